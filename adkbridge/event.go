@@ -112,13 +112,8 @@ func encode(ev *adksession.Event, m *meta) ([]byte, error) {
 // releases: unknown fields are ignored.
 func decode(data []byte) (*stored, error) {
 	s := &stored{}
-	dec := json.NewDecoder(bytes.NewReader(data))
-	dec.UseNumber()
-	if err := dec.Decode(s); err != nil {
+	if err := unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("decode event: %w", err)
-	}
-	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
-		return nil, errors.New("decode event: data after the JSON value")
 	}
 	s.recount()
 	if s.Content == nil {
@@ -135,6 +130,20 @@ func decode(data []byte) (*stored, error) {
 		}
 	}
 	return s, nil
+}
+
+// unmarshal reads one JSON value of the log. Numbers without a type stay as they are
+// written.
+func unmarshal(data []byte, v any) error {
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber()
+	if err := dec.Decode(v); err != nil {
+		return err
+	}
+	if _, err := dec.Token(); !errors.Is(err, io.EOF) {
+		return errors.New("data after the JSON value")
+	}
+	return nil
 }
 
 // usageForm is meta.UsageForm of today.

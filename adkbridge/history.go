@@ -104,7 +104,7 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 				Parts  session.Parts        `json:"parts"`
 				Alone  *session.AgentChange `json:"agent_started"`
 			}
-			if err := json.Unmarshal(rec.Data, &f); err != nil {
+			if err := unmarshal(rec.Data, &f); err != nil {
 				return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 			}
 			if began = rec.Seq; began == startSeq && f.Alone != nil {
@@ -123,7 +123,7 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 			h.addStored(rec.Seq, s, len(rec.Data))
 		case session.KindTurnEnded:
 			var end session.TurnEnded
-			if err := json.Unmarshal(rec.Data, &end); err != nil {
+			if err := unmarshal(rec.Data, &end); err != nil {
 				return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 			}
 			if rec.Seq <= startSeq && refused(end.Code) {
@@ -138,7 +138,7 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 		case session.KindAgentsChanged:
 			if rec.Seq > startSeq {
 				var f session.AgentsChanged
-				if err := json.Unmarshal(rec.Data, &f); err != nil {
+				if err := unmarshal(rec.Data, &f); err != nil {
 					return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 				}
 				open.changed(f.Changes...)
@@ -206,7 +206,7 @@ func (o *openTurn) failed(rec session.Record) error {
 		Next      string         `json:"next"` // of a ModelFallback
 		Usage     *session.Usage `json:"usage"`
 	}
-	if err := json.Unmarshal(rec.Data, &f); err != nil {
+	if err := unmarshal(rec.Data, &f); err != nil {
 		return err
 	}
 	if len(f.Path) == 0 {

@@ -2,7 +2,6 @@ package adkbridge
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"iter"
 	"maps"
@@ -96,7 +95,7 @@ func serverText(recs []session.Record) (string, error) {
 			continue
 		}
 		var f session.TurnStarted
-		err := json.Unmarshal(rec.Data, &f)
+		err := unmarshal(rec.Data, &f)
 		return f.Before, err
 	}
 	return "", nil
@@ -144,7 +143,7 @@ func (v *verification) settleState(rec session.Record) error {
 	switch rec.Kind {
 	case session.KindTurnStarted:
 		var f session.TurnStarted
-		if err := json.Unmarshal(rec.Data, &f); err != nil {
+		if err := unmarshal(rec.Data, &f); err != nil {
 			return fmt.Errorf("record %d: %w", rec.Seq, err)
 		}
 		writeState(v.state, f.State)
@@ -220,7 +219,7 @@ func (r *callRecorder) begin(run *verifier, hist *history, logged []loggedEvent)
 			continue
 		}
 		var res session.ToolResult
-		if json.Unmarshal(rec.Data, &res) != nil { // not reached: the verifier has read it
+		if unmarshal(rec.Data, &res) != nil { // not reached: the verifier has read it
 			continue
 		}
 		if _, ok := run.calls[res.CallID]; ok {

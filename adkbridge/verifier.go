@@ -91,22 +91,22 @@ func (v *verifier) read(rec session.Record) error {
 	}
 	switch rec.Kind {
 	case session.KindTurnStarted:
-		return json.Unmarshal(rec.Data, &v.started)
+		return unmarshal(rec.Data, &v.started)
 	case session.KindToolCall:
 		var call session.ToolCall
-		if err := json.Unmarshal(rec.Data, &call); err != nil {
+		if err := unmarshal(rec.Data, &call); err != nil {
 			return err
 		}
 		v.calls[call.ID] = rec
 	case session.KindToolResult:
 		var res session.ToolResult
-		if err := json.Unmarshal(rec.Data, &res); err != nil {
+		if err := unmarshal(rec.Data, &res); err != nil {
 			return err
 		}
 		v.results[res.CallID] = res
 	case session.KindInteractionResolved:
 		var said session.InteractionResolved
-		if err := json.Unmarshal(rec.Data, &said); err != nil {
+		if err := unmarshal(rec.Data, &said); err != nil {
 			return err
 		}
 		v.resolved[said.ID] = said.Resolution
@@ -115,7 +115,7 @@ func (v *verifier) read(rec session.Record) error {
 		}
 	case session.KindTurnEnded:
 		v.ended = &session.TurnEnded{}
-		return json.Unmarshal(rec.Data, v.ended)
+		return unmarshal(rec.Data, v.ended)
 	default:
 	}
 	return nil
@@ -398,7 +398,7 @@ func (v *verifier) Ask(ctx context.Context, call session.ToolCall) (session.Tool
 		return session.ToolResult{}, err
 	}
 	var logged session.ToolCall
-	if err := json.Unmarshal(rec.Data, &logged); err != nil {
+	if err := unmarshal(rec.Data, &logged); err != nil {
 		return session.ToolResult{}, err
 	}
 	if call.Asks != nil && logged.Asks != nil { // the id is the session's

@@ -2,13 +2,11 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
-	"maps"
 	"slices"
 	"sync"
-
-	"google.golang.org/protobuf/types/known/structpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -21,7 +19,7 @@ type Call struct {
 	seen *stateView                            // guards itself
 
 	mu    sync.Mutex // protects the fields below
-	delta map[string]*structpb.Value
+	delta map[string]json.RawMessage
 	err   error // the first SetState that failed
 }
 
@@ -60,8 +58,8 @@ func (c *Call) AgentPath() []string {
 }
 
 // State returns the value of a key of the session's state, as this handler set
-// it or as the run last saw it; numbers are float64. What other agents do at
-// the same time may not have arrived yet.
+// it or as the run last saw it; see [StateUpdate] for its type. What other agents do
+// at the same time may not have arrived yet.
 func (c *Call) State(key string) (any, bool) {
 	if c == nil {
 		return nil, false
@@ -70,7 +68,7 @@ func (c *Call) State(key string) (any, bool) {
 	value, ok := c.delta[key]
 	c.mu.Unlock()
 	if ok {
-		return value.AsInterface(), !isNull(value)
+		return valueOf(value), !isNull(value)
 	}
 	return c.seen.get(key)
 }
@@ -80,14 +78,13 @@ var errNoCall = errors.New("client.Call.SetState: this context is not that of a 
 
 // SetState sets a key of the session's state. The server writes it together
 // with this call's result, and not at all if the handler fails; nil removes the
-// key. The value is encoded as encoding/json does; one that cannot be encoded, or holds an
-// integer that a float64 does not hold exactly, is an error. If that is
-// ignored, the call fails with it.
+// key. The value is encoded as encoding/json does, and no digit of a number is lost; one
+// that cannot be encoded is an error. If that is ignored, the call fails with it.
 func (c *Call) SetState(key string, value any) error {
 	if c == nil {
 		return errNoCall
 	}
-	encoded, err := stateValue(value)
+	encoded, err := stateText(value)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if err != nil {
@@ -98,18 +95,18 @@ func (c *Call) SetState(key string, value any) error {
 		return err
 	}
 	if c.delta == nil {
-		c.delta = make(map[string]*structpb.Value)
+		c.delta = make(map[string]json.RawMessage)
 	}
 	c.delta[key] = encoded
 	return nil
 }
 
-// takeDelta returns what the handler set, nil if nothing.
-func (c *Call) takeDelta() (*structpb.Struct, error) {
+// takeDelta returns what the handler set as JSON text, "" if nothing.
+func (c *Call) takeDelta() (string, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.err != nil || len(c.delta) == 0 {
-		return nil, c.err
+		return "", c.err
 	}
-	return &structpb.Struct{Fields: maps.Clone(c.delta)}, nil
+	return marshalJSON(c.delta)
 }

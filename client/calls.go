@@ -408,7 +408,7 @@ func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse)
 		return failure(c.req, err)
 	}
 	answer := response(c.req)
-	answer.StateDelta, answer.Parts = delta, parts
+	answer.StateDeltaJson, answer.Parts = delta, parts
 	answer.Result = &agentdv1.RunRequest_ToolCallResponse_Output{Output: output}
 	if err := t.run.client.cfg.checkResult(answer); err != nil {
 		return failure(c.req, err)
@@ -423,15 +423,7 @@ func (c *config) checkResult(answer *agentdv1.RunRequest_ToolCallResponse) error
 	if err != nil {
 		return err
 	}
-	n := len(text)
-	if state := answer.GetStateDelta(); state != nil {
-		text, err := marshalJSON(state.AsMap())
-		if err != nil {
-			return err
-		}
-		n += len(text)
-	}
-	if n += resultOverhead; n > c.maxResult {
+	if n := len(text) + len(answer.GetStateDeltaJson()) + resultOverhead; n > c.maxResult {
 		return fmt.Errorf("the tool's result takes %d bytes as JSON, at most %d are allowed", n, c.maxResult)
 	}
 	if n := proto.Size(toolRequest(answer)); n > c.maxMessage {

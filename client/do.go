@@ -19,8 +19,8 @@ type Result struct {
 	Thoughts string
 	// Agents holds the texts by agent, in the order in which they first spoke.
 	Agents []AgentText
-	// State is the session's state as far as the server told of it; numbers are
-	// float64. Keys that were removed are not in it.
+	// State is the session's state as far as the server told of it; see [StateUpdate]
+	// for the types of values. Keys that were removed are not in it.
 	State map[string]any
 	// ProviderToolsUsed is what the models' providers have run, and what messages cite,
 	// in order.

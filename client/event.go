@@ -110,7 +110,10 @@ type OutputChunk struct {
 // what changed.
 type StateUpdate struct {
 	// Delta holds the keys that changed and their new values as encoding/json
-	// would decode them; numbers are float64. A key with nil has been removed.
+	// would decode them, but for numbers that a float64 does not hold, such as
+	// 9007199254740993, 1e400 or 0.10000000000000000001: those are of type json.Number, with
+	// every digit of their writer. A key with nil has been removed. The text of all of
+	// it is in the state_delta_json of the event's Proto.
 	Delta map[string]any
 }
 
@@ -194,7 +197,7 @@ func dataOf(m *agentdv1.RunResponse) EventData {
 	case *agentdv1.RunResponse_MessageInjected:
 		return injectedOf(r.MessageInjected)
 	case *agentdv1.RunResponse_StateUpdate_:
-		return &StateUpdate{Delta: r.StateUpdate.GetStateDelta().AsMap()}
+		return &StateUpdate{Delta: deltaOf(r.StateUpdate)}
 	case *agentdv1.RunResponse_Error:
 		return fromResponse(r.Error)
 	case *agentdv1.RunResponse_End:

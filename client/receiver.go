@@ -156,7 +156,7 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 			return
 		}
 	case *agentdv1.RunResponse_StateUpdate_:
-		r.tools.state.apply(m.StateUpdate.GetStateDelta())
+		r.tools.state.apply(m.StateUpdate)
 	case *agentdv1.RunResponse_ToolCall:
 		r.tools.start(l, msg)
 		return

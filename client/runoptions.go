@@ -4,8 +4,6 @@ import (
 	"net/http"
 	"time"
 
-	"google.golang.org/protobuf/types/known/structpb"
-
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
@@ -14,7 +12,7 @@ type runConfig struct {
 	agent       *Agent // of a session's turn; nil: that of the turn before
 	sessionID   string
 	create      bool
-	state       *structpb.Struct
+	state       string      // JSON text of an object, "" for none
 	header      http.Header // holds provider keys: never print
 	tools       []*ToolSet  // the last one wins
 	timeout     time.Duration
@@ -66,19 +64,13 @@ func WithSessionOrNew(id string) RunOption {
 
 // WithInitialState sets session state before the turn: a map with string keys
 // or a struct, encoded as encoding/json does. On a continued session these
-// keys overwrite the stored ones. Integers that a float64 does not hold
-// exactly, as some beyond ±2^53, are refused, because that is what state uses.
+// keys overwrite the stored ones. No digit of a number is lost: what a float64 does
+// not hold may be a json.Number, or a [*math/big.Int].
 func WithInitialState(state any) PromptOption {
 	return option{useRun, func(c *runConfig) {
-		value, err := stateValue(state)
+		object, err := stateObject(state)
 		if err != nil {
 			c.failf(errorf(ErrInvalidRequest, "client.WithInitialState: %w", err))
-			return
-		}
-		object := value.GetStructValue()
-		if object == nil {
-			c.failf(errorf(ErrInvalidRequest,
-				"client.WithInitialState: state must be a map with string keys or a struct, got %T", state))
 			return
 		}
 		c.state = object

@@ -163,8 +163,8 @@ func (s *Session) request(opts []RequestOption) []RequestOption {
 	return append(all, opts...)
 }
 
-// State returns the session's state as its last turn has left it so far; numbers are
-// float64. It reads that turn's events. A session without turns has no state.
+// State returns the session's state as its last turn has left it so far; see
+// [StateUpdate] for the types of values. It reads that turn's events. A session without turns has no state.
 func (s *Session) State(ctx context.Context, opts ...RequestOption) (map[string]any, error) {
 	view := newStateView()
 	for m, err := range s.events(ctx, opts) {
@@ -172,7 +172,7 @@ func (s *Session) State(ctx context.Context, opts ...RequestOption) (map[string]
 		case err != nil:
 			return nil, err
 		case m.GetStateUpdate() != nil:
-			view.apply(m.GetStateUpdate().GetStateDelta())
+			view.apply(m.GetStateUpdate())
 		}
 	}
 	return view.all(), nil
@@ -287,11 +287,9 @@ func (s *Session) SubmitToolResults(
 			return nil, errorf(ErrInvalidRequest, "the result of call %s: %w", r.CallID, err)
 		}
 		if r.State != nil {
-			value, err := stateValue(r.State)
-			if err != nil {
+			if m.StateDeltaJson, err = stateObject(r.State); err != nil {
 				return nil, errorf(ErrInvalidRequest, "the state of call %s: %w", r.CallID, err)
 			}
-			m.StateDelta = value.GetStructValue()
 		}
 		req.Results = append(req.Results, m)
 	}

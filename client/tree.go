@@ -79,13 +79,13 @@ func (c *Client) prepare(agent *Agent, prompt string, apply func(*runConfig)) (*
 // request returns the first message of a run, without tree and tools.
 func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
 	execute := &agentdv1.RunRequest_ExecuteRequest{
-		UserPrompt:    prompt,
-		InitialState:  proto.CloneOf(c.state),
-		OnDisconnect:  c.onDisconnect,
-		OnBusy:        c.onBusy,
-		Budget:        c.budget,
-		SessionBudget: c.sessionBudget,
-		ToolTimeout:   serverTimeout(c.toolTimeout),
+		UserPrompt:       prompt,
+		InitialStateJson: c.state,
+		OnDisconnect:     c.onDisconnect,
+		OnBusy:           c.onBusy,
+		Budget:           c.budget,
+		SessionBudget:    c.sessionBudget,
+		ToolTimeout:      serverTimeout(c.toolTimeout),
 
 		UserParts:      c.parts,
 		RawPayloads:    c.rawPayloads,

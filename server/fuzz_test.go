@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/jsondiff"
 )
 
 // Whatever a client sends is refused with a message that can be sent, or
@@ -33,6 +34,8 @@ func FuzzMessage(f *testing.F) {
 		f.Add(data, false)
 	}
 	f.Add([]byte(`{"execute":{"initialState":{"a":{"b":[1e999,null]}}}}`), true)
+	f.Add([]byte(`{"execute":{"initialStateJson":"{\"a\":[1e999,null,\"\\\\ud83d\\\\ude00\"]}"}}`), true)
+	f.Add([]byte(`{"toolCallResponse":{"toolCallId":"c","stateDelta":{},"stateDeltaJson":"{\"a\":{\"b\":1,\"b\":2}}"}}`), true)
 	f.Add([]byte(`{"heartbeat":{"sessionId":"\ud800"}}`), true)
 	f.Add([]byte(`{"execute":{"agent":{"llm":{"tools":[{"name":"t","description":"d"},"u"]}},"tools":[{"name":"t"}]}}`), true)
 	inline := &agentdv1.LlmAgent{ToolNames: []string{"\n\x01t\x12\x01d", "u"}} // the first one is a Tool
@@ -64,7 +67,7 @@ func FuzzMessage(f *testing.F) {
 		case msg.GetExecute() != nil:
 			_, e = requestOf(msg.GetExecute(), http.Header{})
 		case msg.GetToolCallResponse() != nil:
-			_, e = answerOf(msg.GetToolCallResponse())
+			_, e = answerOf(msg.GetToolCallResponse(), new(maxValues))
 		}
 		if e == nil {
 			return
@@ -132,6 +135,30 @@ func FuzzAnsweredBy(f *testing.F) {
 			if of, ok := answeredIn(data[:len(data)-1000]); ok != (callID != "") || ok && of.callID != callID {
 				t.Errorf("found %+v in %.300q", of, data)
 			}
+		}
+	})
+}
+
+// What is read of JSON text is what it says, and what is refused is no JSON, or not
+// what a caller may send.
+func FuzzJSONText(f *testing.F) {
+	for _, seed := range []string{`{"a":[1e400,-0.0,9007199254740993,"\ud83d\ude00","\\ud800"],"b":{}}`, `{"a":1,"a":2}`, `[}`, `{"a"}`, `1 2`, `"\ud800\u0041"`, `"\udc00"`, `{"":null`} {
+		f.Add(seed)
+	}
+	f.Fuzz(func(t *testing.T, text string) {
+		got, e := jsonText("field", text, new(maxValues))
+		if e != nil {
+			if len(e.Violations) != 1 || e.Violations[0].Field != "field" {
+				t.Errorf("%v names %v", e, e.Violations)
+			}
+			return
+		}
+		want, err := jsondiff.Decode([]byte(text))
+		if err != nil {
+			t.Fatalf("%q is taken: %v", text, err)
+		}
+		if d := jsondiff.First(want, got); d != nil {
+			t.Errorf("%q: %v", text, d)
 		}
 	})
 }

@@ -136,7 +136,7 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 			Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: st.turn.SessionID()},
 		}})
 	case *agentdv1.RunRequest_ToolCallResponse_:
-		answer, e := answerOf(r.ToolCallResponse)
+		answer, e := answerOf(r.ToolCallResponse, new(maxValues))
 		answer.Refused = e
 		return st.answer(ctx, answer)
 	case *agentdv1.RunRequest_InteractionResponse:

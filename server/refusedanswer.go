@@ -167,7 +167,7 @@ func (of *answered) set(key, value string) {
 // answersOf translates the results of a request. One that breaks a rule is refused
 // for itself, like one that the session refuses.
 func (s *sessionService) answersOf(r *agentdv1.SubmitToolResultsRequest) ([]session.Answer, *session.Error) {
-	answers := make([]session.Answer, 0, len(r.GetResults()))
+	answers, left := make([]session.Answer, 0, len(r.GetResults())), maxValues
 	for i, result := range r.GetResults() {
 		if named := result.GetSessionId(); named != "" && named != r.GetSessionId() {
 			return nil, session.Errorf(codeInvalid, "results[%d] names session %s, the request session %s", i, quote(named), quote(r.GetSessionId())).
@@ -175,7 +175,7 @@ func (s *sessionService) answersOf(r *agentdv1.SubmitToolResultsRequest) ([]sess
 		}
 		a, e := session.Answer{CallID: result.GetToolCallId()}, s.validate.check(result)
 		if e == nil {
-			a, e = answerOf(result)
+			a, e = answerOf(result, &left)
 		}
 		if e != nil && result.GetToolCallId() == "" {
 			at := fmt.Sprintf("results[%d].", i)

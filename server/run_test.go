@@ -3,6 +3,7 @@ package server_test
 import (
 	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"maps"
 	"slices"
@@ -368,16 +369,30 @@ func TestLargeState(t *testing.T) {
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 		return emit(ctx, run, &session.Event{Path: root, State: want})
 	}}, server.Config{})
-	got := map[string]any{}
+	got, texts, alone := map[string]any{}, map[string]any{}, 0
 	for _, m := range f.run(t).toEnd() {
 		u := m.GetStateUpdate()
-		if n := proto.Size(u); n > 1<<20 && len(u.GetStateDelta().GetFields()) > 1 {
+		if u == nil {
+			continue
+		}
+		if n := proto.Size(u); n > 1<<20 && (len(u.GetStateDelta().GetFields()) > 1 || n > 1<<20+1<<10) {
 			t.Errorf("a state update of %d bytes", n)
 		}
 		maps.Copy(got, u.GetStateDelta().AsMap())
+		if u.GetStateDeltaJson() == "" {
+			if alone++; m.GetSeq() != 0 {
+				t.Error("a piece has the position of what is behind it")
+			}
+			continue
+		}
+		piece := map[string]any{}
+		if err := json.Unmarshal([]byte(u.GetStateDeltaJson()), &piece); err != nil {
+			t.Error(err)
+		}
+		maps.Copy(texts, piece)
 	}
-	if !maps.Equal(got, want) {
-		t.Errorf("got %d keys, want %d, or other values", len(got), len(want))
+	if !maps.Equal(got, want) || !maps.Equal(texts, want) || alone != 1 {
+		t.Errorf("got %d and %d keys, want %d, or other values; %d messages without the text", len(got), len(texts), len(want), alone)
 	}
 }
 

@@ -9,7 +9,6 @@ import (
 	"unicode/utf8"
 
 	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
@@ -207,27 +206,6 @@ func cleanText(s string) string {
 func pieceOf(msg, piece *agentdv1.RunResponse) *agentdv1.RunResponse {
 	piece.TurnId, piece.Time, piece.Replayed = msg.GetTurnId(), msg.GetTime(), msg.GetReplayed()
 	return piece
-}
-
-// splitState returns at least one update, which together say the same. Only one
-// of a single key is larger than a piece.
-func splitState(u *agentdv1.RunResponse_StateUpdate) []*agentdv1.RunResponse_StateUpdate {
-	if proto.Size(u) <= maxChunkBytes {
-		return []*agentdv1.RunResponse_StateUpdate{u}
-	}
-	var pieces []*agentdv1.RunResponse_StateUpdate
-	var fields map[string]*structpb.Value
-	size := 0
-	for key, value := range u.GetStateDelta().GetFields() {
-		n := len(key) + proto.Size(value) + 16 // and the lengths of both
-		if fields == nil || size+n > maxChunkBytes {
-			fields, size = map[string]*structpb.Value{}, 0
-			pieces = append(pieces, &agentdv1.RunResponse_StateUpdate{SessionId: u.GetSessionId(), StateDelta: &structpb.Struct{Fields: fields}})
-		}
-		fields[key] = value
-		size += n
-	}
-	return pieces
 }
 
 // flushReplies sends the replies that wait.

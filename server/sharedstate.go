@@ -2,9 +2,7 @@ package server
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"strings"
 
 	"connectrpc.com/connect"
 
@@ -29,19 +27,16 @@ func (s *sessionService) ListSharedState(
 func (s *sessionService) SetSharedState(
 	ctx context.Context, req *connect.Request[agentdv1.SetSharedStateRequest],
 ) (*connect.Response[agentdv1.SetSharedStateResponse], error) {
-	state := map[string]any{}
+	state, left := map[string]any{}, maxValues
 	for i, v := range req.Msg.GetValues() {
 		at := fmt.Sprintf("values[%d]", i)
 		if _, twice := state[v.GetKey()]; twice {
 			return nil, session.Errorf(codeInvalid, "%s.key: %s is set twice", at, quote(v.GetKey())).
 				Breaking(at+".key", session.RuleConflict)
 		}
-		var value any
-		dec := json.NewDecoder(strings.NewReader(v.GetValue()))
-		dec.UseNumber() // every digit stays
-		if err := dec.Decode(&value); err != nil || dec.More() {
-			return nil, session.Errorf(codeInvalid, "%s.value is not one value of JSON: %s", at, quote(v.GetValue())).
-				Breaking(at+".value", session.RuleFormat)
+		value, err := jsonText(at+".value", v.GetValue(), &left)
+		if err != nil {
+			return nil, err
 		}
 		state[v.GetKey()] = value
 	}

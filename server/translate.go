@@ -70,7 +70,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 	if e := checkAttachments(ex.GetAgent(), nil); e != nil {
 		return session.Request{}, e
 	}
-	state, err := stateOf("execute.initial_state", ex.GetInitialState())
+	state, err := stateOf("execute.initial_state", ex.GetInitialState(), ex.GetInitialStateJson(), new(maxValues))
 	if err != nil {
 		return session.Request{}, err
 	}
@@ -84,6 +84,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		Parts:        ex.GetUserParts(),
 		Instruction:  ex.GetInstruction(),
 		InitialState: state,
+		StateField:   stateField("initial_state", ex.GetInitialStateJson()),
 		Keys:         keysOf(h),
 		OnDisconnect: session.OnDisconnect{
 			Cancel: ex.GetOnDisconnect() == cancelTurn,
@@ -123,13 +124,16 @@ func budgetOf(b *agentdv1.Budget) session.Budget {
 }
 
 // answerOf translates the answer to a tool call; also with an error it names the
-// call.
-func answerOf(r *agentdv1.RunRequest_ToolCallResponse) (session.Answer, *session.Error) {
-	state, err := stateOf("state_delta", r.GetStateDelta())
+// call. left is how many values the request may hold still.
+func answerOf(r *agentdv1.RunRequest_ToolCallResponse, left *int) (session.Answer, *session.Error) {
+	state, err := stateOf("state_delta", r.GetStateDelta(), r.GetStateDeltaJson(), left)
 	if err != nil {
 		return session.Answer{CallID: r.GetToolCallId()}, err
 	}
-	a := session.Answer{CallID: r.GetToolCallId(), State: state, Parts: r.GetParts()}
+	a := session.Answer{
+		CallID: r.GetToolCallId(), Parts: r.GetParts(),
+		State: state, StateField: stateField("state_delta", r.GetStateDeltaJson()),
+	}
 	switch result := r.GetResult().(type) {
 	case *agentdv1.RunRequest_ToolCallResponse_Output:
 		a.Output = &result.Output
@@ -139,9 +143,24 @@ func answerOf(r *agentdv1.RunRequest_ToolCallResponse) (session.Answer, *session
 	return a, nil
 }
 
-// stateOf translates state; nil for none. The binary form can hold numbers that
-// JSON, and so the log, cannot.
-func stateOf(field string, s *structpb.Struct) (map[string]any, *session.Error) {
+// jsonTwin is what the name of a field ends with that has as JSON text what another one
+// has as a Struct.
+const jsonTwin = "_json"
+
+// stateField is the one of two fields that has the state.
+func stateField(field, text string) string {
+	if text != "" {
+		return field + jsonTwin
+	}
+	return field
+}
+
+// stateOf translates state that is in one of two fields, field and its twin; nil for
+// none. The binary form of a Struct can hold numbers that JSON, and so the log, cannot.
+func stateOf(field string, s *structpb.Struct, text string, left *int) (map[string]any, *session.Error) {
+	if text != "" {
+		return stateText(field, field+jsonTwin, s != nil, text, left)
+	}
 	if len(s.GetFields()) == 0 {
 		return nil, nil
 	}
@@ -150,6 +169,23 @@ func stateOf(field string, s *structpb.Struct) (map[string]any, *session.Error) 
 			Breaking(field+where, session.RuleRange)
 	}
 	return s.AsMap(), nil
+}
+
+// stateText translates state that is JSON text.
+func stateText(field, twin string, both bool, text string, left *int) (map[string]any, *session.Error) {
+	if both {
+		return nil, session.Errorf(codeInvalid, "%s and %s say the same thing in two forms: send one of them", field, twin).
+			Breaking(field, session.RuleExcluded).Breaking(twin, session.RuleExcluded)
+	}
+	value, err := jsonText(twin, text, left)
+	if err != nil {
+		return nil, err
+	}
+	state, ok := value.(map[string]any)
+	if !ok {
+		return nil, session.Errorf(codeInvalid, "%s is no JSON object: %s", twin, quote(text)).Breaking(twin, session.RuleFormat)
+	}
+	return state, nil
 }
 
 // notFinite returns the path of a number that is not finite.

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"container/list"
 	"context"
 	"errors"
@@ -114,8 +115,12 @@ type Request struct {
 	Parts  Parts
 	// Instruction is put behind that of each agent, for this turn.
 	Instruction string
-	// InitialState are keys to set before the turn runs.
+	// InitialState are keys to set before the turn runs. Numbers may be of type
+	// json.Number, as they are written.
 	InitialState map[string]any
+	// StateField is what InitialState is called in what the client is told, "" for
+	// initial_state.
+	StateField string
 	// Keys are the caller's own provider keys.
 	Keys Keys
 	// OnDisconnect is what becomes of the turn when its last client is gone. By
@@ -148,7 +153,8 @@ type Request struct {
 // (UNAVAILABLE). A request whose key has started a turn before is *Repeated.
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	req.by = PrincipalOf(ctx)
-	req.InitialState, req.warnings = req.by.permitted("initial_state", req.InitialState)
+	req.StateField = cmp.Or(req.StateField, "initial_state")
+	req.InitialState, req.warnings = req.by.permitted(req.StateField, req.InitialState)
 	if req.Raw && req.by.Role != Operator && m.limits.Instruction != "" {
 		req.Raw = false
 		req.warnings = warn(req.warnings, Warning{
@@ -200,11 +206,11 @@ func (m *Manager) checkRequest(req Request) error {
 	if len(req.InitialState) > 0 {
 		data, err := marshal(req.InitialState)
 		if err != nil {
-			return Errorf(codeInvalid, "initial_state: %v", err).Breaking("initial_state", RuleFormat)
+			return Errorf(codeInvalid, "%s: %v", req.StateField, err).Breaking(req.StateField, RuleFormat)
 		}
 		if n := len(data); n > m.limits.MaxStateBytes {
-			return Errorf(codeLimit, "initial_state takes %d bytes as JSON, at most %d are allowed", n, m.limits.MaxStateBytes).
-				Breaking("initial_state", RuleRange).Over("initial_state_bytes", m.limits.MaxStateBytes, n)
+			return Errorf(codeLimit, "%s takes %d bytes as JSON, at most %d are allowed", req.StateField, n, m.limits.MaxStateBytes).
+				Breaking(req.StateField, RuleRange).Over("initial_state_bytes", m.limits.MaxStateBytes, n)
 		}
 	}
 	return nil

@@ -151,8 +151,11 @@ type Answer struct {
 	Output, Error *string
 	// Parts are more of the result; not together with Error.
 	Parts Parts
-	// State are keys to write with the result.
+	// State are keys to write with the result. Numbers may be of type json.Number, as
+	// they are written.
 	State map[string]any
+	// StateField is what State is called in what the client is told, "" for state_delta.
+	StateField string
 	// by and warnings are who answers, and what of the answer was left out; set by
 	// [Turn.Answer].
 	by       string
@@ -199,14 +202,15 @@ func (t *Turn) Watch() *Watcher {
 func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	p := PrincipalOf(ctx)
 	a.by = p.ID
-	a.State, a.warnings = p.permitted("state_delta", a.State)
+	field := cmp.Or(a.StateField, "state_delta")
+	a.State, a.warnings = p.permitted(field, a.State)
 	res, data, wrong := t.s.resultOf(a)
 	if wrong == nil {
 		err := t.s.stateFits(ctx, a.State)
 		if e, ok := errors.AsType[*Error](err); ok && e.Code == codeLimit {
 			with := *e
-			with.Message = "state_delta: " + e.Message
-			wrong = with.Breaking("state_delta", RuleRange)
+			with.Message = field + ": " + e.Message
+			wrong = with.Breaking(field, RuleRange)
 		} else if err != nil {
 			return err
 		}

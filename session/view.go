@@ -5,9 +5,7 @@ import (
 	"strings"
 	"time"
 
-	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -338,9 +336,9 @@ func (v *view) close(slot int, s *speaker) {
 
 func (v *view) state(slot int, delta map[string]any) {
 	if len(delta) > 0 {
-		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{
-			StateUpdate: &agentdv1.RunResponse_StateUpdate{SessionId: v.sessionID, StateDelta: toStruct(delta)},
-		}})
+		update := stateUpdate(delta)
+		update.SessionId = v.sessionID
+		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: update}})
 	}
 }
 
@@ -520,16 +518,3 @@ func (r *Receipt) Proto() *agentdv1.CancelReceipt {
 
 // clamp keeps a count within the protocol's int32.
 func clamp(n int64) int32 { return int32(min(max(n, 0), 1<<31-1)) }
-
-// toStruct converts by way of JSON, so that numbers of any kind pass.
-func toStruct(m map[string]any) *structpb.Struct {
-	s := &structpb.Struct{}
-	data, err := marshal(m)
-	if err == nil {
-		err = protojson.Unmarshal(data, s)
-	}
-	if err != nil {
-		return &structpb.Struct{} // not reached: m came out of JSON
-	}
-	return s
-}

@@ -120,19 +120,18 @@ func pages(limit int, next func(size int32, token string) (got int, nextToken st
 
 // state reads key=value pairs: a value that is JSON counts as such, any other one
 // as text.
-func state(pairs map[string]string) (map[string]any, error) {
+func state(pairs map[string]string) (string, error) {
 	out := make(map[string]any, len(pairs))
 	for key, text := range pairs {
 		if key == "" {
-			return nil, usage("--state: %q has no key", "="+text)
+			return "", usage("--state: %q has no key", "="+text)
 		}
-		var value any
-		if err := json.Unmarshal([]byte(text), &value); err != nil {
-			value = text
+		if out[key] = text; json.Valid([]byte(text)) {
+			out[key] = json.RawMessage(text)
 		}
-		out[key] = value
 	}
-	return out, nil
+	data, err := json.Marshal(out)
+	return string(data), err
 }
 
 // isFile tells whether a name is that of a file that may hold an agent.

@@ -13,7 +13,6 @@ import (
 	"github.com/alecthomas/kong"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
-	"google.golang.org/protobuf/types/known/structpb"
 
 	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -269,12 +268,8 @@ func (c *runCmd) execute(file *agentfile.File, prompt string) (*agentdv1.RunRequ
 		ex.SessionId, ex.Create = &c.Session, c.Local
 	}
 	if len(c.State) > 0 {
-		values, err := state(c.State)
-		if err != nil {
+		if ex.InitialStateJson, err = state(c.State); err != nil {
 			return nil, err
-		}
-		if ex.InitialState, err = structpb.NewStruct(values); err != nil {
-			return nil, usage("--state: %w", err)
 		}
 	}
 	if c.BudgetCalls > 0 || c.BudgetTokens > 0 || c.BudgetCost > 0 || c.BudgetTime > 0 {

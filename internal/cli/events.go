@@ -85,7 +85,11 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 		}
 		return kind, nil, how + "; " + usage(ended(r.End))
 	case *agentdv1.RunResponse_StateUpdate_:
-		return kind, nil, jsonOr(r.StateUpdate.GetStateDelta())
+		text := r.StateUpdate.GetStateDeltaJson()
+		if text == "" {
+			text = jsonOr(r.StateUpdate.GetStateDelta())
+		}
+		return kind, nil, text
 	}
 	if fd := m.WhichOneof(of); fd != nil { // the others in the protocol's words
 		what = jsonOr(m.Get(fd).Message().Interface())

@@ -18,12 +18,9 @@ const reserved = `
 RunRequest 21 interaction_request
 RunRequest.ExecuteRequest 22-29
 RunRequest.ExecuteRequest 31 agent_ref
-RunRequest.ExecuteRequest 33 initial_state_json
-RunRequest.ToolCallResponse 11 state_delta_json
 RunResponse 15 lineage
 RunResponse 34 goal
 RunResponse 40 remote_session
-RunResponse.StateUpdate 10 state_delta_json
 Agent 20 remote
 Interaction 14 source
 WatchSessionRequest 5 tree

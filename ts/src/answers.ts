@@ -61,6 +61,6 @@ export class Answers {
   }
 }
 
-function charsOf({ output = "", error = "", parts = [] }: Answer): number {
-  return output.length + error.length + sizeOf(parts);
+function charsOf({ output = "", error = "", parts = [], stateDeltaJson = "" }: Answer): number {
+  return output.length + error.length + sizeOf(parts) + stateDeltaJson.length;
 }

@@ -4,6 +4,7 @@ import {
   callEndedOf,
   callOf,
   codeOf,
+  deltaText,
   displayOf,
   errorOf,
   interactionOf,
@@ -24,6 +25,7 @@ import type {
   RawPayloadReceived,
 } from "./modelevents.js";
 import type { Part, ResultPart } from "./parts.js";
+import { jsonValue } from "./text.js";
 import type { CancelReceipt, Display, Interaction, Open, Warning } from "./types.js";
 import type { Usage } from "./usage.js";
 
@@ -94,9 +96,11 @@ export type EventBody =
   | { readonly type: "message_retracted"; readonly messageId: string; readonly agentPath: readonly string[] }
   /**
    * Session state: first the whole of it, if there is any, later what changed. A key whose value is null has been
-   * removed.
+   * removed. Numbers are JavaScript's: of integers beyond 2⁵³, and of others with more than 17 digits, stateDelta has the
+   * nearest, and Number.MAX_VALUE for what is beyond all of them. stateDeltaJson is the same as JSON text, with every
+   * digit.
    */
-  | { readonly type: "state_update"; readonly stateDelta: JsonObject }
+  | { readonly type: "state_update"; readonly stateDelta: JsonObject; readonly stateDeltaJson: string }
   /** A tool of this client is asked for. When a call is asked again, its tool runs and nothing is told. */
   | ({ readonly type: "tool_call" } & ToolCall)
   /** Another client is asked for a tool, or was. */
@@ -281,7 +285,10 @@ const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } 
     return { type: "output_chunk", content, isThought, last, messageId, agentPath };
   },
   messageRetracted: ({ messageId = "", agentPath = [] }) => ({ type: "message_retracted", messageId, agentPath }),
-  stateUpdate: ({ stateDelta = {} }) => ({ type: "state_update", stateDelta }),
+  stateUpdate: (update) => {
+    const stateDeltaJson = deltaText(update);
+    return { type: "state_update", stateDelta: jsonValue(stateDeltaJson) as JsonObject, stateDeltaJson };
+  },
   toolCall: (call) => ({ type: "tool_call", ...callOf(call) }),
   toolCallAnnounced: (call) => ({ type: "tool_call_announced", ...callOf(call) }),
   toolCallCanceled: ({ toolCallId = "", reason = "" }) => ({ type: "tool_call_canceled", toolCallId, reason }),

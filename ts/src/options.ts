@@ -7,7 +7,7 @@ import type { AgentJson, BudgetJson, ToolJson } from "./gen/agentd/v1/types_pb.j
 import { enumOf, type JsonObject } from "./json.js";
 import { promptOf, type Part } from "./parts.js";
 import type { Prompter } from "./prompts.js";
-import { asJson, messageOf, newKey, wellFormed } from "./text.js";
+import { jsonText, messageOf, newKey, wellFormed } from "./text.js";
 import type { ToolSet } from "./toolset.js";
 import type { Agent } from "./tree.js";
 import type { Visibility } from "./types.js";
@@ -134,7 +134,10 @@ export interface RunOptions extends WatchOptions {
   turnId?: string | undefined;
   /** A text behind the instruction of every agent of the turn, at most 65,536 bytes. */
   instruction?: string | undefined;
-  /** State to begin with. */
+  /**
+   * State to begin with. An integer beyond 2⁵³ that JavaScript has no number for can be said as JSON.rawJSON, where there
+   * is that.
+   */
   state?: JsonObject | undefined;
   /** What happens when the session already runs a turn. Default: reject. */
   onBusy?: "reject" | "enqueue" | "interrupt" | "inject" | undefined;
@@ -208,7 +211,7 @@ function messageFor(o: RunOptions, agent: AgentJson | undefined, tools: ToolJson
     turnId: o.turnId ?? "",
     ...(agent === undefined ? {} : { agent }),
     ...(o.sessionId === undefined ? {} : { sessionId: o.sessionId }),
-    ...(o.state === undefined ? {} : { initialState: asJson(o.state) as JsonObject }),
+    ...(o.state === undefined ? {} : { initialStateJson: jsonText(o.state) }),
     ...(disconnectGrace === undefined ? {} : { disconnectGrace }),
     ...(toolTimeout === undefined ? {} : { toolTimeout }),
     ...(o.budget === undefined ? {} : { budget: budgetOf("budget", o.budget) }),

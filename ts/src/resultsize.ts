@@ -33,11 +33,11 @@ export function limitsOf(options: { [K in keyof ResultLimits]?: ResultLimits[K] 
  * server.
  */
 export function fitting(answer: Answer, limits: ResultLimits): Answer {
-  const { output, stateDelta, parts = [] } = answer;
+  const { output, stateDeltaJson = "", parts = [] } = answer;
   if (output === undefined) {
     return answer;
   }
-  const bytes = jsonBytes(output) + (stateDelta === undefined ? 0 : jsonBytes(stateDelta)) + overhead;
+  const bytes = jsonBytes(JSON.stringify(output)) + jsonBytes(stateDeltaJson) + overhead;
   if (bytes > limits.maxResultBytes) {
     return failed(`the tool's result takes ${bytes} bytes as JSON, at most ${limits.maxResultBytes} are allowed`);
   }
@@ -50,8 +50,7 @@ export function fitting(answer: Answer, limits: ResultLimits): Answer {
   return answer;
 }
 
-/** jsonBytes is how long a value is as the server's JSON, which escapes two characters that JavaScript's does not. */
-function jsonBytes(value: unknown): number {
-  const text = JSON.stringify(value);
+/** jsonBytes is how long JSON text is as the server's JSON, which escapes two characters that JavaScript's does not. */
+function jsonBytes(text: string): number {
   return byteLength(text) + 3 * (text.match(/[\u2028\u2029]/g)?.length ?? 0);
 }

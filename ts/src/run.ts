@@ -6,12 +6,13 @@ import { Calls } from "./calls.js";
 import { AgentdError, fromThrown } from "./errors.js";
 import { eventOf, ownEvent, type Event } from "./events.js";
 import { follow, type Followed } from "./follow.js";
-import { callOf, interactionOf, turnOf } from "./fromjson.js";
+import { callOf, deltaText, interactionOf, turnOf } from "./fromjson.js";
 import type { Display_VisibilityJson, RunResponseJson } from "./gen/agentd/v1/service_pb.js";
 import type { JsonObject, JsonValue } from "./json.js";
 import type { ProviderToolsUsed } from "./modelevents.js";
 import { Prompts, type Prompter } from "./prompts.js";
 import type { ResultLimits } from "./resultsize.js";
+import { jsonValue } from "./text.js";
 import type { Tool } from "./tool.js";
 import { Transcript, type Message } from "./transcript.js";
 import type { Turn } from "./types.js";
@@ -346,7 +347,7 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
     }
     this.#sessionId = execute?.sessionId ?? this.#sessionId;
     this.#over ||= message.end !== undefined;
-    for (const [key, value] of Object.entries(stateUpdate?.stateDelta ?? {})) {
+    for (const [key, value] of Object.entries(jsonValue(deltaText(stateUpdate ?? {})) as JsonObject)) {
       if (value === null) {
         delete this.#state[key];
       } else {

@@ -15,13 +15,28 @@ export function byteLength(text: string): number {
   return encoder.encode(text).length;
 }
 
-/** asJson is a value as JSON carries it. It throws for one that JSON does not have. */
-export function asJson(value: JsonValue): JsonValue {
+/** jsonText is a value as JSON text. It throws for one that JSON does not have. */
+export function jsonText(value: JsonValue): string {
   const text: string | undefined = JSON.stringify(value);
   if (text === undefined) {
     throw new AgentdError("INVALID_REQUEST", `${String(value)} is no JSON value`);
   }
-  return JSON.parse(text) as JsonValue;
+  return text;
+}
+
+/**
+ * jsonValue is the value of JSON text. A number is the nearest of JavaScript's, and the greatest where it is beyond all
+ * of them: JSON has no Infinity, and JSON.stringify makes null of it.
+ */
+export function jsonValue(text: string): JsonValue {
+  const finite = (_: string, value: JsonValue) =>
+    typeof value === "number" ? Math.min(Math.max(value, -Number.MAX_VALUE), Number.MAX_VALUE) : value;
+  return JSON.parse(text, finite) as JsonValue;
+}
+
+/** asJson is a value as JSON carries it. It throws for one that JSON does not have. */
+export function asJson(value: JsonValue): JsonValue {
+  return jsonValue(jsonText(value));
 }
 
 /** newKey makes an idempotency key. */

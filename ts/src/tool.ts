@@ -5,7 +5,7 @@ import type { PartJson, ToolJson } from "./gen/agentd/v1/types_pb.js";
 import type { JsonObject, JsonValue } from "./json.js";
 import { messagesOf, ToolOutput } from "./parts.js";
 import { listOf, schemaText, validated } from "./schema.js";
-import { asJson, byteLength, messageOf, wellFormed } from "./text.js";
+import { asJson, byteLength, jsonText, jsonValue, messageOf, wellFormed } from "./text.js";
 import type { ToolDefinition } from "./toolset.js";
 import { follows, orAborted } from "./wait.js";
 
@@ -24,7 +24,8 @@ export interface Answer {
   output?: string;
   error?: string;
   parts?: PartJson[];
-  stateDelta?: JsonObject;
+  /** Keys of the session's state to write, as JSON text. */
+  stateDeltaJson?: string;
 }
 
 const namePattern = /^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$/;
@@ -92,14 +93,15 @@ export class Tool {
       }
       input = result.value;
     }
-    const delta: JsonObject = {};
+    const delta = new Map<string, string>(); // values as JSON text
     const { toolCallId, sessionId, agentPath, state } = asked;
     const getState = (key: string) => {
-      const value = Object.hasOwn(delta, key) ? delta[key] : Object.hasOwn(state, key) ? state[key] : undefined;
+      const text = delta.get(key);
+      const value = text !== undefined ? jsonValue(text) : Object.hasOwn(state, key) ? state[key] : undefined;
       return value === undefined || value === null ? undefined : asJson(value);
     };
     const setState = (key: string, value: JsonValue) => {
-      delta[key] = asJson(value);
+      delta.set(key, jsonText(value));
     };
     const result = await this.#definition.run(input, { toolCallId, sessionId, agentPath, signal, getState, setState });
     const { output, parts } = result instanceof ToolOutput ? result : new ToolOutput(result, []);
@@ -108,8 +110,8 @@ export class Tool {
     if (parts.length > 0) {
       answer.parts = messagesOf(parts);
     }
-    if (Object.keys(delta).length > 0) {
-      answer.stateDelta = delta;
+    if (delta.size > 0) {
+      answer.stateDeltaJson = `{${[...delta].map(([key, text]) => `${JSON.stringify(key)}:${text}`).join(",")}}`;
     }
     return answer;
   }

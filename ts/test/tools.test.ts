@@ -210,6 +210,8 @@ test("a tool writes state", async (t) => {
   const events = await gather(agentd.run({ agent: agent("count"), prompt: "go", state: { before: true } }));
   const states = events.flatMap((e) => (e.type === "state_update" ? [e.stateDelta] : []));
   assert.deepEqual([states[0], states.at(-1)], [{ before: true }, { count: 3 }]);
+  const texts = events.flatMap((e) => (e.type === "state_update" ? [e.stateDeltaJson] : []));
+  assert.deepEqual([texts[0], texts.at(-1)], ['{"before":true}', '{"count":3}']);
 });
 
 test("a result that the server does not take becomes a tool error", async (t) => {

@@ -43,6 +43,22 @@ test("what ends a stream and what ends a turn", async () => {
   }
 });
 
+test("numbers of the state have every digit as text, and are JavaScript's otherwise", async () => {
+  const stateDeltaJson = '{"far":[1e400,-1e400],"gone":null,"id":9007199254740993,"small":0.5}';
+  const update: Message = { seq: 1n, response: { case: "stateUpdate", value: { stateDelta: { id: 1 }, stateDeltaJson } } };
+  const old: Message = { seq: 2n, response: { case: "stateUpdate", value: { stateDelta: { small: 2 } } } };
+  const { agentd } = playing([{ send: [update, old, end] }]);
+  const run = agentd.attach("s");
+  const [first, second] = await gather(run);
+  const far = [Number.MAX_VALUE, -Number.MAX_VALUE];
+  assert.ok(first?.type === "state_update" && second?.type === "state_update");
+  assert.deepEqual(first.stateDelta, { far, gone: null, id: 9007199254740992, small: 0.5 });
+  assert.equal(first.stateDeltaJson, stateDeltaJson);
+  assert.equal(second.stateDeltaJson, '{"small":2}');
+  assert.deepEqual(run.state, { far, id: 9007199254740992, small: 2 });
+  assert.equal(JSON.stringify(first).includes("null,null"), false);
+});
+
 test("a silent stream is replaced, and heartbeats are no events", async () => {
   const beat: Message = { response: { case: "heartbeat", value: {} } };
   const { agentd, asked } = playing([{ send: [beat, chunk(1n, "a")], hang: true }, { send: [beat, end] }], {}, { silenceMs: 20 });

@@ -3459,6 +3459,8 @@ type RunRequest_ExecuteRequest struct {
 	// value removes a key. The keys of a session, and of each scope that sessions share,
 	// are bounded in number and bytes; what would take them past that is
 	// ERROR_CODE_LIMIT_EXCEEDED.
+	//
+	// Numbers are float64 here: initial_state_json keeps them as they are written.
 	InitialState *structpb.Struct `protobuf:"bytes,5,opt,name=initial_state,json=initialState,proto3" json:"initial_state,omitempty"`
 	// What becomes of the turn when its last client is gone.
 	OnDisconnect OnDisconnect `protobuf:"varint,11,opt,name=on_disconnect,json=onDisconnect,proto3,enum=agentd.v1.OnDisconnect" json:"on_disconnect,omitempty"`
@@ -3507,9 +3509,16 @@ type RunRequest_ExecuteRequest struct {
 	// begins anew. That of a session whose log is no longer kept may not
 	// (ERROR_CODE_HISTORY_PURGED). A request that is refused makes no session, and
 	// of two at once for one id, one makes it and on_busy decides about the other.
-	Create        bool `protobuf:"varint,30,opt,name=create,proto3" json:"create,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Create bool `protobuf:"varint,30,opt,name=create,proto3" json:"create,omitempty"`
+	// initial_state as JSON text, an object: numbers of any size are stored, filled
+	// into instructions and sent back as they are written here, digit by digit. Not
+	// together with initial_state. It may nest 32 levels, and hold as many values as a
+	// message may; two members of one object must not have the same name, and texts
+	// must be Unicode (no half of a surrogate pair); anything else is
+	// ERROR_CODE_INVALID_REQUEST, or ERROR_CODE_LIMIT_EXCEEDED. Empty: no state.
+	InitialStateJson string `protobuf:"bytes,33,opt,name=initial_state_json,json=initialStateJson,proto3" json:"initial_state_json,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *RunRequest_ExecuteRequest) Reset() {
@@ -3661,6 +3670,13 @@ func (x *RunRequest_ExecuteRequest) GetCreate() bool {
 	return false
 }
 
+func (x *RunRequest_ExecuteRequest) GetInitialStateJson() string {
+	if x != nil {
+		return x.InitialStateJson
+	}
+	return ""
+}
+
 // HeartbeatRequest keeps the stream alive; it is answered with a
 // HeartbeatResponse.
 type RunRequest_HeartbeatRequest struct {
@@ -3739,11 +3755,16 @@ type RunRequest_ToolCallResponse struct {
 	// Keys to write into the session's state together with this result. A null value
 	// removes a key. Where the state would be larger than it may be, the model sees a
 	// tool error in place of the result.
+	//
+	// Numbers are float64 here: state_delta_json keeps them as they are written.
 	StateDelta *structpb.Struct `protobuf:"bytes,6,opt,name=state_delta,json=stateDelta,proto3" json:"state_delta,omitempty"`
 	// More of the result, behind output, such as images; not together with error.
-	Parts         []*Part `protobuf:"bytes,10,rep,name=parts,proto3" json:"parts,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Parts []*Part `protobuf:"bytes,10,rep,name=parts,proto3" json:"parts,omitempty"`
+	// state_delta as JSON text, by the rules of ExecuteRequest.initial_state_json.
+	// Not together with state_delta.
+	StateDeltaJson string `protobuf:"bytes,11,opt,name=state_delta_json,json=stateDeltaJson,proto3" json:"state_delta_json,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RunRequest_ToolCallResponse) Reset() {
@@ -3834,6 +3855,13 @@ func (x *RunRequest_ToolCallResponse) GetParts() []*Part {
 		return x.Parts
 	}
 	return nil
+}
+
+func (x *RunRequest_ToolCallResponse) GetStateDeltaJson() string {
+	if x != nil {
+		return x.StateDeltaJson
+	}
+	return ""
 }
 
 type isRunRequest_ToolCallResponse_Result interface {
@@ -4475,10 +4503,18 @@ type RunResponse_StateUpdate struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// Keys and their new values. A null value means that the key was removed.
-	StateDelta    *structpb.Struct `protobuf:"bytes,2,opt,name=state_delta,json=stateDelta,proto3" json:"state_delta,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	// Keys and their new values. A null value means that the key was removed. Numbers
+	// are the nearest float64, and where they are beyond all of those the largest one of
+	// their sign: state_delta_json has them as they were written.
+	StateDelta *structpb.Struct `protobuf:"bytes,2,opt,name=state_delta,json=stateDelta,proto3" json:"state_delta,omitempty"`
+	// state_delta as JSON text: an object, whose members are sorted by name and whose
+	// numbers are what their writer has written, digit by digit. Servers send both. Of one
+	// key whose value is too large for both in one message, state_delta comes in a message
+	// of its own, without a position, ahead of that with state_delta_json, which counts:
+	// a client reads this field where it is not empty, and else state_delta.
+	StateDeltaJson string `protobuf:"bytes,10,opt,name=state_delta_json,json=stateDeltaJson,proto3" json:"state_delta_json,omitempty"`
+	unknownFields  protoimpl.UnknownFields
+	sizeCache      protoimpl.SizeCache
 }
 
 func (x *RunResponse_StateUpdate) Reset() {
@@ -4525,11 +4561,18 @@ func (x *RunResponse_StateUpdate) GetStateDelta() *structpb.Struct {
 	return nil
 }
 
+func (x *RunResponse_StateUpdate) GetStateDeltaJson() string {
+	if x != nil {
+		return x.StateDeltaJson
+	}
+	return ""
+}
+
 var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc1\x10\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe7\x10\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
@@ -4538,7 +4581,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x03end\x18\x04 \x01(\v2 .agentd.v1.RunRequest.EndRequestH\x00R\x03end\x12=\n" +
 	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12S\n" +
 	"\x14interaction_response\x18\x14 \x01(\v2\x1e.agentd.v1.InteractionResponseH\x00R\x13interactionResponse\x122\n" +
-	"\x06attach\x18\x16 \x01(\v2\x18.agentd.v1.AttachRequestH\x00R\x06attach\x1a\xe1\a\n" +
+	"\x06attach\x18\x16 \x01(\v2\x18.agentd.v1.AttachRequestH\x00R\x06attach\x1a\xf5\a\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -4559,12 +4602,13 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"user_parts\x18\x14 \x03(\v2\x0f.agentd.v1.PartB\b\xbaH\x05\x92\x01\x02\x10@R\tuserParts\x12!\n" +
 	"\fraw_payloads\x18\x15 \x01(\bR\vrawPayloads\x12\x16\n" +
-	"\x06create\x18\x1e \x01(\bR\x06createB\r\n" +
+	"\x06create\x18\x1e \x01(\bR\x06create\x12,\n" +
+	"\x12initial_state_json\x18! \x01(\tR\x10initialStateJsonB\r\n" +
 	"\v_session_idJ\x04\b\n" +
-	"\x10\vJ\x04\b \x10!J\x04\b\x16\x10\x1eJ\x04\b\x1f\x10 J\x04\b!\x10\"R\tafter_seqR\aobserveR\tagent_refR\x12initial_state_json\x1a1\n" +
+	"\x10\vJ\x04\b \x10!J\x04\b\x16\x10\x1eJ\x04\b\x1f\x10 R\tafter_seqR\aobserveR\tagent_ref\x1a1\n" +
 	"\x10HeartbeatRequest\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xbb\x02\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xcd\x02\n" +
 	"\x10ToolCallResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12,\n" +
@@ -4577,8 +4621,9 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\vstate_delta\x18\x06 \x01(\v2\x17.google.protobuf.StructR\n" +
 	"stateDelta\x12/\n" +
 	"\x05parts\x18\n" +
-	" \x03(\v2\x0f.agentd.v1.PartB\b\xbaH\x05\x92\x01\x02\x10@R\x05partsB\b\n" +
-	"\x06resultJ\x04\b\v\x10\fR\x10state_delta_json\x1a]\n" +
+	" \x03(\v2\x0f.agentd.v1.PartB\b\xbaH\x05\x92\x01\x02\x10@R\x05parts\x12(\n" +
+	"\x10state_delta_json\x18\v \x01(\tR\x0estateDeltaJsonB\b\n" +
+	"\x06result\x1a]\n" +
 	"\n" +
 	"EndRequest\x12\x1d\n" +
 	"\n" +
@@ -4607,7 +4652,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"visibility\x18\a \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\xde\x1a\n" +
+	"_after_seq\"\xf1\x1a\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -4698,13 +4743,14 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\areceipt\x18\n" +
 	" \x01(\v2\x18.agentd.v1.CancelReceiptR\areceipt\x12+\n" +
 	"\x11structured_output\x18\v \x01(\tR\x10structuredOutputB\t\n" +
-	"\a_reason\x1a~\n" +
+	"\a_reason\x1a\x90\x01\n" +
 	"\vStateUpdate\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x128\n" +
 	"\vstate_delta\x18\x02 \x01(\v2\x17.google.protobuf.StructR\n" +
-	"stateDeltaJ\x04\b\n" +
-	"\x10\vR\x10state_delta_jsonB\n" +
+	"stateDelta\x12(\n" +
+	"\x10state_delta_json\x18\n" +
+	" \x01(\tR\x0estateDeltaJsonB\n" +
 	"\n" +
 	"\bresponseJ\x04\b\x0f\x10\x10J\x04\b\"\x10#J\x04\b(\x10)R\alineageR\x04goalR\x0eremote_session\"\xa6\x01\n" +
 	"\x13InteractionResponse\x12\x1d\n" +
