@@ -76,6 +76,10 @@ type Interaction struct {
 	CreateTime, EndTime time.Time
 	// Resolution is what a person has said; nil unless it is resolved.
 	Resolution *Resolution
+	// Refused is, for a [Prompter] that is asked again, why what it has returned before
+	// cannot be taken: arguments that do not fit the tool's schema, a text that is too long,
+	// or a decision that is none of this kind. It is nil the first time.
+	Refused *Error
 
 	message *agentdv1.Interaction // what it was made from; shared, never changed
 }
@@ -111,6 +115,13 @@ func InteractionOf(m *agentdv1.Interaction) *Interaction {
 // Proto returns the message that the interaction was made from, with all that a newer
 // server has said in it; nil for one that this program has made itself.
 func (i *Interaction) Proto() *agentdv1.Interaction { return proto.CloneOf(i.message) }
+
+// asked returns the question as a prompter gets it, its own copy.
+func (i *Interaction) asked(refused *Error) *Interaction {
+	out := InteractionOf(i.message)
+	out.SessionID, out.Refused = i.SessionID, refused
+	return out
+}
 
 // InteractionRequested says that the turn asks a person: this run's [Prompter], if it
 // has one, and anybody who calls [Client.Resolve].

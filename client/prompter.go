@@ -22,6 +22,10 @@ type Prompter interface {
 	// interaction stays open for others. So it does with an error, which is yielded
 	// as [Event].Error, unless it is io.EOF: the input is at its end, nobody is
 	// there, and that is no answer.
+	//
+	// What the server cannot take, such as arguments that do not fit the tool's schema, is
+	// asked again, with the reason in [Interaction].Refused, up to 10 times. When the
+	// prompter has nothing else to say then, the reason is yielded as [Event].Error.
 	Prompt(ctx context.Context, in *Interaction) (*Resolution, error)
 }
 
@@ -42,6 +46,8 @@ const (
 	// how many more interactions may wait for their prompt.
 	maxPrompts   = 16
 	maxQuestions = 1024
+	// maxRefused is how many answers of one prompter to one interaction may be refused.
+	maxRefused = 10
 	// requestTimeout bounds one request outside of a stream.
 	requestTimeout = 30 * time.Second
 )
@@ -152,14 +158,7 @@ func (p *prompts) perform(ctx context.Context, in *Interaction, replayed bool) {
 	if replayed && p.isOver(ctx, in) {
 		return
 	}
-	said, err := p.prompt(ctx, in)
-	switch {
-	case errors.Is(err, io.EOF), ctx.Err() != nil:
-		return // nobody has answered, or nobody is asked any more
-	case err == nil && said != nil:
-		err = p.send(ctx, in, said)
-	}
-	if err != nil && ctx.Err() == nil {
+	if err := p.settle(ctx, in); err != nil && ctx.Err() == nil {
 		failure, ok := errors.AsType[*Error](err)
 		if !ok {
 			failure = errorf(ErrInternal, "interaction %q: the prompter failed: %w", in.ID, err)
@@ -168,6 +167,32 @@ func (p *prompts) perform(ctx context.Context, in *Interaction, replayed bool) {
 		event.TurnID = in.TurnID
 		p.run.tools.tell(event)
 	}
+}
+
+// settle asks until something is said that the server takes, or nothing more is said.
+func (p *prompts) settle(ctx context.Context, in *Interaction) error {
+	var refused *Error
+	for range maxRefused {
+		said, err := p.prompt(ctx, in.asked(refused))
+		switch {
+		case ctx.Err() != nil:
+			return nil // nobody is asked any more
+		case errors.Is(err, io.EOF), err == nil && said == nil: // nobody has answered
+			if refused != nil {
+				return refused
+			}
+			return nil
+		case err != nil:
+			return err
+		}
+		err = p.send(ctx, in, said)
+		e, ok := errors.AsType[*Error](err)
+		if !ok || e.Code != ErrInvalidRequest && e.Code != ErrLimitExceeded {
+			return err
+		}
+		refused = e
+	}
+	return refused
 }
 
 // prompt calls the prompter, whatever it does.

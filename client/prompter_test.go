@@ -5,8 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"slices"
+	"strings"
 	"testing"
+
+	"google.golang.org/protobuf/proto"
 
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -115,17 +119,19 @@ func TestPrompter(t *testing.T) {
 }
 
 // What goes wrong with a prompter is yielded, and leaves the interaction to
-// others; so does what does not fit.
+// others; so does what does not fit, once there is nothing else to say.
 func TestPrompterThatFails(t *testing.T) {
 	for name, tc := range map[string]struct {
-		says said
-		want client.Code
+		says  said
+		then  *said
+		times int
+		want  client.Code
 	}{
-		"an error":           {said{err: errors.New("out of ink")}, client.ErrInternal},
-		"a panic":            {said{}, client.ErrInternal},
-		"what does not fit":  {said{Resolution: client.Edit(json.RawMessage(`{"amount":"much"}`))}, client.ErrInvalidRequest},
-		"of the wrong kind":  {said{Resolution: client.Answer("yes")}, client.ErrInvalidRequest},
-		"without a decision": {said{Resolution: &client.Resolution{}}, client.ErrInvalidRequest},
+		"an error":                       {says: said{err: errors.New("out of ink")}, want: client.ErrInternal},
+		"a panic":                        {want: client.ErrInternal},
+		"what does not fit, and nothing": {says: unfit, then: &said{err: io.EOF}, want: client.ErrInvalidRequest},
+		"what does not fit, and fails":   {says: unfit, then: &said{err: errors.New("out of ink")}, want: client.ErrInternal},
+		"what never fits":                {says: unfit, times: 9, want: client.ErrInvalidRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, p := newStage(t), newAsker()
@@ -135,8 +141,21 @@ func TestPrompterThatFails(t *testing.T) {
 			s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
 			q := await(t, p.asked, "question")
 			q.says <- tc.says
+			for range tc.times {
+				again := await(t, p.asked, "question, again")
+				if again.Refused == nil {
+					t.Fatal("asked again without a reason")
+				}
+				again.says <- tc.says
+			}
+			if tc.then != nil {
+				await(t, p.asked, "question, again").says <- *tc.then
+			}
 			if e := run.until(t, func(e *client.Event) bool { return e.Error != nil }); !errors.Is(e.Error, tc.want) {
 				t.Errorf("yielded %v", e.Error)
+			}
+			if len(p.asked) > 0 {
+				t.Error("asked once more")
 			}
 			in, err := c.Resolve(t.Context(), q.SessionID, q.ID, client.Deny("for now"))
 			if err != nil || in.Status != client.InteractionStatusResolved || in.Resolution.Kind != client.ResolutionDenial || in.Resolution.Reason != "for now" {
@@ -146,6 +165,58 @@ func TestPrompterThatFails(t *testing.T) {
 				t.Errorf("the model was told %v", call.told)
 			}
 			run.rest(t)
+		})
+	}
+}
+
+var unfit = said{Resolution: client.Edit(json.RawMessage(`{"amount":"much"}`))}
+
+// TestPrompterIsAskedAgain: what the server cannot take, or what cannot be sent, is asked
+// again with the reason, and the turn goes on with what fits. Whatever a prompter does to
+// its copy of the question stays with it.
+func TestPrompterIsAskedAgain(t *testing.T) {
+	for name, tc := range map[string]struct {
+		says *client.Resolution
+		why  string
+	}{
+		"what does not fit":  {unfit.Resolution, `does not fit the input_schema of "pay"`},
+		"what is no object":  {client.Edit([]int{1}), "a JSON object"},
+		"what is no JSON":    {client.Edit(func() {}), "client.Edit"},
+		"of the wrong kind":  {client.Answer("yes"), "approve, or deny"},
+		"without a decision": {&client.Resolution{}, "decision"},
+		"too much":           {client.Deny(strings.Repeat("x", 1<<17)), "reason"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s, p := newStage(t), newAsker()
+			c, _ := s.client(t, client.WithPrompter(p))
+			addPay(t, c)
+			run := follow(c.Run(t.Context(), payer(), "pay"))
+			s.next(t).gets(t, reply{calls: []string{`pay {"amount":100}`}})
+			q := await(t, p.asked, "question")
+			if q.Refused != nil {
+				t.Errorf("asked with %v", q.Refused)
+			}
+			asked := q.Proto()
+			q.ID, q.SessionID, q.ToolName = "", "", ""
+			q.says <- said{Resolution: tc.says}
+			again := await(t, p.asked, "question, again")
+			if !proto.Equal(again.Proto(), asked) || again.ID != asked.GetId() || again.SessionID == "" ||
+				again.Refused == nil || again.Refused.Code != client.ErrInvalidRequest || !strings.Contains(again.Refused.Message, tc.why) {
+				t.Errorf("asked again %+v because of %v, want %q", again.Interaction, again.Refused, tc.why)
+			}
+			again.says <- said{Resolution: client.Edit(payment{Amount: 5})}
+			if call := s.says(t, "bye"); len(call.told) != 1 || !strings.Contains(call.told[0], "paid 5") {
+				t.Errorf("the model was told %v", call.told)
+			}
+			events := run.rest(t)
+			if end := lastEnd(t, events); !end.Completed {
+				t.Errorf("ended with %v", end)
+			}
+			for _, e := range events {
+				if e.Error != nil {
+					t.Errorf("yielded %v", e.Error)
+				}
+			}
 		})
 	}
 }

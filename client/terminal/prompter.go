@@ -33,13 +33,16 @@ func New(in io.Reader, out io.Writer) *Prompter {
 	return &Prompter{out: out, in: newSource(in), turn: make(chan struct{}, 1)}
 }
 
-// Prompt asks what a turn asks. The error is that of the input, [ErrNobody] at its end,
+// Prompt asks what a turn asks, and shows why an answer before was refused. The error is that of the input, [ErrNobody] at its end,
 // or the cause of ctx's end.
 func (p *Prompter) Prompt(ctx context.Context, in *client.Interaction) (*client.Resolution, error) {
 	if err := p.begin(ctx); err != nil {
 		return nil, err
 	}
 	defer p.end()
+	if in.Refused != nil {
+		p.Say("This was refused: " + indented(in.Refused.Message))
+	}
 	if in.Kind == client.InteractionApproval {
 		return p.approval(ctx, in)
 	}

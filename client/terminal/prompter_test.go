@@ -224,3 +224,36 @@ func TestPrompterOfAClient(t *testing.T) {
 		t.Errorf("%q, %v, shown %q", result.Text, err, shown.String())
 	}
 }
+
+// Arguments that the server refuses are typed again, with the reason on the screen.
+func TestPrompterIsAskedAgain(t *testing.T) {
+	d := agentdtest.Start(t, agentdtest.WithScript("clerk", `answers:
+  - calls: [{name: refund, args: {amount: 30}}]
+  - text: 'It said {{tool_result "refund"}}.'`))
+	var shown strings.Builder
+	typed := "e\n{\"amount\": \"much\"}\ne\n{\"amount\": 5, \"to\": \"me\"}\ne\n{\"amount\": 5}\n"
+	c := d.Client(client.WithPrompter(terminal.New(strings.NewReader(typed), &shown)))
+	type payment struct {
+		Amount int `json:"amount"`
+	}
+	if err := client.AddTool(c, "refund", "refunds", func(_ context.Context, in payment) (int, error) {
+		return in.Amount, nil
+	}, client.NeedsApproval()); err != nil {
+		t.Fatal(err)
+	}
+	result, err := c.Do(t.Context(), client.LLM("clerk", "scripted/clerk", client.Tools("refund")), "refund")
+	if err != nil || !strings.Contains(result.Text, `"output":5}`) {
+		t.Errorf("%q, %v", result.Text, err)
+	}
+	asked := strings.Split(shown.String(), "This was refused: ")
+	if len(asked) != 3 {
+		t.Fatalf("shown %q", shown.String())
+	}
+	for i, why := range []string{"amount", `["to"]`} {
+		reason, again, _ := strings.Cut(asked[i+1], "\n")
+		if !strings.Contains(reason, `does not fit the input_schema of "refund"`) || !strings.Contains(reason, why) ||
+			!strings.HasPrefix(again, "clerk wants to call refund {\"amount\":30}\nApprove?") {
+			t.Errorf("because of %q asked again %q", reason, again)
+		}
+	}
+}

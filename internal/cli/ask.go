@@ -163,8 +163,9 @@ func (q *questions) put(ctx context.Context, i *agentdv1.Interaction) error {
 		_ = q.turn.Screen.Hold(false) // what cannot be written is told with the next event
 	}()
 	person := q.turn.Person
+	asked := client.InteractionOf(i)
 	for {
-		r, err := person.Prompt(ctx, client.InteractionOf(i))
+		r, err := person.Prompt(ctx, asked)
 		if err != nil {
 			return err
 		}
@@ -177,7 +178,7 @@ func (q *questions) put(ctx context.Context, i *agentdv1.Interaction) error {
 		case ctx.Err() != nil || e == nil || !invalid(e):
 			return err
 		}
-		person.Say("This was refused: " + e.Message)
+		asked.Refused = &client.Error{Code: client.Code(e.Code), Message: e.Message}
 	}
 }
 

@@ -12,10 +12,14 @@ import type { Wire } from "./wire.js";
  * Prompter asks a person. Its signal is aborted when the question is settled elsewhere, or the run is over; what is
  * returned then is dropped. undefined or null, such as at the end of an input, is no answer: the question stays open
  * for others.
+ *
+ * What the server cannot take, such as a toolInput that does not fit the tool's schema, is asked again up to 10 times,
+ * with the reason in refused. When the prompter has nothing else to say then, the reason is an error event.
  */
 export type Prompter = (
   interaction: Interaction,
   signal: AbortSignal,
+  refused?: AgentdError,
 ) => Promise<Resolution | undefined | null> | Resolution | undefined | null;
 
 /**
@@ -47,6 +51,9 @@ export function resolutionOf(resolution: Resolution, idempotencyKey: string): Re
     "a resolution is one of { approve: true }, { deny: true } and { answer: a text }",
   );
 }
+
+/** How many answers of one prompter to one question may be refused. */
+const maxRefused = 10;
 
 /** @internal PromptsOptions is what the prompts of a run need. */
 export interface PromptsOptions {
@@ -92,7 +99,7 @@ export class Prompts {
   }
 
   async #ask(asked: Interaction, replayed: boolean, signal: AbortSignal): Promise<void> {
-    const { wire, prompter, headers, reconnect, requestTimeoutMs } = this.#o;
+    const { wire, headers, reconnect, requestTimeoutMs } = this.#o;
     const options = { signal, headers, timeoutMs: requestTimeoutMs };
     const named = { sessionId: asked.sessionId, interactionId: asked.id };
     if (replayed) {
@@ -101,9 +108,40 @@ export class Prompts {
         return;
       }
     }
-    let said: Resolution | undefined | null;
+    let refused: AgentdError | undefined;
+    for (let asks = 1; ; asks++) {
+      const said = await this.#prompt(asked, signal, refused);
+      if (said === undefined || said === null) {
+        if (refused !== undefined) {
+          throw refused;
+        }
+        return;
+      }
+      try {
+        const resolution = resolutionOf(said, newKey());
+        await persist(reconnect, signal, () => wire.call("ResolveInteraction", { ...named, resolution }, options));
+        return;
+      } catch (thrown) {
+        const failure = fromThrown(thrown);
+        if (failure.code === "FAILED_PRECONDITION") {
+          return; // somebody else was faster, which the turn tells
+        }
+        if ((failure.code !== "INVALID_REQUEST" && failure.code !== "LIMIT_EXCEEDED") || asks === maxRefused) {
+          throw failure;
+        }
+        refused = failure;
+      }
+    }
+  }
+
+  /** #prompt calls the prompter, whatever it does. */
+  async #prompt(
+    asked: Interaction,
+    signal: AbortSignal,
+    refused: AgentdError | undefined,
+  ): Promise<Resolution | undefined | null> {
     try {
-      said = await orAborted(Promise.resolve(prompter(asked, signal)), signal);
+      return await orAborted(Promise.resolve(this.#o.prompter(asked, signal, refused)), signal);
     } catch (thrown) {
       const { sessionId, turnId } = asked;
       throw new AgentdError("INTERNAL", `the prompter failed: ${messageOf(thrown)}`, {
@@ -111,18 +149,6 @@ export class Prompts {
         sessionId,
         turnId,
       });
-    }
-    if (said === undefined || said === null) {
-      return;
-    }
-    const resolution = resolutionOf(said, newKey());
-    try {
-      await persist(reconnect, signal, () => wire.call("ResolveInteraction", { ...named, resolution }, options));
-    } catch (thrown) {
-      const failure = fromThrown(thrown);
-      if (failure.code !== "FAILED_PRECONDITION") {
-        throw failure; // otherwise somebody else was faster, which the turn tells
-      }
     }
   }
 }

@@ -58,6 +58,46 @@ test("a tool that needs approval runs when a person has approved it", async (t) 
   }
 });
 
+test("what is refused is asked again, with the reason", async (t) => {
+  const { url } = await serve(t, scripts);
+  const paid: number[] = [];
+  const reasons: (string | undefined)[] = [];
+  const says: Resolution[] = [
+    { approve: true, toolInput: { amount: "much" } },
+    { answer: "yes" },
+    { approve: false } as unknown as Resolution,
+    { approve: true, toolInput: { amount: 5 } },
+  ];
+  const agentd = withPay(url, paid, ({ toolInput }, _, refused) => {
+    assert.equal(toolInput, '{"amount":100}');
+    assert.equal(refused?.code, reasons.length === 0 ? undefined : "INVALID_REQUEST");
+    reasons.push(refused?.message);
+    return says.shift();
+  });
+  const events = await gather(agentd.run({ agent: payer, prompt: "pay" }));
+  assert.deepEqual(paid, [5]);
+  assert.deepEqual(events.filter((e) => e.type === "error"), []);
+  assert.equal(reasons.length, 4);
+  assert.match(reasons[1]!, /does not fit the input_schema of "pay".*amount/);
+  assert.match(reasons[2]!, /approve, or deny/);
+  assert.match(reasons[3]!, /a resolution is one of/);
+
+  for (const [answers, asks] of [
+    [[{ answer: "yes" }], 2],
+    [Array<Resolution>(20).fill({ answer: "yes" }), 10],
+  ] as [Resolution[], number][]) {
+    let asked = 0;
+    const run = withPay(url, [], () => (asked++, answers.shift())).run({ agent: payer, prompt: "pay" });
+    for await (const event of run) {
+      if (event.type === "error") {
+        assert.equal(event.error.code, "INVALID_REQUEST");
+        break;
+      }
+    }
+    assert.equal(asked, asks);
+  }
+});
+
 test("a question of an agent is answered by a person", async (t) => {
   const { url } = await serve(t, scripts);
   const agentd = new Agentd(url);
