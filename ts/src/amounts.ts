@@ -74,7 +74,8 @@ export function pageSizeOf(value: number | undefined): number {
   return value === undefined ? 0 : amountOf("pageSize", value, { least: 0, most: maxPage, whole: true });
 }
 
-/** sumOf is a bound for the wire; undefined and 0 are no bound. */
-export function sumOf(name: string, value: number | undefined): string {
-  return String(amountOf(name, value ?? 0, { least: 0, most: Number.MAX_SAFE_INTEGER, whole: true }));
+/** sumOf is a bound for the wire; undefined and 0 are no bound, which is undefined. */
+export function sumOf(name: string, value: number | undefined): string | undefined {
+  const sum = amountOf(name, value ?? 0, { least: 0, most: Number.MAX_SAFE_INTEGER, whole: true });
+  return sum === 0 ? undefined : String(sum);
 }

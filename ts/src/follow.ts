@@ -8,7 +8,8 @@ import type {
   RunResponse_OutputChunkJson,
   RunResponseJson,
 } from "./gen/agentd/v1/service_pb.js";
-import { numberOf } from "./json.js";
+import type { WatchTurnRequestJson } from "./gen/agentd/v1/sessions_pb.js";
+import { given, numberOf } from "./json.js";
 import { byteLength } from "./text.js";
 import { follows, orAborted, sleep } from "./wait.js";
 import type { Wire } from "./wire.js";
@@ -25,7 +26,7 @@ export interface FollowOptions {
   /** Only watches. */
   observe: boolean;
   display: boolean;
-  visibility: Display_VisibilityJson;
+  visibility: Display_VisibilityJson | undefined;
   headers: Headers;
   reconnect: ReconnectPolicy;
   /** How long a stream may be silent, in milliseconds; the server sends heartbeats. */
@@ -81,12 +82,14 @@ async function* stream(
 ): AsyncGenerator<Followed, AgentdError | undefined, undefined> {
   const { controller, release } = follows(o.signal);
   const request = {
-    sessionId: o.sessionId,
-    turnId: state.turnId,
-    toolNames: o.toolNames,
-    observe: o.observe,
-    display: o.display,
-    visibility: o.visibility,
+    ...given<WatchTurnRequestJson>({
+      sessionId: o.sessionId,
+      turnId: state.turnId,
+      toolNames: o.toolNames,
+      observe: o.observe,
+      display: o.display,
+      visibility: o.visibility,
+    }),
     ...(state.cursor === undefined ? {} : { afterSeq: state.cursor }),
   };
   let answered: number | undefined; // when the server took the stream

@@ -1,6 +1,8 @@
 // Interactions: what turns ask people.
 import { pageSizeOf } from "./amounts.js";
 import { interactionOf } from "./fromjson.js";
+import type { ListInteractionsRequestJson } from "./gen/agentd/v1/sessions_pb.js";
+import { given } from "./json.js";
 import { resolutionOf } from "./prompts.js";
 import { newKey } from "./text.js";
 import { interactionStatusesOf } from "./tojson.js";
@@ -33,11 +35,12 @@ export class Interactions {
 
   /** list yields what a session, or all, ask of people, newest first, page by page. */
   list(filter: InteractionFilter = {}): AsyncGenerator<Interaction, void, undefined> {
-    const { sessionId = "", turnId = "" } = filter;
+    const { sessionId, turnId } = filter;
     const statuses = interactionStatusesOf(filter.statuses);
-    const request = { sessionId, turnId, statuses, pageSize: pageSizeOf(filter.pageSize) };
-    return pages(async (pageToken) => {
-      const { interactions, nextPageToken } = await this.#unary("ListInteractions", { ...request, pageToken });
+    const pageSize = pageSizeOf(filter.pageSize);
+    const request = given<ListInteractionsRequestJson>({ sessionId, turnId, statuses, pageSize });
+    return pages(async (page) => {
+      const { interactions, nextPageToken } = await this.#unary("ListInteractions", { ...request, ...page });
       return { items: interactions, nextPageToken };
     }, interactionOf);
   }

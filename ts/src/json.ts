@@ -49,9 +49,24 @@ export function wordOf<P extends string, J extends string>(prefix: P, value: J |
   return text as Word<P, J>;
 }
 
-/** enumOf is the value of an enum for a word. */
-export function enumOf<P extends string, W extends string>(prefix: P, word: W): `${P}${Uppercase<W>}` {
-  return `${prefix}${word.toUpperCase() as Uppercase<W>}`;
+/** enumOf is the value of an enum for a word; undefined where there is none. */
+export function enumOf<P extends string, W extends string>(prefix: P, word: W): `${P}${Uppercase<W>}`;
+export function enumOf<P extends string, W extends string>(
+  prefix: P,
+  word: W | undefined,
+): `${P}${Uppercase<W>}` | undefined;
+export function enumOf(prefix: string, word: string | undefined): string | undefined {
+  return word === undefined ? undefined : `${prefix}${word.toUpperCase()}`;
+}
+
+/**
+ * given leaves out of a message what is not set: undefined, false, 0, and empty texts, lists and objects. A server
+ * refuses a request with the name of a field that it is too old to know, whatever its value. It is not for fields that
+ * mean something else when they are empty than when they are not there.
+ */
+export function given<T extends object>(message: { [K in keyof T]: T[K] | undefined }): T {
+  const empty = (value: unknown) => (typeof value === "object" && value !== null ? Object.keys(value).length === 0 : !value);
+  return Object.fromEntries(Object.entries(message).filter(([, value]) => !empty(value))) as T;
 }
 
 /** bytesOf decodes base64. What JSON.stringify makes of the bytes is their base64 again. */

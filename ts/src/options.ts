@@ -4,7 +4,7 @@ import type { ReconnectPolicy } from "./backoff.js";
 import { AgentdError } from "./errors.js";
 import type { RunRequest_ExecuteRequestJson } from "./gen/agentd/v1/service_pb.js";
 import type { AgentJson, BudgetJson, ToolJson } from "./gen/agentd/v1/types_pb.js";
-import { enumOf, type JsonObject } from "./json.js";
+import { enumOf, given, type JsonObject } from "./json.js";
 import { promptOf, type Part } from "./parts.js";
 import type { Prompter } from "./prompts.js";
 import { jsonText, messageOf, newKey, wellFormed } from "./text.js";
@@ -59,10 +59,8 @@ export interface AgentdOptions {
 }
 
 /** @internal visibilityOf is its name on the wire; undefined is all. */
-export function visibilityOf(
-  visibility: Visibility | undefined,
-): `VISIBILITY_${Uppercase<Visibility | "unspecified">}` {
-  return enumOf("VISIBILITY_", visibility ?? "unspecified");
+export function visibilityOf(visibility: Visibility | undefined): `VISIBILITY_${Uppercase<Visibility>}` | undefined {
+  return enumOf("VISIBILITY_", visibility);
 }
 
 /** WatchOptions says how a turn is followed. */
@@ -196,24 +194,24 @@ function messageFor(o: RunOptions, agent: AgentJson | undefined, tools: ToolJson
   if (typeof prompt !== "string") {
     throw new AgentdError("INVALID_REQUEST", "the run cannot be sent: the prompt is no text");
   }
-  const disconnectGrace = timeOf("disconnectGraceMs", o.disconnectGraceMs, { most: dayMs });
-  const toolTimeout = timeOf("toolTimeoutMs", o.toolTimeoutMs, { least: 1, most: dayMs });
   return {
-    userPrompt: wellFormed(prompt),
-    userParts: promptOf(o.parts ?? []),
-    rawPayloads: o.rawPayloads ?? false,
-    tools,
-    idempotencyKey: o.idempotencyKey || newKey(),
-    onBusy: enumOf("ON_BUSY_", o.onBusy ?? "unspecified"),
-    onDisconnect: enumOf("ON_DISCONNECT_", o.onDisconnect ?? "unspecified"),
-    instruction: wellFormed(o.instruction ?? ""),
-    create: o.create ?? false,
-    turnId: o.turnId ?? "",
-    ...(agent === undefined ? {} : { agent }),
+    ...given<RunRequest_ExecuteRequestJson>({
+      userPrompt: wellFormed(prompt),
+      userParts: promptOf(o.parts ?? []),
+      rawPayloads: o.rawPayloads,
+      tools,
+      idempotencyKey: o.idempotencyKey || newKey(),
+      onBusy: enumOf("ON_BUSY_", o.onBusy),
+      onDisconnect: enumOf("ON_DISCONNECT_", o.onDisconnect),
+      instruction: wellFormed(o.instruction ?? ""),
+      create: o.create,
+      turnId: o.turnId,
+      agent,
+      disconnectGrace: timeOf("disconnectGraceMs", o.disconnectGraceMs, { most: dayMs }),
+      toolTimeout: timeOf("toolTimeoutMs", o.toolTimeoutMs, { least: 1, most: dayMs }),
+    }),
     ...(o.sessionId === undefined ? {} : { sessionId: o.sessionId }),
     ...(o.state === undefined ? {} : { initialStateJson: jsonText(o.state) }),
-    ...(disconnectGrace === undefined ? {} : { disconnectGrace }),
-    ...(toolTimeout === undefined ? {} : { toolTimeout }),
     ...(o.budget === undefined ? {} : { budget: budgetOf("budget", o.budget) }),
     ...(o.sessionBudget === undefined ? {} : { sessionBudget: budgetOf("sessionBudget", o.sessionBudget) }),
   };
@@ -221,13 +219,12 @@ function messageFor(o: RunOptions, agent: AgentJson | undefined, tools: ToolJson
 
 /** @internal budgetOf is a budget on the wire, where 0 is no bound too. */
 export function budgetOf(name: string, b: Budget): BudgetJson {
-  const wallTime = timeOf(`${name}.wallTimeMs`, b.wallTimeMs, { most: 365 * dayMs });
-  return {
+  return given({
     modelCalls: sumOf(`${name}.modelCalls`, b.modelCalls),
     tokens: sumOf(`${name}.tokens`, b.tokens),
     costUsd: amountOf(`${name}.costUsd`, b.costUsd ?? 0, { least: 0, most: Number.MAX_VALUE }),
-    ...(wallTime === undefined ? {} : { wallTime }),
-  };
+    wallTime: timeOf(`${name}.wallTimeMs`, b.wallTimeMs, { most: 365 * dayMs }),
+  });
 }
 
 /** headersOf joins headers; of two of the same name the later one holds, and one that is undefined is not set. */

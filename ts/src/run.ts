@@ -3,7 +3,7 @@
 import type { Answers } from "./answers.js";
 import { persist, type ReconnectPolicy } from "./backoff.js";
 import { Calls } from "./calls.js";
-import { AgentdError, fromThrown } from "./errors.js";
+import { AgentdError, fromThrown, isLost } from "./errors.js";
 import { eventOf, ownEvent, type Event } from "./events.js";
 import { follow, type Followed } from "./follow.js";
 import { callOf, deltaText, interactionOf, turnOf } from "./fromjson.js";
@@ -68,7 +68,7 @@ export interface RunConfig {
   silenceMs: number;
   requestTimeoutMs: number;
   display: boolean;
-  visibility: Display_VisibilityJson;
+  visibility: Display_VisibilityJson | undefined;
   signal: AbortSignal | undefined;
   /** Whether a turn that is left is cancelled. */
   cancels: boolean;
@@ -230,6 +230,11 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
     }
     try {
       yield* this.#follow(place, signal);
+    } catch (thrown) {
+      if (!signal.aborted && !isLost(fromThrown(thrown))) {
+        await this.#leave(); // the server does not let this client follow the turn
+      }
+      throw thrown;
     } finally {
       if (this.#c.signal?.aborted === true) {
         await this.#leave();

@@ -1,6 +1,11 @@
 // Sessions: conversations of many turns.
-import { pageSizeOf } from "./amounts.js";
 import { sessionOf } from "./fromjson.js";
+import type {
+  CreateSessionRequestJson,
+  ForkSessionRequestJson,
+  UpdateSessionRequestJson,
+} from "./gen/agentd/v1/sessions_pb.js";
+import { given } from "./json.js";
 import { budgetOf, seqOf, type Budget } from "./options.js";
 import { filterOf } from "./tojson.js";
 import type { Session, SessionState, TurnStatus } from "./types.js";
@@ -75,13 +80,10 @@ export class Sessions {
 
   /** create makes a session without turns. */
   async create(options: CreateSessionOptions = {}): Promise<Session> {
-    const { labels = {}, clientRef = "", idempotencyKey = "", budget } = options;
-    const { session } = await this.#unary("CreateSession", {
-      labels,
-      clientRef,
-      idempotencyKey,
-      ...(budget === undefined ? {} : { budget: budgetOf("budget", budget) }),
-    });
+    const { labels, clientRef, idempotencyKey, budget } = options;
+    const bounds = budget === undefined ? undefined : budgetOf("budget", budget);
+    const request = given<CreateSessionRequestJson>({ labels, clientRef, idempotencyKey, budget: bounds });
+    const { session } = await this.#unary("CreateSession", request);
     return sessionOf(required(session, "a session"));
   }
 
@@ -92,20 +94,18 @@ export class Sessions {
 
   /** list yields sessions, newest first, page by page. */
   list(filter: SessionFilter = {}): AsyncGenerator<Session, void, undefined> {
-    const pageSize = pageSizeOf(filter.pageSize);
     const request = filterOf(filter);
-    return pages(async (pageToken) => {
-      const { sessions, nextPageToken } = await this.#unary("ListSessions", { ...request, pageSize, pageToken });
+    return pages(async (page) => {
+      const { sessions, nextPageToken } = await this.#unary("ListSessions", { ...request, ...page });
       return { items: sessions, nextPageToken };
     }, sessionOf);
   }
 
   /** update changes what a session is called and may spend, or archives it. */
   async update(sessionId: string, options: UpdateSessionOptions): Promise<Session> {
-    const { version, labels = {}, clientRef, state, budget } = options;
+    const { version, labels, clientRef, state, budget } = options;
     const { session } = await this.#unary("UpdateSession", {
-      sessionId,
-      labels,
+      ...given<UpdateSessionRequestJson>({ sessionId, labels }),
       ...(version === undefined ? {} : { version: String(version) }),
       ...(clientRef === undefined ? {} : { clientRef }),
       ...(budget === undefined ? {} : { budget: budgetOf("budget", budget) }),
@@ -123,9 +123,10 @@ export class Sessions {
 
   /** fork makes a session that begins with what another one had up to a position. */
   async fork(sessionId: string, options: ForkSessionOptions = {}): Promise<Session> {
-    const { throughSeq, labels = {}, clientRef = "", idempotencyKey = "" } = options;
+    const { throughSeq, labels, clientRef, idempotencyKey } = options;
     const through = throughSeq === undefined ? {} : { throughSeq: seqOf(throughSeq, "throughSeq") };
-    const { session } = await this.#unary("ForkSession", { sessionId, labels, clientRef, idempotencyKey, ...through });
+    const request = given<ForkSessionRequestJson>({ sessionId, labels, clientRef, idempotencyKey });
+    const { session } = await this.#unary("ForkSession", { ...request, ...through });
     return sessionOf(required(session, "a session"));
   }
 }

@@ -1,8 +1,8 @@
 // State that sessions share.
 import { pageSizeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
-import type { SharedStateEntryJson } from "./gen/agentd/v1/sessions_pb.js";
-import type { JsonValue } from "./json.js";
+import type { ListSharedStateRequestJson, SharedStateEntryJson } from "./gen/agentd/v1/sessions_pb.js";
+import { given, type JsonValue } from "./json.js";
 import { asJson, messageOf } from "./text.js";
 import { pages, type Unary } from "./unary.js";
 
@@ -41,9 +41,10 @@ export class SharedState {
 
   /** list yields keys and their values, by name, page by page. */
   list(filter: SharedStateFilter = {}): AsyncGenerator<SharedStateEntry, void, undefined> {
-    const request = { prefix: filter.prefix ?? "", pageSize: pageSizeOf(filter.pageSize) };
-    return pages(async (pageToken) => {
-      const { entries, nextPageToken } = await this.#unary("ListSharedState", { ...request, pageToken });
+    const { prefix } = filter;
+    const request = given<ListSharedStateRequestJson>({ prefix, pageSize: pageSizeOf(filter.pageSize) });
+    return pages(async (page) => {
+      const { entries, nextPageToken } = await this.#unary("ListSharedState", { ...request, ...page });
       return { items: entries, nextPageToken };
     }, entryOf);
   }

@@ -1,20 +1,22 @@
 // What lists are narrowed by, as the protocol's JSON has it.
+import { pageSizeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
-import { enumOf, type Word } from "./json.js";
+import { enumOf, given, type Word } from "./json.js";
 import type { InteractionStatusJson } from "./gen/agentd/v1/interactions_pb.js";
 import type { ListSessionsRequestJson, SessionStateJson, TurnStatusJson } from "./gen/agentd/v1/sessions_pb.js";
 import type { SessionFilter } from "./sessions.js";
 
 /** filterOf is a filter of sessions. */
 export function filterOf(filter: SessionFilter): ListSessionsRequestJson {
-  const { labels = {}, clientRef = "", states = [], turnStatuses } = filter;
-  return {
+  const { labels, clientRef, states = [], turnStatuses } = filter;
+  return given({
     labels,
     clientRef,
+    pageSize: pageSizeOf(filter.pageSize),
     states: states.map((state) => enumOf("SESSION_STATE_", state as Word<"SESSION_STATE_", SessionStateJson>)),
     turnStatuses: turnStatusesOf(turnStatuses),
     ...timesOf(filter, ["createdSince", "createdBefore", "updatedSince", "updatedBefore"]),
-  };
+  });
 }
 
 export function turnStatusesOf(statuses: readonly string[] = []): TurnStatusJson[] {

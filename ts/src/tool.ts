@@ -2,7 +2,7 @@
 import { amountOf, dayMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
 import type { PartJson, ToolJson } from "./gen/agentd/v1/types_pb.js";
-import type { JsonObject, JsonValue } from "./json.js";
+import { given, type JsonObject, type JsonValue } from "./json.js";
 import { messagesOf, ToolOutput } from "./parts.js";
 import { listOf, schemaText, validated } from "./schema.js";
 import { asJson, byteLength, jsonText, jsonValue, messageOf, wellFormed } from "./text.js";
@@ -45,20 +45,20 @@ export class Tool {
     if (wrong !== undefined) {
       throw new AgentdError("INVALID_REQUEST", wrong);
     }
-    const { description, input, timeoutMs, needsApproval = false, deferred = false } = definition;
-    const given =
+    const { description, input, timeoutMs, needsApproval, deferred } = definition;
+    const most =
       timeoutMs === undefined ? 0 : amountOf(`tool ${name}: timeoutMs`, timeoutMs, { least: 1, most: dayMs });
-    const timeout = timeOf("timeoutMs", given === 0 ? 0 : Math.min(given + answerWayMs, dayMs), { most: dayMs });
-    this.#timeoutMs = given;
+    const timeout = timeOf("timeoutMs", most === 0 ? 0 : Math.min(most + answerWayMs, dayMs), { most: dayMs });
+    this.#timeoutMs = most;
     this.#definition = definition;
-    this.declaration = {
+    this.declaration = given<ToolJson>({
       name,
       description: wellFormed(description),
       needsApproval,
       deferred,
-      ...(input === undefined ? {} : { inputSchema: schemaText(input, `the input of tool ${name}`) }),
-      ...(timeout === undefined ? {} : { timeout }),
-    };
+      inputSchema: input === undefined ? undefined : schemaText(input, `the input of tool ${name}`),
+      timeout,
+    });
   }
 
   /** call runs the tool. It never throws, but the signal's reason when that is aborted. */

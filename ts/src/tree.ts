@@ -2,7 +2,7 @@
 import { countOf, dayMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
 import type { AgentJson, CompactionJson, GenerationSettingsJson, LlmAgentJson } from "./gen/agentd/v1/types_pb.js";
-import { enumOf } from "./json.js";
+import { enumOf, given } from "./json.js";
 import { schemaText, type Schema } from "./schema.js";
 import type { Open } from "./types.js";
 
@@ -113,19 +113,18 @@ export interface LlmOptions extends AgentOptions {
 /** llm is one model with an instruction and tools. */
 export function llm(options: LlmOptions): Agent {
   const { name, output, compaction, generation } = options;
-  const one: LlmAgentJson = {
-    model: options.model,
-    instruction: options.instruction ?? "",
+  const one: LlmAgentJson = given<LlmAgentJson>({
+    instruction: options.instruction,
     toolNames: [...(options.tools ?? [])],
     builtinTools: [...(options.builtinTools ?? [])],
     subAgents: [...(options.subAgents ?? [])] as AgentJson[],
-    outputKey: options.outputKey ?? "",
-    includeHistory: options.history === "turn" ? "INCLUDE_HISTORY_TURN" : "INCLUDE_HISTORY_ALL",
+    outputKey: options.outputKey,
+    includeHistory: options.history === "turn" ? "INCLUDE_HISTORY_TURN" : undefined,
     fallbackModels: [...(options.fallbackModels ?? [])],
-    ...(compaction === undefined ? {} : { compaction: compactionOf(compaction) }),
-    ...(generation === undefined ? {} : { generation: generationOf(generation) }),
-    ...(output === undefined ? {} : { outputSchema: schemaText(output, `the output of agent ${name}`) }),
-  };
+    generation: generation === undefined ? undefined : generationOf(generation),
+    outputSchema: output === undefined ? undefined : schemaText(output, `the output of agent ${name}`),
+  });
+  if (compaction !== undefined) one.compaction = compactionOf(compaction); // an empty one is never
   const attachments = (options.mcpAttachments ?? []).map((a) => (typeof a === "string" ? { mcpName: a } : a));
   return {
     name,
@@ -134,7 +133,7 @@ export function llm(options: LlmOptions): Agent {
   };
 }
 
-function compactionOf({ atShare, contextTokens, model = "", instruction = "" }: Compaction): CompactionJson {
+function compactionOf({ atShare, contextTokens, model, instruction }: Compaction): CompactionJson {
   const tokens = contextTokens ?? 0;
   if (!Number.isSafeInteger(tokens) || tokens < 0) {
     throw new AgentdError(
@@ -142,19 +141,20 @@ function compactionOf({ atShare, contextTokens, model = "", instruction = "" }: 
       `compaction: contextTokens is ${tokens}, must be a whole number of at least 0`,
     );
   }
-  return { atShare, contextTokens: String(tokens), model, instruction };
+  return { atShare, ...given({ contextTokens: tokens === 0 ? "" : String(tokens), model, instruction }) };
 }
 
 function generationOf(g: Generation): GenerationSettingsJson {
   const { temperature, topP, stopSequences, seed, thinking, toolChoice, cache } = g;
-  const out: GenerationSettingsJson = { maxOutputTokens: countOf("generation.maxOutputTokens", g.maxOutputTokens) };
+  const maxOutputTokens = countOf("generation.maxOutputTokens", g.maxOutputTokens);
+  const out: GenerationSettingsJson = given({ maxOutputTokens });
   if (temperature !== undefined) out.temperature = temperature;
   if (topP !== undefined) out.topP = topP;
   if (stopSequences !== undefined) out.stopSequences = [...stopSequences];
   if (seed !== undefined) out.seed = seed;
   if (thinking !== undefined) {
-    const { effort, budgetTokens, includeThoughts = false } = thinking;
-    out.thinking = { includeThoughts };
+    const { effort, budgetTokens, includeThoughts } = thinking;
+    out.thinking = given({ includeThoughts });
     if (effort !== undefined) out.thinking.effort = enumOf("EFFORT_", effort as "low");
     if (budgetTokens !== undefined)
       out.thinking.budgetTokens = countOf("generation.thinking.budgetTokens", budgetTokens);
@@ -193,5 +193,6 @@ export function loop({
   agents,
   maxIterations,
 }: GroupOptions & { maxIterations?: number | undefined }): Agent {
-  return { name, description, loop: { agents: [...agents], maxIterations: countOf("maxIterations", maxIterations) } };
+  const limit = given({ maxIterations: countOf("maxIterations", maxIterations) });
+  return { name, description, loop: { agents: [...agents], ...limit } };
 }

@@ -2,7 +2,13 @@
 import { countOf, pageSizeOf } from "./amounts.js";
 import { eventOf, type Event } from "./events.js";
 import { modelCallOf, turnOf } from "./fromjson.js";
-import type { ListTurnEventsRequestJson } from "./gen/agentd/v1/sessions_pb.js";
+import type {
+  GetTurnRequestJson,
+  ListModelCallsRequestJson,
+  ListTurnEventsRequestJson,
+  ListTurnsRequestJson,
+} from "./gen/agentd/v1/sessions_pb.js";
+import { given } from "./json.js";
 import { seqOf, visibilityOf } from "./options.js";
 import { timesOf, turnStatusesOf } from "./tojson.js";
 import type { ModelCallDetails, Turn, TurnStatus, Visibility } from "./types.js";
@@ -50,18 +56,20 @@ export class Turns {
    * too.
    */
   async get(sessionId: string, turnId = "", options: { parts?: boolean | undefined } = {}): Promise<Turn> {
-    const { parts = false } = options;
-    return turnOf(required((await this.#unary("GetTurn", { sessionId, turnId, parts })).turn, "a turn"));
+    const request = given<GetTurnRequestJson>({ sessionId, turnId, parts: options.parts });
+    return turnOf(required((await this.#unary("GetTurn", request)).turn, "a turn"));
   }
 
   /** list yields turns, newest first, page by page. */
   list(filter: TurnFilter = {}): AsyncGenerator<Turn, void, undefined> {
-    const { sessionId = "" } = filter;
-    const times = timesOf(filter, ["createdSince", "createdBefore"]);
-    const statuses = turnStatusesOf(filter.statuses);
-    const request = { sessionId, statuses, pageSize: pageSizeOf(filter.pageSize), ...times };
-    return pages(async (pageToken) => {
-      const { turns, nextPageToken } = await this.#unary("ListTurns", { ...request, pageToken });
+    const request = given<ListTurnsRequestJson>({
+      sessionId: filter.sessionId,
+      statuses: turnStatusesOf(filter.statuses),
+      pageSize: pageSizeOf(filter.pageSize),
+      ...timesOf(filter, ["createdSince", "createdBefore"]),
+    });
+    return pages(async (page) => {
+      const { turns, nextPageToken } = await this.#unary("ListTurns", { ...request, ...page });
       return { items: turns, nextPageToken };
     }, turnOf);
   }
@@ -72,7 +80,7 @@ export class Turns {
    */
   async cancel(sessionId: string, turnId = "", reason = ""): Promise<Turn> {
     turnId ||= (await this.get(sessionId)).id;
-    return turnOf(required((await this.#unary("CancelTurn", { sessionId, turnId, reason })).turn, "a turn"));
+    return turnOf(required((await this.#unary("CancelTurn", given({ sessionId, turnId, reason }))).turn, "a turn"));
   }
 
   /**
@@ -90,11 +98,10 @@ export class Turns {
    * last one. pageSize is that of one page.
    */
   async modelCalls(sessionId: string, turnId = "", pageSize?: number): Promise<ModelCallDetails[]> {
-    const size = pageSizeOf(pageSize);
+    const request = given<ListModelCallsRequestJson>({ sessionId, turnId, pageSize: pageSizeOf(pageSize) });
     const all: ModelCallDetails[] = [];
-    const calls = pages(async (pageToken) => {
-      const request = { sessionId, turnId, pageSize: size, pageToken };
-      const { calls, nextPageToken } = await this.#unary("ListModelCalls", request);
+    const calls = pages(async (page) => {
+      const { calls, nextPageToken } = await this.#unary("ListModelCalls", { ...request, ...page });
       return { items: calls, nextPageToken };
     }, modelCallOf);
     for await (const call of calls) {
@@ -108,13 +115,15 @@ export class Turns {
    * Unlike a Run it yields the error of a turn that failed as an event.
    */
   async *events(sessionId: string, options: EventsOptions = {}): AsyncGenerator<Event, void, undefined> {
-    const { turnId = "", afterSeq, display = false, visibility } = options;
+    const { turnId, afterSeq, display, visibility } = options;
     let request: ListTurnEventsRequestJson = {
-      sessionId,
-      turnId,
-      pageSize: countOf("pageSize", options.pageSize),
-      display,
-      visibility: visibilityOf(visibility),
+      ...given<ListTurnEventsRequestJson>({
+        sessionId,
+        turnId,
+        pageSize: countOf("pageSize", options.pageSize),
+        display,
+        visibility: visibilityOf(visibility),
+      }),
       ...(afterSeq === undefined ? {} : { afterSeq: seqOf(afterSeq) }),
     };
     for (;;) {

@@ -19,14 +19,19 @@ export function required<T>(value: T | undefined, what: string): T {
   return value;
 }
 
+/** Page is which page of a list is asked for; the first one has no token. */
+export interface Page {
+  pageToken?: string;
+}
+
 /** pages yields the items of all pages of a list; a page is asked for when the items before it were taken. */
 export async function* pages<J, T>(
-  page: (token: string) => Promise<{ items: J[] | undefined; nextPageToken?: string | undefined }>,
+  page: (which: Page) => Promise<{ items: J[] | undefined; nextPageToken?: string | undefined }>,
   convert: (item: J) => T,
 ): AsyncGenerator<T, void, undefined> {
   let token = "";
   do {
-    const { items = [], nextPageToken = "" } = await page(token);
+    const { items = [], nextPageToken = "" } = await page(token === "" ? {} : { pageToken: token });
     yield* items.map(convert);
     token = nextPageToken;
   } while (token !== "");

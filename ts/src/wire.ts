@@ -99,7 +99,7 @@ export class Wire {
           continue;
         }
         if (message.error !== undefined) {
-          throw failureOf(message.error);
+          throw failureOf(message.error, { method: "WatchTurn" });
         }
         return;
       }
@@ -128,7 +128,7 @@ export class Wire {
     const failure: unknown = await response.json().catch(() => ({}));
     const asked = response.headers.get("Retry-After") ?? ""; // of a proxy
     const retryAfterMs = /^\d{1,9}$/.test(asked) ? Number(asked) * 1000 : undefined;
-    throw failureOf((failure ?? {}) as Failure, response.status, retryAfterMs);
+    throw failureOf((failure ?? {}) as Failure, { method, status: response.status, retryAfterMs });
   }
 }
 
@@ -164,17 +164,26 @@ const connectCodes: ReadonlyMap<string, ErrorCode> = new Map<string, ErrorCode>(
   ["resource_exhausted", "LIMIT_EXCEEDED"],
 ]);
 
+/** Refused is what is known of a failure besides. */
+interface Refused {
+  method: string;
+  status?: number;
+  retryAfterMs?: number | undefined;
+}
+
 /** failureOf translates an error of the Connect protocol, or a status where the answer is none. */
-function failureOf({ code, message = "", details = [] }: Failure, status?: number, retryAfterMs?: number): AgentdError {
+function failureOf({ code, message = "", details = [] }: Failure, refused: Refused): AgentdError {
+  const { method, status, retryAfterMs } = refused;
   const detail = details.find(({ type }) => type === errorType);
   if (detail !== undefined) {
     return errorOf(detailOf(detail));
   }
   const kind = code ?? statuses.get(status ?? 0) ?? "unknown";
   if (kind === "unimplemented") {
+    const said = `this address does not serve ${method} of agentd.v1.SessionService: ${message || `HTTP ${status}`}`;
     return new AgentdError(
       "INVALID_REQUEST",
-      `this address does not serve what was asked for: ${message || `HTTP ${status}`}`,
+      `${said}; there is no agentd, or one that is older than this client`,
     );
   }
   const said = code === undefined ? `HTTP ${status}` : code === "unknown" ? message : `[${code}] ${message}`;
