@@ -4,6 +4,7 @@ import { test } from "node:test";
 import { fromJson, type DescMessage, type JsonObject, type JsonValue } from "@bufbuild/protobuf";
 import { Agentd, AgentdError, llm, type AgentdOptions, type RunOptions } from "@apzuk3/agentd";
 import { SessionService } from "@apzuk3/agentd/proto";
+import { SessionStore, type SessionSnapshot } from "@apzuk3/agentd/react";
 import { all, gather } from "./gather.js";
 
 /** What the older server knows of requests, by message. */
@@ -189,4 +190,100 @@ test("a method that an older server does not have is named", async () => {
   }
   await assert.rejects(all(agentd.turns.list({ statuses: ["running"] })), refusedBy("statuses"));
   await assert.rejects(agentd.turns.get("s", "t", { parts: true }), refusedBy("parts"));
+});
+
+/** newer is a client of a server that says more than this client knows. */
+function newer(events: JsonObject[], answers: Record<string, JsonValue> = {}) {
+  const reported: string[] = [];
+  const fetch = (input: string | URL | Request) => {
+    const name = String(input).replace(/.*\//, "");
+    if (name === "SubmitToolResults") {
+      reported.push(name);
+    }
+    const body = [...events.map((event) => enveloped(0, { event, weather: "fair" })), enveloped(2, { metadata: { "x-new": ["1"] }, mood: "good" })];
+    return Promise.resolve(
+      name === "WatchTurn"
+        ? new Response(Buffer.concat(body), { headers: { "content-type": "application/connect+json" } })
+        : Response.json(answers[name] ?? {}),
+    );
+  };
+  const agentd = new Agentd("http://unused", { fetch }).addTool("work", { description: "Works", run: () => assert.fail("it ran") });
+  return { agentd, reported };
+}
+
+const finished = { seq: "90", turnId: "t", mood: "good", end: { completed: true, verdict: { fair: true } } };
+const news: JsonObject[] = [
+  { seq: "1", turnId: "t", execute: { sessionId: "s", warnings: [{ code: "of_the_future", scale: 3 }], plan: "b" } },
+  { seq: "2", turnId: "t", goalReached: { goal: "tea", share: 0.5 } },
+  { seq: "3", turnId: "t", bare: true },
+  { seq: "4", turnId: "t", outputChunk: { content: "well", agentPath: ["a"], voice: "alto" }, display: { kind: "KIND_SONG", phase: 77, pitch: 2 } },
+  { seq: "5", turnId: "t", modelCallEnded: { outcome: "OUTCOME_POSTPONED", stopReason: 99, usage: { promptTokens: "3", dreams: "1" } } },
+  { seq: "6", turnId: "t", toolCallAnswered: { toolCallId: "c", parts: [{ hologram: { size: 1 } }, { text: "seen", font: "sans" }] } },
+  { seq: "7", turnId: "t", interactionRequested: { interaction: { id: "q", kind: "INTERACTION_KIND_DANCE", status: "INTERACTION_STATUS_PENDING", hall: "b" } } },
+  { seq: "8", turnId: "t", interactionResolved: { interaction: { id: "q", status: "INTERACTION_STATUS_WITHDRAWN", resolution: { bow: {} } } } },
+  { seq: "9", turnId: "t", modelCallRetried: { code: "ERROR_CODE_MODEL_ASLEEP", wait: "1.5s" } },
+  { seq: "10", turnId: "t", agentStarted: { agentPath: ["a"], kind: "AGENT_KIND_REMOTE" } },
+  { seq: "11", turnId: "t", stateUpdate: { stateDelta: { n: 1 }, stateTree: {} } },
+];
+
+test("what a newer server tells is unknown, as it comes, or left out, and no error", async () => {
+  const { agentd, reported } = newer([...news, finished]);
+  const events = await gather(agentd.attach("s"));
+  assert.deepEqual(events.map((e) => e.type), [
+    "turn_started", "unknown", "unknown", "output_chunk", "model_call_ended", "tool_call_answered", "interaction_requested", "interaction_resolved",
+    "model_call_retried", "agent_started", "state_update", "end",
+  ]);
+  const [started, unknown, bare, said, ended, answered, asked, resolved, retried, agentStarted] = events;
+  assert.ok(started?.type === "turn_started" && started.warnings[0]?.code === "of_the_future");
+  assert.ok(unknown?.type === "unknown" && bare?.type === "unknown");
+  assert.deepEqual([unknown.name, unknown.data, unknown.seq, bare.name, bare.data], ["goalReached", { goal: "tea", share: 0.5 }, 2, "bare", true]);
+  assert.deepEqual(said?.display, { kind: "song", phase: "unknown", ref: "", visibility: "unspecified" });
+  assert.ok(ended?.type === "model_call_ended");
+  assert.deepEqual([ended.outcome, ended.stopReason, ended.usage?.promptTokens], ["postponed", "unknown", 3]);
+  assert.ok(answered?.type === "tool_call_answered");
+  assert.deepEqual(answered.parts, [{ text: "seen" }]);
+  assert.ok(asked?.type === "interaction_requested" && asked.interaction.kind === "dance");
+  assert.ok(resolved?.type === "interaction_resolved" && resolved.interaction.status === "withdrawn" && resolved.interaction.resolution === undefined);
+  assert.ok(retried?.type === "model_call_retried" && retried.code === "UNSPECIFIED" && retried.waitMs === 1500);
+  assert.ok(agentStarted?.type === "agent_started" && agentStarted.kind === "remote");
+  assert.doesNotThrow(() => JSON.stringify(events));
+  assert.deepEqual(reported, []);
+});
+
+test("a result and a page take what a newer server tells", async () => {
+  const turn = { id: "t", sessionId: "s", status: "TURN_STATUS_HIBERNATING", errorCode: "ERROR_CODE_MODEL_ASLEEP", dream: {}, outputText: "well" };
+  const answers = {
+    GetTurn: { turn },
+    GetSession: { session: { id: "s", state: "SESSION_STATE_FROZEN", lastTurnStatus: 44, color: "red" }, more: 1 },
+    GetCapabilities: { features: ["SessionService.Dream"], dreams: true, providers: [{ name: "p", mood: 1 }] },
+    ListModels: { models: [{ name: "m", price: { tiers: [{ input: 1, dreams: 2 }] }, dreams: {} }] },
+    ListTurns: { turns: [turn], total: 1 },
+    ListTurnEvents: { events: [...news, finished], total: 3 },
+  };
+  const { agentd } = newer([...news, finished], answers);
+  const result = await agentd.attach("s").result();
+  assert.deepEqual([result.text, result.completed, result.turn.status, result.turn.errorCode], ["well", true, "hibernating", "UNSPECIFIED"]);
+  const session = await agentd.sessions.get("s");
+  assert.deepEqual([session.state, session.lastTurnStatus, "color" in session], ["frozen", "unknown", false]);
+  assert.deepEqual((await agentd.capabilities()).features, ["SessionService.Dream"]);
+  assert.equal((await agentd.models()).models[0]?.price?.tiers[0]?.input, 1);
+  assert.equal((await all(agentd.turns.events("s"))).length, news.length + 1);
+  const store = new SessionStore(agentd, { sessionId: "s" });
+  const read = await new Promise<SessionSnapshot>((resolve) => {
+    const leave = store.subscribe(() => store.getSnapshot().status === "ready" && (leave(), resolve(store.getSnapshot())));
+  });
+  assert.deepEqual([read.messages.map(({ text }) => text), read.state, read.error], [["", "well"], { n: 1 }, undefined]);
+});
+
+test("an error of a newer server has its text, whatever its code", async () => {
+  const debug = { code: "ERROR_CODE_OUT_OF_TEA", message: "no tea", retryable: true, teapot: 1, limit: { name: "cups", value: "2", received: "3", unit: "cup" } };
+  const error = { code: "data_loss", message: "no tea", details: [{ type: "agentd.v1.Other", value: "" }, { type: "agentd.v1.RunResponse.ErrorResponse", value: "", debug }] };
+  const agentd = new Agentd("http://unused", { fetch: () => Promise.resolve(Response.json(error, { status: 418 })) });
+  await assert.rejects(agentd.capabilities(), (err) => {
+    assert.ok(err instanceof AgentdError);
+    assert.deepEqual([err.code, err.message, err.retryable, err.limit], ["UNSPECIFIED", "no tea", true, { name: "cups", value: 2, received: 3 }]);
+    return true;
+  });
+  const failing = newer([...news, { seq: "80", turnId: "t", error: debug }, { ...finished, end: { completed: false } }]);
+  await assert.rejects(gather(failing.agentd.attach("s")), { code: "UNSPECIFIED", message: "no tea" });
 });
