@@ -74,15 +74,15 @@ for (const { starts, answers, leaves, how } of scenarios) {
 /** What such a turn has in its log, whoever was there: S is its session, C its call, N a number that depends on who started. */
 const expected = [
   "1048576 turn_started S",
-  "2097152 agent_started scripted/demo",
-  "3145734 message_completed 29 bytes",
-  "3145737 model_call_ended scripted/demo, N tokens",
-  '3145744 tool_call C pick_tea {"question":"like"}',
-  "4194320 tool_call_answered C pick_tea Sencha",
-  "6291462 message_completed 30 bytes",
-  "6291465 model_call_ended scripted/demo, N tokens",
-  "7389184 agent_ended completed",
-  "7405567 end completed, 2 model calls",
+  "1048578 agent_started scripted/demo",
+  "2097158 message_completed 29 bytes",
+  "2097161 model_call_ended scripted/demo, N tokens",
+  '2097168 tool_call C pick_tea {"question":"like"}',
+  "3145744 tool_call_answered C pick_tea Sencha",
+  "5242886 message_completed 30 bytes",
+  "5242889 model_call_ended scripted/demo, N tokens",
+  "6340608 agent_ended completed",
+  "6356991 end completed, 2 model calls",
 ];
 
 async function witnesses(t: TestContext, daemon: Daemon): Promise<Record<Name, Witness>> {

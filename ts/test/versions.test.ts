@@ -10,7 +10,7 @@ import { all, gather } from "./gather.js";
 /** What the older server knows of requests, by message. */
 const known: Record<string, string[]> = {
   CreateTurnRequest: ["execute"],
-  "RunRequest.ExecuteRequest": ["userPrompt", "agent", "tools", "sessionId", "initialState", "idempotencyKey"],
+  "RunRequest.ExecuteRequest": ["userPrompt", "agent", "tools", "sessionId", "initialStateJson", "idempotencyKey"],
   Agent: ["name", "description", "llm", "sequential", "parallel", "loop"],
   LlmAgent: ["model", "instruction", "toolNames", "subAgents", "outputKey"],
   LoopAgent: ["agents", "maxIterations"],
