@@ -26,6 +26,8 @@ type stage struct {
 	// logged counts the changes that the log holds and that a turn that is run again has
 	// not come to. It goes the same way, so that the first ones of an agent are those.
 	logged map[stageKey]int
+	// seen, if set, is told of every change, with mu held.
+	seen func(session.AgentChange)
 }
 
 // stageKey names the starts or the ends of an agent.
@@ -67,6 +69,9 @@ func (s *stage) end(n *node, how session.AgentEnd) {
 }
 
 func (s *stage) addLocked(c session.AgentChange) {
+	if s.seen != nil {
+		s.seen(c)
+	}
 	if key := stageKeyOf(&c); s.logged[key] > 0 {
 		s.logged[key]--
 		return

@@ -50,6 +50,7 @@ type verifier struct {
 	calls     map[string]session.Record // of kind tool_call, by id
 	results   map[string]session.ToolResult
 	resolved  map[string]session.Resolution
+	agents    *agentLog
 
 	t        *turn
 	recorder *callRecorder // takes note of what models are told; may be nil
@@ -71,6 +72,7 @@ func newVerifier(sessionID string, recs []session.Record) (*verifier, error) {
 	v := &verifier{
 		sessionID: sessionID, recs: recs,
 		calls: map[string]session.Record{}, results: map[string]session.ToolResult{}, resolved: map[string]session.Resolution{},
+		agents: newAgentLog(),
 	}
 	for _, rec := range recs {
 		if err := v.read(rec); err != nil {
@@ -91,7 +93,20 @@ func (v *verifier) read(rec session.Record) error {
 	}
 	switch rec.Kind {
 	case session.KindTurnStarted:
-		return unmarshal(rec.Data, &v.started)
+		if err := unmarshal(rec.Data, &v.started); err != nil {
+			return err
+		}
+		if v.started.Alone != nil {
+			v.agents.read(rec, "agent_started", *v.started.Alone)
+		}
+	case session.KindAgentsChanged:
+		var f session.AgentsChanged
+		if err := unmarshal(rec.Data, &f); err != nil {
+			return err
+		}
+		for i, c := range f.Changes {
+			v.agents.read(rec, fmt.Sprintf("changes[%d]", i), c)
+		}
 	case session.KindToolCall:
 		var call session.ToolCall
 		if err := unmarshal(rec.Data, &call); err != nil {
@@ -255,6 +270,9 @@ func (v *verifier) compare(t *turn, l loggedEvent, ev *adksession.Event, m *meta
 		return err
 	}
 	err = v.differ(l, data, last && !v.complete())
+	if n := t.nodeOf(ev.Author); err == nil && m.LLM != "" && v.recorder == nil {
+		err = v.toldBefore(n, l.seq)
+	}
 	v.settle()
 	return err
 }
@@ -433,8 +451,8 @@ func (v *verifier) AppendAtEnd(ctx context.Context, data []byte, ev *session.Eve
 	return err
 }
 
-// AgentsChanged implements handle. Starts and ends of agents are not compared: they
-// follow from the events.
+// AgentsChanged implements handle. The stage tells of each start and end itself; see
+// agentLog.
 func (*verifier) AgentsChanged(context.Context, session.AgentsChanged) error { return nil }
 
 // AgentsChangedAtEnd implements handle.

@@ -55,9 +55,9 @@ func (d *Divergence) String() string {
 // sessions have in common, as they are now.
 //
 // What is not compared: ids and times of events; prompts that were injected, and
-// summaries, which are taken as they are; what failed tries took; when agents started
-// and ended; where a turn was
-// stopped, be it by a cancel, an error of a model, a budget or the end of the log.
+// summaries, which are taken as they are; what failed tries took; starts and ends of agents
+// in logs that have none; where a turn was stopped, be it by a cancel, an error of a model,
+// a budget or the end of the log.
 // Of the events that end such a turn only what they say counts, and a call that
 // was cancelled then may have had a result.
 //
@@ -126,6 +126,9 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	runner := New(Config{Models: run, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt}})
 	t := newTurn(run, v.hist, runner, openTurn{events: logged.events})
 	t.verifier, run.t, run.recorder = run, t, v.recorder
+	if v.recorder == nil && run.agents.first != 0 {
+		t.stage.seen = run.changed
+	}
 
 	playing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -179,6 +182,9 @@ func (v *verifier) end(ctx context.Context, err error) error {
 		if err := v.t.close(ctx, cause); err != nil && v.found == nil {
 			return err
 		}
+	}
+	if v.found == nil && v.complete() {
+		v.leftOver()
 	}
 	if v.found == nil && len(v.closing) > 0 {
 		got := "does not append it"

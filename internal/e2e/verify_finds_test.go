@@ -124,6 +124,16 @@ func TestVerifyFinds(t *testing.T) {
 			at: 0, old: `{"name":"writer"`, new: `{"name":"other"`, seq: 9,
 			recorded: "no more of other", replayed: "calls the model",
 		},
+		"a start of another": {at: 1, old: `"path":["root","asker"]`, new: `"path":["boot","asker"]`, seq: 2, field: "changes[1].path[0]", recorded: `"boot"`, replayed: `"root"`},
+		"a start of a kind":  {at: 1, old: `"kind":"sequential"`, new: `"kind":"loop"`, seq: 2, field: "changes[0].kind", recorded: `"loop"`, replayed: `"sequential"`},
+		"a start's model":    {at: 15, old: `"model":"scripted/writer"`, new: `"model":"echo"`, seq: 16, field: "changes[1].model", recorded: `"echo"`, replayed: `"scripted/writer"`},
+		"an end":             {at: 6, old: `"ended":"completed"`, new: `"ended":"transferred"`, seq: 7, field: "changes[0].ended", recorded: `"transferred"`, replayed: `"completed"`},
+		"lost starts":        {at: 1, without: true, seq: 7, field: "changes[0].ended", recorded: `"completed"`, replayed: "nothing"},
+		"lost changes":       {at: 6, without: true, seq: 8, recorded: "no start of agent root/writer before it", replayed: "records it"},
+		"a start too many": {
+			at: 6, old: `"changes":[`, new: `"changes":[{"path":["root","ghost"],"kind":"llm"},`, seq: 7,
+			field: "changes[0]", recorded: "start of agent root/ghost", replayed: "nothing",
+		},
 		"how it ended": {
 			at: 8, old: `"completed":true`, new: `"completed":false,"code":23`, seq: 9, end: true,
 			field: "code", recorded: "ERROR_CODE_OUTPUT_INVALID", replayed: "finishes naturally",
