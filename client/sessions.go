@@ -172,7 +172,10 @@ type SessionUpdate struct {
 // Update changes what a session is called and may spend, or archives it.
 func (s *Session) Update(ctx context.Context, update SessionUpdate, opts ...RequestOption) (*SessionInfo, error) {
 	req := &agentdv1.UpdateSessionRequest{
-		SessionId: s.id, Labels: update.Labels, ClientRef: update.ClientRef, State: update.State.Proto(),
+		SessionId: s.id, Labels: update.Labels, ClientRef: update.ClientRef,
+	}
+	if update.State != "" {
+		req.State = new(update.State.Proto())
 	}
 	if update.Budget != nil {
 		var err error

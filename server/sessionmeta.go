@@ -72,9 +72,8 @@ func (s *sessionService) ListSessions(ctx context.Context, r *connect.Request[ag
 
 func (s *sessionService) UpdateSession(ctx context.Context, r *connect.Request[agentdv1.UpdateSessionRequest]) (*connect.Response[agentdv1.UpdateSessionResponse], error) {
 	change := session.Change{Version: r.Msg.GetVersion(), Labels: r.Msg.GetLabels(), ClientRef: r.Msg.ClientRef}
-	if state := r.Msg.GetState(); state != agentdv1.SessionState_SESSION_STATE_UNSPECIFIED {
-		archived := state == agentdv1.SessionState_SESSION_STATE_ARCHIVED
-		change.Archived = &archived
+	if r.Msg.State != nil {
+		change.Archived = new(r.Msg.GetState() == agentdv1.SessionState_SESSION_STATE_ARCHIVED)
 	}
 	if b := r.Msg.GetBudget(); b != nil {
 		change.Budget = new(budgetOf(b))

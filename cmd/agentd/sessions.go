@@ -243,7 +243,7 @@ func (c *sessionsArchiveCmd) Run(p *process) error {
 		to = agentdv1.SessionState_SESSION_STATE_ACTIVE
 	}
 	return c.talk(p, func(t talk) error {
-		return update(t, &agentdv1.UpdateSessionRequest{SessionId: c.ID, State: to})
+		return update(t, &agentdv1.UpdateSessionRequest{SessionId: c.ID, State: &to})
 	})
 }
 

@@ -85,7 +85,7 @@ func checkUpdates(t *testing.T, c agentdv1connect.SessionServiceClient, s *agent
 	t.Helper()
 	update := &agentdv1.UpdateSessionRequest{
 		SessionId: s.GetId(), Version: new(s.GetVersion()), Labels: map[string]string{"team": "", "done": "yes"},
-		State: agentdv1.SessionState_SESSION_STATE_ARCHIVED,
+		State: new(agentdv1.SessionState_SESSION_STATE_ARCHIVED),
 	}
 	got := call(t, c.UpdateSession, update).GetSession()
 	want := maps.Clone(s.GetLabels())

@@ -168,6 +168,9 @@ func eventOf(t *testing.T, e *agentdv1.RunResponse) (string, map[string]any) {
 	body := whole[kind]
 	delete(body, "session_id")
 	switch m := e.GetResponse().(type) {
+	case *agentdv1.RunResponse_StateUpdate_:
+		nearest(t, m.StateUpdate.GetStateDelta(), m.StateUpdate.GetStateDeltaJson())
+		delete(body, "state_delta_json")
 	case *agentdv1.RunResponse_ModelCallEnded:
 		ended := m.ModelCallEnded
 		body = map[string]any{
@@ -394,7 +397,7 @@ func TestStoredSessionsChange(t *testing.T) {
 	_, over := storedOver(t)
 	for _, id := range over {
 		if id == "archived" {
-			call(t, c.UpdateSession, &agentdv1.UpdateSessionRequest{SessionId: id, State: agentdv1.SessionState_SESSION_STATE_ACTIVE})
+			call(t, c.UpdateSession, &agentdv1.UpdateSessionRequest{SessionId: id, State: new(agentdv1.SessionState_SESSION_STATE_ACTIVE)})
 		}
 		before := call(t, c.GetSession, &agentdv1.GetSessionRequest{SessionId: id}).GetSession()
 		fork := call(t, c.ForkSession, &agentdv1.ForkSessionRequest{SessionId: id}).GetSession()

@@ -988,8 +988,8 @@ type UpdateSessionRequest struct {
 	Labels map[string]string `protobuf:"bytes,3,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// The caller's own name for it.
 	ClientRef *string `protobuf:"bytes,4,opt,name=client_ref,json=clientRef,proto3,oneof" json:"client_ref,omitempty"`
-	// Archives it, or makes it active again.
-	State SessionState `protobuf:"varint,5,opt,name=state,proto3,enum=agentd.v1.SessionState" json:"state,omitempty"`
+	// Archives it, or makes it active again. Left out: it stays as it is.
+	State *SessionState `protobuf:"varint,5,opt,name=state,proto3,enum=agentd.v1.SessionState,oneof" json:"state,omitempty"`
 	// What the session may spend from its beginning, larger or smaller than before. It
 	// takes the place of the whole budget that the session has: an amount that is left
 	// out has no bound, and a budget without any amount takes the session's away. It holds
@@ -1060,8 +1060,8 @@ func (x *UpdateSessionRequest) GetClientRef() string {
 }
 
 func (x *UpdateSessionRequest) GetState() SessionState {
-	if x != nil {
-		return x.State
+	if x != nil && x.State != nil {
+		return *x.State
 	}
 	return SessionState_SESSION_STATE_UNSPECIFIED
 }
@@ -4544,7 +4544,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +
 	"\x14ListSessionsResponse\x12.\n" +
 	"\bsessions\x18\x01 \x03(\v2\x12.agentd.v1.SessionR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xaf\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc0\x03\n" +
 	"\x14UpdateSessionRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -4552,15 +4552,17 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\aversion\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x01H\x00R\aversion\x88\x01\x01\x12\\\n" +
 	"\x06labels\x18\x03 \x03(\v2+.agentd.v1.UpdateSessionRequest.LabelsEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\x06r\x04\x10\x01(?*\x05r\x03(\x80\bR\x06labels\x12,\n" +
 	"\n" +
-	"client_ref\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02H\x01R\tclientRef\x88\x01\x01\x127\n" +
-	"\x05state\x18\x05 \x01(\x0e2\x17.agentd.v1.SessionStateB\b\xbaH\x05\x82\x01\x02\x10\x01R\x05state\x12)\n" +
+	"client_ref\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02H\x01R\tclientRef\x88\x01\x01\x12>\n" +
+	"\x05state\x18\x05 \x01(\x0e2\x17.agentd.v1.SessionStateB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00H\x02R\x05state\x88\x01\x01\x12)\n" +
 	"\x06budget\x18\x06 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
 	"\n" +
 	"\b_versionB\r\n" +
-	"\v_client_ref\"E\n" +
+	"\v_client_refB\b\n" +
+	"\x06_state\"E\n" +
 	"\x15UpdateSessionResponse\x12,\n" +
 	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\"A\n" +
 	"\x14DeleteSessionRequest\x12)\n" +

@@ -521,7 +521,7 @@ func (PromptCache_Mode) EnumDescriptor() ([]byte, []int) {
 type Thinking_Effort int32
 
 const (
-	// The model's default.
+	// Not to be sent: without an effort it is the model's default.
 	Thinking_EFFORT_UNSPECIFIED Thinking_Effort = 0
 	// As little as the model can.
 	Thinking_EFFORT_MINIMAL Thinking_Effort = 1
@@ -2609,9 +2609,10 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x04Mode\x12\x14\n" +
 	"\x10MODE_UNSPECIFIED\x10\x00\x12\f\n" +
 	"\bMODE_OFF\x10\x01\x12\v\n" +
-	"\aMODE_ON\x10\x02\"\x99\x02\n" +
-	"\bThinking\x12>\n" +
-	"\x06effort\x18\x01 \x01(\x0e2\x1a.agentd.v1.Thinking.EffortB\b\xbaH\x05\x82\x01\x02\x10\x01H\x00R\x06effort\x12.\n" +
+	"\aMODE_ON\x10\x02\"\x9b\x02\n" +
+	"\bThinking\x12@\n" +
+	"\x06effort\x18\x01 \x01(\x0e2\x1a.agentd.v1.Thinking.EffortB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00H\x00R\x06effort\x12.\n" +
 	"\rbudget_tokens\x18\x02 \x01(\x05B\a\xbaH\x04\x1a\x02(\x00H\x00R\fbudgetTokens\x12)\n" +
 	"\x10include_thoughts\x18\x03 \x01(\bR\x0fincludeThoughts\"h\n" +
 	"\x06Effort\x12\x16\n" +

@@ -1461,7 +1461,7 @@ export const ThinkingSchema: GenMessage<Thinking, {jsonType: ThinkingJson}> = /*
  */
 export enum Thinking_Effort {
   /**
-   * The model's default.
+   * Not to be sent: without an effort it is the model's default.
    *
    * @generated from enum value: EFFORT_UNSPECIFIED = 0;
    */
