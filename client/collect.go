@@ -85,6 +85,10 @@ func (c *collector) add(event *Event) error {
 		c.result.SessionID = event.SessionID
 	}
 	switch d := event.Data.(type) {
+	case *TurnStarted:
+		c.warn(d.Warnings)
+	case *ToolCallAnswered:
+		c.warn(d.Warnings)
 	case *StateUpdate:
 		for key, value := range d.Delta {
 			if value == nil {
@@ -106,6 +110,11 @@ func (c *collector) add(event *Event) error {
 		return err
 	}
 	return nil
+}
+
+func (c *collector) warn(more []Warning) {
+	more = more[:min(len(more), maxWarnings-len(c.result.Warnings))]
+	c.result.Warnings = append(c.result.Warnings, more...)
 }
 
 func (c *collector) finish(err error) *Result {

@@ -25,6 +25,9 @@ type Result struct {
 	// ProviderToolsUsed is what the models' providers have run, and what messages cite,
 	// in order.
 	ProviderToolsUsed []*ProviderToolsUsed
+	// Warnings are about what the server has left out of the request and of the answers
+	// to tool calls, in order; the first 256 of them.
+	Warnings []Warning
 	// Usage is what the turn used; nil if the server did not come to say it. See
 	// [End].
 	Usage *Usage

@@ -88,6 +88,8 @@ func (e *UnknownEvent) Proto() *agentdv1.RunResponse { return proto.CloneOf(e.me
 type TurnStarted struct {
 	// SessionID names the session, new or continued; see [WithSessionID].
 	SessionID string
+	// Warnings are about what of the request the server has left out.
+	Warnings []Warning
 }
 
 // OutputChunk is a piece of an agent's text. The chunks of one agent that are
@@ -191,7 +193,7 @@ func dataOf(m *agentdv1.RunResponse) EventData {
 	case *agentdv1.RunResponse_Heartbeat:
 		return nil
 	case *agentdv1.RunResponse_Execute:
-		return &TurnStarted{SessionID: r.Execute.GetSessionId()}
+		return &TurnStarted{SessionID: r.Execute.GetSessionId(), Warnings: warningsOf(r.Execute.GetWarnings())}
 	case *agentdv1.RunResponse_TurnQueued:
 		return queuedOf(m)
 	case *agentdv1.RunResponse_MessageInjected:

@@ -63,6 +63,8 @@ type TurnQueued struct {
 	// Inject is true when the prompt becomes a message of the running turn, if
 	// that one calls a model again.
 	Inject bool
+	// CreatedBy is the id of the principal whose prompt it is, as the server knows it.
+	CreatedBy string
 }
 
 // MessageInjected is what a user has said to the running turn: a prompt that was
@@ -74,6 +76,8 @@ type MessageInjected struct {
 	Parts []Part
 	// QueuedTurnID is the TurnID of the [TurnQueued] that it came with.
 	QueuedTurnID string
+	// CreatedBy is the id of the principal whose prompt it is, as the server knows it.
+	CreatedBy string
 }
 
 func queuedOf(m *agentdv1.RunResponse) *TurnQueued {
@@ -85,11 +89,14 @@ func queuedOf(m *agentdv1.RunResponse) *TurnQueued {
 		Parts:     partsOf(q.GetUserParts()),
 		Ahead:     int(q.GetAhead()),
 		Inject:    q.GetInject(),
+		CreatedBy: q.GetCreatedBy(),
 	}
 }
 
 func injectedOf(m *agentdv1.MessageInjected) *MessageInjected {
-	return &MessageInjected{Content: m.GetContent(), Parts: partsOf(m.GetParts()), QueuedTurnID: m.GetQueuedTurnId()}
+	return &MessageInjected{
+		Content: m.GetContent(), Parts: partsOf(m.GetParts()), QueuedTurnID: m.GetQueuedTurnId(), CreatedBy: m.GetCreatedBy(),
+	}
 }
 
 func (*TurnQueued) eventData()      {}

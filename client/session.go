@@ -67,7 +67,8 @@ func (s *Session) Send(ctx context.Context, prompt string, opts ...SendOption) (
 }
 
 // Start starts a turn and returns: it runs on the server, whoever watches. Nothing
-// answers its tool calls, nor what it asks people, until somebody attaches.
+// answers its tool calls, nor what it asks people, until somebody attaches. [Turn].Warnings
+// has what of the request was left out.
 func (s *Session) Start(ctx context.Context, prompt string, opts ...SendOption) (*Turn, error) {
 	req, rc, err := s.prepare(prompt, opts)
 	if err != nil {
@@ -81,7 +82,11 @@ func (s *Session) Start(ctx context.Context, prompt string, opts ...SendOption) 
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.create = false
-	return turnOf(resp.GetTurn()), nil
+	turn := turnOf(resp.GetTurn())
+	if turn != nil {
+		turn.Warnings = warningsOf(resp.GetWarnings())
+	}
+	return turn, nil
 }
 
 // Attach follows the session's last turn, as [Client.Attach] does. Of a turn that this

@@ -69,6 +69,12 @@ type ToolCallAnswered struct {
 	Parts []Part
 	// AgentPath runs from the root of the tree to the agent that called.
 	AgentPath []string
+	// CreatedBy is the id of the principal whose client has answered, as the server knows
+	// it; "" when none has.
+	CreatedBy string
+	// Warnings are about what of the answer the server has left out, such as state that
+	// its tool may not set.
+	Warnings []Warning
 }
 
 // ToolCallCanceled says that a call which this client was asked for is no longer wanted;
@@ -133,5 +139,7 @@ func answeredOf(m *agentdv1.ToolCallAnswered) *ToolCallAnswered {
 		Error:     m.GetError(),
 		Parts:     partsOf(m.GetParts()),
 		AgentPath: m.GetAgentPath(),
+		CreatedBy: m.GetCreatedBy(),
+		Warnings:  warningsOf(m.GetWarnings()),
 	}
 }

@@ -78,6 +78,9 @@ type Turn struct {
 	Receipt *CancelReceipt
 	// Model is the model of the last answer, as its provider names it.
 	Model string
+	// Warnings are about what of the request the server has left out; only [Session.Start]
+	// says them, others have those of [TurnStarted].
+	Warnings []Warning
 
 	message *agentdv1.Turn
 }

@@ -234,7 +234,7 @@ func (v *view) queued(f *TurnQueued) {
 func (v *view) injected(ev *Event) {
 	if v.only == ev.Injected {
 		v.joined = v.turnID
-		v.begun(nil) // GetTurn has the warnings
+		v.begun(nil) // what was left out of its request would not count for this turn
 	}
 	v.emit(slotUser, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageInjected{
 		MessageInjected: &agentdv1.MessageInjected{SessionId: v.sessionID, Content: ev.Text, Parts: ev.Parts, QueuedTurnId: ev.Injected, CreatedBy: ev.InjectedBy},

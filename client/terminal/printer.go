@@ -105,6 +105,7 @@ func (s *Printer) tool(event *client.Event) {
 		if d.Error != "" {
 			s.sayf("✗ %s: %s", d.Name, Line(d.Error, maxDetail))
 		}
+		s.warn(d.Warnings)
 	case *client.ToolCallCanceled:
 		s.sayf("✗ tool call canceled: %s", Line(d.Reason, maxDetail))
 	case *client.InteractionRequested:
@@ -122,6 +123,8 @@ func (s *Printer) tool(event *client.Event) {
 // fact shows what is about model calls, prompts and the connection.
 func (s *Printer) fact(event *client.Event) {
 	switch d := event.Data.(type) {
+	case *client.TurnStarted:
+		s.warn(d.Warnings)
 	case *client.ModelCallRetried:
 		s.sayf("↻ %s: the model call failed (%v), trying again in %s", speaker(d.AgentPath), d.Code, rounded(d.Wait))
 	case *client.ModelCallFellBack:
@@ -139,6 +142,13 @@ func (s *Printer) fact(event *client.Event) {
 		s.sayf("↻ the connection is back")
 	case *client.ConnectionAbandoned:
 		s.sayf("✗ the connection did not come back in %s", rounded(d.After))
+	}
+}
+
+// warn shows what of a request did not count.
+func (s *Printer) warn(warnings []client.Warning) {
+	for _, w := range warnings {
+		s.sayf("⚠ %s", Line(w.Message, 2*maxDetail))
 	}
 }
 

@@ -44,6 +44,8 @@ func TestPrinterLines(t *testing.T) {
 		"→ look {} (not run here)\n":                                        &client.ToolCallAnnounced{Name: "look", Input: []byte("{}"), AgentPath: path},
 		"… no attached client has the tool look\n":                          &client.ToolCallUnserved{Name: "look"},
 		"✗ look: broken leg\n":                                              &client.ToolCallAnswered{Name: "look", Error: "broken\nleg"},
+		"✗ look: no\n⚠ it was ignored\n⚠ so was that\n":                     &client.ToolCallAnswered{Name: "look", Error: "no", Warnings: []client.Warning{{Message: "it was\nignored"}, {Message: "so was that"}}},
+		"⚠ a key was ignored\n":                                             &client.TurnStarted{Warnings: []client.Warning{{Code: "x", Field: "y", Message: "a key was ignored"}}},
 		"✗ tool call canceled: timed out\n":                                 &client.ToolCallCanceled{ID: "c", Reason: "timed out"},
 		"? a asks: Which one?\n":                                            &client.InteractionRequested{Interaction: question},
 		"? a asks to call pay {\"n\": 1}\n":                                 &client.InteractionRequested{Interaction: approval},

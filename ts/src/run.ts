@@ -15,7 +15,7 @@ import type { ResultLimits } from "./resultsize.js";
 import { jsonValue } from "./text.js";
 import type { Tool } from "./tool.js";
 import { Transcript, type Message } from "./transcript.js";
-import type { Turn } from "./types.js";
+import type { Turn, Warning } from "./types.js";
 import type { Usage } from "./usage.js";
 import { follows, Mailbox, orAborted, type Gate } from "./wait.js";
 import type { Wire } from "./wire.js";
@@ -34,11 +34,16 @@ export interface Result {
   readonly structuredOutput: JsonValue | undefined;
   /** The same as the model wrote it, for readers to whom the numbers of JavaScript are not enough. */
   readonly structuredText: string | undefined;
+  /** What the server has left out of the request and of the answers to tool calls, in order; the first 256. */
+  readonly warnings: readonly Warning[];
   /** What the turn used. */
   readonly usage: Usage | undefined;
   /** The turn as the server has it. */
   readonly turn: Turn;
 }
+
+/** How many warnings a Result has at most. */
+const maxWarnings = 256;
 
 /** @internal Place is a turn and a position in it. */
 export interface Place {
@@ -191,6 +196,7 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
     const { wire, reconnect, requestTimeoutMs: timeoutMs, headers } = this.#c;
     const transcript = new Transcript();
     const providerToolsUsed: ProviderToolsUsed[] = [];
+    const warnings: Warning[] = [];
     let end: (Event & { type: "end" }) | undefined;
     for await (const event of this) {
       transcript.add(event);
@@ -199,6 +205,8 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
       } else if (event.type === "provider_tools_used") {
         const { messageId, agentPath, uses, citations } = event;
         providerToolsUsed.push({ messageId, agentPath, uses, citations });
+      } else if (event.type === "turn_started" || event.type === "tool_call_answered") {
+        warnings.push(...event.warnings.slice(0, maxWarnings - warnings.length));
       }
     }
     const named = { sessionId: this.#sessionId ?? "", turnId: this.#turnId ?? "" };
@@ -215,6 +223,7 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
       completed: end?.completed ?? turn.status === "succeeded",
       structuredOutput: turn.structuredOutput,
       structuredText: turn.structuredText,
+      warnings,
       usage: turn.usage ?? end?.usage,
       turn,
     };

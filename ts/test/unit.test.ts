@@ -144,6 +144,24 @@ test("a prompter that fails, and a refusal, are told as errors", async () => {
   }
 });
 
+test("a result has the warnings of its turn, the first of them", async () => {
+  const warning = (field: string) => ({ code: "app_state_ignored", field, message: `${field} was ignored` });
+  const answered = (seq: bigint, ...fields: string[]): Message => ({
+    seq,
+    turnId: "t",
+    response: { case: "toolCallAnswered", value: { toolCallId: `c${seq}`, toolName: "look", result: { case: "output", value: "" }, warnings: fields.map(warning) } },
+  });
+  const started: Message = { seq: 1n, turnId: "t", response: { case: "execute", value: { sessionId: "s", warnings: [warning("one")] } } };
+  const methods = { getTurn: () => ({ turn: { id: "t" } }) };
+  const { agentd } = playing([{ send: [started, answered(2n, "two"), answered(3n), end] }], { methods });
+  assert.deepEqual((await agentd.attach("s").result()).warnings, [warning("one"), warning("two")]);
+
+  const many = Array.from({ length: 200 }, (_, i) => String(i));
+  const { agentd: loud } = playing([{ send: [started, answered(2n, ...many), answered(3n, ...many), end] }], { methods });
+  const { warnings } = await loud.attach("s").result();
+  assert.deepEqual([warnings.length, warnings[0]!.field, warnings.at(-1)!.field], [256, "one", "54"]);
+});
+
 test("waits grow up to a cap, for as long as the policy says; sleep does not count", () => {
   const policy = { ...defaultReconnect, maxElapsedMs: 100_000, baseMs: 100, capMs: 1_000 };
   const outage = new Outage(policy);
