@@ -26,6 +26,11 @@ func (s *Session) commit(ctx context.Context, entries ...*entry) (Record, error)
 		return Record{}, err
 	}
 	s.mu.Lock()
+	for _, e := range entries {
+		if e.settles != nil || e.resolves != nil {
+			e.turn = s.nowLocked(e.turn) // it may have been resumed since the call was looked up
+		}
+	}
 	if slices.ContainsFunc(entries, func(e *entry) bool { return e.turn.closing }) {
 		for _, e := range entries { // all or none
 			e.asked = true

@@ -484,10 +484,10 @@ func ownKeysOf(s *Session) Keys {
 	return keys
 }
 
-// stopRunningLocked says that nothing drives the turn any more.
+// stopRunningLocked says that nothing drives the turn any more. One that has not ended
+// goes on some time, and its calls are open until then.
 func (s *Session) stopRunningLocked(t *Turn) {
 	t.running = false
-	s.rouse()
 	t.stopTimersLocked()
 	for _, timer := range []*time.Timer{t.wall, t.calm} {
 		if timer != nil {
@@ -496,6 +496,7 @@ func (s *Session) stopRunningLocked(t *Turn) {
 	}
 	for _, p := range t.pending {
 		p.disarm()
+		p.barred = false
 	}
 }
 

@@ -48,6 +48,7 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 		t := s.turn
 		p := t.pending[callID]
 		_, settled := t.results[callID]
+		var over <-chan struct{}
 		switch {
 		case turnID != "" && t.id != turnID && !slices.Contains(t.injected, turnID):
 			s.mu.Unlock()
@@ -61,21 +62,20 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 		case p == nil:
 			s.mu.Unlock()
 			return errNoCall(t.id, callID)
-		case p.answering != nil, p.resolving, t.ending:
-			tried := p.tried
-			if t.ending {
-				tried = t.endTried
-			}
+		case p.answering != nil, p.resolving:
+			over = p.tried
+		case t.ending:
+			over = t.endTried
+		case p.barred: // by a run that ends, or is suspended meanwhile
+			over = t.done
+		}
+		if over != nil {
+			err := s.waitLocked(ctx, over)
 			s.mu.Unlock()
-			select {
-			case <-tried:
-				continue
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if err != nil {
+				return err
 			}
-		case p.barred: // by a turn that closes its calls, or was put aside meanwhile
-			s.mu.Unlock()
-			return s.awaitEnd(ctx, t)
+			continue
 		}
 		p.answering, p.tried = &res, make(chan struct{})
 		s.arrangeLocked()
@@ -86,21 +86,6 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 		}
 		return err
 	}
-}
-
-// awaitEnd waits for the end of a turn that runs and is about to end.
-func (s *Session) awaitEnd(ctx context.Context, t *Turn) error {
-	select {
-	case <-t.Done():
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t.ended == nil {
-		return Errorf(codeUnavailable, "turn %q is ending: try again", t.id).OfTurn(t.id).After(retrySoon)
-	}
-	return nil
 }
 
 // hasCall is nil if the log holds a call of a turn, or of the turn that its prompt

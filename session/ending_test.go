@@ -99,6 +99,7 @@ func TestResultIsFinal(t *testing.T) {
 		var turn *session.Turn
 		started := make(chan struct{})
 		out := "x"
+		var late sync.WaitGroup
 		f.on(func(ctx context.Context, r *session.Run) error {
 			ev := &session.Event{Path: root}
 			for _, id := range []string{"slow", "none"} {
@@ -127,8 +128,11 @@ func TestResultIsFinal(t *testing.T) {
 			if res, ok := r.Result("none"); ok {
 				t.Errorf("nobody has answered, the result is %+v", res)
 			}
-			refusedAs(t, turn.Answer(ctx, session.Answer{CallID: "none", Output: &out}), "too late")
-			refusedAs(t, turn.CancelCall(ctx, "none"), "too late")
+			late.Go(func() {
+				refusedAs(t, turn.Answer(t.Context(), session.Answer{CallID: "none", Output: &out}), "too late")
+			})
+			late.Go(func() { refusedAs(t, turn.CancelCall(t.Context(), "none"), "too late") })
+			synctest.Wait() // they wait for the end of the run
 			if res, ok := r.Result("none"); ok {
 				t.Errorf("a refused answer counts: %+v", res)
 			}
@@ -142,5 +146,6 @@ func TestResultIsFinal(t *testing.T) {
 		if !end(t, follow(t, turn.Watch())).Completed {
 			t.Error("not completed")
 		}
+		late.Wait()
 	})
 }

@@ -43,42 +43,55 @@ func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r R
 }
 
 func (s *Session) resolve(ctx context.Context, id string, r Resolution) error {
+	s.mu.Lock()
+	t, p, err := s.askingLocked(ctx, id)
+	switch {
+	case err != nil:
+		s.mu.Unlock()
+		return err
+	case p == nil:
+		s.mu.Unlock()
+		return s.unasked(ctx, id, r)
+	case p.answering != nil:
+		s.mu.Unlock()
+		return errNotAsked(id)
+	}
+	p.resolving, p.tried = true, make(chan struct{})
+	s.mu.Unlock()
+	e, err := s.resolution(ctx, t, p, r)
+	if err != nil {
+		return err
+	}
+	_, err = s.commit(ctx, e)
+	if over, ok := errors.AsType[*Error](err); ok && over.Code == codeInvalid {
+		return errNotAsked(id) // the turn has ended meanwhile
+	}
+	return err
+}
+
+// askingLocked is the call about which an interaction asks, nil for none that is pending,
+// once nobody else is resolving it, and no run that ends has barred it: see callLocked.
+func (s *Session) askingLocked(ctx context.Context, id string) (*Turn, *pending, error) {
 	for {
-		s.mu.Lock()
 		t := s.turn
 		if t == nil {
-			s.mu.Unlock()
-			return s.unasked(ctx, id, r)
+			return nil, nil, nil
 		}
 		p := t.asking(id)
+		var over <-chan struct{}
 		switch {
 		case p == nil:
-			s.mu.Unlock()
-			return s.unasked(ctx, id, r)
+			return t, nil, nil
 		case p.resolving:
-			tried := p.tried
-			s.mu.Unlock()
-			select {
-			case <-tried:
-				continue
-			case <-ctx.Done():
-				return context.Cause(ctx)
-			}
-		case p.answering != nil || p.barred || t.ending:
-			s.mu.Unlock()
-			return errNotAsked(id)
+			over = p.tried
+		case (p.barred || t.ending) && p.answering == nil && t.ended == nil:
+			over = t.done
+		default:
+			return t, p, nil
 		}
-		p.resolving, p.tried = true, make(chan struct{})
-		s.mu.Unlock()
-		e, err := s.resolution(ctx, t, p, r)
-		if err != nil {
-			return err
+		if err := s.waitLocked(ctx, over); err != nil {
+			return nil, nil, err
 		}
-		_, err = s.commit(ctx, e)
-		if over, ok := errors.AsType[*Error](err); ok && over.Code == codeInvalid {
-			return errNotAsked(id) // the turn has ended meanwhile
-		}
-		return err
 	}
 }
 

@@ -127,15 +127,7 @@ func (s *Session) awaitCallsLocked(ctx context.Context, t *Turn) error {
 	if t.noCalls == nil {
 		t.noCalls = make(chan struct{})
 	}
-	over := t.noCalls
-	s.mu.Unlock()
-	defer s.mu.Lock()
-	select {
-	case <-over:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return s.waitLocked(ctx, t.noCalls)
 }
 
 // Retrying records that a model call is made again.

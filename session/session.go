@@ -378,17 +378,10 @@ func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o Outcom
 // settle records the result of a call. See Turn.Answer for what it refuses.
 func (s *Session) settle(ctx context.Context, t *Turn, res ToolResult, data []byte) error {
 	s.mu.Lock()
-	p := t.pending[res.CallID]
-	for p != nil && p.resolving { // what the person says comes first
-		tried := p.tried
+	t, p, err := s.callLocked(ctx, t, &res)
+	if err != nil {
 		s.mu.Unlock()
-		select {
-		case <-tried:
-		case <-ctx.Done():
-			return context.Cause(ctx)
-		}
-		s.mu.Lock()
-		p = t.pending[res.CallID]
+		return err
 	}
 	first, settled := t.results[res.CallID]
 	if p != nil && p.answering != nil {
@@ -406,7 +399,7 @@ func (s *Session) settle(ctx context.Context, t *Turn, res ToolResult, data []by
 		return Errorf(codeInvalid, "tool call %q: no such call is open in this turn", res.CallID)
 	case p.barred:
 		s.mu.Unlock()
-		return Errorf(codeInvalid, "tool call %q: this answer came too late, the turn is over", res.CallID)
+		return errTooLate(res.CallID)
 	case p.call.Asks != nil && res.Outcome == Answered:
 		s.mu.Unlock()
 		return Errorf(codeInvalid, "tool call %q waits for a person, no client is asked for it: resolve the interaction", res.CallID)
@@ -414,8 +407,52 @@ func (s *Session) settle(ctx context.Context, t *Turn, res ToolResult, data []by
 	p.answering, p.tried = &res, make(chan struct{})
 	s.arrangeLocked()
 	s.mu.Unlock()
-	_, err := s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, settles: p})
+	_, err = s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, settles: p})
 	return err
+}
+
+// callLocked finds the call of a result, nil if it is not open, in the turn as it is now.
+// What a person says about it comes first. A call that is barred by a run which ends is
+// waited for, if a client gives the result: where that run is suspended, or its end cannot
+// be written, the turn goes on and the call is open again. It gives the lock up meanwhile,
+// and returns with it.
+func (s *Session) callLocked(ctx context.Context, t *Turn, res *ToolResult) (*Turn, *pending, error) {
+	for waited := false; ; {
+		t = s.nowLocked(t)
+		p := t.pending[res.CallID]
+		var over <-chan struct{}
+		switch {
+		case p == nil && waited && t.ended != nil:
+			return nil, nil, errTooLate(res.CallID)
+		case p == nil:
+			return t, nil, nil
+		case p.resolving:
+			over = p.tried
+		case (p.barred || t.ending) && p.answering == nil && t.ended == nil && (res.Outcome == Answered || res.Outcome == Cancelled):
+			over, waited = t.done, true
+		default:
+			return t, p, nil
+		}
+		if err := s.waitLocked(ctx, over); err != nil {
+			return nil, nil, err
+		}
+	}
+}
+
+func errTooLate(callID string) error {
+	return Errorf(codeInvalid, "tool call %q: this answer came too late, the turn is over", callID)
+}
+
+// waitLocked waits, without the lock, until a channel is closed, or ctx ends.
+func (s *Session) waitLocked(ctx context.Context, over <-chan struct{}) error {
+	s.mu.Unlock()
+	defer s.mu.Lock()
+	select {
+	case <-over:
+		return nil
+	case <-ctx.Done():
+		return context.Cause(ctx)
+	}
 }
 
 // bar returns the result of a call. One that has none gets none any more; a
