@@ -245,7 +245,7 @@ type tapped struct {
 }
 
 func (c *tapped) Send(m any) error {
-	if req := m.(*agentdv1.RunRequest); req.GetExecute() != nil || req.GetAttach() != nil {
+	if req, ok := m.(*agentdv1.RunRequest); ok && (req.GetExecute() != nil || req.GetAttach() != nil) {
 		c.w.mu.Lock()
 		c.w.first = append(c.w.first, req)
 		c.w.mu.Unlock()

@@ -26,6 +26,10 @@ type Event struct {
 	// what came before it; 0 is an event of this client, a refusal, or a server
 	// that does not count.
 	Seq int64
+	// Cursor is the event's place for [WithCursor]: what comes after it. Events of
+	// [Session.Watch] and [Session.Events] have one, but for those of this client and
+	// [ToolCallUnserved]; those of a run have none.
+	Cursor string
 	// Time is when it happened by the server's clock; zero for text that is on
 	// its way, and for events of this client.
 	Time time.Time

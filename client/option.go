@@ -18,10 +18,14 @@ type AttachOption interface{ applyAttach(*runConfig) }
 // RequestOption configures one request that is no run, such as [Client.Resolve].
 type RequestOption interface{ applyRequest(*runConfig) }
 
+// WatchOption configures one [Session.Watch] or [Session.Events].
+type WatchOption interface{ applyWatch(*runConfig) }
+
 // EveryOption goes with all that a client does.
 type EveryOption interface {
 	StreamOption
 	RequestOption
+	WatchOption
 }
 
 // StreamOption is about a stream, whether it starts a turn or follows one.
@@ -73,6 +77,7 @@ func (o option) applyRun(c *runConfig)     { o.set(c) }
 func (o option) applySend(c *runConfig)    { o.set(c) }
 func (o option) applyAttach(c *runConfig)  { o.set(c) }
 func (o option) applyRequest(c *runConfig) { o.set(c) }
+func (o option) applyWatch(c *runConfig)   { o.set(c) }
 
 // clientOption is an option of New alone.
 type clientOption func(*config)

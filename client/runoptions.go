@@ -21,6 +21,7 @@ type runConfig struct {
 	after       *int64 // of an attach
 	turnID      string // to follow, or of a Run: of the new turn
 	observe     bool   // of an attach
+	cursor      string // of a watch
 	onLeave     OnLeave
 	toolTimeout time.Duration
 	instruction string

@@ -172,7 +172,7 @@ func (s *Session) request(opts []RequestOption) []RequestOption {
 // [StateUpdate] for the types of values. It reads that turn's events. A session without turns has no state.
 func (s *Session) State(ctx context.Context, opts ...RequestOption) (map[string]any, error) {
 	view := newStateView()
-	for m, err := range s.events(ctx, opts) {
+	for m, err := range s.lastTurnEvents(ctx, opts) {
 		switch {
 		case err != nil:
 			return nil, err
@@ -183,8 +183,8 @@ func (s *Session) State(ctx context.Context, opts ...RequestOption) (map[string]
 	return view.all(), nil
 }
 
-// events are what has happened in the session's last turn.
-func (s *Session) events(ctx context.Context, opts []RequestOption) iter.Seq2[*agentdv1.RunResponse, error] {
+// lastTurnEvents are what has happened in the session's last turn.
+func (s *Session) lastTurnEvents(ctx context.Context, opts []RequestOption) iter.Seq2[*agentdv1.RunResponse, error] {
 	return func(yield func(*agentdv1.RunResponse, error) bool) {
 		info, err := s.Info(ctx, opts...)
 		if err != nil {

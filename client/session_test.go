@@ -24,15 +24,22 @@ type methods struct {
 
 func (m *methods) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
-		m.mu.Lock()
-		m.seen[req.Spec().Procedure[strings.LastIndex(req.Spec().Procedure, "/")+1:]] = true
-		m.mu.Unlock()
+		m.note(req.Spec())
 		return next(ctx, req)
 	}
 }
 
+func (m *methods) note(spec connect.Spec) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.seen[spec.Procedure[strings.LastIndex(spec.Procedure, "/")+1:]] = true
+}
+
 func (m *methods) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
-	return next
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		m.note(spec)
+		return next(ctx, spec)
+	}
 }
 
 func (m *methods) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
@@ -160,18 +167,29 @@ func TestSession(t *testing.T) {
 	if removed := must[[]string](t)(c.RemoveSharedState(ctx, []string{"app:none", "app:plan"})); len(removed) != 1 {
 		t.Errorf("removed %v", removed)
 	}
+	stored, watched := all(t, s.Events(ctx)), 0
+	for event, err := range s.Watch(ctx) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if watched++; event.Cursor == stored[len(stored)-1].Cursor {
+			break
+		}
+	}
+	if watched < len(stored) {
+		t.Errorf("watched %d of %d events", watched, len(stored))
+	}
 	if err := s.Delete(ctx); err != nil {
 		t.Error(err)
 	}
 	if _, err := s.Send(ctx, "again"); !errors.Is(err, client.ErrSessionNotFound) {
 		t.Errorf("a deleted session: %v", err)
 	}
-	// WatchTurn is what Attach does over Run, and ListSessionEvents, WatchSession what
-	// State and Attach read.
+	// WatchTurn is what Attach does over Run.
 	service := agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods()
 	for i := range service.Len() {
 		name := string(service.Get(i).Name())
-		if !called.seen[name] && !slices.Contains([]string{"WatchTurn", "WatchSession", "ListSessionEvents"}, name) {
+		if !called.seen[name] && name != "WatchTurn" {
 			t.Errorf("no method of the package calls %s", name)
 		}
 	}

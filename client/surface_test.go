@@ -75,6 +75,7 @@ func TestWhereOptionsApply(t *testing.T) {
 	kinds := map[string]reflect.Type{
 		"New": reflect.TypeFor[client.Option](), "Run": reflect.TypeFor[client.RunOption](), "Send": reflect.TypeFor[client.SendOption](),
 		"Attach": reflect.TypeFor[client.AttachOption](), "request": reflect.TypeFor[client.RequestOption](),
+		"Watch": reflect.TypeFor[client.WatchOption](),
 	}
 	for want, options := range map[string][]any{
 		"New": {
@@ -82,8 +83,9 @@ func TestWhereOptionsApply(t *testing.T) {
 			client.WithMaxResultBytes, client.WithGRPC, client.WithGRPCWeb, client.WithConnectOptions, client.WithLogger,
 			client.WithAttachment, client.WithReconnect, client.WithToolJournal,
 		},
-		"New Run Send Attach request": {client.WithHeader, client.WithProviderKey},
-		"New Run Send Attach":         {client.WithTimeout, client.WithConcurrency, client.WithToolTimeout, client.WithPrompter},
+		"Watch":                             {client.WithCursor},
+		"New Run Send Attach request Watch": {client.WithHeader, client.WithProviderKey},
+		"New Run Send Attach":               {client.WithTimeout, client.WithConcurrency, client.WithToolTimeout, client.WithPrompter},
 		"New Run Send": {
 			client.WithBudget, client.WithOnBusy, client.WithOnDisconnect, client.WithInstruction, client.WithRawPayloads,
 		},

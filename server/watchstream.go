@@ -17,6 +17,7 @@ type watchStream struct {
 	exchange  *exchange
 	sessionID string
 	goOn      string // what a client does whose stream has come to its limit
+	greets    bool   // the first message is a heartbeat
 	see       projection
 	ready     <-chan struct{}
 	next      func(context.Context) ([]session.Placed, error) // io.EOF ends the stream
@@ -30,6 +31,11 @@ func (w *watchStream) serve(ctx context.Context) error {
 		return err
 	}
 	defer w.exchange.bound(w.s.cfg.WriteTimeout) // the end of the stream
+	if w.greets {
+		if err := w.heartbeat(); err != nil {
+			return err
+		}
+	}
 	quiet := time.NewTicker(w.s.cfg.HeartbeatEvery)
 	defer quiet.Stop()
 	age := time.NewTimer(w.s.cfg.StreamTimeout)
@@ -38,7 +44,7 @@ func (w *watchStream) serve(ctx context.Context) error {
 		select {
 		case <-w.ready:
 		case <-quiet.C:
-			if err := w.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: w.sessionID}}}, ""); err != nil {
+			if err := w.heartbeat(); err != nil {
 				return err
 			}
 			continue
@@ -86,6 +92,11 @@ func (w *watchStream) sendAll(events []session.Placed) (sent bool, err error) {
 		}
 	}
 	return len(all) > 0, nil
+}
+
+func (w *watchStream) heartbeat() error {
+	beat := &agentdv1.RunResponse_HeartbeatResponse{SessionId: w.sessionID}
+	return w.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{Heartbeat: beat}}, "")
 }
 
 // fail says why the stream ends.

@@ -73,9 +73,10 @@ type SessionWatcher struct {
 
 	// The fields below are owned by the goroutine that calls Next.
 	at      place
-	behind  int64    // records up to this one happened before the client came
-	held    *held    // the session, nil while it is quiet
-	watcher *Watcher // of held
+	behind  int64           // records up to this one happened before the client came
+	told    map[string]bool // calls of the running turn of which was told that nobody has their tools
+	held    *held           // the session, nil while it is quiet
+	watcher *Watcher        // of held
 }
 
 // WatchSession returns a watcher of a session that begins behind a cursor, "" is the
@@ -187,9 +188,21 @@ func (w *SessionWatcher) place(msgs []*agentdv1.RunResponse) []Placed {
 	out := make([]Placed, 0, len(msgs))
 	for _, m := range msgs {
 		p := Placed{Message: m}
-		if m.GetSeq() > 0 {
-			w.at = w.at.behind(m.GetSeq(), m.GetExecute() != nil, slices.Contains(v.overs, m.GetSeq()))
+		switch call := m.GetToolCallUnserved().GetToolCallId(); {
+		case m.GetSeq() > 0:
+			starts, ends := m.GetExecute() != nil, slices.Contains(v.overs, m.GetSeq())
+			w.at = w.at.behind(m.GetSeq(), starts, ends)
 			p.Cursor = w.at.cursor(w.id)
+			if starts || ends {
+				w.told = nil
+			}
+		case call != "" && w.told[call]: // another Watcher has told it
+			continue
+		case call != "":
+			if w.told == nil {
+				w.told = map[string]bool{}
+			}
+			w.told[call] = true
 		}
 		out = append(out, p)
 	}

@@ -2508,8 +2508,9 @@ type WatchSessionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What Agentd.Run would send.
 	Event *RunResponse `protobuf:"bytes,1,opt,name=event,proto3" json:"event,omitempty"`
-	// As SessionEvent.cursor. Empty for what has no place in the session: a heartbeat, and
-	// the ErrorResponse that ends the stream.
+	// As SessionEvent.cursor. Empty for what has no place in the session: a heartbeat,
+	// ToolCallUnserved, the ErrorResponse that ends the stream; and for all but the last
+	// of several messages into which a large text or state is cut.
 	Cursor        string `protobuf:"bytes,2,opt,name=cursor,proto3" json:"cursor,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -2541,8 +2541,9 @@ export type WatchSessionResponse = Message<"agentd.v1.WatchSessionResponse"> & {
   event?: RunResponse | undefined;
 
   /**
-   * As SessionEvent.cursor. Empty for what has no place in the session: a heartbeat, and
-   * the ErrorResponse that ends the stream.
+   * As SessionEvent.cursor. Empty for what has no place in the session: a heartbeat,
+   * ToolCallUnserved, the ErrorResponse that ends the stream; and for all but the last
+   * of several messages into which a large text or state is cut.
    *
    * @generated from field: string cursor = 2;
    */
@@ -2563,8 +2564,9 @@ export type WatchSessionResponseJson = {
   event?: RunResponseJson;
 
   /**
-   * As SessionEvent.cursor. Empty for what has no place in the session: a heartbeat, and
-   * the ErrorResponse that ends the stream.
+   * As SessionEvent.cursor. Empty for what has no place in the session: a heartbeat,
+   * ToolCallUnserved, the ErrorResponse that ends the stream; and for all but the last
+   * of several messages into which a large text or state is cut.
    *
    * @generated from field: string cursor = 2;
    */
@@ -4725,9 +4727,9 @@ export const SessionService: GenService<{
    * ListSessionEvents lists, then what happens from now on, with text that is on its
    * way. Who watches a session wakes no turn, is asked for nothing, and counts as
    * nobody who is there. The stream does not end with a turn; when it ends it says so
-   * with an ErrorResponse of seq 0, and the next one goes on behind the last cursor. A
-   * HeartbeatResponse comes when nothing else does for a while. The end of a session
-   * that is deleted is ERROR_CODE_SESSION_NOT_FOUND.
+   * with an ErrorResponse of seq 0, and the next one goes on behind the last cursor: of
+   * a session that is deleted, ERROR_CODE_SESSION_NOT_FOUND. A HeartbeatResponse comes
+   * first, and whenever nothing else does for a while.
    *
    * @generated from rpc agentd.v1.SessionService.WatchSession
    */

@@ -161,9 +161,9 @@ type SessionServiceClient interface {
 	// ListSessionEvents lists, then what happens from now on, with text that is on its
 	// way. Who watches a session wakes no turn, is asked for nothing, and counts as
 	// nobody who is there. The stream does not end with a turn; when it ends it says so
-	// with an ErrorResponse of seq 0, and the next one goes on behind the last cursor. A
-	// HeartbeatResponse comes when nothing else does for a while. The end of a session
-	// that is deleted is ERROR_CODE_SESSION_NOT_FOUND.
+	// with an ErrorResponse of seq 0, and the next one goes on behind the last cursor: of
+	// a session that is deleted, ERROR_CODE_SESSION_NOT_FOUND. A HeartbeatResponse comes
+	// first, and whenever nothing else does for a while.
 	WatchSession(context.Context, *connect.Request[v1.WatchSessionRequest]) (*connect.ServerStreamForClient[v1.WatchSessionResponse], error)
 	// SubmitToolResults answers tool calls of a turn. The results are recorded one
 	// by one, each for itself. One that cannot be taken is recorded as the error of
@@ -579,9 +579,9 @@ type SessionServiceHandler interface {
 	// ListSessionEvents lists, then what happens from now on, with text that is on its
 	// way. Who watches a session wakes no turn, is asked for nothing, and counts as
 	// nobody who is there. The stream does not end with a turn; when it ends it says so
-	// with an ErrorResponse of seq 0, and the next one goes on behind the last cursor. A
-	// HeartbeatResponse comes when nothing else does for a while. The end of a session
-	// that is deleted is ERROR_CODE_SESSION_NOT_FOUND.
+	// with an ErrorResponse of seq 0, and the next one goes on behind the last cursor: of
+	// a session that is deleted, ERROR_CODE_SESSION_NOT_FOUND. A HeartbeatResponse comes
+	// first, and whenever nothing else does for a while.
 	WatchSession(context.Context, *connect.Request[v1.WatchSessionRequest], *connect.ServerStream[v1.WatchSessionResponse]) error
 	// SubmitToolResults answers tool calls of a turn. The results are recorded one
 	// by one, each for itself. One that cannot be taken is recorded as the error of
