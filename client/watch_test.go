@@ -6,15 +6,20 @@ import (
 	"fmt"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 )
 
 // account is what events of a session say, however their text is cut: that of a
@@ -78,7 +83,7 @@ func TestWatchSession(t *testing.T) {
 	d := agentdtest.Start(t, agentdtest.WithScript("clerk", longScript))
 	c := d.Client()
 	mine := c.NewSession(client.LLM("clerk", "scripted/clerk"))
-	long := "long " + strings.Repeat("word ", 40_000)
+	long := "long " + strings.Repeat("word ", 20_000)
 	if _, err := mine.Send(t.Context(), "first", client.WithInitialState(map[string]any{"a": 1})); err != nil {
 		t.Fatal(err)
 	}
@@ -121,7 +126,7 @@ func TestWatchSession(t *testing.T) {
 		t.Errorf("failed: %v, text of %d bytes", failed, len(textOf(events)))
 	}
 	// From each cursor on it is the same in both ways.
-	for i := 0; i < len(stored); i += 3 {
+	for i := 0; i < len(stored); i += 5 {
 		from := client.WithCursor(stored[i].Cursor)
 		rest := all(t, theirs.Events(t.Context(), from))
 		if want := account(t, stored[i+1:]); !slices.Equal(account(t, rest), want) {
@@ -191,7 +196,7 @@ func TestWatchEnds(t *testing.T) {
 func TestWatchCutAtAnyByte(t *testing.T) {
 	d := agentdtest.Start(t, agentdtest.WithLoopback(), agentdtest.WithScript("clerk", longScript))
 	s := d.Client().NewSession(client.LLM("clerk", "scripted/clerk"))
-	for _, prompt := range []string{"one", "long " + strings.Repeat("word ", 20_000), "fail", "three"} {
+	for _, prompt := range []string{"one", "long " + strings.Repeat("word ", 8_000), "fail", "three"} {
 		_, _ = s.Send(t.Context(), prompt)
 	}
 	want := account(t, all(t, s.Events(t.Context())))
@@ -203,7 +208,7 @@ func TestWatchCutAtAnyByte(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			lost := 0
-			for seed := range uint64(6) {
+			for seed := range uint64(3) {
 				proxy := newCutter(t, strings.TrimPrefix(d.URL, "http://"), 600, rand.New(rand.NewPCG(seed, 1)))
 				events, err := upTo(t.Context(), dial(t, proxy, opts...).Session(s.ID()), 4)
 				if got := account(t, events); err != nil || !slices.Equal(got, want) {
@@ -322,5 +327,82 @@ func TestWatchIsAbandoned(t *testing.T) {
 	}
 	if e, ok := errors.AsType[*client.Error](last); !ok || e.Code != client.ErrUnavailable || e.SessionID != chat.ID() {
 		t.Errorf("without reconnects it ends with %+v", last)
+	}
+}
+
+// stories is a session service that tells stories, one to a stream; of all but the last
+// the connection breaks.
+type stories struct {
+	agentdv1connect.UnimplementedSessionServiceHandler
+	tell  [][]*agentdv1.WatchSessionResponse
+	asked atomic.Pointer[[]string] // the cursors, in order
+}
+
+func (s *stories) WatchSession(
+	ctx context.Context, r *connect.Request[agentdv1.WatchSessionRequest], stream *connect.ServerStream[agentdv1.WatchSessionResponse],
+) error {
+	asked := append(slices.Clone(*s.asked.Load()), r.Msg.GetCursor())
+	s.asked.Store(&asked)
+	story := s.tell[min(len(asked), len(s.tell))-1]
+	for _, m := range story {
+		if err := stream.Send(m); err != nil {
+			return err
+		}
+	}
+	if len(asked) >= len(s.tell) {
+		<-ctx.Done()
+	}
+	return connect.NewError(connect.CodeUnavailable, errors.New("broken"))
+}
+
+func atCursor(seq int64, cursor string, m *agentdv1.RunResponse) *agentdv1.WatchSessionResponse {
+	m.Seq, m.TurnId = seq, "t"
+	return &agentdv1.WatchSessionResponse{Event: m, Cursor: cursor}
+}
+
+// An event that comes in pieces has its place with the last one: pieces before it that
+// come again are not yielded twice. What nobody can do is told once.
+func TestWatchPieces(t *testing.T) {
+	text := func(seq int64, cursor, content string) *agentdv1.WatchSessionResponse {
+		return atCursor(seq, cursor, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{
+			OutputChunk: &agentdv1.RunResponse_OutputChunk{Content: content, MessageId: "m"},
+		}})
+	}
+	unserved := func() *agentdv1.WatchSessionResponse {
+		return atCursor(0, "", &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallUnserved{
+			ToolCallUnserved: &agentdv1.ToolCallUnserved{ToolCallId: "c"},
+		}})
+	}
+	beat := atCursor(0, "", &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{}})
+	fake := &stories{tell: [][]*agentdv1.WatchSessionResponse{
+		{beat, text(1, "one", "a"), unserved(), text(0, "", "b")},
+		{beat, unserved(), text(0, "", "b"), text(0, "", "c")},
+		{beat, unserved(), text(0, "", "b"), text(0, "", "c"), text(2, "two", "d")},
+	}}
+	fake.asked.Store(&[]string{})
+	mux := http.NewServeMux()
+	mux.Handle(agentdv1connect.NewSessionServiceHandler(fake))
+	srv := httptest.NewUnstartedServer(mux)
+	srv.Config.Protocols = new(http.Protocols)
+	srv.Config.Protocols.SetUnencryptedHTTP2(true)
+	srv.Start()
+	t.Cleanup(srv.Close)
+	var got []string
+	for event, err := range dial(t, srv.URL, quick).Session("s").Watch(t.Context(), client.WithCursor("zero")) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e := event.OutputChunk; e != nil {
+			got = append(got, e.Content)
+		} else {
+			got = append(got, strings.TrimPrefix(fmt.Sprintf("%T", event.Data), "*client."))
+		}
+		if event.Cursor == "two" {
+			break
+		}
+	}
+	want := []string{"a", "ToolCallUnserved", "ConnectionLost", "ConnectionRestored", "ConnectionLost", "ConnectionRestored", "b", "c", "d"}
+	if !slices.Equal(got, want) || !slices.Equal(*fake.asked.Load(), []string{"zero", "one", "one"}) {
+		t.Errorf("got %q, asked behind %q", got, *fake.asked.Load())
 	}
 }
