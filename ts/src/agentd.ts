@@ -85,7 +85,8 @@ export class Agentd {
     this.#attachments = { ...options.attachments };
     this.#wire = new Wire(addressOf(baseUrl), reaching(baseUrl, options.fetch));
     this.#unary = unary(this.#wire, this.#headers, this.#requestTimeoutMs);
-    this.sessions = new Sessions(this.#unary);
+    const [wire, headers, reconnect, silenceMs] = [this.#wire, this.#headers, this.#reconnect, this.#silenceMs];
+    this.sessions = new Sessions(this.#unary, { wire, headers, reconnect, silenceMs });
     this.turns = new Turns(this.#unary);
     this.interactions = new Interactions(this.#unary);
     this.sharedState = new SharedState(this.#unary);

@@ -1,4 +1,4 @@
-// Following one turn over as many streams as it takes.
+// Following a turn, or a session, over as many streams as it takes.
 import { Outage, type ReconnectPolicy } from "./backoff.js";
 import { AgentdError, fromThrown, isLost } from "./errors.js";
 import type { EventBody } from "./events.js";
@@ -12,12 +12,27 @@ import type { WatchTurnRequestJson } from "./gen/agentd/v1/sessions_pb.js";
 import { given, numberOf } from "./json.js";
 import { byteLength } from "./text.js";
 import { follows, orAborted, sleep } from "./wait.js";
-import type { Wire } from "./wire.js";
+import type { StreamOptions, Wire } from "./wire.js";
+
+/** StreamsOptions says how streams are kept up. */
+export interface StreamsOptions {
+  wire: Wire;
+  headers: Headers;
+  reconnect: ReconnectPolicy;
+  /** How long a stream may be silent, in milliseconds; the server sends heartbeats. */
+  silenceMs: number;
+}
+
+interface Shown extends StreamsOptions {
+  sessionId: string;
+  display: boolean;
+  visibility: Display_VisibilityJson | undefined;
+  /** Ends it all. */
+  signal: AbortSignal;
+}
 
 /** FollowOptions says which turn to follow, and how. */
-export interface FollowOptions {
-  wire: Wire;
-  sessionId: string;
+export interface FollowOptions extends Shown {
   /** Empty is the session's last turn. */
   turnId: string;
   /** The seq of the last message that the caller has; undefined: the turn from its beginning. */
@@ -25,22 +40,31 @@ export interface FollowOptions {
   toolNames: string[];
   /** Only watches. */
   observe: boolean;
-  display: boolean;
-  visibility: Display_VisibilityJson | undefined;
-  headers: Headers;
-  reconnect: ReconnectPolicy;
-  /** How long a stream may be silent, in milliseconds; the server sends heartbeats. */
-  silenceMs: number;
-  /** Ends it all. */
-  signal: AbortSignal;
+}
+
+/** WholeOptions says which session to follow, and how. */
+export interface WholeOptions extends Shown {
+  /** The cursor of the last message that the caller has; empty: the session from its beginning. */
+  cursor: string;
 }
 
 /** Followed is what comes of following a turn. */
 export type Followed =
-  /** A message, and whether the caller has had it: then it is a tool call that is asked again. */
-  | { message: RunResponseJson; again: boolean }
+  /**
+   * A message, and whether the caller has had it: then it is a tool call that is asked again. The cursor is that of the
+   * last message of a session that has one.
+   */
+  | { message: RunResponseJson; again: boolean; cursor: string }
   /** How the connection is. */
-  | { connection: EventBody };
+  | { connection: EventBody; cursor: string };
+
+/** Source is what is followed. */
+interface Source extends Shown {
+  /** Asks for a stream. */
+  open(at: Position, options: StreamOptions): AsyncGenerator<{ event?: RunResponseJson; cursor?: string }, void, undefined>;
+  /** It has no end. */
+  endless: boolean;
+}
 
 /**
  * follow yields the messages of a turn in order, each once, up to its end; heartbeats and what only ends a stream are
@@ -48,8 +72,32 @@ export type Followed =
  * told. It returns early when nothing comes after afterSeq. It throws an AgentdError when the turn cannot be followed
  * any further, or the signal's reason.
  */
-export async function* follow(options: FollowOptions): AsyncGenerator<Followed, void, undefined> {
-  const state = new Position(options);
+export function follow(options: FollowOptions): AsyncGenerator<Followed, void, undefined> {
+  const { wire, sessionId, toolNames, observe, display, visibility, turnId, afterSeq } = options;
+  const open: Source["open"] = (at, streamed) => {
+    const request = given<WatchTurnRequestJson>({
+      sessionId,
+      turnId: at.turnId,
+      toolNames,
+      observe,
+      display,
+      visibility,
+    });
+    return wire.watch("WatchTurn", { ...request, ...(at.seq === undefined ? {} : { afterSeq: at.seq }) }, streamed);
+  };
+  return streams({ ...options, open, endless: false }, new Position(turnId, afterSeq, ""));
+}
+
+/** followWhole is follow for a session, which has no end. */
+export function followWhole(options: WholeOptions): AsyncGenerator<Followed, void, undefined> {
+  const { wire, sessionId, display, visibility } = options;
+  const open: Source["open"] = ({ cursor }, streamed) => {
+    return wire.watch("WatchSession", given({ sessionId, cursor, display, visibility }), streamed);
+  };
+  return streams({ ...options, open, endless: true }, new Position("", undefined, options.cursor));
+}
+
+async function* streams(options: Source, state: Position): AsyncGenerator<Followed, void, undefined> {
   const outage = new Outage(options.reconnect);
   for (;;) {
     options.signal.throwIfAborted();
@@ -57,17 +105,19 @@ export async function* follow(options: FollowOptions): AsyncGenerator<Followed, 
     if (failure === undefined) {
       return;
     }
-    const error = failure.with({ sessionId: options.sessionId, turnId: state.turnId || undefined });
+    const turnId = options.endless ? undefined : state.turnId || undefined;
+    const error = failure.with({ sessionId: options.sessionId, turnId });
+    const { cursor } = state;
     const wait = isLost(failure) ? outage.next(failure.retryAfterMs) : undefined;
     if (wait === undefined) {
       if (state.lost !== undefined) {
-        yield { connection: { type: "connection_abandoned", ...sinceOf(state.lost), error } };
+        yield { connection: { type: "connection_abandoned", ...sinceOf(state.lost), error }, cursor };
       }
       throw error;
     }
     if (state.lost === undefined) {
       state.lost = { at: performance.now(), attempts: 0 };
-      yield { connection: { type: "connection_lost", error } };
+      yield { connection: { type: "connection_lost", error }, cursor };
     }
     state.lost.attempts++;
     await sleep(wait, options.signal);
@@ -76,25 +126,14 @@ export async function* follow(options: FollowOptions): AsyncGenerator<Followed, 
 
 /** stream follows the turn over one stream. It returns why that ended, undefined when there is no more to come. */
 async function* stream(
-  o: FollowOptions,
+  o: Source,
   state: Position,
   outage: Outage,
 ): AsyncGenerator<Followed, AgentdError | undefined, undefined> {
   const { controller, release } = follows(o.signal);
-  const request = {
-    ...given<WatchTurnRequestJson>({
-      sessionId: o.sessionId,
-      turnId: state.turnId,
-      toolNames: o.toolNames,
-      observe: o.observe,
-      display: o.display,
-      visibility: o.visibility,
-    }),
-    ...(state.cursor === undefined ? {} : { afterSeq: state.cursor }),
-  };
   let answered: number | undefined; // when the server took the stream
   const onHeader = () => void (answered = performance.now());
-  const messages = o.wire.watch(request, { signal: controller.signal, headers: o.headers, onHeader });
+  const messages = o.open(state, { signal: controller.signal, headers: o.headers, onHeader });
   const giveUp = () =>
     controller.abort(new AgentdError("UNAVAILABLE", `nothing came for ${o.silenceMs} ms, not even a heartbeat`));
   state.reconnected();
@@ -115,8 +154,8 @@ async function* stream(
         clearTimeout(silent);
       }
       if (next.done === true) {
-        if (closing === undefined && !state.nothingCame()) {
-          return new AgentdError("UNAVAILABLE", "the server closed the stream before the end of the turn");
+        if (closing === undefined && (o.endless || !state.nothingCame())) {
+          return new AgentdError("UNAVAILABLE", "the server closed the stream before the end");
         }
         return closing;
       }
@@ -131,17 +170,17 @@ async function* stream(
       if (state.lost !== undefined) {
         const since = sinceOf(state.lost);
         state.lost = undefined;
-        yield { connection: { type: "connection_restored", ...since } };
+        yield { connection: { type: "connection_restored", ...since }, cursor: state.cursor };
       }
-      const taken = state.take(message);
+      const taken = state.take(message, next.value.cursor);
       if (message.heartbeat !== undefined || taken === "new") {
         outage.over();
       }
       if (message.heartbeat !== undefined || taken === "old") {
         continue;
       }
-      yield { message, again: taken === "again" };
-      if (message.end !== undefined) {
+      yield { message, again: taken === "again", cursor: state.cursor };
+      if (message.end !== undefined && !o.endless) {
         return undefined;
       }
     }
@@ -157,7 +196,10 @@ function sinceOf({ at, attempts }: { at: number; attempts: number }): { afterMs:
 
 /** Position is how far a caller has come. */
 class Position {
-  cursor: string | undefined;
+  /** The seq of the last message. */
+  seq: string | undefined;
+  /** The cursor of the last message that had one. */
+  cursor: string;
   turnId: string;
   /** Since when the connection is lost, as was told, and how often it was tried. */
   lost: { at: number; attempts: number } | undefined;
@@ -171,10 +213,11 @@ class Position {
   #ahead: { of: string; bytes: number } = { of: "", bytes: 0 };
   #skip = 0;
 
-  constructor(options: FollowOptions) {
-    this.cursor = options.afterSeq;
-    this.turnId = options.turnId;
-    this.#resumes = options.afterSeq !== undefined;
+  constructor(turnId: string, afterSeq: string | undefined, cursor: string) {
+    this.seq = afterSeq;
+    this.cursor = cursor;
+    this.turnId = turnId;
+    this.#resumes = afterSeq !== undefined;
   }
 
   /** reconnected says that a stream begins. */
@@ -189,13 +232,14 @@ class Position {
   }
 
   /** take tells what the caller has to see of a message: a new one, a call that is asked again, or nothing. */
-  take(message: RunResponseJson): "new" | "again" | "old" {
+  take(message: RunResponseJson, cursor: string = ""): "new" | "again" | "old" {
     const { seq } = message;
-    if (seq !== undefined && this.cursor !== undefined && numberOf(seq) <= numberOf(this.cursor)) {
+    this.cursor = cursor || this.cursor;
+    if (seq !== undefined && this.seq !== undefined && numberOf(seq) <= numberOf(this.seq)) {
       return message.toolCall === undefined ? "old" : "again";
     }
     if (seq !== undefined) {
-      this.cursor = seq;
+      this.seq = seq;
       this.#news = true;
       if (this.turnId === "" && message.turnQueued === undefined) {
         this.turnId = message.turnId ?? ""; // a prompt that waits may be another turn's

@@ -41,10 +41,13 @@ export {
 export type {
   CreateSessionOptions,
   ForkSessionOptions,
+  SessionEvent,
+  SessionEventsOptions,
   SessionFields,
   SessionFilter,
   Sessions,
   UpdateSessionOptions,
+  WatchSessionOptions,
 } from "./sessions.js";
 export type { SharedState, SharedStateEntry, SharedStateFilter } from "./sharedstate.js";
 export { ToolSet, type ToolContext, type ToolDefinition } from "./toolset.js";

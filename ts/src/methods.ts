@@ -17,6 +17,7 @@ export interface Methods {
   ListModelCalls: [s.ListModelCallsRequestJson, s.ListModelCallsResponseJson];
   ListModels: [s.ListModelsRequestJson, s.ListModelsResponseJson];
   ListSessions: [s.ListSessionsRequestJson, s.ListSessionsResponseJson];
+  ListSessionEvents: [s.ListSessionEventsRequestJson, s.ListSessionEventsResponseJson];
   ListSharedState: [s.ListSharedStateRequestJson, s.ListSharedStateResponseJson];
   ListTurnEvents: [s.ListTurnEventsRequestJson, s.ListTurnEventsResponseJson];
   ListTurns: [s.ListTurnsRequestJson, s.ListTurnsResponseJson];
@@ -25,5 +26,6 @@ export interface Methods {
   SetSharedState: [s.SetSharedStateRequestJson, s.SetSharedStateResponseJson];
   SubmitToolResults: [s.SubmitToolResultsRequestJson, s.SubmitToolResultsResponseJson];
   UpdateSession: [s.UpdateSessionRequestJson, s.UpdateSessionResponseJson];
+  WatchSession: [s.WatchSessionRequestJson, s.WatchSessionResponseJson];
   WatchTurn: [s.WatchTurnRequestJson, s.WatchTurnResponseJson];
 }

@@ -1,15 +1,21 @@
 // Sessions: conversations of many turns.
+import { countOf } from "./amounts.js";
+import { AgentdError } from "./errors.js";
+import { eventOf, ownEvent, type Event } from "./events.js";
+import { followWhole, type Followed, type StreamsOptions } from "./follow.js";
 import { sessionOf } from "./fromjson.js";
 import type {
   CreateSessionRequestJson,
   ForkSessionRequestJson,
+  ListSessionEventsRequestJson,
   UpdateSessionRequestJson,
 } from "./gen/agentd/v1/sessions_pb.js";
 import { given } from "./json.js";
-import { budgetOf, seqOf, type Budget } from "./options.js";
+import { budgetOf, headersOf, seqOf, visibilityOf, type Budget } from "./options.js";
 import { filterOf } from "./tojson.js";
-import type { Session, SessionState, TurnStatus } from "./types.js";
+import type { Session, SessionState, TurnStatus, Visibility } from "./types.js";
 import { pages, required, type Unary } from "./unary.js";
+import { follows } from "./wait.js";
 
 /** SessionFields is how a caller finds a session. */
 export interface SessionFields {
@@ -66,6 +72,31 @@ export interface SessionFilter extends SessionFields {
   updatedBefore?: Date | undefined;
 }
 
+/** SessionEventsOptions says which events of a session to read. */
+export interface SessionEventsOptions {
+  /** The cursor of the last event that the caller has; left out: the session from its beginning. */
+  cursor?: string | undefined;
+  /** Has each event carry how a user interface may show it. */
+  display?: boolean | undefined;
+  /** Only events of this visibility, and what no client can do without: ends, errors, retracts. */
+  visibility?: Visibility | undefined;
+}
+
+/** WatchSessionOptions says how a session is followed. */
+export interface WatchSessionOptions extends SessionEventsOptions {
+  /** Ends the iteration with its reason. */
+  signal?: AbortSignal | undefined;
+  /** Sent with each request, on top of the client's. */
+  headers?: HeadersInit | undefined;
+}
+
+/**
+ * SessionEvent is an event, of whichever turn, and the cursor with which to go on behind it. What has no place of its
+ * own, such as the first pieces of a text that comes in several, and what this client tells of its connection, has the
+ * cursor of what came before. A cursor is text of the server's own, good for as long as the session's log is kept.
+ */
+export type SessionEvent = Event & { readonly cursor: string };
+
 /**
  * Sessions makes, finds and removes sessions. Each method makes one request, a list one for each page, and throws an
  * AgentdError.
@@ -73,9 +104,12 @@ export interface SessionFilter extends SessionFields {
 export class Sessions {
   readonly #unary: Unary;
 
+  readonly #streams: StreamsOptions;
+
   /** @internal */
-  constructor(unary: Unary) {
+  constructor(unary: Unary, streams: StreamsOptions) {
     this.#unary = unary;
+    this.#streams = streams;
   }
 
   /** create makes a session without turns. */
@@ -128,5 +162,93 @@ export class Sessions {
     const request = given<ForkSessionRequestJson>({ sessionId, labels, clientRef, idempotencyKey });
     const { session } = await this.#unary("ForkSession", { ...request, ...through });
     return sessionOf(required(session, "a session"));
+  }
+
+  /**
+   * events yields what has happened in a session so far, in all of its turns, page by page. The error of a turn that has
+   * failed is an event, and its end follows.
+   */
+  async *events(
+    sessionId: string,
+    options: SessionEventsOptions & { pageSize?: number | undefined } = {},
+  ): AsyncGenerator<SessionEvent, void, undefined> {
+    const { cursor, display, visibility } = options;
+    let request = given<ListSessionEventsRequestJson>({
+      sessionId,
+      cursor,
+      pageSize: countOf("pageSize", options.pageSize),
+      display,
+      visibility: visibilityOf(visibility),
+    });
+    for (;;) {
+      const { events = [], nextCursor = "", more = false } = await this.#unary("ListSessionEvents", request);
+      for (const { event: message, cursor = "" } of events) {
+        const event = eventOf(message ?? {});
+        if (event !== undefined) {
+          yield { ...event, cursor };
+        }
+      }
+      if (!more || nextCursor === "") {
+        return;
+      }
+      request = { ...request, cursor: nextCursor };
+    }
+  }
+
+  /**
+   * watch follows a session: what events yields, then what happens from now on, of whichever turn and whoever has
+   * started it. It takes no part: it wakes no turn and is asked for nothing. It has no end; who leaves the loop ends it.
+   * A connection that is lost is replaced, and no event is lost, nor comes twice. It throws an AgentdError when the
+   * session cannot be followed any further, such as SESSION_NOT_FOUND for one that was deleted, and the reason of a
+   * signal that was aborted.
+   */
+  watch(sessionId: string, options: WatchSessionOptions = {}): AsyncIterableIterator<SessionEvent, void, undefined> {
+    const { controller, release } = follows(options.signal);
+    const left = new AgentdError("UNSPECIFIED", "the session is no longer watched");
+    const over = { done: true, value: undefined } as const;
+    const followed = followWhole({
+      ...this.#streams,
+      sessionId,
+      cursor: options.cursor ?? "",
+      display: options.display ?? false,
+      visibility: visibilityOf(options.visibility),
+      headers: headersOf(this.#streams.headers, options.headers),
+      signal: controller.signal,
+    });
+    const events = told(followed);
+    const close = () => {
+      release();
+      controller.abort(left);
+    };
+    return {
+      next: async () => {
+        try {
+          return await events.next();
+        } catch (thrown) {
+          close();
+          if (thrown === left) {
+            return over; // return was called meanwhile
+          }
+          throw thrown;
+        }
+      },
+      return: async () => {
+        close();
+        await events.return().catch(() => {});
+        return over;
+      },
+      [Symbol.asyncIterator]() {
+        return this;
+      },
+    };
+  }
+}
+
+async function* told(followed: AsyncIterable<Followed>): AsyncGenerator<SessionEvent, void, undefined> {
+  for await (const { cursor, ...of } of followed) {
+    const event = "connection" in of ? ownEvent("", of.connection) : eventOf(of.message);
+    if (event !== undefined) {
+      yield { ...event, cursor };
+    }
   }
 }

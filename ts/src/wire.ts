@@ -80,26 +80,27 @@ export class Wire {
     }
   }
 
-  /** watch yields what a turn tells. Who leaves it ends the request. */
-  async *watch(
-    request: Methods["WatchTurn"][0],
+  /** watch yields what a turn, or a session, tells. Who leaves it ends the request. */
+  async *watch<M extends "WatchTurn" | "WatchSession">(
+    method: M,
+    request: Methods[M][0],
     options: StreamOptions,
-  ): AsyncGenerator<Methods["WatchTurn"][1], void, undefined> {
+  ): AsyncGenerator<Methods[M][1], void, undefined> {
     const { controller, release } = follows(options.signal);
     try {
       const headers = this.#headers(options.headers, "application/connect+json");
       const body = enveloped(JSON.stringify(request));
-      const response = await this.#send("WatchTurn", body, headers, controller.signal);
+      const response = await this.#send(method, body, headers, controller.signal);
       checkType(response, "application/connect+json");
       options.onHeader?.();
       for await (const { flags, text } of envelopes(response)) {
-        const message = JSON.parse(text) as Methods["WatchTurn"][1] & { error?: Failure };
+        const message = JSON.parse(text) as Methods[M][1] & { error?: Failure };
         if ((flags & endOfStream) === 0) {
           yield message;
           continue;
         }
         if (message.error !== undefined) {
-          throw failureOf(message.error, { method: "WatchTurn" });
+          throw failureOf(message.error, { method });
         }
         return;
       }

@@ -9,7 +9,7 @@ export class Proxy {
   readonly url: string;
   /** Where it passes new connections on to. */
   target: string;
-  /** After how many bytes of its answers a connection that carries WatchTurn is cut; undefined: never. */
+  /** After how many bytes of its answers a connection that carries WatchTurn or WatchSession is cut; undefined: never. */
   cutAfter: (() => number) | undefined;
   /** How many answers to requests of a path are lost on their way. */
   readonly losing = new Map<string, number>();
@@ -36,7 +36,7 @@ export class Proxy {
     }
   }
 
-  /** quiet resolves when no connection carries WatchTurn. */
+  /** quiet resolves when no connection carries WatchTurn or WatchSession. */
   async quiet(): Promise<void> {
     while (this.#watching.size > 0) {
       await new Promise<void>((resolve) => (this.#changed = resolve));
@@ -75,7 +75,7 @@ export class Proxy {
         losing = lose > 0;
         this.losing.set(method, Math.max(lose - 1, 0));
       }
-      if (method === "WatchTurn") {
+      if (method === "WatchTurn" || method === "WatchSession") {
         this.#watching.add(down);
         left = this.cutAfter?.();
       }
