@@ -81,6 +81,10 @@ type Config struct {
 	MaxStreams int
 	// MaxMessageBytes is the size of the largest request message. Default 4 MiB.
 	MaxMessageBytes int
+	// MaxReplyBytes is about how much memory large replies may take at the same time.
+	// Above it streams wait for each other, other replies are refused (UNAVAILABLE), and
+	// clients that read less than 64 KiB a second are cut off. Default 256 MiB.
+	MaxReplyBytes int
 	// MessagesPerSecond is how fast one stream's messages are taken; faster ones
 	// wait in the connection's flow control. Default 200.
 	MessagesPerSecond int
@@ -122,6 +126,7 @@ func (c Config) WithDefaults() Config {
 	c.OnDisconnect = cmp.Or(c.OnDisconnect, OnDisconnectAuto)
 	c.MaxStreams = cmp.Or(c.MaxStreams, 4096)
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 4<<20)
+	c.MaxReplyBytes = cmp.Or(c.MaxReplyBytes, 256<<20)
 	c.MessagesPerSecond = cmp.Or(c.MessagesPerSecond, 200)
 	c.MaxRefused = cmp.Or(c.MaxRefused, 256)
 	c.FirstMessageTimeout = cmp.Or(c.FirstMessageTimeout, 10*time.Second)
@@ -158,6 +163,7 @@ func (c Config) Validate() error {
 	}{
 		{"MaxStreams", c.MaxStreams},
 		{"MaxMessageBytes", c.MaxMessageBytes},
+		{"MaxReplyBytes", c.MaxReplyBytes},
 		{"MessagesPerSecond", c.MessagesPerSecond},
 		{"MaxRefused", c.MaxRefused},
 	} {

@@ -86,7 +86,19 @@ func (st *stream) failure(e *session.Error) *agentdv1.RunResponse {
 
 // forward sends what the watcher has and reports whether that was the end.
 func (st *stream) forward() (over bool) {
-	msgs, err := st.watch.Next(st.t.ctx)
+	room, err := st.srv.outbox.enter(st.t.ctx, st.watch.Weight(st.t.ctx), st.srv.cfg.WriteTimeout)
+	st.room = room
+	defer func() {
+		st.room = nil
+		room.close()
+	}()
+	var msgs []*agentdv1.RunResponse
+	if err == nil {
+		msgs, err = st.watch.Next(st.t.ctx)
+	}
+	if room != nil {
+		room.shrink(sendFactor * weigh(msgs...))
+	}
 	for i, msg := range msgs {
 		if st.gone {
 			return true

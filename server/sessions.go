@@ -39,7 +39,14 @@ func (s *Server) exchange(next http.Handler) http.Handler {
 	bounded := http.MaxBytesHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = newBoundedBody(r.Body, s.cfg.MaxMessageBytes) // the request is a copy of MaxBytesHandler's
 		e := &exchange{rc: http.NewResponseController(w), out: &countingWriter{ResponseWriter: w}}
-		e.out.progress = func() { e.bound(s.cfg.WriteTimeout) }
+		e.out.progress = func() {
+			if e.room.late() {
+				e.bound(-time.Second)
+				return
+			}
+			e.bound(s.cfg.WriteTimeout)
+		}
+		defer func() { e.room.close() }()
 		next.ServeHTTP(e.out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e)))
 	}), skipFactor*int64(s.cfg.MaxMessageBytes))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -72,8 +79,9 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 // exchange is what a method needs of its HTTP exchange and connect does not hand
 // out; a nil one does nothing.
 type exchange struct {
-	rc  *http.ResponseController
-	out *countingWriter
+	rc   *http.ResponseController
+	out  *countingWriter
+	room *lease // of what is being sent
 }
 
 // arrived says that the request has been read: what is read from now on only
@@ -101,6 +109,16 @@ func (e *exchange) unbound() {
 	}
 }
 
+// hold has the exchange hold room, in place of that which it had.
+func (e *exchange) hold(room *lease) {
+	if e == nil {
+		room.close()
+		return
+	}
+	e.room.close()
+	e.room = room
+}
+
 // more says whether another message follows the next one at once.
 func (e *exchange) more(follows bool) {
 	if e != nil {
@@ -126,7 +144,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 				return nil, e
 			}
 		}
-		return next(ctx, req)
+		return c.s.outbox.answer(ctx, e, req, next, c.s.cfg.WriteTimeout)
 	}
 }
 
@@ -368,7 +386,8 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 	defer watch.Close()
 	out := &watchStream{
 		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(), goOn: goOn, ready: watch.Ready(),
-		see: projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
+		see:    projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
+		weight: watch.Weight,
 		next: func(ctx context.Context) ([]session.Placed, error) {
 			events, err := watch.Next(ctx)
 			var all []session.Placed

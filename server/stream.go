@@ -43,6 +43,7 @@ type stream struct {
 	received chan struct{}              // closed when the receiver has ended
 	active   atomic.Int64               // when a message last went either way: nanoseconds after started, which no step of the clock moves
 
+	room    *lease      // of the messages that are being sent
 	writing *time.Timer // resets the stream when a write takes too long
 	sent    bool        // what the turn had at first is out: replies may follow
 	said    bool        // a message has been sent, which the end must not overtake
@@ -82,7 +83,13 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 	})
 	st.writing = time.AfterFunc(time.Hour, t.abortWrite)
 	st.writing.Stop()
-	t.out.progress = func() { st.writing.Reset(s.cfg.WriteTimeout) }
+	t.out.progress = func() {
+		if st.room.late() {
+			t.abortWrite()
+			return
+		}
+		st.writing.Reset(s.cfg.WriteTimeout)
+	}
 	st.touch()
 	return st
 }

@@ -20,6 +20,7 @@ type watchStream struct {
 	greets    bool   // the first message is a heartbeat
 	see       projection
 	ready     <-chan struct{}
+	weight    func(context.Context) int64                     // of what next gives
 	next      func(context.Context) ([]session.Placed, error) // io.EOF ends the stream
 	put       func(session.Placed) error                      // without a message: the headers
 }
@@ -53,8 +54,14 @@ func (w *watchStream) serve(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		events, err := w.next(ctx)
-		sent, sendErr := w.sendAll(events)
+		room, err := w.s.outbox.enter(ctx, w.weight(ctx), w.s.cfg.WriteTimeout)
+		w.exchange.hold(room)
+		var events []session.Placed
+		if err == nil {
+			events, err = w.next(ctx)
+		}
+		sent, sendErr := w.sendAll(room, events)
+		w.exchange.hold(nil)
 		if sendErr != nil {
 			return sendErr
 		}
@@ -74,9 +81,13 @@ func (w *watchStream) serve(ctx context.Context) error {
 
 // sendAll sends what the client sees of events, in pieces of bounded size. Only the
 // last piece of an event has its place, so that a client which has it has them all.
-func (w *watchStream) sendAll(events []session.Placed) (sent bool, err error) {
+func (w *watchStream) sendAll(room *lease, events []session.Placed) (sent bool, err error) {
 	var all []session.Placed
+	weight := int64(0)
 	for _, e := range events {
+		if room != nil {
+			weight += weigh(e.Message)
+		}
 		if !w.see.keep(e.Message) {
 			continue
 		}
@@ -85,6 +96,7 @@ func (w *watchStream) sendAll(events []session.Placed) (sent bool, err error) {
 		}
 		all[len(all)-1].Cursor = e.Cursor
 	}
+	room.shrink(sendFactor * weight)
 	for i, e := range all {
 		w.exchange.more(i < len(all)-1)
 		if err := w.send(e.Message, e.Cursor); err != nil {

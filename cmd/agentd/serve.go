@@ -57,6 +57,7 @@ type serveCmd struct {
 	MaxStreams        int `default:"4096" help:"Run streams at once."`
 	MaxTurns          int `default:"1000" help:"Turns at once."`
 	MaxMessageBytes   int `default:"4194304" help:"Size of the largest request message."`
+	MaxReplyBytes     int `default:"268435456" help:"About how much memory large replies may take at the same time. Above it streams wait for each other, other replies are refused for a while, and clients that read less than 64 KiB a second are cut off."`
 	MessagesPerSecond int `default:"200" help:"Messages a second that are taken from one stream."`
 	MaxModelCalls     int `default:"500" help:"Model calls of one turn."`
 	MaxRequestBytes   int `default:"536870912" help:"Size of the requests that all turns make of models at the same time, above which they wait for each other; those above 1 MiB share a quarter of it."`
@@ -96,6 +97,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		MaxConns:          c.MaxConns,
 		MaxStreams:        c.MaxStreams,
 		MaxMessageBytes:   c.MaxMessageBytes,
+		MaxReplyBytes:     c.MaxReplyBytes,
 		MessagesPerSecond: c.MessagesPerSecond,
 		IdleTimeout:       c.IdleTimeout,
 		StreamTimeout:     c.StreamTimeout,
@@ -141,7 +143,7 @@ func (c *serveCmd) Validate() error {
 		errs = append(errs, above0(name, d))
 	}
 	for name, n := range map[string]int{
-		"max-conns": c.MaxConns, "max-streams": c.MaxStreams, "max-turns": c.MaxTurns, "max-message-bytes": c.MaxMessageBytes,
+		"max-conns": c.MaxConns, "max-streams": c.MaxStreams, "max-turns": c.MaxTurns, "max-message-bytes": c.MaxMessageBytes, "max-reply-bytes": c.MaxReplyBytes,
 		"messages-per-second": c.MessagesPerSecond, "max-model-calls": c.MaxModelCalls, "max-request-bytes": c.MaxRequestBytes, "max-queued": c.MaxQueued,
 		"max-shared-bytes": c.MaxSharedBytes, "max-shared-keys": c.MaxSharedKeys, "max-state-bytes": c.MaxStateBytes, "max-state-keys": c.MaxStateKeys,
 	} {

@@ -102,6 +102,9 @@ type Config struct {
 	MaxStreams int
 	// MaxMessageBytes is the size of the largest request message. Default 4 MiB.
 	MaxMessageBytes int
+	// MaxReplyBytes is about how much memory large replies may take at the same time;
+	// see server.Config. Default 256 MiB.
+	MaxReplyBytes int
 	// MessagesPerSecond is how fast one stream's messages are taken. Default 200.
 	MessagesPerSecond int
 

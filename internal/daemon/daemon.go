@@ -125,6 +125,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		OnDisconnect:        server.OnDisconnect(cfg.OnDisconnect),
 		MaxStreams:          cfg.MaxStreams,
 		MaxMessageBytes:     cfg.MaxMessageBytes,
+		MaxReplyBytes:       cfg.MaxReplyBytes,
 		MessagesPerSecond:   cfg.MessagesPerSecond,
 		FirstMessageTimeout: cfg.FirstMessageTimeout,
 		IdleTimeout:         cfg.IdleTimeout,

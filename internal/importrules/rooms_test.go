@@ -95,7 +95,8 @@ var rooms = []room{
 		knows: "the engine; neither database nor transport"},
 	{path: "server", floor: 2,
 		may: []string{"session", gen, genConnect, connect, protobuf, "buf.build/go/protovalidate",
-			"connectrpc.com/cors", "connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "github.com/rs/cors", "golang.org/x/time"},
+			"connectrpc.com/cors", "connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "github.com/rs/cors", "golang.org/x/time",
+			"golang.org/x/sync/semaphore"},
 		knows: "the wire; neither engine, nor models, nor database"},
 
 	{path: "internal/daemon", floor: 3,

@@ -1,0 +1,179 @@
+package server
+
+import (
+	"context"
+	"sync/atomic"
+	"time"
+
+	"connectrpc.com/connect"
+	"golang.org/x/sync/semaphore"
+	"google.golang.org/protobuf/proto"
+
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/session"
+)
+
+const (
+	// freeReply is what replies may weigh that need no room.
+	freeReply = 64 << 10
+	// smallReply is what a reply may weigh to count as a small one.
+	smallReply = 4 << 20
+	// replyWeight is how often the bytes of a message are in memory while it is sent.
+	replyWeight = 4
+	// sendFactor is how much more the messages of a stream may take: those of many small
+	// values have few bytes.
+	sendFactor = 2
+	// leastRate is how many bytes a second a client has to read of what holds room
+	// that others want.
+	leastRate = 64 << 10
+	// outboxWait is how long a stream waits for room at most.
+	outboxWait = 30 * time.Second
+	// wantedFor is how long room counts as wanted after it was asked for in vain.
+	wantedFor = 2 * time.Second
+	// makers is how many reads are answered at the same time, until their replies are
+	// made.
+	makers = 8
+)
+
+// outbox bounds what replies take of memory at the same time: a small request may ask
+// for megabytes, and a client that reads slowly, or not at all, keeps them. Large ones
+// have three quarters of the room and wait for each other in it, so that no small one
+// waits behind them.
+type outbox struct {
+	small, large *room
+	making       *semaphore.Weighted
+}
+
+type room struct {
+	*semaphore.Weighted
+	size    int64
+	waiting atomic.Int32
+	inVain  atomic.Int64 // when room was last refused, in nanoseconds after started
+	started time.Time
+}
+
+func newOutbox(bytes int) *outbox {
+	large := max(int64(bytes)/4*3, 1)
+	return &outbox{small: newRoom(max(int64(bytes)-large, 1)), large: newRoom(large), making: semaphore.NewWeighted(makers)}
+}
+
+func newRoom(size int64) *room {
+	r := &room{Weighted: semaphore.NewWeighted(size), size: size, started: time.Now()}
+	r.inVain.Store(-int64(wantedFor))
+	return r
+}
+
+// wanted tells whether somebody else needs room.
+func (r *room) wanted() bool {
+	return r.waiting.Load() > 0 || time.Since(r.started)-time.Duration(r.inVain.Load()) < wantedFor
+}
+
+// lease is room that a reply holds; a nil one holds none. Its methods belong to the
+// goroutine that sends.
+type lease struct {
+	room *room
+	size int64
+	most time.Time // when it has to be free if others want the room
+}
+
+func (o *outbox) roomFor(weight int64) (*room, int64) {
+	r := o.small
+	if weight > smallReply {
+		r = o.large
+	}
+	return r, min(weight, r.size)
+}
+
+// enter waits, within bounds, for room for what weighs so many bytes of memory. The
+// caller closes the lease when it is sent. patience is what each piece may take.
+func (o *outbox) enter(ctx context.Context, weight int64, patience time.Duration) (*lease, error) {
+	if weight <= freeReply {
+		return nil, nil
+	}
+	r, size := o.roomFor(weight)
+	if !r.TryAcquire(size) {
+		r.waiting.Add(1)
+		defer r.waiting.Add(-1)
+		wait, cancel := context.WithTimeout(ctx, outboxWait)
+		defer cancel()
+		if err := r.Acquire(wait, size); err != nil {
+			if ctx.Err() != nil {
+				return nil, context.Cause(ctx)
+			}
+			return nil, crowded()
+		}
+	}
+	return newLease(r, size, patience), nil
+}
+
+// tryEnter is enter for a reply that is there already, and must not wait.
+func (o *outbox) tryEnter(weight int64, patience time.Duration) (*lease, error) {
+	if weight <= freeReply {
+		return nil, nil
+	}
+	r, size := o.roomFor(weight)
+	if !r.TryAcquire(size) {
+		r.inVain.Store(int64(time.Since(r.started)))
+		return nil, crowded()
+	}
+	return newLease(r, size, patience), nil
+}
+
+func crowded() *session.Error {
+	return session.Errorf(codeUnavailable, "too many large replies are being read at the same time; try again later").After(retryLater)
+}
+
+func newLease(r *room, size int64, patience time.Duration) *lease {
+	return &lease{r, size, time.Now().Add(patience + time.Duration(size/replyWeight)*time.Second/leastRate)}
+}
+
+// shrink gives back what messages do not need.
+func (l *lease) shrink(weight int64) {
+	if l != nil && weight < l.size {
+		l.room.Release(l.size - weight)
+		l.size = weight
+	}
+}
+
+// late tells whether the client has to be cut off, so that others get room.
+func (l *lease) late() bool { return l != nil && time.Now().After(l.most) && l.room.wanted() }
+
+// close gives the room back; it may be called again.
+func (l *lease) close() { l.shrink(0) }
+
+// weigh is about what a message takes of memory while it is sent.
+func weigh[M proto.Message](msgs ...M) int64 {
+	n := 0
+	for _, m := range msgs {
+		n += proto.Size(m)
+	}
+	return replyWeight * int64(n)
+}
+
+// answer has next answer a request, and finds room for the reply, which the exchange
+// holds until it is sent. A read, or what may be repeated, is refused where there is
+// none; a turn that has begun is not, and its reply is no larger than its request.
+func (o *outbox) answer(ctx context.Context, e *exchange, req connect.AnyRequest, next connect.UnaryFunc, patience time.Duration) (connect.AnyResponse, error) {
+	spec := req.Spec()
+	// Of the model calls one request is answered at a time, and others wait for it.
+	if spec.IdempotencyLevel == connect.IdempotencyNoSideEffects && spec.Procedure != agentdv1connect.SessionServiceListModelCallsProcedure {
+		if err := o.making.Acquire(ctx, 1); err != nil {
+			return nil, err
+		}
+		defer o.making.Release(1)
+	}
+	resp, err := next(ctx, req)
+	if err != nil || e == nil || spec.Procedure == agentdv1connect.SessionServiceCreateTurnProcedure {
+		return resp, err
+	}
+	msg, ok := resp.Any().(proto.Message)
+	if !ok {
+		return resp, nil
+	}
+	room, err := o.tryEnter(weigh(msg), patience)
+	if err != nil {
+		return nil, err
+	}
+	e.hold(room)
+	return resp, nil
+}
