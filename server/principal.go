@@ -61,6 +61,8 @@ var rights = map[string]session.Role{
 	agentdv1connect.SessionServiceCancelToolCallProcedure:     session.Caller,
 	agentdv1connect.SessionServiceListTurnEventsProcedure:     session.Observer,
 	agentdv1connect.SessionServiceWatchTurnProcedure:          session.Observer,
+	agentdv1connect.SessionServiceListSessionEventsProcedure:  session.Observer,
+	agentdv1connect.SessionServiceWatchSessionProcedure:       session.Observer,
 	agentdv1connect.SessionServiceSubmitToolResultsProcedure:  session.Caller,
 	agentdv1connect.SessionServiceGetInteractionProcedure:     session.Observer,
 	agentdv1connect.SessionServiceListInteractionsProcedure:   session.Observer,
