@@ -33,8 +33,8 @@ func New(in io.Reader, out io.Writer) *Prompter {
 	return &Prompter{out: out, in: newSource(in), turn: make(chan struct{}, 1)}
 }
 
-// Prompt asks what a turn asks, and shows why an answer before was refused. The error is that of the input, [ErrNobody] at its end,
-// or the cause of ctx's end.
+// Prompt asks what a turn asks, and shows why an answer before was refused. The error is
+// that of the input, [ErrNobody] at its end, or the cause of ctx's end.
 func (p *Prompter) Prompt(ctx context.Context, in *client.Interaction) (*client.Resolution, error) {
 	if err := p.begin(ctx); err != nil {
 		return nil, err
