@@ -7,7 +7,6 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -46,9 +45,6 @@ func (s *sessionService) WatchSession(ctx context.Context, r *connect.Request[ag
 	defer s.leave()
 	if refused != nil {
 		return refused
-	}
-	if e := mayCall(session.PrincipalOf(ctx), agentdv1connect.SessionServiceWatchSessionProcedure); e != nil {
-		return e
 	}
 	watch, err := s.cfg.Sessions.WatchSession(ctx, r.Msg.GetSessionId(), r.Msg.GetCursor())
 	if err != nil {
