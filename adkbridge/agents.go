@@ -137,18 +137,10 @@ func (t *turn) enters(n *node) []agent.BeforeAgentCallback {
 	}}
 }
 
-// leaves is what ADK calls when an agent has run without an error. Nobody knows when the
-// others below a parallel agent will have something to record, so it is done at once.
+// leaves is what ADK calls when an agent has run without an error.
 func (t *turn) leaves(n *node) []agent.AfterAgentCallback {
 	return []agent.AfterAgentCallback{func(ctx agent.Context) (*genai.Content, error) {
-		if ctx.Err() != nil || t.hasStopped() {
-			return nil, nil
-		}
-		t.stage.end(n, session.AgentCompleted)
-		if n.parent == nil || n.parent.kind != parallelKind {
-			return nil, nil
-		}
-		err := t.tellAgents(ctx)
+		err := t.left(ctx, n)
 		if err != nil {
 			t.stop(err)
 		}
@@ -156,9 +148,23 @@ func (t *turn) leaves(n *node) []agent.AfterAgentCallback {
 	}}
 }
 
-// hasStopped tells whether the turn has failed.
-func (t *turn) hasStopped() bool {
+// left says that an agent has completed. One that was stopped has not: it ends with the
+// turn, whose cause is known. Nobody knows when the others below a parallel agent will
+// have something to record, so it is done at once.
+func (t *turn) left(ctx context.Context, n *node) error {
+	if t.isStopped(ctx) {
+		return nil
+	}
+	t.stage.end(n, session.AgentCompleted)
+	if n.parent == nil || n.parent.kind != parallelKind {
+		return nil
+	}
+	return t.tellAgents(ctx)
+}
+
+// isStopped tells whether the turn has failed, or its run is over.
+func (t *turn) isStopped(ctx context.Context) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.stopped
+	return t.stopped || ctx.Err() != nil
 }
