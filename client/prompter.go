@@ -176,7 +176,7 @@ func (p *prompts) settle(ctx context.Context, in *Interaction) error {
 		said, err := p.prompt(ctx, in.asked(refused))
 		switch {
 		case ctx.Err() != nil:
-			return nil // nobody is asked any more
+			return context.Cause(ctx) // nobody is asked any more
 		case errors.Is(err, io.EOF), err == nil && said == nil: // nobody has answered
 			if refused != nil {
 				return refused

@@ -64,7 +64,7 @@ func (m *Manager) SessionEvents(ctx context.Context, id, cursor string, limit in
 // While no turn of the session runs it holds nothing of it in memory; it is woken when
 // something happens. What has happened waits in the log, and in the bounded queue of a
 // Watcher.
-type SessionWatcher struct {
+type SessionWatcher struct { //nolint:revive // a Watcher is one of a turn
 	m      *Manager
 	id     string
 	ready  chan struct{} // holds one signal

@@ -18,7 +18,6 @@ import (
 	"connectrpc.com/connect"
 	"github.com/google/go-cmp/cmp"
 	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
 
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -333,7 +332,7 @@ func TestStoredTurnsGoOn(t *testing.T) {
 		asks  = agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT
 		done  = agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED
 	)
-	approve := &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve{Approve: &agentdv1.Approval{ToolInput: proto.String(`{"usd":5}`)}}}
+	approve := &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve{Approve: &agentdv1.Approval{ToolInput: new(`{"usd":5}`)}}}
 	for id, tc := range map[string]struct {
 		says   *agentdv1.Resolution
 		output string
@@ -415,7 +414,7 @@ func TestStoredSessionsChange(t *testing.T) {
 	}
 	// The one call that its session's budget of before has left is used up.
 	broke := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: &agentdv1.RunRequest_ExecuteRequest{
-		SessionId: proto.String("budgeted"), UserPrompt: "Too much", Agent: llm("root", "echo"),
+		SessionId: new("budgeted"), UserPrompt: "Too much", Agent: llm("root", "echo"),
 	}}).GetTurn()
 	if broke = until(t, c, broke, agentdv1.TurnStatus_TURN_STATUS_FAILED); broke.GetErrorCode() != agentdv1.ErrorCode_ERROR_CODE_BUDGET_EXHAUSTED {
 		t.Errorf("beyond the session's budget: %v", broke)
