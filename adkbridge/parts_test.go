@@ -134,7 +134,7 @@ func TestPartsInjected(t *testing.T) {
 	}
 	for i, want := range []string{"", "mind"} {
 		m := messages[i]
-		if m.GetContent() != want || len(m.GetParts()) != 2 || m.GetParts()[0].GetText() != "the" || string(m.GetParts()[1].GetInline().GetData()) != "png" {
+		if m.GetUserPrompt() != want || len(m.GetUserParts()) != 2 || m.GetUserParts()[0].GetText() != "the" || string(m.GetUserParts()[1].GetInline().GetData()) != "png" {
 			t.Errorf("message %d is %v, want %q and two parts", i, m, want)
 		}
 	}

@@ -53,14 +53,19 @@ func (c *Client) Capabilities(ctx context.Context, opts ...RequestOption) (*Capa
 	if err != nil {
 		return nil, err
 	}
+	return capabilitiesOf(m), nil
+}
+
+func capabilitiesOf(m *agentdv1.GetCapabilitiesResponse) *Capabilities {
 	return &Capabilities{
 		Version: m.GetVersion(), BuiltinTools: m.GetBuiltinTools(), MaxPromptBytes: m.GetMaxPromptBytes(),
 		MaxMessageBytes: m.GetMaxMessageBytes(), Retention: m.GetRetention().AsDuration(), Features: m.GetFeatures(),
-		Providers: mapped(m.GetProviders(), func(p *agentdv1.Provider) ProviderInfo {
-			return ProviderInfo{Name: p.GetName(), HasKey: p.GetHasKey(), BuiltinTools: p.GetBuiltinTools()}
-		}),
-		message: m,
-	}, nil
+		Providers: mapped(m.GetProviders(), providerOf), message: m,
+	}
+}
+
+func providerOf(m *agentdv1.Provider) ProviderInfo {
+	return ProviderInfo{Name: m.GetName(), HasKey: m.GetHasKey(), BuiltinTools: m.GetBuiltinTools()}
 }
 
 // ModelInfo is a family of models that a server knows by name.
@@ -77,6 +82,10 @@ type ModelInfo struct {
 	Thinking, Tools, StructuredOutput bool
 	// BuiltinTools are those that its provider runs.
 	BuiltinTools []string
+	// Price is what it costs; nil is not known.
+	Price *ModelPrice
+	// Source is where its price and what it can do were read; empty is not known.
+	Source string
 	// Retires is the day from which on it is served no more, YYYY-MM-DD; empty is not
 	// known.
 	Retires string
@@ -84,21 +93,23 @@ type ModelInfo struct {
 	message *agentdv1.Model
 }
 
-// Proto returns the message that it was made from, which has its prices too.
+// Proto returns the message that it was made from.
 func (m *ModelInfo) Proto() *agentdv1.Model { return proto.CloneOf(m.message) }
 
 // Models lists the models that the server knows by name; providers serve others too.
 func (c *Client) Models(ctx context.Context, opts ...RequestOption) ([]*ModelInfo, error) {
 	resp, err := unary(ctx, c, opts, c.sessions.ListModels, &agentdv1.ListModelsRequest{})
-	return mapped(resp.GetModels(), func(m *agentdv1.Model) *ModelInfo {
-		can := m.GetCapabilities()
-		return &ModelInfo{
-			Name: m.GetName(), Provider: m.GetProvider(), Available: m.GetAvailable(),
-			ContextTokens: can.GetContextTokens(), OutputTokens: can.GetOutputTokens(), Inputs: can.GetInputs(),
-			Thinking: can.GetThinking(), Tools: can.GetTools(), StructuredOutput: can.GetStructuredOutput(),
-			BuiltinTools: m.GetBuiltinTools(), Retires: m.GetRetires(), message: m,
-		}
-	}), err
+	return mapped(resp.GetModels(), modelOf), err
+}
+
+func modelOf(m *agentdv1.Model) *ModelInfo {
+	can := m.GetCapabilities()
+	return &ModelInfo{
+		Name: m.GetName(), Provider: m.GetProvider(), Available: m.GetAvailable(), Price: modelPriceOf(m.GetPrice()),
+		ContextTokens: can.GetContextTokens(), OutputTokens: can.GetOutputTokens(), Inputs: can.GetInputs(),
+		Thinking: can.GetThinking(), Tools: can.GetTools(), StructuredOutput: can.GetStructuredOutput(),
+		BuiltinTools: m.GetBuiltinTools(), Source: m.GetSource(), Retires: m.GetRetires(), message: m,
+	}
 }
 
 // SharedStateEntry is one key of state that sessions share.
@@ -119,10 +130,12 @@ func (c *Client) SharedState(
 	return pages(func(token string) ([]SharedStateEntry, string, error) {
 		resp, err := unary(ctx, c, opts, c.sessions.ListSharedState,
 			&agentdv1.ListSharedStateRequest{Prefix: prefix, PageToken: token})
-		return mapped(resp.GetEntries(), func(e *agentdv1.SharedStateEntry) SharedStateEntry {
-			return SharedStateEntry{Key: e.GetKey(), Value: e.GetValue(), Bytes: e.GetBytes()}
-		}), resp.GetNextPageToken(), err
+		return mapped(resp.GetEntries(), sharedOf), resp.GetNextPageToken(), err
 	})
+}
+
+func sharedOf(m *agentdv1.SharedStateEntry) SharedStateEntry {
+	return SharedStateEntry{Key: m.GetKey(), Value: m.GetValue(), Bytes: m.GetBytes()}
 }
 
 // SetSharedState sets keys of state that sessions share, by their names with scope, such

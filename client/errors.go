@@ -73,6 +73,8 @@ type Error struct {
 	// TurnID is the turn that the error is about: the one that failed, that runs and
 	// makes the session busy, or that was not found. "" for none.
 	TurnID string
+	// ToolCallID is the tool call whose answer was refused; "" for none.
+	ToolCallID string
 	// RetryAfter is how long the server asks to wait before the same request is sent
 	// again; 0 when it does not know. Where this package itself tries again, it waits
 	// at least so long, and gives up when its own time is over before.
@@ -141,6 +143,7 @@ func fromResponse(resp *agentdv1.RunResponse_ErrorResponse) *Error {
 		Retryable:  resp.GetRetryable(),
 		SessionID:  resp.GetSessionId(),
 		TurnID:     resp.GetTurnId(),
+		ToolCallID: resp.GetToolCallId(),
 		RetryAfter: max(resp.GetRetryAfter().AsDuration(), 0),
 	}
 	for _, v := range resp.GetViolations() {

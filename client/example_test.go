@@ -98,7 +98,7 @@ func ExampleWithOnBusy() {
 				}
 			})
 		case as[*client.MessageInjected](event) != nil:
-			fmt.Println("the user:", as[*client.MessageInjected](event).Content)
+			fmt.Println("the user:", as[*client.MessageInjected](event).Prompt)
 		case event.OutputChunk != nil:
 			fmt.Print(event.OutputChunk.Content)
 		}

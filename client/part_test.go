@@ -212,7 +212,7 @@ func TestPartsInEvents(t *testing.T) {
 					},
 					func() error {
 						return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageInjected{MessageInjected: &agentdv1.MessageInjected{
-							Content: "see", Parts: []*agentdv1.Part{other.Proto()},
+							UserPrompt: "see", UserParts: []*agentdv1.Part{other.Proto()},
 						}}})
 					},
 					func() error {

@@ -70,8 +70,8 @@ type TurnQueued struct {
 // MessageInjected is what a user has said to the running turn: a prompt that was
 // injected. Models see it from their next calls on.
 type MessageInjected struct {
-	// Content is what the user says.
-	Content string
+	// Prompt is what the user says.
+	Prompt string
 	// Parts are what the user says behind it.
 	Parts []Part
 	// QueuedTurnID is the TurnID of the [TurnQueued] that it came with.
@@ -95,7 +95,8 @@ func queuedOf(m *agentdv1.RunResponse) *TurnQueued {
 
 func injectedOf(m *agentdv1.MessageInjected) *MessageInjected {
 	return &MessageInjected{
-		Content: m.GetContent(), Parts: partsOf(m.GetParts()), QueuedTurnID: m.GetQueuedTurnId(), CreatedBy: m.GetCreatedBy(),
+		Prompt: m.GetUserPrompt(), Parts: partsOf(m.GetUserParts()),
+		QueuedTurnID: m.GetQueuedTurnId(), CreatedBy: m.GetCreatedBy(),
 	}
 }
 

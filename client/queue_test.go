@@ -152,7 +152,7 @@ func TestInject(t *testing.T) {
 		t.Errorf("the model was told %q", call.told)
 	}
 	said := func(e *client.Event) bool { return as[*client.MessageInjected](e) != nil }
-	if m := b.turn.until(t, said); as[*client.MessageInjected](m).Content != "and Bob" || as[*client.MessageInjected](m).QueuedTurnID != q.TurnID || m.TurnID != b.started.TurnID {
+	if m := b.turn.until(t, said); as[*client.MessageInjected](m).Prompt != "and Bob" || as[*client.MessageInjected](m).QueuedTurnID != q.TurnID || m.TurnID != b.started.TurnID {
 		t.Errorf("the turn's own client saw %+v", as[*client.MessageInjected](m))
 	}
 	completes(t, b.turn, "done")

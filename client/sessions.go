@@ -116,7 +116,7 @@ func (c *Client) CreateSession(ctx context.Context, info NewSessionInfo, opts ..
 
 // SessionFilter says which sessions to list; a zero field does not matter.
 type SessionFilter struct {
-	// States are those of the sessions; empty is active ones.
+	// States are those of the sessions.
 	States []SessionState
 	// Labels are all of a session's labels that it must have.
 	Labels map[string]string

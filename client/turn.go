@@ -76,8 +76,10 @@ type Turn struct {
 	InjectedInto string
 	// Receipt is what a cancel has stopped.
 	Receipt *CancelReceipt
-	// Model is the model of the last answer, as its provider names it.
-	Model string
+	// Model is the model of the last answer, as its provider names it, and StopReason why
+	// it stopped.
+	Model      string
+	StopReason StopReason
 	// Warnings are about what of the request the server has left out; only [Session.Start]
 	// says them, others have those of [TurnStarted].
 	Warnings []Warning
@@ -95,14 +97,15 @@ func turnOf(m *agentdv1.Turn) *Turn {
 	return &Turn{
 		ID: m.GetId(), SessionID: m.GetSessionId(), CreatedBy: m.GetCreatedBy(), Status: TurnStatus(wordOf(m.GetStatus(), "TURN_STATUS_")),
 		StatusMessage: m.GetStatusMessage(), ErrorCode: Code(m.GetErrorCode()),
-		Prompt: m.GetUserPrompt(), Parts: partsOf(m.GetParts()), Text: m.GetOutputText(),
+		Prompt: m.GetUserPrompt(), Parts: partsOf(m.GetUserParts()), Text: m.GetOutputText(),
 		Structured: rawOf(m.GetStructuredOutput()),
 		Usage:      UsageOf(m.GetUsage()), CreateTime: timeOf(m.GetCreateTime()), StartTime: timeOf(m.GetStartTime()),
 		EndTime:  timeOf(m.GetEndTime()),
 		Duration: m.GetDuration().AsDuration(), AfterSeq: m.GetAfterSeq(), InjectedInto: m.GetInjectedInto(),
 		PendingToolCalls:    mapped(m.GetPendingToolCalls(), toolCallOf),
 		PendingInteractions: mapped(m.GetPendingInteractions(), InteractionOf),
-		Receipt:             receiptOf(m.GetReceipt()), Model: m.GetModel(), message: m,
+		Receipt:             receiptOf(m.GetReceipt()), Model: m.GetModel(),
+		StopReason: stopReasonOf(m.GetStopReason()), message: m,
 	}
 }
 
@@ -142,7 +145,7 @@ func (c *Client) turns(
 // Turn says how a turn of the session is; with an empty id the last one.
 func (s *Session) Turn(ctx context.Context, id string, opts ...RequestOption) (*Turn, error) {
 	resp, err := unary(ctx, s.client, s.request(opts), s.client.sessions.GetTurn,
-		&agentdv1.GetTurnRequest{SessionId: s.id, TurnId: id, Parts: true})
+		&agentdv1.GetTurnRequest{SessionId: s.id, TurnId: id, UserParts: true})
 	return turnOf(resp.GetTurn()), err
 }
 

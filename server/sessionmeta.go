@@ -41,7 +41,6 @@ func (s *sessionService) GetSession(ctx context.Context, r *connect.Request[agen
 
 func (s *sessionService) ListSessions(ctx context.Context, r *connect.Request[agentdv1.ListSessionsRequest]) (*connect.Response[agentdv1.ListSessionsResponse], error) {
 	f := session.Filter{
-		Archived:      new(bool),
 		Labels:        r.Msg.GetLabels(),
 		ClientRef:     r.Msg.GetClientRef(),
 		LastIs:        statusesOf(r.Msg.GetTurnStatuses()),
@@ -54,7 +53,7 @@ func (s *sessionService) ListSessions(ctx context.Context, r *connect.Request[ag
 		archived := state == agentdv1.SessionState_SESSION_STATE_ARCHIVED
 		switch {
 		case i == 0:
-			*f.Archived = archived
+			f.Archived = &archived
 		case f.Archived != nil && *f.Archived != archived:
 			f.Archived = nil // both
 		}

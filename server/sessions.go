@@ -265,8 +265,8 @@ func (s *sessionService) GetTurn(ctx context.Context, r *connect.Request[agentdv
 		return nil, err
 	}
 	turn := turnOf(&t)
-	if r.Msg.GetParts() {
-		if turn.Parts, err = s.cfg.Sessions.Said(ctx, &t); err != nil {
+	if r.Msg.GetUserParts() {
+		if turn.UserParts, err = s.cfg.Sessions.Said(ctx, &t); err != nil {
 			return nil, err
 		}
 	}

@@ -136,7 +136,7 @@ func TestPartsOfPrompts(t *testing.T) {
 				}
 			case m.GetMessageInjected() != nil:
 				messages++
-				if u := m.GetMessageInjected(); u.GetContent() != "" || !equalParts(u.GetParts(), parts) {
+				if u := m.GetMessageInjected(); u.GetUserPrompt() != "" || !equalParts(u.GetUserParts(), parts) {
 					t.Errorf("watcher %d: the user says %v", i, u)
 				}
 			}

@@ -257,7 +257,7 @@ func TestInjectedPromptReachesTheRunningTurn(t *testing.T) {
 				t.Errorf("%s was told %q", name, got)
 			}
 			i := slices.IndexFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetMessageInjected() != nil })
-			if i < 0 || msgs[i].GetMessageInjected().Content != "and b" || msgs[i].GetMessageInjected().QueuedTurnId != b.ID() || msgs[i].TurnId != a.ID() {
+			if i < 0 || msgs[i].GetMessageInjected().UserPrompt != "and b" || msgs[i].GetMessageInjected().QueuedTurnId != b.ID() || msgs[i].TurnId != a.ID() {
 				t.Errorf("%s was not told what the user said: %v", name, msgs)
 			}
 		}

@@ -237,7 +237,7 @@ func (v *view) injected(ev *Event) {
 		v.begun(nil) // what was left out of its request would not count for this turn
 	}
 	v.emit(slotUser, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageInjected{
-		MessageInjected: &agentdv1.MessageInjected{SessionId: v.sessionID, Content: ev.Text, Parts: ev.Parts, QueuedTurnId: ev.Injected, CreatedBy: ev.InjectedBy},
+		MessageInjected: &agentdv1.MessageInjected{SessionId: v.sessionID, UserPrompt: ev.Text, UserParts: ev.Parts, QueuedTurnId: ev.Injected, CreatedBy: ev.InjectedBy},
 	}})
 }
 

@@ -135,7 +135,7 @@ func (s *Printer) fact(event *client.Event) {
 	case *client.TurnQueued:
 		s.sayf("… waiting for the session's running turn, %d more before", d.Ahead)
 	case *client.MessageInjected:
-		s.sayf("> %s", Line(d.Content+files(d.Parts), maxDetail))
+		s.sayf("> %s", Line(d.Prompt+files(d.Parts), maxDetail))
 	case *client.ConnectionLost:
 		s.sayf("↻ the connection is lost; trying to get it back")
 	case *client.ConnectionRestored:

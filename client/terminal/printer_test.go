@@ -63,7 +63,7 @@ func TestPrinterLines(t *testing.T) {
 			Citations: []client.Citation{{URI: "https://sun", Title: "Sun"}, {URI: "https://sky"}, {URI: "https://sun", Title: "Sun"}, {}},
 		},
 		"… waiting for the session's running turn, 2 more before\n": &client.TurnQueued{Ahead: 2},
-		"> and quick [image/png, text, image/png gs://x]\n":         &client.MessageInjected{Content: "and\nquick", Parts: []client.Part{client.Inline("image/png", []byte("x")), client.Text("t"), client.FileURI("image/png", "gs://x")}},
+		"> and quick [image/png, text, image/png gs://x]\n":         &client.MessageInjected{Prompt: "and\nquick", Parts: []client.Part{client.Inline("image/png", []byte("x")), client.Text("t"), client.FileURI("image/png", "gs://x")}},
 		"↻ the connection is lost; trying to get it back\n":         &client.ConnectionLost{},
 		"↻ the connection is back\n":                                &client.ConnectionRestored{},
 		"✗ the connection did not come back in 2m0s\n":              &client.ConnectionAbandoned{After: 2 * time.Minute},

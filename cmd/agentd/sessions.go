@@ -75,10 +75,10 @@ func (c *sessionsListCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
 		req := &agentdv1.ListSessionsRequest{Labels: c.Label, ClientRef: c.Ref, TurnStatuses: turnStatuses(c.Status)}
 		switch c.State {
+		case "active":
+			req.States = []agentdv1.SessionState{agentdv1.SessionState_SESSION_STATE_ACTIVE}
 		case "archived":
 			req.States = []agentdv1.SessionState{agentdv1.SessionState_SESSION_STATE_ARCHIVED}
-		case "all":
-			req.States = []agentdv1.SessionState{agentdv1.SessionState_SESSION_STATE_ACTIVE, agentdv1.SessionState_SESSION_STATE_ARCHIVED}
 		}
 		var all []*agentdv1.Session
 		err := pages(c.Limit, func(size int32, token string) (int, string, error) {

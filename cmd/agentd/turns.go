@@ -57,7 +57,7 @@ func (*turnsShowCmd) Help() string { return "Examples:\n\n  agentd turns show SE
 // Run shows a turn.
 func (c *turnsShowCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		resp, err := cli.Call(t.ctx, t.conn, t.conn.GetTurn, &agentdv1.GetTurnRequest{SessionId: c.Session, TurnId: c.Turn, Parts: true})
+		resp, err := cli.Call(t.ctx, t.conn, t.conn.GetTurn, &agentdv1.GetTurnRequest{SessionId: c.Session, TurnId: c.Turn, UserParts: true})
 		if err != nil {
 			return err
 		}

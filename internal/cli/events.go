@@ -61,7 +61,7 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 	case *agentdv1.RunResponse_Transferred:
 		return kind, r.Transferred.GetAgentPath(), "to " + strings.Join(r.Transferred.GetToAgentPath(), "/")
 	case *agentdv1.RunResponse_MessageInjected:
-		return kind, nil, line(r.MessageInjected.GetContent(), maxDetail) + files(r.MessageInjected.GetParts())
+		return kind, nil, line(r.MessageInjected.GetUserPrompt(), maxDetail) + files(r.MessageInjected.GetUserParts())
 	case *agentdv1.RunResponse_ModelCallFellBack:
 		return kind, r.ModelCallFellBack.GetAgentPath(), fellBack(r.ModelCallFellBack) + ": " + r.ModelCallFellBack.GetMessage()
 	case *agentdv1.RunResponse_ModelCallEnded:

@@ -94,7 +94,7 @@ func TestTextOfModelEvents(t *testing.T) {
 		"not shown":       {[]*agentdv1.RunResponse{raw("x", false), callOver(&agentdv1.ModelCallEnded{AgentPath: a})}, ""},
 		"a finished call": {[]*agentdv1.RunResponse{says(a, "one "), callOver(&agentdv1.ModelCallEnded{AgentPath: a}), retract(), says(a, "two", "last"), ends(true)}, "a: one \ntwo\n"},
 		"files": {
-			[]*agentdv1.RunResponse{{Response: &agentdv1.RunResponse_MessageInjected{MessageInjected: &agentdv1.MessageInjected{Content: "see", Parts: []*agentdv1.Part{
+			[]*agentdv1.RunResponse{{Response: &agentdv1.RunResponse_MessageInjected{MessageInjected: &agentdv1.MessageInjected{UserPrompt: "see", UserParts: []*agentdv1.Part{
 				{Content: &agentdv1.Part_Text{Text: "x"}}, {Content: &agentdv1.Part_Inline{Inline: &agentdv1.InlineData{MimeType: "image/png", Data: []byte("x")}}},
 				{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: "image/gif", Uri: "gs://x"}}},
 			}}}}},

@@ -88,7 +88,7 @@ func TestText(t *testing.T) {
 		"another starts over": {cli.Text{}, []*agentdv1.RunResponse{says(a, "mine "), message("m2", says(b, "lost")), retract("m2"), says(a, "stays", "last"), retract(), says(b, "anew", "last"), ends(true)}, "a: mine stays\nb: anew\n"},
 		"waits": {cli.Text{}, []*agentdv1.RunResponse{
 			{Response: &agentdv1.RunResponse_TurnQueued{TurnQueued: &agentdv1.TurnQueued{Ahead: 2}}},
-			{Response: &agentdv1.RunResponse_MessageInjected{MessageInjected: &agentdv1.MessageInjected{Content: "and\nquick"}}},
+			{Response: &agentdv1.RunResponse_MessageInjected{MessageInjected: &agentdv1.MessageInjected{UserPrompt: "and\nquick"}}},
 			{Response: &agentdv1.RunResponse_ModelCallRetried{ModelCallRetried: &agentdv1.ModelCallRetried{AgentPath: a, Code: agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, Wait: durationpb.New(1500 * time.Millisecond)}}},
 		}, "… waiting for the session's running turn, 2 more before\n> and quick\n↻ a: the model call failed (RATE_LIMITED), trying again in 1.5s\n"},
 		"people": {cli.Text{}, []*agentdv1.RunResponse{
@@ -250,7 +250,7 @@ func TestViews(t *testing.T) {
 		Id: "t1", SessionId: "s1", Status: agentdv1.TurnStatus_TURN_STATUS_FAILED, StatusMessage: "too slow", ErrorCode: agentdv1.ErrorCode_ERROR_CODE_TIMEOUT,
 		CreateTime: before(3 * time.Hour), StartTime: before(3 * time.Hour), Duration: durationpb.New(61500 * time.Millisecond), Usage: used, UserPrompt: "Write\na poem about the bridges of the whole wide world",
 		OutputText: "one\ntwo", PendingToolCalls: []*agentdv1.RunResponse_ToolCallRequest{{ToolCallId: "c1", ToolName: "look", ToolInput: "{}"}}, PendingInteractions: []*agentdv1.Interaction{approval},
-		Parts: []*agentdv1.Part{
+		UserParts: []*agentdv1.Part{
 			{Content: &agentdv1.Part_Inline{Inline: &agentdv1.InlineData{MimeType: "image/png", Data: make([]byte, 1068)}}},
 			{Content: &agentdv1.Part_Text{Text: "This one."}},
 			{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: "image/jpeg", Uri: "https://example.com/\x1bcat.jpg"}}},

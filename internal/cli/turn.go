@@ -126,7 +126,7 @@ func (t *Turn) Attach(ctx context.Context, session string) (*Ending, error) {
 
 // Result is the turn as the daemon has it, after its end. Its errors are *Error.
 func (t *Turn) Result(ctx context.Context) (*agentdv1.Turn, error) {
-	req := &agentdv1.GetTurnRequest{SessionId: t.Session(), TurnId: known(&t.turn), Parts: true}
+	req := &agentdv1.GetTurnRequest{SessionId: t.Session(), TurnId: known(&t.turn), UserParts: true}
 	resp, err := persist(ctx, t, t.Conn.GetTurn, req)
 	return resp.GetTurn(), err
 }

@@ -186,7 +186,7 @@ func (p *Printer) Turn(t *agentdv1.Turn) error {
 	if t.GetDuration() != nil {
 		facts[7].value = duration(t.GetDuration().AsDuration())
 	}
-	for _, p := range t.GetParts() {
+	for _, p := range t.GetUserParts() {
 		facts = append(facts, fact{"with", part(p)})
 	}
 	for _, c := range t.GetPendingToolCalls() {

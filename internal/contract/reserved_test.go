@@ -22,6 +22,7 @@ RunResponse 15 lineage
 RunResponse 34 goal
 RunResponse 40 remote_session
 Agent 20 remote
+Part 5 file_id
 Interaction 14 source
 WatchSessionRequest 5 tree
 WatchSessionRequest 6 tool_names

@@ -23,7 +23,7 @@ func partsOf(name string) []*agentdv1.Part {
 
 // sameParts tells whether the parts are those of partsOf.
 func sameParts(got []*agentdv1.Part, name string) bool {
-	return proto.Equal(&agentdv1.Turn{Parts: got}, &agentdv1.Turn{Parts: partsOf(name)})
+	return proto.Equal(&agentdv1.Turn{UserParts: got}, &agentdv1.Turn{UserParts: partsOf(name)})
 }
 
 // TestGetTurnHasThePartsOfItsPrompt: whether a prompt runs, waits, becomes a message
@@ -36,8 +36,8 @@ func TestGetTurnHasThePartsOfItsPrompt(t *testing.T) {
 		ex := lookRequest(name)
 		ex.UserParts, ex.OnBusy, ex.SessionId = partsOf(name), as, sessionID
 		turn := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn()
-		if turn.GetParts() != nil {
-			t.Errorf("%s: CreateTurn tells %v", name, turn.GetParts())
+		if turn.GetUserParts() != nil {
+			t.Errorf("%s: CreateTurn tells %v", name, turn.GetUserParts())
 		}
 		return turn
 	}
@@ -57,22 +57,22 @@ func TestGetTurnHasThePartsOfItsPrompt(t *testing.T) {
 		t.Helper()
 		for wire, c := range all {
 			for name, turnID := range turns {
-				got := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: sessionID, TurnId: turnID, Parts: true}).GetTurn()
-				if got.GetUserPrompt() != name || !sameParts(got.GetParts(), name) {
-					t.Errorf("%s, %s: turn %q (%v) has the parts %v", when, wire, got.GetUserPrompt(), got.GetStatus(), got.GetParts())
+				got := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: sessionID, TurnId: turnID, UserParts: true}).GetTurn()
+				if got.GetUserPrompt() != name || !sameParts(got.GetUserParts(), name) {
+					t.Errorf("%s, %s: turn %q (%v) has the parts %v", when, wire, got.GetUserPrompt(), got.GetStatus(), got.GetUserParts())
 				}
 			}
 		}
 		for _, got := range call(t, c.ListTurns, &agentdv1.ListTurnsRequest{SessionId: sessionID}).GetTurns() {
-			if got.GetParts() != nil {
-				t.Errorf("%s: ListTurns tells the parts %v", when, got.GetParts())
+			if got.GetUserParts() != nil {
+				t.Errorf("%s: ListTurns tells the parts %v", when, got.GetUserParts())
 			}
 		}
 	}
 	check(id, "while the first turn runs")
 	check(call(t, c.ForkSession, &agentdv1.ForkSessionRequest{SessionId: id}).GetSession().GetId(), "in a fork of a session that runs")
-	if got := call(t, c.CancelTurn, &agentdv1.CancelTurnRequest{SessionId: id, TurnId: turns["dropped"]}).GetTurn(); got.GetParts() != nil {
-		t.Errorf("CancelTurn tells %v", got.GetParts())
+	if got := call(t, c.CancelTurn, &agentdv1.CancelTurnRequest{SessionId: id, TurnId: turns["dropped"]}).GetTurn(); got.GetUserParts() != nil {
+		t.Errorf("CancelTurn tells %v", got.GetUserParts())
 	}
 	for _, name := range []string{"first", "queued"} {
 		answerAll(t, c, id, turns[name])
@@ -82,11 +82,11 @@ func TestGetTurnHasThePartsOfItsPrompt(t *testing.T) {
 	}
 	check(id, "when all are over")
 	check(call(t, c.ForkSession, &agentdv1.ForkSessionRequest{SessionId: id}).GetSession().GetId(), "in a fork of a session at rest")
-	if got := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: id, Parts: true}).GetTurn(); !sameParts(got.GetParts(), "queued") {
-		t.Errorf("the last turn has the parts %v", got.GetParts())
+	if got := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: id, UserParts: true}).GetTurn(); !sameParts(got.GetUserParts(), "queued") {
+		t.Errorf("the last turn has the parts %v", got.GetUserParts())
 	}
-	if got := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: id}).GetTurn(); got.GetParts() != nil {
-		t.Errorf("GetTurn tells the parts %v unasked", got.GetParts())
+	if got := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: id}).GetTurn(); got.GetUserParts() != nil {
+		t.Errorf("GetTurn tells the parts %v unasked", got.GetUserParts())
 	}
 }
 

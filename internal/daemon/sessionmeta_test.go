@@ -103,12 +103,20 @@ func checkUpdates(t *testing.T, c agentdv1connect.SessionServiceClient, s *agent
 		t.Errorf("a turn of an archived session: %v", err)
 	}
 	of := &agentdv1.ListSessionsRequest{ClientRef: s.GetClientRef()}
-	if list := call(t, c.ListSessions, of).GetSessions(); len(list) != 0 {
-		t.Errorf("active sessions: %v", list)
-	}
-	of.States = []agentdv1.SessionState{agentdv1.SessionState_SESSION_STATE_ARCHIVED, agentdv1.SessionState_SESSION_STATE_ACTIVE}
-	if list := call(t, c.ListSessions, of).GetSessions(); len(list) != 1 || list[0].GetId() != s.GetId() {
-		t.Errorf("all sessions: %v", list)
+	const active, archived = agentdv1.SessionState_SESSION_STATE_ACTIVE, agentdv1.SessionState_SESSION_STATE_ARCHIVED
+	for _, q := range []struct {
+		states []agentdv1.SessionState
+		want   int
+	}{
+		{nil, 1}, // as with every filter, none is all
+		{[]agentdv1.SessionState{active}, 0},
+		{[]agentdv1.SessionState{archived}, 1},
+		{[]agentdv1.SessionState{archived, active}, 1},
+	} {
+		of.States = q.states
+		if list := call(t, c.ListSessions, of).GetSessions(); len(list) != q.want {
+			t.Errorf("of the states %v there are %v, want %d", q.states, list, q.want)
+		}
 	}
 }
 

@@ -482,7 +482,7 @@ func TestStoredSessionsChange(t *testing.T) {
 			t.Fatal(err)
 		}
 		if m, ok := event.Data.(*client.MessageInjected); ok {
-			injected = append(injected, m.Content)
+			injected = append(injected, m.Prompt)
 		}
 	}
 	if !slices.Equal(injected, []string{"Also this"}) {

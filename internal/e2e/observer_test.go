@@ -128,7 +128,7 @@ func (o *observer) see(m *agentdv1.RunResponse) {
 		o.inSession(r.TurnQueued.GetSessionId())
 	case *agentdv1.RunResponse_MessageInjected:
 		o.inSession(r.MessageInjected.GetSessionId())
-		if r.MessageInjected.GetContent() == "" {
+		if r.MessageInjected.GetUserPrompt() == "" {
 			o.faultf("a message of the user that says nothing: %v", r.MessageInjected)
 		}
 	case *agentdv1.RunResponse_End:

@@ -159,8 +159,8 @@ export type EventBody =
   /** A user has said something to the running turn. */
   | {
       readonly type: "message_injected";
-      readonly content: string;
-      readonly parts: readonly Part[];
+      readonly userPrompt: string;
+      readonly userParts: readonly Part[];
       readonly queuedTurnId: string;
       /** Whose prompt it is, as the server knows them. */
       readonly createdBy: string;
@@ -311,8 +311,8 @@ const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } 
     return { type: "agent_ended", agentPath, outcome: wordOf("OUTCOME_", outcome) };
   },
   transferred: ({ agentPath = [], toAgentPath = [] }) => ({ type: "transferred", agentPath, toAgentPath }),
-  messageInjected: ({ content = "", parts, queuedTurnId = "", createdBy = "" }) => {
-    return { type: "message_injected", content, parts: partsOf(parts), queuedTurnId, createdBy };
+  messageInjected: ({ userPrompt = "", userParts, queuedTurnId = "", createdBy = "" }) => {
+    return { type: "message_injected", userPrompt, userParts: partsOf(userParts), queuedTurnId, createdBy };
   },
   modelCallRetried: ({ messageId = "", agentPath = [], attempt = 0, wait, code, message = "" }) => {
     return {

@@ -134,7 +134,7 @@ export function turnOf(json: s.TurnJson): plain.Turn {
     stopReason: wordOf("STOP_REASON_", json.stopReason),
     model: json.model ?? "",
     pendingInteractions: (json.pendingInteractions ?? []).map(interactionOf),
-    parts: partsOf(json.parts),
+    userParts: partsOf(json.userParts),
   };
 }
 

@@ -61,7 +61,6 @@ export interface ForkSessionOptions extends SessionFields {
 export interface SessionFilter extends SessionFields {
   /** How many to read with one request at most; left out, or 0: the server's own. */
   pageSize?: number | undefined;
-  /** Left out: those that are active. */
   states?: readonly SessionState[] | undefined;
   /** How the last turn is. */
   turnStatuses?: readonly TurnStatus[] | undefined;

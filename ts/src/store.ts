@@ -223,7 +223,7 @@ export class SessionStore {
 
   /** read makes views of turns, with what those hold that are over. */
   async #read(turns: readonly Turn[]): Promise<TurnView[]> {
-    const views = turns.map((turn) => new TurnView(turn.id, turn.userPrompt, turn.parts));
+    const views = turns.map((turn) => new TurnView(turn.id, turn.userPrompt, turn.userParts));
     const open = [...turns.entries()].filter(([, turn]) => ended.has(turn.status));
     const read = async () => {
       for (let next = open.shift(); next !== undefined; next = open.shift()) {

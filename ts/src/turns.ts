@@ -52,11 +52,11 @@ export class Turns {
   }
 
   /**
-   * get says how a turn is; without turnId, the session's last one. With parts it gives back the files of the prompt
+   * get says how a turn is; without turnId, the session's last one. With userParts it gives back the files of the prompt
    * too.
    */
-  async get(sessionId: string, turnId = "", options: { parts?: boolean | undefined } = {}): Promise<Turn> {
-    const request = given<GetTurnRequestJson>({ sessionId, turnId, parts: options.parts });
+  async get(sessionId: string, turnId = "", options: { userParts?: boolean | undefined } = {}): Promise<Turn> {
+    const request = given<GetTurnRequestJson>({ sessionId, turnId, userParts: options.userParts });
     return turnOf(required((await this.#unary("GetTurn", request)).turn, "a turn"));
   }
 

@@ -77,7 +77,7 @@ export class TurnView {
         this.#messages = undefined;
         break;
       case "message_injected": {
-        const { content: text, parts, seq } = event;
+        const { userPrompt: text, userParts: parts, seq } = event;
         const message: SessionMessage = {
           id: `injected ${seq}`,
           turnId: this.turnId,

@@ -94,7 +94,7 @@ export interface Turn {
   /** Questions to people without an answer. */
   readonly pendingInteractions: readonly Interaction[];
   /** The files of the prompt; only where they were asked for. */
-  readonly parts: readonly Part[];
+  readonly userParts: readonly Part[];
 }
 
 /** Warning says what of a request did not hold, though the rest was done. */

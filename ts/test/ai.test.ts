@@ -69,7 +69,7 @@ test("a message starts a turn with a tool, a second one goes on, and metadata sa
   const [, answer] = chat.messages;
   const metadata = answer?.metadata as { sessionId: string; turnId: string; completed: boolean; usage: { modelCalls: number } };
   assert.deepEqual([metadata.sessionId, metadata.turnId, metadata.completed, metadata.usage.modelCalls], ["chat-1", answer?.id, true, 2]);
-  const { parts } = await agentd.turns.get("chat-1", "", { parts: true });
+  const { userParts: parts } = await agentd.turns.get("chat-1", "", { userParts: true });
   assert.deepEqual(parts, [{ mimeType: "image/png", data: Uint8Array.of(0, 128, 255) }]);
   await chat.sendMessage({ text: "again" });
   assert.equal(chat.messages.length, 4);

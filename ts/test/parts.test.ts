@@ -27,7 +27,7 @@ function serving(calls = 0) {
       const parts = answers[0]?.parts ?? [];
       const future = { content: { case: undefined } } as const;
       yield { event: { seq: 10n, turnId: "t", response: { case: "toolCallAnswered", value: { toolCallId: "c", toolName: "look", parts: [...parts, future] } } } };
-      yield { event: { seq: 11n, turnId: "t", response: { case: "messageInjected", value: { content: "see", parts } } } };
+      yield { event: { seq: 11n, turnId: "t", response: { case: "messageInjected", value: { userPrompt: "see", userParts: parts } } } };
       yield { event: { seq: 12n, turnId: "t", response: { case: "end", value: { completed: true } } } };
     },
     submitToolResults({ results }) {

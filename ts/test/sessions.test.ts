@@ -28,7 +28,8 @@ test("sessions are made, found, changed and removed", async (t) => {
   assert.deepEqual([changed.labels, changed.state], [{ owner: "me" }, "archived"]);
   assert.deepEqual(await sessions.get(one.id), changed);
   await assert.rejects(sessions.update(one.id, { version: one.version, clientRef: "late" }), refused("CONFLICT"));
-  assert.equal((await all(sessions.list())).length, 4);
+  assert.equal((await all(sessions.list())).length, 5);
+  assert.equal((await all(sessions.list({ states: ["active"] }))).length, 4);
   assert.deepEqual((await all(sessions.list({ states: ["archived"] }))).map((session) => session.id), [one.id]);
 
   await sessions.delete(one.id);

@@ -189,7 +189,7 @@ test("a method that an older server does not have is named", async () => {
     await assert.rejects(call, refusedBy("", new RegExp(`does not serve ${name} of .*older than this client`)), name);
   }
   await assert.rejects(all(agentd.turns.list({ statuses: ["running"] })), refusedBy("statuses"));
-  await assert.rejects(agentd.turns.get("s", "t", { parts: true }), refusedBy("parts"));
+  await assert.rejects(agentd.turns.get("s", "t", { userParts: true }), refusedBy("userParts"));
 });
 
 /** newer is a client of a server that says more than this client knows. */

@@ -1619,11 +1619,11 @@ type MessageInjected struct {
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// What the user says.
-	Content string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	UserPrompt string `protobuf:"bytes,2,opt,name=user_prompt,json=userPrompt,proto3" json:"user_prompt,omitempty"`
 	// The turn_id of the TurnQueued it came with.
 	QueuedTurnId string `protobuf:"bytes,3,opt,name=queued_turn_id,json=queuedTurnId,proto3" json:"queued_turn_id,omitempty"`
 	// More of what the user says.
-	Parts []*Part `protobuf:"bytes,4,rep,name=parts,proto3" json:"parts,omitempty"`
+	UserParts []*Part `protobuf:"bytes,4,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
 	// The id of the principal whose prompt it is; set by the server.
 	CreatedBy     string `protobuf:"bytes,5,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -1667,9 +1667,9 @@ func (x *MessageInjected) GetSessionId() string {
 	return ""
 }
 
-func (x *MessageInjected) GetContent() string {
+func (x *MessageInjected) GetUserPrompt() string {
 	if x != nil {
-		return x.Content
+		return x.UserPrompt
 	}
 	return ""
 }
@@ -1681,9 +1681,9 @@ func (x *MessageInjected) GetQueuedTurnId() string {
 	return ""
 }
 
-func (x *MessageInjected) GetParts() []*Part {
+func (x *MessageInjected) GetUserParts() []*Part {
 	if x != nil {
-		return x.Parts
+		return x.UserParts
 	}
 	return nil
 }
@@ -4788,13 +4788,15 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"user_parts\x18\x05 \x03(\v2\x0f.agentd.v1.PartR\tuserParts\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\x06 \x01(\tR\tcreatedBy\"\xb6\x01\n" +
+	"created_by\x18\x06 \x01(\tR\tcreatedBy\"\xc6\x01\n" +
 	"\x0fMessageInjected\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x18\n" +
-	"\acontent\x18\x02 \x01(\tR\acontent\x12$\n" +
-	"\x0equeued_turn_id\x18\x03 \x01(\tR\fqueuedTurnId\x12%\n" +
-	"\x05parts\x18\x04 \x03(\v2\x0f.agentd.v1.PartR\x05parts\x12\x1d\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1f\n" +
+	"\vuser_prompt\x18\x02 \x01(\tR\n" +
+	"userPrompt\x12$\n" +
+	"\x0equeued_turn_id\x18\x03 \x01(\tR\fqueuedTurnId\x12.\n" +
+	"\n" +
+	"user_parts\x18\x04 \x03(\v2\x0f.agentd.v1.PartR\tuserParts\x12\x1d\n" +
 	"\n" +
 	"created_by\x18\x05 \x01(\tR\tcreatedBy\"\xfc\x01\n" +
 	"\x10ModelCallRetried\x12\x1d\n" +
@@ -5142,7 +5144,7 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	49, // 40: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
 	49, // 41: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
 	50, // 42: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	50, // 43: agentd.v1.MessageInjected.parts:type_name -> agentd.v1.Part
+	50, // 43: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
 	49, // 44: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
 	51, // 45: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
 	51, // 46: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode

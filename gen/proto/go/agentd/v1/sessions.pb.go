@@ -386,8 +386,8 @@ type Turn struct {
 	// What it asks of people.
 	PendingInteractions []*Interaction `protobuf:"bytes,20,rep,name=pending_interactions,json=pendingInteractions,proto3" json:"pending_interactions,omitempty"`
 	// What the user said behind, or instead of, user_prompt: the files whole. Set by
-	// GetTurn alone, for a request with parts.
-	Parts []*Part `protobuf:"bytes,21,rep,name=parts,proto3" json:"parts,omitempty"`
+	// GetTurn alone, for a request with user_parts.
+	UserParts []*Part `protobuf:"bytes,21,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
 	// The id of the principal whose prompt it is; set by the server.
 	CreatedBy     string `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -564,9 +564,9 @@ func (x *Turn) GetPendingInteractions() []*Interaction {
 	return nil
 }
 
-func (x *Turn) GetParts() []*Part {
+func (x *Turn) GetUserParts() []*Part {
 	if x != nil {
-		return x.Parts
+		return x.UserParts
 	}
 	return nil
 }
@@ -801,13 +801,13 @@ type ListSessionsRequest struct {
 	PageSize int32 `protobuf:"varint,1,opt,name=page_size,json=pageSize,proto3" json:"page_size,omitempty"`
 	// The next_page_token of the page before, of the same request.
 	PageToken string `protobuf:"bytes,2,opt,name=page_token,json=pageToken,proto3" json:"page_token,omitempty"`
-	// Sessions of one of these; empty is those that are active.
+	// Only sessions of one of these; empty is all.
 	States []SessionState `protobuf:"varint,3,rep,packed,name=states,proto3,enum=agentd.v1.SessionState" json:"states,omitempty"`
-	// Sessions with all of these labels.
+	// Only sessions with all of these labels; empty is all.
 	Labels map[string]string `protobuf:"bytes,4,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
-	// Sessions of this name.
+	// Only sessions of this name; empty is all.
 	ClientRef string `protobuf:"bytes,5,opt,name=client_ref,json=clientRef,proto3" json:"client_ref,omitempty"`
-	// Sessions whose last turn is one of these.
+	// Only sessions whose last turn is one of these; empty is all.
 	TurnStatuses []TurnStatus `protobuf:"varint,6,rep,packed,name=turn_statuses,json=turnStatuses,proto3,enum=agentd.v1.TurnStatus" json:"turn_statuses,omitempty"`
 	// Sessions made at this time or later.
 	CreatedSince *timestamppb.Timestamp `protobuf:"bytes,7,opt,name=created_since,json=createdSince,proto3" json:"created_since,omitempty"`
@@ -1440,8 +1440,8 @@ type GetTurnRequest struct {
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The turn; empty is the session's last one.
 	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
-	// Sends Turn.parts too. They may be as large as a request.
-	Parts         bool `protobuf:"varint,3,opt,name=parts,proto3" json:"parts,omitempty"`
+	// Sends Turn.user_parts too. They may be as large as a request.
+	UserParts     bool `protobuf:"varint,3,opt,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1490,9 +1490,9 @@ func (x *GetTurnRequest) GetTurnId() string {
 	return ""
 }
 
-func (x *GetTurnRequest) GetParts() bool {
+func (x *GetTurnRequest) GetUserParts() bool {
 	if x != nil {
-		return x.Parts
+		return x.UserParts
 	}
 	return false
 }
@@ -4475,7 +4475,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x06budget\x18\x11 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xe8\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf1\a\n" +
 	"\x04Turn\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -4504,8 +4504,9 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\vstop_reason\x18\x12 \x01(\x0e2\x15.agentd.v1.StopReasonR\n" +
 	"stopReason\x12\x14\n" +
 	"\x05model\x18\x13 \x01(\tR\x05model\x12I\n" +
-	"\x14pending_interactions\x18\x14 \x03(\v2\x16.agentd.v1.InteractionR\x13pendingInteractions\x12%\n" +
-	"\x05parts\x18\x15 \x03(\v2\x0f.agentd.v1.PartR\x05parts\x12\x1d\n" +
+	"\x14pending_interactions\x18\x14 \x03(\v2\x16.agentd.v1.InteractionR\x13pendingInteractions\x12.\n" +
+	"\n" +
+	"user_parts\x18\x15 \x03(\v2\x0f.agentd.v1.PartR\tuserParts\x12\x1d\n" +
 	"\n" +
 	"created_by\x18\x16 \x01(\tR\tcreatedBy\"\xb8\x02\n" +
 	"\x14CreateSessionRequest\x12^\n" +
@@ -4591,13 +4592,14 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestB\x06\xbaH\x03\xc8\x01\x01R\aexecute\"i\n" +
 	"\x12CreateTurnResponse\x12#\n" +
 	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\x12.\n" +
-	"\bwarnings\x18\x02 \x03(\v2\x12.agentd.v1.WarningR\bwarnings\"t\n" +
+	"\bwarnings\x18\x02 \x03(\v2\x12.agentd.v1.WarningR\bwarnings\"}\n" +
 	"\x0eGetTurnRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12!\n" +
-	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12\x14\n" +
-	"\x05parts\x18\x03 \x01(\bR\x05parts\"6\n" +
+	"\aturn_id\x18\x02 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x12\x1d\n" +
+	"\n" +
+	"user_parts\x18\x03 \x01(\bR\tuserParts\"6\n" +
 	"\x0fGetTurnResponse\x12#\n" +
 	"\x04turn\x18\x01 \x01(\v2\x0f.agentd.v1.TurnR\x04turn\"\xd7\x02\n" +
 	"\x10ListTurnsRequest\x12'\n" +
@@ -5012,7 +5014,7 @@ var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	76,  // 15: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
 	77,  // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
 	78,  // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	79,  // 18: agentd.v1.Turn.parts:type_name -> agentd.v1.Part
+	79,  // 18: agentd.v1.Turn.user_parts:type_name -> agentd.v1.Part
 	66,  // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
 	72,  // 20: agentd.v1.CreateSessionRequest.budget:type_name -> agentd.v1.Budget
 	2,   // 21: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session

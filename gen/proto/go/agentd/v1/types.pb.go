@@ -2531,13 +2531,13 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	" \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\atimeout\x12%\n" +
 	"\x0eneeds_approval\x18\v \x01(\bR\rneedsApproval\x12\x1a\n" +
 	"\bdeferred\x18\f \x01(\bR\bdeferredB\x0f\n" +
-	"\r_input_schema\"\xc6\x01\n" +
+	"\r_input_schema\"\xd5\x01\n" +
 	"\x04Part\x12!\n" +
 	"\x04text\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@H\x00R\x04text\x12/\n" +
 	"\x06inline\x18\x02 \x01(\v2\x15.agentd.v1.InlineDataH\x00R\x06inline\x12(\n" +
 	"\x04file\x18\x03 \x01(\v2\x12.agentd.v1.FileUriH\x00R\x04file\x12.\n" +
 	"\x04tool\x18\x04 \x01(\v2\x18.agentd.v1.ToolReferenceH\x00R\x04toolB\x10\n" +
-	"\acontent\x12\x05\xbaH\x02\b\x01\"Y\n" +
+	"\acontent\x12\x05\xbaH\x02\b\x01J\x04\b\x05\x10\x06R\afile_id\"Y\n" +
 	"\rToolReference\x12H\n" +
 	"\ttool_name\x18\x01 \x01(\tB+\xbaH(r&\x10\x01\x18@2 ^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$R\btoolName\"\x9e\x01\n" +
 	"\n" +
