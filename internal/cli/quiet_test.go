@@ -3,6 +3,7 @@ package cli_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"net"
 	"net/http"
 	"strings"
@@ -224,5 +225,29 @@ func tooLarge(err error) func(*agentdv1.RunRequest_ToolCallResponse) error {
 			return nil
 		}
 		return err
+	}
+}
+
+// What the daemon has left out of a request is told to who sees nothing else of the turn,
+// and to who sees it all.
+func TestWarningsAreShown(t *testing.T) {
+	warning := []*agentdv1.Warning{{Code: "app_state_ignored", Field: "x", Message: "app:plan\x1b[2J was ignored"}}
+	for want, event := range map[string]*agentdv1.RunResponse{
+		"app:plan[2J was ignored": {Response: &agentdv1.RunResponse_Execute{Execute: &agentdv1.RunResponse_ExecuteResponse{Warnings: warning}}},
+		"":                        {Response: &agentdv1.RunResponse_Execute{Execute: &agentdv1.RunResponse_ExecuteResponse{}}},
+		"app:plan[2J was ignored, by a tool": {Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: &agentdv1.ToolCallAnswered{
+			Warnings: []*agentdv1.Warning{{Message: "app:plan\x1b[2J was ignored, by a tool"}},
+		}}},
+	} {
+		var told []string
+		quiet := cli.Quiet{Note: func(format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) }}
+		if err := quiet.Event(event); err != nil || strings.Join(told, "|") != want {
+			t.Errorf("told %q, %v, want %q", told, err, want)
+		}
+		var shown strings.Builder
+		text := cli.Text{Out: &shown}
+		if err := text.Event(event); err != nil || shown.String() != map[bool]string{true: "⚠ " + want + "\n"}[want != ""] {
+			t.Errorf("shown %q, %v, want %q", shown.String(), err, want)
+		}
 	}
 }
