@@ -62,12 +62,13 @@ func TestOlderServer(t *testing.T) {
 		t.Fatalf("a run without options: %v, %v", r, err)
 	}
 	for field, opt := range map[string]client.RunOption{
-		"execute.create":        client.WithSessionOrNew("s"),
-		"execute.on_busy":       client.WithOnBusy(client.OnBusyInterrupt),
-		"execute.on_disconnect": client.WithOnDisconnect(client.OnDisconnectCancel, 0),
-		"execute.budget":        client.WithBudget(client.Budget{ModelCalls: 1}),
-		"execute.turn_id":       client.WithTurnID("t"),
-		"execute.raw_payloads":  client.WithRawPayloads(),
+		"execute.create":             client.WithSessionOrNew("s"),
+		"execute.on_busy":            client.WithOnBusy(client.OnBusyInterrupt),
+		"execute.on_disconnect":      client.WithOnDisconnect(client.OnDisconnectCancel, 0),
+		"execute.budget":             client.WithBudget(client.Budget{ModelCalls: 1}),
+		"execute.turn_id":            client.WithTurnID("t"),
+		"execute.raw_payloads":       client.WithRawPayloads(),
+		"execute.initial_state_json": client.WithInitialState(map[string]int{"n": 1}),
 	} {
 		t.Run(field, func(t *testing.T) {
 			before := runs.Load()

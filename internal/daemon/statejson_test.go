@@ -148,9 +148,14 @@ func TestStateJSON(t *testing.T) {
 		ex.Agent.GetLlm().Instruction = "Of {of}."
 		turn := until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT)
 		id := turn.GetSessionId()
-		call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: id, TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{{
-			ToolCallId: turn.GetPendingToolCalls()[0].GetToolCallId(), StateDeltaJson: delta, Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "seen"},
-		}}})
+		for _, text := range []string{delta, compact(t, delta)} { // the second one repeats the first
+			refused := call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: id, TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{{
+				ToolCallId: turn.GetPendingToolCalls()[0].GetToolCallId(), StateDeltaJson: text, Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "seen"},
+			}}}).GetRefused()
+			if len(refused) > 0 {
+				t.Errorf("%s is refused: %v", text, refused)
+			}
+		}
 		until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
 		texts := stateTexts(t, c, id, turn.GetId())
 		if delta == "{}" { // sets nothing
@@ -184,6 +189,41 @@ func TestStateJSON(t *testing.T) {
 	}
 }
 
+// TestStateJSONOverRestart: a turn that waits for a tool goes on with its numbers when the
+// daemon has started again.
+func TestStateJSONOverRestart(t *testing.T) {
+	cfg := daemon.Config{Addr: "127.0.0.1:0", DataDir: t.TempDir(), Scripts: map[string]string{"asks": asks}}
+	d, err := daemon.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := h1(t, d)
+	ex := lookRequest("look")
+	ex.InitialStateJson = `{"of": ` + farNumbers + `, "temp:id": 9007199254740995}`
+	ex.Agent.GetLlm().Instruction = "Of {of} for {temp:id} and {answer?}."
+	turn := until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT)
+	stop(t, d)
+	c = h1(t, start(t, cfg))
+	call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{{
+		ToolCallId: turn.GetPendingToolCalls()[0].GetToolCallId(), StateDeltaJson: `{"answer": -1e400}`, Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "seen"},
+	}}})
+	until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
+	calls := call(t, c.ListModelCalls, &agentdv1.ListModelCallsRequest{SessionId: turn.GetSessionId()}).GetCalls()
+	if len(calls) != 2 {
+		t.Fatalf("calls %v", calls)
+	}
+	for i, rest := range []string{" for 9007199254740995 and .", " for 9007199254740995 and -1e400."} {
+		filled, _ := strings.CutPrefix(calls[i].GetInstruction(), "Of ")
+		filled, said, ok := strings.Cut(filled, " for ")
+		if sameJSON(t, "the instruction", farNumbers, filled); !ok || !strings.HasPrefix(" for "+said, rest) {
+			t.Errorf("call %d was told %s", i, calls[i].GetInstruction())
+		}
+	}
+}
+
 func h1(t *testing.T, d *daemon.Daemon) agentdv1connect.SessionServiceClient {
 	t.Helper()
 	return wires(t, d)["Connect, JSON, HTTP/1.1"]
@@ -202,6 +242,16 @@ func stateOf(t *testing.T, c agentdv1connect.SessionServiceClient, session strin
 func withoutUser(t *testing.T, text string) string {
 	t.Helper()
 	return merged(t, text, "{}")
+}
+
+// compact is JSON without the spaces.
+func compact(t *testing.T, text string) string {
+	t.Helper()
+	var out bytes.Buffer
+	if err := json.Compact(&out, []byte(text)); err != nil {
+		t.Fatal(err)
+	}
+	return out.String()
 }
 
 // merged is a state with the keys of another one, and without those that sessions share.
