@@ -20,9 +20,9 @@ type Budget struct {
 	ModelCalls int64
 	// Tokens counts all tokens as the providers report them.
 	Tokens int64
-	// Cost is in US dollars. A tree with a model whose price the server does not
+	// CostUSD is in US dollars. A tree with a model whose price the server does not
 	// know is refused.
-	Cost float64
+	CostUSD float64
 	// WallTime is from the start of the turn, waiting included; of a session the
 	// sum over its turns. When it is over no model call begins and nothing is waited
 	// for; a model call that is under way may finish, and if that was all that the
@@ -59,12 +59,12 @@ func (c *runConfig) checked(option string, b Budget) *agentdv1.Budget {
 // checked returns the budget as it is sent; what names it in the error.
 func (b Budget) checked(what string) (*agentdv1.Budget, error) {
 	switch {
-	case b.ModelCalls < 0 || b.Tokens < 0 || !(b.Cost >= 0) || math.IsInf(b.Cost, 0):
+	case b.ModelCalls < 0 || b.Tokens < 0 || !(b.CostUSD >= 0) || math.IsInf(b.CostUSD, 0):
 		return nil, errorf(ErrInvalidRequest, "%s: amounts must be numbers of at least 0, got %+v", what, b)
 	case b.WallTime < 0 || b.WallTime > maxWallTime:
 		return nil, errorf(ErrInvalidRequest, "%s: WallTime must be between 0 and %s, got %s", what, maxWallTime, b.WallTime)
 	}
-	out := &agentdv1.Budget{ModelCalls: b.ModelCalls, Tokens: b.Tokens, CostUsd: b.Cost}
+	out := &agentdv1.Budget{ModelCalls: b.ModelCalls, Tokens: b.Tokens, CostUsd: b.CostUSD}
 	if b.WallTime > 0 {
 		out.WallTime = durationpb.New(b.WallTime)
 	}
@@ -74,6 +74,6 @@ func (b Budget) checked(what string) (*agentdv1.Budget, error) {
 // budgetOf is the zero Budget for nil.
 func budgetOf(m *agentdv1.Budget) Budget {
 	return Budget{
-		ModelCalls: m.GetModelCalls(), Tokens: m.GetTokens(), Cost: m.GetCostUsd(), WallTime: m.GetWallTime().AsDuration(),
+		ModelCalls: m.GetModelCalls(), Tokens: m.GetTokens(), CostUSD: m.GetCostUsd(), WallTime: m.GetWallTime().AsDuration(),
 	}
 }

@@ -109,7 +109,7 @@ func TestBudgetOfTheSessionsOwn(t *testing.T) {
 	ask("", 1, client.WithSessionBudget(client.Budget{ModelCalls: 1}))
 	ask("two", 0, client.WithSessionBudget(client.Budget{ModelCalls: 100}))
 	ask("", 2, client.WithSessionBudget(client.Budget{}))
-	raised := client.Budget{ModelCalls: 3, Cost: 0}
+	raised := client.Budget{ModelCalls: 3, CostUSD: 0}
 	if info := must[*client.SessionInfo](t)(mine.Update(ctx, client.SessionUpdate{Budget: &raised})); info.Budget != raised {
 		t.Errorf("raised to %+v", info.Budget)
 	}
@@ -152,7 +152,7 @@ func TestBudgetOfTime(t *testing.T) {
 func TestBudgetInMoney(t *testing.T) {
 	s := newStage(t)
 	c, _ := s.client(t)
-	if _, err := c.Do(t.Context(), actor(), "hi", client.WithBudget(client.Budget{Cost: 0.01})); !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), "price") {
+	if _, err := c.Do(t.Context(), actor(), "hi", client.WithBudget(client.Budget{CostUSD: 0.01})); !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), "price") {
 		t.Errorf("got %v", err)
 	}
 }
@@ -160,7 +160,7 @@ func TestBudgetInMoney(t *testing.T) {
 func TestBudgetsAreSent(t *testing.T) {
 	l := newTurnLog(t, func(l *turnLog) { l.finish(true, "") })
 	c := dial(t, host(t, l), client.WithBudget(client.Budget{Tokens: 9}))
-	if _, err := c.Do(t.Context(), llm(), "hi", client.WithSessionBudget(client.Budget{ModelCalls: 1, Tokens: 2, Cost: 0.5, WallTime: time.Minute})); err != nil {
+	if _, err := c.Do(t.Context(), llm(), "hi", client.WithSessionBudget(client.Budget{ModelCalls: 1, Tokens: 2, CostUSD: 0.5, WallTime: time.Minute})); err != nil {
 		t.Fatal(err)
 	}
 	ex := l.streams[0].execute
@@ -181,8 +181,8 @@ func TestWrongBudgets(t *testing.T) {
 		return nil
 	}))
 	for name, b := range map[string]client.Budget{
-		"calls": {ModelCalls: -1}, "tokens": {Tokens: -1}, "cost": {Cost: -0.1}, "no number": {Cost: math.NaN()},
-		"infinite": {Cost: math.Inf(1)}, "time": {WallTime: -1}, "long time": {WallTime: 9000 * time.Hour},
+		"calls": {ModelCalls: -1}, "tokens": {Tokens: -1}, "cost": {CostUSD: -0.1}, "no number": {CostUSD: math.NaN()},
+		"infinite": {CostUSD: math.Inf(1)}, "time": {WallTime: -1}, "long time": {WallTime: 9000 * time.Hour},
 	} {
 		for option, opt := range map[string]client.RunOption{"client.WithBudget": client.WithBudget(b), "client.WithSessionBudget": client.WithSessionBudget(b)} {
 			if _, err := c.Do(t.Context(), llm(), "hi", opt); !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), option) {

@@ -126,8 +126,8 @@ var meanings = map[string]func(t *testing.T, n *int64) (any, error){
 	"Budget.Tokens": func(t *testing.T, n *int64) (any, error) {
 		return spending(t, n, func(n int64) Budget { return Budget{Tokens: n} }, (*agentdv1.Budget).GetTokens)
 	},
-	"Budget.Cost": func(t *testing.T, n *int64) (any, error) {
-		return spending(t, n, func(n int64) Budget { return Budget{Cost: float64(n)} },
+	"Budget.CostUSD": func(t *testing.T, n *int64) (any, error) {
+		return spending(t, n, func(n int64) Budget { return Budget{CostUSD: float64(n)} },
 			func(b *agentdv1.Budget) int64 { return int64(b.GetCostUsd()) })
 	},
 	"Budget.WallTime": func(t *testing.T, n *int64) (any, error) {
