@@ -263,6 +263,8 @@ func TestRunUsage(t *testing.T) {
 		"expected one of \"create\",":               {"sessions"},
 		"expected \"<FILE> ...\"":                   {"validate"},
 		"--after: expected a valid 64 bit int":      {"sessions", "events", "x", "--after=x"},
+		"--after goes with --turn":                  {"sessions", "events", "x", "--after=1"},
+		"--cursor does not go with --turn":          {"sessions", "events", "x", "--turn=y", "--cursor=z"},
 	} {
 		if got := s.fails(exitUsage, args...); !strings.Contains(got, want) {
 			t.Errorf("agentd %q says %q, want %q", args, got, want)
@@ -382,16 +384,27 @@ func TestTurnsCommands(t *testing.T) {
 	contains(t, s.says(true, "turns", "cancel", id), "status   succeeded")
 	contains(t, s.fails(exitError, "turns", "show", id, "none"), "NOT_FOUND")
 
-	events := s.lines("sessions", "events", id)
+	events := s.lines("sessions", "events", "--turn", turn, id)
 	if events[0]["execute"] == nil || events[len(events)-1]["end"] == nil {
 		t.Errorf("got %v", events)
+	}
+	placed := s.lines("sessions", "events", id)
+	for i, e := range placed {
+		one, _ := e["event"].(map[string]any)
+		cursor, _ := e["cursor"].(string)
+		if rest := s.lines("sessions", "events", id, "--cursor", cursor); len(placed) != len(events) || one["seq"] != events[i]["seq"] || len(rest) != len(placed)-1-i {
+			t.Errorf("event %d of the session is %v, then %d more", i, e, len(rest))
+		}
+	}
+	if shown := s.says(true, "sessions", "events", id); strings.Count(shown, "\n") != len(events) || shown != s.says(true, "sessions", "events", id, "--turn", turn) {
+		t.Errorf("the session shows %s", shown)
 	}
 	seq, _ := events[len(events)-2]["seq"].(string)
 	if rest := s.lines("sessions", "events", "--turn", turn, "--after", seq, id); len(rest) != 1 || rest[0]["end"] == nil {
 		t.Errorf("after %s comes %v", seq, rest)
 	}
-	contains(t, s.says(true, "sessions", "events", "-f", id), "execute", `desk/writer "quick`, "end                    completed; 2 model calls")
-	if followed := s.lines("sessions", "events", "-f", id); len(followed) < len(events) {
+	contains(t, s.says(true, "sessions", "events", "-f", "--turn", turn, id), "execute", `desk/writer "quick`, "end                    completed; 2 model calls")
+	if followed := s.lines("sessions", "events", "-f", "--turn", turn, id); len(followed) < len(events) {
 		t.Errorf("%d events, want at least %d", len(followed), len(events))
 	}
 	contains(t, s.fails(exitError, "sessions", "events", "nobody"), "SESSION_NOT_FOUND")

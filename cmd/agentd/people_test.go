@@ -69,7 +69,8 @@ func TestInteractionsCommands(t *testing.T) {
 		}
 		text := ""
 		for _, e := range s.lines("sessions", "events", session) {
-			if c, ok := e["outputChunk"].(map[string]any); ok {
+			event, _ := e["event"].(map[string]any)
+			if c, ok := event["outputChunk"].(map[string]any); ok {
 				part, _ := c["content"].(string)
 				text += part
 			}

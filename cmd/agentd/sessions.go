@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 
@@ -14,7 +15,7 @@ type sessionsCmd struct {
 	Create  sessionsCreateCmd  `cmd:"" help:"Make a session without turns."`
 	List    sessionsListCmd    `cmd:"" help:"List sessions, newest first."`
 	Show    sessionsShowCmd    `cmd:"" help:"Show one session."`
-	Events  sessionsEventsCmd  `cmd:"" help:"Show what has happened in a turn, event by event."`
+	Events  sessionsEventsCmd  `cmd:"" help:"Show what has happened in a session, or in a turn, event by event."`
 	Update  sessionsUpdateCmd  `cmd:"" help:"Change what a session is called and may spend."`
 	Archive sessionsArchiveCmd `cmd:"" help:"Have a session take no new turns."`
 	Fork    sessionsForkCmd    `cmd:"" help:"Make a session that begins with the history of another one."`
@@ -125,9 +126,21 @@ func (c *sessionsShowCmd) Run(p *process) error {
 type sessionsEventsCmd struct {
 	daemonFlags `embed:""`
 	ID          string `arg:"" name:"SESSION" help:"The session."`
-	Follow      bool   `short:"f" noenv:"" help:"Go on with what happens, to the end of the turn."`
-	Turn        string `noenv:"" placeholder:"TURN" help:"The turn. Default: the session's last one."`
-	After       *int64 `noenv:"" placeholder:"SEQ" help:"Begin behind this event."`
+	Follow      bool   `short:"f" noenv:"" help:"Go on with what happens: to the end of the turn with --turn, else until you interrupt it."`
+	Turn        string `noenv:"" placeholder:"TURN" help:"Only this turn. Default: all turns of the session."`
+	After       *int64 `noenv:"" placeholder:"SEQ" help:"With --turn: begin behind this event."`
+	Cursor      string `noenv:"" placeholder:"CURSOR" help:"Without --turn: begin behind the event of this cursor, which --json shows."`
+}
+
+// Validate refuses flags that do not go together.
+func (c *sessionsEventsCmd) Validate() error {
+	switch {
+	case c.After != nil && c.Turn == "":
+		return errors.New("--after goes with --turn: give --cursor to begin in the middle of a session")
+	case c.Cursor != "" && c.Turn != "":
+		return errors.New("--cursor does not go with --turn: give --after to begin in the middle of a turn")
+	}
+	return nil
 }
 
 // Help is shown below the flags.
@@ -138,7 +151,9 @@ Examples:
 
   agentd sessions events SESSION
 
-  agentd sessions events -f --after 1200 SESSION`
+  agentd sessions events -f SESSION
+
+  agentd sessions events -f --turn TURN --after 1200 SESSION`
 }
 
 // Run shows events.
@@ -150,8 +165,26 @@ func (c *sessionsEventsCmd) Run(p *process) error {
 			}
 			return cli.EventLine(p.stdout, event)
 		}
+		lost := func(err error) { p.notef("%v; trying again", err) }
+		if c.Turn == "" {
+			events := t.conn.SessionEvents(t.ctx, c.ID, c.Cursor)
+			if c.Follow {
+				events = t.conn.FollowSession(t.ctx, cli.Following{Session: c.ID, Cursor: c.Cursor, Lost: lost})
+			}
+			for event, err := range events {
+				switch {
+				case err == nil && c.json(p):
+					err = cli.WriteJSON(p.stdout, event)
+				case err == nil:
+					err = cli.EventLine(p.stdout, event.GetEvent())
+				}
+				if err != nil {
+					return err
+				}
+			}
+			return nil
+		}
 		if c.Follow {
-			lost := func(err error) { p.notef("%v; trying again", err) }
 			for event, err := range t.conn.Follow(t.ctx, cli.Following{Session: c.ID, Turn: c.Turn, After: c.After, Lost: lost}) {
 				if err == nil {
 					err = show(event)
@@ -171,9 +204,6 @@ func (c *sessionsEventsCmd) Run(p *process) error {
 			for _, event := range resp.GetEvents() {
 				if err := show(event); err != nil {
 					return err
-				}
-				if req.GetTurnId() == "" { // the session may begin another one between two pages
-					req.TurnId = event.GetTurnId()
 				}
 			}
 			req.AfterSeq = new(resp.GetNextAfterSeq())

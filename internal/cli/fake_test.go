@@ -24,19 +24,22 @@ type fake struct {
 	agentdv1connect.UnimplementedSessionServiceHandler
 	// watch serves the streams of WatchTurn, one after the other; the last one
 	// serves those that follow, too.
-	watch   []func(*agentdv1.WatchTurnRequest, func(...*agentdv1.RunResponse)) error
-	status  agentdv1.InteractionStatus // of all interactions
-	refuse  *agentdv1.RunResponse_ErrorResponse
-	answers chan *agentdv1.RunRequest_ToolCallResponse
-	said    chan *agentdv1.ResolveInteractionRequest
-	cancel  chan *agentdv1.CancelTurnRequest
-	resolve func(context.Context, *agentdv1.ResolveInteractionRequest) error // nil: takes all
-	submit  func(*agentdv1.RunRequest_ToolCallResponse) error                // nil: takes all
-	create  func(context.Context, *agentdv1.CreateTurnRequest) error         // nil: takes all
+	watch []func(*agentdv1.WatchTurnRequest, func(...*agentdv1.RunResponse)) error
+	// sessions are those of WatchSession.
+	sessions []sessionStream
+	status   agentdv1.InteractionStatus // of all interactions
+	refuse   *agentdv1.RunResponse_ErrorResponse
+	answers  chan *agentdv1.RunRequest_ToolCallResponse
+	said     chan *agentdv1.ResolveInteractionRequest
+	cancel   chan *agentdv1.CancelTurnRequest
+	resolve  func(context.Context, *agentdv1.ResolveInteractionRequest) error // nil: takes all
+	submit   func(*agentdv1.RunRequest_ToolCallResponse) error                // nil: takes all
+	create   func(context.Context, *agentdv1.CreateTurnRequest) error         // nil: takes all
 
 	mu      sync.Mutex // protects the fields below
 	streams int
 	watched []*agentdv1.WatchTurnRequest
+	cursors []string // of WatchSession
 }
 
 func dial(t *testing.T, f *fake) *cli.Conn {

@@ -30,8 +30,9 @@ type Following struct {
 	// Session is required; an empty Turn is its last one.
 	Session, Turn string
 	// After is the seq of the last event that is known; nil: from the turn's
-	// beginning.
-	After *int64
+	// beginning. Cursor is its counterpart for FollowSession.
+	After  *int64
+	Cursor string
 	// Tools can be asked for.
 	Tools []string
 	// Patient has also the first connection tried again.
@@ -47,86 +48,101 @@ type Following struct {
 func (c *Conn) Follow(ctx context.Context, f Following) iter.Seq2[*agentdv1.RunResponse, error] {
 	return func(yield func(*agentdv1.RunResponse, error) bool) {
 		w := &watcher{conn: c, req: &agentdv1.WatchTurnRequest{SessionId: f.Session, TurnId: f.Turn, AfterSeq: f.After, ToolNames: f.Tools}}
-		progress := time.Now()
-		for tries := 0; ; tries++ {
-			opened, heard := time.Now(), w.heard
-			news, done, err := w.watch(ctx, yield)
-			if done {
-				return
-			}
-			// A turn may be quiet for hours: then heartbeats alone say that all is well. A
-			// stream that is cut as soon as it is open is none that held.
-			if news || w.heard > heard && time.Since(opened) >= settled {
-				progress, tries = time.Now(), 0
-			}
-			switch e := c.explain(err); {
-			case ctx.Err() != nil:
-				yield(nil, &Error{Message: "interrupted", Err: context.Cause(ctx)})
-				return
-			case !mayPass(e), w.heard == 0 && !f.Patient, time.Since(progress) > patience:
-				yield(nil, e)
-				return
-			case f.Lost != nil && tries == 0:
-				f.Lost(e)
-			}
-			pause(ctx, rand.N(min(firstWait<<min(tries, 10), lastWait))+time.Millisecond)
+		err := c.insist(ctx, f, func() (streamed, error) { return w.watch(ctx, yield) })
+		if err != nil {
+			yield(nil, err)
 		}
+	}
+}
+
+// streamed is what has become of a stream.
+type streamed struct {
+	heard bool // something has come, be it a heartbeat
+	news  bool // an event has come
+	done  bool // there is nothing more to do: what is followed is over, or nobody listens
+}
+
+// insist opens one stream after the other, and returns why there is none any more; nil
+// when there is nothing more to do.
+func (c *Conn) insist(ctx context.Context, f Following, stream func() (streamed, error)) *Error {
+	progress, heard := time.Now(), false
+	for tries := 0; ; tries++ {
+		opened := time.Now()
+		is, err := stream()
+		if is.done {
+			return nil
+		}
+		heard = heard || is.heard
+		// What is followed may be quiet for hours: then heartbeats alone say that all is well. A
+		// stream that is cut as soon as it is open is none that held.
+		if is.news || is.heard && time.Since(opened) >= settled {
+			progress, tries = time.Now(), 0
+		}
+		switch e := c.explain(err); {
+		case ctx.Err() != nil:
+			return &Error{Message: "interrupted", Err: context.Cause(ctx)}
+		case !mayPass(e), !heard && !f.Patient, time.Since(progress) > patience:
+			return e
+		case f.Lost != nil && tries == 0:
+			f.Lost(e)
+		}
+		pause(ctx, rand.N(min(firstWait<<min(tries, 10), lastWait))+time.Millisecond)
 	}
 }
 
 // watcher is one following; owned by the goroutine that ranges.
 type watcher struct {
-	conn  *Conn
-	req   *agentdv1.WatchTurnRequest // after_seq moves on
-	heard int                        // messages that have come, heartbeats too
+	conn *Conn
+	req  *agentdv1.WatchTurnRequest // after_seq moves on
 }
 
-// watch follows one stream to its end. done says that there is nothing more to
-// do: the turn is over or nobody listens.
-func (w *watcher) watch(ctx context.Context, yield func(*agentdv1.RunResponse, error) bool) (news, done bool, err error) {
+// watch follows one stream to its end.
+func (w *watcher) watch(ctx context.Context, yield func(*agentdv1.RunResponse, error) bool) (is streamed, err error) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
 	quiet := time.AfterFunc(silence, func() { cancel(errSilent) })
 	defer quiet.Stop()
 	stream, err := w.conn.WatchTurn(ctx, connect.NewRequest(w.req))
 	if err != nil {
-		return false, false, err
+		return is, err
 	}
 	defer func() { _ = stream.Close() }()
 	var held *agentdv1.RunResponse // an error that may be about the stream alone
 	for stream.Receive() {
 		quiet.Reset(silence)
-		w.heard++
+		is.heard = true
 		event := stream.Msg().GetEvent()
 		if event.GetHeartbeat() != nil {
 			continue
 		}
 		if held != nil && !yield(held, nil) {
-			return news, true, nil
+			is.done = true
+			return is, nil
 		}
 		held = nil
 		event = proto.CloneOf(event)
 		if seq := event.GetSeq(); seq > w.req.GetAfterSeq() || seq > 0 && w.req.AfterSeq == nil {
-			w.req.AfterSeq, news = &seq, true
+			w.req.AfterSeq, is.news = &seq, true
 		}
 		if event.GetError() != nil && event.GetSeq() == 0 {
 			held = event
 			continue
 		}
 		if !yield(event, nil) || event.GetEnd() != nil {
-			return news, true, nil
+			is.done = true
+			return is, nil
 		}
 	}
 	if e := held.GetError(); e != nil {
-		return news, false, refusal(e, nil)
+		return is, refusal(e, nil)
 	}
 	if err = stream.Err(); err == nil {
 		err = errCut
 	}
-	return news, false, err
+	return is, err
 }
 
 var (
 	errSilent = errors.New("nothing has come for a minute")
-	errCut    = errors.New("the stream has ended before the turn")
+	errCut    = errors.New("the stream has ended too early")
 )
