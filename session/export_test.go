@@ -50,3 +50,16 @@ func IndexOf(ctx context.Context, store Store, runner Runner, info Info) (Batch,
 	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.ID, b.ID) })
 	return Batch{SessionID: info.ID, Rows: rows, Usage: x.usage, LastTurn: x.last, LastStatus: x.lastAs}, nil
 }
+
+// Users is how many hold a session in memory.
+func (m *Manager) Users(id string) int {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := m.sessions[id]; h != nil {
+		return h.users
+	}
+	return 0
+}
+
+// WakeReaders has those who read a session look, as if something had happened.
+func (m *Manager) WakeReaders(id string) { m.readers.rouse(id) }

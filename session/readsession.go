@@ -101,10 +101,15 @@ func (w *SessionWatcher) Ready() <-chan struct{} { return w.ready }
 // Next returns the messages there are now, possibly none, in order. It never waits for
 // a turn, only for the store. Any error is final: the session is gone, its log cannot
 // be read, or the server stops.
-func (w *SessionWatcher) Next(ctx context.Context) ([]Placed, error) {
+func (w *SessionWatcher) Next(ctx context.Context) (out []Placed, err error) {
 	if !w.roused.Swap(false) && w.watcher == nil {
 		return nil, nil
 	}
+	defer func() {
+		if err != nil {
+			w.leave()
+		}
+	}()
 	stops := w.stop.Load() // before what there is is read
 	if w.watcher == nil {
 		if err := w.open(ctx); err != nil {
@@ -112,7 +117,7 @@ func (w *SessionWatcher) Next(ctx context.Context) ([]Placed, error) {
 		}
 	}
 	msgs, err := w.watcher.Next(ctx)
-	out := w.place(msgs)
+	out = w.place(msgs)
 	_, over := errors.AsType[*Error](err)
 	switch {
 	case err != nil && ctx.Err() != nil:
