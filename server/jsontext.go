@@ -39,7 +39,8 @@ func jsonText(field, text string, left *int) (any, *session.Error) {
 	case err == nil:
 		return value, nil
 	case errors.Is(err, errTooManyValues):
-		return nil, session.Errorf(codeLimit, "%s: the request holds more than %d values, nested ones included; more are not allowed", field, maxValues).
+		return nil, session.Errorf(codeLimit,
+			"%s: the request holds more than %d values, nested ones included; more are not allowed", field, maxValues).
 			Breaking(field, session.RuleRange).Over("message_values", maxValues, 0)
 	case errors.Is(err, errTooDeep):
 		return nil, session.Errorf(codeLimit, "%s is nested too deeply: at most %d levels are allowed", field, maxJSONLevels).

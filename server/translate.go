@@ -183,7 +183,8 @@ func stateText(field, twin string, both bool, text string, left *int) (map[strin
 	}
 	state, ok := value.(map[string]any)
 	if !ok {
-		return nil, session.Errorf(codeInvalid, "%s is no JSON object: %s", twin, quote(text)).Breaking(twin, session.RuleFormat)
+		return nil, session.Errorf(codeInvalid, "%s is no JSON object: %s", twin, quote(text)).
+			Breaking(twin, session.RuleFormat)
 	}
 	return state, nil
 }

@@ -209,7 +209,7 @@ func TestRunFile(t *testing.T) {
 func TestRunState(t *testing.T) {
 	s := startShell(t, map[string]string{"tell": "answers: [{text: '{{system}}'}]"})
 	name := file(t, "name: a\nllm: {model: scripted/tell, instruction: 'n={n} s={s} l={l}'}\n")
-	contains(t, s.says(true, "run", name, "go", "-s", "n=5", "-s", "s=a;b=c", "--state", `l="5"`), "a: n=5 s=a;b=c l=5\n")
+	contains(t, s.says(true, "run", name, "go", "-s", "n=9007199254740993", "-s", "s=a;b=c", "--state", `l="5"`), "a: n=9007199254740993 s=a;b=c l=5\n")
 }
 
 // What a turn ends with decides the exit code.
