@@ -58,10 +58,12 @@ export type Followed =
   /** How the connection is. */
   | { connection: EventBody; cursor: string };
 
+type Messages = AsyncGenerator<{ event?: RunResponseJson; cursor?: string }, void, undefined>;
+
 /** Source is what is followed. */
 interface Source extends Shown {
   /** Asks for a stream. */
-  open(at: Position, options: StreamOptions): AsyncGenerator<{ event?: RunResponseJson; cursor?: string }, void, undefined>;
+  open(at: Position, options: StreamOptions): Messages;
   /** It has no end. */
   endless: boolean;
 }

@@ -65,7 +65,8 @@ export function enumOf(prefix: string, word: string | undefined): string | undef
  * mean something else when they are empty than when they are not there.
  */
 export function given<T extends object>(message: { [K in keyof T]: T[K] | undefined }): T {
-  const empty = (value: unknown) => (typeof value === "object" && value !== null ? Object.keys(value).length === 0 : !value);
+  const empty = (value: unknown) =>
+    typeof value === "object" && value !== null ? Object.keys(value).length === 0 : !value;
   return Object.fromEntries(Object.entries(message).filter(([, value]) => !empty(value))) as T;
 }
 

@@ -29,6 +29,15 @@ export interface UseSession extends SessionSnapshot {
 }
 
 /**
+ * hashSession keeps the id of a session in the hash of the page's address, for useSession: a reload, or another page
+ * with the same address, goes on with it.
+ */
+export function hashSession(): Required<Pick<SessionStoreOptions, "sessionId" | "onSessionId">> {
+  const sessionId = globalThis.location?.hash.slice(1) || undefined; // a server that renders has no location
+  return { sessionId, onSessionId: (id) => history.replaceState(history.state, "", `#${id}`) };
+}
+
+/**
  * useSession follows a session for as long as its component is mounted: what was said, the calls of tools, and what
  * people are asked. A component that is mounted again, such as after a reload, reads the session and goes on with the
  * turn that runs, whose tools run in this page if the client has them. When sessionId changes to another one, that is

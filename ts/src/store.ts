@@ -8,8 +8,10 @@ import type { RunOptions } from "./options.js";
 import type { Part } from "./parts.js";
 import type { Run } from "./run.js";
 import type { Agent } from "./tree.js";
+import type { SessionEvent } from "./sessions.js";
 import { TurnView, type SessionMessage, type SessionToolCall } from "./turnview.js";
 import type { Interaction, Resolution, Turn } from "./types.js";
+import { follows, orAborted } from "./wait.js";
 
 /**
  * SessionSnapshot is how a session is at a moment. It does not change; what has not changed since the one before is the
@@ -49,15 +51,14 @@ export interface SessionStoreOptions {
 }
 
 const defaultHistory = 50;
-/** How many turns of the past are read at once. */
-const readers = 4;
 const ended: ReadonlySet<string> = new Set(["succeeded", "failed", "canceled"]);
 
 /**
  * SessionStore follows a session for a user interface: `subscribe` and `getSnapshot` are what React's
  * useSyncExternalStore and its like take. While somebody has subscribed, it reads the session's last turns and follows
  * what runs, with the tools of its client; it begins when the first one does, also again, and ends with the last one,
- * without ending the turn. Turns that others start meanwhile are seen when one of this store ends, and by `refresh`.
+ * without ending the turn. Turns that others start are followed as well, as soon as they run. It holds one stream at a
+ * time: that of the turn that runs, else that of the session.
  */
 export class SessionStore {
   readonly #agentd: Agentd;
@@ -65,7 +66,18 @@ export class SessionStore {
   #options: SessionStoreOptions;
   #sessionId: string | undefined;
   #views: TurnView[] = []; // oldest first
-  #runs = new Map<TurnView, Run>(); // what is followed
+  #shown: TurnView[] | undefined; // in place of them, while they are read
+  readonly #runs = new Map<TurnView, Run>(); // what is followed
+  readonly #past = new Set<TurnView>(); // turns that were over when they were noticed: the session tells them
+  readonly #settled = new Set<TurnView>(); // all of them is told
+  readonly #others = new Set<string>(); // turns that are not shown, such as older ones
+  #telling: TurnView | undefined; // the one of the past that the session is in the middle of
+  #cursor = ""; // of the session, where no turn is in the middle of being told
+  #listed = false;
+  #loader: AbortSignal | undefined; // of the load that goes on
+  #reading: AbortController | undefined; // of the session's stream
+  readonly #idle: (() => void)[] = []; // called when nothing is followed
+  readonly #readers: (() => void)[] = []; // called when what there is is read, or nobody looks any more
   #state: JsonObject = {};
   #connection: "ok" | "lost" = "ok";
   #error: AgentdError | undefined;
@@ -104,19 +116,21 @@ export class SessionStore {
       if (this.#listeners.delete(own) && this.#listeners.size === 0) {
         this.#following?.abort(new AgentdError("UNSPECIFIED", "nobody looks at the session any more"));
         this.#following = undefined;
+        this.#readers.splice(0).forEach((resolve) => resolve());
       }
     };
   };
 
   /** getSnapshot is how the session is now; the same object until something changes. */
   readonly getSnapshot = (): SessionSnapshot => {
+    const views = this.#shown ?? this.#views;
     this.#snapshot ??= {
       sessionId: this.#sessionId,
-      status: this.#loading ? "loading" : this.#views.some((view) => !view.over) ? "running" : "ready",
+      status: this.#loading ? "loading" : views.some((view) => !view.over) ? "running" : "ready",
       connection: this.#connection,
-      messages: this.#views.flatMap((view) => view.messages),
-      toolCalls: this.#views.flatMap((view) => view.toolCalls),
-      interactions: this.#views.flatMap((view) => view.interactions),
+      messages: views.flatMap((view) => view.messages),
+      toolCalls: views.flatMap((view) => view.toolCalls),
+      interactions: views.flatMap((view) => view.interactions),
       state: this.#state,
       error: this.#error,
     };
@@ -148,10 +162,11 @@ export class SessionStore {
         prompter: null,
       });
     };
-    await this.#follow(view, run, this.#following?.signal);
-    const { signal } = this.#following ?? {};
-    if (signal !== undefined) {
-      await this.#followRest(signal).catch((thrown: unknown) => this.#fail(thrown, signal));
+    const followed = this.#follow(view, run, this.#following?.signal);
+    this.#reading?.abort(); // it goes on when the turn is over
+    await followed;
+    if (this.#following !== undefined) {
+      void this.#load(this.#following.signal); // of a session that is new, or could not be read
     }
   };
 
@@ -162,7 +177,7 @@ export class SessionStore {
 
   /** cancel cancels the turn that runs, and returns when nothing of it runs any more. */
   readonly cancel = async (reason = ""): Promise<void> => {
-    const running = this.#views.find((view) => !view.over && view.turnId !== "");
+    const running = this.#views.find((view) => !view.over && !this.#past.has(view) && view.turnId !== "");
     if (running !== undefined) {
       await this.#agentd.turns.cancel(this.#named(), running.turnId, reason);
       return;
@@ -170,12 +185,16 @@ export class SessionStore {
     await Promise.all([...this.#runs.values()].map((run) => run.cancel(reason))); // one whose name has not come yet
   };
 
-  /** refresh reads the session again, and follows what others have started meanwhile. */
+  /** refresh reads the session again, such as after an error. It returns when what there is is read. */
   readonly refresh = async (): Promise<void> => {
     if (this.#following !== undefined) {
       this.#following.abort(new AgentdError("UNSPECIFIED", "the session is read again"));
       this.#following = new AbortController();
-      await this.#load(this.#following.signal);
+      this.#listed = false;
+      void this.#load(this.#following.signal);
+      while (this.#loading && this.#following !== undefined) {
+        await new Promise<void>((resolve) => this.#readers.push(resolve));
+      }
     }
   };
 
@@ -186,97 +205,193 @@ export class SessionStore {
     return this.#sessionId;
   }
 
-  /** load reads the last turns, then follows what runs. */
+  /** load reads the last turns and follows the session, until nobody looks any more. */
   async #load(signal: AbortSignal): Promise<void> {
     const sessionId = this.#sessionId;
-    if (sessionId === undefined) {
+    if (sessionId === undefined || this.#loader === signal) {
       return;
     }
+    this.#loader = signal;
+    try {
+      if (!this.#listed) {
+        await this.#list(sessionId, signal);
+      }
+      while (!signal.aborted) {
+        const live = await this.#read(sessionId, signal);
+        if (live !== undefined && !signal.aborted) {
+          const again = new TurnView(live.turnId, live.prompt, live.parts);
+          this.#views = this.#views.map((one) => (one === live ? again : one));
+          await this.#follow(again, () => this.#agentd.attach(sessionId, { turnId: live.turnId }), signal);
+        }
+      }
+    } catch (thrown) {
+      if (!signal.aborted) {
+        this.#past.forEach((view) => view.end()); // nothing more is told of them
+      }
+      this.#fail(thrown, signal);
+      if (this.#loader === signal) {
+        this.#loader = undefined;
+      }
+    }
+  }
+
+  /** list has the last turns be what is shown, once the session has told them. */
+  async #list(sessionId: string, signal: AbortSignal): Promise<void> {
+    this.#shown ??= this.#views;
     this.#loading = true;
     this.#changed();
-    try {
-      const turns: Turn[] = [];
-      for await (const turn of this.#agentd.turns.list({ sessionId })) {
-        if (turn.injectedInto === "") {
-          turns.push(turn); // others are told by the turn that took them up
-        }
-        if (turns.length === historyOf(this.#options)) {
-          break;
-        }
+    const turns: Turn[] = [];
+    for await (const turn of this.#agentd.turns.list({ sessionId })) {
+      if (turn.injectedInto === "") {
+        turns.push(turn); // others are told by the turn that took them up
       }
-      const views = await this.#read(turns.reverse());
-      if (signal.aborted) {
-        return;
-      }
-      this.#views = views;
-      this.#error = undefined;
-      this.#connection = "ok";
-      this.#state = {};
-      views.forEach((view) => this.#merge(view.state));
-      this.#loading = false;
-      this.#changed();
-      await this.#followRest(signal);
-    } catch (thrown) {
-      this.#fail(thrown, signal);
-    }
-  }
-
-  /** read makes views of turns, with what those hold that are over. */
-  async #read(turns: readonly Turn[]): Promise<TurnView[]> {
-    const views = turns.map((turn) => new TurnView(turn.id, turn.userPrompt, turn.userParts));
-    const open = [...turns.entries()].filter(([, turn]) => ended.has(turn.status));
-    const read = async () => {
-      for (let next = open.shift(); next !== undefined; next = open.shift()) {
-        const [i, turn] = next;
-        for await (const event of this.#agentd.turns.events(turn.sessionId, { turnId: turn.id })) {
-          views[i]!.add(event);
-        }
-        views[i]!.end();
-      }
-    };
-    await Promise.all(Array.from({ length: readers }, read));
-    return views;
-  }
-
-  /** followRest follows the turns that are not over, one after the other, and those that have come meanwhile. */
-  async #followRest(signal: AbortSignal): Promise<void> {
-    for (;;) {
-      const view = this.#views.find((one) => !one.over && one.turnId !== "" && !this.#runs.has(one));
-      if (view !== undefined) {
-        const again = new TurnView(view.turnId, view.prompt, view.parts);
-        this.#views = this.#views.map((one) => (one === view ? again : one));
-        await this.#follow(again, () => this.#agentd.attach(this.#named(), { turnId: view.turnId }), signal);
-      } else if (!(await this.#noticeOthers(signal))) {
-        return;
-      }
-      if (signal.aborted) {
-        return;
-      }
-    }
-  }
-
-  /** noticeOthers adds turns that others have started, and tells whether there are some. */
-  async #noticeOthers(signal: AbortSignal): Promise<boolean> {
-    const known = new Set(this.#views.map((view) => view.turnId));
-    if (this.#runs.size > 0) {
-      return false; // they are looked for when these are over
-    }
-    const others: Turn[] = [];
-    for await (const turn of this.#agentd.turns.list({ sessionId: this.#named(), pageSize: 20 })) {
-      if (known.has(turn.id) || signal.aborted || this.#runs.size > 0 || others.length === defaultHistory) {
+      if (turns.length === historyOf(this.#options)) {
         break;
       }
-      if (turn.injectedInto === "") {
-        others.unshift(turn);
+    }
+    if (signal.aborted) {
+      return;
+    }
+    const own = this.#views.filter((view) => this.#runs.has(view));
+    const listed = turns.filter(({ id }) => !own.some(({ turnId }) => turnId === id)).reverse();
+    this.#past.clear();
+    this.#settled.clear();
+    this.#others.clear();
+    this.#views = [...listed.map((turn) => this.#viewOf(turn)), ...own];
+    this.#cursor = "";
+    this.#telling = undefined;
+    this.#state = {};
+    this.#error = undefined;
+    this.#connection = "ok";
+    this.#listed = true;
+    this.#caughtUp(false);
+  }
+
+  #viewOf(turn: Turn): TurnView {
+    const view = new TurnView(turn.id, turn.userPrompt, turn.userParts);
+    if (ended.has(turn.status)) {
+      this.#past.add(view);
+    }
+    return view;
+  }
+
+  /**
+   * read takes up what the session tells, when this store follows no turn. It returns a turn that runs, or undefined
+   * when the store begins to follow one of its own, or nobody looks any more.
+   */
+  async #read(sessionId: string, signal: AbortSignal): Promise<TurnView | undefined> {
+    while (this.#runs.size > 0) {
+      await orAborted(new Promise<void>((resolve) => this.#idle.push(resolve)), signal);
+    }
+    if (this.#telling !== undefined) {
+      const { turnId, prompt, parts } = this.#telling; // what it has is told again
+      const again = new TurnView(turnId, prompt, parts);
+      this.#past.add(again);
+      this.#views = this.#views.map((one) => (one === this.#telling ? again : one));
+      this.#telling = undefined;
+    }
+    const { controller, release } = follows(signal);
+    this.#reading = controller;
+    try {
+      const options = { cursor: this.#cursor, signal: controller.signal };
+      for await (const event of this.#agentd.sessions.watch(sessionId, options)) {
+        const live = await this.#hear(sessionId, event);
+        if (controller.signal.aborted || live !== undefined) {
+          return controller.signal.aborted ? undefined : live;
+        }
       }
+    } catch (thrown) {
+      if (!controller.signal.aborted) {
+        throw thrown;
+      }
+    } finally {
+      release();
     }
-    const views = signal.aborted || this.#runs.size > 0 ? [] : await this.#read(others);
-    if (views.length === 0 || signal.aborted || this.#runs.size > 0) {
-      return false;
+    return undefined;
+  }
+
+  /** hear takes up an event of the session. It returns its turn, if that runs. */
+  async #hear(sessionId: string, event: SessionEvent): Promise<TurnView | undefined> {
+    const { turnId, type } = event;
+    if (turnId === "") {
+      this.#connectionIs(event);
+      return undefined;
     }
-    this.#views = [...this.#views, ...views];
+    const view = this.#views.find((one) => one.turnId === turnId) ?? (await this.#notice(sessionId, turnId));
+    if (view !== undefined && !this.#settled.has(view) && !this.#past.has(view) && !view.over) {
+      if (type !== "turn_queued" && type !== "end") {
+        this.#caughtUp(true);
+        return view;
+      }
+    } else if (view === undefined || !this.#settled.has(view)) {
+      this.#tell(view, event);
+    }
+    if (type === "end" && (this.#telling === undefined || this.#telling === view)) {
+      this.#cursor = event.cursor;
+      this.#telling = undefined;
+    }
+    if (type === "end" && view !== undefined && !view.over) {
+      view.end(); // a prompt that never became a turn
+      this.#changed();
+    }
+    this.#caughtUp(!event.replayed);
+    return undefined;
+  }
+
+  /** tell takes up an event of a turn of the past, or of one that is not shown. */
+  #tell(view: TurnView | undefined, event: SessionEvent): void {
+    if (event.type === "state_update") {
+      this.#merge(event.stateDelta);
+    }
+    if (view !== undefined && event.type !== "turn_queued") {
+      this.#telling ??= view;
+      view.add(event);
+    }
+    if (view !== undefined && event.type === "end") {
+      this.#settled.add(view);
+    }
     this.#changed();
-    return true;
+  }
+
+  /** notice has a turn be shown that is new to this store; undefined for one that is not to be. */
+  async #notice(sessionId: string, turnId: string): Promise<TurnView | undefined> {
+    if (this.#others.has(turnId)) {
+      return undefined;
+    }
+    let turn: Turn | undefined;
+    if (!this.#loading) {
+      turn = await this.#agentd.turns.get(sessionId, turnId, { userParts: true }).catch((thrown: unknown) => {
+        if (fromThrown(thrown).code !== "NOT_FOUND") {
+          throw thrown;
+        }
+        return undefined; // of the session that this one is a fork of
+      });
+    }
+    if (turn === undefined || turn.injectedInto !== "") {
+      this.#others.add(turnId); // older than what is shown, or told by another turn
+      return undefined;
+    }
+    const view = this.#viewOf(turn);
+    this.#views = [...this.#views, view];
+    this.#changed();
+    return view;
+  }
+
+  /** caughtUp ends the loading when the session has told all that was there, or certainly has. */
+  #caughtUp(certainly: boolean): void {
+    if (this.#loading && (certainly || !this.#views.some((view) => !this.#settled.has(view) && !this.#runs.has(view)))) {
+      this.#loading = false;
+      this.#shown = undefined;
+      this.#changed();
+      this.#readers.splice(0).forEach((resolve) => resolve());
+    }
+  }
+
+  #connectionIs({ type }: Event): void {
+    if (type === "connection_lost" || type === "connection_restored") {
+      this.#connection = type === "connection_lost" ? "lost" : "ok";
+      this.#changed();
+    }
   }
 
   /** follow takes up the events of a run until it is over or nobody looks any more. */
@@ -306,6 +421,12 @@ export class SessionStore {
       leave();
       signal?.removeEventListener("abort", leave);
       this.#runs.delete(view);
+      if (view.over) {
+        this.#settled.add(view);
+      }
+      if (this.#runs.size === 0) {
+        this.#idle.splice(0).forEach((resolve) => resolve());
+      }
     }
   }
 
@@ -314,15 +435,15 @@ export class SessionStore {
     view.turnId ||= run.turnId ?? "";
     if (this.#sessionId === undefined && run.sessionId !== undefined) {
       this.#sessionId = run.sessionId;
+      this.#listed = true; // there is nothing else in it
       this.#options.onSessionId?.(run.sessionId);
     }
     this.#changed();
   }
 
   #take(view: TurnView, event: Event): void {
-    if (event.type === "connection_lost" || event.type === "connection_restored") {
-      this.#connection = event.type === "connection_lost" ? "lost" : "ok";
-    } else if (event.type === "error") {
+    this.#connectionIs(event);
+    if (event.type === "error") {
       this.#error = event.error;
     } else if (event.type === "state_update") {
       this.#merge(event.stateDelta);
@@ -340,8 +461,8 @@ export class SessionStore {
   #fail(thrown: unknown, signal: AbortSignal | undefined): void {
     if (signal?.aborted !== true) {
       this.#error = fromThrown(thrown);
-      this.#loading = false;
       this.#connection = "ok";
+      this.#caughtUp(true);
       this.#changed();
     }
   }

@@ -1,5 +1,6 @@
 // useSession with React in a real browser, strict mode and all, in the page of examples/desk, against a real daemon.
 import assert from "node:assert/strict";
+import { readFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { after, before, test, type TestContext } from "node:test";
 import { Agentd } from "@apzuk3/agentd";
@@ -24,6 +25,12 @@ answers:
 `,
   closer: `answers: [{when: {}, text: '{"solved": true, "summary": "all is well"}'}]`,
 };
+
+test("it is at most 100 lines of at most 120 columns", () => {
+  const lines = readFileSync(new URL("../../examples/desk/page.tsx", import.meta.url), "utf8").trimEnd().split("\n");
+  assert.ok(lines.length <= 100, `${lines.length} lines`);
+  assert.deepEqual(lines.filter((line) => line.length > 120), []);
+});
 
 let site: { url: string; close: () => void };
 let browser: Browser;
@@ -93,6 +100,14 @@ test("a conversation with approval, a reload, a transfer and a value at the end"
   await ready(second);
   assert.deepEqual(await said(second), whole);
   assert.deepEqual(await calls(second), await calls(page));
+
+  await ask(second, "And where is my parcel now?");
+  whole.push("user: And where is my parcel now?", "shipping: P-1 is in Oslo");
+  for (const one of [page, second]) {
+    await one.locator("#messages li").nth(whole.length - 1).waitFor();
+    await ready(one);
+    assert.deepEqual(await said(one), whole);
+  }
 
   await button(page, "Close the case");
   await page.locator("#closed", { hasText: "well" }).waitFor();

@@ -82,7 +82,17 @@ async function busy(options: AgentdOptions): Promise<number> {
 /** read is how many turns a store reads of 60. */
 async function read(t: TestContext, history: number | undefined): Promise<number> {
   const turns = Array.from({ length: 60 }, (_, i) => ({ id: `t${i}`, sessionId: "s", status: 5, userPrompt: "p" }));
-  const { agentd } = playing([], { methods: { listTurns: () => ({ turns }), listTurnEvents: () => ({}) } });
+  const { agentd } = playing([], {
+    methods: {
+      listTurns: () => ({ turns }),
+      async *watchSession(_: unknown, { signal }: { signal: AbortSignal }) {
+        for (const { id } of [...turns].reverse()) {
+          yield { event: { ...end, turnId: id, seq: BigInt(1000 - Number(id.slice(1))) } };
+        }
+        await new Promise((resolve) => signal.addEventListener("abort", resolve));
+      },
+    },
+  });
   const store = new SessionStore(agentd, { sessionId: "s", history });
   const ready = new Latch();
   t.after(store.subscribe(() => store.getSnapshot().status === "loading" || ready.open()));

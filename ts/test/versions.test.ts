@@ -202,7 +202,7 @@ function newer(events: JsonObject[], answers: Record<string, JsonValue> = {}) {
     }
     const body = [...events.map((event) => enveloped(0, { event, weather: "fair" })), enveloped(2, { metadata: { "x-new": ["1"] }, mood: "good" })];
     return Promise.resolve(
-      name === "WatchTurn"
+      name.startsWith("Watch")
         ? new Response(Buffer.concat(body), { headers: { "content-type": "application/connect+json" } })
         : Response.json(answers[name] ?? {}),
     );
