@@ -82,7 +82,11 @@ func (f *Front) Run(ctx context.Context, b *bidi) error {
 	st := &stream{f: f, b: b, header: b.RequestHeader(), open: make(chan struct{})}
 	switch r := first.GetRequest().(type) {
 	case *agentdv1.RunRequest_Attach:
-		return st.carry(ctx, st.attach(ctx, r.Attach))
+		watch, err := st.attach(ctx, r.Attach)
+		if err != nil {
+			return st.refuse(ctx, err)
+		}
+		return st.carry(ctx, watch)
 	case *agentdv1.RunRequest_Execute:
 		watch, err := st.begin(ctx, r.Execute)
 		if err != nil {
@@ -120,18 +124,23 @@ func call[T any](st *stream, msg *T) *connect.Request[T] {
 }
 
 // attach returns what to watch. What the client asks for later names its turn, so
-// that one without a name is looked up; why there is none WatchTurn says.
-func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *agentdv1.WatchTurnRequest {
+// that one without a name is looked up; why there is none WatchTurn says. An error is one
+// that may pass: the turn may be there.
+func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) (*agentdv1.WatchTurnRequest, error) {
 	st.session, st.turn, st.observes = at.GetSessionId(), at.GetTurnId(), at.GetObserve()
 	if st.turn == "" {
-		if last, err := st.f.sessions.GetTurn(ctx, call(st, &agentdv1.GetTurnRequest{SessionId: st.session})); err == nil {
+		last, err := st.f.sessions.GetTurn(ctx, call(st, &agentdv1.GetTurnRequest{SessionId: st.session}))
+		if said := st.said(err); err != nil && (said == nil || said.GetError().GetRetryable()) {
+			return nil, err
+		}
+		if err == nil {
 			st.turn = last.Msg.GetTurn().GetId()
 		}
 	}
 	return &agentdv1.WatchTurnRequest{
 		SessionId: st.session, TurnId: at.GetTurnId(), AfterSeq: at.AfterSeq, ToolNames: at.GetToolNames(),
 		Observe: at.GetObserve(), Display: at.GetDisplay(), Visibility: at.GetVisibility(),
-	}
+	}, nil
 }
 
 // begin starts a turn, and returns what to watch.
