@@ -33,7 +33,7 @@ func turnOn(t *testing.T, c agentdv1connect.SessionServiceClient, id string) str
 	if err != nil {
 		t.Fatal(err)
 	}
-	for w.Receive() { //nolint:revive // to its end
+	for w.Receive() { // to its end
 	}
 	if w.Err() != nil {
 		t.Fatal(w.Err())
@@ -218,7 +218,7 @@ func TestObserverReadsSession(t *testing.T) {
 	}
 	run.send(answer("c1", "fine"))
 	run.toEnd()
-	for w.Receive() && !isEnd(w.Msg().GetEvent()) { //nolint:revive // to the end of the turn
+	for w.Receive() && !isEnd(w.Msg().GetEvent()) { // to the end of the turn
 	}
 	if !isEnd(w.Msg().GetEvent()) {
 		t.Errorf("the stream ended with %v, %v", w.Msg(), w.Err())

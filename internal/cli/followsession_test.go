@@ -71,7 +71,10 @@ func TestFollowSession(t *testing.T) {
 	if !slices.Equal(f.cursors, []string{"zero", "b", "e"}) {
 		t.Errorf("asked behind %q", f.cursors)
 	}
-	for range c.FollowSession(t.Context(), cli.Following{Session: "s1"}) {
-		break
+	for _, err := range c.FollowSession(t.Context(), cli.Following{Session: "s1"}) {
+		if err == nil {
+			t.Error("a session that is deleted is followed")
+		}
+		break // leaving ends it
 	}
 }
