@@ -63,3 +63,6 @@ func (m *Manager) Users(id string) int {
 
 // WakeReaders has those who read a session look, as if something had happened.
 func (m *Manager) WakeReaders(id string) { m.readers.rouse(id) }
+
+// Rouse has a reading look, as if something had happened.
+func (w *SessionWatcher) Rouse() { w.rouse() }

@@ -2,7 +2,9 @@ package session_test
 
 import (
 	"fmt"
+	"math/rand/v2"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -244,5 +246,68 @@ func TestReadingWhateverHappens(t *testing.T) {
 				rt.Fatal("see above")
 			}
 		})
+	})
+}
+
+// So they do when it is done at once.
+func TestReadingWhateverHappensAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		pick := func(n int, _ string) int { return rand.IntN(n) }
+		limits := session.Limits{IdleTurn: 10 * time.Second, WatchItems: 5, MaxIdleSessions: 1}
+		x := &world{pick: pick, atOnce: true, limits: limits, fixture: newFixture(t, memory(t), limits)}
+		x.on(busy)
+		var readings []*reading
+		for range 6 {
+			for range 2 {
+				x.step("start")
+			}
+			done := make(chan struct{})
+			var reads, steps sync.WaitGroup
+			for _, s := range x.sessions() {
+				if !slices.ContainsFunc(readings, func(r *reading) bool { return r.id == s.ID }) {
+					readings = append(readings, &reading{id: s.ID}, &reading{id: s.ID})
+				}
+			}
+			for _, r := range readings {
+				reads.Go(func() {
+					for r.drain(x); r.err == nil; r.drain(x) {
+						select {
+						case <-r.w.Ready():
+							r.w.Rouse()
+						case <-done:
+							return
+						}
+					}
+				})
+			}
+			for range 6 {
+				steps.Go(func() {
+					for range 1 + pick(4, "steps") {
+						x.step(whatever[pick(len(whatever)-alone, "what")])
+					}
+				})
+			}
+			steps.Wait()
+			synctest.Wait()
+			close(done)
+			reads.Wait()
+		}
+		x.settle()
+		synctest.Wait()
+		for _, r := range readings {
+			r.drain(x)
+			if r.w != nil {
+				r.w.Close()
+			}
+			if r.err != nil {
+				if code(r.err) != agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND {
+					t.Errorf("the reading of a deleted session ends with %v", r.err)
+				}
+				continue
+			}
+			if got, want := account(r.got), account(messagesOf(x.list(r.id, "", 10000))); !slices.Equal(got, want) {
+				t.Errorf("read as it happened\n%q\nwant\n%q", got, want)
+			}
+		}
 	})
 }
