@@ -10,7 +10,6 @@ import (
 	"strings"
 	"sync"
 	"time"
-	"unicode/utf8"
 )
 
 // loadTimeout bounds the reading of a log that no caller waits to cancel.
@@ -514,66 +513,6 @@ func callsOf(fact any) []ToolCall {
 	default:
 		return nil
 	}
-}
-
-// publishDelta shows a piece of a message to whoever watches, and remembers its
-// place.
-func (s *Session) publishDelta(t *Turn, d Delta) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if t != s.turn || t.ended != nil {
-		return
-	}
-	m := t.onTheirWay[d.MessageID]
-	if m == nil {
-		m = &message{id: d.MessageID, path: d.Path}
-		t.onTheirWay[d.MessageID] = m
-	}
-	for d.Text != "" && s.deltas < maxDeltas {
-		piece := d
-		piece.Text = d.Text[:pieceLen(d.Text)]
-		d.Text = d.Text[len(piece.Text):]
-		k := mark{pos: position(s.seq, slotDeltas+s.deltas), bytes: len(piece.Text), thought: d.Thought}
-		s.deltas++
-		m.marks = m.marks.appendMark(m.last, k)
-		m.last = k.pos
-		if d.Thought {
-			m.thoughts = append(m.thoughts, piece.Text...)
-		} else {
-			m.text = append(m.text, piece.Text...)
-		}
-		s.publishLocked(item{pos: k.pos, delta: &piece, size: len(piece.Text)})
-	}
-}
-
-// pieceLen is how much of a text goes into one delta: at most maxPiece bytes, cut
-// between runes.
-func pieceLen(text string) int {
-	if len(text) <= maxPiece {
-		return len(text)
-	}
-	n := maxPiece
-	for n > maxPiece-utf8.UTFMax && !utf8.RuneStart(text[n]) {
-		n--
-	}
-	return n
-}
-
-// onTheirWayLocked returns the deltas after a position of the messages that are
-// not complete.
-func (s *Session) onTheirWayLocked(t *Turn, after int64) ([]item, error) {
-	var out []item
-	if t != s.turn {
-		return nil, nil
-	}
-	for _, m := range t.onTheirWay {
-		items, err := m.soFar().deltas(after)
-		if err != nil {
-			return nil, fmt.Errorf("session %s: message %s: %w", s.id, m.id, err)
-		}
-		out = append(out, items...)
-	}
-	return out, nil
 }
 
 // failLocked tells the watchers, also those to come, that the turn's end could
