@@ -202,12 +202,13 @@ func TestFailed(t *testing.T) {
 
 func TestNewRefuses(t *testing.T) {
 	for want, cfgs := range map[string][]agentdhost.Config{
-		"want host:port":        {{Addr: "here"}},
-		"authenticates":         {{Addr: ":0"}, {Addr: "0.0.0.0:0"}, {Addr: "[::]:0"}, {Addr: "192.0.2.1:80"}, {Addr: "host.example:80"}, {Listener: abroad{}}},
-		"neither Addr nor":      {{HandlerOnly: true, Addr: "127.0.0.1:0"}, {HandlerOnly: true, Listener: abroad{}}},
-		"provider 0 is nil":     {{HandlerOnly: true, Providers: []model.Provider{nil}}},
-		"claim models":          {{HandlerOnly: true, Providers: []model.Provider{claimer{}}}},
-		"listen on \"192.0.2.1": {{Insecure: true, Addr: "192.0.2.1:80"}},
+		"want host:port":         {{Addr: "here"}},
+		"authenticates":          {{Addr: ":0"}, {Addr: "0.0.0.0:0"}, {Addr: "[::]:0"}, {Addr: "192.0.2.1:80"}, {Addr: "host.example:80"}, {Listener: abroad{}}},
+		"neither Addr nor":       {{HandlerOnly: true, Addr: "127.0.0.1:0"}, {HandlerOnly: true, Listener: abroad{}}},
+		"provider 0 is nil":      {{HandlerOnly: true, Providers: []model.Provider{nil}}},
+		"second one of the name": {{HandlerOnly: true, Providers: []model.Provider{newVendor(t), newVendor(t)}}},
+		"claim models":           {{HandlerOnly: true, Providers: []model.Provider{claimer{}}}},
+		"listen on \"192.0.2.1":  {{Insecure: true, Addr: "192.0.2.1:80"}},
 	} {
 		for _, cfg := range cfgs {
 			cfg.Getenv, cfg.Logger = nowhere, quiet

@@ -25,10 +25,16 @@ func providers(cfg *Config) ([]model.Provider, error) {
 	for _, p := range openai.All(openai.FromEnv(cfg.getenv)) {
 		ours = append(ours, p)
 	}
+	given := map[string]bool{}
 	for i, p := range cfg.ExtraProviders {
 		if p == nil {
 			return nil, fmt.Errorf("daemon: provider %d is nil", i)
 		}
+		name := p.Describe().Name
+		if given[name] {
+			return nil, fmt.Errorf("daemon: provider %d is the second one of the name %q: give one of them", i, name)
+		}
+		given[name] = true
 	}
 	return models.Instead(ours, cfg.ExtraProviders), nil
 }
