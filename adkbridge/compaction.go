@@ -29,7 +29,7 @@ const (
 	maxCompactionText = 16 << 10
 )
 
-// compaction is when and how an agent's conversation is summarised. It is
+// compaction is when and how an agent's conversation is summarized. It is
 // immutable.
 type compaction struct {
 	share  float64 // of the window; 0 is only when a prompt was refused

@@ -65,7 +65,7 @@ func (l *loop) run(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, err
 
 // ask asks the client whether to go on. The loop ends when the answer is an
 // object whose "continue" is false, and when there is none: a client that
-// failed, cancelled or went away has not agreed to further model calls. Any
+// failed, canceled or went away has not agreed to further model calls. Any
 // other answer goes on. The event holds the state that came with the answer,
 // nil if none did.
 func (l *loop) ask(ctx agent.InvocationContext, visit, iteration int) (more bool, ev *adksession.Event, err error) {

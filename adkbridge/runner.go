@@ -147,8 +147,8 @@ type Config struct {
 	// Limits may be zero.
 	Limits Limits
 	// CompactAt is the share of the context window, from 0 to 1, above which the
-	// conversation of an agent is summarised that does not say itself; 0 is never. It is
-	// not part of a turn: what was summarised stands in the log.
+	// conversation of an agent is summarized that does not say itself; 0 is never. It is
+	// not part of a turn: what was summarized stands in the log.
 	CompactAt float64
 	// Logger defaults to none.
 	Logger *slog.Logger

@@ -73,7 +73,7 @@ type turn struct {
 	answers  map[string]*stored // by model call
 }
 
-// wholePrompt is a prompt that was to be summarised, ahead of a call or after it was
+// wholePrompt is a prompt that was to be summarized, ahead of a call or after it was
 // refused.
 type wholePrompt struct {
 	promptKey

@@ -59,7 +59,7 @@ func (d *Divergence) String() string {
 // in logs that have none; where a turn was stopped, be it by a cancel, an error of a model,
 // a budget or the end of the log.
 // Of the events that end such a turn only what they say counts, and a call that
-// was cancelled then may have had a result.
+// was canceled then may have had a result.
 //
 // The error is one of reading the log, or the context's.
 func Verify(ctx context.Context, sessionID string, log iter.Seq2[session.Record, error], state map[string]any) (Report, error) {

@@ -57,7 +57,7 @@ func New(baseURL string, opts ...Option) *Client {
 //
 // The turn begins when the sequence is ranged over; ranging again starts
 // another turn. A turn that fails yields a nil event and an [*Error] last; one
-// that was ended or cancelled yields [Event].End with Completed false. When
+// that was ended or canceled yields [Event].End with Completed false. When
 // ctx ends, the error matches it by errors.Is. Breaking out of the loop, like
 // the end of ctx, cancels the turn on the server, unless [WithOnLeave] says
 // otherwise. A server that cannot be reached at that moment is tried once more, for
@@ -79,7 +79,7 @@ func New(baseURL string, opts ...Option) *Client {
 //
 // The tools that the tree names must be registered; otherwise nothing is sent
 // and the error says which agent names which tool. They are called on
-// goroutines of their own. When the run is over their contexts are cancelled
+// goroutines of their own. When the run is over their contexts are canceled
 // and Run waits for them for the time of [WithGrace]; a handler that still has
 // not returned is left behind and its result is dropped.
 func (c *Client) Run(ctx context.Context, agent *Agent, prompt string, opts ...RunOption) iter.Seq2[*Event, error] {

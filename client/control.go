@@ -33,7 +33,7 @@ func (c *Control) Cancel() error {
 }
 
 // CancelTool cancels one tool call, by the id of its [ToolCall]. The model sees
-// a cancelled tool and the turn goes on. It waits while the run sends more than
+// a canceled tool and the turn goes on. It waits while the run sends more than
 // the server takes; a request that is lost with its connection is not repeated.
 func (c *Control) CancelTool(id string) error {
 	if id == "" {

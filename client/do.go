@@ -35,7 +35,7 @@ type Result struct {
 	Completed bool
 	// Reason is why the turn ended, when it did not end by itself.
 	Reason string
-	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
+	// Receipt is what the end has stopped; nil when nobody ended or canceled the
 	// turn.
 	Receipt *CancelReceipt
 	// Structured is as in [End].
@@ -55,7 +55,7 @@ type AgentText struct {
 // Do is [Client.Run] for callers who want the whole turn at once. What the
 // server has retracted is not in the result. The result is
 // never nil: with an error it holds what came before it. At most 64 MiB of text
-// are collected; a turn that says more is cancelled with LIMIT_EXCEEDED.
+// are collected; a turn that says more is canceled with LIMIT_EXCEEDED.
 func (c *Client) Do(ctx context.Context, agent *Agent, prompt string, opts ...RunOption) (*Result, error) {
 	return Collect(c.Run(ctx, agent, prompt, opts...))
 }

@@ -62,7 +62,7 @@ func (c Code) retryable() bool {
 // Error is why a run failed, or in [Event].Error what the server refused
 // without ending the turn. Every error that [Client.Run] yields is one.
 type Error struct {
-	// Code is the kind of error. It is 0 when the caller's own context was cancelled.
+	// Code is the kind of error. It is 0 when the caller's own context was canceled.
 	Code Code
 	// Message says what was wrong and what would be right.
 	Message string
@@ -171,7 +171,7 @@ func fromContext(ctx context.Context) *Error {
 			Err:       joined,
 		}
 	}
-	return &Error{Message: "the run was cancelled: " + cause.Error(), Err: joined}
+	return &Error{Message: "the run was canceled: " + cause.Error(), Err: joined}
 }
 
 // fromTransport translates a failed stream. The codes of a connection that

@@ -127,14 +127,14 @@ type StateUpdate struct {
 // sequence's error does.
 type End struct {
 	// Completed is true when the agent tree finished naturally, false when the
-	// turn was ended or cancelled.
+	// turn was ended or canceled.
 	Completed bool
 	// Reason is why the turn ended, when it did not end by itself.
 	Reason string
 	// Usage is what the turn used; nil if the server sent none. A count of more than
 	// 2,147,483,647 comes as that; the Turn of the session service has all of it.
 	Usage *Usage
-	// Receipt is what the end has stopped; nil when nobody ended or cancelled the
+	// Receipt is what the end has stopped; nil when nobody ended or canceled the
 	// turn.
 	Receipt *CancelReceipt
 	// Structured is the last answer, JSON in the model's own text, which [Structured]

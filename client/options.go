@@ -88,7 +88,7 @@ func WithHeartbeatInterval(d time.Duration) Option {
 }
 
 // WithGrace sets how long the end of a run waits for tool handlers whose
-// contexts were cancelled; default [DefaultGrace], at most a day.
+// contexts were canceled; default [DefaultGrace], at most a day.
 func WithGrace(d time.Duration) Option {
 	return clientOption(func(c *config) {
 		if c.grace = d; d < 0 || d > maxToolTimeout {

@@ -30,7 +30,7 @@ const (
 
 // WithOnBusy says what happens when the session of [WithSessionID] already runs
 // a turn. A prompt that waits yields [TurnQueued] first and [TurnStarted]
-// when it is its turn; a run that is cancelled or left in between takes its
+// when it is its turn; a run that is canceled or left in between takes its
 // prompt back.
 func WithOnBusy(what OnBusy) TurnOption {
 	return option{useRun, func(c *runConfig) {

@@ -6,7 +6,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// CancelReceipt says what was under way when a turn was ended, cancelled or
+// CancelReceipt says what was under way when a turn was ended, canceled or
 // interrupted, and so what became of it.
 type CancelReceipt struct {
 	// AbortedModelCalls are model calls whose providers' requests were closed.

@@ -16,7 +16,7 @@ const (
 	// outboxSize is how many answers wait for the sender before their handlers
 	// do.
 	outboxSize = 64
-	// linger is how long a cancelled run gives the server to hear of it. A run
+	// linger is how long a canceled run gives the server to hear of it. A run
 	// returns within 100 ms of its cancellation, so it is less than that.
 	linger = 50 * time.Millisecond
 	// startLinger is the same for a run whose request is on its way and not answered:
@@ -215,7 +215,7 @@ func (r *run) await(done <-chan struct{}, limit time.Duration) {
 }
 
 // halt makes the sender leave the stream; cancel says that the turn still runs.
-// Only the first call counts; cancelled tells which it was.
+// Only the first call counts; canceled tells which it was.
 func (r *run) halt(cancel bool) {
 	r.haltOnce.Do(func() {
 		r.cancelled = cancel

@@ -136,7 +136,7 @@ func WithConcurrency(n int) StreamOption {
 // WithToolTimeout bounds each tool call that has no [ToolTimeout], by more than 0 and
 // at most a day; without it this side sets no bound, and servers have one of their
 // own. It counts from when the client is asked, the wait for a free handler included.
-// When it passes, the handler's context is cancelled with [ErrToolTimeout] and the
+// When it passes, the handler's context is canceled with [ErrToolTimeout] and the
 // model is told at once. A server is told when a turn begins, and waits that long and
 // two seconds more.
 func WithToolTimeout(d time.Duration) StreamOption {
@@ -176,7 +176,7 @@ const (
 )
 
 // WithOnLeave says what becomes of the turn when its loop is left, or its context or
-// its time ends: a turn of [Client.Run] is cancelled, one that [Client.Attach]
+// its time ends: a turn of [Client.Run] is canceled, one that [Client.Attach]
 // follows goes on, unless this option says otherwise. A turn that is left goes on
 // with the clients it still has, else as [WithOnDisconnect] says.
 func WithOnLeave(what OnLeave) FollowOption {
@@ -264,7 +264,7 @@ func WithIdempotencyKey(key string) PromptOption {
 
 // Observe has [Client.Attach] only watch, and the turn runs as if this client were
 // not there: it is asked for no tool and no person is asked; it neither wakes a
-// suspended turn nor keeps one from being suspended, or cancelled by
+// suspended turn nor keeps one from being suspended, or canceled by
 // [WithOnDisconnect]. All tools are left out. A [WithPrompter] or an [OnLeaveCancel]
 // among the options of the same Attach is refused, and so is what [Control] asks for.
 func Observe() AttachOption {

@@ -26,7 +26,7 @@ var toolName = regexp.MustCompile(`^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$`)
 // Causes with which a tool handler's context ends; see context.Cause.
 var (
 	// ErrToolCanceled: the server no longer wants the call.
-	ErrToolCanceled = errors.New("the tool call was cancelled")
+	ErrToolCanceled = errors.New("the tool call was canceled")
 	// ErrToolTimeout: the call took longer than its tool timeout.
 	ErrToolTimeout = errors.New("the tool call timed out")
 	// ErrRunEnded: the run that asked for the call is over.

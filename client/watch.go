@@ -51,7 +51,7 @@ func (s *Session) Events(ctx context.Context, opts ...WatchOption) iter.Seq2[*Ev
 // Watch yields what [Session.Events] does and then what happens from now on, across
 // turns, with text that is on its way. It ends when the loop is left, with ctx, or with
 // an error: SESSION_NOT_FOUND when the session is deleted. Who watches a session wakes
-// no turn, is asked for nothing and keeps no turn from being suspended or cancelled; the
+// no turn, is asked for nothing and keeps no turn from being suspended or canceled; the
 // turns that others start are seen as well as those of this client.
 //
 // A connection that breaks is set up again, as [WithReconnect] says, and the events go

@@ -13,7 +13,7 @@
 // engine stores. What a provider needs back verbatim travels in the parts, see
 // Response. References to tools in a tool's result are metadata of its part, see
 // Refer: they are stored, replayed and recorded with it, and are gone once it is
-// summarised. This package and its adapters import genai, the providers' official
+// summarized. This package and its adapters import genai, the providers' official
 // SDKs, package catalog and the standard library; they know neither sessions, nor
 // ADK, nor the protocol.
 package model
@@ -104,7 +104,7 @@ type Delta struct {
 type Response struct {
 	// Content has role "model" and the parts in the order the model produced
 	// them: thoughts (Thought set), text, function calls, provider-run tool
-	// parts (genai's own, or nothing but MetaOpaque). Neighbouring text of one
+	// parts (genai's own, or nothing but MetaOpaque). Neighboring text of one
 	// kind is one part, unless a signature separates it. Joined, the deltas of a
 	// kind equal the parts' text of that kind.
 	//

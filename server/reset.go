@@ -35,7 +35,7 @@ const (
 	// firstNewField is the number from which on the protocol has grown since the
 	// clients that cannot know on_disconnect.
 	firstNewField = 10
-	// resetReason is why a turn was cancelled whose client has reset its stream.
+	// resetReason is why a turn was canceled whose client has reset its stream.
 	resetReason = "cancelled by the client, which reset its stream"
 	// resetWait bounds how long the end of a stream takes to tell its reason, which
 	// HTTP/2 has at hand when the stream is over.

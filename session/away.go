@@ -11,13 +11,13 @@ import (
 // lost: it was gone, or could not go on.
 const returnTime = time.Minute
 
-// When a turn is cancelled because its clients stay away is in the log (ClientsLeft),
+// When a turn is canceled because its clients stay away is in the log (ClientsLeft),
 // so that a server that comes later keeps to it. While the turn runs its own timer
 // waits for that time, see leaveLocked; while it is suspended a timer of the manager
 // does, which looks at the session when it fires.
 
-// noteLeaveLocked has the log say when the running turn is cancelled, or that it is
-// not. A turn that is cancelled at once needs no record.
+// noteLeaveLocked has the log say when the running turn is canceled, or that it is
+// not. A turn that is canceled at once needs no record.
 func (s *Session) noteLeaveLocked(t *Turn) {
 	d := t.onDisconnect
 	if t.noting || !d.Cancel || d.Grace == 0 && t.cancelLogged.IsZero() || t.cancelAt.at.Equal(t.cancelLogged) {
@@ -46,7 +46,7 @@ func (s *Session) noteLeave(t *Turn) {
 	t.noting = false
 }
 
-// clientsLeftLocked takes when a turn is cancelled, as the log says it.
+// clientsLeftLocked takes when a turn is canceled, as the log says it.
 func (s *Session) clientsLeftLocked(t *Turn, f *ClientsLeft) {
 	t = s.nowLocked(t)
 	t.cancelLogged = f.CancelAt
@@ -55,7 +55,7 @@ func (s *Session) clientsLeftLocked(t *Turn, f *ClientsLeft) {
 	}
 }
 
-// lost has the open turn of a session cancelled whose clients the server has lost, if
+// lost has the open turn of a session canceled whose clients the server has lost, if
 // that is what they have asked for and none is back in time.
 func (m *Manager) lost(s *Session) {
 	s.mu.Lock()
@@ -72,7 +72,7 @@ func (m *Manager) lost(s *Session) {
 	m.cancelLater(s.id, turnID, when)
 }
 
-// cancelLater has a turn cancelled at a time if it is suspended then and nobody has
+// cancelLater has a turn canceled at a time if it is suspended then and nobody has
 // come for it.
 func (m *Manager) cancelLater(sessionID, turnID string, when due) {
 	m.mu.Lock()
@@ -90,7 +90,7 @@ func (m *Manager) cancelLater(sessionID, turnID string, when due) {
 	})
 }
 
-// cancelNow cancels a turn that was to be cancelled by now, unless the log says
+// cancelNow cancels a turn that was to be canceled by now, unless the log says
 // otherwise. It returns when to look again, zero for not at all.
 func (m *Manager) cancelNow(sessionID, turnID string, when due) (again due) {
 	m.mu.Lock()
@@ -125,7 +125,7 @@ func (m *Manager) cancelNow(sessionID, turnID string, when due) (again due) {
 	return m.store.dueIn(returnTime)
 }
 
-// leaveDue says how a turn is that was to be cancelled at a time, and when it is to
+// leaveDue says how a turn is that was to be canceled at a time, and when it is to
 // be. A turn that runs sees to that itself, and is over to who asks.
 func (s *Session) leaveDue(turnID string, when due) (state, due) {
 	s.mu.Lock()

@@ -256,7 +256,7 @@ func (s *Session) leftLocked(w *Watcher) {
 	s.arrangeLocked()
 }
 
-// leaveLocked has a turn cancelled whose clients stay away, if they have asked for
+// leaveLocked has a turn canceled whose clients stay away, if they have asked for
 // that.
 func (s *Session) leaveLocked(t *Turn) {
 	if !t.onDisconnect.Cancel || t.cancelAt.isZero() || s.attendedLocked() {
@@ -288,7 +288,7 @@ func (s *Session) awaitsClientLocked(t *Turn) bool {
 }
 
 // idleLocked has a turn suspended that waits for a client which is not there. One
-// that is to be cancelled for that stays.
+// that is to be canceled for that stays.
 func (s *Session) idleLocked(t *Turn) {
 	if !s.awaitsClientLocked(t) || t.leave != nil {
 		stop(&t.idle)

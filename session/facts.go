@@ -142,13 +142,13 @@ type ModelRetry struct {
 }
 
 // OnDisconnect is what becomes of a turn whose last client is gone: it goes on,
-// or with Cancel set it is cancelled after Grace.
+// or with Cancel set it is canceled after Grace.
 type OnDisconnect struct {
 	Cancel bool          `json:"cancel,omitempty"`
 	Grace  time.Duration `json:"grace,omitempty"` // nanoseconds
 }
 
-// ClientsLeft says when the turn is cancelled because its last client has left, if
+// ClientsLeft says when the turn is canceled because its last client has left, if
 // none comes back; CancelAt is zero when one is back.
 type ClientsLeft struct {
 	CancelAt time.Time `json:"cancel_at,omitzero"`
@@ -239,7 +239,7 @@ func (f *TurnEnded) failure(turnID string) *Error {
 type Receipt struct {
 	// Aborted are the model calls.
 	Aborted []AbortedCall `json:"aborted,omitempty"`
-	// Cancelled are tool calls without a result, and Answered those that were
+	// Canceled are tool calls without a result, and Answered those that were
 	// asked together with them and had one.
 	Cancelled []CallName `json:"cancelled,omitempty"`
 	Answered  []CallName `json:"answered,omitempty"`

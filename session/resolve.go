@@ -17,7 +17,7 @@ type InputChecker interface {
 
 // Resolve records what a person says to an interaction of the session, durably,
 // before it returns. The first resolution stands: an equal repeat under the same
-// key is no error; a second one, like one that comes after the call was cancelled
+// key is no error; a second one, like one that comes after the call was canceled
 // or the turn has ended, is an *Error of code FAILED_PRECONDITION. One that the
 // session does not have is NOT_FOUND, a decision that does not fit it
 // INVALID_REQUEST; neither changes anything.

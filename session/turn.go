@@ -276,9 +276,9 @@ func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wron
 	return res, data, nil
 }
 
-// CancelCall settles a call as cancelled: the model sees a cancelled tool and
+// CancelCall settles a call as canceled: the model sees a canceled tool and
 // the turn goes on. An unknown or settled call is an *Error of code
-// INVALID_REQUEST, a call that was cancelled before is none.
+// INVALID_REQUEST, a call that was canceled before is none.
 func (t *Turn) CancelCall(ctx context.Context, callID string) error {
 	return t.present(ctx, func(now *Turn) error { return now.s.settleAs(ctx, now, callID, Cancelled, callCancelled) })
 }

@@ -404,7 +404,7 @@ func (w *Watcher) Close() {
 }
 
 // CloseAndCancel is Close for a client that wants its turn no more: the turn is
-// cancelled, unless another client takes part in it.
+// canceled, unless another client takes part in it.
 func (w *Watcher) CloseAndCancel(reason string) {
 	w.s.mu.Lock()
 	now := w.s.nowLocked(w.t)

@@ -70,7 +70,7 @@ func (p *process) notef(format string, args ...any) {
 	fmt.Fprintln(p.stderr, "agentd:", cli.Clean(fmt.Sprintf(format, args...)))
 }
 
-// colors tells whether what goes to a terminal may be coloured; see no-color.org.
+// colors tells whether what goes to a terminal may be colored; see no-color.org.
 func (p *process) colors() bool { return p.env["NO_COLOR"] == "" && p.env["TERM"] != "dumb" }
 
 // daemonFlags are the flags of commands that talk to a daemon.

@@ -314,7 +314,7 @@ func TestInterrupt(t *testing.T) {
 	if code := <-done; code != exitError {
 		t.Errorf("exit code %d", code)
 	}
-	contains(t, s.stderr.String(), "cancelling the turn; interrupt again to leave it", "stopped: interrupted at the terminal; 1 model call")
+	contains(t, s.stderr.String(), "canceling the turn; interrupt again to leave it", "stopped: interrupted at the terminal; 1 model call")
 
 	// Nobody cancels for a daemon that is gone; the second one leaves.
 	d := binary(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:"})

@@ -22,7 +22,7 @@ type modelFlags struct {
 	ModelIdle    time.Duration `default:"5m" help:"Longest silence within a model call: a time without a byte from its provider. Pings count; --model-timeout bounds an answer of nothing else."`
 	ModelTries   int           `default:"5" help:"How often a model call is made at most when its provider fails before it has said anything; 1 means no retries."`
 
-	CompactAt float64 `placeholder:"SHARE" help:"Share of a model's context window, such as 0.8, above which the beginning of a conversation is summarised, for agents that do not say themselves. Default: never."`
+	CompactAt float64 `placeholder:"SHARE" help:"Share of a model's context window, such as 0.8, above which the beginning of a conversation is summarized, for agents that do not say themselves. Default: never."`
 }
 
 // configure says it to a daemon.

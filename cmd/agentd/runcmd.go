@@ -325,14 +325,14 @@ func (c *runCmd) drive(p *process, turn *cli.Turn, execute *agentdv1.RunRequest_
 			return
 		}
 		turn.Withdraw()
-		p.notef("cancelling the turn; interrupt again to leave it")
+		p.notef("canceling the turn; interrupt again to leave it")
 		told := make(chan struct{})
 		go func() { // ends with the call
 			defer close(told)
 			callCtx, stop := context.WithTimeout(ctx, cancelTimeout)
 			defer stop()
 			if err := turn.Cancel(callCtx, "interrupted at the terminal"); err != nil && ctx.Err() == nil {
-				p.notef("the turn could not be cancelled: %v", err)
+				p.notef("the turn could not be canceled: %v", err)
 			}
 		}()
 		select {

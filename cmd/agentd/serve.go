@@ -34,7 +34,7 @@ type serveCmd struct {
 	NoReflection bool     `help:"Do not serve gRPC reflection."`
 
 	CreateSessions bool   `help:"Make the session that a Run request names when there is none, for clients that cannot ask for it."`
-	OnDisconnect   string `default:"auto" enum:"auto,off,continue,cancel" help:"What becomes of a turn that Run has started without on_disconnect when its last client is gone: auto (it is cancelled if its client is too old to know on_disconnect and has reset its stream, and goes on otherwise), continue (it goes on; off is the same), or cancel."`
+	OnDisconnect   string `default:"auto" enum:"auto,off,continue,cancel" help:"What becomes of a turn that Run has started without on_disconnect when its last client is gone: auto (it is canceled if its client is too old to know on_disconnect and has reset its stream, and goes on otherwise), continue (it goes on; off is the same), or cancel."`
 
 	ShutdownGrace time.Duration `default:"30s" help:"How long running turns are waited for when the server stops; later ones go on after the next start."`
 	Retention     time.Duration `default:"24h" help:"How long a turn waits for a client before it is ended."`

@@ -313,7 +313,7 @@ type sessionsDeleteCmd struct {
 
 // Help is shown below the flags.
 func (*sessionsDeleteCmd) Help() string {
-	return "What runs in it is cancelled.\n\nExamples:\n\n  agentd sessions delete --yes SESSION"
+	return "What runs in it is canceled.\n\nExamples:\n\n  agentd sessions delete --yes SESSION"
 }
 
 // Run deletes a session.

@@ -103,7 +103,7 @@ func TestInterruptAtPrompt(t *testing.T) {
 		t.Errorf("ended with %v", err)
 	}
 	term.Await(0, ", session ")
-	contains(t, term.Screen(), "^C\r\nagentd: cancelling the turn; interrupt again to leave it\r\n", "stopped: interrupted at the terminal")
+	contains(t, term.Screen(), "^C\r\nagentd: canceling the turn; interrupt again to leave it\r\n", "stopped: interrupted at the terminal")
 	if strings.Contains(term.Screen(), "elsewhere") {
 		t.Errorf("shown %q", term.Screen())
 	}

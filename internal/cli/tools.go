@@ -19,7 +19,7 @@ const (
 )
 
 // errCancelled stops a tool that nobody waits for.
-var errCancelled = errors.New("the tool call was cancelled")
+var errCancelled = errors.New("the tool call was canceled")
 
 // toolbox runs the tools of one turn. Each call has a goroutine, which ends with
 // its answer, its cancellation, or close.

@@ -88,7 +88,7 @@ type Config struct {
 	CreateSessions bool
 	// OnDisconnect is what becomes of a turn that Run has started, and whose request
 	// has no on_disconnect, when its last client is gone: auto (the turn of a client
-	// that cannot know on_disconnect is cancelled when that resets its stream, any other
+	// that cannot know on_disconnect is canceled when that resets its stream, any other
 	// goes on), continue or cancel. Default auto.
 	OnDisconnect string
 
@@ -136,7 +136,7 @@ type Config struct {
 	ModelBreaker models.BreakerConfig
 
 	// CompactAt is the share of a model's context window, from 0 to 1, above which
-	// the beginning of a conversation is summarised for agents that do not say
+	// the beginning of a conversation is summarized for agents that do not say
 	// themselves. Default 0, never.
 	CompactAt float64
 

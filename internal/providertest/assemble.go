@@ -213,7 +213,7 @@ func assembleGemini(chunks []object) (json.RawMessage, error) {
 	return encode(doc), nil
 }
 
-// appendPart joins neighbouring texts of one kind, up to a signature.
+// appendPart joins neighboring texts of one kind, up to a signature.
 func appendPart(parts []object, p object) []object {
 	n := len(parts)
 	if n > 0 && p.has("text") && parts[n-1].has("text") && !parts[n-1].has("thoughtSignature") &&

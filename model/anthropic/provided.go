@@ -94,7 +94,7 @@ func (a *answer) cited(b *openBlock) {
 // dropStale takes out of the turns of a model what Anthropic refuses of the runs of
 // its own tools: searches for tools that found one which finds does not know, such
 // as of another agent, a use without a result, since the answer ended before it,
-// and a result without its use, which may have been summarised. The result of a use
+// and a result without its use, which may have been summarized. The result of a use
 // beside the model's calls comes with the next answer.
 func dropStale(turns [][]block, finds func(name string) bool) {
 	kept, missing := map[string]bool{}, map[string]bool{} // by id of the use; missing is part of the turn before

@@ -1,6 +1,6 @@
 // Package gemini serves Gemini models, over the Gemini API or Vertex AI.
 //
-// The official SDK builds, authorises and sends each request. Its answer is
+// The official SDK builds, authorizes and sends each request. Its answer is
 // read here: the SDK would turn numbers into floats, drop the text of
 // arguments, take lines of 256 MB and a stream without an end for an answer.
 // For the same reason the conversation is put into the request body here: what
@@ -48,7 +48,7 @@ type Config struct {
 	Vertex bool
 	// Project and Location are those of Vertex AI (GOOGLE_CLOUD_PROJECT,
 	// GOOGLE_CLOUD_LOCATION); with them and without APIKey, Application Default
-	// Credentials authorise the calls. Location defaults to "global".
+	// Credentials authorize the calls. Location defaults to "global".
 	Project, Location string
 	// Transport carries the calls; nil means one with default settings.
 	Transport http.RoundTripper

@@ -199,7 +199,7 @@ func bare(parts []*genai.Part) []*genai.Part {
 }
 
 // contents translates a conversation. Contents of which nothing is left are
-// left out, and neighbours of one role become one, with the results of functions
+// left out, and neighbors of one role become one, with the results of functions
 // first: Gemini wants all results of the calls in one content in the next one.
 func (l *llm) contents(in []*genai.Content) []content {
 	ids := model.CallIDs(in)

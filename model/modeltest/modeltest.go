@@ -55,7 +55,7 @@ type Can struct {
 	// CacheHourUsage: it also counts those that are kept there for an hour.
 	CacheWriteUsage, CacheHourUsage bool
 	// EarlyUsage: the wire counts tokens before the answer is complete, so that what
-	// calls took that are cut off, or cancelled, is known.
+	// calls took that are cut off, or canceled, is known.
 	EarlyUsage bool
 }
 

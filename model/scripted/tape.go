@@ -44,7 +44,7 @@ type requestView struct {
 	user string
 }
 
-// readTape reads recorded calls. Those that were cancelled before there was an
+// readTape reads recorded calls. Those that were canceled before there was an
 // answer are left out, and so are failed ones that another model took over.
 func readTape(data []byte) (*tape, error) {
 	lines, err := record.Read(bytes.NewReader(data))

@@ -371,7 +371,7 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
     if (toolCall !== undefined) {
       calls.start({ ...callOf(toolCall), sessionId: toolCall.sessionId ?? this.#sessionId ?? "", turnId });
     } else if (toolCallCanceled !== undefined) {
-      calls.stop(toolCallCanceled.toolCallId ?? "", `the tool call was cancelled: ${toolCallCanceled.reason ?? ""}`);
+      calls.stop(toolCallCanceled.toolCallId ?? "", `the tool call was canceled: ${toolCallCanceled.reason ?? ""}`);
     } else if (toolCallAnswered !== undefined) {
       // By this client, or another one that was faster.
       calls.stop(toolCallAnswered.toolCallId ?? "", "the tool call is answered");

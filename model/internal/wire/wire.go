@@ -20,7 +20,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// Turn is a run of neighbouring contents of one role.
+// Turn is a run of neighboring contents of one role.
 type Turn struct {
 	// Model is true for the model's turn, false for the user's.
 	Model bool
@@ -29,7 +29,7 @@ type Turn struct {
 	Parts []*genai.Part
 }
 
-// Turns merges neighbouring contents of one role. Contents without parts are
+// Turns merges neighboring contents of one role. Contents without parts are
 // dropped; the contents themselves are not changed.
 func Turns(contents []*genai.Content) []Turn {
 	var turns []Turn
