@@ -285,7 +285,7 @@ func TestToolCancelled(t *testing.T) {
 	if len(causes) != 0 {
 		t.Error("the waiting call ran after it was cancelled")
 	}
-	if len(results) != 2 || !strings.Contains(results[0], "cancelled: not needed") {
+	if len(results) != 2 || !strings.Contains(results[0], "canceled: not needed") {
 		t.Errorf("results: %q", results)
 	}
 }
