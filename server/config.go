@@ -83,7 +83,8 @@ type Config struct {
 	MaxMessageBytes int
 	// MaxReplyBytes is about how much memory large replies may take at the same time.
 	// Above it streams wait for each other, other replies are refused (UNAVAILABLE), and
-	// clients that read less than 64 KiB a second are cut off. Default 256 MiB.
+	// clients that read less than 64 KiB a second are cut off. Large requests may take as
+	// much. Default 256 MiB.
 	MaxReplyBytes int
 	// MessagesPerSecond is how fast one stream's messages are taken; faster ones
 	// wait in the connection's flow control. Default 200.

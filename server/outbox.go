@@ -42,6 +42,7 @@ const (
 type outbox struct {
 	small, large *room
 	making       *semaphore.Weighted
+	weighing     *semaphore.Weighted
 }
 
 type room struct {
@@ -54,7 +55,7 @@ type room struct {
 
 func newOutbox(bytes int) *outbox {
 	large := max(int64(bytes)/4*3, 1)
-	return &outbox{small: newRoom(max(int64(bytes)-large, 1)), large: newRoom(large), making: semaphore.NewWeighted(makers)}
+	return &outbox{small: newRoom(max(int64(bytes)-large, 1)), large: newRoom(large), making: semaphore.NewWeighted(makers), weighing: semaphore.NewWeighted(makers)}
 }
 
 func newRoom(size int64) *room {
@@ -84,9 +85,19 @@ func (o *outbox) roomFor(weight int64) (*room, int64) {
 	return r, min(weight, r.size)
 }
 
-// enter waits, within bounds, for room for what weighs so many bytes of memory. The
-// caller closes the lease when it is sent. patience is what each piece may take.
-func (o *outbox) enter(ctx context.Context, weight int64, patience time.Duration) (*lease, error) {
+// watcher is what a stream sends from.
+type watcher interface {
+	Lags() bool
+	Weight(ctx context.Context) int64
+}
+
+// enter waits, within bounds, for room for what a watcher gives next. The caller closes
+// the lease when it is sent. patience is what each piece may take.
+func (o *outbox) enter(ctx context.Context, w watcher, patience time.Duration) (*lease, error) {
+	weight, err := o.weigh(ctx, w)
+	if err != nil {
+		return nil, err
+	}
 	if weight <= freeReply {
 		return nil, nil
 	}
@@ -104,6 +115,17 @@ func (o *outbox) enter(ctx context.Context, weight int64, patience time.Duration
 		}
 	}
 	return newLease(r, size, patience), nil
+}
+
+// weigh has few watchers look through their logs at the same time.
+func (o *outbox) weigh(ctx context.Context, w watcher) (int64, error) {
+	if w.Lags() {
+		if err := o.weighing.Acquire(ctx, 1); err != nil {
+			return 0, context.Cause(ctx)
+		}
+		defer o.weighing.Release(1)
+	}
+	return w.Weight(ctx), nil
 }
 
 // tryEnter is enter for a reply that is there already, and must not wait.

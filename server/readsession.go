@@ -53,7 +53,7 @@ func (s *sessionService) WatchSession(ctx context.Context, r *connect.Request[ag
 	defer watch.Close()
 	out := &watchStream{
 		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(), goOn: "watch again behind the last cursor", greets: true,
-		ready: watch.Ready(), weight: watch.Weight, next: watch.Next,
+		ready: watch.Ready(), from: watch, next: watch.Next,
 		see: projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
 		put: func(e session.Placed) error {
 			if e.Message == nil {

@@ -86,7 +86,7 @@ func (st *stream) failure(e *session.Error) *agentdv1.RunResponse {
 
 // forward sends what the watcher has and reports whether that was the end.
 func (st *stream) forward() (over bool) {
-	room, err := st.srv.outbox.enter(st.t.ctx, st.watch.Weight(st.t.ctx), st.srv.cfg.WriteTimeout)
+	room, err := st.srv.outbox.enter(st.t.ctx, st.watch, st.srv.cfg.WriteTimeout)
 	st.room = room
 	defer func() {
 		st.room = nil

@@ -24,6 +24,7 @@ type Server struct {
 	handler  http.Handler
 	drain    context.Context //nolint:containedctx // ends when Drain is called
 	stop     context.CancelFunc
+	inbox    *inbox
 	outbox   *outbox
 	replays  chan struct{} // holds a token for each turn that is run again
 
@@ -42,7 +43,7 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, validate: v, drained: make(chan struct{}), replays: make(chan struct{}, 1), outbox: newOutbox(cfg.MaxReplyBytes)}
+	s := &Server{cfg: cfg, log: cfg.Logger, validate: v, drained: make(chan struct{}), replays: make(chan struct{}, 1), inbox: newInbox(cfg.MaxReplyBytes), outbox: newOutbox(cfg.MaxReplyBytes)}
 	s.drain, s.stop = context.WithCancel(context.Background())
 	s.handler = s.routes()
 	return s, nil

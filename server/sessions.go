@@ -143,6 +143,11 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			if e := c.s.acceptable(msg); e != nil {
 				return nil, e
 			}
+			leave, err := c.s.inbox.enter(ctx, msg)
+			if err != nil {
+				return nil, err
+			}
+			defer leave()
 		}
 		return c.s.outbox.answer(ctx, e, req, next, c.s.cfg.WriteTimeout)
 	}
@@ -386,8 +391,8 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 	defer watch.Close()
 	out := &watchStream{
 		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(), goOn: goOn, ready: watch.Ready(),
-		see:    projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
-		weight: watch.Weight,
+		see:  projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
+		from: watch,
 		next: func(ctx context.Context) ([]session.Placed, error) {
 			events, err := watch.Next(ctx)
 			var all []session.Placed

@@ -181,6 +181,11 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 		req.OnDisconnect.Cancel = true
 	}
 	req.Create = req.Create || st.srv.cfg.CreateSessions && req.SessionID != ""
+	leave, err := st.srv.inbox.enter(ctx, ex)
+	if err != nil {
+		return st.notBegun(ctx, "start turn", err)
+	}
+	defer leave()
 	turn, err := st.srv.cfg.Sessions.Start(ctx, req)
 	if before, ok := errors.AsType[*session.Repeated](err); ok {
 		// The client may have lost the answer to its first request.

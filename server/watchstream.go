@@ -20,7 +20,7 @@ type watchStream struct {
 	greets    bool   // the first message is a heartbeat
 	see       projection
 	ready     <-chan struct{}
-	weight    func(context.Context) int64                     // of what next gives
+	from      watcher                                         // what next gives comes from it
 	next      func(context.Context) ([]session.Placed, error) // io.EOF ends the stream
 	put       func(session.Placed) error                      // without a message: the headers
 }
@@ -54,7 +54,7 @@ func (w *watchStream) serve(ctx context.Context) error {
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
-		room, err := w.s.outbox.enter(ctx, w.weight(ctx), w.s.cfg.WriteTimeout)
+		room, err := w.s.outbox.enter(ctx, w.from, w.s.cfg.WriteTimeout)
 		w.exchange.hold(room)
 		var events []session.Placed
 		if err == nil {

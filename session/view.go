@@ -139,6 +139,7 @@ func (v *view) send(slot int, turnID string, m *agentdv1.RunResponse) {
 // are the open calls that this client is asked for.
 func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end bool) {
 	v.finishJoin()
+	rec.Data = nil // fact says it, and the view outlives the record
 	v.rec, v.replayed = rec, replayed
 	asking := v.asking.add(rec, fact)
 	if u := taken(fact); u != nil {

@@ -39,6 +39,7 @@ type Watcher struct {
 	view   *view
 	read   int64   // the last record rendered
 	over   bool    // the end has been rendered
+	fresh  bool    // the client has come with its turn and has seen nothing yet: its log is short
 	target string  // the turn whose end is the watcher's; "" for none
 	cuts   []int64 // records behind which a long log may be cut, in order; see cut
 	behind int64   // records up to this one happened before the client came
@@ -108,7 +109,7 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 	if t.waits != nil && t.startSeq == 0 && s.turn != nil && w.failed == nil && !from.observes {
 		w.failed = s.turn.failed // what it waits for is not running here
 	}
-	if !from.live {
+	if w.fresh = from.live; !from.live {
 		w.behind = s.seq
 	}
 	// What came before the turn, or the one it waits for, does not matter.
@@ -134,6 +135,7 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	if w.over {
 		return nil, io.EOF
 	}
+	w.fresh = false
 	w.mu.Lock()
 	lagged, failed, queue := w.lagged, w.failed, w.queue
 	w.queue, w.bytes = nil, 0

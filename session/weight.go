@@ -46,6 +46,9 @@ func (w *Watcher) Weight(ctx context.Context) int64 {
 	return weight
 }
 
+// Lags tells whether Weight and Next look through a log that may be long.
+func (w *Watcher) Lags() bool { return !w.fresh && w.lagging() }
+
 // logBytes is the size of the records up to one that are rendered at once.
 func (w *Watcher) logBytes(ctx context.Context, upTo int64) int {
 	size := 0
@@ -92,4 +95,12 @@ func (w *SessionWatcher) Weight(ctx context.Context) int64 {
 		}
 	}
 	return w.watcher.Weight(ctx)
+}
+
+// Lags tells whether Weight and Next look through a log that may be long.
+func (w *SessionWatcher) Lags() bool {
+	if w.watcher == nil {
+		return w.roused.Load()
+	}
+	return w.watcher.Lags()
 }

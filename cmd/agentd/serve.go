@@ -57,7 +57,7 @@ type serveCmd struct {
 	MaxStreams        int `default:"4096" help:"Run streams at once."`
 	MaxTurns          int `default:"1000" help:"Turns at once."`
 	MaxMessageBytes   int `default:"4194304" help:"Size of the largest request message."`
-	MaxReplyBytes     int `default:"268435456" help:"About how much memory large replies may take at the same time. Above it streams wait for each other, other replies are refused for a while, and clients that read less than 64 KiB a second are cut off."`
+	MaxReplyBytes     int `default:"268435456" help:"About how much memory large replies may take at the same time, and large requests as much. Above it streams wait for each other, other replies are refused for a while, and clients that read less than 64 KiB a second are cut off."`
 	MessagesPerSecond int `default:"200" help:"Messages a second that are taken from one stream."`
 	MaxModelCalls     int `default:"500" help:"Model calls of one turn."`
 	MaxRequestBytes   int `default:"536870912" help:"Size of the requests that all turns make of models at the same time, above which they wait for each other; those above 1 MiB share a quarter of it."`

@@ -4,7 +4,11 @@ import (
 	"fmt"
 	"net"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"time"
+
+	"connectrpc.com/connect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -32,7 +36,9 @@ func silentReaders(b *bed) {
 	envelope := func(s string) string { return "\x00\x00\x00" + string([]byte{byte(len(s) >> 8), byte(len(s))}) + s }
 	for _, r := range []struct{ method, kind, body string }{
 		{"WatchTurn", "application/connect+json", envelope(of)},
+		{"WatchSession", "application/connect+json", envelope(of)},
 		{"ListTurnEvents", "application/json", of},
+		{"ListSessionEvents", "application/json", of},
 		{"GetTurn", "application/json", of},
 		{"ListTurns", "application/json", "{}"},
 	} {
@@ -54,5 +60,28 @@ func silentReaders(b *bed) {
 			_ = c.Close()
 		}
 	}
-	b.sayf("%d requests, for 3.8 MB of state and texts of 0.9 MB: those that find no room wait or are refused", 4*times(400))
+	b.sayf("%d requests, for 3.8 MB of state and texts of 0.9 MB: those that find no room wait or are refused", 6*times(400))
+}
+
+// largeRequests come all at once; those for which there is no room are refused.
+func largeRequests(b *bed) {
+	ex := execute(echo("large", ""), strings.Repeat("y", 900_000), map[string]any{"k": strings.Repeat("x", 900_000)})
+	var wg sync.WaitGroup
+	var taken atomic.Int32
+	for range times(400) {
+		wg.Go(func() {
+			_, err := b.create(ex)
+			switch {
+			case err == nil:
+				taken.Add(1)
+			case connect.CodeOf(err) != connect.CodeUnavailable:
+				b.Errorf("got %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	if taken.Load() == 0 {
+		b.Error("all were refused")
+	}
+	b.sayf("%d of %d are taken, the others are asked to come back", taken.Load(), times(400))
 }

@@ -18,6 +18,7 @@ var attacks = []attack{
 	{name: "1. The same, below the bound, with --instruction-file and the caller's own addition", most: 512, args: []string{"--instruction-file", "{scripts}/added.txt"}, run: additionBomb},
 	{name: "1. 40 turns at once, each of 32 parallel agents with 1.9 MB of instruction", most: 1024, run: fanOut},
 	{name: "1. 400 clients at a time that ask for megabytes and read nothing", most: 768, run: silentReaders},
+	{name: "1. 400 requests of 1.8 MB at once", most: 3072, run: largeRequests},
 	{name: "2. 20 and 40 requests at once with 0.9 MB of app: state", most: 512, run: sharedState},
 	{name: "2. 100 writers of one byte, to compare with", most: 512, run: smallWriters},
 	{name: "2. 100 writers at the bounds of app:, with 0.9 MB of their own", most: 1536, run: writers},
