@@ -31,7 +31,7 @@ type ModelCallRetried struct {
 
 // ModelCallFellBack says that a model has failed before any of its text was there, all
 // its retries included, and that the call is made to the next one of
-// LlmAgent.FallbackModels; nothing is void.
+// [FallbackModels]; nothing is void.
 type ModelCallFellBack struct {
 	// AgentPath runs from the root of the tree to the agent whose call it is.
 	AgentPath []string
@@ -139,7 +139,7 @@ type RawPayloadReceived struct {
 }
 
 // HistoryCompacted says that an agent's model is from now on told a summary in
-// place of the beginning of the conversation; see LlmAgent.Compaction. The session
+// place of the beginning of the conversation; see [Compact]. The session
 // keeps all of it.
 type HistoryCompacted struct {
 	// AgentPath runs from the root of the tree to the agent whose model it is.

@@ -22,7 +22,7 @@ func older(runs *atomic.Int32) script {
 		if field := later(s.first.ProtoReflect(), ""); field != "" {
 			return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{Error: &agentdv1.RunResponse_ErrorResponse{
 				Code:       agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST,
-				Message:    fmt.Sprintf("this server does not know %#q; it is older than the client, or the name is misspelt", field),
+				Message:    fmt.Sprintf("this server does not know %#q; it is older than the client, or the name is misspelled", field),
 				Violations: []*agentdv1.FieldViolation{{Field: field, Rule: "unknown"}},
 			}}})
 		}

@@ -86,7 +86,7 @@ function older(options: AgentdOptions = {}) {
     fromJson(method.input, json);
     const field = later(method.input, json);
     if (field !== undefined) {
-      const message = `this server does not know \`${field.replace(/.*\./, "")}\`; it is older than the client, or the name is misspelt`;
+      const message = `this server does not know \`${field.replace(/.*\./, "")}\`; it is older than the client, or the name is misspelled`;
       const debug = { code: "ERROR_CODE_INVALID_REQUEST", message, violations: [{ field, rule: "unknown" }] };
       const error = { code: "invalid_argument", message, details: [{ type: "agentd.v1.RunResponse.ErrorResponse", value: "", debug }] };
       return streams
