@@ -10,7 +10,9 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-func (s *sessionService) ListSessionEvents(ctx context.Context, r *connect.Request[agentdv1.ListSessionEventsRequest]) (*connect.Response[agentdv1.ListSessionEventsResponse], error) {
+func (s *sessionService) ListSessionEvents(
+	ctx context.Context, r *connect.Request[agentdv1.ListSessionEventsRequest],
+) (*connect.Response[agentdv1.ListSessionEventsResponse], error) {
 	limit := int(r.Msg.GetPageSize())
 	if limit == 0 {
 		limit = defaultEvents
@@ -36,7 +38,10 @@ func (s *sessionService) ListSessionEvents(ctx context.Context, r *connect.Reque
 	return connect.NewResponse(out), nil
 }
 
-func (s *sessionService) WatchSession(ctx context.Context, r *connect.Request[agentdv1.WatchSessionRequest], stream *connect.ServerStream[agentdv1.WatchSessionResponse]) error {
+func (s *sessionService) WatchSession(
+	ctx context.Context, r *connect.Request[agentdv1.WatchSessionRequest],
+	stream *connect.ServerStream[agentdv1.WatchSessionResponse],
+) error {
 	exchange := arrived(ctx)
 	if e := s.acceptable(r.Msg); e != nil {
 		return e
@@ -52,7 +57,8 @@ func (s *sessionService) WatchSession(ctx context.Context, r *connect.Request[ag
 	}
 	defer watch.Close()
 	out := &watchStream{
-		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(), goOn: "watch again behind the last cursor", greets: true,
+		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(),
+		goOn: "watch again behind the last cursor", greets: true,
 		ready: watch.Ready(), from: watch, next: watch.Next,
 		see: projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
 		put: func(e session.Placed) error {

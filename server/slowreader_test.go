@@ -101,6 +101,20 @@ var slowCalls = map[string]func(t *testing.T, hc *http.Client, url string) (int,
 		}
 		return text, s.Err()
 	},
+	"WatchSession": func(t *testing.T, hc *http.Client, url string) (int, error) {
+		t.Helper()
+		c := agentdv1connect.NewSessionServiceClient(hc, url, uncompressed)
+		s, err := c.WatchSession(t.Context(), connect.NewRequest(&agentdv1.WatchSessionRequest{SessionId: longSession(t, c)}))
+		if err != nil {
+			return 0, err
+		}
+		defer func() { _ = s.Close() }()
+		text := 0
+		for s.Receive() && s.Msg().GetEvent().GetEnd() == nil {
+			text += len(s.Msg().GetEvent().GetOutputChunk().GetContent())
+		}
+		return text, s.Err()
+	},
 	"GetTurn": func(t *testing.T, hc *http.Client, url string) (int, error) {
 		t.Helper()
 		c := agentdv1connect.NewSessionServiceClient(hc, url, uncompressed)

@@ -26,7 +26,9 @@ var errStops = Errorf(codeUnavailable, "the server is stopping: go on behind the
 // they are large, and whether there are more. With keep, those do not count that it
 // refuses. The session is left as it is. An error that a client may see is of type
 // *Error.
-func (m *Manager) SessionEvents(ctx context.Context, id, cursor string, limit int, keep func(*agentdv1.RunResponse) bool) (out []Placed, more bool, err error) {
+func (m *Manager) SessionEvents(
+	ctx context.Context, id, cursor string, limit int, keep func(*agentdv1.RunResponse) bool,
+) (out []Placed, more bool, err error) {
 	w, err := m.WatchSession(ctx, id, cursor)
 	if err != nil {
 		return nil, false, err

@@ -34,9 +34,9 @@ func (r *sessionReader) service(s *served) agentdv1connect.SessionServiceClient 
 }
 
 // watch reads on a server, behind what it has, until the connection breaks or ctx ends;
-// then over is closed.
-func (r *sessionReader) watch(ctx context.Context, s *served) (over chan struct{}) {
-	over = make(chan struct{})
+// then what it returns is closed.
+func (r *sessionReader) watch(ctx context.Context, s *served) <-chan struct{} {
+	over := make(chan struct{})
 	w, err := r.service(s).WatchSession(ctx, connect.NewRequest(&agentdv1.WatchSessionRequest{SessionId: r.id, Cursor: r.cursor}))
 	if err != nil {
 		r.t.Fatal(err)
