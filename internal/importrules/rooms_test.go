@@ -131,6 +131,8 @@ var rooms = []room{
 		knows: "what a user of agentd can import"},
 	{path: "ts/test/witness", floor: 5, may: []string{"client", gen},
 		knows: "the Go client, for the tests of the TypeScript client"},
+	{path: "ts/test/guarded", floor: 5, may: []string{"agentdhost"},
+		knows: "a daemon that asks who calls, for the tests of the TypeScript client"},
 	{path: "internal/e2e", floor: 5,
 		knows: "nothing of its own: its tests run the whole of agentd"},
 	{path: "internal/chaos", floor: 5,

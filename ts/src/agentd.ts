@@ -2,7 +2,7 @@
 import { amountOf, waitOf } from "./amounts.js";
 import { Answers } from "./answers.js";
 import { persist, policyOf, type ReconnectPolicy } from "./backoff.js";
-import { AgentdError } from "./errors.js";
+import { AgentdError, fromThrown } from "./errors.js";
 import { capabilitiesOf, modelsOf } from "./fromjson.js";
 import type { AgentJson } from "./gen/agentd/v1/types_pb.js";
 import { Interactions } from "./interactions.js";
@@ -116,7 +116,9 @@ export class Agentd {
       const policy = { ...this.#reconnect, maxElapsedMs: this.#reconnect.startElapsedMs };
       const { turn } = await persist(policy, signal, () =>
         this.#wire.call("CreateTurn", { execute }, { signal, headers, timeoutMs }),
-      );
+      ).catch((thrown: unknown) => {
+        throw signal.aborted ? thrown : named(fromThrown(thrown), options.sessionId);
+      });
       if (turn === undefined) {
         throw new AgentdError("INTERNAL", "the server did not name the turn");
       }
@@ -181,6 +183,11 @@ export class Agentd {
       signal: options.signal,
     });
   }
+}
+
+/** named is an error that says of which session it is, as far as that is known. */
+function named(error: AgentdError, sessionId: string | undefined): AgentdError {
+  return error.sessionId === undefined && sessionId ? error.with({ sessionId }) : error;
 }
 
 /** cancelsOf tells whether a turn that is left is cancelled. */

@@ -7,8 +7,8 @@ import { createInterface } from "node:readline";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
 
-/** What `npm test` builds first. */
-const binary = fileURLToPath(new URL("./agentd", import.meta.url));
+/** program is one of those that `npm test` builds first. */
+const program = (name: string) => fileURLToPath(new URL(`./${name}`, import.meta.url));
 
 /** Scripts of the models `scripted/…`, by name. */
 export type Scripts = Record<string, string>;
@@ -17,20 +17,22 @@ export type Scripts = Record<string, string>;
 export class Daemon {
   url = "";
   readonly dir: string;
+  readonly #program: string;
   readonly #args: string[];
   #child: ChildProcess | undefined;
   #ended: Promise<void> = Promise.resolve();
 
-  constructor(dir: string, args: string[]) {
+  constructor(dir: string, name: string, args: string[]) {
     this.dir = dir;
+    this.#program = program(name);
     this.#args = args;
   }
 
   /** start starts it on a free port and waits until it serves. */
   async start(): Promise<void> {
-    const child = spawn(binary, ["serve", "--addr=127.0.0.1:0", "--log-format=json", ...this.#args], {
+    const child = spawn(this.#program, this.#args, {
       env: {}, // no keys
-      stdio: ["ignore", "ignore", "pipe"],
+      stdio: ["pipe", "ignore", "pipe"],
     });
     this.#child = child;
     this.#ended = new Promise((resolve) => child.once("close", () => resolve()));
@@ -57,12 +59,27 @@ export class Daemon {
 }
 
 /** serve starts a daemon for one test. Its data is on disk if it is to survive a restart. */
-export async function serve(t: TestContext, scripts: Scripts = {}, ...args: string[]): Promise<Daemon> {
+export function serve(t: TestContext, scripts: Scripts = {}, ...args: string[]): Promise<Daemon> {
+  const base = ["serve", "--addr=127.0.0.1:0", "--log-format=json", "--handover-grace=50ms"];
+  return start(t, scripts, "agentd", (dir) => [...base, `--data=${join(dir, "data")}`, `--scripts=${dir}`, ...args]);
+}
+
+/** guarded starts one that asks who calls: a bearer token is a name, and behind a slash a role. */
+export function guarded(t: TestContext, scripts: Scripts): Promise<Daemon> {
+  return start(t, scripts, "guarded", (dir) => [`-scripts=${dir}`]);
+}
+
+async function start(
+  t: TestContext,
+  scripts: Scripts,
+  name: string,
+  args: (dir: string) => string[],
+): Promise<Daemon> {
   const dir = await mkdtemp(join(tmpdir(), "agentd-test-"));
   for (const [name, script] of Object.entries(scripts)) {
     await writeFile(join(dir, `${name}.yaml`), script);
   }
-  const daemon = new Daemon(dir, [`--data=${join(dir, "data")}`, `--scripts=${dir}`, "--handover-grace=50ms", ...args]);
+  const daemon = new Daemon(dir, name, args(dir));
   t.after(async () => {
     await daemon.end("SIGKILL");
     await rm(dir, { recursive: true, force: true });
