@@ -99,7 +99,13 @@ func (m *ModelInfo) Proto() *agentdv1.Model { return proto.CloneOf(m.message) }
 // Models lists the models that the server knows by name; providers serve others too.
 func (c *Client) Models(ctx context.Context, opts ...RequestOption) ([]*ModelInfo, error) {
 	resp, err := unary(ctx, c, opts, c.sessions.ListModels, &agentdv1.ListModelsRequest{})
-	return mapped(resp.GetModels(), modelOf), err
+	models := mapped(resp.GetModels(), modelOf)
+	for _, m := range models {
+		if m.Price != nil && m.Price.Date == "" {
+			m.Price.Date = resp.GetPricesDate()
+		}
+	}
+	return models, err
 }
 
 func modelOf(m *agentdv1.Model) *ModelInfo {

@@ -12,8 +12,8 @@ type ModelPrice struct {
 	// first is 0. The last one whose AbovePromptTokens is less than the tokens of a
 	// request holds for the whole call.
 	Tiers []PriceTier
-	// Date is the day of this price, YYYY-MM-DD; empty where it is that of the server's
-	// whole table.
+	// Date is the day on which the price was last compared with that of the provider,
+	// YYYY-MM-DD.
 	Date string
 }
 

@@ -8,6 +8,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -155,8 +156,13 @@ func TestSession(t *testing.T) {
 	if caps := must[*client.Capabilities](t)(c.Capabilities(ctx)); caps.MaxPromptBytes == 0 || len(caps.Features) == 0 || len(caps.Providers) == 0 {
 		t.Errorf("capabilities %+v", caps)
 	}
-	if models := must[[]*client.ModelInfo](t)(c.Models(ctx)); len(models) == 0 || models[0].Name == "" {
-		t.Errorf("models %+v", models)
+	models := must[[]*client.ModelInfo](t)(c.Models(ctx))
+	priced := slices.IndexFunc(models, func(m *client.ModelInfo) bool { return m.Price != nil && len(m.Price.Tiers) > 0 })
+	if priced < 0 || models[priced].Name == "" || models[priced].Price.Tiers[0].Output <= 0 {
+		t.Fatalf("models %+v", models)
+	}
+	if day, err := time.Parse(time.DateOnly, models[priced].Price.Date); err != nil || day.IsZero() {
+		t.Errorf("a price of the day %q: %v", models[priced].Price.Date, err)
 	}
 	if err := c.SetSharedState(ctx, map[string]any{"app:plan": "sale", "app:none": nil}); err != nil {
 		t.Error(err)
