@@ -170,7 +170,7 @@ var bans = []ban{
 	{path: "database/sql", but: []string{"session/sqlitestore"},
 		because: "storage stands behind session.Store"},
 	{path: "net/http", but: []string{"server", "client", "model/...", "model", "internal/models", "internal/wiretap", "internal/daemon", "internal/providertest",
-		"internal/sessionfront", "cmd/agentd", "internal/cli", "agentdtest", "internal/testdaemon", "agentdhost", "examples/...", genConnect},
+		"internal/sessionfront", "cmd/agentd", "internal/cli", "agentdtest", "internal/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect},
 		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
 	{path: "os/exec", but: []string{"internal/toolcmd", "internal/ttytest", "examples/supportdesk"}, because: "the server never runs a tool; tools run on the client"},
 	{path: "plugin", because: "agentd is one static binary"},

@@ -136,7 +136,7 @@ test("a cancelled call aborts its tool", async (t) => {
     }
   }
   assert.equal(reasons.length, 1);
-  assert.match(String(reasons[0]), /cancelled/);
+  assert.match(String(reasons[0]), /canceled/);
   assert.ok(events.some((e) => e.type === "tool_call_canceled"));
   const end = events.at(-1);
   assert.ok(end?.type === "end" && !end.completed && end.reason === "enough for today");
