@@ -96,9 +96,9 @@ export type EventBody =
   | { readonly type: "message_retracted"; readonly messageId: string; readonly agentPath: readonly string[] }
   /**
    * Session state: first the whole of it, if there is any, later what changed. A key whose value is null has been
-   * removed. Numbers are JavaScript's: of integers beyond 2⁵³, and of others with more than 17 digits, stateDelta has the
-   * nearest, and Number.MAX_VALUE for what is beyond all of them. stateDeltaJson is the same as JSON text, with every
-   * digit.
+   * removed. Numbers are JavaScript's: of integers beyond 2⁵³, and of others with more than 17 digits, stateDelta has
+   * the nearest, and Number.MAX_VALUE for what is beyond all of them. stateDeltaJson is the same as JSON text, with
+   * every digit.
    */
   | { readonly type: "state_update"; readonly stateDelta: JsonObject; readonly stateDeltaJson: string }
   /** A tool of this client is asked for. When a call is asked again, its tool runs and nothing is told. */

@@ -36,7 +36,9 @@ export function errorOf(json: m.RunResponse_ErrorResponseJson, details: ErrorDet
   });
 }
 
-/** deltaText is what has changed of the state, as JSON text. Older servers have it with their numbers as float64 alone. */
+/**
+ * deltaText is what has changed of the state, as JSON text. Older servers have it with their numbers as float64 alone.
+ */
 export function deltaText({ stateDelta = {}, stateDeltaJson = "" }: m.RunResponse_StateUpdateJson): string {
   return stateDeltaJson || JSON.stringify(stateDelta);
 }

@@ -133,8 +133,8 @@ export interface RunOptions extends WatchOptions {
   /** A text behind the instruction of every agent of the turn, at most 65,536 bytes. */
   instruction?: string | undefined;
   /**
-   * State to begin with. An integer beyond 2⁵³ that JavaScript has no number for can be said as JSON.rawJSON, where there
-   * is that.
+   * State to begin with. An integer beyond 2⁵³ that JavaScript has no number for can be said as JSON.rawJSON, where
+   * there is that.
    */
   state?: JsonObject | undefined;
   /** What happens when the session already runs a turn. Default: reject. */
@@ -146,8 +146,8 @@ export interface RunOptions extends WatchOptions {
   /** What the turn may spend. */
   budget?: Budget | undefined;
   /**
-   * What the session may spend from its beginning. Where the session has a budget of its own, this only tightens it, for
-   * this turn; else it holds for the turns that follow too, until another one is given.
+   * What the session may spend from its beginning. Where the session has a budget of its own, this only tightens it,
+   * for this turn; else it holds for the turns that follow too, until another one is given.
    */
   sessionBudget?: Budget | undefined;
   /** How long a client may take for a call of a tool that has no time of its own, in milliseconds, at most a day. */

@@ -43,8 +43,8 @@ export interface UpdateSessionOptions extends SessionFields {
   /** Archives the session, or takes it back. */
   state?: "active" | "archived" | undefined;
   /**
-   * Takes the place of the whole budget of the session, larger or smaller; an empty one takes it away. It holds at once:
-   * a turn that runs is checked against it from its next model call on.
+   * Takes the place of the whole budget of the session, larger or smaller; an empty one takes it away. It holds at
+   * once: a turn that runs is checked against it from its next model call on.
    */
   budget?: Budget | undefined;
 }
@@ -164,8 +164,8 @@ export class Sessions {
   }
 
   /**
-   * events yields what has happened in a session so far, in all of its turns, page by page. The error of a turn that has
-   * failed is an event, and its end follows.
+   * events yields what has happened in a session so far, in all of its turns, page by page. The error of a turn that
+   * has failed is an event, and its end follows.
    */
   async *events(
     sessionId: string,
@@ -196,8 +196,8 @@ export class Sessions {
 
   /**
    * watch follows a session: what events yields, then what happens from now on, of whichever turn and whoever has
-   * started it. It takes no part: it wakes no turn and is asked for nothing. It has no end; who leaves the loop ends it.
-   * A connection that is lost is replaced, and no event is lost, nor comes twice. It throws an AgentdError when the
+   * started it. It takes no part: it wakes no turn and is asked for nothing. It has no end; who leaves the loop ends
+   * it. A connection that is lost is replaced, and no event is lost, nor comes twice. It throws an AgentdError when the
    * session cannot be followed any further, such as SESSION_NOT_FOUND for one that was deleted, and the reason of a
    * signal that was aborted.
    */

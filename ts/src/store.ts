@@ -379,7 +379,8 @@ export class SessionStore {
 
   /** caughtUp ends the loading when the session has told all that was there, or certainly has. */
   #caughtUp(certainly: boolean): void {
-    if (this.#loading && (certainly || !this.#views.some((view) => !this.#settled.has(view) && !this.#runs.has(view)))) {
+    const awaited = this.#views.some((view) => !this.#settled.has(view) && !this.#runs.has(view));
+    if (this.#loading && (certainly || !awaited)) {
       this.#loading = false;
       this.#shown = undefined;
       this.#changed();

@@ -52,8 +52,8 @@ export class Turns {
   }
 
   /**
-   * get says how a turn is; without turnId, the session's last one. With userParts it gives back the files of the prompt
-   * too.
+   * get says how a turn is; without turnId, the session's last one. With userParts it gives back the files of the
+   * prompt too.
    */
   async get(sessionId: string, turnId = "", options: { userParts?: boolean | undefined } = {}): Promise<Turn> {
     const request = given<GetTurnRequestJson>({ sessionId, turnId, userParts: options.userParts });
