@@ -287,3 +287,14 @@ test("an error of a newer server has its text, whatever its code", async () => {
   const failing = newer([...news, { seq: "80", turnId: "t", error: debug }, { ...finished, end: { completed: false } }]);
   await assert.rejects(gather(failing.agentd.attach("s")), { code: "UNSPECIFIED", message: "no tea" });
 });
+
+test("a page of an older server, which cannot watch a session, is told so and waits for nothing", async () => {
+  const { agentd, done, ran } = older();
+  const store = new SessionStore(agentd, { sessionId: "s" });
+  const { error, status } = await new Promise<SessionSnapshot>((resolve) => {
+    const leave = store.subscribe(() => store.getSnapshot().error !== undefined && (leave(), resolve(store.getSnapshot())));
+  });
+  assert.equal(status, "ready");
+  refusedBy("", /does not serve WatchSession of .*older than this client/)(error);
+  assert.deepEqual([done, ran()], [["ListTurns"], 0]);
+});
