@@ -3,8 +3,10 @@ package server
 import (
 	"errors"
 	"fmt"
+	"math"
 	"strconv"
 	"strings"
+	"unicode/utf8"
 
 	"buf.build/go/protovalidate"
 	"google.golang.org/protobuf/proto"
@@ -100,7 +102,47 @@ func violation(first *protovalidate.Violation) *session.Error {
 	if value := refusedValue(first.FieldValue); value != "" {
 		text += " (received " + value + ")"
 	}
-	return session.Errorf(code, "%s", text).Breaking(path, first.Proto.GetRuleId())
+	e := session.Errorf(code, "%s", text).Breaking(path, first.Proto.GetRuleId())
+	if unit, received := sizeOf(first.Proto.GetRuleId(), first.FieldValue); unit != "" {
+		if most, ok := first.RuleValue.Interface().(uint64); ok && most <= math.MaxInt64 {
+			e.Limit = &session.ExceededLimit{Name: leafOf(path) + "_" + unit, Value: int64(most), Received: int64(received)}
+		}
+	}
+	return e
+}
+
+// sizeOf is how large a value is by a rule that bounds its size, and in what; "" for any
+// other rule.
+func sizeOf(rule string, value protoreflect.Value) (unit string, size int) {
+	switch v := value.Interface().(type) {
+	case string:
+		switch rule {
+		case "string.max_len":
+			return "characters", utf8.RuneCountInString(v)
+		case "string.max_bytes":
+			return "bytes", len(v)
+		}
+	case []byte:
+		if rule == "bytes.max_len" {
+			return "bytes", len(v)
+		}
+	case protoreflect.List:
+		if rule == "repeated.max_items" {
+			return "items", v.Len()
+		}
+	case protoreflect.Map:
+		if rule == "map.max_pairs" {
+			return "entries", v.Len()
+		}
+	}
+	return "", 0
+}
+
+// leafOf is the last field of a path, without its place in a list or a map.
+func leafOf(path string) string {
+	path = path[strings.LastIndexByte(path, '.')+1:]
+	name, _, _ := strings.Cut(path, "[")
+	return name
 }
 
 // refusedValue shows a refused value: a scalar, a span of time, or how long a list is.

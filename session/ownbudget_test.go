@@ -204,6 +204,7 @@ func TestBudgetOfAQueuedTurn(t *testing.T) {
 				}{{2, "session_model_calls 5 5"}, {2, "session_model_calls 7 7"}} {
 					w := queued[i].Watch()
 					if restart {
+						synctest.Wait() // until then the session may be starting it
 						_, w = f.attach(session.AttachRequest{SessionID: id, TurnID: queued[i].ID()})
 					}
 					f.spent(w, want.calls, want.limit)

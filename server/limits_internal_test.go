@@ -1,0 +1,46 @@
+package server
+
+import (
+	"strings"
+	"testing"
+
+	"google.golang.org/protobuf/proto"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session"
+)
+
+// TestSizesAreLimits: who sends too much learns by numbers how much may be sent.
+func TestSizesAreLimits(t *testing.T) {
+	v, err := newValidator()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for name, test := range map[string]struct {
+		msg  proto.Message
+		want session.ExceededLimit
+	}{
+		"characters": {
+			&agentdv1.GetTurnRequest{SessionId: strings.Repeat("é", 129)},
+			session.ExceededLimit{Name: "session_id_characters", Value: 128, Received: 129},
+		},
+		"items": {
+			&agentdv1.WatchTurnRequest{SessionId: "s", ToolNames: make([]string, 513)},
+			session.ExceededLimit{Name: "tool_names_items", Value: 512, Received: 513},
+		},
+		"no size": {&agentdv1.GetTurnRequest{}, session.ExceededLimit{}},
+	} {
+		e := v.check(test.msg)
+		if e == nil {
+			t.Errorf("%s: not refused", name)
+			continue
+		}
+		got := session.ExceededLimit{}
+		if e.Limit != nil {
+			got = *e.Limit
+		}
+		if got != test.want {
+			t.Errorf("%s: got %+v, want %+v", name, got, test.want)
+		}
+	}
+}
