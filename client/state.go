@@ -3,10 +3,14 @@ package client
 import (
 	"encoding/json"
 	"fmt"
+	"math"
 	"math/big"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
+
+	"google.golang.org/protobuf/types/known/structpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -99,29 +103,75 @@ func digitsOf(text string) decimal {
 	return decimal{strings.TrimRight(digits, "0"), exp}
 }
 
-// keysOf are the keys of a StateUpdate with their values as JSON text. Servers that do
-// not say them as text have numbers as float64 alone.
-func keysOf(u *agentdv1.RunResponse_StateUpdate) map[string]json.RawMessage {
-	var keys map[string]json.RawMessage
-	if text := u.GetStateDeltaJson(); text != "" {
-		if json.Unmarshal([]byte(text), &keys) == nil {
-			return keys
-		}
+// stateValue is the value of a key as a StateUpdate has it: one of both.
+type stateValue struct {
+	text  json.RawMessage
+	value *structpb.Value
+}
+
+func (v stateValue) isNull() bool {
+	if v.value != nil {
+		_, null := v.value.GetKind().(*structpb.Value_NullValue)
+		return null
 	}
-	keys = make(map[string]json.RawMessage, len(u.GetStateDelta().GetFields()))
+	return isNull(v.text)
+}
+
+// decoded is a copy of the value: see valueOf.
+func (v stateValue) decoded() any {
+	if v.value != nil {
+		return v.value.AsInterface()
+	}
+	return valueOf(v.text)
+}
+
+// keysOf are the keys of a StateUpdate. The text counts where there is one; a Struct says
+// the same where there is none, but a number that JSON does not have, which leaves out the
+// key.
+func keysOf(u *agentdv1.RunResponse_StateUpdate) map[string]stateValue {
+	var texts map[string]json.RawMessage
+	if text := u.GetStateDeltaJson(); text != "" && json.Unmarshal([]byte(text), &texts) == nil {
+		keys := make(map[string]stateValue, len(texts))
+		for key, text := range texts {
+			keys[key] = stateValue{text: text}
+		}
+		return keys
+	}
+	keys := make(map[string]stateValue, len(u.GetStateDelta().GetFields()))
 	for key, value := range u.GetStateDelta().GetFields() {
-		if text, err := stateText(value.AsInterface()); err == nil { // numbers may be infinite, which JSON is not
-			keys[key] = text
+		if isJSON(value) {
+			keys[key] = stateValue{value: value}
 		}
 	}
 	return keys
 }
 
+// isJSON tells whether a value has a form in JSON.
+func isJSON(v *structpb.Value) bool {
+	switch v := v.GetKind().(type) {
+	case *structpb.Value_NumberValue:
+		return !math.IsNaN(v.NumberValue) && !math.IsInf(v.NumberValue, 0)
+	case *structpb.Value_StructValue:
+		for _, of := range v.StructValue.GetFields() {
+			if !isJSON(of) {
+				return false
+			}
+		}
+		return true
+	case *structpb.Value_ListValue:
+		return !slices.ContainsFunc(v.ListValue.GetValues(), func(of *structpb.Value) bool { return !isJSON(of) })
+	case nil:
+		return false
+	default:
+		return true
+	}
+}
+
 // deltaOf are the keys of a StateUpdate with their values decoded.
 func deltaOf(u *agentdv1.RunResponse_StateUpdate) map[string]any {
 	delta := make(map[string]any)
-	for key, text := range keysOf(u) {
-		delta[key] = valueOf(text)
+	for key, value := range keysOf(u) {
+		delta[key] = value.decoded()
 	}
 	return delta
 }
@@ -129,11 +179,11 @@ func deltaOf(u *agentdv1.RunResponse_StateUpdate) map[string]any {
 // stateView is the session state as a run has seen it.
 type stateView struct {
 	mu     sync.Mutex // protects values
-	values map[string]json.RawMessage
+	values map[string]stateValue
 }
 
 func newStateView() *stateView {
-	return &stateView{values: make(map[string]json.RawMessage)}
+	return &stateView{values: make(map[string]stateValue)}
 }
 
 // apply takes over a delta, in which null removes a key.
@@ -141,11 +191,11 @@ func (s *stateView) apply(u *agentdv1.RunResponse_StateUpdate) {
 	keys := keysOf(u)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key, text := range keys {
-		if isNull(text) {
+	for key, value := range keys {
+		if value.isNull() {
 			delete(s.values, key)
 		} else {
-			s.values[key] = text
+			s.values[key] = value
 		}
 	}
 }
@@ -154,12 +204,12 @@ func isNull(text json.RawMessage) bool { return string(text) == "null" }
 
 func (s *stateView) get(key string) (any, bool) {
 	s.mu.Lock()
-	text, ok := s.values[key]
+	value, ok := s.values[key]
 	s.mu.Unlock()
 	if !ok {
 		return nil, false
 	}
-	return valueOf(text), true
+	return value.decoded(), true
 }
 
 // all returns the state decoded.
@@ -167,8 +217,8 @@ func (s *stateView) all() map[string]any {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	all := make(map[string]any, len(s.values))
-	for key, text := range s.values {
-		all[key] = valueOf(text)
+	for key, value := range s.values {
+		all[key] = value.decoded()
 	}
 	return all
 }

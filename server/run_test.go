@@ -359,40 +359,55 @@ func TestClientDeadline(t *testing.T) {
 }
 
 // Large state goes out in pieces that any client accepts: a session whose state
-// has grown would be of no use otherwise.
+// has grown would be of no use otherwise. With a number that a float64 bends it goes out
+// as text too, and a value that is too large for both comes twice.
 func TestLargeState(t *testing.T) {
-	want := map[string]any{}
-	for i := range 28 {
-		want[fmt.Sprintf("k%d", i)] = strings.Repeat("x", 100<<10)
-	}
-	want["large"] = strings.Repeat("y", 1<<20)
-	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
-		return emit(ctx, run, &session.Event{Path: root, State: want})
-	}}, server.Config{})
-	got, texts, alone := map[string]any{}, map[string]any{}, 0
-	for _, m := range f.run(t).toEnd() {
-		u := m.GetStateUpdate()
-		if u == nil {
-			continue
-		}
-		if n := proto.Size(u); n > 1<<20 && (len(u.GetStateDelta().GetFields()) > 1 || n > 1<<20+1<<10) {
-			t.Errorf("a state update of %d bytes", n)
-		}
-		maps.Copy(got, u.GetStateDelta().AsMap())
-		if u.GetStateDeltaJson() == "" {
-			if alone++; m.GetSeq() != 0 {
-				t.Error("a piece has the position of what is behind it")
+	for name, number := range map[string]json.Number{"a Struct": "1", "text too": "9007199254740993"} {
+		t.Run(name, func(t *testing.T) {
+			want := map[string]any{"number": number}
+			for i := range 28 {
+				want[fmt.Sprintf("k%d", i)] = strings.Repeat("x", 100<<10)
 			}
-			continue
-		}
-		piece := map[string]any{}
-		if err := json.Unmarshal([]byte(u.GetStateDeltaJson()), &piece); err != nil {
-			t.Error(err)
-		}
-		maps.Copy(texts, piece)
-	}
-	if !maps.Equal(got, want) || !maps.Equal(texts, want) || alone != 1 {
-		t.Errorf("got %d and %d keys, want %d, or other values; %d messages without the text", len(got), len(texts), len(want), alone)
+			want["large"] = strings.Repeat("y", 1<<20)
+			f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
+				return emit(ctx, run, &session.Event{Path: root, State: want})
+			}}, server.Config{})
+			got, texts, alone, pieces := map[string]any{}, map[string]any{}, 0, 0
+			for _, m := range f.run(t).toEnd() {
+				u := m.GetStateUpdate()
+				if u == nil {
+					continue
+				}
+				pieces++
+				if n := proto.Size(u); n > 1<<20 && (len(u.GetStateDelta().GetFields()) > 1 || n > 1<<20+1<<10) {
+					t.Errorf("a state update of %d bytes", n)
+				}
+				maps.Copy(got, u.GetStateDelta().AsMap())
+				if u.GetStateDeltaJson() == "" {
+					if alone++; number != "1" && m.GetSeq() != 0 {
+						t.Error("a piece has the position of what is behind it")
+					}
+					continue
+				}
+				piece := map[string]any{}
+				dec := json.NewDecoder(strings.NewReader(u.GetStateDeltaJson()))
+				dec.UseNumber()
+				if err := dec.Decode(&piece); err != nil {
+					t.Error(err)
+				}
+				maps.Copy(texts, piece)
+			}
+			told := maps.Clone(want)
+			told["number"], _ = number.Float64()
+			wantTexts, wantAlone := want, 1
+			if number == "1" {
+				wantTexts, wantAlone = nil, pieces
+			}
+			if !maps.Equal(got, told) || !maps.Equal(texts, wantTexts) || alone != wantAlone {
+				t.Errorf("got %d and %d keys, want %d and %d, or other values; %d messages without the text, want %d",
+					len(got), len(texts), len(told), len(wantTexts), alone, wantAlone)
+			}
+		})
 	}
 }
 

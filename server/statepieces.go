@@ -23,63 +23,71 @@ func splitState(u *agentdv1.RunResponse_StateUpdate) []*agentdv1.RunResponse_Sta
 	if proto.Size(u) <= maxChunkBytes {
 		return []*agentdv1.RunResponse_StateUpdate{u}
 	}
-	var texts map[string]json.RawMessage
-	if err := json.Unmarshal([]byte(u.GetStateDeltaJson()), &texts); err != nil {
-		return []*agentdv1.RunResponse_StateUpdate{u} // not reached: the text is the session's own
-	}
 	all := u.GetStateDelta().GetFields()
-	var pieces []*agentdv1.RunResponse_StateUpdate
-	var piece *statePiece
-	flush := func() {
-		if piece != nil {
-			pieces, piece = append(pieces, piece.update(u.GetSessionId())), nil
+	var texts map[string]json.RawMessage
+	if text := u.GetStateDeltaJson(); text != "" {
+		if err := json.Unmarshal([]byte(text), &texts); err != nil {
+			return []*agentdv1.RunResponse_StateUpdate{u} // not reached: the text is the session's own
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(texts)) {
+	var pieces []*agentdv1.RunResponse_StateUpdate
+	piece := &statePiece{}
+	flush := func() {
+		if piece.keys > 0 {
+			pieces, piece = append(pieces, piece.update(u.GetSessionId())), &statePiece{}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(all)) {
 		n := 2*len(key) + proto.Size(all[key]) + len(texts[key]) + keyOverhead
-		if piece != nil && piece.size+n > maxChunkBytes {
+		if piece.size+n > maxChunkBytes {
 			flush()
 		}
-		if n > maxChunkBytes {
-			pieces = append(pieces, &agentdv1.RunResponse_StateUpdate{
-				SessionId: u.GetSessionId(), StateDelta: &structpb.Struct{Fields: map[string]*structpb.Value{key: all[key]}},
-			})
-			piece = newStatePiece()
-			piece.texts[key] = texts[key]
+		if n > maxChunkBytes && texts != nil {
+			piece.add(key, all[key], nil)
+			flush()
+			piece.add(key, nil, texts[key])
 			flush()
 			continue
 		}
-		if piece == nil {
-			piece = newStatePiece()
-		}
-		piece.fields[key], piece.texts[key] = all[key], texts[key]
+		piece.add(key, all[key], texts[key])
 		piece.size += n
 	}
 	flush()
 	return pieces
 }
 
-// statePiece is some of the keys of an update.
+// statePiece is some of the keys of an update. The zero value has none.
 type statePiece struct {
 	fields map[string]*structpb.Value
 	texts  map[string]json.RawMessage
+	keys   int
 	size   int
 }
 
-func newStatePiece() *statePiece {
-	return &statePiece{fields: map[string]*structpb.Value{}, texts: map[string]json.RawMessage{}}
+// add adds a key, in one form or in both.
+func (p *statePiece) add(key string, value *structpb.Value, text json.RawMessage) {
+	if p.keys++; p.keys == 1 {
+		p.fields, p.texts = map[string]*structpb.Value{}, map[string]json.RawMessage{}
+	}
+	if value != nil {
+		p.fields[key] = value
+	}
+	if text != nil {
+		p.texts[key] = text
+	}
 }
 
 func (p *statePiece) update(sessionID string) *agentdv1.RunResponse_StateUpdate {
-	var text bytes.Buffer
-	enc := json.NewEncoder(&text)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(p.texts) // it came out of JSON
-	u := &agentdv1.RunResponse_StateUpdate{
-		SessionId: sessionID, StateDeltaJson: string(bytes.TrimSuffix(text.Bytes(), []byte("\n"))),
-	}
+	u := &agentdv1.RunResponse_StateUpdate{SessionId: sessionID}
 	if len(p.fields) > 0 {
 		u.StateDelta = &structpb.Struct{Fields: p.fields}
+	}
+	if len(p.texts) > 0 {
+		var text bytes.Buffer
+		enc := json.NewEncoder(&text)
+		enc.SetEscapeHTML(false)
+		_ = enc.Encode(p.texts) // it came out of JSON
+		u.StateDeltaJson = string(bytes.TrimSuffix(text.Bytes(), []byte("\n")))
 	}
 	return u
 }

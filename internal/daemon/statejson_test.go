@@ -83,10 +83,23 @@ func stateTexts(t *testing.T, c agentdv1connect.SessionServiceClient, session, t
 		if u == nil {
 			continue
 		}
-		texts = append(texts, u.GetStateDeltaJson())
-		nearest(t, u.GetStateDelta(), u.GetStateDeltaJson())
+		texts = append(texts, stateText(t, u))
+		nearest(t, u.GetStateDelta(), stateText(t, u))
 	}
 	return texts
+}
+
+// stateText is what an update says, as text.
+func stateText(t *testing.T, u *agentdv1.RunResponse_StateUpdate) string {
+	t.Helper()
+	if text := u.GetStateDeltaJson(); text != "" {
+		return text
+	}
+	data, err := json.Marshal(u.GetStateDelta().AsMap())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(data)
 }
 
 // nearest checks a Struct against the text: float64 as near as there are.

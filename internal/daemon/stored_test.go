@@ -168,7 +168,7 @@ func eventOf(t *testing.T, e *agentdv1.RunResponse) (string, map[string]any) {
 	delete(body, "session_id")
 	switch m := e.GetResponse().(type) {
 	case *agentdv1.RunResponse_StateUpdate_:
-		nearest(t, m.StateUpdate.GetStateDelta(), m.StateUpdate.GetStateDeltaJson())
+		nearest(t, m.StateUpdate.GetStateDelta(), stateText(t, m.StateUpdate))
 		delete(body, "state_delta_json")
 	case *agentdv1.RunResponse_ModelCallEnded:
 		ended := m.ModelCallEnded

@@ -4508,10 +4508,12 @@ type RunResponse_StateUpdate struct {
 	// their sign: state_delta_json has them as they were written.
 	StateDelta *structpb.Struct `protobuf:"bytes,2,opt,name=state_delta,json=stateDelta,proto3" json:"state_delta,omitempty"`
 	// state_delta as JSON text: an object, whose members are sorted by name and whose
-	// numbers are what their writer has written, digit by digit. Servers send both. Of one
-	// key whose value is too large for both in one message, state_delta comes in a message
-	// of its own, without a position, ahead of that with state_delta_json, which counts:
-	// a client reads this field where it is not empty, and else state_delta.
+	// numbers are what their writer has written, digit by digit. It is set where
+	// state_delta does not say the same: where a number has other digits in JSON as a
+	// float64. Of one key whose value is too large for both in one message, state_delta
+	// comes in a message of its own, without a position, ahead of that with
+	// state_delta_json, which counts: a client reads this field where it is not empty, and
+	// else state_delta.
 	StateDeltaJson string `protobuf:"bytes,10,opt,name=state_delta_json,json=stateDeltaJson,proto3" json:"state_delta_json,omitempty"`
 	unknownFields  protoimpl.UnknownFields
 	sizeCache      protoimpl.SizeCache

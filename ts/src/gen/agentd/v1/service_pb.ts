@@ -2078,10 +2078,12 @@ export type RunResponse_StateUpdate = Message<"agentd.v1.RunResponse.StateUpdate
 
   /**
    * state_delta as JSON text: an object, whose members are sorted by name and whose
-   * numbers are what their writer has written, digit by digit. Servers send both. Of one
-   * key whose value is too large for both in one message, state_delta comes in a message
-   * of its own, without a position, ahead of that with state_delta_json, which counts:
-   * a client reads this field where it is not empty, and else state_delta.
+   * numbers are what their writer has written, digit by digit. It is set where
+   * state_delta does not say the same: where a number has other digits in JSON as a
+   * float64. Of one key whose value is too large for both in one message, state_delta
+   * comes in a message of its own, without a position, ahead of that with
+   * state_delta_json, which counts: a client reads this field where it is not empty, and
+   * else state_delta.
    *
    * @generated from field: string state_delta_json = 10;
    */
@@ -2116,10 +2118,12 @@ export type RunResponse_StateUpdateJson = {
 
   /**
    * state_delta as JSON text: an object, whose members are sorted by name and whose
-   * numbers are what their writer has written, digit by digit. Servers send both. Of one
-   * key whose value is too large for both in one message, state_delta comes in a message
-   * of its own, without a position, ahead of that with state_delta_json, which counts:
-   * a client reads this field where it is not empty, and else state_delta.
+   * numbers are what their writer has written, digit by digit. It is set where
+   * state_delta does not say the same: where a number has other digits in JSON as a
+   * float64. Of one key whose value is too large for both in one message, state_delta
+   * comes in a message of its own, without a position, ahead of that with
+   * state_delta_json, which counts: a client reads this field where it is not empty, and
+   * else state_delta.
    *
    * @generated from field: string state_delta_json = 10;
    */
