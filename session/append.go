@@ -104,7 +104,7 @@ func (e *entry) release(err error) {
 
 // overLocked says that nothing is done about the entry any more.
 func (e *entry) overLocked(err error) {
-	e.turn.s.store.shared.done(e.reserved)
+	e.turn.s.store.shared.done(e.reserved, err == nil)
 	e.reserved = nil
 	if e.done != nil {
 		if e.kind == KindTurnEnded && err != nil {

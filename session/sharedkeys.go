@@ -76,8 +76,9 @@ func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []st
 	}
 	values := p.sharedValues(gone)
 	reserved := m.store.shared.unbounded(values)
-	defer m.store.shared.done(reserved)
-	if err := m.store.SetShared(ctx, values); err != nil {
+	err = m.store.SetShared(ctx, values)
+	m.store.shared.done(reserved, err == nil)
+	if err != nil {
 		return nil, fmt.Errorf("session: remove shared state: %w", err)
 	}
 	return slices.Sorted(maps.Keys(gone)), nil
@@ -100,8 +101,9 @@ func (m *Manager) SetShared(ctx context.Context, state map[string]any) error {
 	if err != nil {
 		return err
 	}
-	defer m.store.shared.done(reserved)
-	if err := m.store.SetShared(ctx, values); err != nil {
+	err = m.store.SetShared(ctx, values)
+	m.store.shared.done(reserved, err == nil)
+	if err != nil {
 		return fmt.Errorf("session: set shared state: %w", err)
 	}
 	return nil

@@ -3,14 +3,15 @@ package session
 import (
 	"context"
 	"encoding/json"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
 )
 
 // shared is what a manager knows of the state that sessions have in common: one copy
-// of each scope for all of them, which nobody changes, read anew after a write. It
-// bounds the scopes: what is being written counts until its outcome is known, so that
+// of each scope for all of them, which nobody changes; a write alone makes the next one of
+// it, after several at the same time it is read anew. It bounds the scopes: what is being written counts until its outcome is known, so that
 // writers at the same time do not pass the bound together.
 type shared struct {
 	store  *patient
@@ -35,6 +36,9 @@ type sharedScope struct {
 	stale  bool              // there was a write since state was read
 	writes int64             // that have ended
 	coming map[string]coming // the keys that writes under way set
+
+	writing int  // writes under way
+	mixed   bool // two were at the same time: which of them was first the store alone knows
 }
 
 // coming is what writes under way set a key to.
@@ -46,6 +50,7 @@ type coming struct {
 // reservation is what reserve has let pass.
 type reservation struct {
 	scopes map[string]*sharedScope
+	values []SharedValue
 	keys   []reservedKey
 }
 
@@ -148,10 +153,13 @@ func (sc *sharedScope) useLocked() use {
 
 // scopesLocked enters the scopes of values.
 func (h *shared) scopesLocked(values []SharedValue) *reservation {
-	r := &reservation{scopes: map[string]*sharedScope{}}
+	r := &reservation{scopes: map[string]*sharedScope{}, values: values}
 	for _, v := range values {
 		if r.scopes[v.Scope] == nil {
-			r.scopes[v.Scope] = h.enterLocked(v.Scope)
+			sc := h.enterLocked(v.Scope)
+			sc.writing++
+			sc.mixed = sc.mixed || sc.writing > 1
+			r.scopes[v.Scope] = sc
 		}
 	}
 	return r
@@ -246,18 +254,45 @@ func (sc *sharedScope) growLocked(grow use, key string, value json.RawMessage) u
 	}
 }
 
-// done says that what reserve has let pass was written, or never will be.
-func (h *shared) done(r *reservation) {
+// done says that what reserve has let pass was written, or never will be; written is
+// false where that is not known.
+func (h *shared) done(r *reservation, written bool) {
 	if r == nil {
 		return
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	for _, sc := range r.scopes {
-		sc.stale = true
 		sc.writes++
+		if sc.stale = sc.stale || sc.mixed || !written; !sc.stale {
+			sc.stale = !sc.applyLocked(r.values)
+		}
 	}
 	h.releaseLocked(r)
+}
+
+// applyLocked has the state be what a write alone has made of it, so that it is not read
+// again. It reports false if it cannot tell.
+func (sc *sharedScope) applyLocked(values []SharedValue) bool {
+	state, sizes := maps.Clone(sc.state), maps.Clone(sc.sizes)
+	for _, v := range values {
+		if v.Scope != sc.name {
+			continue
+		}
+		key := sc.prefix + v.Key
+		if v.Value == nil {
+			delete(state, key)
+			delete(sizes, key)
+			continue
+		}
+		var value any
+		if err := unmarshal(v.Value, &value); err != nil {
+			return false
+		}
+		state[key], sizes[key] = value, keySize(key, v.Value)
+	}
+	sc.state, sc.sizes = state, sizes
+	return true
 }
 
 // fits refuses what grows past a bound.
@@ -389,6 +424,9 @@ func (h *shared) releaseLocked(r *reservation) {
 		}
 	}
 	for _, sc := range r.scopes {
+		if sc.writing--; sc.writing == 0 {
+			sc.mixed = false
+		}
 		h.leaveLocked(sc)
 	}
 }
