@@ -31,6 +31,8 @@ var runOnly = map[string]string{
 	"TestServe":     "about starting and stopping: no turn outlives its server",
 	"TestInterrupt": "about signals to the command, whose server is gone for good",
 
+	"TestWatchAcrossAKill": "reads by SessionService what a turn over Run has written, which is what it is about",
+
 	"TestStopped":                 "about the timers of a process that is stopped, which are the same for both services",
 	"TestToolTimeoutWhileStopped": "as TestStopped",
 }
