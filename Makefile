@@ -40,8 +40,8 @@ examples: ## run every example
 
 chaos: ## kill a daemon at each record of its log, then break one FAULTS times; prints what was lost
 	@mkdir -p .cache
-	go test -count=1 -run 'TestKillPoints$$' ./internal/chaos -chaos.stride=1 -timeout 15m
-	go test -count=1 -run 'TestChaos$$' -v ./internal/chaos -chaos.faults=$(FAULTS) -timeout 24h | tee .cache/chaos.log
+	go test -count=1 -run 'TestKillPoints$$' ./internal/test/chaos -chaos.stride=1 -timeout 15m
+	go test -count=1 -run 'TestChaos$$' -v ./internal/test/chaos -chaos.faults=$(FAULTS) -timeout 24h | tee .cache/chaos.log
 	@grep '^faults=' .cache/chaos.log
 
 damage: ## flip bits in SEEDS databases that are down, and open them
@@ -49,7 +49,7 @@ damage: ## flip bits in SEEDS databases that are down, and open them
 	go test -count=1 -run 'TestDamagedDatabase$$' -v ./internal/daemon -daemon.damageseeds=$(SEEDS) -timeout 1h
 
 attacks: ## run hostile clients against a daemon under a memory limit, beside a stranger; prints what was measured
-	go test -count=1 -run 'TestAttacks$$' -v ./internal/attacks -attacks.share=1 -timeout 30m
+	go test -count=1 -run 'TestAttacks$$' -v ./internal/test/attacks -attacks.share=1 -timeout 30m
 
 web: ## build and test the TypeScript client, in Node.js and in Chromium
 	scripts/web

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/client"
-	"github.com/apzuk3/agentd/internal/testdaemon"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	limits "github.com/apzuk3/agentd/session"
 )
 

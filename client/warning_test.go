@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/client"
-	"github.com/apzuk3/agentd/internal/testdaemon"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	server "github.com/apzuk3/agentd/session"
 )
 

@@ -8,7 +8,7 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/client/terminal"
-	"github.com/apzuk3/agentd/internal/ttytest"
+	"github.com/apzuk3/agentd/internal/test/ttytest"
 )
 
 // askOn asks, and returns when the prompt is on the screen.

@@ -14,7 +14,7 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/internal/test/providertest"
 )
 
 // What becomes of model calls is seen on the command line: the fallback from one

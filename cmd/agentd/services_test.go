@@ -18,8 +18,8 @@ import (
 	"sync/atomic"
 	"testing"
 
-	"github.com/apzuk3/agentd/internal/plainlog"
-	"github.com/apzuk3/agentd/internal/sessionfront"
+	"github.com/apzuk3/agentd/internal/test/plainlog"
+	"github.com/apzuk3/agentd/internal/test/sessionfront"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )

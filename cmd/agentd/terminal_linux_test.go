@@ -12,7 +12,7 @@ import (
 	"syscall"
 	"testing"
 
-	"github.com/apzuk3/agentd/internal/ttytest"
+	"github.com/apzuk3/agentd/internal/test/ttytest"
 )
 
 const ctrlC = "\x03"

@@ -16,7 +16,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/internal/models"
-	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
 )
 

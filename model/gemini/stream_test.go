@@ -10,7 +10,7 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/internal/models"
-	"github.com/apzuk3/agentd/internal/providertest"
+	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
 )
 
