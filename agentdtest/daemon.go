@@ -236,7 +236,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close ends the daemon. Turns that run are put aside, after the grace of
+// Close ends the daemon. Turns that run are suspended, after the grace of
 // WithGrace. It may be called again.
 func (d *Daemon) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.grace)

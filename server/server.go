@@ -77,7 +77,7 @@ func (s *Server) routes() http.Handler {
 }
 
 // Drain refuses new streams from now on and makes the server not ready. Streams
-// that are open go on until their turns end or are put aside. It may be called
+// that are open go on until their turns end or are suspended. It may be called
 // again.
 func (s *Server) Drain() {
 	s.mu.Lock()

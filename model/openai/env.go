@@ -3,7 +3,7 @@ package openai
 import "strings"
 
 // name is that of the provider with the interface that fits its address; the
-// others insist on theirs.
+// others require theirs.
 const (
 	name          = "openai"
 	nameChat      = "openai-chat"
@@ -20,7 +20,7 @@ func FromEnv(getenv func(name string) string) Config {
 }
 
 // All returns the three providers of one server: "openai", whose interface fits the
-// address, and "openai-chat" and "openai-responses", which insist on one. The Name and
+// address, and "openai-chat" and "openai-responses", which require one. The Name and
 // the API of cfg do not count.
 func All(cfg Config) []*Provider {
 	var out []*Provider

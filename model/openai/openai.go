@@ -122,7 +122,7 @@ func baseModel(modelName string) string {
 const maxLine = 8 << 20
 
 // Describe claims the models of OpenAI for "openai", whose callers' keys the two that
-// insist on an interface take; they cost the same. Which models a server has that is
+// require an interface take; they cost the same. Which models a server has that is
 // not OpenAI's is not known. A provider under another name is another vendor, of which
 // nothing is known.
 //
