@@ -78,32 +78,40 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 	if err != nil {
 		return nil, err
 	}
-	if t.verifier != nil {
-		t.verifier.recorder.record(m, promptKey{m.n.name, branch}, key, req.Config)
+	if t.observer != nil {
+		c := &callStep{m: m, branch: branch, key: key, config: req.Config, logged: logged != nil}
+		if err := t.observer.modelCall(ctx, c); err != nil {
+			return nil, err
+		}
 	}
 	if logged != nil {
-		a := &answer{
-			author: m.n.name, branch: branch, content: logged.Content,
-			finish: logged.FinishReason, model: logged.ModelVersion,
-			meta: &logged.CustomMetadata.Agentd,
-		}
-		if a.content == nil {
-			a.content = &genai.Content{Role: genai.RoleModel}
-		}
-		if t.verifier != nil {
-			again := *a.meta
-			again.Path, a.meta = m.n.path, &again
-			return a, m.conclude(a, req)
-		}
-		m.judge(a, req)
-		if !a.meta.Structured {
-			if _, err := m.conform(a); err != nil {
-				return a, err
-			}
-		}
-		return a, m.count(a)
+		return m.replayed(req, branch, logged)
 	}
 	return m.generated(ctx, req, key, branch)
+}
+
+// replayed is an answer that the log holds.
+func (m *agentModel) replayed(req *adkmodel.LLMRequest, branch string, logged *stored) (*answer, error) {
+	a := &answer{
+		author: m.n.name, branch: branch, content: logged.Content,
+		finish: logged.FinishReason, model: logged.ModelVersion,
+		meta: &logged.CustomMetadata.Agentd,
+	}
+	if a.content == nil {
+		a.content = &genai.Content{Role: genai.RoleModel}
+	}
+	calls, asks := m.judge(a, req)
+	if m.t.observer != nil {
+		if err := m.t.observer.replayed(m, a, calls, asks); err != nil {
+			return nil, err
+		}
+	}
+	if !a.meta.Structured {
+		if _, err := m.conform(a); err != nil {
+			return nil, err
+		}
+	}
+	return a, m.count(a)
 }
 
 // generated makes a model call whose answer the log does not hold.
@@ -120,10 +128,8 @@ func (m *agentModel) generated(ctx context.Context, req *adkmodel.LLMRequest, ke
 		return nil, err
 	}
 	defer leave()
-	if t.verifier == nil { // which has no model to tell
-		if err := m.tell(req.Config, t.stateOf(m.n)); err != nil {
-			return nil, err
-		}
+	if err := m.tell(req.Config, t.stateOf(m.n)); err != nil {
+		return nil, err
 	}
 	defer func() { req.Config.SystemInstruction = nil }() // ADK keeps the request while other agents run
 	m.prepare(req.Config)
@@ -155,22 +161,26 @@ func (m *agentModel) generated(ctx context.Context, req *adkmodel.LLMRequest, ke
 
 // conclude finds out what an answer means, and keeps it in turn.made. Its error
 // ends the turn.
-func (m *agentModel) conclude(a *answer, req *adkmodel.LLMRequest) (misfit error) {
+func (m *agentModel) conclude(a *answer, req *adkmodel.LLMRequest) error {
 	a.meta.Calls, a.meta.Asks = m.judge(a, req)
-	if m.t.verifier == nil {
-		for range a.meta.Asks {
-			a.meta.Interactions = append(a.meta.Interactions, session.InteractionID())
-		}
+	for range a.meta.Asks {
+		a.meta.Interactions = append(a.meta.Interactions, session.InteractionID())
 	}
-	a.meta.Last = len(callsOf(a.content)) == 0 && !onlyThoughts(a.content) && m.n.speaksOnce()
-	a.meta.Structured, misfit = m.conform(a)
-	m.t.mu.Lock()
-	m.t.made = append(m.t.made, a)
-	m.t.mu.Unlock()
-	if misfit != nil {
+	if misfit := m.complete(a); misfit != nil {
 		return misfit
 	}
 	return m.count(a)
+}
+
+// complete sets what an answer means for its agent, and keeps it in turn.made. The
+// error says why the answer does not satisfy the agent's output schema.
+func (m *agentModel) complete(a *answer) (misfit error) {
+	a.meta.Last = len(callsOf(a.content)) == 0 && !onlyThoughts(a.content) && m.n.speaksOnce()
+	a.meta.Structured, misfit = m.conform(a)
+	m.t.mu.Lock()
+	defer m.t.mu.Unlock()
+	m.t.made = append(m.t.made, a)
+	return misfit
 }
 
 // since is the first record that the model is told of.

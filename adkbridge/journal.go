@@ -54,38 +54,47 @@ func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adk
 	if !ok {
 		return nil // ADK's own bookkeeping; nothing in it is part of the history
 	}
-	l, ok, err := j.t.nextLogged(ev, m)
+	l, err := j.t.nextLogged(ev, m)
 	if err != nil {
 		return err
 	}
-	if ok && j.t.verifier != nil {
-		switch err := j.t.verifier.compare(j.t, l, ev, m); {
-		case errors.Is(err, errPast):
+	if j.t.observer != nil {
+		switch err := j.t.observer.event(l, ev, m); {
+		case errors.Is(err, errSkip):
 			return nil
 		case err != nil:
 			j.t.stop(err)
 			return err
 		}
 	}
-	if ok { // a turn that runs again after a crash
-		refused := j.t.keysRefused(ev, m, l.ev)
-		ev.ID, ev.Timestamp = l.ev.ID, l.ev.Timestamp
-		temp := tempKeys(ev.Actions.StateDelta) // with an answer to loop_continue
-		maps.Copy(temp, j.t.tempOf(l.ev))
-		j.t.admit(l.seq, l.ev, l.size, temp)
-		if refused != nil {
-			j.t.stop(refused)
-		}
-		j.t.handsOver(ev)
-		return refused
+	if l != nil {
+		return j.t.replay(l, ev, m)
 	}
-	if err := j.t.commit(ctx, ev, m); !errors.Is(err, errPast) {
-		if err == nil {
-			j.t.handsOver(ev)
-		}
+	if err := j.t.commit(ctx, ev, m); err != nil {
 		return err
 	}
+	j.t.handsOver(ev)
 	return nil
+}
+
+// replay takes over an event that the log holds, in a turn that resumes.
+func (t *turn) replay(l *loggedEvent, ev *adksession.Event, m *meta) error {
+	if l.ev.CustomMetadata.Agentd.LLM != m.LLM || !slices.Equal(responses(l.ev.Content), responses(ev.Content)) {
+		t.putBack(l)
+		err := diverged("%s, branch %q, does not match record %d", pathString(m.Path), ev.Branch, l.seq)
+		t.stop(err)
+		return err
+	}
+	refused := t.keysRefused(ev, m, l.ev)
+	ev.ID, ev.Timestamp = l.ev.ID, l.ev.Timestamp
+	temp := tempKeys(ev.Actions.StateDelta) // with an answer to loop_continue
+	maps.Copy(temp, t.tempOf(l.ev))
+	t.admit(l.seq, l.ev, l.size, temp)
+	if refused != nil {
+		t.stop(refused)
+	}
+	t.handsOver(ev)
+	return refused
 }
 
 // metaOf returns what we add to an event, and whether it is to be kept: a
@@ -101,32 +110,37 @@ func (t *turn) metaOf(ev *adksession.Event) (*meta, bool) {
 	return m, len(responses(ev.Content)) > 0 || len(ev.Actions.StateDelta) > 0
 }
 
-// nextLogged returns the event that the log holds in the place of ev, if any.
-func (t *turn) nextLogged(ev *adksession.Event, m *meta) (loggedEvent, bool, error) {
+// nextLogged takes the event that the log holds in the place of ev; nil if the log
+// holds none.
+func (t *turn) nextLogged(ev *adksession.Event, m *meta) (*loggedEvent, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopped {
-		return loggedEvent{}, false, errStopped
+		return nil, errStopped
 	}
+	says := m.LLM != "" || ev.Content != nil || len(durable(ev.Actions.StateDelta)) > 0
 	key := promptKey{ev.Author, ev.Branch}
 	queue := t.logged[key]
-	for len(queue) > 0 && queue[0].ev.blank() && (m.LLM != "" || ev.Content != nil || len(durable(ev.Actions.StateDelta)) > 0) {
+	for len(queue) > 0 && queue[0].ev.blank() && says {
 		queue = queue[1:]
 	}
 	if len(queue) == 0 {
 		delete(t.logged, key)
-		return loggedEvent{}, false, nil
+		return nil, nil
 	}
-	l := queue[0]
-	if t.verifier == nil && (l.ev.CustomMetadata.Agentd.LLM != m.LLM || !slices.Equal(responses(l.ev.Content), responses(ev.Content))) {
-		t.stopped = true
-		t.cause = diverged("%s, branch %q, does not match record %d", pathString(m.Path), ev.Branch, l.seq)
-		return loggedEvent{}, false, t.cause
-	}
+	l := &queue[0]
 	if t.logged[key] = queue[1:]; len(queue) == 1 {
 		delete(t.logged, key)
 	}
-	return l, true, nil
+	return l, nil
+}
+
+// putBack undoes nextLogged.
+func (t *turn) putBack(l *loggedEvent) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	key := promptKey{l.ev.Author, l.ev.Branch}
+	t.logged[key] = slices.Insert(t.logged[key], 0, *l)
 }
 
 // commit appends an event to the log and takes it into the history as the log
@@ -150,14 +164,7 @@ func (t *turn) commitAtEnd(ctx context.Context, ev *adksession.Event, m *meta) e
 // write hands an event to put, as the log will hold it. When the state does not take the
 // event's keys, put gets it without them; the turn is stopped and the refusal returned.
 func (t *turn) write(ev *adksession.Event, m *meta, put func(data []byte, s *stored) error) error {
-	t.setOutput(ev, m)
-	t.setBeside(ev)
-	t.setTransfer(ev, m)
-	data, err := encode(ev, m)
-	if err != nil {
-		return err
-	}
-	s, err := decode(data)
+	data, s, err := t.encoded(ev, m)
 	if err != nil {
 		return err
 	}
@@ -178,6 +185,19 @@ func (t *turn) write(ev *adksession.Event, m *meta, put func(data []byte, s *sto
 		t.stop(refused)
 	}
 	return refused
+}
+
+// encoded completes an event, and returns it as the log will hold it.
+func (t *turn) encoded(ev *adksession.Event, m *meta) ([]byte, *stored, error) {
+	t.setOutput(ev, m)
+	t.setBeside(ev)
+	t.setTransfer(ev, m)
+	data, err := encode(ev, m)
+	if err != nil {
+		return nil, nil, err
+	}
+	s, err := decode(data)
+	return data, s, err
 }
 
 // keptWithout tells whether an event is committed without its keys, which the state

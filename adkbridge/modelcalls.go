@@ -280,10 +280,11 @@ func callKey(at promptKey, n int) string { return fmt.Sprintf("%s|%s#%d", at.age
 
 // record takes note of a call that is about to be made, if it is wanted and could be
 // told its instruction. cfg is what ADK has made for it; it is not changed.
-func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *genai.GenerateContentConfig) {
-	if !r.wants(key) {
+func (r *callRecorder) record(run *verifier, c *callStep) {
+	if !r.wants(c.key) {
 		return
 	}
+	m, at, key, cfg := c.m, promptKey{c.m.n.name, c.branch}, c.key, c.config
 	own := *cfg
 	own.Tools = slices.Clone(cfg.Tools)
 	if s := cfg.SystemInstruction; s != nil {
@@ -294,7 +295,7 @@ func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *gena
 		}
 	}
 	if m.tell(&own, r.state(m.t, at, key)) != nil {
-		r.keep(m.t.verifier, key, nil)
+		r.keep(run, key, nil)
 		return
 	}
 	m.prepare(&own)
@@ -314,7 +315,7 @@ func (r *callRecorder) record(m *agentModel, at promptKey, key string, cfg *gena
 			call.ToolNames = append(call.ToolNames, name)
 		}
 	}
-	r.keep(m.t.verifier, key, call)
+	r.keep(run, key, call)
 }
 
 // wants tells whether note is to be taken of a call.

@@ -36,8 +36,7 @@ type turn struct {
 	limits Limits
 	log    *slog.Logger
 
-	// verifier, if set, compares what the run would append with the log; see Verify.
-	verifier *verifier
+	observer observer // of the run's steps; nil for none
 
 	stage *stage // which agents are at work; changes are recorded with none of the mutexes below held
 
@@ -146,6 +145,12 @@ func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 		}
 	}
 	return t
+}
+
+// observe has an observer follow the run, which is yet to begin.
+func (t *turn) observe(o observer) {
+	t.observer = o
+	t.stage.seen = o.agentChanged
 }
 
 // drive runs a turn and leaves a valid history behind, whatever happens.

@@ -2,11 +2,8 @@ package adkbridge
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"iter"
-	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -16,7 +13,6 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/internal/jsondiff"
-	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -30,16 +26,12 @@ const patience = 5 * time.Second
 var (
 	// errHeld ends a run that has come to where its turn was stopped.
 	errHeld = errors.New("the log goes no further")
-	// errPast refuses an event that the log does not have any more. Its agent goes
-	// on to where it waits: the engine appends the events of all agents on one
-	// goroutine, which must not.
-	errPast = errors.New("the log ends before this event")
 	// errDiverged ends a run that has taken another way than the log.
 	errDiverged = errors.New("the run differs from the log")
 )
 
-// verifier is a turn of a log that is run again. It is the run's handle and its
-// only model, and compares what the run would append.
+// verifier is a turn of a log that is run again. It is the run's handle, its models
+// and its observer, and compares what the run would append with the log.
 type verifier struct {
 	sessionID string
 	recs      []session.Record // those of the turn, by seq; the first is its start
@@ -56,23 +48,27 @@ type verifier struct {
 	recorder *callRecorder // takes note of what models are told; may be nil
 	stop     context.CancelCauseFunc
 
-	mu    sync.Mutex  // protects the fields below
-	found *Divergence // the first one, by seq
-	held  bool        // somebody has come to where the log ends
-	steps int         // rises when the run makes progress
+	mu    sync.Mutex       // protects the fields below
+	metas map[string]*meta // what the run finds in answers of the log, by model call
+	found *Divergence      // the first one, by seq
+	held  bool             // somebody has come to where the log ends
+	steps int              // rises when the run makes progress
 
 	// Owned by the goroutine that verifies, once the run's own are gone.
-	over    bool          // the run is over and the turn is being closed
 	closing []loggedEvent // what the log has for that
 }
 
-var _ handle = (*verifier)(nil)
+var (
+	_ handle   = (*verifier)(nil)
+	_ observer = (*verifier)(nil)
+	_ Models   = (*verifier)(nil)
+)
 
 func newVerifier(sessionID string, recs []session.Record) (*verifier, error) {
 	v := &verifier{
 		sessionID: sessionID, recs: recs,
 		calls: map[string]session.Record{}, results: map[string]session.ToolResult{}, resolved: map[string]session.Resolution{},
-		agents: newAgentLog(),
+		agents: newAgentLog(), metas: map[string]*meta{},
 	}
 	for _, rec := range recs {
 		if err := v.read(rec); err != nil {
@@ -180,17 +176,16 @@ func (v *verifier) record(seq int64) session.Record {
 }
 
 // past takes note that an agent has come to where the log ends.
-func (v *verifier) past() error {
+func (v *verifier) past() {
 	v.mu.Lock()
 	v.held = true
 	v.mu.Unlock()
 	v.settle()
-	return errPast
 }
 
 // hold keeps a goroutine where the log ends, until the others are there too.
 func (v *verifier) hold(ctx context.Context) error {
-	_ = v.past()
+	v.past()
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
@@ -238,34 +233,80 @@ func (s *stored) closes() bool {
 	})
 }
 
+// modelCall implements observer. The log has the answer of each call that the run may
+// make.
+func (v *verifier) modelCall(ctx context.Context, c *callStep) error {
+	v.recorder.record(v, c)
+	switch {
+	case c.logged:
+		return nil
+	case v.complete():
+		return v.beyond(c.m.n.name, "calls the model "+c.m.n.modelName)
+	default:
+		return v.hold(ctx)
+	}
+}
+
+// replayed implements observer: it finds out again what the answer means.
+func (v *verifier) replayed(m *agentModel, a *answer, calls, asks []string) error {
+	own, again := *a.meta, *a
+	own.Path, own.Calls, own.Asks = m.n.path, calls, asks
+	again.meta = &own
+	v.mu.Lock()
+	v.metas[own.LLM] = &own
+	v.mu.Unlock()
+	return m.complete(&again)
+}
+
+// event implements observer. Where the log of a turn that is not complete ends, the
+// event is left out, and its agent goes on to where it waits: the engine appends the
+// events of all agents on one goroutine, which must not wait.
+func (v *verifier) event(l *loggedEvent, ev *adksession.Event, m *meta) error {
+	again, own := *ev, *m
+	if l != nil {
+		return v.compare(l, &again, &own)
+	}
+	if !v.complete() {
+		v.past()
+		return errSkip
+	}
+	_, s, err := v.t.encoded(&again, &own)
+	if err != nil {
+		return err
+	}
+	return v.beyond(s.Author, "appends "+summary(s))
+}
+
 // compare holds an event that the run would append against that of the log, l,
-// which has just been taken from turn.logged.
-func (v *verifier) compare(t *turn, l loggedEvent, ev *adksession.Event, m *meta) error {
+// which has just been taken from turn.logged. It changes ev and m.
+func (v *verifier) compare(l *loggedEvent, ev *adksession.Event, m *meta) error {
 	v.mu.Lock()
 	v.steps++
-	v.mu.Unlock()
-	key := promptKey{ev.Author, ev.Branch}
-	t.mu.Lock()
-	last := len(t.logged[key]) == 0
-	t.mu.Unlock()
-	if !v.complete() && l.ev.closes() { // this is where the agent was stopped
-		t.mu.Lock()
-		t.logged[key] = slices.Insert(t.logged[key], 0, l)
-		t.mu.Unlock()
-		return v.past()
+	if own := v.metas[m.LLM]; own != nil {
+		*m = *own
+		delete(v.metas, m.LLM)
 	}
+	v.mu.Unlock()
+	t := v.t
+	if !v.complete() && l.ev.closes() { // this is where the agent was stopped
+		t.putBack(l)
+		v.past()
+		return errSkip
+	}
+	t.mu.Lock()
+	last := len(t.logged[promptKey{ev.Author, ev.Branch}]) == 0
+	t.mu.Unlock()
 	t.setOutput(ev, m)
 	t.setBeside(ev)
 	if len(l.ev.CustomMetadata.Agentd.To) > 0 { // logs of before do not say it
 		t.setTransfer(ev, m)
 	}
-	again := *ev
 	if full := v.ended == nil || v.ended.Code == codeLimit; full && t.keysRefused(ev, m, l.ev) != nil {
-		again.Actions.StateDelta = nil
+		ev.Actions.StateDelta = nil
 	}
-	again.ID, again.Timestamp = l.ev.ID, l.ev.Timestamp
-	again.TurnComplete = l.ev.TurnComplete // an answer that a stop has kept has no mark of the engine's
-	data, err := encode(&again, m)
+	ev.ID, ev.Timestamp = l.ev.ID, l.ev.Timestamp
+	ev.TurnComplete = l.ev.TurnComplete // an answer that a stop has kept has no mark of the engine's
+	data, err := encode(ev, m)
 	if err != nil {
 		return err
 	}
@@ -280,7 +321,7 @@ func (v *verifier) compare(t *turn, l loggedEvent, ev *adksession.Event, m *meta
 // differ is a divergence if an event is not that of the log. With loose only what
 // the event says counts, not what the engine notes about it: such an event may
 // have been written when the turn was closed.
-func (v *verifier) differ(l loggedEvent, data []byte, loose bool) error {
+func (v *verifier) differ(l *loggedEvent, data []byte, loose bool) error {
 	rec := v.record(l.seq)
 	want, err := jsondiff.Decode(rec.Data)
 	if err != nil {
@@ -344,128 +385,4 @@ func responsesOf(v any) []map[string]any {
 		}
 	}
 	return out
-}
-
-// Resolve implements Models: every model is the log.
-func (v *verifier) Resolve(string, map[string]string) (Model, error) {
-	return Model{
-		LLM: v, Provider: "log", Builtins: slices.Collect(maps.Keys(providerTools)),
-		Cost: func(model.Usage) session.NanoUSD { return 0 },
-	}, nil
-}
-
-// Generate implements model.LLM: the log has no answer of this call.
-func (v *verifier) Generate(ctx context.Context, _ *model.Request, _ func(model.Delta)) (*model.Response, error) {
-	return nil, v.hold(ctx)
-}
-
-func (v *verifier) SessionID() string     { return v.sessionID }
-func (v *verifier) TurnID() string        { return v.recs[0].TurnID }
-func (v *verifier) Spec() *session.Spec   { return v.spec }
-func (*verifier) Keys() session.Keys      { return nil }
-func (v *verifier) State() map[string]any { return maps.Clone(v.state) }
-func (v *verifier) StartSeq() int64       { return v.recs[0].Seq }
-
-func (v *verifier) Records(_ context.Context, _ int64) iter.Seq2[session.Record, error] {
-	return func(yield func(session.Record, error) bool) {
-		for _, rec := range v.recs {
-			if !yield(rec, nil) {
-				return
-			}
-		}
-	}
-}
-
-func (*verifier) Delta(session.Delta)                                {}
-func (*verifier) Marks(string) session.Marks                         { return nil }
-func (*verifier) Retrying(context.Context, session.ModelRetry) error { return nil }
-func (*verifier) Injected() []session.Injected                       { return nil }
-func (*verifier) Raw(context.Context, session.RawPayload) error      { return nil }
-
-// FellBack implements handle: the model of a verifier never fails.
-func (*verifier) FellBack(context.Context, session.ModelFallback) error { return nil }
-
-func (v *verifier) BeginCall(_ context.Context, call session.ModelCall) (func(), error) {
-	if v.complete() {
-		return nil, v.beyond(call.Path[len(call.Path)-1], "calls the model "+call.Model)
-	}
-	return func() {}, nil
-}
-
-func (v *verifier) Await(ctx context.Context, id string) (session.ToolResult, error) {
-	res, ok := v.results[id]
-	if ok {
-		return res, nil
-	}
-	if v.complete() {
-		return res, v.diverge(v.recs[len(v.recs)-1], "", "no result of call "+id+" before it", "waits for one")
-	}
-	return res, v.hold(ctx)
-}
-
-func (v *verifier) Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error) {
-	rec, ok := v.calls[call.ID]
-	switch {
-	case !ok && v.complete():
-		return session.ToolResult{}, v.diverge(v.recs[len(v.recs)-1], "", "no call "+call.ID+" before it", "asks for a call of "+call.Name)
-	case !ok:
-		return session.ToolResult{}, v.hold(ctx)
-	}
-	want, err := jsondiff.Decode(rec.Data)
-	if err != nil {
-		return session.ToolResult{}, err
-	}
-	var logged session.ToolCall
-	if err := unmarshal(rec.Data, &logged); err != nil {
-		return session.ToolResult{}, err
-	}
-	if call.Asks != nil && logged.Asks != nil { // the id is the session's
-		asks := *call.Asks
-		asks.ID, call.Asks = logged.Asks.ID, &asks
-	}
-	data, err := json.Marshal(call)
-	if err != nil {
-		return session.ToolResult{}, err
-	}
-	got, err := jsondiff.Decode(data)
-	if err != nil {
-		return session.ToolResult{}, err
-	}
-	if d := jsondiff.First(want, got); d != nil {
-		return session.ToolResult{}, v.diverge(rec, d.Path, d.Want, d.Got)
-	}
-	return v.Await(ctx, call.ID)
-}
-
-// AppendAtEnd implements handle. The turns to come read their own records alone, so that
-// the history takes the event here.
-func (v *verifier) AppendAtEnd(ctx context.Context, data []byte, ev *session.Event) error {
-	rec, err := v.Append(ctx, data, ev)
-	if err != nil {
-		return err
-	}
-	s, err := decode(data)
-	if err == nil {
-		v.t.admit(rec.Seq, s, len(data), nil)
-	}
-	return err
-}
-
-// AgentsChanged implements handle. The stage tells of each start and end itself; see
-// agentLog.
-func (*verifier) AgentsChanged(context.Context, session.AgentsChanged) error { return nil }
-
-// AgentsChangedAtEnd implements handle.
-func (*verifier) AgentsChangedAtEnd(session.AgentsChanged) error { return nil }
-
-func (v *verifier) Answered(id string) (session.ToolResult, bool) { return v.Result(id) }
-
-func (v *verifier) Result(id string) (session.ToolResult, bool) {
-	res, ok := v.results[id]
-	return res, ok
-}
-
-func (v *verifier) Resolved(id string) (session.Resolution, bool) {
-	said, ok := v.resolved[id]
-	return said, ok
 }

@@ -9,7 +9,6 @@ import (
 	"log/slog"
 	"maps"
 	"math"
-	"slices"
 	"strings"
 
 	"github.com/apzuk3/agentd/session"
@@ -125,10 +124,8 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	v.recorder.begin(run, v.hist, logged.events)
 	runner := New(Config{Models: run, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt}})
 	t := newTurn(run, v.hist, runner, openTurn{events: logged.events})
-	t.verifier, run.t, run.recorder = run, t, v.recorder
-	if v.recorder == nil && run.agents.first != 0 {
-		t.stage.seen = run.changed
-	}
+	run.t, run.recorder = t, v.recorder
+	t.observe(run)
 
 	playing, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
@@ -173,7 +170,7 @@ func (v *verifier) end(ctx context.Context, err error) error {
 		return nil
 	}
 	// What closes a turn is appended by the run's end, not by the engine.
-	v.over, v.closing = true, v.unread("")
+	v.closing = v.unread("")
 	v.t.mu.Lock()
 	v.t.logged = map[promptKey][]loggedEvent{}
 	v.t.mu.Unlock()
@@ -194,34 +191,6 @@ func (v *verifier) end(ctx context.Context, err error) error {
 		_ = v.diverge(v.record(v.closing[0].seq), "", summary(v.closing[0].ev), got)
 	}
 	return nil
-}
-
-// Append implements handle: the engine has come to an event that the log does
-// not have in this place.
-func (v *verifier) Append(_ context.Context, data []byte, _ *session.Event) (session.Record, error) {
-	s, err := decode(data)
-	if err != nil {
-		return session.Record{}, err
-	}
-	if !v.over {
-		if v.complete() {
-			return session.Record{}, v.beyond(s.Author, "appends "+summary(s))
-		}
-		return session.Record{}, v.past()
-	}
-	i := slices.IndexFunc(v.closing, func(l loggedEvent) bool {
-		return l.ev.Author == s.Author && l.ev.Branch == s.Branch && l.ev.CustomMetadata.Agentd.LLM == s.CustomMetadata.Agentd.LLM &&
-			slices.Equal(responses(l.ev.Content), responses(s.Content))
-	})
-	if i < 0 {
-		return session.Record{}, v.diverge(v.recs[len(v.recs)-1], "", "nothing before it", "appends "+summary(s))
-	}
-	l := v.closing[i]
-	v.closing = slices.Delete(v.closing, i, i+1)
-	if err := v.differ(l, data, true); err != nil {
-		return session.Record{}, err
-	}
-	return v.record(l.seq), nil
 }
 
 // summary says, bounded, what an event is.

@@ -53,9 +53,13 @@ func (a *agentLog) read(rec session.Record, field string, c session.AgentChange)
 	of.logged = append(of.logged, loggedChange{rec, field, c})
 }
 
-// changed holds what the run says of an agent against the log, as far as that goes.
-func (v *verifier) changed(c session.AgentChange) {
+// agentChanged implements observer: it holds what the run says of an agent against the
+// log, as far as that goes.
+func (v *verifier) agentChanged(c session.AgentChange) {
 	a := v.agents
+	if v.recorder != nil || a.first == 0 {
+		return
+	}
 	a.mu.Lock()
 	of := a.of(&c)
 	of.ran = append(of.ran, c)

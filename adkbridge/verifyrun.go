@@ -1,0 +1,156 @@
+package adkbridge
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/apzuk3/agentd/internal/jsondiff"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/session"
+)
+
+// This file has what a run sees in place of a session: the log.
+
+// Resolve implements Models: every model is the log.
+func (v *verifier) Resolve(string, map[string]string) (Model, error) {
+	return Model{
+		Provider: "log", Builtins: slices.Collect(maps.Keys(providerTools)),
+		Cost: func(model.Usage) session.NanoUSD { return 0 },
+	}, nil
+}
+
+func (v *verifier) SessionID() string     { return v.sessionID }
+func (v *verifier) TurnID() string        { return v.recs[0].TurnID }
+func (v *verifier) Spec() *session.Spec   { return v.spec }
+func (*verifier) Keys() session.Keys      { return nil }
+func (v *verifier) State() map[string]any { return maps.Clone(v.state) }
+func (v *verifier) StartSeq() int64       { return v.recs[0].Seq }
+
+func (v *verifier) Records(_ context.Context, _ int64) iter.Seq2[session.Record, error] {
+	return func(yield func(session.Record, error) bool) {
+		for _, rec := range v.recs {
+			if !yield(rec, nil) {
+				return
+			}
+		}
+	}
+}
+
+func (*verifier) Delta(session.Delta)                                {}
+func (*verifier) Marks(string) session.Marks                         { return nil }
+func (*verifier) Retrying(context.Context, session.ModelRetry) error { return nil }
+func (*verifier) Injected() []session.Injected                       { return nil }
+func (*verifier) Raw(context.Context, session.RawPayload) error      { return nil }
+
+// FellBack implements handle: the model of a verifier never fails.
+func (*verifier) FellBack(context.Context, session.ModelFallback) error { return nil }
+
+// BeginCall implements handle. It is not reached: modelCall holds each call that the
+// log has no answer of.
+func (*verifier) BeginCall(context.Context, session.ModelCall) (func(), error) {
+	return nil, errors.New("a turn of the log calls no model")
+}
+
+func (v *verifier) Await(ctx context.Context, id string) (session.ToolResult, error) {
+	res, ok := v.results[id]
+	if ok {
+		return res, nil
+	}
+	if v.complete() {
+		return res, v.diverge(v.recs[len(v.recs)-1], "", "no result of call "+id+" before it", "waits for one")
+	}
+	return res, v.hold(ctx)
+}
+
+func (v *verifier) Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error) {
+	rec, ok := v.calls[call.ID]
+	switch {
+	case !ok && v.complete():
+		return session.ToolResult{}, v.diverge(v.recs[len(v.recs)-1], "", "no call "+call.ID+" before it", "asks for a call of "+call.Name)
+	case !ok:
+		return session.ToolResult{}, v.hold(ctx)
+	}
+	want, err := jsondiff.Decode(rec.Data)
+	if err != nil {
+		return session.ToolResult{}, err
+	}
+	var logged session.ToolCall
+	if err := unmarshal(rec.Data, &logged); err != nil {
+		return session.ToolResult{}, err
+	}
+	if call.Asks != nil && logged.Asks != nil { // the id is the session's
+		asks := *call.Asks
+		asks.ID, call.Asks = logged.Asks.ID, &asks
+	}
+	data, err := json.Marshal(call)
+	if err != nil {
+		return session.ToolResult{}, err
+	}
+	got, err := jsondiff.Decode(data)
+	if err != nil {
+		return session.ToolResult{}, err
+	}
+	if d := jsondiff.First(want, got); d != nil {
+		return session.ToolResult{}, v.diverge(rec, d.Path, d.Want, d.Got)
+	}
+	return v.Await(ctx, call.ID)
+}
+
+// Append implements handle: an event that closes the turn. Those of the run itself are
+// announced by event.
+func (v *verifier) Append(_ context.Context, data []byte, _ *session.Event) (session.Record, error) {
+	s, err := decode(data)
+	if err != nil {
+		return session.Record{}, err
+	}
+	i := slices.IndexFunc(v.closing, func(l loggedEvent) bool {
+		return l.ev.Author == s.Author && l.ev.Branch == s.Branch && l.ev.CustomMetadata.Agentd.LLM == s.CustomMetadata.Agentd.LLM &&
+			slices.Equal(responses(l.ev.Content), responses(s.Content))
+	})
+	if i < 0 {
+		return session.Record{}, v.diverge(v.recs[len(v.recs)-1], "", "nothing before it", "appends "+summary(s))
+	}
+	l := v.closing[i]
+	v.closing = slices.Delete(v.closing, i, i+1)
+	if err := v.differ(&l, data, true); err != nil {
+		return session.Record{}, err
+	}
+	return v.record(l.seq), nil
+}
+
+// AppendAtEnd implements handle. The turns to come read their own records alone, so that
+// the history takes the event here.
+func (v *verifier) AppendAtEnd(ctx context.Context, data []byte, ev *session.Event) error {
+	rec, err := v.Append(ctx, data, ev)
+	if err != nil {
+		return err
+	}
+	s, err := decode(data)
+	if err == nil {
+		v.t.admit(rec.Seq, s, len(data), nil)
+	}
+	return err
+}
+
+// AgentsChanged implements handle. The stage tells of each start and end itself; see
+// agentLog.
+func (*verifier) AgentsChanged(context.Context, session.AgentsChanged) error { return nil }
+
+// AgentsChangedAtEnd implements handle.
+func (*verifier) AgentsChangedAtEnd(session.AgentsChanged) error { return nil }
+
+func (v *verifier) Answered(id string) (session.ToolResult, bool) { return v.Result(id) }
+
+func (v *verifier) Result(id string) (session.ToolResult, bool) {
+	res, ok := v.results[id]
+	return res, ok
+}
+
+func (v *verifier) Resolved(id string) (session.Resolution, bool) {
+	said, ok := v.resolved[id]
+	return said, ok
+}
