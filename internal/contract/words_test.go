@@ -159,17 +159,17 @@ func protoComments(text string) string {
 
 // goDocs returns the comments of what strangers can import, by file. Lines count from the
 // first comment of each.
-func goDocs(t *testing.T, root string) map[string]string {
+func goDocs(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	docs := map[string]string{}
-	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+	err := filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
 		if err != nil {
 			return err
 		}
 		if d.IsDir() {
 			name := d.Name()
 			if name == "internal" || name == "gen" || name == "cmd" || name == "ts" || name == "tools" ||
-				name == "session" || strings.HasPrefix(name, ".") && path != root {
+				name == "session" || strings.HasPrefix(name, ".") && path != dir {
 				return filepath.SkipDir
 			}
 			return nil
