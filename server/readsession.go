@@ -59,8 +59,8 @@ func (s *sessionService) WatchSession(
 	out := &watchStream{
 		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(),
 		goOn: "watch again behind the last cursor", greets: true,
-		ready: watch.Ready(), from: watch, next: watch.Next,
-		see: projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
+		feed: watch,
+		see:  projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
 		put: func(e session.Placed) error {
 			if e.Message == nil {
 				return stream.Send(nil)

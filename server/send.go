@@ -3,7 +3,6 @@ package server
 import (
 	"context"
 	"errors"
-	"io"
 	"strings"
 	"time"
 	"unicode/utf8"
@@ -26,48 +25,99 @@ const goOn = "the turn is not over: attach again with after_seq"
 // gone. The client then does not watch any more.
 func (st *stream) attend(ctx context.Context) {
 	defer st.detach()
-	cfg := st.srv.cfg
-	idle := time.NewTimer(cfg.IdleTimeout)
-	defer idle.Stop()
-	age := time.NewTimer(cfg.StreamTimeout)
-	defer age.Stop()
-	for !st.gone {
-		var replies <-chan *agentdv1.RunResponse
-		if st.sent && st.code == 0 { // none may come between an error and the end
-			replies = st.replies
-		}
-		select {
-		case <-st.watch.Ready():
-			if st.forward() {
-				return
-			}
-		case msg := <-replies:
-			st.send(msg)
-		case e := <-st.quit:
-			st.flushReplies()
-			st.leave(e)
-			return
-		case <-st.t.ctx.Done():
-			st.gone = true
-		case <-ctx.Done(): // the client's own deadline, or its disconnect
-			if st.t.ctx.Err() != nil {
-				st.gone = true
-				return
-			}
-			st.leave(session.Errorf(codeTimeout, "the deadline of the request has passed; %s", goOn))
-			return
-		case <-age.C:
-			st.leave(session.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", cfg.StreamTimeout, goOn))
-			return
-		case <-idle.C:
-			if left := cfg.IdleTimeout - st.quiet(); left > 0 {
-				idle.Reset(left)
-				continue
-			}
-			st.leave(session.Errorf(codeTimeout, "no message for %v, the limit; send heartbeats to keep a quiet stream open; %s", cfg.IdleTimeout, goOn))
-			return
-		}
+	st.idle = time.NewTimer(st.srv.cfg.IdleTimeout)
+	defer st.idle.Stop()
+	f := &follower{
+		srv: st.srv, feed: &turnFeed{Watcher: st.watch}, see: st.see, goOn: goOn,
+		peer: runPeer{st}, quiet: st.idle.C,
 	}
+	err := f.follow(ctx)
+	e, ok := errors.AsType[*session.Error](err)
+	switch {
+	case err == nil:
+	case ok:
+		st.leave(e)
+	case st.gone, st.t.ctx.Err() != nil:
+		st.gone = true
+	default: // the client's own deadline
+		st.leave(session.Errorf(codeTimeout, "the deadline of the request has passed; %s", goOn))
+	}
+}
+
+// runPeer is the client of a Run stream.
+type runPeer struct{ *stream }
+
+// errGone ends the following of a client that cannot be reached; see stream.gone.
+var errGone = errors.New("the client is gone")
+
+// hold implements peer.
+func (p runPeer) hold(room *lease) {
+	p.room.close()
+	p.room = room
+}
+
+// send implements peer.
+func (p runPeer) send(e session.Placed, more bool) error {
+	p.t.out.more = more
+	switch r := e.Message.GetResponse().(type) {
+	case *agentdv1.RunResponse_Error: // of the turn's failure
+		p.awaitRefusal()
+		p.code = r.Error.GetCode()
+	case *agentdv1.RunResponse_End:
+		if p.code == 0 {
+			p.awaitRefusal() // nothing may follow
+		}
+		p.end = r.End
+	}
+	return p.reply(e.Message)
+}
+
+// forwarded sends the headers if nothing was sent: the client is attached and has
+// missed nothing.
+func (p runPeer) forwarded(n int) error {
+	defer func() { p.sent = true }()
+	if n == 0 && !p.sent {
+		return p.reply(nil)
+	}
+	return nil
+}
+
+// onQuiet ends a stream that was quiet for too long.
+func (p runPeer) onQuiet() error {
+	limit := p.srv.cfg.IdleTimeout
+	if left := limit - p.stream.quiet(); left > 0 {
+		p.idle.Reset(left)
+		return nil
+	}
+	return session.Errorf(codeTimeout,
+		"no message for %v, the limit; send heartbeats to keep a quiet stream open; %s", limit, goOn)
+}
+
+// replies implements peer. No reply may come before what the turn has at first, nor
+// between an error and the end.
+func (p runPeer) replies() <-chan *agentdv1.RunResponse {
+	if p.sent && p.code == 0 {
+		return p.stream.replies
+	}
+	return nil
+}
+
+// reply implements peer.
+func (p runPeer) reply(msg *agentdv1.RunResponse) error {
+	p.stream.send(msg)
+	if p.gone {
+		return errGone
+	}
+	return nil
+}
+
+func (p runPeer) stops() <-chan *session.Error { return p.quit }
+
+// stopped implements peer. When the turn is suspended, or the log cannot be read, what
+// comes later is for a later stream.
+func (p runPeer) stopped(err error) *session.Error {
+	p.flushReplies()
+	return p.srv.internal("read turn", err)
 }
 
 // leave says why the stream ends before its turn.
@@ -82,67 +132,6 @@ func (st *stream) failure(e *session.Error) *agentdv1.RunResponse {
 		e = e.OfTurn(st.turn.ID())
 	}
 	return errorResponse(st.turn.SessionID(), e)
-}
-
-// forward sends what the watcher has and reports whether that was the end.
-func (st *stream) forward() (over bool) {
-	room, err := st.srv.outbox.enter(st.t.ctx, st.watch, st.srv.cfg.WriteTimeout)
-	st.room = room
-	defer func() {
-		st.room = nil
-		room.close()
-	}()
-	var msgs []*agentdv1.RunResponse
-	if err == nil {
-		msgs, err = st.watch.Next(st.t.ctx)
-	}
-	if room != nil {
-		room.shrink(sendFactor * weigh(msgs...))
-	}
-	for i, msg := range msgs {
-		if st.gone {
-			return true
-		}
-		st.t.out.more = i < len(msgs)-1
-		if st.see.keep(msg) {
-			st.sendPieces(msg)
-		}
-	}
-	if len(msgs) == 0 && !st.sent {
-		st.send(nil) // the headers: the client is attached and has missed nothing
-	}
-	st.sent = true
-	switch {
-	case err == nil:
-		return st.gone
-	case errors.Is(err, io.EOF):
-		return true
-	case st.t.ctx.Err() != nil:
-		st.gone = true
-		return true
-	}
-	// The turn was put aside, or the log cannot be read: what comes later is for
-	// a later stream.
-	st.flushReplies()
-	st.leave(st.srv.internal("read turn", err))
-	return true
-}
-
-// sendPieces sends a message of the turn in pieces of bounded size.
-func (st *stream) sendPieces(msg *agentdv1.RunResponse) {
-	switch r := msg.GetResponse().(type) {
-	case *agentdv1.RunResponse_Error: // of the turn's failure
-		st.awaitRefusal()
-		st.code = r.Error.GetCode()
-	case *agentdv1.RunResponse_End:
-		if st.code == 0 {
-			st.awaitRefusal() // nothing may follow
-		}
-		st.end = r.End
-	}
-	for _, piece := range pieces(msg) {
-		st.send(piece)
-	}
 }
 
 // pieces cuts text and state into messages of bounded size, at least one. What is

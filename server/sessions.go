@@ -390,17 +390,9 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 	}
 	defer watch.Close()
 	out := &watchStream{
-		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(), goOn: goOn, ready: watch.Ready(),
+		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(), goOn: goOn,
 		see:  projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
-		from: watch,
-		next: func(ctx context.Context) ([]session.Placed, error) {
-			events, err := watch.Next(ctx)
-			var all []session.Placed
-			for _, event := range events {
-				all = append(all, session.Placed{Message: event})
-			}
-			return all, err
-		},
+		feed: &turnFeed{Watcher: watch},
 		put: func(e session.Placed) error {
 			if e.Message == nil {
 				return stream.Send(nil)

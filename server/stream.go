@@ -44,6 +44,7 @@ type stream struct {
 	active   atomic.Int64               // when a message last went either way: nanoseconds after started, which no step of the clock moves
 
 	room    *lease      // of the messages that are being sent
+	idle    *time.Timer // fires when the stream may have been quiet for too long
 	writing *time.Timer // resets the stream when a write takes too long
 	sent    bool        // what the turn had at first is out: replies may follow
 	said    bool        // a message has been sent, which the end must not overtake
