@@ -1,0 +1,244 @@
+package faults
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"regexp"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/internal/test/harness"
+	"github.com/apzuk3/agentd/internal/test/providertest"
+)
+
+// line is one answer of a model on the stage.
+type line struct {
+	thoughts, text []string // one piece each
+	calls          []string // tools called together
+}
+
+// stage is a provider over HTTP that plays a model of each name, counts its calls
+// by turn, and sees how their connections end.
+type stage struct {
+	t    *testing.T
+	http *httptest.Server
+	// plays are the answers of each model since the user last spoke, in order. The
+	// last one is repeated. Not changed while the stage serves.
+	plays map[string][]line
+	pause time.Duration // before each piece; not changed while the stage serves
+	key   string        // that calls must bear; not changed while the stage serves
+
+	mu      sync.Mutex
+	changed *sync.Cond        // a call has begun or come to its end; its lock is mu
+	scenes  map[string]*scene // by turn; protected by mu
+}
+
+// scene is what a turn has seen of the stage. Its fields are protected by
+// stage.mu.
+type scene struct {
+	calls    int
+	told     []providertest.Item // results of tools, each once for a call that tells it
+	underWay int
+	pieces   int  // sent
+	aborted  int  // calls whose connection was closed before their end
+	frozen   bool // pieces wait for the end of their requests
+}
+
+// turnMark is in the prompt of each turn and names it.
+var turnMark = regexp.MustCompile(`<turn [\w.-]+>`)
+
+func newStage(t *testing.T, key string, plays map[string][]line) *stage {
+	t.Helper()
+	s := &stage{t: t, plays: plays, pause: time.Millisecond, key: key, scenes: map[string]*scene{}}
+	s.changed = sync.NewCond(&s.mu)
+	s.http = httptest.NewServer(s)
+	t.Cleanup(s.http.Close)
+	return s
+}
+
+// ServeHTTP answers a model call as OpenAI's chat completions do.
+func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<20))
+	if err != nil {
+		return // the client is gone
+	}
+	req, err := providertest.ParseRequest(r.URL.Path, body)
+	if err != nil {
+		s.t.Error(err)
+		return
+	}
+	if err := providertest.CheckHistory(body, req.Wire, req.Items); err != nil {
+		s.t.Errorf("%s is told a history that no provider takes: %v", req.Model, err)
+	}
+	if got := r.Header.Get("Authorization"); got != "Bearer "+s.key {
+		s.t.Errorf("a model call bears the key %q", got)
+	}
+	mark, step, results := sceneOf(req)
+	s.mu.Lock()
+	sc := s.sceneLocked(mark)
+	sc.calls++
+	sc.underWay++
+	sc.told = append(sc.told, results...)
+	s.changed.Broadcast()
+	s.mu.Unlock()
+	play := s.plays[req.Model]
+	if len(play) == 0 {
+		s.t.Errorf("there is no model %q on the stage", req.Model)
+		return
+	}
+	err = s.play(r.Context(), w, sc, play[min(step, len(play)-1)])
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if err != nil {
+		sc.aborted++
+	}
+	sc.underWay--
+	s.changed.Broadcast()
+}
+
+func (s *stage) sceneLocked(mark string) *scene {
+	if s.scenes[mark] == nil {
+		s.scenes[mark] = &scene{}
+	}
+	return s.scenes[mark]
+}
+
+// sceneOf finds the turn of a request, how often its model has answered in it, and
+// the results that have come since its last answer.
+func sceneOf(req *providertest.Request) (mark string, step int, results []providertest.Item) {
+	answering := false
+	for _, item := range req.Items {
+		said := item.Kind == providertest.Assistant || item.Kind == providertest.Call
+		// What the user says right after a turn that was stopped may be one item.
+		if ms := turnMark.FindAllString(item.Text, -1); len(ms) > 0 && item.Kind == providertest.User {
+			mark, step, results = ms[len(ms)-1], 0, nil
+		}
+		switch {
+		case said && !answering:
+			step++
+			results = nil
+		case item.Kind == providertest.Result:
+			results = append(results, item)
+		}
+		answering = said
+	}
+	return mark, step, results
+}
+
+// play streams an answer, piece by piece.
+func (s *stage) play(ctx context.Context, w http.ResponseWriter, sc *scene, l line) error {
+	w.Header().Set("Content-Type", "text/event-stream")
+	send := func(delta map[string]any, finish any) error {
+		if err := s.wait(ctx, sc); err != nil {
+			return err
+		}
+		data, err := json.Marshal(map[string]any{
+			"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "staged",
+			"choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}},
+		})
+		if err != nil {
+			return err
+		}
+		if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil {
+			return err
+		}
+		return http.NewResponseController(w).Flush()
+	}
+	for _, piece := range l.thoughts {
+		if err := send(map[string]any{"reasoning_content": piece}, nil); err != nil {
+			return err
+		}
+	}
+	for _, piece := range l.text {
+		if err := send(map[string]any{"content": piece}, nil); err != nil {
+			return err
+		}
+	}
+	finish := "stop"
+	if len(l.calls) > 0 {
+		var calls []any
+		for i, name := range l.calls {
+			calls = append(calls, map[string]any{
+				"index": i, "id": fmt.Sprint("call_", i), "type": "function",
+				"function": map[string]any{"name": name, "arguments": fmt.Sprintf(`{"z":%d,"a":"x"}`, i)},
+			})
+		}
+		if err := send(map[string]any{"tool_calls": calls}, nil); err != nil {
+			return err
+		}
+		finish = "tool_calls"
+	}
+	if err := send(map[string]any{}, finish); err != nil {
+		return err
+	}
+	_, err := io.WriteString(w, `data: {"id":"1","object":"chat.completion.chunk","created":1,"model":"staged","choices":[],`+
+		`"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`+"\n\ndata: [DONE]\n\n")
+	return err
+}
+
+// wait lets a piece be sent, unless the turn is frozen or the request is over.
+func (s *stage) wait(ctx context.Context, sc *scene) error {
+	if err := harness.Wait(ctx, s.pause); err != nil {
+		return err
+	}
+	s.mu.Lock()
+	frozen := sc.frozen
+	if !frozen {
+		sc.pieces++
+	}
+	s.mu.Unlock()
+	if frozen {
+		<-ctx.Done()
+	}
+	return ctx.Err()
+}
+
+// freeze has the models of a turn fall silent: calls stay open until they are
+// aborted. It returns how many pieces have been sent.
+func (s *stage) freeze(mark string) int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sc := s.sceneLocked(mark)
+	sc.frozen = true
+	return sc.pieces
+}
+
+// begun waits until a call of a turn is under way.
+func (s *stage) begun(mark string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for s.sceneLocked(mark).underWay == 0 {
+		s.changed.Wait()
+	}
+}
+
+// quiet waits until no call of a turn is under way, and returns how many were
+// made, and how many of them had their connections closed before their end.
+func (s *stage) quiet(mark string) (calls, aborted int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	sc := s.sceneLocked(mark)
+	for sc.underWay > 0 {
+		s.changed.Wait()
+	}
+	return sc.calls, sc.aborted
+}
+
+// toldOf is what the models of a turn were told of a call, by the provider's id:
+// "call_0" is an answer's first.
+func (s *stage) toldOf(mark, callID string) []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var out []string
+	for _, res := range s.sceneLocked(mark).told {
+		if res.ID == callID {
+			out = append(out, res.Text)
+		}
+	}
+	return out
+}

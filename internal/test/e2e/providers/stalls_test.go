@@ -1,0 +1,193 @@
+package providers
+
+import (
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apzuk3/agentd/agentdtest"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/test/harness"
+	"github.com/apzuk3/agentd/internal/test/providertest"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
+)
+
+// alive are events of the wires that say nothing but that the provider is there.
+var alive = map[providertest.Wire]string{
+	providertest.Anthropic:       "event: ping\ndata: {\"type\": \"ping\"}\n\n",
+	providertest.Gemini:          "data: {\"candidates\":[{\"content\":{\"role\":\"model\",\"parts\":[{\"text\":\"\"}]},\"index\":0}]}\n\n",
+	providertest.OpenAIChat:      "data: {\"id\":\"1\",\"object\":\"chat.completion.chunk\",\"model\":\"m\",\"choices\":[{\"index\":0,\"delta\":{\"content\":\"\"}}]}\n\n",
+	providertest.OpenAIResponses: "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":3}\n\n",
+}
+
+// endless is a provider's server whose answers have no end.
+type endless struct {
+	head   bool   // the answer begins
+	once   string // is sent first
+	again  string // is sent over and over; "" is silence
+	coming chan struct{}
+	gone   chan struct{} // closed when the client has hung up
+}
+
+func (e *endless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	defer close(e.gone)
+	_, _ = io.Copy(io.Discard, r.Body) // or the end of the connection is not noticed
+	if e.head {
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, e.once)
+		_ = http.NewResponseController(w).Flush()
+	}
+	close(e.coming)
+	tick := time.NewTicker(2 * time.Millisecond)
+	defer tick.Stop()
+	for {
+		select {
+		case <-r.Context().Done():
+			return
+		case <-tick.C:
+			if e.again != "" {
+				_, _ = io.WriteString(w, e.again)
+				_ = http.NewResponseController(w).Flush()
+			}
+		}
+	}
+}
+
+// arrives waits for a channel to be closed.
+func arrives(t *testing.T, c <-chan struct{}, what string) {
+	t.Helper()
+	select {
+	case <-c:
+	case <-time.After(20 * time.Second):
+		t.Fatalf("waited in vain for %s", what)
+	}
+}
+
+// TestProviderNeverEnds is F28: answers that have no end end with TIMEOUT, silent ones
+// soon and those that say over and over that the provider is there when their time is
+// over, or with the turn that is cancelled; and the request is aborted, which the
+// provider sees.
+func TestProviderNeverEnds(t *testing.T) {
+	harness.OnEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		for name, server := range map[string]endless{
+			"no answer":           {},
+			"a silent answer":     {head: true},
+			"silent in an event":  {head: true, once: "data: {\"id\":"},
+			"comments":            {head: true, again: ": still here\n\n"},
+			"lines that are none": {head: true, again: "\n"},
+			"signs of life":       {head: true, again: alive[wire]},
+		} {
+			t.Run(name, func(t *testing.T) {
+				t.Run("times out", func(t *testing.T) {
+					timeouts, why := agentdtest.WithModelTimeouts(0, 700*time.Millisecond), "nothing for 700ms"
+					if server.again != "" {
+						timeouts, why = agentdtest.WithModelTimeouts(700*time.Millisecond, 0), "did not finish within 700ms"
+					}
+					f := harness.NewFaulty(t, wire, testdaemon.WithRetry(models.Retry{Tries: 1}), timeouts)
+					server := server
+					server.coming, server.gone = make(chan struct{}), make(chan struct{})
+					f.Handle(&server)
+					f.Failed(f.Turn("", "look"), agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, why)
+					arrives(t, server.gone, "the provider to see that the client has hung up")
+				})
+				t.Run("is cancelled", func(t *testing.T) {
+					f := harness.NewFaulty(t, wire)
+					server := server
+					server.coming, server.gone = make(chan struct{}), make(chan struct{})
+					f.Handle(&server)
+					m := harness.StartTurn(f.Agent())
+					m.GetExecute().UserPrompt = harness.PromptCanary
+					got := harness.RawClient{T: t, Run: agentdv1connect.NewAgentdClient(f.D.HTTPClient(), f.D.URL)}.Talk(m, func(m *agentdv1.RunResponse) []*agentdv1.RunRequest {
+						if m.GetExecute() == nil {
+							return nil
+						}
+						arrives(t, server.coming, "the request")
+						return []*agentdv1.RunRequest{harness.Cancel(nil)}
+					})
+					arrives(t, server.gone, "the provider to see that the client has hung up")
+					if got.End.GetCompleted() || len(got.Errors) != 0 || len(f.Calls()) != 1 || len(got.End.GetReceipt().GetAbortedModelCalls()) != 1 {
+						t.Errorf("%d model calls, %v", len(f.Calls()), got.Msgs)
+					}
+				})
+			})
+		}
+	})
+}
+
+// chatty is a provider's server that sends an event a second, of one answer for each
+// call; all calls behind the last have that one's.
+type chatty struct {
+	answers [][]string
+	calls   atomic.Int32
+}
+
+func (c *chatty) RoundTrip(r *http.Request) (*http.Response, error) {
+	n := int(c.calls.Add(1))
+	return streamed(r, func(w io.Writer) {
+		for _, event := range c.answers[min(n, len(c.answers))-1] {
+			_, _ = io.WriteString(w, event)
+			if harness.Wait(r.Context(), time.Second) != nil {
+				return
+			}
+		}
+	}), nil
+}
+
+// TestProviderNeverStops is F28: an answer that goes on and on ends with TIMEOUT when
+// its time is over.
+func TestProviderNeverStops(t *testing.T) {
+	chapter := providertest.Answer{Text: strings.Repeat("and then ", 100)}
+	harness.OnEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		stream, err := providertest.Invent(wire, chapter).Exchanges[0].EventStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		synctest.Test(t, func(t *testing.T) {
+			events := providertest.Events(stream)
+			server := &chatty{answers: [][]string{events}}
+			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(30*time.Second, 0))
+			got := harness.FaultyTurn(t, d, harness.LLMAgent("root", harness.Invented(wire), "", "look"), "")
+			harness.CheckFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, "did not finish within 30s")
+			if n := server.calls.Load(); n != 1 || len(events) < 40 {
+				t.Errorf("%d model calls were made, of %d events", n, len(events))
+			}
+			if text := got.Text["root"]; !strings.HasPrefix(chapter.Text, text) {
+				t.Errorf("text %q", text)
+			}
+		})
+	})
+}
+
+// TestProviderAlive has a model write the arguments of a call for longer than a
+// provider may be silent: what it sends shows that it is there, although there is
+// nothing to be shown of it.
+func TestProviderAlive(t *testing.T) {
+	args := `{"text": "` + strings.Repeat("and then ", 100) + `"}`
+	harness.OnEachWire(t, func(t *testing.T, wire providertest.Wire) {
+		var answers [][]string
+		rec := providertest.Invent(wire, providertest.Answer{Calls: []providertest.ToolCall{{Name: "look", Args: args}}}, providertest.Answer{Text: "done"})
+		for i := range rec.Exchanges {
+			stream, err := rec.Exchanges[i].EventStream()
+			if err != nil {
+				t.Fatal(err)
+			}
+			answers = append(answers, providertest.Events(stream))
+		}
+		answers[0] = slices.Insert(answers[0], min(1, len(answers[0])-1), slices.Repeat([]string{alive[wire]}, 60)...)
+		synctest.Test(t, func(t *testing.T) {
+			server := &chatty{answers: answers}
+			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(0, 5*time.Second))
+			got := harness.FaultyTurn(t, d, harness.LLMAgent("root", harness.Invented(wire), "", "look"), "")
+			if n := server.calls.Load(); n != 2 || !got.End.GetCompleted() || len(got.Calls) != 1 || got.Text["root"] != "done" {
+				t.Errorf("%d model calls were made, %v", n, got.Msgs)
+			}
+		})
+	})
+}

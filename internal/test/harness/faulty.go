@@ -1,0 +1,275 @@
+package harness
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/apzuk3/agentd/agentdtest"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/test/providertest"
+	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/anthropic"
+	"github.com/apzuk3/agentd/model/gemini"
+	"github.com/apzuk3/agentd/model/openai"
+)
+
+// Bodies serves streams one after another and keeps what was asked.
+func (f *Faulty) Bodies(streams ...string) *[]string {
+	var bodies []string
+	f.Handle(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
+		body, err := io.ReadAll(req.Body)
+		if err != nil || len(bodies) == len(streams) {
+			f.T.Errorf("request %d: %v", len(bodies), err)
+			return
+		}
+		bodies = append(bodies, string(body))
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, streams[len(bodies)-1])
+	}))
+	return &bodies
+}
+
+const (
+	// KeyCanary is the key of faulty providers, which they repeat in their errors.
+	KeyCanary = "canary-key-0123456789"
+	// PromptCanary is what their users say, which they repeat too.
+	PromptCanary = "canary prompt"
+)
+
+// Faulty is a daemon with one provider that fails as a test says.
+type Faulty struct {
+	T    *testing.T
+	Wire providertest.Wire
+	D    *agentdtest.Daemon
+	now  atomic.Pointer[http.Handler] // answers the model calls
+
+	mu   sync.Mutex
+	at   []time.Time     // when model calls came; protected by mu
+	sent []*atomic.Int64 // bytes of each answer; protected by mu
+	log  bytes.Buffer
+}
+
+// NewFaulty starts a daemon that logs everything, with the given options.
+func NewFaulty(t *testing.T, wire providertest.Wire, opts ...agentdtest.Option) *Faulty {
+	t.Helper()
+	f := &Faulty{T: t, Wire: wire}
+	front := httptest.NewServer(f)
+	t.Cleanup(front.Close)
+	t.Cleanup(func() { // the daemon has ended then, and the log is whole
+		for _, canary := range []string{KeyCanary, PromptCanary} {
+			if strings.Contains(f.log.String(), canary) {
+				t.Errorf("the log holds %q:\n%s", canary, f.log.String())
+			}
+		}
+	})
+	f.D = StartDaemon(t, append([]agentdtest.Option{
+		agentdtest.WithGemini(KeyCanary, front.URL+"/"),
+		agentdtest.WithAnthropic(KeyCanary, front.URL+"/"),
+		agentdtest.WithOpenAI(KeyCanary, front.URL+"/v1/"),
+		agentdtest.WithLogger(slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
+	}, opts...)...)
+	return f
+}
+
+// ServeHTTP answers a model call.
+func (f *Faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	f.mu.Lock()
+	c := &counted{ResponseWriter: w, sent: new(atomic.Int64)}
+	f.at, f.sent = append(f.at, time.Now()), append(f.sent, c.sent)
+	f.mu.Unlock()
+	(*f.now.Load()).ServeHTTP(c, r)
+}
+
+// counted counts the bytes of an answer.
+type counted struct {
+	http.ResponseWriter
+	sent *atomic.Int64
+}
+
+// Write counts.
+func (c *counted) Write(b []byte) (int, error) {
+	n, err := c.ResponseWriter.Write(b)
+	c.sent.Add(int64(n))
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
+
+// Serve answers the following model calls, with faults by their numbers. Those
+// that are not named get an answer.
+func (f *Faulty) Serve(faults map[int]providertest.Fault, answers ...providertest.Answer) {
+	srv := providertest.NewServer(f.T, providertest.Invent(f.Wire, answers...), faults)
+	f.Handle(srv)
+}
+
+// Handle has h answer the following model calls.
+func (f *Faulty) Handle(h http.Handler) {
+	f.mu.Lock()
+	f.at, f.sent = nil, nil
+	f.mu.Unlock()
+	f.now.Store(&h)
+}
+
+// Calls are the times of the model calls since serve.
+func (f *Faulty) Calls() []time.Time {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.at
+}
+
+// Size is the number of bytes of the first answer since serve.
+func (f *Faulty) Size() int {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return int(f.sent[0].Load())
+}
+
+// Agent is an agent of the provider.
+func (f *Faulty) Agent(tools ...string) *agentdv1.Agent {
+	return LLMAgent("root", WireProviders[f.Wire].Describe().Name+"/invented", "", tools...)
+}
+
+// Turn runs a turn in a new session, or in the given one. Its tools answer
+// "seen".
+func (f *Faulty) Turn(session string, tools ...string) *Dialogue {
+	f.T.Helper()
+	return FaultyTurn(f.T, f.D, f.Agent(tools...), session)
+}
+
+// FaultyTurn runs a turn of d as Faulty.Turn does.
+func FaultyTurn(t *testing.T, d *agentdtest.Daemon, agent *agentdv1.Agent, session string) *Dialogue {
+	t.Helper()
+	m := StartTurn(agent, agent.GetLlm().GetToolNames()...)
+	m.GetExecute().UserPrompt = PromptCanary
+	if session != "" {
+		m.GetExecute().SessionId = &session
+	}
+	return RawClient{T: t, Run: agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL)}.Talk(m, AnswerAll("seen"))
+}
+
+// Failed checks that a turn failed with a code after so many tries of its first
+// model call, each told but the last, and that neither says the key.
+func (f *Faulty) Failed(got *Dialogue, code agentdv1.ErrorCode, tries int, text ...string) {
+	f.T.Helper()
+	if n := len(f.Calls()); n != tries {
+		f.T.Errorf("%d model calls were made, want %d", n, tries)
+	}
+	CheckFailed(f.T, got, code, tries, text...)
+}
+
+// CheckFailed checks the stream of a turn as Faulty.Failed does.
+func CheckFailed(t *testing.T, got *Dialogue, code agentdv1.ErrorCode, tries int, text ...string) {
+	t.Helper()
+	if len(got.Errors) != 1 || got.Errors[0].GetCode() != code || got.End.GetCompleted() {
+		t.Fatalf("errors %v, end %v; want one error %v", got.Errors, got.End, code)
+	}
+	if len(got.Retries) != tries-1 {
+		t.Errorf("%d retries were told, want %d: %v", len(got.Retries), tries-1, got.Retries)
+	}
+	if len(got.Calls) != 0 {
+		t.Errorf("tools were called: %v", got.Calls)
+	}
+	for _, want := range text {
+		if !strings.Contains(got.Errors[0].GetMessage(), want) {
+			t.Errorf("message %q lacks %q", got.Errors[0].GetMessage(), want)
+		}
+	}
+	for _, r := range got.Retries {
+		if r.GetCode() != code {
+			t.Errorf("retry %v, want code %v", r, code)
+		}
+	}
+	for _, m := range got.Msgs {
+		if strings.Contains(m.String(), KeyCanary) {
+			t.Errorf("a message tells the key: %v", m)
+		}
+	}
+}
+
+// Refusal answers with an error that repeats what must not get about.
+func (f *Faulty) Refusal(status int, header http.Header) providertest.Fault {
+	h := http.Header{"Content-Type": {"application/json"}}
+	maps.Copy(h, header)
+	return providertest.Fault{
+		Action: providertest.Refuse, Status: status, Header: h, Again: true,
+		Bytes: providertest.ErrorBody(f.Wire, status, "some_code", "no luck with "+KeyCanary+" saying "+PromptCanary),
+	}
+}
+
+// Always is a fault of all requests.
+func Always(fault providertest.Fault) map[int]providertest.Fault {
+	faults := map[int]providertest.Fault{}
+	for i := range 10 {
+		faults[i] = fault
+	}
+	return faults
+}
+
+// OnEachWire runs a test for each provider.
+func OnEachWire(t *testing.T, test func(t *testing.T, wire providertest.Wire)) {
+	t.Helper()
+	for _, wire := range providertest.Wires {
+		t.Run(string(wire), func(t *testing.T) { test(t, wire) })
+	}
+}
+
+// Hello is an answer.
+var Hello = providertest.Answer{Text: "Hello.", Usage: providertest.Usage{Prompt: 3, Completion: 2, Total: 5}}
+
+// ProviderAt is the provider of a wire with another address and transport.
+func ProviderAt(wire providertest.Wire, url string, tr http.RoundTripper) model.Provider {
+	switch wire {
+	case providertest.Anthropic:
+		return anthropic.New(anthropic.Config{APIKey: KeyCanary, BaseURL: url, Transport: tr})
+	case providertest.Gemini:
+		return gemini.New(gemini.Config{APIKey: KeyCanary, BaseURL: url, Transport: tr})
+	case providertest.OpenAIChat:
+		return openai.New(openai.Config{Name: "openai-chat", API: openai.Chat, APIKey: KeyCanary, BaseURL: url, Transport: tr})
+	default:
+		return openai.New(openai.Config{Name: "openai-responses", API: openai.Responses, APIKey: KeyCanary, BaseURL: url, Transport: tr})
+	}
+}
+
+// PlayStreams answers call after call with a stream each; "" refuses one.
+func (f *Faulty) PlayStreams(streams ...string) {
+	calls := 0
+	f.Handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		body := streams[calls]
+		calls++
+		if body == "" {
+			w.Header().Set("Content-Type", "application/json")
+			w.WriteHeader(http.StatusServiceUnavailable)
+			_, _ = w.Write(providertest.ErrorBody(f.Wire, 503, "busy", "no luck with "+KeyCanary+", or sk-abcdefghijklmnop"))
+			return
+		}
+		w.Header().Set("Content-Type", "text/event-stream")
+		_, _ = io.WriteString(w, body)
+	}))
+}
+
+// RawTurn runs a turn that asks for raw payloads.
+func (f *Faulty) RawTurn(tools ...string) *Dialogue {
+	m := StartTurn(f.Agent(tools...), tools...)
+	m.GetExecute().UserPrompt, m.GetExecute().RawPayloads = PromptCanary, true
+	return RawClient{f.T, agentdv1connect.NewAgentdClient(f.D.HTTPClient(), f.D.URL)}.Talk(m, AnswerAll("seen"))
+}
+
+// WireProviders are the providers that speak the wires, for their names and for
+// what they run themselves.
+var WireProviders = map[providertest.Wire]model.Provider{
+	providertest.OpenAIChat:      openai.New(openai.Config{Name: "openai-chat", API: openai.Chat}),
+	providertest.OpenAIResponses: openai.New(openai.Config{Name: "openai-responses", API: openai.Responses}),
+	providertest.Anthropic:       anthropic.New(anthropic.Config{}),
+	providertest.Gemini:          gemini.New(gemini.Config{}),
+}

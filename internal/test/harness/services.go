@@ -1,0 +1,120 @@
+package harness
+
+import (
+	"context"
+	"net/http"
+	"slices"
+	"sync"
+	"testing"
+
+	"github.com/apzuk3/agentd/agentdtest"
+	"github.com/apzuk3/agentd/internal/test/sessionfront"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
+	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/sqlitestore"
+)
+
+// Service is the one over which the turns of a test are driven.
+type Service int
+
+const (
+	OverRun Service = iota
+	OverSessions
+)
+
+func (s Service) String() string { return []string{"Run", "SessionService"}[s] }
+
+// logbook is what is kept of the scenario that TestServices runs: which service
+// carries it, and what it leaves behind.
+type logbook struct {
+	over Service
+
+	mu      sync.Mutex                  // protects the fields below
+	logs    map[string][]session.Record // by session
+	streams []string                    // what clients were sent
+	parts   map[string]bool             // that were left out
+}
+
+// current is the scenario that runs; nil when the tests run by themselves, and then
+// over Run. It changes between tests only.
+var current *logbook
+
+// InScenario reports whether TestServices runs the test.
+func InScenario() bool { return current != nil }
+
+// StartDaemon starts a daemon that carries the turns of the running test over
+// the service that it is to use.
+func StartDaemon(t testing.TB, opts ...agentdtest.Option) *agentdtest.Daemon {
+	t.Helper()
+	if current == nil {
+		if t, ok := t.(*testing.T); ok {
+			return startVerified(t, opts...)
+		}
+		return agentdtest.Start(t, opts...)
+	}
+	store, err := OpenStore(t.Context(), sqlitestore.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	first := []agentdtest.Option{testdaemon.WithStore(store)} // unless the test has one
+	if current.over == OverSessions {
+		first = append(first, agentdtest.WithFront(func(hc *http.Client, url string) http.Handler {
+			f, err := sessionfront.New(hc, url)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return f.Handler()
+		}))
+	}
+	d := agentdtest.Start(t, append(first, opts...)...)
+	t.Cleanup(func() { _ = store.Close() }) // it is the daemon's, or nobody's
+	return d
+}
+
+// OpenStore opens a store whose logs are kept for comparison.
+func OpenStore(ctx context.Context, path string) (session.Store, error) {
+	disk, err := sqlitestore.Open(ctx, path)
+	if err != nil || current == nil {
+		return disk, err
+	}
+	return &booked{Store: disk, book: current}, nil
+}
+
+// booked is a store that writes its logs into a logbook before it closes.
+type booked struct {
+	session.Store
+	book *logbook
+	once sync.Once
+
+	mu  sync.Mutex
+	ids []string // of the sessions that were made or written; protected by mu
+}
+
+func (b *booked) Append(ctx context.Context, batch session.Batch) error {
+	b.mu.Lock()
+	if !slices.Contains(b.ids, batch.SessionID) {
+		b.ids = append(b.ids, batch.SessionID)
+	}
+	b.mu.Unlock()
+	return b.Store.Append(ctx, batch)
+}
+
+func (b *booked) Close() error {
+	var err error
+	b.once.Do(func() {
+		for _, id := range b.ids { // nobody writes any more
+			recs, e := b.Read(context.Background(), id, 0, 1<<20)
+			if e != nil {
+				err = e
+				break
+			}
+			b.book.mu.Lock()
+			b.book.logs[id] = recs
+			b.book.mu.Unlock()
+		}
+		if e := b.Store.Close(); err == nil {
+			err = e
+		}
+	})
+	return err
+}

@@ -1,0 +1,66 @@
+package harness
+
+import (
+	"context"
+	"iter"
+	"testing"
+
+	"github.com/apzuk3/agentd/adkbridge"
+	"github.com/apzuk3/agentd/agentdtest"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
+	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/sqlitestore"
+)
+
+// RecordsOf are a session's records.
+func RecordsOf(ctx context.Context, store session.Store, id string) iter.Seq2[session.Record, error] {
+	return func(yield func(session.Record, error) bool) {
+		for last := int64(0); ; {
+			recs, err := store.Read(ctx, id, last, 64)
+			if err != nil {
+				yield(session.Record{}, err)
+				return
+			}
+			for _, rec := range recs {
+				if last = rec.Seq; !yield(rec, nil) {
+					return
+				}
+			}
+			if session.LastPage(recs, 64) {
+				return
+			}
+		}
+	}
+}
+
+// VerifyLog runs a session again on its own log, which must give that log.
+func VerifyLog(ctx context.Context, t *testing.T, store session.Store, id string) {
+	t.Helper()
+	rep, err := adkbridge.Verify(ctx, id, RecordsOf(ctx, store, id), nil)
+	switch {
+	case err != nil:
+		t.Errorf("session %s: replay: %v", id, err)
+	case rep.Divergence != nil:
+		t.Errorf("session %s: replay: %v", id, rep.Divergence)
+	}
+}
+
+// startVerified starts a daemon; when it has ended, all of its sessions are verified.
+func startVerified(t *testing.T, opts ...agentdtest.Option) *agentdtest.Daemon {
+	t.Helper()
+	disk, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
+	if err != nil {
+		t.Fatal(err)
+	}
+	kept := &RecordedStore{Store: disk, Keep: true}
+	t.Cleanup(func() {
+		ctx := context.WithoutCancel(t.Context())
+		for _, id := range kept.ids { // the daemon has ended
+			VerifyLog(ctx, t, kept, id)
+		}
+		if err := disk.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return agentdtest.Start(t, append([]agentdtest.Option{testdaemon.WithStore(kept)}, opts...)...)
+}
