@@ -17,31 +17,30 @@ import (
 // result of a call is left to be written later, and everything else waits.
 func (s *Session) commit(ctx context.Context, entries ...*entry) (Record, error) {
 	last := entries[len(entries)-1]
-	if err := s.reserveState(ctx, entries); err != nil {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		for _, e := range entries {
-			e.overLocked(err)
-		}
+	if err := s.write(ctx, entries, s.reserveState(ctx, entries)); err != nil {
 		return Record{}, err
 	}
+	<-last.done
+	if last.later() {
+		return Record{}, last.err // who writes it may be at work on it
+	}
+	return last.rec, last.err
+}
+
+// write queues entries, and writes the queue unless another goroutine does. Entries that
+// are refused, because of refused or of what is so now, are over.
+func (s *Session) write(ctx context.Context, entries []*entry, refused error) error {
 	s.mu.Lock()
-	for _, e := range entries {
-		if e.settles != nil || e.resolves != nil {
-			e.turn = s.nowLocked(e.turn) // it may have been resumed since the call was looked up
-		}
+	defer s.mu.Unlock()
+	if refused == nil {
+		s.prepareLocked(entries)
+		refused = s.refusesLocked(ctx, entries)
 	}
-	if slices.ContainsFunc(entries, func(e *entry) bool { return e.turn.closing }) {
-		for _, e := range entries { // all or none
-			e.asked = true
-		}
-	}
-	if err := s.refusesLocked(ctx, entries); err != nil {
+	if refused != nil {
 		for _, e := range entries {
-			e.overLocked(err)
+			e.overLocked(refused)
 		}
-		s.mu.Unlock()
-		return Record{}, err
+		return refused
 	}
 	for _, e := range entries {
 		e.done = make(chan struct{})
@@ -57,12 +56,21 @@ func (s *Session) commit(ctx context.Context, entries ...*entry) (Record, error)
 		s.flushing = true
 		s.flushLocked()
 	}
-	s.mu.Unlock()
-	<-last.done
-	if last.later() {
-		return Record{}, last.err // who writes it may be at work on it
+	return nil
+}
+
+// prepareLocked completes entries before they are queued.
+func (s *Session) prepareLocked(entries []*entry) {
+	for _, e := range entries {
+		if e.settles != nil || e.resolves != nil {
+			e.turn = s.nowLocked(e.turn) // it may have been resumed since the call was looked up
+		}
 	}
-	return last.rec, last.err
+	if slices.ContainsFunc(entries, func(e *entry) bool { return e.turn.closing }) {
+		for _, e := range entries { // all or none
+			e.asked = true
+		}
+	}
 }
 
 // refusesLocked says why entries may not be written. Only the start of a turn,
@@ -154,13 +162,12 @@ func (s *Session) flushLocked() {
 // insist tries an append until it is written or given up, then writes what has
 // queued up.
 func (s *Session) insist(f *flight) {
-	wait := firstWait
+	pause := firstWait
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		s.mu.Unlock()
-		goOn := s.store.pause(context.Background(), &wait)
-		s.mu.Lock()
+		goOn := false
+		without(&s.mu, func() { goOn = s.store.pause(context.Background(), &pause) })
 		if !goOn {
 			s.breakLocked(f, errAside)
 			break
@@ -180,9 +187,8 @@ func (s *Session) tryLocked(f *flight) error {
 			return err
 		}
 	}
-	s.mu.Unlock()
-	err := s.store.write(f.batch)
-	s.mu.Lock()
+	var err error
+	without(&s.mu, func() { err = s.store.write(f.batch) })
 	if err != nil {
 		return err
 	}

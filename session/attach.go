@@ -246,18 +246,13 @@ func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 // awaitAside waits until a turn that is being put aside is.
 func (s *Session) awaitAside(ctx context.Context) error {
 	s.mu.Lock()
-	t := s.turn
-	leaving := t != nil && t.running && t.leaving
-	s.mu.Unlock()
-	if !leaving {
+	defer s.mu.Unlock()
+	return s.awaitLocked(ctx, func() <-chan struct{} {
+		if t := s.turn; t != nil && t.running && t.leaving {
+			return t.done
+		}
 		return nil
-	}
-	select {
-	case <-t.Done():
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	})
 }
 
 // settled returns the last turn if it runs or is over.
@@ -393,20 +388,18 @@ func (s *Session) haltWaiting(t *Turn, reason string) {
 // is not there: a new prompt is worth more. If it asks a person, only a prompt is
 // that interrupts.
 func (s *Session) interruptWaiting(ctx context.Context, how OnBusy) error {
-	s.mu.Lock()
-	t := s.turn
-	waits := t != nil && s.onlyWaitsLocked(t) && (how == Interrupt || s.asksPersonLocked() == "")
-	s.mu.Unlock()
-	if !waits {
+	t := locked(&s.mu, func() *Turn {
+		t := s.turn
+		if t == nil || !s.onlyWaitsLocked(t) || how != Interrupt && s.asksPersonLocked() != "" {
+			return nil
+		}
+		t.haltLocked(interrupted)
+		return t
+	})
+	if t == nil {
 		return nil
 	}
-	t.halt(interrupted)
-	select {
-	case <-t.Done():
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return wait(ctx, t.Done())
 }
 
 // closeOpen ends a turn that the log has open and nobody runs, and what a fork has
@@ -420,10 +413,7 @@ func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (nex
 			return nil, err
 		}
 	}
-	s.mu.Lock()
-	open := s.turn != nil && s.turn.ended == nil
-	s.mu.Unlock()
-	if !open {
+	if !s.isOpen() {
 		return nil, nil
 	}
 	return m.closeAs(ctx, s, func(r Receipt) (func() *TurnEnded, error) {
@@ -439,10 +429,7 @@ func (m *Manager) closeAs(ctx context.Context, s *Session, how func(Receipt) (en
 	if err != nil {
 		return nil, err
 	}
-	s.mu.Lock()
-	s.turn, run.t.closing = run.t, true
-	end, cause := how(run.t.receiptLocked())
-	s.mu.Unlock()
+	end, cause := how(s.beginClosing(run))
 	defer func() {
 		if err != nil {
 			s.leaveOpen(run.t)
@@ -461,6 +448,14 @@ func (m *Manager) closeAs(ctx context.Context, s *Session, how func(Receipt) (en
 		m.log.Error("repair of an interrupted turn failed", slog.String("session", s.id), slog.String("turn", run.t.id), slog.String("error", err.Error()))
 	}
 	return s.finish(ctx, run, end())
+}
+
+// beginClosing makes the turn of a run the session's, and returns what is under way.
+func (s *Session) beginClosing(run *Run) Receipt {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.turn, run.t.closing = run.t, true
+	return run.t.receiptLocked()
 }
 
 // leaveOpen has a turn wait again that could not be closed.
@@ -484,9 +479,11 @@ func ownKeysOf(s *Session) Keys {
 	return keys
 }
 
-// stopRunningLocked says that nothing drives the turn any more. One that has not ended
-// goes on some time, and its calls are open until then.
-func (s *Session) stopRunningLocked(t *Turn) {
+// stopRunning says that nothing drives the turn any more. One that has not ended
+// goes on some time, and its calls are open until then; its watchers are told why.
+func (s *Session) stopRunning(t *Turn, why *Error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	t.running = false
 	t.stopTimersLocked()
 	for _, timer := range []*time.Timer{t.wall, t.calm} {
@@ -497,6 +494,9 @@ func (s *Session) stopRunningLocked(t *Turn) {
 	for _, p := range t.pending {
 		p.disarm()
 		p.barred = false
+	}
+	if why != nil {
+		s.failLocked(t, why)
 	}
 }
 

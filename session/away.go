@@ -33,12 +33,12 @@ func (s *Session) noteLeave(t *Turn) {
 	defer s.mu.Unlock()
 	for t.ended == nil && !t.cancelAt.at.Equal(t.cancelLogged) {
 		fact := &ClientsLeft{CancelAt: t.cancelAt.at}
-		s.mu.Unlock()
 		data, err := marshal(fact)
 		if err == nil {
-			_, err = s.commit(context.Background(), &entry{turn: t, kind: KindClientsLeft, data: data, fact: fact})
+			without(&s.mu, func() {
+				_, err = s.commit(context.Background(), &entry{turn: t, kind: KindClientsLeft, data: data, fact: fact})
+			})
 		}
-		s.mu.Lock()
 		if err != nil {
 			break
 		}
@@ -58,18 +58,24 @@ func (s *Session) clientsLeftLocked(t *Turn, f *ClientsLeft) {
 // lost has the open turn of a session canceled whose clients the server has lost, if
 // that is what they have asked for and none is back in time.
 func (m *Manager) lost(s *Session) {
+	if turnID, when := s.lost(); turnID != "" {
+		m.cancelLater(s.id, turnID, when)
+	}
+}
+
+// lost says which turn is canceled, and when, if none of its clients comes back; "" for
+// none.
+func (s *Session) lost() (turnID string, when due) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	t := s.turn
 	if t == nil || t.ended != nil || !t.onDisconnect.Cancel {
-		s.mu.Unlock()
-		return
+		return "", due{}
 	}
 	if t.cancelAt.isZero() { // they were there until now
-		t.cancelAt = m.store.dueIn(max(t.onDisconnect.Grace, returnTime))
+		t.cancelAt = s.store.dueIn(max(t.onDisconnect.Grace, returnTime))
 	}
-	turnID, when := t.id, t.cancelAt
-	s.mu.Unlock()
-	m.cancelLater(s.id, turnID, when)
+	return t.id, t.cancelAt
 }
 
 // cancelLater has a turn canceled at a time if it is suspended then and nobody has
@@ -93,14 +99,7 @@ func (m *Manager) cancelLater(sessionID, turnID string, when due) {
 // cancelNow cancels a turn that was to be canceled by now, unless the log says
 // otherwise. It returns when to look again, zero for not at all.
 func (m *Manager) cancelNow(sessionID, turnID string, when due) (again due) {
-	m.mu.Lock()
-	delete(m.cancels, sessionID)
-	stops := m.draining
-	if !stops {
-		m.turns.Add(1)
-	}
-	m.mu.Unlock()
-	if stops {
+	if !m.enterToCancel(sessionID) {
 		return due{} // for the next server
 	}
 	defer m.turns.Done()
@@ -123,6 +122,18 @@ func (m *Manager) cancelNow(sessionID, turnID string, when due) (again due) {
 	m.log.LogAttrs(ctx, slog.LevelWarn, "a turn whose client is gone is left open for now", slog.String("session", sessionID),
 		slog.String("turn", turnID), slog.String("error", err.Error()))
 	return m.store.dueIn(returnTime)
+}
+
+// enterToCancel forgets the timer that has fired, and counts the caller in m.turns. It
+// reports false in a server that stops.
+func (m *Manager) enterToCancel(sessionID string) bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.cancels, sessionID)
+	if !m.draining {
+		m.turns.Add(1)
+	}
+	return !m.draining
 }
 
 // leaveDue says how a turn is that was to be canceled at a time, and when it is to

@@ -39,25 +39,16 @@ func (s *Session) unreserve() {
 // awaitStart waits until the turn that is being started runs, or has come to
 // nothing; it does not wait when there is none.
 func (s *Session) awaitStart(ctx context.Context) error {
-	s.mu.Lock()
-	starting := s.starting
-	s.mu.Unlock()
+	starting := locked(&s.mu, func() chan struct{} { return s.starting })
 	if starting == nil {
 		return nil
 	}
-	select {
-	case <-starting:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
+	return wait(ctx, starting)
 }
 
 // repeatSpec is the session's last tree and tools, without a prompt.
 func (s *Session) repeatSpec() (*Spec, error) {
-	s.mu.Lock()
-	last := s.lastSpec
-	s.mu.Unlock()
+	last := locked(&s.mu, func() *TurnStarted { return s.lastSpec })
 	if last == nil {
 		return nil, Errorf(codeInvalid, "agent is missing: session %q has not run a tree yet", s.id).
 			Breaking("agent", RuleRequired)

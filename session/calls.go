@@ -123,10 +123,7 @@ func (p *pending) handOverAfterLocked(s *Session) {
 func (p *pending) settleAfterLocked(t *Turn, d time.Duration, outcome Outcome, text string) {
 	armed := p.armed
 	p.timer = time.AfterFunc(d, func() {
-		t.s.mu.Lock()
-		still := p.armed == armed
-		t.s.mu.Unlock()
-		if still {
+		if locked(&t.s.mu, func() bool { return p.armed == armed }) {
 			// An error here means that the call is settled, or that the store has
 			// failed, which the turn itself meets.
 			_ = t.s.settleAs(context.Background(), t, p.call.ID, outcome, text)
@@ -232,6 +229,16 @@ func (s *Session) joinLocked(w *Watcher) {
 		s.turn.cancelAt = due{}
 		s.armDeadlineLocked(s.turn)
 		s.arrangeLocked()
+	}
+}
+
+// leave lets a client go.
+func (s *Session) leave(w *Watcher) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.watchers[w]; ok {
+		delete(s.watchers, w)
+		s.leftLocked(w)
 	}
 }
 

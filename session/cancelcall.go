@@ -42,51 +42,68 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 	if err != nil {
 		return err
 	}
-	// What is being written about the call, or its turn, comes first: then look again.
 	for {
-		s.mu.Lock()
-		t := s.turn
-		p := t.pending[callID]
-		_, settled := t.results[callID]
-		var over <-chan struct{}
+		t, p, over, err := s.callToCancel(ctx, turnID, &res)
 		switch {
-		case turnID != "" && t.id != turnID && !slices.Contains(t.injected, turnID):
-			s.mu.Unlock()
-			return s.hasCall(ctx, turnID, callID)
-		case t.ended != nil:
-			s.mu.Unlock()
-			return s.hasCall(ctx, t.id, callID)
-		case settled:
-			s.mu.Unlock()
-			return nil
+		case err != nil:
+			return err
+		case over != "": // the log tells whether there was such a call
+			return s.hasCall(ctx, over, callID)
 		case p == nil:
-			s.mu.Unlock()
-			return errNoCall(t.id, callID)
-		case p.answering != nil, p.resolving:
-			over = p.tried
-		case t.ending:
-			over = t.endTried
-		case p.barred: // by a run that ends, or is suspended meanwhile
-			over = t.done
+			return nil
 		}
-		if over != nil {
-			err := s.waitLocked(ctx, over)
-			s.mu.Unlock()
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		p.answering, p.tried = &res, make(chan struct{})
-		s.arrangeLocked()
-		s.mu.Unlock()
-		_, err := s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, asked: true, settles: p})
+		_, err = s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, asked: true, settles: p})
 		if over, ok := errors.AsType[*Error](err); ok && over.Code == codeInvalid {
 			continue // the turn has ended or goes on meanwhile
 		}
 		return err
 	}
 }
+
+// callToCancel returns the call of a result that cancels it, which nobody else may settle
+// from now on, and its turn. If the turn is over it returns that turn's id alone, and if
+// the call has its result nothing. What is being written about the call, or its turn, comes
+// first.
+func (s *Session) callToCancel(ctx context.Context, turnID string, res *ToolResult) (t *Turn, p *pending, over string, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = s.awaitLocked(ctx, func() <-chan struct{} {
+		t = s.turn
+		p = t.pending[res.CallID]
+		switch {
+		case turnID != "" && !t.isOrTook(turnID), t.ended != nil, p == nil:
+			return nil
+		case p.answering != nil, p.resolving:
+			return p.tried
+		case t.ending:
+			return t.endTried
+		case p.barred: // by a run that ends, or is suspended meanwhile
+			return t.done
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, nil, "", err
+	}
+	_, settled := t.results[res.CallID]
+	switch {
+	case turnID != "" && !t.isOrTook(turnID):
+		return nil, nil, turnID, nil
+	case t.ended != nil:
+		return nil, nil, t.id, nil
+	case settled:
+		return nil, nil, "", nil
+	case p == nil:
+		return nil, nil, "", errNoCall(t.id, res.CallID)
+	}
+	p.answering, p.tried = res, make(chan struct{})
+	s.arrangeLocked()
+	return t, p, "", nil
+}
+
+// isOrTook tells whether the turn has an id, or a prompt of that id has become a message
+// of it.
+func (t *Turn) isOrTook(id string) bool { return t.id == id || slices.Contains(t.injected, id) }
 
 // hasCall is nil if the log holds a call of a turn, or of the turn that its prompt
 // has become a message of.

@@ -79,9 +79,7 @@ func badCursor(format string, args ...any) *Error {
 
 // checkPlace refuses a place that the session does not have.
 func (s *Session) checkPlace(ctx context.Context, p place) error {
-	s.mu.Lock()
-	last := s.seq
-	s.mu.Unlock()
+	last := locked(&s.mu, func() int64 { return s.seq })
 	if recordOf(p.at) > last {
 		return Errorf(codeInvalid, "cursor: session %q has not come that far", s.id).Breaking("cursor", RuleRange)
 	}

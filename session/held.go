@@ -52,34 +52,22 @@ var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 // tryAcquire is acquire, or errKept. With create it makes the session that id names if
 // there is none; an error of SESSION_NOT_FOUND then is another caller's.
 func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*held, error) {
-	m.mu.Lock()
 	fresh := id == ""
 	if fresh {
 		id = newSessionID()
 	}
-	h := m.inTableLocked(id)
-	if h != nil {
-		h.users++
-		if h.idle != nil {
-			m.idle.Remove(h.idle)
-			h.idle = nil
+	h, found := m.use(id)
+	if found {
+		err := wait(ctx, h.ready)
+		if err == nil {
+			err = h.err
 		}
-		m.mu.Unlock()
-		select {
-		case <-h.ready:
-		case <-ctx.Done():
+		if err != nil {
 			m.release(h)
-			return nil, context.Cause(ctx)
-		}
-		if h.err != nil {
-			m.release(h)
-			return nil, h.err
+			return nil, err
 		}
 		return h, nil
 	}
-	h = &held{id: id, ready: make(chan struct{}), users: 1}
-	m.sessions[id] = h
-	m.mu.Unlock()
 	var refused error // to this caller alone
 	if !fresh {
 		// Others may wait for this read, so it does not end with this caller.
@@ -114,6 +102,24 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*held
 		return nil, h.err
 	}
 	return h, nil
+}
+
+// use counts a user of the table's entry for a session. If there is none it makes one that
+// is not ready, and reports false: the caller reads the session.
+func (m *Manager) use(id string) (h *held, found bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if h := m.inTableLocked(id); h != nil {
+		h.users++
+		if h.idle != nil {
+			m.idle.Remove(h.idle)
+			h.idle = nil
+		}
+		return h, true
+	}
+	h = &held{id: id, ready: make(chan struct{}), users: 1}
+	m.sessions[id] = h
+	return h, false
 }
 
 // checkChosenID refuses an id under which a caller may not make a session.

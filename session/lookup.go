@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 
 	"google.golang.org/protobuf/proto"
 
@@ -120,17 +119,13 @@ func (m *Manager) goOnAfter(ctx context.Context, s *Session, req AttachRequest) 
 // recall returns a turn that is over with the results of its calls, which the
 // session has let go of.
 func (s *Session) recall(ctx context.Context, t *Turn) (*Turn, error) {
-	s.mu.Lock()
-	t = s.nowLocked(t)
-	known := t.ended == nil || len(t.results) > 0
-	from := max(t.startSeq, 1) - 1
-	s.mu.Unlock()
-	if known {
+	t = s.now(t)
+	if locked(&s.mu, func() bool { return t.ended == nil || len(t.results) > 0 }) {
 		return t, nil
 	}
 	over := newTurn(s, t.id)
 	over.ended = t.ended
-	for rec, err := range s.records(ctx, from, readPage) {
+	for rec, err := range s.records(ctx, max(t.startSeq, 1)-1, readPage) {
 		if err != nil {
 			return nil, err
 		}
@@ -179,7 +174,7 @@ func (s *Session) firstRecord(ctx context.Context, id string) (int64, error) {
 func (s *Session) isLast(id string) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.turn != nil && (s.turn.id == id || slices.Contains(s.turn.injected, id))
+	return s.turn != nil && s.turn.isOrTook(id)
 }
 
 // CancelTurn stops a turn, or keeps it from starting, and returns when nothing
@@ -218,10 +213,8 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 			}
 		case moving:
 			t.halt(reason)
-			select {
-			case <-t.Done():
-			case <-ctx.Done():
-				return context.Cause(ctx)
+			if err := wait(ctx, t.Done()); err != nil {
+				return err
 			}
 		case starting:
 			if err := s.awaitStart(ctx); err != nil {
@@ -259,7 +252,7 @@ func (s *Session) look(turnID string) (*Turn, state) {
 	}
 	t := s.turn
 	switch {
-	case turnID != "" && t.id != turnID && !slices.Contains(t.injected, turnID):
+	case turnID != "" && !t.isOrTook(turnID):
 		return nil, absent
 	case t.ended != nil:
 		return t, over

@@ -255,10 +255,10 @@ func (m *Manager) enter() error {
 
 // admitted says that what admit has counted runs by now, or never will.
 func (m *Manager) admitted() {
+	defer m.freed()
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	m.starting--
-	m.mu.Unlock()
-	m.freed()
 }
 
 // start has m.turns counted up; whoever ends the turn counts it down.
@@ -319,10 +319,7 @@ const startTries = 8
 func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request) (_ *Turn, launched bool, err error) {
 	s := h.s
 	if s.inherits() { // a recovery may be at work on it
-		s.resuming.Lock()
-		err := m.closeInherited(ctx, s)
-		s.resuming.Unlock()
-		if err != nil {
+		if err := locked(&s.resuming, func() error { return m.closeInherited(ctx, s) }); err != nil {
 			return nil, false, err
 		}
 	}
@@ -405,7 +402,31 @@ func (s *Session) openTurnLocked() string {
 func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 	t, s := run.t, run.s
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	s.run(t, stop)
+	under(&m.mu, func() {
+		m.running[t] = struct{}{}
+		if m.stopping {
+			stop(ErrPutAside)
+		}
+	})
+	go func() {
+		defer m.turns.Done()
+		next := m.drive(ctx, run)
+		under(&m.mu, func() { delete(m.running, t) })
+		m.freed()
+		if next != nil {
+			m.launchNext(ctx, h, next)
+		}
+		s.retire(t)
+		m.release(h)
+		close(t.done)
+	}()
+}
+
+// run has a turn run on a goroutine that stop ends.
+func (s *Session) run(t *Turn, stop context.CancelCauseFunc) {
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	t.cancel, t.running = stop, true
 	if t.stop != nil { // before it ran
 		stop(t.stop)
@@ -416,27 +437,6 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 		t.cancelAt = s.store.dueIn(t.onDisconnect.Grace)
 	}
 	s.arrangeLocked()
-	s.mu.Unlock()
-	m.mu.Lock()
-	m.running[t] = struct{}{}
-	if m.stopping {
-		stop(ErrPutAside)
-	}
-	m.mu.Unlock()
-	go func() {
-		defer m.turns.Done()
-		next := m.drive(ctx, run)
-		m.mu.Lock()
-		delete(m.running, t)
-		m.mu.Unlock()
-		m.freed()
-		if next != nil {
-			m.launchNext(ctx, h, next)
-		}
-		s.retire(t)
-		m.release(h)
-		close(t.done)
-	}()
 }
 
 // errAside is what watchers are told of a turn that was put aside.
@@ -452,14 +452,9 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	// A turn does not fail because the store does.
 	unread := errors.Is(err, errStore) && context.Cause(ctx) == nil
 	if err != nil && errors.Is(context.Cause(ctx), ErrPutAside) || unread {
-		s.mu.Lock()
-		waits := t.leaving && !t.onDisconnect.Cancel // otherwise a start has to see when it is over
-		s.mu.Unlock()
-		m.settle(s, waits)
-		s.mu.Lock()
-		s.stopRunningLocked(t)
-		s.failLocked(t, errAside)
-		s.mu.Unlock()
+		// A turn that is canceled at a time has to be looked at when a server starts.
+		m.settle(s, locked(&s.mu, func() bool { return t.leaving && !t.onDisconnect.Cancel }))
+		s.stopRunning(t, errAside)
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("session", s.id), slog.String("turn", t.id)}
 		if unread {
 			m.lost(s)
@@ -485,13 +480,10 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 		m.settle(s, false)
 	}
 	m.cleared(s)
-	s.mu.Lock()
-	s.stopRunningLocked(t)
-	if merr != nil {
-		s.failLocked(t, AsError(merr))
-	}
-	s.mu.Unlock()
-	if merr != nil {
+	if merr == nil {
+		s.stopRunning(t, nil)
+	} else {
+		s.stopRunning(t, AsError(merr))
 		m.lost(s)
 		err = errors.Join(err, merr)
 	}
@@ -510,9 +502,7 @@ func (m *Manager) run(ctx context.Context, run *Run) (err error) {
 }
 
 func (m *Manager) logTurn(t *Turn, end *TurnEnded, err error) {
-	t.s.mu.Lock()
-	u := t.usage
-	t.s.mu.Unlock()
+	u := locked(&t.s.mu, func() Usage { return t.usage })
 	attrs := []slog.Attr{
 		slog.String("session", t.s.id),
 		slog.String("turn", t.id),

@@ -24,16 +24,19 @@ func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watch
 		m.release(h)
 		return nil, nil, err
 	}
-	m.mu.Lock()
-	h.observers++
-	m.mu.Unlock()
+	m.observed(h, 1)
 	w.onClose = sync.OnceFunc(func() {
-		m.mu.Lock()
-		h.observers--
-		m.mu.Unlock()
+		m.observed(h, -1)
 		m.release(h)
 	})
 	return t, w, nil
+}
+
+// observed counts those users of a session that only watch.
+func (m *Manager) observed(h *held, more int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	h.observers += more
 }
 
 func (s *Session) observe(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {

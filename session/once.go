@@ -69,28 +69,28 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 // and keeps others from it until done is called.
 func (m *Manager) exclusive(ctx context.Context, scope, name string) (done func(), err error) {
 	name = scope + "\x00" + name
-	for {
-		m.mu.Lock()
-		other := m.keys[name]
-		if other == nil {
-			break
-		}
-		m.mu.Unlock()
-		select {
-		case <-other:
-		case <-ctx.Done():
-			return nil, context.Cause(ctx)
+	mine := make(chan struct{})
+	for other := m.takeKey(name, mine); other != nil; other = m.takeKey(name, mine) {
+		if err := wait(ctx, other); err != nil {
+			return nil, err
 		}
 	}
-	mine := make(chan struct{})
-	m.keys[name] = mine
-	m.mu.Unlock()
 	return func() {
 		m.mu.Lock()
 		defer m.mu.Unlock()
 		delete(m.keys, name)
 		close(mine)
 	}, nil
+}
+
+// takeKey sets who is at work on a name, or returns who is.
+func (m *Manager) takeKey(name string, mine chan struct{}) (other chan struct{}) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if other = m.keys[name]; other == nil {
+		m.keys[name] = mine
+	}
+	return other
 }
 
 // key names the turn that a request starts.

@@ -45,9 +45,7 @@ func (s *Session) present(ctx context.Context, t *Turn) (*Turn, error) {
 		}
 	}
 	if now == nil {
-		s.mu.Lock()
-		now = s.turn
-		s.mu.Unlock()
+		now = locked(&s.mu, func() *Turn { return s.turn })
 	}
 	return s.recall(ctx, now)
 }

@@ -77,9 +77,7 @@ func (m *Manager) suspected(attempts int64) bool {
 // attempt writes down that the open turn of a session is about to run. Who does not
 // make it run then calls undo.
 func (m *Manager) attempt(ctx context.Context, s *Session) (undo func(), err error) {
-	s.mu.Lock()
-	attempts := s.attempts
-	s.mu.Unlock()
+	attempts := s.attemptsNow()
 	if m.suspected(attempts) && !m.probation.enter(s) {
 		return nil, &Error{Code: codeUnavailable, Err: errHeldBack, RetryAfter: retryLater, TurnID: s.openTurn(), Message: fmt.Sprintf(
 			"the server died %d times in a row while this turn ran; such turns go on one at a time, and another one does now: attach again later", attempts)}
@@ -112,9 +110,7 @@ func (m *Manager) backTo(s *Session, attempts int64, waits bool) {
 func (m *Manager) setAttempts(ctx context.Context, s *Session, attempts int64, waits bool) error {
 	err := m.store.SetAttempts(ctx, s.id, attempts, waits)
 	if err == nil {
-		s.mu.Lock()
-		s.attempts = attempts
-		s.mu.Unlock()
+		under(&s.mu, func() { s.attempts = attempts })
 	}
 	return err
 }
@@ -200,9 +196,7 @@ func (m *Manager) endCondemned(ctx context.Context, h *held) (*Turn, error) {
 // quarantine fails the open turn of a session. The caller has reserved the session;
 // a turn to run next has the reservation.
 func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err error) {
-	s.mu.Lock()
-	turn, attempts := s.turn.id, s.attempts
-	s.mu.Unlock()
+	turn, attempts := s.openTurn(), s.attemptsNow()
 	log := m.log.With(slog.String("session", s.id), slog.String("turn", turn), slog.Int64("deaths", attempts))
 	if attempts == AttemptsClosing {
 		log.Error("a quarantined turn is left open: the process died while the turn was ended")

@@ -111,13 +111,9 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-s.queueing }()
-	s.mu.Lock()
-	running := s.turn
-	idle := running == nil || !running.running || running.ended != nil || running.ending || running.leaving
-	ahead := len(s.queued)
-	s.mu.Unlock()
+	running, ahead := s.turnToWaitFor()
 	switch {
-	case idle:
+	case running == nil:
 		return nil, errIdle
 	case ahead >= s.limits.MaxQueued:
 		return nil, Errorf(codeBusy, "session %q runs a turn and %d more wait, the limit", s.id, s.limits.MaxQueued).
@@ -155,6 +151,25 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	return t, nil
 }
 
+// turnToWaitFor is the turn that runs, and how many wait for it already; nil if none runs,
+// or its end is near.
+func (s *Session) turnToWaitFor() (running *Turn, ahead int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t := s.turn
+	if t == nil || !t.running || t.ended != nil || t.ending || t.leaving {
+		return nil, 0
+	}
+	return t, len(s.queued)
+}
+
+// queuedNow are the turns that wait for their start, in order.
+func (s *Session) queuedNow() []*Turn {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Clone(s.queued)
+}
+
 // nameTurn returns the id of a turn that is to start: the caller's own, unless the
 // session has a turn of that id. The answer holds for as long as the caller keeps
 // other turns from being recorded.
@@ -180,12 +195,8 @@ func newTurnID() string { return "e-" + strings.ToLower(rand.Text()) }
 // bounds the wait for those at work on the queue. asked says that a client waits for
 // the record: see entry.
 func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) (waits bool, err error) {
-	s.mu.Lock()
-	waits = slices.Contains(s.queued, t)
-	stall := s.stall
-	s.mu.Unlock()
-	switch {
-	case !waits:
+	switch stall := locked(&s.mu, func() error { return s.stall }); {
+	case !slices.Contains(s.queuedNow(), t):
 		return false, nil // a turn that runs is not to wait for what happens to others
 	case asked && stall != nil: // who is at work on the queue waits for the store
 		return true, unavailable(takeWrites, stall)
@@ -196,10 +207,10 @@ func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) 
 		return true, context.Cause(ctx)
 	}
 	defer func() { <-s.queueing }()
-	s.mu.Lock()
-	waits = slices.Contains(s.queued, t) && !t.claimed
-	t.dropping = waits // nobody may take it up meanwhile
-	s.mu.Unlock()
+	under(&s.mu, func() {
+		waits = slices.Contains(s.queued, t) && !t.claimed
+		t.dropping = waits // nobody may take it up meanwhile
+	})
 	if !waits {
 		return false, nil
 	}
@@ -209,9 +220,7 @@ func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) 
 		_, err = s.commit(context.Background(), &entry{turn: t, kind: KindTurnDropped, data: data, fact: fact, asked: asked})
 	}
 	if err != nil {
-		s.mu.Lock()
-		t.dropping = false
-		s.mu.Unlock()
+		under(&s.mu, func() { t.dropping = false })
 	}
 	return true, err
 }
@@ -230,11 +239,10 @@ func (s *Session) leftQueuedLocked(t *Turn) {
 		return
 	}
 	t.leave = time.AfterFunc(t.onDisconnect.Grace, func() {
-		s.mu.Lock()
-		t.leave = nil
-		stays := watched() || s.turn.failed != nil // or nothing runs here any more
-		s.mu.Unlock()
-		if stays {
+		if locked(&s.mu, func() bool {
+			t.leave = nil
+			return watched() || s.turn.failed != nil // or nothing runs here any more
+		}) {
 			return
 		}
 		// If the store has failed, the watchers are told.
@@ -295,11 +303,8 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 		return nil, err
 	}
 	entries := slices.Concat(run.atEnd, []*entry{{turn: t, kind: KindTurnEnded, data: data, fact: end}})
-	s.mu.Lock()
-	waiting := slices.Clone(s.queued)
-	s.mu.Unlock()
 	var queued *Turn
-	for _, q := range waiting {
+	for _, q := range s.queuedNow() {
 		err := s.stateFits(ctx, q.waits.State)
 		if e, ok := errors.AsType[*Error](err); !ok || e.Code != codeLimit {
 			queued = q // another error is met again below
@@ -326,13 +331,13 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 		}
 		writeState(whole, run.stateAtEnd())
 		writeState(whole, fact.State)
-		s.mu.Lock() // clients may come to a turn that waits
-		if spec != nil {
-			queued.spec = spec
-		}
-		queued.snapshot = whole
-		s.limitLocked(queued.spec, fact)
-		s.mu.Unlock()
+		under(&s.mu, func() { // clients may come to a turn that waits
+			if spec != nil {
+				queued.spec = spec
+			}
+			queued.snapshot = whole
+			s.limitLocked(queued.spec, fact)
+		})
 		data, err := marshal(fact)
 		if err != nil {
 			return nil, err
@@ -342,18 +347,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 		writeState(state, fact.Temp)
 		next = &Run{s: s, t: queued, state: state}
 	}
-	s.mu.Lock()
-	own := next != nil && t.running // otherwise the caller has reserved the session
-	for own && s.starting != nil {  // whoever has started t is about to let go
-		starting := s.starting
-		s.mu.Unlock()
-		<-starting
-		s.mu.Lock()
-	}
-	if own { // nobody else may make the next one run
-		s.starting = make(chan struct{})
-	}
-	s.mu.Unlock()
+	own := next != nil && s.reserveNext(t)
 	if _, err := s.commit(context.Background(), entries...); err != nil {
 		if own {
 			s.unreserve()
@@ -361,6 +355,20 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 		return nil, err
 	}
 	return next, nil
+}
+
+// reserveNext keeps others from making a turn run but the one that follows t. It reports
+// false if t does not run: then the caller has reserved the session.
+func (s *Session) reserveNext(t *Turn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if !t.running {
+		return false
+	}
+	// Whoever has started t is about to let go; the context never ends.
+	_ = s.awaitLocked(context.Background(), func() <-chan struct{} { return s.starting })
+	s.starting = make(chan struct{})
+	return true
 }
 
 // unfinished are the agents that have begun a message and not completed it.
@@ -388,24 +396,27 @@ func (s *Session) limitLocked(spec *Spec, f *TurnStarted) {
 func (m *Manager) launchNext(ctx context.Context, h *held, next *Run) {
 	s, t := next.s, next.t
 	defer s.unreserve()
-	for _, provider := range t.waits.OwnKeys {
-		s.mu.Lock()
-		aside := t.keys[provider] == "" && t.stop == nil
-		if aside {
-			s.failLocked(t, errAside) // it waits for a client with the key
-		}
-		s.mu.Unlock()
-		if aside {
-			m.settle(s, true)
-			close(t.done)
-			m.lost(s)
-			m.log.LogAttrs(ctx, slog.LevelInfo, "turn waits for its caller's key", slog.String("session", s.id), slog.String("turn", t.id))
-			return
-		}
+	if s.lacksKey(t) {
+		m.settle(s, true)
+		close(t.done)
+		m.lost(s)
+		m.log.LogAttrs(ctx, slog.LevelInfo, "turn waits for its caller's key", slog.String("session", s.id), slog.String("turn", t.id))
+		return
 	}
-	m.mu.Lock()
-	h.users++
-	m.mu.Unlock()
+	under(&m.mu, func() { h.users++ })
 	m.turns.Add(1)
 	m.launch(ctx, h, next)
+}
+
+// lacksKey tells whether a turn that is next has to wait for a client with its key, and
+// tells so its watchers.
+func (s *Session) lacksKey(t *Turn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	lacks := func(provider string) bool { return t.keys[provider] == "" }
+	if t.stop != nil || !slices.ContainsFunc(t.waits.OwnKeys, lacks) {
+		return false
+	}
+	s.failLocked(t, errAside)
+	return true
 }

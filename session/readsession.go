@@ -165,9 +165,7 @@ func (w *SessionWatcher) open(ctx context.Context) error {
 		w.m.release(h)
 		return err
 	}
-	w.m.mu.Lock()
-	h.observers++
-	w.m.mu.Unlock()
+	w.m.observed(h, 1)
 	w.held, w.watcher = h, h.s.watchWhole(w.at, w.ready)
 	if w.behind < 0 {
 		w.behind = w.watcher.behind
@@ -182,9 +180,7 @@ func (w *SessionWatcher) leave() {
 		return
 	}
 	w.watcher.Close()
-	w.m.mu.Lock()
-	w.held.observers--
-	w.m.mu.Unlock()
+	w.m.observed(w.held, -1)
 	w.m.release(w.held)
 	w.held, w.watcher = nil, nil
 }
@@ -301,11 +297,9 @@ func (r *readers) rouse(id string) {
 // runs.
 func (m *Manager) endReaders() {
 	running := map[string]bool{}
-	m.mu.Lock()
-	for t := range m.running {
+	for _, t := range m.runningNow() {
 		running[t.s.id] = true
 	}
-	m.mu.Unlock()
 	m.readers.mu.Lock()
 	defer m.readers.mu.Unlock()
 	for id, of := range m.readers.of {

@@ -43,21 +43,13 @@ func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r R
 }
 
 func (s *Session) resolve(ctx context.Context, id string, r Resolution) error {
-	s.mu.Lock()
-	t, p, err := s.askingLocked(ctx, id)
+	t, p, err := s.callToResolve(ctx, id)
 	switch {
 	case err != nil:
-		s.mu.Unlock()
 		return err
 	case p == nil:
-		s.mu.Unlock()
 		return s.unasked(ctx, id, r)
-	case p.answering != nil:
-		s.mu.Unlock()
-		return errNotAsked(id)
 	}
-	p.resolving, p.tried = true, make(chan struct{})
-	s.mu.Unlock()
 	e, err := s.resolution(ctx, t, p, r)
 	if err != nil {
 		return err
@@ -69,30 +61,36 @@ func (s *Session) resolve(ctx context.Context, id string, r Resolution) error {
 	return err
 }
 
-// askingLocked is the call about which an interaction asks, nil for none that is pending,
-// once nobody else is resolving it, and no run that ends has barred it: see callLocked.
-func (s *Session) askingLocked(ctx context.Context, id string) (*Turn, *pending, error) {
-	for {
-		t := s.turn
-		if t == nil {
-			return nil, nil, nil
+// callToResolve returns the call about which an interaction asks, nil for none that is
+// pending, and its turn. Nobody else may resolve it from now on. It waits for who does, and
+// for a run that ends and has barred the call: see callLocked.
+func (s *Session) callToResolve(ctx context.Context, id string) (t *Turn, p *pending, err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	err = s.awaitLocked(ctx, func() <-chan struct{} {
+		if t, p = s.turn, nil; t != nil {
+			p = t.asking(id)
 		}
-		p := t.asking(id)
-		var over <-chan struct{}
 		switch {
 		case p == nil:
-			return t, nil, nil
+			return nil
 		case p.resolving:
-			over = p.tried
+			return p.tried
 		case (p.barred || t.ending) && p.answering == nil && t.ended == nil:
-			over = t.done
-		default:
-			return t, p, nil
+			return t.done
 		}
-		if err := s.waitLocked(ctx, over); err != nil {
-			return nil, nil, err
-		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case p == nil:
+		return t, nil, nil
+	case p.answering != nil:
+		return nil, nil, errNotAsked(id)
 	}
+	p.resolving, p.tried = true, make(chan struct{})
+	return t, p, nil
 }
 
 // asking is the call about which an interaction asks, nil for none that is pending.
@@ -108,14 +106,10 @@ func (t *Turn) asking(id string) *pending {
 // resolution checks what a person says about a call, and makes the record of it.
 // If there is none, somebody else may say something.
 func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r Resolution) (e *entry, err error) {
-	s.mu.Lock()
-	call := p.call
-	s.mu.Unlock()
+	call := locked(&s.mu, func() ToolCall { return p.call })
 	defer func() {
 		if e == nil { // also when the engine panics
-			s.mu.Lock()
-			defer s.mu.Unlock()
-			p.unresolveLocked()
+			under(&s.mu, p.unresolveLocked)
 		}
 	}()
 	if err := s.fits(t, call, &r); err != nil {
@@ -164,20 +158,29 @@ func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
 	if !ok {
 		return nil
 	}
-	s.mu.Lock()
-	spec, started := t.spec, s.lastSpec
-	s.mu.Unlock()
-	if spec == nil { // the turn runs nowhere
-		var err error
-		if spec, err = started.spec(); err != nil {
-			return fmt.Errorf("session %s: %w", s.id, err)
-		}
+	spec, err := s.specOf(t)
+	if err != nil {
+		return err
 	}
 	if err := check.CheckInput(spec, call.Name, r.Input); err != nil {
 		return Errorf(codeInvalid, "interaction %q: tool_input does not fit the input_schema of %q: %w", call.interaction(), call.Name, err).
 			Breaking("resolution.approve.tool_input", RuleFormat)
 	}
 	return nil
+}
+
+// specOf returns what the session's turn runs, also while it runs nowhere.
+func (s *Session) specOf(t *Turn) (*Spec, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if t.spec != nil {
+		return t.spec, nil
+	}
+	spec, err := s.lastSpec.spec()
+	if err != nil {
+		return nil, fmt.Errorf("session %s: %w", s.id, err)
+	}
+	return spec, nil
 }
 
 // unasked is what becomes of a resolution that nobody waits for.

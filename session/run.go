@@ -2,6 +2,7 @@ package session
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"fmt"
 	"iter"
@@ -90,17 +91,18 @@ func (r *Run) BeginCall(ctx context.Context, call ModelCall) (done func(), err e
 	s, t := r.s, r.t
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for {
-		err := s.exhaustedLocked(t)
-		if err == nil {
-			break
+	var refused error
+	err = s.awaitLocked(ctx, func() <-chan struct{} {
+		if refused = s.exhaustedLocked(t); refused == nil || len(t.modelCalls) == 0 {
+			return nil
 		}
-		if len(t.modelCalls) == 0 {
-			return nil, err
+		if t.noCalls == nil {
+			t.noCalls = make(chan struct{})
 		}
-		if err := s.awaitCallsLocked(ctx, t); err != nil {
-			return nil, err
-		}
+		return t.noCalls
+	})
+	if err = cmp.Or(err, refused); err != nil {
+		return nil, err
 	}
 	t.begun++
 	key := &call
@@ -109,6 +111,7 @@ func (r *Run) BeginCall(ctx context.Context, call ModelCall) (done func(), err e
 	s.calmLocked(t)
 	return func() {
 		s.mu.Lock()
+		defer s.mu.Unlock()
 		delete(t.modelCalls, key)
 		if len(t.modelCalls) == 0 && t.noCalls != nil {
 			close(t.noCalls)
@@ -117,17 +120,7 @@ func (r *Run) BeginCall(ctx context.Context, call ModelCall) (done func(), err e
 		s.paceLocked(t)
 		s.calmLocked(t)
 		s.endLateLocked(t)
-		s.mu.Unlock()
 	}, nil
-}
-
-// awaitCallsLocked waits, without the lock, until none of the turn's model calls is
-// under way, or ctx ends.
-func (s *Session) awaitCallsLocked(ctx context.Context, t *Turn) error {
-	if t.noCalls == nil {
-		t.noCalls = make(chan struct{})
-	}
-	return s.waitLocked(ctx, t.noCalls)
 }
 
 // Retrying records that a model call is made again.
@@ -153,12 +146,10 @@ func (r *Run) Await(ctx context.Context, callID string) (ToolResult, error) {
 	}
 	r.awaits(1)
 	defer r.awaits(-1)
-	select {
-	case <-p.done:
-		return *p.result, nil
-	case <-ctx.Done():
-		return ToolResult{}, context.Cause(ctx)
+	if err := wait(ctx, p.done); err != nil {
+		return ToolResult{}, err
 	}
+	return *p.result, nil
 }
 
 func (r *Run) awaits(n int) {

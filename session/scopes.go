@@ -85,9 +85,7 @@ func (p Principal) sharedValues(state map[string]any) []SharedValue {
 
 // wholeState returns the session's keys together with the shared ones.
 func (s *Session) wholeState(ctx context.Context) (map[string]any, error) {
-	s.mu.Lock()
-	out := maps.Clone(s.state)
-	s.mu.Unlock()
+	out := locked(&s.mu, func() map[string]any { return maps.Clone(s.state) })
 	for _, scope := range s.madeBy().scopes() {
 		shared, err := s.store.shared.now(ctx, scope)
 		if err != nil {

@@ -376,102 +376,94 @@ func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o Outcom
 
 // settle records the result of a call. See Turn.Answer for what it refuses.
 func (s *Session) settle(ctx context.Context, t *Turn, res ToolResult, data []byte) error {
-	s.mu.Lock()
-	t, p, err := s.callLocked(ctx, t, &res)
-	if err != nil {
-		s.mu.Unlock()
+	t, p, err := s.callToSettle(ctx, t, &res)
+	if p == nil || err != nil {
 		return err
+	}
+	_, err = s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, settles: p})
+	return err
+}
+
+// callToSettle returns the call of a result, which nobody else may settle from now on, and
+// its turn. It returns neither if the call has the same result already.
+func (s *Session) callToSettle(ctx context.Context, t *Turn, res *ToolResult) (*Turn, *pending, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, p, err := s.callLocked(ctx, t, res)
+	if err != nil {
+		return nil, nil, err
 	}
 	first, settled := t.results[res.CallID]
 	if p != nil && p.answering != nil {
 		first, settled = *p.answering, true
 	}
 	switch {
-	case settled && first.equal(res):
-		s.mu.Unlock()
-		return nil
+	case settled && first.equal(*res):
+		return nil, nil, nil
 	case settled:
-		s.mu.Unlock()
-		return Errorf(codeInvalid, "tool call %q: this answer came too late, the call is already settled (%s)", res.CallID, first.Outcome)
+		return nil, nil, Errorf(codeInvalid, "tool call %q: this answer came too late, the call is already settled (%s)", res.CallID, first.Outcome)
 	case p == nil:
-		s.mu.Unlock()
-		return Errorf(codeInvalid, "tool call %q: no such call is open in this turn", res.CallID)
+		return nil, nil, Errorf(codeInvalid, "tool call %q: no such call is open in this turn", res.CallID)
 	case p.barred:
-		s.mu.Unlock()
-		return errTooLate(res.CallID)
+		return nil, nil, errTooLate(res.CallID)
 	case p.call.Asks != nil && res.Outcome == Answered:
-		s.mu.Unlock()
-		return Errorf(codeInvalid, "tool call %q waits for a person, no client is asked for it: resolve the interaction", res.CallID)
+		return nil, nil, Errorf(codeInvalid, "tool call %q waits for a person, no client is asked for it: resolve the interaction", res.CallID)
 	}
-	p.answering, p.tried = &res, make(chan struct{})
+	p.answering, p.tried = res, make(chan struct{})
 	s.arrangeLocked()
-	s.mu.Unlock()
-	_, err = s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, settles: p})
-	return err
+	return t, p, nil
 }
 
 // callLocked finds the call of a result, nil if it is not open, in the turn as it is now.
 // What a person says about it comes first. A call that is barred by a run which ends is
 // waited for, if a client gives the result: where that run is suspended, or its end cannot
-// be written, the turn goes on and the call is open again. It gives the lock up meanwhile,
-// and returns with it.
-func (s *Session) callLocked(ctx context.Context, t *Turn, res *ToolResult) (*Turn, *pending, error) {
-	for waited := false; ; {
-		t = s.nowLocked(t)
-		p := t.pending[res.CallID]
-		var over <-chan struct{}
+// be written, the turn goes on and the call is open again. It gives the lock up meanwhile.
+func (s *Session) callLocked(ctx context.Context, of *Turn, res *ToolResult) (t *Turn, p *pending, err error) {
+	waited := false
+	err = s.awaitLocked(ctx, func() <-chan struct{} {
+		t = s.nowLocked(of)
+		p = t.pending[res.CallID]
 		switch {
-		case p == nil && waited && t.ended != nil:
-			return nil, nil, errTooLate(res.CallID)
 		case p == nil:
-			return t, nil, nil
+			return nil
 		case p.resolving:
-			over = p.tried
+			return p.tried
 		case (p.barred || t.ending) && p.answering == nil && t.ended == nil && (res.Outcome == Answered || res.Outcome == Cancelled):
-			over, waited = t.done, true
-		default:
-			return t, p, nil
+			waited = true
+			return t.done
 		}
-		if err := s.waitLocked(ctx, over); err != nil {
-			return nil, nil, err
-		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case p == nil && waited && t.ended != nil:
+		return nil, nil, errTooLate(res.CallID)
 	}
+	return t, p, nil
 }
 
 func errTooLate(callID string) error {
 	return Errorf(codeInvalid, "tool call %q: this answer came too late, the turn is over", callID)
 }
 
-// waitLocked waits, without the lock, until a channel is closed, or ctx ends.
-func (s *Session) waitLocked(ctx context.Context, over <-chan struct{}) error {
-	s.mu.Unlock()
-	defer s.mu.Lock()
-	select {
-	case <-over:
-		return nil
-	case <-ctx.Done():
-		return context.Cause(ctx)
-	}
-}
-
 // bar returns the result of a call. One that has none gets none any more; a
 // result that is on its way is waited for.
 func (s *Session) bar(t *Turn, callID string) (ToolResult, bool) {
-	for {
-		s.mu.Lock()
-		p := t.pending[callID]
-		if p == nil || p.answering == nil && !p.resolving {
-			if p != nil {
-				p.barred = true
-			}
-			res, ok := t.results[callID]
-			s.mu.Unlock()
-			return res, ok
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The context never ends.
+	_ = s.awaitLocked(context.Background(), func() <-chan struct{} {
+		if p := t.pending[callID]; p != nil && (p.answering != nil || p.resolving) {
+			return p.tried
 		}
-		tried := p.tried
-		s.mu.Unlock()
-		<-tried
+		return nil
+	})
+	if p := t.pending[callID]; p != nil {
+		p.barred = true
 	}
+	res, ok := t.results[callID]
+	return res, ok
 }
 
 // publishLocked shows an item to all watchers; each learns which of the fact's

@@ -116,9 +116,7 @@ func (m *Manager) Session(ctx context.Context, id string) (Summary, error) {
 // sessionNow adds how the last turn is.
 func (m *Manager) sessionNow(ctx context.Context, info Info) (Summary, error) {
 	out := Summary{Info: info, LastIs: overAs[info.LastStatus]}
-	m.mu.Lock()
-	h := m.inTableLocked(info.ID)
-	m.mu.Unlock()
+	h := locked(&m.mu, func() *held { return m.inTableLocked(info.ID) })
 	if h != nil {
 		select {
 		case <-h.ready:
@@ -380,10 +378,7 @@ func (m *Manager) stopAll(ctx context.Context, id string) error {
 // dropQueued keeps the turns from starting that wait for it. A store without space
 // refuses that at once.
 func (s *Session) dropQueued(ctx context.Context, why string) error {
-	s.mu.Lock()
-	queued := slices.Clone(s.queued)
-	s.mu.Unlock()
-	for _, t := range queued {
+	for _, t := range s.queuedNow() {
 		if _, err := s.drop(ctx, t, why, true); err != nil {
 			return err
 		}
@@ -395,11 +390,30 @@ func (s *Session) dropQueued(ctx context.Context, why string) error {
 // session meanwhile wait; they get gone if it succeeds, else the session. A session
 // that somebody uses is ErrConflict.
 func (m *Manager) alone(id string, gone *Error, f func() error) error {
+	h := m.replaceUnused(id, gone)
+	if h == nil {
+		return ErrConflict
+	}
+	err := f()
+	h.err = gone
+	if err != nil {
+		h.err = errKept
+		under(&m.mu, func() { delete(m.sessions, id) }) // who comes now reads it anew
+	}
+	close(h.ready)
+	m.release(h)
+	m.readers.rouse(id)
+	return err
+}
+
+// replaceUnused puts an entry that is not ready in the place of a session that nobody
+// uses, and ends those who observe it. It returns nil if somebody uses the session.
+func (m *Manager) replaceUnused(id string, gone *Error) *held {
 	m.mu.Lock()
+	defer m.mu.Unlock()
 	if h := m.inTableLocked(id); h != nil {
 		if h.users > h.observers {
-			m.mu.Unlock()
-			return ErrConflict
+			return nil
 		}
 		if h.idle != nil {
 			m.idle.Remove(h.idle)
@@ -412,17 +426,5 @@ func (m *Manager) alone(id string, gone *Error, f func() error) error {
 	}
 	h := &held{id: id, ready: make(chan struct{}), users: 1}
 	m.sessions[id] = h
-	m.mu.Unlock()
-	err := f()
-	h.err = gone
-	if err != nil {
-		h.err = errKept
-		m.mu.Lock()
-		delete(m.sessions, id) // who comes now reads it anew
-		m.mu.Unlock()
-	}
-	close(h.ready)
-	m.release(h)
-	m.readers.rouse(id)
-	return err
+	return h
 }

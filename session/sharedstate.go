@@ -100,23 +100,16 @@ func (h *shared) leaveLocked(sc *sharedScope) {
 // now returns the keys of a scope with their prefix. Nobody may change them, nor what
 // they hold.
 func (h *shared) now(ctx context.Context, name string) (map[string]any, error) {
-	h.mu.Lock()
-	sc := h.enterLocked(name)
-	h.mu.Unlock()
-	defer func() {
-		h.mu.Lock()
-		defer h.mu.Unlock()
-		h.leaveLocked(sc)
-	}()
+	sc := locked(&h.mu, func() *sharedScope { return h.enterLocked(name) })
+	defer under(&h.mu, func() { h.leaveLocked(sc) })
 	return h.read(ctx, sc)
 }
 
 // read is now for who has entered the scope.
 func (h *shared) read(ctx context.Context, sc *sharedScope) (map[string]any, error) {
-	h.mu.Lock()
-	state, stale, writes := sc.state, sc.stale, sc.writes
-	h.mu.Unlock()
-	if !stale {
+	before := locked(&h.mu, func() sharedScope { return *sc })
+	state, writes := before.state, before.writes
+	if !before.stale {
 		return state, nil
 	}
 	sizes := map[string]int{}
@@ -188,9 +181,8 @@ func (h *shared) reserve(ctx context.Context, values []SharedValue) (_ *reservat
 		}
 	}()
 	for sc := r.staleLocked(); sc != nil; sc = r.staleLocked() { // or what was just written would not count
-		h.mu.Unlock()
-		_, err := h.read(ctx, sc)
-		h.mu.Lock()
+		var err error
+		without(&h.mu, func() { _, err = h.read(ctx, sc) })
 		if err != nil {
 			return nil, err
 		}
@@ -327,8 +319,10 @@ func writeState(state, delta map[string]any) {
 	}
 }
 
-// ownFitsLocked refuses keys of the session's own that would take it past its bounds.
-func (s *Session) ownFitsLocked(delta map[string]any) error {
+// ownFits refuses keys of the session's own that would take it past its bounds.
+func (s *Session) ownFits(delta map[string]any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
 	var grow use
 	for k, v := range delta {
 		if scopeOf(k) != "" {
@@ -360,10 +354,7 @@ func sizeOf(key string, v any) int {
 // stateFits refuses state that takes the session, or a scope, past its bounds. Nothing is
 // reserved.
 func (s *Session) stateFits(ctx context.Context, delta map[string]any) error {
-	s.mu.Lock()
-	err := s.ownFitsLocked(delta)
-	s.mu.Unlock()
-	if err != nil {
+	if err := s.ownFits(delta); err != nil {
 		return err
 	}
 	reserved, err := s.store.shared.reserve(ctx, s.sharedValues(delta))
@@ -388,9 +379,7 @@ func (s *Session) reserveState(ctx context.Context, entries []*entry) error {
 		if len(own) == 0 {
 			continue
 		}
-		s.mu.Lock()
-		err := s.ownFitsLocked(own)
-		s.mu.Unlock()
+		err := s.ownFits(own)
 		if err == nil {
 			e.reserved, err = s.store.shared.reserve(ctx, e.shared)
 		}

@@ -23,13 +23,30 @@ func (m *Manager) putAllAside() {
 // putWaitingAside does so with turns that only wait for a person, or for a client
 // that is not there: that may take days.
 func (m *Manager) putWaitingAside() {
-	m.mu.Lock()
-	turns := slices.Collect(maps.Keys(m.running))
-	m.mu.Unlock()
-	for _, t := range turns {
+	for _, t := range m.runningNow() {
 		if t.s.onlyWaits(t) {
 			t.cancel(ErrPutAside)
 		}
+	}
+}
+
+// runningNow are the turns that run.
+func (m *Manager) runningNow() []*Turn {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return slices.Collect(maps.Keys(m.running))
+}
+
+// drain takes no new turns, and ends what the manager does by itself.
+func (m *Manager) drain() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.draining = true
+	if m.endSweep != nil {
+		m.endSweep()
+	}
+	for _, timer := range m.cancels {
+		timer.Stop()
 	}
 }
 
@@ -42,15 +59,7 @@ const waitingLook = 50 * time.Millisecond
 // there, are put aside at once. It may be called again. The error names the turns
 // that are still running.
 func (m *Manager) Shutdown(ctx context.Context) error {
-	m.mu.Lock()
-	m.draining = true
-	if m.endSweep != nil {
-		m.endSweep()
-	}
-	for _, timer := range m.cancels {
-		timer.Stop()
-	}
-	m.mu.Unlock()
+	m.drain()
 	idle := make(chan struct{})
 	go func() { // ends with the last turn
 		m.turns.Wait()
@@ -83,10 +92,8 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 		return nil
 	case <-grace.C:
 	}
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	var names []string
-	for t := range m.running {
+	for _, t := range m.runningNow() {
 		names = append(names, t.s.id+"/"+t.id)
 	}
 	slices.Sort(names)

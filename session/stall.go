@@ -228,12 +228,12 @@ func (p *patient) refuses() error {
 
 // ready is refuses, and a write of its own.
 func (p *patient) ready(ctx context.Context) error {
-	p.mu.Lock()
-	err := p.failed
-	for _, e := range p.stalled {
-		err = e
-	}
-	p.mu.Unlock()
+	err := locked(&p.mu, func() error {
+		for _, err := range p.stalled {
+			return err
+		}
+		return p.failed
+	})
 	if err == nil {
 		err = p.raw.Ping(ctx)
 	}
@@ -291,12 +291,13 @@ func (p *patient) giveUp() {
 
 // fail says that the store has failed for good. The caller holds no lock.
 func (p *patient) fail(err error) {
-	p.mu.Lock()
-	first := p.failed == nil
-	if first {
-		p.failed = err
-	}
-	p.mu.Unlock()
+	first := locked(&p.mu, func() bool {
+		first := p.failed == nil
+		if first {
+			p.failed = err
+		}
+		return first
+	})
 	if first {
 		p.giveUp()
 		p.onFatal(err)

@@ -136,10 +136,7 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 		return nil, io.EOF
 	}
 	w.fresh = false
-	w.mu.Lock()
-	lagged, failed, queue := w.lagged, w.failed, w.queue
-	w.queue, w.bytes = nil, 0
-	w.mu.Unlock()
+	lagged, failed, queue := w.takeQueue()
 	if lagged {
 		err := w.catchUp(ctx)
 		if errors.Is(err, ErrNoSession) {
@@ -162,6 +159,15 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	return w.view.take(), nil
 }
 
+// takeQueue empties the queue.
+func (w *Watcher) takeQueue() (lagged bool, failed *Error, queue []item) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	lagged, failed, queue = w.lagged, w.failed, w.queue
+	w.queue, w.bytes = nil, 0
+	return lagged, failed, queue
+}
+
 // turnLocked is the turn that the watcher is about now; nil for that of a session
 // without turns.
 func (w *Watcher) turnLocked() *Turn {
@@ -180,44 +186,27 @@ const watchPage = 32
 // answer a call that the session does not know yet. When that is more than may
 // wait for a watcher, the next call goes on.
 func (w *Watcher) catchUp(ctx context.Context) error {
-	w.s.mu.Lock()
-	upTo := w.s.seq
-	var (
-		items    []item
-		mine     []ToolCall
-		unserved []unservedCall
-		err      error
-	)
-	if now := w.turnLocked(); now != nil {
-		items, err = w.s.onTheirWayLocked(now, w.view.at)
-		mine, unserved = w.s.askedOfLocked(now, w), w.s.unservedLocked(now)
-		if now.startSeq > 0 && !w.view.whole {
-			w.view.snapshots[now.id] = now.snapshot
-		}
-	}
-	w.mu.Lock()
-	w.lagged = false
-	w.mu.Unlock()
-	w.s.mu.Unlock()
+	now, err := w.present()
 	if err != nil {
 		return err
 	}
-	cut, err := w.cut(ctx, upTo, items)
+	upTo := now.seq
+	cut, err := w.cut(ctx, upTo, now.partials)
 	if err != nil {
 		return err
 	}
 	if cut < upTo {
-		items, mine, unserved = nil, nil, nil
+		now = present{}
 		w.lag()
 	}
 	facts, err := w.facts(ctx, cut)
 	if err != nil {
 		return err
 	}
-	items = append(items, facts...)
+	items := slices.Concat(now.partials, facts)
 	slices.SortStableFunc(items, func(a, b item) int { return cmp.Compare(a.pos, b.pos) })
 	for _, it := range items {
-		for _, call := range mine {
+		for _, call := range now.offered {
 			it.mine = append(it.mine, call.ID)
 		}
 		w.render(it)
@@ -226,14 +215,45 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 		return errPurged(w.s.id) // the log has gone meanwhile
 	}
 	if !w.over && cut == upTo {
-		for _, call := range mine { // those whose request this client may have lost
+		for _, call := range now.offered { // those whose request this client may have lost
 			w.view.offer(call)
 		}
-		for _, u := range unserved {
+		for _, u := range now.unserved {
 			w.view.unserved(u)
 		}
 	}
 	return nil
+}
+
+// present is what a session has beside its log for a watcher.
+type present struct {
+	seq      int64  // the last record that is applied
+	partials []item // the deltas of messages that are not complete
+	offered  []ToolCall
+	unserved []unservedCall
+}
+
+// present returns what there is now. What comes later comes through the queue.
+func (w *Watcher) present() (out present, err error) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	out.seq = w.s.seq
+	if now := w.turnLocked(); now != nil {
+		out.partials, err = w.s.onTheirWayLocked(now, w.view.at)
+		out.offered, out.unserved = w.s.askedOfLocked(now, w), w.s.unservedLocked(now)
+		if now.startSeq > 0 && !w.view.whole {
+			w.view.snapshots[now.id] = now.snapshot
+		}
+	}
+	w.caughtUp()
+	return out, err
+}
+
+// caughtUp says that the queue holds all that is to come.
+func (w *Watcher) caughtUp() {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lagged = false
 }
 
 // cut returns the record up to which to render at once: not more than may wait
@@ -360,8 +380,8 @@ func (w *Watcher) facts(ctx context.Context, upTo int64) ([]item, error) {
 // lag has the next call of Next go on from the log.
 func (w *Watcher) lag() {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.queue, w.bytes, w.lagged = nil, 0, true
-	w.mu.Unlock()
 	w.wake()
 }
 
@@ -390,16 +410,8 @@ func (w *Watcher) render(it item) {
 // Close lets go of the session. A turn whose last client closes is on its own:
 // see Request.OnDisconnect.
 func (w *Watcher) Close() {
-	w.s.mu.Lock()
-	if _, ok := w.s.watchers[w]; ok {
-		delete(w.s.watchers, w)
-		w.s.leftLocked(w)
-	}
-	w.s.mu.Unlock()
-	w.mu.Lock()
-	w.closed = true
-	w.queue = nil
-	w.mu.Unlock()
+	w.s.leave(w)
+	under(&w.mu, func() { w.closed, w.queue = true, nil })
 	if w.onClose != nil {
 		w.onClose()
 	}
@@ -408,17 +420,24 @@ func (w *Watcher) Close() {
 // CloseAndCancel is Close for a client that wants its turn no more: the turn is
 // canceled, unless another client takes part in it.
 func (w *Watcher) CloseAndCancel(reason string) {
-	w.s.mu.Lock()
-	now := w.s.nowLocked(w.t)
-	others := false
-	for other := range w.s.watchers {
-		others = others || other != w && other.asks && w.s.nowLocked(other.t) == now
-	}
-	w.s.mu.Unlock()
+	alone := w.isAlone()
 	w.Close()
-	if !others {
+	if alone {
 		w.t.Cancel(reason)
 	}
+}
+
+// isAlone tells whether no other client takes part in the turn.
+func (w *Watcher) isAlone() bool {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	now := w.s.nowLocked(w.t)
+	for other := range w.s.watchers {
+		if other != w && other.asks && w.s.nowLocked(other.t) == now {
+			return false
+		}
+	}
+	return true
 }
 
 // push queues an item, or drops the queue when it is full. It does not block.
@@ -450,8 +469,8 @@ func (w *Watcher) lagging() bool {
 // fail ends the watcher with an error in place of the turn's end.
 func (w *Watcher) fail(err *Error) {
 	w.mu.Lock()
+	defer w.mu.Unlock()
 	w.failed = err
-	w.mu.Unlock()
 	w.wake()
 }
 

@@ -1,6 +1,9 @@
 package session
 
-import "context"
+import (
+	"context"
+	"slices"
+)
 
 const (
 	// valueWeight is about what one value of a state takes in a message.
@@ -16,26 +19,11 @@ func (w *Watcher) Weight(ctx context.Context) int64 {
 	if w.over {
 		return 0
 	}
-	w.s.mu.Lock()
-	upTo, begins, texts := w.s.seq, int64(0), 0
-	var snapshot map[string]any // nil of those who read the whole: what they are told is in the log
-	if now := w.turnLocked(); now != nil {
-		for _, m := range now.onTheirWay {
-			texts += len(m.text) + len(m.thoughts)
-		}
-		if !w.view.whole {
-			snapshot, begins = now.snapshot, now.startSeq
-		}
+	upTo, begins, texts, snapshot := w.weigh()
+	lagged, bytes, first := w.weighQueue()
+	if first {
+		begins = w.read + 1
 	}
-	w.s.mu.Unlock()
-	w.mu.Lock()
-	lagged, bytes := w.lagged, w.bytes
-	for _, it := range w.queue {
-		if it.snapshot != nil {
-			begins = w.read + 1
-		}
-	}
-	w.mu.Unlock()
 	if lagged {
 		bytes = texts + w.logBytes(ctx, upTo)
 	}
@@ -44,6 +32,33 @@ func (w *Watcher) Weight(ctx context.Context) int64 {
 		weight += stateWeight(snapshot)
 	}
 	return weight
+}
+
+// weigh returns the last record that is applied, the first one of the turn and the state
+// at its start, and how many bytes the texts take of messages that are not complete. A
+// watcher of the whole session has no such state: what it renders is in the log.
+func (w *Watcher) weigh() (upTo, begins int64, texts int, snapshot map[string]any) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	now := w.turnLocked()
+	if now == nil {
+		return w.s.seq, 0, 0, nil
+	}
+	for _, m := range now.onTheirWay {
+		texts += len(m.text) + len(m.thoughts)
+	}
+	if !w.view.whole {
+		begins, snapshot = now.startSeq, now.snapshot
+	}
+	return w.s.seq, begins, texts, snapshot
+}
+
+// weighQueue returns the bytes of the queue, and whether the start of a turn is in it.
+func (w *Watcher) weighQueue() (lagged bool, bytes int, starts bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	starts = slices.ContainsFunc(w.queue, func(it item) bool { return it.snapshot != nil })
+	return w.lagged, w.bytes, starts
 }
 
 // Lags tells whether Weight and Next look through a log that may be long.
