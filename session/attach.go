@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"maps"
-	"slices"
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -51,11 +50,11 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, nil, err
 	}
-	t, first, err := m.find(ctx, s, req)
+	t, err := m.findAndGoOn(ctx, s, req)
 	if err != nil {
 		return nil, nil, err
 	}
-	from := req.from(first)
+	from := req.from(t)
 	from.asks = true
 	tools := req.Tools
 	if req.Starter {
@@ -88,115 +87,18 @@ func (t *Turn) toolNames() []string {
 	return names
 }
 
-// from is what a watcher of a turn begins with whose first record is given.
-func (req *AttachRequest) from(first int64) watch {
+// from is what a watcher of a turn begins with. The watcher of a turn that is not named
+// receives what the session does, and nothing of the time for which the turn has waited.
+func (req *AttachRequest) from(t *Turn) watch {
+	first := max(t.startSeq, 1)
+	if req.TurnID != "" && t.queuedSeq > 0 {
+		first = t.queuedSeq
+	}
 	from := watch{only: req.TurnID != "", after: position(first, 0) - 1}
 	if req.After != nil {
 		from.after = *req.After
 	}
 	return from
-}
-
-// firstOf is the first record of the session's last turn. That it has waited is
-// told to who names it: among all that a session does it is told in its place.
-func (req *AttachRequest) firstOf(t *Turn) int64 {
-	if req.TurnID != "" && t.queuedSeq > 0 {
-		return t.queuedSeq
-	}
-	return t.startSeq
-}
-
-// find returns the turn that a request asks for, with its first record, and has
-// the session's last turn go on.
-func (m *Manager) find(ctx context.Context, s *Session, req AttachRequest) (_ *Turn, first int64, err error) {
-	for {
-		if req.TurnID != "" {
-			t, err := s.other(ctx, req)
-			if err != nil {
-				return nil, 0, err
-			}
-			if t != nil {
-				if s.isOpen() {
-					_, err = m.goOn(ctx, req)
-				}
-				return t, firstOf(t), err
-			}
-		}
-		t, err := m.goOn(ctx, req)
-		if err != nil {
-			return nil, 0, err
-		}
-		if req.TurnID == "" || t.id == req.TurnID { // otherwise it has ended meanwhile
-			return t, req.firstOf(t), nil
-		}
-	}
-}
-
-// other returns the turn that a request names if it is not the session's last:
-// one that waits, one whose prompt the last has taken up, or one that is over.
-func (s *Session) other(ctx context.Context, req AttachRequest) (*Turn, error) {
-	s.mu.Lock()
-	id, last := req.TurnID, s.turn
-	if last.id == id {
-		s.mu.Unlock()
-		return nil, nil
-	}
-	for _, t := range s.queued {
-		if t.id == id {
-			if t.keys == nil {
-				t.keys = req.Keys
-			}
-			s.mu.Unlock()
-			return t, nil
-		}
-	}
-	t := newTurn(s, id)
-	if slices.Contains(last.injected, id) {
-		t.into = last.id
-		s.mu.Unlock()
-		if req.Starter {
-			var err error
-			t.spec, err = s.queuedSpec(ctx, last.startSeq, id)
-			return t, err
-		}
-		return t, nil
-	}
-	s.mu.Unlock()
-	t.ended = &TurnEnded{}
-	first, err := s.firstRecord(ctx, id)
-	if err != nil {
-		return nil, err
-	}
-	t.besideSeq = first
-	exists := false
-	after := int64(0)
-	if req.After != nil {
-		after = recordOf(*req.After)
-	}
-	for rec, err := range s.records(ctx, first-1, readPage) {
-		if err != nil {
-			return nil, err
-		}
-		exists = exists || rec.TurnID == req.TurnID
-		if rec.TurnID == id && rec.Seq >= after && (rec.Kind == KindTurnEnded || rec.Kind == KindTurnDropped) {
-			return t, nil
-		}
-		if rec.Kind != KindEvent {
-			continue
-		}
-		ev, err := s.runner.Decode(rec.Data)
-		if err != nil {
-			return nil, fmt.Errorf("session %s: record %d: %w", s.id, rec.Seq, err)
-		}
-		if ev.Injected == req.TurnID {
-			id = rec.TurnID // its end is the one to come
-		}
-	}
-	if !exists {
-		return nil, Errorf(codeNoSuch, "turn_id: session %q has no turn %q", s.id, req.TurnID).OfTurn(req.TurnID)
-	}
-	return nil, Errorf(codeInvalid, "turn_id %q: session %q has no such turn whose end comes after after_seq", req.TurnID, s.id).
-		OfTurn(req.TurnID).Breaking("turn_id", RuleRange)
 }
 
 func (s *Session) checkPosition(after *int64) error {

@@ -3,7 +3,6 @@ package session
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"log/slog"
 
@@ -29,11 +28,11 @@ func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int, keep
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, false, err
 	}
-	t, first, err := s.named(ctx, req)
+	t, err := s.find(ctx, req)
 	if err != nil {
 		return nil, false, err
 	}
-	w := s.watch(t, req.from(first))
+	w := s.watch(t, req.from(t))
 	defer w.Close()
 	for size := 0; ; {
 		next, err := w.Next(ctx)
@@ -58,18 +57,6 @@ func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int, keep
 	}
 }
 
-// named returns the turn that a request names, with its first record.
-func (s *Session) named(ctx context.Context, req AttachRequest) (_ *Turn, first int64, err error) {
-	if req.TurnID != "" {
-		if t, err := s.other(ctx, req); err != nil || t != nil {
-			return t, firstOf(t), err
-		}
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.turn, req.firstOf(s.turn), nil
-}
-
 // AnswerTurn answers tool calls of a turn, and returns for each answer what
 // Turn.Answer returns. The session's last turn goes on if it was put aside; one
 // that is over takes no more answers, but knows a repeat of those that it has
@@ -83,15 +70,12 @@ func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []A
 	if err := h.s.checkPosition(nil); err != nil {
 		return nil, err
 	}
-	var t *Turn
-	if req.TurnID != "" && !h.s.isLast(req.TurnID) {
-		t, err = h.s.other(ctx, AttachRequest{SessionID: req.SessionID, TurnID: req.TurnID})
-	}
-	if t == nil && err == nil {
+	t, err := h.s.findOwner(ctx, req.TurnID)
+	if err == nil && h.s.isLast(t) {
 		t, err = m.goOn(ctx, req)
 	}
 	if err == nil {
-		t, err = h.s.recall(ctx, t)
+		t, err = h.s.withResults(ctx, t)
 	}
 	if err != nil {
 		return nil, err
@@ -116,67 +100,6 @@ func (m *Manager) goOnAfter(ctx context.Context, s *Session, req AttachRequest) 
 	}
 }
 
-// recall returns a turn that is over with the results of its calls, which the
-// session has let go of.
-func (s *Session) recall(ctx context.Context, t *Turn) (*Turn, error) {
-	t = s.now(t)
-	if locked(&s.mu, func() bool { return t.ended == nil || len(t.results) > 0 }) {
-		return t, nil
-	}
-	over := newTurn(s, t.id)
-	over.ended = t.ended
-	for rec, err := range s.records(ctx, max(t.startSeq, 1)-1, readPage) {
-		if err != nil {
-			return nil, err
-		}
-		if rec.TurnID != t.id || rec.Kind != KindToolResult {
-			continue
-		}
-		fact, err := s.decode(rec)
-		if err != nil {
-			return nil, err
-		}
-		if res, ok := fact.(*ToolResult); ok {
-			over.results[res.CallID] = *res
-		}
-	}
-	return over, nil
-}
-
-// firstOf is the first record of a turn that other has found, or 1.
-func firstOf(t *Turn) int64 {
-	if t == nil {
-		return 1
-	}
-	return max(t.queuedSeq, 1)
-}
-
-// firstRecord is where a turn begins that is over: the log before it does not
-// matter. It is 1 for one of which that is not known, or that waited for its start:
-// what ran then may matter.
-func (s *Session) firstRecord(ctx context.Context, id string) (int64, error) {
-	row, err := s.store.Row(ctx, RowTurn, s.id, id)
-	if errors.Is(err, ErrNotFound) {
-		return 1, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("session %s: turn %s: %w", s.id, id, err)
-	}
-	info, err := turnOf(row)
-	if err != nil || !info.Started.Equal(info.Created) {
-		return 1, err
-	}
-	return row.Seq, nil
-}
-
-// isLast tells whether a turn is the session's last one, or its prompt has become
-// a message of that.
-func (s *Session) isLast(id string) bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.turn != nil && s.turn.isOrTook(id)
-}
-
 // CancelTurn stops a turn, or keeps it from starting, and returns when nothing
 // of it runs any more. "" is the session's last turn. One that is over stays as
 // it is; one that the session does not have is an *Error.
@@ -195,7 +118,7 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 		t, is := s.look(turnID)
 		switch is {
 		case absent: // one that is over is none
-			_, err := s.other(ctx, AttachRequest{SessionID: sessionID, TurnID: turnID})
+			_, err := s.findOver(ctx, AttachRequest{TurnID: turnID})
 			return err
 		case over:
 			return nil

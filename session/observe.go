@@ -43,11 +43,11 @@ func (s *Session) observe(ctx context.Context, req AttachRequest) (*Turn, *Watch
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, nil, err
 	}
-	t, first, err := s.named(ctx, req)
+	t, err := s.find(ctx, req)
 	if err != nil {
 		return nil, nil, err
 	}
-	from := req.from(first)
+	from := req.from(t)
 	from.observes = true
 	return t, s.watch(t, from), nil
 }

@@ -37,17 +37,11 @@ func (s *Session) present(ctx context.Context, t *Turn) (*Turn, error) {
 			return t, nil
 		}
 	}
-	now := (*Turn)(nil)
-	if !s.isLast(t.id) {
-		var err error
-		if now, err = s.other(ctx, AttachRequest{SessionID: s.id, TurnID: t.id}); err != nil {
-			return nil, err
-		}
+	now, err := s.findOwner(ctx, t.id)
+	if err != nil {
+		return nil, err
 	}
-	if now == nil {
-		now = locked(&s.mu, func() *Turn { return s.turn })
-	}
-	return s.recall(ctx, now)
+	return s.withResults(ctx, now)
 }
 
 // isSuspended tells whether the session's last turn is open and nobody makes it run.

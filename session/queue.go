@@ -61,24 +61,6 @@ func (s *Session) unqueueLocked(id string) *Turn {
 	return t
 }
 
-// queuedSpec is what a prompt came with that was queued after a record.
-func (s *Session) queuedSpec(ctx context.Context, after int64, id string) (*Spec, error) {
-	for rec, err := range s.records(ctx, after, readPage) {
-		if err != nil {
-			return nil, err
-		}
-		if rec.Kind != KindTurnQueued || rec.TurnID != id {
-			continue
-		}
-		f := &TurnQueued{}
-		if err := unmarshal(rec.Data, f); err != nil {
-			return nil, fmt.Errorf("session %s: record %d: %w", s.id, rec.Seq, err)
-		}
-		return f.spec()
-	}
-	return nil, nil // not reached: the log has what the session knows
-}
-
 // nowLocked is the turn that a client of t takes part in: t as it is now, which may
 // have been suspended and resumed, or the one that t's prompt becomes, or has
 // become, a message of.

@@ -267,17 +267,12 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summa
 	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: update: %w", id, err)
 	}
-	m.mu.Lock()
-	h := m.sessions[id]
-	m.mu.Unlock()
-	if h != nil {
-		select {
-		case <-h.ready:
-			if h.err == nil {
-				h.s.setOwn(info)
-			}
-		case <-ctx.Done():
-			return Summary{}, context.Cause(ctx)
+	if h := locked(&m.mu, func() *held { return m.sessions[id] }); h != nil {
+		if err := wait(ctx, h.ready); err != nil {
+			return Summary{}, err
+		}
+		if h.err == nil {
+			h.s.setOwn(info)
 		}
 	}
 	return m.sessionNow(ctx, info)

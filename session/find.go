@@ -1,0 +1,228 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+)
+
+// A turn is found by its id where a turn of its kind is: it is the session's last one, it
+// waits in the queue, its prompt has become a message of the last one, or it is over and
+// only the log has it. A find returns a turn or an error.
+
+// errNoTurn refuses a turn that the session does not have.
+func (s *Session) errNoTurn(id string) *Error {
+	return Errorf(codeNoSuch, "turn_id: session %q has no turn %q", s.id, id).OfTurn(id)
+}
+
+// find returns the turn that a request names; "" is the session's last one. The session
+// has a turn: see checkPosition.
+func (s *Session) find(ctx context.Context, req AttachRequest) (*Turn, error) {
+	if t, ok := s.findLast(req.TurnID); ok {
+		return t, nil
+	}
+	if t, ok := s.findQueued(req.TurnID, req.Keys); ok {
+		return t, nil
+	}
+	if t, ok := s.findInjected(req.TurnID); ok {
+		if !req.Starter {
+			return t, nil
+		}
+		var err error
+		t.spec, err = s.queuedSpec(ctx, req.TurnID)
+		return t, err
+	}
+	return s.findOver(ctx, req)
+}
+
+// findOwner is find for who wants the turn's calls: those of a prompt that has become a
+// message are the last turn's.
+func (s *Session) findOwner(ctx context.Context, id string) (*Turn, error) {
+	if t, ok := s.findOpenOwner(id); ok {
+		return t, nil
+	}
+	return s.find(ctx, AttachRequest{TurnID: id})
+}
+
+// findOpenOwner is findOwner for the session's last turn.
+func (s *Session) findOpenOwner(id string) (*Turn, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn, id == "" || s.turn.isOrTook(id)
+}
+
+// findAndGoOn is find for a client that takes part: the session's open turn goes on.
+func (m *Manager) findAndGoOn(ctx context.Context, s *Session, req AttachRequest) (*Turn, error) {
+	for {
+		t, err := s.find(ctx, req)
+		if err != nil {
+			return nil, err
+		}
+		if !s.isLast(t) {
+			if s.isOpen() {
+				_, err = m.goOn(ctx, req)
+			}
+			return t, err
+		}
+		if t, err = m.goOn(ctx, req); err != nil {
+			return nil, err
+		}
+		if req.TurnID == "" || t.id == req.TurnID { // otherwise it has ended meanwhile
+			return t, nil
+		}
+	}
+}
+
+// isLast tells whether a turn is the session's last one.
+func (s *Session) isLast(t *Turn) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn == t
+}
+
+// findLast returns the session's last turn if it has the id; "" is any.
+func (s *Session) findLast(id string) (*Turn, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.turn, id == "" || s.turn.id == id
+}
+
+// findQueued returns a turn that waits for its start. It gets the keys if it has none.
+func (s *Session) findQueued(id string, keys Keys) (*Turn, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, t := range s.queued {
+		if t.id == id {
+			if t.keys == nil {
+				t.keys = keys
+			}
+			return t, true
+		}
+	}
+	return nil, false
+}
+
+// findInjected returns a turn whose prompt has become a message of the last one.
+func (s *Session) findInjected(id string) (*Turn, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn.id == id || !s.turn.isOrTook(id) {
+		return nil, false
+	}
+	t := newTurn(s, id)
+	t.into = s.turn.id
+	return t, true
+}
+
+// findOver returns a turn that is over, or whose prompt has become a message of one that
+// is, from the log. The end of one whose end the request's client has already counts for
+// none.
+func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error) {
+	first, err := s.firstRecord(ctx, req.TurnID)
+	if err != nil {
+		return nil, err
+	}
+	t := newTurn(s, req.TurnID)
+	t.besideSeq = first
+	id, exists, after := req.TurnID, false, int64(0)
+	if req.After != nil {
+		after = recordOf(*req.After)
+	}
+	for rec, err := range s.records(ctx, first-1, readPage) {
+		if err != nil {
+			return nil, err
+		}
+		exists = exists || rec.TurnID == req.TurnID
+		if rec.Kind != KindEvent && rec.Kind != KindTurnEnded && rec.Kind != KindTurnDropped {
+			continue
+		}
+		fact, err := s.decode(rec)
+		if err != nil {
+			return nil, err
+		}
+		switch f := fact.(type) {
+		case *TurnEnded:
+			t.ended = f
+		case *TurnDropped:
+			t.ended = f.end()
+		case *Event:
+			if f.Injected == req.TurnID {
+				id = rec.TurnID // its end is the one to come
+			}
+			continue
+		}
+		if rec.TurnID == id && rec.Seq >= after {
+			return t, nil
+		}
+	}
+	if !exists {
+		return nil, s.errNoTurn(req.TurnID)
+	}
+	return nil, Errorf(codeInvalid, "turn_id %q: session %q has no such turn whose end comes after after_seq", req.TurnID, s.id).
+		OfTurn(req.TurnID).Breaking("turn_id", RuleRange)
+}
+
+// firstRecord is where a turn begins that is over: the log before it does not matter. It is
+// 1 for one of which that is not known, or that waited for its start: what ran then may
+// matter.
+func (s *Session) firstRecord(ctx context.Context, id string) (int64, error) {
+	row, err := s.store.Row(ctx, RowTurn, s.id, id)
+	if errors.Is(err, ErrNotFound) {
+		return 1, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("session %s: turn %s: %w", s.id, id, err)
+	}
+	info, err := turnOf(row)
+	if err != nil || !info.Started.Equal(info.Created) {
+		return 1, err
+	}
+	return row.Seq, nil
+}
+
+// queuedSpec is what the prompt came with that has become a message of the session's last
+// turn.
+func (s *Session) queuedSpec(ctx context.Context, id string) (*Spec, error) {
+	began := locked(&s.mu, func() int64 { return s.turn.startSeq })
+	for rec, err := range s.records(ctx, began, readPage) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.Kind != KindTurnQueued || rec.TurnID != id {
+			continue
+		}
+		f := &TurnQueued{}
+		if err := unmarshal(rec.Data, f); err != nil {
+			return nil, fmt.Errorf("session %s: record %d: %w", s.id, rec.Seq, err)
+		}
+		return f.spec()
+	}
+	return nil, s.errNoTurn(id) // not reached: the log has what the session knows
+}
+
+// withResults returns a turn with the results of its calls, which the session drops when
+// the turn is over.
+func (s *Session) withResults(ctx context.Context, t *Turn) (*Turn, error) {
+	t = s.now(t)
+	if locked(&s.mu, func() bool { return t.ended == nil || len(t.results) > 0 }) {
+		return t, nil
+	}
+	over := newTurn(s, t.id)
+	over.ended = t.ended
+	for rec, err := range s.records(ctx, max(t.startSeq, 1)-1, readPage) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.TurnID != t.id || rec.Kind != KindToolResult {
+			continue
+		}
+		fact, err := s.decode(rec)
+		if err != nil {
+			return nil, err
+		}
+		if res, ok := fact.(*ToolResult); ok {
+			over.results[res.CallID] = *res
+		}
+	}
+	return over, nil
+}
