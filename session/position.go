@@ -159,10 +159,10 @@ func (s *Session) publishDelta(t *Turn, d Delta) {
 	if t != s.turn || t.ended != nil {
 		return
 	}
-	m := t.onTheirWay[d.MessageID]
+	m := t.partials[d.MessageID]
 	if m == nil {
 		m = &message{id: d.MessageID, path: d.Path}
-		t.onTheirWay[d.MessageID] = m
+		t.partials[d.MessageID] = m
 	}
 	for d.Text != "" && s.deltas < maxDeltas {
 		piece := d
@@ -194,14 +194,14 @@ func pieceLen(text string) int {
 	return n
 }
 
-// onTheirWayLocked returns the deltas after a position of the messages that are
+// partialsLocked returns the deltas after a position of the messages that are
 // not complete.
-func (s *Session) onTheirWayLocked(t *Turn, after int64) ([]item, error) {
+func (s *Session) partialsLocked(t *Turn, after int64) ([]item, error) {
 	var out []item
 	if t != s.turn {
 		return nil, nil
 	}
-	for _, m := range t.onTheirWay {
+	for _, m := range t.partials {
 		items, err := m.soFar().deltas(after)
 		if err != nil {
 			return nil, fmt.Errorf("session %s: message %s: %w", s.id, m.id, err)

@@ -358,7 +358,7 @@ func (s *Session) unfinished(t *Turn) [][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var paths [][]string
-	for _, m := range t.onTheirWay {
+	for _, m := range t.partials {
 		if !slices.ContainsFunc(paths, func(p []string) bool { return slices.Equal(p, m.path) }) {
 			paths = append(paths, m.path)
 		}

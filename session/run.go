@@ -74,7 +74,7 @@ func (r *Run) Delta(d Delta) { r.s.publishDelta(r.t, d) }
 func (r *Run) Marks(messageID string) Marks {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if m := r.t.onTheirWay[messageID]; m != nil {
+	if m := r.t.partials[messageID]; m != nil {
 		return bytes.Clone(m.marks)
 	}
 	return nil

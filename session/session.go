@@ -267,7 +267,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		s.mergeStateLocked(f.State)
 	case *TurnResumed:
 		s.turn = t
-		clear(t.onTheirWay)
+		clear(t.partials)
 		s.unclaimLocked()
 	case *TurnQueued:
 		s.queueLocked(t, rec.Seq, f)
@@ -289,7 +289,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		if f.Usage != nil {
 			t.called++
 		}
-		delete(t.onTheirWay, f.MessageID)
+		delete(t.partials, f.MessageID)
 		t.openStep(f.Calls)
 		for _, call := range f.Calls {
 			s.openCallLocked(t, call)
@@ -316,7 +316,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 			p.disarm()
 		}
 		clear(t.pending)
-		clear(t.onTheirWay)
+		clear(t.partials)
 		s.unclaimLocked()
 	}
 }

@@ -50,7 +50,7 @@ type Turn struct {
 	opened     int                   // calls that were ever in pending
 	results    map[string]ToolResult // calls that are settled
 	resolved   map[string]Resolution // what people have said, by call
-	onTheirWay map[string]*message   // by message id
+	partials map[string]*message   // by message id
 	usage      Usage
 	called     int64                    // model calls whose end is in the log
 	begun      int64                    // model calls begun, in the whole turn but for those of earlier processes whose end is not in the log
@@ -96,7 +96,7 @@ func newTurn(s *Session, id string) *Turn {
 		pending:    map[string]*pending{},
 		results:    map[string]ToolResult{},
 		resolved:   map[string]Resolution{},
-		onTheirWay: map[string]*message{},
+		partials: map[string]*message{},
 		modelCalls: map[*ModelCall]time.Time{},
 	}
 }

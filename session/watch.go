@@ -239,7 +239,7 @@ func (w *Watcher) present() (out present, err error) {
 	defer w.s.mu.Unlock()
 	out.seq = w.s.seq
 	if now := w.turnLocked(); now != nil {
-		out.partials, err = w.s.onTheirWayLocked(now, w.view.at)
+		out.partials, err = w.s.partialsLocked(now, w.view.at)
 		out.offered, out.unserved = w.s.askedOfLocked(now, w), w.s.unservedLocked(now)
 		if now.startSeq > 0 && !w.view.whole {
 			w.view.snapshots[now.id] = now.snapshot
@@ -259,13 +259,13 @@ func (w *Watcher) caughtUp() {
 // cut returns the record up to which to render at once: not more than may wait
 // for a watcher, but never in the middle of a message, whose first deltas come
 // before records that follow.
-func (w *Watcher) cut(ctx context.Context, upTo int64, onTheirWay []item) (int64, error) {
+func (w *Watcher) cut(ctx context.Context, upTo int64, partials []item) (int64, error) {
 	if fits, err := w.fits(ctx, upTo); fits || err != nil {
 		return upTo, err
 	}
 	if len(w.cuts) == 0 {
 		var err error
-		if w.cuts, err = w.findCuts(ctx, upTo, onTheirWay); err != nil {
+		if w.cuts, err = w.findCuts(ctx, upTo, partials); err != nil {
 			return 0, err
 		}
 	}
@@ -275,7 +275,7 @@ func (w *Watcher) cut(ctx context.Context, upTo int64, onTheirWay []item) (int64
 }
 
 // findCuts looks ahead in the log for the next places to cut, at least one.
-func (w *Watcher) findCuts(ctx context.Context, upTo int64, onTheirWay []item) ([]int64, error) {
+func (w *Watcher) findCuts(ctx context.Context, upTo int64, partials []item) ([]int64, error) {
 	type step struct {
 		seq   int64
 		size  int
@@ -306,7 +306,7 @@ func (w *Watcher) findCuts(ctx context.Context, upTo int64, onTheirWay []item) (
 		}
 	}
 	least := position(upTo+1, 0) // of what comes after a step
-	for _, it := range onTheirWay {
+	for _, it := range partials {
 		least = min(least, it.pos)
 	}
 	may := make([]bool, len(steps))

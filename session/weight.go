@@ -44,7 +44,7 @@ func (w *Watcher) weigh() (upTo, begins int64, texts int, snapshot map[string]an
 	if now == nil {
 		return w.s.seq, 0, 0, nil
 	}
-	for _, m := range now.onTheirWay {
+	for _, m := range now.partials {
 		texts += len(m.text) + len(m.thoughts)
 	}
 	if !w.view.whole {
