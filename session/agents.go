@@ -76,7 +76,7 @@ func (r *Run) AgentsChanged(ctx context.Context, f AgentsChanged) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.s.commit(ctx, &entry{turn: r.t, kind: KindAgentsChanged, data: data, fact: &f})
+	_, err = r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: KindAgentsChanged, data: data, fact: &f})
 	return err
 }
 
@@ -87,7 +87,7 @@ func (r *Run) AgentsChangedAtEnd(f AgentsChanged) error {
 	if err != nil {
 		return err
 	}
-	r.atEnd = append(r.atEnd, &entry{turn: r.t, kind: KindAgentsChanged, data: data, fact: &f})
+	r.atEnd = append(r.atEnd, &entry{turn: r.t, attempt: r.a, kind: KindAgentsChanged, data: data, fact: &f})
 	return nil
 }
 

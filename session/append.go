@@ -90,7 +90,8 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 		switch e.kind {
 		case KindTurnStarted, KindTurnResumed, KindTurnQueued, KindTurnDropped:
 		default:
-			if e.turn != s.turn || e.turn.ending || e.turn.ended != nil {
+			late := e.attempt != nil && e.attempt != e.turn.attempt
+			if late || e.turn != s.turn || e.turn.ending || e.turn.ended != nil {
 				return Errorf(codeInvalid, "turn %s is over", e.turn.id)
 			}
 		}
@@ -138,7 +139,7 @@ type flight struct {
 	batch   Batch
 	unsure  bool      // an earlier try may have written it
 	since   time.Time // when it was first tried, or last known not to be written
-	paused  *Turn     // whose deadline was stopped
+	paused  *attempt  // whose deadline was stopped
 }
 
 // flushLocked writes the queue, one append after the other. It gives the lock up
@@ -196,6 +197,9 @@ func (s *Session) tryLocked(f *flight) error {
 	s.create = nil
 	s.steppedLocked(f.batch.Attempts)
 	for _, e := range f.entries {
+		if e.kind == KindTurnResumed {
+			e.turn.attempt = e.attempt
+		}
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.tail.add(e.rec)
 		it := item{pos: position(e.rec.Seq, 0), rec: e.rec, fact: e.fact, size: len(e.data)}
@@ -266,7 +270,7 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 	if full || time.Since(f.since) >= stallAfter {
 		s.store.stall(s, err)
 		if t := s.turn; t != nil && t.deadline != nil && t.deadline.Stop() {
-			f.paused = t // its time does not run while it waits for the store
+			f.paused = t.attempt // its time does not run while it waits for the store
 		}
 	}
 	return false
@@ -290,8 +294,8 @@ func refuseAsked(entries []*entry, err error) []*entry {
 func (s *Session) unstallLocked(f *flight, written bool) {
 	s.stall = nil
 	s.store.unstall(s, written)
-	if f.paused != nil && f.paused == s.turn && written {
-		s.armDeadlineLocked(f.paused)
+	if f.paused != nil && f.paused == s.turn.attempt && written {
+		s.armDeadlineLocked(s.turn)
 	}
 }
 

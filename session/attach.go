@@ -201,9 +201,9 @@ func (m *Manager) resume(ctx context.Context, h *held, keys Keys) (_ *Turn, err 
 	if err != nil {
 		return nil, err
 	}
-	err = m.runner.Check(ctx, run.t.spec, keys)
+	err = m.runner.Check(ctx, run.a.spec, keys)
 	if err == nil {
-		err = s.recordResumed(ctx, run.t)
+		err = s.recordResumed(ctx, run.a)
 	}
 	if err != nil {
 		undo()
@@ -214,8 +214,8 @@ func (m *Manager) resume(ctx context.Context, h *held, keys Keys) (_ *Turn, err 
 	return run.t, nil
 }
 
-// reopen makes the open turn of a session ready to run: with what its records
-// say of it, and the state at its start.
+// reopen makes an attempt of the open turn of a session, with the state at its start. It
+// is the turn's when TurnResumed is recorded, or the turn is closed.
 func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	whole, err := s.wholeState(ctx)
 	if err != nil {
@@ -223,7 +223,7 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	old, started := s.turn, s.lastSpec
+	t, started := s.turn, s.lastSpec
 	for _, provider := range started.OwnKeys {
 		if keys[provider] == "" {
 			return nil, Errorf(agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED,
@@ -232,42 +232,33 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	}
 	spec, err := started.spec()
 	if err != nil {
-		return nil, fmt.Errorf("session %s: turn %s: %w", s.id, old.id, err)
+		return nil, fmt.Errorf("session %s: turn %s: %w", s.id, t.id, err)
 	}
-	state := maps.Clone(old.snapshot)
+	state := maps.Clone(t.snapshot)
 	for k, v := range whole {
 		if scopeOf(k) != "" {
 			state[k] = v
 		}
 	}
 	s.limitLocked(spec, started)
-	t := newTurn(s, old.id)
-	t.spec, t.keys, t.onDisconnect, t.toolTimeout = spec, keys, started.OnDisconnect, started.ToolTimeout
-	t.snapshot, t.startSeq, t.started, t.began = old.snapshot, old.startSeq, old.started, old.began
-	t.queuedSeq, t.besideSeq = old.queuedSeq, old.besideSeq
-	t.usage, t.results, t.steps, t.injected = old.usage, old.results, old.steps, old.injected
-	t.called, t.begun = old.called, old.called
-	t.cancelAt, t.cancelLogged = old.cancelAt, old.cancelLogged
-	// What is being written about the calls of the turn counts for it too.
-	t.pending, t.opened, t.resolved = old.pending, old.opened, old.resolved
+	a := t.newAttempt()
+	a.spec, a.keys, a.begun = spec, keys, t.called
 	for _, p := range t.pending {
 		p.disarm()
 		p.owner, p.newer, p.barred = nil, 0, false
 	}
-	t.done = make(chan struct{})
-	state = maps.Clone(state)
 	writeState(state, started.Temp)
-	return &Run{s: s, t: t, state: state}, nil
+	return &Run{s: s, t: t, a: a, state: state}, nil
 }
 
-// recordResumed makes t, which reopen has made, the session's turn.
-func (s *Session) recordResumed(ctx context.Context, t *Turn) error {
+// recordResumed makes an attempt that reopen has made that of its turn.
+func (s *Session) recordResumed(ctx context.Context, a *attempt) error {
 	fact := &TurnResumed{}
 	data, err := marshal(fact)
 	if err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, &entry{turn: t, kind: KindTurnResumed, data: data, fact: fact, asked: true})
+	_, err = s.commit(ctx, &entry{turn: a.t, attempt: a, kind: KindTurnResumed, data: data, fact: fact, asked: true})
 	return err
 }
 
@@ -290,18 +281,18 @@ func (s *Session) haltWaiting(t *Turn, reason string) {
 // is not there: a new prompt is worth more. If it asks a person, only a prompt is
 // that interrupts.
 func (s *Session) interruptWaiting(ctx context.Context, how OnBusy) error {
-	t := locked(&s.mu, func() *Turn {
+	halted := locked(&s.mu, func() *attempt {
 		t := s.turn
 		if t == nil || !s.onlyWaitsLocked(t) || how != Interrupt && s.asksPersonLocked() != "" {
 			return nil
 		}
 		t.haltLocked(interrupted)
-		return t
+		return t.attempt
 	})
-	if t == nil {
+	if halted == nil {
 		return nil
 	}
-	return wait(ctx, t.Done())
+	return wait(ctx, halted.done)
 }
 
 // closeOpen ends a turn that the log has open and nobody runs, and what a fork has
@@ -337,7 +328,7 @@ func (m *Manager) closeAs(ctx context.Context, s *Session, how func(Receipt) (en
 			s.leaveOpen(run.t)
 		}
 		s.retire(run.t)
-		close(run.t.done)
+		close(run.a.done)
 	}()
 	// A run whose context has ended only makes the history valid.
 	ended, cancel := context.WithCancelCause(ctx)
@@ -352,11 +343,12 @@ func (m *Manager) closeAs(ctx context.Context, s *Session, how func(Receipt) (en
 	return s.finish(ctx, run, end())
 }
 
-// beginClosing makes the turn of a run the session's, and returns what is under way.
+// beginClosing makes the attempt of a run the one that closes its turn, and returns what is
+// under way.
 func (s *Session) beginClosing(run *Run) Receipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.turn, run.t.closing = run.t, true
+	run.t.attempt, run.a.closing = run.a, true
 	return run.t.receiptLocked()
 }
 

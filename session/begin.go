@@ -81,10 +81,8 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 		return nil, nil, err
 	}
 	t := newTurn(s, id)
-	t.spec, t.keys = spec, req.Keys
-	t.snapshot = maps.Clone(whole)
-	t.onDisconnect, t.toolTimeout = req.OnDisconnect, req.ToolTimeout
-	t.done = make(chan struct{})
+	t.attempt = t.newAttempt()
+	t.spec, t.keys, t.snapshot = spec, req.Keys, maps.Clone(whole)
 	data, err := marshal(started)
 	if err != nil {
 		return nil, nil, fmt.Errorf("session %s: %w", s.id, err)
@@ -98,7 +96,7 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 	}
 	state := maps.Clone(whole)
 	writeState(state, started.Temp)
-	return t, &Run{s: s, t: t, state: state}, nil
+	return t, &Run{s: s, t: t, a: t.attempt, state: state}, nil
 }
 
 // retire lets go of a turn that is over: its tool results, its state and its records
@@ -107,10 +105,7 @@ func (s *Session) retire(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.turn == t && t.ended != nil {
-		over := newTurn(s, t.id)
-		over.ended, over.startSeq, over.snapshot, over.injected = t.ended, t.startSeq, t.snapshot, t.injected
-		over.queuedSeq, over.besideSeq = t.queuedSeq, t.besideSeq
-		s.turn = over
+		s.turn = t.over()
 		s.tail.shorten() // the session may be kept for long
 	}
 }

@@ -115,7 +115,7 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 	}
 	// What is done about a turn may come too late for what it was: look again.
 	for {
-		t, is := s.look(turnID)
+		t, a, is := s.look(turnID)
 		switch is {
 		case absent: // one that is over is none
 			_, err := s.findOver(ctx, AttachRequest{TurnID: turnID})
@@ -130,13 +130,13 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 			select {
 			case err := <-t.end(reason):
 				return err
-			case <-t.Done():
+			case <-a.done:
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
 		case moving:
-			t.halt(reason)
-			if err := wait(ctx, t.Done()); err != nil {
+			a.halt(reason)
+			if err := wait(ctx, a.done); err != nil {
 				return err
 			}
 		case starting:
@@ -164,27 +164,27 @@ const (
 	aside                 // it is open and runs nowhere
 )
 
-// look finds a turn, "" is the last one, and says how it is.
-func (s *Session) look(turnID string) (*Turn, state) {
+// look finds a turn, "" is the last one, with its attempt, and says how it is.
+func (s *Session) look(turnID string) (*Turn, *attempt, state) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, q := range s.queued {
 		if q.id == turnID {
-			return q, waiting
+			return q, q.attempt, waiting
 		}
 	}
 	t := s.turn
 	switch {
 	case turnID != "" && !t.isOrTook(turnID):
-		return nil, absent
+		return nil, nil, absent
 	case t.ended != nil:
-		return t, over
+		return t, t.attempt, over
 	case t.running:
-		return t, moving
+		return t, t.attempt, moving
 	case s.starting != nil:
-		return t, starting
+		return t, t.attempt, starting
 	default:
-		return t, aside
+		return t, t.attempt, aside
 	}
 }
 

@@ -30,7 +30,7 @@ type Manager struct {
 	mu       sync.Mutex // protects the fields below
 	sessions map[string]*held
 	idle     *list.List // of *held without users, the longest idle first
-	running  map[*Turn]struct{}
+	running  map[*attempt]struct{}
 	keys     map[string]chan struct{} // what only one may be at work on: see exclusive; closed when that is over
 	cancels  map[string]*time.Timer   // by session: see cancelLater
 	starting int
@@ -67,7 +67,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		limits:   cfg.Limits,
 		sessions: map[string]*held{},
 		idle:     list.New(),
-		running:  map[*Turn]struct{}{},
+		running:  map[*attempt]struct{}{},
 		keys:     map[string]chan struct{}{},
 		cancels:  map[string]*time.Timer{},
 		room:     make(chan struct{}, 1),
@@ -404,7 +404,7 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.run(t, stop)
 	under(&m.mu, func() {
-		m.running[t] = struct{}{}
+		m.running[run.a] = struct{}{}
 		if m.stopping {
 			stop(ErrPutAside)
 		}
@@ -412,14 +412,14 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 	go func() {
 		defer m.turns.Done()
 		next := m.drive(ctx, run)
-		under(&m.mu, func() { delete(m.running, t) })
+		under(&m.mu, func() { delete(m.running, run.a) })
 		m.freed()
 		if next != nil {
 			m.launchNext(ctx, h, next)
 		}
 		s.retire(t)
 		m.release(h)
-		close(t.done)
+		close(run.a.done)
 	}()
 }
 
@@ -433,9 +433,6 @@ func (s *Session) run(t *Turn, stop context.CancelCauseFunc) {
 	}
 	s.armDeadlineLocked(t)
 	s.armWallLocked(t)
-	if t.waits != nil && t.cancelAt.isZero() && !s.attendedLocked() {
-		t.cancelAt = s.store.dueIn(t.onDisconnect.Grace)
-	}
 	s.arrangeLocked()
 }
 
@@ -446,9 +443,9 @@ var errAside = Errorf(codeUnavailable, "the turn goes on later: attach again wit
 // goroutine, and returns the turn to run next.
 func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	t, s := run.t, run.s
-	defer t.cancel(nil)
+	defer run.a.cancel(nil)
 	err := m.run(ctx, run)
-	t.keys = nil
+	run.a.keys = nil
 	// A turn does not fail because the store does.
 	unread := errors.Is(err, errStore) && context.Cause(ctx) == nil
 	if err != nil && errors.Is(context.Cause(ctx), ErrPutAside) || unread {
@@ -487,7 +484,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 		m.lost(s)
 		err = errors.Join(err, merr)
 	}
-	m.logTurn(t, end, err)
+	m.logTurn(run.a, end, err)
 	return next
 }
 
@@ -501,12 +498,13 @@ func (m *Manager) run(ctx context.Context, run *Run) (err error) {
 	return m.runner.Run(ctx, run)
 }
 
-func (m *Manager) logTurn(t *Turn, end *TurnEnded, err error) {
+func (m *Manager) logTurn(a *attempt, end *TurnEnded, err error) {
+	t := a.t
 	u := locked(&t.s.mu, func() Usage { return t.usage })
 	attrs := []slog.Attr{
 		slog.String("session", t.s.id),
 		slog.String("turn", t.id),
-		slog.String("agent", t.spec.Agent.GetName()),
+		slog.String("agent", a.spec.Agent.GetName()),
 		slog.Bool("completed", end.Completed),
 		slog.Int64("model_calls", u.Calls),
 		slog.Int64("tokens", u.Total),

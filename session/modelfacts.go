@@ -112,12 +112,12 @@ func (r *Run) FellBack(ctx context.Context, f ModelFallback) error {
 	if err != nil {
 		return err
 	}
-	if _, err := r.s.commit(ctx, &entry{turn: r.t, kind: KindModelFallback, data: data, fact: &f}); err != nil {
+	if _, err := r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: KindModelFallback, data: data, fact: &f}); err != nil {
 		return err
 	}
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	for call := range r.t.modelCalls { // an agent makes one call at a time
+	for call := range r.a.modelCalls { // an agent makes one call at a time
 		if slices.Equal(call.Path, f.Path) {
 			call.Model = f.Next
 		}
@@ -131,7 +131,7 @@ func (r *Run) Raw(ctx context.Context, p RawPayload) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.s.commit(ctx, &entry{turn: r.t, kind: KindRawPayload, data: data, fact: &p})
+	_, err = r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: KindRawPayload, data: data, fact: &p})
 	return err
 }
 

@@ -153,10 +153,11 @@ func (e *Event) unshown() (text, thoughts string) {
 
 // publishDelta shows a piece of a message to whoever watches, and remembers its
 // place.
-func (s *Session) publishDelta(t *Turn, d Delta) {
+func (s *Session) publishDelta(a *attempt, d Delta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t != s.turn || t.ended != nil {
+	t := a.t
+	if t != s.turn || a != t.attempt || t.ended != nil {
 		return
 	}
 	m := t.partials[d.MessageID]

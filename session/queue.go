@@ -38,7 +38,6 @@ func (s *Session) queueLocked(t *Turn, seq int64, f *TurnQueued) {
 	if s.turn != nil {
 		t.besideSeq = s.turn.startSeq
 	}
-	t.done = make(chan struct{})
 	t.onDisconnect, t.toolTimeout = f.OnDisconnect, f.ToolTimeout
 	if f.Inject {
 		t.into = f.Into
@@ -48,6 +47,15 @@ func (s *Session) queueLocked(t *Turn, seq int64, f *TurnQueued) {
 	} else {
 		s.queued = append(s.queued, t)
 	}
+}
+
+// queuedLocked returns a turn that waits for its start.
+func (s *Session) queuedLocked(id string) (*Turn, bool) {
+	i := slices.IndexFunc(s.queued, func(t *Turn) bool { return t.id == id })
+	if i < 0 {
+		return nil, false
+	}
+	return s.queued[i], true
 }
 
 // unqueueLocked returns the turn that it removes, or nil.
@@ -61,11 +69,10 @@ func (s *Session) unqueueLocked(id string) *Turn {
 	return t
 }
 
-// nowLocked is the turn that a client of t takes part in: t as it is now, which may
-// have been suspended and resumed, or the one that t's prompt becomes, or has
-// become, a message of.
+// nowLocked is the turn that a client of t takes part in: t, or the one that t's prompt
+// becomes, or has become, a message of.
 func (s *Session) nowLocked(t *Turn) *Turn {
-	if s.turn != nil && t.ended == nil && (s.turn.id == t.id || t.into != "" && s.turn.id == t.into) {
+	if s.turn != nil && t.ended == nil && t.into != "" && s.turn.id == t.into {
 		return s.turn
 	}
 	return t
@@ -93,15 +100,15 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 		return nil, context.Cause(ctx)
 	}
 	defer func() { <-s.queueing }()
-	running, ahead := s.turnToWaitFor()
+	running, ahead := s.attemptToWaitFor()
 	switch {
 	case running == nil:
 		return nil, errIdle
 	case ahead >= s.limits.MaxQueued:
 		return nil, Errorf(codeBusy, "session %q runs a turn and %d more wait, the limit", s.id, s.limits.MaxQueued).
-			OfTurn(running.id).Over("queued_turns", s.limits.MaxQueued, ahead+1)
+			OfTurn(running.t.id).Over("queued_turns", s.limits.MaxQueued, ahead+1)
 	}
-	fact := &TurnQueued{TurnStarted: *started, Inject: req.OnBusy == Inject, Front: req.OnBusy == Interrupt, Into: running.id}
+	fact := &TurnQueued{TurnStarted: *started, Inject: req.OnBusy == Inject, Front: req.OnBusy == Interrupt, Into: running.t.id}
 	if !fact.Front {
 		fact.Ahead = ahead
 	}
@@ -121,6 +128,7 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 		return nil, err
 	}
 	t := newTurn(s, id)
+	t.attempt = t.newAttempt()
 	spec.Checked = nil // when it starts, models and prices may be others
 	t.spec, t.keys = spec, req.Keys
 	e := &entry{turn: t, kind: KindTurnQueued, data: data, fact: fact, key: req.key(s.id, t.id), asked: true}
@@ -133,16 +141,16 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	return t, nil
 }
 
-// turnToWaitFor is the turn that runs, and how many wait for it already; nil if none runs,
-// or its end is near.
-func (s *Session) turnToWaitFor() (running *Turn, ahead int) {
+// attemptToWaitFor is the attempt that runs, and how many turns wait for its end already;
+// nil if none runs, or its end is near.
+func (s *Session) attemptToWaitFor() (running *attempt, ahead int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.turn
 	if t == nil || !t.running || t.ended != nil || t.ending || t.leaving {
 		return nil, 0
 	}
-	return t, len(s.queued)
+	return t.attempt, len(s.queued)
 }
 
 // queuedNow are the turns that wait for their start, in order.
@@ -327,7 +335,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 		entries = append(entries, &entry{turn: queued, kind: KindTurnStarted, data: data, fact: fact, shared: s.sharedValues(fact.State)})
 		state := maps.Clone(whole)
 		writeState(state, fact.Temp)
-		next = &Run{s: s, t: queued, state: state}
+		next = &Run{s: s, t: queued, a: queued.attempt, state: state}
 	}
 	own := next != nil && s.reserveNext(t)
 	if _, err := s.commit(context.Background(), entries...); err != nil {
@@ -380,11 +388,12 @@ func (m *Manager) launchNext(ctx context.Context, h *held, next *Run) {
 	defer s.unreserve()
 	if s.lacksKey(t) {
 		m.settle(s, true)
-		close(t.done)
+		close(next.a.done)
 		m.lost(s)
 		m.log.LogAttrs(ctx, slog.LevelInfo, "turn waits for its caller's key", slog.String("session", s.id), slog.String("turn", t.id))
 		return
 	}
+	s.beginNext(t)
 	under(&m.mu, func() { h.users++ })
 	m.turns.Add(1)
 	m.launch(ctx, h, next)
@@ -401,4 +410,14 @@ func (s *Session) lacksKey(t *Turn) bool {
 	}
 	s.failLocked(t, errAside)
 	return true
+}
+
+// beginNext says that a turn waits no more. Its clients may have left by then.
+func (s *Session) beginNext(t *Turn) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.waits = nil
+	if t.cancelAt.isZero() && !s.attendedLocked() {
+		t.cancelAt = s.store.dueIn(t.onDisconnect.Grace)
+	}
 }

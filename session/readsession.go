@@ -297,8 +297,8 @@ func (r *readers) rouse(id string) {
 // runs.
 func (m *Manager) endReaders() {
 	running := map[string]bool{}
-	for _, t := range m.runningNow() {
-		running[t.s.id] = true
+	for _, a := range m.runningNow() {
+		running[a.t.s.id] = true
 	}
 	m.readers.mu.Lock()
 	defer m.readers.mu.Unlock()

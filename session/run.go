@@ -18,6 +18,7 @@ const readPage = 512
 type Run struct {
 	s     *Session
 	t     *Turn
+	a     *attempt       // of t
 	state map[string]any // owned by the run; handed out as copies
 	atEnd []*entry       // appended before the turn's end; see AppendAtEnd
 }
@@ -29,10 +30,10 @@ func (r *Run) SessionID() string { return r.s.id }
 func (r *Run) TurnID() string { return r.t.id }
 
 // Spec returns what the turn runs. It must not be changed.
-func (r *Run) Spec() *Spec { return r.t.spec }
+func (r *Run) Spec() *Spec { return r.a.spec }
 
 // Keys returns the caller's own provider keys. It must not be changed.
-func (r *Run) Keys() Keys { return r.t.keys }
+func (r *Run) Keys() Keys { return r.a.keys }
 
 // State returns a copy of the state at the turn's start: the session's keys,
 // the shared ones as "app:…" and "user:…", and the turn's own "temp:…".
@@ -57,24 +58,25 @@ func (r *Run) Append(ctx context.Context, data []byte, ev *Event) (Record, error
 			Over("answer_tool_calls", r.s.limits.MaxCalls, n)
 	}
 	return r.s.commit(ctx, &entry{
-		turn:   r.t,
-		kind:   KindEvent,
-		data:   data,
-		fact:   ev,
-		shared: r.s.sharedValues(ev.State),
+		turn:    r.t,
+		attempt: r.a,
+		kind:    KindEvent,
+		data:    data,
+		fact:    ev,
+		shared:  r.s.sharedValues(ev.State),
 	})
 }
 
 // Delta shows a piece of a message at once. It does not block, and nothing is
 // stored.
-func (r *Run) Delta(d Delta) { r.s.publishDelta(r.t, d) }
+func (r *Run) Delta(d Delta) { r.s.publishDelta(r.a, d) }
 
 // Marks returns the places of a message's deltas so far. The event that
 // completes the message has to hold them.
 func (r *Run) Marks(messageID string) Marks {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	if m := r.t.partials[messageID]; m != nil {
+	if m := r.a.partials[messageID]; m != nil {
 		return bytes.Clone(m.marks)
 	}
 	return nil
@@ -88,34 +90,34 @@ func (r *Run) Marks(messageID string) Marks {
 // be recorded first. When ctx ends before, it returns the context's cause. A call under
 // way must not wait for a BeginCall.
 func (r *Run) BeginCall(ctx context.Context, call ModelCall) (done func(), err error) {
-	s, t := r.s, r.t
+	s, t, a := r.s, r.t, r.a
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var refused error
 	err = s.awaitLocked(ctx, func() <-chan struct{} {
-		if refused = s.exhaustedLocked(t); refused == nil || len(t.modelCalls) == 0 {
+		if refused = s.exhaustedLocked(t); refused == nil || len(a.modelCalls) == 0 {
 			return nil
 		}
-		if t.noCalls == nil {
-			t.noCalls = make(chan struct{})
+		if a.noCalls == nil {
+			a.noCalls = make(chan struct{})
 		}
-		return t.noCalls
+		return a.noCalls
 	})
 	if err = cmp.Or(err, refused); err != nil {
 		return nil, err
 	}
-	t.begun++
+	a.begun++
 	key := &call
-	t.modelCalls[key] = time.Now()
+	a.modelCalls[key] = time.Now()
 	s.paceLocked(t)
 	s.calmLocked(t)
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		delete(t.modelCalls, key)
-		if len(t.modelCalls) == 0 && t.noCalls != nil {
-			close(t.noCalls)
-			t.noCalls = nil
+		delete(a.modelCalls, key)
+		if len(a.modelCalls) == 0 && a.noCalls != nil {
+			close(a.noCalls)
+			a.noCalls = nil
 		}
 		s.paceLocked(t)
 		s.calmLocked(t)
@@ -130,7 +132,7 @@ func (r *Run) Retrying(ctx context.Context, retry ModelRetry) error {
 	if err != nil {
 		return err
 	}
-	_, err = r.s.commit(ctx, &entry{turn: r.t, kind: KindModelRetry, data: data, fact: &retry})
+	_, err = r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: KindModelRetry, data: data, fact: &retry})
 	return err
 }
 
@@ -170,7 +172,7 @@ func (r *Run) Ask(ctx context.Context, call ToolCall) (ToolResult, error) {
 		if err != nil {
 			return ToolResult{}, err
 		}
-		if _, err := r.s.commit(ctx, &entry{turn: r.t, kind: KindToolCall, data: data, fact: &call}); err != nil {
+		if _, err := r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: KindToolCall, data: data, fact: &call}); err != nil {
 			return ToolResult{}, err
 		}
 	}

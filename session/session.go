@@ -58,6 +58,7 @@ type Session struct {
 // entry is a record on its way into the log.
 type entry struct {
 	turn     *Turn
+	attempt  *attempt // whose entry it is, nil for no attempt's; of KindTurnResumed the one to come
 	kind     Kind
 	data     []byte
 	fact     any // what data says, by kind: see Kind; of an event *Event
@@ -117,27 +118,24 @@ func errPurged(id string) *Error {
 func (s *Session) subject(rec Record, fact any) *Turn {
 	switch f := fact.(type) {
 	case *TurnStarted:
-		t := newTurn(s, rec.TurnID)
-		t.started = rec.Time
-		t.onDisconnect = f.OnDisconnect
+		t, waited := s.queuedLocked(rec.TurnID)
+		if !waited {
+			t = newTurn(s, rec.TurnID)
+		}
+		t.attempt, t.waits = t.noAttempt(), nil
 		t.snapshot = maps.Clone(s.state)
 		writeState(t.snapshot, f.State)
-		for _, q := range s.queued {
-			if q.id == t.id { // it has waited
-				t.queuedSeq, t.besideSeq = q.queuedSeq, q.besideSeq
-			}
-		}
 		return t
 	case *TurnQueued:
-		return newTurn(s, rec.TurnID)
-	case *TurnDropped:
-		for _, q := range s.queued {
-			if q.id == rec.TurnID {
-				return q
-			}
-		}
 		t := newTurn(s, rec.TurnID)
-		t.done = make(chan struct{})
+		t.attempt = t.newAttempt()
+		return t
+	case *TurnDropped:
+		t, waited := s.queuedLocked(rec.TurnID)
+		if !waited {
+			t = newTurn(s, rec.TurnID)
+			t.attempt = t.newAttempt()
+		}
 		return t
 	default:
 		return s.turn
@@ -258,7 +256,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 	case *TurnStarted:
 		s.turn = t
 		s.unqueueLocked(t.id)
-		t.into = ""
+		t.into, t.onDisconnect, t.toolTimeout = "", f.OnDisconnect, f.ToolTimeout
 		t.startSeq, t.started, t.began = rec.Seq, rec.Time, s.store.beganAt(rec.Time) // its time begins when its start is written
 		s.lastSpec = f
 		if f.SessionBudget != nil {
@@ -266,8 +264,6 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		}
 		s.mergeStateLocked(f.State)
 	case *TurnResumed:
-		s.turn = t
-		clear(t.partials)
 		s.unclaimLocked()
 	case *TurnQueued:
 		s.queueLocked(t, rec.Seq, f)

@@ -15,23 +15,23 @@ func (m *Manager) putAllAside() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.draining, m.stopping = true, true
-	for t := range m.running {
-		t.cancel(ErrPutAside)
+	for a := range m.running {
+		a.cancel(ErrPutAside)
 	}
 }
 
 // putWaitingAside does so with turns that only wait for a person, or for a client
 // that is not there: that may take days.
 func (m *Manager) putWaitingAside() {
-	for _, t := range m.runningNow() {
-		if t.s.onlyWaits(t) {
-			t.cancel(ErrPutAside)
+	for _, a := range m.runningNow() {
+		if a.t.s.onlyWaits(a) {
+			a.cancel(ErrPutAside)
 		}
 	}
 }
 
-// runningNow are the turns that run.
-func (m *Manager) runningNow() []*Turn {
+// runningNow are the attempts that run.
+func (m *Manager) runningNow() []*attempt {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Keys(m.running))
@@ -93,8 +93,8 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	case <-grace.C:
 	}
 	var names []string
-	for _, t := range m.runningNow() {
-		names = append(names, t.s.id+"/"+t.id)
+	for _, a := range m.runningNow() {
+		names = append(names, a.t.s.id+"/"+a.t.id)
 	}
 	slices.Sort(names)
 	return fmt.Errorf("session: %d turns did not stop within %v: %s", len(names), m.limits.StopGrace, strings.Join(names, ", "))

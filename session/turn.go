@@ -30,75 +30,68 @@ const (
 
 // Turn is what one prompt sets off. Its methods may be called from any
 // goroutine, also after it has ended.
+//
+// It is what its records say, and an attempt: what this process does about it. A turn that
+// is resumed stays the same and gets a new attempt.
 type Turn struct {
-	s            *Session
-	id           string
-	spec         *Spec
-	keys         Keys
-	snapshot     map[string]any // the whole state at the start, without scope temp
-	startSeq     int64
+	s  *Session
+	id string
+
+	// The fields below are protected by s.mu.
+	landmarks
+	facts
+	*attempt
+	// Of a turn that waits for its start.
+	waits    *TurnQueued
+	claimed  bool   // its prompt is becoming a message of the running turn
+	dropping bool   // it is being dropped
+	into     string // the turn its prompt becomes, or has become, a message of
+}
+
+// landmarks are what a session keeps of its last turn when that is over.
+type landmarks struct {
+	startSeq  int64          // its first record; 0 before
+	queuedSeq int64          // the record of its prompt, if it has waited for its start
+	besideSeq int64          // first record of the turn that ran then
+	snapshot  map[string]any // the whole state at the start, without scope temp
+	injected  []string       // queued turns whose prompts have become messages of this one
+	ended     *TurnEnded
+}
+
+// facts are what else the records of a turn say. They change in [Session.applyLocked]
+// alone, but for cancelAt.
+type facts struct {
 	started      time.Time // by the clock, as the log has it
 	began        time.Time // the same by this process's time
 	onDisconnect OnDisconnect
-	toolTimeout  time.Duration // 0 is the server's
-	cancel       context.CancelCauseFunc
-	done         chan struct{} // closed when nothing of the turn runs here any more
-
-	// The fields below are protected by s.mu.
-	running    bool                  // a goroutine here drives the turn
-	pending    map[string]*pending   // calls nobody has settled yet
-	opened     int                   // calls that were ever in pending
-	results    map[string]ToolResult // calls that are settled
-	resolved   map[string]Resolution // what people have said, by call
-	partials map[string]*message   // by message id
-	usage      Usage
-	called     int64                    // model calls whose end is in the log
-	begun      int64                    // model calls begun, in the whole turn but for those of earlier processes whose end is not in the log
-	modelCalls map[*ModelCall]time.Time // model calls under way, and since when
-	noCalls    chan struct{}            // closed when none is under way; made by who waits for that
-	awaited    int                      // awaits under way of calls without a result
-	calm       *time.Timer              // see calmLocked
-	steps      [][]ToolCall             // the calls of each answer that has open ones
-	injected   []string                 // queued turns whose prompts have become messages of this one
-	ending     bool                     // the end is on its way into the log: nothing may follow
-	endTried   chan struct{}            // closed when that has come to an end itself
-	leaving    bool                     // it is being put aside
-	closing    bool                     // it runs nowhere, and somebody waits for its end
-	stop       *stopped                 // somebody has stopped the turn
-	ended      *TurnEnded
-	failed     *Error // why the turn has no end in the log
-	// Timers: the turn's time is over; its last client stays away; it waits for
-	// nobody; its budget's time is over.
-	deadline, leave, idle, wall *time.Timer
-	due                         time.Time     // when deadline fires
-	left                        time.Duration // what was left of the turn's time when it was stopped; 0 while it runs
-	cancelAt                    due           // when the turn is over if no client comes back; zero while one is there, or none came
-	cancelLogged                time.Time     // cancelAt, as the log has it
-	noting                      bool          // noteLeave is at work
-	// Of a turn that waits for its start.
-	waits     *TurnQueued
-	queuedSeq int64
-	besideSeq int64  // first record of the turn that ran then
-	claimed   bool   // its prompt is becoming a message of the running turn
-	dropping  bool   // it is being dropped
-	into      string // the turn its prompt becomes, or has become, a message of
+	toolTimeout  time.Duration         // 0 is the server's
+	pending      map[string]*pending   // calls nobody has settled yet
+	opened       int                   // calls that were ever in pending
+	results      map[string]ToolResult // calls that are settled
+	resolved     map[string]Resolution // what people have said, by call
+	steps        [][]ToolCall          // the calls of each response that has open ones
+	usage        Usage
+	called       int64     // model calls whose end is in the log
+	cancelAt     due       // when the turn is over if no client comes back; zero while one is there, or none came
+	cancelLogged time.Time // cancelAt, as the log has it
 }
 
 // newTurn returns a turn that does not run.
 func newTurn(s *Session, id string) *Turn {
-	done := make(chan struct{})
-	close(done)
-	return &Turn{
-		s:          s,
-		id:         id,
-		cancel:     func(error) {},
-		done:       done,
-		pending:    map[string]*pending{},
-		results:    map[string]ToolResult{},
-		resolved:   map[string]Resolution{},
-		partials: map[string]*message{},
-		modelCalls: map[*ModelCall]time.Time{},
-	}
+	t := &Turn{s: s, id: id, facts: facts{
+		pending:  map[string]*pending{},
+		results:  map[string]ToolResult{},
+		resolved: map[string]Resolution{},
+	}}
+	t.attempt = t.noAttempt()
+	return t
+}
+
+// over returns what the session keeps of a turn that is over.
+func (t *Turn) over() *Turn {
+	kept := newTurn(t.s, t.id)
+	kept.landmarks = t.landmarks
+	return kept
 }
 
 // ErrPutAside is the cause with which a run's context ends when its turn is to
@@ -175,22 +168,32 @@ func (t *Turn) ID() string { return t.id }
 // put aside, the store has failed, or its prompt has become a message of another
 // turn. A turn that waits for its start when that happens to the one before stays
 // as it is.
-func (t *Turn) Done() <-chan struct{} { return t.done }
+func (t *Turn) Done() <-chan struct{} {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	return t.done
+}
 
 // Watch returns a watcher for the client that has asked for the turn; it begins
 // with the turn's first record.
 func (t *Turn) Watch() *Watcher {
-	tools := map[string]bool{}
-	for _, tool := range t.spec.Tools {
-		tools[tool.GetName()] = true
+	from := watch{tools: map[string]bool{}, asks: true, live: true}
+	for _, tool := range t.toolNames() {
+		from.tools[tool] = true
 	}
-	from := watch{tools: tools, asks: true, live: true}
-	if t.waits != nil {
-		from.after, from.only = position(t.queuedSeq, 0)-1, true
-	} else {
-		from.after = position(t.startSeq, 0) - 1
-	}
+	from.after, from.only = t.first()
 	return t.s.watch(t, from)
+}
+
+// first is the position in front of the turn's first record. waited tells that the turn
+// has waited for its start, with the session's other events in between.
+func (t *Turn) first() (after int64, waited bool) {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	if t.queuedSeq > 0 {
+		return position(t.queuedSeq, 0) - 1, true
+	}
+	return position(t.startSeq, 0) - 1, false
 }
 
 // Answer records the client's answer to a call, durably, before it returns.
@@ -324,11 +327,13 @@ func (t *Turn) end(reason string) <-chan error {
 	return nil
 }
 
-// halt stops a turn that runs.
-func (t *Turn) halt(reason string) {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	t.haltLocked(reason)
+// halt stops an attempt, if the turn has not got another one.
+func (a *attempt) halt(reason string) {
+	a.t.s.mu.Lock()
+	defer a.t.s.mu.Unlock()
+	if a.t.attempt == a {
+		a.t.haltLocked(reason)
+	}
 }
 
 func (t *Turn) haltLocked(reason string) {

@@ -196,10 +196,11 @@ func (s *Session) statusLocked() Status {
 
 // onlyWaits tells whether a turn that runs waits for a person, or for a client
 // that is not there, and nothing else of it goes on.
-func (s *Session) onlyWaits(t *Turn) bool {
+func (s *Session) onlyWaits(a *attempt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if t != s.turn || t.ended != nil || !t.running {
+	t := a.t
+	if t != s.turn || a != t.attempt || t.ended != nil || !t.running {
 		return false
 	}
 	status := s.statusLocked()
