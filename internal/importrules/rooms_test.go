@@ -147,6 +147,8 @@ var rooms = []room{
 
 	{path: "internal/test/providertest", floor: 2, kit: true,
 		knows: "recorded traffic of providers, told apart from our adapters"},
+	{path: "internal/test/fakeprovider", floor: 2, kit: true, may: []string{"internal/test/providertest"},
+		knows: "providers' wires, and what a test has them say"},
 	{path: "internal/test/sessionfront", floor: 1, kit: true, may: []string{gen, genConnect, connect},
 		knows: "Run by means of SessionService"},
 	{path: "internal/test/plainlog", floor: 2, kit: true, may: []string{"session"},
@@ -175,7 +177,7 @@ var bans = []ban{
 	{path: "database/sql", but: []string{"session/sqlitestore"},
 		because: "storage stands behind session.Store"},
 	{path: "net/http", but: []string{"server", "client", "model/...", "model", "internal/models", "internal/wiretap", "internal/daemon", "internal/test/providertest",
-		"internal/test/harness", "internal/test/sessionfront", "cmd/agentd", "internal/cli", "agentdtest", "internal/test/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect},
+		"internal/test/fakeprovider", "internal/test/harness", "internal/test/sessionfront", "cmd/agentd", "internal/cli", "agentdtest", "internal/test/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect},
 		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
 	{path: "os/exec", but: []string{"internal/toolcmd", "internal/test/ttytest", "examples/supportdesk"}, because: "the server never runs a tool; tools run on the client"},
 	{path: "plugin", because: "agentd is one static binary"},

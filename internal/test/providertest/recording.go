@@ -129,7 +129,7 @@ func (fe *fileExchange) exchange() (Exchange, error) {
 		e.JSON, e.Text = json.RawMessage(e.Text), ""
 	}
 	if fe.Method == http.MethodPost && e.Request != nil {
-		e.Wire = wireOf(u.Path)
+		e.Wire = WireOf(u.Path)
 	}
 	return e, nil
 }
@@ -150,9 +150,9 @@ func bodyJSON(raw json.RawMessage) json.RawMessage {
 	return nil
 }
 
-// wireOf tells the wire of a model call by the end of its path, so that prefixes
+// WireOf tells the wire of a model call by the end of its path, so that prefixes
 // of gateways, of Vertex and of compatible servers do not matter.
-func wireOf(p string) Wire {
+func WireOf(p string) Wire {
 	switch base := path.Base(p); {
 	case strings.HasSuffix(p, "/chat/completions"):
 		return OpenAIChat

@@ -72,8 +72,8 @@ func TestWireOf(t *testing.T) {
 		"/v1/projects/p/locations/l/publishers/google/models/g:streamGenerateContent": Gemini,
 	}
 	for path, want := range tests {
-		if got := wireOf(path); got != want {
-			t.Errorf("wireOf(%s) = %q, want %q", path, got, want)
+		if got := WireOf(path); got != want {
+			t.Errorf("WireOf(%s) = %q, want %q", path, got, want)
 		}
 	}
 }

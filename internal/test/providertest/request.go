@@ -66,7 +66,7 @@ func ParseRequest(address string, body []byte) (*Request, error) {
 	if err != nil {
 		return nil, fmt.Errorf("reading a model request: %w", err)
 	}
-	return parseRequest(wireOf(u.Path), u, body)
+	return parseRequest(WireOf(u.Path), u, body)
 }
 
 func parseRequest(wire Wire, u *url.URL, body []byte) (*Request, error) {

@@ -131,7 +131,7 @@ func (s *Server) take(r *http.Request, body []byte) (*Exchange, Fault, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	got := Received{
-		Wire: wireOf(r.URL.Path), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
+		Wire: WireOf(r.URL.Path), Method: r.Method, Path: r.URL.Path, Query: r.URL.RawQuery,
 		Header: r.Header.Clone(), Body: body, Call: -1,
 	}
 	fault := s.faults[s.requests]
