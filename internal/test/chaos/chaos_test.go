@@ -91,7 +91,7 @@ type seal struct {
 func newStorm(t *testing.T, seed uint64, binary string) *storm {
 	p := newProvider(t, true)
 	s := &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), live: map[*talk]bool{}, sealed: map[string]seal{}, orphans: map[string]bool{}}
-	s.daemon = newDaemon(t, binary, p.http.URL)
+	s.daemon = newDaemon(t, binary, p.url)
 	s.w = &world{t: t, url: s.daemon.url(), lines: &lines{open: map[*line]bool{}}, provider: p, slow: true}
 	for range fronts {
 		s.w.fronts = append(s.w.fronts, inFront(t, s.w.url, s.w.lines))

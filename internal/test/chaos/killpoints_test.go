@@ -143,7 +143,7 @@ func (p *point) run(t *testing.T) (out told) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), pointLimit)
 	defer cancel()
-	d := newDaemon(t, os.Args[0], p.p.http.URL, asDaemon+"=1")
+	d := newDaemon(t, os.Args[0], p.p.url, asDaemon+"=1")
 	w := &world{t: t, url: d.url(), lines: &lines{open: map[*line]bool{}}, provider: p.p}
 	if p.sessions {
 		w.url = inFront(t, w.url, w.lines)

@@ -1,16 +1,14 @@
 package chaos
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"hash/fnv"
-	"io"
 	"maps"
 	"math/rand/v2"
-	"net"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"slices"
 	"strconv"
@@ -18,6 +16,9 @@ import (
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
+	"github.com/apzuk3/agentd/internal/test/providertest"
 )
 
 // attempt is one model call that the provider was asked for.
@@ -36,7 +37,7 @@ type attempt struct {
 // a client has seen and what a log holds can be told apart by attempts.
 type provider struct {
 	slow  bool // pauses between the pieces of an answer
-	http  *httptest.Server
+	url   string
 	fault func() string // takes the fault that is due, "" if none is
 
 	mu       sync.Mutex     // protects the fields below
@@ -65,8 +66,7 @@ func newProvider(t *testing.T, slow bool) *provider {
 		scripts:  map[int]script{}, attempts: map[step][]*attempt{}, results: map[string]time.Time{},
 		downs: map[step][]int{}, sums: map[int][]*sum{}, bills: map[int][]bill{},
 	}
-	p.http = httptest.NewServer(p)
-	t.Cleanup(p.http.Close)
+	_, p.url = fakeprovider.Start(t, p.answer)
 	return p
 }
 
@@ -280,16 +280,13 @@ func checkHistory(req *chatRequest) (answered []string, err error) {
 }
 
 // begin takes in a request.
-func (p *provider) begin(r *http.Request) (*attempt, answer, error) {
-	body, err := io.ReadAll(io.LimitReader(r.Body, 32<<20))
-	if err != nil {
-		return nil, answer{}, nil // the daemon is gone
-	}
+func (p *provider) begin(c *fakeprovider.Call) (*attempt, answer, error) {
+	body := c.Body
 	var req chatRequest
 	if err := json.Unmarshal(body, &req); err != nil {
 		return nil, answer{}, err
 	}
-	key := strings.TrimPrefix(r.Header.Get("Authorization"), "Bearer "+keyPrefix)
+	key := strings.TrimPrefix(c.Key(), keyPrefix)
 	epoch, err := strconv.Atoi(key)
 	if err != nil {
 		return nil, answer{}, fmt.Errorf("key %q: %w", key, err)
@@ -331,57 +328,44 @@ func (p *provider) begin(r *http.Request) (*attempt, answer, error) {
 	return a, answerOf(script.seed, script.root.find(s.agent), s, a.number, a.prompt), nil
 }
 
-// ServeHTTP answers one model call.
-func (p *provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	a, ans, err := p.begin(r)
+// answer answers one model call.
+func (p *provider) answer(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
+	a, ans, err := p.begin(c)
 	if down, ok := errors.AsType[downError](err); ok {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, down.Error())
-		return
+		return fakeprovider.Reply{Events: []string{down.Error()}}
 	}
 	if err != nil {
 		p.faultf("%v", err)
-		http.Error(w, `{"error":{"message":"a request that the test does not understand"}}`, http.StatusBadRequest)
-		return
-	}
-	if a == nil {
-		return
+		return fakeprovider.Reply{Status: http.StatusBadRequest, Message: "a request that the test does not understand"}
 	}
 	fault := p.fault()
 	p.mu.Lock()
 	a.fault = fault
 	p.mu.Unlock()
 	if fault == faultStatus {
-		http.Error(w, `{"error":{"message":"out of order"}}`, []int{500, 502, 503}[rand.IntN(3)])
-		return
+		return fakeprovider.Reply{Status: []int{500, 502, 503}[rand.IntN(3)], Message: "out of order"}
 	}
-	pieces, essential := chunks(ans)
-	cut := -1 // bytes after which the answer ends; always before it is complete
-	if fault != "" {
-		cut = rand.IntN(essential)
+	reply := ans.reply()
+	if fault != "" { // always before the answer is complete
+		_, essential := fakeprovider.Render(providertest.OpenAIChat, reply)
+		reply.CutAfter = new(rand.IntN(essential))
+		reply.Drop = fault == faultReset
+		reply.Reset = reply.Drop
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	flush := http.NewResponseController(w).Flush
-	for _, piece := range pieces {
-		if cut >= 0 && len(piece) > cut {
-			_, _ = io.WriteString(w, piece[:cut])
-			_ = flush()
-			if fault == faultReset {
-				reset(w)
+	if p.slow {
+		reply.Before = func(ctx context.Context, sent int) error {
+			if sent > 0 && !rest(ctx, time.Duration(rand.IntN(3000))*time.Microsecond) {
+				return ctx.Err()
 			}
-			return
-		}
-		cut -= len(piece)
-		if _, err := io.WriteString(w, piece); err != nil || flush() != nil {
-			return
-		}
-		if p.slow && !rest(r.Context(), time.Duration(rand.IntN(3000))*time.Microsecond) {
-			return
+			return nil
 		}
 	}
-	p.mu.Lock()
-	a.whole = true
-	p.mu.Unlock()
+	reply.Done = func(err error) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		a.whole = err == nil
+	}
+	return reply
 }
 
 // The faults of a provider.
@@ -391,58 +375,21 @@ const (
 	faultReset  = "reset"
 )
 
-// chunks are the events of an answer, and how many of their bytes come before
-// its last essential one.
-func chunks(a answer) (pieces []string, essential int) {
-	event := func(v any) {
-		data, err := json.Marshal(v)
-		if err != nil {
-			panic(err) // maps of strings
-		}
-		pieces = append(pieces, "data: "+string(data)+"\n\n")
-	}
-	delta := func(d map[string]any, finish any) {
-		event(map[string]any{
-			"id": "chaos", "object": "chat.completion.chunk", "model": "gpt-chaos",
-			"choices": []any{map[string]any{"index": 0, "delta": d, "finish_reason": finish}},
-		})
+// reply is what the provider sends: a word in each event.
+func (a answer) reply() fakeprovider.Reply {
+	reply := fakeprovider.Reply{
+		Text: strings.SplitAfter(a.text, " "), Model: "gpt-chaos",
+		Usage: providertest.Usage{Prompt: a.prompt, Completion: a.completion, Total: a.prompt + a.completion},
 	}
 	for word := range strings.SplitAfterSeq(a.thoughts, " ") {
 		if word != "" {
-			delta(map[string]any{"reasoning_content": word}, nil)
+			reply.Thoughts = append(reply.Thoughts, word)
 		}
 	}
-	for word := range strings.SplitAfterSeq(a.text, " ") {
-		delta(map[string]any{"content": word}, nil)
-	}
 	for _, c := range a.calls {
-		delta(map[string]any{"tool_calls": []any{c}}, nil)
+		reply.Calls = append(reply.Calls, providertest.ToolCall{ID: c.ID, Name: c.Function.Name, Args: c.Function.Arguments})
 	}
-	finish := "stop"
-	if len(a.calls) > 0 {
-		finish = "tool_calls"
-	}
-	for _, piece := range pieces {
-		essential += len(piece)
-	}
-	delta(map[string]any{}, finish)
-	event(map[string]any{
-		"id": "chaos", "object": "chat.completion.chunk", "model": "gpt-chaos", "choices": []any{},
-		"usage": map[string]any{"prompt_tokens": a.prompt, "completion_tokens": a.completion, "total_tokens": a.prompt + a.completion},
-	})
-	return append(pieces, "data: [DONE]\n\n"), essential
-}
-
-// reset drops a connection so that the peer gets a reset.
-func reset(w http.ResponseWriter) {
-	conn, _, err := http.NewResponseController(w).Hijack()
-	if err != nil {
-		panic(http.ErrAbortHandler)
-	}
-	if tcp, ok := conn.(*net.TCPConn); ok {
-		_ = tcp.SetLinger(0)
-	}
-	_ = conn.Close()
+	return reply
 }
 
 // The script is the same each time, and an answer holds what the act says.
@@ -454,7 +401,7 @@ func TestAnswers(t *testing.T) {
 		}
 		for _, s := range steps {
 			a := answerOf(7, sh.root.find(s.agent), s, 3, 9)
-			pieces, essential := chunks(a)
+			pieces, essential := fakeprovider.Render(providertest.OpenAIChat, a.reply())
 			if m := stepMark.FindStringSubmatch(a.text); m == nil || stepOf(m) != s {
 				t.Errorf("%s: step %s says %q", sh.name, s, a.text)
 			}

@@ -81,7 +81,7 @@ func newBedOn(t *testing.T, path string, plays map[string][]line, opts ...agentd
 	})
 	b.stage = newStage(t, ownKey, plays)
 	b.d = harness.StartDaemon(t, append([]agentdtest.Option{
-		agentdtest.WithLoopback(), testdaemon.WithStore(b.store), agentdtest.WithOpenAI("", b.stage.http.URL+"/v1/"),
+		agentdtest.WithLoopback(), testdaemon.WithStore(b.store), agentdtest.WithOpenAI("", b.stage.url+"/v1/"),
 		testdaemon.WithTurnLimits(session.Limits{HandoverGrace: 20 * time.Millisecond}),
 		agentdtest.WithLogger(slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 	}, opts...)...)

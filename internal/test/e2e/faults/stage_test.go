@@ -2,16 +2,14 @@ package faults
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"io"
 	"net/http"
-	"net/http/httptest"
 	"regexp"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
@@ -25,8 +23,8 @@ type line struct {
 // stage is a provider over HTTP that plays a model of each name, counts its calls
 // by turn, and sees how their connections end.
 type stage struct {
-	t    *testing.T
-	http *httptest.Server
+	t   *testing.T
+	url string
 	// plays are the answers of each model since the user last spoke, in order. The
 	// last one is repeated. Not changed while the stage serves.
 	plays map[string][]line
@@ -56,49 +54,39 @@ func newStage(t *testing.T, key string, plays map[string][]line) *stage {
 	t.Helper()
 	s := &stage{t: t, plays: plays, pause: time.Millisecond, key: key, scenes: map[string]*scene{}}
 	s.changed = sync.NewCond(&s.mu)
-	s.http = httptest.NewServer(s)
-	t.Cleanup(s.http.Close)
+	_, s.url = fakeprovider.Start(t, s.answer)
 	return s
 }
 
-// ServeHTTP answers a model call as OpenAI's chat completions do.
-func (s *stage) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, 64<<20))
-	if err != nil {
-		return // the client is gone
-	}
-	req, err := providertest.ParseRequest(r.URL.Path, body)
+// answer answers a model call by the turn and by how often its model has answered in
+// it.
+func (s *stage) answer(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
+	refused := fakeprovider.Reply{Status: http.StatusBadRequest, Message: "the test does not expect this request"}
+	req, err := c.Request()
 	if err != nil {
 		s.t.Error(err)
-		return
+		return refused
 	}
-	if err := providertest.CheckHistory(body, req.Wire, req.Items); err != nil {
+	if err := providertest.CheckHistory(c.Body, req.Wire, req.Items); err != nil {
 		s.t.Errorf("%s is told a history that no provider takes: %v", req.Model, err)
 	}
-	if got := r.Header.Get("Authorization"); got != "Bearer "+s.key {
+	if got := c.Header.Get("Authorization"); got != "Bearer "+s.key {
 		s.t.Errorf("a model call bears the key %q", got)
+	}
+	play := s.plays[req.Model]
+	if len(play) == 0 {
+		s.t.Errorf("there is no model %q on the stage", req.Model)
+		return refused
 	}
 	mark, step, results := sceneOf(req)
 	s.mu.Lock()
+	defer s.mu.Unlock()
 	sc := s.sceneLocked(mark)
 	sc.calls++
 	sc.underWay++
 	sc.told = append(sc.told, results...)
 	s.changed.Broadcast()
-	s.mu.Unlock()
-	play := s.plays[req.Model]
-	if len(play) == 0 {
-		s.t.Errorf("there is no model %q on the stage", req.Model)
-		return
-	}
-	err = s.play(r.Context(), w, sc, play[min(step, len(play)-1)])
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if err != nil {
-		sc.aborted++
-	}
-	sc.underWay--
-	s.changed.Broadcast()
+	return s.reply(sc, play[min(step, len(play)-1)])
 }
 
 func (s *stage) sceneLocked(mark string) *scene {
@@ -130,55 +118,31 @@ func sceneOf(req *providertest.Request) (mark string, step int, results []provid
 	return mark, step, results
 }
 
-// play streams an answer, piece by piece.
-func (s *stage) play(ctx context.Context, w http.ResponseWriter, sc *scene, l line) error {
-	w.Header().Set("Content-Type", "text/event-stream")
-	send := func(delta map[string]any, finish any) error {
-		if err := s.wait(ctx, sc); err != nil {
-			return err
+// reply is an answer whose pieces wait for the turn.
+func (s *stage) reply(sc *scene, l line) fakeprovider.Reply {
+	reply := fakeprovider.Reply{
+		Thoughts: l.thoughts, Text: l.text, Model: "staged",
+		Usage: providertest.Usage{Prompt: 3, Completion: 2, Total: 5},
+	}
+	for i, name := range l.calls {
+		reply.Calls = append(reply.Calls, providertest.ToolCall{Name: name, Args: fmt.Sprintf(`{"z":%d,"a":"x"}`, i)})
+	}
+	reply.Before = func(ctx context.Context, sent int) error {
+		if sent > len(l.thoughts)+len(l.text)+len(l.calls) {
+			return nil // what follows the reason to stop comes with it
 		}
-		data, err := json.Marshal(map[string]any{
-			"id": "1", "object": "chat.completion.chunk", "created": 1, "model": "staged",
-			"choices": []any{map[string]any{"index": 0, "delta": delta, "finish_reason": finish}},
-		})
+		return s.wait(ctx, sc)
+	}
+	reply.Done = func(err error) {
+		s.mu.Lock()
+		defer s.mu.Unlock()
 		if err != nil {
-			return err
+			sc.aborted++
 		}
-		if _, err := fmt.Fprintf(w, "data: %s\n\n", data); err != nil {
-			return err
-		}
-		return http.NewResponseController(w).Flush()
+		sc.underWay--
+		s.changed.Broadcast()
 	}
-	for _, piece := range l.thoughts {
-		if err := send(map[string]any{"reasoning_content": piece}, nil); err != nil {
-			return err
-		}
-	}
-	for _, piece := range l.text {
-		if err := send(map[string]any{"content": piece}, nil); err != nil {
-			return err
-		}
-	}
-	finish := "stop"
-	if len(l.calls) > 0 {
-		var calls []any
-		for i, name := range l.calls {
-			calls = append(calls, map[string]any{
-				"index": i, "id": fmt.Sprint("call_", i), "type": "function",
-				"function": map[string]any{"name": name, "arguments": fmt.Sprintf(`{"z":%d,"a":"x"}`, i)},
-			})
-		}
-		if err := send(map[string]any{"tool_calls": calls}, nil); err != nil {
-			return err
-		}
-		finish = "tool_calls"
-	}
-	if err := send(map[string]any{}, finish); err != nil {
-		return err
-	}
-	_, err := io.WriteString(w, `data: {"id":"1","object":"chat.completion.chunk","created":1,"model":"staged","choices":[],`+
-		`"usage":{"prompt_tokens":3,"completion_tokens":2,"total_tokens":5}}`+"\n\ndata: [DONE]\n\n")
-	return err
+	return reply
 }
 
 // wait lets a piece be sent, unless the turn is frozen or the request is over.
