@@ -12,12 +12,12 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// stage knows which agents are at work. What happens on it is recorded before anything
+// agentTracker knows which agents are at work. What happens on it is recorded before anything
 // that the agents do is: ahead of each live model call and question, and when an agent
 // below a parallel one is done. An agent that ends is followed by another one's call or
 // by the end of the turn otherwise, so that most records hold several changes, and
 // nothing is recorded that the turn's end says by itself.
-type stage struct {
+type agentTracker struct {
 	recording chan struct{} // holds one value while changes are recorded, which may have to wait for the store
 
 	mu      sync.Mutex // protects the fields below
@@ -25,32 +25,32 @@ type stage struct {
 	changes []session.AgentChange // in order; not recorded yet
 	// logged counts the changes that the log holds and that a turn that is run again has
 	// not come to. It goes the same way, so that the first ones of an agent are those.
-	logged map[stageKey]int
-	// seen, if set, is told of every change, with mu held.
-	seen func(session.AgentChange)
+	logged map[changeKey]int
+	// onChange, if set, is told of every change, with mu held.
+	onChange func(session.AgentChange)
 }
 
-// stageKey names the starts or the ends of an agent.
-type stageKey struct {
+// changeKey names the starts or the ends of an agent.
+type changeKey struct {
 	name  string
 	start bool
 }
 
-// stageKeyOf names what a change is one of.
-func stageKeyOf(c *session.AgentChange) stageKey {
-	key := stageKey{start: c.Ended == ""}
+// changeKeyOf names what a change is one of.
+func changeKeyOf(c *session.AgentChange) changeKey {
+	key := changeKey{start: c.Ended == ""}
 	if n := len(c.Path); n > 0 {
 		key.name = c.Path[n-1]
 	}
 	return key
 }
 
-func newStage(logged map[stageKey]int) *stage {
-	return &stage{recording: make(chan struct{}, 1), open: map[*node]bool{}, logged: logged}
+func newAgentTracker(logged map[changeKey]int) *agentTracker {
+	return &agentTracker{recording: make(chan struct{}, 1), open: map[*node]bool{}, logged: logged}
 }
 
 // start says that an agent has started.
-func (s *stage) start(n *node) {
+func (s *agentTracker) start(n *node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[n] = true
@@ -59,7 +59,7 @@ func (s *stage) start(n *node) {
 
 // end says that an agent has ended. One that has handed over has ended then, and not
 // again when the agents that went on are done.
-func (s *stage) end(n *node, how session.AgentEnd) {
+func (s *agentTracker) end(n *node, how session.AgentEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[n] {
@@ -68,19 +68,19 @@ func (s *stage) end(n *node, how session.AgentEnd) {
 	}
 }
 
-func (s *stage) addLocked(c session.AgentChange) {
-	if s.seen != nil {
-		s.seen(c)
+func (s *agentTracker) addLocked(c session.AgentChange) {
+	if s.onChange != nil {
+		s.onChange(c)
 	}
-	if key := stageKeyOf(&c); s.logged[key] > 0 {
+	if key := changeKeyOf(&c); s.logged[key] > 0 {
 		s.logged[key]--
 		return
 	}
 	s.changes = append(s.changes, c)
 }
 
-// take hands over what is not recorded yet.
-func (s *stage) take() []session.AgentChange {
+// takeChanges hands over what is not recorded yet.
+func (s *agentTracker) takeChanges() []session.AgentChange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changes := s.changes
@@ -89,19 +89,22 @@ func (s *stage) take() []session.AgentChange {
 }
 
 var agentKinds = map[kind]session.AgentKind{
-	llmKind: session.LLMAgent, sequentialKind: session.SequentialAgent, parallelKind: session.ParallelAgent, loopKind: session.LoopAgent,
+	llmKind:        session.LLMAgent,
+	sequentialKind: session.SequentialAgent,
+	parallelKind:   session.ParallelAgent,
+	loopKind:       session.LoopAgent,
 }
 
-// tellAgents records what has changed on the stage.
-func (t *turn) tellAgents(ctx context.Context) error {
-	s := t.stage
+// recordAgents records what has changed on the stage.
+func (t *turn) recordAgents(ctx context.Context) error {
+	s := t.agents
 	select {
 	case s.recording <- struct{}{}:
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
 	defer func() { <-s.recording }()
-	changes := s.take()
+	changes := s.takeChanges()
 	for len(changes) > 0 {
 		next := changes[:min(len(changes), session.MaxAgentChanges)]
 		if err := t.run.AgentsChanged(ctx, session.AgentsChanged{Changes: next}); err != nil {
@@ -115,13 +118,13 @@ func (t *turn) tellAgents(ctx context.Context) error {
 	return nil
 }
 
-// tellAgentsAtEnd has what has changed last recorded with the turn's end, which is not a
+// recordAgentsAtEnd has what has changed last recorded with the turn's end, which is not a
 // natural one: the agents that have ended before it have not ended as the turn.
-func (t *turn) tellAgentsAtEnd(cause error) error {
+func (t *turn) recordAgentsAtEnd(cause error) error {
 	if cause == nil || errors.Is(cause, session.ErrPutAside) {
 		return nil
 	}
-	for changes := range slices.Chunk(t.stage.take(), session.MaxAgentChanges) {
+	for changes := range slices.Chunk(t.agents.takeChanges(), session.MaxAgentChanges) {
 		if err := t.run.AgentsChangedAtEnd(session.AgentsChanged{Changes: changes}); err != nil {
 			return err
 		}
@@ -129,18 +132,18 @@ func (t *turn) tellAgentsAtEnd(cause error) error {
 	return nil
 }
 
-// enters is what ADK calls before an agent runs.
-func (t *turn) enters(n *node) []agent.BeforeAgentCallback {
+// beforeAgent is what ADK calls before an agent runs.
+func (t *turn) beforeAgent(n *node) []agent.BeforeAgentCallback {
 	return []agent.BeforeAgentCallback{func(agent.Context) (*genai.Content, error) {
-		t.stage.start(n)
+		t.agents.start(n)
 		return nil, nil
 	}}
 }
 
-// leaves is what ADK calls when an agent has run without an error.
-func (t *turn) leaves(n *node) []agent.AfterAgentCallback {
+// afterAgent is what ADK calls when an agent has run without an error.
+func (t *turn) afterAgent(n *node) []agent.AfterAgentCallback {
 	return []agent.AfterAgentCallback{func(ctx agent.Context) (*genai.Content, error) {
-		err := t.left(ctx, n)
+		err := t.agentCompleted(ctx, n)
 		if err != nil {
 			t.stop(err)
 		}
@@ -148,18 +151,18 @@ func (t *turn) leaves(n *node) []agent.AfterAgentCallback {
 	}}
 }
 
-// left says that an agent has completed. One that was stopped has not: it ends with the
+// agentCompleted says that an agent has completed. One that was stopped has not: it ends with the
 // turn, whose cause is known. Nobody knows when the others below a parallel agent will
 // have something to record, so it is done at once.
-func (t *turn) left(ctx context.Context, n *node) error {
+func (t *turn) agentCompleted(ctx context.Context, n *node) error {
 	if t.isStopped(ctx) {
 		return nil
 	}
-	t.stage.end(n, session.AgentCompleted)
+	t.agents.end(n, session.AgentCompleted)
 	if n.parent == nil || n.parent.kind != parallelKind {
 		return nil
 	}
-	return t.tellAgents(ctx)
+	return t.recordAgents(ctx)
 }
 
 // isStopped tells whether the turn has failed, or its run is over.

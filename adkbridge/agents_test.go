@@ -20,8 +20,8 @@ func changesOf(run *fakeRun, rec session.Record) []session.AgentChange {
 	return f.Changes
 }
 
-// staged is what a log says of agents, one word for each change; a record is a line.
-func staged(run *fakeRun) []string {
+// agentLines is what a log says of agents, one word for each change; a record is a line.
+func agentLines(run *fakeRun) []string {
 	var lines []string
 	for _, rec := range run.recs {
 		if rec.Kind != session.KindAgentsChanged {
@@ -75,10 +75,10 @@ func TestAgentsChanged(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, tc.steps)
 			run := newFakeRun(t, tc.tree, "go")
-			if err := w.runner.drive(t.Context(), run); err != nil {
+			if err := w.runner.runTurn(t.Context(), run); err != nil {
 				t.Fatal(err)
 			}
-			if got := staged(run); !slices.Equal(got, tc.want) {
+			if got := agentLines(run); !slices.Equal(got, tc.want) {
 				t.Errorf("got  %q\nwant %q", got, tc.want)
 			}
 		})
@@ -93,12 +93,12 @@ func TestAgentAlone(t *testing.T) {
 	data, err := json.Marshal(session.TurnStarted{Prompt: "go", Alone: &session.AgentChange{Path: []string{"a"}, Kind: session.LLMAgent, Model: "a"}})
 	run.must(err)
 	run.recs[0].Data = data
-	run.must(w.runner.drive(t.Context(), run))
+	run.must(w.runner.runTurn(t.Context(), run))
 	for n := range run.recs {
 		again := run.restarted(n + 1)
 		w := newWorld(t, map[string][]step{"a": {use("search"), say("A")}})
-		run.must(w.runner.drive(t.Context(), again))
-		if got := staged(again); len(got) > 0 {
+		run.must(w.runner.runTurn(t.Context(), again))
+		if got := agentLines(again); len(got) > 0 {
 			t.Errorf("run again from record %d: %q", n+1, got)
 		}
 	}
@@ -110,7 +110,7 @@ func TestAgentsChangedParallel(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {say("A")}, "b": {{text: "B", gate: gate}}})
 	run := newFakeRun(t, par("root", llm("a"), llm("b")), "go")
 	done := make(chan error, 1)
-	go func() { done <- w.runner.drive(t.Context(), run) }()
+	go func() { done <- w.runner.runTurn(t.Context(), run) }()
 	for !slices.Contains(run.changed(), "-root/a") {
 		select {
 		case err := <-done:
@@ -136,7 +136,7 @@ func TestAgentsChangedParallel(t *testing.T) {
 func (f *fakeRun) changed() []string {
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	return strings.Fields(strings.Join(staged(f), " "))
+	return strings.Fields(strings.Join(agentLines(f), " "))
 }
 
 // TestAgentsChangedAtEnd says of an agent that was done before its turn failed that it was
@@ -147,11 +147,11 @@ func TestAgentsChangedAtEnd(t *testing.T) {
 	run.spec.Tools = append(run.spec.Tools, offer("loop_continue"))
 	run.client = func(session.ToolCall) session.ToolResult { return session.ToolResult{} }
 	run.limit = 3 // the end of a is not recorded
-	err := w.runner.drive(t.Context(), run)
+	err := w.runner.runTurn(t.Context(), run)
 	if err == nil {
 		t.Fatal("the turn has not failed")
 	}
-	if got, want := staged(run), []string{"+root[loop] +root/a(a)"}; !slices.Equal(got, want) {
+	if got, want := agentLines(run), []string{"+root[loop] +root/a(a)"}; !slices.Equal(got, want) {
 		t.Errorf("recorded %q, want %q", got, want)
 	}
 	if len(run.atEnd) != 1 || word(&run.atEnd[0]) != "-root/a" {

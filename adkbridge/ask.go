@@ -20,13 +20,15 @@ import (
 // askDecl declares ask_user.
 var askDecl = &genai.FunctionDeclaration{
 	Name: askUserTool,
-	Description: "Asks the user a question and returns the answer. Use it when you cannot go on without knowing something that only the user can tell. " +
+	Description: "Asks the user a question and returns the answer. " +
+		"Use it when you cannot go on without knowing something that only the user can tell. " +
 		"Give choices when a few answers are likely; the user may answer anything else.",
 	ParametersJsonSchema: map[string]any{
 		"type": "object",
 		"properties": map[string]any{
 			"question": map[string]any{"type": "string", "description": "The question, as the user is to read it."},
-			"choices":  map[string]any{"type": "array", "items": map[string]any{"type": "string"}, "description": "Answers to suggest."},
+			"choices": map[string]any{"type": "array", "items": map[string]any{"type": "string"},
+				"description": "Answers to suggest."},
 		},
 		"required": []any{"question"},
 	},
@@ -99,18 +101,19 @@ func (n *node) needsApproval(tool string) bool {
 // is, and with that of a tool whose arguments a person has changed a note which
 // says so.
 func (t *turn) result(callID string, res session.ToolResult) map[string]any {
-	t.keepBeside(callID, res.Parts)
+	t.keepExtras(callID, res.Parts)
 	out := withTexts(resultOf(res), res.Parts)
-	said, ok := t.run.Resolved(callID)
+	resolution, ok := t.run.Resolved(callID)
 	switch {
 	case !ok:
-	case said.Decision == session.Reply && res.Output != nil:
+	case resolution.Decision == session.Reply && res.Output != nil:
 		return map[string]any{"output": *res.Output}
-	case said.Decision == session.Approve && said.Input != nil:
+	case resolution.Decision == session.Approve && resolution.Input != nil:
 		if res.Outcome == session.Answered && res.Output != nil && isObject(*res.Output) && !hasTexts(res.Parts) {
 			out = map[string]any{"output": out}
 		}
-		out["note"] = "A person has changed the arguments of this call. The tool was called with " + string(said.Input)
+		out["note"] = "A person has changed the arguments of this call. The tool was called with " +
+			string(resolution.Input)
 	}
 	return out
 }

@@ -8,8 +8,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// careful is a tool that needs approval.
-func careful(name string) *agentdv1.Tool {
+// approvedTool is a tool that needs approval.
+func approvedTool(name string) *agentdv1.Tool {
 	tool := offer(name)
 	tool.NeedsApproval = true
 	return tool
@@ -76,7 +76,7 @@ func TestAskUser(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, map[string][]step{"root": {tc.step, say("done")}})
-			w.tools = append(w.tools, careful("pay"))
+			w.tools = append(w.tools, approvedTool("pay"))
 			var in *agentdv1.Interaction
 			w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
 				if got := m.GetInteractionRequested().GetInteraction(); got != nil {
@@ -109,7 +109,7 @@ func TestAskUser(t *testing.T) {
 // TestEditedArguments have to fit the tool.
 func TestEditedArguments(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("pay"), say("done")}})
-	w.tools = append(w.tools, careful("pay"))
+	w.tools = append(w.tools, approvedTool("pay"))
 	w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
 		in := m.GetInteractionRequested().GetInteraction()
 		if in == nil {
@@ -132,7 +132,7 @@ func TestEditedArguments(t *testing.T) {
 // TestStopWhileAsking leaves a history that every provider takes.
 func TestStopWhileAsking(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {{calls: append(inquire("?").calls, use("pay", "search").calls...)}, say("again")}})
-	w.tools = append(w.tools, careful("pay"))
+	w.tools = append(w.tools, approvedTool("pay"))
 	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{CallID: "-"} }
 	w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
 		if in := m.GetInteractionRequested().GetInteraction(); in.GetToolName() == "pay" {

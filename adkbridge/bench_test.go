@@ -46,7 +46,7 @@ func BenchmarkModelCall(b *testing.B) {
 					run.recs = run.recs[:n]
 					run.begin("go on")
 					r.cache.put(run.SessionID(), hist)
-					if err := r.drive(b.Context(), run); err != nil {
+					if err := r.runTurn(b.Context(), run); err != nil {
 						b.Fatal(err)
 					}
 					if got := len(s.requests[0].contents); got != n+1 {

@@ -68,7 +68,7 @@ func (t *turn) buildNode(n *node, built map[string]agent.Agent) (agent.Agent, er
 	}
 	cfg := agent.Config{
 		Name: n.name, Description: n.description, SubAgents: kids,
-		BeforeAgentCallbacks: t.enters(n), AfterAgentCallbacks: t.leaves(n),
+		BeforeAgentCallbacks: t.beforeAgent(n), AfterAgentCallbacks: t.afterAgent(n),
 	}
 	var a agent.Agent
 	var err error
@@ -95,13 +95,13 @@ func (t *turn) buildNode(n *node, built map[string]agent.Agent) (agent.Agent, er
 func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 	var tools []tool.Tool
 	for _, d := range n.tools {
-		tools = append(tools, &remoteTool{base{t: t, name: d.name, decl: d.decl}})
+		tools = append(tools, &remoteTool{baseTool{t: t, name: d.name, decl: d.decl}})
 	}
 	if n.exitLoop {
-		tools = append(tools, &exitTool{base: base{t: t, name: exitLoopTool, decl: exitDecl}, loop: n.loop})
+		tools = append(tools, &exitTool{baseTool: baseTool{t: t, name: exitLoopTool, decl: exitDecl}, loop: n.loop})
 	}
 	if n.askUser {
-		tools = append(tools, &askTool{remoteTool{base{t: t, name: askUserTool, decl: askDecl}}})
+		tools = append(tools, &askTool{remoteTool{baseTool{t: t, name: askUserTool, decl: askDecl}}})
 	}
 	alone := n.parent == nil || n.parent.kind != llmKind
 	cfg := llmagent.Config{
@@ -109,8 +109,8 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 		Description: n.description,
 		SubAgents:   kids,
 
-		BeforeAgentCallbacks: t.enters(n),
-		AfterAgentCallbacks:  t.leaves(n),
+		BeforeAgentCallbacks: t.beforeAgent(n),
+		AfterAgentCallbacks:  t.afterAgent(n),
 
 		Model: &agentModel{t: t, n: n},
 		Tools: tools,

@@ -20,8 +20,8 @@ type chain struct {
 	last *agentModel
 	// rest are those that are left.
 	rest []*node
-	// over are those that have failed, but for the last one.
-	over failures
+	// failures are those that have failed, but for the last one.
+	failures failures
 	// unrecorded is why the change to another model could not be recorded.
 	unrecorded error
 }
@@ -31,13 +31,13 @@ func newChain(t *turn, models []*node) *chain {
 	return &chain{last: &agentModel{t: t, n: models[0]}, rest: models[1:]}
 }
 
-// goOn takes over what the log has of the call: a crash has cut it off.
-func (c *chain) goOn() {
+// takeCutUsage takes over what the log has of the call: a crash has cut it off.
+func (c *chain) takeCutUsage() {
 	t, agent := c.last.t, c.last.n.name
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if cut := t.cut[agent]; cut != nil {
-		c.last.before = c.last.before.Add(cut.usage)
+		c.last.recorded = c.last.recorded.Add(cut.usage)
 		delete(t.cut, agent)
 	}
 }
@@ -47,44 +47,46 @@ func (c *chain) goOn() {
 // next model is called. call calls one model, and tells whether something of its
 // answer was shown; replaceable is false for the last one there is.
 func (c *chain) generate(
-	ctx context.Context, messageID string, call func(m *agentModel, replaceable bool) (resp *model.Response, shown bool, err error),
+	ctx context.Context, messageID string,
+	call func(m *agentModel, replaceable bool) (resp *model.Response, shown bool, err error),
 ) (*model.Response, error) {
 	for {
 		resp, shown, err := call(c.last, len(c.rest) > 0)
-		if err == nil || shown || len(c.rest) == 0 || ctx.Err() != nil || !passesOn(err) {
+		if err == nil || shown || len(c.rest) == 0 || ctx.Err() != nil || !mayFallBack(err) {
 			return resp, err
 		}
-		if failed := c.next(ctx, messageID, err); failed != nil {
-			c.unrecorded = fmt.Errorf("%s: the change to another model could not be recorded: %w", c.last.n.at(), failed)
+		if failed := c.fallBack(ctx, messageID, err); failed != nil {
+			c.unrecorded = fmt.Errorf("%s: the change to another model could not be recorded: %w", c.last.n.at(),
+				failed)
 			return nil, errors.Join(c.unrecorded, err)
 		}
 	}
 }
 
-// passesOn tells whether a call that has failed so is one for the next model. What
+// mayFallBack tells whether a call that has failed so is one for the next model. What
 // is wrong with the conversation itself, its content or its length, is not. A
 // request that is invalid is: other models may have the settings and take the
 // tools that this one refuses. What could not be recorded of a call would be lost
 // behind the next one's answer.
-func passesOn(err error) bool {
+func mayFallBack(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	return ok && !e.Untold && slices.Contains([]model.Kind{
 		model.KindUnavailable, model.KindRateLimited, model.KindTimeout, model.KindAuth, model.KindInvalid,
 	}, e.Kind)
 }
 
-// next takes the next model in place of the one that has failed.
-func (c *chain) next(ctx context.Context, messageID string, err error) error {
+// fallBack takes the next model in place of the one that has failed.
+func (c *chain) fallBack(ctx context.Context, messageID string, err error) error {
 	was := c.last
 	usage := was.usage(model.Took(err))
-	told := session.AsError(modelError(was.n, err))
+	reported := session.AsError(modelError(was.n, err))
 	change := session.ModelFallback{
 		MessageID: messageID,
 		Path:      was.n.path,
 		Model:     was.n.modelName,
 		Next:      c.rest[0].modelName,
-		Code:      told.Code,
-		Message:   told.Message,
+		Code:      reported.Code,
+		Message:   reported.Message,
 	}
 	if usage.Calls > 0 {
 		change.Usage = usage
@@ -92,26 +94,28 @@ func (c *chain) next(ctx context.Context, messageID string, err error) error {
 	if err := was.t.run.FellBack(ctx, change); err != nil {
 		return err
 	}
-	c.over = append(c.over, failure{was.n.modelName, err})
+	c.failures = append(c.failures, failure{was.n.modelName, err})
 	was.t.log.WarnContext(ctx, "a model has failed, another one is called",
-		slog.String("session", was.t.run.SessionID()), slog.String("turn", was.t.run.TurnID()), slog.String("agent", was.n.at()),
-		slog.String("next", c.rest[0].modelName), slog.Any("error", c.over[len(c.over)-1:]))
-	c.last, c.rest = &agentModel{t: was.t, n: c.rest[0], before: was.before.Add(*usage)}, c.rest[1:]
+		slog.String("session", was.t.run.SessionID()), slog.String("turn", was.t.run.TurnID()),
+		slog.String("agent", was.n.at()),
+		slog.String("next", c.rest[0].modelName), slog.Any("error", c.failures[len(c.failures)-1:]))
+	c.last, c.rest = &agentModel{t: was.t, n: c.rest[0], recorded: was.recorded.Add(*usage)}, c.rest[1:]
 	return nil
 }
 
-// failed is the error of a call that has failed with err: its code is that of the
+// callError is the error of a call that has failed with err: its code is that of the
 // last model, and its message names each model that was called.
-func (c *chain) failed(err error) error {
+func (c *chain) callError(err error) error {
 	if c.unrecorded != nil {
 		return c.unrecorded
 	}
 	last := modelError(c.last.n, err)
 	e, ok := errors.AsType[*session.Error](last)
-	if len(c.over) == 0 || !ok {
+	if len(c.failures) == 0 || !ok {
 		return last
 	}
-	return session.Errorf(e.Code, "%s: no model has answered: %w", c.last.n.at(), append(c.over, failure{c.last.n.modelName, err}))
+	return session.Errorf(e.Code, "%s: no model has answered: %w", c.last.n.at(),
+		append(c.failures, failure{c.last.n.modelName, err}))
 }
 
 // failure is how a model has failed.

@@ -184,8 +184,8 @@ func TestFallbackAllFail(t *testing.T) {
 		t.Errorf("log %s", log)
 	}
 	err := newChain(nil, []*node{{name: "root", path: []string{"root"}}})
-	err.over = failures{{"b", theirs}}
-	e, ok := errors.AsType[failures](err.failed(limited))
+	err.failures = failures{{"b", theirs}}
+	e, ok := errors.AsType[failures](err.callError(limited))
 	if !ok || strings.Contains(e.LogValue().String(), "secret words") || !strings.Contains(e.LogValue().String(), "slow down") {
 		t.Errorf("logged %v", e)
 	}
@@ -246,7 +246,7 @@ func TestFallbackCrash(t *testing.T) {
 	tree := llm("root", fallback("b", "c"))
 	w := newWorld(t, steps())
 	whole := newFakeRun(t, tree, "go")
-	if err := w.runner.drive(t.Context(), whole); err != nil {
+	if err := w.runner.runTurn(t.Context(), whole); err != nil {
 		t.Fatal(err)
 	}
 	if n := count(whole.recs, session.KindModelFallback); n != 3 {
@@ -265,7 +265,7 @@ func TestFallbackCrash(t *testing.T) {
 			again.script.drop("root", "b", "c")
 		}
 		run := whole.restarted(n)
-		if err := again.runner.drive(t.Context(), run); err != nil {
+		if err := again.runner.runTurn(t.Context(), run); err != nil {
 			t.Fatalf("after record %d: %v", n, err)
 		}
 		if first := again.script.requests; len(first) > 0 && first[0].agent != "root" {
@@ -298,7 +298,7 @@ func TestFallbackUnrecorded(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {fails(model.KindUnavailable, 0)}, "b": {say("B")}})
 	run := newFakeRun(t, llm("root", fallback("b")), "go")
 	run.limit = len(run.recs)
-	if err := w.runner.drive(t.Context(), run); !errors.Is(err, errCrashed) {
+	if err := w.runner.runTurn(t.Context(), run); !errors.Is(err, errCrashed) {
 		t.Errorf("got %v", err)
 	}
 	if n := len(w.script.seen("b")); n != 0 {

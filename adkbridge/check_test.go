@@ -176,8 +176,8 @@ func TestTreeIsPlannedOnce(t *testing.T) {
 		if err := r.Check(t.Context(), spec, own); err != nil {
 			t.Fatal(err)
 		}
-		made := spec.Checked.(*checked).tree
-		got, err := r.planned(spec, keys)
+		made := spec.Checked.(*checkedTree).tree
+		got, err := r.planFor(spec, keys)
 		if err != nil {
 			t.Fatal(err)
 		}

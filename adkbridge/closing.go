@@ -32,18 +32,18 @@ func (t *turn) close(ctx context.Context, cause error) error {
 	}
 	slices.SortFunc(rest, func(a, b loggedEvent) int { return int(a.seq - b.seq) })
 	for _, l := range rest {
-		t.admit(l.seq, l.ev, l.size, nil)
+		t.apply(l.seq, l.ev, l.size, nil)
 	}
-	if err := t.tellAgentsAtEnd(cause); err != nil {
+	if err := t.recordAgentsAtEnd(cause); err != nil {
 		return err
 	}
 	if !errors.Is(cause, session.ErrPutAside) {
-		t.endCut()
+		t.reportCutCalls()
 	}
 	t.mu.Lock()
-	made := slices.Concat(t.made, t.spent)
+	made := slices.Concat(t.unappended, t.unreported)
 	n := len(made) + len(t.open)
-	t.spent = nil
+	t.unreported = nil
 	t.mu.Unlock()
 	if n == 0 {
 		return nil
@@ -55,7 +55,7 @@ func (t *turn) close(ctx context.Context, cause error) error {
 		ev := t.newEvent(ctx, a.author, a.branch)
 		ev.Content = a.content
 		ev.FinishReason, ev.ModelVersion = a.finish, a.model
-		if err := t.commit(ctx, ev, a.meta); err != nil && !t.keptWithout(ev, err) {
+		if err := t.commit(ctx, ev, a.meta); err != nil && !t.keptWithoutState(ev, err) {
 			return err
 		}
 	}
@@ -74,7 +74,7 @@ func (t *turn) close(ctx context.Context, cause error) error {
 		text = stoppedText + ": " + cut(e.Message, reasonBytes/calls)
 	}
 	for _, o := range open {
-		put := t.commit
+		commit := t.commit
 		ev := t.newEvent(ctx, o.author, o.branch)
 		ev.Content = &genai.Content{Role: genai.RoleUser}
 		for _, c := range o.calls {
@@ -85,11 +85,11 @@ func (t *turn) close(ctx context.Context, cause error) error {
 				result = t.result(c.ID, res)
 				maps.Copy(ev.Actions.StateDelta, res.State)
 			} else {
-				put = t.commitAtEnd
+				commit = t.commitAtEnd
 			}
 			ev.Content.Parts = append(ev.Content.Parts, responsePart(c, result))
 		}
-		if err := put(ctx, ev, &meta{Path: o.path}); err != nil && !t.keptWithout(ev, err) {
+		if err := commit(ctx, ev, &meta{Path: o.path}); err != nil && !t.keptWithoutState(ev, err) {
 			return err
 		}
 	}
@@ -99,8 +99,8 @@ func (t *turn) close(ctx context.Context, cause error) error {
 	return nil
 }
 
-// endCut ends the calls that a crash has cut off and that were not made again.
-func (t *turn) endCut() {
+// reportCutCalls ends the calls that a crash has cut off and that were not made again.
+func (t *turn) reportCutCalls() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, agent := range slices.Sorted(maps.Keys(t.cut)) {
@@ -108,9 +108,10 @@ func (t *turn) endCut() {
 		if c.usage.Calls == 0 {
 			continue // nothing was reported
 		}
-		t.spent = append(t.spent, &answer{
+		t.unreported = append(t.unreported, &response{
 			author: agent, branch: c.branch, content: &genai.Content{Role: genai.RoleModel},
-			meta: &meta{Path: c.path, Usage: &session.Usage{}, Before: &c.usage, Call: &session.CallInfo{Model: c.model}},
+			meta: &meta{Path: c.path, Usage: &session.Usage{}, Before: &c.usage,
+				Call: &session.CallInfo{Model: c.model}},
 		})
 	}
 	t.cut = nil

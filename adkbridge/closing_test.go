@@ -12,20 +12,20 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// dying is a store that takes a number of appends and then none.
-type dying struct {
+// dyingStore is a store that takes a number of appends and then none.
+type dyingStore struct {
 	session.Store
 	left atomic.Int64
 }
 
-func (s *dying) Append(ctx context.Context, b session.Batch) error {
+func (s *dyingStore) Append(ctx context.Context, b session.Batch) error {
 	if s.left.Add(-1) < 0 {
 		return session.ErrFailed
 	}
 	return s.Store.Append(ctx, b)
 }
 
-func (s *dying) SetAttempts(ctx context.Context, id string, n int64, waits bool) error {
+func (s *dyingStore) SetAttempts(ctx context.Context, id string, n int64, waits bool) error {
 	if s.left.Load() < 0 {
 		return session.ErrFailed
 	}
@@ -48,7 +48,7 @@ func TestKilledAtTheEnd(t *testing.T) {
 		})
 		w.onDisk()
 		store := w.store
-		mortal := &dying{Store: store}
+		mortal := &dyingStore{Store: store}
 		mortal.left.Store(n)
 		w.store = mortal
 		w.restart()
@@ -77,7 +77,7 @@ func TestKilledAtTheEnd(t *testing.T) {
 			t.Errorf("killed at append %d: %d events close the turn, and its end is there: %v", n+1, closed, ended)
 		} else if !ended && asked.Load() == 3 {
 			wentOn++
-			goOnKilled(t, w)
+			continueKilled(t, w)
 		}
 		if whole {
 			break
@@ -88,8 +88,8 @@ func TestKilledAtTheEnd(t *testing.T) {
 	}
 }
 
-// goOnKilled plays a turn to its end whose process has died while calls were open.
-func goOnKilled(t *testing.T, w *world) {
+// continueKilled plays a turn to its end whose process has died while calls were open.
+func continueKilled(t *testing.T, w *world) {
 	t.Helper()
 	w.runner = New(Config{Models: w.script})
 	w.restart()
@@ -132,7 +132,7 @@ func closings(t *testing.T, store session.Store, id string) (n int, ended bool) 
 			if err != nil {
 				t.Fatal(err)
 			}
-			if s.closes() {
+			if s.isCutOff() {
 				n++
 			}
 		case session.KindTurnEnded:
@@ -167,7 +167,7 @@ func TestClosingIsSmall(t *testing.T) {
 		}
 		return session.Answer{CallID: "-"}
 	}
-	largest := &measured{Store: w.store}
+	largest := &sizeStore{Store: w.store}
 	w.store = largest
 	w.restart()
 	if res := w.run(par("root", all...), "go"); res.end.GetCompleted() {
@@ -181,13 +181,13 @@ func TestClosingIsSmall(t *testing.T) {
 	}
 }
 
-// measured is a store that knows how much the largest append has held.
-type measured struct {
+// sizeStore is a store that knows how much the largest append has held.
+type sizeStore struct {
 	session.Store
 	bytes atomic.Int64
 }
 
-func (s *measured) Append(ctx context.Context, b session.Batch) error {
+func (s *sizeStore) Append(ctx context.Context, b session.Batch) error {
 	n := int64(0)
 	for _, rec := range b.Records {
 		n += int64(len(rec.Data))

@@ -24,7 +24,7 @@ const (
 	// maxSummaryAgain one that is asked for again since it was cut there: models whose
 	// longest answer is not known take that much.
 	maxSummary      = 8192
-	maxSummaryAgain = 2 * maxSummary
+	maxSummaryRetry = 2 * maxSummary
 	// maxCompactionText bounds Compaction.instruction, in bytes.
 	maxCompactionText = 16 << 10
 )
@@ -55,7 +55,8 @@ func (p *planner) compaction(n *node, c *agentdv1.Compaction) (*compaction, erro
 	case c.GetContextTokens() < 0:
 		return nil, n.errorf("compaction: context_tokens is %d, must not be below 0", c.GetContextTokens())
 	case len(c.GetInstruction()) > maxCompactionText:
-		return nil, n.errorf("compaction: the instruction has %d bytes, at most %d are allowed", len(c.GetInstruction()), maxCompactionText)
+		return nil, n.errorf("compaction: the instruction has %d bytes, at most %d are allowed",
+			len(c.GetInstruction()), maxCompactionText)
 	}
 	out := &compaction{share: c.GetAtShare(), window: c.GetContextTokens(), text: c.GetInstruction()}
 	if c.GetModel() != "" {
@@ -72,7 +73,7 @@ func (p *planner) compaction(n *node, c *agentdv1.Compaction) (*compaction, erro
 // compactAhead compacts the conversation before a call whose prompt takes more
 // than its share of the context window. That it did not come off is no error, as
 // long as the call can be made.
-func (m *agentModel) compactAhead(ctx context.Context, l *live) error {
+func (m *agentModel) compactAhead(ctx context.Context, l *liveCall) error {
 	c := m.n.compaction
 	if c == nil || c.share == 0 || c.windowOf(m.n) == 0 {
 		return nil
@@ -80,7 +81,7 @@ func (m *agentModel) compactAhead(ctx context.Context, l *live) error {
 	o := m.outline(l)
 	tokens := o.tokens(l.rest(o))
 	room := c.share * float64(c.windowOf(m.n))
-	if m.triedInVain(l, false) || o.fresh || float64(tokens) <= room {
+	if m.triedWithoutGain(l, false) || o.fresh || float64(tokens) <= room {
 		return nil
 	}
 	s, ok := o.choose(int(room*o.ratio()*keepPart), false)
@@ -91,26 +92,26 @@ func (m *agentModel) compactAhead(ctx context.Context, l *live) error {
 	return err
 }
 
-// triedInVain tells whether a summary of the prompt was tried in vain in this turn.
-func (m *agentModel) triedInVain(l *live, overflow bool) bool {
+// triedWithoutGain tells whether a summary of the prompt was tried in vain in this turn.
+func (m *agentModel) triedWithoutGain(l *liveCall, overflow bool) bool {
 	m.t.mu.Lock()
 	defer m.t.mu.Unlock()
-	return m.t.whole[wholePrompt{promptKey{m.n.name, l.branch}, overflow}]
+	return m.t.noGain[summaryTry{promptKey{m.n.name, l.branch}, overflow}]
 }
 
 // overflowed tells whether a call has failed of a prompt that is too long, before
 // anything was shown, and may be made again once it is shorter.
-func (m *agentModel) overflowed(ctx context.Context, l *live, err error) bool {
+func (m *agentModel) overflowed(ctx context.Context, l *liveCall, err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	return ok && e.Kind == model.KindContextTooLong && m.n.compaction != nil && !l.shown && ctx.Err() == nil
 }
 
 // compactOverflow compacts the conversation after its prompt was refused, and
 // tells whether it is shorter now.
-func (m *agentModel) compactOverflow(ctx context.Context, l *live) (bool, error) {
+func (m *agentModel) compactOverflow(ctx context.Context, l *liveCall) (bool, error) {
 	c, o := m.n.compaction, m.outline(l)
 	window := c.windowOf(l.chain.last.n)
-	if o.fresh && o.overflow || m.triedInVain(l, true) {
+	if o.fresh && o.overflow || m.triedWithoutGain(l, true) {
 		return false, nil // it was refused all the same
 	}
 	keep := float64(o.bytes)
@@ -130,13 +131,13 @@ func (m *agentModel) compactOverflow(ctx context.Context, l *live) (bool, error)
 }
 
 // outline is the prompt of a call that is to be made.
-func (m *agentModel) outline(l *live) *outline {
+func (m *agentModel) outline(l *liveCall) *outline {
 	return m.t.hist.outline(promptKey{m.n.name, l.branch}, m.since(), m.t.run.StartSeq())
 }
 
 // rest is what a request holds besides its contents, in bytes, for a prompt that
 // nobody has counted yet.
-func (l *live) rest(o *outline) int {
+func (l *liveCall) rest(o *outline) int {
 	if o.context > 0 {
 		return 0
 	}
@@ -147,17 +148,17 @@ func (l *live) rest(o *outline) int {
 	return len(model.TextOf(l.config.SystemInstruction)) + len(tools)
 }
 
-// summarisers are the agent with the models that write summaries, one where those
+// summarizers are the agent with the models that write summaries, one where those
 // before fail: unless the client has named one, those that are to be called.
-func (m *agentModel) summarisers(l *live) []*node {
+func (m *agentModel) summarizers(l *liveCall) []*node {
 	if by := m.n.compaction.by; by != nil {
 		return []*node{by}
 	}
 	return slices.Concat([]*node{l.chain.last.n}, l.chain.rest)
 }
 
-// telling is how much of a prompt the summary's model can be told, in bytes.
-func (m *agentModel) telling(by *node, o *outline, fact *session.Compacted) int {
+// summaryInput is how much of a prompt the summary's model can be told, in bytes.
+func (m *agentModel) summaryInput(by *node, o *outline, fact *session.Compacted) int {
 	const part = 0.6
 	most := o.bytes
 	if fact.Overflow {
@@ -176,21 +177,23 @@ func (m *agentModel) telling(by *node, o *outline, fact *session.Compacted) int 
 // compact has a summary written of a section and appends it. It returns false when
 // there is no summary that would help, which the log has then, too, so that nobody
 // pays for another try; an error ends the turn.
-func (m *agentModel) compact(ctx context.Context, l *live, o *outline, s section, fact *session.Compacted) (bool, error) {
-	by := m.summarisers(l)
-	told := conversation(o.contents[:s.n], m.telling(by[0], o, fact))
-	text, meta, err := m.summarise(ctx, l, told, fact, by)
-	if err == nil && meta.Vain == vainCut {
+func (m *agentModel) compact(
+	ctx context.Context, l *liveCall, o *outline, s section, fact *session.Compacted,
+) (bool, error) {
+	by := m.summarizers(l)
+	input := conversation(o.contents[:s.n], m.summaryInput(by[0], o, fact))
+	text, meta, err := m.summarize(ctx, l, input, fact, by)
+	if err == nil && meta.NoGain == summaryCut {
 		m.t.mu.Lock()
 		m.t.cutShort[promptKey{m.n.name, l.branch}] = true
 		m.t.mu.Unlock()
 		m.keepSummary(l, meta)
-		if err := m.t.tellSpent(ctx, m.n.name); err != nil {
+		if err := m.t.reportUsage(ctx, m.n.name); err != nil {
 			return false, err
 		}
 		// Those before the one that has answered have failed.
 		at := slices.IndexFunc(by, func(n *node) bool { return n.modelName == meta.Call.Model })
-		text, meta, err = m.summarise(ctx, l, told, fact, by[at:])
+		text, meta, err = m.summarize(ctx, l, input, fact, by[at:])
 	}
 	if err != nil {
 		return false, err
@@ -201,31 +204,32 @@ func (m *agentModel) compact(ctx context.Context, l *live, o *outline, s section
 	case helps:
 		meta.Compacted, meta.Span = fact, &span{Since: m.since(), Kept: s.kept}
 	case fact.Overflow:
-		meta.Vain = vainOverflow
+		meta.NoGain = noGainOverflow
 	default:
-		meta.Vain = vainShare
+		meta.NoGain = noGainShare
 	}
 	if !helps {
 		m.t.mu.Lock()
-		m.t.whole[wholePrompt{promptKey{m.n.name, l.branch}, fact.Overflow}] = true
+		m.t.noGain[summaryTry{promptKey{m.n.name, l.branch}, fact.Overflow}] = true
 		m.t.mu.Unlock()
 	}
 	m.keepSummary(l, meta)
-	return helps, m.t.tellSpent(ctx, m.n.name)
+	return helps, m.t.reportUsage(ctx, m.n.name)
 }
 
 // keepSummary has the end of a call for a summary in the log later. It is paid for:
 // should it not be written now, a turn that is put aside goes on with it.
-func (m *agentModel) keepSummary(l *live, meta *meta) {
-	m.t.keep(&answer{author: m.n.name, branch: l.branch, content: &genai.Content{Role: genai.RoleModel}, meta: meta})
+func (m *agentModel) keepSummary(l *liveCall, meta *meta) {
+	m.t.keepCallEnd(&response{author: m.n.name, branch: l.branch, content: &genai.Content{Role: genai.RoleModel},
+		meta: meta})
 }
 
-// longestSummary is how long a summary may be, in tokens; again is after one that
+// maxSummaryTokens is how long a summary may be, in tokens; again is after one that
 // was cut.
-func longestSummary(by *node, window int64, again bool) int64 {
+func maxSummaryTokens(by *node, window int64, retry bool) int64 {
 	most, share := int64(maxSummary), window/8
-	if again {
-		most, share = maxSummaryAgain, window/4
+	if retry {
+		most, share = maxSummaryRetry, window/4
 	}
 	for _, limit := range []int64{share, by.model.Longest} {
 		if limit > 0 {
@@ -235,19 +239,22 @@ func longestSummary(by *node, window int64, again bool) int64 {
 	return most
 }
 
-// summarise asks for a summary, one model where those before have failed. It is a
+// summarize asks for a summary, one model where those before have failed. It is a
 // model call like any, of which nothing is shown; one that fails, or whose answer is
 // cut at its limit, has no text and no error. Where a longer one would be let
 // through, its Vain is vainCut.
-func (m *agentModel) summarise(ctx context.Context, l *live, text string, fact *session.Compacted, models []*node) (string, *meta, error) {
+func (m *agentModel) summarize(
+	ctx context.Context, l *liveCall, text string, fact *session.Compacted, models []*node,
+) (string, *meta, error) {
 	t := m.t
 	t.mu.Lock()
-	t.calls++
-	over := t.calls > t.limits.ModelCalls
-	again := t.cutShort[promptKey{m.n.name, l.branch}]
+	t.modelCalls++
+	tooMany := t.modelCalls > t.limits.ModelCalls
+	retry := t.cutShort[promptKey{m.n.name, l.branch}]
 	t.mu.Unlock()
-	if over {
-		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", m.n.at(), t.limits.ModelCalls).
+	if tooMany {
+		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed",
+			m.n.at(), t.limits.ModelCalls).
 			Over("turn_model_calls", t.limits.ModelCalls, t.limits.ModelCalls+1)
 	}
 	done, err := t.run.BeginCall(ctx, session.ModelCall{Path: m.n.path, Model: models[0].modelName, MessageID: l.id})
@@ -261,13 +268,14 @@ func (m *agentModel) summarise(ctx context.Context, l *live, text string, fact *
 	}
 	began := time.Now()
 	c := newChain(t, models)
-	c.goOn()
+	c.takeCutUsage()
+	ask := "<conversation>\n" + text + "</conversation>\n\nWrite the summary."
 	resp, failed := c.generate(ctx, "", func(by *agentModel, replaceable bool) (*model.Response, bool, error) {
-		resp, err := by.quiet(ctx, l.id, &model.Request{
-			Contents: []*genai.Content{genai.NewContentFromText("<conversation>\n"+text+"</conversation>\n\nWrite the summary.", genai.RoleUser)},
+		resp, err := by.generateSilently(ctx, l.id, &model.Request{
+			Contents: []*genai.Content{genai.NewContentFromText(ask, genai.RoleUser)},
 			Config: &genai.GenerateContentConfig{
 				SystemInstruction: genai.NewContentFromText(instruction, ""),
-				MaxOutputTokens:   int32(longestSummary(by.n, fact.Window, again)),
+				MaxOutputTokens:   int32(maxSummaryTokens(by.n, fact.Window, retry)),
 			},
 			Origin: model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
 			// A call can be made without a summary, unless it was refused.
@@ -276,38 +284,41 @@ func (m *agentModel) summarise(ctx context.Context, l *live, text string, fact *
 		return resp, false, err
 	})
 	by := c.last
-	info := &meta{Path: m.n.path, Call: &session.CallInfo{Model: by.n.modelName, Provider: by.n.model.Provider, Took: time.Since(began)}}
+	info := &meta{Path: m.n.path, Call: &session.CallInfo{Model: by.n.modelName, Provider: by.n.model.Provider,
+		Took: time.Since(began)}}
 	switch {
 	case failed == nil:
-		info.Usage, info.Before = by.paid(append(slices.Clone(resp.Failed), resp.Usage))
+		info.Usage, info.Before = by.splitUsage(append(slices.Clone(resp.Failed), resp.Usage))
 		if resp.FinishReason == genai.FinishReasonMaxTokens {
-			if !again && longestSummary(by.n, fact.Window, true) > longestSummary(by.n, fact.Window, false) {
-				info.Vain = vainCut
+			if !retry && maxSummaryTokens(by.n, fact.Window, true) > maxSummaryTokens(by.n, fact.Window, false) {
+				info.NoGain = summaryCut
 			}
 			return "", info, nil
 		}
 		return strings.TrimSpace(model.TextOf(resp.Content)), info, nil
 	case ctx.Err() != nil:
-		by.spent(failed, l.branch, info.Call)
+		by.keepUsage(failed, l.branch, info.Call)
 		return "", nil, context.Cause(ctx)
 	case c.unrecorded != nil:
-		by.spent(failed, l.branch, info.Call)
+		by.keepUsage(failed, l.branch, info.Call)
 		return "", nil, c.unrecorded
 	}
-	if info.Usage, info.Before = by.paid(model.Took(failed)); info.Usage.Calls == 0 && info.Before == nil {
+	if info.Usage, info.Before = by.splitUsage(model.Took(failed)); info.Usage.Calls == 0 && info.Before == nil {
 		info.Usage = nil
 	}
 	return "", info, nil
 }
 
-// quiet calls the model and shows nothing; a panic of it becomes an error.
-func (m *agentModel) quiet(ctx context.Context, messageID string, req *model.Request) (resp *model.Response, err error) {
+// generateSilently calls the model and shows nothing; a panic of it becomes an error.
+func (m *agentModel) generateSilently(
+	ctx context.Context, messageID string, req *model.Request,
+) (resp *model.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			resp, err = nil, panicError("the model", p)
 		}
 	}()
-	m.observe(ctx, req, messageID)
+	m.recordTries(ctx, req, messageID)
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(model.Delta) {})
 	if err == nil && resp == nil {
 		err = errors.New("the model returned neither an answer nor an error")

@@ -78,20 +78,20 @@ func TestCompactAhead(t *testing.T) {
 		"other model":   {true, &agentdv1.Compaction{AtShare: 0.75, Model: "sums-2500"}, 0, 3000},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &narrow{known: tc.known}
+			w := &narrowModels{known: tc.known}
 			r := New(Config{Models: w, CompactAt: tc.at})
 			run := long(t, compacts(3000, tc.c), "10 rounds")
 			for i := range 60 {
 				if i > 0 {
 					run.begin(fmt.Sprintf("turn %d %s", i, strings.Repeat("u", 300)))
 				}
-				if err := r.drive(t.Context(), run); err != nil {
+				if err := r.runTurn(t.Context(), run); err != nil {
 					t.Fatalf("turn %d: %v", i, err)
 				}
 				sameHistory(t, r, run)
 			}
 			run.begin("40 rounds")
-			if err := r.drive(t.Context(), run); err != nil {
+			if err := r.runTurn(t.Context(), run); err != nil {
 				t.Fatal(err)
 			}
 			if w.refused > 0 {
@@ -141,7 +141,7 @@ func TestCompactNever(t *testing.T) {
 		"no share":      {true, &agentdv1.Compaction{}, 1},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &narrow{known: tc.known}
+			w := &narrowModels{known: tc.known}
 			r := New(Config{Models: w})
 			run := long(t, compacts(3000, tc.c), "start")
 			var err error
@@ -150,7 +150,7 @@ func TestCompactNever(t *testing.T) {
 				if n := len(compacted(r, run)); n > 0 {
 					t.Fatalf("turn %d: %d summaries", i, n)
 				}
-				err = r.drive(t.Context(), run)
+				err = r.runTurn(t.Context(), run)
 			}
 			sums := compacted(r, run)
 			if len(sums) != tc.want || (err == nil) != (tc.want > 0) || err != nil && session.AsError(err).Code != agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG {
@@ -166,10 +166,10 @@ func TestCompactNever(t *testing.T) {
 // TestCompactOverflow goes on after a prompt was refused, again and again, and
 // ends with the provider's error where nothing can be left out.
 func TestCompactOverflow(t *testing.T) {
-	w := &narrow{}
+	w := &narrowModels{}
 	r := New(Config{Models: w})
 	run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 1}), "30 rounds")
-	if err := r.drive(t.Context(), run); err != nil {
+	if err := r.runTurn(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	if sums := compacted(r, run); len(sums) < 3 || len(sums) != w.refused {
@@ -180,14 +180,14 @@ func TestCompactOverflow(t *testing.T) {
 	}
 	for i := range 40 {
 		run.begin(fmt.Sprintf("turn %d %s", i, strings.Repeat("u", 300)))
-		if err := r.drive(t.Context(), run); err != nil {
+		if err := r.runTurn(t.Context(), run); err != nil {
 			t.Fatal(err)
 		}
 		sameHistory(t, r, run)
 	}
 	before, refused := len(compacted(r, run)), w.refused
 	run.begin(strings.Repeat("u", 20_000))
-	err := r.drive(t.Context(), run)
+	err := r.runTurn(t.Context(), run)
 	if e := session.AsError(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG || !strings.Contains(e.Message, "tokens, at most 2000") {
 		t.Errorf("a prompt that does not fit: %v", err)
 	}
@@ -210,13 +210,13 @@ func TestCompactCrashes(t *testing.T) {
 		"cut overflow": {false, true, &agentdv1.Compaction{ContextTokens: 2000}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			models := &narrow{known: tc.known}
+			models := &narrowModels{known: tc.known}
 			if tc.cut {
 				models.summary = models.thinking(500)
 			}
 			finish := func(run *fakeRun) *fakeRun {
 				r := New(Config{Models: models})
-				if err := r.drive(t.Context(), run); err != nil {
+				if err := r.runTurn(t.Context(), run); err != nil {
 					t.Fatalf("%d records: %v", len(run.recs), err)
 				}
 				sameHistory(t, r, run)
@@ -276,10 +276,10 @@ func TestCompactFails(t *testing.T) {
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &narrow{known: true, summary: tc.summary}
+			w := &narrowModels{known: true, summary: tc.summary}
 			r := New(Config{Models: w})
 			run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.5}), "5 rounds")
-			if err := r.drive(t.Context(), run); err != nil {
+			if err := r.runTurn(t.Context(), run); err != nil {
 				t.Fatal(err)
 			}
 			var took int64
@@ -292,16 +292,16 @@ func TestCompactFails(t *testing.T) {
 				t.Errorf("asked %d times, %d summaries, %d tokens", len(w.summed), len(compacted(r, run)), took)
 			}
 			run.begin("30 rounds")
-			err := r.drive(t.Context(), run)
+			err := r.runTurn(t.Context(), run)
 			if e := session.AsError(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG || w.refused != 1 {
 				t.Errorf("%d prompts were refused, the turn ended with %v", w.refused, err)
 			}
 		})
 	}
 	t.Run("panic", func(t *testing.T) {
-		w := &narrow{known: true, summary: func(context.Context) (*model.Response, error) { panic("scripted panic") }}
+		w := &narrowModels{known: true, summary: func(context.Context) (*model.Response, error) { panic("scripted panic") }}
 		run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.5}), "5 rounds")
-		if err := New(Config{Models: w}).drive(t.Context(), run); err != nil {
+		if err := New(Config{Models: w}).runTurn(t.Context(), run); err != nil {
 			t.Error(err)
 		}
 	})
@@ -310,12 +310,12 @@ func TestCompactFails(t *testing.T) {
 // TestCompactTurnOnly: an agent that is told of the turn alone has its turn
 // summarised, and begins the next one without.
 func TestCompactTurnOnly(t *testing.T) {
-	w := &narrow{known: true}
+	w := &narrowModels{known: true}
 	r := New(Config{Models: w})
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	tree.GetLlm().IncludeHistory = agentdv1.IncludeHistory_INCLUDE_HISTORY_TURN
 	run := long(t, tree, "20 rounds")
-	if err := r.drive(t.Context(), run); err != nil {
+	if err := r.runTurn(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	sums := compacted(r, run)
@@ -323,7 +323,7 @@ func TestCompactTurnOnly(t *testing.T) {
 		t.Fatal("no summary")
 	}
 	run.begin("hello")
-	if err := r.drive(t.Context(), run); err != nil {
+	if err := r.runTurn(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	if got := transcript(w.requests[len(w.requests)-1].Contents); got != "user: hello\n" {
@@ -333,7 +333,7 @@ func TestCompactTurnOnly(t *testing.T) {
 	tree.GetLlm().IncludeHistory, tree.GetLlm().Compaction = agentdv1.IncludeHistory_INCLUDE_HISTORY_ALL, nil
 	tree.GetLlm().Model = "narrow-100000"
 	run.begin("and all")
-	if err := r.drive(t.Context(), run); err != nil {
+	if err := r.runTurn(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	if got := transcript(w.requests[len(w.requests)-1].Contents); strings.Contains(got, "<summary>") || strings.Count(got, "result search") != 20 {
@@ -342,7 +342,7 @@ func TestCompactTurnOnly(t *testing.T) {
 }
 
 // narrowWorld is a world with a narrow model and tools that count.
-func narrowWorld(t *testing.T, models *narrow) *world {
+func narrowWorld(t *testing.T, models *narrowModels) *world {
 	w := newWorld(t, nil)
 	w.runner = New(Config{Models: models})
 	w.restart()
@@ -359,7 +359,7 @@ func narrowWorld(t *testing.T, models *narrow) *world {
 // TestCompactTold: clients are told of a summary and of what it took, the budget
 // counts it, and the log is what the engine would write.
 func TestCompactTold(t *testing.T) {
-	models := &narrow{known: true}
+	models := &narrowModels{known: true}
 	w := narrowWorld(t, models)
 	var told []*agentdv1.HistoryCompacted
 	calls, seq := 0, int64(0)
@@ -415,7 +415,7 @@ func TestCompactTold(t *testing.T) {
 // TestCompactRaw: a turn that asks for raw payloads gets those of its summaries
 // too, and is replayed all the same.
 func TestCompactRaw(t *testing.T) {
-	models := &narrow{known: true}
+	models := &narrowModels{known: true}
 	w := narrowWorld(t, models)
 	payloads := 0
 	w.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
@@ -441,12 +441,12 @@ func TestCompactRaw(t *testing.T) {
 // TestCompactBudget ends the turn when the summary was the last call it may make,
 // and when there is no call left for it.
 func TestCompactBudget(t *testing.T) {
-	free := &narrow{known: true}
+	free := &narrowModels{known: true}
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	narrowWorld(t, free).run(tree, "20 rounds").ok(t)
 	at := int64(slices.Index(free.requests, free.summed[0])) // calls before the summary
 	for _, n := range []int64{at, at + 1} {
-		models := &narrow{known: true}
+		models := &narrowModels{known: true}
 		w := narrowWorld(t, models)
 		turn, err := w.manager.Start(t.Context(), session.Request{Agent: tree, Tools: w.tools, Prompt: "20 rounds", Budget: session.Budget{ModelCalls: n}})
 		if err != nil {
@@ -462,8 +462,8 @@ func TestCompactBudget(t *testing.T) {
 			checkValid(t, req.Contents)
 		}
 	}
-	limited := New(Config{Models: &narrow{known: true}, Limits: Limits{ModelCalls: int(at) + 1}})
-	if err := limited.drive(t.Context(), long(t, tree, "20 rounds")); session.AsError(err).Code != codeLimit {
+	limited := New(Config{Models: &narrowModels{known: true}, Limits: Limits{ModelCalls: int(at) + 1}})
+	if err := limited.runTurn(t.Context(), long(t, tree, "20 rounds")); session.AsError(err).Code != codeLimit {
 		t.Errorf("the limit of model calls: %v", err)
 	}
 }
@@ -471,7 +471,7 @@ func TestCompactBudget(t *testing.T) {
 // TestCompactCancel aborts a summary with its turn; the receipt names it.
 func TestCompactCancel(t *testing.T) {
 	asked := make(chan struct{})
-	models := &narrow{known: true, summary: func(ctx context.Context) (*model.Response, error) {
+	models := &narrowModels{known: true, summary: func(ctx context.Context) (*model.Response, error) {
 		close(asked)
 		<-ctx.Done()
 		return nil, ctx.Err()
@@ -510,7 +510,7 @@ func TestPlanCompaction(t *testing.T) {
 		"not a number": {&agentdv1.Compaction{AtShare: nan()}, `at_share is NaN`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := New(Config{Models: &narrow{}})
+			r := New(Config{Models: &narrowModels{}})
 			err := r.Check(t.Context(), &session.Spec{Prompt: "go", Agent: seq("top", compacts(1000, tc.c)), Tools: newWorld(t, nil).tools}, nil)
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "top/root")) {
 				t.Errorf("error %v, want %q", err, tc.want)
@@ -527,7 +527,7 @@ func nan() float64 {
 // TestCompactOthers: a summary for one agent changes nothing for another one, also
 // when both speak at the same time and only one of them has a narrow model.
 func TestCompactOthers(t *testing.T) {
-	models := &narrow{known: true}
+	models := &narrowModels{known: true}
 	w := narrowWorld(t, models)
 	small, wide := compacts(2000, &agentdv1.Compaction{AtShare: 0.8}), llm("wide", func(a *agentdv1.LlmAgent) { a.Model = "narrow-1000000" })
 	tree := par("top", small, wide)
@@ -549,12 +549,12 @@ func TestCompactOthers(t *testing.T) {
 // TestCompactFallback summarises with the model that has refused the prompt, a
 // fallback, and goes on with it; what each model took is counted once.
 func TestCompactFallback(t *testing.T) {
-	w := &narrow{}
+	w := &narrowModels{}
 	r := New(Config{Models: w})
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 1})
 	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000", "other-100000"}
 	run := long(t, tree, "20 rounds")
-	if err := r.drive(t.Context(), run); err != nil {
+	if err := r.runTurn(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	sums := compacted(r, run)
@@ -583,12 +583,12 @@ func TestCompactFallback(t *testing.T) {
 // TestCompactOwnModelDown: where the agent's own model is not there, the one that
 // stands in for it writes the summaries, too, so that no prompt gets too long.
 func TestCompactOwnModelDown(t *testing.T) {
-	w := &narrow{known: true}
+	w := &narrowModels{known: true}
 	r := New(Config{Models: w})
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
 	run := long(t, tree, "20 rounds")
-	if err := r.drive(t.Context(), run); err != nil {
+	if err := r.runTurn(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	sums := compacted(r, run)
@@ -607,7 +607,7 @@ func TestCompactOwnModelDown(t *testing.T) {
 // of it, and is not written again when the turn goes on.
 func TestCompactPutAside(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
-	w := &narrow{known: true}
+	w := &narrowModels{known: true}
 	w.summary = func(context.Context) (*model.Response, error) {
 		cancel(session.ErrPutAside)
 		return &model.Response{
@@ -616,7 +616,7 @@ func TestCompactPutAside(t *testing.T) {
 	}
 	r := New(Config{Models: w})
 	run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.8}), "8 rounds")
-	if err := r.drive(ctx, run); !errors.Is(err, session.ErrPutAside) {
+	if err := r.runTurn(ctx, run); !errors.Is(err, session.ErrPutAside) {
 		t.Fatal(err)
 	}
 	sums := compacted(r, run)
@@ -624,7 +624,7 @@ func TestCompactPutAside(t *testing.T) {
 		t.Fatalf("the log has %s", compact(sums))
 	}
 	again := run.restarted(len(run.recs))
-	if err := r.drive(t.Context(), again); err != nil {
+	if err := r.runTurn(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
 	if len(w.summed) != 1 {

@@ -19,9 +19,9 @@ import (
 //
 // What stands under definitions stays there: references lead to it.
 
-// modernise says a schema in the words of 2020-12, and tells whether that has changed
+// modernize says a schema in the words of 2020-12, and tells whether that has changed
 // it. It is a schema that decodes as JSON does.
-func modernise(root map[string]any) (changed bool) {
+func modernize(root map[string]any) (changed bool) {
 	changed = modern(root, inSchema)
 	if changed {
 		delete(root, "$schema") // of a draft that it is not of any more
@@ -45,7 +45,7 @@ func modern(v any, at place) (changed bool) {
 		return false
 	}
 	if at == inSchema {
-		changed = needed(m)
+		changed = requiredLists(m)
 	}
 	for key, sub := range m {
 		changed = modern(sub, at.below(key)) || changed
@@ -53,14 +53,15 @@ func modern(v any, at place) (changed bool) {
 	if at != inSchema {
 		return changed
 	}
-	for _, rewrite := range []func(map[string]any) bool{tuple, bound("exclusiveMinimum", "minimum"), bound("exclusiveMaximum", "maximum"), dependent, anyType} {
+	for _, rewrite := range []func(map[string]any) bool{tupleItems, exclusiveBound("exclusiveMinimum", "minimum"),
+		exclusiveBound("exclusiveMaximum", "maximum"), dependencies, anyType} {
 		changed = rewrite(m) || changed
 	}
 	return changed
 }
 
-// needed moves required of properties to the object that has them.
-func needed(m map[string]any) (changed bool) {
+// requiredLists moves required of properties to the object that has them.
+func requiredLists(m map[string]any) (changed bool) {
 	properties, _ := m["properties"].(map[string]any)
 	for _, name := range slices.Sorted(maps.Keys(properties)) {
 		p, _ := properties[name].(map[string]any)
@@ -82,7 +83,7 @@ func needed(m map[string]any) (changed bool) {
 	return changed
 }
 
-func tuple(m map[string]any) bool {
+func tupleItems(m map[string]any) bool {
 	list, old := m["items"].([]any)
 	if !old {
 		return false
@@ -99,7 +100,7 @@ func tuple(m map[string]any) bool {
 	return true
 }
 
-func bound(exclusive, inclusive string) func(map[string]any) bool {
+func exclusiveBound(exclusive, inclusive string) func(map[string]any) bool {
 	return func(m map[string]any) bool {
 		is, old := m[exclusive].(bool)
 		if !old {
@@ -114,7 +115,7 @@ func bound(exclusive, inclusive string) func(map[string]any) bool {
 	}
 }
 
-func dependent(m map[string]any) bool {
+func dependencies(m map[string]any) bool {
 	all, old := m["dependencies"].(map[string]any)
 	if !old {
 		return false
@@ -158,7 +159,7 @@ func redirect(b *bounds, v any, at place) {
 		}
 	case map[string]any:
 		if ref, ok := v["$ref"].(string); ok && at == inSchema {
-			if to := moved(ref); to != ref {
+			if to := movedRef(ref); to != ref {
 				_, err := b.lookup(ref)
 				if _, found := b.lookup(to); err != nil && found == nil {
 					v["$ref"] = to
@@ -173,8 +174,8 @@ func redirect(b *bounds, v any, at place) {
 	}
 }
 
-// moved is where a reference leads after modernise.
-func moved(ref string) string {
+// movedRef is where a reference leads after modernise.
+func movedRef(ref string) string {
 	tokens := strings.Split(ref, "/")
 	at := inSchema
 	for i, token := range tokens {

@@ -48,7 +48,7 @@ func TestOlderDrafts(t *testing.T) {
 			if wanted, err := json.Marshal(want); err != nil || !bytes.Equal(got, wanted) {
 				t.Errorf("%s\nbecame %s\nwant   %s (%v)", text, got, wanted, err)
 			}
-			if modernise(root) {
+			if modernize(root) {
 				t.Error("it can be changed again")
 			}
 		})

@@ -66,7 +66,7 @@ func (s controlService) AppendEvent(ctx context.Context, sess adksession.Session
 
 // install makes a world's runner compare each prompt with ADK's.
 func (c *control) install(t *testing.T, w *world) {
-	w.runner.tweak = func(turn *turn, cfg *runner.Config) {
+	w.runner.configHook = func(turn *turn, cfg *runner.Config) {
 		c.mu.Lock()
 		c.events, c.built = nil, map[string][]*genai.Content{}
 		for _, it := range turn.hist.items {

@@ -26,7 +26,8 @@ const (
 // diverged is why a turn that goes on after an interruption fails: its log was
 // written by another version of the engine.
 func diverged(format string, args ...any) error {
-	return session.Errorf(codeInternal, "the turn cannot go on, it has taken another way than its log: "+format+"; its session can", args...)
+	return session.Errorf(codeInternal,
+		"the turn cannot go on, it has taken another way than its log: "+format+"; its session can", args...)
 }
 
 // codes maps what went wrong with a model call to the protocol.

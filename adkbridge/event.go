@@ -54,10 +54,10 @@ type meta struct {
 	Provided *session.Provided `json:"provided,omitempty"`
 	// Compacted is the summary that the event is.
 	Compacted *session.Compacted `json:"compacted,omitempty"`
-	// Vain says why a summary was asked for of which nothing came, vainShare or
+	// NoGain says why a summary was asked for of which nothing came, vainShare or
 	// vainOverflow, or that it is to be asked for again: vainCut. The event is the
 	// end of that call and says nothing else.
-	Vain string `json:"vain,omitempty"`
+	NoGain string `json:"vain,omitempty"`
 	// Span says what Compacted stands for.
 	Span *span `json:"span,omitempty"`
 	// Context is how many tokens the prompt of the call's last try had, cached
@@ -115,7 +115,7 @@ func decode(data []byte) (*stored, error) {
 	if err := unmarshal(data, s); err != nil {
 		return nil, fmt.Errorf("decode event: %w", err)
 	}
-	s.recount()
+	s.convertUsage()
 	if s.Content == nil {
 		return s, nil
 	}
@@ -149,8 +149,8 @@ func unmarshal(data []byte, v any) error {
 // usageForm is meta.UsageForm of today.
 const usageForm = 2
 
-// recount has the usage of an earlier form mean what it does today.
-func (s *stored) recount() {
+// convertUsage has the usage of an earlier form mean what it does today.
+func (s *stored) convertUsage() {
 	m := &s.CustomMetadata.Agentd
 	if m.UsageForm >= usageForm {
 		return
@@ -183,7 +183,7 @@ func (s *stored) provider() string {
 func (s *stored) context() int64 {
 	m := &s.CustomMetadata.Agentd
 	switch {
-	case m.Provided != nil, s.Content != nil && slices.ContainsFunc(s.Content.Parts, runs):
+	case m.Provided != nil, s.Content != nil && slices.ContainsFunc(s.Content.Parts, ranByProvider):
 		return 0
 	case m.Context == 0 && m.LLM != "" && m.Usage != nil && m.Usage.Calls == 1:
 		return m.Usage.Prompt
@@ -194,22 +194,23 @@ func (s *stored) context() int64 {
 
 // The values of meta.Vain.
 const (
-	vainShare    = "share"    // the prompt took more than its share of the context window
-	vainOverflow = "overflow" // it was refused
-	vainCut      = "cut"      // the summary was cut at its limit, and may be longer the next time
+	noGainShare    = "share"    // the prompt took more than its share of the context window
+	noGainOverflow = "overflow" // it was refused
+	summaryCut     = "cut"      // the summary was cut at its limit, and may be longer the next time
 )
 
 // onlyUsage tells whether an event says nothing but what a failed call took.
 func (s *stored) onlyUsage() bool {
-	return s.CustomMetadata.Agentd.LLM == "" && s.CustomMetadata.Agentd.Compacted == nil && (s.Content == nil || len(s.Content.Parts) == 0) && len(s.Actions.StateDelta) == 0
+	return s.CustomMetadata.Agentd.LLM == "" && s.CustomMetadata.Agentd.Compacted == nil &&
+		(s.Content == nil || len(s.Content.Parts) == 0) && len(s.Actions.StateDelta) == 0
 }
 
-// blank tells whether an event says nothing at all. The engine appends one when an
+// isBlank tells whether an event says nothing at all. The engine appends one when an
 // answer to loop_continue sets nothing but keys of scope temp. Logs of earlier
 // releases may hold one for each time that the turn ran.
-func (s *stored) blank() bool {
+func (s *stored) isBlank() bool {
 	m := &s.CustomMetadata.Agentd
-	return s.onlyUsage() && m.Vain == "" && m.Injected == "" && m.Usage == nil && m.Before == nil && m.Call == nil
+	return s.onlyUsage() && m.NoGain == "" && m.Injected == "" && m.Usage == nil && m.Before == nil && m.Call == nil
 }
 
 // emptyPart tells whether a part says nothing at all.
@@ -231,8 +232,8 @@ func durable(delta map[string]any) map[string]any {
 	return out
 }
 
-// meaning is what the event says to a session.
-func (s *stored) meaning() *session.Event {
+// sessionEvent is what the event says to a session.
+func (s *stored) sessionEvent() *session.Event {
 	m := &s.CustomMetadata.Agentd
 	ev := &session.Event{
 		Path:  m.Path,
@@ -252,7 +253,7 @@ func (s *stored) meaning() *session.Event {
 		if len(parts) > 0 && !m.NoText {
 			ev.Text, parts = parts[0].Text, parts[1:]
 		}
-		ev.Parts = saidParts(parts)
+		ev.Parts = partsOf(parts)
 		return ev
 	}
 	if m.LLM == "" {

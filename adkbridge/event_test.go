@@ -69,7 +69,7 @@ func TestEventRoundTrip(t *testing.T) {
 	if len(ev.Actions.StateDelta) != 3 || ev.CustomMetadata == nil {
 		t.Error("encode has changed the event")
 	}
-	got := compact(s.meaning())
+	got := compact(s.sessionEvent())
 	want := `{"MessageID":"e-1/a|p.a#3","Path":["root","p","a"],"Text":"\u003cTom \u0026 \"Jerry\"\u003e\u2028 more","Thoughts":"hm","Last":true,` +
 		`"Calls":[{"id":"call_1","name":"search","input":{"big":12345678901234567890,"f":1.0},"path":["root","p","a"]}],` +
 		`"State":{"k":9007199254740993,"user:u":null},"Usage":{"prompt":1,"completion":2,"cached":3,"thoughts":4,"total":5,"calls":1,"cost_usd":0.25},` +
@@ -166,7 +166,7 @@ func TestLast(t *testing.T) {
 		"a": {use("search"), say("A")}, "b": {say("B")}, "c": {transfer("d")}, "d": {say("D")}, "e": {{thought: "hm"}, {thought: "so", text: "E"}}, "f": {{}},
 	}
 	run := newFakeRun(t, seq("root", llm("a"), rounds("l", 1, llm("b")), llm("c", subs(llm("d"))), par("p", llm("e")), llm("f")), "go")
-	if err := w.runner.drive(t.Context(), run); err != nil {
+	if err := w.runner.runTurn(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	var last, ids []string

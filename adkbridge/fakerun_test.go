@@ -120,7 +120,7 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 		case session.KindEvent:
 			s, err := decode(r.Data)
 			g.must(err)
-			for _, c := range s.meaning().Calls {
+			for _, c := range s.sessionEvent().Calls {
 				g.calls[c.ID] = c
 			}
 		case session.KindModelFallback, session.KindModelRetry, session.KindAgentsChanged:
@@ -178,7 +178,7 @@ func (f *fakeRun) Append(ctx context.Context, data []byte, ev *session.Event) (s
 	if ctx.Err() != nil {
 		return session.Record{}, context.Cause(ctx)
 	}
-	if s, err := decode(data); err != nil || compact(s.meaning()) != compact(ev) {
+	if s, err := decode(data); err != nil || compact(s.sessionEvent()) != compact(ev) {
 		f.t.Errorf("Decode does not give the event: %v\n%s", err, compact(ev))
 	}
 	if f.appending != nil {
@@ -211,7 +211,7 @@ func (f *fakeRun) AgentsChanged(ctx context.Context, c session.AgentsChanged) er
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return f.tellOf(session.KindAgentsChanged, c)
+	return f.storeFact(session.KindAgentsChanged, c)
 }
 
 // AgentsChangedAtEnd keeps what belongs to the end, which the log does not hold.
@@ -227,14 +227,14 @@ func (*fakeRun) Marks(string) session.Marks { return nil }
 func (*fakeRun) BeginCall(context.Context, session.ModelCall) (func(), error) { return func() {}, nil }
 
 func (f *fakeRun) Retrying(_ context.Context, r session.ModelRetry) error {
-	return f.tellOf(session.KindModelRetry, r)
+	return f.storeFact(session.KindModelRetry, r)
 }
 
 func (f *fakeRun) FellBack(_ context.Context, b session.ModelFallback) error {
-	return f.tellOf(session.KindModelFallback, b)
+	return f.storeFact(session.KindModelFallback, b)
 }
 
-func (f *fakeRun) tellOf(kind session.Kind, fact any) error {
+func (f *fakeRun) storeFact(kind session.Kind, fact any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data, err := json.Marshal(fact)

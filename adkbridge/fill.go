@@ -74,10 +74,12 @@ func (f *filling) check(most int) error {
 	for _, key := range slices.Sorted(maps.Keys(f.uses)) {
 		if bytes := f.uses[key] * len(f.values[key]); bytes > largest {
 			largest = bytes
-			why = session.Errorf(codeLimit, "; key %q has %d bytes and stands in it %d times", key, len(f.values[key]), f.uses[key]).Message
+			why = session.Errorf(codeLimit, "; key %q has %d bytes and stands in it %d times", key, len(f.values[key]),
+				f.uses[key]).Message
 		}
 	}
-	return session.Errorf(codeLimit, "%s: instruction: filled in it takes %d bytes, at most %d are allowed%s", f.n.at(), n, most, why).
+	return session.Errorf(codeLimit, "%s: instruction: filled in it takes %d bytes, at most %d are allowed%s", f.n.at(),
+		n, most, why).
 		Over("filled_instruction_bytes", most, n)
 }
 
@@ -93,7 +95,8 @@ func (f *filling) text() string {
 		own.WriteString(s.text)
 		own.WriteString(f.values[s.key])
 	}
-	layers := slices.DeleteFunc([]string{f.before, own.String(), f.after}, func(s string) bool { return strings.TrimSpace(s) == "" })
+	layers := slices.DeleteFunc([]string{f.before, own.String(), f.after},
+		func(s string) bool { return strings.TrimSpace(s) == "" })
 	return strings.Join(layers, layerBreak)
 }
 
@@ -101,7 +104,8 @@ func (f *filling) text() string {
 func (t *turn) instruction(n *node, state map[string]any) (string, error) {
 	f := n.fill(t.run.Spec(), state)
 	if key := f.missing(); key != "" {
-		return "", session.Errorf(codeTree, "%s: instruction: the state has no key %q; set it before this agent runs, or write {%s?}", n.at(), key, key)
+		return "", session.Errorf(codeTree,
+			"%s: instruction: the state has no key %q; set it before this agent runs, or write {%s?}", n.at(), key, key)
 	}
 	if err := f.check(t.limits.FilledBytes); err != nil {
 		return "", err
@@ -168,7 +172,7 @@ func (m *agentModel) enterCall(ctx context.Context) (leave func(), err error) {
 	if err := m.t.requests.Acquire(ctx, size); err != nil {
 		return nil, context.Cause(ctx)
 	}
-	all, err := m.t.all.enter(ctx, whole)
+	all, err := m.t.allRequests.enter(ctx, whole)
 	if err != nil {
 		m.t.requests.Release(size)
 		return nil, err
@@ -202,7 +206,7 @@ func (t *tree) checkFilled(spec *session.Spec, state map[string]any, most int) e
 // CheckState refuses a spec that [Runner.Check] has accepted and that cannot run
 // with the state which its turn would begin with.
 func (r *Runner) CheckState(spec *session.Spec, state map[string]any) error {
-	c, ok := spec.Checked.(*checked)
+	c, ok := spec.Checked.(*checkedTree)
 	if !ok {
 		return nil
 	}

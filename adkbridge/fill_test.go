@@ -139,7 +139,7 @@ func TestFillResumed(t *testing.T) {
 	run := newFakeRun(t, llm("a", multiplied), "turn 0")
 	run.state = map[string]any{"k": megabyte}
 	took := allocated(func() {
-		isLimit(t, New(Config{Models: pure{}}).drive(t.Context(), run), "a: instruction: filled in it takes 20000000")
+		isLimit(t, New(Config{Models: pureModels{}}).runTurn(t.Context(), run), "a: instruction: filled in it takes 20000000")
 	})
 	if took > 64<<20 {
 		t.Errorf("%d bytes", took)
@@ -174,19 +174,19 @@ func TestTransferWordsCounted(t *testing.T) {
 	}
 }
 
-// crowd is a model of which each call takes a second, and that counts what the
+// crowdModels is a model of which each call takes a second, and that counts what the
 // instructions of all calls take that are under way.
-type crowd struct {
+type crowdModels struct {
 	mu         sync.Mutex
 	now, most  int
 	calls, sum int
 }
 
-func (c *crowd) Resolve(string, map[string]string) (Model, error) {
+func (c *crowdModels) Resolve(string, map[string]string) (Model, error) {
 	return Model{LLM: c, Provider: "fake"}, nil
 }
 
-func (c *crowd) Generate(ctx context.Context, req *model.Request, _ func(model.Delta)) (*model.Response, error) {
+func (c *crowdModels) Generate(ctx context.Context, req *model.Request, _ func(model.Delta)) (*model.Response, error) {
 	size := len(req.SystemText())
 	c.add(size)
 	defer c.add(-size)
@@ -198,7 +198,7 @@ func (c *crowd) Generate(ctx context.Context, req *model.Request, _ func(model.D
 	return &model.Response{Content: genai.NewContentFromText("fine", genai.RoleModel), FinishReason: genai.FinishReasonStop}, nil
 }
 
-func (c *crowd) add(size int) {
+func (c *crowdModels) add(size int) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	c.now += size
@@ -224,10 +224,10 @@ func TestParallelRequests(t *testing.T) {
 	for name, most := range map[string]int{"some at a time": 4_500_000, "one at a time": 1000} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				models := &crowd{}
+				models := &crowdModels{}
 				run := newFakeRun(t, crowded(), "go")
 				run.state = map[string]any{"k": megabyte}
-				if err := New(Config{Models: models, Limits: Limits{RequestBytes: most}}).drive(t.Context(), run); err != nil {
+				if err := New(Config{Models: models, Limits: Limits{RequestBytes: most}}).runTurn(t.Context(), run); err != nil {
 					t.Fatal(err)
 				}
 				if models.calls != 16 || models.sum < 16_000_000 {
@@ -249,7 +249,7 @@ func TestWaitingRequestCancelled(t *testing.T) {
 		run.state = map[string]any{"k": megabyte}
 		time.AfterFunc(500*time.Millisecond, func() { cancel(session.ErrPutAside) })
 		began := time.Now()
-		err := New(Config{Models: &crowd{}, Limits: Limits{RequestBytes: 1000}}).drive(ctx, run)
+		err := New(Config{Models: &crowdModels{}, Limits: Limits{RequestBytes: 1000}}).runTurn(ctx, run)
 		if err == nil || time.Since(began) != 500*time.Millisecond {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}
@@ -278,7 +278,7 @@ func TestModelCallsBounded(t *testing.T) {
 			seen[text[:10]] = true
 			log.After = c.Seq
 		}
-		if bytes > maxToldBytes || bytes == 0 {
+		if bytes > maxTextBytes || bytes == 0 {
 			t.Errorf("page %d has %d bytes", page, bytes)
 		}
 		if !more {

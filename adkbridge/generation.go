@@ -62,7 +62,8 @@ func (p *planner) generation(n *node, s *agentdv1.GenerationSettings) error {
 		return n.errorf("generation.stop_sequences: at most %d texts, none of them empty", maxStops)
 	}
 	if t := s.GetThinking(); t != nil {
-		g.thinking = &genai.ThinkingConfig{IncludeThoughts: t.GetIncludeThoughts(), ThinkingLevel: efforts[t.GetEffort()]}
+		g.thinking = &genai.ThinkingConfig{IncludeThoughts: t.GetIncludeThoughts(),
+			ThinkingLevel: efforts[t.GetEffort()]}
 		if budget, ok := t.GetAmount().(*agentdv1.Thinking_BudgetTokens); ok {
 			if budget.BudgetTokens < 0 {
 				return n.errorf("generation.thinking.budget_tokens is %d, it cannot be negative", budget.BudgetTokens)
@@ -125,7 +126,8 @@ func (*planner) toolChoice(n *node, c *agentdv1.ToolChoice) error {
 	default:
 		return nil
 	}
-	n.generation.choice = &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{Mode: mode, AllowedFunctionNames: names}}
+	n.generation.choice = &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{Mode: mode,
+		AllowedFunctionNames: names}}
 	return nil
 }
 

@@ -135,10 +135,10 @@ func (m scripted) Generate(ctx context.Context, req *model.Request, emit func(mo
 			return nil, err
 		}
 	}
-	return st.play(ctx, emit)
+	return st.respond(ctx, emit)
 }
 
-func (st step) play(ctx context.Context, emit func(model.Delta)) (*model.Response, error) {
+func (st step) respond(ctx context.Context, emit func(model.Delta)) (*model.Response, error) {
 	if st.gate != nil {
 		select {
 		case <-st.gate:

@@ -26,7 +26,7 @@ type item struct {
 	content        *genai.Content // without parts if it says nothing
 	converted      *genai.Content // content as other agents see it
 	weight         int            // of content, see weigh; 0 until it is asked for
-	answer         bool           // a model's
+	response       bool           // a model's
 	context        int64          // see stored.context
 	compacted      *session.Compacted
 	span           span // of compacted
@@ -46,8 +46,8 @@ func newHistory() *history {
 	return &history{prompts: map[promptKey]*prompt{}}
 }
 
-// add takes in one event. size is that of its record. It puts an event in its place, which is the end unless a replayed turn meets
-// its events in another order than the log's.
+// add adds one event, whose record has size bytes. Its place is the end, unless a
+// replayed turn reaches its events in another order than the log's.
 func (h *history) add(it *item, size int) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -78,7 +78,7 @@ func (h *history) addStored(seq int64, s *stored, size int) {
 	m := &s.CustomMetadata.Agentd
 	it := &item{
 		seq: seq, author: s.Author, branch: s.Branch, content: s.Content,
-		answer: m.LLM != "", context: s.context(), compacted: m.Compacted,
+		response: m.LLM != "", context: s.context(), compacted: m.Compacted,
 	}
 	if m.Span != nil {
 		it.span = *m.Span
@@ -126,7 +126,7 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 			if err := unmarshal(rec.Data, &end); err != nil {
 				return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 			}
-			if rec.Seq <= startSeq && refused(end.Code) {
+			if rec.Seq <= startSeq && dropsFiles(end.Code) {
 				h.dropFiles(began)
 			}
 		case session.KindModelRetry, session.KindModelFallback:
@@ -170,7 +170,7 @@ type openTurn struct {
 	// makes one call at a time.
 	cut map[string]*cutCall
 	// agents counts the starts and the ends of agents.
-	agents map[stageKey]int
+	agents map[changeKey]int
 }
 
 // cutCall is a model call that was cut off.
@@ -191,10 +191,10 @@ func (o *openTurn) add(l loggedEvent) {
 // changed takes in that agents have started and ended.
 func (o *openTurn) changed(changes ...session.AgentChange) {
 	if o.agents == nil {
-		o.agents = map[stageKey]int{}
+		o.agents = map[changeKey]int{}
 	}
 	for i := range changes {
-		o.agents[stageKeyOf(&changes[i])]++
+		o.agents[changeKeyOf(&changes[i])]++
 	}
 }
 
@@ -256,10 +256,10 @@ func visible(mine, other string) bool {
 	return mine == "" || other == "" || mine == other || strings.HasPrefix(mine, other+".")
 }
 
-// foreign is an event as agents other than its author see it: as something the
+// asForeign is an event as agents other than its author see it: as something the
 // user tells them. Thoughts, and parts that hold only a provider's opaque data,
 // are left out; nil when nothing is left.
-func (it *item) foreign() *genai.Content {
+func (it *item) asForeign() *genai.Content {
 	if it.converted != nil || it.content == nil {
 		return it.converted
 	}
@@ -273,11 +273,13 @@ func (it *item) foreign() *genai.Content {
 		case p.Text != "":
 			say("[%s] said: %s", it.author, p.Text)
 		case p.FunctionCall != nil:
-			say("[%s] called tool `%s` with parameters: %s", it.author, p.FunctionCall.Name, jsonText(p.FunctionCall.Args))
+			say("[%s] called tool `%s` with parameters: %s", it.author, p.FunctionCall.Name,
+				jsonText(p.FunctionCall.Args))
 		case p.FunctionResponse != nil:
-			say("[%s] `%s` tool returned result: %s", it.author, p.FunctionResponse.Name, jsonText(p.FunctionResponse.Response))
+			say("[%s] `%s` tool returned result: %s", it.author, p.FunctionResponse.Name,
+				jsonText(p.FunctionResponse.Response))
 			for _, f := range p.FunctionResponse.Parts {
-				if file := asPart(f); file != nil {
+				if file := fileOf(f); file != nil {
 					c.Parts = append(c.Parts, file)
 				}
 			}

@@ -61,7 +61,7 @@ func TestInjectedIsSeenByEveryAgent(t *testing.T) {
 // TestBudgetNeedsPrices refuses a budget in money where a price is not known.
 func TestBudgetNeedsPrices(t *testing.T) {
 	w := newWorld(t, nil)
-	w.runner = New(Config{Models: pure{}}) // whose models have no price
+	w.runner = New(Config{Models: pureModels{}}) // whose models have no price
 	spec := &session.Spec{Prompt: "go", Agent: llm("root", tools()), Budget: session.Budget{ModelCalls: 3}}
 	if err := w.runner.Check(t.Context(), spec, nil); err != nil {
 		t.Errorf("a budget of model calls: %v", err)

@@ -65,7 +65,8 @@ func parseInstruction(text string) (template, error) {
 	for s := range out.segments() {
 		out.literal += len(s.text)
 		if name, ok := strings.CutPrefix(s.key, artifactKey); ok {
-			return template{}, fmt.Errorf("{artifact.%s}: there are no artifacts here, only keys of the state", cut(name, maxName))
+			return template{}, fmt.Errorf("{artifact.%s}: there are no artifacts here, only keys of the state",
+				cut(name, maxName))
 		}
 		if s.key == "" {
 			continue

@@ -73,7 +73,7 @@ func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adk
 	if err := j.t.commit(ctx, ev, m); err != nil {
 		return err
 	}
-	j.t.handsOver(ev)
+	j.t.recordTransfer(ev)
 	return nil
 }
 
@@ -85,15 +85,15 @@ func (t *turn) replay(l *loggedEvent, ev *adksession.Event, m *meta) error {
 		t.stop(err)
 		return err
 	}
-	refused := t.keysRefused(ev, m, l.ev)
+	refused := t.stateRefusal(ev, m, l.ev)
 	ev.ID, ev.Timestamp = l.ev.ID, l.ev.Timestamp
 	temp := tempKeys(ev.Actions.StateDelta) // with an answer to loop_continue
 	maps.Copy(temp, t.tempOf(l.ev))
-	t.admit(l.seq, l.ev, l.size, temp)
+	t.apply(l.seq, l.ev, l.size, temp)
 	if refused != nil {
 		t.stop(refused)
 	}
-	t.handsOver(ev)
+	t.recordTransfer(ev)
 	return refused
 }
 
@@ -121,7 +121,7 @@ func (t *turn) nextLogged(ev *adksession.Event, m *meta) (*loggedEvent, error) {
 	says := m.LLM != "" || ev.Content != nil || len(durable(ev.Actions.StateDelta)) > 0
 	key := promptKey{ev.Author, ev.Branch}
 	queue := t.logged[key]
-	for len(queue) > 0 && queue[0].ev.blank() && says {
+	for len(queue) > 0 && queue[0].ev.isBlank() && says {
 		queue = queue[1:]
 	}
 	if len(queue) == 0 {
@@ -147,9 +147,9 @@ func (t *turn) putBack(l *loggedEvent) {
 // holds it, so that a reloaded history gives the same prompts.
 func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error {
 	return t.write(ev, m, func(data []byte, s *stored) error {
-		rec, err := t.run.Append(ctx, data, s.meaning())
+		rec, err := t.run.Append(ctx, data, s.sessionEvent())
 		if err == nil {
-			t.admit(rec.Seq, s, len(data), tempKeys(ev.Actions.StateDelta))
+			t.apply(rec.Seq, s, len(data), tempKeys(ev.Actions.StateDelta))
 		}
 		return err
 	})
@@ -158,7 +158,7 @@ func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error 
 // commitAtEnd has an event appended together with the turn's end. It is not taken into
 // the history: whoever loads that next finds it in the log, if the turn has ended.
 func (t *turn) commitAtEnd(ctx context.Context, ev *adksession.Event, m *meta) error {
-	return t.write(ev, m, func(data []byte, s *stored) error { return t.run.AppendAtEnd(ctx, data, s.meaning()) })
+	return t.write(ev, m, func(data []byte, s *stored) error { return t.run.AppendAtEnd(ctx, data, s.sessionEvent()) })
 }
 
 // write hands an event to put, as the log will hold it. When the state does not take the
@@ -169,7 +169,7 @@ func (t *turn) write(ev *adksession.Event, m *meta, put func(data []byte, s *sto
 		return err
 	}
 	refused := put(data, s)
-	if !t.keptWithout(ev, refused) {
+	if !t.keptWithoutState(ev, refused) {
 		return refused
 	}
 	// What was said is paid for and is history; the state does not take its keys.
@@ -190,7 +190,7 @@ func (t *turn) write(ev *adksession.Event, m *meta, put func(data []byte, s *sto
 // encoded completes an event, and returns it as the log will hold it.
 func (t *turn) encoded(ev *adksession.Event, m *meta) ([]byte, *stored, error) {
 	t.setOutput(ev, m)
-	t.setBeside(ev)
+	t.setExtras(ev)
 	t.setTransfer(ev, m)
 	data, err := encode(ev, m)
 	if err != nil {
@@ -200,23 +200,24 @@ func (t *turn) encoded(ev *adksession.Event, m *meta) ([]byte, *stored, error) {
 	return data, s, err
 }
 
-// keptWithout tells whether an event is committed without its keys, which the state
+// keptWithoutState tells whether an event is committed without its keys, which the state
 // does not take.
-func (t *turn) keptWithout(ev *adksession.Event, err error) bool {
+func (t *turn) keptWithoutState(ev *adksession.Event, err error) bool {
 	e, ok := errors.AsType[*session.Error](err)
 	return ok && e.Code == codeLimit && len(durable(ev.Actions.StateDelta)) > 0
 }
 
-// keysRefused is why the turn ends behind an event of the log that was kept without its
+// stateRefusal is why the turn ends behind an event of the log that was kept without its
 // keys, see commit; nil if it was not.
-func (t *turn) keysRefused(ev *adksession.Event, m *meta, s *stored) error {
+func (t *turn) stateRefusal(ev *adksession.Event, m *meta, s *stored) error {
 	again := *ev
 	t.setOutput(&again, m)
 	keys := durable(again.Actions.StateDelta)
-	if len(keys) == 0 || len(durable(s.Actions.StateDelta)) > 0 || s.closes() {
+	if len(keys) == 0 || len(durable(s.Actions.StateDelta)) > 0 || s.isCutOff() {
 		return nil
 	}
-	return session.Errorf(codeLimit, "%s: the state had no room for %s; a null value removes a key", pathString(m.Path), quoteAll(slices.Sorted(maps.Keys(keys))))
+	return session.Errorf(codeLimit, "%s: the state had no room for %s; a null value removes a key", pathString(m.Path),
+		quoteAll(slices.Sorted(maps.Keys(keys))))
 }
 
 // setTransfer names the agent to which the results of an answer's calls hand over.
@@ -226,10 +227,10 @@ func (t *turn) setTransfer(ev *adksession.Event, m *meta) {
 	}
 }
 
-// handsOver ends the agent whose event hands the conversation over.
-func (t *turn) handsOver(ev *adksession.Event) {
+// recordTransfer ends the agent whose event hands the conversation over.
+func (t *turn) recordTransfer(ev *adksession.Event) {
 	if n := t.nodeOf(ev.Author); n != nil && ev.Actions.TransferToAgent != "" {
-		t.stage.end(n, session.AgentTransferred)
+		t.agents.end(n, session.AgentTransferred)
 	}
 }
 

@@ -48,7 +48,7 @@ func (l *loop) run(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, err
 			if !l.t.tree.askLoop {
 				continue
 			}
-			more, ev, err := l.ask(ctx, visit, i)
+			more, ev, err := l.askContinue(ctx, visit, i)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -63,12 +63,14 @@ func (l *loop) run(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, err
 	}
 }
 
-// ask asks the client whether to go on. The loop ends when the answer is an
+// askContinue asks the client whether to go on. The loop ends when the answer is an
 // object whose "continue" is false, and when there is none: a client that
 // failed, canceled or went away has not agreed to further model calls. Any
 // other answer goes on. The event holds the state that came with the answer,
 // nil if none did.
-func (l *loop) ask(ctx agent.InvocationContext, visit, iteration int) (more bool, ev *adksession.Event, err error) {
+func (l *loop) askContinue(
+	ctx agent.InvocationContext, visit, iteration int,
+) (more bool, ev *adksession.Event, err error) {
 	defer func() {
 		if p := recover(); p != nil { // below a parallel agent it would end the process
 			more, ev, err = false, nil, panicError("loop "+l.n.name, p)
@@ -92,7 +94,7 @@ func (l *loop) ask(ctx agent.InvocationContext, visit, iteration int) (more bool
 	if l.t.tree.askLeave {
 		call.Asks = approval
 	}
-	err = l.t.tellAgents(ctx)
+	err = l.t.recordAgents(ctx)
 	var res session.ToolResult
 	if err == nil {
 		res, err = l.t.run.Ask(ctx, call)

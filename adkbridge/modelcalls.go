@@ -31,7 +31,8 @@ import (
 //
 // Its errors are of type *session.Error if a client may see them.
 func ModelCalls(ctx context.Context, log session.TurnLog, limit int) (calls []session.ToldCall, more bool, err error) {
-	v := &verification{sessionID: log.SessionID, hist: newHistory(), state: maps.Clone(log.State), recorder: newCallRecorder()}
+	v := &verification{sessionID: log.SessionID, hist: newHistory(), state: maps.Clone(log.State),
+		recorder: newCallRecorder()}
 	if v.state == nil {
 		v.state = map[string]any{}
 	}
@@ -83,7 +84,8 @@ func ModelCalls(ctx context.Context, log session.TurnLog, limit int) (calls []se
 			why = diverged.String()
 		}
 		return nil, false, session.Errorf(agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION,
-			"what the models of turn %s were told cannot be made again from its log: %s", log.TurnID, cut(why, maxShown))
+			"what the models of turn %s were told cannot be made again from its log: %s",
+			log.TurnID, cut(why, maxShown))
 	}
 	return calls, more, nil
 }
@@ -113,33 +115,34 @@ func (v *verification) skipTo(ctx context.Context, log session.TurnLog) ([]sessi
 				return
 			}
 			if rec.Kind == session.KindTurnStarted && rec.TurnID == log.TurnID || recs != nil {
-				if recs = append(recs, lean(rec)); rec.Kind == session.KindTurnEnded && rec.TurnID == log.TurnID {
+				if recs = append(recs, withoutPayload(rec)); rec.Kind == session.KindTurnEnded &&
+					rec.TurnID == log.TurnID {
 					return
 				}
 				continue
 			}
-			if failed = v.settleState(rec); failed != nil || !yield(rec, nil) {
+			if failed = v.applyState(rec); failed != nil || !yield(rec, nil) {
 				return
 			}
 		}
 	}
-	if _, err := v.hist.load(ctx, past{records: before}); err != nil {
+	if _, err := v.hist.load(ctx, earlierLog{records: before}); err != nil {
 		return nil, err
 	}
 	return recs, failed
 }
 
-// lean is a record without what nobody needs who runs its turn again: there may be
+// withoutPayload is a record without what nobody needs who runs its turn again: there may be
 // megabytes of raw payloads for each model call.
-func lean(rec session.Record) session.Record {
+func withoutPayload(rec session.Record) session.Record {
 	if rec.Kind == session.KindRawPayload {
 		rec.Data = nil
 	}
 	return rec
 }
 
-// settleState takes in what a record of a turn that is past says about the state.
-func (v *verification) settleState(rec session.Record) error {
+// applyState takes in what a record of a turn that is past says about the state.
+func (v *verification) applyState(rec session.Record) error {
 	switch rec.Kind {
 	case session.KindTurnStarted:
 		var f session.TurnStarted
@@ -158,14 +161,16 @@ func (v *verification) settleState(rec session.Record) error {
 	return nil
 }
 
-// past is the log before a turn: a handle of which history.load uses what is here.
-type past struct {
+// earlierLog is the log before a turn: a handle of which history.load uses what is here.
+type earlierLog struct {
 	handle
 	records iter.Seq2[session.Record, error]
 }
 
-func (past) StartSeq() int64                                                   { return math.MaxInt64 }
-func (p past) Records(context.Context, int64) iter.Seq2[session.Record, error] { return p.records }
+func (earlierLog) StartSeq() int64 { return math.MaxInt64 }
+func (p earlierLog) Records(context.Context, int64) iter.Seq2[session.Record, error] {
+	return p.records
+}
 
 // callRecorder takes note of what the models of one turn are told while it is run
 // again. A nil one takes note of nothing.
@@ -187,9 +192,9 @@ type callRecorder struct {
 	failed error // what the run has ended with; owned by the goroutine that runs it
 }
 
-// maxToldBytes bounds what is kept of the texts that calls are told, in bytes: a page
+// maxTextBytes bounds what is kept of the texts that calls are told, in bytes: a page
 // that would have more ends early. It is more than a reply can have.
-const maxToldBytes = 8 << 20
+const maxTextBytes = 8 << 20
 
 // sharedText is a text that calls are told alike.
 type sharedText struct {
@@ -204,7 +209,8 @@ type askedState struct {
 }
 
 func newCallRecorder() *callRecorder {
-	return &callRecorder{hist: newHistory(), calls: map[string]*agentdv1.ModelCallDetails{}, texts: map[string]*sharedText{}, ends: map[string]int64{}, wanted: map[string]int64{}}
+	return &callRecorder{hist: newHistory(), calls: map[string]*agentdv1.ModelCallDetails{},
+		texts: map[string]*sharedText{}, ends: map[string]int64{}, wanted: map[string]int64{}}
 }
 
 // begin takes in what is known of the turn before it runs: the state and the
@@ -294,11 +300,11 @@ func (r *callRecorder) record(run *verifier, c *callStep) {
 			own.SystemInstruction.Parts = append(own.SystemInstruction.Parts, &part)
 		}
 	}
-	if m.tell(&own, r.state(m.t, at, key)) != nil {
+	if m.fillInstruction(&own, r.state(m.t, at, key)) != nil {
 		r.keep(run, key, nil)
 		return
 	}
-	m.prepare(&own)
+	m.configure(&own)
 	contents, summary := r.hist.promptBefore(at, m.since(), r.end(key))
 	req := &model.Request{Contents: contents, Config: &own, Deferred: m.n.deferred(), ToolSearch: m.n.toolSearch}
 	call := &agentdv1.ModelCallDetails{
@@ -338,14 +344,14 @@ func (r *callRecorder) keep(run *verifier, key string, call *agentdv1.ModelCallD
 		return
 	}
 	if call != nil {
-		call.Instruction, call.Summary = r.onceLocked(call.GetInstruction()), r.onceLocked(call.GetSummary())
+		call.Instruction, call.Summary = r.internLocked(call.GetInstruction()), r.internLocked(call.GetSummary())
 	}
 	r.calls[key] = call
-	for r.bytes > maxToldBytes && len(r.wanted) > 1 {
+	for r.bytes > maxTextBytes && len(r.wanted) > 1 {
 		r.dropLocked()
 	}
 	if len(r.calls) == len(r.wanted) { // nobody needs the rest of the turn
-		run.stop(errHeld)
+		run.stop(errLogEnd)
 	}
 }
 
@@ -366,9 +372,9 @@ func (r *callRecorder) dropLocked() {
 	delete(r.calls, last)
 }
 
-// knowsAll tells whether the run has come to all calls of which note is to be taken:
+// hasAll tells whether the run has come to all calls of which note is to be taken:
 // what agents that run beside each other were told last is in no order.
-func (r *callRecorder) knowsAll() bool {
+func (r *callRecorder) hasAll() bool {
 	if r == nil {
 		return true
 	}
@@ -377,8 +383,8 @@ func (r *callRecorder) knowsAll() bool {
 	return len(r.calls) == len(r.wanted)
 }
 
-// onceLocked returns the first text that was the same, and counts who uses it.
-func (r *callRecorder) onceLocked(text string) string {
+// internLocked returns the first text that was the same, and counts who uses it.
+func (r *callRecorder) internLocked(text string) string {
 	first := r.texts[text]
 	if first == nil {
 		first = &sharedText{text: text}
@@ -440,10 +446,10 @@ func endedCalls(sessionID string, recs []session.Record) ([]endedCall, error) {
 		switch {
 		case key != "":
 			answered[at]++
-		case s.onlyUsage() && s.CustomMetadata.Agentd.Vain == "":
+		case s.onlyUsage() && s.CustomMetadata.Agentd.NoGain == "":
 			key = callKey(at, answered[at])
 		}
-		if end := s.meaning().CallEnded(sessionID); end != nil {
+		if end := s.sessionEvent().CallEnded(sessionID); end != nil {
 			out = append(out, endedCall{rec.Seq, key, end})
 		}
 	}

@@ -213,7 +213,7 @@ func TestModelCallsTellEachItsOwn(t *testing.T) {
 // TestModelCallsBehindSummaries tells which summary stood for the beginning of the
 // conversation, and of the calls that wrote them.
 func TestModelCallsBehindSummaries(t *testing.T) {
-	models := &narrow{known: true}
+	models := &narrowModels{known: true}
 	w := narrowWorld(t, models)
 	tree := compacts(3000, &agentdv1.Compaction{AtShare: 0.75})
 	before := 0
@@ -317,7 +317,7 @@ func TestStateIsOfTheLastWriter(t *testing.T) {
 	for _, seq := range []int64{5, 3} {
 		s := &stored{}
 		s.Actions.StateDelta = map[string]any{"k": seq}
-		turn.admit(seq, s, 1, map[string]any{"temp:k": seq})
+		turn.apply(seq, s, 1, map[string]any{"temp:k": seq})
 	}
 	if turn.state["k"] != int64(5) || turn.state["temp:k"] != int64(5) {
 		t.Errorf("state %v, want what record 5 has written", turn.state)

@@ -15,12 +15,12 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// narrow is a model with a context window, as large as its name says after the
+// narrowModels is a model with a context window, as large as its name says after the
 // last dash: it counts four bytes as a token and refuses what does not fit. Its
 // answer depends on the request alone. A prompt "N rounds" has it search until a
 // result holds N, any other one it answers at once; a summary is a hash. One whose
 // name begins with "down" fails.
-type narrow struct {
+type narrowModels struct {
 	// known tells the bridge the window.
 	known bool
 	// longest is the longest answer that the bridge is told of; 0 is none.
@@ -37,19 +37,19 @@ type narrow struct {
 }
 
 // bill is what the models have said that they took.
-func (w *narrow) bill() session.Usage {
+func (w *narrowModels) bill() session.Usage {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.billed
 }
 
-func (w *narrow) take(u model.Usage) {
+func (w *narrowModels) take(u model.Usage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.billed = w.billed.Add(session.Usage{Prompt: u.Prompt, Completion: u.Completion, Total: u.Total, Calls: 1, Cost: session.NanoUSD(u.Total)})
 }
 
-func (w *narrow) Resolve(name string, _ map[string]string) (Model, error) {
+func (w *narrowModels) Resolve(name string, _ map[string]string) (Model, error) {
 	var window int64
 	if _, err := fmt.Sscanf(name[strings.LastIndex(name, "-")+1:], "%d", &window); err != nil {
 		return Model{}, &model.Error{Kind: model.KindUnavailable, Provider: "narrow", Message: "there is no such model"}
@@ -62,7 +62,7 @@ func (w *narrow) Resolve(name string, _ map[string]string) (Model, error) {
 }
 
 // thinking are summaries behind so many tokens of thoughts, which the limit counts.
-func (w *narrow) thinking(tokens int64) func(context.Context) (*model.Response, error) {
+func (w *narrowModels) thinking(tokens int64) func(context.Context) (*model.Response, error) {
 	return func(context.Context) (*model.Response, error) {
 		w.mu.Lock()
 		limit := int64(w.summed[len(w.summed)-1].Config.MaxOutputTokens)
@@ -78,7 +78,7 @@ func (w *narrow) thinking(tokens int64) func(context.Context) (*model.Response, 
 }
 
 type narrowModel struct {
-	w      *narrow
+	w      *narrowModels
 	window int64
 	down   bool
 }

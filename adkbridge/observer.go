@@ -19,9 +19,9 @@ type observer interface {
 	// modelCall announces a model call. It is called before the instruction is filled
 	// in and before anything is asked of the model.
 	modelCall(ctx context.Context, c *callStep) error
-	// replayed announces an answer that the log holds. calls and asks are the calls
+	// response announces an answer that the log holds. calls and asks are the calls
 	// that judge finds in it. The observer does not change the answer.
-	replayed(m *agentModel, a *answer, calls, asks []string) error
+	response(m *agentModel, a *response, calls, asks []string) error
 	// event announces an event that the engine appends. l is the event that the log
 	// holds in its place; it is nil if the run is to append the event. The observer
 	// changes neither. With errSkip the run leaves the event out and continues.

@@ -54,7 +54,8 @@ func readOutputSchema(text string) (*outputSchema, error) {
 		return nil, errors.New(`"type" is missing; an agent's output is an "object"`)
 	}
 	switch root["$schema"] {
-	case nil, "https://json-schema.org/draft/2020-12/schema", "http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft-07/schema#":
+	case nil, "https://json-schema.org/draft/2020-12/schema",
+		"http://json-schema.org/draft-07/schema#", "https://json-schema.org/draft-07/schema#":
 	default:
 		return nil, fmt.Errorf("$schema is %.100q; known are draft-07 and draft 2020-12", fmt.Sprint(root["$schema"]))
 	}
@@ -87,7 +88,8 @@ func (o *outputSchema) check(text string) (err error) {
 		maxBytes = maxAnyOfBytes
 	}
 	if values*o.size > maxCheckValues || len(text)*o.size > maxBytes {
-		return fmt.Errorf("%d values in %d bytes are too many to be checked by a schema of %d nodes", values, len(text), o.size)
+		return fmt.Errorf("%d values in %d bytes are too many to be checked by a schema of %d nodes", values, len(text),
+			o.size)
 	}
 	dec := json.NewDecoder(strings.NewReader(text))
 	dec.UseNumber()
@@ -165,7 +167,7 @@ func outputText(c *genai.Content, m *meta) (string, bool) {
 	last := ""
 	var b strings.Builder
 	for _, p := range c.Parts {
-		if runs(p) && strings.TrimSpace(b.String()) != "" {
+		if ranByProvider(p) && strings.TrimSpace(b.String()) != "" {
 			last = b.String()
 			b.Reset()
 		}
@@ -179,10 +181,10 @@ func outputText(c *genai.Content, m *meta) (string, bool) {
 	return last, true
 }
 
-// conform holds an agent's final answer against its output schema. ok tells that
+// checkOutput holds an agent's final answer against its output schema. ok tells that
 // there is one and that the answer satisfies it. It depends on nothing but the
 // answer, the agent and the limits.
-func (m *agentModel) conform(a *answer) (ok bool, err error) {
+func (m *agentModel) checkOutput(a *response) (ok bool, err error) {
 	o := m.n.output
 	if o == nil || len(callsOf(a.content)) > 0 || onlyThoughts(a.content) {
 		return false, nil

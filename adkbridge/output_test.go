@@ -269,7 +269,7 @@ func TestStructuredAnswers(t *testing.T) {
 			if err != nil || turn.Structured != (tc.want != "") || turn.Structured && canonicalJSON(t, turn.Output) != canonicalJSON(t, tc.want) {
 				t.Errorf("turn %+v, %v", turn, err)
 			}
-			goOn(t, w, seq("next", llm("x"), llm("z")))
+			continueSession(t, w, seq("next", llm("x"), llm("z")))
 		})
 	}
 }
@@ -345,7 +345,7 @@ func TestMisfitReplayed(t *testing.T) {
 		return map[string][]step{"a": {use("search"), say(personText)}, "b": {use("fetch", "calc"), say(noPerson)}}
 	}
 	first := newFakeRun(t, tree, "go")
-	want := New(Config{Models: &script{steps: steps()}}).drive(t.Context(), first)
+	want := New(Config{Models: &script{steps: steps()}}).runTurn(t.Context(), first)
 	if e := session.AsError(want); want == nil || e.Code != codeOutput || !strings.HasPrefix(e.Message, "root/b: ") {
 		t.Fatalf("error %v", want)
 	}
@@ -366,7 +366,7 @@ func TestMisfitReplayed(t *testing.T) {
 				models.steps[agent] = models.steps[agent][1:]
 			}
 		}
-		err := New(Config{Models: models}).drive(t.Context(), again)
+		err := New(Config{Models: models}).runTurn(t.Context(), again)
 		if err == nil || err.Error() != want.Error() {
 			t.Fatalf("%d records: error %v, want %v", n, err, want)
 		}
@@ -385,7 +385,7 @@ func TestMisfitReplayed(t *testing.T) {
 		}
 		again.begin("and on")
 		models.always = func(string) step { return say(personText) }
-		if err := New(Config{Models: models}).drive(t.Context(), again); err != nil {
+		if err := New(Config{Models: models}).runTurn(t.Context(), again); err != nil {
 			t.Fatalf("%d records: the next turn: %v", n, err)
 		}
 	}

@@ -26,16 +26,18 @@ func userContent(text string, parts session.Parts) *genai.Content {
 		case *agentdv1.Part_Text:
 			c.Parts = append(c.Parts, &genai.Part{Text: k.Text})
 		case *agentdv1.Part_Inline:
-			c.Parts = append(c.Parts, &genai.Part{InlineData: &genai.Blob{MIMEType: k.Inline.GetMimeType(), Data: k.Inline.GetData()}})
+			c.Parts = append(c.Parts, &genai.Part{InlineData: &genai.Blob{MIMEType: k.Inline.GetMimeType(),
+				Data: k.Inline.GetData()}})
 		case *agentdv1.Part_File:
-			c.Parts = append(c.Parts, &genai.Part{FileData: &genai.FileData{MIMEType: k.File.GetMimeType(), FileURI: k.File.GetUri()}})
+			c.Parts = append(c.Parts, &genai.Part{FileData: &genai.FileData{MIMEType: k.File.GetMimeType(),
+				FileURI: k.File.GetUri()}})
 		}
 	}
 	return c
 }
 
-// saidParts is what userContent has made of parts.
-func saidParts(in []*genai.Part) session.Parts {
+// partsOf is what userContent has made of parts.
+func partsOf(in []*genai.Part) session.Parts {
 	var out session.Parts
 	for _, p := range in {
 		switch {
@@ -92,16 +94,20 @@ func resultFiles(parts session.Parts) []*genai.FunctionResponsePart {
 	for _, p := range parts {
 		switch k := p.GetContent().(type) {
 		case *agentdv1.Part_Inline:
-			out = append(out, &genai.FunctionResponsePart{InlineData: &genai.FunctionResponseBlob{MIMEType: k.Inline.GetMimeType(), Data: k.Inline.GetData()}})
+			out = append(out,
+				&genai.FunctionResponsePart{InlineData: &genai.FunctionResponseBlob{MIMEType: k.Inline.GetMimeType(),
+					Data: k.Inline.GetData()}})
 		case *agentdv1.Part_File:
-			out = append(out, &genai.FunctionResponsePart{FileData: &genai.FunctionResponseFileData{MIMEType: k.File.GetMimeType(), FileURI: k.File.GetUri()}})
+			out = append(out,
+				&genai.FunctionResponsePart{FileData: &genai.FunctionResponseFileData{MIMEType: k.File.GetMimeType(),
+					FileURI: k.File.GetUri()}})
 		}
 	}
 	return out
 }
 
-// referred are the tools to which the parts of a result refer.
-func referred(parts session.Parts) []string {
+// referencedTools are the tools to which the parts of a result refer.
+func referencedTools(parts session.Parts) []string {
 	var names []string
 	for _, p := range parts {
 		if ref := p.GetTool(); ref != nil {
@@ -111,40 +117,40 @@ func referred(parts session.Parts) []string {
 	return names
 }
 
-// beside is what a result has besides values.
-type beside struct {
+// extras is what a result has besides values.
+type extras struct {
 	files []*genai.FunctionResponsePart
 	tools []string // to which it refers
 }
 
-// keepBeside remembers the files of a call's result, and its references to tools,
+// keepExtras remembers the files of a call's result, and its references to tools,
 // until the event that holds the result is in the log: the engine knows values alone.
-func (t *turn) keepBeside(callID string, parts session.Parts) {
-	b := &beside{resultFiles(parts), referred(parts)}
+func (t *turn) keepExtras(callID string, parts session.Parts) {
+	b := &extras{resultFiles(parts), referencedTools(parts)}
 	if len(b.files) == 0 && len(b.tools) == 0 {
 		return
 	}
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.beside[callID] = b
+	t.extras[callID] = b
 }
 
-// setBeside puts files and references of results where they belong. The event may
+// setExtras puts files and references of results where they belong. The event may
 // share its content with the engine's own: it gets another one.
-func (t *turn) setBeside(ev *adksession.Event) {
+func (t *turn) setExtras(ev *adksession.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if ev.Content == nil || !slices.ContainsFunc(ev.Content.Parts, func(p *genai.Part) bool {
-		return p.FunctionResponse != nil && t.beside[p.FunctionResponse.ID] != nil
+		return p.FunctionResponse != nil && t.extras[p.FunctionResponse.ID] != nil
 	}) {
 		return
 	}
 	c := &genai.Content{Role: ev.Content.Role, Parts: slices.Clone(ev.Content.Parts)}
 	for i, p := range c.Parts {
-		if p.FunctionResponse == nil || t.beside[p.FunctionResponse.ID] == nil {
+		if p.FunctionResponse == nil || t.extras[p.FunctionResponse.ID] == nil {
 			continue
 		}
-		b := t.beside[p.FunctionResponse.ID]
+		b := t.extras[p.FunctionResponse.ID]
 		part, response := model.Refer(p, b.tools...), *p.FunctionResponse
 		response.Parts = b.files
 		part.FunctionResponse = &response
@@ -153,15 +159,17 @@ func (t *turn) setBeside(ev *adksession.Event) {
 	ev.Content = c
 }
 
-// asPart is a file of a result as a part of what a user says.
-func asPart(f *genai.FunctionResponsePart) *genai.Part {
+// fileOf is a file of a result as a part of what a user says.
+func fileOf(f *genai.FunctionResponsePart) *genai.Part {
 	switch {
 	case f == nil:
 		return nil
 	case f.InlineData != nil:
-		return &genai.Part{InlineData: &genai.Blob{MIMEType: f.InlineData.MIMEType, Data: f.InlineData.Data, DisplayName: f.InlineData.DisplayName}}
+		return &genai.Part{InlineData: &genai.Blob{MIMEType: f.InlineData.MIMEType, Data: f.InlineData.Data,
+			DisplayName: f.InlineData.DisplayName}}
 	case f.FileData != nil:
-		return &genai.Part{FileData: &genai.FileData{MIMEType: f.FileData.MIMEType, FileURI: f.FileData.FileURI, DisplayName: f.FileData.DisplayName}}
+		return &genai.Part{FileData: &genai.FileData{MIMEType: f.FileData.MIMEType, FileURI: f.FileData.FileURI,
+			DisplayName: f.FileData.DisplayName}}
 	default:
 		return nil
 	}
@@ -217,9 +225,9 @@ func (n *node) walk(yield func(*node) bool) bool {
 	return yield(n) && !slices.ContainsFunc(n.kids, func(kid *node) bool { return !kid.walk(yield) })
 }
 
-// refused tells whether a turn may have ended because a provider could not read a
+// dropsFiles tells whether a turn may have ended because a provider could not read a
 // file of it.
-func refused(code agentdv1.ErrorCode) bool { return code == codeInvalid }
+func dropsFiles(code agentdv1.ErrorCode) bool { return code == codeInvalid }
 
 // dropFiles has the files since a record told in words from now on: every provider
 // is sent the whole history, and one that refuses a file would refuse the session

@@ -163,13 +163,13 @@ func TestPartsOfResults(t *testing.T) {
 	}
 }
 
-// picky is a model that takes files of one type.
-type picky struct {
+// pickyModels is a model that takes files of one type.
+type pickyModels struct {
 	script
 	takes string
 }
 
-func (p *picky) Resolve(name string, keys map[string]string) (Model, error) {
+func (p *pickyModels) Resolve(name string, keys map[string]string) (Model, error) {
 	m, err := p.script.Resolve(name, keys)
 	m.Takes = func(f model.File) error {
 		if f.MIMEType == p.takes || name == "m/b" && f.MIMEType == "audio/wav" {
@@ -187,7 +187,7 @@ func TestPartsThatNobodyTakes(t *testing.T) {
 		a.GetLlm().Model = "m/" + name
 		return a
 	}
-	r := New(Config{Models: &picky{takes: "image/png"}})
+	r := New(Config{Models: &pickyModels{takes: "image/png"}})
 	for name, tc := range map[string]struct {
 		tree  *agentdv1.Agent
 		parts session.Parts

@@ -140,30 +140,30 @@ type tree struct {
 
 // planner checks one spec. It is used by one goroutine.
 type planner struct {
-	limits Limits
-	models Models
-	keys   map[string]string       // the caller's own, by provider
-	tools  map[string]*declaration // what the client offers
-	opened map[string]Model        // models by name
-	kept   *schemas                // of the runner
-	priced bool                    // the price of each must be known
-	share  float64                 // see Config.CompactAt
-	tree   *tree                   // being built
+	limits  Limits
+	models  Models
+	keys    map[string]string       // the caller's own, by provider
+	tools   map[string]*declaration // what the client offers
+	opened  map[string]Model        // models by name
+	schemas *schemas                // of the runner
+	priced  bool                    // the price of each must be known
+	share   float64                 // see Config.CompactAt
+	tree    *tree                   // being built
 }
 
 // plan checks a spec and returns the tree it describes. Its errors are
 // *session.Error.
 func (r *Runner) plan(spec *session.Spec, keys session.Keys) (*tree, error) {
 	p := &planner{
-		limits: r.limits,
-		models: r.models,
-		share:  r.share,
-		priced: spec.Budget.Cost > 0 || spec.SessionBudget.Cost > 0,
-		keys:   make(map[string]string, len(keys)),
-		tools:  make(map[string]*declaration, len(spec.Tools)),
-		opened: map[string]Model{},
-		kept:   &r.schemas,
-		tree:   &tree{byName: map[string]*node{}},
+		limits:  r.limits,
+		models:  r.models,
+		share:   r.compactAt,
+		priced:  spec.Budget.Cost > 0 || spec.SessionBudget.Cost > 0,
+		keys:    make(map[string]string, len(keys)),
+		tools:   make(map[string]*declaration, len(spec.Tools)),
+		opened:  map[string]Model{},
+		schemas: &r.schemas,
+		tree:    &tree{byName: map[string]*node{}},
 	}
 	for name, key := range keys {
 		p.keys[name] = string(key)
@@ -188,7 +188,9 @@ func (p *planner) clientTools(tools []*agentdv1.Tool) error {
 		name := t.GetName()
 		switch {
 		case !toolNameOK(name):
-			return session.Errorf(codeTree, "tools[%d]: name %q: must be a letter or _, then letters, digits and _.:-, at most %d in all", i, cut(name, maxName), maxName).
+			return session.Errorf(codeTree,
+				"tools[%d]: name %q: must be a letter or _, then letters, digits and _.:-, at most %d in all", i,
+				cut(name, maxName), maxName).
 				Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleFormat)
 		case slices.Contains(reservedTools, name):
 			return session.Errorf(codeTree, "tools[%d]: name %q is reserved", i, name).
@@ -200,7 +202,7 @@ func (p *planner) clientTools(tools []*agentdv1.Tool) error {
 			return session.Errorf(codeTree, "tool %q is offered twice", name).
 				Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleConflict)
 		}
-		schema, err := p.kept.check(t.InputSchema)
+		schema, err := p.schemas.check(t.InputSchema)
 		if err != nil {
 			return session.Errorf(codeTree, "tool %q: input_schema: %w", name, err).
 				Breaking(fmt.Sprintf("tools[%d].input_schema", i), session.RuleFormat)
@@ -262,7 +264,8 @@ func (p *planner) agent(a *agentdv1.Agent, parent, loop *node) (*node, error) {
 func (p *planner) identity(n *node) error {
 	switch {
 	case len(n.path) > p.limits.Depth:
-		return session.Errorf(codeTree, "%s…: the tree has more than %d levels", pathString(n.path[:min(3, len(n.path))]), p.limits.Depth)
+		return session.Errorf(codeTree, "%s…: the tree has more than %d levels",
+			pathString(n.path[:min(3, len(n.path))]), p.limits.Depth)
 	case n.name == "":
 		return n.errorf("the agent has no name")
 	case !nameOK(n.name):

@@ -44,7 +44,8 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 	}
 	n.outputKey = a.GetOutputKey()
 	if n.outputKey != "" && !stateKeyOK(n.outputKey) {
-		return n.errorf(`output_key %q: must be a letter or _, then letters, digits, _, . and -, at most %d, perhaps after "app:", "user:" or "temp:"`, cut(n.outputKey, maxName), maxStateKey)
+		return n.errorf("output_key %q: must be a letter or _, then letters, digits, _, . and -, at most %d, "+
+			`perhaps after "app:", "user:" or "temp:"`, cut(n.outputKey, maxName), maxStateKey)
 	}
 	if n.output, err = readOutputSchema(a.GetOutputSchema()); err != nil {
 		return n.errorf("output_schema: %w", err)
@@ -71,7 +72,7 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 // agentTools resolves the names of an agent's tools, and sees that a model is not
 // told of too many at once. Those that are chosen it is told of, deferred or not.
 func (p *planner) agentTools(n *node, names, chosen []string) error {
-	told := 0
+	listed := 0
 	for i, name := range names {
 		switch {
 		case name == exitLoopTool, name == askUserTool:
@@ -85,15 +86,16 @@ func (p *planner) agentTools(n *node, names, chosen []string) error {
 		}
 		t := p.tools[name]
 		if t == nil {
-			return n.errorf("unknown tool %q; the request offers %s", cut(name, maxName), quoteAll(slices.Sorted(maps.Keys(p.tools))))
+			return n.errorf("unknown tool %q; the request offers %s", cut(name, maxName),
+				quoteAll(slices.Sorted(maps.Keys(p.tools))))
 		}
 		n.tools = append(n.tools, t)
 		if !t.deferred || slices.Contains(chosen, name) {
-			told++
+			listed++
 		}
 	}
-	if told > p.limits.AgentTools {
-		return n.errorf("%d tools, at most %d are allowed beside deferred ones", told, p.limits.AgentTools)
+	if listed > p.limits.AgentTools {
+		return n.errorf("%d tools, at most %d are allowed beside deferred ones", listed, p.limits.AgentTools)
 	}
 	return nil
 }
@@ -111,14 +113,16 @@ func (p *planner) openModel(n *node, name string) error {
 		var err error
 		if m, err = p.models.Resolve(name, p.keys); err != nil {
 			if _, ok := errors.AsType[*model.Error](err); !ok {
-				err = &model.Error{Kind: model.KindUnavailable, Provider: "model", Message: "cannot be served", Err: err}
+				err = &model.Error{Kind: model.KindUnavailable, Provider: "model", Message: "cannot be served",
+					Err: err}
 			}
 			return modelError(n, err)
 		}
 		p.opened[name] = m
 	}
 	if m.Cost == nil && p.priced {
-		return session.Errorf(codeInvalid, "%s: a budget in money needs the price of every model, and that of %q is not known", n.at(), name)
+		return session.Errorf(codeInvalid,
+			"%s: a budget in money needs the price of every model, and that of %q is not known", n.at(), name)
 	}
 	n.model = m
 	return nil
@@ -156,12 +160,13 @@ func (p *planner) fallbacks(n *node, a *agentdv1.LlmAgent) error {
 	return nil
 }
 
-// distinct checks that no fallback of an agent, or of one below it, is a model under
+// checkDistinct checks that no fallback of an agent, or of one below it, is a model under
 // another name that the agent has tried by then.
-func (n *node) distinct() error {
+func (n *node) checkDistinct() error {
 	for i, other := range n.fallbacks {
 		if other.sameModel(n) {
-			return n.errorf("fallback_models[%d]: %q is the agent's own model, %q", i, cut(other.modelName, maxName), cut(n.modelName, maxName))
+			return n.errorf("fallback_models[%d]: %q is the agent's own model, %q", i, cut(other.modelName, maxName),
+				cut(n.modelName, maxName))
 		}
 		if at := slices.IndexFunc(n.fallbacks[:i], other.sameModel); at >= 0 {
 			return n.errorf("fallback_models[%d]: %q is the same model as %q, which is listed before",
@@ -169,7 +174,7 @@ func (n *node) distinct() error {
 		}
 	}
 	for _, kid := range n.kids {
-		if err := kid.distinct(); err != nil {
+		if err := kid.checkDistinct(); err != nil {
 			return err
 		}
 	}
@@ -178,7 +183,8 @@ func (n *node) distinct() error {
 
 // sameModel tells whether two names are of one model.
 func (n *node) sameModel(o *node) bool {
-	return n.model.Provider == o.model.Provider && cmp.Or(n.model.Name, n.modelName) == cmp.Or(o.model.Name, o.modelName)
+	return n.model.Provider == o.model.Provider &&
+		cmp.Or(n.model.Name, n.modelName) == cmp.Or(o.model.Name, o.modelName)
 }
 
 // builtins resolves control flow and the tools that the model's provider runs.
@@ -203,25 +209,28 @@ func (p *planner) builtins(n *node, names []string) error {
 		}
 		tool, known := providerTools[name]
 		if !known || !slices.Contains(n.model.Builtins, name) {
-			return n.errorf("builtin tool %q: not available for model %q; the server runs no tools itself, it allows %q, %q below a loop agent and what the model's provider runs: %s",
+			return n.errorf("builtin tool %q: not available for model %q; the server runs no tools itself, "+
+				"it allows %q, %q below a loop agent and what the model's provider runs: %s",
 				cut(name, maxName), n.modelName, askUserTool, exitLoopTool, quoteAll(n.model.Builtins))
 		}
 		if name != toolSearchTool {
 			n.builtins = append(n.builtins, &tool)
 		}
 	}
-	return n.searches(slices.Contains(names, toolSearchTool))
+	return n.checkSearch(slices.Contains(names, toolSearchTool))
 }
 
-// searches checks that the agent can search for tools if, and only if, some are
+// checkSearch checks that the agent can search for tools if, and only if, some are
 // deferred. A tool of the client's may do so, see ToolReference.
-func (n *node) searches(can bool) error {
+func (n *node) checkSearch(can bool) error {
 	deferred := n.deferred()
 	switch {
 	case can && len(deferred) == 0:
-		return n.errorf("builtin tool %q: none of the agent's tools is deferred, so there is nothing to find", toolSearchTool)
+		return n.errorf("builtin tool %q: none of the agent's tools is deferred, so there is nothing to find",
+			toolSearchTool)
 	case !can && len(deferred) > 0 && len(deferred) == len(n.tools):
-		return n.errorf("tool %q is deferred: an agent finds such tools with the builtin tool %q or with a tool that is not deferred, and it has neither", deferred[0], toolSearchTool)
+		return n.errorf("tool %q is deferred: an agent finds such tools with the builtin tool %q "+
+			"or with a tool that is not deferred, and it has neither", deferred[0], toolSearchTool)
 	}
 	n.toolSearch = can
 	return nil

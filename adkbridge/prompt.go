@@ -7,7 +7,8 @@ import (
 )
 
 // continueText ends a prompt that would end on a model's turn; ADK's words.
-const continueText = "Continue processing previous requests as instructed. Exit or provide a summary if no more outputs are needed."
+const continueText = "Continue processing previous requests as instructed. " +
+	"Exit or provide a summary if no more outputs are needed."
 
 // lostText is the result of a call whose own result never came.
 const lostText = "cancelled: the call was interrupted, its result is not known"
@@ -27,9 +28,9 @@ type prompt struct {
 
 // openCall is a content of an agent's own with calls that lack results.
 type openCall struct {
-	at       int // index into contents
-	answered bool
-	missing  []*genai.FunctionCall
+	at         int // index into contents
+	hasResults bool
+	missing    []*genai.FunctionCall
 }
 
 // prompt returns what an agent is to be sent: the history as it sees it from a
@@ -55,16 +56,16 @@ func (h *history) upToDateLocked(key promptKey, since int64) *prompt {
 	for ; p.next < len(h.items); p.next++ {
 		it := h.items[p.next]
 		if it.compacted == nil {
-			p.meet(it, key)
+			p.addVisible(it, key)
 		} else if it.author == key.agent && it.branch == key.branch && it.span.Since == since {
-			p.begin(h.summaryLocked(it))
+			p.startFromSummary(h.summaryLocked(it))
 			for _, kept := range h.items[h.afterLocked(it.compacted.Through):p.next] {
-				p.meet(kept, key)
+				p.addVisible(kept, key)
 			}
-			p.begun(it.compacted)
+			p.summaryDone(it.compacted)
 		}
 	}
-	p.heal()
+	p.closeOrphanCalls()
 	return p
 }
 
@@ -74,20 +75,21 @@ func (h *history) afterLocked(seq int64) int {
 	return i
 }
 
-// meet adds one event, if it is one that an agent sees.
-func (p *prompt) meet(it *item, key promptKey) {
-	if it.compacted != nil || it.seq < p.since || it.content == nil || len(it.content.Parts) == 0 || !visible(key.branch, it.branch) {
+// addVisible adds one event, if it is one that an agent sees.
+func (p *prompt) addVisible(it *item, key promptKey) {
+	if it.compacted != nil || it.seq < p.since || it.content == nil || len(it.content.Parts) == 0 ||
+		!visible(key.branch, it.branch) {
 		return
 	}
-	p.before(it, key)
-	p.see(it, key.agent)
-	p.after(it)
+	p.noteBefore(it, key)
+	p.add(it, key.agent)
+	p.noteAfter(it)
 }
 
-// see adds one event.
-func (p *prompt) see(it *item, agent string) {
+// add adds one event.
+func (p *prompt) add(it *item, agent string) {
 	if it.author != agent && it.author != user {
-		if c := it.foreign(); c != nil {
+		if c := it.asForeign(); c != nil {
 			p.contents = append(p.contents, c)
 		}
 		return
@@ -104,7 +106,7 @@ func (p *prompt) see(it *item, agent string) {
 	}
 	switch {
 	case len(results) > 0:
-		p.answer(results)
+		p.addResults(results)
 	case it.content.Role != "":
 		p.contents = append(p.contents, it.content)
 		if len(calls) > 0 {
@@ -113,9 +115,9 @@ func (p *prompt) see(it *item, agent string) {
 	}
 }
 
-// answer puts results right behind the calls they belong to. Results that
+// addResults puts results right behind the calls they belong to. Results that
 // belong to no open call are dropped.
-func (p *prompt) answer(results []*genai.Part) {
+func (p *prompt) addResults(results []*genai.Part) {
 	for _, o := range p.open {
 		var mine []*genai.Part
 		results = slices.DeleteFunc(slices.Clone(results), func(r *genai.Part) bool {
@@ -128,22 +130,22 @@ func (p *prompt) answer(results []*genai.Part) {
 			return true
 		})
 		if len(mine) > 0 {
-			p.place(o, mine)
+			p.placeResults(o, mine)
 		}
 	}
 	p.open = slices.DeleteFunc(p.open, func(o *openCall) bool { return len(o.missing) == 0 })
 }
 
-// place puts results behind the content that o names. Handed-out contents stay
+// placeResults puts results behind the content that o names. Handed-out contents stay
 // as they are: anything but an append works on a copy.
-func (p *prompt) place(o *openCall, results []*genai.Part) {
+func (p *prompt) placeResults(o *openCall, results []*genai.Part) {
 	at := o.at + 1
-	if o.answered {
+	if o.hasResults {
 		p.contents = slices.Clone(p.contents)
 		p.contents[at] = &genai.Content{Role: genai.RoleUser, Parts: slices.Concat(p.contents[at].Parts, results)}
 		return
 	}
-	o.answered = true
+	o.hasResults = true
 	c := &genai.Content{Role: genai.RoleUser, Parts: results}
 	if at == len(p.contents) {
 		p.contents = append(p.contents, c)
@@ -157,16 +159,16 @@ func (p *prompt) place(o *openCall, results []*genai.Part) {
 	}
 }
 
-// heal gives results to calls that will never get one: providers refuse a
+// closeOrphanCalls gives results to calls that will never get one: providers refuse a
 // history with a call that has none. An agent is asked for
 // its next answer only when all its calls are over, so what is open now is lost.
-func (p *prompt) heal() {
+func (p *prompt) closeOrphanCalls() {
 	for _, o := range p.open {
 		var lost []*genai.Part
 		for _, c := range o.missing {
 			lost = append(lost, responsePart(c, errorResult(lostText)))
 		}
-		p.place(o, lost)
+		p.placeResults(o, lost)
 	}
 	p.open = nil
 }

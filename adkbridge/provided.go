@@ -25,13 +25,14 @@ func provided(p *model.Provided) *session.Provided {
 	return out
 }
 
-// runs tells whether a part is of a tool that the model's provider has run.
-func runs(p *genai.Part) bool {
+// ranByProvider tells whether a part is of a tool that the model's provider has run.
+func ranByProvider(p *genai.Part) bool {
 	if p.Thought || p.Text != "" || p.FunctionCall != nil {
 		return false
 	}
 	_, opaque := p.PartMetadata[model.MetaOpaque]
-	return opaque || p.ToolCall != nil || p.ToolResponse != nil || p.ExecutableCode != nil || p.CodeExecutionResult != nil
+	return opaque || p.ToolCall != nil || p.ToolResponse != nil || p.ExecutableCode != nil ||
+		p.CodeExecutionResult != nil
 }
 
 // raw records a provider's answer as it came.

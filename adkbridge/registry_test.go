@@ -136,7 +136,7 @@ func TestFallbackNamesPinned(t *testing.T) {
 		t.Fatalf("an accepted one: %v", err)
 	}
 	for range 2 { // as Check has made it, and as a prompt that has waited comes
-		if err := r.drive(t.Context(), run); err != nil {
+		if err := r.runTurn(t.Context(), run); err != nil {
 			t.Fatal(err)
 		}
 		run = run.restarted(1)

@@ -21,22 +21,22 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// pure is a model whose answer depends on the request alone: the step is chosen
+// pureModels is a model whose answer depends on the request alone: the step is chosen
 // by how often the agent has spoken since the prompt, and texts hold a hash of
 // the whole prompt, so that equal transcripts mean equal prompts.
-type pure struct {
+type pureModels struct {
 	steps map[string][]step
 	// loose agents see siblings in an order that is free: their hash ignores it.
 	loose bool
 	calls func(agent string, n int)
 }
 
-func (p pure) Resolve(name string, _ map[string]string) (Model, error) {
+func (p pureModels) Resolve(name string, _ map[string]string) (Model, error) {
 	return Model{LLM: pureModel{p, name}, Provider: "fake"}, nil
 }
 
 type pureModel struct {
-	p    pure
+	p    pureModels
 	name string
 }
 
@@ -66,7 +66,7 @@ func (m pureModel) Generate(ctx context.Context, req *model.Request, emit func(m
 	if st.text != "" {
 		st.text += " " + hex.EncodeToString(sum[:4])
 	}
-	return st.play(ctx, emit)
+	return st.respond(ctx, emit)
 }
 
 // replayTree is a turn to be killed.
@@ -185,7 +185,7 @@ func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 	}
 	defer func() { run.person = person }()
 	turn := run.turnID
-	models := pure{steps: k.tc.steps, loose: true, calls: func(agent string, n int) {
+	models := pureModels{steps: k.tc.steps, loose: true, calls: func(agent string, n int) {
 		if turn == run.turnID && done[fmt.Sprintf("%s %d", agent, n)] {
 			k.t.Errorf("model call %s %d made again", agent, n)
 		}
@@ -194,7 +194,7 @@ func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 	for {
 		ctx, cancel := context.WithCancelCause(k.t.Context())
 		run.limit, run.crash = limit, cancel
-		err := r.drive(ctx, run)
+		err := r.runTurn(ctx, run)
 		cancel(nil)
 		if err != nil {
 			return run, err
@@ -317,8 +317,8 @@ func TestReplayDiverged(t *testing.T) {
 	}
 	run := full.restarted(3) // root and a have started, a has called a tool
 	run.spec.Agent = seq("root", llm("b"))
-	r := New(Config{Models: pure{steps: k.tc.steps}})
-	if err := r.drive(t.Context(), run); err == nil || !strings.Contains(err.Error(), "did not reach") || session.AsError(err).Message != err.Error() {
+	r := New(Config{Models: pureModels{steps: k.tc.steps}})
+	if err := r.runTurn(t.Context(), run); err == nil || !strings.Contains(err.Error(), "did not reach") || session.AsError(err).Message != err.Error() {
 		t.Fatalf("error %v, want one that clients see", err)
 	}
 	run.start = int64(len(run.recs)) // all of it is history now

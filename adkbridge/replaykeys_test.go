@@ -35,7 +35,7 @@ func TestReplaySiblingKey(t *testing.T) {
 			}
 			steps := maps.Clone(k.tc.steps)
 			steps["a"] = []step{{text: "A", gate: written}} // so that b runs behind c
-			if err := New(Config{Models: pure{steps: steps, loose: true}}).drive(t.Context(), run); err != nil {
+			if err := New(Config{Models: pureModels{steps: steps, loose: true}}).runTurn(t.Context(), run); err != nil {
 				t.Fatal(err)
 			}
 			logged := false
@@ -107,14 +107,14 @@ func TestReplayRefusedKeys(t *testing.T) {
 				res.State = map[string]any{"k": "v"}
 				return res
 			}
-			models := pure{steps: map[string][]step{"a": {say("A")}, "c": {use("calc"), say("C")}, "d": {say("D")}}, loose: true, calls: func(agent string, _ int) {
+			models := pureModels{steps: map[string][]step{"a": {say("A")}, "c": {use("calc"), say("C")}, "d": {say("D")}}, loose: true, calls: func(agent string, _ int) {
 				if agent == "b" {
 					t.Error("the next agent is called")
 				}
 			}}
-			isLimit(t, New(Config{Models: models}).drive(t.Context(), first), "state: no room")
+			isLimit(t, New(Config{Models: models}).runTurn(t.Context(), first), "state: no room")
 			for n := 1; n <= len(first.recs); n++ {
-				isLimit(t, New(Config{Models: models}).drive(t.Context(), first.restarted(n)), "")
+				isLimit(t, New(Config{Models: models}).runTurn(t.Context(), first.restarted(n)), "")
 			}
 		})
 	}
@@ -214,17 +214,17 @@ func TestKilledWhileClosing(t *testing.T) {
 		return session.ToolResult{} // nobody answers
 	}
 	steps := map[string][]step{"left": {use("search"), say("L")}, "right": {{err: errors.New("broken"), gate: asked}}}
-	if err := New(Config{Models: pure{steps: steps, loose: true}}).drive(t.Context(), run); err == nil {
+	if err := New(Config{Models: pureModels{steps: steps, loose: true}}).runTurn(t.Context(), run); err == nil {
 		t.Fatal("the turn completes, want a failure")
 	}
 	last, err := decode(run.recs[len(run.recs)-1].Data)
-	if err != nil || !last.closes() {
+	if err != nil || !last.isCutOff() {
 		t.Fatalf("the log ends with %v, %v, want results of what was open", last, err)
 	}
 	again := run.restarted(len(run.recs))
 	again.client = func(session.ToolCall) session.ToolResult { return answered(`{"found":1}`) }
 	steps["right"] = []step{say("R")}
-	if err := New(Config{Models: pure{steps: steps, loose: true}}).drive(t.Context(), again); err != nil {
+	if err := New(Config{Models: pureModels{steps: steps, loose: true}}).runTurn(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
 	if len(again.asked) != 1 {

@@ -24,14 +24,14 @@ func TestRequestsOfAllTurns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				models := &crowd{}
+				models := &crowdModels{}
 				r := New(Config{Models: models, Limits: Limits{AllRequestBytes: tc.most}})
 				var wg sync.WaitGroup
 				for range turns {
 					wg.Go(func() {
 						run := newFakeRun(t, crowded(), "go")
 						run.state = map[string]any{"k": strings.Repeat("x", tc.value)}
-						if err := r.drive(t.Context(), run); err != nil {
+						if err := r.runTurn(t.Context(), run); err != nil {
 							t.Error(err)
 						}
 					})
@@ -52,14 +52,14 @@ func TestRequestsOfAllTurns(t *testing.T) {
 // waits leaves no room taken when its turn is stopped.
 func TestSmallRequestsPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(Config{Models: &crowd{}, Limits: Limits{AllRequestBytes: 8_000_000}})
+		r := New(Config{Models: &crowdModels{}, Limits: Limits{AllRequestBytes: 8_000_000}})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var wg sync.WaitGroup
 		for range 3 {
 			wg.Go(func() {
 				run := newFakeRun(t, crowded(), "go")
 				run.state = map[string]any{"k": strings.Repeat("x", 1_500_000)}
-				if err := r.drive(ctx, run); err == nil {
+				if err := r.runTurn(ctx, run); err == nil {
 					t.Error("it was not stopped")
 				}
 			})
@@ -67,7 +67,7 @@ func TestSmallRequestsPass(t *testing.T) {
 		time.Sleep(100 * time.Millisecond)
 		for n := range 3 {
 			from := time.Now()
-			if err := r.drive(t.Context(), newFakeRun(t, llm("a"), fmt.Sprint("go ", n))); err != nil || time.Since(from) != time.Second {
+			if err := r.runTurn(t.Context(), newFakeRun(t, llm("a"), fmt.Sprint("go ", n))); err != nil || time.Since(from) != time.Second {
 				t.Errorf("a small one took %v: %v", time.Since(from), err)
 			}
 		}

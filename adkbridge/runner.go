@@ -156,18 +156,18 @@ type Config struct {
 
 // Runner runs agent trees. Its methods may be called from any goroutine.
 type Runner struct {
-	models Models
-	limits Limits
-	share  float64
-	log    *slog.Logger
-	cache  *cache
+	models    Models
+	limits    Limits
+	compactAt float64
+	log       *slog.Logger
+	cache     *cache
 	// schemas are those of tools that turns came with.
 	schemas schemas
 	// requests bounds what its turns send to models.
 	requests *requests
-	// tweak, if set, changes what ADK is given; tests compare with ADK's own
+	// configHook, if set, changes what ADK is given; tests compare with ADK's own
 	// prompts by it.
-	tweak func(*turn, *runner.Config)
+	configHook func(*turn, *runner.Config)
 }
 
 var _ session.Runner = (*Runner)(nil)
@@ -179,11 +179,11 @@ func New(cfg Config) *Runner {
 	}
 	limits := cfg.Limits.WithDefaults()
 	return &Runner{
-		models: cfg.Models,
-		limits: limits,
-		share:  cfg.CompactAt,
-		log:    cfg.Logger,
-		cache:  newCache(limits.CacheSessions, limits.CacheBytes),
+		models:    cfg.Models,
+		limits:    limits,
+		compactAt: cfg.CompactAt,
+		log:       cfg.Logger,
+		cache:     newCache(limits.CacheSessions, limits.CacheBytes),
 
 		requests: newRequests(limits.AllRequestBytes),
 	}
@@ -197,24 +197,24 @@ func (r *Runner) Check(_ context.Context, spec *session.Spec, keys session.Keys)
 		return err
 	}
 	if !spec.Pinned { // names may have come to mean the same model since
-		if err := tree.root.distinct(); err != nil {
+		if err := tree.root.checkDistinct(); err != nil {
 			return err
 		}
 	}
-	spec.Checked = &checked{tree: tree, keys: keys}
+	spec.Checked = &checkedTree{tree: tree, keys: keys}
 	return tree.checkParts(spec.Parts)
 }
 
-// checked is the tree of a spec that Check has passed, and the keys it was given.
-type checked struct {
+// checkedTree is the tree of a spec that Check has passed, and the keys it was given.
+type checkedTree struct {
 	tree *tree
 	keys session.Keys
 }
 
-// planned is plan, unless Check has made the tree a moment ago. It is made for one
+// planFor is plan, unless Check has made the tree a moment ago. It is made for one
 // run: the spec outlives that, and must not hold its keys.
-func (r *Runner) planned(spec *session.Spec, keys session.Keys) (*tree, error) {
-	c, ok := spec.Checked.(*checked)
+func (r *Runner) planFor(spec *session.Spec, keys session.Keys) (*tree, error) {
+	c, ok := spec.Checked.(*checkedTree)
 	spec.Checked = nil
 	if ok && maps.Equal(c.keys, keys) {
 		return c.tree, nil
@@ -228,12 +228,12 @@ func (r *Runner) Decode(data []byte) (*session.Event, error) {
 	if err != nil {
 		return nil, err
 	}
-	return s.meaning(), nil
+	return s.sessionEvent(), nil
 }
 
 // Run drives a turn to its end. See session.Runner for what it owes.
 func (r *Runner) Run(ctx context.Context, run *session.Run) error {
-	return r.drive(ctx, run)
+	return r.runTurn(ctx, run)
 }
 
 // handle is what the bridge uses of a *session.Run.

@@ -43,7 +43,7 @@ func toolSchema(text string) (root map[string]any, compiled *jsonschema.Resolved
 	if root["type"] == nil {
 		root["type"] = "object"
 	}
-	if modernise(root) {
+	if modernize(root) {
 		data, err := json.Marshal(root)
 		if err != nil {
 			return nil, nil, err
@@ -74,7 +74,8 @@ func readSchema(text, are string) (map[string]any, error) {
 	}
 	root, ok := v.(map[string]any)
 	if !ok {
-		return nil, fmt.Errorf(`not a JSON object but %s; a schema looks like {"type":"object","properties":{…}}`, cut(strings.TrimSpace(text), maxName))
+		return nil, fmt.Errorf(`not a JSON object but %s; a schema looks like {"type":"object","properties":{…}}`,
+			cut(strings.TrimSpace(text), maxName))
 	}
 	switch t := root["type"].(type) {
 	case nil:
@@ -188,7 +189,8 @@ func checkRef(keyword, ref string) error {
 	switch keyword {
 	case "$ref":
 		if ref != "#" && !strings.HasPrefix(ref, "#/") {
-			return fmt.Errorf("$ref %q: only references within the schema are followed, such as #/$defs/name", cut(ref, maxName))
+			return fmt.Errorf("$ref %q: only references within the schema are followed, such as #/$defs/name",
+				cut(ref, maxName))
 		}
 	case "$dynamicRef", "$recursiveRef", "$id":
 		return fmt.Errorf("%s is not supported; use $ref with #/$defs/name", keyword)

@@ -43,9 +43,9 @@ func stopTrees() map[string]struct {
 	}
 }
 
-// goOn continues a session that was stopped, twice: with what the bridge
+// continueSession continues a session that was stopped, twice: with what the bridge
 // remembers and with what the log holds. Both must give the same valid prompts.
-func goOn(t *testing.T, w *world, tree *agentdv1.Agent) {
+func continueSession(t *testing.T, w *world, tree *agentdv1.Agent) {
 	t.Helper()
 	w.watch, w.answer = nil, nil
 	w.script.mu.Lock()
@@ -106,7 +106,7 @@ func TestCancelAnywhere(t *testing.T) {
 				if !res.end.GetCompleted() && res.end.GetReason() != "enough" {
 					t.Fatalf("message %d: end %v", at, res.end)
 				}
-				goOn(t, w, tc.tree)
+				continueSession(t, w, tc.tree)
 				if n <= at {
 					if !res.end.GetCompleted() || at < 5 {
 						t.Fatalf("only %d messages: %v", n, res.end)
@@ -146,7 +146,7 @@ func TestFailAnywhere(t *testing.T) {
 					if res.err.GetCode() != want || res.end.GetCompleted() {
 						t.Fatalf("call %d: %v, %v", at, res.err, res.end)
 					}
-					goOn(t, w, tc.tree)
+					continueSession(t, w, tc.tree)
 				}
 			})
 		}
@@ -172,7 +172,7 @@ func TestFailureBesideTools(t *testing.T) {
 		if res.err.GetCode() != agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED {
 			t.Fatalf("error %v", res.err)
 		}
-		goOn(t, w, tree)
+		continueSession(t, w, tree)
 		got := transcript(w.script.seen("a")[0].contents)
 		want := "user: go\nmodel: call search{\"q\":1}\nuser: result search{\"error\":\"cancelled: the turn was stopped: root/b: model \\\"b\\\": fake: no\"}\nuser: go on\n"
 		if !strings.HasPrefix(got, want) {
@@ -189,7 +189,7 @@ func TestCause(t *testing.T) {
 		run := newFakeRun(t, tree, "go")
 		ctx, cancel := context.WithCancelCause(t.Context())
 		run.streaming = func(session.Delta) { cancel(gone) }
-		if err := w.runner.drive(ctx, run); err != gone { //nolint:errorlint // the cause itself is promised
+		if err := w.runner.runTurn(ctx, run); err != gone { //nolint:errorlint // the cause itself is promised
 			t.Errorf("%s: error %v", name, err)
 		}
 		if n := len(run.events(w.runner)); n != 0 {
@@ -214,12 +214,12 @@ func TestAnswerOnItsWay(t *testing.T) {
 	}
 	m := &agentModel{t: turn, n: turn.tree.byName["b"]}
 	req := &adkmodel.LLMRequest{Tools: map[string]any{"search": nil}}
-	a := m.mint(&model.Response{
+	a := m.newResponse(&model.Response{
 		Content: &genai.Content{Parts: []*genai.Part{{Text: "B"}, model.NewCall("", "search", "{}"), model.NewCall("", "ghost", "{}")}},
 		Usage:   model.Usage{Total: 5},
 	}, "b|root.b#0", "root.b")
-	a.meta.Calls, a.meta.Asks = m.judge(a, req)
-	turn.made = append(turn.made, a)
+	a.meta.Calls, a.meta.Asks = m.classify(a, req)
+	turn.unappended = append(turn.unappended, a)
 	ctx, cancel := context.WithCancelCause(t.Context())
 	cancel(errors.New("enough"))
 	if err := turn.close(ctx, context.Cause(ctx)); err != nil {
@@ -258,7 +258,7 @@ func TestInterrupted(t *testing.T) {
 		}
 		return res
 	}
-	if err := w.runner.drive(t.Context(), run); err == nil {
+	if err := w.runner.runTurn(t.Context(), run); err == nil {
 		t.Fatal("no error")
 	}
 	n := len(run.recs)
@@ -268,7 +268,7 @@ func TestInterrupted(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("interrupted")
 	cancel(gone)
-	if err := w.runner.drive(ctx, again); !errors.Is(err, gone) {
+	if err := w.runner.runTurn(ctx, again); !errors.Is(err, gone) {
 		t.Fatalf("error %v", err)
 	}
 	events := again.events(w.runner)
@@ -291,7 +291,7 @@ func TestInterrupted(t *testing.T) {
 	}
 	again.begin("go on")
 	w.script.bad, w.script.steps = nil, map[string][]step{"root": {say("fine")}}
-	if err := w.runner.drive(t.Context(), again); err != nil {
+	if err := w.runner.runTurn(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
 	w.checkAll()
@@ -379,7 +379,7 @@ func TestPanicsAtTheSeams(t *testing.T) {
 					boom("append")
 				}
 			}
-			err := w.runner.drive(t.Context(), run)
+			err := w.runner.runTurn(t.Context(), run)
 			if err == nil || !strings.Contains(err.Error(), "scripted panic at "+where) {
 				t.Errorf("%s: error %v", where, err)
 			}

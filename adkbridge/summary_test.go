@@ -27,11 +27,11 @@ func TestCompactCut(t *testing.T) {
 		"no longer":       {200, 300, []int32{200, 200}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {
-			w := &narrow{known: true, longest: tc.longest}
+			w := &narrowModels{known: true, longest: tc.longest}
 			w.summary = w.thinking(tc.thinks)
 			r := New(Config{Models: w})
 			run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.8}), "12 rounds")
-			if err := r.drive(t.Context(), run); err != nil && tc.sums > 0 {
+			if err := r.runTurn(t.Context(), run); err != nil && tc.sums > 0 {
 				t.Fatal(err)
 			}
 			var limits []int32
@@ -58,13 +58,13 @@ func TestCompactCut(t *testing.T) {
 // A model that has failed is not asked again for a summary that another one has
 // begun.
 func TestCompactCutFallsBack(t *testing.T) {
-	w := &narrow{known: true}
+	w := &narrowModels{known: true}
 	w.summary = w.thinking(400)
 	r := New(Config{Models: w})
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
 	run := long(t, tree, "12 rounds")
-	if err := r.drive(t.Context(), run); err != nil {
+	if err := r.runTurn(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
 	answers, sums := 0, len(compacted(r, run))
@@ -130,7 +130,7 @@ func TestCompactSearches(t *testing.T) {
 				if i > 0 {
 					run.begin("go on " + strings.Repeat("u", 300))
 				}
-				if err := r.drive(t.Context(), run); err != nil {
+				if err := r.runTurn(t.Context(), run); err != nil {
 					t.Fatal(err)
 				}
 				sameHistory(t, r, run)

@@ -17,27 +17,27 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// base is what all tools have for ADK.
-type base struct {
+// baseTool is what all tools have for ADK.
+type baseTool struct {
 	t    *turn
 	name string
 	decl *genai.FunctionDeclaration // nil: not offered to the model by this tool
 }
 
-func (b *base) Name() string                            { return b.name }
-func (b *base) Declaration() *genai.FunctionDeclaration { return b.decl }
-func (*base) IsLongRunning() bool                       { return false }
+func (b *baseTool) Name() string                            { return b.name }
+func (b *baseTool) Declaration() *genai.FunctionDeclaration { return b.decl }
+func (*baseTool) IsLongRunning() bool                       { return false }
 
-func (b *base) Description() string {
+func (b *baseTool) Description() string {
 	if b.decl == nil {
 		return ""
 	}
 	return b.decl.Description
 }
 
-// guard runs a tool unless its call was refused. A panic stops the turn: ADK
+// runGuarded runs a tool unless its call was refused. A panic stops the turn: ADK
 // runs tools on goroutines of its own, where it would end the process.
-func (b *base) guard(ctx agent.Context, run func() (map[string]any, error)) (out map[string]any, err error) {
+func (b *baseTool) runGuarded(ctx agent.Context, run func() (map[string]any, error)) (out map[string]any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = panicError("tool "+b.name, p)
@@ -55,7 +55,7 @@ func (b *base) guard(ctx agent.Context, run func() (map[string]any, error)) (out
 //
 // ADK appends the answer before it runs the answer's tools, so the session knows
 // the call, and has sent it to the client, when Run is called.
-type remoteTool struct{ base }
+type remoteTool struct{ baseTool }
 
 func (r *remoteTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) error {
 	return toolutils.PackTool(req, r)
@@ -63,7 +63,7 @@ func (r *remoteTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) e
 
 // Run waits for the client's result.
 func (r *remoteTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
-	return r.guard(ctx, func() (map[string]any, error) {
+	return r.runGuarded(ctx, func() (map[string]any, error) {
 		res, err := r.t.run.Await(ctx, ctx.FunctionCallID())
 		if err != nil {
 			if ctx.Err() != nil {
@@ -83,7 +83,7 @@ func (r *remoteTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
 // exitTool ends the innermost loop around the agent that calls it, once the
 // agent that runs in it has finished.
 type exitTool struct {
-	base
+	baseTool
 	loop *node
 }
 
@@ -93,26 +93,26 @@ func (e *exitTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) err
 
 // Run ignores arguments: models like to give reasons.
 func (e *exitTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
-	return e.guard(ctx, func() (map[string]any, error) {
+	return e.runGuarded(ctx, func() (map[string]any, error) {
 		e.t.setExit(e.loop, true)
 		ctx.Actions().SkipSummarization = true
 		return map[string]any{}, nil
 	})
 }
 
-// handover takes the place of ADK's transfer tool, which lets a model transfer
+// transferRunner takes the place of ADK's transfer tool, which lets a model transfer
 // to agents that do not exist. Targets were checked when the answer came.
-type handover struct{ t *turn }
+type transferRunner struct{ t *turn }
 
-func (*handover) Name() string                            { return transferTool }
-func (*handover) Description() string                     { return "" }
-func (*handover) IsLongRunning() bool                     { return false }
-func (*handover) Declaration() *genai.FunctionDeclaration { return nil }
+func (*transferRunner) Name() string                            { return transferTool }
+func (*transferRunner) Description() string                     { return "" }
+func (*transferRunner) IsLongRunning() bool                     { return false }
+func (*transferRunner) Declaration() *genai.FunctionDeclaration { return nil }
 
 // Run names the agent to ADK, which runs it when all calls of the answer are over.
-func (h *handover) Run(ctx agent.Context, args any) (map[string]any, error) {
-	b := base{t: h.t, name: transferTool}
-	return b.guard(ctx, func() (map[string]any, error) {
+func (h *transferRunner) Run(ctx agent.Context, args any) (map[string]any, error) {
+	b := baseTool{t: h.t, name: transferTool}
+	return b.runGuarded(ctx, func() (map[string]any, error) {
 		m, _ := args.(map[string]any)
 		name, _ := m["agent_name"].(string)
 		ctx.Actions().TransferToAgent = name
@@ -121,10 +121,10 @@ func (h *handover) Run(ctx agent.Context, args any) (map[string]any, error) {
 }
 
 // unknownTool stands for a tool that the model made up.
-type unknownTool struct{ base }
+type unknownTool struct{ baseTool }
 
 func (u *unknownTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
-	return u.guard(ctx, func() (map[string]any, error) {
+	return u.runGuarded(ctx, func() (map[string]any, error) {
 		return errorResult("there is no such tool"), nil
 	})
 }
@@ -132,7 +132,7 @@ func (u *unknownTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
 var (
 	_ tool.Tool = (*remoteTool)(nil)
 	_ tool.Tool = (*exitTool)(nil)
-	_ tool.Tool = (*handover)(nil)
+	_ tool.Tool = (*transferRunner)(nil)
 	_ tool.Tool = (*unknownTool)(nil)
 )
 

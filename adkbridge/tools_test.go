@@ -286,7 +286,7 @@ func TestAnswerIsNotChanged(t *testing.T) {
 	}}
 	before := compact(content)
 	m := &agentModel{t: &turn{limits: Limits{}.WithDefaults()}, n: &node{name: "n"}}
-	a := m.mint(&model.Response{Content: content}, "k", "")
+	a := m.newResponse(&model.Response{Content: content}, "k", "")
 	if compact(content) != before {
 		t.Errorf("changed to %s", compact(content))
 	}

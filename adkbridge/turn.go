@@ -38,49 +38,49 @@ type turn struct {
 
 	observer observer // of the run's steps; nil for none
 
-	stage *stage // which agents are at work; changes are recorded with none of the mutexes below held
+	agents *agentTracker // which agents are at work; changes are recorded with none of the mutexes below held
 
-	injecting sync.Mutex          // held while prompts become messages; taken before mu
-	requests  *semaphore.Weighted // bytes of what models are sent at the same time; taken before both
-	all       *requests           // those of all turns; taken after requests, before both
+	injecting   sync.Mutex          // held while prompts become messages; taken before mu
+	requests    *semaphore.Weighted // bytes of what models are sent at the same time; taken before both
+	allRequests *requests           // those of all turns; taken after requests, before both
 
-	mu       sync.Mutex // protects the fields below
-	state    map[string]any
-	wrote    map[string]int64 // where in the log the values of state are from
-	calls    int              // model calls made
-	handed   int              // transfers made
-	step     map[string]int   // model calls by "agent|branch"
-	thinking map[string]int   // answers of thoughts alone in a row, by "agent|branch"
-	vain     map[string]int   // answers in a row whose calls were all refused, by "agent|branch"
-	visits   map[*node]int    // how often a loop was entered
-	exited   map[*node]bool   // loops whose iteration called exit_loop
-	refused  map[string]string
-	beside   map[string]*beside   // of results that are not appended yet, by call
-	made     []*answer            // complete answers that are not appended yet
-	spent    []*answer            // empty answers: what failed model calls took
-	open     []*openAnswer        // appended answers whose calls have no results yet
-	whole    map[wholePrompt]bool // prompts of which a summary was tried in vain
-	cutShort map[promptKey]bool   // prompts of which a summary was cut
-	cut      map[string]*cutCall  // model calls that a crash has cut off, by agent
-	stopped  bool
-	cause    error // what stopped the turn, if it was no context
+	mu            sync.Mutex // protects the fields below
+	state         map[string]any
+	writtenAt     map[string]int64 // where in the log the values of state are from
+	modelCalls    int              // model calls made
+	transfers     int              // transfers made
+	callCounts    map[string]int   // model calls by "agent|branch"
+	thoughtRounds map[string]int   // answers of thoughts alone in a row, by "agent|branch"
+	refusedRounds map[string]int   // answers in a row whose calls were all refused, by "agent|branch"
+	visits        map[*node]int    // how often a loop was entered
+	exited        map[*node]bool   // loops whose iteration called exit_loop
+	refused       map[string]string
+	extras        map[string]*extras  // of results that are not appended yet, by call
+	unappended    []*response         // complete answers that are not appended yet
+	unreported    []*response         // empty answers: what failed model calls took
+	open          []*openResponse     // appended answers whose calls have no results yet
+	noGain        map[summaryTry]bool // prompts of which a summary was tried in vain
+	cutShort      map[promptKey]bool  // prompts of which a summary was cut
+	cut           map[string]*cutCall // model calls that a crash has cut off, by agent
+	stopped       bool
+	cause         error // what stopped the turn, if it was no context
 
 	// What the log held of this turn when the run began; consumed in order per
 	// agent and branch.
-	logged   map[promptKey][]loggedEvent
-	foreseen []loggedEvent      // all of them; nil once the run has begun
-	answers  map[string]*stored // by model call
+	logged       map[promptKey][]loggedEvent
+	loggedEvents []loggedEvent      // all of them; nil once the run has begun
+	responses    map[string]*stored // by model call
 }
 
-// wholePrompt is a prompt that was to be summarized, ahead of a call or after it was
+// summaryTry is a prompt that was to be summarized, ahead of a call or after it was
 // refused.
-type wholePrompt struct {
+type summaryTry struct {
 	promptKey
 	overflow bool
 }
 
-// openAnswer is an appended answer whose calls have no results yet.
-type openAnswer struct {
+// openResponse is an appended answer whose calls have no results yet.
+type openResponse struct {
 	author, branch string
 	path           []string
 	calls          []*genai.FunctionCall
@@ -90,58 +90,58 @@ type openAnswer struct {
 // becomes so event by event, as the tree gets there again.
 func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 	t := &turn{
-		run:      run,
-		hist:     hist,
-		limits:   r.limits,
-		requests: semaphore.NewWeighted(int64(r.limits.RequestBytes)),
-		all:      r.requests,
-		log:      slog.New(slog.DiscardHandler),
-		state:    run.State(),
-		wrote:    map[string]int64{},
-		step:     map[string]int{},
-		thinking: map[string]int{},
-		vain:     map[string]int{},
-		visits:   map[*node]int{},
-		exited:   map[*node]bool{},
-		refused:  map[string]string{},
-		beside:   map[string]*beside{},
-		logged:   map[promptKey][]loggedEvent{},
-		answers:  map[string]*stored{},
-		whole:    map[wholePrompt]bool{},
-		cutShort: map[promptKey]bool{},
-		cut:      logged.cut,
-		stage:    newStage(logged.agents),
+		run:           run,
+		hist:          hist,
+		limits:        r.limits,
+		requests:      semaphore.NewWeighted(int64(r.limits.RequestBytes)),
+		allRequests:   r.requests,
+		log:           slog.New(slog.DiscardHandler),
+		state:         run.State(),
+		writtenAt:     map[string]int64{},
+		callCounts:    map[string]int{},
+		thoughtRounds: map[string]int{},
+		refusedRounds: map[string]int{},
+		visits:        map[*node]int{},
+		exited:        map[*node]bool{},
+		refused:       map[string]string{},
+		extras:        map[string]*extras{},
+		logged:        map[promptKey][]loggedEvent{},
+		responses:     map[string]*stored{},
+		noGain:        map[summaryTry]bool{},
+		cutShort:      map[promptKey]bool{},
+		cut:           logged.cut,
+		agents:        newAgentTracker(logged.agents),
 	}
 	if t.state == nil {
 		t.state = map[string]any{}
 	}
-	t.foreseen = logged.events
+	t.loggedEvents = logged.events
 	for _, l := range logged.events {
-		if vain := l.ev.CustomMetadata.Agentd.Vain; vain != "" {
+		if noGain := l.ev.CustomMetadata.Agentd.NoGain; noGain != "" {
 			key := promptKey{l.ev.Author, l.ev.Branch}
-			if vain == vainCut {
+			if noGain == summaryCut {
 				t.cutShort[key] = true
 			} else {
-				t.whole[wholePrompt{key, vain == vainOverflow}] = true
+				t.noGain[summaryTry{key, noGain == noGainOverflow}] = true
 			}
-			t.calls++
+			t.modelCalls++
 		}
-		if l.ev.onlyUsage() && !l.ev.blank() {
+		if l.ev.onlyUsage() && !l.ev.isBlank() {
 			continue // of a call that failed, which is made again
 		}
 		if l.ev.CustomMetadata.Agentd.Injected != "" {
-			t.admit(l.seq, l.ev, l.size, nil) // all model calls to come see it
+			t.apply(l.seq, l.ev, l.size, nil) // all model calls to come see it
 			continue
 		}
 		if l.ev.CustomMetadata.Agentd.Compacted != nil {
-			t.admit(l.seq, l.ev, l.size, nil) // the run itself never comes to it
-			t.calls++
+			t.apply(l.seq, l.ev, l.size, nil) // the run itself never comes to it
+			t.modelCalls++
 			continue
 		}
 		key := promptKey{l.ev.Author, l.ev.Branch}
 		t.logged[key] = append(t.logged[key], l)
 		if llm := l.ev.CustomMetadata.Agentd.LLM; llm != "" {
-			t.answers[llm] = l.ev
+			t.responses[llm] = l.ev
 		}
 	}
 	return t
@@ -150,11 +150,11 @@ func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 // observe has an observer follow the run, which is yet to begin.
 func (t *turn) observe(o observer) {
 	t.observer = o
-	t.stage.seen = o.agentChanged
+	t.agents.onChange = o.agentChanged
 }
 
-// drive runs a turn and leaves a valid history behind, whatever happens.
-func (r *Runner) drive(ctx context.Context, run handle) error {
+// runTurn runs a turn and leaves a valid history behind, whatever happens.
+func (r *Runner) runTurn(ctx context.Context, run handle) error {
 	hist := r.cache.take(run.SessionID(), run.StartSeq())
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.limits.CloseTimeout)
 	defer cancel()
@@ -171,7 +171,7 @@ func (r *Runner) drive(ctx context.Context, run handle) error {
 	}
 	t := newTurn(run, hist, r, logged)
 	t.log = r.log
-	err = t.outcome(ctx, t.play(ctx, r))
+	err = t.outcome(ctx, t.runTree(ctx, r))
 	if cerr := t.close(ctx, err); cerr != nil {
 		r.log.WarnContext(ctx, "history of a stopped turn is incomplete",
 			"session", run.SessionID(), "turn", run.TurnID(), "error", cerr)
@@ -180,7 +180,7 @@ func (r *Runner) drive(ctx context.Context, run handle) error {
 	if errors.Is(err, session.ErrPutAside) {
 		return err // the turn will be replayed, from a history without it
 	}
-	if e, ok := errors.AsType[*session.Error](err); ok && refused(e.Code) {
+	if e, ok := errors.AsType[*session.Error](err); ok && dropsFiles(e.Code) {
 		return err // the history has to be read again, see history.dropFiles
 	}
 	hist.seal(run.StartSeq())
@@ -188,24 +188,24 @@ func (r *Runner) drive(ctx context.Context, run handle) error {
 	return err
 }
 
-// play runs the tree until it has finished or something fails. When it returns,
+// runTree runs the tree until it has finished or something fails. When it returns,
 // no goroutine of ADK's is left.
-func (t *turn) play(ctx context.Context, r *Runner) (err error) {
+func (t *turn) runTree(ctx context.Context, r *Runner) (err error) {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	if t.tree, err = r.planned(t.run.Spec(), t.run.Keys()); err != nil {
+	if t.tree, err = r.planFor(t.run.Spec(), t.run.Keys()); err != nil {
 		return err
 	}
-	t.foresee()
+	t.applyLoggedState()
 	t.hist.prune(func(name string) bool { return t.tree.byName[name] != nil })
 	root, err := t.build()
 	if err != nil {
 		return fmt.Errorf("build the agent tree: %w", err)
 	}
 	cfg := runner.Config{AppName: appName, Agent: root, SessionService: &journal{t: t}}
-	if r.tweak != nil {
-		r.tweak(t, &cfg)
+	if r.configHook != nil {
+		r.configHook(t, &cfg)
 	}
 	rn, err := runner.New(cfg)
 	if err != nil {
@@ -226,7 +226,7 @@ func (t *turn) play(ctx context.Context, r *Runner) (err error) {
 			return err // going on would run the next agent
 		}
 	}
-	if t.pendingLog() {
+	if t.hasUnreached() {
 		return diverged("the tree has finished, but the log holds events it did not reach")
 	}
 	return nil
@@ -280,12 +280,12 @@ func (t *turn) stop(err error) {
 	}
 }
 
-// pendingLog tells whether the log holds events the run has not reached.
-func (t *turn) pendingLog() bool {
+// hasUnreached tells whether the log holds events the run has not reached.
+func (t *turn) hasUnreached() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	for _, queue := range t.logged {
-		if slices.ContainsFunc(queue, func(l loggedEvent) bool { return !l.ev.blank() }) {
+		if slices.ContainsFunc(queue, func(l loggedEvent) bool { return !l.ev.isBlank() }) {
 			return true
 		}
 	}
@@ -322,17 +322,17 @@ func (t *turn) hasExited(n *node) bool {
 	return t.exited[n]
 }
 
-// foresee takes into the state what all events that the log holds say of it: a call
+// applyLoggedState takes into the state what all events that the log holds say of it: a call
 // that a turn makes live when it runs again comes after them, in whatever order its
 // agents come to them.
-func (t *turn) foresee() {
-	for _, l := range t.foreseen {
+func (t *turn) applyLoggedState() {
+	for _, l := range t.loggedEvents {
 		temp := t.tempOf(l.ev)
 		t.mu.Lock()
 		t.writeLocked(l.seq, temp, l.ev.Actions.StateDelta)
 		t.mu.Unlock()
 	}
-	t.foreseen = nil
+	t.loggedEvents = nil
 }
 
 // writeState sets keys, and removes those whose value is null.
@@ -351,10 +351,10 @@ func (t *turn) writeLocked(seq int64, deltas ...map[string]any) {
 	for _, delta := range deltas {
 		for k, v := range delta {
 			// A turn that runs again meets events in another order than the log's.
-			if seq < t.wrote[k] {
+			if seq < t.writtenAt[k] {
 				continue
 			}
-			if t.wrote[k] = seq; v == nil {
+			if t.writtenAt[k] = seq; v == nil {
 				delete(t.state, k)
 			} else {
 				t.state[k] = v
@@ -363,34 +363,34 @@ func (t *turn) writeLocked(seq int64, deltas ...map[string]any) {
 	}
 }
 
-// admit takes an event that is in the log into the history and the state.
+// apply takes an event that is in the log into the history and the state.
 // temp are its keys of scope temp, which the log does not hold.
-func (t *turn) admit(seq int64, s *stored, size int, temp map[string]any) {
+func (t *turn) apply(seq int64, s *stored, size int, temp map[string]any) {
 	t.hist.addStored(seq, s, size)
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.writeLocked(seq, temp, s.Actions.StateDelta)
 	m := &s.CustomMetadata.Agentd
 	if m.LLM != "" {
-		t.made = slices.DeleteFunc(t.made, func(a *answer) bool { return a.meta.LLM == m.LLM })
+		t.unappended = slices.DeleteFunc(t.unappended, func(a *response) bool { return a.meta.LLM == m.LLM })
 	}
 	if s.Content == nil {
 		return
 	}
-	o := &openAnswer{author: s.Author, branch: s.Branch, path: m.Path}
+	o := &openResponse{author: s.Author, branch: s.Branch, path: m.Path}
 	for _, p := range s.Content.Parts {
 		if p.FunctionCall != nil {
 			o.calls = append(o.calls, p.FunctionCall)
 		}
 		if r := p.FunctionResponse; r != nil {
 			delete(t.refused, r.ID)
-			delete(t.beside, r.ID)
+			delete(t.extras, r.ID)
 			for _, open := range t.open {
 				open.calls = slices.DeleteFunc(open.calls, func(c *genai.FunctionCall) bool { return c.ID == r.ID })
 			}
 		}
 	}
-	t.open = slices.DeleteFunc(t.open, func(open *openAnswer) bool { return len(open.calls) == 0 })
+	t.open = slices.DeleteFunc(t.open, func(open *openResponse) bool { return len(open.calls) == 0 })
 	if len(o.calls) > 0 {
 		t.open = append(t.open, o)
 	}

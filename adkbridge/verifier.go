@@ -19,13 +19,13 @@ import (
 // maxShown bounds how much of a value or an error a divergence shows, in bytes.
 const maxShown = 300
 
-// patience is how long a run of a stopped turn may make no progress before it is
+// stallTimeout is how long a run of a stopped turn may make no progress before it is
 // taken to have come as far as the log goes.
-const patience = 5 * time.Second
+const stallTimeout = 5 * time.Second
 
 var (
-	// errHeld ends a run that has come to where its turn was stopped.
-	errHeld = errors.New("the log goes no further")
+	// errLogEnd ends a run that has come to where its turn was stopped.
+	errLogEnd = errors.New("the log goes no further")
 	// errDiverged ends a run that has taken another way than the log.
 	errDiverged = errors.New("the run differs from the log")
 )
@@ -48,11 +48,11 @@ type verifier struct {
 	recorder *callRecorder // takes note of what models are told; may be nil
 	stop     context.CancelCauseFunc
 
-	mu    sync.Mutex       // protects the fields below
-	metas map[string]*meta // what the run finds in answers of the log, by model call
-	found *Divergence      // the first one, by seq
-	held  bool             // somebody has come to where the log ends
-	steps int              // rises when the run makes progress
+	mu      sync.Mutex       // protects the fields below
+	metas   map[string]*meta // what the run finds in answers of the log, by model call
+	found   *Divergence      // the first one, by seq
+	waiting bool             // somebody has come to where the log ends
+	steps   int              // rises when the run makes progress
 
 	// Owned by the goroutine that verifies, once the run's own are gone.
 	closing []loggedEvent // what the log has for that
@@ -67,8 +67,9 @@ var (
 func newVerifier(sessionID string, recs []session.Record) (*verifier, error) {
 	v := &verifier{
 		sessionID: sessionID, recs: recs,
-		calls: map[string]session.Record{}, results: map[string]session.ToolResult{}, resolved: map[string]session.Resolution{},
-		agents: newAgentLog(), metas: map[string]*meta{},
+		calls: map[string]session.Record{}, results: map[string]session.ToolResult{},
+		resolved: map[string]session.Resolution{},
+		agents:   newAgentLog(), metas: map[string]*meta{},
 	}
 	for _, rec := range recs {
 		if err := v.read(rec); err != nil {
@@ -116,13 +117,13 @@ func (v *verifier) read(rec session.Record) error {
 		}
 		v.results[res.CallID] = res
 	case session.KindInteractionResolved:
-		var said session.InteractionResolved
-		if err := unmarshal(rec.Data, &said); err != nil {
+		var resolved session.InteractionResolved
+		if err := unmarshal(rec.Data, &resolved); err != nil {
 			return err
 		}
-		v.resolved[said.ID] = said.Resolution
-		if res := said.Result(); res != nil {
-			v.results[said.ID] = *res
+		v.resolved[resolved.ID] = resolved.Resolution
+		if res := resolved.Result(); res != nil {
+			v.results[resolved.ID] = *res
 		}
 	case session.KindTurnEnded:
 		v.ended = &session.TurnEnded{}
@@ -140,14 +141,15 @@ func (v *verifier) diverge(rec session.Record, field, recorded, replayed string)
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.found == nil || rec.Seq < v.found.Seq {
-		v.found = &Divergence{Turn: v.TurnID(), Seq: rec.Seq, Kind: rec.Kind, Field: field, Recorded: recorded, Replayed: replayed}
+		v.found = &Divergence{Turn: v.TurnID(), Seq: rec.Seq, Kind: rec.Kind, Field: field, Recorded: recorded,
+			Replayed: replayed}
 	}
 	return errDiverged
 }
 
-// beyond is a divergence at what the log has next of an agent, or at the turn's
+// divergeAtNext is a divergence at what the log has next of an agent, or at the turn's
 // end if it has nothing.
-func (v *verifier) beyond(author, replayed string) error {
+func (v *verifier) divergeAtNext(author, replayed string) error {
 	if left := v.unread(author); len(left) > 0 {
 		return v.diverge(v.record(left[0].seq), "", summary(left[0].ev), replayed)
 	}
@@ -175,35 +177,36 @@ func (v *verifier) record(seq int64) session.Record {
 	return v.recs[i]
 }
 
-// past takes note that an agent has come to where the log ends.
-func (v *verifier) past() {
+// atLogEnd takes note that an agent has come to where the log ends.
+func (v *verifier) atLogEnd() {
 	v.mu.Lock()
-	v.held = true
+	v.waiting = true
 	v.mu.Unlock()
-	v.settle()
+	v.endIfAllWait()
 }
 
-// hold keeps a goroutine where the log ends, until the others are there too.
-func (v *verifier) hold(ctx context.Context) error {
-	v.past()
+// waitAtLogEnd keeps a goroutine where the log ends, until the others are there too.
+func (v *verifier) waitAtLogEnd(ctx context.Context) error {
+	v.atLogEnd()
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// settle ends the run if somebody waits at the end of the log and the others have
+// endIfAllWait ends the run if somebody waits at the end of the log and the others have
 // come there too, or to all calls that are to be told.
-func (v *verifier) settle() {
+func (v *verifier) endIfAllWait() {
 	v.mu.Lock()
-	held := v.held
+	held := v.waiting
 	v.mu.Unlock()
-	if held && v.recorder.knowsAll() && !slices.ContainsFunc(v.unread(""), func(l loggedEvent) bool { return !l.ev.closes() }) {
-		v.stop(errHeld)
+	if held && v.recorder.hasAll() && !slices.ContainsFunc(v.unread(""),
+		func(l loggedEvent) bool { return !l.ev.isCutOff() }) {
+		v.stop(errLogEnd)
 	}
 }
 
-// watch ends a run that waits at the end of the log and makes no progress.
-func (v *verifier) watch(ctx context.Context) {
-	tick := time.NewTicker(patience)
+// endStalled ends a run that waits at the end of the log and makes no progress.
+func (v *verifier) endStalled(ctx context.Context) {
+	tick := time.NewTicker(stallTimeout)
 	defer tick.Stop()
 	for last := -1; ; {
 		select {
@@ -212,18 +215,18 @@ func (v *verifier) watch(ctx context.Context) {
 		case <-tick.C:
 		}
 		v.mu.Lock()
-		steps, held := v.steps, v.held
+		steps, held := v.steps, v.waiting
 		v.mu.Unlock()
 		if held && steps == last {
-			v.stop(errHeld)
+			v.stop(errLogEnd)
 		}
 		last = steps
 	}
 }
 
-// closes tells whether an event holds the result of a call that was cut off by
+// isCutOff tells whether an event holds the result of a call that was cut off by
 // the end of its turn.
-func (s *stored) closes() bool {
+func (s *stored) isCutOff() bool {
 	return s.Content != nil && slices.ContainsFunc(s.Content.Parts, func(p *genai.Part) bool {
 		if p.FunctionResponse == nil {
 			return false
@@ -241,21 +244,21 @@ func (v *verifier) modelCall(ctx context.Context, c *callStep) error {
 	case c.logged:
 		return nil
 	case v.complete():
-		return v.beyond(c.m.n.name, "calls the model "+c.m.n.modelName)
+		return v.divergeAtNext(c.m.n.name, "calls the model "+c.m.n.modelName)
 	default:
-		return v.hold(ctx)
+		return v.waitAtLogEnd(ctx)
 	}
 }
 
-// replayed implements observer: it finds out again what the answer means.
-func (v *verifier) replayed(m *agentModel, a *answer, calls, asks []string) error {
+// response implements observer: it finds out again what the answer means.
+func (v *verifier) response(m *agentModel, a *response, calls, asks []string) error {
 	own, again := *a.meta, *a
 	own.Path, own.Calls, own.Asks = m.n.path, calls, asks
 	again.meta = &own
 	v.mu.Lock()
 	v.metas[own.LLM] = &own
 	v.mu.Unlock()
-	return m.complete(&again)
+	return m.keepResponse(&again)
 }
 
 // event implements observer. Where the log of a turn that is not complete ends, the
@@ -267,14 +270,14 @@ func (v *verifier) event(l *loggedEvent, ev *adksession.Event, m *meta) error {
 		return v.compare(l, &again, &own)
 	}
 	if !v.complete() {
-		v.past()
+		v.atLogEnd()
 		return errSkip
 	}
 	_, s, err := v.t.encoded(&again, &own)
 	if err != nil {
 		return err
 	}
-	return v.beyond(s.Author, "appends "+summary(s))
+	return v.divergeAtNext(s.Author, "appends "+summary(s))
 }
 
 // compare holds an event that the run would append against that of the log, l,
@@ -288,20 +291,20 @@ func (v *verifier) compare(l *loggedEvent, ev *adksession.Event, m *meta) error 
 	}
 	v.mu.Unlock()
 	t := v.t
-	if !v.complete() && l.ev.closes() { // this is where the agent was stopped
+	if !v.complete() && l.ev.isCutOff() { // this is where the agent was stopped
 		t.putBack(l)
-		v.past()
+		v.atLogEnd()
 		return errSkip
 	}
 	t.mu.Lock()
 	last := len(t.logged[promptKey{ev.Author, ev.Branch}]) == 0
 	t.mu.Unlock()
 	t.setOutput(ev, m)
-	t.setBeside(ev)
+	t.setExtras(ev)
 	if len(l.ev.CustomMetadata.Agentd.To) > 0 { // logs of before do not say it
 		t.setTransfer(ev, m)
 	}
-	if full := v.ended == nil || v.ended.Code == codeLimit; full && t.keysRefused(ev, m, l.ev) != nil {
+	if full := v.ended == nil || v.ended.Code == codeLimit; full && t.stateRefusal(ev, m, l.ev) != nil {
 		ev.Actions.StateDelta = nil
 	}
 	ev.ID, ev.Timestamp = l.ev.ID, l.ev.Timestamp
@@ -310,18 +313,18 @@ func (v *verifier) compare(l *loggedEvent, ev *adksession.Event, m *meta) error 
 	if err != nil {
 		return err
 	}
-	err = v.differ(l, data, last && !v.complete())
+	err = v.compareRecord(l, data, last && !v.complete())
 	if n := t.nodeOf(ev.Author); err == nil && m.LLM != "" && v.recorder == nil {
-		err = v.toldBefore(n, l.seq)
+		err = v.startsRecorded(n, l.seq)
 	}
-	v.settle()
+	v.endIfAllWait()
 	return err
 }
 
-// differ is a divergence if an event is not that of the log. With loose only what
+// compareRecord is a divergence if an event is not that of the log. With loose only what
 // the event says counts, not what the engine notes about it: such an event may
 // have been written when the turn was closed.
-func (v *verifier) differ(l *loggedEvent, data []byte, loose bool) error {
+func (v *verifier) compareRecord(l *loggedEvent, data []byte, loose bool) error {
 	rec := v.record(l.seq)
 	want, err := jsondiff.Decode(rec.Data)
 	if err != nil {
@@ -332,8 +335,8 @@ func (v *verifier) differ(l *loggedEvent, data []byte, loose bool) error {
 		return err
 	}
 	if loose {
-		want, got = said(want), said(got)
-		cutOff(want, got)
+		want, got = contentOf(want), contentOf(got)
+		alignCutOff(want, got)
 	}
 	if d := jsondiff.First(want, got); d != nil {
 		return v.diverge(rec, d.Path, d.Want, d.Got)
@@ -341,14 +344,15 @@ func (v *verifier) differ(l *loggedEvent, data []byte, loose bool) error {
 	return nil
 }
 
-// said is what an event says.
-func said(v any) any {
+// contentOf is what an event says.
+func contentOf(v any) any {
 	ev, ok := v.(map[string]any)
 	if !ok {
 		return v
 	}
 	out := map[string]any{}
-	for _, name := range []string{"author", "branch", "invocationId", "content", "customMetadata", "finishReason", "modelVersion"} {
+	for _, name := range []string{"author", "branch", "invocationId", "content", "customMetadata", "finishReason",
+		"modelVersion"} {
 		if member, ok := ev[name]; ok {
 			out[name] = member
 		}
@@ -360,9 +364,9 @@ func said(v any) any {
 	return out
 }
 
-// cutOff gives calls that were cut off in the log the result that they have in
+// alignCutOff gives calls that were cut off in the log the result that they have in
 // the run.
-func cutOff(want, got any) {
+func alignCutOff(want, got any) {
 	w, g := responsesOf(want), responsesOf(got)
 	for i := range min(len(w), len(g)) {
 		response, _ := w[i]["response"].(map[string]any)

@@ -44,7 +44,8 @@ func (d *Divergence) String() string {
 	if d.Field != "" {
 		field = ", " + d.Field
 	}
-	return fmt.Sprintf("record %d (%s) of turn %s%s: the log has %s, the engine %s", d.Seq, d.Kind, d.Turn, field, d.Recorded, d.Replayed)
+	return fmt.Sprintf("record %d (%s) of turn %s%s: the log has %s, the engine %s", d.Seq, d.Kind, d.Turn, field,
+		d.Recorded, d.Replayed)
 }
 
 // Verify runs the turns of a session's log again, each from its start, with the
@@ -61,7 +62,9 @@ func (d *Divergence) String() string {
 // was canceled then may have had a result.
 //
 // The error is one of reading the log, or the context's.
-func Verify(ctx context.Context, sessionID string, log iter.Seq2[session.Record, error], state map[string]any) (Report, error) {
+func Verify(
+	ctx context.Context, sessionID string, log iter.Seq2[session.Record, error], state map[string]any,
+) (Report, error) {
 	v := &verification{sessionID: sessionID, hist: newHistory(), state: maps.Clone(state)}
 	if v.state == nil {
 		v.state = map[string]any{}
@@ -77,7 +80,7 @@ func Verify(ctx context.Context, sessionID string, log iter.Seq2[session.Record,
 		case rec.Kind == session.KindTurnStarted:
 			turn = []session.Record{rec}
 		case turn != nil:
-			turn = append(turn, lean(rec))
+			turn = append(turn, withoutPayload(rec))
 		}
 		if turn == nil || rec.Kind != session.KindTurnEnded || rec.TurnID != turn[0].TurnID {
 			continue
@@ -133,9 +136,9 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	watched := make(chan struct{})
 	go func() { // ends with the run
 		defer close(watched)
-		run.watch(playing)
+		run.endStalled(playing)
 	}()
-	err = t.outcome(playing, t.play(playing, runner))
+	err = t.outcome(playing, t.runTree(playing, runner))
 	stop(nil)
 	<-watched
 	if ctx.Err() != nil {
@@ -159,7 +162,7 @@ func (v *verifier) end(ctx context.Context, err error) error {
 	switch {
 	case v.ended != nil && v.ended.Completed && err != nil && len(v.unread("")) == 0:
 		_ = v.diverge(last, "completed", "true", "fails: "+cut(err.Error(), maxShown))
-	case errors.Is(err, errHeld), v.ended == nil, v.ended.Completed, v.ended.Code == 0:
+	case errors.Is(err, errLogEnd), v.ended == nil, v.ended.Completed, v.ended.Code == 0:
 	case err == nil && v.ended.Code == codeOutput:
 		_ = v.diverge(last, "code", v.ended.Code.String(), "finishes naturally")
 	case err == nil:
@@ -181,11 +184,11 @@ func (v *verifier) end(ctx context.Context, err error) error {
 		}
 	}
 	if v.found == nil && v.complete() {
-		v.leftOver()
+		v.checkLeftOver()
 	}
 	if v.found == nil && len(v.closing) > 0 {
 		got := "does not append it"
-		if err != nil && !errors.Is(err, errHeld) {
+		if err != nil && !errors.Is(err, errLogEnd) {
 			got += ", it fails: " + cut(err.Error(), maxShown)
 		}
 		_ = v.diverge(v.record(v.closing[0].seq), "", summary(v.closing[0].ev), got)

@@ -37,7 +37,7 @@ type loggedChange struct {
 func newAgentLog() *agentLog { return &agentLog{agent: map[string]*agentChanges{}} }
 
 func (a *agentLog) of(c *session.AgentChange) *agentChanges {
-	name := stageKeyOf(c).name
+	name := changeKeyOf(c).name
 	if a.agent[name] == nil {
 		a.agent[name] = &agentChanges{}
 	}
@@ -87,9 +87,9 @@ func jsonOf(c session.AgentChange) (any, error) {
 	return jsondiff.Decode(data)
 }
 
-// toldBefore is a divergence unless the log has, ahead of a model's answer, all that the
+// startsRecorded is a divergence unless the log has, ahead of a model's answer, all that the
 // run has said so far of the agent and of those around it.
-func (v *verifier) toldBefore(n *node, seq int64) error {
+func (v *verifier) startsRecorded(n *node, seq int64) error {
 	a := v.agents
 	if a.first == 0 || seq < a.first {
 		return nil
@@ -101,20 +101,20 @@ func (v *verifier) toldBefore(n *node, seq int64) error {
 		if of == nil {
 			continue
 		}
-		told := 0
-		for told < len(of.logged) && of.logged[told].rec.Seq < seq {
-			told++
+		recorded := 0
+		for recorded < len(of.logged) && of.logged[recorded].rec.Seq < seq {
+			recorded++
 		}
-		if told < len(of.ran) {
-			what := "no " + changeText(&of.ran[told])
+		if recorded < len(of.ran) {
+			what := "no " + changeText(&of.ran[recorded])
 			return v.diverge(v.record(seq), "", what+" before it", "records it")
 		}
 	}
 	return nil
 }
 
-// leftOver is a divergence at the first change of the log that the run has not come to.
-func (v *verifier) leftOver() {
+// checkLeftOver is a divergence at the first change of the log that the run has not come to.
+func (v *verifier) checkLeftOver() {
 	a := v.agents
 	a.mu.Lock()
 	defer a.mu.Unlock()

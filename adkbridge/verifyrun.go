@@ -63,16 +63,17 @@ func (v *verifier) Await(ctx context.Context, id string) (session.ToolResult, er
 	if v.complete() {
 		return res, v.diverge(v.recs[len(v.recs)-1], "", "no result of call "+id+" before it", "waits for one")
 	}
-	return res, v.hold(ctx)
+	return res, v.waitAtLogEnd(ctx)
 }
 
 func (v *verifier) Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error) {
 	rec, ok := v.calls[call.ID]
 	switch {
 	case !ok && v.complete():
-		return session.ToolResult{}, v.diverge(v.recs[len(v.recs)-1], "", "no call "+call.ID+" before it", "asks for a call of "+call.Name)
+		return session.ToolResult{}, v.diverge(v.recs[len(v.recs)-1], "", "no call "+call.ID+" before it",
+			"asks for a call of "+call.Name)
 	case !ok:
-		return session.ToolResult{}, v.hold(ctx)
+		return session.ToolResult{}, v.waitAtLogEnd(ctx)
 	}
 	want, err := jsondiff.Decode(rec.Data)
 	if err != nil {
@@ -108,7 +109,8 @@ func (v *verifier) Append(_ context.Context, data []byte, _ *session.Event) (ses
 		return session.Record{}, err
 	}
 	i := slices.IndexFunc(v.closing, func(l loggedEvent) bool {
-		return l.ev.Author == s.Author && l.ev.Branch == s.Branch && l.ev.CustomMetadata.Agentd.LLM == s.CustomMetadata.Agentd.LLM &&
+		return l.ev.Author == s.Author && l.ev.Branch == s.Branch &&
+			l.ev.CustomMetadata.Agentd.LLM == s.CustomMetadata.Agentd.LLM &&
 			slices.Equal(responses(l.ev.Content), responses(s.Content))
 	})
 	if i < 0 {
@@ -116,7 +118,7 @@ func (v *verifier) Append(_ context.Context, data []byte, _ *session.Event) (ses
 	}
 	l := v.closing[i]
 	v.closing = slices.Delete(v.closing, i, i+1)
-	if err := v.differ(&l, data, true); err != nil {
+	if err := v.compareRecord(&l, data, true); err != nil {
 		return session.Record{}, err
 	}
 	return v.record(l.seq), nil
@@ -131,7 +133,7 @@ func (v *verifier) AppendAtEnd(ctx context.Context, data []byte, ev *session.Eve
 	}
 	s, err := decode(data)
 	if err == nil {
-		v.t.admit(rec.Seq, s, len(data), nil)
+		v.t.apply(rec.Seq, s, len(data), nil)
 	}
 	return err
 }

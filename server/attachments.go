@@ -18,13 +18,16 @@ func checkAttachments(agent *agentdv1.Agent, above []string) *session.Error {
 	llm := agent.GetLlm()
 	for i, a := range llm.GetMcpAttachments() {
 		if missing, resolved := unresolved(a, llm.GetToolNames()); !resolved {
-			return session.Errorf(codeInvalidTree, "agent %s: mcp_attachments[%d] attaches %s, and %s: the server calls no MCP server; "+
-				"the client lists the tools of the attachment, offers them in execute.tools and adds their names to tool_names",
+			return session.Errorf(codeInvalidTree,
+				"agent %s: mcp_attachments[%d] attaches %s, and %s: the server calls no MCP server; "+
+					"the client lists the tools of the attachment, "+
+					"offers them in execute.tools and adds their names to tool_names",
 				quote(strings.Join(at, "/")), i, quote(a.GetMcpName()), missing)
 		}
 	}
 	for _, children := range [][]*agentdv1.Agent{
-		llm.GetSubAgents(), agent.GetSequential().GetAgents(), agent.GetParallel().GetAgents(), agent.GetLoop().GetAgents(),
+		llm.GetSubAgents(), agent.GetSequential().GetAgents(),
+		agent.GetParallel().GetAgents(), agent.GetLoop().GetAgents(),
 	} {
 		for _, child := range children {
 			if e := checkAttachments(child, at); e != nil {

@@ -61,7 +61,9 @@ type Model struct {
 	Source, Retires string
 }
 
-func (s *sessionService) GetCapabilities(context.Context, *connect.Request[agentdv1.GetCapabilitiesRequest]) (*connect.Response[agentdv1.GetCapabilitiesResponse], error) {
+func (s *sessionService) GetCapabilities(
+	context.Context, *connect.Request[agentdv1.GetCapabilitiesRequest],
+) (*connect.Response[agentdv1.GetCapabilitiesResponse], error) {
 	about := s.cfg.About()
 	out := &agentdv1.GetCapabilitiesResponse{
 		Version:         about.Version,
@@ -79,7 +81,9 @@ func (s *sessionService) GetCapabilities(context.Context, *connect.Request[agent
 	return connect.NewResponse(out), nil
 }
 
-func (s *sessionService) ListModels(context.Context, *connect.Request[agentdv1.ListModelsRequest]) (*connect.Response[agentdv1.ListModelsResponse], error) {
+func (s *sessionService) ListModels(
+	context.Context, *connect.Request[agentdv1.ListModelsRequest],
+) (*connect.Response[agentdv1.ListModelsResponse], error) {
 	about := s.cfg.About()
 	out := &agentdv1.ListModelsResponse{PricesDate: about.PricesDate}
 	providers := map[string]Provider{}

@@ -56,7 +56,8 @@ func othersOptions() []connect.HandlerOption {
 }
 
 // errCompressed is what a compressed request gets.
-var errCompressed = errors.New("compressed requests are not accepted; send them as they are (compressed replies are fine)")
+var errCompressed = errors.New(
+	"compressed requests are not accepted; send them as they are (compressed replies are fine)")
 
 // refuseCompressed refuses before a byte is inflated: connect would inflate a
 // bomb to its end, only to report its size.

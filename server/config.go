@@ -17,9 +17,11 @@ import (
 // Sessions keeps sessions, starts turns, lets clients attach to them, and says how
 // they are; *session.Manager is one.
 type Sessions interface {
-	CreateSession(ctx context.Context, names session.Names, budget session.Budget, once session.Once) (session.Summary, error)
+	CreateSession(ctx context.Context, names session.Names, budget session.Budget, once session.Once) (session.Summary,
+		error)
 	Session(ctx context.Context, id string) (session.Summary, error)
-	ListSessions(ctx context.Context, f session.Filter, page string, limit int) (sessions []session.Summary, next string, err error)
+	ListSessions(ctx context.Context, f session.Filter, page string, limit int) (sessions []session.Summary,
+		next string, err error)
 	UpdateSession(ctx context.Context, id string, c session.Change) (session.Summary, error)
 	DeleteSession(ctx context.Context, id string) error
 	ForkSession(ctx context.Context, req session.ForkRequest) (session.Summary, error)
@@ -28,9 +30,12 @@ type Sessions interface {
 	Attach(ctx context.Context, req session.AttachRequest) (*session.Turn, *session.Watcher, error)
 	Turn(ctx context.Context, sessionID, turnID string) (session.TurnInfo, error)
 	Said(ctx context.Context, t *session.TurnInfo) (session.Parts, error)
-	ListTurns(ctx context.Context, q session.TurnQuery, page string, limit int) (turns []session.TurnInfo, next string, err error)
-	Events(ctx context.Context, req session.AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) ([]*agentdv1.RunResponse, bool, error)
-	SessionEvents(ctx context.Context, id, cursor string, limit int, keep func(*agentdv1.RunResponse) bool) ([]session.Placed, bool, error)
+	ListTurns(ctx context.Context, q session.TurnQuery, page string, limit int) (turns []session.TurnInfo, next string,
+		err error)
+	Events(ctx context.Context, req session.AttachRequest, limit int,
+		keep func(*agentdv1.RunResponse) bool) ([]*agentdv1.RunResponse, bool, error)
+	SessionEvents(ctx context.Context, id, cursor string, limit int,
+		keep func(*agentdv1.RunResponse) bool) ([]session.Placed, bool, error)
 	WatchSession(ctx context.Context, id, cursor string) (*session.SessionWatcher, error)
 	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
@@ -150,13 +155,16 @@ func (c Config) Validate() error {
 	}
 	for _, o := range c.CORSOrigins {
 		if o != "*" && !originPattern.MatchString(o) {
-			errs = append(errs, fmt.Errorf("server: CORSOrigins has %q, want a scheme and a host, such as https://app.example.com, and no path, or *", o))
+			errs = append(errs,
+				fmt.Errorf("server: CORSOrigins has %q, want a scheme and a host, "+
+					"such as https://app.example.com, and no path, or *", o))
 		}
 	}
 	switch c.OnDisconnect {
 	case OnDisconnectAuto, OnDisconnectContinue, OnDisconnectCancel:
 	default:
-		errs = append(errs, fmt.Errorf("server: OnDisconnect is %q, want %s, %s or %s", c.OnDisconnect, OnDisconnectAuto, OnDisconnectContinue, OnDisconnectCancel))
+		errs = append(errs, fmt.Errorf("server: OnDisconnect is %q, want %s, %s or %s", c.OnDisconnect,
+			OnDisconnectAuto, OnDisconnectContinue, OnDisconnectCancel))
 	}
 	for _, n := range []struct {
 		name  string

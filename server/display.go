@@ -90,9 +90,11 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 	case *agentdv1.RunResponse_Transferred:
 		return shown(kindStatus, phaseProgress, refAgent+strings.Join(r.Transferred.GetAgentPath(), "/"), public)
 	case *agentdv1.RunResponse_AgentStarted:
-		return shown(kindStatus, phaseStarted, refAgent+strings.Join(r.AgentStarted.GetAgentPath(), "/"), visibilityOf(r.AgentStarted.GetModel()))
+		return shown(kindStatus, phaseStarted, refAgent+strings.Join(r.AgentStarted.GetAgentPath(), "/"),
+			visibilityOf(r.AgentStarted.GetModel()))
 	case *agentdv1.RunResponse_AgentEnded:
-		return shown(kindStatus, phaseOfAgent(r.AgentEnded), refAgent+strings.Join(r.AgentEnded.GetAgentPath(), "/"), public)
+		return shown(kindStatus, phaseOfAgent(r.AgentEnded), refAgent+strings.Join(r.AgentEnded.GetAgentPath(), "/"),
+			public)
 	case *agentdv1.RunResponse_MessageInjected:
 		return shown(kindText, phaseCompleted, refMessage+r.MessageInjected.GetQueuedTurnId(), public)
 	case *agentdv1.RunResponse_MessageRetracted:
@@ -102,9 +104,11 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 		}
 		return shown(kindText, phaseCanceled, refMessage+id, public)
 	case *agentdv1.RunResponse_ToolCall:
-		return shown(kindTool, phaseStarted, refTool+r.ToolCall.GetToolCallId(), visibilityOf(r.ToolCall.GetToolInput()))
+		return shown(kindTool, phaseStarted, refTool+r.ToolCall.GetToolCallId(),
+			visibilityOf(r.ToolCall.GetToolInput()))
 	case *agentdv1.RunResponse_ToolCallAnnounced:
-		return shown(kindTool, phaseStarted, refTool+r.ToolCallAnnounced.GetToolCallId(), visibilityOf(r.ToolCallAnnounced.GetToolInput()))
+		return shown(kindTool, phaseStarted, refTool+r.ToolCallAnnounced.GetToolCallId(),
+			visibilityOf(r.ToolCallAnnounced.GetToolInput()))
 	case *agentdv1.RunResponse_ToolCallUnserved:
 		return shown(kindTool, phaseProgress, refTool+r.ToolCallUnserved.GetToolCallId(), public)
 	case *agentdv1.RunResponse_ToolCallCanceled:
@@ -120,10 +124,12 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 		}
 		return shown(kindTool, phase, refTool+r.ToolCallAnswered.GetToolCallId(), visibility)
 	case *agentdv1.RunResponse_InteractionRequested:
-		return shown(kindInteraction, phaseRequested, refInteraction+r.InteractionRequested.GetInteraction().GetId(), public)
+		return shown(kindInteraction, phaseRequested, refInteraction+r.InteractionRequested.GetInteraction().GetId(),
+			public)
 	case *agentdv1.RunResponse_InteractionResolved:
 		phase := phaseResolved
-		if r.InteractionResolved.GetInteraction().GetStatus() == agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED {
+		status := r.InteractionResolved.GetInteraction().GetStatus()
+		if status == agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED {
 			phase = phaseCanceled
 		}
 		return shown(kindInteraction, phase, refInteraction+r.InteractionResolved.GetInteraction().GetId(), public)
@@ -132,7 +138,9 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 	}
 }
 
-func shown(kind agentdv1.Display_Kind, phase agentdv1.Display_Phase, ref string, visibility agentdv1.Display_Visibility) *agentdv1.Display {
+func shown(
+	kind agentdv1.Display_Kind, phase agentdv1.Display_Phase, ref string, visibility agentdv1.Display_Visibility,
+) *agentdv1.Display {
 	return &agentdv1.Display{Kind: kind, Phase: phase, Ref: ref, Visibility: visibility}
 }
 
@@ -214,10 +222,12 @@ func (p projection) keep(m *agentdv1.RunResponse) bool {
 		return true
 	}
 	switch m.GetResponse().(type) {
-	case *agentdv1.RunResponse_ToolCall, *agentdv1.RunResponse_ToolCallAnnounced, *agentdv1.RunResponse_ToolCallUnserved,
+	case *agentdv1.RunResponse_ToolCall, *agentdv1.RunResponse_ToolCallAnnounced,
+		*agentdv1.RunResponse_ToolCallUnserved,
 		*agentdv1.RunResponse_ToolCallCanceled, *agentdv1.RunResponse_ToolCallAnswered,
 		*agentdv1.RunResponse_AgentStarted, *agentdv1.RunResponse_AgentEnded,
-		*agentdv1.RunResponse_MessageRetracted, *agentdv1.RunResponse_Error, *agentdv1.RunResponse_End, *agentdv1.RunResponse_Heartbeat:
+		*agentdv1.RunResponse_MessageRetracted, *agentdv1.RunResponse_Error,
+		*agentdv1.RunResponse_End, *agentdv1.RunResponse_Heartbeat:
 		return true
 	}
 	return displayOf(m).GetVisibility() == p.only

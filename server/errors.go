@@ -71,10 +71,12 @@ func receiveError(err error, limit int) *session.Error {
 	case errors.Is(err, errCompressed):
 		return session.Errorf(codeInvalid, "%v", errCompressed)
 	case errors.Is(err, errSlowMessage):
-		return session.Errorf(codeLimit, "a message was given up after %d bytes: at most %d are allowed", skipFactor*limit, limit).
+		return session.Errorf(codeLimit, "a message was given up after %d bytes: at most %d are allowed",
+			skipFactor*limit, limit).
 			Over("message_bytes", limit, 0)
 	case connect.CodeOf(err) == connect.CodeResourceExhausted:
-		return session.Errorf(codeLimit, "the message is too large: %s; at most %d bytes are allowed", connectText(err), limit).
+		return session.Errorf(codeLimit, "the message is too large: %s; at most %d bytes are allowed", connectText(err),
+			limit).
 			Over("message_bytes", limit, 0)
 	}
 	return session.Errorf(codeInvalid, "the stream cannot be read: %s", connectText(err))

@@ -75,7 +75,8 @@ func (f *follower) follow(ctx context.Context) error {
 		case e := <-f.peer.stops():
 			err = f.peer.stopped(e)
 		case <-age.C:
-			err = session.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", f.srv.cfg.StreamTimeout, f.goOn)
+			err = session.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", f.srv.cfg.StreamTimeout,
+				f.goOn)
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}

@@ -92,5 +92,6 @@ func (c healthChecker) Check(ctx context.Context, req *grpchealth.CheckRequest) 
 
 // panicked logs a panic of ours that was contained.
 func (s *Server) panicked(where string, p any) {
-	s.log.Error("panic contained", slog.String("where", where), slog.Any("panic", p), slog.String("stack", string(debug.Stack())))
+	s.log.Error("panic contained", slog.String("where", where), slog.Any("panic", p),
+		slog.String("stack", string(debug.Stack())))
 }

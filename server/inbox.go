@@ -59,4 +59,5 @@ func (i *inbox) enter(ctx context.Context, request proto.Message) (leave func(),
 	return leave, nil
 }
 
-var errManyRequests = session.Errorf(codeUnavailable, "too many large requests are being served at the same time; try again later").After(retryLater)
+var errManyRequests = session.Errorf(codeUnavailable,
+	"too many large requests are being served at the same time; try again later").After(retryLater)

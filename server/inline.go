@@ -115,8 +115,9 @@ func (in *inlineTools) binary(data []byte, m protoreflect.MessageDescriptor, at 
 		if !names && (field.Message() == nil || !holdsAgents[field.Message().FullName()]) {
 			continue
 		}
-		here := at.below(field, counts[num]) //nolint:gosec // a tag's number is at least 1, and it is below firstNewField here
-		counts[num]++                        //nolint:gosec // as above
+		// A tag's number is at least 1, and it is below firstNewField here.
+		here := at.below(field, counts[num]) //nolint:gosec // see above
+		counts[num]++                        //nolint:gosec // see above
 		value, _ := protowire.ConsumeBytes(data[begin+n : end])
 		var replacement []byte
 		switch {
@@ -181,7 +182,9 @@ func (in *inlineTools) add(tool *agentdv1.Tool, at *place) error {
 }
 
 func otherTool(tool *agentdv1.Tool, at, before string) error {
-	return session.Errorf(codeInvalid, "%s defines the tool %s otherwise than %s: the tools of a request differ by their names", at, quote(tool.GetName()), before).
+	return session.Errorf(codeInvalid,
+		"%s defines the tool %s otherwise than %s: the tools of a request differ by their names", at,
+		quote(tool.GetName()), before).
 		Breaking(at, session.RuleConflict)
 }
 
@@ -211,7 +214,9 @@ func (in *inlineTools) declare(m proto.Message) error {
 }
 
 // json is binary for the JSON form.
-func (in *inlineTools) json(data []byte, m protoreflect.MessageDescriptor, opts protojson.UnmarshalOptions) ([]byte, error) {
+func (in *inlineTools) json(
+	data []byte, m protoreflect.MessageDescriptor, opts protojson.UnmarshalOptions,
+) ([]byte, error) {
 	if !holdsAgents[m.FullName()] {
 		return nil, nil
 	}

@@ -13,8 +13,10 @@ import (
 // People says what turns ask people, and takes what they say.
 type People interface {
 	Interaction(ctx context.Context, sessionID, id string) (*session.Interaction, error)
-	ListInteractions(ctx context.Context, q session.InteractionQuery, page string, limit int) (list []*session.Interaction, next string, err error)
-	Resolve(ctx context.Context, req session.AttachRequest, id string, r session.Resolution) (*session.Interaction, error)
+	ListInteractions(ctx context.Context, q session.InteractionQuery, page string,
+		limit int) (list []*session.Interaction, next string, err error)
+	Resolve(ctx context.Context, req session.AttachRequest, id string, r session.Resolution) (*session.Interaction,
+		error)
 }
 
 // resolutionOf translates what a person says; the protocol's rules hold.
@@ -34,7 +36,9 @@ func resolutionOf(r *agentdv1.Resolution) session.Resolution {
 	return out
 }
 
-func (s *sessionService) GetInteraction(ctx context.Context, r *connect.Request[agentdv1.GetInteractionRequest]) (*connect.Response[agentdv1.GetInteractionResponse], error) {
+func (s *sessionService) GetInteraction(
+	ctx context.Context, r *connect.Request[agentdv1.GetInteractionRequest],
+) (*connect.Response[agentdv1.GetInteractionResponse], error) {
 	in, err := s.cfg.Sessions.Interaction(ctx, r.Msg.GetSessionId(), r.Msg.GetInteractionId())
 	if err != nil {
 		return nil, err
@@ -42,8 +46,11 @@ func (s *sessionService) GetInteraction(ctx context.Context, r *connect.Request[
 	return connect.NewResponse(&agentdv1.GetInteractionResponse{Interaction: in.Proto()}), nil
 }
 
-func (s *sessionService) ListInteractions(ctx context.Context, r *connect.Request[agentdv1.ListInteractionsRequest]) (*connect.Response[agentdv1.ListInteractionsResponse], error) {
-	q := session.InteractionQuery{SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(), Statuses: r.Msg.GetStatuses()}
+func (s *sessionService) ListInteractions(
+	ctx context.Context, r *connect.Request[agentdv1.ListInteractionsRequest],
+) (*connect.Response[agentdv1.ListInteractionsResponse], error) {
+	q := session.InteractionQuery{SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(),
+		Statuses: r.Msg.GetStatuses()}
 	list, next, err := s.cfg.Sessions.ListInteractions(ctx, q, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
 	if err != nil {
 		return nil, err
@@ -55,7 +62,9 @@ func (s *sessionService) ListInteractions(ctx context.Context, r *connect.Reques
 	return connect.NewResponse(out), nil
 }
 
-func (s *sessionService) ResolveInteraction(ctx context.Context, r *connect.Request[agentdv1.ResolveInteractionRequest]) (*connect.Response[agentdv1.ResolveInteractionResponse], error) {
+func (s *sessionService) ResolveInteraction(
+	ctx context.Context, r *connect.Request[agentdv1.ResolveInteractionRequest],
+) (*connect.Response[agentdv1.ResolveInteractionResponse], error) {
 	// What a person has said counts, also when its client goes away right after.
 	ctx = context.WithoutCancel(ctx)
 	req := session.AttachRequest{SessionID: r.Msg.GetSessionId(), Keys: keysOf(r.Header())}

@@ -23,7 +23,8 @@ const maxJSONLevels = 32
 // name the field.
 func jsonText(field, text string, left *int) (any, *session.Error) {
 	refuse := func(format string, args ...any) *session.Error {
-		return session.Errorf(codeInvalid, "%s: %s", field, fmt.Sprintf(format, args...)).Breaking(field, session.RuleFormat)
+		return session.Errorf(codeInvalid, "%s: %s", field, fmt.Sprintf(format, args...)).
+			Breaking(field, session.RuleFormat)
 	}
 	r := jsonReader{dec: json.NewDecoder(strings.NewReader(text)), left: left}
 	r.dec.UseNumber()
@@ -43,7 +44,8 @@ func jsonText(field, text string, left *int) (any, *session.Error) {
 			"%s: the request holds more than %d values, nested ones included; more are not allowed", field, maxValues).
 			Breaking(field, session.RuleRange).Over("message_values", maxValues, 0)
 	case errors.Is(err, errTooDeep):
-		return nil, session.Errorf(codeLimit, "%s is nested too deeply: at most %d levels are allowed", field, maxJSONLevels).
+		return nil, session.Errorf(codeLimit, "%s is nested too deeply: at most %d levels are allowed", field,
+			maxJSONLevels).
 			Breaking(field, session.RuleRange).Over("json_depth", maxJSONLevels, 0)
 	case errors.As(err, &twice):
 		return nil, refuse("%s is there twice", twice)

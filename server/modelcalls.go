@@ -16,12 +16,15 @@ import (
 
 // ModelCalls says what the models of a turn were told, from the session's log: at
 // most limit calls that ended behind log.After, in order, and whether there are more.
-type ModelCalls func(ctx context.Context, log session.TurnLog, limit int) (calls []session.ToldCall, more bool, err error)
+type ModelCalls func(ctx context.Context, log session.TurnLog, limit int) (calls []session.ToldCall, more bool,
+	err error)
 
 // replayTimeout bounds how long a turn is run again.
 const replayTimeout = 30 * time.Second
 
-func (s *sessionService) ListModelCalls(ctx context.Context, r *connect.Request[agentdv1.ListModelCallsRequest]) (*connect.Response[agentdv1.ListModelCallsResponse], error) {
+func (s *sessionService) ListModelCalls(
+	ctx context.Context, r *connect.Request[agentdv1.ListModelCallsRequest],
+) (*connect.Response[agentdv1.ListModelCallsResponse], error) {
 	log, err := s.cfg.Sessions.TurnLog(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId(), r.Msg.GetPageToken())
 	if err != nil {
 		return nil, err
@@ -33,7 +36,8 @@ func (s *sessionService) ListModelCalls(ctx context.Context, r *connect.Request[
 	out := &agentdv1.ListModelCallsResponse{}
 	last, size := log.After, 0
 	for _, c := range calls {
-		c.Details.Instruction, c.Details.Summary = cleanText(c.Details.GetInstruction()), cleanText(c.Details.GetSummary())
+		c.Details.Instruction = cleanText(c.Details.GetInstruction())
+		c.Details.Summary = cleanText(c.Details.GetSummary())
 		if session.PrincipalOf(ctx).Role != session.Operator {
 			c.Details.Instruction = withoutServerText(c.Details.GetInstruction(), cleanText(c.Operator))
 		}
@@ -45,7 +49,9 @@ func (s *sessionService) ListModelCalls(ctx context.Context, r *connect.Request[
 		out.Calls, last = append(out.Calls, c.Details), c.Seq
 	}
 	if size := proto.Size(out); size > s.cfg.MaxMessageBytes {
-		return nil, session.Errorf(codeLimit, "what a model of turn %s was told in one call takes %d bytes, a reply at most %d", log.TurnID, size, s.cfg.MaxMessageBytes).
+		return nil, session.Errorf(codeLimit,
+			"what a model of turn %s was told in one call takes %d bytes, a reply at most %d", log.TurnID, size,
+			s.cfg.MaxMessageBytes).
 			OfTurn(log.TurnID).Over("message_bytes", s.cfg.MaxMessageBytes, size)
 	}
 	if more {
@@ -65,11 +71,15 @@ func withoutServerText(instruction, text string) string {
 
 // modelCalls runs a turn again, one at a time: it takes as much work as the turn
 // itself, and as much memory as the session's history.
-func (s *sessionService) modelCalls(ctx context.Context, log session.TurnLog, limit int) (calls []session.ToldCall, more bool, err error) {
+func (s *sessionService) modelCalls(
+	ctx context.Context, log session.TurnLog, limit int,
+) (calls []session.ToldCall, more bool, err error) {
 	if s.cfg.ModelCalls == nil {
-		return nil, false, connect.NewError(connect.CodeUnimplemented, errors.New("this server does not say what models were told"))
+		return nil, false, connect.NewError(connect.CodeUnimplemented,
+			errors.New("this server does not say what models were told"))
 	}
-	slow := session.Errorf(codeTimeout, "what the models of turn %s were told could not be found out within %v", log.TurnID, replayTimeout)
+	slow := session.Errorf(codeTimeout, "what the models of turn %s were told could not be found out within %v",
+		log.TurnID, replayTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, replayTimeout, slow)
 	defer cancel()
 	select {

@@ -55,7 +55,8 @@ type room struct {
 
 func newOutbox(bytes int) *outbox {
 	large := max(int64(bytes)/4*3, 1)
-	return &outbox{small: newRoom(max(int64(bytes)-large, 1)), large: newRoom(large), making: semaphore.NewWeighted(makers), weighing: semaphore.NewWeighted(makers)}
+	return &outbox{small: newRoom(max(int64(bytes)-large, 1)), large: newRoom(large),
+		making: semaphore.NewWeighted(makers), weighing: semaphore.NewWeighted(makers)}
 }
 
 func newRoom(size int64) *room {
@@ -142,7 +143,8 @@ func (o *outbox) tryEnter(weight int64, patience time.Duration) (*lease, error) 
 }
 
 func crowded() *session.Error {
-	return session.Errorf(codeUnavailable, "too many large replies are being read at the same time; try again later").After(retryLater)
+	return session.Errorf(codeUnavailable, "too many large replies are being read at the same time; try again later").
+		After(retryLater)
 }
 
 func newLease(r *room, size int64, patience time.Duration) *lease {
@@ -175,10 +177,13 @@ func weigh[M proto.Message](msgs ...M) int64 {
 // answer has next answer a request, and finds room for the reply, which the exchange
 // holds until it is sent. A read, or what may be repeated, is refused where there is
 // none; a turn that has begun is not, and its reply is no larger than its request.
-func (o *outbox) answer(ctx context.Context, e *exchange, req connect.AnyRequest, next connect.UnaryFunc, patience time.Duration) (connect.AnyResponse, error) {
+func (o *outbox) answer(
+	ctx context.Context, e *exchange, req connect.AnyRequest, next connect.UnaryFunc, patience time.Duration,
+) (connect.AnyResponse, error) {
 	spec := req.Spec()
 	// Of the model calls one request is answered at a time, and others wait for it.
-	if spec.IdempotencyLevel == connect.IdempotencyNoSideEffects && spec.Procedure != agentdv1connect.SessionServiceListModelCallsProcedure {
+	if spec.IdempotencyLevel == connect.IdempotencyNoSideEffects &&
+		spec.Procedure != agentdv1connect.SessionServiceListModelCallsProcedure {
 		if err := o.making.Acquire(ctx, 1); err != nil {
 			return nil, err
 		}

@@ -35,7 +35,8 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 			s.log.LogAttrs(r.Context(), slog.LevelInfo, "request refused",
 				slog.String("path", r.URL.Path), slog.String("error", err.Error()))
 			w.Header().Set("Cache-Control", "no-store")
-			refused := session.Errorf(codeUnauthenticated, "the caller's credentials for this server are missing or were refused")
+			refused := session.Errorf(codeUnauthenticated,
+				"the caller's credentials for this server are missing or were refused")
 			_ = write.Write(w, r, connectError(refused)) // a client that is gone reads nothing
 			return
 		}

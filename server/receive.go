@@ -118,19 +118,24 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 		return st.invalid(msg, e)
 	}
 	if id := sessionIDOf(msg); id != "" && id != st.turn.SessionID() {
-		return session.Errorf(codeInvalid, "%s names session %s, this stream belongs to session %q", nameOf(msg), quote(id), st.turn.SessionID()).
+		return session.Errorf(codeInvalid, "%s names session %s, this stream belongs to session %q", nameOf(msg),
+			quote(id), st.turn.SessionID()).
 			Breaking(fieldOf(msg)+".session_id", session.RuleConflict)
 	}
 	if st.observes && changes(msg) {
-		return session.Errorf(codePrecondition, "%s on a stream that observes: it only watches; attach without observe, or call SessionService", nameOf(msg))
+		return session.Errorf(codePrecondition,
+			"%s on a stream that observes: it only watches; attach without observe, or call SessionService",
+			nameOf(msg))
 	}
 	// What a client has sent counts, also when it goes away right after.
 	ctx := context.WithoutCancel(st.t.ctx)
 	switch r := msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_Execute:
-		return session.Errorf(codeInvalid, "a second ExecuteRequest: a stream carries one turn, which goes on; open another stream for this one")
+		return session.Errorf(codeInvalid,
+			"a second ExecuteRequest: a stream carries one turn, which goes on; open another stream for this one")
 	case *agentdv1.RunRequest_Attach:
-		return session.Errorf(codeInvalid, "an AttachRequest on a stream that has its turn, which goes on; open another stream for this one")
+		return session.Errorf(codeInvalid,
+			"an AttachRequest on a stream that has its turn, which goes on; open another stream for this one")
 	case *agentdv1.RunRequest_Heartbeat:
 		st.reply(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{
 			Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: st.turn.SessionID()},
@@ -141,7 +146,8 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 		return st.answer(ctx, answer)
 	case *agentdv1.RunRequest_InteractionResponse:
 		said := r.InteractionResponse
-		return st.outcomeOf("resolve interaction", st.turn.Resolve(ctx, said.GetInteractionId(), resolutionOf(said.GetResolution())))
+		return st.outcomeOf("resolve interaction",
+			st.turn.Resolve(ctx, said.GetInteractionId(), resolutionOf(said.GetResolution())))
 	case *agentdv1.RunRequest_End:
 		reason := r.End.GetReason()
 		if reason == "" {
@@ -160,7 +166,8 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 // changes tells whether a message asks for something to become of the turn.
 func changes(msg *agentdv1.RunRequest) bool {
 	switch msg.GetRequest().(type) {
-	case *agentdv1.RunRequest_ToolCallResponse_, *agentdv1.RunRequest_InteractionResponse, *agentdv1.RunRequest_End, *agentdv1.RunRequest_Cancel:
+	case *agentdv1.RunRequest_ToolCallResponse_, *agentdv1.RunRequest_InteractionResponse,
+		*agentdv1.RunRequest_End, *agentdv1.RunRequest_Cancel:
 		return true
 	default:
 		return false

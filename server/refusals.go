@@ -110,7 +110,8 @@ func decodeFault(err error, name string) *session.Error {
 		return session.Errorf(codeLimit, "the message is nested too deeply: at most %d levels are allowed", maxDepth).
 			Over("message_depth", maxDepth, 0)
 	case errors.Is(err, errTooManyValues):
-		return session.Errorf(codeLimit, "the message holds more than %d values, nested ones included; more are not allowed", maxValues).
+		return session.Errorf(codeLimit,
+			"the message holds more than %d values, nested ones included; more are not allowed", maxValues).
 			Over("message_values", maxValues, 0)
 	}
 	text := err.Error()
@@ -199,7 +200,8 @@ func unreadable(r *http.Request) *connect.Error {
 	}
 	if query.Get("base64") == "1" {
 		if _, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(query.Get("message"), "=")); err != nil {
-			return connectError(session.Errorf(codeInvalid, "the message is no URL-safe base64, as base64=1 says: %v", err))
+			return connectError(session.Errorf(codeInvalid, "the message is no URL-safe base64, as base64=1 says: %v",
+				err))
 		}
 	}
 	return nil
@@ -222,11 +224,14 @@ func (e *explainer) WriteHeader(status int) {
 		case http.StatusNotFound:
 			why = session.Errorf(codeInvalid, "%s has no method %s", path.Base(path.Dir(e.r.URL.Path)), quote(method))
 		case http.StatusMethodNotAllowed:
-			why = session.Errorf(codeInvalid, "%s is not called by %s: %s are allowed", method, quote(e.r.Method), e.Header().Get("Allow"))
+			why = session.Errorf(codeInvalid, "%s is not called by %s: %s are allowed", method, quote(e.r.Method),
+				e.Header().Get("Allow"))
 		case http.StatusUnsupportedMediaType:
-			why = session.Errorf(codeInvalid, "%s takes no content type %s: send one of %s", method, quote(e.r.Header.Get("Content-Type")), e.Header().Get("Accept-Post"))
+			why = session.Errorf(codeInvalid, "%s takes no content type %s: send one of %s", method,
+				quote(e.r.Header.Get("Content-Type")), e.Header().Get("Accept-Post"))
 			if e.r.Method == http.MethodGet {
-				why = session.Errorf(codeInvalid, "%s takes no encoding %s: send json or proto, and no body", method, quote(e.r.URL.Query().Get("encoding")))
+				why = session.Errorf(codeInvalid, "%s takes no encoding %s: send json or proto, and no body", method,
+					quote(e.r.URL.Query().Get("encoding")))
 			}
 		}
 	}

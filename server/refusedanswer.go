@@ -170,7 +170,8 @@ func (s *sessionService) answersOf(r *agentdv1.SubmitToolResultsRequest) ([]sess
 	answers, left := make([]session.Answer, 0, len(r.GetResults())), maxValues
 	for i, result := range r.GetResults() {
 		if named := result.GetSessionId(); named != "" && named != r.GetSessionId() {
-			return nil, session.Errorf(codeInvalid, "results[%d] names session %s, the request session %s", i, quote(named), quote(r.GetSessionId())).
+			return nil, session.Errorf(codeInvalid, "results[%d] names session %s, the request session %s", i,
+				quote(named), quote(r.GetSessionId())).
 				Breaking(fmt.Sprintf("results[%d].session_id", i), session.RuleConflict)
 		}
 		a, e := session.Answer{CallID: result.GetToolCallId()}, s.validate.check(result)

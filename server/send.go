@@ -149,13 +149,15 @@ func pieces(msg *agentdv1.RunResponse) []*agentdv1.RunResponse {
 			}
 			head := proto.CloneOf(c)
 			head.Content, head.Last = c.GetContent()[:n], false
-			out = append(out, pieceOf(msg, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: head}}))
+			out = append(out,
+				pieceOf(msg, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: head}}))
 			c.Content = c.GetContent()[n:]
 		}
 	case *agentdv1.RunResponse_StateUpdate_:
 		updates := splitState(r.StateUpdate)
 		for _, p := range updates[:len(updates)-1] {
-			out = append(out, pieceOf(msg, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: p}}))
+			out = append(out,
+				pieceOf(msg, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_StateUpdate_{StateUpdate: p}}))
 		}
 		r.StateUpdate = updates[len(updates)-1]
 	}

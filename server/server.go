@@ -43,7 +43,8 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, validate: v, drained: make(chan struct{}), replays: make(chan struct{}, 1), inbox: newInbox(cfg.MaxReplyBytes), outbox: newOutbox(cfg.MaxReplyBytes)}
+	s := &Server{cfg: cfg, log: cfg.Logger, validate: v, drained: make(chan struct{}), replays: make(chan struct{}, 1),
+		inbox: newInbox(cfg.MaxReplyBytes), outbox: newOutbox(cfg.MaxReplyBytes)}
 	s.drain, s.stop = context.WithCancel(context.Background())
 	s.handler = s.routes()
 	return s, nil
@@ -65,7 +66,8 @@ func (s *Server) routes() http.Handler {
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)
 	mux.Handle(path, s.short(health))
 	if !s.cfg.NoReflection {
-		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, agentdv1connect.SessionServiceName, grpchealth.HealthV1ServiceName)
+		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, agentdv1connect.SessionServiceName,
+			grpchealth.HealthV1ServiceName)
 		path, reflection := grpcreflect.NewHandlerV1(reflector, opts...)
 		mux.Handle(path, s.authenticated(s.short(reflection)))
 		path, reflection = grpcreflect.NewHandlerV1Alpha(reflector, opts...)
@@ -111,7 +113,8 @@ func (s *Server) enter() *session.Error {
 	case s.drain.Err() != nil:
 		return errDraining
 	case s.open > s.cfg.MaxStreams:
-		return session.Errorf(codeUnavailable, "the server has %d open streams, its limit; try again later", s.cfg.MaxStreams).
+		return session.Errorf(codeUnavailable, "the server has %d open streams, its limit; try again later",
+			s.cfg.MaxStreams).
 			After(retryLater).Over("streams", s.cfg.MaxStreams, s.open)
 	}
 	return nil
@@ -164,7 +167,8 @@ func (s *Server) internal(where string, err error) *session.Error {
 		level = slog.LevelError
 	}
 	if e.Err != nil {
-		s.log.Log(context.Background(), level, "request failed", slog.String("where", where), slog.String("error", e.Err.Error()))
+		s.log.Log(context.Background(), level, "request failed", slog.String("where", where),
+			slog.String("error", e.Err.Error()))
 	}
 	return e
 }

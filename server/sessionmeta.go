@@ -21,7 +21,9 @@ import (
 // defaultPage is how much a list returns at most when its request does not say.
 const defaultPage = 50
 
-func (s *sessionService) CreateSession(ctx context.Context, r *connect.Request[agentdv1.CreateSessionRequest]) (*connect.Response[agentdv1.CreateSessionResponse], error) {
+func (s *sessionService) CreateSession(
+	ctx context.Context, r *connect.Request[agentdv1.CreateSessionRequest],
+) (*connect.Response[agentdv1.CreateSessionResponse], error) {
 	names := session.Names{Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef()}
 	once := onceOf(r.Msg.GetIdempotencyKey(), r.Msg)
 	info, err := s.cfg.Sessions.CreateSession(ctx, names, budgetOf(r.Msg.GetBudget()), once)
@@ -31,7 +33,9 @@ func (s *sessionService) CreateSession(ctx context.Context, r *connect.Request[a
 	return connect.NewResponse(&agentdv1.CreateSessionResponse{Session: sessionOf(&info)}), nil
 }
 
-func (s *sessionService) GetSession(ctx context.Context, r *connect.Request[agentdv1.GetSessionRequest]) (*connect.Response[agentdv1.GetSessionResponse], error) {
+func (s *sessionService) GetSession(
+	ctx context.Context, r *connect.Request[agentdv1.GetSessionRequest],
+) (*connect.Response[agentdv1.GetSessionResponse], error) {
 	info, err := s.cfg.Sessions.Session(ctx, r.Msg.GetSessionId())
 	if err != nil {
 		return nil, err
@@ -39,7 +43,9 @@ func (s *sessionService) GetSession(ctx context.Context, r *connect.Request[agen
 	return connect.NewResponse(&agentdv1.GetSessionResponse{Session: sessionOf(&info)}), nil
 }
 
-func (s *sessionService) ListSessions(ctx context.Context, r *connect.Request[agentdv1.ListSessionsRequest]) (*connect.Response[agentdv1.ListSessionsResponse], error) {
+func (s *sessionService) ListSessions(
+	ctx context.Context, r *connect.Request[agentdv1.ListSessionsRequest],
+) (*connect.Response[agentdv1.ListSessionsResponse], error) {
 	f := session.Filter{
 		Labels:        r.Msg.GetLabels(),
 		ClientRef:     r.Msg.GetClientRef(),
@@ -69,7 +75,9 @@ func (s *sessionService) ListSessions(ctx context.Context, r *connect.Request[ag
 	return connect.NewResponse(out), nil
 }
 
-func (s *sessionService) UpdateSession(ctx context.Context, r *connect.Request[agentdv1.UpdateSessionRequest]) (*connect.Response[agentdv1.UpdateSessionResponse], error) {
+func (s *sessionService) UpdateSession(
+	ctx context.Context, r *connect.Request[agentdv1.UpdateSessionRequest],
+) (*connect.Response[agentdv1.UpdateSessionResponse], error) {
 	change := session.Change{Version: r.Msg.GetVersion(), Labels: r.Msg.GetLabels(), ClientRef: r.Msg.ClientRef}
 	if r.Msg.State != nil {
 		change.Archived = new(r.Msg.GetState() == agentdv1.SessionState_SESSION_STATE_ARCHIVED)
@@ -84,14 +92,18 @@ func (s *sessionService) UpdateSession(ctx context.Context, r *connect.Request[a
 	return connect.NewResponse(&agentdv1.UpdateSessionResponse{Session: sessionOf(&info)}), nil
 }
 
-func (s *sessionService) DeleteSession(ctx context.Context, r *connect.Request[agentdv1.DeleteSessionRequest]) (*connect.Response[agentdv1.DeleteSessionResponse], error) {
+func (s *sessionService) DeleteSession(
+	ctx context.Context, r *connect.Request[agentdv1.DeleteSessionRequest],
+) (*connect.Response[agentdv1.DeleteSessionResponse], error) {
 	if err := s.cfg.Sessions.DeleteSession(ctx, r.Msg.GetSessionId()); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&agentdv1.DeleteSessionResponse{}), nil
 }
 
-func (s *sessionService) ForkSession(ctx context.Context, r *connect.Request[agentdv1.ForkSessionRequest]) (*connect.Response[agentdv1.ForkSessionResponse], error) {
+func (s *sessionService) ForkSession(
+	ctx context.Context, r *connect.Request[agentdv1.ForkSessionRequest],
+) (*connect.Response[agentdv1.ForkSessionResponse], error) {
 	info, err := s.cfg.Sessions.ForkSession(ctx, session.ForkRequest{
 		SessionID: r.Msg.GetSessionId(),
 		At:        r.Msg.ThroughSeq,
@@ -107,7 +119,8 @@ func (s *sessionService) ForkSession(ctx context.Context, r *connect.Request[age
 // sessionOf translates what is known of a session.
 func sessionOf(s *session.Summary) *agentdv1.Session {
 	out := &agentdv1.Session{
-		Id: s.ID, State: agentdv1.SessionState_SESSION_STATE_ACTIVE, Labels: s.Labels, ClientRef: s.ClientRef, CreatedBy: s.Owner().ID,
+		Id: s.ID, State: agentdv1.SessionState_SESSION_STATE_ACTIVE, Labels: s.Labels,
+		ClientRef: s.ClientRef, CreatedBy: s.Owner().ID,
 		CreateTime: stamp(s.CreatedAt), UpdateTime: stamp(s.UpdatedAt), Usage: s.Usage.Proto(), Version: s.Version,
 		ForkedFrom: s.ForkedFrom, ForkedThroughSeq: s.ForkedAt,
 		LastTurnId: s.LastTurn, LastTurnStatus: turnStatuses[s.LastIs], LastSeq: s.LastPosition(), Purged: s.Purged > 0,

@@ -50,8 +50,9 @@ func (s *Server) exchange(next http.Handler) http.Handler {
 		next.ServeHTTP(e.out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e)))
 	}), skipFactor*int64(s.cfg.MaxMessageBytes))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Cache-Control", "no-store")                                       // of a GET it could be kept
-		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTimeout)) // not supported: the server's own limits hold
+		w.Header().Set("Cache-Control", "no-store") // the response to a GET could be kept
+		// Without support for deadlines the server's own limits hold.
+		_ = http.NewResponseController(w).SetReadDeadline(time.Now().Add(requestTimeout))
 		bounded.ServeHTTP(w, r)
 	})
 }
@@ -235,10 +236,13 @@ func detailed(code connect.Code, err error, e *session.Error) *connect.Error {
 	return out
 }
 
-func (s *sessionService) CreateTurn(ctx context.Context, r *connect.Request[agentdv1.CreateTurnRequest]) (*connect.Response[agentdv1.CreateTurnResponse], error) {
+func (s *sessionService) CreateTurn(
+	ctx context.Context, r *connect.Request[agentdv1.CreateTurnRequest],
+) (*connect.Response[agentdv1.CreateTurnResponse], error) {
 	ex := r.Msg.GetExecute()
 	if saysNothing(ex) {
-		return nil, session.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to answer; WatchTurn follows one that there is").
+		return nil, session.Errorf(codeInvalid,
+			"execute.user_prompt is empty: a turn needs something to answer; WatchTurn follows one that there is").
 			Breaking("execute.user_prompt", session.RuleRequired)
 	}
 	req, e := requestOf(ex, r.Header())
@@ -264,7 +268,9 @@ func (s *sessionService) CreateTurn(ctx context.Context, r *connect.Request[agen
 	return connect.NewResponse(&agentdv1.CreateTurnResponse{Turn: turn, Warnings: warnings}), nil
 }
 
-func (s *sessionService) GetTurn(ctx context.Context, r *connect.Request[agentdv1.GetTurnRequest]) (*connect.Response[agentdv1.GetTurnResponse], error) {
+func (s *sessionService) GetTurn(
+	ctx context.Context, r *connect.Request[agentdv1.GetTurnRequest],
+) (*connect.Response[agentdv1.GetTurnResponse], error) {
 	t, err := s.cfg.Sessions.Turn(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId())
 	if err != nil {
 		return nil, err
@@ -287,7 +293,9 @@ func (s *sessionService) turn(ctx context.Context, sessionID, turnID string) (*a
 	return turnOf(&t), nil
 }
 
-func (s *sessionService) ListTurns(ctx context.Context, r *connect.Request[agentdv1.ListTurnsRequest]) (*connect.Response[agentdv1.ListTurnsResponse], error) {
+func (s *sessionService) ListTurns(
+	ctx context.Context, r *connect.Request[agentdv1.ListTurnsRequest],
+) (*connect.Response[agentdv1.ListTurnsResponse], error) {
 	q := session.TurnQuery{
 		SessionID:     r.Msg.GetSessionId(),
 		Statuses:      statusesOf(r.Msg.GetStatuses()),
@@ -305,7 +313,9 @@ func (s *sessionService) ListTurns(ctx context.Context, r *connect.Request[agent
 	return connect.NewResponse(out), nil
 }
 
-func (s *sessionService) CancelTurn(ctx context.Context, r *connect.Request[agentdv1.CancelTurnRequest]) (*connect.Response[agentdv1.CancelTurnResponse], error) {
+func (s *sessionService) CancelTurn(
+	ctx context.Context, r *connect.Request[agentdv1.CancelTurnRequest],
+) (*connect.Response[agentdv1.CancelTurnResponse], error) {
 	before, err := s.turn(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId())
 	if err != nil {
 		return nil, err
@@ -324,7 +334,9 @@ func (s *sessionService) CancelTurn(ctx context.Context, r *connect.Request[agen
 	return connect.NewResponse(&agentdv1.CancelTurnResponse{Turn: turn}), nil
 }
 
-func (s *sessionService) CancelToolCall(ctx context.Context, r *connect.Request[agentdv1.CancelToolCallRequest]) (*connect.Response[agentdv1.CancelToolCallResponse], error) {
+func (s *sessionService) CancelToolCall(
+	ctx context.Context, r *connect.Request[agentdv1.CancelToolCallRequest],
+) (*connect.Response[agentdv1.CancelToolCallResponse], error) {
 	before, err := s.turn(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId())
 	if err != nil {
 		return nil, err
@@ -340,7 +352,9 @@ func (s *sessionService) CancelToolCall(ctx context.Context, r *connect.Request[
 	return connect.NewResponse(&agentdv1.CancelToolCallResponse{Turn: turn}), nil
 }
 
-func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[agentdv1.ListTurnEventsRequest]) (*connect.Response[agentdv1.ListTurnEventsResponse], error) {
+func (s *sessionService) ListTurnEvents(
+	ctx context.Context, r *connect.Request[agentdv1.ListTurnEventsRequest],
+) (*connect.Response[agentdv1.ListTurnEventsResponse], error) {
 	limit := int(r.Msg.GetPageSize())
 	if limit == 0 {
 		limit = defaultEvents
@@ -367,7 +381,10 @@ func (s *sessionService) ListTurnEvents(ctx context.Context, r *connect.Request[
 	return connect.NewResponse(out), nil
 }
 
-func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agentdv1.WatchTurnRequest], stream *connect.ServerStream[agentdv1.WatchTurnResponse]) error {
+func (s *sessionService) WatchTurn(
+	ctx context.Context, r *connect.Request[agentdv1.WatchTurnRequest],
+	stream *connect.ServerStream[agentdv1.WatchTurnResponse],
+) error {
 	exchange := arrived(ctx)
 	if e := s.acceptable(r.Msg); e != nil {
 		return e
@@ -403,7 +420,9 @@ func (s *sessionService) WatchTurn(ctx context.Context, r *connect.Request[agent
 	return out.serve(ctx)
 }
 
-func (s *sessionService) SubmitToolResults(ctx context.Context, r *connect.Request[agentdv1.SubmitToolResultsRequest]) (*connect.Response[agentdv1.SubmitToolResultsResponse], error) {
+func (s *sessionService) SubmitToolResults(
+	ctx context.Context, r *connect.Request[agentdv1.SubmitToolResultsRequest],
+) (*connect.Response[agentdv1.SubmitToolResultsResponse], error) {
 	id := r.Msg.GetSessionId()
 	answers, e := s.answersOf(r.Msg)
 	if e != nil {
@@ -411,7 +430,8 @@ func (s *sessionService) SubmitToolResults(ctx context.Context, r *connect.Reque
 	}
 	// What a client has sent counts, also when it goes away right after.
 	ctx = context.WithoutCancel(ctx)
-	errs, err := s.cfg.Sessions.AnswerTurn(ctx, session.AttachRequest{SessionID: id, TurnID: r.Msg.GetTurnId(), Keys: keysOf(r.Header())}, answers)
+	errs, err := s.cfg.Sessions.AnswerTurn(ctx,
+		session.AttachRequest{SessionID: id, TurnID: r.Msg.GetTurnId(), Keys: keysOf(r.Header())}, answers)
 	if err != nil {
 		return nil, err
 	}
@@ -420,7 +440,8 @@ func (s *sessionService) SubmitToolResults(ctx context.Context, r *connect.Reque
 		if err != nil {
 			refusal := errorResponse(id, s.internal("record answer", err)).GetError()
 			refusal.TurnId, refusal.ToolCallId = r.Msg.GetTurnId(), answers[i].CallID
-			out.Refused = append(out.Refused, &agentdv1.RefusedToolResult{ToolCallId: refusal.ToolCallId, Error: refusal})
+			out.Refused = append(out.Refused, &agentdv1.RefusedToolResult{ToolCallId: refusal.ToolCallId,
+				Error: refusal})
 		}
 	}
 	if out.Turn, err = s.turn(ctx, id, r.Msg.GetTurnId()); err != nil {

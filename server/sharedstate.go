@@ -13,13 +13,15 @@ import (
 func (s *sessionService) ListSharedState(
 	ctx context.Context, req *connect.Request[agentdv1.ListSharedStateRequest],
 ) (*connect.Response[agentdv1.ListSharedStateResponse], error) {
-	keys, next, err := s.cfg.Sessions.SharedKeys(ctx, req.Msg.GetPrefix(), req.Msg.GetPageToken(), pageSize(req.Msg.GetPageSize()))
+	keys, next, err := s.cfg.Sessions.SharedKeys(ctx, req.Msg.GetPrefix(), req.Msg.GetPageToken(),
+		pageSize(req.Msg.GetPageSize()))
 	if err != nil {
 		return nil, err
 	}
 	out := &agentdv1.ListSharedStateResponse{NextPageToken: next}
 	for _, k := range keys {
-		out.Entries = append(out.Entries, &agentdv1.SharedStateEntry{Key: k.Key, Value: string(k.Value), Bytes: int64(k.Bytes)})
+		out.Entries = append(out.Entries, &agentdv1.SharedStateEntry{Key: k.Key, Value: string(k.Value),
+			Bytes: int64(k.Bytes)})
 	}
 	return connect.NewResponse(out), nil
 }

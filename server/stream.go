@@ -41,7 +41,9 @@ type stream struct {
 	pacing   context.Context            //nolint:containedctx // ends with the stream and with its connection
 	finish   func()                     // says, once, that nobody takes replies any more
 	received chan struct{}              // closed when the receiver has ended
-	active   atomic.Int64               // when a message last went either way: nanoseconds after started, which no step of the clock moves
+	// active is when a message last went either way, in nanoseconds after started, which
+	// no step of the clock moves.
+	active atomic.Int64
 
 	room    *lease      // of the messages that are being sent
 	idle    *time.Timer // fires when the stream may have been quiet for too long
@@ -160,13 +162,15 @@ func (st *stream) begin(ctx context.Context) *session.Error {
 	case *agentdv1.RunRequest_Execute:
 		if saysNothing(r.Execute) {
 			return session.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to answer; "+
-				"to follow a turn of session %s send attach (AttachRequest) in place of execute", quote(r.Execute.GetSessionId())).
+				"to follow a turn of session %s send attach (AttachRequest) in place of execute",
+				quote(r.Execute.GetSessionId())).
 				Breaking("execute.user_prompt", session.RuleRequired)
 		}
 		st.resets = st.srv.cfg.OnDisconnect == OnDisconnectAuto && !knowsNew(first.msg.ProtoReflect())
 		return st.start(ctx, r.Execute)
 	default:
-		return session.Errorf(codeInvalid, "the first message must be an ExecuteRequest or an AttachRequest, received %s", nameOf(first.msg))
+		return session.Errorf(codeInvalid,
+			"the first message must be an ExecuteRequest or an AttachRequest, received %s", nameOf(first.msg))
 	}
 }
 
@@ -190,7 +194,8 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	turn, err := st.srv.cfg.Sessions.Start(ctx, req)
 	if before, ok := errors.AsType[*session.Repeated](err); ok {
 		// The client may have lost the answer to its first request.
-		again := session.AttachRequest{SessionID: before.SessionID, TurnID: before.TurnID, Starter: true, Keys: req.Keys}
+		again := session.AttachRequest{SessionID: before.SessionID, TurnID: before.TurnID, Starter: true,
+			Keys: req.Keys}
 		turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, again)
 		if err != nil {
 			return st.notBegun(ctx, "attach", err)

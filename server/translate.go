@@ -19,7 +19,8 @@ func keysOf(h http.Header) session.Keys {
 	for header := range h {
 		name, ours := strings.CutPrefix(header, "X-Agentd-")
 		name, aKey := strings.CutSuffix(name, "-Api-Key")
-		if key := strings.TrimSpace(h.Get(header)); key != "" && ours && aKey && name != "" && len(name) <= maxProviderName {
+		if key := strings.TrimSpace(h.Get(header)); key != "" && ours && aKey && name != "" &&
+			len(name) <= maxProviderName {
 			keys[strings.ToLower(name)] = session.Secret(key)
 		}
 	}
@@ -49,7 +50,8 @@ type attachment interface {
 func attachOf(at string, m attachment, after *int64, h http.Header) (session.AttachRequest, *session.Error) {
 	if n := len(m.GetToolNames()); n > 0 && m.GetObserve() {
 		return session.AttachRequest{}, session.Errorf(codeInvalid,
-			"%sobserve together with %d tool_names: a client that only watches is asked for none", at, n).Breaking(at+"tool_names", session.RuleExcluded)
+			"%sobserve together with %d tool_names: a client that only watches is asked for none", at, n).
+			Breaking(at+"tool_names", session.RuleExcluded)
 	}
 	return session.AttachRequest{
 		SessionID: m.GetSessionId(), TurnID: m.GetTurnId(), After: after,
@@ -61,10 +63,13 @@ func attachOf(at string, m attachment, after *int64, h http.Header) (session.Att
 func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.Request, *session.Error) {
 	switch {
 	case ex.GetCreate() && ex.GetSessionId() == "":
-		return session.Request{}, session.Errorf(codeInvalid, "execute.create without session_id: say under which id the session is to be made, or leave out both for one that the server names").
+		return session.Request{}, session.Errorf(codeInvalid,
+			"execute.create without session_id: say under which id the session is to be made, "+
+				"or leave out both for one that the server names").
 			Breaking("execute.session_id", session.RuleRequired)
 	case ex.GetDisconnectGrace() != nil && ex.GetOnDisconnect() != cancelTurn:
-		return session.Request{}, session.Errorf(codeInvalid, "execute.disconnect_grace is for on_disconnect ON_DISCONNECT_CANCEL, received %v", ex.GetOnDisconnect()).
+		return session.Request{}, session.Errorf(codeInvalid,
+			"execute.disconnect_grace is for on_disconnect ON_DISCONNECT_CANCEL, received %v", ex.GetOnDisconnect()).
 			Breaking("execute.disconnect_grace", session.RuleExcluded)
 	}
 	if e := checkAttachments(ex.GetAgent(), nil); e != nil {
@@ -174,7 +179,8 @@ func stateOf(field string, s *structpb.Struct, text string, left *int) (map[stri
 // stateText translates state that is JSON text.
 func stateText(field, twin string, both bool, text string, left *int) (map[string]any, *session.Error) {
 	if both {
-		return nil, session.Errorf(codeInvalid, "%s and %s say the same thing in two forms: send one of them", field, twin).
+		return nil, session.Errorf(codeInvalid, "%s and %s say the same thing in two forms: send one of them", field,
+			twin).
 			Breaking(field, session.RuleExcluded).Breaking(twin, session.RuleExcluded)
 	}
 	value, err := jsonText(twin, text, left)

@@ -23,7 +23,9 @@ var past = time.Unix(1, 0)
 // transport is what a stream needs of its HTTP exchange and connect does not
 // hand out.
 type transport struct {
-	ctx  context.Context //nolint:containedctx // the request's own: ends when the client is gone, has no deadline of the client's
+	// ctx is the request's own. It ends when the client is gone; the client's deadline
+	// does not end it.
+	ctx  context.Context //nolint:containedctx // of one request
 	body *meteredBody
 	out  *countingWriter
 
@@ -38,7 +40,9 @@ func withTransport(maxMessageBytes int, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.ProtoMajor < 2 { // connect would refuse it too, without a word
 			w.Header().Set("Connection", "close")
-			http.Error(w, "Run streams in both directions, which needs HTTP/2 (without TLS: h2c with prior knowledge); received "+r.Proto, http.StatusHTTPVersionNotSupported)
+			http.Error(w,
+				"Run streams in both directions, which needs HTTP/2 (without TLS: h2c with prior knowledge); "+
+					"received "+r.Proto, http.StatusHTTPVersionNotSupported)
 			return
 		}
 		t := &transport{

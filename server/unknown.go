@@ -164,7 +164,8 @@ func (w nameWalk) message(m protoreflect.MessageDescriptor, depth int) *unknownF
 			field = m.Fields().ByTextName(name)
 		}
 		if field == nil {
-			return &unknownFieldError{name: "`" + plain(name) + "`", of: string(m.Name()), maybe: ", or the name is misspelled"}
+			return &unknownFieldError{name: "`" + plain(name) + "`", of: string(m.Name()),
+				maybe: ", or the name is misspelled"}
 		}
 		if u := w.field(field, depth-1); u != nil {
 			return u

@@ -25,7 +25,8 @@ type validator struct{ rules protovalidate.Validator }
 
 func newValidator() (*validator, error) {
 	rules, err := protovalidate.New(protovalidate.WithMessages(
-		&agentdv1.RunRequest{}, &agentdv1.CreateTurnRequest{}, &agentdv1.GetTurnRequest{}, &agentdv1.ListTurnsRequest{}, &agentdv1.CancelTurnRequest{}, &agentdv1.CancelToolCallRequest{},
+		&agentdv1.RunRequest{}, &agentdv1.CreateTurnRequest{}, &agentdv1.GetTurnRequest{},
+		&agentdv1.ListTurnsRequest{}, &agentdv1.CancelTurnRequest{}, &agentdv1.CancelToolCallRequest{},
 		&agentdv1.ListTurnEventsRequest{}, &agentdv1.WatchTurnRequest{}, &agentdv1.SubmitToolResultsRequest{},
 		&agentdv1.GetInteractionRequest{}, &agentdv1.ListInteractionsRequest{}, &agentdv1.ResolveInteractionRequest{},
 	))
@@ -75,7 +76,9 @@ func (v *validator) checkResults(r *agentdv1.SubmitToolResultsRequest) *session.
 	return err
 }
 
-func (v *validator) broken(msg proto.Message, opts ...protovalidate.ValidationOption) ([]*protovalidate.Violation, *session.Error) {
+func (v *validator) broken(
+	msg proto.Message, opts ...protovalidate.ValidationOption,
+) ([]*protovalidate.Violation, *session.Error) {
 	err := v.rules.Validate(msg, opts...)
 	if err == nil {
 		return nil, nil
@@ -105,7 +108,8 @@ func violation(first *protovalidate.Violation) *session.Error {
 	e := session.Errorf(code, "%s", text).Breaking(path, first.Proto.GetRuleId())
 	if unit, received := sizeOf(first.Proto.GetRuleId(), first.FieldValue); unit != "" {
 		if most, ok := first.RuleValue.Interface().(uint64); ok && most <= math.MaxInt64 {
-			e.Limit = &session.ExceededLimit{Name: leafOf(path) + "_" + unit, Value: int64(most), Received: int64(received)}
+			e.Limit = &session.ExceededLimit{Name: leafOf(path) + "_" + unit, Value: int64(most),
+				Received: int64(received)}
 		}
 	}
 	return e

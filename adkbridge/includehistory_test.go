@@ -62,7 +62,7 @@ func TestToldHistoriesAreSmall(t *testing.T) {
 				}
 			}
 			run.begin("go")
-			if err := w.runner.drive(t.Context(), run); err != nil {
+			if err := w.runner.runTurn(t.Context(), run); err != nil {
 				t.Fatal(err)
 			}
 			if len(w.script.requests) != agents {

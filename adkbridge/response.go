@@ -18,8 +18,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// answer is a complete answer of a model.
-type answer struct {
+// response is a complete answer of a model.
+type response struct {
 	author, branch string
 	content        *genai.Content // not nil
 	finish         genai.FinishReason
@@ -31,10 +31,10 @@ type answer struct {
 type agentModel struct {
 	t *turn
 	n *node
-	// before is what tries of the same call took that have failed, as the log has it,
+	// recorded is what tries of the same call took that have failed, as the log has it,
 	// and told is how many of them the model has made that said what they took.
-	before session.Usage
-	told   int
+	recorded session.Usage
+	reported int
 }
 
 // Name is the model's name.
@@ -43,9 +43,11 @@ func (m *agentModel) Name() string { return m.n.modelName }
 // GenerateContent makes one model call and yields its complete answer. ADK runs
 // the answer's tool calls, and the agent it transfers to, within that yield, so
 // nothing is held by then.
-func (m *agentModel) GenerateContent(ctx context.Context, req *adkmodel.LLMRequest, _ bool) iter.Seq2[*adkmodel.LLMResponse, error] {
+func (m *agentModel) GenerateContent(
+	ctx context.Context, req *adkmodel.LLMRequest, _ bool,
+) iter.Seq2[*adkmodel.LLMResponse, error] {
 	return func(yield func(*adkmodel.LLMResponse, error) bool) {
-		a, err := m.answer(ctx, req)
+		a, err := m.nextResponse(ctx, req)
 		if err != nil {
 			m.t.stop(err)
 			yield(nil, err)
@@ -62,10 +64,10 @@ func (m *agentModel) GenerateContent(ctx context.Context, req *adkmodel.LLMReque
 	}
 }
 
-// answer gets the next answer, from the log if it holds it. A new one is kept in
+// nextResponse gets the next answer, from the log if it holds it. A new one is kept in
 // turn.made until it is appended: its deltas have been shown and its tokens are
 // spent, so it must not get lost when the turn is stopped in between.
-func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*answer, error) {
+func (m *agentModel) nextResponse(ctx context.Context, req *adkmodel.LLMRequest) (*response, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
 	}
@@ -85,14 +87,14 @@ func (m *agentModel) answer(ctx context.Context, req *adkmodel.LLMRequest) (*ans
 		}
 	}
 	if logged != nil {
-		return m.replayed(req, branch, logged)
+		return m.fromLog(req, branch, logged)
 	}
-	return m.generated(ctx, req, key, branch)
+	return m.callLive(ctx, req, key, branch)
 }
 
-// replayed is an answer that the log holds.
-func (m *agentModel) replayed(req *adkmodel.LLMRequest, branch string, logged *stored) (*answer, error) {
-	a := &answer{
+// fromLog is an answer that the log holds.
+func (m *agentModel) fromLog(req *adkmodel.LLMRequest, branch string, logged *stored) (*response, error) {
+	a := &response{
 		author: m.n.name, branch: branch, content: logged.Content,
 		finish: logged.FinishReason, model: logged.ModelVersion,
 		meta: &logged.CustomMetadata.Agentd,
@@ -100,24 +102,24 @@ func (m *agentModel) replayed(req *adkmodel.LLMRequest, branch string, logged *s
 	if a.content == nil {
 		a.content = &genai.Content{Role: genai.RoleModel}
 	}
-	calls, asks := m.judge(a, req)
+	calls, asks := m.classify(a, req)
 	if m.t.observer != nil {
-		if err := m.t.observer.replayed(m, a, calls, asks); err != nil {
+		if err := m.t.observer.response(m, a, calls, asks); err != nil {
 			return nil, err
 		}
 	}
 	if !a.meta.Structured {
-		if _, err := m.conform(a); err != nil {
+		if _, err := m.checkOutput(a); err != nil {
 			return nil, err
 		}
 	}
-	return a, m.count(a)
+	return a, m.checkLimits(a)
 }
 
-// generated makes a model call whose answer the log does not hold.
-func (m *agentModel) generated(ctx context.Context, req *adkmodel.LLMRequest, key, branch string) (*answer, error) {
+// callLive makes a model call whose answer the log does not hold.
+func (m *agentModel) callLive(ctx context.Context, req *adkmodel.LLMRequest, key, branch string) (*response, error) {
 	t := m.t
-	if err := t.tellAgents(ctx); err != nil {
+	if err := t.recordAgents(ctx); err != nil {
 		return nil, err
 	}
 	if err := t.inject(ctx); err != nil {
@@ -128,58 +130,59 @@ func (m *agentModel) generated(ctx context.Context, req *adkmodel.LLMRequest, ke
 		return nil, err
 	}
 	defer leave()
-	if err := m.tell(req.Config, t.stateOf(m.n)); err != nil {
+	if err := m.fillInstruction(req.Config, t.stateOf(m.n)); err != nil {
 		return nil, err
 	}
 	defer func() { req.Config.SystemInstruction = nil }() // ADK keeps the request while other agents run
-	m.prepare(req.Config)
+	m.configure(req.Config)
 	// ADK's own contents are dropped; of the request its configuration is used.
-	l := &live{branch: branch, id: messageID(t.run.TurnID(), key), config: req.Config, chain: newChain(t, slices.Concat([]*node{m.n}, m.n.fallbacks))}
+	l := &liveCall{branch: branch, id: messageID(t.run.TurnID(), key), config: req.Config,
+		chain: newChain(t, slices.Concat([]*node{m.n}, m.n.fallbacks))}
 	if err := m.compactAhead(ctx, l); err != nil {
 		return nil, err
 	}
-	resp, call, err := m.ask(ctx, l)
+	resp, call, err := m.callModel(ctx, l)
 	if m.overflowed(ctx, l, err) {
-		if failed := t.tellSpent(ctx, m.n.name); failed != nil { // the next call of the agent is another one
+		if failed := t.reportUsage(ctx, m.n.name); failed != nil { // the next call of the agent is another one
 			return nil, failed
 		}
-		again, failed := m.compactOverflow(ctx, l)
+		shorter, failed := m.compactOverflow(ctx, l)
 		if failed != nil {
 			return nil, failed
 		}
-		if again {
-			resp, call, err = m.ask(ctx, l)
+		if shorter {
+			resp, call, err = m.callModel(ctx, l)
 		}
 	}
 	if err != nil {
 		return nil, err
 	}
-	a := l.chain.last.mint(resp, key, branch)
+	a := l.chain.last.newResponse(resp, key, branch)
 	a.meta.Marks, a.meta.Call = t.run.Marks(l.id), call
-	return a, m.conclude(a, req)
+	return a, m.interpret(a, req)
 }
 
-// conclude finds out what an answer means, and keeps it in turn.made. Its error
+// interpret finds out what an answer means, and keeps it in turn.made. Its error
 // ends the turn.
-func (m *agentModel) conclude(a *answer, req *adkmodel.LLMRequest) error {
-	a.meta.Calls, a.meta.Asks = m.judge(a, req)
+func (m *agentModel) interpret(a *response, req *adkmodel.LLMRequest) error {
+	a.meta.Calls, a.meta.Asks = m.classify(a, req)
 	for range a.meta.Asks {
 		a.meta.Interactions = append(a.meta.Interactions, session.InteractionID())
 	}
-	if misfit := m.complete(a); misfit != nil {
+	if misfit := m.keepResponse(a); misfit != nil {
 		return misfit
 	}
-	return m.count(a)
+	return m.checkLimits(a)
 }
 
-// complete sets what an answer means for its agent, and keeps it in turn.made. The
+// keepResponse sets what an answer means for its agent, and keeps it in turn.made. The
 // error says why the answer does not satisfy the agent's output schema.
-func (m *agentModel) complete(a *answer) (misfit error) {
+func (m *agentModel) keepResponse(a *response) (misfit error) {
 	a.meta.Last = len(callsOf(a.content)) == 0 && !onlyThoughts(a.content) && m.n.speaksOnce()
-	a.meta.Structured, misfit = m.conform(a)
+	a.meta.Structured, misfit = m.checkOutput(a)
 	m.t.mu.Lock()
 	defer m.t.mu.Unlock()
-	m.t.made = append(m.t.made, a)
+	m.t.unappended = append(m.t.unappended, a)
 	return misfit
 }
 
@@ -205,29 +208,30 @@ func (t *turn) inject(ctx context.Context) error {
 	return nil
 }
 
-// spent keeps what a failed call took, all of its tries, until the agent makes
+// keepUsage keeps what a failed call took, all of its tries, until the agent makes
 // another one or the turn is closed.
-func (m *agentModel) spent(err error, branch string, call *session.CallInfo) {
+func (m *agentModel) keepUsage(err error, branch string, call *session.CallInfo) {
 	info := &meta{Path: m.n.path, Call: call}
-	info.Usage, info.Before = m.paid(model.Took(err))
-	m.before, m.told = session.Usage{}, 0 // it is kept
+	info.Usage, info.Before = m.splitUsage(model.Took(err))
+	m.recorded, m.reported = session.Usage{}, 0 // it is kept
 	if info.Usage.Calls > 0 || info.Before != nil {
-		m.t.keep(&answer{author: m.n.name, branch: branch, content: &genai.Content{Role: genai.RoleModel}, meta: info})
+		m.t.keepCallEnd(&response{author: m.n.name, branch: branch, content: &genai.Content{Role: genai.RoleModel},
+			meta: info})
 	}
 }
 
-// keep has an event in the log later that is the end of a model call.
-func (t *turn) keep(a *answer) {
+// keepCallEnd has an event in the log later that is the end of a model call.
+func (t *turn) keepCallEnd(a *response) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.spent = append(t.spent, a)
+	t.unreported = append(t.unreported, a)
 }
 
-// tellSpent has in the log now what is kept of an agent's calls.
-func (t *turn) tellSpent(ctx context.Context, agent string) error {
-	var all []*answer
+// reportUsage has in the log now what is kept of an agent's calls.
+func (t *turn) reportUsage(ctx context.Context, agent string) error {
+	var all []*response
 	t.mu.Lock()
-	t.spent = slices.DeleteFunc(t.spent, func(a *answer) bool {
+	t.unreported = slices.DeleteFunc(t.unreported, func(a *response) bool {
 		if a.author == agent {
 			all = append(all, a)
 		}
@@ -239,7 +243,7 @@ func (t *turn) tellSpent(ctx context.Context, agent string) error {
 		ev.Content = a.content
 		if err := t.commit(ctx, ev, a.meta); err != nil {
 			t.mu.Lock()
-			t.spent = append(t.spent, all[i:]...)
+			t.unreported = append(t.unreported, all[i:]...)
 			t.mu.Unlock()
 			return err
 		}
@@ -254,19 +258,20 @@ func (t *turn) nextCall(n *node, branch string) (key string, logged *stored, err
 	if t.stopped {
 		return "", nil, errStopped
 	}
-	if t.calls++; t.calls > t.limits.ModelCalls {
-		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", n.at(), t.limits.ModelCalls).
+	if t.modelCalls++; t.modelCalls > t.limits.ModelCalls {
+		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", n.at(),
+			t.limits.ModelCalls).
 			Over("turn_model_calls", t.limits.ModelCalls, t.limits.ModelCalls+1)
 	}
 	at := n.name + "|" + branch
-	key = fmt.Sprintf("%s#%d", at, t.step[at])
-	t.step[at]++
-	return key, t.answers[key], nil
+	key = fmt.Sprintf("%s#%d", at, t.callCounts[at])
+	t.callCounts[at]++
+	return key, t.responses[key], nil
 }
 
-// tell puts the agent's instruction into a request's configuration, with the keys
+// fillInstruction puts the agent's instruction into a request's configuration, with the keys
 // of this state.
-func (m *agentModel) tell(cfg *genai.GenerateContentConfig, state map[string]any) error {
+func (m *agentModel) fillInstruction(cfg *genai.GenerateContentConfig, state map[string]any) error {
 	if !m.t.instructed(m.n) {
 		return nil
 	}
@@ -286,9 +291,9 @@ func (m *agentModel) tell(cfg *genai.GenerateContentConfig, state map[string]any
 	return nil
 }
 
-// prepare completes a request's configuration, which ADK has made for this call
+// configure completes a request's configuration, which ADK has made for this call
 // alone.
-func (m *agentModel) prepare(cfg *genai.GenerateContentConfig) {
+func (m *agentModel) configure(cfg *genai.GenerateContentConfig) {
 	m.n.generation.apply(cfg)
 	cfg.Tools = append(cfg.Tools, m.n.builtins...)
 	if m.n.output != nil {
@@ -310,13 +315,15 @@ const transferMarker = "\nYou have a list of other agents to transfer to:\n"
 
 // generate calls the model, and spoke with each piece of its text; a panic of it
 // becomes an error.
-func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID string, spoke func()) (resp *model.Response, err error) {
+func (m *agentModel) generate(
+	ctx context.Context, req *model.Request, messageID string, spoke func(),
+) (resp *model.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			resp, err = nil, panicError("the model", p)
 		}
 	}()
-	m.observe(ctx, req, messageID)
+	m.recordTries(ctx, req, messageID)
 	req.Deferred, req.ToolSearch = m.n.deferred(), m.n.toolSearch
 	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
 		spoke()
@@ -328,18 +335,18 @@ func (m *agentModel) generate(ctx context.Context, req *model.Request, messageID
 	return resp, err
 }
 
-// observe has the tries of a call recorded, and what the provider answers to each
+// recordTries has the tries of a call recorded, and what the provider answers to each
 // if the turn asks for that.
-func (m *agentModel) observe(ctx context.Context, req *model.Request, messageID string) {
-	req.OnRetry = func(f model.Failed) error { return m.retrying(ctx, messageID, f) }
+func (m *agentModel) recordTries(ctx context.Context, req *model.Request, messageID string) {
+	req.OnRetry = func(f model.Failed) error { return m.recordRetry(ctx, messageID, f) }
 	if m.t.run.Spec().Raw {
 		req.OnRaw = func(r model.Raw) error { return m.raw(ctx, messageID, r) }
 	}
 }
 
-// retrying records that a try of a model call has failed and is followed by
+// recordRetry records that a try of a model call has failed and is followed by
 // another one.
-func (m *agentModel) retrying(ctx context.Context, messageID string, f model.Failed) error {
+func (m *agentModel) recordRetry(ctx context.Context, messageID string, f model.Failed) error {
 	retry := session.ModelRetry{
 		MessageID: messageID,
 		Path:      m.n.path,
@@ -355,24 +362,24 @@ func (m *agentModel) retrying(ctx context.Context, messageID string, f model.Fai
 		return err
 	}
 	if retry.Usage != nil {
-		m.before = m.before.Add(*retry.Usage)
+		m.recorded = m.recorded.Add(*retry.Usage)
 	}
 	if f.Err.Usage != nil {
-		m.told++
+		m.reported++
 	}
 	return nil
 }
 
-// mint makes an answer of a response. Every call gets an id that is unique in
+// newResponse makes an answer of a response. Every call gets an id that is unique in
 // the session. What the adapter returned is not changed.
-func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
-	a := &answer{
+func (m *agentModel) newResponse(resp *model.Response, key, branch string) *response {
+	a := &response{
 		author: m.n.name, branch: branch,
 		content: &genai.Content{Role: genai.RoleModel},
 		finish:  resp.FinishReason, model: strings.ToValidUTF8(resp.Model, "\uFFFD"),
 		meta: &meta{LLM: key, Path: m.n.path, Provided: provided(resp.Provided), Context: max(resp.Usage.Prompt, 0)},
 	}
-	a.meta.Usage, a.meta.Before = m.paid(append(slices.Clone(resp.Failed), resp.Usage))
+	a.meta.Usage, a.meta.Before = m.splitUsage(append(slices.Clone(resp.Failed), resp.Usage))
 	if resp.Content == nil {
 		return a
 	}
@@ -381,18 +388,18 @@ func (m *agentModel) mint(resp *model.Response, key, branch string) *answer {
 			continue
 		}
 		if p.FunctionCall != nil {
-			p = ownCall(p)
+			p = withOwnID(p)
 		}
 		a.content.Parts = append(a.content.Parts, p)
 	}
 	return a
 }
 
-// paid is what the tries of a call took, of which those that said so are given:
+// splitUsage is what the tries of a call took, of which those that said so are given:
 // what the log does not have yet, and what it has, nil for nothing.
-func (m *agentModel) paid(tries []model.Usage) (usage, before *session.Usage) {
-	if m.before.Calls > 0 {
-		before = new(m.before)
+func (m *agentModel) splitUsage(tries []model.Usage) (usage, before *session.Usage) {
+	if m.recorded.Calls > 0 {
+		before = new(m.recorded)
 	}
 	return m.usage(tries), before
 }
@@ -401,7 +408,7 @@ func (m *agentModel) paid(tries []model.Usage) (usage, before *session.Usage) {
 // that cannot be are left out.
 func (m *agentModel) usage(tries []model.Usage) *session.Usage {
 	sum := &session.Usage{}
-	for _, u := range tries[min(m.told, len(tries)):] {
+	for _, u := range tries[min(m.reported, len(tries)):] {
 		if u.Valid() {
 			*sum = sum.Add(*m.price(u))
 		}
@@ -412,7 +419,8 @@ func (m *agentModel) usage(tries []model.Usage) *session.Usage {
 // price is what one try took.
 func (m *agentModel) price(u model.Usage) *session.Usage {
 	one := &session.Usage{
-		Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite, Thoughts: u.Thoughts, Total: u.Total, Calls: 1,
+		Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite,
+		Thoughts: u.Thoughts, Total: u.Total, Calls: 1,
 	}
 	if m.n.model.Cost != nil {
 		one.Cost = m.n.model.Cost(u)
@@ -422,9 +430,9 @@ func (m *agentModel) price(u model.Usage) *session.Usage {
 	return one
 }
 
-// ownCall is a function call under an id of ours. The provider's id stays with
+// withOwnID is a function call under an id of ours. The provider's id stays with
 // it for the adapter.
-func ownCall(p *genai.Part) *genai.Part {
+func withOwnID(p *genai.Part) *genai.Part {
 	part, call := *p, *p.FunctionCall
 	if call.ID != "" {
 		part.PartMetadata = maps.Clone(part.PartMetadata)
@@ -445,17 +453,17 @@ func ownCall(p *genai.Part) *genai.Part {
 	return &part
 }
 
-// judge decides for each call of an answer who runs it, and returns the ids of
+// classify decides for each call of an answer who runs it, and returns the ids of
 // those that are for the client or for a person, and of these again those about
 // which a person is asked. A call that cannot be run is refused: its result tells
 // the model why. It depends on nothing but the answer, the tree and the limits.
-func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) (ours, asks []string) {
+func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks []string) {
 	if req.Tools == nil {
 		req.Tools = map[string]any{}
 	}
 	offered := slices.Sorted(maps.Keys(req.Tools))
 	if _, ok := req.Tools[transferTool]; ok {
-		req.Tools[transferTool] = &handover{t: m.t}
+		req.Tools[transferTool] = &transferRunner{t: m.t}
 	}
 	// ADK looks tools up in req.Tools after the answer has come, which lets us put
 	// ours in the place of those it would not find.
@@ -469,7 +477,7 @@ func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) (ours, asks []st
 			reason = fmt.Sprintf("not run: an answer may have at most %d tool calls", m.t.limits.AnswerCalls)
 		case !slices.Contains(offered, call.Name):
 			reason = fmt.Sprintf("there is no tool %q; available: %s", cut(call.Name, maxName), quoteAll(offered))
-			req.Tools[call.Name] = &unknownTool{base{t: m.t, name: call.Name}}
+			req.Tools[call.Name] = &unknownTool{baseTool{t: m.t, name: call.Name}}
 		case call.Name == exitLoopTool: // whatever its arguments
 		case bad != "":
 			reason = "the arguments are no JSON object: " + cut(bad, 512)
@@ -479,14 +487,16 @@ func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) (ours, asks []st
 			case handed:
 				reason = "not run: an answer can transfer only once"
 			case !slices.Contains(targets, target):
-				reason = fmt.Sprintf("there is no agent %q to transfer to; available: %s", cut(target, maxName), quoteAll(targets))
+				reason = fmt.Sprintf("there is no agent %q to transfer to; available: %s", cut(target, maxName),
+					quoteAll(targets))
 			default:
 				handed = true
 			}
 		default:
 			if n := len(model.ArgsText(p)); n > m.t.limits.ValueBytes {
-				reason = fmt.Sprintf("not run: the arguments take %d bytes, at most %d are allowed", n, m.t.limits.ValueBytes)
-			} else if ask, err := m.asking(call); err != nil {
+				reason = fmt.Sprintf("not run: the arguments take %d bytes, at most %d are allowed", n,
+					m.t.limits.ValueBytes)
+			} else if ask, err := m.needsPerson(call); err != nil {
 				reason = err.Error()
 			} else {
 				ours = append(ours, call.ID)
@@ -502,15 +512,15 @@ func (m *agentModel) judge(a *answer, req *adkmodel.LLMRequest) (ours, asks []st
 	m.t.mu.Lock()
 	maps.Copy(m.t.refused, refused)
 	if handed {
-		m.t.handed++
+		m.t.transfers++
 	}
 	m.t.mu.Unlock()
 	return ours, asks
 }
 
-// asking tells whether a person is asked about a call; the error is why it cannot
+// needsPerson tells whether a person is asked about a call; the error is why it cannot
 // be.
-func (m *agentModel) asking(call *genai.FunctionCall) (bool, error) {
+func (m *agentModel) needsPerson(call *genai.FunctionCall) (bool, error) {
 	if call.Name == askUserTool {
 		_, err := questionOf(call.Args)
 		return err == nil, err
@@ -518,33 +528,39 @@ func (m *agentModel) asking(call *genai.FunctionCall) (bool, error) {
 	return m.n.needsApproval(call.Name), nil
 }
 
-// count checks an answer against what a turn may do.
-func (m *agentModel) count(a *answer) error {
+// checkLimits checks an answer against what a turn may do.
+func (m *agentModel) checkLimits(a *response) error {
 	t, at := m.t, m.n.name+"|"+a.branch
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.handed > t.limits.Transfers {
-		return session.Errorf(codeLimit, "%s: the turn has made %d transfers between agents, more are not allowed", m.n.at(), t.limits.Transfers).
+	if t.transfers > t.limits.Transfers {
+		return session.Errorf(codeLimit, "%s: the turn has made %d transfers between agents, more are not allowed",
+			m.n.at(), t.limits.Transfers).
 			Over("turn_transfers", t.limits.Transfers, t.limits.Transfers+1)
 	}
 	calls := callsOf(a.content)
-	vain := len(calls) > 0 && !slices.ContainsFunc(calls, func(p *genai.Part) bool { return t.refused[p.FunctionCall.ID] == "" })
-	if !vain {
-		t.vain[at] = 0
-	} else if t.vain[at]++; t.vain[at] > t.limits.RefusedRounds {
-		return session.Errorf(codeLimit, "%s: model %q answered %d times in a row with nothing but calls that cannot be run, the last time because %s",
-			m.n.at(), m.n.modelName, t.vain[at], t.refused[calls[0].FunctionCall.ID])
+	allRefused := len(calls) > 0 && !slices.ContainsFunc(calls,
+		func(p *genai.Part) bool { return t.refused[p.FunctionCall.ID] == "" })
+	if !allRefused {
+		t.refusedRounds[at] = 0
+	} else if t.refusedRounds[at]++; t.refusedRounds[at] > t.limits.RefusedRounds {
+		return session.Errorf(codeLimit,
+			"%s: model %q answered %d times in a row with nothing but calls that cannot be run, "+
+				"the last time because %s",
+			m.n.at(), m.n.modelName, t.refusedRounds[at], t.refused[calls[0].FunctionCall.ID])
 	}
 	if text, ok := m.n.finalText(a.content, a.meta); ok && m.n.outputKey != "" && len(text) > t.limits.ValueBytes {
-		return session.Errorf(codeLimit, "%s: the answer has %d bytes, output_key %q takes at most %d", m.n.at(), len(text), m.n.outputKey, t.limits.ValueBytes).
+		return session.Errorf(codeLimit, "%s: the answer has %d bytes, output_key %q takes at most %d", m.n.at(),
+			len(text), m.n.outputKey, t.limits.ValueBytes).
 			Over("output_key_bytes", t.limits.ValueBytes, len(text))
 	}
 	if !onlyThoughts(a.content) {
-		t.thinking[at] = 0
+		t.thoughtRounds[at] = 0
 		return nil
 	}
-	if t.thinking[at]++; t.thinking[at] > t.limits.ThoughtRounds {
-		return session.Errorf(codeLimit, "%s: model %q answered %d times in a row with thoughts alone", m.n.at(), m.n.modelName, t.thinking[at])
+	if t.thoughtRounds[at]++; t.thoughtRounds[at] > t.limits.ThoughtRounds {
+		return session.Errorf(codeLimit, "%s: model %q answered %d times in a row with thoughts alone", m.n.at(),
+			m.n.modelName, t.thoughtRounds[at])
 	}
 	return nil
 }

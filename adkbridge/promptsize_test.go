@@ -53,7 +53,7 @@ func (r *randomHistory) event() {
 	case kind == 0:
 		it.author, it.branch, it.content = user, "", genai.NewContentFromText(text, genai.RoleUser)
 	case kind == 1 || kind == 2 && len(r.open) == 0:
-		it.content, it.answer = genai.NewContentFromText(text, genai.RoleModel), true
+		it.content, it.response = genai.NewContentFromText(text, genai.RoleModel), true
 		it.context = rapid.Int64Range(0, 1000).Draw(r.t, "counted")
 	case kind == 2: // all calls of one agent get their results
 		key = r.authors[0]
@@ -66,7 +66,7 @@ func (r *randomHistory) event() {
 			}
 		}
 	default:
-		it.content, it.answer = &genai.Content{Role: genai.RoleModel}, true
+		it.content, it.response = &genai.Content{Role: genai.RoleModel}, true
 		for range rapid.IntRange(1, 3).Draw(r.t, "calls") {
 			r.calls++
 			call := &genai.FunctionCall{ID: fmt.Sprint("call_", r.calls), Name: "t", Args: map[string]any{"m": text}}
@@ -196,12 +196,12 @@ func TestChoose(t *testing.T) {
 		return &item{seq: seq, author: user, content: genai.NewContentFromText(strings.Repeat("u", n), genai.RoleUser)}
 	}
 	answer := func(seq int64, n int) *item {
-		return &item{seq: seq, author: "a", answer: true, content: genai.NewContentFromText(strings.Repeat("m", n), genai.RoleModel)}
+		return &item{seq: seq, author: "a", response: true, content: genai.NewContentFromText(strings.Repeat("m", n), genai.RoleModel)}
 	}
 	round := func(seq int64, n int) []*item {
 		c := &genai.FunctionCall{ID: fmt.Sprint(seq), Name: "t", Args: map[string]any{}}
 		return []*item{
-			{seq: seq, author: "a", answer: true, content: &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{{FunctionCall: c}}}},
+			{seq: seq, author: "a", response: true, content: &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{{FunctionCall: c}}}},
 			{seq: seq + 1, author: "a", content: &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{responsePart(c, map[string]any{"output": strings.Repeat("r", n)})}}},
 		}
 	}

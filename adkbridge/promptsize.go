@@ -23,7 +23,7 @@ const (
 type measures struct {
 	bytes      int     // weight of the contents, about
 	points     []point // rising
-	summarised bool    // the first content is a summary
+	summarized bool    // the first content is a summary
 	fresh      bool    // nothing has happened since that was written
 	overflow   bool    // it was written because the prompt before was refused
 	// The provider has counted context tokens when the prompt weighed counted;
@@ -40,10 +40,10 @@ type point struct {
 	asks  bool  // the user speaks next
 }
 
-// before takes note of an event that is to be added.
-func (p *prompt) before(it *item, key promptKey) {
+// noteBefore takes note of an event that is to be added.
+func (p *prompt) noteBefore(it *item, key promptKey) {
 	p.fresh = false
-	if it.answer && it.context > 0 && it.author == key.agent && it.branch == key.branch {
+	if it.response && it.context > 0 && it.author == key.agent && it.branch == key.branch {
 		p.context, p.counted = it.context, p.bytes
 	}
 	if n := len(p.points); it.author == user && n > 0 {
@@ -51,23 +51,23 @@ func (p *prompt) before(it *item, key promptKey) {
 	}
 }
 
-// after takes note of an event that was added.
-func (p *prompt) after(it *item) {
+// noteAfter takes note of an event that was added.
+func (p *prompt) noteAfter(it *item) {
 	p.bytes += it.weigh()
 	if len(p.open) == 0 {
 		p.points = append(p.points, point{seq: it.seq, n: len(p.contents), bytes: p.bytes})
 	}
 }
 
-// begin starts the prompt anew, with a summary of what was in it.
-func (p *prompt) begin(c *genai.Content) {
+// startFromSummary starts the prompt anew, with a summary of what was in it.
+func (p *prompt) startFromSummary(c *genai.Content) {
 	p.contents, p.open = []*genai.Content{c}, nil
-	p.measures = measures{summarised: true, bytes: weigh(c)}
+	p.measures = measures{summarized: true, bytes: weigh(c)}
 }
 
-// begun takes note that the prompt holds what the summary does not stand for. What
+// summaryDone takes note that the prompt holds what the summary does not stand for. What
 // a provider has counted before was another prompt.
-func (p *prompt) begun(c *session.Compacted) {
+func (p *prompt) summaryDone(c *session.Compacted) {
 	p.fresh, p.overflow = true, c.Overflow
 	p.context, p.counted = 0, 0
 }
@@ -125,7 +125,7 @@ type section struct {
 func (o *outline) choose(keep int, all bool) (section, bool) {
 	var best section
 	first := 0
-	if o.summarised {
+	if o.summarized {
 		first = 1
 	}
 	for _, p := range o.points {

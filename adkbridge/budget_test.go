@@ -15,7 +15,7 @@ func TestSpent(t *testing.T) {
 	blocked := step{err: &model.Error{Kind: model.KindBlocked, Provider: "fake", Message: "no", Usage: &model.Usage{Prompt: 7, Total: 7}}}
 	w := newWorld(t, map[string][]step{"root": {use("search"), blocked}})
 	run := newFakeRun(t, llm("root"), "go")
-	if err := w.runner.drive(t.Context(), run); err == nil {
+	if err := w.runner.runTurn(t.Context(), run); err == nil {
 		t.Fatal("no error")
 	}
 	events := run.events(w.runner)
@@ -27,11 +27,11 @@ func TestSpent(t *testing.T) {
 	again := run.restarted(len(run.recs))
 	w.script.steps = map[string][]step{"root": {say("fine"), say("still fine")}}
 	w.runner.cache = newCache(0, 0)
-	if err := w.runner.drive(t.Context(), again); err != nil {
+	if err := w.runner.runTurn(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
 	again.begin("go on")
-	if err := w.runner.drive(t.Context(), again); err != nil {
+	if err := w.runner.runTurn(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
 	events = again.events(w.runner)
@@ -53,7 +53,7 @@ func TestSpentTries(t *testing.T) {
 	}}
 	w := newWorld(t, map[string][]step{"root": {failed}})
 	run := newFakeRun(t, llm("root"), "go")
-	if err := w.runner.drive(t.Context(), run); err == nil {
+	if err := w.runner.runTurn(t.Context(), run); err == nil {
 		t.Fatal("no error")
 	}
 	events := run.events(w.runner)
@@ -66,7 +66,7 @@ func TestSpentTries(t *testing.T) {
 func TestSpentNonsense(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {{err: &model.Error{Kind: model.KindBlocked, Usage: &model.Usage{Total: -1}}}}})
 	run := newFakeRun(t, llm("root"), "go")
-	if err := w.runner.drive(t.Context(), run); err == nil {
+	if err := w.runner.runTurn(t.Context(), run); err == nil {
 		t.Fatal("no error")
 	}
 	if events := run.events(w.runner); len(events) != 0 {
@@ -89,7 +89,7 @@ func TestSpentAborted(t *testing.T) {
 					cancel(cause)
 				}
 			}
-			if err := w.runner.drive(ctx, run); err != cause { //nolint:errorlint // the cause itself is promised
+			if err := w.runner.runTurn(ctx, run); err != cause { //nolint:errorlint // the cause itself is promised
 				t.Fatalf("error %v", err)
 			}
 			want := session.Usage{Prompt: 14, Total: 14, Calls: 2, Cost: 14_000_000}
@@ -104,7 +104,7 @@ func TestSpentAborted(t *testing.T) {
 			want = want.Add(session.Usage{Prompt: 14, Completion: 6, Total: 20, Calls: 2, Cost: 20_000_000})
 			w.script.steps = map[string][]step{"a": {say("A")}, "b": {say("B")}}
 			w.runner.cache = newCache(0, 0)
-			if err := w.runner.drive(t.Context(), run); err != nil {
+			if err := w.runner.runTurn(t.Context(), run); err != nil {
 				t.Fatal(err)
 			}
 			if taken, told = run.usage(w.runner); taken != want || told != want {

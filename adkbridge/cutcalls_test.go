@@ -19,9 +19,9 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// billed are models that bill each try, also those that fail: "root" answers in the
+// billedModels are models that bill each try, also those that fail: "root" answers in the
 // third round alone, "b" in the second, "c" in all; each is tried twice.
-type billed struct {
+type billedModels struct {
 	// free are tries that have been paid for already.
 	free []string
 
@@ -32,7 +32,7 @@ type billed struct {
 	bill session.Usage
 }
 
-func (b *billed) Resolve(name string, _ map[string]string) (Model, error) {
+func (b *billedModels) Resolve(name string, _ map[string]string) (Model, error) {
 	m := Model{LLM: models.Again(billedModel{b, name}, models.Retry{Tries: 2, Base: 1, MaxWait: 1}), Provider: "p-" + name}
 	if name != "b" { // whose price is not known
 		m.Cost = func(u model.Usage) session.NanoUSD { return session.NanoUSD(u.Total) }
@@ -41,7 +41,7 @@ func (b *billed) Resolve(name string, _ map[string]string) (Model, error) {
 }
 
 type billedModel struct {
-	b    *billed
+	b    *billedModels
 	name string
 }
 
@@ -79,7 +79,7 @@ func (m billedModel) Generate(_ context.Context, req *model.Request, _ func(mode
 // price is what each try takes that fails.
 var price = map[string]int64{"root01": 1, "root02": 2, "b01": 4, "b02": 8, "root11": 16, "root12": 32}
 
-func (b *billed) add(name string, u model.Usage) {
+func (b *billedModels) add(name string, u model.Usage) {
 	one := session.Usage{Prompt: u.Prompt, Total: u.Total, Calls: 1, Cost: session.NanoUSD(u.Total)}
 	if name == "b" {
 		one.Cost, one.Unpriced = 0, 1
@@ -102,7 +102,7 @@ func (f *fakeRun) summariesHold(t *testing.T) {
 			s, err := decode(rec.Data)
 			f.must(err)
 			m := s.CustomMetadata.Agentd
-			if m.Compacted == nil && m.Vain == "" {
+			if m.Compacted == nil && m.NoGain == "" {
 				continue
 			}
 			var before session.Usage
@@ -135,10 +135,10 @@ func (f *fakeRun) failures(r *Runner) int {
 // asked again, it is what an undisturbed turn takes.
 func TestCutUsage(t *testing.T) {
 	tree := llm("root", fallback("b", "c"))
-	models := &billed{}
+	models := &billedModels{}
 	r := New(Config{Models: models})
 	whole := newFakeRun(t, tree, "go")
-	if err := r.drive(t.Context(), whole); err != nil {
+	if err := r.runTurn(t.Context(), whole); err != nil {
 		t.Fatal(err)
 	}
 	want, told := whole.usage(r)
@@ -158,13 +158,13 @@ func TestCutUsage(t *testing.T) {
 			"stopped":    {stop: errors.New("enough")},
 			"put aside":  {stop: session.ErrPutAside},
 		} {
-			again := &billed{free: tc.free}
+			again := &billedModels{free: tc.free}
 			r := New(Config{Models: again})
 			run := whole.restarted(n)
 			if tc.stop != nil {
 				ctx, cancel := context.WithCancelCause(t.Context())
 				cancel(tc.stop)
-				if err := r.drive(ctx, run); !errors.Is(err, tc.stop) {
+				if err := r.runTurn(ctx, run); !errors.Is(err, tc.stop) {
 					t.Fatalf("%s after record %d: %v", name, n, err)
 				}
 				if errors.Is(tc.stop, session.ErrPutAside) {
@@ -172,7 +172,7 @@ func TestCutUsage(t *testing.T) {
 				}
 			}
 			if tc.stop == nil || errors.Is(tc.stop, session.ErrPutAside) {
-				if err := r.drive(t.Context(), run); err != nil {
+				if err := r.runTurn(t.Context(), run); err != nil {
 					t.Fatalf("%s after record %d: %v", name, n, err)
 				}
 			}
@@ -189,7 +189,7 @@ func TestCutUsage(t *testing.T) {
 
 // TestCutUsageOld reads a log whose changes do not say what the models before took.
 func TestCutUsageOld(t *testing.T) {
-	r := New(Config{Models: &billed{}})
+	r := New(Config{Models: &billedModels{}})
 	run := newFakeRun(t, llm("root", fallback("b", "c")), "go")
 	must := func(err error) {
 		t.Helper()
@@ -200,11 +200,11 @@ func TestCutUsageOld(t *testing.T) {
 	must(run.Retrying(t.Context(), session.ModelRetry{Path: []string{"root"}}))
 	must(run.FellBack(t.Context(), session.ModelFallback{Path: []string{"root"}, Model: "root", Next: "b"}))
 	// Then the answer has held it all.
-	must(run.tellOf(session.KindEvent, map[string]any{
+	must(run.storeFact(session.KindEvent, map[string]any{
 		"author": "root", "invocationId": run.turnID, "content": genai.NewContentFromText("done", genai.RoleModel),
 		"customMetadata": map[string]any{"agentd": meta{LLM: "root|#0", Path: []string{"root"}, Usage: &session.Usage{Total: 105, Calls: 3, Cost: 105}}},
 	}))
-	must(r.drive(t.Context(), run))
+	must(r.runTurn(t.Context(), run))
 	if taken, told := run.usage(r); taken != told || taken.Total != 105 || taken.Calls != 3 || len(run.recs) != 4 {
 		t.Errorf("%d records, taken %+v, told %+v", len(run.recs), taken, told)
 	}
@@ -239,26 +239,26 @@ func TestCutSummary(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tree := compacts(2000, &agentdv1.Compaction{AtShare: tc.share})
 			tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
-			models := &narrow{known: tc.known, summary: tc.summary}
+			models := &narrowModels{known: tc.known, summary: tc.summary}
 			r := New(Config{Models: models})
 			whole := long(t, tree, tc.prompt)
-			end := r.drive(t.Context(), whole)
+			end := r.runTurn(t.Context(), whole)
 			taken, told := whole.usage(r)
 			if n := len(models.summed); taken != told || (end != nil) != (!tc.known && tc.summary != nil) || n == 0 || tc.summary != nil && n != 1 {
 				t.Fatalf("%d summaries were asked for, taken %+v, told %+v, ended with %v", n, taken, told, end)
 			}
 			for n := 1; n <= len(whole.recs); n++ {
-				again := &narrow{known: tc.known, summary: tc.summary}
+				again := &narrowModels{known: tc.known, summary: tc.summary}
 				r := New(Config{Models: again})
 				run := whole.restarted(n)
 				tried := 0
 				for _, rec := range run.recs {
-					if s, err := decode(rec.Data); rec.Kind == session.KindEvent && err == nil && (s.CustomMetadata.Agentd.Vain != "" || s.CustomMetadata.Agentd.Compacted != nil) {
+					if s, err := decode(rec.Data); rec.Kind == session.KindEvent && err == nil && (s.CustomMetadata.Agentd.NoGain != "" || s.CustomMetadata.Agentd.Compacted != nil) {
 						tried++
 					}
 				}
 				before, _ := run.usage(r)
-				if err := r.drive(t.Context(), run); fmt.Sprint(err) != fmt.Sprint(end) {
+				if err := r.runTurn(t.Context(), run); fmt.Sprint(err) != fmt.Sprint(end) {
 					t.Fatalf("after record %d of %d: ended with %v, want %v", n, len(whole.recs), err, end)
 				}
 				if got := tried + len(again.summed); got != len(models.summed) {
@@ -285,7 +285,7 @@ func TestCutSummary(t *testing.T) {
 func TestSummaryFallback(t *testing.T) {
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
-	models := &narrow{known: true}
+	models := &narrowModels{known: true}
 	w := narrowWorld(t, models)
 	var told []*agentdv1.ModelCallFellBack
 	var outcomes []string
@@ -343,16 +343,16 @@ func TestSummaryFallbackUnrecorded(t *testing.T) {
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
 	whole := long(t, tree, "12 rounds")
-	if err := New(Config{Models: &narrow{known: true}}).drive(t.Context(), whole); err != nil {
+	if err := New(Config{Models: &narrowModels{known: true}}).runTurn(t.Context(), whole); err != nil {
 		t.Fatal(err)
 	}
 	at := slices.IndexFunc(whole.recs, func(rec session.Record) bool {
 		return rec.Kind == session.KindModelFallback && strings.Contains(string(rec.Data), `"message_id":""`)
 	})
-	models := &narrow{known: true}
+	models := &narrowModels{known: true}
 	run := whole.restarted(at)
 	run.limit = at
-	if err := New(Config{Models: models}).drive(t.Context(), run); !errors.Is(err, errCrashed) || len(models.requests) > 0 {
+	if err := New(Config{Models: models}).runTurn(t.Context(), run); !errors.Is(err, errCrashed) || len(models.requests) > 0 {
 		t.Errorf("got %v, %d requests", err, len(models.requests))
 	}
 }
@@ -361,9 +361,9 @@ func TestSummaryFallbackUnrecorded(t *testing.T) {
 // one was between two models: the call that was cut off is told where it was made,
 // with the model that it had come to.
 func TestCutBranch(t *testing.T) {
-	r := New(Config{Models: &billed{}})
+	r := New(Config{Models: &billedModels{}})
 	whole := newFakeRun(t, par("top", llm("root", fallback("b", "c")), llm("other", func(a *agentdv1.LlmAgent) { a.Model = "c" })), "go")
-	if err := r.drive(t.Context(), whole); err != nil {
+	if err := r.runTurn(t.Context(), whole); err != nil {
 		t.Fatal(err)
 	}
 	model := ""
@@ -386,7 +386,7 @@ func TestCutBranch(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancelCause(t.Context())
 		cancel(errors.New("enough"))
-		err := r.drive(ctx, run)
+		err := r.runTurn(ctx, run)
 		if err == nil {
 			t.Fatal("not stopped")
 		}

@@ -10,23 +10,24 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// live is a model call whose answer the log does not hold.
-type live struct {
+// liveCall is a model call whose answer the log does not hold.
+type liveCall struct {
 	branch, id string // of the answer to come
 	config     *genai.GenerateContentConfig
 	chain      *chain
 	shown      bool // something of the answer
 }
 
-// ask makes a live model call.
-func (m *agentModel) ask(ctx context.Context, l *live) (*model.Response, *session.CallInfo, error) {
+// callModel makes a live model call.
+func (m *agentModel) callModel(ctx context.Context, l *liveCall) (*model.Response, *session.CallInfo, error) {
 	t := m.t
-	done, err := t.run.BeginCall(ctx, session.ModelCall{Path: m.n.path, Model: l.chain.last.n.modelName, MessageID: l.id})
+	done, err := t.run.BeginCall(ctx, session.ModelCall{Path: m.n.path, Model: l.chain.last.n.modelName,
+		MessageID: l.id})
 	if err != nil {
 		return nil, nil, err
 	}
 	defer done()
-	l.chain.goOn()
+	l.chain.takeCutUsage()
 	began := time.Now()
 	var first time.Duration
 	req := &model.Request{
@@ -47,13 +48,14 @@ func (m *agentModel) ask(ctx context.Context, l *live) (*model.Response, *sessio
 		return resp, shown, err
 	})
 	last := l.chain.last
-	call := &session.CallInfo{Model: last.n.modelName, Provider: last.n.model.Provider, Took: time.Since(began), FirstText: first}
+	call := &session.CallInfo{Model: last.n.modelName, Provider: last.n.model.Provider, Took: time.Since(began),
+		FirstText: first}
 	if err != nil {
-		last.spent(err, l.branch, call)
+		last.keepUsage(err, l.branch, call)
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
 		}
-		return nil, nil, l.chain.failed(err)
+		return nil, nil, l.chain.callError(err)
 	}
 	return resp, call, nil
 }
