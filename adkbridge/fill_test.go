@@ -267,7 +267,7 @@ func TestModelCallsBounded(t *testing.T) {
 	log := w.turnLog(turn.ID())
 	seen := map[string]bool{}
 	for page := 0; ; page++ {
-		calls, more, err := ModelCalls(t.Context(), log, 100)
+		calls, more, err := New(Config{}).ModelCalls(t.Context(), log, 100)
 		if err != nil || page > 4 {
 			t.Fatalf("page %d: %d calls, %v", page, len(calls), err)
 		}

@@ -30,7 +30,9 @@ import (
 // it.
 //
 // Its errors are of type *session.Error if a client may see them.
-func ModelCalls(ctx context.Context, log session.TurnLog, limit int) (calls []session.ToldCall, more bool, err error) {
+func (*Runner) ModelCalls(
+	ctx context.Context, log session.TurnLog, limit int,
+) (calls []session.ToldCall, more bool, err error) {
 	v := &verification{sessionID: log.SessionID, hist: newHistory(), state: maps.Clone(log.State),
 		recorder: newCallRecorder()}
 	if v.state == nil {

@@ -39,7 +39,7 @@ func logOfTurn(sessionID, turnID string, recs []session.Record) session.TurnLog 
 // toldCalls lists the calls of a turn, on one page and on small ones.
 func toldCalls(t testing.TB, log session.TurnLog) ([]*agentdv1.ModelCallDetails, error) {
 	t.Helper()
-	calls, more, err := ModelCalls(t.Context(), log, math.MaxInt)
+	calls, more, err := New(Config{}).ModelCalls(t.Context(), log, math.MaxInt)
 	if more {
 		t.Errorf("there are more than %d calls", len(calls))
 	}
@@ -49,7 +49,7 @@ func toldCalls(t testing.TB, log session.TurnLog) ([]*agentdv1.ModelCallDetails,
 	}
 	for _, limit := range []int{1, 2, 5} {
 		if err != nil {
-			if _, _, paged := ModelCalls(t.Context(), log, limit); paged == nil || paged.Error() != err.Error() {
+			if _, _, paged := New(Config{}).ModelCalls(t.Context(), log, limit); paged == nil || paged.Error() != err.Error() {
 				t.Errorf("in pages of %d: %v, on one page: %v", limit, paged, err)
 			}
 			continue
@@ -67,7 +67,7 @@ func inPages(t testing.TB, log session.TurnLog, limit int) []*agentdv1.ModelCall
 	t.Helper()
 	var out []*agentdv1.ModelCallDetails
 	for {
-		calls, more, err := ModelCalls(t.Context(), log, limit)
+		calls, more, err := New(Config{}).ModelCalls(t.Context(), log, limit)
 		if err != nil || len(calls) > limit || more && len(calls) < limit {
 			t.Fatalf("a page behind record %d has %d calls, more: %v, error: %v", log.After, len(calls), more, err)
 		}

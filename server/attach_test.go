@@ -34,8 +34,8 @@ func (c *conversation) drop(cancel context.CancelFunc) {
 	_ = c.CloseResponse()
 }
 
-// left checks that a stream has ended before its turn, and why.
-func left(t *testing.T, msgs []*agentdv1.RunResponse, code agentdv1.ErrorCode, text string) {
+// endedEarly checks that a stream has ended before its turn, and why.
+func endedEarly(t *testing.T, msgs []*agentdv1.RunResponse, code agentdv1.ErrorCode, text string) {
 	t.Helper()
 	if len(msgs) == 0 || slices.ContainsFunc(msgs, isEnd) {
 		t.Fatalf("want a stream that ends without EndResponse, got %s", show(msgs))
@@ -210,7 +210,7 @@ func TestRefusedAttach(t *testing.T) {
 			if len(got) != 1 {
 				t.Fatalf("want one ErrorResponse, got %s", show(got))
 			}
-			left(t, got, tc.code, tc.text)
+			endedEarly(t, got, tc.code, tc.text)
 		})
 	}
 	c.send(end("bye"))
@@ -296,7 +296,7 @@ func TestPutAside(t *testing.T) {
 		f.stop()
 	}()
 	msgs := c.until(isError)
-	left(t, append(msgs, c.rest()...), codeUnavailable, "attach again")
+	endedEarly(t, append(msgs, c.rest()...), codeUnavailable, "attach again")
 	if !msgs[len(msgs)-1].GetError().GetRetryable() {
 		t.Error("want a retryable error")
 	}
@@ -324,7 +324,7 @@ func TestRepeatedStart(t *testing.T) {
 	if again[0].GetExecute() == nil || again[0].GetSeq() != first[0].GetSeq() || again[0].GetTurnId() != first[0].GetTurnId() {
 		t.Errorf("the repeat begins with %v, the first request with %v", again[0], first[0])
 	}
-	c.send(answer(again[len(again)-1].GetToolCall().GetToolCallId(), "yes"))
+	c.send(toolResult(again[len(again)-1].GetToolCall().GetToolCallId(), "yes"))
 	if !lastOf(t, c.toEnd()).GetCompleted() {
 		t.Error("want the turn's end")
 	}
@@ -332,7 +332,7 @@ func TestRepeatedStart(t *testing.T) {
 	other.GetExecute().IdempotencyKey, other.GetExecute().UserPrompt = start.GetExecute().GetIdempotencyKey(), "something else"
 	c = f.open(t.Context(), t)
 	c.send(other)
-	left(t, c.rest(), agentdv1.ErrorCode_ERROR_CODE_CONFLICT, "idempotency_key")
+	endedEarly(t, c.rest(), agentdv1.ErrorCode_ERROR_CODE_CONFLICT, "idempotency_key")
 }
 
 // TestSecondAttach: a stream has one turn, however it has got it.
@@ -371,7 +371,7 @@ func TestAttachForUserInterfaces(t *testing.T) {
 	}}, server.Config{})
 	c := f.run(t)
 	id := c.until(isCall)[0].GetExecute().GetSessionId()
-	c.send(answer("c1", "secret"))
+	c.send(toolResult("c1", "secret"))
 	lastOf(t, c.toEnd())
 	service := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
 	for _, only := range []agentdv1.Display_Visibility{

@@ -74,7 +74,7 @@ func (refuseCompressed) Reset(io.Reader) error { return nil }
 type decodeError struct {
 	err     error
 	tooDeep bool
-	of      answered // the call that the message answers, if it can be found
+	of      resultHead // the call that the message answers, if it can be found
 }
 
 func (e *decodeError) Error() string { return e.err.Error() }
@@ -84,7 +84,7 @@ func newDecodeError(err error, data []byte) *decodeError {
 	if u, ok := errors.AsType[*unknownFieldError](err); ok {
 		err = u.fault()
 	}
-	of, _ := answeredIn(data)
+	of, _ := resultHeadOf(data)
 	// Protobuf exports no error for this; a test holds the text.
 	return &decodeError{err: err, of: of, tooDeep: strings.Contains(err.Error(), "recursion depth")}
 }

@@ -17,11 +17,13 @@ import (
 // Sessions keeps sessions, starts turns, lets clients attach to them, and says how
 // they are; *session.Manager is one.
 type Sessions interface {
-	CreateSession(ctx context.Context, names session.Names, budget session.Budget, once session.Once) (session.Summary,
-		error)
+	CreateSession(
+		ctx context.Context, names session.Names, budget session.Budget, once session.Once,
+	) (session.Summary, error)
 	Session(ctx context.Context, id string) (session.Summary, error)
-	ListSessions(ctx context.Context, f session.Filter, page string, limit int) (sessions []session.Summary,
-		next string, err error)
+	ListSessions(
+		ctx context.Context, f session.Filter, page string, limit int,
+	) (sessions []session.Summary, next string, err error)
 	UpdateSession(ctx context.Context, id string, c session.Change) (session.Summary, error)
 	DeleteSession(ctx context.Context, id string) error
 	ForkSession(ctx context.Context, req session.ForkRequest) (session.Summary, error)
@@ -30,12 +32,15 @@ type Sessions interface {
 	Attach(ctx context.Context, req session.AttachRequest) (*session.Turn, *session.Watcher, error)
 	Turn(ctx context.Context, sessionID, turnID string) (session.TurnInfo, error)
 	Said(ctx context.Context, t *session.TurnInfo) (session.Parts, error)
-	ListTurns(ctx context.Context, q session.TurnQuery, page string, limit int) (turns []session.TurnInfo, next string,
-		err error)
-	Events(ctx context.Context, req session.AttachRequest, limit int,
-		keep func(*agentdv1.RunResponse) bool) ([]*agentdv1.RunResponse, bool, error)
-	SessionEvents(ctx context.Context, id, cursor string, limit int,
-		keep func(*agentdv1.RunResponse) bool) ([]session.Placed, bool, error)
+	ListTurns(
+		ctx context.Context, q session.TurnQuery, page string, limit int,
+	) (turns []session.TurnInfo, next string, err error)
+	Events(
+		ctx context.Context, req session.AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool,
+	) ([]*agentdv1.RunResponse, bool, error)
+	SessionEvents(
+		ctx context.Context, id, cursor string, limit int, keep func(*agentdv1.RunResponse) bool,
+	) ([]session.Placed, bool, error)
 	WatchSession(ctx context.Context, id, cursor string) (*session.SessionWatcher, error)
 	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
@@ -44,7 +49,14 @@ type Sessions interface {
 	SharedKeys(ctx context.Context, prefix, page string, limit int) (keys []session.SharedKey, next string, err error)
 	RemoveShared(ctx context.Context, keys []string) (removed []string, err error)
 	SetShared(ctx context.Context, state map[string]any) error
-	People
+
+	Interaction(ctx context.Context, sessionID, id string) (*session.Interaction, error)
+	ListInteractions(
+		ctx context.Context, q session.InteractionQuery, page string, limit int,
+	) (list []*session.Interaction, next string, err error)
+	Resolve(
+		ctx context.Context, req session.AttachRequest, id string, r session.Resolution,
+	) (*session.Interaction, error)
 }
 
 // Config is what a Server needs. Zero values of all but Sessions stand for the
@@ -58,8 +70,10 @@ type Config struct {
 	// from several goroutines at once. The key headers of its providers when the
 	// server is made are those that web pages may send. nil: nothing is known.
 	About func() About
-	// ModelCalls finds out what models were told; nil: nobody can.
-	ModelCalls ModelCalls
+	// ModelCalls returns what the models of a turn received, from the session's log: at
+	// most limit calls that ended after log.After, in order, and whether there are more.
+	// nil: ListModelCalls is not served.
+	ModelCalls func(ctx context.Context, log session.TurnLog, limit int) ([]session.ToldCall, bool, error)
 	// Authenticate finds out who makes a request, by its headers or its connection; it
 	// must not read the body, and may be called from several goroutines at once. Its
 	// error refuses the request (UNAUTHENTICATED) before anything of it is read; the
@@ -78,9 +92,12 @@ type Config struct {
 	// CreateSessions has Run make the session that a request names when there is none,
 	// as if the request said create: clients older than that field expect it.
 	CreateSessions bool
-	// OnDisconnect is what becomes of a turn that Run has started, and whose request
-	// has no on_disconnect, when its last client is gone. Default OnDisconnectAuto.
-	OnDisconnect OnDisconnect
+	// OnDisconnect says what becomes of a turn when its last client is gone, if Run
+	// started the turn and the request had no on_disconnect. "auto" cancels the turn of a
+	// client that is too old to know on_disconnect and that has reset its stream; any
+	// other turn continues. "continue" lets each turn continue, "cancel" cancels each at
+	// once. Default "auto".
+	OnDisconnect string
 
 	// MaxStreams is how many Run streams may be open at once. Default 4096.
 	MaxStreams int
@@ -129,7 +146,7 @@ func (c Config) WithDefaults() Config {
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
 	}
-	c.OnDisconnect = cmp.Or(c.OnDisconnect, OnDisconnectAuto)
+	c.OnDisconnect = cmp.Or(c.OnDisconnect, onDisconnectAuto)
 	c.MaxStreams = cmp.Or(c.MaxStreams, 4096)
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 4<<20)
 	c.MaxReplyBytes = cmp.Or(c.MaxReplyBytes, 256<<20)
@@ -161,10 +178,10 @@ func (c Config) Validate() error {
 		}
 	}
 	switch c.OnDisconnect {
-	case OnDisconnectAuto, OnDisconnectContinue, OnDisconnectCancel:
+	case onDisconnectAuto, onDisconnectContinue, onDisconnectCancel:
 	default:
 		errs = append(errs, fmt.Errorf("server: OnDisconnect is %q, want %s, %s or %s", c.OnDisconnect,
-			OnDisconnectAuto, OnDisconnectContinue, OnDisconnectCancel))
+			onDisconnectAuto, onDisconnectContinue, onDisconnectCancel))
 	}
 	for _, n := range []struct {
 		name  string

@@ -43,13 +43,14 @@ const (
 	everyMessage = "*"
 )
 
-// displayOf is how a user interface may show an event. It is a function of the
-// event alone, defined for all that the protocol has; nil for any other.
+// displayOf returns how a user interface may show an event, nil for an event that the
+// protocol does not have. It depends on the event alone.
 //
-// A text has deltas, and is completed by the event that says so, or by the turn's
-// end. The chunk that closes an agent completes all that it says. A retract of a message voids its reasoning too. A tool call, and
-// the start of an agent, is private by what the event holds of its arguments, its result and its model, so that an
-// event without them, see withhold, is public.
+// A text has deltas. The event that says so completes it, or the turn's end. The chunk
+// that closes an agent completes all that the agent says. The retract of a message voids
+// its reasoning too. A tool call, and the start of an agent, is private because of the
+// arguments, the result or the model that the event holds; without them (see withhold)
+// it is public.
 func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 	turn := refTurn + m.GetTurnId()
 	switch r := m.GetResponse().(type) {
@@ -208,8 +209,8 @@ func visibilityOf(payload string) agentdv1.Display_Visibility {
 	return private
 }
 
-// projection is how a client of SessionService wants to see events.
-type projection struct {
+// view is how a client of SessionService wants to see events.
+type view struct {
 	display bool
 	only    agentdv1.Display_Visibility // everything: no filter
 }
@@ -217,7 +218,7 @@ type projection struct {
 // keep tells whether the client sees an event at all. The course of agents and of tool calls,
 // and what makes the rest of a stream right (retracts, errors, the end,
 // heartbeats), it always sees.
-func (p projection) keep(m *agentdv1.RunResponse) bool {
+func (p view) keep(m *agentdv1.RunResponse) bool {
 	if p.only == everything {
 		return true
 	}
@@ -235,7 +236,7 @@ func (p projection) keep(m *agentdv1.RunResponse) bool {
 
 // apply makes an event that is kept, and that nobody else has, what the client
 // sees.
-func (p projection) apply(m *agentdv1.RunResponse) {
+func (p view) apply(m *agentdv1.RunResponse) {
 	if p.only == public {
 		withhold(m)
 	}

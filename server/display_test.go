@@ -206,7 +206,7 @@ func TestFilterOfEveryEvent(t *testing.T) {
 			m := &agentdv1.RunResponse{Seq: 1, TurnId: "e-1"}
 			fill(m.ProtoReflect().Mutable(member).Message())
 			whole := proto.CloneOf(m)
-			see := projection{display: true, only: only}
+			see := view{display: true, only: only}
 			if !see.keep(m) {
 				if only == everything || displayOf(m).GetVisibility() == only {
 					t.Errorf("%s does not pass the filter %v", member.Name(), only)

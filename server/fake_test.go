@@ -308,13 +308,13 @@ func end(reason string) *agentdv1.RunRequest {
 	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_End{End: &agentdv1.RunRequest_EndRequest{Reason: &reason}}}
 }
 
-func answer(id, output string) *agentdv1.RunRequest {
+func toolResult(id, output string) *agentdv1.RunRequest {
 	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{
 		ToolCallId: id, Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: output},
 	}}}
 }
 
-func noAnswer(id string) *agentdv1.RunRequest {
+func toolFailure(id string) *agentdv1.RunRequest {
 	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{
 		ToolCallId: id,
 	}}}

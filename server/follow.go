@@ -15,8 +15,8 @@ import (
 type follower struct {
 	srv  *Server
 	feed feed
-	see  projection
-	goOn string // what a client does after its stream reaches the age limit
+	view view
+	hint string // what a client does after its stream reaches the age limit
 
 	peer  peer
 	quiet <-chan time.Time // fires when peer.onQuiet is due
@@ -76,7 +76,7 @@ func (f *follower) follow(ctx context.Context) error {
 			err = f.peer.stopped(e)
 		case <-age.C:
 			err = session.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", f.srv.cfg.StreamTimeout,
-				f.goOn)
+				f.hint)
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
@@ -123,7 +123,7 @@ func (f *follower) sendAll(room *lease, events []session.Placed) error {
 		if room != nil {
 			weight += weigh(e.Message)
 		}
-		if !f.see.keep(e.Message) {
+		if !f.view.keep(e.Message) {
 			continue
 		}
 		for _, piece := range pieces(e.Message) {

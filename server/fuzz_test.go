@@ -67,7 +67,7 @@ func FuzzMessage(f *testing.F) {
 		case msg.GetExecute() != nil:
 			_, e = requestOf(msg.GetExecute(), http.Header{})
 		case msg.GetToolCallResponse() != nil:
-			_, e = answerOf(msg.GetToolCallResponse(), new(maxValues))
+			_, e = toolResultOf(msg.GetToolCallResponse(), new(maxValues))
 		}
 		if e == nil {
 			return
@@ -110,8 +110,8 @@ func FuzzAnsweredBy(f *testing.F) {
 	f.Add("s", "c", uint16(40), []byte("x"))
 	f.Add("", "call", uint16(3), []byte(`{"toolCallResponse":[{"toolCallId":"no"}],"tool_call_response":{"toolCallId":{"a":1}}}`))
 	f.Fuzz(func(t *testing.T, sessionID, callID string, cut uint16, noise []byte) {
-		_, _ = answeredBy(noise)
-		if of, ok := answeredIn(noise); ok && of.callID == "" {
+		_, _ = resultOfEnvelope(noise)
+		if of, ok := resultHeadOf(noise); ok && of.callID == "" {
 			t.Errorf("found %+v", of)
 		}
 		if !utf8.ValidString(sessionID) || !utf8.ValidString(callID) {
@@ -129,10 +129,10 @@ func FuzzAnsweredBy(f *testing.F) {
 			t.Fatal(err)
 		}
 		for _, data := range [][]byte{binary, text} {
-			if of, ok := answeredIn(data[:min(int(cut), len(data))]); ok && of != (answered{sessionID, callID}) {
+			if of, ok := resultHeadOf(data[:min(int(cut), len(data))]); ok && of != (resultHead{sessionID, callID}) {
 				t.Errorf("found %+v in %.300q", of, data)
 			}
-			if of, ok := answeredIn(data[:len(data)-1000]); ok != (callID != "") || ok && of.callID != callID {
+			if of, ok := resultHeadOf(data[:len(data)-1000]); ok != (callID != "") || ok && of.callID != callID {
 				t.Errorf("found %+v in %.300q", of, data)
 			}
 		}

@@ -16,8 +16,8 @@ const (
 	// servedWeight and heldWeight are how often a request's bytes are in memory while it
 	// is served, and while it waits for that.
 	servedWeight, heldWeight = 8, 3
-	// inboxWait is how long a request waits for room at most.
-	inboxWait = 10 * time.Second
+	// maxInboxWait is how long a request waits for room at most.
+	maxInboxWait = 10 * time.Second
 )
 
 // inbox bounds what large requests take of memory that are served at the same time, and
@@ -48,7 +48,7 @@ func (i *inbox) enter(ctx context.Context, request proto.Message) (leave func(),
 		return nil, errManyRequests
 	}
 	defer i.held.Release(held)
-	wait, cancel := context.WithTimeout(ctx, inboxWait)
+	wait, cancel := context.WithTimeout(ctx, maxInboxWait)
 	defer cancel()
 	if err := i.served.Acquire(wait, served); err != nil {
 		if ctx.Err() != nil {

@@ -31,7 +31,7 @@ func TestOldestClientIsAskedForItsTools(t *testing.T) {
 			defer s.close()
 			s.write(0, first)
 			call := s.until(isCall).GetToolCall()
-			s.write(0, s.encode(answer(call.GetToolCallId(), "yes")))
+			s.write(0, s.encode(toolResult(call.GetToolCallId(), "yes")))
 			if end := s.until(isEnd).GetEnd(); !end.GetCompleted() {
 				t.Errorf("got %v, want a completed turn", end)
 			}

@@ -10,15 +10,6 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// People says what turns ask people, and takes what they say.
-type People interface {
-	Interaction(ctx context.Context, sessionID, id string) (*session.Interaction, error)
-	ListInteractions(ctx context.Context, q session.InteractionQuery, page string,
-		limit int) (list []*session.Interaction, next string, err error)
-	Resolve(ctx context.Context, req session.AttachRequest, id string, r session.Resolution) (*session.Interaction,
-		error)
-}
-
 // resolutionOf translates what a person says; the protocol's rules hold.
 func resolutionOf(r *agentdv1.Resolution) session.Resolution {
 	out := session.Resolution{Key: r.GetIdempotencyKey()}

@@ -83,7 +83,7 @@ func TestInteractionResponse(t *testing.T) {
 		{resolve("call", approved(new(""))), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
 		{resolve("ask", approved(nil)), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
 		{resolve("other", denied("")), agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND},
-		{answer("call", "x"), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
+		{toolResult("call", "x"), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
 	} {
 		c.send(tc.msg)
 		if got := c.next(); got.GetError().GetCode() != tc.want {
@@ -99,7 +99,7 @@ func TestInteractionResponse(t *testing.T) {
 	if got := c.next(); got.GetError().GetCode() != agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION {
 		t.Errorf("a second resolution: %v", got)
 	}
-	c.send(answer("call", "done"), resolve("ask", replied("b")))
+	c.send(toolResult("call", "done"), resolve("ask", replied("b")))
 	if msgs := c.toEnd(); textOf(msgs) != "done and b" || !lastOf(t, msgs).GetCompleted() {
 		t.Errorf("got %s", show(msgs))
 	}

@@ -14,11 +14,6 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// ModelCalls says what the models of a turn were told, from the session's log: at
-// most limit calls that ended behind log.After, in order, and whether there are more.
-type ModelCalls func(ctx context.Context, log session.TurnLog, limit int) (calls []session.ToldCall, more bool,
-	err error)
-
 // replayTimeout bounds how long a turn is run again.
 const replayTimeout = 30 * time.Second
 

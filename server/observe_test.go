@@ -33,7 +33,7 @@ func TestObserve(t *testing.T) {
 		InteractionId: "c1", Resolution: &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny{Deny: &agentdv1.Denial{}}},
 	}}}
 	ends := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_End{End: &agentdv1.RunRequest_EndRequest{}}}
-	for _, m := range []*agentdv1.RunRequest{answer("c1", "mine"), resolves, cancelCall("c1"), cancelTurn(), ends} {
+	for _, m := range []*agentdv1.RunRequest{toolResult("c1", "mine"), resolves, cancelCall("c1"), cancelTurn(), ends} {
 		o.send(m)
 		if e := o.next().GetError(); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION {
 			t.Errorf("%v: %v", m, e)
@@ -44,7 +44,7 @@ func TestObserve(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.send(answer("c1", "fine"))
+	c.send(toolResult("c1", "fine"))
 	if got := o.rest(); !slices.ContainsFunc(got, isEnd) {
 		t.Errorf("the observer reads %s", show(got))
 	}
@@ -67,7 +67,7 @@ func TestObserveIsForWatching(t *testing.T) {
 	req.GetAttach().Observe = true
 	o := f.open(t.Context(), t)
 	o.send(req)
-	left(t, o.rest(), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "observe")
+	endedEarly(t, o.rest(), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "observe")
 	s := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
 	w, err := s.WatchTurn(t.Context(), connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: id, Observe: true, ToolNames: []string{"tool"}}))
 	if err == nil && w.Receive() {

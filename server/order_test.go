@@ -22,9 +22,9 @@ func TestFailureStandsBeforeTheEnd(t *testing.T) {
 	for range 50 {
 		c := f.run(t)
 		c.until(isCall)
-		c.send(answer("call", "x"))
+		c.send(toolResult("call", "x"))
 		for range 10 { // refused, while the turn fails
-			if c.Send(answer("nothing", "x")) != nil {
+			if c.Send(toolResult("nothing", "x")) != nil {
 				break
 			}
 		}

@@ -26,13 +26,13 @@ const (
 	// leastRate is how many bytes a second a client has to read of what holds room
 	// that others want.
 	leastRate = 64 << 10
-	// outboxWait is how long a stream waits for room at most.
-	outboxWait = 30 * time.Second
-	// wantedFor is how long room counts as wanted after it was asked for in vain.
-	wantedFor = 2 * time.Second
-	// makers is how many reads are answered at the same time, until their replies are
+	// maxOutboxWait is how long a stream waits for room at most.
+	maxOutboxWait = 30 * time.Second
+	// wantedPeriod is how long room counts as wanted after it was asked for in vain.
+	wantedPeriod = 2 * time.Second
+	// maxReaders is how many reads are answered at the same time, until their replies are
 	// made.
-	makers = 8
+	maxReaders = 8
 )
 
 // outbox bounds what replies take of memory at the same time: a small request may ask
@@ -41,41 +41,41 @@ const (
 // waits behind them.
 type outbox struct {
 	small, large *room
-	making       *semaphore.Weighted
+	readers      *semaphore.Weighted
 	weighing     *semaphore.Weighted
 }
 
 type room struct {
 	*semaphore.Weighted
-	size    int64
-	waiting atomic.Int32
-	inVain  atomic.Int64 // when room was last refused, in nanoseconds after started
-	started time.Time
+	size      int64
+	waiting   atomic.Int32
+	refusedAt atomic.Int64 // when room was last refused, in nanoseconds after started
+	started   time.Time
 }
 
 func newOutbox(bytes int) *outbox {
 	large := max(int64(bytes)/4*3, 1)
 	return &outbox{small: newRoom(max(int64(bytes)-large, 1)), large: newRoom(large),
-		making: semaphore.NewWeighted(makers), weighing: semaphore.NewWeighted(makers)}
+		readers: semaphore.NewWeighted(maxReaders), weighing: semaphore.NewWeighted(maxReaders)}
 }
 
 func newRoom(size int64) *room {
 	r := &room{Weighted: semaphore.NewWeighted(size), size: size, started: time.Now()}
-	r.inVain.Store(-int64(wantedFor))
+	r.refusedAt.Store(-int64(wantedPeriod))
 	return r
 }
 
 // wanted tells whether somebody else needs room.
 func (r *room) wanted() bool {
-	return r.waiting.Load() > 0 || time.Since(r.started)-time.Duration(r.inVain.Load()) < wantedFor
+	return r.waiting.Load() > 0 || time.Since(r.started)-time.Duration(r.refusedAt.Load()) < wantedPeriod
 }
 
 // lease is room that a reply holds; a nil one holds none. Its methods belong to the
 // goroutine that sends.
 type lease struct {
-	room *room
-	size int64
-	most time.Time // when it has to be free if others want the room
+	room     *room
+	size     int64
+	deadline time.Time // when it has to be free if others want the room
 }
 
 func (o *outbox) roomFor(weight int64) (*room, int64) {
@@ -106,13 +106,13 @@ func (o *outbox) enter(ctx context.Context, w watcher, patience time.Duration) (
 	if !r.TryAcquire(size) {
 		r.waiting.Add(1)
 		defer r.waiting.Add(-1)
-		wait, cancel := context.WithTimeout(ctx, outboxWait)
+		wait, cancel := context.WithTimeout(ctx, maxOutboxWait)
 		defer cancel()
 		if err := r.Acquire(wait, size); err != nil {
 			if ctx.Err() != nil {
 				return nil, context.Cause(ctx)
 			}
-			return nil, crowded()
+			return nil, errManyReplies()
 		}
 	}
 	return newLease(r, size, patience), nil
@@ -136,13 +136,13 @@ func (o *outbox) tryEnter(weight int64, patience time.Duration) (*lease, error) 
 	}
 	r, size := o.roomFor(weight)
 	if !r.TryAcquire(size) {
-		r.inVain.Store(int64(time.Since(r.started)))
-		return nil, crowded()
+		r.refusedAt.Store(int64(time.Since(r.started)))
+		return nil, errManyReplies()
 	}
 	return newLease(r, size, patience), nil
 }
 
-func crowded() *session.Error {
+func errManyReplies() *session.Error {
 	return session.Errorf(codeUnavailable, "too many large replies are being read at the same time; try again later").
 		After(retryLater)
 }
@@ -159,8 +159,8 @@ func (l *lease) shrink(weight int64) {
 	}
 }
 
-// late tells whether the client has to be cut off, so that others get room.
-func (l *lease) late() bool { return l != nil && time.Now().After(l.most) && l.room.wanted() }
+// isLate tells whether the client has to be cut off, so that others get room.
+func (l *lease) isLate() bool { return l != nil && time.Now().After(l.deadline) && l.room.wanted() }
 
 // close gives the room back; it may be called again.
 func (l *lease) close() { l.shrink(0) }
@@ -174,20 +174,20 @@ func weigh[M proto.Message](msgs ...M) int64 {
 	return replyWeight * int64(n)
 }
 
-// answer has next answer a request, and finds room for the reply, which the exchange
+// serve has next answer a request, and finds room for the reply, which the exchange
 // holds until it is sent. A read, or what may be repeated, is refused where there is
 // none; a turn that has begun is not, and its reply is no larger than its request.
-func (o *outbox) answer(
+func (o *outbox) serve(
 	ctx context.Context, e *exchange, req connect.AnyRequest, next connect.UnaryFunc, patience time.Duration,
 ) (connect.AnyResponse, error) {
 	spec := req.Spec()
 	// Of the model calls one request is answered at a time, and others wait for it.
 	if spec.IdempotencyLevel == connect.IdempotencyNoSideEffects &&
 		spec.Procedure != agentdv1connect.SessionServiceListModelCallsProcedure {
-		if err := o.making.Acquire(ctx, 1); err != nil {
+		if err := o.readers.Acquire(ctx, 1); err != nil {
 			return nil, err
 		}
-		defer o.making.Release(1)
+		defer o.readers.Release(1)
 	}
 	resp, err := next(ctx, req)
 	if err != nil || e == nil || spec.Procedure == agentdv1connect.SessionServiceCreateTurnProcedure {

@@ -17,7 +17,7 @@ func (s *sessionService) ListSessionEvents(
 	if limit == 0 {
 		limit = defaultEvents
 	}
-	see := projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
+	see := view{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
 	events, more, err := s.cfg.Sessions.SessionEvents(ctx, r.Msg.GetSessionId(), r.Msg.GetCursor(), limit, see.keep)
 	if err != nil {
 		return nil, err
@@ -58,9 +58,9 @@ func (s *sessionService) WatchSession(
 	defer watch.Close()
 	out := &watchStream{
 		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(),
-		goOn: "watch again behind the last cursor", greets: true,
+		hint: "watch again behind the last cursor", greets: true,
 		feed: watch,
-		see:  projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
+		view: view{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
 		put: func(e session.Placed) error {
 			if e.Message == nil {
 				return stream.Send(nil)

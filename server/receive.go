@@ -26,7 +26,7 @@ func (st *stream) receive() {
 	defer func() {
 		if p := recover(); p != nil {
 			st.srv.panicked("receiver", p)
-			st.stopTurn(session.AsError(errors.New("panic")))
+			st.cancelTurn(session.AsError(errors.New("panic")))
 		}
 	}()
 	cfg := st.srv.cfg
@@ -34,23 +34,23 @@ func (st *stream) receive() {
 	msg, err := st.bidi.Receive()
 	st.first <- received{msg, err}
 	select {
-	case <-st.begun:
+	case <-st.attached:
 	case <-st.over:
 	}
 	for refused := 0; (err == nil || inStep(err)) && !st.isOver(); {
-		if pace.Wait(st.pacing) != nil {
+		if pace.Wait(st.paceCtx) != nil {
 			break
 		}
 		st.t.body.next()
 		if msg, err = st.bidi.Receive(); st.isOver() {
 			break
 		}
-		if st.takeOrRefuse(msg, err) {
+		if st.handleOrRefuse(msg, err) {
 			refused = 0
 			continue
 		}
 		if refused++; refused == cfg.MaxRefused {
-			st.quit <- session.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s", refused, goOn).
+			st.stopReasons <- session.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s", refused, resumeHint).
 				Over("refused_messages", cfg.MaxRefused, refused)
 			<-st.over
 		}
@@ -65,23 +65,23 @@ func (st *stream) receive() {
 	}
 }
 
-// takeOrRefuse handles what Receive gave, or replies why not. A refused answer to a
+// handleOrRefuse handles what Receive gave, or replies why not. A refused answer to a
 // call may be what ends the turn; awaitRefusal has the reply stand before that end.
-func (st *stream) takeOrRefuse(msg *agentdv1.RunRequest, err error) (taken bool) {
-	st.taking <- struct{}{}
-	defer func() { <-st.taking }()
-	e := st.take(msg, err)
+func (st *stream) handleOrRefuse(msg *agentdv1.RunRequest, err error) (taken bool) {
+	st.handling <- struct{}{}
+	defer func() { <-st.handling }()
+	e := st.handleReceived(msg, err)
 	if e == nil {
 		return true
 	}
-	refusal := st.failure(e)
+	refusal := st.errorOf(e)
 	refusal.GetError().ToolCallId = msg.GetToolCallResponse().GetToolCallId()
-	st.reply(refusal)
+	st.enqueueReply(refusal)
 	return false
 }
 
-// take handles what Receive gave, or says why not.
-func (st *stream) take(msg *agentdv1.RunRequest, err error) *session.Error {
+// handleReceived handles what Receive gave, or says why not.
+func (st *stream) handleReceived(msg *agentdv1.RunRequest, err error) *session.Error {
 	switch {
 	case err == nil:
 		st.touch()
@@ -89,7 +89,7 @@ func (st *stream) take(msg *agentdv1.RunRequest, err error) *session.Error {
 	case errors.Is(err, io.EOF):
 		return nil
 	default:
-		return st.unread(err)
+		return st.undecodable(err)
 	}
 }
 
@@ -137,16 +137,16 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 		return session.Errorf(codeInvalid,
 			"an AttachRequest on a stream that has its turn, which goes on; open another stream for this one")
 	case *agentdv1.RunRequest_Heartbeat:
-		st.reply(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{
+		st.enqueueReply(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{
 			Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: st.turn.SessionID()},
 		}})
 	case *agentdv1.RunRequest_ToolCallResponse_:
-		answer, e := answerOf(r.ToolCallResponse, new(maxValues))
+		answer, e := toolResultOf(r.ToolCallResponse, new(maxValues))
 		answer.Refused = e
-		return st.answer(ctx, answer)
+		return st.submitResult(ctx, answer)
 	case *agentdv1.RunRequest_InteractionResponse:
 		said := r.InteractionResponse
-		return st.outcomeOf("resolve interaction",
+		return st.resultOf("resolve interaction",
 			st.turn.Resolve(ctx, said.GetInteractionId(), resolutionOf(said.GetResolution())))
 	case *agentdv1.RunRequest_End:
 		reason := r.End.GetReason()
@@ -156,7 +156,7 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 		st.turn.End(reason)
 	case *agentdv1.RunRequest_Cancel:
 		if r.Cancel.ToolCallId != nil {
-			return st.outcomeOf("cancel call", st.turn.CancelCall(ctx, r.Cancel.GetToolCallId()))
+			return st.resultOf("cancel call", st.turn.CancelCall(ctx, r.Cancel.GetToolCallId()))
 		}
 		st.turn.Cancel("cancelled by the client")
 	}
@@ -174,29 +174,29 @@ func changes(msg *agentdv1.RunRequest) bool {
 	}
 }
 
-func (st *stream) outcomeOf(where string, err error) *session.Error {
+func (st *stream) resultOf(where string, err error) *session.Error {
 	if err == nil {
 		return nil
 	}
 	return st.srv.internal(where, err)
 }
 
-// stopTurn says what was wrong and stops the turn; its end comes through the
+// cancelTurn says what was wrong and stops the turn; its end comes through the
 // watcher.
-func (st *stream) stopTurn(e *session.Error) {
+func (st *stream) cancelTurn(e *session.Error) {
 	if st.turn == nil || st.isOver() {
 		return
 	}
-	st.refuse(e)
+	st.replyError(e)
 	st.turn.Cancel(e.Message)
 }
 
-func (st *stream) refuse(e *session.Error) {
-	st.reply(st.failure(e))
+func (st *stream) replyError(e *session.Error) {
+	st.enqueueReply(st.errorOf(e))
 }
 
-// reply hands a message to the sender.
-func (st *stream) reply(msg *agentdv1.RunResponse) {
+// enqueueReply hands a message to the sender.
+func (st *stream) enqueueReply(msg *agentdv1.RunResponse) {
 	select {
 	case st.replies <- msg:
 	case <-st.over:

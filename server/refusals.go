@@ -164,10 +164,10 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 	return 0, connectError(errTooLarge(b.limit))
 }
 
-// explained has refusals that are no answer of an RPC protocol (no such method, verb
+// withExplanations has refusals that are no answer of an RPC protocol (no such method, verb
 // or content type) say what was wrong, in the form that the client's protocol has,
 // and refuses what connect would without details.
-func explained(next http.Handler) http.Handler {
+func withExplanations(next http.Handler) http.Handler {
 	write := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := unreadable(r); err != nil {
@@ -210,9 +210,9 @@ func unreadable(r *http.Request) *connect.Error {
 // explainer is owned by the handler's goroutine.
 type explainer struct {
 	http.ResponseWriter
-	r         *http.Request
-	write     *connect.ErrorWriter
-	explained bool // what the handler writes is of no use
+	r        *http.Request
+	write    *connect.ErrorWriter
+	replaced bool // what the handler writes is of no use
 }
 
 func (e *explainer) WriteHeader(status int) {
@@ -239,17 +239,17 @@ func (e *explainer) WriteHeader(status int) {
 		e.ResponseWriter.WriteHeader(status)
 		return
 	}
-	e.explained = true
+	e.replaced = true
 	err := connectError(why)
 	if status == http.StatusNotFound {
 		err = detailed(connect.CodeUnimplemented, errors.New(err.Message()), why)
 	}
 	e.Header().Del("X-Content-Type-Options")
-	_ = e.write.Write(kept{e.ResponseWriter, status}, e.r, err) // a client that is gone reads nothing
+	_ = e.write.Write(keepStatus{e.ResponseWriter, status}, e.r, err) // a client that is gone reads nothing
 }
 
 func (e *explainer) Write(p []byte) (int, error) {
-	if e.explained {
+	if e.replaced {
 		return len(p), nil
 	}
 	return e.ResponseWriter.Write(p)
@@ -265,13 +265,13 @@ func (e *explainer) Flush() {
 // Unwrap is what http.ResponseController looks for.
 func (e *explainer) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 
-// kept keeps the status of a refusal that is not told by a trailer.
-type kept struct {
+// keepStatus keeps the status of a refusal that is not told by a trailer.
+type keepStatus struct {
 	http.ResponseWriter
 	status int
 }
 
-func (k kept) WriteHeader(status int) {
+func (k keepStatus) WriteHeader(status int) {
 	if status != http.StatusOK {
 		status = k.status
 	}

@@ -91,7 +91,7 @@ func TestTurnOnEachWire(t *testing.T) {
 		if got := c.next().GetToolCall(); got.GetToolCallId() != "b" || got.GetToolInput() != `{"n":1}` || !slices.Equal(got.GetAgentPath(), root) {
 			t.Fatalf("the calls of one answer must go out together, got %v", got)
 		}
-		c.send(answer("b", "two"), answer("a", "one"))
+		c.send(toolResult("b", "two"), toolResult("a", "one"))
 		after := c.toEnd()
 		if got := joined(append(before, after...)); got != "hello there" {
 			t.Errorf("text %q, want each piece once", got)
@@ -172,7 +172,7 @@ func TestRefusedStreams(t *testing.T) {
 		text []string
 	}{
 		"heartbeat first":   {heartbeat(), codeInvalid, []string{"ExecuteRequest", "HeartbeatRequest"}},
-		"answer first":      {answer("a", "x"), codeInvalid, []string{"ToolCallResponse"}},
+		"answer first":      {toolResult("a", "x"), codeInvalid, []string{"ToolCallResponse"}},
 		"end first":         {end("x"), codeInvalid, []string{"EndRequest"}},
 		"cancel first":      {cancelTurn(), codeInvalid, []string{"CancelRequest"}},
 		"empty message":     {&agentdv1.RunRequest{}, codeInvalid, []string{"request"}},
@@ -249,29 +249,29 @@ func TestMessagesOfATurn(t *testing.T) {
 		if c.next().GetHeartbeat().GetSessionId() == "" {
 			t.Error("want a HeartbeatResponse with the session's id")
 		}
-		c.send(answer("call", "x"))
+		c.send(toolResult("call", "x"))
 		if got := <-answers; !lastOf(t, c.toEnd()).GetCompleted() || *got.Output != "x" {
 			t.Errorf("got %v", got)
 		}
 	})
 	t.Run("foreign session", func(t *testing.T) {
 		c := start(t)
-		m := answer("call", "x")
+		m := toolResult("call", "x")
 		m.GetToolCallResponse().SessionId = "other"
 		c.send(m)
 		refused(t, c, `"other"`)
-		c.send(answer("call", "y"))
+		c.send(toolResult("call", "y"))
 		if got := <-answers; !lastOf(t, c.toEnd()).GetCompleted() || *got.Output != "y" {
 			t.Errorf("got %v, want the second answer", got)
 		}
 	})
 	t.Run("unknown call", func(t *testing.T) {
 		c := start(t)
-		c.send(answer("nothing", "x"))
+		c.send(toolResult("nothing", "x"))
 		refused(t, c, `"nothing"`)
 		c.send(cancelCall("nothing"))
 		refused(t, c, `"nothing"`)
-		c.send(answer("call", "x"))
+		c.send(toolResult("call", "x"))
 		<-answers
 		if !lastOf(t, c.toEnd()).GetCompleted() {
 			t.Error("the turn must go on")
@@ -279,7 +279,7 @@ func TestMessagesOfATurn(t *testing.T) {
 	})
 	t.Run("empty answer", func(t *testing.T) {
 		c := start(t)
-		c.send(noAnswer("call"))
+		c.send(toolFailure("call"))
 		if got := <-answers; !strings.Contains(got.Error, "without output") {
 			t.Errorf("got %v, want a tool error that says so", got)
 		}
@@ -287,9 +287,9 @@ func TestMessagesOfATurn(t *testing.T) {
 	})
 	t.Run("answer without id", func(t *testing.T) {
 		c := start(t)
-		c.send(answer("", "x"))
+		c.send(toolResult("", "x"))
 		refused(t, c, "tool_call_response.tool_call_id")
-		c.send(answer("call", "x"))
+		c.send(toolResult("call", "x"))
 		<-answers
 		lastOf(t, c.toEnd())
 	})
@@ -334,10 +334,10 @@ func TestMessagesOfATurn(t *testing.T) {
 	t.Run("too many refused", func(t *testing.T) {
 		c := start(t)
 		for range 5 {
-			c.send(answer("nothing", "x"))
+			c.send(toolResult("nothing", "x"))
 		}
 		msgs := c.rest()
-		left(t, msgs, codeLimit, "5 messages in a row")
+		endedEarly(t, msgs, codeLimit, "5 messages in a row")
 	})
 }
 
@@ -350,7 +350,7 @@ func TestClientDeadline(t *testing.T) {
 		c.RequestHeader().Set("Connect-Timeout-Ms", "200")
 		c.send(execute())
 		first := c.next()
-		left(t, append(c.until(isError), c.rest()...), codeTimeout, "deadline")
+		endedEarly(t, append(c.until(isError), c.rest()...), codeTimeout, "deadline")
 		if took := time.Since(start); took != 200*time.Millisecond {
 			t.Errorf("took %v, want 200ms", took)
 		}
@@ -463,7 +463,7 @@ func TestKeys(t *testing.T) {
 	if len(keys) != 3 || keys["acme"] != "canary-acme" || keys["gemini"] != "canary-gemini" || keys["openai"] != "canary-openai" {
 		t.Errorf("got %d keys", len(keys))
 	}
-	c.send(answer("canary-call", "canary-output"))
+	c.send(toolResult("canary-call", "canary-output"))
 	msgs := c.toEnd()
 	if lastOf(t, msgs).GetCompleted() {
 		t.Error("a panic is no completion")

@@ -17,18 +17,18 @@ import (
 // gRPC clients refuse messages above 4 MiB.
 const maxChunkBytes = 1 << 20
 
-// goOn is what a client can do whose stream has ended before its turn.
-const goOn = "the turn is not over: attach again with after_seq"
+// resumeHint is what a client can do whose stream has ended before its turn.
+const resumeHint = "the turn is not over: attach again with after_seq"
 
-// attend sends what the turn's watcher gives, and the replies to the client's
+// follow sends what the turn's watcher gives, and the replies to the client's
 // own messages, until the turn is over, the stream must end, or the client is
 // gone. The client then does not watch any more.
-func (st *stream) attend(ctx context.Context) {
+func (st *stream) follow(ctx context.Context) {
 	defer st.detach()
 	st.idle = time.NewTimer(st.srv.cfg.IdleTimeout)
 	defer st.idle.Stop()
 	f := &follower{
-		srv: st.srv, feed: &turnFeed{Watcher: st.watch}, see: st.see, goOn: goOn,
+		srv: st.srv, feed: &turnFeed{Watcher: st.watch}, view: st.view, hint: resumeHint,
 		peer: runPeer{st}, quiet: st.idle.C,
 	}
 	err := f.follow(ctx)
@@ -36,11 +36,11 @@ func (st *stream) attend(ctx context.Context) {
 	switch {
 	case err == nil:
 	case ok:
-		st.leave(e)
+		st.endEarly(e)
 	case st.gone, st.t.ctx.Err() != nil:
 		st.gone = true
 	default: // the client's own deadline
-		st.leave(session.Errorf(codeTimeout, "the deadline of the request has passed; %s", goOn))
+		st.endEarly(session.Errorf(codeTimeout, "the deadline of the request has passed; %s", resumeHint))
 	}
 }
 
@@ -62,9 +62,9 @@ func (p runPeer) send(e session.Placed, more bool) error {
 	switch r := e.Message.GetResponse().(type) {
 	case *agentdv1.RunResponse_Error: // of the turn's failure
 		p.awaitRefusal()
-		p.code = r.Error.GetCode()
+		p.errorCode = r.Error.GetCode()
 	case *agentdv1.RunResponse_End:
-		if p.code == 0 {
+		if p.errorCode == 0 {
 			p.awaitRefusal() // nothing may follow
 		}
 		p.end = r.End
@@ -75,8 +75,8 @@ func (p runPeer) send(e session.Placed, more bool) error {
 // forwarded sends the headers if nothing was sent: the client is attached and has
 // missed nothing.
 func (p runPeer) forwarded(n int) error {
-	defer func() { p.sent = true }()
-	if n == 0 && !p.sent {
+	defer func() { p.caughtUp = true }()
+	if n == 0 && !p.caughtUp {
 		return p.reply(nil)
 	}
 	return nil
@@ -90,13 +90,13 @@ func (p runPeer) onQuiet() error {
 		return nil
 	}
 	return session.Errorf(codeTimeout,
-		"no message for %v, the limit; send heartbeats to keep a quiet stream open; %s", limit, goOn)
+		"no message for %v, the limit; send heartbeats to keep a quiet stream open; %s", limit, resumeHint)
 }
 
 // replies implements peer. No reply may come before what the turn has at first, nor
 // between an error and the end.
 func (p runPeer) replies() <-chan *agentdv1.RunResponse {
-	if p.sent && p.code == 0 {
+	if p.caughtUp && p.errorCode == 0 {
 		return p.stream.replies
 	}
 	return nil
@@ -111,7 +111,7 @@ func (p runPeer) reply(msg *agentdv1.RunResponse) error {
 	return nil
 }
 
-func (p runPeer) stops() <-chan *session.Error { return p.quit }
+func (p runPeer) stops() <-chan *session.Error { return p.stopReasons }
 
 // stopped implements peer. When the turn is suspended, or the log cannot be read, what
 // comes later is for a later stream.
@@ -120,14 +120,14 @@ func (p runPeer) stopped(err error) *session.Error {
 	return p.srv.internal("read turn", err)
 }
 
-// leave says why the stream ends before its turn.
-func (st *stream) leave(e *session.Error) {
-	st.code = e.Code
-	st.send(st.failure(e))
+// endEarly says why the stream ends before its turn.
+func (st *stream) endEarly(e *session.Error) {
+	st.errorCode = e.Code
+	st.send(st.errorOf(e))
 }
 
-// failure is the wire form of an error of a stream that has its turn.
-func (st *stream) failure(e *session.Error) *agentdv1.RunResponse {
+// errorOf is the wire form of an error of a stream that has its turn.
+func (st *stream) errorOf(e *session.Error) *agentdv1.RunResponse {
 	if e.TurnID == "" {
 		e = e.OfTurn(st.turn.ID())
 	}
@@ -232,8 +232,8 @@ func (st *stream) awaitRefusal() {
 		select {
 		case msg := <-st.replies:
 			st.send(msg)
-		case st.taking <- struct{}{}:
-			<-st.taking
+		case st.handling <- struct{}{}:
+			<-st.handling
 			waiting = false
 		case <-timer.C:
 			waiting = false
@@ -251,11 +251,11 @@ func (st *stream) send(msg *agentdv1.RunResponse) {
 		return
 	}
 	if msg != nil {
-		st.see.apply(msg)
+		st.view.apply(msg)
 	}
 	st.writing.Reset(st.srv.cfg.WriteTimeout)
 	err := st.bidi.Send(msg)
-	st.said = st.said || msg != nil
+	st.sentMessage = st.sentMessage || msg != nil
 	st.writing.Stop()
 	if err != nil {
 		st.gone = true

@@ -57,10 +57,10 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	opts := handlerOptions(s.cfg.MaxMessageBytes)
 	path, run := agentdv1connect.NewAgentdHandler(s, opts...)
-	mux.Handle(path, s.authenticated(explained(withTransport(s.cfg.MaxMessageBytes, run))))
+	mux.Handle(path, s.authenticated(withExplanations(withTransport(s.cfg.MaxMessageBytes, run))))
 	opts = append(sessionOptions(s.cfg.MaxMessageBytes), connect.WithInterceptors(s.checked()))
 	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, opts...)
-	mux.Handle(path, s.crossOrigin(s.authenticated(s.exchange(explained(sessions)))))
+	mux.Handle(path, s.crossOrigin(s.authenticated(s.exchange(withExplanations(sessions)))))
 
 	opts = othersOptions()
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)

@@ -40,7 +40,7 @@ func (s *Server) exchange(next http.Handler) http.Handler {
 		r.Body = newBoundedBody(r.Body, s.cfg.MaxMessageBytes) // the request is a copy of MaxBytesHandler's
 		e := &exchange{rc: http.NewResponseController(w), out: &countingWriter{ResponseWriter: w}}
 		e.out.progress = func() {
-			if e.room.late() {
+			if e.room.isLate() {
 				e.bound(-time.Second)
 				return
 			}
@@ -136,7 +136,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
 		e := arrived(ctx)
 		defer e.bound(c.s.cfg.WriteTimeout)
-		defer func() { err = c.contain(ctx, req.Spec().Procedure, recover(), err) }()
+		defer func() { err = c.clientError(ctx, req.Spec().Procedure, recover(), err) }()
 		if e := mayCall(session.PrincipalOf(ctx), req.Spec().Procedure); e != nil {
 			return nil, e
 		}
@@ -150,13 +150,13 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			}
 			defer leave()
 		}
-		return c.s.outbox.answer(ctx, e, req, next, c.s.cfg.WriteTimeout)
+		return c.s.outbox.serve(ctx, e, req, next, c.s.cfg.WriteTimeout)
 	}
 }
 
 func (c checks) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
-		defer func() { err = c.contain(ctx, conn.Spec().Procedure, recover(), err) }()
+		defer func() { err = c.clientError(ctx, conn.Spec().Procedure, recover(), err) }()
 		if e := mayCall(session.PrincipalOf(ctx), conn.Spec().Procedure); e != nil {
 			return e
 		}
@@ -168,8 +168,8 @@ func (c checks) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 	return next
 }
 
-// contain makes what has gone wrong an error that a client may see.
-func (c checks) contain(ctx context.Context, where string, p any, err error) error {
+// clientError makes what has gone wrong an error that a client may see.
+func (c checks) clientError(ctx context.Context, where string, p any, err error) error {
 	if p != nil {
 		c.s.panicked(where, p)
 		err = errors.New("panic")
@@ -240,7 +240,7 @@ func (s *sessionService) CreateTurn(
 	ctx context.Context, r *connect.Request[agentdv1.CreateTurnRequest],
 ) (*connect.Response[agentdv1.CreateTurnResponse], error) {
 	ex := r.Msg.GetExecute()
-	if saysNothing(ex) {
+	if isEmpty(ex) {
 		return nil, session.Errorf(codeInvalid,
 			"execute.user_prompt is empty: a turn needs something to answer; WatchTurn follows one that there is").
 			Breaking("execute.user_prompt", session.RuleRequired)
@@ -360,7 +360,7 @@ func (s *sessionService) ListTurnEvents(
 		limit = defaultEvents
 	}
 	req := session.AttachRequest{SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(), After: r.Msg.AfterSeq}
-	see := projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
+	see := view{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
 	events, more, err := s.cfg.Sessions.Events(ctx, req, limit, see.keep)
 	if err != nil {
 		return nil, err
@@ -407,8 +407,8 @@ func (s *sessionService) WatchTurn(
 	}
 	defer watch.Close()
 	out := &watchStream{
-		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(), goOn: goOn,
-		see:  projection{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
+		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(), hint: resumeHint,
+		view: view{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
 		feed: &turnFeed{Watcher: watch},
 		put: func(e session.Placed) error {
 			if e.Message == nil {
@@ -424,7 +424,7 @@ func (s *sessionService) SubmitToolResults(
 	ctx context.Context, r *connect.Request[agentdv1.SubmitToolResultsRequest],
 ) (*connect.Response[agentdv1.SubmitToolResultsResponse], error) {
 	id := r.Msg.GetSessionId()
-	answers, e := s.answersOf(r.Msg)
+	answers, e := s.resultsOf(r.Msg)
 	if e != nil {
 		return nil, e
 	}

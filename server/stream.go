@@ -28,34 +28,34 @@ type stream struct {
 	t    *transport
 	bidi *bidiStream
 
-	first    chan received              // the first message, from the receiver
-	begun    chan struct{}              // closed when turn and watch are set
-	turn     *session.Turn              // written before begun is closed
-	watch    *session.Watcher           // written before begun is closed
-	observes bool                       // the client only watches; written before begun is closed
-	see      projection                 // how the client wants to see events; written before begun is closed
-	replies  chan *agentdv1.RunResponse // from the receiver to the sender
-	taking   chan struct{}              // holds a token while the receiver handles a message and refuses it
-	quit     chan *session.Error        // from the receiver, once: why the stream must end
-	over     chan struct{}              // closed by finish
-	pacing   context.Context            //nolint:containedctx // ends with the stream and with its connection
-	finish   func()                     // says, once, that nobody takes replies any more
-	received chan struct{}              // closed when the receiver has ended
+	first       chan received              // the first message, from the receiver
+	attached    chan struct{}              // closed when turn and watch are set
+	turn        *session.Turn              // written before begun is closed
+	watch       *session.Watcher           // written before begun is closed
+	observes    bool                       // the client only watches; written before begun is closed
+	view        view                       // how the client wants to see events; written before begun is closed
+	replies     chan *agentdv1.RunResponse // from the receiver to the sender
+	handling    chan struct{}              // holds a token while the receiver handles a message and refuses it
+	stopReasons chan *session.Error        // from the receiver, once: why the stream must end
+	over        chan struct{}              // closed by finish
+	paceCtx     context.Context            //nolint:containedctx // ends with the stream and with its connection
+	finish      func()                     // says, once, that nobody takes replies any more
+	received    chan struct{}              // closed when the receiver has ended
 	// active is when a message last went either way, in nanoseconds after started, which
 	// no step of the clock moves.
 	active atomic.Int64
 
-	room    *lease      // of the messages that are being sent
-	idle    *time.Timer // fires when the stream may have been quiet for too long
-	writing *time.Timer // resets the stream when a write takes too long
-	sent    bool        // what the turn had at first is out: replies may follow
-	said    bool        // a message has been sent, which the end must not overtake
-	gone    bool        // the client cannot be reached any more
-	resets  bool        // the client has started the turn, and cancels it by a reset
-	served  bool        // the stream has come to its end without a panic
-	end     *agentdv1.RunResponse_EndResponse
-	code    agentdv1.ErrorCode // of the last error sent that no reply was
-	started time.Time
+	room           *lease      // of the messages that are being sent
+	idle           *time.Timer // fires when the stream may have been quiet for too long
+	writing        *time.Timer // resets the stream when a write takes too long
+	caughtUp       bool        // what the turn had at first is out: replies may follow
+	sentMessage    bool        // a message has been sent, which the end must not overtake
+	gone           bool        // the client cannot be reached any more
+	cancelsOnReset bool        // the client has started the turn, and cancels it by a reset
+	finished       bool        // the stream has come to its end without a panic
+	end            *agentdv1.RunResponse_EndResponse
+	errorCode      agentdv1.ErrorCode // of the last error sent that no reply was
+	started        time.Time
 }
 
 // received is what one Receive gave.
@@ -66,20 +66,20 @@ type received struct {
 
 func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 	st := &stream{
-		srv:      s,
-		t:        t,
-		bidi:     bidi,
-		first:    make(chan received, 1),
-		begun:    make(chan struct{}),
-		replies:  make(chan *agentdv1.RunResponse, maxReplies),
-		taking:   make(chan struct{}, 1),
-		quit:     make(chan *session.Error, 1),
-		over:     make(chan struct{}),
-		received: make(chan struct{}),
-		started:  time.Now(),
+		srv:         s,
+		t:           t,
+		bidi:        bidi,
+		first:       make(chan received, 1),
+		attached:    make(chan struct{}),
+		replies:     make(chan *agentdv1.RunResponse, maxReplies),
+		handling:    make(chan struct{}, 1),
+		stopReasons: make(chan *session.Error, 1),
+		over:        make(chan struct{}),
+		received:    make(chan struct{}),
+		started:     time.Now(),
 	}
 	pacing, unpaced := context.WithCancel(t.ctx)
-	st.pacing = pacing
+	st.paceCtx = pacing
 	st.finish = sync.OnceFunc(func() {
 		close(st.over)
 		unpaced()
@@ -87,7 +87,7 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 	st.writing = time.AfterFunc(time.Hour, t.abortWrite)
 	st.writing.Stop()
 	t.out.progress = func() {
-		if st.room.late() {
+		if st.room.isLate() {
 			t.abortWrite()
 			return
 		}
@@ -110,26 +110,26 @@ func (st *stream) serve(ctx context.Context, refused *session.Error, leave func(
 	go st.receive()
 	defer st.close()
 	if refused == nil {
-		refused = st.begin(ctx)
+		refused = st.open(ctx)
 	}
 	if refused != nil {
-		st.code = refused.Code
+		st.errorCode = refused.Code
 		st.send(errorResponse("", refused))
 	} else {
-		close(st.begun)
-		st.attend(ctx)
+		close(st.attached)
+		st.follow(ctx)
 	}
-	st.served = true
+	st.finished = true
 	st.finish()
 	st.logEnd()
 	leave()
-	if !st.gone && st.said {
+	if !st.gone && st.sentMessage {
 		st.linger()
 	}
 }
 
-// begin waits for the first message, and starts the turn or attaches to it.
-func (st *stream) begin(ctx context.Context) *session.Error {
+// open waits for the first message, and starts the turn or attaches to it.
+func (st *stream) open(ctx context.Context) *session.Error {
 	timeout := st.srv.cfg.FirstMessageTimeout
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -160,13 +160,13 @@ func (st *stream) begin(ctx context.Context) *session.Error {
 	case *agentdv1.RunRequest_Attach:
 		return st.attach(ctx, r.Attach)
 	case *agentdv1.RunRequest_Execute:
-		if saysNothing(r.Execute) {
+		if isEmpty(r.Execute) {
 			return session.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to answer; "+
 				"to follow a turn of session %s send attach (AttachRequest) in place of execute",
 				quote(r.Execute.GetSessionId())).
 				Breaking("execute.user_prompt", session.RuleRequired)
 		}
-		st.resets = st.srv.cfg.OnDisconnect == OnDisconnectAuto && !knowsNew(first.msg.ProtoReflect())
+		st.cancelsOnReset = st.srv.cfg.OnDisconnect == onDisconnectAuto && !hasNewFields(first.msg.ProtoReflect())
 		return st.start(ctx, r.Execute)
 	default:
 		return session.Errorf(codeInvalid,
@@ -182,13 +182,13 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	if e != nil {
 		return e
 	}
-	if st.srv.cfg.OnDisconnect == OnDisconnectCancel && ex.GetOnDisconnect() == 0 {
+	if st.srv.cfg.OnDisconnect == onDisconnectCancel && ex.GetOnDisconnect() == 0 {
 		req.OnDisconnect.Cancel = true
 	}
 	req.Create = req.Create || st.srv.cfg.CreateSessions && req.SessionID != ""
 	leave, err := st.srv.inbox.enter(ctx, ex)
 	if err != nil {
-		return st.notBegun(ctx, "start turn", err)
+		return st.noTurn(ctx, "start turn", err)
 	}
 	defer leave()
 	turn, err := st.srv.cfg.Sessions.Start(ctx, req)
@@ -198,13 +198,13 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 			Keys: req.Keys}
 		turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, again)
 		if err != nil {
-			return st.notBegun(ctx, "attach", err)
+			return st.noTurn(ctx, "attach", err)
 		}
 		st.turn, st.watch = turn, watch
 		return nil
 	}
 	if err != nil {
-		return st.notBegun(ctx, "start turn", inExecute(err))
+		return st.noTurn(ctx, "start turn", inExecute(err))
 	}
 	st.turn, st.watch = turn, turn.Watch()
 	return nil
@@ -220,15 +220,15 @@ func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *sessi
 	}
 	turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, req)
 	if err != nil {
-		return st.notBegun(ctx, "attach", within("attach.", err))
+		return st.noTurn(ctx, "attach", within("attach.", err))
 	}
 	st.turn, st.watch, st.observes = turn, watch, req.Observe
-	st.see = projection{display: at.GetDisplay(), only: at.GetVisibility()}
+	st.view = view{display: at.GetDisplay(), only: at.GetVisibility()}
 	return nil
 }
 
-// notBegun is why a stream has no turn.
-func (st *stream) notBegun(ctx context.Context, where string, err error) *session.Error {
+// noTurn is why a stream has no turn.
+func (st *stream) noTurn(ctx context.Context, where string, err error) *session.Error {
 	switch {
 	case st.t.ctx.Err() != nil:
 		st.gone = true
@@ -255,7 +255,7 @@ func (st *stream) linger() {
 // It also runs when the handler panics, and then stops the turn.
 func (st *stream) close() {
 	if st.turn != nil {
-		if !st.served {
+		if !st.finished {
 			st.turn.Cancel("internal error")
 		}
 		st.watch.Close()
@@ -283,8 +283,8 @@ func (st *stream) logEnd() {
 	if st.turn != nil {
 		attrs = append(attrs, slog.String("session", st.turn.SessionID()), slog.String("turn", st.turn.ID()))
 	}
-	if st.code != 0 {
-		attrs = append(attrs, slog.String("code", st.code.String()))
+	if st.errorCode != 0 {
+		attrs = append(attrs, slog.String("code", st.errorCode.String()))
 	}
 	if st.end != nil {
 		attrs = append(attrs,
@@ -305,7 +305,7 @@ func (st *stream) outcome() string {
 		return "completed"
 	case st.end == nil:
 		return "ended before its turn"
-	case st.code != 0:
+	case st.errorCode != 0:
 		return "failed"
 	default:
 		return "stopped"

@@ -30,9 +30,9 @@ func keysOf(h http.Header) session.Keys {
 // maxProviderName bounds the name of a provider in a header, in bytes.
 const maxProviderName = 64
 
-// saysNothing tells whether a message is about a session there is, and holds nothing
+// isEmpty tells whether a message is about a session there is, and holds nothing
 // that a turn of it could begin with.
-func saysNothing(ex *agentdv1.RunRequest_ExecuteRequest) bool {
+func isEmpty(ex *agentdv1.RunRequest_ExecuteRequest) bool {
 	return ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && len(ex.GetUserParts()) == 0 && ex.GetAgent() == nil
 }
 
@@ -128,9 +128,9 @@ func budgetOf(b *agentdv1.Budget) session.Budget {
 	}
 }
 
-// answerOf translates the answer to a tool call; also with an error it names the
+// toolResultOf translates the answer to a tool call; also with an error it names the
 // call. left is how many values the request may hold still.
-func answerOf(r *agentdv1.RunRequest_ToolCallResponse, left *int) (session.Answer, *session.Error) {
+func toolResultOf(r *agentdv1.RunRequest_ToolCallResponse, left *int) (session.Answer, *session.Error) {
 	state, err := stateOf("state_delta", r.GetStateDelta(), r.GetStateDeltaJson(), left)
 	if err != nil {
 		return session.Answer{CallID: r.GetToolCallId()}, err

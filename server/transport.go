@@ -17,8 +17,8 @@ const skipFactor = 4
 // errSlowMessage ends a stream whose message is not worth skipping.
 var errSlowMessage = errors.New("server: too many bytes for one message")
 
-// past is a deadline that has passed.
-var past = time.Unix(1, 0)
+// expired is a deadline that has passed.
+var expired = time.Unix(1, 0)
 
 // transport is what a stream needs of its HTTP exchange and connect does not
 // hand out.
@@ -72,7 +72,7 @@ func (t *transport) abortRead() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.rc != nil {
-		_ = t.rc.SetReadDeadline(past)
+		_ = t.rc.SetReadDeadline(expired)
 	}
 }
 
@@ -91,7 +91,7 @@ func (t *transport) abortWrite() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.rc != nil {
-		_ = t.rc.SetWriteDeadline(past)
+		_ = t.rc.SetWriteDeadline(expired)
 	}
 }
 

@@ -189,7 +189,7 @@ func TestGarbageInATurn(t *testing.T) {
 		"bad framing":   {envelope(2, []byte("{}")), codeInvalid, session.Abandoned},
 	} {
 		t.Run(name, func(t *testing.T) {
-			body := slices.Concat(envelope(0, marshal(t, execute())), tc.garbage, envelope(0, marshal(t, answer("call", "x"))))
+			body := slices.Concat(envelope(0, marshal(t, execute())), tc.garbage, envelope(0, marshal(t, toolResult("call", "x"))))
 			r, w := io.Pipe()
 			sent := make(chan error, 1)
 			go func() {
@@ -313,7 +313,7 @@ func TestTimeouts(t *testing.T) {
 			if took := time.Since(start); took != 10*time.Second {
 				t.Errorf("took %v, want 10s", took)
 			}
-			left(t, append(msgs, c.rest()...), codeTimeout, "no ExecuteRequest or AttachRequest within 10s")
+			endedEarly(t, append(msgs, c.rest()...), codeTimeout, "no ExecuteRequest or AttachRequest within 10s")
 		})
 	})
 	t.Run("idle", func(t *testing.T) {
@@ -332,13 +332,13 @@ func TestTimeouts(t *testing.T) {
 			c.next()
 			for _, id := range []string{"b", "c"} { // so does what is not answered
 				time.Sleep(14 * time.Minute)
-				c.send(answer(id, "x"))
+				c.send(toolResult(id, "x"))
 			}
 			msgs := c.until(isError)
 			if took := time.Since(start); took != 57*time.Minute {
 				t.Errorf("took %v, want 3 x 14 and 15 minutes", took)
 			}
-			left(t, append(msgs, c.rest()...), codeTimeout, "no message for 15m0s")
+			endedEarly(t, append(msgs, c.rest()...), codeTimeout, "no message for 15m0s")
 			f.stillRuns(t, first)
 		})
 	})
@@ -353,7 +353,7 @@ func TestTimeouts(t *testing.T) {
 			if took := time.Since(start); took != 20*time.Minute {
 				t.Errorf("took %v", took)
 			}
-			left(t, append(msgs, c.rest()...), codeTimeout, "open for 20m0s")
+			endedEarly(t, append(msgs, c.rest()...), codeTimeout, "open for 20m0s")
 			f.stillRuns(t, first)
 		})
 	})
@@ -419,7 +419,7 @@ func TestEndedStreamKeepsNoPlace(t *testing.T) {
 			s.until(isText)
 			begin := time.Now()
 			go func() {
-				bad := s.encode(answer("nobody's", "x"))
+				bad := s.encode(toolResult("nobody's", "x"))
 				for range 5000 {
 					s.write(0, bad)
 				}

@@ -216,7 +216,7 @@ func TestObserverReadsSession(t *testing.T) {
 			t.Error("who watches a session is asked")
 		}
 	}
-	run.send(answer("c1", "fine"))
+	run.send(toolResult("c1", "fine"))
 	run.toEnd()
 	for w.Receive() && !isEnd(w.Msg().GetEvent()) { // to the end of the turn
 	}

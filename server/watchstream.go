@@ -15,9 +15,9 @@ type watchStream struct {
 	s         *Server
 	exchange  *exchange
 	sessionID string
-	goOn      string // see follower
+	hint      string // see follower
 	greets    bool   // the first message is a heartbeat
-	see       projection
+	view      view
 	feed      feed
 	put       func(session.Placed) error // without a message: the headers
 
@@ -39,7 +39,7 @@ func (w *watchStream) serve(ctx context.Context) error {
 	}
 	w.heartbeats = time.NewTicker(w.s.cfg.HeartbeatEvery)
 	defer w.heartbeats.Stop()
-	f := &follower{srv: w.s, feed: w.feed, see: w.see, goOn: w.goOn, peer: w, quiet: w.heartbeats.C}
+	f := &follower{srv: w.s, feed: w.feed, view: w.view, hint: w.hint, peer: w, quiet: w.heartbeats.C}
 	err := f.follow(ctx)
 	if e, ok := errors.AsType[*session.Error](err); ok {
 		return w.send(session.Placed{Message: errorResponse(w.sessionID, e)}, false)
@@ -51,7 +51,7 @@ func (w *watchStream) hold(room *lease) { w.exchange.hold(room) }
 
 func (w *watchStream) send(e session.Placed, more bool) error {
 	w.exchange.more(more)
-	w.see.apply(e.Message)
+	w.view.apply(e.Message)
 	return w.write(e)
 }
 

@@ -63,7 +63,7 @@ func (e *evidence) replayed(t *testing.T) {
 	e.verified(t, e.records)
 	l := readLog(e.records)
 	for _, turn := range l.turns {
-		calls, _, err := adkbridge.ModelCalls(t.Context(), session.TurnLog{SessionID: e.id, TurnID: turn.id, Records: all(e.records)}, math.MaxInt)
+		calls, _, err := adkbridge.New(adkbridge.Config{}).ModelCalls(t.Context(), session.TurnLog{SessionID: e.id, TurnID: turn.id, Records: all(e.records)}, math.MaxInt)
 		if err != nil {
 			t.Errorf("%s: the calls of turn %s: %v", e.shape.name, turn.id, err)
 			continue

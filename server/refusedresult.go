@@ -25,24 +25,24 @@ import (
 // session's id and the call's take less than 500 bytes.
 const headBytes = 1 << 10
 
-// answered names the call that a message answers; see answeredBy.
-type answered struct{ sessionID, callID string }
+// resultHead names the call that a message answers; see answeredBy.
+type resultHead struct{ sessionID, callID string }
 
-// unread is why a message could not be received. If it was an answer to a call, that
+// undecodable is why a message could not be received. If it was an answer to a call, that
 // is its result.
-func (st *stream) unread(err error) *session.Error {
+func (st *stream) undecodable(err error) *session.Error {
 	e := receiveError(err, st.srv.cfg.MaxMessageBytes)
 	if !inStep(err) && !errors.Is(err, errSlowMessage) {
 		return e // the client, or its connection, is gone: it may send the message again
 	}
-	of, ok := answeredBy(st.t.body.head)
+	of, ok := resultOfEnvelope(st.t.body.head)
 	if d, whole := errors.AsType[*decodeError](err); whole {
 		of, ok = d.of, d.of.callID != ""
 	}
 	if !ok || of.sessionID != "" && of.sessionID != st.turn.SessionID() {
 		return e
 	}
-	return st.answer(context.WithoutCancel(st.t.ctx), session.Answer{CallID: of.callID, Refused: e})
+	return st.submitResult(context.WithoutCancel(st.t.ctx), session.Answer{CallID: of.callID, Refused: e})
 }
 
 // invalid is why a message that breaks a rule is refused. If it is an answer to a
@@ -52,34 +52,34 @@ func (st *stream) invalid(msg *agentdv1.RunRequest, e *session.Error) *session.E
 	if id := r.GetSessionId(); r.GetToolCallId() == "" || id != "" && id != st.turn.SessionID() {
 		return e
 	}
-	return st.answer(context.WithoutCancel(st.t.ctx), session.Answer{CallID: r.GetToolCallId(), Refused: e})
+	return st.submitResult(context.WithoutCancel(st.t.ctx), session.Answer{CallID: r.GetToolCallId(), Refused: e})
 }
 
-// answer records an answer, or says why not.
-func (st *stream) answer(ctx context.Context, a session.Answer) *session.Error {
-	return st.outcomeOf("record answer", st.turn.Answer(ctx, a))
+// submitResult records an answer, or says why not.
+func (st *stream) submitResult(ctx context.Context, a session.Answer) *session.Error {
+	return st.resultOf("record answer", st.turn.Answer(ctx, a))
 }
 
-// answeredBy reads the beginning of a message as it is on the wire, its prefix
+// resultOfEnvelope reads the beginning of a message as it is on the wire, its prefix
 // included. Of a compressed one no more is inflated than is looked at.
-func answeredBy(head []byte) (answered, bool) {
+func resultOfEnvelope(head []byte) (resultHead, bool) {
 	if len(head) < envelopeBytes {
-		return answered{}, false
+		return resultHead{}, false
 	}
 	flags, data := head[0], head[envelopeBytes:]
 	if flags&1 != 0 {
 		z, err := gzip.NewReader(bytes.NewReader(data))
 		if err != nil {
-			return answered{}, false
+			return resultHead{}, false
 		}
 		data, _ = io.ReadAll(io.LimitReader(z, headBytes)) // cut off where the head is
 	}
-	return answeredIn(data)
+	return resultHeadOf(data)
 }
 
-// answeredIn reads the beginning of a message, as far as it is there.
-func answeredIn(data []byte) (answered, bool) {
-	of := answered{}
+// resultHeadOf reads the beginning of a message, as far as it is there.
+func resultHeadOf(data []byte) (resultHead, bool) {
+	of := resultHead{}
 	if start := bytes.TrimLeft(data, " \t\r\n"); len(start) > 0 && start[0] == '{' {
 		of.readJSON(data)
 	} else {
@@ -95,7 +95,7 @@ const (
 	toolCallIDField       = 2
 )
 
-func (of *answered) readBinary(data []byte) {
+func (of *resultHead) readBinary(data []byte) {
 	num, typ, n := protowire.ConsumeTag(data)
 	if n < 0 || num != toolCallResponseField || typ != protowire.BytesType {
 		return
@@ -123,7 +123,7 @@ func (of *answered) readBinary(data []byte) {
 	}
 }
 
-func (of *answered) readJSON(data []byte) {
+func (of *resultHead) readJSON(data []byte) {
 	type level struct {
 		object, wantsKey bool
 		key              string
@@ -155,7 +155,7 @@ func (of *answered) readJSON(data []byte) {
 }
 
 // set takes a field of an answer in JSON.
-func (of *answered) set(key, value string) {
+func (of *resultHead) set(key, value string) {
 	switch key {
 	case "sessionId", "session_id":
 		of.sessionID = value
@@ -164,9 +164,9 @@ func (of *answered) set(key, value string) {
 	}
 }
 
-// answersOf translates the results of a request. One that breaks a rule is refused
+// resultsOf translates the results of a request. One that breaks a rule is refused
 // for itself, like one that the session refuses.
-func (s *sessionService) answersOf(r *agentdv1.SubmitToolResultsRequest) ([]session.Answer, *session.Error) {
+func (s *sessionService) resultsOf(r *agentdv1.SubmitToolResultsRequest) ([]session.Answer, *session.Error) {
 	answers, left := make([]session.Answer, 0, len(r.GetResults())), maxValues
 	for i, result := range r.GetResults() {
 		if named := result.GetSessionId(); named != "" && named != r.GetSessionId() {
@@ -176,7 +176,7 @@ func (s *sessionService) answersOf(r *agentdv1.SubmitToolResultsRequest) ([]sess
 		}
 		a, e := session.Answer{CallID: result.GetToolCallId()}, s.validate.check(result)
 		if e == nil {
-			a, e = answerOf(result, &left)
+			a, e = toolResultOf(result, &left)
 		}
 		if e != nil && result.GetToolCallId() == "" {
 			at := fmt.Sprintf("results[%d].", i)

@@ -131,7 +131,7 @@ func TestResetCancels(t *testing.T) {
 	const noError, internalError, cancel, enhanceYourCalm = 0, 2, 8, 11
 	for name, c := range map[string]struct {
 		first     *agentdv1.RunRequest
-		policy    server.OnDisconnect
+		policy    string
 		leave     func(f *fixture, s *frames)
 		cancelled bool
 	}{
@@ -151,7 +151,7 @@ func TestResetCancels(t *testing.T) {
 		}},
 		"a broken frame":         {leave: func(_ *fixture, s *frames) { s.frame(frameReset, 0, 1, nil) }},
 		"the server stops":       {leave: func(f *fixture, s *frames) { f.srv.Drain(); s.reset(cancel) }},
-		"continue by the server": {policy: server.OnDisconnectContinue, leave: func(_ *fixture, s *frames) { s.reset(cancel) }},
+		"continue by the server": {policy: "continue", leave: func(_ *fixture, s *frames) { s.reset(cancel) }},
 		"continue by the client": {first: withField(func(m *agentdv1.RunRequest) {
 			m.GetExecute().OnDisconnect = agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE
 		}), leave: func(_ *fixture, s *frames) { s.reset(cancel) }},
@@ -250,7 +250,7 @@ func TestDefaultOnDisconnect(t *testing.T) {
 		agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE:    false,
 	} {
 		e, running := holding()
-		f := serve(t, e, server.Config{OnDisconnect: server.OnDisconnectCancel})
+		f := serve(t, e, server.Config{OnDisconnect: "cancel"})
 		s := openRaw(t, f, withField(func(m *agentdv1.RunRequest) {
 			m.GetExecute().OnDisconnect = says
 			m.GetExecute().IdempotencyKey = "k"

@@ -17,18 +17,11 @@ import (
 // connection is lost has said nothing. HTTP/2 tells the two apart, unless a proxy
 // turns one into the other.
 
-// OnDisconnect is what becomes of a turn that Run has started, and whose request has
-// no on_disconnect, when its last client is gone.
-type OnDisconnect string
-
+// The values of Config.OnDisconnect.
 const (
-	// OnDisconnectAuto cancels the turn of a client that cannot know on_disconnect and
-	// that has reset its stream. Any other turn goes on.
-	OnDisconnectAuto OnDisconnect = "auto"
-	// OnDisconnectContinue has each turn go on.
-	OnDisconnectContinue OnDisconnect = "continue"
-	// OnDisconnectCancel cancels each turn, at once.
-	OnDisconnectCancel OnDisconnect = "cancel"
+	onDisconnectAuto     = "auto"
+	onDisconnectContinue = "continue"
+	onDisconnectCancel   = "cancel"
 )
 
 const (
@@ -70,7 +63,7 @@ func (st *stream) detach() {
 // cancelsByReset tells whether the client has said, by a reset, that it wants the
 // turn no more. A stream that the server has ended, or is about to, says nothing.
 func (st *stream) cancelsByReset() bool {
-	return st.resets && st.gone && st.end == nil && st.code == 0 && st.srv.drain.Err() == nil && st.wasReset()
+	return st.cancelsOnReset && st.gone && st.end == nil && st.errorCode == 0 && st.srv.drain.Err() == nil && st.wasReset()
 }
 
 // wasReset tells whether the client has reset the stream with CANCEL. It ends the
@@ -97,9 +90,9 @@ func (st *stream) wasReset() bool {
 	return st.t.out.err != nil && st.t.out.err.Error() == errTextStreamClosed
 }
 
-// knowsNew tells whether a message holds a field that is newer than the oldest
+// hasNewFields tells whether a message holds a field that is newer than the oldest
 // clients.
-func knowsNew(m protoreflect.Message) bool {
+func hasNewFields(m protoreflect.Message) bool {
 	if !strings.HasPrefix(string(m.Descriptor().FullName()), "agentd.") {
 		return false // such as a Struct
 	}
@@ -111,10 +104,10 @@ func knowsNew(m protoreflect.Message) bool {
 		case field.Message() == nil || field.IsMap():
 		case field.IsList():
 			for i := 0; i < value.List().Len() && !found; i++ {
-				found = knowsNew(value.List().Get(i).Message())
+				found = hasNewFields(value.List().Get(i).Message())
 			}
 		default:
-			found = knowsNew(value.Message())
+			found = hasNewFields(value.Message())
 		}
 		return !found
 	})

@@ -136,11 +136,11 @@ func (s *rawStream) close() {
 	}
 }
 
-// badAnswers are answers to the call "call" that no server takes, with the limits of
+// badResults are answers to the call "call" that no server takes, with the limits of
 // badConfig.
-func badAnswers() map[string]*agentdv1.RunRequest_ToolCallResponse {
+func badResults() map[string]*agentdv1.RunRequest_ToolCallResponse {
 	answerWith := func(edit func(*agentdv1.RunRequest_ToolCallResponse)) *agentdv1.RunRequest_ToolCallResponse {
-		m := answer("call", "x").GetToolCallResponse()
+		m := toolResult("call", "x").GetToolCallResponse()
 		edit(m)
 		return m
 	}
@@ -158,10 +158,10 @@ func badAnswers() map[string]*agentdv1.RunRequest_ToolCallResponse {
 		many.Values = append(many.Values, structpb.NewNullValue())
 	}
 	return map[string]*agentdv1.RunRequest_ToolCallResponse{
-		"1 MiB":                        answer("call", strings.Repeat("x", 1<<20)).GetToolCallResponse(),
-		"1 MiB as JSON":                answer("call", strings.Repeat("\x01", 1<<18)).GetToolCallResponse(),
-		"above the message limit":      answer("call", strings.Repeat("x", 3<<20)).GetToolCallResponse(),
-		"far above it":                 answer("call", strings.Repeat("x", 12<<20)).GetToolCallResponse(),
+		"1 MiB":                        toolResult("call", strings.Repeat("x", 1<<20)).GetToolCallResponse(),
+		"1 MiB as JSON":                toolResult("call", strings.Repeat("\x01", 1<<18)).GetToolCallResponse(),
+		"above the message limit":      toolResult("call", strings.Repeat("x", 3<<20)).GetToolCallResponse(),
+		"far above it":                 toolResult("call", strings.Repeat("x", 12<<20)).GetToolCallResponse(),
 		"state of 1 MiB":               answerWith(state(structpb.NewStringValue(strings.Repeat("x", 1<<20)))),
 		"state too deep":               answerWith(state(deep)),
 		"too many values":              answerWith(state(structpb.NewListValue(many))),
@@ -213,7 +213,7 @@ func TestRefusedAnswerIsTheResult(t *testing.T) {
 	}
 	frames := func(t *testing.T, s *rawStream) map[string]frame {
 		out := map[string]frame{}
-		for name, m := range badAnswers() {
+		for name, m := range badResults() {
 			if s.json && name == "state that is no number" { // JSON has none
 				continue
 			}
@@ -224,7 +224,7 @@ func TestRefusedAnswerIsTheResult(t *testing.T) {
 			}
 			out[name] = frame{0, s.encode(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: m}})}
 		}
-		good := s.encode(answer("call", "a result"))
+		good := s.encode(toolResult("call", "a result"))
 		out["no UTF-8"] = frame{0, bytes.Replace(good, []byte("a result"), []byte("a \xffesult"), 1)}
 		var packed bytes.Buffer
 		z := gzip.NewWriter(&packed)
@@ -279,7 +279,7 @@ func TestRefusedAnswerIsTheResult(t *testing.T) {
 // A refused answer may be all that the turn has waited for: the refusal is told
 // before the end that it leads to.
 func TestRefusalStandsBeforeTheEnd(t *testing.T) {
-	bad := answer("call", "x")
+	bad := toolResult("call", "x")
 	bad.GetToolCallResponse().Parts = slices.Repeat([]*agentdv1.Part{{}}, 65)
 	for name, failure := range map[string]error{"completed": nil, "failed": session.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "enough for today")} {
 		t.Run(name, func(t *testing.T) {
@@ -309,7 +309,7 @@ func TestRefusalStandsBeforeTheEnd(t *testing.T) {
 // of another session, one that is no answer, one that is cut off.
 func TestRefusedMessageThatIsNoAnswer(t *testing.T) {
 	large := strings.Repeat("x", 3<<20)
-	other := answer("call", large)
+	other := toolResult("call", large)
 	other.GetToolCallResponse().SessionId = "another"
 	bad := other.GetToolCallResponse()
 	bad = proto.CloneOf(bad)
@@ -318,7 +318,7 @@ func TestRefusedMessageThatIsNoAnswer(t *testing.T) {
 	for name, m := range map[string]*agentdv1.RunRequest{
 		"another session, too large":   other,
 		"another session, not valid":   {Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: bad}},
-		"another call":                 answer("none", large),
+		"another call":                 toolResult("none", large),
 		"no answer":                    end(large),
 		"a call that is not named yet": {Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{ToolName: large, ToolCallId: "call"}}},
 	} {
@@ -337,7 +337,7 @@ func TestRefusedMessageThatIsNoAnswer(t *testing.T) {
 					}
 					return
 				}
-				s.write(0, s.encode(answer("call", "good")))
+				s.write(0, s.encode(toolResult("call", "good")))
 				if got := <-results; got.Output == nil || *got.Output != "good" {
 					t.Errorf("the result is %v", got)
 				}
@@ -350,7 +350,7 @@ func TestRefusedMessageThatIsNoAnswer(t *testing.T) {
 // SubmitToolResults takes each result for itself, names those that it refuses and
 // records them as errors.
 func TestSubmitRefusesEachResult(t *testing.T) {
-	for name, m := range badAnswers() {
+	for name, m := range badResults() {
 		if strings.Contains(name, "message limit") || strings.Contains(name, "far above") || strings.Contains(name, "deep") || strings.Contains(name, "values") {
 			continue // of the request as a whole
 		}
@@ -374,7 +374,7 @@ func TestSubmitRefusesEachResult(t *testing.T) {
 				unary := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
 				resp, err := unary.SubmitToolResults(t.Context(), connect.NewRequest(&agentdv1.SubmitToolResultsRequest{
 					SessionId: started.GetExecute().GetSessionId(), TurnId: started.GetTurnId(),
-					Results: []*agentdv1.RunRequest_ToolCallResponse{m, answer("other", "good").GetToolCallResponse()},
+					Results: []*agentdv1.RunRequest_ToolCallResponse{m, toolResult("other", "good").GetToolCallResponse()},
 				}))
 				if err != nil {
 					t.Fatal(err)
