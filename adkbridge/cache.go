@@ -1,66 +1,65 @@
 package adkbridge
 
 import (
-	"container/list"
 	"sync"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 )
 
-// cache keeps the histories of sessions between turns, the least recently used
-// are dropped. A history that a turn uses is not in the cache.
+// cache keeps the histories of sessions between turns. It drops the least recently
+// used. A history that a turn uses is not in the cache.
 type cache struct {
-	maxEntries, maxBytes int
+	maxBytes int
 
-	mu    sync.Mutex // protects the fields below
-	byID  map[string]*list.Element
-	order *list.List // of *cached, the most recently used first
-	bytes int
+	mu      sync.Mutex // protects the fields below
+	entries *simplelru.LRU[string, cached]
+	bytes   int
 }
 
-// cached is an entry; size is what the history weighed when it was put.
+// cached is an entry; size is the history's size when it was put.
 type cached struct {
-	id   string
 	hist *history
 	size int
 }
 
+// newCache returns a cache of at most so many histories, none if entries is below 1.
 func newCache(entries, bytes int) *cache {
-	return &cache{maxEntries: entries, maxBytes: bytes, byID: map[string]*list.Element{}, order: list.New()}
+	c := &cache{maxBytes: bytes}
+	if entries > 0 { // the error is about the count alone
+		c.entries, _ = simplelru.NewLRU(entries, func(_ string, e cached) { c.bytes -= e.size })
+	}
+	return c
 }
 
-// take returns a session's history and removes it; an empty one if there is
+// take returns a session's history and removes it. The history is empty if there is
 // none, or if it knows more than the turn that asks.
 func (c *cache) take(id string, startSeq int64) *history {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.byID[id]; e != nil {
-		hist := c.remove(e).hist
-		if hist.upto < startSeq {
-			return hist
-		}
+	if c.entries == nil {
+		return newHistory()
+	}
+	e, ok := c.entries.Peek(id)
+	c.entries.Remove(id)
+	if ok && e.hist.upto < startSeq {
+		return e.hist
 	}
 	return newHistory()
 }
 
-// put keeps a history. The caller must not use it any more.
+// put keeps a history. The caller must not use it after.
 func (c *cache) put(id string, hist *history) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if e := c.byID[id]; e != nil {
-		c.remove(e)
-	}
-	if hist.bytes > c.maxBytes || c.maxEntries < 1 {
+	if c.entries == nil {
 		return
 	}
-	c.byID[id] = c.order.PushFront(&cached{id: id, hist: hist, size: hist.bytes})
-	c.bytes += hist.bytes
-	for c.order.Len() > c.maxEntries || c.bytes > c.maxBytes {
-		c.remove(c.order.Back())
+	c.entries.Remove(id)
+	if hist.bytes > c.maxBytes {
+		return
 	}
-}
-
-func (c *cache) remove(e *list.Element) *cached {
-	entry := c.order.Remove(e).(*cached)
-	delete(c.byID, entry.id)
-	c.bytes -= entry.size
-	return entry
+	c.entries.Add(id, cached{hist: hist, size: hist.bytes})
+	for c.bytes += hist.bytes; c.bytes > c.maxBytes; {
+		c.entries.RemoveOldest()
+	}
 }

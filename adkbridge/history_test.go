@@ -132,18 +132,18 @@ func TestCache(t *testing.T) {
 		t.Error("b is still there")
 	}
 	c.put("big", sized(101, 1))
-	if c.byID["big"] != nil || c.byID["a"] == nil {
+	if c.entries.Contains("big") || !c.entries.Contains("a") {
 		t.Error("a history above the bound is kept")
 	}
 	c.put("d", sized(95, 1)) // drops by size
-	if c.byID["a"] != nil || c.byID["c"] == nil || c.bytes != 96 {
-		t.Errorf("%d entries, %d bytes", len(c.byID), c.bytes)
+	if c.entries.Contains("a") || !c.entries.Contains("c") || c.bytes != 96 {
+		t.Errorf("%d entries, %d bytes", c.entries.Len(), c.bytes)
 	}
 	c.put("c", a)
 	if c.take("c", 5) == a {
 		t.Error("a history that knows the turn already is used")
 	}
-	if c.put("d", sized(3, 1)); c.bytes != 3 || c.order.Len() != 1 {
-		t.Errorf("%d entries, %d bytes", c.order.Len(), c.bytes)
+	if c.put("d", sized(3, 1)); c.bytes != 3 || c.entries.Len() != 1 {
+		t.Errorf("%d entries, %d bytes", c.entries.Len(), c.bytes)
 	}
 }

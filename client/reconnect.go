@@ -1,12 +1,12 @@
 package client
 
 import (
-	"math/rand/v2"
 	"time"
 
 	"connectrpc.com/connect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/backoff"
 )
 
 // Defaults of [ReconnectPolicy].
@@ -72,13 +72,10 @@ func (o *outage) next(now time.Time, asked time.Duration) (time.Duration, bool) 
 	if left <= asked {
 		return 0, false
 	}
-	limit := o.policy.Cap
-	if o.tries < 62 && o.policy.Base <= limit>>o.tries {
-		limit = o.policy.Base << o.tries
-	}
+	wait := backoff.Full(o.policy.Base, o.policy.Cap, o.tries)
 	o.tries++
 	// An attempt at the very end of the time, rather than none.
-	return min(asked+rand.N(limit)+1, left), true
+	return min(asked+wait+1, left), true
 }
 
 // lostStream tells whether a stream failed, rather than what it was used for.

@@ -163,12 +163,12 @@ func (s *Session) flushLocked() {
 // insist tries an append until it is written or given up, then writes what has
 // queued up.
 func (s *Session) insist(f *flight) {
-	pause := firstWait
+	waits := 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
 		goOn := false
-		without(&s.mu, func() { goOn = s.store.pause(context.Background(), &pause) })
+		without(&s.mu, func() { goOn = s.store.pause(context.Background(), &waits) })
 		if !goOn {
 			s.breakLocked(f, errAside)
 			break

@@ -6,9 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
+
+	"github.com/apzuk3/agentd/internal/backoff"
 )
 
 const (
@@ -97,7 +98,7 @@ func (p *patient) write(b Batch) error {
 // again calls the store until that succeeds, fails for a known reason, has been
 // tried for long enough, or ctx ends.
 func again[T any](ctx context.Context, p *patient, what string, call func(context.Context) (T, error)) (T, error) {
-	begun, wait := time.Now(), firstWait
+	begun, waits := time.Now(), 0
 	for {
 		tryCtx, cancel := context.WithTimeout(ctx, tryTimeout)
 		out, err := call(tryCtx)
@@ -110,7 +111,7 @@ func again[T any](ctx context.Context, p *patient, what string, call func(contex
 		case errors.Is(err, ErrFailed):
 			p.fail(err)
 			return out, unavailable(what, err)
-		case errors.Is(err, ErrFull), time.Since(begun) >= p.patience, !p.pause(ctx, &wait):
+		case errors.Is(err, ErrFull), time.Since(begun) >= p.patience, !p.pause(ctx, &waits):
 			return out, unavailable(what, err)
 		}
 	}
@@ -126,12 +127,12 @@ func (p *patient) damaged(err error) *Error {
 	}
 }
 
-// pause waits before the next try, longer each time. It reports false when there
-// is to be none.
-func (p *patient) pause(ctx context.Context, wait *time.Duration) bool {
-	timer := time.NewTimer(*wait/2 + rand.N(*wait/2))
+// pause waits before the next try, longer each time, and counts in waits. It returns
+// false if no try is to follow.
+func (p *patient) pause(ctx context.Context, waits *int) bool {
+	timer := time.NewTimer(backoff.Half(firstWait, longestWait, *waits))
 	defer timer.Stop()
-	*wait = min(2**wait, longestWait)
+	*waits++
 	select {
 	case <-timer.C:
 		return true

@@ -45,7 +45,7 @@ var rooms = []room{
 	{path: genConnect, floor: 0, may: []string{gen, connect},
 		knows: "handlers and clients of the protocol, generated"},
 
-	{path: "session", floor: 1, may: []string{gen, protobuf}, tests: []string{"session/sqlitestore"},
+	{path: "session", floor: 1, may: []string{gen, protobuf, "internal/backoff"}, tests: []string{"session/sqlitestore"},
 		knows: "conversations; neither engine, nor database, nor transport"},
 	{path: "model/catalog", floor: 0, may: []string{"github.com/goccy/go-yaml"},
 		knows: "what models cost and can do; neither providers' code, nor how they count"},
@@ -53,12 +53,13 @@ var rooms = []room{
 	{path: "model", floor: 1, may: []string{"model/catalog", "internal/wiretap", genai},
 		tests: []string{"model/echo", "model/scripted", "model/gemini", "model/anthropic", "model/openai"},
 		knows: "what a provider must do; neither sessions, nor the engine, nor the protocol"},
-	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf},
+	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf, "internal/backoff"},
 		knows: "the protocol from the caller's side; nothing of the server"},
 
 	{path: "client/terminal", floor: 2, may: []string{"client", "golang.org/x/sys"}, tests: []string{"agentdtest"},
 		knows: "a person at a terminal, what is shown and asked there; nothing of connections"},
 
+	{path: "internal/backoff", floor: 0, knows: "how long to wait between attempts"},
 	{path: "internal/jsondiff", floor: 0, knows: "where two JSON values differ"},
 	{path: "internal/toolcmd", floor: 0, knows: "programs as tools, on the client"},
 	{path: "internal/agentfile", floor: 1, may: []string{gen, protobuf, "github.com/goccy/go-yaml"}, tests: []string{"internal/daemon"},
@@ -70,7 +71,7 @@ var rooms = []room{
 	{path: "session/storetest", floor: 2, kit: true, may: []string{"session"},
 		knows: "what every session.Store must do"},
 
-	{path: "internal/models", floor: 2, may: []string{"model", "model/catalog", "internal/wiretap", genai},
+	{path: "internal/models", floor: 2, may: []string{"model", "model/catalog", "internal/wiretap", "internal/backoff", genai},
 		knows: "which models a server has, and what surrounds each call of one; neither sessions, nor the engine, nor the protocol"},
 	{path: "model/internal/wire", floor: 2, may: []string{"model", genai},
 		knows: "what the providers' wires have in common"},
@@ -91,7 +92,7 @@ var rooms = []room{
 
 	{path: "adkbridge", floor: 2,
 		may: []string{"session", "model", "internal/models", "internal/jsondiff", gen, protobuf, genai, jsonschema, "google.golang.org/adk/v2",
-			"github.com/google/uuid", "golang.org/x/sync/semaphore"},
+			"github.com/google/uuid", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/semaphore"},
 		knows: "the engine; neither database nor transport"},
 	{path: "server", floor: 2,
 		may: []string{"session", gen, genConnect, connect, protobuf, "buf.build/go/protovalidate",

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"slices"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/backoff"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -108,11 +108,7 @@ func (a *again) wait(try int, e *model.Error) time.Duration {
 	if e.RetryAfter > 0 {
 		return e.RetryAfter
 	}
-	most := a.retry.MaxWait
-	if shift := try - 1; shift < 32 && a.retry.Base < most>>shift {
-		most = a.retry.Base << shift
-	}
-	return rand.N(max(most, 1))
+	return backoff.Full(a.retry.Base, a.retry.MaxWait, try-1)
 }
 
 // sleep waits for d, or for the end of ctx, which is its error.
