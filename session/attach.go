@@ -35,7 +35,7 @@ type AttachRequest struct {
 }
 
 // Attach returns a turn and a watcher that begins after the client's position. A
-// turn that was put aside goes on. An error that a client may see is of type
+// suspended turn is resumed. An error that a client may see is of type
 // *Error.
 func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {
 	if req.Observe {

@@ -9,8 +9,8 @@ import (
 const callCancelled = "cancelled by the client"
 
 // CancelCall settles a call of a turn as canceled, durably, before it returns:
-// the model sees a canceled tool, and the turn goes on, also one that was put
-// aside. "" is the session's last turn. A call that has its result stays as it is,
+// the model sees a canceled tool, and the turn continues; a suspended turn is
+// resumed. "" is the session's last turn. A call that has its result stays as it is,
 // and so does a turn that is over; a turn or a call that there is not is an *Error
 // of code NOT_FOUND.
 func (m *Manager) CancelCall(ctx context.Context, req AttachRequest, callID string) error {

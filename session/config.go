@@ -135,7 +135,7 @@ type Config struct {
 	// Limits bound the manager.
 	Limits Limits
 	// OnFatal is called once if the store fails for good (ErrFailed); by then no
-	// new turns are taken and those that run are being put aside. The process
+	// new turns are taken and those that run are being suspended. The process
 	// has to end, so that the next one opens the store anew. It must not block, nor
 	// call the manager.
 	OnFatal func(error)

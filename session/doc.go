@@ -23,8 +23,8 @@
 // streams text deltas. Deltas are hints: they are shown at once and are not
 // stored; the event that completes the message is the fact, and holds the whole
 // text and the places of its deltas. A turn that waits for a client which is not
-// there is put aside; it, and one whose process was killed, goes on by replay of
-// its log.
+// there is suspended. A suspended turn, and a turn whose process was killed, is
+// resumed by replay of its log.
 //
 // # People
 //

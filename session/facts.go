@@ -178,7 +178,7 @@ type Outcome string
 // The outcomes of a tool call.
 const (
 	Answered  Outcome = "answered"  // the client answered, with output or error
-	Cancelled Outcome = "cancelled" // a client cancelled the call
+	Cancelled Outcome = "cancelled" // a client canceled the call
 	TimedOut  Outcome = "timed_out" // no answer in time
 	Abandoned Outcome = "abandoned" // nobody is left who could answer
 	Denied    Outcome = "denied"    // a person has said no

@@ -58,7 +58,7 @@ func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int, keep
 }
 
 // AnswerTurn answers tool calls of a turn, and returns for each answer what
-// Turn.Answer returns. The session's last turn goes on if it was put aside; one
+// Turn.Answer returns. The session's last turn is resumed if it is suspended; one
 // that is over takes no more answers, but knows a repeat of those that it has
 // got.
 func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []Answer) ([]error, error) {

@@ -25,7 +25,7 @@ type OnBusy int
 const (
 	Reject    OnBusy = iota // SESSION_BUSY
 	Enqueue                 // the prompt waits for its turn
-	Interrupt               // the running turn is cancelled
+	Interrupt               // the running turn is canceled
 	Inject                  // the prompt becomes a message of the running turn, if that one calls a model again
 )
 

@@ -84,7 +84,7 @@ func (r *Run) Marks(messageID string) Marks {
 
 // BeginCall asks for leave to call a model, and says that the call is under way
 // until the function it returns is called, which is when its answer is recorded or
-// there is none: a turn that works is not put aside. It is refused with
+// there is none: a turn that works is not suspended. It is refused with
 // BUDGET_EXHAUSTED when the turn or its session has spent what it may, once no other
 // call of the turn is under way: a refusal ends the turn, and what was allowed is to
 // be recorded first. When ctx ends before, it returns the context's cause. A call under

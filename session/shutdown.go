@@ -53,10 +53,10 @@ func (m *Manager) drain() {
 // waitingLook is how often a shutdown looks for turns that have come to wait.
 const waitingLook = 50 * time.Millisecond
 
-// Shutdown refuses new turns, waits for those that run until ctx ends, then puts
-// them aside, so that they go on when a server opens the store again, and waits
+// Shutdown refuses new turns, waits for those that run until ctx ends, then suspends
+// them, so that they are resumed when a server opens the store again, and waits
 // a little longer. Turns that only wait for a person, or for a client that is not
-// there, are put aside at once. It may be called again. The error names the turns
+// there, are suspended at once. It may be called again. The error names the turns
 // that are still running.
 func (m *Manager) Shutdown(ctx context.Context) error {
 	m.drain()

@@ -66,7 +66,7 @@ type Head struct {
 	// 0 once nothing of it runs. A process that has died left what it was running above
 	// 0. It is AttemptsClosing while the turn is ended for too many of them.
 	Attempts int64
-	// Waits is true from when the open turn was put aside because it only waited, until
+	// Waits is true from when the open turn was suspended because it only waited, until
 	// something of it is recorded.
 	Waits bool
 }

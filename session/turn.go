@@ -165,7 +165,7 @@ func (t *Turn) SessionID() string { return t.s.id }
 func (t *Turn) ID() string { return t.id }
 
 // Done is closed when nothing of the turn runs here any more: it is over, was
-// put aside, the store has failed, or its prompt has become a message of another
+// suspended, the store has failed, or its prompt has become a message of another
 // turn. A turn that waits for its start when that happens to the one before stays
 // as it is.
 func (t *Turn) Done() <-chan struct{} {

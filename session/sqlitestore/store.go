@@ -83,7 +83,7 @@ func WithLogger(log *slog.Logger) Option {
 }
 
 // WithNetworkFiles has the store take a database on a network file system, which is refused
-// otherwise. The caller sees to it that one process of one machine opens it at a time.
+// otherwise. The caller makes sure that one process of one machine opens it at a time.
 func WithNetworkFiles() Option {
 	return func(o *options) { o.anyFiles = true }
 }
