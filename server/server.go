@@ -39,7 +39,7 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	v, err := newValidator()
+	v, err := sharedValidator()
 	if err != nil {
 		return nil, err
 	}

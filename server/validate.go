@@ -6,6 +6,7 @@ import (
 	"math"
 	"strconv"
 	"strings"
+	"sync"
 	"unicode/utf8"
 
 	"buf.build/go/protovalidate"
@@ -22,6 +23,11 @@ const maxQuoted = 80
 
 // validator checks messages against the rules in the protocol's own text.
 type validator struct{ rules protovalidate.Validator }
+
+// sharedValidator returns the validator of all servers of the process. Compiling the
+// rules takes longer than everything else that a server starts with; a validator does
+// not change, and any goroutine may use it.
+var sharedValidator = sync.OnceValues(newValidator)
 
 func newValidator() (*validator, error) {
 	rules, err := protovalidate.New(protovalidate.WithMessages(
