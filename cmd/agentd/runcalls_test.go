@@ -2,18 +2,17 @@ package main
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
-	"io"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
 
@@ -27,20 +26,15 @@ func TestRunShowsModelCalls(t *testing.T) {
 		t.Fatal("no stream cites a source")
 	}
 	const busy = `{"error":{"message":"busy","type":"server_error"}}`
-	providers := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r.Header.Get("X-Api-Key") == "" { // OpenAI
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = io.WriteString(w, busy)
-			return
+	_, url := fakeprovider.Start(t, func(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
+		if c.Wire != providertest.Anthropic {
+			return fakeprovider.Reply{Status: http.StatusServiceUnavailable, Body: busy}
 		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, stream)
-	}))
-	t.Cleanup(providers.Close)
+		return fakeprovider.Reply{Events: []string{stream}}
+	})
 	d := inProcess(t, map[string]string{
 		"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:", "AGENTD_MODEL_TRIES": "1",
-		"OPENAI_API_KEY": "sk-one", "OPENAI_BASE_URL": providers.URL + "/v1", "ANTHROPIC_API_KEY": "sk-two", "ANTHROPIC_BASE_URL": providers.URL,
+		"OPENAI_API_KEY": "sk-one", "OPENAI_BASE_URL": url + "/v1", "ANTHROPIC_API_KEY": "sk-two", "ANTHROPIC_BASE_URL": url,
 	})
 	s := shell{t: t, url: d.url}
 	agent := file(t, "{name: a, llm: {model: openai-responses/gpt-5, fallback_models: [anthropic/claude-sonnet-4-5], builtin_tools: [web_search]}}")
@@ -100,27 +94,17 @@ func citing(t *testing.T) string {
 // takes them from nobody else.
 func TestRunLocalTakesModelFlags(t *testing.T) {
 	stream := citing(t)
-	var down atomic.Bool
-	var tries atomic.Int32
-	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		tries.Add(1)
-		if down.Load() {
-			w.WriteHeader(http.StatusServiceUnavailable)
-			return
-		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, stream)
-	}))
-	t.Cleanup(provider.Close)
+	down := false
+	provider, url := fakeprovider.Start(t, fakeprovider.Answer(fakeprovider.Reply{Events: []string{stream}}))
 	prices := filepath.Join(t.TempDir(), "prices.yaml")
 	if err := os.WriteFile(prices, []byte("date: 2026-10-10\nproviders: {anthropic: {claude-new-9: {price: {input: 1000000, output: 1000000}}}}"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	s := shell{t: t, url: "http://127.0.0.1:1", env: map[string]string{"ANTHROPIC_API_KEY": "sk", "ANTHROPIC_BASE_URL": provider.URL}}
+	s := shell{t: t, url: "http://127.0.0.1:1", env: map[string]string{"ANTHROPIC_API_KEY": "sk", "ANTHROPIC_BASE_URL": url}}
 	agent := file(t, "{name: a, llm: {model: anthropic/claude-new-9, builtin_tools: [web_search]}}")
 	local := func(flags ...string) string {
 		s := s
-		if code := s.run(append([]string{"run", "--local", agent, "Search."}, flags...)...); code != exitOK && !down.Load() {
+		if code := s.run(append([]string{"run", "--local", agent, "Search."}, flags...)...); code != exitOK && !down {
 			t.Fatalf("exit code %d: %s", code, s.stderr)
 		}
 		return s.stderr.String()
@@ -129,10 +113,10 @@ func TestRunLocalTakesModelFlags(t *testing.T) {
 	contains(t, local("--prices", prices), " tokens, $")
 	s.env["AGENTD_PRICES"] = prices
 	contains(t, local(), " tokens, $")
-	down.Store(true)
-	tries.Store(0)
+	down = true
+	provider.Use(fakeprovider.Answer(fakeprovider.Reply{Status: http.StatusServiceUnavailable}))
 	contains(t, local("--model-tries=1"), "MODEL_UNAVAILABLE")
-	if n := tries.Load(); n != 1 {
+	if n := provider.Count(); n != 1 {
 		t.Errorf("%d tries", n)
 	}
 	contains(t, s.fails(exitUsage, "run", "--local", agent, "go", "--model-tries=0"), "--model-tries is 0, must be at least 1")

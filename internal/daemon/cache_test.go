@@ -2,12 +2,7 @@ package daemon_test
 
 import (
 	"bytes"
-	"fmt"
-	"io"
-	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -15,38 +10,20 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
+	"github.com/apzuk3/agentd/internal/test/providertest"
 )
 
 // A turn that asks for its prompts to be cached says so to the provider, and tells
 // what came out of the cache and what went in. More than the provider can do ends
 // the turn with an error that says what it can.
 func TestPromptCache(t *testing.T) {
-	var mu sync.Mutex
-	var bodies [][]byte // protected by mu
-	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := io.ReadAll(r.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		mu.Lock()
-		bodies = append(bodies, body)
-		mu.Unlock()
-		w.Header().Set("Content-Type", "text/event-stream")
-		for _, event := range []string{
-			`{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"claude-x","content":[],"usage":{"input_tokens":7,"cache_read_input_tokens":2000,"cache_creation_input_tokens":30,"cache_creation":{"ephemeral_5m_input_tokens":0,"ephemeral_1h_input_tokens":30},"output_tokens":1}}}`,
-			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
-			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"Hello."}}`,
-			`{"type":"content_block_stop","index":0}`,
-			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":3}}`,
-			`{"type":"message_stop"}`,
-		} {
-			kind, _, _ := strings.Cut(strings.TrimPrefix(event, `{"type":"`), `"`)
-			fmt.Fprintf(w, "event: %s\ndata: %s\n\n", kind, event)
-		}
+	provider, url := fakeprovider.Start(t, fakeprovider.Answer(fakeprovider.Reply{
+		Text: []string{"Hello."}, Model: "claude-x",
+		Usage: providertest.Usage{Prompt: 2037, Completion: 3, Cached: 2000, CacheWrite: 30, CacheWriteHour: 30, Total: 2040},
 	}))
-	defer provider.Close()
 	d := start(t, daemon.Config{Getenv: func(name string) string {
-		return map[string]string{"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": provider.URL}[name]
+		return map[string]string{"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url}[name]
 	}})
 	c := wires(t, d)["gRPC"]
 	run := func(cache *agentdv1.PromptCache, want agentdv1.TurnStatus) *agentdv1.Turn {
@@ -64,13 +41,12 @@ func TestPromptCache(t *testing.T) {
 	if !strings.Contains(failed.GetStatusMessage(), "cache.ttl is 2h0m0s") || !strings.Contains(failed.GetStatusMessage(), "1h0m0s at most") {
 		t.Errorf("the turn has failed with %q", failed.GetStatusMessage())
 	}
-	mu.Lock()
-	defer mu.Unlock()
-	if len(bodies) != 2 {
-		t.Fatalf("%d requests, want 2", len(bodies))
+	calls := provider.Calls()
+	if len(calls) != 2 {
+		t.Fatalf("%d requests, want 2", len(calls))
 	}
 	const mark = `"cache_control":{"type":"ephemeral","ttl":"1h"}`
-	if bytes.Count(bodies[0], []byte(mark)) != 2 || bytes.Contains(bodies[1], []byte("cache_control")) {
-		t.Errorf("sent %s, and switched off %s", bodies[0], bodies[1])
+	if bytes.Count(calls[0].Body, []byte(mark)) != 2 || bytes.Contains(calls[1].Body, []byte("cache_control")) {
+		t.Errorf("sent %s, and switched off %s", calls[0].Body, calls[1].Body)
 	}
 }

@@ -8,11 +8,9 @@ import (
 	"crypto/rand"
 	"crypto/x509"
 	"encoding/pem"
-	"fmt"
 	"math/big"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"sync"
@@ -133,34 +131,4 @@ func tool(name, schema string) *agentdv1.Tool {
 // h2c is a client that speaks HTTP/2 without TLS.
 func h2c(t *testing.T) *http.Client {
 	return transport(t, nil, func(p *http.Protocols) { p.SetUnencryptedHTTP2(true) })
-}
-
-// provider is a model provider that refuses each call and echoes its key.
-type provider struct {
-	url string
-
-	mu   sync.Mutex
-	keys string // of the last call; protected by mu
-}
-
-func (p *provider) last() string {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.keys
-}
-
-func echoingProvider(t *testing.T) *provider {
-	p := &provider{}
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		keys := r.Header.Get("Authorization") + r.Header.Get("X-Api-Key") + r.Header.Get("X-Goog-Api-Key")
-		p.mu.Lock()
-		p.keys = keys
-		p.mu.Unlock()
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusUnauthorized)
-		_, _ = fmt.Fprintf(w, `{"type":"error","error":{"type":"authentication_error","message":"bad key %[1]s","status":"%[1]s"}}`, keys)
-	}))
-	t.Cleanup(s.Close)
-	p.url = s.URL
-	return p
 }

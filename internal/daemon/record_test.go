@@ -3,9 +3,6 @@ package daemon_test
 import (
 	"bytes"
 	"context"
-	"fmt"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +11,8 @@ import (
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
+	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model/record"
 	"github.com/apzuk3/agentd/session"
 )
@@ -21,17 +20,15 @@ import (
 // A run with keys in the environment and in headers, against a provider that
 // repeats them, leaves no trace of them in the record.
 func TestRecordHoldsNoKeys(t *testing.T) {
-	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		chunk := `data: {"id":"1","object":"chat.completion.chunk","model":"gpt-x","choices":[{"index":0,"delta":{"role":"assistant","content":%q},"finish_reason":%s}],"usage":%s}` + "\n\n"
-		fmt.Fprintf(w, chunk, "your key is "+r.Header.Get("Authorization"), "null", "null")
-		fmt.Fprintf(w, chunk, "", `"stop"`, `{"prompt_tokens":1,"completion_tokens":2,"total_tokens":3}`)
-		fmt.Fprint(w, "data: [DONE]\n\n")
-	}))
-	defer provider.Close()
+	_, url := fakeprovider.Start(t, func(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
+		return fakeprovider.Reply{
+			Text: []string{"your key is " + c.Header.Get("Authorization")}, Model: "gpt-x",
+			Usage: providertest.Usage{Prompt: 1, Completion: 2, Total: 3},
+		}
+	})
 	file := filepath.Join(t.TempDir(), "calls.jsonl")
 	d := start(t, daemon.Config{
-		Providers: daemon.Providers{OpenAIAPIKey: session.Secret("canary-server-key"), OpenAIBaseURL: provider.URL + "/canary-not-a-key"},
+		Providers: daemon.Providers{OpenAIAPIKey: session.Secret("canary-server-key"), OpenAIBaseURL: url + "/canary-not-a-key"},
 		RecordTo:  file,
 	})
 	agent := &agentdv1.Agent{Name: "a", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: "openai-chat/gpt-x", Instruction: "Be brief."}}}

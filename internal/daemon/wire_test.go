@@ -9,7 +9,6 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"os/exec"
 	"strings"
@@ -26,6 +25,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 )
 
 var bidi = &grpc.StreamDesc{StreamName: "Run", ServerStreams: true, ClientStreams: true}
@@ -253,17 +253,13 @@ func TestRefusals(t *testing.T) {
 // What a caller sends does not reach the log by way of a provider that repeats
 // it in its errors; the caller is told.
 func TestPayloadsAreNotLogged(t *testing.T) {
-	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, _ := io.ReadAll(r.Body)
-		at := max(bytes.Index(body, []byte("canary")), 0)
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = fmt.Fprintf(w, `{"type":"error","error":{"type":"invalid_request_error","message":%q}}`, "invalid value: "+string(body[at:at+13]))
-	}))
-	t.Cleanup(provider.Close)
+	_, url := fakeprovider.Start(t, func(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
+		at := max(bytes.Index(c.Body, []byte("canary")), 0)
+		return fakeprovider.Reply{Status: http.StatusBadRequest, Message: "invalid value: " + string(c.Body[at:at+13])}
+	})
 	var log buffer
-	d := agentdtest.Start(t, agentdtest.WithGemini("k", provider.URL), agentdtest.WithAnthropic("k", provider.URL),
-		agentdtest.WithOpenAI("k", provider.URL), agentdtest.WithLogger(daemon.NewLogger(&log, daemon.LogConfig{Level: -8})))
+	d := agentdtest.Start(t, agentdtest.WithGemini("k", url), agentdtest.WithAnthropic("k", url),
+		agentdtest.WithOpenAI("k", url), agentdtest.WithLogger(daemon.NewLogger(&log, daemon.LogConfig{Level: -8})))
 	c := d.Client()
 	for _, model := range []string{"gemini-2.5-flash", "claude-sonnet-4-5", "openai-chat/gpt-5", "openai-responses/gpt-5"} {
 		_, err := c.Do(t.Context(), llm("root", model), "canary-prompt")
@@ -282,11 +278,16 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 // A key of the caller wins over the server's, and neither is ever logged, not
 // even when a provider echoes it.
 func TestKeysAreNotLogged(t *testing.T) {
-	provider := echoingProvider(t)
+	provider, url := fakeprovider.Start(t, func(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
+		return fakeprovider.Reply{
+			Status: http.StatusUnauthorized,
+			Body:   fmt.Sprintf(`{"type":"error","error":{"type":"authentication_error","message":"bad key %[1]s","status":"%[1]s"}}`, c.Key()),
+		}
+	})
 	var log buffer
 	cfg := daemon.Providers{
 		GeminiAPIKey: "canary-server-gemini", AnthropicAPIKey: "canary-server-anthropic", OpenAIAPIKey: "canary-server-openai",
-		GeminiBaseURL: provider.url, AnthropicBaseURL: provider.url, OpenAIBaseURL: provider.url,
+		GeminiBaseURL: url, AnthropicBaseURL: url, OpenAIBaseURL: url,
 	}
 	d := start(t, daemon.Config{Providers: cfg, Logger: daemon.NewLogger(&log, daemon.LogConfig{Level: -8})})
 	c := agentdv1connect.NewAgentdClient(h2c(t), d.URL())
@@ -323,7 +324,7 @@ func TestKeysAreNotLogged(t *testing.T) {
 			if key != "" {
 				want = key
 			}
-			if got := provider.last(); !strings.Contains(got, want) {
+			if got := provider.Last().Key(); !strings.Contains(got, want) {
 				t.Errorf("%s: the provider got %q, want %s…", model, got, want)
 			}
 		}

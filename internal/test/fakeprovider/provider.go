@@ -106,6 +106,12 @@ func (p *Provider) Calls() []*Call {
 	return slices.Clone(p.calls)
 }
 
+// Last returns the newest call; there must be one.
+func (p *Provider) Last() *Call {
+	calls := p.Calls()
+	return calls[len(calls)-1]
+}
+
 // Count returns how many calls there were.
 func (p *Provider) Count() int {
 	p.mu.Lock()
@@ -167,7 +173,7 @@ func (p *Provider) RoundTrip(r *http.Request) (*http.Response, error) {
 	go func() { // ends with the answer, or with the request
 		defer func() {
 			err := r.Context().Err()
-			if caught := recover(); caught != nil {
+			if caught := recover(); caught != nil && err == nil {
 				err = io.ErrUnexpectedEOF // the only panic is that of drop
 			}
 			pipe.err = err

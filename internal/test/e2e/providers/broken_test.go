@@ -10,7 +10,6 @@ import (
 	"net/http"
 	"runtime"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -19,6 +18,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
@@ -69,36 +69,18 @@ func TestProviderBreaks(t *testing.T) {
 	})
 }
 
-// stalling is a provider's server that goes silent: before its answer, or behind
-// the head of it.
-type stalling struct {
-	calls atomic.Int32
-	head  string
-}
-
-func (s *stalling) RoundTrip(r *http.Request) (*http.Response, error) {
-	s.calls.Add(1)
-	if s.head == "" {
-		<-r.Context().Done()
-		return nil, r.Context().Err()
+// stalling goes silent: before its answer, or behind the head of it.
+func stalling(head string) fakeprovider.Script {
+	if head == "" {
+		return fakeprovider.Hang()
 	}
-	return streamed(r, func(w io.Writer) {
-		_, _ = io.WriteString(w, s.head)
-		<-r.Context().Done()
-	}), nil
-}
-
-// streamed is an answer to a request that write writes, which has to end with it.
-func streamed(r *http.Request, write func(io.Writer)) *http.Response {
-	body, w := io.Pipe()
-	go func() { // ends with the request
-		write(w)
-		w.CloseWithError(r.Context().Err())
-	}()
-	return &http.Response{
-		StatusCode: http.StatusOK, Request: r, Body: body, ProtoMajor: 1, ProtoMinor: 1,
-		Header: http.Header{"Content-Type": {"text/event-stream"}},
-	}
+	return fakeprovider.Answer(fakeprovider.Reply{Events: []string{head, ""}, Before: func(ctx context.Context, sent int) error {
+		if sent == 0 {
+			return nil
+		}
+		<-ctx.Done()
+		return ctx.Err()
+	}})
 }
 
 // TestProviderStalls is F28: a provider that goes silent is given up after a
@@ -108,12 +90,12 @@ func TestProviderStalls(t *testing.T) {
 		for name, head := range map[string]string{"at once": "", "behind a comment": ": hold the line\n\n", "in an event": "data: {\"id\":"} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					server := &stalling{head: head}
+					server := fakeprovider.New(stalling(head))
 					d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(0, time.Minute))
 					begin := time.Now()
 					got := harness.FaultyTurn(t, d, harness.LLMAgent("root", harness.WireProviders[wire].Describe().Name+"/invented", "", "look"), "")
 					harness.CheckFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 5, "nothing for 1m0s", "after 5 tries")
-					if n := server.calls.Load(); n != 5 {
+					if n := server.Count(); n != 5 {
 						t.Errorf("%d model calls were made, want 5", n)
 					}
 					end := got.Msgs[len(got.Msgs)-1].GetTime().AsTime().Sub(begin)

@@ -100,7 +100,7 @@ func TestAbortedCallOutcome(t *testing.T) {
 			t.Fatal(err)
 		}
 		synctest.Test(t, func(t *testing.T) {
-			server := &chatty{answers: [][]string{providertest.Events(stream)}}
+			server := chatty(providertest.Events(stream))
 			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)))
 			run := harness.RawClient{T: t, Run: agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL)}
 			ex := harness.StartTurn(harness.LLMAgent("root", harness.Invented(wire), ""))
@@ -138,7 +138,7 @@ func TestAbortedCallOutcome(t *testing.T) {
 			ex = harness.StartTurn(harness.LLMAgent("root", harness.Invented(wire), ""))
 			ex.GetExecute().SessionId, ex.GetExecute().SessionBudget = &got.Session, &agentdv1.Budget{Tokens: int64(want)}
 			harness.CheckFailed(t, run.Talk(ex, nil), agentdv1.ErrorCode_ERROR_CODE_BUDGET_EXHAUSTED, 1, fmt.Sprintf("%d of %d tokens", want, want))
-			if n := server.calls.Load(); n != 1 {
+			if n := server.Count(); n != 1 {
 				t.Errorf("%d model calls were made, want 1", n)
 			}
 		})

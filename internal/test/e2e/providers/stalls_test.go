@@ -1,11 +1,9 @@
 package providers
 
 import (
-	"io"
-	"net/http"
+	"context"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -14,6 +12,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
@@ -27,37 +26,41 @@ var alive = map[providertest.Wire]string{
 	providertest.OpenAIResponses: "event: keepalive\ndata: {\"type\":\"keepalive\",\"sequence_number\":3}\n\n",
 }
 
-// endless is a provider's server whose answers have no end.
+// endless is an answer that has no end.
 type endless struct {
-	head   bool   // the answer begins
-	once   string // is sent first
-	again  string // is sent over and over; "" is silence
-	coming chan struct{}
-	gone   chan struct{} // closed when the client has hung up
+	head  bool   // the answer begins
+	once  string // is sent first
+	again string // is sent over and over; "" is silence
 }
 
-func (e *endless) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	defer close(e.gone)
-	_, _ = io.Copy(io.Discard, r.Body) // or the end of the connection is not noticed
-	if e.head {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, e.once)
-		_ = http.NewResponseController(w).Flush()
-	}
-	close(e.coming)
-	tick := time.NewTicker(2 * time.Millisecond)
-	defer tick.Stop()
-	for {
-		select {
-		case <-r.Context().Done():
-			return
-		case <-tick.C:
-			if e.again != "" {
-				_, _ = io.WriteString(w, e.again)
-				_ = http.NewResponseController(w).Flush()
-			}
+// start has the provider answer so; coming is closed when a call has come, gone when
+// its client has hung up.
+func (e endless) start(f *harness.Faulty) (coming, gone <-chan struct{}) {
+	come, left := make(chan struct{}), make(chan struct{})
+	f.Handle(fakeprovider.New(func(ctx context.Context, _ *fakeprovider.Call) fakeprovider.Reply {
+		reply := fakeprovider.Reply{Done: func(error) { close(left) }}
+		if !e.head {
+			close(come)
+			<-ctx.Done()
+			return fakeprovider.Reply{Drop: true, Done: reply.Done}
 		}
-	}
+		reply.Events = slices.Repeat([]string{e.again}, 100_000)
+		reply.Events[0] = e.once
+		reply.Before = func(ctx context.Context, sent int) error {
+			if sent == 0 {
+				return nil
+			}
+			if sent == 1 {
+				close(come)
+			}
+			if e.again == "" {
+				<-ctx.Done()
+			}
+			return harness.Wait(ctx, 2*time.Millisecond)
+		}
+		return reply
+	}))
+	return come, left
 }
 
 // arrives waits for a channel to be closed.
@@ -75,6 +78,7 @@ func arrives(t *testing.T, c <-chan struct{}, what string) {
 // over, or with the turn that is cancelled; and the request is aborted, which the
 // provider sees.
 func TestProviderNeverEnds(t *testing.T) {
+	const patience = 400 * time.Millisecond
 	harness.OnEachWire(t, func(t *testing.T, wire providertest.Wire) {
 		for name, server := range map[string]endless{
 			"no answer":           {},
@@ -86,32 +90,29 @@ func TestProviderNeverEnds(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				t.Run("times out", func(t *testing.T) {
-					timeouts, why := agentdtest.WithModelTimeouts(0, 700*time.Millisecond), "nothing for 700ms"
+					t.Parallel() // it waits
+					timeouts, why := agentdtest.WithModelTimeouts(0, patience), "nothing for 400ms"
 					if server.again != "" {
-						timeouts, why = agentdtest.WithModelTimeouts(700*time.Millisecond, 0), "did not finish within 700ms"
+						timeouts, why = agentdtest.WithModelTimeouts(patience, 0), "did not finish within 400ms"
 					}
 					f := harness.NewFaulty(t, wire, testdaemon.WithRetry(models.Retry{Tries: 1}), timeouts)
-					server := server
-					server.coming, server.gone = make(chan struct{}), make(chan struct{})
-					f.Handle(&server)
+					_, gone := server.start(f)
 					f.Failed(f.Turn("", "look"), agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, why)
-					arrives(t, server.gone, "the provider to see that the client has hung up")
+					arrives(t, gone, "the provider to see that the client has hung up")
 				})
 				t.Run("is cancelled", func(t *testing.T) {
 					f := harness.NewFaulty(t, wire)
-					server := server
-					server.coming, server.gone = make(chan struct{}), make(chan struct{})
-					f.Handle(&server)
+					coming, gone := server.start(f)
 					m := harness.StartTurn(f.Agent())
 					m.GetExecute().UserPrompt = harness.PromptCanary
 					got := harness.RawClient{T: t, Run: agentdv1connect.NewAgentdClient(f.D.HTTPClient(), f.D.URL)}.Talk(m, func(m *agentdv1.RunResponse) []*agentdv1.RunRequest {
 						if m.GetExecute() == nil {
 							return nil
 						}
-						arrives(t, server.coming, "the request")
+						arrives(t, coming, "the request")
 						return []*agentdv1.RunRequest{harness.Cancel(nil)}
 					})
-					arrives(t, server.gone, "the provider to see that the client has hung up")
+					arrives(t, gone, "the provider to see that the client has hung up")
 					if got.End.GetCompleted() || len(got.Errors) != 0 || len(f.Calls()) != 1 || len(got.End.GetReceipt().GetAbortedModelCalls()) != 1 {
 						t.Errorf("%d model calls, %v", len(f.Calls()), got.Msgs)
 					}
@@ -121,23 +122,19 @@ func TestProviderNeverEnds(t *testing.T) {
 	})
 }
 
-// chatty is a provider's server that sends an event a second, of one answer for each
-// call; all calls behind the last have that one's.
-type chatty struct {
-	answers [][]string
-	calls   atomic.Int32
-}
-
-func (c *chatty) RoundTrip(r *http.Request) (*http.Response, error) {
-	n := int(c.calls.Add(1))
-	return streamed(r, func(w io.Writer) {
-		for _, event := range c.answers[min(n, len(c.answers))-1] {
-			_, _ = io.WriteString(w, event)
-			if harness.Wait(r.Context(), time.Second) != nil {
-				return
+// chatty sends an event a second, of one answer for each call; all calls behind the
+// last have that one's.
+func chatty(answers ...[]string) *fakeprovider.Provider {
+	var replies []fakeprovider.Reply
+	for _, events := range answers {
+		replies = append(replies, fakeprovider.Reply{Events: events, Before: func(ctx context.Context, sent int) error {
+			if sent == 0 {
+				return nil
 			}
-		}
-	}), nil
+			return harness.Wait(ctx, time.Second)
+		}})
+	}
+	return fakeprovider.New(fakeprovider.Answer(replies...))
 }
 
 // TestProviderNeverStops is F28: an answer that goes on and on ends with TIMEOUT when
@@ -151,11 +148,11 @@ func TestProviderNeverStops(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			events := providertest.Events(stream)
-			server := &chatty{answers: [][]string{events}}
+			server := chatty(events)
 			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(30*time.Second, 0))
 			got := harness.FaultyTurn(t, d, harness.LLMAgent("root", harness.Invented(wire), "", "look"), "")
 			harness.CheckFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, "did not finish within 30s")
-			if n := server.calls.Load(); n != 1 || len(events) < 40 {
+			if n := server.Count(); n != 1 || len(events) < 40 {
 				t.Errorf("%d model calls were made, of %d events", n, len(events))
 			}
 			if text := got.Text["root"]; !strings.HasPrefix(chapter.Text, text) {
@@ -182,10 +179,10 @@ func TestProviderAlive(t *testing.T) {
 		}
 		answers[0] = slices.Insert(answers[0], min(1, len(answers[0])-1), slices.Repeat([]string{alive[wire]}, 60)...)
 		synctest.Test(t, func(t *testing.T) {
-			server := &chatty{answers: answers}
+			server := chatty(answers...)
 			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(0, 5*time.Second))
 			got := harness.FaultyTurn(t, d, harness.LLMAgent("root", harness.Invented(wire), "", "look"), "")
-			if n := server.calls.Load(); n != 2 || !got.End.GetCompleted() || len(got.Calls) != 1 || got.Text["root"] != "done" {
+			if n := server.Count(); n != 2 || !got.End.GetCompleted() || len(got.Calls) != 1 || got.Text["root"] != "done" {
 				t.Errorf("%d model calls were made, %v", n, got.Msgs)
 			}
 		})
