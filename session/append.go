@@ -45,7 +45,8 @@ func (s *Session) write(ctx context.Context, entries []*entry, refused error) er
 	for _, e := range entries {
 		e.done = make(chan struct{})
 		if e.kind == KindTurnEnded {
-			e.turn.ending, e.turn.endTried = true, e.done
+			e.turn.enter(turnEnding)
+			e.turn.endTried = e.done
 		}
 		if s.stall != nil && e.later() {
 			e.release(nil)
@@ -66,7 +67,7 @@ func (s *Session) prepareLocked(entries []*entry) {
 			e.turn = s.nowLocked(e.turn) // it may have been resumed since the call was looked up
 		}
 	}
-	if slices.ContainsFunc(entries, func(e *entry) bool { return e.turn.closing }) {
+	if slices.ContainsFunc(entries, func(e *entry) bool { return e.turn.isClosing() }) {
 		for _, e := range entries { // all or none
 			e.asked = true
 		}
@@ -91,7 +92,7 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 		case KindTurnStarted, KindTurnResumed, KindTurnQueued, KindTurnDropped:
 		default:
 			late := e.attempt != nil && e.attempt != e.turn.attempt
-			if late || e.turn != s.turn || e.turn.ending || e.turn.ended != nil {
+			if late || e.turn != s.turn || e.turn.phase == turnEnding || e.turn.phase == turnEnded {
 				return Errorf(codeInvalid, "turn %s is over", e.turn.id)
 			}
 		}
@@ -117,19 +118,15 @@ func (e *entry) overLocked(err error) {
 	e.reserved = nil
 	if e.done != nil {
 		if e.kind == KindTurnEnded && err != nil {
-			e.turn.ending = false // not written: it may be tried again
+			e.turn.unend() // not written: it may be tried again
 		}
 		e.release(err)
 	}
 	if e.settles != nil {
-		if err != nil {
-			e.settles.answering = nil // not written: somebody else may answer
-			e.turn.s.arrangeLocked()
-		}
-		close(e.settles.tried)
+		e.settles.triedLocked(e.turn.s)
 	}
 	if e.resolves != nil {
-		e.resolves.unresolveLocked()
+		e.resolves.triedLocked(e.turn.s)
 	}
 }
 
@@ -199,8 +196,10 @@ func (s *Session) tryLocked(f *flight) error {
 	for _, e := range f.entries {
 		if e.kind == KindTurnResumed {
 			e.turn.attempt = e.attempt
+			e.turn.enter(turnStarting)
 		}
 		s.applyLocked(e.rec, e.fact, e.turn)
+		s.reconcileLocked()
 		s.tail.add(e.rec)
 		it := item{pos: position(e.rec.Seq, 0), rec: e.rec, fact: e.fact, size: len(e.data)}
 		if e.kind == KindTurnStarted {
@@ -269,8 +268,9 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 	}
 	if full || time.Since(f.since) >= stallAfter {
 		s.store.stall(s, err)
-		if t := s.turn; t != nil && t.deadline != nil && t.deadline.Stop() {
-			f.paused = t.attempt // its time does not run while it waits for the store
+		if t := s.turn; t != nil && t.deadline != nil {
+			t.stalled, f.paused = true, t.attempt // its time does not run while it waits for the store
+			s.reconcileLocked()
 		}
 	}
 	return false
@@ -295,7 +295,9 @@ func (s *Session) unstallLocked(f *flight, written bool) {
 	s.stall = nil
 	s.store.unstall(s, written)
 	if f.paused != nil && f.paused == s.turn.attempt && written {
-		s.armDeadlineLocked(s.turn)
+		s.turn.stalled = false
+		s.restartDeadline(s.turn.attempt)
+		s.reconcileLocked()
 	}
 }
 

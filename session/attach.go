@@ -150,7 +150,7 @@ func (s *Session) awaitAside(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.awaitLocked(ctx, func() <-chan struct{} {
-		if t := s.turn; t != nil && t.running && t.leaving {
+		if t := s.turn; t != nil && t.phase == turnSuspending {
 			return t.done
 		}
 		return nil
@@ -161,7 +161,7 @@ func (s *Session) awaitAside(ctx context.Context) error {
 func (s *Session) settled() *Turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.turn != nil && (s.turn.running || s.turn.ended != nil) {
+	if s.turn != nil && (s.turn.runs() || s.turn.phase == turnEnded) {
 		return s.turn
 	}
 	return nil
@@ -244,8 +244,7 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	a := t.newAttempt()
 	a.spec, a.keys, a.begun = spec, keys, t.called
 	for _, p := range t.pending {
-		p.disarm()
-		p.owner, p.newer, p.barred = nil, 0, false
+		p.owner, p.newer = nil, 0
 	}
 	writeState(state, started.Temp)
 	return &Run{s: s, t: t, a: a, state: state}, nil
@@ -265,7 +264,7 @@ func (s *Session) recordResumed(ctx context.Context, a *attempt) error {
 // onlyWaitsLocked tells whether a turn that runs here does nothing but wait for
 // what no client here can bring.
 func (s *Session) onlyWaitsLocked(t *Turn) bool {
-	return t == s.turn && t.running && s.awaitsClientLocked(t) && len(t.modelCalls) == 0 && !t.answeringLocked()
+	return t == s.turn && t.runs() && s.awaitsClientLocked(t) && len(t.modelCalls) == 0 && !t.recordsResult()
 }
 
 // haltWaiting stops a turn that only waits.
@@ -348,7 +347,9 @@ func (m *Manager) closeAs(ctx context.Context, s *Session, how func(Receipt) (en
 func (s *Session) beginClosing(run *Run) Receipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	run.t.attempt, run.a.closing = run.a, true
+	run.a.closes = true
+	run.t.attempt = run.a
+	run.t.enter(turnClosing)
 	return run.t.receiptLocked()
 }
 
@@ -356,10 +357,8 @@ func (s *Session) beginClosing(run *Run) Receipt {
 func (s *Session) leaveOpen(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.closing = false
-	for _, p := range t.pending {
-		p.barred = false
-	}
+	t.enter(turnSuspended)
+	t.unseal()
 }
 
 // ownKeysOf satisfies reopen for a run that calls no model.
@@ -378,19 +377,14 @@ func ownKeysOf(s *Session) Keys {
 func (s *Session) stopRunning(t *Turn, why *Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.running = false
-	t.stopTimersLocked()
-	for _, timer := range []*time.Timer{t.wall, t.calm} {
-		if timer != nil {
-			timer.Stop()
-		}
+	waits := t.phase == turnSuspending
+	if t.phase != turnEnded {
+		t.enter(turnSuspended)
 	}
-	for _, p := range t.pending {
-		p.disarm()
-		p.barred = false
-	}
+	t.unseal()
+	s.reconcileLocked()
 	if why != nil {
-		s.failLocked(t, why)
+		s.failLocked(t, why, waits)
 	}
 }
 

@@ -15,29 +15,28 @@ type attempt struct {
 	t    *Turn
 	done chan struct{} // closed when nothing of the attempt runs any more
 
+	closes bool // it only ends the turn; never changes
+
 	spec   *Spec // nil for a turn that was read from the log and has not run since
 	keys   Keys
 	cancel context.CancelCauseFunc
 
-	running    bool                     // a goroutine here drives the turn
 	partials   map[string]*message      // by message id
 	begun      int64                    // model calls begun, in the whole turn but for those of earlier processes whose end is not in the log
 	modelCalls map[*ModelCall]time.Time // model calls under way, and since when
 	noCalls    chan struct{}            // closed when none is under way; made by who waits for that
 	awaited    int                      // awaits under way of calls without a result
-	calm       *time.Timer              // see calmLocked
-	ending     bool                     // the end is on its way into the log: nothing may follow
-	endTried   chan struct{}            // closed when that has come to an end itself
-	leaving    bool                     // the turn is being suspended
-	closing    bool                     // the turn runs nowhere, and somebody waits for its end
+	endTried   chan struct{}            // closed when the write of the turn's end has come to an end; made with turnEnding
 	stop       *stopped                 // somebody has stopped the turn
 	failed     *Error                   // why the turn has no end in the log
-	// Timers: the turn's time is over; its last client stays away; it waits for
-	// nobody; its budget's time is over.
-	deadline, leave, idle, wall *time.Timer
-	due                         time.Time     // when deadline fires
-	left                        time.Duration // what was left of the turn's time when it was stopped; 0 while it runs
-	noting                      bool          // noteLeave is at work
+	noting     bool                     // noteLeave is at work
+	// Timers, see reconcileLocked: the turn's time is over; its last client stays away; it
+	// waits for a client that is not there; its budget's time is over; it is no suspect.
+	deadline, leave, idle, wall, calm *alarm
+	due                               time.Time     // when deadline goes off
+	left                              time.Duration // what was left of the turn's time when deadline was last set or stopped
+	expired                           bool          // deadline has gone off
+	stalled                           bool          // the turn waits for the store
 }
 
 // newAttempt returns an attempt of the turn that is to run.

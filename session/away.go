@@ -13,7 +13,7 @@ const returnTime = time.Minute
 
 // When a turn is canceled because its clients stay away is in the log (ClientsLeft),
 // so that a server that comes later keeps to it. While the turn runs its own timer
-// waits for that time, see leaveLocked; while it is suspended a timer of the manager
+// waits for that time, see reconcileLocked; while it is suspended a timer of the manager
 // does, which looks at the session when it fires.
 
 // noteLeaveLocked has the log say when the running turn is canceled, or that it is
@@ -50,7 +50,7 @@ func (s *Session) noteLeave(t *Turn) {
 func (s *Session) clientsLeftLocked(t *Turn, f *ClientsLeft) {
 	t = s.nowLocked(t)
 	t.cancelLogged = f.CancelAt
-	if !t.running && !t.cancelAt.at.Equal(f.CancelAt) { // the log is being read
+	if !t.runs() && !t.cancelAt.at.Equal(f.CancelAt) { // the log is being read
 		t.cancelAt = s.store.dueAt(f.CancelAt, max(t.onDisconnect.Grace, returnTime))
 	}
 }
@@ -145,10 +145,10 @@ func (s *Session) leaveDue(turnID string, when due) (state, due) {
 	switch {
 	case t == nil || t.id != turnID || t.ended != nil:
 		return over, when
-	case t.running:
+	case t.runs():
 		if t.cancelAt.isZero() && !s.attendedLocked() {
 			t.cancelAt = when
-			s.arrangeLocked()
+			s.reconcileLocked()
 		}
 		return over, when
 	case s.starting != nil:

@@ -19,7 +19,7 @@ func (s *Session) reserve() error {
 	switch {
 	case s.broken != nil:
 		return s.broken
-	case s.starting != nil, s.turn != nil && s.turn.running && s.turn.ended == nil:
+	case s.starting != nil, s.turn != nil && s.turn.runs():
 		return Errorf(codeBusy, "session %q already runs a turn; wait for its end, or cancel it", s.id).
 			OfTurn(s.openTurnLocked())
 	}

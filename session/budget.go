@@ -2,7 +2,6 @@ package session
 
 import (
 	"fmt"
-	"math"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -116,12 +115,9 @@ func (s *Session) setOwn(info Info) {
 		return
 	}
 	s.own = info.Budget
-	if t := s.turn; t != nil && t.running && t.ended == nil {
-		if t.wall != nil {
-			t.wall.Stop()
-			t.wall = nil
-		}
-		s.armWallLocked(t)
+	if s.turn != nil {
+		disarm(&s.turn.wall) // the time that is left may be another
+		s.reconcileLocked()
 	}
 }
 
@@ -154,37 +150,4 @@ func (s *Session) lateLocked(t *Turn) error {
 		return err
 	}
 	return Budget{Wall: s.sessionBudgetNowLocked(t).Wall}.exhausted("session", session)
-}
-
-// armWallLocked has a turn that waits end when its time is used up.
-func (s *Session) armWallLocked(t *Turn) {
-	turn, session := s.spentLocked(t)
-	left := time.Duration(math.MaxInt64)
-	if b := t.spec.Budget.Wall; b > 0 {
-		left = b - turn.wall
-	}
-	if b := s.sessionBudgetNowLocked(t).Wall; b > 0 {
-		left = min(left, b-session.wall)
-	}
-	if left == math.MaxInt64 || !t.running {
-		return
-	}
-	t.wall = time.AfterFunc(max(left, 0), func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.endLateLocked(t)
-	})
-}
-
-// endLateLocked ends a turn that waits, for tools or a person, though its time is
-// used up. A model call under way may finish: it is called again when that has ended,
-// and when a call is opened. A turn that waits for nothing is about to end, or to be
-// refused its next model call.
-func (s *Session) endLateLocked(t *Turn) {
-	if t.wall == nil || t != s.turn || t.ended != nil || !t.running || len(t.modelCalls) > 0 || len(t.pending) == 0 {
-		return
-	}
-	if err := s.lateLocked(t); err != nil {
-		t.cancel(err)
-	}
 }

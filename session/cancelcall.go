@@ -73,11 +73,11 @@ func (s *Session) callToCancel(ctx context.Context, turnID string, res *ToolResu
 		switch {
 		case turnID != "" && !t.isOrTook(turnID), t.ended != nil, p == nil:
 			return nil
-		case p.answering != nil, p.resolving:
+		case p.isBusy():
 			return p.tried
-		case t.ending:
+		case t.phase == turnEnding:
 			return t.endTried
-		case p.barred: // by a run that ends, or is suspended meanwhile
+		case p.phase == callSealed: // by a run that ends, or is suspended meanwhile
 			return t.done
 		}
 		return nil
@@ -96,8 +96,7 @@ func (s *Session) callToCancel(ctx context.Context, turnID string, res *ToolResu
 	case p == nil:
 		return nil, nil, "", errNoCall(t.id, res.CallID)
 	}
-	p.answering, p.tried = res, make(chan struct{})
-	s.arrangeLocked()
+	s.recordLocked(p, res)
 	return t, p, "", nil
 }
 

@@ -66,3 +66,6 @@ func (m *Manager) WakeReaders(id string) { m.readers.rouse(id) }
 
 // Rouse has a reading look, as if something had happened.
 func (w *SessionWatcher) Rouse() { w.rouse() }
+
+// PanicOnUndrawnPhases has a change of phase panic that is not drawn.
+func PanicOnUndrawnPhases() { undrawn = func(_ *Session, change string) { panic(change) } }

@@ -110,7 +110,7 @@ func (s *Session) findInjected(id string) (*Turn, bool) {
 		return nil, false
 	}
 	t := newTurn(s, id)
-	t.into = s.turn.id
+	t.into, t.phase = s.turn.id, turnInjected
 	return t, true
 }
 
@@ -123,7 +123,7 @@ func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error
 		return nil, err
 	}
 	t := newTurn(s, req.TurnID)
-	t.besideSeq = first
+	t.besideSeq, t.phase = first, turnEnded
 	id, exists, after := req.TurnID, false, int64(0)
 	if req.After != nil {
 		after = recordOf(*req.After)
@@ -208,7 +208,7 @@ func (s *Session) withResults(ctx context.Context, t *Turn) (*Turn, error) {
 		return t, nil
 	}
 	over := newTurn(s, t.id)
-	over.ended = t.ended
+	over.ended, over.phase = t.ended, turnEnded
 	for rec, err := range s.records(ctx, max(t.startSeq, 1)-1, readPage) {
 		if err != nil {
 			return nil, err

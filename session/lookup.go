@@ -179,7 +179,7 @@ func (s *Session) look(turnID string) (*Turn, *attempt, state) {
 		return nil, nil, absent
 	case t.ended != nil:
 		return t, t.attempt, over
-	case t.running:
+	case t.runs():
 		return t, t.attempt, moving
 	case s.starting != nil:
 		return t, t.attempt, starting

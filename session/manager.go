@@ -427,13 +427,13 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 func (s *Session) run(t *Turn, stop context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.cancel, t.running = stop, true
+	t.enter(turnRunning)
+	t.cancel = stop
 	if t.stop != nil { // before it ran
 		stop(t.stop)
 	}
-	s.armDeadlineLocked(t)
-	s.armWallLocked(t)
-	s.arrangeLocked()
+	s.restartDeadline(t.attempt)
+	s.reconcileLocked()
 }
 
 // errAside is what watchers are told of a turn that was put aside.
@@ -450,7 +450,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	unread := errors.Is(err, errStore) && context.Cause(ctx) == nil
 	if err != nil && errors.Is(context.Cause(ctx), ErrPutAside) || unread {
 		// A turn that is canceled at a time has to be looked at when a server starts.
-		m.settle(s, locked(&s.mu, func() bool { return t.leaving && !t.onDisconnect.Cancel }))
+		m.settle(s, locked(&s.mu, func() bool { return t.phase == turnSuspending && !t.onDisconnect.Cancel }))
 		s.stopRunning(t, errAside)
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("session", s.id), slog.String("turn", t.id)}
 		if unread {

@@ -49,5 +49,5 @@ func (s *Session) isSuspended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.turn
-	return t != nil && t.ended == nil && !t.running && s.starting == nil
+	return t != nil && t.phase == turnSuspended && s.starting == nil
 }

@@ -20,10 +20,6 @@ import (
 // the limit is a suspect, and suspects run one at a time, until a step forward, an
 // end or a wait clears them: the last death that counts is one turn's own.
 
-// calmAfter is how long a turn that only waits for answers has to run before it
-// counts as put aside: what it does to the process it has done by then.
-const calmAfter = 10 * time.Second
-
 // errHeldBack marks the refusal to run a second suspect.
 var errHeldBack = errors.New("session: another turn that the process died of is being tried")
 
@@ -110,7 +106,10 @@ func (m *Manager) backTo(s *Session, attempts int64, waits bool) {
 func (m *Manager) setAttempts(ctx context.Context, s *Session, attempts int64, waits bool) error {
 	err := m.store.SetAttempts(ctx, s.id, attempts, waits)
 	if err == nil {
-		under(&s.mu, func() { s.attempts = attempts })
+		under(&s.mu, func() {
+			s.attempts = attempts
+			s.reconcileLocked()
+		})
 	}
 	return err
 }
@@ -144,31 +143,6 @@ func (s *Session) steppedLocked(attempts int64) {
 		}
 		s.attempts = attempts
 	}
-}
-
-// awaitsLocked says that a run has begun, or has ceased, to await a call. A turn that
-// has come to where it only waits is no suspect after a while.
-func (s *Session) awaitsLocked(t *Turn, n int) {
-	t.awaited += n
-	s.calmLocked(t)
-}
-
-func (s *Session) calmLocked(t *Turn) {
-	if t.calm != nil {
-		t.calm.Stop()
-		t.calm = nil
-	}
-	if s.attempts < 2 || !t.running || t.awaited == 0 || t.awaited < len(t.pending) || len(t.modelCalls) > 0 {
-		return
-	}
-	t.calm = time.AfterFunc(calmAfter, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if t.calm != nil {
-			t.calm = nil
-			s.store.spawn(func() { s.store.calmed(s) })
-		}
-	})
 }
 
 func (s *Session) attemptsNow() int64 {

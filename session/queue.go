@@ -9,7 +9,6 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"time"
 )
 
 // What happens to a prompt when the session already runs a turn. A prompt that
@@ -34,6 +33,7 @@ var errIdle = errors.New("session: no turn runs")
 
 // queueLocked takes a turn that waits for its start.
 func (s *Session) queueLocked(t *Turn, seq int64, f *TurnQueued) {
+	t.enter(turnQueued)
 	t.waits, t.queuedSeq = f, seq
 	if s.turn != nil {
 		t.besideSeq = s.turn.startSeq
@@ -66,6 +66,7 @@ func (s *Session) unqueueLocked(id string) *Turn {
 	}
 	t := s.queued[i]
 	s.queued = slices.Delete(s.queued, i, i+1)
+	disarm(&t.leave)
 	return t
 }
 
@@ -147,7 +148,7 @@ func (s *Session) attemptToWaitFor() (running *attempt, ahead int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.turn
-	if t == nil || !t.running || t.ended != nil || t.ending || t.leaving {
+	if t == nil || t.phase != turnRunning {
 		return nil, 0
 	}
 	return t.attempt, len(s.queued)
@@ -198,8 +199,9 @@ func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) 
 	}
 	defer func() { <-s.queueing }()
 	under(&s.mu, func() {
-		waits = slices.Contains(s.queued, t) && !t.claimed
-		t.dropping = waits // nobody may take it up meanwhile
+		if waits = t.phase == turnQueued; waits {
+			t.enter(turnDropping) // nobody may take it up meanwhile
+		}
 	})
 	if !waits {
 		return false, nil
@@ -210,41 +212,9 @@ func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) 
 		_, err = s.commit(context.Background(), &entry{turn: t, kind: KindTurnDropped, data: data, fact: fact, asked: asked})
 	}
 	if err != nil {
-		under(&s.mu, func() { t.dropping = false })
+		under(&s.mu, func() { t.enter(turnQueued) })
 	}
 	return true, err
-}
-
-// leftQueuedLocked sees to a turn whose last client leaves before it has begun.
-func (s *Session) leftQueuedLocked(t *Turn) {
-	watched := func() bool {
-		for w := range s.watchers {
-			if w.t == t && w.asks {
-				return true
-			}
-		}
-		return false
-	}
-	if !t.onDisconnect.Cancel || watched() {
-		return
-	}
-	t.leave = time.AfterFunc(t.onDisconnect.Grace, func() {
-		if locked(&s.mu, func() bool {
-			t.leave = nil
-			return watched() || s.turn.failed != nil // or nothing runs here any more
-		}) {
-			return
-		}
-		// If the store has failed, the watchers are told.
-		if waits, _ := s.drop(context.Background(), t, disconnected, false); waits {
-			return
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.turn == t { // not the turn that its prompt has become a message of
-			t.haltLocked(disconnected)
-		}
-	})
 }
 
 // Injected are prompts that are to become messages of the running turn.
@@ -265,8 +235,8 @@ func (r *Run) Injected() []Injected {
 	defer r.s.mu.Unlock()
 	var out []Injected
 	for _, t := range r.s.queued {
-		if t.waits.Inject && !t.claimed && !t.dropping && t.stop == nil && t.into == r.t.id {
-			t.claimed = true
+		if t.waits.Inject && t.phase == turnQueued && t.stop == nil && t.into == r.t.id {
+			t.enter(turnClaimed)
 			out = append(out, Injected{ID: t.id, Text: t.waits.Prompt, Parts: t.waits.Parts, By: t.waits.By})
 		}
 	}
@@ -276,7 +246,9 @@ func (r *Run) Injected() []Injected {
 // unclaimLocked gives up on all prompts that a run has taken and made nothing of.
 func (s *Session) unclaimLocked() {
 	for _, t := range s.queued {
-		t.claimed = false
+		if t.phase == turnClaimed {
+			t.enter(turnQueued)
+		}
 	}
 }
 
@@ -352,7 +324,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 func (s *Session) reserveNext(t *Turn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if !t.running {
+	if !t.runs() {
 		return false
 	}
 	// Whoever has started t is about to let go; the context never ends.
@@ -408,7 +380,8 @@ func (s *Session) lacksKey(t *Turn) bool {
 	if t.stop != nil || !slices.ContainsFunc(t.waits.OwnKeys, lacks) {
 		return false
 	}
-	s.failLocked(t, errAside)
+	t.enter(turnSuspended)
+	s.failLocked(t, errAside, false)
 	return true
 }
 
@@ -417,7 +390,10 @@ func (s *Session) beginNext(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.waits = nil
-	if t.cancelAt.isZero() && !s.attendedLocked() {
+	switch attended := s.attendedLocked(); {
+	case attended:
+		t.cancelAt = due{}
+	case t.cancelAt.isZero():
 		t.cancelAt = s.store.dueIn(t.onDisconnect.Grace)
 	}
 }

@@ -239,7 +239,7 @@ func (s *Session) watchWhole(at place, ready chan struct{}) *Watcher {
 func (s *Session) isQuiet() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.starting == nil && (s.turn == nil || !s.turn.running)
+	return s.starting == nil && (s.turn == nil || !s.turn.runs())
 }
 
 // rouse tells those who read the whole session that something has happened.

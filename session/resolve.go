@@ -74,9 +74,9 @@ func (s *Session) callToResolve(ctx context.Context, id string) (t *Turn, p *pen
 		switch {
 		case p == nil:
 			return nil
-		case p.resolving:
+		case p.phase == callResolving:
 			return p.tried
-		case (p.barred || t.ending) && p.answering == nil && t.ended == nil:
+		case p.phase == callSealed, t.phase == turnEnding && p.phase != callRecording:
 			return t.done
 		}
 		return nil
@@ -86,10 +86,11 @@ func (s *Session) callToResolve(ctx context.Context, id string) (t *Turn, p *pen
 		return nil, nil, err
 	case p == nil:
 		return t, nil, nil
-	case p.answering != nil:
+	case p.phase == callRecording:
 		return nil, nil, errNotAsked(id)
 	}
-	p.resolving, p.tried = true, make(chan struct{})
+	p.enter(s, callResolving)
+	p.tried = make(chan struct{})
 	return t, p, nil
 }
 
@@ -109,7 +110,7 @@ func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r Resolut
 	call := locked(&s.mu, func() ToolCall { return p.call })
 	defer func() {
 		if e == nil { // also when the engine panics
-			under(&s.mu, p.unresolveLocked)
+			under(&s.mu, func() { p.triedLocked(s) })
 		}
 	}()
 	if err := s.fits(t, call, &r); err != nil {
@@ -123,9 +124,14 @@ func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r Resolut
 	return &entry{turn: t, kind: KindInteractionResolved, data: data, fact: fact, asked: true, resolves: p}, nil
 }
 
-// unresolveLocked says that a try to resolve has ended.
-func (p *pending) unresolveLocked() {
-	p.resolving = false
+// triedLocked says that a try to record a result, or what a person says, has come to an end.
+// Where nothing was recorded somebody else may say something.
+func (p *pending) triedLocked(s *Session) {
+	if p.isBusy() {
+		p.reopen(s)
+		s.reconcileLocked()
+	}
+	p.recording = nil
 	close(p.tried)
 }
 

@@ -109,8 +109,7 @@ func (r *Run) BeginCall(ctx context.Context, call ModelCall) (done func(), err e
 	a.begun++
 	key := &call
 	a.modelCalls[key] = time.Now()
-	s.paceLocked(t)
-	s.calmLocked(t)
+	s.reconcileLocked()
 	return func() {
 		s.mu.Lock()
 		defer s.mu.Unlock()
@@ -119,9 +118,7 @@ func (r *Run) BeginCall(ctx context.Context, call ModelCall) (done func(), err e
 			close(a.noCalls)
 			a.noCalls = nil
 		}
-		s.paceLocked(t)
-		s.calmLocked(t)
-		s.endLateLocked(t)
+		s.reconcileLocked()
 	}, nil
 }
 
@@ -157,7 +154,8 @@ func (r *Run) Await(ctx context.Context, callID string) (ToolResult, error) {
 func (r *Run) awaits(n int) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	r.s.awaitsLocked(r.t, n)
+	r.a.awaited += n
+	r.s.reconcileLocked()
 }
 
 // Ask records a call that no event holds, and awaits it. Asking again under the

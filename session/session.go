@@ -102,6 +102,9 @@ func load(ctx context.Context, store *patient, runner Runner, limits Limits, id 
 		}
 		s.applyLocked(rec, fact, s.subject(rec, fact))
 	}
+	if t := s.turn; t != nil && t.phase == turnStarting {
+		t.enter(turnSuspended)
+	}
 	return s, nil
 }
 
@@ -255,6 +258,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 	switch f := fact.(type) {
 	case *TurnStarted:
 		s.turn = t
+		t.enter(turnStarting)
 		s.unqueueLocked(t.id)
 		t.into, t.onDisconnect, t.toolTimeout = "", f.OnDisconnect, f.ToolTimeout
 		t.startSeq, t.started, t.began = rec.Seq, rec.Time, s.store.beganAt(rec.Time) // its time begins when its start is written
@@ -270,11 +274,13 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 	case *TurnDropped:
 		s.unqueueLocked(t.id)
 		t.ended = f.end()
+		t.enter(turnEnded)
 		close(t.done)
 	case *Event:
 		s.mergeStateLocked(f.State)
 		if f.Injected != "" {
 			if q := s.unqueueLocked(f.Injected); q != nil {
+				q.enter(turnInjected)
 				close(q.done)
 				if q.stop != nil { // its client has taken it back meanwhile
 					t.haltLocked(q.stop.reason)
@@ -307,9 +313,9 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		if t.startSeq > s.index.inherited {
 			s.wall += max(rec.Time.Sub(t.started), 0) // the clock may have been set back
 		}
-		t.stopTimersLocked()
+		t.enter(turnEnded)
 		for _, p := range t.pending {
-			p.disarm()
+			p.enter(s, callSettled)
 		}
 		clear(t.pending)
 		clear(t.partials)
@@ -324,11 +330,10 @@ func (s *Session) settledLocked(t *Turn, res *ToolResult) {
 	t.closeSteps()
 	if p := t.pending[res.CallID]; p != nil {
 		delete(t.pending, res.CallID)
-		p.disarm()
+		p.enter(s, callSettled)
 		p.result = res
 		close(p.done)
 	}
-	s.arrangeLocked()
 }
 
 // mergeStateLocked writes the session's own keys; those of other scopes are
@@ -390,8 +395,8 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *ToolResult) (*
 		return nil, nil, err
 	}
 	first, settled := t.results[res.CallID]
-	if p != nil && p.answering != nil {
-		first, settled = *p.answering, true
+	if p != nil && p.phase == callRecording {
+		first, settled = *p.recording, true
 	}
 	switch {
 	case settled && first.equal(*res):
@@ -400,14 +405,20 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *ToolResult) (*
 		return nil, nil, Errorf(codeInvalid, "tool call %q: this answer came too late, the call is already settled (%s)", res.CallID, first.Outcome)
 	case p == nil:
 		return nil, nil, Errorf(codeInvalid, "tool call %q: no such call is open in this turn", res.CallID)
-	case p.barred:
+	case p.phase == callSealed:
 		return nil, nil, errTooLate(res.CallID)
 	case p.call.Asks != nil && res.Outcome == Answered:
 		return nil, nil, Errorf(codeInvalid, "tool call %q waits for a person, no client is asked for it: resolve the interaction", res.CallID)
 	}
-	p.answering, p.tried = res, make(chan struct{})
-	s.arrangeLocked()
+	s.recordLocked(p, res)
 	return t, p, nil
+}
+
+// recordLocked says that a result of a call is on its way into the log: see triedLocked.
+func (s *Session) recordLocked(p *pending, res *ToolResult) {
+	p.enter(s, callRecording)
+	p.recording, p.tried = res, make(chan struct{})
+	s.reconcileLocked()
 }
 
 // callLocked finds the call of a result, nil if it is not open, in the turn as it is now.
@@ -422,9 +433,11 @@ func (s *Session) callLocked(ctx context.Context, of *Turn, res *ToolResult) (t 
 		switch {
 		case p == nil:
 			return nil
-		case p.resolving:
+		case p.phase == callResolving:
 			return p.tried
-		case (p.barred || t.ending) && p.answering == nil && t.ended == nil && (res.Outcome == Answered || res.Outcome == Cancelled):
+		case res.Outcome != Answered && res.Outcome != Cancelled:
+			return nil
+		case p.phase == callSealed, t.phase == turnEnding && p.phase != callRecording:
 			waited = true
 			return t.done
 		}
@@ -450,13 +463,13 @@ func (s *Session) bar(t *Turn, callID string) (ToolResult, bool) {
 	defer s.mu.Unlock()
 	// The context never ends.
 	_ = s.awaitLocked(context.Background(), func() <-chan struct{} {
-		if p := t.pending[callID]; p != nil && (p.answering != nil || p.resolving) {
+		if p := t.pending[callID]; p != nil && p.isBusy() {
 			return p.tried
 		}
 		return nil
 	})
-	if p := t.pending[callID]; p != nil {
-		p.barred = true
+	if p := t.pending[callID]; p != nil && p.phase != callSealed {
+		p.enter(s, callSealed)
 	}
 	res, ok := t.results[callID]
 	return res, ok
@@ -505,11 +518,11 @@ func callsOf(fact any) []ToolCall {
 
 // failLocked tells the watchers, also those to come, that the turn's end could
 // not be recorded. They take no part in what becomes of the turn later.
-// While a turn is suspended that only waits, who observes it stays.
-func (s *Session) failLocked(t *Turn, err *Error) {
+// Where the turn only waits, those who observe it stay.
+func (s *Session) failLocked(t *Turn, err *Error, waits bool) {
 	t.failed = err
 	for w := range s.watchers {
-		if w.asks || !t.leaving || s.broken != nil {
+		if w.asks || !waits || s.broken != nil {
 			w.fail(err)
 			delete(s.watchers, w)
 		}

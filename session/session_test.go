@@ -17,7 +17,10 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	session.PanicOnUndrawnPhases()
+	goleak.VerifyTestMain(m)
+}
 
 func TestTextArrivesOnce(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{})

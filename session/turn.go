@@ -38,14 +38,13 @@ type Turn struct {
 	id string
 
 	// The fields below are protected by s.mu.
+	phase turnPhase
 	landmarks
 	facts
 	*attempt
 	// Of a turn that waits for its start.
-	waits    *TurnQueued
-	claimed  bool   // its prompt is becoming a message of the running turn
-	dropping bool   // it is being dropped
-	into     string // the turn its prompt becomes, or has become, a message of
+	waits *TurnQueued
+	into  string // the turn its prompt becomes, or has become, a message of
 }
 
 // landmarks are what a session keeps of its last turn when that is over.
@@ -90,7 +89,7 @@ func newTurn(s *Session, id string) *Turn {
 // over returns what the session keeps of a turn that is over.
 func (t *Turn) over() *Turn {
 	kept := newTurn(t.s, t.id)
-	kept.landmarks = t.landmarks
+	kept.landmarks, kept.phase = t.landmarks, turnEnded
 	return kept
 }
 
@@ -118,16 +117,15 @@ func (e *stopped) end() *TurnEnded {
 
 // pending is a tool call that nobody has settled yet.
 type pending struct {
-	call      ToolCall
-	order     int           // rises with each call of the turn
-	owner     *Watcher      // whose client is asked; protected by s.mu
-	answering *ToolResult   // being made durable; protected by s.mu
-	resolving bool          // what a person says is being made durable; protected by s.mu
-	tried     chan struct{} // closed when the attempt to do so has ended; made with answering and resolving
-	barred    bool          // no result is taken any more; protected by s.mu
-	is        phase         // protected by s.mu, as the five below
-	timer     *time.Timer   // of the phase
-	armed     int           // how often the timer was stopped: one that fires late knows by it
+	call  ToolCall
+	order int // rises with each call of the turn
+
+	// The fields below are protected by s.mu.
+	phase     callPhase
+	alarm     *alarm        // of the phase
+	owner     *Watcher      // whose client is asked
+	recording *ToolResult   // of callRecording, what is on its way
+	tried     chan struct{} // closed when that has come to an end; made with callRecording and callResolving
 	newer     int           // until the grace is over, only a client that came after so many is asked; 0 is any
 	leftAt    time.Time     // when the client left that was asked; of newer
 	unserved  bool          // no client has had the tool for a while: whoever watches is told
@@ -318,7 +316,7 @@ func (t *Turn) end(reason string) <-chan error {
 			failed <- errAside
 		}
 		return failed
-	case now.running || s.manager == nil:
+	case now.runs() || s.manager == nil:
 		now.haltLocked(reason)
 	default: // it is suspended, or about to run
 		now.haltLocked(reason)
@@ -340,6 +338,7 @@ func (t *Turn) haltLocked(reason string) {
 	if t.stop == nil {
 		t.stop = &stopped{reason: reason, at: time.Now(), receipt: t.receiptLocked()}
 		t.cancel(t.stop)
+		t.s.reconcileLocked()
 	}
 }
 
@@ -410,7 +409,7 @@ func (w *Watcher) Unattended(reason string) {
 			}
 		}
 	}
-	s.arrangeLocked()
+	s.reconcileLocked()
 }
 
 // unattendedLocked is why nobody who takes part in the running turn can answer,

@@ -181,13 +181,13 @@ func (s *Session) statusLocked() Status {
 		return Running
 	case t == nil:
 		return WaitingForClient
-	case !t.running:
+	case !t.runs():
 		return t.waitsFor()
 	case len(t.pending) == 0 || len(t.modelCalls) > 0:
 		return Running
 	}
 	for _, p := range t.pending {
-		if p.owner != nil || p.answering != nil {
+		if p.owner != nil || p.phase == callRecording {
 			return Running
 		}
 	}
@@ -200,7 +200,7 @@ func (s *Session) onlyWaits(a *attempt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := a.t
-	if t != s.turn || a != t.attempt || t.ended != nil || !t.running {
+	if t != s.turn || a != t.attempt || !t.runs() {
 		return false
 	}
 	status := s.statusLocked()

@@ -19,24 +19,16 @@ type unservedCall struct {
 	expires time.Time
 }
 
-// tellUnservedLocked has everybody who watches told when nobody has come with the tool
-// in a while.
-func (p *pending) tellUnservedLocked(s *Session) {
-	armed := p.armed
-	p.timer = time.AfterFunc(unservedAfter, func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if p.armed != armed || s.turn == nil {
-			return
+// notifyUnservedLocked says to everybody who watches that nobody has come with the tool of
+// a call in a while.
+func (s *Session) notifyUnservedLocked(t *Turn, p *pending) {
+	p.unserved = true
+	u := unservedCall{p.call, s.expiresLocked(t)}
+	for w := range s.watchers {
+		if w.turnLocked() == t {
+			w.push(item{unserved: &u})
 		}
-		p.unserved = true
-		u := unservedCall{p.call, s.expiresLocked(s.turn)}
-		for w := range s.watchers {
-			if w.turnLocked() == s.turn {
-				w.push(item{unserved: &u})
-			}
-		}
-	})
+	}
 }
 
 // unservedLocked are the calls of a turn that no client can be asked for, for those
@@ -47,7 +39,7 @@ func (s *Session) unservedLocked(t *Turn) []unservedCall {
 	}
 	var out []unservedCall
 	for _, p := range t.inOrder() {
-		if p.open() && p.owner == nil && (p.unserved || !t.running && s.starting == nil) {
+		if p.open() && p.owner == nil && (p.unserved || !t.runs() && s.starting == nil) {
 			out = append(out, unservedCall{p.call, s.expiresLocked(t)})
 		}
 	}
@@ -57,7 +49,7 @@ func (s *Session) unservedLocked(t *Turn) []unservedCall {
 // expiresLocked is when the open turn is over if no client comes that it needs.
 func (s *Session) expiresLocked(t *Turn) time.Time {
 	at := s.lastAt.Add(s.limits.Retention)
-	if t.running && t.left == 0 && s.attendedLocked() && t.due.Before(at) {
+	if t.runs() && (t.deadline != nil || t.stalled) && s.attendedLocked() && t.due.Before(at) {
 		at = t.due
 	}
 	if t.onDisconnect.Cancel && !t.cancelAt.isZero() && t.cancelAt.at.Before(at) {
