@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"maps"
 	"slices"
@@ -69,3 +70,92 @@ func (w *SessionWatcher) Rouse() { w.rouse() }
 
 // PanicOnUndrawnPhases has a change of phase panic that is not drawn.
 func PanicOnUndrawnPhases() { undrawn = func(_ *Session, change string) { panic(change) } }
+
+// CheckTimers says what is in force of the timers of all sessions that does not follow from
+// their phases, or the other way round. Nothing may happen meanwhile.
+func (m *Manager) CheckTimers() []string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	var wrong []string
+	for _, h := range m.sessions {
+		if h.s != nil {
+			wrong = append(wrong, h.s.checkTimers()...)
+		}
+	}
+	return wrong
+}
+
+func (s *Session) checkTimers() (wrong []string) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	check := func(t *Turn, what string, a *alarm, wanted bool) {
+		if (a != nil) != wanted {
+			wrong = append(wrong, fmt.Sprintf("turn %s is %v: its timer %s is set: %v, want %v", t.id, t.phase, what, a != nil, wanted))
+		}
+	}
+	turns := slices.Clone(s.queued)
+	if s.turn != nil {
+		turns = append(turns, s.turn)
+	}
+	for _, t := range turns {
+		last := t == s.turn
+		left, bounded := s.wallLeftLocked(t)
+		leaves := s.wantsLeaveLocked(t)
+		check(t, "deadline", t.deadline, last && t.runs() && !t.expired && !t.stalled && !s.awaitsClientLocked(t) && !t.awaitsPerson())
+		check(t, "leave", t.leave, !last && s.wantsDropLocked(t) || last && leaves && t.stop == nil)
+		check(t, "idle", t.idle, last && s.wantsIdleLocked(t) && !leaves)
+		check(t, "wall", t.wall, last && bounded && left > 0)
+		check(t, "calm", t.calm, last && s.isCalmLocked(t))
+		for _, p := range t.pending {
+			waits := p.phase == callOffered || p.phase == callHandover || p.phase == callUnserved && !p.unserved
+			if may := waits || p.phase == callUnserved; p.alarm != nil && !may || p.alarm == nil && waits && t.runs() {
+				wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v, its timer is set: %v", t.id, t.phase, p.call.ID, p.phase, p.alarm != nil))
+			}
+			if p.open() && p.phase != callOpen && !t.runs() {
+				wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v", t.id, t.phase, p.call.ID, p.phase))
+			}
+		}
+	}
+	return wrong
+}
+
+// PhasesNotDrawn are phases that a turn, or a call, that begins cannot come to.
+func PhasesNotDrawn() (missing []string) {
+	turns := map[turnPhase]bool{turnNew: true}
+	for range turnPhaseNames {
+		for from := range turns {
+			for _, to := range turnTransitions[from] {
+				turns[to] = true
+			}
+		}
+	}
+	for p, name := range turnPhaseNames {
+		if !turns[turnPhase(p)] {
+			missing = append(missing, "turn "+name)
+		}
+	}
+	calls := map[callPhase]bool{callAsking: true}
+	for p := callOpen; p <= callAbandoned; p++ {
+		calls[p] = true
+	}
+	for range callPhaseNames {
+		for from := range calls {
+			for _, to := range callTransitions[from] {
+				calls[to] = true
+			}
+		}
+	}
+	for p, name := range callPhaseNames {
+		if !calls[callPhase(p)] {
+			missing = append(missing, "call "+name)
+		}
+	}
+	return missing
+}
+
+// EnterPhases changes phases of a turn and a call that are over, which is not drawn.
+func EnterPhases(t *Turn) {
+	over := newTurn(t.s, t.id)
+	over.phase = turnEnded
+	over.enter(turnRunning)
+}
