@@ -182,41 +182,6 @@ func (s *Session) nameTurn(ctx context.Context, wanted string) (string, error) {
 
 func newTurnID() string { return "e-" + strings.ToLower(rand.Text()) }
 
-// drop keeps a turn from starting. It reports false if the turn does not wait. ctx
-// bounds the wait for those at work on the queue. asked says that a client waits for
-// the record: see entry.
-func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) (waits bool, err error) {
-	switch stall := locked(&s.mu, func() error { return s.stall }); {
-	case !slices.Contains(s.queuedNow(), t):
-		return false, nil // a turn that runs is not to wait for what happens to others
-	case asked && stall != nil: // who is at work on the queue waits for the store
-		return true, unavailable(takeWrites, stall)
-	}
-	select {
-	case s.queueing <- struct{}{}:
-	case <-ctx.Done():
-		return true, context.Cause(ctx)
-	}
-	defer func() { <-s.queueing }()
-	under(&s.mu, func() {
-		if waits = t.phase == turnQueued; waits {
-			t.enter(turnDropping) // nobody may take it up meanwhile
-		}
-	})
-	if !waits {
-		return false, nil
-	}
-	fact := &TurnDropped{Reason: reason}
-	data, err := marshal(fact)
-	if err == nil {
-		_, err = s.commit(context.Background(), &entry{turn: t, kind: KindTurnDropped, data: data, fact: fact, asked: asked})
-	}
-	if err != nil {
-		under(&s.mu, func() { t.enter(turnQueued) })
-	}
-	return true, err
-}
-
 // Injected are prompts that are to become messages of the running turn.
 type Injected struct {
 	// ID is what Event.Injected has to be.

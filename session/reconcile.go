@@ -222,30 +222,3 @@ func (s *Session) suspendLocked(t *Turn) {
 		t.cancel(ErrPutAside)
 	}
 }
-
-// cancelLeftLocked cancels a turn whose clients stay away. One for which somebody came
-// meanwhile, who may have left again, is looked at later.
-func (s *Session) cancelLeftLocked(t *Turn) {
-	if s.wantsLeaveLocked(t) && t.cancelAt.left() <= 0 {
-		t.haltLocked(disconnected)
-	}
-}
-
-// leftQueuedLocked drops a turn that waits for its start, whose clients stay away.
-func (s *Session) leftQueuedLocked(q *Turn) {
-	q.cancelAt = due{}
-	if s.turn.failed != nil { // nothing runs here any more
-		return
-	}
-	s.store.spawn(func() {
-		// If the store has failed, the watchers are told.
-		if waits, _ := s.drop(context.Background(), q, disconnected, false); waits {
-			return
-		}
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		if s.turn == q { // not the turn that its prompt has become a message of
-			q.haltLocked(disconnected)
-		}
-	})
-}

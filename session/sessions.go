@@ -370,17 +370,6 @@ func (m *Manager) stopAll(ctx context.Context, id string) error {
 	return m.CancelTurn(ctx, id, "", why)
 }
 
-// dropQueued keeps the turns from starting that wait for it. A store without space
-// refuses that at once.
-func (s *Session) dropQueued(ctx context.Context, why string) error {
-	for _, t := range s.queuedNow() {
-		if _, err := s.drop(ctx, t, why, true); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
 // alone does something to a session that nobody uses, and has who asks for the
 // session meanwhile wait; they get gone if it succeeds, else the session. A session
 // that somebody uses is ErrConflict.

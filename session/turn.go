@@ -8,7 +8,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -97,23 +96,6 @@ func (t *Turn) over() *Turn {
 // go on later, here or on another server: the runner must leave the history as
 // it is.
 var ErrPutAside = errors.New("session: the turn was put aside")
-
-// stopped is the cause with which a turn's context ends when a client stops
-// it.
-type stopped struct {
-	reason  string
-	at      time.Time
-	receipt Receipt
-}
-
-func (e *stopped) Error() string { return e.reason }
-
-// end is the end of the turn that was stopped, now.
-func (e *stopped) end() *TurnEnded {
-	receipt := e.receipt
-	receipt.Took = time.Since(e.at)
-	return &TurnEnded{Reason: e.reason, Receipt: &receipt}
-}
 
 // pending is a tool call that nobody has settled yet.
 type pending struct {
@@ -282,84 +264,6 @@ func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wron
 // INVALID_REQUEST, a call that was canceled before is none.
 func (t *Turn) CancelCall(ctx context.Context, callID string) error {
 	return t.present(ctx, func(now *Turn) error { return now.s.settleAs(ctx, now, callID, Cancelled, callCancelled) })
-}
-
-// Cancel stops the turn, or keeps it from starting. A watcher tells the end.
-func (t *Turn) Cancel(reason string) {
-	if reason == "" {
-		reason = "cancelled by the client"
-	}
-	t.End(reason)
-}
-
-// End stops the turn at the client's wish; the reason is echoed as it is.
-func (t *Turn) End(reason string) { t.end(reason) }
-
-// end is End. The channel gives why a turn that waits could not be kept from
-// starting; of any other turn it gives nothing.
-func (t *Turn) end(reason string) <-chan error {
-	s := t.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.nowLocked(t)
-	switch {
-	case t.ended != nil:
-	case slices.Contains(s.queued, t):
-		t.haltLocked(reason) // should it become a turn or a message nevertheless
-		failed := make(chan error, 1)
-		drop := func() {
-			if _, err := s.drop(context.Background(), t, reason, false); err != nil {
-				failed <- err // if the store has failed, the watchers are told
-			}
-		}
-		if !s.store.spawn(drop) {
-			failed <- errAside
-		}
-		return failed
-	case now.runs() || s.manager == nil:
-		now.haltLocked(reason)
-	default: // it is suspended, or about to run
-		now.haltLocked(reason)
-		s.store.spawn(func() { _ = s.manager.CancelTurn(context.Background(), s.id, t.id, reason) }) // a server that stops leaves it open
-	}
-	return nil
-}
-
-// halt stops an attempt, if the turn has not got another one.
-func (a *attempt) halt(reason string) {
-	a.t.s.mu.Lock()
-	defer a.t.s.mu.Unlock()
-	if a.t.attempt == a {
-		a.t.haltLocked(reason)
-	}
-}
-
-func (t *Turn) haltLocked(reason string) {
-	if t.stop == nil {
-		t.stop = &stopped{reason: reason, at: time.Now(), receipt: t.receiptLocked()}
-		t.cancel(t.stop)
-		t.s.reconcileLocked()
-	}
-}
-
-// receiptLocked is what is under way.
-func (t *Turn) receiptLocked() Receipt {
-	var r Receipt
-	for call, since := range t.modelCalls {
-		r.Aborted = append(r.Aborted, AbortedCall{ModelCall: *call, Ran: time.Since(since)})
-	}
-	slices.SortFunc(r.Aborted, func(a, b AbortedCall) int { return strings.Compare(a.MessageID, b.MessageID) })
-	for _, step := range t.steps {
-		for _, call := range step {
-			name := CallName{ID: call.ID, Name: call.Name}
-			if _, ok := t.results[call.ID]; ok {
-				r.Answered = append(r.Answered, name)
-			} else {
-				r.Cancelled = append(r.Cancelled, name)
-			}
-		}
-	}
-	return r
 }
 
 // openStep takes note of the calls of one answer.
