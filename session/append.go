@@ -148,26 +148,26 @@ func (s *Session) flushLocked() {
 		f := &flight{entries: s.queue, since: time.Now()}
 		s.queue = nil
 		if err := s.tryLocked(f); err != nil && !s.overcomeLocked(f, err) {
-			if s.store.spawn(func() { s.insist(f) }) {
+			if s.store.spawn(func() { s.retryFlight(f) }) {
 				return
 			}
-			s.breakLocked(f, errAside)
+			s.breakLocked(f, errSuspended)
 		}
 	}
 	s.flushing = false
 }
 
-// insist tries an append until it is written or given up, then writes what has
+// retryFlight tries an append until it is written or given up, then writes what has
 // queued up.
-func (s *Session) insist(f *flight) {
+func (s *Session) retryFlight(f *flight) {
 	waits := 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		goOn := false
-		without(&s.mu, func() { goOn = s.store.pause(context.Background(), &waits) })
-		if !goOn {
-			s.breakLocked(f, errAside)
+		again := false
+		without(&s.mu, func() { again = s.store.pause(context.Background(), &waits) })
+		if !again {
+			s.breakLocked(f, errSuspended)
 			break
 		}
 		if err := s.tryLocked(f); err == nil || s.overcomeLocked(f, err) {

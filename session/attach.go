@@ -50,7 +50,7 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, nil, err
 	}
-	t, err := m.findAndGoOn(ctx, s, req)
+	t, err := m.findAndResume(ctx, s, req)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -116,9 +116,9 @@ func (s *Session) checkPosition(after *int64) error {
 	return nil
 }
 
-// goOn returns the session's last turn; one that is open and runs nowhere is
+// resumeLast returns the session's last turn; one that is open and runs nowhere is
 // resumed, once for all who attach at the same time.
-func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
+func (m *Manager) resumeLast(ctx context.Context, req AttachRequest) (*Turn, error) {
 	h, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, err
@@ -129,7 +129,7 @@ func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 		m.release(h)
 		return nil, err
 	}
-	if err := h.s.awaitAside(ctx); err != nil {
+	if err := h.s.awaitSuspended(ctx); err != nil {
 		m.release(h)
 		return nil, err
 	}
@@ -145,8 +145,8 @@ func (m *Manager) goOn(ctx context.Context, req AttachRequest) (*Turn, error) {
 	return t, err
 }
 
-// awaitAside waits until a turn that is being put aside is.
-func (s *Session) awaitAside(ctx context.Context) error {
+// awaitSuspended waits until a turn that is being suspended is.
+func (s *Session) awaitSuspended(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.awaitLocked(ctx, func() <-chan struct{} {
@@ -189,8 +189,8 @@ func (m *Manager) resume(ctx context.Context, h *held, keys Keys) (_ *Turn, err 
 	if err := s.reserve(); err != nil {
 		return nil, err
 	}
-	if m.condemned(s.attemptsNow()) {
-		return m.endCondemned(ctx, h)
+	if m.quarantined(s.attemptsNow()) {
+		return m.endQuarantined(ctx, h)
 	}
 	defer s.unreserve()
 	run, err := s.reopen(ctx, keys)

@@ -111,10 +111,10 @@ func (m *Manager) cancelNow(sessionID, turnID string, when due) (again due) {
 		if is, when = h.s.leaveDue(turnID, when); is == over {
 			return due{}
 		}
-		if is != aside || when.left() > 0 {
+		if is != suspended || when.left() > 0 {
 			return when
 		}
-		err = m.endAside(ctx, h, disconnected)
+		err = m.endSuspended(ctx, h, disconnected)
 	}
 	if e, ok := errors.AsType[*Error](err); err == nil || ok && (e.Code == codeNotFound || e.Code == codePurged) {
 		return due{}
@@ -156,5 +156,5 @@ func (s *Session) leaveDue(turnID string, when due) (state, due) {
 	case !t.cancelAt.isZero() && !t.cancelAt.at.Equal(when.at): // else its session may have been read again since
 		when = t.cancelAt
 	}
-	return aside, when
+	return suspended, when
 }

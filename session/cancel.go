@@ -23,7 +23,7 @@ import (
 //
 //	CancelTurn, DeleteSession ── Manager.CancelTurn ──┬─ drop
 //	                                                  ├─ halt ───────── haltLocked
-//	                                                  └─ endAside ───── closeOpen ── closeAs
+//	                                                  └─ endSuspended ───── closeOpen ── closeAs
 //	a stream's cancel ──┐
 //	a stream's reset ───┼─ Turn.Cancel, Turn.End ─────┬─ drop
 //	a stream's error ───┘                             ├─ haltLocked
@@ -34,7 +34,7 @@ import (
 //	                    └─ tryStart ────────────────── closeOpen
 //	a client stays away ┬─ cancelLeftLocked ────────── haltLocked   while it runs
 //	                    ├─ leftQueuedLocked ────────── drop         while it is queued
-//	                    └─ cancelNow (away.go) ─────── endAside     while it is suspended
+//	                    └─ cancelNow (away.go) ─────── endSuspended     while it is suspended
 //	an injected prompt that was canceled ───────────── haltLocked   with the turn it is in
 //	the retention is over ── expire ─┬──────────────── haltWaiting ── haltLocked
 //	                                 └──────────────── closeOpen
@@ -108,8 +108,8 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 			if err := s.awaitStart(ctx); err != nil {
 				return err
 			}
-		case aside:
-			err := m.endAside(ctx, h, reason)
+		case suspended:
+			err := m.endSuspended(ctx, h, reason)
 			if e, ok := errors.AsType[*Error](err); !ok || e.Code != codeBusy {
 				return err
 			}
@@ -121,12 +121,12 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 type state int
 
 const (
-	absent   state = iota // neither the last turn nor one that waits for its start
-	over                  // it has ended
-	waiting               // it waits for its start
-	moving                // it runs
-	starting              // it is made to run
-	aside                 // it is open and runs nowhere
+	absent    state = iota // neither the last turn nor one that waits for its start
+	over                   // it has ended
+	waiting                // it waits for its start
+	moving                 // it runs
+	starting               // it is made to run
+	suspended              // it is open and runs nowhere
 )
 
 // look finds a turn, "" is the last one, with its attempt, and says how it is.
@@ -149,7 +149,7 @@ func (s *Session) look(turnID string) (*Turn, *attempt, state) {
 	case s.starting != nil:
 		return t, t.attempt, starting
 	default:
-		return t, t.attempt, aside
+		return t, t.attempt, suspended
 	}
 }
 
@@ -182,7 +182,7 @@ func (t *Turn) end(reason string) <-chan error {
 			}
 		}
 		if !s.store.spawn(drop) {
-			failed <- errAside
+			failed <- errSuspended
 		}
 		return failed
 	case now.runs() || s.manager == nil:
@@ -343,8 +343,8 @@ func (s *Session) leftQueuedLocked(q *Turn) {
 
 // A turn that is suspended.
 
-// endAside ends a turn that was put aside.
-func (m *Manager) endAside(ctx context.Context, h *held, reason string) error {
+// endSuspended ends a turn that was put aside.
+func (m *Manager) endSuspended(ctx context.Context, h *held, reason string) error {
 	if err := m.enter(); err != nil {
 		return err
 	}

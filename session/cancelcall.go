@@ -24,14 +24,14 @@ func (m *Manager) CancelCall(ctx context.Context, req AttachRequest, callID stri
 		return err
 	}
 	if s.inherits() { // what it has inherited open is over
-		if _, err := m.goOn(ctx, AttachRequest{SessionID: s.id}); err != nil {
+		if _, err := m.resumeLast(ctx, AttachRequest{SessionID: s.id}); err != nil {
 			return err
 		}
 	}
 	if err := s.cancelCall(ctx, req.TurnID, callID); err != nil {
 		return err
 	}
-	m.goOnAfter(ctx, s, AttachRequest{SessionID: s.id, Keys: req.Keys})
+	m.resumeAfter(ctx, s, AttachRequest{SessionID: s.id, Keys: req.Keys})
 	return nil
 }
 

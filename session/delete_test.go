@@ -82,22 +82,22 @@ func TestDeletingMakesSpace(t *testing.T) {
 // blocked is a store that does not give a session away.
 type blocked struct {
 	session.Store
-	id   atomic.Value
-	at   chan struct{}
-	goOn chan struct{}
+	id         atomic.Value
+	at         chan struct{}
+	resumeLast chan struct{}
 }
 
 func (s *blocked) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
 	if s.id.CompareAndSwap(id, "") {
 		close(s.at)
-		<-s.goOn
+		<-s.resumeLast
 	}
 	return s.Store.Read(ctx, id, after, limit)
 }
 
 // A session that takes long to be read keeps no other from being changed.
 func TestUpdateBesideASlowSession(t *testing.T) {
-	store := &blocked{Store: memory(t), at: make(chan struct{}), goOn: make(chan struct{})}
+	store := &blocked{Store: memory(t), at: make(chan struct{}), resumeLast: make(chan struct{})}
 	f := newFixture(t, store, session.Limits{})
 	f.on(talk)
 	slow, other := f.run("", "hi").SessionID(), f.create(session.Names{}).ID
@@ -140,7 +140,7 @@ func TestUpdateBesideASlowSession(t *testing.T) {
 	if _, err := g.m.UpdateSession(ctx, slow, session.Change{}); err == nil {
 		t.Error("the same session was changed by who does not want to wait")
 	}
-	close(store.goOn)
+	close(store.resumeLast)
 	if err := <-changed; err != nil {
 		t.Errorf("the slow session: %v", err)
 	}

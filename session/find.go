@@ -51,8 +51,8 @@ func (s *Session) findOpenOwner(id string) (*Turn, bool) {
 	return s.turn, id == "" || s.turn.isOrTook(id)
 }
 
-// findAndGoOn is find for a client that takes part: the session's open turn goes on.
-func (m *Manager) findAndGoOn(ctx context.Context, s *Session, req AttachRequest) (*Turn, error) {
+// findAndResume is find for a client that takes part: the session's open turn goes on.
+func (m *Manager) findAndResume(ctx context.Context, s *Session, req AttachRequest) (*Turn, error) {
 	for {
 		t, err := s.find(ctx, req)
 		if err != nil {
@@ -60,11 +60,11 @@ func (m *Manager) findAndGoOn(ctx context.Context, s *Session, req AttachRequest
 		}
 		if !s.isLast(t) {
 			if s.isOpen() {
-				_, err = m.goOn(ctx, req)
+				_, err = m.resumeLast(ctx, req)
 			}
 			return t, err
 		}
-		if t, err = m.goOn(ctx, req); err != nil {
+		if t, err = m.resumeLast(ctx, req); err != nil {
 			return nil, err
 		}
 		if req.TurnID == "" || t.id == req.TurnID { // otherwise it has ended meanwhile

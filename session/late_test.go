@@ -187,7 +187,7 @@ func TestTakingBackAPromptThatIsTakenUp(t *testing.T) {
 		t.Run(taken, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, memory(t), session.Limits{})
-				claimed, goOn := make(chan struct{}), make(chan struct{})
+				claimed, resumeLast := make(chan struct{}), make(chan struct{})
 				f.on(func(ctx context.Context, r *session.Run) error {
 					if r.Spec().Prompt != "a" {
 						return talk(ctx, r)
@@ -198,7 +198,7 @@ func TestTakingBackAPromptThatIsTakenUp(t *testing.T) {
 						ins = r.Injected()
 					}
 					close(claimed)
-					<-goOn
+					<-resumeLast
 					if err := add(ctx, r, &session.Event{Path: root, Injected: ins[0].ID, Text: ins[0].Text}); err != nil {
 						return err
 					}
@@ -220,7 +220,7 @@ func TestTakingBackAPromptThatIsTakenUp(t *testing.T) {
 				if taken != "and becomes one" {
 					a.Cancel("for another reason")
 				}
-				close(goOn)
+				close(resumeLast)
 				follow(t, wa)
 				if e := end(t, follow(t, wback)); e.Completed || e.GetReason() != "not wanted" {
 					t.Errorf("it ended with %v", e)

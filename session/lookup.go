@@ -72,7 +72,7 @@ func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []A
 	}
 	t, err := h.s.findOwner(ctx, req.TurnID)
 	if err == nil && h.s.isLast(t) {
-		t, err = m.goOn(ctx, req)
+		t, err = m.resumeLast(ctx, req)
 	}
 	if err == nil {
 		t, err = h.s.withResults(ctx, t)
@@ -84,17 +84,17 @@ func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []A
 	for i, a := range answers {
 		errs[i] = t.Answer(ctx, a)
 	}
-	m.goOnAfter(ctx, h.s, req) // it may have been put aside meanwhile
+	m.resumeAfter(ctx, h.s, req) // it may have been put aside meanwhile
 	return errs, nil
 }
 
-// goOnAfter has the open turn of a session go on, of which something was recorded.
+// resumeAfter has the open turn of a session go on, of which something was recorded.
 // That stands, whether or not the turn can go on now.
-func (m *Manager) goOnAfter(ctx context.Context, s *Session, req AttachRequest) {
+func (m *Manager) resumeAfter(ctx context.Context, s *Session, req AttachRequest) {
 	if !s.isOpen() {
 		return
 	}
-	if _, err := m.goOn(ctx, req); err != nil {
+	if _, err := m.resumeLast(ctx, req); err != nil {
 		m.log.LogAttrs(ctx, slog.LevelInfo, "a turn that could go on waits for a client",
 			slog.String("session", req.SessionID), slog.String("error", err.Error()))
 	}

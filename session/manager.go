@@ -73,7 +73,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		room:     make(chan struct{}, 1),
 	}
 	m.store = newPatient(cfg, func(err error) {
-		m.putAllAside()
+		m.suspendAll()
 		if cfg.OnFatal != nil {
 			cfg.OnFatal(err)
 		}
@@ -330,7 +330,7 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 			OfTurn(s.openTurn())
 	case req.OnBusy == Inject, asks != "" && req.OnBusy == Enqueue:
 		if s.isOpen() { // it may have been put aside
-			if _, err := m.goOn(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {
+			if _, err := m.resumeLast(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {
 				return nil, false, err
 			}
 		}
@@ -436,8 +436,8 @@ func (s *Session) run(t *Turn, stop context.CancelCauseFunc) {
 	s.reconcileLocked()
 }
 
-// errAside is what watchers are told of a turn that was put aside.
-var errAside = Errorf(codeUnavailable, "the turn goes on later: attach again with session_id and after_seq")
+// errSuspended is what watchers are told of a turn that was put aside.
+var errSuspended = Errorf(codeUnavailable, "the turn goes on later: attach again with session_id and after_seq")
 
 // drive runs a turn to its end and records it. It runs on the turn's own
 // goroutine, and returns the turn to run next.
@@ -451,7 +451,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	if err != nil && errors.Is(context.Cause(ctx), ErrPutAside) || unread {
 		// A turn that is canceled at a time has to be looked at when a server starts.
 		m.settle(s, locked(&s.mu, func() bool { return t.phase == turnSuspending && !t.onDisconnect.Cancel }))
-		s.stopRunning(t, errAside)
+		s.stopRunning(t, errSuspended)
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("session", s.id), slog.String("turn", t.id)}
 		if unread {
 			m.lost(s)

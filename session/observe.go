@@ -77,7 +77,7 @@ func (m *Manager) endObserversOfSuspended() {
 			continue
 		}
 		if h.err == nil && h.observers > 0 && h.s.isSuspended() {
-			h.s.endObservers(errAside)
+			h.s.endObservers(errSuspended)
 		}
 	}
 }

@@ -25,7 +25,7 @@ func (t *Turn) present(ctx context.Context, f func(now *Turn) error) error {
 	if !h.s.isSuspended() {
 		return nil
 	}
-	m.goOnAfter(ctx, h.s, AttachRequest{SessionID: h.s.id})
+	m.resumeAfter(ctx, h.s, AttachRequest{SessionID: h.s.id})
 	return nil
 }
 

@@ -31,10 +31,10 @@ func TestTakingBackAPromptWhileTheStoreIsFull(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &packed{Store: memory(t)}
 				f := newFixture(t, store, session.Limits{})
-				goOn := make(chan struct{})
+				resumeLast := make(chan struct{})
 				f.on(func(ctx context.Context, r *session.Run) error {
 					if r.Spec().Prompt == "a" {
-						<-goOn
+						<-resumeLast
 						if ends {
 							return nil
 						}
@@ -46,7 +46,7 @@ func TestTakingBackAPromptWhileTheStoreIsFull(t *testing.T) {
 				b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue})
 				wb := b.Watch()
 				store.full.Store(true)
-				close(goOn)
+				close(resumeLast)
 				synctest.Wait() // a's record waits for the store
 				begin := time.Now()
 				done := make(chan struct{})
@@ -70,15 +70,15 @@ func TestEnqueueBehindAnEndThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &gated{Store: memory(t)}
 		f := newFixture(t, store, session.Limits{})
-		goOn := make(chan struct{})
+		resumeLast := make(chan struct{})
 		f.on(func(context.Context, *session.Run) error {
-			<-goOn
+			<-resumeLast
 			return nil
 		})
 		a := f.start(session.Request{Prompt: "a"})
 		wa := a.Watch()
 		open := store.shut()
-		close(goOn)
+		close(resumeLast)
 		synctest.Wait() // the end waits for the store
 		time.AfterFunc(5*time.Second, open)
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)

@@ -59,8 +59,8 @@ func (p *probation) leave(s *Session) bool {
 	return true
 }
 
-// condemned tells whether a turn that was made to run so often is failed.
-func (m *Manager) condemned(attempts int64) bool {
+// quarantined tells whether a turn that was made to run so often is failed.
+func (m *Manager) quarantined(attempts int64) bool {
 	return m.limits.QuarantineAfter > 0 && (attempts >= int64(m.limits.QuarantineAfter) || attempts == AttemptsClosing)
 }
 
@@ -151,8 +151,8 @@ func (s *Session) attemptsNow() int64 {
 	return s.attempts
 }
 
-// endCondemned is quarantine for who has reserved the session and wants its turn.
-func (m *Manager) endCondemned(ctx context.Context, h *held) (*Turn, error) {
+// endQuarantined is quarantine for who has reserved the session and wants its turn.
+func (m *Manager) endQuarantined(ctx context.Context, h *held) (*Turn, error) {
 	next, err := m.quarantine(ctx, h.s)
 	if next != nil {
 		m.launchNext(ctx, h, next)

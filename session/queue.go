@@ -346,7 +346,7 @@ func (s *Session) lacksKey(t *Turn) bool {
 		return false
 	}
 	t.enter(turnSuspended)
-	s.failLocked(t, errAside, false)
+	s.failLocked(t, errSuspended, false)
 	return true
 }
 

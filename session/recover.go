@@ -129,7 +129,7 @@ func (m *Manager) recoverOn(ctx context.Context, r *recovery) (done bool, err er
 
 // recoverTurn does what is to be done about an open turn in a pass.
 func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head Head) error {
-	suspect := m.suspected(head.Attempts) && !m.condemned(head.Attempts)
+	suspect := m.suspected(head.Attempts) && !m.quarantined(head.Attempts)
 	mine := suspect == (r.pass == passSuspects)
 	if head.Waits || r.seen && !mine {
 		return nil
@@ -153,7 +153,7 @@ func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head Head) error
 		m.lost(s)
 	}
 	prospect := s.prospect()
-	if m.condemned(s.attemptsNow()) {
+	if m.quarantined(s.attemptsNow()) {
 		prospect = works
 	}
 	if !mine || s.settled() != nil || prospect == onlyWaits || prospect == mayWork && r.pass == passWorking {

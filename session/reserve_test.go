@@ -13,13 +13,13 @@ import (
 // pausing is a log that waits at each line about a turn's end.
 type pausing struct {
 	slog.Handler
-	at, goOn chan struct{}
+	at, resumeLast chan struct{}
 }
 
 func (h pausing) Handle(_ context.Context, r slog.Record) error {
 	if r.Message == "turn ended" {
 		h.at <- struct{}{}
-		<-h.goOn
+		<-h.resumeLast
 	}
 	return nil
 }
@@ -50,7 +50,7 @@ func TestReservationOfTheNextTurn(t *testing.T) {
 			if _, err := m.Start(t.Context(), session.Request{SessionID: a.SessionID(), Prompt: "c"}); code(err) != agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY {
 				t.Errorf("start while a turn begins: %v", err)
 			}
-			close(log.goOn)
+			close(log.resumeLast)
 			for range log.at {
 			}
 		}()

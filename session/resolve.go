@@ -38,7 +38,7 @@ func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r R
 	if err := s.resolve(ctx, id, r); err != nil {
 		return nil, err
 	}
-	m.goOnAfter(ctx, s, AttachRequest{SessionID: s.id, Keys: req.Keys})
+	m.resumeAfter(ctx, s, AttachRequest{SessionID: s.id, Keys: req.Keys})
 	return m.store.interaction(ctx, s.id, id)
 }
 
@@ -63,7 +63,7 @@ func (s *Session) resolve(ctx context.Context, id string, r Resolution) error {
 
 // callToResolve returns the call about which an interaction asks, nil for none that is
 // pending, and its turn. Nobody else may resolve it from now on. It waits for who does, and
-// for a run that ends and has barred the call: see callLocked.
+// for a run that ends and has sealed the call: see callLocked.
 func (s *Session) callToResolve(ctx context.Context, id string) (t *Turn, p *pending, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -188,4 +188,4 @@ func (r *Run) Answered(callID string) (ToolResult, bool) {
 // Result returns the recorded result of a call of this turn. It is for the end
 // of a run: a call that has no result by then gets none any more, a client's
 // later answer is refused.
-func (r *Run) Result(callID string) (ToolResult, bool) { return r.s.bar(r.t, callID) }
+func (r *Run) Result(callID string) (ToolResult, bool) { return r.s.seal(r.t, callID) }

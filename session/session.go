@@ -422,7 +422,7 @@ func (s *Session) recordLocked(p *pending, res *ToolResult) {
 }
 
 // callLocked finds the call of a result, nil if it is not open, in the turn as it is now.
-// What a person says about it comes first. A call that is barred by a run which ends is
+// What a person says about it comes first. A call that is sealed by a run which ends is
 // waited for, if a client gives the result: where that run is suspended, or its end cannot
 // be written, the turn goes on and the call is open again. It gives the lock up meanwhile.
 func (s *Session) callLocked(ctx context.Context, of *Turn, res *ToolResult) (t *Turn, p *pending, err error) {
@@ -456,9 +456,9 @@ func errTooLate(callID string) error {
 	return Errorf(codeInvalid, "tool call %q: this answer came too late, the turn is over", callID)
 }
 
-// bar returns the result of a call. One that has none gets none any more; a
+// seal returns the result of a call. One that has none gets none any more; a
 // result that is on its way is waited for.
-func (s *Session) bar(t *Turn, callID string) (ToolResult, bool) {
+func (s *Session) seal(t *Turn, callID string) (ToolResult, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The context never ends.

@@ -9,9 +9,9 @@ import (
 	"time"
 )
 
-// putAllAside takes no new turns and has those that run leave their logs as they
+// suspendAll takes no new turns and has those that run leave their logs as they
 // are.
-func (m *Manager) putAllAside() {
+func (m *Manager) suspendAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.draining, m.stopping = true, true
@@ -20,9 +20,9 @@ func (m *Manager) putAllAside() {
 	}
 }
 
-// putWaitingAside does so with turns that only wait for a person, or for a client
+// suspendWaiting does so with turns that only wait for a person, or for a client
 // that is not there: that may take days.
-func (m *Manager) putWaitingAside() {
+func (m *Manager) suspendWaiting() {
 	for _, a := range m.runningNow() {
 		if a.t.s.onlyWaits(a) {
 			a.cancel(ErrPutAside)
@@ -71,7 +71,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	defer look.Stop()
 	defer m.endReaders() // of what has come to its end meanwhile
 	for soft := true; soft; {
-		m.putWaitingAside()
+		m.suspendWaiting()
 		m.endObserversOfSuspended()
 		m.endReaders()
 		select {
@@ -82,7 +82,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 		case <-look.C:
 		}
 	}
-	m.putAllAside()
+	m.suspendAll()
 	m.store.giveUp()
 	defer time.AfterFunc(m.limits.StopGrace/2, m.store.abort).Stop() // a store that hangs
 	grace := time.NewTimer(m.limits.StopGrace)

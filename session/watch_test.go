@@ -70,14 +70,14 @@ func TestDroppedDeltas(t *testing.T) {
 // TestWatcherThatComesLate watches while messages are on their way.
 func TestWatcherThatComesLate(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{WatchBytes: 10})
-	said, goOn := make(chan struct{}), make(chan struct{})
+	said, resumeLast := make(chan struct{}), make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		a, b := []string{"root", "a"}, []string{"root", "b"}
 		r.Delta(session.Delta{MessageID: "1", Path: a, Text: "hm", Thought: true})
 		r.Delta(session.Delta{MessageID: "1", Path: a, Text: "12345é7"})
 		r.Delta(session.Delta{MessageID: "2", Path: b, Text: "one "})
 		close(said)
-		<-goOn
+		<-resumeLast
 		r.Delta(session.Delta{MessageID: "2", Path: b, Text: "two"})
 		return errors.Join(
 			add(ctx, r, &session.Event{MessageID: "1", Path: a, Thoughts: "hm", Text: "12345é789"}),
@@ -100,7 +100,7 @@ func TestWatcherThatComesLate(t *testing.T) {
 	if got["root/a"] != "12345é7" || got["root/b"] != "one "[:len(got["root/b"])] {
 		t.Errorf("before the messages are complete the watcher reads %q", got)
 	}
-	close(goOn)
+	close(resumeLast)
 	for agent, text := range texts(follow(t, w)) {
 		got[agent] += text
 	}

@@ -12,7 +12,7 @@ import (
 
 // closingRun opens a call, closes it as a run does that ends, and then ends with the
 // server, or once it is told to go on with an end that the store refuses.
-func closingRun(barred chan<- struct{}, fail <-chan struct{}) func(context.Context, *session.Run) error {
+func closingRun(sealed chan<- struct{}, fail <-chan struct{}) func(context.Context, *session.Run) error {
 	return func(ctx context.Context, r *session.Run) error {
 		ev := &session.Event{MessageID: "m", Path: root, Calls: []session.ToolCall{{ID: "c", Name: "tool", Path: root, Input: []byte("{}")}}}
 		if err := add(ctx, r, ev); err != nil {
@@ -21,7 +21,7 @@ func closingRun(barred chan<- struct{}, fail <-chan struct{}) func(context.Conte
 		if _, ok := r.Result("c"); ok {
 			return errors.New("the call has a result")
 		}
-		close(barred)
+		close(sealed)
 		select {
 		case <-ctx.Done():
 		case <-fail:
@@ -30,16 +30,16 @@ func closingRun(barred chan<- struct{}, fail <-chan struct{}) func(context.Conte
 	}
 }
 
-// TestAnswerBesideASuspend: a call that a run has barred which is then suspended takes its
+// TestAnswerBesideASuspend: a call that a run has sealed which is then suspended takes its
 // result, which waits until that is known. The server that comes next has it.
 func TestAnswerBesideASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
 		f := newFixture(t, store, session.Limits{})
-		barred := make(chan struct{})
-		f.on(closingRun(barred, nil))
+		sealed := make(chan struct{})
+		f.on(closingRun(sealed, nil))
 		turn := f.start(session.Request{})
-		<-barred
+		<-sealed
 		said := make(chan error, 1)
 		go func() { said <- turn.Answer(context.Background(), session.Answer{CallID: "c", Output: new("42")}) }()
 		synctest.Wait()
@@ -72,10 +72,10 @@ func TestAnswerBesideASuspend(t *testing.T) {
 func TestAnswerBesideAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), session.Limits{})
-		barred, fail := make(chan struct{}), make(chan struct{})
-		f.on(closingRun(barred, fail))
+		sealed, fail := make(chan struct{}), make(chan struct{})
+		f.on(closingRun(sealed, fail))
 		turn := f.start(session.Request{})
-		<-barred
+		<-sealed
 		said := make(chan error, 1)
 		go func() { said <- turn.Answer(context.Background(), session.Answer{CallID: "c", Output: new("42")}) }()
 		synctest.Wait()
