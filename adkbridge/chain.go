@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -70,7 +71,7 @@ func (c *chain) generate(
 // behind the next one's answer.
 func mayFallBack(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
-	return ok && !e.Untold && slices.Contains([]model.Kind{
+	return ok && !modelcall.Unreported(err) && slices.Contains([]model.Kind{
 		model.KindUnavailable, model.KindRateLimited, model.KindTimeout, model.KindAuth, model.KindInvalid,
 	}, e.Kind)
 }

@@ -11,7 +11,9 @@ import (
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -134,8 +136,8 @@ func TestFallback(t *testing.T) {
 		if r.system != first.system || !slices.Equal(r.tools, first.tools) {
 			t.Errorf("%s was told %q and %q, %s %q and %q", r.agent, r.system, r.tools, first.agent, first.system, first.tools)
 		}
-		if want := r.agent != "c"; r.raw.Replaceable != want {
-			t.Errorf("%s: replaceable is %t", r.agent, r.raw.Replaceable)
+		if want := r.agent != "c"; r.info.Replaceable != want {
+			t.Errorf("%s: replaceable is %t", r.agent, r.info.Replaceable)
 		}
 	}
 	c.checkAll()
@@ -155,11 +157,13 @@ func TestFallbackShown(t *testing.T) {
 	}
 }
 
-// TestFallbackUntold does not turn to another model when what became of a call could
-// not be recorded.
-func TestFallbackUntold(t *testing.T) {
-	untold := &model.Error{Kind: model.KindUnavailable, Provider: "fake", Message: "a raw payload could not be told", Final: true, Untold: true}
-	c := newChained(t, map[string][]step{"root": {{err: untold}}, "b": {say("B")}})
+// TestFallbackUnreported calls no other model when the turn could not record a call.
+func TestFallbackUnreported(t *testing.T) {
+	unreported := &model.Error{
+		Kind: model.KindUnavailable, Provider: "fake", Message: "a raw payload could not be reported", Final: true,
+		Err: &modelcall.UnreportedError{Err: errors.New("no store")},
+	}
+	c := newChained(t, map[string][]step{"root": {{err: unreported}}, "b": {say("B")}})
 	res := c.run(llm("root", fallback("b")), "go")
 	if res.err.GetCode() != agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE || c.asked() != "1 0 0" || len(c.fallbacks) != 0 {
 		t.Errorf("asked %s, %v, %v", c.asked(), res.err, c.fallbacks)
@@ -169,7 +173,7 @@ func TestFallbackUntold(t *testing.T) {
 // TestFallbackAllFail tells how each model has failed, the log without the words of
 // providers, and counts what that took.
 func TestFallbackAllFail(t *testing.T) {
-	theirs := model.Failure{Provider: "fake", Status: 503, Message: "secret words"}.Error()
+	theirs := adapter.Failure{Provider: "fake", Status: 503, Message: "secret words"}.Error()
 	limited := &model.Error{Kind: model.KindRateLimited, Provider: "fake", Message: "slow down", RetryAfter: 90e9, Usage: &model.Usage{Total: 2}}
 	c := newChained(t, map[string][]step{"root": {fails(model.KindTimeout, 1)}, "b": {{err: theirs}}, "c": {{err: limited}}})
 	res := c.run(llm("root", fallback("b", "c")), "go")

@@ -13,7 +13,9 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -145,7 +147,7 @@ func (l *liveCall) rest(o *outline) int {
 	if err != nil {
 		return 0
 	}
-	return len(model.TextOf(l.config.SystemInstruction)) + len(tools)
+	return len(adapter.Text(l.config.SystemInstruction)) + len(tools)
 }
 
 // summarizers are the agent with the models that write summaries, one where those
@@ -271,15 +273,17 @@ func (m *agentModel) summarize(
 	c.takeCutUsage()
 	ask := "<conversation>\n" + text + "</conversation>\n\nWrite the summary."
 	resp, failed := c.generate(ctx, "", func(by *agentModel, replaceable bool) (*model.Response, bool, error) {
-		resp, err := by.generateSilently(ctx, l.id, &model.Request{
+		// A call can be made without a summary, unless it was refused.
+		info := modelcall.Info{
+			Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id,
+			Replaceable: !fact.Overflow || replaceable,
+		}
+		resp, err := by.generateSilently(ctx, info, &model.Request{
 			Contents: []*genai.Content{genai.NewContentFromText(ask, genai.RoleUser)},
 			Config: &genai.GenerateContentConfig{
 				SystemInstruction: genai.NewContentFromText(instruction, ""),
 				MaxOutputTokens:   int32(maxSummaryTokens(by.n, fact.Window, retry)),
 			},
-			Origin: model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
-			// A call can be made without a summary, unless it was refused.
-			Replaceable: !fact.Overflow || replaceable,
 		})
 		return resp, false, err
 	})
@@ -295,7 +299,7 @@ func (m *agentModel) summarize(
 			}
 			return "", info, nil
 		}
-		return strings.TrimSpace(model.TextOf(resp.Content)), info, nil
+		return strings.TrimSpace(adapter.Text(resp.Content)), info, nil
 	case ctx.Err() != nil:
 		by.keepUsage(failed, l.branch, info.Call)
 		return "", nil, context.Cause(ctx)
@@ -311,15 +315,14 @@ func (m *agentModel) summarize(
 
 // generateSilently calls the model and shows nothing; a panic of it becomes an error.
 func (m *agentModel) generateSilently(
-	ctx context.Context, messageID string, req *model.Request,
+	ctx context.Context, info modelcall.Info, req *model.Request,
 ) (resp *model.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			resp, err = nil, panicError("the model", p)
 		}
 	}()
-	m.recordTries(ctx, req, messageID)
-	resp, err = m.n.model.LLM.Generate(ctx, req, func(model.Delta) {})
+	resp, err = m.n.model.LLM.Generate(m.recordTries(ctx, info), req, func(model.Delta) {})
 	if err == nil && resp == nil {
 		err = errors.New("the model returned neither an answer nor an error")
 	}

@@ -16,6 +16,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -112,7 +113,7 @@ func TestCompactAhead(t *testing.T) {
 				t.Errorf("the last summary is the event %s", compact(last))
 			}
 			first, end := w.summed[0], w.requests[len(w.requests)-1]
-			if len(first.Functions()) > 0 || first.Config.MaxOutputTokens == 0 || tc.c.GetInstruction() != "" && !strings.HasSuffix(first.SystemText(), tc.c.GetInstruction()) {
+			if len(first.Functions()) > 0 || first.Config.MaxOutputTokens == 0 || tc.c.GetInstruction() != "" && !strings.HasSuffix(adapter.Text(first.Config.SystemInstruction), tc.c.GetInstruction()) {
 				t.Errorf("asked for a summary with %s", compact(first.Config))
 			}
 			if second := transcript(w.summed[1].Contents); !strings.Contains(second, sums[0].Compacted.Summary) {
@@ -535,10 +536,10 @@ func TestCompactOthers(t *testing.T) {
 		w.run(tree, fmt.Sprintf("%d rounds", 10+i)).ok(t)
 	}
 	told := map[string]int{}
-	for _, req := range models.requests {
+	for i, req := range models.requests {
 		checkValid(t, req.Contents)
 		if strings.Contains(transcript(req.Contents), summaryHead) {
-			told[req.Origin.Path[len(req.Origin.Path)-1]]++
+			told[models.agents[i]]++
 		}
 	}
 	if models.refused > 0 || len(models.summed) == 0 || !slices.Equal(slices.Collect(maps.Keys(told)), []string{"root"}) {

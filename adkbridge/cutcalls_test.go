@@ -14,8 +14,9 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -33,7 +34,7 @@ type billedModels struct {
 }
 
 func (b *billedModels) Resolve(name string, _ map[string]string) (Model, error) {
-	m := Model{LLM: models.Again(billedModel{b, name}, models.Retry{Tries: 2, Base: 1, MaxWait: 1}), Provider: "p-" + name}
+	m := Model{LLM: modelcall.WithRetry(billedModel{b, name}, modelcall.Retry{Tries: 2, Base: 1, MaxWait: 1}), Provider: "p-" + name}
 	if name != "b" { // whose price is not known
 		m.Cost = func(u model.Usage) session.NanoUSD { return session.NanoUSD(u.Total) }
 	}
@@ -45,7 +46,7 @@ type billedModel struct {
 	name string
 }
 
-func (m billedModel) Generate(_ context.Context, req *model.Request, _ func(model.Delta)) (*model.Response, error) {
+func (m billedModel) Generate(ctx context.Context, req *model.Request, _ func(model.Delta)) (*model.Response, error) {
 	m.b.mu.Lock()
 	defer m.b.mu.Unlock()
 	round := 0
@@ -57,7 +58,7 @@ func (m billedModel) Generate(_ context.Context, req *model.Request, _ func(mode
 		}
 	}
 	if round < map[string]int{"root": 2, "b": 1}[m.name] {
-		try := fmt.Sprintf("%s%d%d", m.name, round, req.Try)
+		try := fmt.Sprintf("%s%d%d", m.name, round, modelcall.From(ctx).Try)
 		var u model.Usage
 		if !slices.Contains(m.b.free, try) {
 			u = model.Usage{Prompt: price[try], Total: price[try]}
@@ -69,7 +70,7 @@ func (m billedModel) Generate(_ context.Context, req *model.Request, _ func(mode
 	resp := &model.Response{FinishReason: genai.FinishReasonStop, Usage: model.Usage{Prompt: 100, Total: 100}, Content: &genai.Content{Role: genai.RoleModel}}
 	m.b.add(m.name, resp.Usage)
 	if tool := []string{"search", "fetch", ""}[round]; tool != "" {
-		resp.Content.Parts = []*genai.Part{model.NewCall("", tool, "{}")}
+		resp.Content.Parts = []*genai.Part{adapter.NewCall("", tool, "{}")}
 	} else {
 		resp.Content.Parts = []*genai.Part{{Text: "done"}}
 	}

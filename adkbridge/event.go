@@ -14,7 +14,7 @@ import (
 	adksession "google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -275,7 +275,7 @@ func (s *stored) sessionEvent() *session.Event {
 			ev.Calls = append(ev.Calls, session.ToolCall{
 				ID:    fc.ID,
 				Name:  fc.Name,
-				Input: json.RawMessage(model.ArgsText(p)),
+				Input: json.RawMessage(adapter.ArgsText(p)),
 				Path:  m.Path,
 				Asks:  m.asks(fc),
 			})

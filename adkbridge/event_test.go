@@ -11,23 +11,24 @@ import (
 	adksession "google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/internal/seam"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
 // sample is an event that holds all there is.
 func sample() (*adksession.Event, *meta) {
-	ours := model.NewCall("theirs", "search", `{"big": 12345678901234567890, "f": 1.0}`)
+	ours := adapter.NewCall("theirs", "search", `{"big": 12345678901234567890, "f": 1.0}`)
 	ours.FunctionCall.ID = "call_1"
 	ours.ThoughtSignature = []byte{0, 255}
-	refused := model.NewCall("", "ghost", `nonsense`)
+	refused := adapter.NewCall("", "ghost", `nonsense`)
 	refused.FunctionCall.ID = "call_2"
 	ev := &adksession.Event{
 		ID: "id", InvocationID: "e-1", Author: "a", Branch: "p.a",
 		Timestamp: time.Date(2026, 1, 2, 3, 4, 5, 6000, time.FixedZone("x", 3600)),
 		LLMResponse: adkmodel.LLMResponse{
 			Content: &genai.Content{Role: "model", Parts: []*genai.Part{
-				{Text: "hm", Thought: true, PartMetadata: map[string]any{model.MetaProvider: "fake", model.MetaOpaque: json.Number("1e400")}},
+				{Text: "hm", Thought: true, PartMetadata: map[string]any{seam.MetaProvider: "fake", seam.MetaOpaque: json.Number("1e400")}},
 				{Text: "<Tom & \"Jerry\">\u2028 "}, ours, {Text: "more"}, refused,
 				{InlineData: &genai.Blob{MIMEType: "image/png", Data: []byte{1, 2, 3}}},
 			}},

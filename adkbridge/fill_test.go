@@ -17,6 +17,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -187,7 +188,7 @@ func (c *crowdModels) Resolve(string, map[string]string) (Model, error) {
 }
 
 func (c *crowdModels) Generate(ctx context.Context, req *model.Request, _ func(model.Delta)) (*model.Response, error) {
-	size := len(req.SystemText())
+	size := len(adapter.Text(req.Config.SystemInstruction))
 	c.add(size)
 	defer c.add(-size)
 	select {

@@ -18,7 +18,11 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/models/words"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
@@ -77,6 +81,7 @@ type request struct {
 	system   string
 	tools    []string
 	raw      *model.Request
+	info     modelcall.Info
 }
 
 // script answers for all agents of a tree: each agent's model has the agent's
@@ -114,7 +119,7 @@ func (m scripted) Generate(ctx context.Context, req *model.Request, emit func(mo
 	s := m.s
 	s.mu.Lock()
 	n := len(s.requests)
-	r := request{agent: m.name, contents: req.Contents, system: req.SystemText(), raw: req}
+	r := request{agent: m.name, contents: req.Contents, system: adapter.Text(req.Config.SystemInstruction), raw: req, info: modelcall.From(ctx)}
 	for _, f := range req.Functions() {
 		r.tools = append(r.tools, f.Name)
 	}
@@ -164,11 +169,11 @@ func (st step) respond(ctx context.Context, emit func(model.Delta)) (*model.Resp
 	}
 	if st.looks != "" {
 		emit(model.Delta{Text: st.looks})
-		ran := map[string]any{model.MetaProvider: "fake", model.MetaOpaque: `{"type":"search"}`}
+		ran := map[string]any{seam.MetaProvider: "fake", seam.MetaOpaque: `{"type":"search"}`}
 		resp.Content.Parts = append(resp.Content.Parts, &genai.Part{Text: st.looks}, &genai.Part{PartMetadata: ran})
 	}
 	if st.text != "" {
-		for w := range model.Words(st.text) {
+		for w := range words.Split(st.text) {
 			emit(model.Delta{Text: w})
 		}
 		resp.Content.Parts = append(resp.Content.Parts, &genai.Part{Text: st.text})
@@ -184,7 +189,7 @@ func (st step) respond(ctx context.Context, emit func(model.Delta)) (*model.Resp
 		return nil, st.err
 	}
 	for _, c := range st.calls {
-		resp.Content.Parts = append(resp.Content.Parts, model.NewCall(c.id, c.name, c.args))
+		resp.Content.Parts = append(resp.Content.Parts, adapter.NewCall(c.id, c.name, c.args))
 	}
 	return resp, nil
 }

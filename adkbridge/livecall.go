@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -34,12 +35,13 @@ func (m *agentModel) callModel(ctx context.Context, l *liveCall) (*model.Respons
 		Contents: t.hist.prompt(m.n.name, l.branch, m.since()),
 		Config:   l.config,
 		Cache:    m.n.cacheOf(t.run.SessionID()),
-		Origin:   model.Origin{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id},
 	}
+	info := modelcall.Info{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id}
 	resp, err := l.chain.generate(ctx, l.id, func(last *agentModel, replaceable bool) (*model.Response, bool, error) {
 		one, shown := *req, false
-		one.Replaceable = replaceable
-		resp, err := last.generate(ctx, &one, l.id, func() {
+		info := info
+		info.Replaceable = replaceable
+		resp, err := last.generate(ctx, &one, info, func() {
 			shown = true
 			if !l.shown {
 				l.shown, first = true, time.Since(began)

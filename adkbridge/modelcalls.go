@@ -14,6 +14,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -310,7 +311,7 @@ func (r *callRecorder) record(run *verifier, c *callStep) {
 	contents, summary := r.hist.promptBefore(at, m.since(), r.end(key))
 	req := &model.Request{Contents: contents, Config: &own, Deferred: m.n.deferred(), ToolSearch: m.n.toolSearch}
 	call := &agentdv1.ModelCallDetails{
-		Instruction: req.SystemText(),
+		Instruction: adapter.Text(req.Config.SystemInstruction),
 		Generation:  m.n.spec.GetGeneration(),
 		Contents:    int32(min(len(contents), math.MaxInt32)),
 		Summary:     summary,

@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -97,7 +98,7 @@ func (w *world) sameAsSent(turnID string, want int) []*agentdv1.ModelCallDetails
 	w.script.mu.Lock()
 	defer w.script.mu.Unlock()
 	for _, c := range calls {
-		i := slices.IndexFunc(w.script.requests, func(r request) bool { return r.raw.Origin.MessageID == c.GetCall().GetMessageId() })
+		i := slices.IndexFunc(w.script.requests, func(r request) bool { return r.info.MessageID == c.GetCall().GetMessageId() })
 		if i < 0 {
 			w.t.Errorf("call %q was not made", c.GetCall().GetMessageId())
 			continue
@@ -227,7 +228,7 @@ func TestModelCallsBehindSummaries(t *testing.T) {
 			t.Fatalf("%d calls, %d were made, %v", len(calls), len(made), err)
 		}
 		for i, c := range calls {
-			if strings.HasPrefix(made[i].SystemText(), summaryInstruction) {
+			if strings.HasPrefix(adapter.Text(made[i].Config.SystemInstruction), summaryInstruction) {
 				if c.GetContents() != 0 || c.GetCall().GetMessageId() != "" || c.GetCall().GetUsage().GetTotalTokens() == 0 {
 					t.Errorf("a call for a summary: %v", c)
 				}
@@ -236,7 +237,7 @@ func TestModelCallsBehindSummaries(t *testing.T) {
 			if got, want := int(c.GetContents()), len(made[i].Contents); got != want {
 				t.Errorf("call %d: %d contents, sent %d", i, got, want)
 			}
-			sent := model.TextOf(made[i].Contents[0])
+			sent := adapter.Text(made[i].Contents[0])
 			if got := c.GetSummary(); got == "" && strings.HasPrefix(sent, summaryHead) || !strings.Contains(sent, got) {
 				t.Errorf("call %d: summary %q, sent %q", i, got, sent)
 			}

@@ -6,12 +6,15 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"path"
 	"strings"
 	"sync"
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -30,6 +33,7 @@ type narrowModels struct {
 
 	mu       sync.Mutex // protects the fields below
 	requests []*model.Request
+	agents   []string // the callers of requests
 	refused  int
 	down     int
 	summed   []*model.Request
@@ -99,15 +103,15 @@ func (m narrowModel) generate(ctx context.Context, req *model.Request, emit func
 	if err != nil {
 		return nil, err
 	}
-	tokens := int64(len(data)+len(req.SystemText())) / 4
+	tokens := int64(len(data)+len(adapter.Text(req.Config.SystemInstruction))) / 4
 	sum := sha256.Sum256([]byte(transcript(req.Contents))) // without the ids of calls
-	if req.OnRaw != nil {
-		if err := req.OnRaw(model.Raw{Attempt: 1, Provider: "narrow", Status: 200, Body: []byte("{}")}); err != nil {
+	if onRaw := modelcall.From(ctx).OnRaw; onRaw != nil {
+		if err := onRaw(modelcall.Raw{Attempt: 1, Provider: "narrow", Status: 200, Body: []byte("{}")}); err != nil {
 			return nil, err
 		}
 	}
 	u := model.Usage{Prompt: tokens, Completion: 10, Total: tokens + 10}
-	sums := strings.HasPrefix(req.SystemText(), summaryInstruction)
+	sums := strings.HasPrefix(adapter.Text(req.Config.SystemInstruction), summaryInstruction)
 	m.w.mu.Lock()
 	if m.down {
 		m.w.down++
@@ -115,6 +119,7 @@ func (m narrowModel) generate(ctx context.Context, req *model.Request, emit func
 		return nil, &model.Error{Kind: model.KindUnavailable, Provider: "narrow", Status: 404, Message: "gone", Usage: &model.Usage{Prompt: 1, Total: 1}}
 	}
 	m.w.requests = append(m.w.requests, req)
+	m.w.agents = append(m.w.agents, path.Base(strings.Join(modelcall.From(ctx).Path, "/")))
 	if tokens > m.window {
 		m.w.refused++
 		m.w.mu.Unlock()
@@ -150,7 +155,7 @@ func (m narrowModel) generate(ctx context.Context, req *model.Request, emit func
 	}
 	if round < rounds {
 		resp.Content.Parts = []*genai.Part{
-			model.NewCall("", "search", fmt.Sprintf(`{"q":%d}`, round+1)), model.NewCall("", "fetch", fmt.Sprintf(`{"q":%d}`, round+1)),
+			adapter.NewCall("", "search", fmt.Sprintf(`{"q":%d}`, round+1)), adapter.NewCall("", "fetch", fmt.Sprintf(`{"q":%d}`, round+1)),
 		}
 		return resp, nil
 	}

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -278,7 +278,7 @@ func TestStructuredAnswers(t *testing.T) {
 // tools, on all forms that such runs have.
 func TestOutputText(t *testing.T) {
 	said := func(text string) *genai.Part { return &genai.Part{Text: text} }
-	opaque := &genai.Part{PartMetadata: map[string]any{model.MetaOpaque: "{}"}}
+	opaque := &genai.Part{PartMetadata: map[string]any{seam.MetaOpaque: "{}"}}
 	for name, tc := range map[string]struct {
 		parts []*genai.Part
 		want  string

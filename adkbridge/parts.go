@@ -10,6 +10,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/models/words"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -239,7 +240,7 @@ func (h *history) dropFiles(since int64) {
 		if it.seq < since || it.content == nil {
 			continue
 		}
-		if c := model.WithoutFiles(it.content); c != it.content {
+		if c := words.WithoutFiles(it.content); c != it.content {
 			told := *it
 			told.content, told.converted, told.weight = c, nil, 0
 			h.items[i] = &told

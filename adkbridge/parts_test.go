@@ -10,6 +10,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/models/words"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -38,12 +39,12 @@ func describe(contents []*genai.Content) string {
 			case p.FunctionResponse != nil:
 				b.WriteString(" result " + jsonText(p.FunctionResponse.Response))
 				for _, f := range p.FunctionResponse.Parts {
-					b.WriteString(" " + model.DescribeResultFile(f))
+					b.WriteString(" " + words.DescribeResultFile(f))
 				}
 			case p.Text != "":
 				b.WriteString(" " + p.Text)
 			default:
-				b.WriteString(" " + model.DescribeFile(p))
+				b.WriteString(" " + words.DescribeFile(p))
 			}
 		}
 		b.WriteString("\n")

@@ -5,7 +5,9 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -178,7 +180,7 @@ func weigh(c *genai.Content) int {
 	for _, p := range c.Parts {
 		n += partWeight + len(p.Text)
 		if p.FunctionCall != nil {
-			n += len(p.FunctionCall.Name) + len(model.ArgsText(p))
+			n += len(p.FunctionCall.Name) + len(adapter.ArgsText(p))
 		}
 		if r := p.FunctionResponse; r != nil {
 			n += len(r.Name) + weighValue(r.Response)
@@ -206,7 +208,7 @@ func weigh(c *genai.Content) int {
 		if p.CodeExecutionResult != nil {
 			n += len(p.CodeExecutionResult.Output)
 		}
-		if opaque, ok := p.PartMetadata[model.MetaOpaque].(string); ok {
+		if opaque, ok := p.PartMetadata[seam.MetaOpaque].(string); ok {
 			n += len(opaque)
 		}
 	}

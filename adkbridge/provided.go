@@ -5,6 +5,8 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -30,13 +32,13 @@ func ranByProvider(p *genai.Part) bool {
 	if p.Thought || p.Text != "" || p.FunctionCall != nil {
 		return false
 	}
-	_, opaque := p.PartMetadata[model.MetaOpaque]
+	_, opaque := p.PartMetadata[seam.MetaOpaque]
 	return opaque || p.ToolCall != nil || p.ToolResponse != nil || p.ExecutableCode != nil ||
 		p.CodeExecutionResult != nil
 }
 
 // raw records a provider's answer as it came.
-func (m *agentModel) raw(ctx context.Context, messageID string, r model.Raw) error {
+func (m *agentModel) raw(ctx context.Context, messageID string, r modelcall.Raw) error {
 	return m.t.run.Raw(ctx, session.RawPayload{
 		MessageID:   messageID,
 		Path:        m.n.path,

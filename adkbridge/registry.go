@@ -1,20 +1,21 @@
 package adkbridge
 
 import (
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
 
-// FromRegistry returns the models of a registry, each behind a models.Guard with
+// FromRegistry returns the models of a registry, each behind a modelcall.Guard with
 // these limits, priced by the registry's table.
-func FromRegistry(reg *models.Registry, limits models.Limits) Models {
+func FromRegistry(reg *models.Registry, limits modelcall.Limits) Models {
 	return registry{reg: reg, limits: limits}
 }
 
 type registry struct {
 	reg    *models.Registry
-	limits models.Limits
+	limits modelcall.Limits
 }
 
 func (r registry) Resolve(name string, keys map[string]string) (Model, error) {

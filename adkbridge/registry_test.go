@@ -8,8 +8,10 @@ import (
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -18,7 +20,7 @@ type provider struct{ s *script }
 
 func (p provider) Open(name, key string) (model.Model, error) {
 	if key == "" {
-		return model.Model{}, model.MissingKey("openai", "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
+		return model.Model{}, adapter.MissingKey("openai", "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
 	}
 	return model.Model{LLM: scripted{p.s, name}}, nil
 }
@@ -35,7 +37,7 @@ func TestFromRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	models := FromRegistry(reg, models.Limits{})
+	models := FromRegistry(reg, modelcall.Limits{})
 	if _, err := models.Resolve("openai/gpt-4o", nil); err == nil {
 		t.Error("opened without a key")
 	}
@@ -71,7 +73,7 @@ func TestFallbackNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := New(Config{Models: FromRegistry(reg, models.Limits{})})
+	r := New(Config{Models: FromRegistry(reg, modelcall.Limits{})})
 	for name, tc := range map[string]struct {
 		own   string
 		names []string
@@ -122,7 +124,7 @@ func TestFallbackNamesPinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	models := FromRegistry(reg, models.Limits{})
+	models := FromRegistry(reg, modelcall.Limits{})
 	r := New(Config{Models: modelsFunc(func(name string, _ map[string]string) (Model, error) {
 		return models.Resolve(name, map[string]string{"openai": "k"})
 	})})

@@ -18,6 +18,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -61,7 +62,7 @@ func (m pureModel) Generate(ctx context.Context, req *model.Request, emit func(m
 	if n >= len(steps) {
 		return nil, fmt.Errorf("%s has no step %d", m.name, n)
 	}
-	sum := sha256.Sum256([]byte(req.SystemText() + strings.Join(lines, "")))
+	sum := sha256.Sum256([]byte(adapter.Text(req.Config.SystemInstruction) + strings.Join(lines, "")))
 	st := steps[n]
 	if st.text != "" {
 		st.text += " " + hex.EncodeToString(sum[:4])

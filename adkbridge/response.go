@@ -14,7 +14,10 @@ import (
 	adkmodel "google.golang.org/adk/v2/model"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -316,18 +319,17 @@ const transferMarker = "\nYou have a list of other agents to transfer to:\n"
 // generate calls the model, and spoke with each piece of its text; a panic of it
 // becomes an error.
 func (m *agentModel) generate(
-	ctx context.Context, req *model.Request, messageID string, spoke func(),
+	ctx context.Context, req *model.Request, info modelcall.Info, spoke func(),
 ) (resp *model.Response, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			resp, err = nil, panicError("the model", p)
 		}
 	}()
-	m.recordTries(ctx, req, messageID)
 	req.Deferred, req.ToolSearch = m.n.deferred(), m.n.toolSearch
-	resp, err = m.n.model.LLM.Generate(ctx, req, func(d model.Delta) {
+	resp, err = m.n.model.LLM.Generate(m.recordTries(ctx, info), req, func(d model.Delta) {
 		spoke()
-		m.t.run.Delta(session.Delta{MessageID: messageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
+		m.t.run.Delta(session.Delta{MessageID: info.MessageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
 	})
 	if err == nil && resp == nil {
 		err = fmt.Errorf("the model returned neither an answer nor an error")
@@ -335,18 +337,20 @@ func (m *agentModel) generate(
 	return resp, err
 }
 
-// recordTries has the tries of a call recorded, and what the provider answers to each
-// if the turn asks for that.
-func (m *agentModel) recordTries(ctx context.Context, req *model.Request, messageID string) {
-	req.OnRetry = func(f model.Failed) error { return m.recordRetry(ctx, messageID, f) }
+// recordTries returns a context in which the turn records the failed tries of a call and, if the
+// turn asks for that, what the provider responds to each.
+func (m *agentModel) recordTries(ctx context.Context, info modelcall.Info) context.Context {
+	messageID := info.MessageID
+	info.OnRetry = func(f modelcall.FailedTry) error { return m.recordRetry(ctx, messageID, f) }
 	if m.t.run.Spec().Raw {
-		req.OnRaw = func(r model.Raw) error { return m.raw(ctx, messageID, r) }
+		info.OnRaw = func(r modelcall.Raw) error { return m.raw(ctx, messageID, r) }
 	}
+	return modelcall.With(ctx, info)
 }
 
 // recordRetry records that a try of a model call has failed and is followed by
 // another one.
-func (m *agentModel) recordRetry(ctx context.Context, messageID string, f model.Failed) error {
+func (m *agentModel) recordRetry(ctx context.Context, messageID string, f modelcall.FailedTry) error {
 	retry := session.ModelRetry{
 		MessageID: messageID,
 		Path:      m.n.path,
@@ -439,7 +443,7 @@ func withOwnID(p *genai.Part) *genai.Part {
 		if part.PartMetadata == nil {
 			part.PartMetadata = map[string]any{}
 		}
-		part.PartMetadata[model.MetaCallID] = call.ID
+		part.PartMetadata[seam.MetaCallID] = call.ID
 	}
 	call.ID = "call_" + strings.ToLower(rand.Text())
 	if call.Args == nil {
@@ -472,7 +476,7 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 	for i, p := range callsOf(a.content) {
 		call := p.FunctionCall
 		reason := ""
-		switch bad, _ := p.PartMetadata[model.MetaArgsError].(string); {
+		switch bad, _ := p.PartMetadata[seam.MetaArgsError].(string); {
 		case i >= m.t.limits.AnswerCalls:
 			reason = fmt.Sprintf("not run: an answer may have at most %d tool calls", m.t.limits.AnswerCalls)
 		case !slices.Contains(offered, call.Name):
@@ -493,7 +497,7 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 				handed = true
 			}
 		default:
-			if n := len(model.ArgsText(p)); n > m.t.limits.ValueBytes {
+			if n := len(adapter.ArgsText(p)); n > m.t.limits.ValueBytes {
 				reason = fmt.Sprintf("not run: the arguments take %d bytes, at most %d are allowed", n,
 					m.t.limits.ValueBytes)
 			} else if ask, err := m.needsPerson(call); err != nil {

@@ -24,7 +24,7 @@ type Models interface {
 // Model is a model that an agent may use.
 type Model struct {
 	// LLM must not panic, must return promptly when its context ends and must
-	// bound its answers: see models.Guard.
+	// bound its answers: see modelcall.Guard.
 	LLM model.LLM
 	// Provider is the provider's name.
 	Provider string

@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -215,7 +216,7 @@ func TestAnswerOnItsWay(t *testing.T) {
 	m := &agentModel{t: turn, n: turn.tree.byName["b"]}
 	req := &adkmodel.LLMRequest{Tools: map[string]any{"search": nil}}
 	a := m.newResponse(&model.Response{
-		Content: &genai.Content{Parts: []*genai.Part{{Text: "B"}, model.NewCall("", "search", "{}"), model.NewCall("", "ghost", "{}")}},
+		Content: &genai.Content{Parts: []*genai.Part{{Text: "B"}, adapter.NewCall("", "search", "{}"), adapter.NewCall("", "ghost", "{}")}},
 		Usage:   model.Usage{Total: 5},
 	}, "b|root.b#0", "root.b")
 	a.meta.Calls, a.meta.Asks = m.classify(a, req)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 //go:embed summary.txt
@@ -65,7 +66,7 @@ func passages(contents []*genai.Content) []passage {
 			switch {
 			case p.Thought:
 			case p.FunctionCall != nil:
-				out = append(out, passage{"[agent calls " + p.FunctionCall.Name + "]", model.ArgsText(p)})
+				out = append(out, passage{"[agent calls " + p.FunctionCall.Name + "]", adapter.ArgsText(p)})
 			case p.FunctionResponse != nil:
 				head := "[result of " + p.FunctionResponse.Name + "]"
 				out = append(out, passage{head, jsonText(p.FunctionResponse.Response)})

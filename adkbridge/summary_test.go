@@ -9,7 +9,9 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // TestCompactCut asks once more for a summary that was cut at its limit, with a
@@ -97,7 +99,7 @@ func (s *searching) Generate(_ context.Context, req *model.Request, _ func(model
 		Content:      genai.NewContentFromText(strings.Repeat("found. ", 100), genai.RoleModel),
 		FinishReason: genai.FinishReasonStop, Usage: model.Usage{Prompt: 170_000, Completion: 200, Total: 170_200},
 	}
-	if strings.HasPrefix(req.SystemText(), summaryInstruction) {
+	if strings.HasPrefix(adapter.Text(req.Config.SystemInstruction), summaryInstruction) {
 		s.sums++
 		resp.Content = genai.NewContentFromText("summary", genai.RoleModel)
 		return resp, nil
@@ -119,7 +121,7 @@ func TestCompactSearches(t *testing.T) {
 		"no tool": {searching{}, 3},
 		"use":     {searching{provided: &model.Provided{Uses: []model.Use{{Name: "web_search"}}}}, 0},
 		"source":  {searching{provided: &model.Provided{Citations: []model.Cite{{URI: "https://example.com"}}}}, 0},
-		"part":    {searching{run: &genai.Part{PartMetadata: map[string]any{model.MetaProvider: "p", model.MetaOpaque: "{}"}}}, 0},
+		"part":    {searching{run: &genai.Part{PartMetadata: map[string]any{seam.MetaProvider: "p", seam.MetaOpaque: "{}"}}}, 0},
 		"code":    {searching{run: &genai.Part{CodeExecutionResult: &genai.CodeExecutionResult{Output: "1"}}}, 0},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -84,7 +85,7 @@ func TestToolInput(t *testing.T) {
 		if got := compact(p.FunctionCall.Args); got != `{"a":{"x":"\u003c\u0026\u003e","y":1.0},"z":12345678901234567890}` {
 			t.Errorf("arguments became %s", got)
 		}
-		if model.ArgsText(p) != args {
+		if adapter.ArgsText(p) != args {
 			t.Errorf("text became %v", p.PartMetadata)
 		}
 	}
@@ -108,7 +109,7 @@ func TestCallIDs(t *testing.T) {
 	}
 	var theirs []string
 	for _, p := range w.script.seen("root")[2].contents[1].Parts {
-		theirs = append(theirs, model.CallID(p))
+		theirs = append(theirs, adapter.CallID(p))
 	}
 	if !slices.Equal(theirs, []string{"call_0", "call_0", ""}) {
 		t.Errorf("the provider's ids are %q", theirs)
@@ -282,7 +283,7 @@ func TestModelErrors(t *testing.T) {
 // TestAnswerIsNotChanged: an adapter's response stays as it is.
 func TestAnswerIsNotChanged(t *testing.T) {
 	content := &genai.Content{Role: "model", Parts: []*genai.Part{
-		{}, {Text: "x", ThoughtSignature: []byte{1}}, model.NewCall("id", "set_model_response", `{"a":1}`),
+		{}, {Text: "x", ThoughtSignature: []byte{1}}, adapter.NewCall("id", "set_model_response", `{"a":1}`),
 	}}
 	before := compact(content)
 	m := &agentModel{t: &turn{limits: Limits{}.WithDefaults()}, n: &node{name: "n"}}

@@ -72,7 +72,7 @@ type Config struct {
 	// ScriptsDir holds scripts for the models "scripted/…". Default none.
 	ScriptsDir string
 	// Prices is a file with a table of what models cost and can do, laid over the
-	// built-in one; see package catalog. Default none.
+	// built-in one; docs/providers.md describes the form. Default none.
 	Prices string
 
 	// DataDir is the folder of the database; it is made if there is none. Default

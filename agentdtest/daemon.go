@@ -25,7 +25,7 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
@@ -45,8 +45,8 @@ type Daemon struct {
 // Option changes how a daemon is started.
 type Option = testdaemon.Option
 
-// WithScript makes the model "scripted/<name>" play a script, YAML or JSON as
-// package model/scripted describes it.
+// WithScript makes the model "scripted/<name>" play a script, YAML or JSON in the form that
+// docs/scripts.md describes.
 func WithScript(name, script string) Option {
 	return func(c *testdaemon.Config) {
 		if c.Daemon.Scripts == nil {
@@ -178,8 +178,8 @@ func Start(t testing.TB, opts ...Option) *Daemon {
 // Close.
 func New(opts ...Option) (*Daemon, error) {
 	c := testdaemon.Config{Daemon: daemon.Config{
-		ModelRetry:   models.Retry{Base: time.Millisecond, MaxWait: time.Millisecond},
-		ModelBreaker: models.BreakerConfig{Failures: -1},
+		ModelRetry:   modelcall.Retry{Base: time.Millisecond, MaxWait: time.Millisecond},
+		ModelBreaker: modelcall.BreakerConfig{Failures: -1},
 	}}
 	for _, opt := range opts {
 		opt(&c)

@@ -19,6 +19,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // puppet is a model of a real daemon whose answers the test gives, one by one.
@@ -49,7 +50,7 @@ func (p puppet) Generate(ctx context.Context, req *model.Request, emit func(mode
 		for _, part := range content.Parts {
 			switch {
 			case part.FunctionResponse != nil:
-				data, err := model.MarshalJSON(part.FunctionResponse.Response)
+				data, err := adapter.MarshalJSON(part.FunctionResponse.Response)
 				if err != nil {
 					return nil, err
 				}
@@ -59,7 +60,7 @@ func (p puppet) Generate(ctx context.Context, req *model.Request, emit func(mode
 			}
 		}
 	}
-	b := model.NewBuilder("puppet", emit)
+	b := adapter.NewBuilder("puppet", emit)
 	var r reply
 	select {
 	case p.calls <- c:
@@ -76,7 +77,7 @@ func (p puppet) Generate(ctx context.Context, req *model.Request, emit func(mode
 	}
 	for _, name := range r.calls {
 		name, args, _ := strings.Cut(name, " ")
-		b.Part(model.NewCall("", name, cmp.Or(args, "{}")))
+		b.Part(adapter.NewCall("", name, cmp.Or(args, "{}")))
 	}
 	return &model.Response{
 		Content: b.Content(), FinishReason: genai.FinishReasonStop, Model: "puppet",

@@ -1,23 +1,19 @@
 package model
 
-import (
-	"github.com/apzuk3/agentd/model/catalog"
-)
-
 // Billing is what a provider knows of its models.
 type Billing struct {
-	// As names another provider whose models these are, served in another way: what
-	// the table in force says of that one holds, unless it says more of this one.
+	// As names another provider that serves the same models: what the tables say of that
+	// provider holds for this one, unless they say more of this one.
 	As string
-	// Unlisted is true when the provider's server may have other models than the table
-	// knows, as one that only speaks the interface of the vendor. Those of the server's
-	// own table alone are then listed. A model that has the name of one of the vendor's
-	// is taken for it all the same.
+	// Unlisted is true when the provider's server may have other models than the built-in
+	// table knows, such as a server that only speaks the vendor's interface. ListModels then
+	// names only those of the operator's own table. A model with the name of one of the
+	// vendor's is still taken for it.
 	Unlisted bool
-	// Free is true when calls cost nothing, such as of models that run here.
+	// Free is true when calls cost nothing, such as those of models that run here.
 	Free bool
-	// Catalog is what the provider knows of its own models, see catalog.Parse; nil
-	// for nothing. It must not speak of other providers. It is laid over the
-	// built-in table, and the server's own one over it.
-	Catalog *catalog.Table
+	// Catalog holds prices and abilities of the provider's own models, in YAML, in the form of
+	// the operator's file of prices (docs/providers.md); "" for none. It names no other
+	// provider. It overrides the built-in table, and the operator's file overrides it.
+	Catalog string
 }

@@ -46,9 +46,6 @@ type Error struct {
 	// Suspended says that the call was not made, since the model keeps failing. Adapters leave it
 	// alone.
 	Suspended bool
-	// Untold says that the call ended since OnRetry or OnRaw failed: another model is
-	// not the way out. Adapters leave it alone.
-	Untold bool
 	// Tries is how often the call was made, 0 or 1 for once. Failed is what the
 	// tries before the last one took, as far as it was reported; not part of
 	// Usage. Adapters leave both alone, unless they play a call that was recorded.
@@ -87,7 +84,7 @@ func (e *Error) Temporary() bool {
 		return !e.Final
 	case KindUnavailable:
 		// Without a status it is a connection or an answer that broke.
-		return !e.Final && (e.Status == 0 || isBusy(e.Status) || e.Status >= http.StatusInternalServerError && e.Status != http.StatusNotImplemented)
+		return !e.Final && (e.Status == 0 || e.Status == http.StatusConflict || e.Status == http.StatusTooEarly || e.Status >= http.StatusInternalServerError && e.Status != http.StatusNotImplemented)
 	default:
 		return false
 	}
@@ -111,16 +108,6 @@ func (e *Error) ForCaller() *Error {
 
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
-
-// Blocked is the error of content that a provider or its model refuses: what says
-// what happened, in our words, and why what they say of it, "" for nothing.
-func Blocked(provider, what, why string, secrets ...string) *Error {
-	e := &Error{Kind: KindBlocked, Provider: provider, Message: what}
-	if why = Redact(why, secrets...); why != "" {
-		e.Message, e.theirs = what+": "+why, true
-	}
-	return e
-}
 
 // Spent returns err, an *Error or a context's, with what the failed call took. Other
 // errors, and those that have that already, are left as they are, and so are all if u

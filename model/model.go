@@ -1,26 +1,27 @@
-// Package model defines what a provider of models must do, and has what adapters
-// need to do it.
+// Package model is the seam to providers of models: what a provider must do, what it gets and what
+// it returns.
 //
-// An adapter translates one request to its provider's wire, streams what comes
-// back as deltas, and returns one checked response: complete, with its finish
-// reason and its usage, or an error. A stream that was cut short is an error,
-// never a short success. Adapters own no retries, and their SDKs' are off: the
-// server makes failed calls again, once for all providers, and tells of it. They set no
-// timeouts either: the server ends calls that take too long, and those whose provider is
-// silent. Each byte of its HTTP answer breaks the silence, also that of a ping.
+// An adapter translates one request to its provider's wire, streams what comes back as deltas, and
+// returns one response: complete, with its finish reason and its usage, or an error. A stream that
+// was cut short is an error, never a short success. Adapters make no retries, and those of their
+// SDKs are off: the server makes failed calls again, for all providers alike, and reports it. They
+// set no timeouts either: the server ends calls that take too long, and calls of a provider that is
+// silent. Each byte of its HTTP response breaks the silence, also that of a ping.
 //
-// The common form of content is that of google.golang.org/genai, the one the
-// engine stores. What a provider needs back verbatim travels in the parts, see
-// Response. References to tools in a tool's result are metadata of its part, see
-// Refer: they are stored, replayed and recorded with it, and are gone once it is
-// summarized. This package and its adapters import genai, the providers' official
-// SDKs, package catalog and the standard library; they know neither sessions, nor
-// ADK, nor the protocol.
+// Package adapter says how to write one and has what that needs; package modeltest tells whether
+// one keeps the contract; package agentdhost serves it.
+//
+// The common form of content is that of google.golang.org/genai, the one the engine stores. What a
+// provider needs back verbatim travels in the parts, see Response. References to tools in a tool's
+// result are metadata of its part, see Refer: they are stored, replayed and recorded with it, and
+// are gone once it is summarized.
+//
+// The package imports genai and the standard library; it knows neither sessions, nor the engine,
+// nor the protocol.
 package model
 
 import (
 	"context"
-	"time"
 
 	"google.golang.org/genai"
 )
@@ -53,43 +54,6 @@ type Request struct {
 	// forgotten are functions that were found and that Load has left out all the
 	// same, since there were too many.
 	forgotten map[string]bool
-	// Origin says whose call it is, for those who record calls or play them again;
-	// adapters never look at it.
-	Origin Origin `json:"-"`
-	// Try is the number of the try, from 1; 0 when nobody counts.
-	Try int `json:"-"`
-	// Replaceable says that another model takes the call when this one fails: what
-	// is known to be down is not waited for. Adapters never see it.
-	Replaceable bool `json:"-"`
-	// OnRetry, when not nil, is told of each try that failed before the wait for
-	// the next one. It runs on the calling goroutine; its error ends
-	// the call. Adapters never see it.
-	OnRetry func(Failed) error `json:"-"`
-	// OnRaw, when not nil, is told of the provider's HTTP answers to each try, after
-	// the try and before OnRetry. It runs on the calling goroutine; its error ends
-	// the call. Adapters never look at it.
-	OnRaw func(Raw) error `json:"-"`
-}
-
-// Failed is a try that failed and is followed by another one.
-type Failed struct {
-	// Try is its number, from 1.
-	Try int
-	// Wait is the time until the next one.
-	Wait time.Duration
-	// Err is how it failed; not nil.
-	Err *Error
-}
-
-// Origin names a model call. What is not known is empty.
-type Origin struct {
-	// Session and Turn are ids.
-	Session, Turn string
-	// Path runs from the root of the tree to the agent that calls. It must not be
-	// changed.
-	Path []string
-	// MessageID is the one of the answer to come.
-	MessageID string
 }
 
 // Delta is a piece of the answer's text or of the model's thinking.
@@ -104,18 +68,18 @@ type Delta struct {
 type Response struct {
 	// Content has role "model" and the parts in the order the model produced
 	// them: thoughts (Thought set), text, function calls, provider-run tool
-	// parts (genai's own, or nothing but MetaOpaque). Neighboring text of one
-	// kind is one part, unless a signature separates it. Joined, the deltas of a
-	// kind equal the parts' text of that kind.
+	// parts (genai's own, or nothing but opaque data, see adapter.Builder).
+	// Neighboring text of one kind is one part, unless a signature separates it.
+	// Joined, the deltas of a kind equal the parts' text of that kind.
 	//
-	// A function call's Args is the decoded object (numbers as json.Number), and
-	// Part.PartMetadata[MetaArgs] its JSON text as the model wrote it; when that
-	// text is no JSON object, Args is empty, and MetaArgsError says why.
-	// FunctionCall.ID is the provider's, or "".
+	// A function call's Args is the decoded object (numbers as json.Number), its
+	// FunctionCall.ID the provider's, or "". The metadata of its part keeps the
+	// JSON text as the model wrote it, or why that is no JSON object:
+	// adapter.NewCall makes such a part.
 	//
-	// Signatures of thoughts are in Part.ThoughtSignature, with
-	// PartMetadata[MetaProvider] naming the provider that must get them back.
-	// An adapter sends back only its own and drops those of others.
+	// Signatures of thoughts are in Part.ThoughtSignature. The part's metadata
+	// names the provider that must get them back, see adapter.Builder and
+	// adapter.Owned. An adapter sends back only its own and drops those of others.
 	//
 	// Nil or without parts when the model answered nothing.
 	Content *genai.Content
@@ -134,31 +98,6 @@ type Response struct {
 	// Content all the same.
 	Provided *Provided
 }
-
-// Keys of Part.PartMetadata. All of them are ours; adapters do not send them.
-const (
-	// MetaArgs is the JSON text of a function call's arguments.
-	MetaArgs = "agentd.args"
-	// MetaArgsError says why the arguments are no JSON object.
-	MetaArgsError = "agentd.args_error"
-	// MetaProvider names the provider whose opaque data the part holds.
-	MetaProvider = "agentd.provider"
-	// MetaModel is the model of that provider whose opaque data the part holds, for
-	// an adapter that has to know.
-	MetaModel = "agentd.model"
-	// MetaAccount marks the account of that provider which alone can read the opaque
-	// data, where there is one; it tells nothing of the account's key.
-	MetaAccount = "agentd.account"
-	// MetaOpaque is data that the named provider wants back with this part, such
-	// as a redacted thought or an item id; a JSON value of the adapter's own.
-	MetaOpaque = "agentd.opaque"
-	// MetaCallID is the provider's own id of a function call whose
-	// FunctionCall.ID the engine has rewritten to be unique.
-	MetaCallID = "agentd.call_id"
-	// MetaTools are the tools to which a tool's result refers, a list of names on the
-	// part of the FunctionResponse; see Refer and References.
-	MetaTools = "agentd.tools"
-)
 
 // LLM is one model of one provider, with a key.
 type LLM interface {
@@ -196,6 +135,6 @@ type Provider interface {
 	Describe() Description
 	// Open returns the model. key is the caller's own key, or "" for the
 	// server's. Its errors are of type *Error: a missing key is KindAuth and names
-	// the environment variable and the header that would hold it, see MissingKey.
+	// the environment variable and the header that would hold it, see adapter.MissingKey.
 	Open(model, key string) (Model, error)
 }

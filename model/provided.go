@@ -1,19 +1,5 @@
 package model
 
-// What is kept of what a provider has run. More is left out, and a longer Input or
-// Output is a JSON string of its beginning.
-const (
-	// MaxUses and MaxCitations bound the lists of one answer.
-	MaxUses      = 128
-	MaxCitations = 512
-	// MaxUseValue bounds an Input and an Output, in bytes, and MaxUseText every
-	// other text of Provided.
-	MaxUseValue = 16 << 10
-	MaxUseText  = 2 << 10
-	// MaxProvided bounds all texts of one answer's Provided together, in bytes.
-	MaxProvided = 512 << 10
-)
-
 // Provided is what a model's provider has run while the model answered, and what
 // the answer cites.
 type Provided struct {

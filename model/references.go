@@ -8,6 +8,8 @@ import (
 	"strings"
 
 	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/internal/seam"
 )
 
 // Refer returns p, the part of a tool's result, with references to tools: by them a
@@ -15,7 +17,7 @@ import (
 func Refer(p *genai.Part, names ...string) *genai.Part {
 	out := *p
 	out.PartMetadata = maps.Clone(p.PartMetadata)
-	delete(out.PartMetadata, MetaTools)
+	delete(out.PartMetadata, seam.MetaTools)
 	if len(names) == 0 {
 		return &out
 	}
@@ -26,7 +28,7 @@ func Refer(p *genai.Part, names ...string) *genai.Part {
 	if out.PartMetadata == nil {
 		out.PartMetadata = map[string]any{}
 	}
-	out.PartMetadata[MetaTools] = list
+	out.PartMetadata[seam.MetaTools] = list
 	return &out
 }
 
@@ -36,7 +38,7 @@ func References(p *genai.Part) []string {
 	if p == nil || p.FunctionResponse == nil {
 		return nil
 	}
-	list, _ := p.PartMetadata[MetaTools].([]any)
+	list, _ := p.PartMetadata[seam.MetaTools].([]any)
 	var names []string
 	for _, v := range list {
 		if name, ok := v.(string); ok && !slices.Contains(names, name) {

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -58,7 +59,7 @@ func TestReferences(t *testing.T) {
 	}
 	for name, none := range map[string]*genai.Part{
 		"nil": nil, "a text": {Text: "x", PartMetadata: with.PartMetadata},
-		"other data": {FunctionResponse: &genai.FunctionResponse{}, PartMetadata: map[string]any{model.MetaTools: "a"}},
+		"other data": {FunctionResponse: &genai.FunctionResponse{}, PartMetadata: map[string]any{seam.MetaTools: "a"}},
 	} {
 		if got := model.References(none); got != nil {
 			t.Errorf("%s refers to %q", name, got)
@@ -129,7 +130,7 @@ func TestLoadNewest(t *testing.T) {
 		}
 		got := req.Load()
 		told := slices.DeleteFunc(got.Functions(), func(d *genai.FunctionDeclaration) bool { return slices.Contains(got.Deferred, d.Name) })
-		if left := declared(&model.Request{Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{FunctionDeclarations: told}}}}); left != strings.Join(want, " ") || len(told) != model.MaxFunctions {
+		if left := declared(&model.Request{Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{FunctionDeclarations: told}}}}); left != strings.Join(want, " ") || len(told) != seam.MaxFunctions {
 			t.Errorf("searches: %t: %d functions are told: %s", searches, len(told), left)
 		}
 		if len(got.Deferred) != map[bool]int{true: 274}[searches] {

@@ -1,5 +1,7 @@
 package model
 
+import "github.com/apzuk3/agentd/internal/seam"
+
 // maxTokens bounds each count of one call: what a provider says beyond that cannot be.
 const maxTokens = 1<<31 - 1
 
@@ -17,19 +19,26 @@ type Usage struct {
 	// Cached is the part of Prompt that was read from the provider's cache.
 	Cached int64
 	// CacheWrite is the part of Prompt that was written into the provider's cache,
-	// where it says so, and CacheWriteHour the part of CacheWrite that is kept for
-	// an hour there. Some count as written what they have read, too.
-	CacheWrite, CacheWriteHour int64
+	// where it says so. Some count as written what they have read, too.
+	CacheWrite int64
 	// Thoughts is the part of Completion that the model thought, where the provider
 	// says so.
 	Thoughts int64
 	// Total is Prompt plus Completion.
 	Total int64
+
+	// cacheWriteHour is the part of CacheWrite that the provider keeps for an hour; only
+	// package seam reads and sets it.
+	cacheWriteHour int64
+}
+
+func init() {
+	seam.Hour = func(usage any) *int64 { return &usage.(*Usage).cacheWriteHour }
 }
 
 // Valid tells whether u can be: no count is below zero.
 func (u Usage) Valid() bool {
-	return min(u.Prompt, u.Completion, u.Cached, u.CacheWrite, u.CacheWriteHour, u.Thoughts, u.Total) >= 0
+	return min(u.Prompt, u.Completion, u.Cached, u.CacheWrite, u.cacheWriteHour, u.Thoughts, u.Total) >= 0
 }
 
 // Normal returns u as counts that can be. Servers that speak a provider's wire may
@@ -42,7 +51,7 @@ func (u Usage) Normal() Usage {
 			*n = min(max(*n, 0), maxTokens)
 		}
 	}
-	bound(&u.Prompt, &u.Completion, &u.Cached, &u.CacheWrite, &u.CacheWriteHour, &u.Thoughts)
+	bound(&u.Prompt, &u.Completion, &u.Cached, &u.CacheWrite, &u.cacheWriteHour, &u.Thoughts)
 	if u.Cached > u.Prompt {
 		u.Prompt += u.Cached
 	}
@@ -53,7 +62,7 @@ func (u Usage) Normal() Usage {
 		u.Completion += u.Thoughts
 	}
 	bound(&u.Prompt, &u.Completion)
-	u.CacheWriteHour = min(u.CacheWriteHour, u.CacheWrite)
+	u.cacheWriteHour = min(u.cacheWriteHour, u.CacheWrite)
 	u.Total = u.Prompt + u.Completion
 	return u
 }

@@ -8,14 +8,14 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 )
 
 func TestModelBreakerFlags(t *testing.T) {
 	for failures, want := range map[int]int{0: -1, 1: 1, 25: 25} {
 		c := serveCmd{Data: daemon.Memory, ModelBreaker: failures, ModelCoolDown: 3 * time.Second}
 		cfg, err := c.config(&process{stderr: io.Discard})
-		if err != nil || cfg.ModelBreaker != (models.BreakerConfig{Failures: want, CoolDown: 3 * time.Second}) {
+		if err != nil || cfg.ModelBreaker != (modelcall.BreakerConfig{Failures: want, CoolDown: 3 * time.Second}) {
 			t.Errorf("--model-breaker=%d: %+v, %v", failures, cfg.ModelBreaker, err)
 		}
 	}

@@ -19,7 +19,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/model/catalog"
+	"github.com/apzuk3/agentd/internal/models/catalog"
 	"github.com/apzuk3/agentd/session"
 )
 

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/adkbridge"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 )
@@ -125,15 +125,15 @@ type Config struct {
 	// its side. Default 2 s.
 	LingerTimeout time.Duration
 	// ModelTimeout bounds one try of a model call, ModelIdleTimeout the silence
-	// within it, see models.Limits. Defaults 10 min and 5 min.
+	// within it, see modelcall.Limits. Defaults 10 min and 5 min.
 	ModelTimeout, ModelIdleTimeout time.Duration
 	// ModelRetry says how often, and after which waits, a model call that has
 	// failed before anything of it was shown is made again. Default 5 tries.
-	ModelRetry models.Retry
+	ModelRetry modelcall.Retry
 	// ModelBreaker says when the calls of a model that keeps failing are suspended.
 	// Default after 10 failures in a row, for 10 s at first; negative Failures are
 	// never.
-	ModelBreaker models.BreakerConfig
+	ModelBreaker modelcall.BreakerConfig
 
 	// CompactAt is the share of a model's context window, from 0 to 1, above which
 	// the beginning of a conversation is summarized for agents that do not say

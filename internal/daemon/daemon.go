@@ -15,8 +15,8 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/adkbridge"
-	"github.com/apzuk3/agentd/internal/models"
-	"github.com/apzuk3/agentd/model/record"
+	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
@@ -93,9 +93,9 @@ func New(cfg Config) (_ *Daemon, err error) {
 			err = errors.Join(err, d.closeRecorder())
 		}
 	}()
-	callable, err := d.openRecorder(adkbridge.FromRegistry(registry, models.Limits{
+	callable, err := d.openRecorder(adkbridge.FromRegistry(registry, modelcall.Limits{
 		Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout,
-		Retry: cfg.ModelRetry, Breaker: models.NewBreaker(cfg.ModelBreaker, cfg.Logger),
+		Retry: cfg.ModelRetry, Breaker: modelcall.NewBreaker(cfg.ModelBreaker, cfg.Logger),
 	}))
 	if err != nil {
 		return nil, err

@@ -14,7 +14,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session"
 )
@@ -37,7 +37,7 @@ func TestConfigsThatAreRefused(t *testing.T) {
 		"address without port":  {daemon.Config{Addr: "localhost"}, "want host:port"},
 		"negative limit":        {daemon.Config{MaxConns: -1}, "MaxConns"},
 		"negative message size": {daemon.Config{MaxMessageBytes: -1}, "MaxMessageBytes"},
-		"negative cool-down":    {daemon.Config{ModelBreaker: models.BreakerConfig{CoolDown: -1}}, "ModelBreaker.CoolDown"},
+		"negative cool-down":    {daemon.Config{ModelBreaker: modelcall.BreakerConfig{CoolDown: -1}}, "ModelBreaker.CoolDown"},
 		"negative timeout":      {daemon.Config{IdleTimeout: -1}, "IdleTimeout"},
 		"data in a file":        {daemon.Config{DataDir: notAFolder}, notAFolder},
 		"data in use":           {daemon.Config{DataDir: taken}, "in use"},

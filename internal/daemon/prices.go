@@ -10,7 +10,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models"
-	"github.com/apzuk3/agentd/model/catalog"
+	"github.com/apzuk3/agentd/internal/models/catalog"
 )
 
 // withPrices lays the table of a file over that of the registry.

@@ -4,12 +4,12 @@ import (
 	"fmt"
 
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/models/echo"
+	"github.com/apzuk3/agentd/internal/models/scripted"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
-	"github.com/apzuk3/agentd/model/echo"
 	"github.com/apzuk3/agentd/model/gemini"
 	"github.com/apzuk3/agentd/model/openai"
-	"github.com/apzuk3/agentd/model/scripted"
 )
 
 // providers are those of a daemon: the ones that every daemon has, and those of the

@@ -6,7 +6,7 @@ import (
 	"slices"
 
 	"github.com/apzuk3/agentd/adkbridge"
-	"github.com/apzuk3/agentd/model/record"
+	"github.com/apzuk3/agentd/internal/models/record"
 )
 
 // recording are models whose calls are recorded.

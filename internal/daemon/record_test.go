@@ -11,9 +11,9 @@ import (
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/providertest"
-	"github.com/apzuk3/agentd/model/record"
 	"github.com/apzuk3/agentd/session"
 )
 

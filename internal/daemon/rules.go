@@ -10,8 +10,8 @@ import (
 	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/models/scripted"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/scripted"
 	"github.com/apzuk3/agentd/session"
 )
 

@@ -6,16 +6,18 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apzuk3/agentd/internal/models/catalog"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/catalog"
 )
 
 // tokens are the counts of u, none of which is part of another one.
 func tokens(u model.Usage) catalog.Tokens {
 	u = u.Normal()
+	hour := seam.CacheWriteHour(u)
 	return catalog.Tokens{
 		Input: max(u.Prompt-u.Cached-u.CacheWrite, 0), Cached: u.Cached,
-		CacheWrite: u.CacheWrite - u.CacheWriteHour, CacheWriteHour: u.CacheWriteHour,
+		CacheWrite: u.CacheWrite - hour, CacheWriteHour: hour,
 		Output: u.Completion - u.Thoughts, Thinking: u.Thoughts,
 	}
 }
@@ -84,9 +86,12 @@ func (r *Registry) families(provider string) []string {
 func ownCatalogs(abouts map[string]model.Description) (*catalog.Table, error) {
 	table := catalog.Builtin()
 	for name, about := range abouts {
-		own := about.Billing.Catalog
-		if own == nil {
+		if about.Billing.Catalog == "" {
 			continue
+		}
+		own, err := catalog.Parse(name, []byte(about.Billing.Catalog))
+		if err != nil {
+			return nil, fmt.Errorf("model: the catalog of provider %q: %w", name, err)
 		}
 		if names := own.Providers(); !slices.Equal(names, []string{name}) {
 			return nil, fmt.Errorf("model: the catalog of provider %q speaks of %q; it may speak of itself alone", name, names)

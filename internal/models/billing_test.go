@@ -9,13 +9,14 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/models/catalog"
+	"github.com/apzuk3/agentd/internal/models/echo"
+	"github.com/apzuk3/agentd/internal/models/scripted"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
-	"github.com/apzuk3/agentd/model/catalog"
-	"github.com/apzuk3/agentd/model/echo"
 	"github.com/apzuk3/agentd/model/gemini"
 	"github.com/apzuk3/agentd/model/openai"
-	"github.com/apzuk3/agentd/model/scripted"
 )
 
 // seller is a provider of a stranger's that says how it is to be paid.
@@ -61,8 +62,7 @@ providers:
 // Each provider's counts are billed as it means them.
 func TestCost(t *testing.T) {
 	const m = 1_000_000
-	own := catalog.MustParse("acme.yaml", acmeCatalog)
-	acme := seller{provider{name: "acme"}, model.Billing{Catalog: own}}
+	acme := seller{provider{name: "acme"}, model.Billing{Catalog: acmeCatalog}}
 	reseller := seller{provider{name: "reseller"}, model.Billing{As: "acme"}}
 	reg := sold(t, acme, reseller, provider{name: "silent"})
 	for _, c := range []struct {
@@ -75,15 +75,15 @@ func TestCost(t *testing.T) {
 		{"OpenAI", "openai", "gpt-5", model.Usage{Prompt: 2 * m, Cached: m, Completion: m, Thoughts: m / 2}, 1.25 + 0.125 + 10, true},
 		{"Anthropic", "anthropic", "claude-sonnet-4-5", model.Usage{Prompt: 2 * m, Cached: m, Completion: m, Thoughts: m / 2}, 3 + 0.30 + 15, true},
 		{"Anthropic: writing the cache", "anthropic", "claude-sonnet-4-5", model.Usage{Prompt: 3 * m, Cached: m, CacheWrite: m}, 3 + 3.75 + 0.30, true},
-		{"Anthropic: some of it for an hour", "anthropic", "claude-sonnet-4-5", model.Usage{Prompt: 3 * m, CacheWrite: 2 * m, CacheWriteHour: m}, 3 + 3.75 + 6, true},
-		{"more for an hour than at all", "anthropic", "claude-sonnet-4-5", model.Usage{Prompt: m, CacheWrite: m, CacheWriteHour: 2 * m}, 6, true},
+		{"Anthropic: some of it for an hour", "anthropic", "claude-sonnet-4-5", seam.WithCacheWriteHour(model.Usage{Prompt: 3 * m, CacheWrite: 2 * m}, m), 3 + 3.75 + 6, true},
+		{"more for an hour than at all", "anthropic", "claude-sonnet-4-5", seam.WithCacheWriteHour(model.Usage{Prompt: m, CacheWrite: m}, 2*m), 6, true},
 		{"more written than asked", "anthropic", "claude-sonnet-4-5", model.Usage{Prompt: 1, CacheWrite: m}, 3.75 + 3.0/m, true},
 		{"long prompt", "gemini", "gemini-2.5-pro", model.Usage{Prompt: 200_001, Completion: m}, 200_001*2.50/m + 15, true},
 		{"just not long", "gemini", "gemini-2.5-pro", model.Usage{Prompt: 200_000, Completion: m}, 0.25 + 10, true},
 		{"OpenAI: writing the cache", "openai", "gpt-6-sol", model.Usage{Prompt: 200_000, Cached: 50_000, CacheWrite: 100_000}, 0.05*2 + 0.05*0.20 + 0.1*2.50, true},
 		{"OpenAI: writing it was free", "openai", "gpt-5.4", model.Usage{Prompt: 200_000, CacheWrite: 100_000}, 0.2 * 2.50, true},
 		{"OpenAI: long with what is written", "openai", "gpt-6-sol", model.Usage{Prompt: 272_001, CacheWrite: 272_001, Completion: m}, 272_001*5.0/m + 15, true},
-		{"Anthropic: cached tokens make a prompt long", "anthropic", "claude-haiku-5-5", model.Usage{Prompt: 100_001, Cached: 60_000, CacheWrite: 40_000, CacheWriteHour: 10_000, Completion: m}, (1*0.50+60_000*0.05+30_000*0.625+10_000*1)/m + 2.50, true},
+		{"Anthropic: cached tokens make a prompt long", "anthropic", "claude-haiku-5-5", seam.WithCacheWriteHour(model.Usage{Prompt: 100_001, Cached: 60_000, CacheWrite: 40_000, Completion: m}, 10_000), (1*0.50+60_000*0.05+30_000*0.625+10_000*1)/m + 2.50, true},
 		{"Anthropic: just not long", "anthropic", "claude-haiku-5-5", model.Usage{Prompt: 100_000, Cached: 60_000, CacheWrite: 40_000}, (60_000*0.01 + 40_000*0.125) / m, true},
 		{"Gemini: cached tokens are part of a long prompt", "gemini", "gemini-2.5-pro", model.Usage{Prompt: 200_001, Cached: 200_000, Completion: m, Thoughts: m}, (1*2.50+200_000*0.25)/m + 15, true},
 		{"long with the cache", "openai", "gpt-5.4", model.Usage{Prompt: 300_000, Cached: 100_000}, 200_000*5.0/m + 100_000*0.50/m, true},
@@ -94,8 +94,8 @@ func TestCost(t *testing.T) {
 		{"nothing", "openai", "gpt-5", model.Usage{}, 0, true},
 		{"echo", "echo", "echo", model.Usage{Prompt: m}, 0, true},
 		{"scripted", "scripted", "demo", model.Usage{Prompt: m}, 0, true},
-		{"a stranger's", "acme", "big", model.Usage{Prompt: 4 * m, Cached: m, CacheWrite: 2 * m, CacheWriteHour: m, Completion: 2 * m, Thoughts: m}, 1 + 0.5 + 2 + 3 + 4 + 10, true},
-		{"a stranger's, who sells another's", "reseller", "big", model.Usage{Prompt: 4 * m, Cached: m, CacheWrite: 2 * m, CacheWriteHour: m, Completion: 2 * m, Thoughts: m}, 1 + 0.5 + 2 + 3 + 4 + 10, true},
+		{"a stranger's", "acme", "big", seam.WithCacheWriteHour(model.Usage{Prompt: 4 * m, Cached: m, CacheWrite: 2 * m, Completion: 2 * m, Thoughts: m}, m), 1 + 0.5 + 2 + 3 + 4 + 10, true},
+		{"a stranger's, who sells another's", "reseller", "big", seam.WithCacheWriteHour(model.Usage{Prompt: 4 * m, Cached: m, CacheWrite: 2 * m, Completion: 2 * m, Thoughts: m}, m), 1 + 0.5 + 2 + 3 + 4 + 10, true},
 		{"a stranger's of a name that another one has", "acme", "gpt-5", model.Usage{Prompt: m}, 2, true},
 		{"a stranger's who says nothing", "silent", "big", model.Usage{Prompt: m}, 0, false},
 		{"unknown model", "openai", "gpt-99", model.Usage{Prompt: m}, 0, false},
@@ -121,7 +121,7 @@ func TestCachingPays(t *testing.T) {
 	}{
 		{"OpenAI: one write and nine reads", "openai", "gpt-6-sol", append(slices.Repeat([]model.Usage{{Prompt: n, Cached: n}}, 9), model.Usage{Prompt: n, CacheWrite: n}), 2.15},
 		{"Anthropic: a write for five minutes", "anthropic", "claude-opus-4-8", []model.Usage{{Prompt: n, CacheWrite: n}}, 1.25},
-		{"Anthropic: a write for an hour", "anthropic", "claude-opus-4-8", []model.Usage{{Prompt: n, CacheWrite: n, CacheWriteHour: n}}, 2},
+		{"Anthropic: a write for an hour", "anthropic", "claude-opus-4-8", []model.Usage{seam.WithCacheWriteHour(model.Usage{Prompt: n, CacheWrite: n}, n)}, 2},
 		{"Anthropic: a read", "anthropic", "claude-opus-4-8", []model.Usage{{Prompt: n, Cached: n}}, 0.1},
 		{"Anthropic: a read of Fable 5.1", "anthropic", "claude-fable-5-1", []model.Usage{{Prompt: n, Cached: n}}, 0.025},
 	} {
@@ -154,8 +154,9 @@ func TestCostIsMonotone(t *testing.T) {
 		count := rapid.Int64Range(0, 1_000_000)
 		u := model.Usage{
 			Prompt: count.Draw(t, "prompt"), Completion: count.Draw(t, "completion"), Cached: count.Draw(t, "cached"),
-			CacheWrite: count.Draw(t, "write"), CacheWriteHour: count.Draw(t, "hour"), Thoughts: count.Draw(t, "thoughts"),
+			CacheWrite: count.Draw(t, "write"), Thoughts: count.Draw(t, "thoughts"),
 		}
+		u = seam.WithCacheWriteHour(u, count.Draw(t, "hour"))
 		u.Prompt, u.Completion = u.Prompt+u.Cached+u.CacheWrite, u.Completion+u.Thoughts
 		m := rapid.SampledFrom(models).Draw(t, "model")
 		known := reg.Knows(m[0], m[1])
@@ -163,7 +164,7 @@ func TestCostIsMonotone(t *testing.T) {
 		if !ok || before < 0 {
 			t.Fatalf("%v: %+v costs %v, %v", m, u, before, ok)
 		}
-		*rapid.SampledFrom([]*int64{&u.Prompt, &u.Completion, &u.CacheWrite, &u.CacheWriteHour, &u.Thoughts}).Draw(t, "which") += count.Draw(t, "more")
+		*rapid.SampledFrom([]*int64{&u.Prompt, &u.Completion, &u.CacheWrite, seam.Hour(&u), &u.Thoughts}).Draw(t, "which") += count.Draw(t, "more")
 		if after, _ := known.Cost(u); after < before {
 			t.Fatalf("%v: %+v costs %v, less than %v with fewer tokens", m, u, after, before)
 		}
@@ -173,7 +174,7 @@ func TestCostIsMonotone(t *testing.T) {
 // What a provider knows of itself is laid over the built-in table, and the
 // server's own table over all of it.
 func TestCatalogsOverEachOther(t *testing.T) {
-	base := sold(t, seller{provider{name: "acme"}, model.Billing{Catalog: catalog.MustParse("acme.yaml", acmeCatalog)}}, provider{name: "silent"})
+	base := sold(t, seller{provider{name: "acme"}, model.Billing{Catalog: acmeCatalog}}, provider{name: "silent"})
 	reg, err := base.WithCatalog(catalog.MustParse("prices.yaml", `
 date: 2026-09-09
 providers:
@@ -259,11 +260,15 @@ func TestModelsOfOtherServers(t *testing.T) {
 }
 
 func TestCatalogsOfOthersAreRefused(t *testing.T) {
-	table := catalog.MustParse("acme.yaml", acmeCatalog)
-	if _, err := sold(t).WithCatalog(table); err == nil || !strings.Contains(err.Error(), `"acme"`) || !strings.Contains(err.Error(), "gemini") {
+	if _, err := sold(t).WithCatalog(catalog.MustParse("acme.yaml", acmeCatalog)); err == nil || !strings.Contains(err.Error(), `"acme"`) || !strings.Contains(err.Error(), "gemini") {
 		t.Errorf("a table for a provider that is not there: %v", err)
 	}
-	if _, err := models.NewRegistry(seller{provider{name: "other"}, model.Billing{Catalog: table}}); err == nil || !strings.Contains(err.Error(), `"other"`) {
+	if _, err := models.NewRegistry(seller{provider{name: "other"}, model.Billing{Catalog: acmeCatalog}}); err == nil || !strings.Contains(err.Error(), `"other"`) {
 		t.Errorf("a catalog of another provider: %v", err)
+	}
+	slip := "date: 2026-01-01\nproviders: {acme: {big: {price: {input: cheap, output: 4}}}}\n"
+	_, err := models.NewRegistry(seller{provider{name: "acme"}, model.Billing{Catalog: slip}})
+	if err == nil || !strings.Contains(err.Error(), `catalog of provider "acme": acme:2:`) {
+		t.Errorf("a catalog with a slip: %v", err)
 	}
 }

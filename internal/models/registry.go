@@ -8,8 +8,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/models/catalog"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/catalog"
 )
 
 // maxNameLen bounds a model name, in bytes.
@@ -71,20 +72,18 @@ type Ref struct {
 	// Known is what is known of the model.
 	Known Knowledge
 
-	account account // of the caller's own key
+	account modelcall.Account // of the caller's own key
 }
 
-// Guarded returns the model behind a Guard that names this provider, with its
-// calls suspended while it keeps failing, and failed ones made again: see Breaker,
-// which leaves alone what needs no provider, and Again. Each try has the guard's
-// limits to itself. Of files that the model does not take it is told in words.
-func (r Ref) Guarded(limits Limits) model.LLM {
+// Guarded returns the model as the server calls it, see modelcall.Wrap. The breaker leaves alone
+// what needs no provider.
+func (r Ref) Guarded(limits modelcall.Limits) model.LLM {
 	limits.Provider = r.Provider
-	llm := filterFiles(Guard(r.LLM, limits), r.Takes)
-	if limits.Breaker != nil && r.Provider != "scripted" && r.Provider != "echo" {
-		llm = limits.Breaker.wrap(llm, circuitKey{r.Provider, r.Model, r.account}, limits.Retry.WithDefaults().MaxRetryAfter)
+	if r.Provider == "scripted" || r.Provider == "echo" {
+		limits.Breaker = nil
 	}
-	return Again(llm, limits.Retry)
+	circuit := modelcall.Circuit{Provider: r.Provider, Model: r.Model, Account: r.account}
+	return modelcall.Wrap(r.LLM, circuit, r.Takes, limits)
 }
 
 // Resolve opens the model that name stands for. keys holds the caller's own
@@ -115,7 +114,7 @@ func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 	}
 	return Ref{
 		Provider: provider, Model: id, Builtins: builtins, LLM: open.LLM, Takes: open.Takes, OwnKey: key != "",
-		Known: r.Knows(provider, id), account: accountOf(key),
+		Known: r.Knows(provider, id), account: modelcall.AccountOf(key),
 	}, nil
 }
 

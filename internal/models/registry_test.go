@@ -1,6 +1,7 @@
 package models_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"reflect"
@@ -8,9 +9,10 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/models/echo"
+	"github.com/apzuk3/agentd/internal/models/scripted"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/echo"
-	"github.com/apzuk3/agentd/model/scripted"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // provider is a provider whose models are fakes.
@@ -43,9 +45,16 @@ func (p provider) Open(name, key string) (model.Model, error) {
 		return model.Model{}, errors.New("boom")
 	}
 	if key == "" && p.key == "" {
-		return model.Model{}, model.MissingKey(p.name, "SOME_API_KEY", "X-Agentd-Some-Api-Key")
+		return model.Model{}, adapter.MissingKey(p.name, "SOME_API_KEY", "X-Agentd-Some-Api-Key")
 	}
-	return model.Model{LLM: fake(nil)}, nil
+	return model.Model{LLM: llm{}}, nil
+}
+
+// llm is a model that nobody calls.
+type llm struct{}
+
+func (llm) Generate(context.Context, *model.Request, func(model.Delta)) (*model.Response, error) {
+	return nil, errors.New("nobody calls it")
 }
 
 func newRegistry(t *testing.T, providers ...model.Provider) *models.Registry {

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Forms are the ways in which a secret may stand in a text: as it is, and
@@ -27,6 +29,35 @@ func Forms(secret string) []string {
 	// The longest first: a form may be part of another one.
 	slices.SortFunc(out, func(a, b string) int { return cmp.Or(len(b)-len(a), strings.Compare(a, b)) })
 	return slices.Compact(out)
+}
+
+// maxRedacted bounds what Redact leaves of a text, in bytes.
+const maxRedacted = 1 << 10
+
+// Redact returns text fit for an error message: the secrets, escaped or not, and
+// everything that looks like a provider's key replaced, control characters and line ends
+// turned into spaces, cut to 1 KiB.
+func Redact(text string, secrets ...string) string {
+	for _, s := range secrets {
+		for _, form := range Forms(s) {
+			text = strings.ReplaceAll(text, form, "[redacted]")
+		}
+	}
+	fields := strings.FieldsFunc(strings.ToValidUTF8(text, "\uFFFD"), func(r rune) bool {
+		return unicode.IsSpace(r) || unicode.IsControl(r)
+	})
+	for i, f := range fields {
+		fields[i] = Keys(f)
+	}
+	text = strings.Join(fields, " ")
+	if len(text) > maxRedacted {
+		cut := maxRedacted
+		for cut > 0 && !utf8.RuneStart(text[cut]) {
+			cut--
+		}
+		text = text[:cut] + "…"
+	}
+	return text
 }
 
 // keyPrefixes is how providers' keys begin.

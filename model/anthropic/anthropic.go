@@ -26,6 +26,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -59,7 +60,7 @@ var _ model.Provider = (*Provider)(nil)
 func New(cfg Config) *Provider {
 	cfg.BaseURL = strings.TrimRight(cmp.Or(cfg.BaseURL, defaultBaseURL), "/")
 	cfg.BaseURL = strings.TrimSuffix(cfg.BaseURL, "/v1")
-	return &Provider{cfg: cfg, client: model.LongHTTPClient(cfg.Transport, wire.MaxLine)}
+	return &Provider{cfg: cfg, client: adapter.HTTPClient(cfg.Transport, wire.MaxLine)}
 }
 
 // String names the provider and hides its key.
@@ -87,7 +88,7 @@ func (p *Provider) Describe() model.Description {
 func (p *Provider) Open(modelName, key string) (model.Model, error) {
 	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.APIKey))
 	if key == "" {
-		return model.Model{}, model.MissingKey(name, "ANTHROPIC_API_KEY", "X-Agentd-Anthropic-Api-Key")
+		return model.Model{}, adapter.MissingKey(name, "ANTHROPIC_API_KEY", "X-Agentd-Anthropic-Api-Key")
 	}
 	if modelName == "" {
 		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the model name is empty"}
@@ -134,7 +135,7 @@ const maxPauses = 16
 // own tools longer is continued, and comes out as one.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	native := nativeSchema(l.model, req.Config) != nil
-	return wire.WithSchema(req, native, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	return adapter.WithSchema(req, native, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 		return wire.WithSealed(req, name, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 			return l.generate(ctx, req, emit)
 		})
@@ -147,7 +148,7 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{llm: l, names: names, builder: model.NewBuilder(name, emit)}
+	a := &answer{llm: l, names: names, builder: adapter.NewBuilder(name, emit)}
 	messages := body.Messages
 	for range maxPauses {
 		if err := a.read(ctx, body); err != nil {

@@ -67,7 +67,7 @@ func encode(a modeltest.Answer) modeltest.Wire {
 		"model": "claude-test-1", "role": "assistant", "content": []any{},
 		"usage": map[string]any{
 			"input_tokens": u.Prompt - u.CacheWrite - u.Cached, "cache_read_input_tokens": u.Cached, "cache_creation_input_tokens": u.CacheWrite,
-			"cache_creation": map[string]any{"ephemeral_5m_input_tokens": u.CacheWrite - u.CacheWriteHour, "ephemeral_1h_input_tokens": u.CacheWriteHour},
+			"cache_creation": map[string]any{"ephemeral_5m_input_tokens": u.CacheWrite, "ephemeral_1h_input_tokens": 0},
 			"output_tokens":  1,
 		},
 	}})}}
@@ -147,6 +147,6 @@ func TestConformance(t *testing.T) {
 			"too large":       httpError(model.KindContextTooLong, 413, "Request exceeds the maximum size"),
 			"no stop reason":  refusal(model.KindUnavailable, frame("message_stop", map[string]any{})),
 		},
-		Can: modeltest.Can{Thoughts: true, CallIDs: true, CallsWithoutID: true, BadArgs: true, ArgsText: true, CachedUsage: true, CacheWriteUsage: true, CacheHourUsage: true, ThoughtsUsage: true, EarlyUsage: true},
+		Can: modeltest.Can{Thoughts: true, CallIDs: true, CallsWithoutID: true, BadArgs: true, ArgsText: true, CachedUsage: true, CacheWriteUsage: true, ThoughtsUsage: true, EarlyUsage: true},
 	})
 }

@@ -11,6 +11,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -47,7 +48,7 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 	if status == 0 {
 		status = errorStatus[e.Type]
 	}
-	return model.Failure{
+	return adapter.Failure{
 		Provider: name, Status: status, Header: header,
 		Code: e.Type, Message: e.Message, Secrets: []string{l.key},
 	}.Error()
@@ -66,7 +67,7 @@ func (l *llm) sendError(ctx context.Context, err error, resp *http.Response) err
 	if ctx.Err() == nil && resp != nil && resp.StatusCode >= http.StatusBadRequest {
 		return l.failure(apiError{}, resp.StatusCode, resp.Header)
 	}
-	return model.TransportError(ctx, name, err, l.key)
+	return adapter.TransportError(ctx, name, err, l.key)
 }
 
 // parseError reads an error body. What is no JSON, such as a proxy's page, is

@@ -12,6 +12,7 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
@@ -86,7 +87,7 @@ func TestThinkingOfOtherModels(t *testing.T) {
 		one := *part
 		one.PartMetadata = map[string]any{}
 		for k, v := range part.PartMetadata {
-			if k != model.MetaModel {
+			if k != seam.MetaModel {
 				one.PartMetadata[k] = v
 			}
 		}

@@ -7,8 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
+	"github.com/apzuk3/agentd/model/internal/rawjson"
 )
 
 // providerTool is a block of a tool that Anthropic has run: the use, or its result.
@@ -38,7 +39,7 @@ func toolName(name string) string { return cmp.Or(toolNames[name], name) }
 // not seen: it goes back in any case.
 func (a *answer) used(raw json.RawMessage) {
 	var b providerTool
-	if json.Unmarshal(raw, &b) != nil || len(a.provided.Uses) > model.MaxUses {
+	if json.Unmarshal(raw, &b) != nil || len(a.provided.Uses) > seam.MaxUses {
 		return
 	}
 	if result, ok := strings.CutSuffix(b.Type, "_tool_result"); ok {
@@ -47,21 +48,21 @@ func (a *answer) used(raw json.RawMessage) {
 		return
 	}
 	if strings.HasSuffix(b.Type, "_tool_use") {
-		a.provided.Uses = append(a.provided.Uses, model.Use{ID: b.ID, Name: toolName(b.Name), Input: wire.JSON(b.Input)})
+		a.provided.Uses = append(a.provided.Uses, model.Use{ID: b.ID, Name: toolName(b.Name), Input: rawjson.JSON(b.Input)})
 	}
 }
 
 // outcome is what a tool has found, without what Anthropic has encrypted, or why
 // it failed.
 func outcome(b *providerTool) (output, failure string) {
-	v := wire.Without(wire.Decode(b.Content), func(name string) bool { return strings.HasPrefix(name, "encrypted_") })
+	v := rawjson.Without(rawjson.Decode(b.Content), func(name string) bool { return strings.HasPrefix(name, "encrypted_") })
 	if fields, ok := v.(map[string]any); ok {
 		if kind, _ := fields["type"].(string); strings.HasSuffix(kind, "_error") {
 			code, _ := fields["error_code"].(string)
 			return "", cmp.Or(code, kind)
 		}
 	}
-	output = wire.JSON(v)
+	output = rawjson.JSON(v)
 	if b.IsError {
 		failure = "the tool says that it has failed"
 	}
@@ -71,7 +72,7 @@ func outcome(b *providerTool) (output, failure string) {
 // cited notes the citations of a text block, which are about all of its text.
 func (a *answer) cited(b *openBlock) {
 	for _, raw := range b.citations {
-		if len(a.provided.Citations) >= model.MaxCitations {
+		if len(a.provided.Citations) >= seam.MaxCitations {
 			return
 		}
 		var c struct {

@@ -8,6 +8,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -21,7 +22,7 @@ func TestStaleRuns(t *testing.T) {
 	result := func(id string) *genai.Part {
 		return opaque(`{"type":"web_search_tool_result","tool_use_id":"` + id + `","content":[]}`)
 	}
-	call := func(id string) *genai.Part { return model.NewCall(id, "f", "{}") }
+	call := func(id string) *genai.Part { return adapter.NewCall(id, "f", "{}") }
 	answered := func(id string) *genai.Content {
 		return genai.NewContentFromParts([]*genai.Part{{FunctionResponse: &genai.FunctionResponse{ID: id, Name: "f"}}}, genai.RoleUser)
 	}

@@ -8,7 +8,9 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -67,7 +69,7 @@ func (b block) MarshalJSON() ([]byte, error) {
 		return b.raw, nil
 	}
 	type plain block
-	return model.MarshalJSON(plain(b))
+	return adapter.MarshalJSON(plain(b))
 }
 
 // source is where an image or a document comes from.
@@ -217,7 +219,7 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	}
 	for _, d := range choice.Functions {
 		r.Tools = append(r.Tools, tool{
-			Name: names.Wire(d.Name), Description: d.Description, InputSchema: inputSchema(wire.Parameters(d)),
+			Name: names.Wire(d.Name), Description: d.Description, InputSchema: inputSchema(adapter.Parameters(d)),
 			Deferred: slices.Contains(req.Deferred, d.Name),
 		})
 	}
@@ -305,18 +307,18 @@ func assistantBlocks(c *genai.Content, names *wire.Names, to family) []block {
 	}
 	var blocks []block
 	for _, p := range c.Parts {
-		opaque := wire.Opaque(p, name)
-		if origin, _ := p.PartMetadata[model.MetaModel].(string); p.Thought && !to.reads(origin) {
+		opaque := adapter.Opaque(p, name)
+		if origin, _ := p.PartMetadata[seam.MetaModel].(string); p.Thought && !to.reads(origin) {
 			continue
 		}
 		switch media := wire.MediaOf(p); {
 		case p.FunctionCall != nil:
 			blocks = append(blocks, block{
 				Type: "tool_use", ID: names.ID(p.FunctionCall.ID), Name: names.Wire(p.FunctionCall.Name),
-				Input: json.RawMessage(model.ArgsText(p)),
+				Input: json.RawMessage(adapter.ArgsText(p)),
 			})
 		case p.Thought && opaque == "":
-			if len(p.ThoughtSignature) > 0 && model.Owned(p, name) {
+			if len(p.ThoughtSignature) > 0 && adapter.Owned(p, name) {
 				blocks = append(blocks, block{Type: "thinking", Thinking: &p.Text, Signature: string(p.ThoughtSignature)})
 			}
 		case p.Text != "" && !p.Thought:
@@ -379,7 +381,7 @@ func userBlocks(parts []*genai.Part, names *wire.Names) ([]block, error) {
 // the user's: the files of one that is an error, which may hold text alone.
 func toolResult(fr *genai.FunctionResponse, names *wire.Names) (b block, behind []block, err error) {
 	b = block{Type: "tool_result", ToolUseID: names.ID(fr.ID)}
-	text, isError := wire.Result(fr)
+	text, isError := adapter.Result(fr)
 	b.IsError = isError
 	if strings.TrimSpace(text) != "" {
 		b.Content = append(b.Content, block{Type: "text", Text: text})

@@ -13,7 +13,9 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -21,9 +23,9 @@ var update = flag.Bool("update", false, "rewrite the golden files")
 
 // owned is the metadata of a part whose opaque data is Anthropic's.
 func owned(opaque any) map[string]any {
-	m := map[string]any{model.MetaProvider: name}
+	m := map[string]any{seam.MetaProvider: name}
 	if opaque != nil {
-		m[model.MetaOpaque] = opaque
+		m[seam.MetaOpaque] = opaque
 	}
 	return m
 }
@@ -57,17 +59,17 @@ func requests() map[string]*model.Request {
 					&genai.Part{Thought: true, Text: "hm", ThoughtSignature: []byte("c2lnbmVk"), PartMetadata: owned(nil)},
 					&genai.Part{Thought: true, PartMetadata: owned(`{"type":"redacted_thinking","data":"xyz"}`)},
 					&genai.Part{Thought: true, ThoughtSignature: []byte("b21pdHRlZA=="), PartMetadata: owned(nil)},
-					&genai.Part{Thought: true, Text: "of another", ThoughtSignature: []byte("x"), PartMetadata: map[string]any{model.MetaProvider: "gemini"}},
+					&genai.Part{Thought: true, Text: "of another", ThoughtSignature: []byte("x"), PartMetadata: map[string]any{seam.MetaProvider: "gemini"}},
 					&genai.Part{Thought: true, Text: "unsigned"},
 					text("\n\n"),
 					text("I read them."),
 					&genai.Part{
 						FunctionCall: &genai.FunctionCall{ID: "e1", Name: "fs.read", Args: map[string]any{"path": "a", "at": json.Number("1")}},
-						PartMetadata: map[string]any{model.MetaArgs: `{"path": "a", "at": 1}`, model.MetaCallID: "toolu_1"},
+						PartMetadata: map[string]any{seam.MetaArgs: `{"path": "a", "at": 1}`, seam.MetaCallID: "toolu_1"},
 					},
 					&genai.Part{
 						FunctionCall: &genai.FunctionCall{ID: "e2", Name: "fs.read"},
-						PartMetadata: map[string]any{model.MetaArgs: `{"path`, model.MetaArgsError: "broken"},
+						PartMetadata: map[string]any{seam.MetaArgs: `{"path`, seam.MetaArgsError: "broken"},
 					},
 					&genai.Part{FunctionCall: &genai.FunctionCall{ID: "e3", Name: "gone:tool"}},
 				),
@@ -77,7 +79,7 @@ func requests() map[string]*model.Request {
 					&genai.Part{PartMetadata: owned(`{"type":"server_tool_use","id":"srvtoolu_1","name":"web_search","input":{"query":"x"}}`)},
 					&genai.Part{PartMetadata: owned(`{"type":"web_search_tool_result","tool_use_id":"srvtoolu_1","content":[]}`)},
 					&genai.Part{Text: "found", PartMetadata: owned(`[{"type":"web_search_result_location","cited_text":"y","encrypted_index":"z","title":"t","url":"u"}]`)},
-					&genai.Part{PartMetadata: map[string]any{model.MetaProvider: "openai", model.MetaOpaque: `{"type":"web_search_call"}`}},
+					&genai.Part{PartMetadata: map[string]any{seam.MetaProvider: "openai", seam.MetaOpaque: `{"type":"web_search_call"}`}},
 				),
 				user(text(" ")),
 			},
@@ -120,7 +122,7 @@ func TestRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body, err := model.MarshalJSON(r)
+			body, err := adapter.MarshalJSON(r)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -7,7 +7,8 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/rawjson"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -16,7 +17,7 @@ import (
 // guide "Structured outputs": models from 4.5 on, no citations (which web search
 // always gives), and the part of JSON Schema that grammar.schema knows.
 func nativeSchema(modelName string, cfg *genai.GenerateContentConfig) json.RawMessage {
-	schema, err := wire.ResponseSchema(cfg)
+	schema, err := adapter.ResponseSchema(cfg)
 	asked, _ := wire.ProviderTools(cfg)
 	if err != nil || schema == nil || asked.Search != nil || !familyOf(modelName).atLeast(4, 5) {
 		return nil
@@ -46,17 +47,17 @@ var formats = []string{"date", "date-time", "duration", "email", "hostname", "ip
 
 // schema translates a schema; ok is false for one that cannot be.
 func (g *grammar) schema(text json.RawMessage) (out json.RawMessage, ok bool) {
-	members, ok := wire.Members(text)
+	members, ok := rawjson.Members(text)
 	if !ok {
 		return nil, false
 	}
-	if wire.Find(members, "anyOf") != nil && wire.Find(members, "oneOf") != nil {
+	if rawjson.Find(members, "anyOf") != nil && rawjson.Find(members, "oneOf") != nil {
 		return nil, false
 	}
-	if ref := wire.Find(members, "$ref"); ref != nil {
-		return wire.Object([]wire.Member{{Key: "$ref", Value: ref}}), true
+	if ref := rawjson.Find(members, "$ref"); ref != nil {
+		return rawjson.Object([]rawjson.Member{{Key: "$ref", Value: ref}}), true
 	}
-	var kept, told []wire.Member
+	var kept, told []rawjson.Member
 	for _, m := range members {
 		var keep bool
 		if m, keep, ok = g.keyword(m); !ok {
@@ -75,11 +76,11 @@ func (g *grammar) schema(text json.RawMessage) (out json.RawMessage, ok bool) {
 	if kept, ok = g.shape(kept); !ok {
 		return nil, false
 	}
-	return wire.Object(describe(kept, told)), true
+	return rawjson.Object(describe(kept, told)), true
 }
 
 // keyword translates what stands at a key. What is not to be kept is told.
-func (g *grammar) keyword(m wire.Member) (_ wire.Member, keep, ok bool) {
+func (g *grammar) keyword(m rawjson.Member) (_ rawjson.Member, keep, ok bool) {
 	switch m.Key {
 	case "type", "title", "description", "const", "required", "additionalProperties":
 		return m, true, true
@@ -105,7 +106,7 @@ func (g *grammar) keyword(m wire.Member) (_ wire.Member, keep, ok bool) {
 		m.Value, ok = g.list(m.Value)
 		return m, true, ok
 	case "format":
-		format, ok := wire.Strings(m.Value)
+		format, ok := rawjson.Strings(m.Value)
 		return m, ok && len(format) == 1 && slices.Contains(formats, format[0]), ok
 	case "minItems":
 		return m, string(m.Value) == "0" || string(m.Value) == "1", true
@@ -119,13 +120,13 @@ func (g *grammar) keyword(m wire.Member) (_ wire.Member, keep, ok bool) {
 
 // named translates schemas by names.
 func (g *grammar) named(text json.RawMessage) (json.RawMessage, bool) {
-	members, ok := wire.Members(text)
+	members, ok := rawjson.Members(text)
 	for i := range members {
 		if members[i].Value, ok = g.schema(members[i].Value); !ok {
 			return nil, false
 		}
 	}
-	return wire.Object(members), ok
+	return rawjson.Object(members), ok
 }
 
 // list translates a list of schemas.
@@ -137,54 +138,54 @@ func (g *grammar) list(text json.RawMessage) (json.RawMessage, bool) {
 			return nil, false
 		}
 	}
-	out, err := model.MarshalJSON(list)
+	out, err := adapter.MarshalJSON(list)
 	return out, ok && err == nil
 }
 
 // shape checks that a schema says what a value looks like, and closes an object
 // that names its properties.
-func (g *grammar) shape(members []wire.Member) ([]wire.Member, bool) {
-	types, typed := wire.Strings(wire.Find(members, "type"))
+func (g *grammar) shape(members []rawjson.Member) ([]rawjson.Member, bool) {
+	types, typed := rawjson.Strings(rawjson.Find(members, "type"))
 	if len(types) > 1 {
 		g.unions++
 	}
-	properties := wire.Find(members, "properties")
+	properties := rawjson.Find(members, "properties")
 	if !slices.Contains(types, "object") && properties == nil {
-		known := typed || wire.Find(members, "anyOf") != nil || wire.Find(members, "enum") != nil || wire.Find(members, "const") != nil
+		known := typed || rawjson.Find(members, "anyOf") != nil || rawjson.Find(members, "enum") != nil || rawjson.Find(members, "const") != nil
 		return members, known
 	}
-	named, ok := wire.Members(properties)
-	if !ok || !typed || wire.Find(members, "anyOf") != nil {
+	named, ok := rawjson.Members(properties)
+	if !ok || !typed || rawjson.Find(members, "anyOf") != nil {
 		return nil, false // closed twice, an object would fit neither
 	}
-	required, _ := wire.Strings(wire.Find(members, "required"))
+	required, _ := rawjson.Strings(rawjson.Find(members, "required"))
 	for _, p := range named {
 		if !slices.Contains(required, p.Key) {
 			g.optional++
 		}
 	}
-	switch closed := string(wire.Find(members, "additionalProperties")); {
+	switch closed := string(rawjson.Find(members, "additionalProperties")); {
 	case closed == "false":
 		return members, true
 	case closed == "" && len(named) > 0:
-		return append(members, wire.Member{Key: "additionalProperties", Value: json.RawMessage("false")}), true
+		return append(members, rawjson.Member{Key: "additionalProperties", Value: json.RawMessage("false")}), true
 	}
 	return nil, false
 }
 
 // describe adds what is only told to the description.
-func describe(members, told []wire.Member) []wire.Member {
+func describe(members, told []rawjson.Member) []rawjson.Member {
 	if len(told) == 0 {
 		return members
 	}
-	i := slices.IndexFunc(members, func(m wire.Member) bool { return m.Key == "description" })
+	i := slices.IndexFunc(members, func(m rawjson.Member) bool { return m.Key == "description" })
 	var text string
 	if i >= 0 && json.Unmarshal(members[i].Value, &text) == nil {
 		members = slices.Delete(members, i, i+1)
 		text += "\n"
 	}
-	value, _ := model.MarshalJSON(text + "Must satisfy " + string(wire.Object(told))) // a string always encodes
-	return append(members, wire.Member{Key: "description", Value: value})
+	value, _ := adapter.MarshalJSON(text + "Must satisfy " + string(rawjson.Object(told))) // a string always encodes
+	return append(members, rawjson.Member{Key: "description", Value: value})
 }
 
 // argumentName is what Anthropic takes as the name of an argument: "Property keys
@@ -197,15 +198,15 @@ const maxTold = 2 << 10
 // inputSchema is the schema of a tool's arguments as Anthropic takes it. Arguments
 // whose names it does not take are told in words: the model gives them all the same.
 func inputSchema(schema json.RawMessage) json.RawMessage {
-	members, _ := wire.Members(schema)
-	properties, _ := wire.Members(wire.Find(members, "properties"))
+	members, _ := rawjson.Members(schema)
+	properties, _ := rawjson.Members(rawjson.Find(members, "properties"))
 	other := func(name string) bool { return !argumentName.MatchString(name) }
-	if !slices.ContainsFunc(properties, func(p wire.Member) bool { return other(p.Key) }) {
+	if !slices.ContainsFunc(properties, func(p rawjson.Member) bool { return other(p.Key) }) {
 		return schema
 	}
-	var moved []wire.Member
+	var moved []rawjson.Member
 	left := maxTold
-	properties = slices.DeleteFunc(properties, func(p wire.Member) bool {
+	properties = slices.DeleteFunc(properties, func(p rawjson.Member) bool {
 		if !other(p.Key) {
 			return false
 		}
@@ -214,8 +215,8 @@ func inputSchema(schema json.RawMessage) json.RawMessage {
 		}
 		return true
 	})
-	told := []wire.Member{{Key: "properties", Value: wire.Object(moved)}}
-	required, _ := wire.Strings(wire.Find(members, "required"))
+	told := []rawjson.Member{{Key: "properties", Value: rawjson.Object(moved)}}
+	required, _ := rawjson.Strings(rawjson.Find(members, "required"))
 	var needed []string // of those that are told
 	for _, p := range moved {
 		if slices.Contains(required, p.Key) {
@@ -223,15 +224,15 @@ func inputSchema(schema json.RawMessage) json.RawMessage {
 		}
 	}
 	if len(needed) > 0 {
-		told = append(told, wire.Member{Key: "required", Value: json.RawMessage(wire.JSON(needed))})
+		told = append(told, rawjson.Member{Key: "required", Value: json.RawMessage(rawjson.JSON(needed))})
 	}
 	required = slices.DeleteFunc(slices.Clone(required), other)
-	kept := slices.DeleteFunc(members, func(m wire.Member) bool {
+	kept := slices.DeleteFunc(members, func(m rawjson.Member) bool {
 		return m.Key == "properties" || m.Key == "required" || m.Key == "additionalProperties"
 	})
-	kept = append(kept, wire.Member{Key: "properties", Value: wire.Object(properties)})
+	kept = append(kept, rawjson.Member{Key: "properties", Value: rawjson.Object(properties)})
 	if len(required) > 0 {
-		kept = append(kept, wire.Member{Key: "required", Value: json.RawMessage(wire.JSON(required))})
+		kept = append(kept, rawjson.Member{Key: "required", Value: json.RawMessage(rawjson.JSON(required))})
 	}
-	return wire.Object(describe(kept, told))
+	return rawjson.Object(describe(kept, told))
 }

@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
@@ -17,7 +18,7 @@ import (
 func TestNoThoughtsWhereNoneIsAskedFor(t *testing.T) {
 	thought := &genai.Part{
 		Text: "secretly", Thought: true, ThoughtSignature: []byte("sig"),
-		PartMetadata: map[string]any{model.MetaProvider: name, model.MetaModel: "claude-haiku-5-5"},
+		PartMetadata: map[string]any{seam.MetaProvider: name, seam.MetaModel: "claude-haiku-5-5"},
 	}
 	said := &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{thought, {Text: "aloud"}}}
 	none := &genai.ThinkingConfig{ThinkingBudget: new(int32(0))}

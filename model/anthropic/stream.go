@@ -11,7 +11,9 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -108,7 +110,7 @@ type startedBlock struct {
 type answer struct {
 	llm     *llm
 	names   *wire.Names
-	builder *model.Builder
+	builder *adapter.Builder
 
 	block     *openBlock // nil between blocks
 	started   bool       // whether the request's answer has begun
@@ -133,9 +135,9 @@ func (a *answer) read(ctx context.Context, body *request) error {
 	var n counts
 	defer func() { a.count(n) }()
 	a.stop, a.block, a.started = "", nil, false
-	for line, err := range model.ReadLongEvents(resp.Body, wire.MaxLine) {
+	for line, err := range adapter.ReadEvents(resp.Body, wire.MaxLine) {
 		if err != nil {
-			return model.TransportError(ctx, name, err, a.llm.key)
+			return adapter.TransportError(ctx, name, err, a.llm.key)
 		}
 		if strings.TrimSpace(line.Data) == "" {
 			continue
@@ -155,7 +157,7 @@ func (a *answer) read(ctx context.Context, body *request) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
-	return model.Truncated(name)
+	return adapter.Truncated(name)
 }
 
 // event takes one event in; done is true after the last one.
@@ -190,7 +192,7 @@ func (a *answer) event(ev *event, n *counts) (done bool, err error) {
 		}
 	case "message_stop":
 		if a.stop == "" {
-			return false, model.Truncated(name)
+			return false, adapter.Truncated(name)
 		}
 		if !a.started {
 			return false, broken("the stream has no beginning")
@@ -287,7 +289,7 @@ func (a *answer) stopBlock(ended bool) error {
 		}
 		args := b.input()
 		a.called, a.callBegan = true, args != ""
-		a.builder.Part(model.NewCall(b.start.ID, a.names.Original(b.start.Name), args))
+		a.builder.Part(adapter.NewCall(b.start.ID, a.names.Original(b.start.Name), args))
 	default:
 		return a.providerBlock(b)
 	}
@@ -297,7 +299,7 @@ func (a *answer) stopBlock(ended bool) error {
 // bind notes in the thinking that was added last which model it is of.
 func (a *answer) bind() {
 	if c := a.builder.Content(); c != nil {
-		c.Parts[len(c.Parts)-1].PartMetadata[model.MetaModel] = a.llm.model
+		c.Parts[len(c.Parts)-1].PartMetadata[seam.MetaModel] = a.llm.model
 	}
 }
 
@@ -341,7 +343,7 @@ func (a *answer) providerBlock(b *openBlock) error {
 		}
 		fields["input"] = json.RawMessage(args)
 		var err error
-		if raw, err = model.MarshalJSON(fields); err != nil {
+		if raw, err = adapter.MarshalJSON(fields); err != nil {
 			return broken("a content block of the stream is not the JSON expected")
 		}
 	}
@@ -355,7 +357,7 @@ func (a *answer) count(n counts) {
 	a.total.Prompt += n.input + n.read + n.created
 	a.total.Cached += n.read
 	a.total.CacheWrite += n.created
-	a.total.CacheWriteHour += n.hour
+	a.total = seam.WithCacheWriteHour(a.total, seam.CacheWriteHour(a.total)+n.hour)
 	a.total.Completion += n.output
 	a.total.Thoughts += n.thinking
 	a.total = a.total.Normal()
@@ -376,7 +378,7 @@ func (a *answer) response() (*model.Response, error) {
 		resp.FinishReason = genai.FinishReasonMaxTokens
 		wire.CutCall(resp.Content, a.callBegan)
 	case "refusal":
-		return nil, model.Spent(model.Blocked(name, "the model refused to answer", a.refusal, a.llm.key), a.total)
+		return nil, model.Spent(adapter.Blocked(name, "the model refused to answer", a.refusal, a.llm.key), a.total)
 	default:
 		resp.FinishReason = genai.FinishReasonOther
 	}
@@ -389,7 +391,7 @@ func broken(msg string) *model.Error {
 
 // send makes the request and returns an answer that is an event stream.
 func (l *llm) send(ctx context.Context, body *request) (*http.Response, error) {
-	data, err := model.MarshalJSON(body)
+	data, err := adapter.MarshalJSON(body)
 	if err != nil {
 		return nil, invalid("the request cannot be written as JSON: %v", err)
 	}

@@ -15,9 +15,11 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/modeltest"
 )
 
 // serve answers each request with the next of the streams, and keeps the
@@ -46,7 +48,7 @@ func generate(t testing.TB, url string, req *model.Request) (resp *model.Respons
 		t.Fatal(err)
 	}
 	var out [2]strings.Builder
-	resp, err = models.Guard(llm, models.Limits{}).Generate(t.Context(), req, func(d model.Delta) {
+	resp, err = modelcall.Guard(llm, modelcall.Limits{}).Generate(t.Context(), req, func(d model.Delta) {
 		if d.Thought {
 			out[1].WriteString(d.Text)
 		} else {
@@ -85,7 +87,7 @@ func TestThinkingAnswer(t *testing.T) {
 		t.Errorf("text %q, thought %q", text, thought)
 	}
 	call := resp.Content.Parts[len(resp.Content.Parts)-1]
-	if call.FunctionCall.Name != "fs.read" || call.PartMetadata[model.MetaArgs] != `{"path": "a",  "n": 1.0}` {
+	if call.FunctionCall.Name != "fs.read" || call.PartMetadata[seam.MetaArgs] != `{"path": "a",  "n": 1.0}` {
 		t.Errorf("call %+v with %v", call.FunctionCall, call.PartMetadata)
 	}
 	if want := (model.Usage{Prompt: 125, Cached: 100, CacheWrite: 5, Completion: 40, Thoughts: 9, Total: 165}); resp.Usage != want {
@@ -127,6 +129,24 @@ func TestThinkingAnswer(t *testing.T) {
 	}
 	if !reflect.DeepEqual(got, want) {
 		t.Errorf("sent back\n%s\nwant\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+}
+
+// TestCacheWriteHour tells apart what the provider keeps in its cache for an hour.
+func TestCacheWriteHour(t *testing.T) {
+	w := encode(modeltest.Answer{
+		Pieces: []modeltest.Piece{{Text: "hi"}},
+		Usage:  model.Usage{Prompt: 120, Cached: 64, CacheWrite: 12, Completion: 34, Total: 154},
+	})
+	stream := strings.Replace(strings.Join(w.Frames, ""), `"ephemeral_1h_input_tokens":0`, `"ephemeral_1h_input_tokens":5`, 1)
+	url, _ := serve(t, "text/event-stream", stream)
+	resp, _, _, err := generate(t, url, hello())
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := seam.WithCacheWriteHour(model.Usage{Prompt: 120, Cached: 64, CacheWrite: 12, Completion: 34, Total: 154}, 5)
+	if resp.Usage != want {
+		t.Errorf("usage %+v, want %+v", resp.Usage, want)
 	}
 }
 
@@ -285,9 +305,9 @@ func TestStreams(t *testing.T) {
 			if call == nil {
 				return
 			}
-			_, bad := call.PartMetadata[model.MetaArgsError]
-			if call.PartMetadata[model.MetaArgs] != c.want.args || bad != c.want.argsBad {
-				t.Errorf("arguments %v, bad %v; want %q, %v", call.PartMetadata[model.MetaArgs], bad, c.want.args, c.want.argsBad)
+			_, bad := call.PartMetadata[seam.MetaArgsError]
+			if call.PartMetadata[seam.MetaArgs] != c.want.args || bad != c.want.argsBad {
+				t.Errorf("arguments %v, bad %v; want %q, %v", call.PartMetadata[seam.MetaArgs], bad, c.want.args, c.want.argsBad)
 			}
 		})
 	}
@@ -351,14 +371,14 @@ func FuzzStream(f *testing.F) {
 		`{"type":"message_delta","delta":{"stop_reason":"tool_use"},"usage":{"output_tokens":7}}`, `{"type":"message_stop"}`))
 	f.Fuzz(func(t *testing.T, stream string) {
 		a := newFuzzLLM(stream)
-		resp, err := models.Guard(a, models.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
+		resp, err := modelcall.Guard(a, modelcall.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
 		if err == nil {
 			if difference := providertest.Differs(providertest.Anthropic, providertest.Hear(providertest.Anthropic, stream), heard(resp)); difference != "" {
 				t.Errorf("a wrong success: %s", difference)
 			}
 		}
 		if e, ok := errors.AsType[*model.Error](err); ok {
-			if _, panicked := errors.AsType[*models.PanicError](e.Err); panicked {
+			if _, panicked := errors.AsType[*modelcall.PanicError](e.Err); panicked {
 				t.Errorf("panic: %v", e.Err)
 			}
 			if strings.Contains(e.Message, "that was streamed is not") {
@@ -392,7 +412,7 @@ func heard(resp *model.Response) providertest.Heard {
 	for _, p := range resp.Content.Parts {
 		switch {
 		case p.FunctionCall != nil:
-			args, _ := p.PartMetadata[model.MetaArgs].(string)
+			args, _ := p.PartMetadata[seam.MetaArgs].(string)
 			h.Calls++
 			h.Args += args
 		case p.Thought:

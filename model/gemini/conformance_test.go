@@ -7,14 +7,16 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/gemini"
 	"github.com/apzuk3/agentd/model/modeltest"
 )
 
 // frame is one event of the stream.
 func frame(v any) string {
-	data, err := model.MarshalJSON(v)
+	data, err := adapter.MarshalJSON(v)
 	if err != nil {
 		panic(err)
 	}
@@ -156,7 +158,7 @@ func TestArgsThatAreNoObject(t *testing.T) {
 		resp := generate(t, "gemini-2.5-flash", frame(json.RawMessage(fmt.Sprintf(
 			`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":%s}}]},"finishReason":"STOP"}]}`, args))))
 		p := resp.Content.Parts[0]
-		if p.PartMetadata[model.MetaArgsError] == nil || p.PartMetadata[model.MetaArgs] != args {
+		if p.PartMetadata[seam.MetaArgsError] == nil || p.PartMetadata[seam.MetaArgs] != args {
 			t.Errorf("arguments %s: metadata %v", args, p.PartMetadata)
 		}
 	}

@@ -8,7 +8,8 @@ import (
 	"net/http"
 	"time"
 
-	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/internal/seam"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // maxErrorBody bounds what is read of an error's body, in bytes.
@@ -40,7 +41,7 @@ func (l *llm) failure(ctx context.Context, resp *http.Response) error {
 // in it, as Vertex AI sends, or any text. status 200 means that the body came
 // within a stream and tells its status itself.
 func (l *llm) apiError(status int, header http.Header, body []byte) error {
-	f := model.Failure{Provider: name, Status: status, Header: header, Message: string(body), Secrets: []string{l.secret}}
+	f := adapter.Failure{Provider: name, Status: status, Header: header, Message: string(body), Secrets: []string{l.secret}}
 	var retry time.Duration
 	if s, ok := parseStatus(body); ok {
 		f.Message, f.Code = s.Error.Message, s.Error.Status
@@ -61,7 +62,7 @@ func (l *llm) apiError(status int, header http.Header, body []byte) error {
 	}
 	e := f.Error()
 	if e.RetryAfter == 0 {
-		e.RetryAfter = min(max(retry, 0), model.MaxRetryAfter)
+		e.RetryAfter = min(max(retry, 0), seam.MaxRetryAfter)
 	}
 	return e
 }

@@ -23,7 +23,9 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/wiretap"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -65,7 +67,7 @@ type Provider struct {
 
 // New returns the provider.
 func New(cfg Config) *Provider {
-	p := &Provider{cfg: cfg, transport: model.LongHTTPClient(cfg.Transport, wire.MaxLine).Transport}
+	p := &Provider{cfg: cfg, transport: adapter.HTTPClient(cfg.Transport, wire.MaxLine).Transport}
 	p.server = sync.OnceValues(func() (*genai.Client, error) {
 		if cfg.Vertex {
 			return p.vertexClient()
@@ -127,7 +129,7 @@ func (p *Provider) Open(modelName, key string) (model.Model, error) {
 			Message: "Vertex AI needs GOOGLE_CLOUD_PROJECT or GEMINI_API_KEY on the server, or send the header X-Agentd-Gemini-Api-Key",
 		}
 	case !overVertex && p.cfg.APIKey == "":
-		return model.Model{}, model.MissingKey(name, "GEMINI_API_KEY", "X-Agentd-Gemini-Api-Key")
+		return model.Model{}, adapter.MissingKey(name, "GEMINI_API_KEY", "X-Agentd-Gemini-Api-Key")
 	default:
 		l.secret = p.cfg.APIKey
 	}
@@ -226,7 +228,7 @@ func (l *llm) GoString() string { return l.String() }
 // Generate makes one streaming call.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	req = req.Load()
-	return wire.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	return adapter.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 		return wire.WithSealed(req, name, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 			return l.generate(ctx, req, emit)
 		})
@@ -251,14 +253,14 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	}
 	cfg, err := l.config(req)
 	if err != nil {
-		return nil, &model.Error{Kind: model.KindInvalid, Provider: name, Message: model.Redact(err.Error(), l.secret)}
+		return nil, &model.Error{Kind: model.KindInvalid, Provider: name, Message: wiretap.Redact(err.Error(), l.secret)}
 	}
 	resp, err := send(ctx, client, l.model, cfg)
 	if err != nil {
 		if _, ok := errors.AsType[*model.Error](err); ok {
 			return nil, err
 		}
-		return nil, model.TransportError(ctx, name, err, l.secret)
+		return nil, adapter.TransportError(ctx, name, err, l.secret)
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != http.StatusOK {

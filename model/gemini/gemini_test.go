@@ -11,8 +11,10 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/gemini"
 	"github.com/apzuk3/agentd/model/modeltest"
 )
@@ -56,7 +58,7 @@ func ask(t *testing.T, p *gemini.Provider, name string, req *model.Request) *mod
 	if err != nil {
 		t.Fatal(err)
 	}
-	resp, err := models.Guard(llm, models.Limits{Provider: "gemini"}).Generate(t.Context(), req, func(model.Delta) {})
+	resp, err := modelcall.Guard(llm, modelcall.Limits{Provider: "gemini"}).Generate(t.Context(), req, func(model.Delta) {})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -96,7 +98,7 @@ func TestSignaturesRoundTrip(t *testing.T) {
 	var results []*genai.Part
 	for i, p := range kept.Parts {
 		if fc := p.FunctionCall; fc != nil {
-			p.PartMetadata[model.MetaCallID] = fc.ID
+			p.PartMetadata[seam.MetaCallID] = fc.ID
 			fc.ID = "adk-" + string(rune('a'+i))
 			results = append(results, &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: fc.ID, Name: fc.Name}})
 		}
@@ -105,7 +107,7 @@ func TestSignaturesRoundTrip(t *testing.T) {
 
 	url, last := serve(t, frame(json.RawMessage(done)))
 	ask(t, gemini.New(gemini.Config{APIKey: "k", BaseURL: url}), "gemini-3-pro-preview", req)
-	got, err := model.MarshalJSON(last.body["contents"].([]any)[1:])
+	got, err := adapter.MarshalJSON(last.body["contents"].([]any)[1:])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -162,7 +164,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	if req.Config.SystemInstruction.Role != "" {
 		t.Error("the SDK changed the caller's configuration")
 	}
-	got, err := model.MarshalJSON(last.body)
+	got, err := adapter.MarshalJSON(last.body)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -8,8 +8,10 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
+	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/rawjson"
 )
 
 // grounding is what a candidate says of the searches behind it.
@@ -82,7 +84,7 @@ func (o *observed) candidate(c *candidate) {
 	for _, page := range pages.URLs {
 		if i := slices.IndexFunc(o.pages, func(p fetched) bool { return p.URL == page.URL }); i >= 0 {
 			o.pages[i] = page
-		} else if len(o.pages) < model.MaxUses {
+		} else if len(o.pages) < seam.MaxUses {
 			o.pages = append(o.pages, page)
 		}
 	}
@@ -98,14 +100,14 @@ func (o *observed) candidate(c *candidate) {
 // part takes in a part that a tool of the provider has made.
 func (o *observed) part(p *genai.Part) {
 	switch {
-	case len(o.provided.Uses) > model.MaxUses:
+	case len(o.provided.Uses) > seam.MaxUses:
 	case p.ExecutableCode != nil:
 		c := p.ExecutableCode
-		o.provided.Uses = append(o.provided.Uses, model.Use{ID: c.ID, Name: "code_execution", Input: wire.JSON(map[string]any{"language": c.Language, "code": c.Code})})
+		o.provided.Uses = append(o.provided.Uses, model.Use{ID: c.ID, Name: "code_execution", Input: rawjson.JSON(map[string]any{"language": c.Language, "code": c.Code})})
 	case p.CodeExecutionResult != nil:
 		r := p.CodeExecutionResult
 		u := o.provided.Use(r.ID, "code_execution")
-		u.Output = wire.JSON(map[string]any{"output": r.Output})
+		u.Output = rawjson.JSON(map[string]any{"output": r.Output})
 		if r.Outcome != "" && r.Outcome != genai.OutcomeOK {
 			u.Error = string(r.Outcome)
 		}
@@ -113,12 +115,12 @@ func (o *observed) part(p *genai.Part) {
 		c := p.ToolCall
 		u := model.Use{ID: c.ID, Name: toolName(c.ToolType)}
 		if c.Args != nil {
-			u.Input = wire.JSON(c.Args)
+			u.Input = rawjson.JSON(c.Args)
 		}
 		o.provided.Uses = append(o.provided.Uses, u)
 	case p.ToolResponse != nil && p.ToolResponse.Response != nil:
 		r := p.ToolResponse
-		o.provided.Use(r.ID, toolName(r.ToolType)).Output = wire.JSON(r.Response)
+		o.provided.Use(r.ID, toolName(r.ToolType)).Output = rawjson.JSON(r.Response)
 	}
 }
 
@@ -139,15 +141,15 @@ func (o *observed) result(content *genai.Content) *model.Provided {
 		return slices.ContainsFunc(out.Uses, func(u model.Use) bool { return u.Name == name })
 	}
 	if queries := slices.Concat(o.grounding.Queries, o.grounding.ImageQueries); len(queries) > 0 && !has("google_search") {
-		u := model.Use{Name: "google_search", Input: wire.JSON(map[string]any{"queries": queries})}
+		u := model.Use{Name: "google_search", Input: rawjson.JSON(map[string]any{"queries": queries})}
 		if sources := o.sources(); len(sources) > 0 {
-			u.Output = wire.JSON(map[string]any{"sources": sources})
+			u.Output = rawjson.JSON(map[string]any{"sources": sources})
 		}
 		out.Uses = append(out.Uses, u)
 	}
 	if !has("url_context") {
 		for _, page := range o.pages {
-			u := model.Use{Name: "url_context", Input: wire.JSON(map[string]any{"url": page.URL})}
+			u := model.Use{Name: "url_context", Input: rawjson.JSON(map[string]any{"url": page.URL})}
 			if page.Status != "" && page.Status != string(genai.URLRetrievalStatusSuccess) {
 				u.Error = page.Status
 			}
@@ -171,13 +173,13 @@ func (o *observed) sources() []map[string]string {
 
 // citations are a source each, and a part of the answer where one is told.
 func (o *observed) citations(content *genai.Content) []model.Cite {
-	text := model.TextOf(content)
+	text := adapter.Text(content)
 	var out []model.Cite
 	g, cited := o.grounding, map[int]bool{}
 	for _, s := range g.Supports {
 		start, end := place(content, text, s.Segment)
 		for _, i := range s.Chunks {
-			if i < 0 || i >= len(g.Chunks) || len(out) >= model.MaxCitations {
+			if i < 0 || i >= len(g.Chunks) || len(out) >= seam.MaxCitations {
 				continue
 			}
 			cited[i] = true
@@ -187,7 +189,7 @@ func (o *observed) citations(content *genai.Content) []model.Cite {
 		}
 	}
 	for i, chunk := range g.Chunks {
-		if !cited[i] && len(out) < model.MaxCitations {
+		if !cited[i] && len(out) < seam.MaxCitations {
 			out = append(out, chunk.cite())
 		}
 	}
@@ -212,7 +214,7 @@ func (c groundedChunk) cite() model.Cite {
 func place(content *genai.Content, text string, s segment) (start, end int) {
 	base := 0
 	if content != nil && s.Part > 0 && s.Part < len(content.Parts) {
-		base = len(model.TextOf(&genai.Content{Parts: content.Parts[:s.Part]}))
+		base = len(adapter.Text(&genai.Content{Parts: content.Parts[:s.Part]}))
 	}
 	for _, at := range []int{base, 0} {
 		start, end := at+s.Start, at+s.End

@@ -8,7 +8,9 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -64,7 +66,7 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	if _, err := json.Marshal(&cfg); err != nil { // the SDK would send half of it
 		return nil, fmt.Errorf("the request cannot be encoded: %w", err)
 	}
-	contents, err := model.MarshalJSON(l.contents(req.TellReferences(nil, nil)))
+	contents, err := adapter.MarshalJSON(l.contents(req.TellReferences(nil, nil)))
 	if err != nil {
 		return nil, fmt.Errorf("the conversation cannot be encoded: %w", err)
 	}
@@ -72,7 +74,7 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	// would follow.
 	var schema json.RawMessage
 	if cfg.ResponseJsonSchema != nil {
-		if schema, err = model.MarshalJSON(cfg.ResponseJsonSchema); err != nil {
+		if schema, err = adapter.MarshalJSON(cfg.ResponseJsonSchema); err != nil {
 			return nil, fmt.Errorf("the response schema cannot be encoded: %w", err)
 		}
 	}
@@ -121,19 +123,19 @@ func (l *llm) toolConfig(req *model.Request) (*genai.ToolConfig, error) {
 }
 
 // plainTools are the tools with functions whose parameters are plain objects; see
-// wire.Parameters. Vertex AI takes no alternatives beside other members.
+// adapter.Parameters. Vertex AI takes no alternatives beside other members.
 func plainTools(tools []*genai.Tool) []*genai.Tool {
 	out := slices.Clone(tools)
 	for i, t := range out {
-		if t == nil || !slices.ContainsFunc(t.FunctionDeclarations, func(d *genai.FunctionDeclaration) bool { return !wire.IsPlain(d) }) {
+		if t == nil || !slices.ContainsFunc(t.FunctionDeclarations, func(d *genai.FunctionDeclaration) bool { return !adapter.IsPlain(d) }) {
 			continue
 		}
 		plain := *t
 		plain.FunctionDeclarations = slices.Clone(t.FunctionDeclarations)
 		for j, d := range plain.FunctionDeclarations {
-			if !wire.IsPlain(d) {
+			if !adapter.IsPlain(d) {
 				merged := *d
-				merged.Parameters, merged.ParametersJsonSchema = nil, wire.Parameters(d)
+				merged.Parameters, merged.ParametersJsonSchema = nil, adapter.Parameters(d)
 				plain.FunctionDeclarations[j] = &merged
 			}
 		}
@@ -202,7 +204,7 @@ func bare(parts []*genai.Part) []*genai.Part {
 // left out, and neighbors of one role become one, with the results of functions
 // first: Gemini wants all results of the calls in one content in the next one.
 func (l *llm) contents(in []*genai.Content) []content {
-	ids := model.CallIDs(in)
+	ids := adapter.CallIDs(in)
 	out := []content{}
 	for _, c := range in {
 		if c == nil {
@@ -256,8 +258,8 @@ func rank(part any) int {
 // that the engine made. Models from Gemini 3 on refuse the first call of a turn
 // without a signature.
 func (l *llm) call(p *genai.Part, first bool) callPart {
-	out := callPart{Call: functionCall{ID: model.CallID(p), Name: p.FunctionCall.Name, Args: json.RawMessage(model.ArgsText(p))}}
-	if model.Owned(p, name) {
+	out := callPart{Call: functionCall{ID: adapter.CallID(p), Name: p.FunctionCall.Name, Args: json.RawMessage(adapter.ArgsText(p))}}
+	if adapter.Owned(p, name) {
 		out.Signature = p.ThoughtSignature
 	}
 	if len(out.Signature) == 0 && first && l.generation() >= 3 {
@@ -309,8 +311,8 @@ var resultTypes = []string{"image/png", "image/jpeg", "image/webp", "application
 // something to another provider only. Vertex AI knows no runs of tools as parts, which
 // the Gemini API may have written.
 func (l *llm) other(p *genai.Part) any {
-	owned := model.Owned(p, name)
-	_, foreign := p.PartMetadata[model.MetaProvider]
+	owned := adapter.Owned(p, name)
+	_, foreign := p.PartMetadata[seam.MetaProvider]
 	foreign = foreign && !owned
 	switch {
 	case p.Thought && !owned, l.vertex && (p.ToolCall != nil || p.ToolResponse != nil):

@@ -13,7 +13,9 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/wiretap"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -63,7 +65,7 @@ func (u *usage) usage() model.Usage {
 
 // answer is an answer being read; owned by the goroutine of the call.
 type answer struct {
-	parts  *model.Builder
+	parts  *adapter.Builder
 	finish genai.FinishReason
 	detail string       // what the provider says about the finish
 	rated  string       // for which categories it blocks, as far as it says
@@ -74,7 +76,7 @@ type answer struct {
 
 // read reads an answer.
 func (l *llm) read(ctx context.Context, resp *http.Response, emit func(model.Delta)) (*model.Response, error) {
-	a := &answer{parts: model.NewBuilder(name, emit), model: strings.TrimPrefix(l.model, "models/")}
+	a := &answer{parts: adapter.NewBuilder(name, emit), model: strings.TrimPrefix(l.model, "models/")}
 	out, err := l.stream(ctx, resp, a)
 	if err != nil && a.usage != nil {
 		err = model.Spent(err, *a.usage)
@@ -88,9 +90,9 @@ func (l *llm) stream(ctx context.Context, resp *http.Response, a *answer) (*mode
 	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t == "text/html" {
 		return nil, l.errorf(model.KindUnavailable, "the answer is %s, no event stream", t)
 	}
-	for ev, err := range model.ReadLongEvents(resp.Body, wire.MaxLine) {
+	for ev, err := range adapter.ReadEvents(resp.Body, wire.MaxLine) {
 		if err != nil {
-			return nil, model.TransportError(ctx, name, err, l.secret)
+			return nil, adapter.TransportError(ctx, name, err, l.secret)
 		}
 		if err := l.event(a, ev.Data); err != nil {
 			return nil, err
@@ -101,7 +103,7 @@ func (l *llm) stream(ctx context.Context, resp *http.Response, a *answer) (*mode
 	}
 	switch a.finish {
 	case "", genai.FinishReasonUnspecified:
-		return nil, model.Truncated(name)
+		return nil, adapter.Truncated(name)
 	case genai.FinishReasonStop, genai.FinishReasonMaxTokens:
 		resp := &model.Response{Content: a.parts.Content(), FinishReason: a.finish, Model: a.model}
 		resp.Provided = a.seen.result(resp.Content)
@@ -119,7 +121,7 @@ func (l *llm) refused(a *answer) error {
 	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonLanguage, genai.FinishReasonBlocklist,
 		genai.FinishReasonProhibitedContent, genai.FinishReasonSPII, genai.FinishReasonImageSafety,
 		genai.FinishReasonImageProhibitedContent, genai.FinishReasonImageRecitation:
-		return model.Blocked(name, "the model stopped with "+model.Redact(string(a.finish), l.secret), join(a.rated, a.detail), l.secret)
+		return adapter.Blocked(name, "the model stopped with "+wiretap.Redact(string(a.finish), l.secret), join(a.rated, a.detail), l.secret)
 	}
 	return l.errorf(model.KindUnavailable, "the model stopped with %s", join(string(a.finish), a.detail))
 }
@@ -159,7 +161,7 @@ func (l *llm) event(a *answer, data string) error {
 		return l.apiError(http.StatusOK, nil, []byte(data))
 	}
 	if f := c.PromptFeedback; f != nil && f.BlockReason != "" {
-		return model.Blocked(name, "the prompt was blocked with "+model.Redact(f.BlockReason, l.secret), join(categories(f.Ratings), f.BlockReasonMessage), l.secret)
+		return adapter.Blocked(name, "the prompt was blocked with "+wiretap.Redact(f.BlockReason, l.secret), join(categories(f.Ratings), f.BlockReasonMessage), l.secret)
 	}
 	a.model = cmp.Or(c.ModelVersion, a.model)
 	for _, cand := range c.Candidates {
@@ -206,7 +208,7 @@ func (a *answer) part(raw json.RawMessage) error {
 	}
 	switch {
 	case p.FunctionCall != nil:
-		part := model.NewCall(p.FunctionCall.ID, p.FunctionCall.Name, string(p.FunctionCall.Args))
+		part := adapter.NewCall(p.FunctionCall.ID, p.FunctionCall.Name, string(p.FunctionCall.Args))
 		a.signed(part, signature)
 	case p.Text != nil && len(signature) == 0:
 		a.text(*p.Text, p.Thought)
@@ -271,5 +273,5 @@ func decode(data []byte, into any) error {
 
 // errorf returns an Error without the key.
 func (l *llm) errorf(kind model.Kind, format string, args ...any) *model.Error {
-	return &model.Error{Kind: kind, Provider: name, Message: model.Redact(fmt.Sprintf(format, args...), l.secret)}
+	return &model.Error{Kind: kind, Provider: name, Message: wiretap.Redact(fmt.Sprintf(format, args...), l.secret)}
 }

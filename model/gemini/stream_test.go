@@ -9,7 +9,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
 )
@@ -40,7 +41,7 @@ func FuzzStream(f *testing.F) {
 			body = "data: " + strings.ReplaceAll(body, "\n", "\ndata: ") + "\n\n"
 		}
 		p := &player{llm: llm{model: "m", secret: "canary-key-0123456789"}, body: body}
-		resp, err := models.Guard(p, models.Limits{Provider: name}).Generate(t.Context(), nil, func(model.Delta) {})
+		resp, err := modelcall.Guard(p, modelcall.Limits{Provider: name}).Generate(t.Context(), nil, func(model.Delta) {})
 		if (resp == nil) == (err == nil) {
 			t.Fatalf("response %v and error %v", resp, err)
 		}
@@ -49,7 +50,7 @@ func FuzzStream(f *testing.F) {
 			t.Fatalf("error %T", err)
 		}
 		if ok {
-			if _, panicked := errors.AsType[*models.PanicError](err); panicked {
+			if _, panicked := errors.AsType[*modelcall.PanicError](err); panicked {
 				t.Fatalf("panic on %q", body)
 			}
 			if e.RetryAfter < 0 {
@@ -72,7 +73,7 @@ func heard(resp *model.Response) providertest.Heard {
 	for _, p := range resp.Content.Parts {
 		switch {
 		case p.FunctionCall != nil:
-			args, _ := p.PartMetadata[model.MetaArgs].(string)
+			args, _ := p.PartMetadata[seam.MetaArgs].(string)
 			h.Calls++
 			h.Args += args
 		case p.Thought:

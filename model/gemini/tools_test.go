@@ -8,6 +8,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // TestToolsTogether: Google's own tools and functions in one request have to be
@@ -68,7 +69,7 @@ func TestUnsigned(t *testing.T) {
 		"gemini-2.5-flash": false, "gemini-2.0-flash-lite": false, "gemma-3-27b-it": false,
 	} {
 		l := &llm{model: modelName}
-		got := l.call(model.NewCall("c", "f", "{}"), true).Signature
+		got := l.call(adapter.NewCall("c", "f", "{}"), true).Signature
 		if bytes.Equal(got, unsigned) != want || !want && got != nil {
 			t.Errorf("%s: %q", modelName, got)
 		}

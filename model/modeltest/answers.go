@@ -9,7 +9,9 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // answerCase is an answer and what the provider's wire must be able to say.
@@ -27,9 +29,6 @@ func (h Harness) usage() model.Usage {
 	}
 	if h.Can.CacheWriteUsage {
 		u.CacheWrite = 12
-	}
-	if h.Can.CacheHourUsage {
-		u.CacheWriteHour = 5
 	}
 	if h.Can.ThoughtsUsage {
 		u.Thoughts = 7
@@ -185,19 +184,20 @@ func (h Harness) checkCalls(t testing.TB, resp *model.Response, want []*Call) {
 		if fc.Name != w.Name || fc.ID != w.ID {
 			t.Errorf("call %d is %s with id %q, want %s with id %q", i, fc.Name, fc.ID, w.Name, w.ID)
 		}
-		args, err := model.ParseArgs(w.Args)
-		if !reflect.DeepEqual(fc.Args, args) {
+		same := adapter.NewCall(w.ID, w.Name, w.Args)
+		if args := same.FunctionCall.Args; !reflect.DeepEqual(fc.Args, args) {
 			t.Errorf("arguments of call %d: %#v, want %#v", i, fc.Args, args)
 		}
+		_, isBad := same.PartMetadata[seam.MetaArgsError]
 		meta := got[i].PartMetadata
-		text, _ := meta[model.MetaArgs].(string)
+		text, _ := meta[seam.MetaArgs].(string)
 		if h.Can.ArgsText && text != w.Args {
 			t.Errorf("text of the arguments of call %d: %q, want %q", i, text, w.Args)
 		}
-		if problem, bad := meta[model.MetaArgsError]; bad != (err != nil) {
+		if problem, bad := meta[seam.MetaArgsError]; bad != isBad {
 			t.Errorf("call %d: arguments %q, error noted: %v", i, w.Args, problem)
 		}
-		if err == nil && !json.Valid([]byte(text)) {
+		if !isBad && !json.Valid([]byte(text)) {
 			t.Errorf("text of the arguments of call %d is no JSON: %q", i, text)
 		}
 	}

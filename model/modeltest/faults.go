@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -52,8 +53,8 @@ func (h Harness) statuses(t *testing.T) {
 		s := serve(t, func(rw http.ResponseWriter, _ *http.Request) {
 			rw.WriteHeader(http.StatusBadRequest)
 			var err error
-			for n := 0; err == nil && n < maxEndless; n += model.MaxLine {
-				_, err = io.WriteString(rw, strings.Repeat("x", model.MaxLine))
+			for n := 0; err == nil && n < maxEndless; n += seam.MaxLine {
+				_, err = io.WriteString(rw, strings.Repeat("x", seam.MaxLine))
 			}
 			if err == nil {
 				t.Error("the adapter read an endless error body")
@@ -100,8 +101,8 @@ func (h Harness) broken(t *testing.T) {
 		"malformed json":  {Frames: after("data: {\"oh\": " + serverKey + "\n\n")},
 		"not an object":   {Frames: after("data: [1,2,3]\n\n")},
 		"garbage":         {Frames: after("\x00\xff\xfe\x01 garbage\n\n")},
-		"huge line":       {Frames: after("data: \"" + strings.Repeat("x", 3*model.MaxLine) + "\"\n\n")},
-		"endless comment": {Frames: after(": " + strings.Repeat("x", 3*model.MaxLine))},
+		"huge line":       {Frames: after("data: \"" + strings.Repeat("x", 3*seam.MaxLine) + "\"\n\n")},
+		"endless comment": {Frames: after(": " + strings.Repeat("x", 3*seam.MaxLine))},
 	} {
 		t.Run(name, func(t *testing.T) {
 			wantError(t, h.ask(t, w).err, model.KindUnavailable)
@@ -113,8 +114,8 @@ func (h Harness) broken(t *testing.T) {
 	t.Run("endless line at once", func(t *testing.T) {
 		h.givesUp(t, good, func(w io.Writer) {
 			_, err := io.WriteString(w, "data: ")
-			for n := 0; err == nil && n < maxEndless; n += model.MaxLine {
-				_, err = io.WriteString(w, strings.Repeat("x", model.MaxLine))
+			for n := 0; err == nil && n < maxEndless; n += seam.MaxLine {
+				_, err = io.WriteString(w, strings.Repeat("x", seam.MaxLine))
 			}
 		})
 	})

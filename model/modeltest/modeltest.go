@@ -51,9 +51,8 @@ type Can struct {
 	ArgsText bool
 	// CachedUsage and ThoughtsUsage: the wire counts cached tokens and thoughts.
 	CachedUsage, ThoughtsUsage bool
-	// CacheWriteUsage: the wire counts tokens written into the cache;
-	// CacheHourUsage: it also counts those that are kept there for an hour.
-	CacheWriteUsage, CacheHourUsage bool
+	// CacheWriteUsage: the wire counts tokens written into the cache.
+	CacheWriteUsage bool
 	// EarlyUsage: the wire counts tokens before the answer is complete, so that what
 	// calls took that are cut off, or canceled, is known.
 	EarlyUsage bool

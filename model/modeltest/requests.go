@@ -9,6 +9,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -31,17 +32,17 @@ func history() *model.Request {
 	req := Prompt("prompt-marker")
 	req.Contents = append(req.Contents,
 		&genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{
-			{Text: "foreign-thought", Thought: true, ThoughtSignature: []byte("foreign-signature"), PartMetadata: map[string]any{model.MetaProvider: "elsewhere"}},
-			{PartMetadata: map[string]any{model.MetaProvider: "elsewhere", model.MetaOpaque: map[string]any{"data": "foreign-opaque"}}},
+			{Text: "foreign-thought", Thought: true, ThoughtSignature: []byte("foreign-signature"), PartMetadata: map[string]any{seam.MetaProvider: "elsewhere"}},
+			{PartMetadata: map[string]any{seam.MetaProvider: "elsewhere", seam.MetaOpaque: map[string]any{"data": "foreign-opaque"}}},
 			{Text: "said-marker"},
 			{
 				FunctionCall: &genai.FunctionCall{ID: "adk-1", Name: "greet", Args: map[string]any{"name": "Ann", "n": json.Number("9007199254740993")}},
-				PartMetadata: map[string]any{model.MetaArgs: `{"name":"Ann","n":9007199254740993}`, model.MetaCallID: "own_1"},
+				PartMetadata: map[string]any{seam.MetaArgs: `{"name":"Ann","n":9007199254740993}`, seam.MetaCallID: "own_1"},
 			},
 			{
 				FunctionCall:     &genai.FunctionCall{ID: "adk-2", Name: "greet"},
 				ThoughtSignature: []byte("foreign-signature"),
-				PartMetadata:     map[string]any{model.MetaArgs: `{"name":`, model.MetaArgsError: "broken", model.MetaProvider: "elsewhere"},
+				PartMetadata:     map[string]any{seam.MetaArgs: `{"name":`, seam.MetaArgsError: "broken", seam.MetaProvider: "elsewhere"},
 			},
 		}},
 		&genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
@@ -140,7 +141,7 @@ func TestUnmarkedReasoning(t *testing.T) {
 			}
 			for _, c := range said {
 				for _, p := range c.Parts {
-					delete(p.PartMetadata, model.MetaAccount)
+					delete(p.PartMetadata, seam.MetaAccount)
 				}
 			}
 			if _, err := o.ask(t, "a-key", said); err != nil || o.sent[1] != "for a-key" {

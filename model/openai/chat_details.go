@@ -8,7 +8,9 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/internal/seam"
+	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/rawjson"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -88,14 +90,14 @@ func (a *chatAnswer) keepDetails() {
 			continue
 		}
 		if s.text.Len() > 0 {
-			s.detail[pieced[s.kind]] = json.RawMessage(wire.JSON(s.text.String()))
+			s.detail[pieced[s.kind]] = json.RawMessage(rawjson.JSON(s.text.String()))
 		}
 		list = append(list, s.detail)
 	}
 	if len(list) > 0 {
-		a.builder.Opaque(strings.ToValidUTF8(wire.JSON(list), "\uFFFD"), true)
+		a.builder.Opaque(strings.ToValidUTF8(rawjson.JSON(list), "\uFFFD"), true)
 		parts := a.builder.Content().Parts
-		parts[len(parts)-1].PartMetadata[model.MetaModel] = a.llm.model
+		parts[len(parts)-1].PartMetadata[seam.MetaModel] = a.llm.model
 		wire.MarkAccount(parts[len(parts)-1], a.llm.account)
 	}
 }
@@ -106,10 +108,10 @@ func (a *chatAnswer) keepDetails() {
 // so, is for one account.
 func (l *llm) detailsOf(p *genai.Part, turn []*genai.Part, names *wire.Names) []detail {
 	var list []detail
-	if json.Unmarshal([]byte(wire.Opaque(p, l.owner)), &list) != nil {
+	if json.Unmarshal([]byte(adapter.Opaque(p, l.owner)), &list) != nil {
 		return nil
 	}
-	if p.PartMetadata[model.MetaModel] != l.model {
+	if p.PartMetadata[seam.MetaModel] != l.model {
 		list = slices.DeleteFunc(list, func(d detail) bool { return d.str("format") == "anthropic-claude-v1" })
 	}
 	if wire.Foreign(p, l.account) {
@@ -119,8 +121,8 @@ func (l *llm) detailsOf(p *genai.Part, turn []*genai.Part, names *wire.Names) []
 	}
 	for _, d := range list {
 		for _, c := range turn {
-			if id := d.str("id"); c.FunctionCall != nil && id != "" && id == model.CallID(c) {
-				d["id"] = json.RawMessage(wire.JSON(names.ID(c.FunctionCall.ID)))
+			if id := d.str("id"); c.FunctionCall != nil && id != "" && id == adapter.CallID(c) {
+				d["id"] = json.RawMessage(rawjson.JSON(names.ID(c.FunctionCall.ID)))
 			}
 		}
 	}

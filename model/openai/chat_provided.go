@@ -7,8 +7,10 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
+	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/rawjson"
 )
 
 // executedTool is a tool that Groq has run. A stream tells of it in several
@@ -31,13 +33,13 @@ func (e *executedTool) use() model.Use {
 	name := cmp.Or(executedNames[e.Type], e.Name, e.Type)
 	out := map[string]json.RawMessage{}
 	for key, raw := range map[string]json.RawMessage{"output": e.Output, "search_results": e.Search, "code_results": e.Code} {
-		if wire.JSON(raw) != "" {
+		if rawjson.JSON(raw) != "" {
 			out[key] = raw
 		}
 	}
 	u := model.Use{Name: name, Input: plainJSON(e.Arguments)}
 	if len(out) > 0 {
-		u.Output = wire.JSON(out)
+		u.Output = rawjson.JSON(out)
 	}
 	return u
 }
@@ -64,7 +66,7 @@ func (s *seenInChat) delta(d *chatDelta) {
 		case i >= 0:
 			// What a later piece leaves out it has told before.
 			_ = json.Unmarshal(raw, &s.executed[i])
-		case len(s.executed) < model.MaxUses:
+		case len(s.executed) < seam.MaxUses:
 			s.executed = append(s.executed, e)
 		}
 	}
@@ -84,7 +86,7 @@ func annotations(to []annotation, list json.RawMessage) []annotation {
 	_ = json.Unmarshal(list, &notes)
 	for _, raw := range notes {
 		var n annotation
-		if json.Unmarshal(raw, &n) != nil || len(to) >= model.MaxCitations {
+		if json.Unmarshal(raw, &n) != nil || len(to) >= seam.MaxCitations {
 			continue
 		}
 		if n.Nested != nil {
@@ -97,7 +99,7 @@ func annotations(to []annotation, list json.RawMessage) []annotation {
 
 // result is what was seen of an answer.
 func (s *seenInChat) result(content *genai.Content) *model.Provided {
-	out, text := &model.Provided{}, model.TextOf(content)
+	out, text := &model.Provided{}, adapter.Text(content)
 	for i := range s.executed {
 		out.Uses = append(out.Uses, s.executed[i].use())
 	}

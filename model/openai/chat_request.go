@@ -9,6 +9,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -165,7 +166,7 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 		r.StreamOptions = nil // Refused there; usage comes anyway.
 		names = names.WithIDs(mistralID)
 	}
-	schema, err := wire.ResponseSchema(cfg)
+	schema, err := adapter.ResponseSchema(cfg)
 	if err != nil {
 		return nil, l.invalid("the response schema is no JSON: %v", err)
 	}
@@ -187,7 +188,7 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	}
 	for _, d := range choice.Functions {
 		r.Tools = append(r.Tools, chatTool{Type: "function", Function: functionTool{
-			Name: names.Wire(d.Name), Description: d.Description, Parameters: wire.Parameters(d),
+			Name: names.Wire(d.Name), Description: d.Description, Parameters: adapter.Parameters(d),
 		}})
 	}
 	if len(r.Tools) > 0 {
@@ -301,7 +302,7 @@ func (l *llm) chatAssistant(parts []*genai.Part, names *wire.Names) (m chatMessa
 	m = chatMessage{Role: "assistant"}
 	var text strings.Builder
 	for _, p := range parts {
-		opaque := wire.Opaque(p, l.owner)
+		opaque := adapter.Opaque(p, l.owner)
 		switch media := wire.MediaOf(p); {
 		case p.FunctionCall != nil:
 			c := chatCall{
@@ -419,11 +420,11 @@ var sounds = map[string]string{
 // resultText is a tool's answer as text; an error is the JSON {"error": …},
 // since the wires have no other way to say so.
 func resultText(fr *genai.FunctionResponse) string {
-	text, isError := wire.Result(fr)
+	text, isError := adapter.Result(fr)
 	if !isError {
 		return text
 	}
-	b, err := model.MarshalJSON(map[string]any{"error": fr.Response["error"]})
+	b, err := adapter.MarshalJSON(map[string]any{"error": fr.Response["error"]})
 	if err != nil {
 		return `{"error":"the tool failed"}`
 	}

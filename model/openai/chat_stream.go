@@ -13,6 +13,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -82,7 +83,7 @@ type chatCallState struct {
 type chatAnswer struct {
 	llm     *llm
 	names   *wire.Names
-	builder *model.Builder
+	builder *adapter.Builder
 
 	calls    []*chatCallState
 	thought  string // the field that thinking came in; "" if it cannot go back
@@ -111,7 +112,7 @@ func (l *llm) chat(ctx context.Context, req *model.Request, emit func(model.Delt
 		return nil, err
 	}
 	defer resp.Body.Close()
-	a := &chatAnswer{llm: l, names: names, builder: model.NewBuilder(l.owner, emit)}
+	a := &chatAnswer{llm: l, names: names, builder: adapter.NewBuilder(l.owner, emit)}
 	if wire.IsJSON(wire.ContentType(resp)) {
 		err = a.readWhole(ctx, resp)
 	} else {
@@ -128,7 +129,7 @@ func (l *llm) chat(ctx context.Context, req *model.Request, emit func(model.Delt
 func (a *chatAnswer) readWhole(ctx context.Context, resp *http.Response) error {
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
+		return adapter.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
 	}
 	return a.event(data)
 }
@@ -137,9 +138,9 @@ func (a *chatAnswer) readWhole(ctx context.Context, resp *http.Response) error {
 // it, to its end. What makes an answer complete is its finish reason, and the
 // usage behind it where the server has announced one.
 func (a *chatAnswer) readStream(ctx context.Context, resp *http.Response) error {
-	for line, err := range model.ReadLongEvents(resp.Body, maxLine) {
+	for line, err := range adapter.ReadEvents(resp.Body, maxLine) {
 		if err != nil {
-			return model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
+			return adapter.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
 		}
 		data := bytes.TrimSpace([]byte(line.Data))
 		if bytes.HasPrefix(data, []byte("[DONE]")) {
@@ -156,7 +157,7 @@ func (a *chatAnswer) readStream(ctx context.Context, resp *http.Response) error 
 		return err
 	}
 	if a.usageDue {
-		return model.Truncated(a.llm.cfg.Name)
+		return adapter.Truncated(a.llm.cfg.Name)
 	}
 	return nil
 }
@@ -343,7 +344,7 @@ func (a *chatAnswer) response() (*model.Response, error) {
 	resp := &model.Response{Usage: a.usage, Model: a.model}
 	switch a.finish {
 	case "":
-		return nil, model.Truncated(l.cfg.Name)
+		return nil, adapter.Truncated(l.cfg.Name)
 	case "length", "max_tokens", "model_length":
 		resp.FinishReason = genai.FinishReasonMaxTokens
 	case "content_filter":
@@ -366,7 +367,7 @@ func (a *chatAnswer) response() (*model.Response, error) {
 	a.markThoughts()
 	a.keepDetails()
 	for _, c := range a.calls {
-		p := model.NewCall(c.id, a.names.Original(c.name), c.args.String())
+		p := adapter.NewCall(c.id, a.names.Original(c.name), c.args.String())
 		if c.extra != nil {
 			wire.Mark(p, a.llm.owner, string(c.extra))
 		}

@@ -16,6 +16,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -80,7 +81,7 @@ func asText(v any) string {
 	case string:
 		return v
 	default:
-		b, err := model.MarshalJSON(v)
+		b, err := adapter.MarshalJSON(v)
 		if err != nil {
 			return ""
 		}
@@ -133,7 +134,7 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 	if code == "" {
 		code = e.Type
 	}
-	err := model.Failure{
+	err := adapter.Failure{
 		Provider: l.cfg.Name, Status: status, Header: header,
 		Code: code, Message: e.Message, Secrets: []string{l.key},
 	}.Error()
@@ -155,7 +156,7 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 // post makes the request and returns an answer that is an event stream, or
 // JSON.
 func (l *llm) post(ctx context.Context, path string, body any) (*http.Response, error) {
-	data, err := model.MarshalJSON(body)
+	data, err := adapter.MarshalJSON(body)
 	if err != nil {
 		return nil, l.invalid("the request cannot be written as JSON: %v", err)
 	}
@@ -197,7 +198,7 @@ func (l *llm) sendError(ctx context.Context, err error, resp *http.Response) err
 	if apiErr, ok := errors.AsType[*sdk.Error](err); ok && ctx.Err() == nil {
 		return l.failure(apiError{Message: apiErr.Message, Code: apiErr.Code, Type: apiErr.Type}, apiErr.StatusCode, nil)
 	}
-	return model.TransportError(ctx, l.cfg.Name, err, l.key)
+	return adapter.TransportError(ctx, l.cfg.Name, err, l.key)
 }
 
 // parseError reads an error body: {"error": …}, or the error by itself, or
@@ -241,7 +242,7 @@ func (l *llm) tooMuch(format string, args ...any) *model.Error {
 // blocked is the error of content that is refused; why is what the server, or the
 // model, says of it.
 func (l *llm) blocked(what, why string) *model.Error {
-	return model.Blocked(l.cfg.Name, what, why, l.key)
+	return adapter.Blocked(l.cfg.Name, what, why, l.key)
 }
 
 const (

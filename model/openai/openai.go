@@ -27,6 +27,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -87,7 +88,7 @@ func New(cfg Config) *Provider {
 	default:
 		panic(fmt.Sprintf("openai: unknown API %q", cfg.API))
 	}
-	return &Provider{cfg: cfg, client: model.LongHTTPClient(cfg.Transport, maxLine)}
+	return &Provider{cfg: cfg, client: adapter.HTTPClient(cfg.Transport, maxLine)}
 }
 
 // isFirstParty tells whether a base URL is OpenAI's own, of the world or of a region
@@ -167,7 +168,7 @@ func (p *Provider) builtins() []string {
 func (p *Provider) Open(modelName, key string) (model.Model, error) {
 	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.APIKey))
 	if key == "" && !p.cfg.KeyOptional {
-		return model.Model{}, model.MissingKey(p.cfg.Name, "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
+		return model.Model{}, adapter.MissingKey(p.cfg.Name, "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
 	}
 	if modelName == "" {
 		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name, Message: "the model name is empty"}
@@ -207,7 +208,7 @@ type llm struct {
 // Generate implements model.LLM.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	req = req.Load()
-	return wire.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	return adapter.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 		owner, once := l.owner, l.chat
 		if l.cfg.API == Responses {
 			owner, once = responsesOwner, l.respond

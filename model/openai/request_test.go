@@ -15,14 +15,16 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
 
 func owned(owner string, opaque string) map[string]any {
-	return map[string]any{model.MetaProvider: owner, model.MetaOpaque: opaque}
+	return map[string]any{seam.MetaProvider: owner, seam.MetaOpaque: opaque}
 }
 
 func user(parts ...*genai.Part) *genai.Content {
@@ -69,19 +71,19 @@ func requests() map[string]*model.Request {
 					&genai.Part{Thought: true, Text: "hm", PartMetadata: owned(testOwner, "reasoning_content")},
 					&genai.Part{Thought: true, Text: "summary", PartMetadata: owned(responsesOwner, `{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"ZW5jMQ==","content":null}`)},
 					&genai.Part{Thought: true, Text: "not encrypted", PartMetadata: owned(responsesOwner, `{"type":"reasoning","id":"rs_2","summary":[]}`)},
-					&genai.Part{Thought: true, Text: "of another", ThoughtSignature: []byte("x"), PartMetadata: map[string]any{model.MetaProvider: "gemini"}},
+					&genai.Part{Thought: true, Text: "of another", ThoughtSignature: []byte("x"), PartMetadata: map[string]any{seam.MetaProvider: "gemini"}},
 					text("I "), text("read them."),
 					&genai.Part{
 						FunctionCall: &genai.FunctionCall{ID: "e1", Name: "fs.read", Args: map[string]any{"path": "a", "at": json.Number("1")}},
-						PartMetadata: map[string]any{model.MetaArgs: `{"path": "a", "at": 1}`, model.MetaCallID: "call_1", model.MetaProvider: testOwner, model.MetaOpaque: `{"google":{"thought_signature":"c2ln"}}`},
+						PartMetadata: map[string]any{seam.MetaArgs: `{"path": "a", "at": 1}`, seam.MetaCallID: "call_1", seam.MetaProvider: testOwner, seam.MetaOpaque: `{"google":{"thought_signature":"c2ln"}}`},
 					},
 					&genai.Part{
 						FunctionCall: &genai.FunctionCall{ID: "e2", Name: "fs.read"},
-						PartMetadata: map[string]any{model.MetaArgs: `{"path`, model.MetaArgsError: "broken"},
+						PartMetadata: map[string]any{seam.MetaArgs: `{"path`, seam.MetaArgsError: "broken"},
 					},
 					&genai.Part{
 						FunctionCall: &genai.FunctionCall{ID: "e3", Name: "gone:tool"},
-						PartMetadata: map[string]any{model.MetaArgs: `["a"]`, model.MetaArgsError: "no object"},
+						PartMetadata: map[string]any{seam.MetaArgs: `["a"]`, seam.MetaArgsError: "no object"},
 					},
 				),
 				user(text("by the way"), result("e1", map[string]any{"output": "one"})),
@@ -160,7 +162,7 @@ func checkGolden(t *testing.T, name string, r any, err error, params any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := model.MarshalJSON(r)
+	body, err := adapter.MarshalJSON(r)
 	if err != nil {
 		t.Fatal(err)
 	}

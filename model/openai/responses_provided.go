@@ -6,7 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apzuk3/agentd/internal/seam"
+	"github.com/apzuk3/agentd/internal/wiretap"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/rawjson"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -33,34 +37,34 @@ type ranItem struct {
 // not seen: it goes back in any case.
 func (a *responsesAnswer) used(raw json.RawMessage) {
 	var it ranItem
-	if json.Unmarshal(raw, &it) != nil || len(a.provided.Uses) > model.MaxUses {
+	if json.Unmarshal(raw, &it) != nil || len(a.provided.Uses) > seam.MaxUses {
 		return
 	}
 	u := model.Use{ID: cmp.Or(it.CallID, it.ID)}
 	switch it.Type {
 	case "web_search_call":
 		u.Name = "web_search"
-		action, _ := wire.Decode(it.Action).(map[string]any)
+		action, _ := rawjson.Decode(it.Action).(map[string]any)
 		if sources, ok := action["sources"]; ok {
-			u.Output = wire.JSON(map[string]any{"sources": sources})
+			u.Output = rawjson.JSON(map[string]any{"sources": sources})
 			delete(action, "sources")
 		}
 		if len(action) > 0 {
-			u.Input = wire.JSON(action)
+			u.Input = rawjson.JSON(action)
 		}
 	case "code_interpreter_call":
 		u.Name = "code_execution"
 		if it.Code != nil {
-			u.Input = wire.JSON(map[string]any{"code": *it.Code})
+			u.Input = rawjson.JSON(map[string]any{"code": *it.Code})
 		}
-		u.Output = wire.JSON(it.Outputs)
+		u.Output = rawjson.JSON(it.Outputs)
 	case "file_search_call":
-		u.Name, u.Output = "file_search", wire.JSON(it.Results)
-		if queries := wire.Decode(it.Queries); queries != nil {
-			u.Input = wire.JSON(map[string]any{"queries": queries})
+		u.Name, u.Output = "file_search", rawjson.JSON(it.Results)
+		if queries := rawjson.Decode(it.Queries); queries != nil {
+			u.Input = rawjson.JSON(map[string]any{"queries": queries})
 		}
 	case "mcp_call":
-		u.Name, u.Input, u.Output = it.Name, plainJSON(it.Arguments), wire.JSON(it.Output)
+		u.Name, u.Input, u.Output = it.Name, plainJSON(it.Arguments), rawjson.JSON(it.Output)
 	case "tool_search_call":
 		if it.Execution == "client" {
 			return
@@ -68,14 +72,14 @@ func (a *responsesAnswer) used(raw json.RawMessage) {
 		u.Name, u.Input = toolSearch, plainJSON(it.Arguments)
 	case "tool_search_output":
 		if it.Execution != "client" {
-			a.searched(it.CallID, wire.JSON(it.Tools))
+			a.searched(it.CallID, rawjson.JSON(it.Tools))
 		}
 		return
 	default:
 		return
 	}
-	if text := wire.JSON(it.Error); text != "" {
-		u.Error = model.Redact(text, a.llm.key)
+	if text := rawjson.JSON(it.Error); text != "" {
+		u.Error = wiretap.Redact(text, a.llm.key)
 	} else if it.Status == "failed" || it.Status == "incomplete" {
 		u.Error = it.Status
 	}
@@ -103,7 +107,7 @@ func plainJSON(raw json.RawMessage) string {
 	if json.Unmarshal(raw, &text) == nil && len(raw) > 0 && raw[0] == '"' && json.Valid([]byte(text)) {
 		return text
 	}
-	return wire.JSON(raw)
+	return rawjson.JSON(raw)
 }
 
 // annotation is a source of a part of the text, with offsets in characters.
@@ -136,7 +140,7 @@ func (a *responsesAnswer) cited(item *outItem, at int) {
 	if !slices.ContainsFunc(item.Content, func(c itemContent) bool { return len(c.Annotations) > len("[]") }) {
 		return // Looking at what was said would end the part that takes text.
 	}
-	said := model.TextOf(a.builder.Content())
+	said := adapter.Text(a.builder.Content())
 	for _, c := range item.Content {
 		if c.Type != "output_text" {
 			continue
@@ -149,7 +153,7 @@ func (a *responsesAnswer) cited(item *outItem, at int) {
 		_ = json.Unmarshal(c.Annotations, &notes)
 		for _, raw := range notes {
 			var n annotation
-			if json.Unmarshal(raw, &n) == nil && len(a.provided.Citations) < model.MaxCitations {
+			if json.Unmarshal(raw, &n) == nil && len(a.provided.Citations) < seam.MaxCitations {
 				a.provided.Citations = append(a.provided.Citations, n.cite(text, at))
 			}
 		}

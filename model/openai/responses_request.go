@@ -8,6 +8,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -107,7 +108,7 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 	if names := wire.Unsupported(cfg); len(names) > 0 {
 		return nil, l.invalid("settings that the Responses API does not know: %s", strings.Join(names, ", "))
 	}
-	schema, err := wire.ResponseSchema(cfg)
+	schema, err := adapter.ResponseSchema(cfg)
 	if err != nil {
 		return nil, l.invalid("the response schema is no JSON: %v", err)
 	}
@@ -180,7 +181,7 @@ func (l *llm) responsesTools(r *responsesRequest, req *model.Request, names *wir
 	}
 	for _, d := range choice.Functions {
 		r.Tools = append(r.Tools, responsesTool{Type: "function", functionTool: functionTool{
-			Name: names.Wire(d.Name), Description: d.Description, Parameters: wire.Parameters(d),
+			Name: names.Wire(d.Name), Description: d.Description, Parameters: adapter.Parameters(d),
 		}, Deferred: slices.Contains(req.Deferred, d.Name)})
 	}
 	asked, other := wire.ProviderTools(req.Config, builtins...)
@@ -215,7 +216,7 @@ func (l *llm) assistantItems(parts []*genai.Part, names *wire.Names, searches bo
 	var items []any
 	end := 0 // The items up to the last one that is no reasoning.
 	for _, p := range parts {
-		opaque := wire.Opaque(p, responsesOwner)
+		opaque := adapter.Opaque(p, responsesOwner)
 		switch media := wire.MediaOf(p); {
 		case p.FunctionCall != nil:
 			var ns namespace

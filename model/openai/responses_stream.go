@@ -11,7 +11,10 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/wiretap"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/rawjson"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -113,7 +116,7 @@ type itemState struct {
 type responsesAnswer struct {
 	llm     *llm
 	names   *wire.Names
-	builder *model.Builder
+	builder *adapter.Builder
 
 	items     map[int]*itemState // by output index, at most maxItems
 	refusal   strings.Builder
@@ -135,7 +138,7 @@ func (l *llm) respond(ctx context.Context, req *model.Request, emit func(model.D
 		return nil, err
 	}
 	defer resp.Body.Close()
-	a := &responsesAnswer{llm: l, names: names, builder: model.NewBuilder(responsesOwner, emit), items: map[int]*itemState{}}
+	a := &responsesAnswer{llm: l, names: names, builder: adapter.NewBuilder(responsesOwner, emit), items: map[int]*itemState{}}
 	read := a.readStream
 	if wire.IsJSON(wire.ContentType(resp)) {
 		read = a.readWhole
@@ -152,7 +155,7 @@ func (l *llm) respond(ctx context.Context, req *model.Request, emit func(model.D
 func (a *responsesAnswer) readWhole(ctx context.Context, resp *http.Response) (*model.Response, error) {
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
-		return nil, model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
+		return nil, adapter.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
 	}
 	var r responseObject
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -167,9 +170,9 @@ func (a *responsesAnswer) readWhole(ctx context.Context, resp *http.Response) (*
 
 // readStream reads the stream up to the event that ends the response.
 func (a *responsesAnswer) readStream(ctx context.Context, resp *http.Response) (*model.Response, error) {
-	for line, err := range model.ReadLongEvents(resp.Body, maxLine) {
+	for line, err := range adapter.ReadEvents(resp.Body, maxLine) {
 		if err != nil {
-			return nil, model.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
+			return nil, adapter.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
 		}
 		data := bytes.TrimSpace([]byte(line.Data))
 		if len(data) == 0 || bytes.HasPrefix(data, []byte("[DONE]")) {
@@ -206,7 +209,7 @@ func (a *responsesAnswer) readStream(ctx context.Context, resp *http.Response) (
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return nil, model.Truncated(a.llm.cfg.Name)
+	return nil, adapter.Truncated(a.llm.cfg.Name)
 }
 
 // contentEvents are the events that carry the answer, save the last one.
@@ -320,9 +323,9 @@ func (a *responsesAnswer) itemDone(it *itemState, raw json.RawMessage) error {
 		}
 		args := it.args.String()
 		a.callBegan = args != ""
-		p := model.NewCall(item.CallID, a.names.Original(item.Name), args)
+		p := adapter.NewCall(item.CallID, a.names.Original(item.Name), args)
 		if item.Namespace != "" {
-			wire.Mark(p, responsesOwner, wire.JSON(namespace{item.Namespace}))
+			wire.Mark(p, responsesOwner, rawjson.JSON(namespace{item.Namespace}))
 		}
 		a.builder.Part(p)
 	default:
@@ -353,7 +356,7 @@ func (a *responsesAnswer) message(it *itemState, item *outItem) error {
 		return nil
 	}
 	if p := a.last(); p != nil && p.Text != "" && !p.Thought {
-		if b, err := model.MarshalJSON(phase{item.Phase}); err == nil {
+		if b, err := adapter.MarshalJSON(phase{item.Phase}); err == nil {
 			wire.Mark(p, responsesOwner, string(b))
 		}
 	}
@@ -372,7 +375,7 @@ func (a *responsesAnswer) reasoning(it *itemState, item *outItem, raw json.RawMe
 	if c := a.builder.Content(); c != nil && it.thought.Len() > 0 {
 		// Some servers finish reasoning only after what follows it.
 		for _, p := range c.Parts {
-			if p.Thought && !model.Owned(p, responsesOwner) && p.Text == it.thought.String() {
+			if p.Thought && !adapter.Owned(p, responsesOwner) && p.Text == it.thought.String() {
 				wire.Mark(p, responsesOwner, string(raw))
 				a.sealed(p, raw)
 				return
@@ -466,7 +469,7 @@ func (a *responsesAnswer) finish(kind string, r *responseObject) (*model.Respons
 	case r.Incomplete.Reason == "content_filter":
 		return nil, l.blocked(filtered, "")
 	default:
-		return nil, l.broken("the provider ended the answer early: %s", model.Redact(r.Incomplete.Reason, l.key))
+		return nil, l.broken("the provider ended the answer early: %s", wiretap.Redact(r.Incomplete.Reason, l.key))
 	}
 	return resp, nil
 }

@@ -16,7 +16,8 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/internal/wire"
@@ -54,7 +55,7 @@ func generate(t testing.TB, cfg Config, req *model.Request) outcome {
 		t.Fatal(err)
 	}
 	var out [2]strings.Builder
-	resp, err := models.Guard(llm, models.Limits{}).Generate(t.Context(), req, func(d model.Delta) {
+	resp, err := modelcall.Guard(llm, modelcall.Limits{}).Generate(t.Context(), req, func(d model.Delta) {
 		if d.Thought {
 			out[1].WriteString(d.Text)
 		} else {
@@ -111,8 +112,8 @@ func (w wanted) check(t *testing.T, got outcome) {
 			if p.FunctionCall == nil {
 				continue
 			}
-			args := fmt.Sprint(p.PartMetadata[model.MetaArgs])
-			if _, bad := p.PartMetadata[model.MetaArgsError]; bad {
+			args := fmt.Sprint(p.PartMetadata[seam.MetaArgs])
+			if _, bad := p.PartMetadata[seam.MetaArgsError]; bad {
 				args = "!" + args
 			}
 			calls = append(calls, p.FunctionCall.ID+" "+p.FunctionCall.Name+" "+args)
@@ -252,7 +253,7 @@ func TestThoughtsGoBack(t *testing.T) {
 		if !strings.Contains((*bodies)[1], want) {
 			t.Errorf("sent %s\nwant in it %s", (*bodies)[1], want)
 		}
-		own := first.resp.Content.Parts[0].PartMetadata[model.MetaProvider].(string)
+		own := first.resp.Content.Parts[0].PartMetadata[seam.MetaProvider].(string)
 		thought := func(owner, s string) *genai.Part {
 			return &genai.Part{Thought: true, Text: s, PartMetadata: owned(owner, field)}
 		}
@@ -313,7 +314,7 @@ func TestDetailsGoBack(t *testing.T) {
 			}
 			for _, p := range first.Content.Parts {
 				if p.FunctionCall != nil { // as the engine stores it
-					p.FunctionCall.ID, p.PartMetadata[model.MetaCallID] = "e1", p.FunctionCall.ID
+					p.FunctionCall.ID, p.PartMetadata[seam.MetaCallID] = "e1", p.FunctionCall.ID
 				}
 			}
 			req.Contents = append(req.Contents, first.Content, user(result("e1", map[string]any{"output": "x"})), answered(text("done")), user(text("thanks")))
@@ -598,7 +599,7 @@ func FuzzStream(f *testing.F) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := models.Guard(llm, models.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
+		resp, err := modelcall.Guard(llm, modelcall.Limits{}).Generate(t.Context(), hello(), func(model.Delta) {})
 		if err == nil && !whole {
 			wire := providertest.OpenAIChat
 			if overResponses {
@@ -609,7 +610,7 @@ func FuzzStream(f *testing.F) {
 			}
 		}
 		if e, ok := errors.AsType[*model.Error](err); ok {
-			if _, panicked := errors.AsType[*models.PanicError](e.Err); panicked {
+			if _, panicked := errors.AsType[*modelcall.PanicError](e.Err); panicked {
 				t.Errorf("panic: %v", e.Err)
 			}
 			if strings.Contains(e.Message, "that was streamed is not") {
@@ -628,7 +629,7 @@ func heard(resp *model.Response) providertest.Heard {
 	for _, p := range resp.Content.Parts {
 		switch {
 		case p.FunctionCall != nil:
-			args, _ := p.PartMetadata[model.MetaArgs].(string)
+			args, _ := p.PartMetadata[seam.MetaArgs].(string)
 			h.Calls++
 			h.Args += args
 		case p.Thought:

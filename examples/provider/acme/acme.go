@@ -20,6 +20,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 const name = "acme"
@@ -35,7 +36,7 @@ type Provider struct {
 func New(baseURL, apiKey string) *Provider {
 	return &Provider{
 		url: cmp.Or(baseURL, "https://api.acme.example") + "/v1/answer", key: apiKey,
-		http: model.HTTPClient(http.DefaultTransport),
+		http: adapter.HTTPClient(http.DefaultTransport, 0),
 	}
 }
 
@@ -54,7 +55,7 @@ func (p *Provider) Describe() model.Description {
 func (p *Provider) Open(modelName, caller string) (model.Model, error) {
 	k := cmp.Or(caller, p.key)
 	if k == "" {
-		return model.Model{}, model.MissingKey(name, "ACME_API_KEY", "X-Agentd-Acme-Api-Key")
+		return model.Model{}, adapter.MissingKey(name, "ACME_API_KEY", "X-Agentd-Acme-Api-Key")
 	}
 	return model.Model{LLM: &llm{provider: p, model: modelName, key: k}}, nil
 }
@@ -79,7 +80,7 @@ func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.
 }
 
 func (l *llm) generate(ctx context.Context, body any, emit func(model.Delta)) (*model.Response, error) {
-	data, err := model.MarshalJSON(body)
+	data, err := adapter.MarshalJSON(body)
 	if err != nil {
 		return nil, &model.Error{Kind: model.KindInvalid, Provider: name, Message: err.Error()}
 	}
@@ -91,7 +92,7 @@ func (l *llm) generate(ctx context.Context, body any, emit func(model.Delta)) (*
 	post.Header.Set("Content-Type", "application/json")
 	answer, err := l.provider.http.Do(post)
 	if err != nil {
-		return nil, model.TransportError(ctx, name, err, l.key)
+		return nil, adapter.TransportError(ctx, name, err, l.key)
 	}
 	defer answer.Body.Close()
 	if answer.StatusCode != http.StatusOK {
@@ -110,10 +111,10 @@ func (l *llm) refused(answer *http.Response) error {
 	if json.Unmarshal(text, &body) != nil {
 		body.Message = string(text)
 	}
-	return l.failure(model.Failure{Status: answer.StatusCode, Header: answer.Header, Code: body.Code, Message: body.Message})
+	return l.failure(adapter.Failure{Status: answer.StatusCode, Header: answer.Header, Code: body.Code, Message: body.Message})
 }
 
-func (l *llm) failure(f model.Failure) error {
+func (l *llm) failure(f adapter.Failure) error {
 	f.Provider, f.Secrets = name, []string{l.key}
 	return f.Error()
 }
@@ -135,10 +136,10 @@ type event struct {
 
 // read reads the stream to its end, which is Done.
 func (l *llm) read(ctx context.Context, body io.Reader, emit func(model.Delta)) (*model.Response, error) {
-	b := model.NewBuilder(name, emit)
-	for sse, err := range model.ReadEvents(body) {
+	b := adapter.NewBuilder(name, emit)
+	for sse, err := range adapter.ReadEvents(body, 0) {
 		if err != nil {
-			return nil, model.TransportError(ctx, name, err, l.key)
+			return nil, adapter.TransportError(ctx, name, err, l.key)
 		}
 		var ev event
 		if err := json.Unmarshal([]byte(sse.Data), &ev); err != nil {
@@ -146,9 +147,9 @@ func (l *llm) read(ctx context.Context, body io.Reader, emit func(model.Delta)) 
 		}
 		switch {
 		case ev.Error != nil:
-			return nil, l.failure(model.Failure{Status: ev.Error.Status, Code: ev.Error.Code, Message: ev.Error.Message})
+			return nil, l.failure(adapter.Failure{Status: ev.Error.Status, Code: ev.Error.Code, Message: ev.Error.Message})
 		case ev.Call != nil:
-			b.Part(model.NewCall(ev.Call.ID, ev.Call.Name, ev.Call.Args))
+			b.Part(adapter.NewCall(ev.Call.ID, ev.Call.Name, ev.Call.Args))
 		case ev.Done != nil:
 			finish := genai.FinishReasonStop
 			if ev.Done.Reason == "length" {
@@ -164,7 +165,7 @@ func (l *llm) read(ctx context.Context, body io.Reader, emit func(model.Delta)) 
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	return nil, model.Truncated(name)
+	return nil, adapter.Truncated(name)
 }
 
 // body is the request in ACME's form. With words, the schema of the answer is
@@ -172,9 +173,9 @@ func (l *llm) read(ctx context.Context, body io.Reader, emit func(model.Delta)) 
 // to them.
 func (l *llm) body(req *model.Request, words bool) any {
 	req = req.Load()
-	system, schema := req.SystemText(), req.Config.ResponseJsonSchema
+	system, schema := adapter.Text(req.Config.SystemInstruction), req.Config.ResponseJsonSchema
 	if words && schema != nil {
-		text, err := model.MarshalJSON(schema)
+		text, err := adapter.MarshalJSON(schema)
 		if err == nil {
 			system += "\n\nAnswer with nothing but JSON that satisfies this JSON Schema: " + string(text)
 		}
@@ -189,7 +190,7 @@ func (l *llm) body(req *model.Request, words bool) any {
 	for _, f := range req.Functions() {
 		tools = append(tools, tool{f.Name, f.Description, f.ParametersJsonSchema})
 	}
-	ids := model.CallIDs(req.Contents)
+	ids := adapter.CallIDs(req.Contents)
 	var messages []message
 	for _, c := range req.TellReferences(nil, nil) {
 		messages = append(messages, messagesOf(c, ids)...)
@@ -215,7 +216,7 @@ func messagesOf(c *genai.Content, ids map[string]string) []message {
 		switch {
 		case p.Thought:
 		case p.FunctionCall != nil:
-			out = append(out, message{Role: "call", Call: model.CallID(p), Name: p.FunctionCall.Name, Args: model.ArgsText(p)})
+			out = append(out, message{Role: "call", Call: adapter.CallID(p), Name: p.FunctionCall.Name, Args: adapter.ArgsText(p)})
 		case p.FunctionResponse != nil:
 			out = append(out, message{Role: "result", Call: ids[p.FunctionResponse.ID], Name: p.FunctionResponse.Name, JSON: p.FunctionResponse.Response})
 		case p.Text != "":

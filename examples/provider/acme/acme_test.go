@@ -61,7 +61,7 @@ func TestConformance(t *testing.T) {
 		},
 		Can: modeltest.Can{
 			Thoughts: true, CallsWithoutID: true, CallIDs: true, BadArgs: true, ArgsText: true,
-			CachedUsage: true, CacheWriteUsage: true, CacheHourUsage: true, ThoughtsUsage: true,
+			CachedUsage: true, CacheWriteUsage: true, ThoughtsUsage: true,
 		},
 	})
 }

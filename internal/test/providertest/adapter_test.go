@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
@@ -180,6 +181,14 @@ func config(s *providertest.Session, offered []string) *genai.GenerateContentCon
 	return cfg
 }
 
+// usageOf returns u in the terms of recordings.
+func usageOf(u model.Usage) providertest.Usage {
+	return providertest.Usage{
+		Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite,
+		CacheWriteHour: seam.CacheWriteHour(u), Thoughts: u.Thoughts, Total: u.Total,
+	}
+}
+
 // step makes one model call and compares it with what was recorded. It returns
 // the content as the engine stores it, and false after an error.
 func (d *adapterDriver) step(t *testing.T, llm model.LLM, req *model.Request, want providertest.Step) (*genai.Content, bool) {
@@ -197,7 +206,7 @@ func (d *adapterDriver) step(t *testing.T, llm model.LLM, req *model.Request, wa
 		if !ok || e.Kind != kind || want.Status >= 400 && (e.Status != want.Status || !strings.Contains(e.Message, want.Message)) {
 			t.Errorf("error %v, want kind %s, status %d: %s", err, kind, want.Status, want.Message)
 		}
-		if ok && (want.Usage != providertest.Usage{}) && (e.Usage == nil || providertest.Usage(*e.Usage) != want.Usage) {
+		if ok && (want.Usage != providertest.Usage{}) && (e.Usage == nil || usageOf(*e.Usage) != want.Usage) {
 			t.Errorf("error with usage %+v, want %+v", e.Usage, want.Usage)
 		}
 		return nil, false
@@ -223,7 +232,7 @@ func (d *adapterDriver) compare(t *testing.T, resp *model.Response, want provide
 	if got, want := squeeze(parts(resp.Content, true)), squeeze(strings.Join(want.Thoughts, "")); got != want {
 		t.Errorf("thoughts %q, want %q", got, want)
 	}
-	if got := providertest.Usage(resp.Usage); got != want.Usage {
+	if got := usageOf(resp.Usage); got != want.Usage {
 		t.Errorf("usage %+v, want %+v", got, want.Usage)
 	}
 	if resp.Model != want.Model {
@@ -239,7 +248,7 @@ func (d *adapterDriver) compare(t *testing.T, resp *model.Response, want provide
 	var got []providertest.ToolCall
 	for _, p := range contentParts(resp.Content) {
 		if c := p.FunctionCall; c != nil {
-			args, _ := p.PartMetadata[model.MetaArgs].(string)
+			args, _ := p.PartMetadata[seam.MetaArgs].(string)
 			decoded, err := json.Marshal(c.Args)
 			if err != nil || !sameJSON(string(decoded), args) {
 				t.Errorf("call %s: Args %s (%v), their text %s", c.Name, decoded, err, args)
@@ -269,7 +278,7 @@ func (d *adapterDriver) rewrite(c *genai.Content) *genai.Content {
 			fc.ID = fmt.Sprintf("agentd-%d", d.calls)
 			cp.FunctionCall = &fc
 			cp.PartMetadata = maps.Clone(p.PartMetadata)
-			cp.PartMetadata[model.MetaCallID] = p.FunctionCall.ID
+			cp.PartMetadata[seam.MetaCallID] = p.FunctionCall.ID
 		}
 		out.Parts = append(out.Parts, &cp)
 	}

@@ -16,7 +16,8 @@ import (
 	"google.golang.org/genai"
 	"pgregory.net/rapid"
 
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
@@ -56,7 +57,7 @@ func reader(tb testing.TB, wire providertest.Wire, from *memory) model.LLM {
 	if err != nil {
 		tb.Fatal(err)
 	}
-	return models.Guard(llm, models.Limits{})
+	return modelcall.Guard(llm, modelcall.Limits{})
 }
 
 // failer is what rapid's and testing's tests share.
@@ -82,7 +83,7 @@ func judge(t failer, wire providertest.Wire, llm model.LLM, from *memory, stream
 		case e.Kind != model.KindUnavailable && !heard.Refused:
 			t.Errorf("error of kind %s, want %s: %v", e.Kind, model.KindUnavailable, err)
 		}
-		if panicked, ok := errors.AsType[*models.PanicError](err); ok {
+		if panicked, ok := errors.AsType[*modelcall.PanicError](err); ok {
 			t.Errorf("panic: %v\n%s", panicked.Value, panicked.Stack)
 		}
 		return nil
@@ -98,7 +99,7 @@ func spoken(resp *model.Response) providertest.Heard {
 	h := providertest.Heard{Ended: true, Text: parts(resp.Content, false), Thoughts: parts(resp.Content, true)}
 	for _, p := range contentParts(resp.Content) {
 		if p.FunctionCall != nil {
-			args, _ := p.PartMetadata[model.MetaArgs].(string)
+			args, _ := p.PartMetadata[seam.MetaArgs].(string)
 			h.Calls++
 			h.Args += args
 		}

@@ -12,7 +12,8 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
@@ -75,7 +76,7 @@ func runHistory(t *testing.T, rec *providertest.Recording, conv *providertest.Co
 		if err != nil {
 			t.Fatal(err)
 		}
-		resp, err := models.Guard(llm, models.Limits{}).Generate(t.Context(), req, func(model.Delta) {})
+		resp, err := modelcall.Guard(llm, modelcall.Limits{}).Generate(t.Context(), req, func(model.Delta) {})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -92,7 +93,7 @@ func runHistory(t *testing.T, rec *providertest.Recording, conv *providertest.Co
 			for _, item := range list(answer, "output") {
 				ns := str(item, "namespace")
 				if ns != "" && !slices.ContainsFunc(resp.Content.Parts, func(p *genai.Part) bool {
-					return p.FunctionCall != nil && p.PartMetadata[model.MetaOpaque] == `{"namespace":"`+ns+`"}`
+					return p.FunctionCall != nil && p.PartMetadata[seam.MetaOpaque] == `{"namespace":"`+ns+`"}`
 				}) {
 					t.Errorf("answer %d: namespace %q of a call is not kept", i, ns)
 				}
@@ -336,7 +337,7 @@ func (tr *translation) gemini(body []byte) error {
 		for _, p := range c.Parts {
 			p.PartMetadata = owned("gemini", "")
 			if p.FunctionCall != nil {
-				p.PartMetadata[model.MetaCallID] = p.FunctionCall.ID
+				p.PartMetadata[seam.MetaCallID] = p.FunctionCall.ID
 			}
 		}
 	}

@@ -8,9 +8,10 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // counter counts the requests.
@@ -40,12 +41,12 @@ func TestLongLines(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			llm := models.Again(models.Guard(opened, models.Limits{}), models.Retry{Base: 1})
+			llm := modelcall.WithRetry(modelcall.Guard(opened, modelcall.Limits{}), modelcall.Retry{Base: 1})
 			req := &model.Request{Contents: genai.Text("hello"), Config: &genai.GenerateContentConfig{}}
 			resp, err := llm.Generate(t.Context(), req, func(model.Delta) {})
 			e, _ := errors.AsType[*model.Error](err)
 			switch {
-			case ok && (err != nil || model.TextOf(resp.Content) != text):
+			case ok && (err != nil || adapter.Text(resp.Content) != text):
 				t.Errorf("%s: a line of %d bytes: error %v", wire, size, err)
 			case !ok && (e == nil || e.Temporary() || from.n != 1):
 				t.Errorf("%s: a line of %d bytes: error %v after %d requests, want a final one after 1", wire, size, err, from.n)

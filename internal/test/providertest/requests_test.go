@@ -16,8 +16,10 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/anthropic"
 	"github.com/apzuk3/agentd/model/gemini"
 	"github.com/apzuk3/agentd/model/openai"
@@ -115,8 +117,8 @@ func text(s string) *genai.Part { return &genai.Part{Text: s} }
 
 // called is a call as the engine stores it.
 func called(id, own, name, args string, more map[string]any) *genai.Part {
-	p := model.NewCall(id, name, args)
-	p.PartMetadata[model.MetaCallID] = own
+	p := adapter.NewCall(id, name, args)
+	p.PartMetadata[seam.MetaCallID] = own
 	maps.Copy(p.PartMetadata, more)
 	return p
 }
@@ -127,9 +129,9 @@ func answered(id, name string, response map[string]any, parts ...*genai.Function
 
 // owned is the metadata of a part with data of a provider's own.
 func owned(provider, opaque string) map[string]any {
-	meta := map[string]any{model.MetaProvider: provider}
+	meta := map[string]any{seam.MetaProvider: provider}
 	if opaque != "" {
-		meta[model.MetaOpaque] = opaque
+		meta[seam.MetaOpaque] = opaque
 	}
 	return meta
 }

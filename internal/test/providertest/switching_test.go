@@ -14,7 +14,9 @@ import (
 	"google.golang.org/genai"
 	"pgregory.net/rapid"
 
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/gemini"
@@ -279,9 +281,9 @@ func (h *history) call(wire providertest.Wire) *genai.Part {
 	case !rapid.Bool().Draw(h.t, "signed call"):
 	case wire == providertest.Gemini:
 		p.ThoughtSignature = []byte("gemini-opaque-mark")
-		p.PartMetadata[model.MetaProvider] = "gemini"
+		p.PartMetadata[seam.MetaProvider] = "gemini"
 	case wire == providertest.OpenAIChat:
-		p.PartMetadata[model.MetaProvider], p.PartMetadata[model.MetaOpaque] = h.chatServer(), `{"google":{"thought_signature":"chat-opaque-mark"}}`
+		p.PartMetadata[seam.MetaProvider], p.PartMetadata[seam.MetaOpaque] = h.chatServer(), `{"google":{"thought_signature":"chat-opaque-mark"}}`
 	}
 	return p
 }
@@ -313,7 +315,7 @@ func TestSwitching(t *testing.T) {
 		wire := s.wire
 		t.Run(name, func(t *testing.T) {
 			a := newAskerAt(t, wire, s.base)
-			a.llm.LLM = models.Ref{Provider: string(wire), LLM: a.llm.LLM, Takes: a.llm.Takes}.Guarded(models.Limits{Retry: models.Retry{Tries: 1}})
+			a.llm.LLM = models.Ref{Provider: string(wire), LLM: a.llm.LLM, Takes: a.llm.Takes}.Guarded(modelcall.Limits{Retry: modelcall.Retry{Tries: 1}})
 			searches := wire == providertest.Anthropic || wire == providertest.OpenAIResponses
 			rapid.Check(t, func(rt *rapid.T) {
 				req := &model.Request{Contents: drawHistory(rt), Config: &genai.GenerateContentConfig{

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // TestProvided: what adapters tell of the providers' own tools and of sources is
@@ -59,7 +60,7 @@ func observed(resp *model.Response) (uses []providertest.ToolUse, sources []prov
 	if resp.Provided == nil {
 		return nil, nil
 	}
-	text := model.TextOf(resp.Content)
+	text := adapter.Text(resp.Content)
 	for _, u := range resp.Provided.Uses {
 		u.Input, u.Output = providertest.SortedJSON([]byte(u.Input)), providertest.SortedJSON([]byte(u.Output))
 		uses = append(uses, providertest.ToolUse(u))

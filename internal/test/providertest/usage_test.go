@@ -7,7 +7,7 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
 )
@@ -99,7 +99,7 @@ func TestUsageOfErrors(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			from := &memory{"data: " + strings.Join(c.events, "\n\ndata: ") + "\n\n"}
-			llm := models.Guard(reader(t, c.wire, from), models.Limits{})
+			llm := modelcall.Guard(reader(t, c.wire, from), modelcall.Limits{})
 			_, err := llm.Generate(t.Context(), &model.Request{Contents: genai.Text("hello"), Config: &genai.GenerateContentConfig{}}, func(model.Delta) {})
 			want := []model.Usage{{Prompt: 100, Completion: 40, Total: 140}}
 			if took := model.Took(err); err == nil || !slices.Equal(took, want) {

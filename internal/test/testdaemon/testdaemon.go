@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -32,10 +32,10 @@ func WithTurnLimits(l session.Limits) Option { return func(c *Config) { c.Daemon
 // WithRetry says how often, and after which waits, failed model calls are made
 // again. The default differs from the daemon's in its waits, which take a
 // millisecond where the provider does not ask for more.
-func WithRetry(r models.Retry) Option { return func(c *Config) { c.Daemon.ModelRetry = r } }
+func WithRetry(r modelcall.Retry) Option { return func(c *Config) { c.Daemon.ModelRetry = r } }
 
 // WithBreaker says when the calls of a model that keeps failing are suspended. The
 // default, unlike the daemon's, is never.
-func WithBreaker(c models.BreakerConfig) Option {
+func WithBreaker(c modelcall.BreakerConfig) Option {
 	return func(cfg *Config) { cfg.Daemon.ModelBreaker = c }
 }

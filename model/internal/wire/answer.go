@@ -8,12 +8,12 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/internal/seam"
 )
 
 // MaxLine bounds a line of a stream of Anthropic or Gemini, in bytes: a file that
 // their tools have read, or that their model has made, comes in one line. It is above
-// what a models.Guard lets an answer have.
+// what a modelcall.Guard lets an answer have.
 const MaxLine = 24 << 20
 
 const (
@@ -55,7 +55,7 @@ type boundBody struct {
 // Read implements io.Reader.
 func (b *boundBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, model.ErrAnswerTooLong
+		return 0, seam.ErrAnswerTooLong
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
@@ -82,20 +82,10 @@ func Mark(p *genai.Part, provider string, opaque any) {
 	if p.PartMetadata == nil {
 		p.PartMetadata = map[string]any{}
 	}
-	p.PartMetadata[model.MetaProvider] = provider
+	p.PartMetadata[seam.MetaProvider] = provider
 	if opaque != nil {
-		p.PartMetadata[model.MetaOpaque] = opaque
+		p.PartMetadata[seam.MetaOpaque] = opaque
 	}
-}
-
-// Opaque returns the opaque JSON text in p if it is the named provider's, else
-// "".
-func Opaque(p *genai.Part, provider string) string {
-	if !model.Owned(p, provider) {
-		return ""
-	}
-	s, _ := p.PartMetadata[model.MetaOpaque].(string)
-	return s
 }
 
 // CutCall notes in the last part, if it is a function call whose arguments
@@ -108,6 +98,6 @@ func CutCall(content *genai.Content, began bool) {
 	}
 	last := content.Parts[len(content.Parts)-1]
 	if last.FunctionCall != nil {
-		last.PartMetadata[model.MetaArgsError] = "the answer was cut off by the token limit before the arguments"
+		last.PartMetadata[seam.MetaArgsError] = "the answer was cut off by the token limit before the arguments"
 	}
 }

@@ -10,7 +10,9 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // accountBytes is the length of the hash in an account's mark. It is short on
@@ -29,13 +31,13 @@ func Account(endpoint, key string) string {
 // MarkAccount notes in p, which holds data that the provider has sealed, for which
 // account it has done so.
 func MarkAccount(p *genai.Part, account string) {
-	p.PartMetadata[model.MetaAccount] = account
+	p.PartMetadata[seam.MetaAccount] = account
 }
 
 // Foreign tells whether the provider has sealed what p holds for another account
 // than this one. Parts from before accounts were marked are taken for this one's.
 func Foreign(p *genai.Part, account string) bool {
-	of, _ := p.PartMetadata[model.MetaAccount].(string)
+	of, _ := p.PartMetadata[seam.MetaAccount].(string)
 	return of != "" && of != account
 }
 
@@ -95,7 +97,7 @@ func unsealed(req *model.Request, owner string) (_ *model.Request, found bool) {
 }
 
 func isSealed(p *genai.Part, owner string) bool {
-	return p != nil && model.Owned(p, owner) && (p.Thought || len(p.ThoughtSignature) > 0 || strings.Contains(Opaque(p, owner), "encrypted"))
+	return p != nil && adapter.Owned(p, owner) && (p.Thought || len(p.ThoughtSignature) > 0 || strings.Contains(adapter.Opaque(p, owner), "encrypted"))
 }
 
 // unsealedPart is p as a part of nobody: adapters send its text and its call alone.
@@ -103,7 +105,7 @@ func unsealedPart(p *genai.Part) *genai.Part {
 	out := *p
 	out.ThoughtSignature = nil
 	out.PartMetadata = maps.Clone(p.PartMetadata)
-	delete(out.PartMetadata, model.MetaProvider)
-	delete(out.PartMetadata, model.MetaOpaque)
+	delete(out.PartMetadata, seam.MetaProvider)
+	delete(out.PartMetadata, seam.MetaOpaque)
 	return &out
 }

@@ -18,6 +18,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // Turn is a run of neighboring contents of one role.
@@ -266,7 +267,7 @@ type idMap map[string]string
 func newIDs(contents []*genai.Content) idMap {
 	ids, uses := idMap{}, map[string]int{}
 	for c := range calls(contents) {
-		own := model.CallID(c)
+		own := adapter.CallID(c)
 		if len(own) > maxCallID || clean(own, maxCallID) != own {
 			own = ""
 		}

@@ -1,11 +1,8 @@
 package wire
 
 import (
-	"encoding/json"
 	"fmt"
 	"io"
-	"maps"
-	"math"
 	"net/http"
 	"regexp"
 	"slices"
@@ -15,6 +12,7 @@ import (
 	"google.golang.org/genai"
 	"pgregory.net/rapid"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -83,7 +81,7 @@ func TestNamesProperties(t *testing.T) {
 func callPart(id, own string) *genai.Part {
 	p := &genai.Part{FunctionCall: &genai.FunctionCall{ID: id, Name: "f"}}
 	if own != "" {
-		p.PartMetadata = map[string]any{model.MetaCallID: own}
+		p.PartMetadata = map[string]any{seam.MetaCallID: own}
 	}
 	return p
 }
@@ -172,94 +170,6 @@ func TestTurns(t *testing.T) {
 	if contents[7].Parts[0].Text != "f" {
 		t.Error("the contents were reordered")
 	}
-}
-
-func TestResult(t *testing.T) {
-	for _, c := range []struct {
-		response map[string]any
-		want     string
-		isError  bool
-	}{
-		{map[string]any{"output": "plain <b>"}, "plain <b>", false},
-		{map[string]any{"output": []any{1, "x"}}, `[1,"x"]`, false},
-		{map[string]any{"output": nil}, "null", false},
-		{map[string]any{"output": json.Number("9007199254740993")}, "9007199254740993", false},
-		{map[string]any{"error": "it broke"}, "it broke", true},
-		{map[string]any{"error": map[string]any{"code": 7}}, `{"code":7}`, true},
-		{map[string]any{"output": 1, "error": "x"}, `{"error":"x","output":1}`, false},
-		{map[string]any{"b": "<&>", "a": 1}, `{"a":1,"b":"<&>"}`, false},
-		{map[string]any{}, "{}", false},
-		{nil, "{}", false},
-		{map[string]any{"output": math.NaN()}, "null", false},
-	} {
-		got, isError := Result(&genai.FunctionResponse{Response: c.response})
-		if got != c.want || isError != c.isError {
-			t.Errorf("Result(%v) = %q, %v; want %q, %v", c.response, got, isError, c.want, c.isError)
-		}
-	}
-}
-
-func TestParameters(t *testing.T) {
-	const empty = `{"type":"object","properties":{}}`
-	for _, c := range []struct {
-		decl *genai.FunctionDeclaration
-		want string
-	}{
-		{&genai.FunctionDeclaration{}, empty},
-		{&genai.FunctionDeclaration{ParametersJsonSchema: map[string]any{}}, empty},
-		{&genai.FunctionDeclaration{ParametersJsonSchema: true}, empty},
-		{&genai.FunctionDeclaration{ParametersJsonSchema: json.RawMessage(`{"type":"object"}`)}, `{"properties":{},"type":"object"}`},
-		{&genai.FunctionDeclaration{ParametersJsonSchema: json.RawMessage(`{"properties":{"z":{},"a":{}}}`)}, `{"type":"object","properties":{"z":{},"a":{}}}`},
-		{
-			&genai.FunctionDeclaration{ParametersJsonSchema: json.RawMessage(`{"type":"object","properties":{"z":{"type":"string","description":"<b>"},"a":{}}}`)},
-			`{"type":"object","properties":{"z":{"type":"string","description":"<b>"},"a":{}}}`,
-		},
-		{
-			&genai.FunctionDeclaration{Parameters: &genai.Schema{Type: genai.TypeObject, Properties: map[string]*genai.Schema{
-				"agent_name": {Type: genai.TypeString, Enum: []string{"a", "b"}},
-				"n":          {Type: genai.TypeInteger, Nullable: new(true), Minimum: new(1.5), MaxLength: new(int64(3))},
-				"list":       {Type: genai.TypeArray, Items: &genai.Schema{AnyOf: []*genai.Schema{{Type: genai.TypeString}, {Type: genai.TypeNumber}}}},
-			}, Required: []string{"agent_name"}}},
-			`{"properties":{"agent_name":{"enum":["a","b"],"type":"string"},"list":{"items":{"anyOf":[{"type":"string"},{"type":"number"}]},"type":"array"},` +
-				`"n":{"maxLength":3,"minimum":1.5,"type":["integer","null"]}},"required":["agent_name"],"type":"object"}`,
-		},
-	} {
-		if got := string(Parameters(c.decl)); got != c.want {
-			t.Errorf("got  %s\nwant %s", got, c.want)
-		}
-	}
-}
-
-func FuzzParameters(f *testing.F) {
-	for _, s := range []string{`{"anyOf":[{"required":["a"]},{"$ref":"#/$defs/x"}],"$defs":{"x":{"allOf":[{"$ref":"#"},{"$ref":"#/$defs/x"}]}}}`, `{"type":["object","null"],"properties":1}`, `{}`, `{"type":"object"}`, `{ "a" : 1 }`, `[]`, `true`, `{"properties":null}`, ``} {
-		f.Add(s)
-	}
-	f.Fuzz(func(t *testing.T, schema string) {
-		got := Parameters(&genai.FunctionDeclaration{ParametersJsonSchema: json.RawMessage(schema)})
-		var keys map[string]json.RawMessage
-		if err := json.Unmarshal(got, &keys); err != nil {
-			t.Fatalf("%s: %v", got, err)
-		}
-		for _, key := range []string{"type", "properties"} {
-			if _, ok := keys[key]; !ok {
-				t.Errorf("%s lacks %q", got, key)
-			}
-		}
-		if again := (&genai.FunctionDeclaration{ParametersJsonSchema: got}); !IsPlain(again) || !slices.Equal(Parameters(again), got) {
-			t.Errorf("%s is not what providers take", got)
-		}
-		if len(got) > 8*len(schema)+maxTold+1000 { // as escapes may take
-			t.Errorf("%d bytes became %d", len(schema), len(got))
-		}
-		var given map[string]json.RawMessage
-		if json.Unmarshal([]byte(schema), &given) == nil {
-			for key := range maps.Keys(given) {
-				if _, ok := keys[key]; !ok && !slices.Contains(append(refused, "required"), key) {
-					t.Errorf("%s lost %q", got, key)
-				}
-			}
-		}
-	})
 }
 
 func TestProviderTools(t *testing.T) {

@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // BenchmarkEarlierTurns is what a session costs that has had many turns: a turn of
@@ -25,7 +26,7 @@ func BenchmarkEarlierTurns(b *testing.B) {
 	sizes := []int{10, 1000}
 	p := harness.Provider{Name: "bench", Model: func(string) harness.Generate {
 		return func(_ context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) { // never reads what it is told
-			out := model.NewBuilder("bench", emit)
+			out := adapter.NewBuilder("bench", emit)
 			out.Text("word")
 			return &model.Response{Content: out.Content(), FinishReason: genai.FinishReasonStop, Usage: model.Usage{Total: 1}, Model: "bench"}, nil
 		}

@@ -20,6 +20,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 )
 
@@ -30,10 +31,10 @@ var parked = flag.Int("parked", 10000, "turns that wait at once in BenchmarkPark
 func asker() harness.Provider {
 	return harness.Provider{Name: "asker", Model: func(string) harness.Generate {
 		return func(_ context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-			out := model.NewBuilder("asker", emit)
+			out := adapter.NewBuilder("asker", emit)
 			out.Text("One moment. ")
 			if len(req.Contents) == 1 {
-				out.Part(model.NewCall("", "look", `{"q":"dolor sit amet"}`))
+				out.Part(adapter.NewCall("", "look", `{"q":"dolor sit amet"}`))
 			}
 			return &model.Response{Content: out.Content(), FinishReason: genai.FinishReasonStop, Usage: model.Usage{Total: 1}, Model: "m"}, nil
 		}
@@ -251,10 +252,10 @@ func BenchmarkCancel(b *testing.B) {
 	aborted := make(chan time.Time, 1)
 	p := harness.Provider{Name: "bench", Model: func(name string) harness.Generate {
 		return func(ctx context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) {
-			out := model.NewBuilder("bench", emit)
+			out := adapter.NewBuilder("bench", emit)
 			if name == "tools" {
-				out.Part(model.NewCall("", "look", `{"q":1}`))
-				out.Part(model.NewCall("", "look", `{"q":2}`))
+				out.Part(adapter.NewCall("", "look", `{"q":1}`))
+				out.Part(adapter.NewCall("", "look", `{"q":2}`))
 				return &model.Response{Content: out.Content(), FinishReason: genai.FinishReasonStop, Usage: model.Usage{Total: 1}, Model: "m"}, nil
 			}
 			tick := time.NewTicker(time.Millisecond)

@@ -18,9 +18,10 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/models/echo"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/echo"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 type benchStream = connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]
@@ -146,10 +147,10 @@ func BenchmarkHistory(b *testing.B) {
 					}
 				}
 			}
-			out := model.NewBuilder("bench", emit)
+			out := adapter.NewBuilder("bench", emit)
 			out.Text(strings.Repeat("lorem ipsum ", 20))
 			if left--; left > 0 {
-				out.Part(model.NewCall("", "nothing", `{"q":"dolor sit amet"}`)) // refused by the daemon itself
+				out.Part(adapter.NewCall("", "nothing", `{"q":"dolor sit amet"}`)) // refused by the daemon itself
 			}
 			returned = time.Now()
 			return &model.Response{Content: out.Content(), FinishReason: genai.FinishReasonStop, Usage: model.Usage{Total: 1}, Model: "bench"}, nil
@@ -195,9 +196,9 @@ func BenchmarkAnswer(b *testing.B) {
 	p := harness.Provider{Name: "bench", Model: func(string) harness.Generate {
 		return func(_ context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 			entered <- time.Now()
-			out := model.NewBuilder("bench", emit)
+			out := adapter.NewBuilder("bench", emit)
 			if len(req.Contents) < 2*callsPerTurn {
-				out.Part(model.NewCall("", "look", `{"q":"dolor sit amet"}`))
+				out.Part(adapter.NewCall("", "look", `{"q":"dolor sit amet"}`))
 			} else {
 				out.Text("Enough.")
 			}

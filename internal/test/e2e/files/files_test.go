@@ -18,6 +18,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // picture holds every byte there is.
@@ -49,9 +50,9 @@ func (l *looker) open(string) harness.Generate {
 				}
 			}
 		}
-		b := model.NewBuilder("eye", emit)
+		b := adapter.NewBuilder("eye", emit)
 		if last := req.Contents[len(req.Contents)-1]; last.Parts[0].FunctionResponse == nil {
-			b.Part(model.NewCall("", "look", "{}"))
+			b.Part(adapter.NewCall("", "look", "{}"))
 		} else {
 			b.Text("I have seen it.")
 		}

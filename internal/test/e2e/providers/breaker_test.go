@@ -10,7 +10,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
@@ -27,8 +27,8 @@ func TestProviderSuspended(t *testing.T) {
 		d := harness.StartDaemon(t,
 			agentdtest.WithProvider(harness.ProviderAt(providertest.OpenAIChat, "http://provider.invalid", server)),
 			agentdtest.WithScript("spare", `answers: [{when: {}, text: "Spare."}]`),
-			testdaemon.WithBreaker(models.BreakerConfig{Failures: 3}),
-			testdaemon.WithRetry(models.Retry{Tries: 2, Base: 1}))
+			testdaemon.WithBreaker(modelcall.BreakerConfig{Failures: 3}),
+			testdaemon.WithRetry(modelcall.Retry{Tries: 2, Base: 1}))
 		alone := harness.LLMAgent("root", "openai-chat/m", "")
 		agent := harness.LLMAgent("root", "openai-chat/m", "")
 		agent.GetLlm().FallbackModels = []string{"scripted/spare"}

@@ -17,7 +17,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
@@ -46,7 +46,7 @@ func TestProviderBreaks(t *testing.T) {
 		"breaks in a event": {Action: providertest.Abort, AfterBytes: 30},
 	}
 	harness.OnEachWire(t, func(t *testing.T, wire providertest.Wire) {
-		f := harness.NewFaulty(t, wire, testdaemon.WithRetry(models.Retry{Tries: tries, Base: 1}))
+		f := harness.NewFaulty(t, wire, testdaemon.WithRetry(modelcall.Retry{Tries: tries, Base: 1}))
 		faults := maps.Clone(faults)
 		faults["an error in the stream"] = providertest.Fault{
 			Action: providertest.Insert, Bytes: fmt.Appendf(nil, "data: %s\n\n", providertest.ErrorBody(wire, 503, "overloaded_error", "no luck with "+harness.KeyCanary)),
@@ -120,7 +120,7 @@ func TestProviderEndlessLine(t *testing.T) {
 		most, taken = 2 * line, 6 * line
 	)
 	harness.OnEachWire(t, func(t *testing.T, wire providertest.Wire) {
-		f := harness.NewFaulty(t, wire, testdaemon.WithRetry(models.Retry{Tries: tries, Base: 1}))
+		f := harness.NewFaulty(t, wire, testdaemon.WithRetry(modelcall.Retry{Tries: tries, Base: 1}))
 		chunk := strings.Repeat("x", 1<<20)
 		sent := make(chan int, tries)
 		f.Handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {

@@ -9,7 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
@@ -33,7 +33,7 @@ func TestProviderFallback(t *testing.T) {
 			second := providertest.NewServer(t, providertest.Invent(wires[1], harness.Look, harness.Look), map[int]providertest.Fault{1: harness.Refused(wires[1], 401)})
 			third := providertest.NewServer(t, providertest.Invent(wires[2], harness.Look), nil)
 			servers := []*providertest.Server{first, second, third}
-			opts := []agentdtest.Option{testdaemon.WithRetry(models.Retry{Tries: 2, Base: 1})}
+			opts := []agentdtest.Option{testdaemon.WithRetry(modelcall.Retry{Tries: 2, Base: 1})}
 			for i, wire := range wires {
 				opts = append(opts, agentdtest.WithProvider(harness.ProviderAt(wire, strings.TrimSuffix(servers[i].BaseURL(wire), "/"), nil)))
 			}
@@ -104,7 +104,7 @@ func TestProviderFallbackFails(t *testing.T) {
 	wires := []providertest.Wire{providertest.Anthropic, providertest.Gemini, providertest.OpenAIResponses}
 	limited := providertest.NewServer(t, providertest.Invent(providertest.OpenAIResponses, harness.Hello), harness.Always(harness.Refused(providertest.OpenAIResponses, 429)))
 	d := harness.StartDaemon(t,
-		testdaemon.WithRetry(models.Retry{Tries: 2, Base: 1}),
+		testdaemon.WithRetry(modelcall.Retry{Tries: 2, Base: 1}),
 		agentdtest.WithAnthropic(harness.KeyCanary, gone.URL),
 		agentdtest.WithGemini(harness.KeyCanary, gone.URL),
 		agentdtest.WithProvider(harness.ProviderAt(providertest.OpenAIResponses, limited.URL+"/v1", nil)))

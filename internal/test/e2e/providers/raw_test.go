@@ -11,7 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
@@ -24,7 +24,7 @@ import (
 // other turn does.
 func TestRawPayloads(t *testing.T) {
 	harness.OnEachWire(t, func(t *testing.T, wire providertest.Wire) {
-		f := harness.NewFaulty(t, wire, testdaemon.WithRetry(models.Retry{Tries: 3, Base: 1}))
+		f := harness.NewFaulty(t, wire, testdaemon.WithRetry(modelcall.Retry{Tries: 3, Base: 1}))
 		streams := harness.EventStreams(t, wire, harness.Look, harness.Hello)
 		f.PlayStreams("", streams[0], streams[1])
 		got := f.RawTurn("look")
@@ -77,7 +77,7 @@ func TestRawPayloads(t *testing.T) {
 // TestRawPayloadBounds: what is kept of an answer is bounded, and says so; keys at
 // the edge are not cut in two.
 func TestRawPayloadBounds(t *testing.T) {
-	f := harness.NewFaulty(t, providertest.OpenAIChat, testdaemon.WithRetry(models.Retry{Tries: 1}))
+	f := harness.NewFaulty(t, providertest.OpenAIChat, testdaemon.WithRetry(modelcall.Retry{Tries: 1}))
 	head := harness.EventStreams(t, f.Wire, harness.Hello)[0]
 	fill := bytes.Repeat([]byte(": a comment of the server's\n\n"), session.MaxRawBody/29)
 	edge := session.MaxRawBody - len(fill) - len(harness.KeyCanary)/2

@@ -10,7 +10,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session/sqlitestore"
@@ -36,7 +36,7 @@ func retryDaemon(t *testing.T, opts ...agentdtest.Option) *agentdtest.Daemon {
 	for name, script := range retryScripts {
 		opts = append(opts, agentdtest.WithScript(name, script))
 	}
-	return harness.StartDaemon(t, append(opts, testdaemon.WithRetry(models.Retry{}))...)
+	return harness.StartDaemon(t, append(opts, testdaemon.WithRetry(modelcall.Retry{}))...)
 }
 
 // TestRetryUsage is F26: what failed tries took is counted once, whether the call

@@ -11,7 +11,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
@@ -95,7 +95,7 @@ func TestProviderNeverEnds(t *testing.T) {
 					if server.again != "" {
 						timeouts, why = agentdtest.WithModelTimeouts(patience, 0), "did not finish within 400ms"
 					}
-					f := harness.NewFaulty(t, wire, testdaemon.WithRetry(models.Retry{Tries: 1}), timeouts)
+					f := harness.NewFaulty(t, wire, testdaemon.WithRetry(modelcall.Retry{Tries: 1}), timeouts)
 					_, gone := server.start(f)
 					f.Failed(f.Turn("", "look"), agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, why)
 					arrives(t, gone, "the provider to see that the client has hung up")

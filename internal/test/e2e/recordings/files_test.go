@@ -11,7 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
@@ -97,7 +97,7 @@ func TestRecordedFiles(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				d = harness.StartDaemon(t, testdaemon.WithRetry(models.Retry{Tries: 1}), agentdtest.WithProvider(openai.New(openai.Config{
+				d = harness.StartDaemon(t, testdaemon.WithRetry(modelcall.Retry{Tries: 1}), agentdtest.WithProvider(openai.New(openai.Config{
 					Name: "hosted", APIKey: "sk-recorded-0123456789", BaseURL: how.host, Transport: elsewhere{to},
 				})))
 				name = "hosted/" + recorded.Model

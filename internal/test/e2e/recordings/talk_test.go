@@ -15,7 +15,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
@@ -28,7 +28,7 @@ func recordedDaemon(t *testing.T, address string, opts ...agentdtest.Option) *ag
 	// No text of a recording holds the key, for keys are taken out of messages.
 	const key = "sk-recorded-0123456789"
 	return harness.StartDaemon(t, append([]agentdtest.Option{
-		testdaemon.WithRetry(models.Retry{Tries: 1}),
+		testdaemon.WithRetry(modelcall.Retry{Tries: 1}),
 		agentdtest.WithGemini(key, address+"/"),
 		agentdtest.WithAnthropic(key, address+"/"),
 		agentdtest.WithOpenAI(key, address+"/v1/"),

@@ -19,11 +19,13 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/models/words"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // failing is how a model fails that is recorded.
@@ -125,7 +127,7 @@ func TestTapesOfFailures(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
-				retry := testdaemon.WithRetry(models.Retry{Tries: 3, Base: 1})
+				retry := testdaemon.WithRetry(modelcall.Retry{Tries: 3, Base: 1})
 				f := harness.NewFaulty(t, wire, retry, agentdtest.WithRecordTo(filepath.Join(dir, "calls.jsonl")))
 				c.serve(f)
 				agent := f.Agent("look")
@@ -164,7 +166,7 @@ func TestTapeOfFallback(t *testing.T) {
 	dir := t.TempDir()
 	first := providertest.NewServer(t, providertest.Invent(providertest.Anthropic, harness.Hello), map[int]providertest.Fault{0: {Action: providertest.Cut, AfterEvents: 1}})
 	second := providertest.NewServer(t, providertest.Invent(providertest.Gemini, harness.Hello), nil)
-	d := harness.StartDaemon(t, testdaemon.WithRetry(models.Retry{Tries: 1}), agentdtest.WithRecordTo(filepath.Join(dir, "calls.jsonl")),
+	d := harness.StartDaemon(t, testdaemon.WithRetry(modelcall.Retry{Tries: 1}), agentdtest.WithRecordTo(filepath.Join(dir, "calls.jsonl")),
 		agentdtest.WithProvider(harness.ProviderAt(providertest.Anthropic, strings.TrimSuffix(first.BaseURL(providertest.Anthropic), "/"), nil)),
 		agentdtest.WithProvider(harness.ProviderAt(providertest.Gemini, strings.TrimSuffix(second.BaseURL(providertest.Gemini), "/"), nil)))
 	agent := harness.Backed([]providertest.Wire{providertest.Anthropic, providertest.Gemini})
@@ -194,11 +196,11 @@ func TestTapeOfParallelAgents(t *testing.T) {
 	var count atomic.Int64
 	counts := harness.Provider{Name: "counts", Model: func(agent string) harness.Generate {
 		return func(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-			_, said := req.LastUser()
+			_, said := words.LastUser(req)
 			if err := harness.Wait(ctx, rand.N(2*time.Millisecond)); err != nil {
 				return nil, err
 			}
-			b := model.NewBuilder("counts", emit)
+			b := adapter.NewBuilder("counts", emit)
 			b.Text(fmt.Sprint(agent, " hears ", said, " as number ", count.Add(1), strings.Repeat(" word", 2000)))
 			return &model.Response{Content: b.Content(), FinishReason: genai.FinishReasonStop}, nil
 		}

@@ -14,7 +14,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
@@ -203,5 +203,5 @@ func tapeRecording(t *testing.T, rec *providertest.Recording, conv *providertest
 
 func tapeDaemon(t *testing.T, dir string, opts ...agentdtest.Option) *agentdtest.Daemon {
 	t.Helper()
-	return harness.StartDaemon(t, append([]agentdtest.Option{testdaemon.WithRetry(models.Retry{Tries: 3, Base: 1}), agentdtest.WithScriptsDir(dir)}, opts...)...)
+	return harness.StartDaemon(t, append([]agentdtest.Option{testdaemon.WithRetry(modelcall.Retry{Tries: 3, Base: 1}), agentdtest.WithScriptsDir(dir)}, opts...)...)
 }

@@ -22,11 +22,13 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/models/words"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/plainlog"
 	"github.com/apzuk3/agentd/internal/test/sessionfront"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
@@ -123,12 +125,12 @@ func stepsModel() harness.Provider {
 					n++
 				}
 			}
-			b := model.NewBuilder("steps", emit)
-			for word := range model.Words(fmt.Sprintf("Answer %d was told %s", n, digest("sum", req))) {
+			b := adapter.NewBuilder("steps", emit)
+			for word := range words.Split(fmt.Sprintf("Answer %d was told %s", n, digest("sum", req))) {
 				b.Text(word)
 			}
 			for i := range int(steps[n%len(steps)] - '0') {
-				b.Part(model.NewCall("", []string{"look", "fetch"}[i%2], fmt.Sprintf(`{"n":%d,"i":%d}`, n, i)))
+				b.Part(adapter.NewCall("", []string{"look", "fetch"}[i%2], fmt.Sprintf(`{"n":%d,"i":%d}`, n, i)))
 			}
 			return &model.Response{
 				Content: b.Content(), FinishReason: genai.FinishReasonStop,

@@ -13,8 +13,10 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/models/words"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // callsOfAnswer is how many tools the stress model calls in one answer.
@@ -42,9 +44,9 @@ func stressModel(t testing.TB, seed uint64) harness.Provider {
 			if err := checkContents(req.Contents); err != nil {
 				t.Errorf("the model of %s got an invalid history: %v", agent, err)
 			}
-			state := stressState.FindStringSubmatch(req.SystemText())
+			state := stressState.FindStringSubmatch(adapter.Text(req.Config.SystemInstruction))
 			if state == nil {
-				return nil, &model.Error{Kind: model.KindInvalid, Provider: "stress", Message: "no turn in " + req.SystemText()}
+				return nil, &model.Error{Kind: model.KindInvalid, Provider: "stress", Message: "no turn in " + adapter.Text(req.Config.SystemInstruction)}
 			}
 			turn, mode := state[1], state[2]
 			h := fnv.New64a()
@@ -55,9 +57,9 @@ func stressModel(t testing.TB, seed uint64) harness.Provider {
 			if !ask {
 				say = tell
 			}
-			b := model.NewBuilder("stress", emit)
+			b := adapter.NewBuilder("stress", emit)
 			b.Thought("Hm. ")
-			for word := range model.Words(say) {
+			for word := range words.Split(say) {
 				if rng.IntN(4) == 0 {
 					if err := harness.Wait(ctx, time.Duration(rng.IntN(400))*time.Microsecond); err != nil {
 						return nil, err
@@ -69,7 +71,7 @@ func stressModel(t testing.TB, seed uint64) harness.Provider {
 				if ask {
 					// Some providers give no ids, others the same ones in every answer.
 					id := []string{"", fmt.Sprint("call_", i)}[len(turn)%2]
-					b.Part(model.NewCall(id, "work", fmt.Sprintf(`{"n":%d}`, i)))
+					b.Part(adapter.NewCall(id, "work", fmt.Sprintf(`{"n":%d}`, i)))
 				}
 			}
 			return &model.Response{

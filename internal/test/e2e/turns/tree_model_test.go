@@ -16,9 +16,11 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/models/words"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/plainlog"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // op is the n-th answer of an agent in a run.
@@ -163,21 +165,21 @@ func treeModel() harness.Provider {
 			}
 			mark := fmt.Sprintf("<%s.%d>", agent, n)
 			s := stepOf(agent, n)
-			b := model.NewBuilder("tree", emit)
-			for word := range model.Words(fmt.Sprintf("%s was told %s and says so. %s ", mark, digest(agent, req), mark)) {
+			b := adapter.NewBuilder("tree", emit)
+			for word := range words.Split(fmt.Sprintf("%s was told %s and says so. %s ", mark, digest(agent, req), mark)) {
 				if err := harness.Wait(ctx, time.Duration(rand.IntN(1500))*time.Microsecond); err != nil {
 					return nil, err
 				}
 				b.Text(word)
 			}
 			for i, tool := range s.tools {
-				b.Part(model.NewCall("", tool, fmt.Sprintf(`{"of":%q,"i":%d}`, mark, i)))
+				b.Part(adapter.NewCall("", tool, fmt.Sprintf(`{"of":%q,"i":%d}`, mark, i)))
 			}
 			if s.exit {
-				b.Part(model.NewCall("", "exit_loop", "{}"))
+				b.Part(adapter.NewCall("", "exit_loop", "{}"))
 			}
 			if s.to != "" {
-				b.Part(model.NewCall("", "transfer_to_agent", fmt.Sprintf(`{"agent_name":%q}`, s.to)))
+				b.Part(adapter.NewCall("", "transfer_to_agent", fmt.Sprintf(`{"agent_name":%q}`, s.to)))
 			}
 			return &model.Response{
 				Content: b.Content(), FinishReason: genai.FinishReasonStop,
@@ -211,7 +213,7 @@ func digest(agent string, req *model.Request) string {
 		slices.Sort(lines)
 	}
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(req.SystemText() + strings.Join(lines, "\n")))
+	_, _ = h.Write([]byte(adapter.Text(req.Config.SystemInstruction) + strings.Join(lines, "\n")))
 	return fmt.Sprintf("%d lines, %x,", len(lines), h.Sum64())
 }
 

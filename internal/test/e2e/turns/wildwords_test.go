@@ -11,10 +11,11 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
-	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // TestWildWordsOfModels: whatever bytes an adapter has for a model's name or an
@@ -22,13 +23,13 @@ import (
 func TestWildWordsOfModels(t *testing.T) {
 	wild := "wild \xff\xfe " + strings.Repeat("w", 20_000)
 	tries := 0
-	d := harness.StartDaemon(t, testdaemon.WithRetry(models.Retry{Tries: 2, Base: 1}), agentdtest.WithProvider(harness.Provider{Name: "wild", Model: func(name string) harness.Generate {
+	d := harness.StartDaemon(t, testdaemon.WithRetry(modelcall.Retry{Tries: 2, Base: 1}), agentdtest.WithProvider(harness.Provider{Name: "wild", Model: func(name string) harness.Generate {
 		return func(_ context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) {
 			if name == "broken" {
 				tries++
 				return nil, &model.Error{Kind: model.KindUnavailable, Provider: "wild", Message: wild}
 			}
-			b := model.NewBuilder("wild", emit)
+			b := adapter.NewBuilder("wild", emit)
 			b.Text("I am here.")
 			return &model.Response{Content: b.Content(), FinishReason: genai.FinishReasonStop, Model: wild}, nil
 		}

@@ -18,6 +18,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // rich answers with all that a log can hold of an answer: thoughts, what its provider
@@ -35,12 +36,12 @@ func rich() harness.Provider {
 			if name == "down" {
 				return nil, &model.Error{Kind: model.KindUnavailable, Provider: "rich", Message: "down", Final: true, Usage: &usage}
 			}
-			b := model.NewBuilder("rich", emit)
+			b := adapter.NewBuilder("rich", emit)
 			b.Thought("Hm.")
 			b.Text("It is sunny.")
 			if !harness.Answered(req.Contents[len(req.Contents)-1]) {
-				b.Part(model.NewCall("", "look", `{"n":1.0}`))
-				b.Part(model.NewCall("", "ghost", `{}`))
+				b.Part(adapter.NewCall("", "look", `{"n":1.0}`))
+				b.Part(adapter.NewCall("", "ghost", `{}`))
 			}
 			return &model.Response{
 				Content: b.Content(), FinishReason: genai.FinishReasonStop, Usage: usage, Model: "rich-1",

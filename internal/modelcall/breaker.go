@@ -1,0 +1,281 @@
+package modelcall
+
+import (
+	"cmp"
+	"container/list"
+	"context"
+	"crypto/sha256"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/apzuk3/agentd/model"
+)
+
+// maxSuspension is the longest suspension, whatever a provider asks for.
+const maxSuspension = time.Hour
+
+// BreakerConfig says when calls of a model that keeps failing are suspended. Zero
+// fields take the defaults.
+type BreakerConfig struct {
+	// Failures is how many tries in a row have to fail, with errors that are
+	// Temporary; default 10. Negative means that nothing is ever suspended.
+	Failures int
+	// CoolDown is how long calls are suspended; default 10 s. It doubles each time
+	// that the model is tried again and fails again, up to MaxCoolDown, default
+	// 2 min or CoolDown if that is longer.
+	CoolDown, MaxCoolDown time.Duration
+	// Circuits is how many models that fail are known at once, counted for each key
+	// by itself; default 1024. With more, the one that was not called for the
+	// longest time is forgotten, as if it had not failed.
+	Circuits int
+}
+
+// WithDefaults returns c with defaults in place of zeros.
+func (c BreakerConfig) WithDefaults() BreakerConfig {
+	c.Failures = cmp.Or(c.Failures, 10)
+	c.CoolDown = cmp.Or(c.CoolDown, 10*time.Second)
+	c.MaxCoolDown = max(cmp.Or(c.MaxCoolDown, 2*time.Minute), c.CoolDown)
+	c.Circuits = cmp.Or(c.Circuits, 1024)
+	return c
+}
+
+// Breaker suspends the calls of models that keep failing, so that a provider that
+// is down is neither waited for nor asked by everyone. It is safe for concurrent
+// use.
+//
+// A circuit is a model of a provider with a key: the server's, or one caller's own,
+// whose failures are no one else's. It is closed at first: calls go through.
+// After a number of tries in a row that failed with errors that are Temporary it
+// opens for the cool-down, or for what the provider asks to wait if that is longer;
+// a wish that is too long for a retry opens it at once. Calls fail then before they
+// are made, with an error that is Suspended, of KindRateLimited if that was the
+// last failure and else of KindUnavailable, and say in RetryAfter when to come
+// back. Behind the cool-down it is half open: one call goes through, and the others
+// fail until it answers, with its first text or as a whole, which closes the
+// circuit, or fails, which opens it for twice as long.
+//
+// Errors that tell nothing of the provider's health (a wrong key, an invalid
+// request, refused content) do not count as failures. A call whose caller leaves
+// counts for nothing.
+type Breaker struct {
+	cfg BreakerConfig
+	log *slog.Logger
+
+	mu       sync.Mutex // protects the fields below, and the circuits
+	circuits map[Circuit]*list.Element
+	recent   *list.List // of *circuit, that of the newest call first
+}
+
+// Circuit names a circuit of a Breaker.
+type Circuit struct {
+	// Provider and Model are names, and Account is who pays.
+	Provider, Model string
+	Account         Account
+}
+
+// Account identifies a caller's own key and does not reveal it; the zero value is the server's key.
+type Account [sha256.Size]byte
+
+// AccountOf returns the account of a caller's own key, "" for the server's.
+func AccountOf(key string) Account {
+	if key == "" {
+		return Account{}
+	}
+	return sha256.Sum256([]byte(key))
+}
+
+// circuit is one whose last try failed; a closed one without failures is none.
+type circuit struct {
+	key      Circuit
+	failures int           // in a row
+	until    time.Time     // when it is half open; zero while it is closed
+	cool     time.Duration // how long it was opened for, at least
+	last     *model.Error  // the failure that opened it
+	probe    *passage      // the call that is let through, if one is under way
+}
+
+// passage is a call that was let through.
+type passage struct {
+	key   Circuit
+	probe bool
+}
+
+// NewBreaker returns a breaker that logs when it suspends calls, and when they go
+// on, without keys and the words of providers; nil if cfg suspends nothing.
+func NewBreaker(cfg BreakerConfig, log *slog.Logger) *Breaker {
+	if cfg = cfg.WithDefaults(); cfg.Failures < 0 {
+		return nil
+	}
+	return &Breaker{cfg: cfg, log: log, circuits: map[Circuit]*list.Element{}, recent: list.New()}
+}
+
+// wrap returns llm with its calls suspended while it keeps failing. It belongs
+// between a guard and the retries; longest is the longest wait that a provider
+// may ask for there.
+func (b *Breaker) wrap(llm model.LLM, key Circuit, longest time.Duration) model.LLM {
+	return &breaking{b: b, llm: llm, key: key, longest: longest}
+}
+
+// breaking is immutable.
+type breaking struct {
+	b       *Breaker
+	llm     model.LLM
+	key     Circuit
+	longest time.Duration
+}
+
+// Generate implements LLM.
+func (m *breaking) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (resp *model.Response, err error) {
+	p, refused := m.b.admit(m.key)
+	if refused != nil {
+		return nil, refused
+	}
+	err = context.Canceled // of a panic: it tells nothing
+	defer func() {
+		if ctx.Err() != nil {
+			m.b.finish(p, ctx.Err(), m.longest)
+		} else {
+			m.b.finish(p, err, m.longest)
+		}
+	}()
+	heard := !p.probe
+	return m.llm.Generate(ctx, req, func(d model.Delta) {
+		if !heard {
+			heard = true
+			m.b.finish(p, nil, m.longest)
+		}
+		emit(d)
+	})
+}
+
+// admit lets a call through, or is the error that it fails with.
+func (b *Breaker) admit(key Circuit) (*passage, *model.Error) {
+	p := &passage{key: key}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.findLocked(key)
+	if c == nil || c.until.IsZero() {
+		return p, nil
+	}
+	left := time.Until(c.until)
+	if left <= 0 && c.probe == nil {
+		c.probe, p.probe = p, true
+		return p, nil
+	}
+	e := &model.Error{Kind: model.KindUnavailable, Provider: key.Provider, Suspended: true, RetryAfter: left}
+	if c.last.Kind == model.KindRateLimited {
+		e.Kind = model.KindRateLimited
+	}
+	if e.Message = "not called: the model is suspended" + c.why(); left <= 0 {
+		e.RetryAfter = b.cfg.CoolDown
+		e.Message = "not called: the model was suspended" + c.why() + ", and another call finds out whether it answers again"
+	}
+	return nil, e
+}
+
+// why says what has opened the circuit, without the words of the provider: they
+// may repeat what another caller has sent.
+func (c *circuit) why() string {
+	status := ""
+	if c.last.Status != 0 {
+		status = fmt.Sprintf(" with status %d", c.last.Status)
+	}
+	return fmt.Sprintf(" (failures in a row: %d, the last one: %s%s)", c.failures, c.last.Kind, status)
+}
+
+// finish takes in how a call ended, and logs when that suspends the circuit's calls or lets them
+// through again. A call that began before the circuit opened changes nothing while it is open.
+func (b *Breaker) finish(p *passage, err error, longest time.Duration) {
+	did := b.change(p, err, longest)
+	if did.opened == 0 && !did.closed {
+		return
+	}
+	log := b.log.With(slog.String("provider", p.key.Provider), slog.String("model", p.key.Model),
+		slog.Bool("callers_key", p.key.Account != Account{}))
+	if did.closed {
+		log.Info("a model answers again, its calls go on")
+		return
+	}
+	log.Warn("a model keeps failing, its calls are suspended", slog.Duration("for", did.opened),
+		slog.Int("failures", did.failures), slog.String("last", string(did.last.Kind)), slog.Int("status", did.last.Status))
+}
+
+// change is what the end of a call did to its circuit.
+type change struct {
+	opened   time.Duration // for how long it opened; 0 if it did not
+	closed   bool
+	failures int          // in a row, of a circuit that opened
+	last     *model.Error // the newest of them
+}
+
+// change applies the end of a call to its circuit.
+func (b *Breaker) change(p *passage, err error, longest time.Duration) (did change) {
+	e, _ := errors.AsType[*model.Error](err)
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	c := b.findLocked(p.key)
+	switch probe := c != nil && c.probe == p; {
+	case c != nil && !c.until.IsZero() && !probe:
+	case err == nil || e != nil && providerWorks(e):
+		if c != nil {
+			did.closed = probe
+			b.forgetLocked(c)
+		}
+	case e != nil && e.Temporary():
+		if c == nil {
+			c = b.rememberLocked(p.key)
+		}
+		c.failures++
+		if probe || c.failures >= b.cfg.Failures || e.RetryAfter > longest {
+			did = change{opened: c.open(b.cfg, e), failures: c.failures, last: e}
+		}
+	case probe:
+		c.probe = nil // the next call finds out
+	}
+	return did
+}
+
+// providerWorks reports whether an error shows that the provider works.
+func providerWorks(e *model.Error) bool {
+	return e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError && e.Kind != model.KindRateLimited && !e.Temporary()
+}
+
+// open suspends the calls upon a failure, and returns for how long.
+func (c *circuit) open(cfg BreakerConfig, e *model.Error) time.Duration {
+	if c.until.IsZero() {
+		c.cool = cfg.CoolDown
+	} else {
+		c.cool = min(2*c.cool, cfg.MaxCoolDown)
+	}
+	wait := max(c.cool, min(e.RetryAfter, maxSuspension))
+	c.until, c.last, c.probe = time.Now().Add(wait), &model.Error{Kind: e.Kind, Status: e.Status}, nil
+	return wait
+}
+
+// findLocked finds a circuit that has failed, and notes that it is in use.
+func (b *Breaker) findLocked(key Circuit) *circuit {
+	el := b.circuits[key]
+	if el == nil {
+		return nil
+	}
+	b.recent.MoveToFront(el)
+	return el.Value.(*circuit)
+}
+
+func (b *Breaker) rememberLocked(key Circuit) *circuit {
+	if b.recent.Len() >= b.cfg.Circuits {
+		b.forgetLocked(b.recent.Back().Value.(*circuit))
+	}
+	c := &circuit{key: key}
+	b.circuits[key] = b.recent.PushFront(c)
+	return c
+}
+
+func (b *Breaker) forgetLocked(c *circuit) {
+	b.recent.Remove(b.circuits[c.key])
+	delete(b.circuits, c.key)
+}

@@ -1,0 +1,315 @@
+package modelcall
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime/debug"
+	"sync/atomic"
+	"time"
+	"unicode/utf8"
+
+	"github.com/apzuk3/agentd/internal/wiretap"
+	"github.com/apzuk3/agentd/model"
+)
+
+// abortGrace is how long a guard waits for an adapter to return after its
+// context has ended, before it leaves the adapter behind.
+const abortGrace = 250 * time.Millisecond
+
+// Limits bound one model call. Zero fields take the defaults.
+type Limits struct {
+	// Provider names the provider in errors; default "model".
+	Provider string
+	// Idle is how long a call may go without a sign of life; default 5 min, since a
+	// model may think in silence. Each byte of an answer over HTTPClient is one,
+	// comments and pings too, and so is a delta: who says nothing else is held by
+	// Total. Negative means without limit.
+	Idle time.Duration
+	// Total is how long a call may take, one try of it; default 10 min. Negative
+	// means without limit.
+	Total time.Duration
+	// AnswerBytes bounds an answer: text, thoughts, arguments, signatures and
+	// inline data together; default 16 MiB.
+	AnswerBytes int
+	// Calls bounds the function calls of one answer; default 128.
+	Calls int
+	// Counters, when not nil, counts what the guard had to contain.
+	Counters *Counters
+	// Breaker, when not nil, suspends the calls of a model that keeps failing; see Wrap.
+	Breaker *Breaker
+	// Retry says when Wrap makes a failed call again. A guard by itself makes one try.
+	Retry Retry
+}
+
+// Counters counts what guards had to contain; safe for concurrent use.
+type Counters struct {
+	// Abandoned is the number of adapter goroutines that have not returned
+	// although their call is over. It falls when they do.
+	Abandoned atomic.Int64
+	// LateDeltas is the number of deltas that came after their call was over.
+	LateDeltas atomic.Int64
+	// Panics is the number of adapter panics.
+	Panics atomic.Int64
+}
+
+// PanicError is the cause of an Error about an adapter that panicked. It is
+// for logs only.
+type PanicError struct {
+	// Value is what the adapter panicked with.
+	Value any
+	// Stack is the adapter's stack.
+	Stack []byte
+}
+
+// Error does not tell the value, which may hold anything.
+func (e *PanicError) Error() string { return "adapter panicked" }
+
+// Guard returns llm with its contract enforced: panics become errors, silence
+// and endless answers end, a response that breaks the contract is an error
+// (KindUnavailable), and text that an adapter returned but did not emit is
+// emitted. Generate returns promptly when ctx ends even if the adapter hangs;
+// the adapter is then left behind, what it still emits is dropped. An adapter that
+// returns by then is heard: what its provider has said of usage is in the error.
+func Guard(llm model.LLM, limits Limits) model.LLM {
+	limits.Provider = cmp.Or(limits.Provider, "model")
+	limits.Idle = cmp.Or(limits.Idle, 5*time.Minute)
+	limits.Total = cmp.Or(limits.Total, 10*time.Minute)
+	limits.AnswerBytes = cmp.Or(limits.AnswerBytes, 16<<20)
+	limits.Calls = cmp.Or(limits.Calls, 128)
+	if limits.Counters == nil {
+		limits.Counters = new(Counters)
+	}
+	return &guard{llm: llm, limits: limits}
+}
+
+// guard is immutable.
+type guard struct {
+	llm    model.LLM
+	limits Limits
+}
+
+// outcome is what an adapter returned.
+type outcome struct {
+	resp *model.Response
+	err  error
+}
+
+// usage is what the provider has said that the call took, zero for nothing.
+func (o outcome) usage() model.Usage {
+	if o.resp != nil {
+		return o.resp.Usage
+	}
+	if u := spent(o.err); u != nil {
+		return *u
+	}
+	return model.Usage{}
+}
+
+// Generate implements LLM.
+func (g *guard) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	info := From(ctx)
+	if info.OnRaw == nil {
+		return g.generate(ctx, req, emit)
+	}
+	tapCtx, tap := wiretap.New(ctx)
+	resp, err := g.generate(tapCtx, req, emit)
+	for _, a := range tap.Close() {
+		raw := Raw{
+			Attempt: max(info.Try, 1), Provider: g.limits.Provider, Status: a.Status, ContentType: a.ContentType,
+			Body: a.Body, Truncated: a.Truncated,
+		}
+		if cause := info.OnRaw(raw); cause != nil {
+			return nil, g.unreported(ctx, cause, outcome{resp, err}.usage())
+		}
+	}
+	return resp, err
+}
+
+// unreported returns the error of a try whose raw payload OnRaw refused, whatever came of the try.
+// It is not made again.
+func (g *guard) unreported(ctx context.Context, cause error, usage model.Usage) error {
+	if ctx.Err() != nil {
+		return model.Spent(ctx.Err(), usage)
+	}
+	e := g.errorf(model.KindUnavailable, "a raw payload could not be reported")
+	e.Final, e.Err = true, &UnreportedError{cause}
+	return model.Spent(e, usage)
+}
+
+// generate makes the call. The adapter runs on a goroutine of its own, owned by
+// this call and ended by its context; deltas come back over an unbuffered
+// channel, so that emit runs on the caller's goroutine and nothing piles up.
+func (g *guard) generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	heard := make(wiretap.Heard, 1)
+	callCtx, cancel := context.WithCancel(heard.Listen(ctx))
+	over := make(chan struct{})
+	deltas := make(chan model.Delta)
+	done := make(chan outcome, 1)
+	running := new(atomic.Int32) // 0 running, 1 returned, 2 abandoned
+	defer cancel()
+	defer close(over)
+
+	go func() {
+		var out outcome
+		defer func() {
+			if v := recover(); v != nil {
+				g.limits.Counters.Panics.Add(1)
+				out = outcome{err: &model.Error{
+					Kind: model.KindUnavailable, Provider: g.limits.Provider, Message: "the adapter panicked", Final: true,
+					Err: &PanicError{Value: v, Stack: debug.Stack()},
+				}}
+			}
+			done <- out
+			if !running.CompareAndSwap(0, 1) {
+				g.limits.Counters.Abandoned.Add(-1)
+			}
+		}()
+		out.resp, out.err = g.llm.Generate(callCtx, req, func(d model.Delta) {
+			select {
+			case <-over:
+				g.limits.Counters.LateDeltas.Add(1)
+				return
+			default:
+			}
+			select {
+			case deltas <- d:
+			case <-over:
+				g.limits.Counters.LateDeltas.Add(1)
+			}
+		})
+	}()
+
+	check := newChecker(g.limits)
+	out, err := g.drive(ctx, sources{heard, deltas, done}, func(d model.Delta) error {
+		if d.Text == "" {
+			return nil
+		}
+		if err := check.delta(d); err != nil {
+			return err
+		}
+		emit(d)
+		return nil
+	})
+	if err != nil {
+		cancel()
+		return nil, model.Spent(err, g.abandon(deltas, done, running).usage())
+	}
+	if out.err != nil {
+		return nil, model.Spent(g.adapterError(ctx, out.err), out.usage())
+	}
+	rest, err := check.response(out.resp)
+	if err != nil {
+		return nil, model.Spent(err, out.usage())
+	}
+	for _, d := range rest {
+		emit(d)
+	}
+	return bounded(out.resp), nil
+}
+
+// sources are what comes of a call that is under way.
+type sources struct {
+	heard  wiretap.Heard
+	deltas <-chan model.Delta
+	done   <-chan outcome
+}
+
+// drive passes deltas to emit until the adapter returns, or until the call has
+// to be given up, which is its error.
+func (g *guard) drive(ctx context.Context, from sources, emit func(model.Delta) error) (outcome, error) {
+	idle, total := newTimer(g.limits.Idle), newTimer(g.limits.Total)
+	defer idle.stop()
+	defer total.stop()
+	for {
+		select {
+		case d := <-from.deltas:
+			if err := emit(d); err != nil {
+				return outcome{}, err
+			}
+			idle.reset()
+		case <-from.heard:
+			idle.reset()
+		case out := <-from.done:
+			return out, nil
+		case <-ctx.Done():
+			return outcome{}, ctx.Err()
+		case <-idle.c:
+			return outcome{}, g.errorf(model.KindTimeout, "the model sent nothing for %v", g.limits.Idle)
+		case <-total.c:
+			return outcome{}, g.errorf(model.KindTimeout, "the model did not finish within %v", g.limits.Total)
+		}
+	}
+}
+
+// abandon gives an adapter whose context has ended a moment to return, and
+// counts it as abandoned when it does not: the outcome is then empty.
+func (g *guard) abandon(deltas <-chan model.Delta, done <-chan outcome, running *atomic.Int32) outcome {
+	grace := time.NewTimer(abortGrace)
+	defer grace.Stop()
+	for {
+		select {
+		case out := <-done:
+			return out
+		case <-deltas:
+			g.limits.Counters.LateDeltas.Add(1)
+		case <-grace.C:
+			g.limits.Counters.Abandoned.Add(1)
+			if !running.CompareAndSwap(0, 2) {
+				g.limits.Counters.Abandoned.Add(-1)
+			}
+			return outcome{}
+		}
+	}
+}
+
+// adapterError makes an adapter's error one that the contract allows.
+func (g *guard) adapterError(ctx context.Context, err error) error {
+	if ctxErr := ctx.Err(); ctxErr != nil {
+		return ctxErr
+	}
+	if e, ok := errors.AsType[*model.Error](err); ok {
+		return e
+	}
+	return &model.Error{Kind: model.KindUnavailable, Provider: g.limits.Provider, Message: "the model call failed", Err: err}
+}
+
+// errorf returns an Error of this guard's provider.
+func (g *guard) errorf(kind model.Kind, format string, args ...any) *model.Error {
+	return &model.Error{Kind: kind, Provider: g.limits.Provider, Message: fmt.Sprintf(format, args...)}
+}
+
+// timer is a timer that never fires when its duration is negative.
+type timer struct {
+	t *time.Timer
+	d time.Duration
+	c <-chan time.Time
+}
+
+func newTimer(d time.Duration) *timer {
+	if d < 0 {
+		return &timer{}
+	}
+	t := time.NewTimer(d)
+	return &timer{t: t, d: d, c: t.C}
+}
+
+func (t *timer) reset() {
+	if t.t != nil {
+		t.t.Reset(t.d)
+	}
+}
+
+func (t *timer) stop() {
+	if t.t != nil {
+		t.t.Stop()
+	}
+}
+
+// validText tells whether s may enter the log and the wire, which take UTF-8
+// only.
+func validText(s string) bool { return utf8.ValidString(s) }

@@ -1,0 +1,8 @@
+package adapter
+
+// For the tests.
+var (
+	ParseArgs  = parseArgs
+	RetryAfter = retryAfter
+	LimitLines = limitLines
+)
