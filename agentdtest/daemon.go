@@ -39,7 +39,7 @@ type Daemon struct {
 	d         *daemon.Daemon
 	transport *http.Transport
 	grace     time.Duration
-	endFront  func() error // nil without WithFront
+	endFront  func() error // nil without testdaemon.WithFront
 }
 
 // Option changes how a daemon is started.
@@ -108,41 +108,13 @@ func WithAddr(addr string) Option {
 	return func(c *testdaemon.Config) { c.Loopback, c.Daemon.Addr = true, addr }
 }
 
-// WithTLS serves TLS too, with the certificate and key of two PEM files.
-func WithTLS(certFile, keyFile string) Option {
-	return func(c *testdaemon.Config) { c.Daemon.TLSCertFile, c.Daemon.TLSKeyFile = certFile, keyFile }
-}
-
 // WithLogger hands the daemon a logger. Start's default writes to the test's
 // log.
 func WithLogger(l *slog.Logger) Option { return func(c *testdaemon.Config) { c.Daemon.Logger = l } }
 
-// WithMaxMessageBytes bounds a request message.
-func WithMaxMessageBytes(n int) Option {
-	return func(c *testdaemon.Config) { c.Daemon.MaxMessageBytes = n }
-}
-
-// WithModelTimeouts bounds one try of a model call, and the silence within it; 0
-// means the daemon's default.
-func WithModelTimeouts(total, idle time.Duration) Option {
-	return func(c *testdaemon.Config) { c.Daemon.ModelTimeout, c.Daemon.ModelIdleTimeout = total, idle }
-}
-
-// WithTimeouts sets how long a stream may be silent, and how long a message may
-// wait for a client that does not read; 0 means the daemon's default.
-func WithTimeouts(idle, write time.Duration) Option {
-	return func(c *testdaemon.Config) { c.Daemon.IdleTimeout, c.Daemon.WriteTimeout = idle, write }
-}
-
 // WithGrace is how long Close waits for running turns before it puts them aside.
 // Default none.
 func WithGrace(d time.Duration) Option { return func(c *testdaemon.Config) { c.Grace = d } }
-
-// WithFront has clients reach a handler in place of the daemon, such as a proxy.
-// It is made once the daemon runs, and is told where that is.
-func WithFront(front func(hc *http.Client, url string) http.Handler) Option {
-	return func(c *testdaemon.Config) { c.Front = front }
-}
 
 // WithLeakCheck has Start's test fail when goroutines that were not there before
 // are left once the daemon has ended. It is not for tests that run in parallel,
@@ -193,7 +165,7 @@ func New(opts ...Option) (*Daemon, error) {
 			c.Daemon.Addr = "127.0.0.1:0"
 		}
 	} else {
-		l := NewListener()
+		l := testdaemon.NewListener()
 		c.Daemon.Listener = l
 		out.transport = l.Transport()
 		out.URL = l.URL()

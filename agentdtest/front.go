@@ -5,6 +5,8 @@ import (
 	"net"
 	"net/http"
 	"sync"
+
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
 )
 
 // stepBehind has clients reach a handler in place of the daemon. It is called
@@ -23,7 +25,7 @@ func (d *Daemon) stepBehind(front func(*http.Client, string) http.Handler, loopb
 		d.transport = &http.Transport{Protocols: inner.Protocols}
 		d.URL, l = "http://"+at.Addr().String(), at
 	} else {
-		pipes := NewListener()
+		pipes := testdaemon.NewListener()
 		d.transport, d.URL, l = pipes.Transport(), pipes.URL(), pipes
 	}
 	served := make(chan error, 1)

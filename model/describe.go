@@ -82,11 +82,5 @@ func (d Description) KeyHeader() string {
 	if d.Keyless {
 		return ""
 	}
-	return KeyHeader(cmp.Or(d.KeysOf, d.Name))
-}
-
-// KeyHeader is the request header in which callers bring their own key for a
-// provider: X-Agentd-Acme-Api-Key.
-func KeyHeader(provider string) string {
-	return textproto.CanonicalMIMEHeaderKey("X-Agentd-" + provider + "-Api-Key")
+	return textproto.CanonicalMIMEHeaderKey("X-Agentd-" + cmp.Or(d.KeysOf, d.Name) + "-Api-Key")
 }

@@ -48,11 +48,6 @@ func References(p *genai.Part) []string {
 	return names
 }
 
-// MaxFunctions is how many functions a request declares at most after Load, other
-// than those that it must: what all providers take (OpenAI's chat completions take no
-// more).
-const MaxFunctions = 128
-
 // Loaded are those of r.Deferred to which results in r.Contents refer, in the order
 // of Deferred: the model may call them.
 func (r *Request) Loaded() []string {
@@ -101,7 +96,7 @@ func (r *Request) newest(loaded []string, n int) []string {
 // Load returns r for a provider that knows no references to tools: functions that
 // are loaded are not deferred any more; the other deferred ones are left out, or with
 // ToolSearch stay deferred. So are those that were found first, where there would be
-// more than MaxFunctions. Where the choice of tools names some, these are not
+// more than 128, which is what all providers take. Where the choice of tools names some, these are not
 // deferred, all other deferred ones are left out, and nothing is searched: no other
 // can be called. It is r itself where nothing is deferred.
 func (r *Request) Load() *Request {
@@ -109,7 +104,7 @@ func (r *Request) Load() *Request {
 		return r
 	}
 	loaded, chosen := r.Loaded(), r.Chosen()
-	kept := r.newest(loaded, MaxFunctions-(len(r.Functions())-len(r.Deferred)))
+	kept := r.newest(loaded, seam.MaxFunctions-(len(r.Functions())-len(r.Deferred)))
 	if len(chosen) > 0 {
 		kept = chosen
 	}

@@ -16,9 +16,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/sqlitestore"
@@ -114,7 +114,7 @@ type fixture struct {
 	url   string
 	log   *bytes.Buffer // read it only after stop
 	stop  func()
-	pipes *agentdtest.Listener // nil on a network
+	pipes *testdaemon.Listener // nil on a network
 }
 
 // serveOn serves a runner on a listener. All of it ends with the test, or with
@@ -152,7 +152,7 @@ func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture
 	tr := &http.Transport{Protocols: new(http.Protocols)}
 	tr.Protocols.SetUnencryptedHTTP2(true)
 	f.url = "http://" + l.Addr().String()
-	if pipes, ok := l.(*agentdtest.Listener); ok {
+	if pipes, ok := l.(*testdaemon.Listener); ok {
 		f.pipes = pipes
 		tr.DialContext = pipes.DialContext
 	}

@@ -19,9 +19,9 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/structpb"
 
-	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 )
@@ -197,7 +197,7 @@ func asks(results chan<- session.ToolResult) engine {
 func onPipesWith(t *testing.T, e func(chan<- session.ToolResult) engine, cfg server.Config, test func(*testing.T, *fixture, <-chan session.ToolResult)) {
 	synctest.Test(t, func(t *testing.T) {
 		results := make(chan session.ToolResult)
-		f := serveOn(t, agentdtest.NewListener(), e(results), cfg)
+		f := serveOn(t, testdaemon.NewListener(), e(results), cfg)
 		test(t, f, results)
 		f.stop()
 	})

@@ -18,9 +18,9 @@ import (
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 )
@@ -258,7 +258,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 // onPipes runs a test on fake time.
 func onPipes(t *testing.T, e engine, cfg server.Config, test func(t *testing.T, f *fixture)) {
 	synctest.Test(t, func(t *testing.T) {
-		f := serveOn(t, agentdtest.NewListener(), e, cfg)
+		f := serveOn(t, testdaemon.NewListener(), e, cfg)
 		test(t, f)
 		f.stop()
 	})

@@ -189,7 +189,7 @@ func TestHardShutdown(t *testing.T) {
 // Nobody can connect any more while running turns are waited for.
 func TestNoConnectionWhileStopping(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := agentdtest.NewListener()
+		l := testdaemon.NewListener()
 		d, err := daemon.New(daemon.Config{Listener: l, Scripts: map[string]string{"slow": slow}})
 		if err != nil {
 			t.Fatal(err)

@@ -11,9 +11,9 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
 )
 
 // transport is one that speaks only what is asked for.
@@ -86,7 +86,7 @@ func TestOnePort(t *testing.T) {
 func TestSilentConnection(t *testing.T) {
 	cert, key, _ := certificate(t)
 	synctest.Test(t, func(t *testing.T) {
-		l := agentdtest.NewListener()
+		l := testdaemon.NewListener()
 		d, err := daemon.New(daemon.Config{Listener: l, TLSCertFile: cert, TLSKeyFile: key})
 		if err != nil {
 			t.Fatal(err)
@@ -125,7 +125,7 @@ func TestSilentConnection(t *testing.T) {
 // The connection above the limit waits until another one closes.
 func TestMaxConns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := agentdtest.NewListener()
+		l := testdaemon.NewListener()
 		d, err := daemon.New(daemon.Config{Listener: l, MaxConns: 1})
 		if err != nil {
 			t.Fatal(err)

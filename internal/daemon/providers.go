@@ -12,8 +12,9 @@ import (
 	"github.com/apzuk3/agentd/model/openai"
 )
 
-// providers are those of a daemon: the ones that every daemon has, and those of the
-// config.
+// providers are those of a daemon: the ones that every daemon has, and those of the config. One
+// server of OpenAI is three providers: "openai", whose interface fits the address, and two that
+// insist on one.
 func providers(cfg *Config) ([]model.Provider, error) {
 	script, err := newScripted(cfg)
 	if err != nil {
@@ -22,8 +23,13 @@ func providers(cfg *Config) ([]model.Provider, error) {
 	ours := []model.Provider{
 		anthropic.New(anthropic.FromEnv(cfg.getenv)), echo.New(echo.Config{}), gemini.New(gemini.FromEnv(cfg.getenv)), script,
 	}
-	for _, p := range openai.All(openai.FromEnv(cfg.getenv)) {
-		ours = append(ours, p)
+	openAI := openai.FromEnv(cfg.getenv)
+	for _, api := range []struct {
+		name string
+		api  openai.API
+	}{{"openai", openai.Auto}, {"openai-chat", openai.Chat}, {"openai-responses", openai.Responses}} {
+		openAI.Name, openAI.API = api.name, api.api
+		ours = append(ours, openai.New(openAI))
 	}
 	given := map[string]bool{}
 	for i, p := range cfg.ExtraProviders {

@@ -153,7 +153,7 @@ func TestStoreThatDoesNotClose(t *testing.T) {
 			t.Fatal(err)
 		}
 		store := &hanging{Store: memory, hang: make(chan struct{})}
-		d, err := daemon.New(daemon.Config{Listener: agentdtest.NewListener(), Store: store})
+		d, err := daemon.New(daemon.Config{Listener: testdaemon.NewListener(), Store: store})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -189,7 +189,7 @@ func TestStoreFails(t *testing.T) {
 			t.Fatal(err)
 		}
 		store := &failing{Store: memory}
-		l := agentdtest.NewListener()
+		l := testdaemon.NewListener()
 		var log buffer
 		d, err := daemon.New(daemon.Config{
 			Listener: l, Store: store, Logger: daemon.NewLogger(&log, daemon.LogConfig{}),

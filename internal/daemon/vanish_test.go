@@ -9,10 +9,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
 )
 
 // cable is a connection that can go dead: nothing arrives any more, and nobody
@@ -53,7 +53,7 @@ func (c *cable) Close() error {
 // what it was told to do then.
 func TestClientThatVanishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := agentdtest.NewListener()
+		l := testdaemon.NewListener()
 		d, err := daemon.New(daemon.Config{Listener: l, Scripts: map[string]string{"slow": `answers: [{text: "a", delay: 24h}]`}, ModelIdleTimeout: 48 * time.Hour, ModelTimeout: 48 * time.Hour})
 		if err != nil {
 			t.Fatal(err)

@@ -16,7 +16,6 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/gemini"
-	"github.com/apzuk3/agentd/model/modeltest"
 )
 
 // recorded is one request as the server saw it.
@@ -49,7 +48,7 @@ func serve(t *testing.T, frames ...string) (url string, last *recorded) {
 func generate(t *testing.T, name string, frames ...string) *model.Response {
 	t.Helper()
 	url, _ := serve(t, frames...)
-	return ask(t, gemini.New(gemini.Config{APIKey: "k", BaseURL: url}), name, modeltest.Prompt("hello"))
+	return ask(t, gemini.New(gemini.Config{APIKey: "k", BaseURL: url}), name, prompt("hello"))
 }
 
 func ask(t *testing.T, p *gemini.Provider, name string, req *model.Request) *model.Response {
@@ -94,7 +93,7 @@ func TestSignaturesRoundTrip(t *testing.T) {
 	if err := json.Unmarshal(data, &kept); err != nil {
 		t.Fatal(err)
 	}
-	req := modeltest.Prompt("hello")
+	req := prompt("hello")
 	var results []*genai.Part
 	for i, p := range kept.Parts {
 		if fc := p.FunctionCall; fc != nil {
@@ -128,7 +127,7 @@ func TestSignaturesRoundTrip(t *testing.T) {
 // A call that another model made carries no signature; Gemini 3 wants one.
 func TestForeignCallsAreMarked(t *testing.T) {
 	for name, want := range map[string]bool{"gemini-2.5-flash": false, "gemini-3-flash-preview": true} {
-		req := modeltest.Prompt("hello")
+		req := prompt("hello")
 		req.Contents = append(req.Contents, &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{
 			{FunctionCall: &genai.FunctionCall{ID: "x", Name: "f"}},
 			{FunctionCall: &genai.FunctionCall{ID: "y", Name: "f"}},
@@ -147,7 +146,7 @@ func TestForeignCallsAreMarked(t *testing.T) {
 
 func TestRequestOnTheWire(t *testing.T) {
 	url, last := serve(t, frame(json.RawMessage(done)))
-	req := modeltest.Prompt("hello")
+	req := prompt("hello")
 	req.Config.SystemInstruction.Role = ""
 	req.Config.Tools = append(req.Config.Tools, &genai.Tool{GoogleSearch: &genai.GoogleSearch{}})
 	req.Config.ThinkingConfig = &genai.ThinkingConfig{IncludeThoughts: true, ThinkingBudget: genai.Ptr[int32](512)}
@@ -180,7 +179,7 @@ func TestRequestOnTheWire(t *testing.T) {
 func TestVertexExpress(t *testing.T) {
 	url, last := serve(t, frame(json.RawMessage(done)))
 	p := gemini.New(gemini.Config{Vertex: true, APIKey: "express-key", BaseURL: url})
-	ask(t, p, "gemini-2.5-flash", modeltest.Prompt("hello"))
+	ask(t, p, "gemini-2.5-flash", prompt("hello"))
 	if last.path != "/v1beta1/publishers/google/models/gemini-2.5-flash:streamGenerateContent?alt=sse" {
 		t.Errorf("path %s", last.path)
 	}
@@ -199,7 +198,7 @@ func TestVertexRetryInfo(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = llm.Generate(t.Context(), modeltest.Prompt("hello"), func(model.Delta) {})
+	_, err = llm.Generate(t.Context(), prompt("hello"), func(model.Delta) {})
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok || e.Kind != model.KindRateLimited || e.RetryAfter.Seconds() != 34.5 || e.Message != "RESOURCE_EXHAUSTED: slow down" {
 		t.Errorf("error %#v", err)
@@ -228,5 +227,21 @@ func TestOpenRefuses(t *testing.T) {
 		if _, err := gemini.New(gemini.Config{APIKey: "k"}).Open(good, ""); err != nil {
 			t.Errorf("Open(%q): %v", good, err)
 		}
+	}
+}
+
+// prompt is a request that says text, with a system instruction and a tool.
+func prompt(text string) *model.Request {
+	return &model.Request{
+		Contents: []*genai.Content{genai.NewContentFromText(text, genai.RoleUser)},
+		Config: &genai.GenerateContentConfig{
+			SystemInstruction: genai.NewContentFromText("be brief", genai.RoleUser),
+			Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{{
+				Name: "greet", Description: "greets",
+				ParametersJsonSchema: map[string]any{
+					"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}, "required": []any{"name"},
+				},
+			}}}},
+		},
 	}
 }

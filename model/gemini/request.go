@@ -11,6 +11,7 @@ import (
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/toolschema"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -127,13 +128,13 @@ func (l *llm) toolConfig(req *model.Request) (*genai.ToolConfig, error) {
 func plainTools(tools []*genai.Tool) []*genai.Tool {
 	out := slices.Clone(tools)
 	for i, t := range out {
-		if t == nil || !slices.ContainsFunc(t.FunctionDeclarations, func(d *genai.FunctionDeclaration) bool { return !adapter.IsPlain(d) }) {
+		if t == nil || !slices.ContainsFunc(t.FunctionDeclarations, func(d *genai.FunctionDeclaration) bool { return !toolschema.IsPlain(d) }) {
 			continue
 		}
 		plain := *t
 		plain.FunctionDeclarations = slices.Clone(t.FunctionDeclarations)
 		for j, d := range plain.FunctionDeclarations {
-			if !adapter.IsPlain(d) {
+			if !toolschema.IsPlain(d) {
 				merged := *d
 				merged.Parameters, merged.ParametersJsonSchema = nil, adapter.Parameters(d)
 				plain.FunctionDeclarations[j] = &merged

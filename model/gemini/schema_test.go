@@ -11,7 +11,6 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model/gemini"
-	"github.com/apzuk3/agentd/model/modeltest"
 )
 
 // TestSchemaOrWords names a schema in the request, with its keys in their order,
@@ -50,7 +49,7 @@ func TestSchemaOrWords(t *testing.T) {
 		{model: "gemini-flash-latest", functions: true, want: true},
 		{model: "gemini-10-ultra", functions: true, want: true},
 	} {
-		req := modeltest.Prompt("hello")
+		req := prompt("hello")
 		if !c.functions {
 			req.Config.Tools = nil
 		}

@@ -17,7 +17,6 @@ import (
 
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/gemini"
-	"github.com/apzuk3/agentd/model/modeltest"
 )
 
 // Vertex AI with Application Default Credentials: a service account's file,
@@ -58,7 +57,7 @@ func TestVertexWithDefaultCredentials(t *testing.T) {
 	t.Setenv("GOOGLE_APPLICATION_CREDENTIALS", file)
 
 	p := gemini.New(gemini.Config{Vertex: true, Project: "proj", Location: "europe-west4", BaseURL: s.URL})
-	resp := ask(t, p, "gemini-2.5-flash", modeltest.Prompt("hello"))
+	resp := ask(t, p, "gemini-2.5-flash", prompt("hello"))
 	if resp.Content.Parts[0].Text != "ok" {
 		t.Errorf("answer %+v", resp.Content)
 	}
@@ -78,7 +77,7 @@ func TestVertexWithoutCredentials(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = llm.Generate(t.Context(), modeltest.Prompt("hello"), func(model.Delta) {})
+	_, err = llm.Generate(t.Context(), prompt("hello"), func(model.Delta) {})
 	if e, ok := errors.AsType[*model.Error](err); !ok || e.Kind != model.KindAuth || strings.Contains(e.Message, "missing.json") {
 		t.Errorf("error %v", err)
 	}

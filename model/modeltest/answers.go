@@ -220,7 +220,7 @@ func partsText(resp *model.Response, thought bool) string {
 func (h Harness) concurrently(t *testing.T) {
 	a := Answer{Pieces: []Piece{{Text: "one "}, {Text: "two"}}, Usage: h.usage()}
 	s := serve(t, h.Encode(a).handler())
-	llm, req := h.open(t, s.URL), Prompt("hello")
+	llm, req := h.open(t, s.URL), prompt("hello")
 	var wg sync.WaitGroup
 	for range 8 {
 		wg.Go(func() {

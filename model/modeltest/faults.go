@@ -60,7 +60,7 @@ func (h Harness) statuses(t *testing.T) {
 				t.Error("the adapter read an endless error body")
 			}
 		})
-		wantError(t, call(t.Context(), h.open(t, s.URL), Prompt("hello")).err, model.KindInvalid)
+		wantError(t, call(t.Context(), h.open(t, s.URL), prompt("hello")).err, model.KindInvalid)
 	})
 	t.Run("broken body", func(t *testing.T) {
 		s := serve(t, func(rw http.ResponseWriter, _ *http.Request) {
@@ -69,7 +69,7 @@ func (h Harness) statuses(t *testing.T) {
 			rw.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
 		})
-		if e := asError(t, call(t.Context(), h.open(t, s.URL), Prompt("hello")).err, model.KindInvalid); e.Status != http.StatusBadRequest {
+		if e := asError(t, call(t.Context(), h.open(t, s.URL), prompt("hello")).err, model.KindInvalid); e.Status != http.StatusBadRequest {
 			t.Errorf("status %d, want 400", e.Status)
 		}
 	})
@@ -123,7 +123,7 @@ func (h Harness) broken(t *testing.T) {
 		s := serve(t, func(http.ResponseWriter, *http.Request) {})
 		url := s.URL
 		s.Close()
-		r := call(t.Context(), h.open(t, url), Prompt("hello"))
+		r := call(t.Context(), h.open(t, url), prompt("hello"))
 		wantError(t, r.err, model.KindUnavailable)
 		checkSecrets(t, r.err)
 	})
@@ -147,7 +147,7 @@ func (h Harness) givesUp(t *testing.T, good Wire, rest func(io.Writer)) {
 	})
 	done := make(chan result, 1)
 	llm := h.open(t, s.URL)
-	go func() { done <- call(t.Context(), llm, Prompt("hello")) }()
+	go func() { done <- call(t.Context(), llm, prompt("hello")) }()
 	wantError(t, await(t, done, "the adapter to give up").err, model.KindUnavailable)
 	await(t, left, "the adapter to hang up")
 }
@@ -210,7 +210,7 @@ func (h Harness) cut(t testing.TB, w Wire, k int, abort bool) result {
 		}
 	})
 	defer s.Close()
-	return call(t.Context(), h.open(t, s.URL), Prompt("hello"))
+	return call(t.Context(), h.open(t, s.URL), prompt("hello"))
 }
 
 // cancel checks that the end of the context aborts the provider's request,
@@ -233,7 +233,7 @@ func (h Harness) cancel(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			llm := h.open(t, s.URL)
 			done := make(chan result, 1)
-			go func() { done <- call(ctx, llm, Prompt("hello")) }()
+			go func() { done <- call(ctx, llm, prompt("hello")) }()
 			await(t, stalled, "the request")
 			cancel()
 			r := await(t, done, "Generate to return")
@@ -253,7 +253,7 @@ func (h Harness) cancel(t *testing.T) {
 		ctx, cancel := context.WithCancel(t.Context())
 		defer cancel()
 		defer time.AfterFunc(patience, cancel).Stop() // should nothing be shown of it
-		_, err := h.open(t, s.URL).Generate(ctx, Prompt("hello"), func(model.Delta) { cancel() })
+		_, err := h.open(t, s.URL).Generate(ctx, prompt("hello"), func(model.Delta) { cancel() })
 		if took := model.Took(err); !errors.Is(err, context.Canceled) || h.Can.EarlyUsage && len(took) != 1 {
 			t.Errorf("error %v, took %v: want what was counted so far", err, took)
 		}
@@ -262,7 +262,7 @@ func (h Harness) cancel(t *testing.T) {
 		s := serve(t, func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() })
 		ctx, cancel := context.WithTimeout(t.Context(), 20*time.Millisecond)
 		defer cancel()
-		r := call(ctx, h.open(t, s.URL), Prompt("hello"))
+		r := call(ctx, h.open(t, s.URL), prompt("hello"))
 		if !errors.Is(r.err, context.DeadlineExceeded) {
 			t.Errorf("error %v, want context.DeadlineExceeded", r.err)
 		}
@@ -275,7 +275,7 @@ func (h Harness) cancel(t *testing.T) {
 		}
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
-		if r := call(ctx, llm, Prompt("hello")); !errors.Is(r.err, context.Canceled) {
+		if r := call(ctx, llm, prompt("hello")); !errors.Is(r.err, context.Canceled) {
 			t.Errorf("error %v, want context.Canceled", r.err)
 		}
 		if len(s.all()) != 0 {
@@ -306,7 +306,7 @@ func (h Harness) keys(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if r := call(t.Context(), llm, Prompt("hello")); r.err != nil {
+			if r := call(t.Context(), llm, prompt("hello")); r.err != nil {
 				t.Fatal(r.err)
 			}
 			req := s.all()[0]

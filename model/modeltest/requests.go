@@ -29,7 +29,7 @@ func values(h http.Header) iter.Seq[string] {
 // history is a request with everything that must not reach the wire, and
 // everything that must.
 func history() *model.Request {
-	req := Prompt("prompt-marker")
+	req := prompt("prompt-marker")
 	req.Contents = append(req.Contents,
 		&genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{
 			{Text: "foreign-thought", Thought: true, ThoughtSignature: []byte("foreign-signature"), PartMetadata: map[string]any{seam.MetaProvider: "elsewhere"}},

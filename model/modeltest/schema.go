@@ -19,7 +19,7 @@ func (h Harness) schemas(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			a := Answer{Pieces: []Piece{{Text: `{"zz_first":"<x>",`}, {Text: `"aa_second":9007199254740993}`}}, Usage: h.usage()}
 			s := serve(t, h.Encode(a).handler())
-			llm, req := h.open(t, s.URL), Prompt("hello")
+			llm, req := h.open(t, s.URL), prompt("hello")
 			if !withTools {
 				req.Config.Tools = nil
 			}
@@ -64,7 +64,7 @@ func (h Harness) schemaRefused(t *testing.T) {
 			}
 			good(w, r)
 		})
-		req := Prompt("hello")
+		req := prompt("hello")
 		req.Config.Tools = nil
 		req.Config.ResponseMIMEType = "application/json"
 		req.Config.ResponseJsonSchema = json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}`)

@@ -156,7 +156,7 @@ func call(ctx context.Context, llm model.LLM, req *model.Request) result {
 func (h Harness) ask(t testing.TB, w Wire) result {
 	t.Helper()
 	s := serve(t, w.handler())
-	r := call(t.Context(), h.open(t, s.URL), Prompt("hello"))
+	r := call(t.Context(), h.open(t, s.URL), prompt("hello"))
 	if n := len(s.all()); n != 1 {
 		t.Errorf("the adapter made %d requests, want 1: adapters own no retries", n)
 	}
@@ -164,8 +164,8 @@ func (h Harness) ask(t testing.TB, w Wire) result {
 	return r
 }
 
-// Prompt is a request that says text, with a system instruction and a tool.
-func Prompt(text string) *model.Request {
+// prompt is a request that says text, with a system instruction and a tool.
+func prompt(text string) *model.Request {
 	return &model.Request{
 		Contents: []*genai.Content{genai.NewContentFromText(text, genai.RoleUser)},
 		Config: &genai.GenerateContentConfig{

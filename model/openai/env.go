@@ -18,18 +18,3 @@ func FromEnv(getenv func(name string) string) Config {
 		BaseURL: strings.TrimSpace(getenv("OPENAI_BASE_URL")),
 	}
 }
-
-// All returns the three providers of one server: "openai", whose interface fits the
-// address, and "openai-chat" and "openai-responses", which require one. The Name and
-// the API of cfg do not count.
-func All(cfg Config) []*Provider {
-	var out []*Provider
-	for _, p := range []struct {
-		name string
-		api  API
-	}{{name, Auto}, {nameChat, Chat}, {nameResponses, Responses}} {
-		cfg.Name, cfg.API = p.name, p.api
-		out = append(out, New(cfg))
-	}
-	return out
-}

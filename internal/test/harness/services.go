@@ -58,7 +58,7 @@ func StartDaemon(t testing.TB, opts ...agentdtest.Option) *agentdtest.Daemon {
 	}
 	first := []agentdtest.Option{testdaemon.WithStore(store)} // unless the test has one
 	if current.over == OverSessions {
-		first = append(first, agentdtest.WithFront(func(hc *http.Client, url string) http.Handler {
+		first = append(first, testdaemon.WithFront(func(hc *http.Client, url string) http.Handler {
 			f, err := sessionfront.New(hc, url)
 			if err != nil {
 				t.Fatal(err)

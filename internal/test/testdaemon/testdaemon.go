@@ -39,3 +39,21 @@ func WithRetry(r modelcall.Retry) Option { return func(c *Config) { c.Daemon.Mod
 func WithBreaker(c modelcall.BreakerConfig) Option {
 	return func(cfg *Config) { cfg.Daemon.ModelBreaker = c }
 }
+
+// WithModelTimeouts bounds one try of a model call, and the silence within it; 0
+// means the daemon's default.
+func WithModelTimeouts(total, idle time.Duration) Option {
+	return func(c *Config) { c.Daemon.ModelTimeout, c.Daemon.ModelIdleTimeout = total, idle }
+}
+
+// WithTimeouts sets how long a stream may be silent, and how long a message may
+// wait for a client that does not read; 0 means the daemon's default.
+func WithTimeouts(idle, write time.Duration) Option {
+	return func(c *Config) { c.Daemon.IdleTimeout, c.Daemon.WriteTimeout = idle, write }
+}
+
+// WithFront puts a handler, such as a proxy, between clients and the daemon.
+// front is called once the daemon runs, with a client of it and its address.
+func WithFront(front func(hc *http.Client, url string) http.Handler) Option {
+	return func(c *Config) { c.Front = front }
+}

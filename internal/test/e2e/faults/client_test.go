@@ -12,11 +12,11 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/test/harness"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -118,7 +118,7 @@ func (c *cable) Close() error {
 
 // watched is a listener that tells when its first connection is closed.
 type watched struct {
-	*agentdtest.Listener
+	*testdaemon.Listener
 	once   sync.Once
 	closed chan struct{}
 }
@@ -158,7 +158,7 @@ func TestFaultHalfOpen(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				l := &watched{Listener: agentdtest.NewListener(), closed: make(chan struct{})}
+				l := &watched{Listener: testdaemon.NewListener(), closed: make(chan struct{})}
 				d, err := daemon.New(daemon.Config{Listener: l, Store: &harness.RecordedStore{Store: disk, Keep: true}, Scripts: map[string]string{"asker": script}})
 				if err != nil {
 					t.Fatal(err)

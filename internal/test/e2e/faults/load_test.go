@@ -14,9 +14,9 @@ import (
 
 	"connectrpc.com/connect"
 
-	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/test/harness"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
 )
 
 // heap is how many bytes are in use.
@@ -41,7 +41,7 @@ func TestFaultClientThatNeverReads(t *testing.T) {
 	piece := strings.Repeat("never ", 4<<10) // 24 KiB
 	b := newBed(t, map[string][]line{
 		"asker": {{calls: []string{"look"}}, {text: slices.Repeat([]string{piece}, pieces)}},
-	}, agentdtest.WithTimeouts(0, time.Second))
+	}, testdaemon.WithTimeouts(0, time.Second))
 	plain := connect.WithAcceptCompression("gzip", nil, nil) // else the text would fit into any buffer
 	reads := b.chain(allTools, plain)
 	reads.start(harness.LLMAgent("root", "openai/asker", "", "look"), "go <turn flood> "+payload)

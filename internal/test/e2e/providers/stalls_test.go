@@ -91,9 +91,9 @@ func TestProviderNeverEnds(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				t.Run("times out", func(t *testing.T) {
 					t.Parallel() // it waits
-					timeouts, why := agentdtest.WithModelTimeouts(0, patience), "nothing for 400ms"
+					timeouts, why := testdaemon.WithModelTimeouts(0, patience), "nothing for 400ms"
 					if server.again != "" {
-						timeouts, why = agentdtest.WithModelTimeouts(patience, 0), "did not finish within 400ms"
+						timeouts, why = testdaemon.WithModelTimeouts(patience, 0), "did not finish within 400ms"
 					}
 					f := harness.NewFaulty(t, wire, testdaemon.WithRetry(modelcall.Retry{Tries: 1}), timeouts)
 					_, gone := server.start(f)
@@ -149,7 +149,7 @@ func TestProviderNeverStops(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			events := providertest.Events(stream)
 			server := chatty(events)
-			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(30*time.Second, 0))
+			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)), testdaemon.WithModelTimeouts(30*time.Second, 0))
 			got := harness.FaultyTurn(t, d, harness.LLMAgent("root", harness.Invented(wire), "", "look"), "")
 			harness.CheckFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, "did not finish within 30s")
 			if n := server.Count(); n != 1 || len(events) < 40 {
@@ -180,7 +180,7 @@ func TestProviderAlive(t *testing.T) {
 		answers[0] = slices.Insert(answers[0], min(1, len(answers[0])-1), slices.Repeat([]string{alive[wire]}, 60)...)
 		synctest.Test(t, func(t *testing.T) {
 			server := chatty(answers...)
-			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)), agentdtest.WithModelTimeouts(0, 5*time.Second))
+			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)), testdaemon.WithModelTimeouts(0, 5*time.Second))
 			got := harness.FaultyTurn(t, d, harness.LLMAgent("root", harness.Invented(wire), "", "look"), "")
 			if n := server.Count(); n != 2 || !got.End.GetCompleted() || len(got.Calls) != 1 || got.Text["root"] != "done" {
 				t.Errorf("%d model calls were made, %v", n, got.Msgs)

@@ -175,7 +175,7 @@ func newTheatre(t *testing.T, over harness.Service) *theatre {
 	if over == harness.OverRun { // whose daemon is the first to begin and the last to end
 		opts = append(opts, agentdtest.WithLeakCheck())
 	} else {
-		opts = append(opts, agentdtest.WithFront(func(hc *http.Client, url string) http.Handler {
+		opts = append(opts, testdaemon.WithFront(func(hc *http.Client, url string) http.Handler {
 			f, err := sessionfront.New(hc, url)
 			if err != nil {
 				t.Fatal(err)

@@ -1,4 +1,4 @@
-package adapter
+package toolschema
 
 import (
 	"encoding/json"

@@ -1,4 +1,5 @@
-package adapter
+// Package toolschema makes schemas of tools into what every provider takes.
+package toolschema
 
 import (
 	"cmp"
@@ -62,7 +63,7 @@ func declared(d *genai.FunctionDeclaration) (text json.RawMessage, members []raw
 	case d.ParametersJsonSchema != nil:
 		v = d.ParametersJsonSchema
 	case d.Parameters != nil:
-		v = jsonSchema(d.Parameters)
+		v = JSONSchema(d.Parameters)
 	}
 	text, err := rawjson.Marshal(v)
 	if err != nil {

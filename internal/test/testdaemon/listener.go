@@ -1,4 +1,4 @@
-package agentdtest
+package testdaemon
 
 import (
 	"context"
