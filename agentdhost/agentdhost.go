@@ -121,11 +121,13 @@ func New(cfg Config) (*Host, error) {
 		cfg.Getenv = os.Getenv
 	}
 	if cfg.Logger == nil {
-		cfg.Logger = daemon.NewLogger(os.Stderr, daemon.LogConfig{Secrets: daemon.Secrets(cfg.Getenv, cfg.Providers...)})
+		cfg.Logger = daemon.NewLogger(os.Stderr,
+			daemon.LogConfig{Secrets: daemon.Secrets(cfg.Getenv, cfg.Providers...)})
 	}
 	d, err := daemon.New(daemon.Config{
-		Addr: cfg.addr(), Listener: cfg.Listener, HandlerOnly: cfg.HandlerOnly, Authenticate: cfg.Authenticate, AllowedHosts: cfg.AllowedHosts,
-		DataDir: cfg.DataDir, ScriptsDir: cfg.ScriptsDir, Prices: cfg.Prices, RecordTo: cfg.RecordTo,
+		Addr: cfg.addr(), Listener: cfg.Listener, HandlerOnly: cfg.HandlerOnly, Authenticate: cfg.Authenticate,
+		AllowedHosts: cfg.AllowedHosts,
+		DataDir:      cfg.DataDir, ScriptsDir: cfg.ScriptsDir, Prices: cfg.Prices, RecordTo: cfg.RecordTo,
 		Getenv: cfg.Getenv, ExtraProviders: cfg.Providers, Logger: cfg.Logger,
 	})
 	if err != nil {
@@ -169,7 +171,8 @@ func (c *Config) check() error {
 
 func exposed(addr string) error {
 	return fmt.Errorf("agentdhost: other machines reach %q, and nothing authenticates callers: "+
-		"listen on 127.0.0.1, set Authenticate, or set Insecure if whoever reaches it may run agents at your cost", addr)
+		"listen on 127.0.0.1, set Authenticate, or set Insecure if whoever reaches it may run agents at your cost",
+		addr)
 }
 
 // Handler answers every request of the protocol, from New on; once Shutdown is over it

@@ -32,12 +32,14 @@ func (c *Cache) Span(provider string, spans ...time.Duration) (time.Duration, er
 	case len(spans) == 0:
 		return 0, &Error{
 			Kind: KindInvalid, Provider: provider,
-			Message: fmt.Sprintf("cache.ttl is %v: this provider caches prompts by itself, for as long as it likes; leave it out", c.TTL),
+			Message: fmt.Sprintf("cache.ttl is %v: "+
+				"this provider caches prompts by itself, for as long as it likes; leave it out", c.TTL),
 		}
 	default:
 		return 0, &Error{
 			Kind: KindInvalid, Provider: provider,
-			Message: fmt.Sprintf("cache.ttl is %v: this provider keeps prompts for %v at most", c.TTL, spans[len(spans)-1]),
+			Message: fmt.Sprintf("cache.ttl is %v: this provider keeps prompts for %v at most", c.TTL,
+				spans[len(spans)-1]),
 		}
 	}
 }

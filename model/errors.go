@@ -15,13 +15,21 @@ type Kind string
 
 // The kinds of error.
 const (
-	KindRateLimited    Kind = "rate_limited"     // 429
-	KindAuth           Kind = "auth"             // key missing, 401, 403
-	KindUnavailable    Kind = "unavailable"      // unknown model, 404, 409, 425, 5xx such as an overloaded server, broken or truncated stream
-	KindTimeout        Kind = "timeout"          // no answer in time
-	KindInvalid        Kind = "invalid"          // 400: the provider refuses the request
-	KindBlocked        Kind = "blocked"          // the provider refuses the content
-	KindContextTooLong Kind = "context_too_long" // the prompt does not fit
+	// KindRateLimited is 429.
+	KindRateLimited Kind = "rate_limited"
+	// KindAuth is a missing key, 401 and 403.
+	KindAuth Kind = "auth"
+	// KindUnavailable is an unknown model, 404, 409, 425, 5xx such as an overloaded server, and a
+	// stream that is broken or cut short.
+	KindUnavailable Kind = "unavailable"
+	// KindTimeout is a response that does not come in time.
+	KindTimeout Kind = "timeout"
+	// KindInvalid is 400: the provider refuses the request.
+	KindInvalid Kind = "invalid"
+	// KindBlocked is content that the provider refuses.
+	KindBlocked Kind = "blocked"
+	// KindContextTooLong is a prompt that does not fit.
+	KindContextTooLong Kind = "context_too_long"
 )
 
 // Error is a failed model call. Its text never holds a key. The provider's own
@@ -84,7 +92,8 @@ func (e *Error) Temporary() bool {
 		return !e.Final
 	case KindUnavailable:
 		// Without a status it is a connection or an answer that broke.
-		return !e.Final && (e.Status == 0 || e.Status == http.StatusConflict || e.Status == http.StatusTooEarly || e.Status >= http.StatusInternalServerError && e.Status != http.StatusNotImplemented)
+		return !e.Final && (e.Status == 0 || e.Status == http.StatusConflict || e.Status == http.StatusTooEarly ||
+			e.Status >= http.StatusInternalServerError && e.Status != http.StatusNotImplemented)
 	default:
 		return false
 	}
@@ -95,7 +104,8 @@ func (e *Error) LogValue() slog.Value {
 	if !e.theirs {
 		return slog.StringValue(e.Error())
 	}
-	return slog.StringValue(fmt.Sprintf("%s: %s%s; the message is for the caller alone", e.Provider, e.Kind, e.details()))
+	return slog.StringValue(fmt.Sprintf("%s: %s%s; the message is for the caller alone", e.Provider, e.Kind,
+		e.details()))
 }
 
 // ForCaller returns e as an error whose Message is for the caller alone, since it is

@@ -140,9 +140,10 @@ func withoutFunctions(cfg *genai.GenerateContentConfig, names map[string]bool) *
 			continue
 		}
 		kept := *t
-		kept.FunctionDeclarations = slices.DeleteFunc(slices.Clone(t.FunctionDeclarations), func(d *genai.FunctionDeclaration) bool {
-			return names[d.Name]
-		})
+		kept.FunctionDeclarations = slices.DeleteFunc(slices.Clone(t.FunctionDeclarations),
+			func(d *genai.FunctionDeclaration) bool {
+				return names[d.Name]
+			})
 		if len(kept.FunctionDeclarations) == 0 {
 			kept.FunctionDeclarations = nil
 		}
@@ -196,7 +197,8 @@ func (r *Request) tellReferences(p *genai.Part, called func(string) string, nati
 		}
 		switch {
 		case r.forgotten[name]:
-			notes = append(notes, fmt.Sprintf("You have found many other tools since. To call the tool %s look for it again.", shown))
+			notes = append(notes, fmt.Sprintf(
+				"You have found many other tools since. To call the tool %s look for it again.", shown))
 		case r.callable(name):
 			notes = append(notes, fmt.Sprintf("You can call the tool %s now.", shown))
 		default:

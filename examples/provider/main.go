@@ -57,7 +57,8 @@ func talk(url string) error {
 // answer is the vendor.
 func answer(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
-	for _, event := range []string{`{"text":"Three, two, "}`, `{"text":"one."}`, `{"done":{"reason":"end","usage":{"Prompt":3,"Completion":4,"Total":7}}}`} {
+	for _, event := range []string{`{"text":"Three, two, "}`, `{"text":"one."}`,
+		`{"done":{"reason":"end","usage":{"Prompt":3,"Completion":4,"Total":7}}}`} {
 		_, _ = fmt.Fprintf(w, "data: %s\n\n", event) // a client that has left does not matter
 	}
 }

@@ -38,7 +38,8 @@ func (b *bounds) apply(p *model.Provided) *model.Provided {
 	out := &model.Provided{}
 	for _, u := range p.Uses[:min(len(p.Uses), seam.MaxUses)] {
 		out.Uses = append(out.Uses, model.Use{
-			ID: b.cut(u.ID), Name: b.cut(u.Name), Input: b.value(u.Input), Output: b.value(u.Output), Error: b.cut(u.Error),
+			ID: b.cut(u.ID), Name: b.cut(u.Name), Input: b.value(u.Input), Output: b.value(u.Output),
+			Error: b.cut(u.Error),
 		})
 	}
 	for _, c := range p.Citations {

@@ -129,7 +129,9 @@ type breaking struct {
 }
 
 // Generate implements LLM.
-func (m *breaking) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (resp *model.Response, err error) {
+func (m *breaking) Generate(
+	ctx context.Context, req *model.Request, emit func(model.Delta),
+) (resp *model.Response, err error) {
 	p, refused := m.b.admit(m.key)
 	if refused != nil {
 		return nil, refused
@@ -172,7 +174,8 @@ func (b *Breaker) admit(key Circuit) (*passage, *model.Error) {
 	}
 	if e.Message = "not called: the model is suspended" + c.why(); left <= 0 {
 		e.RetryAfter = b.cfg.CoolDown
-		e.Message = "not called: the model was suspended" + c.why() + ", and another call finds out whether it answers again"
+		e.Message = "not called: the model was suspended" + c.why() +
+			", and another call finds out whether it answers again"
 	}
 	return nil, e
 }
@@ -201,7 +204,8 @@ func (b *Breaker) finish(p *passage, err error, longest time.Duration) {
 		return
 	}
 	log.Warn("a model keeps failing, its calls are suspended", slog.Duration("for", did.opened),
-		slog.Int("failures", did.failures), slog.String("last", string(did.last.Kind)), slog.Int("status", did.last.Status))
+		slog.Int("failures", did.failures), slog.String("last", string(did.last.Kind)),
+		slog.Int("status", did.last.Status))
 }
 
 // change is what the end of a call did to its circuit.
@@ -241,7 +245,8 @@ func (b *Breaker) change(p *passage, err error, longest time.Duration) (did chan
 
 // providerWorks reports whether an error shows that the provider works.
 func providerWorks(e *model.Error) bool {
-	return e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError && e.Kind != model.KindRateLimited && !e.Temporary()
+	return e.Status >= http.StatusBadRequest && e.Status < http.StatusInternalServerError &&
+		e.Kind != model.KindRateLimited && !e.Temporary()
 }
 
 // open suspends the calls upon a failure, and returns for how long.

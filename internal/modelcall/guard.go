@@ -160,8 +160,9 @@ func (g *guard) generate(ctx context.Context, req *model.Request, emit func(mode
 			if v := recover(); v != nil {
 				g.limits.Counters.Panics.Add(1)
 				out = outcome{err: &model.Error{
-					Kind: model.KindUnavailable, Provider: g.limits.Provider, Message: "the adapter panicked", Final: true,
-					Err: &PanicError{Value: v, Stack: debug.Stack()},
+					Kind: model.KindUnavailable, Provider: g.limits.Provider, Message: "the adapter panicked",
+					Final: true,
+					Err:   &PanicError{Value: v, Stack: debug.Stack()},
 				}}
 			}
 			done <- out
@@ -275,7 +276,8 @@ func (g *guard) adapterError(ctx context.Context, err error) error {
 	if e, ok := errors.AsType[*model.Error](err); ok {
 		return e
 	}
-	return &model.Error{Kind: model.KindUnavailable, Provider: g.limits.Provider, Message: "the model call failed", Err: err}
+	return &model.Error{Kind: model.KindUnavailable, Provider: g.limits.Provider, Message: "the model call failed",
+		Err: err}
 }
 
 // errorf returns an Error of this guard's provider.

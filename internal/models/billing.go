@@ -66,7 +66,9 @@ func (r *Registry) WithCatalog(over *catalog.Table) (*Registry, error) {
 	known = slices.Compact(known)
 	for _, name := range over.Providers() {
 		if !slices.Contains(known, name) {
-			return nil, fmt.Errorf("model: the price table speaks of provider %q, which this server does not have; it has: %s", name, strings.Join(known, ", "))
+			return nil, fmt.Errorf(
+				"model: the price table speaks of provider %q, which this server does not have; it has: %s",
+				name, strings.Join(known, ", "))
 		}
 	}
 	out := *r
@@ -94,7 +96,8 @@ func ownCatalogs(abouts map[string]model.Description) (*catalog.Table, error) {
 			return nil, fmt.Errorf("model: the catalog of provider %q: %w", name, err)
 		}
 		if names := own.Providers(); !slices.Equal(names, []string{name}) {
-			return nil, fmt.Errorf("model: the catalog of provider %q speaks of %q; it may speak of itself alone", name, names)
+			return nil, fmt.Errorf("model: the catalog of provider %q speaks of %q; it may speak of itself alone",
+				name, names)
 		}
 		table = table.With(own)
 	}

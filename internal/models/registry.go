@@ -31,8 +31,9 @@ type Registry struct {
 // models.
 func NewRegistry(providers ...model.Provider) (*Registry, error) {
 	r := &Registry{
-		providers: make(map[string]model.Provider, len(providers)), about: map[string]model.Description{}, routes: routes{names: map[string]string{}},
-		own: &catalog.Table{},
+		providers: make(map[string]model.Provider, len(providers)), about: map[string]model.Description{},
+		routes: routes{names: map[string]string{}},
+		own:    &catalog.Table{},
 	}
 	for _, p := range providers {
 		about := p.Describe()
@@ -101,12 +102,14 @@ func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 	open, err := p.Open(id, key)
 	if err != nil {
 		if _, ok := errors.AsType[*model.Error](err); !ok {
-			err = &model.Error{Kind: model.KindUnavailable, Provider: provider, Message: fmt.Sprintf("cannot open model %q", id), Err: err}
+			err = &model.Error{Kind: model.KindUnavailable, Provider: provider,
+				Message: fmt.Sprintf("cannot open model %q", id), Err: err}
 		}
 		return Ref{}, err
 	}
 	if open.LLM == nil {
-		return Ref{}, &model.Error{Kind: model.KindUnavailable, Provider: provider, Message: fmt.Sprintf("model %q was opened without an LLM", id)}
+		return Ref{}, &model.Error{Kind: model.KindUnavailable, Provider: provider,
+			Message: fmt.Sprintf("model %q was opened without an LLM", id)}
 	}
 	builtins := open.Builtins
 	if builtins == nil {
@@ -128,14 +131,16 @@ func (r *Registry) Route(name string) (provider, id string, err error) {
 	}
 	if before, after, ok := strings.Cut(name, "/"); ok && r.providers[before] != nil {
 		if after == "" {
-			return "", "", &model.Error{Kind: model.KindUnavailable, Provider: before, Message: fmt.Sprintf("model name %q: nothing follows the slash", name)}
+			return "", "", &model.Error{Kind: model.KindUnavailable, Provider: before,
+				Message: fmt.Sprintf("model name %q: nothing follows the slash", name)}
 		}
 		return before, after, nil
 	}
 	if provider = r.routes.of(name); provider == "" {
 		return "", "", &model.Error{
 			Kind: model.KindUnavailable, Provider: "model",
-			Message: fmt.Sprintf("model %q is served by no provider that this server has; it has: %s", name, strings.Join(r.names(), ", ")),
+			Message: fmt.Sprintf("model %q is served by no provider that this server has; it has: %s", name,
+				strings.Join(r.names(), ", ")),
 		}
 	}
 	return provider, name, nil

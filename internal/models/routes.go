@@ -72,7 +72,8 @@ func (r *routes) claim(provider string, d model.Description) error {
 			return fmt.Errorf("model: provider %q claims an empty prefix, which is what Rest is for", provider)
 		}
 		if i := slices.IndexFunc(r.prefixes, func(p prefix) bool { return p.text == text }); i >= 0 {
-			return fmt.Errorf("model: providers %q and %q both claim models that begin with %q", r.prefixes[i].provider, provider, text)
+			return fmt.Errorf("model: providers %q and %q both claim models that begin with %q",
+				r.prefixes[i].provider, provider, text)
 		}
 		r.prefixes = append(r.prefixes, prefix{text, provider})
 	}

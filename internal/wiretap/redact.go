@@ -84,7 +84,8 @@ func Keys(word string) string {
 
 // isKeyChar tells whether c occurs in keys, or stands for hidden parts of one.
 func isKeyChar(c byte) bool {
-	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' || c == '*'
+	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' ||
+		c == '*'
 }
 
 // marshalPlain is json.Marshal without the escapes for HTML.

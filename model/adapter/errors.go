@@ -72,9 +72,11 @@ func (f Failure) kind() model.Kind {
 		return kind
 	}
 	switch {
-	case containsAny(text, "content_filter", "content_policy", "content policy", "responsibleaipolicy", "moderation_blocked", "safety system", "content filtering policy"):
+	case containsAny(text, "content_filter", "content_policy", "content policy", "responsibleaipolicy",
+		"moderation_blocked", "safety system", "content filtering policy"):
 		return model.KindBlocked
-	case containsAny(text, "api key not valid", "api_key_invalid", "invalid_api_key", "api key expired", "api key not found"):
+	case containsAny(text, "api key not valid", "api_key_invalid", "invalid_api_key", "api key expired",
+		"api key not found"):
 		return model.KindAuth
 	default:
 		return model.KindInvalid
@@ -83,9 +85,12 @@ func (f Failure) kind() model.Kind {
 
 // tooLong is how providers and servers say that a prompt does not fit.
 var tooLong = []string{
-	"context_length_exceeded", "exceed_context_size", "context length", "context window", "context size", "context limit", "maximum context",
-	"prompt is too long", "prompt exceeds max length", "maximum prompt length", "input is too long", "range of input length",
-	"exceeds the maximum number of tokens", "exceeded model token limit", "too many input tokens", "only supports up to",
+	"context_length_exceeded", "exceed_context_size", "context length", "context window", "context size",
+	"context limit", "maximum context",
+	"prompt is too long", "prompt exceeds max length", "maximum prompt length", "input is too long",
+	"range of input length",
+	"exceeds the maximum number of tokens", "exceeded model token limit", "too many input tokens",
+	"only supports up to",
 	"`inputs` tokens", "request payload size exceeds",
 }
 
@@ -170,7 +175,8 @@ func TransportError(ctx context.Context, provider string, err error, secrets ...
 
 // Truncated is the error of a stream that ended before the answer was complete.
 func Truncated(provider string) *model.Error {
-	return &model.Error{Kind: model.KindUnavailable, Provider: provider, Message: "the stream ended before the answer was complete"}
+	return &model.Error{Kind: model.KindUnavailable, Provider: provider,
+		Message: "the stream ended before the answer was complete"}
 }
 
 // MissingKey is the error of Open when there is no key: env and header would

@@ -31,7 +31,10 @@ func ResponseSchema(cfg *genai.GenerateContentConfig) (json.RawMessage, error) {
 // natively if the adapter knows of nothing that speaks against it, else in words.
 // Not all is known of models, schemas and servers: a call that is refused for its
 // schema before anything was answered, which costs nothing, is made in words.
-func WithSchema(req *model.Request, native bool, emit func(model.Delta), call func(*model.Request, func(model.Delta)) (*model.Response, error)) (*model.Response, error) {
+func WithSchema(
+	req *model.Request, native bool, emit func(model.Delta),
+	call func(*model.Request, func(model.Delta)) (*model.Response, error),
+) (*model.Response, error) {
 	schema, err := ResponseSchema(req.Config)
 	if err != nil || schema == nil {
 		return call(req, emit)
@@ -57,7 +60,8 @@ func refusesSchema(err error) bool {
 		return false
 	}
 	text := strings.ToLower(e.Message)
-	return slices.ContainsFunc([]string{"schema", "grammar", "response_format", "output_config", "text.format", "response mime type"}, func(word string) bool {
+	return slices.ContainsFunc([]string{"schema", "grammar", "response_format", "output_config", "text.format",
+		"response mime type"}, func(word string) bool {
 		return strings.Contains(text, word)
 	})
 }
@@ -71,7 +75,8 @@ func inWords(req *model.Request, schema json.RawMessage) *model.Request {
 		*system = *cfg.SystemInstruction
 	}
 	system.Parts = append(slices.Clip(system.Parts), genai.NewPartFromText(
-		"When you have your final answer, reply with one JSON value that satisfies the JSON Schema below, and with nothing else: "+
+		"When you have your final answer, reply with one JSON value that satisfies the JSON Schema below, "+
+			"and with nothing else: "+
 			"no text before or after it and no code fence around it.\n\n"+string(schema)))
 	cfg.SystemInstruction, out.Config = system, &cfg
 	return &out

@@ -91,10 +91,12 @@ func (p *Provider) Open(modelName, key string) (model.Model, error) {
 		return model.Model{}, adapter.MissingKey(name, "ANTHROPIC_API_KEY", "X-Agentd-Anthropic-Api-Key")
 	}
 	if modelName == "" {
-		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the model name is empty"}
+		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name,
+			Message: "the model name is empty"}
 	}
 	if u, err := url.Parse(p.cfg.BaseURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the base URL is no http or https URL"}
+		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name,
+			Message: "the base URL is no http or https URL"}
 	}
 	client := sdk.NewClient(
 		option.WithoutEnvironmentDefaults(),
@@ -135,11 +137,13 @@ const maxPauses = 16
 // own tools longer is continued, and comes out as one.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	native := nativeSchema(l.model, req.Config) != nil
-	return adapter.WithSchema(req, native, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-		return wire.WithSealed(req, name, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-			return l.generate(ctx, req, emit)
+	return adapter.WithSchema(req, native, emit,
+		func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+			return wire.WithSealed(req, name, emit,
+				func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+					return l.generate(ctx, req, emit)
+				})
 		})
-	})
 }
 
 func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
@@ -164,7 +168,8 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 		body.Messages = slices.Concat(messages, []message{{Role: "assistant", Content: so}})
 		body.Container = a.container
 	}
-	err = &model.Error{Kind: model.KindUnavailable, Provider: name, Final: true, Message: fmt.Sprintf("the provider paused the answer more than %d times", maxPauses)}
+	err = &model.Error{Kind: model.KindUnavailable, Provider: name, Final: true,
+		Message: fmt.Sprintf("the provider paused the answer more than %d times", maxPauses)}
 	return nil, model.Spent(err, a.total)
 }
 

@@ -48,14 +48,16 @@ func (a *answer) used(raw json.RawMessage) {
 		return
 	}
 	if strings.HasSuffix(b.Type, "_tool_use") {
-		a.provided.Uses = append(a.provided.Uses, model.Use{ID: b.ID, Name: toolName(b.Name), Input: rawjson.JSON(b.Input)})
+		a.provided.Uses = append(a.provided.Uses,
+			model.Use{ID: b.ID, Name: toolName(b.Name), Input: rawjson.JSON(b.Input)})
 	}
 }
 
 // outcome is what a tool has found, without what Anthropic has encrypted, or why
 // it failed.
 func outcome(b *providerTool) (output, failure string) {
-	v := rawjson.Without(rawjson.Decode(b.Content), func(name string) bool { return strings.HasPrefix(name, "encrypted_") })
+	v := rawjson.Without(rawjson.Decode(b.Content),
+		func(name string) bool { return strings.HasPrefix(name, "encrypted_") })
 	if fields, ok := v.(map[string]any); ok {
 		if kind, _ := fields["type"].(string); strings.HasSuffix(kind, "_error") {
 			code, _ := fields["error_code"].(string)

@@ -225,10 +225,12 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	}
 	asked, other := wire.ProviderTools(req.Config, builtins...)
 	if len(other) > 0 {
-		return invalid("tools that Anthropic does not run: %s; it runs %s", strings.Join(other, ", "), strings.Join(builtins, ", "))
+		return invalid("tools that Anthropic does not run: %s; it runs %s", strings.Join(other, ", "),
+			strings.Join(builtins, ", "))
 	}
 	if asked.Search != nil {
-		r.Tools = append(r.Tools, serverTool{Type: "web_search_20250305", Name: "web_search", BlockedDomains: asked.Search.Excluded})
+		r.Tools = append(r.Tools, serverTool{Type: "web_search_20250305", Name: "web_search",
+			BlockedDomains: asked.Search.Excluded})
 	}
 	if asked.URLs {
 		r.Tools = append(r.Tools, serverTool{Type: "web_fetch_20250910", Name: "web_fetch"})
@@ -264,7 +266,9 @@ func (r *request) defers(name string) bool {
 
 // messages translates the conversation for a model of a family; finds tells whether
 // a search for tools can find one of that name.
-func messages(contents []*genai.Content, names *wire.Names, to family, finds func(name string) bool) ([]message, error) {
+func messages(
+	contents []*genai.Content, names *wire.Names, to family, finds func(name string) bool,
+) ([]message, error) {
 	var out []message
 	turns := wire.Turns(contents)
 	var said [][]block // of the model, turn by turn
@@ -319,7 +323,8 @@ func assistantBlocks(c *genai.Content, names *wire.Names, to family) []block {
 			})
 		case p.Thought && opaque == "":
 			if len(p.ThoughtSignature) > 0 && adapter.Owned(p, name) {
-				blocks = append(blocks, block{Type: "thinking", Thinking: &p.Text, Signature: string(p.ThoughtSignature)})
+				blocks = append(blocks, block{Type: "thinking", Thinking: &p.Text,
+					Signature: string(p.ThoughtSignature)})
 			}
 		case p.Text != "" && !p.Thought:
 			if strings.TrimSpace(p.Text) == "" {
@@ -440,15 +445,18 @@ func mediaBlock(m *wire.Media) (block, error) {
 		out = block{Type: "image"}
 	case m.MIMEType == "application/pdf", m.MIMEType == "text/plain":
 	default:
-		return block{}, invalid("media of type %q cannot be sent, only images (JPEG, PNG, GIF, WebP), PDF and plain text", m.MIMEType)
+		return block{}, invalid(
+			"media of type %q cannot be sent, only images (JPEG, PNG, GIF, WebP), PDF and plain text", m.MIMEType)
 	}
 	switch {
 	case m.IsID():
 		out.Source = &source{Type: "file", FileID: m.URL}
 	case m.URL != "" && !m.IsWeb():
-		return block{}, invalid("media of type %q cannot be sent from %q, only from http and https URLs, or as the id of an uploaded file", m.MIMEType, m.URL)
+		return block{}, invalid("media of type %q cannot be sent from %q, only from http and https URLs, "+
+			"or as the id of an uploaded file", m.MIMEType, m.URL)
 	case m.URL != "" && m.MIMEType == "text/plain":
-		return block{}, invalid("media of type %q cannot be sent from a URL, only inline, or as the id of an uploaded file", m.MIMEType)
+		return block{}, invalid(
+			"media of type %q cannot be sent from a URL, only inline, or as the id of an uploaded file", m.MIMEType)
 	case m.URL != "":
 		out.Source = &source{Type: "url", URL: m.URL}
 	case m.MIMEType == "text/plain":

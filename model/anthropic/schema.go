@@ -110,7 +110,8 @@ func (g *grammar) keyword(m rawjson.Member) (_ rawjson.Member, keep, ok bool) {
 		return m, ok && len(format) == 1 && slices.Contains(formats, format[0]), ok
 	case "minItems":
 		return m, string(m.Value) == "0" || string(m.Value) == "1", true
-	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength", "pattern",
+	case "minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf", "minLength", "maxLength",
+		"pattern",
 		"maxItems", "uniqueItems", "minProperties", "maxProperties", "default", "examples",
 		"$schema", "$comment", "deprecated", "readOnly", "writeOnly":
 		return m, false, true
@@ -151,7 +152,8 @@ func (g *grammar) shape(members []rawjson.Member) ([]rawjson.Member, bool) {
 	}
 	properties := rawjson.Find(members, "properties")
 	if !slices.Contains(types, "object") && properties == nil {
-		known := typed || rawjson.Find(members, "anyOf") != nil || rawjson.Find(members, "enum") != nil || rawjson.Find(members, "const") != nil
+		known := typed || rawjson.Find(members, "anyOf") != nil || rawjson.Find(members, "enum") != nil ||
+			rawjson.Find(members, "const") != nil
 		return members, known
 	}
 	named, ok := rawjson.Members(properties)

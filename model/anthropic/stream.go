@@ -71,7 +71,8 @@ type usage struct {
 
 // merge takes over what u says: counts are cumulative, the last one holds.
 func (c *counts) merge(u usage) {
-	for dst, src := range map[*int64]*wire.Tokens{&c.input: u.Input, &c.output: u.Output, &c.read: u.CacheRead, &c.created: u.CacheCreation, &c.hour: u.Creation.Hour} {
+	for dst, src := range map[*int64]*wire.Tokens{&c.input: u.Input, &c.output: u.Output, &c.read: u.CacheRead,
+		&c.created: u.CacheCreation, &c.hour: u.Creation.Hour} {
 		if src != nil {
 			*dst = int64(*src)
 		}

@@ -41,7 +41,8 @@ func (l *llm) failure(ctx context.Context, resp *http.Response) error {
 // in it, as Vertex AI sends, or any text. status 200 means that the body came
 // within a stream and tells its status itself.
 func (l *llm) apiError(status int, header http.Header, body []byte) error {
-	f := adapter.Failure{Provider: name, Status: status, Header: header, Message: string(body), Secrets: []string{l.secret}}
+	f := adapter.Failure{Provider: name, Status: status, Header: header, Message: string(body),
+		Secrets: []string{l.secret}}
 	var retry time.Duration
 	if s, ok := parseStatus(body); ok {
 		f.Message, f.Code = s.Error.Message, s.Error.Status

@@ -126,7 +126,8 @@ func (p *Provider) Open(modelName, key string) (model.Model, error) {
 	case overVertex && p.cfg.APIKey == "" && p.cfg.Project == "" && p.cfg.BaseURL == "":
 		return model.Model{}, &model.Error{
 			Kind: model.KindAuth, Provider: name,
-			Message: "Vertex AI needs GOOGLE_CLOUD_PROJECT or GEMINI_API_KEY on the server, or send the header X-Agentd-Gemini-Api-Key",
+			Message: "Vertex AI needs GOOGLE_CLOUD_PROJECT or GEMINI_API_KEY on the server, " +
+				"or send the header X-Agentd-Gemini-Api-Key",
 		}
 	case !overVertex && p.cfg.APIKey == "":
 		return model.Model{}, adapter.MissingKey(name, "GEMINI_API_KEY", "X-Agentd-Gemini-Api-Key")
@@ -147,7 +148,8 @@ func checkModel(modelName string, overVertex bool) error {
 		bad = bad || !ok || rest == "" || strings.Contains(rest, "/")
 	}
 	if bad {
-		return &model.Error{Kind: model.KindUnavailable, Provider: name, Message: fmt.Sprintf("there is no model %q", modelName)}
+		return &model.Error{Kind: model.KindUnavailable, Provider: name,
+			Message: fmt.Sprintf("there is no model %q", modelName)}
 	}
 	return nil
 }
@@ -228,11 +230,13 @@ func (l *llm) GoString() string { return l.String() }
 // Generate makes one streaming call.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	req = req.Load()
-	return adapter.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-		return wire.WithSealed(req, name, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-			return l.generate(ctx, req, emit)
+	return adapter.WithSchema(req, l.takesSchema(req), emit,
+		func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+			return wire.WithSealed(req, name, emit,
+				func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+					return l.generate(ctx, req, emit)
+				})
 		})
-	})
 }
 
 func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
@@ -253,7 +257,8 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	}
 	cfg, err := l.config(req)
 	if err != nil {
-		return nil, &model.Error{Kind: model.KindInvalid, Provider: name, Message: wiretap.Redact(err.Error(), l.secret)}
+		return nil, &model.Error{Kind: model.KindInvalid, Provider: name,
+			Message: wiretap.Redact(err.Error(), l.secret)}
 	}
 	resp, err := send(ctx, client, l.model, cfg)
 	if err != nil {
@@ -295,9 +300,12 @@ func (c capturer) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // send makes the SDK send the request and returns the answer, whose body the
 // caller closes. An error before anything was sent is a *model.Error.
-func send(ctx context.Context, client *genai.Client, modelName string, cfg *genai.GenerateContentConfig) (*http.Response, error) {
+func send(
+	ctx context.Context, client *genai.Client, modelName string, cfg *genai.GenerateContentConfig,
+) (*http.Response, error) {
 	got := new(captured)
-	for _, err := range client.Models.GenerateContentStream(context.WithValue(ctx, captureKey{}, got), modelName, nil, cfg) {
+	for _, err := range client.Models.GenerateContentStream(context.WithValue(ctx, captureKey{}, got), modelName, nil,
+		cfg) {
 		if err != nil {
 			if got.resp != nil {
 				got.resp.Body.Close()

@@ -103,7 +103,9 @@ func (o *observed) part(p *genai.Part) {
 	case len(o.provided.Uses) > seam.MaxUses:
 	case p.ExecutableCode != nil:
 		c := p.ExecutableCode
-		o.provided.Uses = append(o.provided.Uses, model.Use{ID: c.ID, Name: "code_execution", Input: rawjson.JSON(map[string]any{"language": c.Language, "code": c.Code})})
+		o.provided.Uses = append(o.provided.Uses,
+			model.Use{ID: c.ID, Name: "code_execution",
+				Input: rawjson.JSON(map[string]any{"language": c.Language, "code": c.Code})})
 	case p.CodeExecutionResult != nil:
 		r := p.CodeExecutionResult
 		u := o.provided.Use(r.ID, "code_execution")
@@ -140,7 +142,8 @@ func (o *observed) result(content *genai.Content) *model.Provided {
 	has := func(name string) bool {
 		return slices.ContainsFunc(out.Uses, func(u model.Use) bool { return u.Name == name })
 	}
-	if queries := slices.Concat(o.grounding.Queries, o.grounding.ImageQueries); len(queries) > 0 && !has("google_search") {
+	if queries := slices.Concat(o.grounding.Queries, o.grounding.ImageQueries); len(queries) > 0 &&
+		!has("google_search") {
 		u := model.Use{Name: "google_search", Input: rawjson.JSON(map[string]any{"queries": queries})}
 		if sources := o.sources(); len(sources) > 0 {
 			u.Output = rawjson.JSON(map[string]any{"sources": sources})

@@ -111,7 +111,8 @@ func (l *llm) toolConfig(req *model.Request) (*genai.ToolConfig, error) {
 	case len(own) == 0 || len(req.Functions()) == 0 || gen == 0:
 		return req.Config.ToolConfig, nil
 	case gen < 3:
-		return nil, fmt.Errorf("%s does not run %s together with functions, only models from Gemini 3 on do", l.model, strings.Join(own, ", "))
+		return nil, fmt.Errorf("%s does not run %s together with functions, only models from Gemini 3 on do", l.model,
+			strings.Join(own, ", "))
 	case l.vertex:
 		return req.Config.ToolConfig, nil
 	}
@@ -128,7 +129,8 @@ func (l *llm) toolConfig(req *model.Request) (*genai.ToolConfig, error) {
 func plainTools(tools []*genai.Tool) []*genai.Tool {
 	out := slices.Clone(tools)
 	for i, t := range out {
-		if t == nil || !slices.ContainsFunc(t.FunctionDeclarations, func(d *genai.FunctionDeclaration) bool { return !toolschema.IsPlain(d) }) {
+		if t == nil || !slices.ContainsFunc(t.FunctionDeclarations,
+			func(d *genai.FunctionDeclaration) bool { return !toolschema.IsPlain(d) }) {
 			continue
 		}
 		plain := *t
@@ -259,7 +261,8 @@ func rank(part any) int {
 // that the engine made. Models from Gemini 3 on refuse the first call of a turn
 // without a signature.
 func (l *llm) call(p *genai.Part, first bool) callPart {
-	out := callPart{Call: functionCall{ID: adapter.CallID(p), Name: p.FunctionCall.Name, Args: json.RawMessage(adapter.ArgsText(p))}}
+	out := callPart{Call: functionCall{ID: adapter.CallID(p), Name: p.FunctionCall.Name,
+		Args: json.RawMessage(adapter.ArgsText(p))}}
 	if adapter.Owned(p, name) {
 		out.Signature = p.ThoughtSignature
 	}
@@ -282,9 +285,11 @@ func (l *llm) result(r *genai.FunctionResponse, ids map[string]string) (answer r
 		case l.holds(p):
 			out.Parts = append(out.Parts, p)
 		case p.InlineData != nil:
-			behind = append(behind, &genai.Part{InlineData: &genai.Blob{MIMEType: p.InlineData.MIMEType, Data: p.InlineData.Data}})
+			behind = append(behind, &genai.Part{InlineData: &genai.Blob{MIMEType: p.InlineData.MIMEType,
+				Data: p.InlineData.Data}})
 		case p.FileData != nil:
-			behind = append(behind, &genai.Part{FileData: &genai.FileData{MIMEType: p.FileData.MIMEType, FileURI: p.FileData.FileURI}})
+			behind = append(behind, &genai.Part{FileData: &genai.FileData{MIMEType: p.FileData.MIMEType,
+				FileURI: p.FileData.FileURI}})
 		}
 	}
 	return resultPart{out}, behind

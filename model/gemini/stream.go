@@ -118,10 +118,12 @@ func (l *llm) stream(ctx context.Context, resp *http.Response, a *answer) (*mode
 // refused is the error of an answer that ended in a way that is no answer.
 func (l *llm) refused(a *answer) error {
 	switch a.finish {
-	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonLanguage, genai.FinishReasonBlocklist,
+	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonLanguage,
+		genai.FinishReasonBlocklist,
 		genai.FinishReasonProhibitedContent, genai.FinishReasonSPII, genai.FinishReasonImageSafety,
 		genai.FinishReasonImageProhibitedContent, genai.FinishReasonImageRecitation:
-		return adapter.Blocked(name, "the model stopped with "+wiretap.Redact(string(a.finish), l.secret), join(a.rated, a.detail), l.secret)
+		return adapter.Blocked(name, "the model stopped with "+wiretap.Redact(string(a.finish), l.secret),
+			join(a.rated, a.detail), l.secret)
 	}
 	return l.errorf(model.KindUnavailable, "the model stopped with %s", join(string(a.finish), a.detail))
 }
@@ -161,7 +163,8 @@ func (l *llm) event(a *answer, data string) error {
 		return l.apiError(http.StatusOK, nil, []byte(data))
 	}
 	if f := c.PromptFeedback; f != nil && f.BlockReason != "" {
-		return adapter.Blocked(name, "the prompt was blocked with "+wiretap.Redact(f.BlockReason, l.secret), join(categories(f.Ratings), f.BlockReasonMessage), l.secret)
+		return adapter.Blocked(name, "the prompt was blocked with "+wiretap.Redact(f.BlockReason, l.secret),
+			join(categories(f.Ratings), f.BlockReasonMessage), l.secret)
 	}
 	a.model = cmp.Or(c.ModelVersion, a.model)
 	for _, cand := range c.Candidates {

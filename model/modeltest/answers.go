@@ -61,14 +61,16 @@ func (h Harness) cases() []answerCase {
 		},
 		{
 			name: "one call", skip: !h.Can.CallIDs,
-			answer: Answer{Pieces: []Piece{{Text: "calling"}, {Call: &Call{ID: "call_1", Name: "greet", Args: `{"name":"Ann"}`}}}},
+			answer: Answer{Pieces: []Piece{{Text: "calling"},
+				{Call: &Call{ID: "call_1", Name: "greet", Args: `{"name":"Ann"}`}}}},
 		},
 		{
 			name: "parallel calls",
 			answer: Answer{Pieces: []Piece{
 				{Call: &Call{ID: id("call_1"), Name: "greet", Args: `{"name":"Ann"}`}},
 				{Call: &Call{ID: id("call_2"), Name: "greet", Args: `{"name":"Bob"}`}},
-				{Call: &Call{ID: id("call_3"), Name: "add", Args: `{"z":1,"a":{"y":[1,2.50,9007199254740993],"b":null}}`}},
+				{Call: &Call{ID: id("call_3"), Name: "add",
+					Args: `{"z":1,"a":{"y":[1,2.50,9007199254740993],"b":null}}`}},
 			}},
 		},
 		{
@@ -78,7 +80,8 @@ func (h Harness) cases() []answerCase {
 				{Call: &Call{Name: "greet", Args: `{"name":"Bob"}`}},
 			}},
 		},
-		{name: "no arguments", answer: Answer{Pieces: []Piece{{Call: &Call{ID: id("call_1"), Name: "now", Args: `{}`}}}}},
+		{name: "no arguments", answer: Answer{Pieces: []Piece{{Call: &Call{ID: id("call_1"), Name: "now",
+			Args: `{}`}}}}},
 		{
 			name: "bad arguments", skip: !h.Can.BadArgs,
 			answer: Answer{Pieces: []Piece{

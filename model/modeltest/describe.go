@@ -55,7 +55,8 @@ func (h Harness) description(t *testing.T) {
 	if m.Takes == nil {
 		return
 	}
-	for _, f := range []model.File{{MIMEType: "image/png"}, {MIMEType: "made/up"}, {MIMEType: "made/up", URI: "https://a.example/b"}, {MIMEType: "made/up", Result: true}} {
+	for _, f := range []model.File{{MIMEType: "image/png"}, {MIMEType: "made/up"},
+		{MIMEType: "made/up", URI: "https://a.example/b"}, {MIMEType: "made/up", Result: true}} {
 		if err := m.Takes(f); err != nil {
 			if e := asError(t, err, model.KindInvalid); !strings.Contains(e.Message, f.MIMEType) {
 				t.Errorf("message %q must name the media type %q", e.Message, f.MIMEType)

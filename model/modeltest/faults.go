@@ -45,7 +45,8 @@ func (h Harness) statuses(t *testing.T) {
 			if e.RetryAfter != 7*time.Second {
 				t.Errorf("retry after %v, want 7s", e.RetryAfter)
 			}
-			wantError(t, h.ask(t, Wire{Status: status, Frames: []string{"<html>" + serverKey + strings.Repeat("x", 1<<16) + "</html>"}}).err, kind)
+			wantError(t, h.ask(t, Wire{Status: status,
+				Frames: []string{"<html>" + serverKey + strings.Repeat("x", 1<<16) + "</html>"}}).err, kind)
 			wantError(t, h.ask(t, Wire{Status: status}).err, kind)
 		})
 	}
@@ -69,7 +70,8 @@ func (h Harness) statuses(t *testing.T) {
 			rw.(http.Flusher).Flush()
 			panic(http.ErrAbortHandler)
 		})
-		if e := asError(t, call(t.Context(), h.open(t, s.URL), prompt("hello")).err, model.KindInvalid); e.Status != http.StatusBadRequest {
+		if e := asError(t, call(t.Context(), h.open(t, s.URL), prompt("hello")).err,
+			model.KindInvalid); e.Status != http.StatusBadRequest {
 			t.Errorf("status %d, want 400", e.Status)
 		}
 	})
@@ -95,9 +97,11 @@ func (h Harness) broken(t *testing.T) {
 	good := h.Encode(Answer{Pieces: []Piece{{Text: "fine "}, {Text: "so far"}}, Usage: h.usage()})
 	after := func(frame string) []string { return []string{good.Frames[0], frame} }
 	for name, w := range map[string]Wire{
-		"empty body":      {},
-		"html":            {Header: http.Header{"Content-Type": {"text/html"}}, Frames: []string{"<html><body>Sign in to the hotel's network " + serverKey + "</body></html>\n"}},
-		"json, no stream": {Header: http.Header{"Content-Type": {"application/json"}}, Frames: []string{`{"hello":"` + serverKey + `"}`}},
+		"empty body": {},
+		"html": {Header: http.Header{"Content-Type": {"text/html"}},
+			Frames: []string{"<html><body>Sign in to the hotel's network " + serverKey + "</body></html>\n"}},
+		"json, no stream": {Header: http.Header{"Content-Type": {"application/json"}},
+			Frames: []string{`{"hello":"` + serverKey + `"}`}},
 		"malformed json":  {Frames: after("data: {\"oh\": " + serverKey + "\n\n")},
 		"not an object":   {Frames: after("data: [1,2,3]\n\n")},
 		"garbage":         {Frames: after("\x00\xff\xfe\x01 garbage\n\n")},
@@ -173,7 +177,8 @@ func (h Harness) truncated(t *testing.T) {
 					r := h.cut(t, w, len(strings.Join(w.Frames[:n], "")), abort)
 					if u := asError(t, r.err, model.KindUnavailable).Usage; u != nil {
 						early = true
-						if all := whole.resp.Usage; u.Prompt > all.Prompt || u.Completion > all.Completion || u.Total > all.Total || u.Total == 0 {
+						if all := whole.resp.Usage; u.Prompt > all.Prompt || u.Completion > all.Completion ||
+							u.Total > all.Total || u.Total == 0 {
 							t.Errorf("an answer cut after frame %d took %+v, the whole %+v", n, *u, all)
 						}
 					}
@@ -292,7 +297,8 @@ func (h Harness) keys(t *testing.T) {
 		d := h.Open(t, "http://127.0.0.1:1", "").Describe()
 		named := slices.ContainsFunc(d.KeyVariables, func(v string) bool { return strings.Contains(e.Message, v) })
 		if !named || !strings.Contains(e.Message, d.KeyHeader()) {
-			t.Errorf("message %q must name an environment variable of %q and the header %s", e.Message, d.KeyVariables, d.KeyHeader())
+			t.Errorf("message %q must name an environment variable of %q and the header %s", e.Message, d.KeyVariables,
+				d.KeyHeader())
 		}
 	})
 	for _, c := range []struct{ name, server, caller, want string }{
@@ -310,7 +316,8 @@ func (h Harness) keys(t *testing.T) {
 				t.Fatal(r.err)
 			}
 			req := s.all()[0]
-			inHeader := slices.ContainsFunc(slices.Collect(values(req.header)), func(v string) bool { return strings.Contains(v, c.want) })
+			inHeader := slices.ContainsFunc(slices.Collect(values(req.header)),
+				func(v string) bool { return strings.Contains(v, c.want) })
 			if !inHeader {
 				t.Errorf("no header holds the %s key", c.name)
 			}

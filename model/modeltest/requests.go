@@ -32,22 +32,29 @@ func history() *model.Request {
 	req := prompt("prompt-marker")
 	req.Contents = append(req.Contents,
 		&genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{
-			{Text: "foreign-thought", Thought: true, ThoughtSignature: []byte("foreign-signature"), PartMetadata: map[string]any{seam.MetaProvider: "elsewhere"}},
-			{PartMetadata: map[string]any{seam.MetaProvider: "elsewhere", seam.MetaOpaque: map[string]any{"data": "foreign-opaque"}}},
+			{Text: "foreign-thought", Thought: true, ThoughtSignature: []byte("foreign-signature"),
+				PartMetadata: map[string]any{seam.MetaProvider: "elsewhere"}},
+			{PartMetadata: map[string]any{seam.MetaProvider: "elsewhere",
+				seam.MetaOpaque: map[string]any{"data": "foreign-opaque"}}},
 			{Text: "said-marker"},
 			{
-				FunctionCall: &genai.FunctionCall{ID: "adk-1", Name: "greet", Args: map[string]any{"name": "Ann", "n": json.Number("9007199254740993")}},
-				PartMetadata: map[string]any{seam.MetaArgs: `{"name":"Ann","n":9007199254740993}`, seam.MetaCallID: "own_1"},
+				FunctionCall: &genai.FunctionCall{ID: "adk-1", Name: "greet",
+					Args: map[string]any{"name": "Ann", "n": json.Number("9007199254740993")}},
+				PartMetadata: map[string]any{seam.MetaArgs: `{"name":"Ann","n":9007199254740993}`,
+					seam.MetaCallID: "own_1"},
 			},
 			{
 				FunctionCall:     &genai.FunctionCall{ID: "adk-2", Name: "greet"},
 				ThoughtSignature: []byte("foreign-signature"),
-				PartMetadata:     map[string]any{seam.MetaArgs: `{"name":`, seam.MetaArgsError: "broken", seam.MetaProvider: "elsewhere"},
+				PartMetadata: map[string]any{seam.MetaArgs: `{"name":`, seam.MetaArgsError: "broken",
+					seam.MetaProvider: "elsewhere"},
 			},
 		}},
 		&genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{
-			{FunctionResponse: &genai.FunctionResponse{ID: "adk-1", Name: "greet", Response: map[string]any{"output": "result-marker-1"}}},
-			{FunctionResponse: &genai.FunctionResponse{ID: "adk-2", Name: "greet", Response: map[string]any{"error": "result-marker-2"}}},
+			{FunctionResponse: &genai.FunctionResponse{ID: "adk-1", Name: "greet",
+				Response: map[string]any{"output": "result-marker-1"}}},
+			{FunctionResponse: &genai.FunctionResponse{ID: "adk-2", Name: "greet",
+				Response: map[string]any{"error": "result-marker-2"}}},
 		}},
 	)
 	return req
@@ -78,12 +85,14 @@ func (h Harness) requests(t *testing.T) {
 	if !json.Valid([]byte(body)) {
 		t.Fatalf("the body is no JSON: %s", body)
 	}
-	for _, want := range []string{"prompt-marker", "be brief", "said-marker", "result-marker-1", "result-marker-2", "greet", "9007199254740993"} {
+	for _, want := range []string{"prompt-marker", "be brief", "said-marker", "result-marker-1", "result-marker-2",
+		"greet", "9007199254740993"} {
 		if !strings.Contains(body, want) {
 			t.Errorf("the body lacks %q: %s", want, body)
 		}
 	}
-	for _, never := range []string{"agentd.", "foreign-signature", "Zm9yZWlnbi1zaWduYXR1cm", "foreign-opaque", "adk-1"} {
+	for _, never := range []string{"agentd.", "foreign-signature", "Zm9yZWlnbi1zaWduYXR1cm", "foreign-opaque",
+		"adk-1"} {
 		if strings.Contains(body, never) {
 			t.Errorf("the body holds %q: %s", never, body)
 		}

@@ -13,11 +13,13 @@ import (
 // schemas checks that a response schema reaches the wire, natively or in words,
 // with its keys in their order, and that the answer comes back as text.
 func (h Harness) schemas(t *testing.T) {
-	const schema = `{"type":"object","properties":{"zz_first":{"type":"string","description":"first-marker"},"aa_second":{"type":["integer","null"]}},` +
+	const schema = `{"type":"object","properties":{"zz_first":{"type":"string","description":"first-marker"},` +
+		`"aa_second":{"type":["integer","null"]}},` +
 		`"required":["zz_first","aa_second"],"additionalProperties":false}`
 	for name, withTools := range map[string]bool{"alone": false, "with tools": true} {
 		t.Run(name, func(t *testing.T) {
-			a := Answer{Pieces: []Piece{{Text: `{"zz_first":"<x>",`}, {Text: `"aa_second":9007199254740993}`}}, Usage: h.usage()}
+			a := Answer{Pieces: []Piece{{Text: `{"zz_first":"<x>",`}, {Text: `"aa_second":9007199254740993}`}},
+				Usage: h.usage()}
 			s := serve(t, h.Encode(a).handler())
 			llm, req := h.open(t, s.URL), prompt("hello")
 			if !withTools {
@@ -59,7 +61,9 @@ func (h Harness) schemaRefused(t *testing.T) {
 		good := h.Encode(a).handler()
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if !refused.Swap(true) {
-				Wire{Status: http.StatusBadRequest, Frames: []string{h.EncodeError(http.StatusBadRequest, "invalid_request_error", why)}}.handler()(w, r)
+				Wire{Status: http.StatusBadRequest,
+					Frames: []string{h.EncodeError(http.StatusBadRequest, "invalid_request_error", why)}}.handler()(w,
+					r)
 				return
 			}
 			good(w, r)
@@ -67,7 +71,8 @@ func (h Harness) schemaRefused(t *testing.T) {
 		req := prompt("hello")
 		req.Config.Tools = nil
 		req.Config.ResponseMIMEType = "application/json"
-		req.Config.ResponseJsonSchema = json.RawMessage(`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}`)
+		req.Config.ResponseJsonSchema = json.RawMessage(
+			`{"type":"object","properties":{"a":{"type":"integer"}},"required":["a"],"additionalProperties":false}`)
 		r := call(t.Context(), h.open(t, s.URL), req)
 		if n := len(s.all()); n != calls {
 			t.Errorf("%s: %d requests, want %d", why, n, calls)

@@ -173,7 +173,8 @@ func prompt(text string) *model.Request {
 			Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{{
 				Name: "greet", Description: "greets",
 				ParametersJsonSchema: map[string]any{
-					"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}}, "required": []any{"name"},
+					"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}},
+					"required": []any{"name"},
 				},
 			}}}},
 		},

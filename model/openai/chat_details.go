@@ -86,7 +86,8 @@ func (a *chatAnswer) keepDetails() {
 	var list []detail
 	for _, s := range a.details {
 		format := s.str("format")
-		if s.kind == "reasoning.text" && s.str("signature") == "" && (format == "anthropic-claude-v1" || format == "google-gemini-v1") {
+		if s.kind == "reasoning.text" && s.str("signature") == "" &&
+			(format == "anthropic-claude-v1" || format == "google-gemini-v1") {
 			continue
 		}
 		if s.text.Len() > 0 {

@@ -32,7 +32,8 @@ var executedNames = map[string]string{"search": "web_search", "python": "code_ex
 func (e *executedTool) use() model.Use {
 	name := cmp.Or(executedNames[e.Type], e.Name, e.Type)
 	out := map[string]json.RawMessage{}
-	for key, raw := range map[string]json.RawMessage{"output": e.Output, "search_results": e.Search, "code_results": e.Code} {
+	for key, raw := range map[string]json.RawMessage{"output": e.Output, "search_results": e.Search,
+		"code_results": e.Code} {
 		if rawjson.JSON(raw) != "" {
 			out[key] = raw
 		}

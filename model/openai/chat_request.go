@@ -192,11 +192,13 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 		}})
 	}
 	if len(r.Tools) > 0 {
-		r.ToolChoice = toolChoice(choice, map[string]any{"type": "function", "function": map[string]any{"name": names.Wire(choice.Only)}})
+		r.ToolChoice = toolChoice(choice, map[string]any{"type": "function",
+			"function": map[string]any{"name": names.Wire(choice.Only)}})
 	}
 	switch {
 	case schema != nil:
-		r.ResponseFormat = map[string]any{"type": "json_schema", "json_schema": jsonSchema{Name: "answer", Schema: schema, Strict: strict(schema)}}
+		r.ResponseFormat = map[string]any{"type": "json_schema",
+			"json_schema": jsonSchema{Name: "answer", Schema: schema, Strict: strict(schema)}}
 	case cfg.ResponseMIMEType == "application/json":
 		r.ResponseFormat = map[string]any{"type": "json_object"}
 	}
@@ -276,7 +278,8 @@ func (l *llm) chatMessages(r *chatRequest, req *model.Request, names *wire.Names
 			m, ok := l.chatAssistant(t.Parts, names)
 			switch {
 			case wanted:
-				m.ReasoningContent = cmp.Or(m.ReasoningContent, " ") // Of others there is none, and an empty one is refused.
+				// Of others there is none, and an empty one is refused.
+				m.ReasoningContent = cmp.Or(m.ReasoningContent, " ")
 			case !afterResult && len(m.ToolCalls) == 0:
 				m.ReasoningContent, m.Reasoning, m.ReasoningDetails = "", "", nil
 			}
@@ -365,7 +368,8 @@ func (l *llm) chatUser(r *chatRequest, parts []*genai.Part, names *wire.Names) e
 		}
 	}
 	if n := len(r.Messages); n > 0 && r.Messages[n-1].Role == "tool" && len(content) > 0 && isMistral(l.cfg.BaseURL) {
-		r.Messages = append(r.Messages, chatMessage{Role: "assistant", Content: "OK"}) // It refuses a user right behind a tool.
+		// It refuses a user right behind a tool.
+		r.Messages = append(r.Messages, chatMessage{Role: "assistant", Content: "OK"})
 	}
 	switch {
 	case files:
@@ -394,7 +398,8 @@ func (l *llm) mediaPart(m *wire.Media) (chatPart, error) {
 	case link && (m.IsCommonImage() || m.IsImage() && !first):
 		return chatPart{Type: "image_url", ImageURL: &imageURL{URL: m.Link()}}, nil
 	case !link && (m.IsCommonImage() || video || document):
-		return chatPart{}, l.invalid("media of type %q cannot be sent from %q, only from http and https URLs", m.MIMEType, m.URL)
+		return chatPart{}, l.invalid("media of type %q cannot be sent from %q, only from http and https URLs",
+			m.MIMEType, m.URL)
 	case video:
 		return chatPart{Type: "video_url", VideoURL: &imageURL{URL: m.Link()}}, nil
 	case document:
@@ -402,7 +407,8 @@ func (l *llm) mediaPart(m *wire.Media) (chatPart, error) {
 	case format != "" && inline:
 		return chatPart{Type: "input_audio", InputAudio: &inputAudio{Data: m.Base64(), Format: format}}, nil
 	case !m.IsDocument() && format == "":
-		return chatPart{}, l.invalid("media of type %q cannot be sent, only images, wav and mp3, and documents", m.MIMEType)
+		return chatPart{}, l.invalid("media of type %q cannot be sent, only images, wav and mp3, and documents",
+			m.MIMEType)
 	case m.IsDocument() && inline:
 		return chatPart{Type: "file", File: &chatFile{Data: m.Link(), Name: m.FileName()}}, nil
 	case m.IsDocument() && m.IsID():
@@ -414,7 +420,8 @@ func (l *llm) mediaPart(m *wire.Media) (chatPart, error) {
 
 // sounds are the formats of sound that go over the wire, by media type.
 var sounds = map[string]string{
-	"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/vnd.wave": "wav", "audio/mpeg": "mp3", "audio/mp3": "mp3",
+	"audio/wav": "wav", "audio/x-wav": "wav", "audio/wave": "wav", "audio/vnd.wave": "wav", "audio/mpeg": "mp3",
+	"audio/mp3": "mp3",
 }
 
 // resultText is a tool's answer as text; an error is the JSON {"error": …},

@@ -138,7 +138,8 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 		Provider: l.cfg.Name, Status: status, Header: header,
 		Code: code, Message: e.Message, Secrets: []string{l.key},
 	}.Error()
-	if slices.ContainsFunc([]string{e.Code, e.Type}, func(code string) bool { return code == noQuota || code == noBilling }) {
+	if slices.ContainsFunc([]string{e.Code, e.Type},
+		func(code string) bool { return code == noQuota || code == noBilling }) {
 		err.Final = true
 	}
 	if err.Kind == model.KindInvalid {
@@ -146,7 +147,8 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 		switch {
 		case strings.Contains(text, "too large for model"):
 			err.Kind = model.KindContextTooLong
-		case strings.Contains(text, "invalid_prompt"), strings.Contains(text, "content_filter"), strings.Contains(text, "bio_policy"):
+		case strings.Contains(text, "invalid_prompt"), strings.Contains(text, "content_filter"),
+			strings.Contains(text, "bio_policy"):
 			err.Kind = model.KindBlocked
 		}
 	}
@@ -196,7 +198,8 @@ func (l *llm) sendError(ctx context.Context, err error, resp *http.Response) err
 		return l.failure(parseError(text), resp.StatusCode, resp.Header)
 	}
 	if apiErr, ok := errors.AsType[*sdk.Error](err); ok && ctx.Err() == nil {
-		return l.failure(apiError{Message: apiErr.Message, Code: apiErr.Code, Type: apiErr.Type}, apiErr.StatusCode, nil)
+		return l.failure(apiError{Message: apiErr.Message, Code: apiErr.Code, Type: apiErr.Type}, apiErr.StatusCode,
+			nil)
 	}
 	return adapter.TransportError(ctx, l.cfg.Name, err, l.key)
 }

@@ -171,10 +171,12 @@ func (p *Provider) Open(modelName, key string) (model.Model, error) {
 		return model.Model{}, adapter.MissingKey(p.cfg.Name, "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
 	}
 	if modelName == "" {
-		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name, Message: "the model name is empty"}
+		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name,
+			Message: "the model name is empty"}
 	}
 	if u, err := url.Parse(p.cfg.BaseURL); err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name, Message: "the base URL is no http or https URL"}
+		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name,
+			Message: "the base URL is no http or https URL"}
 	}
 	opts := []option.RequestOption{
 		option.WithBaseURL(p.cfg.BaseURL + "/"),
@@ -208,15 +210,17 @@ type llm struct {
 // Generate implements model.LLM.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	req = req.Load()
-	return adapter.WithSchema(req, l.takesSchema(req), emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-		owner, once := l.owner, l.chat
-		if l.cfg.API == Responses {
-			owner, once = responsesOwner, l.respond
-		}
-		return wire.WithSealed(req, owner, emit, func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-			return once(ctx, req, emit)
+	return adapter.WithSchema(req, l.takesSchema(req), emit,
+		func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+			owner, once := l.owner, l.chat
+			if l.cfg.API == Responses {
+				owner, once = responsesOwner, l.respond
+			}
+			return wire.WithSealed(req, owner, emit,
+				func(req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+					return once(ctx, req, emit)
+				})
 		})
-	})
 }
 
 // takes is the Takes of the model.

@@ -155,7 +155,8 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 	}
 	switch {
 	case schema != nil:
-		r.Text = &textConfig{Format: schemaFormat{Type: "json_schema", Name: "answer", Schema: schema, Strict: strict(schema)}}
+		r.Text = &textConfig{Format: schemaFormat{Type: "json_schema", Name: "answer", Schema: schema,
+			Strict: strict(schema)}}
 	case cfg.ResponseMIMEType == "application/json":
 		r.Text = &textConfig{Format: map[string]any{"type": "json_object"}}
 	}
@@ -186,7 +187,8 @@ func (l *llm) responsesTools(r *responsesRequest, req *model.Request, names *wir
 	}
 	asked, other := wire.ProviderTools(req.Config, builtins...)
 	if len(other) > 0 {
-		return l.invalid("tools that OpenAI does not run: %s; it runs %s", strings.Join(other, ", "), strings.Join(builtins, ", "))
+		return l.invalid("tools that OpenAI does not run: %s; it runs %s", strings.Join(other, ", "),
+			strings.Join(builtins, ", "))
 	}
 	if asked.Search != nil {
 		if len(asked.Search.Excluded) > 0 {
@@ -195,7 +197,8 @@ func (l *llm) responsesTools(r *responsesRequest, req *model.Request, names *wir
 		r.Tools = append(r.Tools, map[string]any{"type": "web_search"})
 	}
 	if asked.Code {
-		r.Tools = append(r.Tools, map[string]any{"type": "code_interpreter", "container": map[string]any{"type": "auto"}})
+		r.Tools = append(r.Tools, map[string]any{"type": "code_interpreter",
+			"container": map[string]any{"type": "auto"}})
 		r.Include = append(r.Include, "code_interpreter_call.outputs")
 	}
 	if req.ToolSearch {
@@ -262,7 +265,8 @@ func (l *llm) assistantItems(parts []*genai.Part, names *wire.Names, searches bo
 
 // said is a message of the model.
 func said(text, ph string) inputMessage {
-	return inputMessage{Type: "message", Role: "assistant", Phase: ph, Content: []inputPart{{Type: "output_text", Text: text}}}
+	return inputMessage{Type: "message", Role: "assistant", Phase: ph,
+		Content: []inputPart{{Type: "output_text", Text: text}}}
 }
 
 // storeless returns an output item fit for input: without its id and without
@@ -348,7 +352,8 @@ func (l *llm) filePart(m *wire.Media) (inputPart, error) {
 	case m.IsCommonImage():
 		return inputPart{Type: "input_image", FileID: m.URL}, nil
 	case !m.IsDocument():
-		return inputPart{}, l.invalid("media of type %q cannot be sent, only images (JPEG, PNG, GIF, WebP) and documents", m.MIMEType)
+		return inputPart{}, l.invalid(
+			"media of type %q cannot be sent, only images (JPEG, PNG, GIF, WebP) and documents", m.MIMEType)
 	case m.IsID():
 		return inputPart{Type: "input_file", FileID: m.URL}, nil
 	case m.URL != "":
@@ -360,5 +365,6 @@ func (l *llm) filePart(m *wire.Media) (inputPart, error) {
 
 // elsewhere refuses a file that is where OpenAI cannot get it.
 func (l *llm) elsewhere(m *wire.Media) error {
-	return l.invalid("media of type %q cannot be sent from %q, only from http and https URLs, or as the id of an uploaded file", m.MIMEType, m.URL)
+	return l.invalid("media of type %q cannot be sent from %q, only from http and https URLs, "+
+		"or as the id of an uploaded file", m.MIMEType, m.URL)
 }

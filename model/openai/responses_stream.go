@@ -138,7 +138,8 @@ func (l *llm) respond(ctx context.Context, req *model.Request, emit func(model.D
 		return nil, err
 	}
 	defer resp.Body.Close()
-	a := &responsesAnswer{llm: l, names: names, builder: adapter.NewBuilder(responsesOwner, emit), items: map[int]*itemState{}}
+	a := &responsesAnswer{llm: l, names: names, builder: adapter.NewBuilder(responsesOwner, emit),
+		items: map[int]*itemState{}}
 	read := a.readStream
 	if wire.IsJSON(wire.ContentType(resp)) {
 		read = a.readWhole

@@ -38,8 +38,10 @@ func (l *llm) takesSchema(req *model.Request) bool {
 // "Supported schemas". Others are followed as well as the model can.
 var (
 	strictKeys = []string{
-		"$defs", "$ref", "additionalProperties", "anyOf", "const", "definitions", "description", "enum", "exclusiveMaximum",
-		"exclusiveMinimum", "format", "items", "maxItems", "maximum", "minItems", "minimum", "multipleOf", "pattern", "properties",
+		"$defs", "$ref", "additionalProperties", "anyOf", "const", "definitions", "description", "enum",
+		"exclusiveMaximum",
+		"exclusiveMinimum", "format", "items", "maxItems", "maximum", "minItems", "minimum", "multipleOf", "pattern",
+		"properties",
 		"required", "title", "type",
 	}
 	strictFormats = []string{"date", "date-time", "duration", "email", "hostname", "ipv4", "ipv6", "time", "uuid"}

@@ -73,7 +73,8 @@ func (l *llm) String() string { return name + "/" + l.model }
 // Generate makes one call. A schema that ACME refuses is asked for in words.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	resp, err := l.generate(ctx, l.body(req, false), emit)
-	if e, ok := errors.AsType[*model.Error](err); ok && e.Kind == model.KindInvalid && req.Config.ResponseJsonSchema != nil && strings.Contains(e.Message, "schema") {
+	if e, ok := errors.AsType[*model.Error](err); ok && e.Kind == model.KindInvalid &&
+		req.Config.ResponseJsonSchema != nil && strings.Contains(e.Message, "schema") {
 		return l.generate(ctx, l.body(req, true), emit)
 	}
 	return resp, err
@@ -111,7 +112,8 @@ func (l *llm) refused(answer *http.Response) error {
 	if json.Unmarshal(text, &body) != nil {
 		body.Message = string(text)
 	}
-	return l.failure(adapter.Failure{Status: answer.StatusCode, Header: answer.Header, Code: body.Code, Message: body.Message})
+	return l.failure(adapter.Failure{Status: answer.StatusCode, Header: answer.Header, Code: body.Code,
+		Message: body.Message})
 }
 
 func (l *llm) failure(f adapter.Failure) error {
@@ -143,11 +145,13 @@ func (l *llm) read(ctx context.Context, body io.Reader, emit func(model.Delta)) 
 		}
 		var ev event
 		if err := json.Unmarshal([]byte(sse.Data), &ev); err != nil {
-			return nil, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: "the stream holds something that is no event"}
+			return nil, &model.Error{Kind: model.KindUnavailable, Provider: name,
+				Message: "the stream holds something that is no event"}
 		}
 		switch {
 		case ev.Error != nil:
-			return nil, l.failure(adapter.Failure{Status: ev.Error.Status, Code: ev.Error.Code, Message: ev.Error.Message})
+			return nil, l.failure(adapter.Failure{Status: ev.Error.Status, Code: ev.Error.Code,
+				Message: ev.Error.Message})
 		case ev.Call != nil:
 			b.Part(adapter.NewCall(ev.Call.ID, ev.Call.Name, ev.Call.Args))
 		case ev.Done != nil:
@@ -155,7 +159,9 @@ func (l *llm) read(ctx context.Context, body io.Reader, emit func(model.Delta)) 
 			if ev.Done.Reason == "length" {
 				finish = genai.FinishReasonMaxTokens
 			}
-			return &model.Response{Content: b.Content(), FinishReason: finish, Usage: ev.Done.Usage, Model: l.model}, nil
+			return &model.Response{
+				Content: b.Content(), FinishReason: finish, Usage: ev.Done.Usage, Model: l.model,
+			}, nil
 		case ev.Thought != "":
 			b.Thought(ev.Thought)
 		default:
@@ -216,13 +222,16 @@ func messagesOf(c *genai.Content, ids map[string]string) []message {
 		switch {
 		case p.Thought:
 		case p.FunctionCall != nil:
-			out = append(out, message{Role: "call", Call: adapter.CallID(p), Name: p.FunctionCall.Name, Args: adapter.ArgsText(p)})
+			out = append(out, message{Role: "call", Call: adapter.CallID(p), Name: p.FunctionCall.Name,
+				Args: adapter.ArgsText(p)})
 		case p.FunctionResponse != nil:
-			out = append(out, message{Role: "result", Call: ids[p.FunctionResponse.ID], Name: p.FunctionResponse.Name, JSON: p.FunctionResponse.Response})
+			out = append(out, message{Role: "result", Call: ids[p.FunctionResponse.ID], Name: p.FunctionResponse.Name,
+				JSON: p.FunctionResponse.Response})
 		case p.Text != "":
 			out = append(out, message{Role: c.Role, Text: p.Text})
 		case p.InlineData != nil:
-			out = append(out, message{Role: c.Role, Text: fmt.Sprintf("(a file of type %s, which cannot be shown)", p.InlineData.MIMEType)})
+			out = append(out, message{Role: c.Role,
+				Text: fmt.Sprintf("(a file of type %s, which cannot be shown)", p.InlineData.MIMEType)})
 		case p.FileData != nil:
 			out = append(out, message{Role: c.Role, Text: "(the file " + p.FileData.FileURI + ")"})
 		}

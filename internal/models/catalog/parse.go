@@ -123,7 +123,8 @@ func (p *parser) price(n ast.Node) *Price {
 		"long":      func(n ast.Node) { out.Long, long = p.rates(n, nil), true },
 	})
 	if long != (out.LongFrom > 0) {
-		p.problemf(n, "long_from and long belong together: the tokens of the prompt from which on the other rates hold, and these rates")
+		p.problemf(n, "long_from and long belong together: "+
+			"the tokens of the prompt from which on the other rates hold, and these rates")
 	}
 	return out
 }
@@ -264,6 +265,7 @@ func (p *parser) mapping(n ast.Node, known fields) {
 			read(value)
 			continue
 		}
-		p.problemf(key, "unknown key %s; known are %s", written(key), strings.Join(slices.Sorted(maps.Keys(known)), ", "))
+		p.problemf(key, "unknown key %s; known are %s", written(key),
+			strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	}
 }

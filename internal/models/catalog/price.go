@@ -50,8 +50,9 @@ func (t Tokens) Prompt() int64 { return t.Input + t.Cached + t.CacheWrite + t.Ca
 // bills beside tokens (searches, storage, running code) is not in it.
 func (p *Price) Cost(t Tokens) int64 {
 	t = Tokens{
-		Input: max(t.Input, 0), Cached: max(t.Cached, 0), CacheWrite: max(t.CacheWrite, 0), CacheWriteHour: max(t.CacheWriteHour, 0),
-		Output: max(t.Output, 0), Thinking: max(t.Thinking, 0),
+		Input: max(t.Input, 0), Cached: max(t.Cached, 0), CacheWrite: max(t.CacheWrite, 0),
+		CacheWriteHour: max(t.CacheWriteHour, 0),
+		Output:         max(t.Output, 0), Thinking: max(t.Thinking, 0),
 	}
 	r := p.Rates
 	if p.LongFrom > 0 && t.Prompt() > p.LongFrom {

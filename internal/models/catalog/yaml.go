@@ -118,12 +118,14 @@ func (p *parser) bounded(tokens token.Tokens) bool {
 			brackets--
 		case token.SequenceEntryType:
 			dashes++
-		case token.AnchorType, token.AliasType, token.MergeKeyType, token.TagType, token.DirectiveType, token.MappingKeyType:
+		case token.AnchorType, token.AliasType, token.MergeKeyType, token.TagType, token.DirectiveType,
+			token.MappingKeyType:
 			p.problemAtf(t, "%s is not understood here", t.Value)
 			return false
 		default: // takes no level
 		}
-		if brackets > maxBrackets || dashes > maxDashes || brackets == 0 && t.Position != nil && t.Position.Column > maxColumn {
+		if brackets > maxBrackets || dashes > maxDashes || brackets == 0 && t.Position != nil &&
+			t.Position.Column > maxColumn {
 			p.problemAtf(t, "too deep, or too far to the right")
 			return false
 		}

@@ -42,7 +42,8 @@ func (*Provider) Describe() model.Description {
 // Open returns the model, which is called "echo" only. The key is ignored.
 func (p *Provider) Open(name, _ string) (model.Model, error) {
 	if name != "echo" {
-		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: "echo", Message: fmt.Sprintf("no model %q, there is only \"echo\"", name)}
+		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: "echo",
+			Message: fmt.Sprintf("no model %q, there is only \"echo\"", name)}
 	}
 	return model.Model{LLM: llm(*p)}, nil
 }

@@ -197,7 +197,8 @@ func readLine(in *bufio.Reader) ([]byte, error) {
 func (l *Line) check() error {
 	switch {
 	case l.Version < 1 || l.Version > Version:
-		return fmt.Errorf("agentd_record is %d, want 1 to %d: this is no recorded model call that this version can read", l.Version, Version)
+		return fmt.Errorf("agentd_record is %d, want 1 to %d: "+
+			"this is no recorded model call that this version can read", l.Version, Version)
 	case len(l.Request) == 0:
 		return errors.New("no request")
 	case (l.Response == nil) == (l.Error == nil):

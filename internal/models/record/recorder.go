@@ -149,7 +149,9 @@ func (s *shown) lines(hide *strings.Replacer) []Shown {
 }
 
 // complete fills in what the call was about and how it ended.
-func (m *recorded) complete(ctx context.Context, line *Line, req *model.Request, resp *model.Response, err error) (*Line, error) {
+func (m *recorded) complete(
+	ctx context.Context, line *Line, req *model.Request, resp *model.Response, err error,
+) (*Line, error) {
 	asked, encErr := request(req, m.hide)
 	if encErr != nil {
 		return nil, encErr
@@ -162,7 +164,8 @@ func (m *recorded) complete(ctx context.Context, line *Line, req *model.Request,
 		return line, nil
 	}
 	line.Served = m.hide.Replace(resp.Model)
-	line.Response = &Response{Finish: m.hide.Replace(string(resp.FinishReason)), Usage: usageOf(resp.Usage), Provided: m.provided(resp.Provided)}
+	line.Response = &Response{Finish: m.hide.Replace(string(resp.FinishReason)), Usage: usageOf(resp.Usage),
+		Provided: m.provided(resp.Provided)}
 	if resp.Content == nil {
 		return line, nil
 	}
@@ -207,7 +210,8 @@ func (m *recorded) failure(err error) *Error {
 	out := &Error{Kind: Internal, Message: m.hide.Replace(err.Error())}
 	e, ok := errors.AsType[*model.Error](err)
 	if ok {
-		out.Kind, out.Provider, out.Status, out.Message = string(e.Kind), e.Provider, e.Status, m.hide.Replace(e.Message)
+		out.Kind, out.Provider, out.Status, out.Message = string(e.Kind), e.Provider, e.Status,
+			m.hide.Replace(e.Message)
 		out.RetryAfter = millis(e.RetryAfter)
 		if modelcall.Unreported(err) {
 			out.Kind = Canceled
@@ -244,7 +248,8 @@ func (r *Recorder) write(line *Line, err error) {
 	}
 	if now, gone := os.Stat(r.path); err == nil && !r.gone && (gone != nil || !os.SameFile(now, r.info)) {
 		r.gone = true
-		r.log.Error("the file of recorded model calls was removed or replaced: what is recorded is not in it until the next start",
+		r.log.Error("the file of recorded model calls was removed or replaced: "+
+			"what is recorded is not in it until the next start",
 			slog.String("file", r.path))
 	}
 	if err != nil && !r.failed {

@@ -28,7 +28,8 @@ func usageOf(u model.Usage) Usage {
 // Model returns u as package model has it.
 func (u Usage) Model() model.Usage {
 	return seam.WithCacheWriteHour(model.Usage{
-		Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite, Thoughts: u.Thoughts, Total: u.Total,
+		Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite, Thoughts: u.Thoughts,
+		Total: u.Total,
 	}, u.CacheWriteHour)
 }
 

@@ -48,7 +48,8 @@ func (d demo) Generate(ctx context.Context, req *model.Request, emit func(model.
 		thoughts = fmt.Sprintf("The user says %q. The tool %s can help with that.", clip(s.user), fn.Name)
 		text = fmt.Sprintf("Let me use %s for that.", fn.Name)
 	default:
-		text = fmt.Sprintf("Hello! You said: %q. I am a scripted model without a provider behind me, so that is all I can do.", clip(s.user))
+		text = fmt.Sprintf("Hello! You said: %q. "+
+			"I am a scripted model without a provider behind me, so that is all I can do.", clip(s.user))
 	}
 	for _, piece := range []struct {
 		text string

@@ -95,7 +95,8 @@ func (p *player) choose(s *scene) (*Answer, error) {
 			return a, nil
 		}
 	}
-	return nil, errorf(model.KindInvalid, "script %q has no answer for call %d (step %d): it has %d answers by place", p.name, s.call, s.step, place)
+	return nil, errorf(model.KindInvalid, "script %q has no answer for call %d (step %d): it has %d answers by place",
+		p.name, s.call, s.step, place)
 }
 
 // holds tells whether all that w says is true of s.
@@ -105,8 +106,10 @@ func (w *When) holds(s *scene) bool {
 		(w.Try == 0 || w.Try == s.try) &&
 		(w.user == nil || w.user.MatchString(s.user)) &&
 		(w.system == nil || w.system.MatchString(adapter.Text(s.req.Config.SystemInstruction))) &&
-		(w.AfterTool == "" || slices.ContainsFunc(s.results, func(r *genai.FunctionResponse) bool { return r.Name == w.AfterTool })) &&
-		(w.HasTool == "" || slices.ContainsFunc(s.req.Functions(), func(f *genai.FunctionDeclaration) bool { return f.Name == w.HasTool }))
+		(w.AfterTool == "" || slices.ContainsFunc(s.results,
+			func(r *genai.FunctionResponse) bool { return r.Name == w.AfterTool })) &&
+		(w.HasTool == "" || slices.ContainsFunc(s.req.Functions(),
+			func(f *genai.FunctionDeclaration) bool { return f.Name == w.HasTool }))
 }
 
 // fail is how the answer fails.
@@ -133,7 +136,8 @@ func (f *Failure) happen(ctx context.Context, s *scene) error {
 	if err != nil {
 		return err
 	}
-	return &model.Error{Kind: model.Kind(f.Kind), Provider: name, Status: f.Status, Message: message, RetryAfter: f.RetryAfter}
+	return &model.Error{Kind: model.Kind(f.Kind), Provider: name, Status: f.Status, Message: message,
+		RetryAfter: f.RetryAfter}
 }
 
 // part is the call as a part of the answer.
@@ -164,7 +168,8 @@ func (c *Call) part(s *scene) (*genai.Part, error) {
 func (u *Usage) orCounted(req *model.Request, answer *genai.Content) model.Usage {
 	if u != nil {
 		return seam.WithCacheWriteHour(model.Usage{
-			Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite, Thoughts: u.Thoughts,
+			Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite,
+			Thoughts: u.Thoughts,
 		}, u.CacheWriteHour).Normal()
 	}
 	out := model.Usage{Prompt: words.Count(req)}

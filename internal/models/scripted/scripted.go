@@ -141,7 +141,8 @@ func (p *Provider) models() []string {
 func (p *Provider) Open(script, _ string) (model.Model, error) {
 	script, strict := strings.CutSuffix(script, strictSuffix)
 	if !scriptName.MatchString(script) {
-		return model.Model{}, errorf(model.KindUnavailable, "script name %q: want letters, digits, '_', '.' and '-'", script)
+		return model.Model{}, errorf(model.KindUnavailable, "script name %q: want letters, digits, '_', '.' and '-'",
+			script)
 	}
 	s, t, err := p.cfg.Scripts[script], (*tape)(nil), error(nil)
 	if s == nil {
@@ -149,13 +150,16 @@ func (p *Provider) Open(script, _ string) (model.Model, error) {
 	}
 	switch {
 	case t != nil:
-		return model.Model{LLM: &tapePlayer{name: script, tape: t, strict: strict, delay: p.cfg.Delay}, Builtins: TapeBuiltins()}, nil
+		return model.Model{LLM: &tapePlayer{name: script, tape: t, strict: strict, delay: p.cfg.Delay},
+			Builtins: TapeBuiltins()}, nil
 	case strict && (err == nil || script == demoName):
-		return model.Model{}, errorf(model.KindUnavailable, "script %q: only recorded calls (%s%s) can be played strictly", script, script, tapeExt)
+		return model.Model{}, errorf(model.KindUnavailable,
+			"script %q: only recorded calls (%s%s) can be played strictly", script, script, tapeExt)
 	case err == nil:
 		return model.Model{LLM: &player{name: script, script: s, delay: p.cfg.Delay}}, nil
 	case !errors.Is(err, fs.ErrNotExist):
-		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name, Message: fmt.Sprintf("script %q: %v", script, err), Err: err}
+		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name,
+			Message: fmt.Sprintf("script %q: %v", script, err), Err: err}
 	case script == demoName:
 		return model.Model{LLM: demo{delay: cmp.Or(p.cfg.Delay, demoDelay)}}, nil
 	default:

@@ -171,7 +171,9 @@ type tapePlayer struct {
 }
 
 // Generate answers as the recorded call was answered.
-func (p *tapePlayer) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+func (p *tapePlayer) Generate(
+	ctx context.Context, req *model.Request, emit func(model.Delta),
+) (*model.Response, error) {
 	info := modelcall.From(ctx)
 	c, err := p.find(req, info)
 	if err != nil {
@@ -274,9 +276,11 @@ func (p *tapePlayer) find(req *model.Request, info modelcall.Info) (*taped, erro
 	case equal != nil:
 		return equal, nil
 	case best == nil:
-		return nil, errorf(model.KindInvalid, "recording %q has no call %d of agent %s: %s", p.name, view.call, cmp.Or(path, "any"), p.tape.contents())
+		return nil, errorf(model.KindInvalid, "recording %q has no call %d of agent %s: %s", p.name, view.call,
+			cmp.Or(path, "any"), p.tape.contents())
 	case p.strict:
-		return nil, errorf(model.KindInvalid, "recording %q: call %d of agent %s is not the recorded one (call %d of the file): %v",
+		return nil, errorf(model.KindInvalid,
+			"recording %q: call %d of agent %s is not the recorded one (call %d of the file): %v",
 			p.name, view.call, cmp.Or(path, "any"), best.at, best.diff(forms[best.line.Version])).ForCaller()
 	}
 	return best, nil

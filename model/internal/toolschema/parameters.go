@@ -81,7 +81,8 @@ func declared(d *genai.FunctionDeclaration) (text json.RawMessage, members []raw
 func isPlain(members []rawjson.Member) bool {
 	kind := rawjson.Find(members, "type")
 	properties, isObject := rawjson.Members(rawjson.Find(members, "properties"))
-	return (kind == nil || string(kind) == `"object"`) && (isObject || properties == nil && rawjson.Find(members, "properties") == nil) &&
+	return (kind == nil || string(kind) == `"object"`) &&
+		(isObject || properties == nil && rawjson.Find(members, "properties") == nil) &&
 		!slices.ContainsFunc(members, func(m rawjson.Member) bool { return slices.Contains(refused, m.Key) })
 }
 
@@ -116,7 +117,8 @@ type merger struct {
 // merge returns a schema that isPlain accepts, which allows whatever the one with
 // these members does.
 func merge(root []rawjson.Member) json.RawMessage {
-	m := &merger{root: root, forms: map[string][]json.RawMessage{}, same: map[string]bool{}, refs: map[string]bool{}, left: maxTold}
+	m := &merger{root: root, forms: map[string][]json.RawMessage{}, same: map[string]bool{}, refs: map[string]bool{},
+		left: maxTold}
 	required := slices.DeleteFunc(m.take(root, 0), func(name string) bool { return m.forms[name] == nil })
 	out := []rawjson.Member{
 		{Key: "type", Value: json.RawMessage(`"object"`)}, {Key: "properties", Value: rawjson.Object(m.properties())},
@@ -129,12 +131,14 @@ func merge(root []rawjson.Member) json.RawMessage {
 		switch {
 		case member.Key == "description":
 			_ = json.Unmarshal(member.Value, &description) // What is no text describes nothing.
-		case slices.Contains(refused, member.Key), member.Key == "type", member.Key == "properties", member.Key == "required":
+		case slices.Contains(refused, member.Key), member.Key == "type", member.Key == "properties",
+			member.Key == "required":
 		default:
 			out = append(out, member)
 		}
 	}
-	if text := strings.Join(slices.DeleteFunc(append([]string{description}, m.told...), func(s string) bool { return s == "" }), "\n"); text != "" {
+	if text := strings.Join(slices.DeleteFunc(append([]string{description}, m.told...),
+		func(s string) bool { return s == "" }), "\n"); text != "" {
 		out = append(out, rawjson.Member{Key: "description", Value: json.RawMessage(rawjson.JSON(text))})
 	}
 	return rawjson.Object(out)

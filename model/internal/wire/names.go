@@ -36,7 +36,8 @@ func NewNames(limit int, req *model.Request) *Names {
 	for p := range calls(req.Contents) {
 		set[p.FunctionCall.Name] = true
 	}
-	n := &Names{limit: limit, ids: newIDs(req.Contents), toWire: make(map[string]string, len(set)), fromWire: make(map[string]string, len(set))}
+	n := &Names{limit: limit, ids: newIDs(req.Contents), toWire: make(map[string]string, len(set)),
+		fromWire: make(map[string]string, len(set))}
 	wanted := map[string]int{} // how many names would like this wire name
 	for name := range set {
 		wanted[clean(name, limit)]++

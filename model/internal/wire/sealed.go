@@ -47,7 +47,10 @@ func Foreign(p *genai.Part, account string) bool {
 // of another account or model) refuses the call for it, this time and every later
 // one. Refused so before anything was answered, which costs nothing, the call is
 // made once more without that data. owner is who is named in the parts.
-func WithSealed(req *model.Request, owner string, emit func(model.Delta), call func(*model.Request, func(model.Delta)) (*model.Response, error)) (*model.Response, error) {
+func WithSealed(
+	req *model.Request, owner string, emit func(model.Delta),
+	call func(*model.Request, func(model.Delta)) (*model.Response, error),
+) (*model.Response, error) {
 	answered := false
 	resp, err := call(req, func(d model.Delta) {
 		answered = true
@@ -71,7 +74,8 @@ func refusesSealed(err error) bool {
 		return false
 	}
 	text := strings.ToLower(e.Message)
-	return slices.ContainsFunc([]string{"encrypted", "signature"}, func(word string) bool { return strings.Contains(text, word) })
+	return slices.ContainsFunc([]string{"encrypted", "signature"},
+		func(word string) bool { return strings.Contains(text, word) })
 }
 
 // unsealed returns req without what the owner has sealed; found is false if there is
@@ -97,7 +101,8 @@ func unsealed(req *model.Request, owner string) (_ *model.Request, found bool) {
 }
 
 func isSealed(p *genai.Part, owner string) bool {
-	return p != nil && adapter.Owned(p, owner) && (p.Thought || len(p.ThoughtSignature) > 0 || strings.Contains(adapter.Opaque(p, owner), "encrypted"))
+	return p != nil && adapter.Owned(p, owner) &&
+		(p.Thought || len(p.ThoughtSignature) > 0 || strings.Contains(adapter.Opaque(p, owner), "encrypted"))
 }
 
 // unsealedPart is p as a part of nobody: adapters send its text and its call alone.

@@ -142,7 +142,8 @@ type Media struct {
 func MediaOf(p *genai.Part) *Media {
 	switch {
 	case p.InlineData != nil:
-		return &Media{MIMEType: mimeType(p.InlineData.MIMEType), Data: p.InlineData.Data, Name: p.InlineData.DisplayName}
+		return &Media{MIMEType: mimeType(p.InlineData.MIMEType), Data: p.InlineData.Data,
+			Name: p.InlineData.DisplayName}
 	case p.FileData != nil:
 		return &Media{MIMEType: mimeType(p.FileData.MIMEType), URL: p.FileData.FileURI, Name: p.FileData.DisplayName}
 	default:
@@ -157,9 +158,11 @@ func ResultMedia(fr *genai.FunctionResponse) []*Media {
 		switch {
 		case p == nil:
 		case p.InlineData != nil:
-			media = append(media, &Media{MIMEType: mimeType(p.InlineData.MIMEType), Data: p.InlineData.Data, Name: p.InlineData.DisplayName})
+			media = append(media, &Media{MIMEType: mimeType(p.InlineData.MIMEType), Data: p.InlineData.Data,
+				Name: p.InlineData.DisplayName})
 		case p.FileData != nil:
-			media = append(media, &Media{MIMEType: mimeType(p.FileData.MIMEType), URL: p.FileData.FileURI, Name: p.FileData.DisplayName})
+			media = append(media, &Media{MIMEType: mimeType(p.FileData.MIMEType), URL: p.FileData.FileURI,
+				Name: p.FileData.DisplayName})
 		}
 	}
 	return media
