@@ -12,21 +12,21 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// agentTracker knows which agents are at work. What happens on it is recorded before anything
-// that the agents do is: ahead of each live model call and question, and when an agent
-// below a parallel one is done. An agent that ends is followed by another one's call or
-// by the end of the turn otherwise, so that most records hold several changes, and
-// nothing is recorded that the turn's end says by itself.
+// agentTracker knows which agents run. It records their starts and ends before anything
+// that the agents do: ahead of each live model call and question, and when an agent
+// below a parallel one ends. Otherwise the call of another agent or the end of the turn
+// follows, so most records hold several changes, and no record repeats what the end of
+// the turn says.
 type agentTracker struct {
 	recording chan struct{} // holds one value while changes are recorded, which may have to wait for the store
 
 	mu      sync.Mutex // protects the fields below
 	open    map[*node]bool
 	changes []session.AgentChange // in order; not recorded yet
-	// logged counts the changes that the log holds and that a turn that is run again has
-	// not come to. It goes the same way, so that the first ones of an agent are those.
+	// logged counts the changes that the log holds and that a resumed turn has not reached.
+	// The turn takes the same way again, so these are the first changes of an agent.
 	logged map[changeKey]int
-	// onChange, if set, is told of every change, with mu held.
+	// onChange, if set, is called with every change, with mu held.
 	onChange func(session.AgentChange)
 }
 
@@ -49,7 +49,7 @@ func newAgentTracker(logged map[changeKey]int) *agentTracker {
 	return &agentTracker{recording: make(chan struct{}, 1), open: map[*node]bool{}, logged: logged}
 }
 
-// start says that an agent has started.
+// start notes that an agent starts.
 func (s *agentTracker) start(n *node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -57,8 +57,8 @@ func (s *agentTracker) start(n *node) {
 	s.addLocked(session.AgentChange{Path: n.path, Kind: agentKinds[n.kind], Model: n.modelName})
 }
 
-// end says that an agent has ended. One that has handed over has ended then, and not
-// again when the agents that went on are done.
+// end notes that an agent ends. An agent that transfers ends then, and does not end
+// again when the agents after it do.
 func (s *agentTracker) end(n *node, how session.AgentEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -79,7 +79,7 @@ func (s *agentTracker) addLocked(c session.AgentChange) {
 	s.changes = append(s.changes, c)
 }
 
-// takeChanges hands over what is not recorded yet.
+// takeChanges returns the changes that are not recorded yet, and forgets them.
 func (s *agentTracker) takeChanges() []session.AgentChange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -151,9 +151,9 @@ func (t *turn) afterAgent(n *node) []agent.AfterAgentCallback {
 	}}
 }
 
-// agentCompleted says that an agent has completed. One that was stopped has not: it ends with the
-// turn, whose cause is known. Nobody knows when the others below a parallel agent will
-// have something to record, so it is done at once.
+// agentCompleted notes that an agent completes. An agent that is stopped does not
+// complete: it ends with the turn, whose cause is known. Below a parallel agent the
+// change is recorded at once, since the next record of the others may be far away.
 func (t *turn) agentCompleted(ctx context.Context, n *node) error {
 	if t.isStopped(ctx) {
 		return nil
@@ -165,7 +165,7 @@ func (t *turn) agentCompleted(ctx context.Context, n *node) error {
 	return t.recordAgents(ctx)
 }
 
-// isStopped tells whether the turn has failed, or its run is over.
+// isStopped reports whether the turn has failed, or its run is over.
 func (t *turn) isStopped(ctx context.Context) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()

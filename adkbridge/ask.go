@@ -70,7 +70,7 @@ func questionOf(args map[string]any) (*session.Question, error) {
 	return q, nil
 }
 
-// approval is what is asked before a tool is called that needs a person's leave.
+// approval is the question about a call that needs a person's approval.
 var approval = &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL}
 
 // asks is what a call of an event asks a person, nil for nothing.
@@ -92,14 +92,13 @@ func (m *meta) asks(call *genai.FunctionCall) *session.Question {
 	return q
 }
 
-// needsApproval tells whether a tool of the agent's waits for a person.
+// needsApproval reports whether a tool of the agent's waits for a person.
 func (n *node) needsApproval(tool string) bool {
 	return slices.ContainsFunc(n.tools, func(d *declaration) bool { return d.name == tool && d.approve })
 }
 
-// result is what the model sees of a call's result: the answer of a person as it
-// is, and with that of a tool whose arguments a person has changed a note which
-// says so.
+// result returns what the model sees of a call's result. A person's reply is passed as
+// it is. If a person changed the arguments of the call, a note says so.
 func (t *turn) result(callID string, res session.ToolResult) map[string]any {
 	t.keepExtras(callID, res.Parts)
 	out := withTexts(resultOf(res), res.Parts)
@@ -118,14 +117,15 @@ func (t *turn) result(callID string, res session.ToolResult) map[string]any {
 	return out
 }
 
-// isObject tells whether resultOf leaves a text the object that it is.
+// isObject reports whether resultOf passes a text as an object.
 func isObject(text string) bool {
 	v, ok := parseJSON(text)
 	_, object := v.(map[string]any)
 	return ok && object
 }
 
-// CheckInput says what is wrong with a JSON object as the arguments of a tool.
+// CheckInput checks a JSON object as the arguments of a tool. The error says what is
+// wrong.
 func (*Runner) CheckInput(spec *session.Spec, name string, input json.RawMessage) error {
 	i := slices.IndexFunc(spec.Tools, func(t *agentdv1.Tool) bool { return t.GetName() == name })
 	if i < 0 || strings.TrimSpace(spec.Tools[i].GetInputSchema()) == "" {

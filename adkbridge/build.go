@@ -116,8 +116,8 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 		Tools: tools,
 		// Left unset, ADK writes it while the tree runs, which is a data race.
 		Mode: llmagent.ModeChat,
-		// Without an LLM agent above there is nobody to transfer to, but ADK would
-		// tell the model otherwise.
+		// Without an LLM agent above there is no transfer, but ADK would offer one to the
+		// model.
 		DisallowTransferToParent: alone,
 		DisallowTransferToPeers:  alone,
 	}

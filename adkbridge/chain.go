@@ -13,15 +13,15 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// chain makes one model call: to the agent's model and, when that one fails for
-// good before anything of its answer was shown, to its fallback models, in order.
-// It is used by one goroutine.
+// chain makes one model call: to the agent's model, and to its fallback models in order
+// while the ones before fail for good and nothing of a response was shown. One
+// goroutine uses it.
 type chain struct {
 	// last is the model that was called last.
 	last *agentModel
 	// rest are those that are left.
 	rest []*node
-	// failures are those that have failed, but for the last one.
+	// failures are the models that failed, without the last one.
 	failures failures
 	// unrecorded is why the change to another model could not be recorded.
 	unrecorded error
@@ -43,10 +43,10 @@ func (c *chain) takeCutUsage() {
 	}
 }
 
-// generate calls one model after the other until one has answered, or has failed
-// in a way that another one would not mend. Each change is recorded before the
-// next model is called. call calls one model, and tells whether something of its
-// answer was shown; replaceable is false for the last one there is.
+// generate calls one model after the other until one responds, or fails in a way that
+// another model would not mend. Each change is recorded before the next model is
+// called. call calls one model and reports whether anything of its response was shown;
+// replaceable is false for the last model.
 func (c *chain) generate(
 	ctx context.Context, messageID string,
 	call func(m *agentModel, replaceable bool) (resp *model.Response, shown bool, err error),
@@ -64,11 +64,11 @@ func (c *chain) generate(
 	}
 }
 
-// mayFallBack tells whether a call that has failed so is one for the next model. What
-// is wrong with the conversation itself, its content or its length, is not. A
-// request that is invalid is: other models may have the settings and take the
-// tools that this one refuses. What could not be recorded of a call would be lost
-// behind the next one's answer.
+// mayFallBack reports whether the next model is called after this error. An error of
+// the conversation itself, its content or its length, is not passed on. An invalid
+// request is: other models may have the settings and the tools that this one refuses.
+// Usage that could not be recorded would be lost behind the next response, so such a
+// call is not passed on either.
 func mayFallBack(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	return ok && !modelcall.Unreported(err) && slices.Contains([]model.Kind{
@@ -128,7 +128,7 @@ type failure struct {
 // failures are how one model after the other has failed; never empty.
 type failures []failure
 
-// Error tells all of them.
+// Error names all failures.
 func (f failures) Error() string {
 	var out []string
 	for _, one := range f {

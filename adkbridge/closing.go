@@ -15,17 +15,17 @@ import (
 // stoppedText begins the results of calls that were cut off.
 const stoppedText = "cancelled: the turn was stopped"
 
-// reasonBytes bounds what these results say about why, all together.
+// reasonBytes bounds the reasons in these results, all together.
 const reasonBytes = 1 << 20
 
-// close makes the history valid after the tree has ended: it appends complete
-// answers that were on their way, what failed calls took, and results for calls
-// that have none. Results that say that a call was cut off are appended together with
-// the turn's end: a turn whose log has no end goes on, and its calls with it. Calls of a
-// turn that is put aside stay open: they are answered later. After a natural end there is
-// nothing to do.
+// close makes the history valid after the tree ends. It appends complete responses that
+// are not in the log, the usage of failed calls, and a result for each call that has
+// none. Results that say that a call was cut off are appended together with the turn's
+// end: a turn without an end in its log continues, and so do its calls. The calls of a
+// suspended turn stay open, since their results come later. After a natural end there
+// is nothing to do.
 func (t *turn) close(ctx context.Context, cause error) error {
-	// What the log holds and the run did not reach is history nevertheless.
+	// The history keeps the events of the log that the run did not reach.
 	var rest []loggedEvent
 	for _, queue := range t.logged {
 		rest = append(rest, queue...)
@@ -99,7 +99,7 @@ func (t *turn) close(ctx context.Context, cause error) error {
 	return nil
 }
 
-// reportCutCalls ends the calls that a crash has cut off and that were not made again.
+// reportCutCalls ends the calls that a crash cut off and that the turn did not repeat.
 func (t *turn) reportCutCalls() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -124,8 +124,8 @@ func (t *turn) newEvent(ctx context.Context, author, branch string) *adksession.
 	return ev
 }
 
-// seal marks all that is known as read. What is appended with the turn's end is not
-// known: it comes behind that, and the next turn reads it.
+// seal marks all known records as read. Records that are appended with the turn's end
+// come later; the next turn reads them.
 func (h *history) seal(startSeq int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

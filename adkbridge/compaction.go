@@ -20,11 +20,11 @@ import (
 )
 
 const (
-	// keepPart of the room that a prompt has stays as it is, the newest of it.
+	// keepPart is the share of a prompt's room that stays as it is, the newest part.
 	keepPart = 1.0 / 3
-	// maxSummary bounds a summary with the thoughts behind it, in tokens, and
-	// maxSummaryAgain one that is asked for again since it was cut there: models whose
-	// longest answer is not known take that much.
+	// maxSummary bounds a summary and its thoughts, in tokens. maxSummaryRetry is the bound
+	// for the second try, after the first summary was cut. Models whose longest response is
+	// not known accept that much.
 	maxSummary      = 8192
 	maxSummaryRetry = 2 * maxSummary
 	// maxCompactionText bounds Compaction.instruction, in bytes.
@@ -72,9 +72,8 @@ func (p *planner) compaction(n *node, c *agentdv1.Compaction) (*compaction, erro
 	return out, nil
 }
 
-// compactAhead compacts the conversation before a call whose prompt takes more
-// than its share of the context window. That it did not come off is no error, as
-// long as the call can be made.
+// compactAhead compacts the conversation before a call whose prompt takes more than its
+// share of the context window. If that fails and the call can be made, it is no error.
 func (m *agentModel) compactAhead(ctx context.Context, l *liveCall) error {
 	c := m.n.compaction
 	if c == nil || c.share == 0 || c.windowOf(m.n) == 0 {
@@ -94,22 +93,23 @@ func (m *agentModel) compactAhead(ctx context.Context, l *liveCall) error {
 	return err
 }
 
-// triedWithoutGain tells whether a summary of the prompt was tried in vain in this turn.
+// triedWithoutGain reports whether a summary of the prompt brought nothing in this
+// turn.
 func (m *agentModel) triedWithoutGain(l *liveCall, overflow bool) bool {
 	m.t.mu.Lock()
 	defer m.t.mu.Unlock()
 	return m.t.noGain[summaryTry{promptKey{m.n.name, l.branch}, overflow}]
 }
 
-// overflowed tells whether a call has failed of a prompt that is too long, before
-// anything was shown, and may be made again once it is shorter.
+// overflowed reports whether a call failed because its prompt is too long, before
+// anything was shown, and may be repeated with a shorter one.
 func (m *agentModel) overflowed(ctx context.Context, l *liveCall, err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	return ok && e.Kind == model.KindContextTooLong && m.n.compaction != nil && !l.shown && ctx.Err() == nil
 }
 
-// compactOverflow compacts the conversation after its prompt was refused, and
-// tells whether it is shorter now.
+// compactOverflow compacts the conversation after its prompt was refused, and reports
+// whether it is shorter now.
 func (m *agentModel) compactOverflow(ctx context.Context, l *liveCall) (bool, error) {
 	c, o := m.n.compaction, m.outline(l)
 	window := c.windowOf(l.chain.last.n)
@@ -132,13 +132,13 @@ func (m *agentModel) compactOverflow(ctx context.Context, l *liveCall) (bool, er
 	return m.compact(ctx, l, o, s, fact)
 }
 
-// outline is the prompt of a call that is to be made.
+// outline returns the prompt of the next call.
 func (m *agentModel) outline(l *liveCall) *outline {
 	return m.t.hist.outline(promptKey{m.n.name, l.branch}, m.since(), m.t.run.StartSeq())
 }
 
-// rest is what a request holds besides its contents, in bytes, for a prompt that
-// nobody has counted yet.
+// rest returns the size of a request besides its contents, in bytes, for a prompt that
+// no provider has counted yet.
 func (l *liveCall) rest(o *outline) int {
 	if o.context > 0 {
 		return 0
@@ -150,8 +150,9 @@ func (l *liveCall) rest(o *outline) int {
 	return len(adapter.Text(l.config.SystemInstruction)) + len(tools)
 }
 
-// summarizers are the agent with the models that write summaries, one where those
-// before fail: unless the client has named one, those that are to be called.
+// summarizers returns the agent with the models that write summaries, each for the case
+// that the ones before fail. Unless the client names a model, they are the models of
+// the call.
 func (m *agentModel) summarizers(l *liveCall) []*node {
 	if by := m.n.compaction.by; by != nil {
 		return []*node{by}
@@ -159,7 +160,8 @@ func (m *agentModel) summarizers(l *liveCall) []*node {
 	return slices.Concat([]*node{l.chain.last.n}, l.chain.rest)
 }
 
-// summaryInput is how much of a prompt the summary's model can be told, in bytes.
+// summaryInput returns how much of a prompt fits into the request for its summary, in
+// bytes.
 func (m *agentModel) summaryInput(by *node, o *outline, fact *session.Compacted) int {
 	const part = 0.6
 	most := o.bytes
@@ -176,9 +178,9 @@ func (m *agentModel) summaryInput(by *node, o *outline, fact *session.Compacted)
 	return most
 }
 
-// compact has a summary written of a section and appends it. It returns false when
-// there is no summary that would help, which the log has then, too, so that nobody
-// pays for another try; an error ends the turn.
+// compact asks for a summary of a section and appends it. It returns false if no
+// summary would help; the log says so too, so nobody pays for another try. An error
+// ends the turn.
 func (m *agentModel) compact(
 	ctx context.Context, l *liveCall, o *outline, s section, fact *session.Compacted,
 ) (bool, error) {
@@ -193,7 +195,7 @@ func (m *agentModel) compact(
 		if err := m.t.reportUsage(ctx, m.n.name); err != nil {
 			return false, err
 		}
-		// Those before the one that has answered have failed.
+		// The models before the one that responded failed.
 		at := slices.IndexFunc(by, func(n *node) bool { return n.modelName == meta.Call.Model })
 		text, meta, err = m.summarize(ctx, l, input, fact, by[at:])
 	}
@@ -219,8 +221,8 @@ func (m *agentModel) compact(
 	return helps, m.t.reportUsage(ctx, m.n.name)
 }
 
-// keepSummary has the end of a call for a summary in the log later. It is paid for:
-// should it not be written now, a turn that is put aside goes on with it.
+// keepSummary keeps the end of a call for a summary until it is reported. The summary
+// is paid for: if the turn is suspended before, it uses the summary when it resumes.
 func (m *agentModel) keepSummary(l *liveCall, meta *meta) {
 	m.t.keepCallEnd(&response{author: m.n.name, branch: l.branch, content: &genai.Content{Role: genai.RoleModel},
 		meta: meta})
@@ -241,10 +243,9 @@ func maxSummaryTokens(by *node, window int64, retry bool) int64 {
 	return most
 }
 
-// summarize asks for a summary, one model where those before have failed. It is a
-// model call like any, of which nothing is shown; one that fails, or whose answer is
-// cut at its limit, has no text and no error. Where a longer one would be let
-// through, its Vain is vainCut.
+// summarize asks for a summary, one model after the other fails. It is a model call
+// like any, but shows nothing. A call that fails, or whose summary is cut at its limit,
+// yields no text and no error. If a longer summary is allowed, NoGain is summaryCut.
 func (m *agentModel) summarize(
 	ctx context.Context, l *liveCall, text string, fact *session.Compacted, models []*node,
 ) (string, *meta, error) {

@@ -19,7 +19,7 @@ import (
 //
 // What stands under definitions stays there: references lead to it.
 
-// modernize says a schema in the words of 2020-12, and tells whether that has changed
+// modernize says a schema in the words of 2020-12, and reports whether that has changed
 // it. It is a schema that decodes as JSON does.
 func modernize(root map[string]any) (changed bool) {
 	changed = modern(root, inSchema)

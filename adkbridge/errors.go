@@ -23,8 +23,8 @@ const (
 	codeOutput   = agentdv1.ErrorCode_ERROR_CODE_OUTPUT_INVALID
 )
 
-// diverged is why a turn that goes on after an interruption fails: its log was
-// written by another version of the engine.
+// diverged is the error of a turn that cannot resume: another version of the engine
+// wrote its log.
 func diverged(format string, args ...any) error {
 	return session.Errorf(codeInternal,
 		"the turn cannot go on, it has taken another way than its log: "+format+"; its session can", args...)
@@ -41,7 +41,7 @@ var codes = map[model.Kind]agentdv1.ErrorCode{
 	model.KindContextTooLong: agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG,
 }
 
-// modelError says which agent's model failed, and how.
+// modelError returns the error of an agent's model with the agent's path.
 func modelError(n *node, err error) error {
 	at := fmt.Sprintf("%s: model %q", n.at(), n.modelName)
 	if e, ok := errors.AsType[*model.Error](err); ok {
@@ -57,7 +57,7 @@ func modelError(n *node, err error) error {
 	return fmt.Errorf("%s: %w", at, err)
 }
 
-// waitText says how long a provider asks to wait, if it does.
+// waitText names the time that a provider asks to wait, if it asks.
 func waitText(e *model.Error) string {
 	if e.RetryAfter <= 0 {
 		return ""
@@ -65,7 +65,7 @@ func waitText(e *model.Error) string {
 	return fmt.Sprintf("; retry after %v", e.RetryAfter.Round(time.Millisecond))
 }
 
-// isContextError tells whether err only says that a context has ended.
+// isContextError reports whether err only says that a context has ended.
 func isContextError(err error) bool {
 	return errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded)
 }

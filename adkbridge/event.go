@@ -23,53 +23,53 @@ const metaKey = "agentd"
 
 // meta is what we add to an ADK event.
 type meta struct {
-	// LLM is the key of the model call that the event is the answer of:
-	// "agent|branch#n", n counting from 0 within the turn. Empty for other events.
+	// LLM is the key of the model call whose response the event is: "agent|branch#n", with
+	// n counting from 0 within the turn. Empty for other events.
 	LLM string `json:"llm,omitempty"`
 	// Path runs from the root to the event's agent.
 	Path []string `json:"path"`
-	// Calls are the ids of the calls that the client has to answer.
+	// Calls are the ids of the calls that need a result from the client.
 	Calls []string `json:"calls,omitempty"`
-	// Asks are those of Calls about which a person is asked, or which one answers.
+	// Asks are the ids among Calls about which a person is asked.
 	Asks []string `json:"asks,omitempty"`
-	// Interactions are the ids of what those ask, in the same order; nil in logs of
-	// before there were any.
+	// Interactions are the ids of these interactions, in the same order. Old logs have
+	// none.
 	Interactions []string `json:"interactions,omitempty"`
-	// To runs from the root to the agent to which the event hands the turn over.
+	// To is the path of the agent to which the event transfers the turn, from the root.
 	To []string `json:"to,omitempty"`
 	// Last is true when the agent cannot speak again in this turn.
 	Last bool `json:"last,omitempty"`
-	// Structured is true when the answer's outputText satisfies the agent's output
+	// Structured is true when the outputText of the response satisfies the agent's output
 	// schema.
 	Structured bool `json:"structured,omitempty"`
-	// Usage is what the model call took, but for what records before the event hold.
+	// Usage is what the model call took, without what earlier records hold.
 	Usage *session.Usage `json:"usage,omitempty"`
-	// Before is what those hold of it: tries that have failed.
+	// Before is what earlier records hold: failed tries.
 	Before *session.Usage `json:"before,omitempty"`
 	// UsageForm is the form of both, 0 for the first one: see session.Usage.CountedBy.
 	UsageForm int `json:"usage_form,omitempty"`
-	// Call says more of the model call.
+	// Call describes the model call.
 	Call *session.CallInfo `json:"call,omitempty"`
 	// Provided is what the model's provider has run.
 	Provided *session.Provided `json:"provided,omitempty"`
 	// Compacted is the summary that the event is.
 	Compacted *session.Compacted `json:"compacted,omitempty"`
-	// NoGain says why a summary was asked for of which nothing came, vainShare or
-	// vainOverflow, or that it is to be asked for again: vainCut. The event is the
-	// end of that call and says nothing else.
+	// NoGain says why a summary brought nothing (noGainShare, noGainOverflow), or that it
+	// is asked for again (summaryCut). The event is the end of that call and holds nothing
+	// else.
 	NoGain string `json:"vain,omitempty"`
-	// Span says what Compacted stands for.
+	// Span names the records that Compacted replaces.
 	Span *span `json:"span,omitempty"`
-	// Context is how many tokens the prompt of the call's last try had, cached
-	// ones included, as its provider has counted; 0 is not known. See stored.context.
+	// Context is the length of the prompt of the call's last try in tokens, cached ones
+	// included, as the provider counted; 0 is unknown. See stored.context.
 	Context int64 `json:"context,omitempty"`
-	// Marks are the places of the deltas that have shown the answer.
+	// Marks are the places of the deltas that showed the response.
 	Marks session.Marks `json:"marks,omitempty"`
 	// Injected is the queued turn whose prompt the event is.
 	Injected string `json:"injected,omitempty"`
 	// InjectedBy is the id of the principal whose prompt it is.
 	InjectedBy string `json:"injected_by,omitempty"`
-	// NoText is true when all that such a prompt says is in its parts.
+	// NoText is true if the prompt has only parts.
 	NoText bool `json:"no_text,omitempty"`
 }
 
@@ -163,8 +163,8 @@ func (s *stored) convertUsage() {
 	}
 }
 
-// provider is the one whose call the event is the end of, "" if it is not known.
-// Events of before there was a Call name the model alone.
+// provider returns the provider of the call that the event ends, "" if unknown. Older
+// events name only the model.
 func (s *stored) provider() string {
 	switch c := s.CustomMetadata.Agentd.Call; {
 	case c != nil:
@@ -176,10 +176,9 @@ func (s *stored) provider() string {
 	}
 }
 
-// context is how long the prompt was that the event answers, in tokens; 0 is not
-// known. A provider that has run or looked up something for the answer may have read
-// the prompt several times, and counts all of that. Of events that were stored
-// without a Context it is known if their call had one try.
+// context returns the length of the prompt that the event responds to, in tokens; 0 is
+// unknown. A provider that runs tools may read the prompt several times and counts
+// each. For events without a Context the length is known if their call had one try.
 func (s *stored) context() int64 {
 	m := &s.CustomMetadata.Agentd
 	switch {
@@ -199,26 +198,26 @@ const (
 	summaryCut     = "cut"      // the summary was cut at its limit, and may be longer the next time
 )
 
-// onlyUsage tells whether an event says nothing but what a failed call took.
+// onlyUsage reports whether an event holds only the usage of a failed call.
 func (s *stored) onlyUsage() bool {
 	return s.CustomMetadata.Agentd.LLM == "" && s.CustomMetadata.Agentd.Compacted == nil &&
 		(s.Content == nil || len(s.Content.Parts) == 0) && len(s.Actions.StateDelta) == 0
 }
 
-// isBlank tells whether an event says nothing at all. The engine appends one when an
-// answer to loop_continue sets nothing but keys of scope temp. Logs of earlier
-// releases may hold one for each time that the turn ran.
+// isBlank reports whether an event holds nothing. The engine appends one when the
+// result of loop_continue sets only keys of scope temp. Logs of earlier releases may
+// hold one for each run of the turn.
 func (s *stored) isBlank() bool {
 	m := &s.CustomMetadata.Agentd
 	return s.onlyUsage() && m.NoGain == "" && m.Injected == "" && m.Usage == nil && m.Before == nil && m.Call == nil
 }
 
-// emptyPart tells whether a part says nothing at all.
+// emptyPart reports whether a part holds nothing.
 func emptyPart(p *genai.Part) bool {
 	return p == nil || reflect.ValueOf(*p).IsZero()
 }
 
-// durable are the keys of a state delta that outlive the turn; a copy.
+// durable returns a copy of the keys of a state delta that outlive the turn.
 func durable(delta map[string]any) map[string]any {
 	var out map[string]any
 	for k, v := range delta {
@@ -232,7 +231,7 @@ func durable(delta map[string]any) map[string]any {
 	return out
 }
 
-// sessionEvent is what the event says to a session.
+// sessionEvent returns the event in the session's terms.
 func (s *stored) sessionEvent() *session.Event {
 	m := &s.CustomMetadata.Agentd
 	ev := &session.Event{
@@ -293,7 +292,7 @@ func (s *stored) sessionEvent() *session.Event {
 // messageID ties deltas to the event that completes them.
 func messageID(turnID, llmKey string) string { return turnID + "/" + llmKey }
 
-// branchOf is the branch in an id that messageID has made, "" if it is none.
+// branchOf returns the branch in an id made by messageID, "" if there is none.
 func branchOf(messageID string) string {
 	_, after, _ := strings.Cut(messageID, "|")
 	if at := strings.LastIndexByte(after, '#'); at >= 0 {

@@ -9,20 +9,18 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// instructionMark is what ADK is given as an agent's instruction. The model call
-// replaces it when it is made live: an answer that the log holds needs no
-// instruction, and the state may not have all keys then.
+// instructionMark is the instruction that ADK sees. A live model call replaces it. A
+// response of the log needs no instruction, and the state may lack its keys then.
 const instructionMark = "{agentd instruction}"
 
-// instructed tells whether an agent's model has an instruction besides what ADK
-// says to each.
+// instructed reports whether an agent has an instruction besides ADK's own.
 func (t *turn) instructed(n *node) bool {
 	spec := t.run.Spec()
 	return n.instruction.source != "" || spec.Before != "" || spec.After != ""
 }
 
-// filling is an instruction with the values of its keys. Its size is known before
-// its text is built: a key that stands in it many times multiplies its value.
+// filling is an instruction with the values of its keys. Its size is known before the
+// text is built: a key that occurs many times multiplies its value.
 type filling struct {
 	template
 	n             *node
@@ -43,8 +41,7 @@ func (n *node) fill(spec *session.Spec, state map[string]any) *filling {
 	return f
 }
 
-// missing is the first key that the state does not have and the instruction needs,
-// "" for none.
+// missing returns the first required key that the state lacks, "" for none.
 func (f *filling) missing() string {
 	for s := range f.segments() {
 		if _, ok := f.values[s.key]; !ok && s.key != "" && !s.optional {
@@ -54,8 +51,7 @@ func (f *filling) missing() string {
 	return ""
 }
 
-// size is how long the instruction is at most, in bytes, with all that is told
-// beside it.
+// size returns the most bytes that the instruction takes, with the texts around it.
 func (f *filling) size() int {
 	n := f.literal + len(f.before) + len(f.after) + 2*len(layerBreak) + f.n.transferBytes()
 	for key, times := range f.uses {
@@ -83,11 +79,10 @@ func (f *filling) check(most int) error {
 		Over("filled_instruction_bytes", most, n)
 }
 
-// layerBreak stands between the texts of an instruction.
+// layerBreak separates the texts of an instruction.
 const layerBreak = "\n\n"
 
-// text is what the agent's model is told: the server's text, the agent's own, the
-// caller's.
+// text returns the whole instruction: the server's text, the agent's own, the caller's.
 func (f *filling) text() string {
 	var own strings.Builder
 	own.Grow(f.size())
@@ -100,7 +95,7 @@ func (f *filling) text() string {
 	return strings.Join(layers, layerBreak)
 }
 
-// instruction is an agent's instruction with this state, if it can be told.
+// instruction returns an agent's instruction filled in from this state.
 func (t *turn) instruction(n *node, state map[string]any) (string, error) {
 	f := n.fill(t.run.Spec(), state)
 	if key := f.missing(); key != "" {
@@ -113,7 +108,7 @@ func (t *turn) instruction(n *node, state map[string]any) (string, error) {
 	return f.text(), nil
 }
 
-// stateOf are the keys of the state, as it is now, that an agent's instruction has.
+// stateOf returns the current values of the keys in an agent's instruction.
 func (t *turn) stateOf(n *node) map[string]any {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -130,15 +125,15 @@ func (n *node) stateOf(state map[string]any) map[string]any {
 	return out
 }
 
-// transferWords is what ADK says of agents to transfer to, besides names and
-// descriptions, about; and for each of them.
+// transferWords is about how many bytes ADK writes about agents to transfer to, besides
+// names and descriptions; targetWords is the same for each agent.
 const (
 	transferWords = 700
 	targetWords   = 40
 )
 
-// transferBytes is how long the list of agents is that an agent may transfer to.
-// Each stands in it twice.
+// transferBytes returns the size of the list of agents to transfer to. Each occurs
+// twice.
 func (n *node) transferBytes() int {
 	size := 0
 	for target := range n.reaches() {
@@ -150,7 +145,7 @@ func (n *node) transferBytes() int {
 	return size
 }
 
-// requestBytes is about how long an agent's next request is, before an adapter
+// requestBytes returns about how large an agent's next request is before an adapter
 // encodes it.
 func (m *agentModel) requestBytes() int {
 	n := m.n
@@ -164,8 +159,8 @@ func (m *agentModel) requestBytes() int {
 	return size
 }
 
-// enterCall waits until the other requests of the turn, and then those of all turns,
-// leave room for the agent's next one. The caller calls leave when the call is over.
+// enterCall waits until the turn's other requests, and then those of all turns, leave
+// room for the agent's next one. The caller calls leave when the call is over.
 func (m *agentModel) enterCall(ctx context.Context) (leave func(), err error) {
 	whole := int64(m.requestBytes())
 	size := min(whole, int64(m.t.limits.RequestBytes))
@@ -183,8 +178,8 @@ func (m *agentModel) enterCall(ctx context.Context) (leave func(), err error) {
 	}, nil
 }
 
-// checkFilled refuses a tree of which an agent would be told too much with the state
-// that a turn begins with. What other agents write by an output_key is not known yet.
+// checkFilled refuses a tree if an agent's instruction is too large with the state at
+// the turn's start. Keys that agents write by an output_key are not known yet.
 func (t *tree) checkFilled(spec *session.Spec, state map[string]any, most int) error {
 	written := map[string]bool{}
 	for n := range t.root.all() {

@@ -12,8 +12,8 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// generation is how an agent's model is to write; the zero value is as its
-// provider does.
+// generation holds the settings of an agent's model; the zero value leaves all to the
+// provider.
 type generation struct {
 	temperature, topP *float32
 	maxTokens         int32
@@ -32,11 +32,11 @@ var efforts = map[agentdv1.Thinking_Effort]genai.ThinkingLevel{
 	agentdv1.Thinking_EFFORT_HIGH:    genai.ThinkingLevelHigh,
 }
 
-// maxStops bounds the texts at which an answer ends.
+// maxStops bounds the number of stop sequences.
 const maxStops = 16
 
-// generation reads an agent's settings; its tools are known by now. Whether the
-// model has such a setting is for its adapter to say.
+// generation reads an agent's settings after its tools. Whether the model has a setting
+// is for its adapter to check.
 func (p *planner) generation(n *node, s *agentdv1.GenerationSettings) error {
 	g := &n.generation
 	if s == nil {
@@ -77,7 +77,7 @@ func (p *planner) generation(n *node, s *agentdv1.GenerationSettings) error {
 	return p.toolChoice(n, s.GetToolChoice())
 }
 
-// readCache reads whether the provider is to keep prompts.
+// readCache reads whether the provider caches prompts.
 func (g *generation) readCache(n *node, c *agentdv1.PromptCache) error {
 	if c.GetMode() == agentdv1.PromptCache_MODE_ON {
 		g.cache = &model.Cache{TTL: c.GetTtl().AsDuration()}
@@ -89,8 +89,8 @@ func (g *generation) readCache(n *node, c *agentdv1.PromptCache) error {
 	return nil
 }
 
-// cacheOf is what a call of a session asks of its provider's cache. Its prompts
-// begin as those of the agent's other calls in that session do.
+// cacheOf returns what a call asks of its provider's cache. Its prompts begin like
+// those of the agent's other calls in the session.
 func (n *node) cacheOf(sessionID string) *model.Cache {
 	if n.generation.cache == nil {
 		return nil

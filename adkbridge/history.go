@@ -15,7 +15,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// user is the author of what the user says.
+// user is the author of prompts.
 const user = "user"
 
 // item is one event of a session as prompts need it. It is immutable, apart
@@ -32,8 +32,8 @@ type item struct {
 	span           span // of compacted
 }
 
-// history is what has happened in a session, and the prompts that were built
-// from it. Its methods may be called from any goroutine.
+// history holds a session's events and the prompts built from them. Its methods may be
+// called from any goroutine.
 type history struct {
 	mu      sync.Mutex // protects all fields
 	items   []*item    // in order of seq
@@ -86,9 +86,8 @@ func (h *history) addStored(seq int64, s *stored, size int) {
 	h.add(it, size)
 }
 
-// load reads the session's records after those it knows. Events of the turn
-// that started at startSeq are not added but returned: whether they are part of
-// the history yet is for the turn to decide.
+// load reads the records after those it knows. It adds no event of the turn that
+// started at startSeq but returns them: the turn decides when they become history.
 func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 	var open openTurn
 	startSeq := run.StartSeq()
@@ -146,8 +145,8 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult,
 			session.KindRawPayload, session.KindInteractionResolved,
 			session.KindTurnQueued, session.KindTurnDropped, session.KindClientsLeft:
-			// Results are part of the history in the event that answers their calls,
-			// queued prompts in the turn they start or the event they become.
+			// A result becomes history in the event that holds it, a queued prompt in the
+			// turn that it starts or the event that it becomes.
 		}
 		if rec.Seq <= startSeq {
 			h.upto = rec.Seq
@@ -166,8 +165,8 @@ type loggedEvent struct {
 // openTurn is what the log holds of the running turn.
 type openTurn struct {
 	events []loggedEvent
-	// cut are the model calls that have failed tries and no end, by agent. An agent
-	// makes one call at a time.
+	// cut are the model calls that have failed tries and no end, by agent. An agent makes
+	// one call at a time.
 	cut map[string]*cutCall
 	// agents counts the starts and the ends of agents.
 	agents map[changeKey]int
@@ -188,7 +187,7 @@ func (o *openTurn) add(l loggedEvent) {
 	}
 }
 
-// changed takes in that agents have started and ended.
+// changed counts starts and ends of agents.
 func (o *openTurn) changed(changes ...session.AgentChange) {
 	if o.agents == nil {
 		o.agents = map[changeKey]int{}
@@ -198,7 +197,7 @@ func (o *openTurn) changed(changes ...session.AgentChange) {
 	}
 }
 
-// failed takes in that a try has failed, or a model, and what that took.
+// failed adds the usage of a failed try or a failed model.
 func (o *openTurn) failed(rec session.Record) error {
 	var f struct {
 		MessageID string         `json:"message_id"`
@@ -250,15 +249,15 @@ func (h *history) prune(keep func(name string) bool) {
 	}
 }
 
-// visible tells whether an agent on one branch sees an event of another: the
+// visible reports whether an agent on one branch sees an event of another: the
 // branches of parallel siblings are hidden from each other.
 func visible(mine, other string) bool {
 	return mine == "" || other == "" || mine == other || strings.HasPrefix(mine, other+".")
 }
 
-// asForeign is an event as agents other than its author see it: as something the
-// user tells them. Thoughts, and parts that hold only a provider's opaque data,
-// are left out; nil when nothing is left.
+// asForeign returns an event as other agents see it: as something that the user says.
+// It leaves out thoughts and parts that hold only a provider's opaque data; nil if
+// nothing is left.
 func (it *item) asForeign() *genai.Content {
 	if it.converted != nil || it.content == nil {
 		return it.converted
@@ -296,7 +295,7 @@ func (it *item) asForeign() *genai.Content {
 	return it.converted
 }
 
-// jsonText is a value as ADK writes it into a prompt.
+// jsonText returns a value as ADK writes it into a prompt.
 func jsonText(v any) string {
 	b, err := json.Marshal(v)
 	if err != nil {

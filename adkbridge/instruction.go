@@ -10,7 +10,7 @@ import (
 )
 
 // placeholder finds the first {key} of an instruction from a place on, which is what
-// \{+[^{}]*\}+ matches. It takes no memory: there may be one every three bytes.
+// \{+[^{}]*\}+ matches. It allocates nothing: there may be a key every three bytes.
 func placeholder(text string, from int) (begin, end int, ok bool) {
 	for {
 		open := strings.IndexByte(text[from:], '{')
@@ -29,7 +29,7 @@ func placeholder(text string, from int) (begin, end int, ok bool) {
 	}
 }
 
-// runOf is how often a byte stands at the beginning of a text.
+// runOf counts how often a byte repeats at the beginning of a text.
 func runOf(text string, b byte) int {
 	n := 0
 	for n < len(text) && text[n] == b {
@@ -38,7 +38,7 @@ func runOf(text string, b byte) int {
 	return n
 }
 
-// segment is a piece of an instruction: text, and a key to fill in behind it.
+// segment is a piece of an instruction: text, then a key to fill in.
 type segment struct {
 	text     string
 	key      string
@@ -81,8 +81,8 @@ func parseInstruction(text string) (template, error) {
 // artifactKey begins a key that ADK knows and that there is not here.
 const artifactKey = "artifact."
 
-// segments splits the template. A segment has a text, a key, or both: the text then
-// stands first.
+// segments splits the template. A segment has a text, a key, or both; the text comes
+// first.
 func (t *template) segments() iter.Seq[segment] {
 	return func(yield func(segment) bool) {
 		text, from := t.source, 0 // from is where the next placeholder is looked for
@@ -107,7 +107,7 @@ func (t *template) segments() iter.Seq[segment] {
 	}
 }
 
-// placeholderKey tells whether a key can stand in a placeholder.
+// placeholderKey reports whether a placeholder may hold a key.
 func placeholderKey(key string) bool {
 	if scope, rest, ok := strings.Cut(key, ":"); ok {
 		switch scope {
@@ -125,8 +125,8 @@ func placeholderKey(key string) bool {
 	return key != ""
 }
 
-// stateText is a value as a model reads it: text as it is, nothing for null,
-// JSON for all else.
+// stateText returns a value as a model reads it: text as it is, nothing for null, else
+// JSON.
 func stateText(v any) string {
 	switch v := v.(type) {
 	case nil:

@@ -39,9 +39,9 @@ func (*journal) Delete(context.Context, *adksession.DeleteRequest) error {
 	return errors.ErrUnsupported
 }
 
-// AppendEvent makes an event durable; ADK goes on only when it has returned. An
-// event that the log already holds is taken from there. It refuses when ctx has
-// ended or the turn has failed: what ADK would append then is made of errors.
+// AppendEvent makes an event durable; ADK continues only when it returns. An event that
+// the log already holds is taken from there. It refuses events when ctx has ended or
+// the turn has failed: ADK makes those events of errors.
 func (j *journal) AppendEvent(ctx context.Context, _ adksession.Session, ev *adksession.Event) error {
 	if ev.Partial {
 		return nil
@@ -97,8 +97,8 @@ func (t *turn) replay(l *loggedEvent, ev *adksession.Event, m *meta) error {
 	return refused
 }
 
-// metaOf returns what we add to an event, and whether it is to be kept: a
-// model's answer, the results of its calls, or a change of state.
+// metaOf returns our meta of an event, and whether to keep the event: a model's
+// response, the results of its calls, or a change of state.
 func (t *turn) metaOf(ev *adksession.Event) (*meta, bool) {
 	if m, ok := ev.CustomMetadata[metaKey].(*meta); ok {
 		return m, true
@@ -143,8 +143,8 @@ func (t *turn) putBack(l *loggedEvent) {
 	t.logged[key] = slices.Insert(t.logged[key], 0, *l)
 }
 
-// commit appends an event to the log and takes it into the history as the log
-// holds it, so that a reloaded history gives the same prompts.
+// commit appends an event to the log and adds it to the history as the log holds it, so
+// a reloaded history yields the same prompts.
 func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error {
 	return t.write(ev, m, func(data []byte, s *stored) error {
 		rec, err := t.run.Append(ctx, data, s.sessionEvent())
@@ -155,14 +155,15 @@ func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error 
 	})
 }
 
-// commitAtEnd has an event appended together with the turn's end. It is not taken into
-// the history: whoever loads that next finds it in the log, if the turn has ended.
+// commitAtEnd appends an event together with the turn's end. The event is not added to
+// the history: if the turn ends, whoever loads the history next finds it in the log.
 func (t *turn) commitAtEnd(ctx context.Context, ev *adksession.Event, m *meta) error {
 	return t.write(ev, m, func(data []byte, s *stored) error { return t.run.AppendAtEnd(ctx, data, s.sessionEvent()) })
 }
 
-// write hands an event to put, as the log will hold it. When the state does not take the
-// event's keys, put gets it without them; the turn is stopped and the refusal returned.
+// write passes an event to put, as the log will hold it. If the state refuses the
+// event's keys, put gets the event without them, the turn stops, and write returns the
+// refusal.
 func (t *turn) write(ev *adksession.Event, m *meta, put func(data []byte, s *stored) error) error {
 	data, s, err := t.encoded(ev, m)
 	if err != nil {
@@ -172,7 +173,7 @@ func (t *turn) write(ev *adksession.Event, m *meta, put func(data []byte, s *sto
 	if !t.keptWithoutState(ev, refused) {
 		return refused
 	}
-	// What was said is paid for and is history; the state does not take its keys.
+	// The response is paid for and is history; only its keys are left out.
 	bare := *ev
 	bare.Actions.StateDelta = nil
 	if data, err = encode(&bare, m); err == nil {
@@ -200,15 +201,15 @@ func (t *turn) encoded(ev *adksession.Event, m *meta) ([]byte, *stored, error) {
 	return data, s, err
 }
 
-// keptWithoutState tells whether an event is committed without its keys, which the state
-// does not take.
+// keptWithoutState reports whether an event is committed without its keys because the
+// state refuses them.
 func (t *turn) keptWithoutState(ev *adksession.Event, err error) bool {
 	e, ok := errors.AsType[*session.Error](err)
 	return ok && e.Code == codeLimit && len(durable(ev.Actions.StateDelta)) > 0
 }
 
-// stateRefusal is why the turn ends behind an event of the log that was kept without its
-// keys, see commit; nil if it was not.
+// stateRefusal returns why the turn ends after an event that the log holds without its
+// keys (see commit), nil if the log holds them.
 func (t *turn) stateRefusal(ev *adksession.Event, m *meta, s *stored) error {
 	again := *ev
 	t.setOutput(&again, m)
@@ -220,21 +221,21 @@ func (t *turn) stateRefusal(ev *adksession.Event, m *meta, s *stored) error {
 		quoteAll(slices.Sorted(maps.Keys(keys))))
 }
 
-// setTransfer names the agent to which the results of an answer's calls hand over.
+// setTransfer names the agent to which the results of a response's calls transfer.
 func (t *turn) setTransfer(ev *adksession.Event, m *meta) {
 	if name := ev.Actions.TransferToAgent; name != "" && t.tree != nil && t.tree.byName[name] != nil {
 		m.To = t.tree.byName[name].path
 	}
 }
 
-// recordTransfer ends the agent whose event hands the conversation over.
+// recordTransfer ends the agent whose event transfers the conversation.
 func (t *turn) recordTransfer(ev *adksession.Event) {
 	if n := t.nodeOf(ev.Author); n != nil && ev.Actions.TransferToAgent != "" {
 		t.agents.end(n, session.AgentTransferred)
 	}
 }
 
-// setOutput writes what an agent ends with into the state, if it has an
+// setOutput writes an agent's final output into the state if the agent has an
 // output_key.
 func (t *turn) setOutput(ev *adksession.Event, m *meta) {
 	if n := t.nodeOf(ev.Author); n != nil {
@@ -249,7 +250,7 @@ func (t *turn) setOutput(ev *adksession.Event, m *meta) {
 	}
 }
 
-// outputOf is what an event of the agent writes into the state by output_key.
+// outputOf returns what an event of the agent writes into the state by output_key.
 func (n *node) outputOf(c *genai.Content, m *meta, most int) (string, bool) {
 	if n.outputKey == "" || n.output != nil && !m.Structured {
 		return "", false
@@ -258,9 +259,8 @@ func (n *node) outputOf(c *genai.Content, m *meta, most int) (string, bool) {
 	return text, ok && len(text) <= most
 }
 
-// tempOf are the keys of scope temp that an event of the log has set. They are in no
-// event: an output_key is found in what the agent says, and what came with results in
-// those.
+// tempOf returns the keys of scope temp that an event of the log set. No event holds
+// them: an output_key is found in what the agent says, other keys in the results.
 func (t *turn) tempOf(s *stored) map[string]any {
 	out := map[string]any{}
 	for _, id := range responses(s.Content) {
@@ -294,8 +294,8 @@ func (n *node) finalText(c *genai.Content, m *meta) (string, bool) {
 	return finalText(c, m)
 }
 
-// finalText returns the text an agent ends with: that of an answer without
-// calls, or what it says when it leaves a loop or hands over.
+// finalText returns the text an agent ends with: that of a response without calls, or
+// its text when it leaves a loop or transfers.
 func finalText(c *genai.Content, m *meta) (string, bool) {
 	if m.LLM == "" || c == nil {
 		return "", false
@@ -320,7 +320,7 @@ func finalText(c *genai.Content, m *meta) (string, bool) {
 	return b.String(), true
 }
 
-// responses are the ids of the calls that a content answers.
+// responses returns the ids of the calls whose results a content holds.
 func responses(c *genai.Content) []string {
 	if c == nil {
 		return nil
@@ -334,7 +334,7 @@ func responses(c *genai.Content) []string {
 	return ids
 }
 
-// tempKeys are the keys of a delta that live as long as the turn.
+// tempKeys returns the keys of a delta that live as long as the turn.
 func tempKeys(delta map[string]any) map[string]any {
 	out := map[string]any{}
 	for k, v := range delta {

@@ -11,7 +11,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// liveCall is a model call whose answer the log does not hold.
+// liveCall is a model call whose response the log does not hold.
 type liveCall struct {
 	branch, id string // of the answer to come
 	config     *genai.GenerateContentConfig

@@ -15,17 +15,16 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// loop runs its agents in order, again and again, until its cap is reached, an
-// agent within it calls exit_loop, or the client wants no more.
+// loop runs its agents in order, again and again, until it reaches its cap, an agent
+// within it calls exit_loop, or the client stops it.
 type loop struct {
 	t    *turn
 	n    *node
 	kids []agent.Agent
 }
 
-// run is the loop as ADK runs it. exit_loop is looked for after each agent that
-// runs in the loop, so an agent is never cut short, and only in this loop's own
-// mark, so loops around it go on.
+// run is the loop as ADK runs it. It checks for exit_loop after each of its agents, so
+// it never cuts an agent short, and only in its own mark, so loops around it continue.
 func (l *loop) run(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, error] {
 	return func(yield func(*adksession.Event, error) bool) {
 		visit := l.t.enter(l.n)
@@ -63,11 +62,10 @@ func (l *loop) run(ctx agent.InvocationContext) iter.Seq2[*adksession.Event, err
 	}
 }
 
-// askContinue asks the client whether to go on. The loop ends when the answer is an
-// object whose "continue" is false, and when there is none: a client that
-// failed, canceled or went away has not agreed to further model calls. Any
-// other answer goes on. The event holds the state that came with the answer,
-// nil if none did.
+// askContinue asks the client whether to continue. The loop ends when the output is an
+// object whose "continue" is false, and when there is no output: a client that failed,
+// canceled or went away has not agreed to further model calls. With any other output it
+// continues. The event holds the state that came with the result, nil if none came.
 func (l *loop) askContinue(
 	ctx agent.InvocationContext, visit, iteration int,
 ) (more bool, ev *adksession.Event, err error) {
@@ -121,8 +119,7 @@ func (l *loop) askContinue(
 	return goOn || !said, ev, nil
 }
 
-// loopCallID is the id of a question. A turn that is run again asks under the
-// same one.
+// loopCallID returns the id of a question. A resumed turn asks under the same id.
 func loopCallID(turnID, name string, visit, iteration int) string {
 	sum := sha256.Sum256(fmt.Appendf(nil, "%s|%s|%d#%d", turnID, name, visit, iteration))
 	return "loop_" + strings.ToLower(base32.StdEncoding.WithPadding(base32.NoPadding).EncodeToString(sum[:16]))

@@ -18,19 +18,17 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// ModelCalls says what the models of a turn were told, call by call, in the order
-// in which the calls ended: at most limit calls, those that ended behind log.After, and
-// whether there are more. It runs the turn again, as Verify does, until it has come to
-// all of them; no model is called and nothing is written. A turn that has not begun has no
-// calls.
+// ModelCalls returns what the models of a turn received, call by call, in the order in
+// which the calls ended: at most limit calls that ended after log.After, and whether
+// there are more. It replays the turn, as Verify does, until it reaches all of them. It
+// calls no model and writes nothing. A turn that has not begun has no calls.
 //
-// What a call was told is left out, and Contents is 0, where it cannot be made
-// again: the engine goes another way than the log from there on. If that is so for
-// all calls of the first page, the error says what differs. A prompt that was injected
-// while calls of several agents were under way may be counted for one that did not see
-// it.
+// Where the engine takes another way than the log, what the calls received cannot be
+// recovered: it is left out, and Contents is 0. If that holds for all calls of the
+// first page, the error says what differs. A prompt that is injected during the calls
+// of several agents may count for a call that did not see it.
 //
-// Its errors are of type *session.Error if a client may see them.
+// Errors that a client may see are of type *session.Error.
 func (*Runner) ModelCalls(
 	ctx context.Context, log session.TurnLog, limit int,
 ) (calls []session.ToldCall, more bool, err error) {
@@ -93,7 +91,7 @@ func (*Runner) ModelCalls(
 	return calls, more, nil
 }
 
-// serverText is the server's own text in the instructions of a turn.
+// serverText returns the server's own text in the instructions of a turn.
 func serverText(recs []session.Record) (string, error) {
 	for _, rec := range recs {
 		if rec.Kind != session.KindTurnStarted {
@@ -106,8 +104,8 @@ func serverText(recs []session.Record) (string, error) {
 	return "", nil
 }
 
-// skipTo takes in what was before a turn without running it, and returns the records
-// from its start on, up to its end if there is one.
+// skipTo reads the records before a turn without a replay, and returns the records from
+// its start up to its end, if there is one.
 func (v *verification) skipTo(ctx context.Context, log session.TurnLog) ([]session.Record, error) {
 	var recs []session.Record
 	var failed error
@@ -135,8 +133,8 @@ func (v *verification) skipTo(ctx context.Context, log session.TurnLog) ([]sessi
 	return recs, failed
 }
 
-// withoutPayload is a record without what nobody needs who runs its turn again: there may be
-// megabytes of raw payloads for each model call.
+// withoutPayload returns a record without what a replay does not need: raw payloads
+// take megabytes for each model call.
 func withoutPayload(rec session.Record) session.Record {
 	if rec.Kind == session.KindRawPayload {
 		rec.Data = nil
@@ -144,7 +142,7 @@ func withoutPayload(rec session.Record) session.Record {
 	return rec
 }
 
-// applyState takes in what a record of a turn that is past says about the state.
+// applyState applies the state of a record of an earlier turn.
 func (v *verification) applyState(rec session.Record) error {
 	switch rec.Kind {
 	case session.KindTurnStarted:
@@ -164,7 +162,8 @@ func (v *verification) applyState(rec session.Record) error {
 	return nil
 }
 
-// earlierLog is the log before a turn: a handle of which history.load uses what is here.
+// earlierLog is the log before a turn. It implements the part of handle that
+// history.load uses.
 type earlierLog struct {
 	handle
 	records iter.Seq2[session.Record, error]
@@ -175,8 +174,8 @@ func (p earlierLog) Records(context.Context, int64) iter.Seq2[session.Record, er
 	return p.records
 }
 
-// callRecorder takes note of what the models of one turn are told while it is run
-// again. A nil one takes note of nothing.
+// callRecorder records what the models of one turn receive during a replay. A nil
+// recorder records nothing.
 type callRecorder struct {
 	// Set before the run, not changed by it.
 	start  map[string]any   // the state
@@ -195,17 +194,17 @@ type callRecorder struct {
 	failed error // what the run has ended with; owned by the goroutine that runs it
 }
 
-// maxTextBytes bounds what is kept of the texts that calls are told, in bytes: a page
-// that would have more ends early. It is more than a reply can have.
+// maxTextBytes bounds the texts kept for a page, in bytes: a page with more ends early.
+// It is more than a reply can hold.
 const maxTextBytes = 8 << 20
 
-// sharedText is a text that calls are told alike.
+// sharedText is a text that several calls have.
 type sharedText struct {
 	text string
 	uses int
 }
 
-// askedState is what an answer to loop_continue says of keys of scope temp.
+// askedState holds the keys of scope temp that a result of loop_continue set.
 type askedState struct {
 	seq  int64
 	temp map[string]any
@@ -216,8 +215,7 @@ func newCallRecorder() *callRecorder {
 		texts: map[string]*sharedText{}, ends: map[string]int64{}, wanted: map[string]int64{}}
 }
 
-// begin takes in what is known of the turn before it runs: the state and the
-// history at its start, and its events.
+// begin reads the state, the history and the events of the turn before it runs.
 func (r *callRecorder) begin(run *verifier, hist *history, logged []loggedEvent) {
 	if r == nil {
 		return
@@ -251,7 +249,7 @@ func (r *callRecorder) begin(run *verifier, hist *history, logged []loggedEvent)
 	}
 }
 
-// end is where in the log the answer of a call is.
+// end returns the record that holds the response of a call.
 func (r *callRecorder) end(key string) int64 {
 	if seq, ok := r.ends[key]; ok {
 		return seq
@@ -259,9 +257,9 @@ func (r *callRecorder) end(key string) int64 {
 	return math.MaxInt64
 }
 
-// state is the state as it was when a call of an agent began, which is right behind
-// the last event that the agent could see. Siblings come to their events in another
-// order now.
+// state returns the state at the start of an agent's call, which is right after the
+// last event that the agent could see. A replay reaches the events of siblings in
+// another order.
 func (r *callRecorder) state(t *turn, at promptKey, key string) map[string]any {
 	end, began := r.end(key), 0
 	for i, l := range r.events {
@@ -284,11 +282,11 @@ func (r *callRecorder) state(t *turn, at promptKey, key string) map[string]any {
 	return state
 }
 
-// callKey names a call of an agent, n counting from 0.
+// callKey names the n-th call of an agent, from 0.
 func callKey(at promptKey, n int) string { return fmt.Sprintf("%s|%s#%d", at.agent, at.branch, n) }
 
-// record takes note of a call that is about to be made, if it is wanted and could be
-// told its instruction. cfg is what ADK has made for it; it is not changed.
+// record records the next call, if it is wanted and its instruction can be filled in.
+// It does not change cfg, which ADK made for the call.
 func (r *callRecorder) record(run *verifier, c *callStep) {
 	if !r.wants(c.key) {
 		return
@@ -327,7 +325,7 @@ func (r *callRecorder) record(run *verifier, c *callStep) {
 	r.keep(run, key, call)
 }
 
-// wants tells whether note is to be taken of a call.
+// wants reports whether a call is to be recorded.
 func (r *callRecorder) wants(key string) bool {
 	if r == nil {
 		return false
@@ -338,8 +336,8 @@ func (r *callRecorder) wants(key string) bool {
 	return ok
 }
 
-// keep takes note of what a call was told, nil if that cannot be made again, and lets
-// go of the last calls while that is too much.
+// keep records what a call received, nil if that cannot be recovered, and drops the
+// last calls while their texts exceed the bound.
 func (r *callRecorder) keep(run *verifier, key string, call *agentdv1.ModelCallDetails) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -358,7 +356,7 @@ func (r *callRecorder) keep(run *verifier, key string, call *agentdv1.ModelCallD
 	}
 }
 
-// dropLocked lets go of the call that ended last.
+// dropLocked drops the call that ended last.
 func (r *callRecorder) dropLocked() {
 	last := ""
 	for key, seq := range r.wanted {
@@ -375,8 +373,8 @@ func (r *callRecorder) dropLocked() {
 	delete(r.calls, last)
 }
 
-// hasAll tells whether the run has come to all calls of which note is to be taken:
-// what agents that run beside each other were told last is in no order.
+// hasAll reports whether the run has reached all wanted calls. Parallel agents reach
+// their last calls in no order.
 func (r *callRecorder) hasAll() bool {
 	if r == nil {
 		return true
@@ -398,7 +396,7 @@ func (r *callRecorder) internLocked(text string) string {
 	return first.text
 }
 
-// releaseLocked lets go of a text for one call.
+// releaseLocked drops one use of a text.
 func (r *callRecorder) releaseLocked(text string) {
 	first := r.texts[text]
 	if first.uses--; first.uses == 0 {
@@ -432,8 +430,8 @@ type endedCall struct {
 	end *agentdv1.ModelCallEnded
 }
 
-// endedCalls are the calls of a turn that have ended. A call that has failed has no
-// answer: it is the one that its agent has come to at last.
+// endedCalls returns the ended calls of a turn. A failed call has no response: it is
+// the last call that its agent reached.
 func endedCalls(sessionID string, recs []session.Record) ([]endedCall, error) {
 	var out []endedCall
 	answered := map[promptKey]int{}

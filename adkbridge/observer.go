@@ -16,22 +16,22 @@ import (
 // The goroutine that takes a step calls the method, so agents below a parallel one
 // call it at the same time. An error ends the run.
 type observer interface {
-	// modelCall announces a model call. It is called before the instruction is filled
-	// in and before anything is asked of the model.
+	// modelCall announces a model call, before the instruction is filled in and before
+	// the model is asked for anything.
 	modelCall(ctx context.Context, c *callStep) error
-	// response announces an answer that the log holds. calls and asks are the calls
-	// that judge finds in it. The observer does not change the answer.
+	// response announces a response that the log holds. calls and asks are the calls
+	// that classify finds in it. The observer does not change the response.
 	response(m *agentModel, a *response, calls, asks []string) error
 	// event announces an event that the engine appends. l is the event that the log
 	// holds in its place; it is nil if the run is to append the event. The observer
 	// changes neither. With errSkip the run leaves the event out and continues.
 	event(l *loggedEvent, ev *adksession.Event, m *meta) error
-	// agentChanged announces that an agent starts or ends. It is called with stage.mu
-	// held.
+	// agentChanged announces that an agent starts or ends. It is called with the
+	// tracker's mu held.
 	agentChanged(c session.AgentChange)
 }
 
-// errSkip is an observer's answer to an event that the run leaves out.
+// errSkip is what an observer returns for an event that the run is to leave out.
 var errSkip = errors.New("the run leaves this event out")
 
 // callStep is a model call that a run has come to.
@@ -39,5 +39,5 @@ type callStep struct {
 	m           *agentModel
 	branch, key string
 	config      *genai.GenerateContentConfig // the engine's, of this call alone; not to be changed
-	logged      bool                         // the log holds the answer
+	logged      bool                         // the log holds the response
 }

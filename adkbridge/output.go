@@ -30,10 +30,10 @@ const (
 	maxAnyOfBytes  = 16 << 20
 )
 
-// maxMisfit bounds what is said about an output that does not fit, in bytes.
+// maxMisfit bounds the reason why an output does not satisfy its schema, in bytes.
 const maxMisfit = 512
 
-// outputSchema is what an agent's final text has to satisfy. It is immutable.
+// outputSchema is the schema of an agent's final text. It is immutable.
 type outputSchema struct {
 	text     json.RawMessage // as the client wrote it: models heed the order of keys
 	compiled *jsonschema.Resolved
@@ -71,7 +71,7 @@ func readOutputSchema(text string) (*outputSchema, error) {
 	return &outputSchema{text: json.RawMessage(text), compiled: compiled, size: size, anyOf: b.anyOf}, nil
 }
 
-// check tells what is wrong with an output, nil if it is one JSON value that
+// check returns what is wrong with an output, nil if it is one JSON value that
 // satisfies the schema.
 func (o *outputSchema) check(text string) (err error) {
 	defer func() {
@@ -103,9 +103,9 @@ func (o *outputSchema) check(text string) (err error) {
 	return nil
 }
 
-// numbers has the numbers of a JSON value as the checker compares them: integers of 64
-// bits exactly, all others as float64. What is beyond float64 counts as its greatest
-// number: exact ones could take a megabyte each.
+// numbers converts the numbers of a JSON value for the checker: integers of 64 bits
+// stay exact, all others become float64. A number beyond float64 becomes the greatest
+// one: exact ones could take a megabyte each.
 func numbers(v any) any {
 	switch v := v.(type) {
 	case json.Number:
@@ -156,9 +156,9 @@ func countValues(text string) (n int, err error) {
 	return n, nil
 }
 
-// outputText is what an agent with an output schema ends with: its final text, or
-// of one that is not JSON as a whole what was said last between the runs of the
-// provider's tools. Models say in words what they are about to look up.
+// outputText returns what an agent with an output schema ends with: its final text, or,
+// if that is not JSON as a whole, the last text between runs of the provider's tools.
+// Models announce in words what they look up.
 func outputText(c *genai.Content, m *meta) (string, bool) {
 	whole, ok := finalText(c, m)
 	if !ok || json.Valid([]byte(whole)) {
@@ -181,9 +181,9 @@ func outputText(c *genai.Content, m *meta) (string, bool) {
 	return last, true
 }
 
-// checkOutput holds an agent's final answer against its output schema. ok tells that
-// there is one and that the answer satisfies it. It depends on nothing but the
-// answer, the agent and the limits.
+// checkOutput checks an agent's final response against its output schema. ok reports
+// that there is a schema and that the response satisfies it. It depends only on the
+// response, the agent and the limits.
 func (m *agentModel) checkOutput(a *response) (ok bool, err error) {
 	o := m.n.output
 	if o == nil || len(callsOf(a.content)) > 0 || onlyThoughts(a.content) {

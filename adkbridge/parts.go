@@ -15,8 +15,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// userContent is what a user says, as models see it: the text first, unless it is
-// empty and there is more. It shares the data of files with parts.
+// userContent returns a prompt as models see it: the text first, unless it is empty and
+// there are parts. It shares the data of files with parts.
 func userContent(text string, parts session.Parts) *genai.Content {
 	c := &genai.Content{Role: genai.RoleUser}
 	if text != "" || len(parts) == 0 {
@@ -37,7 +37,7 @@ func userContent(text string, parts session.Parts) *genai.Content {
 	return c
 }
 
-// partsOf is what userContent has made of parts.
+// partsOf undoes userContent for parts.
 func partsOf(in []*genai.Part) session.Parts {
 	var out session.Parts
 	for _, p := range in {
@@ -57,8 +57,8 @@ func partsOf(in []*genai.Part) session.Parts {
 	return out
 }
 
-// withTexts puts the texts among the parts of a result behind its output: a
-// function response has a place for files alone.
+// withTexts adds the texts among the parts of a result to its output: a function
+// response has room only for files.
 func withTexts(result map[string]any, parts session.Parts) map[string]any {
 	if !hasTexts(parts) {
 		return result
@@ -89,7 +89,7 @@ func hasTexts(parts session.Parts) bool {
 	return slices.ContainsFunc(parts, func(p *agentdv1.Part) bool { return p.GetText() != "" })
 }
 
-// resultFiles are the files among the parts of a result. They share the data.
+// resultFiles returns the files among the parts of a result. They share the data.
 func resultFiles(parts session.Parts) []*genai.FunctionResponsePart {
 	var out []*genai.FunctionResponsePart
 	for _, p := range parts {
@@ -107,7 +107,7 @@ func resultFiles(parts session.Parts) []*genai.FunctionResponsePart {
 	return out
 }
 
-// referencedTools are the tools to which the parts of a result refer.
+// referencedTools returns the tools to which the parts of a result refer.
 func referencedTools(parts session.Parts) []string {
 	var names []string
 	for _, p := range parts {
@@ -118,14 +118,14 @@ func referencedTools(parts session.Parts) []string {
 	return names
 }
 
-// extras is what a result has besides values.
+// extras are the files and tool references of a result.
 type extras struct {
 	files []*genai.FunctionResponsePart
 	tools []string // to which it refers
 }
 
-// keepExtras remembers the files of a call's result, and its references to tools,
-// until the event that holds the result is in the log: the engine knows values alone.
+// keepExtras keeps the files and tool references of a result until the event that holds
+// the result is in the log: the engine knows only values.
 func (t *turn) keepExtras(callID string, parts session.Parts) {
 	b := &extras{resultFiles(parts), referencedTools(parts)}
 	if len(b.files) == 0 && len(b.tools) == 0 {
@@ -136,8 +136,8 @@ func (t *turn) keepExtras(callID string, parts session.Parts) {
 	t.extras[callID] = b
 }
 
-// setExtras puts files and references of results where they belong. The event may
-// share its content with the engine's own: it gets another one.
+// setExtras adds the files and tool references to the results of an event. The event
+// gets a new content, since it may share its content with the engine.
 func (t *turn) setExtras(ev *adksession.Event) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -160,7 +160,7 @@ func (t *turn) setExtras(ev *adksession.Event) {
 	ev.Content = c
 }
 
-// fileOf is a file of a result as a part of what a user says.
+// fileOf returns a file of a result as a part of a prompt.
 func fileOf(f *genai.FunctionResponsePart) *genai.Part {
 	switch {
 	case f == nil:
@@ -176,8 +176,8 @@ func fileOf(f *genai.FunctionResponsePart) *genai.Part {
 	}
 }
 
-// checkParts refuses a file that no model of the tree takes. One that some of them
-// take is told to the others in words.
+// checkParts refuses a file that no model of the tree accepts. Models that do not
+// accept it receive a description.
 func (t *tree) checkParts(parts session.Parts) error {
 	for i, p := range parts {
 		f := model.File{MIMEType: p.GetInline().GetMimeType()}
@@ -195,8 +195,8 @@ func (t *tree) checkParts(parts session.Parts) error {
 	return nil
 }
 
-// takes tells why no model of the tree takes a file, in the words of the first
-// one; nil if one does.
+// takes returns why no model of the tree accepts a file, in the words of the first one;
+// nil if one does.
 func (t *tree) takes(f model.File) error {
 	var refused error
 	for n := range t.root.all() {
@@ -226,13 +226,12 @@ func (n *node) walk(yield func(*node) bool) bool {
 	return yield(n) && !slices.ContainsFunc(n.kids, func(kid *node) bool { return !kid.walk(yield) })
 }
 
-// dropsFiles tells whether a turn may have ended because a provider could not read a
-// file of it.
+// dropsFiles reports whether a provider may have failed the turn because it could not
+// read a file of it.
 func dropsFiles(code agentdv1.ErrorCode) bool { return code == codeInvalid }
 
-// dropFiles has the files since a record told in words from now on: every provider
-// is sent the whole history, and one that refuses a file would refuse the session
-// for ever.
+// dropFiles replaces the files since a record by descriptions. Each request holds the
+// whole history, so a provider that refuses a file would refuse the session for ever.
 func (h *history) dropFiles(since int64) {
 	h.mu.Lock()
 	defer h.mu.Unlock()

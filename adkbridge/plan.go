@@ -26,7 +26,7 @@ const (
 // maxName bounds the names of agents and tools, in bytes.
 const maxName = 64
 
-// Names that mean something to ADK or to us.
+// Names with a meaning for ADK or for the bridge.
 const (
 	transferTool    = "transfer_to_agent"
 	exitLoopTool    = "exit_loop"
@@ -103,14 +103,14 @@ func (n *node) targets() []string {
 	return out
 }
 
-// speaksOnce tells whether a final answer of this agent is its last in the
-// turn: nothing can lead back to it.
+// speaksOnce reports whether a final response of this agent is its last in the turn:
+// nothing leads back to it.
 func (n *node) speaksOnce() bool {
 	return n.loop == nil && len(n.kids) == 0 && (n.parent == nil || n.parent.kind != llmKind)
 }
 
-// mayStart tells whether a turn may begin at this agent: all agents above it
-// are LLM agents, as it is.
+// mayStart reports whether a turn may begin at this agent: it and all agents above it
+// are LLM agents.
 func (n *node) mayStart() bool {
 	for ; n != nil; n = n.parent {
 		if n.kind != llmKind {

@@ -14,16 +14,15 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// googleSearchTool is what Gemini's search was called first, webSearchTool what each
-// provider's search is called.
+// googleSearchTool is the first name of Gemini's search, webSearchTool the name of each
+// provider's search.
 const (
 	googleSearchTool = "google_search"
 	webSearchTool    = "web_search"
 )
 
-// providerTools are the tools that providers run, and how a request asks for
-// them: with genai's own field, which each adapter translates. Whether a provider
-// has one is for the provider to say, see Model.Builtins.
+// providerTools are the tools that providers run, with the field of genai that asks for
+// each. Adapters translate the field. A provider lists its own tools in Model.Builtins.
 var providerTools = map[string]genai.Tool{
 	googleSearchTool: {GoogleSearch: &genai.GoogleSearch{}},
 	webSearchTool:    {GoogleSearch: &genai.GoogleSearch{}},
@@ -69,8 +68,8 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 	return p.generation(n, a.GetGeneration())
 }
 
-// agentTools resolves the names of an agent's tools, and sees that a model is not
-// told of too many at once. Those that are chosen it is told of, deferred or not.
+// agentTools resolves the names of an agent's tools, and bounds the tools that its
+// model sees without a search. Tools of tool_choice count, deferred or not.
 func (p *planner) agentTools(n *node, names, chosen []string) error {
 	listed := 0
 	for i, name := range names {
@@ -100,8 +99,8 @@ func (p *planner) agentTools(n *node, names, chosen []string) error {
 	return nil
 }
 
-// openModel resolves the agent's model. A model that cannot be served is no
-// fault of the tree: its error has the code of what is wrong.
+// openModel resolves the agent's model. A model that cannot be served is no fault of
+// the tree, so the error has the code of its cause.
 func (p *planner) openModel(n *node, name string) error {
 	if name == "" {
 		return n.errorf("the model is missing")
@@ -131,8 +130,8 @@ func (p *planner) openModel(n *node, name string) error {
 // maxFallbacks bounds an agent's fallback models.
 const maxFallbacks = 8
 
-// fallbacks resolves the models that stand in for the agent's own. What holds for
-// that one holds for each of them.
+// fallbacks resolves the agent's fallback models. The rules of the agent's own model
+// hold for each.
 func (p *planner) fallbacks(n *node, a *agentdv1.LlmAgent) error {
 	names := a.GetFallbackModels()
 	if got := len(names); got > maxFallbacks {
@@ -160,8 +159,8 @@ func (p *planner) fallbacks(n *node, a *agentdv1.LlmAgent) error {
 	return nil
 }
 
-// checkDistinct checks that no fallback of an agent, or of one below it, is a model under
-// another name that the agent has tried by then.
+// checkDistinct refuses a fallback, here or below, that is a model under another name
+// which the agent has tried by then.
 func (n *node) checkDistinct() error {
 	for i, other := range n.fallbacks {
 		if other.sameModel(n) {
@@ -181,7 +180,7 @@ func (n *node) checkDistinct() error {
 	return nil
 }
 
-// sameModel tells whether two names are of one model.
+// sameModel reports whether two agents have the same model.
 func (n *node) sameModel(o *node) bool {
 	return n.model.Provider == o.model.Provider &&
 		cmp.Or(n.model.Name, n.modelName) == cmp.Or(o.model.Name, o.modelName)
@@ -221,7 +220,7 @@ func (p *planner) builtins(n *node, names []string) error {
 }
 
 // checkSearch checks that the agent can search for tools if, and only if, some are
-// deferred. A tool of the client's may do so, see ToolReference.
+// deferred. A tool of the client may search too, see ToolReference.
 func (n *node) checkSearch(can bool) error {
 	deferred := n.deferred()
 	switch {
@@ -236,7 +235,7 @@ func (n *node) checkSearch(can bool) error {
 	return nil
 }
 
-// deferred are the tools that the model has to look for.
+// deferred returns the tools that the model finds by a search.
 func (n *node) deferred() []string {
 	var names []string
 	for _, d := range n.tools {
@@ -253,8 +252,8 @@ const maxStateKey = 128
 // stateScopes are the prefixes of keys that are not the session's own.
 var stateScopes = []string{"app:", "user:", "temp:"}
 
-// stateKeyOK tells whether a key can be written by output_key. Keys are looked up
-// by placeholders and travel as JSON names, so white space and braces are out.
+// stateKeyOK reports whether an output_key may be this key. Placeholders name keys, and
+// keys travel as JSON names, so white space and braces are not allowed.
 func stateKeyOK(key string) bool {
 	for _, scope := range stateScopes {
 		if rest, ok := strings.CutPrefix(key, scope); ok {

@@ -16,8 +16,8 @@ const lostText = "cancelled: the call was interrupted, its result is not known"
 // promptKey names a prompt: an agent sees what its branch may see.
 type promptKey struct{ agent, branch string }
 
-// prompt is what one agent on one branch has seen so far. Requests share its
-// contents: what was handed out is never changed, only extended.
+// prompt is what one agent on one branch has seen. Requests share its contents: what
+// was handed out never changes, it only grows.
 type prompt struct {
 	since    int64 // what happened before this record is not part of it
 	contents []*genai.Content
@@ -33,8 +33,9 @@ type openCall struct {
 	missing    []*genai.FunctionCall
 }
 
-// prompt returns what an agent is to be sent: the history as it sees it from a
-// record on, ending on a user's turn. The result is shared and must not be changed.
+// prompt returns the contents of an agent's request: the history as the agent sees it
+// from a record on, ending on a user's turn. The result is shared and must not be
+// changed.
 func (h *history) prompt(agent, branch string, since int64) []*genai.Content {
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -45,8 +46,8 @@ func (h *history) prompt(agent, branch string, since int64) []*genai.Content {
 	return out
 }
 
-// upToDateLocked returns the prompt of a key with all that has happened, from a
-// record or from where a summary ends.
+// upToDateLocked returns the prompt of a key with all events, from a record or from the
+// end of a summary.
 func (h *history) upToDateLocked(key promptKey, since int64) *prompt {
 	p := h.prompts[key]
 	if p == nil || p.since != since {
@@ -69,13 +70,13 @@ func (h *history) upToDateLocked(key promptKey, since int64) *prompt {
 	return p
 }
 
-// afterLocked is the index of the first item behind a record.
+// afterLocked returns the index of the first item after a record.
 func (h *history) afterLocked(seq int64) int {
 	i, _ := slices.BinarySearchFunc(h.items, seq+1, func(e *item, seq int64) int { return int(e.seq - seq) })
 	return i
 }
 
-// addVisible adds one event, if it is one that an agent sees.
+// addVisible adds one event if the agent sees it.
 func (p *prompt) addVisible(it *item, key promptKey) {
 	if it.compacted != nil || it.seq < p.since || it.content == nil || len(it.content.Parts) == 0 ||
 		!visible(key.branch, it.branch) {
@@ -115,8 +116,8 @@ func (p *prompt) add(it *item, agent string) {
 	}
 }
 
-// addResults puts results right behind the calls they belong to. Results that
-// belong to no open call are dropped.
+// addResults puts results right after their calls. It drops results without an open
+// call.
 func (p *prompt) addResults(results []*genai.Part) {
 	for _, o := range p.open {
 		var mine []*genai.Part
@@ -136,8 +137,8 @@ func (p *prompt) addResults(results []*genai.Part) {
 	p.open = slices.DeleteFunc(p.open, func(o *openCall) bool { return len(o.missing) == 0 })
 }
 
-// placeResults puts results behind the content that o names. Handed-out contents stay
-// as they are: anything but an append works on a copy.
+// placeResults puts results after the content that o names. Contents that were handed
+// out do not change: all but an append works on a copy.
 func (p *prompt) placeResults(o *openCall, results []*genai.Part) {
 	at := o.at + 1
 	if o.hasResults {
@@ -159,9 +160,9 @@ func (p *prompt) placeResults(o *openCall, results []*genai.Part) {
 	}
 }
 
-// closeOrphanCalls gives results to calls that will never get one: providers refuse a
-// history with a call that has none. An agent is asked for
-// its next answer only when all its calls are over, so what is open now is lost.
+// closeOrphanCalls gives a result to each call that will never get one, since providers
+// refuse a history with such a call. An agent calls its model only when all its calls
+// are over, so a call that is open now is lost.
 func (p *prompt) closeOrphanCalls() {
 	for _, o := range p.open {
 		var lost []*genai.Part
@@ -178,5 +179,5 @@ func responsePart(c *genai.FunctionCall, result map[string]any) *genai.Part {
 	return &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: c.ID, Name: c.Name, Response: result}}
 }
 
-// errorResult is a result that says why there is none.
+// errorResult is a result that holds an error.
 func errorResult(text string) map[string]any { return map[string]any{"error": text} }

@@ -12,16 +12,16 @@ import (
 )
 
 const (
-	// A token takes from minRatio to maxRatio bytes, the latter where nobody has
-	// counted.
+	// A token takes from minRatio to maxRatio bytes. maxRatio counts until a provider has
+	// counted tokens.
 	minRatio, maxRatio = 2, 4
-	// pictureWeight is that of a picture, in bytes of text that take as many tokens.
+	// pictureWeight is the weight of a picture, in bytes of text that take as many tokens.
 	pictureWeight = 1600 * maxRatio
-	// partWeight is that of a part besides what it says.
+	// partWeight is the weight of a part besides its content.
 	partWeight = 16
 )
 
-// measures are what is known of the size of a prompt, and where it may be cut.
+// measures hold the size of a prompt and the places where it may be cut.
 type measures struct {
 	bytes      int     // weight of the contents, about
 	points     []point // rising
@@ -42,7 +42,7 @@ type point struct {
 	asks  bool  // the user speaks next
 }
 
-// noteBefore takes note of an event that is to be added.
+// noteBefore updates the measures before an event is added.
 func (p *prompt) noteBefore(it *item, key promptKey) {
 	p.fresh = false
 	if it.response && it.context > 0 && it.author == key.agent && it.branch == key.branch {
@@ -53,7 +53,7 @@ func (p *prompt) noteBefore(it *item, key promptKey) {
 	}
 }
 
-// noteAfter takes note of an event that was added.
+// noteAfter updates the measures after an event is added.
 func (p *prompt) noteAfter(it *item) {
 	p.bytes += it.weigh()
 	if len(p.open) == 0 {
@@ -61,14 +61,14 @@ func (p *prompt) noteAfter(it *item) {
 	}
 }
 
-// startFromSummary starts the prompt anew, with a summary of what was in it.
+// startFromSummary restarts the prompt with a summary of its contents.
 func (p *prompt) startFromSummary(c *genai.Content) {
 	p.contents, p.open = []*genai.Content{c}, nil
 	p.measures = measures{summarized: true, bytes: weigh(c)}
 }
 
-// summaryDone takes note that the prompt holds what the summary does not stand for. What
-// a provider has counted before was another prompt.
+// summaryDone notes that the prompt holds all that the summary does not replace. The
+// provider's earlier count was of another prompt.
 func (p *prompt) summaryDone(c *session.Compacted) {
 	p.fresh, p.overflow = true, c.Overflow
 	p.context, p.counted = 0, 0
@@ -98,7 +98,7 @@ func (h *history) outline(key promptKey, since, start int64) *outline {
 	return o
 }
 
-// ratio is how many bytes a token takes.
+// ratio returns how many bytes a token takes.
 func (o *outline) ratio() float64 {
 	if o.context == 0 {
 		return maxRatio
@@ -114,16 +114,16 @@ func (o *outline) tokens(rest int) int64 {
 	return o.context + int64(float64(max(o.bytes-o.counted, 0))/o.ratio())
 }
 
-// section is the beginning of a prompt that a summary is to stand for.
+// section is the beginning of a prompt that a summary may replace.
 type section struct {
 	point
 	kept []int64 // what the user has said before the point and is told nevertheless
 	gain int     // what the prompt loses, in bytes
 }
 
-// choose finds the beginning of which the rest weighs at most keep bytes, or as
-// little as can be. The newest round of calls stays, unless all may go. It tells
-// whether that is worth while.
+// choose finds the beginning that leaves at most keep bytes, or as few as possible. The
+// newest round of calls stays, unless all may go. It also reports whether a summary is
+// worth its cost.
 func (o *outline) choose(keep int, all bool) (section, bool) {
 	var best section
 	first := 0
@@ -148,8 +148,8 @@ func (o *outline) choose(keep int, all bool) (section, bool) {
 	return best, best.n > 0 && best.gain >= o.bytes/8
 }
 
-// section is what ends at a point. Of what the user has said in the turn the newest
-// is kept word for word, and more as long as it is not too much.
+// section returns the section that ends at a point. Of the prompts of the turn it keeps
+// the newest word for word, and more if they are small.
 func (o *outline) section(p point, keep int) section {
 	s := section{point: p, gain: p.bytes}
 	for i, it := range slices.Backward(o.said) {
@@ -166,7 +166,7 @@ func (o *outline) section(p point, keep int) section {
 	return s
 }
 
-// weigh is the weight of what the event says.
+// weigh returns the weight of the event's content.
 func (it *item) weigh() int {
 	if it.weight == 0 {
 		it.weight = weigh(it.content)
@@ -174,7 +174,7 @@ func (it *item) weigh() int {
 	return it.weight
 }
 
-// weigh is how many bytes of text would take about as many tokens as a content.
+// weigh returns how many bytes of text take about as many tokens as a content.
 func weigh(c *genai.Content) int {
 	n := 0
 	for _, p := range c.Parts {
@@ -215,7 +215,7 @@ func weigh(c *genai.Content) int {
 	return n
 }
 
-// weighValue is the size of a JSON value, about.
+// weighValue returns about the size of a JSON value.
 func weighValue(v any) int {
 	const other = 6
 	n := other
@@ -234,8 +234,8 @@ func weighValue(v any) int {
 	return n
 }
 
-// weighMedia is the weight of inline data. Providers count pictures by their area
-// and other media by their length; bytes tell little of either.
+// weighMedia returns the weight of inline data. Providers count pictures by area and
+// other media by length; bytes say little about either.
 func weighMedia(mime string, size int) int {
 	const perToken = 32
 	if len(mime) > 6 && mime[:6] == "image/" {

@@ -11,7 +11,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// provided is what a model's provider has run, in the session's terms; nil for
+// provided returns what a model's provider ran, in the session's terms; nil for
 // nothing.
 func provided(p *model.Provided) *session.Provided {
 	if p.Empty() {
@@ -27,7 +27,7 @@ func provided(p *model.Provided) *session.Provided {
 	return out
 }
 
-// ranByProvider tells whether a part is of a tool that the model's provider has run.
+// ranByProvider reports whether a part belongs to a tool that the model's provider ran.
 func ranByProvider(p *genai.Part) bool {
 	if p.Thought || p.Text != "" || p.FunctionCall != nil {
 		return false
@@ -37,7 +37,7 @@ func ranByProvider(p *genai.Part) bool {
 		p.CodeExecutionResult != nil
 }
 
-// raw records a provider's answer as it came.
+// raw records a provider's response as it came.
 func (m *agentModel) raw(ctx context.Context, messageID string, r modelcall.Raw) error {
 	return m.t.run.Raw(ctx, session.RawPayload{
 		MessageID:   messageID,

@@ -7,8 +7,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// FromRegistry returns the models of a registry, each behind a modelcall.Guard with
-// these limits, priced by the registry's table.
+// FromRegistry returns the models of a registry, each behind a modelcall.Guard with these
+// limits, with the prices of the registry's table.
 func FromRegistry(reg *models.Registry, limits modelcall.Limits) Models {
 	return registry{reg: reg, limits: limits}
 }

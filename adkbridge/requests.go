@@ -10,9 +10,9 @@ import (
 const smallRequest = 1 << 20
 
 // requests bounds what the turns of a Runner send to models at the same time. Large
-// requests have a quarter of the room to themselves and wait for each other in it, so
-// that no small one waits behind them. Whoever holds room takes no more of it until
-// the call is over.
+// requests have a quarter of the room and wait for each other in it, so no small
+// request waits for a large one. A call that holds room takes no more of it until it is
+// over.
 type requests struct {
 	small, large         *semaphore.Weighted
 	smallRoom, largeRoom int64

@@ -34,8 +34,8 @@ type response struct {
 type agentModel struct {
 	t *turn
 	n *node
-	// recorded is what tries of the same call took that have failed, as the log has it,
-	// and told is how many of them the model has made that said what they took.
+	// recorded is the usage of failed tries of this call that the log holds, and reported
+	// is how many tries have reported their usage.
 	recorded session.Usage
 	reported int
 }
@@ -43,9 +43,9 @@ type agentModel struct {
 // Name is the model's name.
 func (m *agentModel) Name() string { return m.n.modelName }
 
-// GenerateContent makes one model call and yields its complete answer. ADK runs
-// the answer's tool calls, and the agent it transfers to, within that yield, so
-// nothing is held by then.
+// GenerateContent makes one model call and yields its complete response. Within that
+// yield ADK runs the response's tool calls and the agent to which it transfers, so the
+// call holds nothing by then.
 func (m *agentModel) GenerateContent(
 	ctx context.Context, req *adkmodel.LLMRequest, _ bool,
 ) iter.Seq2[*adkmodel.LLMResponse, error] {
@@ -67,9 +67,9 @@ func (m *agentModel) GenerateContent(
 	}
 }
 
-// nextResponse gets the next answer, from the log if it holds it. A new one is kept in
-// turn.made until it is appended: its deltas have been shown and its tokens are
-// spent, so it must not get lost when the turn is stopped in between.
+// nextResponse returns the next response, from the log if the log holds it. A new
+// response is kept in turn.unappended until it is appended: its deltas were shown and
+// its tokens are spent, so it must not get lost if the turn stops in between.
 func (m *agentModel) nextResponse(ctx context.Context, req *adkmodel.LLMRequest) (*response, error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -95,7 +95,7 @@ func (m *agentModel) nextResponse(ctx context.Context, req *adkmodel.LLMRequest)
 	return m.callLive(ctx, req, key, branch)
 }
 
-// fromLog is an answer that the log holds.
+// fromLog returns a response that the log holds.
 func (m *agentModel) fromLog(req *adkmodel.LLMRequest, branch string, logged *stored) (*response, error) {
 	a := &response{
 		author: m.n.name, branch: branch, content: logged.Content,
@@ -119,7 +119,7 @@ func (m *agentModel) fromLog(req *adkmodel.LLMRequest, branch string, logged *st
 	return a, m.checkLimits(a)
 }
 
-// callLive makes a model call whose answer the log does not hold.
+// callLive makes a model call whose response the log does not hold.
 func (m *agentModel) callLive(ctx context.Context, req *adkmodel.LLMRequest, key, branch string) (*response, error) {
 	t := m.t
 	if err := t.recordAgents(ctx); err != nil {
@@ -165,7 +165,7 @@ func (m *agentModel) callLive(ctx context.Context, req *adkmodel.LLMRequest, key
 	return a, m.interpret(a, req)
 }
 
-// interpret finds out what an answer means, and keeps it in turn.made. Its error
+// interpret finds out what a response means, and keeps it in turn.unappended. An error
 // ends the turn.
 func (m *agentModel) interpret(a *response, req *adkmodel.LLMRequest) error {
 	a.meta.Calls, a.meta.Asks = m.classify(a, req)
@@ -178,8 +178,9 @@ func (m *agentModel) interpret(a *response, req *adkmodel.LLMRequest) error {
 	return m.checkLimits(a)
 }
 
-// keepResponse sets what an answer means for its agent, and keeps it in turn.made. The
-// error says why the answer does not satisfy the agent's output schema.
+// keepResponse sets what a response means for its agent, and keeps it in
+// turn.unappended. The error says why the response does not satisfy the agent's output
+// schema.
 func (m *agentModel) keepResponse(a *response) (misfit error) {
 	a.meta.Last = len(callsOf(a.content)) == 0 && !onlyThoughts(a.content) && m.n.speaksOnce()
 	a.meta.Structured, misfit = m.checkOutput(a)
@@ -189,7 +190,7 @@ func (m *agentModel) keepResponse(a *response) (misfit error) {
 	return misfit
 }
 
-// since is the first record that the model is told of.
+// since returns the first record that the model sees.
 func (m *agentModel) since() int64 {
 	if m.n.turnOnly {
 		return m.t.run.StartSeq()
@@ -197,7 +198,7 @@ func (m *agentModel) since() int64 {
 	return 0
 }
 
-// inject makes messages of prompts that came while the turn runs.
+// inject turns prompts that arrived during the turn into messages of it.
 func (t *turn) inject(ctx context.Context) error {
 	t.injecting.Lock()
 	defer t.injecting.Unlock()
@@ -211,8 +212,8 @@ func (t *turn) inject(ctx context.Context) error {
 	return nil
 }
 
-// keepUsage keeps what a failed call took, all of its tries, until the agent makes
-// another one or the turn is closed.
+// keepUsage keeps the usage of a failed call, all of its tries, until the agent makes
+// another call or the turn is closed.
 func (m *agentModel) keepUsage(err error, branch string, call *session.CallInfo) {
 	info := &meta{Path: m.n.path, Call: call}
 	info.Usage, info.Before = m.splitUsage(model.Took(err))
@@ -223,14 +224,14 @@ func (m *agentModel) keepUsage(err error, branch string, call *session.CallInfo)
 	}
 }
 
-// keepCallEnd has an event in the log later that is the end of a model call.
+// keepCallEnd keeps the end of a model call until it is reported.
 func (t *turn) keepCallEnd(a *response) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.unreported = append(t.unreported, a)
 }
 
-// reportUsage has in the log now what is kept of an agent's calls.
+// reportUsage appends what is kept of an agent's calls.
 func (t *turn) reportUsage(ctx context.Context, agent string) error {
 	var all []*response
 	t.mu.Lock()
@@ -254,7 +255,7 @@ func (t *turn) reportUsage(ctx context.Context, agent string) error {
 	return nil
 }
 
-// nextCall numbers a model call, and returns its answer if the log holds it.
+// nextCall numbers a model call, and returns its response if the log holds it.
 func (t *turn) nextCall(n *node, branch string) (key string, logged *stored, err error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -272,8 +273,8 @@ func (t *turn) nextCall(n *node, branch string) (key string, logged *stored, err
 	return key, t.responses[key], nil
 }
 
-// fillInstruction puts the agent's instruction into a request's configuration, with the keys
-// of this state.
+// fillInstruction puts the agent's instruction into a request's configuration, filled
+// in from this state.
 func (m *agentModel) fillInstruction(cfg *genai.GenerateContentConfig, state map[string]any) error {
 	if !m.t.instructed(m.n) {
 		return nil
@@ -294,8 +295,7 @@ func (m *agentModel) fillInstruction(cfg *genai.GenerateContentConfig, state map
 	return nil
 }
 
-// configure completes a request's configuration, which ADK has made for this call
-// alone.
+// configure completes a request's configuration, which ADK made for this call alone.
 func (m *agentModel) configure(cfg *genai.GenerateContentConfig) {
 	m.n.generation.apply(cfg)
 	cfg.Tools = append(cfg.Tools, m.n.builtins...)
@@ -316,8 +316,8 @@ func (m *agentModel) configure(cfg *genai.GenerateContentConfig) {
 // transferMarker begins ADK's list of agents to transfer to.
 const transferMarker = "\nYou have a list of other agents to transfer to:\n"
 
-// generate calls the model, and spoke with each piece of its text; a panic of it
-// becomes an error.
+// generate calls the model. It calls spoke with each piece of text. A panic of the
+// model becomes an error.
 func (m *agentModel) generate(
 	ctx context.Context, req *model.Request, info modelcall.Info, spoke func(),
 ) (resp *model.Response, err error) {
@@ -337,8 +337,8 @@ func (m *agentModel) generate(
 	return resp, err
 }
 
-// recordTries returns a context in which the turn records the failed tries of a call and, if the
-// turn asks for that, what the provider responds to each.
+// recordTries returns a context in which a call records its failed tries and, if the turn
+// asks for them, the raw responses of the provider.
 func (m *agentModel) recordTries(ctx context.Context, info modelcall.Info) context.Context {
 	messageID := info.MessageID
 	info.OnRetry = func(f modelcall.FailedTry) error { return m.recordRetry(ctx, messageID, f) }
@@ -348,8 +348,7 @@ func (m *agentModel) recordTries(ctx context.Context, info modelcall.Info) conte
 	return modelcall.With(ctx, info)
 }
 
-// recordRetry records that a try of a model call has failed and is followed by
-// another one.
+// recordRetry records that a try of a model call failed and that another one follows.
 func (m *agentModel) recordRetry(ctx context.Context, messageID string, f modelcall.FailedTry) error {
 	retry := session.ModelRetry{
 		MessageID: messageID,
@@ -374,8 +373,8 @@ func (m *agentModel) recordRetry(ctx context.Context, messageID string, f modelc
 	return nil
 }
 
-// newResponse makes an answer of a response. Every call gets an id that is unique in
-// the session. What the adapter returned is not changed.
+// newResponse converts a model's response. Each call gets an id that is unique in the
+// session. What the adapter returned does not change.
 func (m *agentModel) newResponse(resp *model.Response, key, branch string) *response {
 	a := &response{
 		author: m.n.name, branch: branch,
@@ -399,8 +398,8 @@ func (m *agentModel) newResponse(resp *model.Response, key, branch string) *resp
 	return a
 }
 
-// splitUsage is what the tries of a call took, of which those that said so are given:
-// what the log does not have yet, and what it has, nil for nothing.
+// splitUsage returns the usage of a call's tries: what the log does not hold yet, and
+// what it holds, nil for nothing.
 func (m *agentModel) splitUsage(tries []model.Usage) (usage, before *session.Usage) {
 	if m.recorded.Calls > 0 {
 		before = new(m.recorded)
@@ -408,8 +407,8 @@ func (m *agentModel) splitUsage(tries []model.Usage) (usage, before *session.Usa
 	return m.usage(tries), before
 }
 
-// usage sums up what the tries of a call took that the log does not have yet. Counts
-// that cannot be are left out.
+// usage sums up the tries of a call that the log does not hold yet. It leaves out
+// counts that cannot be true.
 func (m *agentModel) usage(tries []model.Usage) *session.Usage {
 	sum := &session.Usage{}
 	for _, u := range tries[min(m.reported, len(tries)):] {
@@ -420,7 +419,7 @@ func (m *agentModel) usage(tries []model.Usage) *session.Usage {
 	return sum
 }
 
-// price is what one try took.
+// price returns the usage of one try with its cost.
 func (m *agentModel) price(u model.Usage) *session.Usage {
 	one := &session.Usage{
 		Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite,
@@ -434,8 +433,8 @@ func (m *agentModel) price(u model.Usage) *session.Usage {
 	return one
 }
 
-// withOwnID is a function call under an id of ours. The provider's id stays with
-// it for the adapter.
+// withOwnID returns a function call under a new id. The provider's id stays with it for
+// the adapter.
 func withOwnID(p *genai.Part) *genai.Part {
 	part, call := *p, *p.FunctionCall
 	if call.ID != "" {
@@ -457,10 +456,10 @@ func withOwnID(p *genai.Part) *genai.Part {
 	return &part
 }
 
-// classify decides for each call of an answer who runs it, and returns the ids of
-// those that are for the client or for a person, and of these again those about
-// which a person is asked. A call that cannot be run is refused: its result tells
-// the model why. It depends on nothing but the answer, the tree and the limits.
+// classify decides for each call of a response who runs it. It returns the ids of the
+// calls for the client or for a person, and the ids among them about which a person is
+// asked. A call that cannot be run is refused: its result tells the model why. It
+// depends only on the response, the tree and the limits.
 func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks []string) {
 	if req.Tools == nil {
 		req.Tools = map[string]any{}
@@ -469,8 +468,8 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 	if _, ok := req.Tools[transferTool]; ok {
 		req.Tools[transferTool] = &transferRunner{t: m.t}
 	}
-	// ADK looks tools up in req.Tools after the answer has come, which lets us put
-	// ours in the place of those it would not find.
+	// ADK looks tools up in req.Tools after the response arrives, so this can add the tools
+	// that ADK would not find.
 	handed := false
 	refused := map[string]string{}
 	for i, p := range callsOf(a.content) {
@@ -522,8 +521,8 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 	return ours, asks
 }
 
-// needsPerson tells whether a person is asked about a call; the error is why it cannot
-// be.
+// needsPerson reports whether a person is asked about a call; the error says why the
+// call cannot be asked.
 func (m *agentModel) needsPerson(call *genai.FunctionCall) (bool, error) {
 	if call.Name == askUserTool {
 		_, err := questionOf(call.Args)
@@ -532,7 +531,7 @@ func (m *agentModel) needsPerson(call *genai.FunctionCall) (bool, error) {
 	return m.n.needsApproval(call.Name), nil
 }
 
-// checkLimits checks an answer against what a turn may do.
+// checkLimits checks a response against the limits of a turn.
 func (m *agentModel) checkLimits(a *response) error {
 	t, at := m.t, m.n.name+"|"+a.branch
 	t.mu.Lock()
@@ -569,7 +568,7 @@ func (m *agentModel) checkLimits(a *response) error {
 	return nil
 }
 
-// callsOf are the parts of a content that are function calls.
+// callsOf returns the parts of a content that are function calls.
 func callsOf(c *genai.Content) []*genai.Part {
 	var out []*genai.Part
 	for _, p := range c.Parts {
@@ -580,13 +579,13 @@ func callsOf(c *genai.Content) []*genai.Part {
 	return out
 }
 
-// onlyThoughts tells whether an answer thinks and says nothing; ADK then calls
-// the model again.
+// onlyThoughts reports whether a response holds only thoughts; ADK then calls the model
+// again.
 func onlyThoughts(c *genai.Content) bool {
 	return len(c.Parts) > 0 && !slices.ContainsFunc(c.Parts, func(p *genai.Part) bool { return !p.Thought })
 }
 
-// usageMetadata is usage for ADK's telemetry.
+// usageMetadata returns usage in the form of ADK's telemetry.
 func usageMetadata(u *session.Usage) *genai.GenerateContentResponseUsageMetadata {
 	if u == nil {
 		return nil

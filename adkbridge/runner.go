@@ -23,46 +23,44 @@ type Models interface {
 
 // Model is a model that an agent may use.
 type Model struct {
-	// LLM must not panic, must return promptly when its context ends and must
-	// bound its answers: see modelcall.Guard.
+	// LLM must not panic, must return promptly when its context ends and must bound its
+	// responses: see modelcall.Guard.
 	LLM model.LLM
 	// Provider is the provider's name.
 	Provider string
-	// Name is what the provider knows the model by: models of one provider with the
-	// same are one. Empty is the name that was resolved.
+	// Name is the provider's name of the model. Two models of a provider with the same Name
+	// are one model. Empty is the name that was resolved.
 	Name string
 	// Builtins are the tools that the provider itself runs.
 	Builtins []string
-	// Takes tells why the model takes no file of a kind, nil if it does; a nil
-	// function if that is not known.
+	// Takes returns why the model does not accept a file, nil if it does. A nil function
+	// means that this is unknown.
 	Takes func(model.File) error
 	// Cost estimates what a try costs; nil when the price is not known.
 	Cost func(model.Usage) session.NanoUSD
 	// Window is the model's context, in tokens; 0 when it is not known.
 	Window int64
-	// Longest is the longest answer, in tokens; 0 when it is not known.
+	// Longest is the longest response, in tokens; 0 when it is not known.
 	Longest int64
 }
 
-// Limits bound what a tree may be and what a turn may do. A zero field stands
-// for its default.
+// Limits bound a tree and a turn. A zero field has its default.
 type Limits struct {
 	// Depth is how many levels a tree may have. Default 16.
 	Depth int
 	// Nodes is how many agents a tree may have. Default 256.
 	Nodes int
-	// Width is how many agents may stand directly below one. Default 64.
+	// Width is how many agents may be directly below one. Default 64.
 	Width int
-	// AgentTools is how many tools one agent may have of which its model is told
-	// without looking for them. Default 128.
+	// AgentTools is how many tools of an agent its model sees without a search. Default
+	// 128.
 	AgentTools int
 	// InstructionBytes bounds one agent's instruction. Default 64 KiB.
 	InstructionBytes int
 	// DescriptionBytes bounds one agent's description. Default 4 KiB.
 	DescriptionBytes int
-	// FilledBytes bounds what one agent's model is told as its instruction: the
-	// agent's own with its keys filled in, the texts around it, and the list of the
-	// agents to transfer to. Default 2 MiB.
+	// FilledBytes bounds one agent's filled-in instruction with the texts around it and the
+	// list of the agents to transfer to. Default 2 MiB.
 	FilledBytes int
 	// RequestBytes bounds the requests that the agents of one turn make of models at
 	// the same time: instructions, tools and history, before a provider's adapter
@@ -81,18 +79,18 @@ type Limits struct {
 	ModelCalls int
 	// Transfers is how often a turn may transfer; they nest. Default 50.
 	Transfers int
-	// ThoughtRounds is how often in a row an agent may answer with thoughts
-	// alone, upon which the model is called again. Default 3.
+	// ThoughtRounds is how many responses in a row of one agent may hold only thoughts,
+	// after which the model is called again. Default 3.
 	ThoughtRounds int
-	// RefusedRounds is how often in a row an agent may answer with nothing but
-	// calls that cannot be run (of unknown tools, with malformed arguments), which
-	// it is told each time. Default 3.
+	// RefusedRounds is how many responses in a row of one agent may hold only calls that
+	// cannot be run (of unknown tools, with malformed arguments). The model learns why each
+	// time. Default 3.
 	RefusedRounds int
-	// ValueBytes bounds what one answer may write into the state by an output_key,
-	// and the arguments of one tool call: both go out in one message, of which
-	// clients take 4 MiB. Default 1 MiB.
+	// ValueBytes bounds what one response may write into the state by an output_key, and
+	// the arguments of one tool call: either travels in one message, and clients accept 4
+	// MiB. Default 1 MiB.
 	ValueBytes int
-	// AnswerCalls is how many tool calls of one answer are run. Default 128.
+	// AnswerCalls is how many tool calls of one response are run. Default 128.
 	AnswerCalls int
 	// CacheSessions and CacheBytes bound the histories that are kept in memory
 	// between turns: how many, and the sum of their stored size. Defaults 256
@@ -146,9 +144,9 @@ type Config struct {
 	Models Models
 	// Limits may be zero.
 	Limits Limits
-	// CompactAt is the share of the context window, from 0 to 1, above which the
-	// conversation of an agent is summarized that does not say itself; 0 is never. It is
-	// not part of a turn: what was summarized stands in the log.
+	// CompactAt is the share of the context window, from 0 to 1, above which an agent's
+	// conversation is summarized unless the agent sets its own; 0 is never. It is not part
+	// of a turn, since summaries are in the log.
 	CompactAt float64
 	// Logger defaults to none.
 	Logger *slog.Logger
@@ -161,12 +159,12 @@ type Runner struct {
 	compactAt float64
 	log       *slog.Logger
 	cache     *cache
-	// schemas are those of tools that turns came with.
+	// schemas caches the schemas of tools.
 	schemas schemas
 	// requests bounds what its turns send to models.
 	requests *requests
-	// configHook, if set, changes what ADK is given; tests compare with ADK's own
-	// prompts by it.
+	// configHook, if set, changes the configuration of ADK; tests compare with ADK's own
+	// prompts.
 	configHook func(*turn, *runner.Config)
 }
 
@@ -205,14 +203,14 @@ func (r *Runner) Check(_ context.Context, spec *session.Spec, keys session.Keys)
 	return tree.checkParts(spec.Parts)
 }
 
-// checkedTree is the tree of a spec that Check has passed, and the keys it was given.
+// checkedTree is the tree of a spec that Check accepted, with the keys it was given.
 type checkedTree struct {
 	tree *tree
 	keys session.Keys
 }
 
-// planFor is plan, unless Check has made the tree a moment ago. It is made for one
-// run: the spec outlives that, and must not hold its keys.
+// planFor returns the tree that Check made, or plans again. The tree serves one run:
+// the spec outlives it and must not hold its keys.
 func (r *Runner) planFor(spec *session.Spec, keys session.Keys) (*tree, error) {
 	c, ok := spec.Checked.(*checkedTree)
 	spec.Checked = nil
@@ -222,7 +220,7 @@ func (r *Runner) planFor(spec *session.Spec, keys session.Keys) (*tree, error) {
 	return r.plan(spec, keys)
 }
 
-// Decode says what a stored event means.
+// Decode returns a stored event in the session's terms.
 func (r *Runner) Decode(data []byte) (*session.Event, error) {
 	s, err := decode(data)
 	if err != nil {
@@ -236,7 +234,7 @@ func (r *Runner) Run(ctx context.Context, run *session.Run) error {
 	return r.runTurn(ctx, run)
 }
 
-// handle is what the bridge uses of a *session.Run.
+// handle is the part of *session.Run that the bridge uses.
 type handle interface {
 	SessionID() string
 	TurnID() string

@@ -58,7 +58,7 @@ func toolSchema(text string) (root map[string]any, compiled *jsonschema.Resolved
 	return root, compiled, err
 }
 
-// readSchema decodes the schema of an object. are says whose it is.
+// readSchema decodes the schema of an object; are names its owner in errors.
 func readSchema(text, are string) (map[string]any, error) {
 	if n := len(text); n > maxSchemaBytes {
 		return nil, fmt.Errorf("%d bytes, at most %d are allowed", n, maxSchemaBytes)
@@ -135,7 +135,7 @@ const (
 	inData                // a value to compare with
 )
 
-// below is what stands at a key of a value in this place.
+// below returns the place of a value at a key.
 func (p place) below(key string) place {
 	switch p {
 	case inData:
@@ -198,9 +198,9 @@ func checkRef(keyword, ref string) error {
 	return nil
 }
 
-// expanded counts the nodes with every reference replaced by its target, and
-// stops counting above the bound. A reference that leads back to where it stands
-// counts as one node: recursive arguments are as long as a model makes them.
+// expanded counts the nodes with every reference replaced by its target, and stops
+// above the bound. A reference that leads back to its own place counts as one node: a
+// model decides how long recursive arguments are.
 func (b *bounds) expanded(v any, at place) (int, error) {
 	n := 1
 	switch v := v.(type) {
@@ -225,7 +225,7 @@ func (b *bounds) expanded(v any, at place) (int, error) {
 	return n, nil
 }
 
-// keyword counts what stands at a key.
+// keyword counts the value at a key.
 func (b *bounds) keyword(key string, v any, at place) (int, error) {
 	text, isText := v.(string)
 	below := at.below(key)
@@ -273,7 +273,7 @@ func stepsOf(re *syntax.Regexp) int {
 	return n
 }
 
-// target is the expanded size of what a reference points to.
+// target returns the expanded size of what a reference points to.
 func (b *bounds) target(ref string) (int, error) {
 	if n, ok := b.sizes[ref]; ok {
 		if n == 0 && b.checks {

@@ -2,22 +2,22 @@ package adkbridge
 
 import "sync"
 
-// How much a Runner keeps of schemas: so many bytes of their texts, of which each
-// counts for so many more, since what is made of a short one is longer.
+// A Runner keeps schemas for schemaBytes of their texts. Each text counts schemaCost
+// bytes more, since a compiled schema takes more than a short text.
 const (
 	schemaBytes = 1 << 20
 	schemaCost  = 512
 )
 
-// schemas are what checkSchema has made of texts: the same tools come with turn after
-// turn, and to compile their schemas costs more than all else that a turn needs here.
+// schemas caches the results of checkSchema by text. The same tools come with turn
+// after turn, and compiling their schemas costs more than all else that planning does.
 type schemas struct {
 	mu     sync.Mutex                // protects the fields below
 	byText map[string]map[string]any // none is changed
 	bytes  int                       // of the texts, and schemaCost for each
 }
 
-// check is checkSchema; who asks for the same schema is given the same map.
+// check is checkSchema with the cache. Calls with the same text return the same map.
 func (s *schemas) check(text *string) (map[string]any, error) {
 	if text == nil {
 		return checkSchema(nil)

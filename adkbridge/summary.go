@@ -18,7 +18,7 @@ var summaryText string
 // summaryInstruction is the instruction of a model that writes a summary.
 var summaryInstruction = strings.TrimSuffix(summaryText, "\n")
 
-// What frames a summary in a prompt.
+// The texts around a summary in a prompt.
 const (
 	summaryHead = "The beginning of this conversation is not shown any more. " +
 		"This summary of it stands in its place:\n\n<summary>\n"
@@ -26,16 +26,16 @@ const (
 	keptHead    = "What I have said since then, word for word:"
 )
 
-// span is what a summary stands for.
+// span names the records that a summary replaces.
 type span struct {
-	// Since is the first record that the agent was told of.
+	// Since is the first record that the agent saw.
 	Since int64 `json:"since,omitempty"`
-	// Kept are records up to Compacted.Through that the agent is told nevertheless:
-	// what the user has said in the turn.
+	// Kept are records up to Compacted.Through that the agent still sees: the user's
+	// messages of the turn.
 	Kept []int64 `json:"kept,omitempty"`
 }
 
-// summaryLocked is how an agent is told a summary.
+// summaryLocked returns a summary as an agent sees it.
 func (h *history) summaryLocked(it *item) *genai.Content {
 	c := genai.NewContentFromText(summaryHead+it.compacted.Summary+summaryTail, genai.RoleUser)
 	for i, seq := range it.span.Kept {
@@ -54,7 +54,7 @@ func (h *history) summaryLocked(it *item) *genai.Content {
 // passage is a part of a conversation as text.
 type passage struct{ head, body string }
 
-// passages are contents as text.
+// passages returns contents as text.
 func passages(contents []*genai.Content) []passage {
 	var out []passage
 	for _, c := range contents {
@@ -92,7 +92,7 @@ func passages(contents []*genai.Content) []passage {
 	return out
 }
 
-// fileText says what a file is.
+// fileText describes a file.
 func fileText(p *genai.Part) string {
 	if p.InlineData != nil {
 		return strings.TrimSpace("(attached: "+p.InlineData.MIMEType+" "+p.InlineData.DisplayName) + ")"
@@ -100,7 +100,7 @@ func fileText(p *genai.Part) string {
 	return strings.TrimSpace("(attached: "+p.FileData.MIMEType+" "+p.FileData.FileURI) + ")"
 }
 
-// conversation is contents as one text of at most limit bytes; the longest
+// conversation returns contents as one text of at most limit bytes. The longest
 // passages lose their middle.
 func conversation(contents []*genai.Content, limit int) string {
 	all := passages(contents)
@@ -112,7 +112,7 @@ func conversation(contents []*genai.Content, limit int) string {
 	return cutMiddle(b.String(), limit)
 }
 
-// maxPassage is how long a passage may be so that all of them fit.
+// maxPassage returns the longest length of a passage with which all fit.
 func maxPassage(all []passage, limit int) int {
 	longest := 0
 	lens := make([]int, len(all))
@@ -131,8 +131,8 @@ func maxPassage(all []passage, limit int) int {
 	return longest
 }
 
-// cutMiddle shortens a text to about n bytes; most of what is left is its
-// beginning.
+// cutMiddle shortens a text to about n bytes and keeps more of its beginning than of
+// its end.
 func cutMiddle(text string, n int) string {
 	if len(text) <= n {
 		return text

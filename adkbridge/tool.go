@@ -17,7 +17,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// baseTool is what all tools have for ADK.
+// baseTool is the part that all tools share.
 type baseTool struct {
 	t    *turn
 	name string
@@ -53,8 +53,8 @@ func (b *baseTool) runGuarded(ctx agent.Context, run func() (map[string]any, err
 
 // remoteTool is a tool that the client runs.
 //
-// ADK appends the answer before it runs the answer's tools, so the session knows
-// the call, and has sent it to the client, when Run is called.
+// ADK appends the response before it runs its tools, so by the time of Run the session
+// knows the call and has sent it to the client.
 type remoteTool struct{ baseTool }
 
 func (r *remoteTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) error {
@@ -100,8 +100,8 @@ func (e *exitTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
 	})
 }
 
-// transferRunner takes the place of ADK's transfer tool, which lets a model transfer
-// to agents that do not exist. Targets were checked when the answer came.
+// transferRunner replaces ADK's transfer tool, which lets a model transfer to agents
+// that do not exist. classify has checked the target.
 type transferRunner struct{ t *turn }
 
 func (*transferRunner) Name() string                            { return transferTool }
@@ -109,7 +109,7 @@ func (*transferRunner) Description() string                     { return "" }
 func (*transferRunner) IsLongRunning() bool                     { return false }
 func (*transferRunner) Declaration() *genai.FunctionDeclaration { return nil }
 
-// Run names the agent to ADK, which runs it when all calls of the answer are over.
+// Run names the agent to ADK, which runs it when all calls of the response are over.
 func (h *transferRunner) Run(ctx agent.Context, args any) (map[string]any, error) {
 	b := baseTool{t: h.t, name: transferTool}
 	return b.runGuarded(ctx, func() (map[string]any, error) {
@@ -120,7 +120,7 @@ func (h *transferRunner) Run(ctx agent.Context, args any) (map[string]any, error
 	})
 }
 
-// unknownTool stands for a tool that the model made up.
+// unknownTool replaces a tool that the model made up.
 type unknownTool struct{ baseTool }
 
 func (u *unknownTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
@@ -136,9 +136,9 @@ var (
 	_ tool.Tool = (*unknownTool)(nil)
 )
 
-// resultOf is what the model sees of a result. A JSON object stays what it is,
-// any other JSON value, and any other text, becomes {"output": …}; where there
-// is no output it is {"error": text}.
+// resultOf returns what the model sees of a result. A JSON object stays as it is; any
+// other JSON value, and any other text, becomes {"output": …}. Without an output it is
+// {"error": text}.
 func resultOf(res session.ToolResult) map[string]any {
 	if res.Outcome == session.Answered && res.Output != nil {
 		v, ok := parseJSON(*res.Output)
@@ -185,8 +185,8 @@ func parseJSON(text string) (any, bool) {
 	return v, portable(v, maxOutputDepth)
 }
 
-// portable tells whether a JSON value nests at most depth levels and all its
-// numbers have a place in a float64, be it with less precision.
+// portable reports whether a JSON value nests at most depth levels and whether float64
+// can hold all its numbers, even with less precision.
 func portable(v any, depth int) bool {
 	switch v := v.(type) {
 	case json.Number:

@@ -20,15 +20,15 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// appName stands for the application and the user towards ADK, which keys its
-// sessions by them. Each turn has a session service of its own.
+// appName is the application and the user for ADK, which keys its sessions by them.
+// Each turn has its own session service.
 const appName = "agentd"
 
 // errStopped refuses what a turn still wants to append after it has failed.
 var errStopped = errors.New("the turn has been stopped")
 
-// turn is one run of a tree. ADK calls into it from several goroutines, all of
-// which are gone when the runner's iterator has returned.
+// turn is one run of a tree. ADK calls it from several goroutines, all of which have
+// ended when the runner's iterator returns.
 type turn struct {
 	run    handle
 	tree   *tree
@@ -65,29 +65,29 @@ type turn struct {
 	stopped       bool
 	cause         error // what stopped the turn, if it was no context
 
-	// What the log held of this turn when the run began; consumed in order per
-	// agent and branch.
+	// The events of this turn that the log held when the run began; the run consumes them
+	// in order per agent and branch.
 	logged       map[promptKey][]loggedEvent
 	loggedEvents []loggedEvent      // all of them; nil once the run has begun
 	responses    map[string]*stored // by model call
 }
 
-// summaryTry is a prompt that was to be summarized, ahead of a call or after it was
+// summaryTry is a prompt to be summarized, before a call or after the prompt was
 // refused.
 type summaryTry struct {
 	promptKey
 	overflow bool
 }
 
-// openResponse is an appended answer whose calls have no results yet.
+// openResponse is an appended response whose calls have no results yet.
 type openResponse struct {
 	author, branch string
 	path           []string
 	calls          []*genai.FunctionCall
 }
 
-// newTurn prepares a run. What the log holds of the turn is not history yet: it
-// becomes so event by event, as the tree gets there again.
+// newTurn prepares a run. The events that the log holds of the turn become history one
+// by one, when the tree reaches them again.
 func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 	t := &turn{
 		run:           run,
@@ -147,13 +147,13 @@ func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 	return t
 }
 
-// observe has an observer follow the run, which is yet to begin.
+// observe sets the observer of a run that has not begun.
 func (t *turn) observe(o observer) {
 	t.observer = o
 	t.agents.onChange = o.agentChanged
 }
 
-// runTurn runs a turn and leaves a valid history behind, whatever happens.
+// runTurn runs a turn and leaves a valid history, whatever happens.
 func (r *Runner) runTurn(ctx context.Context, run handle) error {
 	hist := r.cache.take(run.SessionID(), run.StartSeq())
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.limits.CloseTimeout)
@@ -280,7 +280,7 @@ func (t *turn) stop(err error) {
 	}
 }
 
-// hasUnreached tells whether the log holds events the run has not reached.
+// hasUnreached reports whether the log holds events that the run has not reached.
 func (t *turn) hasUnreached() bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -315,16 +315,15 @@ func (t *turn) setExit(n *node, exit bool) {
 	t.exited[n] = exit
 }
 
-// hasExited tells whether exit_loop was called in the current iteration.
+// hasExited reports whether exit_loop was called in the current iteration.
 func (t *turn) hasExited(n *node) bool {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	return t.exited[n]
 }
 
-// applyLoggedState takes into the state what all events that the log holds say of it: a call
-// that a turn makes live when it runs again comes after them, in whatever order its
-// agents come to them.
+// applyLoggedState applies the state of all events that the log holds. A live call of a
+// resumed turn comes after them, in whatever order the agents reach them.
 func (t *turn) applyLoggedState() {
 	for _, l := range t.loggedEvents {
 		temp := t.tempOf(l.ev)
@@ -346,7 +345,7 @@ func writeState(state, delta map[string]any) {
 	}
 }
 
-// writeLocked takes in what the record seq says of the state.
+// writeLocked applies the state of the record seq.
 func (t *turn) writeLocked(seq int64, deltas ...map[string]any) {
 	for _, delta := range deltas {
 		for k, v := range delta {
@@ -363,8 +362,8 @@ func (t *turn) writeLocked(seq int64, deltas ...map[string]any) {
 	}
 }
 
-// apply takes an event that is in the log into the history and the state.
-// temp are its keys of scope temp, which the log does not hold.
+// apply adds an event of the log to the history and the state. temp holds its keys of
+// scope temp, which the log does not hold.
 func (t *turn) apply(seq int64, s *stored, size int, temp map[string]any) {
 	t.hist.addStored(seq, s, size)
 	t.mu.Lock()

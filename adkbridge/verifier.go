@@ -19,12 +19,12 @@ import (
 // maxShown bounds how much of a value or an error a divergence shows, in bytes.
 const maxShown = 300
 
-// stallTimeout is how long a run of a stopped turn may make no progress before it is
-// taken to have come as far as the log goes.
+// stallTimeout is how long a run of a stopped turn may make no progress before it
+// counts as being at the end of the log.
 const stallTimeout = 5 * time.Second
 
 var (
-	// errLogEnd ends a run that has come to where its turn was stopped.
+	// errLogEnd ends a run that has reached the place where its turn was stopped.
 	errLogEnd = errors.New("the log goes no further")
 	// errDiverged ends a run that has taken another way than the log.
 	errDiverged = errors.New("the run differs from the log")
@@ -83,7 +83,7 @@ func newVerifier(sessionID string, recs []session.Record) (*verifier, error) {
 	return v, nil
 }
 
-// read takes in a record that is no event.
+// read reads a record that is no event.
 func (v *verifier) read(rec session.Record) error {
 	if rec.TurnID != v.recs[0].TurnID {
 		return nil // of a prompt that waits
@@ -133,10 +133,10 @@ func (v *verifier) read(rec session.Record) error {
 	return nil
 }
 
-// complete tells whether the log holds all of the turn.
+// complete reports whether the log holds all of the turn.
 func (v *verifier) complete() bool { return v.ended != nil && v.ended.Completed }
 
-// diverge takes note of a divergence, and returns the error that ends the run.
+// diverge records a divergence and returns the error that ends the run.
 func (v *verifier) diverge(rec session.Record, field, recorded, replayed string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
@@ -147,8 +147,8 @@ func (v *verifier) diverge(rec session.Record, field, recorded, replayed string)
 	return errDiverged
 }
 
-// divergeAtNext is a divergence at what the log has next of an agent, or at the turn's
-// end if it has nothing.
+// divergeAtNext is a divergence at the next event of an agent in the log, or at the
+// turn's end if there is none.
 func (v *verifier) divergeAtNext(author, replayed string) error {
 	if left := v.unread(author); len(left) > 0 {
 		return v.diverge(v.record(left[0].seq), "", summary(left[0].ev), replayed)
@@ -156,7 +156,7 @@ func (v *verifier) divergeAtNext(author, replayed string) error {
 	return v.diverge(v.recs[len(v.recs)-1], "", "no more of "+author+" before it", replayed)
 }
 
-// unread is what the log holds and the run has not come to, by seq; of one agent,
+// unread returns the events that the run has not reached, by seq: those of one agent,
 // or of all if author is "".
 func (v *verifier) unread(author string) []loggedEvent {
 	v.t.mu.Lock()
@@ -177,7 +177,7 @@ func (v *verifier) record(seq int64) session.Record {
 	return v.recs[i]
 }
 
-// atLogEnd takes note that an agent has come to where the log ends.
+// atLogEnd notes that an agent has reached the end of the log.
 func (v *verifier) atLogEnd() {
 	v.mu.Lock()
 	v.waiting = true
@@ -185,15 +185,15 @@ func (v *verifier) atLogEnd() {
 	v.endIfAllWait()
 }
 
-// waitAtLogEnd keeps a goroutine where the log ends, until the others are there too.
+// waitAtLogEnd blocks a goroutine at the end of the log until the others are there too.
 func (v *verifier) waitAtLogEnd(ctx context.Context) error {
 	v.atLogEnd()
 	<-ctx.Done()
 	return context.Cause(ctx)
 }
 
-// endIfAllWait ends the run if somebody waits at the end of the log and the others have
-// come there too, or to all calls that are to be told.
+// endIfAllWait ends the run if an agent waits at the end of the log and the others have
+// reached it too, or have reached all calls that the recorder wants.
 func (v *verifier) endIfAllWait() {
 	v.mu.Lock()
 	held := v.waiting
@@ -224,8 +224,8 @@ func (v *verifier) endStalled(ctx context.Context) {
 	}
 }
 
-// isCutOff tells whether an event holds the result of a call that was cut off by
-// the end of its turn.
+// isCutOff reports whether an event holds the result of a call that the end of its turn
+// cut off.
 func (s *stored) isCutOff() bool {
 	return s.Content != nil && slices.ContainsFunc(s.Content.Parts, func(p *genai.Part) bool {
 		if p.FunctionResponse == nil {
@@ -236,8 +236,8 @@ func (s *stored) isCutOff() bool {
 	})
 }
 
-// modelCall implements observer. The log has the answer of each call that the run may
-// make.
+// modelCall implements observer. The log holds the response of each call that the run
+// may make.
 func (v *verifier) modelCall(ctx context.Context, c *callStep) error {
 	v.recorder.record(v, c)
 	switch {
@@ -250,7 +250,7 @@ func (v *verifier) modelCall(ctx context.Context, c *callStep) error {
 	}
 }
 
-// response implements observer: it finds out again what the answer means.
+// response implements observer. It computes again what the response means.
 func (v *verifier) response(m *agentModel, a *response, calls, asks []string) error {
 	own, again := *a.meta, *a
 	own.Path, own.Calls, own.Asks = m.n.path, calls, asks
@@ -261,9 +261,9 @@ func (v *verifier) response(m *agentModel, a *response, calls, asks []string) er
 	return m.keepResponse(&again)
 }
 
-// event implements observer. Where the log of a turn that is not complete ends, the
-// event is left out, and its agent goes on to where it waits: the engine appends the
-// events of all agents on one goroutine, which must not wait.
+// event implements observer. Where the log of an incomplete turn ends, the run leaves
+// the event out, and its agent continues to where it waits. It must not wait here: the
+// engine appends the events of all agents on one goroutine.
 func (v *verifier) event(l *loggedEvent, ev *adksession.Event, m *meta) error {
 	again, own := *ev, *m
 	if l != nil {
@@ -280,8 +280,8 @@ func (v *verifier) event(l *loggedEvent, ev *adksession.Event, m *meta) error {
 	return v.divergeAtNext(s.Author, "appends "+summary(s))
 }
 
-// compare holds an event that the run would append against that of the log, l,
-// which has just been taken from turn.logged. It changes ev and m.
+// compare compares an event that the run would append with that of the log, l, which
+// was just taken from turn.logged. It changes ev and m.
 func (v *verifier) compare(l *loggedEvent, ev *adksession.Event, m *meta) error {
 	v.mu.Lock()
 	v.steps++
@@ -321,9 +321,9 @@ func (v *verifier) compare(l *loggedEvent, ev *adksession.Event, m *meta) error 
 	return err
 }
 
-// compareRecord is a divergence if an event is not that of the log. With loose only what
-// the event says counts, not what the engine notes about it: such an event may
-// have been written when the turn was closed.
+// compareRecord is a divergence if an event differs from that of the log. With loose
+// only the event's content counts, not the engine's notes: the event may have been
+// written when the turn was closed.
 func (v *verifier) compareRecord(l *loggedEvent, data []byte, loose bool) error {
 	rec := v.record(l.seq)
 	want, err := jsondiff.Decode(rec.Data)
@@ -344,7 +344,7 @@ func (v *verifier) compareRecord(l *loggedEvent, data []byte, loose bool) error 
 	return nil
 }
 
-// contentOf is what an event says.
+// contentOf returns the content of an event.
 func contentOf(v any) any {
 	ev, ok := v.(map[string]any)
 	if !ok {
@@ -364,8 +364,8 @@ func contentOf(v any) any {
 	return out
 }
 
-// alignCutOff gives calls that were cut off in the log the result that they have in
-// the run.
+// alignCutOff gives calls that were cut off in the log the result that they have in the
+// run.
 func alignCutOff(want, got any) {
 	w, g := responsesOf(want), responsesOf(got)
 	for i := range min(len(w), len(g)) {
@@ -376,7 +376,7 @@ func alignCutOff(want, got any) {
 	}
 }
 
-// responsesOf are the function responses of a decoded event.
+// responsesOf returns the function responses of a decoded event.
 func responsesOf(v any) []map[string]any {
 	ev, _ := v.(map[string]any)
 	content, _ := ev["content"].(map[string]any)

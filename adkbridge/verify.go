@@ -14,7 +14,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// Report is what Verify has found.
+// Report is the result of Verify.
 type Report struct {
 	// Turns and Records count what was compared, up to the divergence if there is
 	// one.
@@ -23,7 +23,7 @@ type Report struct {
 	Divergence *Divergence
 }
 
-// Divergence is a place at which a log is not what the engine would write.
+// Divergence is a place where a log differs from what the engine would write.
 type Divergence struct {
 	// Turn is the turn's id.
 	Turn string
@@ -38,7 +38,7 @@ type Divergence struct {
 	Recorded, Replayed string
 }
 
-// String tells the divergence in one line.
+// String returns the divergence in one line.
 func (d *Divergence) String() string {
 	field := ""
 	if d.Field != "" {
@@ -48,18 +48,17 @@ func (d *Divergence) String() string {
 		d.Recorded, d.Replayed)
 }
 
-// Verify runs the turns of a session's log again, each from its start, with the
-// answers of models, clients and people taken from the log, and compares what
-// the engine would append with what the log has, record by record and field by
-// field. No model is called and nothing is written. state holds the keys that
-// sessions have in common, as they are now.
+// Verify replays the turns of a session's log, each from its start, with the responses
+// of models, the results of tools and the resolutions of people taken from the log. It
+// compares what the engine would append with the log, record by record and field by
+// field. It calls no model and writes nothing. state holds the current keys that
+// sessions share.
 //
-// What is not compared: ids and times of events; prompts that were injected, and
-// summaries, which are taken as they are; what failed tries took; starts and ends of agents
-// in logs that have none; where a turn was stopped, be it by a cancel, an error of a model,
-// a budget or the end of the log.
-// Of the events that end such a turn only what they say counts, and a call that
-// was canceled then may have had a result.
+// It does not compare ids and times of events, injected prompts, summaries, the usage
+// of failed tries, starts and ends of agents in logs that have none, and the place
+// where a turn was stopped, be it by a cancel, an error of a model, a budget or the end
+// of the log. Of the events that end such a turn only their content counts, and a call
+// that was canceled then may have had a result.
 //
 // The error is one of reading the log, or the context's.
 func Verify(
@@ -155,7 +154,7 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 	return run.found, nil
 }
 
-// end compares the end of the turn with that of its run, which is err.
+// end compares the end of the turn with that of its run, which ended with err.
 func (v *verifier) end(ctx context.Context, err error) error {
 	last := v.recs[len(v.recs)-1]
 	failed, _ := errors.AsType[*session.Error](err)
@@ -196,7 +195,7 @@ func (v *verifier) end(ctx context.Context, err error) error {
 	return nil
 }
 
-// summary says, bounded, what an event is.
+// summary describes an event, bounded.
 func summary(s *stored) string {
 	var parts []string
 	if s.Content != nil {

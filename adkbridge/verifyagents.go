@@ -9,11 +9,11 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// agentLog is what the log of a turn says of its agents' starts and ends, and what the
-// run of it has come to. Agents below a parallel one start and end in an order of their
-// own, so each agent is compared for itself. What is recorded of one comes ahead of what
-// it says: the start of an agent that has spoken is there, and what follows its last
-// record is not, as with a turn that has ended naturally.
+// agentLog holds the starts and ends of agents in a turn's log, and those of the run.
+// Parallel agents start and end in any order, so each agent is compared by itself. The
+// log holds a change of an agent before the agent's next event: the start of each agent
+// that spoke is there, and what follows its last record is not, as in a turn that ends
+// naturally.
 type agentLog struct {
 	first int64 // the record that says something first; 0: there is none, as in older logs
 	agent map[string]*agentChanges
@@ -44,7 +44,7 @@ func (a *agentLog) of(c *session.AgentChange) *agentChanges {
 	return a.agent[name]
 }
 
-// read takes in a change of the log.
+// read reads a change of the log.
 func (a *agentLog) read(rec session.Record, field string, c session.AgentChange) {
 	if a.first == 0 {
 		a.first = rec.Seq
@@ -53,8 +53,8 @@ func (a *agentLog) read(rec session.Record, field string, c session.AgentChange)
 	of.logged = append(of.logged, loggedChange{rec, field, c})
 }
 
-// agentChanged implements observer: it holds what the run says of an agent against the
-// log, as far as that goes.
+// agentChanged implements observer. It compares a change of the run with the log, as
+// far as the log goes.
 func (v *verifier) agentChanged(c session.AgentChange) {
 	a := v.agents
 	if v.recorder != nil || a.first == 0 {
@@ -87,8 +87,8 @@ func jsonOf(c session.AgentChange) (any, error) {
 	return jsondiff.Decode(data)
 }
 
-// startsRecorded is a divergence unless the log has, ahead of a model's answer, all that the
-// run has said so far of the agent and of those around it.
+// startsRecorded is a divergence unless the log holds, before a response, all changes
+// of the agent and of those above it that the run has seen.
 func (v *verifier) startsRecorded(n *node, seq int64) error {
 	a := v.agents
 	if a.first == 0 || seq < a.first {
@@ -113,7 +113,8 @@ func (v *verifier) startsRecorded(n *node, seq int64) error {
 	return nil
 }
 
-// checkLeftOver is a divergence at the first change of the log that the run has not come to.
+// checkLeftOver is a divergence at the first change of the log that the run has not
+// reached.
 func (v *verifier) checkLeftOver() {
 	a := v.agents
 	a.mu.Lock()
@@ -126,7 +127,7 @@ func (v *verifier) checkLeftOver() {
 	}
 }
 
-// changeText says, bounded, what a change is.
+// changeText describes a change, bounded.
 func changeText(c *session.AgentChange) string {
 	if c.Ended != "" {
 		return cut(fmt.Sprintf("end (%s) of agent %s", c.Ended, pathString(c.Path)), maxShown)

@@ -13,9 +13,10 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// This file has what a run sees in place of a session: the log.
+// This file implements handle and Models by the log: what a run has in place of a
+// session.
 
-// Resolve implements Models: every model is the log.
+// Resolve implements Models. Every model is the log.
 func (v *verifier) Resolve(string, map[string]string) (Model, error) {
 	return Model{
 		Provider: "log", Builtins: slices.Collect(maps.Keys(providerTools)),
@@ -49,8 +50,8 @@ func (*verifier) Raw(context.Context, session.RawPayload) error      { return ni
 // FellBack implements handle: the model of a verifier never fails.
 func (*verifier) FellBack(context.Context, session.ModelFallback) error { return nil }
 
-// BeginCall implements handle. It is not reached: modelCall holds each call that the
-// log has no answer of.
+// BeginCall implements handle. It is not reached: modelCall stops each call whose
+// response the log does not hold.
 func (*verifier) BeginCall(context.Context, session.ModelCall) (func(), error) {
 	return nil, errors.New("a turn of the log calls no model")
 }
@@ -101,8 +102,8 @@ func (v *verifier) Ask(ctx context.Context, call session.ToolCall) (session.Tool
 	return v.Await(ctx, call.ID)
 }
 
-// Append implements handle: an event that closes the turn. Those of the run itself are
-// announced by event.
+// Append implements handle: an event that closes the turn. The run announces its own
+// events to event.
 func (v *verifier) Append(_ context.Context, data []byte, _ *session.Event) (session.Record, error) {
 	s, err := decode(data)
 	if err != nil {
@@ -124,8 +125,8 @@ func (v *verifier) Append(_ context.Context, data []byte, _ *session.Event) (ses
 	return v.record(l.seq), nil
 }
 
-// AppendAtEnd implements handle. The turns to come read their own records alone, so that
-// the history takes the event here.
+// AppendAtEnd implements handle. Later turns read only their own records, so the
+// history takes the event here.
 func (v *verifier) AppendAtEnd(ctx context.Context, data []byte, ev *session.Event) error {
 	rec, err := v.Append(ctx, data, ev)
 	if err != nil {
@@ -138,8 +139,8 @@ func (v *verifier) AppendAtEnd(ctx context.Context, data []byte, ev *session.Eve
 	return err
 }
 
-// AgentsChanged implements handle. The stage tells of each start and end itself; see
-// agentLog.
+// AgentsChanged implements handle. The run announces each start and end to
+// agentChanged.
 func (*verifier) AgentsChanged(context.Context, session.AgentsChanged) error { return nil }
 
 // AgentsChangedAtEnd implements handle.

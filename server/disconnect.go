@@ -60,13 +60,13 @@ func (st *stream) detach() {
 	st.watch.Close()
 }
 
-// cancelsByReset tells whether the client has said, by a reset, that it wants the
+// cancelsByReset reports whether the client has said, by a reset, that it wants the
 // turn no more. A stream that the server has ended, or is about to, says nothing.
 func (st *stream) cancelsByReset() bool {
 	return st.cancelsOnReset && st.gone && st.end == nil && st.errorCode == 0 && st.srv.drain.Err() == nil && st.wasReset()
 }
 
-// wasReset tells whether the client has reset the stream with CANCEL. It ends the
+// wasReset reports whether the client has reset the stream with CANCEL. It ends the
 // receiver. Once a client has closed its side, net/http keeps no code of its reset: any
 // one counts then.
 func (st *stream) wasReset() bool {
@@ -90,7 +90,7 @@ func (st *stream) wasReset() bool {
 	return st.t.out.err != nil && st.t.out.err.Error() == errTextStreamClosed
 }
 
-// hasNewFields tells whether a message holds a field that is newer than the oldest
+// hasNewFields reports whether a message holds a field that is newer than the oldest
 // clients.
 func hasNewFields(m protoreflect.Message) bool {
 	if !strings.HasPrefix(string(m.Descriptor().FullName()), "agentd.") {

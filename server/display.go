@@ -215,7 +215,7 @@ type view struct {
 	only    agentdv1.Display_Visibility // everything: no filter
 }
 
-// keep tells whether the client sees an event at all. The course of agents and of tool calls,
+// keep reports whether the client sees an event at all. The course of agents and of tool calls,
 // and what makes the rest of a stream right (retracts, errors, the end,
 // heartbeats), it always sees.
 func (p view) keep(m *agentdv1.RunResponse) bool {

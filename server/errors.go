@@ -51,7 +51,7 @@ func wireText(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// inStep tells whether the next message can be received after this error: the
+// inStep reports whether the next message can be received after this error: the
 // refused one was taken off the stream as a whole. Where connect could not skip
 // it, the next Receive says so.
 func inStep(err error) bool {

@@ -65,7 +65,7 @@ func newRoom(size int64) *room {
 	return r
 }
 
-// wanted tells whether somebody else needs room.
+// wanted reports whether somebody else needs room.
 func (r *room) wanted() bool {
 	return r.waiting.Load() > 0 || time.Since(r.started)-time.Duration(r.refusedAt.Load()) < wantedPeriod
 }
@@ -159,7 +159,7 @@ func (l *lease) shrink(weight int64) {
 	}
 }
 
-// isLate tells whether the client has to be cut off, so that others get room.
+// isLate reports whether the client has to be cut off, so that others get room.
 func (l *lease) isLate() bool { return l != nil && time.Now().After(l.deadline) && l.room.wanted() }
 
 // close gives the room back; it may be called again.

@@ -163,7 +163,7 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 	return nil
 }
 
-// changes tells whether a message asks for something to become of the turn.
+// changes reports whether a message asks for something to become of the turn.
 func changes(msg *agentdv1.RunRequest) bool {
 	switch msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_ToolCallResponse_, *agentdv1.RunRequest_InteractionResponse,

@@ -86,7 +86,7 @@ type exchange struct {
 }
 
 // arrived says that the request has been read: what is read from now on only
-// tells whether the client is still there.
+// reports whether the client is still there.
 func arrived(ctx context.Context) *exchange {
 	e, ok := ctx.Value(exchangeKey{}).(*exchange)
 	if !ok {

@@ -30,7 +30,7 @@ func keysOf(h http.Header) session.Keys {
 // maxProviderName bounds the name of a provider in a header, in bytes.
 const maxProviderName = 64
 
-// isEmpty tells whether a message is about a session there is, and holds nothing
+// isEmpty reports whether a message is about a session there is, and holds nothing
 // that a turn of it could begin with.
 func isEmpty(ex *agentdv1.RunRequest_ExecuteRequest) bool {
 	return ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && len(ex.GetUserParts()) == 0 && ex.GetAgent() == nil

@@ -63,7 +63,7 @@ func unknownBinary(num protowire.Number, typ protowire.Type, m protoreflect.Mess
 	return &unknownFieldError{name: name, of: string(m.FullName()), number: num}
 }
 
-// fitsWire tells whether a field may be sent with this wire type. The decoder takes any
+// fitsWire reports whether a field may be sent with this wire type. The decoder takes any
 // other one for a field that it does not know, and skips it.
 func fitsWire(field protoreflect.FieldDescriptor, typ protowire.Type) bool {
 	switch field.Kind() {
@@ -113,7 +113,7 @@ func unknownJSON(data []byte, m protoreflect.MessageDescriptor) *unknownFieldErr
 // nameWalk reads valid JSON. What is no JSON of its message is left to the decoder.
 type nameWalk struct{ dec *json.Decoder }
 
-// open reads a token and tells whether it opens an object or a list of the kind that is
+// open reads a token and reports whether it opens an object or a list of the kind that is
 // wanted. Any other value is skipped.
 func (w nameWalk) open(want json.Delim) bool {
 	token, err := w.dec.Token()
