@@ -17,7 +17,7 @@ import (
 //   - required as a boolean of a property, type "any" (draft-03): a name in the list of
 //     the object's, and no type.
 //
-// What stands under definitions stays there: references lead to it.
+// Schemas under definitions stay there, since references lead to them.
 
 // modernize says a schema in the words of 2020-12, and reports whether that has changed
 // it. It is a schema that decodes as JSON does.

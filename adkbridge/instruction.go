@@ -54,7 +54,7 @@ const maxInstructionKeys = 1000
 type template struct {
 	source  string
 	literal int            // bytes of text
-	uses    map[string]int // how often each key stands in it
+	uses    map[string]int // how often each key occurs
 }
 
 // parseInstruction reads a template. A placeholder is {key} or {key?}, where

@@ -87,7 +87,7 @@ func (t *turn) replay(l *loggedEvent, ev *adksession.Event, m *meta) error {
 	}
 	refused := t.stateRefusal(ev, m, l.ev)
 	ev.ID, ev.Timestamp = l.ev.ID, l.ev.Timestamp
-	temp := tempKeys(ev.Actions.StateDelta) // with an answer to loop_continue
+	temp := tempKeys(ev.Actions.StateDelta) // of a result of loop_continue
 	maps.Copy(temp, t.tempOf(l.ev))
 	t.apply(l.seq, l.ev, l.size, temp)
 	if refused != nil {

@@ -13,10 +13,10 @@ import (
 
 // liveCall is a model call whose response the log does not hold.
 type liveCall struct {
-	branch, id string // of the answer to come
+	branch, id string // of the response to come
 	config     *genai.GenerateContentConfig
 	chain      *chain
-	shown      bool // something of the answer
+	shown      bool // something of the response was shown
 }
 
 // callModel makes a live model call.

@@ -75,7 +75,7 @@ func (*Runner) ModelCalls(
 		told := v.recorder.calls[c.key]
 		lost = lost && told == nil
 		call := &agentdv1.ModelCallDetails{}
-		proto.Merge(call, told) // a call that was made again has ended twice
+		proto.Merge(call, told) // a repeated call has ended twice
 		call.Call = c.end
 		calls = append(calls, session.ToldCall{Seq: c.seq, Details: call, Operator: before})
 	}
@@ -182,12 +182,12 @@ type callRecorder struct {
 	hist   *history         // up to the end of the turn
 	events []loggedEvent    // those of the turn that agents have come to
 	asked  []askedState     // by seq
-	ends   map[string]int64 // where the answers are in the log, by "agent|branch#n"
+	ends   map[string]int64 // the records of the responses, by "agent|branch#n"
 
 	mu     sync.Mutex                            // protects the fields below
 	wanted map[string]int64                      // the calls to take note of, by "agent|branch#n": where they ended
-	calls  map[string]*agentdv1.ModelCallDetails // by "agent|branch#n"; nil for one that cannot be made again
-	texts  map[string]*sharedText                // what calls are told
+	calls  map[string]*agentdv1.ModelCallDetails // by "agent|branch#n"; nil for one that cannot be recovered
+	texts  map[string]*sharedText                // of the calls
 	bytes  int                                   // of texts
 	cut    int64                                 // calls that ended here or later are not wanted any more; 0 for none
 

@@ -61,7 +61,7 @@ type node struct {
 	tools       []*declaration // of the client
 	exitLoop    bool           // may end the loop above
 	askUser     bool           // may ask a person
-	turnOnly    bool           // its model is told of the present turn alone
+	turnOnly    bool           // its model sees only the current turn
 	generation  generation
 	builtins    []*genai.Tool // run by the model's provider
 	toolSearch  bool          // the provider looks for deferred tools
@@ -125,7 +125,7 @@ type declaration struct {
 	name    string
 	decl    *genai.FunctionDeclaration
 	approve bool // each call waits for a person
-	bytes   int  // of all that models are told of it
+	bytes   int  // of its declaration
 	// deferred has the model look for it.
 	deferred bool
 }

@@ -117,7 +117,7 @@ func (o *outline) tokens(rest int) int64 {
 // section is the beginning of a prompt that a summary may replace.
 type section struct {
 	point
-	kept []int64 // what the user has said before the point and is told nevertheless
+	kept []int64 // messages of the user before the point that stay
 	gain int     // what the prompt loses, in bytes
 }
 

@@ -21,7 +21,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// response is a complete answer of a model.
+// response is a complete response of a model.
 type response struct {
 	author, branch string
 	content        *genai.Content // not nil

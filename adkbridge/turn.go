@@ -50,16 +50,16 @@ type turn struct {
 	modelCalls    int              // model calls made
 	transfers     int              // transfers made
 	callCounts    map[string]int   // model calls by "agent|branch"
-	thoughtRounds map[string]int   // answers of thoughts alone in a row, by "agent|branch"
-	refusedRounds map[string]int   // answers in a row whose calls were all refused, by "agent|branch"
+	thoughtRounds map[string]int   // responses in a row with only thoughts, by "agent|branch"
+	refusedRounds map[string]int   // responses in a row with only refused calls, by "agent|branch"
 	visits        map[*node]int    // how often a loop was entered
 	exited        map[*node]bool   // loops whose iteration called exit_loop
 	refused       map[string]string
 	extras        map[string]*extras  // of results that are not appended yet, by call
-	unappended    []*response         // complete answers that are not appended yet
-	unreported    []*response         // empty answers: what failed model calls took
-	open          []*openResponse     // appended answers whose calls have no results yet
-	noGain        map[summaryTry]bool // prompts of which a summary was tried in vain
+	unappended    []*response         // complete responses that are not appended yet
+	unreported    []*response         // ends of failed model calls, without content
+	open          []*openResponse     // appended responses whose calls have no results yet
+	noGain        map[summaryTry]bool // prompts whose summary brought nothing
 	cutShort      map[promptKey]bool  // prompts of which a summary was cut
 	cut           map[string]*cutCall // model calls that a crash has cut off, by agent
 	stopped       bool
@@ -127,7 +127,7 @@ func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 			t.modelCalls++
 		}
 		if l.ev.onlyUsage() && !l.ev.isBlank() {
-			continue // of a call that failed, which is made again
+			continue // of a failed call, which is repeated
 		}
 		if l.ev.CustomMetadata.Agentd.Injected != "" {
 			t.apply(l.seq, l.ev, l.size, nil) // all model calls to come see it

@@ -45,11 +45,11 @@ type verifier struct {
 	agents    *agentLog
 
 	t        *turn
-	recorder *callRecorder // takes note of what models are told; may be nil
+	recorder *callRecorder // of what models receive; may be nil
 	stop     context.CancelCauseFunc
 
 	mu      sync.Mutex       // protects the fields below
-	metas   map[string]*meta // what the run finds in answers of the log, by model call
+	metas   map[string]*meta // what the run finds in responses of the log, by model call
 	found   *Divergence      // the first one, by seq
 	waiting bool             // somebody has come to where the log ends
 	steps   int              // rises when the run makes progress
@@ -308,7 +308,7 @@ func (v *verifier) compare(l *loggedEvent, ev *adksession.Event, m *meta) error 
 		ev.Actions.StateDelta = nil
 	}
 	ev.ID, ev.Timestamp = l.ev.ID, l.ev.Timestamp
-	ev.TurnComplete = l.ev.TurnComplete // an answer that a stop has kept has no mark of the engine's
+	ev.TurnComplete = l.ev.TurnComplete // a response kept by a stop lacks the engine's mark
 	data, err := encode(ev, m)
 	if err != nil {
 		return err

@@ -38,7 +38,7 @@ func checkAttachments(agent *agentdv1.Agent, above []string) *session.Error {
 	return nil
 }
 
-// unresolved says what is missing of an attachment that is not resolved.
+// unresolved returns what an unresolved attachment lacks.
 func unresolved(a *agentdv1.McpAttachment, toolNames []string) (missing string, resolved bool) {
 	if len(a.GetIncludeToolNames()) == 0 && len(toolNames) == 0 {
 		return "the agent has no tool_names", false

@@ -16,7 +16,7 @@ import (
 // whatever a server allows.
 const protocolPromptBytes = 1 << 20
 
-// About is what a server tells of itself.
+// About describes a server to its clients.
 type About struct {
 	// Version is what the server calls itself.
 	Version string
@@ -56,8 +56,8 @@ type Model struct {
 	Price *agentdv1.ModelPrice
 	// Capabilities is nil where none are known.
 	Capabilities *agentdv1.ModelCapabilities
-	// Source says where these were read, and Retires is the day from which on the
-	// provider serves the model no more, YYYY-MM-DD; both may be empty.
+	// Source names where price and capabilities were read. Retires is the first day on
+	// which the provider no longer serves the model, YYYY-MM-DD. Both may be empty.
 	Source, Retires string
 }
 

@@ -45,8 +45,8 @@ func sessionOptions(maxMessageBytes int) []connect.HandlerOption {
 	)
 }
 
-// othersOptions are those of services that are not agentd's own: what their requests
-// may hold is not for this server to say.
+// othersOptions are the options of services that are not agentd's own. Their requests
+// may hold anything.
 func othersOptions() []connect.HandlerOption {
 	return append(handlerOptions(smallMessageBytes),
 		connect.WithCodec(binaryCodec{open: true}),

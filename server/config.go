@@ -14,8 +14,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// Sessions keeps sessions, starts turns, lets clients attach to them, and says how
-// they are; *session.Manager is one.
+// Sessions keeps sessions, starts turns, attaches clients to them and reports their
+// state. *session.Manager implements it.
 type Sessions interface {
 	CreateSession(
 		ctx context.Context, names session.Names, budget session.Budget, once session.Once,
@@ -59,26 +59,25 @@ type Sessions interface {
 	) (*session.Interaction, error)
 }
 
-// Config is what a Server needs. Zero values of all but Sessions stand for the
-// defaults named.
+// Config configures a Server. A zero field, other than Sessions, has its default.
 type Config struct {
 	// Sessions starts the turns. Required.
 	Sessions Sessions
 	// Ready reports whether turns can be served; nil means they always can.
 	Ready func(context.Context) error
-	// About tells what this server is, whenever a client asks; it may be called
-	// from several goroutines at once. The key headers of its providers when the
-	// server is made are those that web pages may send. nil: nothing is known.
+	// About returns the description of this server each time that a client asks. Several
+	// goroutines may call it at once. Web pages may send the key headers of the providers
+	// that it returns when the server is made. nil: nothing is known.
 	About func() About
 	// ModelCalls returns what the models of a turn received, from the session's log: at
 	// most limit calls that ended after log.After, in order, and whether there are more.
 	// nil: ListModelCalls is not served.
 	ModelCalls func(ctx context.Context, log session.TurnLog, limit int) ([]session.ToldCall, bool, error)
-	// Authenticate finds out who makes a request, by its headers or its connection; it
-	// must not read the body, and may be called from several goroutines at once. Its
-	// error refuses the request (UNAUTHENTICATED) before anything of it is read; the
-	// caller is not told the error, which is logged. The checks of health ask nobody.
-	// nil: whoever reaches the server is its operator, session.Local.
+	// Authenticate returns who makes a request, by its headers or its connection. It must
+	// not read the body. Several goroutines may call it at once. An error refuses the
+	// request (UNAUTHENTICATED) before anything of it is read; it is logged and not sent.
+	// Health checks are not authenticated. nil: every caller is the operator,
+	// session.Local.
 	Authenticate func(*http.Request) (session.Principal, error)
 	// Logger receives one line per turn; no prompts, payloads or keys. Default:
 	// discard.
@@ -89,8 +88,8 @@ type Config struct {
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
 
-	// CreateSessions has Run make the session that a request names when there is none,
-	// as if the request said create: clients older than that field expect it.
+	// CreateSessions makes Run create the session that a request names if it does not
+	// exist, as if the request had set create. Clients older than that field expect it.
 	CreateSessions bool
 	// OnDisconnect says what becomes of a turn when its last client is gone, if Run
 	// started the turn and the request had no on_disconnect. "auto" cancels the turn of a
@@ -117,12 +116,11 @@ type Config struct {
 
 	// FirstMessageTimeout bounds the wait for the first message. Default 10 s.
 	FirstMessageTimeout time.Duration
-	// IdleTimeout ends a stream, not its turn, when no message went either way
-	// for so long. It should be above the time a tool call may take, as not every
-	// client sends heartbeats. Default 15 min.
+	// IdleTimeout ends a stream, not its turn, when no message travels either way for that
+	// time. It should exceed the time of a tool call, since not every client sends
+	// heartbeats. Default 15 min.
 	IdleTimeout time.Duration
-	// StreamTimeout ends a stream, not its turn, that is open for so long. Default
-	// 24 h.
+	// StreamTimeout ends a stream, not its turn, that is open for that time. Default 24 h.
 	StreamTimeout time.Duration
 	// HeartbeatEvery is how long a stream of WatchTurn is silent before a heartbeat
 	// is sent. Default 15 s.
@@ -161,10 +159,10 @@ func (c Config) WithDefaults() Config {
 	return c
 }
 
-// originPattern is what a browser may say that a page is from.
+// originPattern matches the origins that a browser may send.
 var originPattern = regexp.MustCompile(`^[a-z][a-z0-9+.-]*://[^/\s]+$`)
 
-// Validate names what is wrong with the config, all of it at once.
+// Validate returns all that is wrong with the config.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Sessions == nil {

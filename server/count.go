@@ -61,8 +61,8 @@ func countFields(data []byte, m protoreflect.MessageDescriptor, left *int, depth
 	return nil
 }
 
-// countJSON does the same for JSON: each value but the first is behind one of
-// these characters.
+// countJSON counts the values of JSON: each value but the first follows one of these
+// characters.
 func countJSON(data []byte) error {
 	left, inString := maxValues, false
 	for i := 0; i < len(data); i++ {

@@ -12,10 +12,9 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// A client older than on_disconnect says by a reset of its stream that it wants the
-// turn no more: a `break` of its loop, or a context that it cancels. A client whose
-// connection is lost has said nothing. HTTP/2 tells the two apart, unless a proxy
-// turns one into the other.
+// A client that is too old to know on_disconnect resets its stream to cancel its turn:
+// by a `break` of its loop, or by a canceled context. A lost connection cancels
+// nothing. HTTP/2 distinguishes the two, unless a proxy turns one into the other.
 
 // The values of Config.OnDisconnect.
 const (
@@ -30,14 +29,14 @@ const (
 	firstNewField = 10
 	// resetReason is why a turn was canceled whose client has reset its stream.
 	resetReason = "cancelled by the client, which reset its stream"
-	// resetWait bounds how long the end of a stream takes to tell its reason, which
-	// HTTP/2 has at hand when the stream is over.
+	// resetWait bounds the wait for the reason of a stream's end, which HTTP/2 knows by
+	// then.
 	resetWait = time.Second
 	// codeCancel is CANCEL of RFC 9113, section 7.
 	codeCancel = 8
-	// errTextStreamClosed is what net/http says of a write to a stream that was reset.
-	// Of one whose connection is lost it says something else. It exports neither; a
-	// test holds the text.
+	// errTextStreamClosed is net/http's error of a write to a stream that was reset. For a
+	// lost connection the text is another one. net/http exports neither; a test checks the
+	// text.
 	errTextStreamClosed = "http2: stream closed"
 )
 
@@ -51,7 +50,7 @@ type resetError struct {
 
 func (e resetError) Error() string { return fmt.Sprintf("the stream was reset with code %d", e.Code) }
 
-// detach has the client leave the turn.
+// detach ends the client's part in the turn.
 func (st *stream) detach() {
 	if st.cancelsByReset() {
 		st.watch.CloseAndCancel(resetReason)
@@ -60,15 +59,15 @@ func (st *stream) detach() {
 	st.watch.Close()
 }
 
-// cancelsByReset reports whether the client has said, by a reset, that it wants the
-// turn no more. A stream that the server has ended, or is about to, says nothing.
+// cancelsByReset reports whether the client canceled the turn by a reset. The reset of
+// a stream that the server has ended, or is ending, means nothing.
 func (st *stream) cancelsByReset() bool {
 	return st.cancelsOnReset && st.gone && st.end == nil && st.errorCode == 0 && st.srv.drain.Err() == nil && st.wasReset()
 }
 
-// wasReset reports whether the client has reset the stream with CANCEL. It ends the
-// receiver. Once a client has closed its side, net/http keeps no code of its reset: any
-// one counts then.
+// wasReset reports whether the client reset the stream with CANCEL. It ends the
+// receiver. After a client has closed its side, net/http keeps no code of its reset, so
+// any reset counts.
 func (st *stream) wasReset() bool {
 	st.finish()
 	st.t.boundRead(resetWait)
@@ -90,8 +89,8 @@ func (st *stream) wasReset() bool {
 	return st.t.out.err != nil && st.t.out.err.Error() == errTextStreamClosed
 }
 
-// hasNewFields reports whether a message holds a field that is newer than the oldest
-// clients.
+// hasNewFields reports whether a message holds a field that the oldest clients do not
+// know.
 func hasNewFields(m protoreflect.Message) bool {
 	if !strings.HasPrefix(string(m.Descriptor().FullName()), "agentd.") {
 		return false // such as a Struct

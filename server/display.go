@@ -28,7 +28,7 @@ const (
 	private    = agentdv1.Display_VISIBILITY_PRIVATE
 )
 
-// What a ref names, before the colon; after it stands an id of the event.
+// The part of a ref before the colon; an id of the event follows it.
 const (
 	refMessage     = "message:"     // what an agent says; the thoughts of the same message have a ref of their own
 	refReasoning   = "reasoning:"   // what the model thinks while it writes a message
@@ -37,7 +37,7 @@ const (
 	refInteraction = "interaction:" // a question to a person
 	refTurn        = "turn:"        // the turn itself
 	refModelCall   = "call:"        // a model call, by its message
-	// refStream is for what is about the stream and not about a turn.
+	// refStream is the ref of an event about the stream, not about a turn.
 	refStream = "stream"
 	// everyMessage follows refMessage where all unfinished messages are meant.
 	everyMessage = "*"
@@ -145,8 +145,8 @@ func shown(
 	return &agentdv1.Display{Kind: kind, Phase: phase, Ref: ref, Visibility: visibility}
 }
 
-// refOfCall is the ref of what is about a model call: of its message, or where it
-// writes none, a summary perhaps, of its agent.
+// refOfCall returns the ref of an event about a model call: its message, or its agent
+// if the call has no message, such as one for a summary.
 func refOfCall(kind string, m interface {
 	GetMessageId() string
 	GetAgentPath() []string
@@ -158,7 +158,7 @@ func refOfCall(kind string, m interface {
 	return refAgent + strings.Join(m.GetAgentPath(), "/")
 }
 
-// phaseOfCall says of a call without a message that its agent goes on.
+// phaseOfCall returns the phase of a model call. Without a message its agent continues.
 func phaseOfCall(m *agentdv1.ModelCallEnded) agentdv1.Display_Phase {
 	if m.GetMessageId() == "" {
 		return phaseProgress
@@ -177,7 +177,7 @@ func phaseOfEnd(end *agentdv1.RunResponse_EndResponse) agentdv1.Display_Phase {
 	}
 }
 
-// phaseOfAgent says of an agent that has handed over that it is done.
+// phaseOfAgent returns the phase of an agent that ends. One that transfers is done.
 func phaseOfAgent(m *agentdv1.AgentEnded) agentdv1.Display_Phase {
 	switch m.GetOutcome() {
 	case agentdv1.AgentEnded_OUTCOME_FAILED:
@@ -189,7 +189,7 @@ func phaseOfAgent(m *agentdv1.AgentEnded) agentdv1.Display_Phase {
 	}
 }
 
-// displayOfChunk tells a piece of text from a chunk that only closes its agent.
+// displayOfChunk distinguishes a piece of text from a chunk that only closes its agent.
 func displayOfChunk(c *agentdv1.RunResponse_OutputChunk) *agentdv1.Display {
 	switch {
 	case c.GetContent() == "":
@@ -215,9 +215,9 @@ type view struct {
 	only    agentdv1.Display_Visibility // everything: no filter
 }
 
-// keep reports whether the client sees an event at all. The course of agents and of tool calls,
-// and what makes the rest of a stream right (retracts, errors, the end,
-// heartbeats), it always sees.
+// keep reports whether the client sees an event at all. It always sees the course of
+// agents and of tool calls, and what the rest of a stream depends on: retracts, errors,
+// the end, heartbeats.
 func (p view) keep(m *agentdv1.RunResponse) bool {
 	if p.only == everything {
 		return true
@@ -234,8 +234,8 @@ func (p view) keep(m *agentdv1.RunResponse) bool {
 	return displayOf(m).GetVisibility() == p.only
 }
 
-// apply makes an event that is kept, and that nobody else has, what the client
-// sees.
+// apply changes an event into what the client sees. The caller owns the event and has
+// kept it.
 func (p view) apply(m *agentdv1.RunResponse) {
 	if p.only == public {
 		withhold(m)
@@ -245,8 +245,9 @@ func (p view) apply(m *agentdv1.RunResponse) {
 	}
 }
 
-// withhold takes the arguments and the result of a tool call out of an event, and the
-// name of an agent's model. A call that this client is asked for stays whole: it is to run the tool.
+// withhold removes the arguments and the result of a tool call from an event, and the
+// name of an agent's model. A call for this client stays whole, since the client runs
+// the tool.
 func withhold(m *agentdv1.RunResponse) {
 	switch r := m.GetResponse().(type) {
 	case *agentdv1.RunResponse_AgentStarted:

@@ -51,9 +51,8 @@ func wireText(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// inStep reports whether the next message can be received after this error: the
-// refused one was taken off the stream as a whole. Where connect could not skip
-// it, the next Receive says so.
+// inStep reports whether the next message can be received after this error: the refused
+// one was read to its end. If connect could not skip it, the next Receive fails.
 func inStep(err error) bool {
 	if _, ok := errors.AsType[*decodeError](err); ok {
 		return true
@@ -62,7 +61,7 @@ func inStep(err error) bool {
 		(errors.Is(err, errCompressed) || connect.CodeOf(err) == connect.CodeResourceExhausted)
 }
 
-// receiveError says what was wrong with a message that could not be received.
+// receiveError returns why a message could not be received.
 func receiveError(err error, limit int) *session.Error {
 	if d, ok := errors.AsType[*decodeError](err); ok {
 		return decodeFault(d, "RunRequest")

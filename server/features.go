@@ -21,10 +21,10 @@ var oldMessages = map[protoreflect.Name]bool{
 	"SequentialAgent": true, "ParallelAgent": true, "LoopAgent": true,
 }
 
-// features are what requests may say to this server beyond what each server has known
-// from the beginning, sorted: the methods of its services and the fields of their
-// requests, by their names in package agentd.v1, such as SessionService.CreateTurn and
-// RunRequest.ExecuteRequest.on_busy.
+// features are the methods and fields that this server knows beyond what every server
+// has known from the beginning, sorted: the methods of its services and the fields of
+// their requests, by their names in package agentd.v1, such as
+// SessionService.CreateTurn and RunRequest.ExecuteRequest.on_busy.
 var features = func() []string {
 	const pkg = "agentd.v1."
 	var all []string

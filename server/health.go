@@ -43,7 +43,7 @@ func (s *Server) short(next http.Handler) http.Handler {
 	})
 }
 
-// ready says why turns cannot be served, nil when they can.
+// ready returns why turns cannot be served, nil if they can.
 func (s *Server) ready(ctx context.Context) error {
 	if s.drain.Err() != nil {
 		return errors.New("stopping")
@@ -57,13 +57,13 @@ func (s *Server) ready(ctx context.Context) error {
 	return nil
 }
 
-// healthz says that the process serves.
+// healthz reports that the process serves.
 func (s *Server) healthz(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	_, _ = io.WriteString(w, "ok\n")
 }
 
-// readyz says whether turns can be served: 200, or 503 with the reason.
+// readyz reports whether turns can be served: 200, or 503 with the reason.
 func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	if err := s.ready(r.Context()); err != nil {
@@ -74,7 +74,7 @@ func (s *Server) readyz(w http.ResponseWriter, r *http.Request) {
 	_, _ = io.WriteString(w, "ready\n")
 }
 
-// healthChecker is the gRPC health service: the same answer as readyz.
+// healthChecker is the gRPC health service. It reports the same as readyz.
 type healthChecker struct{ s *Server }
 
 func (c healthChecker) Check(ctx context.Context, req *grpchealth.CheckRequest) (*grpchealth.CheckResponse, error) {

@@ -11,17 +11,17 @@ import (
 )
 
 const (
-	// freeRequest is how large requests are that need no room.
+	// freeRequest is the size of requests that need no room.
 	freeRequest = 64 << 10
-	// servedWeight and heldWeight are how often a request's bytes are in memory while it
-	// is served, and while it waits for that.
+	// servedWeight and heldWeight are how many copies of a request's bytes are in memory
+	// while it is served, and while it waits.
 	servedWeight, heldWeight = 8, 3
 	// maxInboxWait is how long a request waits for room at most.
 	maxInboxWait = 10 * time.Second
 )
 
-// inbox bounds what large requests take of memory that are served at the same time, and
-// those that wait for it.
+// inbox bounds the memory of large requests, of those that are served at the same time
+// and of those that wait.
 type inbox struct {
 	served, held *semaphore.Weighted
 	room         int64 // of each
@@ -33,7 +33,7 @@ func newInbox(bytes int) *inbox {
 }
 
 // enter waits, within bounds, until there is room to serve a request. The caller calls
-// leave when it is served.
+// leave after serving it.
 func (i *inbox) enter(ctx context.Context, request proto.Message) (leave func(), err error) {
 	size := int64(proto.Size(request))
 	if size <= freeRequest {

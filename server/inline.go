@@ -15,11 +15,11 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// The oldest clients define tools within the agents that have them: field 2 of
-// LlmAgent was `repeated Tool tools`, where it is the names of tools now. Such a
-// definition is put among the tools of the request, and its name in its place, before
-// the message is decoded. In the binary form it is told from a name by its first
-// byte, the tag of Tool.name, which is a newline; in JSON it is an object.
+// The oldest clients define tools within the agents that have them: field 2 of LlmAgent
+// was `repeated Tool tools`; today it is the names of tools. Before the message is
+// decoded, such a definition moves to the tools of the request and its name takes its
+// place. In the binary form a definition begins with the tag of Tool.name, which is a
+// newline, and a name does not; in JSON a definition is an object.
 
 const (
 	toolNamesField = 2
@@ -58,7 +58,7 @@ type inlineTool struct {
 	at string
 }
 
-// place is where a field stands in its message. The uppermost is nil.
+// place is the position of a field in its message. The uppermost is nil.
 type place struct {
 	up    *place
 	field protoreflect.FieldDescriptor
@@ -273,8 +273,7 @@ func (s *jsonScan) next() byte {
 	return 0
 }
 
-// items calls item for each member of what is enclosed in brackets, whose first one is
-// next.
+// items calls item for each member of a bracketed list whose first member is next.
 func (s *jsonScan) items(closing byte, item func(i int)) {
 	s.pos++
 	for i := 0; !s.broken && s.err == nil; i++ {
@@ -340,7 +339,7 @@ func (s *jsonScan) value(m protoreflect.MessageDescriptor, at *place) {
 	})
 }
 
-// rename has the name of a field that is there be that of the names of tools.
+// rename replaces the name of a field by that of the names of tools.
 func (s *jsonScan) rename(begin, end int) {
 	field := llmDescriptor.Fields().ByNumber(toolNamesField)
 	s.edits = append(s.edits, edit{begin, end, `"` + field.JSONName() + `"`})

@@ -10,7 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// resolutionOf translates what a person says; the protocol's rules hold.
+// resolutionOf translates a resolution that satisfies the protocol's rules.
 func resolutionOf(r *agentdv1.Resolution) session.Resolution {
 	out := session.Resolution{Key: r.GetIdempotencyKey()}
 	switch d := r.GetDecision().(type) {
@@ -56,7 +56,7 @@ func (s *sessionService) ListInteractions(
 func (s *sessionService) ResolveInteraction(
 	ctx context.Context, r *connect.Request[agentdv1.ResolveInteractionRequest],
 ) (*connect.Response[agentdv1.ResolveInteractionResponse], error) {
-	// What a person has said counts, also when its client goes away right after.
+	// A resolution counts even if its client goes away right after.
 	ctx = context.WithoutCancel(ctx)
 	req := session.AttachRequest{SessionID: r.Msg.GetSessionId(), Keys: keysOf(r.Header())}
 	in, err := s.cfg.Sessions.Resolve(ctx, req, r.Msg.GetInteractionId(), resolutionOf(r.Msg.GetResolution()))

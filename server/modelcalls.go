@@ -14,7 +14,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// replayTimeout bounds how long a turn is run again.
+// replayTimeout bounds the replay of a turn.
 const replayTimeout = 30 * time.Second
 
 func (s *sessionService) ListModelCalls(
@@ -36,7 +36,7 @@ func (s *sessionService) ListModelCalls(
 		if session.PrincipalOf(ctx).Role != session.Operator {
 			c.Details.Instruction = withoutServerText(c.Details.GetInstruction(), cleanText(c.Operator))
 		}
-		// A page that says much ends early, like one of turns.
+		// A large page ends early, like a page of turns.
 		if size += proto.Size(c.Details); size > s.cfg.MaxMessageBytes/2 && len(out.GetCalls()) > 0 {
 			more = true
 			break
@@ -55,8 +55,8 @@ func (s *sessionService) ListModelCalls(
 	return connect.NewResponse(out), nil
 }
 
-// withoutServerText is an instruction for who is no operator: the server's own text is
-// there, but not what it says.
+// withoutServerText returns an instruction for callers that are no operators: a note
+// replaces the server's own text.
 func withoutServerText(instruction, text string) string {
 	if strings.TrimSpace(text) == "" {
 		return instruction
@@ -64,7 +64,7 @@ func withoutServerText(instruction, text string) string {
 	return strings.ReplaceAll(instruction, text, fmt.Sprintf("[the operator's instruction, %d bytes]", len(text)))
 }
 
-// modelCalls runs a turn again, one at a time: it takes as much work as the turn
+// modelCalls replays a turn, one at a time: a replay takes as much work as the turn
 // itself, and as much memory as the session's history.
 func (s *sessionService) modelCalls(
 	ctx context.Context, log session.TurnLog, limit int,

@@ -14,31 +14,31 @@ import (
 )
 
 const (
-	// freeReply is what replies may weigh that need no room.
+	// freeReply is the weight of replies that need no room.
 	freeReply = 64 << 10
-	// smallReply is what a reply may weigh to count as a small one.
+	// smallReply is the most weight of a small reply.
 	smallReply = 4 << 20
-	// replyWeight is how often the bytes of a message are in memory while it is sent.
+	// replyWeight is how many copies of a message's bytes are in memory while it is sent.
 	replyWeight = 4
-	// sendFactor is how much more the messages of a stream may take: those of many small
+	// sendFactor is how much more the messages of a stream may take: messages of many small
 	// values have few bytes.
 	sendFactor = 2
-	// leastRate is how many bytes a second a client has to read of what holds room
-	// that others want.
+	// leastRate is how many bytes a second a client must read while it holds room that
+	// others want.
 	leastRate = 64 << 10
 	// maxOutboxWait is how long a stream waits for room at most.
 	maxOutboxWait = 30 * time.Second
-	// wantedPeriod is how long room counts as wanted after it was asked for in vain.
+	// wantedPeriod is how long room counts as wanted after a reply was refused for lack of
+	// it.
 	wantedPeriod = 2 * time.Second
-	// maxReaders is how many reads are answered at the same time, until their replies are
-	// made.
+	// maxReaders is how many reads produce replies at the same time.
 	maxReaders = 8
 )
 
-// outbox bounds what replies take of memory at the same time: a small request may ask
-// for megabytes, and a client that reads slowly, or not at all, keeps them. Large ones
-// have three quarters of the room and wait for each other in it, so that no small one
-// waits behind them.
+// outbox bounds the memory of replies that are sent at the same time. A small request
+// may ask for megabytes, and a client that reads slowly, or not at all, keeps them.
+// Large replies have three quarters of the room and wait for each other in it, so no
+// small reply waits for a large one.
 type outbox struct {
 	small, large *room
 	readers      *semaphore.Weighted
@@ -65,13 +65,13 @@ func newRoom(size int64) *room {
 	return r
 }
 
-// wanted reports whether somebody else needs room.
+// wanted reports whether another reply needs room.
 func (r *room) wanted() bool {
 	return r.waiting.Load() > 0 || time.Since(r.started)-time.Duration(r.refusedAt.Load()) < wantedPeriod
 }
 
-// lease is room that a reply holds; a nil one holds none. Its methods belong to the
-// goroutine that sends.
+// lease is the room that a reply holds; a nil lease holds none. The goroutine that
+// sends calls its methods.
 type lease struct {
 	room     *room
 	size     int64
@@ -86,14 +86,14 @@ func (o *outbox) roomFor(weight int64) (*room, int64) {
 	return r, min(weight, r.size)
 }
 
-// watcher is what a stream sends from.
+// watcher is the source of a stream's events.
 type watcher interface {
 	Lags() bool
 	Weight(ctx context.Context) int64
 }
 
-// enter waits, within bounds, for room for what a watcher gives next. The caller closes
-// the lease when it is sent. patience is what each piece may take.
+// enter waits, within bounds, for room for the watcher's next events. The caller closes
+// the lease when they are sent. patience is the time for each piece.
 func (o *outbox) enter(ctx context.Context, w watcher, patience time.Duration) (*lease, error) {
 	weight, err := o.weigh(ctx, w)
 	if err != nil {
@@ -118,7 +118,8 @@ func (o *outbox) enter(ctx context.Context, w watcher, patience time.Duration) (
 	return newLease(r, size, patience), nil
 }
 
-// weigh has few watchers look through their logs at the same time.
+// weigh limits how many watchers read their logs at the same time to weigh their
+// events.
 func (o *outbox) weigh(ctx context.Context, w watcher) (int64, error) {
 	if w.Lags() {
 		if err := o.weighing.Acquire(ctx, 1); err != nil {
@@ -129,7 +130,7 @@ func (o *outbox) weigh(ctx context.Context, w watcher) (int64, error) {
 	return w.Weight(ctx), nil
 }
 
-// tryEnter is enter for a reply that is there already, and must not wait.
+// tryEnter is enter for a reply that exists already and must not wait.
 func (o *outbox) tryEnter(weight int64, patience time.Duration) (*lease, error) {
 	if weight <= freeReply {
 		return nil, nil
@@ -151,7 +152,7 @@ func newLease(r *room, size int64, patience time.Duration) *lease {
 	return &lease{r, size, time.Now().Add(patience + time.Duration(size/replyWeight)*time.Second/leastRate)}
 }
 
-// shrink gives back what messages do not need.
+// shrink frees what messages do not need.
 func (l *lease) shrink(weight int64) {
 	if l != nil && weight < l.size {
 		l.room.Release(l.size - weight)
@@ -159,13 +160,13 @@ func (l *lease) shrink(weight int64) {
 	}
 }
 
-// isLate reports whether the client has to be cut off, so that others get room.
+// isLate reports whether the client must be cut off so that others get room.
 func (l *lease) isLate() bool { return l != nil && time.Now().After(l.deadline) && l.room.wanted() }
 
-// close gives the room back; it may be called again.
+// close frees the room; it may be called again.
 func (l *lease) close() { l.shrink(0) }
 
-// weigh is about what a message takes of memory while it is sent.
+// weigh returns about how much memory messages take while they are sent.
 func weigh[M proto.Message](msgs ...M) int64 {
 	n := 0
 	for _, m := range msgs {
@@ -174,14 +175,15 @@ func weigh[M proto.Message](msgs ...M) int64 {
 	return replyWeight * int64(n)
 }
 
-// serve has next answer a request, and finds room for the reply, which the exchange
-// holds until it is sent. A read, or what may be repeated, is refused where there is
-// none; a turn that has begun is not, and its reply is no larger than its request.
+// serve calls next for a request and finds room for the reply, which the exchange holds
+// until the reply is sent. Without room it refuses a read, and a request that may be
+// repeated. It never refuses CreateTurn, whose turn has begun and whose reply is no
+// larger than its request.
 func (o *outbox) serve(
 	ctx context.Context, e *exchange, req connect.AnyRequest, next connect.UnaryFunc, patience time.Duration,
 ) (connect.AnyResponse, error) {
 	spec := req.Spec()
-	// Of the model calls one request is answered at a time, and others wait for it.
+	// ListModelCalls runs one request at a time; others wait for it.
 	if spec.IdempotencyLevel == connect.IdempotencyNoSideEffects &&
 		spec.Procedure != agentdv1connect.SessionServiceListModelCallsProcedure {
 		if err := o.readers.Acquire(ctx, 1); err != nil {

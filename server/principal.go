@@ -18,9 +18,9 @@ const (
 	codeDenied          = agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED
 )
 
-// authenticated finds out who makes each request of next, in the one place where that
-// happens: the principal is in the request's context from here on. A request of nobody
-// is refused before anything of it is read, in the form that its protocol has.
+// authenticated finds out who makes each request of next. This is the only place that
+// does; from here on the principal is in the request's context. A refused request gets
+// an error in the form of its protocol before anything of it is read.
 func (s *Server) authenticated(next http.Handler) http.Handler {
 	if s.cfg.Authenticate == nil {
 		return next
@@ -44,9 +44,9 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 	})
 }
 
-// rights says for whom each method is: for that role and those above it. A method that is
-// not here is for operators. Whoever only observes gives observe with Run and WatchTurn:
-// see mayAttach.
+// rights lists the lowest role that may call each method. A method that is not here is
+// for operators. An observer may call Run and WatchTurn only with observe: see
+// mayAttach.
 var rights = map[string]session.Role{
 	agentdv1connect.AgentdRunProcedure:                        session.Observer,
 	agentdv1connect.SessionServiceCreateSessionProcedure:      session.Caller,
@@ -85,8 +85,8 @@ func mayCall(p session.Principal, procedure string) *session.Error {
 	return mayBe(p, need, strings.TrimPrefix(procedure, "/"))
 }
 
-// mayBe refuses what is for other roles than the principal's. An operator may do what a
-// caller may, and both may do what an observer may.
+// mayBe refuses what the principal's role may not do. An operator may do what a caller
+// may, and both may do what an observer may.
 func mayBe(p session.Principal, need session.Role, what string) *session.Error {
 	switch {
 	case p.Role == session.Operator,

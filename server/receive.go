@@ -12,15 +12,15 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// halfCloseGrace is how long a client that has closed its side is watched for
-// being gone.
+// halfCloseGrace is how long the server waits to see whether a client that closed its
+// side is gone.
 const halfCloseGrace = time.Second
 
-// receive is the one goroutine that receives. It takes the client's messages in
-// order, at a bounded rate: what comes faster waits in the connection's flow
-// control. Once the stream is over it only discards, without a pace, so that the
-// client can close its side. It ends when the client's side is closed or cannot be read,
-// which the handler sees to before it returns.
+// receive is the one goroutine that receives. It takes the client's messages in order,
+// at a bounded rate: faster ones wait in the connection's flow control. After the end
+// of the stream it discards what arrives, at any rate, so that the client can close its
+// side. It ends when the client's side is closed or cannot be read; the handler sees to
+// that before it returns.
 func (st *stream) receive() {
 	defer close(st.received)
 	defer func() {
@@ -59,14 +59,14 @@ func (st *stream) receive() {
 		st.halfClosed(err)
 	}
 	if st.isOver() && st.t.ctx.Err() == nil {
-		// What is still on its way is read and dropped, as it comes, until the client
-		// closes its side or the handler stops waiting for that.
+		// The rest is read and dropped until the client closes its side or the handler
+		// stops waiting for that.
 		_, _ = io.Copy(io.Discard, st.t.body.ReadCloser)
 	}
 }
 
-// handleOrRefuse handles what Receive gave, or replies why not. A refused answer to a
-// call may be what ends the turn; awaitRefusal has the reply stand before that end.
+// handleOrRefuse handles what Receive returned, or replies why not. A refused result
+// may end the turn; awaitRefusal sends the reply before that end.
 func (st *stream) handleOrRefuse(msg *agentdv1.RunRequest, err error) (taken bool) {
 	st.handling <- struct{}{}
 	defer func() { <-st.handling }()
@@ -80,7 +80,7 @@ func (st *stream) handleOrRefuse(msg *agentdv1.RunRequest, err error) (taken boo
 	return false
 }
 
-// handleReceived handles what Receive gave, or says why not.
+// handleReceived handles what Receive returned. The error says why not.
 func (st *stream) handleReceived(msg *agentdv1.RunRequest, err error) *session.Error {
 	switch {
 	case err == nil:
@@ -93,10 +93,9 @@ func (st *stream) handleReceived(msg *agentdv1.RunRequest, err error) *session.E
 	}
 }
 
-// halfClosed says that the client, after the last error of Receive, still reads
-// but cannot answer any more. It waits a little: what a client does that dies may
-// begin with the end of its side, and from a client that is gone calls are not
-// taken away.
+// halfClosed notes, after the last error of Receive, that the client still reads but
+// sends nothing more. It waits a little first: a client that dies may begin by closing
+// its side, and the calls of a client that is gone stay its own.
 func (st *stream) halfClosed(err error) {
 	reason := "the client has closed its side of the stream"
 	if !errors.Is(err, io.EOF) {
@@ -112,7 +111,7 @@ func (st *stream) halfClosed(err error) {
 	}
 }
 
-// handle does what a message asks for, or says why not.
+// handle does what a message asks for. The error says why not.
 func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 	if e := st.srv.validate.check(msg); e != nil {
 		return st.invalid(msg, e)
@@ -127,7 +126,7 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 			"%s on a stream that observes: it only watches; attach without observe, or call SessionService",
 			nameOf(msg))
 	}
-	// What a client has sent counts, also when it goes away right after.
+	// A message counts even if its client goes away right after.
 	ctx := context.WithoutCancel(st.t.ctx)
 	switch r := msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_Execute:
@@ -163,7 +162,7 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 	return nil
 }
 
-// changes reports whether a message asks for something to become of the turn.
+// changes reports whether a message asks to change the turn.
 func changes(msg *agentdv1.RunRequest) bool {
 	switch msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_ToolCallResponse_, *agentdv1.RunRequest_InteractionResponse,
@@ -181,8 +180,7 @@ func (st *stream) resultOf(where string, err error) *session.Error {
 	return st.srv.internal(where, err)
 }
 
-// cancelTurn says what was wrong and stops the turn; its end comes through the
-// watcher.
+// cancelTurn sends an error and cancels the turn, whose end comes through the watcher.
 func (st *stream) cancelTurn(e *session.Error) {
 	if st.turn == nil || st.isOver() {
 		return
@@ -195,7 +193,7 @@ func (st *stream) replyError(e *session.Error) {
 	st.enqueueReply(st.errorOf(e))
 }
 
-// enqueueReply hands a message to the sender.
+// enqueueReply passes a message to the sender.
 func (st *stream) enqueueReply(msg *agentdv1.RunResponse) {
 	select {
 	case st.replies <- msg:

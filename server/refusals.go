@@ -18,14 +18,13 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// Connect answers by itself what never becomes a request, and puts no details into
-// such an answer. Here is how they get there: what a codec of SessionService cannot
-// decode is refused by its interceptor, what is too large by the body, and what is
-// no call of a method by a layer around the handlers of both services. (Run tells
-// of messages that it cannot decode on its stream.)
+// Connect itself refuses what never becomes a request, and its errors have no details.
+// These layers add them: the interceptor of SessionService refuses what its codec
+// cannot decode, the body refuses what is too large, and a layer around both services'
+// handlers refuses what is no call of a method. (Run reports messages that it cannot
+// decode on its stream.)
 
-// maxDecoderText bounds what an error says in the words of a decoder, which may
-// quote what a client has sent.
+// maxDecoderText bounds a decoder's words in an error. They may quote the client.
 const maxDecoderText = 4 * maxQuoted
 
 // faultField is the number of the unknown field in which a message carries why it
@@ -99,7 +98,7 @@ func faultOf(m proto.Message) *session.Error {
 	return e
 }
 
-// decodeFault says why a message could not be decoded.
+// decodeFault returns why a message could not be decoded.
 func decodeFault(err error, name string) *session.Error {
 	if e, ok := errors.AsType[*session.Error](err); ok {
 		return e
@@ -126,7 +125,7 @@ func errTooLarge(limit int) *session.Error {
 		Over("message_bytes", limit, 0)
 }
 
-// acceptable says what is wrong with a request of SessionService, nil for nothing.
+// acceptable returns what is wrong with a request of SessionService, nil for nothing.
 func (s *Server) acceptable(m proto.Message) *session.Error {
 	if fault := faultOf(m); fault != nil {
 		return fault
@@ -158,15 +157,15 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		if b.left -= int64(n); b.left >= 0 {
 			return n, err
 		}
-		// Who still sends reads no answer.
+		// A client that still sends does not read the error.
 		_, _ = io.Copy(io.Discard, b.ReadCloser)
 	}
 	return 0, connectError(errTooLarge(b.limit))
 }
 
-// withExplanations has refusals that are no answer of an RPC protocol (no such method, verb
-// or content type) say what was wrong, in the form that the client's protocol has,
-// and refuses what connect would without details.
+// withExplanations makes refusals without an RPC error (no such method, verb or content
+// type) say what is wrong, in the form of the client's protocol. It refuses itself what
+// connect would refuse without details.
 func withExplanations(next http.Handler) http.Handler {
 	write := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -178,7 +177,7 @@ func withExplanations(next http.Handler) http.Handler {
 	})
 }
 
-// unreadable is why a request is refused before its message is read, nil if it is
+// unreadable returns why a request is refused before its message is read, nil if it is
 // not.
 func unreadable(r *http.Request) *connect.Error {
 	query, kind := url.Values{}, r.Header.Get("Content-Type")
@@ -207,7 +206,7 @@ func unreadable(r *http.Request) *connect.Error {
 	return nil
 }
 
-// explainer is owned by the handler's goroutine.
+// explainer belongs to the handler's goroutine.
 type explainer struct {
 	http.ResponseWriter
 	r        *http.Request
@@ -218,7 +217,7 @@ type explainer struct {
 func (e *explainer) WriteHeader(status int) {
 	var why *session.Error
 	method := path.Base(e.r.URL.Path)
-	// Connect sets a type before it answers.
+	// Connect sets a content type before it writes.
 	if t := e.Header().Get("Content-Type"); t == "" || t == "text/plain; charset=utf-8" {
 		switch status {
 		case http.StatusNotFound:
@@ -265,7 +264,7 @@ func (e *explainer) Flush() {
 // Unwrap is what http.ResponseController looks for.
 func (e *explainer) Unwrap() http.ResponseWriter { return e.ResponseWriter }
 
-// keepStatus keeps the status of a refusal that is not told by a trailer.
+// keepStatus keeps the status of a refusal that has no trailer.
 type keepStatus struct {
 	http.ResponseWriter
 	status int

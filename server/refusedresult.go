@@ -15,21 +15,20 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// An answer to a tool call that is refused settles its call: its client counts the
-// call as answered and sends nothing more. Where the message cannot be decoded, or is
-// too large to be read, its beginning says which call it answers: protobuf, binary
-// and JSON, writes the fields in their order, the ids before the result. Where it
-// does not, only the ErrorResponse tells of it.
+// A result that is refused still ends its call: its client counts the call as done and
+// sends nothing more. If the message cannot be decoded, or is too large to be read, its
+// beginning names the call: protobuf, binary and JSON, writes fields in order, the ids
+// before the result. If it does not, only the ErrorResponse reports the refusal.
 
-// headBytes is how much of a message that is not read as a whole is looked at. The
-// session's id and the call's take less than 500 bytes.
+// headBytes is how much of an unread message is examined. The ids of the session and
+// the call take less than 500 bytes.
 const headBytes = 1 << 10
 
-// resultHead names the call that a message answers; see answeredBy.
+// resultHead names the call of a result; see resultOfEnvelope.
 type resultHead struct{ sessionID, callID string }
 
-// undecodable is why a message could not be received. If it was an answer to a call, that
-// is its result.
+// undecodable returns why a message could not be received. If the message was a result,
+// the refusal becomes the result of its call.
 func (st *stream) undecodable(err error) *session.Error {
 	e := receiveError(err, st.srv.cfg.MaxMessageBytes)
 	if !inStep(err) && !errors.Is(err, errSlowMessage) {
@@ -45,8 +44,8 @@ func (st *stream) undecodable(err error) *session.Error {
 	return st.submitResult(context.WithoutCancel(st.t.ctx), session.Answer{CallID: of.callID, Refused: e})
 }
 
-// invalid is why a message that breaks a rule is refused. If it is an answer to a
-// call of this session, that is its result.
+// invalid returns why a message that breaks a rule is refused. If the message is a
+// result of this session, the refusal becomes the result of its call.
 func (st *stream) invalid(msg *agentdv1.RunRequest, e *session.Error) *session.Error {
 	r := msg.GetToolCallResponse()
 	if id := r.GetSessionId(); r.GetToolCallId() == "" || id != "" && id != st.turn.SessionID() {
@@ -55,13 +54,13 @@ func (st *stream) invalid(msg *agentdv1.RunRequest, e *session.Error) *session.E
 	return st.submitResult(context.WithoutCancel(st.t.ctx), session.Answer{CallID: r.GetToolCallId(), Refused: e})
 }
 
-// submitResult records an answer, or says why not.
+// submitResult records a result. The error says why not.
 func (st *stream) submitResult(ctx context.Context, a session.Answer) *session.Error {
 	return st.resultOf("record answer", st.turn.Answer(ctx, a))
 }
 
-// resultOfEnvelope reads the beginning of a message as it is on the wire, its prefix
-// included. Of a compressed one no more is inflated than is looked at.
+// resultOfEnvelope reads the beginning of a message on the wire, its prefix included.
+// It inflates no more of a compressed message than it examines.
 func resultOfEnvelope(head []byte) (resultHead, bool) {
 	if len(head) < envelopeBytes {
 		return resultHead{}, false
@@ -77,7 +76,7 @@ func resultOfEnvelope(head []byte) (resultHead, bool) {
 	return resultHeadOf(data)
 }
 
-// resultHeadOf reads the beginning of a message, as far as it is there.
+// resultHeadOf reads as much of a message as there is.
 func resultHeadOf(data []byte) (resultHead, bool) {
 	of := resultHead{}
 	if start := bytes.TrimLeft(data, " \t\r\n"); len(start) > 0 && start[0] == '{' {
@@ -154,7 +153,7 @@ func (of *resultHead) readJSON(data []byte) {
 	}
 }
 
-// set takes a field of an answer in JSON.
+// set sets a field of a result in JSON.
 func (of *resultHead) set(key, value string) {
 	switch key {
 	case "sessionId", "session_id":

@@ -17,12 +17,12 @@ import (
 // gRPC clients refuse messages above 4 MiB.
 const maxChunkBytes = 1 << 20
 
-// resumeHint is what a client can do whose stream has ended before its turn.
+// resumeHint tells a client what to do after its stream ends before its turn.
 const resumeHint = "the turn is not over: attach again with after_seq"
 
-// follow sends what the turn's watcher gives, and the replies to the client's
-// own messages, until the turn is over, the stream must end, or the client is
-// gone. The client then does not watch any more.
+// follow sends the turn's events and the replies to the client's messages until the
+// turn is over, the stream must end, or the client is gone. Then the client no longer
+// watches.
 func (st *stream) follow(ctx context.Context) {
 	defer st.detach()
 	st.idle = time.NewTimer(st.srv.cfg.IdleTimeout)
@@ -120,13 +120,13 @@ func (p runPeer) stopped(err error) *session.Error {
 	return p.srv.internal("read turn", err)
 }
 
-// endEarly says why the stream ends before its turn.
+// endEarly sends why the stream ends before its turn.
 func (st *stream) endEarly(e *session.Error) {
 	st.errorCode = e.Code
 	st.send(st.errorOf(e))
 }
 
-// errorOf is the wire form of an error of a stream that has its turn.
+// errorOf returns the wire form of an error of a stream that has its turn.
 func (st *stream) errorOf(e *session.Error) *agentdv1.RunResponse {
 	if e.TurnID == "" {
 		e = e.OfTurn(st.turn.ID())
@@ -134,8 +134,8 @@ func (st *stream) errorOf(e *session.Error) *agentdv1.RunResponse {
 	return errorResponse(st.turn.SessionID(), e)
 }
 
-// pieces cuts text and state into messages of bounded size, at least one. What is
-// in msg becomes what protobuf accepts.
+// pieces cuts text and state into messages of bounded size, at least one. It makes the
+// texts of msg valid UTF-8.
 func pieces(msg *agentdv1.RunResponse) []*agentdv1.RunResponse {
 	clean(msg)
 	var out []*agentdv1.RunResponse
@@ -204,8 +204,8 @@ func cleanText(s string) string {
 	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
-// pieceOf makes a piece of a message look like it, but for its seq: only the last
-// piece has one, so that a client which has it has them all.
+// pieceOf gives a piece the fields of its message, except seq: only the last piece has
+// seq, so a client that has it has all pieces.
 func pieceOf(msg, piece *agentdv1.RunResponse) *agentdv1.RunResponse {
 	piece.TurnId, piece.Time, piece.Replayed = msg.GetTurnId(), msg.GetTime(), msg.GetReplayed()
 	return piece
@@ -223,8 +223,8 @@ func (st *stream) flushReplies() {
 	}
 }
 
-// awaitRefusal sends the replies, also that to the message which the receiver is
-// handling, for which it waits as long as for a client to close its side.
+// awaitRefusal sends the replies, including the reply to the message that the receiver
+// is handling. It waits for that as long as for a client to close its side.
 func (st *stream) awaitRefusal() {
 	timer := time.NewTimer(st.srv.cfg.LingerTimeout)
 	defer timer.Stop()

@@ -78,9 +78,8 @@ func (s *Server) routes() http.Handler {
 	return mux
 }
 
-// Drain refuses new streams from now on and makes the server not ready. Streams
-// that are open go on until their turns end or are suspended. It may be called
-// again.
+// Drain refuses new streams from now on and makes the server not ready. Open streams
+// continue until their turns end or are suspended. It may be called again.
 func (s *Server) Drain() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,15 +95,15 @@ func (s *Server) Drain() {
 // Drained is closed when Drain has been called and no Run stream is left.
 func (s *Server) Drained() <-chan struct{} { return s.drained }
 
-// Streams is how many Run streams are open. One that has come to its end does not
-// count, though its client may not have closed its side yet.
+// Streams returns how many Run streams are open. A stream that has ended does not
+// count, even if its client has not closed its side yet.
 func (s *Server) Streams() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.open
 }
 
-// enter counts a stream in; every one is counted, also one that is refused.
+// enter counts a stream, including one that it refuses.
 func (s *Server) enter() *session.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -158,8 +157,7 @@ func (s *Server) Run(ctx context.Context, bidi *bidiStream) (err error) {
 	return nil
 }
 
-// internal turns an error into one a client may see. What the client may not
-// see is logged.
+// internal turns an error into one that a client may see, and logs the rest.
 func (s *Server) internal(where string, err error) *session.Error {
 	e := session.AsError(err)
 	level := slog.LevelDebug

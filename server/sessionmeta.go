@@ -18,7 +18,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// defaultPage is how much a list returns at most when its request does not say.
+// defaultPage is the size of a list's page if the request sets none.
 const defaultPage = 50
 
 func (s *sessionService) CreateSession(
@@ -116,7 +116,7 @@ func (s *sessionService) ForkSession(
 	return connect.NewResponse(&agentdv1.ForkSessionResponse{Session: sessionOf(&info)}), nil
 }
 
-// sessionOf translates what is known of a session.
+// sessionOf translates a session.
 func sessionOf(s *session.Summary) *agentdv1.Session {
 	out := &agentdv1.Session{
 		Id: s.ID, State: agentdv1.SessionState_SESSION_STATE_ACTIVE, Labels: s.Labels,
@@ -169,8 +169,8 @@ func pageSize(asked int32) int {
 	return int(asked)
 }
 
-// onceOf tells a request from others that come under the same key. What it makes
-// of a request must not change from one version to the next: keys outlive them.
+// onceOf distinguishes requests under the same key. Its result for a request must not
+// change from one version to the next, since keys outlive versions.
 func onceOf(key string, msg proto.Message) session.Once {
 	msg = proto.Clone(msg)
 	fields := msg.ProtoReflect().Descriptor().Fields()

@@ -22,8 +22,7 @@ const (
 	// requestTimeout bounds how long a request of SessionService may take to
 	// arrive.
 	requestTimeout = 30 * time.Second
-	// defaultEvents is how many events a list returns at most when its request
-	// does not say.
+	// defaultEvents is the size of a page of events if the request sets none.
 	defaultEvents = 1000
 )
 
@@ -77,16 +76,16 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 	}).Handler(next)
 }
 
-// exchange is what a method needs of its HTTP exchange and connect does not hand
-// out; a nil one does nothing.
+// exchange gives a method access to its HTTP exchange, which connect does not expose. A
+// nil exchange does nothing.
 type exchange struct {
 	rc   *http.ResponseController
 	out  *countingWriter
 	room *lease // of what is being sent
 }
 
-// arrived says that the request has been read: what is read from now on only
-// reports whether the client is still there.
+// arrived notes that the request was read: what is read later only shows whether the
+// client is still there.
 func arrived(ctx context.Context) *exchange {
 	e, ok := ctx.Value(exchangeKey{}).(*exchange)
 	if !ok {
@@ -96,21 +95,21 @@ func arrived(ctx context.Context) *exchange {
 	return e
 }
 
-// bound gives the next write so long.
+// bound sets the time limit of the next write.
 func (e *exchange) bound(d time.Duration) {
 	if e != nil {
 		_ = e.rc.SetWriteDeadline(time.Now().Add(d))
 	}
 }
 
-// unbound gives the time until the next write as long as it takes.
+// unbound removes the time limit until the next write.
 func (e *exchange) unbound() {
 	if e != nil {
 		_ = e.rc.SetWriteDeadline(time.Time{})
 	}
 }
 
-// hold has the exchange hold room, in place of that which it had.
+// hold keeps room for the exchange in place of the room that it held.
 func (e *exchange) hold(room *lease) {
 	if e == nil {
 		room.close()
@@ -120,14 +119,14 @@ func (e *exchange) hold(room *lease) {
 	e.room = room
 }
 
-// more says whether another message follows the next one at once.
+// more sets whether another message follows the next one at once.
 func (e *exchange) more(follows bool) {
 	if e != nil {
 		e.out.more = follows
 	}
 }
 
-// checked is what all methods have in common: rights, rules, panics, errors, deadlines.
+// checked is common to all methods: rights, rules, panics, errors, deadlines.
 func (s *Server) checked() connect.Interceptor { return checks{s} }
 
 type checks struct{ s *Server }
@@ -168,7 +167,7 @@ func (c checks) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 	return next
 }
 
-// clientError makes what has gone wrong an error that a client may see.
+// clientError turns an error or a panic into an error that a client may see.
 func (c checks) clientError(ctx context.Context, where string, p any, err error) error {
 	if p != nil {
 		c.s.panicked(where, p)
@@ -284,7 +283,7 @@ func (s *sessionService) GetTurn(
 	return connect.NewResponse(&agentdv1.GetTurnResponse{Turn: turn}), nil
 }
 
-// turn finds a turn; "" is the last one that has started.
+// turn finds a turn; "" is the last one that started.
 func (s *sessionService) turn(ctx context.Context, sessionID, turnID string) (*agentdv1.Turn, error) {
 	t, err := s.cfg.Sessions.Turn(ctx, sessionID, turnID)
 	if err != nil {
@@ -461,7 +460,7 @@ var turnStatuses = map[session.Status]agentdv1.TurnStatus{
 	session.Stopped:          agentdv1.TurnStatus_TURN_STATUS_CANCELED,
 }
 
-// turnOf translates what is known of a turn.
+// turnOf translates a turn.
 func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 	out := &agentdv1.Turn{
 		Id: t.ID, SessionId: t.SessionID, Status: turnStatuses[t.Status],

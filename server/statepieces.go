@@ -12,13 +12,13 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// keyOverhead is what a key takes in an update beside its name, twice, and its values: the
-// lengths of all of them.
+// keyOverhead is the size of a key in an update beside its name, twice, and its values:
+// the lengths of all of them.
 const keyOverhead = 64
 
-// splitState returns at least one update, which together say the same. Only one of a single
-// key, in one of its two forms, is larger than a piece: where both are, that for clients
-// which know no other comes first, since the other one counts.
+// splitState returns at least one update; together they say the same. Only an update
+// with a single key, in one of its two forms, may be larger than a piece. If both forms
+// exist, the one for old clients comes first, since the other one counts.
 func splitState(u *agentdv1.RunResponse_StateUpdate) []*agentdv1.RunResponse_StateUpdate {
 	if proto.Size(u) <= maxChunkBytes {
 		return []*agentdv1.RunResponse_StateUpdate{u}

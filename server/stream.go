@@ -21,8 +21,8 @@ const maxReplies = 16
 
 type bidiStream = connect.BidiStream[agentdv1.RunRequest, agentdv1.RunResponse]
 
-// stream is one Run call. Its fields are owned by the handler goroutine, which
-// is the only one to send, unless they say otherwise.
+// stream is one Run call. Unless a field says otherwise, the handler goroutine owns it;
+// it alone sends.
 type stream struct {
 	srv  *Server
 	t    *transport
@@ -58,7 +58,7 @@ type stream struct {
 	started        time.Time
 }
 
-// received is what one Receive gave.
+// received is the result of one Receive.
 type received struct {
 	msg *agentdv1.RunRequest
 	err error
@@ -99,13 +99,13 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 
 func (st *stream) touch() { st.active.Store(int64(time.Since(st.started))) }
 
-// quiet is how long no message went either way.
+// quiet returns how long no message has traveled either way.
 func (st *stream) quiet() time.Duration {
 	return time.Since(st.started) - time.Duration(st.active.Load())
 }
 
-// serve carries the stream to its end. refused is why it must not run; leave frees
-// its place among the open streams.
+// serve runs the stream to its end. refused is why it must not run; leave frees its
+// place among the open streams.
 func (st *stream) serve(ctx context.Context, refused *session.Error, leave func()) {
 	go st.receive()
 	defer st.close()
@@ -193,7 +193,7 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	defer leave()
 	turn, err := st.srv.cfg.Sessions.Start(ctx, req)
 	if before, ok := errors.AsType[*session.Repeated](err); ok {
-		// The client may have lost the answer to its first request.
+		// The response to the client's first request may be lost.
 		again := session.AttachRequest{SessionID: before.SessionID, TurnID: before.TurnID, Starter: true,
 			Keys: req.Keys}
 		turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, again)
@@ -227,7 +227,7 @@ func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *sessi
 	return nil
 }
 
-// noTurn is why a stream has no turn.
+// noTurn returns why a stream has no turn.
 func (st *stream) noTurn(ctx context.Context, where string, err error) *session.Error {
 	switch {
 	case st.t.ctx.Err() != nil:
@@ -251,8 +251,8 @@ func (st *stream) linger() {
 	}
 }
 
-// close ends what belongs to the stream: the watcher, the receiver, the timers.
-// It also runs when the handler panics, and then stops the turn.
+// close ends what belongs to the stream: the watcher, the receiver, the timers. It also
+// runs when the handler panics, and then cancels the turn.
 func (st *stream) close() {
 	if st.turn != nil {
 		if !st.finished {
@@ -268,8 +268,8 @@ func (st *stream) close() {
 	st.t.lastWrite(st.srv.cfg.WriteTimeout)
 }
 
-// logEnd writes one line: what came of a request that started no turn. About a
-// turn the manager writes one; the stream's own is for debugging.
+// logEnd writes one line: the outcome of a request that started no turn. The manager
+// logs turns; a stream's line about its turn is for debugging.
 func (st *stream) logEnd() {
 	level := slog.LevelDebug
 	if st.turn == nil {

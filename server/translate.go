@@ -30,13 +30,13 @@ func keysOf(h http.Header) session.Keys {
 // maxProviderName bounds the name of a provider in a header, in bytes.
 const maxProviderName = 64
 
-// isEmpty reports whether a message is about a session there is, and holds nothing
-// that a turn of it could begin with.
+// isEmpty reports whether a message names a session and holds nothing to start a turn
+// with.
 func isEmpty(ex *agentdv1.RunRequest_ExecuteRequest) bool {
 	return ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && len(ex.GetUserParts()) == 0 && ex.GetAgent() == nil
 }
 
-// attachment is what AttachRequest and WatchTurnRequest have in common, but for the
+// attachment is the common part of AttachRequest and WatchTurnRequest, without the
 // position.
 type attachment interface {
 	GetSessionId() string
@@ -128,8 +128,8 @@ func budgetOf(b *agentdv1.Budget) session.Budget {
 	}
 }
 
-// toolResultOf translates the answer to a tool call; also with an error it names the
-// call. left is how many values the request may hold still.
+// toolResultOf translates the result of a tool call. With an error it still names the
+// call. left is how many values the request may still hold.
 func toolResultOf(r *agentdv1.RunRequest_ToolCallResponse, left *int) (session.Answer, *session.Error) {
 	state, err := stateOf("state_delta", r.GetStateDelta(), r.GetStateDeltaJson(), left)
 	if err != nil {

@@ -20,8 +20,7 @@ var errSlowMessage = errors.New("server: too many bytes for one message")
 // expired is a deadline that has passed.
 var expired = time.Unix(1, 0)
 
-// transport is what a stream needs of its HTTP exchange and connect does not
-// hand out.
+// transport gives a stream access to its HTTP exchange, which connect does not expose.
 type transport struct {
 	// ctx is the request's own. It ends when the client is gone; the client's deadline
 	// does not end it.
@@ -67,7 +66,7 @@ func (t *transport) close() {
 	t.rc = nil
 }
 
-// abortRead makes the read that is waiting, and all that follow, fail.
+// abortRead makes the waiting read, and all later ones, fail.
 func (t *transport) abortRead() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -76,7 +75,7 @@ func (t *transport) abortRead() {
 	}
 }
 
-// boundRead makes the read that is waiting, and all that follow, fail after so long.
+// boundRead makes the waiting read, and all later ones, fail after d.
 func (t *transport) boundRead(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -85,8 +84,7 @@ func (t *transport) boundRead(d time.Duration) {
 	}
 }
 
-// abortWrite resets the stream: the write that is waiting, and all that follow,
-// fail.
+// abortWrite resets the stream: the waiting write, and all later ones, fail.
 func (t *transport) abortWrite() {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -95,7 +93,7 @@ func (t *transport) abortWrite() {
 	}
 }
 
-// lastWrite bounds what is still written after the handler has returned.
+// lastWrite bounds what net/http writes after the handler returns.
 func (t *transport) lastWrite(d time.Duration) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -132,8 +130,8 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 // timeout: one frame of HTTP/2.
 const pieceBytes = 16 << 10
 
-// countingWriter counts the bytes of the reply, and tells of each piece that the
-// client has room for. It is owned by the handler goroutine.
+// countingWriter counts the bytes of the reply and reports each piece that the client
+// has room for. The handler goroutine owns it.
 type countingWriter struct {
 	http.ResponseWriter
 	total int64

@@ -63,8 +63,8 @@ func unknownBinary(num protowire.Number, typ protowire.Type, m protoreflect.Mess
 	return &unknownFieldError{name: name, of: string(m.FullName()), number: num}
 }
 
-// fitsWire reports whether a field may be sent with this wire type. The decoder takes any
-// other one for a field that it does not know, and skips it.
+// fitsWire reports whether a field may have this wire type. The decoder takes a field
+// with another type for an unknown one and skips it.
 func fitsWire(field protoreflect.FieldDescriptor, typ protowire.Type) bool {
 	switch field.Kind() {
 	case protoreflect.StringKind, protoreflect.BytesKind, protoreflect.MessageKind:
@@ -80,7 +80,7 @@ func fitsWire(field protoreflect.FieldDescriptor, typ protowire.Type) bool {
 	}
 }
 
-// step is the place of a field of which the message in data holds some.
+// step returns the place of a field, of which the message in data already holds some.
 func step(data []byte, field protoreflect.FieldDescriptor) string {
 	if !field.IsList() && !field.IsMap() {
 		return string(field.Name())
@@ -113,8 +113,8 @@ func unknownJSON(data []byte, m protoreflect.MessageDescriptor) *unknownFieldErr
 // nameWalk reads valid JSON. What is no JSON of its message is left to the decoder.
 type nameWalk struct{ dec *json.Decoder }
 
-// open reads a token and reports whether it opens an object or a list of the kind that is
-// wanted. Any other value is skipped.
+// open reads a token and reports whether it opens an object or a list as wanted. It
+// skips any other value.
 func (w nameWalk) open(want json.Delim) bool {
 	token, err := w.dec.Token()
 	if err != nil || token == want {
@@ -126,7 +126,7 @@ func (w nameWalk) open(want json.Delim) bool {
 	return false
 }
 
-// skip reads up to the end of so many objects and lists, or one value for 0.
+// skip reads to the end of n objects and lists, or one value for 0.
 func (w nameWalk) skip(depth int) {
 	for {
 		token, err := w.dec.Token()

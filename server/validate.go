@@ -42,14 +42,15 @@ func newValidator() (*validator, error) {
 	return &validator{rules: rules}, nil
 }
 
-// A refused message of at most so many bytes is checked to its end, for what else is
-// wrong with it. Of that the first mostViolations are listed.
+// A refused message of at most mostChecked bytes is checked to its end for further
+// faults. The first mostViolations are listed.
 const (
 	mostChecked    = 64 << 10
 	mostViolations = 16
 )
 
-// check returns what rules the message breaks, in the words of the first; nil for none.
+// check returns the rules that the message breaks, in the words of the first; nil for
+// none.
 func (v *validator) check(msg proto.Message) *session.Error {
 	broken, err := v.broken(msg, protovalidate.WithFailFast())
 	if len(broken) == 0 {
@@ -70,7 +71,7 @@ func (v *validator) check(msg proto.Message) *session.Error {
 	return e
 }
 
-// checkResults is check, but for the rules of each result: those are refused one by
+// checkResults is check without the rules of single results, which are refused one by
 // one.
 func (v *validator) checkResults(r *agentdv1.SubmitToolResultsRequest) *session.Error {
 	broken, err := v.broken(r)
@@ -96,7 +97,7 @@ func (v *validator) broken(
 	return broken.Violations, nil
 }
 
-// violation says which rule is broken, and by what.
+// violation returns which rule is broken, and by which value.
 func violation(first *protovalidate.Violation) *session.Error {
 	path := protovalidate.FieldPathString(first.Proto.GetField())
 	code := codeInvalid
