@@ -40,3 +40,6 @@ func disarm(at **alarm) {
 		*at = nil
 	}
 }
+
+// in is a fixed time for keepLocked.
+func in(after time.Duration) func() time.Duration { return func() time.Duration { return after } }

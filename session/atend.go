@@ -35,7 +35,9 @@ func (r *Run) AppendAtEnd(ctx context.Context, data []byte, ev *Event) error {
 			return err
 		}
 	}
-	r.atEnd = append(r.atEnd, &entry{turn: r.t, attempt: r.a, kind: KindEvent, data: data, fact: ev, shared: r.s.sharedValues(ev.State)})
+	r.atEnd = append(r.atEnd, &entry{
+		turn: r.t, attempt: r.a, kind: KindEvent, data: data, fact: ev, shared: r.s.sharedValues(ev.State),
+	})
 	return nil
 }
 

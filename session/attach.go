@@ -227,7 +227,8 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	for _, provider := range started.OwnKeys {
 		if keys[provider] == "" {
 			return nil, Errorf(agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED,
-				"this turn runs on its caller's own key for %s: attach with the key in the header that the turn was started with", provider)
+				"this turn runs on its caller's own key for %s: attach with the key in the header that the turn was "+
+					"started with", provider)
 		}
 	}
 	spec, err := started.spec()
@@ -323,7 +324,8 @@ func (m *Manager) expireAll(ctx context.Context) {
 		for _, head := range heads {
 			after = head.ID
 			if err := m.expire(ctx, head); err != nil && ctx.Err() == nil {
-				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn that has waited too long is left open", slog.String("session", head.ID), slog.String("error", err.Error()))
+				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn that has waited too long is left open",
+					slog.String("session", head.ID), slog.String("error", err.Error()))
 			}
 		}
 		if len(heads) < readPage {
@@ -332,7 +334,7 @@ func (m *Manager) expireAll(ctx context.Context) {
 	}
 }
 
-// expire ends a turn that was put aside too long ago.
+// expire ends a turn that was suspended too long ago.
 func (m *Manager) expire(ctx context.Context, head Head) error {
 	last, err := m.store.Read(ctx, head.ID, head.LastSeq-1, 1)
 	if err != nil || len(last) == 0 || m.store.now().Sub(last[0].Time) < m.limits.Retention {

@@ -22,11 +22,11 @@ type attempt struct {
 	cancel context.CancelCauseFunc
 
 	partials   map[string]*message      // by message id
-	begun      int64                    // model calls begun, in the whole turn but for those of earlier processes whose end is not in the log
+	begun      int64                    // model calls, with those of earlier attempts whose end is in the log
 	modelCalls map[*ModelCall]time.Time // model calls under way, and since when
 	noCalls    chan struct{}            // closed when none is under way; made by who waits for that
 	awaited    int                      // awaits under way of calls without a result
-	endTried   chan struct{}            // closed when the write of the turn's end has come to an end; made with turnEnding
+	endTried   chan struct{}            // of turnEnding: closed when the write has succeeded or failed
 	stop       *stopped                 // somebody has stopped the turn
 	failed     *Error                   // why the turn has no end in the log
 	noting     bool                     // noteLeave is at work
@@ -34,7 +34,7 @@ type attempt struct {
 	// waits for a client that is not there; its budget's time is over; it is no suspect.
 	deadline, leave, idle, wall, calm *alarm
 	due                               time.Time     // when deadline goes off
-	left                              time.Duration // what was left of the turn's time when deadline was last set or stopped
+	left                              time.Duration // of the turn's time, when deadline was last set or stopped
 	expired                           bool          // deadline has gone off
 	stalled                           bool          // the turn waits for the store
 }

@@ -119,7 +119,8 @@ func (m *Manager) cancelNow(sessionID, turnID string, when due) (again due) {
 	if e, ok := errors.AsType[*Error](err); err == nil || ok && (e.Code == codeNotFound || e.Code == codePurged) {
 		return due{}
 	}
-	m.log.LogAttrs(ctx, slog.LevelWarn, "a turn whose client is gone is left open for now", slog.String("session", sessionID),
+	m.log.LogAttrs(ctx, slog.LevelWarn, "a turn whose client is gone is left open for now",
+		slog.String("session", sessionID),
 		slog.String("turn", turnID), slog.String("error", err.Error()))
 	return m.store.dueIn(returnTime)
 }

@@ -151,7 +151,10 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 
 // spec reads back what newTurnStarted has written.
 func (f *TurnStarted) spec() (*Spec, error) {
-	spec := &Spec{Prompt: f.Prompt, Parts: f.Parts, Before: f.Before, After: f.After, Raw: f.Raw, Agent: &agentdv1.Agent{}, Pinned: true}
+	spec := &Spec{
+		Prompt: f.Prompt, Parts: f.Parts, Before: f.Before, After: f.After, Raw: f.Raw,
+		Agent: &agentdv1.Agent{}, Pinned: true,
+	}
 	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
 	if err := opts.Unmarshal(f.Agent, spec.Agent); err != nil {
 		return nil, err

@@ -189,7 +189,9 @@ func (t *Turn) end(reason string) <-chan error {
 		now.haltLocked(reason)
 	default: // it is suspended, or about to run
 		now.haltLocked(reason)
-		s.store.spawn(func() { _ = s.manager.CancelTurn(context.Background(), s.id, t.id, reason) }) // a server that stops leaves it open
+		s.store.spawn(func() { // a server that stops leaves it open
+			_ = s.manager.CancelTurn(context.Background(), s.id, t.id, reason)
+		})
 	}
 	return nil
 }
@@ -303,7 +305,8 @@ func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) 
 	fact := &TurnDropped{Reason: reason}
 	data, err := marshal(fact)
 	if err == nil {
-		_, err = s.commit(context.Background(), &entry{turn: t, kind: KindTurnDropped, data: data, fact: fact, asked: asked})
+		e := &entry{turn: t, kind: KindTurnDropped, data: data, fact: fact, asked: asked}
+		_, err = s.commit(context.Background(), e)
 	}
 	if err != nil {
 		under(&s.mu, func() { t.enter(turnQueued) })
@@ -343,7 +346,7 @@ func (s *Session) leftQueuedLocked(q *Turn) {
 
 // A turn that is suspended.
 
-// endSuspended ends a turn that was put aside.
+// endSuspended ends a suspended turn.
 func (m *Manager) endSuspended(ctx context.Context, h *held, reason string) error {
 	if err := m.enter(); err != nil {
 		return err
@@ -383,7 +386,9 @@ func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (nex
 
 // closeAs ends a turn that the log has open and nobody runs. how gets what is under
 // way, and says what the turn's end is and why it ends. Otherwise it is closeOpen.
-func (m *Manager) closeAs(ctx context.Context, s *Session, how func(Receipt) (end func() *TurnEnded, cause error)) (next *Run, err error) {
+func (m *Manager) closeAs(
+	ctx context.Context, s *Session, how func(Receipt) (end func() *TurnEnded, cause error),
+) (next *Run, err error) {
 	run, err := s.reopen(ctx, ownKeysOf(s))
 	if err != nil {
 		return nil, err
@@ -404,7 +409,8 @@ func (m *Manager) closeAs(ctx context.Context, s *Session, how func(Receipt) (en
 		return nil, fmt.Errorf("session %s: turn %s ran although it was to end", s.id, run.t.id)
 	}
 	if !errors.Is(err, cause) {
-		m.log.Error("repair of an interrupted turn failed", slog.String("session", s.id), slog.String("turn", run.t.id), slog.String("error", err.Error()))
+		m.log.Error("repair of an interrupted turn failed",
+			slog.String("session", s.id), slog.String("turn", run.t.id), slog.String("error", err.Error()))
 	}
 	return s.finish(ctx, run, end())
 }

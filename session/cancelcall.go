@@ -64,7 +64,9 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 // from now on, and its turn. If the turn is over it returns that turn's id alone, and if
 // the call has its result nothing. What is being written about the call, or its turn, comes
 // first.
-func (s *Session) callToCancel(ctx context.Context, turnID string, res *ToolResult) (t *Turn, p *pending, over string, err error) {
+func (s *Session) callToCancel(
+	ctx context.Context, turnID string, res *ToolResult,
+) (t *Turn, p *pending, over string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	err = s.awaitLocked(ctx, func() <-chan struct{} {

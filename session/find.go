@@ -158,7 +158,8 @@ func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error
 	if !exists {
 		return nil, s.errNoTurn(req.TurnID)
 	}
-	return nil, Errorf(codeInvalid, "turn_id %q: session %q has no such turn whose end comes after after_seq", req.TurnID, s.id).
+	return nil, Errorf(codeInvalid, "turn_id %q: session %q has no such turn whose end comes after after_seq",
+		req.TurnID, s.id).
 		OfTurn(req.TurnID).Breaking("turn_id", RuleRange)
 }
 

@@ -50,7 +50,8 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, er
 	}
 	switch {
 	case errors.Is(err, ErrConflict), errors.Is(err, ErrNoSession):
-		return Summary{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again", req.SessionID).
+		return Summary{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again",
+			req.SessionID).
 			After(retrySoon)
 	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: fork: %w", req.SessionID, err)
@@ -64,7 +65,10 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*Fork, error) {
 	if err != nil {
 		return nil, err
 	}
-	f := &Fork{From: parent.ID, Seq: parent.LastSeq, At: lastPosition(parent.LastSeq), Into: req.newSession(ctx, m.store.now())}
+	f := &Fork{
+		From: parent.ID, Seq: parent.LastSeq, At: lastPosition(parent.LastSeq),
+		Into: req.newSession(ctx, m.store.now()),
+	}
 	f.Into.Budget = parent.Budget
 	if req.At != nil {
 		if f.At = *req.At; f.At < 0 || recordOf(f.At) > parent.LastSeq {
@@ -115,7 +119,8 @@ func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
 	defer s.unreserve()
 	_, err := m.closeOpen(ctx, s, forked)
 	if err != nil {
-		m.log.LogAttrs(ctx, slog.LevelWarn, "a fork is left with an open turn", slog.String("session", s.id), slog.String("error", err.Error()))
+		m.log.LogAttrs(ctx, slog.LevelWarn, "a fork is left with an open turn",
+			slog.String("session", s.id), slog.String("error", err.Error()))
 	}
 	return err
 }
@@ -131,7 +136,8 @@ func (m *Manager) closeForks(ctx context.Context) {
 		rows, err := m.store.Rows(ctx, q)
 		if err != nil {
 			if ctx.Err() == nil {
-				m.log.LogAttrs(ctx, slog.LevelWarn, "prompts that wait cannot be read", slog.String("error", err.Error()))
+				m.log.LogAttrs(ctx, slog.LevelWarn, "prompts that wait cannot be read",
+					slog.String("error", err.Error()))
 			}
 			return
 		}
@@ -141,7 +147,8 @@ func (m *Manager) closeForks(ctx context.Context) {
 			}
 			last = row.SessionID
 			if err := m.closeFork(ctx, last); err != nil && !gone(err) && ctx.Err() == nil {
-				m.log.LogAttrs(ctx, slog.LevelWarn, "a prompt that never runs is left waiting", slog.String("session", last),
+				m.log.LogAttrs(ctx, slog.LevelWarn, "a prompt that never runs is left waiting",
+					slog.String("session", last),
 					slog.String("error", err.Error()))
 			}
 		}
@@ -175,7 +182,8 @@ func (m *Manager) closeFork(ctx context.Context, id string) error {
 func (s *Session) inherits() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.inheritedOpenLocked() || slices.ContainsFunc(s.queued, func(t *Turn) bool { return t.queuedSeq <= s.index.inherited })
+	inherited := func(t *Turn) bool { return t.queuedSeq <= s.index.inherited }
+	return s.inheritedOpenLocked() || slices.ContainsFunc(s.queued, inherited)
 }
 
 func (s *Session) inheritedOpenLocked() bool {

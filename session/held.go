@@ -126,7 +126,8 @@ func (m *Manager) use(id string) (h *held, found bool) {
 func checkChosenID(id string) error {
 	if !idPattern.MatchString(id) {
 		return Errorf(codeInvalid, "session_id %.140q: there is no such session, and none is made under that id: "+
-			"it must be 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit first", id).Breaking("session_id", RuleFormat)
+			"it must be 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit "+
+			"first", id).Breaking("session_id", RuleFormat)
 	}
 	return nil
 }
@@ -186,6 +187,6 @@ func (m *Manager) release(h *held) {
 func (s *Session) useless() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	open := s.turn != nil && s.turn.ended == nil // put aside: its log is all there is to keep
+	open := s.turn != nil && s.turn.ended == nil // suspended: its log is all there is to keep
 	return s.broken != nil || s.seq == 0 || open
 }

@@ -16,9 +16,11 @@ import (
 const eventsBytes = 4 << 20
 
 // Events returns at most limit messages of a turn after a position, fewer if they
-// are large, and whether there are more. With keep, those do not count that it refuses. The turn is left
-// as it is. Its errors are as those of Attach.
-func (m *Manager) Events(ctx context.Context, req AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool) (msgs []*agentdv1.RunResponse, more bool, err error) {
+// are large, and whether there are more. With keep, those do not count that it refuses.
+// The turn is left as it is. Its errors are as those of Attach.
+func (m *Manager) Events(
+	ctx context.Context, req AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool,
+) (msgs []*agentdv1.RunResponse, more bool, err error) {
 	h, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, false, err
@@ -84,7 +86,7 @@ func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []A
 	for i, a := range answers {
 		errs[i] = t.Answer(ctx, a)
 	}
-	m.resumeAfter(ctx, h.s, req) // it may have been put aside meanwhile
+	m.resumeAfter(ctx, h.s, req) // it may have been suspended meanwhile
 	return errs, nil
 }
 

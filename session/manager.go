@@ -35,7 +35,7 @@ type Manager struct {
 	cancels  map[string]*time.Timer   // by session: see cancelLater
 	starting int
 	draining bool // no new turns
-	stopping bool // turns are put aside
+	stopping bool // turns are suspended
 	endSweep context.CancelFunc
 }
 
@@ -159,7 +159,8 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 		req.Raw = false
 		req.warnings = warn(req.warnings, Warning{
 			Code: warnRaw, Field: "raw_payloads",
-			Message: "raw_payloads was ignored: a provider may repeat the server's own instruction, which is for operators",
+			Message: "raw_payloads was ignored: a provider may repeat the server's own instruction, which is for " +
+				"operators",
 		})
 	}
 	if err := m.checkRequest(req); err != nil {
@@ -183,16 +184,19 @@ func (m *Manager) checkRequest(req Request) error {
 	}
 	switch {
 	case req.TurnID != "" && !idPattern.MatchString(req.TurnID):
-		return Errorf(codeInvalid, "turn_id: an id that the caller chooses has 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, "+
+		return Errorf(codeInvalid, "turn_id: an id that the caller chooses has 1 to 128 of A-Z, a-z, 0-9 and . _ : "+
+			"@ -, "+
 			"a letter or a digit first (received %q)", req.TurnID).Breaking("turn_id", RuleFormat)
 	case len(req.Instruction) > m.limits.MaxPromptBytes:
-		return Errorf(codeLimit, "instruction has %d bytes, at most %d are allowed", len(req.Instruction), m.limits.MaxPromptBytes).
+		return Errorf(codeLimit, "instruction has %d bytes, at most %d are allowed",
+			len(req.Instruction), m.limits.MaxPromptBytes).
 			Breaking("instruction", RuleRange).Over("instruction_bytes", m.limits.MaxPromptBytes, len(req.Instruction))
 	case req.Agent == nil && req.SessionID == "":
 		return Errorf(codeInvalid, "agent is missing: a new session needs an agent tree").
 			Breaking("agent", RuleRequired)
 	case req.Agent == nil && len(req.Tools) > 0:
-		return Errorf(codeInvalid, "tools without agent: send the agent tree too, or neither to run the session's last ones again").
+		return Errorf(codeInvalid, "tools without agent: send the agent tree too, or neither to run the session's "+
+			"last ones again").
 			Breaking("agent", RuleRequired)
 	}
 	if err := req.Budget.check("budget"); err != nil {
@@ -209,7 +213,8 @@ func (m *Manager) checkRequest(req Request) error {
 			return Errorf(codeInvalid, "%s: %v", req.StateField, err).Breaking(req.StateField, RuleFormat)
 		}
 		if n := len(data); n > m.limits.MaxStateBytes {
-			return Errorf(codeLimit, "%s takes %d bytes as JSON, at most %d are allowed", req.StateField, n, m.limits.MaxStateBytes).
+			return Errorf(codeLimit, "%s takes %d bytes as JSON, at most %d are allowed",
+				req.StateField, n, m.limits.MaxStateBytes).
 				Breaking(req.StateField, RuleRange).Over("initial_state_bytes", m.limits.MaxStateBytes, n)
 		}
 	}
@@ -227,8 +232,12 @@ func (m *Manager) admit() error {
 		return Errorf(codeUnavailable, "the server is stopping")
 	}
 	if n := len(m.running) + m.starting; n >= m.limits.MaxTurns {
-		return &Error{Code: codeUnavailable, Message: fmt.Sprintf("the server runs %d turns, its limit is %d", n, m.limits.MaxTurns), Err: errNoRoom,
-			RetryAfter: retryLater, Limit: &ExceededLimit{Name: "turns", Value: int64(m.limits.MaxTurns), Received: int64(n + 1)}}
+		return &Error{
+			Code: codeUnavailable, Message: fmt.Sprintf("the server runs %d turns, its limit is "+
+				"%d", n, m.limits.MaxTurns),
+			Err: errNoRoom, RetryAfter: retryLater,
+			Limit: &ExceededLimit{Name: "turns", Value: int64(m.limits.MaxTurns), Received: int64(n + 1)},
+		}
 	}
 	if err := m.store.refuses(); err != nil {
 		return err
@@ -294,7 +303,8 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		return nil, err
 	}
 	if s.isArchived() {
-		return nil, Errorf(codePrecondition, "session %q is archived: make it active with UpdateSession before it takes a new turn", s.id)
+		return nil, Errorf(codePrecondition, "session %q is archived: make it active with UpdateSession before it "+
+			"takes a new turn", s.id)
 	}
 	for range startTries {
 		t, launched, err := m.tryStart(ctx, h, spec, req)
@@ -326,10 +336,11 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 	asks := s.asksPerson()
 	switch {
 	case asks != "" && req.OnBusy == Reject:
-		return nil, false, Errorf(codeBusy, "session %q runs a turn that waits for a person (interaction %q); resolve it, cancel the turn, or say on_busy", s.id, asks).
+		return nil, false, Errorf(codeBusy, "session %q runs a turn that waits for a person (interaction %q); "+
+			"resolve it, cancel the turn, or say on_busy", s.id, asks).
 			OfTurn(s.openTurn())
 	case req.OnBusy == Inject, asks != "" && req.OnBusy == Enqueue:
-		if s.isOpen() { // it may have been put aside
+		if s.isOpen() { // it may have been suspended
 			if _, err := m.resumeLast(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {
 				return nil, false, err
 			}
@@ -436,7 +447,7 @@ func (s *Session) run(t *Turn, stop context.CancelCauseFunc) {
 	s.reconcileLocked()
 }
 
-// errSuspended is what watchers are told of a turn that was put aside.
+// errSuspended is what watchers are told of a turn that is suspended.
 var errSuspended = Errorf(codeUnavailable, "the turn goes on later: attach again with session_id and after_seq")
 
 // drive runs a turn to its end and records it. It runs on the turn's own

@@ -12,7 +12,8 @@ import (
 // observe is Attach for a client that only watches.
 func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {
 	if len(req.Tools) > 0 || req.Starter {
-		return nil, nil, Errorf(codeInvalid, "observe together with tools: a client that only watches is asked for none").
+		return nil, nil, Errorf(codeInvalid, "observe together with tools: a client that only watches is asked for "+
+			"none").
 			Breaking("tool_names", RuleExcluded)
 	}
 	h, err := m.acquire(ctx, req.SessionID)

@@ -56,7 +56,8 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 	case err != nil:
 		err = fmt.Errorf("session: idempotency key: %w", err)
 	case known.Content != o.Content:
-		err = Errorf(codeConflict, "idempotency_key %q was used for another request, which has made session %q; use a new key", o.Key, known.SessionID).
+		err = Errorf(codeConflict, "idempotency_key %q was used for another request, which has made session %q; use "+
+			"a new key", o.Key, known.SessionID).
 			OfTurn(known.ID).Breaking("idempotency_key", RuleConflict)
 	default:
 		err = &Repeated{SessionID: known.SessionID, TurnID: known.ID}

@@ -49,7 +49,8 @@ const (
 )
 
 var turnPhaseNames = [...]string{
-	"new", "queued", "claimed", "dropping", "injected", "starting", "running", "suspending", "closing", "ending", "suspended", "ended",
+	"new", "queued", "claimed", "dropping", "injected",
+	"starting", "running", "suspending", "closing", "ending", "suspended", "ended",
 }
 
 func (p turnPhase) String() string { return turnPhaseNames[p] }
@@ -116,7 +117,8 @@ var callTransitions = map[callPhase][]callPhase{
 
 // undrawn reports a change of phase that is not drawn; tests have it panic.
 var undrawn = func(s *Session, change string) {
-	s.store.log.Error("a phase was changed in a way that is not drawn", slog.String("session", s.id), slog.String("change", change))
+	s.store.log.Error("a phase was changed in a way that is not drawn",
+		slog.String("session", s.id), slog.String("change", change))
 }
 
 // enter is the one function that changes the phase of a turn. The caller holds s.mu.

@@ -19,9 +19,11 @@ func (m *Manager) purgeAll(ctx context.Context) {
 			switch err := m.purge(ctx, head); {
 			case err == nil:
 				done++
-				m.log.LogAttrs(ctx, slog.LevelInfo, "session purged", slog.String("session", head.ID), slog.Time("last_used", head.UpdatedAt))
+				m.log.LogAttrs(ctx, slog.LevelInfo, "session purged",
+					slog.String("session", head.ID), slog.Time("last_used", head.UpdatedAt))
 			case !errors.Is(err, ErrConflict) && ctx.Err() == nil:
-				m.log.LogAttrs(ctx, slog.LevelWarn, "the log of a session that is not used is kept", slog.String("session", head.ID), slog.String("error", err.Error()))
+				m.log.LogAttrs(ctx, slog.LevelWarn, "the log of a session that is not used is kept",
+					slog.String("session", head.ID), slog.String("error", err.Error()))
 			}
 		}
 		if len(heads) < readPage || done == 0 {

@@ -13,7 +13,7 @@ import (
 // A turn that kills the process would kill it again at each start. So the store
 // counts, for each open turn, how often it was made to run since its last step
 // forward: the count is written before the turn runs, and taken back when the turn
-// is put aside. What is left when a process starts is how often the turn was running
+// is suspended. What is left when a process starts is how often the turn was running
 // when one died. At Limits.QuarantineAfter of them the turn is failed.
 //
 // Turns that ran beside the one to blame are counted with it. So a turn one short of
@@ -75,8 +75,12 @@ func (m *Manager) suspected(attempts int64) bool {
 func (m *Manager) attempt(ctx context.Context, s *Session) (undo func(), err error) {
 	attempts := s.attemptsNow()
 	if m.suspected(attempts) && !m.probation.enter(s) {
-		return nil, &Error{Code: codeUnavailable, Err: errHeldBack, RetryAfter: retryLater, TurnID: s.openTurn(), Message: fmt.Sprintf(
-			"the server died %d times in a row while this turn ran; such turns go on one at a time, and another one does now: attach again later", attempts)}
+		message := fmt.Sprintf("the server died %d times in a row while this turn ran; such turns go on one at a "+
+			"time, "+
+			"and another one does now: attach again later", attempts)
+		return nil, &Error{
+			Code: codeUnavailable, Err: errHeldBack, RetryAfter: retryLater, TurnID: s.openTurn(), Message: message,
+		}
 	}
 	if err := m.setAttempts(ctx, s, max(attempts, 0)+1, false); err != nil {
 		m.cleared(s)
@@ -98,7 +102,8 @@ func (m *Manager) backTo(s *Session, attempts int64, waits bool) {
 	ctx, cancel := context.WithTimeout(m.store.tries, settleTimeout)
 	defer cancel()
 	if err := m.setAttempts(ctx, s, attempts, waits); err != nil {
-		m.log.LogAttrs(ctx, slog.LevelDebug, "a turn that does not run counts as running", slog.String("session", s.id), slog.String("error", err.Error()))
+		m.log.LogAttrs(ctx, slog.LevelDebug, "a turn that does not run counts as running",
+			slog.String("session", s.id), slog.String("error", err.Error()))
 	}
 	m.cleared(s)
 }
@@ -175,12 +180,14 @@ func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err er
 	if attempts == AttemptsClosing {
 		log.Error("a quarantined turn is left open: the process died while the turn was ended")
 		return nil, Errorf(codePrecondition,
-			"session %q: its turn is quarantined, and the server died while it ended the turn; delete the session, or fork it before the turn", s.id)
+			"session %q: its turn is quarantined, and the server died while it ended the turn; delete the session, "+
+				"or fork it before the turn", s.id)
 	}
 	if err := m.store.SetAttempts(ctx, s.id, AttemptsClosing, false); err != nil {
 		return nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
-	why := Errorf(codeInternal, "the server died %d times in a row while this turn ran, and the turn made no step forward in between: "+
+	why := Errorf(codeInternal, "the server died %d times in a row while this turn ran, and the turn made no step "+
+		"forward in between: "+
 		"it is quarantined and does not run again; the session goes on with its next prompt", attempts)
 	end := func() *TurnEnded { return failed(why) }
 	next, err = m.closeAs(ctx, s, func(Receipt) (func() *TurnEnded, error) { return end, why })
@@ -196,6 +203,7 @@ func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err er
 // settleClosing takes back that a turn is being ended.
 func (m *Manager) settleClosing(ctx context.Context, s *Session, attempts int64) {
 	if err := m.store.SetAttempts(context.WithoutCancel(ctx), s.id, attempts, false); err != nil {
-		m.log.LogAttrs(ctx, slog.LevelWarn, "a quarantined turn counts as one that cannot be ended", slog.String("session", s.id), slog.String("error", err.Error()))
+		m.log.LogAttrs(ctx, slog.LevelWarn, "a quarantined turn counts as one that cannot be ended",
+			slog.String("session", s.id), slog.String("error", err.Error()))
 	}
 }

@@ -109,7 +109,9 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 		return nil, Errorf(codeBusy, "session %q runs a turn and %d more wait, the limit", s.id, s.limits.MaxQueued).
 			OfTurn(running.t.id).Over("queued_turns", s.limits.MaxQueued, ahead+1)
 	}
-	fact := &TurnQueued{TurnStarted: *started, Inject: req.OnBusy == Inject, Front: req.OnBusy == Interrupt, Into: running.t.id}
+	fact := &TurnQueued{
+		TurnStarted: *started, Inject: req.OnBusy == Inject, Front: req.OnBusy == Interrupt, Into: running.t.id,
+	}
 	if !fact.Front {
 		fact.Ahead = ahead
 	}
@@ -269,7 +271,9 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, &entry{turn: queued, kind: KindTurnStarted, data: data, fact: fact, shared: s.sharedValues(fact.State)})
+		entries = append(entries, &entry{
+			turn: queued, kind: KindTurnStarted, data: data, fact: fact, shared: s.sharedValues(fact.State),
+		})
 		state := maps.Clone(whole)
 		writeState(state, fact.Temp)
 		next = &Run{s: s, t: queued, a: queued.attempt, state: state}
@@ -327,7 +331,8 @@ func (m *Manager) launchNext(ctx context.Context, h *held, next *Run) {
 		m.settle(s, true)
 		close(next.a.done)
 		m.lost(s)
-		m.log.LogAttrs(ctx, slog.LevelInfo, "turn waits for its caller's key", slog.String("session", s.id), slog.String("turn", t.id))
+		m.log.LogAttrs(ctx, slog.LevelInfo, "turn waits for its caller's key",
+			slog.String("session", s.id), slog.String("turn", t.id))
 		return
 	}
 	s.beginNext(t)

@@ -27,10 +27,10 @@ func (s *Session) reconcileLocked() {
 	s.reconcileDeadlineLocked(t)
 	leaves := s.wantsLeaveLocked(t)
 	s.keepLocked(&t.leave, leaves && t.stop == nil, t.cancelAt.left, func() { s.cancelLeftLocked(t) })
-	s.keepLocked(&t.idle, s.wantsIdleLocked(t) && !leaves, func() time.Duration { return s.limits.IdleTurn }, func() { s.suspendLocked(t) })
+	s.keepLocked(&t.idle, s.wantsIdleLocked(t) && !leaves, in(s.limits.IdleTurn), func() { s.suspendLocked(t) })
 	left, bounded := s.wallLeftLocked(t)
-	s.keepLocked(&t.wall, bounded && left > 0, func() time.Duration { return left }, func() {})
-	s.keepLocked(&t.calm, s.isCalmLocked(t), func() time.Duration { return calmAfter }, func() { s.calmedLocked(t) })
+	s.keepLocked(&t.wall, bounded && left > 0, in(left), func() {})
+	s.keepLocked(&t.calm, s.isCalmLocked(t), in(calmAfter), func() { s.calmedLocked(t) })
 	if !t.runs() {
 		return
 	}
@@ -87,7 +87,8 @@ func (s *Session) askLocked(t *Turn, p *pending, why string) {
 	case callOffered:
 		p.owner.push(item{offer: &p.call})
 		after := t.timeout(p.call.Name)
-		s.armLocked(&p.alarm, after, func() { s.settleSoonLocked(t, p, TimedOut, fmt.Sprintf("no answer within %v", after)) })
+		late := fmt.Sprintf("no answer within %v", after)
+		s.armLocked(&p.alarm, after, func() { s.settleSoonLocked(t, p, TimedOut, late) })
 	case callHandover:
 		s.armLocked(&p.alarm, time.Until(p.leftAt.Add(s.limits.HandoverGrace)), func() { s.handOverLocked(t) })
 	case callAbandoned:

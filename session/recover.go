@@ -83,7 +83,8 @@ func (m *Manager) recoverRest(ctx context.Context, r *recovery) {
 		done, err := m.recoverOn(ctx, r)
 		if err != nil {
 			r.failed = true
-			m.log.LogAttrs(ctx, slog.LevelWarn, "open turns cannot be read, some do not go on yet", slog.String("error", err.Error()))
+			m.log.LogAttrs(ctx, slog.LevelWarn, "open turns cannot be read, some do not go on yet",
+				slog.String("error", err.Error()))
 		}
 		if done && !r.failed {
 			return

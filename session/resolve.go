@@ -169,7 +169,8 @@ func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
 		return err
 	}
 	if err := check.CheckInput(spec, call.Name, r.Input); err != nil {
-		return Errorf(codeInvalid, "interaction %q: tool_input does not fit the input_schema of %q: %w", call.interaction(), call.Name, err).
+		return Errorf(codeInvalid, "interaction %q: tool_input does not fit the input_schema of %q: %w",
+			call.interaction(), call.Name, err).
 			Breaking("resolution.approve.tool_input", RuleFormat)
 	}
 	return nil
@@ -205,7 +206,8 @@ func (s *Session) unasked(ctx context.Context, id string, r Resolution) error {
 }
 
 func errNotAsked(id string) error {
-	return Errorf(codePrecondition, "interaction %q: nobody waits for it any more, the call was cancelled or its turn is over", id)
+	return Errorf(codePrecondition, "interaction %q: nobody waits for it any more, the call was cancelled or its "+
+		"turn is over", id)
 }
 
 // again is what a resolution comes to after another one.
@@ -216,10 +218,12 @@ func (r *Resolution) again(id string, o Resolution) error {
 			o.Input = b.Bytes()
 		}
 	}
-	if r.Key != "" && r.Key == o.Key && r.Decision == o.Decision && r.Reason == o.Reason && r.Answer == o.Answer && bytes.Equal(r.Input, o.Input) {
+	if r.Key != "" && r.Key == o.Key && r.Decision == o.Decision && r.Reason == o.Reason &&
+		r.Answer == o.Answer && bytes.Equal(r.Input, o.Input) {
 		return nil
 	}
-	return Errorf(codePrecondition, "interaction %q: it has been resolved before (%s), the first resolution stands", id, r.Decision)
+	return Errorf(codePrecondition, "interaction %q: it has been resolved before (%s), the first resolution stands",
+		id, r.Decision)
 }
 
 // Resolved returns what a person has said about a call of this turn; false if

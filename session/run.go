@@ -54,7 +54,8 @@ func (r *Run) Records(ctx context.Context, after int64) iter.Seq2[Record, error]
 // ctx has ended; once it has begun, ctx no longer matters.
 func (r *Run) Append(ctx context.Context, data []byte, ev *Event) (Record, error) {
 	if n := len(ev.Calls); n > r.s.limits.MaxCalls {
-		return Record{}, Errorf(codeLimit, "one answer asks for %d tool calls, at most %d are allowed", n, r.s.limits.MaxCalls).
+		return Record{}, Errorf(codeLimit, "one answer asks for %d tool calls, at most %d are allowed",
+			n, r.s.limits.MaxCalls).
 			Over("answer_tool_calls", r.s.limits.MaxCalls, n)
 	}
 	return r.s.commit(ctx, &entry{
@@ -138,7 +139,8 @@ func (r *Run) Retrying(ctx context.Context, retry ModelRetry) error {
 func (r *Run) Await(ctx context.Context, callID string) (ToolResult, error) {
 	p, res, ok := r.s.lookup(r.t, callID)
 	if !ok {
-		return ToolResult{}, fmt.Errorf("session %s: await of call %q, which no record of turn %s holds", r.s.id, callID, r.t.id)
+		return ToolResult{}, fmt.Errorf("session %s: await of call %q, which no record of turn %s holds",
+			r.s.id, callID, r.t.id)
 	}
 	if p == nil {
 		return res, nil
@@ -170,7 +172,8 @@ func (r *Run) Ask(ctx context.Context, call ToolCall) (ToolResult, error) {
 		if err != nil {
 			return ToolResult{}, err
 		}
-		if _, err := r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: KindToolCall, data: data, fact: &call}); err != nil {
+		e := &entry{turn: r.t, attempt: r.a, kind: KindToolCall, data: data, fact: &call}
+		if _, err := r.s.commit(ctx, e); err != nil {
 			return ToolResult{}, err
 		}
 	}

@@ -39,7 +39,7 @@ type Session struct {
 	create      *NewSession // to be made by its first append; nil once it is in the store
 	lastSpec    *TurnStarted
 	own         Budget        // what the session may spend, as it was made or updated; zero for what nobody has said
-	asked       Budget        // what a request has allowed it that came last with a session budget; see sessionBudgetLocked
+	asked       Budget        // that of the last request that came with a session budget; see sessionBudgetLocked
 	wall        time.Duration // how long the turns that are over took
 	turn        *Turn         // the last turn, running or over; nil before the first
 	queued      []*Turn       // turns that wait for their start, in order
@@ -114,7 +114,8 @@ func errNoSession(id string) *Error {
 
 // errPurged is what whoever asks for a session is told whose log is gone.
 func errPurged(id string) *Error {
-	return Errorf(codePurged, "session %q was not used for so long that its history is no longer kept; start a new session", id)
+	return Errorf(codePurged, "session %q was not used for so long that its history is no longer kept; start a new "+
+		"session", id)
 }
 
 // subject returns the turn that a record read from the log is about.
@@ -261,7 +262,8 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		t.enter(turnStarting)
 		s.unqueueLocked(t.id)
 		t.into, t.onDisconnect, t.toolTimeout = "", f.OnDisconnect, f.ToolTimeout
-		t.startSeq, t.started, t.began = rec.Seq, rec.Time, s.store.beganAt(rec.Time) // its time begins when its start is written
+		// Its time begins when its start is written.
+		t.startSeq, t.started, t.began = rec.Seq, rec.Time, s.store.beganAt(rec.Time)
 		s.lastSpec = f
 		if f.SessionBudget != nil {
 			s.asked = *f.SessionBudget
@@ -402,13 +404,15 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *ToolResult) (*
 	case settled && first.equal(*res):
 		return nil, nil, nil
 	case settled:
-		return nil, nil, Errorf(codeInvalid, "tool call %q: this answer came too late, the call is already settled (%s)", res.CallID, first.Outcome)
+		return nil, nil, Errorf(codeInvalid, "tool call %q: this answer came too late, the call is already settled "+
+			"(%s)", res.CallID, first.Outcome)
 	case p == nil:
 		return nil, nil, Errorf(codeInvalid, "tool call %q: no such call is open in this turn", res.CallID)
 	case p.phase == callSealed:
 		return nil, nil, errTooLate(res.CallID)
 	case p.call.Asks != nil && res.Outcome == Answered:
-		return nil, nil, Errorf(codeInvalid, "tool call %q waits for a person, no client is asked for it: resolve the interaction", res.CallID)
+		return nil, nil, Errorf(codeInvalid, "tool call %q waits for a person, no client is asked for it: resolve "+
+			"the interaction", res.CallID)
 	}
 	s.recordLocked(p, res)
 	return t, p, nil
@@ -482,7 +486,8 @@ func (s *Session) publishLocked(it item) {
 		it.mine = nil
 		if it.fact != nil && w.offered != nil && s.nowLocked(w.t) == s.turn {
 			for _, id := range opens(it.fact) {
-				if p := s.turn.pending[id]; p != nil && p.open() && (p.owner == w || p.owner == nil && w.offered[p.call.Name]) {
+				p := s.turn.pending[id]
+				if p != nil && p.open() && (p.owner == w || p.owner == nil && w.offered[p.call.Name]) {
 					it.mine = append(it.mine, id)
 				}
 			}

@@ -97,5 +97,6 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 		names = append(names, a.t.s.id+"/"+a.t.id)
 	}
 	slices.Sort(names)
-	return fmt.Errorf("session: %d turns did not stop within %v: %s", len(names), m.limits.StopGrace, strings.Join(names, ", "))
+	return fmt.Errorf("session: %d turns did not stop within %v: %s",
+		len(names), m.limits.StopGrace, strings.Join(names, ", "))
 }

@@ -95,7 +95,7 @@ func (t *Turn) over() *Turn {
 // ErrPutAside is the cause with which a run's context ends when its turn is to
 // go on later, here or on another server: the runner must leave the history as
 // it is.
-var ErrPutAside = errors.New("session: the turn was put aside")
+var ErrPutAside = errors.New("session: the turn is suspended")
 
 // pending is a tool call that nobody has settled yet.
 type pending struct {
@@ -200,7 +200,8 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	}
 	if wrong != nil {
 		var err error
-		res = ToolResult{CallID: a.CallID, Outcome: Answered, Error: "the tool's result was refused: " + wrong.Message, By: a.by}
+		res = ToolResult{CallID: a.CallID, Outcome: Answered, By: a.by}
+		res.Error = "the tool's result was refused: " + wrong.Message
 		if data, err = marshal(res); err != nil {
 			return err
 		}

@@ -268,7 +268,9 @@ func bytesOf(texts ...string) int {
 // the token of the next page, "" on the last one. page is a token of the same
 // query, "" for the first page. Turns that are not over are read from their
 // sessions' logs unless those are in memory.
-func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit int) (turns []TurnInfo, next string, err error) {
+func (m *Manager) ListTurns(
+	ctx context.Context, q TurnQuery, page string, limit int,
+) (turns []TurnInfo, next string, err error) {
 	hash := queryHash(q)
 	after, err := readToken(page, hash)
 	if err != nil {
@@ -295,7 +297,8 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 		for _, row := range rows {
 			t, err := m.turnNow(ctx, row)
 			if _, known := errors.AsType[*Error](err); err != nil && !known && !gone(err) && ctx.Err() == nil {
-				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn is listed without what has happened in it", slog.String("session", row.SessionID),
+				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn is listed without what has happened in it",
+					slog.String("session", row.SessionID),
 					slog.String("turn", row.ID), slog.String("error", err.Error()))
 				t, err = asRecorded(row)
 			}
@@ -308,7 +311,8 @@ func (m *Manager) ListTurns(ctx context.Context, q TurnQuery, page string, limit
 				continue
 			case full(len(turns), limit, bytes, t.size()):
 				last := turns[len(turns)-1]
-				return turns, token{hash, last.Created.UnixMicro(), last.SessionID, recordOf(last.After + 1), last.ID}.String(), nil
+				next := token{hash, last.Created.UnixMicro(), last.SessionID, recordOf(last.After + 1), last.ID}
+				return turns, next.String(), nil
 			}
 			turns = append(turns, t)
 			bytes += t.size()
