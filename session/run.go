@@ -104,7 +104,7 @@ func (r *Run) BeginCall(ctx context.Context, call ModelCall) (done func(), err e
 		}
 		return a.noCalls
 	})
-	if err = cmp.Or(err, refused); err != nil {
+	if err := cmp.Or(err, refused); err != nil {
 		return nil, err
 	}
 	a.begun++
