@@ -25,7 +25,7 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// InteractionKind is what is asked of a person.
+// InteractionKind is the kind of a question to a person.
 type InteractionKind int32
 
 const (
@@ -150,7 +150,7 @@ type Interaction struct {
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// The turn that asks.
 	TurnId string `protobuf:"bytes,3,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
-	// What is asked.
+	// The question.
 	Kind InteractionKind `protobuf:"varint,4,opt,name=kind,proto3,enum=agentd.v1.InteractionKind" json:"kind,omitempty"`
 	// How it is.
 	Status InteractionStatus `protobuf:"varint,5,opt,name=status,proto3,enum=agentd.v1.InteractionStatus" json:"status,omitempty"`
@@ -168,7 +168,7 @@ type Interaction struct {
 	CreateTime *timestamppb.Timestamp `protobuf:"bytes,11,opt,name=create_time,json=createTime,proto3" json:"create_time,omitempty"`
 	// When it was resolved or canceled; unset before.
 	EndTime *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=end_time,json=endTime,proto3" json:"end_time,omitempty"`
-	// What a person has said; unset unless it is resolved.
+	// What a person said; unset unless it is resolved.
 	Resolution *Resolution `protobuf:"bytes,13,opt,name=resolution,proto3" json:"resolution,omitempty"`
 	// The tool call it is about.
 	ToolCallId string `protobuf:"bytes,15,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
@@ -428,7 +428,7 @@ type Resolution_Deny struct {
 }
 
 type Resolution_Answer struct {
-	// For a question: what the model is told.
+	// For a question: what the model reads.
 	Answer string `protobuf:"bytes,3,opt,name=answer,proto3,oneof"`
 }
 
@@ -442,7 +442,7 @@ func (*Resolution_Answer) isResolution_Decision() {}
 type Approval struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The arguments to call it with, a JSON object that fits the tool's
-	// input_schema. Left out: the model's. The model is told that they were
+	// input_schema. Left out: the model's. The model reads that they were
 	// changed.
 	ToolInput     *string `protobuf:"bytes,1,opt,name=tool_input,json=toolInput,proto3,oneof" json:"tool_input,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -489,7 +489,7 @@ func (x *Approval) GetToolInput() string {
 // Denial refuses.
 type Denial struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Why; the model is told.
+	// Why; the model reads it.
 	Reason        string `protobuf:"bytes,1,opt,name=reason,proto3" json:"reason,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

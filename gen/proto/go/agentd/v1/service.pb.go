@@ -42,17 +42,17 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// Outcome is what has come of a call.
+// Outcome is how a call ended.
 type ModelCallEnded_Outcome int32
 
 const (
-	// Not known: the call was made by a server that did not tell yet.
+	// Not known: the call was made by a server that did not send it yet.
 	ModelCallEnded_OUTCOME_UNSPECIFIED ModelCallEnded_Outcome = 0
 	// It has written message_id.
 	ModelCallEnded_OUTCOME_ANSWERED ModelCallEnded_Outcome = 1
 	// It has written a summary, see HistoryCompacted.
 	ModelCallEnded_OUTCOME_SUMMARIZED ModelCallEnded_Outcome = 2
-	// It has failed or was aborted, and is told of because it was paid for.
+	// It failed or was aborted. It is sent because it was paid for.
 	ModelCallEnded_OUTCOME_FAILED ModelCallEnded_Outcome = 3
 )
 
@@ -105,9 +105,9 @@ type HistoryCompacted_Reason int32
 const (
 	// Never sent.
 	HistoryCompacted_REASON_UNSPECIFIED HistoryCompacted_Reason = 0
-	// The prompt had come to the share of the context that was set.
+	// The prompt reached the share of the context that was set.
 	HistoryCompacted_REASON_SHARE HistoryCompacted_Reason = 1
-	// The provider had refused the prompt as too long.
+	// The provider refused the prompt as too long.
 	HistoryCompacted_REASON_OVERFLOW HistoryCompacted_Reason = 2
 )
 
@@ -295,15 +295,15 @@ const (
 	Display_PHASE_COMPLETED Display_Phase = 2
 	// It has begun.
 	Display_PHASE_STARTED Display_Phase = 3
-	// It goes on.
+	// It continues.
 	Display_PHASE_PROGRESS Display_Phase = 4
 	// It has failed.
 	Display_PHASE_FAILED Display_Phase = 5
 	// A person is asked.
 	Display_PHASE_REQUESTED Display_Phase = 6
-	// A person has answered.
+	// A person answered.
 	Display_PHASE_RESOLVED Display_Phase = 7
-	// Somebody has stopped it.
+	// Somebody stopped it.
 	Display_PHASE_CANCELED Display_Phase = 8
 )
 
@@ -366,9 +366,9 @@ type Display_Visibility int32
 const (
 	// As a filter: all. Never sent.
 	Display_VISIBILITY_UNSPECIFIED Display_Visibility = 0
-	// For whoever uses the agent.
+	// For the users of the agent.
 	Display_VISIBILITY_PUBLIC Display_Visibility = 1
-	// For whoever builds or operates it: reasoning, tool arguments and results,
+	// For those who build or operate it: reasoning, tool arguments and results,
 	// state, retries. A filter for the public lets notices and results of tools
 	// through without arguments, outputs and error texts, and AgentStarted without the
 	// model.
@@ -588,11 +588,11 @@ func (*RunRequest_InteractionResponse) isRunRequest_Request() {}
 
 func (*RunRequest_Attach) isRunRequest_Request() {}
 
-// AttachRequest has a stream of Run follow a turn that there is, whoever has
-// started it. The turn may wait for its start, be running, be waiting, or be over.
+// AttachRequest makes a stream of Run follow a turn, whoever started it. The turn
+// may wait for its start, run, be suspended, or be over.
 //
-// Calls without a result of tools that this client has are sent to it, again under
-// their id if need be. What else it sends on the stream is as on a stream that has
+// The server sends this client the calls without a result whose tools it has, again
+// under their ids if need be. The client sends the same messages as on a stream that
 // started the turn.
 type AttachRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -602,24 +602,24 @@ type AttachRequest struct {
 	// after_seq.
 	TurnId string `protobuf:"bytes,2,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	// The seq of the last message this client has received. Everything after it
-	// follows, in order; of a message of which the client has half, the other half.
-	// Left out: the turn from its beginning. A seq that the session has not come to is
+	// follows, in order, also the rest of a message that the client has in part.
+	// Left out: the turn from its beginning. A seq that the session has not reached is
 	// ERROR_CODE_INVALID_REQUEST, one that is no longer kept
 	// ERROR_CODE_HISTORY_PURGED. The StateUpdate with the whole state comes for the
 	// last turn alone.
 	AfterSeq *int64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3,oneof" json:"after_seq,omitempty"`
-	// Tools that this client can be asked for. Without any it is asked for none.
+	// Tools that this client runs. Without any it receives no call.
 	ToolNames []string `protobuf:"bytes,4,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
-	// This client only watches: it wakes no turn, is asked for nothing, and does not
+	// This client only watches: it resumes no turn, receives no call, and does not
 	// count as a client that the turn waits for. A ToolCallResponse, an
 	// InteractionResponse, a CancelRequest or an EndRequest on its stream is
-	// ERROR_CODE_FAILED_PRECONDITION and changes nothing; the stream goes on. Together
+	// ERROR_CODE_FAILED_PRECONDITION and changes nothing; the stream continues. Together
 	// with tool_names it is ERROR_CODE_INVALID_REQUEST.
 	Observe bool `protobuf:"varint,5,opt,name=observe,proto3" json:"observe,omitempty"`
 	// Sends Display with each event.
 	Display bool `protobuf:"varint,6,opt,name=display,proto3" json:"display,omitempty"`
 	// Only events of this visibility, and what no client can do without: the end,
-	// errors, retracts, heartbeats, the calls it is asked for.
+	// errors, retracts, heartbeats, the calls that it is to run.
 	Visibility    Display_Visibility `protobuf:"varint,7,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1108,7 +1108,7 @@ type RunResponse_ToolCallCanceled struct {
 }
 
 type RunResponse_ToolCallAnnounced struct {
-	// Another client is asked for a tool.
+	// Another client runs a tool.
 	ToolCallAnnounced *ToolCallAnnounced `protobuf:"bytes,21,opt,name=tool_call_announced,json=toolCallAnnounced,proto3,oneof"`
 }
 
@@ -1123,12 +1123,12 @@ type RunResponse_TurnQueued struct {
 }
 
 type RunResponse_MessageInjected struct {
-	// A user has said something to the running turn.
+	// A user's prompt became a message of the running turn.
 	MessageInjected *MessageInjected `protobuf:"bytes,24,opt,name=message_injected,json=messageInjected,proto3,oneof"`
 }
 
 type RunResponse_ModelCallRetried struct {
-	// A model call is made again.
+	// A model call failed and the server retries it.
 	ModelCallRetried *ModelCallRetried `protobuf:"bytes,25,opt,name=model_call_retried,json=modelCallRetried,proto3,oneof"`
 }
 
@@ -1143,7 +1143,7 @@ type RunResponse_InteractionRequested struct {
 }
 
 type RunResponse_InteractionResolved struct {
-	// A person has answered, or need not any more.
+	// A person answered, or the question is void.
 	InteractionResolved *InteractionResolved `protobuf:"bytes,28,opt,name=interaction_resolved,json=interactionResolved,proto3,oneof"`
 }
 
@@ -1168,17 +1168,17 @@ type RunResponse_RawPayloadReceived struct {
 }
 
 type RunResponse_HistoryCompacted struct {
-	// The beginning of a conversation is told as a summary.
+	// A summary replaces the beginning of a conversation.
 	HistoryCompacted *HistoryCompacted `protobuf:"bytes,33,opt,name=history_compacted,json=historyCompacted,proto3,oneof"`
 }
 
 type RunResponse_ToolCallUnserved struct {
-	// Nobody who is attached has a tool.
+	// No attached client has a tool.
 	ToolCallUnserved *ToolCallUnserved `protobuf:"bytes,35,opt,name=tool_call_unserved,json=toolCallUnserved,proto3,oneof"`
 }
 
 type RunResponse_MessageCompleted struct {
-	// An agent has said a message to its end.
+	// A message of an agent is complete.
 	MessageCompleted *MessageCompleted `protobuf:"bytes,36,opt,name=message_completed,json=messageCompleted,proto3,oneof"`
 }
 
@@ -1320,7 +1320,7 @@ type CancelReceipt struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Model calls that were aborted: their providers' requests were closed.
 	AbortedModelCalls []*AbortedModelCall `protobuf:"bytes,1,rep,name=aborted_model_calls,json=abortedModelCalls,proto3" json:"aborted_model_calls,omitempty"`
-	// Tool calls that had no result. The client that ran one has been told by
+	// Tool calls that had no result. The client that ran one received
 	// ToolCallCanceled.
 	CanceledToolCalls []*ToolCallRef `protobuf:"bytes,2,rep,name=canceled_tool_calls,json=canceledToolCalls,proto3" json:"canceled_tool_calls,omitempty"`
 	// Tool calls asked together with those that had a result already.
@@ -1612,8 +1612,8 @@ func (x *TurnQueued) GetCreatedBy() string {
 	return ""
 }
 
-// MessageInjected is what a user has said to the running turn: the models of its
-// following calls see it.
+// MessageInjected is a prompt that became a message of the running turn. The models
+// of the following calls see it.
 type MessageInjected struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
@@ -1695,8 +1695,8 @@ func (x *MessageInjected) GetCreatedBy() string {
 	return ""
 }
 
-// ModelCallRetried says that a model call has failed before any of its text was
-// there, and is made again.
+// ModelCallRetried says that a model call failed before any of its text was sent,
+// and that the server retries it.
 type ModelCallRetried struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
@@ -1903,8 +1903,8 @@ func (x *ModelCallFellBack) GetMessage() string {
 
 // ModelCallEnded says that a model call is over, and what it took. It comes after
 // the text of its message. The sum over a turn is EndResponse.usage_summary. Of a
-// call that the end of a server cut off, and that was not made again, only what its
-// retries and fallbacks have told is known.
+// call that the end of a server cut off, and that no server made again, it has only
+// what its retries and fallbacks recorded.
 type ModelCallEnded struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
@@ -2041,8 +2041,8 @@ func (x *ModelCallEnded) GetOutcome() ModelCallEnded_Outcome {
 	return ModelCallEnded_OUTCOME_UNSPECIFIED
 }
 
-// ProviderToolsUsed tells what a model's own provider has run while it wrote a
-// message (searches, code), and what the message cites. The server only
+// ProviderToolsUsed lists what a model's own provider ran while it wrote a message
+// (searches, code), and what the message cites. The server only
 // observes it.
 type ProviderToolsUsed struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2416,19 +2416,18 @@ func (x *RawPayloadReceived) GetTruncated() bool {
 	return false
 }
 
-// HistoryCompacted says that an agent's model is from now on told a summary in
-// place of the beginning of the conversation, see LlmAgent.compaction. The
-// session keeps all of it. The ModelCallEnded of the call that has written the
-// summary comes next.
+// HistoryCompacted says that from now on a summary replaces the beginning of the
+// conversation for an agent's model, see LlmAgent.compaction. The session keeps all
+// of it. The ModelCallEnded of the call that wrote the summary comes next.
 type HistoryCompacted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// From the root to the agent whose model it is.
 	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// What the model is told.
+	// What the model reads.
 	Summary string `protobuf:"bytes,3,opt,name=summary,proto3" json:"summary,omitempty"`
-	// The seq up to which the summary stands for what has happened.
+	// The seq up to which the summary replaces what happened.
 	ThroughSeq int64 `protobuf:"varint,4,opt,name=through_seq,json=throughSeq,proto3" json:"through_seq,omitempty"`
 	// Why.
 	Reason HistoryCompacted_Reason `protobuf:"varint,5,opt,name=reason,proto3,enum=agentd.v1.HistoryCompacted_Reason" json:"reason,omitempty"`
@@ -2519,8 +2518,8 @@ func (x *HistoryCompacted) GetContextTokens() int64 {
 	return 0
 }
 
-// ToolCallCanceled tells the client that nobody waits for this call any more,
-// so that its handler can stop. An answer that still comes is refused.
+// ToolCallCanceled says that nobody waits for this call any more, so that its
+// handler can stop. A result that still comes is refused.
 type ToolCallCanceled struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session.
@@ -2584,9 +2583,9 @@ func (x *ToolCallCanceled) GetReason() string {
 	return ""
 }
 
-// ToolCallAnnounced tells a client about a tool call that it is not asked to
-// answer: another client is, or nobody who is attached, see ToolCallUnserved. If
-// the other one leaves, a ToolCallRequest may follow.
+// ToolCallAnnounced says that there is a tool call that this client is not to run:
+// another client runs it, or no attached client can, see ToolCallUnserved. If the
+// other client leaves, a ToolCallRequest may follow.
 type ToolCallAnnounced struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session.
@@ -2668,9 +2667,9 @@ func (x *ToolCallAnnounced) GetAgentPath() []string {
 	return nil
 }
 
-// MessageRetracted tells the client to drop what it has of unfinished messages: their
-// model calls are made again, and text that comes under the same message_id
-// starts the message over.
+// MessageRetracted voids what the client has of unfinished messages: the server
+// makes their model calls again, and text that comes under the same message_id starts
+// the message over.
 type MessageRetracted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session.
@@ -2734,7 +2733,7 @@ func (x *MessageRetracted) GetAgentPath() []string {
 	return nil
 }
 
-// ToolCallAnswered tells that a tool call has been answered, by whichever client.
+// ToolCallAnswered says that a tool call has its result, of whichever client.
 type ToolCallAnswered struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session.
@@ -2885,10 +2884,10 @@ func (*ToolCallAnswered_Output) isToolCallAnswered_Result() {}
 
 func (*ToolCallAnswered_Error) isToolCallAnswered_Result() {}
 
-// InteractionRequested tells that the turn asks a person.
+// InteractionRequested says that the turn asks a person.
 type InteractionRequested struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// What is asked.
+	// The question.
 	Interaction   *Interaction `protobuf:"bytes,1,opt,name=interaction,proto3" json:"interaction,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2931,7 +2930,7 @@ func (x *InteractionRequested) GetInteraction() *Interaction {
 	return nil
 }
 
-// InteractionResolved tells that nobody is asked any more. The call of an
+// InteractionResolved says that a question is resolved or void. The call of an
 // approved tool follows as ToolCallRequest or ToolCallAnnounced.
 type InteractionResolved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2981,8 +2980,8 @@ func (x *InteractionResolved) GetInteraction() *Interaction {
 // ToolCallUnserved says that a tool call waits and that no attached client has
 // its tool. It is sent a few seconds after the call was asked, or after the last
 // client that had the tool has left, and once to each client that attaches
-// later. It is not stored, and its seq is 0. The call waits on; a client that
-// attaches with the tool is asked.
+// later. It is not stored, and its seq is 0. The call keeps waiting; a client
+// that attaches with the tool receives it.
 type ToolCallUnserved struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session.
@@ -3149,15 +3148,15 @@ func (x *MessageCompleted) GetThoughtBytes() int64 {
 	return 0
 }
 
-// Transferred says that an agent's model has handed the conversation over to
-// another agent, which goes on with it.
+// Transferred says that an agent's model handed the conversation over to another
+// agent, which continues it.
 type Transferred struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// From the root to the agent that has handed it over.
+	// From the root to the agent that handed it over.
 	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// From the root to the agent that goes on.
+	// From the root to the agent that continues.
 	ToAgentPath   []string `protobuf:"bytes,3,rep,name=to_agent_path,json=toAgentPath,proto3" json:"to_agent_path,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3875,7 +3874,7 @@ type RunRequest_ToolCallResponse_Output struct {
 }
 
 type RunRequest_ToolCallResponse_Error struct {
-	// Why the tool failed. The model sees it and the turn goes on.
+	// Why the tool failed. The model sees it and the turn continues.
 	Error string `protobuf:"bytes,5,opt,name=error,proto3,oneof"`
 }
 
@@ -3945,7 +3944,7 @@ type RunRequest_CancelRequest struct {
 	// The stream's session; may be empty.
 	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
 	// With an id, that call is canceled: the model sees a canceled tool and
-	// the turn goes on. Without one the turn stops: the provider's request is
+	// the turn continues. Without one the turn stops: the provider's request is
 	// aborted and EndResponse has completed false.
 	ToolCallId    *string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3,oneof" json:"tool_call_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4494,8 +4493,8 @@ func (x *RunResponse_EndResponse) GetStructuredOutput() string {
 	return ""
 }
 
-// StateUpdate tells the client about session state: at the start of a turn the
-// whole of it, unless it is empty, then the keys that changed. Of a turn that is
+// StateUpdate is session state: at the start of a turn the whole of it, unless it
+// is empty, then the keys that changed. Of a turn that is
 // read from the log, such as an earlier one or one from before a restart, that
 // whole has only those `user:` and `app:` keys that its initial_state has set. Keys
 // of scope `temp:` are never among them.

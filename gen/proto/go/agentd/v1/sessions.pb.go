@@ -90,16 +90,16 @@ const (
 	TurnStatus_TURN_STATUS_PENDING TurnStatus = 1
 	// It runs.
 	TurnStatus_TURN_STATUS_RUNNING TurnStatus = 2
-	// It waits for a client: for the result of a tool that nobody is asked for, or
+	// It waits for a client: for the result of a tool that no attached client has, or
 	// for its caller's own key.
 	TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT TurnStatus = 3
 	// It waits for a person.
 	TurnStatus_TURN_STATUS_WAITING_FOR_INPUT TurnStatus = 4
 	// The tree has finished naturally.
 	TurnStatus_TURN_STATUS_SUCCEEDED TurnStatus = 5
-	// An error has ended it.
+	// An error ended it.
 	TurnStatus_TURN_STATUS_FAILED TurnStatus = 6
-	// Somebody has stopped it.
+	// Somebody stopped it.
 	TurnStatus_TURN_STATUS_CANCELED TurnStatus = 7
 )
 
@@ -344,18 +344,18 @@ type Turn struct {
 	Id string `protobuf:"bytes,1,opt,name=id,proto3" json:"id,omitempty"`
 	// The session it belongs to.
 	SessionId string `protobuf:"bytes,2,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
-	// How it is.
+	// Its status.
 	Status TurnStatus `protobuf:"varint,3,opt,name=status,proto3,enum=agentd.v1.TurnStatus" json:"status,omitempty"`
 	// Why it ended, when it did not end by itself.
 	StatusMessage string `protobuf:"bytes,4,opt,name=status_message,json=statusMessage,proto3" json:"status_message,omitempty"`
 	// The kind of error that ended it; unset if none did.
 	ErrorCode ErrorCode `protobuf:"varint,5,opt,name=error_code,json=errorCode,proto3,enum=agentd.v1.ErrorCode" json:"error_code,omitempty"`
-	// What the user said. A prompt of parts alone stands here in words of at most
-	// 4,096 bytes, its files as "[image/png, 68 bytes]".
+	// The prompt. A prompt of parts alone is described in at most 4,096 bytes, its files
+	// as "[image/png, 68 bytes]".
 	UserPrompt string `protobuf:"bytes,6,opt,name=user_prompt,json=userPrompt,proto3" json:"user_prompt,omitempty"`
-	// The last complete answer without tool calls, of whichever agent gave it. Of one
-	// that satisfies an output_schema behind a tool that the provider has run it is the
-	// JSON alone; the chunks have what was said before, too.
+	// The last complete response without tool calls, of whichever agent. Of a response
+	// that satisfies an output_schema behind a tool that the provider ran, it is the JSON
+	// alone; the chunks have the text before it, too.
 	OutputText string `protobuf:"bytes,7,opt,name=output_text,json=outputText,proto3" json:"output_text,omitempty"`
 	// What it has used so far.
 	Usage *Usage `protobuf:"bytes,8,opt,name=usage,proto3" json:"usage,omitempty"`
@@ -373,20 +373,19 @@ type Turn struct {
 	PendingToolCalls []*RunResponse_ToolCallRequest `protobuf:"bytes,14,rep,name=pending_tool_calls,json=pendingToolCalls,proto3" json:"pending_tool_calls,omitempty"`
 	// The turn of which the prompt has become a message; there is no other turn then.
 	InjectedInto string `protobuf:"bytes,15,opt,name=injected_into,json=injectedInto,proto3" json:"injected_into,omitempty"`
-	// What a cancel has stopped.
+	// What a cancel stopped.
 	Receipt *CancelReceipt `protobuf:"bytes,16,opt,name=receipt,proto3" json:"receipt,omitempty"`
 	// The output, JSON in the model's own text, when the agent that gave it has an
 	// output_schema, which it satisfies; see EndResponse. Empty unless the turn
 	// succeeded.
 	StructuredOutput string `protobuf:"bytes,17,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
-	// Why the model of the last answer stopped.
+	// Why the model of the last response stopped.
 	StopReason StopReason `protobuf:"varint,18,opt,name=stop_reason,json=stopReason,proto3,enum=agentd.v1.StopReason" json:"stop_reason,omitempty"`
-	// The model of the last answer, as its provider names it.
+	// The model of the last response, as its provider names it.
 	Model string `protobuf:"bytes,19,opt,name=model,proto3" json:"model,omitempty"`
-	// What it asks of people.
+	// The interactions that it waits for.
 	PendingInteractions []*Interaction `protobuf:"bytes,20,rep,name=pending_interactions,json=pendingInteractions,proto3" json:"pending_interactions,omitempty"`
-	// What the user said behind, or instead of, user_prompt: the files whole. Set by
-	// GetTurn alone, for a request with user_parts.
+	// The parts of the prompt, with the files whole. Set by GetTurn alone, for a request with user_parts.
 	UserParts []*Part `protobuf:"bytes,21,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
 	// The id of the principal whose prompt it is; set by the server.
 	CreatedBy     string `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
@@ -1928,7 +1927,7 @@ type ListTurnEventsRequest struct {
 	// Sends Display with each event.
 	Display bool `protobuf:"varint,5,opt,name=display,proto3" json:"display,omitempty"`
 	// Only events of this visibility, and what no client can do without: the end,
-	// errors, retracts, the calls it is asked for.
+	// errors, retracts, the calls that it is to run.
 	Visibility    Display_Visibility `protobuf:"varint,6,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2006,15 +2005,15 @@ func (x *ListTurnEventsRequest) GetVisibility() Display_Visibility {
 	return Display_VISIBILITY_UNSPECIFIED
 }
 
-// ListTurnEventsResponse is what has happened.
+// ListTurnEventsResponse is a page of events.
 type ListTurnEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In order.
 	Events []*RunResponse `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
 	// True when there are more already.
 	More bool `protobuf:"varint,2,opt,name=more,proto3" json:"more,omitempty"`
-	// The after_seq with which to ask for what comes next, whether there is more already
-	// or not: the seq of the last one, or what was asked for where there is none.
+	// The after_seq of the next request, whether or not there is more already: the seq of
+	// the last event, or the after_seq of this request where there is none.
 	NextAfterSeq  int64 `protobuf:"varint,3,opt,name=next_after_seq,json=nextAfterSeq,proto3" json:"next_after_seq,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -2081,15 +2080,15 @@ type WatchTurnRequest struct {
 	// The seq of the last event the caller has; left out: the turn from its
 	// beginning.
 	AfterSeq *int64 `protobuf:"varint,3,opt,name=after_seq,json=afterSeq,proto3,oneof" json:"after_seq,omitempty"`
-	// Tools that this client can be asked for; it answers by SubmitToolResults.
-	// Without any it only watches.
+	// Tools that this client runs; it sends their results by SubmitToolResults. Without
+	// any it only watches.
 	ToolNames []string `protobuf:"bytes,4,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
 	// Sends Display with each event.
 	Display bool `protobuf:"varint,5,opt,name=display,proto3" json:"display,omitempty"`
 	// Only events of this visibility, and what no client can do without: the end,
-	// errors, retracts, heartbeats, the calls it is asked for.
+	// errors, retracts, heartbeats, the calls that it is to run.
 	Visibility Display_Visibility `protobuf:"varint,6,opt,name=visibility,proto3,enum=agentd.v1.Display_Visibility" json:"visibility,omitempty"`
-	// This client only watches: it wakes no turn and is asked for nothing. Together
+	// This client only watches: it resumes no turn and receives no call. Together
 	// with tool_names it is ERROR_CODE_INVALID_REQUEST.
 	Observe       bool `protobuf:"varint,7,opt,name=observe,proto3" json:"observe,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -2363,13 +2362,13 @@ func (x *SessionEvent) GetCursor() string {
 	return ""
 }
 
-// ListSessionEventsResponse is a page of what has happened.
+// ListSessionEventsResponse is a page of events.
 type ListSessionEventsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In order.
 	Events []*SessionEvent `protobuf:"bytes,1,rep,name=events,proto3" json:"events,omitempty"`
-	// The cursor with which to ask for what comes next, whether there is more already or
-	// not: that of the last event, or what was asked for where there is none.
+	// The cursor of the next request, whether or not there is more already: that of the
+	// last event, or the cursor of this request where there is none.
 	NextCursor string `protobuf:"bytes,2,opt,name=next_cursor,json=nextCursor,proto3" json:"next_cursor,omitempty"`
 	// True when there are more already.
 	More          bool `protobuf:"varint,3,opt,name=more,proto3" json:"more,omitempty"`
@@ -3878,10 +3877,10 @@ func (x *ListModelCallsRequest) GetPageToken() string {
 	return ""
 }
 
-// ListModelCallsResponse is a page of what the models of a turn were told.
+// ListModelCallsResponse is a page of what the models of a turn were sent.
 type ListModelCallsResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// In the order in which they ended; those that are under way are not among them.
+	// In the order in which they ended; calls under way are not listed.
 	Calls []*ModelCallDetails `protobuf:"bytes,1,rep,name=calls,proto3" json:"calls,omitempty"`
 	// For the next page; empty on the last one.
 	NextPageToken string `protobuf:"bytes,2,opt,name=next_page_token,json=nextPageToken,proto3" json:"next_page_token,omitempty"`
@@ -3933,26 +3932,26 @@ func (x *ListModelCallsResponse) GetNextPageToken() string {
 	return ""
 }
 
-// ModelCallDetails is what a model was told in one call. It is not stored but made
-// again from the session's log.
+// ModelCallDetails is what a model was sent in one call. The server does not store it
+// and derives it from the session's log.
 type ModelCallDetails struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call: its message, its agent, what it took.
 	Call *ModelCallEnded `protobuf:"bytes,1,opt,name=call,proto3" json:"call,omitempty"`
-	// The instruction as the model got it: the server's text, the agent's filled in
+	// The instruction as the model read it: the server's text, the agent's filled in
 	// from the state as it was, the caller's for the turn, and the engine's words
 	// about agents to transfer to. The server's text is for operators: others read
 	// "[the operator's instruction, 123 bytes]" in its place.
 	Instruction string `protobuf:"bytes,2,opt,name=instruction,proto3" json:"instruction,omitempty"`
-	// Tools that it was told of, by name.
+	// Tools that were declared to it, by name.
 	ToolNames []string `protobuf:"bytes,3,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
-	// How it was to write, as its agent says.
+	// The settings of its agent.
 	Generation *GenerationSettings `protobuf:"bytes,4,opt,name=generation,proto3" json:"generation,omitempty"`
-	// How many messages of the conversation it was told. 0 means that what the model
-	// was told cannot be made again, and that only call is set: the engine goes
-	// another way than the log by now, or the call has written a summary.
+	// How many messages of the conversation it was sent. 0 means that what the model was
+	// sent cannot be derived, and that only call is set: the engine by now goes another
+	// way than the log, or the call wrote a summary.
 	Contents int32 `protobuf:"varint,5,opt,name=contents,proto3" json:"contents,omitempty"`
-	// The summary that stood for the beginning of the conversation, if one did.
+	// The summary that replaced the beginning of the conversation, if one did.
 	Summary       string `protobuf:"bytes,6,opt,name=summary,proto3" json:"summary,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache

@@ -62,7 +62,7 @@ const (
 	ErrorCode_ERROR_CODE_LIMIT_EXCEEDED ErrorCode = 11
 	// The caller may not do this. Not retryable.
 	ErrorCode_ERROR_CODE_PERMISSION_DENIED ErrorCode = 12
-	// What was asked for is no longer kept. Not retryable.
+	// The history that was requested is no longer kept. Not retryable.
 	ErrorCode_ERROR_CODE_HISTORY_PURGED ErrorCode = 13
 	// The provider refused the content. Not retryable.
 	ErrorCode_ERROR_CODE_CONTENT_BLOCKED ErrorCode = 14
@@ -166,17 +166,17 @@ func (ErrorCode) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_types_proto_rawDescGZIP(), []int{0}
 }
 
-// OnDisconnect says what becomes of a turn whose last client is gone.
+// OnDisconnect says what happens to a turn whose last client is gone.
 type OnDisconnect int32
 
 const (
 	// The server's default for turns that Run starts (--on-disconnect). Unless it is
-	// set the turn goes on, except where the client that started it cannot know this
-	// field, as its first message has none from 10 up: it cancels the turn by a reset
-	// of its stream with CANCEL, if no other client takes part in it. A lost
+	// set the turn continues, except where the client that started it cannot know this
+	// field, as its first message has none from 10 up: such a client cancels the turn by
+	// a reset of its stream with CANCEL, if no other client takes part in it. A lost
 	// connection is no reset. Turns of CreateTurn: ON_DISCONNECT_CONTINUE.
 	OnDisconnect_ON_DISCONNECT_UNSPECIFIED OnDisconnect = 0
-	// The turn goes on. When it needs a tool it waits for a client that has it,
+	// The turn continues. When it needs a tool it waits for a client that has it,
 	// for as long as the server keeps waiting turns.
 	OnDisconnect_ON_DISCONNECT_CONTINUE OnDisconnect = 1
 	// The turn is canceled, after disconnect_grace.
@@ -289,7 +289,7 @@ func (OnBusy) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_types_proto_rawDescGZIP(), []int{2}
 }
 
-// IncludeHistory is how much of a conversation a model is told.
+// IncludeHistory is how much of a conversation a model is sent.
 type IncludeHistory int32
 
 const (
@@ -403,15 +403,15 @@ func (AgentKind) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
-// StopReason is why a model ended an answer.
+// StopReason is why a model ended a response.
 type StopReason int32
 
 const (
-	// There is no answer yet.
+	// There is no response yet.
 	StopReason_STOP_REASON_UNSPECIFIED StopReason = 0
-	// It had said all, or called tools.
+	// It was done, or called tools.
 	StopReason_STOP_REASON_STOP StopReason = 1
-	// It came to the limit of its output.
+	// It reached the limit of its output.
 	StopReason_STOP_REASON_MAX_TOKENS StopReason = 2
 	// Its provider did not let it say more.
 	StopReason_STOP_REASON_CONTENT_BLOCKED StopReason = 3
@@ -470,9 +470,9 @@ type PromptCache_Mode int32
 const (
 	// As the provider does.
 	PromptCache_MODE_UNSPECIFIED PromptCache_Mode = 0
-	// No request for it is made.
+	// The server does not ask for it.
 	PromptCache_MODE_OFF PromptCache_Mode = 1
-	// It is asked for, where the provider has to be asked.
+	// The server asks for it where the provider wants to be asked.
 	PromptCache_MODE_ON PromptCache_Mode = 2
 )
 
@@ -915,13 +915,13 @@ type Tool struct {
 	// How long a client may take to answer a call of it. Left out: what the
 	// request says for all tools.
 	Timeout *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
-	// Each call of it waits until a person has approved it, see Interaction; only
-	// then a client is asked to run it.
+	// Each call waits until a person approves it, see Interaction; only then a client
+	// receives it.
 	NeedsApproval bool `protobuf:"varint,11,opt,name=needs_approval,json=needsApproval,proto3" json:"needs_approval,omitempty"`
-	// The model is told of it only when it looks for it: with `tool_search`, a builtin
-	// tool that some providers run, or with a tool of the client that answers with
-	// Part.tool, which all models can. The agent needs one of the two then. For agents
-	// with many tools.
+	// The tool is declared to the model only when the model looks for it: with
+	// `tool_search`, a builtin tool that some providers run, or with a tool of the client
+	// that returns Part.tool, which works with all models. The agent needs one of the two
+	// then. For agents with many tools.
 	Deferred      bool `protobuf:"varint,12,opt,name=deferred,proto3" json:"deferred,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1121,9 +1121,9 @@ func (*Part_File) isPart_Content() {}
 func (*Part_Tool) isPart_Content() {}
 
 // ToolReference names a deferred tool of the agent, in the result of a tool that
-// looks for others. The model is told of it from its next call on, for as long as
-// that result is in what it is told. A name that is not one of the agent's tools is
-// told to the model in words.
+// looks for others. The tool is declared to the model from its next call on, as long
+// as the model is sent that result. A name that is not one of the agent's tools is
+// described to the model in words.
 type ToolReference struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The tool.
@@ -1170,10 +1170,9 @@ func (x *ToolReference) GetToolName() string {
 }
 
 // InlineData is a file within a message. A prompt with a file that no model of the
-// tree takes is refused with ERROR_CODE_INVALID_REQUEST, as far as the server
-// knows; else it is for the provider to say. A model that does not take a file of
-// the conversation is told of it in words, such as
-// "[image/png, 68 bytes, not shown to you]".
+// tree takes is refused with ERROR_CODE_INVALID_REQUEST, as far as the server knows;
+// else the provider decides. A model that does not take a file of the conversation
+// reads a description, such as "[image/png, 68 bytes, not shown to you]".
 type InlineData struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its media type, such as image/png.
@@ -1500,7 +1499,7 @@ type LlmAgent struct {
 	ToolNames []string `protobuf:"bytes,2,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
 	// Agents to which this one may transfer the conversation.
 	SubAgents []*Agent `protobuf:"bytes,3,rep,name=sub_agents,json=subAgents,proto3" json:"sub_agents,omitempty"`
-	// What the model is told. `{key}` is replaced from the session's state, text as
+	// What the model is to do. `{key}` is replaced from the session's state, text as
 	// it is, any other value as JSON; a key that is absent fails the turn
 	// (ERROR_CODE_INVALID_AGENT_TREE). `{key?}` may be absent. Null removes a key, so
 	// one that was set to it is absent.
@@ -1514,14 +1513,14 @@ type LlmAgent struct {
 	// MCP servers whose tools the client attaches to this agent.
 	McpAttachments []*McpAttachment `protobuf:"bytes,7,rep,name=mcp_attachments,json=mcpAttachments,proto3" json:"mcp_attachments,omitempty"`
 	// JSON Schema, an object, that the agent's final text has to satisfy as JSON.
-	// The provider is asked for it in its native way where it has one. An answer
-	// that does not satisfy it ends the turn with ERROR_CODE_OUTPUT_INVALID. Of an
-	// answer within which the provider has run a tool, and which is not JSON as a
-	// whole, what the model has said last counts.
+	// The server asks the provider in its native way where it has one. A response that
+	// does not satisfy the schema ends the turn with ERROR_CODE_OUTPUT_INVALID. Of a
+	// response within which the provider ran a tool, and which is not JSON as a whole, the
+	// last text counts.
 	OutputSchema *string `protobuf:"bytes,10,opt,name=output_schema,json=outputSchema,proto3,oneof" json:"output_schema,omitempty"`
 	// How the model is to write. Left out: as its provider does.
 	Generation *GenerationSettings `protobuf:"bytes,11,opt,name=generation,proto3" json:"generation,omitempty"`
-	// How much of the conversation the model is told.
+	// How much of the conversation the model is sent.
 	IncludeHistory IncludeHistory `protobuf:"varint,12,opt,name=include_history,json=includeHistory,proto3,enum=agentd.v1.IncludeHistory" json:"include_history,omitempty"`
 	// Models to call, in this order, when the one before has failed for good before
 	// any of its text was there: it cannot be reached, is overloaded, too slow or asks
@@ -1844,8 +1843,8 @@ func (x *GenerationSettings) GetCache() *PromptCache {
 
 // PromptCache is whether the provider is to keep the prompt (instructions, tools
 // and conversation), so that the next call that begins in the same way costs less.
-// Some providers do so by themselves, whatever is said here; what was cached is in
-// Usage.cached_tokens.
+// Some providers do so by themselves, whatever the mode; Usage.cached_tokens counts
+// what was cached.
 type PromptCache struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What to do.
@@ -2149,9 +2148,9 @@ func (x *ParallelAgent) GetAgents() []*Agent {
 
 // LoopAgent runs its agents in order, again and again, until its cap is
 // reached, a model calls the `exit_loop` builtin, or the client says so: a
-// client that offers a tool named `loop_continue` is asked after every
+// client that offers a tool named `loop_continue` receives a call of it after every
 // iteration, with `{"agent": name, "iteration": n, "max_iterations": cap}`,
-// and its answer `{"continue": false}` ends the loop.
+// and its result `{"continue": false}` ends the loop.
 type LoopAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// In this order; at least one.
@@ -2214,7 +2213,7 @@ type Usage struct {
 	// Tokens of the whole requests: cached ones, those that were written into a cache
 	// and those that tools of the provider have added are among them.
 	PromptTokens int64 `protobuf:"varint,1,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
-	// Tokens of the whole answers, with the models' thinking.
+	// Tokens of the whole responses, with the models' thinking.
 	CompletionTokens int64 `protobuf:"varint,2,opt,name=completion_tokens,json=completionTokens,proto3" json:"completion_tokens,omitempty"`
 	// Those of prompt_tokens that were read from a provider's cache.
 	CachedTokens int64 `protobuf:"varint,3,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"`
@@ -2226,7 +2225,7 @@ type Usage struct {
 	ThoughtsTokens int64 `protobuf:"varint,5,opt,name=thoughts_tokens,json=thoughtsTokens,proto3" json:"thoughts_tokens,omitempty"`
 	// prompt_tokens and completion_tokens together.
 	TotalTokens int64 `protobuf:"varint,6,opt,name=total_tokens,json=totalTokens,proto3" json:"total_tokens,omitempty"`
-	// How many tries of calls said what they took.
+	// How many tries of calls reported what they used.
 	ModelCalls int64 `protobuf:"varint,7,opt,name=model_calls,json=modelCalls,proto3" json:"model_calls,omitempty"`
 	// What those of model_calls whose price is known cost, in US dollars at the
 	// server's price table. Unset where no price is known of any. Unless

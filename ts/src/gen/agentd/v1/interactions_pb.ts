@@ -46,7 +46,7 @@ export type Interaction = Message<"agentd.v1.Interaction"> & {
   turnId: string;
 
   /**
-   * What is asked.
+   * The question.
    *
    * @generated from field: agentd.v1.InteractionKind kind = 4;
    */
@@ -109,7 +109,7 @@ export type Interaction = Message<"agentd.v1.Interaction"> & {
   endTime?: Timestamp | undefined;
 
   /**
-   * What a person has said; unset unless it is resolved.
+   * What a person said; unset unless it is resolved.
    *
    * @generated from field: agentd.v1.Resolution resolution = 13;
    */
@@ -168,7 +168,7 @@ export type InteractionJson = {
   turnId?: string;
 
   /**
-   * What is asked.
+   * The question.
    *
    * @generated from field: agentd.v1.InteractionKind kind = 4;
    */
@@ -231,7 +231,7 @@ export type InteractionJson = {
   endTime?: TimestampJson;
 
   /**
-   * What a person has said; unset unless it is resolved.
+   * What a person said; unset unless it is resolved.
    *
    * @generated from field: agentd.v1.Resolution resolution = 13;
    */
@@ -296,7 +296,7 @@ export type Resolution = Message<"agentd.v1.Resolution"> & {
     case: "deny";
   } | {
     /**
-     * For a question: what the model is told.
+     * For a question: what the model reads.
      *
      * @generated from field: string answer = 3;
      */
@@ -335,7 +335,7 @@ export type ResolutionJson = {
   deny?: DenialJson;
 
   /**
-   * For a question: what the model is told.
+   * For a question: what the model reads.
    *
    * @generated from field: string answer = 3;
    */
@@ -366,7 +366,7 @@ export const ResolutionSchema: GenMessage<Resolution, {jsonType: ResolutionJson}
 export type Approval = Message<"agentd.v1.Approval"> & {
   /**
    * The arguments to call it with, a JSON object that fits the tool's
-   * input_schema. Left out: the model's. The model is told that they were
+   * input_schema. Left out: the model's. The model reads that they were
    * changed.
    *
    * @generated from field: optional string tool_input = 1;
@@ -382,7 +382,7 @@ export type Approval = Message<"agentd.v1.Approval"> & {
 export type ApprovalJson = {
   /**
    * The arguments to call it with, a JSON object that fits the tool's
-   * input_schema. Left out: the model's. The model is told that they were
+   * input_schema. Left out: the model's. The model reads that they were
    * changed.
    *
    * @generated from field: optional string tool_input = 1;
@@ -404,7 +404,7 @@ export const ApprovalSchema: GenMessage<Approval, {jsonType: ApprovalJson}> = /*
  */
 export type Denial = Message<"agentd.v1.Denial"> & {
   /**
-   * Why; the model is told.
+   * Why; the model reads it.
    *
    * @generated from field: string reason = 1;
    */
@@ -418,7 +418,7 @@ export type Denial = Message<"agentd.v1.Denial"> & {
  */
 export type DenialJson = {
   /**
-   * Why; the model is told.
+   * Why; the model reads it.
    *
    * @generated from field: string reason = 1;
    */
@@ -433,7 +433,7 @@ export const DenialSchema: GenMessage<Denial, {jsonType: DenialJson}> = /*@__PUR
   messageDesc(file_agentd_v1_interactions, 3);
 
 /**
- * InteractionKind is what is asked of a person.
+ * InteractionKind is the kind of a question to a person.
  *
  * @generated from enum agentd.v1.InteractionKind
  */
@@ -468,7 +468,7 @@ export enum InteractionKind {
 }
 
 /**
- * InteractionKind is what is asked of a person.
+ * InteractionKind is the kind of a question to a person.
  *
  * @generated from enum agentd.v1.InteractionKind
  */

@@ -613,7 +613,7 @@ export type RunRequest_ToolCallResponse = Message<"agentd.v1.RunRequest.ToolCall
     case: "output";
   } | {
     /**
-     * Why the tool failed. The model sees it and the turn goes on.
+     * Why the tool failed. The model sees it and the turn continues.
      *
      * @generated from field: string error = 5;
      */
@@ -695,7 +695,7 @@ export type RunRequest_ToolCallResponseJson = {
   output?: string;
 
   /**
-   * Why the tool failed. The model sees it and the turn goes on.
+   * Why the tool failed. The model sees it and the turn continues.
    *
    * @generated from field: string error = 5;
    */
@@ -801,7 +801,7 @@ export type RunRequest_CancelRequest = Message<"agentd.v1.RunRequest.CancelReque
 
   /**
    * With an id, that call is canceled: the model sees a canceled tool and
-   * the turn goes on. Without one the turn stops: the provider's request is
+   * the turn continues. Without one the turn stops: the provider's request is
    * aborted and EndResponse has completed false.
    *
    * @generated from field: optional string tool_call_id = 2;
@@ -824,7 +824,7 @@ export type RunRequest_CancelRequestJson = {
 
   /**
    * With an id, that call is canceled: the model sees a canceled tool and
-   * the turn goes on. Without one the turn stops: the provider's request is
+   * the turn continues. Without one the turn stops: the provider's request is
    * aborted and EndResponse has completed false.
    *
    * @generated from field: optional string tool_call_id = 2;
@@ -840,11 +840,11 @@ export const RunRequest_CancelRequestSchema: GenMessage<RunRequest_CancelRequest
   messageDesc(file_agentd_v1_service, 0, 4);
 
 /**
- * AttachRequest has a stream of Run follow a turn that there is, whoever has
- * started it. The turn may wait for its start, be running, be waiting, or be over.
+ * AttachRequest makes a stream of Run follow a turn, whoever started it. The turn
+ * may wait for its start, run, be suspended, or be over.
  *
- * Calls without a result of tools that this client has are sent to it, again under
- * their id if need be. What else it sends on the stream is as on a stream that has
+ * The server sends this client the calls without a result whose tools it has, again
+ * under their ids if need be. The client sends the same messages as on a stream that
  * started the turn.
  *
  * @generated from message agentd.v1.AttachRequest
@@ -867,8 +867,8 @@ export type AttachRequest = Message<"agentd.v1.AttachRequest"> & {
 
   /**
    * The seq of the last message this client has received. Everything after it
-   * follows, in order; of a message of which the client has half, the other half.
-   * Left out: the turn from its beginning. A seq that the session has not come to is
+   * follows, in order, also the rest of a message that the client has in part.
+   * Left out: the turn from its beginning. A seq that the session has not reached is
    * ERROR_CODE_INVALID_REQUEST, one that is no longer kept
    * ERROR_CODE_HISTORY_PURGED. The StateUpdate with the whole state comes for the
    * last turn alone.
@@ -878,17 +878,17 @@ export type AttachRequest = Message<"agentd.v1.AttachRequest"> & {
   afterSeq?: bigint | undefined;
 
   /**
-   * Tools that this client can be asked for. Without any it is asked for none.
+   * Tools that this client runs. Without any it receives no call.
    *
    * @generated from field: repeated string tool_names = 4;
    */
   toolNames: string[];
 
   /**
-   * This client only watches: it wakes no turn, is asked for nothing, and does not
+   * This client only watches: it resumes no turn, receives no call, and does not
    * count as a client that the turn waits for. A ToolCallResponse, an
    * InteractionResponse, a CancelRequest or an EndRequest on its stream is
-   * ERROR_CODE_FAILED_PRECONDITION and changes nothing; the stream goes on. Together
+   * ERROR_CODE_FAILED_PRECONDITION and changes nothing; the stream continues. Together
    * with tool_names it is ERROR_CODE_INVALID_REQUEST.
    *
    * @generated from field: bool observe = 5;
@@ -904,7 +904,7 @@ export type AttachRequest = Message<"agentd.v1.AttachRequest"> & {
 
   /**
    * Only events of this visibility, and what no client can do without: the end,
-   * errors, retracts, heartbeats, the calls it is asked for.
+   * errors, retracts, heartbeats, the calls that it is to run.
    *
    * @generated from field: agentd.v1.Display.Visibility visibility = 7;
    */
@@ -912,11 +912,11 @@ export type AttachRequest = Message<"agentd.v1.AttachRequest"> & {
 };
 
 /**
- * AttachRequest has a stream of Run follow a turn that there is, whoever has
- * started it. The turn may wait for its start, be running, be waiting, or be over.
+ * AttachRequest makes a stream of Run follow a turn, whoever started it. The turn
+ * may wait for its start, run, be suspended, or be over.
  *
- * Calls without a result of tools that this client has are sent to it, again under
- * their id if need be. What else it sends on the stream is as on a stream that has
+ * The server sends this client the calls without a result whose tools it has, again
+ * under their ids if need be. The client sends the same messages as on a stream that
  * started the turn.
  *
  * @generated from message agentd.v1.AttachRequest
@@ -939,8 +939,8 @@ export type AttachRequestJson = {
 
   /**
    * The seq of the last message this client has received. Everything after it
-   * follows, in order; of a message of which the client has half, the other half.
-   * Left out: the turn from its beginning. A seq that the session has not come to is
+   * follows, in order, also the rest of a message that the client has in part.
+   * Left out: the turn from its beginning. A seq that the session has not reached is
    * ERROR_CODE_INVALID_REQUEST, one that is no longer kept
    * ERROR_CODE_HISTORY_PURGED. The StateUpdate with the whole state comes for the
    * last turn alone.
@@ -950,17 +950,17 @@ export type AttachRequestJson = {
   afterSeq?: string;
 
   /**
-   * Tools that this client can be asked for. Without any it is asked for none.
+   * Tools that this client runs. Without any it receives no call.
    *
    * @generated from field: repeated string tool_names = 4;
    */
   toolNames?: string[];
 
   /**
-   * This client only watches: it wakes no turn, is asked for nothing, and does not
+   * This client only watches: it resumes no turn, receives no call, and does not
    * count as a client that the turn waits for. A ToolCallResponse, an
    * InteractionResponse, a CancelRequest or an EndRequest on its stream is
-   * ERROR_CODE_FAILED_PRECONDITION and changes nothing; the stream goes on. Together
+   * ERROR_CODE_FAILED_PRECONDITION and changes nothing; the stream continues. Together
    * with tool_names it is ERROR_CODE_INVALID_REQUEST.
    *
    * @generated from field: bool observe = 5;
@@ -976,7 +976,7 @@ export type AttachRequestJson = {
 
   /**
    * Only events of this visibility, and what no client can do without: the end,
-   * errors, retracts, heartbeats, the calls it is asked for.
+   * errors, retracts, heartbeats, the calls that it is to run.
    *
    * @generated from field: agentd.v1.Display.Visibility visibility = 7;
    */
@@ -1067,7 +1067,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     case: "toolCallCanceled";
   } | {
     /**
-     * Another client is asked for a tool.
+     * Another client runs a tool.
      *
      * @generated from field: agentd.v1.ToolCallAnnounced tool_call_announced = 21;
      */
@@ -1091,7 +1091,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     case: "turnQueued";
   } | {
     /**
-     * A user has said something to the running turn.
+     * A user's prompt became a message of the running turn.
      *
      * @generated from field: agentd.v1.MessageInjected message_injected = 24;
      */
@@ -1099,7 +1099,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     case: "messageInjected";
   } | {
     /**
-     * A model call is made again.
+     * A model call failed and the server retries it.
      *
      * @generated from field: agentd.v1.ModelCallRetried model_call_retried = 25;
      */
@@ -1123,7 +1123,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     case: "interactionRequested";
   } | {
     /**
-     * A person has answered, or need not any more.
+     * A person answered, or the question is void.
      *
      * @generated from field: agentd.v1.InteractionResolved interaction_resolved = 28;
      */
@@ -1163,7 +1163,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     case: "rawPayloadReceived";
   } | {
     /**
-     * The beginning of a conversation is told as a summary.
+     * A summary replaces the beginning of a conversation.
      *
      * @generated from field: agentd.v1.HistoryCompacted history_compacted = 33;
      */
@@ -1171,7 +1171,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     case: "historyCompacted";
   } | {
     /**
-     * Nobody who is attached has a tool.
+     * No attached client has a tool.
      *
      * @generated from field: agentd.v1.ToolCallUnserved tool_call_unserved = 35;
      */
@@ -1179,7 +1179,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     case: "toolCallUnserved";
   } | {
     /**
-     * An agent has said a message to its end.
+     * A message of an agent is complete.
      *
      * @generated from field: agentd.v1.MessageCompleted message_completed = 36;
      */
@@ -1315,7 +1315,7 @@ export type RunResponseJson = {
   toolCallCanceled?: ToolCallCanceledJson;
 
   /**
-   * Another client is asked for a tool.
+   * Another client runs a tool.
    *
    * @generated from field: agentd.v1.ToolCallAnnounced tool_call_announced = 21;
    */
@@ -1336,14 +1336,14 @@ export type RunResponseJson = {
   turnQueued?: TurnQueuedJson;
 
   /**
-   * A user has said something to the running turn.
+   * A user's prompt became a message of the running turn.
    *
    * @generated from field: agentd.v1.MessageInjected message_injected = 24;
    */
   messageInjected?: MessageInjectedJson;
 
   /**
-   * A model call is made again.
+   * A model call failed and the server retries it.
    *
    * @generated from field: agentd.v1.ModelCallRetried model_call_retried = 25;
    */
@@ -1364,7 +1364,7 @@ export type RunResponseJson = {
   interactionRequested?: InteractionRequestedJson;
 
   /**
-   * A person has answered, or need not any more.
+   * A person answered, or the question is void.
    *
    * @generated from field: agentd.v1.InteractionResolved interaction_resolved = 28;
    */
@@ -1399,21 +1399,21 @@ export type RunResponseJson = {
   rawPayloadReceived?: RawPayloadReceivedJson;
 
   /**
-   * The beginning of a conversation is told as a summary.
+   * A summary replaces the beginning of a conversation.
    *
    * @generated from field: agentd.v1.HistoryCompacted history_compacted = 33;
    */
   historyCompacted?: HistoryCompactedJson;
 
   /**
-   * Nobody who is attached has a tool.
+   * No attached client has a tool.
    *
    * @generated from field: agentd.v1.ToolCallUnserved tool_call_unserved = 35;
    */
   toolCallUnserved?: ToolCallUnservedJson;
 
   /**
-   * An agent has said a message to its end.
+   * A message of an agent is complete.
    *
    * @generated from field: agentd.v1.MessageCompleted message_completed = 36;
    */
@@ -2051,8 +2051,8 @@ export const RunResponse_EndResponseSchema: GenMessage<RunResponse_EndResponse, 
   messageDesc(file_agentd_v1_service, 2, 5);
 
 /**
- * StateUpdate tells the client about session state: at the start of a turn the
- * whole of it, unless it is empty, then the keys that changed. Of a turn that is
+ * StateUpdate is session state: at the start of a turn the whole of it, unless it
+ * is empty, then the keys that changed. Of a turn that is
  * read from the log, such as an earlier one or one from before a restart, that
  * whole has only those `user:` and `app:` keys that its initial_state has set. Keys
  * of scope `temp:` are never among them.
@@ -2091,8 +2091,8 @@ export type RunResponse_StateUpdate = Message<"agentd.v1.RunResponse.StateUpdate
 };
 
 /**
- * StateUpdate tells the client about session state: at the start of a turn the
- * whole of it, unless it is empty, then the keys that changed. Of a turn that is
+ * StateUpdate is session state: at the start of a turn the whole of it, unless it
+ * is empty, then the keys that changed. Of a turn that is
  * read from the log, such as an earlier one or one from before a restart, that
  * whole has only those `user:` and `app:` keys that its initial_state has set. Keys
  * of scope `temp:` are never among them.
@@ -2218,7 +2218,7 @@ export type CancelReceipt = Message<"agentd.v1.CancelReceipt"> & {
   abortedModelCalls: AbortedModelCall[];
 
   /**
-   * Tool calls that had no result. The client that ran one has been told by
+   * Tool calls that had no result. The client that ran one received
    * ToolCallCanceled.
    *
    * @generated from field: repeated agentd.v1.ToolCallRef canceled_tool_calls = 2;
@@ -2254,7 +2254,7 @@ export type CancelReceiptJson = {
   abortedModelCalls?: AbortedModelCallJson[];
 
   /**
-   * Tool calls that had no result. The client that ran one has been told by
+   * Tool calls that had no result. The client that ran one received
    * ToolCallCanceled.
    *
    * @generated from field: repeated agentd.v1.ToolCallRef canceled_tool_calls = 2;
@@ -2523,8 +2523,8 @@ export const TurnQueuedSchema: GenMessage<TurnQueued, {jsonType: TurnQueuedJson}
   messageDesc(file_agentd_v1_service, 7);
 
 /**
- * MessageInjected is what a user has said to the running turn: the models of its
- * following calls see it.
+ * MessageInjected is a prompt that became a message of the running turn. The models
+ * of the following calls see it.
  *
  * @generated from message agentd.v1.MessageInjected
  */
@@ -2566,8 +2566,8 @@ export type MessageInjected = Message<"agentd.v1.MessageInjected"> & {
 };
 
 /**
- * MessageInjected is what a user has said to the running turn: the models of its
- * following calls see it.
+ * MessageInjected is a prompt that became a message of the running turn. The models
+ * of the following calls see it.
  *
  * @generated from message agentd.v1.MessageInjected
  */
@@ -2616,8 +2616,8 @@ export const MessageInjectedSchema: GenMessage<MessageInjected, {jsonType: Messa
   messageDesc(file_agentd_v1_service, 8);
 
 /**
- * ModelCallRetried says that a model call has failed before any of its text was
- * there, and is made again.
+ * ModelCallRetried says that a model call failed before any of its text was sent,
+ * and that the server retries it.
  *
  * @generated from message agentd.v1.ModelCallRetried
  */
@@ -2674,8 +2674,8 @@ export type ModelCallRetried = Message<"agentd.v1.ModelCallRetried"> & {
 };
 
 /**
- * ModelCallRetried says that a model call has failed before any of its text was
- * there, and is made again.
+ * ModelCallRetried says that a model call failed before any of its text was sent,
+ * and that the server retries it.
  *
  * @generated from message agentd.v1.ModelCallRetried
  */
@@ -2868,8 +2868,8 @@ export const ModelCallFellBackSchema: GenMessage<ModelCallFellBack, {jsonType: M
 /**
  * ModelCallEnded says that a model call is over, and what it took. It comes after
  * the text of its message. The sum over a turn is EndResponse.usage_summary. Of a
- * call that the end of a server cut off, and that was not made again, only what its
- * retries and fallbacks have told is known.
+ * call that the end of a server cut off, and that no server made again, it has only
+ * what its retries and fallbacks recorded.
  *
  * @generated from message agentd.v1.ModelCallEnded
  */
@@ -2956,8 +2956,8 @@ export type ModelCallEnded = Message<"agentd.v1.ModelCallEnded"> & {
 /**
  * ModelCallEnded says that a model call is over, and what it took. It comes after
  * the text of its message. The sum over a turn is EndResponse.usage_summary. Of a
- * call that the end of a server cut off, and that was not made again, only what its
- * retries and fallbacks have told is known.
+ * call that the end of a server cut off, and that no server made again, it has only
+ * what its retries and fallbacks recorded.
  *
  * @generated from message agentd.v1.ModelCallEnded
  */
@@ -3049,13 +3049,13 @@ export const ModelCallEndedSchema: GenMessage<ModelCallEnded, {jsonType: ModelCa
   messageDesc(file_agentd_v1_service, 11);
 
 /**
- * Outcome is what has come of a call.
+ * Outcome is how a call ended.
  *
  * @generated from enum agentd.v1.ModelCallEnded.Outcome
  */
 export enum ModelCallEnded_Outcome {
   /**
-   * Not known: the call was made by a server that did not tell yet.
+   * Not known: the call was made by a server that did not send it yet.
    *
    * @generated from enum value: OUTCOME_UNSPECIFIED = 0;
    */
@@ -3076,7 +3076,7 @@ export enum ModelCallEnded_Outcome {
   SUMMARIZED = 2,
 
   /**
-   * It has failed or was aborted, and is told of because it was paid for.
+   * It failed or was aborted. It is sent because it was paid for.
    *
    * @generated from enum value: OUTCOME_FAILED = 3;
    */
@@ -3084,7 +3084,7 @@ export enum ModelCallEnded_Outcome {
 }
 
 /**
- * Outcome is what has come of a call.
+ * Outcome is how a call ended.
  *
  * @generated from enum agentd.v1.ModelCallEnded.Outcome
  */
@@ -3097,8 +3097,8 @@ export const ModelCallEnded_OutcomeSchema: GenEnum<ModelCallEnded_Outcome, Model
   enumDesc(file_agentd_v1_service, 11, 0);
 
 /**
- * ProviderToolsUsed tells what a model's own provider has run while it wrote a
- * message (searches, code), and what the message cites. The server only
+ * ProviderToolsUsed lists what a model's own provider ran while it wrote a message
+ * (searches, code), and what the message cites. The server only
  * observes it.
  *
  * @generated from message agentd.v1.ProviderToolsUsed
@@ -3141,8 +3141,8 @@ export type ProviderToolsUsed = Message<"agentd.v1.ProviderToolsUsed"> & {
 };
 
 /**
- * ProviderToolsUsed tells what a model's own provider has run while it wrote a
- * message (searches, code), and what the message cites. The server only
+ * ProviderToolsUsed lists what a model's own provider ran while it wrote a message
+ * (searches, code), and what the message cites. The server only
  * observes it.
  *
  * @generated from message agentd.v1.ProviderToolsUsed
@@ -3539,10 +3539,9 @@ export const RawPayloadReceivedSchema: GenMessage<RawPayloadReceived, {jsonType:
   messageDesc(file_agentd_v1_service, 15);
 
 /**
- * HistoryCompacted says that an agent's model is from now on told a summary in
- * place of the beginning of the conversation, see LlmAgent.compaction. The
- * session keeps all of it. The ModelCallEnded of the call that has written the
- * summary comes next.
+ * HistoryCompacted says that from now on a summary replaces the beginning of the
+ * conversation for an agent's model, see LlmAgent.compaction. The session keeps all
+ * of it. The ModelCallEnded of the call that wrote the summary comes next.
  *
  * @generated from message agentd.v1.HistoryCompacted
  */
@@ -3562,14 +3561,14 @@ export type HistoryCompacted = Message<"agentd.v1.HistoryCompacted"> & {
   agentPath: string[];
 
   /**
-   * What the model is told.
+   * What the model reads.
    *
    * @generated from field: string summary = 3;
    */
   summary: string;
 
   /**
-   * The seq up to which the summary stands for what has happened.
+   * The seq up to which the summary replaces what happened.
    *
    * @generated from field: int64 through_seq = 4;
    */
@@ -3598,10 +3597,9 @@ export type HistoryCompacted = Message<"agentd.v1.HistoryCompacted"> & {
 };
 
 /**
- * HistoryCompacted says that an agent's model is from now on told a summary in
- * place of the beginning of the conversation, see LlmAgent.compaction. The
- * session keeps all of it. The ModelCallEnded of the call that has written the
- * summary comes next.
+ * HistoryCompacted says that from now on a summary replaces the beginning of the
+ * conversation for an agent's model, see LlmAgent.compaction. The session keeps all
+ * of it. The ModelCallEnded of the call that wrote the summary comes next.
  *
  * @generated from message agentd.v1.HistoryCompacted
  */
@@ -3621,14 +3619,14 @@ export type HistoryCompactedJson = {
   agentPath?: string[];
 
   /**
-   * What the model is told.
+   * What the model reads.
    *
    * @generated from field: string summary = 3;
    */
   summary?: string;
 
   /**
-   * The seq up to which the summary stands for what has happened.
+   * The seq up to which the summary replaces what happened.
    *
    * @generated from field: int64 through_seq = 4;
    */
@@ -3677,14 +3675,14 @@ export enum HistoryCompacted_Reason {
   UNSPECIFIED = 0,
 
   /**
-   * The prompt had come to the share of the context that was set.
+   * The prompt reached the share of the context that was set.
    *
    * @generated from enum value: REASON_SHARE = 1;
    */
   SHARE = 1,
 
   /**
-   * The provider had refused the prompt as too long.
+   * The provider refused the prompt as too long.
    *
    * @generated from enum value: REASON_OVERFLOW = 2;
    */
@@ -3705,8 +3703,8 @@ export const HistoryCompacted_ReasonSchema: GenEnum<HistoryCompacted_Reason, His
   enumDesc(file_agentd_v1_service, 16, 0);
 
 /**
- * ToolCallCanceled tells the client that nobody waits for this call any more,
- * so that its handler can stop. An answer that still comes is refused.
+ * ToolCallCanceled says that nobody waits for this call any more, so that its
+ * handler can stop. A result that still comes is refused.
  *
  * @generated from message agentd.v1.ToolCallCanceled
  */
@@ -3734,8 +3732,8 @@ export type ToolCallCanceled = Message<"agentd.v1.ToolCallCanceled"> & {
 };
 
 /**
- * ToolCallCanceled tells the client that nobody waits for this call any more,
- * so that its handler can stop. An answer that still comes is refused.
+ * ToolCallCanceled says that nobody waits for this call any more, so that its
+ * handler can stop. A result that still comes is refused.
  *
  * @generated from message agentd.v1.ToolCallCanceled
  */
@@ -3770,9 +3768,9 @@ export const ToolCallCanceledSchema: GenMessage<ToolCallCanceled, {jsonType: Too
   messageDesc(file_agentd_v1_service, 17);
 
 /**
- * ToolCallAnnounced tells a client about a tool call that it is not asked to
- * answer: another client is, or nobody who is attached, see ToolCallUnserved. If
- * the other one leaves, a ToolCallRequest may follow.
+ * ToolCallAnnounced says that there is a tool call that this client is not to run:
+ * another client runs it, or no attached client can, see ToolCallUnserved. If the
+ * other client leaves, a ToolCallRequest may follow.
  *
  * @generated from message agentd.v1.ToolCallAnnounced
  */
@@ -3814,9 +3812,9 @@ export type ToolCallAnnounced = Message<"agentd.v1.ToolCallAnnounced"> & {
 };
 
 /**
- * ToolCallAnnounced tells a client about a tool call that it is not asked to
- * answer: another client is, or nobody who is attached, see ToolCallUnserved. If
- * the other one leaves, a ToolCallRequest may follow.
+ * ToolCallAnnounced says that there is a tool call that this client is not to run:
+ * another client runs it, or no attached client can, see ToolCallUnserved. If the
+ * other client leaves, a ToolCallRequest may follow.
  *
  * @generated from message agentd.v1.ToolCallAnnounced
  */
@@ -3865,9 +3863,9 @@ export const ToolCallAnnouncedSchema: GenMessage<ToolCallAnnounced, {jsonType: T
   messageDesc(file_agentd_v1_service, 18);
 
 /**
- * MessageRetracted tells the client to drop what it has of unfinished messages: their
- * model calls are made again, and text that comes under the same message_id
- * starts the message over.
+ * MessageRetracted voids what the client has of unfinished messages: the server
+ * makes their model calls again, and text that comes under the same message_id starts
+ * the message over.
  *
  * @generated from message agentd.v1.MessageRetracted
  */
@@ -3895,9 +3893,9 @@ export type MessageRetracted = Message<"agentd.v1.MessageRetracted"> & {
 };
 
 /**
- * MessageRetracted tells the client to drop what it has of unfinished messages: their
- * model calls are made again, and text that comes under the same message_id
- * starts the message over.
+ * MessageRetracted voids what the client has of unfinished messages: the server
+ * makes their model calls again, and text that comes under the same message_id starts
+ * the message over.
  *
  * @generated from message agentd.v1.MessageRetracted
  */
@@ -3932,7 +3930,7 @@ export const MessageRetractedSchema: GenMessage<MessageRetracted, {jsonType: Mes
   messageDesc(file_agentd_v1_service, 19);
 
 /**
- * ToolCallAnswered tells that a tool call has been answered, by whichever client.
+ * ToolCallAnswered says that a tool call has its result, of whichever client.
  *
  * @generated from message agentd.v1.ToolCallAnswered
  */
@@ -4012,7 +4010,7 @@ export type ToolCallAnswered = Message<"agentd.v1.ToolCallAnswered"> & {
 };
 
 /**
- * ToolCallAnswered tells that a tool call has been answered, by whichever client.
+ * ToolCallAnswered says that a tool call has its result, of whichever client.
  *
  * @generated from message agentd.v1.ToolCallAnswered
  */
@@ -4090,13 +4088,13 @@ export const ToolCallAnsweredSchema: GenMessage<ToolCallAnswered, {jsonType: Too
   messageDesc(file_agentd_v1_service, 20);
 
 /**
- * InteractionRequested tells that the turn asks a person.
+ * InteractionRequested says that the turn asks a person.
  *
  * @generated from message agentd.v1.InteractionRequested
  */
 export type InteractionRequested = Message<"agentd.v1.InteractionRequested"> & {
   /**
-   * What is asked.
+   * The question.
    *
    * @generated from field: agentd.v1.Interaction interaction = 1;
    */
@@ -4104,13 +4102,13 @@ export type InteractionRequested = Message<"agentd.v1.InteractionRequested"> & {
 };
 
 /**
- * InteractionRequested tells that the turn asks a person.
+ * InteractionRequested says that the turn asks a person.
  *
  * @generated from message agentd.v1.InteractionRequested
  */
 export type InteractionRequestedJson = {
   /**
-   * What is asked.
+   * The question.
    *
    * @generated from field: agentd.v1.Interaction interaction = 1;
    */
@@ -4125,7 +4123,7 @@ export const InteractionRequestedSchema: GenMessage<InteractionRequested, {jsonT
   messageDesc(file_agentd_v1_service, 21);
 
 /**
- * InteractionResolved tells that nobody is asked any more. The call of an
+ * InteractionResolved says that a question is resolved or void. The call of an
  * approved tool follows as ToolCallRequest or ToolCallAnnounced.
  *
  * @generated from message agentd.v1.InteractionResolved
@@ -4140,7 +4138,7 @@ export type InteractionResolved = Message<"agentd.v1.InteractionResolved"> & {
 };
 
 /**
- * InteractionResolved tells that nobody is asked any more. The call of an
+ * InteractionResolved says that a question is resolved or void. The call of an
  * approved tool follows as ToolCallRequest or ToolCallAnnounced.
  *
  * @generated from message agentd.v1.InteractionResolved
@@ -4165,8 +4163,8 @@ export const InteractionResolvedSchema: GenMessage<InteractionResolved, {jsonTyp
  * ToolCallUnserved says that a tool call waits and that no attached client has
  * its tool. It is sent a few seconds after the call was asked, or after the last
  * client that had the tool has left, and once to each client that attaches
- * later. It is not stored, and its seq is 0. The call waits on; a client that
- * attaches with the tool is asked.
+ * later. It is not stored, and its seq is 0. The call keeps waiting; a client
+ * that attaches with the tool receives it.
  *
  * @generated from message agentd.v1.ToolCallUnserved
  */
@@ -4211,8 +4209,8 @@ export type ToolCallUnserved = Message<"agentd.v1.ToolCallUnserved"> & {
  * ToolCallUnserved says that a tool call waits and that no attached client has
  * its tool. It is sent a few seconds after the call was asked, or after the last
  * client that had the tool has left, and once to each client that attaches
- * later. It is not stored, and its seq is 0. The call waits on; a client that
- * attaches with the tool is asked.
+ * later. It is not stored, and its seq is 0. The call keeps waiting; a client
+ * that attaches with the tool receives it.
  *
  * @generated from message agentd.v1.ToolCallUnserved
  */
@@ -4358,8 +4356,8 @@ export const MessageCompletedSchema: GenMessage<MessageCompleted, {jsonType: Mes
   messageDesc(file_agentd_v1_service, 24);
 
 /**
- * Transferred says that an agent's model has handed the conversation over to
- * another agent, which goes on with it.
+ * Transferred says that an agent's model handed the conversation over to another
+ * agent, which continues it.
  *
  * @generated from message agentd.v1.Transferred
  */
@@ -4372,14 +4370,14 @@ export type Transferred = Message<"agentd.v1.Transferred"> & {
   sessionId: string;
 
   /**
-   * From the root to the agent that has handed it over.
+   * From the root to the agent that handed it over.
    *
    * @generated from field: repeated string agent_path = 2;
    */
   agentPath: string[];
 
   /**
-   * From the root to the agent that goes on.
+   * From the root to the agent that continues.
    *
    * @generated from field: repeated string to_agent_path = 3;
    */
@@ -4387,8 +4385,8 @@ export type Transferred = Message<"agentd.v1.Transferred"> & {
 };
 
 /**
- * Transferred says that an agent's model has handed the conversation over to
- * another agent, which goes on with it.
+ * Transferred says that an agent's model handed the conversation over to another
+ * agent, which continues it.
  *
  * @generated from message agentd.v1.Transferred
  */
@@ -4401,14 +4399,14 @@ export type TransferredJson = {
   sessionId?: string;
 
   /**
-   * From the root to the agent that has handed it over.
+   * From the root to the agent that handed it over.
    *
    * @generated from field: repeated string agent_path = 2;
    */
   agentPath?: string[];
 
   /**
-   * From the root to the agent that goes on.
+   * From the root to the agent that continues.
    *
    * @generated from field: repeated string to_agent_path = 3;
    */
@@ -4827,7 +4825,7 @@ export enum Display_Phase {
   STARTED = 3,
 
   /**
-   * It goes on.
+   * It continues.
    *
    * @generated from enum value: PHASE_PROGRESS = 4;
    */
@@ -4848,14 +4846,14 @@ export enum Display_Phase {
   REQUESTED = 6,
 
   /**
-   * A person has answered.
+   * A person answered.
    *
    * @generated from enum value: PHASE_RESOLVED = 7;
    */
   RESOLVED = 7,
 
   /**
-   * Somebody has stopped it.
+   * Somebody stopped it.
    *
    * @generated from enum value: PHASE_CANCELED = 8;
    */
@@ -4889,14 +4887,14 @@ export enum Display_Visibility {
   UNSPECIFIED = 0,
 
   /**
-   * For whoever uses the agent.
+   * For the users of the agent.
    *
    * @generated from enum value: VISIBILITY_PUBLIC = 1;
    */
   PUBLIC = 1,
 
   /**
-   * For whoever builds or operates it: reasoning, tool arguments and results,
+   * For those who build or operate it: reasoning, tool arguments and results,
    * state, retries. A filter for the public lets notices and results of tools
    * through without arguments, outputs and error texts, and AgentStarted without the
    * model.

@@ -293,7 +293,7 @@ export type Turn = Message<"agentd.v1.Turn"> & {
   sessionId: string;
 
   /**
-   * How it is.
+   * Its status.
    *
    * @generated from field: agentd.v1.TurnStatus status = 3;
    */
@@ -314,17 +314,17 @@ export type Turn = Message<"agentd.v1.Turn"> & {
   errorCode: ErrorCode;
 
   /**
-   * What the user said. A prompt of parts alone stands here in words of at most
-   * 4,096 bytes, its files as "[image/png, 68 bytes]".
+   * The prompt. A prompt of parts alone is described in at most 4,096 bytes, its files
+   * as "[image/png, 68 bytes]".
    *
    * @generated from field: string user_prompt = 6;
    */
   userPrompt: string;
 
   /**
-   * The last complete answer without tool calls, of whichever agent gave it. Of one
-   * that satisfies an output_schema behind a tool that the provider has run it is the
-   * JSON alone; the chunks have what was said before, too.
+   * The last complete response without tool calls, of whichever agent. Of a response
+   * that satisfies an output_schema behind a tool that the provider ran, it is the JSON
+   * alone; the chunks have the text before it, too.
    *
    * @generated from field: string output_text = 7;
    */
@@ -387,7 +387,7 @@ export type Turn = Message<"agentd.v1.Turn"> & {
   injectedInto: string;
 
   /**
-   * What a cancel has stopped.
+   * What a cancel stopped.
    *
    * @generated from field: agentd.v1.CancelReceipt receipt = 16;
    */
@@ -403,29 +403,28 @@ export type Turn = Message<"agentd.v1.Turn"> & {
   structuredOutput: string;
 
   /**
-   * Why the model of the last answer stopped.
+   * Why the model of the last response stopped.
    *
    * @generated from field: agentd.v1.StopReason stop_reason = 18;
    */
   stopReason: StopReason;
 
   /**
-   * The model of the last answer, as its provider names it.
+   * The model of the last response, as its provider names it.
    *
    * @generated from field: string model = 19;
    */
   model: string;
 
   /**
-   * What it asks of people.
+   * The interactions that it waits for.
    *
    * @generated from field: repeated agentd.v1.Interaction pending_interactions = 20;
    */
   pendingInteractions: Interaction[];
 
   /**
-   * What the user said behind, or instead of, user_prompt: the files whole. Set by
-   * GetTurn alone, for a request with user_parts.
+   * The parts of the prompt, with the files whole. Set by GetTurn alone, for a request with user_parts.
    *
    * @generated from field: repeated agentd.v1.Part user_parts = 21;
    */
@@ -460,7 +459,7 @@ export type TurnJson = {
   sessionId?: string;
 
   /**
-   * How it is.
+   * Its status.
    *
    * @generated from field: agentd.v1.TurnStatus status = 3;
    */
@@ -481,17 +480,17 @@ export type TurnJson = {
   errorCode?: ErrorCodeJson;
 
   /**
-   * What the user said. A prompt of parts alone stands here in words of at most
-   * 4,096 bytes, its files as "[image/png, 68 bytes]".
+   * The prompt. A prompt of parts alone is described in at most 4,096 bytes, its files
+   * as "[image/png, 68 bytes]".
    *
    * @generated from field: string user_prompt = 6;
    */
   userPrompt?: string;
 
   /**
-   * The last complete answer without tool calls, of whichever agent gave it. Of one
-   * that satisfies an output_schema behind a tool that the provider has run it is the
-   * JSON alone; the chunks have what was said before, too.
+   * The last complete response without tool calls, of whichever agent. Of a response
+   * that satisfies an output_schema behind a tool that the provider ran, it is the JSON
+   * alone; the chunks have the text before it, too.
    *
    * @generated from field: string output_text = 7;
    */
@@ -554,7 +553,7 @@ export type TurnJson = {
   injectedInto?: string;
 
   /**
-   * What a cancel has stopped.
+   * What a cancel stopped.
    *
    * @generated from field: agentd.v1.CancelReceipt receipt = 16;
    */
@@ -570,29 +569,28 @@ export type TurnJson = {
   structuredOutput?: string;
 
   /**
-   * Why the model of the last answer stopped.
+   * Why the model of the last response stopped.
    *
    * @generated from field: agentd.v1.StopReason stop_reason = 18;
    */
   stopReason?: StopReasonJson;
 
   /**
-   * The model of the last answer, as its provider names it.
+   * The model of the last response, as its provider names it.
    *
    * @generated from field: string model = 19;
    */
   model?: string;
 
   /**
-   * What it asks of people.
+   * The interactions that it waits for.
    *
    * @generated from field: repeated agentd.v1.Interaction pending_interactions = 20;
    */
   pendingInteractions?: InteractionJson[];
 
   /**
-   * What the user said behind, or instead of, user_prompt: the files whole. Set by
-   * GetTurn alone, for a request with user_parts.
+   * The parts of the prompt, with the files whole. Set by GetTurn alone, for a request with user_parts.
    *
    * @generated from field: repeated agentd.v1.Part user_parts = 21;
    */
@@ -1938,7 +1936,7 @@ export type ListTurnEventsRequest = Message<"agentd.v1.ListTurnEventsRequest"> &
 
   /**
    * Only events of this visibility, and what no client can do without: the end,
-   * errors, retracts, the calls it is asked for.
+   * errors, retracts, the calls that it is to run.
    *
    * @generated from field: agentd.v1.Display.Visibility visibility = 6;
    */
@@ -1990,7 +1988,7 @@ export type ListTurnEventsRequestJson = {
 
   /**
    * Only events of this visibility, and what no client can do without: the end,
-   * errors, retracts, the calls it is asked for.
+   * errors, retracts, the calls that it is to run.
    *
    * @generated from field: agentd.v1.Display.Visibility visibility = 6;
    */
@@ -2005,7 +2003,7 @@ export const ListTurnEventsRequestSchema: GenMessage<ListTurnEventsRequest, {jso
   messageDesc(file_agentd_v1_sessions, 24);
 
 /**
- * ListTurnEventsResponse is what has happened.
+ * ListTurnEventsResponse is a page of events.
  *
  * @generated from message agentd.v1.ListTurnEventsResponse
  */
@@ -2025,8 +2023,8 @@ export type ListTurnEventsResponse = Message<"agentd.v1.ListTurnEventsResponse">
   more: boolean;
 
   /**
-   * The after_seq with which to ask for what comes next, whether there is more already
-   * or not: the seq of the last one, or what was asked for where there is none.
+   * The after_seq of the next request, whether or not there is more already: the seq of
+   * the last event, or the after_seq of this request where there is none.
    *
    * @generated from field: int64 next_after_seq = 3;
    */
@@ -2034,7 +2032,7 @@ export type ListTurnEventsResponse = Message<"agentd.v1.ListTurnEventsResponse">
 };
 
 /**
- * ListTurnEventsResponse is what has happened.
+ * ListTurnEventsResponse is a page of events.
  *
  * @generated from message agentd.v1.ListTurnEventsResponse
  */
@@ -2054,8 +2052,8 @@ export type ListTurnEventsResponseJson = {
   more?: boolean;
 
   /**
-   * The after_seq with which to ask for what comes next, whether there is more already
-   * or not: the seq of the last one, or what was asked for where there is none.
+   * The after_seq of the next request, whether or not there is more already: the seq of
+   * the last event, or the after_seq of this request where there is none.
    *
    * @generated from field: int64 next_after_seq = 3;
    */
@@ -2098,8 +2096,8 @@ export type WatchTurnRequest = Message<"agentd.v1.WatchTurnRequest"> & {
   afterSeq?: bigint | undefined;
 
   /**
-   * Tools that this client can be asked for; it answers by SubmitToolResults.
-   * Without any it only watches.
+   * Tools that this client runs; it sends their results by SubmitToolResults. Without
+   * any it only watches.
    *
    * @generated from field: repeated string tool_names = 4;
    */
@@ -2114,14 +2112,14 @@ export type WatchTurnRequest = Message<"agentd.v1.WatchTurnRequest"> & {
 
   /**
    * Only events of this visibility, and what no client can do without: the end,
-   * errors, retracts, heartbeats, the calls it is asked for.
+   * errors, retracts, heartbeats, the calls that it is to run.
    *
    * @generated from field: agentd.v1.Display.Visibility visibility = 6;
    */
   visibility: Display_Visibility;
 
   /**
-   * This client only watches: it wakes no turn and is asked for nothing. Together
+   * This client only watches: it resumes no turn and receives no call. Together
    * with tool_names it is ERROR_CODE_INVALID_REQUEST.
    *
    * @generated from field: bool observe = 7;
@@ -2158,8 +2156,8 @@ export type WatchTurnRequestJson = {
   afterSeq?: string;
 
   /**
-   * Tools that this client can be asked for; it answers by SubmitToolResults.
-   * Without any it only watches.
+   * Tools that this client runs; it sends their results by SubmitToolResults. Without
+   * any it only watches.
    *
    * @generated from field: repeated string tool_names = 4;
    */
@@ -2174,14 +2172,14 @@ export type WatchTurnRequestJson = {
 
   /**
    * Only events of this visibility, and what no client can do without: the end,
-   * errors, retracts, heartbeats, the calls it is asked for.
+   * errors, retracts, heartbeats, the calls that it is to run.
    *
    * @generated from field: agentd.v1.Display.Visibility visibility = 6;
    */
   visibility?: Display_VisibilityJson;
 
   /**
-   * This client only watches: it wakes no turn and is asked for nothing. Together
+   * This client only watches: it resumes no turn and receives no call. Together
    * with tool_names it is ERROR_CODE_INVALID_REQUEST.
    *
    * @generated from field: bool observe = 7;
@@ -2382,7 +2380,7 @@ export const SessionEventSchema: GenMessage<SessionEvent, {jsonType: SessionEven
   messageDesc(file_agentd_v1_sessions, 29);
 
 /**
- * ListSessionEventsResponse is a page of what has happened.
+ * ListSessionEventsResponse is a page of events.
  *
  * @generated from message agentd.v1.ListSessionEventsResponse
  */
@@ -2395,8 +2393,8 @@ export type ListSessionEventsResponse = Message<"agentd.v1.ListSessionEventsResp
   events: SessionEvent[];
 
   /**
-   * The cursor with which to ask for what comes next, whether there is more already or
-   * not: that of the last event, or what was asked for where there is none.
+   * The cursor of the next request, whether or not there is more already: that of the
+   * last event, or the cursor of this request where there is none.
    *
    * @generated from field: string next_cursor = 2;
    */
@@ -2411,7 +2409,7 @@ export type ListSessionEventsResponse = Message<"agentd.v1.ListSessionEventsResp
 };
 
 /**
- * ListSessionEventsResponse is a page of what has happened.
+ * ListSessionEventsResponse is a page of events.
  *
  * @generated from message agentd.v1.ListSessionEventsResponse
  */
@@ -2424,8 +2422,8 @@ export type ListSessionEventsResponseJson = {
   events?: SessionEventJson[];
 
   /**
-   * The cursor with which to ask for what comes next, whether there is more already or
-   * not: that of the last event, or what was asked for where there is none.
+   * The cursor of the next request, whether or not there is more already: that of the
+   * last event, or the cursor of this request where there is none.
    *
    * @generated from field: string next_cursor = 2;
    */
@@ -3913,13 +3911,13 @@ export const ListModelCallsRequestSchema: GenMessage<ListModelCallsRequest, {jso
   messageDesc(file_agentd_v1_sessions, 52);
 
 /**
- * ListModelCallsResponse is a page of what the models of a turn were told.
+ * ListModelCallsResponse is a page of what the models of a turn were sent.
  *
  * @generated from message agentd.v1.ListModelCallsResponse
  */
 export type ListModelCallsResponse = Message<"agentd.v1.ListModelCallsResponse"> & {
   /**
-   * In the order in which they ended; those that are under way are not among them.
+   * In the order in which they ended; calls under way are not listed.
    *
    * @generated from field: repeated agentd.v1.ModelCallDetails calls = 1;
    */
@@ -3934,13 +3932,13 @@ export type ListModelCallsResponse = Message<"agentd.v1.ListModelCallsResponse">
 };
 
 /**
- * ListModelCallsResponse is a page of what the models of a turn were told.
+ * ListModelCallsResponse is a page of what the models of a turn were sent.
  *
  * @generated from message agentd.v1.ListModelCallsResponse
  */
 export type ListModelCallsResponseJson = {
   /**
-   * In the order in which they ended; those that are under way are not among them.
+   * In the order in which they ended; calls under way are not listed.
    *
    * @generated from field: repeated agentd.v1.ModelCallDetails calls = 1;
    */
@@ -3962,8 +3960,8 @@ export const ListModelCallsResponseSchema: GenMessage<ListModelCallsResponse, {j
   messageDesc(file_agentd_v1_sessions, 53);
 
 /**
- * ModelCallDetails is what a model was told in one call. It is not stored but made
- * again from the session's log.
+ * ModelCallDetails is what a model was sent in one call. The server does not store it
+ * and derives it from the session's log.
  *
  * @generated from message agentd.v1.ModelCallDetails
  */
@@ -3976,7 +3974,7 @@ export type ModelCallDetails = Message<"agentd.v1.ModelCallDetails"> & {
   call?: ModelCallEnded | undefined;
 
   /**
-   * The instruction as the model got it: the server's text, the agent's filled in
+   * The instruction as the model read it: the server's text, the agent's filled in
    * from the state as it was, the caller's for the turn, and the engine's words
    * about agents to transfer to. The server's text is for operators: others read
    * "[the operator's instruction, 123 bytes]" in its place.
@@ -3986,30 +3984,30 @@ export type ModelCallDetails = Message<"agentd.v1.ModelCallDetails"> & {
   instruction: string;
 
   /**
-   * Tools that it was told of, by name.
+   * Tools that were declared to it, by name.
    *
    * @generated from field: repeated string tool_names = 3;
    */
   toolNames: string[];
 
   /**
-   * How it was to write, as its agent says.
+   * The settings of its agent.
    *
    * @generated from field: agentd.v1.GenerationSettings generation = 4;
    */
   generation?: GenerationSettings | undefined;
 
   /**
-   * How many messages of the conversation it was told. 0 means that what the model
-   * was told cannot be made again, and that only call is set: the engine goes
-   * another way than the log by now, or the call has written a summary.
+   * How many messages of the conversation it was sent. 0 means that what the model was
+   * sent cannot be derived, and that only call is set: the engine by now goes another
+   * way than the log, or the call wrote a summary.
    *
    * @generated from field: int32 contents = 5;
    */
   contents: number;
 
   /**
-   * The summary that stood for the beginning of the conversation, if one did.
+   * The summary that replaced the beginning of the conversation, if one did.
    *
    * @generated from field: string summary = 6;
    */
@@ -4017,8 +4015,8 @@ export type ModelCallDetails = Message<"agentd.v1.ModelCallDetails"> & {
 };
 
 /**
- * ModelCallDetails is what a model was told in one call. It is not stored but made
- * again from the session's log.
+ * ModelCallDetails is what a model was sent in one call. The server does not store it
+ * and derives it from the session's log.
  *
  * @generated from message agentd.v1.ModelCallDetails
  */
@@ -4031,7 +4029,7 @@ export type ModelCallDetailsJson = {
   call?: ModelCallEndedJson;
 
   /**
-   * The instruction as the model got it: the server's text, the agent's filled in
+   * The instruction as the model read it: the server's text, the agent's filled in
    * from the state as it was, the caller's for the turn, and the engine's words
    * about agents to transfer to. The server's text is for operators: others read
    * "[the operator's instruction, 123 bytes]" in its place.
@@ -4041,30 +4039,30 @@ export type ModelCallDetailsJson = {
   instruction?: string;
 
   /**
-   * Tools that it was told of, by name.
+   * Tools that were declared to it, by name.
    *
    * @generated from field: repeated string tool_names = 3;
    */
   toolNames?: string[];
 
   /**
-   * How it was to write, as its agent says.
+   * The settings of its agent.
    *
    * @generated from field: agentd.v1.GenerationSettings generation = 4;
    */
   generation?: GenerationSettingsJson;
 
   /**
-   * How many messages of the conversation it was told. 0 means that what the model
-   * was told cannot be made again, and that only call is set: the engine goes
-   * another way than the log by now, or the call has written a summary.
+   * How many messages of the conversation it was sent. 0 means that what the model was
+   * sent cannot be derived, and that only call is set: the engine by now goes another
+   * way than the log, or the call wrote a summary.
    *
    * @generated from field: int32 contents = 5;
    */
   contents?: number;
 
   /**
-   * The summary that stood for the beginning of the conversation, if one did.
+   * The summary that replaced the beginning of the conversation, if one did.
    *
    * @generated from field: string summary = 6;
    */
@@ -4501,7 +4499,7 @@ export enum TurnStatus {
   RUNNING = 2,
 
   /**
-   * It waits for a client: for the result of a tool that nobody is asked for, or
+   * It waits for a client: for the result of a tool that no attached client has, or
    * for its caller's own key.
    *
    * @generated from enum value: TURN_STATUS_WAITING_FOR_CLIENT = 3;
@@ -4523,14 +4521,14 @@ export enum TurnStatus {
   SUCCEEDED = 5,
 
   /**
-   * An error has ended it.
+   * An error ended it.
    *
    * @generated from enum value: TURN_STATUS_FAILED = 6;
    */
   FAILED = 6,
 
   /**
-   * Somebody has stopped it.
+   * Somebody stopped it.
    *
    * @generated from enum value: TURN_STATUS_CANCELED = 7;
    */
@@ -4633,8 +4631,8 @@ export const SessionService: GenService<{
     output: typeof ForkSessionResponseSchema;
   },
   /**
-   * CreateTurn records a turn and returns; it runs in the background, whoever
-   * watches.
+   * CreateTurn records a turn and returns. The turn runs in the background, whether or
+   * not anybody watches.
    *
    * @generated from rpc agentd.v1.SessionService.CreateTurn
    */
@@ -4644,7 +4642,7 @@ export const SessionService: GenService<{
     output: typeof CreateTurnResponseSchema;
   },
   /**
-   * GetTurn says how a turn is.
+   * GetTurn returns a turn as it is now.
    *
    * @generated from rpc agentd.v1.SessionService.GetTurn
    */
@@ -4676,8 +4674,8 @@ export const SessionService: GenService<{
   },
   /**
    * CancelToolCall cancels one call of a running turn: the model sees a canceled
-   * tool, and the turn goes on. A call that has its result stays as it is, and so
-   * does a turn that is over.
+   * tool, and the turn continues. A call with a result stays as it is, and so does a
+   * turn that is over.
    *
    * @generated from rpc agentd.v1.SessionService.CancelToolCall
    */
@@ -4687,7 +4685,7 @@ export const SessionService: GenService<{
     output: typeof CancelToolCallResponseSchema;
   },
   /**
-   * ListTurnEvents returns what has happened in a turn so far, after a position.
+   * ListTurnEvents returns the events of a turn so far, after a position.
    *
    * @generated from rpc agentd.v1.SessionService.ListTurnEvents
    */
@@ -4697,10 +4695,10 @@ export const SessionService: GenService<{
     output: typeof ListTurnEventsResponseSchema;
   },
   /**
-   * WatchTurn follows a turn to its end, from a position on. A turn that waits
-   * for a client goes on. The stream ends with EndResponse; one that ends
-   * otherwise says so with an ErrorResponse, and the next one goes on behind the
-   * last seq. A HeartbeatResponse comes when nothing else does for a while.
+   * WatchTurn follows a turn to its end, from a position on. A suspended turn is
+   * resumed. The stream ends with EndResponse. A stream that ends otherwise says so
+   * with an ErrorResponse, and the next one continues behind the last seq. A
+   * HeartbeatResponse comes when nothing else does for a while.
    *
    * @generated from rpc agentd.v1.SessionService.WatchTurn
    */
@@ -4710,10 +4708,10 @@ export const SessionService: GenService<{
     output: typeof WatchTurnResponseSchema;
   },
   /**
-   * ListSessionEvents returns what has happened in a session so far, in all of its
-   * turns, after a position: the events of ListTurnEvents of each of them, in the order
-   * in which they happened. The StateUpdate with which a turn begins has what the
-   * request of that turn has set.
+   * ListSessionEvents returns the events of a session so far, of all turns, after a
+   * position: those of ListTurnEvents of each turn, in the order in which they
+   * happened. The StateUpdate with which a turn begins has what the request of that
+   * turn set.
    *
    * @generated from rpc agentd.v1.SessionService.ListSessionEvents
    */
@@ -4724,12 +4722,12 @@ export const SessionService: GenService<{
   },
   /**
    * WatchSession follows a session from a position on, across its turns: what
-   * ListSessionEvents lists, then what happens from now on, with text that is on its
-   * way. Who watches a session wakes no turn, is asked for nothing, and counts as
-   * nobody who is there. The stream does not end with a turn; when it ends it says so
-   * with an ErrorResponse of seq 0, and the next one goes on behind the last cursor: of
-   * a session that is deleted, ERROR_CODE_SESSION_NOT_FOUND. A HeartbeatResponse comes
-   * first, and whenever nothing else does for a while.
+   * ListSessionEvents lists, then what happens from now on, with deltas. A client that
+   * watches a session resumes no turn, receives no call, and does not count as a client
+   * that a turn waits for. The stream does not end with a turn. When it ends, it says so
+   * with an ErrorResponse of seq 0, and the next one continues behind the last cursor; of
+   * a deleted session the error is ERROR_CODE_SESSION_NOT_FOUND. A HeartbeatResponse
+   * comes first, and whenever nothing else does for a while.
    *
    * @generated from rpc agentd.v1.SessionService.WatchSession
    */
@@ -4739,9 +4737,9 @@ export const SessionService: GenService<{
     output: typeof WatchSessionResponseSchema;
   },
   /**
-   * SubmitToolResults answers tool calls of a turn. The results are recorded one
-   * by one, each for itself. One that cannot be taken is recorded as the error of
-   * its call, see RunRequest.ToolCallResponse, and named in refused. A request that
+   * SubmitToolResults gives the results of tool calls. The server records them one by
+   * one, each for itself. A result that cannot be taken is recorded as the error of its
+   * call, see RunRequest.ToolCallResponse, and named in refused. A request that
    * cannot be read as a whole, such as one above the message limit, is refused with
    * a status and records nothing.
    *
@@ -4753,7 +4751,7 @@ export const SessionService: GenService<{
     output: typeof SubmitToolResultsResponseSchema;
   },
   /**
-   * GetInteraction says how an interaction is.
+   * GetInteraction returns an interaction as it is now.
    *
    * @generated from rpc agentd.v1.SessionService.GetInteraction
    */
@@ -4763,7 +4761,7 @@ export const SessionService: GenService<{
     output: typeof GetInteractionResponseSchema;
   },
   /**
-   * ListInteractions lists what a session, or all, ask of people, newest first.
+   * ListInteractions lists the interactions of a session, or of all, newest first.
    *
    * @generated from rpc agentd.v1.SessionService.ListInteractions
    */
@@ -4773,9 +4771,9 @@ export const SessionService: GenService<{
     output: typeof ListInteractionsResponseSchema;
   },
   /**
-   * ResolveInteraction answers for a person. The first resolution stands; a
-   * second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution
-   * is recorded; a turn that waited goes on.
+   * ResolveInteraction records what a person said. The first resolution stands; a
+   * second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution is
+   * recorded; a turn that waited is resumed.
    *
    * @generated from rpc agentd.v1.SessionService.ResolveInteraction
    */
@@ -4785,10 +4783,10 @@ export const SessionService: GenService<{
     output: typeof ResolveInteractionResponseSchema;
   },
   /**
-   * ListModelCalls says what the models of a turn were told, call by call. It runs
-   * the turn again without models, at most 30 seconds long
-   * (ERROR_CODE_TIMEOUT), and one turn at a time. A page that says much ends early;
-   * a single call that does not fit into a reply is ERROR_CODE_LIMIT_EXCEEDED.
+   * ListModelCalls returns what the models of a turn were sent, call by call. It runs
+   * the turn again without models, at most 30 seconds long (ERROR_CODE_TIMEOUT), and one
+   * turn at a time. A large page ends early; a single call that does not fit into a
+   * reply is ERROR_CODE_LIMIT_EXCEEDED.
    *
    * @generated from rpc agentd.v1.SessionService.ListModelCalls
    */

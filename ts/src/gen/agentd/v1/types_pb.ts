@@ -325,18 +325,18 @@ export type Tool = Message<"agentd.v1.Tool"> & {
   timeout?: Duration | undefined;
 
   /**
-   * Each call of it waits until a person has approved it, see Interaction; only
-   * then a client is asked to run it.
+   * Each call waits until a person approves it, see Interaction; only then a client
+   * receives it.
    *
    * @generated from field: bool needs_approval = 11;
    */
   needsApproval: boolean;
 
   /**
-   * The model is told of it only when it looks for it: with `tool_search`, a builtin
-   * tool that some providers run, or with a tool of the client that answers with
-   * Part.tool, which all models can. The agent needs one of the two then. For agents
-   * with many tools.
+   * The tool is declared to the model only when the model looks for it: with
+   * `tool_search`, a builtin tool that some providers run, or with a tool of the client
+   * that returns Part.tool, which works with all models. The agent needs one of the two
+   * then. For agents with many tools.
    *
    * @generated from field: bool deferred = 12;
    */
@@ -380,18 +380,18 @@ export type ToolJson = {
   timeout?: DurationJson;
 
   /**
-   * Each call of it waits until a person has approved it, see Interaction; only
-   * then a client is asked to run it.
+   * Each call waits until a person approves it, see Interaction; only then a client
+   * receives it.
    *
    * @generated from field: bool needs_approval = 11;
    */
   needsApproval?: boolean;
 
   /**
-   * The model is told of it only when it looks for it: with `tool_search`, a builtin
-   * tool that some providers run, or with a tool of the client that answers with
-   * Part.tool, which all models can. The agent needs one of the two then. For agents
-   * with many tools.
+   * The tool is declared to the model only when the model looks for it: with
+   * `tool_search`, a builtin tool that some providers run, or with a tool of the client
+   * that returns Part.tool, which works with all models. The agent needs one of the two
+   * then. For agents with many tools.
    *
    * @generated from field: bool deferred = 12;
    */
@@ -495,9 +495,9 @@ export const PartSchema: GenMessage<Part, {jsonType: PartJson}> = /*@__PURE__*/
 
 /**
  * ToolReference names a deferred tool of the agent, in the result of a tool that
- * looks for others. The model is told of it from its next call on, for as long as
- * that result is in what it is told. A name that is not one of the agent's tools is
- * told to the model in words.
+ * looks for others. The tool is declared to the model from its next call on, as long
+ * as the model is sent that result. A name that is not one of the agent's tools is
+ * described to the model in words.
  *
  * @generated from message agentd.v1.ToolReference
  */
@@ -512,9 +512,9 @@ export type ToolReference = Message<"agentd.v1.ToolReference"> & {
 
 /**
  * ToolReference names a deferred tool of the agent, in the result of a tool that
- * looks for others. The model is told of it from its next call on, for as long as
- * that result is in what it is told. A name that is not one of the agent's tools is
- * told to the model in words.
+ * looks for others. The tool is declared to the model from its next call on, as long
+ * as the model is sent that result. A name that is not one of the agent's tools is
+ * described to the model in words.
  *
  * @generated from message agentd.v1.ToolReference
  */
@@ -536,10 +536,9 @@ export const ToolReferenceSchema: GenMessage<ToolReference, {jsonType: ToolRefer
 
 /**
  * InlineData is a file within a message. A prompt with a file that no model of the
- * tree takes is refused with ERROR_CODE_INVALID_REQUEST, as far as the server
- * knows; else it is for the provider to say. A model that does not take a file of
- * the conversation is told of it in words, such as
- * "[image/png, 68 bytes, not shown to you]".
+ * tree takes is refused with ERROR_CODE_INVALID_REQUEST, as far as the server knows;
+ * else the provider decides. A model that does not take a file of the conversation
+ * reads a description, such as "[image/png, 68 bytes, not shown to you]".
  *
  * @generated from message agentd.v1.InlineData
  */
@@ -561,10 +560,9 @@ export type InlineData = Message<"agentd.v1.InlineData"> & {
 
 /**
  * InlineData is a file within a message. A prompt with a file that no model of the
- * tree takes is refused with ERROR_CODE_INVALID_REQUEST, as far as the server
- * knows; else it is for the provider to say. A model that does not take a file of
- * the conversation is told of it in words, such as
- * "[image/png, 68 bytes, not shown to you]".
+ * tree takes is refused with ERROR_CODE_INVALID_REQUEST, as far as the server knows;
+ * else the provider decides. A model that does not take a file of the conversation
+ * reads a description, such as "[image/png, 68 bytes, not shown to you]".
  *
  * @generated from message agentd.v1.InlineData
  */
@@ -857,7 +855,7 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
   subAgents: Agent[];
 
   /**
-   * What the model is told. `{key}` is replaced from the session's state, text as
+   * What the model is to do. `{key}` is replaced from the session's state, text as
    * it is, any other value as JSON; a key that is absent fails the turn
    * (ERROR_CODE_INVALID_AGENT_TREE). `{key?}` may be absent. Null removes a key, so
    * one that was set to it is absent.
@@ -891,10 +889,10 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
 
   /**
    * JSON Schema, an object, that the agent's final text has to satisfy as JSON.
-   * The provider is asked for it in its native way where it has one. An answer
-   * that does not satisfy it ends the turn with ERROR_CODE_OUTPUT_INVALID. Of an
-   * answer within which the provider has run a tool, and which is not JSON as a
-   * whole, what the model has said last counts.
+   * The server asks the provider in its native way where it has one. A response that
+   * does not satisfy the schema ends the turn with ERROR_CODE_OUTPUT_INVALID. Of a
+   * response within which the provider ran a tool, and which is not JSON as a whole, the
+   * last text counts.
    *
    * @generated from field: optional string output_schema = 10;
    */
@@ -908,7 +906,7 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
   generation?: GenerationSettings | undefined;
 
   /**
-   * How much of the conversation the model is told.
+   * How much of the conversation the model is sent.
    *
    * @generated from field: agentd.v1.IncludeHistory include_history = 12;
    */
@@ -967,7 +965,7 @@ export type LlmAgentJson = {
   subAgents?: AgentJson[];
 
   /**
-   * What the model is told. `{key}` is replaced from the session's state, text as
+   * What the model is to do. `{key}` is replaced from the session's state, text as
    * it is, any other value as JSON; a key that is absent fails the turn
    * (ERROR_CODE_INVALID_AGENT_TREE). `{key?}` may be absent. Null removes a key, so
    * one that was set to it is absent.
@@ -1001,10 +999,10 @@ export type LlmAgentJson = {
 
   /**
    * JSON Schema, an object, that the agent's final text has to satisfy as JSON.
-   * The provider is asked for it in its native way where it has one. An answer
-   * that does not satisfy it ends the turn with ERROR_CODE_OUTPUT_INVALID. Of an
-   * answer within which the provider has run a tool, and which is not JSON as a
-   * whole, what the model has said last counts.
+   * The server asks the provider in its native way where it has one. A response that
+   * does not satisfy the schema ends the turn with ERROR_CODE_OUTPUT_INVALID. Of a
+   * response within which the provider ran a tool, and which is not JSON as a whole, the
+   * last text counts.
    *
    * @generated from field: optional string output_schema = 10;
    */
@@ -1018,7 +1016,7 @@ export type LlmAgentJson = {
   generation?: GenerationSettingsJson;
 
   /**
-   * How much of the conversation the model is told.
+   * How much of the conversation the model is sent.
    *
    * @generated from field: agentd.v1.IncludeHistory include_history = 12;
    */
@@ -1283,8 +1281,8 @@ export const GenerationSettingsSchema: GenMessage<GenerationSettings, {jsonType:
 /**
  * PromptCache is whether the provider is to keep the prompt (instructions, tools
  * and conversation), so that the next call that begins in the same way costs less.
- * Some providers do so by themselves, whatever is said here; what was cached is in
- * Usage.cached_tokens.
+ * Some providers do so by themselves, whatever the mode; Usage.cached_tokens counts
+ * what was cached.
  *
  * @generated from message agentd.v1.PromptCache
  */
@@ -1309,8 +1307,8 @@ export type PromptCache = Message<"agentd.v1.PromptCache"> & {
 /**
  * PromptCache is whether the provider is to keep the prompt (instructions, tools
  * and conversation), so that the next call that begins in the same way costs less.
- * Some providers do so by themselves, whatever is said here; what was cached is in
- * Usage.cached_tokens.
+ * Some providers do so by themselves, whatever the mode; Usage.cached_tokens counts
+ * what was cached.
  *
  * @generated from message agentd.v1.PromptCache
  */
@@ -1353,14 +1351,14 @@ export enum PromptCache_Mode {
   UNSPECIFIED = 0,
 
   /**
-   * No request for it is made.
+   * The server does not ask for it.
    *
    * @generated from enum value: MODE_OFF = 1;
    */
   OFF = 1,
 
   /**
-   * It is asked for, where the provider has to be asked.
+   * The server asks for it where the provider wants to be asked.
    *
    * @generated from enum value: MODE_ON = 2;
    */
@@ -1682,9 +1680,9 @@ export const ParallelAgentSchema: GenMessage<ParallelAgent, {jsonType: ParallelA
 /**
  * LoopAgent runs its agents in order, again and again, until its cap is
  * reached, a model calls the `exit_loop` builtin, or the client says so: a
- * client that offers a tool named `loop_continue` is asked after every
+ * client that offers a tool named `loop_continue` receives a call of it after every
  * iteration, with `{"agent": name, "iteration": n, "max_iterations": cap}`,
- * and its answer `{"continue": false}` ends the loop.
+ * and its result `{"continue": false}` ends the loop.
  *
  * @generated from message agentd.v1.LoopAgent
  */
@@ -1707,9 +1705,9 @@ export type LoopAgent = Message<"agentd.v1.LoopAgent"> & {
 /**
  * LoopAgent runs its agents in order, again and again, until its cap is
  * reached, a model calls the `exit_loop` builtin, or the client says so: a
- * client that offers a tool named `loop_continue` is asked after every
+ * client that offers a tool named `loop_continue` receives a call of it after every
  * iteration, with `{"agent": name, "iteration": n, "max_iterations": cap}`,
- * and its answer `{"continue": false}` ends the loop.
+ * and its result `{"continue": false}` ends the loop.
  *
  * @generated from message agentd.v1.LoopAgent
  */
@@ -1753,7 +1751,7 @@ export type Usage = Message<"agentd.v1.Usage"> & {
   promptTokens: bigint;
 
   /**
-   * Tokens of the whole answers, with the models' thinking.
+   * Tokens of the whole responses, with the models' thinking.
    *
    * @generated from field: int64 completion_tokens = 2;
    */
@@ -1790,7 +1788,7 @@ export type Usage = Message<"agentd.v1.Usage"> & {
   totalTokens: bigint;
 
   /**
-   * How many tries of calls said what they took.
+   * How many tries of calls reported what they used.
    *
    * @generated from field: int64 model_calls = 7;
    */
@@ -1830,7 +1828,7 @@ export type UsageJson = {
   promptTokens?: string;
 
   /**
-   * Tokens of the whole answers, with the models' thinking.
+   * Tokens of the whole responses, with the models' thinking.
    *
    * @generated from field: int64 completion_tokens = 2;
    */
@@ -1867,7 +1865,7 @@ export type UsageJson = {
   totalTokens?: string;
 
   /**
-   * How many tries of calls said what they took.
+   * How many tries of calls reported what they used.
    *
    * @generated from field: int64 model_calls = 7;
    */
@@ -2196,7 +2194,7 @@ export enum ErrorCode {
   PERMISSION_DENIED = 12,
 
   /**
-   * What was asked for is no longer kept. Not retryable.
+   * The history that was requested is no longer kept. Not retryable.
    *
    * @generated from enum value: ERROR_CODE_HISTORY_PURGED = 13;
    */
@@ -2278,16 +2276,16 @@ export const ErrorCodeSchema: GenEnum<ErrorCode, ErrorCodeJson> = /*@__PURE__*/
   enumDesc(file_agentd_v1_types, 0);
 
 /**
- * OnDisconnect says what becomes of a turn whose last client is gone.
+ * OnDisconnect says what happens to a turn whose last client is gone.
  *
  * @generated from enum agentd.v1.OnDisconnect
  */
 export enum OnDisconnect {
   /**
    * The server's default for turns that Run starts (--on-disconnect). Unless it is
-   * set the turn goes on, except where the client that started it cannot know this
-   * field, as its first message has none from 10 up: it cancels the turn by a reset
-   * of its stream with CANCEL, if no other client takes part in it. A lost
+   * set the turn continues, except where the client that started it cannot know this
+   * field, as its first message has none from 10 up: such a client cancels the turn by
+   * a reset of its stream with CANCEL, if no other client takes part in it. A lost
    * connection is no reset. Turns of CreateTurn: ON_DISCONNECT_CONTINUE.
    *
    * @generated from enum value: ON_DISCONNECT_UNSPECIFIED = 0;
@@ -2295,7 +2293,7 @@ export enum OnDisconnect {
   UNSPECIFIED = 0,
 
   /**
-   * The turn goes on. When it needs a tool it waits for a client that has it,
+   * The turn continues. When it needs a tool it waits for a client that has it,
    * for as long as the server keeps waiting turns.
    *
    * @generated from enum value: ON_DISCONNECT_CONTINUE = 1;
@@ -2311,7 +2309,7 @@ export enum OnDisconnect {
 }
 
 /**
- * OnDisconnect says what becomes of a turn whose last client is gone.
+ * OnDisconnect says what happens to a turn whose last client is gone.
  *
  * @generated from enum agentd.v1.OnDisconnect
  */
@@ -2385,7 +2383,7 @@ export const OnBusySchema: GenEnum<OnBusy, OnBusyJson> = /*@__PURE__*/
   enumDesc(file_agentd_v1_types, 2);
 
 /**
- * IncludeHistory is how much of a conversation a model is told.
+ * IncludeHistory is how much of a conversation a model is sent.
  *
  * @generated from enum agentd.v1.IncludeHistory
  */
@@ -2413,7 +2411,7 @@ export enum IncludeHistory {
 }
 
 /**
- * IncludeHistory is how much of a conversation a model is told.
+ * IncludeHistory is how much of a conversation a model is sent.
  *
  * @generated from enum agentd.v1.IncludeHistory
  */
@@ -2481,27 +2479,27 @@ export const AgentKindSchema: GenEnum<AgentKind, AgentKindJson> = /*@__PURE__*/
   enumDesc(file_agentd_v1_types, 4);
 
 /**
- * StopReason is why a model ended an answer.
+ * StopReason is why a model ended a response.
  *
  * @generated from enum agentd.v1.StopReason
  */
 export enum StopReason {
   /**
-   * There is no answer yet.
+   * There is no response yet.
    *
    * @generated from enum value: STOP_REASON_UNSPECIFIED = 0;
    */
   UNSPECIFIED = 0,
 
   /**
-   * It had said all, or called tools.
+   * It was done, or called tools.
    *
    * @generated from enum value: STOP_REASON_STOP = 1;
    */
   STOP = 1,
 
   /**
-   * It came to the limit of its output.
+   * It reached the limit of its output.
    *
    * @generated from enum value: STOP_REASON_MAX_TOKENS = 2;
    */
@@ -2523,7 +2521,7 @@ export enum StopReason {
 }
 
 /**
- * StopReason is why a model ended an answer.
+ * StopReason is why a model ended a response.
  *
  * @generated from enum agentd.v1.StopReason
  */

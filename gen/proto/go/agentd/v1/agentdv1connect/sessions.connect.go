@@ -131,10 +131,10 @@ type SessionServiceClient interface {
 	// counts from zero; a turn that was open at that position is over in the fork.
 	// The fork has the budget that the parent has now.
 	ForkSession(context.Context, *connect.Request[v1.ForkSessionRequest]) (*connect.Response[v1.ForkSessionResponse], error)
-	// CreateTurn records a turn and returns; it runs in the background, whoever
-	// watches.
+	// CreateTurn records a turn and returns. The turn runs in the background, whether or
+	// not anybody watches.
 	CreateTurn(context.Context, *connect.Request[v1.CreateTurnRequest]) (*connect.Response[v1.CreateTurnResponse], error)
-	// GetTurn says how a turn is.
+	// GetTurn returns a turn as it is now.
 	GetTurn(context.Context, *connect.Request[v1.GetTurnRequest]) (*connect.Response[v1.GetTurnResponse], error)
 	// ListTurns lists the turns of a session, or of all, newest first.
 	ListTurns(context.Context, *connect.Request[v1.ListTurnsRequest]) (*connect.Response[v1.ListTurnsResponse], error)
@@ -142,47 +142,47 @@ type SessionServiceClient interface {
 	// when nothing of it runs any more. A turn that is over stays as it is.
 	CancelTurn(context.Context, *connect.Request[v1.CancelTurnRequest]) (*connect.Response[v1.CancelTurnResponse], error)
 	// CancelToolCall cancels one call of a running turn: the model sees a canceled
-	// tool, and the turn goes on. A call that has its result stays as it is, and so
-	// does a turn that is over.
+	// tool, and the turn continues. A call with a result stays as it is, and so does a
+	// turn that is over.
 	CancelToolCall(context.Context, *connect.Request[v1.CancelToolCallRequest]) (*connect.Response[v1.CancelToolCallResponse], error)
-	// ListTurnEvents returns what has happened in a turn so far, after a position.
+	// ListTurnEvents returns the events of a turn so far, after a position.
 	ListTurnEvents(context.Context, *connect.Request[v1.ListTurnEventsRequest]) (*connect.Response[v1.ListTurnEventsResponse], error)
-	// WatchTurn follows a turn to its end, from a position on. A turn that waits
-	// for a client goes on. The stream ends with EndResponse; one that ends
-	// otherwise says so with an ErrorResponse, and the next one goes on behind the
-	// last seq. A HeartbeatResponse comes when nothing else does for a while.
+	// WatchTurn follows a turn to its end, from a position on. A suspended turn is
+	// resumed. The stream ends with EndResponse. A stream that ends otherwise says so
+	// with an ErrorResponse, and the next one continues behind the last seq. A
+	// HeartbeatResponse comes when nothing else does for a while.
 	WatchTurn(context.Context, *connect.Request[v1.WatchTurnRequest]) (*connect.ServerStreamForClient[v1.WatchTurnResponse], error)
-	// ListSessionEvents returns what has happened in a session so far, in all of its
-	// turns, after a position: the events of ListTurnEvents of each of them, in the order
-	// in which they happened. The StateUpdate with which a turn begins has what the
-	// request of that turn has set.
+	// ListSessionEvents returns the events of a session so far, of all turns, after a
+	// position: those of ListTurnEvents of each turn, in the order in which they
+	// happened. The StateUpdate with which a turn begins has what the request of that
+	// turn set.
 	ListSessionEvents(context.Context, *connect.Request[v1.ListSessionEventsRequest]) (*connect.Response[v1.ListSessionEventsResponse], error)
 	// WatchSession follows a session from a position on, across its turns: what
-	// ListSessionEvents lists, then what happens from now on, with text that is on its
-	// way. Who watches a session wakes no turn, is asked for nothing, and counts as
-	// nobody who is there. The stream does not end with a turn; when it ends it says so
-	// with an ErrorResponse of seq 0, and the next one goes on behind the last cursor: of
-	// a session that is deleted, ERROR_CODE_SESSION_NOT_FOUND. A HeartbeatResponse comes
-	// first, and whenever nothing else does for a while.
+	// ListSessionEvents lists, then what happens from now on, with deltas. A client that
+	// watches a session resumes no turn, receives no call, and does not count as a client
+	// that a turn waits for. The stream does not end with a turn. When it ends, it says so
+	// with an ErrorResponse of seq 0, and the next one continues behind the last cursor; of
+	// a deleted session the error is ERROR_CODE_SESSION_NOT_FOUND. A HeartbeatResponse
+	// comes first, and whenever nothing else does for a while.
 	WatchSession(context.Context, *connect.Request[v1.WatchSessionRequest]) (*connect.ServerStreamForClient[v1.WatchSessionResponse], error)
-	// SubmitToolResults answers tool calls of a turn. The results are recorded one
-	// by one, each for itself. One that cannot be taken is recorded as the error of
-	// its call, see RunRequest.ToolCallResponse, and named in refused. A request that
+	// SubmitToolResults gives the results of tool calls. The server records them one by
+	// one, each for itself. A result that cannot be taken is recorded as the error of its
+	// call, see RunRequest.ToolCallResponse, and named in refused. A request that
 	// cannot be read as a whole, such as one above the message limit, is refused with
 	// a status and records nothing.
 	SubmitToolResults(context.Context, *connect.Request[v1.SubmitToolResultsRequest]) (*connect.Response[v1.SubmitToolResultsResponse], error)
-	// GetInteraction says how an interaction is.
+	// GetInteraction returns an interaction as it is now.
 	GetInteraction(context.Context, *connect.Request[v1.GetInteractionRequest]) (*connect.Response[v1.GetInteractionResponse], error)
-	// ListInteractions lists what a session, or all, ask of people, newest first.
+	// ListInteractions lists the interactions of a session, or of all, newest first.
 	ListInteractions(context.Context, *connect.Request[v1.ListInteractionsRequest]) (*connect.Response[v1.ListInteractionsResponse], error)
-	// ResolveInteraction answers for a person. The first resolution stands; a
-	// second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution
-	// is recorded; a turn that waited goes on.
+	// ResolveInteraction records what a person said. The first resolution stands; a
+	// second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution is
+	// recorded; a turn that waited is resumed.
 	ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error)
-	// ListModelCalls says what the models of a turn were told, call by call. It runs
-	// the turn again without models, at most 30 seconds long
-	// (ERROR_CODE_TIMEOUT), and one turn at a time. A page that says much ends early;
-	// a single call that does not fit into a reply is ERROR_CODE_LIMIT_EXCEEDED.
+	// ListModelCalls returns what the models of a turn were sent, call by call. It runs
+	// the turn again without models, at most 30 seconds long (ERROR_CODE_TIMEOUT), and one
+	// turn at a time. A large page ends early; a single call that does not fit into a
+	// reply is ERROR_CODE_LIMIT_EXCEEDED.
 	ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error)
 	// GetCapabilities says what this server is and allows.
 	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
@@ -549,10 +549,10 @@ type SessionServiceHandler interface {
 	// counts from zero; a turn that was open at that position is over in the fork.
 	// The fork has the budget that the parent has now.
 	ForkSession(context.Context, *connect.Request[v1.ForkSessionRequest]) (*connect.Response[v1.ForkSessionResponse], error)
-	// CreateTurn records a turn and returns; it runs in the background, whoever
-	// watches.
+	// CreateTurn records a turn and returns. The turn runs in the background, whether or
+	// not anybody watches.
 	CreateTurn(context.Context, *connect.Request[v1.CreateTurnRequest]) (*connect.Response[v1.CreateTurnResponse], error)
-	// GetTurn says how a turn is.
+	// GetTurn returns a turn as it is now.
 	GetTurn(context.Context, *connect.Request[v1.GetTurnRequest]) (*connect.Response[v1.GetTurnResponse], error)
 	// ListTurns lists the turns of a session, or of all, newest first.
 	ListTurns(context.Context, *connect.Request[v1.ListTurnsRequest]) (*connect.Response[v1.ListTurnsResponse], error)
@@ -560,47 +560,47 @@ type SessionServiceHandler interface {
 	// when nothing of it runs any more. A turn that is over stays as it is.
 	CancelTurn(context.Context, *connect.Request[v1.CancelTurnRequest]) (*connect.Response[v1.CancelTurnResponse], error)
 	// CancelToolCall cancels one call of a running turn: the model sees a canceled
-	// tool, and the turn goes on. A call that has its result stays as it is, and so
-	// does a turn that is over.
+	// tool, and the turn continues. A call with a result stays as it is, and so does a
+	// turn that is over.
 	CancelToolCall(context.Context, *connect.Request[v1.CancelToolCallRequest]) (*connect.Response[v1.CancelToolCallResponse], error)
-	// ListTurnEvents returns what has happened in a turn so far, after a position.
+	// ListTurnEvents returns the events of a turn so far, after a position.
 	ListTurnEvents(context.Context, *connect.Request[v1.ListTurnEventsRequest]) (*connect.Response[v1.ListTurnEventsResponse], error)
-	// WatchTurn follows a turn to its end, from a position on. A turn that waits
-	// for a client goes on. The stream ends with EndResponse; one that ends
-	// otherwise says so with an ErrorResponse, and the next one goes on behind the
-	// last seq. A HeartbeatResponse comes when nothing else does for a while.
+	// WatchTurn follows a turn to its end, from a position on. A suspended turn is
+	// resumed. The stream ends with EndResponse. A stream that ends otherwise says so
+	// with an ErrorResponse, and the next one continues behind the last seq. A
+	// HeartbeatResponse comes when nothing else does for a while.
 	WatchTurn(context.Context, *connect.Request[v1.WatchTurnRequest], *connect.ServerStream[v1.WatchTurnResponse]) error
-	// ListSessionEvents returns what has happened in a session so far, in all of its
-	// turns, after a position: the events of ListTurnEvents of each of them, in the order
-	// in which they happened. The StateUpdate with which a turn begins has what the
-	// request of that turn has set.
+	// ListSessionEvents returns the events of a session so far, of all turns, after a
+	// position: those of ListTurnEvents of each turn, in the order in which they
+	// happened. The StateUpdate with which a turn begins has what the request of that
+	// turn set.
 	ListSessionEvents(context.Context, *connect.Request[v1.ListSessionEventsRequest]) (*connect.Response[v1.ListSessionEventsResponse], error)
 	// WatchSession follows a session from a position on, across its turns: what
-	// ListSessionEvents lists, then what happens from now on, with text that is on its
-	// way. Who watches a session wakes no turn, is asked for nothing, and counts as
-	// nobody who is there. The stream does not end with a turn; when it ends it says so
-	// with an ErrorResponse of seq 0, and the next one goes on behind the last cursor: of
-	// a session that is deleted, ERROR_CODE_SESSION_NOT_FOUND. A HeartbeatResponse comes
-	// first, and whenever nothing else does for a while.
+	// ListSessionEvents lists, then what happens from now on, with deltas. A client that
+	// watches a session resumes no turn, receives no call, and does not count as a client
+	// that a turn waits for. The stream does not end with a turn. When it ends, it says so
+	// with an ErrorResponse of seq 0, and the next one continues behind the last cursor; of
+	// a deleted session the error is ERROR_CODE_SESSION_NOT_FOUND. A HeartbeatResponse
+	// comes first, and whenever nothing else does for a while.
 	WatchSession(context.Context, *connect.Request[v1.WatchSessionRequest], *connect.ServerStream[v1.WatchSessionResponse]) error
-	// SubmitToolResults answers tool calls of a turn. The results are recorded one
-	// by one, each for itself. One that cannot be taken is recorded as the error of
-	// its call, see RunRequest.ToolCallResponse, and named in refused. A request that
+	// SubmitToolResults gives the results of tool calls. The server records them one by
+	// one, each for itself. A result that cannot be taken is recorded as the error of its
+	// call, see RunRequest.ToolCallResponse, and named in refused. A request that
 	// cannot be read as a whole, such as one above the message limit, is refused with
 	// a status and records nothing.
 	SubmitToolResults(context.Context, *connect.Request[v1.SubmitToolResultsRequest]) (*connect.Response[v1.SubmitToolResultsResponse], error)
-	// GetInteraction says how an interaction is.
+	// GetInteraction returns an interaction as it is now.
 	GetInteraction(context.Context, *connect.Request[v1.GetInteractionRequest]) (*connect.Response[v1.GetInteractionResponse], error)
-	// ListInteractions lists what a session, or all, ask of people, newest first.
+	// ListInteractions lists the interactions of a session, or of all, newest first.
 	ListInteractions(context.Context, *connect.Request[v1.ListInteractionsRequest]) (*connect.Response[v1.ListInteractionsResponse], error)
-	// ResolveInteraction answers for a person. The first resolution stands; a
-	// second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution
-	// is recorded; a turn that waited goes on.
+	// ResolveInteraction records what a person said. The first resolution stands; a
+	// second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution is
+	// recorded; a turn that waited is resumed.
 	ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error)
-	// ListModelCalls says what the models of a turn were told, call by call. It runs
-	// the turn again without models, at most 30 seconds long
-	// (ERROR_CODE_TIMEOUT), and one turn at a time. A page that says much ends early;
-	// a single call that does not fit into a reply is ERROR_CODE_LIMIT_EXCEEDED.
+	// ListModelCalls returns what the models of a turn were sent, call by call. It runs
+	// the turn again without models, at most 30 seconds long (ERROR_CODE_TIMEOUT), and one
+	// turn at a time. A large page ends early; a single call that does not fit into a
+	// reply is ERROR_CODE_LIMIT_EXCEEDED.
 	ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error)
 	// GetCapabilities says what this server is and allows.
 	GetCapabilities(context.Context, *connect.Request[v1.GetCapabilitiesRequest]) (*connect.Response[v1.GetCapabilitiesResponse], error)
