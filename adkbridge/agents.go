@@ -95,7 +95,7 @@ var agentKinds = map[kind]session.AgentKind{
 	loopKind:       session.LoopAgent,
 }
 
-// recordAgents records what has changed on the stage.
+// recordAgents records the changes that are not recorded yet.
 func (t *turn) recordAgents(ctx context.Context) error {
 	s := t.agents
 	select {

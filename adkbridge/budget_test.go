@@ -9,9 +9,9 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// TestSpent counts what a failed model call took, also when the process dies
+// TestUsageReported counts what a failed model call took, also when the process dies
 // right behind it and the call is made again.
-func TestSpent(t *testing.T) {
+func TestUsageReported(t *testing.T) {
 	blocked := step{err: &model.Error{Kind: model.KindBlocked, Provider: "fake", Message: "no", Usage: &model.Usage{Prompt: 7, Total: 7}}}
 	w := newWorld(t, map[string][]step{"root": {use("search"), blocked}})
 	run := newFakeRun(t, llm("root"), "go")
@@ -44,9 +44,9 @@ func TestSpent(t *testing.T) {
 	w.checkAll()
 }
 
-// TestSpentTries counts each try of a failed call of which the provider said what
+// TestUsageOfTries counts each try of a failed call of which the provider said what
 // it took.
-func TestSpentTries(t *testing.T) {
+func TestUsageOfTries(t *testing.T) {
 	failed := step{err: &model.Error{
 		Kind: model.KindUnavailable, Provider: "fake", Message: "no", Tries: 4,
 		Usage: &model.Usage{Prompt: 7, Total: 7}, Failed: []model.Usage{{Prompt: 5, Total: 5}, {Total: -1}},
@@ -62,8 +62,8 @@ func TestSpentTries(t *testing.T) {
 	}
 }
 
-// TestSpentNonsense leaves out counts that cannot be.
-func TestSpentNonsense(t *testing.T) {
+// TestUsageNonsense leaves out counts that cannot be.
+func TestUsageNonsense(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {{err: &model.Error{Kind: model.KindBlocked, Usage: &model.Usage{Total: -1}}}}})
 	run := newFakeRun(t, llm("root"), "go")
 	if err := w.runner.runTurn(t.Context(), run); err == nil {
@@ -74,9 +74,9 @@ func TestSpentNonsense(t *testing.T) {
 	}
 }
 
-// TestSpentAborted counts what a model call took that was aborted, once: when its turn
+// TestUsageAborted counts what a model call took that was aborted, once: when its turn
 // is stopped, and when that is put aside and makes the call again.
-func TestSpentAborted(t *testing.T) {
+func TestUsageAborted(t *testing.T) {
 	for _, cause := range []error{errors.New("enough"), session.ErrPutAside} {
 		t.Run(cause.Error(), func(t *testing.T) {
 			cut := step{text: "half an answer", hang: true, early: model.Usage{Prompt: 7, Total: 7}}

@@ -357,9 +357,9 @@ func narrowWorld(t *testing.T, models *narrowModels) *world {
 	return w
 }
 
-// TestCompactTold: clients are told of a summary and of what it took, the budget
+// TestCompactReported: clients are told of a summary and of what it took, the budget
 // counts it, and the log is what the engine would write.
-func TestCompactTold(t *testing.T) {
+func TestCompactReported(t *testing.T) {
 	models := &narrowModels{known: true}
 	w := narrowWorld(t, models)
 	var told []*agentdv1.HistoryCompacted
@@ -604,9 +604,9 @@ func TestCompactOwnModelDown(t *testing.T) {
 	sameHistory(t, r, run)
 }
 
-// TestCompactPutAside: a summary that is there when the turn is put aside is part
+// TestCompactSuspended: a summary that is there when the turn is put aside is part
 // of it, and is not written again when the turn goes on.
-func TestCompactPutAside(t *testing.T) {
+func TestCompactSuspended(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w := &narrowModels{known: true}
 	w.summary = func(context.Context) (*model.Response, error) {

@@ -7,9 +7,9 @@ import (
 	"strings"
 )
 
-// Providers take JSON Schema 2020-12, and some check a tool's schema against it. What
-// older drafts say otherwise, and MCP servers still do, is said anew here, at any
-// depth; nothing of it is lost:
+// Providers accept JSON Schema 2020-12, and some check a tool's schema against it. This
+// file translates what older drafts, which MCP servers still use, express in another
+// way. It does so at any depth and loses nothing:
 //
 //   - items as a list, with additionalItems (to draft 2019-09): prefixItems and items;
 //   - exclusiveMinimum and exclusiveMaximum as booleans (draft-04): the bound itself;

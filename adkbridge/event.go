@@ -191,7 +191,7 @@ func (s *stored) context() int64 {
 	}
 }
 
-// The values of meta.Vain.
+// The values of meta.NoGain.
 const (
 	noGainShare    = "share"    // the prompt took more than its share of the context window
 	noGainOverflow = "overflow" // it was refused

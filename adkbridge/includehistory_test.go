@@ -22,10 +22,10 @@ func textBytes(contents []*genai.Content) (n int) {
 	return n
 }
 
-// TestToldHistoriesAreSmall: of a long history, an agent that is told of all of it is told
+// TestSeenHistoriesAreSmall: of a long history, an agent that is told of all of it is told
 // it once, and one that is told of the present turn alone nothing. However many agents
 // there are, they share one copy of what was said, and one of how others are told it.
-func TestToldHistoriesAreSmall(t *testing.T) {
+func TestSeenHistoriesAreSmall(t *testing.T) {
 	const turns, agents, size = 1000, 32, 1000
 	const around = 64 // what is put around the text of another agent, at most
 	include := func(h agentdv1.IncludeHistory) option {

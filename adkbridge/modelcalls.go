@@ -351,7 +351,7 @@ func (r *callRecorder) keep(run *verifier, key string, call *agentdv1.ModelCallD
 	for r.bytes > maxTextBytes && len(r.wanted) > 1 {
 		r.dropLocked()
 	}
-	if len(r.calls) == len(r.wanted) { // nobody needs the rest of the turn
+	if len(r.calls) == len(r.wanted) { // the rest of the turn is not needed
 		run.stop(errLogEnd)
 	}
 }

@@ -156,9 +156,9 @@ func TestModelCalls(t *testing.T) {
 	}
 }
 
-// TestModelCallsTellEachItsOwn changes the state, and says something more, while
+// TestModelCallsOfEachAgent changes the state, and says something more, while
 // the turn runs: each call has the instruction that it had.
-func TestModelCallsTellEachItsOwn(t *testing.T) {
+func TestModelCallsOfEachAgent(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search"), use("search"), say("done")}})
 	w.state = map[string]any{"mood": "calm & quiet"}
 	n := 0
@@ -211,9 +211,9 @@ func TestModelCallsTellEachItsOwn(t *testing.T) {
 	}
 }
 
-// TestModelCallsBehindSummaries tells which summary stood for the beginning of the
+// TestModelCallsAfterSummaries tells which summary stood for the beginning of the
 // conversation, and of the calls that wrote them.
-func TestModelCallsBehindSummaries(t *testing.T) {
+func TestModelCallsAfterSummaries(t *testing.T) {
 	models := &narrowModels{known: true}
 	w := narrowWorld(t, models)
 	tree := compacts(3000, &agentdv1.Compaction{AtShare: 0.75})

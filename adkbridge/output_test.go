@@ -154,8 +154,8 @@ func FuzzOutputCheck(f *testing.F) {
 	})
 }
 
-// TestStructuredAnswers runs turns whose agents have output schemas.
-func TestStructuredAnswers(t *testing.T) {
+// TestStructuredResponses runs turns whose agents have output schemas.
+func TestStructuredResponses(t *testing.T) {
 	person := outputs(personSchema)
 	for _, tc := range []struct {
 		name  string
@@ -337,9 +337,9 @@ func TestStructuredRequest(t *testing.T) {
 	}
 }
 
-// TestMisfitReplayed ends a turn in the same way wherever its process has died,
+// TestInvalidOutputReplayed ends a turn in the same way wherever its process has died,
 // without asking the model again for what the log holds.
-func TestMisfitReplayed(t *testing.T) {
+func TestInvalidOutputReplayed(t *testing.T) {
 	tree := seq("root", llm("a", outputs(personSchema)), llm("b", outputs(personSchema), output("who")), llm("c"))
 	steps := func() map[string][]step {
 		return map[string][]step{"a": {use("search"), say(personText)}, "b": {use("fetch", "calc"), say(noPerson)}}

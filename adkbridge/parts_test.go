@@ -181,8 +181,8 @@ func (p *pickyModels) Resolve(name string, keys map[string]string) (Model, error
 	return m, err
 }
 
-// TestPartsThatNobodyTakes refuses a file that no model of a tree takes.
-func TestPartsThatNobodyTakes(t *testing.T) {
+// TestUnsupportedParts refuses a file that no model of a tree takes.
+func TestUnsupportedParts(t *testing.T) {
 	named := func(name string) *agentdv1.Agent {
 		a := llm(name, tools())
 		a.GetLlm().Model = "m/" + name

@@ -199,9 +199,9 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// TestAnswerOnItsWay keeps a complete answer whose branch was stopped before it
+// TestResponseNotAppended keeps a complete answer whose branch was stopped before it
 // could be appended: it was shown, and its tokens were spent.
-func TestAnswerOnItsWay(t *testing.T) {
+func TestResponseNotAppended(t *testing.T) {
 	w := newWorld(t, nil)
 	run := newFakeRun(t, par("root", llm("a"), llm("b")), "go")
 	hist := newHistory()

@@ -141,8 +141,8 @@ func TestCallsTogether(t *testing.T) {
 	}
 }
 
-// TestMadeUp turns what a model makes up into errors that it can read.
-func TestMadeUp(t *testing.T) {
+// TestMadeUpCalls turns what a model makes up into errors that it can read.
+func TestMadeUpCalls(t *testing.T) {
 	many := step{}
 	for range 130 {
 		many.calls = append(many.calls, call{name: "search", args: "{}"})
@@ -280,8 +280,8 @@ func TestModelErrors(t *testing.T) {
 	}
 }
 
-// TestAnswerIsNotChanged: an adapter's response stays as it is.
-func TestAnswerIsNotChanged(t *testing.T) {
+// TestResponseIsNotChanged: an adapter's response stays as it is.
+func TestResponseIsNotChanged(t *testing.T) {
 	content := &genai.Content{Role: "model", Parts: []*genai.Part{
 		{}, {Text: "x", ThoughtSignature: []byte{1}}, adapter.NewCall("id", "set_model_response", `{"a":1}`),
 	}}

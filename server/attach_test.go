@@ -286,7 +286,7 @@ func TestOnDisconnect(t *testing.T) {
 }
 
 // When a turn is put aside, its streams end without EndResponse.
-func TestPutAside(t *testing.T) {
+func TestSuspend(t *testing.T) {
 	f := serve(t, engine{run: hold}, server.Config{})
 	c := f.run(t)
 	c.until(isText)

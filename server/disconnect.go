@@ -71,7 +71,7 @@ func (st *stream) cancelsByReset() bool {
 func (st *stream) wasReset() bool {
 	st.finish()
 	st.t.boundRead(resetWait)
-	<-st.received
+	<-st.receiverDone
 	_, err := io.Copy(io.Discard, st.t.body.ReadCloser) // what had arrived, then why no more does
 	if reset, ok := errors.AsType[resetError](err); ok {
 		return reset.Code == codeCancel && reset.Cause == nil
@@ -82,7 +82,7 @@ func (st *stream) wasReset() bool {
 	st.t.out.more = false
 	st.writing.Reset(resetWait)
 	defer st.writing.Stop()
-	for range 2 { // the first one fails when it is flushed, the second tells of it
+	for range 2 { // the first fails when it is flushed, the second returns that error
 		beat := &agentdv1.RunResponse_HeartbeatResponse{SessionId: st.turn.SessionID()}
 		_ = st.bidi.Send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{Heartbeat: beat}})
 	}

@@ -52,7 +52,7 @@ type peer interface {
 	reply(msg *agentdv1.RunResponse) error
 	// stops receives why the stream must end; nil if only its feed and limits end it.
 	stops() <-chan *session.Error
-	// stopped returns the error to end with, after the stream was told to stop or its
+	// stopped returns the error to end with, after the stream was asked to stop or its
 	// feed failed with err.
 	stopped(err error) *session.Error
 }

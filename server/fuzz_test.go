@@ -106,7 +106,7 @@ func BenchmarkCheckLargestTree(b *testing.B) {
 
 // The call that an answer names is found in any beginning of it that holds the ids,
 // and nothing is found, or panics, in anything else.
-func FuzzAnsweredBy(f *testing.F) {
+func FuzzResultHead(f *testing.F) {
 	f.Add("s", "c", uint16(40), []byte("x"))
 	f.Add("", "call", uint16(3), []byte(`{"toolCallResponse":[{"toolCallId":"no"}],"tool_call_response":{"toolCallId":{"a":1}}}`))
 	f.Fuzz(func(t *testing.T, sessionID, callID string, cut uint16, noise []byte) {

@@ -85,7 +85,7 @@ func TestModelCallsOneAtATime(t *testing.T) {
 }
 
 // A server to which nobody has said how finds nothing out.
-func TestModelCallsOfNobody(t *testing.T) {
+func TestModelCallsNotServed(t *testing.T) {
 	f := serve(t, engine{run: talk}, server.Config{})
 	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
 	created, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))

@@ -12,7 +12,7 @@ import (
 
 // When a turn fails, its error stands right before EndResponse, so that clients
 // can tell it from refusals of what they have sent.
-func TestFailureStandsBeforeTheEnd(t *testing.T) {
+func TestFailureBeforeEnd(t *testing.T) {
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 		if _, err := ask(ctx, run, "call"); err != nil {
 			return err

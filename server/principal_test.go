@@ -55,8 +55,8 @@ func TestRights(t *testing.T) {
 	}
 }
 
-// TestRightsOfWhatNobodyListed: a method without an entry is for operators.
-func TestRightsOfWhatNobodyListed(t *testing.T) {
+// TestRightsOfUnlistedMethods: a method without an entry is for operators.
+func TestRightsOfUnlistedMethods(t *testing.T) {
 	const unlisted = "/agentd.v1.SessionService/DropEverything"
 	for role, may := range map[session.Role]bool{session.Operator: true, session.Caller: false, session.Observer: false, 99: false} {
 		e := mayCall(session.Principal{ID: "x", Role: role}, unlisted)

@@ -22,7 +22,7 @@ const halfCloseGrace = time.Second
 // side. It ends when the client's side is closed or cannot be read; the handler sees to
 // that before it returns.
 func (st *stream) receive() {
-	defer close(st.received)
+	defer close(st.receiverDone)
 	defer func() {
 		if p := recover(); p != nil {
 			st.srv.panicked("receiver", p)

@@ -206,7 +206,7 @@ func onPipesWith(t *testing.T, e func(chan<- session.ToolResult) engine, cfg ser
 // A client that has answered a call sends nothing more for it. So a result that is
 // refused, whyever, is the call's result at once, as an error that says why; the
 // stream says so too.
-func TestRefusedAnswerIsTheResult(t *testing.T) {
+func TestRefusedResultIsTheResult(t *testing.T) {
 	type frame struct {
 		flags byte
 		data  []byte
@@ -278,7 +278,7 @@ func TestRefusedAnswerIsTheResult(t *testing.T) {
 
 // A refused answer may be all that the turn has waited for: the refusal is told
 // before the end that it leads to.
-func TestRefusalStandsBeforeTheEnd(t *testing.T) {
+func TestRefusalBeforeEnd(t *testing.T) {
 	bad := toolResult("call", "x")
 	bad.GetToolCallResponse().Parts = slices.Repeat([]*agentdv1.Part{{}}, 65)
 	for name, failure := range map[string]error{"completed": nil, "failed": session.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "enough for today")} {
@@ -307,7 +307,7 @@ func TestRefusalStandsBeforeTheEnd(t *testing.T) {
 
 // What no call can be found for is refused as before, and settles none: a message
 // of another session, one that is no answer, one that is cut off.
-func TestRefusedMessageThatIsNoAnswer(t *testing.T) {
+func TestRefusedMessageThatIsNoResult(t *testing.T) {
 	large := strings.Repeat("x", 3<<20)
 	other := toolResult("call", large)
 	other.GetToolCallResponse().SessionId = "another"

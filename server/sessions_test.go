@@ -72,7 +72,7 @@ func TestWatchTurnIsKeptAlive(t *testing.T) {
 }
 
 // A client learns that it is attached before there is anything to tell.
-func TestWatchTurnIsAnsweredAtOnce(t *testing.T) {
+func TestWatchTurnSendsHeadersAtOnce(t *testing.T) {
 	f := serve(t, engine{run: hold}, server.Config{HeartbeatEvery: time.Hour})
 	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
 	created, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))

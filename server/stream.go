@@ -28,19 +28,19 @@ type stream struct {
 	t    *transport
 	bidi *bidiStream
 
-	first       chan received              // the first message, from the receiver
-	attached    chan struct{}              // closed when turn and watch are set
-	turn        *session.Turn              // written before begun is closed
-	watch       *session.Watcher           // written before begun is closed
-	observes    bool                       // the client only watches; written before begun is closed
-	view        view                       // how the client wants to see events; written before begun is closed
-	replies     chan *agentdv1.RunResponse // from the receiver to the sender
-	handling    chan struct{}              // holds a token while the receiver handles a message and refuses it
-	stopReasons chan *session.Error        // from the receiver, once: why the stream must end
-	over        chan struct{}              // closed by finish
-	paceCtx     context.Context            //nolint:containedctx // ends with the stream and with its connection
-	finish      func()                     // says, once, that nobody takes replies any more
-	received    chan struct{}              // closed when the receiver has ended
+	first        chan received              // the first message, from the receiver
+	attached     chan struct{}              // closed when turn and watch are set
+	turn         *session.Turn              // written before attached is closed
+	watch        *session.Watcher           // written before attached is closed
+	observes     bool                       // the client only watches; written before attached is closed
+	view         view                       // what the client sees of events; written before attached is closed
+	replies      chan *agentdv1.RunResponse // from the receiver to the sender
+	handling     chan struct{}              // holds a token while the receiver handles a message and refuses it
+	stopReasons  chan *session.Error        // from the receiver, once: why the stream must end
+	over         chan struct{}              // closed by finish
+	paceCtx      context.Context            //nolint:containedctx // ends with the stream and with its connection
+	finish       func()                     // ends the taking of replies, once
+	receiverDone chan struct{}              // closed when the receiver ends
 	// active is when a message last went either way, in nanoseconds after started, which
 	// no step of the clock moves.
 	active atomic.Int64
@@ -48,13 +48,13 @@ type stream struct {
 	room           *lease      // of the messages that are being sent
 	idle           *time.Timer // fires when the stream may have been quiet for too long
 	writing        *time.Timer // resets the stream when a write takes too long
-	caughtUp       bool        // what the turn had at first is out: replies may follow
-	sentMessage    bool        // a message has been sent, which the end must not overtake
-	gone           bool        // the client cannot be reached any more
-	cancelsOnReset bool        // the client has started the turn, and cancels it by a reset
-	finished       bool        // the stream has come to its end without a panic
+	caughtUp       bool        // the first events of the turn are sent: replies may follow
+	sentMessage    bool        // a message was sent, which the end must not overtake
+	gone           bool        // the client cannot be reached
+	cancelsOnReset bool        // the client started the turn and cancels it by a reset
+	finished       bool        // the stream ended without a panic
 	end            *agentdv1.RunResponse_EndResponse
-	errorCode      agentdv1.ErrorCode // of the last error sent that no reply was
+	errorCode      agentdv1.ErrorCode // of the last error sent, replies aside
 	started        time.Time
 }
 
@@ -66,17 +66,17 @@ type received struct {
 
 func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 	st := &stream{
-		srv:         s,
-		t:           t,
-		bidi:        bidi,
-		first:       make(chan received, 1),
-		attached:    make(chan struct{}),
-		replies:     make(chan *agentdv1.RunResponse, maxReplies),
-		handling:    make(chan struct{}, 1),
-		stopReasons: make(chan *session.Error, 1),
-		over:        make(chan struct{}),
-		received:    make(chan struct{}),
-		started:     time.Now(),
+		srv:          s,
+		t:            t,
+		bidi:         bidi,
+		first:        make(chan received, 1),
+		attached:     make(chan struct{}),
+		replies:      make(chan *agentdv1.RunResponse, maxReplies),
+		handling:     make(chan struct{}, 1),
+		stopReasons:  make(chan *session.Error, 1),
+		over:         make(chan struct{}),
+		receiverDone: make(chan struct{}),
+		started:      time.Now(),
 	}
 	pacing, unpaced := context.WithCancel(t.ctx)
 	st.paceCtx = pacing
@@ -245,7 +245,7 @@ func (st *stream) linger() {
 	timer := time.NewTimer(st.srv.cfg.LingerTimeout)
 	defer timer.Stop()
 	select {
-	case <-st.received:
+	case <-st.receiverDone:
 	case <-st.t.ctx.Done():
 	case <-timer.C:
 	}
@@ -264,7 +264,7 @@ func (st *stream) close() {
 	st.writing.Stop()
 	st.t.out.progress = nil // what is still written has its own bound
 	st.t.abortRead()
-	<-st.received
+	<-st.receiverDone
 	st.t.lastWrite(st.srv.cfg.WriteTimeout)
 }
 

@@ -156,7 +156,7 @@ func (w nameWalk) message(m protoreflect.MessageDescriptor, depth int) *unknownF
 	for w.dec.More() {
 		token, _ := w.dec.Token()
 		name, ok := token.(string)
-		if !ok { // whoever decodes it says what is wrong
+		if !ok { // the decoder says what is wrong
 			return nil
 		}
 		field := m.Fields().ByJSONName(name)
