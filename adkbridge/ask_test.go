@@ -15,7 +15,7 @@ func approvedTool(name string) *agentdv1.Tool {
 	return tool
 }
 
-// last is what the model of an agent was told of its first call.
+// last returns what an agent's model received in its first call.
 func last(t *testing.T, w *world, agent string) string {
 	t.Helper()
 	seen := w.script.seen(agent)

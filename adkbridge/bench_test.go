@@ -67,7 +67,7 @@ func BenchmarkModelCall(b *testing.B) {
 	}
 }
 
-// benchHistory is a history of n events: prompts, answers with a call, results.
+// benchHistory returns a history of n events: prompts, responses with a call, results.
 func benchHistory(b *testing.B, run *fakeRun, n int, author string) *history {
 	text := strings.Repeat("lorem ipsum ", 40)
 	add := func(kind session.Kind, v any) {

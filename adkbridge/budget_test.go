@@ -9,8 +9,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// TestUsageReported counts what a failed model call took, also when the process dies
-// right behind it and the call is made again.
+// TestUsageReported counts the usage of a failed model call, also when the process dies
+// right after it and the call is repeated.
 func TestUsageReported(t *testing.T) {
 	blocked := step{err: &model.Error{Kind: model.KindBlocked, Provider: "fake", Message: "no", Usage: &model.Usage{Prompt: 7, Total: 7}}}
 	w := newWorld(t, map[string][]step{"root": {use("search"), blocked}})
@@ -74,8 +74,8 @@ func TestUsageNonsense(t *testing.T) {
 	}
 }
 
-// TestUsageAborted counts what a model call took that was aborted, once: when its turn
-// is stopped, and when that is put aside and makes the call again.
+// TestUsageAborted counts the usage of an aborted model call once: when its turn is
+// stopped, and when the turn is suspended and repeats the call.
 func TestUsageAborted(t *testing.T) {
 	for _, cause := range []error{errors.New("enough"), session.ErrPutAside} {
 		t.Run(cause.Error(), func(t *testing.T) {

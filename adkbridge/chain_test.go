@@ -49,8 +49,8 @@ func fails(kind model.Kind, tokens int64) step {
 	return step{err: e}
 }
 
-// chained is a world whose models have prices, with what its clients were told
-// about the models' calls.
+// chained is a world whose models have prices, with what its clients received about the
+// models' calls.
 type chained struct {
 	*world
 	fallbacks []*agentdv1.ModelCallFellBack
@@ -110,8 +110,8 @@ func TestFallbackKinds(t *testing.T) {
 	}
 }
 
-// TestFallback counts what each model took at its own price, names the one that
-// has answered, and begins each call with the agent's own model.
+// TestFallback counts the usage of each model at its own price, names the model that
+// responded, and begins each call with the agent's own model.
 func TestFallback(t *testing.T) {
 	c := newChained(t, map[string][]step{
 		"root": {fails(model.KindUnavailable, 3), say("again")},
@@ -170,8 +170,8 @@ func TestFallbackUnreported(t *testing.T) {
 	}
 }
 
-// TestFallbackAllFail tells how each model has failed, the log without the words of
-// providers, and counts what that took.
+// TestFallbackAllFail reports how each model failed, without the providers' words in
+// the log, and counts the usage.
 func TestFallbackAllFail(t *testing.T) {
 	theirs := adapter.Failure{Provider: "fake", Status: 503, Message: "secret words"}.Error()
 	limited := &model.Error{Kind: model.KindRateLimited, Provider: "fake", Message: "slow down", RetryAfter: 90e9, Usage: &model.Usage{Total: 2}}
@@ -236,9 +236,9 @@ func TestFallbackCancelled(t *testing.T) {
 	}
 }
 
-// TestFallbackCrash restarts a turn behind each of its records: no answer of the log
-// is asked for again, and a call that was under way begins again with the agent's
-// own model.
+// TestFallbackCrash restarts a turn after each of its records: no response of the log
+// is requested again, and the call that was cut off begins again with the agent's own
+// model.
 func TestFallbackCrash(t *testing.T) {
 	steps := func() map[string][]step {
 		return map[string][]step{
@@ -281,7 +281,7 @@ func TestFallbackCrash(t *testing.T) {
 	}
 }
 
-// drop forgets the steps of the next call: those that fail, and the answer.
+// drop removes the steps of the next call: those that fail, and the response.
 func (s *script) drop(chain ...string) {
 	for _, name := range chain {
 		st := s.steps[name][0]

@@ -147,7 +147,7 @@ func TestCheckAccepts(t *testing.T) {
 	}
 }
 
-// TestCheckModels gives the code of what is wrong with a model.
+// TestCheckModels checks the code of what is wrong with a model.
 func TestCheckModels(t *testing.T) {
 	for _, tc := range []struct {
 		err  error
@@ -166,8 +166,8 @@ func TestCheckModels(t *testing.T) {
 	}
 }
 
-// TestTreeIsPlannedOnce runs what Check has planned, with the same keys and once:
-// behind that nothing in the spec holds them.
+// TestTreeIsPlannedOnce runs the tree that Check planned, with the same keys and once:
+// after that nothing in the spec holds them.
 func TestTreeIsPlannedOnce(t *testing.T) {
 	r := New(Config{Models: &script{}})
 	spec := &session.Spec{Agent: llm("root"), Prompt: "go", Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}}

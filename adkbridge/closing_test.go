@@ -32,10 +32,10 @@ func (s *dyingStore) SetAttempts(ctx context.Context, id string, n int64, waits 
 	return s.Store.SetAttempts(ctx, id, n, waits)
 }
 
-// TestKilledAtTheEnd: wherever the process of a failing turn dies, the log has no results
-// that say that a call was cancelled without the end that has cancelled it. A turn without
-// an end goes on: its calls are asked of clients again, and the model is told their
-// answers.
+// TestKilledAtTheEnd: wherever the process of a failing turn dies, the log has no
+// result that says that its call was cancelled without the end that cancels it. A turn
+// without an end continues: clients receive its calls again, and the model sees their
+// results.
 func TestKilledAtTheEnd(t *testing.T) {
 	tree := par("root", llm("left"), llm("middle"), llm("right"))
 	wentOn := 0
@@ -114,8 +114,8 @@ func continueKilled(t *testing.T, w *world) {
 	}
 }
 
-// closings tells how many events of a log hold results of calls that the turn's end has
-// cancelled, and whether that end is in the log.
+// closings returns how many events of a log hold results of calls that the turn's end
+// cancels, and whether that end is in the log.
 func closings(t *testing.T, store session.Store, id string) (n int, ended bool) {
 	t.Helper()
 	log, err := store.Read(t.Context(), id, 0, 1000)

@@ -164,8 +164,8 @@ func TestCompactNever(t *testing.T) {
 	}
 }
 
-// TestCompactOverflow goes on after a prompt was refused, again and again, and
-// ends with the provider's error where nothing can be left out.
+// TestCompactOverflow continues after a prompt was refused, again and again, and ends
+// with the provider's error when nothing can be left out.
 func TestCompactOverflow(t *testing.T) {
 	w := &narrowModels{}
 	r := New(Config{Models: w})
@@ -197,8 +197,8 @@ func TestCompactOverflow(t *testing.T) {
 	}
 }
 
-// TestCompactCrashes kills the process behind each record: the turn takes the same
-// way, and what was summarised is not summarised again.
+// TestCompactCrashes kills the process after each record: the turn takes the same way
+// and writes no summary twice.
 func TestCompactCrashes(t *testing.T) {
 	for name, tc := range map[string]struct {
 		known bool
@@ -254,8 +254,8 @@ func TestCompactCrashes(t *testing.T) {
 	}
 }
 
-// TestCompactFails goes on without a summary that cannot be had, keeps what it
-// took, and asks once a turn.
+// TestCompactFails continues without a summary that fails, keeps its usage, and asks
+// once a turn.
 func TestCompactFails(t *testing.T) {
 	u := model.Usage{Prompt: 5, Total: 5}
 	for name, tc := range map[string]struct {
@@ -308,8 +308,8 @@ func TestCompactFails(t *testing.T) {
 	})
 }
 
-// TestCompactTurnOnly: an agent that is told of the turn alone has its turn
-// summarised, and begins the next one without.
+// TestCompactTurnOnly: an agent that sees only the current turn has its turn
+// summarized, and begins the next turn without the summary.
 func TestCompactTurnOnly(t *testing.T) {
 	w := &narrowModels{known: true}
 	r := New(Config{Models: w})
@@ -357,8 +357,8 @@ func narrowWorld(t *testing.T, models *narrowModels) *world {
 	return w
 }
 
-// TestCompactReported: clients are told of a summary and of what it took, the budget
-// counts it, and the log is what the engine would write.
+// TestCompactReported: clients receive a summary and its usage, the budget counts it,
+// and the log is what the engine would write.
 func TestCompactReported(t *testing.T) {
 	models := &narrowModels{known: true}
 	w := narrowWorld(t, models)
@@ -547,8 +547,8 @@ func TestCompactOthers(t *testing.T) {
 	}
 }
 
-// TestCompactFallback summarises with the model that has refused the prompt, a
-// fallback, and goes on with it; what each model took is counted once.
+// TestCompactFallback: a fallback refuses the prompt, writes its summary and continues;
+// the usage of each model counts once.
 func TestCompactFallback(t *testing.T) {
 	w := &narrowModels{}
 	r := New(Config{Models: w})
@@ -581,8 +581,8 @@ func TestCompactFallback(t *testing.T) {
 	}
 }
 
-// TestCompactOwnModelDown: where the agent's own model is not there, the one that
-// stands in for it writes the summaries, too, so that no prompt gets too long.
+// TestCompactOwnModelDown: while the agent's own model is down, its fallback writes the
+// summaries too, so no prompt gets too long.
 func TestCompactOwnModelDown(t *testing.T) {
 	w := &narrowModels{known: true}
 	r := New(Config{Models: w})
@@ -604,8 +604,8 @@ func TestCompactOwnModelDown(t *testing.T) {
 	sameHistory(t, r, run)
 }
 
-// TestCompactSuspended: a summary that is there when the turn is put aside is part
-// of it, and is not written again when the turn goes on.
+// TestCompactSuspended: a summary that exists when the turn is suspended belongs to the
+// turn, and is not written again when the turn resumes.
 func TestCompactSuspended(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w := &narrowModels{known: true}

@@ -20,8 +20,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// billedModels are models that bill each try, also those that fail: "root" answers in the
-// third round alone, "b" in the second, "c" in all; each is tried twice.
+// billedModels are models that bill each try, failed ones too: "root" responds only in
+// the third round, "b" in the second, "c" in all; each is tried twice.
 type billedModels struct {
 	// free are tries that have been paid for already.
 	free []string
@@ -119,7 +119,7 @@ func (f *fakeRun) summariesHold(t *testing.T) {
 	}
 }
 
-// failures are the calls that clients are told have failed.
+// failures counts the calls that clients see fail.
 func (f *fakeRun) failures(r *Runner) int {
 	n := 0
 	for _, ev := range f.events(r) {
@@ -130,10 +130,10 @@ func (f *fakeRun) failures(r *Runner) int {
 	return n
 }
 
-// TestCutUsage kills the process behind each record of a turn whose models fail and
-// bill that: what the log has was taken is neither lost nor counted twice, and each
-// try is told once as part of a call. Where what failed costs nothing when it is
-// asked again, it is what an undisturbed turn takes.
+// TestCutUsage kills the process after each record of a turn whose models fail and bill
+// that. The usage in the log is neither lost nor counted twice, and each try is
+// reported once as part of a call. If repeating what failed costs nothing, the turn
+// takes what an undisturbed one takes.
 func TestCutUsage(t *testing.T) {
 	tree := llm("root", fallback("b", "c"))
 	models := &billedModels{}
@@ -281,8 +281,8 @@ func TestCutSummary(t *testing.T) {
 	}
 }
 
-// TestSummaryFallback tells clients of another model that writes a summary, before
-// it is called, and names that one when it is stopped.
+// TestSummaryFallback reports another model that writes a summary before it is called,
+// and names that model when it is stopped.
 func TestSummaryFallback(t *testing.T) {
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
@@ -358,9 +358,9 @@ func TestSummaryFallbackUnrecorded(t *testing.T) {
 	}
 }
 
-// TestCutBranch stops a turn whose process was killed while an agent beside another
-// one was between two models: the call that was cut off is told where it was made,
-// with the model that it had come to.
+// TestCutBranch stops a turn whose process was killed while a parallel agent was
+// between two models: the call that was cut off is reported on its branch, with the
+// model that it had reached.
 func TestCutBranch(t *testing.T) {
 	r := New(Config{Models: &billedModels{}})
 	whole := newFakeRun(t, par("top", llm("root", fallback("b", "c")), llm("other", func(a *agentdv1.LlmAgent) { a.Model = "c" })), "go")

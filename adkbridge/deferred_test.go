@@ -11,8 +11,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// TestDeferredNeedsSearch: tools can be deferred where the agent can find them, with
-// the provider's search or with a tool that it is told of, and nowhere else.
+// TestDeferredNeedsSearch: tools can be deferred only where the agent can find them, by
+// the provider's search or by a tool that is not deferred.
 func TestDeferredNeedsSearch(t *testing.T) {
 	later := offer("fetch")
 	later.Deferred = true
@@ -46,9 +46,9 @@ func TestDeferredNeedsSearch(t *testing.T) {
 	}
 }
 
-// TestFoundTools: what a tool finds for its agent is asked of the model with the
-// result, told to other agents and to who summarises in words, and is the same
-// after a restart and by the log.
+// TestFoundTools: the tools that a tool finds for its agent are in the request with the
+// result, in what other agents and summaries see, and the same after a restart and in a
+// replay.
 func TestFoundTools(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {use("search"), use("fetch"), say("A"), say("A2")}, "b": {say("B"), say("B2")}})
 	for _, tool := range w.tools {

@@ -99,7 +99,7 @@ func TestEmptyObjects(t *testing.T) {
 	}
 }
 
-// TestDecodeOlder reads an answer that was stored without what came later.
+// TestDecodeOlder reads a response that was stored without later fields.
 func TestDecodeOlder(t *testing.T) {
 	ev, err := New(Config{}).Decode([]byte(`{"author":"a","invocationId":"e-1","content":{"role":"model","parts":[{"text":"{}"}]},"customMetadata":{"agentd":{"llm":"a|#0","path":["a"]}}}`))
 	if err != nil {
@@ -110,7 +110,7 @@ func TestDecodeOlder(t *testing.T) {
 	}
 }
 
-// TestDecodeRefuses what is no event.
+// TestDecodeRefuses refuses what is no event.
 func TestDecodeRefuses(t *testing.T) {
 	r := New(Config{})
 	for _, data := range []string{"", "{", "[]", "{} {}", `{"content":1}`, `{"timestamp":"yesterday"}`, `{"customMetadata":[]}`} {
@@ -159,8 +159,8 @@ func FuzzDecode(f *testing.F) {
 	})
 }
 
-// TestLast is claimed by an answer only where nothing can lead back to its
-// agent, and deltas and events of a message carry one id.
+// TestLast: a response is the last only if nothing leads back to its agent. Deltas and
+// events of a message have one id.
 func TestLast(t *testing.T) {
 	w := newWorld(t, nil)
 	w.script.steps = map[string][]step{

@@ -388,8 +388,8 @@ func (f *fakeRun) events(r *Runner) []*session.Event {
 	return out
 }
 
-// usage is what model calls took: by all records of the log, and by those that tell
-// clients of a call's end.
+// usage returns the usage of model calls: by all records of the log, and by those that
+// report a call's end to clients.
 func (f *fakeRun) usage(r *Runner) (taken, told session.Usage) {
 	for _, rec := range f.recs {
 		switch rec.Kind {

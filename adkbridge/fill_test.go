@@ -105,8 +105,8 @@ func TestFillRefused(t *testing.T) {
 	w.follow(busy).ok(t)
 }
 
-// TestFillFails: where a value comes while the turn runs, the turn fails, its history
-// is valid, and the session goes on.
+// TestFillFails: if a value arrives during the turn, the turn fails, its history is
+// valid, and the session continues.
 func TestFillFails(t *testing.T) {
 	for name, tree := range map[string]*agentdv1.Agent{
 		"output key":           seq("root", llm("a", output("k")), llm("b", multiplied)),
@@ -210,7 +210,7 @@ func (c *crowdModels) add(size int) {
 	}
 }
 
-// crowded is a parallel agent of 16, each of which is told a megabyte.
+// crowded returns a parallel agent of 16, each with an instruction of a megabyte.
 func crowded() *agentdv1.Agent {
 	var kids []*agentdv1.Agent
 	for i := range 16 {
@@ -257,8 +257,8 @@ func TestWaitingRequestCancelled(t *testing.T) {
 	})
 }
 
-// TestModelCallsBounded: calls that are told much are told on several pages, each of
-// which is bounded in memory.
+// TestModelCallsBounded: calls with large instructions fill several pages, and each
+// page is bounded in memory.
 func TestModelCallsBounded(t *testing.T) {
 	w := newWorld(t, nil)
 	w.script.always = func(string) step { return say("fine") }
@@ -316,8 +316,8 @@ func TestFillKeepsState(t *testing.T) {
 	}
 }
 
-// TestTemplatesAreSmall: what is kept of an instruction is no multiple of its text,
-// whatever stands in it.
+// TestTemplatesAreSmall: a parsed instruction takes no multiple of its text, whatever
+// the text.
 func TestTemplatesAreSmall(t *testing.T) {
 	const templates = 100
 	text := strings.Repeat("{k}", 64<<10/3)

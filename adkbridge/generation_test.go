@@ -17,7 +17,7 @@ func generate(s *agentdv1.GenerationSettings) option {
 	return func(a *agentdv1.LlmAgent) { a.Generation = s }
 }
 
-// TestGeneration: each setting reaches the model, and what is not set does not.
+// TestGeneration: each setting reaches the model, and an unset one does not.
 func TestGeneration(t *testing.T) {
 	all := &agentdv1.GenerationSettings{
 		Temperature: new(0.0), TopP: new(0.5), MaxOutputTokens: 100, StopSequences: []string{"END"}, Seed: new(int32(7)),
@@ -114,8 +114,8 @@ func TestPromptCache(t *testing.T) {
 	}
 }
 
-// TestIncludeHistory: an agent that is told of the present turn alone is told of
-// all of it, and of no other.
+// TestIncludeHistory: an agent that sees only the current turn sees all of it, and no
+// other.
 func TestIncludeHistory(t *testing.T) {
 	turnOnly := func(a *agentdv1.LlmAgent) { a.IncludeHistory = agentdv1.IncludeHistory_INCLUDE_HISTORY_TURN }
 	w := newWorld(t, map[string][]step{"a": {say("A1"), say("A2")}, "b": {use("calc"), say("B1"), use("calc"), say("B2")}})

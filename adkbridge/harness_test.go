@@ -31,7 +31,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// step is one answer of a scripted model.
+// step is one response of a scripted model.
 type step struct {
 	thought, text string
 	looks         string // said before the provider runs a tool and text is said
@@ -47,7 +47,7 @@ type step struct {
 	gate <-chan struct{}
 }
 
-// call is a tool call of a scripted answer.
+// call is a tool call of a scripted response.
 type call struct{ id, name, args string }
 
 func say(text string) step { return step{text: text} }
@@ -84,8 +84,8 @@ type request struct {
 	info     modelcall.Info
 }
 
-// script answers for all agents of a tree: each agent's model has the agent's
-// name, and plays that agent's steps in order, over all turns.
+// script responds for all agents of a tree: each agent's model has the agent's name and
+// takes that agent's steps in order, over all turns.
 type script struct {
 	mu       sync.Mutex
 	steps    map[string][]step

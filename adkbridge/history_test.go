@@ -80,7 +80,7 @@ func TestPromptProperties(t *testing.T) {
 	})
 }
 
-// TestLateEvents: an event that is added behind its place appears in its place.
+// TestLateEvents: an event that is added late appears in its place.
 func TestLateEvents(t *testing.T) {
 	h := newHistory()
 	text := func(seq int64, author, s string) *item {

@@ -22,9 +22,9 @@ func textBytes(contents []*genai.Content) (n int) {
 	return n
 }
 
-// TestSeenHistoriesAreSmall: of a long history, an agent that is told of all of it is told
-// it once, and one that is told of the present turn alone nothing. However many agents
-// there are, they share one copy of what was said, and one of how others are told it.
+// TestSeenHistoriesAreSmall: an agent that sees all of a long history holds it once,
+// and one that sees only the current turn holds none of it. All agents share one copy
+// of the messages, and one of how other agents see them.
 func TestSeenHistoriesAreSmall(t *testing.T) {
 	const turns, agents, size = 1000, 32, 1000
 	const around = 64 // what is put around the text of another agent, at most

@@ -8,9 +8,9 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// TestInjectedIsSeenByEveryAgent says something while two agents wait for their
-// tools: each sees it in its next prompt, once, behind the results, and so does
-// a fresh process.
+// TestInjectedIsSeenByEveryAgent injects a prompt while two agents wait for their
+// tools: each sees it in its next prompt, once, after the results, and so does a fresh
+// process.
 func TestInjectedIsSeenByEveryAgent(t *testing.T) {
 	w := newWorld(t, map[string][]step{
 		"a": {use("search"), say("A"), say("A2")},
@@ -73,8 +73,8 @@ func TestBudgetNeedsPrices(t *testing.T) {
 	}
 }
 
-// TestBudgetEndsTheTree stops a tree between two model calls, and leaves a
-// history with which the session goes on.
+// TestBudgetEndsTheTree stops a tree between two model calls, and leaves a history with
+// which the session continues.
 func TestBudgetEndsTheTree(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {use("search"), say("A")}, "b": {say("B"), say("B2")}})
 	tree := seq("root", llm("a"), llm("b"))

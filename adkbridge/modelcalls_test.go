@@ -16,7 +16,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// turnLog is the log of a world's session as it is now.
+// turnLog returns the current log of a world's session.
 func (w *world) turnLog(turnID string) session.TurnLog {
 	w.t.Helper()
 	recs, err := w.store.Read(w.t.Context(), w.session, 0, 1<<20)
@@ -84,8 +84,8 @@ func inPages(t testing.TB, log session.TurnLog, limit int) []*agentdv1.ModelCall
 	}
 }
 
-// sameAsSent holds what is said of a turn's calls against what its models were
-// sent, and returns the former.
+// sameAsSent compares the details of a turn's calls with the requests of its models,
+// and returns the details.
 func (w *world) sameAsSent(turnID string, want int) []*agentdv1.ModelCallDetails {
 	w.t.Helper()
 	calls, err := toldCalls(w.t, w.turnLog(turnID))
@@ -211,8 +211,8 @@ func TestModelCallsOfEachAgent(t *testing.T) {
 	}
 }
 
-// TestModelCallsAfterSummaries tells which summary stood for the beginning of the
-// conversation, and of the calls that wrote them.
+// TestModelCallsAfterSummaries returns the summary at the beginning of each prompt, and
+// the calls that wrote the summaries.
 func TestModelCallsAfterSummaries(t *testing.T) {
 	models := &narrowModels{known: true}
 	w := narrowWorld(t, models)
@@ -248,7 +248,7 @@ func TestModelCallsAfterSummaries(t *testing.T) {
 	}
 }
 
-// TestModelCallsOfFailedTurn tells of a call that has failed too.
+// TestModelCallsOfFailedTurn returns a failed call too.
 func TestModelCallsOfFailedTurn(t *testing.T) {
 	blocked := step{err: &model.Error{Kind: model.KindBlocked, Provider: "fake", Message: "no", Usage: &model.Usage{Prompt: 7, Total: 7}}}
 	w := newWorld(t, map[string][]step{"a": {say("A")}, "b": {use("search"), blocked}})

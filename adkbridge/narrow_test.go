@@ -18,11 +18,11 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// narrowModels is a model with a context window, as large as its name says after the
-// last dash: it counts four bytes as a token and refuses what does not fit. Its
-// answer depends on the request alone. A prompt "N rounds" has it search until a
-// result holds N, any other one it answers at once; a summary is a hash. One whose
-// name begins with "down" fails.
+// narrowModels is a model with a context window, as large as the number after the last
+// dash of its name. It counts four bytes as a token and refuses what does not fit. Its
+// response depends only on the request. A prompt "N rounds" makes it search until a
+// result holds N; it responds to any other prompt at once; a summary is a hash. A model
+// whose name begins with "down" fails.
 type narrowModels struct {
 	// known tells the bridge the window.
 	known bool
@@ -65,7 +65,8 @@ func (w *narrowModels) Resolve(name string, _ map[string]string) (Model, error) 
 	return m, nil
 }
 
-// thinking are summaries behind so many tokens of thoughts, which the limit counts.
+// thinking returns a summary after so many tokens of thoughts, which count for the
+// limit.
 func (w *narrowModels) thinking(tokens int64) func(context.Context) (*model.Response, error) {
 	return func(context.Context) (*model.Response, error) {
 		w.mu.Lock()

@@ -274,8 +274,8 @@ func TestStructuredResponses(t *testing.T) {
 	}
 }
 
-// TestOutputText finds the output of answers within which the provider has run
-// tools, on all forms that such runs have.
+// TestOutputText finds the output of responses in which the provider ran tools, in all
+// forms of such runs.
 func TestOutputText(t *testing.T) {
 	said := func(text string) *genai.Part { return &genai.Part{Text: text} }
 	opaque := &genai.Part{PartMetadata: map[string]any{seam.MetaOpaque: "{}"}}

@@ -52,9 +52,8 @@ func describe(contents []*genai.Content) string {
 	return b.String()
 }
 
-// TestPartsInPrompts has one agent get files from the user and from its tools, and
-// another one see them, now and in a fresh process; the engine would write the log
-// again as it is.
+// TestPartsInPrompts gives one agent files from the user and from its tools, and lets
+// another one see them, now and in a fresh process; a replay writes the same log.
 func TestPartsInPrompts(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {use("search", "fetch"), say("A"), say("A2")}, "b": {say("B"), say("B2")}})
 	png := []byte{0, 1, 255}

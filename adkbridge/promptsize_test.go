@@ -15,8 +15,8 @@ import (
 
 var mark = regexp.MustCompile(`#\d+#`)
 
-// randomHistory draws events of several agents on several branches, each with a
-// mark of its own, and summaries of what one of them was told.
+// randomHistory draws events of several agents on several branches, each with its own
+// mark, and summaries of what one of them saw.
 type randomHistory struct {
 	t       *rapid.T
 	h       *history
@@ -37,7 +37,7 @@ func (r *randomHistory) key() promptKey {
 	return promptKey{rapid.SampledFrom(drawnAgents).Draw(r.t, "agent"), rapid.SampledFrom(drawnBranches).Draw(r.t, "branch")}
 }
 
-// calling tells whether an agent has open calls; it is asked when they are over.
+// calling reports whether an agent has open calls; its model is called after them.
 func (r *randomHistory) calling(agent string) bool {
 	return slices.ContainsFunc(r.authors, func(k promptKey) bool { return k.agent == agent })
 }
@@ -78,8 +78,8 @@ func (r *randomHistory) event() {
 	r.h.add(it, 1)
 }
 
-// summarise compacts what an agent is told, and checks that nothing is lost, told
-// twice, or changed for others.
+// summarise compacts what an agent sees, and checks that nothing is lost, repeated, or
+// changed for others.
 func (r *randomHistory) summarise() {
 	key := r.key()
 	if r.calling(key.agent) {
@@ -135,10 +135,10 @@ func (r *randomHistory) summarise() {
 	}
 }
 
-// TestCompactionProperties compacts random histories: every prompt is valid, a
-// summary and the rest stand for everything once, no call is parted from its
-// result, and a history that is read from the log gives the same prompts, with
-// the same measures, as one that was there all the time.
+// TestCompactionProperties compacts random histories: every prompt is valid, a summary
+// and the rest cover everything once, no call is parted from its result, and a history
+// that is read from the log yields the same prompts and measures as one that was kept
+// in memory.
 func TestCompactionProperties(t *testing.T) {
 	summaries, compared := 0, 0
 	defer func() {
@@ -241,8 +241,8 @@ func TestChoose(t *testing.T) {
 	}
 }
 
-// TestConversation shortens what is told for a summary, the longest passages
-// first, and never beyond the limit.
+// TestConversation shortens the text for a summary, the longest passages first, and
+// never exceeds the limit.
 func TestConversation(t *testing.T) {
 	c := &genai.FunctionCall{ID: "1", Name: "read", Args: map[string]any{"path": "x"}}
 	result := responsePart(c, map[string]any{"output": "BEGIN" + strings.Repeat("ü", 5000) + "END"})

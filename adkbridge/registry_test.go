@@ -97,8 +97,7 @@ func TestFallbackNames(t *testing.T) {
 	}
 }
 
-// What no client may call its tool is the engine's own, or a builtin tool that is
-// told of.
+// No client may give its tool the name of the engine's own tools or of a builtin tool.
 func TestBuiltinTools(t *testing.T) {
 	names := BuiltinTools()
 	if !slices.IsSorted(names) || len(names) == 0 {
@@ -117,8 +116,8 @@ func TestBuiltinTools(t *testing.T) {
 	}
 }
 
-// TestFallbackNamesPinned goes on with a tree that was accepted while nobody asked
-// whether two of its names are of one model.
+// TestFallbackNamesPinned resumes a tree that was accepted before Check asked whether
+// two of its names are of one model.
 func TestFallbackNamesPinned(t *testing.T) {
 	reg, err := models.NewRegistry(provider{&script{steps: map[string][]step{"gpt-4o": {say("hi"), say("hi")}}}})
 	if err != nil {
@@ -145,8 +144,9 @@ func TestFallbackNamesPinned(t *testing.T) {
 	}
 }
 
-// TestFallbackNamesUpgrade puts a turn aside whose models are found to be one when it
-// goes on: it does, and so does its session; a new request with the tree is refused.
+// TestFallbackNamesUpgrade suspends a turn two of whose models turn out to be one when
+// it resumes: the turn continues, and so does its session; a new request with the tree
+// is refused.
 func TestFallbackNamesUpgrade(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search"), say("hi"), say("again")}})
 	same := ""

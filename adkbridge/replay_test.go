@@ -22,9 +22,9 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// pureModels is a model whose answer depends on the request alone: the step is chosen
-// by how often the agent has spoken since the prompt, and texts hold a hash of
-// the whole prompt, so that equal transcripts mean equal prompts.
+// pureModels is a model whose response depends only on the request: the number of the
+// agent's responses since the prompt chooses the step, and texts hold a hash of the
+// whole prompt, so equal transcripts mean equal prompts.
 type pureModels struct {
 	steps map[string][]step
 	// loose agents see siblings in an order that is free: their hash ignores it.
@@ -246,8 +246,8 @@ func (k *killed) streams(run *fakeRun) map[string][]string {
 	return out
 }
 
-// TestReplayPrefixes cuts the log behind each record; the turn then takes the
-// same way to the same end, and what the log holds is not done again.
+// TestReplayPrefixes cuts the log after each record; the turn then takes the same way
+// to the same end, and repeats nothing that the log holds.
 func TestReplayPrefixes(t *testing.T) {
 	for _, tc := range replayTrees() {
 		t.Run(tc.name, func(t *testing.T) {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestReplaySiblingKey: once the log holds the key that an agent's instruction needs,
-// the turn goes on, also when the key is of a sibling that comes to it later now.
+// the turn continues, even if the key is of a sibling that reaches it later now.
 func TestReplaySiblingKey(t *testing.T) {
 	for _, key := range []string{"k", "temp:k", "app:k"} {
 		t.Run(key, func(t *testing.T) {
@@ -55,7 +55,8 @@ func TestReplaySiblingKey(t *testing.T) {
 	}
 }
 
-// TestReplayTempListed: what calls were told of keys of the turn alone is told again.
+// TestReplayTempListed: a replay recovers the keys of the turn alone that calls
+// received.
 func TestReplayTempListed(t *testing.T) {
 	w := newWorld(t, map[string][]step{
 		"a": {say("A")}, "b": {use("calc"), say("B1"), say("B2")}, "c": {say("C")},
@@ -180,8 +181,8 @@ func (k *keyed) agent(name string, sure []string) (*agentdv1.Agent, []string) {
 	return llm(name, instruct(text.String()), output(key)), append(slices.Clip(sure), key)
 }
 
-// TestReplayKeys: a turn of random agents that write and read keys of each scope goes
-// on behind each of its records, to its end, and does nothing again; and its log is
+// TestReplayKeys: a turn of random agents that write and read keys of each scope
+// resumes after each of its records, reaches its end and repeats nothing; its log is
 // what the engine writes.
 func TestReplayKeys(t *testing.T) {
 	for seed := range uint64(16) {
@@ -204,8 +205,9 @@ func TestReplayKeys(t *testing.T) {
 	}
 }
 
-// TestKilledWhileClosing: a turn that was killed behind the results that its end gives to
-// open calls, and before that end, goes on; its clients can still answer these calls.
+// TestKilledWhileClosing: a turn that is killed after the results that its end gives to
+// open calls, and before that end, continues; its clients can still return results for
+// these calls.
 func TestKilledWhileClosing(t *testing.T) {
 	asked := make(chan struct{})
 	run := newFakeRun(t, par("root", llm("left"), llm("right")), "go")

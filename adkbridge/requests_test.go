@@ -48,8 +48,8 @@ func TestRequestsOfAllTurns(t *testing.T) {
 	}
 }
 
-// TestSmallRequestsPass: a small request does not wait behind large ones, and one that
-// waits leaves no room taken when its turn is stopped.
+// TestSmallRequestsPass: a small request does not wait for large ones, and one that
+// waits frees its room when its turn is stopped.
 func TestSmallRequestsPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := New(Config{Models: &crowdModels{}, Limits: Limits{AllRequestBytes: 8_000_000}})

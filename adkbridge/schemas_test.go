@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// TestSchemasAreKept asks for schemas again and again: each is compiled once, those
-// that are refused are so each time, and what is kept is bounded.
+// TestSchemasAreKept requests schemas again and again: each is compiled once, refused
+// ones are refused each time, and the cache is bounded.
 func TestSchemasAreKept(t *testing.T) {
 	t.Parallel()
 	var s schemas

@@ -66,9 +66,9 @@ func TestOutputKey(t *testing.T) {
 	}
 }
 
-// TestOutputKeyPastBound: an answer that would take the state past a bound of the
-// session fails the turn, with words, and writes nothing; so it does again after a
-// restart, and when the log is replayed.
+// TestOutputKeyPastBound: a response that would take the state past a bound of the
+// session fails the turn with a reason and writes nothing; it does so again after a
+// restart and in a replay.
 func TestOutputKeyPastBound(t *testing.T) {
 	for _, tc := range []struct{ key, want string }{
 		{"k", "state: the session's own keys would take "},
@@ -134,7 +134,7 @@ func TestMissingKey(t *testing.T) {
 	}
 }
 
-// TestLoopState keeps what comes with an answer to loop_continue.
+// TestLoopState keeps the state that comes with a result of loop_continue.
 func TestLoopState(t *testing.T) {
 	w := newWorld(t, nil)
 	w.script.always = func(string) step { return say("x") }
@@ -153,7 +153,7 @@ func TestLoopState(t *testing.T) {
 	}
 }
 
-// TestLimits end a turn that goes on and on.
+// TestLimits end a turn that would not end by itself.
 func TestLimits(t *testing.T) {
 	ping := llm("root", subs(llm("a")))
 	for _, tc := range []struct {

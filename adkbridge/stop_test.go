@@ -86,8 +86,8 @@ func continueSession(t *testing.T, w *world, tree *agentdv1.Agent) {
 	}
 }
 
-// TestCancelAnywhere cancels a turn at each message that a client sees, and
-// goes on with the session.
+// TestCancelAnywhere cancels a turn at each message that a client sees, and continues
+// the session.
 func TestCancelAnywhere(t *testing.T) {
 	for name, tc := range stopTrees() {
 		t.Run(name, func(t *testing.T) {
@@ -119,7 +119,7 @@ func TestCancelAnywhere(t *testing.T) {
 	}
 }
 
-// TestFailAnywhere has each model call fail in turn, and goes on.
+// TestFailAnywhere fails each model call in turn, and continues.
 func TestFailAnywhere(t *testing.T) {
 	for name, tc := range stopTrees() {
 		for _, how := range []string{"error", "panic"} {
@@ -182,7 +182,7 @@ func TestFailureBesideTools(t *testing.T) {
 	}
 }
 
-// TestCause is returned as it is, whatever was under way.
+// TestCause: the cause is returned as it is, whatever was running.
 func TestCause(t *testing.T) {
 	gone := errors.New("gone")
 	for name, tree := range map[string]*agentdv1.Agent{"llm": llm("a"), "parallel": par("root", llm("a"), llm("b")), "loop": rounds("root", 2, llm("a"))} {
@@ -199,8 +199,8 @@ func TestCause(t *testing.T) {
 	}
 }
 
-// TestResponseNotAppended keeps a complete answer whose branch was stopped before it
-// could be appended: it was shown, and its tokens were spent.
+// TestResponseNotAppended keeps a complete response whose branch was stopped before the
+// append: it was shown, and its tokens were spent.
 func TestResponseNotAppended(t *testing.T) {
 	w := newWorld(t, nil)
 	run := newFakeRun(t, par("root", llm("a"), llm("b")), "go")

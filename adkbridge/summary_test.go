@@ -14,9 +14,9 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 )
 
-// TestCompactCut asks once more for a summary that was cut at its limit, with a
-// higher one, and for the others of the turn with that one at once. What was cut is
-// told to nobody, and what it took is counted.
+// TestCompactCut repeats the request for a summary that was cut at its limit, with a
+// higher one, and uses that limit at once for the rest of the turn. What was cut is
+// shown to no client, and its usage is counted.
 func TestCompactCut(t *testing.T) {
 	for name, tc := range map[string]struct {
 		longest, thinks int64 // of the model, in tokens
@@ -144,8 +144,8 @@ func TestCompactSearches(t *testing.T) {
 	}
 }
 
-// TestConversationIsBounded: what a model is given to summarise takes what is allowed,
-// however much was said and in however many pieces.
+// TestConversationIsBounded: the text for a summary stays within its limit, whatever
+// the size and number of its pieces.
 func TestConversationIsBounded(t *testing.T) {
 	const limit = 16 << 10
 	for name, tc := range map[string]struct{ contents, bytes int }{

@@ -16,7 +16,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// TestToolResults shows what a model sees of an answer.
+// TestToolResults checks what a model sees of a result.
 func TestToolResults(t *testing.T) {
 	for _, tc := range []struct {
 		answer session.Answer
@@ -116,7 +116,7 @@ func TestCallIDs(t *testing.T) {
 	}
 }
 
-// TestCallsTogether has all calls of an answer open before the first result.
+// TestCallsTogether opens all calls of a response before the first result.
 func TestCallsTogether(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search", "fetch", "calc", "search"), say("done")}})
 	var open []*agentdv1.RunResponse_ToolCallRequest
@@ -204,7 +204,7 @@ func TestTransferTwice(t *testing.T) {
 	w.checkAll()
 }
 
-// TestRequest is what a model is told about its agent and its tools.
+// TestRequest checks what a model receives about its agent and its tools.
 func TestRequest(t *testing.T) {
 	root := llm("root", builtin("google_search"), subs(llm("a"), seq("s", llm("b"))))
 	root.GetLlm().GetSubAgents()[0].Description = `R&D <x> "it's" &amp;`

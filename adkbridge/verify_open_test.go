@@ -4,9 +4,8 @@ import (
 	"testing"
 )
 
-// TestVerifyOpenTurn cuts the log of a turn of parallel agents behind each record:
-// an agent that has come to the end of the log keeps none of the others from what
-// the log still has of them.
+// TestVerifyOpenTurn cuts the log of a turn of parallel agents after each record: an
+// agent at the end of the log does not keep the others from their events in it.
 func TestVerifyOpenTurn(t *testing.T) {
 	for _, tc := range replayTrees() {
 		if tc.name != "parallel" && tc.name != "nested" {

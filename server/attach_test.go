@@ -46,8 +46,7 @@ func endedEarly(t *testing.T, msgs []*agentdv1.RunResponse, code agentdv1.ErrorC
 	}
 }
 
-// stillRuns checks that the turn that began with a message goes on, and cancels
-// it.
+// stillRuns checks that the turn that began with a message continues, and cancels it.
 func (f *fixture) stillRuns(t *testing.T, first *agentdv1.RunResponse) {
 	t.Helper()
 	c := f.open(t.Context(), t)
@@ -112,7 +111,7 @@ func TestDropAndAttach(t *testing.T) {
 	})
 }
 
-// A client that has everything is told that it is attached, and is served.
+// A client that has all events learns that it is attached, and is served.
 func TestAttachedWithNothingMissed(t *testing.T) {
 	onPipes(t, engine{run: hold}, server.Config{}, func(t *testing.T, f *fixture) {
 		for name, opts := range wires {
@@ -285,7 +284,7 @@ func TestOnDisconnect(t *testing.T) {
 	})
 }
 
-// When a turn is put aside, its streams end without EndResponse.
+// When a turn is suspended, its streams end without EndResponse.
 func TestSuspend(t *testing.T) {
 	f := serve(t, engine{run: hold}, server.Config{})
 	c := f.run(t)

@@ -72,8 +72,8 @@ func (s *frames) dropConn() {
 	_ = conn.Close()
 }
 
-// openRaw starts a turn on a connection of its own, and returns when the server has
-// answered.
+// openRaw starts a turn on its own connection, and returns after the server's first
+// bytes.
 func openRaw(t *testing.T, f *fixture, msg *agentdv1.RunRequest) *frames {
 	t.Helper()
 	conn, err := new(net.Dialer).DialContext(t.Context(), "tcp", strings.TrimPrefix(f.url, "http://"))

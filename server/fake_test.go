@@ -274,7 +274,7 @@ func isError(m *agentdv1.RunResponse) bool { return m.GetError() != nil }
 func isCall(m *agentdv1.RunResponse) bool  { return m.GetToolCall() != nil }
 func isText(m *agentdv1.RunResponse) bool  { return m.GetOutputChunk() != nil }
 
-// isSaid is what follows the text of a model's answer.
+// isSaid matches the event after the text of a response.
 func isSaid(m *agentdv1.RunResponse) bool { return m.GetModelCallEnded() != nil }
 
 func show(msgs []*agentdv1.RunResponse) string {

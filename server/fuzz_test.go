@@ -104,8 +104,8 @@ func BenchmarkCheckLargestTree(b *testing.B) {
 	}
 }
 
-// The call that an answer names is found in any beginning of it that holds the ids,
-// and nothing is found, or panics, in anything else.
+// The call of a result is found in any beginning of it that holds the ids; anything
+// else yields nothing and causes no panic.
 func FuzzResultHead(f *testing.F) {
 	f.Add("s", "c", uint16(40), []byte("x"))
 	f.Add("", "call", uint16(3), []byte(`{"toolCallResponse":[{"toolCallId":"no"}],"tool_call_response":{"toolCallId":{"a":1}}}`))
@@ -139,8 +139,8 @@ func FuzzResultHead(f *testing.F) {
 	})
 }
 
-// What is read of JSON text is what it says, and what is refused is no JSON, or not
-// what a caller may send.
+// JSON text is read as it is; refused text is no JSON, or nothing that a caller may
+// send.
 func FuzzJSONText(f *testing.F) {
 	for _, seed := range []string{`{"a":[1e400,-0.0,9007199254740993,"\ud83d\ude00","\\ud800"],"b":{}}`, `{"a":1,"a":2}`, `[}`, `{"a"}`, `1 2`, `"\ud800\u0041"`, `"\udc00"`, `{"":null`} {
 		f.Add(seed)

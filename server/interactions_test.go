@@ -63,8 +63,8 @@ func replied(text string) *agentdv1.Resolution {
 	return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Answer{Answer: text}}
 }
 
-// A client resolves on the stream of its turn; what is wrong with a resolution
-// does not end the turn.
+// A client resolves on the stream of its turn; an invalid resolution does not end the
+// turn.
 func TestInteractionResponse(t *testing.T) {
 	f := serve(t, engine{run: inquire}, server.Config{})
 	c := f.run(t)

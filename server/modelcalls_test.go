@@ -84,7 +84,7 @@ func TestModelCallsOneAtATime(t *testing.T) {
 	}
 }
 
-// A server to which nobody has said how finds nothing out.
+// A server without Config.ModelCalls does not serve ListModelCalls.
 func TestModelCallsNotServed(t *testing.T) {
 	f := serve(t, engine{run: talk}, server.Config{})
 	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)

@@ -13,8 +13,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// TestObserve: on both services a client that observes sees the turn and changes
-// nothing about it; what it tries is refused, and its stream goes on.
+// TestObserve: on both services a client that observes sees the turn and cannot change
+// it; what it tries is refused, and its stream continues.
 func TestObserve(t *testing.T) {
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 		_, err := ask(ctx, run, "c1")

@@ -10,8 +10,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// When a turn fails, its error stands right before EndResponse, so that clients
-// can tell it from refusals of what they have sent.
+// When a turn fails, its error comes right before EndResponse, which distinguishes it
+// from refusals of messages.
 func TestFailureBeforeEnd(t *testing.T) {
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 		if _, err := ask(ctx, run, "call"); err != nil {

@@ -73,7 +73,7 @@ func (s *rawStream) write(flags byte, data []byte) {
 	_, _ = s.w.Write(envelope(flags, data))
 }
 
-// next receives a message; nil behind the last one.
+// next receives a message; nil after the last one.
 func (s *rawStream) next() *agentdv1.RunResponse {
 	s.t.Helper()
 	if s.body == nil {
@@ -136,8 +136,8 @@ func (s *rawStream) close() {
 	}
 }
 
-// badResults are answers to the call "call" that no server takes, with the limits of
-// badConfig.
+// badResults are results of the call "call" that no server with the limits of badConfig
+// accepts.
 func badResults() map[string]*agentdv1.RunRequest_ToolCallResponse {
 	answerWith := func(edit func(*agentdv1.RunRequest_ToolCallResponse)) *agentdv1.RunRequest_ToolCallResponse {
 		m := toolResult("call", "x").GetToolCallResponse()
@@ -203,9 +203,9 @@ func onPipesWith(t *testing.T, e func(chan<- session.ToolResult) engine, cfg ser
 	})
 }
 
-// A client that has answered a call sends nothing more for it. So a result that is
-// refused, whyever, is the call's result at once, as an error that says why; the
-// stream says so too.
+// A client that has sent a result sends nothing more for its call. So a refused result
+// becomes the call's result at once, as an error with the reason; the stream reports it
+// too.
 func TestRefusedResultIsTheResult(t *testing.T) {
 	type frame struct {
 		flags byte
@@ -276,8 +276,8 @@ func TestRefusedResultIsTheResult(t *testing.T) {
 	}
 }
 
-// A refused answer may be all that the turn has waited for: the refusal is told
-// before the end that it leads to.
+// The turn may wait only for the refused result: the refusal comes before the end that
+// it leads to.
 func TestRefusalBeforeEnd(t *testing.T) {
 	bad := toolResult("call", "x")
 	bad.GetToolCallResponse().Parts = slices.Repeat([]*agentdv1.Part{{}}, 65)
@@ -305,8 +305,8 @@ func TestRefusalBeforeEnd(t *testing.T) {
 	}
 }
 
-// What no call can be found for is refused as before, and settles none: a message
-// of another session, one that is no answer, one that is cut off.
+// A refused message without a call ends no call: a message of another session, one that
+// is no result, one that is cut off.
 func TestRefusedMessageThatIsNoResult(t *testing.T) {
 	large := strings.Repeat("x", 3<<20)
 	other := toolResult("call", large)

@@ -71,7 +71,7 @@ func TestWatchTurnIsKeptAlive(t *testing.T) {
 	_ = s.Close()
 }
 
-// A client learns that it is attached before there is anything to tell.
+// A client learns that it is attached before the first event.
 func TestWatchTurnSendsHeadersAtOnce(t *testing.T) {
 	f := serve(t, engine{run: hold}, server.Config{HeartbeatEvery: time.Hour})
 	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
@@ -141,7 +141,7 @@ func TestFilteredStreamIsKeptAlive(t *testing.T) {
 	_ = s.Close()
 }
 
-// A server that was told nothing of itself says what the protocol says.
+// A server without Config.About reports the protocol's own limits.
 func TestCapabilitiesOfAnyServer(t *testing.T) {
 	f := serve(t, engine{run: talk}, server.Config{MaxMessageBytes: 1 << 16})
 	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)

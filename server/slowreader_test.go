@@ -24,8 +24,8 @@ const longTextBytes = 512 << 10
 // more than three times the write timeout.
 const readTakes = time.Second / (16 << 10)
 
-// longTurnTakes is long enough for CreateTurn to answer first: otherwise the text is in
-// that answer too, which is read as slowly.
+// longTurnTakes is long enough for CreateTurn to return first: otherwise the text is in
+// its response too, which is read as slowly.
 const longTurnTakes = time.Second
 
 // uncompressed makes the text take its length on the wire.
@@ -69,7 +69,7 @@ func (b *slowBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// slowCalls are calls whose answers hold a long text. They return its length.
+// slowCalls are calls whose responses hold a long text. They return its length.
 var slowCalls = map[string]func(t *testing.T, hc *http.Client, url string) (int, error){
 	"Run": func(t *testing.T, hc *http.Client, url string) (int, error) {
 		t.Helper()
@@ -139,8 +139,7 @@ func longSession(t *testing.T, c agentdv1connect.SessionServiceClient) string {
 }
 
 // slowly makes each of the calls over each version of HTTP with a client that reads
-// slowly up to stallAt bytes, and then not at all until test has read what it was
-// answered.
+// slowly up to stallAt bytes, and then not at all until test has read its response.
 func slowly(t *testing.T, stallAt int, test func(t *testing.T, f *fixture, text int, err error, took time.Duration)) {
 	for name, call := range slowCalls {
 		for proto, set := range map[string]func(*http.Protocols){

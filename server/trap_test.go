@@ -42,8 +42,7 @@ func marshal(t *testing.T, m proto.Message) []byte {
 	return data
 }
 
-// raw sends a body as it is and returns what came back, and how the stream
-// ended.
+// raw sends a body as it is, and returns the response and how the stream ended.
 func (f *fixture) raw(t *testing.T, contentType string, body io.Reader) (msgs []*agentdv1.RunResponse, trailer string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, f.url+agentdv1connect.AgentdRunProcedure, body)
@@ -166,8 +165,8 @@ func TestUnreadableJSON(t *testing.T) {
 	}
 }
 
-// A message that cannot be decoded in the middle of a turn is refused; the turn
-// goes on, and so does the stream.
+// A message in the middle of a turn that cannot be decoded is refused; the turn
+// continues, and so does the stream.
 func TestGarbageInATurn(t *testing.T) {
 	answered := make(chan string, 1)
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
@@ -218,8 +217,8 @@ func TestGarbageInATurn(t *testing.T) {
 	}
 }
 
-// A client that stops reading is cut off, and no more than a fixed amount waits
-// for it; its turn goes on.
+// A client that stops reading is cut off, and no more than a fixed amount waits for it;
+// its turn continues.
 func TestClientThatDoesNotRead(t *testing.T) {
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 		text := strings.Repeat("x", 256<<10)
@@ -387,8 +386,8 @@ func TestFlood(t *testing.T) {
 	})
 }
 
-// A stream that has come to its end keeps no place, whatever its client does, and
-// what a client goes on to send is dropped without a pace.
+// A stream that has ended keeps no place, whatever its client does, and what the client
+// still sends is dropped at any rate.
 func TestEndedStreamKeepsNoPlace(t *testing.T) {
 	t.Run("a client that does not close its side", func(t *testing.T) {
 		onPipes(t, engine{run: talk}, server.Config{MaxStreams: 1}, func(t *testing.T, f *fixture) {

@@ -56,8 +56,8 @@ func wireClients(t *testing.T, f *fixture) map[string]agentdv1connect.SessionSer
 	}
 }
 
-// What is listed page by page is what is watched from each cursor on, with what of it
-// the client wants to see.
+// The pages of a list are what a watcher sees from each cursor on, filtered as the
+// client asks.
 func TestReadSession(t *testing.T) {
 	f := serve(t, engine{run: talk}, server.Config{})
 	for name, c := range wireClients(t, f) {
