@@ -212,49 +212,6 @@ func (t *turn) inject(ctx context.Context) error {
 	return nil
 }
 
-// keepUsage keeps the usage of a failed call, all of its tries, until the agent makes
-// another call or the turn is closed.
-func (m *agentModel) keepUsage(err error, branch string, call *session.CallInfo) {
-	info := &meta{Path: m.n.path, Call: call}
-	info.Usage, info.Before = m.splitUsage(model.Took(err))
-	m.recorded, m.reported = session.Usage{}, 0 // it is kept
-	if info.Usage.Calls > 0 || info.Before != nil {
-		m.t.keepCallEnd(&response{author: m.n.name, branch: branch, content: &genai.Content{Role: genai.RoleModel},
-			meta: info})
-	}
-}
-
-// keepCallEnd keeps the end of a model call until it is reported.
-func (t *turn) keepCallEnd(a *response) {
-	t.mu.Lock()
-	defer t.mu.Unlock()
-	t.unreported = append(t.unreported, a)
-}
-
-// reportUsage appends what is kept of an agent's calls.
-func (t *turn) reportUsage(ctx context.Context, agent string) error {
-	var all []*response
-	t.mu.Lock()
-	t.unreported = slices.DeleteFunc(t.unreported, func(a *response) bool {
-		if a.author == agent {
-			all = append(all, a)
-		}
-		return a.author == agent
-	})
-	t.mu.Unlock()
-	for i, a := range all {
-		ev := t.newEvent(ctx, a.author, a.branch)
-		ev.Content = a.content
-		if err := t.commit(ctx, ev, a.meta); err != nil {
-			t.mu.Lock()
-			t.unreported = append(t.unreported, all[i:]...)
-			t.mu.Unlock()
-			return err
-		}
-	}
-	return nil
-}
-
 // nextCall numbers a model call, and returns its response if the log holds it.
 func (t *turn) nextCall(n *node, branch string) (key string, logged *stored, err error) {
 	t.mu.Lock()
@@ -396,41 +353,6 @@ func (m *agentModel) newResponse(resp *model.Response, key, branch string) *resp
 		a.content.Parts = append(a.content.Parts, p)
 	}
 	return a
-}
-
-// splitUsage returns the usage of a call's tries: what the log does not hold yet, and
-// what it holds, nil for nothing.
-func (m *agentModel) splitUsage(tries []model.Usage) (usage, before *session.Usage) {
-	if m.recorded.Calls > 0 {
-		before = new(m.recorded)
-	}
-	return m.usage(tries), before
-}
-
-// usage sums up the tries of a call that the log does not hold yet. It leaves out
-// counts that cannot be true.
-func (m *agentModel) usage(tries []model.Usage) *session.Usage {
-	sum := &session.Usage{}
-	for _, u := range tries[min(m.reported, len(tries)):] {
-		if u.Valid() {
-			*sum = sum.Add(*m.price(u))
-		}
-	}
-	return sum
-}
-
-// price returns the usage of one try with its cost.
-func (m *agentModel) price(u model.Usage) *session.Usage {
-	one := &session.Usage{
-		Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite,
-		Thoughts: u.Thoughts, Total: u.Total, Calls: 1,
-	}
-	if m.n.model.Cost != nil {
-		one.Cost = m.n.model.Cost(u)
-	} else {
-		one.Unpriced = 1
-	}
-	return one
 }
 
 // withOwnID returns a function call under a new id. The provider's id stays with it for
@@ -583,19 +505,4 @@ func callsOf(c *genai.Content) []*genai.Part {
 // again.
 func onlyThoughts(c *genai.Content) bool {
 	return len(c.Parts) > 0 && !slices.ContainsFunc(c.Parts, func(p *genai.Part) bool { return !p.Thought })
-}
-
-// usageMetadata returns usage in the form of ADK's telemetry.
-func usageMetadata(u *session.Usage) *genai.GenerateContentResponseUsageMetadata {
-	if u == nil {
-		return nil
-	}
-	n := func(v int64) int32 { return int32(min(v, 1<<31-1)) }
-	return &genai.GenerateContentResponseUsageMetadata{
-		PromptTokenCount:        n(u.Prompt),
-		CandidatesTokenCount:    n(u.Completion),
-		CachedContentTokenCount: n(u.Cached),
-		ThoughtsTokenCount:      n(u.Thoughts),
-		TotalTokenCount:         n(u.Total),
-	}
 }

@@ -62,7 +62,8 @@ func (st *stream) detach() {
 // cancelsByReset reports whether the client canceled the turn by a reset. The reset of
 // a stream that the server has ended, or is ending, means nothing.
 func (st *stream) cancelsByReset() bool {
-	return st.cancelsOnReset && st.gone && st.end == nil && st.errorCode == 0 && st.srv.drain.Err() == nil && st.wasReset()
+	return st.cancelsOnReset && st.gone && st.end == nil && st.errorCode == 0 &&
+		st.srv.drain.Err() == nil && st.wasReset()
 }
 
 // wasReset reports whether the client reset the stream with CANCEL. It ends the

@@ -50,7 +50,8 @@ func (st *stream) receive() {
 			continue
 		}
 		if refused++; refused == cfg.MaxRefused {
-			st.stopReasons <- session.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s", refused, resumeHint).
+			st.stopReasons <- session.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s",
+				refused, resumeHint).
 				Over("refused_messages", cfg.MaxRefused, refused)
 			<-st.over
 		}
