@@ -121,7 +121,7 @@ func (t *turn) recordAgents(ctx context.Context) error {
 // recordAgentsAtEnd has what has changed last recorded with the turn's end, which is not a
 // natural one: the agents that have ended before it have not ended as the turn.
 func (t *turn) recordAgentsAtEnd(cause error) error {
-	if cause == nil || errors.Is(cause, session.ErrPutAside) {
+	if cause == nil || errors.Is(cause, session.ErrSuspended) {
 		return nil
 	}
 	for changes := range slices.Chunk(t.agents.takeChanges(), session.MaxAgentChanges) {

@@ -77,7 +77,7 @@ func TestUsageNonsense(t *testing.T) {
 // TestUsageAborted counts the usage of an aborted model call once: when its turn is
 // stopped, and when the turn is suspended and repeats the call.
 func TestUsageAborted(t *testing.T) {
-	for _, cause := range []error{errors.New("enough"), session.ErrPutAside} {
+	for _, cause := range []error{errors.New("enough"), session.ErrSuspended} {
 		t.Run(cause.Error(), func(t *testing.T) {
 			cut := step{text: "half an answer", hang: true, early: model.Usage{Prompt: 7, Total: 7}}
 			w := newWorld(t, map[string][]step{"a": {cut}, "b": {cut}})
@@ -98,7 +98,7 @@ func TestUsageAborted(t *testing.T) {
 				t.Errorf("the log has %+v and tells %+v of %d calls, want %+v", taken, told, n, want)
 			}
 			run = run.restarted(len(run.recs))
-			if !errors.Is(cause, session.ErrPutAside) {
+			if !errors.Is(cause, session.ErrSuspended) {
 				run.begin("go on")
 			}
 			want = want.Add(session.Usage{Prompt: 14, Completion: 6, Total: 20, Calls: 2, Cost: 20_000_000})

@@ -37,7 +37,7 @@ func (t *turn) close(ctx context.Context, cause error) error {
 	if err := t.recordAgentsAtEnd(cause); err != nil {
 		return err
 	}
-	if !errors.Is(cause, session.ErrPutAside) {
+	if !errors.Is(cause, session.ErrSuspended) {
 		t.reportCutCalls()
 	}
 	t.mu.Lock()
@@ -59,7 +59,7 @@ func (t *turn) close(ctx context.Context, cause error) error {
 			return err
 		}
 	}
-	if errors.Is(cause, session.ErrPutAside) {
+	if errors.Is(cause, session.ErrSuspended) {
 		return nil
 	}
 	t.mu.Lock()

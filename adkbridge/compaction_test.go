@@ -610,14 +610,14 @@ func TestCompactSuspended(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w := &narrowModels{known: true}
 	w.summary = func(context.Context) (*model.Response, error) {
-		cancel(session.ErrPutAside)
+		cancel(session.ErrSuspended)
 		return &model.Response{
 			Content: genai.NewContentFromText("the summary", genai.RoleModel), Usage: model.Usage{Prompt: 9, Total: 9}, FinishReason: genai.FinishReasonStop,
 		}, nil
 	}
 	r := New(Config{Models: w})
 	run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.8}), "8 rounds")
-	if err := r.runTurn(ctx, run); !errors.Is(err, session.ErrPutAside) {
+	if err := r.runTurn(ctx, run); !errors.Is(err, session.ErrSuspended) {
 		t.Fatal(err)
 	}
 	sums := compacted(r, run)

@@ -157,7 +157,7 @@ func TestCutUsage(t *testing.T) {
 			"paid again": {},
 			"free again": {free: models.tries[:failed]},
 			"stopped":    {stop: errors.New("enough")},
-			"put aside":  {stop: session.ErrPutAside},
+			"put aside":  {stop: session.ErrSuspended},
 		} {
 			again := &billedModels{free: tc.free}
 			r := New(Config{Models: again})
@@ -168,11 +168,11 @@ func TestCutUsage(t *testing.T) {
 				if err := r.runTurn(ctx, run); !errors.Is(err, tc.stop) {
 					t.Fatalf("%s after record %d: %v", name, n, err)
 				}
-				if errors.Is(tc.stop, session.ErrPutAside) {
+				if errors.Is(tc.stop, session.ErrSuspended) {
 					run = run.restarted(len(run.recs))
 				}
 			}
-			if tc.stop == nil || errors.Is(tc.stop, session.ErrPutAside) {
+			if tc.stop == nil || errors.Is(tc.stop, session.ErrSuspended) {
 				if err := r.runTurn(t.Context(), run); err != nil {
 					t.Fatalf("%s after record %d: %v", name, n, err)
 				}

@@ -248,7 +248,7 @@ func TestWaitingRequestCancelled(t *testing.T) {
 		ctx, cancel := context.WithCancelCause(t.Context())
 		run := newFakeRun(t, crowded(), "go")
 		run.state = map[string]any{"k": megabyte}
-		time.AfterFunc(500*time.Millisecond, func() { cancel(session.ErrPutAside) })
+		time.AfterFunc(500*time.Millisecond, func() { cancel(session.ErrSuspended) })
 		began := time.Now()
 		err := New(Config{Models: &crowdModels{}, Limits: Limits{RequestBytes: 1000}}).runTurn(ctx, run)
 		if err == nil || time.Since(began) != 500*time.Millisecond {

@@ -71,7 +71,7 @@ func TestSmallRequestsPass(t *testing.T) {
 				t.Errorf("a small one took %v: %v", time.Since(from), err)
 			}
 		}
-		cancel(session.ErrPutAside)
+		cancel(session.ErrSuspended)
 		wg.Wait()
 		if !r.requests.small.TryAcquire(r.requests.smallRoom) || !r.requests.large.TryAcquire(r.requests.largeRoom) {
 			t.Error("room is taken, and no call is under way")

@@ -177,7 +177,7 @@ func (r *Runner) runTurn(ctx context.Context, run handle) error {
 			"session", run.SessionID(), "turn", run.TurnID(), "error", cerr)
 		return err
 	}
-	if errors.Is(err, session.ErrPutAside) {
+	if errors.Is(err, session.ErrSuspended) {
 		return err // the turn will be replayed, from a history without it
 	}
 	if e, ok := errors.AsType[*session.Error](err); ok && dropsFiles(e.Code) {

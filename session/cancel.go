@@ -42,7 +42,7 @@ import (
 //	a turn that kills the process ── quarantine ────── closeAs
 //
 // A turn that has used up its time, or its budget, or whose store fails, is not canceled but
-// failed: attempt.cancel gets the error. One that is to go on later gets ErrPutAside.
+// failed: attempt.cancel gets the error. One that is to go on later gets ErrSuspended.
 //
 // A tool call is canceled by a result: see cancelcall.go.
 

@@ -46,7 +46,7 @@ func asksFor(ctx context.Context, r *session.Run, kind agentdv1.InteractionKind)
 	}
 	res, err := r.Await(ctx, "q1")
 	if err != nil {
-		if errors.Is(err, session.ErrPutAside) {
+		if errors.Is(err, session.ErrSuspended) {
 			return err
 		}
 		r.Result("q1")

@@ -417,7 +417,7 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 	under(&m.mu, func() {
 		m.running[run.a] = struct{}{}
 		if m.stopping {
-			stop(ErrPutAside)
+			stop(ErrSuspended)
 		}
 	})
 	go func() {
@@ -459,7 +459,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	run.a.keys = nil
 	// A turn does not fail because the store does.
 	unread := errors.Is(err, errStore) && context.Cause(ctx) == nil
-	if err != nil && errors.Is(context.Cause(ctx), ErrPutAside) || unread {
+	if err != nil && errors.Is(context.Cause(ctx), ErrSuspended) || unread {
 		// A turn that is canceled at a time has to be looked at when a server starts.
 		m.settle(s, locked(&s.mu, func() bool { return t.phase == turnSuspending && !t.onDisconnect.Cancel }))
 		s.stopRunning(t, errSuspended)

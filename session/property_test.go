@@ -63,7 +63,7 @@ func busy(ctx context.Context, r *session.Run) error {
 				case <-time.After(time.Second):
 					r.Delta(session.Delta{MessageID: id, Path: root, Text: "id"})
 				case <-ctx.Done():
-					if !errors.Is(context.Cause(ctx), session.ErrPutAside) {
+					if !errors.Is(context.Cause(ctx), session.ErrSuspended) {
 						ev.Text = "sa"
 						return errors.Join(context.Cause(ctx), add(context.WithoutCancel(ctx), r, ev))
 					}
@@ -80,7 +80,7 @@ func busy(ctx context.Context, r *session.Run) error {
 		}
 		for _, c := range ev.Calls {
 			if _, err := r.Await(ctx, c.ID); err != nil {
-				if !errors.Is(err, session.ErrPutAside) {
+				if !errors.Is(err, session.ErrSuspended) {
 					for _, c := range ev.Calls {
 						r.Result(c.ID)
 					}

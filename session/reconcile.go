@@ -220,6 +220,6 @@ func (s *Session) suspendLocked(t *Turn) {
 		t.haltLocked(interrupted)
 	default:
 		t.enter(turnSuspending)
-		t.cancel(ErrPutAside)
+		t.cancel(ErrSuspended)
 	}
 }

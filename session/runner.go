@@ -19,7 +19,7 @@ type Runner interface {
 	// in the history has its result, so that the session can go on; to that end
 	// it may still append after ctx has ended, with a context of its own. Results
 	// that it makes up are handed to Run.AppendAtEnd: until the end is durable the
-	// turn may go on in another process. Only when the cause is ErrPutAside does it
+	// turn may go on in another process. Only when the cause is ErrSuspended does it
 	// leave open calls as they are.
 	//
 	// The log may already hold events of the turn: then it was interrupted, and

@@ -16,7 +16,7 @@ func (m *Manager) suspendAll() {
 	defer m.mu.Unlock()
 	m.draining, m.stopping = true, true
 	for a := range m.running {
-		a.cancel(ErrPutAside)
+		a.cancel(ErrSuspended)
 	}
 }
 
@@ -25,7 +25,7 @@ func (m *Manager) suspendAll() {
 func (m *Manager) suspendWaiting() {
 	for _, a := range m.runningNow() {
 		if a.t.s.onlyWaits(a) {
-			a.cancel(ErrPutAside)
+			a.cancel(ErrSuspended)
 		}
 	}
 }

@@ -92,10 +92,10 @@ func (t *Turn) over() *Turn {
 	return kept
 }
 
-// ErrPutAside is the cause with which a run's context ends when its turn is to
+// ErrSuspended is the cause with which a run's context ends when its turn is to
 // go on later, here or on another server: the runner must leave the history as
 // it is.
-var ErrPutAside = errors.New("session: the turn is suspended")
+var ErrSuspended = errors.New("session: the turn is suspended")
 
 // pending is a tool call that nobody has settled yet.
 type pending struct {

@@ -42,7 +42,7 @@ func TestAnswerWhileTheTurnIsPutAside(t *testing.T) {
 				leave := make(chan struct{})
 				f.on(func(ctx context.Context, r *session.Run) error {
 					err := tc.engine(ctx, r)
-					if errors.Is(context.Cause(ctx), session.ErrPutAside) {
+					if errors.Is(context.Cause(ctx), session.ErrSuspended) {
 						<-leave // it takes its time
 					}
 					return err
