@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"encoding/json"
 	"iter"
 	"maps"
 	"slices"
@@ -145,15 +144,15 @@ func sharedOf(m *agentdv1.SharedStateEntry) SharedStateEntry {
 }
 
 // SetSharedState sets keys of state that sessions share, by their names with scope, such
-// as app:plan, all or none. A value is what [json.Marshal] takes; nil removes its key.
+// as app:plan, all or none. A value is what encoding/json takes; nil removes its key.
 func (c *Client) SetSharedState(ctx context.Context, values map[string]any, opts ...RequestOption) error {
 	req := &agentdv1.SetSharedStateRequest{}
 	for _, key := range slices.Sorted(maps.Keys(values)) {
-		data, err := json.Marshal(values[key])
+		text, err := marshalJSON(values[key])
 		if err != nil {
 			return errorf(ErrInvalidRequest, "the value of %q: %w", key, err)
 		}
-		req.Values = append(req.Values, &agentdv1.SharedStateValue{Key: key, Value: string(data)})
+		req.Values = append(req.Values, &agentdv1.SharedStateValue{Key: key, Value: text})
 	}
 	_, err := unary(ctx, c, opts, c.sessions.SetSharedState, req)
 	return err

@@ -195,7 +195,8 @@ func fromTransport(err error) *Error {
 	case connect.CodeNotFound:
 		code = ErrSessionNotFound
 	case connect.CodeUnimplemented:
-		return errorf(ErrInvalidRequest, "the server does not serve agentd.v1.Agentd over HTTP/2 at this address: %w", err)
+		return errorf(ErrInvalidRequest,
+			"the server does not know the call: it is no agentd, or an older one, or does not speak HTTP/2: %w", err)
 	case connect.CodeInternal, connect.CodeUnknown, connect.CodeDataLoss:
 		if connect.IsWireError(err) {
 			code = ErrInternal

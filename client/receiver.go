@@ -249,7 +249,10 @@ func (l *link) finish(msg *agentdv1.RunResponse) (failure *Error) {
 	r.asks.stop()
 	r.halt(false)
 	r.tools.silence()
-	if failure == nil {
+	if failure == nil || r.rc.failureEvents {
+		if r.why != nil && r.rc.failureEvents {
+			r.deliver(errorEvent(r.why))
+		}
 		if r.held != nil {
 			r.deliver(errorEvent(r.held))
 		}

@@ -23,10 +23,12 @@ type runConfig struct {
 	observe     bool   // of an attach
 	cursor      string // of a watch
 	onLeave     OnLeave
-	toolTimeout time.Duration
-	instruction string
-	parts       []*agentdv1.Part // behind the prompt
-	rawPayloads bool
+	// failureEvents has the run yield the Error and the End of a turn that failed.
+	failureEvents bool
+	toolTimeout   time.Duration
+	instruction   string
+	parts         []*agentdv1.Part // behind the prompt
+	rawPayloads   bool
 	// idempotencyKey is the caller's own, of a Run; "" stands for one of its own.
 	idempotencyKey string
 
@@ -194,6 +196,13 @@ func (c *runConfig) cancelsOnLeave() bool {
 		return !c.attach
 	}
 	return c.onLeave == OnLeaveCancel
+}
+
+// WithFailureEvents has the run also yield as events how its turn failed: the [Error]
+// that ended it, and its [End], before the error with which the sequence ends. It is for
+// programs that pass events on.
+func WithFailureEvents() StreamOption {
+	return option{useStream, func(c *runConfig) { c.failureEvents = true }}
 }
 
 // WithControl lets the caller end or cancel the run through control while it

@@ -29,9 +29,7 @@ type Session struct {
 // NewSession begins a session for an agent, under a name that it makes up. Nothing is
 // sent: the first turn makes the session. opts hold for each of its turns.
 func (c *Client) NewSession(agent *Agent, opts ...SendOption) *Session {
-	s := c.Session(strings.ToLower(rand.Text()), append([]SendOption{WithAgent(agent)}, opts...)...)
-	s.create = true
-	return s
+	return c.SessionOrNew(strings.ToLower(rand.Text()), append([]SendOption{WithAgent(agent)}, opts...)...)
 }
 
 // Session is the session of an id, whoever has made it. Nothing is sent. Its turns run
@@ -39,6 +37,14 @@ func (c *Client) NewSession(agent *Agent, opts ...SendOption) *Session {
 // opts hold for each turn that it starts.
 func (c *Client) Session(id string, opts ...SendOption) *Session {
 	return &Session{client: c, id: id, opts: opts}
+}
+
+// SessionOrNew is [Client.Session] for a session that may not exist: if the server has none
+// of this id, the first turn makes it.
+func (c *Client) SessionOrNew(id string, opts ...SendOption) *Session {
+	s := c.Session(id, opts...)
+	s.create = true
+	return s
 }
 
 // WithAgent sets the tree of a session's turns, or of one turn.
@@ -191,8 +197,39 @@ func (s *Session) lastTurnEvents(ctx context.Context, opts []RequestOption) iter
 			yield(nil, err)
 			return
 		}
-		req := &agentdv1.ListTurnEventsRequest{SessionId: s.id, TurnId: info.LastTurnID}
-		for more := info.LastTurnID != ""; more; {
+		if info.LastTurnID != "" {
+			s.turnEvents(ctx, info.LastTurnID, nil, opts)(yield)
+		}
+	}
+}
+
+// TurnEvents yields what has happened in a turn of the session so far, after a position
+// in the session, nil: from the turn's beginning; with an empty id in the last turn. It asks for
+// the next page when it needs one. Unlike a run it yields the error of a turn that failed as
+// an event.
+func (s *Session) TurnEvents(
+	ctx context.Context, turnID string, after *int64, opts ...RequestOption,
+) iter.Seq2[*Event, error] {
+	return func(yield func(*Event, error) bool) {
+		for m, err := range s.turnEvents(ctx, turnID, after, opts) {
+			if err != nil {
+				yield(nil, err)
+				return
+			}
+			if event := s.placed(m, ""); event != nil && !yield(event, nil) {
+				return
+			}
+		}
+	}
+}
+
+// turnEvents yields the messages of TurnEvents.
+func (s *Session) turnEvents(
+	ctx context.Context, turnID string, after *int64, opts []RequestOption,
+) iter.Seq2[*agentdv1.RunResponse, error] {
+	return func(yield func(*agentdv1.RunResponse, error) bool) {
+		req := &agentdv1.ListTurnEventsRequest{SessionId: s.id, TurnId: turnID, AfterSeq: after}
+		for more := true; more; {
 			resp, err := unary(ctx, s.client, s.request(opts), s.client.sessions.ListTurnEvents, req)
 			if err != nil {
 				yield(nil, err)
@@ -234,8 +271,13 @@ func (s *Session) CancelTool(ctx context.Context, callID string, opts ...Request
 	if err != nil {
 		return nil, err
 	}
+	return s.CancelTurnTool(ctx, turn, callID, opts...)
+}
+
+// CancelTurnTool cancels one tool call of one turn; see CancelTool.
+func (s *Session) CancelTurnTool(ctx context.Context, turnID, callID string, opts ...RequestOption) (*Turn, error) {
 	resp, err := unary(ctx, s.client, s.request(opts), s.client.sessions.CancelToolCall,
-		&agentdv1.CancelToolCallRequest{SessionId: s.id, TurnId: turn, ToolCallId: callID})
+		&agentdv1.CancelToolCallRequest{SessionId: s.id, TurnId: turnID, ToolCallId: callID})
 	return turnOf(resp.GetTurn()), err
 }
 

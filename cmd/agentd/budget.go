@@ -6,12 +6,21 @@ import (
 	"strings"
 	"time"
 
+	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/daemon"
 )
 
 // budgetFlag is a budget as a flag has it: "calls=100,tokens=2000000,cost=5,time=30m",
 // each part at most once and above 0; what is left out has no bound.
 type budgetFlag daemon.Budget
+
+// of returns the budget as package client has it.
+func (b budgetFlag) of() client.Budget {
+	m := daemon.Budget(b).Proto()
+	return client.Budget{
+		ModelCalls: m.GetModelCalls(), Tokens: m.GetTokens(), CostUSD: m.GetCostUsd(), WallTime: m.GetWallTime().AsDuration(),
+	}
+}
 
 // newBudgetFlag is a budget that takes the place of another one; "none" takes that away.
 type newBudgetFlag budgetFlag

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"iter"
 	"os"
 	"time"
 
@@ -79,7 +80,7 @@ type daemonFlags struct {
 	JSON bool   `name:"json" noenv:"" help:"Write JSON, one object a line, as is done when the output is no terminal."`
 }
 
-// session is a command's talk with a daemon.
+// talk is a command's talk with a daemon.
 type talk struct {
 	*cli.Printer
 	conn *cli.Conn
@@ -101,37 +102,34 @@ func (d *daemonFlags) talk(p *process, f func(talk) error) error {
 // json tells whether programs read the output.
 func (d *daemonFlags) json(p *process) bool { return d.JSON || !p.tty.stdout }
 
-// pages calls next with a page size and a token until limit things were there or
-// there are no more.
-func pages(limit int, next func(size int32, token string) (got int, nextToken string, err error)) error {
-	token := ""
-	for limit > 0 {
-		got, more, err := next(int32(min(limit, 100)), token)
-		if err != nil {
-			return err
-		}
-		if limit -= got; more == "" {
-			return nil
-		}
-		token = more
-	}
-	return nil
+// get makes a request of a command.
+func get[T any](t talk, request func(context.Context) (T, error)) (T, error) {
+	return cli.Call(t.ctx, t.conn, request)
 }
+
+// list returns at most limit things of a list.
+func list[T interface{ Proto() M }, M any](
+	t talk, limit int, things func(context.Context) iter.Seq2[T, error],
+) ([]M, error) {
+	return cli.List(t.ctx, t.conn, limit, things)
+}
+
+// pageSize is how many things of a list are asked for at a time.
+func pageSize(limit int) int { return max(min(limit, 100), 0) }
 
 // state reads key=value pairs: a value that is JSON counts as such, any other one
 // as text.
-func state(pairs map[string]string) (string, error) {
+func state(pairs map[string]string) (map[string]any, error) {
 	out := make(map[string]any, len(pairs))
 	for key, text := range pairs {
 		if key == "" {
-			return "", usage("--state: %q has no key", "="+text)
+			return nil, usage("--state: %q has no key", "="+text)
 		}
 		if out[key] = text; json.Valid([]byte(text)) {
 			out[key] = json.RawMessage(text)
 		}
 	}
-	data, err := json.Marshal(out)
-	return string(data), err
+	return out, nil
 }
 
 // isFile tells whether a name is that of a file that may hold an agent.

@@ -13,7 +13,7 @@ import (
 	"regexp"
 	"strings"
 
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/client"
 )
 
 const (
@@ -39,11 +39,11 @@ var types = map[string]string{
 }
 
 // parts are the files that go with a prompt.
-func parts(names []string) ([]*agentdv1.Part, error) {
+func parts(names []string) ([]client.Part, error) {
 	if len(names) > maxFiles {
 		return nil, usage("--file: %d files are too many, at most %d go with a prompt", len(names), maxFiles)
 	}
-	var out []*agentdv1.Part
+	var out []client.Part
 	for _, name := range names {
 		p, err := part(name)
 		if err != nil {
@@ -55,7 +55,7 @@ func parts(names []string) ([]*agentdv1.Part, error) {
 }
 
 // part is a file, or the URI of one.
-func part(name string) (*agentdv1.Part, error) {
+func part(name string) (client.Part, error) {
 	kind := ""
 	if m := typed.FindStringSubmatch(name); m != nil && !isFile(name) {
 		kind, name = m[1], m[2]
@@ -63,19 +63,19 @@ func part(name string) (*agentdv1.Part, error) {
 	if remote.MatchString(name) {
 		u, err := url.Parse(name)
 		if err != nil {
-			return nil, err
+			return client.Part{}, err
 		}
 		if kind == "" {
 			kind = byName(path.Ext(u.Path))
 		}
 		if kind == "" {
-			return nil, errors.New("the type of this file is not known: name it, as in image/png=" + name)
+			return client.Part{}, errors.New("the type of this file is not known: name it, as in image/png=" + name)
 		}
-		return &agentdv1.Part{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: kind, Uri: name}}}, nil
+		return client.FileURI(kind, name), nil
 	}
 	data, err := readFile(name)
 	if err != nil {
-		return nil, err
+		return client.Part{}, err
 	}
 	if kind == "" {
 		kind = byName(filepath.Ext(name))
@@ -84,9 +84,9 @@ func part(name string) (*agentdv1.Part, error) {
 		kind, _, _ = mime.ParseMediaType(http.DetectContentType(data))
 	}
 	if kind == "application/octet-stream" {
-		return nil, errors.New("the type of this file is not known: name it, as in image/png=" + name)
+		return client.Part{}, errors.New("the type of this file is not known: name it, as in image/png=" + name)
 	}
-	return &agentdv1.Part{Content: &agentdv1.Part_Inline{Inline: &agentdv1.InlineData{MimeType: kind, Data: data}}}, nil
+	return client.Inline(kind, data), nil
 }
 
 // byName is the type of files of such names; "" is not known.

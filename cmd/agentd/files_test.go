@@ -8,9 +8,9 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
-	"google.golang.org/protobuf/testing/protocmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/client"
 )
 
 const pngHead = "\x89PNG\r\n\x1a\n"
@@ -33,19 +33,13 @@ func filesDir(t *testing.T) string {
 	return dir
 }
 
-func inline(kind, data string) *agentdv1.Part {
-	return &agentdv1.Part{Content: &agentdv1.Part_Inline{Inline: &agentdv1.InlineData{MimeType: kind, Data: []byte(data)}}}
-}
-
-func remoteFile(kind, uri string) *agentdv1.Part {
-	return &agentdv1.Part{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{MimeType: kind, Uri: uri}}}
-}
+func inline(kind, data string) client.Part { return client.Inline(kind, []byte(data)) }
 
 // The type of a file is what is said, else that of its name, else of its content.
 func TestFilesOfPrompts(t *testing.T) {
 	t.Chdir(filesDir(t))
 	for name, tc := range map[string]struct {
-		want  *agentdv1.Part
+		want  client.Part
 		fails string
 	}{
 		"photo.JPG":                         {inline("image/jpeg", "x"), ""},
@@ -56,15 +50,15 @@ func TestFilesOfPrompts(t *testing.T) {
 		"video/mp4=odd":                     {inline("video/mp4", "\x00\x01\x02"), ""},
 		"image/png=photo":                   {inline("text/plain", "y"), ""}, // there is a file of this name
 		"image/gif=photo":                   {inline("image/gif", pngHead), ""},
-		"odd":                               {nil, "as in image/png=odd"},
-		"empty.png":                         {nil, "the file is empty"},
-		"missing.png":                       {nil, "no such file"},
-		"image":                             {nil, "is a directory"},
-		"https://x.example/a/cat.png?x=y.z": {remoteFile("image/png", "https://x.example/a/cat.png?x=y.z"), ""},
-		"gs://bucket/doc.pdf":               {remoteFile("application/pdf", "gs://bucket/doc.pdf"), ""},
-		"video/mp4=https://x.example/watch": {remoteFile("video/mp4", "https://x.example/watch"), ""},
-		"https://x.example/watch":           {nil, "as in image/png=https://x.example/watch"},
-		"https://x.example/%zz.png":         {nil, "invalid URL"},
+		"odd":                               {client.Part{}, "as in image/png=odd"},
+		"empty.png":                         {client.Part{}, "the file is empty"},
+		"missing.png":                       {client.Part{}, "no such file"},
+		"image":                             {client.Part{}, "is a directory"},
+		"https://x.example/a/cat.png?x=y.z": {client.FileURI("image/png", "https://x.example/a/cat.png?x=y.z"), ""},
+		"gs://bucket/doc.pdf":               {client.FileURI("application/pdf", "gs://bucket/doc.pdf"), ""},
+		"video/mp4=https://x.example/watch": {client.FileURI("video/mp4", "https://x.example/watch"), ""},
+		"https://x.example/watch":           {client.Part{}, "as in image/png=https://x.example/watch"},
+		"https://x.example/%zz.png":         {client.Part{}, "invalid URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			got, err := parts([]string{name})
@@ -74,7 +68,7 @@ func TestFilesOfPrompts(t *testing.T) {
 				}
 				return
 			}
-			if diff := cmp.Diff([]*agentdv1.Part{tc.want}, got, protocmp.Transform()); err != nil || diff != "" {
+			if diff := cmp.Diff([]client.Part{tc.want}, got, cmpopts.IgnoreUnexported(client.Part{})); err != nil || diff != "" {
 				t.Errorf("%v, (-want +got):\n%s", err, diff)
 			}
 		})
@@ -103,8 +97,8 @@ func TestFilesInTheRequest(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			ex := task.execute
-			if ex.GetUserPrompt() != tc.prompt || len(ex.GetUserParts()) != 1 || ex.GetRawPayloads() != (tc.args.Raw != "") || (ex.GetAgent() != nil) != (tc.args.File == agent) {
+			ex := task.prompt
+			if ex.Text != tc.prompt || len(ex.Parts) != 1 || ex.Raw != (tc.args.Raw != "") || (ex.Agent != nil) != (tc.args.File == agent) {
 				t.Errorf("asks for %v", ex)
 			}
 		})

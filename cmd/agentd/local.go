@@ -34,15 +34,11 @@ func (c *runCmd) local(p *process) (url string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	others := providers(p.getenv)
 	cfg := daemon.Config{
 		Addr:    "127.0.0.1:0",
 		DataDir: dir,
 		Getenv:  p.getenv,
-
-		ExtraProviders: others,
-
-		Logger:  daemon.NewLogger(p.stderr, daemon.LogConfig{Level: slog.LevelError, Secrets: daemon.Secrets(p.getenv, others...)}),
+		Logger:  daemon.NewLogger(p.stderr, daemon.LogConfig{Level: slog.LevelError, Secrets: daemon.Secrets(p.getenv)}),
 		Version: versionText(),
 	}
 	c.configure(&cfg)

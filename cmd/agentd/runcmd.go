@@ -11,11 +11,9 @@ import (
 	"time"
 
 	"github.com/alecthomas/kong"
-	"google.golang.org/protobuf/proto"
-	"google.golang.org/protobuf/types/known/durationpb"
 
+	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/client/terminal"
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/agentfile"
 	"github.com/apzuk3/agentd/internal/cli"
 	"github.com/apzuk3/agentd/internal/toolcmd"
@@ -26,8 +24,6 @@ const (
 	maxPrompt = 1 << 20
 	// cancelTimeout bounds how long a cancel may take.
 	cancelTimeout = time.Minute
-	// answerWay is how much longer than the tool the daemon waits for its answer.
-	answerWay = 2 * time.Second
 )
 
 type runCmd struct {
@@ -106,9 +102,9 @@ func (c *runCmd) Validate(ctx *kong.Context) error {
 // task is what the arguments ask for.
 type task struct {
 	file  *agentfile.File // nil: none
-	tools map[string]toolcmd.Command
-	// execute is the turn to start; nil: one is followed.
-	execute *agentdv1.RunRequest_ExecuteRequest
+	tools *client.ToolSet // of the file; nil: none
+	// prompt starts a turn; nil: one is followed.
+	prompt *cli.Prompt
 	// alone is true when standard input holds the prompt: nobody can be asked.
 	alone bool
 }
@@ -151,7 +147,7 @@ func (c *runCmd) Run(p *process) error {
 	if spinner != nil {
 		turn.Screen = spinner.On(turn.Screen)
 	}
-	ending, err := c.drive(p, turn, t.execute)
+	ending, err := c.drive(p, turn, t.prompt)
 	if spinner != nil {
 		spinner.Close()
 	}
@@ -177,8 +173,11 @@ func (c *runCmd) spinner(p *process, t *task) *cli.Spinner {
 	if !p.tty.stderr || p.env["TERM"] == "dumb" || c.Output == "json" || c.Output == "events" || c.Output == "" && c.json(p) {
 		return nil
 	}
-	tree := t.execute.GetAgent()
-	if tree == nil && t.file != nil {
+	var tree *client.Agent
+	switch {
+	case t.prompt != nil && t.prompt.Agent != nil:
+		tree = t.prompt.Agent
+	case t.file != nil:
 		tree = t.file.Agent
 	}
 	s := cli.NewSpinner(p.stderr, p.colors(), tree)
@@ -222,7 +221,9 @@ func (c *runCmd) task(p *process) (*task, error) {
 		if t.file, err = agentfile.Read(name); err != nil {
 			return nil, &codedError{code: exitUsage, err: err}
 		}
-		t.tools = toolCommands(t.file)
+		if t.tools, err = tools(t.file); err != nil {
+			return nil, err
+		}
 	}
 	if prompt == "-" {
 		if p.tty.stdin {
@@ -240,54 +241,47 @@ func (c *runCmd) task(p *process) (*task, error) {
 		return t, nil
 	}
 	var err error
-	t.execute, err = c.execute(t.file, prompt)
+	t.prompt, err = c.prompt(t.file, prompt)
 	return t, err
 }
 
-// execute is the turn that is asked for.
-func (c *runCmd) execute(file *agentfile.File, prompt string) (*agentdv1.RunRequest_ExecuteRequest, error) {
+// prompt is the turn that is asked for.
+func (c *runCmd) prompt(file *agentfile.File, text string) (*cli.Prompt, error) {
 	files, err := parts(c.Files)
 	if err != nil {
 		return nil, err
 	}
-	ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: prompt, UserParts: files, RawPayloads: c.Raw != ""}
-	if c.Model != "" {
-		ex.Agent = &agentdv1.Agent{Name: "agent", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: c.Model}}}
+	out := &cli.Prompt{
+		Session: c.Session, Create: c.Local, Text: text, Parts: files, Raw: c.Raw != "",
+		Budget: client.Budget{ModelCalls: c.BudgetCalls, Tokens: c.BudgetTokens, CostUSD: c.BudgetCost, WallTime: c.BudgetTime},
 	}
-	if file != nil {
-		ex.Agent = file.Agent
-		for _, t := range file.Declarations() {
-			if d := t.GetTimeout(); d != nil {
-				t = proto.CloneOf(t)
-				t.Timeout = durationpb.New(min(d.AsDuration()+answerWay, 24*time.Hour))
-			}
-			ex.Tools = append(ex.Tools, t)
-		}
-	}
-	if c.Session != "" {
-		ex.SessionId, ex.Create = &c.Session, c.Local
+	switch {
+	case file != nil:
+		out.Agent = file.Agent
+	case c.Model != "":
+		out.Agent = client.LLM("agent", c.Model)
 	}
 	if len(c.State) > 0 {
-		if ex.InitialStateJson, err = state(c.State); err != nil {
-			return nil, err
-		}
+		out.State, err = state(c.State)
 	}
-	if c.BudgetCalls > 0 || c.BudgetTokens > 0 || c.BudgetCost > 0 || c.BudgetTime > 0 {
-		ex.Budget = &agentdv1.Budget{ModelCalls: c.BudgetCalls, Tokens: c.BudgetTokens, CostUsd: c.BudgetCost}
-		if c.BudgetTime > 0 {
-			ex.Budget.WallTime = durationpb.New(c.BudgetTime)
-		}
-	}
-	return ex, nil
+	return out, err
 }
 
-// toolCommands are the programs of a file's tools.
-func toolCommands(file *agentfile.File) map[string]toolcmd.Command {
-	out := make(map[string]toolcmd.Command, len(file.Tools))
+// tools are the tools of a file; their calls run its programs.
+func tools(file *agentfile.File) (*client.ToolSet, error) {
+	out := client.NewToolSet()
 	for _, t := range file.Tools {
-		out[t.GetName()] = toolcmd.Command{Args: t.Command, Base: filepath.Dir(file.Name), Pass: t.PassEnv, Timeout: t.GetTimeout().AsDuration()}
+		program := toolcmd.Command{Args: t.Command, Base: filepath.Dir(file.Name), Pass: t.PassEnv}
+		err := cli.AddTool(out, t.Tool, program)
+		if err == nil {
+			continue
+		}
+		if problems, failed := check(file); failed == nil && len(problems) > 0 { // the same, with its place
+			err = problems
+		}
+		return nil, &codedError{code: exitUsage, err: err}
 	}
-	return out
+	return out, nil
 }
 
 // dial names the daemon, or starts one.
@@ -310,7 +304,7 @@ var errLeft = errors.New("left")
 
 // drive runs the turn: the first signal cancels it, the second one leaves it, and so
 // does the end of the terminal.
-func (c *runCmd) drive(p *process, turn *cli.Turn, execute *agentdv1.RunRequest_ExecuteRequest) (*cli.Ending, error) {
+func (c *runCmd) drive(p *process, turn *cli.Turn, prompt *cli.Prompt) (*cli.Ending, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan struct{})
 	go func() { // ends with the turn
@@ -346,16 +340,15 @@ func (c *runCmd) drive(p *process, turn *cli.Turn, execute *agentdv1.RunRequest_
 		cancel(nil)
 		<-ended
 	}()
-	if execute == nil {
+	if prompt == nil {
 		return turn.Attach(ctx, c.Attach)
 	}
-	return turn.Start(ctx, execute)
+	return turn.Start(ctx, *prompt)
 }
 
 // explain adds to an error what a person can do about it.
 func (c *runCmd) explain(p *process, turn *cli.Turn, file *agentfile.File, err error) error {
-	e, _ := errors.AsType[*cli.Error](err)
-	if e != nil && e.Code == agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE && file != nil {
+	if errors.Is(err, client.ErrInvalidAgentTree) && file != nil {
 		if problems, failed := check(file); failed == nil && len(problems) > 0 { // the same, with its place
 			err = problems
 		}

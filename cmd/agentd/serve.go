@@ -78,7 +78,6 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 			return daemon.Config{}, err
 		}
 	}
-	others := providers(p.getenv)
 	cfg := daemon.Config{
 		Addr:              c.Addr,
 		TLSCertFile:       c.TLSCert,
@@ -86,8 +85,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		DataDir:           data,
 		AllowNetworkFiles: c.AllowNetworkFiles,
 		Getenv:            p.getenv,
-		ExtraProviders:    others,
-		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: daemon.Secrets(p.getenv, others...)}),
+		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: daemon.Secrets(p.getenv)}),
 		Version:           versionText(),
 		CORSOrigins:       c.CORSOrigins,
 		AllowedHosts:      c.AllowedHosts,

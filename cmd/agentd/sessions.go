@@ -1,14 +1,16 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
+	"iter"
 	"strings"
 
+	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/cli"
-	"github.com/apzuk3/agentd/internal/daemon"
 )
 
 type sessionsCmd struct {
@@ -41,15 +43,10 @@ func (*sessionsCreateCmd) Help() string {
 // Run makes a session.
 func (c *sessionsCreateCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		req := &agentdv1.CreateSessionRequest{Labels: c.Label, ClientRef: c.Ref}
-		if c.Budget != (budgetFlag{}) {
-			req.Budget = daemon.Budget(c.Budget).Proto()
-		}
-		resp, err := cli.Call(t.ctx, t.conn, t.conn.CreateSession, req)
-		if err != nil {
-			return err
-		}
-		return t.Session(resp.GetSession())
+		info := client.NewSessionInfo{Labels: c.Label, ClientRef: c.Ref, Budget: c.Budget.of()}
+		return t.session(func(ctx context.Context) (*client.SessionInfo, error) {
+			return t.conn.CreateSession(ctx, info)
+		})
 	})
 }
 
@@ -74,19 +71,14 @@ func (*sessionsListCmd) Help() string {
 // Run lists sessions.
 func (c *sessionsListCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		req := &agentdv1.ListSessionsRequest{Labels: c.Label, ClientRef: c.Ref, TurnStatuses: turnStatuses(c.Status)}
-		switch c.State {
-		case "active":
-			req.States = []agentdv1.SessionState{agentdv1.SessionState_SESSION_STATE_ACTIVE}
-		case "archived":
-			req.States = []agentdv1.SessionState{agentdv1.SessionState_SESSION_STATE_ARCHIVED}
+		filter := client.SessionFilter{
+			Labels: c.Label, ClientRef: c.Ref, TurnStatuses: turnStatuses(c.Status), PageSize: pageSize(c.Limit),
 		}
-		var all []*agentdv1.Session
-		err := pages(c.Limit, func(size int32, token string) (int, string, error) {
-			req.PageSize, req.PageToken = size, token
-			resp, err := cli.Call(t.ctx, t.conn, t.conn.ListSessions, req)
-			all = append(all, resp.GetSessions()...)
-			return len(resp.GetSessions()), resp.GetNextPageToken(), err
+		if c.State != "all" {
+			filter.States = []client.SessionState{client.SessionState(c.State)}
+		}
+		all, err := list(t, c.Limit, func(ctx context.Context) iter.Seq2[*client.SessionInfo, error] {
+			return t.conn.Sessions(ctx, filter)
 		})
 		if err != nil {
 			return err
@@ -95,11 +87,20 @@ func (c *sessionsListCmd) Run(p *process) error {
 	})
 }
 
-// turnStatuses are the protocol's names of statuses.
-func turnStatuses(names []string) []agentdv1.TurnStatus {
-	var out []agentdv1.TurnStatus
+// session makes a request whose result is a session, and shows the session.
+func (t talk) session(request func(context.Context) (*client.SessionInfo, error)) error {
+	info, err := get(t, request)
+	if err != nil {
+		return err
+	}
+	return t.Session(info.Proto())
+}
+
+// turnStatuses are statuses as flags name them.
+func turnStatuses(names []string) []client.TurnStatus {
+	var out []client.TurnStatus
 	for _, name := range names {
-		out = append(out, agentdv1.TurnStatus(agentdv1.TurnStatus_value["TURN_STATUS_"+strings.ToUpper(strings.ReplaceAll(name, "-", "_"))]))
+		out = append(out, client.TurnStatus(strings.ReplaceAll(name, "-", "_")))
 	}
 	return out
 }
@@ -115,11 +116,9 @@ func (*sessionsShowCmd) Help() string { return "Examples:\n\n  agentd sessions s
 // Run shows a session.
 func (c *sessionsShowCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		resp, err := cli.Call(t.ctx, t.conn, t.conn.GetSession, &agentdv1.GetSessionRequest{SessionId: c.ID})
-		if err != nil {
-			return err
-		}
-		return t.Session(resp.GetSession())
+		return t.session(func(ctx context.Context) (*client.SessionInfo, error) {
+			return t.conn.Session(c.ID).Info(ctx)
+		})
 	})
 }
 
@@ -159,58 +158,50 @@ Examples:
 // Run shows events.
 func (c *sessionsEventsCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		show := func(event *agentdv1.RunResponse) error {
-			if c.json(p) {
-				return cli.WriteJSON(p.stdout, event)
-			}
-			return cli.EventLine(p.stdout, event)
+		show := func(event *client.Event) error { return c.show(p, event) }
+		switch {
+		case c.Follow:
+			return c.follow(p, t)
+		case c.Turn != "":
+			return t.conn.TurnEvents(t.ctx, c.ID, c.Turn, c.After, show)
+		default:
+			return t.conn.SessionEvents(t.ctx, c.ID, c.Cursor, show)
 		}
-		lost := func(err error) { p.notef("%v; trying again", err) }
-		if c.Turn == "" {
-			events := t.conn.SessionEvents(t.ctx, c.ID, c.Cursor)
-			if c.Follow {
-				events = t.conn.FollowSession(t.ctx, cli.Following{Session: c.ID, Cursor: c.Cursor, Lost: lost})
-			}
-			for event, err := range events {
-				switch {
-				case err == nil && c.json(p):
-					err = cli.WriteJSON(p.stdout, event)
-				case err == nil:
-					err = cli.EventLine(p.stdout, event.GetEvent())
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-		if c.Follow {
-			for event, err := range t.conn.Follow(t.ctx, cli.Following{Session: c.ID, Turn: c.Turn, After: c.After, Lost: lost}) {
-				if err == nil {
-					err = show(event)
-				}
-				if err != nil {
-					return err
-				}
-			}
-			return nil
-		}
-		req := &agentdv1.ListTurnEventsRequest{SessionId: c.ID, TurnId: c.Turn, AfterSeq: c.After}
-		for more := true; more; {
-			resp, err := cli.Call(t.ctx, t.conn, t.conn.ListTurnEvents, req)
-			if err != nil {
-				return err
-			}
-			for _, event := range resp.GetEvents() {
-				if err := show(event); err != nil {
-					return err
-				}
-			}
-			req.AfterSeq = new(resp.GetNextAfterSeq())
-			more = resp.GetMore() && len(resp.GetEvents()) > 0
-		}
-		return nil
 	})
+}
+
+// follow shows events as they come.
+func (c *sessionsEventsCmd) follow(p *process, t talk) error {
+	f := cli.Following{
+		Session: c.ID, Turn: c.Turn, After: c.After, Cursor: c.Cursor,
+		Lost: func(err error) { p.notef("%v; trying again", err) },
+	}
+	events := t.conn.FollowSession(t.ctx, f)
+	if c.Turn != "" {
+		events = t.conn.Follow(t.ctx, f)
+	}
+	for event, err := range events {
+		if err == nil {
+			err = c.show(p, event)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// show shows an event of the session, or of the turn.
+func (c *sessionsEventsCmd) show(p *process, event *client.Event) error {
+	message := event.Proto()
+	switch {
+	case !c.json(p):
+		return cli.EventLine(p.stdout, message)
+	case c.Turn != "":
+		return cli.WriteJSON(p.stdout, message)
+	default:
+		return cli.WriteJSON(p.stdout, &agentdv1.SessionEvent{Event: message, Cursor: event.Cursor})
+	}
 }
 
 type sessionsUpdateCmd struct {
@@ -238,21 +229,24 @@ func (c *sessionsUpdateCmd) Run(p *process) error {
 	if len(c.Label) == 0 && c.Ref == nil && c.Budget == nil {
 		return usage("nothing to change: give --label, --ref or --budget")
 	}
-	return c.talk(p, func(t talk) error {
-		req := &agentdv1.UpdateSessionRequest{SessionId: c.ID, Labels: c.Label, ClientRef: c.Ref, Version: c.Version}
-		if c.Budget != nil {
-			req.Budget = daemon.Budget(*c.Budget).Proto()
-		}
-		return update(t, req)
-	})
+	if c.Version != nil && *c.Version < 1 {
+		return fmt.Errorf("--version is %d, must be at least 1", *c.Version)
+	}
+	change := client.SessionUpdate{Labels: c.Label, ClientRef: c.Ref}
+	if c.Version != nil {
+		change.Version = *c.Version
+	}
+	if c.Budget != nil {
+		change.Budget = new(budgetFlag(*c.Budget).of())
+	}
+	return c.talk(p, func(t talk) error { return t.update(c.ID, change) })
 }
 
-func update(t talk, req *agentdv1.UpdateSessionRequest) error {
-	resp, err := cli.Call(t.ctx, t.conn, t.conn.UpdateSession, req)
-	if err != nil {
-		return err
-	}
-	return t.Session(resp.GetSession())
+// update changes a session and shows it.
+func (t talk) update(id string, change client.SessionUpdate) error {
+	return t.session(func(ctx context.Context) (*client.SessionInfo, error) {
+		return t.conn.Session(id).Update(ctx, change)
+	})
 }
 
 type sessionsArchiveCmd struct {
@@ -268,13 +262,11 @@ func (*sessionsArchiveCmd) Help() string {
 
 // Run archives a session.
 func (c *sessionsArchiveCmd) Run(p *process) error {
-	to := agentdv1.SessionState_SESSION_STATE_ARCHIVED
+	to := client.SessionArchived
 	if c.Undo {
-		to = agentdv1.SessionState_SESSION_STATE_ACTIVE
+		to = client.SessionActive
 	}
-	return c.talk(p, func(t talk) error {
-		return update(t, &agentdv1.UpdateSessionRequest{SessionId: c.ID, State: &to})
-	})
+	return c.talk(p, func(t talk) error { return t.update(c.ID, client.SessionUpdate{State: to}) })
 }
 
 type sessionsForkCmd struct {
@@ -297,11 +289,13 @@ Examples:
 // Run forks a session.
 func (c *sessionsForkCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		resp, err := cli.Call(t.ctx, t.conn, t.conn.ForkSession, &agentdv1.ForkSessionRequest{SessionId: c.ID, ThroughSeq: c.At, Labels: c.Label, ClientRef: c.Ref})
+		fork, err := get(t, func(ctx context.Context) (*client.Session, error) {
+			return t.conn.Session(c.ID).Fork(ctx, client.ForkAt{ThroughSeq: c.At, Labels: c.Label, ClientRef: c.Ref})
+		})
 		if err != nil {
 			return err
 		}
-		return t.Session(resp.GetSession())
+		return t.session(func(ctx context.Context) (*client.SessionInfo, error) { return fork.Info(ctx) })
 	})
 }
 
@@ -331,7 +325,10 @@ func (c *sessionsDeleteCmd) Run(p *process) error {
 				return &codedError{code: exitError, err: fmt.Errorf("nothing was deleted")}
 			}
 		}
-		if _, err := cli.Call(t.ctx, t.conn, t.conn.DeleteSession, &agentdv1.DeleteSessionRequest{SessionId: c.ID}); err != nil {
+		_, err := get(t, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, t.conn.Session(c.ID).Delete(ctx)
+		})
+		if err != nil {
 			return err
 		}
 		return t.Done("deleted %s", c.ID)

@@ -1,8 +1,12 @@
 package main
 
 import (
+	"context"
+	"encoding/json"
+	"iter"
+
+	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/internal/cli"
 )
 
 type stateCmd struct {
@@ -26,19 +30,28 @@ func (*stateListCmd) Help() string {
 // Run lists keys.
 func (c *stateListCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		req := &agentdv1.ListSharedStateRequest{Prefix: c.Prefix}
-		var all []*agentdv1.SharedStateEntry
-		err := pages(c.Limit, func(size int32, token string) (int, string, error) {
-			req.PageSize, req.PageToken = size, token
-			resp, err := cli.Call(t.ctx, t.conn, t.conn.ListSharedState, req)
-			all = append(all, resp.GetEntries()...)
-			return len(resp.GetEntries()), resp.GetNextPageToken(), err
+		all, err := list(t, c.Limit, func(ctx context.Context) iter.Seq2[sharedEntry, error] {
+			return func(yield func(sharedEntry, error) bool) {
+				for entry, err := range t.conn.SharedState(ctx, c.Prefix) {
+					if !yield(sharedEntry(entry), err) {
+						return
+					}
+				}
+			}
 		})
 		if err != nil {
 			return err
 		}
 		return t.SharedState(all)
 	})
+}
+
+// sharedEntry is an entry that has its message.
+type sharedEntry client.SharedStateEntry
+
+// Proto returns the entry's message.
+func (e sharedEntry) Proto() *agentdv1.SharedStateEntry {
+	return &agentdv1.SharedStateEntry{Key: e.Key, Value: e.Value, Bytes: e.Bytes}
 }
 
 type stateSetCmd struct {
@@ -55,8 +68,9 @@ func (*stateSetCmd) Help() string {
 // Run sets a key.
 func (c *stateSetCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		values := []*agentdv1.SharedStateValue{{Key: c.Key, Value: c.Value}}
-		_, err := cli.Call(t.ctx, t.conn, t.conn.SetSharedState, &agentdv1.SetSharedStateRequest{Values: values})
+		_, err := get(t, func(ctx context.Context) (struct{}, error) {
+			return struct{}{}, t.conn.SetSharedState(ctx, map[string]any{c.Key: json.RawMessage(c.Value)})
+		})
 		return err
 	})
 }
@@ -75,10 +89,12 @@ func (*stateRemoveCmd) Help() string {
 // Run removes keys.
 func (c *stateRemoveCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		resp, err := cli.Call(t.ctx, t.conn, t.conn.RemoveSharedState, &agentdv1.RemoveSharedStateRequest{Keys: c.Keys})
+		removed, err := get(t, func(ctx context.Context) ([]string, error) {
+			return t.conn.RemoveSharedState(ctx, c.Keys)
+		})
 		if err != nil {
 			return err
 		}
-		return t.Removed(c.Keys, resp)
+		return t.Removed(c.Keys, &agentdv1.RemoveSharedStateResponse{Removed: removed})
 	})
 }

@@ -1,11 +1,15 @@
 package main
 
 import (
+	"cmp"
+	"context"
+	"encoding/json"
 	"errors"
+	"iter"
 	"math"
 
+	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/internal/cli"
 )
 
 type turnsCmd struct {
@@ -30,13 +34,12 @@ func (*turnsListCmd) Help() string {
 // Run lists turns.
 func (c *turnsListCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		req := &agentdv1.ListTurnsRequest{SessionId: c.Session, Statuses: turnStatuses(c.Status)}
-		var all []*agentdv1.Turn
-		err := pages(c.Limit, func(size int32, token string) (int, string, error) {
-			req.PageSize, req.PageToken = size, token
-			resp, err := cli.Call(t.ctx, t.conn, t.conn.ListTurns, req)
-			all = append(all, resp.GetTurns()...)
-			return len(resp.GetTurns()), resp.GetNextPageToken(), err
+		filter := client.TurnFilter{Statuses: turnStatuses(c.Status), PageSize: pageSize(c.Limit)}
+		all, err := list(t, c.Limit, func(ctx context.Context) iter.Seq2[*client.Turn, error] {
+			if c.Session == "" {
+				return t.conn.Turns(ctx, filter)
+			}
+			return t.conn.Session(c.Session).Turns(ctx, filter)
 		})
 		if err != nil {
 			return err
@@ -57,12 +60,19 @@ func (*turnsShowCmd) Help() string { return "Examples:\n\n  agentd turns show SE
 // Run shows a turn.
 func (c *turnsShowCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		resp, err := cli.Call(t.ctx, t.conn, t.conn.GetTurn, &agentdv1.GetTurnRequest{SessionId: c.Session, TurnId: c.Turn, UserParts: true})
-		if err != nil {
-			return err
-		}
-		return t.Turn(resp.GetTurn())
+		return t.turn(func(ctx context.Context) (*client.Turn, error) {
+			return t.conn.Session(c.Session).Turn(ctx, c.Turn)
+		})
 	})
+}
+
+// turn makes a request whose result is a turn, and shows the turn.
+func (t talk) turn(request func(context.Context) (*client.Turn, error)) error {
+	turn, err := get(t, request)
+	if err != nil {
+		return err
+	}
+	return t.Turn(turn.Proto())
 }
 
 type turnsCallsCmd struct {
@@ -79,13 +89,8 @@ func (*turnsCallsCmd) Help() string {
 // Run shows what models were told.
 func (c *turnsCallsCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		req := &agentdv1.ListModelCallsRequest{SessionId: c.Session, TurnId: c.Turn}
-		var all []*agentdv1.ModelCallDetails
-		err := pages(math.MaxInt, func(size int32, token string) (int, string, error) {
-			req.PageSize, req.PageToken = size, token
-			resp, err := cli.Call(t.ctx, t.conn, t.conn.ListModelCalls, req)
-			all = append(all, resp.GetCalls()...)
-			return len(resp.GetCalls()), resp.GetNextPageToken(), err
+		all, err := list(t, math.MaxInt, func(ctx context.Context) iter.Seq2[*client.ModelCall, error] {
+			return t.conn.Session(c.Session).ModelCalls(ctx, c.Turn)
 		})
 		if err != nil {
 			return err
@@ -119,25 +124,20 @@ func (*turnsCancelCmd) Help() string {
 // Run cancels a turn, or one of its calls.
 func (c *turnsCancelCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
+		session := t.conn.Session(c.Session)
 		if c.Turn == "" { // a cancel names its turn
-			last, err := cli.Call(t.ctx, t.conn, t.conn.GetTurn, &agentdv1.GetTurnRequest{SessionId: c.Session})
+			last, err := get(t, func(ctx context.Context) (*client.Turn, error) { return session.Turn(ctx, "") })
 			if err != nil {
 				return err
 			}
-			c.Turn = last.GetTurn().GetId()
+			c.Turn = last.ID
 		}
-		if c.Call != "" {
-			resp, err := cli.Call(t.ctx, t.conn, t.conn.CancelToolCall, &agentdv1.CancelToolCallRequest{SessionId: c.Session, TurnId: c.Turn, ToolCallId: c.Call})
-			if err != nil {
-				return err
+		return t.turn(func(ctx context.Context) (*client.Turn, error) {
+			if c.Call != "" {
+				return session.CancelTurnTool(ctx, c.Turn, c.Call)
 			}
-			return t.Turn(resp.GetTurn())
-		}
-		resp, err := cli.Call(t.ctx, t.conn, t.conn.CancelTurn, &agentdv1.CancelTurnRequest{SessionId: c.Session, TurnId: c.Turn, Reason: c.Reason})
-		if err != nil {
-			return err
-		}
-		return t.Turn(resp.GetTurn())
+			return session.CancelTurn(ctx, c.Turn, c.Reason)
+		})
 	})
 }
 
@@ -161,21 +161,12 @@ func (*interactionsListCmd) Help() string {
 // Run lists interactions.
 func (c *interactionsListCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		req := &agentdv1.ListInteractionsRequest{SessionId: c.Session}
-		switch c.Status {
-		case "pending":
-			req.Statuses = []agentdv1.InteractionStatus{agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
-		case "resolved":
-			req.Statuses = []agentdv1.InteractionStatus{agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED}
-		case "canceled":
-			req.Statuses = []agentdv1.InteractionStatus{agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED}
+		filter := client.InteractionFilter{SessionID: c.Session, PageSize: pageSize(c.Limit)}
+		if c.Status != "all" {
+			filter.Statuses = []client.InteractionStatus{client.InteractionStatus(c.Status)}
 		}
-		var all []*agentdv1.Interaction
-		err := pages(c.Limit, func(size int32, token string) (int, string, error) {
-			req.PageSize, req.PageToken = size, token
-			resp, err := cli.Call(t.ctx, t.conn, t.conn.ListInteractions, req)
-			all = append(all, resp.GetInteractions()...)
-			return len(resp.GetInteractions()), resp.GetNextPageToken(), err
+		all, err := list(t, c.Limit, func(ctx context.Context) iter.Seq2[*client.Interaction, error] {
+			return t.conn.Interactions(ctx, filter)
 		})
 		if err != nil {
 			return err
@@ -209,24 +200,28 @@ Examples:
 
 // Run resolves an interaction.
 func (c *interactionsResolveCmd) Run(p *process) error {
-	var r *agentdv1.Resolution
+	var said *client.Resolution
 	switch c.Decision {
 	case "approve":
-		r = cli.Approve(c.Text)
+		if said = client.Approve(); c.Text != "" {
+			said.ToolInput = json.RawMessage(c.Text)
+		}
 	case "deny":
-		r = cli.Deny(c.Text)
+		said = client.Deny(c.Text)
 	case "answer":
 		if c.Text == "" {
 			return usage("the answer is missing: agentd interactions resolve SESSION INTERACTION answer TEXT")
 		}
-		r = cli.Answer(c.Text)
+		said = client.Answer(c.Text)
 	}
 	return c.talk(p, func(t talk) error {
-		resp, err := cli.Call(t.ctx, t.conn, t.conn.ResolveInteraction, &agentdv1.ResolveInteractionRequest{SessionId: c.Session, InteractionId: c.ID, Resolution: r})
+		resolved, err := get(t, func(ctx context.Context) (*client.Interaction, error) {
+			return t.conn.Resolve(ctx, c.Session, c.ID, said)
+		})
 		if err != nil {
 			return err
 		}
-		return t.Interaction(resp.GetInteraction())
+		return t.Interaction(resolved.Proto())
 	})
 }
 
@@ -244,13 +239,31 @@ func (*modelsCmd) Help() string {
 // Run lists models.
 func (c *modelsCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		resp, err := cli.Call(t.ctx, t.conn, t.conn.ListModels, &agentdv1.ListModelsRequest{})
+		known, err := get(t, func(ctx context.Context) ([]*client.ModelInfo, error) { return t.conn.Models(ctx) })
 		if err != nil {
 			return err
 		}
+		models, date := modelsOf(known)
 		if c.Stale {
-			return t.StaleModels(resp.GetModels(), resp.GetPricesDate(), c.Days)
+			return t.StaleModels(models, date, c.Days)
 		}
-		return t.Models(resp.GetModels(), resp.GetPricesDate())
+		return t.Models(models, date)
 	})
+}
+
+// modelsOf returns the messages of models, and the day of the prices that do not say theirs.
+func modelsOf(known []*client.ModelInfo) (models []*agentdv1.Model, date string) {
+	own := ""
+	for _, m := range known {
+		message := m.Proto()
+		models = append(models, message)
+		switch {
+		case m.Price == nil:
+		case message.GetPrice().GetDate() == "":
+			date = m.Price.Date
+		default:
+			own = m.Price.Date
+		}
+	}
+	return models, cmp.Or(date, own)
 }

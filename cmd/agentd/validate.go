@@ -54,7 +54,7 @@ func (c *validateCmd) Run(p *process) error {
 
 // check has a file checked by a daemon's rules.
 func check(file *agentfile.File) (agentfile.Problems, error) {
-	rules, err := daemon.TreeRules(providers(func(string) string { return "" })...)
+	rules, err := daemon.TreeRules()
 	if err != nil {
 		return nil, err
 	}

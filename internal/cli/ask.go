@@ -1,203 +1,236 @@
 package cli
 
 import (
+	"bytes"
 	"context"
-	"crypto/rand"
+	"encoding/json"
 	"errors"
 	"sync"
-
-	"google.golang.org/protobuf/proto"
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// questions puts the questions of a turn to its person, one after the other. The
-// screen holds while one is open.
+// questions is the client.Prompter of a turn: it asks the turn's person one question at a
+// time. The screen holds while a question is open.
 type questions struct {
 	turn *Turn
-	ctx  context.Context //nolint:containedctx // of the goroutine; ends with close
-	stop context.CancelFunc
-	wake chan struct{} // holds one signal: todo has grown
-	done chan struct{} // closed when the goroutine has ended
+	ctx  context.Context //nolint:containedctx // of the turn: a question ends with it
+	free chan struct{}   // holds one: whoever has put it there may ask
 
 	mu     sync.Mutex // protects the fields below, and is held to show something
-	todo   []*agentdv1.Interaction
-	open   string // the id of the one that is asked; "" for none
-	cancel context.CancelCauseFunc
-	said   *agentdv1.Resolution // what the person has said to it; nil: nothing yet
+	closed bool
+	open   map[string]*question // by interaction; until it is resolved
+	// shown are closed when the screen has the request of an interaction, by its id; the
+	// turn bounds them.
+	shown  map[string]chan struct{}
+	asking sync.WaitGroup // grows only while closed is false
 }
 
-var (
-	// errOver says that nobody waits for an answer any more.
-	errOver = errors.New("no longer asked")
-)
-
-func (t *Turn) questions(ctx context.Context) *questions {
-	q := &questions{turn: t, wake: make(chan struct{}, 1), done: make(chan struct{})}
-	q.ctx, q.stop = context.WithCancel(ctx)
-	go q.loop()
-	return q
+// question is one that was put, or waits for those before it.
+type question struct {
+	in     *client.Interaction
+	cancel context.CancelCauseFunc // takes it back
+	said   *client.Resolution      // what the person said to it; nil: nothing yet
 }
 
-// close takes back the question that is open and asks no more. It may be called
-// from any goroutine, more than once.
+// errOver takes back a question that nobody has resolved elsewhere.
+var errOver = errors.New("no longer asked")
+
+func newQuestions(ctx context.Context, t *Turn) *questions {
+	return &questions{
+		turn: t, ctx: ctx, free: make(chan struct{}, 1), open: map[string]*question{}, shown: map[string]chan struct{}{},
+	}
+}
+
+// close takes back the question that is open and asks no more. It returns when the screen
+// is free, and may be called from any goroutine, more than once.
 func (q *questions) close() {
-	q.stop()
-	<-q.done
+	q.mu.Lock()
+	q.closed = true
+	for _, open := range q.open {
+		open.cancel(errOver)
+	}
+	q.mu.Unlock()
+	q.asking.Wait()
 }
 
+// show shows an event. A question is asked when its request was shown, and so all that
+// came before it.
 func (q *questions) show(event *agentdv1.RunResponse) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
+	if in := event.GetInteractionRequested().GetInteraction(); in != nil {
+		select {
+		case <-q.requestLocked(in.GetId()):
+		default:
+			defer close(q.requestLocked(in.GetId()))
+		}
+	}
 	return q.turn.Screen.Event(event)
 }
 
-// ask has a question asked when those before it are answered. A turn has as many
-// as it has tool calls.
-func (q *questions) ask(i *agentdv1.Interaction) {
-	if q.turn.Person == nil || q.ctx.Err() != nil {
-		q.leave(i)
-		return
+// requestLocked returns what is closed when the request of an interaction was shown.
+func (q *questions) requestLocked(id string) chan struct{} {
+	if q.shown[id] == nil {
+		q.shown[id] = make(chan struct{})
 	}
+	return q.shown[id]
+}
+
+// request is requestLocked for a caller without mu.
+func (q *questions) request(id string) <-chan struct{} {
 	q.mu.Lock()
-	q.todo = append(q.todo, i)
-	q.mu.Unlock()
-	select {
-	case q.wake <- struct{}{}:
-	default:
-	}
+	defer q.mu.Unlock()
+	return q.requestLocked(id)
 }
 
 // leave says who may answer in this person's place.
-func (q *questions) leave(i *agentdv1.Interaction) {
-	q.turn.Note("the turn waits for a person: agentd interactions resolve %s %s approve|deny|answer", i.GetSessionId(), i.GetId())
+func (q *questions) leave(in *client.Interaction) {
+	q.turn.Note("the turn waits for a person: agentd interactions resolve %s %s approve|deny|answer",
+		in.SessionID, in.ID)
 }
 
-// resolved takes a question back. The event of the person's own answer may come
-// before the answer to their request: then that is all there is to know.
-func (q *questions) resolved(i *agentdv1.Interaction) {
+// Prompt asks the person. Without an answer the interaction stays open, and who may
+// answer is noted.
+func (q *questions) Prompt(ctx context.Context, in *client.Interaction) (*client.Resolution, error) {
+	asked, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
+	defer cancel(nil)
+	if !q.register(ctx, &question{in: in, cancel: cancel}) {
+		return nil, nil //nolint:nilnil // the interaction stays open
+	}
+	defer q.asking.Done()
+	// Why an interaction is over, its event says: see resolved.
+	defer context.AfterFunc(ctx, func() {
+		if cause := context.Cause(ctx); !errors.Is(cause, client.ErrInteractionOver) {
+			cancel(cause)
+		}
+	})()
+	defer context.AfterFunc(q.ctx, func() { cancel(context.Cause(q.ctx)) })()
+	said, err := q.put(asked, in)
+	switch {
+	case asked.Err() != nil:
+		return nil, nil //nolint:nilnil // nobody waits for an answer
+	case errors.Is(err, terminal.ErrNobody):
+		q.leave(in)
+		return nil, nil //nolint:nilnil // the interaction stays open
+	case err != nil:
+		q.turn.Note("%v", err)
+		q.leave(in)
+		return nil, nil //nolint:nilnil // the interaction stays open
+	}
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for n, waiting := range q.todo {
-		if waiting.GetId() == i.GetId() {
-			q.todo = append(q.todo[:n], q.todo[n+1:]...)
-			return
-		}
+	if open := q.open[in.ID]; open != nil {
+		open.said = said
 	}
-	switch {
-	case q.open != i.GetId():
-	case i.GetStatus() == agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED, q.said != nil && sameDecision(q.said, i.GetResolution()):
-		q.cancel(errOver)
-	default:
-		q.cancel(terminal.ErrElsewhere)
-	}
+	return said, nil
 }
 
-func sameDecision(a, b *agentdv1.Resolution) bool {
-	return proto.Equal(&agentdv1.Resolution{Decision: a.GetDecision()}, &agentdv1.Resolution{Decision: b.GetDecision()})
-}
-
-func (q *questions) loop() {
-	defer close(q.done)
-	for {
-		select {
-		case <-q.wake:
-		case <-q.ctx.Done():
-			return
-		}
-		for q.next() {
-		}
-	}
-}
-
-// next asks the first question that waits, if there is one.
-func (q *questions) next() bool {
+// register notes a question that is to be put, and tells whether it may be.
+func (q *questions) register(ctx context.Context, asked *question) bool {
 	q.mu.Lock()
-	if len(q.todo) == 0 || q.ctx.Err() != nil {
-		q.mu.Unlock()
+	defer q.mu.Unlock()
+	switch {
+	case ctx.Err() != nil:
+		return false
+	case q.closed:
+		q.leave(asked.in)
 		return false
 	}
-	i := q.todo[0]
-	q.todo = q.todo[1:]
-	ctx, cancel := context.WithCancelCause(q.ctx)
-	defer cancel(nil)
-	q.open, q.cancel, q.said = i.GetId(), cancel, nil
-	q.mu.Unlock()
-
-	// What is read from the log may have been answered long ago.
-	c := q.turn.Conn
-	now, err := persist(ctx, q.turn, c.GetInteraction, &agentdv1.GetInteractionRequest{SessionId: i.GetSessionId(), InteractionId: i.GetId()})
-	if err == nil && now.GetInteraction().GetStatus() == agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING {
-		err = q.put(ctx, i)
-	}
-	q.mu.Lock()
-	q.open, q.said = "", nil
-	q.mu.Unlock()
-	switch e, _ := errors.AsType[*Error](err); {
-	case err == nil || ctx.Err() != nil:
-	case e != nil && e.Code == agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION: // somebody else was first
-		q.turn.Note("%v", err)
-	case errors.Is(err, terminal.ErrNobody):
-		q.leave(i)
-	default:
-		q.turn.Note("%v", err)
-		q.leave(i)
-	}
+	q.open[asked.in.ID] = asked
+	q.asking.Add(1)
 	return true
 }
 
-// put asks, and sends what the person says; what the daemon finds invalid is asked
-// again.
-func (q *questions) put(ctx context.Context, i *agentdv1.Interaction) error {
-	q.mu.Lock()
-	err := q.turn.Screen.Hold(true)
-	q.mu.Unlock()
-	if err != nil {
-		return err
+// put asks when the questions before are answered.
+func (q *questions) put(ctx context.Context, in *client.Interaction) (*client.Resolution, error) {
+	select {
+	case <-q.request(in.ID):
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
-	defer func() {
-		q.mu.Lock()
-		defer q.mu.Unlock()
-		_ = q.turn.Screen.Hold(false) // what cannot be written is told with the next event
-	}()
-	person := q.turn.Person
-	asked := client.InteractionOf(i)
-	for {
-		r, err := person.Prompt(ctx, asked)
-		if err != nil {
-			return err
-		}
-		err = q.send(ctx, i, r.Proto())
-		e, _ := errors.AsType[*Error](err)
-		switch {
-		case errors.Is(context.Cause(ctx), terminal.ErrElsewhere):
-			person.Say("(" + terminal.ErrElsewhere.Error() + ")")
-			return err
-		case ctx.Err() != nil || e == nil || !invalid(e):
-			return err
-		}
-		asked.Refused = &client.Error{Code: client.Code(e.Code), Message: e.Message}
+	select {
+	case q.free <- struct{}{}:
+	case <-ctx.Done():
+		return nil, context.Cause(ctx)
 	}
+	defer func() { <-q.free }()
+	if ctx.Err() != nil {
+		return nil, context.Cause(ctx)
+	}
+	if err := q.hold(true); err != nil {
+		return nil, err
+	}
+	defer func() { _ = q.hold(false) }() // a screen that cannot be written says so with the next event
+	return q.turn.Person.Prompt(ctx, in)
 }
 
-// invalid tells whether another answer may be taken.
-func invalid(e *Error) bool {
-	return e.Code == agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST || e.Code == agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
-}
-
-// send sends an answer until it has arrived or nobody waits for it.
-func (q *questions) send(ctx context.Context, i *agentdv1.Interaction, r *agentdv1.Resolution) error {
-	q.mu.Lock()
-	q.said = r
-	q.mu.Unlock()
-	r.IdempotencyKey = rand.Text()
-	c := q.turn.Conn
-	req := &agentdv1.ResolveInteractionRequest{SessionId: i.GetSessionId(), InteractionId: i.GetId(), Resolution: r}
-	_, err := persist(ctx, q.turn, c.ResolveInteraction, req)
+func (q *questions) hold(hold bool) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.said = nil
-	return err
+	return q.turn.Screen.Hold(hold)
+}
+
+// resolved takes a question back, and tells the person when somebody else was first. The
+// event of the person's own answer may come before the daemon's reply to it.
+func (q *questions) resolved(in *client.Interaction) {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	open := q.open[in.ID]
+	if open == nil {
+		return
+	}
+	delete(q.open, in.ID)
+	switch {
+	case in.Status == client.InteractionStatusCanceled, open.said != nil && sameDecision(open.said, in.Resolution):
+		open.cancel(errOver)
+	case open.said == nil:
+		open.cancel(terminal.ErrElsewhere)
+	default:
+		q.sayElsewhere()
+	}
+}
+
+// sayElsewhere says that an answer came too late, unless a question is open. mu is held.
+func (q *questions) sayElsewhere() {
+	select {
+	case q.free <- struct{}{}:
+		defer func() { <-q.free }()
+	default:
+		return
+	}
+	if err := q.turn.Screen.Hold(true); err == nil {
+		q.turn.Person.Say("(" + terminal.ErrElsewhere.Error() + ")")
+		_ = q.turn.Screen.Hold(false) // a screen that cannot be written says so with the next event
+	}
+}
+
+// sameDecision compares what a person said with what an event says, which may write JSON
+// in another way.
+func sameDecision(a, b *client.Resolution) bool {
+	return b == nil || a.Kind == b.Kind && a.Reason == b.Reason && a.Answer == b.Answer &&
+		(a.ToolInput == nil) == (b.ToolInput == nil) && plainJSON(a.ToolInput) == plainJSON(b.ToolInput)
+}
+
+func plainJSON(text json.RawMessage) string {
+	var b bytes.Buffer
+	if err := json.Compact(&b, text); err != nil {
+		return string(text)
+	}
+	return b.String()
+}
+
+// failed notes that what the person said could not be sent, and who may answer.
+func (q *questions) failed(err error) {
+	q.turn.Note("%v", err)
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	for id, open := range q.open {
+		if open.said != nil {
+			delete(q.open, id)
+			q.leave(open.in)
+		}
+	}
 }

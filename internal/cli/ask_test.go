@@ -70,7 +70,7 @@ func TestApprovalFitsOnScreen(t *testing.T) {
 func askedFor(t *testing.T, i *agentdv1.Interaction, typing map[string]string) string {
 	t.Helper()
 	f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
-	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, requested(i)))
 		<-f.said
 		send(at(3, ends(true)))
@@ -79,7 +79,7 @@ func askedFor(t *testing.T, i *agentdv1.Interaction, typing map[string]string) s
 	k := newKeyboard(typing)
 	defer k.keys.Close()
 	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: terminal.New(k.in, k)}
-	if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+	if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 		t.Fatal(err)
 	}
 	return k.shown.String()
@@ -99,7 +99,7 @@ func TestApprovalShowsAll(t *testing.T) {
 		}
 	}))
 	f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
-	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, requested(i)))
 		if got := <-f.said; got.GetResolution().GetApprove() == nil {
 			t.Errorf("said %v", got)
@@ -108,7 +108,7 @@ func TestApprovalShowsAll(t *testing.T) {
 		return nil
 	}}
 	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: p}
-	if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+	if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 		t.Fatal(err)
 	}
 	before, after, _ := strings.Cut(k.shown.String(), first)
@@ -145,7 +145,7 @@ func TestInvalidAnswerIsAskedAgain(t *testing.T) {
 		}
 		return nil
 	}
-	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, requested(approval)))
 		first, second := <-f.said, <-f.said
 		if first.GetResolution().GetIdempotencyKey() == second.GetResolution().GetIdempotencyKey() || second.GetResolution().GetApprove() == nil {
@@ -156,7 +156,7 @@ func TestInvalidAnswerIsAskedAgain(t *testing.T) {
 	}}
 	var shown strings.Builder
 	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: terminal.New(strings.NewReader("e\n{\"amount\":\"much\"}\ny\n"), &shown)}
-	if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+	if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 		t.Fatal(err)
 	}
 	if refusals != 1 || !strings.Contains(shown.String(), "This was refused: amount: want a number\nclerk wants to call refund") {
@@ -179,11 +179,11 @@ func TestNotElsewhere(t *testing.T) {
 		event *agentdv1.Interaction
 		want  int
 	}{
-		"own answer":          {true, answered(cli.Approve("")), 0},
+		"own answer":          {true, answered(approve("")), 0},
 		"over":                {false, over, 0},
 		"over while it sends": {true, over, 0},
-		"somebody else":       {false, answered(cli.Deny("")), 1},
-		"somebody was first":  {true, answered(cli.Deny("")), 1},
+		"somebody else":       {false, answered(deny("")), 1},
+		"somebody was first":  {true, answered(deny("")), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
@@ -192,7 +192,7 @@ func TestNotElsewhere(t *testing.T) {
 				<-ctx.Done()
 				return ctx.Err()
 			}
-			f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+			f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 				send(at(1, requested(approval)))
 				if tc.said {
 					<-f.said
@@ -215,7 +215,7 @@ func TestNotElsewhere(t *testing.T) {
 				}
 			})
 			turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: terminal.New(k.in, out)}
-			if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+			if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 				t.Fatal(err)
 			}
 			if got := strings.Count(k.shown.String(), "(answered elsewhere)"); got != tc.want {
@@ -242,7 +242,7 @@ func TestWithdraw(t *testing.T) {
 	later.Id = "i2"
 	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Person: terminal.New(k.in, out)}
 	turn.Note = func(format string, args ...any) { told <- fmt.Sprintf(format, args...) }
-	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, requested(approval)))
 		<-prompted
 		turn.Withdraw()
@@ -254,7 +254,7 @@ func TestWithdraw(t *testing.T) {
 		send(at(3, ends(true)))
 		return nil
 	}}
-	if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+	if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 		t.Fatal(err)
 	}
 	if got := k.shown.String(); !strings.HasSuffix(got, "arguments: \n") {

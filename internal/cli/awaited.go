@@ -46,7 +46,8 @@ func (a *awaited) read(agent *agentdv1.Agent) {
 	if llm := agent.GetLlm(); llm != nil {
 		a.models[agent.GetName()] = llm.GetModel()
 	}
-	for _, sub := range slices.Concat(agent.GetLlm().GetSubAgents(), agent.GetSequential().GetAgents(), agent.GetParallel().GetAgents(), agent.GetLoop().GetAgents()) {
+	for _, sub := range slices.Concat(agent.GetLlm().GetSubAgents(), agent.GetSequential().GetAgents(),
+		agent.GetParallel().GetAgents(), agent.GetLoop().GetAgents()) {
 		a.read(sub)
 	}
 }

@@ -41,7 +41,8 @@ func (*Printer) modelCall(c *agentdv1.ModelCallDetails) []fact {
 		{"model", end.GetModel()},
 		{"message", end.GetMessageId()},
 		{"took", ""},
-		{"tokens", fmt.Sprintf("%s in, %s out", number(end.GetUsage().GetPromptTokens()), number(end.GetUsage().GetCompletionTokens()))},
+		{"tokens", fmt.Sprintf("%s in, %s out",
+			number(end.GetUsage().GetPromptTokens()), number(end.GetUsage().GetCompletionTokens()))},
 		{"cost", "price unknown"},
 	}
 	if u := end.GetUsage(); u.GetUnpricedCalls() > 0 || u != nil && u.CostUsd != nil {

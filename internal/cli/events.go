@@ -20,7 +20,8 @@ func EventLine(w io.Writer, event *agentdv1.RunResponse) error {
 		at = event.GetTime().AsTime().Local().Format("15:04:05.000")
 	}
 	kind, who, what := eventParts(event)
-	_, err := fmt.Fprintf(w, "%12d  %s  %-21s  %s\n", event.GetSeq(), at, kind, line(strings.TrimSpace(strings.Join(who, "/")+"  "+what), 2*maxDetail))
+	said := line(strings.TrimSpace(strings.Join(who, "/")+"  "+what), 2*maxDetail)
+	_, err := fmt.Fprintf(w, "%12d  %s  %-21s  %s\n", event.GetSeq(), at, kind, said)
 	return err
 }
 
@@ -44,14 +45,16 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 	case *agentdv1.RunResponse_ToolCall:
 		return kind, r.ToolCall.GetAgentPath(), r.ToolCall.GetToolName() + " " + r.ToolCall.GetToolInput()
 	case *agentdv1.RunResponse_ToolCallAnnounced:
-		return kind, r.ToolCallAnnounced.GetAgentPath(), r.ToolCallAnnounced.GetToolName() + " " + r.ToolCallAnnounced.GetToolInput()
+		c := r.ToolCallAnnounced
+		return kind, c.GetAgentPath(), c.GetToolName() + " " + c.GetToolInput()
 	case *agentdv1.RunResponse_ToolCallUnserved:
 		return kind, r.ToolCallUnserved.GetAgentPath(), unserved(r.ToolCallUnserved)
 	case *agentdv1.RunResponse_ToolCallAnswered:
-		if r.ToolCallAnswered.GetError() != "" {
-			return kind, r.ToolCallAnswered.GetAgentPath(), r.ToolCallAnswered.GetToolName() + " failed: " + r.ToolCallAnswered.GetError()
+		a := r.ToolCallAnswered
+		if a.GetError() != "" {
+			return kind, a.GetAgentPath(), a.GetToolName() + " failed: " + a.GetError()
 		}
-		return kind, r.ToolCallAnswered.GetAgentPath(), r.ToolCallAnswered.GetToolName() + " = " + line(r.ToolCallAnswered.GetOutput(), maxDetail) + files(r.ToolCallAnswered.GetParts())
+		return kind, a.GetAgentPath(), a.GetToolName() + " = " + line(a.GetOutput(), maxDetail) + files(a.GetParts())
 	case *agentdv1.RunResponse_MessageCompleted:
 		return kind, r.MessageCompleted.GetAgentPath(), said(r.MessageCompleted)
 	case *agentdv1.RunResponse_AgentStarted:
@@ -63,7 +66,8 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 	case *agentdv1.RunResponse_MessageInjected:
 		return kind, nil, line(r.MessageInjected.GetUserPrompt(), maxDetail) + files(r.MessageInjected.GetUserParts())
 	case *agentdv1.RunResponse_ModelCallFellBack:
-		return kind, r.ModelCallFellBack.GetAgentPath(), fellBack(r.ModelCallFellBack) + ": " + r.ModelCallFellBack.GetMessage()
+		f := r.ModelCallFellBack
+		return kind, f.GetAgentPath(), fellBack(f) + ": " + f.GetMessage()
 	case *agentdv1.RunResponse_ModelCallEnded:
 		return kind, r.ModelCallEnded.GetAgentPath(), callEnded(r.ModelCallEnded)
 	case *agentdv1.RunResponse_ProviderToolsUsed:
@@ -71,11 +75,14 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 	case *agentdv1.RunResponse_RawPayloadReceived:
 		return kind, r.RawPayloadReceived.GetAgentPath(), payload(r.RawPayloadReceived)
 	case *agentdv1.RunResponse_HistoryCompacted:
-		return kind, r.HistoryCompacted.GetAgentPath(), compacted(r.HistoryCompacted) + ": " + r.HistoryCompacted.GetSummary()
+		c := r.HistoryCompacted
+		return kind, c.GetAgentPath(), compacted(c) + ": " + c.GetSummary()
 	case *agentdv1.RunResponse_InteractionRequested:
-		return kind, r.InteractionRequested.GetInteraction().GetAgentPath(), asks(r.InteractionRequested.GetInteraction())
+		in := r.InteractionRequested.GetInteraction()
+		return kind, in.GetAgentPath(), asks(in)
 	case *agentdv1.RunResponse_InteractionResolved:
-		return kind, r.InteractionResolved.GetInteraction().GetAgentPath(), terminal.Outcome(client.InteractionOf(r.InteractionResolved.GetInteraction()))
+		in := r.InteractionResolved.GetInteraction()
+		return kind, in.GetAgentPath(), terminal.Outcome(client.InteractionOf(in))
 	case *agentdv1.RunResponse_Error:
 		return kind, nil, codeName(r.Error.GetCode()) + ": " + r.Error.GetMessage()
 	case *agentdv1.RunResponse_End:

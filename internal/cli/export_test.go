@@ -1,14 +1,9 @@
 package cli
 
-import (
-	"context"
-	"net"
-)
+import "github.com/apzuk3/agentd/client"
 
-// DialWith has a Conn connect as a test says.
-func (c *Conn) DialWith(dial func(context.Context, string, string) (net.Conn, error)) {
-	c.transport.DialContext = dial
-}
+// DialWith is Dial with options of a test.
+func DialWith(address string, opts ...client.Option) (*Conn, error) { return dial(address, opts...) }
 
 // MaxHeld is how many events wait behind a question.
 const MaxHeld = maxHeld

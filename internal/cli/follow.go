@@ -2,147 +2,107 @@ package cli
 
 import (
 	"context"
-	"errors"
 	"iter"
-	"math/rand/v2"
-	"time"
+	"math"
 
-	"connectrpc.com/connect"
-	"google.golang.org/protobuf/proto"
-
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-)
-
-const (
-	// silence is how long a stream may say nothing; daemons send a heartbeat every
-	// 15 s.
-	silence = time.Minute
-	// patience is how long a daemon is looked for without any progress: an event, or
-	// a stream that held for as long as settled.
-	patience = 2 * time.Minute
-	settled  = 5 * time.Second
-	// firstWait and lastWait bound the waits between tries.
-	firstWait, lastWait = 100 * time.Millisecond, 5 * time.Second
+	"github.com/apzuk3/agentd/client"
 )
 
 // Following says what to follow.
 type Following struct {
 	// Session is required; an empty Turn is its last one.
 	Session, Turn string
-	// After is the seq of the last event that is known; nil: from the turn's
-	// beginning. Cursor is its counterpart for FollowSession.
+	// After is the seq of the last event that is known; nil: from the turn's beginning.
+	// Cursor is its counterpart for FollowSession.
 	After  *int64
 	Cursor string
-	// Tools can be asked for.
-	Tools []string
-	// Patient has also the first connection tried again.
+	// Patient retries the first connection too.
 	Patient bool
-	// Lost is told that the connection is gone and tried again; may be nil. It is
-	// called by the goroutine that ranges.
+	// Lost is called when the connection is lost and retried; may be nil. The goroutine
+	// that ranges calls it.
 	Lost func(error)
 }
 
-// Follow yields the events of a turn up to its end. A connection that is lost is
-// set up again, and goes on where it was. The last pair has an *Error if the end
-// was not seen.
-func (c *Conn) Follow(ctx context.Context, f Following) iter.Seq2[*agentdv1.RunResponse, error] {
-	return func(yield func(*agentdv1.RunResponse, error) bool) {
-		w := &watcher{conn: c, req: &agentdv1.WatchTurnRequest{SessionId: f.Session, TurnId: f.Turn, AfterSeq: f.After, ToolNames: f.Tools}}
-		err := c.insist(ctx, f, func() (streamed, error) { return w.watch(ctx, yield) })
+// Follow yields the events of a turn up to its end, with those of package client that are
+// not about the connection. A lost connection is set up again. The last pair has an *Error
+// if the end did not come.
+func (c *Conn) Follow(
+	ctx context.Context, f Following, opts ...client.AttachOption,
+) iter.Seq2[*client.Event, error] {
+	opts = append(opts, client.WithFailureEvents())
+	if f.Turn != "" {
+		opts = append(opts, client.WithTurnID(f.Turn))
+	}
+	if f.After != nil {
+		opts = append(opts, client.WithAfterSeq(*f.After))
+	}
+	return func(yield func(*client.Event, error) bool) {
+		session := c.Session(f.Session)
+		c.follow(ctx, f, session, session.Attach(ctx, opts...), func(event *client.Event, err error) bool {
+			return yield(event, err) && (err != nil || event.End == nil) // the error that follows repeats the end
+		})
+	}
+}
+
+// FollowSession yields the events of a session, of all of its turns, behind f.Cursor,
+// until ctx ends. A lost connection is set up again. The last pair has an *Error that says
+// why it ended. Of f it takes Session, Cursor, Patient and Lost.
+func (c *Conn) FollowSession(ctx context.Context, f Following) iter.Seq2[*client.Event, error] {
+	return func(yield func(*client.Event, error) bool) {
+		session := c.Session(f.Session)
+		c.follow(ctx, f, session, session.Watch(ctx, client.WithCursor(f.Cursor)), yield)
+	}
+}
+
+// follow yields events but for those about the connection, and explains the error.
+func (c *Conn) follow(
+	ctx context.Context, f Following, session *client.Session,
+	events iter.Seq2[*client.Event, error], yield func(*client.Event, error) bool,
+) {
+	if !f.Patient { // package client retries the first connection
+		_, err := Call(ctx, c, func(ctx context.Context) (*client.SessionInfo, error) { return session.Info(ctx) })
 		if err != nil {
 			yield(nil, err)
+			return
+		}
+	}
+	for event, err := range events {
+		switch {
+		case err != nil && ctx.Err() != nil:
+			yield(nil, &Error{Message: "interrupted", Err: context.Cause(ctx)})
+			return
+		case err != nil:
+			yield(nil, c.explain(err))
+			return
+		}
+		switch d := event.Data.(type) {
+		case *client.ConnectionLost:
+			if f.Lost != nil {
+				f.Lost(c.lost(d.Err))
+			}
+		case *client.ConnectionRestored, *client.ConnectionAbandoned:
+		default:
+			if !yield(event, nil) {
+				return
+			}
 		}
 	}
 }
 
-// streamed is what has become of a stream.
-type streamed struct {
-	heard bool // something has come, be it a heartbeat
-	news  bool // an event has come
-	done  bool // there is nothing more to do: what is followed is over, or nobody listens
+// SessionEvents calls show for what has happened in a session so far, behind a cursor. Its
+// errors are *Error, or those of show.
+func (c *Conn) SessionEvents(ctx context.Context, session, cursor string, show func(*client.Event) error) error {
+	return each(ctx, c, math.MaxInt, func(ctx context.Context) iter.Seq2[*client.Event, error] {
+		return c.Session(session).Events(ctx, client.WithCursor(cursor))
+	}, show)
 }
 
-// insist opens one stream after the other, and returns why there is none any more; nil
-// when there is nothing more to do.
-func (c *Conn) insist(ctx context.Context, f Following, stream func() (streamed, error)) *Error {
-	progress, heard := time.Now(), false
-	for tries := 0; ; tries++ {
-		opened := time.Now()
-		is, err := stream()
-		if is.done {
-			return nil
-		}
-		heard = heard || is.heard
-		// What is followed may be quiet for hours: then heartbeats alone say that all is well. A
-		// stream that is cut as soon as it is open is none that held.
-		if is.news || is.heard && time.Since(opened) >= settled {
-			progress, tries = time.Now(), 0
-		}
-		switch e := c.explain(err); {
-		case ctx.Err() != nil:
-			return &Error{Message: "interrupted", Err: context.Cause(ctx)}
-		case !mayPass(e), !heard && !f.Patient, time.Since(progress) > patience:
-			return e
-		case f.Lost != nil && tries == 0:
-			f.Lost(e)
-		}
-		pause(ctx, rand.N(min(firstWait<<min(tries, 10), lastWait))+time.Millisecond)
-	}
+// TurnEvents calls show for what has happened in a turn so far, after a position; nil:
+// from its beginning. Its errors are *Error, or those of show.
+func (c *Conn) TurnEvents(
+	ctx context.Context, session, turn string, after *int64, show func(*client.Event) error,
+) error {
+	return each(ctx, c, math.MaxInt, func(ctx context.Context) iter.Seq2[*client.Event, error] {
+		return c.Session(session).TurnEvents(ctx, turn, after)
+	}, show)
 }
-
-// watcher is one following; owned by the goroutine that ranges.
-type watcher struct {
-	conn *Conn
-	req  *agentdv1.WatchTurnRequest // after_seq moves on
-}
-
-// watch follows one stream to its end.
-func (w *watcher) watch(ctx context.Context, yield func(*agentdv1.RunResponse, error) bool) (is streamed, err error) {
-	ctx, cancel := context.WithCancelCause(ctx)
-	defer cancel(nil)
-	quiet := time.AfterFunc(silence, func() { cancel(errSilent) })
-	defer quiet.Stop()
-	stream, err := w.conn.WatchTurn(ctx, connect.NewRequest(w.req))
-	if err != nil {
-		return is, err
-	}
-	defer func() { _ = stream.Close() }()
-	var held *agentdv1.RunResponse // an error that may be about the stream alone
-	for stream.Receive() {
-		quiet.Reset(silence)
-		is.heard = true
-		event := stream.Msg().GetEvent()
-		if event.GetHeartbeat() != nil {
-			continue
-		}
-		if held != nil && !yield(held, nil) {
-			is.done = true
-			return is, nil
-		}
-		held = nil
-		event = proto.CloneOf(event)
-		if seq := event.GetSeq(); seq > w.req.GetAfterSeq() || seq > 0 && w.req.AfterSeq == nil {
-			w.req.AfterSeq, is.news = &seq, true
-		}
-		if event.GetError() != nil && event.GetSeq() == 0 {
-			held = event
-			continue
-		}
-		if !yield(event, nil) || event.GetEnd() != nil {
-			is.done = true
-			return is, nil
-		}
-	}
-	if e := held.GetError(); e != nil {
-		return is, refusal(e, nil)
-	}
-	if err = stream.Err(); err == nil {
-		err = errCut
-	}
-	return is, err
-}
-
-var (
-	errSilent = errors.New("nothing has come for a minute")
-	errCut    = errors.New("the stream has ended too early")
-)

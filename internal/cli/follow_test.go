@@ -9,20 +9,22 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/cli"
+	"github.com/apzuk3/agentd/internal/toolcmd"
 )
 
-type stream = func(*agentdv1.WatchTurnRequest, func(...*agentdv1.RunResponse)) error
+type stream = func(*agentdv1.AttachRequest, func(...*agentdv1.RunResponse)) error
 
 // follow ranges over a turn, and returns the places of what came.
-func follow(ctx context.Context, c *cli.Conn, f cli.Following) (seqs []int64, err error) {
-	for event, e := range c.Follow(ctx, f) {
+func follow(ctx context.Context, c *cli.Conn, f cli.Following, opts ...client.AttachOption) (seqs []int64, err error) {
+	for event, e := range c.Follow(ctx, f, opts...) {
 		if e != nil {
 			err = e
 			continue
 		}
-		seqs = append(seqs, event.GetSeq())
+		seqs = append(seqs, event.Seq)
 	}
 	return seqs, err
 }
@@ -31,26 +33,27 @@ func follow(ctx context.Context, c *cli.Conn, f cli.Following) (seqs []int64, er
 // behind the last event.
 func TestFollowGoesOn(t *testing.T) {
 	f := &fake{watch: []stream{
-		func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+		func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 			send(at(1, says(nil, "a")), heartbeat(), at(5, says(nil, "b")))
 			return connect.NewError(connect.CodeUnavailable, errors.New("gone"))
 		},
-		func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+		func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 			send(at(7, says(nil, "c")))
 			return nil
 		},
-		func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+		func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 			send(at(9, says(nil, "d")), fails(agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE, "stopping"))
 			return nil
 		},
-		func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+		func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 			send(at(10, fails(agentdv1.ErrorCode_ERROR_CODE_INTERNAL, "broken")), at(11, ends(false)), at(12, says(nil, "never")))
 			return nil
 		},
 	}}
 	c := dial(t, f)
 	lost := 0
-	seqs, err := follow(t.Context(), c, cli.Following{Session: "s1", Turn: "t1", Tools: []string{"x"}, Lost: func(error) { lost++ }})
+	x := client.WithTools(tools(t, map[string]toolcmd.Command{"x": {Args: []string{"cat"}}}))
+	seqs, err := follow(t.Context(), c, cli.Following{Session: "s1", Turn: "t1", Lost: func(error) { lost++ }}, x)
 	if err != nil || !slices.Equal(seqs, []int64{1, 5, 7, 9, 10, 11}) || lost != 3 {
 		t.Errorf("got %v, %v, lost %d times", seqs, err, lost)
 	}
@@ -68,23 +71,22 @@ func TestFollowGoesOn(t *testing.T) {
 
 // What another stream would not change ends the following.
 func TestFollowFails(t *testing.T) {
-	detailed := connect.NewError(connect.CodeNotFound, errors.New("not there"))
-	if d, err := connect.NewErrorDetail(&agentdv1.RunResponse_ErrorResponse{Code: agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND, Message: "session \x1b[31mx does not exist"}); err == nil {
-		detailed.AddDetail(d)
-	}
 	for name, tc := range map[string]struct {
 		serve stream
 		want  string
-		code  agentdv1.ErrorCode
+		code  client.Code
 	}{
-		"refused": {func(*agentdv1.WatchTurnRequest, func(...*agentdv1.RunResponse)) error { return detailed }, "session [31mx does not exist (SESSION_NOT_FOUND)", agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND},
-		"another program": {func(*agentdv1.WatchTurnRequest, func(...*agentdv1.RunResponse)) error {
+		"refused": {func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
+			send(fails(agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND, "session \x1b[31mx does not exist"))
+			return nil
+		}, "session [31mx does not exist (SESSION_NOT_FOUND)", client.ErrSessionNotFound},
+		"another program": {func(*agentdv1.AttachRequest, func(...*agentdv1.RunResponse)) error {
 			return connect.NewError(connect.CodeUnimplemented, errors.New("what?"))
-		}, "it is no agentd, or an older one", 0},
-		"said": {func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+		}, "it is no agentd, or an older one", client.ErrInvalidRequest},
+		"said": {func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 			send(fails(agentdv1.ErrorCode_ERROR_CODE_HISTORY_PURGED, "too old"))
 			return nil
-		}, "too old (HISTORY_PURGED)", agentdv1.ErrorCode_ERROR_CODE_HISTORY_PURGED},
+		}, "too old (HISTORY_PURGED)", client.ErrHistoryPurged},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := follow(t.Context(), dial(t, &fake{watch: []stream{tc.serve}}), cli.Following{Session: "s1", Patient: true})

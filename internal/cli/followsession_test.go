@@ -8,6 +8,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/cli"
 )
@@ -60,12 +61,12 @@ func TestFollowSession(t *testing.T) {
 			last, _ = errors.AsType[*cli.Error](err)
 			continue
 		}
-		seqs, cursors = append(seqs, e.GetEvent().GetSeq()), append(cursors, e.GetCursor())
+		seqs, cursors = append(seqs, e.Seq), append(cursors, e.Cursor)
 	}
 	if !slices.Equal(seqs, []int64{1, 2, 0, 3, 4, 5}) || !slices.Equal(cursors, []string{"a", "b", "", "c", "d", "e"}) || lost != 2 {
 		t.Errorf("got %v at %q, lost %d times", seqs, cursors, lost)
 	}
-	if last == nil || last.Code != agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND {
+	if last == nil || last.Code != client.ErrSessionNotFound {
 		t.Errorf("it ended with %v", last)
 	}
 	if !slices.Equal(f.cursors, []string{"zero", "b", "e"}) {

@@ -164,6 +164,9 @@ func word(enum fmt.Stringer, prefix string) string {
 	return strings.ToLower(strings.ReplaceAll(s, "_", " "))
 }
 
+// codeName is SESSION_BUSY for ERROR_CODE_SESSION_BUSY.
+func codeName(c agentdv1.ErrorCode) string { return strings.TrimPrefix(c.String(), "ERROR_CODE_") }
+
 func status(s agentdv1.TurnStatus) string { return word(s, "TURN_STATUS_") }
 
 func labels(m map[string]string) string {
@@ -176,7 +179,8 @@ func labels(m map[string]string) string {
 
 // unserved says that a call waits for a client, and what helps.
 func unserved(u *agentdv1.ToolCallUnserved) string {
-	text := fmt.Sprintf("no attached client has the tool %s; attach one with: agentd run --attach %s FILE", u.GetToolName(), u.GetSessionId())
+	text := fmt.Sprintf("no attached client has the tool %s; attach one with: agentd run --attach %s FILE",
+		u.GetToolName(), u.GetSessionId())
 	if at := u.GetExpireTime(); at != nil {
 		text += "; waiting until " + at.AsTime().Local().Format("2006-01-02 15:04:05 MST")
 	}

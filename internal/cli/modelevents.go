@@ -67,7 +67,8 @@ func outcome(c *agentdv1.ModelCallEnded) string {
 
 // payload says what a provider has answered, without the answer.
 func payload(p *agentdv1.RawPayloadReceived) string {
-	out := fmt.Sprintf("try %d: %s answered %d, %s bytes", p.GetAttempt(), p.GetProvider(), p.GetStatus(), number(int64(len(p.GetBody()))))
+	out := fmt.Sprintf("try %d: %s answered %d, %s bytes",
+		p.GetAttempt(), p.GetProvider(), p.GetStatus(), number(int64(len(p.GetBody()))))
 	if p.GetContentType() != "" {
 		out += " of " + p.GetContentType()
 	}

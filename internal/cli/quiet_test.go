@@ -14,8 +14,8 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/cli"
 	"github.com/apzuk3/agentd/internal/toolcmd"
 )
@@ -51,17 +51,15 @@ func (p *pipes) dial(context.Context, string, string) (net.Conn, error) {
 // dialInMemory is dial within a bubble of fake time.
 func dialInMemory(t *testing.T, f *fake) *cli.Conn {
 	t.Helper()
-	mux := http.NewServeMux()
-	mux.Handle(agentdv1connect.NewSessionServiceHandler(f))
 	p := &pipes{conns: make(chan net.Conn), gone: make(chan struct{})}
-	s := &http.Server{Handler: mux, ReadHeaderTimeout: time.Minute}
+	s := &http.Server{Handler: f.handler(), ReadHeaderTimeout: time.Minute, Protocols: protocols()}
 	served := make(chan struct{})
 	go func() { defer close(served); _ = s.Serve(p) }()
-	c, err := cli.Dial("http://agentd.test")
+	transport := &http.Transport{DialContext: p.dial, Protocols: protocols()}
+	c, err := cli.DialWith("http://agentd.test", client.WithHTTPClient(&http.Client{Transport: transport}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	c.DialWith(p.dial)
 	t.Cleanup(func() { c.Close(); _ = s.Close(); <-served })
 	return c
 }
@@ -70,7 +68,7 @@ var errGone = connect.NewError(connect.CodeUnavailable, errors.New("gone"))
 
 // holds sends heartbeats for a while, then the connection is gone.
 func holds(d time.Duration) stream {
-	return func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+	return func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		for begun := time.Now(); time.Since(begun) < d; {
 			send(heartbeat())
 			<-time.After(min(d, 15*time.Second))
@@ -87,7 +85,7 @@ func TestFollowQuietTurn(t *testing.T) {
 		for range 30 {
 			f.watch = append(f.watch, holds(time.Hour), holds(10*time.Second))
 		}
-		f.watch = append(f.watch, func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+		f.watch = append(f.watch, func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 			send(at(1, ends(true)))
 			return nil
 		})
@@ -121,7 +119,7 @@ func TestFollowGivesUp(t *testing.T) {
 func TestStartAnswerIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := map[string]int{}
-		f := &fake{watch: []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+		f := &fake{watch: []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 			send(at(1, ends(true)))
 			return nil
 		}}}
@@ -135,7 +133,7 @@ func TestStartAnswerIsLost(t *testing.T) {
 		}
 		n := &notes{}
 		turn := &cli.Turn{Conn: dialInMemory(t, f), Screen: cli.JSON{Out: &strings.Builder{}}, Note: n.notef}
-		if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+		if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 			t.Fatal(err)
 		}
 		if len(keys) != 1 || strings.Count(n.String(), "trying again") != 1 {
@@ -144,7 +142,7 @@ func TestStartAnswerIsLost(t *testing.T) {
 		// One that nobody answers is given up, and what that means is told.
 		f.create = func(context.Context, *agentdv1.CreateTurnRequest) error { panic(http.ErrAbortHandler) }
 		turn = &cli.Turn{Conn: turn.Conn, Screen: turn.Screen, Note: n.notef}
-		_, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"})
+		_, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"})
 		if err == nil || !strings.Contains(err.Error(), "whether the turn was started is not known") {
 			t.Errorf("got %v", err)
 		}
@@ -161,7 +159,7 @@ func TestCancelWhileStarting(t *testing.T) {
 		<-release
 		return nil
 	}
-	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		<-f.cancel
 		send(at(1, ends(false)))
 		return nil
@@ -173,7 +171,7 @@ func TestCancelWhileStarting(t *testing.T) {
 		go func() { told <- turn.Cancel(t.Context(), "enough") }()
 		close(release)
 	}()
-	ending, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"})
+	ending, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"})
 	if err != nil || !strings.HasPrefix(ending.Summary(), "stopped: ") {
 		t.Errorf("got %v, %v", ending, err)
 	}
@@ -182,49 +180,28 @@ func TestCancelWhileStarting(t *testing.T) {
 	}
 }
 
-// A result that is too large would keep the turn waiting: the model is told instead,
-// whoever refuses it, and nothing is tried again in silence.
+// A result that is too large would keep the turn waiting: the model is told instead, and
+// the person, once.
 func TestResultTooLarge(t *testing.T) {
-	limit := &agentdv1.RunResponse_ErrorResponse{Code: agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED, Message: "at most 5 bytes"}
-	for name, prepare := range map[string]func(*fake){
-		"by the turn":  func(f *fake) { f.refuse = limit },
-		"as a request": func(f *fake) { f.submit = tooLarge(refused(connect.CodeResourceExhausted, limit)) },
-		"by the server": func(f *fake) {
-			f.submit = tooLarge(connect.NewError(connect.CodeResourceExhausted, errors.New("at most 5 bytes")))
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := &fake{}
-			prepare(f)
-			f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
-				send(at(1, calls("c1", "echo", `{"a":1}`)))
-				if a := <-f.answers; a.GetOutput() != `{"a":1}` {
-					t.Errorf("answered %v", a)
-				}
-				if a := <-f.answers; a.GetToolCallId() != "c1" || !strings.HasSuffix(a.GetError(), "the tool's result was refused: at most 5 bytes") {
-					t.Errorf("answered %v", a)
-				}
-				send(at(2, ends(true)))
-				return nil
-			}}
-			n := &notes{}
-			turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: &strings.Builder{}}, Note: n.notef, Tools: map[string]toolcmd.Command{"echo": {Args: []string{"cat"}}}}
-			if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
-				t.Fatal(err)
-			}
-			if !strings.Contains(n.String(), "the answer of tool echo was refused: at most 5 bytes") {
-				t.Errorf("told %q", n)
-			}
-		})
-	}
-}
-
-func tooLarge(err error) func(*agentdv1.RunRequest_ToolCallResponse) error {
-	return func(a *agentdv1.RunRequest_ToolCallResponse) error {
-		if a.GetError() != "" {
-			return nil
+	f := &fake{refuse: &agentdv1.RunResponse_ErrorResponse{Code: agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED, Message: "at most 5 bytes"}}
+	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
+		send(at(1, calls("c1", "echo", `{"a":1}`)))
+		if a := <-f.answers; a.GetOutput() != `{"a":1}` {
+			t.Errorf("answered %v", a)
 		}
-		return err
+		if a := <-f.answers; a.GetToolCallId() != "c1" || !strings.Contains(a.GetError(), "result was refused: ") || !strings.HasSuffix(a.GetError(), "at most 5 bytes") {
+			t.Errorf("answered %v", a)
+		}
+		send(at(2, ends(true)))
+		return nil
+	}}
+	n := &notes{}
+	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: &strings.Builder{}}, Note: n.notef, Tools: tools(t, map[string]toolcmd.Command{"echo": {Args: []string{"cat"}}})}
+	if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
+		t.Fatal(err)
+	}
+	if n.String() != "the answer of tool echo was refused: at most 5 bytes (LIMIT_EXCEEDED)" {
+		t.Errorf("noted %q", n)
 	}
 }
 

@@ -127,7 +127,8 @@ func (s *Spinner) show(now time.Time) {
 	if s.open || s.held || now.Sub(s.written) < spinAfter {
 		return
 	}
-	text := fmt.Sprintf("%s waiting for %s, %s", spinFrames[s.frame], what, max(now.Sub(s.since), 0).Truncate(time.Second))
+	waited := max(now.Sub(s.since), 0).Truncate(time.Second)
+	text := fmt.Sprintf("%s waiting for %s, %s", spinFrames[s.frame], what, waited)
 	s.frame = (s.frame + 1) % len(spinFrames)
 	if s.dim {
 		text = "\x1b[2m" + text + "\x1b[0m"

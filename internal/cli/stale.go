@@ -14,11 +14,14 @@ import (
 // or soon to be, their price was read more than so many days ago, or none is known.
 // pricesDate is the day of the prices that do not say theirs.
 func (p *Printer) StaleModels(models []*agentdv1.Model, pricesDate string, days int) error {
-	stale := slices.DeleteFunc(slices.Clone(models), func(m *agentdv1.Model) bool { return len(p.staleness(m, pricesDate, days)) == 0 })
+	stale := slices.DeleteFunc(slices.Clone(models), func(m *agentdv1.Model) bool {
+		return len(p.staleness(m, pricesDate, days)) == 0
+	})
 	if len(stale) == 0 && !p.JSON {
 		return p.Done("No model is retired, and no price is older than %d days.", days)
 	}
-	return list(p, stale, []string{"MODEL", "PROVIDER", "WHAT IS OLD", "READ AT"}, func(m *agentdv1.Model) []string {
+	header := []string{"MODEL", "PROVIDER", "WHAT IS OLD", "READ AT"}
+	return list(p, stale, header, func(m *agentdv1.Model) []string {
 		return []string{m.GetName(), m.GetProvider(), strings.Join(p.staleness(m, pricesDate, days), ", "), cmp.Or(m.GetSource(), "-")}
 	})
 }

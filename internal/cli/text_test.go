@@ -92,8 +92,8 @@ func TestText(t *testing.T) {
 			{Response: &agentdv1.RunResponse_ModelCallRetried{ModelCallRetried: &agentdv1.ModelCallRetried{AgentPath: a, Code: agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, Wait: durationpb.New(1500 * time.Millisecond)}}},
 		}, "… waiting for the session's running turn, 2 more before\n> and quick\n↻ a: the model call failed (RATE_LIMITED), trying again in 1.5s\n"},
 		"people": {cli.Text{}, []*agentdv1.RunResponse{
-			requested(approval), resolved(&agentdv1.Interaction{ToolName: "refund", Resolution: cli.Approve("")}), resolved(&agentdv1.Interaction{ToolName: "refund", Resolution: cli.Approve("{}")}),
-			requested(question), resolved(&agentdv1.Interaction{Resolution: cli.Answer("red")}), resolved(&agentdv1.Interaction{Resolution: cli.Deny("")}), resolved(&agentdv1.Interaction{}),
+			requested(approval), resolved(&agentdv1.Interaction{ToolName: "refund", Resolution: approve("")}), resolved(&agentdv1.Interaction{ToolName: "refund", Resolution: approve("{}")}),
+			requested(question), resolved(&agentdv1.Interaction{Resolution: answer("red")}), resolved(&agentdv1.Interaction{Resolution: deny("")}), resolved(&agentdv1.Interaction{}),
 		}, "? clerk asks to call refund {\"amount\":30}\n! the call of refund was approved\n! the call of refund was approved with other arguments: {}\n" +
 			"? clerk asks: Which one?\n! the question was answered: red\n! the question was denied\n! the question is no longer asked\n"},
 		"nobody has the tool": {cli.Text{}, []*agentdv1.RunResponse{says(a, "x"), unservedCall(), ends(true)},
@@ -220,7 +220,7 @@ func TestEventLines(t *testing.T) {
 		"error":    {fails(agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, "too\nslow"), `           0                error                  TIMEOUT: too slow`},
 		"state":    {at(7, stateChange()), `           7                state_update           {"k":1}`},
 		"asked":    {at(7, requested(question)), `           7                interaction_requested  clerk Which one? [red | blue]`},
-		"answered": {at(7, resolved(&agentdv1.Interaction{Resolution: cli.Answer("red")})), `           7                interaction_resolved   the question was answered: red`},
+		"answered": {at(7, resolved(&agentdv1.Interaction{Resolution: answer("red")})), `           7                interaction_resolved   the question was answered: red`},
 		"other":    {at(7, retract("a")), `           7                message_retracted      {"messageId":"a"}`},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -3,27 +3,22 @@ package cli
 import (
 	"context"
 	"crypto/rand"
-	"errors"
 	"fmt"
-	"maps"
-	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
 
-	"google.golang.org/protobuf/proto"
-
+	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/client/terminal"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/internal/toolcmd"
 )
 
 // Screen shows events. Its methods are called by one goroutine at a time.
 type Screen interface {
 	// Event shows one event.
 	Event(*agentdv1.RunResponse) error
-	// Hold keeps what comes from now on until it is called with false, so that a
-	// person can be asked.
+	// Hold(true) keeps the events that follow until Hold(false), so that a person can be
+	// asked.
 	Hold(bool) error
 }
 
@@ -31,13 +26,13 @@ type Screen interface {
 type Turn struct {
 	// Conn is the daemon.
 	Conn *Conn
-	// Tools are run by this process, by name.
-	Tools map[string]toolcmd.Command
+	// Tools run in this process; may be nil. See AddTool.
+	Tools *client.ToolSet
 	// Screen shows what happens.
 	Screen Screen
 	// Person is asked; nil: nobody is there to be asked.
 	Person *terminal.Prompter
-	// Note tells a person what is no event; called from several goroutines.
+	// Note tells a person what is no event; several goroutines call it.
 	Note func(format string, args ...any)
 
 	session, turn atomic.Pointer[string] // as soon as they are known
@@ -52,7 +47,40 @@ func (t *Turn) begun() chan struct{} {
 	return t.found
 }
 
-// Ending is how a turn has ended.
+// Prompt is what starts a turn.
+type Prompt struct {
+	// Agent is the tree; nil: that of the session's last turn.
+	Agent *client.Agent
+	// Session is continued; "" is a new one. With Create it is made if there is none.
+	Session string
+	Create  bool
+	// Text is what the user says, and Parts the files behind it.
+	Text  string
+	Parts []client.Part
+	// Raw asks for the answers of providers, as they came.
+	Raw bool
+	// State are keys of the session's state to set; nil: none.
+	State map[string]any
+	// Budget bounds what the turn may spend; zero: no bound.
+	Budget client.Budget
+}
+
+// options are those of the turn's start.
+func (p *Prompt) options() []client.SendOption {
+	out := []client.SendOption{client.WithIdempotencyKey(rand.Text()), client.WithParts(p.Parts...)}
+	if p.Raw {
+		out = append(out, client.WithRawPayloads())
+	}
+	if p.State != nil {
+		out = append(out, client.WithInitialState(p.State))
+	}
+	if p.Budget != (client.Budget{}) {
+		out = append(out, client.WithBudget(p.Budget))
+	}
+	return out
+}
+
+// Ending is how a turn ended.
 type Ending struct {
 	// Session is the turn's.
 	Session string
@@ -76,141 +104,164 @@ func known(p *atomic.Pointer[string]) string {
 }
 
 // Start starts a turn and follows it to its end. Its errors are *Error.
-func (t *Turn) Start(ctx context.Context, execute *agentdv1.RunRequest_ExecuteRequest) (*Ending, error) {
-	created, err := t.create(ctx, execute)
+func (t *Turn) Start(ctx context.Context, prompt Prompt) (*Ending, error) {
+	created, err := t.create(ctx, prompt)
 	if err != nil {
 		return nil, err
 	}
-	return t.follow(ctx, Following{Session: created.GetSessionId(), Turn: created.GetId(), Patient: true})
+	return t.follow(ctx, created)
 }
 
-// create starts a turn, once: a request whose answer was lost is made again under
-// its idempotency key.
-func (t *Turn) create(ctx context.Context, execute *agentdv1.RunRequest_ExecuteRequest) (*agentdv1.Turn, error) {
-	if execute.GetIdempotencyKey() == "" {
-		execute = proto.CloneOf(execute)
-		execute.IdempotencyKey = rand.Text()
+// create starts a turn, once: when the answer to the request is lost, the request is
+// repeated under its idempotency key.
+func (t *Turn) create(ctx context.Context, prompt Prompt) (*client.Turn, error) {
+	var session *client.Session
+	switch {
+	case prompt.Session == "":
+		session = t.Conn.NewSession(prompt.Agent)
+	case prompt.Create:
+		session = t.Conn.SessionOrNew(prompt.Session, client.WithAgent(prompt.Agent))
+	default:
+		session = t.Conn.Client.Session(prompt.Session, client.WithAgent(prompt.Agent))
 	}
+	opts := append(prompt.options(), client.WithTools(t.Tools))
 	begun, lost := time.Now(), false
-	for wait := firstWait; ; wait = min(2*wait, lastWait) {
-		resp, err := Call(ctx, t.Conn, t.Conn.CreateTurn, &agentdv1.CreateTurnRequest{Execute: execute})
-		if err == nil {
-			return resp.GetTurn(), nil
-		}
-		e := t.Conn.explain(err)
-		if ctx.Err() != nil || !mayPass(e) || !lost && !unknownOutcome(e) {
-			return nil, e
-		}
-		if time.Since(begun) > patience {
+	again := func(e *Error) bool {
+		lost = lost || e.unknownOutcome()
+		if lost && time.Since(begun) > patience {
 			e.Message += "; whether the turn was started is not known, agentd turns list tells"
-			return nil, e
+			return false
 		}
-		if !lost {
-			t.Note("%v; trying again", e)
-		}
-		if lost = true; !pause(ctx, max(wait, min(e.RetryAfter, patience))) {
-			return nil, e
-		}
+		return lost
 	}
+	return retry(ctx, t, again, func(ctx context.Context) (*client.Turn, error) {
+		return session.Start(ctx, prompt.Text, opts...)
+	})
 }
 
-// Attach follows a session's last turn from its beginning to its end. Its errors
-// are *Error.
+// Attach follows a session's last turn from its beginning to its end. Its errors are
+// *Error.
 func (t *Turn) Attach(ctx context.Context, session string) (*Ending, error) {
-	resp, err := Call(ctx, t.Conn, t.Conn.GetTurn, &agentdv1.GetTurnRequest{SessionId: session})
+	last, err := Call(ctx, t.Conn, func(ctx context.Context) (*client.Turn, error) {
+		return t.Conn.Client.Session(session).Turn(ctx, "")
+	})
 	if err != nil {
 		return nil, err
 	}
-	return t.follow(ctx, Following{Session: session, Turn: resp.GetTurn().GetId(), Patient: true})
+	return t.follow(ctx, last)
 }
 
 // Result is the turn as the daemon has it, after its end. Its errors are *Error.
 func (t *Turn) Result(ctx context.Context) (*agentdv1.Turn, error) {
-	req := &agentdv1.GetTurnRequest{SessionId: t.Session(), TurnId: known(&t.turn), UserParts: true}
-	resp, err := persist(ctx, t, t.Conn.GetTurn, req)
-	return resp.GetTurn(), err
+	again := func(*Error) bool { return true }
+	turn, err := retry(ctx, t, again, func(ctx context.Context) (*client.Turn, error) {
+		return t.Conn.Client.Session(t.Session()).Turn(ctx, known(&t.turn))
+	})
+	if err != nil {
+		return nil, err
+	}
+	return turn.Proto(), nil
 }
 
-// Withdraw takes back the question that is open; no other one is asked. It may be
-// called from any goroutine.
+// Withdraw takes back the question that is open; no other one is asked. It may be called
+// from any goroutine.
 func (t *Turn) Withdraw() {
 	if q := t.asked.Load(); q != nil {
 		q.close()
 	}
 }
 
-// Cancel asks the daemon to stop the turn, as soon as it is known which one that
-// is; what follows it then ends by itself. It may be called from any goroutine.
+// Cancel asks the daemon to cancel the turn, as soon as it is known which one that is;
+// Start or Attach then returns by itself. It may be called from any goroutine.
 func (t *Turn) Cancel(ctx context.Context, reason string) error {
 	select {
 	case <-t.begun():
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	_, err := Call(ctx, t.Conn, t.Conn.CancelTurn, &agentdv1.CancelTurnRequest{SessionId: t.Session(), TurnId: known(&t.turn), Reason: reason})
+	_, err := Call(ctx, t.Conn, func(ctx context.Context) (*client.Turn, error) {
+		return t.Conn.Client.Session(t.Session()).CancelTurn(ctx, known(&t.turn), reason)
+	})
 	return err
 }
 
-func (t *Turn) follow(ctx context.Context, f Following) (*Ending, error) {
+func (t *Turn) follow(ctx context.Context, turn *client.Turn) (*Ending, error) {
 	start := time.Now()
-	t.session.Store(&f.Session)
-	t.turn.Store(&f.Turn)
+	t.session.Store(&turn.SessionID)
+	t.turn.Store(&turn.ID)
 	close(t.begun())
-	f.Tools = slices.Sorted(maps.Keys(t.Tools))
-	f.Lost = func(err error) { t.Note("%v; trying again", err) }
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	tools := newToolbox(ctx, t, f.Session, func() string { return known(&t.turn) })
-	defer tools.close()
-	asked := t.questions(ctx)
+	asked := newQuestions(ctx, t)
 	t.asked.Store(asked)
 	defer asked.close()
+	opts := []client.AttachOption{client.WithTools(t.Tools)}
+	if t.Person != nil {
+		opts = append(opts, client.WithPrompter(asked))
+	}
+	lost := func(err error) { t.Note("%v; trying again", err) }
+	f := Following{Session: turn.SessionID, Turn: turn.ID, Patient: true, Lost: lost}
 
-	// One goroutine shows; a question that is open holds the screen.
-	ending := &Ending{Session: f.Session}
-	for event, err := range t.Conn.Follow(ctx, f) {
+	ending := &Ending{Session: turn.SessionID}
+	tools := map[string]string{} // names of the tools that were called, by call; the turn bounds them
+	for event, err := range t.Conn.Follow(ctx, f, opts...) {
 		if err != nil {
 			asked.close()
 			return nil, err
 		}
-		if id := event.GetTurnId(); id != "" && event.GetExecute() != nil {
-			t.turn.Store(&id) // of an injected prompt it is another one
-		}
-		if !t.react(event, tools, asked) {
+		if !t.react(event, asked, tools) {
 			continue
 		}
-		if e := event.GetError(); e != nil {
+		message := event.Proto()
+		if message == nil {
+			continue // package client says it, not the daemon
+		}
+		if e := message.GetError(); e != nil {
 			ending.Err = e
 		}
-		if event.GetEnd() != nil {
+		if message.GetEnd() != nil {
 			asked.close()
-			ending.End, ending.Took = event.GetEnd(), time.Since(start)
+			ending.End, ending.Took = message.GetEnd(), time.Since(start)
 			if ending.End.GetCompleted() || ending.End.GetReceipt() != nil {
 				ending.Err = nil // it was about something else
 			}
 		}
-		if err := asked.show(event); err != nil {
+		if err := asked.show(message); err != nil {
+			asked.close()
 			return nil, &Error{Message: fmt.Sprintf("write: %v", err), Err: err}
 		}
 	}
 	if ending.End == nil {
-		return nil, &Error{Message: "the turn's end was not told", Err: errors.ErrUnsupported}
+		return nil, &Error{Message: "the daemon has not said how the turn ended"}
 	}
 	return ending, nil
 }
 
-// react does what an event asks for, and tells whether it is to be shown: a call
-// that is asked for again is not.
-func (t *Turn) react(event *agentdv1.RunResponse, tools *toolbox, asked *questions) bool {
-	switch {
-	case event.GetToolCall() != nil:
-		return tools.call(event.GetToolCall())
-	case event.GetToolCallCanceled() != nil:
-		tools.cancel(event.GetToolCallCanceled().GetToolCallId())
-	case event.GetInteractionRequested() != nil:
-		asked.ask(event.GetInteractionRequested().GetInteraction())
-	case event.GetInteractionResolved() != nil:
-		asked.resolved(event.GetInteractionResolved().GetInteraction())
+// react does what an event asks for, and tells whether the event is to be shown: what
+// package client says itself is not.
+func (t *Turn) react(event *client.Event, asked *questions, tools map[string]string) (show bool) {
+	switch d := event.Data.(type) {
+	case *client.TurnStarted:
+		if event.TurnID != "" {
+			t.turn.Store(&event.TurnID) // an injected prompt becomes part of another turn
+		}
+	case *client.ToolCall:
+		tools[d.ID] = d.Name
+	case *client.InteractionRequested:
+		if t.Person == nil {
+			asked.leave(d.Interaction)
+		}
+	case *client.InteractionResolved:
+		asked.resolved(d.Interaction)
+	case *client.Error:
+		switch {
+		case d.ToolCallID != "" && event.Seq == 0:
+			t.Note("the answer of tool %s was refused: %v", Clean(tools[d.ToolCallID]), t.Conn.explain(d))
+			return false
+		case event.Proto() == nil:
+			asked.failed(t.Conn.explain(d))
+			return false
+		}
 	}
 	return true
 }

@@ -7,6 +7,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -41,14 +43,15 @@ func (n *notes) String() string {
 // A turn's tools run here, each call once, also when it is asked for again after
 // the connection was lost.
 func TestTools(t *testing.T) {
-	release := make(chan struct{})
+	release, ran := make(chan struct{}), filepath.Join(t.TempDir(), "ran")
 	f := &fake{watch: []stream{
-		func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+		func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 			send(at(1, calls("c1", "shout", `{"a":1}`)), at(2, calls("c2", "fail", `{}`)), at(3, calls("c3", "none", `{}`)), at(4, calls("c4", "slow", `{}`)))
 			return connect.NewError(connect.CodeUnavailable, errors.New("gone"))
 		},
-		func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
-			send(at(4, calls("c1", "shout", `{"a":1}`)), at(4, calls("c4", "slow", `{}`)))
+		func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
+			// What was answered may have been lost with the connection.
+			send(at(4, calls("c1", "shout", `{"a":1}`)), at(4, calls("c2", "fail", `{}`)), at(4, calls("c3", "none", `{}`)), at(4, calls("c4", "slow", `{}`)))
 			<-release
 			send(at(5, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallCanceled{ToolCallCanceled: &agentdv1.ToolCallCanceled{ToolCallId: "c4"}}}))
 			send(at(6, ends(true)))
@@ -58,36 +61,39 @@ func TestTools(t *testing.T) {
 	c := dial(t, f)
 	var out strings.Builder
 	n := &notes{}
-	turn := &cli.Turn{Conn: c, Screen: cli.JSON{Out: &out}, Note: n.notef, Tools: map[string]toolcmd.Command{
-		"shout": {Args: []string{"sh", "-c", `tr a-z A-Z; echo $AGENTD_SESSION_ID $AGENTD_TOOL_CALL_ID`}},
+	turn := &cli.Turn{Conn: c, Screen: cli.JSON{Out: &out}, Note: n.notef, Tools: tools(t, map[string]toolcmd.Command{
+		"shout": {Args: []string{"sh", "-c", `tr a-z A-Z; echo $AGENTD_SESSION_ID $AGENTD_TOOL_CALL_ID; echo once >>` + ran}},
 		"fail":  {Args: []string{"sh", "-c", "echo no luck >&2; exit 7"}},
 		"slow":  {Args: []string{"sleep", "1000"}},
-	}}
+	})}
 	done := make(chan *cli.Ending, 1)
 	go func() {
-		ending, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"})
+		ending, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"})
 		if err != nil {
 			t.Error(err)
 		}
 		done <- ending
 	}()
 	got := map[string]string{}
-	for range 3 {
+	for len(got) < 3 {
 		a := <-f.answers
 		got[a.GetToolCallId()] = a.GetOutput() + a.GetError()
 	}
 	close(release)
 	ending := <-done
-	want := map[string]string{"c1": "{\"A\":1}\ns1 c1", "c2": "the tool failed: exit status 7: no luck", "c3": `this client has no tool "none"`}
+	want := map[string]string{"c1": "{\"A\":1}\ns1 c1", "c2": "the tool failed: exit status 7: no luck", "c3": `this client has no tool named "none"; it has: fail, shout, slow`}
 	for id, text := range want {
 		if got[id] != text {
 			t.Errorf("call %s was answered with %q, want %q", id, got[id], text)
 		}
 	}
-	select {
-	case a := <-f.answers:
-		t.Errorf("one answer too many: %v", a)
-	default:
+	for len(f.answers) > 0 { // to calls that were asked for again
+		if a := <-f.answers; a.GetOutput()+a.GetError() != want[a.GetToolCallId()] || a.GetToolCallId() == "c4" {
+			t.Errorf("one answer too many: %v", a)
+		}
+	}
+	if runs, err := os.ReadFile(ran); err != nil || string(runs) != "once\n" {
+		t.Errorf("the tool ran %q, %v", runs, err)
 	}
 	if !ending.End.GetCompleted() || ending.Session != "s1" || turn.Session() != "s1" {
 		t.Errorf("ended as %+v", ending)
@@ -134,12 +140,12 @@ func TestEndings(t *testing.T) {
 		"completed": {[]*agentdv1.RunResponse{fails(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "late"), at(2, ends(true))}, "completed; ", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := &fake{watch: []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+			f := &fake{watch: []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 				send(tc.events...)
 				return nil
 			}}}
 			turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Logf}
-			ending, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"})
+			ending, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"})
 			if err != nil || !strings.HasPrefix(ending.Summary(), tc.want) || (ending.Err != nil) != tc.failed {
 				t.Errorf("got %v, %v, want %q", ending, err, tc.want)
 			}
@@ -151,7 +157,7 @@ func TestEndings(t *testing.T) {
 func TestRefusedAnswer(t *testing.T) {
 	f := &fake{refuse: &agentdv1.RunResponse_ErrorResponse{Message: "too late"}}
 	told := make(chan string, 1)
-	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, calls("c1", "echo", "{}")))
 		if got := <-told; got != "the answer of tool echo was refused: too late" {
 			t.Errorf("told %q", got)
@@ -160,8 +166,8 @@ func TestRefusedAnswer(t *testing.T) {
 		return nil
 	}}
 	note := func(format string, args ...any) { told <- fmt.Sprintf(format, args...) }
-	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: note, Tools: map[string]toolcmd.Command{"echo": {Args: []string{"cat"}}}}
-	if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: note, Tools: tools(t, map[string]toolcmd.Command{"echo": {Args: []string{"cat"}}})}
+	if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -182,20 +188,20 @@ func TestPerson(t *testing.T) {
 		want  *agentdv1.Resolution
 		shown string // part of what is written
 	}{
-		"yes":        {approval, "y\n", cli.Approve(""), "clerk wants to call refund {\"amount\":30}\nApprove? [y]es, [n]o, [e]dit the arguments: "},
-		"no":         {approval, " NO \nnot today\n", cli.Deny("not today"), "Why? (may be empty) "},
-		"what?":      {approval, "maybe\nyes\n", cli.Approve(""), "Please answer y, n or e: "},
-		"edit":       {approval, "e\n[1]\n{\"amount\": 5}\n", cli.Approve(`{"amount": 5}`), "That is no JSON object"},
-		"text":       {question, "the big one\n", cli.Answer("the big one"), "clerk asks: Which one?\n  1. red\n  2. blue\nAnswer, or the number of a choice (empty to give none): "},
-		"choice":     {question, "2\n", cli.Answer("blue"), ""},
-		"no choice":  {question, "3\n", cli.Answer("3"), ""},
-		"no answer":  {question, "\n", cli.Deny("no answer"), ""},
-		"plain text": {&agentdv1.Interaction{Id: "i1", SessionId: "s1", Question: "Name?"}, "Ada\n", cli.Answer("Ada"), "agent asks: Name?\nAnswer (empty to give none): "},
+		"yes":        {approval, "y\n", approve(""), "clerk wants to call refund {\"amount\":30}\nApprove? [y]es, [n]o, [e]dit the arguments: "},
+		"no":         {approval, " NO \nnot today\n", deny("not today"), "Why? (may be empty) "},
+		"what?":      {approval, "maybe\nyes\n", approve(""), "Please answer y, n or e: "},
+		"edit":       {approval, "e\n[1]\n{\"amount\": 5}\n", approve(`{"amount": 5}`), "That is no JSON object"},
+		"text":       {question, "the big one\n", answer("the big one"), "clerk asks: Which one?\n  1. red\n  2. blue\nAnswer, or the number of a choice (empty to give none): "},
+		"choice":     {question, "2\n", answer("blue"), ""},
+		"no choice":  {question, "3\n", answer("3"), ""},
+		"no answer":  {question, "\n", deny("no answer"), ""},
+		"plain text": {&agentdv1.Interaction{Id: "i1", SessionId: "s1", Question: "Name?"}, "Ada\n", answer("Ada"), "agent asks: Name?\nAnswer (empty to give none): "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
 			said := make(chan *agentdv1.ResolveInteractionRequest, 1)
-			f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+			f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 				send(at(1, requested(tc.asked)))
 				said <- <-f.said
 				send(at(2, resolved(tc.asked)), at(3, ends(true)))
@@ -203,7 +209,7 @@ func TestPerson(t *testing.T) {
 			}}
 			var out, shown strings.Builder
 			turn := &cli.Turn{Conn: dial(t, f), Screen: &cli.Text{Out: &out}, Note: t.Errorf, Person: terminal.New(strings.NewReader(tc.types), &shown)}
-			if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+			if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 				t.Fatal(err)
 			}
 			got := <-said
@@ -231,7 +237,7 @@ func TestNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
 			told := make(chan struct{})
-			f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+			f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 				send(at(1, requested(approval)))
 				<-told
 				send(at(3, ends(true)))
@@ -244,7 +250,7 @@ func TestNobody(t *testing.T) {
 				close(told)
 			}
 			turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: note, Person: person()}
-			if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+			if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 				t.Fatal(err)
 			}
 		})
@@ -258,10 +264,10 @@ func TestAnsweredElsewhere(t *testing.T) {
 	screen, shown := io.Pipe()
 	f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
 	asked := make(chan struct{})
-	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, requested(approval)))
 		<-asked
-		send(at(2, says([]string{"root", "other"}, "meanwhile", "last")), at(3, resolved(&agentdv1.Interaction{Id: "i1", ToolName: "refund", Resolution: cli.Deny("no")})), at(4, ends(true)))
+		send(at(2, says([]string{"root", "other"}, "meanwhile", "last")), at(3, resolved(&agentdv1.Interaction{Id: "i1", ToolName: "refund", Resolution: deny("no")})), at(4, ends(true)))
 		return nil
 	}}
 	var rest strings.Builder
@@ -280,7 +286,7 @@ func TestAnsweredElsewhere(t *testing.T) {
 		}
 	}()
 	turn := &cli.Turn{Conn: dial(t, f), Screen: &cli.Text{Out: shown}, Note: t.Errorf, Person: terminal.New(in, shown)}
-	if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+	if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 		t.Fatal(err)
 	}
 	_ = keyboard.Close()
@@ -292,13 +298,13 @@ func TestAnsweredElsewhere(t *testing.T) {
 	}
 
 	f = &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED}
-	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, requested(approval)), at(2, resolved(approval)), at(3, ends(true)))
 		return nil
 	}}
 	var out strings.Builder
 	turn = &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: terminal.New(strings.NewReader("y\n"), &out)}
-	if _, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); err != nil {
+	if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 		t.Fatal(err)
 	}
 	if out.String() != "" || len(f.said) != 0 {
@@ -310,7 +316,7 @@ func TestAnsweredElsewhere(t *testing.T) {
 func TestCancel(t *testing.T) {
 	f := &fake{}
 	started := make(chan struct{})
-	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, says(nil, "x")))
 		close(started)
 		if r := <-f.cancel; r.GetSessionId() != "s1" || r.GetTurnId() != "t1" || r.GetReason() != "enough" {
@@ -325,7 +331,7 @@ func TestCancel(t *testing.T) {
 		<-started
 		told <- turn.Cancel(t.Context(), "enough")
 	}()
-	ending, err := turn.Start(t.Context(), &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"})
+	ending, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"})
 	if err != nil || !strings.HasPrefix(ending.Summary(), "stopped: cancelled; ") {
 		t.Errorf("got %v, %v", ending, err)
 	}
@@ -341,7 +347,7 @@ func TestLeave(t *testing.T) {
 	f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
 	hold := make(chan struct{})
 	defer close(hold)
-	f.watch = []stream{func(_ *agentdv1.WatchTurnRequest, send func(...*agentdv1.RunResponse)) error {
+	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, calls("c1", "slow", "{}")), at(2, requested(question)))
 		<-hold
 		return nil
@@ -353,8 +359,8 @@ func TestLeave(t *testing.T) {
 			cancel(why)
 		}
 	})
-	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: terminal.New(in, prompt), Tools: map[string]toolcmd.Command{"slow": {Args: []string{"sleep", "1000"}}}}
-	if _, err := turn.Start(ctx, &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "go"}); !errors.Is(err, why) {
+	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf, Person: terminal.New(in, prompt), Tools: tools(t, map[string]toolcmd.Command{"slow": {Args: []string{"sleep", "1000"}}})}
+	if _, err := turn.Start(ctx, cli.Prompt{Agent: tree, Text: "go"}); !errors.Is(err, why) {
 		t.Errorf("got %v", err)
 	}
 }

@@ -100,7 +100,8 @@ func describe(w io.Writer, facts []fact) error {
 
 // Sessions lists sessions.
 func (p *Printer) Sessions(sessions []*agentdv1.Session) error {
-	return list(p, sessions, []string{"SESSION", "STATE", "LAST TURN", "UPDATED", "TOKENS", "COST", "REF", "LABELS"}, func(s *agentdv1.Session) []string {
+	header := []string{"SESSION", "STATE", "LAST TURN", "UPDATED", "TOKENS", "COST", "REF", "LABELS"}
+	return list(p, sessions, header, func(s *agentdv1.Session) []string {
 		return []string{
 			s.GetId(), sessionState(s), status(s.GetLastTurnStatus()), ago(p.Now, s.GetUpdateTime()),
 			number(s.GetUsage().GetTotalTokens()), cost(s.GetUsage()), s.GetClientRef(), labels(s.GetLabels()),
@@ -149,7 +150,8 @@ func (p *Printer) Session(s *agentdv1.Session) error {
 
 // Turns lists turns.
 func (p *Printer) Turns(turns []*agentdv1.Turn) error {
-	return list(p, turns, []string{"TURN", "SESSION", "STATUS", "CREATED", "TOOK", "TOKENS", "COST", "PROMPT"}, func(t *agentdv1.Turn) []string {
+	header := []string{"TURN", "SESSION", "STATUS", "CREATED", "TOOK", "TOKENS", "COST", "PROMPT"}
+	return list(p, turns, header, func(t *agentdv1.Turn) []string {
 		took := ""
 		if t.GetDuration() != nil {
 			took = duration(t.GetDuration().AsDuration())
@@ -190,7 +192,8 @@ func (p *Printer) Turn(t *agentdv1.Turn) error {
 		facts = append(facts, fact{"with", part(p)})
 	}
 	for _, c := range t.GetPendingToolCalls() {
-		facts = append(facts, fact{"waits for", fmt.Sprintf("tool %s %s (call %s)", c.GetToolName(), line(c.GetToolInput(), maxDetail), c.GetToolCallId())})
+		what := fmt.Sprintf("tool %s %s (call %s)", c.GetToolName(), line(c.GetToolInput(), maxDetail), c.GetToolCallId())
+		facts = append(facts, fact{"waits for", what})
 	}
 	for _, i := range t.GetPendingInteractions() {
 		facts = append(facts, fact{"asks", asks(i) + " (interaction " + i.GetId() + ")"})
@@ -227,10 +230,12 @@ func asks(i *agentdv1.Interaction) string {
 
 // Interactions lists interactions.
 func (p *Printer) Interactions(all []*agentdv1.Interaction) error {
-	return list(p, all, []string{"INTERACTION", "SESSION", "KIND", "STATUS", "CREATED", "AGENT", "ASKS"}, func(i *agentdv1.Interaction) []string {
+	header := []string{"INTERACTION", "SESSION", "KIND", "STATUS", "CREATED", "AGENT", "ASKS"}
+	return list(p, all, header, func(i *agentdv1.Interaction) []string {
 		return []string{
-			i.GetId(), i.GetSessionId(), word(i.GetKind(), "INTERACTION_KIND_"), word(i.GetStatus(), "INTERACTION_STATUS_"), ago(p.Now, i.GetCreateTime()),
-			speaker(i.GetAgentPath()), asks(i),
+			i.GetId(), i.GetSessionId(),
+			word(i.GetKind(), "INTERACTION_KIND_"), word(i.GetStatus(), "INTERACTION_STATUS_"),
+			ago(p.Now, i.GetCreateTime()), speaker(i.GetAgentPath()), asks(i),
 		}
 	})
 }
@@ -247,7 +252,8 @@ func (p *Printer) Interaction(i *agentdv1.Interaction) error {
 // Models lists models. pricesDate is the day of the prices that do not say theirs.
 func (p *Printer) Models(models []*agentdv1.Model, pricesDate string) error {
 	long, first, last := false, pricesDate, pricesDate
-	err := list(p, models, []string{"MODEL", "PROVIDER", "KEY", "CONTEXT", "READS", "IN $/M", "CACHED", "WRITTEN", "OUT"}, func(m *agentdv1.Model) []string {
+	header := []string{"MODEL", "PROVIDER", "KEY", "CONTEXT", "READS", "IN $/M", "CACHED", "WRITTEN", "OUT"}
+	err := list(p, models, header, func(m *agentdv1.Model) []string {
 		key := "bring your own"
 		if m.GetAvailable() {
 			key = "not needed"
@@ -257,8 +263,10 @@ func (p *Printer) Models(models []*agentdv1.Model, pricesDate string) error {
 		first, last = min(first, day), max(last, day)
 		can := m.GetCapabilities()
 		return []string{
-			m.GetName(), m.GetProvider(), key, size(can.GetContextTokens()), cmp.Or(strings.Join(can.GetInputs(), " "), "-"),
-			prices(m, (*agentdv1.PriceTier).GetInput), prices(m, (*agentdv1.PriceTier).GetCached), written(m), prices(m, (*agentdv1.PriceTier).GetOutput),
+			m.GetName(), m.GetProvider(), key,
+			size(can.GetContextTokens()), cmp.Or(strings.Join(can.GetInputs(), " "), "-"),
+			prices(m, (*agentdv1.PriceTier).GetInput), prices(m, (*agentdv1.PriceTier).GetCached), written(m),
+			prices(m, (*agentdv1.PriceTier).GetOutput),
 		}
 	})
 	if err != nil || p.JSON || pricesDate == "" {

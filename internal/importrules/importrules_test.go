@@ -81,6 +81,10 @@ func TestRules(t *testing.T) {
 		{"model/gemini/a.go", "net/http/pprof", "default mux"},
 		{"model/gemini/a.go", module + "/model/openai", "not in its list"},
 		{"model/gemini/a.go", "math/rand/v2", ""},
+		{"internal/cli/a.go", module + "/client", ""},
+		{"internal/cli/a.go", module + "/" + genConnect, "not in its list"},
+		{"internal/cli/a.go", connect, "not in its list"},
+		{"internal/cli/a.go", "net/http", "no transport"},
 		{"examples/x/main.go", module + "/client", ""},
 		{"examples/x/main.go", module + "/session", "not in its list"},
 	}

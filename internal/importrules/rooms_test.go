@@ -125,11 +125,11 @@ var rooms = []room{
 			"google.golang.org/protobuf/types/known/durationpb"},
 		knows: "how the rooms are wired together, and nothing else"},
 
-	{path: "internal/cli", floor: 3, may: []string{"internal/toolcmd", "client", "client/terminal", gen, genConnect, connect, protobuf, "golang.org/x/sys"},
-		knows: "the command line as a client: what to ask a daemon and how to show it; nothing of the server"},
+	{path: "internal/cli", floor: 3, may: []string{"internal/backoff", "internal/toolcmd", "client", "client/terminal", gen, protobuf},
+		knows: "the command line as a user of package client: what to ask a daemon and how to show it; neither connections nor the server"},
 
 	{path: "cmd/agentd", floor: 4,
-		may: []string{"internal/daemon", "internal/cli", "internal/agentfile", "internal/toolcmd", "client", "client/terminal", "model", gen, protobuf,
+		may: []string{"internal/daemon", "internal/cli", "internal/agentfile", "internal/toolcmd", "client", "client/terminal", gen, protobuf,
 			"github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model", "session"}, tests: []string{"client", gen},
@@ -196,7 +196,7 @@ var bans = []ban{
 	{path: "database/sql", but: []string{"session/sqlitestore"},
 		because: "storage stands behind session.Store"},
 	{path: "net/http", but: []string{"server", "client", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",
-		"internal/test/fakeprovider", "internal/test/harness", "internal/test/sessionfront", "cmd/agentd", "internal/cli", "agentdtest", "internal/test/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect},
+		"internal/test/fakeprovider", "internal/test/harness", "internal/test/sessionfront", "cmd/agentd", "agentdtest", "internal/test/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect},
 		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
 	{path: "os/exec", but: []string{"internal/toolcmd", "internal/test/ttytest", "examples/supportdesk"}, because: "the server never runs a tool; tools run on the client"},
 	{path: "plugin", because: "agentd is one static binary"},

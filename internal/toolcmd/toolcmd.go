@@ -3,8 +3,8 @@
 // The arguments of a call go to the program's standard input, as JSON, with a
 // line end; what it writes to its standard output is the result. No shell takes
 // part. An exit code other than 0 is a tool error with the end of what the
-// program wrote to its standard error. Output, errors and time are bounded; when
-// the context ends, the program is killed, on Unix with all it has started.
+// program wrote to its standard error. Output and errors are bounded; when the
+// context ends, the program is killed, on Unix with all it has started.
 //
 // A program gets the environment of this process without what gives access to model
 // providers and to the daemon, unless Command.Pass names it: GEMINI_API_KEY,
@@ -53,15 +53,10 @@ type Command struct {
 	// Pass names variables of the environment that the program gets though they are
 	// withheld: keys of model providers and secrets of agentd, see the package's doc.
 	Pass []string
-	// Timeout is how long it may run; 0 is as long as the context.
-	Timeout time.Duration
 }
 
 // errOutput stops a program that says too much.
 var errOutput = fmt.Errorf("the tool's output has more than %d bytes", MaxOutput)
-
-// errTimeout stops a program that takes too long.
-var errTimeout = errors.New("the tool took longer than its timeout")
 
 // Run runs the program with input and returns what it said, without the line
 // ends behind it. Errors are written for a model to read. It may be called from
@@ -69,11 +64,6 @@ var errTimeout = errors.New("the tool took longer than its timeout")
 func Run(ctx context.Context, c Command, input string) (string, error) {
 	if len(c.Args) == 0 {
 		return "", errors.New("the tool has no command")
-	}
-	if c.Timeout > 0 {
-		var cancel context.CancelFunc
-		ctx, cancel = context.WithTimeoutCause(ctx, c.Timeout, errTimeout)
-		defer cancel()
 	}
 	ctx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)

@@ -162,8 +162,11 @@ func TestKilled(t *testing.T) {
 }
 
 func TestTimeout(t *testing.T) {
-	_, err := toolcmd.Run(t.Context(), toolcmd.Command{Args: []string{"sleep", "1000"}, Timeout: 50 * time.Millisecond}, "{}")
-	if err == nil || !strings.Contains(err.Error(), "longer than its timeout") {
+	late := errors.New("too late")
+	ctx, cancel := context.WithTimeoutCause(t.Context(), 50*time.Millisecond, late)
+	defer cancel()
+	_, err := toolcmd.Run(ctx, toolcmd.Command{Args: []string{"sleep", "1000"}}, "{}")
+	if !errors.Is(err, late) {
 		t.Errorf("got %v", err)
 	}
 }

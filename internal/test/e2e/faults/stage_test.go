@@ -14,33 +14,33 @@ import (
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
 
-// answer is one answer of a fake model.
-type answer struct {
+// line is one answer of a model on the stage.
+type line struct {
 	thoughts, text []string // one piece each
 	calls          []string // tools called together
 }
 
-// fakeModels answers the calls of each model by a script, counts them by turn, and
-// sees how their connections end.
-type fakeModels struct {
+// stage is a provider over HTTP that plays a model of each name, counts its calls
+// by turn, and sees how their connections end.
+type stage struct {
 	t   *testing.T
 	url string
-	// scripts are the answers of each model after the user last spoke, in order. The
-	// last one is repeated. Not changed while the fake serves.
-	scripts map[string][]answer
-	pause   time.Duration // before each piece; not changed while the fake serves
-	key     string        // that calls must bear; not changed while the fake serves
+	// plays are the answers of each model since the user last spoke, in order. The
+	// last one is repeated. Not changed while the stage serves.
+	plays map[string][]line
+	pause time.Duration // before each piece; not changed while the stage serves
+	key   string        // that calls must bear; not changed while the stage serves
 
 	mu      sync.Mutex
-	changed *sync.Cond            // a call has begun or come to its end; its lock is mu
-	turns   map[string]*turnCalls // by turn; protected by mu
+	changed *sync.Cond        // a call has begun or come to its end; its lock is mu
+	scenes  map[string]*scene // by turn; protected by mu
 }
 
-// turnCalls are the model calls of a turn. The fields are protected by
-// fakeModels.mu.
-type turnCalls struct {
+// scene is what a turn has seen of the stage. Its fields are protected by
+// stage.mu.
+type scene struct {
 	calls    int
-	results  []providertest.Item // of tools, each once for a call that carries it
+	told     []providertest.Item // results of tools, each once for a call that tells it
 	underWay int
 	pieces   int  // sent
 	aborted  int  // calls whose connection was closed before their end
@@ -50,9 +50,9 @@ type turnCalls struct {
 // turnMark is in the prompt of each turn and names it.
 var turnMark = regexp.MustCompile(`<turn [\w.-]+>`)
 
-func newFakeModels(t *testing.T, key string, scripts map[string][]answer) *fakeModels {
+func newStage(t *testing.T, key string, plays map[string][]line) *stage {
 	t.Helper()
-	s := &fakeModels{t: t, scripts: scripts, pause: time.Millisecond, key: key, turns: map[string]*turnCalls{}}
+	s := &stage{t: t, plays: plays, pause: time.Millisecond, key: key, scenes: map[string]*scene{}}
 	s.changed = sync.NewCond(&s.mu)
 	_, s.url = fakeprovider.Start(t, s.answer)
 	return s
@@ -60,7 +60,7 @@ func newFakeModels(t *testing.T, key string, scripts map[string][]answer) *fakeM
 
 // answer answers a model call by the turn and by how often its model has answered in
 // it.
-func (s *fakeModels) answer(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
+func (s *stage) answer(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
 	refused := fakeprovider.Reply{Status: http.StatusBadRequest, Message: "the test does not expect this request"}
 	req, err := c.Request()
 	if err != nil {
@@ -73,32 +73,32 @@ func (s *fakeModels) answer(_ context.Context, c *fakeprovider.Call) fakeprovide
 	if got := c.Header.Get("Authorization"); got != "Bearer "+s.key {
 		s.t.Errorf("a model call bears the key %q", got)
 	}
-	script := s.scripts[req.Model]
-	if len(script) == 0 {
-		s.t.Errorf("there is no script for the model %q", req.Model)
+	play := s.plays[req.Model]
+	if len(play) == 0 {
+		s.t.Errorf("there is no model %q on the stage", req.Model)
 		return refused
 	}
-	mark, step, results := turnOf(req)
+	mark, step, results := sceneOf(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tc := s.turnLocked(mark)
-	tc.calls++
-	tc.underWay++
-	tc.results = append(tc.results, results...)
+	sc := s.sceneLocked(mark)
+	sc.calls++
+	sc.underWay++
+	sc.told = append(sc.told, results...)
 	s.changed.Broadcast()
-	return s.reply(tc, script[min(step, len(script)-1)])
+	return s.reply(sc, play[min(step, len(play)-1)])
 }
 
-func (s *fakeModels) turnLocked(mark string) *turnCalls {
-	if s.turns[mark] == nil {
-		s.turns[mark] = &turnCalls{}
+func (s *stage) sceneLocked(mark string) *scene {
+	if s.scenes[mark] == nil {
+		s.scenes[mark] = &scene{}
 	}
-	return s.turns[mark]
+	return s.scenes[mark]
 }
 
-// turnOf finds the turn of a request, how often its model has answered in it, and
+// sceneOf finds the turn of a request, how often its model has answered in it, and
 // the results that have come since its last answer.
-func turnOf(req *providertest.Request) (mark string, step int, results []providertest.Item) {
+func sceneOf(req *providertest.Request) (mark string, step int, results []providertest.Item) {
 	answering := false
 	for _, item := range req.Items {
 		said := item.Kind == providertest.Assistant || item.Kind == providertest.Call
@@ -119,9 +119,9 @@ func turnOf(req *providertest.Request) (mark string, step int, results []provide
 }
 
 // reply is an answer whose pieces wait for the turn.
-func (s *fakeModels) reply(tc *turnCalls, l answer) fakeprovider.Reply {
+func (s *stage) reply(sc *scene, l line) fakeprovider.Reply {
 	reply := fakeprovider.Reply{
-		Thoughts: l.thoughts, Text: l.text, Model: "fake",
+		Thoughts: l.thoughts, Text: l.text, Model: "staged",
 		Usage: providertest.Usage{Prompt: 3, Completion: 2, Total: 5},
 	}
 	for i, name := range l.calls {
@@ -131,29 +131,29 @@ func (s *fakeModels) reply(tc *turnCalls, l answer) fakeprovider.Reply {
 		if sent > len(l.thoughts)+len(l.text)+len(l.calls) {
 			return nil // what follows the reason to stop comes with it
 		}
-		return s.wait(ctx, tc)
+		return s.wait(ctx, sc)
 	}
 	reply.Done = func(err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err != nil {
-			tc.aborted++
+			sc.aborted++
 		}
-		tc.underWay--
+		sc.underWay--
 		s.changed.Broadcast()
 	}
 	return reply
 }
 
 // wait lets a piece be sent, unless the turn is frozen or the request is over.
-func (s *fakeModels) wait(ctx context.Context, tc *turnCalls) error {
+func (s *stage) wait(ctx context.Context, sc *scene) error {
 	if err := harness.Wait(ctx, s.pause); err != nil {
 		return err
 	}
 	s.mu.Lock()
-	frozen := tc.frozen
+	frozen := sc.frozen
 	if !frozen {
-		tc.pieces++
+		sc.pieces++
 	}
 	s.mu.Unlock()
 	if frozen {
@@ -164,42 +164,42 @@ func (s *fakeModels) wait(ctx context.Context, tc *turnCalls) error {
 
 // freeze has the models of a turn fall silent: calls stay open until they are
 // aborted. It returns how many pieces have been sent.
-func (s *fakeModels) freeze(mark string) int {
+func (s *stage) freeze(mark string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tc := s.turnLocked(mark)
-	tc.frozen = true
-	return tc.pieces
+	sc := s.sceneLocked(mark)
+	sc.frozen = true
+	return sc.pieces
 }
 
 // begun waits until a call of a turn is under way.
-func (s *fakeModels) begun(mark string) {
+func (s *stage) begun(mark string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.turnLocked(mark).underWay == 0 {
+	for s.sceneLocked(mark).underWay == 0 {
 		s.changed.Wait()
 	}
 }
 
 // quiet waits until no call of a turn is under way, and returns how many were
 // made, and how many of them had their connections closed before their end.
-func (s *fakeModels) quiet(mark string) (calls, aborted int) {
+func (s *stage) quiet(mark string) (calls, aborted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	tc := s.turnLocked(mark)
-	for tc.underWay > 0 {
+	sc := s.sceneLocked(mark)
+	for sc.underWay > 0 {
 		s.changed.Wait()
 	}
-	return tc.calls, tc.aborted
+	return sc.calls, sc.aborted
 }
 
-// resultsOf returns the results that the models of a turn received for a call, by the provider's id:
+// toldOf is what the models of a turn were told of a call, by the provider's id:
 // "call_0" is an answer's first.
-func (s *fakeModels) resultsOf(mark, callID string) []string {
+func (s *stage) toldOf(mark, callID string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string
-	for _, res := range s.turnLocked(mark).results {
+	for _, res := range s.sceneLocked(mark).told {
 		if res.ID == callID {
 			out = append(out, res.Text)
 		}

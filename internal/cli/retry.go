@@ -1,0 +1,51 @@
+package cli
+
+import (
+	"context"
+	"time"
+
+	"github.com/apzuk3/agentd/internal/backoff"
+)
+
+const (
+	// patience is how long the start of a turn is retried.
+	patience = 2 * time.Minute
+	// firstWait and lastWait bound the waits between tries.
+	firstWait, lastWait = 100 * time.Millisecond, 5 * time.Second
+)
+
+// retry is Call that is made again while the error may pass and again allows it, until ctx
+// ends. The first retry is noted. The request must have the same effect when it is made
+// twice. Its errors are *Error.
+func retry[T any](
+	ctx context.Context, t *Turn, again func(*Error) bool, request func(context.Context) (T, error),
+) (T, error) {
+	for n := 0; ; n++ {
+		out, err := Call(ctx, t.Conn, request)
+		if err == nil || ctx.Err() != nil {
+			return out, err
+		}
+		e := t.Conn.explain(err)
+		if !e.mayPass() || !again(e) {
+			return out, e
+		}
+		if n == 0 {
+			t.Note("%v; trying again", e)
+		}
+		if !pause(ctx, max(backoff.Full(firstWait, lastWait, n), min(e.RetryAfter, patience))) {
+			return out, e
+		}
+	}
+}
+
+// pause waits; it returns false when ctx has ended.
+func pause(ctx context.Context, d time.Duration) bool {
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
