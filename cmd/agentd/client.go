@@ -12,8 +12,8 @@ import (
 	"github.com/apzuk3/agentd/internal/cli"
 )
 
-// codedError is an error with the exit code that it has; without an error, what was
-// wrong has been told already.
+// codedError is an error with its exit code. Without an error, the command has reported
+// what was wrong.
 type codedError struct {
 	code int
 	err  error

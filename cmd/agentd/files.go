@@ -24,7 +24,7 @@ const (
 	maxFile = 64 << 20
 )
 
-// typed is a file whose type is told: image/png=FILE.
+// typed is a file with its type: image/png=FILE.
 var typed = regexp.MustCompile(`^((?:application|audio|image|text|video)/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]*)=(.+)$`)
 
 // remote is a file that the model's provider fetches.

@@ -51,7 +51,7 @@ func (c *runCmd) local(p *process) (url string, stop func(), err error) {
 	}
 	stop = func() {
 		ctx, cancel := context.WithCancel(context.Background())
-		cancel() // at once: what has not ended goes on with the next command on the folder
+		cancel() // at once: the next command on the folder resumes what has not ended
 		if err := d.Shutdown(ctx); err != nil {
 			p.notef("%v", err)
 		}

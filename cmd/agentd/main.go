@@ -17,18 +17,18 @@
 // and what run --local has in common with serve.
 // Provider keys come from GEMINI_API_KEY, ANTHROPIC_API_KEY and OPENAI_API_KEY.
 //
-// SIGTERM, SIGINT and SIGHUP (its terminal was closed; not under nohup) stop the server: new turns are refused, running ones are
-// waited for, up to --shutdown-grace, then put aside: they go on after the next
-// start. Those that only wait for a person, or for a client that is not there, are
-// put aside at once; a second SIGTERM or SIGINT does so with all. Turns that run when the server
-// is killed go on after the next start too.
+// SIGTERM, SIGINT and SIGHUP (the terminal was closed; not under nohup) stop the server. It
+// refuses new turns and waits for running ones, up to --shutdown-grace, then suspends
+// them; the next start resumes them. Turns that wait for a person, or for a client that is
+// not there, are suspended at once; a second SIGTERM or SIGINT suspends all. The next start
+// also resumes the turns that ran when the server was killed.
 //
-// run takes SIGINT and SIGTERM for a cancel of its turn, a second one and SIGHUP for
-// leaving it: its tools are killed, the turn goes on.
+// run takes SIGINT and SIGTERM for a cancel of its turn. A second one, and SIGHUP, leave
+// the turn: run kills its tools, the turn continues.
 //
-// When the disk is full turns wait, and go on when there is space again. When the
-// database has failed (a failed fsync, an I/O error) the server stops at once, with
-// exit code 1; started again, it goes on with what is in the database.
+// When the disk is full, turns wait until there is space. When the database has failed (a
+// failed fsync, an I/O error), the server stops at once, with exit code 1; the next start
+// continues with what is in the database.
 //
 // Exit codes: 0 after a clean stop, 1 when something failed, 2 for a wrong
 // command line or an invalid file. healthcheck exits 0 when the server is ready,

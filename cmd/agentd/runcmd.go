@@ -302,8 +302,8 @@ func (c *runCmd) dial(p *process) (conn *cli.Conn, done func(), err error) {
 // errLeft is why a turn is followed no longer.
 var errLeft = errors.New("left")
 
-// drive runs the turn: the first signal cancels it, the second one leaves it, and so
-// does the end of the terminal.
+// drive runs the turn. The first signal cancels it; the second one, and the end of the
+// terminal, leave it.
 func (c *runCmd) drive(p *process, turn *cli.Turn, prompt *cli.Prompt) (*cli.Ending, error) {
 	ctx, cancel := context.WithCancelCause(context.Background())
 	ended := make(chan struct{})
@@ -320,9 +320,9 @@ func (c *runCmd) drive(p *process, turn *cli.Turn, prompt *cli.Prompt) (*cli.End
 		}
 		turn.Withdraw()
 		p.notef("canceling the turn; interrupt again to leave it")
-		told := make(chan struct{})
+		canceled := make(chan struct{})
 		go func() { // ends with the call
-			defer close(told)
+			defer close(canceled)
 			callCtx, stop := context.WithTimeout(ctx, cancelTimeout)
 			defer stop()
 			if err := turn.Cancel(callCtx, "interrupted at the terminal"); err != nil && ctx.Err() == nil {
@@ -334,7 +334,7 @@ func (c *runCmd) drive(p *process, turn *cli.Turn, prompt *cli.Prompt) (*cli.End
 			cancel(errLeft)
 		case <-ctx.Done():
 		}
-		<-told
+		<-canceled
 	}()
 	defer func() {
 		cancel(nil)
@@ -355,7 +355,7 @@ func (c *runCmd) explain(p *process, turn *cli.Turn, file *agentfile.File, err e
 		return &codedError{code: exitUsage, err: err}
 	}
 	if id := cli.Clean(turn.Session()); id != "" && (!c.Local || c.keeps()) {
-		p.notef("%s", c.again(id, file))
+		p.notef("%s", c.comeBack(id, file))
 	}
 	if errors.Is(err, errLeft) {
 		if turn.Session() == "" && c.Attach == "" && !c.Local {
@@ -366,8 +366,8 @@ func (c *runCmd) explain(p *process, turn *cli.Turn, file *agentfile.File, err e
 	return err
 }
 
-// again says how to come back to a turn that was left.
-func (c *runCmd) again(session string, file *agentfile.File) string {
+// comeBack says how to follow a turn that was left.
+func (c *runCmd) comeBack(session string, file *agentfile.File) string {
 	command := "agentd run --attach " + session
 	if c.Local {
 		command = "agentd run --local --attach " + session

@@ -86,7 +86,7 @@ func (*turnsCallsCmd) Help() string {
 	return "Instructions are as the model got them, filled in from the state as it was.\n\nExamples:\n\n  agentd turns calls SESSION"
 }
 
-// Run shows what models were told.
+// Run shows the input of model calls.
 func (c *turnsCallsCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
 		all, err := list(t, math.MaxInt, func(ctx context.Context) iter.Seq2[*client.ModelCall, error] {

@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"io"
 	"sync"
 
 	"github.com/apzuk3/agentd/client"
@@ -92,13 +93,13 @@ func (q *questions) leave(in *client.Interaction) {
 		in.SessionID, in.ID)
 }
 
-// Prompt asks the person. Without an answer the interaction stays open, and who may
-// answer is noted.
+// Prompt asks the person. Without an answer it returns io.EOF, by which the interaction
+// stays open, and notes who may answer.
 func (q *questions) Prompt(ctx context.Context, in *client.Interaction) (*client.Resolution, error) {
 	asked, cancel := context.WithCancelCause(context.WithoutCancel(ctx))
 	defer cancel(nil)
 	if !q.register(ctx, &question{in: in, cancel: cancel}) {
-		return nil, nil //nolint:nilnil // the interaction stays open
+		return nil, io.EOF // the interaction stays open
 	}
 	defer q.asking.Done()
 	// Why an interaction is over, its event says: see resolved.
@@ -111,14 +112,14 @@ func (q *questions) Prompt(ctx context.Context, in *client.Interaction) (*client
 	said, err := q.put(asked, in)
 	switch {
 	case asked.Err() != nil:
-		return nil, nil //nolint:nilnil // nobody waits for an answer
+		return nil, io.EOF // nobody waits for an answer
 	case errors.Is(err, terminal.ErrNobody):
 		q.leave(in)
-		return nil, nil //nolint:nilnil // the interaction stays open
+		return nil, io.EOF // the interaction stays open
 	case err != nil:
 		q.turn.Note("%v", err)
 		q.leave(in)
-		return nil, nil //nolint:nilnil // the interaction stays open
+		return nil, io.EOF // the interaction stays open
 	}
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -14,16 +14,16 @@ const (
 	maxAwaitedName = 40
 )
 
-// awaited follows what a turn waits for.
+// awaited is what a turn waits for, as its events say.
 type awaited struct {
 	begun  bool // the daemon has said something
 	over   bool
 	queued bool              // another turn of the session runs
 	models map[string]string // of the tree, by agent
 	only   string            // the tree's only model; "" for none or several
-	model  string            // that is called, as far as is known
-	tools  []openTool        // that run; the turn bounds them
-	asked  []string          // ids of interactions that are open
+	model  string            // the model that is called, as far as is known
+	tools  []openTool        // the tools that run; the turn bounds them
+	asked  []string          // ids of the interactions that are open
 }
 
 type openTool struct{ call, name string }
@@ -91,9 +91,9 @@ func (a *awaited) event(event *agentdv1.RunResponse) {
 	case *agentdv1.RunResponse_ToolCallAnnounced:
 		a.called(r.ToolCallAnnounced.GetToolCallId(), r.ToolCallAnnounced.GetToolName(), r.ToolCallAnnounced.GetAgentPath())
 	case *agentdv1.RunResponse_ToolCallAnswered:
-		a.settled(r.ToolCallAnswered.GetToolCallId())
+		a.closed(r.ToolCallAnswered.GetToolCallId())
 	case *agentdv1.RunResponse_ToolCallCanceled:
-		a.settled(r.ToolCallCanceled.GetToolCallId())
+		a.closed(r.ToolCallCanceled.GetToolCallId())
 	case *agentdv1.RunResponse_InteractionRequested:
 		a.asked = append(a.asked, r.InteractionRequested.GetInteraction().GetId())
 	case *agentdv1.RunResponse_InteractionResolved:
@@ -114,12 +114,13 @@ func (a *awaited) event(event *agentdv1.RunResponse) {
 
 // called notes a call, whose agent is the next to ask its model.
 func (a *awaited) called(call, name string, path []string) {
-	a.settled(call) // one that is asked again
+	a.closed(call) // the daemon may offer a call twice
 	a.tools = append(a.tools, openTool{call, name})
 	a.works(path)
 }
 
-func (a *awaited) settled(call string) {
+// closed notes that a call is open no longer.
+func (a *awaited) closed(call string) {
 	a.tools = slices.DeleteFunc(a.tools, func(t openTool) bool { return t.call == call })
 }
 

@@ -8,7 +8,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// ModelCalls shows what models were told, one call below the other.
+// ModelCalls shows the input of model calls, one call below the other.
 func (p *Printer) ModelCalls(calls []*agentdv1.ModelCallDetails) error {
 	if !p.JSON && len(calls) == 0 {
 		_, err := fmt.Fprintln(p.Out, "nothing")
@@ -33,7 +33,7 @@ func (p *Printer) ModelCalls(calls []*agentdv1.ModelCallDetails) error {
 	return nil
 }
 
-// modelCall is one call. One without contents is one that cannot be made again.
+// modelCall describes one call. Without contents the log cannot give its input.
 func (*Printer) modelCall(c *agentdv1.ModelCallDetails) []fact {
 	end := c.GetCall()
 	facts := []fact{
@@ -55,14 +55,14 @@ func (*Printer) modelCall(c *agentdv1.ModelCallDetails) []fact {
 		facts[3].value = duration(end.GetDuration().AsDuration())
 	}
 	if c.GetContents() == 0 {
-		told := "cannot be made again from the log"
+		input := "cannot be made again from the log"
 		switch {
 		case outcome(end) != "":
-			told = "nothing that can be made again"
+			input = "nothing that can be made again"
 		case end.GetMessageId() == "":
-			told = "nothing that can be made again: the call wrote a summary, or failed"
+			input = "nothing that can be made again: the call wrote a summary, or failed"
 		}
-		return append(facts, fact{"told", told})
+		return append(facts, fact{"told", input})
 	}
 	if c.GetGeneration() != nil {
 		facts = append(facts, fact{"generation", jsonOr(c.GetGeneration())})

@@ -24,7 +24,7 @@ type Following struct {
 }
 
 // Follow yields the events of a turn up to its end, with those of package client that are
-// not about the connection. A lost connection is set up again. The last pair has an *Error
+// not about the connection. It reconnects by itself. The last pair has an *Error
 // if the end did not come.
 func (c *Conn) Follow(
 	ctx context.Context, f Following, opts ...client.AttachOption,
@@ -45,7 +45,7 @@ func (c *Conn) Follow(
 }
 
 // FollowSession yields the events of a session, of all of its turns, behind f.Cursor,
-// until ctx ends. A lost connection is set up again. The last pair has an *Error that says
+// until ctx ends. It reconnects by itself. The last pair has an *Error that says
 // why it ended. Of f it takes Session, Cursor, Patient and Lost.
 func (c *Conn) FollowSession(ctx context.Context, f Following) iter.Seq2[*client.Event, error] {
 	return func(yield func(*client.Event, error) bool) {

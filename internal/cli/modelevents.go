@@ -18,7 +18,7 @@ func fellBack(f *agentdv1.ModelCallFellBack) string {
 	return fmt.Sprintf("%s failed (%s), %s %s", f.GetModel(), codeName(f.GetCode()), what, f.GetNextModel())
 }
 
-// compacted says that a model is told a summary.
+// compacted says that a summary replaces the beginning of the conversation.
 func compacted(c *agentdv1.HistoryCompacted) string {
 	how := "the prompt had"
 	if c.GetReason() == agentdv1.HistoryCompacted_REASON_OVERFLOW {

@@ -14,11 +14,11 @@ const (
 	firstWait, lastWait = 100 * time.Millisecond, 5 * time.Second
 )
 
-// retry is Call that is made again while the error may pass and again allows it, until ctx
-// ends. The first retry is noted. The request must have the same effect when it is made
-// twice. Its errors are *Error.
+// retry makes a request as Call does, and repeats it until ctx ends while the error may
+// pass and more allows it. It notes the first repeat. The request must have the same effect
+// when it is made twice. The errors are *Error.
 func retry[T any](
-	ctx context.Context, t *Turn, again func(*Error) bool, request func(context.Context) (T, error),
+	ctx context.Context, t *Turn, more func(*Error) bool, request func(context.Context) (T, error),
 ) (T, error) {
 	for n := 0; ; n++ {
 		out, err := Call(ctx, t.Conn, request)
@@ -26,7 +26,7 @@ func retry[T any](
 			return out, err
 		}
 		e := t.Conn.explain(err)
-		if !e.mayPass() || !again(e) {
+		if !e.mayPass() || !more(e) {
 			return out, e
 		}
 		if n == 0 {

@@ -126,7 +126,7 @@ func (t *Turn) create(ctx context.Context, prompt Prompt) (*client.Turn, error) 
 	}
 	opts := append(prompt.options(), client.WithTools(t.Tools))
 	begun, lost := time.Now(), false
-	again := func(e *Error) bool {
+	more := func(e *Error) bool {
 		lost = lost || e.unknownOutcome()
 		if lost && time.Since(begun) > patience {
 			e.Message += "; whether the turn was started is not known, agentd turns list tells"
@@ -134,7 +134,7 @@ func (t *Turn) create(ctx context.Context, prompt Prompt) (*client.Turn, error) 
 		}
 		return lost
 	}
-	return retry(ctx, t, again, func(ctx context.Context) (*client.Turn, error) {
+	return retry(ctx, t, more, func(ctx context.Context) (*client.Turn, error) {
 		return session.Start(ctx, prompt.Text, opts...)
 	})
 }
@@ -153,8 +153,8 @@ func (t *Turn) Attach(ctx context.Context, session string) (*Ending, error) {
 
 // Result is the turn as the daemon has it, after its end. Its errors are *Error.
 func (t *Turn) Result(ctx context.Context) (*agentdv1.Turn, error) {
-	again := func(*Error) bool { return true }
-	turn, err := retry(ctx, t, again, func(ctx context.Context) (*client.Turn, error) {
+	more := func(*Error) bool { return true }
+	turn, err := retry(ctx, t, more, func(ctx context.Context) (*client.Turn, error) {
 		return t.Conn.Client.Session(t.Session()).Turn(ctx, known(&t.turn))
 	})
 	if err != nil {
