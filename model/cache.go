@@ -5,21 +5,20 @@ import (
 	"time"
 )
 
-// Cache asks a provider to keep a prompt, so that the next call that begins in the
-// same way costs less. A provider that does so by itself has nothing to be asked.
+// Cache asks a provider to keep a prompt, so that the next call with the same beginning costs less.
+// Adapters of providers that cache without being asked ignore it, except for a TTL, see Span.
 type Cache struct {
-	// TTL is how long at least; 0 is as the provider does. An adapter takes the next
-	// longer span that its provider has, and refuses more than the longest, see
-	// Span.
+	// TTL is how long to keep it at least; 0 is the provider's default. An adapter takes the next
+	// longer span of its provider, and refuses more than the longest, see Span.
 	TTL time.Duration
-	// Key is the same for all calls whose prompts begin in the same way, as far as
-	// the caller knows; at most 64 bytes of letters and digits, "" if it knows none.
+	// Key is equal for calls whose prompts have the same beginning, as far as the caller knows; at
+	// most 64 bytes of letters and digits, "" for none.
 	Key string
 }
 
-// Span returns the shortest of a provider's spans, which are in rising order, that
-// is at least the TTL. Without a TTL that is the first one, 0 if there is none. The
-// error of a TTL that is longer than all of them is of KindInvalid.
+// Span returns the shortest of a provider's spans, in rising order, that is at least the TTL.
+// Without a TTL it returns the first span, 0 if there is none. The error of a TTL longer than all
+// of them is of KindInvalid.
 func (c *Cache) Span(provider string, spans ...time.Duration) (time.Duration, error) {
 	for _, span := range spans {
 		if c.TTL <= span {

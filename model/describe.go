@@ -6,44 +6,39 @@ import (
 	"strings"
 )
 
-// Description is what a provider says of itself. With a Name alone it is a provider
-// whose models are "name/…", which has keys of its own and no tools, and of whose
-// prices nothing is known.
+// Description describes a provider. One with a Name alone serves models "name/…", has keys of its
+// own, runs no tools and has no prices.
 type Description struct {
-	// Name is what stands before the slash in "provider/model", and the name of the
-	// provider's key in the caller's keys. Neither empty nor with a slash.
+	// Name is the part before the slash in "provider/model", and the name of the provider's key in
+	// the caller's keys. It is not empty and has no slash.
 	Name string
 
-	// Names are names of models that it serves without its own name before them,
-	// and Prefixes what such names may begin with. Of two prefixes that fit a name
-	// the longer one counts. No two providers may claim the same.
+	// Names are models that it serves without its own name before them; Prefixes are beginnings of
+	// such names. Of two prefixes that fit a name the longer one counts. No two providers may claim
+	// the same.
 	Names, Prefixes []string
-	// Rest is true for the provider of all names that nobody claims. There is at
-	// most one.
+	// Rest is true for the provider of all names that no other provider claims. At most one has it.
 	Rest bool
-	// Models are names that Open accepts, sorted, as far as the provider knows them
-	// without asking a network; it may serve others. They may change from one Describe to
-	// the next.
+	// Models are names that Open accepts, sorted, as far as the provider knows them without a
+	// network call; it may serve others. They may differ from one Describe to the next.
 	Models []string
 
-	// Keyless is true for a provider that needs no key at all.
+	// Keyless is true for a provider that needs no key.
 	Keyless bool
-	// KeysOf is the provider whose callers' keys it takes, because both belong to
-	// one vendor; "" means that it has keys of its own.
+	// KeysOf names the provider whose callers' keys it takes, because both belong to one vendor; ""
+	// if it has keys of its own.
 	KeysOf string
-	// KeyVariables are the environment variables that hold the server's own key, by
-	// convention NAME_API_KEY. Messages name them; nobody reads them but the provider.
+	// KeyVariables are the environment variables that hold the server's own key, by convention
+	// NAME_API_KEY. Messages name them; only the provider reads them.
 	KeyVariables []string
-	// Secrets are what may stand in no log line and in no record of model calls: the
-	// server's own keys.
+	// Secrets are the server's own keys. Log lines and records of model calls leave them out.
 	Secrets []Secret
-	// Endpoint is the URL that calls go to, for the log, which leaves out the user and
-	// the query of a URL; "" for a provider without a network.
+	// Endpoint is the URL of the provider, for the log, which leaves out its user and its query; ""
+	// for a provider without a network.
 	Endpoint string
 
-	// Builtins are the builtin tools that the provider itself runs, such as
-	// "google_search"; Config then asks for them with genai's own tool fields. A Model
-	// may have fewer or others.
+	// Builtins are the builtin tools that the provider runs, such as "google_search";
+	// Request.Config asks for them with genai's tool fields. A Model may have fewer or others.
 	Builtins []string
 	// Billing is what the provider knows of its models: prices and abilities.
 	Billing Billing
@@ -52,11 +47,10 @@ type Description struct {
 // Secret is a text that prints as "***".
 type Secret string
 
-// hidden is how a Secret prints.
+// hidden is the text that a Secret prints.
 const hidden = "***"
 
-// Secrets are the texts as secrets, without blank ones and without the blanks around
-// them.
+// Secrets returns the texts as secrets, trimmed and without blank ones.
 func Secrets(texts ...string) []Secret {
 	var out []Secret
 	for _, text := range texts {
@@ -67,17 +61,17 @@ func Secrets(texts ...string) []Secret {
 	return out
 }
 
-// String does not tell the text.
+// String hides the text.
 func (Secret) String() string { return hidden }
 
-// GoString does as String.
+// GoString hides the text.
 func (Secret) GoString() string { return hidden }
 
-// MarshalText does as String.
+// MarshalText hides the text.
 func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
-// KeyHeader is the request header in which callers bring their own key for the
-// provider: X-Agentd-Acme-Api-Key; "" if it needs none.
+// KeyHeader returns the request header in which callers send their own key for the provider, such
+// as X-Agentd-Acme-Api-Key; "" if the provider needs none.
 func (d Description) KeyHeader() string {
 	if d.Keyless {
 		return ""

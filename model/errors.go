@@ -32,9 +32,8 @@ const (
 	KindContextTooLong Kind = "context_too_long"
 )
 
-// Error is a failed model call. Its text never holds a key. The provider's own
-// words in it are for the caller, since they may repeat what the caller sent; a
-// log takes LogValue.
+// Error is a failed model call. Its text never holds a key. The provider's own words in it are for
+// the caller, since they may repeat what the caller sent; logs take LogValue.
 type Error struct {
 	// Kind is what went wrong.
 	Kind Kind
@@ -42,21 +41,21 @@ type Error struct {
 	Provider string
 	// Status is the HTTP status, 0 if there was none.
 	Status int
-	// Message is the provider's own words, redacted and cut, or ours.
+	// Message is the provider's message, redacted and cut, or the adapter's.
 	Message string
-	// RetryAfter is what the provider asked for, 0 if it did not.
+	// RetryAfter is how long the provider asks to wait, 0 if it does not.
 	RetryAfter time.Duration
-	// Usage is what the failed call took as far as the provider came to say it,
-	// which of an answer that broke off may be a part; nil if it did not.
+	// Usage is what the failed call took, as far as the provider reported it before the response
+	// broke off; nil if it reported nothing.
 	Usage *Usage
-	// Final says that the same call would fail again, whatever the kind.
+	// Final is true when the same call would fail again, whatever the kind.
 	Final bool
-	// Suspended says that the call was not made, since the model keeps failing. Adapters leave it
-	// alone.
+	// Suspended is true when the call was not made because the model keeps failing. Adapters do not
+	// set it.
 	Suspended bool
-	// Tries is how often the call was made, 0 or 1 for once. Failed is what the
-	// tries before the last one took, as far as it was reported; not part of
-	// Usage. Adapters leave both alone, unless they play a call that was recorded.
+	// Tries is how often the call was made, 0 or 1 for once. Failed is what the tries before the
+	// last one took, as far as the provider reported it; it is not part of Usage. Adapters set
+	// neither, except for one that replays a recorded call.
 	Tries  int
 	Failed []Usage
 	// Err is the cause; may be nil.
@@ -82,10 +81,9 @@ func (e *Error) details() string {
 	return out
 }
 
-// Temporary tells whether the same call may succeed later: the provider asks to
-// slow down, is overloaded or broken, cannot be reached, was silent for too
-// long, or its answer was cut short. A refusal of the request, the key, the
-// model or the content is not.
+// Temporary reports whether the same call may succeed later: the provider asks to slow down, is
+// overloaded or broken, cannot be reached, was silent for too long, or cut its response short. A
+// refusal of the request, the key, the model or the content is final.
 func (e *Error) Temporary() bool {
 	switch e.Kind {
 	case KindRateLimited, KindTimeout:
@@ -99,7 +97,7 @@ func (e *Error) Temporary() bool {
 	}
 }
 
-// LogValue is the error without the provider's own words.
+// LogValue returns the error without the provider's own words.
 func (e *Error) LogValue() slog.Value {
 	if !e.theirs {
 		return slog.StringValue(e.Error())
@@ -108,8 +106,8 @@ func (e *Error) LogValue() slog.Value {
 		e.details()))
 }
 
-// ForCaller returns e as an error whose Message is for the caller alone, since it is
-// a provider's or repeats what was said: a log leaves it out.
+// ForCaller returns a copy of e whose Message is for the caller alone, because it is the provider's
+// or repeats what the caller sent. LogValue leaves it out.
 func (e *Error) ForCaller() *Error {
 	out := *e
 	out.theirs = true
@@ -119,9 +117,8 @@ func (e *Error) ForCaller() *Error {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Spent returns err, an *Error or a context's, with what the failed call took. Other
-// errors, and those that have that already, are left as they are, and so are all if u
-// is zero. What the error has is u.Normal().
+// Spent returns err, an *Error or a context's error, with what the failed call took, u.Normal(). It
+// returns err itself if u is zero, if err already has a usage, or if err is of another type.
 func Spent(err error, u Usage) error {
 	if u = u.Normal(); spent(err) != nil || u == (Usage{}) {
 		return err
@@ -137,8 +134,8 @@ func Spent(err error, u Usage) error {
 	return err
 }
 
-// Took is what the tries of a failed call took, in their order, as far as it was
-// reported.
+// Took returns what the tries of a failed call took, in their order, as far as providers reported
+// it.
 func Took(err error) []Usage {
 	var out []Usage
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -150,7 +147,7 @@ func Took(err error) []Usage {
 	return out
 }
 
-// spent is what Spent has put into err; nil for nothing.
+// spent returns the usage that Spent added to err; nil for none.
 func spent(err error) *Usage {
 	if e, ok := errors.AsType[*Error](err); ok {
 		return e.Usage
@@ -161,7 +158,7 @@ func spent(err error) *Usage {
 	return nil
 }
 
-// aborted is a context's error, of a call whose provider had said by then what it took.
+// aborted is a context's error, with the usage that the provider reported before the context ended.
 type aborted struct {
 	error
 	usage Usage

@@ -28,35 +28,32 @@ import (
 
 // Request is one model call.
 type Request struct {
-	// Contents is the conversation: roles "user" and "model", tool calls as
-	// FunctionCall parts of the model, their results as FunctionResponse parts
-	// of the user, matched by id. It ends on a user turn. Adapters must not
-	// change it: it is shared between calls.
+	// Contents is the conversation: roles "user" and "model", tool calls as FunctionCall parts of
+	// the model, their results as FunctionResponse parts of the user, matched by id. It ends with a
+	// user's content. Calls share it: adapters must not change it.
 	Contents []*genai.Content
-	// Config holds the system instruction, the function declarations
-	// (ParametersJsonSchema), provider-run tools, the schema of the final answer
-	// (ResponseJsonSchema) and sampling settings. Never nil. Adapters must not
-	// change it. They name the schema to the provider in its own way, and where it
-	// takes none, not together with the tools, or refuses this one, ask for it in
-	// the instructions; whether the answer satisfies it is for the caller to check.
+	// Config holds the system instruction, the function declarations (ParametersJsonSchema), the
+	// tools that the provider runs, the schema of the final response (ResponseJsonSchema) and
+	// sampling settings. Never nil; adapters must not change it. An adapter passes the schema in
+	// the provider's own way. Where the provider takes none, not together with tools, or refuses
+	// this one, the adapter asks for it in the instructions; the caller checks the response.
 	Config *genai.GenerateContentConfig
-	// Cache asks the provider to keep the prompt; nil asks for nothing. Adapters
-	// must not change it.
+	// Cache asks the provider to keep the prompt; nil asks for nothing. Adapters must not change
+	// it.
 	Cache *Cache `json:"-"`
-	// Deferred are the names of functions that the model is told of only when it has
-	// found them: with ToolSearch, or with a function of the caller's whose result
-	// refers to them, see Refer. Adapters of providers that know no such references
-	// ask with Load and TellReferences.
+	// Deferred are the names of functions that the model sees only once it has found them: with
+	// ToolSearch, or with a function of the caller whose result refers to them, see Refer. Adapters
+	// of providers without such references use Load and ReferencesInWords.
 	Deferred []string `json:"-"`
-	// ToolSearch asks for a search for Deferred that the provider runs. Adapters of
-	// providers without one refuse it. Not without Deferred.
+	// ToolSearch asks the provider to search Deferred. Adapters of providers without a search
+	// refuse it. Never set without Deferred.
 	ToolSearch bool `json:"-"`
-	// forgotten are functions that were found and that Load has left out all the
-	// same, since there were too many.
+	// forgotten are functions that the model found and that Load leaves out because there are too
+	// many.
 	forgotten map[string]bool
 }
 
-// Delta is a piece of the answer's text or of the model's thinking.
+// Delta is a piece of the response's text or of the model's thinking.
 type Delta struct {
 	// Text is never empty.
 	Text string
@@ -64,7 +61,7 @@ type Delta struct {
 	Thought bool
 }
 
-// Response is a complete answer.
+// Response is what a model returns in one call; it is complete.
 type Response struct {
 	// Content has role "model" and the parts in the order the model produced
 	// them: thoughts (Thought set), text, function calls, provider-run tool
@@ -87,27 +84,24 @@ type Response struct {
 	FinishReason genai.FinishReason
 	// Usage is what the provider reported at the end of the stream.
 	Usage Usage
-	// Failed is what tries took that failed before this one, as far as it was
-	// reported. Not part of Usage. Adapters leave it empty, unless they play a call
-	// that was recorded.
+	// Failed is what the failed tries before this one took, as far as the provider reported it. It
+	// is not part of Usage. Adapters leave it empty, except for one that replays a recorded call.
 	Failed []Usage
-	// Model is the name the provider says it served.
+	// Model is the name of the model that served the call, as the provider reports it.
 	Model string
-	// Provided is what the provider has run meanwhile, and what the answer cites;
-	// nil for nothing. The server bounds it. What the provider wants back of it stands in
-	// Content all the same.
+	// Provided is what the provider ran during the call, and what the response cites; nil for
+	// nothing. The server bounds it. What the provider wants back of it is in Content.
 	Provided *Provided
 }
 
 // LLM is one model of one provider, with a key.
 type LLM interface {
-	// Generate makes one model call. It calls emit for each piece of text as it
-	// arrives, on the calling goroutine, never after it has returned. It returns
-	// when the provider has finished, with a response that is complete, or with
-	// an error: an *Error, or the context's; see Spent.
+	// Generate makes one model call. It calls emit for each piece of text as it arrives, on the
+	// calling goroutine, never after it returns. It returns when the provider has finished, with a
+	// response that is complete, or with an error: an *Error, or the context's; see Spent.
 	//
-	// When ctx ends, Generate aborts the provider's request and returns promptly.
-	// It may be called from many goroutines at once.
+	// When ctx ends, Generate aborts the provider's request and returns promptly. Several
+	// goroutines may call it at once.
 	Generate(ctx context.Context, req *Request, emit func(Delta)) (*Response, error)
 }
 
@@ -115,26 +109,25 @@ type LLM interface {
 type Model struct {
 	// LLM makes the calls. Required.
 	LLM
-	// Builtins are the builtin tools that the provider runs for this model; nil means
-	// those of the provider's Description, and an empty list none.
+	// Builtins are the builtin tools that the provider runs for this model; nil means those of the
+	// provider's Description, an empty list means none.
 	Builtins []string
-	// Takes tells for which files the adapter has a way. It returns nil, or an *Error of
-	// KindInvalid that names the media type and the provider: the one with which
-	// Generate would refuse the file. What it takes the provider may still refuse. It
-	// makes no network call and may be called from many goroutines at once. A nil
-	// function means that the model takes, or refuses, whatever it is given.
+	// Takes reports whether the adapter can send a file. It returns nil, or an *Error of
+	// KindInvalid that names the media type and the provider, the one with which Generate would
+	// refuse the file. The provider may still refuse what Takes accepts. Takes makes no network
+	// call; several goroutines may call it at once. A nil function means that the model takes, or
+	// refuses, every file.
 	Takes func(File) error
 }
 
-// Provider serves models by name. Its methods may be called from many goroutines at
-// once, and make no network call. Package modeltest tells whether one keeps the
-// contract.
+// Provider serves models by name. Several goroutines may call its methods at once; they make no
+// network call. Package modeltest checks this contract.
 type Provider interface {
-	// Describe says what the provider is. It always returns the same, but for
-	// Description.Models; the caller does not change what it gets.
+	// Describe describes the provider. It always returns the same, except for Description.Models;
+	// callers do not change the result.
 	Describe() Description
-	// Open returns the model. key is the caller's own key, or "" for the
-	// server's. Its errors are of type *Error: a missing key is KindAuth and names
-	// the environment variable and the header that would hold it, see adapter.MissingKey.
+	// Open returns the model. key is the caller's own key, or "" for the server's. Its errors are
+	// of type *Error. A missing key is KindAuth; the message names the environment variable and the
+	// header that would hold it, see adapter.MissingKey.
 	Open(model, key string) (Model, error)
 }

@@ -12,8 +12,8 @@ import (
 	"github.com/apzuk3/agentd/internal/seam"
 )
 
-// Refer returns p, the part of a tool's result, with references to tools: by them a
-// tool that looks for others answers. p is not changed.
+// Refer returns a copy of p, the part of a tool's result, that refers to tools: a tool that
+// searches for others returns them this way.
 func Refer(p *genai.Part, names ...string) *genai.Part {
 	out := *p
 	out.PartMetadata = maps.Clone(p.PartMetadata)
@@ -32,8 +32,8 @@ func Refer(p *genai.Part, names ...string) *genai.Part {
 	return &out
 }
 
-// References are the tools to which p refers, each once; nil for a part that is no
-// tool's result.
+// References returns the tools to which p refers, each once; nil for a part that is no tool's
+// result.
 func References(p *genai.Part) []string {
 	if p == nil || p.FunctionResponse == nil {
 		return nil
@@ -48,8 +48,8 @@ func References(p *genai.Part) []string {
 	return names
 }
 
-// Loaded are those of r.Deferred to which results in r.Contents refer, in the order
-// of Deferred: the model may call them.
+// Loaded returns those of r.Deferred to which results in r.Contents refer, in the order of
+// Deferred: the model may call them.
 func (r *Request) Loaded() []string {
 	if len(r.Deferred) == 0 {
 		return nil
@@ -64,8 +64,8 @@ func (r *Request) Loaded() []string {
 	return out
 }
 
-// named are the tools to which results in r.Contents refer; the later the last
-// reference to one stands, the higher its number, from 1.
+// named returns the tools to which results in r.Contents refer, each with a number from 1 that
+// rises with the place of the last reference to it.
 func (r *Request) named() map[string]int {
 	named := map[string]int{}
 	n := 0
@@ -83,7 +83,7 @@ func (r *Request) named() map[string]int {
 	return named
 }
 
-// newest are those n of loaded that were referred to last.
+// newest returns the n of loaded that were referred to last.
 func (r *Request) newest(loaded []string, n int) []string {
 	if len(loaded) <= n {
 		return loaded
@@ -93,12 +93,11 @@ func (r *Request) newest(loaded []string, n int) []string {
 	return out[:max(n, 0)]
 }
 
-// Load returns r for a provider that knows no references to tools: functions that
-// are loaded are not deferred any more; the other deferred ones are left out, or with
-// ToolSearch stay deferred. So are those that were found first, where there would be
-// more than 128, which is what all providers take. Where the choice of tools names some, these are not
-// deferred, all other deferred ones are left out, and nothing is searched: no other
-// can be called. It is r itself where nothing is deferred.
+// Load returns r for a provider without references to tools. Functions that are loaded are no
+// longer deferred; it leaves out the other deferred ones, or with ToolSearch keeps them deferred.
+// Where more than 128 functions would remain, which is what all providers take, it leaves out those
+// that were found first. Where the choice of tools names functions, only these are kept and nothing
+// is searched, since the model can call no other. Load returns r itself if nothing is deferred.
 func (r *Request) Load() *Request {
 	if len(r.Deferred) == 0 {
 		return r
@@ -130,7 +129,7 @@ func setOf(names []string) map[string]bool {
 	return out
 }
 
-// withoutFunctions is a copy of cfg that lacks some functions.
+// withoutFunctions returns a copy of cfg without some functions.
 func withoutFunctions(cfg *genai.GenerateContentConfig, names map[string]bool) *genai.GenerateContentConfig {
 	own := *cfg
 	own.Tools = nil
@@ -154,12 +153,11 @@ func withoutFunctions(cfg *genai.GenerateContentConfig, names map[string]bool) *
 	return &own
 }
 
-// TellReferences returns r.Contents with references to tools in words: whether the
-// model can call the tool, which depends on whether r declares it and on the choice
-// of tools. called, which may be nil, is how the provider calls a tool; "" is as it
-// is. References that native, which may be nil, is true of stay what they are. Only
-// what differs is copied.
-func (r *Request) TellReferences(called func(name string) string, native func(name string) bool) []*genai.Content {
+// ReferencesInWords returns r.Contents with references to tools in words: whether the model can
+// call the tool, which depends on the functions that r declares and on the choice of tools. called,
+// which may be nil, returns the name under which the provider knows a tool, "" for its own. native,
+// which may be nil, reports which references stay as they are. It copies only what differs.
+func (r *Request) ReferencesInWords(called func(name string) string, native func(name string) bool) []*genai.Content {
 	var out []*genai.Content
 	for i, c := range r.Contents {
 		if c == nil || !slices.ContainsFunc(c.Parts, func(p *genai.Part) bool { return References(p) != nil }) {
@@ -168,13 +166,13 @@ func (r *Request) TellReferences(called func(name string) string, native func(na
 		if out == nil {
 			out = slices.Clone(r.Contents)
 		}
-		told := &genai.Content{Role: c.Role, Parts: slices.Clone(c.Parts)}
-		for j, p := range told.Parts {
+		copied := &genai.Content{Role: c.Role, Parts: slices.Clone(c.Parts)}
+		for j, p := range copied.Parts {
 			if References(p) != nil {
-				told.Parts[j] = r.tellReferences(p, called, native)
+				copied.Parts[j] = r.referencesInWords(p, called, native)
 			}
 		}
-		out[i] = told
+		out[i] = copied
 	}
 	if out == nil {
 		return r.Contents
@@ -182,7 +180,7 @@ func (r *Request) TellReferences(called func(name string) string, native func(na
 	return out
 }
 
-func (r *Request) tellReferences(p *genai.Part, called func(string) string, native func(string) bool) *genai.Part {
+func (r *Request) referencesInWords(p *genai.Part, called func(string) string, native func(string) bool) *genai.Part {
 	var keep, notes []string
 	for _, name := range References(p) {
 		if native != nil && native(name) {
@@ -214,14 +212,14 @@ func (r *Request) tellReferences(p *genai.Part, called func(string) string, nati
 	return out
 }
 
-// callable tells whether r lets the model call a function.
+// callable reports whether r lets the model call a function.
 func (r *Request) callable(name string) bool {
 	chosen := r.Chosen()
 	return (len(chosen) == 0 || slices.Contains(chosen, name)) &&
 		slices.ContainsFunc(r.Functions(), func(d *genai.FunctionDeclaration) bool { return d.Name == name })
 }
 
-// withNote is a result with a text behind what it is.
+// withNote returns a result with a text added at its end.
 func withNote(response map[string]any, note string) map[string]any {
 	for _, key := range []string{"output", "error"} {
 		v, ok := response[key]

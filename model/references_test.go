@@ -136,7 +136,7 @@ func TestLoadNewest(t *testing.T) {
 		if len(got.Deferred) != map[bool]int{true: 274}[searches] {
 			t.Errorf("searches: %t: %d functions are deferred", searches, len(got.Deferred))
 		}
-		says := got.TellReferences(nil, nil)
+		says := got.ReferencesInWords(nil, nil)
 		for at, notes := range []string{"To call the tool t000 look for it again.", "You can call the tool t399 now.", "You can call the tool t002 now.\nYou can call the tool t001 now."} {
 			if text := fmt.Sprint(says[at].Parts[0].FunctionResponse.Response["output"]); !strings.Contains(text, notes) || strings.Contains(text, "You have no tool") {
 				t.Errorf("searches: %t: result %d says: %s", searches, at, text)
@@ -151,7 +151,7 @@ func TestLoadNewest(t *testing.T) {
 }
 
 // What a result refers to is said behind what it is, whatever that is.
-func TestTellReferences(t *testing.T) {
+func TestReferencesInWords(t *testing.T) {
 	const note = "You can call the tool a-1 now.\nYou have no tool nowhere."
 	refer := func(response map[string]any) *genai.Part {
 		return model.Refer(answered(response), "native", "a.1", "nowhere")
@@ -171,7 +171,7 @@ func TestTellReferences(t *testing.T) {
 		said := &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "x"}, refer(tc.is)}}
 		other := &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{{Text: "y"}}}
 		req := &model.Request{Contents: []*genai.Content{other, said}, Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{functions("a.1")}}}
-		got := req.TellReferences(func(name string) string {
+		got := req.ReferencesInWords(func(name string) string {
 			if name == "a.1" {
 				return "a-1"
 			}
@@ -186,7 +186,7 @@ func TestTellReferences(t *testing.T) {
 		}
 	}
 	req := &model.Request{Contents: []*genai.Content{{Role: genai.RoleUser, Parts: []*genai.Part{answered(nil)}}}, Config: &genai.GenerateContentConfig{}}
-	if got := req.TellReferences(nil, nil); &got[0] != &req.Contents[0] {
+	if got := req.ReferencesInWords(nil, nil); &got[0] != &req.Contents[0] {
 		t.Error("a conversation without references was copied")
 	}
 }
@@ -202,7 +202,7 @@ func TestToldReferencesAreSmall(t *testing.T) {
 		req.Contents = append(req.Contents, &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{refer}})
 	}
 	size := 0
-	for _, c := range req.TellReferences(nil, nil) {
+	for _, c := range req.ReferencesInWords(nil, nil) {
 		note, _ := c.Parts[0].FunctionResponse.Response["output"].(string)
 		size += len(note)
 	}

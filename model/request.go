@@ -13,8 +13,7 @@ func (r *Request) Functions() []*genai.FunctionDeclaration {
 	return out
 }
 
-// Chosen are the functions that the choice of tools names: it is of no use to defer
-// them.
+// Chosen returns the functions that the choice of tools names: deferring them is of no use.
 func (r *Request) Chosen() []string {
 	if tc := r.Config.ToolConfig; tc != nil && tc.FunctionCallingConfig != nil {
 		return tc.FunctionCallingConfig.AllowedFunctionNames

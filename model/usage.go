@@ -2,27 +2,25 @@ package model
 
 import "github.com/apzuk3/agentd/internal/seam"
 
-// maxTokens bounds each count of one call: what a provider says beyond that cannot be.
+// maxTokens bounds each count of one call; a provider that reports more is wrong.
 const maxTokens = 1<<31 - 1
 
-// Usage counts the tokens of a call. It means the same for every provider: adapters
-// translate what theirs reports, whose own numbers are in the raw payload.
+// Usage counts the tokens of a call. It means the same for every provider: adapters translate the
+// provider's own numbers, which the raw payload still has.
 type Usage struct {
-	// Prompt is all that was asked: with everything that came before, with what was
-	// read from a cache or written into one, and with what tools of the provider have
-	// added. It is the length of one prompt, but for an answer that tells of such tools,
-	// in Response.Provided or by a part: there it may be the sum over all times that the
-	// provider has read the prompt.
+	// Prompt counts the whole prompt: the history, what was read from a cache or written into one,
+	// and what tools of the provider added. It is the length of one prompt, except for a response
+	// that such tools took part in (Response.Provided, or a part of Content): there it may be the
+	// sum over all times that the provider read the prompt.
 	Prompt int64
-	// Completion is all that the model has written, with what it thought.
+	// Completion counts all that the model wrote, including its thoughts.
 	Completion int64
 	// Cached is the part of Prompt that was read from the provider's cache.
 	Cached int64
-	// CacheWrite is the part of Prompt that was written into the provider's cache,
-	// where it says so. Some count as written what they have read, too.
+	// CacheWrite is the part of Prompt that was written into the provider's cache, where the
+	// provider reports it. Some providers also count what was read as written.
 	CacheWrite int64
-	// Thoughts is the part of Completion that the model thought, where the provider
-	// says so.
+	// Thoughts is the part of Completion that the model thought, where the provider reports it.
 	Thoughts int64
 	// Total is Prompt plus Completion.
 	Total int64
@@ -36,15 +34,15 @@ func init() {
 	seam.Hour = func(usage any) *int64 { return &usage.(*Usage).cacheWriteHour }
 }
 
-// Valid tells whether u can be: no count is below zero.
+// Valid reports whether no count of u is below zero.
 func (u Usage) Valid() bool {
 	return min(u.Prompt, u.Completion, u.Cached, u.CacheWrite, u.cacheWriteHour, u.Thoughts, u.Total) >= 0
 }
 
-// Normal returns u as counts that can be. Servers that speak a provider's wire may
-// count otherwise: what is said to be a part and is more than the whole was counted
-// apart, and is added to it. A count below zero is none, and one above 2,147,483,647
-// is that. Total follows from the others. Normal of its own result is the same.
+// Normal returns u with counts that are consistent. Servers that speak a provider's wire may count
+// in another way: a part that exceeds its whole was counted apart, and is added to it. A count
+// below zero becomes 0, one above 2,147,483,647 becomes that. Total follows from the others. Normal
+// of its own result is the same.
 func (u Usage) Normal() Usage {
 	bound := func(counts ...*int64) {
 		for _, n := range counts {

@@ -18,7 +18,7 @@
 // Generate does five things:
 //
 //  1. It loads deferred functions: req = req.Load(), and reads the conversation from
-//     req.TellReferences, unless the provider knows references to tools natively.
+//     req.ReferencesInWords, unless the provider knows references to tools natively.
 //  2. It translates the request. [Text] joins the system instruction, [Parameters] is the schema of
 //     a function as every provider takes it, [ArgsText] and [CallIDs] are what a call of the
 //     history goes out with, [Result] is a tool's result as text. A part's signature and its

@@ -132,7 +132,7 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 		return nil, err
 	}
 	finds := func(name string) bool { return req.ToolSearch && r.defers(name) }
-	contents := req.TellReferences(names.Wire, func(name string) bool { return r.defers(names.Wire(name)) })
+	contents := req.ReferencesInWords(names.Wire, func(name string) bool { return r.defers(names.Wire(name)) })
 	family := familyOf(modelName)
 	if family.bare(cfg.ThinkingConfig) {
 		contents = withoutThoughts(contents)

@@ -67,7 +67,7 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	if _, err := json.Marshal(&cfg); err != nil { // the SDK would send half of it
 		return nil, fmt.Errorf("the request cannot be encoded: %w", err)
 	}
-	contents, err := adapter.MarshalJSON(l.contents(req.TellReferences(nil, nil)))
+	contents, err := adapter.MarshalJSON(l.contents(req.ReferencesInWords(nil, nil)))
 	if err != nil {
 		return nil, fmt.Errorf("the conversation cannot be encoded: %w", err)
 	}

@@ -273,7 +273,7 @@ func widen(f *float32) *float64 {
 // insist on it. Elsewhere it is only tokens, which some servers refuse.
 func (l *llm) chatMessages(r *chatRequest, req *model.Request, names *wire.Names) error {
 	system, afterResult, wanted := len(r.Messages), false, wantsThoughts(l.cfg.BaseURL)
-	for _, t := range wire.Turns(req.TellReferences(names.Wire, nil)) {
+	for _, t := range wire.Turns(req.ReferencesInWords(names.Wire, nil)) {
 		if t.Model {
 			m, ok := l.chatAssistant(t.Parts, names)
 			switch {

@@ -136,7 +136,7 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 			r.Reasoning.Summary = "auto"
 		}
 	}
-	for _, t := range wire.Turns(req.TellReferences(names.Wire, nil)) {
+	for _, t := range wire.Turns(req.ReferencesInWords(names.Wire, nil)) {
 		if t.Model {
 			r.Input = append(r.Input, l.assistantItems(t.Parts, names, req.ToolSearch)...)
 			continue

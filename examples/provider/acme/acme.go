@@ -198,7 +198,7 @@ func (l *llm) body(req *model.Request, words bool) any {
 	}
 	ids := adapter.CallIDs(req.Contents)
 	var messages []message
-	for _, c := range req.TellReferences(nil, nil) {
+	for _, c := range req.ReferencesInWords(nil, nil) {
 		messages = append(messages, messagesOf(c, ids)...)
 	}
 	return map[string]any{"model": l.model, "system": system, "messages": messages, "tools": tools, "schema": schema}

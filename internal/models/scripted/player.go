@@ -205,7 +205,7 @@ type scene struct {
 // look reads the request, as a model without references to tools is told it.
 func look(asked *model.Request) *scene {
 	told := *asked.Load()
-	told.Contents = told.TellReferences(nil, nil)
+	told.Contents = told.ReferencesInWords(nil, nil)
 	req := &told
 	s := &scene{req: req, call: 1, step: 1}
 	var last int
