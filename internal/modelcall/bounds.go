@@ -10,9 +10,8 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 )
 
-// bounded returns the response with its Provided within bounds: UTF-8, valid JSON
-// where JSON is due, and citations of parts that the text has; and with usage that can
-// be.
+// bounded returns the response with its Provided within bounds (UTF-8, valid JSON where JSON is
+// due, citations of parts that the text has) and with a consistent usage.
 func bounded(r *model.Response) *model.Response {
 	usage := r.Usage.Normal()
 	if r.Provided == nil && r.Usage == usage {
@@ -28,7 +27,7 @@ func bounded(r *model.Response) *model.Response {
 	return &out
 }
 
-// bounds are those of one answer.
+// bounds are those of one response.
 type bounds struct {
 	left int    // what texts may take yet, in bytes
 	text string // what is cited from
@@ -55,13 +54,13 @@ func (b *bounds) apply(p *model.Provided) *model.Provided {
 	return out
 }
 
-// holds tells whether the text has such a part.
+// holds reports whether the text has such a part.
 func (b *bounds) holds(start, end int) bool {
 	edge := func(i int) bool { return i == len(b.text) || utf8.RuneStart(b.text[i]) }
 	return 0 <= start && start < end && end <= len(b.text) && edge(start) && edge(end)
 }
 
-// take returns the beginning of s, of at most limit bytes and of what is left.
+// take returns the beginning of s, at most limit bytes and at most what is left.
 func (b *bounds) take(s string, limit int) (head string, cut bool) {
 	s = strings.ToValidUTF8(s, "\uFFFD")
 	n := max(min(limit, b.left), 0)
@@ -80,7 +79,7 @@ func (b *bounds) cut(s string) string {
 	return s
 }
 
-// value bounds JSON. Quoting at most doubles what was JSON.
+// value bounds JSON. Quoting at most doubles the length of JSON.
 func (b *bounds) value(s string) string {
 	limit := seam.MaxUseValue
 	if len(s) > limit || len(s) > b.left {

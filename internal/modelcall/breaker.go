@@ -18,19 +18,17 @@ import (
 // maxSuspension is the longest suspension, whatever a provider asks for.
 const maxSuspension = time.Hour
 
-// BreakerConfig says when calls of a model that keeps failing are suspended. Zero
-// fields take the defaults.
+// BreakerConfig configures a Breaker. Zero fields take the defaults.
 type BreakerConfig struct {
-	// Failures is how many tries in a row have to fail, with errors that are
-	// Temporary; default 10. Negative means that nothing is ever suspended.
+	// Failures is how many tries in a row have to fail, with errors that are Temporary, before
+	// calls are suspended; default 10. Negative suspends nothing.
 	Failures int
-	// CoolDown is how long calls are suspended; default 10 s. It doubles each time
-	// that the model is tried again and fails again, up to MaxCoolDown, default
-	// 2 min or CoolDown if that is longer.
+	// CoolDown is how long calls are suspended; default 10 s. It doubles each time that the next
+	// try fails, up to MaxCoolDown, default 2 min or CoolDown if that is longer.
 	CoolDown, MaxCoolDown time.Duration
-	// Circuits is how many models that fail are known at once, counted for each key
-	// by itself; default 1024. With more, the one that was not called for the
-	// longest time is forgotten, as if it had not failed.
+	// Circuits bounds the number of failing models, with one key each, that the breaker keeps;
+	// default 1024. Beyond that it forgets the one that was not called for the longest time, as if
+	// that had not failed.
 	Circuits int
 }
 
@@ -43,24 +41,20 @@ func (c BreakerConfig) WithDefaults() BreakerConfig {
 	return c
 }
 
-// Breaker suspends the calls of models that keep failing, so that a provider that
-// is down is neither waited for nor asked by everyone. It is safe for concurrent
-// use.
+// Breaker suspends the calls of models that keep failing, so that callers neither wait for a
+// provider that is down nor all call it. It is safe for concurrent use.
 //
-// A circuit is a model of a provider with a key: the server's, or one caller's own,
-// whose failures are no one else's. It is closed at first: calls go through.
-// After a number of tries in a row that failed with errors that are Temporary it
-// opens for the cool-down, or for what the provider asks to wait if that is longer;
-// a wish that is too long for a retry opens it at once. Calls fail then before they
-// are made, with an error that is Suspended, of KindRateLimited if that was the
-// last failure and else of KindUnavailable, and say in RetryAfter when to come
-// back. Behind the cool-down it is half open: one call goes through, and the others
-// fail until it answers, with its first text or as a whole, which closes the
-// circuit, or fails, which opens it for twice as long.
+// A circuit is a model of a provider with a key: the server's, or one caller's own. Circuits do not
+// affect each other. A circuit is closed at first: calls go through. It opens after a number of
+// tries in a row that failed with errors that are Temporary, for the cool-down, or for as long as
+// the provider asks to wait if that is longer; a wish that is too long for a retry opens it at
+// once. While it is open, calls fail before they are made. Their error is Suspended, of
+// KindRateLimited if that was the last failure and else of KindUnavailable, and its RetryAfter says
+// when the circuit is half open. Then one call goes through, and the others fail until it ends: its
+// first text, or its response, closes the circuit; its failure opens it for twice as long.
 //
-// Errors that tell nothing of the provider's health (a wrong key, an invalid
-// request, refused content) do not count as failures. A call whose caller leaves
-// counts for nothing.
+// Errors that say nothing about the provider's health (a wrong key, an invalid request, refused
+// content) do not count as failures. A call whose caller leaves does not count at all.
 type Breaker struct {
 	cfg BreakerConfig
 	log *slog.Logger
@@ -77,7 +71,7 @@ type Circuit struct {
 	Account         Account
 }
 
-// Account identifies a caller's own key and does not reveal it; the zero value is the server's key.
+// Account identifies a caller's own key without revealing it; the zero value is the server's key.
 type Account [sha256.Size]byte
 
 // AccountOf returns the account of a caller's own key, "" for the server's.
@@ -88,7 +82,7 @@ func AccountOf(key string) Account {
 	return sha256.Sum256([]byte(key))
 }
 
-// circuit is one whose last try failed; a closed one without failures is none.
+// circuit is one whose last try failed; a closed circuit without failures has no entry.
 type circuit struct {
 	key      Circuit
 	failures int           // in a row
@@ -98,14 +92,14 @@ type circuit struct {
 	probe    *passage      // the call that is let through, if one is under way
 }
 
-// passage is a call that was let through.
+// passage is a call that admit let through.
 type passage struct {
 	key   Circuit
 	probe bool
 }
 
-// NewBreaker returns a breaker that logs when it suspends calls, and when they go
-// on, without keys and the words of providers; nil if cfg suspends nothing.
+// NewBreaker returns a breaker that logs when it suspends calls and when it lets them through
+// again, without keys and without the words of providers; nil if cfg suspends nothing.
 func NewBreaker(cfg BreakerConfig, log *slog.Logger) *Breaker {
 	if cfg = cfg.WithDefaults(); cfg.Failures < 0 {
 		return nil
@@ -113,9 +107,8 @@ func NewBreaker(cfg BreakerConfig, log *slog.Logger) *Breaker {
 	return &Breaker{cfg: cfg, log: log, circuits: map[Circuit]*list.Element{}, recent: list.New()}
 }
 
-// wrap returns llm with its calls suspended while it keeps failing. It belongs
-// between a guard and the retries; longest is the longest wait that a provider
-// may ask for there.
+// wrap returns llm with its calls suspended while it keeps failing. It belongs between a guard and
+// the retries; longest is the longest wait that a provider may ask for there.
 func (b *Breaker) wrap(llm model.LLM, key Circuit, longest time.Duration) model.LLM {
 	return &breaking{b: b, llm: llm, key: key, longest: longest}
 }
@@ -154,7 +147,7 @@ func (m *breaking) Generate(
 	})
 }
 
-// admit lets a call through, or is the error that it fails with.
+// admit lets a call through, or returns the error that it fails with.
 func (b *Breaker) admit(key Circuit) (*passage, *model.Error) {
 	p := &passage{key: key}
 	b.mu.Lock()
@@ -180,8 +173,8 @@ func (b *Breaker) admit(key Circuit) (*passage, *model.Error) {
 	return nil, e
 }
 
-// why says what has opened the circuit, without the words of the provider: they
-// may repeat what another caller has sent.
+// why says what opened the circuit, without the words of the provider: they may repeat what another
+// caller sent.
 func (c *circuit) why() string {
 	status := ""
 	if c.last.Status != 0 {
@@ -190,8 +183,8 @@ func (c *circuit) why() string {
 	return fmt.Sprintf(" (failures in a row: %d, the last one: %s%s)", c.failures, c.last.Kind, status)
 }
 
-// finish takes in how a call ended, and logs when that suspends the circuit's calls or lets them
-// through again. A call that began before the circuit opened changes nothing while it is open.
+// finish applies the end of a call to its circuit, and logs when that suspends the circuit's calls
+// or lets them through again.
 func (b *Breaker) finish(p *passage, err error, longest time.Duration) {
 	did := b.change(p, err, longest)
 	if did.opened == 0 && !did.closed {
@@ -216,7 +209,8 @@ type change struct {
 	last     *model.Error // the newest of them
 }
 
-// change applies the end of a call to its circuit.
+// change applies the end of a call to its circuit. A call that began before the circuit opened
+// changes nothing while it is open.
 func (b *Breaker) change(p *passage, err error, longest time.Duration) (did change) {
 	e, _ := errors.AsType[*model.Error](err)
 	b.mu.Lock()
@@ -249,7 +243,7 @@ func providerWorks(e *model.Error) bool {
 		e.Kind != model.KindRateLimited && !e.Temporary()
 }
 
-// open suspends the calls upon a failure, and returns for how long.
+// open suspends the calls after a failure, and returns for how long.
 func (c *circuit) open(cfg BreakerConfig, e *model.Error) time.Duration {
 	if c.until.IsZero() {
 		c.cool = cfg.CoolDown
@@ -261,7 +255,7 @@ func (c *circuit) open(cfg BreakerConfig, e *model.Error) time.Duration {
 	return wait
 }
 
-// findLocked finds a circuit that has failed, and notes that it is in use.
+// findLocked returns the circuit if it has failed, and marks it as used.
 func (b *Breaker) findLocked(key Circuit) *circuit {
 	el := b.circuits[key]
 	if el == nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// checker holds one call's answer against the contract of Response. It keeps
-// length and hash of the deltas, not their text. Owned by one goroutine.
+// checker checks one call's response against the contract of model.Response. It keeps length and
+// hash of the deltas, not their text. One goroutine owns it.
 type checker struct {
 	limits Limits
 	size   int        // bytes emitted so far
@@ -29,7 +29,7 @@ func newChecker(limits Limits) *checker {
 	return c
 }
 
-// delta counts a delta in, or refuses it.
+// delta counts a delta, or refuses it.
 func (c *checker) delta(d model.Delta) error {
 	if c.size += len(d.Text); c.size > c.limits.AnswerBytes {
 		return c.limitf("the answer is longer than %d bytes", c.limits.AnswerBytes)
@@ -43,8 +43,8 @@ func (c *checker) delta(d model.Delta) error {
 	return nil
 }
 
-// response checks a complete response and returns the text at its end that was
-// never emitted.
+// response checks a complete response and returns the text at its end that the adapter did not
+// emit.
 func (c *checker) response(resp *model.Response) ([]model.Delta, error) {
 	if resp == nil {
 		return nil, c.errorf("the adapter returned neither a response nor an error")
@@ -92,8 +92,8 @@ func (c *checker) parts(parts []*genai.Part) error {
 	return nil
 }
 
-// rest returns the text of parts behind what was emitted, in order, and an
-// error when the emitted text is not how it begins.
+// rest returns the text of parts after what was emitted, in order, and an error if the parts do not
+// begin with the emitted text.
 func (c *checker) rest(parts []*genai.Part) ([]model.Delta, error) {
 	var seen [2]emitted
 	for k := range seen {
@@ -121,15 +121,14 @@ func (c *checker) errorf(format string, args ...any) *model.Error {
 	return &model.Error{Kind: model.KindUnavailable, Provider: c.limits.Provider, Message: fmt.Sprintf(format, args...)}
 }
 
-// limitf is errorf for an answer that is too much: asking again would cost as
-// much again.
+// limitf is errorf for a response that is too large: a retry would cost as much.
 func (c *checker) limitf(format string, args ...any) *model.Error {
 	e := c.errorf(format, args...)
 	e.Final = true
 	return e
 }
 
-// kindIndex is the index of a kind of text in a checker.
+// kindIndex returns the index of a kind of text in a checker.
 func kindIndex(thought bool) int {
 	if thought {
 		return 1
@@ -137,7 +136,7 @@ func kindIndex(thought bool) int {
 	return 0
 }
 
-// partSize is roughly what a part occupies, in bytes.
+// partSize returns roughly how many bytes a part takes.
 func partSize(p *genai.Part) int {
 	n := len(p.Text) + len(p.ThoughtSignature)
 	if p.InlineData != nil {

@@ -7,9 +7,8 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// filterFiles tells a model in words of the files that it does not take: they may
-// have come while the conversation was another model's, or from a tool, and must
-// not end it. takes may be nil.
+// filterFiles describes files that the model does not take in words. They come from an earlier
+// model of the conversation, or from a tool, and must not end it. takes may be nil.
 func filterFiles(llm model.LLM, takes func(model.File) error) model.LLM {
 	if takes == nil {
 		return llm
@@ -17,8 +16,7 @@ func filterFiles(llm model.LLM, takes func(model.File) error) model.LLM {
 	return fileFilter{llm, takes}
 }
 
-// fileFilter is an LLM with the files taken out that it does not take. It is
-// immutable.
+// fileFilter is an LLM that gets files that it does not take in words. It is immutable.
 type fileFilter struct {
 	llm   model.LLM
 	takes func(model.File) error

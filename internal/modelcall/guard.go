@@ -14,48 +14,45 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// abortGrace is how long a guard waits for an adapter to return after its
-// context has ended, before it leaves the adapter behind.
+// abortGrace is how long a guard waits for an adapter to return after its context ended, before it
+// abandons the adapter.
 const abortGrace = 250 * time.Millisecond
 
 // Limits bound one model call. Zero fields take the defaults.
 type Limits struct {
 	// Provider names the provider in errors; default "model".
 	Provider string
-	// Idle is how long a call may go without a sign of life; default 5 min, since a
-	// model may think in silence. Each byte of an answer over HTTPClient is one,
-	// comments and pings too, and so is a delta: who says nothing else is held by
-	// Total. Negative means without limit.
+	// Idle is how long a call may go without a sign of life; default 5 min, since a model may think
+	// in silence. A delta is a sign of life, and so is each byte of a response that comes over
+	// adapter.HTTPClient, also of comments and pings; Total bounds a provider that sends nothing
+	// else. Negative means no limit.
 	Idle time.Duration
-	// Total is how long a call may take, one try of it; default 10 min. Negative
-	// means without limit.
+	// Total is how long one try of a call may take; default 10 min. Negative means no limit.
 	Total time.Duration
-	// AnswerBytes bounds an answer: text, thoughts, arguments, signatures and
-	// inline data together; default 16 MiB.
+	// AnswerBytes bounds a response: text, thoughts, arguments, signatures and inline data
+	// together; default 16 MiB.
 	AnswerBytes int
-	// Calls bounds the function calls of one answer; default 128.
+	// Calls bounds the function calls of one response; default 128.
 	Calls int
 	// Counters, when not nil, counts what the guard had to contain.
 	Counters *Counters
 	// Breaker, when not nil, suspends the calls of a model that keeps failing; see Wrap.
 	Breaker *Breaker
-	// Retry says when Wrap makes a failed call again. A guard by itself makes one try.
+	// Retry says when Wrap makes a failed call again. A guard alone makes one try.
 	Retry Retry
 }
 
 // Counters counts what guards had to contain; safe for concurrent use.
 type Counters struct {
-	// Abandoned is the number of adapter goroutines that have not returned
-	// although their call is over. It falls when they do.
+	// Abandoned is the number of adapter goroutines that still run although their call is over.
 	Abandoned atomic.Int64
-	// LateDeltas is the number of deltas that came after their call was over.
+	// LateDeltas is the number of deltas that came after the end of their call.
 	LateDeltas atomic.Int64
 	// Panics is the number of adapter panics.
 	Panics atomic.Int64
 }
 
-// PanicError is the cause of an Error about an adapter that panicked. It is
-// for logs only.
+// PanicError is the cause of an error of an adapter that panicked. It is for logs only.
 type PanicError struct {
 	// Value is what the adapter panicked with.
 	Value any
@@ -63,15 +60,14 @@ type PanicError struct {
 	Stack []byte
 }
 
-// Error does not tell the value, which may hold anything.
+// Error hides the value, which may hold anything.
 func (e *PanicError) Error() string { return "adapter panicked" }
 
-// Guard returns llm with its contract enforced: panics become errors, silence
-// and endless answers end, a response that breaks the contract is an error
-// (KindUnavailable), and text that an adapter returned but did not emit is
-// emitted. Generate returns promptly when ctx ends even if the adapter hangs;
-// the adapter is then left behind, what it still emits is dropped. An adapter that
-// returns by then is heard: what its provider has said of usage is in the error.
+// Guard returns llm with its contract enforced. Panics become errors; silence and endless responses
+// end; a response that breaks the contract becomes an error (KindUnavailable); text that an adapter
+// returned but did not emit is emitted. When ctx ends, Generate returns promptly even if the
+// adapter hangs: the guard then abandons the adapter and drops what it still emits. If the adapter
+// returns in time, the error has the usage that its provider reported.
 func Guard(llm model.LLM, limits Limits) model.LLM {
 	limits.Provider = cmp.Or(limits.Provider, "model")
 	limits.Idle = cmp.Or(limits.Idle, 5*time.Minute)
@@ -96,7 +92,7 @@ type outcome struct {
 	err  error
 }
 
-// usage is what the provider has said that the call took, zero for nothing.
+// usage returns what the provider reported that the call took, zero for nothing.
 func (o outcome) usage() model.Usage {
 	if o.resp != nil {
 		return o.resp.Usage
@@ -138,9 +134,9 @@ func (g *guard) unreported(ctx context.Context, cause error, usage model.Usage) 
 	return model.Spent(e, usage)
 }
 
-// generate makes the call. The adapter runs on a goroutine of its own, owned by
-// this call and ended by its context; deltas come back over an unbuffered
-// channel, so that emit runs on the caller's goroutine and nothing piles up.
+// generate makes the call. The adapter runs on a goroutine of its own, which this call owns and its
+// context ends. Deltas come over an unbuffered channel, so that emit runs on the caller's goroutine
+// and nothing piles up.
 func (g *guard) generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
@@ -213,15 +209,15 @@ func (g *guard) generate(ctx context.Context, req *model.Request, emit func(mode
 	return bounded(out.resp), nil
 }
 
-// sources are what comes of a call that is under way.
+// sources are the channels of a call that is under way.
 type sources struct {
 	heard  wiretap.Heard
 	deltas <-chan model.Delta
 	done   <-chan outcome
 }
 
-// drive passes deltas to emit until the adapter returns, or until the call has
-// to be given up, which is its error.
+// drive passes deltas to emit until the adapter returns, or until it gives up the call and returns
+// why.
 func (g *guard) drive(ctx context.Context, from sources, emit func(model.Delta) error) (outcome, error) {
 	idle, total := newTimer(g.limits.Idle), newTimer(g.limits.Total)
 	defer idle.stop()
@@ -247,8 +243,8 @@ func (g *guard) drive(ctx context.Context, from sources, emit func(model.Delta) 
 	}
 }
 
-// abandon gives an adapter whose context has ended a moment to return, and
-// counts it as abandoned when it does not: the outcome is then empty.
+// abandon gives an adapter whose context has ended a moment to return. If the adapter does not
+// return, abandon counts it as abandoned, and the outcome is empty.
 func (g *guard) abandon(deltas <-chan model.Delta, done <-chan outcome, running *atomic.Int32) outcome {
 	grace := time.NewTimer(abortGrace)
 	defer grace.Stop()
@@ -268,7 +264,7 @@ func (g *guard) abandon(deltas <-chan model.Delta, done <-chan outcome, running 
 	}
 }
 
-// adapterError makes an adapter's error one that the contract allows.
+// adapterError turns an adapter's error into one that the contract allows.
 func (g *guard) adapterError(ctx context.Context, err error) error {
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -312,6 +308,5 @@ func (t *timer) stop() {
 	}
 }
 
-// validText tells whether s may enter the log and the wire, which take UTF-8
-// only.
+// validText reports whether s may enter the log and the wire, which take UTF-8 only.
 func validText(s string) bool { return utf8.ValidString(s) }

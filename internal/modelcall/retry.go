@@ -12,22 +12,22 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// Retry says how often, and after which waits, a failed model call is made
-// again. Zero fields take the defaults.
+// Retry says how often, and after which waits, a failed model call is made again. Zero fields take
+// the defaults.
 //
-// Before the n-th retry the wait is what the provider asked for or, if it did
-// not, a random time of up to Base times 2 to the power of n-1 ("full jitter"),
-// so that callers who failed together do not come back together.
+// The wait before the n-th retry is what the provider asks for or, if it does not ask, a random
+// time up to Base times 2 to the power of n-1 ("full jitter"), so that callers that failed together
+// do not come back together.
 type Retry struct {
-	// Tries is how often a call is made at most, the first time included; default
-	// 5, and 1 means no retries.
+	// Tries bounds how often a call is made, including the first time; default 5. 1 means no
+	// retries.
 	Tries int
-	// Base bounds the first wait of ours; default 0.5 s.
+	// Base bounds the first wait that the provider does not ask for; default 0.5 s.
 	Base time.Duration
-	// MaxWait bounds every wait of ours; default 30 s.
+	// MaxWait bounds every such wait; default 30 s.
 	MaxWait time.Duration
-	// MaxRetryAfter is the longest wait that a provider may ask for; default 60 s.
-	// When it asks for more the call fails at once, and the error says how long.
+	// MaxRetryAfter is the longest wait that a provider may ask for; default 60 s. If it asks for
+	// more the call fails at once, and the error says how long.
 	MaxRetryAfter time.Duration
 }
 

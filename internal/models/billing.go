@@ -11,7 +11,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// tokens are the counts of u, none of which is part of another one.
+// tokens returns the counts of u such that none is part of another one.
 func tokens(u model.Usage) catalog.Tokens {
 	u = u.Normal()
 	hour := seam.CacheWriteHour(u)
@@ -22,10 +22,10 @@ func tokens(u model.Usage) catalog.Tokens {
 	}
 }
 
-// Knowledge is what is known of a model: what its calls cost, and what it can do.
+// Knowledge is what the server knows of a model: what its calls cost, and what it can do.
 type Knowledge struct {
-	// Entry is what the table in force says. Its Price is one of zeros where calls
-	// cost nothing.
+	// Entry is the model's entry in the registry's table. Its Price is one of zeros if calls cost
+	// nothing.
 	catalog.Entry
 }
 
@@ -38,12 +38,11 @@ func (k Knowledge) Cost(u model.Usage) (nanos int64, known bool) {
 	return k.Price.Cost(tokens(u)), true
 }
 
-// PricesDate is the day of the prices of the registry's table, YYYY-MM-DD; an
-// entry may have one of its own.
+// PricesDate returns the day of the prices of the registry's table, YYYY-MM-DD; an entry may have a
+// day of its own.
 func (r *Registry) PricesDate() string { return r.table.Date }
 
-// Knows returns what is known of a model of a provider, both as Route returns
-// them.
+// Knows returns what the server knows of a model of a provider, both as Route returns them.
 func (r *Registry) Knows(provider, model string) Knowledge {
 	k, b := Knowledge{Entry: r.table.Find(provider, model)}, r.about[provider].Billing
 	if b.As != "" {
@@ -55,8 +54,8 @@ func (r *Registry) Knows(provider, model string) Knowledge {
 	return k
 }
 
-// WithCatalog returns the registry with a table laid over its own one. Every
-// provider in it must be one of the registry's, or one whose models they serve.
+// WithCatalog returns the registry with a table that overrides its own one. Each provider in the
+// table must be one of the registry's, or one whose models these serve.
 func (r *Registry) WithCatalog(over *catalog.Table) (*Registry, error) {
 	var known []string
 	for name, about := range r.about {
@@ -76,7 +75,7 @@ func (r *Registry) WithCatalog(over *catalog.Table) (*Registry, error) {
 	return &out, nil
 }
 
-// families are those of a provider that are known to be there.
+// families returns the families of a provider that exist for certain.
 func (r *Registry) families(provider string) []string {
 	if r.about[provider].Billing.Unlisted {
 		return r.own.Families(provider)
@@ -84,7 +83,7 @@ func (r *Registry) families(provider string) []string {
 	return r.table.Families(provider)
 }
 
-// ownCatalogs returns the built-in table with those of the providers laid over it.
+// ownCatalogs returns the built-in table with the catalogs of the providers over it.
 func ownCatalogs(abouts map[string]model.Description) (*catalog.Table, error) {
 	table := catalog.Builtin()
 	for name, about := range abouts {

@@ -54,8 +54,7 @@ func NewRegistry(providers ...model.Provider) (*Registry, error) {
 	return r, err
 }
 
-// Ref is a model name resolved: who serves it, under which name, and the open
-// model.
+// Ref is a resolved model name: its provider, its name there, and the open model.
 type Ref struct {
 	// Provider is the provider's name.
 	Provider string
@@ -65,19 +64,19 @@ type Ref struct {
 	Builtins []string
 	// LLM is the open model, not yet guarded.
 	LLM model.LLM
-	// Takes tells why the model takes no file of a kind, nil if it does; it is nil for
-	// a model that does not say. See Model.
+	// Takes returns why the model takes no such file, nil if it does; Takes is nil for a model that
+	// does not say. See model.Model.
 	Takes func(model.File) error
 	// OwnKey is true when the key is the caller's, not the server's.
 	OwnKey bool
-	// Known is what is known of the model.
+	// Known is what the server knows of the model.
 	Known Knowledge
 
 	account modelcall.Account // of the caller's own key
 }
 
-// Guarded returns the model as the server calls it, see modelcall.Wrap. The breaker leaves alone
-// what needs no provider.
+// Guarded returns the model as the server calls it, see modelcall.Wrap. Models without a provider
+// have no breaker.
 func (r Ref) Guarded(limits modelcall.Limits) model.LLM {
 	limits.Provider = r.Provider
 	if r.Provider == "scripted" || r.Provider == "echo" {
@@ -87,11 +86,10 @@ func (r Ref) Guarded(limits modelcall.Limits) model.LLM {
 	return modelcall.Wrap(r.LLM, circuit, r.Takes, limits)
 }
 
-// Resolve opens the model that name stands for. keys holds the caller's own
-// keys by provider name; an empty value counts as none, and a provider may take the
-// keys of another one, see Description. It makes no network call. Its errors
-// are of type *model.Error: KindUnavailable when no provider serves the name, KindAuth
-// when the key is missing.
+// Resolve opens the model of that name. keys holds the caller's own keys by provider name; an empty
+// value counts as none, and a provider may take the keys of another one, see model.Description. It
+// makes no network call. Its errors are of type *model.Error: KindUnavailable if no provider serves
+// the name, KindAuth if the key is missing.
 func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 	provider, id, err := r.Route(name)
 	if err != nil {
@@ -121,10 +119,9 @@ func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 	}, nil
 }
 
-// Route splits a model name into the provider that serves it and the name that
-// the provider knows. "provider/model" names a registered provider outright and
-// is split at the first slash; any other name goes to the provider that claims it,
-// or else to the one that serves the rest. Its errors are of type *model.Error.
+// Route splits a model name into its provider and its name there. "provider/model" names a
+// registered provider and is split at the first slash; any other name belongs to the provider that
+// claims it, or else to the one that serves the rest. Its errors are of type *model.Error.
 func (r *Registry) Route(name string) (provider, id string, err error) {
 	if msg := checkName(name); msg != "" {
 		return "", "", &model.Error{Kind: model.KindUnavailable, Provider: "model", Message: msg}
@@ -168,8 +165,8 @@ type Status struct {
 	Models []string
 }
 
-// Providers tells what the server can do with each provider, by name. Whether
-// it holds a key is found by opening a model without a caller's key.
+// Providers returns what the server can do with each provider, by name. To find out whether it
+// holds a key, it opens a model without a caller's key.
 func (r *Registry) Providers() []Status {
 	var out []Status
 	for _, name := range r.names() {
@@ -197,12 +194,11 @@ func (r *Registry) Providers() []Status {
 	return out
 }
 
-// names are the names of the registered providers, sorted.
+// names returns the names of the registered providers, sorted.
 func (r *Registry) names() []string { return slices.Sorted(maps.Keys(r.providers)) }
 
-// checkName says what is wrong with a model name, or "". Names end up in URL
-// paths that carry the server's key, so nothing that could change the path is
-// let through.
+// checkName returns what is wrong with a model name, or "". Names become part of URL paths that
+// carry the server's key, so it refuses whatever could change the path.
 func checkName(name string) string {
 	switch {
 	case name == "":

@@ -9,29 +9,27 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// claimsNothing tells whether a provider serves no names but "name/…", with keys of
-// its own.
+// claimsNothing reports whether a provider serves only names "name/…", with keys of its own.
 func claimsNothing(d model.Description) bool {
 	return len(d.Names) == 0 && len(d.Prefixes) == 0 && !d.Rest && d.KeysOf == ""
 }
 
-// standIn is a provider in the place of another one, whose models and callers' keys
-// it takes.
-type standIn struct {
+// substitute is a provider that replaces another one, and takes over its models and its callers'
+// keys.
+type substitute struct {
 	model.Provider
-	before model.Description // of the other one
+	replaced model.Description
 }
 
 // Describe implements Provider.
-func (s standIn) Describe() model.Description {
+func (s substitute) Describe() model.Description {
 	d := s.Provider.Describe()
-	d.Names, d.Prefixes, d.Rest, d.KeysOf = s.before.Names, s.before.Prefixes, s.before.Rest, s.before.KeysOf
+	d.Names, d.Prefixes, d.Rest, d.KeysOf = s.replaced.Names, s.replaced.Prefixes, s.replaced.Rest, s.replaced.KeysOf
 	return d
 }
 
-// Instead returns providers with others added, which take the place of those of
-// the same name. One that claims no models, and no other provider's keys, takes over
-// what the one has whose place it takes. The result is for NewRegistry.
+// Instead returns providers with others added. One of others replaces the provider of the same
+// name, and takes over its models and keys if it claims neither. The result is for NewRegistry.
 func Instead(providers, others []model.Provider) []model.Provider {
 	out := slices.Clone(providers)
 	for _, o := range others {
@@ -42,24 +40,24 @@ func Instead(providers, others []model.Provider) []model.Provider {
 			continue
 		}
 		if claimsNothing(about) {
-			o = standIn{o, out[at].Describe()}
+			o = substitute{o, out[at].Describe()}
 		}
 		out[at] = o
 	}
 	return out
 }
 
-// routes are the ways from model names without a provider to providers.
+// routes find the provider of a model name that does not name one.
 type routes struct {
 	names map[string]string
-	// prefixes are the longest first.
+	// prefixes begin with the longest.
 	prefixes []prefix
 	rest     string
 }
 
 type prefix struct{ text, provider string }
 
-// claim enters what a provider says that it serves.
+// claim adds what a provider says that it serves.
 func (r *routes) claim(provider string, d model.Description) error {
 	for _, n := range d.Names {
 		if other, ok := r.names[n]; ok {

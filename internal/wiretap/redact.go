@@ -12,8 +12,8 @@ import (
 	"unicode/utf8"
 )
 
-// Forms are the ways in which a secret may stand in a text: as it is, and
-// escaped for JSON, Go or a URL.
+// Forms returns the ways in which a secret may appear in a text: as it is, and escaped for JSON, Go
+// or a URL.
 func Forms(secret string) []string {
 	if secret == "" {
 		return nil
@@ -34,9 +34,9 @@ func Forms(secret string) []string {
 // maxRedacted bounds what Redact leaves of a text, in bytes.
 const maxRedacted = 1 << 10
 
-// Redact returns text fit for an error message: the secrets, escaped or not, and
-// everything that looks like a provider's key replaced, control characters and line ends
-// turned into spaces, cut to 1 KiB.
+// Redact returns text fit for an error message: it replaces the secrets, escaped or not, and
+// everything that looks like a provider's key, turns control characters and line ends into spaces,
+// and cuts the text to 1 KiB.
 func Redact(text string, secrets ...string) string {
 	for _, s := range secrets {
 		for _, form := range Forms(s) {
@@ -60,11 +60,11 @@ func Redact(text string, secrets ...string) string {
 	return text
 }
 
-// keyPrefixes is how providers' keys begin.
+// keyPrefixes are the beginnings of providers' keys.
 var keyPrefixes = []string{"sk-", "AIza", "ya29.", "AQ."}
 
-// Keys replaces each run of key characters in word that begins like a
-// key. Providers repeat a wrong key in their answer, in part or whole.
+// Keys replaces each run of key characters in word that begins like a key. Providers repeat a wrong
+// key in their response, in part or whole.
 func Keys(word string) string {
 	for _, prefix := range keyPrefixes {
 		i := strings.Index(word, prefix)
@@ -82,7 +82,7 @@ func Keys(word string) string {
 	return word
 }
 
-// isKeyChar tells whether c occurs in keys, or stands for hidden parts of one.
+// isKeyChar reports whether c occurs in keys, or in place of hidden parts of one.
 func isKeyChar(c byte) bool {
 	return c >= 'a' && c <= 'z' || c >= 'A' && c <= 'Z' || c >= '0' && c <= '9' || c == '-' || c == '_' || c == '.' ||
 		c == '*'

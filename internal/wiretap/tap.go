@@ -1,7 +1,7 @@
-// Package wiretap listens to the HTTP answers of one call of a model: that something was
-// read of one, which is a sign of life, and, where somebody asks for it, what it was, without the
-// secrets of the request. Who makes the call puts a [Heard] or a [Tap] into its context, and
-// the transport of the provider's client hands each body through [Body].
+// Package wiretap observes the HTTP responses of one model call: that bytes arrived, which is a
+// sign of life, and, if somebody asks for it, which bytes, without the secrets of the request. The
+// caller puts a [Heard] or a [Tap] into the call's context, and the transport of the provider's
+// client passes each body through [Body].
 //
 // It knows HTTP and what keys look like; neither models nor providers.
 package wiretap
@@ -27,23 +27,22 @@ const (
 	bodySlack = 8 << 10
 	// maxContentType bounds what is kept of a content type, in bytes.
 	maxContentType = 256
-	// minSecret is the length, in bytes, below which a header's value is not looked
-	// for: it would be found in any text.
+	// minSecret is the length, in bytes, below which a header's value is not searched for: any text
+	// may contain it.
 	minSecret = 6
 )
 
-// Answer is an HTTP answer as it came, but for the keys of the request, which some
-// providers repeat.
+// Answer is an HTTP response as it came, without the keys of the request, which some providers
+// repeat.
 type Answer struct {
 	Status      int
 	ContentType string
-	// Body is what was read of it, at most MaxBody bytes; Truncated tells that there
-	// was more.
+	// Body is what was read of it, at most MaxBody bytes; Truncated is true when there was more.
 	Body      []byte
 	Truncated bool
 }
 
-// Tap keeps what the HTTP answers of one call hold; safe for concurrent use.
+// Tap keeps the HTTP responses of one call; safe for concurrent use.
 type Tap struct {
 	mu      sync.Mutex // protects the fields below
 	answers []*tapped
@@ -51,7 +50,7 @@ type Tap struct {
 	closed  bool
 }
 
-// tapped is one answer; its fields are its tap's.
+// tapped is one response; its tap's lock protects its fields.
 type tapped struct {
 	answer  Answer
 	secrets []string
@@ -65,16 +64,15 @@ type (
 	heardKey struct{}
 )
 
-// Heard delivers once something was read of an answer. It is made with room for one value.
+// Heard receives a value when bytes of a response were read. It is made with room for one value.
 type Heard chan struct{}
 
-// Listen returns a context of whose HTTP answers h is told, as New does of
-// their bytes.
+// Listen returns a context whose HTTP responses send to h, as far as they pass Body.
 func (h Heard) Listen(ctx context.Context) context.Context {
 	return context.WithValue(ctx, heardKey{}, h)
 }
 
-// heardBody is owned by its reader.
+// heardBody belongs to its reader.
 type heardBody struct {
 	io.ReadCloser
 	heard Heard
@@ -86,21 +84,20 @@ func (b *heardBody) Read(p []byte) (int, error) {
 	if n > 0 {
 		select {
 		case b.heard <- struct{}{}:
-		default: // it is told of already
+		default: // a value is waiting
 		}
 	}
 	return n, err
 }
 
-// New returns a context whose HTTP answers are kept, as far as they come over a transport that
-// calls Body.
+// New returns a context whose HTTP responses the tap keeps, as far as they pass Body.
 func New(ctx context.Context) (context.Context, *Tap) {
 	t := &Tap{}
 	return context.WithValue(ctx, tapKey{}, t), t
 }
 
-// Body returns the body of resp, the answer to req, through which those hear and keep it
-// whom the context of req names; nil if there is none.
+// Body returns the body of resp, the response to req, wrapped for the Heard and the Tap in the
+// context of req; nil if resp has no body.
 func Body(req *http.Request, resp *http.Response) io.ReadCloser {
 	body := resp.Body
 	if body == nil {
@@ -131,7 +128,7 @@ func Body(req *http.Request, resp *http.Response) io.ReadCloser {
 	return &tappedBody{body, t, a}
 }
 
-// tappedBody is owned by its reader.
+// tappedBody belongs to its reader.
 type tappedBody struct {
 	io.ReadCloser
 	tap *Tap
@@ -163,8 +160,8 @@ func (t *Tap) keep(a *tapped, data []byte) {
 	t.held += len(data)
 }
 
-// Close ends the tap, and returns what came of it. What is read afterwards, by an
-// adapter that was left behind, is not kept.
+// Close ends the tap, and returns its responses. It does not keep what an abandoned adapter reads
+// later.
 func (t *Tap) Close() []Answer {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -190,7 +187,7 @@ func (t *Tap) Close() []Answer {
 	return out
 }
 
-// keyLike are the texts that may be keys, or hold one.
+// keyLike matches texts that may be keys, or hold one.
 var keyLike = regexp.MustCompile(`[A-Za-z0-9_.*-]{10,}`)
 
 // hide replaces a secret, escaped or not.
@@ -201,8 +198,7 @@ func hide(text, secret string) string {
 	return text
 }
 
-// hideEnd replaces the beginning of a secret at the end of a text that may have been
-// cut there.
+// hideEnd replaces the beginning of a secret at the end of a text that may be cut there.
 func hideEnd(text, secret string) string {
 	for _, form := range Forms(secret) {
 		for n := len(form) - 1; n >= minSecret; n-- {
@@ -217,8 +213,8 @@ func hideEnd(text, secret string) string {
 // keyName are the names of headers and parameters that may hold keys.
 var keyName = regexp.MustCompile(`(?i)key|auth|token|secret|cookie|signature`)
 
-// secretsOf are the values of the request's headers and of its query that may be
-// keys, by their names.
+// secretsOf returns the values of the request's headers and of its query that may be keys, by their
+// names.
 func secretsOf(req *http.Request) []string {
 	var out []string
 	note := func(name string, values []string) {

@@ -10,8 +10,8 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// Builder collects a streamed answer: it emits each piece of text and keeps the
-// parts as Response wants them. Not safe for concurrent use; made by NewBuilder.
+// Builder collects a streamed response: it emits each piece of text and keeps the parts as
+// model.Response wants them. NewBuilder makes one; it is not safe for concurrent use.
 type Builder struct {
 	provider string
 	emit     func(model.Delta)
@@ -21,13 +21,13 @@ type Builder struct {
 	said     int             // bytes of answer text so far
 }
 
-// NewBuilder returns a Builder for an answer of the named provider.
+// NewBuilder returns a Builder for a response of the named provider that emits to emit.
 func NewBuilder(provider string, emit func(model.Delta)) *Builder {
 	return &Builder{provider: provider, emit: emit}
 }
 
-// Text adds answer text, and emits it. Text that continues the previous piece
-// goes into the same part.
+// Text adds text of the response, and emits it. Text that continues the previous piece goes into
+// the same part.
 func (b *Builder) Text(text string) { b.add(model.Delta{Text: text}) }
 
 // Thought adds the model's thinking, and emits it.
@@ -49,17 +49,17 @@ func (b *Builder) add(d model.Delta) {
 	b.emit(d)
 }
 
-// Said is how much answer text there is so far, in bytes: where the next piece
+// Said returns the length of the text so far without thoughts, in bytes: where the next piece
 // begins in the joined text.
 func (b *Builder) Said() int { return b.said }
 
-// Part adds a part that is not streamed text. Text in it is not emitted.
+// Part adds a part that is not streamed text. It does not emit text in it.
 func (b *Builder) Part(p *genai.Part) {
 	b.Close()
 	b.parts = append(b.parts, p)
 }
 
-// Close ends the part that takes text: text that follows starts a new one.
+// Close ends the part that takes text: text that follows begins a new part.
 func (b *Builder) Close() {
 	if b.open {
 		b.last().Text = b.text.String()
@@ -68,9 +68,8 @@ func (b *Builder) Close() {
 	}
 }
 
-// Sign puts a signature on the last part and closes it. When there is no part,
-// or it has a signature already, or its kind is not thought, the signature gets
-// an empty part of its own.
+// Sign puts a signature on the last part and closes it. The signature gets an empty part of its own
+// if there is no part, if the last one has a signature already, or if its kind is not thought.
 func (b *Builder) Sign(signature []byte, thought bool) {
 	p := b.last()
 	if p == nil || len(p.ThoughtSignature) > 0 || p.Thought != thought {
@@ -82,7 +81,7 @@ func (b *Builder) Sign(signature []byte, thought bool) {
 	b.Mark(p)
 }
 
-// Opaque adds a part that holds nothing but data the provider wants back.
+// Opaque adds a part that only holds data that the provider wants back; value is JSON.
 func (b *Builder) Opaque(value any, thought bool) {
 	p := &genai.Part{Thought: thought, PartMetadata: map[string]any{seam.MetaOpaque: value}}
 	b.Mark(p)
@@ -99,7 +98,7 @@ func (b *Builder) Mark(p *genai.Part) {
 	p.PartMetadata = meta
 }
 
-// Content returns what was collected, nil when there is nothing.
+// Content returns what was collected, nil for nothing.
 func (b *Builder) Content() *genai.Content {
 	b.Close()
 	if len(b.parts) == 0 {
@@ -108,7 +107,7 @@ func (b *Builder) Content() *genai.Content {
 	return &genai.Content{Role: genai.RoleModel, Parts: b.parts}
 }
 
-// last is the newest part, nil if there is none.
+// last returns the newest part, nil if there is none.
 func (b *Builder) last() *genai.Part {
 	if len(b.parts) == 0 {
 		return nil

@@ -16,9 +16,8 @@ import (
 // maxArgsDepth bounds the nesting of a function call's arguments.
 const maxArgsDepth = 100
 
-// parseArgs decodes the JSON text of a function call's arguments. Blank text
-// counts as an empty object. When text is no JSON object, args is empty and the
-// error says why.
+// parseArgs decodes the JSON text of a function call's arguments. Blank text is an empty object. If
+// text is no JSON object, args is empty and the error says why.
 func parseArgs(text string) (args map[string]any, err error) {
 	args = map[string]any{}
 	if strings.TrimSpace(text) == "" {
@@ -81,9 +80,9 @@ func kindOf(v any) string {
 	}
 }
 
-// NewCall returns the part of a function call as Response wants it: arguments
-// decoded, their text in seam.MetaArgs ("{}" when blank), what is wrong with them in
-// seam.MetaArgsError. id is the provider's own, or "".
+// NewCall returns the part of a function call as model.Response wants it: with the decoded
+// arguments, and in its metadata their text ("{}" if blank) or why they are no JSON object. id is
+// the provider's own, or "".
 func NewCall(id, name, argsText string) *genai.Part {
 	if t := strings.TrimSpace(argsText); t == "" || t == "null" {
 		argsText = "{}"
@@ -100,9 +99,9 @@ func NewCall(id, name, argsText string) *genai.Part {
 	return p
 }
 
-// ArgsText returns the JSON text of a call's arguments as it goes back to a
-// provider: the model's own where it is a JSON object, else Args encoded with
-// sorted keys; always a JSON object.
+// ArgsText returns the JSON text of a call's arguments as it goes back to a provider: the model's
+// own text if that is a JSON object, else Args encoded with sorted keys. It is always a JSON
+// object.
 func ArgsText(p *genai.Part) string {
 	if text, ok := p.PartMetadata[seam.MetaArgs].(string); ok {
 		if _, bad := p.PartMetadata[seam.MetaArgsError]; !bad && isObject(text) {
@@ -116,7 +115,7 @@ func ArgsText(p *genai.Part) string {
 	return string(text)
 }
 
-// isObject tells whether parseArgs takes a text that is not blank and not null.
+// isObject reports whether parseArgs accepts a text that is neither blank nor null.
 func isObject(text string) bool {
 	return strings.HasPrefix(strings.TrimSpace(text), "{") && checkDepth(text) == nil && json.Valid([]byte(text))
 }
@@ -125,17 +124,15 @@ func isObject(text string) bool {
 // sorted keys, so equal values have equal bytes.
 func MarshalJSON(v any) ([]byte, error) { return rawjson.Marshal(v) }
 
-// CallID returns the provider's own id of the call p, as the provider wants it
-// back: the one the engine kept in seam.MetaCallID, or "" when the provider gave
-// none.
+// CallID returns the provider's own id of the call p, as the provider wants it back; "" if the
+// provider gave none.
 func CallID(p *genai.Part) string {
 	id, _ := p.PartMetadata[seam.MetaCallID].(string)
 	return id
 }
 
-// CallIDs maps the id of each function call in contents, as the engine wrote
-// it, to the provider's own (see CallID), so that a result can be sent under
-// the id its call goes out with.
+// CallIDs maps the id of each function call in contents, as the engine wrote it, to the provider's
+// own (see CallID): a result goes out under the id of its call.
 func CallIDs(contents []*genai.Content) map[string]string {
 	ids := map[string]string{}
 	for _, c := range contents {
@@ -148,15 +145,14 @@ func CallIDs(contents []*genai.Content) map[string]string {
 	return ids
 }
 
-// Owned tells whether the opaque data of p belongs to the provider of that
-// name: only then may its signature and opaque data go to it.
+// Owned reports whether the opaque data of p belongs to the named provider: only then may p's
+// signature and opaque data go to it.
 func Owned(p *genai.Part, provider string) bool {
 	owner, _ := p.PartMetadata[seam.MetaProvider].(string)
 	return owner == provider
 }
 
-// Opaque returns the opaque JSON text in p if it is the named provider's, else
-// "".
+// Opaque returns the opaque JSON text in p if it is the named provider's, else "".
 func Opaque(p *genai.Part, provider string) string {
 	if !Owned(p, provider) {
 		return ""

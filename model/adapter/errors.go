@@ -14,27 +14,26 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// Failure is what an adapter knows of a refused call.
+// Failure is what an adapter knows of a call that the provider refused.
 type Failure struct {
 	// Provider is the provider's name.
 	Provider string
 	// Status is the HTTP status, 0 if there was none.
 	Status int
-	// Header is the answer's header; may be nil.
+	// Header is the response's header; may be nil.
 	Header http.Header
 	// Code is the provider's own error code or type, "" if there was none.
 	Code string
 	// Message is the provider's text, not yet redacted.
 	Message string
-	// Secrets are the keys that must not show.
+	// Secrets are the keys that must not show in the message.
 	Secrets []string
 	// Err is the cause; it must not hold a key. May be nil.
 	Err error
 }
 
-// Error makes an *model.Error of f: its kind from status, code and message, its
-// message redacted and cut. It is final when the provider says so in the header
-// "X-Should-Retry".
+// Error returns f as an error. It derives the kind from status, code and message, redacts and cuts
+// the message, and is final if the header "X-Should-Retry" says so.
 func (f Failure) Error() *model.Error {
 	msg := wiretap.Redact(f.Message, f.Secrets...)
 	theirs := msg != "" || f.Code != ""
@@ -103,8 +102,8 @@ func containsAny(s string, subs ...string) bool {
 	return false
 }
 
-// kindOfStatus maps an HTTP status to a kind. A status that is none (0, 2xx,
-// 3xx) is model.KindUnavailable.
+// kindOfStatus maps an HTTP status to a kind. A status that is no error (0, 2xx, 3xx) is
+// model.KindUnavailable.
 func kindOfStatus(status int) model.Kind {
 	switch {
 	case status == http.StatusTooManyRequests:
@@ -124,11 +123,11 @@ func kindOfStatus(status int) model.Kind {
 	}
 }
 
-// isBusy tells whether a status below 500 says that the same request may go well in a
-// moment. The providers' own SDKs ask again after a conflict, too.
+// isBusy reports whether a status below 500 means that the same request may soon succeed. The
+// providers' own SDKs retry after a conflict, too.
 func isBusy(status int) bool { return status == http.StatusConflict || status == http.StatusTooEarly }
 
-// retryAfter returns what the header asks to wait, in seconds, in milliseconds
+// retryAfter returns how long the header asks to wait, in seconds, in milliseconds
 // ("Retry-After-Ms") or until a date, at most seam.MaxRetryAfter; 0 if it does not say.
 func retryAfter(h http.Header, now time.Time) time.Duration {
 	d := time.Duration(0)
@@ -147,7 +146,7 @@ func retryAfter(h http.Header, now time.Time) time.Duration {
 	return min(max(d, 0), seam.MaxRetryAfter)
 }
 
-// seconds is s as a duration, at most seam.MaxRetryAfter; what is no number is 0.
+// seconds returns s as a duration, at most seam.MaxRetryAfter; 0 for NaN.
 func seconds(s float64) time.Duration {
 	if !(s > 0) {
 		return 0
@@ -155,9 +154,9 @@ func seconds(s float64) time.Duration {
 	return time.Duration(min(s, seam.MaxRetryAfter.Seconds()) * float64(time.Second))
 }
 
-// TransportError makes an *model.Error of a call that failed without an answer, or
-// whose stream broke; a final one of an answer that is too long. When ctx has ended it
-// is the context's error instead.
+// TransportError returns the error of a call that failed without a response, or whose stream broke.
+// A response that is too long is a final error. If ctx has ended, it returns the context's error
+// instead.
 func TransportError(ctx context.Context, provider string, err error, secrets ...string) error {
 	if ctxErr := ctx.Err(); ctxErr != nil {
 		return ctxErr
@@ -173,14 +172,14 @@ func TransportError(ctx context.Context, provider string, err error, secrets ...
 	}
 }
 
-// Truncated is the error of a stream that ended before the answer was complete.
+// Truncated returns the error of a stream that ended before the response was complete.
 func Truncated(provider string) *model.Error {
 	return &model.Error{Kind: model.KindUnavailable, Provider: provider,
 		Message: "the stream ended before the answer was complete"}
 }
 
-// MissingKey is the error of Open when there is no key: env and header would
-// hold it.
+// MissingKey returns the error of Open for a missing key. env and header are the environment
+// variable and the request header that would hold it.
 func MissingKey(provider, env, header string) *model.Error {
 	return &model.Error{
 		Kind: model.KindAuth, Provider: provider,
@@ -188,8 +187,8 @@ func MissingKey(provider, env, header string) *model.Error {
 	}
 }
 
-// Blocked is the error of content that a provider or its model refuses: what says
-// what happened, in our words, and why what they say of it, "" for nothing.
+// Blocked returns the error of content that a provider or its model refuses: what says what
+// happened, in the adapter's words, and why is the provider's reason, "" for none.
 func Blocked(provider, what, why string, secrets ...string) *model.Error {
 	e := &model.Error{Kind: model.KindBlocked, Provider: provider, Message: what}
 	if why = wiretap.Redact(why, secrets...); why != "" {

@@ -25,7 +25,7 @@ func HTTPClient(base http.RoundTripper, maxLine int) *http.Client {
 	}
 }
 
-// lineLimitTransport bounds the lines of each answer.
+// lineLimitTransport bounds the lines of each response.
 type lineLimitTransport struct {
 	base    http.RoundTripper
 	maxLine int
@@ -41,13 +41,12 @@ func (t lineLimitTransport) RoundTrip(req *http.Request) (*http.Response, error)
 	return resp, nil
 }
 
-// limitLines returns body with seam.ErrLineTooLong in place of a line longer than
-// limit bytes.
+// limitLines returns body with seam.ErrLineTooLong in place of a line longer than limit bytes.
 func limitLines(body io.ReadCloser, limit int) io.ReadCloser {
 	return &lineLimiter{body: body, limit: limit}
 }
 
-// lineLimiter counts the bytes since the last line end. Owned by its reader.
+// lineLimiter counts the bytes since the last line end. Its reader owns it.
 type lineLimiter struct {
 	body  io.ReadCloser
 	limit int

@@ -6,10 +6,9 @@ import (
 	"github.com/apzuk3/agentd/model/internal/rawjson"
 )
 
-// Result returns what a tool answered, as text for the model: the output alone
-// when the response is {"output": …} (a string as it is, anything else as
-// JSON), the error alone when it is {"error": …}, else the response as JSON. An
-// error that is null, false or empty says that there was none.
+// Result returns a tool's result as text for the model: the output alone if the response is
+// {"output": …} (a string as it is, anything else as JSON), the error alone if it is {"error": …},
+// else the response as JSON. An error that is null, false or empty is none.
 func Result(fr *genai.FunctionResponse) (text string, isError bool) {
 	if len(fr.Response) == 1 {
 		if v, ok := fr.Response["output"]; ok {
@@ -27,7 +26,7 @@ func Result(fr *genai.FunctionResponse) (text string, isError bool) {
 	return plain(fr.Response), false
 }
 
-// plain is a string as it is and anything else as JSON.
+// plain returns a string as it is and anything else as JSON.
 func plain(v any) string {
 	if s, ok := v.(string); ok {
 		return s

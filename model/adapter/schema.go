@@ -13,9 +13,8 @@ import (
 	"github.com/apzuk3/agentd/model/internal/toolschema"
 )
 
-// ResponseSchema returns the JSON Schema that the answer has to follow, with its
-// keys in the order in which they were given, since models answer in that order;
-// nil if there is none.
+// ResponseSchema returns the JSON Schema that the response has to follow; nil for none. It keeps
+// the order of the keys, since models write in that order.
 func ResponseSchema(cfg *genai.GenerateContentConfig) (json.RawMessage, error) {
 	switch {
 	case cfg.ResponseJsonSchema != nil:
@@ -27,10 +26,10 @@ func ResponseSchema(cfg *genai.GenerateContentConfig) (json.RawMessage, error) {
 	}
 }
 
-// WithSchema makes a call whose answer has to follow a schema, if there is one:
-// natively if the adapter knows of nothing that speaks against it, else in words.
-// Not all is known of models, schemas and servers: a call that is refused for its
-// schema before anything was answered, which costs nothing, is made in words.
+// WithSchema makes a call whose response has to follow a schema, if there is one: natively if
+// native is true, else in words at the end of the instructions. Not everything about models,
+// schemas and servers is known: if the provider refuses a native call for its schema before it
+// sends anything, which costs nothing, WithSchema makes the call in words.
 func WithSchema(
 	req *model.Request, native bool, emit func(model.Delta),
 	call func(*model.Request, func(model.Delta)) (*model.Response, error),
@@ -52,8 +51,8 @@ func WithSchema(
 	return call(inWords(req, schema), emit)
 }
 
-// refusesSchema tells whether an error says that a provider does not take the
-// request for its schema.
+// refusesSchema reports whether an error says that the provider does not take the request for its
+// schema.
 func refusesSchema(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
 	if !ok || e.Kind != model.KindInvalid || e.Usage != nil {
@@ -66,7 +65,7 @@ func refusesSchema(err error) bool {
 	})
 }
 
-// inWords is the request with the schema at the end of its instructions.
+// inWords returns the request with the schema at the end of its instructions.
 func inWords(req *model.Request, schema json.RawMessage) *model.Request {
 	out, cfg := *req, *req.Config
 	cfg.ResponseMIMEType, cfg.ResponseSchema, cfg.ResponseJsonSchema = "", nil, nil

@@ -15,7 +15,7 @@ import (
 
 // Event is one server-sent event.
 type Event struct {
-	// Name is the event's type, "" when the stream does not say.
+	// Name is the event's type, "" if the stream does not name it.
 	Name string
 	// Data is its data; never empty.
 	Data string
@@ -24,8 +24,8 @@ type Event struct {
 // maxEvent bounds the data of one event, in bytes.
 const maxEvent = 4 << 20
 
-// maxQuoted bounds what an error quotes of a line, in bytes. It is far above
-// what Redact leaves of a message.
+// maxQuoted bounds what an error quotes of a line, in bytes. It is far above what wiretap.Redact
+// keeps of a message.
 const maxQuoted = 8 << 10
 
 // ReadEvents reads a stream of server-sent events whose lines, and events, have at most maxLine

@@ -12,19 +12,18 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// ReplaceFiles returns a conversation in which files that the model does not take stand in
-// words; nil if there are none. Only what differs is copied. takes says why a file is not taken.
+// ReplaceFiles returns in with the files in words that the model does not take; nil if it takes
+// all. takes returns why a file is not taken. It copies only what differs.
 func ReplaceFiles(in []*genai.Content, takes func(model.File) error) []*genai.Content {
 	return fileFilter{takes}.contents(in)
 }
 
-// fileFilter says in words what takes refuses.
+// fileFilter puts files that takes refuses into words.
 type fileFilter struct {
 	takes func(model.File) error
 }
 
-// contents is a conversation without the files that the model does not take; nil
-// if there are none. Only what differs is copied.
+// contents returns in without the files that the model does not take; nil if it takes all.
 func (f fileFilter) contents(in []*genai.Content) []*genai.Content {
 	var out []*genai.Content
 	for i, c := range in {
@@ -58,7 +57,7 @@ func (f fileFilter) parts(in []*genai.Part) []*genai.Part {
 	return out
 }
 
-// part is p itself if the model takes it.
+// part returns p itself if the model takes it.
 func (f fileFilter) part(p *genai.Part) *genai.Part {
 	switch {
 	case p == nil:
@@ -76,7 +75,7 @@ func (f fileFilter) part(p *genai.Part) *genai.Part {
 	return p
 }
 
-// result is a tool's result without the files that the model does not take.
+// result returns a tool's result without the files that the model does not take.
 func (f fileFilter) result(p *genai.Part) *genai.Part {
 	var keep []*genai.FunctionResponsePart
 	var notes []string
@@ -128,8 +127,8 @@ func WithoutFiles(c *genai.Content) *genai.Content {
 
 var errNoFiles = errors.New("no files")
 
-// DescribeFile is a file in words, such as "[image/png, 68 bytes]"; "" for a part
-// that is none.
+// DescribeFile returns a file in words, such as "[image/png, 68 bytes]"; "" for a part that is
+// none.
 func DescribeFile(p *genai.Part) string {
 	switch {
 	case p.InlineData != nil:
@@ -159,8 +158,8 @@ func describeData(mimeType string, data []byte) string {
 
 func describeURI(mimeType, uri string) string { return fmt.Sprintf("[%s, %s]", mimeType, uri) }
 
-// Said is what c says: its texts that are no thoughts, and its files in words,
-// on lines of their own. c may be nil.
+// Said returns what c says: its texts that are no thoughts, and its files in words on lines of
+// their own. c may be nil.
 func Said(c *genai.Content) string {
 	if c == nil {
 		return ""
