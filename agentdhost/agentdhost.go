@@ -1,6 +1,5 @@
-// Package agentdhost runs a daemon within a program of yours, so that it can have
-// what the agentd command cannot: model providers of your own, and a server of your
-// own around it. Providers are values:
+// Package agentdhost runs a daemon within your program, with what the agentd command cannot have:
+// model providers of your own, and a server of your own around it. Providers are values:
 //
 //	host, err := agentdhost.New(agentdhost.Config{
 //		Providers: []model.Provider{acme.New(url, key)}, // the models "acme/…"
@@ -16,7 +15,7 @@
 //
 // With HandlerOnly a host listens to nothing, and you serve its Handler.
 //
-// The package imports the daemon, the model seam, and of package session the principals.
+// The package imports the daemon, package model, and the principals of package session.
 package agentdhost
 
 import (
@@ -34,60 +33,57 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// Config is what a host can be told; the zero value serves on port 8080 of 127.0.0.1
-// with everything in memory. What is not here has the defaults of agentd serve.
+// Config configures a host; the zero value serves on port 8080 of 127.0.0.1 and keeps everything in
+// memory. Settings that are not here have the defaults of agentd serve.
 type Config struct {
-	// Addr is where to listen, as host:port; port 0 is any free one, see Host.Addr.
-	// Default "127.0.0.1:8080". Other machines reach a host on any other than a loopback
-	// address, so that it is refused without Authenticate or Insecure.
+	// Addr is the address to listen on, as host:port; port 0 is any free one, see Host.Addr.
+	// Default "127.0.0.1:8080". Other machines reach a host on any address that is not a loopback
+	// address: New refuses such an address without Authenticate or Insecure.
 	Addr string
-	// Listener is used in place of Addr, under the same rule. The host closes it, also
-	// when New fails.
+	// Listener replaces Addr, under the same rule. The host closes it, also when New fails.
 	Listener net.Listener
-	// HandlerOnly makes a host that does not listen: a server of the caller's serves its
-	// Handler, and that server says who may call. Not with Addr or Listener.
+	// HandlerOnly makes a host that does not listen: a server of yours serves its Handler and
+	// decides who may call. Not with Addr or Listener.
 	HandlerOnly bool
-	// Authenticate finds out who makes a request, by its headers or its connection; it
-	// must not read the body, and may be called from several goroutines at once. Its
-	// error refuses the request before anything of it is read (UNAUTHENTICATED); it is
-	// logged and not told. The checks of health ask nobody. Default: whoever reaches the
-	// host is its operator.
+	// Authenticate returns who makes a request, by its headers or its connection. It must not read
+	// the body; several goroutines may call it at once. Its error refuses the request before
+	// anything of it is read (UNAUTHENTICATED); the host logs the error and does not send it.
+	// Health checks are not authenticated. Default: everybody who reaches the host is its operator.
 	Authenticate func(*http.Request) (Principal, error)
-	// Insecure allows an address that other machines reach without Authenticate: whoever
+	// Insecure allows an address that other machines reach without Authenticate: everybody who
 	// reaches it can run agents at your cost.
 	Insecure bool
 
-	// AllowedHosts are names by which the host may be called over a loopback address,
-	// besides localhost and addresses, such as that of a proxy on this machine which
-	// passes its own name on. Other names are refused, since a web page may have its name
-	// lead to this machine. Default none.
+	// AllowedHosts are the names by which clients may call the host over a loopback address,
+	// besides localhost and addresses, such as the name of a proxy on this machine that passes it
+	// on. The host refuses other names, since a web page may point its name at this machine.
+	// Default none.
 	AllowedHosts []string
 
-	// Providers are served besides the built-in ones, or in place of those of the same
-	// name. Their names, and the models that they claim, must be their own.
+	// Providers are served besides the built-in ones, or in place of those of the same name. No two
+	// of them may have the same name, or claim the same models.
 	Providers []model.Provider
-	// Getenv reads the environment, where the built-in providers find their keys and
+	// Getenv reads the environment, from which the built-in providers take their keys and
 	// addresses. Default os.Getenv.
 	Getenv func(name string) string
 	// ScriptsDir holds scripts for the models "scripted/…". Default none.
 	ScriptsDir string
-	// Prices is a file with a table of what models cost and can do, laid over the
-	// built-in one; docs/providers.md describes the form. Default none.
+	// Prices is a file of what models cost and can do, which overrides the built-in table;
+	// docs/providers.md describes the form. Default none.
 	Prices string
 
-	// DataDir is the folder of the database; it is made if there is none. Default
-	// ":memory:", which is none.
+	// DataDir is the folder of the database; the host creates it. Default ":memory:", which keeps
+	// nothing.
 	DataDir string
-	// RecordTo is a file to which each model call is appended. Default none.
+	// RecordTo is a file to which the host appends each model call. Default none.
 	RecordTo string
-	// Logger receives what is worth knowing, and no keys, prompts or payloads.
-	// Default: text on standard error.
+	// Logger receives log lines without keys, prompts and payloads. Default: text on standard
+	// error.
 	Logger *slog.Logger
 }
 
-// Principal is who makes a request, as Authenticate has found out: an ID that is not
-// empty, a Tenant, "" for none, and a Role. Sessions, prompts, answers and resolutions
-// say whose they are by the ID (created_by, resolved_by).
+// Principal is who makes a request: an ID that is not empty, a Tenant, "" for none, and a Role. The
+// ID names the owner of sessions, prompts, results and resolutions (created_by, resolved_by).
 type Principal = session.Principal
 
 // Role is what a principal may do.
@@ -95,21 +91,21 @@ type Role = session.Role
 
 // The roles.
 const (
-	// Caller starts turns, answers and resolves. It is the zero value.
+	// Caller starts turns, sends results and resolves interactions. It is the zero value.
 	Caller = session.Caller
 	// Observer only reads.
 	Observer = session.Observer
-	// Operator does what a caller does, sets the state that all sessions share, and
-	// reads the host's own instruction.
+	// Operator does what a caller does, sets the state that all sessions share, and reads the
+	// host's own instruction.
 	Operator = session.Operator
 )
 
 // Host is a running daemon. Its methods may be called from any goroutine.
 type Host struct{ d *daemon.Daemon }
 
-// New starts a host: it opens the store, resumes the turns that were open when the last
-// daemon of the same DataDir ended, and listens, unless it is HandlerOnly. The caller
-// ends it with Shutdown. When New fails, nothing of the host runs any more.
+// New starts a host: it opens the store, resumes the turns that the last daemon of the same DataDir
+// left open, and listens, unless it is HandlerOnly. The caller ends it with Shutdown. When New
+// fails, nothing of the host runs.
 func New(cfg Config) (*Host, error) {
 	if err := cfg.check(); err != nil {
 		if cfg.Listener != nil {
@@ -146,7 +142,7 @@ func New(cfg Config) (*Host, error) {
 
 func (c *Config) addr() string { return cmp.Or(c.Addr, "127.0.0.1:8080") }
 
-// check refuses what contradicts itself, and what others reach.
+// check refuses settings that contradict each other, and addresses that other machines reach.
 func (c *Config) check() error {
 	switch {
 	case c.HandlerOnly && (c.Addr != "" || c.Listener != nil):
@@ -175,22 +171,20 @@ func exposed(addr string) error {
 		addr)
 }
 
-// Handler answers every request of the protocol, from New on; once Shutdown is over it
-// answers 503. A server of the caller's that serves it has to speak HTTP/2 for the method
-// Run, in cleartext too where there is no TLS (http.Server.Protocols), and must not have
-// ReadTimeout or WriteTimeout, which would end streams.
+// Handler serves every request of the protocol, as soon as New returns; after Shutdown it responds
+// 503. A server that serves it has to speak HTTP/2 for the method Run, also in cleartext if it has
+// no TLS (http.Server.Protocols), and must have neither ReadTimeout nor WriteTimeout, which would
+// end streams.
 func (h *Host) Handler() http.Handler { return h.d.Handler() }
 
-// Addr is where the host listens; nil for one that is HandlerOnly.
+// Addr returns the address that the host listens on; nil if it is HandlerOnly.
 func (h *Host) Addr() net.Addr { return h.d.Addr() }
 
-// Failed receives an error when the listener has failed or the store has failed for
-// good. The host is then of no use and has to be shut down. It is never closed, and
-// receives nothing upon a Shutdown.
+// Failed receives an error when the listener fails, or when the store fails for good: shut the host
+// down then. It is never closed, and receives nothing on Shutdown.
 func (h *Host) Failed() <-chan error { return h.d.Failed() }
 
-// Shutdown ends the host. It waits for running turns until ctx ends; later ones resume
-// when a daemon of the same DataDir starts. It returns when nothing of the host runs
-// any more, or names what still does. It may be called again, and from several
-// goroutines.
+// Shutdown ends the host. It waits for running turns until ctx ends; those that still run resume
+// when a daemon of the same DataDir starts. It returns when nothing of the host runs, or an error
+// that names what still does. It may be called more than once, and from several goroutines.
 func (h *Host) Shutdown(ctx context.Context) error { return h.d.Shutdown(ctx) }

@@ -10,7 +10,7 @@
 //	clnt := d.Client()
 //	for event, err := range clnt.Run(t.Context(), agent, "Hi") { … }
 //
-// The package shows the client and what providers of models are made of, and nothing else of agentd.
+// The package exposes package client and package model, and nothing else of agentd.
 package agentdtest
 
 import (
@@ -42,11 +42,11 @@ type Daemon struct {
 	endFront  func() error // nil without testdaemon.WithFront
 }
 
-// Option changes how a daemon is started.
+// Option configures a daemon.
 type Option = testdaemon.Option
 
-// WithScript makes the model "scripted/<name>" play a script, YAML or JSON in the form that
-// docs/scripts.md describes.
+// WithScript adds the model "scripted/<name>", which follows a script, YAML or JSON in the form
+// that docs/scripts.md describes.
 func WithScript(name, script string) Option {
 	return func(c *testdaemon.Config) {
 		if c.Daemon.Scripts == nil {
@@ -61,68 +61,64 @@ func WithProvider(p model.Provider) Option {
 	return func(c *testdaemon.Config) { c.Daemon.ExtraProviders = append(c.Daemon.ExtraProviders, p) }
 }
 
-// WithScriptsDir plays the scripts and recorded calls of a folder, as
-// "scripted/<name>".
+// WithScriptsDir adds a model "scripted/<name>" for each script and each file of recorded calls in
+// a folder.
 func WithScriptsDir(dir string) Option {
 	return func(c *testdaemon.Config) { c.Daemon.ScriptsDir = dir }
 }
 
-// WithRecordTo appends each model call to a file, which WithScriptsDir can play
-// again once the daemon has ended.
+// WithRecordTo appends each model call to a file. WithScriptsDir can replay it once the daemon has
+// ended.
 func WithRecordTo(file string) Option { return func(c *testdaemon.Config) { c.Daemon.RecordTo = file } }
 
-// WithGemini gives the daemon a key of its own for Gemini and moves the provider
-// to another address, such as that of a fake.
+// WithGemini sets the daemon's key for Gemini and the provider's address, such as that of a fake.
 func WithGemini(key, baseURL string) Option {
 	return func(c *testdaemon.Config) {
 		c.Daemon.Providers.GeminiAPIKey, c.Daemon.Providers.GeminiBaseURL = session.Secret(key), baseURL
 	}
 }
 
-// WithAnthropic does for Anthropic what WithGemini does for Gemini.
+// WithAnthropic is WithGemini for Anthropic.
 func WithAnthropic(key, baseURL string) Option {
 	return func(c *testdaemon.Config) {
 		c.Daemon.Providers.AnthropicAPIKey, c.Daemon.Providers.AnthropicBaseURL = session.Secret(key), baseURL
 	}
 }
 
-// WithOpenAI does for OpenAI what WithGemini does for Gemini.
+// WithOpenAI is WithGemini for OpenAI.
 func WithOpenAI(key, baseURL string) Option {
 	return func(c *testdaemon.Config) {
 		c.Daemon.Providers.OpenAIAPIKey, c.Daemon.Providers.OpenAIBaseURL = session.Secret(key), baseURL
 	}
 }
 
-// WithDataDir keeps the data in a folder, so that a later daemon finds it. Such
-// a daemon does not work inside a synctest bubble.
+// WithDataDir keeps the data in a folder, where a later daemon finds it. Such a daemon does not
+// work inside a synctest bubble.
 func WithDataDir(dir string) Option {
 	return func(c *testdaemon.Config) { c.Daemon.DataDir = dir }
 }
 
-// WithLoopback listens on a free port of 127.0.0.1 in place of pipes, so that
-// other processes can connect.
+// WithLoopback listens on a free port of 127.0.0.1 in place of pipes, so that other processes can
+// connect.
 func WithLoopback() Option { return func(c *testdaemon.Config) { c.Loopback = true } }
 
-// WithAddr listens on an address, such as that of a daemon that was stopped.
+// WithAddr listens on an address, such as that of a daemon that has stopped.
 func WithAddr(addr string) Option {
 	return func(c *testdaemon.Config) { c.Loopback, c.Daemon.Addr = true, addr }
 }
 
-// WithLogger hands the daemon a logger. Start's default writes to the test's
-// log.
+// WithLogger sets the daemon's logger. By default Start writes to the test's log.
 func WithLogger(l *slog.Logger) Option { return func(c *testdaemon.Config) { c.Daemon.Logger = l } }
 
-// WithGrace is how long Close waits for running turns before it puts them aside.
-// Default none.
+// WithGrace sets how long Close waits for running turns before it suspends them. Default 0.
 func WithGrace(d time.Duration) Option { return func(c *testdaemon.Config) { c.Grace = d } }
 
-// WithLeakCheck has Start's test fail when goroutines that were not there before
-// are left once the daemon has ended. It is not for tests that run in parallel,
-// nor for bubbles, which check it themselves.
+// WithLeakCheck fails the test of Start when goroutines that the daemon started are left after its
+// end. It is neither for tests that run in parallel nor for bubbles, which check it themselves.
 func WithLeakCheck() Option { return func(c *testdaemon.Config) { c.Leaks = true } }
 
-// Start starts a daemon that ends with the test. The test fails if the daemon
-// does not start, or does not end cleanly.
+// Start starts a daemon that ends with the test. The test fails if the daemon does not start, or
+// does not end cleanly.
 func Start(t testing.TB, opts ...Option) *Daemon {
 	t.Helper()
 	var c testdaemon.Config
@@ -146,8 +142,7 @@ func Start(t testing.TB, opts ...Option) *Daemon {
 	return d
 }
 
-// New starts a daemon for a program that is no test. The caller ends it with
-// Close.
+// New starts a daemon for a program that is no test. The caller ends it with Close.
 func New(opts ...Option) (*Daemon, error) {
 	c := testdaemon.Config{Daemon: daemon.Config{
 		ModelRetry:   modelcall.Retry{Base: time.Millisecond, MaxWait: time.Millisecond},
@@ -197,8 +192,8 @@ func (d *Daemon) Client(opts ...client.Option) *client.Client {
 	return client.New(d.URL, append([]client.Option{client.WithHTTPClient(d.HTTPClient())}, opts...)...)
 }
 
-// Shutdown ends the daemon: running turns are waited for until ctx ends. It may
-// be called again.
+// Shutdown ends the daemon. It waits for running turns until ctx ends. It may be called more than
+// once.
 func (d *Daemon) Shutdown(ctx context.Context) error {
 	err := d.d.Shutdown(ctx)
 	if d.endFront != nil {
@@ -208,8 +203,8 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close ends the daemon. Turns that run are suspended, after the grace of
-// WithGrace. It may be called again.
+// Close ends the daemon. It suspends running turns after the grace of WithGrace. It may be called
+// more than once.
 func (d *Daemon) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.grace)
 	defer cancel()

@@ -89,7 +89,7 @@ func (e *Error) Temporary() bool {
 	case KindRateLimited, KindTimeout:
 		return !e.Final
 	case KindUnavailable:
-		// Without a status it is a connection or an answer that broke.
+		// Without a status it is a connection or a response that broke.
 		return !e.Final && (e.Status == 0 || e.Status == http.StatusConflict || e.Status == http.StatusTooEarly ||
 			e.Status >= http.StatusInternalServerError && e.Status != http.StatusNotImplemented)
 	default:

@@ -8,7 +8,7 @@
 // set no timeouts either: the server ends calls that take too long, and calls of a provider that is
 // silent. Each byte of its HTTP response breaks the silence, also that of a ping.
 //
-// Package adapter says how to write one and has what that needs; package modeltest tells whether
+// Package adapter says how to write one and has what that needs; package modeltest reports whether
 // one keeps the contract; package agentdhost serves it.
 //
 // The common form of content is that of google.golang.org/genai, the one the engine stores. What a

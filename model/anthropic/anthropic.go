@@ -75,7 +75,7 @@ var builtins = []string{"code_execution", "tool_search", "url_context", "web_sea
 // Describe says that Anthropic has the models "claude-…" and runs "web_search", which
 // Config asks for as genai's GoogleSearch or EnterpriseWebSearch, "code_execution",
 // "url_context", and "tool_search", which Request.ToolSearch asks for. Code has a
-// container of its own in each answer.
+// container of its own in each response.
 func (p *Provider) Describe() model.Description {
 	return model.Description{
 		Name: name, Prefixes: []string{"claude-"}, Builtins: slices.Clone(builtins),
@@ -129,11 +129,11 @@ func (l *llm) builtins() []string {
 	return slices.DeleteFunc(slices.Clone(builtins), func(tool string) bool { return tool == "url_context" })
 }
 
-// maxPauses bounds how often one answer may be continued after the provider
+// maxPauses bounds how often one response may be continued after the provider
 // paused it.
 const maxPauses = 16
 
-// Generate implements model.LLM. An answer that the provider pauses to run its
+// Generate implements model.LLM. A response that the provider pauses to run its
 // own tools longer is continued, and comes out as one.
 func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	native := nativeSchema(l.model, req.Config) != nil

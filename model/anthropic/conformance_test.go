@@ -61,7 +61,7 @@ func (e *encoder) into(kind string, block map[string]any) {
 	}
 }
 
-func encode(a modeltest.Answer) modeltest.Wire {
+func encode(a modeltest.Response) modeltest.Wire {
 	u := a.Usage
 	e := &encoder{frames: []string{frame("message_start", map[string]any{"message": map[string]any{
 		"model": "claude-test-1", "role": "assistant", "content": []any{},
@@ -110,7 +110,7 @@ func errorBody(kind, msg string) string {
 
 // refusal is an answer that begins well and ends with the given frame.
 func refusal(kind model.Kind, last string) modeltest.Refusal {
-	good := encode(modeltest.Answer{Pieces: []modeltest.Piece{{Text: "well"}}})
+	good := encode(modeltest.Response{Pieces: []modeltest.Piece{{Text: "well"}}})
 	return modeltest.Refusal{Kind: kind, Wire: modeltest.Wire{Frames: append(good.Frames[:3:3], last)}}
 }
 

@@ -15,7 +15,7 @@ import (
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
-// maxErrorBody bounds what is read of an answer that is no stream, in bytes.
+// maxErrorBody bounds what is read of a response that is no stream, in bytes.
 const maxErrorBody = 64 << 10
 
 // statusOverloaded is Anthropic's own status for an overloaded server.
@@ -90,7 +90,7 @@ func parseError(body []byte) apiError {
 	return out
 }
 
-// checkAnswer refuses an answer that is no event stream, and closes it.
+// checkAnswer refuses a response that is no event stream, and closes it.
 func (l *llm) checkAnswer(resp *http.Response) error {
 	contentType := wire.ContentType(resp)
 	ok := resp.StatusCode >= 200 && resp.StatusCode < 300

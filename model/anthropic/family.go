@@ -40,12 +40,12 @@ func familyOf(modelName string) family {
 	return f
 }
 
-// atLeast tells whether the version is at least major.minor.
+// atLeast reports whether the version is at least major.minor.
 func (f family) atLeast(major, minor int) bool {
 	return f.major > major || f.major == major && f.minor >= minor
 }
 
-// defaultMaxTokens is what the answer may have when the caller does not say:
+// defaultMaxTokens is what the response may have when the caller does not say:
 // as much as each model of the family allows, up to 64,000.
 func (f family) defaultMaxTokens() int64 {
 	switch {
@@ -60,10 +60,10 @@ func (f family) defaultMaxTokens() int64 {
 	}
 }
 
-// known tells whether the name says which model it is.
+// known reports whether the name says which model it is.
 func (f family) known() bool { return f.line != "" && f.major != math.MaxInt }
 
-// preserves tells whether the model checks, in each request, that nothing before its
+// preserves reports whether the model checks, in each request, that nothing before its
 // thinking has changed ("preserved thinking"). It reads the thinking of some other
 // models, and leaves out that of the rest by itself. The documentation, under
 // build-with-claude/preserved-thinking, lists these.
@@ -78,7 +78,7 @@ func (f family) preserves() bool {
 	}
 }
 
-// alwaysThinks tells whether the model refuses to do without thinking.
+// alwaysThinks reports whether the model refuses to do without thinking.
 func (f family) alwaysThinks() bool {
 	switch f.line {
 	case "fable", "mythos":
@@ -90,11 +90,11 @@ func (f family) alwaysThinks() bool {
 	}
 }
 
-// choosesTools tells whether the model refuses to be told that it has to call a
+// choosesTools reports whether the model refuses to be told that it has to call a
 // tool.
 func (f family) choosesTools() bool { return f.preserves() && f.line != "haiku" }
 
-// samples tells whether the model takes temperature, top_p and top_k. Fable, Opus from
+// samples reports whether the model takes temperature, top_p and top_k. Fable, Opus from
 // 4.7 on and Sonnet from 5 on do not ("Migration guide", platform.claude.com, 2026-07),
 // nor does Haiku 5.5 ("What's new in Claude Haiku 5.5", there, 2026-10).
 func (f family) samples() bool {
@@ -110,11 +110,11 @@ func (f family) samples() bool {
 	}
 }
 
-// fetches tells whether the model fetches pages: Claude 3.5 and later ones do ("Web
+// fetches reports whether the model fetches pages: Claude 3.5 and later ones do ("Web
 // fetch tool", platform.claude.com, 2025-09).
 func (f family) fetches() bool { return f.atLeast(3, 5) }
 
-// bare tells whether the model is asked to do without thinking in a way in which it
+// bare reports whether the model is asked to do without thinking in a way in which it
 // must be sent no thinking either: those that check what stood before it (see
 // preserves) answer a change with an error then, since what becomes of such thinking
 // can only be said together with adaptive thinking.
@@ -140,7 +140,7 @@ func withoutThoughts(contents []*genai.Content) []*genai.Content {
 
 func isThought(p *genai.Part) bool { return p != nil && p.Thought }
 
-// reads tells whether thinking of a model may be sent to this one; an unknown
+// reads reports whether thinking of a model may be sent to this one; an unknown
 // origin, "", is the same model. Signatures are of one model, and those that do not
 // preserve thinking answer any other one with an error.
 func (f family) reads(origin string) bool {

@@ -96,9 +96,9 @@ func (a *answer) cited(b *openBlock) {
 
 // dropStale takes out of the turns of a model what Anthropic refuses of the runs of
 // its own tools: searches for tools that found one which finds does not know, such
-// as of another agent, a use without a result, since the answer ended before it,
+// as of another agent, a use without a result, since the response ended before it,
 // and a result without its use, which may have been summarized. The result of a use
-// beside the model's calls comes with the next answer.
+// beside the model's calls comes with the next response.
 func dropStale(turns [][]block, finds func(name string) bool) {
 	kept, missing := map[string]bool{}, map[string]bool{} // by id of the use; missing is part of the turn before
 	for i, blocks := range turns {
@@ -142,7 +142,7 @@ func (b *block) run() (id string, result bool) {
 	return cmp.Or(of.ToolUseID, of.ID), of.ToolUseID != ""
 }
 
-// found tells whether finds knows all that a search for tools has found; true for
+// found reports whether finds knows all that a search for tools has found; true for
 // any other block.
 func (b *block) found(finds func(name string) bool) bool {
 	if !bytes.Contains(b.raw, []byte("tool_search_tool_result")) {

@@ -32,7 +32,7 @@ type request struct {
 	TopK          *int64        `json:"top_k,omitempty"`
 	StopSequences []string      `json:"stop_sequences,omitempty"`
 	Stream        bool          `json:"stream"`
-	// Container is where code runs; a paused answer goes on in its own.
+	// Container is where code runs; a paused response goes on in its own.
 	Container string `json:"container,omitempty"`
 }
 
@@ -184,7 +184,7 @@ func (r *request) setSampling(cfg *genai.GenerateContentConfig) error {
 		r.OutputConfig.Effort = effort
 	}
 	if r.Thinking != nil && r.Thinking.BudgetTokens >= r.MaxTokens {
-		// The budget counts towards max_tokens: the answer gets what was asked for.
+		// The budget counts towards max_tokens: the response gets what was asked for.
 		r.MaxTokens += r.Thinking.BudgetTokens
 	}
 	if cfg.TopP != nil {
@@ -255,7 +255,7 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	return nil
 }
 
-// defers tells whether a tool is declared and deferred: Anthropic refuses references
+// defers reports whether a tool is declared and deferred: Anthropic refuses references
 // to others.
 func (r *request) defers(name string) bool {
 	return slices.ContainsFunc(r.Tools, func(t any) bool {
@@ -264,7 +264,7 @@ func (r *request) defers(name string) bool {
 	})
 }
 
-// messages translates the conversation for a model of a family; finds tells whether
+// messages translates the conversation for a model of a family; finds reports whether
 // a search for tools can find one of that name.
 func messages(
 	contents []*genai.Content, names *wire.Names, to family, finds func(name string) bool,

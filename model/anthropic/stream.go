@@ -92,7 +92,7 @@ type openBlock struct {
 	signature strings.Builder
 	citations []json.RawMessage
 	hasText   bool
-	at        int // where its text begins in the answer's, in bytes
+	at        int // where its text begins in the response's, in bytes
 }
 
 type startedBlock struct {
@@ -106,7 +106,7 @@ type startedBlock struct {
 	Citations json.RawMessage `json:"citations"`
 }
 
-// answer collects one answer, over several requests if it is paused. Owned by
+// answer collects one response, over several requests if it is paused. Owned by
 // the goroutine in Generate.
 type answer struct {
 	llm     *llm
@@ -353,7 +353,7 @@ func (a *answer) providerBlock(b *openBlock) error {
 	return nil
 }
 
-// count adds the usage of one request to the answer's.
+// count adds the usage of one request to the response's.
 func (a *answer) count(n counts) {
 	a.total.Prompt += n.input + n.read + n.created
 	a.total.Cached += n.read
@@ -364,7 +364,7 @@ func (a *answer) count(n counts) {
 	a.total = a.total.Normal()
 }
 
-// response returns the finished answer.
+// response returns the finished response.
 func (a *answer) response() (*model.Response, error) {
 	resp := &model.Response{Content: a.builder.Content(), Usage: a.total, Model: a.model, Provided: a.provided.OrNil()}
 	switch a.stop {
@@ -390,7 +390,7 @@ func broken(msg string) *model.Error {
 	return &model.Error{Kind: model.KindUnavailable, Provider: name, Message: msg}
 }
 
-// send makes the request and returns an answer that is an event stream.
+// send makes the request and returns a response that is an event stream.
 func (l *llm) send(ctx context.Context, body *request) (*http.Response, error) {
 	data, err := adapter.MarshalJSON(body)
 	if err != nil {

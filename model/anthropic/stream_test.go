@@ -134,7 +134,7 @@ func TestThinkingAnswer(t *testing.T) {
 
 // TestCacheWriteHour tells apart what the provider keeps in its cache for an hour.
 func TestCacheWriteHour(t *testing.T) {
-	w := encode(modeltest.Answer{
+	w := encode(modeltest.Response{
 		Pieces: []modeltest.Piece{{Text: "hi"}},
 		Usage:  model.Usage{Prompt: 120, Cached: 64, CacheWrite: 12, Completion: 34, Total: 154},
 	})

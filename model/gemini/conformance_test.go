@@ -28,13 +28,13 @@ type object = map[string]any
 
 // encodeOlder puts an answer into the form of Gemini 2.5: calls in a row share a
 // chunk, and the finish reason comes with the last piece.
-func encodeOlder(a modeltest.Answer) modeltest.Wire { return encode(a, true) }
+func encodeOlder(a modeltest.Response) modeltest.Wire { return encode(a, true) }
 
 // encodeNewer puts it into the form of Gemini 3: a chunk for each call, then one
 // with an empty text and the finish reason.
-func encodeNewer(a modeltest.Answer) modeltest.Wire { return encode(a, false) }
+func encodeNewer(a modeltest.Response) modeltest.Wire { return encode(a, false) }
 
-func encode(a modeltest.Answer, grouped bool) modeltest.Wire {
+func encode(a modeltest.Response, grouped bool) modeltest.Wire {
 	var chunks [][]any
 	inCalls := false
 	for _, p := range a.Pieces {
@@ -95,7 +95,7 @@ func encodeError(status int, code, message string) string {
 
 // finish is a stream that ends with that reason after some text.
 func finish(reason string) modeltest.Wire {
-	return encodeOlder(modeltest.Answer{Pieces: []modeltest.Piece{{Text: "half an ans"}}, Finish: genai.FinishReason(reason)})
+	return encodeOlder(modeltest.Response{Pieces: []modeltest.Piece{{Text: "half an ans"}}, Finish: genai.FinishReason(reason)})
 }
 
 func refusals() map[string]modeltest.Refusal {
@@ -129,7 +129,7 @@ func refusals() map[string]modeltest.Refusal {
 func TestConformance(t *testing.T) {
 	for _, c := range []struct {
 		name, model string
-		encode      func(modeltest.Answer) modeltest.Wire
+		encode      func(modeltest.Response) modeltest.Wire
 	}{
 		{"Gemini 2.5", "gemini-2.5-flash", encodeOlder},
 		{"Gemini 3", "gemini-3-flash-preview", encodeNewer},

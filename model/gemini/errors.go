@@ -28,7 +28,7 @@ type apiStatus struct {
 	} `json:"error"`
 }
 
-// failure makes an error of an answer whose status is not 200.
+// failure makes an error of a response whose status is not 200.
 func (l *llm) failure(ctx context.Context, resp *http.Response) error {
 	body, err := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	if err != nil && ctx.Err() != nil {

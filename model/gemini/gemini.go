@@ -2,7 +2,7 @@
 //
 // The official SDK builds, authorizes and sends each request. Its answer is
 // read here: the SDK would turn numbers into floats, drop the text of
-// arguments, take lines of 256 MB and a stream without an end for an answer.
+// arguments, take lines of 256 MB and a stream without an end for a response.
 // For the same reason the conversation is put into the request body here: what
 // the model wrote goes back as it was written.
 //
@@ -274,14 +274,14 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	return l.read(ctx, resp, emit)
 }
 
-// captured is where a call's HTTP answer ends up; owned by the goroutine that
+// captured is where a call's HTTP response ends up; owned by the goroutine that
 // makes the call.
 type captured struct{ resp *http.Response }
 
 // captureKey is the context key of *captured.
 type captureKey struct{}
 
-// capturer hands the answer to the *captured in the request's context and shows
+// capturer hands the response to the *captured in the request's context and shows
 // the SDK an empty success, so that the SDK neither reads nor judges it.
 type capturer struct{ base http.RoundTripper }
 
@@ -298,7 +298,7 @@ func (c capturer) RoundTrip(req *http.Request) (*http.Response, error) {
 	return &empty, nil
 }
 
-// send makes the SDK send the request and returns the answer, whose body the
+// send makes the SDK send the request and returns the response, whose body the
 // caller closes. An error before anything was sent is a *model.Error.
 func send(
 	ctx context.Context, client *genai.Client, modelName string, cfg *genai.GenerateContentConfig,

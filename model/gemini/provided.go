@@ -40,7 +40,7 @@ type groundedSource struct {
 	Text      string `json:"text"`
 }
 
-// segment is a part of the answer: offsets in bytes of a part's text.
+// segment is a part of the response: offsets in bytes of a part's text.
 type segment struct {
 	Part  int    `json:"partIndex"`
 	Start int    `json:"startIndex"`
@@ -54,7 +54,7 @@ type fetched struct {
 	Status string `json:"urlRetrievalStatus"`
 }
 
-// recited is a source that the answer repeats.
+// recited is a source that the response repeats.
 type recited struct {
 	Start int    `json:"startIndex"`
 	End   int    `json:"endIndex"`
@@ -62,8 +62,8 @@ type recited struct {
 	Title string `json:"title"`
 }
 
-// observed is what an answer tells of the provider's own tools. What is not of
-// the form expected is not seen: the answer is what counts.
+// observed is what a response tells of the provider's own tools. What is not of
+// the form expected is not seen: the response is what counts.
 type observed struct {
 	provided  model.Provided // of the parts
 	grounding grounding      // the newest that says anything
@@ -136,7 +136,7 @@ func toolName(t genai.ToolType) string {
 	}
 }
 
-// result is what was observed, of an answer with these parts.
+// result is what was observed, of a response with these parts.
 func (o *observed) result(content *genai.Content) *model.Provided {
 	out := o.provided
 	has := func(name string) bool {
@@ -174,7 +174,7 @@ func (o *observed) sources() []map[string]string {
 	return out
 }
 
-// citations are a source each, and a part of the answer where one is told.
+// citations are a source each, and a part of the response where one is told.
 func (o *observed) citations(content *genai.Content) []model.Cite {
 	text := adapter.Text(content)
 	var out []model.Cite

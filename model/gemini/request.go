@@ -295,7 +295,7 @@ func (l *llm) result(r *genai.FunctionResponse, ids map[string]string) (answer r
 	return resultPart{out}, behind
 }
 
-// holds tells whether a result may hold a file: from Gemini 3 on, in the formats
+// holds reports whether a result may hold a file: from Gemini 3 on, in the formats
 // that the guide "Function calling", section "Multimodal function responses",
 // names; by URI over Vertex AI alone.
 func (l *llm) holds(p *genai.FunctionResponsePart) bool {
@@ -343,7 +343,7 @@ func (l *llm) other(p *genai.Part) any {
 	return &c
 }
 
-// isText tells whether p holds text, or nothing at all.
+// isText reports whether p holds text, or nothing at all.
 func isText(p *genai.Part) bool {
 	return p.InlineData == nil && p.FileData == nil && p.ExecutableCode == nil &&
 		p.CodeExecutionResult == nil && p.ToolCall == nil && p.ToolResponse == nil

@@ -37,14 +37,14 @@ func (l *llm) minor() int {
 	return minor
 }
 
-// fetches tells whether the model may read pages: Gemini does from 2.5 on ("URL
+// fetches reports whether the model may read pages: Gemini does from 2.5 on ("URL
 // context", section "Supported models", ai.google.dev, 2026-07).
 func (l *llm) fetches() bool {
 	gen := l.generation()
 	return gen != 1 && (gen != 2 || l.minor() >= 5)
 }
 
-// barelyThinks tells whether the model takes the thinking level MINIMAL: Flash and
+// barelyThinks reports whether the model takes the thinking level MINIMAL: Flash and
 // Flash-Lite models from 3 to 3.6 do. Pro models, Flash from 3.7 on and others begin with
 // LOW ("Thinking", table of levels, docs.cloud.google.com, 2026-09; "Developer's
 // guide to Gemini 3.8 Flash", there, read 2026-11-23).
@@ -52,7 +52,7 @@ func (l *llm) barelyThinks() bool {
 	return strings.Contains(l.model, "gemini-3") && strings.Contains(l.model, "-flash") && l.minor() <= 6
 }
 
-// takesSchema tells whether a request may name a schema for the answer. Where it
+// takesSchema reports whether a request may name a schema for the response. Where it
 // may not, the schema goes into the instructions.
 //
 // Gemini takes one from 2.0 on; other models of the API, such as Gemma, do not.

@@ -63,7 +63,7 @@ func (u *usage) usage() model.Usage {
 	}.Normal()
 }
 
-// answer is an answer being read; owned by the goroutine of the call.
+// answer is a response being read; owned by the goroutine of the call.
 type answer struct {
 	parts  *adapter.Builder
 	finish genai.FinishReason
@@ -74,7 +74,7 @@ type answer struct {
 	seen   observed
 }
 
-// read reads an answer.
+// read reads a response.
 func (l *llm) read(ctx context.Context, resp *http.Response, emit func(model.Delta)) (*model.Response, error) {
 	a := &answer{parts: adapter.NewBuilder(name, emit), model: strings.TrimPrefix(l.model, "models/")}
 	out, err := l.stream(ctx, resp, a)
@@ -115,7 +115,7 @@ func (l *llm) stream(ctx context.Context, resp *http.Response, a *answer) (*mode
 	return nil, l.refused(a)
 }
 
-// refused is the error of an answer that ended in a way that is no answer.
+// refused is the error of a response that ended in a way that is no answer.
 func (l *llm) refused(a *answer) error {
 	switch a.finish {
 	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonLanguage,

@@ -14,10 +14,10 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 )
 
-// answerCase is an answer and what the provider's wire must be able to say.
+// answerCase is a response and what the provider's wire must be able to say.
 type answerCase struct {
 	name   string
-	answer Answer
+	answer Response
 	skip   bool
 }
 
@@ -36,7 +36,7 @@ func (h Harness) usage() model.Usage {
 	return u
 }
 
-// cases are the answers that every adapter must translate.
+// cases are the responses that every adapter must translate.
 func (h Harness) cases() []answerCase {
 	id := func(s string) string {
 		if h.Can.CallIDs {
@@ -52,21 +52,21 @@ func (h Harness) cases() []answerCase {
 		return out
 	}
 	return []answerCase{
-		{name: "text", answer: Answer{Pieces: text("Hel", "lo, ", "wörld ", "\n", "<&>\u2028", `"q"`, "😀")}},
-		{name: "max tokens", answer: Answer{Pieces: text("cut he"), Finish: genai.FinishReasonMaxTokens}},
-		{name: "empty", answer: Answer{}},
+		{name: "text", answer: Response{Pieces: text("Hel", "lo, ", "wörld ", "\n", "<&>\u2028", `"q"`, "😀")}},
+		{name: "max tokens", answer: Response{Pieces: text("cut he"), Finish: genai.FinishReasonMaxTokens}},
+		{name: "empty", answer: Response{}},
 		{
 			name: "thoughts", skip: !h.Can.Thoughts,
-			answer: Answer{Pieces: []Piece{{Thought: "let me "}, {Thought: "think"}, {Text: "done"}, {Text: "!"}}},
+			answer: Response{Pieces: []Piece{{Thought: "let me "}, {Thought: "think"}, {Text: "done"}, {Text: "!"}}},
 		},
 		{
 			name: "one call", skip: !h.Can.CallIDs,
-			answer: Answer{Pieces: []Piece{{Text: "calling"},
+			answer: Response{Pieces: []Piece{{Text: "calling"},
 				{Call: &Call{ID: "call_1", Name: "greet", Args: `{"name":"Ann"}`}}}},
 		},
 		{
 			name: "parallel calls",
-			answer: Answer{Pieces: []Piece{
+			answer: Response{Pieces: []Piece{
 				{Call: &Call{ID: id("call_1"), Name: "greet", Args: `{"name":"Ann"}`}},
 				{Call: &Call{ID: id("call_2"), Name: "greet", Args: `{"name":"Bob"}`}},
 				{Call: &Call{ID: id("call_3"), Name: "add",
@@ -75,16 +75,16 @@ func (h Harness) cases() []answerCase {
 		},
 		{
 			name: "parallel calls without ids", skip: !h.Can.CallsWithoutID,
-			answer: Answer{Pieces: []Piece{
+			answer: Response{Pieces: []Piece{
 				{Call: &Call{Name: "greet", Args: `{"name":"Ann"}`}},
 				{Call: &Call{Name: "greet", Args: `{"name":"Bob"}`}},
 			}},
 		},
-		{name: "no arguments", answer: Answer{Pieces: []Piece{{Call: &Call{ID: id("call_1"), Name: "now",
+		{name: "no arguments", answer: Response{Pieces: []Piece{{Call: &Call{ID: id("call_1"), Name: "now",
 			Args: `{}`}}}}},
 		{
 			name: "bad arguments", skip: !h.Can.BadArgs,
-			answer: Answer{Pieces: []Piece{
+			answer: Response{Pieces: []Piece{
 				{Call: &Call{ID: id("call_1"), Name: "greet", Args: `{"name":"Ann`}},
 				{Call: &Call{ID: id("call_2"), Name: "greet", Args: `["Ann"]`}},
 				{Call: &Call{ID: id("call_3"), Name: "greet", Args: `{"name":"Bob"}`}},
@@ -93,7 +93,7 @@ func (h Harness) cases() []answerCase {
 	}
 }
 
-// answers checks that complete answers arrive whole.
+// answers checks that complete responses arrive whole.
 func (h Harness) answers(t *testing.T) {
 	for _, c := range h.cases() {
 		if c.skip {
@@ -123,8 +123,8 @@ func (h Harness) answers(t *testing.T) {
 	t.Run("concurrently", h.concurrently)
 }
 
-// checkAnswer holds a result against the answer that was served.
-func (h Harness) checkAnswer(t testing.TB, a Answer, r result) {
+// checkAnswer holds a result against the response that was served.
+func (h Harness) checkAnswer(t testing.TB, a Response, r result) {
 	t.Helper()
 	var texts [2]strings.Builder
 	var calls []*Call
@@ -221,7 +221,7 @@ func partsText(resp *model.Response, thought bool) string {
 
 // concurrently makes calls that share one model and one request.
 func (h Harness) concurrently(t *testing.T) {
-	a := Answer{Pieces: []Piece{{Text: "one "}, {Text: "two"}}, Usage: h.usage()}
+	a := Response{Pieces: []Piece{{Text: "one "}, {Text: "two"}}, Usage: h.usage()}
 	s := serve(t, h.Encode(a).handler())
 	llm, req := h.open(t, s.URL), prompt("hello")
 	var wg sync.WaitGroup

@@ -94,7 +94,7 @@ func (h Harness) refusals(t *testing.T) {
 
 // broken checks answers with status 200 that are none.
 func (h Harness) broken(t *testing.T) {
-	good := h.Encode(Answer{Pieces: []Piece{{Text: "fine "}, {Text: "so far"}}, Usage: h.usage()})
+	good := h.Encode(Response{Pieces: []Piece{{Text: "fine "}, {Text: "so far"}}, Usage: h.usage()})
 	after := func(frame string) []string { return []string{good.Frames[0], frame} }
 	for name, w := range map[string]Wire{
 		"empty body": {},
@@ -156,7 +156,7 @@ func (h Harness) givesUp(t *testing.T, good Wire, rest func(io.Writer)) {
 	await(t, left, "the adapter to hang up")
 }
 
-// truncated cuts answers short: after each frame the answer is an error, also
+// truncated cuts answers short: after each frame the response is an error, also
 // when the connection breaks; after each byte it is an error or whole. What the
 // provider has said by then of its usage is in the error.
 func (h Harness) truncated(t *testing.T) {
@@ -219,9 +219,9 @@ func (h Harness) cut(t testing.TB, w Wire, k int, abort bool) result {
 }
 
 // cancel checks that the end of the context aborts the provider's request,
-// before and in the middle of an answer.
+// before and in the middle of a response.
 func (h Harness) cancel(t *testing.T) {
-	w := h.Encode(Answer{Pieces: []Piece{{Text: "first"}, {Text: "second"}}, Usage: h.usage()})
+	w := h.Encode(Response{Pieces: []Piece{{Text: "first"}, {Text: "second"}}, Usage: h.usage()})
 	for name, frames := range map[string][]string{"before the answer": nil, "in the middle": w.Frames[:w.needed()-1]} {
 		t.Run(name, func(t *testing.T) {
 			stalled, aborted := make(chan struct{}), make(chan struct{})
@@ -307,7 +307,7 @@ func (h Harness) keys(t *testing.T) {
 		{"caller beats server", serverKey, callerKey, callerKey},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			s := serve(t, h.Encode(Answer{Pieces: []Piece{{Text: "hi"}}, Usage: h.usage()}).handler())
+			s := serve(t, h.Encode(Response{Pieces: []Piece{{Text: "hi"}}, Usage: h.usage()}).handler())
 			llm, err := h.Open(t, s.URL, c.server).Open(h.Model, c.caller)
 			if err != nil {
 				t.Fatal(err)

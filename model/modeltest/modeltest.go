@@ -1,11 +1,11 @@
-// Package modeltest is the conformance suite that every networked provider
-// runs: it serves abstract answers in the provider's wire form over a real HTTP
-// server on the loopback, breaks them in all ways, and holds what the adapter
-// makes of it against the contract of package model.
+// Package modeltest is the conformance suite for model providers with an HTTP API, the built-in
+// ones and others. It serves abstract responses in the provider's wire form over an HTTP server on
+// the loopback, breaks them in all ways, and checks the adapter against the contract of package
+// model.
 //
-// A provider plugs in with a Harness, which says how to open it and how its
-// wire looks; examples/provider/acme is one that stands outside of this project's
-// own. The package imports model, genai and testing, and no provider.
+// A provider plugs in with a Harness, which says how to open it and how its wire looks;
+// examples/provider/acme does so from outside of this project. The package imports model,
+// model/adapter, genai and testing, and no provider.
 package modeltest
 
 import (
@@ -25,13 +25,12 @@ type Harness struct {
 	Open func(t testing.TB, baseURL, serverKey string) model.Provider
 	// Model is a name the provider opens. Required.
 	Model string
-	// Encode puts an answer into the provider's wire form. Required.
-	Encode func(a Answer) Wire
+	// Encode puts a response into the provider's wire form. Required.
+	Encode func(a Response) Wire
 	// EncodeError is the body of an HTTP error in the provider's form. Required.
 	EncodeError func(status int, code, message string) string
-	// Refusals are answers by the kind they have to become, for what only the
-	// provider knows how to say: KindContextTooLong, KindBlocked, an error in the
-	// middle of a stream.
+	// Refusals are responses, by name, that must become an error, for what only the provider's wire
+	// can say: KindContextTooLong, KindBlocked, an error in the middle of a stream.
 	Refusals map[string]Refusal
 	// Can says what the provider's wire can express.
 	Can Can
@@ -53,36 +52,36 @@ type Can struct {
 	CachedUsage, ThoughtsUsage bool
 	// CacheWriteUsage: the wire counts tokens written into the cache.
 	CacheWriteUsage bool
-	// EarlyUsage: the wire counts tokens before the answer is complete, so that what
-	// calls took that are cut off, or canceled, is known.
+	// EarlyUsage: the wire counts tokens before the response is complete, so that the usage of
+	// calls that are cut off, or canceled, is known.
 	EarlyUsage bool
 }
 
-// Refusal is an answer that must become an error.
+// Refusal is a response that must become an error.
 type Refusal struct {
-	// Wire is the answer.
+	// Wire is the response.
 	Wire Wire
-	// Kind is the kind it has to become.
+	// Kind is the kind of the error.
 	Kind model.Kind
 }
 
-// Wire is an answer in a provider's wire form.
+// Wire is a response in a provider's wire form.
 type Wire struct {
 	// Status is the HTTP status, 0 means 200.
 	Status int
-	// Header is added to the answer's header; Content-Type defaults to
+	// Header is added to the response's header; Content-Type defaults to
 	// text/event-stream when there are several frames.
 	Header http.Header
 	// Frames are the body, cut where one event ends and the next begins. Each
 	// includes its blank line.
 	Frames []string
-	// Needed is how many frames have to arrive for the answer to be complete; 0
-	// means all of them.
+	// Needed is how many frames have to arrive before the response is complete; 0 means all of
+	// them.
 	Needed int
 }
 
-// Answer is an answer in terms all providers share.
-type Answer struct {
+// Response is a response in terms all providers share.
+type Response struct {
 	// Pieces are sent in order, each in a frame or more of its own.
 	Pieces []Piece
 	// Finish is STOP, MAX_TOKENS or "" for STOP.
@@ -91,7 +90,7 @@ type Answer struct {
 	Usage model.Usage
 }
 
-// Piece is a piece of an answer; one of the fields is set.
+// Piece is a piece of a response; one of the fields is set.
 type Piece struct {
 	// Text is answer text.
 	Text string

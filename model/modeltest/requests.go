@@ -63,7 +63,7 @@ func history() *model.Request {
 // requests checks what reaches the wire of a conversation with a past, and that
 // the request, which calls share, is left as it was.
 func (h Harness) requests(t *testing.T) {
-	s := serve(t, h.Encode(Answer{Pieces: []Piece{{Text: "hi"}}, Usage: h.usage()}).handler())
+	s := serve(t, h.Encode(Response{Pieces: []Piece{{Text: "hi"}}, Usage: h.usage()}).handler())
 	llm, req := h.open(t, s.URL), history()
 	before := mustJSON(t, req)
 	for range 2 {
@@ -103,7 +103,7 @@ func (h Harness) requests(t *testing.T) {
 // to it, and of the reference, and not before; the provider may be told of it as
 // deferred.
 func (h Harness) deferred(t *testing.T) {
-	s := serve(t, h.Encode(Answer{Pieces: []Piece{{Text: "hi"}}, Usage: h.usage()}).handler())
+	s := serve(t, h.Encode(Response{Pieces: []Piece{{Text: "hi"}}, Usage: h.usage()}).handler())
 	llm, req := h.open(t, s.URL), history()
 	later := &genai.FunctionDeclaration{Name: "later", Description: "deferred-marker"}
 	req.Config.Tools = append(req.Config.Tools, &genai.Tool{FunctionDeclarations: []*genai.FunctionDeclaration{later}})

@@ -11,14 +11,14 @@ import (
 )
 
 // schemas checks that a response schema reaches the wire, natively or in words,
-// with its keys in their order, and that the answer comes back as text.
+// with its keys in their order, and that the response comes back as text.
 func (h Harness) schemas(t *testing.T) {
 	const schema = `{"type":"object","properties":{"zz_first":{"type":"string","description":"first-marker"},` +
 		`"aa_second":{"type":["integer","null"]}},` +
 		`"required":["zz_first","aa_second"],"additionalProperties":false}`
 	for name, withTools := range map[string]bool{"alone": false, "with tools": true} {
 		t.Run(name, func(t *testing.T) {
-			a := Answer{Pieces: []Piece{{Text: `{"zz_first":"<x>",`}, {Text: `"aa_second":9007199254740993}`}},
+			a := Response{Pieces: []Piece{{Text: `{"zz_first":"<x>",`}, {Text: `"aa_second":9007199254740993}`}},
 				Usage: h.usage()}
 			s := serve(t, h.Encode(a).handler())
 			llm, req := h.open(t, s.URL), prompt("hello")
@@ -57,7 +57,7 @@ func (h Harness) schemas(t *testing.T) {
 func (h Harness) schemaRefused(t *testing.T) {
 	for why, calls := range map[string]int{"the schema has too many states for serving": 2, "no such tool": 1} {
 		var refused atomic.Bool
-		a := Answer{Pieces: []Piece{{Text: `{"a":1}`}}, Usage: h.usage()}
+		a := Response{Pieces: []Piece{{Text: `{"a":1}`}}, Usage: h.usage()}
 		good := h.Encode(a).handler()
 		s := serve(t, func(w http.ResponseWriter, r *http.Request) {
 			if !refused.Swap(true) {

@@ -14,7 +14,7 @@ import (
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
-// maxDetails bounds the details of one answer's thinking while it is read.
+// maxDetails bounds the details of one response's thinking while it is read.
 const maxDetails = 1024
 
 // detail is one entry of reasoning_details, in which OpenRouter and others send
@@ -80,8 +80,8 @@ func (a *chatAnswer) continued(kind string, d detail) *streamedDetail {
 	return nil
 }
 
-// keepDetails adds the list to the answer as it goes back. Thinking of Claude and of
-// Gemini is refused without its signature, as when the answer was cut off within it.
+// keepDetails adds the list to the response as it goes back. Thinking of Claude and of
+// Gemini is refused without its signature, as when the response was cut off within it.
 func (a *chatAnswer) keepDetails() {
 	var list []detail
 	for _, s := range a.details {

@@ -50,10 +50,10 @@ func (e *executedTool) use() model.Use {
 type seenInChat struct {
 	executed []executedTool
 	notes    []annotation
-	sources  []annotation // of the answer as a whole, repeated in each piece
+	sources  []annotation // of the response as a whole, repeated in each piece
 }
 
-// delta takes in a piece of the answer.
+// delta takes in a piece of the response.
 func (s *seenInChat) delta(d *chatDelta) {
 	var executed []json.RawMessage
 	_ = json.Unmarshal(d.Executed, &executed)
@@ -74,7 +74,7 @@ func (s *seenInChat) delta(d *chatDelta) {
 	s.notes = annotations(s.notes, d.Annotations)
 }
 
-// chunk takes in what is told of the whole answer: Perplexity's sources.
+// chunk takes in what is told of the whole response: Perplexity's sources.
 func (s *seenInChat) chunk(c *chunk) {
 	if sources := annotations(nil, c.SearchResults); len(sources) > 0 {
 		s.sources = sources
@@ -98,7 +98,7 @@ func annotations(to []annotation, list json.RawMessage) []annotation {
 	return to
 }
 
-// result is what was seen of an answer.
+// result is what was seen of a response.
 func (s *seenInChat) result(content *genai.Content) *model.Provided {
 	out, text := &model.Provided{}, adapter.Text(content)
 	for i := range s.executed {

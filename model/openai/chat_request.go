@@ -207,7 +207,7 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 
 func isMistral(baseURL string) bool { return isOf(baseURL, "mistral.ai") }
 
-// wantsThoughts tells whether a server wants reasoning_content in each message of
+// wantsThoughts reports whether a server wants reasoning_content in each message of
 // the assistant, in all turns: DeepSeek's and Moonshot's refuse a conversation with
 // calls that lacks one.
 func wantsThoughts(baseURL string) bool {

@@ -17,10 +17,10 @@ import (
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
-// maxCalls bounds the function calls of one answer while it is read.
+// maxCalls bounds the function calls of one response while it is read.
 const maxCalls = 1024
 
-// chunk is one event of a chat completions stream, or the whole answer of a
+// chunk is one event of a chat completions stream, or the whole response of a
 // server that does not stream.
 type chunk struct {
 	Model   string          `json:"model"`
@@ -79,7 +79,7 @@ type chatCallState struct {
 	extra    json.RawMessage
 }
 
-// chatAnswer collects one answer. Owned by the goroutine in Generate.
+// chatAnswer collects one response. Owned by the goroutine in Generate.
 type chatAnswer struct {
 	llm     *llm
 	names   *wire.Names
@@ -125,7 +125,7 @@ func (l *llm) chat(ctx context.Context, req *model.Request, emit func(model.Delt
 	return out, model.Spent(err, a.usage)
 }
 
-// readWhole reads the answer of a server that does not stream.
+// readWhole reads the response of a server that does not stream.
 func (a *chatAnswer) readWhole(ctx context.Context, resp *http.Response) error {
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -135,7 +135,7 @@ func (a *chatAnswer) readWhole(ctx context.Context, resp *http.Response) error {
 }
 
 // readStream reads the stream up to [DONE] or, for servers that do not send
-// it, to its end. What makes an answer complete is its finish reason, and the
+// it, to its end. What makes a response complete is its finish reason, and the
 // usage behind it where the server has announced one.
 func (a *chatAnswer) readStream(ctx context.Context, resp *http.Response) error {
 	for line, err := range adapter.ReadEvents(resp.Body, maxLine) {
@@ -173,7 +173,7 @@ func (a *chatAnswer) event(data []byte) error {
 	}
 	if len(c.Usage) > 0 {
 		var u *chatUsage
-		// What cannot be read is not counted: the answer is what was paid for.
+		// What cannot be read is not counted: the response is what was paid for.
 		unreadable := json.Unmarshal(c.Usage, &u) != nil
 		a.usageDue = u == nil && !unreadable && !a.counted
 		if u != nil && !unreadable {
@@ -335,7 +335,7 @@ func argsPiece(raw json.RawMessage) (string, error) {
 	return text, err
 }
 
-// response returns the finished answer.
+// response returns the finished response.
 func (a *chatAnswer) response() (*model.Response, error) {
 	l := a.llm
 	if a.refusal.Len() > 0 {

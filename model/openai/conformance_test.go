@@ -32,7 +32,7 @@ func chatFrame(delta obj, finish any) string {
 	})
 }
 
-func encodeChat(a modeltest.Answer) modeltest.Wire {
+func encodeChat(a modeltest.Response) modeltest.Wire {
 	frames := []string{chatFrame(obj{"role": "assistant", "content": nil}, nil)}
 	finish, calls := "stop", 0
 	for _, p := range a.Pieces {
@@ -111,7 +111,7 @@ func (e *responsesEncoder) stop() {
 	}
 }
 
-func encodeResponses(a modeltest.Answer) modeltest.Wire {
+func encodeResponses(a modeltest.Response) modeltest.Wire {
 	e := &responsesEncoder{frames: []string{event("response.created", obj{"response": obj{"status": "in_progress", "model": "test-model-1", "output": []any{}, "error": nil}})}}
 	for _, p := range a.Pieces {
 		switch {
@@ -149,12 +149,12 @@ func errorBody(code, msg string) string {
 }
 
 // after is an answer that begins well and then has the given frames.
-func after(encode func(modeltest.Answer) modeltest.Wire, kind model.Kind, frames ...string) modeltest.Refusal {
-	good := encode(modeltest.Answer{Pieces: []modeltest.Piece{{Text: "well"}}})
+func after(encode func(modeltest.Response) modeltest.Wire, kind model.Kind, frames ...string) modeltest.Refusal {
+	good := encode(modeltest.Response{Pieces: []modeltest.Piece{{Text: "well"}}})
 	return modeltest.Refusal{Kind: kind, Wire: modeltest.Wire{Frames: append(good.Frames[:2:2], frames...)}}
 }
 
-func harness(api API, encode func(modeltest.Answer) modeltest.Wire) modeltest.Harness {
+func harness(api API, encode func(modeltest.Response) modeltest.Wire) modeltest.Harness {
 	httpError := func(kind model.Kind, status int, code, msg string) modeltest.Refusal {
 		return modeltest.Refusal{Kind: kind, Wire: modeltest.Wire{Status: status, Frames: []string{errorBody(code, msg)}}}
 	}

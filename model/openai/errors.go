@@ -20,7 +20,7 @@ import (
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
-// maxErrorBody bounds what is read of an answer that is no stream, in bytes.
+// maxErrorBody bounds what is read of a response that is no stream, in bytes.
 const maxErrorBody = 64 << 10
 
 // apiError is a server's description of an error. Servers differ: code may be
@@ -155,7 +155,7 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 	return err
 }
 
-// post makes the request and returns an answer that is an event stream, or
+// post makes the request and returns a response that is an event stream, or
 // JSON.
 func (l *llm) post(ctx context.Context, path string, body any) (*http.Response, error) {
 	data, err := adapter.MarshalJSON(body)
@@ -235,7 +235,7 @@ func (l *llm) broken(format string, args ...any) *model.Error {
 	return &model.Error{Kind: model.KindUnavailable, Provider: l.cfg.Name, Message: fmt.Sprintf(format, args...)}
 }
 
-// tooMuch is broken for an answer that would be as much another time.
+// tooMuch is broken for a response that would be as much another time.
 func (l *llm) tooMuch(format string, args ...any) *model.Error {
 	err := l.broken(format, args...)
 	err.Final = true

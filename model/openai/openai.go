@@ -8,7 +8,7 @@
 // hides or refuses, and a stream without its last event has to be an error.
 //
 // Usage: OpenAI's parts are parts of the whole, as in model.Usage. Servers that count
-// thoughts beside the answer say so by their total.
+// thoughts beside the response say so by their total.
 //
 // It imports model, genai, the SDK and the standard library; it knows neither
 // sessions nor ADK nor the protocol.
@@ -91,15 +91,15 @@ func New(cfg Config) *Provider {
 	return &Provider{cfg: cfg, client: adapter.HTTPClient(cfg.Transport, maxLine)}
 }
 
-// isFirstParty tells whether a base URL is OpenAI's own, of the world or of a region
+// isFirstParty reports whether a base URL is OpenAI's own, of the world or of a region
 // such as eu.api.openai.com.
 func isFirstParty(baseURL string) bool { return isOf(baseURL, "api.openai.com") }
 
-// isAzure tells whether a base URL is one of Azure's, which serves OpenAI's models
+// isAzure reports whether a base URL is one of Azure's, which serves OpenAI's models
 // under names that its customers give them.
 func isAzure(baseURL string) bool { return isOf(baseURL, "openai.azure.com") }
 
-// isOf tells whether a base URL is in one of the domains.
+// isOf reports whether a base URL is in one of the domains.
 func isOf(baseURL string, domains ...string) bool {
 	u, err := url.Parse(baseURL)
 	if err != nil {
@@ -119,7 +119,7 @@ func baseModel(modelName string) string {
 }
 
 // maxLine bounds a line of the stream, in bytes. The last event of a response
-// repeats the whole answer, the instructions and the tools in one line.
+// repeats the whole response, the instructions and the tools in one line.
 const maxLine = 8 << 20
 
 // Describe claims the models of OpenAI for "openai", whose callers' keys the two that
@@ -129,7 +129,7 @@ const maxLine = 8 << 20
 //
 // On the Responses API it runs "web_search", which Config asks for as genai's
 // GoogleSearch or EnterpriseWebSearch, "code_execution", and "tool_search", which
-// Request.ToolSearch asks for; none on chat completions. Later answers are not told
+// Request.ToolSearch asks for; none on chat completions. Later responses are not told
 // what code an earlier one has run.
 func (p *Provider) Describe() model.Description {
 	d := model.Description{

@@ -124,7 +124,7 @@ type annotation struct {
 	Nested *annotation `json:"url_citation"`
 }
 
-// cite translates an annotation of text, which begins at a byte of the answer's.
+// cite translates an annotation of text, which begins at a byte of the response's.
 func (n *annotation) cite(text string, at int) model.Cite {
 	c := model.Cite{URI: cmp.Or(n.URL, n.FileID), Title: cmp.Or(n.Title, n.Filename), Text: n.Content}
 	if from, to := wire.Bytes(text, n.Start, n.End); to > 0 {
@@ -133,7 +133,7 @@ func (n *annotation) cite(text string, at int) model.Cite {
 	return c
 }
 
-// cited notes the annotations of a message whose text stands in the answer's from
+// cited notes the annotations of a message whose text stands in the response's from
 // at on. Where it does not, since servers may mix what they stream, the parts are
 // not known.
 func (a *responsesAnswer) cited(item *outItem, at int) {

@@ -163,7 +163,7 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 	return r, nil
 }
 
-// reasons tells whether a model may reason. Those that cannot refuse a request
+// reasons reports whether a model may reason. Those that cannot refuse a request
 // for encrypted reasoning; names that are not known to be such may.
 func reasons(modelName string) bool {
 	modelName = baseModel(modelName)

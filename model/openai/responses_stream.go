@@ -18,7 +18,7 @@ import (
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
-// maxItems bounds the items of one answer.
+// maxItems bounds the items of one response.
 const maxItems = 4096
 
 // responsesEvent is any event of the stream; which fields are set depends on
@@ -34,7 +34,7 @@ type responsesEvent struct {
 	Usage        *responsesUsage `json:"usage"` // of an error, from servers that count it
 }
 
-// responseObject is the answer as a whole, so far or at its end.
+// responseObject is the response as a whole, so far or at its end.
 type responseObject struct {
 	Status     string            `json:"status"`
 	Model      string            `json:"model"`
@@ -67,7 +67,7 @@ func (u *responsesUsage) model() model.Usage {
 	return reported{u.Input, u.Output, u.InputMore.Cached, u.InputMore.Written, u.OutputMore.Reasoning, u.Total}.usage()
 }
 
-// outItem is an item of the answer: a message, reasoning, a function call, or
+// outItem is an item of the response: a message, reasoning, a function call, or
 // something of the provider's own tools.
 type outItem struct {
 	Type      string        `json:"type"`
@@ -108,11 +108,11 @@ type itemContent struct {
 // itemState is what was streamed of an item before it was finished.
 type itemState struct {
 	text, thought, args strings.Builder
-	at                  int // where its text begins in the answer's, in bytes
+	at                  int // where its text begins in the response's, in bytes
 	done                bool
 }
 
-// responsesAnswer collects one answer. Owned by the goroutine in Generate.
+// responsesAnswer collects one response. Owned by the goroutine in Generate.
 type responsesAnswer struct {
 	llm     *llm
 	names   *wire.Names
@@ -152,7 +152,7 @@ func (l *llm) respond(ctx context.Context, req *model.Request, emit func(model.D
 	return out, nil
 }
 
-// readWhole reads the answer of a server that does not stream.
+// readWhole reads the response of a server that does not stream.
 func (a *responsesAnswer) readWhole(ctx context.Context, resp *http.Response) (*model.Response, error) {
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
@@ -213,7 +213,7 @@ func (a *responsesAnswer) readStream(ctx context.Context, resp *http.Response) (
 	return nil, adapter.Truncated(a.llm.cfg.Name)
 }
 
-// contentEvents are the events that carry the answer, save the last one.
+// contentEvents are the events that carry the response, save the last one.
 // Others tell of progress, or of parts that their items repeat.
 var contentEvents = map[string]bool{
 	"response.output_item.added":             true,
@@ -227,7 +227,7 @@ var contentEvents = map[string]bool{
 	"response.function_call_arguments.done":  true,
 }
 
-// isUnknown tells whether an event is of a type that does not matter here,
+// isUnknown reports whether an event is of a type that does not matter here,
 // whatever else is in it.
 func isUnknown(data []byte) bool {
 	var ev struct {

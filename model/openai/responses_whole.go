@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// sameArgs tells whether two texts of arguments say the same; servers differ in
+// sameArgs reports whether two texts of arguments say the same; servers differ in
 // the white space of what they repeat.
 func sameArgs(a, b string) bool {
 	if a == b {
@@ -16,7 +16,7 @@ func sameArgs(a, b string) bool {
 	return json.Compact(&x, []byte(a)) == nil && json.Compact(&y, []byte(b)) == nil && bytes.Equal(x.Bytes(), y.Bytes())
 }
 
-// sameText tells whether two texts say the same, up to white space.
+// sameText reports whether two texts say the same, up to white space.
 func sameText(a, b string) bool {
 	return a == b || strings.Join(strings.Fields(a), " ") == strings.Join(strings.Fields(b), " ")
 }
@@ -35,7 +35,7 @@ func (a *responsesAnswer) setArgs(it *itemState, args string) error {
 	return nil
 }
 
-// repeated holds the items that the last event of a complete answer repeats
+// repeated holds the items that the last event of a complete response repeats
 // against those that came before it: an item that was lost on the way must not
 // be missed. Servers that repeat none are believed, also that number them
 // differently or leave out one kind of them.

@@ -8,7 +8,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// takesSchema tells whether a request may name a schema for the answer. Where it
+// takesSchema reports whether a request may name a schema for the response. Where it
 // may not, the schema goes into the instructions.
 //
 //   - OpenAI's models from before gpt-4o-2024-08-06 refuse one, and so do o1-mini,
@@ -54,7 +54,7 @@ const (
 	maxStrictList       = 250  // of one: longer ones have other limits besides
 )
 
-// strict tells whether a schema meets the rules for strict ones: every object is
+// strict reports whether a schema meets the rules for strict ones: every object is
 // closed, all of its properties are required, and nothing else is used than what
 // is known.
 func strict(schema json.RawMessage) bool {

@@ -9,8 +9,8 @@ import (
 	"google.golang.org/genai"
 )
 
-// version is what a model's name tells of the settings that it takes. A name that
-// tells nothing, such as that of another maker's model, is the zero value.
+// version is what a model's name says of the settings that it takes. A name that says nothing, such
+// as that of another maker's model, is the zero value.
 type version struct {
 	major, minor int    // of gpt-5.2; 0 for other names
 	kind         string // "mini", "pro", "codex-max", …; "" if the name has none
@@ -39,12 +39,12 @@ func versionOf(modelName string) version {
 	return v
 }
 
-// atLeast tells whether the version is at least major.minor.
+// atLeast reports whether the version is at least major.minor.
 func (v version) atLeast(major, minor int) bool {
 	return v.major > major || v.major == major && v.minor >= minor
 }
 
-// isFirst5 tells whether this is one of the first GPT-5 models that reason.
+// isFirst5 reports whether this is one of the first GPT-5 models that reason.
 func (v version) isFirst5() bool { return v.major == 5 && v.minor == 0 && v.kind != "chat" }
 
 // lowest is the least effort of reasoning that the model takes, but for none.
@@ -65,7 +65,7 @@ func (v version) lowest() string {
 	}
 }
 
-// mustReason tells whether the model is known to refuse the effort "none": the o
+// mustReason reports whether the model is known to refuse the effort "none": the o
 // series and the first GPT-5 models (API reference, "reasoning.effort", 2025-11),
 // GPT-6 Astra, GPT-6.1 Sol and GPT-6.2 Sol (their pages on developers.openai.com, read
 // 2026-11-23).
@@ -93,7 +93,7 @@ func (l *llm) effort(cfg *genai.ThinkingConfig) (string, error) {
 	return effort, nil
 }
 
-// samples tells whether the model takes temperature and top_p with this effort, ""
+// samples reports whether the model takes temperature and top_p with this effort, ""
 // for its default.
 //
 // The o series and the first GPT-5 models never do; from GPT-5.1 on models do with

@@ -26,7 +26,7 @@ func (u *chatUsage) model() model.Usage {
 	return reported{u.Prompt, u.Completion, cached, u.PromptMore.Written, u.CompletionMore.Reasoning, u.Total}.usage()
 }
 
-// reported is what a server says of an answer, on either wire.
+// reported is what a server says of a response, on either wire.
 type reported struct{ prompt, completion, cached, written, thoughts, total wire.Tokens }
 
 // usage is r in our terms. Some servers count beside the others what OpenAI counts as

@@ -105,7 +105,7 @@ func (l *llm) generate(ctx context.Context, body any, emit func(model.Delta)) (*
 // maxRefusal bounds what is read of a refusal, in bytes.
 const maxRefusal = 16 << 10
 
-// refused is an answer with a status that is not 200.
+// refused is a response with a status that is not 200.
 func (l *llm) refused(answer *http.Response) error {
 	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusal)) // what came of it has to do
 	var body struct{ Code, Message string }
@@ -174,7 +174,7 @@ func (l *llm) read(ctx context.Context, body io.Reader, emit func(model.Delta)) 
 	return nil, adapter.Truncated(name)
 }
 
-// body is the request in ACME's form. With words, the schema of the answer is
+// body is the request in ACME's form. With words, the schema of the response is
 // asked for in the instruction. ACME knows neither deferred functions nor references
 // to them.
 func (l *llm) body(req *model.Request, words bool) any {

@@ -22,7 +22,7 @@ func frame(v any) string {
 
 type object = map[string]any
 
-func encode(a modeltest.Answer) (w modeltest.Wire) {
+func encode(a modeltest.Response) (w modeltest.Wire) {
 	for _, p := range a.Pieces {
 		switch {
 		case p.Call != nil:

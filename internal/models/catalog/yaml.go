@@ -104,7 +104,7 @@ func (p *parser) read(data []byte) (root ast.Node) {
 	return root
 }
 
-// bounded tells whether the YAML parser can be shown the tokens.
+// bounded reports whether the YAML parser can be shown the tokens.
 func (p *parser) bounded(tokens token.Tokens) bool {
 	brackets, dashes, line := 0, 0, 0
 	for _, t := range tokens {

@@ -172,7 +172,7 @@ func Read(r io.Reader) ([]Line, error) {
 	}
 }
 
-// torn tells whether a line that is no JSON is a part of one, to which an end was
+// torn reports whether a line that is no JSON is a part of one, to which an end was
 // given when the next one was written.
 func torn(text []byte) bool {
 	var v json.RawMessage

@@ -99,7 +99,7 @@ func (p *player) choose(s *scene) (*Answer, error) {
 		p.name, s.call, s.step, place)
 }
 
-// holds tells whether all that w says is true of s.
+// holds reports whether all that w says is true of s.
 func (w *When) holds(s *scene) bool {
 	return (w.Call == 0 || w.Call == s.call) &&
 		(w.Step == 0 || w.Step == s.step) &&

@@ -16,12 +16,11 @@ import (
 // noParameters is the schema of a function that has none.
 const noParameters = `{"type":"object","properties":{}}`
 
-// Parameters returns the JSON Schema of a function's parameters as every provider
-// takes it: of type "object", with "properties", and without alternatives at the top.
-// One that is so but for members that are missing is kept as it is, key order
-// included. In others the properties of all alternatives become those of the whole,
-// and what is lost by that stands in the description; the schema that was declared is
-// what arguments are held against.
+// Parameters returns the JSON Schema of a function's parameters as every provider takes it: of type
+// "object", with "properties", and without alternatives at the top. A schema that only lacks these
+// members keeps the order of its keys. In others the properties of all alternatives become those of
+// the whole, and the description says what is lost by that; the server checks arguments against the
+// schema that was declared.
 func Parameters(d *genai.FunctionDeclaration) json.RawMessage {
 	text, members := declared(d)
 	switch {
@@ -47,8 +46,7 @@ func Parameters(d *genai.FunctionDeclaration) json.RawMessage {
 	return json.RawMessage(head + "," + strings.TrimLeft(string(text[1:]), " \t\r\n"))
 }
 
-// IsPlain tells whether Parameters keeps the parameters of d as they are, but for
-// members that are missing.
+// IsPlain reports whether Parameters only adds members to the parameters of d.
 func IsPlain(d *genai.FunctionDeclaration) bool {
 	_, members := declared(d)
 	none := d.ParametersJsonSchema == nil && d.Parameters == nil
@@ -76,7 +74,7 @@ func declared(d *genai.FunctionDeclaration) (text json.RawMessage, members []raw
 	return text, slices.Clip(append([]rawjson.Member{}, members...))
 }
 
-// isPlain tells whether a schema is of type "object", or of any, and has nothing at
+// isPlain reports whether a schema is of type "object", or of any, and has nothing at
 // its top that OpenAI or Anthropic refuse there.
 func isPlain(members []rawjson.Member) bool {
 	kind := rawjson.Find(members, "type")
@@ -97,8 +95,8 @@ const (
 	maxMergeDepth = 8
 	// maxRefs bounds how many references are followed.
 	maxRefs = 256
-	// maxTold bounds what is said in words of one schema, in bytes.
-	maxTold = 2 << 10
+	// maxWords bounds what the description says of one schema, in bytes.
+	maxWords = 2 << 10
 )
 
 // merger collects what the parts of a schema say. Each part of the schema is taken
@@ -110,15 +108,15 @@ type merger struct {
 	forms map[string][]json.RawMessage // of each property, without equal ones
 	same  map[string]bool              // name and form
 	refs  map[string]bool              // that were followed
-	told  []string
-	left  int // bytes that may be told yet
+	said  []string
+	left  int // bytes that may be said yet
 }
 
-// merge returns a schema that isPlain accepts, which allows whatever the one with
-// these members does.
+// merge returns a schema that isPlain accepts and that allows whatever the one with these members
+// allows.
 func merge(root []rawjson.Member) json.RawMessage {
 	m := &merger{root: root, forms: map[string][]json.RawMessage{}, same: map[string]bool{}, refs: map[string]bool{},
-		left: maxTold}
+		left: maxWords}
 	required := slices.DeleteFunc(m.take(root, 0), func(name string) bool { return m.forms[name] == nil })
 	out := []rawjson.Member{
 		{Key: "type", Value: json.RawMessage(`"object"`)}, {Key: "properties", Value: rawjson.Object(m.properties())},
@@ -137,7 +135,7 @@ func merge(root []rawjson.Member) json.RawMessage {
 			out = append(out, member)
 		}
 	}
-	if text := strings.Join(slices.DeleteFunc(append([]string{description}, m.told...),
+	if text := strings.Join(slices.DeleteFunc(append([]string{description}, m.said...),
 		func(s string) bool { return s == "" }), "\n"); text != "" {
 		out = append(out, rawjson.Member{Key: "description", Value: json.RawMessage(rawjson.JSON(text))})
 	}
@@ -187,7 +185,7 @@ func (m *merger) take(part []rawjson.Member, depth int) (required []string) {
 	}
 	for _, key := range []string{"enum", "const", "not"} {
 		if v := rawjson.Find(part, key); v != nil {
-			m.tell(fmt.Sprintf("Must satisfy {%q: %s}.", key, v))
+			m.say(fmt.Sprintf("Must satisfy {%q: %s}.", key, v))
 		}
 	}
 	slices.Sort(required)
@@ -223,8 +221,7 @@ func (m *merger) follow(ref json.RawMessage) []rawjson.Member {
 	return at
 }
 
-// alternatives tells of which properties there are several sets; names are those that
-// each requires.
+// alternatives describes several sets of properties; names are those that each set requires.
 func (m *merger) alternatives(key string, branches [][]rawjson.Member, names [][]string) {
 	if len(branches) < 2 {
 		return
@@ -246,13 +243,13 @@ func (m *merger) alternatives(key string, branches [][]rawjson.Member, names [][
 		}
 		sets = append(sets, set)
 	}
-	m.tell(fmt.Sprintf("Give the arguments of %s of these sets: %s.", how, strings.Join(sets, "; ")))
+	m.say(fmt.Sprintf("Give the arguments of %s of these sets: %s.", how, strings.Join(sets, "; ")))
 }
 
-// tell adds words, as far as there is room for them.
-func (m *merger) tell(text string) {
+// say adds words to the description, as far as there is room for them.
+func (m *merger) say(text string) {
 	if len(text) <= m.left {
-		m.told = append(m.told, text)
+		m.said = append(m.said, text)
 	}
 	m.left = max(m.left-len(text), 0)
 }

@@ -57,7 +57,7 @@ func TestAlternativesAreBounded(t *testing.T) {
 		"many":     `{"oneOf":[` + strings.Join(many, ",") + `]}`,
 	} {
 		got := Parameters(&genai.FunctionDeclaration{ParametersJsonSchema: json.RawMessage(schema)})
-		if !json.Valid(got) || len(got) > 2*len(schema)+maxTold {
+		if !json.Valid(got) || len(got) > 2*len(schema)+maxWords {
 			t.Errorf("%s: %d bytes became %d", name, len(schema), len(got))
 		}
 	}
@@ -112,7 +112,7 @@ func FuzzParameters(f *testing.F) {
 		if again := (&genai.FunctionDeclaration{ParametersJsonSchema: got}); !IsPlain(again) || !slices.Equal(Parameters(again), got) {
 			t.Errorf("%s is not what providers take", got)
 		}
-		if len(got) > 8*len(schema)+maxTold+1000 { // as escapes may take
+		if len(got) > 8*len(schema)+maxWords+1000 { // as escapes may take
 			t.Errorf("%d bytes became %d", len(schema), len(got))
 		}
 		var given map[string]json.RawMessage

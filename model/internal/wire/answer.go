@@ -13,18 +13,18 @@ import (
 
 // MaxLine bounds a line of a stream of Anthropic or Gemini, in bytes: a file that
 // their tools have read, or that their model has made, comes in one line. It is above
-// what a modelcall.Guard lets an answer have.
+// what a modelcall.Guard lets a response have.
 const MaxLine = 24 << 20
 
 const (
-	// maxAnswer bounds what is read of one answer, in bytes. The framing of a
+	// maxAnswer bounds what is read of one response, in bytes. The framing of a
 	// stream is several times its text.
 	maxAnswer = 128 << 20
 	// maxRefusal is where the body of an error ends, in bytes.
 	maxRefusal = 64 << 10
 )
 
-// BoundBody makes reading more of resp's body than any honest answer needs an
+// BoundBody makes reading more of resp's body than any honest response needs an
 // error; the body of an error ends early in place of that, since its status
 // counts whatever the rest is. It is the middleware both SDKs take, which read
 // errors whole.
@@ -71,7 +71,7 @@ func ContentType(resp *http.Response) string {
 	return strings.ToLower(t)
 }
 
-// IsJSON tells whether a media type is JSON.
+// IsJSON reports whether a media type is JSON.
 func IsJSON(mediaType string) bool {
 	return mediaType == "application/json" || strings.HasSuffix(mediaType, "+json")
 }
@@ -89,9 +89,9 @@ func Mark(p *genai.Part, provider string, opaque any) {
 }
 
 // CutCall notes in the last part, if it is a function call whose arguments
-// never began, that the answer was cut off: a call without arguments must not
+// never began, that the response was cut off: a call without arguments must not
 // be mistaken for one that has none. To be called when the token limit ended
-// the answer; began tells whether any argument text came.
+// the response; began reports whether any argument text came.
 func CutCall(content *genai.Content, began bool) {
 	if began || content == nil || len(content.Parts) == 0 {
 		return

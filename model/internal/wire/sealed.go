@@ -34,7 +34,7 @@ func MarkAccount(p *genai.Part, account string) {
 	p.PartMetadata[seam.MetaAccount] = account
 }
 
-// Foreign tells whether the provider has sealed what p holds for another account
+// Foreign reports whether the provider has sealed what p holds for another account
 // than this one. Parts from before accounts were marked are taken for this one's.
 func Foreign(p *genai.Part, account string) bool {
 	of, _ := p.PartMetadata[seam.MetaAccount].(string)
@@ -66,7 +66,7 @@ func WithSealed(
 	return call(without, emit)
 }
 
-// refusesSealed tells whether an error says that a provider cannot read what it has
+// refusesSealed reports whether an error says that a provider cannot read what it has
 // sealed.
 func refusesSealed(err error) bool {
 	e, ok := errors.AsType[*model.Error](err)

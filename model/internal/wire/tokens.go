@@ -6,7 +6,7 @@ import (
 )
 
 // Tokens is a count of tokens in a provider's JSON. What is no number counts as
-// none: an answer is not lost, and not paid again, for what is said about it.
+// none: a response is not lost, and not paid again, for what is said about it.
 type Tokens int64
 
 // UnmarshalJSON implements json.Unmarshaler. It takes any JSON.

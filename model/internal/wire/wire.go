@@ -1,8 +1,8 @@
-// Package wire holds what the adapters for HTTP APIs share in translating a
-// model.Request: turns, tool names, tool results, JSON schemas and media.
+// Package wire holds what the built-in adapters for HTTP APIs share beyond package adapter: turns,
+// tool names, media, settings and sealed data.
 //
-// It knows the common form of content and no provider. It may import model,
-// genai and the standard library.
+// It knows the common form of content and no provider. It imports model, model/adapter, genai and
+// the standard library.
 package wire
 
 import (
@@ -171,18 +171,18 @@ func ResultMedia(fr *genai.FunctionResponse) []*Media {
 // Of describes a file as far as adapters decide by it.
 func Of(f model.File) *Media { return &Media{MIMEType: mimeType(f.MIMEType), URL: f.URI} }
 
-// IsID tells whether the URL of m is none, but a provider's own name of a file that
+// IsID reports whether the URL of m is none, but a provider's own name of a file that
 // was uploaded there.
 func (m *Media) IsID() bool { return m.URL != "" && !strings.Contains(m.URL, ":") }
 
-// IsWeb tells whether m is at an http or https URL, or at a data URL.
+// IsWeb reports whether m is at an http or https URL, or at a data URL.
 func (m *Media) IsWeb() bool {
 	scheme, _, _ := strings.Cut(m.URL, ":")
 	scheme = strings.ToLower(scheme)
 	return m.URL != "" && !m.IsID() && (scheme == "https" || scheme == "http" || scheme == "data")
 }
 
-// IsCommonImage tells whether m is an image in one of the four formats that all
+// IsCommonImage reports whether m is an image in one of the four formats that all
 // providers take: JPEG, PNG, GIF and WebP. A URL without a type counts as one.
 func (m *Media) IsCommonImage() bool {
 	switch m.MIMEType {
@@ -192,7 +192,7 @@ func (m *Media) IsCommonImage() bool {
 	return m.MIMEType == "" && m.URL != ""
 }
 
-// IsDocument tells whether m is neither image nor sound nor video.
+// IsDocument reports whether m is neither image nor sound nor video.
 func (m *Media) IsDocument() bool {
 	kind, _, _ := strings.Cut(m.MIMEType, "/")
 	return m.MIMEType != "" && kind != "image" && kind != "audio" && kind != "video"
@@ -220,7 +220,7 @@ var endings = map[string]string{
 	"application/vnd.openxmlformats-officedocument.presentationml.presentation": "pptx",
 }
 
-// IsImage tells whether m is an image. A URL without a type counts as one,
+// IsImage reports whether m is an image. A URL without a type counts as one,
 // since nothing else is commonly linked that way.
 func (m *Media) IsImage() bool {
 	return strings.HasPrefix(m.MIMEType, "image/") || m.MIMEType == "" && m.URL != ""
@@ -265,7 +265,7 @@ type idMap map[string]string
 // newIDs returns the ids of the calls in contents. A call goes out with the id
 // that its provider gave it, so that the provider finds its own words again,
 // unless another call has the same one, as with servers that count from zero in
-// each answer, or another provider would refuse it; then with the engine's,
+// each response, or another provider would refuse it; then with the engine's,
 // which is unique.
 func newIDs(contents []*genai.Content) idMap {
 	ids, uses := idMap{}, map[string]int{}
