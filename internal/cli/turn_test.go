@@ -299,7 +299,9 @@ func TestAnsweredElsewhere(t *testing.T) {
 
 	f = &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED}
 	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
-		send(at(1, requested(approval)), at(2, resolved(approval)), at(3, ends(true)))
+		before := at(1, requested(approval)) // what happened before the client attached is marked so
+		before.Replayed = true
+		send(before, at(2, resolved(approval)), at(3, ends(true)))
 		return nil
 	}}
 	var out strings.Builder
