@@ -39,7 +39,9 @@ func (e engine) Check(_ context.Context, spec *session.Spec, keys session.Keys) 
 
 func (engine) Decode(data []byte) (*session.Event, error) {
 	ev := &session.Event{}
-	return ev, json.Unmarshal(data, ev)
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber() // as adkbridge does
+	return ev, dec.Decode(ev)
 }
 
 func (e engine) Run(ctx context.Context, run *session.Run) error {

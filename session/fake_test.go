@@ -1,6 +1,7 @@
 package session_test
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -37,7 +38,9 @@ func (e *engine) Check(_ context.Context, spec *session.Spec, _ session.Keys) er
 func (e *engine) Decode(data []byte) (*session.Event, error) {
 	e.decoded.Add(1)
 	ev := &session.Event{}
-	return ev, json.Unmarshal(data, ev)
+	dec := json.NewDecoder(bytes.NewReader(data))
+	dec.UseNumber() // as adkbridge does
+	return ev, dec.Decode(ev)
 }
 
 func (e *engine) Run(ctx context.Context, r *session.Run) error {
