@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"crypto/tls"
 	"iter"
 	"net/http"
 	"net/url"
@@ -43,12 +42,12 @@ func New(baseURL string, opts ...Option) *Client {
 		answers: newAnswers(),
 		err:     checkBaseURL(baseURL),
 	}
-	c.http = httpClient(cfg.httpClient, cfg.tls)
+	c.http = httpClient(&cfg)
 	if cfg.journalDir != "" {
 		c.journal = newJournal(cfg.journalDir)
 	}
 	c.stub = agentdv1connect.NewAgentdClient(linkedClient{c.http}, strings.TrimSpace(baseURL), cfg.connectOptions()...)
-	c.sessions = agentdv1connect.NewSessionServiceClient(c.http, strings.TrimSpace(baseURL), cfg.connectOptions()...)
+	c.sessions = agentdv1connect.NewSessionServiceClient(linkedClient{c.http}, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	return c
 }
 
@@ -151,10 +150,10 @@ func redactURL(u *url.URL, raw string) string {
 // httpClient returns the client to use: the default one, or given without the
 // habit of following redirects, because those would carry the caller's
 // provider keys to another host.
-func httpClient(given connect.HTTPClient, tlsConfig *tls.Config) connect.HTTPClient {
-	switch hc := given.(type) {
+func httpClient(cfg *config) connect.HTTPClient {
+	switch hc := cfg.httpClient.(type) {
 	case nil:
-		return &http.Client{Transport: newTransport(tlsConfig), CheckRedirect: refuseRedirect}
+		return &http.Client{Transport: newTransport(cfg.tls, cfg.http1), CheckRedirect: refuseRedirect}
 	case *http.Client:
 		if hc.CheckRedirect != nil {
 			return hc
@@ -163,7 +162,7 @@ func httpClient(given connect.HTTPClient, tlsConfig *tls.Config) connect.HTTPCli
 		clone.CheckRedirect = refuseRedirect
 		return &clone
 	default:
-		return given
+		return hc
 	}
 }
 

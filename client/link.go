@@ -17,7 +17,7 @@ import (
 // sender alone sends.
 type link struct {
 	run      *run
-	stream   *connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]
+	stream   messages
 	ctx      context.Context         // the run's streamCtx, or less
 	abort    context.CancelCauseFunc // resets the stream; the cause becomes the link's error
 	attaches bool                    // its first message starts no turn
@@ -50,8 +50,13 @@ func (r *run) open(first *agentdv1.RunRequest) *link {
 	}
 	ctx := context.WithValue(r.streamCtx, linkKey{}, l)
 	l.ctx, l.abort = context.WithCancelCause(ctx)
-	l.stream = r.client.stub.Run(l.ctx)
-	maps.Copy(l.stream.RequestHeader(), r.rc.header)
+	if r.client.cfg.http1 {
+		l.stream = newTurnStream(l.ctx, r)
+	} else {
+		stream := r.client.stub.Run(l.ctx)
+		maps.Copy(stream.RequestHeader(), r.rc.header)
+		l.stream = stream
+	}
 	context.AfterFunc(l.ctx, l.teardown)
 	go l.send(first)
 	return l

@@ -21,6 +21,7 @@ const (
 type config struct {
 	httpClient  connect.HTTPClient
 	tls         *tls.Config // of the default HTTP client; nil: Go's defaults
+	http1       bool
 	heartbeat   time.Duration
 	maxMessage  int
 	maxResult   int
@@ -61,7 +62,7 @@ func (c *config) failf(format string, args ...any) {
 
 // WithHTTPClient uses hc in place of the default client, which speaks HTTP/2
 // with and without TLS and notices a dead connection by pings. hc must speak
-// HTTP/2 and must have no overall timeout, because a run is one long request.
+// HTTP/2, unless [WithHTTP1] is given, and must have no overall timeout, because a run is one long request.
 // It is not changed. A *http.Client without CheckRedirect is used without
 // following redirects: they would hand provider keys to another host.
 func WithHTTPClient(hc connect.HTTPClient) Option {
@@ -72,6 +73,16 @@ func WithHTTPClient(hc connect.HTTPClient) Option {
 // authority, a certificate of this client. It is copied.
 func WithTLSConfig(cfg *tls.Config) Option {
 	return clientOption(func(c *config) { c.tls = cfg.Clone() })
+}
+
+// WithHTTP1 has turns carried by requests that need no HTTP/2, for networks that it does not
+// pass: SessionService starts a turn, watches it, takes results and cancels. The default
+// HTTP client then speaks HTTP/1.1, and HTTP/2 where TLS agrees on it, and uses the proxy of
+// the environment for http too. A run differs in this alone: each result costs a request,
+// a run that is canceled may take up to a second longer to return, and the silence after
+// which a server counts as gone is twice as long (see [WithHeartbeatInterval]).
+func WithHTTP1() Option {
+	return clientOption(func(c *config) { c.http1 = true })
 }
 
 // WithHeartbeatInterval sets how often a run shows that it lives; default

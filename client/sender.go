@@ -28,7 +28,11 @@ func (l *link) send(first *agentdv1.RunRequest) {
 	if !l.attaches {
 		r.start.CompareAndSwap(startUnsent, startSent)
 	}
-	beat := newHeartbeat(r.client.cfg.heartbeat)
+	interval := r.client.cfg.heartbeat
+	if r.client.cfg.http1 {
+		interval *= 2 // the server sends heartbeats by its own clock
+	}
+	beat := newHeartbeat(interval)
 	defer beat.stop()
 	if l.attaches && !l.sendBeat() { // the answer shows that the stream is up
 		return
@@ -64,7 +68,7 @@ func (l *link) send(first *agentdv1.RunRequest) {
 			}
 		case <-beat.ticks:
 			if beat.missed(r) {
-				l.abort(errorf(ErrUnavailable, "the server has not answered heartbeats for %s; the connection counts as lost", silentIntervals*r.client.cfg.heartbeat))
+				l.abort(errorf(ErrUnavailable, "the server has not answered heartbeats for %s; the connection counts as lost", silentIntervals*interval))
 				return
 			}
 			if !l.sendBeat() {

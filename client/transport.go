@@ -19,14 +19,19 @@ const (
 )
 
 // newTransport returns the default transport: HTTP/2 only, with and without
-// TLS, because a bidirectional stream needs it.
-func newTransport(tlsConfig *tls.Config) *http.Transport {
+// TLS, because a bidirectional stream needs it; with http1 what WithHTTP1 says.
+func newTransport(tlsConfig *tls.Config, http1 bool) *http.Transport {
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
-	protocols.SetUnencryptedHTTP2(true)
+	protocols.SetUnencryptedHTTP2(!http1)
+	protocols.SetHTTP1(http1)
+	proxy := proxyForTLS
+	if http1 {
+		proxy = http.ProxyFromEnvironment
+	}
 	dialer := &net.Dialer{Timeout: dialTimeout, KeepAlive: 30 * time.Second}
 	return &http.Transport{
-		Proxy:                  proxyForTLS,
+		Proxy:                  proxy,
 		DialContext:            dialer.DialContext,
 		TLSClientConfig:        tlsConfig,
 		TLSHandshakeTimeout:    dialTimeout,

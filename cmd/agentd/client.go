@@ -9,6 +9,7 @@ import (
 	"os"
 	"time"
 
+	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/cli"
 )
 
@@ -76,8 +77,9 @@ func (p *process) colors() bool { return p.env["NO_COLOR"] == "" && p.env["TERM"
 
 // daemonFlags are the flags of commands that talk to a daemon.
 type daemonFlags struct {
-	URL  string `name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Where the daemon is."`
-	JSON bool   `name:"json" noenv:"" help:"Write JSON, one object a line, as is done when the output is no terminal."`
+	URL   string `name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Where the daemon is."`
+	HTTP1 bool   `name:"http1" help:"Use requests that need no HTTP/2, for gateways that speak HTTP/1.1 alone."`
+	JSON  bool   `name:"json" noenv:"" help:"Write JSON, one object a line, as is done when the output is no terminal."`
 }
 
 // talk is a command's talk with a daemon.
@@ -89,7 +91,7 @@ type talk struct {
 
 // talk has f talk to the daemon.
 func (d *daemonFlags) talk(p *process, f func(talk) error) error {
-	conn, err := cli.Dial(d.URL)
+	conn, err := cli.Dial(d.URL, d.options()...)
 	if err != nil {
 		return usage("--url: %w", err)
 	}
@@ -97,6 +99,14 @@ func (d *daemonFlags) talk(p *process, f func(talk) error) error {
 	ctx, stop := p.context()
 	defer stop()
 	return f(talk{Printer: &cli.Printer{Out: p.stdout, JSON: d.json(p), Now: time.Now()}, conn: conn, ctx: ctx})
+}
+
+// options are those of the client.
+func (d *daemonFlags) options() []client.Option {
+	if d.HTTP1 {
+		return []client.Option{client.WithHTTP1()}
+	}
+	return nil
 }
 
 // json tells whether programs read the output.

@@ -5,6 +5,10 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -156,6 +160,35 @@ func contains(t *testing.T, text string, want ...string) {
 		if !strings.Contains(text, w) {
 			t.Errorf("%q is not in\n%s", w, text)
 		}
+	}
+}
+
+// A gateway that speaks HTTP/1.1 alone passes a turn with its tool, and the other commands.
+func TestRunOverHTTP1(t *testing.T) {
+	s := startShell(t, nil)
+	to, err := url.Parse(s.url)
+	if err != nil {
+		t.Fatal(err)
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP1(true)
+	gateway := httptest.NewUnstartedServer(&httputil.ReverseProxy{
+		Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, FlushInterval: -1,
+		Transport: &http.Transport{Protocols: protocols, DisableKeepAlives: true},
+	})
+	gateway.Config.Protocols = protocols
+	gateway.Start()
+	defer gateway.Close()
+	s.url = gateway.URL
+	if code := s.run("run", "--http1", examples+"greeter.yaml", "Say hi to Alice"); code != exitOK {
+		t.Fatalf("exit code %d: %s", code, s.stderr)
+	}
+	contains(t, s.stdout.String(), "Hello, Alice!")
+	if code := s.run("sessions", "list", "--http1"); code != exitOK {
+		t.Errorf("exit code %d: %s", code, s.stderr)
+	}
+	if code := s.run("sessions", "list"); code == exitOK {
+		t.Error("the gateway takes HTTP/2")
 	}
 }
 

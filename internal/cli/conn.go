@@ -28,9 +28,7 @@ type Conn struct {
 }
 
 // Dial names the daemon at a URL such as http://127.0.0.1:8080. It does not connect.
-func Dial(address string) (*Conn, error) { return dial(address) }
-
-func dial(address string, opts ...client.Option) (*Conn, error) {
+func Dial(address string, opts ...client.Option) (*Conn, error) {
 	u, err := url.Parse(strings.TrimSpace(address))
 	if err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "" {
 		return nil, fmt.Errorf("the daemon's URL has to be http://host:port or https://host, got %q", address)

@@ -56,7 +56,7 @@ func dialInMemory(t *testing.T, f *fake) *cli.Conn {
 	served := make(chan struct{})
 	go func() { defer close(served); _ = s.Serve(p) }()
 	transport := &http.Transport{DialContext: p.dial, Protocols: protocols()}
-	c, err := cli.DialWith("http://agentd.test", client.WithHTTPClient(&http.Client{Transport: transport}))
+	c, err := cli.Dial("http://agentd.test", client.WithHTTPClient(&http.Client{Transport: transport}))
 	if err != nil {
 		t.Fatal(err)
 	}
