@@ -123,8 +123,11 @@ func TestHTTP1Cancel(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			var session string
-			for e := range c.Run(ctx, actor(), "hi") {
-				if e == nil {
+			for e, err := range c.Run(ctx, actor(), "hi") {
+				if err != nil {
+					if !errors.Is(err, context.Canceled) {
+						t.Error(err)
+					}
 					break
 				}
 				if session = e.SessionID; !leave(cancel) {

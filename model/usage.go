@@ -30,7 +30,7 @@ type Usage struct {
 	cacheWriteHour int64
 }
 
-func init() {
+func init() { //nolint:gochecknoinits // package seam reaches the field through this alone
 	seam.Hour = func(usage any) *int64 { return &usage.(*Usage).cacheWriteHour }
 }
 

@@ -103,12 +103,14 @@ func (q *questions) Prompt(ctx context.Context, in *client.Interaction) (*client
 	}
 	defer q.asking.Done()
 	// Why an interaction is over, its event says: see resolved.
-	defer context.AfterFunc(ctx, func() {
+	unwatch := context.AfterFunc(ctx, func() {
 		if cause := context.Cause(ctx); !errors.Is(cause, client.ErrInteractionOver) {
 			cancel(cause)
 		}
-	})()
-	defer context.AfterFunc(q.ctx, func() { cancel(context.Cause(q.ctx)) })()
+	})
+	defer unwatch()
+	unleave := context.AfterFunc(q.ctx, func() { cancel(context.Cause(q.ctx)) })
+	defer unleave()
 	said, err := q.put(asked, in)
 	switch {
 	case asked.Err() != nil:

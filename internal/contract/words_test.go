@@ -128,7 +128,7 @@ func bannedWords(t *testing.T) words {
 }
 
 var (
-	fencedCode = regexp.MustCompile("(?ms)^```.*?^```")
+	fencedCode = regexp.MustCompile("(?ms)^```.*?\n```")
 	inlineCode = regexp.MustCompile("`[^`\n]*`")
 )
 

@@ -2,6 +2,7 @@ package fakeprovider
 
 import (
 	"context"
+	"errors"
 	"io"
 	"maps"
 	"net"
@@ -143,7 +144,7 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if reply.Done != nil {
 		reply.Done(err)
 	}
-	if err == errDropped {
+	if errors.Is(err, errDropped) {
 		drop(w, reply.Reset)
 	}
 }

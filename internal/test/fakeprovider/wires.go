@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"strings"
 
 	"github.com/apzuk3/agentd/internal/test/providertest"
@@ -169,13 +170,8 @@ func responsesEvents(r *Reply) (said, end []string) {
 	item := func(open, done object, before, behind string, piece string, pieces []string, at object) {
 		at["output_index"], at["item_id"] = len(output), done["id"]
 		with := func(more object) object {
-			all := object{}
-			for k, v := range at {
-				all[k] = v
-			}
-			for k, v := range more {
-				all[k] = v
-			}
+			all := maps.Clone(at)
+			maps.Copy(all, more)
 			return all
 		}
 		event := emit("response.output_item.added", object{"output_index": len(output), "item": open})

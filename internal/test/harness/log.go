@@ -12,7 +12,7 @@ import (
 
 // LoggedTurn is what the log says about a turn.
 type LoggedTurn struct {
-	Session, Id string
+	Session, ID string
 	Started     session.TurnStarted
 	Ended       session.TurnEnded
 	Answers     []loggedAnswer                // of models, in order
@@ -82,20 +82,20 @@ func ReadLog(ctx context.Context, t *testing.T, store session.Store, id string) 
 			last = rec.Seq
 			if rec.Kind == session.KindTurnStarted {
 				if open != nil {
-					t.Errorf("session %s: record %d starts turn %s while %s runs", id, rec.Seq, rec.TurnID, open.Id)
+					t.Errorf("session %s: record %d starts turn %s while %s runs", id, rec.Seq, rec.TurnID, open.ID)
 				}
 				open = &LoggedTurn{
-					Session: id, Id: rec.TurnID, Results: map[string]session.ToolResult{},
+					Session: id, ID: rec.TurnID, Results: map[string]session.ToolResult{},
 					ResultAt: map[string]int64{}, Responses: map[string]response{},
 				}
 				turns = append(turns, open)
 			}
-			if open == nil || open.Id != rec.TurnID {
+			if open == nil || open.ID != rec.TurnID {
 				t.Errorf("session %s: record %d (%s) of turn %s is outside of it", id, rec.Seq, rec.Kind, rec.TurnID)
 				continue
 			}
 			if err := open.take(rec); err != nil {
-				t.Errorf("session %s: turn %s: record %d (%s): %v\n%s", id, open.Id, rec.Seq, rec.Kind, err, rec.Data)
+				t.Errorf("session %s: turn %s: record %d (%s): %v\n%s", id, open.ID, rec.Seq, rec.Kind, err, rec.Data)
 			}
 			if rec.Kind == session.KindTurnEnded {
 				open = nil
@@ -106,14 +106,14 @@ func ReadLog(ctx context.Context, t *testing.T, store session.Store, id string) 
 		}
 	}
 	if open != nil {
-		t.Errorf("session %s: turn %s has no end", id, open.Id)
+		t.Errorf("session %s: turn %s has no end", id, open.ID)
 	}
 	VerifyLog(ctx, t, store, id)
 	for _, turn := range turns {
 		for _, a := range turn.Answers {
 			for _, call := range a.Calls {
 				if _, ok := turn.Responses[call]; !ok {
-					t.Errorf("session %s: turn %s (%s): call %s has no response", id, turn.Id, turn.Started.Prompt, call)
+					t.Errorf("session %s: turn %s (%s): call %s has no response", id, turn.ID, turn.Started.Prompt, call)
 				}
 			}
 		}

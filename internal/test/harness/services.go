@@ -17,6 +17,7 @@ import (
 // Service is the one over which the turns of a test are driven.
 type Service int
 
+// The services.
 const (
 	OverRun Service = iota
 	OverSessions

@@ -119,15 +119,15 @@ func (b *bed) counts(t testing.TB, turns []*harness.LoggedTurn, log []*agentdv1.
 	}
 	for _, turn := range turns {
 		mark := turnMark.FindString(turn.Started.Prompt)
-		end := ends[turn.Id]
+		end := ends[turn.ID]
 		if end == nil || end.GetCompleted() != turn.Ended.Completed {
-			t.Errorf("turn %s ended as %v, the log has %+v", turn.Id, end, turn.Ended)
+			t.Errorf("turn %s ended as %v, the log has %+v", turn.ID, end, turn.Ended)
 			continue
 		}
 		made, _ := b.stage.quiet(mark)
 		counted := int(end.GetUsageSummary().GetLlmCalls())
 		if most := counted + len(end.GetReceipt().GetAbortedModelCalls()); mark == "" || made < counted || made > most {
-			t.Errorf("turn %s %s: %d model calls were made, the log counts %d and %v", turn.Id, mark, made, counted, end.GetReceipt())
+			t.Errorf("turn %s %s: %d model calls were made, the log counts %d and %v", turn.ID, mark, made, counted, end.GetReceipt())
 		}
 	}
 }
