@@ -93,8 +93,10 @@ func (s *Session) askedOfLocked(t *Turn, w *Watcher) []ToolCall {
 // inOrder are the calls nobody has settled yet, in the order in which they were
 // opened. The caller holds s.mu.
 func (t *Turn) inOrder() []*pending {
-	return slices.SortedFunc(maps.Values(t.pending), func(a, b *pending) int { return cmp.Compare(a.order, b.order) })
+	return slices.SortedFunc(maps.Values(t.pending), byOrder)
 }
+
+func byOrder(a, b *pending) int { return cmp.Compare(a.order, b.order) }
 
 // joinLocked lets a client in.
 func (s *Session) joinLocked(w *Watcher) {

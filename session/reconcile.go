@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"math"
+	"slices"
 	"time"
 )
 
@@ -54,11 +55,19 @@ func (s *Session) reconcileCallsLocked(t *Turn) {
 		}
 		return
 	}
-	why := s.unattendedLocked()
-	for _, p := range t.inOrder() {
-		if p.open() {
-			s.askLocked(t, p, why)
+	var unasked []*pending // a call that a client was asked for stays with that client
+	for _, p := range t.pending {
+		if p.open() && (p.owner == nil || p.phase != callOffered) {
+			unasked = append(unasked, p)
 		}
+	}
+	if len(unasked) == 0 {
+		return
+	}
+	why := s.unattendedLocked()
+	slices.SortFunc(unasked, byOrder)
+	for _, p := range unasked {
+		s.askLocked(t, p, why)
 	}
 }
 

@@ -23,6 +23,7 @@ func TestWeight(t *testing.T) {
 	})
 	_, late := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
 	_, other := f.attach(session.AttachRequest{SessionID: turn.SessionID(), Observe: true})
+	<-turn.Done() // or more comes between what a watcher says and what it gives
 	for name, w := range map[string]*session.Watcher{"begun": turn.Watch(), "late": late, "observer": other} {
 		var all int64
 		for over := false; !over; {
