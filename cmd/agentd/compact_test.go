@@ -15,6 +15,7 @@ import (
 // A server that is killed while a summary is written has it written again; one
 // that is killed behind it goes on with it.
 func TestKillInCompaction(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, c *carrier) {
 		env, f := killable(t)
 		note := strings.Repeat("x", 500)

@@ -137,6 +137,7 @@ func runPage(t *testing.T, name string, env ...string) (page, out string) {
 
 // TestRecordPage runs the commands of docs/record.md.
 func TestRecordPage(t *testing.T) {
+	t.Parallel()
 	_, out := runPage(t, "../../docs/record.md")
 	contains(t, out, "\n2\n", "Hello from a tool", "Hello, Carol!", "ERROR_CODE_INVALID_REQUEST",
 		`contents[0].parts[0].text: recorded "Say hi to Alice", got "Say hi to Bob"`,
@@ -151,6 +152,7 @@ func TestScriptsPage(t *testing.T) {
 
 // TestPage runs the commands of docs/cli.md, in one shell, against a daemon.
 func TestPage(t *testing.T) {
+	t.Parallel()
 	d := inProcess(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:"})
 	page, out := runPage(t, "../../docs/cli.md", "AGENTD_URL="+d.url, "XDG_DATA_HOME="+t.TempDir())
 	contains(t, out, "greeter.yaml: ok", "Hello, Alice!", "Hello, Bob!", `"TURN_STATUS_SUCCEEDED"`, "Hello, Dora!", `"team":"search"`, `"SESSION_STATE_ARCHIVED"`, `"forkedFrom":"`,

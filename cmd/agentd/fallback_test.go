@@ -16,6 +16,7 @@ import (
 // answered before, by whichever model, is not asked for again. What the model took
 // that failed is counted each time that it was asked, also before a kill.
 func TestKillInFallback(t *testing.T) {
+	t.Parallel()
 	overBoth(t, func(t *testing.T, c *carrier) {
 		env, f := killable(t)
 		// The agent's own model answers the second call alone.

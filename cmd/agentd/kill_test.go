@@ -55,6 +55,7 @@ func pace(t *testing.T, env map[string]string, first, again string) {
 // the client has seen stands, no model call that was recorded is made again, and
 // no call that was answered is asked again.
 func TestKill(t *testing.T) {
+	t.Parallel()
 	asked := func(name string) func(*testing.T, *follower) {
 		return func(t *testing.T, f *follower) {
 			f.until(func(m *agentdv1.RunResponse) bool {
@@ -94,6 +95,7 @@ func TestKill(t *testing.T) {
 		"abruptly, nobody there, a tool waits": {fast, func(t *testing.T, f *follower) { asked("d")(t, f); f.drop() }, syscall.SIGKILL, "d", true},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			overBoth(t, func(t *testing.T, c *carrier) {
 				env, f := killable(t)
 				pace(t, env, tc.first, slow)
@@ -139,7 +141,10 @@ func TestKill(t *testing.T) {
 }
 
 // A turn that was running when its server was killed goes on without a client.
-func TestGoesOnAlone(t *testing.T) { overBoth(t, goesOnAlone) }
+func TestGoesOnAlone(t *testing.T) {
+	t.Parallel()
+	overBoth(t, goesOnAlone)
+}
 
 func goesOnAlone(t *testing.T, c *carrier) {
 	env, f := killable(t)

@@ -91,6 +91,7 @@ func told(events []*agentdv1.SessionEvent) (out []string) {
 // A cursor is good for the server that comes after one that was killed: who watches a
 // session has all of it then, and nothing twice.
 func TestWatchAcrossAKill(t *testing.T) {
+	t.Parallel()
 	env, f := killable(t)
 	pace(t, env, slow, slow)
 	first := binary(t, env)

@@ -5,10 +5,13 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"flag"
 	"io"
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
 	"sync"
 	"syscall"
@@ -30,6 +33,11 @@ func TestMain(m *testing.M) {
 		}
 		main()
 		return
+	}
+	// Tests that run processes wait for the most part, for what those write and for
+	// their ends.
+	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+		panic(err)
 	}
 	goleak.VerifyTestMain(m)
 }
@@ -239,6 +247,7 @@ func TestServe(t *testing.T) {
 
 // The first signal waits for turns, the second puts them aside.
 func TestSignals(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		second    bool
 		completed bool
