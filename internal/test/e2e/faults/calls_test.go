@@ -17,13 +17,13 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// askerPlays is a model that calls two tools together, and then says so.
-var askerPlays = map[string][]line{"asker": {{text: []string{"Two things. "}, calls: []string{"look", "one"}}, {text: []string{"Thank you."}}}}
+// askerScripts is a model that calls two tools together, and then says so.
+var askerScripts = map[string][]answer{"asker": {{text: []string{"Two things. "}, calls: []string{"look", "one"}}, {text: []string{"Thank you."}}}}
 
 // asked starts a turn of the asker and returns its calls, of look and of one.
 func (c *chain) asked(mark string) (look, one *agentdv1.RunResponse_ToolCallRequest) {
 	c.b.t.Helper()
-	c.start(stagedAgent("asker", "look", "one"), "go "+mark+" "+payload)
+	c.start(fakeAgent("asker", "look", "one"), "go "+mark+" "+payload)
 	look = c.until(isCall).GetToolCall()
 	one = c.until(isCall).GetToolCall()
 	return look, one
@@ -69,7 +69,7 @@ func (c *chain) refuses(m *agentdv1.RunRequest, code agentdv1.ErrorCode) string 
 // TestFaultAnswerTwice is F11: of the answers to a call the first stands. The same
 // again is silent, anything else is refused and ends nothing.
 func TestFaultAnswerTwice(t *testing.T) {
-	b := newBed(t, askerPlays)
+	b := newFixture(t, askerScripts)
 	c := b.chain(allTools)
 	look, one := c.asked("<turn twice>")
 	c.answer(look)
@@ -103,7 +103,7 @@ func TestFaultAnswerTwice(t *testing.T) {
 		t.Errorf("got %v", end)
 	}
 	b.check(c.session, c)
-	if told := b.stage.toldOf("<turn twice>", "call_0"); len(told) != 1 || !strings.Contains(told[0], same) {
+	if told := b.models.resultsOf("<turn twice>", "call_0"); len(told) != 1 || !strings.Contains(told[0], same) {
 		t.Errorf("the model was told %q of the call", told)
 	}
 }
@@ -111,8 +111,8 @@ func TestFaultAnswerTwice(t *testing.T) {
 // TestFaultAnswersAtOnce is F11 for two clients that answer the same call at the
 // same time with different bytes: one of them is refused.
 func TestFaultAnswersAtOnce(t *testing.T) {
-	b := newBed(t, askerPlays)
-	b.each(7, func(b *bed, i int) {
+	b := newFixture(t, askerScripts)
+	b.each(7, func(b *fixture, i int) {
 		first, second := b.chain(allTools), b.chain(allTools)
 		look, one := first.asked(fmt.Sprintf("<turn %d>", i))
 		second.session = first.session
@@ -154,8 +154,8 @@ func TestFaultAnswersAtOnce(t *testing.T) {
 // offered to the newest that has the tool and, when that one leaves, after a grace
 // to the other.
 func TestFaultTwoClients(t *testing.T) {
-	b := newBed(t, everythingPlays)
-	b.each(5, func(b *bed, i int) {
+	b := newFixture(t, everythingScripts)
+	b.each(5, func(b *fixture, i int) {
 		old, young, watcher := b.chain(allTools), b.chain(allTools), b.chain(nil)
 		old.start(everything(), fmt.Sprintf("go <turn %d> %s", i, payload))
 		var calls []*agentdv1.RunResponse_ToolCallRequest
@@ -191,7 +191,7 @@ func TestFaultTwoClients(t *testing.T) {
 // TestFaultAnswerTooLate is F12: an answer after the call has timed out, was
 // cancelled, or its turn is over is refused and changes nothing.
 func TestFaultAnswerTooLate(t *testing.T) {
-	b := newBed(t, askerPlays)
+	b := newFixture(t, askerScripts)
 	told := func(c *chain, id string) {
 		t.Helper()
 		c.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallCanceled().GetToolCallId() == id })
@@ -229,7 +229,7 @@ func TestFaultAnswerTooLate(t *testing.T) {
 				t.Errorf("got %v", end)
 			}
 			b.check(c.session, c)
-			if told := b.stage.toldOf(mark, "call_0"); len(told) != 1 || strings.Contains(told[0], "late") && !strings.Contains(told[0], "no answer") {
+			if told := b.models.resultsOf(mark, "call_0"); len(told) != 1 || strings.Contains(told[0], "late") && !strings.Contains(told[0], "no answer") {
 				t.Errorf("the model was told %q of the call", told)
 			}
 
@@ -262,7 +262,7 @@ func TestFaultAnswerTooLate(t *testing.T) {
 // to a call of another session, are refused with the same words; the stream stays
 // open, unless too many come in a row, and the other session notices nothing.
 func TestFaultForeignAnswer(t *testing.T) {
-	b := newBed(t, askerPlays)
+	b := newFixture(t, askerScripts)
 	mine, other := b.chain(allTools), b.chain(allTools)
 	look, one := mine.asked("<turn mine>")
 	theirs, theirOther := other.asked("<turn other>")
@@ -327,7 +327,7 @@ func (c *chain) flood(t *testing.T, foreign string) {
 // TestFaultToolNeverAnswers is F14: the model is told once that no answer has come
 // in time.
 func TestFaultToolNeverAnswers(t *testing.T) {
-	b := newBed(t, askerPlays, testdaemon.WithTurnLimits(session.Limits{ToolTimeout: 30 * time.Millisecond}))
+	b := newFixture(t, askerScripts, testdaemon.WithTurnLimits(session.Limits{ToolTimeout: 30 * time.Millisecond}))
 	c := b.chain(allTools)
 	look, one := c.asked("<turn never>")
 	c.mute = true
@@ -338,7 +338,7 @@ func TestFaultToolNeverAnswers(t *testing.T) {
 		if res := turns[0].Results[id]; res.Outcome != session.TimedOut {
 			t.Errorf("call %s: %+v", id, res)
 		}
-		if told := b.stage.toldOf("<turn never>", fmt.Sprint("call_", i)); len(told) != 1 || !strings.Contains(told[0], "no answer within 30ms") {
+		if told := b.models.resultsOf("<turn never>", fmt.Sprint("call_", i)); len(told) != 1 || !strings.Contains(told[0], "no answer within 30ms") {
 			t.Errorf("the model was told %q of call %s", told, id)
 		}
 	}
@@ -348,7 +348,7 @@ func TestFaultToolNeverAnswers(t *testing.T) {
 // holds no goroutine; the time of its calls does not run. It goes on when a client
 // comes.
 func TestFaultNobodyAnswers(t *testing.T) {
-	b := newBed(t, askerPlays, testdaemon.WithTurnLimits(session.Limits{IdleTurn: 50 * time.Millisecond, ToolTimeout: 3 * time.Second}))
+	b := newFixture(t, askerScripts, testdaemon.WithTurnLimits(session.Limits{IdleTurn: 50 * time.Millisecond, ToolTimeout: 3 * time.Second}))
 	const sessions = 10
 	var parked []*chain
 	for i := range sessions {

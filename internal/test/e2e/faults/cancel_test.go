@@ -17,18 +17,18 @@ import (
 // connections of model calls under way are closed, open tool calls are cancelled,
 // and the session goes on with a history that any provider takes.
 func TestFaultCancelAtEveryMessage(t *testing.T) {
-	b := newBed(t, everythingPlays)
+	b := newFixture(t, everythingScripts)
 	all := b.undisturbed()
-	n, whole := len(all.got), b.stage.freeze("<turn undisturbed>")
+	n, whole := len(all.got), b.models.freeze("<turn undisturbed>")
 	var closed, left atomic.Int32 // connections of model calls; calls of tools
-	b.each(n, func(b *bed, i int) {
+	b.each(n, func(b *fixture, i int) {
 		mark := fmt.Sprintf("<turn %d>", i)
 		c := b.chain(allTools)
 		c.start(everything(), "go "+mark+" "+payload)
 		stopped, said := false, whole
 		stop := func() {
 			stopped = true
-			said = b.stage.freeze(mark) // whatever is under way stays so until it is aborted
+			said = b.models.freeze(mark) // whatever is under way stays so until it is aborted
 			c.send(harness.Cancel(nil))
 		}
 		if i == 0 {
@@ -66,7 +66,7 @@ func TestFaultCancelAtEveryMessage(t *testing.T) {
 			b.t.Fatalf("no end: %v", c.got)
 		}
 		c.whole = false // what came last is the end of a turn that was stopped
-		calls, aborted := b.stage.quiet(mark)
+		calls, aborted := b.models.quiet(mark)
 		closed.Add(int32(aborted))
 		left.Add(int32(len(cancelled)))
 		turns := b.check(c.session, c)
@@ -86,7 +86,7 @@ func TestFaultCancelAtEveryMessage(t *testing.T) {
 		}
 
 		c.start(everything(), fmt.Sprintf("again <turn %d.next> %s", i, payload))
-		everythingSaid(b.t, c.rest()) // the stage checks the history of each call
+		everythingSaid(b.t, c.rest()) // the fake models check the history of each call
 		b.check(c.session, c)
 	})
 	if int(closed.Load()) < n/3 || int(left.Load()) < 4 {
@@ -95,9 +95,9 @@ func TestFaultCancelAtEveryMessage(t *testing.T) {
 	t.Logf("%d turns were cancelled, with %d model calls under way and %d calls of tools open", n, closed.Load(), left.Load())
 }
 
-// receipt holds what the end says was stopped against the log, the stage, and what
+// receipt holds what the end says was stopped against the log, the fake models, and what
 // the client was told.
-func (b *bed) receipt(r *agentdv1.CancelReceipt, turn *harness.LoggedTurn, aborted int, cancelled map[string]int, asked []string) {
+func (b *fixture) receipt(r *agentdv1.CancelReceipt, turn *harness.LoggedTurn, aborted int, cancelled map[string]int, asked []string) {
 	b.t.Helper()
 	if aborted > len(r.GetAbortedModelCalls()) {
 		b.t.Errorf("the connections of %d model calls were closed, the receipt has %v", aborted, r.GetAbortedModelCalls())

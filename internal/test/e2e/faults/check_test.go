@@ -17,9 +17,9 @@ import (
 )
 
 // check holds a session that is at rest against what its clients have seen and
-// said and what the stage has counted. I8 and I9 are checked when the bed is
+// said and what the fake models have counted. I8 and I9 are checked when the fixture is
 // taken down.
-func (b *bed) check(id string, chains ...*chain) []*harness.LoggedTurn {
+func (b *fixture) check(id string, chains ...*chain) []*harness.LoggedTurn {
 	b.t.Helper()
 	turns := harness.ReadLog(b.t.Context(), b.t, b.store, id) // I2, I3, I4
 	for _, c := range chains {
@@ -31,7 +31,7 @@ func (b *bed) check(id string, chains ...*chain) []*harness.LoggedTurn {
 }
 
 // told is what a session's log tells after a position.
-func (b *bed) told(id string, after int64) []*agentdv1.RunResponse {
+func (b *fixture) told(id string, after int64) []*agentdv1.RunResponse {
 	b.t.Helper()
 	c := b.chain(nil)
 	c.session, c.cursor = id, after
@@ -106,7 +106,7 @@ func (c *chain) stands(t testing.TB, turns []*harness.LoggedTurn) {
 
 // counts checks that no model was asked more often than the log says (I7), and
 // that a turn has one end, which is its last message (I4).
-func (b *bed) counts(t testing.TB, turns []*harness.LoggedTurn, log []*agentdv1.RunResponse) {
+func (b *fixture) counts(t testing.TB, turns []*harness.LoggedTurn, log []*agentdv1.RunResponse) {
 	t.Helper()
 	ends := map[string]*agentdv1.RunResponse_EndResponse{}
 	for _, m := range log {
@@ -124,7 +124,7 @@ func (b *bed) counts(t testing.TB, turns []*harness.LoggedTurn, log []*agentdv1.
 			t.Errorf("turn %s ended as %v, the log has %+v", turn.ID, end, turn.Ended)
 			continue
 		}
-		made, _ := b.stage.quiet(mark)
+		made, _ := b.models.quiet(mark)
 		counted := int(end.GetUsageSummary().GetLlmCalls())
 		if most := counted + len(end.GetReceipt().GetAbortedModelCalls()); mark == "" || made < counted || made > most {
 			t.Errorf("turn %s %s: %d model calls were made, the log counts %d and %v", turn.ID, mark, made, counted, end.GetReceipt())
@@ -280,7 +280,7 @@ func saga(t testing.TB, events []*client.Event) []string {
 }
 
 // replay is what a Go client is told of a session by the log.
-func (b *bed) replay(id string) []*client.Event {
+func (b *fixture) replay(id string) []*client.Event {
 	b.t.Helper()
 	var events []*client.Event
 	for ev, err := range b.client(b.url).Attach(b.t.Context(), id, client.WithAfterSeq(0), client.Observe()) {
@@ -292,7 +292,7 @@ func (b *bed) replay(id string) []*client.Event {
 	return events
 }
 
-func (b *bed) sameSaga(got []*client.Event, id string) {
+func (b *fixture) sameSaga(got []*client.Event, id string) {
 	b.t.Helper()
 	a, w := saga(b.t, got), saga(b.t, b.replay(id))
 	if !slices.Equal(a, w) {

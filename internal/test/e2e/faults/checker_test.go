@@ -28,7 +28,7 @@ func (f *findings) Errorf(format string, args ...any) {
 // TestFaultChecker shows that the check of these tests finds what they look for,
 // and nothing in a turn that is as it should be.
 func TestFaultChecker(t *testing.T) {
-	b := newBed(t, everythingPlays)
+	b := newFixture(t, everythingScripts)
 	all := b.undisturbed()
 	turns := harness.ReadLog(t.Context(), t, b.store, all.session)
 	log := b.told(all.session, 0)
@@ -76,9 +76,9 @@ func TestFaultChecker(t *testing.T) {
 	}
 
 	// A model call too many, and an end that is not the last.
-	b.stage.mu.Lock()
-	b.stage.sceneLocked("<turn undisturbed>").calls++
-	b.stage.mu.Unlock()
+	b.models.mu.Lock()
+	b.models.turnLocked("<turn undisturbed>").calls++
+	b.models.mu.Unlock()
 	if found := find(func(*chain) {}); len(found) != 1 || !strings.Contains(found[0], "8 model calls") {
 		t.Errorf("a model call too many: %q", found)
 	}

@@ -23,20 +23,20 @@ import (
 // TestFaultContextCancelled is F09: the end of a client's context ends its Receive
 // and reaches the daemon, while nothing comes from the model.
 func TestFaultContextCancelled(t *testing.T) {
-	b := newBed(t, askerPlays)
+	b := newFixture(t, askerScripts)
 	for name, opts := range harness.Protocols {
 		t.Run(name, func(t *testing.T) {
 			b := *b
 			b.t = t
 			// A stream that is cancelled is a client that leaves.
 			mark := "<turn raw." + name + ">"
-			b.stage.freeze(mark)
+			b.models.freeze(mark)
 			c := b.chain(allTools, opts...)
-			ex := harness.StartTurn(stagedAgent("asker", "look", "one"), allTools...)
+			ex := harness.StartTurn(fakeAgent("asker", "look", "one"), allTools...)
 			ex.GetExecute().UserPrompt, ex.GetExecute().OnDisconnect = mark+payload, agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL
 			c.send(ex)
 			c.next()
-			b.stage.begun(mark)
+			b.models.begun(mark)
 			bidi, got := c.bidi, make(chan error, 1)
 			go func() {
 				for { // what was on its way comes first
@@ -53,7 +53,7 @@ func TestFaultContextCancelled(t *testing.T) {
 			if connect.CodeOf(err) != connect.CodeCanceled {
 				t.Errorf("Receive returned %v", err)
 			}
-			b.stage.quiet(mark) // the turn is being cancelled: a client that is back earlier keeps it
+			b.models.quiet(mark) // the turn is being cancelled: a client that is back earlier keeps it
 			c.attach()
 			if end := c.rest(); end.GetCompleted() || end.GetReason() != "the client disconnected" {
 				t.Errorf("got %v", end)
@@ -64,12 +64,12 @@ func TestFaultContextCancelled(t *testing.T) {
 
 			// A Run whose context is cancelled cancels its turn.
 			mark = "<turn run." + name + ">"
-			b.stage.freeze(mark)
+			b.models.freeze(mark)
 			clnt := b.client(b.url, client.WithConnectOptions(opts...))
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
 			id := ""
-			for ev, err := range clnt.Run(ctx, stagedAgent("asker"), mark+payload) {
+			for ev, err := range clnt.Run(ctx, fakeAgent("asker"), mark+payload) {
 				switch {
 				case err != nil && !errors.Is(err, context.Canceled):
 					t.Errorf("Run ended with %v", err)
@@ -176,7 +176,7 @@ func TestFaultHalfOpen(t *testing.T) {
 					wire.Conn, err = l.DialContext(ctx, network, addr)
 					return wire, err
 				}
-				b := &bed{t: t, hc: &http.Client{Transport: dead}, url: l.URL()}
+				b := &fixture{t: t, hc: &http.Client{Transport: dead}, url: l.URL()}
 				c := b.chain(allTools)
 				ex := harness.StartTurn(harness.ScriptedAgent("root", "asker", "look"), "look")
 				ex.GetExecute().OnDisconnect = policy

@@ -23,7 +23,7 @@ func everythingSaid(t *testing.T, end *agentdv1.RunResponse_EndResponse) {
 }
 
 // undisturbed runs everything once and returns what came.
-func (b *bed) undisturbed() *chain {
+func (b *fixture) undisturbed() *chain {
 	b.t.Helper()
 	c := b.chain(allTools)
 	c.start(everything(), "go <turn undisturbed> "+payload)
@@ -39,9 +39,9 @@ func (b *bed) undisturbed() *chain {
 // for each i, in the middle of texts too, and comes back after its last position
 // has seen exactly what the log tells: no gap, nothing twice.
 func TestFaultDropAtEveryMessage(t *testing.T) {
-	b := newQuickBed(t, everythingPlays)
+	b := newQuickFixture(t, everythingScripts)
 	n := len(b.undisturbed().got)
-	b.each(n, func(b *bed, i int) {
+	b.each(n, func(b *fixture, i int) {
 		var opts []connect.ClientOption
 		if i%3 == 0 {
 			opts = append(opts, connect.WithGRPC())
@@ -69,9 +69,9 @@ func TestFaultDropAtEveryMessage(t *testing.T) {
 // TestFaultAttachAtEveryMessage is F06 for a turn that is over: after each
 // position comes exactly what follows.
 func TestFaultAttachAtEveryMessage(t *testing.T) {
-	b := newBed(t, everythingPlays)
+	b := newFixture(t, everythingScripts)
 	all := b.undisturbed()
-	b.each(len(all.got)-1, func(b *bed, i int) {
+	b.each(len(all.got)-1, func(b *fixture, i int) {
 		c := b.chain(nil)
 		c.session = all.session
 		if i > 0 {
@@ -89,9 +89,9 @@ func TestFaultAttachAtEveryMessage(t *testing.T) {
 // is cut when it has the i-th event: it comes back by itself, yields what the log
 // tells, and runs each tool once.
 func TestFaultGoClientDropsAtEveryEvent(t *testing.T) {
-	b := newQuickBed(t, everythingPlays)
+	b := newQuickFixture(t, everythingScripts)
 	n := len(b.undisturbed().got)
-	b.each(n, func(b *bed, i int) {
+	b.each(n, func(b *fixture, i int) {
 		cuts := newCuts(b.t, b.url, none, 0)
 		c := b.client(cuts.url)
 		runs := b.offer(c, allTools...)
@@ -122,14 +122,14 @@ var everyByte = flag.Bool("every-byte", false, "cut connections behind every byt
 // with what it would have got, or, as long as nobody can know whether the turn
 // has begun, with an error that says that it may be tried again.
 func TestFaultCutAtEveryByte(t *testing.T) {
-	b := newQuickBed(t, map[string][]line{"short": {{text: []string{"Let me ", "look. "}, calls: []string{"look"}}, {text: []string{"I see."}}}})
-	b.stage.pause = 0
-	run := func(b *bed, name string, w way, after int64) (*cuts, *client.Result, error) {
+	b := newQuickFixture(t, map[string][]answer{"short": {{text: []string{"Let me ", "look. "}, calls: []string{"look"}}, {text: []string{"I see."}}}})
+	b.models.pause = 0
+	run := func(b *fixture, name string, w way, after int64) (*cuts, *client.Result, error) {
 		cuts := newCuts(b.t, b.url, w, after)
 		c := b.client(cuts.url)
 		defer c.CloseIdleConnections()
 		runs := b.offer(c, "look")
-		res, err := c.Do(b.t.Context(), stagedAgent("short", "look"), fmt.Sprintf("go <turn %s> %s", name, payload))
+		res, err := c.Do(b.t.Context(), fakeAgent("short", "look"), fmt.Sprintf("go <turn %s> %s", name, payload))
 		if n := runs.counts()["look"]; n > 1 || err == nil && n != 1 {
 			b.t.Errorf("the tool has run %d times", n)
 		}
@@ -153,7 +153,7 @@ func TestFaultCutAtEveryByte(t *testing.T) {
 				t.Fatalf("only %d bytes to cut between", n)
 			}
 			var unknown atomic.Int32
-			mine.each(n/step, func(b *bed, i int) {
+			mine.each(n/step, func(b *fixture, i int) {
 				_, res, err := run(b, fmt.Sprintf("%d-%d", w, i*step), w, int64(i*step))
 				if failure, ok := errors.AsType[*client.Error](err); ok && errors.Is(err, client.ErrUnavailable) && failure.Retryable && res.SessionID == "" {
 					unknown.Add(1)

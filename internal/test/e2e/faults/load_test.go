@@ -39,7 +39,7 @@ func TestFaultClientThatNeverReads(t *testing.T) {
 		mostBytes = 6 << 20 // of one stream, both of its ends counted
 	)
 	piece := strings.Repeat("never ", 4<<10) // 24 KiB
-	b := newBed(t, map[string][]line{
+	b := newFixture(t, map[string][]answer{
 		"asker": {{calls: []string{"look"}}, {text: slices.Repeat([]string{piece}, pieces)}},
 	}, testdaemon.WithTimeouts(0, time.Second))
 	plain := connect.WithAcceptCompression("gzip", nil, nil) // else the text would fit into any buffer
@@ -113,13 +113,13 @@ func TestFaultClientThatNeverReads(t *testing.T) {
 // TestFaultFlood is F16: a client that sends as fast as it can is slowed down by
 // the flow control of its own connection; the turns of others complete.
 func TestFaultFlood(t *testing.T) {
-	b := newBed(t, askerPlays)
+	b := newFixture(t, askerScripts)
 	turns := func(name string) (took []time.Duration) {
 		var mu sync.Mutex // protects took
-		b.each(19, func(b *bed, i int) {
+		b.each(19, func(b *fixture, i int) {
 			begin := time.Now()
 			c := b.chain(allTools)
-			c.start(stagedAgent("asker", "look", "one"), fmt.Sprintf("go <turn %s-%d> %s", name, i, payload))
+			c.start(fakeAgent("asker", "look", "one"), fmt.Sprintf("go <turn %s-%d> %s", name, i, payload))
 			if end := c.rest(); !end.GetCompleted() {
 				b.t.Errorf("got %v", end)
 			}
@@ -184,7 +184,7 @@ func http2Only(t *testing.T) *http.Transport {
 // TestFaultTooLarge is F30: what is too large, too deep or too wide is refused
 // before anything is stored, and its session can still be used.
 func TestFaultTooLarge(t *testing.T) {
-	b := newBed(t, askerPlays)
+	b := newFixture(t, askerScripts)
 	c := b.chain(allTools)
 	look, one := c.asked("<turn large>")
 	c.send(harness.ToolResult(look.GetToolCallId(), strings.Repeat("x", 4<<20))) // above 4 MiB with what is around it
@@ -197,7 +197,7 @@ func TestFaultTooLarge(t *testing.T) {
 	}
 
 	deep := func(levels int) *agentdv1.Agent {
-		a := stagedAgent("asker")
+		a := fakeAgent("asker")
 		for i := range levels - 1 {
 			a = harness.SequentialAgent(fmt.Sprint("level", i), a)
 		}
@@ -206,7 +206,7 @@ func TestFaultTooLarge(t *testing.T) {
 	wide := func(n int) *agentdv1.Agent {
 		a := harness.SequentialAgent("root")
 		for i := range n {
-			leaf := stagedAgent("asker")
+			leaf := fakeAgent("asker")
 			leaf.Name = fmt.Sprint("leaf", i)
 			a.GetSequential().Agents = append(a.GetSequential().Agents, leaf)
 		}
@@ -216,8 +216,8 @@ func TestFaultTooLarge(t *testing.T) {
 		m    *agentdv1.RunRequest
 		code agentdv1.ErrorCode
 	}{
-		"message of 4 MiB": {prompt(stagedAgent("asker"), strings.Repeat("x", 4<<20)), tooLarge},
-		"prompt":           {prompt(stagedAgent("asker"), strings.Repeat("x", 1<<20+1)), invalid},
+		"message of 4 MiB": {prompt(fakeAgent("asker"), strings.Repeat("x", 4<<20)), tooLarge},
+		"prompt":           {prompt(fakeAgent("asker"), strings.Repeat("x", 1<<20+1)), invalid},
 		"17 levels":        {prompt(deep(17), "go"), badTree},
 		"101 levels":       {prompt(deep(101), "go"), tooLarge},
 		"65 side by side":  {prompt(wide(65), "go"), badTree},
@@ -252,7 +252,7 @@ func TestFaultTooLarge(t *testing.T) {
 	if ids := b.store.Made(); len(ids) != 1 {
 		t.Errorf("sessions were made for what was refused: %v", ids)
 	}
-	c.start(stagedAgent("asker", "look", "one"), "go <turn large.next> "+payload)
+	c.start(fakeAgent("asker", "look", "one"), "go <turn large.next> "+payload)
 	if end := c.rest(); !end.GetCompleted() {
 		t.Errorf("got %v", end)
 	}

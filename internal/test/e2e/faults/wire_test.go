@@ -119,18 +119,18 @@ func (y *tally) counts() map[string]int {
 	return maps.Clone(y.runs)
 }
 
-// staged are the arguments of the stage's calls.
-type staged struct {
+// fakeArgs are the arguments that the fake models call tools with.
+type fakeArgs struct {
 	Z int    `json:"z"`
 	A string `json:"a"`
 }
 
 // offer has a client offer tools.
-func (b *bed) offer(c *client.Client, tools ...string) *tally {
+func (b *fixture) offer(c *client.Client, tools ...string) *tally {
 	b.t.Helper()
 	y := &tally{runs: map[string]int{}}
 	for _, name := range tools {
-		if err := client.AddTool(c, name, "the tool "+name, func(context.Context, staged) (any, error) {
+		if err := client.AddTool(c, name, "the tool "+name, func(context.Context, fakeArgs) (any, error) {
 			y.add(name)
 			return "result of " + name + ", " + payload, nil
 		}); err != nil {

@@ -33,8 +33,8 @@ import (
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
-// play is what a client does with a session.
-type play struct {
+// script is what a client does with a session.
+type script struct {
 	tree   *agentdv1.Agent
 	beside bool // agents run side by side
 	turns  []playedTurn
@@ -50,15 +50,15 @@ type playedTurn struct {
 	busy   agentdv1.OnBusy // of another prompt that comes with the first call; 0 is none
 }
 
-func (p play) String() string {
+func (p script) String() string {
 	return fmt.Sprintf("%v: %+v", p.tree, p.turns)
 }
 
-// plays generates them.
-func plays() *rapid.Generator[play] {
-	return rapid.Custom(func(t *rapid.T) play {
+// scripts generates them.
+func scripts() *rapid.Generator[script] {
+	return rapid.Custom(func(t *rapid.T) script {
 		b := &treeBuilder{t: t}
-		p := play{tree: b.agent(3, 1)}
+		p := script{tree: b.agent(3, 1)}
 		p.beside = b.beside
 		for i := range rapid.IntRange(1, 3).Draw(t, "turns") {
 			turn := playedTurn{prompt: fmt.Sprint("prompt ", i), salt: rapid.StringMatching(`[a-z]{3}`).Draw(t, "salt")}
@@ -140,8 +140,8 @@ func stepsModel() harness.Provider {
 	}}
 }
 
-// theatre is a daemon in which plays are given over one service.
-type theatre struct {
+// runner is a daemon that runs scripts over one service.
+type runner struct {
 	over  harness.Service
 	runs  agentdv1connect.AgentdClient
 	store *queueTeller
@@ -150,7 +150,7 @@ type theatre struct {
 // queueTeller tells when a prompt has been recorded that waits.
 type queueTeller struct {
 	session.Store
-	told chan string // sessions; has room for those of one play
+	told chan string // sessions; has room for those of one script
 }
 
 func (q *queueTeller) Append(ctx context.Context, b session.Batch) error {
@@ -161,13 +161,13 @@ func (q *queueTeller) Append(ctx context.Context, b session.Batch) error {
 	return err
 }
 
-func newTheatre(t *testing.T, over harness.Service) *theatre {
+func newRunner(t *testing.T, over harness.Service) *runner {
 	t.Helper()
 	disk, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	th := &theatre{over: over, store: &queueTeller{Store: disk, told: make(chan string, 16)}}
+	th := &runner{over: over, store: &queueTeller{Store: disk, told: make(chan string, 16)}}
 	opts := []agentdtest.Option{
 		testdaemon.WithStore(th.store), agentdtest.WithProvider(stepsModel()),
 		testdaemon.WithTurnLimits(session.Limits{HandoverGrace: 5 * time.Millisecond}),
@@ -188,17 +188,17 @@ func newTheatre(t *testing.T, over harness.Service) *theatre {
 	return th
 }
 
-// performance is what came of a play.
-type performance struct {
+// outcome is what a script left behind.
+type outcome struct {
 	log     string
 	streams []string
 	refused int // answers that did not count; not known where streams were dropped
 }
 
-// give gives a play in a session of its own.
-func (th *theatre) give(t testing.TB, p play) performance {
+// run runs a script in a session of its own.
+func (th *runner) run(t testing.TB, p script) outcome {
 	t.Helper()
-	var out performance
+	var out outcome
 	id := ""
 	for i, turn := range p.turns {
 		a := &actor{th: th, p: p, turn: turn, session: id}
@@ -228,8 +228,8 @@ func (th *theatre) give(t testing.TB, p play) performance {
 
 // actor is the client of one turn. One goroutine uses it.
 type actor struct {
-	th      *theatre
-	p       play
+	th      *runner
+	p       script
 	turn    playedTurn
 	session string
 	id      string // of the turn that has begun last
@@ -416,7 +416,7 @@ func (a *actor) story(t testing.TB) string {
 	return strings.Join(out, "\n")
 }
 
-// TestGeneratedTurns gives generated plays over both services: they leave equal
+// TestGeneratedTurns runs generated scripts over both services: they leave equal
 // logs and equal streams. -rapid.checks says how many; its default, 100, becomes
 // 30 here.
 func TestGeneratedTurns(t *testing.T) {
@@ -426,10 +426,10 @@ func TestGeneratedTurns(t *testing.T) {
 		}
 		defer func() { _ = flag.Set("rapid.checks", f.DefValue) }()
 	}
-	run, sessions := newTheatre(t, harness.OverRun), newTheatre(t, harness.OverSessions)
+	run, sessions := newRunner(t, harness.OverRun), newRunner(t, harness.OverSessions)
 	rapid.Check(t, func(rt *rapid.T) {
-		p := plays().Draw(rt, "play")
-		a, b := run.give(t, p), sessions.give(t, p)
+		p := scripts().Draw(rt, "script")
+		a, b := run.run(t, p), sessions.run(t, p)
 		if t.Failed() {
 			rt.Fatalf("a client was let down")
 		}

@@ -38,34 +38,34 @@ const (
 	ownKeyHead = "X-Agentd-Openai-Api-Key"
 )
 
-// bed is a daemon with its data in a file, whose models stand on a stage and
-// whose log is kept. When the test ends it must have let go of everything, and
-// have told nobody what it must not.
-type bed struct {
-	t     *testing.T
-	d     *agentdtest.Daemon
-	hc    *http.Client
-	url   string
-	stage *stage
-	store *harness.RecordedStore
-	log   *logLines
+// fixture is a daemon with its data in a file, whose models are fakes and whose log
+// is kept. When the test ends, the daemon must hold nothing any more, and no secret
+// may be in its log or its files.
+type fixture struct {
+	t      *testing.T
+	d      *agentdtest.Daemon
+	hc     *http.Client
+	url    string
+	models *fakeModels
+	store  *harness.RecordedStore
+	log    *logLines
 }
 
-// newBed starts a daemon on a loopback port, with the given models.
-func newBed(t *testing.T, plays map[string][]line, opts ...agentdtest.Option) *bed {
+// newFixture starts a daemon on a loopback port, with the given models.
+func newFixture(t *testing.T, scripts map[string][]answer, opts ...agentdtest.Option) *fixture {
 	t.Helper()
-	return newBedOn(t, filepath.Join(t.TempDir(), "agentd.db"), plays, opts...)
+	return newFixtureOn(t, filepath.Join(t.TempDir(), "agentd.db"), scripts, opts...)
 }
 
-// newQuickBed is newBed with the data in memory.
-func newQuickBed(t *testing.T, plays map[string][]line, opts ...agentdtest.Option) *bed {
+// newQuickFixture is newFixture with the data in memory.
+func newQuickFixture(t *testing.T, scripts map[string][]answer, opts ...agentdtest.Option) *fixture {
 	t.Helper()
-	return newBedOn(t, sqlitestore.Memory, plays, opts...)
+	return newFixtureOn(t, sqlitestore.Memory, scripts, opts...)
 }
 
-func newBedOn(t *testing.T, path string, plays map[string][]line, opts ...agentdtest.Option) *bed {
+func newFixtureOn(t *testing.T, path string, scripts map[string][]answer, opts ...agentdtest.Option) *fixture {
 	t.Helper()
-	b := &bed{t: t, log: &logLines{}}
+	b := &fixture{t: t, log: &logLines{}}
 	b.leaks()
 	disk, err := harness.OpenStore(t.Context(), path)
 	if err != nil {
@@ -79,9 +79,9 @@ func newBedOn(t *testing.T, path string, plays map[string][]line, opts ...agentd
 		}
 		b.secrets(path)
 	})
-	b.stage = newStage(t, ownKey, plays)
+	b.models = newFakeModels(t, ownKey, scripts)
 	b.d = harness.StartDaemon(t, append([]agentdtest.Option{
-		agentdtest.WithLoopback(), testdaemon.WithStore(b.store), agentdtest.WithOpenAI("", b.stage.url+"/v1/"),
+		agentdtest.WithLoopback(), testdaemon.WithStore(b.store), agentdtest.WithOpenAI("", b.models.url+"/v1/"),
 		testdaemon.WithTurnLimits(session.Limits{HandoverGrace: 20 * time.Millisecond}),
 		agentdtest.WithLogger(slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 	}, opts...)...)
@@ -91,7 +91,7 @@ func newBedOn(t *testing.T, path string, plays map[string][]line, opts ...agentd
 
 // awaitEnd comes for a session's turn, if it waits for a client, and sees it to
 // its end.
-func (b *bed) awaitEnd(id string) {
+func (b *fixture) awaitEnd(id string) {
 	b.t.Helper()
 	c := b.chain(allTools)
 	c.session = id
@@ -107,7 +107,7 @@ const atATime = 6
 
 // each runs a test for each number up to n, several at a time, for they mostly
 // wait.
-func (b *bed) each(n int, test func(b *bed, i int)) {
+func (b *fixture) each(n int, test func(b *fixture, i int)) {
 	b.t.Helper()
 	numbers := make(chan int)
 	var workers sync.WaitGroup
@@ -130,7 +130,7 @@ func (b *bed) each(n int, test func(b *bed, i int)) {
 }
 
 // leaks has the test fail when goroutines or file descriptors are left (I9).
-func (b *bed) leaks() {
+func (b *fixture) leaks() {
 	// The runtime keeps what the first use of the network takes.
 	if l, err := net.Listen("tcp", "127.0.0.1:0"); err == nil {
 		_ = l.Close()
@@ -160,7 +160,7 @@ func descriptors() int {
 }
 
 // secrets checks that nothing tells what it must not (I8).
-func (b *bed) secrets(path string) {
+func (b *fixture) secrets(path string) {
 	log := b.log.String()
 	for _, canary := range []string{ownKey, payload} {
 		if strings.Contains(log, canary) {
@@ -205,7 +205,7 @@ func (l *logLines) String() string {
 
 // client returns a client of the daemon, over the given address or its own, that
 // comes back at once and brings its own key.
-func (b *bed) client(url string, opts ...client.Option) *client.Client {
+func (b *fixture) client(url string, opts ...client.Option) *client.Client {
 	b.t.Helper()
 	c := client.New(url, append([]client.Option{
 		client.WithReconnect(client.ReconnectPolicy{Base: time.Microsecond, Cap: time.Millisecond}),
@@ -218,7 +218,7 @@ func (b *bed) client(url string, opts ...client.Option) *client.Client {
 // chain is what one client has seen of a session, over one raw stream after the
 // other. One goroutine uses it.
 type chain struct {
-	b     *bed
+	b     *fixture
 	opts  []connect.ClientOption
 	tools []*agentdv1.Tool
 	bidi  *connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]
@@ -234,7 +234,7 @@ type chain struct {
 }
 
 // chain returns a client that offers tools.
-func (b *bed) chain(tools []string, opts ...connect.ClientOption) *chain {
+func (b *fixture) chain(tools []string, opts ...connect.ClientOption) *chain {
 	c := &chain{b: b, opts: opts, first: map[string]string{}}
 	for _, name := range tools {
 		c.tools = append(c.tools, harness.Tool(name))
@@ -356,7 +356,7 @@ func isText(m *agentdv1.RunResponse) bool { return m.GetOutputChunk().GetContent
 
 func isError(m *agentdv1.RunResponse) bool { return m.GetError() != nil }
 
-func stagedAgent(name string, tools ...string) *agentdv1.Agent {
+func fakeAgent(name string, tools ...string) *agentdv1.Agent {
 	a := harness.LLMAgent(name, "openai/"+name, "", tools...)
 	a.GetLlm().OutputKey = name + "_text"
 	return a
@@ -370,13 +370,13 @@ var allTools = []string{"one", "two", "three", "look"}
 // state.
 func everything() *agentdv1.Agent {
 	return harness.SequentialAgent("root",
-		stagedAgent("talker", "one", "two", "three"),
-		harness.ParallelAgent("both", stagedAgent("left", "look"), stagedAgent("right")),
-		stagedAgent("closer"),
+		fakeAgent("talker", "one", "two", "three"),
+		harness.ParallelAgent("both", fakeAgent("left", "look"), fakeAgent("right")),
+		fakeAgent("closer"),
 	)
 }
 
-var everythingPlays = map[string][]line{
+var everythingScripts = map[string][]answer{
 	"talker": {
 		{thoughts: []string{"I might ", "ask."}, text: []string{"Grüezi, ", "日本 ", "🙂 ", "let me see. "}, calls: []string{"one", "two", "three"}},
 		{text: []string{"One more. "}, calls: []string{"one"}},

@@ -14,33 +14,33 @@ import (
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
 
-// line is one answer of a model on the stage.
-type line struct {
+// answer is one answer of a fake model.
+type answer struct {
 	thoughts, text []string // one piece each
 	calls          []string // tools called together
 }
 
-// stage is a provider over HTTP that plays a model of each name, counts its calls
-// by turn, and sees how their connections end.
-type stage struct {
+// fakeModels answers the calls of each model by a script, counts them by turn, and
+// sees how their connections end.
+type fakeModels struct {
 	t   *testing.T
 	url string
-	// plays are the answers of each model since the user last spoke, in order. The
-	// last one is repeated. Not changed while the stage serves.
-	plays map[string][]line
-	pause time.Duration // before each piece; not changed while the stage serves
-	key   string        // that calls must bear; not changed while the stage serves
+	// scripts are the answers of each model after the user last spoke, in order. The
+	// last one is repeated. Not changed while the fake serves.
+	scripts map[string][]answer
+	pause   time.Duration // before each piece; not changed while the fake serves
+	key     string        // that calls must bear; not changed while the fake serves
 
 	mu      sync.Mutex
-	changed *sync.Cond        // a call has begun or come to its end; its lock is mu
-	scenes  map[string]*scene // by turn; protected by mu
+	changed *sync.Cond            // a call has begun or come to its end; its lock is mu
+	turns   map[string]*turnCalls // by turn; protected by mu
 }
 
-// scene is what a turn has seen of the stage. Its fields are protected by
-// stage.mu.
-type scene struct {
+// turnCalls are the model calls of a turn. The fields are protected by
+// fakeModels.mu.
+type turnCalls struct {
 	calls    int
-	told     []providertest.Item // results of tools, each once for a call that tells it
+	results  []providertest.Item // of tools, each once for a call that carries it
 	underWay int
 	pieces   int  // sent
 	aborted  int  // calls whose connection was closed before their end
@@ -50,9 +50,9 @@ type scene struct {
 // turnMark is in the prompt of each turn and names it.
 var turnMark = regexp.MustCompile(`<turn [\w.-]+>`)
 
-func newStage(t *testing.T, key string, plays map[string][]line) *stage {
+func newFakeModels(t *testing.T, key string, scripts map[string][]answer) *fakeModels {
 	t.Helper()
-	s := &stage{t: t, plays: plays, pause: time.Millisecond, key: key, scenes: map[string]*scene{}}
+	s := &fakeModels{t: t, scripts: scripts, pause: time.Millisecond, key: key, turns: map[string]*turnCalls{}}
 	s.changed = sync.NewCond(&s.mu)
 	_, s.url = fakeprovider.Start(t, s.answer)
 	return s
@@ -60,7 +60,7 @@ func newStage(t *testing.T, key string, plays map[string][]line) *stage {
 
 // answer answers a model call by the turn and by how often its model has answered in
 // it.
-func (s *stage) answer(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
+func (s *fakeModels) answer(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
 	refused := fakeprovider.Reply{Status: http.StatusBadRequest, Message: "the test does not expect this request"}
 	req, err := c.Request()
 	if err != nil {
@@ -73,32 +73,32 @@ func (s *stage) answer(_ context.Context, c *fakeprovider.Call) fakeprovider.Rep
 	if got := c.Header.Get("Authorization"); got != "Bearer "+s.key {
 		s.t.Errorf("a model call bears the key %q", got)
 	}
-	play := s.plays[req.Model]
-	if len(play) == 0 {
-		s.t.Errorf("there is no model %q on the stage", req.Model)
+	script := s.scripts[req.Model]
+	if len(script) == 0 {
+		s.t.Errorf("there is no script for the model %q", req.Model)
 		return refused
 	}
-	mark, step, results := sceneOf(req)
+	mark, step, results := turnOf(req)
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sc := s.sceneLocked(mark)
-	sc.calls++
-	sc.underWay++
-	sc.told = append(sc.told, results...)
+	tc := s.turnLocked(mark)
+	tc.calls++
+	tc.underWay++
+	tc.results = append(tc.results, results...)
 	s.changed.Broadcast()
-	return s.reply(sc, play[min(step, len(play)-1)])
+	return s.reply(tc, script[min(step, len(script)-1)])
 }
 
-func (s *stage) sceneLocked(mark string) *scene {
-	if s.scenes[mark] == nil {
-		s.scenes[mark] = &scene{}
+func (s *fakeModels) turnLocked(mark string) *turnCalls {
+	if s.turns[mark] == nil {
+		s.turns[mark] = &turnCalls{}
 	}
-	return s.scenes[mark]
+	return s.turns[mark]
 }
 
-// sceneOf finds the turn of a request, how often its model has answered in it, and
+// turnOf finds the turn of a request, how often its model has answered in it, and
 // the results that have come since its last answer.
-func sceneOf(req *providertest.Request) (mark string, step int, results []providertest.Item) {
+func turnOf(req *providertest.Request) (mark string, step int, results []providertest.Item) {
 	answering := false
 	for _, item := range req.Items {
 		said := item.Kind == providertest.Assistant || item.Kind == providertest.Call
@@ -119,9 +119,9 @@ func sceneOf(req *providertest.Request) (mark string, step int, results []provid
 }
 
 // reply is an answer whose pieces wait for the turn.
-func (s *stage) reply(sc *scene, l line) fakeprovider.Reply {
+func (s *fakeModels) reply(tc *turnCalls, l answer) fakeprovider.Reply {
 	reply := fakeprovider.Reply{
-		Thoughts: l.thoughts, Text: l.text, Model: "staged",
+		Thoughts: l.thoughts, Text: l.text, Model: "fake",
 		Usage: providertest.Usage{Prompt: 3, Completion: 2, Total: 5},
 	}
 	for i, name := range l.calls {
@@ -131,29 +131,29 @@ func (s *stage) reply(sc *scene, l line) fakeprovider.Reply {
 		if sent > len(l.thoughts)+len(l.text)+len(l.calls) {
 			return nil // what follows the reason to stop comes with it
 		}
-		return s.wait(ctx, sc)
+		return s.wait(ctx, tc)
 	}
 	reply.Done = func(err error) {
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		if err != nil {
-			sc.aborted++
+			tc.aborted++
 		}
-		sc.underWay--
+		tc.underWay--
 		s.changed.Broadcast()
 	}
 	return reply
 }
 
 // wait lets a piece be sent, unless the turn is frozen or the request is over.
-func (s *stage) wait(ctx context.Context, sc *scene) error {
+func (s *fakeModels) wait(ctx context.Context, tc *turnCalls) error {
 	if err := harness.Wait(ctx, s.pause); err != nil {
 		return err
 	}
 	s.mu.Lock()
-	frozen := sc.frozen
+	frozen := tc.frozen
 	if !frozen {
-		sc.pieces++
+		tc.pieces++
 	}
 	s.mu.Unlock()
 	if frozen {
@@ -164,42 +164,42 @@ func (s *stage) wait(ctx context.Context, sc *scene) error {
 
 // freeze has the models of a turn fall silent: calls stay open until they are
 // aborted. It returns how many pieces have been sent.
-func (s *stage) freeze(mark string) int {
+func (s *fakeModels) freeze(mark string) int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sc := s.sceneLocked(mark)
-	sc.frozen = true
-	return sc.pieces
+	tc := s.turnLocked(mark)
+	tc.frozen = true
+	return tc.pieces
 }
 
 // begun waits until a call of a turn is under way.
-func (s *stage) begun(mark string) {
+func (s *fakeModels) begun(mark string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for s.sceneLocked(mark).underWay == 0 {
+	for s.turnLocked(mark).underWay == 0 {
 		s.changed.Wait()
 	}
 }
 
 // quiet waits until no call of a turn is under way, and returns how many were
 // made, and how many of them had their connections closed before their end.
-func (s *stage) quiet(mark string) (calls, aborted int) {
+func (s *fakeModels) quiet(mark string) (calls, aborted int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	sc := s.sceneLocked(mark)
-	for sc.underWay > 0 {
+	tc := s.turnLocked(mark)
+	for tc.underWay > 0 {
 		s.changed.Wait()
 	}
-	return sc.calls, sc.aborted
+	return tc.calls, tc.aborted
 }
 
-// toldOf is what the models of a turn were told of a call, by the provider's id:
+// resultsOf returns the results that the models of a turn received for a call, by the provider's id:
 // "call_0" is an answer's first.
-func (s *stage) toldOf(mark, callID string) []string {
+func (s *fakeModels) resultsOf(mark, callID string) []string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var out []string
-	for _, res := range s.sceneLocked(mark).told {
+	for _, res := range s.turnLocked(mark).results {
 		if res.ID == callID {
 			out = append(out, res.Text)
 		}
