@@ -14,7 +14,7 @@ import (
 
 // A server that is killed while a summary is written has it written again; one
 // that is killed behind it goes on with it.
-func TestKillInCompaction(t *testing.T) {
+func TestKillInCompaction(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
 	t.Parallel()
 	overBoth(t, func(t *testing.T, c *carrier) {
 		env, f := killable(t)

@@ -15,7 +15,7 @@ import (
 // call again with the agent's own model, and turns to the fallback again; what was
 // answered before, by whichever model, is not asked for again. What the model took
 // that failed is counted each time that it was asked, also before a kill.
-func TestKillInFallback(t *testing.T) {
+func TestKillInFallback(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
 	t.Parallel()
 	overBoth(t, func(t *testing.T, c *carrier) {
 		env, f := killable(t)

@@ -141,7 +141,7 @@ func TestKill(t *testing.T) {
 }
 
 // A turn that was running when its server was killed goes on without a client.
-func TestGoesOnAlone(t *testing.T) {
+func TestGoesOnAlone(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
 	t.Parallel()
 	overBoth(t, goesOnAlone)
 }

@@ -246,7 +246,7 @@ func TestServe(t *testing.T) {
 }
 
 // The first signal waits for turns, the second puts them aside.
-func TestSignals(t *testing.T) {
+func TestSignals(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		second    bool
