@@ -3,6 +3,7 @@ package client_test
 import (
 	"context"
 	"errors"
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -66,5 +67,40 @@ func TestResultThatTheServerRefuses(t *testing.T) {
 	}
 	if !lastEnd(t, events).Completed {
 		t.Error("the turn did not complete")
+	}
+}
+
+// A result that the client may send, and that is more than the server reads in one message,
+// is an error to the model, on each way to the server; the turn goes on.
+func TestResultAboveTheServersMessages(t *testing.T) {
+	for name, opts := range map[string][]client.Option{"HTTP/2": nil, "HTTP/1.1": {client.WithHTTP1()}} {
+		for _, attached := range []bool{false, true} {
+			t.Run(fmt.Sprint(name, " attached ", attached), func(t *testing.T) {
+				s := newStage(t)
+				c, _ := s.client(t, append(opts, client.WithMaxResultBytes(32<<20), client.WithMaxMessageBytes(32<<20))...)
+				mustAdd(t, client.AddTool(c, "dump", "dumps", func(context.Context, struct{}) (any, error) {
+					return strings.Repeat("x", 6<<20), nil
+				}))
+				run := c.Run(t.Context(), actor("dump"), "go")
+				if attached {
+					session := c.NewSession(actor("dump"))
+					turn, err := session.Start(t.Context(), "go")
+					if err != nil {
+						t.Fatal(err)
+					}
+					run = c.Attach(t.Context(), session.ID(), client.WithTurnID(turn.ID))
+				}
+				mine := follow(run)
+				s.next(t).gets(t, reply{calls: []string{"dump"}})
+				call := s.next(t)
+				if len(call.told) != 1 || !strings.Contains(call.told[0], "refused") || !strings.Contains(call.told[0], "4194304") {
+					t.Errorf("the model is told %.300v", call.told)
+				}
+				call.gets(t, reply{text: "done"})
+				if end := lastEnd(t, mine.rest(t)); !end.Completed {
+					t.Errorf("the turn ended with %+v", end)
+				}
+			})
+		}
 	}
 }

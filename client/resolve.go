@@ -60,15 +60,26 @@ func fromUnary(ctx context.Context, err error) *Error {
 	if ctx.Err() != nil {
 		return fromContext(ctx)
 	}
-	if ce, ok := errors.AsType[*connect.Error](err); ok {
-		for _, detail := range ce.Details() {
-			value, verr := detail.Value()
-			if resp, ok := value.(*agentdv1.RunResponse_ErrorResponse); ok && verr == nil {
-				return fromResponse(resp)
-			}
-		}
+	if refusal := refusalOf(err); refusal != nil {
+		return fromResponse(refusal)
 	}
 	failure := fromTransport(err)
 	failure.Message = "the request failed: " + err.Error()
 	return failure
+}
+
+// refusalOf returns what the server has said with the error of a request; nil if it has said
+// nothing.
+func refusalOf(err error) *agentdv1.RunResponse_ErrorResponse {
+	ce, ok := errors.AsType[*connect.Error](err)
+	if !ok {
+		return nil
+	}
+	for _, detail := range ce.Details() {
+		value, err := detail.Value()
+		if refusal, ok := value.(*agentdv1.RunResponse_ErrorResponse); ok && err == nil {
+			return refusal
+		}
+	}
+	return nil
 }

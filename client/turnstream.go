@@ -2,7 +2,6 @@ package client
 
 import (
 	"context"
-	"errors"
 	"io"
 	"maps"
 	"sync/atomic"
@@ -13,8 +12,8 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// cancelLinger bounds the request that cancels a turn. The server has it long before it has
-// answered it, which it does when nothing of the turn runs any more.
+// cancelLinger is how long a run that was left waits for the answer to the request that
+// cancels its turn: the server has the request long before it answers.
 const cancelLinger = 800 * time.Millisecond
 
 // messages is a stream of Agentd.Run, or a turnStream in its place. One goroutine sends,
@@ -85,7 +84,7 @@ func (s *turnStream) Send(msg *agentdv1.RunRequest) error {
 	}
 	refusal, err := s.take(msg)
 	if err != nil {
-		if refusal = s.said(err); refusal == nil {
+		if refusal = refusalOf(err); refusal == nil {
 			return err
 		}
 	}
@@ -93,7 +92,7 @@ func (s *turnStream) Send(msg *agentdv1.RunRequest) error {
 		if id := msg.GetToolCallResponse().GetToolCallId(); id != "" {
 			refusal.ToolCallId = id
 		}
-		s.put(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{Error: refusal}})
+		s.refuse(refusal)
 	}
 	return nil
 }
@@ -131,7 +130,6 @@ func (s *turnStream) watch(req *agentdv1.WatchTurnRequest, greets bool) {
 		s.finish(err)
 		return
 	}
-	defer func() { _ = events.Close() }()
 	if greets && len(events.ResponseHeader()) > 0 {
 		s.put(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{
 			Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: s.session},
@@ -144,7 +142,9 @@ func (s *turnStream) watch(req *agentdv1.WatchTurnRequest, greets bool) {
 		}
 		s.put(msg)
 	}
-	s.finish(events.Err())
+	err = events.Err()
+	_ = events.Close() // the stream is at its end
+	s.finish(err)
 }
 
 // finish ends the stream: with what the server has said, with an error of the connection,
@@ -155,11 +155,17 @@ func (s *turnStream) finish(err error) {
 	if err == nil {
 		return
 	}
-	if refusal := s.said(err); refusal != nil {
-		s.put(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{Error: refusal}})
+	if refusal := refusalOf(err); refusal != nil {
+		s.refuse(refusal)
 		return
 	}
 	s.err = err
+}
+
+// refuse hands on what the server has said against a request.
+func (s *turnStream) refuse(refusal *agentdv1.RunResponse_ErrorResponse) {
+	refusal.SessionId = s.session
+	s.put(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{Error: refusal}})
 }
 
 // put hands a message to Receive, as long as the stream lasts.
@@ -174,11 +180,14 @@ func (s *turnStream) put(msg *agentdv1.RunResponse) {
 // take makes the request of a message that is not the first one. It returns the refusal of
 // a result.
 func (s *turnStream) take(msg *agentdv1.RunRequest) (*agentdv1.RunResponse_ErrorResponse, error) {
-	var turn string
-	if id := s.turn.Load(); id != nil {
-		turn = *id
-	}
 	stub := s.run.client.sessions
+	if msg.GetHeartbeat() != nil {
+		return nil, nil // WatchTurn has its own
+	}
+	turn, err := s.turnID()
+	if err != nil {
+		return nil, err
+	}
 	switch m := msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_ToolCallResponse_:
 		resp, err := stub.SubmitToolResults(s.side, request(s, &agentdv1.SubmitToolResultsRequest{
@@ -205,36 +214,35 @@ func (s *turnStream) take(msg *agentdv1.RunRequest) (*agentdv1.RunResponse_Error
 			SessionId: s.session, TurnId: turn, ToolCallId: m.Cancel.GetToolCallId(),
 		}))
 		return nil, err
-	default: // heartbeats: WatchTurn has its own
-		return nil, nil
+	default:
+		return nil, nil // a run sends nothing else
 	}
 }
 
-// cancelTurn may outlive the stream for an instant: a request that is on its way when the
-// run is left would otherwise not arrive.
+// turnID is the turn that is watched: who attaches without a name, and cancels before
+// anything has come, means the session's last one.
+func (s *turnStream) turnID() (string, error) {
+	if id := s.turn.Load(); id != nil {
+		return *id, nil
+	}
+	last, err := s.run.client.sessions.GetTurn(s.side, request(s, &agentdv1.GetTurnRequest{SessionId: s.session}))
+	if err != nil {
+		return "", err
+	}
+	return last.Msg.GetTurn().GetId(), nil
+}
+
+// cancelTurn returns when nothing of the turn runs any more. It outlives the stream by
+// cancelLinger: a request that is on its way when the run is left would otherwise not arrive.
 func (s *turnStream) cancelTurn(turn, reason string) error {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(s.side), cancelLinger)
+	ctx, cancel := context.WithCancel(context.WithoutCancel(s.side))
 	defer cancel()
+	unwatch := context.AfterFunc(s.side, func() { time.AfterFunc(cancelLinger, cancel) })
+	defer unwatch()
 	_, err := s.run.client.sessions.CancelTurn(ctx, request(s, &agentdv1.CancelTurnRequest{
 		SessionId: s.session, TurnId: turn, Reason: reason,
 	}))
 	return err
-}
-
-// said is what the server has said with an error; nil if it has said nothing.
-func (s *turnStream) said(err error) *agentdv1.RunResponse_ErrorResponse {
-	ce, ok := errors.AsType[*connect.Error](err)
-	if !ok {
-		return nil
-	}
-	for _, detail := range ce.Details() {
-		value, err := detail.Value()
-		if e, ok := value.(*agentdv1.RunResponse_ErrorResponse); ok && err == nil {
-			e.SessionId = s.session
-			return e
-		}
-	}
-	return nil
 }
 
 // request is a request with the headers of the run.
