@@ -1,11 +1,11 @@
 // Package backoff computes the waits between attempts that fail one after the other. It
 // is not for users of agentd.
 //
-// It imports nothing of agentd and does not wait itself. Its functions may be called
-// from any goroutine.
+// It imports nothing of agentd. Its functions may be called from any goroutine.
 package backoff
 
 import (
+	"context"
 	"math/rand/v2"
 	"time"
 )
@@ -28,4 +28,20 @@ func Full(base, limit time.Duration, n int) time.Duration {
 func Half(base, limit time.Duration, n int) time.Duration {
 	half := Bound(base, limit, n) / 2
 	return half + rand.N(max(half, 1))
+}
+
+// Wait waits for d, or for the end of ctx, whose error it returns. It does not wait if d is
+// not above 0.
+func Wait(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return ctx.Err()
+	case <-ctx.Done():
+		return ctx.Err()
+	}
 }

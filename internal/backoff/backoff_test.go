@@ -1,7 +1,10 @@
 package backoff_test
 
 import (
+	"context"
+	"errors"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/apzuk3/agentd/internal/backoff"
@@ -44,4 +47,22 @@ func TestJitter(t *testing.T) {
 	if got := backoff.Half(0, 0, 3); got != 0 {
 		t.Errorf("Half(0, 0, 3) is %v, want 0", got)
 	}
+}
+
+func TestWait(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		ctx, cancel := context.WithTimeout(t.Context(), 3*time.Second)
+		defer cancel()
+		begin := time.Now()
+		if err := backoff.Wait(ctx, 2*time.Second); err != nil || time.Since(begin) != 2*time.Second {
+			t.Errorf("%v after %v, want nil after 2s", err, time.Since(begin))
+		}
+		if err := backoff.Wait(ctx, 2*time.Second); !errors.Is(err, context.DeadlineExceeded) || time.Since(begin) != 3*time.Second {
+			t.Errorf("%v after %v, want the deadline after 3s", err, time.Since(begin))
+		}
+		if err := backoff.Wait(ctx, 0); err == nil || backoff.Wait(t.Context(), -1) != nil {
+			t.Errorf("a wait for nothing: %v", err)
+		}
+	})
 }

@@ -32,20 +32,8 @@ func retry[T any](
 		if n == 0 {
 			t.Note("%v; trying again", e)
 		}
-		if !pause(ctx, max(backoff.Full(firstWait, lastWait, n), min(e.RetryAfter, patience))) {
+		if backoff.Wait(ctx, max(backoff.Full(firstWait, lastWait, n), min(e.RetryAfter, patience))) != nil {
 			return out, e
 		}
-	}
-}
-
-// pause waits; it returns false when ctx has ended.
-func pause(ctx context.Context, d time.Duration) bool {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return true
-	case <-ctx.Done():
-		return false
 	}
 }

@@ -57,6 +57,17 @@ func Decode(data []byte) (any, error) {
 	return v, nil
 }
 
+// Equal tells whether two JSON texts are the same value, numbers compared by their text. One
+// that is not JSON equals none.
+func Equal(a, b string) bool {
+	x, err := Decode([]byte(a))
+	if err != nil {
+		return false
+	}
+	y, err := Decode([]byte(b))
+	return err == nil && First(x, y) == nil
+}
+
 // First returns the first difference between two values that Decode has made,
 // nil if there is none. Members are compared in the order of their names, and a
 // number by its text.

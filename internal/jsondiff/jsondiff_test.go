@@ -69,3 +69,20 @@ func TestDecodeRefuses(t *testing.T) {
 		}
 	}
 }
+
+func TestEqual(t *testing.T) {
+	for _, tc := range []struct {
+		a, b string
+		want bool
+	}{
+		{`{"a": 1, "b": [true, null]}`, `{"b":[true,null],"a":1}`, true},
+		{`1.0`, `1`, false},
+		{`9007199254740993`, `9007199254740992`, false},
+		{`[1]`, `[1, 2]`, false},
+		{`{`, `{`, false},
+	} {
+		if got := jsondiff.Equal(tc.a, tc.b); got != tc.want {
+			t.Errorf("Equal(%s, %s) is %v", tc.a, tc.b, got)
+		}
+	}
+}

@@ -94,7 +94,7 @@ func (r *retrying) Generate(ctx context.Context, req *model.Request, emit func(m
 				return nil, interrupted(e, cause, failed)
 			}
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := backoff.Wait(ctx, wait); err != nil {
 			return nil, interrupted(e, err, failed)
 		}
 		last, failed = e, append(failed, e.Usage)
@@ -107,18 +107,6 @@ func (r *retrying) wait(try int, e *model.Error) time.Duration {
 		return e.RetryAfter
 	}
 	return backoff.Full(r.retry.Base, r.retry.MaxWait, try-1)
-}
-
-// sleep waits for d, or for the end of ctx, which is its error.
-func sleep(ctx context.Context, d time.Duration) error {
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-t.C:
-		return ctx.Err()
-	case <-ctx.Done():
-		return ctx.Err()
-	}
 }
 
 // Unreported reports whether a call failed because OnRetry or OnRaw failed: another model would

@@ -13,6 +13,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/backoff"
 	"github.com/apzuk3/agentd/internal/models/words"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -56,7 +57,7 @@ func (l llm) Generate(ctx context.Context, req *model.Request, emit func(model.D
 	b := adapter.NewBuilder("echo", emit)
 	_, text := words.LastUser(req)
 	for word := range words.Split(text) {
-		if err := wait(ctx, l.cfg.Delay); err != nil {
+		if err := backoff.Wait(ctx, l.cfg.Delay); err != nil {
 			return nil, err
 		}
 		b.Text(word)
@@ -64,19 +65,4 @@ func (l llm) Generate(ctx context.Context, req *model.Request, emit func(model.D
 	u := model.Usage{Prompt: words.Count(req), Completion: int64(len(strings.Fields(text)))}
 	u.Total = u.Prompt + u.Completion
 	return &model.Response{Content: b.Content(), FinishReason: genai.FinishReasonStop, Usage: u, Model: "echo"}, nil
-}
-
-// wait waits for d, or for the end of ctx, which is its error.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/backoff"
 	"github.com/apzuk3/agentd/internal/models/words"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -56,7 +57,7 @@ func (d demo) Generate(ctx context.Context, req *model.Request, emit func(model.
 		add  func(string)
 	}{{thoughts, b.Thought}, {text, b.Text}} {
 		for w := range words.Split(piece.text) {
-			if err := wait(ctx, d.delay); err != nil {
+			if err := backoff.Wait(ctx, d.delay); err != nil {
 				return nil, err
 			}
 			piece.add(w)

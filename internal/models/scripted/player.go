@@ -12,6 +12,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/backoff"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models/words"
 	"github.com/apzuk3/agentd/internal/seam"
@@ -34,7 +35,7 @@ func (p *player) Generate(ctx context.Context, req *model.Request, emit func(mod
 	if err != nil {
 		return nil, err
 	}
-	if err := wait(ctx, a.Delay); err != nil {
+	if err := backoff.Wait(ctx, a.Delay); err != nil {
 		return nil, err
 	}
 	b := adapter.NewBuilder(name, emit)
@@ -48,7 +49,7 @@ func (p *player) Generate(ctx context.Context, req *model.Request, emit func(mod
 			if a.Error != nil && sent >= a.Error.After {
 				return a.fail(ctx, s)
 			}
-			if err := wait(ctx, cmp.Or(a.ChunkDelay, p.delay)); err != nil {
+			if err := backoff.Wait(ctx, cmp.Or(a.ChunkDelay, p.delay)); err != nil {
 				return err
 			}
 			add(piece)
@@ -351,19 +352,4 @@ func lastWord(text string) string {
 		}
 	}
 	return ""
-}
-
-// wait waits for d, or for the end of ctx, which is its error.
-func wait(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	t := time.NewTimer(d)
-	defer t.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-t.C:
-		return nil
-	}
 }

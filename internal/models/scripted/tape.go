@@ -14,6 +14,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/backoff"
 	"github.com/apzuk3/agentd/internal/jsondiff"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models/record"
@@ -204,7 +205,7 @@ func (p *tapePlayer) Generate(
 // say sends a text word by word.
 func say(ctx context.Context, delay time.Duration, d model.Delta, emit func(model.Delta)) error {
 	for word := range words.Split(d.Text) {
-		if err := wait(ctx, delay); err != nil {
+		if err := backoff.Wait(ctx, delay); err != nil {
 			return err
 		}
 		emit(model.Delta{Text: word, Thought: d.Thought})

@@ -6,13 +6,13 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"reflect"
 	"slices"
 	"strings"
 	"testing"
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/jsondiff"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
@@ -250,14 +250,14 @@ func (d *adapterDriver) compare(t *testing.T, resp *model.Response, want provide
 		if c := p.FunctionCall; c != nil {
 			args, _ := p.PartMetadata[seam.MetaArgs].(string)
 			decoded, err := json.Marshal(c.Args)
-			if err != nil || !sameJSON(string(decoded), args) {
+			if err != nil || !jsondiff.Equal(string(decoded), args) {
 				t.Errorf("call %s: Args %s (%v), their text %s", c.Name, decoded, err, args)
 			}
 			got = append(got, providertest.ToolCall{ID: c.ID, Name: c.Name, Args: args})
 		}
 	}
 	same := func(a, b providertest.ToolCall) bool {
-		return a.ID == b.ID && a.Name == b.Name && sameJSON(a.Args, b.Args)
+		return a.ID == b.ID && a.Name == b.Name && jsondiff.Equal(a.Args, b.Args)
 	}
 	if !slices.EqualFunc(got, want.Calls, same) {
 		t.Errorf("tool calls %v, want %v", got, want.Calls)
@@ -321,7 +321,7 @@ func (d *adapterDriver) request(t *testing.T, s *providertest.Session, turn, ste
 	}
 	same := func(a, b providertest.Tool) bool {
 		return a.Name == b.Name && (a.Description == b.Description || b.Description == "") &&
-			sameJSON(string(a.Schema), string(b.Schema))
+			jsondiff.Equal(string(a.Schema), string(b.Schema))
 	}
 	if !slices.EqualFunc(req.Tools, s.Tools, same) {
 		t.Errorf("request %d: tools %+v, want %+v", len(all)-1, req.Tools, s.Tools)
@@ -384,16 +384,3 @@ func parts(c *genai.Content, thoughts bool) string {
 }
 
 func squeeze(s string) string { return strings.Join(strings.Fields(s), "") }
-
-// sameJSON compares two JSON texts by their values; numbers by their digits.
-func sameJSON(a, b string) bool {
-	var values [2]any
-	for i, s := range []string{a, b} {
-		dec := json.NewDecoder(strings.NewReader(s))
-		dec.UseNumber()
-		if dec.Decode(&values[i]) != nil {
-			return false
-		}
-	}
-	return reflect.DeepEqual(values[0], values[1])
-}

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"strings"
 	"testing"
+
+	"github.com/apzuk3/agentd/internal/jsondiff"
 )
 
 func synthesized(t testing.TB, name string) *Recording {
@@ -75,7 +77,7 @@ func checkSteps(t *testing.T, turn Turn) {
 		}
 		for j, w := range want[i] {
 			c, r := step.Calls[j], step.Results[j]
-			if c.Name != w[0] || r.Name != w[0] || !sameJSON(c.Args, w[1]) || r.Output != w[2] || r.ID != c.ID {
+			if c.Name != w[0] || r.Name != w[0] || !jsondiff.Equal(c.Args, w[1]) || r.Output != w[2] || r.ID != c.ID {
 				t.Errorf("step %d, call %d: %+v and %+v, want %q", i, j, c, r, w)
 			}
 		}
@@ -312,7 +314,7 @@ func TestParseRequestGemini(t *testing.T) {
 	if !reflect.DeepEqual(req.Signatures, []string{"c2ln"}) {
 		t.Errorf("signatures %q", req.Signatures)
 	}
-	if len(req.Tools) != 1 || !sameJSON(string(req.Tools[0].Schema), `{"type":"object","properties":{"type":{"type":"string"}}}`) {
+	if len(req.Tools) != 1 || !jsondiff.Equal(string(req.Tools[0].Schema), `{"type":"object","properties":{"type":{"type":"string"}}}`) {
 		t.Errorf("tools %+v", req.Tools)
 	}
 }

@@ -1,14 +1,14 @@
 package providertest
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"net/url"
-	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/apzuk3/agentd/internal/jsondiff"
 )
 
 // CheckHistory checks that the body of a model request carries exactly the
@@ -141,29 +141,12 @@ func (i Item) equal(got Item) error {
 	switch i.Kind {
 	case Call:
 		// What is no JSON cannot be carried by every wire.
-		same = same && (!json.Valid([]byte(i.Args)) || sameJSON(i.Args, got.Args))
+		same = same && (!json.Valid([]byte(i.Args)) || jsondiff.Equal(i.Args, got.Args))
 	default:
-		same = same && (strings.TrimSpace(i.Text) == strings.TrimSpace(got.Text) || sameJSON(i.Text, got.Text))
+		same = same && (strings.TrimSpace(i.Text) == strings.TrimSpace(got.Text) || jsondiff.Equal(i.Text, got.Text))
 	}
 	if same {
 		return nil
 	}
 	return errors.New("it is " + got.String() + ", not " + i.String())
-}
-
-// sameJSON compares two JSON texts by their values.
-func sameJSON(a, b string) bool {
-	decode := func(s string) (any, error) {
-		dec := json.NewDecoder(bytes.NewReader([]byte(s)))
-		dec.UseNumber()
-		var v any
-		err := dec.Decode(&v)
-		return v, err
-	}
-	x, err := decode(a)
-	if err != nil {
-		return false
-	}
-	y, err := decode(b)
-	return err == nil && reflect.DeepEqual(x, y)
 }

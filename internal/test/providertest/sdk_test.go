@@ -11,6 +11,7 @@ import (
 
 	"github.com/anthropics/anthropic-sdk-go"
 	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/apzuk3/agentd/internal/jsondiff"
 	"github.com/openai/openai-go/v3"
 	openaioption "github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
@@ -47,7 +48,7 @@ func TestSDKs(t *testing.T) {
 
 func compare(t *testing.T, wire Wire, want, got Answer) {
 	t.Helper()
-	same := sameJSON
+	same := jsondiff.Equal
 	if wire == Gemini {
 		same = sameFloats
 	}

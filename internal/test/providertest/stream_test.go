@@ -8,6 +8,7 @@ import (
 	"testing"
 	"unicode/utf8"
 
+	"github.com/apzuk3/agentd/internal/jsondiff"
 	"pgregory.net/rapid"
 )
 
@@ -30,12 +31,12 @@ func TestStreamRoundTrip(t *testing.T) {
 			got.Thoughts = []string{strings.Join(got.Thoughts, "")}
 			want.Thoughts = []string{strings.Join(want.Thoughts, "")}
 			for j := range min(len(want.Calls), len(got.Calls)) {
-				if sameJSON(want.Calls[j].Args, got.Calls[j].Args) {
+				if jsondiff.Equal(want.Calls[j].Args, got.Calls[j].Args) {
 					got.Calls[j].Args = want.Calls[j].Args
 				}
 			}
 			for j := range min(len(want.Items), len(got.Items)) {
-				if sameJSON(want.Items[j].Args, got.Items[j].Args) {
+				if jsondiff.Equal(want.Items[j].Args, got.Items[j].Args) {
 					got.Items[j].Args = want.Items[j].Args
 				}
 			}

@@ -17,6 +17,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/jsondiff"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/harness"
@@ -238,7 +239,7 @@ func (c *cutTurns) run(fault *providertest.Fault, out *cutOutcome) {
 	clnt := c.D.Client()
 	if err := client.AddRawTool(clnt, "look", "the tool look", func(_ context.Context, args json.RawMessage) (any, error) {
 		out.calls++
-		if !harness.EqualJSON(string(args), c.first.Calls[0].Args) {
+		if !jsondiff.Equal(string(args), c.first.Calls[0].Args) {
 			c.T.Errorf("called with %s", args)
 		}
 		return "seen", nil

@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/jsondiff"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
@@ -233,7 +234,7 @@ func (k *talk) request(got providertest.Received, items []providertest.Item, sig
 	}
 	same := func(a, b providertest.Tool) bool {
 		return a.Name == b.Name && (a.Description == b.Description || b.Description == "") &&
-			(b.Schema == nil || harness.EqualJSON(string(a.Schema), string(b.Schema)))
+			(b.Schema == nil || jsondiff.Equal(string(a.Schema), string(b.Schema)))
 	}
 	if !slices.EqualFunc(req.Tools, k.said.Tools, same) {
 		k.t.Errorf("call %d: tools %+v, want %+v", got.Call, req.Tools, k.said.Tools)
@@ -337,5 +338,5 @@ func (s *script) over() []string {
 
 // sameCall compares calls, apart from their ids, which agentd gives.
 func sameCall(a, b providertest.ToolCall) bool {
-	return a.Name == b.Name && harness.EqualJSON(a.Args, b.Args)
+	return a.Name == b.Name && jsondiff.Equal(a.Args, b.Args)
 }
