@@ -11,12 +11,13 @@ import (
 
 	"github.com/anthropics/anthropic-sdk-go"
 	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
-	"github.com/apzuk3/agentd/internal/jsondiff"
 	"github.com/openai/openai-go/v3"
 	openaioption "github.com/openai/openai-go/v3/option"
 	"github.com/openai/openai-go/v3/packages/param"
 	"github.com/openai/openai-go/v3/responses"
 	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/internal/jsondiff"
 )
 
 // TestSDKs decodes every answer that the server gives with the provider's own

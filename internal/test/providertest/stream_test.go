@@ -8,8 +8,9 @@ import (
 	"testing"
 	"unicode/utf8"
 
-	"github.com/apzuk3/agentd/internal/jsondiff"
 	"pgregory.net/rapid"
+
+	"github.com/apzuk3/agentd/internal/jsondiff"
 )
 
 // TestStreamRoundTrip joins every answer that is streamed back to the answer that
