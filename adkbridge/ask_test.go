@@ -6,6 +6,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // approvedTool is a tool that needs approval.
@@ -116,7 +117,7 @@ func TestEditedArguments(t *testing.T) {
 			return
 		}
 		err := turn.Resolve(t.Context(), in.GetId(), session.Resolution{Decision: session.Approve, Input: []byte(`{"q":"much"}`)})
-		if e := session.AsError(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST || !strings.Contains(e.Message, "/properties/q") {
+		if e := fault.As(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST || !strings.Contains(e.Message, "/properties/q") {
 			t.Errorf("got %v", err)
 		}
 		if err := turn.Resolve(t.Context(), in.GetId(), session.Resolution{Decision: session.Approve, Input: []byte(`{"q":3}`)}); err != nil {
@@ -162,7 +163,7 @@ func TestAskUserIsReserved(t *testing.T) {
 		"twice":     {Prompt: "p", Agent: llm("root", tools(), builtin("ask_user", "ask_user"))},
 	} {
 		w := newWorld(t, nil)
-		if err := w.runner.Check(t.Context(), spec, nil); session.AsError(err).Code != agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE {
+		if err := w.runner.Check(t.Context(), spec, nil); fault.As(err).Code != agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE {
 			t.Errorf("%s: %v", name, err)
 		}
 	}

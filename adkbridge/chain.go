@@ -11,6 +11,7 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // chain makes one model call: to the agent's model, and to its fallback models in order
@@ -80,7 +81,7 @@ func mayFallBack(err error) bool {
 func (c *chain) fallBack(ctx context.Context, messageID string, err error) error {
 	was := c.last
 	usage := was.usage(model.Took(err))
-	reported := session.AsError(modelError(was.n, err))
+	reported := fault.As(modelError(was.n, err))
 	change := session.ModelFallback{
 		MessageID: messageID,
 		Path:      was.n.path,
@@ -111,11 +112,11 @@ func (c *chain) callError(err error) error {
 		return c.unrecorded
 	}
 	last := modelError(c.last.n, err)
-	e, ok := errors.AsType[*session.Error](last)
+	e, ok := errors.AsType[*fault.Error](last)
 	if len(c.failures) == 0 || !ok {
 		return last
 	}
-	return session.Errorf(e.Code, "%s: no model has answered: %w", c.last.n.at(),
+	return fault.Errorf(e.Code, "%s: no model has answered: %w", c.last.n.at(),
 		append(c.failures, failure{c.last.n.modelName, err}))
 }
 

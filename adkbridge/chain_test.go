@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // priced are a script's models, each with a provider and a price of its own.
@@ -350,7 +351,7 @@ func TestFallbackPlan(t *testing.T) {
 			}
 			spec := &session.Spec{Agent: llm("root", opts...), Budget: session.Budget{Cost: session.BudgetUSD(tc.budget)}}
 			err := New(Config{Models: models}).Check(context.Background(), spec, nil)
-			e, ok := errors.AsType[*session.Error](err)
+			e, ok := errors.AsType[*fault.Error](err)
 			if tc.want == "" && err != nil || tc.want != "" && (!ok || e.Code != tc.code || !strings.Contains(e.Message, tc.want)) {
 				t.Errorf("got %v, want %v %q", err, tc.code, tc.want)
 			}

@@ -10,6 +10,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // wide returns n agents.
@@ -111,7 +112,7 @@ func TestCheckRefuses(t *testing.T) {
 				offered = []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}
 			}
 			err := check(&script{}, &session.Spec{Prompt: "go", Agent: tc.tree, Tools: offered})
-			e, ok := errors.AsType[*session.Error](err)
+			e, ok := errors.AsType[*fault.Error](err)
 			if !ok || e.Code != agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE {
 				t.Fatalf("error %v, want INVALID_AGENT_TREE", err)
 			}
@@ -159,7 +160,7 @@ func TestCheckModels(t *testing.T) {
 		{errors.New("boom"), agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, `root/a: model "a"`},
 	} {
 		err := check(&script{bad: map[string]error{"a": tc.err}}, &session.Spec{Agent: seq("root", llm("a", tools()))})
-		e, ok := errors.AsType[*session.Error](err)
+		e, ok := errors.AsType[*fault.Error](err)
 		if !ok || e.Code != tc.code || !strings.Contains(e.Message, tc.want) {
 			t.Errorf("%v: got %v", tc.err, err)
 		}

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // stoppedText begins the results of calls that were cut off.
@@ -66,7 +67,7 @@ func (t *turn) close(ctx context.Context, cause error) error {
 	open := slices.Clone(t.open)
 	t.mu.Unlock()
 	text := stoppedText + " before this call was over"
-	if e, ok := errors.AsType[*session.Error](cause); ok && e.Code != codeInternal {
+	if e, ok := errors.AsType[*fault.Error](cause); ok && e.Code != codeInternal {
 		calls := 1
 		for _, o := range open {
 			calls += len(o.calls)

@@ -17,6 +17,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const (
@@ -256,7 +257,7 @@ func (m *agentModel) summarize(
 	retry := t.cutShort[promptKey{m.n.name, l.branch}]
 	t.mu.Unlock()
 	if tooMany {
-		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed",
+		return "", nil, fault.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed",
 			m.n.at(), t.limits.ModelCalls).
 			Over("turn_model_calls", t.limits.ModelCalls, t.limits.ModelCalls+1)
 	}

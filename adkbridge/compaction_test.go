@@ -18,6 +18,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // compacts is an agent of a window, of which the server knows the rest.
@@ -154,7 +155,7 @@ func TestCompactNever(t *testing.T) {
 				err = r.runTurn(t.Context(), run)
 			}
 			sums := compacted(r, run)
-			if len(sums) != tc.want || (err == nil) != (tc.want > 0) || err != nil && session.AsError(err).Code != agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG {
+			if len(sums) != tc.want || (err == nil) != (tc.want > 0) || err != nil && fault.As(err).Code != agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG {
 				t.Fatalf("%d summaries, %v", len(sums), err)
 			}
 			if tc.want > 0 && !sums[0].Compacted.Overflow {
@@ -189,7 +190,7 @@ func TestCompactOverflow(t *testing.T) {
 	before, refused := len(compacted(r, run)), w.refused
 	run.begin(strings.Repeat("u", 20_000))
 	err := r.runTurn(t.Context(), run)
-	if e := session.AsError(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG || !strings.Contains(e.Message, "tokens, at most 2000") {
+	if e := fault.As(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG || !strings.Contains(e.Message, "tokens, at most 2000") {
 		t.Errorf("a prompt that does not fit: %v", err)
 	}
 	if n := w.refused - refused; n > 2 || len(compacted(r, run)) > before+1 {
@@ -294,7 +295,7 @@ func TestCompactFails(t *testing.T) {
 			}
 			run.begin("30 rounds")
 			err := r.runTurn(t.Context(), run)
-			if e := session.AsError(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG || w.refused != 1 {
+			if e := fault.As(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_CONTEXT_TOO_LONG || w.refused != 1 {
 				t.Errorf("%d prompts were refused, the turn ended with %v", w.refused, err)
 			}
 		})
@@ -464,7 +465,7 @@ func TestCompactBudget(t *testing.T) {
 		}
 	}
 	limited := New(Config{Models: &narrowModels{known: true}, Limits: Limits{ModelCalls: int(at) + 1}})
-	if err := limited.runTurn(t.Context(), long(t, tree, "20 rounds")); session.AsError(err).Code != codeLimit {
+	if err := limited.runTurn(t.Context(), long(t, tree, "20 rounds")); fault.As(err).Code != codeLimit {
 		t.Errorf("the limit of model calls: %v", err)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // TestDeferredNeedsSearch: tools can be deferred only where the agent can find them, by
@@ -29,7 +30,7 @@ func TestDeferredNeedsSearch(t *testing.T) {
 		"only others": {seq("root", llm("a", builtin("tool_search")), llm("b", tools("fetch"))), `root/b: tool "fetch" is deferred`},
 	} {
 		err := check(&script{}, &session.Spec{Agent: tc.tree, Tools: offered})
-		e, ok := errors.AsType[*session.Error](err)
+		e, ok := errors.AsType[*fault.Error](err)
 		switch {
 		case tc.want == "" && err != nil:
 			t.Errorf("%s: %v", name, err)

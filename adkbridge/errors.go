@@ -11,7 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const (
@@ -26,7 +26,7 @@ const (
 // diverged is the error of a turn that cannot resume: another version of the engine
 // wrote its log.
 func diverged(format string, args ...any) error {
-	return session.Errorf(codeInternal,
+	return fault.Errorf(codeInternal,
 		"the turn cannot go on, it has taken another way than its log: "+format+"; its session can", args...)
 }
 
@@ -49,10 +49,10 @@ func modelError(n *node, err error) error {
 		if !ok {
 			return fmt.Errorf("%s: error of unknown kind %q: %w", at, e.Kind, err)
 		}
-		return session.Errorf(code, "%s: %w%s", at, err, waitText(e)).After(e.RetryAfter)
+		return fault.Errorf(code, "%s: %w%s", at, err, waitText(e)).After(e.RetryAfter)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &session.Error{Code: codeTimeout, Message: at + ": no answer in time", Err: err}
+		return &fault.Error{Code: codeTimeout, Message: at + ": no answer in time", Err: err}
 	}
 	return fmt.Errorf("%s: %w", at, err)
 }

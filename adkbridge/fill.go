@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // instructionMark is the instruction that ADK sees. A live model call replaces it. A
@@ -70,11 +71,11 @@ func (f *filling) check(most int) error {
 	for _, key := range slices.Sorted(maps.Keys(f.uses)) {
 		if bytes := f.uses[key] * len(f.values[key]); bytes > largest {
 			largest = bytes
-			why = session.Errorf(codeLimit, "; key %q has %d bytes and stands in it %d times", key, len(f.values[key]),
+			why = fault.Errorf(codeLimit, "; key %q has %d bytes and stands in it %d times", key, len(f.values[key]),
 				f.uses[key]).Message
 		}
 	}
-	return session.Errorf(codeLimit, "%s: instruction: filled in it takes %d bytes, at most %d are allowed%s", f.n.at(),
+	return fault.Errorf(codeLimit, "%s: instruction: filled in it takes %d bytes, at most %d are allowed%s", f.n.at(),
 		n, most, why).
 		Over("filled_instruction_bytes", most, n)
 }
@@ -99,7 +100,7 @@ func (f *filling) text() string {
 func (t *turn) instruction(n *node, state map[string]any) (string, error) {
 	f := n.fill(t.run.Spec(), state)
 	if key := f.missing(); key != "" {
-		return "", session.Errorf(codeTree,
+		return "", fault.Errorf(codeTree,
 			"%s: instruction: the state has no key %q; set it before this agent runs, or write {%s?}", n.at(), key, key)
 	}
 	if err := f.check(t.limits.FilledBytes); err != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // allocated is how many bytes f takes from the heap, freed or not. Tests that use it
@@ -39,7 +40,7 @@ var megabyte = strings.Repeat("x", 1_000_000)
 // isLimit fails the test unless an error is LIMIT_EXCEEDED and says all of this.
 func isLimit(t *testing.T, err error, says ...string) {
 	t.Helper()
-	e := session.AsError(err)
+	e := fault.As(err)
 	for _, want := range says {
 		if e == nil || e.Code != codeLimit || !strings.Contains(e.Message, want) {
 			t.Fatalf("error %v, want LIMIT_EXCEEDED that says %q", err, want)

@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 func generate(s *agentdv1.GenerationSettings) option {
@@ -70,7 +71,7 @@ func TestBadGeneration(t *testing.T) {
 		}
 		w := newWorld(t, nil)
 		_, err := w.manager.Start(t.Context(), session.Request{Agent: llm("root", opts...), Tools: w.tools, Prompt: "go"})
-		if err == nil || session.AsError(err).Code != codeTree || !strings.Contains(err.Error(), says) {
+		if err == nil || fault.As(err).Code != codeTree || !strings.Contains(err.Error(), says) {
 			t.Errorf("%s: %v", says, err)
 		}
 	}

@@ -6,6 +6,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // TestInjectedIsSeenByEveryAgent injects a prompt while two agents wait for their
@@ -68,7 +69,7 @@ func TestBudgetNeedsPrices(t *testing.T) {
 	}
 	spec.SessionBudget.Cost = 1
 	err := w.runner.Check(t.Context(), spec, nil)
-	if e := session.AsError(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST || !strings.Contains(e.Message, `"root"`) {
+	if e := fault.As(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST || !strings.Contains(e.Message, `"root"`) {
 		t.Errorf("a budget in money: %v", err)
 	}
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // journal is ADK's session service for one turn. What ADK appends goes into the
@@ -204,7 +205,7 @@ func (t *turn) encoded(ev *adksession.Event, m *meta) ([]byte, *stored, error) {
 // keptWithoutState reports whether an event is committed without its keys because the
 // state refuses them.
 func (t *turn) keptWithoutState(ev *adksession.Event, err error) bool {
-	e, ok := errors.AsType[*session.Error](err)
+	e, ok := errors.AsType[*fault.Error](err)
 	return ok && e.Code == codeLimit && len(durable(ev.Actions.StateDelta)) > 0
 }
 
@@ -217,7 +218,7 @@ func (t *turn) stateRefusal(ev *adksession.Event, m *meta, s *stored) error {
 	if len(keys) == 0 || len(durable(s.Actions.StateDelta)) > 0 || s.isCutOff() {
 		return nil
 	}
-	return session.Errorf(codeLimit, "%s: the state had no room for %s; a null value removes a key", pathString(m.Path),
+	return fault.Errorf(codeLimit, "%s: the state had no room for %s; a null value removes a key", pathString(m.Path),
 		quoteAll(slices.Sorted(maps.Keys(keys))))
 }
 

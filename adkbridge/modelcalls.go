@@ -16,6 +16,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // ModelCalls returns what the models of a turn received, call by call, in the order in
@@ -28,7 +29,7 @@ import (
 // first page, the error says what differs. A prompt that is injected during the calls
 // of several agents may count for a call that did not see it.
 //
-// Errors that a client may see are of type *session.Error.
+// Errors that a client may see are of type *fault.Error.
 func (*Runner) ModelCalls(
 	ctx context.Context, log session.TurnLog, limit int,
 ) (calls []session.ToldCall, more bool, err error) {
@@ -84,7 +85,7 @@ func (*Runner) ModelCalls(
 		if diverged != nil {
 			why = diverged.String()
 		}
-		return nil, false, session.Errorf(agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION,
+		return nil, false, fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION,
 			"what the models of turn %s were told cannot be made again from its log: %s",
 			log.TurnID, cut(why, maxShown))
 	}

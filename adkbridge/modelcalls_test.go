@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // turnLog returns the current log of a world's session.
@@ -297,7 +298,7 @@ func TestModelCallsOfOtherLogs(t *testing.T) {
 		t.Errorf("the run differs from the first event on: %v, %v", calls, err)
 	}
 	_, err = toldCalls(t, change(`"name":"a"`, `"name":"c"`))
-	if e, ok := errors.AsType[*session.Error](err); !ok || e.Code != agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION || !strings.Contains(e.Message, turn.ID()) {
+	if e, ok := errors.AsType[*fault.Error](err); !ok || e.Code != agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION || !strings.Contains(e.Message, turn.ID()) {
 		t.Errorf("no call can be made again: %v", err)
 	}
 	if calls, err := toldCalls(t, logOfTurn(w.session, "e-later", recs)); err != nil || len(calls) != 0 {

@@ -11,7 +11,7 @@ import (
 	"github.com/google/jsonschema-go/jsonschema"
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Bounds of an output. As a value it goes out in one message, which some clients
@@ -201,6 +201,6 @@ func (m *agentModel) checkOutput(a *response) (ok bool, err error) {
 	if a.finish == genai.FinishReasonMaxTokens {
 		why = "; it was cut off at the limit of its length"
 	}
-	return false, session.Errorf(codeOutput, "%s: the answer of model %q does not satisfy output_schema: %s%s",
+	return false, fault.Errorf(codeOutput, "%s: the answer of model %q does not satisfy output_schema: %s%s",
 		m.n.at(), m.n.modelName, cut(misfit.Error(), maxMisfit), why)
 }

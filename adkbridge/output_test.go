@@ -13,6 +13,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const (
@@ -65,7 +66,7 @@ func TestOutputSchemaRefused(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			err := check(&script{}, &session.Spec{Agent: seq("root", llm("a", tools(), outputs(tc.schema)))})
-			e := session.AsError(err)
+			e := fault.As(err)
 			if err == nil || e.Code != codeTree || !strings.Contains(e.Message, tc.want) || !strings.HasPrefix(e.Message, "root/a: output_schema: ") || len(e.Message) > 1000 {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}
@@ -346,7 +347,7 @@ func TestInvalidOutputReplayed(t *testing.T) {
 	}
 	first := newFakeRun(t, tree, "go")
 	want := New(Config{Models: &script{steps: steps()}}).runTurn(t.Context(), first)
-	if e := session.AsError(want); want == nil || e.Code != codeOutput || !strings.HasPrefix(e.Message, "root/b: ") {
+	if e := fault.As(want); want == nil || e.Code != codeOutput || !strings.HasPrefix(e.Message, "root/b: ") {
 		t.Fatalf("error %v", want)
 	}
 	last := func(f *fakeRun) *session.Event {

@@ -13,6 +13,7 @@ import (
 	"github.com/apzuk3/agentd/internal/models/words"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // userContent returns a prompt as models see it: the text first, unless it is empty and
@@ -188,8 +189,8 @@ func (t *tree) checkParts(parts session.Parts) error {
 			continue
 		}
 		if err := t.takes(f); err != nil {
-			return session.Errorf(codeInvalid, "user_parts[%d]: no model of the tree takes it: %w", i, err).
-				Breaking(fmt.Sprintf("user_parts[%d]", i), session.RuleRange)
+			return fault.Errorf(codeInvalid, "user_parts[%d]: no model of the tree takes it: %w", i, err).
+				Breaking(fmt.Sprintf("user_parts[%d]", i), fault.RuleRange)
 		}
 	}
 	return nil

@@ -13,6 +13,7 @@ import (
 	"github.com/apzuk3/agentd/internal/models/words"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 func textPart(s string) *agentdv1.Part {
@@ -203,7 +204,7 @@ func TestUnsupportedParts(t *testing.T) {
 		switch {
 		case tc.says == "" && err != nil:
 			t.Errorf("%s: %v", name, err)
-		case tc.says != "" && (err == nil || session.AsError(err).Code != codeInvalid || !strings.Contains(err.Error(), tc.says)):
+		case tc.says != "" && (err == nil || fault.As(err).Code != codeInvalid || !strings.Contains(err.Error(), tc.says)):
 			t.Errorf("%s: error %v, want INVALID_REQUEST with %s", name, err, tc.says)
 		}
 	}

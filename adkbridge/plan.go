@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // kind is what an agent is.
@@ -152,7 +153,7 @@ type planner struct {
 }
 
 // plan checks a spec and returns the tree it describes. Its errors are
-// *session.Error.
+// *fault.Error.
 func (r *Runner) plan(spec *session.Spec, keys session.Keys) (*tree, error) {
 	p := &planner{
 		limits:  r.limits,
@@ -172,7 +173,7 @@ func (r *Runner) plan(spec *session.Spec, keys session.Keys) (*tree, error) {
 		return nil, err
 	}
 	if spec.Agent == nil {
-		return nil, session.Errorf(codeTree, "the agent tree is missing").Breaking("agent", session.RuleRequired)
+		return nil, fault.Errorf(codeTree, "the agent tree is missing").Breaking("agent", fault.RuleRequired)
 	}
 	root, err := p.agent(spec.Agent, nil, nil)
 	if err != nil {
@@ -188,24 +189,24 @@ func (p *planner) clientTools(tools []*agentdv1.Tool) error {
 		name := t.GetName()
 		switch {
 		case !toolNameOK(name):
-			return session.Errorf(codeTree,
+			return fault.Errorf(codeTree,
 				"tools[%d]: name %q: must be a letter or _, then letters, digits and _.:-, at most %d in all", i,
 				cut(name, maxName), maxName).
-				Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleFormat)
+				Breaking(fmt.Sprintf("tools[%d].name", i), fault.RuleFormat)
 		case slices.Contains(reservedTools, name):
-			return session.Errorf(codeTree, "tools[%d]: name %q is reserved", i, name).
-				Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleRange)
+			return fault.Errorf(codeTree, "tools[%d]: name %q is reserved", i, name).
+				Breaking(fmt.Sprintf("tools[%d].name", i), fault.RuleRange)
 		case t.GetDescription() == "":
-			return session.Errorf(codeTree, "tool %q: the description is empty; models choose tools by it", name).
-				Breaking(fmt.Sprintf("tools[%d].description", i), session.RuleRequired)
+			return fault.Errorf(codeTree, "tool %q: the description is empty; models choose tools by it", name).
+				Breaking(fmt.Sprintf("tools[%d].description", i), fault.RuleRequired)
 		case p.tools[name] != nil:
-			return session.Errorf(codeTree, "tool %q is offered twice", name).
-				Breaking(fmt.Sprintf("tools[%d].name", i), session.RuleConflict)
+			return fault.Errorf(codeTree, "tool %q is offered twice", name).
+				Breaking(fmt.Sprintf("tools[%d].name", i), fault.RuleConflict)
 		}
 		schema, err := p.schemas.check(t.InputSchema)
 		if err != nil {
-			return session.Errorf(codeTree, "tool %q: input_schema: %w", name, err).
-				Breaking(fmt.Sprintf("tools[%d].input_schema", i), session.RuleFormat)
+			return fault.Errorf(codeTree, "tool %q: input_schema: %w", name, err).
+				Breaking(fmt.Sprintf("tools[%d].input_schema", i), fault.RuleFormat)
 		}
 		p.tools[name] = &declaration{
 			name: name, approve: t.GetNeedsApproval(), deferred: t.GetDeferred(),
@@ -264,7 +265,7 @@ func (p *planner) agent(a *agentdv1.Agent, parent, loop *node) (*node, error) {
 func (p *planner) identity(n *node) error {
 	switch {
 	case len(n.path) > p.limits.Depth:
-		return session.Errorf(codeTree, "%s…: the tree has more than %d levels",
+		return fault.Errorf(codeTree, "%s…: the tree has more than %d levels",
 			pathString(n.path[:min(3, len(n.path))]), p.limits.Depth)
 	case n.name == "":
 		return n.errorf("the agent has no name")
@@ -318,7 +319,7 @@ func (p *planner) shape(n *node, a *agentdv1.Agent) ([]*agentdv1.Agent, error) {
 
 // errorf is an error about this agent.
 func (n *node) errorf(format string, args ...any) error {
-	return session.Errorf(codeTree, "%s: "+format, append([]any{n.at()}, args...)...)
+	return fault.Errorf(codeTree, "%s: "+format, append([]any{n.at()}, args...)...)
 }
 
 // nameOK is the rule for names of agents. A dot would break ADK's branches,

@@ -11,7 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // googleSearchTool is the first name of Gemini's search, webSearchTool the name of each
@@ -120,7 +120,7 @@ func (p *planner) openModel(n *node, name string) error {
 		p.opened[name] = m
 	}
 	if m.Cost == nil && p.priced {
-		return session.Errorf(codeInvalid,
+		return fault.Errorf(codeInvalid,
 			"%s: a budget in money needs the price of every model, and that of %q is not known", n.at(), name)
 	}
 	n.model = m

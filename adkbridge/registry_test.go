@@ -13,6 +13,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // provider serves a script's models as gpt-….
@@ -89,7 +90,7 @@ func TestFallbackNames(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = tc.own }, fallback(tc.names...), tools())
 			err := r.Check(t.Context(), &session.Spec{Agent: tree}, session.Keys{"openai": "k"})
-			e, ok := errors.AsType[*session.Error](err)
+			e, ok := errors.AsType[*fault.Error](err)
 			if tc.want == "" && err != nil || tc.want != "" && (!ok || e.Code != tc.code || !strings.HasPrefix(e.Message, tc.want)) {
 				t.Errorf("got %v, want %v %q", err, tc.code, tc.want)
 			}
@@ -129,7 +130,7 @@ func TestFallbackNamesPinned(t *testing.T) {
 	})})
 	tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = "gpt-4o" }, fallback("openai/gpt-4o", "gpt-5", "openai/gpt-5"))
 	run := newFakeRun(t, tree, "go")
-	if err := r.Check(t.Context(), run.spec, nil); session.AsError(err).Code != codeTree {
+	if err := r.Check(t.Context(), run.spec, nil); fault.As(err).Code != codeTree {
 		t.Fatalf("a new one: %v", err)
 	}
 	run.spec.Pinned = true
@@ -178,7 +179,7 @@ func TestFallbackNamesUpgrade(t *testing.T) {
 		t.Errorf("said %v", res.text)
 	}
 	_, err = w.manager.Start(t.Context(), session.Request{SessionID: w.session, Agent: tree, Tools: tools, Prompt: "go"})
-	if session.AsError(err).Code != codeTree {
+	if fault.As(err).Code != codeTree {
 		t.Errorf("a new request: %v", err)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // pureModels is a model whose response depends only on the request: the number of the
@@ -319,7 +320,7 @@ func TestReplayDiverged(t *testing.T) {
 	run := full.restarted(3) // root and a have started, a has called a tool
 	run.spec.Agent = seq("root", llm("b"))
 	r := New(Config{Models: pureModels{steps: k.tc.steps}})
-	if err := r.runTurn(t.Context(), run); err == nil || !strings.Contains(err.Error(), "did not reach") || session.AsError(err).Message != err.Error() {
+	if err := r.runTurn(t.Context(), run); err == nil || !strings.Contains(err.Error(), "did not reach") || fault.As(err).Message != err.Error() {
 		t.Fatalf("error %v, want one that clients see", err)
 	}
 	run.start = int64(len(run.recs)) // all of it is history now

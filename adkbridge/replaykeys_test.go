@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // TestReplaySiblingKey: once the log holds the key that an agent's instruction needs,
@@ -99,7 +100,7 @@ func TestReplayRefusedKeys(t *testing.T) {
 			first := newFakeRun(t, tree, "turn 0")
 			first.refuse = func(ev *session.Event) error {
 				if len(ev.State) > 0 {
-					return session.Errorf(codeLimit, "state: no room")
+					return fault.Errorf(codeLimit, "state: no room")
 				}
 				return nil
 			}

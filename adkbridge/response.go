@@ -19,6 +19,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // response is a complete response of a model.
@@ -220,7 +221,7 @@ func (t *turn) nextCall(n *node, branch string) (key string, logged *stored, err
 		return "", nil, errStopped
 	}
 	if t.modelCalls++; t.modelCalls > t.limits.ModelCalls {
-		return "", nil, session.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", n.at(),
+		return "", nil, fault.Errorf(codeLimit, "%s: the turn has made %d model calls, more are not allowed", n.at(),
 			t.limits.ModelCalls).
 			Over("turn_model_calls", t.limits.ModelCalls, t.limits.ModelCalls+1)
 	}
@@ -459,7 +460,7 @@ func (m *agentModel) checkLimits(a *response) error {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.transfers > t.limits.Transfers {
-		return session.Errorf(codeLimit, "%s: the turn has made %d transfers between agents, more are not allowed",
+		return fault.Errorf(codeLimit, "%s: the turn has made %d transfers between agents, more are not allowed",
 			m.n.at(), t.limits.Transfers).
 			Over("turn_transfers", t.limits.Transfers, t.limits.Transfers+1)
 	}
@@ -469,13 +470,13 @@ func (m *agentModel) checkLimits(a *response) error {
 	if !allRefused {
 		t.refusedRounds[at] = 0
 	} else if t.refusedRounds[at]++; t.refusedRounds[at] > t.limits.RefusedRounds {
-		return session.Errorf(codeLimit,
+		return fault.Errorf(codeLimit,
 			"%s: model %q answered %d times in a row with nothing but calls that cannot be run, "+
 				"the last time because %s",
 			m.n.at(), m.n.modelName, t.refusedRounds[at], t.refused[calls[0].FunctionCall.ID])
 	}
 	if text, ok := m.n.finalText(a.content, a.meta); ok && m.n.outputKey != "" && len(text) > t.limits.ValueBytes {
-		return session.Errorf(codeLimit, "%s: the answer has %d bytes, output_key %q takes at most %d", m.n.at(),
+		return fault.Errorf(codeLimit, "%s: the answer has %d bytes, output_key %q takes at most %d", m.n.at(),
 			len(text), m.n.outputKey, t.limits.ValueBytes).
 			Over("output_key_bytes", t.limits.ValueBytes, len(text))
 	}
@@ -484,7 +485,7 @@ func (m *agentModel) checkLimits(a *response) error {
 		return nil
 	}
 	if t.thoughtRounds[at]++; t.thoughtRounds[at] > t.limits.ThoughtRounds {
-		return session.Errorf(codeLimit, "%s: model %q answered %d times in a row with thoughts alone", m.n.at(),
+		return fault.Errorf(codeLimit, "%s: model %q answered %d times in a row with thoughts alone", m.n.at(),
 			m.n.modelName, t.thoughtRounds[at])
 	}
 	return nil

@@ -188,7 +188,7 @@ func New(cfg Config) *Runner {
 }
 
 // Check refuses a spec that cannot run. It makes no network call. All of its
-// errors are *session.Error and name the agent by its path.
+// errors are *fault.Error and name the agent by its path.
 func (r *Runner) Check(_ context.Context, spec *session.Spec, keys session.Keys) error {
 	tree, err := r.plan(spec, keys)
 	if err != nil {

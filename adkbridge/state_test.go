@@ -8,6 +8,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // TestState passes values between agents, tools and turns.
@@ -214,7 +215,7 @@ func TestKeys(t *testing.T) {
 	if got["openai"] != "sk-canary" {
 		t.Errorf("keys %v", got)
 	}
-	e, ok := errors.AsType[*session.Error](err)
+	e, ok := errors.AsType[*fault.Error](err)
 	if !ok || strings.Contains(e.Message, "canary") {
 		t.Errorf("error %v", err)
 	}

@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/semaphore"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // appName is the application and the user for ADK, which keys its sessions by them.
@@ -180,7 +181,7 @@ func (r *Runner) runTurn(ctx context.Context, run handle) error {
 	if errors.Is(err, session.ErrSuspended) {
 		return err // the turn will be replayed, from a history without it
 	}
-	if e, ok := errors.AsType[*session.Error](err); ok && dropsFiles(e.Code) {
+	if e, ok := errors.AsType[*fault.Error](err); ok && dropsFiles(e.Code) {
 		return err // the history has to be read again, see history.dropFiles
 	}
 	hist.seal(run.StartSeq())
@@ -263,7 +264,7 @@ func (t *turn) outcome(ctx context.Context, err error) error {
 	if err == nil {
 		return errStopped
 	}
-	if e, ok := errors.AsType[*session.Error](err); ok {
+	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return e
 	}
 	return fmt.Errorf("run the agent tree: %w", err)

@@ -12,6 +12,7 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Report is the result of Verify.
@@ -157,7 +158,7 @@ func (v *verification) turn(ctx context.Context, recs []session.Record) (*Diverg
 // end compares the end of the turn with that of its run, which ended with err.
 func (v *verifier) end(ctx context.Context, err error) error {
 	last := v.recs[len(v.recs)-1]
-	failed, _ := errors.AsType[*session.Error](err)
+	failed, _ := errors.AsType[*fault.Error](err)
 	switch {
 	case v.ended != nil && v.ended.Completed && err != nil && len(v.unread("")) == 0:
 		_ = v.diverge(last, "completed", "true", "fails: "+cut(err.Error(), maxShown))
@@ -177,7 +178,7 @@ func (v *verifier) end(ctx context.Context, err error) error {
 	v.t.logged = map[promptKey][]loggedEvent{}
 	v.t.mu.Unlock()
 	if v.ended != nil {
-		cause := &session.Error{Code: v.ended.Code, Message: v.ended.Message}
+		cause := &fault.Error{Code: v.ended.Code, Message: v.ended.Message}
 		if err := v.t.close(ctx, cause); err != nil && v.found == nil {
 			return err
 		}

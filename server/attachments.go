@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // checkAttachments refuses the first attachment of a tree that no client has resolved.
@@ -13,12 +13,12 @@ import (
 // its tools, and some put a prefix before those. So an attachment is resolved when each
 // tool that it includes is, or ends, one of the agent's tool_names; and one that includes
 // all tools when the agent has any tool_names.
-func checkAttachments(agent *agentdv1.Agent, above []string) *session.Error {
+func checkAttachments(agent *agentdv1.Agent, above []string) *fault.Error {
 	at := append(slices.Clip(above), agent.GetName())
 	llm := agent.GetLlm()
 	for i, a := range llm.GetMcpAttachments() {
 		if missing, resolved := unresolved(a, llm.GetToolNames()); !resolved {
-			return session.Errorf(codeInvalidTree,
+			return fault.Errorf(codeInvalidTree,
 				"agent %s: mcp_attachments[%d] attaches %s, and %s: the server calls no MCP server; "+
 					"the client lists the tools of the attachment, "+
 					"offers them in execute.tools and adds their names to tool_names",

@@ -11,7 +11,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // maxDepth is how deeply the messages of a request may be nested. Protobuf's
@@ -64,7 +64,7 @@ var errCompressed = errors.New(
 type refuseCompressed struct{}
 
 func (refuseCompressed) Read([]byte) (int, error) {
-	return 0, detailed(connect.CodeInvalidArgument, errCompressed, session.Errorf(codeInvalid, "%v", errCompressed))
+	return 0, detailed(connect.CodeInvalidArgument, errCompressed, fault.Errorf(codeInvalid, "%v", errCompressed))
 }
 func (refuseCompressed) Close() error          { return nil }
 func (refuseCompressed) Reset(io.Reader) error { return nil }

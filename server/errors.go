@@ -9,6 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const (
@@ -26,7 +27,7 @@ const (
 const maxErrorBytes = 4 << 10
 
 // errorResponse is the wire form of an error.
-func errorResponse(sessionID string, e *session.Error) *agentdv1.RunResponse {
+func errorResponse(sessionID string, e *fault.Error) *agentdv1.RunResponse {
 	msg := session.ErrorResponse(sessionID, e)
 	msg.GetError().Message = wireText(e.Message)
 	return msg
@@ -34,7 +35,7 @@ func errorResponse(sessionID string, e *session.Error) *agentdv1.RunResponse {
 
 // within puts a step before the fields that an error of a session names.
 func within(step string, err error) error {
-	if e, ok := errors.AsType[*session.Error](err); ok && len(e.Violations) > 0 {
+	if e, ok := errors.AsType[*fault.Error](err); ok && len(e.Violations) > 0 {
 		return e.Within(step)
 	}
 	return err
@@ -62,23 +63,23 @@ func inStep(err error) bool {
 }
 
 // receiveError returns why a message could not be received.
-func receiveError(err error, limit int) *session.Error {
+func receiveError(err error, limit int) *fault.Error {
 	if d, ok := errors.AsType[*decodeError](err); ok {
 		return decodeFault(d, "RunRequest")
 	}
 	switch {
 	case errors.Is(err, errCompressed):
-		return session.Errorf(codeInvalid, "%v", errCompressed)
+		return fault.Errorf(codeInvalid, "%v", errCompressed)
 	case errors.Is(err, errSlowMessage):
-		return session.Errorf(codeLimit, "a message was given up after %d bytes: at most %d are allowed",
+		return fault.Errorf(codeLimit, "a message was given up after %d bytes: at most %d are allowed",
 			skipFactor*limit, limit).
 			Over("message_bytes", limit, 0)
 	case connect.CodeOf(err) == connect.CodeResourceExhausted:
-		return session.Errorf(codeLimit, "the message is too large: %s; at most %d bytes are allowed", connectText(err),
+		return fault.Errorf(codeLimit, "the message is too large: %s; at most %d bytes are allowed", connectText(err),
 			limit).
 			Over("message_bytes", limit, 0)
 	}
-	return session.Errorf(codeInvalid, "the stream cannot be read: %s", connectText(err))
+	return fault.Errorf(codeInvalid, "the stream cannot be read: %s", connectText(err))
 }
 
 // connectText is an error's text without connect's code in front.

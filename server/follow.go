@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // follower sends a client the events of a turn or of a session. Run, WatchTurn and
@@ -51,14 +52,14 @@ type peer interface {
 	// reply sends a reply.
 	reply(msg *agentdv1.RunResponse) error
 	// stops receives why the stream must end; nil if only its feed and limits end it.
-	stops() <-chan *session.Error
+	stops() <-chan *fault.Error
 	// stopped returns the error to end with, after the stream was asked to stop or its
 	// feed failed with err.
-	stopped(err error) *session.Error
+	stopped(err error) *fault.Error
 }
 
 // follow sends what the feed yields until the feed ends, which is no error. It returns
-// a *session.Error for the client if the stream must end before, the context's cause if
+// a *fault.Error for the client if the stream must end before, the context's cause if
 // the context ends, and otherwise why the client cannot be reached.
 func (f *follower) follow(ctx context.Context) error {
 	age := time.NewTimer(f.srv.cfg.StreamTimeout)
@@ -75,7 +76,7 @@ func (f *follower) follow(ctx context.Context) error {
 		case e := <-f.peer.stops():
 			err = f.peer.stopped(e)
 		case <-age.C:
-			err = session.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", f.srv.cfg.StreamTimeout,
+			err = fault.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", f.srv.cfg.StreamTimeout,
 				f.hint)
 		case <-ctx.Done():
 			err = context.Cause(ctx)

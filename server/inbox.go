@@ -7,7 +7,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"google.golang.org/protobuf/proto"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const (
@@ -59,5 +59,5 @@ func (i *inbox) enter(ctx context.Context, request proto.Message) (leave func(),
 	return leave, nil
 }
 
-var errManyRequests = session.Errorf(codeUnavailable,
+var errManyRequests = fault.Errorf(codeUnavailable,
 	"too many large requests are being served at the same time; try again later").After(retryLater)

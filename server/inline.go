@@ -12,7 +12,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // The oldest clients define tools within the agents that have them: field 2 of LlmAgent
@@ -157,8 +157,8 @@ func (in *inlineTools) binaryTool(data []byte, at *place) (name []byte, err erro
 }
 
 func noTool(at *place, err error) error {
-	return session.Errorf(codeInvalid, "%s holds a tool that cannot be read: %v", at, err).
-		Breaking(at.String(), session.RuleFormat)
+	return fault.Errorf(codeInvalid, "%s holds a tool that cannot be read: %v", at, err).
+		Breaking(at.String(), fault.RuleFormat)
 }
 
 // add takes a definition. One that comes again is one.
@@ -170,8 +170,8 @@ func (in *inlineTools) add(tool *agentdv1.Tool, at *place) error {
 		return nil
 	}
 	if len(in.found) == maxTools {
-		return session.Errorf(codeInvalid, "%s defines a tool too many: at most %d are allowed", at, maxTools).
-			Breaking(at.String(), session.RuleRange).Over("tools", maxTools, maxTools+1)
+		return fault.Errorf(codeInvalid, "%s defines a tool too many: at most %d are allowed", at, maxTools).
+			Breaking(at.String(), fault.RuleRange).Over("tools", maxTools, maxTools+1)
 	}
 	if in.named == nil {
 		in.named = map[string]int{}
@@ -182,10 +182,10 @@ func (in *inlineTools) add(tool *agentdv1.Tool, at *place) error {
 }
 
 func otherTool(tool *agentdv1.Tool, at, before string) error {
-	return session.Errorf(codeInvalid,
+	return fault.Errorf(codeInvalid,
 		"%s defines the tool %s otherwise than %s: the tools of a request differ by their names", at,
 		quote(tool.GetName()), before).
-		Breaking(at, session.RuleConflict)
+		Breaking(at, fault.RuleConflict)
 }
 
 // declare puts the definitions among the tools of a message that was decoded.

@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // inlineLLM is an agent of the oldest clients in the binary form: field 2 are tools.
@@ -227,7 +227,7 @@ func TestInlineToolsAndBrokenJSON(t *testing.T) {
 		if err == nil {
 			t.Errorf("%s: no error", whole[:i])
 		}
-		if _, ours := errors.AsType[*session.Error](err); ours {
+		if _, ours := errors.AsType[*fault.Error](err); ours {
 			t.Errorf("%s: %v", whole[:i], err)
 		}
 	}

@@ -10,7 +10,7 @@ import (
 	"strings"
 	"unicode/utf16"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // maxJSONLevels is how deeply a value in JSON text may nest, itself included. It is as
@@ -21,10 +21,10 @@ const maxJSONLevels = 32
 // jsonText reads a value in JSON text that a caller sends, with its numbers as they are
 // written, as json.Number. left is how many values the request may hold still. Its errors
 // name the field.
-func jsonText(field, text string, left *int) (any, *session.Error) {
-	refuse := func(format string, args ...any) *session.Error {
-		return session.Errorf(codeInvalid, "%s: %s", field, fmt.Sprintf(format, args...)).
-			Breaking(field, session.RuleFormat)
+func jsonText(field, text string, left *int) (any, *fault.Error) {
+	refuse := func(format string, args ...any) *fault.Error {
+		return fault.Errorf(codeInvalid, "%s: %s", field, fmt.Sprintf(format, args...)).
+			Breaking(field, fault.RuleFormat)
 	}
 	r := jsonReader{dec: json.NewDecoder(strings.NewReader(text)), left: left}
 	r.dec.UseNumber()
@@ -40,13 +40,13 @@ func jsonText(field, text string, left *int) (any, *session.Error) {
 	case err == nil:
 		return value, nil
 	case errors.Is(err, errTooManyValues):
-		return nil, session.Errorf(codeLimit,
+		return nil, fault.Errorf(codeLimit,
 			"%s: the request holds more than %d values, nested ones included; more are not allowed", field, maxValues).
-			Breaking(field, session.RuleRange).Over("message_values", maxValues, 0)
+			Breaking(field, fault.RuleRange).Over("message_values", maxValues, 0)
 	case errors.Is(err, errTooDeep):
-		return nil, session.Errorf(codeLimit, "%s is nested too deeply: at most %d levels are allowed", field,
+		return nil, fault.Errorf(codeLimit, "%s is nested too deeply: at most %d levels are allowed", field,
 			maxJSONLevels).
-			Breaking(field, session.RuleRange).Over("json_depth", maxJSONLevels, 0)
+			Breaking(field, fault.RuleRange).Over("json_depth", maxJSONLevels, 0)
 	case errors.As(err, &twice):
 		return nil, refuse("%s is there twice", twice)
 	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):

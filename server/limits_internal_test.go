@@ -7,7 +7,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // TestSizesAreLimits: who sends too much learns by numbers how much may be sent.
@@ -18,24 +18,24 @@ func TestSizesAreLimits(t *testing.T) {
 	}
 	for name, test := range map[string]struct {
 		msg  proto.Message
-		want session.ExceededLimit
+		want fault.Limit
 	}{
 		"characters": {
 			&agentdv1.GetTurnRequest{SessionId: strings.Repeat("é", 129)},
-			session.ExceededLimit{Name: "session_id_characters", Value: 128, Received: 129},
+			fault.Limit{Name: "session_id_characters", Value: 128, Received: 129},
 		},
 		"items": {
 			&agentdv1.WatchTurnRequest{SessionId: "s", ToolNames: make([]string, 513)},
-			session.ExceededLimit{Name: "tool_names_items", Value: 512, Received: 513},
+			fault.Limit{Name: "tool_names_items", Value: 512, Received: 513},
 		},
-		"no size": {&agentdv1.GetTurnRequest{}, session.ExceededLimit{}},
+		"no size": {&agentdv1.GetTurnRequest{}, fault.Limit{}},
 	} {
 		e := v.check(test.msg)
 		if e == nil {
 			t.Errorf("%s: not refused", name)
 			continue
 		}
-		got := session.ExceededLimit{}
+		got := fault.Limit{}
 		if e.Limit != nil {
 			got = *e.Limit
 		}

@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // replayTimeout bounds the replay of a turn.
@@ -44,7 +45,7 @@ func (s *sessionService) ListModelCalls(
 		out.Calls, last = append(out.Calls, c.Details), c.Seq
 	}
 	if size := proto.Size(out); size > s.cfg.MaxMessageBytes {
-		return nil, session.Errorf(codeLimit,
+		return nil, fault.Errorf(codeLimit,
 			"what a model of turn %s was told in one call takes %d bytes, a reply at most %d", log.TurnID, size,
 			s.cfg.MaxMessageBytes).
 			OfTurn(log.TurnID).Over("message_bytes", s.cfg.MaxMessageBytes, size)
@@ -73,7 +74,7 @@ func (s *sessionService) modelCalls(
 		return nil, false, connect.NewError(connect.CodeUnimplemented,
 			errors.New("this server does not say what models were told"))
 	}
-	slow := session.Errorf(codeTimeout, "what the models of turn %s were told could not be found out within %v",
+	slow := fault.Errorf(codeTimeout, "what the models of turn %s were told could not be found out within %v",
 		log.TurnID, replayTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, replayTimeout, slow)
 	defer cancel()

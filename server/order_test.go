@@ -8,6 +8,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // When a turn fails, its error comes right before EndResponse, which distinguishes it
@@ -17,7 +18,7 @@ func TestFailureBeforeEnd(t *testing.T) {
 		if _, err := ask(ctx, run, "call"); err != nil {
 			return err
 		}
-		return session.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "enough for today")
+		return fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "enough for today")
 	}}, server.Config{})
 	for range 50 {
 		c := f.run(t)

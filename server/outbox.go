@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const (
@@ -143,8 +143,8 @@ func (o *outbox) tryEnter(weight int64, patience time.Duration) (*lease, error) 
 	return newLease(r, size, patience), nil
 }
 
-func errManyReplies() *session.Error {
-	return session.Errorf(codeUnavailable, "too many large replies are being read at the same time; try again later").
+func errManyReplies() *fault.Error {
+	return fault.Errorf(codeUnavailable, "too many large replies are being read at the same time; try again later").
 		After(retryLater)
 }
 

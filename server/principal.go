@@ -11,6 +11,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const (
@@ -35,7 +36,7 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 			s.log.LogAttrs(r.Context(), slog.LevelInfo, "request refused",
 				slog.String("path", r.URL.Path), slog.String("error", err.Error()))
 			w.Header().Set("Cache-Control", "no-store")
-			refused := session.Errorf(codeUnauthenticated,
+			refused := fault.Errorf(codeUnauthenticated,
 				"the caller's credentials for this server are missing or were refused")
 			_ = write.Write(w, r, connectError(refused)) // a client that is gone reads nothing
 			return
@@ -77,7 +78,7 @@ var rights = map[string]session.Role{
 }
 
 // mayCall refuses a method that is not for the principal.
-func mayCall(p session.Principal, procedure string) *session.Error {
+func mayCall(p session.Principal, procedure string) *fault.Error {
 	need, listed := rights[procedure]
 	if !listed {
 		need = session.Operator
@@ -87,24 +88,24 @@ func mayCall(p session.Principal, procedure string) *session.Error {
 
 // mayBe refuses what the principal's role may not do. An operator may do what a caller
 // may, and both may do what an observer may.
-func mayBe(p session.Principal, need session.Role, what string) *session.Error {
+func mayBe(p session.Principal, need session.Role, what string) *fault.Error {
 	switch {
 	case p.Role == session.Operator,
 		p.Role == session.Caller && need != session.Operator,
 		p.Role == session.Observer && need == session.Observer:
 		return nil
 	}
-	return session.Errorf(codeDenied,
+	return fault.Errorf(codeDenied,
 		"%s is not for the role of this principal (%v): ask whoever operates the server", what, p.Role)
 }
 
 // mayAttach refuses an observer that would be a client of the turn.
-func mayAttach(p session.Principal, observes bool) *session.Error {
+func mayAttach(p session.Principal, observes bool) *fault.Error {
 	if p.Role != session.Observer {
 		return mayBe(p, session.Caller, "to be a client of a turn")
 	}
 	if observes {
 		return nil
 	}
-	return session.Errorf(codeDenied, "an observer only watches: set observe").Breaking("observe", session.RuleRequired)
+	return fault.Errorf(codeDenied, "an observer only watches: set observe").Breaking("observe", fault.RuleRequired)
 }

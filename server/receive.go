@@ -9,7 +9,7 @@ import (
 	"golang.org/x/time/rate"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // halfCloseGrace is how long the server waits to see whether a client that closed its
@@ -26,7 +26,7 @@ func (st *stream) receive() {
 	defer func() {
 		if p := recover(); p != nil {
 			st.srv.panicked("receiver", p)
-			st.cancelTurn(session.AsError(errors.New("panic")))
+			st.cancelTurn(fault.As(errors.New("panic")))
 		}
 	}()
 	cfg := st.srv.cfg
@@ -50,7 +50,7 @@ func (st *stream) receive() {
 			continue
 		}
 		if refused++; refused == cfg.MaxRefused {
-			st.stopReasons <- session.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s",
+			st.stopReasons <- fault.Errorf(codeLimit, "%d messages in a row were refused, the limit; %s",
 				refused, resumeHint).
 				Over("refused_messages", cfg.MaxRefused, refused)
 			<-st.over
@@ -82,7 +82,7 @@ func (st *stream) handleOrRefuse(msg *agentdv1.RunRequest, err error) (taken boo
 }
 
 // handleReceived handles what Receive returned. The error says why not.
-func (st *stream) handleReceived(msg *agentdv1.RunRequest, err error) *session.Error {
+func (st *stream) handleReceived(msg *agentdv1.RunRequest, err error) *fault.Error {
 	switch {
 	case err == nil:
 		st.touch()
@@ -113,17 +113,17 @@ func (st *stream) halfClosed(err error) {
 }
 
 // handle does what a message asks for. The error says why not.
-func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
+func (st *stream) handle(msg *agentdv1.RunRequest) *fault.Error {
 	if e := st.srv.validate.check(msg); e != nil {
 		return st.invalid(msg, e)
 	}
 	if id := sessionIDOf(msg); id != "" && id != st.turn.SessionID() {
-		return session.Errorf(codeInvalid, "%s names session %s, this stream belongs to session %q", nameOf(msg),
+		return fault.Errorf(codeInvalid, "%s names session %s, this stream belongs to session %q", nameOf(msg),
 			quote(id), st.turn.SessionID()).
-			Breaking(fieldOf(msg)+".session_id", session.RuleConflict)
+			Breaking(fieldOf(msg)+".session_id", fault.RuleConflict)
 	}
 	if st.observes && changes(msg) {
-		return session.Errorf(codePrecondition,
+		return fault.Errorf(codePrecondition,
 			"%s on a stream that observes: it only watches; attach without observe, or call SessionService",
 			nameOf(msg))
 	}
@@ -131,10 +131,10 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *session.Error {
 	ctx := context.WithoutCancel(st.t.ctx)
 	switch r := msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_Execute:
-		return session.Errorf(codeInvalid,
+		return fault.Errorf(codeInvalid,
 			"a second ExecuteRequest: a stream carries one turn, which goes on; open another stream for this one")
 	case *agentdv1.RunRequest_Attach:
-		return session.Errorf(codeInvalid,
+		return fault.Errorf(codeInvalid,
 			"an AttachRequest on a stream that has its turn, which goes on; open another stream for this one")
 	case *agentdv1.RunRequest_Heartbeat:
 		st.enqueueReply(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{
@@ -174,7 +174,7 @@ func changes(msg *agentdv1.RunRequest) bool {
 	}
 }
 
-func (st *stream) resultOf(where string, err error) *session.Error {
+func (st *stream) resultOf(where string, err error) *fault.Error {
 	if err == nil {
 		return nil
 	}
@@ -182,7 +182,7 @@ func (st *stream) resultOf(where string, err error) *session.Error {
 }
 
 // cancelTurn sends an error and cancels the turn, whose end comes through the watcher.
-func (st *stream) cancelTurn(e *session.Error) {
+func (st *stream) cancelTurn(e *fault.Error) {
 	if st.turn == nil || st.isOver() {
 		return
 	}
@@ -190,7 +190,7 @@ func (st *stream) cancelTurn(e *session.Error) {
 	st.turn.Cancel(e.Message)
 }
 
-func (st *stream) replyError(e *session.Error) {
+func (st *stream) replyError(e *fault.Error) {
 	st.enqueueReply(st.errorOf(e))
 }
 

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Connect itself refuses what never becomes a request, and its errors have no details.
@@ -57,7 +57,7 @@ func decodeOrFault(data []byte, message any, limit int, decode func([]byte, any)
 	if err != nil {
 		return err
 	}
-	var fault *session.Error
+	var fault *fault.Error
 	if len(data) > limit { // of a GET; a body is bounded before
 		fault = errTooLarge(limit)
 	} else if err := decode(data, message); err != nil {
@@ -78,38 +78,38 @@ func decodeOrFault(data []byte, message any, limit int, decode func([]byte, any)
 
 // faultOf is why a message of one of these codecs could not be decoded; nil if it
 // could.
-func faultOf(m proto.Message) *session.Error {
+func faultOf(m proto.Message) *fault.Error {
 	num, _, n := protowire.ConsumeTag(m.ProtoReflect().GetUnknown())
 	if n < 0 || num != faultField {
 		return nil
 	}
 	value, _ := protowire.ConsumeBytes(m.ProtoReflect().GetUnknown()[n:])
-	fault := &agentdv1.RunResponse_ErrorResponse{}
-	if err := proto.Unmarshal(value, fault); err != nil {
-		return session.AsError(fmt.Errorf("server: a fault that cannot be read: %w", err))
+	refusal := &agentdv1.RunResponse_ErrorResponse{}
+	if err := proto.Unmarshal(value, refusal); err != nil {
+		return fault.As(fmt.Errorf("server: a fault that cannot be read: %w", err))
 	}
-	e := &session.Error{Code: fault.GetCode(), Message: fault.GetMessage()}
-	for _, v := range fault.GetViolations() {
+	e := &fault.Error{Code: refusal.GetCode(), Message: refusal.GetMessage()}
+	for _, v := range refusal.GetViolations() {
 		e = e.Breaking(v.GetField(), v.GetRule())
 	}
-	if l := fault.GetLimit(); l != nil {
-		e.Limit = &session.ExceededLimit{Name: l.GetName(), Value: l.GetValue(), Received: l.GetReceived()}
+	if l := refusal.GetLimit(); l != nil {
+		e.Limit = &fault.Limit{Name: l.GetName(), Value: l.GetValue(), Received: l.GetReceived()}
 	}
 	return e
 }
 
 // decodeFault returns why a message could not be decoded.
-func decodeFault(err error, name string) *session.Error {
-	if e, ok := errors.AsType[*session.Error](err); ok {
+func decodeFault(err error, name string) *fault.Error {
+	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return e
 	}
 	d, ok := errors.AsType[*decodeError](err)
 	switch {
 	case ok && d.tooDeep:
-		return session.Errorf(codeLimit, "the message is nested too deeply: at most %d levels are allowed", maxDepth).
+		return fault.Errorf(codeLimit, "the message is nested too deeply: at most %d levels are allowed", maxDepth).
 			Over("message_depth", maxDepth, 0)
 	case errors.Is(err, errTooManyValues):
-		return session.Errorf(codeLimit,
+		return fault.Errorf(codeLimit,
 			"the message holds more than %d values, nested ones included; more are not allowed", maxValues).
 			Over("message_values", maxValues, 0)
 	}
@@ -117,16 +117,16 @@ func decodeFault(err error, name string) *session.Error {
 	if len(text) > maxDecoderText {
 		text = text[:maxDecoderText] + "…"
 	}
-	return session.Errorf(codeInvalid, "the message is no %s: %s", name, text)
+	return fault.Errorf(codeInvalid, "the message is no %s: %s", name, text)
 }
 
-func errTooLarge(limit int) *session.Error {
-	return session.Errorf(codeLimit, "the message is too large: at most %d bytes are allowed", limit).
+func errTooLarge(limit int) *fault.Error {
+	return fault.Errorf(codeLimit, "the message is too large: at most %d bytes are allowed", limit).
 		Over("message_bytes", limit, 0)
 }
 
 // acceptable returns what is wrong with a request of SessionService, nil for nothing.
-func (s *Server) acceptable(m proto.Message) *session.Error {
+func (s *Server) acceptable(m proto.Message) *fault.Error {
 	if fault := faultOf(m); fault != nil {
 		return fault
 	}
@@ -195,11 +195,11 @@ func unreadable(r *http.Request) *connect.Error {
 	case "", "identity", "gzip": // gzip is refused as soon as it is used
 	default:
 		err := fmt.Errorf("the compression %s is not known: %w", quote(compression), errCompressed)
-		return detailed(connect.CodeUnimplemented, err, session.Errorf(codeInvalid, "%w", err))
+		return detailed(connect.CodeUnimplemented, err, fault.Errorf(codeInvalid, "%w", err))
 	}
 	if query.Get("base64") == "1" {
 		if _, err := base64.RawURLEncoding.DecodeString(strings.TrimRight(query.Get("message"), "=")); err != nil {
-			return connectError(session.Errorf(codeInvalid, "the message is no URL-safe base64, as base64=1 says: %v",
+			return connectError(fault.Errorf(codeInvalid, "the message is no URL-safe base64, as base64=1 says: %v",
 				err))
 		}
 	}
@@ -215,21 +215,21 @@ type explainer struct {
 }
 
 func (e *explainer) WriteHeader(status int) {
-	var why *session.Error
+	var why *fault.Error
 	method := path.Base(e.r.URL.Path)
 	// Connect sets a content type before it writes.
 	if t := e.Header().Get("Content-Type"); t == "" || t == "text/plain; charset=utf-8" {
 		switch status {
 		case http.StatusNotFound:
-			why = session.Errorf(codeInvalid, "%s has no method %s", path.Base(path.Dir(e.r.URL.Path)), quote(method))
+			why = fault.Errorf(codeInvalid, "%s has no method %s", path.Base(path.Dir(e.r.URL.Path)), quote(method))
 		case http.StatusMethodNotAllowed:
-			why = session.Errorf(codeInvalid, "%s is not called by %s: %s are allowed", method, quote(e.r.Method),
+			why = fault.Errorf(codeInvalid, "%s is not called by %s: %s are allowed", method, quote(e.r.Method),
 				e.Header().Get("Allow"))
 		case http.StatusUnsupportedMediaType:
-			why = session.Errorf(codeInvalid, "%s takes no content type %s: send one of %s", method,
+			why = fault.Errorf(codeInvalid, "%s takes no content type %s: send one of %s", method,
 				quote(e.r.Header.Get("Content-Type")), e.Header().Get("Accept-Post"))
 			if e.r.Method == http.MethodGet {
-				why = session.Errorf(codeInvalid, "%s takes no encoding %s: send json or proto, and no body", method,
+				why = fault.Errorf(codeInvalid, "%s takes no encoding %s: send json or proto, and no body", method,
 					quote(e.r.URL.Query().Get("encoding")))
 			}
 		}

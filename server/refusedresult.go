@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // A result that is refused still ends its call: its client counts the call as done and
@@ -29,7 +30,7 @@ type resultHead struct{ sessionID, callID string }
 
 // undecodable returns why a message could not be received. If the message was a result,
 // the refusal becomes the result of its call.
-func (st *stream) undecodable(err error) *session.Error {
+func (st *stream) undecodable(err error) *fault.Error {
 	e := receiveError(err, st.srv.cfg.MaxMessageBytes)
 	if !inStep(err) && !errors.Is(err, errSlowMessage) {
 		return e // the client, or its connection, is gone: it may send the message again
@@ -46,7 +47,7 @@ func (st *stream) undecodable(err error) *session.Error {
 
 // invalid returns why a message that breaks a rule is refused. If the message is a
 // result of this session, the refusal becomes the result of its call.
-func (st *stream) invalid(msg *agentdv1.RunRequest, e *session.Error) *session.Error {
+func (st *stream) invalid(msg *agentdv1.RunRequest, e *fault.Error) *fault.Error {
 	r := msg.GetToolCallResponse()
 	if id := r.GetSessionId(); r.GetToolCallId() == "" || id != "" && id != st.turn.SessionID() {
 		return e
@@ -55,7 +56,7 @@ func (st *stream) invalid(msg *agentdv1.RunRequest, e *session.Error) *session.E
 }
 
 // submitResult records a result. The error says why not.
-func (st *stream) submitResult(ctx context.Context, a session.Answer) *session.Error {
+func (st *stream) submitResult(ctx context.Context, a session.Answer) *fault.Error {
 	return st.resultOf("record answer", st.turn.Answer(ctx, a))
 }
 
@@ -165,13 +166,13 @@ func (of *resultHead) set(key, value string) {
 
 // resultsOf translates the results of a request. One that breaks a rule is refused
 // for itself, like one that the session refuses.
-func (s *sessionService) resultsOf(r *agentdv1.SubmitToolResultsRequest) ([]session.Answer, *session.Error) {
+func (s *sessionService) resultsOf(r *agentdv1.SubmitToolResultsRequest) ([]session.Answer, *fault.Error) {
 	answers, left := make([]session.Answer, 0, len(r.GetResults())), maxValues
 	for i, result := range r.GetResults() {
 		if named := result.GetSessionId(); named != "" && named != r.GetSessionId() {
-			return nil, session.Errorf(codeInvalid, "results[%d] names session %s, the request session %s", i,
+			return nil, fault.Errorf(codeInvalid, "results[%d] names session %s, the request session %s", i,
 				quote(named), quote(r.GetSessionId())).
-				Breaking(fmt.Sprintf("results[%d].session_id", i), session.RuleConflict)
+				Breaking(fmt.Sprintf("results[%d].session_id", i), fault.RuleConflict)
 		}
 		a, e := session.Answer{CallID: result.GetToolCallId()}, s.validate.check(result)
 		if e == nil {

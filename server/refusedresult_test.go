@@ -24,6 +24,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // rawStream is a Run stream whose frames a test makes itself.
@@ -281,7 +282,7 @@ func TestRefusedResultIsTheResult(t *testing.T) {
 func TestRefusalBeforeEnd(t *testing.T) {
 	bad := toolResult("call", "x")
 	bad.GetToolCallResponse().Parts = slices.Repeat([]*agentdv1.Part{{}}, 65)
-	for name, failure := range map[string]error{"completed": nil, "failed": session.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "enough for today")} {
+	for name, failure := range map[string]error{"completed": nil, "failed": fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "enough for today")} {
 		t.Run(name, func(t *testing.T) {
 			f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 				if _, err := ask(ctx, run, "call"); err != nil {

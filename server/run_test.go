@@ -18,6 +18,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // wires are the protocols and forms that existing clients speak.
@@ -153,7 +154,7 @@ func TestRefusedStreams(t *testing.T) {
 	f := serve(t, engine{
 		check: func(spec *session.Spec, _ session.Keys) error {
 			if spec.Agent.GetName() == "bad" {
-				return session.Errorf(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "agent \"bad\": no such name \xff")
+				return fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "agent \"bad\": no such name \xff")
 			}
 			return nil
 		},

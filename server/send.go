@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // maxChunkBytes is the largest piece of text, or of state, in one message: many
@@ -32,7 +33,7 @@ func (st *stream) follow(ctx context.Context) {
 		peer: runPeer{st}, quiet: st.idle.C,
 	}
 	err := f.follow(ctx)
-	e, ok := errors.AsType[*session.Error](err)
+	e, ok := errors.AsType[*fault.Error](err)
 	switch {
 	case err == nil:
 	case ok:
@@ -40,7 +41,7 @@ func (st *stream) follow(ctx context.Context) {
 	case st.gone, st.t.ctx.Err() != nil:
 		st.gone = true
 	default: // the client's own deadline
-		st.endEarly(session.Errorf(codeTimeout, "the deadline of the request has passed; %s", resumeHint))
+		st.endEarly(fault.Errorf(codeTimeout, "the deadline of the request has passed; %s", resumeHint))
 	}
 }
 
@@ -89,7 +90,7 @@ func (p runPeer) onQuiet() error {
 		p.idle.Reset(left)
 		return nil
 	}
-	return session.Errorf(codeTimeout,
+	return fault.Errorf(codeTimeout,
 		"no message for %v, the limit; send heartbeats to keep a quiet stream open; %s", limit, resumeHint)
 }
 
@@ -111,23 +112,23 @@ func (p runPeer) reply(msg *agentdv1.RunResponse) error {
 	return nil
 }
 
-func (p runPeer) stops() <-chan *session.Error { return p.stopReasons }
+func (p runPeer) stops() <-chan *fault.Error { return p.stopReasons }
 
 // stopped implements peer. When the turn is suspended, or the log cannot be read, what
 // comes later is for a later stream.
-func (p runPeer) stopped(err error) *session.Error {
+func (p runPeer) stopped(err error) *fault.Error {
 	p.flushReplies()
 	return p.srv.internal("read turn", err)
 }
 
 // endEarly sends why the stream ends before its turn.
-func (st *stream) endEarly(e *session.Error) {
+func (st *stream) endEarly(e *fault.Error) {
 	st.errorCode = e.Code
 	st.send(st.errorOf(e))
 }
 
 // errorOf returns the wire form of an error of a stream that has its turn.
-func (st *stream) errorOf(e *session.Error) *agentdv1.RunResponse {
+func (st *stream) errorOf(e *fault.Error) *agentdv1.RunResponse {
 	if e.TurnID == "" {
 		e = e.OfTurn(st.turn.ID())
 	}

@@ -13,7 +13,7 @@ import (
 	"connectrpc.com/grpcreflect"
 
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Server serves the protocol. Its methods may be called from any goroutine.
@@ -104,7 +104,7 @@ func (s *Server) Streams() int {
 }
 
 // enter counts a stream, including one that it refuses.
-func (s *Server) enter() *session.Error {
+func (s *Server) enter() *fault.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open++
@@ -112,7 +112,7 @@ func (s *Server) enter() *session.Error {
 	case s.drain.Err() != nil:
 		return errDraining
 	case s.open > s.cfg.MaxStreams:
-		return session.Errorf(codeUnavailable, "the server has %d open streams, its limit; try again later",
+		return fault.Errorf(codeUnavailable, "the server has %d open streams, its limit; try again later",
 			s.cfg.MaxStreams).
 			After(retryLater).Over("streams", s.cfg.MaxStreams, s.open)
 	}
@@ -135,7 +135,7 @@ func (s *Server) leave() {
 // retryLater is how long a client is asked to wait for something to become free.
 const retryLater = time.Second
 
-var errDraining = session.Errorf(codeUnavailable, "the server is stopping; try again later")
+var errDraining = fault.Errorf(codeUnavailable, "the server is stopping; try again later")
 
 // Run implements agentd.v1.Agentd.
 func (s *Server) Run(ctx context.Context, bidi *bidiStream) (err error) {
@@ -158,8 +158,8 @@ func (s *Server) Run(ctx context.Context, bidi *bidiStream) (err error) {
 }
 
 // internal turns an error into one that a client may see, and logs the rest.
-func (s *Server) internal(where string, err error) *session.Error {
-	e := session.AsError(err)
+func (s *Server) internal(where string, err error) *fault.Error {
+	e := fault.As(err)
 	level := slog.LevelDebug
 	if e.Code == codeInternal {
 		level = slog.LevelError

@@ -16,6 +16,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const (
@@ -181,7 +182,7 @@ func (c checks) clientError(ctx context.Context, where string, p any, err error)
 	}
 	if ctx.Err() != nil && (errors.Is(err, ctx.Err()) || errors.Is(err, context.Cause(ctx))) {
 		if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-			return connectError(session.Errorf(codeTimeout, "the deadline of the request has passed"))
+			return connectError(fault.Errorf(codeTimeout, "the deadline of the request has passed"))
 		}
 		return connect.NewError(connect.CodeCanceled, errors.New("the client is gone"))
 	}
@@ -215,7 +216,7 @@ var statuses = map[agentdv1.ErrorCode]connect.Code{
 }
 
 // connectError is the wire form of an error outside of Run.
-func connectError(e *session.Error) *connect.Error {
+func connectError(e *fault.Error) *connect.Error {
 	code, ok := statuses[e.Code]
 	if !ok {
 		code = connect.CodeUnknown
@@ -224,7 +225,7 @@ func connectError(e *session.Error) *connect.Error {
 }
 
 // detailed is an error of Connect that has e in its details.
-func detailed(code connect.Code, err error, e *session.Error) *connect.Error {
+func detailed(code connect.Code, err error, e *fault.Error) *connect.Error {
 	out := connect.NewError(code, err)
 	if e.RetryAfter > 0 {
 		out.Meta().Set("Retry-After", strconv.FormatInt(int64((e.RetryAfter+time.Second-1)/time.Second), 10))
@@ -240,9 +241,9 @@ func (s *sessionService) CreateTurn(
 ) (*connect.Response[agentdv1.CreateTurnResponse], error) {
 	ex := r.Msg.GetExecute()
 	if isEmpty(ex) {
-		return nil, session.Errorf(codeInvalid,
+		return nil, fault.Errorf(codeInvalid,
 			"execute.user_prompt is empty: a turn needs something to answer; WatchTurn follows one that there is").
-			Breaking("execute.user_prompt", session.RuleRequired)
+			Breaking("execute.user_prompt", fault.RuleRequired)
 	}
 	req, e := requestOf(ex, r.Header())
 	if e != nil {

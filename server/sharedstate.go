@@ -7,7 +7,7 @@ import (
 	"connectrpc.com/connect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 func (s *sessionService) ListSharedState(
@@ -33,8 +33,8 @@ func (s *sessionService) SetSharedState(
 	for i, v := range req.Msg.GetValues() {
 		at := fmt.Sprintf("values[%d]", i)
 		if _, twice := state[v.GetKey()]; twice {
-			return nil, session.Errorf(codeInvalid, "%s.key: %s is set twice", at, quote(v.GetKey())).
-				Breaking(at+".key", session.RuleConflict)
+			return nil, fault.Errorf(codeInvalid, "%s.key: %s is set twice", at, quote(v.GetKey())).
+				Breaking(at+".key", fault.RuleConflict)
 		}
 		value, err := jsonText(at+".value", v.GetValue(), &left)
 		if err != nil {

@@ -11,7 +11,7 @@ import (
 	"connectrpc.com/connect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // What docs/errors.md says of each code holds.
@@ -38,14 +38,14 @@ func TestStatuses(t *testing.T) {
 			continue
 		}
 		delete(rows, strings.TrimPrefix(name, "ERROR_CODE_"))
-		e := connectError(session.Errorf(code, "x"))
+		e := connectError(fault.Errorf(code, "x"))
 		w := httptest.NewRecorder()
 		r := httptest.NewRequest(http.MethodPost, "/agentd.v1.SessionService/GetTurn", nil)
 		r.Header.Set("Content-Type", "application/json")
 		if err := write.Write(w, r, e); err != nil {
 			t.Fatal(err)
 		}
-		retryable := map[bool]string{true: "yes", false: "no"}[session.Retryable(code)]
+		retryable := map[bool]string{true: "yes", false: "no"}[(&fault.Error{Code: code}).Retryable()]
 		want := []string{"`" + e.Code().String() + "`", strconv.Itoa(int(e.Code())), strconv.Itoa(w.Code), retryable}
 		for i := range want {
 			if said[i] != want[i] {

@@ -14,6 +14,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // maxReplies is how many replies may wait for the sender.
@@ -36,7 +37,7 @@ type stream struct {
 	view         view                       // what the client sees of events; written before attached is closed
 	replies      chan *agentdv1.RunResponse // from the receiver to the sender
 	handling     chan struct{}              // holds a token while the receiver handles a message and refuses it
-	stopReasons  chan *session.Error        // from the receiver, once: why the stream must end
+	stopReasons  chan *fault.Error          // from the receiver, once: why the stream must end
 	over         chan struct{}              // closed by finish
 	paceCtx      context.Context            //nolint:containedctx // ends with the stream and with its connection
 	finish       func()                     // ends the taking of replies, once
@@ -73,7 +74,7 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 		attached:     make(chan struct{}),
 		replies:      make(chan *agentdv1.RunResponse, maxReplies),
 		handling:     make(chan struct{}, 1),
-		stopReasons:  make(chan *session.Error, 1),
+		stopReasons:  make(chan *fault.Error, 1),
 		over:         make(chan struct{}),
 		receiverDone: make(chan struct{}),
 		started:      time.Now(),
@@ -106,7 +107,7 @@ func (st *stream) quiet() time.Duration {
 
 // serve runs the stream to its end. refused is why it must not run; leave frees its
 // place among the open streams.
-func (st *stream) serve(ctx context.Context, refused *session.Error, leave func()) {
+func (st *stream) serve(ctx context.Context, refused *fault.Error, leave func()) {
 	go st.receive()
 	defer st.close()
 	if refused == nil {
@@ -129,7 +130,7 @@ func (st *stream) serve(ctx context.Context, refused *session.Error, leave func(
 }
 
 // open waits for the first message, and starts the turn or attaches to it.
-func (st *stream) open(ctx context.Context) *session.Error {
+func (st *stream) open(ctx context.Context) *fault.Error {
 	timeout := st.srv.cfg.FirstMessageTimeout
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
@@ -137,16 +138,16 @@ func (st *stream) open(ctx context.Context) *session.Error {
 	select {
 	case first = <-st.first:
 	case <-timer.C:
-		return session.Errorf(codeTimeout, "no ExecuteRequest or AttachRequest within %v", timeout)
+		return fault.Errorf(codeTimeout, "no ExecuteRequest or AttachRequest within %v", timeout)
 	case <-st.srv.drain.Done():
 		return errDraining
 	case <-st.t.ctx.Done():
 		st.gone = true
-		return session.Errorf(codeInvalid, "the client is gone")
+		return fault.Errorf(codeInvalid, "the client is gone")
 	}
 	switch {
 	case errors.Is(first.err, io.EOF):
-		return session.Errorf(codeInvalid, "the stream ended before an ExecuteRequest or an AttachRequest")
+		return fault.Errorf(codeInvalid, "the stream ended before an ExecuteRequest or an AttachRequest")
 	case first.err != nil:
 		return receiveError(first.err, st.srv.cfg.MaxMessageBytes)
 	}
@@ -161,20 +162,20 @@ func (st *stream) open(ctx context.Context) *session.Error {
 		return st.attach(ctx, r.Attach)
 	case *agentdv1.RunRequest_Execute:
 		if isEmpty(r.Execute) {
-			return session.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to answer; "+
+			return fault.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to answer; "+
 				"to follow a turn of session %s send attach (AttachRequest) in place of execute",
 				quote(r.Execute.GetSessionId())).
-				Breaking("execute.user_prompt", session.RuleRequired)
+				Breaking("execute.user_prompt", fault.RuleRequired)
 		}
 		st.cancelsOnReset = st.srv.cfg.OnDisconnect == onDisconnectAuto && !hasNewFields(first.msg.ProtoReflect())
 		return st.start(ctx, r.Execute)
 	default:
-		return session.Errorf(codeInvalid,
+		return fault.Errorf(codeInvalid,
 			"the first message must be an ExecuteRequest or an AttachRequest, received %s", nameOf(first.msg))
 	}
 }
 
-func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) *session.Error {
+func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) *fault.Error {
 	if e := mayBe(session.PrincipalOf(ctx), session.Caller, "to start a turn"); e != nil {
 		return e
 	}
@@ -210,7 +211,7 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	return nil
 }
 
-func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *session.Error {
+func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *fault.Error {
 	req, e := attachOf("attach.", at, at.AfterSeq, st.bidi.RequestHeader())
 	if e == nil {
 		e = mayAttach(session.PrincipalOf(ctx), req.Observe)
@@ -228,13 +229,13 @@ func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *sessi
 }
 
 // noTurn returns why a stream has no turn.
-func (st *stream) noTurn(ctx context.Context, where string, err error) *session.Error {
+func (st *stream) noTurn(ctx context.Context, where string, err error) *fault.Error {
 	switch {
 	case st.t.ctx.Err() != nil:
 		st.gone = true
-		return session.Errorf(codeInvalid, "the client is gone")
+		return fault.Errorf(codeInvalid, "the client is gone")
 	case ctx.Err() != nil:
-		return session.Errorf(codeTimeout, "the deadline of the request has passed")
+		return fault.Errorf(codeTimeout, "the deadline of the request has passed")
 	}
 	return st.srv.internal(where, err)
 }

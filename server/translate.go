@@ -10,6 +10,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // keysOf takes the caller's own keys out of the request's headers: that of a
@@ -47,11 +48,11 @@ type attachment interface {
 
 // attachOf translates a message that attaches to a turn; at is the path of its
 // fields.
-func attachOf(at string, m attachment, after *int64, h http.Header) (session.AttachRequest, *session.Error) {
+func attachOf(at string, m attachment, after *int64, h http.Header) (session.AttachRequest, *fault.Error) {
 	if n := len(m.GetToolNames()); n > 0 && m.GetObserve() {
-		return session.AttachRequest{}, session.Errorf(codeInvalid,
+		return session.AttachRequest{}, fault.Errorf(codeInvalid,
 			"%sobserve together with %d tool_names: a client that only watches is asked for none", at, n).
-			Breaking(at+"tool_names", session.RuleExcluded)
+			Breaking(at+"tool_names", fault.RuleExcluded)
 	}
 	return session.AttachRequest{
 		SessionID: m.GetSessionId(), TurnID: m.GetTurnId(), After: after,
@@ -60,17 +61,17 @@ func attachOf(at string, m attachment, after *int64, h http.Header) (session.Att
 }
 
 // requestOf translates the message that starts a turn.
-func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.Request, *session.Error) {
+func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.Request, *fault.Error) {
 	switch {
 	case ex.GetCreate() && ex.GetSessionId() == "":
-		return session.Request{}, session.Errorf(codeInvalid,
+		return session.Request{}, fault.Errorf(codeInvalid,
 			"execute.create without session_id: say under which id the session is to be made, "+
 				"or leave out both for one that the server names").
-			Breaking("execute.session_id", session.RuleRequired)
+			Breaking("execute.session_id", fault.RuleRequired)
 	case ex.GetDisconnectGrace() != nil && ex.GetOnDisconnect() != cancelTurn:
-		return session.Request{}, session.Errorf(codeInvalid,
+		return session.Request{}, fault.Errorf(codeInvalid,
 			"execute.disconnect_grace is for on_disconnect ON_DISCONNECT_CANCEL, received %v", ex.GetOnDisconnect()).
-			Breaking("execute.disconnect_grace", session.RuleExcluded)
+			Breaking("execute.disconnect_grace", fault.RuleExcluded)
 	}
 	if e := checkAttachments(ex.GetAgent(), nil); e != nil {
 		return session.Request{}, e
@@ -130,7 +131,7 @@ func budgetOf(b *agentdv1.Budget) session.Budget {
 
 // toolResultOf translates the result of a tool call. With an error it still names the
 // call. left is how many values the request may still hold.
-func toolResultOf(r *agentdv1.RunRequest_ToolCallResponse, left *int) (session.Answer, *session.Error) {
+func toolResultOf(r *agentdv1.RunRequest_ToolCallResponse, left *int) (session.Answer, *fault.Error) {
 	state, err := stateOf("state_delta", r.GetStateDelta(), r.GetStateDeltaJson(), left)
 	if err != nil {
 		return session.Answer{CallID: r.GetToolCallId()}, err
@@ -162,7 +163,7 @@ func stateField(field, text string) string {
 
 // stateOf translates state that is in one of two fields, field and its twin; nil for
 // none. The binary form of a Struct can hold numbers that JSON, and so the log, cannot.
-func stateOf(field string, s *structpb.Struct, text string, left *int) (map[string]any, *session.Error) {
+func stateOf(field string, s *structpb.Struct, text string, left *int) (map[string]any, *fault.Error) {
 	if text != "" {
 		return stateText(field, field+jsonTwin, s != nil, text, left)
 	}
@@ -170,18 +171,18 @@ func stateOf(field string, s *structpb.Struct, text string, left *int) (map[stri
 		return nil, nil
 	}
 	if where, bad := notFinite(structpb.NewStructValue(s)); bad {
-		return nil, session.Errorf(codeInvalid, "%s%s is not a finite number, which JSON cannot hold", field, where).
-			Breaking(field+where, session.RuleRange)
+		return nil, fault.Errorf(codeInvalid, "%s%s is not a finite number, which JSON cannot hold", field, where).
+			Breaking(field+where, fault.RuleRange)
 	}
 	return s.AsMap(), nil
 }
 
 // stateText translates state that is JSON text.
-func stateText(field, twin string, both bool, text string, left *int) (map[string]any, *session.Error) {
+func stateText(field, twin string, both bool, text string, left *int) (map[string]any, *fault.Error) {
 	if both {
-		return nil, session.Errorf(codeInvalid, "%s and %s say the same thing in two forms: send one of them", field,
+		return nil, fault.Errorf(codeInvalid, "%s and %s say the same thing in two forms: send one of them", field,
 			twin).
-			Breaking(field, session.RuleExcluded).Breaking(twin, session.RuleExcluded)
+			Breaking(field, fault.RuleExcluded).Breaking(twin, fault.RuleExcluded)
 	}
 	value, err := jsonText(twin, text, left)
 	if err != nil {
@@ -189,8 +190,8 @@ func stateText(field, twin string, both bool, text string, left *int) (map[strin
 	}
 	state, ok := value.(map[string]any)
 	if !ok {
-		return nil, session.Errorf(codeInvalid, "%s is no JSON object: %s", twin, quote(text)).
-			Breaking(twin, session.RuleFormat)
+		return nil, fault.Errorf(codeInvalid, "%s is no JSON object: %s", twin, quote(text)).
+			Breaking(twin, fault.RuleFormat)
 	}
 	return state, nil
 }

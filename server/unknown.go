@@ -10,7 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 	"google.golang.org/protobuf/reflect/protoreflect"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // A request with a field that this server does not know is refused: its client is newer
@@ -37,12 +37,12 @@ func (u *unknownFieldError) Error() string {
 }
 
 // fault is the error for the client.
-func (u *unknownFieldError) fault() *session.Error {
+func (u *unknownFieldError) fault() *fault.Error {
 	path := strings.Trim(u.name, "`")
 	if u.place != "" {
 		path = u.place + "." + path
 	}
-	return session.Errorf(codeInvalid, "%v", u).Breaking(path, session.RuleUnknown)
+	return fault.Errorf(codeInvalid, "%v", u).Breaking(path, fault.RuleUnknown)
 }
 
 // within puts a step before the place.

@@ -15,7 +15,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // maxQuoted bounds how much of a refused value an error quotes.
@@ -51,7 +51,7 @@ const (
 
 // check returns the rules that the message breaks, in the words of the first; nil for
 // none.
-func (v *validator) check(msg proto.Message) *session.Error {
+func (v *validator) check(msg proto.Message) *fault.Error {
 	broken, err := v.broken(msg, protovalidate.WithFailFast())
 	if len(broken) == 0 {
 		return err
@@ -73,7 +73,7 @@ func (v *validator) check(msg proto.Message) *session.Error {
 
 // checkResults is check without the rules of single results, which are refused one by
 // one.
-func (v *validator) checkResults(r *agentdv1.SubmitToolResultsRequest) *session.Error {
+func (v *validator) checkResults(r *agentdv1.SubmitToolResultsRequest) *fault.Error {
 	broken, err := v.broken(r)
 	for _, b := range broken {
 		if !strings.HasPrefix(protovalidate.FieldPathString(b.Proto.GetField()), "results[") {
@@ -85,20 +85,20 @@ func (v *validator) checkResults(r *agentdv1.SubmitToolResultsRequest) *session.
 
 func (v *validator) broken(
 	msg proto.Message, opts ...protovalidate.ValidationOption,
-) ([]*protovalidate.Violation, *session.Error) {
+) ([]*protovalidate.Violation, *fault.Error) {
 	err := v.rules.Validate(msg, opts...)
 	if err == nil {
 		return nil, nil
 	}
 	broken, ok := errors.AsType[*protovalidate.ValidationError](err)
 	if !ok || len(broken.Violations) == 0 {
-		return nil, session.AsError(fmt.Errorf("validate request: %w", err))
+		return nil, fault.As(fmt.Errorf("validate request: %w", err))
 	}
 	return broken.Violations, nil
 }
 
 // violation returns which rule is broken, and by which value.
-func violation(first *protovalidate.Violation) *session.Error {
+func violation(first *protovalidate.Violation) *fault.Error {
 	path := protovalidate.FieldPathString(first.Proto.GetField())
 	code := codeInvalid
 	if strings.HasPrefix(path, "execute.agent") || strings.HasPrefix(path, "execute.tools") {
@@ -112,10 +112,10 @@ func violation(first *protovalidate.Violation) *session.Error {
 	if value := refusedValue(first.FieldValue); value != "" {
 		text += " (received " + value + ")"
 	}
-	e := session.Errorf(code, "%s", text).Breaking(path, first.Proto.GetRuleId())
+	e := fault.Errorf(code, "%s", text).Breaking(path, first.Proto.GetRuleId())
 	if unit, received := sizeOf(first.Proto.GetRuleId(), first.FieldValue); unit != "" {
 		if most, ok := first.RuleValue.Interface().(uint64); ok && most <= math.MaxInt64 {
-			e.Limit = &session.ExceededLimit{Name: leafOf(path) + "_" + unit, Value: int64(most),
+			e.Limit = &fault.Limit{Name: leafOf(path) + "_" + unit, Value: int64(most),
 				Received: int64(received)}
 		}
 	}

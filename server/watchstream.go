@@ -7,6 +7,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // watchStream is one call of WatchTurn or WatchSession. Only the goroutine of its
@@ -41,7 +42,7 @@ func (w *watchStream) serve(ctx context.Context) error {
 	defer w.heartbeats.Stop()
 	f := &follower{srv: w.s, feed: w.feed, view: w.view, hint: w.hint, peer: w, quiet: w.heartbeats.C}
 	err := f.follow(ctx)
-	if e, ok := errors.AsType[*session.Error](err); ok {
+	if e, ok := errors.AsType[*fault.Error](err); ok {
 		return w.send(session.Placed{Message: errorResponse(w.sessionID, e)}, false)
 	}
 	return err
@@ -83,8 +84,8 @@ func (w *watchStream) onQuiet() error {
 
 func (*watchStream) replies() <-chan *agentdv1.RunResponse { return nil }
 func (*watchStream) reply(*agentdv1.RunResponse) error     { return nil }
-func (*watchStream) stops() <-chan *session.Error          { return nil }
+func (*watchStream) stops() <-chan *fault.Error            { return nil }
 
-func (w *watchStream) stopped(err error) *session.Error {
+func (w *watchStream) stopped(err error) *fault.Error {
 	return w.s.internal("read "+w.sessionID, err)
 }

@@ -9,6 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // worked tells of starts and ends of agents, with their positions.
@@ -51,7 +52,7 @@ func TestAgents(t *testing.T) {
 	}{
 		"completed": {starts, agentdv1.AgentEnded_OUTCOME_COMPLETED, ""},
 		"failed": {func(ctx context.Context, r *session.Run) error {
-			return errors.Join(starts(ctx, r), session.Errorf(agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, "too slow"))
+			return errors.Join(starts(ctx, r), fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, "too slow"))
 		}, agentdv1.AgentEnded_OUTCOME_FAILED, ""},
 		"canceled": {func(ctx context.Context, r *session.Run) error {
 			if err := starts(ctx, r); err != nil {
@@ -61,7 +62,7 @@ func TestAgents(t *testing.T) {
 			return context.Cause(ctx)
 		}, agentdv1.AgentEnded_OUTCOME_CANCELED, ""},
 		"done before the end": {func(ctx context.Context, r *session.Run) error {
-			err := errors.Join(starts(ctx, r), session.Errorf(agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, "too slow"))
+			err := errors.Join(starts(ctx, r), fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, "too slow"))
 			return errors.Join(r.AgentsChangedAtEnd(session.AgentsChanged{Changes: []session.AgentChange{{Path: []string{"root", "b"}, Ended: session.AgentCompleted}}}), err)
 		}, agentdv1.AgentEnded_OUTCOME_FAILED, "root/b"},
 	} {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // commit makes entries durable, applies them and shows them. Entries of several
@@ -93,7 +95,7 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 		default:
 			late := e.attempt != nil && e.attempt != e.turn.attempt
 			if late || e.turn != s.turn || e.turn.phase == turnEnding || e.turn.phase == turnEnded {
-				return Errorf(codeInvalid, "turn %s is over", e.turn.id)
+				return fault.Errorf(fault.Invalid, "turn %s is over", e.turn.id)
 			}
 		}
 	}
@@ -241,8 +243,8 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 	full := errors.Is(err, ErrFull)
 	switch {
 	case settled(err), errors.Is(err, ErrFailed), !full && time.Since(f.since) >= s.store.patience:
-		s.breakLocked(f, &Error{
-			Code:    codeUnavailable,
+		s.breakLocked(f, &fault.Error{
+			Code:    fault.Unavailable,
 			Message: "the session's log cannot be written",
 			Err:     fmt.Errorf("session %s: append after %d: %w", s.id, f.batch.After, err),
 		})
@@ -302,7 +304,7 @@ func (s *Session) unstallLocked(f *flight, written bool) {
 }
 
 // breakLocked ends all writing: what the log holds has to be read again.
-func (s *Session) breakLocked(f *flight, why *Error) {
+func (s *Session) breakLocked(f *flight, why *fault.Error) {
 	s.unstallLocked(f, false)
 	s.broken = why
 	entries := slices.Concat(f.entries, s.queue)

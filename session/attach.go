@@ -9,6 +9,7 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // AttachRequest asks to follow a turn of a session.
@@ -36,7 +37,7 @@ type AttachRequest struct {
 
 // Attach returns a turn and a watcher that begins after the client's position. A
 // suspended turn is resumed. An error that a client may see is of type
-// *Error.
+// *fault.Error.
 func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {
 	if req.Observe {
 		return m.observe(ctx, req)
@@ -106,12 +107,12 @@ func (s *Session) checkPosition(after *int64) error {
 	defer s.mu.Unlock()
 	switch {
 	case s.turn == nil:
-		return Errorf(codeNoSuch, "session %q has no turn to attach to", s.id)
+		return fault.Errorf(fault.NotFound, "session %q has no turn to attach to", s.id)
 	case after == nil:
 		return nil
 	case *after < 0, *after >= position(s.seq+1, 0):
-		return Errorf(codeInvalid, "after_seq %d: session %q has not come that far", *after, s.id).
-			Breaking("after_seq", RuleRange)
+		return fault.Errorf(fault.Invalid, "after_seq %d: session %q has not come that far", *after, s.id).
+			Breaking("after_seq", fault.RuleRange)
 	}
 	return nil
 }
@@ -138,8 +139,8 @@ func (m *Manager) resumeLast(ctx context.Context, req AttachRequest) (*Turn, err
 		return t, nil
 	}
 	t, err := m.resume(ctx, h, req.Keys)
-	if e, ok := errors.AsType[*Error](err); ok && e.Code == codeBusy {
-		return nil, Errorf(codeUnavailable, "session %q is starting another turn: attach again", req.SessionID).
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Busy {
+		return nil, fault.Errorf(fault.Unavailable, "session %q is starting another turn: attach again", req.SessionID).
 			After(retrySoon)
 	}
 	return t, err
@@ -226,7 +227,7 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	t, started := s.turn, s.lastSpec
 	for _, provider := range started.OwnKeys {
 		if keys[provider] == "" {
-			return nil, Errorf(agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED,
+			return nil, fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED,
 				"this turn runs on its caller's own key for %s: attach with the key in the header that the turn was "+
 					"started with", provider)
 		}
@@ -275,7 +276,7 @@ func ownKeysOf(s *Session) Keys {
 
 // stopRunning says that nothing drives the turn any more. One that has not ended
 // goes on some time, and its calls are open until then; its watchers are told why.
-func (s *Session) stopRunning(t *Turn, why *Error) {
+func (s *Session) stopRunning(t *Turn, why *fault.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	waits := t.phase == turnSuspending

@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const unavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
@@ -345,7 +346,7 @@ func TestBadRequestInterruptsNothing(t *testing.T) {
 	await(t, w, isCall)
 	w.Close()
 	f.check = func(*session.Spec) error {
-		return session.Errorf(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "root: bad")
+		return fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "root: bad")
 	}
 	_, err := f.m.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Agent: tree(), Prompt: "x"})
 	if code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE {

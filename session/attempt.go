@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // attempt is what a process does about a turn: the goroutine that drives it, what is under
@@ -28,7 +30,7 @@ type attempt struct {
 	awaited    int                      // awaits under way of calls without a result
 	endTried   chan struct{}            // of turnEnding: closed when the write has succeeded or failed
 	stop       *stopped                 // somebody has stopped the turn
-	failed     *Error                   // why the turn has no end in the log
+	failed     *fault.Error             // why the turn has no end in the log
 	noting     bool                     // noteLeave is at work
 	// Timers, see reconcileLocked: the turn's time is over; its last client stays away; it
 	// waits for a client that is not there; its budget's time is over; it is no suspect.

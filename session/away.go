@@ -5,6 +5,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // returnTime is the least time that clients get to come back which the server has
@@ -116,7 +118,7 @@ func (m *Manager) cancelNow(sessionID, turnID string, when due) (again due) {
 		}
 		err = m.endSuspended(ctx, h, disconnected)
 	}
-	if e, ok := errors.AsType[*Error](err); err == nil || ok && (e.Code == codeNotFound || e.Code == codePurged) {
+	if e, ok := errors.AsType[*fault.Error](err); err == nil || ok && (e.Code == fault.SessionNotFound || e.Code == fault.HistoryPurged) {
 		return due{}
 	}
 	m.log.LogAttrs(ctx, slog.LevelWarn, "a turn whose client is gone is left open for now",

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // reserve keeps a second turn from starting.
@@ -20,7 +21,7 @@ func (s *Session) reserve() error {
 	case s.broken != nil:
 		return s.broken
 	case s.starting != nil, s.turn != nil && s.turn.runs():
-		return Errorf(codeBusy, "session %q already runs a turn; wait for its end, or cancel it", s.id).
+		return fault.Errorf(fault.Busy, "session %q already runs a turn; wait for its end, or cancel it", s.id).
 			OfTurn(s.openTurnLocked())
 	}
 	s.starting = make(chan struct{})
@@ -50,8 +51,8 @@ func (s *Session) awaitStart(ctx context.Context) error {
 func (s *Session) repeatSpec() (*Spec, error) {
 	last := locked(&s.mu, func() *TurnStarted { return s.lastSpec })
 	if last == nil {
-		return nil, Errorf(codeInvalid, "agent is missing: session %q has not run a tree yet", s.id).
-			Breaking("agent", RuleRequired)
+		return nil, fault.Errorf(fault.Invalid, "agent is missing: session %q has not run a tree yet", s.id).
+			Breaking("agent", fault.RuleRequired)
 	}
 	spec, err := last.spec()
 	if err != nil {
@@ -113,7 +114,7 @@ func (s *Session) retire(t *Turn) {
 func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 	agent, err := protojson.Marshal(spec.Agent)
 	if err != nil {
-		return nil, Errorf(codeInvalid, "agent: %v", err)
+		return nil, fault.Errorf(fault.Invalid, "agent: %v", err)
 	}
 	started := &TurnStarted{
 		Prompt:        spec.Prompt,
@@ -134,7 +135,7 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 	for _, tool := range spec.Tools {
 		data, err := protojson.Marshal(tool)
 		if err != nil {
-			return nil, Errorf(codeInvalid, "tool %q: %v", tool.GetName(), err)
+			return nil, fault.Errorf(fault.Invalid, "tool %q: %v", tool.GetName(), err)
 		}
 		started.Tools = append(started.Tools, json.RawMessage(data))
 	}

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const codeBudget = agentdv1.ErrorCode_ERROR_CODE_BUDGET_EXHAUSTED
@@ -40,8 +41,8 @@ func (b Budget) least(o Budget) Budget {
 // check refuses what is not an amount.
 func (b Budget) check(field string) error {
 	if b.ModelCalls < 0 || b.Tokens < 0 || b.Wall < 0 || b.Cost < 0 {
-		return Errorf(codeInvalid, "%s: an amount must be a number that is not negative", field).
-			Breaking(field, RuleRange)
+		return fault.Errorf(fault.Invalid, "%s: an amount must be a number that is not negative", field).
+			Breaking(field, fault.RuleRange)
 	}
 	return nil
 }
@@ -57,25 +58,25 @@ type spent struct {
 // "session".
 func (b Budget) exhausted(whose string, s spent) error {
 	var used string
-	var limit ExceededLimit
+	var limit fault.Limit
 	switch {
 	case b.ModelCalls > 0 && s.calls >= b.ModelCalls:
 		used = fmt.Sprintf("%d of %d model calls", s.calls, b.ModelCalls)
-		limit = ExceededLimit{"model_calls", b.ModelCalls, s.calls}
+		limit = fault.Limit{Name: "model_calls", Value: b.ModelCalls, Received: s.calls}
 	case b.Tokens > 0 && s.tokens >= b.Tokens:
 		used = fmt.Sprintf("%d of %d tokens", s.tokens, b.Tokens)
-		limit = ExceededLimit{"tokens", b.Tokens, s.tokens}
+		limit = fault.Limit{Name: "tokens", Value: b.Tokens, Received: s.tokens}
 	case b.Cost > 0 && s.cost >= b.Cost:
 		used = fmt.Sprintf("%v of %v US dollars", s.cost, b.Cost)
-		limit = ExceededLimit{"cost_nano_usd", int64(b.Cost), int64(s.cost)}
+		limit = fault.Limit{Name: "cost_nano_usd", Value: int64(b.Cost), Received: int64(s.cost)}
 	case b.Wall > 0 && s.wall >= b.Wall:
 		used = fmt.Sprintf("%v of %v of time", s.wall.Round(time.Millisecond), b.Wall)
-		limit = ExceededLimit{"wall_time_ms", b.Wall.Milliseconds(), s.wall.Milliseconds()}
+		limit = fault.Limit{Name: "wall_time_ms", Value: b.Wall.Milliseconds(), Received: s.wall.Milliseconds()}
 	default:
 		return nil
 	}
 	limit.Name = whose + "_" + limit.Name
-	e := Errorf(codeBudget, "the %s's budget is used up: %s", whose, used)
+	e := fault.Errorf(codeBudget, "the %s's budget is used up: %s", whose, used)
 	e.Limit = &limit
 	return e
 }

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Every way in which a turn is canceled comes to one of three functions, by the turn's
@@ -67,7 +69,7 @@ func (e *stopped) end() *TurnEnded {
 
 // CancelTurn stops a turn, or keeps it from starting, and returns when nothing
 // of it runs any more. "" is the session's last turn. One that is over stays as
-// it is; one that the session does not have is an *Error.
+// it is; one that the session does not have is a *fault.Error.
 func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason string) error {
 	h, err := m.acquire(ctx, sessionID)
 	if err != nil {
@@ -110,7 +112,7 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 			}
 		case suspended:
 			err := m.endSuspended(ctx, h, reason)
-			if e, ok := errors.AsType[*Error](err); !ok || e.Code != codeBusy {
+			if e, ok := errors.AsType[*fault.Error](err); !ok || e.Code != fault.Busy {
 				return err
 			}
 		}

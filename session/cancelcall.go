@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"slices"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const callCancelled = "cancelled by the client"
@@ -11,7 +13,7 @@ const callCancelled = "cancelled by the client"
 // CancelCall settles a call of a turn as canceled, durably, before it returns:
 // the model sees a canceled tool, and the turn continues; a suspended turn is
 // resumed. "" is the session's last turn. A call that has its result stays as it is,
-// and so does a turn that is over; a turn or a call that there is not is an *Error
+// and so does a turn that is over; a turn or a call that there is not is a *fault.Error
 // of code NOT_FOUND.
 func (m *Manager) CancelCall(ctx context.Context, req AttachRequest, callID string) error {
 	h, err := m.acquire(ctx, req.SessionID)
@@ -53,7 +55,7 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 			return nil
 		}
 		_, err = s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, asked: true, settles: p})
-		if over, ok := errors.AsType[*Error](err); ok && over.Code == codeInvalid {
+		if over, ok := errors.AsType[*fault.Error](err); ok && over.Code == fault.Invalid {
 			continue // the turn has ended or goes on meanwhile
 		}
 		return err
@@ -139,7 +141,7 @@ func (s *Session) hasCall(ctx context.Context, turnID, callID string) error {
 	}
 	switch {
 	case !exists:
-		return Errorf(codeNoSuch, "turn_id: session %q has no turn %q", s.id, turnID).OfTurn(turnID)
+		return fault.Errorf(fault.NotFound, "turn_id: session %q has no turn %q", s.id, turnID).OfTurn(turnID)
 	case !callers[id]:
 		return errNoCall(turnID, callID)
 	}
@@ -147,5 +149,5 @@ func (s *Session) hasCall(ctx context.Context, turnID, callID string) error {
 }
 
 func errNoCall(turnID, callID string) error {
-	return Errorf(codeNoSuch, "tool_call_id: turn %q has no call %q", turnID, callID).OfTurn(turnID)
+	return fault.Errorf(fault.NotFound, "tool_call_id: turn %q has no call %q", turnID, callID).OfTurn(turnID)
 }

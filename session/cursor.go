@@ -5,6 +5,8 @@ import (
 	"encoding/base64"
 	"encoding/binary"
 	"hash/fnv"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // place is what a cursor names. The zero value is the beginning of a session.
@@ -73,15 +75,15 @@ func placeOf(cursor, sessionID string) (place, error) {
 	return p, nil
 }
 
-func badCursor(format string, args ...any) *Error {
-	return Errorf(codeInvalid, format, args...).Breaking("cursor", RuleFormat)
+func badCursor(format string, args ...any) *fault.Error {
+	return fault.Errorf(fault.Invalid, format, args...).Breaking("cursor", fault.RuleFormat)
 }
 
 // checkPlace refuses a place that the session does not have.
 func (s *Session) checkPlace(ctx context.Context, p place) error {
 	last := locked(&s.mu, func() int64 { return s.seq })
 	if recordOf(p.at) > last {
-		return Errorf(codeInvalid, "cursor: session %q has not come that far", s.id).Breaking("cursor", RuleRange)
+		return fault.Errorf(fault.Invalid, "cursor: session %q has not come that far", s.id).Breaking("cursor", fault.RuleRange)
 	}
 	if p.from == 0 {
 		return nil

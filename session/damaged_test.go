@@ -10,6 +10,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // TestDamagedIsFinal: a read that meets damage fails at once, is written to the log, and
@@ -31,8 +33,8 @@ func TestDamagedIsFinal(t *testing.T) {
 			begun, tries := time.Now(), store.tries
 			lines.Reset()
 			err := read()
-			var e *Error
-			if !errors.As(err, &e) || e.Code != codeInternal || e.Retryable() || !strings.Contains(e.Message, "damaged") {
+			var e *fault.Error
+			if !errors.As(err, &e) || e.Code != fault.Internal || e.Retryable() || !strings.Contains(e.Message, "damaged") {
 				t.Errorf("%s: %v, want an internal error that says what is damaged", name, err)
 			}
 			if store.tries != tries+1 || time.Since(begun) > 0 {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Spec is what a turn runs: it is pinned in the log when the turn starts.
@@ -215,8 +216,8 @@ type TurnEnded struct {
 	Code    agentdv1.ErrorCode `json:"code,omitempty"`
 	Message string             `json:"message,omitempty"`
 	// RetryAfter and Limit are what that error knows besides.
-	RetryAfter time.Duration  `json:"retry_after,omitempty"`
-	Limit      *ExceededLimit `json:"limit,omitempty"`
+	RetryAfter time.Duration `json:"retry_after,omitempty"`
+	Limit      *fault.Limit  `json:"limit,omitempty"`
 	// Spoke are the agents of which a part of a message was shown that was never
 	// completed: their paths, in order.
 	Spoke [][]string `json:"spoke,omitempty"`
@@ -226,13 +227,13 @@ type TurnEnded struct {
 }
 
 // failed is the end of a turn by an error.
-func failed(e *Error) *TurnEnded {
+func failed(e *fault.Error) *TurnEnded {
 	return &TurnEnded{Code: e.Code, Message: e.Message, Reason: e.Message, RetryAfter: e.RetryAfter, Limit: e.Limit}
 }
 
 // failure is the error that ended a turn.
-func (f *TurnEnded) failure(turnID string) *Error {
-	return &Error{Code: f.Code, Message: f.Message, TurnID: turnID, RetryAfter: f.RetryAfter, Limit: f.Limit}
+func (f *TurnEnded) failure(turnID string) *fault.Error {
+	return &fault.Error{Code: f.Code, Message: f.Message, TurnID: turnID, RetryAfter: f.RetryAfter, Limit: f.Limit}
 }
 
 // Receipt says what was under way when a turn was stopped.

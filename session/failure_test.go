@@ -9,6 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // What the error that ended a turn knows besides its text is told to whoever watches
@@ -17,7 +18,7 @@ func TestFailureSaysWhatToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), session.Limits{})
 		f.on(func(context.Context, *session.Run) error {
-			return session.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "slow down").After(90*time.Second).Over("requests", 5, 6)
+			return fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "slow down").After(90*time.Second).Over("requests", 5, 6)
 		})
 		turn := f.start(session.Request{})
 		check := func(msgs []*agentdv1.RunResponse) {

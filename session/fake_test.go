@@ -15,6 +15,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -248,7 +249,7 @@ func end(t *testing.T, msgs []*agentdv1.RunResponse) *agentdv1.RunResponse_EndRe
 }
 
 func code(err error) agentdv1.ErrorCode {
-	e, ok := errors.AsType[*session.Error](err)
+	e, ok := errors.AsType[*fault.Error](err)
 	if !ok {
 		return 0
 	}

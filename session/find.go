@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // A turn is found by its id where a turn of its kind is: it is the session's last one, it
@@ -11,8 +13,8 @@ import (
 // only the log has it. A find returns a turn or an error.
 
 // errNoTurn refuses a turn that the session does not have.
-func (s *Session) errNoTurn(id string) *Error {
-	return Errorf(codeNoSuch, "turn_id: session %q has no turn %q", s.id, id).OfTurn(id)
+func (s *Session) errNoTurn(id string) *fault.Error {
+	return fault.Errorf(fault.NotFound, "turn_id: session %q has no turn %q", s.id, id).OfTurn(id)
 }
 
 // find returns the turn that a request names; "" is the session's last one. The session
@@ -158,9 +160,9 @@ func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error
 	if !exists {
 		return nil, s.errNoTurn(req.TurnID)
 	}
-	return nil, Errorf(codeInvalid, "turn_id %q: session %q has no such turn whose end comes after after_seq",
+	return nil, fault.Errorf(fault.Invalid, "turn_id %q: session %q has no such turn whose end comes after after_seq",
 		req.TurnID, s.id).
-		OfTurn(req.TurnID).Breaking("turn_id", RuleRange)
+		OfTurn(req.TurnID).Breaking("turn_id", fault.RuleRange)
 }
 
 // firstRecord is where a turn begins that is over: the log before it does not matter. It is

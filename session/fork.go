@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"maps"
 	"slices"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // forked is why a turn is over in a fork that its parent had open.
@@ -28,7 +30,7 @@ type ForkRequest struct {
 // position, which stays as it is. What the fork uses counts from zero, under the budget
 // that the parent has now. A turn that
 // was open there is over in the fork, prompts that waited are dropped. An error
-// that a client may see is of type *Error.
+// that a client may see is of type *fault.Error.
 func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, error) {
 	if err := req.check(req.Labels); err != nil {
 		return Summary{}, err
@@ -50,7 +52,7 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, er
 	}
 	switch {
 	case errors.Is(err, ErrConflict), errors.Is(err, ErrNoSession):
-		return Summary{}, Errorf(codeUnavailable, "session %q has changed while it was forked; try again",
+		return Summary{}, fault.Errorf(fault.Unavailable, "session %q has changed while it was forked; try again",
 			req.SessionID).
 			After(retrySoon)
 	case err != nil:
@@ -72,8 +74,8 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*Fork, error) {
 	f.Into.Budget = parent.Budget
 	if req.At != nil {
 		if f.At = *req.At; f.At < 0 || recordOf(f.At) > parent.LastSeq {
-			return nil, Errorf(codeInvalid, "seq %d: session %q has not come that far", f.At, parent.ID).
-				Breaking("seq", RuleRange)
+			return nil, fault.Errorf(fault.Invalid, "seq %d: session %q has not come that far", f.At, parent.ID).
+				Breaking("seq", fault.RuleRange)
 		}
 		f.Seq = recordOf(f.At)
 	}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"regexp"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // errKept is the error of a session that was about to be removed and was not.
@@ -33,7 +35,7 @@ func (m *Manager) acquireToStart(ctx context.Context, id string, create bool) (*
 	}
 	for {
 		h, err := m.tryAcquire(ctx, id, true)
-		if err == nil || !errors.Is(err, errKept) && AsError(err).Code != codeNotFound {
+		if err == nil || !errors.Is(err, errKept) && fault.As(err).Code != fault.SessionNotFound {
 			return h, err
 		}
 		// Another caller has found that there is none, or has just removed it.
@@ -125,9 +127,9 @@ func (m *Manager) use(id string) (h *held, found bool) {
 // checkChosenID refuses an id under which a caller may not make a session.
 func checkChosenID(id string) error {
 	if !idPattern.MatchString(id) {
-		return Errorf(codeInvalid, "session_id %.140q: there is no such session, and none is made under that id: "+
+		return fault.Errorf(fault.Invalid, "session_id %.140q: there is no such session, and none is made under that id: "+
 			"it must be 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit "+
-			"first", id).Breaking("session_id", RuleFormat)
+			"first", id).Breaking("session_id", fault.RuleFormat)
 	}
 	return nil
 }

@@ -14,6 +14,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // What a turn asks a person is a tool call that says so: its id is the call's. As
@@ -279,13 +280,13 @@ func (p *patient) interactionOf(r Row) (*Interaction, error) {
 	return in, nil
 }
 
-// interaction reads one of the session's. One that is not there is an *Error of
+// interaction reads one of the session's. One that is not there is a *fault.Error of
 // code NOT_FOUND.
 func (p *patient) interaction(ctx context.Context, sessionID, id string) (*Interaction, error) {
 	row, err := p.Row(ctx, RowInteraction, sessionID, id)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return nil, Errorf(codeNoSuch, "interaction_id: session %q has no interaction %q", sessionID, id)
+		return nil, fault.Errorf(fault.NotFound, "interaction_id: session %q has no interaction %q", sessionID, id)
 	case err != nil:
 		return nil, fmt.Errorf("session %s: interaction %s: %w", sessionID, id, err)
 	}
@@ -306,7 +307,7 @@ func (p *patient) waitsFor(ctx context.Context, info Info) (Status, error) {
 }
 
 // Interaction says how an interaction is; one that the session does not have is an
-// *Error of code NOT_FOUND.
+// *fault.Error of code NOT_FOUND.
 func (m *Manager) Interaction(ctx context.Context, sessionID, id string) (*Interaction, error) {
 	if _, err := m.known(ctx, sessionID); err != nil {
 		return nil, err
@@ -325,7 +326,7 @@ type InteractionQuery struct {
 // ListInteractions returns at most limit interactions, newest first, fewer if they
 // are large, and the token of the next page, "" on the last one. page is a token
 // of the same query, "" for the first page. A turn that its session does not have
-// is an *Error of code NOT_FOUND.
+// is a *fault.Error of code NOT_FOUND.
 func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page string, limit int) (list []*Interaction, next string, err error) {
 	hash := queryHash(q)
 	after, err := readToken(page, hash)
@@ -333,8 +334,8 @@ func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page
 		return nil, "", err
 	}
 	if q.TurnID != "" && q.SessionID == "" {
-		return nil, "", Errorf(codeInvalid, "turn_id without session_id: a turn is named together with its session").
-			Breaking("session_id", RuleRequired)
+		return nil, "", fault.Errorf(fault.Invalid, "turn_id without session_id: a turn is named together with its session").
+			Breaking("session_id", fault.RuleRequired)
 	}
 	if q.SessionID != "" {
 		if err := m.hasTurn(ctx, q.SessionID, q.TurnID); err != nil {

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // eventsBytes is how much the messages of one Events hold, in bytes, before it
@@ -47,7 +48,7 @@ func (m *Manager) Events(
 		if len(msgs) > limit {
 			return msgs[:limit], true, nil
 		}
-		_, aside := errors.AsType[*Error](err)
+		_, aside := errors.AsType[*fault.Error](err)
 		switch {
 		case errors.Is(err, io.EOF), aside, err == nil && !w.lagging():
 			return msgs, false, nil

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Manager holds the sessions of one server and is their only writer. Its
@@ -148,7 +149,7 @@ type Request struct {
 
 // Start checks the request, records the turn and has it run in the background,
 // at once or, if OnBusy says so, after others; the turn does not depend on ctx.
-// An error that a client may see is of type *Error; then nothing has been
+// An error that a client may see is of type *fault.Error; then nothing has been
 // recorded, unless the store did not say for Limits.StorePatience whether it has
 // (UNAVAILABLE). A request whose key has started a turn before is *Repeated.
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
@@ -184,20 +185,20 @@ func (m *Manager) checkRequest(req Request) error {
 	}
 	switch {
 	case req.TurnID != "" && !idPattern.MatchString(req.TurnID):
-		return Errorf(codeInvalid, "turn_id: an id that the caller chooses has 1 to 128 of A-Z, a-z, 0-9 and . _ : "+
+		return fault.Errorf(fault.Invalid, "turn_id: an id that the caller chooses has 1 to 128 of A-Z, a-z, 0-9 and . _ : "+
 			"@ -, "+
-			"a letter or a digit first (received %q)", req.TurnID).Breaking("turn_id", RuleFormat)
+			"a letter or a digit first (received %q)", req.TurnID).Breaking("turn_id", fault.RuleFormat)
 	case len(req.Instruction) > m.limits.MaxPromptBytes:
-		return Errorf(codeLimit, "instruction has %d bytes, at most %d are allowed",
+		return fault.Errorf(fault.LimitExceeded, "instruction has %d bytes, at most %d are allowed",
 			len(req.Instruction), m.limits.MaxPromptBytes).
-			Breaking("instruction", RuleRange).Over("instruction_bytes", m.limits.MaxPromptBytes, len(req.Instruction))
+			Breaking("instruction", fault.RuleRange).Over("instruction_bytes", m.limits.MaxPromptBytes, len(req.Instruction))
 	case req.Agent == nil && req.SessionID == "":
-		return Errorf(codeInvalid, "agent is missing: a new session needs an agent tree").
-			Breaking("agent", RuleRequired)
+		return fault.Errorf(fault.Invalid, "agent is missing: a new session needs an agent tree").
+			Breaking("agent", fault.RuleRequired)
 	case req.Agent == nil && len(req.Tools) > 0:
-		return Errorf(codeInvalid, "tools without agent: send the agent tree too, or neither to run the session's "+
+		return fault.Errorf(fault.Invalid, "tools without agent: send the agent tree too, or neither to run the session's "+
 			"last ones again").
-			Breaking("agent", RuleRequired)
+			Breaking("agent", fault.RuleRequired)
 	}
 	if err := req.Budget.check("budget"); err != nil {
 		return err
@@ -210,12 +211,12 @@ func (m *Manager) checkRequest(req Request) error {
 	if len(req.InitialState) > 0 {
 		data, err := marshal(req.InitialState)
 		if err != nil {
-			return Errorf(codeInvalid, "%s: %v", req.StateField, err).Breaking(req.StateField, RuleFormat)
+			return fault.Errorf(fault.Invalid, "%s: %v", req.StateField, err).Breaking(req.StateField, fault.RuleFormat)
 		}
 		if n := len(data); n > m.limits.MaxStateBytes {
-			return Errorf(codeLimit, "%s takes %d bytes as JSON, at most %d are allowed",
+			return fault.Errorf(fault.LimitExceeded, "%s takes %d bytes as JSON, at most %d are allowed",
 				req.StateField, n, m.limits.MaxStateBytes).
-				Breaking(req.StateField, RuleRange).Over("initial_state_bytes", m.limits.MaxStateBytes, n)
+				Breaking(req.StateField, fault.RuleRange).Over("initial_state_bytes", m.limits.MaxStateBytes, n)
 		}
 	}
 	return nil
@@ -229,14 +230,14 @@ func (m *Manager) admit() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
-		return Errorf(codeUnavailable, "the server is stopping")
+		return fault.Errorf(fault.Unavailable, "the server is stopping")
 	}
 	if n := len(m.running) + m.starting; n >= m.limits.MaxTurns {
-		return &Error{
-			Code: codeUnavailable, Message: fmt.Sprintf("the server runs %d turns, its limit is "+
+		return &fault.Error{
+			Code: fault.Unavailable, Message: fmt.Sprintf("the server runs %d turns, its limit is "+
 				"%d", n, m.limits.MaxTurns),
 			Err: errNoRoom, RetryAfter: retryLater,
-			Limit: &ExceededLimit{Name: "turns", Value: int64(m.limits.MaxTurns), Received: int64(n + 1)},
+			Limit: &fault.Limit{Name: "turns", Value: int64(m.limits.MaxTurns), Received: int64(n + 1)},
 		}
 	}
 	if err := m.store.refuses(); err != nil {
@@ -253,7 +254,7 @@ func (m *Manager) enter() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
-		return Errorf(codeUnavailable, "the server is stopping")
+		return fault.Errorf(fault.Unavailable, "the server is stopping")
 	}
 	if err := m.store.refuses(); err != nil {
 		return err
@@ -303,7 +304,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		return nil, err
 	}
 	if s.isArchived() {
-		return nil, Errorf(codePrecondition, "session %q is archived: make it active with UpdateSession before it "+
+		return nil, fault.Errorf(fault.Precondition, "session %q is archived: make it active with UpdateSession before it "+
 			"takes a new turn", s.id)
 	}
 	for range startTries {
@@ -317,7 +318,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		}
 		return t, err
 	}
-	return nil, Errorf(codeBusy, "session %q starts one turn after the other; try again", s.id).After(retrySoon)
+	return nil, fault.Errorf(fault.Busy, "session %q starts one turn after the other; try again", s.id).After(retrySoon)
 }
 
 // startTries is how often a start that races with the ends of other turns is
@@ -336,7 +337,7 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 	asks := s.asksPerson()
 	switch {
 	case asks != "" && req.OnBusy == Reject:
-		return nil, false, Errorf(codeBusy, "session %q runs a turn that waits for a person (interaction %q); "+
+		return nil, false, fault.Errorf(fault.Busy, "session %q runs a turn that waits for a person (interaction %q); "+
 			"resolve it, cancel the turn, or say on_busy", s.id, asks).
 			OfTurn(s.openTurn())
 	case req.OnBusy == Inject, asks != "" && req.OnBusy == Enqueue:
@@ -357,7 +358,7 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 		}
 	}
 	if err := s.reserve(); err != nil {
-		if e, ok := errors.AsType[*Error](err); ok && e.Code == codeBusy && req.OnBusy != Reject {
+		if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Busy && req.OnBusy != Reject {
 			if err = s.awaitStart(ctx); err == nil {
 				err = errIdle
 			}
@@ -448,7 +449,7 @@ func (s *Session) run(t *Turn, stop context.CancelCauseFunc) {
 }
 
 // errSuspended is what watchers are told of a turn that is suspended.
-var errSuspended = Errorf(codeUnavailable, "the turn goes on later: attach again with session_id and after_seq")
+var errSuspended = fault.Errorf(fault.Unavailable, "the turn goes on later: attach again with session_id and after_seq")
 
 // drive runs a turn to its end and records it. It runs on the turn's own
 // goroutine, and returns the turn to run next.
@@ -466,7 +467,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("session", s.id), slog.String("turn", t.id)}
 		if unread {
 			m.lost(s)
-			level, attrs = slog.LevelWarn, append(attrs, slog.String("error", AsError(err).Err.Error()))
+			level, attrs = slog.LevelWarn, append(attrs, slog.String("error", fault.As(err).Err.Error()))
 		}
 		m.log.LogAttrs(ctx, level, "turn put aside", attrs...)
 		return nil
@@ -480,7 +481,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 		if stop, ok := errors.AsType[*stopped](err); ok {
 			end, err = stop.end(), nil
 		} else {
-			end = failed(AsError(err))
+			end = failed(fault.As(err))
 		}
 	}
 	next, merr := s.finish(context.WithoutCancel(ctx), run, end)
@@ -491,7 +492,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	if merr == nil {
 		s.stopRunning(t, nil)
 	} else {
-		s.stopRunning(t, AsError(merr))
+		s.stopRunning(t, fault.As(merr))
 		m.lost(s)
 		err = errors.Join(err, merr)
 	}
@@ -534,10 +535,10 @@ func (m *Manager) logTurn(a *attempt, end *TurnEnded, err error) {
 	if err != nil {
 		level = slog.LevelWarn
 		cause := err
-		if e, ok := errors.AsType[*Error](err); ok && e.Err != nil {
+		if e, ok := errors.AsType[*fault.Error](err); ok && e.Err != nil {
 			cause = e.Err
 		}
-		if end.Code == codeInternal || end.Code == 0 {
+		if end.Code == fault.Internal || end.Code == 0 {
 			level = slog.LevelError
 		}
 		attrs = append(attrs, slog.Attr{Key: "error", Value: logValue(cause)})

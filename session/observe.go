@@ -3,6 +3,8 @@ package session
 import (
 	"context"
 	"sync"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // A client that observes has a watcher that takes no part (see Watcher.asks). It keeps
@@ -12,9 +14,9 @@ import (
 // observe is Attach for a client that only watches.
 func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {
 	if len(req.Tools) > 0 || req.Starter {
-		return nil, nil, Errorf(codeInvalid, "observe together with tools: a client that only watches is asked for "+
+		return nil, nil, fault.Errorf(fault.Invalid, "observe together with tools: a client that only watches is asked for "+
 			"none").
-			Breaking("tool_names", RuleExcluded)
+			Breaking("tool_names", fault.RuleExcluded)
 	}
 	h, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
@@ -55,7 +57,7 @@ func (s *Session) observe(ctx context.Context, req AttachRequest) (*Turn, *Watch
 
 // endObservers tells the watchers that take no part of a session that nothing more
 // comes here.
-func (s *Session) endObservers(why *Error) {
+func (s *Session) endObservers(why *fault.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for w := range s.watchers {

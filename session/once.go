@@ -5,6 +5,8 @@ import (
 	"errors"
 	"fmt"
 	"strings"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Once keeps a request that is repeated from making something twice.
@@ -44,7 +46,7 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 		return func() {}, nil
 	}
 	if strings.Contains(o.Key, "\x00") {
-		return nil, Errorf(codeInvalid, "idempotency_key holds a 0 byte").Breaking("idempotency_key", RuleFormat)
+		return nil, fault.Errorf(fault.Invalid, "idempotency_key holds a 0 byte").Breaking("idempotency_key", fault.RuleFormat)
 	}
 	if done, err = m.exclusive(ctx, scope, o.Key); err != nil {
 		return nil, err
@@ -56,9 +58,9 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 	case err != nil:
 		err = fmt.Errorf("session: idempotency key: %w", err)
 	case known.Content != o.Content:
-		err = Errorf(codeConflict, "idempotency_key %q was used for another request, which has made session %q; use "+
+		err = fault.Errorf(fault.Conflict, "idempotency_key %q was used for another request, which has made session %q; use "+
 			"a new key", o.Key, known.SessionID).
-			OfTurn(known.ID).Breaking("idempotency_key", RuleConflict)
+			OfTurn(known.ID).Breaking("idempotency_key", fault.RuleConflict)
 	default:
 		err = &Repeated{SessionID: known.SessionID, TurnID: known.ID}
 	}

@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const (
@@ -56,8 +58,8 @@ func readToken(text string, query uint64) (*token, error) {
 		err = json.Unmarshal(data, t)
 	}
 	if err != nil || t.Query != query {
-		return nil, Errorf(codeInvalid, "page_token is none that a list of the same request has given").
-			Breaking("page_token", RuleFormat)
+		return nil, fault.Errorf(fault.Invalid, "page_token is none that a list of the same request has given").
+			Breaking("page_token", fault.RuleFormat)
 	}
 	return t, nil
 }

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Parts are pieces of what a user says, or of a tool's result. In JSON they are a
@@ -71,24 +72,24 @@ func (p Parts) blank() bool {
 
 // check refuses parts that are no parts, and references to tools where they are not
 // of a result. name is the field they come from.
-func (p Parts) check(name string, result bool) *Error {
+func (p Parts) check(name string, result bool) *fault.Error {
 	kinds := "text, inline or file"
 	if result {
 		kinds = "text, inline, file or tool"
 	}
 	for i, part := range p {
 		if part.GetContent() == nil {
-			return Errorf(codeInvalid, "%s[%d] is empty: set %s", name, i, kinds).
-				Breaking(fmt.Sprintf("%s[%d]", name, i), RuleRequired)
+			return fault.Errorf(fault.Invalid, "%s[%d] is empty: set %s", name, i, kinds).
+				Breaking(fmt.Sprintf("%s[%d]", name, i), fault.RuleRequired)
 		}
 		if part.GetTool() != nil && !result {
-			return Errorf(codeInvalid, "%s[%d].tool: a reference to a tool is for the result of a tool that looks for others; a prompt takes text, inline and file", name, i).
-				Breaking(fmt.Sprintf("%s[%d].tool", name, i), RuleExcluded)
+			return fault.Errorf(fault.Invalid, "%s[%d].tool: a reference to a tool is for the result of a tool that looks for others; a prompt takes text, inline and file", name, i).
+				Breaking(fmt.Sprintf("%s[%d].tool", name, i), fault.RuleExcluded)
 		}
 		uri := part.GetFile().GetUri()
 		if scheme, _, ok := strings.Cut(uri, ":"); ok && !slices.Contains(schemes, strings.ToLower(scheme)) {
-			return Errorf(codeInvalid, "%s[%d].file.uri: the schemes are https, http and gs, besides the names of files that were uploaded to the provider; send others as inline (received %.80q)", name, i, uri).
-				Breaking(fmt.Sprintf("%s[%d].file.uri", name, i), RuleRange)
+			return fault.Errorf(fault.Invalid, "%s[%d].file.uri: the schemes are https, http and gs, besides the names of files that were uploaded to the provider; send others as inline (received %.80q)", name, i, uri).
+				Breaking(fmt.Sprintf("%s[%d].file.uri", name, i), fault.RuleRange)
 		}
 	}
 	return nil
@@ -100,25 +101,25 @@ var schemes = []string{"https", "http", "gs"}
 
 // checkSize refuses parts that are, together with the text beside them, more than
 // fits into a message. text is the field of that.
-func (p Parts) checkSize(name, text string, beside, most int) *Error {
+func (p Parts) checkSize(name, text string, beside, most int) *fault.Error {
 	size, _ := p.size()
 	switch {
 	case len(p) == 0 || size+beside <= most:
 		return nil
 	case size > most:
-		return Errorf(codeLimit, "%s take %d bytes, at most %d are allowed", name, size, most).
-			Breaking(name, RuleRange).Over("parts_bytes", most, size)
+		return fault.Errorf(fault.LimitExceeded, "%s take %d bytes, at most %d are allowed", name, size, most).
+			Breaking(name, fault.RuleRange).Over("parts_bytes", most, size)
 	default:
-		return Errorf(codeLimit, "%s and %s take %d bytes, at most %d are allowed", text, name, size+beside, most).
-			Breaking(name, RuleRange).Over("parts_bytes", most, size+beside)
+		return fault.Errorf(fault.LimitExceeded, "%s and %s take %d bytes, at most %d are allowed", text, name, size+beside, most).
+			Breaking(name, fault.RuleRange).Over("parts_bytes", most, size+beside)
 	}
 }
 
 // checkSaid refuses a prompt that says nothing, or too much.
-func (m *Manager) checkSaid(prompt string, parts Parts) *Error {
+func (m *Manager) checkSaid(prompt string, parts Parts) *fault.Error {
 	if strings.TrimSpace(prompt) == "" && parts.blank() {
-		return Errorf(codeInvalid, "user_prompt is empty: a turn needs something to answer").
-			Breaking("user_prompt", RuleRequired)
+		return fault.Errorf(fault.Invalid, "user_prompt is empty: a turn needs something to answer").
+			Breaking("user_prompt", fault.RuleRequired)
 	}
 	if err := parts.check("user_parts", false); err != nil {
 		return err
@@ -128,11 +129,11 @@ func (m *Manager) checkSaid(prompt string, parts Parts) *Error {
 	case n <= most:
 		return parts.checkSize("user_parts", "user_prompt", len(prompt), m.limits.MaxPartsBytes)
 	case texts > 0:
-		return Errorf(codeLimit, "user_prompt and the texts of user_parts have %d bytes, at most %d are allowed", n, most).
-			Breaking("user_prompt", RuleRange).Over("prompt_bytes", most, n)
+		return fault.Errorf(fault.LimitExceeded, "user_prompt and the texts of user_parts have %d bytes, at most %d are allowed", n, most).
+			Breaking("user_prompt", fault.RuleRange).Over("prompt_bytes", most, n)
 	default:
-		return Errorf(codeLimit, "user_prompt has %d bytes, at most %d are allowed", n, most).
-			Breaking("user_prompt", RuleRange).Over("prompt_bytes", most, n)
+		return fault.Errorf(fault.LimitExceeded, "user_prompt has %d bytes, at most %d are allowed", n, most).
+			Breaking("user_prompt", fault.RuleRange).Over("prompt_bytes", most, n)
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const (
@@ -193,11 +194,11 @@ func TestPartsOfAnswers(t *testing.T) {
 	} {
 		tc.answer.CallID = tc.id
 		for range 2 { // the same again is refused like the first
-			if e := session.AsError(turn.Answer(t.Context(), tc.answer)); e.Code != tc.code || !strings.Contains(e.Message, tc.says) || !strings.Contains(e.Message, tc.id) {
+			if e := fault.As(turn.Answer(t.Context(), tc.answer)); e.Code != tc.code || !strings.Contains(e.Message, tc.says) || !strings.Contains(e.Message, tc.id) {
 				t.Errorf("%s: %v", name, e)
 			}
 		}
-		if e := session.AsError(turn.Answer(t.Context(), session.Answer{CallID: tc.id, Parts: png})); !strings.Contains(e.Message, "already settled") {
+		if e := fault.As(turn.Answer(t.Context(), session.Answer{CallID: tc.id, Parts: png})); !strings.Contains(e.Message, "already settled") {
 			t.Errorf("%s: another answer: %v", name, e)
 		}
 	}
@@ -206,7 +207,7 @@ func TestPartsOfAnswers(t *testing.T) {
 		t.Errorf("the same answer twice: %v", err)
 	}
 	other := session.Answer{CallID: "c1", Parts: session.Parts{filePart("image/png", []byte("jpg"))}}
-	if e := session.AsError(turn.Answer(t.Context(), other)); e.Code != invalid || !strings.Contains(e.Message, "too late") {
+	if e := fault.As(turn.Answer(t.Context(), other)); e.Code != invalid || !strings.Contains(e.Message, "too late") {
 		t.Errorf("another answer with other parts: %v", e)
 	}
 	if err := turn.Answer(t.Context(), session.Answer{CallID: "c2", Output: new("text"), Parts: png}); err != nil {
@@ -257,7 +258,7 @@ func TestPartsOfPromptsAreBounded(t *testing.T) {
 		"a long request": {strings.Repeat("a", 101), nil, limit, "user_prompt has 101 bytes"},
 	} {
 		_, err := f.m.Start(t.Context(), session.Request{Agent: tree(), Prompt: tc.prompt, Parts: tc.parts})
-		if e := session.AsError(err); e.Code != tc.code || !strings.Contains(e.Message, tc.says) {
+		if e := fault.As(err); e.Code != tc.code || !strings.Contains(e.Message, tc.says) {
 			t.Errorf("%s: %v", name, e)
 		}
 	}

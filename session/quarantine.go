@@ -8,6 +8,8 @@ import (
 	"slices"
 	"sync"
 	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // A turn that kills the process would kill it again at each start. So the store
@@ -78,8 +80,8 @@ func (m *Manager) attempt(ctx context.Context, s *Session) (undo func(), err err
 		message := fmt.Sprintf("the server died %d times in a row while this turn ran; such turns go on one at a "+
 			"time, "+
 			"and another one does now: attach again later", attempts)
-		return nil, &Error{
-			Code: codeUnavailable, Err: errHeldBack, RetryAfter: retryLater, TurnID: s.openTurn(), Message: message,
+		return nil, &fault.Error{
+			Code: fault.Unavailable, Err: errHeldBack, RetryAfter: retryLater, TurnID: s.openTurn(), Message: message,
 		}
 	}
 	if err := m.setAttempts(ctx, s, max(attempts, 0)+1, false); err != nil {
@@ -179,14 +181,14 @@ func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err er
 	log := m.log.With(slog.String("session", s.id), slog.String("turn", turn), slog.Int64("deaths", attempts))
 	if attempts == AttemptsClosing {
 		log.Error("a quarantined turn is left open: the process died while the turn was ended")
-		return nil, Errorf(codePrecondition,
+		return nil, fault.Errorf(fault.Precondition,
 			"session %q: its turn is quarantined, and the server died while it ended the turn; delete the session, "+
 				"or fork it before the turn", s.id)
 	}
 	if err := m.store.SetAttempts(ctx, s.id, AttemptsClosing, false); err != nil {
 		return nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
-	why := Errorf(codeInternal, "the server died %d times in a row while this turn ran, and the turn made no step "+
+	why := fault.Errorf(fault.Internal, "the server died %d times in a row while this turn ran, and the turn made no step "+
 		"forward in between: "+
 		"it is quarantined and does not run again; the session goes on with its next prompt", attempts)
 	end := func() *TurnEnded { return failed(why) }

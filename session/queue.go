@@ -9,6 +9,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // What happens to a prompt when the session already runs a turn. A prompt that
@@ -106,7 +108,7 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	case running == nil:
 		return nil, errIdle
 	case ahead >= s.limits.MaxQueued:
-		return nil, Errorf(codeBusy, "session %q runs a turn and %d more wait, the limit", s.id, s.limits.MaxQueued).
+		return nil, fault.Errorf(fault.Busy, "session %q runs a turn and %d more wait, the limit", s.id, s.limits.MaxQueued).
 			OfTurn(running.t.id).Over("queued_turns", s.limits.MaxQueued, ahead+1)
 	}
 	fact := &TurnQueued{
@@ -177,9 +179,9 @@ func (s *Session) nameTurn(ctx context.Context, wanted string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("session %s: turn %s: %w", s.id, wanted, err)
 	}
-	return "", Errorf(codeConflict, "turn_id: session %q has a turn %q; choose another id, "+
+	return "", fault.Errorf(fault.Conflict, "turn_id: session %q has a turn %q; choose another id, "+
 		"or repeat the request that has started it with its idempotency_key", s.id, wanted).
-		OfTurn(wanted).Breaking("turn_id", RuleConflict)
+		OfTurn(wanted).Breaking("turn_id", fault.RuleConflict)
 }
 
 func newTurnID() string { return "e-" + strings.ToLower(rand.Text()) }
@@ -235,11 +237,11 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 	var queued *Turn
 	for _, q := range s.queuedNow() {
 		err := s.stateFits(ctx, q.waits.State)
-		if e, ok := errors.AsType[*Error](err); !ok || e.Code != codeLimit {
+		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Code != fault.LimitExceeded {
 			queued = q // another error is met again below
 			break
 		}
-		drop := &TurnDropped{Reason: err.Error(), Code: codeLimit, Message: err.Error()}
+		drop := &TurnDropped{Reason: err.Error(), Code: fault.LimitExceeded, Message: err.Error()}
 		data, err := marshal(drop)
 		if err != nil {
 			return nil, err

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Placed is a message of a session, and its place there.
@@ -20,12 +21,12 @@ type Placed struct {
 }
 
 // errStops is why a reading of a session ends whose server stops.
-var errStops = Errorf(codeUnavailable, "the server is stopping: go on behind the last cursor later").After(retrySoon)
+var errStops = fault.Errorf(fault.Unavailable, "the server is stopping: go on behind the last cursor later").After(retrySoon)
 
 // SessionEvents returns at most limit messages of a session behind a cursor, fewer if
 // they are large, and whether there are more. With keep, those do not count that it
 // refuses. The session is left as it is. An error that a client may see is of type
-// *Error.
+// *fault.Error.
 func (m *Manager) SessionEvents(
 	ctx context.Context, id, cursor string, limit int, keep func(*agentdv1.RunResponse) bool,
 ) (out []Placed, more bool, err error) {
@@ -45,7 +46,7 @@ func (m *Manager) SessionEvents(
 		if len(out) > limit {
 			return out[:limit], true, nil
 		}
-		_, aside := errors.AsType[*Error](err)
+		_, aside := errors.AsType[*fault.Error](err)
 		switch {
 		case gone(err):
 			return nil, false, err
@@ -82,7 +83,7 @@ type SessionWatcher struct { //nolint:revive // a Watcher is one of a turn
 }
 
 // WatchSession returns a watcher of a session that begins behind a cursor, "" is the
-// beginning. An error that a client may see is of type *Error.
+// beginning. An error that a client may see is of type *fault.Error.
 func (m *Manager) WatchSession(ctx context.Context, id, cursor string) (*SessionWatcher, error) {
 	at, err := placeOf(cursor, id)
 	if err != nil {
@@ -120,7 +121,7 @@ func (w *SessionWatcher) Next(ctx context.Context) (out []Placed, err error) {
 	}
 	msgs, err := w.watcher.Next(ctx)
 	out = w.place(msgs)
-	_, over := errors.AsType[*Error](err)
+	_, over := errors.AsType[*fault.Error](err)
 	switch {
 	case err != nil && ctx.Err() != nil:
 		return out, context.Cause(ctx)

@@ -6,6 +6,8 @@ import (
 	"math"
 	"slices"
 	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // calmAfter is how long a turn that only waits for results has to run before it counts as
@@ -133,7 +135,7 @@ func (s *Session) reconcileDeadlineLocked(t *Turn) {
 		a.due = time.Now().Add(a.left)
 		s.armLocked(&a.deadline, a.left, func() {
 			a.expired = true
-			a.cancel(Errorf(codeTimeout, "the turn took longer than %v", s.limits.TurnTimeout).
+			a.cancel(fault.Errorf(fault.Timeout, "the turn took longer than %v", s.limits.TurnTimeout).
 				Over("turn_time_ms", int(s.limits.TurnTimeout.Milliseconds()), 0))
 		})
 	case !counts && a.deadline != nil:

@@ -6,6 +6,8 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // InputChecker is what a [Runner] may implement that knows what tools take.
@@ -18,7 +20,7 @@ type InputChecker interface {
 // Resolve records what a person says to an interaction of the session, durably,
 // before it returns. The first resolution stands: an equal repeat under the same
 // key is no error; a second one, like one that comes after the call was canceled
-// or the turn has ended, is an *Error of code FAILED_PRECONDITION. One that the
+// or the turn has ended, is a *fault.Error of code FAILED_PRECONDITION. One that the
 // session does not have is NOT_FOUND, a decision that does not fit it
 // INVALID_REQUEST; neither changes anything.
 func (t *Turn) Resolve(ctx context.Context, id string, r Resolution) error {
@@ -55,7 +57,7 @@ func (s *Session) resolve(ctx context.Context, id string, r Resolution) error {
 		return err
 	}
 	_, err = s.commit(ctx, e)
-	if over, ok := errors.AsType[*Error](err); ok && over.Code == codeInvalid {
+	if over, ok := errors.AsType[*fault.Error](err); ok && over.Code == fault.Invalid {
 		return errNotAsked(id) // the turn has ended meanwhile
 	}
 	return err
@@ -139,25 +141,25 @@ func (p *pending) triedLocked(s *Session) {
 // into the form that the log has.
 func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
 	if most := s.limits.MaxResultBytes; len(r.Answer)+len(r.Input)+len(r.Reason) > most {
-		return Errorf(codeLimit, "interaction %q: the resolution takes more than %d bytes", call.interaction(), most).
-			Breaking("resolution", RuleRange).Over("resolution_bytes", most, len(r.Answer)+len(r.Input)+len(r.Reason))
+		return fault.Errorf(fault.LimitExceeded, "interaction %q: the resolution takes more than %d bytes", call.interaction(), most).
+			Breaking("resolution", fault.RuleRange).Over("resolution_bytes", most, len(r.Answer)+len(r.Input)+len(r.Reason))
 	}
 	switch approval := call.Asks.Kind == askApproval; {
 	case r.Decision == Deny:
 		return nil
 	case r.Decision == Approve && !approval:
-		return Errorf(codeInvalid, "interaction %q is %v: answer it, or deny", call.interaction(), call.Asks).
-			Breaking("resolution.approve", RuleExcluded)
+		return fault.Errorf(fault.Invalid, "interaction %q is %v: answer it, or deny", call.interaction(), call.Asks).
+			Breaking("resolution.approve", fault.RuleExcluded)
 	case r.Decision == Reply && approval:
-		return Errorf(codeInvalid, "interaction %q is %v: approve, or deny", call.interaction(), call.Asks).
-			Breaking("resolution.answer", RuleExcluded)
+		return fault.Errorf(fault.Invalid, "interaction %q is %v: approve, or deny", call.interaction(), call.Asks).
+			Breaking("resolution.answer", fault.RuleExcluded)
 	case r.Input == nil:
 		return nil
 	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, r.Input); err != nil || !bytes.HasPrefix(b.Bytes(), []byte("{")) {
-		return Errorf(codeInvalid, "interaction %q: tool_input must be a JSON object", call.interaction()).
-			Breaking("resolution.approve.tool_input", RuleFormat)
+		return fault.Errorf(fault.Invalid, "interaction %q: tool_input must be a JSON object", call.interaction()).
+			Breaking("resolution.approve.tool_input", fault.RuleFormat)
 	}
 	r.Input = b.Bytes()
 	check, ok := s.runner.(InputChecker)
@@ -169,9 +171,9 @@ func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
 		return err
 	}
 	if err := check.CheckInput(spec, call.Name, r.Input); err != nil {
-		return Errorf(codeInvalid, "interaction %q: tool_input does not fit the input_schema of %q: %w",
+		return fault.Errorf(fault.Invalid, "interaction %q: tool_input does not fit the input_schema of %q: %w",
 			call.interaction(), call.Name, err).
-			Breaking("resolution.approve.tool_input", RuleFormat)
+			Breaking("resolution.approve.tool_input", fault.RuleFormat)
 	}
 	return nil
 }
@@ -199,14 +201,14 @@ func (s *Session) unasked(ctx context.Context, id string, r Resolution) error {
 	case in.Resolution != nil:
 		return in.Resolution.again(id, r)
 	case in.Status == askPending: // the log is ahead of what has been applied
-		return Errorf(codeUnavailable, "interaction %q is just being asked: try again", id).After(retrySoon)
+		return fault.Errorf(fault.Unavailable, "interaction %q is just being asked: try again", id).After(retrySoon)
 	default:
 		return errNotAsked(id)
 	}
 }
 
 func errNotAsked(id string) error {
-	return Errorf(codePrecondition, "interaction %q: nobody waits for it any more, the call was cancelled or its "+
+	return fault.Errorf(fault.Precondition, "interaction %q: nobody waits for it any more, the call was cancelled or its "+
 		"turn is over", id)
 }
 
@@ -222,7 +224,7 @@ func (r *Resolution) again(id string, o Resolution) error {
 		r.Answer == o.Answer && bytes.Equal(r.Input, o.Input) {
 		return nil
 	}
-	return Errorf(codePrecondition, "interaction %q: it has been resolved before (%s), the first resolution stands",
+	return fault.Errorf(fault.Precondition, "interaction %q: it has been resolved before (%s), the first resolution stands",
 		id, r.Decision)
 }
 

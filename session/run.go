@@ -8,6 +8,8 @@ import (
 	"iter"
 	"maps"
 	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // readPage is how many records one read of the log asks for.
@@ -54,7 +56,7 @@ func (r *Run) Records(ctx context.Context, after int64) iter.Seq2[Record, error]
 // ctx has ended; once it has begun, ctx no longer matters.
 func (r *Run) Append(ctx context.Context, data []byte, ev *Event) (Record, error) {
 	if n := len(ev.Calls); n > r.s.limits.MaxCalls {
-		return Record{}, Errorf(codeLimit, "one answer asks for %d tool calls, at most %d are allowed",
+		return Record{}, fault.Errorf(fault.LimitExceeded, "one answer asks for %d tool calls, at most %d are allowed",
 			n, r.s.limits.MaxCalls).
 			Over("answer_tool_calls", r.s.limits.MaxCalls, n)
 	}

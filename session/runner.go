@@ -6,7 +6,7 @@ import "context"
 type Runner interface {
 	// Check refuses a spec that cannot run (a malformed tree, an unknown tool, a
 	// model that cannot be served, a missing key) before a token is spent. Its
-	// errors are of type *Error.
+	// errors are of type *fault.Error.
 	Check(ctx context.Context, spec *Spec, keys Keys) error
 
 	// Decode says what an event that this runner has appended means. It is a
@@ -26,7 +26,7 @@ type Runner interface {
 	// Run goes on where the log ends. No model call is made again whose answer
 	// the log holds, no call is awaited anew whose result it holds.
 	//
-	// An error of type *Error reaches the client; any other is internal. Run
+	// An error of type *fault.Error reaches the client; any other is internal. Run
 	// must not panic and must leave no goroutine behind.
 	Run(ctx context.Context, run *Run) error
 }

@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // closingRun opens a call, closes it as a run does that ends, and then ends with the
@@ -62,7 +63,7 @@ func TestAnswerBesideASuspend(t *testing.T) {
 		if err == nil != stored {
 			t.Errorf("Answer returned %v, and the result is stored: %v", err, stored)
 		}
-		if e, ok := errors.AsType[*session.Error](err); err != nil && (!ok || !e.Retryable()) {
+		if e, ok := errors.AsType[*fault.Error](err); err != nil && (!ok || !e.Retryable()) {
 			t.Errorf("got %v, want nil or an error after which the client answers again", err)
 		}
 	})

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // loadTimeout bounds the reading of a log that no caller waits to cancel.
@@ -108,13 +110,13 @@ func load(ctx context.Context, store *patient, runner Runner, limits Limits, id 
 	return s, nil
 }
 
-func errNoSession(id string) *Error {
-	return Errorf(codeNotFound, "session %q does not exist", id)
+func errNoSession(id string) *fault.Error {
+	return fault.Errorf(fault.SessionNotFound, "session %q does not exist", id)
 }
 
 // errPurged is what whoever asks for a session is told whose log is gone.
-func errPurged(id string) *Error {
-	return Errorf(codePurged, "session %q was not used for so long that its history is no longer kept; start a new "+
+func errPurged(id string) *fault.Error {
+	return fault.Errorf(fault.HistoryPurged, "session %q was not used for so long that its history is no longer kept; start a new "+
 		"session", id)
 }
 
@@ -404,14 +406,14 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *ToolResult) (*
 	case settled && first.equal(*res):
 		return nil, nil, nil
 	case settled:
-		return nil, nil, Errorf(codeInvalid, "tool call %q: this answer came too late, the call is already settled "+
+		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: this answer came too late, the call is already settled "+
 			"(%s)", res.CallID, first.Outcome)
 	case p == nil:
-		return nil, nil, Errorf(codeInvalid, "tool call %q: no such call is open in this turn", res.CallID)
+		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: no such call is open in this turn", res.CallID)
 	case p.phase == callSealed:
 		return nil, nil, errTooLate(res.CallID)
 	case p.call.Asks != nil && res.Outcome == Answered:
-		return nil, nil, Errorf(codeInvalid, "tool call %q waits for a person, no client is asked for it: resolve "+
+		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q waits for a person, no client is asked for it: resolve "+
 			"the interaction", res.CallID)
 	}
 	s.recordLocked(p, res)
@@ -457,7 +459,7 @@ func (s *Session) callLocked(ctx context.Context, of *Turn, res *ToolResult) (t 
 }
 
 func errTooLate(callID string) error {
-	return Errorf(codeInvalid, "tool call %q: this answer came too late, the turn is over", callID)
+	return fault.Errorf(fault.Invalid, "tool call %q: this answer came too late, the turn is over", callID)
 }
 
 // seal returns the result of a call. One that has none gets none any more; a
@@ -524,7 +526,7 @@ func callsOf(fact any) []ToolCall {
 // failLocked tells the watchers, also those to come, that the turn's end could
 // not be recorded. They take no part in what becomes of the turn later.
 // Where the turn only waits, those who observe it stay.
-func (s *Session) failLocked(t *Turn, err *Error, waits bool) {
+func (s *Session) failLocked(t *Turn, err *fault.Error, waits bool) {
 	t.failed = err
 	for w := range s.watchers {
 		if w.asks || !waits || s.broken != nil {

@@ -15,6 +15,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 func TestMain(m *testing.M) {
@@ -280,7 +281,7 @@ func TestEveryOutcomeAndThenAnotherTurn(t *testing.T) {
 		{name: "timed out", code: agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, reason: reasonTimeout},
 		{
 			name: "failed", run: func(context.Context, *session.Run) error {
-				return session.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "root: slow down")
+				return fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "root: slow down")
 			},
 			code: agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, reason: "root: slow down",
 		},
@@ -326,7 +327,7 @@ func TestEveryOutcomeAndThenAnotherTurn(t *testing.T) {
 				if e.Completed != tc.done || e.GetReason() != tc.reason || failed.GetCode() != tc.code {
 					t.Fatalf("end is %v, error %v", e, failed)
 				}
-				if failed != nil && (failed.Message != tc.reason || failed.Retryable != session.Retryable(tc.code)) {
+				if failed != nil && (failed.Message != tc.reason || failed.Retryable != (&fault.Error{Code: tc.code}).Retryable()) {
 					t.Errorf("error is %v", failed)
 				}
 				if e.UsageSummary.GetLlmCalls() < 1 {
@@ -349,7 +350,7 @@ func TestRefusals(t *testing.T) {
 	f.on(func(context.Context, *session.Run) error { <-release; return nil })
 	f.check = func(spec *session.Spec) error {
 		if spec.Prompt == "bad tree" {
-			return session.Errorf(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "root: bad")
+			return fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "root: bad")
 		}
 		return nil
 	}

@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Limits of what a session is called.
@@ -51,25 +53,25 @@ type Names struct {
 
 func (n Names) check(labels map[string]string) error {
 	if len(labels) > maxLabels {
-		return Errorf(codeLimit, "labels: %d of them, at most %d are allowed", len(labels), maxLabels).
-			Breaking("labels", RuleRange).Over("labels", maxLabels, len(labels))
+		return fault.Errorf(fault.LimitExceeded, "labels: %d of them, at most %d are allowed", len(labels), maxLabels).
+			Breaking("labels", fault.RuleRange).Over("labels", maxLabels, len(labels))
 	}
 	for k, v := range labels {
 		if k == "" || len(k) > maxLabelBytes || len(v) > maxLabelValue || strings.Contains(k+v, "\x00") {
-			return Errorf(codeInvalid, "labels[%.64q]: a key has 1 to %d bytes, a value at most %d, none of them 0", k, maxLabelBytes, maxLabelValue).
-				Breaking("labels", RuleRange)
+			return fault.Errorf(fault.Invalid, "labels[%.64q]: a key has 1 to %d bytes, a value at most %d, none of them 0", k, maxLabelBytes, maxLabelValue).
+				Breaking("labels", fault.RuleRange)
 		}
 	}
 	if len(n.ClientRef) > maxClientRef || strings.Contains(n.ClientRef, "\x00") {
-		return Errorf(codeInvalid, "client_ref has %d bytes, at most %d are allowed, none of them 0", len(n.ClientRef), maxClientRef).
-			Breaking("client_ref", RuleRange)
+		return fault.Errorf(fault.Invalid, "client_ref has %d bytes, at most %d are allowed, none of them 0", len(n.ClientRef), maxClientRef).
+			Breaking("client_ref", fault.RuleRange)
 	}
 	return nil
 }
 
 // CreateSession makes a session without turns, whose budget counts from its beginning;
 // the zero Budget is none. With a key that was used before for the same it returns the
-// session of then, as it is now. An error that a client may see is of type *Error.
+// session of then, as it is now. An error that a client may see is of type *fault.Error.
 func (m *Manager) CreateSession(ctx context.Context, names Names, budget Budget, o Once) (Summary, error) {
 	if err := names.check(names.Labels); err != nil {
 		return Summary{}, err
@@ -225,7 +227,7 @@ func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit
 }
 
 // UpdateSession changes a session, now whatever c.At says, and returns it as it is
-// then. A budget holds at once, also for a turn that runs. A session of another version is an *Error of code CONFLICT.
+// then. A budget holds at once, also for a turn that runs. A session of another version is a *fault.Error of code CONFLICT.
 func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summary, error) {
 	names := Names{}
 	if c.ClientRef != nil {
@@ -253,8 +255,8 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summa
 		return Summary{}, err
 	}
 	if n := labelsAfter(before.Labels, c.Labels); n > maxLabels {
-		return Summary{}, Errorf(codeLimit, "labels: the session would have %d of them, at most %d are allowed", n, maxLabels).
-			Breaking("labels", RuleRange).Over("labels", maxLabels, n)
+		return Summary{}, fault.Errorf(fault.LimitExceeded, "labels: the session would have %d of them, at most %d are allowed", n, maxLabels).
+			Breaking("labels", fault.RuleRange).Over("labels", maxLabels, n)
 	}
 	c.At = m.store.now()
 	info, err := m.store.Update(ctx, id, c)
@@ -262,8 +264,8 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summa
 	case errors.Is(err, ErrNoSession):
 		return Summary{}, errNoSession(id)
 	case errors.Is(err, ErrConflict):
-		return Summary{}, Errorf(codeConflict, "version %d: session %q has version %d; read it again", c.Version, id, before.Version).
-			Breaking("version", RuleConflict)
+		return Summary{}, fault.Errorf(fault.Conflict, "version %d: session %q has version %d; read it again", c.Version, id, before.Version).
+			Breaking("version", fault.RuleConflict)
 	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: update: %w", id, err)
 	}
@@ -300,7 +302,7 @@ func (s *Session) isArchived() bool {
 }
 
 // DeleteSession stops what runs in a session and removes it. A session that
-// others keep at work is an *Error of code SESSION_BUSY. A store without space
+// others keep at work is a *fault.Error of code SESSION_BUSY. A store without space
 // loses sessions that do not run all the same: that makes space.
 func (m *Manager) DeleteSession(ctx context.Context, id string) error {
 	if err := m.store.refuses(); err != nil && !errors.Is(err, ErrFull) {
@@ -317,7 +319,7 @@ func (m *Manager) DeleteSession(ctx context.Context, id string) error {
 			return context.Cause(ctx)
 		}
 	}
-	return Errorf(codeBusy, "session %q is in use all the time; try again", id).After(retryLater)
+	return fault.Errorf(fault.Busy, "session %q is in use all the time; try again", id).After(retryLater)
 }
 
 // tryDelete reports false if somebody uses the session.
@@ -373,7 +375,7 @@ func (m *Manager) stopAll(ctx context.Context, id string) error {
 // alone does something to a session that nobody uses, and has who asks for the
 // session meanwhile wait; they get gone if it succeeds, else the session. A session
 // that somebody uses is ErrConflict.
-func (m *Manager) alone(id string, gone *Error, f func() error) error {
+func (m *Manager) alone(id string, gone *fault.Error, f func() error) error {
 	h := m.replaceUnused(id, gone)
 	if h == nil {
 		return ErrConflict
@@ -392,7 +394,7 @@ func (m *Manager) alone(id string, gone *Error, f func() error) error {
 
 // replaceUnused puts an entry that is not ready in the place of a session that nobody
 // uses, and ends those who observe it. It returns nil if somebody uses the session.
-func (m *Manager) replaceUnused(id string, gone *Error) *held {
+func (m *Manager) replaceUnused(id string, gone *fault.Error) *held {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if h := m.inTableLocked(id); h != nil {

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // TestCopyOfSharedState: a turn begins with the keys that the store has, whichever writes
@@ -32,7 +33,7 @@ func TestCopyOfSharedState(t *testing.T) {
 			delta[key] = []any{nil, json.Number("9007199254740993"), fmt.Sprint(seed), map[string]any{"n": []any{true, nil}}}[dice.IntN(4)]
 		}
 		err := f.m.SetShared(t.Context(), delta)
-		if e, ok := errors.AsType[*session.Error](err); ok && e.Limit != nil {
+		if e, ok := errors.AsType[*fault.Error](err); ok && e.Limit != nil {
 			return nil
 		}
 		return err

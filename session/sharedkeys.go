@@ -8,6 +8,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // SharedKey is one key of state that sessions share.
@@ -50,7 +52,7 @@ func (m *Manager) SharedKeys(ctx context.Context, prefix, page string, limit int
 }
 
 // RemoveShared removes keys of state that sessions share, and returns those that
-// there were. Its errors are of type *Error if a client may see them.
+// there were. Its errors are of type *fault.Error if a client may see them.
 func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []string, err error) {
 	for i, key := range keys {
 		if err := checkShared(fmt.Sprintf("keys[%d]", i), key); err != nil {
@@ -86,7 +88,7 @@ func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []st
 
 // SetShared sets keys of state that sessions share, all or none: those of `app:`, and of
 // the principal's own `user:`. A value of nil removes its key. Its errors are of type
-// *Error if a client may see them.
+// *fault.Error if a client may see them.
 func (m *Manager) SetShared(ctx context.Context, state map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(state)) {
 		if err := checkShared("values", key); err != nil {
@@ -112,8 +114,8 @@ func (m *Manager) SetShared(ctx context.Context, state map[string]any) error {
 // checkShared refuses a key that sessions do not share.
 func checkShared(field, key string) error {
 	if scope := scopeOf(key); scope != scopeApp && scope != scopeUser {
-		return Errorf(codeInvalid, "%s: %.80q is no key that sessions share: those begin with app: or user:", field, key).
-			Breaking(field, RuleRange)
+		return fault.Errorf(fault.Invalid, "%s: %.80q is no key that sessions share: those begin with app: or user:", field, key).
+			Breaking(field, fault.RuleRange)
 	}
 	return nil
 }

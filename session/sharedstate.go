@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // shared is what a manager knows of the state that sessions have in common: one copy
@@ -191,7 +193,7 @@ func (h *shared) reserve(ctx context.Context, values []SharedValue) (_ *reservat
 	for _, v := range values {
 		sc := r.scopes[v.Scope]
 		if v.Value != nil && len(v.Key) > maxSharedName {
-			return nil, Errorf(codeLimit, "state: the name of key %.40q… has %d bytes behind its scope, at most %d are allowed", sc.prefix+v.Key, len(v.Key), maxSharedName).
+			return nil, fault.Errorf(fault.LimitExceeded, "state: the name of key %.40q… has %d bytes behind its scope, at most %d are allowed", sc.prefix+v.Key, len(v.Key), maxSharedName).
 				Over("state_name_bytes", maxSharedName, len(v.Key))
 		}
 		grows[v.Scope] = sc.growLocked(grows[v.Scope], sc.prefix+v.Key, v.Value)
@@ -291,10 +293,10 @@ func (sc *sharedScope) applyLocked(values []SharedValue) bool {
 func (l *Limits) fits(whose string, grow, after, most use) error {
 	switch {
 	case grow.keys > 0 && after.keys > most.keys:
-		return Errorf(codeLimit, "state: %s would be %d, at most %d are allowed; a null value removes a key", whose, after.keys, most.keys).
+		return fault.Errorf(fault.LimitExceeded, "state: %s would be %d, at most %d are allowed; a null value removes a key", whose, after.keys, most.keys).
 			Over("state_keys", most.keys, after.keys)
 	case grow.bytes > 0 && after.bytes > most.bytes:
-		return Errorf(codeLimit, "state: %s would take %d bytes as JSON, at most %d are allowed; a null value removes a key", whose, after.bytes, most.bytes).
+		return fault.Errorf(fault.LimitExceeded, "state: %s would take %d bytes as JSON, at most %d are allowed; a null value removes a key", whose, after.bytes, most.bytes).
 			Over("state_bytes", most.bytes, after.bytes)
 	}
 	return nil

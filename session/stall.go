@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/backoff"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 const (
@@ -25,7 +26,7 @@ const (
 )
 
 // patient is the store as the sessions of one manager see it. What may pass is
-// tried again; what is left is an *Error, UNAVAILABLE, or one of the store's
+// tried again; what is left is a *fault.Error, UNAVAILABLE, or one of the store's
 // errors that say how things are. It knows which sessions wait for the store to
 // take writes, and owns the goroutines that try.
 type patient struct {
@@ -118,10 +119,10 @@ func again[T any](ctx context.Context, p *patient, what string, call func(contex
 }
 
 // damaged is what a client is told of what cannot be read, now or later.
-func (p *patient) damaged(err error) *Error {
+func (p *patient) damaged(err error) *fault.Error {
 	p.log.Error("the store holds what cannot be read", slog.String("error", err.Error()))
-	return &Error{
-		Code:    codeInternal,
+	return &fault.Error{
+		Code:    fault.Internal,
 		Message: "what is stored is damaged and cannot be read; trying again does not help, the server's log says more",
 		Err:     err,
 	}
@@ -197,7 +198,7 @@ func (p *patient) OpenTurns(ctx context.Context, after string, limit int) ([]Hea
 var errStore = errors.New("session: the store is not available")
 
 // unavailable is what a client is told when the store cannot do something.
-func unavailable(what string, err error) *Error {
+func unavailable(what string, err error) *fault.Error {
 	why := "it does not answer as it should"
 	switch {
 	case errors.Is(err, ErrFull):
@@ -207,7 +208,7 @@ func unavailable(what string, err error) *Error {
 	case errors.Is(err, ErrConflict):
 		why = "another server writes the same session"
 	}
-	out := &Error{Code: codeUnavailable, Message: "the store cannot " + what + ": " + why + "; try again later", Err: fmt.Errorf("%w: %w", errStore, err)}
+	out := &fault.Error{Code: fault.Unavailable, Message: "the store cannot " + what + ": " + why + "; try again later", Err: fmt.Errorf("%w: %w", errStore, err)}
 	if errors.Is(err, ErrFailed) || errors.Is(err, ErrConflict) {
 		return out // by this server never
 	}

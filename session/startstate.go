@@ -5,7 +5,7 @@ import "maps"
 // StateChecker is what a [Runner] may implement that knows what state its turns need.
 type StateChecker interface {
 	// CheckState refuses a spec that has passed Check and that cannot run with the
-	// state its turn would begin with. Its errors are of type *Error. It must not
+	// state its turn would begin with. Its errors are of type *fault.Error. It must not
 	// change the state.
 	CheckState(spec *Spec, state map[string]any) error
 }

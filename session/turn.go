@@ -10,21 +10,7 @@ import (
 	"slices"
 	"time"
 
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-)
-
-const (
-	codeInternal     = agentdv1.ErrorCode_ERROR_CODE_INTERNAL
-	codeNotFound     = agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND
-	codeTimeout      = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
-	codeBusy         = agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY
-	codeInvalid      = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
-	codeLimit        = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
-	codePurged       = agentdv1.ErrorCode_ERROR_CODE_HISTORY_PURGED
-	codeConflict     = agentdv1.ErrorCode_ERROR_CODE_CONFLICT
-	codePrecondition = agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION
-	codeNoSuch       = agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND
-	codeUnavailable  = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Turn is what one prompt sets off. Its methods may be called from any
@@ -135,7 +121,7 @@ type Answer struct {
 	warnings []Warning
 	// Refused, if set, is why the answer cannot be taken. Nothing else of it counts
 	// then but CallID; see [Turn.Answer].
-	Refused *Error
+	Refused *fault.Error
 }
 
 // SessionID returns the session's id.
@@ -178,10 +164,10 @@ func (t *Turn) first() (after int64, waited bool) {
 
 // Answer records the client's answer to a call, durably, before it returns.
 // The first answer stands: an equal repeat is no error, anything else about a
-// call that is unknown or settled is an *Error of code INVALID_REQUEST and
+// call that is unknown or settled is a *fault.Error of code INVALID_REQUEST and
 // changes nothing. An answer that cannot be taken, because it is too large or no
 // answer, settles an open call too: nobody may wait for another one. The model sees
-// a tool error that says why, and so does the *Error that is returned.
+// a tool error that says why, and so does the *fault.Error that is returned.
 func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	p := PrincipalOf(ctx)
 	a.by = p.ID
@@ -190,10 +176,10 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	res, data, wrong := t.s.resultOf(a)
 	if wrong == nil {
 		err := t.s.stateFits(ctx, a.State)
-		if e, ok := errors.AsType[*Error](err); ok && e.Code == codeLimit {
+		if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.LimitExceeded {
 			with := *e
 			with.Message = field + ": " + e.Message
-			wrong = with.Breaking(field, RuleRange)
+			wrong = with.Breaking(field, fault.RuleRange)
 		} else if err != nil {
 			return err
 		}
@@ -216,14 +202,14 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 }
 
 // resultOf is what an answer becomes in the log, or why it cannot be taken.
-func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wrong *Error) {
+func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wrong *fault.Error) {
 	res = ToolResult{CallID: a.CallID, Outcome: Answered, State: a.State, By: a.by, Warnings: a.warnings}
 	switch {
 	case a.Refused != nil:
 		return res, nil, a.Refused
 	case a.Error != nil && len(a.Parts) > 0:
-		return res, nil, Errorf(codeInvalid, "parts together with error: a tool that has failed has no result").
-			Breaking("parts", RuleExcluded)
+		return res, nil, fault.Errorf(fault.Invalid, "parts together with error: a tool that has failed has no result").
+			Breaking("parts", fault.RuleExcluded)
 	case a.Output != nil:
 		res.Output = a.Output
 	case len(a.Parts) > 0:
@@ -238,11 +224,11 @@ func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wron
 	}
 	data, err := marshal(res)
 	if err != nil {
-		return res, nil, Errorf(codeInvalid, "the answer cannot be stored: %v", err)
+		return res, nil, fault.Errorf(fault.Invalid, "the answer cannot be stored: %v", err)
 	}
 	if n, most := len(data), s.limits.MaxResultBytes; n > most {
-		return res, nil, Errorf(codeLimit, "the answer takes %d bytes, at most %d are allowed", n, most).
-			Breaking("output", RuleRange).Over("result_bytes", most, n)
+		return res, nil, fault.Errorf(fault.LimitExceeded, "the answer takes %d bytes, at most %d are allowed", n, most).
+			Breaking("output", fault.RuleRange).Over("result_bytes", most, n)
 	}
 	if len(a.Parts) == 0 {
 		return res, data, nil
@@ -255,13 +241,13 @@ func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wron
 	}
 	res.Parts = a.Parts
 	if data, err = marshal(res); err != nil {
-		return res, nil, Errorf(codeInvalid, "the answer cannot be stored: %v", err)
+		return res, nil, fault.Errorf(fault.Invalid, "the answer cannot be stored: %v", err)
 	}
 	return res, data, nil
 }
 
 // CancelCall settles a call as canceled: the model sees a canceled tool and
-// the turn goes on. An unknown or settled call is an *Error of code
+// the turn goes on. An unknown or settled call is a *fault.Error of code
 // INVALID_REQUEST, a call that was canceled before is none.
 func (t *Turn) CancelCall(ctx context.Context, callID string) error {
 	return t.present(ctx, func(now *Turn) error { return now.s.settleAs(ctx, now, callID, Cancelled, callCancelled) })

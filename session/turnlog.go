@@ -47,7 +47,7 @@ func (l *TurnLog) Page(after int64) string {
 // TurnLog finds a turn, "" is the session's last one; all pages are of the one that
 // the first page was of. A prompt that has become a message of another turn stands
 // for that. page is a token of TurnLog.Page for the same session and turn, "" for the
-// first page. Its errors are of type *Error if a client may see them.
+// first page. Its errors are of type *fault.Error if a client may see them.
 func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, page string) (TurnLog, error) {
 	hash := queryHash(toldQuery{sessionID, turnID})
 	after, err := readToken(page, hash)

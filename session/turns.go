@@ -7,6 +7,8 @@ import (
 	"log/slog"
 	"slices"
 	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // TurnQuery says which turns; what is zero does not matter.
@@ -21,7 +23,7 @@ type TurnQuery struct {
 }
 
 // Turn says how a turn is; "" is the session's last one. Its errors are of type
-// *Error if a client may see them.
+// *fault.Error if a client may see them.
 func (m *Manager) Turn(ctx context.Context, sessionID, turnID string) (TurnInfo, error) {
 	if turnID == "" {
 		info, err := m.known(ctx, sessionID)
@@ -29,11 +31,11 @@ func (m *Manager) Turn(ctx context.Context, sessionID, turnID string) (TurnInfo,
 			return TurnInfo{}, err
 		}
 		if turnID = info.LastTurn; turnID == "" {
-			return TurnInfo{}, Errorf(codeNoSuch, "session %q has no turn", sessionID)
+			return TurnInfo{}, fault.Errorf(fault.NotFound, "session %q has no turn", sessionID)
 		}
 	}
 	row, err := m.turnRow(ctx, sessionID, turnID)
-	if e, ok := errors.AsType[*Error](err); ok && e.Code == codeNoSuch {
+	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.NotFound {
 		if _, err := m.known(ctx, sessionID); err != nil {
 			return TurnInfo{}, err
 		}
@@ -45,7 +47,7 @@ func (m *Manager) Turn(ctx context.Context, sessionID, turnID string) (TurnInfo,
 }
 
 // Said returns the parts of a turn's prompt, as they were sent. Its errors are of
-// type *Error if a client may see them.
+// type *fault.Error if a client may see them.
 func (m *Manager) Said(ctx context.Context, t *TurnInfo) (Parts, error) {
 	first := recordOf(t.After + 1)
 	recs, err := m.store.Read(ctx, t.SessionID, first-1, 1)
@@ -67,13 +69,13 @@ func (m *Manager) Said(ctx context.Context, t *TurnInfo) (Parts, error) {
 	return f.Parts, nil
 }
 
-// turnRow finds the row of a turn. One that there is not is an *Error of code
+// turnRow finds the row of a turn. One that there is not is a *fault.Error of code
 // NOT_FOUND, whether or not there is the session.
 func (m *Manager) turnRow(ctx context.Context, sessionID, turnID string) (Row, error) {
 	row, err := m.store.Row(ctx, RowTurn, sessionID, turnID)
 	switch {
 	case errors.Is(err, ErrNotFound):
-		return Row{}, Errorf(codeNoSuch, "turn_id: session %q has no turn %q", sessionID, turnID).OfTurn(turnID)
+		return Row{}, fault.Errorf(fault.NotFound, "turn_id: session %q has no turn %q", sessionID, turnID).OfTurn(turnID)
 	case err != nil:
 		return Row{}, fmt.Errorf("session %s: turn %s: %w", sessionID, turnID, err)
 	}
@@ -296,7 +298,7 @@ func (m *Manager) ListTurns(
 		}
 		for _, row := range rows {
 			t, err := m.turnNow(ctx, row)
-			if _, known := errors.AsType[*Error](err); err != nil && !known && !gone(err) && ctx.Err() == nil {
+			if _, known := errors.AsType[*fault.Error](err); err != nil && !known && !gone(err) && ctx.Err() == nil {
 				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn is listed without what has happened in it",
 					slog.String("session", row.SessionID),
 					slog.String("turn", row.ID), slog.String("error", err.Error()))
@@ -342,8 +344,8 @@ func asRecorded(row Row) (TurnInfo, error) {
 // gone tells whether a session that a list has found was deleted or purged
 // meanwhile.
 func gone(err error) bool {
-	e, ok := errors.AsType[*Error](err)
-	return ok && (e.Code == codeNotFound || e.Code == codePurged) || errors.Is(err, ErrNotFound)
+	e, ok := errors.AsType[*fault.Error](err)
+	return ok && (e.Code == fault.SessionNotFound || e.Code == fault.HistoryPurged) || errors.Is(err, ErrNotFound)
 }
 
 // recorded are the statuses that rows have for those that are looked for.

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // view renders facts and deltas as protocol messages, in order, from a position
@@ -475,7 +476,7 @@ func (v *view) end(f *TurnEnded, asking []*Interaction) {
 }
 
 // ErrorResponse returns the protocol's message for an error.
-func ErrorResponse(sessionID string, err *Error) *agentdv1.RunResponse {
+func ErrorResponse(sessionID string, err *fault.Error) *agentdv1.RunResponse {
 	out := &agentdv1.RunResponse_ErrorResponse{
 		SessionId: sessionID,
 		Code:      err.Code,

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Watcher turns the records of a session from a position on, and the deltas
@@ -48,7 +49,7 @@ type Watcher struct {
 	queue  []item
 	bytes  int
 	lagged bool // the queue was dropped: read the log
-	failed *Error
+	failed *fault.Error
 	closed bool
 }
 
@@ -130,7 +131,7 @@ func (w *Watcher) Ready() <-chan struct{} { return w.ready }
 // Next returns the messages there are now, possibly none, in order, and io.EOF
 // with or after the last message of the turn. It never waits for the turn, only
 // for the store. Any other error is final: the log could not be read, or, as an
-// *Error, the turn has been left as it is and will go on later.
+// *fault.Error, the turn has been left as it is and will go on later.
 func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	if w.over {
 		return nil, io.EOF
@@ -160,7 +161,7 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 }
 
 // takeQueue empties the queue.
-func (w *Watcher) takeQueue() (lagged bool, failed *Error, queue []item) {
+func (w *Watcher) takeQueue() (lagged bool, failed *fault.Error, queue []item) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	lagged, failed, queue = w.lagged, w.failed, w.queue
@@ -467,7 +468,7 @@ func (w *Watcher) lagging() bool {
 }
 
 // fail ends the watcher with an error in place of the turn's end.
-func (w *Watcher) fail(err *Error) {
+func (w *Watcher) fail(err *fault.Error) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.failed = err

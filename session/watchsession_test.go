@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 )
 
 // watchSession returns a reading of a session.
@@ -236,7 +237,7 @@ func TestForgedCursors(t *testing.T) {
 				} else {
 					_, err = f.m.WatchSession(t.Context(), id, cursor)
 				}
-				if e := session.AsError(err); err == nil || e.Code != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST || len(e.Violations) != 1 || e.Violations[0].Field != "cursor" {
+				if e := fault.As(err); err == nil || e.Code != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST || len(e.Violations) != 1 || e.Violations[0].Field != "cursor" {
 					t.Errorf("%s: %v", name, err)
 				}
 			}
