@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoreflect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/yamlfile"
 )
 
 // Rules refuses a tree that cannot run, with the first reason there is. It must
@@ -49,7 +50,7 @@ type checker struct {
 	count    int // of agents
 }
 
-func (c *checker) report(pos Position, where, message string) {
+func (c *checker) report(pos yamlfile.Position, where, message string) {
 	c.problems = append(c.problems, Problem{File: c.file.Name, Position: pos, Where: where, Message: message})
 }
 
@@ -123,7 +124,7 @@ func (d *draft) build() *agentdv1.Agent {
 }
 
 // try reports why the tree as it is now is refused, with the place.
-func (c *checker) try(d *draft, pos Position) bool {
+func (c *checker) try(d *draft, pos yamlfile.Position) bool {
 	if len(c.problems) > maxProblems {
 		return false // enough has been found
 	}

@@ -14,14 +14,13 @@
 //	    timeout: 10s
 //
 // A file may also be the agent alone. Schemas may be written as objects or as
-// text that holds JSON; durations as in 1m30s. Anchors and aliases are
-// understood; merge keys, tags and several documents are not. JSON is YAML.
+// text that holds JSON; durations as in 1m30s. Package yamlfile says what of YAML
+// is understood.
 //
-// What is wrong is told with the line and the column, all of it at once. Files
-// are bounded in bytes, tokens, depth and values, aliases counted with what they
-// stand for.
+// A problem has its line and column, and all problems are reported at once. Files
+// are bounded in bytes, tokens, depth and values.
 //
 // The rules of a tree are not known here: File.Check asks for them. The package
-// may import the protocol's messages, protobuf and a YAML parser. It runs
-// nothing and opens no connection.
+// may import the protocol's messages, protobuf and yamlfile. It runs nothing and
+// opens no connection.
 package agentfile

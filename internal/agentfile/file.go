@@ -1,7 +1,6 @@
 package agentfile
 
 import (
-	"cmp"
 	"fmt"
 	"io"
 	"os"
@@ -9,12 +8,13 @@ import (
 	"strings"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/yamlfile"
 )
 
 // MaxBytes is the size of the largest file.
 const MaxBytes = 1 << 20
 
-// maxProblems is how many problems are told at most.
+// maxProblems bounds the problems of one file.
 const maxProblems = 50
 
 // File is what a file says. It is immutable after Parse.
@@ -26,7 +26,7 @@ type File struct {
 	// Tools are the tools of the file.
 	Tools []*Tool
 
-	places map[place]Position
+	places map[place]yamlfile.Position
 }
 
 // Tool is a tool that runs a command.
@@ -49,9 +49,6 @@ func (f *File) Declarations() []*agentdv1.Tool {
 	return out
 }
 
-// Position is a place in a file; both count from 1, columns in characters.
-type Position struct{ Line, Column int }
-
 // place is a field of a message: index is that of an element, or -1; an empty
 // field is the message itself.
 type place struct {
@@ -61,20 +58,20 @@ type place struct {
 }
 
 // at returns where a field stands, else where its message begins.
-func (f *File) at(message any, field string, index int) Position {
+func (f *File) at(message any, field string, index int) yamlfile.Position {
 	for _, p := range []place{{message, field, index}, {message, field, -1}, {message, "", -1}} {
 		if pos, ok := f.places[p]; ok {
 			return pos
 		}
 	}
-	return Position{1, 1}
+	return start
 }
 
 // Problem is one thing that is wrong with a file.
 type Problem struct {
 	// File is the file's name.
 	File string
-	Position
+	yamlfile.Position
 	// Where is the agent's path, as in desk/writer, or the tool, as in tool greet;
 	// may be empty.
 	Where string
@@ -106,7 +103,7 @@ func (ps Problems) Error() string {
 // sorted orders problems and leaves out those that are too many.
 func (ps Problems) sorted() Problems {
 	slices.SortStableFunc(ps, func(a, b Problem) int {
-		return cmp.Or(cmp.Compare(a.Line, b.Line), cmp.Compare(a.Column, b.Column))
+		return a.Compare(b.Position)
 	})
 	if len(ps) > maxProblems {
 		more := ps[maxProblems]

@@ -4,60 +4,53 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
-)
 
-// jsonNumber tells whether a text is a number as JSON writes it.
-func jsonNumber(s string) bool {
-	return s != "" && (s[0] == '-' || s[0] >= '0' && s[0] <= '9') && json.Valid([]byte(s))
-}
+	"github.com/apzuk3/agentd/internal/yamlfile"
+)
 
 // maxJSON bounds the text of a schema; servers take half of it.
 const maxJSON = 64 << 10
 
-// jsonText renders a value as JSON, keys in their order. count is asked before
-// each value and may refuse it.
-func jsonText(b *strings.Builder, n *node, count func() error) error {
-	if err := count(); err != nil {
-		return err
-	}
-	if b.Len()+len(n.text) > maxJSON {
+// jsonText renders a value as JSON, keys in their order.
+func jsonText(b *strings.Builder, n *yamlfile.Node) error {
+	if b.Len()+len(n.Text) > maxJSON {
 		return fmt.Errorf("more than %d bytes of JSON", maxJSON)
 	}
-	switch n.kind {
-	case mappingKind:
+	switch n.Kind {
+	case yamlfile.Mapping:
 		b.WriteByte('{')
-		for i, p := range n.pairs {
+		for i, p := range n.Pairs {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			quote(b, p.key)
+			quote(b, p.Key)
 			b.WriteByte(':')
-			if err := jsonText(b, p.value, count); err != nil {
+			if err := jsonText(b, p.Value); err != nil {
 				return err
 			}
 		}
 		b.WriteByte('}')
-	case listKind:
+	case yamlfile.List:
 		b.WriteByte('[')
-		for i, item := range n.items {
+		for i, item := range n.Items {
 			if i > 0 {
 				b.WriteByte(',')
 			}
-			if err := jsonText(b, item, count); err != nil {
+			if err := jsonText(b, item); err != nil {
 				return err
 			}
 		}
 		b.WriteByte(']')
-	case textKind:
-		quote(b, n.text)
-	case numberKind:
-		if !jsonNumber(n.text) {
-			return fmt.Errorf("%s is no number that JSON has", n.text)
+	case yamlfile.Text:
+		quote(b, n.Text)
+	case yamlfile.Number:
+		if !yamlfile.JSONNumber(n.Text) {
+			return fmt.Errorf("%s is no number that JSON has", n.Text)
 		}
-		b.WriteString(n.text)
-	case boolKind:
-		b.WriteString(n.text)
-	case nullKind:
+		b.WriteString(n.Text)
+	case yamlfile.Bool:
+		b.WriteString(n.Text)
+	case yamlfile.Null:
 		b.WriteString("null")
 	}
 	return nil

@@ -62,6 +62,8 @@ func TestRules(t *testing.T) {
 		{"session/a.go", "net/http", "no transport"},
 		{"session/a.go", "database/sql", "behind session.Store"},
 		{"session/a.go", "log", "slog"},
+		{"internal/yamlfile/a.go", "github.com/goccy/go-yaml", ""},
+		{"internal/agentfile/a.go", "github.com/goccy/go-yaml/ast", "one room reads YAML"},
 		{"session/a.go", connect, "not in its list"},
 		{"session/a.go", module + "/server", "not in its list"},
 		{"session/a.go", "testing", "test kits"},

@@ -49,7 +49,7 @@ var rooms = []room{
 		knows: "what a client may read of an error; nothing of sessions"},
 	{path: "session", floor: 1, may: []string{gen, protobuf, "internal/backoff", "session/fault"}, tests: []string{"session/sqlitestore"},
 		knows: "conversations; neither engine, nor database, nor transport"},
-	{path: "internal/models/catalog", floor: 0, may: []string{"github.com/goccy/go-yaml"},
+	{path: "internal/models/catalog", floor: 0, may: []string{"internal/yamlfile"},
 		knows: "what models cost and can do; neither providers' code, nor how they count"},
 	{path: "internal/seam", floor: 0, knows: "what model calls share and package model does not show"},
 	{path: "internal/wiretap", floor: 0, knows: "what is heard of the HTTP answers of a call, without its keys"},
@@ -64,8 +64,9 @@ var rooms = []room{
 
 	{path: "internal/backoff", floor: 0, knows: "how long to wait between attempts"},
 	{path: "internal/jsondiff", floor: 0, knows: "where two JSON values differ, and whether they do"},
+	{path: "internal/yamlfile", floor: 0, may: []string{"github.com/goccy/go-yaml"}, knows: "YAML, and no file's meaning"},
 	{path: "internal/toolcmd", floor: 0, knows: "programs as tools, on the client"},
-	{path: "internal/agentfile", floor: 1, may: []string{gen, protobuf, "github.com/goccy/go-yaml"}, tests: []string{"internal/daemon"},
+	{path: "internal/agentfile", floor: 1, may: []string{gen, protobuf, "internal/yamlfile"}, tests: []string{"internal/daemon"},
 		knows: "how agents and tools are written down in files; not what a tree may be"},
 
 	{path: "session/sqlitestore", floor: 2,
@@ -102,7 +103,7 @@ var rooms = []room{
 		knows: "model calls in a file; neither providers nor sessions"},
 	{path: "internal/models/scripted", floor: 2,
 		may: []string{"model", "model/adapter", "internal/modelcall", "internal/models/record", "internal/models/words", "internal/backoff", "internal/jsondiff", "internal/seam",
-			genai, "github.com/goccy/go-yaml"},
+			"internal/yamlfile", genai},
 		knows: "answers from a script"},
 	{path: "internal/models/echo", floor: 2, may: []string{"model", "model/adapter", "internal/backoff", "internal/models/words", genai},
 		knows: "a model that repeats"},
@@ -195,6 +196,8 @@ type ban struct {
 var bans = []ban{
 	{path: "google.golang.org/adk", but: []string{"adkbridge"},
 		because: "adkbridge is the only room that knows the engine, so that it can be replaced"},
+	{path: "github.com/goccy/go-yaml", but: []string{"internal/yamlfile"},
+		because: "one room reads YAML, with one set of rules and bounds"},
 	{path: "database/sql", but: []string{"session/sqlitestore"},
 		because: "storage stands behind session.Store"},
 	{path: "net/http", but: []string{"server", "client", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",

@@ -4,7 +4,7 @@
 //
 // It knows neither providers' code, nor how they count: callers hand it counts
 // that do not overlap, see Tokens. What is not known is left out, never guessed,
-// and never zero. The package imports a YAML parser and the standard library.
+// and never zero. The package imports yamlfile and the standard library.
 package catalog
 
 import (

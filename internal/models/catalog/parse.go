@@ -12,7 +12,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/goccy/go-yaml/ast"
+	"github.com/apzuk3/agentd/internal/yamlfile"
 )
 
 // Bounds of values, beyond which they are a slip.
@@ -43,16 +43,17 @@ var nameRule = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:/@+-]{0,255}$`)
 //	        {context_tokens: 400000, output_tokens: 64000, inputs: [image, document],
 //	         thinking: true, tools: true, structured_output: true}
 //
-// What is wrong is told with file:line:column, all of it at once: unknown keys,
+// The error has a line file:line:column for each problem, up to 20: unknown keys,
 // keys that are there twice, numbers below zero, days that are none.
 func Parse(name string, data []byte) (*Table, error) {
-	p := &parser{name: name}
+	root, problems := yamlfile.Parse(data, limits)
+	p := &parser{problems: problems}
 	t := &Table{entries: map[string]map[string]Entry{}}
-	if root := p.read(data); root != nil {
+	if root != nil {
 		p.table(root, t)
 	}
-	if len(p.errs) > 0 {
-		return nil, errors.Join(p.errs...)
+	if len(p.problems) > 0 {
+		return nil, p.err(name)
 	}
 	return t, nil
 }
@@ -66,26 +67,53 @@ func MustParse(name, text string) *Table {
 	return t
 }
 
+// MaxBytes is how large a file may be.
+const MaxBytes = 1 << 20
+
+// maxProblems bounds the problems that an error has.
+const maxProblems = 20
+
+// limits bounds a file. Its values stand where they belong: no anchors.
+var limits = yamlfile.Limits{
+	Bytes: MaxBytes, Tokens: MaxBytes, Depth: 8, Values: MaxBytes, Holds: "date and providers",
+}
+
 // parser reads one file. Problems do not stop it.
-type parser struct {
-	name string
-	errs []error
+type parser struct{ problems []yamlfile.Problem }
+
+// problemf keeps what is wrong with a value.
+func (p *parser) problemf(n *yamlfile.Node, format string, args ...any) {
+	p.problemAtf(n.Pos, format, args...)
+}
+
+func (p *parser) problemAtf(pos yamlfile.Position, format string, args ...any) {
+	p.problems = append(p.problems, yamlfile.Problem{Position: pos, Message: fmt.Sprintf(format, args...)})
+}
+
+// err joins the first problems of a file, in its order.
+func (p *parser) err(name string) error {
+	slices.SortStableFunc(p.problems, func(a, b yamlfile.Problem) int { return a.Compare(b.Position) })
+	var errs []error
+	for _, problem := range p.problems[:min(len(p.problems), maxProblems)] {
+		errs = append(errs, fmt.Errorf("%s:%w", name, problem))
+	}
+	return errors.Join(errs...)
 }
 
 // fields are the keys of a mapping, with what reads their values.
-type fields map[string]func(ast.Node)
+type fields map[string]func(*yamlfile.Node)
 
-func (p *parser) table(root ast.Node, t *Table) {
+func (p *parser) table(root *yamlfile.Node, t *Table) {
 	dated, sources := false, map[string]string{}
 	p.mapping(root, fields{
-		"sources": func(n ast.Node) {
-			p.named(n, "provider", func(provider string, n ast.Node) { sources[provider] = p.text(n) })
+		"sources": func(n *yamlfile.Node) {
+			p.named(n, "provider", func(provider string, n *yamlfile.Node) { sources[provider] = p.text(n) })
 		},
-		"date": func(n ast.Node) { t.Date, dated = p.date(n), true },
-		"providers": func(n ast.Node) {
-			p.named(n, "provider", func(provider string, n ast.Node) {
+		"date": func(n *yamlfile.Node) { t.Date, dated = p.date(n), true },
+		"providers": func(n *yamlfile.Node) {
+			p.named(n, "provider", func(provider string, n *yamlfile.Node) {
 				families := map[string]Entry{}
-				p.named(n, "family", func(family string, n ast.Node) { families[family] = p.entry(n) })
+				p.named(n, "family", func(family string, n *yamlfile.Node) { families[family] = p.entry(n) })
 				t.entries[provider] = families
 			})
 		},
@@ -101,14 +129,14 @@ func (p *parser) table(root ast.Node, t *Table) {
 	}
 }
 
-func (p *parser) entry(n ast.Node) Entry {
+func (p *parser) entry(n *yamlfile.Node) Entry {
 	var e Entry
 	p.mapping(n, fields{
-		"price":        func(n ast.Node) { e.Price = p.price(n) },
-		"date":         func(n ast.Node) { e.Date = p.date(n) },
-		"capabilities": func(n ast.Node) { e.Capabilities = p.capabilities(n) },
-		"source":       func(n ast.Node) { e.Source = p.text(n) },
-		"retires":      func(n ast.Node) { e.Retires = p.date(n) },
+		"price":        func(n *yamlfile.Node) { e.Price = p.price(n) },
+		"date":         func(n *yamlfile.Node) { e.Date = p.date(n) },
+		"capabilities": func(n *yamlfile.Node) { e.Capabilities = p.capabilities(n) },
+		"source":       func(n *yamlfile.Node) { e.Source = p.text(n) },
+		"retires":      func(n *yamlfile.Node) { e.Retires = p.date(n) },
 	})
 	if e.Date != "" && e.Price == nil {
 		p.problemf(n, "a date without a price: it is the day of the price")
@@ -116,11 +144,11 @@ func (p *parser) entry(n ast.Node) Entry {
 	return e
 }
 
-func (p *parser) price(n ast.Node) *Price {
+func (p *parser) price(n *yamlfile.Node) *Price {
 	out, long := &Price{}, false
 	out.Rates = p.rates(n, fields{
-		"long_from": func(n ast.Node) { out.LongFrom = p.tokens(n) },
-		"long":      func(n ast.Node) { out.Long, long = p.rates(n, nil), true },
+		"long_from": func(n *yamlfile.Node) { out.LongFrom = p.tokens(n) },
+		"long":      func(n *yamlfile.Node) { out.Long, long = p.rates(n, nil), true },
 	})
 	if long != (out.LongFrom > 0) {
 		p.problemf(n, "long_from and long belong together: "+
@@ -130,14 +158,14 @@ func (p *parser) price(n ast.Node) *Price {
 }
 
 // rates reads a mapping of rates, and of more fields.
-func (p *parser) rates(n ast.Node, more fields) Rates {
+func (p *parser) rates(n *yamlfile.Node, more fields) Rates {
 	got := map[string]float64{}
 	all := maps.Clone(more)
 	if all == nil {
 		all = fields{}
 	}
 	for _, key := range []string{"input", "cached", "cache_write", "cache_write_hour", "output", "thinking"} {
-		all[key] = func(n ast.Node) { got[key] = p.rate(n) }
+		all[key] = func(n *yamlfile.Node) { got[key] = p.rate(n) }
 	}
 	p.mapping(n, all)
 	or := func(key string, other float64) float64 {
@@ -158,114 +186,113 @@ func (p *parser) rates(n ast.Node, more fields) Rates {
 	return r
 }
 
-func (p *parser) capabilities(n ast.Node) *Capabilities {
+func (p *parser) capabilities(n *yamlfile.Node) *Capabilities {
 	c := &Capabilities{}
 	p.mapping(n, fields{
-		"context_tokens":    func(n ast.Node) { c.ContextTokens = p.tokens(n) },
-		"output_tokens":     func(n ast.Node) { c.OutputTokens = p.tokens(n) },
-		"inputs":            func(n ast.Node) { c.Inputs = p.inputs(n) },
-		"thinking":          func(n ast.Node) { c.Thinking = p.truth(n) },
-		"tools":             func(n ast.Node) { c.Tools = p.truth(n) },
-		"structured_output": func(n ast.Node) { c.StructuredOutput = p.truth(n) },
+		"context_tokens":    func(n *yamlfile.Node) { c.ContextTokens = p.tokens(n) },
+		"output_tokens":     func(n *yamlfile.Node) { c.OutputTokens = p.tokens(n) },
+		"inputs":            func(n *yamlfile.Node) { c.Inputs = p.inputs(n) },
+		"thinking":          func(n *yamlfile.Node) { c.Thinking = p.truth(n) },
+		"tools":             func(n *yamlfile.Node) { c.Tools = p.truth(n) },
+		"structured_output": func(n *yamlfile.Node) { c.StructuredOutput = p.truth(n) },
 	})
 	return c
 }
 
-func (p *parser) inputs(n ast.Node) []string {
-	list, ok := n.(*ast.SequenceNode)
-	if !ok {
+func (p *parser) inputs(n *yamlfile.Node) []string {
+	if n.Kind != yamlfile.List {
 		p.problemf(n, "want a list of kinds of file, as in [image, document]")
 		return nil
 	}
 	var got []string
-	for _, item := range list.Values {
-		switch text, ok := scalar(item); {
-		case !ok || !slices.Contains(Inputs, text):
-			p.problemf(item, "want one of %s, got %s", strings.Join(Inputs, ", "), written(item))
-		case slices.Contains(got, text):
-			p.problemf(item, "%q is there twice", text)
+	for _, item := range n.Items {
+		switch {
+		case !slices.Contains(Inputs, item.Text):
+			p.problemf(item, "want one of %s, got %s", strings.Join(Inputs, ", "), item.Shown())
+		case slices.Contains(got, item.Text):
+			p.problemf(item, "%q is there twice", item.Text)
 		default:
-			got = append(got, text)
+			got = append(got, item.Text)
 		}
 	}
 	return slices.DeleteFunc(slices.Clone(Inputs), func(kind string) bool { return !slices.Contains(got, kind) })
 }
 
-func (p *parser) rate(n ast.Node) float64 {
-	text, _ := scalar(n)
-	v, err := strconv.ParseFloat(text, 64)
+func (p *parser) rate(n *yamlfile.Node) float64 {
+	v, err := strconv.ParseFloat(n.Text, 64)
 	switch {
 	case err != nil || math.IsNaN(v):
-		p.problemf(n, "want US dollars per million tokens, as in 0.25, got %s", written(n))
+		p.problemf(n, "want US dollars per million tokens, as in 0.25, got %s", n.Shown())
 	case v < 0 || v > maxRate:
-		p.problemf(n, "%s is no price: want US dollars per million tokens, from 0 to %d", text, int64(maxRate))
+		p.problemf(n, "%s is no price: want US dollars per million tokens, from 0 to %d", n.Text, int64(maxRate))
 	default:
 		return v
 	}
 	return 0
 }
 
-func (p *parser) tokens(n ast.Node) int64 {
-	text, _ := scalar(n)
-	v, err := strconv.ParseInt(strings.ReplaceAll(text, "_", ""), 10, 64)
+func (p *parser) tokens(n *yamlfile.Node) int64 {
+	v, err := strconv.ParseInt(strings.ReplaceAll(n.Text, "_", ""), 10, 64)
 	if err != nil || v < 1 || v > maxTokens {
-		p.problemf(n, "want a number of tokens from 1 to %d, got %s", int64(maxTokens), written(n))
+		p.problemf(n, "want a number of tokens from 1 to %d, got %s", int64(maxTokens), n.Shown())
 		return 0
 	}
 	return v
 }
 
-func (p *parser) truth(n ast.Node) bool {
-	b, ok := n.(*ast.BoolNode)
-	if !ok {
-		p.problemf(n, "want true or false, got %s", written(n))
-		return false
+func (p *parser) truth(n *yamlfile.Node) bool {
+	if n.Kind != yamlfile.Bool {
+		p.problemf(n, "want true or false, got %s", n.Shown())
 	}
-	return b.Value
+	return n.Kind == yamlfile.Bool && n.Text == "true"
 }
 
 // maxText bounds a text, in bytes.
 const maxText = 500
 
-func (p *parser) text(n ast.Node) string {
-	text, ok := scalar(n)
-	if !ok || text == "" || len(text) > maxText {
-		p.problemf(n, "want a text of at most %d bytes, got %s", maxText, written(n))
+func (p *parser) text(n *yamlfile.Node) string {
+	if n.Text == "" || len(n.Text) > maxText {
+		p.problemf(n, "want a text of at most %d bytes, got %s", maxText, n.Shown())
 		return ""
 	}
-	return text
+	return n.Text
 }
 
-func (p *parser) date(n ast.Node) string {
-	text, _ := scalar(n)
-	if _, err := time.Parse(time.DateOnly, text); err != nil {
-		p.problemf(n, "want a day, as in 2026-07-24, got %s", written(n))
+func (p *parser) date(n *yamlfile.Node) string {
+	if _, err := time.Parse(time.DateOnly, n.Text); err != nil {
+		p.problemf(n, "want a day, as in 2026-07-24, got %s", n.Shown())
 		return ""
 	}
-	return text
+	return n.Text
+}
+
+// pairs are the keys and values of a mapping.
+func (p *parser) pairs(n *yamlfile.Node) []yamlfile.Pair {
+	if n.Kind != yamlfile.Mapping {
+		p.problemf(n, "want a mapping of keys to values, got %s", n.Shown())
+	}
+	return n.Pairs
 }
 
 // named reads a mapping whose keys are names.
-func (p *parser) named(n ast.Node, what string, read func(name string, n ast.Node)) {
-	for key, value := range p.pairs(n) {
-		name, ok := scalar(key)
-		if !ok || !nameRule.MatchString(name) {
-			p.problemf(key, "want the name of a %s, got %s", what, written(key))
+func (p *parser) named(n *yamlfile.Node, what string, read func(name string, n *yamlfile.Node)) {
+	for _, pair := range p.pairs(n) {
+		if !nameRule.MatchString(pair.Key) {
+			p.problemAtf(pair.Pos, "want the name of a %s, got %q", what, pair.Key)
 			continue
 		}
-		read(name, value)
+		read(pair.Key, pair.Value)
 	}
 }
 
 // mapping reads a mapping that has these keys and no other.
-func (p *parser) mapping(n ast.Node, known fields) {
-	for key, value := range p.pairs(n) {
-		name, _ := scalar(key)
-		if read := known[name]; read != nil {
-			read(value)
+func (p *parser) mapping(n *yamlfile.Node, known fields) {
+	for _, pair := range p.pairs(n) {
+		if read := known[pair.Key]; read != nil {
+			read(pair.Value)
 			continue
 		}
-		p.problemf(key, "unknown key %s; known are %s", written(key),
+		p.problemAtf(pair.Pos, "unknown key %q; known are %s", pair.Key,
 			strings.Join(slices.Sorted(maps.Keys(known)), ", "))
 	}
 }

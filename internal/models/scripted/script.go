@@ -7,9 +7,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/goccy/go-yaml"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/yamlfile"
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -130,25 +130,31 @@ type Usage struct {
 type Chunks []string
 
 // UnmarshalYAML accepts a string or a list of strings.
-func (c *Chunks) UnmarshalYAML(data []byte) error {
+func (c *Chunks) UnmarshalYAML(decode func(any) error) error {
 	var list []string
-	if err := yaml.Unmarshal(data, &list); err == nil {
+	if err := decode(&list); err == nil {
 		*c = list
 		return nil
 	}
 	var text string
-	if err := yaml.Unmarshal(data, &text); err != nil {
+	if err := decode(&text); err != nil {
 		return errors.New("want a string or a list of strings")
 	}
 	*c = Chunks{text}
 	return nil
 }
 
-// Parse reads a script as YAML or JSON. Unknown fields are errors.
+// limits bounds a script. Only aliases can make its values more than its bytes.
+var limits = yamlfile.Limits{
+	Bytes: maxScript, Tokens: maxScript, Depth: 64, Anchors: 100, Values: maxScript, Holds: "a script with at least one answer",
+}
+
+// Parse reads a script as YAML or JSON; see package yamlfile. Unknown fields are
+// errors. The error has a line line:column for each problem.
 func Parse(data []byte) (*Script, error) {
 	var s Script
-	if err := yaml.UnmarshalWithOptions(data, &s, yaml.Strict()); err != nil {
-		return nil, fmt.Errorf("parse script: %s", yaml.FormatError(err, false, false))
+	if err := yamlfile.Decode(data, limits, &s); err != nil {
+		return nil, fmt.Errorf("parse script: %w", err)
 	}
 	return s.compiled()
 }

@@ -14,7 +14,7 @@
 // of tool calls do not count. Failed tries fail again, without what the provider
 // asked to wait; what was shown of an answer that failed is shown again.
 //
-// It imports model, record, genai and a YAML decoder, and knows nothing of sessions,
+// It imports model, record, genai and yamlfile, and knows nothing of sessions,
 // ADK or the protocol.
 package scripted
 
