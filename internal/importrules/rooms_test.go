@@ -16,6 +16,7 @@ const (
 
 	connect    = "connectrpc.com/connect"
 	genai      = "google.golang.org/genai"
+	lru        = "github.com/hashicorp/golang-lru/v2"
 	jsonschema = "github.com/google/jsonschema-go"
 	protobuf   = "google.golang.org/protobuf"
 )
@@ -80,7 +81,7 @@ var rooms = []room{
 	{path: "internal/models/words", floor: 2, may: []string{"model", "model/adapter", genai},
 		knows: "conversations in words; no provider"},
 	{path: "internal/modelcall", floor: 2,
-		may:   []string{"model", "model/adapter", "internal/models/words", "internal/backoff", "internal/seam", "internal/wiretap", genai},
+		may:   []string{"model", "model/adapter", "internal/models/words", "internal/backoff", "internal/seam", "internal/wiretap", genai, lru},
 		knows: "what surrounds one call of a model: limits, retries, the breaker; neither which models there are, nor sessions, nor the engine"},
 	{path: "internal/models", floor: 2, may: []string{"model", "internal/modelcall", "internal/models/catalog", "internal/seam"},
 		knows: "which models a server has; neither sessions, nor the engine, nor the protocol"},
@@ -103,7 +104,7 @@ var rooms = []room{
 		knows: "model calls in a file; neither providers nor sessions"},
 	{path: "internal/models/scripted", floor: 2,
 		may: []string{"model", "model/adapter", "internal/modelcall", "internal/models/record", "internal/models/words", "internal/backoff", "internal/jsondiff", "internal/seam",
-			"internal/yamlfile", genai},
+			"internal/yamlfile", genai, lru},
 		knows: "answers from a script"},
 	{path: "internal/models/echo", floor: 2, may: []string{"model", "model/adapter", "internal/backoff", "internal/models/words", genai},
 		knows: "a model that repeats"},
@@ -113,7 +114,7 @@ var rooms = []room{
 	{path: "adkbridge", floor: 2,
 		may: []string{"session", "session/fault", "model", "model/adapter", "internal/modelcall", "internal/models", "internal/models/words", "internal/jsondiff", "internal/seam",
 			gen, protobuf, genai, jsonschema, "google.golang.org/adk/v2",
-			"github.com/google/uuid", "github.com/hashicorp/golang-lru/v2", "golang.org/x/sync/semaphore"},
+			"github.com/google/uuid", lru, "golang.org/x/sync/semaphore"},
 		knows: "the engine; neither database nor transport"},
 	{path: "server", floor: 2,
 		may: []string{"session", "session/fault", gen, genConnect, connect, protobuf, "buf.build/go/protovalidate",

@@ -2,7 +2,6 @@ package modelcall
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"crypto/sha256"
 	"errors"
@@ -11,6 +10,8 @@ import (
 	"net/http"
 	"sync"
 	"time"
+
+	"github.com/hashicorp/golang-lru/v2/simplelru"
 
 	"github.com/apzuk3/agentd/model"
 )
@@ -59,9 +60,8 @@ type Breaker struct {
 	cfg BreakerConfig
 	log *slog.Logger
 
-	mu       sync.Mutex // protects the fields below, and the circuits
-	circuits map[Circuit]*list.Element
-	recent   *list.List // of *circuit, that of the newest call first
+	mu       sync.Mutex // protects the circuits; no error or log is made while it is held
+	circuits *simplelru.LRU[Circuit, *circuit]
 }
 
 // Circuit names a circuit of a Breaker.
@@ -84,7 +84,6 @@ func AccountOf(key string) Account {
 
 // circuit is one whose last try failed; a closed circuit without failures has no entry.
 type circuit struct {
-	key      Circuit
 	failures int           // in a row
 	until    time.Time     // when it is half open; zero while it is closed
 	cool     time.Duration // how long it was opened for, at least
@@ -104,7 +103,8 @@ func NewBreaker(cfg BreakerConfig, log *slog.Logger) *Breaker {
 	if cfg = cfg.WithDefaults(); cfg.Failures < 0 {
 		return nil
 	}
-	return &Breaker{cfg: cfg, log: log, circuits: map[Circuit]*list.Element{}, recent: list.New()}
+	circuits, _ := simplelru.NewLRU[Circuit, *circuit](max(cfg.Circuits, 1), nil) // the error is about the count alone
+	return &Breaker{cfg: cfg, log: log, circuits: circuits}
 }
 
 // wrap returns llm with its calls suspended while it keeps failing. It belongs between a guard and
@@ -150,15 +150,8 @@ func (m *breaking) Generate(
 // admit lets a call through, or returns the error that it fails with.
 func (b *Breaker) admit(key Circuit) (*passage, *model.Error) {
 	p := &passage{key: key}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	c := b.findLocked(key)
-	if c == nil || c.until.IsZero() {
-		return p, nil
-	}
-	left := time.Until(c.until)
-	if left <= 0 && c.probe == nil {
-		c.probe, p.probe = p, true
+	c, left := b.enter(p)
+	if c.until.IsZero() {
 		return p, nil
 	}
 	e := &model.Error{Kind: model.KindUnavailable, Provider: key.Provider, Suspended: true, RetryAfter: left}
@@ -171,6 +164,24 @@ func (b *Breaker) admit(key Circuit) (*passage, *model.Error) {
 			", and another call finds out whether it answers again"
 	}
 	return nil, e
+}
+
+// enter makes a call the probe of its circuit if the circuit is half open and has
+// none. If it has one, or is open, enter returns the circuit as it is now, and what
+// is left of the suspension. Otherwise it returns a closed circuit.
+func (b *Breaker) enter(p *passage) (c circuit, left time.Duration) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	found, _ := b.circuits.Get(p.key)
+	if found == nil || found.until.IsZero() {
+		return circuit{}, 0
+	}
+	left = time.Until(found.until)
+	if left <= 0 && found.probe == nil {
+		found.probe, p.probe = p, true
+		return circuit{}, 0
+	}
+	return *found, left
 }
 
 // why says what opened the circuit, without the words of the provider: they may repeat what another
@@ -215,17 +226,16 @@ func (b *Breaker) change(p *passage, err error, longest time.Duration) (did chan
 	e, _ := errors.AsType[*model.Error](err)
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	c := b.findLocked(p.key)
+	c, _ := b.circuits.Get(p.key)
 	switch probe := c != nil && c.probe == p; {
 	case c != nil && !c.until.IsZero() && !probe:
 	case err == nil || e != nil && providerWorks(e):
-		if c != nil {
-			did.closed = probe
-			b.forgetLocked(c)
-		}
+		did.closed = probe
+		b.circuits.Remove(p.key)
 	case e != nil && e.Temporary():
 		if c == nil {
-			c = b.rememberLocked(p.key)
+			c = &circuit{}
+			b.circuits.Add(p.key, c)
 		}
 		c.failures++
 		if probe || c.failures >= b.cfg.Failures || e.RetryAfter > longest {
@@ -253,28 +263,4 @@ func (c *circuit) open(cfg BreakerConfig, e *model.Error) time.Duration {
 	wait := max(c.cool, min(e.RetryAfter, maxSuspension))
 	c.until, c.last, c.probe = time.Now().Add(wait), &model.Error{Kind: e.Kind, Status: e.Status}, nil
 	return wait
-}
-
-// findLocked returns the circuit if it has failed, and marks it as used.
-func (b *Breaker) findLocked(key Circuit) *circuit {
-	el := b.circuits[key]
-	if el == nil {
-		return nil
-	}
-	b.recent.MoveToFront(el)
-	return el.Value.(*circuit)
-}
-
-func (b *Breaker) rememberLocked(key Circuit) *circuit {
-	if b.recent.Len() >= b.cfg.Circuits {
-		b.forgetLocked(b.recent.Back().Value.(*circuit))
-	}
-	c := &circuit{key: key}
-	b.circuits[key] = b.recent.PushFront(c)
-	return c
-}
-
-func (b *Breaker) forgetLocked(c *circuit) {
-	b.recent.Remove(b.circuits[c.key])
-	delete(b.circuits, c.key)
 }

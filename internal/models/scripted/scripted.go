@@ -33,6 +33,8 @@ import (
 	"sync"
 	"time"
 
+	"github.com/hashicorp/golang-lru/v2/simplelru"
+
 	"github.com/apzuk3/agentd/model"
 )
 
@@ -75,13 +77,12 @@ type Config struct {
 type Provider struct {
 	cfg Config // never changes
 
-	mu    sync.Mutex // protects the field below
-	tapes []*kept    // the newest last
+	mu    sync.Mutex                       // protects the field below
+	tapes *simplelru.LRU[string, keptTape] // by name
 }
 
-// kept is a file of recorded calls in memory.
-type kept struct {
-	name    string
+// keptTape is a file of recorded calls in memory, as it was when it was read.
+type keptTape struct {
 	size    int64
 	changed time.Time
 	tape    *tape
@@ -101,7 +102,8 @@ func New(cfg Config) (*Provider, error) {
 		}
 		cfg.Scripts[n] = c
 	}
-	return &Provider{cfg: cfg}, nil
+	tapes, err := simplelru.NewLRU[string, keptTape](maxTapes, nil)
+	return &Provider{cfg: cfg, tapes: tapes}, err
 }
 
 // Describe says that scripts need no key, cost nothing and run no tools of a provider;
@@ -200,14 +202,10 @@ func (p *Provider) loadTape(root *os.Root, name string) (*tape, error) {
 	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	i := slices.IndexFunc(p.tapes, func(k *kept) bool { return k.name == name })
-	if i >= 0 {
-		k := p.tapes[i]
-		if k.size == info.Size() && k.changed.Equal(info.ModTime()) {
-			return k.tape, nil
-		}
-		p.tapes = slices.Delete(p.tapes, i, i+1)
+	if k, ok := p.tapes.Get(name); ok && k.size == info.Size() && k.changed.Equal(info.ModTime()) {
+		return k.tape, nil
 	}
+	p.tapes.Remove(name)
 	data, err := readAll(f, maxTape)
 	if err != nil {
 		return nil, err
@@ -216,10 +214,7 @@ func (p *Provider) loadTape(root *os.Root, name string) (*tape, error) {
 	if err != nil {
 		return nil, err
 	}
-	if len(p.tapes) == maxTapes {
-		p.tapes = slices.Delete(p.tapes, 0, 1)
-	}
-	p.tapes = append(p.tapes, &kept{name: name, size: info.Size(), changed: info.ModTime(), tape: t})
+	p.tapes.Add(name, keptTape{size: info.Size(), changed: info.ModTime(), tape: t})
 	return t, nil
 }
 
