@@ -451,7 +451,7 @@ func endedCalls(sessionID string, recs []session.Record) ([]endedCall, error) {
 		case s.onlyUsage() && s.CustomMetadata.Agentd.NoGain == "":
 			key = callKey(at, answered[at])
 		}
-		if end := s.sessionEvent().CallEnded(sessionID); end != nil {
+		if end := session.CallEnded(s.sessionEvent(), sessionID); end != nil {
 			out = append(out, endedCall{rec.Seq, key, end})
 		}
 	}

@@ -76,7 +76,7 @@ func (t *Turn) toolNames() []string {
 	defer t.s.mu.Unlock()
 	spec := t.spec
 	if spec == nil && t.waits != nil { // it was read from the log
-		spec, _ = t.waits.spec() // an error is met, and told, when it starts
+		spec, _ = t.waits.ReadSpec() // an error is met, and told, when it starts
 	}
 	if spec == nil {
 		return nil
@@ -232,7 +232,7 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 					"started with", provider)
 		}
 	}
-	spec, err := started.spec()
+	spec, err := started.ReadSpec()
 	if err != nil {
 		return nil, fmt.Errorf("session %s: turn %s: %w", s.id, t.id, err)
 	}

@@ -54,7 +54,7 @@ func (s *Session) repeatSpec() (*Spec, error) {
 		return nil, fault.Errorf(fault.Invalid, "agent is missing: session %q has not run a tree yet", s.id).
 			Breaking("agent", fault.RuleRequired)
 	}
-	spec, err := last.spec()
+	spec, err := last.ReadSpec()
 	if err != nil {
 		return nil, fmt.Errorf("session %s: last agent tree: %w", s.id, err)
 	}
@@ -150,8 +150,8 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 	return started, nil
 }
 
-// spec reads back what newTurnStarted has written.
-func (f *TurnStarted) spec() (*Spec, error) {
+// ReadSpec returns what the turn runs.
+func (f *TurnStarted) ReadSpec() (*Spec, error) {
 	spec := &Spec{
 		Prompt: f.Prompt, Parts: f.Parts, Before: f.Before, After: f.After, Raw: f.Raw,
 		Agent: &agentdv1.Agent{}, Pinned: true,

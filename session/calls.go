@@ -36,7 +36,7 @@ func (s *Session) openCallLocked(t *Turn, call ToolCall) {
 func (s *Session) resolvedLocked(t *Turn, f *InteractionResolved) {
 	t = s.nowLocked(t)
 	t.resolved[f.ID] = f.Resolution
-	if res := f.result(); res != nil {
+	if res := f.Result(); res != nil {
 		s.settledLocked(t, res)
 		return
 	}

@@ -198,7 +198,7 @@ func (s *Session) queuedSpec(ctx context.Context, id string) (*Spec, error) {
 		if err := unmarshal(rec.Data, f); err != nil {
 			return nil, fmt.Errorf("session %s: record %d: %w", s.id, rec.Seq, err)
 		}
-		return f.spec()
+		return f.ReadSpec()
 	}
 	return nil, s.errNoTurn(id) // not reached: the log has what the session knows
 }

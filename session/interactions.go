@@ -79,8 +79,8 @@ type InteractionResolved struct {
 	Resolution
 }
 
-// result is what has become of the call; nil where a client is to make it.
-func (f *InteractionResolved) result() *ToolResult {
+// Result is the result of the call; nil where a client is to make it.
+func (f *InteractionResolved) Result() *ToolResult {
 	switch f.Decision {
 	case Approve:
 		return nil
@@ -111,7 +111,7 @@ func forClients(calls ...ToolCall) []ToolCall {
 
 // String names the question for an error.
 func (q *Question) String() string {
-	if q.Kind == askApproval {
+	if q.Kind == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL {
 		return "an approval"
 	}
 	return fmt.Sprintf("a question (%v)", q.Kind)
@@ -167,12 +167,12 @@ func (in *Interaction) Proto() *agentdv1.Interaction {
 		out.ExpireTime = timestamppb.New(in.Expires)
 	}
 	if r := in.Resolution; r != nil {
-		out.Resolution = r.proto()
+		out.Resolution = resolutionProto(r)
 	}
 	return out
 }
 
-func (r *Resolution) proto() *agentdv1.Resolution {
+func resolutionProto(r *Resolution) *agentdv1.Resolution {
 	switch r.Decision {
 	case Approve:
 		approve := &agentdv1.Approval{}

@@ -155,7 +155,7 @@ type Request struct {
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	req.by = PrincipalOf(ctx)
 	req.StateField = cmp.Or(req.StateField, "initial_state")
-	req.InitialState, req.warnings = req.by.permitted(req.StateField, req.InitialState)
+	req.InitialState, req.warnings = permitted(req.by, req.StateField, req.InitialState)
 	if req.Raw && req.by.Role != Operator && m.limits.Instruction != "" {
 		req.Raw = false
 		req.warnings = warn(req.warnings, Warning{
@@ -295,7 +295,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 			return nil, err
 		}
 	}
-	agent, warnings := req.by.permittedTree(spec.Agent)
+	agent, warnings := permittedTree(req.by, spec.Agent)
 	spec.Agent, req.warnings = agent, warn(req.warnings, warnings...)
 	spec.Prompt, spec.Parts = req.Prompt, req.Parts
 	spec.Before, spec.After, spec.Raw = m.limits.Instruction, req.Instruction, req.Raw

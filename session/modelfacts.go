@@ -2,8 +2,8 @@ package session
 
 import (
 	"context"
+	"math"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -135,30 +135,26 @@ func (r *Run) Raw(ctx context.Context, p RawPayload) error {
 	return err
 }
 
-// readable is a provider's text as the log can hold it, so that whoever is told at
-// once is told the same.
-func readable(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
-
 // modelCall tells what an event says of the model call it is the end of.
 func (v *view) modelCall(ev *Event) {
 	if p := ev.Provided; p != nil {
 		v.emit(slotProvided, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ProviderToolsUsed{
-			ProviderToolsUsed: p.proto(v.sessionID, ev),
+			ProviderToolsUsed: providedProto(p, v.sessionID, ev),
 		}})
 	}
 	if c := ev.Compacted; c != nil {
 		v.emit(slotCompacted, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_HistoryCompacted{
-			HistoryCompacted: c.proto(v.sessionID, ev),
+			HistoryCompacted: compactedProto(c, v.sessionID, ev),
 		}})
 	}
-	if ended := ev.CallEnded(v.sessionID); ended != nil {
+	if ended := CallEnded(ev, v.sessionID); ended != nil {
 		v.emit(slotCallEnded, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{ModelCallEnded: ended}})
 	}
 }
 
 // CallEnded is the protocol's form of the model call that the event is the end of;
 // nil if it is the end of none.
-func (e *Event) CallEnded(sessionID string) *agentdv1.ModelCallEnded {
+func CallEnded(e *Event, sessionID string) *agentdv1.ModelCallEnded {
 	if e.Usage == nil {
 		return nil
 	}
@@ -168,7 +164,7 @@ func (e *Event) CallEnded(sessionID string) *agentdv1.ModelCallEnded {
 	}
 	m := &agentdv1.ModelCallEnded{
 		SessionId: sessionID, AgentPath: e.Path, MessageId: e.MessageID, ServedModel: e.Model,
-		Usage: took.Proto(), StopReason: StopReason(e.Stop), Outcome: e.outcome(),
+		Usage: took.Proto(), StopReason: StopReason(e.Stop), Outcome: outcomeOf(e),
 	}
 	if c := e.Call; c != nil {
 		m.Model, m.Provider = c.Model, c.Provider
@@ -182,8 +178,8 @@ func (e *Event) CallEnded(sessionID string) *agentdv1.ModelCallEnded {
 	return m
 }
 
-// outcome is what has come of the model call that the event is the end of.
-func (e *Event) outcome() agentdv1.ModelCallEnded_Outcome {
+// outcomeOf is what has come of the model call that the event is the end of.
+func outcomeOf(e *Event) agentdv1.ModelCallEnded_Outcome {
 	switch {
 	case e.Compacted != nil:
 		return agentdv1.ModelCallEnded_OUTCOME_SUMMARIZED
@@ -209,7 +205,7 @@ func taken(fact any) *Usage {
 	}
 }
 
-func (p *Provided) proto(sessionID string, ev *Event) *agentdv1.ProviderToolsUsed {
+func providedProto(p *Provided, sessionID string, ev *Event) *agentdv1.ProviderToolsUsed {
 	m := &agentdv1.ProviderToolsUsed{SessionId: sessionID, AgentPath: ev.Path, MessageId: ev.MessageID}
 	for _, u := range p.Uses {
 		m.Uses = append(m.Uses, &agentdv1.ProviderToolUse{
@@ -218,13 +214,13 @@ func (p *Provided) proto(sessionID string, ev *Event) *agentdv1.ProviderToolsUse
 	}
 	for _, c := range p.Citations {
 		m.Citations = append(m.Citations, &agentdv1.Citation{
-			Uri: c.URI, Title: c.Title, CitedText: c.Text, StartByte: clamp(int64(c.Start)), EndByte: clamp(int64(c.End)),
+			Uri: c.URI, Title: c.Title, CitedText: c.Text, StartByte: int32(min(c.Start, math.MaxInt32)), EndByte: int32(min(c.End, math.MaxInt32)),
 		})
 	}
 	return m
 }
 
-func (c *Compacted) proto(sessionID string, ev *Event) *agentdv1.HistoryCompacted {
+func compactedProto(c *Compacted, sessionID string, ev *Event) *agentdv1.HistoryCompacted {
 	m := &agentdv1.HistoryCompacted{
 		SessionId: sessionID, AgentPath: ev.Path, Summary: c.Summary, ThroughSeq: position(c.Through+1, 0) - 1,
 		Reason: agentdv1.HistoryCompacted_REASON_SHARE, PromptTokens: c.Prompt, ContextTokens: c.Window,

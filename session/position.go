@@ -1,8 +1,6 @@
 package session
 
 import (
-	"encoding/binary"
-	"errors"
 	"fmt"
 	"unicode/utf8"
 )
@@ -48,52 +46,6 @@ func recordOf(pos int64) int64 { return pos >> slotBits }
 // maxPiece bounds the text of one delta, and of deltas that are joined.
 const maxPiece = 64 << 10
 
-// mark is the place of one delta of a message.
-type mark struct {
-	pos     int64
-	bytes   int
-	thought bool
-}
-
-// Marks are the places of a message's deltas, so that a client can be given
-// exactly the part it lacks, also after the message is complete. The zero value
-// is no deltas. It is what Event.Marks holds and an engine stores with the event.
-type Marks []byte
-
-// errMarks is what is wrong with marks that decode does not understand.
-var errMarks = errors.New("malformed marks")
-
-// appendMark adds a mark; positions must rise.
-func (m Marks) appendMark(last int64, k mark) Marks {
-	n := uint64(k.bytes) << 1
-	if k.thought {
-		n |= 1
-	}
-	return binary.AppendUvarint(binary.AppendUvarint(m, uint64(k.pos-last)), n)
-}
-
-// decode returns the marks.
-func (m Marks) decode() ([]mark, error) {
-	var out []mark
-	pos := int64(0)
-	for len(m) > 0 {
-		step, n := binary.Uvarint(m)
-		if n <= 0 {
-			return nil, errMarks
-		}
-		size, k := binary.Uvarint(m[n:])
-		if k <= 0 || size>>1 > 1<<31 || step > 1<<62 {
-			return nil, errMarks
-		}
-		m = m[n+k:]
-		if pos += int64(step); pos < 0 {
-			return nil, errMarks
-		}
-		out = append(out, mark{pos: pos, bytes: int(size >> 1), thought: size&1 == 1})
-	}
-	return out, nil
-}
-
 // message is a message on its way: what has been shown of it, and where.
 type message struct {
 	id             string
@@ -103,52 +55,18 @@ type message struct {
 	last           int64 // position of the last mark
 }
 
-// deltas returns a message's deltas after a position, as items. Its texts may go
+// deltasOf returns a message's deltas after a position, as items. Its texts may go
 // on behind what the marks cover.
-func (e *Event) deltas(after int64) ([]item, error) {
-	ks, err := e.Marks.decode()
-	if err != nil {
-		return nil, err
-	}
-	text, thoughts := e.Text, e.Thoughts
-	out := make([]item, 0, len(ks))
-	for _, k := range ks {
-		from := &text
-		if k.thought {
-			from = &thoughts
-		}
-		if k.bytes > len(*from) {
-			return nil, errMarks
-		}
-		if k.pos > after {
-			d := &Delta{MessageID: e.MessageID, Path: e.Path, Text: (*from)[:k.bytes], Thought: k.thought}
-			out = append(out, item{pos: k.pos, delta: d, size: k.bytes})
-		}
-		*from = (*from)[k.bytes:]
-	}
-	return out, nil
+func deltasOf(e *Event, after int64) (out []item, err error) {
+	err = e.Deltas(after, func(pos int64, d *Delta) {
+		out = append(out, item{pos: pos, delta: d, size: len(d.Text)})
+	})
+	return out, err
 }
 
 // soFar is a message on its way as an event.
 func (m *message) soFar() *Event {
 	return &Event{MessageID: m.id, Path: m.path, Text: string(m.text), Thoughts: string(m.thoughts), Marks: m.marks}
-}
-
-// unshown returns what the marks of an event do not cover.
-func (e *Event) unshown() (text, thoughts string) {
-	text, thoughts = e.Text, e.Thoughts
-	ks, err := e.Marks.decode()
-	if err != nil {
-		return text, thoughts
-	}
-	for _, k := range ks {
-		if k.thought {
-			thoughts = thoughts[min(k.bytes, len(thoughts)):]
-		} else {
-			text = text[min(k.bytes, len(text)):]
-		}
-	}
-	return text, thoughts
 }
 
 // publishDelta shows a piece of a message to whoever watches, and remembers its
@@ -169,16 +87,16 @@ func (s *Session) publishDelta(a *attempt, d Delta) {
 		piece := d
 		piece.Text = d.Text[:pieceLen(d.Text)]
 		d.Text = d.Text[len(piece.Text):]
-		k := mark{pos: position(s.seq, slotDeltas+s.deltas), bytes: len(piece.Text), thought: d.Thought}
+		pos := position(s.seq, slotDeltas+s.deltas)
 		s.deltas++
-		m.marks = m.marks.appendMark(m.last, k)
-		m.last = k.pos
+		m.marks = m.marks.Append(m.last, pos, len(piece.Text), d.Thought)
+		m.last = pos
 		if d.Thought {
 			m.thoughts = append(m.thoughts, piece.Text...)
 		} else {
 			m.text = append(m.text, piece.Text...)
 		}
-		s.publishLocked(item{pos: k.pos, delta: &piece, size: len(piece.Text)})
+		s.publishLocked(item{pos: pos, delta: &piece, size: len(piece.Text)})
 	}
 }
 
@@ -203,7 +121,7 @@ func (s *Session) partialsLocked(t *Turn, after int64) ([]item, error) {
 		return nil, nil
 	}
 	for _, m := range t.partials {
-		items, err := m.soFar().deltas(after)
+		items, err := deltasOf(m.soFar(), after)
 		if err != nil {
 			return nil, fmt.Errorf("session %s: message %s: %w", s.id, m.id, err)
 		}

@@ -256,7 +256,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 		fact := &queued.waits.TurnStarted
 		var spec *Spec
 		if queued.spec == nil { // it was read from the log
-			if spec, err = fact.spec(); err != nil {
+			if spec, err = fact.ReadSpec(); err != nil {
 				return nil, fmt.Errorf("session %s: turn %s: %w", s.id, queued.id, err)
 			}
 		}

@@ -189,7 +189,7 @@ func (s *Session) prospect() prospect {
 	for _, p := range s.turn.pending {
 		paths = append(paths, p.call.Path)
 	}
-	spec, err := s.lastSpec.spec()
+	spec, err := s.lastSpec.ReadSpec()
 	if err == nil && blocked(spec.Agent, paths) {
 		return onlyWaits
 	}

@@ -6,21 +6,13 @@ import (
 	"fmt"
 )
 
-// ReadSpec returns what the turn runs. It shares nothing with the record, and
-// holds no budgets.
-func (f *TurnStarted) ReadSpec() (*Spec, error) { return f.spec() }
-
-// Result is what has become of the call that the interaction is about; nil where
-// a client is to make it.
-func (f *InteractionResolved) Result() *ToolResult { return f.result() }
-
 // SharedState returns the keys that the sessions of a principal have in common with
 // others, with their scopes, as they are now.
 func SharedState(ctx context.Context, store interface {
 	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
 }, owner Principal,
 ) (map[string]any, error) {
-	return sharedState(ctx, store, owner.scopes(), func(string, json.RawMessage) {})
+	return sharedState(ctx, store, scopesOf(owner), func(string, json.RawMessage) {})
 }
 
 // sharedState also tells each key and its value, as the store has them. A value of

@@ -185,7 +185,7 @@ func (s *Session) specOf(t *Turn) (*Spec, error) {
 	if t.spec != nil {
 		return t.spec, nil
 	}
-	spec, err := s.lastSpec.spec()
+	spec, err := s.lastSpec.ReadSpec()
 	if err != nil {
 		return nil, fmt.Errorf("session %s: %w", s.id, err)
 	}

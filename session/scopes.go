@@ -20,10 +20,10 @@ const appScope = "app"
 
 // userScope is the name of the principal's `user:` keys in the store. A session has
 // those of the principal that has made it.
-func (p Principal) userScope() string { return scopeUser + p.key() }
+func userScope(p Principal) string { return scopeUser + p.key() }
 
-// scopes are the names of what the principal's sessions share with others.
-func (p Principal) scopes() []string { return []string{appScope, p.userScope()} }
+// scopesOf are the names of what the principal's sessions share with others.
+func scopesOf(p Principal) []string { return []string{appScope, userScope(p)} }
 
 func scopeOf(key string) string {
 	for _, p := range []string{scopeApp, scopeUser, scopeTemp} {
@@ -36,7 +36,7 @@ func scopeOf(key string) string {
 
 // sharedValues picks the keys that the session has in common with others.
 func (s *Session) sharedValues(state map[string]any) []SharedValue {
-	return s.madeBy().sharedValues(state)
+	return sharedValues(s.madeBy(), state)
 }
 
 // madeBy is the principal whose `user:` keys the session has.
@@ -58,7 +58,7 @@ func (s *Session) adopt(p Principal) {
 	}
 }
 
-func (p Principal) sharedValues(state map[string]any) []SharedValue {
+func sharedValues(p Principal, state map[string]any) []SharedValue {
 	var out []SharedValue
 	for k, v := range state {
 		var scope string
@@ -66,7 +66,7 @@ func (p Principal) sharedValues(state map[string]any) []SharedValue {
 		case scopeApp:
 			scope = appScope
 		case scopeUser:
-			scope = p.userScope()
+			scope = userScope(p)
 		default:
 			continue
 		}
@@ -86,7 +86,7 @@ func (p Principal) sharedValues(state map[string]any) []SharedValue {
 // wholeState returns the session's keys together with the shared ones.
 func (s *Session) wholeState(ctx context.Context) (map[string]any, error) {
 	out := locked(&s.mu, func() map[string]any { return maps.Clone(s.state) })
-	for _, scope := range s.madeBy().scopes() {
+	for _, scope := range scopesOf(s.madeBy()) {
 		shared, err := s.store.shared.now(ctx, scope)
 		if err != nil {
 			return nil, fmt.Errorf("session %s: %w", s.id, err)

@@ -2,12 +2,9 @@ package session
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
-	"strings"
 	"sync"
 	"time"
 
@@ -206,45 +203,9 @@ func (s *Session) kept(after int64) ([]Record, bool) {
 
 // decode reads what a record says.
 func (s *Session) decode(rec Record) (any, error) {
-	var fact any
-	switch rec.Kind {
-	case KindTurnStarted:
-		fact = &TurnStarted{}
-	case KindTurnResumed:
-		fact = &TurnResumed{}
-	case KindEvent:
-		ev, err := s.runner.Decode(rec.Data)
-		if err != nil {
-			return nil, fmt.Errorf("session %s: record %d: %w", s.id, rec.Seq, err)
-		}
-		return ev, nil
-	case KindToolCall:
-		fact = &ToolCall{}
-	case KindToolResult:
-		fact = &ToolResult{}
-	case KindTurnEnded:
-		fact = &TurnEnded{}
-	case KindTurnQueued:
-		fact = &TurnQueued{}
-	case KindTurnDropped:
-		fact = &TurnDropped{}
-	case KindModelRetry:
-		fact = &ModelRetry{}
-	case KindModelFallback:
-		fact = &ModelFallback{}
-	case KindRawPayload:
-		fact = &RawPayload{}
-	case KindInteractionResolved:
-		fact = &InteractionResolved{}
-	case KindClientsLeft:
-		fact = &ClientsLeft{}
-	case KindAgentsChanged:
-		fact = &AgentsChanged{}
-	default:
-		return nil, fmt.Errorf("session %s: record %d has unknown kind %q", s.id, rec.Seq, rec.Kind)
-	}
-	if err := unmarshal(rec.Data, fact); err != nil {
-		return nil, fmt.Errorf("session %s: record %d (%s): %w", s.id, rec.Seq, rec.Kind, err)
+	fact, err := rec.Decode(s.runner.Decode)
+	if err != nil {
+		return nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
 	return fact, nil
 }
@@ -534,28 +495,4 @@ func (s *Session) failLocked(t *Turn, err *fault.Error, waits bool) {
 			delete(s.watchers, w)
 		}
 	}
-}
-
-// marshal is JSON without HTML escapes.
-func marshal(v any) (json.RawMessage, error) {
-	var b strings.Builder
-	enc := json.NewEncoder(&b)
-	enc.SetEscapeHTML(false)
-	if err := enc.Encode(v); err != nil {
-		return nil, err
-	}
-	return json.RawMessage(strings.TrimSuffix(b.String(), "\n")), nil
-}
-
-// unmarshal keeps numbers as they are written.
-func unmarshal(data []byte, v any) error {
-	dec := json.NewDecoder(strings.NewReader(string(data)))
-	dec.UseNumber()
-	if err := dec.Decode(v); err != nil {
-		return err
-	}
-	if dec.More() {
-		return errors.New("data after the JSON value")
-	}
-	return nil
 }

@@ -32,7 +32,7 @@ func (m *Manager) SharedKeys(ctx context.Context, prefix, page string, limit int
 		return nil, "", err
 	}
 	var all []SharedKey
-	_, err = sharedState(ctx, m.store, PrincipalOf(ctx).scopes(), func(key string, value json.RawMessage) {
+	_, err = sharedState(ctx, m.store, scopesOf(PrincipalOf(ctx)), func(key string, value json.RawMessage) {
 		if strings.HasPrefix(key, prefix) && (after == nil || key > after.ID) {
 			all = append(all, SharedKey{Key: key, Value: value, Bytes: keySize(key, value)})
 		}
@@ -64,7 +64,7 @@ func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []st
 	}
 	have := map[string]bool{}
 	p := PrincipalOf(ctx)
-	if _, err := sharedState(ctx, m.store, p.scopes(), func(key string, _ json.RawMessage) { have[key] = true }); err != nil {
+	if _, err := sharedState(ctx, m.store, scopesOf(p), func(key string, _ json.RawMessage) { have[key] = true }); err != nil {
 		return nil, err
 	}
 	gone := map[string]any{}
@@ -76,7 +76,7 @@ func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []st
 	if len(gone) == 0 {
 		return nil, nil
 	}
-	values := p.sharedValues(gone)
+	values := sharedValues(p, gone)
 	reserved := m.store.shared.unbounded(values)
 	err = m.store.SetShared(ctx, values)
 	m.store.shared.done(reserved, err == nil)
@@ -98,7 +98,7 @@ func (m *Manager) SetShared(ctx context.Context, state map[string]any) error {
 	if err := m.store.refuses(); err != nil {
 		return err
 	}
-	values := PrincipalOf(ctx).sharedValues(state)
+	values := sharedValues(PrincipalOf(ctx), state)
 	reserved, err := m.store.shared.reserve(ctx, values)
 	if err != nil {
 		return err

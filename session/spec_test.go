@@ -22,12 +22,12 @@ func TestSpecRaw(t *testing.T) {
 		if err := unmarshal(data, &back); err != nil {
 			t.Fatal(err)
 		}
-		if spec, err := back.spec(); err != nil || spec.Raw != raw {
+		if spec, err := back.ReadSpec(); err != nil || spec.Raw != raw {
 			t.Errorf("asked for %v, got %+v, %v", raw, spec, err)
 		}
 	}
 	old := TurnStarted{Agent: []byte(`{"name":"root"}`)}
-	if spec, err := old.spec(); err != nil || spec.Raw || !spec.Pinned {
+	if spec, err := old.ReadSpec(); err != nil || spec.Raw || !spec.Pinned {
 		t.Errorf("an old log asks, or its tree is a new one: %+v, %v", spec, err)
 	}
 }

@@ -7,46 +7,6 @@ import (
 	"time"
 )
 
-// Kind says what a record is about; it decides the form of Record.Data.
-type Kind string
-
-// The kinds of record. Data is JSON of the type named.
-const (
-	KindTurnStarted Kind = "turn_started" // TurnStarted
-	KindTurnResumed Kind = "turn_resumed" // TurnResumed
-	KindEvent       Kind = "event"        // the engine's own form, see Runner.Decode
-	KindToolCall    Kind = "tool_call"    // ToolCall that no event holds
-	KindToolResult  Kind = "tool_result"  // ToolResult
-	KindTurnEnded   Kind = "turn_ended"   // TurnEnded
-	KindTurnQueued  Kind = "turn_queued"  // TurnQueued; of a turn that waits for its start
-	KindTurnDropped Kind = "turn_dropped" // TurnDropped; of a turn that waited for its start
-	KindModelRetry  Kind = "model_retry"  // ModelRetry
-	KindRawPayload  Kind = "raw_payload"  // RawPayload
-
-	KindModelFallback Kind = "model_fallback" // ModelFallback
-
-	KindInteractionResolved Kind = "interaction_resolved" // InteractionResolved
-
-	KindClientsLeft Kind = "clients_left" // ClientsLeft
-
-	KindAgentsChanged Kind = "agents_changed" // AgentsChanged
-)
-
-// Record is one entry of a session's log. A record is immutable once appended;
-// nobody may change Data.
-type Record struct {
-	// Seq is 1 for the first record of a session and rises by one.
-	Seq int64
-	// TurnID is the turn the record belongs to.
-	TurnID string
-	// Kind says how to read Data.
-	Kind Kind
-	// Time is when the record was appended, in UTC, to the microsecond.
-	Time time.Time
-	// Data is what happened.
-	Data []byte
-}
-
 // Head is what a store knows of a session without reading its log.
 type Head struct {
 	// ID is the session's id.

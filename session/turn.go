@@ -172,7 +172,7 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	p := PrincipalOf(ctx)
 	a.by = p.ID
 	field := cmp.Or(a.StateField, "state_delta")
-	a.State, a.warnings = p.permitted(field, a.State)
+	a.State, a.warnings = permitted(p, field, a.State)
 	res, data, wrong := t.s.resultOf(a)
 	if wrong == nil {
 		err := t.s.stateFits(ctx, a.State)

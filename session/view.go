@@ -253,7 +253,7 @@ func retryMessage(sessionID string, f *ModelRetry) *agentdv1.RunResponse {
 }
 
 func (v *view) event(ev *Event, mine []string) {
-	text, thoughts := ev.unshown()
+	text, thoughts := ev.Unshown()
 	v.text(slotThoughts, ev, thoughts, true)
 	v.text(slotText, ev, text, false)
 	if ev.Text != "" || ev.Thoughts != "" {

@@ -40,7 +40,7 @@ func ignored(field string) Warning {
 
 // permitted is the state that a principal may write: `app:` is the operator's. field is
 // that of the state.
-func (p Principal) permitted(field string, state map[string]any) (map[string]any, []Warning) {
+func permitted(p Principal, field string, state map[string]any) (map[string]any, []Warning) {
 	if p.Role == Operator {
 		return state, nil
 	}
@@ -61,7 +61,7 @@ func (p Principal) permitted(field string, state map[string]any) (map[string]any
 
 // permittedTree is the tree that a principal may run: its agents set no key of `app:`,
 // unless it is an operator.
-func (p Principal) permittedTree(agent *agentdv1.Agent) (*agentdv1.Agent, []Warning) {
+func permittedTree(p Principal, agent *agentdv1.Agent) (*agentdv1.Agent, []Warning) {
 	if p.Role == Operator || !setsApp(agent) {
 		return agent, nil
 	}

@@ -297,8 +297,8 @@ func (w *Watcher) findCuts(ctx context.Context, upTo int64, partials []item) ([]
 			if err != nil {
 				return nil, fmt.Errorf("session %s: record %d: %w", w.s.id, rec.Seq, err)
 			}
-			if ks, err := ev.Marks.decode(); err == nil && len(ks) > 0 {
-				st.first = ks[0].pos
+			if first := ev.Marks.First(); first > 0 {
+				st.first = first
 			}
 		}
 		steps = append(steps, st)
@@ -361,7 +361,7 @@ func (w *Watcher) facts(ctx context.Context, upTo int64) ([]item, error) {
 			return nil, err
 		}
 		if ev, ok := fact.(*Event); ok {
-			ds, err := ev.deltas(w.view.at)
+			ds, err := deltasOf(ev, w.view.at)
 			if err != nil {
 				return nil, fmt.Errorf("session %s: record %d: %w", w.s.id, rec.Seq, err)
 			}

@@ -45,10 +45,7 @@ var eventPlaces = []place{
 
 // kindPlaces are checked for each kind of record, by the name of its constant.
 var kindPlaces = []place{
-	{"session: decode", inCode("session", "decode", same)},
-	{"session/storetest: EveryKind", inEveryKind},
-	{"session/storetest: wellFormed", inCode("session/storetest", "wellFormed", same)},
-	{"session/sqlitestore: check", inCode("session/sqlitestore", "check", same)},
+	{"session: kinds", inCode("session", "kinds", same)},
 	{"adkbridge: load", inCode("adkbridge", "load", same)},
 }
 
@@ -241,25 +238,6 @@ func inReaders(t *testing.T, list []string) []string {
 		json := camel(name)
 		return regexp.MustCompile(`(?m)^  ` + strings.ToLower(json[:1]) + json[1:] + `:`).MatchString(table)
 	})
-}
-
-// inEveryKind looks for kinds beside the name of the case of storetest that appends them all.
-func inEveryKind(t *testing.T, list []string) []string {
-	t.Helper()
-	used := map[string]bool{}
-	eachFile(t, "session/storetest", func(_ string, file *ast.File) {
-		ast.Inspect(file, func(n ast.Node) bool {
-			lit, ok := n.(*ast.CompositeLit)
-			if !ok || len(lit.Elts) == 0 {
-				return true
-			}
-			if name, ok := lit.Elts[0].(*ast.BasicLit); ok && strings.HasSuffix(name.Value, `/EveryKind"`) {
-				maps.Copy(used, namesIn(lit))
-			}
-			return true
-		})
-	})
-	return slices.DeleteFunc(slices.Clone(list), func(name string) bool { return used[name] })
 }
 
 // inTable looks for the first cells of a table of docs/events.md.

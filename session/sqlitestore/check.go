@@ -21,16 +21,11 @@ func check(b *session.Batch) error {
 		if want := b.After + int64(i) + 1; r.Seq != want {
 			return malformed("record %d has sequence number %d, want %d", i, r.Seq, want)
 		}
-		switch r.Kind {
-		case session.KindTurnStarted, session.KindTurnEnded:
-			if r.TurnID == "" {
-				return malformed("record %d is of kind %q and has no turn id", r.Seq, r.Kind)
-			}
-		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
-			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry, session.KindModelFallback,
-			session.KindRawPayload, session.KindInteractionResolved, session.KindClientsLeft, session.KindAgentsChanged:
-		default:
+		switch {
+		case !r.Kind.Known():
 			return malformed("record %d is of unknown kind %q", r.Seq, r.Kind)
+		case r.TurnID == "" && (r.Kind == session.KindTurnStarted || r.Kind == session.KindTurnEnded):
+			return malformed("record %d is of kind %q and has no turn id", r.Seq, r.Kind)
 		}
 	}
 	if err := checkShared(b.Shared); err != nil {

@@ -27,12 +27,9 @@ var appendTests = []test{
 	}},
 	{"Append/EveryKind", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
-		recs := events(0, 14)
-		for i, kind := range []session.Kind{
-			session.KindTurnStarted, session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
-			session.KindModelRetry, session.KindModelFallback, session.KindRawPayload, session.KindInteractionResolved, session.KindTurnQueued, session.KindTurnDropped,
-			session.KindClientsLeft, session.KindAgentsChanged, session.KindTurnEnded,
-		} {
+		kinds := session.Kinds()
+		recs := events(0, len(kinds))
+		for i, kind := range kinds {
 			recs[i].Kind = kind
 		}
 		add(t, s, batch("a", recs...))

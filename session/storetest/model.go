@@ -168,16 +168,8 @@ func (m *model) used() (n int) {
 func wellFormed(b session.Batch) bool {
 	ok := b.After >= 0 && len(b.Records) > 0
 	for i, r := range b.Records {
-		ok = ok && r.Seq == b.After+int64(i)+1
-		switch r.Kind {
-		case session.KindTurnStarted, session.KindTurnEnded:
-			ok = ok && r.TurnID != ""
-		case session.KindTurnResumed, session.KindEvent, session.KindToolCall, session.KindToolResult,
-			session.KindTurnQueued, session.KindTurnDropped, session.KindModelRetry, session.KindModelFallback,
-			session.KindRawPayload, session.KindInteractionResolved, session.KindClientsLeft, session.KindAgentsChanged:
-		default:
-			return false
-		}
+		bounds := r.Kind == session.KindTurnStarted || r.Kind == session.KindTurnEnded
+		ok = ok && r.Seq == b.After+int64(i)+1 && r.Kind.Known() && (r.TurnID != "" || !bounds)
 	}
 	ok = ok && wellShared(b.Shared)
 	if n := b.Create; n != nil {

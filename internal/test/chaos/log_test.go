@@ -212,7 +212,7 @@ func (l *logged) event(t *loggedTurn, rec session.Record, author *string) error 
 		if ev.Before != nil {
 			t.told = t.told.Add(*ev.Before)
 		}
-		ended := ev.CallEnded("")
+		ended := session.CallEnded(ev, "")
 		l.costs[rec.Seq] = costText(ev.MessageID, ev.Path, client.UsageOf(ended.GetUsage()))
 	}
 	var made []string

@@ -24,7 +24,7 @@ func FuzzMarks(f *testing.F) {
 			if k.pos < last || k.bytes < 0 {
 				t.Fatalf("mark %v after position %d", k, last)
 			}
-			again = again.appendMark(last, k)
+			again = again.Append(last, k.pos, k.bytes, k.thought)
 			last = k.pos
 		}
 		back, err := again.decode()
@@ -32,8 +32,8 @@ func FuzzMarks(f *testing.F) {
 			t.Errorf("%v became %v, %v", ks, back, err)
 		}
 		ev := &Event{Text: "text", Thoughts: "thoughts", Marks: data}
-		if _, err := ev.deltas(0); err == nil && len(ks) > 0 {
-			if text, thoughts := ev.unshown(); len(text) > 4 || len(thoughts) > 8 {
+		if err := ev.Deltas(0, func(int64, *Delta) {}); err == nil && len(ks) > 0 {
+			if text, thoughts := ev.Unshown(); len(text) > 4 || len(thoughts) > 8 {
 				t.Errorf("unshown %q %q", text, thoughts)
 			}
 		}
@@ -43,38 +43,40 @@ func FuzzMarks(f *testing.F) {
 // TestDeltas cuts a message anywhere: what comes after is exactly the rest.
 func TestDeltas(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		var m message
-		pos := int64(0)
+		ev := &Event{}
+		pos, last := int64(0), int64(0)
 		for range rapid.IntRange(1, 20).Draw(t, "deltas") {
 			pos += rapid.Int64Range(1, 1<<30).Draw(t, "step")
 			piece := rapid.StringMatching(`[a-zü]{1,5}`).Draw(t, "piece")
-			k := mark{pos: pos, bytes: len(piece), thought: rapid.Bool().Draw(t, "thought")}
-			m.marks = m.marks.appendMark(m.last, k)
-			m.last = pos
-			if k.thought {
-				m.thoughts = append(m.thoughts, piece...)
+			thought := rapid.Bool().Draw(t, "thought")
+			ev.Marks = ev.Marks.Append(last, pos, len(piece), thought)
+			last = pos
+			if thought {
+				ev.Thoughts += piece
 			} else {
-				m.text = append(m.text, piece...)
+				ev.Text += piece
 			}
 		}
 		at := rapid.Int64Range(0, pos).Draw(t, "at")
-		ev := m.soFar()
 		ev.Text += "rest"
-		all, err := ev.deltas(0)
-		if err != nil {
-			t.Fatal(err)
+		type placed struct {
+			pos   int64
+			delta *Delta
 		}
-		some, err := ev.deltas(at)
-		if err != nil {
-			t.Fatal(err)
+		deltas := func(after int64) (out []placed) {
+			if err := ev.Deltas(after, func(pos int64, d *Delta) { out = append(out, placed{pos, d}) }); err != nil {
+				t.Fatal(err)
+			}
+			return out
 		}
+		all, some := deltas(0), deltas(at)
 		text := ""
 		for _, it := range slices.Concat(all[:len(all)-len(some)], some) {
 			if !it.delta.Thought {
 				text += it.delta.Text
 			}
 		}
-		if unshown, _ := ev.unshown(); text+unshown != ev.Text {
+		if unshown, _ := ev.Unshown(); text+unshown != ev.Text {
 			t.Errorf("joined %q and %q, want %q", text, unshown, ev.Text)
 		}
 		for _, it := range some {

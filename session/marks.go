@@ -1,0 +1,104 @@
+package session
+
+import (
+	"encoding/binary"
+	"errors"
+)
+
+// Marks are the places of a message's deltas, so that a client can be given
+// exactly the part it lacks, also after the message is complete. The zero value
+// is no deltas. It is what Event.Marks holds and an engine stores with the event.
+type Marks []byte
+
+// mark is the place of one delta of a message.
+type mark struct {
+	pos     int64
+	bytes   int
+	thought bool
+}
+
+// errMarks is what is wrong with marks that decode does not understand.
+var errMarks = errors.New("malformed marks")
+
+// Append returns the marks with one more: of a delta at pos that has bytes bytes of the
+// message's text, or of its thoughts. last is the position of the mark before, 0 for none;
+// positions rise.
+func (m Marks) Append(last, pos int64, bytes int, thought bool) Marks {
+	n := uint64(bytes) << 1
+	if thought {
+		n |= 1
+	}
+	return binary.AppendUvarint(binary.AppendUvarint(m, uint64(pos-last)), n)
+}
+
+// First returns the position of the first delta; 0 for none, and for malformed marks.
+func (m Marks) First() int64 {
+	ks, err := m.decode()
+	if err != nil || len(ks) == 0 {
+		return 0
+	}
+	return ks[0].pos
+}
+
+// decode returns the marks.
+func (m Marks) decode() ([]mark, error) {
+	var out []mark
+	pos := int64(0)
+	for len(m) > 0 {
+		step, n := binary.Uvarint(m)
+		if n <= 0 {
+			return nil, errMarks
+		}
+		size, k := binary.Uvarint(m[n:])
+		if k <= 0 || size>>1 > 1<<31 || step > 1<<62 {
+			return nil, errMarks
+		}
+		m = m[n+k:]
+		if pos += int64(step); pos < 0 {
+			return nil, errMarks
+		}
+		out = append(out, mark{pos: pos, bytes: int(size >> 1), thought: size&1 == 1})
+	}
+	return out, nil
+}
+
+// Deltas calls yield with each delta of the event's message after a position, in order.
+// The texts of the event may go on behind what the marks cover.
+func (e *Event) Deltas(after int64, yield func(pos int64, d *Delta)) error {
+	ks, err := e.Marks.decode()
+	if err != nil {
+		return err
+	}
+	text, thoughts := e.Text, e.Thoughts
+	for _, k := range ks {
+		from := &text
+		if k.thought {
+			from = &thoughts
+		}
+		if k.bytes > len(*from) {
+			return errMarks
+		}
+		if k.pos > after {
+			yield(k.pos, &Delta{MessageID: e.MessageID, Path: e.Path, Text: (*from)[:k.bytes], Thought: k.thought})
+		}
+		*from = (*from)[k.bytes:]
+	}
+	return nil
+}
+
+// Unshown returns what the marks of an event do not cover.
+func (e *Event) Unshown() (text, thoughts string) {
+	text, thoughts = e.Text, e.Thoughts
+	ks, err := e.Marks.decode()
+	if err != nil {
+		return text, thoughts
+	}
+	for _, k := range ks {
+		if k.thought {
+			thoughts = thoughts[min(k.bytes, len(thoughts)):]
+		} else {
+			text = text[min(k.bytes, len(text)):]
+		}
+	}
+	return text, thoughts
+}

@@ -1,0 +1,111 @@
+package session
+
+import (
+	"fmt"
+	"time"
+)
+
+// Kind says what a record is about; it decides the form of Record.Data.
+type Kind string
+
+// The kinds of record. Data is JSON of the type named.
+const (
+	KindTurnStarted Kind = "turn_started" // TurnStarted
+	KindTurnResumed Kind = "turn_resumed" // TurnResumed
+	KindEvent       Kind = "event"        // the engine's own form, see Runner.Decode
+	KindToolCall    Kind = "tool_call"    // ToolCall that no event holds
+	KindToolResult  Kind = "tool_result"  // ToolResult
+	KindTurnEnded   Kind = "turn_ended"   // TurnEnded
+	KindTurnQueued  Kind = "turn_queued"  // TurnQueued; of a turn that waits for its start
+	KindTurnDropped Kind = "turn_dropped" // TurnDropped; of a turn that waited for its start
+	KindModelRetry  Kind = "model_retry"  // ModelRetry
+	KindRawPayload  Kind = "raw_payload"  // RawPayload
+
+	KindModelFallback Kind = "model_fallback" // ModelFallback
+
+	KindInteractionResolved Kind = "interaction_resolved" // InteractionResolved
+
+	KindClientsLeft Kind = "clients_left" // ClientsLeft
+
+	KindAgentsChanged Kind = "agents_changed" // AgentsChanged
+)
+
+// kinds is the table of kinds, in an order in which one turn can have them: what Data of
+// each is read into, nil where the engine reads it.
+var kinds = []struct {
+	kind  Kind
+	blank func() any
+}{
+	{KindTurnQueued, func() any { return &TurnQueued{} }},
+	{KindTurnDropped, func() any { return &TurnDropped{} }},
+	{KindTurnStarted, func() any { return &TurnStarted{} }},
+	{KindTurnResumed, func() any { return &TurnResumed{} }},
+	{KindAgentsChanged, func() any { return &AgentsChanged{} }},
+	{KindModelRetry, func() any { return &ModelRetry{} }},
+	{KindModelFallback, func() any { return &ModelFallback{} }},
+	{KindRawPayload, func() any { return &RawPayload{} }},
+	{KindEvent, nil},
+	{KindToolCall, func() any { return &ToolCall{} }},
+	{KindInteractionResolved, func() any { return &InteractionResolved{} }},
+	{KindToolResult, func() any { return &ToolResult{} }},
+	{KindClientsLeft, func() any { return &ClientsLeft{} }},
+	{KindTurnEnded, func() any { return &TurnEnded{} }},
+}
+
+// Kinds returns every kind, in an order in which one turn can have them.
+func Kinds() []Kind {
+	var all []Kind
+	for _, k := range kinds {
+		all = append(all, k.kind)
+	}
+	return all
+}
+
+// Known tells whether there is such a kind.
+func (k Kind) Known() bool { return k.row() >= 0 }
+
+// row is the place of a kind in the table, -1 for none.
+func (k Kind) row() int {
+	for i := range kinds {
+		if kinds[i].kind == k {
+			return i
+		}
+	}
+	return -1
+}
+
+// Record is one entry of a session's log. A record is immutable once appended;
+// nobody may change Data.
+type Record struct {
+	// Seq is 1 for the first record of a session and rises by one.
+	Seq int64
+	// TurnID is the turn the record belongs to.
+	TurnID string
+	// Kind says how to read Data.
+	Kind Kind
+	// Time is when the record was appended, in UTC, to the microsecond.
+	Time time.Time
+	// Data is what happened.
+	Data []byte
+}
+
+// Decode returns the fact that the record states: a pointer to the type that its kind
+// names. event reads the engine's own form.
+func (r Record) Decode(event func(data []byte) (*Event, error)) (any, error) {
+	if r.Kind == KindEvent {
+		ev, err := event(r.Data)
+		if err != nil {
+			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+		return ev, nil
+	}
+	row := r.Kind.row()
+	if row < 0 {
+		return nil, fmt.Errorf("record %d has unknown kind %q", r.Seq, r.Kind)
+	}
+	fact := kinds[row].blank()
+	if err := unmarshal(r.Data, fact); err != nil {
+		return nil, fmt.Errorf("record %d (%s): %w", r.Seq, r.Kind, err)
+	}
+	return fact, nil
+}
