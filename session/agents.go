@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // AgentsChanged says which agents of the tree have started and ended, in order.
@@ -72,7 +73,7 @@ func alone(tree *agentdv1.Agent) *AgentChange {
 
 // AgentsChanged records that agents have started and ended.
 func (r *Run) AgentsChanged(ctx context.Context, f AgentsChanged) error {
-	data, err := marshal(f)
+	data, err := logjson.Marshal(f)
 	if err != nil {
 		return err
 	}
@@ -83,7 +84,7 @@ func (r *Run) AgentsChanged(ctx context.Context, f AgentsChanged) error {
 // AgentsChangedAtEnd hands over what is appended together with the turn's end, as
 // AppendAtEnd does.
 func (r *Run) AgentsChangedAtEnd(f AgentsChanged) error {
-	data, err := marshal(f)
+	data, err := logjson.Marshal(f)
 	if err != nil {
 		return err
 	}

@@ -10,6 +10,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // AttachRequest asks to follow a turn of a session.
@@ -255,7 +256,7 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 // recordResumed makes an attempt that reopen has made that of its turn.
 func (s *Session) recordResumed(ctx context.Context, a *attempt) error {
 	fact := &TurnResumed{}
-	data, err := marshal(fact)
+	data, err := logjson.Marshal(fact)
 	if err != nil {
 		return err
 	}

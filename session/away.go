@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // returnTime is the least time that clients get to come back which the server has
@@ -35,7 +36,7 @@ func (s *Session) noteLeave(t *Turn) {
 	defer s.mu.Unlock()
 	for t.ended == nil && !t.cancelAt.at.Equal(t.cancelLogged) {
 		fact := &ClientsLeft{CancelAt: t.cancelAt.at}
-		data, err := marshal(fact)
+		data, err := logjson.Marshal(fact)
 		if err == nil {
 			without(&s.mu, func() {
 				_, err = s.commit(context.Background(), &entry{turn: t, kind: KindClientsLeft, data: data, fact: fact})

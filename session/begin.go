@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // reserve keeps a second turn from starting.
@@ -84,7 +85,7 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 	t := newTurn(s, id)
 	t.attempt = t.newAttempt()
 	t.spec, t.keys, t.snapshot = spec, req.Keys, maps.Clone(whole)
-	data, err := marshal(started)
+	data, err := logjson.Marshal(started)
 	if err != nil {
 		return nil, nil, fmt.Errorf("session %s: %w", s.id, err)
 	}

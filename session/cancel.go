@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // Every way in which a turn is canceled comes to one of three functions, by the turn's
@@ -305,7 +306,7 @@ func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) 
 		return false, nil
 	}
 	fact := &TurnDropped{Reason: reason}
-	data, err := marshal(fact)
+	data, err := logjson.Marshal(fact)
 	if err == nil {
 		e := &entry{turn: t, kind: KindTurnDropped, data: data, fact: fact, asked: asked}
 		_, err = s.commit(context.Background(), e)

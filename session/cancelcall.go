@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 const callCancelled = "cancelled by the client"
@@ -40,7 +41,7 @@ func (m *Manager) CancelCall(ctx context.Context, req AttachRequest, callID stri
 // cancelCall settles a call.
 func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 	res := ToolResult{CallID: callID, Outcome: Cancelled, Error: callCancelled}
-	data, err := marshal(res)
+	data, err := logjson.Marshal(res)
 	if err != nil {
 		return err
 	}

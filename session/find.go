@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // A turn is found by its id where a turn of its kind is: it is the session's last one, it
@@ -195,7 +196,7 @@ func (s *Session) queuedSpec(ctx context.Context, id string) (*Spec, error) {
 			continue
 		}
 		f := &TurnQueued{}
-		if err := unmarshal(rec.Data, f); err != nil {
+		if err := logjson.Unmarshal(rec.Data, f); err != nil {
 			return nil, fmt.Errorf("session %s: record %d: %w", s.id, rec.Seq, err)
 		}
 		return f.ReadSpec()

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // The index is what a session knows of its turns, and of what they ask people, for
@@ -100,7 +102,7 @@ type TurnInfo struct {
 
 // row is the turn's entry of the index.
 func (t *TurnInfo) row(sessionID string) (Row, error) {
-	data, err := marshal(t)
+	data, err := logjson.Marshal(t)
 	return Row{
 		Kind:      RowTurn,
 		SessionID: sessionID,
@@ -117,7 +119,7 @@ func (t *TurnInfo) row(sessionID string) (Row, error) {
 // the session.
 func turnOf(r Row) (*TurnInfo, error) {
 	t := &TurnInfo{}
-	err := unmarshal(r.Data, t)
+	err := logjson.Unmarshal(r.Data, t)
 	t.SessionID, t.Status, t.recorded = r.SessionID, overAs[r.Status], r.Status
 	return t, err
 }

@@ -15,6 +15,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // What a turn asks a person is a tool call that says so: its id is the call's. As
@@ -256,7 +257,7 @@ var askRows = map[agentdv1.InteractionStatus]string{askPending: "pending", askRe
 
 // row is the interaction's entry of the index.
 func (in *Interaction) row(sessionID string) (Row, error) {
-	data, err := marshal(in)
+	data, err := logjson.Marshal(in)
 	return Row{
 		Kind:      RowInteraction,
 		SessionID: sessionID,
@@ -272,7 +273,7 @@ func (in *Interaction) row(sessionID string) (Row, error) {
 // interactionOf reads what row has written.
 func (p *patient) interactionOf(r Row) (*Interaction, error) {
 	in := &Interaction{}
-	if err := unmarshal(r.Data, in); err != nil {
+	if err := logjson.Unmarshal(r.Data, in); err != nil {
 		return nil, fmt.Errorf("session %s: interaction %s: its row: %w", r.SessionID, r.ID, err)
 	}
 	in.SessionID, in.TurnID, in.Created, in.seq = r.SessionID, r.TurnID, r.CreatedAt, r.Seq

@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // Manager holds the sessions of one server and is their only writer. Its
@@ -209,7 +210,7 @@ func (m *Manager) checkRequest(req Request) error {
 		}
 	}
 	if len(req.InitialState) > 0 {
-		data, err := marshal(req.InitialState)
+		data, err := logjson.Marshal(req.InitialState)
 		if err != nil {
 			return fault.Errorf(fault.Invalid, "%s: %v", req.StateField, err).Breaking(req.StateField, fault.RuleFormat)
 		}

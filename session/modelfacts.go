@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // CallInfo is what is known of a model call besides its answer and its usage.
@@ -107,8 +108,8 @@ type Compacted struct {
 // FellBack records that another model is called, which is from then on the one
 // that is under way; see BeginCall.
 func (r *Run) FellBack(ctx context.Context, f ModelFallback) error {
-	f.Message = readable(f.Message)
-	data, err := marshal(f)
+	f.Message = logjson.Readable(f.Message)
+	data, err := logjson.Marshal(f)
 	if err != nil {
 		return err
 	}
@@ -127,7 +128,7 @@ func (r *Run) FellBack(ctx context.Context, f ModelFallback) error {
 
 // Raw records a provider's answer as it came; for a turn whose Spec asks for it.
 func (r *Run) Raw(ctx context.Context, p RawPayload) error {
-	data, err := marshal(p)
+	data, err := logjson.Marshal(p)
 	if err != nil {
 		return err
 	}

@@ -3,6 +3,8 @@ package session
 import (
 	"cmp"
 	"encoding/json"
+
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // final tells whether the event is an answer that a turn may end with: one that
@@ -29,5 +31,5 @@ func Structured(text string) string {
 	if !json.Valid([]byte(text)) {
 		return ""
 	}
-	return readable(text)
+	return logjson.Readable(text)
 }

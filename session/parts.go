@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // Parts are pieces of what a user says, or of a tool's result. In JSON they are a
@@ -27,7 +28,7 @@ func (p Parts) MarshalJSON() ([]byte, error) {
 		}
 		out = append(out, data)
 	}
-	return marshal(out) // which takes out the spaces that protojson varies on purpose
+	return logjson.Marshal(out) // which takes out the spaces that protojson varies on purpose
 }
 
 // UnmarshalJSON implements json.Unmarshaler. Fields that it does not know are

@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // What happens to a prompt when the session already runs a turn. A prompt that
@@ -117,7 +118,7 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	if !fact.Front {
 		fact.Ahead = ahead
 	}
-	data, err := marshal(fact)
+	data, err := logjson.Marshal(fact)
 	if err != nil {
 		return nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
@@ -229,7 +230,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 	s.queueing <- struct{}{}
 	defer func() { <-s.queueing }()
 	end.Spoke = s.unfinished(t)
-	data, err := marshal(end)
+	data, err := logjson.Marshal(end)
 	if err != nil {
 		return nil, err
 	}
@@ -242,7 +243,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 			break
 		}
 		drop := &TurnDropped{Reason: err.Error(), Code: fault.LimitExceeded, Message: err.Error()}
-		data, err := marshal(drop)
+		data, err := logjson.Marshal(drop)
 		if err != nil {
 			return nil, err
 		}
@@ -269,7 +270,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 			queued.snapshot = whole
 			s.limitLocked(queued.spec, fact)
 		})
-		data, err := marshal(fact)
+		data, err := logjson.Marshal(fact)
 		if err != nil {
 			return nil, err
 		}

@@ -3,6 +3,8 @@ package session
 import (
 	"fmt"
 	"time"
+
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // Kind says what a record is about; it decides the form of Record.Data.
@@ -104,7 +106,7 @@ func (r Record) Decode(event func(data []byte) (*Event, error)) (any, error) {
 		return nil, fmt.Errorf("record %d has unknown kind %q", r.Seq, r.Kind)
 	}
 	fact := kinds[row].blank()
-	if err := unmarshal(r.Data, fact); err != nil {
+	if err := logjson.Unmarshal(r.Data, fact); err != nil {
 		return nil, fmt.Errorf("record %d (%s): %w", r.Seq, r.Kind, err)
 	}
 	return fact, nil

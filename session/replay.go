@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // SharedState returns the keys that the sessions of a principal have in common with
@@ -30,7 +32,7 @@ func sharedState(ctx context.Context, store interface {
 		}
 		for k, raw := range values {
 			var v any
-			if err := unmarshal(raw, &v); err != nil {
+			if err := logjson.Unmarshal(raw, &v); err != nil {
 				return nil, fmt.Errorf("shared state %s%s: %w", prefix, k, err)
 			}
 			tell(prefix+k, raw)

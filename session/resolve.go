@@ -8,6 +8,7 @@ import (
 	"fmt"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // InputChecker is what a [Runner] may implement that knows what tools take.
@@ -119,7 +120,7 @@ func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r Resolut
 		return nil, err
 	}
 	fact := &InteractionResolved{ID: call.ID, By: PrincipalOf(ctx).ID, Resolution: r}
-	data, err := marshal(fact)
+	data, err := logjson.Marshal(fact)
 	if err != nil {
 		return nil, err
 	}

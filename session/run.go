@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // readPage is how many records one read of the log asks for.
@@ -127,8 +128,8 @@ func (r *Run) BeginCall(ctx context.Context, call ModelCall) (done func(), err e
 
 // Retrying records that a model call is made again.
 func (r *Run) Retrying(ctx context.Context, retry ModelRetry) error {
-	retry.Message = readable(retry.Message)
-	data, err := marshal(retry)
+	retry.Message = logjson.Readable(retry.Message)
+	data, err := logjson.Marshal(retry)
 	if err != nil {
 		return err
 	}
@@ -170,7 +171,7 @@ func (r *Run) Ask(ctx context.Context, call ToolCall) (ToolResult, error) {
 			asks := *call.Asks // engines share it
 			asks.ID, call.Asks = InteractionID(), &asks
 		}
-		data, err := marshal(call)
+		data, err := logjson.Marshal(call)
 		if err != nil {
 			return ToolResult{}, err
 		}

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"maps"
 	"strings"
+
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // The scopes of state keys.
@@ -73,7 +75,7 @@ func sharedValues(p Principal, state map[string]any) []SharedValue {
 		var value json.RawMessage // nil removes the key
 		if v != nil {
 			var err error
-			if value, err = marshal(v); err != nil {
+			if value, err = logjson.Marshal(v); err != nil {
 				continue // the record that holds the same value does not marshal either
 			}
 		}

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // loadTimeout bounds the reading of a log that no caller waits to cancel.
@@ -333,7 +334,7 @@ func (s *Session) lookup(t *Turn, callID string) (p *pending, res ToolResult, ok
 // settleAs settles a call without an answer of the client.
 func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o Outcome, text string) error {
 	res := ToolResult{CallID: callID, Outcome: o, Error: text}
-	data, err := marshal(res)
+	data, err := logjson.Marshal(res)
 	if err != nil {
 		return err
 	}

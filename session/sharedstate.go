@@ -9,6 +9,7 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // shared is what a manager knows of the state that sessions have in common: one copy
@@ -280,7 +281,7 @@ func (sc *sharedScope) applyLocked(values []SharedValue) bool {
 			continue
 		}
 		var value any
-		if err := unmarshal(v.Value, &value); err != nil {
+		if err := logjson.Unmarshal(v.Value, &value); err != nil {
 			return false
 		}
 		state[key], sizes[key] = value, keySize(key, v.Value)
@@ -346,7 +347,7 @@ func (s *Session) ownFits(delta map[string]any) error {
 }
 
 func sizeOf(key string, v any) int {
-	data, err := marshal(v)
+	data, err := logjson.Marshal(v)
 	if err != nil {
 		return 0 // the record that holds the same value does not marshal either
 	}

@@ -4,6 +4,7 @@ import (
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // TestSpecRaw: that a turn asks for raw payloads is in its first record, so that it
@@ -14,12 +15,12 @@ func TestSpecRaw(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := marshal(f)
+		data, err := logjson.Marshal(f)
 		if err != nil {
 			t.Fatal(err)
 		}
 		var back TurnStarted
-		if err := unmarshal(data, &back); err != nil {
+		if err := logjson.Unmarshal(data, &back); err != nil {
 			t.Fatal(err)
 		}
 		if spec, err := back.ReadSpec(); err != nil || spec.Raw != raw {

@@ -7,6 +7,7 @@ import (
 	"google.golang.org/protobuf/types/known/structpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // stateUpdate is the protocol's form of keys and their values: a Struct, and where that
@@ -17,14 +18,14 @@ func stateUpdate(delta map[string]any) *agentdv1.RunResponse_StateUpdate {
 	if c.exact {
 		return u
 	}
-	data, err := marshal(delta)
+	data, err := logjson.Marshal(delta)
 	if err != nil {
 		return &agentdv1.RunResponse_StateUpdate{} // not reached: delta came out of JSON
 	}
 	u.StateDeltaJson = string(data)
 	if c.strange {
 		var values map[string]any
-		if err := unmarshal(data, &values); err != nil {
+		if err := logjson.Unmarshal(data, &values); err != nil {
 			return &agentdv1.RunResponse_StateUpdate{} // not reached either
 		}
 		return stateUpdate(values)

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // Turn is what one prompt sets off. Its methods may be called from any
@@ -188,7 +189,7 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 		var err error
 		res = ToolResult{CallID: a.CallID, Outcome: Answered, By: a.by}
 		res.Error = "the tool's result was refused: " + wrong.Message
-		if data, err = marshal(res); err != nil {
+		if data, err = logjson.Marshal(res); err != nil {
 			return err
 		}
 	}
@@ -222,7 +223,7 @@ func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wron
 	default:
 		res.Error = "the client answered without output and without error"
 	}
-	data, err := marshal(res)
+	data, err := logjson.Marshal(res)
 	if err != nil {
 		return res, nil, fault.Errorf(fault.Invalid, "the answer cannot be stored: %v", err)
 	}
@@ -240,7 +241,7 @@ func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wron
 		return res, nil, wrong
 	}
 	res.Parts = a.Parts
-	if data, err = marshal(res); err != nil {
+	if data, err = logjson.Marshal(res); err != nil {
 		return res, nil, fault.Errorf(fault.Invalid, "the answer cannot be stored: %v", err)
 	}
 	return res, data, nil

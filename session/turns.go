@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
 // TurnQuery says which turns; what is zero does not matter.
@@ -63,7 +64,7 @@ func (m *Manager) Said(ctx context.Context, t *TurnInfo) (Parts, error) {
 	var f struct {
 		Parts Parts `json:"parts"` // of a TurnStarted, or a TurnQueued
 	}
-	if err := unmarshal(recs[0].Data, &f); err != nil {
+	if err := logjson.Unmarshal(recs[0].Data, &f); err != nil {
 		return nil, fmt.Errorf("session %s: record %d: %w", t.SessionID, first, err)
 	}
 	return f.Parts, nil
@@ -236,14 +237,20 @@ func (t *TurnInfo) size() int {
 	if t.End == nil {
 		return n
 	}
-	n += len(t.End.Reason)
-	if r := t.End.Receipt; r != nil {
-		for _, c := range r.Aborted {
-			n += bytesOf(c.Path...) + bytesOf(c.Model, c.MessageID)
-		}
-		for _, c := range slices.Concat(r.Cancelled, r.Answered) {
-			n += bytesOf(c.ID, c.Name)
-		}
+	return n + len(t.End.Reason) + t.End.Receipt.size()
+}
+
+// size is about how many bytes of a message the receipt takes.
+func (r *Receipt) size() int {
+	n := 0
+	if r == nil {
+		return n
+	}
+	for _, c := range r.Aborted {
+		n += bytesOf(c.Path...) + bytesOf(c.Model, c.MessageID)
+	}
+	for _, c := range slices.Concat(r.Cancelled, r.Answered) {
+		n += bytesOf(c.ID, c.Name)
 	}
 	return n
 }

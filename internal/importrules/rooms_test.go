@@ -48,7 +48,8 @@ var rooms = []room{
 
 	{path: "session/fault", floor: 0, may: []string{gen},
 		knows: "what a client may read of an error; nothing of sessions"},
-	{path: "session", floor: 1, may: []string{gen, protobuf, "internal/backoff", "session/fault"}, tests: []string{"session/sqlitestore"},
+	{path: "session/internal/logjson", floor: 0, knows: "JSON as a log holds it; no record"},
+	{path: "session", floor: 1, may: []string{gen, protobuf, "internal/backoff", "session/fault", "session/internal/logjson"}, tests: []string{"session/sqlitestore"},
 		knows: "conversations; neither engine, nor database, nor transport"},
 	{path: "internal/models/catalog", floor: 0, may: []string{"internal/yamlfile"},
 		knows: "what models cost and can do; neither providers' code, nor how they count"},

@@ -1,4 +1,4 @@
-package session
+package logjson
 
 import (
 	"encoding/json"
@@ -6,8 +6,8 @@ import (
 	"strings"
 )
 
-// marshal is JSON without HTML escapes.
-func marshal(v any) (json.RawMessage, error) {
+// Marshal returns JSON without HTML escapes.
+func Marshal(v any) (json.RawMessage, error) {
 	var b strings.Builder
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
@@ -17,8 +17,8 @@ func marshal(v any) (json.RawMessage, error) {
 	return json.RawMessage(strings.TrimSuffix(b.String(), "\n")), nil
 }
 
-// unmarshal keeps numbers as they are written.
-func unmarshal(data []byte, v any) error {
+// Unmarshal reads one JSON value into v and keeps numbers as they are written.
+func Unmarshal(data []byte, v any) error {
 	dec := json.NewDecoder(strings.NewReader(string(data)))
 	dec.UseNumber()
 	if err := dec.Decode(v); err != nil {
@@ -30,6 +30,6 @@ func unmarshal(data []byte, v any) error {
 	return nil
 }
 
-// readable is a provider's text as the log can hold it, so that whoever is notified at
+// Readable returns a provider's text as the log can hold it, so that whoever is notified at
 // once reads the same.
-func readable(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+func Readable(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
