@@ -10,6 +10,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // agentTracker knows which agents run. It records their starts and ends before anything
@@ -22,12 +23,12 @@ type agentTracker struct {
 
 	mu      sync.Mutex // protects the fields below
 	open    map[*node]bool
-	changes []session.AgentChange // in order; not recorded yet
+	changes []record.AgentChange // in order; not recorded yet
 	// logged counts the changes that the log holds and that a resumed turn has not reached.
 	// The turn takes the same way again, so these are the first changes of an agent.
 	logged map[changeKey]int
 	// onChange, if set, is called with every change, with mu held.
-	onChange func(session.AgentChange)
+	onChange func(record.AgentChange)
 }
 
 // changeKey names the starts or the ends of an agent.
@@ -37,7 +38,7 @@ type changeKey struct {
 }
 
 // changeKeyOf names what a change is one of.
-func changeKeyOf(c *session.AgentChange) changeKey {
+func changeKeyOf(c *record.AgentChange) changeKey {
 	key := changeKey{start: c.Ended == ""}
 	if n := len(c.Path); n > 0 {
 		key.name = c.Path[n-1]
@@ -54,21 +55,21 @@ func (s *agentTracker) start(n *node) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open[n] = true
-	s.addLocked(session.AgentChange{Path: n.path, Kind: agentKinds[n.kind], Model: n.modelName})
+	s.addLocked(record.AgentChange{Path: n.path, Kind: agentKinds[n.kind], Model: n.modelName})
 }
 
 // end notes that an agent ends. An agent that transfers ends then, and does not end
 // again when the agents after it do.
-func (s *agentTracker) end(n *node, how session.AgentEnd) {
+func (s *agentTracker) end(n *node, how record.AgentEnd) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.open[n] {
 		delete(s.open, n)
-		s.addLocked(session.AgentChange{Path: n.path, Ended: how})
+		s.addLocked(record.AgentChange{Path: n.path, Ended: how})
 	}
 }
 
-func (s *agentTracker) addLocked(c session.AgentChange) {
+func (s *agentTracker) addLocked(c record.AgentChange) {
 	if s.onChange != nil {
 		s.onChange(c)
 	}
@@ -80,7 +81,7 @@ func (s *agentTracker) addLocked(c session.AgentChange) {
 }
 
 // takeChanges returns the changes that are not recorded yet, and forgets them.
-func (s *agentTracker) takeChanges() []session.AgentChange {
+func (s *agentTracker) takeChanges() []record.AgentChange {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	changes := s.changes
@@ -88,11 +89,11 @@ func (s *agentTracker) takeChanges() []session.AgentChange {
 	return changes
 }
 
-var agentKinds = map[kind]session.AgentKind{
-	llmKind:        session.LLMAgent,
-	sequentialKind: session.SequentialAgent,
-	parallelKind:   session.ParallelAgent,
-	loopKind:       session.LoopAgent,
+var agentKinds = map[kind]record.AgentKind{
+	llmKind:        record.LLMAgent,
+	sequentialKind: record.SequentialAgent,
+	parallelKind:   record.ParallelAgent,
+	loopKind:       record.LoopAgent,
 }
 
 // recordAgents records the changes that are not recorded yet.
@@ -106,8 +107,8 @@ func (t *turn) recordAgents(ctx context.Context) error {
 	defer func() { <-s.recording }()
 	changes := s.takeChanges()
 	for len(changes) > 0 {
-		next := changes[:min(len(changes), session.MaxAgentChanges)]
-		if err := t.run.AgentsChanged(ctx, session.AgentsChanged{Changes: next}); err != nil {
+		next := changes[:min(len(changes), record.MaxAgentChanges)]
+		if err := t.run.AgentsChanged(ctx, record.AgentsChanged{Changes: next}); err != nil {
 			s.mu.Lock()
 			s.changes = slices.Concat(changes, s.changes)
 			s.mu.Unlock()
@@ -124,8 +125,8 @@ func (t *turn) recordAgentsAtEnd(cause error) error {
 	if cause == nil || errors.Is(cause, session.ErrSuspended) {
 		return nil
 	}
-	for changes := range slices.Chunk(t.agents.takeChanges(), session.MaxAgentChanges) {
-		if err := t.run.AgentsChangedAtEnd(session.AgentsChanged{Changes: changes}); err != nil {
+	for changes := range slices.Chunk(t.agents.takeChanges(), record.MaxAgentChanges) {
+		if err := t.run.AgentsChangedAtEnd(record.AgentsChanged{Changes: changes}); err != nil {
 			return err
 		}
 	}
@@ -158,7 +159,7 @@ func (t *turn) agentCompleted(ctx context.Context, n *node) error {
 	if t.isStopped(ctx) {
 		return nil
 	}
-	t.agents.end(n, session.AgentCompleted)
+	t.agents.end(n, record.AgentCompleted)
 	if n.parent == nil || n.parent.kind != parallelKind {
 		return nil
 	}

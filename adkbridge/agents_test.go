@@ -7,14 +7,14 @@ import (
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // changesOf are the starts and ends of agents that a record holds.
-func changesOf(run *fakeRun, rec session.Record) []session.AgentChange {
-	var f session.AgentsChanged
+func changesOf(run *fakeRun, rec record.Record) []record.AgentChange {
+	var f record.AgentsChanged
 	run.must(json.Unmarshal(rec.Data, &f))
-	if n := len(f.Changes); n == 0 || n > session.MaxAgentChanges {
+	if n := len(f.Changes); n == 0 || n > record.MaxAgentChanges {
 		run.t.Errorf("record %d holds %d changes", rec.Seq, n)
 	}
 	return f.Changes
@@ -24,7 +24,7 @@ func changesOf(run *fakeRun, rec session.Record) []session.AgentChange {
 func agentLines(run *fakeRun) []string {
 	var lines []string
 	for _, rec := range run.recs {
-		if rec.Kind != session.KindAgentsChanged {
+		if rec.Kind != record.KindAgentsChanged {
 			continue
 		}
 		var words []string
@@ -36,9 +36,9 @@ func agentLines(run *fakeRun) []string {
 	return lines
 }
 
-func word(c *session.AgentChange) string {
+func word(c *record.AgentChange) string {
 	switch {
-	case c.Ended == session.AgentTransferred:
+	case c.Ended == record.AgentTransferred:
 		return ">" + strings.Join(c.Path, "/")
 	case c.Ended != "":
 		return "-" + strings.Join(c.Path, "/")
@@ -90,7 +90,7 @@ func TestAgentsChanged(t *testing.T) {
 func TestAgentAlone(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {use("search"), say("A")}})
 	run := newFakeRun(t, llm("a"), "go")
-	data, err := json.Marshal(session.TurnStarted{Prompt: "go", Alone: &session.AgentChange{Path: []string{"a"}, Kind: session.LLMAgent, Model: "a"}})
+	data, err := json.Marshal(record.TurnStarted{Prompt: "go", Alone: &record.AgentChange{Path: []string{"a"}, Kind: record.LLMAgent, Model: "a"}})
 	run.must(err)
 	run.recs[0].Data = data
 	run.must(w.runner.runTurn(t.Context(), run))
@@ -145,7 +145,7 @@ func TestAgentsChangedAtEnd(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {say("A")}})
 	run := newFakeRun(t, rounds("root", 1, llm("a")), "go")
 	run.spec.Tools = append(run.spec.Tools, offer("loop_continue"))
-	run.client = func(session.ToolCall) session.ToolResult { return session.ToolResult{} }
+	run.client = func(record.ToolCall) record.ToolResult { return record.ToolResult{} }
 	run.limit = 3 // the end of a is not recorded
 	err := w.runner.runTurn(t.Context(), run)
 	if err == nil {

@@ -15,6 +15,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // askDecl declares ask_user.
@@ -45,12 +46,12 @@ func (a *askTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) erro
 }
 
 // questionOf reads the arguments of ask_user. Its errors are for the model.
-func questionOf(args map[string]any) (*session.Question, error) {
+func questionOf(args map[string]any) (*record.Question, error) {
 	text, ok := args["question"].(string)
 	if !ok || strings.TrimSpace(text) == "" {
 		return nil, errors.New(`not asked: "question" must be a text that is not empty`)
 	}
-	q := &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_INPUT, Text: text}
+	q := &record.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_INPUT, Text: text}
 	switch list := args["choices"].(type) {
 	case nil:
 	case []any:
@@ -71,19 +72,19 @@ func questionOf(args map[string]any) (*session.Question, error) {
 }
 
 // approval is the question about a call that needs a person's approval.
-var approval = &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL}
+var approval = &record.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL}
 
 // asks is what a call of an event asks a person, nil for nothing.
-func (m *meta) asks(call *genai.FunctionCall) *session.Question {
+func (m *meta) asks(call *genai.FunctionCall) *record.Question {
 	i := slices.Index(m.Asks, call.ID)
 	if i < 0 {
 		return nil
 	}
-	q := &session.Question{Kind: approval.Kind}
+	q := &record.Question{Kind: approval.Kind}
 	if call.Name == askUserTool {
 		var err error
 		if q, err = questionOf(call.Args); err != nil { // not reached: such a call is refused
-			q = &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_INPUT}
+			q = &record.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_INPUT}
 		}
 	}
 	if i < len(m.Interactions) {
@@ -99,16 +100,16 @@ func (n *node) needsApproval(tool string) bool {
 
 // result returns what the model sees of a call's result. A person's reply is passed as
 // it is. If a person changed the arguments of the call, a note says so.
-func (t *turn) result(callID string, res session.ToolResult) map[string]any {
+func (t *turn) result(callID string, res record.ToolResult) map[string]any {
 	t.keepExtras(callID, res.Parts)
 	out := withTexts(resultOf(res), res.Parts)
 	resolution, ok := t.run.Resolved(callID)
 	switch {
 	case !ok:
-	case resolution.Decision == session.Reply && res.Output != nil:
+	case resolution.Decision == record.Reply && res.Output != nil:
 		return map[string]any{"output": *res.Output}
-	case resolution.Decision == session.Approve && resolution.Input != nil:
-		if res.Outcome == session.Answered && res.Output != nil && isObject(*res.Output) && !hasTexts(res.Parts) {
+	case resolution.Decision == record.Approve && resolution.Input != nil:
+		if res.Outcome == record.Answered && res.Output != nil && isObject(*res.Output) && !hasTexts(res.Parts) {
 			out = map[string]any{"output": out}
 		}
 		out["note"] = "A person has changed the arguments of this call. The tool was called with " +
@@ -126,7 +127,7 @@ func isObject(text string) bool {
 
 // CheckInput checks a JSON object as the arguments of a tool. The error says what is
 // wrong.
-func (*Runner) CheckInput(spec *session.Spec, name string, input json.RawMessage) error {
+func (*Runner) CheckInput(spec *record.Spec, name string, input json.RawMessage) error {
 	i := slices.IndexFunc(spec.Tools, func(t *agentdv1.Tool) bool { return t.GetName() == name })
 	if i < 0 || strings.TrimSpace(spec.Tools[i].GetInputSchema()) == "" {
 		return nil

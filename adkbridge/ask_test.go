@@ -7,6 +7,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // approvedTool is a tool that needs approval.
@@ -27,8 +28,8 @@ func last(t *testing.T, w *world, agent string) string {
 
 // TestAskUser shows what comes of questions.
 func TestAskUser(t *testing.T) {
-	approved := func(input string) session.Resolution {
-		r := session.Resolution{Decision: session.Approve}
+	approved := func(input string) record.Resolution {
+		r := record.Resolution{Decision: record.Approve}
 		if input != "" {
 			r.Input = []byte(input)
 		}
@@ -36,27 +37,27 @@ func TestAskUser(t *testing.T) {
 	}
 	for name, tc := range map[string]struct {
 		step  step
-		says  session.Resolution
+		says  record.Resolution
 		kind  agentdv1.InteractionKind // 0: no person is asked
 		asks  string                   // question, choices, tool and arguments
 		tells string                   // the model
 		input string                   // that the client is asked with
 	}{
 		"question": {
-			inquire("why?"), session.Resolution{Decision: session.Reply, Answer: `{"because":1}`},
+			inquire("why?"), record.Resolution{Decision: record.Reply, Answer: `{"because":1}`},
 			agentdv1.InteractionKind_INTERACTION_KIND_INPUT, "why?[]", `{"output":"{\"because\":1}"}`, "",
 		},
 		"choices": {
-			inquire("which?", "a", "b"), session.Resolution{Decision: session.Reply, Answer: "c"},
+			inquire("which?", "a", "b"), record.Resolution{Decision: record.Reply, Answer: "c"},
 			agentdv1.InteractionKind_INTERACTION_KIND_CLARIFICATION, "which?[a b]", `{"output":"c"}`, "",
 		},
 		"no answer": {
-			inquire("why?"), session.Resolution{Decision: session.Deny, Reason: "none of your business"},
+			inquire("why?"), record.Resolution{Decision: record.Deny, Reason: "none of your business"},
 			agentdv1.InteractionKind_INTERACTION_KIND_INPUT, "why?[]", `{"error":"denied: none of your business"}`, "",
 		},
-		"no question":    {inquire(" "), session.Resolution{}, 0, "", `{"error":"not asked: \"question\" must be a text that is not empty"}`, ""},
-		"strange choice": {step{calls: []call{{name: "ask_user", args: `{"question":"?","choices":[1]}`}}}, session.Resolution{}, 0, "", `{"error":"not asked: \"choices\" must be a list of texts"}`, ""},
-		"no object":      {step{calls: []call{{name: "ask_user", args: `[]`}}}, session.Resolution{}, 0, "", `{"error":"the arguments are no JSON object: `, ""},
+		"no question":    {inquire(" "), record.Resolution{}, 0, "", `{"error":"not asked: \"question\" must be a text that is not empty"}`, ""},
+		"strange choice": {step{calls: []call{{name: "ask_user", args: `{"question":"?","choices":[1]}`}}}, record.Resolution{}, 0, "", `{"error":"not asked: \"choices\" must be a list of texts"}`, ""},
+		"no object":      {step{calls: []call{{name: "ask_user", args: `[]`}}}, record.Resolution{}, 0, "", `{"error":"the arguments are no JSON object: `, ""},
 		"approved": {
 			use("pay"), approved(""),
 			agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL, `[]pay{"q":1}`, `{"ok":"pay"}`, `{"q":1}`,
@@ -67,11 +68,11 @@ func TestAskUser(t *testing.T) {
 			`{"note":"A person has changed the arguments of this call. The tool was called with {\"q\":2}","output":{"ok":"pay"}}`, `{"q":2}`,
 		},
 		"denied": {
-			use("pay"), session.Resolution{Decision: session.Deny, Reason: "too dear"},
+			use("pay"), record.Resolution{Decision: record.Deny, Reason: "too dear"},
 			agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL, `[]pay{"q":1}`, `{"error":"denied: too dear"}`, "",
 		},
 		"denied without a reason": {
-			use("pay"), session.Resolution{Decision: session.Deny},
+			use("pay"), record.Resolution{Decision: record.Deny},
 			agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL, `[]pay{"q":1}`, `{"error":"denied: no reason was given"}`, "",
 		},
 	} {
@@ -116,11 +117,11 @@ func TestEditedArguments(t *testing.T) {
 		if in == nil {
 			return
 		}
-		err := turn.Resolve(t.Context(), in.GetId(), session.Resolution{Decision: session.Approve, Input: []byte(`{"q":"much"}`)})
+		err := turn.Resolve(t.Context(), in.GetId(), record.Resolution{Decision: record.Approve, Input: []byte(`{"q":"much"}`)})
 		if e := fault.As(err); e.Code != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST || !strings.Contains(e.Message, "/properties/q") {
 			t.Errorf("got %v", err)
 		}
-		if err := turn.Resolve(t.Context(), in.GetId(), session.Resolution{Decision: session.Approve, Input: []byte(`{"q":3}`)}); err != nil {
+		if err := turn.Resolve(t.Context(), in.GetId(), record.Resolution{Decision: record.Approve, Input: []byte(`{"q":3}`)}); err != nil {
 			t.Error(err)
 		}
 	}
@@ -137,7 +138,7 @@ func TestStopWhileAsking(t *testing.T) {
 	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{CallID: "-"} }
 	w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
 		if in := m.GetInteractionRequested().GetInteraction(); in.GetToolName() == "pay" {
-			if err := turn.Resolve(t.Context(), in.GetId(), session.Resolution{Decision: session.Deny, Reason: "no"}); err != nil {
+			if err := turn.Resolve(t.Context(), in.GetId(), record.Resolution{Decision: record.Deny, Reason: "no"}); err != nil {
 				t.Error(err)
 			}
 			turn.Cancel("")
@@ -157,7 +158,7 @@ func TestStopWhileAsking(t *testing.T) {
 
 // TestAskUserIsReserved keeps clients from taking its place.
 func TestAskUserIsReserved(t *testing.T) {
-	for name, spec := range map[string]*session.Spec{
+	for name, spec := range map[string]*record.Spec{
 		"a tool":    {Prompt: "p", Agent: llm("root"), Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc"), offer("ask_user")}},
 		"as a tool": {Prompt: "p", Agent: llm("root", tools("ask_user"))},
 		"twice":     {Prompt: "p", Agent: llm("root", tools(), builtin("ask_user", "ask_user"))},

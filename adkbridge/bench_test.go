@@ -10,7 +10,7 @@ import (
 	adksession "google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // BenchmarkModelCall is a turn of one model call that takes no time, after so
@@ -32,9 +32,9 @@ func BenchmarkModelCall(b *testing.B) {
 				s := &script{always: func(string) step { return say("ok") }}
 				r := New(Config{Models: s})
 				run := &fakeRun{
-					spec:   &session.Spec{Agent: root, Tools: newFakeRun(nil, root, "").spec.Tools},
+					spec:   &record.Spec{Agent: root, Tools: newFakeRun(nil, root, "").spec.Tools},
 					limit:  -1,
-					result: map[string]session.ToolResult{}, calls: map[string]session.ToolCall{}, asked: map[string]int{},
+					result: map[string]record.ToolResult{}, calls: map[string]record.ToolCall{}, asked: map[string]int{},
 				}
 				hist := benchHistory(b, run, n, author)
 				hist.prompt(author, "", 0)
@@ -70,7 +70,7 @@ func BenchmarkModelCall(b *testing.B) {
 // benchHistory returns a history of n events: prompts, responses with a call, results.
 func benchHistory(b *testing.B, run *fakeRun, n int, author string) *history {
 	text := strings.Repeat("lorem ipsum ", 40)
-	add := func(kind session.Kind, v any) {
+	add := func(kind record.Kind, v any) {
 		data, ok := v.([]byte)
 		if !ok {
 			var err error
@@ -94,13 +94,13 @@ func benchHistory(b *testing.B, run *fakeRun, n int, author string) *history {
 		switch i % 5 {
 		case 0:
 			call.ID = fmt.Sprint("call_", i)
-			add(session.KindTurnStarted, session.TurnStarted{Prompt: text})
+			add(record.KindTurnStarted, record.TurnStarted{Prompt: text})
 		case 1:
-			add(session.KindEvent, event(&meta{LLM: "x"}, &genai.Content{Role: "model", Parts: []*genai.Part{{FunctionCall: call}}}))
+			add(record.KindEvent, event(&meta{LLM: "x"}, &genai.Content{Role: "model", Parts: []*genai.Part{{FunctionCall: call}}}))
 		case 2:
-			add(session.KindEvent, event(&meta{}, &genai.Content{Role: "user", Parts: []*genai.Part{responsePart(call, map[string]any{"out": text})}}))
+			add(record.KindEvent, event(&meta{}, &genai.Content{Role: "user", Parts: []*genai.Part{responsePart(call, map[string]any{"out": text})}}))
 		default:
-			add(session.KindEvent, event(&meta{LLM: "x"}, genai.NewContentFromText(text, "model")))
+			add(record.KindEvent, event(&meta{LLM: "x"}, genai.NewContentFromText(text, "model")))
 		}
 	}
 	hist := newHistory()

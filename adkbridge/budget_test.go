@@ -7,6 +7,7 @@ import (
 
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestUsageReported counts the usage of a failed model call, also when the process dies
@@ -84,7 +85,7 @@ func TestUsageAborted(t *testing.T) {
 			run := newFakeRun(t, par("root", llm("a"), llm("b")), "go")
 			ctx, cancel := context.WithCancelCause(t.Context())
 			spoke := map[string]bool{}
-			run.streaming = func(d session.Delta) {
+			run.streaming = func(d record.Delta) {
 				if spoke[d.Path[len(d.Path)-1]] = true; len(spoke) == 2 {
 					cancel(cause)
 				}
@@ -92,7 +93,7 @@ func TestUsageAborted(t *testing.T) {
 			if err := w.runner.runTurn(ctx, run); err != cause { //nolint:errorlint // the cause itself is promised
 				t.Fatalf("error %v", err)
 			}
-			want := session.Usage{Prompt: 14, Total: 14, Calls: 2, Cost: 14_000_000}
+			want := record.Usage{Prompt: 14, Total: 14, Calls: 2, Cost: 14_000_000}
 			taken, told := run.usage(w.runner)
 			if n := run.failures(w.runner); taken != want || told != want || n != 2 {
 				t.Errorf("the log has %+v and tells %+v of %d calls, want %+v", taken, told, n, want)
@@ -101,7 +102,7 @@ func TestUsageAborted(t *testing.T) {
 			if !errors.Is(cause, session.ErrSuspended) {
 				run.begin("go on")
 			}
-			want = want.Add(session.Usage{Prompt: 14, Completion: 6, Total: 20, Calls: 2, Cost: 20_000_000})
+			want = want.Add(record.Usage{Prompt: 14, Completion: 6, Total: 20, Calls: 2, Cost: 20_000_000})
 			w.script.steps = map[string][]step{"a": {say("A")}, "b": {say("B")}}
 			w.runner.cache = newCache(0, 0)
 			if err := w.runner.runTurn(t.Context(), run); err != nil {

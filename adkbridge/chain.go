@@ -10,8 +10,8 @@ import (
 
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // chain makes one model call: to the agent's model, and to its fallback models in order
@@ -82,7 +82,7 @@ func (c *chain) fallBack(ctx context.Context, messageID string, err error) error
 	was := c.last
 	usage := was.usage(model.Took(err))
 	reported := fault.As(modelError(was.n, err))
-	change := session.ModelFallback{
+	change := record.ModelFallback{
 		MessageID: messageID,
 		Path:      was.n.path,
 		Model:     was.n.modelName,

@@ -16,6 +16,7 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // priced are a script's models, each with a provider and a price of its own.
@@ -32,7 +33,7 @@ func (p priced) Resolve(name string, keys map[string]string) (Model, error) {
 	}
 	m.Provider, m.Builtins, m.Cost = "p-"+name, p.builtins[name], nil
 	if usd, known := p.dollars[name]; known {
-		m.Cost = func(u model.Usage) session.NanoUSD { return session.BudgetUSD(usd * float64(u.Total)) }
+		m.Cost = func(u model.Usage) record.NanoUSD { return record.BudgetUSD(usd * float64(u.Total)) }
 	}
 	return m, nil
 }
@@ -254,13 +255,13 @@ func TestFallbackCrash(t *testing.T) {
 	if err := w.runner.runTurn(t.Context(), whole); err != nil {
 		t.Fatal(err)
 	}
-	if n := count(whole.recs, session.KindModelFallback); n != 3 {
+	if n := count(whole.recs, record.KindModelFallback); n != 3 {
 		t.Fatalf("%d fallbacks, want 3", n)
 	}
 	for n := 1; n <= len(whole.recs); n++ {
 		answers := 0 // of models, in the log
 		for _, rec := range whole.recs[:n] {
-			if s, err := decode(rec.Data); rec.Kind == session.KindEvent && err == nil && s.CustomMetadata.Agentd.LLM != "" {
+			if s, err := decode(rec.Data); rec.Kind == record.KindEvent && err == nil && s.CustomMetadata.Agentd.LLM != "" {
 				answers++
 			}
 		}
@@ -293,8 +294,8 @@ func (s *script) drop(chain ...string) {
 	}
 }
 
-func count(recs []session.Record, kind session.Kind) int {
-	return len(slices.DeleteFunc(slices.Clone(recs), func(r session.Record) bool { return r.Kind != kind }))
+func count(recs []record.Record, kind record.Kind) int {
+	return len(slices.DeleteFunc(slices.Clone(recs), func(r record.Record) bool { return r.Kind != kind }))
 }
 
 // TestFallbackUnrecorded ends the turn when the change cannot be recorded: no model
@@ -349,7 +350,7 @@ func TestFallbackPlan(t *testing.T) {
 			if tc.opt != nil {
 				opts = append(opts, tc.opt)
 			}
-			spec := &session.Spec{Agent: llm("root", opts...), Budget: session.Budget{Cost: session.BudgetUSD(tc.budget)}}
+			spec := &record.Spec{Agent: llm("root", opts...), Budget: record.Budget{Cost: record.BudgetUSD(tc.budget)}}
 			err := New(Config{Models: models}).Check(context.Background(), spec, nil)
 			e, ok := errors.AsType[*fault.Error](err)
 			if tc.want == "" && err != nil || tc.want != "" && (!ok || e.Code != tc.code || !strings.Contains(e.Message, tc.want)) {

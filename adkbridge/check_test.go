@@ -11,6 +11,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // wide returns n agents.
@@ -111,7 +112,7 @@ func TestCheckRefuses(t *testing.T) {
 			if offered == nil {
 				offered = []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}
 			}
-			err := check(&script{}, &session.Spec{Prompt: "go", Agent: tc.tree, Tools: offered})
+			err := check(&script{}, &record.Spec{Prompt: "go", Agent: tc.tree, Tools: offered})
 			e, ok := errors.AsType[*fault.Error](err)
 			if !ok || e.Code != agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE {
 				t.Fatalf("error %v, want INVALID_AGENT_TREE", err)
@@ -128,7 +129,7 @@ func TestCheckRefuses(t *testing.T) {
 	}
 }
 
-func check(s *script, spec *session.Spec) error {
+func check(s *script, spec *record.Spec) error {
 	return New(Config{Models: s}).Check(context.Background(), spec, nil)
 }
 
@@ -141,7 +142,7 @@ func TestCheckAccepts(t *testing.T) {
 		"keys with scopes":      seq("r", llm("a", output("app:x")), llm("b", output("user:x.y-z")), llm("c", output("temp:x")), llm("d", instruct("{app:x} {temp:y?} {not a key} {\"json\": 1} {{z?}} {other:x}"))),
 		"dashes and digits":     seq("1-_", llm("-")),
 	} {
-		spec := &session.Spec{Agent: tree, Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc"), offer("loop_continue"), {Name: "a.b:c-d", Description: "no schema"}}}
+		spec := &record.Spec{Agent: tree, Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc"), offer("loop_continue"), {Name: "a.b:c-d", Description: "no schema"}}}
 		if err := check(&script{}, spec); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
@@ -159,7 +160,7 @@ func TestCheckModels(t *testing.T) {
 		{&model.Error{Kind: model.KindUnavailable, Provider: "fake", Message: "no such model"}, agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, `root/a: model "a"`},
 		{errors.New("boom"), agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, `root/a: model "a"`},
 	} {
-		err := check(&script{bad: map[string]error{"a": tc.err}}, &session.Spec{Agent: seq("root", llm("a", tools()))})
+		err := check(&script{bad: map[string]error{"a": tc.err}}, &record.Spec{Agent: seq("root", llm("a", tools()))})
 		e, ok := errors.AsType[*fault.Error](err)
 		if !ok || e.Code != tc.code || !strings.Contains(e.Message, tc.want) {
 			t.Errorf("%v: got %v", tc.err, err)
@@ -171,7 +172,7 @@ func TestCheckModels(t *testing.T) {
 // after that nothing in the spec holds them.
 func TestTreeIsPlannedOnce(t *testing.T) {
 	r := New(Config{Models: &script{}})
-	spec := &session.Spec{Agent: llm("root"), Prompt: "go", Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}}
+	spec := &record.Spec{Agent: llm("root"), Prompt: "go", Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}}
 	own := session.Keys{"gemini": "one"}
 	for _, keys := range []session.Keys{own, {"gemini": "another"}} {
 		if err := r.Check(t.Context(), spec, own); err != nil {

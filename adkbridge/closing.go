@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // stoppedText begins the results of calls that were cut off.
@@ -111,8 +112,8 @@ func (t *turn) reportCutCalls() {
 		}
 		t.unreported = append(t.unreported, &response{
 			author: agent, branch: c.branch, content: &genai.Content{Role: genai.RoleModel},
-			meta: &meta{Path: c.path, Usage: &session.Usage{}, Before: &c.usage,
-				Call: &session.CallInfo{Model: c.model}},
+			meta: &meta{Path: c.path, Usage: &record.Usage{}, Before: &c.usage,
+				Call: &record.CallInfo{Model: c.model}},
 		})
 	}
 	t.cut = nil

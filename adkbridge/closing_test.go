@@ -10,6 +10,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // dyingStore is a store that takes a number of appends and then none.
@@ -127,7 +128,7 @@ func closings(t *testing.T, store session.Store, id string) (n int, ended bool) 
 	}
 	for _, rec := range log {
 		switch rec.Kind {
-		case session.KindEvent:
+		case record.KindEvent:
 			s, err := decode(rec.Data)
 			if err != nil {
 				t.Fatal(err)
@@ -135,7 +136,7 @@ func closings(t *testing.T, store session.Store, id string) (n int, ended bool) 
 			if s.isCutOff() {
 				n++
 			}
-		case session.KindTurnEnded:
+		case record.KindTurnEnded:
 			ended = true
 		default:
 		}

@@ -16,8 +16,8 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 const (
@@ -90,7 +90,7 @@ func (m *agentModel) compactAhead(ctx context.Context, l *liveCall) error {
 	if !ok {
 		return nil
 	}
-	_, err := m.compact(ctx, l, o, s, &session.Compacted{Prompt: tokens, Window: c.windowOf(m.n)})
+	_, err := m.compact(ctx, l, o, s, &record.Compacted{Prompt: tokens, Window: c.windowOf(m.n)})
 	return err
 }
 
@@ -129,7 +129,7 @@ func (m *agentModel) compactOverflow(ctx context.Context, l *liveCall) (bool, er
 	if !ok {
 		return false, nil
 	}
-	fact := &session.Compacted{Overflow: true, Prompt: o.tokens(l.rest(o)), Window: window}
+	fact := &record.Compacted{Overflow: true, Prompt: o.tokens(l.rest(o)), Window: window}
 	return m.compact(ctx, l, o, s, fact)
 }
 
@@ -163,7 +163,7 @@ func (m *agentModel) summarizers(l *liveCall) []*node {
 
 // summaryInput returns how much of a prompt fits into the request for its summary, in
 // bytes.
-func (m *agentModel) summaryInput(by *node, o *outline, fact *session.Compacted) int {
+func (m *agentModel) summaryInput(by *node, o *outline, fact *record.Compacted) int {
 	const part = 0.6
 	most := o.bytes
 	if fact.Overflow {
@@ -183,7 +183,7 @@ func (m *agentModel) summaryInput(by *node, o *outline, fact *session.Compacted)
 // summary would help; the log says so too, so nobody pays for another try. An error
 // ends the turn.
 func (m *agentModel) compact(
-	ctx context.Context, l *liveCall, o *outline, s section, fact *session.Compacted,
+	ctx context.Context, l *liveCall, o *outline, s section, fact *record.Compacted,
 ) (bool, error) {
 	by := m.summarizers(l)
 	input := conversation(o.contents[:s.n], m.summaryInput(by[0], o, fact))
@@ -248,7 +248,7 @@ func maxSummaryTokens(by *node, window int64, retry bool) int64 {
 // like any, but shows nothing. A call that fails, or whose summary is cut at its limit,
 // yields no text and no error. If a longer summary is allowed, NoGain is summaryCut.
 func (m *agentModel) summarize(
-	ctx context.Context, l *liveCall, text string, fact *session.Compacted, models []*node,
+	ctx context.Context, l *liveCall, text string, fact *record.Compacted, models []*node,
 ) (string, *meta, error) {
 	t := m.t
 	t.mu.Lock()
@@ -261,7 +261,7 @@ func (m *agentModel) summarize(
 			m.n.at(), t.limits.ModelCalls).
 			Over("turn_model_calls", t.limits.ModelCalls, t.limits.ModelCalls+1)
 	}
-	done, err := t.run.BeginCall(ctx, session.ModelCall{Path: m.n.path, Model: models[0].modelName, MessageID: l.id})
+	done, err := t.run.BeginCall(ctx, record.ModelCall{Path: m.n.path, Model: models[0].modelName, MessageID: l.id})
 	if err != nil {
 		return "", nil, err
 	}
@@ -290,7 +290,7 @@ func (m *agentModel) summarize(
 		return resp, false, err
 	})
 	by := c.last
-	info := &meta{Path: m.n.path, Call: &session.CallInfo{Model: by.n.modelName, Provider: by.n.model.Provider,
+	info := &meta{Path: m.n.path, Call: &record.CallInfo{Model: by.n.modelName, Provider: by.n.model.Provider,
 		Took: time.Since(began)}}
 	switch {
 	case failed == nil:

@@ -19,6 +19,7 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // compacts is an agent of a window, of which the server knows the rest.
@@ -31,7 +32,7 @@ func compacts(window int, c *agentdv1.Compaction) *agentdv1.Agent {
 // long is a session with a narrow model.
 func long(t *testing.T, tree *agentdv1.Agent, prompt string) *fakeRun {
 	run := newFakeRun(t, tree, prompt)
-	run.client = func(c session.ToolCall) session.ToolResult {
+	run.client = func(c record.ToolCall) record.ToolResult {
 		var in struct{ Q int }
 		if err := json.Unmarshal(c.Input, &in); err != nil {
 			t.Error(err)
@@ -42,8 +43,8 @@ func long(t *testing.T, tree *agentdv1.Agent, prompt string) *fakeRun {
 }
 
 // compacted are the summaries of a log.
-func compacted(r *Runner, run *fakeRun) []*session.Event {
-	return slices.DeleteFunc(run.events(r), func(ev *session.Event) bool { return ev.Compacted == nil })
+func compacted(r *Runner, run *fakeRun) []*record.Event {
+	return slices.DeleteFunc(run.events(r), func(ev *record.Event) bool { return ev.Compacted == nil })
 }
 
 // sameHistory fails the test unless a history that is read from the log gives the
@@ -123,7 +124,7 @@ func TestCompactAhead(t *testing.T) {
 			if text := transcript(end.Contents); !strings.Contains(text, last.Compacted.Summary) || !strings.Contains(text, "40 rounds") || strings.Contains(text, "10 rounds") {
 				t.Errorf("the last prompt is\n%s", text)
 			}
-			if slices.ContainsFunc(run.deltas, func(d session.Delta) bool { return strings.HasPrefix(d.Text, "summary") }) {
+			if slices.ContainsFunc(run.deltas, func(d record.Delta) bool { return strings.HasPrefix(d.Text, "summary") }) {
 				t.Error("a summary was shown")
 			}
 		})
@@ -398,9 +399,9 @@ func TestCompactReported(t *testing.T) {
 		}
 	}
 	w.run(tree, "and now").ok(t)
-	log := func() iter.Seq2[session.Record, error] {
+	log := func() iter.Seq2[record.Record, error] {
 		recs, err := w.store.Read(t.Context(), w.session, 0, 1<<20)
-		return func(yield func(session.Record, error) bool) {
+		return func(yield func(record.Record, error) bool) {
 			for _, rec := range recs {
 				if !yield(rec, err) {
 					return
@@ -450,7 +451,7 @@ func TestCompactBudget(t *testing.T) {
 	for _, n := range []int64{at, at + 1} {
 		models := &narrowModels{known: true}
 		w := narrowWorld(t, models)
-		turn, err := w.manager.Start(t.Context(), session.Request{Agent: tree, Tools: w.tools, Prompt: "20 rounds", Budget: session.Budget{ModelCalls: n}})
+		turn, err := w.manager.Start(t.Context(), session.Request{Agent: tree, Tools: w.tools, Prompt: "20 rounds", Budget: record.Budget{ModelCalls: n}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -513,7 +514,7 @@ func TestPlanCompaction(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := New(Config{Models: &narrowModels{}})
-			err := r.Check(t.Context(), &session.Spec{Prompt: "go", Agent: seq("top", compacts(1000, tc.c)), Tools: newWorld(t, nil).tools}, nil)
+			err := r.Check(t.Context(), &record.Spec{Prompt: "go", Agent: seq("top", compacts(1000, tc.c)), Tools: newWorld(t, nil).tools}, nil)
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "top/root")) {
 				t.Errorf("error %v, want %q", err, tc.want)
 			}

@@ -18,6 +18,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // billedModels are models that bill each try, failed ones too: "root" responds only in
@@ -30,13 +31,13 @@ type billedModels struct {
 	// tries are those that have failed, in order; protected by mu.
 	tries []string
 	// bill is what they all took, answers too; protected by mu.
-	bill session.Usage
+	bill record.Usage
 }
 
 func (b *billedModels) Resolve(name string, _ map[string]string) (Model, error) {
 	m := Model{LLM: modelcall.WithRetry(billedModel{b, name}, modelcall.Retry{Tries: 2, Base: 1, MaxWait: 1}), Provider: "p-" + name}
 	if name != "b" { // whose price is not known
-		m.Cost = func(u model.Usage) session.NanoUSD { return session.NanoUSD(u.Total) }
+		m.Cost = func(u model.Usage) record.NanoUSD { return record.NanoUSD(u.Total) }
 	}
 	return m, nil
 }
@@ -81,7 +82,7 @@ func (m billedModel) Generate(ctx context.Context, req *model.Request, _ func(mo
 var price = map[string]int64{"root01": 1, "root02": 2, "b01": 4, "b02": 8, "root11": 16, "root12": 32}
 
 func (b *billedModels) add(name string, u model.Usage) {
-	one := session.Usage{Prompt: u.Prompt, Total: u.Total, Calls: 1, Cost: session.NanoUSD(u.Total)}
+	one := record.Usage{Prompt: u.Prompt, Total: u.Total, Calls: 1, Cost: record.NanoUSD(u.Total)}
 	if name == "b" {
 		one.Cost, one.Unpriced = 0, 1
 	}
@@ -95,18 +96,18 @@ func (f *fakeRun) summariesHold(t *testing.T) {
 	var failed int64
 	for _, rec := range f.recs {
 		switch rec.Kind {
-		case session.KindModelFallback:
+		case record.KindModelFallback:
 			if strings.Contains(string(rec.Data), `"message_id":""`) {
 				failed++
 			}
-		case session.KindEvent:
+		case record.KindEvent:
 			s, err := decode(rec.Data)
 			f.must(err)
 			m := s.CustomMetadata.Agentd
 			if m.Compacted == nil && m.NoGain == "" {
 				continue
 			}
-			var before session.Usage
+			var before record.Usage
 			if m.Before != nil {
 				before = *m.Before
 			}
@@ -143,12 +144,12 @@ func TestCutUsage(t *testing.T) {
 		t.Fatal(err)
 	}
 	want, told := whole.usage(r)
-	if want != models.bill || told != want || want.Total != 363 || len(models.tries) != 6 || count(whole.recs, session.KindModelRetry) != 3 {
+	if want != models.bill || told != want || want.Total != 363 || len(models.tries) != 6 || count(whole.recs, record.KindModelRetry) != 3 {
 		t.Fatalf("billed %+v, the log has %+v and tells %+v", models.bill, want, told)
 	}
 	for n := 1; n <= len(whole.recs); n++ {
 		prefix := whole.restarted(n)
-		failed := count(prefix.recs, session.KindModelRetry) + count(prefix.recs, session.KindModelFallback)
+		failed := count(prefix.recs, record.KindModelRetry) + count(prefix.recs, record.KindModelFallback)
 		had, _ := prefix.usage(r)
 		for name, tc := range map[string]struct {
 			free []string
@@ -198,12 +199,12 @@ func TestCutUsageOld(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	must(run.Retrying(t.Context(), session.ModelRetry{Path: []string{"root"}}))
-	must(run.FellBack(t.Context(), session.ModelFallback{Path: []string{"root"}, Model: "root", Next: "b"}))
+	must(run.Retrying(t.Context(), record.ModelRetry{Path: []string{"root"}}))
+	must(run.FellBack(t.Context(), record.ModelFallback{Path: []string{"root"}, Model: "root", Next: "b"}))
 	// Then the answer has held it all.
-	must(run.storeFact(session.KindEvent, map[string]any{
+	must(run.storeFact(record.KindEvent, map[string]any{
 		"author": "root", "invocationId": run.turnID, "content": genai.NewContentFromText("done", genai.RoleModel),
-		"customMetadata": map[string]any{"agentd": meta{LLM: "root|#0", Path: []string{"root"}, Usage: &session.Usage{Total: 105, Calls: 3, Cost: 105}}},
+		"customMetadata": map[string]any{"agentd": meta{LLM: "root|#0", Path: []string{"root"}, Usage: &record.Usage{Total: 105, Calls: 3, Cost: 105}}},
 	}))
 	must(r.runTurn(t.Context(), run))
 	if taken, told := run.usage(r); taken != told || taken.Total != 105 || taken.Calls != 3 || len(run.recs) != 4 {
@@ -254,7 +255,7 @@ func TestCutSummary(t *testing.T) {
 				run := whole.restarted(n)
 				tried := 0
 				for _, rec := range run.recs {
-					if s, err := decode(rec.Data); rec.Kind == session.KindEvent && err == nil && (s.CustomMetadata.Agentd.NoGain != "" || s.CustomMetadata.Agentd.Compacted != nil) {
+					if s, err := decode(rec.Data); rec.Kind == record.KindEvent && err == nil && (s.CustomMetadata.Agentd.NoGain != "" || s.CustomMetadata.Agentd.Compacted != nil) {
 						tried++
 					}
 				}
@@ -347,8 +348,8 @@ func TestSummaryFallbackUnrecorded(t *testing.T) {
 	if err := New(Config{Models: &narrowModels{known: true}}).runTurn(t.Context(), whole); err != nil {
 		t.Fatal(err)
 	}
-	at := slices.IndexFunc(whole.recs, func(rec session.Record) bool {
-		return rec.Kind == session.KindModelFallback && strings.Contains(string(rec.Data), `"message_id":""`)
+	at := slices.IndexFunc(whole.recs, func(rec record.Record) bool {
+		return rec.Kind == record.KindModelFallback && strings.Contains(string(rec.Data), `"message_id":""`)
 	})
 	models := &narrowModels{known: true}
 	run := whole.restarted(at)
@@ -372,12 +373,12 @@ func TestCutBranch(t *testing.T) {
 		run := whole.restarted(n)
 		last := run.recs[n-1]
 		switch last.Kind {
-		case session.KindModelFallback:
-			var f session.ModelFallback
+		case record.KindModelFallback:
+			var f record.ModelFallback
 			run.must(json.Unmarshal(last.Data, &f))
 			model = f.Next
-		case session.KindModelRetry:
-		case session.KindEvent:
+		case record.KindModelRetry:
+		case record.KindEvent:
 			if s, err := decode(last.Data); err == nil && s.Author == "root" {
 				model = ""
 			}
@@ -391,7 +392,7 @@ func TestCutBranch(t *testing.T) {
 		if err == nil {
 			t.Fatal("not stopped")
 		}
-		started := session.TurnStarted{Prompt: "go"}
+		started := record.TurnStarted{Prompt: "go"}
 		started.Agent, err = protojson.Marshal(run.spec.Agent)
 		run.must(err)
 		for _, tool := range run.spec.Tools {
@@ -401,9 +402,9 @@ func TestCutBranch(t *testing.T) {
 		}
 		run.recs[0].Data, err = json.Marshal(started)
 		run.must(err)
-		data, err := json.Marshal(session.TurnEnded{Reason: "enough"})
+		data, err := json.Marshal(record.TurnEnded{Reason: "enough"})
 		run.must(err)
-		_, err = run.store(session.KindTurnEnded, data)
+		_, err = run.store(record.KindTurnEnded, data)
 		run.must(err)
 		calls, err := toldCalls(t, logOfTurn("s", run.turnID, run.recs))
 		if err != nil {

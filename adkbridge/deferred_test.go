@@ -10,6 +10,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestDeferredNeedsSearch: tools can be deferred only where the agent can find them, by
@@ -29,7 +30,7 @@ func TestDeferredNeedsSearch(t *testing.T) {
 		"nothing":     {llm("root", tools("search"), builtin("tool_search")), `root: builtin tool "tool_search": none of the agent's tools is deferred`},
 		"only others": {seq("root", llm("a", builtin("tool_search")), llm("b", tools("fetch"))), `root/b: tool "fetch" is deferred`},
 	} {
-		err := check(&script{}, &session.Spec{Agent: tc.tree, Tools: offered})
+		err := check(&script{}, &record.Spec{Agent: tc.tree, Tools: offered})
 		e, ok := errors.AsType[*fault.Error](err)
 		switch {
 		case tc.want == "" && err != nil:
@@ -38,7 +39,7 @@ func TestDeferredNeedsSearch(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
-	tree, err := New(Config{Models: &script{}}).plan(&session.Spec{Agent: llm("root", builtin("tool_search", "google_search")), Tools: offered}, nil)
+	tree, err := New(Config{Models: &script{}}).plan(&record.Spec{Agent: llm("root", builtin("tool_search", "google_search")), Tools: offered}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +59,7 @@ func TestFoundTools(t *testing.T) {
 	found := []*agentdv1.Part{toolPart("fetch"), toolPart("nowhere")}
 	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		if tc.GetToolName() == "search" {
-			return session.Answer{Parts: append(session.Parts{filePart("image/png", []byte("png"))}, found...)}
+			return session.Answer{Parts: append(record.Parts{filePart("image/png", []byte("png"))}, found...)}
 		}
 		return session.Answer{Output: new("page")}
 	}

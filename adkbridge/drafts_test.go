@@ -7,7 +7,7 @@ import (
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Schemas of older drafts become ones of 2020-12 that say the same, at any depth; all
@@ -77,7 +77,7 @@ func TestOlderDraftsReferences(t *testing.T) {
 // Arguments are held against what the schema of the older draft says.
 func TestOlderDraftsCheckInput(t *testing.T) {
 	schema := `{"type":"object","properties":{"n":{"type":"number","minimum":1,"exclusiveMinimum":true,"required":true},"pair":{"items":[{"type":"string"}],"additionalItems":false}},"dependencies":{"pair":["unit"]}}`
-	spec := &session.Spec{Tools: []*agentdv1.Tool{{Name: "t", InputSchema: &schema}}}
+	spec := &record.Spec{Tools: []*agentdv1.Tool{{Name: "t", InputSchema: &schema}}}
 	for input, want := range map[string]string{
 		`{"n":2}`:                         "",
 		`{"n":2,"pair":["a"],"unit":1}`:   "",

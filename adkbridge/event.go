@@ -15,7 +15,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // metaKey is where an ADK event carries our meta.
@@ -43,17 +43,17 @@ type meta struct {
 	// schema.
 	Structured bool `json:"structured,omitempty"`
 	// Usage is what the model call took, without what earlier records hold.
-	Usage *session.Usage `json:"usage,omitempty"`
+	Usage *record.Usage `json:"usage,omitempty"`
 	// Before is what earlier records hold: failed tries.
-	Before *session.Usage `json:"before,omitempty"`
-	// UsageForm is the form of both, 0 for the first one: see session.Usage.CountedBy.
+	Before *record.Usage `json:"before,omitempty"`
+	// UsageForm is the form of both, 0 for the first one: see record.Usage.CountedBy.
 	UsageForm int `json:"usage_form,omitempty"`
 	// Call describes the model call.
-	Call *session.CallInfo `json:"call,omitempty"`
+	Call *record.CallInfo `json:"call,omitempty"`
 	// Provided is what the model's provider has run.
-	Provided *session.Provided `json:"provided,omitempty"`
+	Provided *record.Provided `json:"provided,omitempty"`
 	// Compacted is the summary that the event is.
-	Compacted *session.Compacted `json:"compacted,omitempty"`
+	Compacted *record.Compacted `json:"compacted,omitempty"`
 	// NoGain says why a summary brought nothing (noGainShare, noGainOverflow), or that it
 	// is asked for again (summaryCut). The event is the end of that call and holds nothing
 	// else.
@@ -64,7 +64,7 @@ type meta struct {
 	// included, as the provider counted; 0 is unknown. See stored.context.
 	Context int64 `json:"context,omitempty"`
 	// Marks are the places of the deltas that showed the response.
-	Marks session.Marks `json:"marks,omitempty"`
+	Marks record.Marks `json:"marks,omitempty"`
 	// Injected is the queued turn whose prompt the event is.
 	Injected string `json:"injected,omitempty"`
 	// InjectedBy is the id of the principal whose prompt it is.
@@ -232,9 +232,9 @@ func durable(delta map[string]any) map[string]any {
 }
 
 // sessionEvent returns the event in the session's terms.
-func (s *stored) sessionEvent() *session.Event {
+func (s *stored) sessionEvent() *record.Event {
 	m := &s.CustomMetadata.Agentd
-	ev := &session.Event{
+	ev := &record.Event{
 		Path:  m.Path,
 		To:    m.To,
 		Last:  m.Last,
@@ -271,7 +271,7 @@ func (s *stored) sessionEvent() *session.Event {
 			text.WriteString(p.Text)
 		}
 		if fc := p.FunctionCall; fc != nil && slices.Contains(m.Calls, fc.ID) {
-			ev.Calls = append(ev.Calls, session.ToolCall{
+			ev.Calls = append(ev.Calls, record.ToolCall{
 				ID:    fc.ID,
 				Name:  fc.Name,
 				Input: json.RawMessage(adapter.ArgsText(p)),

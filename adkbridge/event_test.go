@@ -13,7 +13,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // sample is an event that holds all there is.
@@ -39,7 +39,7 @@ func sample() (*adksession.Event, *meta) {
 	}
 	return ev, &meta{
 		LLM: "a|p.a#3", Path: []string{"root", "p", "a"}, Calls: []string{"call_1"}, Last: true, Structured: true,
-		Usage: &session.Usage{Prompt: 1, Completion: 2, Cached: 3, Thoughts: 4, Total: 5, Calls: 1, Cost: 250_000_000},
+		Usage: &record.Usage{Prompt: 1, Completion: 2, Cached: 3, Thoughts: 4, Total: 5, Calls: 1, Cost: 250_000_000},
 	}
 }
 

@@ -14,6 +14,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // errCrashed is what a log returns that takes no more.
@@ -23,45 +24,45 @@ var errCrashed = errors.New("crashed")
 // its client is a function.
 type fakeRun struct {
 	t      testing.TB
-	spec   *session.Spec
+	spec   *record.Spec
 	turnID string
 	state  map[string]any
 	// client answers calls; each call once. One without an outcome is none.
-	client func(call session.ToolCall) session.ToolResult
+	client func(call record.ToolCall) record.ToolResult
 	// person resolves interactions; each once.
-	person func(call session.ToolCall) session.Resolution
+	person func(call record.ToolCall) record.Resolution
 	// appending sees each event before it is stored.
-	appending func(ev *session.Event)
+	appending func(ev *record.Event)
 	// refuse says why an event is not stored.
-	refuse func(ev *session.Event) error
+	refuse func(ev *record.Event) error
 	// streaming sees each delta.
-	streaming func(session.Delta)
+	streaming func(record.Delta)
 	// tell has the user say something once so many results are there.
 	tell []int
 
 	mu     sync.Mutex // protects the fields below
-	recs   []session.Record
+	recs   []record.Record
 	start  int64
-	calls  map[string]session.ToolCall
-	result map[string]session.ToolResult
-	said   map[string]session.Resolution
+	calls  map[string]record.ToolCall
+	result map[string]record.ToolResult
+	said   map[string]record.Resolution
 	asked  map[string]int
 	barred map[string]bool // take no result any more
-	deltas []session.Delta
-	atEnd  []session.AgentChange // what belongs to the end of the turn
-	limit  int                   // of records; -1 for none
+	deltas []record.Delta
+	atEnd  []record.AgentChange // what belongs to the end of the turn
+	limit  int                  // of records; -1 for none
 	crash  context.CancelCauseFunc
 }
 
 func newFakeRun(t testing.TB, tree *agentdv1.Agent, prompt string) *fakeRun {
 	f := &fakeRun{
 		t:      t,
-		spec:   &session.Spec{Prompt: prompt, Agent: tree, Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}},
+		spec:   &record.Spec{Prompt: prompt, Agent: tree, Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}},
 		limit:  -1,
-		client: func(call session.ToolCall) session.ToolResult { return answered(fmt.Sprintf(`{"ok":%q}`, call.Name)) },
-		result: map[string]session.ToolResult{},
-		said:   map[string]session.Resolution{},
-		calls:  map[string]session.ToolCall{},
+		client: func(call record.ToolCall) record.ToolResult { return answered(fmt.Sprintf(`{"ok":%q}`, call.Name)) },
+		result: map[string]record.ToolResult{},
+		said:   map[string]record.Resolution{},
+		calls:  map[string]record.ToolCall{},
 		asked:  map[string]int{},
 		barred: map[string]bool{},
 	}
@@ -69,8 +70,8 @@ func newFakeRun(t testing.TB, tree *agentdv1.Agent, prompt string) *fakeRun {
 	return f
 }
 
-func answered(output string) session.ToolResult {
-	return session.ToolResult{Outcome: session.Answered, Output: &output}
+func answered(output string) record.ToolResult {
+	return record.ToolResult{Outcome: record.Answered, Output: &output}
 }
 
 // begin starts another turn.
@@ -78,16 +79,16 @@ func (f *fakeRun) begin(prompt string) {
 	f.spec.Prompt = prompt
 	turns := 0
 	for _, r := range f.recs {
-		if r.Kind == session.KindTurnStarted {
+		if r.Kind == record.KindTurnStarted {
 			turns++
 		}
 	}
 	f.turnID = fmt.Sprintf("e-turn%d", turns)
-	data, err := json.Marshal(session.TurnStarted{Prompt: prompt})
+	data, err := json.Marshal(record.TurnStarted{Prompt: prompt})
 	if err != nil {
 		f.t.Fatal(err)
 	}
-	rec, err := f.store(session.KindTurnStarted, data)
+	rec, err := f.store(record.KindTurnStarted, data)
 	if err != nil {
 		f.t.Fatal(err)
 	}
@@ -101,29 +102,29 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 	g.recs, g.client, g.person, g.spec.Tools, g.tell, g.refuse = slices.Clone(f.recs[:n]), f.client, f.person, f.spec.Tools, f.tell, f.refuse
 	for _, r := range g.recs {
 		switch r.Kind {
-		case session.KindTurnStarted:
-			var started session.TurnStarted
+		case record.KindTurnStarted:
+			var started record.TurnStarted
 			g.must(json.Unmarshal(r.Data, &started))
 			g.turnID, g.start, g.spec.Prompt = r.TurnID, r.Seq, started.Prompt
-		case session.KindToolCall:
-			var c session.ToolCall
+		case record.KindToolCall:
+			var c record.ToolCall
 			g.must(json.Unmarshal(r.Data, &c))
 			g.calls[c.ID] = c
-		case session.KindToolResult:
-			var res session.ToolResult
+		case record.KindToolResult:
+			var res record.ToolResult
 			g.must(json.Unmarshal(r.Data, &res))
 			g.result[res.CallID] = res
-		case session.KindInteractionResolved:
-			var said session.InteractionResolved
+		case record.KindInteractionResolved:
+			var said record.InteractionResolved
 			g.must(json.Unmarshal(r.Data, &said))
 			g.resolve(said)
-		case session.KindEvent:
+		case record.KindEvent:
 			s, err := decode(r.Data)
 			g.must(err)
 			for _, c := range s.sessionEvent().Calls {
 				g.calls[c.ID] = c
 			}
-		case session.KindModelFallback, session.KindModelRetry, session.KindAgentsChanged:
+		case record.KindModelFallback, record.KindModelRetry, record.KindAgentsChanged:
 		default:
 			f.t.Fatal("a fake log holds neither ends nor resumptions")
 		}
@@ -138,32 +139,32 @@ func (f *fakeRun) must(err error) {
 }
 
 // store appends a record. The caller holds mu, or is alone.
-func (f *fakeRun) store(kind session.Kind, data []byte) (session.Record, error) {
+func (f *fakeRun) store(kind record.Kind, data []byte) (record.Record, error) {
 	if f.limit >= 0 && len(f.recs) >= f.limit {
 		if f.crash != nil {
 			f.crash(errCrashed)
 		}
-		return session.Record{}, errCrashed
+		return record.Record{}, errCrashed
 	}
-	rec := session.Record{Seq: int64(len(f.recs) + 1), TurnID: f.turnID, Kind: kind, Time: time.Now(), Data: data}
+	rec := record.Record{Seq: int64(len(f.recs) + 1), TurnID: f.turnID, Kind: kind, Time: time.Now(), Data: data}
 	f.recs = append(f.recs, rec)
 	return rec, nil
 }
 
 func (f *fakeRun) SessionID() string     { return "s" }
 func (f *fakeRun) TurnID() string        { return f.turnID }
-func (f *fakeRun) Spec() *session.Spec   { return f.spec }
+func (f *fakeRun) Spec() *record.Spec    { return f.spec }
 func (f *fakeRun) Keys() session.Keys    { return nil }
 func (f *fakeRun) State() map[string]any { return f.state }
 func (f *fakeRun) StartSeq() int64       { return f.start }
 
-func (f *fakeRun) Records(ctx context.Context, after int64) iter.Seq2[session.Record, error] {
+func (f *fakeRun) Records(ctx context.Context, after int64) iter.Seq2[record.Record, error] {
 	f.mu.Lock()
 	recs := slices.Clone(f.recs[after:])
 	f.mu.Unlock()
-	return func(yield func(session.Record, error) bool) {
+	return func(yield func(record.Record, error) bool) {
 		if ctx.Err() != nil {
-			yield(session.Record{}, ctx.Err())
+			yield(record.Record{}, ctx.Err())
 			return
 		}
 		for _, r := range recs {
@@ -174,9 +175,9 @@ func (f *fakeRun) Records(ctx context.Context, after int64) iter.Seq2[session.Re
 	}
 }
 
-func (f *fakeRun) Append(ctx context.Context, data []byte, ev *session.Event) (session.Record, error) {
+func (f *fakeRun) Append(ctx context.Context, data []byte, ev *record.Event) (record.Record, error) {
 	if ctx.Err() != nil {
-		return session.Record{}, context.Cause(ctx)
+		return record.Record{}, context.Cause(ctx)
 	}
 	if s, err := decode(data); err != nil || compact(s.sessionEvent()) != compact(ev) {
 		f.t.Errorf("Decode does not give the event: %v\n%s", err, compact(ev))
@@ -186,12 +187,12 @@ func (f *fakeRun) Append(ctx context.Context, data []byte, ev *session.Event) (s
 	}
 	if f.refuse != nil {
 		if err := f.refuse(ev); err != nil {
-			return session.Record{}, err
+			return record.Record{}, err
 		}
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	rec, err := f.store(session.KindEvent, data)
+	rec, err := f.store(record.KindEvent, data)
 	if err != nil {
 		return rec, err
 	}
@@ -202,39 +203,39 @@ func (f *fakeRun) Append(ctx context.Context, data []byte, ev *session.Event) (s
 }
 
 // AppendAtEnd appends at once: the log of a fake run holds no ends.
-func (f *fakeRun) AppendAtEnd(ctx context.Context, data []byte, ev *session.Event) error {
+func (f *fakeRun) AppendAtEnd(ctx context.Context, data []byte, ev *record.Event) error {
 	_, err := f.Append(ctx, data, ev)
 	return err
 }
 
-func (f *fakeRun) AgentsChanged(ctx context.Context, c session.AgentsChanged) error {
+func (f *fakeRun) AgentsChanged(ctx context.Context, c record.AgentsChanged) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
 	}
-	return f.storeFact(session.KindAgentsChanged, c)
+	return f.storeFact(record.KindAgentsChanged, c)
 }
 
 // AgentsChangedAtEnd keeps what belongs to the end, which the log does not hold.
-func (f *fakeRun) AgentsChangedAtEnd(c session.AgentsChanged) error {
+func (f *fakeRun) AgentsChangedAtEnd(c record.AgentsChanged) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.atEnd = append(f.atEnd, c.Changes...)
 	return nil
 }
 
-func (*fakeRun) Marks(string) session.Marks { return nil }
+func (*fakeRun) Marks(string) record.Marks { return nil }
 
-func (*fakeRun) BeginCall(context.Context, session.ModelCall) (func(), error) { return func() {}, nil }
+func (*fakeRun) BeginCall(context.Context, record.ModelCall) (func(), error) { return func() {}, nil }
 
-func (f *fakeRun) Retrying(_ context.Context, r session.ModelRetry) error {
-	return f.storeFact(session.KindModelRetry, r)
+func (f *fakeRun) Retrying(_ context.Context, r record.ModelRetry) error {
+	return f.storeFact(record.KindModelRetry, r)
 }
 
-func (f *fakeRun) FellBack(_ context.Context, b session.ModelFallback) error {
-	return f.storeFact(session.KindModelFallback, b)
+func (f *fakeRun) FellBack(_ context.Context, b record.ModelFallback) error {
+	return f.storeFact(record.KindModelFallback, b)
 }
 
-func (f *fakeRun) storeFact(kind session.Kind, fact any) error {
+func (f *fakeRun) storeFact(kind record.Kind, fact any) error {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	data, err := json.Marshal(fact)
@@ -244,7 +245,7 @@ func (f *fakeRun) storeFact(kind session.Kind, fact any) error {
 	return err
 }
 
-func (*fakeRun) Raw(context.Context, session.RawPayload) error { return nil }
+func (*fakeRun) Raw(context.Context, record.RawPayload) error { return nil }
 
 // Injected returns what the user says while the turn runs, each once so many
 // results are there, unless the log holds it.
@@ -254,7 +255,7 @@ func (f *fakeRun) Injected() []session.Injected {
 	var out []session.Injected
 	for i, due := range f.tell {
 		id := fmt.Sprintf("e-told%d", i)
-		logged := slices.ContainsFunc(f.recs, func(r session.Record) bool { return bytes.Contains(r.Data, []byte(id)) })
+		logged := slices.ContainsFunc(f.recs, func(r record.Record) bool { return bytes.Contains(r.Data, []byte(id)) })
 		if len(f.result) >= due && !logged {
 			out = append(out, session.Injected{ID: id, Text: fmt.Sprintf("and %d", i)})
 		}
@@ -262,7 +263,7 @@ func (f *fakeRun) Injected() []session.Injected {
 	return out
 }
 
-func (f *fakeRun) Delta(d session.Delta) {
+func (f *fakeRun) Delta(d record.Delta) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	f.deltas = append(f.deltas, d)
@@ -271,9 +272,9 @@ func (f *fakeRun) Delta(d session.Delta) {
 	}
 }
 
-func (f *fakeRun) Await(ctx context.Context, id string) (session.ToolResult, error) {
+func (f *fakeRun) Await(ctx context.Context, id string) (record.ToolResult, error) {
 	if ctx.Err() != nil {
-		return session.ToolResult{}, context.Cause(ctx)
+		return record.ToolResult{}, context.Cause(ctx)
 	}
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -282,16 +283,16 @@ func (f *fakeRun) Await(ctx context.Context, id string) (session.ToolResult, err
 	}
 	call, ok := f.calls[id]
 	if !ok {
-		return session.ToolResult{}, fmt.Errorf("no such call %q", id)
+		return record.ToolResult{}, fmt.Errorf("no such call %q", id)
 	}
 	if _, ok := f.said[id]; call.Asks != nil && !ok {
-		said := session.InteractionResolved{ID: id, Resolution: f.person(call)}
+		said := record.InteractionResolved{ID: id, Resolution: f.person(call)}
 		data, err := json.Marshal(said)
 		if err == nil {
-			_, err = f.store(session.KindInteractionResolved, data)
+			_, err = f.store(record.KindInteractionResolved, data)
 		}
 		if err != nil {
-			return session.ToolResult{}, err
+			return record.ToolResult{}, err
 		}
 		f.resolve(said)
 		if res, ok := f.result[id]; ok {
@@ -299,7 +300,7 @@ func (f *fakeRun) Await(ctx context.Context, id string) (session.ToolResult, err
 		}
 	}
 	if f.barred[id] {
-		return session.ToolResult{}, fmt.Errorf("call %q takes no result any more: a session would wait for ever", id)
+		return record.ToolResult{}, fmt.Errorf("call %q takes no result any more: a session would wait for ever", id)
 	}
 	if said := f.said[id]; said.Input != nil {
 		call.Input = said.Input
@@ -317,7 +318,7 @@ func (f *fakeRun) Await(ctx context.Context, id string) (session.ToolResult, err
 	if err != nil {
 		return res, err
 	}
-	if _, err := f.store(session.KindToolResult, data); err != nil {
+	if _, err := f.store(record.KindToolResult, data); err != nil {
 		return res, err
 	}
 	f.result[id] = res
@@ -325,34 +326,34 @@ func (f *fakeRun) Await(ctx context.Context, id string) (session.ToolResult, err
 }
 
 // resolve does what a session does with what a person says.
-func (f *fakeRun) resolve(said session.InteractionResolved) {
+func (f *fakeRun) resolve(said record.InteractionResolved) {
 	f.said[said.ID] = said.Resolution
 	switch said.Decision {
-	case session.Reply:
-		f.result[said.ID] = session.ToolResult{CallID: said.ID, Outcome: session.Answered, Output: &said.Answer}
-	case session.Deny:
-		f.result[said.ID] = session.ToolResult{CallID: said.ID, Outcome: session.Denied, Error: said.Reason}
-	case session.Approve:
+	case record.Reply:
+		f.result[said.ID] = record.ToolResult{CallID: said.ID, Outcome: record.Answered, Output: &said.Answer}
+	case record.Deny:
+		f.result[said.ID] = record.ToolResult{CallID: said.ID, Outcome: record.Denied, Error: said.Reason}
+	case record.Approve:
 	}
 }
 
-func (f *fakeRun) Resolved(id string) (session.Resolution, bool) {
+func (f *fakeRun) Resolved(id string) (record.Resolution, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	said, ok := f.said[id]
 	return said, ok
 }
 
-func (f *fakeRun) Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error) {
+func (f *fakeRun) Ask(ctx context.Context, call record.ToolCall) (record.ToolResult, error) {
 	f.mu.Lock()
 	if _, ok := f.calls[call.ID]; !ok {
 		data, err := json.Marshal(call)
 		if err == nil {
-			_, err = f.store(session.KindToolCall, data)
+			_, err = f.store(record.KindToolCall, data)
 		}
 		if err != nil {
 			f.mu.Unlock()
-			return session.ToolResult{}, err
+			return record.ToolResult{}, err
 		}
 		f.calls[call.ID] = call
 	}
@@ -360,14 +361,14 @@ func (f *fakeRun) Ask(ctx context.Context, call session.ToolCall) (session.ToolR
 	return f.Await(ctx, call.ID)
 }
 
-func (f *fakeRun) Answered(id string) (session.ToolResult, bool) {
+func (f *fakeRun) Answered(id string) (record.ToolResult, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	res, ok := f.result[id]
 	return res, ok
 }
 
-func (f *fakeRun) Result(id string) (session.ToolResult, bool) {
+func (f *fakeRun) Result(id string) (record.ToolResult, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	res, ok := f.result[id]
@@ -376,10 +377,10 @@ func (f *fakeRun) Result(id string) (session.ToolResult, bool) {
 }
 
 // events are what the log says.
-func (f *fakeRun) events(r *Runner) []*session.Event {
-	var out []*session.Event
+func (f *fakeRun) events(r *Runner) []*record.Event {
+	var out []*record.Event
 	for _, rec := range f.recs {
-		if rec.Kind == session.KindEvent {
+		if rec.Kind == record.KindEvent {
 			ev, err := r.Decode(rec.Data)
 			f.must(err)
 			out = append(out, ev)
@@ -390,10 +391,10 @@ func (f *fakeRun) events(r *Runner) []*session.Event {
 
 // usage returns the usage of model calls: by all records of the log, and by those that
 // report a call's end to clients.
-func (f *fakeRun) usage(r *Runner) (taken, told session.Usage) {
+func (f *fakeRun) usage(r *Runner) (taken, told record.Usage) {
 	for _, rec := range f.recs {
 		switch rec.Kind {
-		case session.KindEvent:
+		case record.KindEvent:
 			ev, err := r.Decode(rec.Data)
 			f.must(err)
 			if ev.Usage != nil {
@@ -402,8 +403,8 @@ func (f *fakeRun) usage(r *Runner) (taken, told session.Usage) {
 			if ev.Before != nil {
 				told = told.Add(*ev.Before)
 			}
-		case session.KindModelRetry, session.KindModelFallback:
-			var fact struct{ Usage session.Usage }
+		case record.KindModelRetry, record.KindModelFallback:
+			var fact struct{ Usage record.Usage }
 			f.must(json.Unmarshal(rec.Data, &fact))
 			taken = taken.Add(fact.Usage)
 		default:

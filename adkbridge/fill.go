@@ -8,6 +8,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // instructionMark is the instruction that ADK sees. A live model call replaces it. A
@@ -32,7 +33,7 @@ type filling struct {
 // fill reads the values of an agent's keys. A value is encoded once, however often
 // it is used. It takes the place of ADK's templates, whose errors name neither key
 // nor agent and which print objects and large numbers as Go does.
-func (n *node) fill(spec *session.Spec, state map[string]any) *filling {
+func (n *node) fill(spec *record.Spec, state map[string]any) *filling {
 	f := &filling{template: n.instruction, n: n, before: spec.Before, after: spec.After, values: map[string]string{}}
 	for key := range n.instruction.uses {
 		if v, ok := state[key]; ok {
@@ -181,7 +182,7 @@ func (m *agentModel) enterCall(ctx context.Context) (leave func(), err error) {
 
 // checkFilled refuses a tree if an agent's instruction is too large with the state at
 // the turn's start. Keys that agents write by an output_key are not known yet.
-func (t *tree) checkFilled(spec *session.Spec, state map[string]any, most int) error {
+func (t *tree) checkFilled(spec *record.Spec, state map[string]any, most int) error {
 	written := map[string]bool{}
 	for n := range t.root.all() {
 		written[n.outputKey] = true
@@ -201,7 +202,7 @@ func (t *tree) checkFilled(spec *session.Spec, state map[string]any, most int) e
 
 // CheckState refuses a spec that [Runner.Check] has accepted and that cannot run
 // with the state which its turn would begin with.
-func (r *Runner) CheckState(spec *session.Spec, state map[string]any) error {
+func (r *Runner) CheckState(spec *record.Spec, state map[string]any) error {
 	c, ok := spec.Checked.(*checkedTree)
 	if !ok {
 		return nil

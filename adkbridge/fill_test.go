@@ -20,6 +20,7 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // allocated is how many bytes f takes from the heap, freed or not. Tests that use it
@@ -59,7 +60,7 @@ func TestFillSize(t *testing.T) {
 			rt.Skip(err)
 		}
 		n := &node{kind: llmKind, instruction: parsed}
-		spec := &session.Spec{Before: rapid.StringN(0, 5, 15).Draw(rt, "before"), After: rapid.StringN(0, 5, 15).Draw(rt, "after")}
+		spec := &record.Spec{Before: rapid.StringN(0, 5, 15).Draw(rt, "before"), After: rapid.StringN(0, 5, 15).Draw(rt, "after")}
 		state := map[string]any{}
 		for _, key := range keys { // no blank values: a text of these alone is not told, and counts
 			state[key] = rapid.OneOf(rapid.StringMatching(`v.*`).AsAny(), rapid.Int().AsAny(), rapid.SliceOf(rapid.String()).AsAny()).Draw(rt, key)
@@ -160,7 +161,7 @@ func TestTransferWordsCounted(t *testing.T) {
 	models := &script{}
 	tree := llm("root", subs(kids...))
 	r := New(Config{Models: models, Limits: Limits{FilledBytes: 100 << 10}})
-	spec := &session.Spec{Prompt: "go", Agent: tree, Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}}
+	spec := &record.Spec{Prompt: "go", Agent: tree, Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}}
 	if err := r.Check(t.Context(), spec, nil); err != nil {
 		t.Fatal(err)
 	}
@@ -312,7 +313,7 @@ func TestFillKeepsState(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := &node{kind: llmKind, instruction: parsed}
-	if got := n.fill(&session.Spec{}, maps.Clone(state)).text(); got != `{"a":[1,"<"]} {"a":[1,"<"]}` || compact(state) != before {
+	if got := n.fill(&record.Spec{}, maps.Clone(state)).text(); got != `{"a":[1,"<"]} {"a":[1,"<"]}` || compact(state) != before {
 		t.Errorf("%s, %s", got, compact(state))
 	}
 }
@@ -348,7 +349,7 @@ func TestTemplatesAreSmall(t *testing.T) {
 		t.Error(err)
 	}
 	run := newWorld(t, nil)
-	spec := &session.Spec{Prompt: "go", Agent: llm("a", instruct(many.String()+"{one_more}")), Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}}
+	spec := &record.Spec{Prompt: "go", Agent: llm("a", instruct(many.String()+"{one_more}")), Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}}
 	if err := run.runner.Check(t.Context(), spec, nil); err == nil || !strings.Contains(err.Error(), "more than 1000 keys") {
 		t.Errorf("got %v", err)
 	}

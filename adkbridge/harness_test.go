@@ -24,6 +24,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -106,7 +107,7 @@ func (s *script) Resolve(name string, _ map[string]string) (Model, error) {
 		LLM:      scripted{s, name},
 		Provider: "fake",
 		Builtins: []string{"google_search", "tool_search"},
-		Cost:     func(u model.Usage) session.NanoUSD { return session.NanoUSD(u.Total) * 1_000_000 },
+		Cost:     func(u model.Usage) record.NanoUSD { return record.NanoUSD(u.Total) * 1_000_000 },
 	}, nil
 }
 

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // user is the author of prompts.
@@ -28,7 +28,7 @@ type item struct {
 	weight         int            // of content, see weigh; 0 until it is asked for
 	response       bool           // a model's
 	context        int64          // see stored.context
-	compacted      *session.Compacted
+	compacted      *record.Compacted
 	span           span // of compacted
 }
 
@@ -97,11 +97,11 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 			return open, fmt.Errorf("read the history: %w", err)
 		}
 		switch rec.Kind {
-		case session.KindTurnStarted:
+		case record.KindTurnStarted:
 			var f struct {
-				Prompt string               `json:"prompt"`
-				Parts  session.Parts        `json:"parts"`
-				Alone  *session.AgentChange `json:"agent_started"`
+				Prompt string              `json:"prompt"`
+				Parts  record.Parts        `json:"parts"`
+				Alone  *record.AgentChange `json:"agent_started"`
 			}
 			if err := unmarshal(rec.Data, &f); err != nil {
 				return open, fmt.Errorf("record %d: %w", rec.Seq, err)
@@ -110,7 +110,7 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 				open.changed(*f.Alone)
 			}
 			h.add(&item{seq: rec.Seq, author: user, content: userContent(f.Prompt, f.Parts)}, len(rec.Data))
-		case session.KindEvent:
+		case record.KindEvent:
 			s, err := decode(rec.Data)
 			if err != nil {
 				return open, fmt.Errorf("record %d: %w", rec.Seq, err)
@@ -120,31 +120,31 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 				continue
 			}
 			h.addStored(rec.Seq, s, len(rec.Data))
-		case session.KindTurnEnded:
-			var end session.TurnEnded
+		case record.KindTurnEnded:
+			var end record.TurnEnded
 			if err := unmarshal(rec.Data, &end); err != nil {
 				return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 			}
 			if rec.Seq <= startSeq && dropsFiles(end.Code) {
 				h.dropFiles(began)
 			}
-		case session.KindModelRetry, session.KindModelFallback:
+		case record.KindModelRetry, record.KindModelFallback:
 			if rec.Seq > startSeq {
 				if err := open.failed(rec); err != nil {
 					return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 				}
 			}
-		case session.KindAgentsChanged:
+		case record.KindAgentsChanged:
 			if rec.Seq > startSeq {
-				var f session.AgentsChanged
+				var f record.AgentsChanged
 				if err := unmarshal(rec.Data, &f); err != nil {
 					return open, fmt.Errorf("record %d: %w", rec.Seq, err)
 				}
 				open.changed(f.Changes...)
 			}
-		case session.KindTurnResumed, session.KindToolCall, session.KindToolResult,
-			session.KindRawPayload, session.KindInteractionResolved,
-			session.KindTurnQueued, session.KindTurnDropped, session.KindClientsLeft:
+		case record.KindTurnResumed, record.KindToolCall, record.KindToolResult,
+			record.KindRawPayload, record.KindInteractionResolved,
+			record.KindTurnQueued, record.KindTurnDropped, record.KindClientsLeft:
 			// A result becomes history in the event that holds it, a queued prompt in the
 			// turn that it starts or the event that it becomes.
 		}
@@ -175,9 +175,9 @@ type openTurn struct {
 // cutCall is a model call that was cut off.
 type cutCall struct {
 	path   []string
-	branch string        // if it is known: not that of a summary of which only a change is recorded
-	model  string        // that was called last, if it is known
-	usage  session.Usage // what its failed tries took
+	branch string       // if it is known: not that of a summary of which only a change is recorded
+	model  string       // that was called last, if it is known
+	usage  record.Usage // what its failed tries took
 }
 
 func (o *openTurn) add(l loggedEvent) {
@@ -188,7 +188,7 @@ func (o *openTurn) add(l loggedEvent) {
 }
 
 // changed counts starts and ends of agents.
-func (o *openTurn) changed(changes ...session.AgentChange) {
+func (o *openTurn) changed(changes ...record.AgentChange) {
 	if o.agents == nil {
 		o.agents = map[changeKey]int{}
 	}
@@ -198,12 +198,12 @@ func (o *openTurn) changed(changes ...session.AgentChange) {
 }
 
 // failed adds the usage of a failed try or a failed model.
-func (o *openTurn) failed(rec session.Record) error {
+func (o *openTurn) failed(rec record.Record) error {
 	var f struct {
-		MessageID string         `json:"message_id"`
-		Path      []string       `json:"path"`
-		Next      string         `json:"next"` // of a ModelFallback
-		Usage     *session.Usage `json:"usage"`
+		MessageID string        `json:"message_id"`
+		Path      []string      `json:"path"`
+		Next      string        `json:"next"` // of a ModelFallback
+		Usage     *record.Usage `json:"usage"`
 	}
 	if err := unmarshal(rec.Data, &f); err != nil {
 		return err

@@ -9,7 +9,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // textBytes is how much text contents hold.
@@ -57,7 +57,7 @@ func TestSeenHistoriesAreSmall(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if _, err := run.store(session.KindEvent, data); err != nil {
+				if _, err := run.store(record.KindEvent, data); err != nil {
 					t.Fatal(err)
 				}
 			}

@@ -7,6 +7,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestInjectedIsSeenByEveryAgent injects a prompt while two agents wait for their
@@ -63,7 +64,7 @@ func TestInjectedIsSeenByEveryAgent(t *testing.T) {
 func TestBudgetNeedsPrices(t *testing.T) {
 	w := newWorld(t, nil)
 	w.runner = New(Config{Models: pureModels{}}) // whose models have no price
-	spec := &session.Spec{Prompt: "go", Agent: llm("root", tools()), Budget: session.Budget{ModelCalls: 3}}
+	spec := &record.Spec{Prompt: "go", Agent: llm("root", tools()), Budget: record.Budget{ModelCalls: 3}}
 	if err := w.runner.Check(t.Context(), spec, nil); err != nil {
 		t.Errorf("a budget of model calls: %v", err)
 	}
@@ -79,7 +80,7 @@ func TestBudgetNeedsPrices(t *testing.T) {
 func TestBudgetEndsTheTree(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {use("search"), say("A")}, "b": {say("B"), say("B2")}})
 	tree := seq("root", llm("a"), llm("b"))
-	turn, err := w.manager.Start(t.Context(), session.Request{Agent: tree, Tools: w.tools, Prompt: "go", Budget: session.Budget{ModelCalls: 2}})
+	turn, err := w.manager.Start(t.Context(), session.Request{Agent: tree, Tools: w.tools, Prompt: "go", Budget: record.Budget{ModelCalls: 2}})
 	if err != nil {
 		t.Fatal(err)
 	}

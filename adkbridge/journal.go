@@ -13,8 +13,8 @@ import (
 	adksession "google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // journal is ADK's session service for one turn. What ADK appends goes into the
@@ -232,7 +232,7 @@ func (t *turn) setTransfer(ev *adksession.Event, m *meta) {
 // recordTransfer ends the agent whose event transfers the conversation.
 func (t *turn) recordTransfer(ev *adksession.Event) {
 	if n := t.nodeOf(ev.Author); n != nil && ev.Actions.TransferToAgent != "" {
-		t.agents.end(n, session.AgentTransferred)
+		t.agents.end(n, record.AgentTransferred)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // liveCall is a model call whose response the log does not hold.
@@ -20,9 +20,9 @@ type liveCall struct {
 }
 
 // callModel makes a live model call.
-func (m *agentModel) callModel(ctx context.Context, l *liveCall) (*model.Response, *session.CallInfo, error) {
+func (m *agentModel) callModel(ctx context.Context, l *liveCall) (*model.Response, *record.CallInfo, error) {
 	t := m.t
-	done, err := t.run.BeginCall(ctx, session.ModelCall{Path: m.n.path, Model: l.chain.last.n.modelName,
+	done, err := t.run.BeginCall(ctx, record.ModelCall{Path: m.n.path, Model: l.chain.last.n.modelName,
 		MessageID: l.id})
 	if err != nil {
 		return nil, nil, err
@@ -50,7 +50,7 @@ func (m *agentModel) callModel(ctx context.Context, l *liveCall) (*model.Respons
 		return resp, shown, err
 	})
 	last := l.chain.last
-	call := &session.CallInfo{Model: last.n.modelName, Provider: last.n.model.Provider, Took: time.Since(began),
+	call := &record.CallInfo{Model: last.n.modelName, Provider: last.n.model.Provider, Took: time.Since(began),
 		FirstText: first}
 	if err != nil {
 		last.keepUsage(err, l.branch, call)

@@ -12,7 +12,7 @@ import (
 	"google.golang.org/adk/v2/agent"
 	adksession "google.golang.org/adk/v2/session"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // loop runs its agents in order, again and again, until it reaches its cap, an agent
@@ -83,7 +83,7 @@ func (l *loop) askContinue(
 	if err != nil {
 		return false, nil, err
 	}
-	call := session.ToolCall{
+	call := record.ToolCall{
 		ID:    loopCallID(l.t.run.TurnID(), l.n.name, visit, iteration),
 		Name:  askLoopTool,
 		Input: input,
@@ -93,7 +93,7 @@ func (l *loop) askContinue(
 		call.Asks = approval
 	}
 	err = l.t.recordAgents(ctx)
-	var res session.ToolResult
+	var res record.ToolResult
 	if err == nil {
 		res, err = l.t.run.Ask(ctx, call)
 	}
@@ -110,7 +110,7 @@ func (l *loop) askContinue(
 			ev.Actions.StateDelta[k] = cloneValue(v)
 		}
 	}
-	if res.Outcome != session.Answered || res.Output == nil {
+	if res.Outcome != record.Answered || res.Output == nil {
 		return false, ev, nil
 	}
 	v, _ := parseJSON(*res.Output)

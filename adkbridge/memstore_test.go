@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // memStore is a session.Store in memory: the many small sessions of these tests
@@ -16,12 +17,12 @@ type memStore struct {
 	session.Store // nil: nothing else is called
 
 	mu     sync.Mutex // protects the fields below
-	logs   map[string][]session.Record
+	logs   map[string][]record.Record
 	shared map[string]map[string]json.RawMessage
 }
 
 func newMemStore() *memStore {
-	return &memStore{logs: map[string][]session.Record{}, shared: map[string]map[string]json.RawMessage{}}
+	return &memStore{logs: map[string][]record.Record{}, shared: map[string]map[string]json.RawMessage{}}
 }
 
 func (s *memStore) Info(_ context.Context, id string) (session.Info, error) {
@@ -58,7 +59,7 @@ func (s *memStore) Append(_ context.Context, b session.Batch) error {
 
 func (s *memStore) SetAttempts(context.Context, string, int64, bool) error { return nil }
 
-func (s *memStore) Read(_ context.Context, id string, after int64, limit int) ([]session.Record, error) {
+func (s *memStore) Read(_ context.Context, id string, after int64, limit int) ([]record.Record, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	log, ok := s.logs[id]

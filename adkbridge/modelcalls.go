@@ -17,6 +17,7 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // ModelCalls returns what the models of a turn received, call by call, in the order in
@@ -93,12 +94,12 @@ func (*Runner) ModelCalls(
 }
 
 // serverText returns the server's own text in the instructions of a turn.
-func serverText(recs []session.Record) (string, error) {
+func serverText(recs []record.Record) (string, error) {
 	for _, rec := range recs {
-		if rec.Kind != session.KindTurnStarted {
+		if rec.Kind != record.KindTurnStarted {
 			continue
 		}
-		var f session.TurnStarted
+		var f record.TurnStarted
 		err := unmarshal(rec.Data, &f)
 		return f.Before, err
 	}
@@ -107,17 +108,17 @@ func serverText(recs []session.Record) (string, error) {
 
 // skipTo reads the records before a turn without a replay, and returns the records from
 // its start up to its end, if there is one.
-func (v *verification) skipTo(ctx context.Context, log session.TurnLog) ([]session.Record, error) {
-	var recs []session.Record
+func (v *verification) skipTo(ctx context.Context, log session.TurnLog) ([]record.Record, error) {
+	var recs []record.Record
 	var failed error
-	before := func(yield func(session.Record, error) bool) {
+	before := func(yield func(record.Record, error) bool) {
 		for rec, err := range log.Records {
 			if err != nil {
 				failed = err
 				return
 			}
-			if rec.Kind == session.KindTurnStarted && rec.TurnID == log.TurnID || recs != nil {
-				if recs = append(recs, withoutPayload(rec)); rec.Kind == session.KindTurnEnded &&
+			if rec.Kind == record.KindTurnStarted && rec.TurnID == log.TurnID || recs != nil {
+				if recs = append(recs, withoutPayload(rec)); rec.Kind == record.KindTurnEnded &&
 					rec.TurnID == log.TurnID {
 					return
 				}
@@ -136,23 +137,23 @@ func (v *verification) skipTo(ctx context.Context, log session.TurnLog) ([]sessi
 
 // withoutPayload returns a record without what a replay does not need: raw payloads
 // take megabytes for each model call.
-func withoutPayload(rec session.Record) session.Record {
-	if rec.Kind == session.KindRawPayload {
+func withoutPayload(rec record.Record) record.Record {
+	if rec.Kind == record.KindRawPayload {
 		rec.Data = nil
 	}
 	return rec
 }
 
 // applyState applies the state of a record of an earlier turn.
-func (v *verification) applyState(rec session.Record) error {
+func (v *verification) applyState(rec record.Record) error {
 	switch rec.Kind {
-	case session.KindTurnStarted:
-		var f session.TurnStarted
+	case record.KindTurnStarted:
+		var f record.TurnStarted
 		if err := unmarshal(rec.Data, &f); err != nil {
 			return fmt.Errorf("record %d: %w", rec.Seq, err)
 		}
 		writeState(v.state, f.State)
-	case session.KindEvent:
+	case record.KindEvent:
 		s, err := decode(rec.Data)
 		if err != nil {
 			return fmt.Errorf("record %d: %w", rec.Seq, err)
@@ -167,11 +168,11 @@ func (v *verification) applyState(rec session.Record) error {
 // history.load uses.
 type earlierLog struct {
 	handle
-	records iter.Seq2[session.Record, error]
+	records iter.Seq2[record.Record, error]
 }
 
 func (earlierLog) StartSeq() int64 { return math.MaxInt64 }
-func (p earlierLog) Records(context.Context, int64) iter.Seq2[session.Record, error] {
+func (p earlierLog) Records(context.Context, int64) iter.Seq2[record.Record, error] {
 	return p.records
 }
 
@@ -223,10 +224,10 @@ func (r *callRecorder) begin(run *verifier, hist *history, logged []loggedEvent)
 	}
 	r.start = run.state
 	for _, rec := range run.recs {
-		if rec.Kind != session.KindToolResult {
+		if rec.Kind != record.KindToolResult {
 			continue
 		}
-		var res session.ToolResult
+		var res record.ToolResult
 		if unmarshal(rec.Data, &res) != nil { // not reached: the verifier has read it
 			continue
 		}
@@ -433,11 +434,11 @@ type endedCall struct {
 
 // endedCalls returns the ended calls of a turn. A failed call has no response: it is
 // the last call that its agent reached.
-func endedCalls(sessionID string, recs []session.Record) ([]endedCall, error) {
+func endedCalls(sessionID string, recs []record.Record) ([]endedCall, error) {
 	var out []endedCall
 	answered := map[promptKey]int{}
 	for _, rec := range recs {
-		if rec.Kind != session.KindEvent {
+		if rec.Kind != record.KindEvent {
 			continue
 		}
 		s, err := decode(rec.Data)

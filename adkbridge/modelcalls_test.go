@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // turnLog returns the current log of a world's session.
@@ -27,8 +28,8 @@ func (w *world) turnLog(turnID string) session.TurnLog {
 	return logOfTurn(w.session, turnID, recs)
 }
 
-func logOfTurn(sessionID, turnID string, recs []session.Record) session.TurnLog {
-	var all iter.Seq2[session.Record, error] = func(yield func(session.Record, error) bool) {
+func logOfTurn(sessionID, turnID string, recs []record.Record) session.TurnLog {
+	var all iter.Seq2[record.Record, error] = func(yield func(record.Record, error) bool) {
 		for _, r := range recs {
 			if !yield(r, nil) {
 				return
@@ -272,7 +273,7 @@ func TestModelCallsOfOtherLogs(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {say("A")}, "b": {say("B")}})
 	turn := w.start(seq("root", llm("a"), llm("b")), "go")
 	w.follow(turn).ok(t)
-	var recs []session.Record
+	var recs []record.Record
 	for r, err := range w.turnLog(turn.ID()).Records {
 		if err != nil {
 			t.Fatal(err)

@@ -7,14 +7,15 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestRushHoldsNoPayloads: what a turn is run again from has no raw payloads.
 func TestRushHoldsNoPayloads(t *testing.T) {
-	recs := []session.Record{
-		{Seq: 1, TurnID: "t", Kind: session.KindTurnStarted, Data: []byte(`{"prompt":"hi","agent":{}}`)},
-		{Seq: 2, TurnID: "t", Kind: session.KindRawPayload, Data: bytes.Repeat([]byte("x"), session.MaxRawBody)},
-		{Seq: 3, TurnID: "t", Kind: session.KindTurnEnded, Data: []byte(`{"completed":true}`)},
+	recs := []record.Record{
+		{Seq: 1, TurnID: "t", Kind: record.KindTurnStarted, Data: []byte(`{"prompt":"hi","agent":{}}`)},
+		{Seq: 2, TurnID: "t", Kind: record.KindRawPayload, Data: bytes.Repeat([]byte("x"), record.MaxRawBody)},
+		{Seq: 3, TurnID: "t", Kind: record.KindTurnEnded, Data: []byte(`{"completed":true}`)},
 	}
 	v := &verification{hist: newHistory(), state: map[string]any{}}
 	got, err := v.skipTo(t.Context(), logOfTurn("s", "t", recs))
@@ -28,7 +29,7 @@ func TestRushHoldsNoPayloads(t *testing.T) {
 	if size > 1000 {
 		t.Errorf("%d bytes are held", size)
 	}
-	if len(recs[1].Data) != session.MaxRawBody {
+	if len(recs[1].Data) != record.MaxRawBody {
 		t.Error("the log itself was changed")
 	}
 }

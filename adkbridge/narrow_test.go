@@ -15,7 +15,7 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // narrowModels is a model with a context window, as large as the number after the last
@@ -37,11 +37,11 @@ type narrowModels struct {
 	refused  int
 	down     int
 	summed   []*model.Request
-	billed   session.Usage
+	billed   record.Usage
 }
 
 // bill is what the models have said that they took.
-func (w *narrowModels) bill() session.Usage {
+func (w *narrowModels) bill() record.Usage {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.billed
@@ -50,7 +50,7 @@ func (w *narrowModels) bill() session.Usage {
 func (w *narrowModels) take(u model.Usage) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	w.billed = w.billed.Add(session.Usage{Prompt: u.Prompt, Completion: u.Completion, Total: u.Total, Calls: 1, Cost: session.NanoUSD(u.Total)})
+	w.billed = w.billed.Add(record.Usage{Prompt: u.Prompt, Completion: u.Completion, Total: u.Total, Calls: 1, Cost: record.NanoUSD(u.Total)})
 }
 
 func (w *narrowModels) Resolve(name string, _ map[string]string) (Model, error) {
@@ -58,7 +58,7 @@ func (w *narrowModels) Resolve(name string, _ map[string]string) (Model, error) 
 	if _, err := fmt.Sscanf(name[strings.LastIndex(name, "-")+1:], "%d", &window); err != nil {
 		return Model{}, &model.Error{Kind: model.KindUnavailable, Provider: "narrow", Message: "there is no such model"}
 	}
-	m := Model{Longest: w.longest, LLM: narrowModel{w, window, strings.HasPrefix(name, "down")}, Provider: "narrow", Cost: func(u model.Usage) session.NanoUSD { return session.NanoUSD(u.Total) }}
+	m := Model{Longest: w.longest, LLM: narrowModel{w, window, strings.HasPrefix(name, "down")}, Provider: "narrow", Cost: func(u model.Usage) record.NanoUSD { return record.NanoUSD(u.Total) }}
 	if w.known {
 		m.Window = window
 	}

@@ -7,7 +7,7 @@ import (
 	adksession "google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // An observer follows the run of a turn. The run announces each step before it takes
@@ -28,7 +28,7 @@ type observer interface {
 	event(l *loggedEvent, ev *adksession.Event, m *meta) error
 	// agentChanged announces that an agent starts or ends. It is called with the
 	// tracker's mu held.
-	agentChanged(c session.AgentChange)
+	agentChanged(c record.AgentChange)
 }
 
 // errSkip is what an observer returns for an event that the run is to leave out.

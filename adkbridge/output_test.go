@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 const (
@@ -65,7 +66,7 @@ func TestOutputSchemaRefused(t *testing.T) {
 		{"too long", `{"type":"object","description":"` + strings.Repeat("x", maxSchemaBytes) + `"}`, "at most 32768 are allowed"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			err := check(&script{}, &session.Spec{Agent: seq("root", llm("a", tools(), outputs(tc.schema)))})
+			err := check(&script{}, &record.Spec{Agent: seq("root", llm("a", tools(), outputs(tc.schema)))})
 			e := fault.As(err)
 			if err == nil || e.Code != codeTree || !strings.Contains(e.Message, tc.want) || !strings.HasPrefix(e.Message, "root/a: output_schema: ") || len(e.Message) > 1000 {
 				t.Errorf("error %v, want %q", err, tc.want)
@@ -78,7 +79,7 @@ func TestOutputSchemaRefused(t *testing.T) {
 		"2020-12":  `{"$schema":"https://json-schema.org/draft/2020-12/schema","type":"object"}`,
 		"patterns": `{"type":"object","properties":{"a":{"pattern":"^[\\p{L} ]{1,255}$"}},"patternProperties":{"^x-":{}}}`,
 	} {
-		if err := check(&script{}, &session.Spec{Agent: llm("a", tools(), outputs(schema))}); err != nil {
+		if err := check(&script{}, &record.Spec{Agent: llm("a", tools(), outputs(schema))}); err != nil {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
@@ -350,7 +351,7 @@ func TestInvalidOutputReplayed(t *testing.T) {
 	if e := fault.As(want); want == nil || e.Code != codeOutput || !strings.HasPrefix(e.Message, "root/b: ") {
 		t.Fatalf("error %v", want)
 	}
-	last := func(f *fakeRun) *session.Event {
+	last := func(f *fakeRun) *record.Event {
 		events := f.events(New(Config{}))
 		return events[len(events)-1]
 	}

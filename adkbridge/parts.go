@@ -12,13 +12,13 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models/words"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // userContent returns a prompt as models see it: the text first, unless it is empty and
 // there are parts. It shares the data of files with parts.
-func userContent(text string, parts session.Parts) *genai.Content {
+func userContent(text string, parts record.Parts) *genai.Content {
 	c := &genai.Content{Role: genai.RoleUser}
 	if text != "" || len(parts) == 0 {
 		c.Parts = append(c.Parts, &genai.Part{Text: text})
@@ -39,8 +39,8 @@ func userContent(text string, parts session.Parts) *genai.Content {
 }
 
 // partsOf undoes userContent for parts.
-func partsOf(in []*genai.Part) session.Parts {
-	var out session.Parts
+func partsOf(in []*genai.Part) record.Parts {
+	var out record.Parts
 	for _, p := range in {
 		switch {
 		case p.InlineData != nil:
@@ -60,7 +60,7 @@ func partsOf(in []*genai.Part) session.Parts {
 
 // withTexts adds the texts among the parts of a result to its output: a function
 // response has room only for files.
-func withTexts(result map[string]any, parts session.Parts) map[string]any {
+func withTexts(result map[string]any, parts record.Parts) map[string]any {
 	if !hasTexts(parts) {
 		return result
 	}
@@ -86,12 +86,12 @@ func withTexts(result map[string]any, parts session.Parts) map[string]any {
 	}
 }
 
-func hasTexts(parts session.Parts) bool {
+func hasTexts(parts record.Parts) bool {
 	return slices.ContainsFunc(parts, func(p *agentdv1.Part) bool { return p.GetText() != "" })
 }
 
 // resultFiles returns the files among the parts of a result. They share the data.
-func resultFiles(parts session.Parts) []*genai.FunctionResponsePart {
+func resultFiles(parts record.Parts) []*genai.FunctionResponsePart {
 	var out []*genai.FunctionResponsePart
 	for _, p := range parts {
 		switch k := p.GetContent().(type) {
@@ -109,7 +109,7 @@ func resultFiles(parts session.Parts) []*genai.FunctionResponsePart {
 }
 
 // referencedTools returns the tools to which the parts of a result refer.
-func referencedTools(parts session.Parts) []string {
+func referencedTools(parts record.Parts) []string {
 	var names []string
 	for _, p := range parts {
 		if ref := p.GetTool(); ref != nil {
@@ -127,7 +127,7 @@ type extras struct {
 
 // keepExtras keeps the files and tool references of a result until the event that holds
 // the result is in the log: the engine knows only values.
-func (t *turn) keepExtras(callID string, parts session.Parts) {
+func (t *turn) keepExtras(callID string, parts record.Parts) {
 	b := &extras{resultFiles(parts), referencedTools(parts)}
 	if len(b.files) == 0 && len(b.tools) == 0 {
 		return
@@ -179,7 +179,7 @@ func fileOf(f *genai.FunctionResponsePart) *genai.Part {
 
 // checkParts refuses a file that no model of the tree accepts. Models that do not
 // accept it receive a description.
-func (t *tree) checkParts(parts session.Parts) error {
+func (t *tree) checkParts(parts record.Parts) error {
 	for i, p := range parts {
 		f := model.File{MIMEType: p.GetInline().GetMimeType()}
 		switch {

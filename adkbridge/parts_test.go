@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 func textPart(s string) *agentdv1.Part {
@@ -60,13 +61,13 @@ func TestPartsInPrompts(t *testing.T) {
 	png := []byte{0, 1, 255}
 	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		if tc.GetToolName() == "search" {
-			return session.Answer{Output: new(`{"n":1}`), Parts: session.Parts{filePart("image/png", png), textPart("more"), uriPart("video/mp4", "gs://b/f")}}
+			return session.Answer{Output: new(`{"n":1}`), Parts: record.Parts{filePart("image/png", png), textPart("more"), uriPart("video/mp4", "gs://b/f")}}
 		}
-		return session.Answer{Parts: session.Parts{filePart("image/gif", png)}}
+		return session.Answer{Parts: record.Parts{filePart("image/gif", png)}}
 	}
 	tree := seq("root", llm("a"), llm("b"))
 	turn, err := w.manager.Start(t.Context(), session.Request{
-		Agent: tree, Tools: w.tools, Prompt: "go", Parts: session.Parts{textPart("there"), filePart("audio/wav", png), uriPart("application/pdf", "https://x/y")},
+		Agent: tree, Tools: w.tools, Prompt: "go", Parts: record.Parts{textPart("there"), filePart("audio/wav", png), uriPart("application/pdf", "https://x/y")},
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -111,7 +112,7 @@ func TestPartsInjected(t *testing.T) {
 			return
 		}
 		for _, prompt := range []string{"", "mind"} {
-			req := session.Request{SessionID: turn.SessionID(), Prompt: prompt, Parts: session.Parts{textPart("the"), png}, OnBusy: session.Inject}
+			req := session.Request{SessionID: turn.SessionID(), Prompt: prompt, Parts: record.Parts{textPart("the"), png}, OnBusy: session.Inject}
 			if _, err := w.manager.Start(t.Context(), req); err != nil {
 				t.Error(err)
 			}
@@ -146,18 +147,18 @@ func TestPartsInjected(t *testing.T) {
 func TestPartsOfResults(t *testing.T) {
 	for name, tc := range map[string]struct {
 		output string
-		parts  session.Parts
+		parts  record.Parts
 		want   map[string]any
 	}{
-		"no texts":        {"x", session.Parts{filePart("a/b", []byte("x"))}, map[string]any{"output": "x"}},
-		"only texts":      {"", session.Parts{textPart("a"), textPart("b")}, map[string]any{"output": "a\n\nb"}},
-		"text and texts":  {"x", session.Parts{textPart("a")}, map[string]any{"output": "x\n\na"}},
-		"object":          {`{"a":"b"}`, session.Parts{textPart("x")}, map[string]any{"output": map[string]any{"a": "b"}, "text": "x"}},
-		"list":            {`["b"]`, session.Parts{textPart("x")}, map[string]any{"output": []any{"b"}, "text": "x"}},
-		"object, a file":  {`{"a":"b"}`, session.Parts{uriPart("a/b", "x")}, map[string]any{"a": "b"}},
-		"an empty object": {`{}`, session.Parts{textPart("x")}, map[string]any{"output": map[string]any{}, "text": "x"}},
+		"no texts":        {"x", record.Parts{filePart("a/b", []byte("x"))}, map[string]any{"output": "x"}},
+		"only texts":      {"", record.Parts{textPart("a"), textPart("b")}, map[string]any{"output": "a\n\nb"}},
+		"text and texts":  {"x", record.Parts{textPart("a")}, map[string]any{"output": "x\n\na"}},
+		"object":          {`{"a":"b"}`, record.Parts{textPart("x")}, map[string]any{"output": map[string]any{"a": "b"}, "text": "x"}},
+		"list":            {`["b"]`, record.Parts{textPart("x")}, map[string]any{"output": []any{"b"}, "text": "x"}},
+		"object, a file":  {`{"a":"b"}`, record.Parts{uriPart("a/b", "x")}, map[string]any{"a": "b"}},
+		"an empty object": {`{}`, record.Parts{textPart("x")}, map[string]any{"output": map[string]any{}, "text": "x"}},
 	} {
-		res := session.ToolResult{Outcome: session.Answered, Output: &tc.output, Parts: tc.parts}
+		res := record.ToolResult{Outcome: record.Answered, Output: &tc.output, Parts: tc.parts}
 		if got := withTexts(resultOf(res), tc.parts); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: the model sees %v, want %v", name, got, tc.want)
 		}
@@ -191,16 +192,16 @@ func TestUnsupportedParts(t *testing.T) {
 	r := New(Config{Models: &pickyModels{takes: "image/png"}})
 	for name, tc := range map[string]struct {
 		tree  *agentdv1.Agent
-		parts session.Parts
+		parts record.Parts
 		says  string
 	}{
-		"one model":           {named("a"), session.Parts{filePart("image/png", []byte("x")), textPart("x"), filePart("audio/wav", []byte("x"))}, `user_parts[2]: no model of the tree takes it: model "m/a": no audio/wav`},
-		"by URI":              {named("a"), session.Parts{uriPart("audio/wav", "x")}, `user_parts[0]`},
-		"another model takes": {seq("root", named("a"), named("b")), session.Parts{filePart("audio/wav", []byte("x"))}, ""},
-		"neither takes":       {seq("root", named("a"), named("b")), session.Parts{filePart("video/mp4", []byte("x"))}, `user_parts[0]`},
-		"texts":               {named("a"), session.Parts{textPart("x")}, ""},
+		"one model":           {named("a"), record.Parts{filePart("image/png", []byte("x")), textPart("x"), filePart("audio/wav", []byte("x"))}, `user_parts[2]: no model of the tree takes it: model "m/a": no audio/wav`},
+		"by URI":              {named("a"), record.Parts{uriPart("audio/wav", "x")}, `user_parts[0]`},
+		"another model takes": {seq("root", named("a"), named("b")), record.Parts{filePart("audio/wav", []byte("x"))}, ""},
+		"neither takes":       {seq("root", named("a"), named("b")), record.Parts{filePart("video/mp4", []byte("x"))}, `user_parts[0]`},
+		"texts":               {named("a"), record.Parts{textPart("x")}, ""},
 	} {
-		err := r.Check(t.Context(), &session.Spec{Prompt: "go", Agent: tc.tree, Parts: tc.parts}, nil)
+		err := r.Check(t.Context(), &record.Spec{Prompt: "go", Agent: tc.tree, Parts: tc.parts}, nil)
 		switch {
 		case tc.says == "" && err != nil:
 			t.Errorf("%s: %v", name, err)

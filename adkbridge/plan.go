@@ -12,6 +12,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // kind is what an agent is.
@@ -154,7 +155,7 @@ type planner struct {
 
 // plan checks a spec and returns the tree it describes. Its errors are
 // *fault.Error.
-func (r *Runner) plan(spec *session.Spec, keys session.Keys) (*tree, error) {
+func (r *Runner) plan(spec *record.Spec, keys session.Keys) (*tree, error) {
 	p := &planner{
 		limits:  r.limits,
 		models:  r.models,

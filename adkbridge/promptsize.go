@@ -8,7 +8,7 @@ import (
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 const (
@@ -69,7 +69,7 @@ func (p *prompt) startFromSummary(c *genai.Content) {
 
 // summaryDone notes that the prompt holds all that the summary does not replace. The
 // provider's earlier count was of another prompt.
-func (p *prompt) summaryDone(c *session.Compacted) {
+func (p *prompt) summaryDone(c *record.Compacted) {
 	p.fresh, p.overflow = true, c.Overflow
 	p.context, p.counted = 0, 0
 }

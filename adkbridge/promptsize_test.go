@@ -10,7 +10,7 @@ import (
 	"google.golang.org/genai"
 	"pgregory.net/rapid"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 var mark = regexp.MustCompile(`#\d+#`)
@@ -104,7 +104,7 @@ func (r *randomHistory) summarise() {
 	r.seq++
 	r.h.add(&item{
 		seq: r.seq, author: key.agent, branch: key.branch, content: &genai.Content{Role: genai.RoleModel},
-		compacted: &session.Compacted{Summary: fmt.Sprintf("summary %d", r.seq), Through: s.seq}, span: span{Kept: s.kept},
+		compacted: &record.Compacted{Summary: fmt.Sprintf("summary %d", r.seq), Through: s.seq}, span: span{Kept: s.kept},
 	}, 1)
 	r.summaries++
 	after := r.h.prompt(key.agent, key.branch, 0)

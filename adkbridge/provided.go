@@ -8,21 +8,21 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // provided returns what a model's provider ran, in the session's terms; nil for
 // nothing.
-func provided(p *model.Provided) *session.Provided {
+func provided(p *model.Provided) *record.Provided {
 	if p.Empty() {
 		return nil
 	}
-	out := &session.Provided{}
+	out := &record.Provided{}
 	for _, u := range p.Uses {
-		out.Uses = append(out.Uses, session.ProviderUse(u))
+		out.Uses = append(out.Uses, record.ProviderUse(u))
 	}
 	for _, c := range p.Citations {
-		out.Citations = append(out.Citations, session.Citation(c))
+		out.Citations = append(out.Citations, record.Citation(c))
 	}
 	return out
 }
@@ -39,7 +39,7 @@ func ranByProvider(p *genai.Part) bool {
 
 // raw records a provider's response as it came.
 func (m *agentModel) raw(ctx context.Context, messageID string, r modelcall.Raw) error {
-	return m.t.run.Raw(ctx, session.RawPayload{
+	return m.t.run.Raw(ctx, record.RawPayload{
 		MessageID:   messageID,
 		Path:        m.n.path,
 		Attempt:     r.Attempt,

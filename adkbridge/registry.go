@@ -4,7 +4,7 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // FromRegistry returns the models of a registry, each behind a modelcall.Guard with these
@@ -31,9 +31,9 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 		Takes:    ref.Takes,
 	}
 	if _, known := ref.Known.Cost(model.Usage{}); known {
-		m.Cost = func(u model.Usage) session.NanoUSD {
+		m.Cost = func(u model.Usage) record.NanoUSD {
 			nanos, _ := ref.Known.Cost(u)
-			return session.NanoUSD(nanos)
+			return record.NanoUSD(nanos)
 		}
 	}
 	if c := ref.Known.Capabilities; c != nil {

@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // provider serves a script's models as gpt-….
@@ -89,7 +90,7 @@ func TestFallbackNames(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = tc.own }, fallback(tc.names...), tools())
-			err := r.Check(t.Context(), &session.Spec{Agent: tree}, session.Keys{"openai": "k"})
+			err := r.Check(t.Context(), &record.Spec{Agent: tree}, session.Keys{"openai": "k"})
 			e, ok := errors.AsType[*fault.Error](err)
 			if tc.want == "" && err != nil || tc.want != "" && (!ok || e.Code != tc.code || !strings.HasPrefix(e.Message, tc.want)) {
 				t.Errorf("got %v, want %v %q", err, tc.code, tc.want)
@@ -111,7 +112,7 @@ func TestBuiltinTools(t *testing.T) {
 		}
 	}
 	for _, name := range names {
-		if err := check(&script{}, &session.Spec{Agent: rounds("root", 2, llm("a", tools(), builtin(name)))}); err != nil {
+		if err := check(&script{}, &record.Spec{Agent: rounds("root", 2, llm("a", tools(), builtin(name)))}); err != nil {
 			t.Errorf("%q is refused: %v", name, err)
 		}
 	}

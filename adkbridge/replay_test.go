@@ -19,8 +19,8 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // pureModels is a model whose response depends only on the request: the number of the
@@ -137,20 +137,20 @@ func (k *killed) first() *fakeRun {
 	for _, tool := range run.spec.Tools {
 		tool.NeedsApproval = k.tc.leave && (tool.GetName() == "calc" || tool.GetName() == "loop_continue")
 	}
-	run.person = func(c session.ToolCall) session.Resolution {
+	run.person = func(c record.ToolCall) record.Resolution {
 		switch {
 		case c.Name == "ask_user":
-			return session.Resolution{Decision: session.Reply, Answer: "re: " + c.Asks.Text + strings.Join(c.Asks.Choices, ",")}
+			return record.Resolution{Decision: record.Reply, Answer: "re: " + c.Asks.Text + strings.Join(c.Asks.Choices, ",")}
 		case c.Name == "loop_continue":
-			return session.Resolution{Decision: session.Approve}
+			return record.Resolution{Decision: record.Approve}
 		case c.Path[len(c.Path)-1] == "c":
-			return session.Resolution{Decision: session.Deny, Reason: "not today"}
+			return record.Resolution{Decision: record.Deny, Reason: "not today"}
 		default:
-			return session.Resolution{Decision: session.Approve, Input: []byte(`{"q":2}`)}
+			return record.Resolution{Decision: record.Approve, Input: []byte(`{"q":2}`)}
 		}
 	}
 	run.tell = k.tc.tell
-	run.client = func(c session.ToolCall) session.ToolResult {
+	run.client = func(c record.ToolCall) record.ToolResult {
 		res := answered(fmt.Sprintf(`{"did":%q,"with":%s,"n":12345678901234567890}`, c.Name, c.Input))
 		if c.Name == "calc" {
 			res.State = map[string]any{"seen": "s", "temp:t": "t"}
@@ -168,7 +168,7 @@ func (k *killed) first() *fakeRun {
 func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 	done := map[string]bool{}
 	for _, rec := range run.recs {
-		if rec.Kind == session.KindEvent {
+		if rec.Kind == record.KindEvent {
 			s, err := decode(rec.Data)
 			run.must(err)
 			if llm := s.CustomMetadata.Agentd.LLM; llm != "" && rec.TurnID == run.turnID {
@@ -179,7 +179,7 @@ func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 	}
 	answeredBefore, saidBefore := maps.Clone(run.result), maps.Clone(run.said)
 	person := run.person
-	run.person = func(c session.ToolCall) session.Resolution {
+	run.person = func(c record.ToolCall) record.Resolution {
 		if _, ok := saidBefore[c.ID]; ok {
 			k.fatal("a person is asked about %s again", c.ID)
 		}
@@ -222,13 +222,13 @@ func (k *killed) streams(run *fakeRun) map[string][]string {
 	out := map[string][]string{}
 	ids := map[string]string{}
 	for _, rec := range run.recs {
-		if rec.Kind == session.KindAgentsChanged {
+		if rec.Kind == record.KindAgentsChanged {
 			for _, c := range changesOf(run, rec) {
 				key := rec.TurnID + " at work: " + strings.Join(c.Path, "/")
 				out[key] = append(out[key], fmt.Sprint(c.Kind, c.Ended))
 			}
 		}
-		if rec.Kind != session.KindEvent {
+		if rec.Kind != record.KindEvent {
 			continue
 		}
 		s, err := decode(rec.Data)

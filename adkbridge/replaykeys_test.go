@@ -13,6 +13,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestReplaySiblingKey: once the log holds the key that an agent's instruction needs,
@@ -29,7 +30,7 @@ func TestReplaySiblingKey(t *testing.T) {
 				},
 			}}
 			run := k.first()
-			run.appending = func(ev *session.Event) {
+			run.appending = func(ev *record.Event) {
 				if slices.Contains(ev.Path, "c") {
 					close(written)
 				}
@@ -42,7 +43,7 @@ func TestReplaySiblingKey(t *testing.T) {
 			logged := false
 			for n := 1; n <= len(run.recs); n++ {
 				rec := run.recs[n-1]
-				logged = logged || rec.Kind == session.KindEvent && bytes.Contains(rec.Data, []byte(`"author":"c"`))
+				logged = logged || rec.Kind == record.KindEvent && bytes.Contains(rec.Data, []byte(`"author":"c"`))
 				for range 5 {
 					if !logged {
 						continue
@@ -98,13 +99,13 @@ func TestReplayRefusedKeys(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			first := newFakeRun(t, tree, "turn 0")
-			first.refuse = func(ev *session.Event) error {
+			first.refuse = func(ev *record.Event) error {
 				if len(ev.State) > 0 {
 					return fault.Errorf(codeLimit, "state: no room")
 				}
 				return nil
 			}
-			first.client = func(session.ToolCall) session.ToolResult {
+			first.client = func(record.ToolCall) record.ToolResult {
 				res := answered("ok")
 				res.State = map[string]any{"k": "v"}
 				return res
@@ -212,9 +213,9 @@ func TestReplayKeys(t *testing.T) {
 func TestKilledWhileClosing(t *testing.T) {
 	asked := make(chan struct{})
 	run := newFakeRun(t, par("root", llm("left"), llm("right")), "go")
-	run.client = func(session.ToolCall) session.ToolResult {
+	run.client = func(record.ToolCall) record.ToolResult {
 		close(asked)
-		return session.ToolResult{} // nobody answers
+		return record.ToolResult{} // nobody answers
 	}
 	steps := map[string][]step{"left": {use("search"), say("L")}, "right": {{err: errors.New("broken"), gate: asked}}}
 	if err := New(Config{Models: pureModels{steps: steps, loose: true}}).runTurn(t.Context(), run); err == nil {
@@ -225,7 +226,7 @@ func TestKilledWhileClosing(t *testing.T) {
 		t.Fatalf("the log ends with %v, %v, want results of what was open", last, err)
 	}
 	again := run.restarted(len(run.recs))
-	again.client = func(session.ToolCall) session.ToolResult { return answered(`{"found":1}`) }
+	again.client = func(record.ToolCall) record.ToolResult { return answered(`{"found":1}`) }
 	steps["right"] = []step{say("R")}
 	if err := New(Config{Models: pureModels{steps: steps, loose: true}}).runTurn(t.Context(), again); err != nil {
 		t.Fatal(err)

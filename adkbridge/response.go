@@ -18,8 +18,8 @@ import (
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // response is a complete response of a model.
@@ -37,7 +37,7 @@ type agentModel struct {
 	n *node
 	// recorded is the usage of failed tries of this call that the log holds, and reported
 	// is how many tries have reported their usage.
-	recorded session.Usage
+	recorded record.Usage
 	reported int
 }
 
@@ -171,7 +171,7 @@ func (m *agentModel) callLive(ctx context.Context, req *adkmodel.LLMRequest, key
 func (m *agentModel) interpret(a *response, req *adkmodel.LLMRequest) error {
 	a.meta.Calls, a.meta.Asks = m.classify(a, req)
 	for range a.meta.Asks {
-		a.meta.Interactions = append(a.meta.Interactions, session.InteractionID())
+		a.meta.Interactions = append(a.meta.Interactions, record.NewInteractionID())
 	}
 	if misfit := m.keepResponse(a); misfit != nil {
 		return misfit
@@ -287,7 +287,7 @@ func (m *agentModel) generate(
 	req.Deferred, req.ToolSearch = m.n.deferred(), m.n.toolSearch
 	resp, err = m.n.model.LLM.Generate(m.recordTries(ctx, info), req, func(d model.Delta) {
 		spoke()
-		m.t.run.Delta(session.Delta{MessageID: info.MessageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
+		m.t.run.Delta(record.Delta{MessageID: info.MessageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
 	})
 	if err == nil && resp == nil {
 		err = fmt.Errorf("the model returned neither an answer nor an error")
@@ -308,7 +308,7 @@ func (m *agentModel) recordTries(ctx context.Context, info modelcall.Info) conte
 
 // recordRetry records that a try of a model call failed and that another one follows.
 func (m *agentModel) recordRetry(ctx context.Context, messageID string, f modelcall.FailedTry) error {
-	retry := session.ModelRetry{
+	retry := record.ModelRetry{
 		MessageID: messageID,
 		Path:      m.n.path,
 		Attempt:   f.Try,

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Models finds models by name.
@@ -37,7 +38,7 @@ type Model struct {
 	// means that this is unknown.
 	Takes func(model.File) error
 	// Cost estimates what a try costs; nil when the price is not known.
-	Cost func(model.Usage) session.NanoUSD
+	Cost func(model.Usage) record.NanoUSD
 	// Window is the model's context, in tokens; 0 when it is not known.
 	Window int64
 	// Longest is the longest response, in tokens; 0 when it is not known.
@@ -189,7 +190,7 @@ func New(cfg Config) *Runner {
 
 // Check refuses a spec that cannot run. It makes no network call. All of its
 // errors are *fault.Error and name the agent by its path.
-func (r *Runner) Check(_ context.Context, spec *session.Spec, keys session.Keys) error {
+func (r *Runner) Check(_ context.Context, spec *record.Spec, keys session.Keys) error {
 	tree, err := r.plan(spec, keys)
 	if err != nil {
 		return err
@@ -211,7 +212,7 @@ type checkedTree struct {
 
 // planFor returns the tree that Check made, or plans again. The tree serves one run:
 // the spec outlives it and must not hold its keys.
-func (r *Runner) planFor(spec *session.Spec, keys session.Keys) (*tree, error) {
+func (r *Runner) planFor(spec *record.Spec, keys session.Keys) (*tree, error) {
 	c, ok := spec.Checked.(*checkedTree)
 	spec.Checked = nil
 	if ok && maps.Equal(c.keys, keys) {
@@ -221,7 +222,7 @@ func (r *Runner) planFor(spec *session.Spec, keys session.Keys) (*tree, error) {
 }
 
 // Decode returns a stored event in the session's terms.
-func (r *Runner) Decode(data []byte) (*session.Event, error) {
+func (r *Runner) Decode(data []byte) (*record.Event, error) {
 	s, err := decode(data)
 	if err != nil {
 		return nil, err
@@ -238,25 +239,25 @@ func (r *Runner) Run(ctx context.Context, run *session.Run) error {
 type handle interface {
 	SessionID() string
 	TurnID() string
-	Spec() *session.Spec
+	Spec() *record.Spec
 	Keys() session.Keys
 	State() map[string]any
 	StartSeq() int64
-	Records(ctx context.Context, after int64) iter.Seq2[session.Record, error]
-	Append(ctx context.Context, data []byte, ev *session.Event) (session.Record, error)
-	AppendAtEnd(ctx context.Context, data []byte, ev *session.Event) error
-	AgentsChanged(ctx context.Context, f session.AgentsChanged) error
-	AgentsChangedAtEnd(f session.AgentsChanged) error
-	Delta(d session.Delta)
-	Marks(messageID string) session.Marks
-	BeginCall(ctx context.Context, call session.ModelCall) (done func(), err error)
-	Retrying(ctx context.Context, retry session.ModelRetry) error
-	FellBack(ctx context.Context, f session.ModelFallback) error
-	Raw(ctx context.Context, p session.RawPayload) error
+	Records(ctx context.Context, after int64) iter.Seq2[record.Record, error]
+	Append(ctx context.Context, data []byte, ev *record.Event) (record.Record, error)
+	AppendAtEnd(ctx context.Context, data []byte, ev *record.Event) error
+	AgentsChanged(ctx context.Context, f record.AgentsChanged) error
+	AgentsChangedAtEnd(f record.AgentsChanged) error
+	Delta(d record.Delta)
+	Marks(messageID string) record.Marks
+	BeginCall(ctx context.Context, call record.ModelCall) (done func(), err error)
+	Retrying(ctx context.Context, retry record.ModelRetry) error
+	FellBack(ctx context.Context, f record.ModelFallback) error
+	Raw(ctx context.Context, p record.RawPayload) error
 	Injected() []session.Injected
-	Await(ctx context.Context, callID string) (session.ToolResult, error)
-	Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error)
-	Answered(callID string) (session.ToolResult, bool)
-	Result(callID string) (session.ToolResult, bool)
-	Resolved(callID string) (session.Resolution, bool)
+	Await(ctx context.Context, callID string) (record.ToolResult, error)
+	Ask(ctx context.Context, call record.ToolCall) (record.ToolResult, error)
+	Answered(callID string) (record.ToolResult, bool)
+	Result(callID string) (record.ToolResult, bool)
+	Resolved(callID string) (record.Resolution, bool)
 }

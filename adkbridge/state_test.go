@@ -9,6 +9,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestState passes values between agents, tools and turns.
@@ -211,7 +212,7 @@ func TestKeys(t *testing.T) {
 		got = keys
 		return Model{}, &model.Error{Kind: model.KindAuth, Message: "refused"}
 	})})
-	err := r.Check(t.Context(), &session.Spec{Agent: llm("root", tools())}, session.Keys{"openai": "sk-canary"})
+	err := r.Check(t.Context(), &record.Spec{Agent: llm("root", tools())}, session.Keys{"openai": "sk-canary"})
 	if got["openai"] != "sk-canary" {
 		t.Errorf("keys %v", got)
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // stopTrees are turns to stop in the middle.
@@ -189,7 +190,7 @@ func TestCause(t *testing.T) {
 		w := newWorld(t, map[string][]step{"a": {{text: "half a", hang: true}}, "b": {{text: "half a", hang: true}}})
 		run := newFakeRun(t, tree, "go")
 		ctx, cancel := context.WithCancelCause(t.Context())
-		run.streaming = func(session.Delta) { cancel(gone) }
+		run.streaming = func(record.Delta) { cancel(gone) }
 		if err := w.runner.runTurn(ctx, run); err != gone { //nolint:errorlint // the cause itself is promised
 			t.Errorf("%s: error %v", name, err)
 		}
@@ -251,7 +252,7 @@ func TestResponseNotAppended(t *testing.T) {
 func TestInterrupted(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search", "calc")}})
 	run := newFakeRun(t, llm("root"), "go")
-	run.client = func(c session.ToolCall) session.ToolResult {
+	run.client = func(c record.ToolCall) record.ToolResult {
 		res := answered(`"late"`)
 		res.State = map[string]any{"k": "v", "temp:t": 1}
 		if c.Name == "calc" {
@@ -362,8 +363,8 @@ func TestPanicsAtTheSeams(t *testing.T) {
 					panic("scripted panic at " + at)
 				}
 			}
-			run.appending = func(*session.Event) { boom("append") }
-			run.client = func(c session.ToolCall) session.ToolResult {
+			run.appending = func(*record.Event) { boom("append") }
+			run.client = func(c record.ToolCall) record.ToolResult {
 				if c.Name == "loop_continue" {
 					boom("ask")
 				}
@@ -375,7 +376,7 @@ func TestPanicsAtTheSeams(t *testing.T) {
 			}
 			if where == "append" {
 				// Closing appends too; it has a store that works again.
-				run.appending = func(*session.Event) {
+				run.appending = func(*record.Event) {
 					defer func() { broken = false }()
 					boom("append")
 				}

@@ -14,7 +14,7 @@ import (
 	"google.golang.org/adk/v2/tool/toolutils"
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // baseTool is the part that all tools share.
@@ -139,8 +139,8 @@ var (
 // resultOf returns what the model sees of a result. A JSON object stays as it is; any
 // other JSON value, and any other text, becomes {"output": …}. Without an output it is
 // {"error": text}.
-func resultOf(res session.ToolResult) map[string]any {
-	if res.Outcome == session.Answered && res.Output != nil {
+func resultOf(res record.ToolResult) map[string]any {
+	if res.Outcome == record.Answered && res.Output != nil {
 		v, ok := parseJSON(*res.Output)
 		if !ok {
 			v = *res.Output
@@ -152,14 +152,14 @@ func resultOf(res session.ToolResult) map[string]any {
 	}
 	text := cmp.Or(res.Error, "the tool gave no result")
 	switch res.Outcome {
-	case session.Answered:
-	case session.Cancelled:
+	case record.Answered:
+	case record.Cancelled:
 		text = "cancelled: " + text
-	case session.TimedOut:
+	case record.TimedOut:
 		text = "timed out: " + text
-	case session.Abandoned:
+	case record.Abandoned:
 		text = "abandoned: " + text
-	case session.Denied:
+	case record.Denied:
 		text = "denied: " + text
 	}
 	return errorResult(text)

@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestToolResults checks what a model sees of a result.
@@ -49,13 +50,13 @@ func TestToolResults(t *testing.T) {
 		}
 	}
 	for _, tc := range []struct {
-		res  session.ToolResult
+		res  record.ToolResult
 		want string
 	}{
-		{session.ToolResult{Outcome: session.Cancelled, Error: "by the client"}, "cancelled: by the client"},
-		{session.ToolResult{Outcome: session.TimedOut, Error: "after 1s"}, "timed out: after 1s"},
-		{session.ToolResult{Outcome: session.Abandoned}, "abandoned: the tool gave no result"},
-		{session.ToolResult{Outcome: session.Answered}, "the tool gave no result"},
+		{record.ToolResult{Outcome: record.Cancelled, Error: "by the client"}, "cancelled: by the client"},
+		{record.ToolResult{Outcome: record.TimedOut, Error: "after 1s"}, "timed out: after 1s"},
+		{record.ToolResult{Outcome: record.Abandoned}, "abandoned: the tool gave no result"},
+		{record.ToolResult{Outcome: record.Answered}, "the tool gave no result"},
 	} {
 		if got := resultOf(tc.res)["error"]; got != tc.want {
 			t.Errorf("%+v became %v, want %q", tc.res, got, tc.want)

@@ -7,15 +7,15 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // keepUsage keeps the usage of a failed call, all of its tries, until the agent makes
 // another call or the turn is closed.
-func (m *agentModel) keepUsage(err error, branch string, call *session.CallInfo) {
+func (m *agentModel) keepUsage(err error, branch string, call *record.CallInfo) {
 	info := &meta{Path: m.n.path, Call: call}
 	info.Usage, info.Before = m.splitUsage(model.Took(err))
-	m.recorded, m.reported = session.Usage{}, 0 // it is kept
+	m.recorded, m.reported = record.Usage{}, 0 // it is kept
 	if info.Usage.Calls > 0 || info.Before != nil {
 		m.t.keepCallEnd(&response{author: m.n.name, branch: branch, content: &genai.Content{Role: genai.RoleModel},
 			meta: info})
@@ -55,7 +55,7 @@ func (t *turn) reportUsage(ctx context.Context, agent string) error {
 
 // splitUsage returns the usage of a call's tries: what the log does not hold yet, and
 // what it holds, nil for nothing.
-func (m *agentModel) splitUsage(tries []model.Usage) (usage, before *session.Usage) {
+func (m *agentModel) splitUsage(tries []model.Usage) (usage, before *record.Usage) {
 	if m.recorded.Calls > 0 {
 		before = new(m.recorded)
 	}
@@ -64,8 +64,8 @@ func (m *agentModel) splitUsage(tries []model.Usage) (usage, before *session.Usa
 
 // usage sums up the tries of a call that the log does not hold yet. It leaves out
 // counts that cannot be true.
-func (m *agentModel) usage(tries []model.Usage) *session.Usage {
-	sum := &session.Usage{}
+func (m *agentModel) usage(tries []model.Usage) *record.Usage {
+	sum := &record.Usage{}
 	for _, u := range tries[min(m.reported, len(tries)):] {
 		if u.Valid() {
 			*sum = sum.Add(*m.price(u))
@@ -75,8 +75,8 @@ func (m *agentModel) usage(tries []model.Usage) *session.Usage {
 }
 
 // price returns the usage of one try with its cost.
-func (m *agentModel) price(u model.Usage) *session.Usage {
-	one := &session.Usage{
+func (m *agentModel) price(u model.Usage) *record.Usage {
+	one := &record.Usage{
 		Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite,
 		Thoughts: u.Thoughts, Total: u.Total, Calls: 1,
 	}
@@ -89,7 +89,7 @@ func (m *agentModel) price(u model.Usage) *session.Usage {
 }
 
 // usageMetadata returns usage in the form of ADK's telemetry.
-func usageMetadata(u *session.Usage) *genai.GenerateContentResponseUsageMetadata {
+func usageMetadata(u *record.Usage) *genai.GenerateContentResponseUsageMetadata {
 	if u == nil {
 		return nil
 	}

@@ -3,18 +3,18 @@ package adkbridge
 import (
 	"testing"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestUsageOfEarlierEvents: events of earlier releases count as their providers did;
 // those of today are believed.
 func TestUsageOfEarlierEvents(t *testing.T) {
 	const counts = `{"prompt":90,"completion":40,"cached":60,"total":130,"calls":1}`
-	apart := session.Usage{Prompt: 150, Completion: 40, Cached: 60, Total: 190, Calls: 1}
-	within := session.Usage{Prompt: 90, Completion: 40, Cached: 60, Total: 130, Calls: 1}
+	apart := record.Usage{Prompt: 150, Completion: 40, Cached: 60, Total: 190, Calls: 1}
+	within := record.Usage{Prompt: 90, Completion: 40, Cached: 60, Total: 130, Calls: 1}
 	for name, c := range map[string]struct {
 		event string
-		want  session.Usage
+		want  record.Usage
 	}{
 		"of Anthropic":               {`{"customMetadata":{"agentd":{"usage":` + counts + `,"before":` + counts + `,"call":{"provider":"anthropic"}}}}`, apart},
 		"of Claude, without a call":  {`{"modelVersion":"claude-sonnet-4-5","customMetadata":{"agentd":{"usage":` + counts + `,"before":` + counts + `}}}`, apart},

@@ -13,7 +13,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/internal/jsondiff"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // maxShown bounds how much of a value or an error a divergence shows, in bytes.
@@ -34,14 +34,14 @@ var (
 // and its observer, and compares what the run would append with the log.
 type verifier struct {
 	sessionID string
-	recs      []session.Record // those of the turn, by seq; the first is its start
-	started   session.TurnStarted
-	spec      *session.Spec
-	ended     *session.TurnEnded // nil: the turn is open
+	recs      []record.Record // those of the turn, by seq; the first is its start
+	started   record.TurnStarted
+	spec      *record.Spec
+	ended     *record.TurnEnded // nil: the turn is open
 	state     map[string]any
-	calls     map[string]session.Record // of kind tool_call, by id
-	results   map[string]session.ToolResult
-	resolved  map[string]session.Resolution
+	calls     map[string]record.Record // of kind tool_call, by id
+	results   map[string]record.ToolResult
+	resolved  map[string]record.Resolution
 	agents    *agentLog
 
 	t        *turn
@@ -64,11 +64,11 @@ var (
 	_ Models   = (*verifier)(nil)
 )
 
-func newVerifier(sessionID string, recs []session.Record) (*verifier, error) {
+func newVerifier(sessionID string, recs []record.Record) (*verifier, error) {
 	v := &verifier{
 		sessionID: sessionID, recs: recs,
-		calls: map[string]session.Record{}, results: map[string]session.ToolResult{},
-		resolved: map[string]session.Resolution{},
+		calls: map[string]record.Record{}, results: map[string]record.ToolResult{},
+		resolved: map[string]record.Resolution{},
 		agents:   newAgentLog(), metas: map[string]*meta{},
 	}
 	for _, rec := range recs {
@@ -84,40 +84,40 @@ func newVerifier(sessionID string, recs []session.Record) (*verifier, error) {
 }
 
 // read reads a record that is no event.
-func (v *verifier) read(rec session.Record) error {
+func (v *verifier) read(rec record.Record) error {
 	if rec.TurnID != v.recs[0].TurnID {
 		return nil // of a prompt that waits
 	}
 	switch rec.Kind {
-	case session.KindTurnStarted:
+	case record.KindTurnStarted:
 		if err := unmarshal(rec.Data, &v.started); err != nil {
 			return err
 		}
 		if v.started.Alone != nil {
 			v.agents.read(rec, "agent_started", *v.started.Alone)
 		}
-	case session.KindAgentsChanged:
-		var f session.AgentsChanged
+	case record.KindAgentsChanged:
+		var f record.AgentsChanged
 		if err := unmarshal(rec.Data, &f); err != nil {
 			return err
 		}
 		for i, c := range f.Changes {
 			v.agents.read(rec, fmt.Sprintf("changes[%d]", i), c)
 		}
-	case session.KindToolCall:
-		var call session.ToolCall
+	case record.KindToolCall:
+		var call record.ToolCall
 		if err := unmarshal(rec.Data, &call); err != nil {
 			return err
 		}
 		v.calls[call.ID] = rec
-	case session.KindToolResult:
-		var res session.ToolResult
+	case record.KindToolResult:
+		var res record.ToolResult
 		if err := unmarshal(rec.Data, &res); err != nil {
 			return err
 		}
 		v.results[res.CallID] = res
-	case session.KindInteractionResolved:
-		var resolved session.InteractionResolved
+	case record.KindInteractionResolved:
+		var resolved record.InteractionResolved
 		if err := unmarshal(rec.Data, &resolved); err != nil {
 			return err
 		}
@@ -125,8 +125,8 @@ func (v *verifier) read(rec session.Record) error {
 		if res := resolved.Result(); res != nil {
 			v.results[resolved.ID] = *res
 		}
-	case session.KindTurnEnded:
-		v.ended = &session.TurnEnded{}
+	case record.KindTurnEnded:
+		v.ended = &record.TurnEnded{}
 		return unmarshal(rec.Data, v.ended)
 	default:
 	}
@@ -137,7 +137,7 @@ func (v *verifier) read(rec session.Record) error {
 func (v *verifier) complete() bool { return v.ended != nil && v.ended.Completed }
 
 // diverge records a divergence and returns the error that ends the run.
-func (v *verifier) diverge(rec session.Record, field, recorded, replayed string) error {
+func (v *verifier) diverge(rec record.Record, field, recorded, replayed string) error {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.found == nil || rec.Seq < v.found.Seq {
@@ -172,8 +172,8 @@ func (v *verifier) unread(author string) []loggedEvent {
 }
 
 // record finds a record of the turn.
-func (v *verifier) record(seq int64) session.Record {
-	i, _ := slices.BinarySearchFunc(v.recs, seq, func(r session.Record, seq int64) int { return int(r.Seq - seq) })
+func (v *verifier) record(seq int64) record.Record {
+	i, _ := slices.BinarySearchFunc(v.recs, seq, func(r record.Record, seq int64) int { return int(r.Seq - seq) })
 	return v.recs[i]
 }
 

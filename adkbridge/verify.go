@@ -11,8 +11,8 @@ import (
 	"math"
 	"strings"
 
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Report is the result of Verify.
@@ -30,7 +30,7 @@ type Divergence struct {
 	Turn string
 	// Seq and Kind are those of the record.
 	Seq  int64
-	Kind session.Kind
+	Kind record.Kind
 	// Field leads to the value within the record, as in content.parts[0].text; ""
 	// is the whole of it.
 	Field string
@@ -63,26 +63,26 @@ func (d *Divergence) String() string {
 //
 // The error is one of reading the log, or the context's.
 func Verify(
-	ctx context.Context, sessionID string, log iter.Seq2[session.Record, error], state map[string]any,
+	ctx context.Context, sessionID string, log iter.Seq2[record.Record, error], state map[string]any,
 ) (Report, error) {
 	v := &verification{sessionID: sessionID, hist: newHistory(), state: maps.Clone(state)}
 	if v.state == nil {
 		v.state = map[string]any{}
 	}
 	var rep Report
-	var turn []session.Record
+	var turn []record.Record
 	for rec, err := range log {
 		if err != nil {
 			return rep, err
 		}
 		rep.Records++
 		switch {
-		case rec.Kind == session.KindTurnStarted:
-			turn = []session.Record{rec}
+		case rec.Kind == record.KindTurnStarted:
+			turn = []record.Record{rec}
 		case turn != nil:
 			turn = append(turn, withoutPayload(rec))
 		}
-		if turn == nil || rec.Kind != session.KindTurnEnded || rec.TurnID != turn[0].TurnID {
+		if turn == nil || rec.Kind != record.KindTurnEnded || rec.TurnID != turn[0].TurnID {
 			continue
 		}
 		rep.Turns++
@@ -109,7 +109,7 @@ type verification struct {
 }
 
 // turn verifies one turn.
-func (v *verification) turn(ctx context.Context, recs []session.Record) (*Divergence, error) {
+func (v *verification) turn(ctx context.Context, recs []record.Record) (*Divergence, error) {
 	run, err := newVerifier(v.sessionID, recs)
 	if err != nil {
 		return nil, err

@@ -6,7 +6,7 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/internal/jsondiff"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // agentLog holds the starts and ends of agents in a turn's log, and those of the run.
@@ -24,19 +24,19 @@ type agentLog struct {
 // agentChanges are the starts and ends of one agent, in order.
 type agentChanges struct {
 	logged []loggedChange
-	ran    []session.AgentChange
+	ran    []record.AgentChange
 }
 
 // loggedChange is one in the log, at a field of a record.
 type loggedChange struct {
-	rec    session.Record
+	rec    record.Record
 	field  string
-	change session.AgentChange
+	change record.AgentChange
 }
 
 func newAgentLog() *agentLog { return &agentLog{agent: map[string]*agentChanges{}} }
 
-func (a *agentLog) of(c *session.AgentChange) *agentChanges {
+func (a *agentLog) of(c *record.AgentChange) *agentChanges {
 	name := changeKeyOf(c).name
 	if a.agent[name] == nil {
 		a.agent[name] = &agentChanges{}
@@ -45,7 +45,7 @@ func (a *agentLog) of(c *session.AgentChange) *agentChanges {
 }
 
 // read reads a change of the log.
-func (a *agentLog) read(rec session.Record, field string, c session.AgentChange) {
+func (a *agentLog) read(rec record.Record, field string, c record.AgentChange) {
 	if a.first == 0 {
 		a.first = rec.Seq
 	}
@@ -55,7 +55,7 @@ func (a *agentLog) read(rec session.Record, field string, c session.AgentChange)
 
 // agentChanged implements observer. It compares a change of the run with the log, as
 // far as the log goes.
-func (v *verifier) agentChanged(c session.AgentChange) {
+func (v *verifier) agentChanged(c record.AgentChange) {
 	a := v.agents
 	if v.recorder != nil || a.first == 0 {
 		return
@@ -79,7 +79,7 @@ func (v *verifier) agentChanged(c session.AgentChange) {
 	}
 }
 
-func jsonOf(c session.AgentChange) (any, error) {
+func jsonOf(c record.AgentChange) (any, error) {
 	data, err := json.Marshal(c)
 	if err != nil {
 		return nil, err
@@ -128,7 +128,7 @@ func (v *verifier) checkLeftOver() {
 }
 
 // changeText describes a change, bounded.
-func changeText(c *session.AgentChange) string {
+func changeText(c *record.AgentChange) string {
 	if c.Ended != "" {
 		return cut(fmt.Sprintf("end (%s) of agent %s", c.Ended, pathString(c.Path)), maxShown)
 	}

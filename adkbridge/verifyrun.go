@@ -11,6 +11,7 @@ import (
 	"github.com/apzuk3/agentd/internal/jsondiff"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // This file implements handle and Models by the log: what a run has in place of a
@@ -20,19 +21,19 @@ import (
 func (v *verifier) Resolve(string, map[string]string) (Model, error) {
 	return Model{
 		Provider: "log", Builtins: slices.Collect(maps.Keys(providerTools)),
-		Cost: func(model.Usage) session.NanoUSD { return 0 },
+		Cost: func(model.Usage) record.NanoUSD { return 0 },
 	}, nil
 }
 
 func (v *verifier) SessionID() string     { return v.sessionID }
 func (v *verifier) TurnID() string        { return v.recs[0].TurnID }
-func (v *verifier) Spec() *session.Spec   { return v.spec }
+func (v *verifier) Spec() *record.Spec    { return v.spec }
 func (*verifier) Keys() session.Keys      { return nil }
 func (v *verifier) State() map[string]any { return maps.Clone(v.state) }
 func (v *verifier) StartSeq() int64       { return v.recs[0].Seq }
 
-func (v *verifier) Records(_ context.Context, _ int64) iter.Seq2[session.Record, error] {
-	return func(yield func(session.Record, error) bool) {
+func (v *verifier) Records(_ context.Context, _ int64) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
 		for _, rec := range v.recs {
 			if !yield(rec, nil) {
 				return
@@ -41,22 +42,22 @@ func (v *verifier) Records(_ context.Context, _ int64) iter.Seq2[session.Record,
 	}
 }
 
-func (*verifier) Delta(session.Delta)                                {}
-func (*verifier) Marks(string) session.Marks                         { return nil }
-func (*verifier) Retrying(context.Context, session.ModelRetry) error { return nil }
-func (*verifier) Injected() []session.Injected                       { return nil }
-func (*verifier) Raw(context.Context, session.RawPayload) error      { return nil }
+func (*verifier) Delta(record.Delta)                                {}
+func (*verifier) Marks(string) record.Marks                         { return nil }
+func (*verifier) Retrying(context.Context, record.ModelRetry) error { return nil }
+func (*verifier) Injected() []session.Injected                      { return nil }
+func (*verifier) Raw(context.Context, record.RawPayload) error      { return nil }
 
 // FellBack implements handle: the model of a verifier never fails.
-func (*verifier) FellBack(context.Context, session.ModelFallback) error { return nil }
+func (*verifier) FellBack(context.Context, record.ModelFallback) error { return nil }
 
 // BeginCall implements handle. It is not reached: modelCall stops each call whose
 // response the log does not hold.
-func (*verifier) BeginCall(context.Context, session.ModelCall) (func(), error) {
+func (*verifier) BeginCall(context.Context, record.ModelCall) (func(), error) {
 	return nil, errors.New("a turn of the log calls no model")
 }
 
-func (v *verifier) Await(ctx context.Context, id string) (session.ToolResult, error) {
+func (v *verifier) Await(ctx context.Context, id string) (record.ToolResult, error) {
 	res, ok := v.results[id]
 	if ok {
 		return res, nil
@@ -67,22 +68,22 @@ func (v *verifier) Await(ctx context.Context, id string) (session.ToolResult, er
 	return res, v.waitAtLogEnd(ctx)
 }
 
-func (v *verifier) Ask(ctx context.Context, call session.ToolCall) (session.ToolResult, error) {
+func (v *verifier) Ask(ctx context.Context, call record.ToolCall) (record.ToolResult, error) {
 	rec, ok := v.calls[call.ID]
 	switch {
 	case !ok && v.complete():
-		return session.ToolResult{}, v.diverge(v.recs[len(v.recs)-1], "", "no call "+call.ID+" before it",
+		return record.ToolResult{}, v.diverge(v.recs[len(v.recs)-1], "", "no call "+call.ID+" before it",
 			"asks for a call of "+call.Name)
 	case !ok:
-		return session.ToolResult{}, v.waitAtLogEnd(ctx)
+		return record.ToolResult{}, v.waitAtLogEnd(ctx)
 	}
 	want, err := jsondiff.Decode(rec.Data)
 	if err != nil {
-		return session.ToolResult{}, err
+		return record.ToolResult{}, err
 	}
-	var logged session.ToolCall
+	var logged record.ToolCall
 	if err := unmarshal(rec.Data, &logged); err != nil {
-		return session.ToolResult{}, err
+		return record.ToolResult{}, err
 	}
 	if call.Asks != nil && logged.Asks != nil { // the id is the session's
 		asks := *call.Asks
@@ -90,24 +91,24 @@ func (v *verifier) Ask(ctx context.Context, call session.ToolCall) (session.Tool
 	}
 	data, err := json.Marshal(call)
 	if err != nil {
-		return session.ToolResult{}, err
+		return record.ToolResult{}, err
 	}
 	got, err := jsondiff.Decode(data)
 	if err != nil {
-		return session.ToolResult{}, err
+		return record.ToolResult{}, err
 	}
 	if d := jsondiff.First(want, got); d != nil {
-		return session.ToolResult{}, v.diverge(rec, d.Path, d.Want, d.Got)
+		return record.ToolResult{}, v.diverge(rec, d.Path, d.Want, d.Got)
 	}
 	return v.Await(ctx, call.ID)
 }
 
 // Append implements handle: an event that closes the turn. The run announces its own
 // events to event.
-func (v *verifier) Append(_ context.Context, data []byte, _ *session.Event) (session.Record, error) {
+func (v *verifier) Append(_ context.Context, data []byte, _ *record.Event) (record.Record, error) {
 	s, err := decode(data)
 	if err != nil {
-		return session.Record{}, err
+		return record.Record{}, err
 	}
 	i := slices.IndexFunc(v.closing, func(l loggedEvent) bool {
 		return l.ev.Author == s.Author && l.ev.Branch == s.Branch &&
@@ -115,19 +116,19 @@ func (v *verifier) Append(_ context.Context, data []byte, _ *session.Event) (ses
 			slices.Equal(responses(l.ev.Content), responses(s.Content))
 	})
 	if i < 0 {
-		return session.Record{}, v.diverge(v.recs[len(v.recs)-1], "", "nothing before it", "appends "+summary(s))
+		return record.Record{}, v.diverge(v.recs[len(v.recs)-1], "", "nothing before it", "appends "+summary(s))
 	}
 	l := v.closing[i]
 	v.closing = slices.Delete(v.closing, i, i+1)
 	if err := v.compareRecord(&l, data, true); err != nil {
-		return session.Record{}, err
+		return record.Record{}, err
 	}
 	return v.record(l.seq), nil
 }
 
 // AppendAtEnd implements handle. Later turns read only their own records, so the
 // history takes the event here.
-func (v *verifier) AppendAtEnd(ctx context.Context, data []byte, ev *session.Event) error {
+func (v *verifier) AppendAtEnd(ctx context.Context, data []byte, ev *record.Event) error {
 	rec, err := v.Append(ctx, data, ev)
 	if err != nil {
 		return err
@@ -141,19 +142,19 @@ func (v *verifier) AppendAtEnd(ctx context.Context, data []byte, ev *session.Eve
 
 // AgentsChanged implements handle. The run announces each start and end to
 // agentChanged.
-func (*verifier) AgentsChanged(context.Context, session.AgentsChanged) error { return nil }
+func (*verifier) AgentsChanged(context.Context, record.AgentsChanged) error { return nil }
 
 // AgentsChangedAtEnd implements handle.
-func (*verifier) AgentsChangedAtEnd(session.AgentsChanged) error { return nil }
+func (*verifier) AgentsChangedAtEnd(record.AgentsChanged) error { return nil }
 
-func (v *verifier) Answered(id string) (session.ToolResult, bool) { return v.Result(id) }
+func (v *verifier) Answered(id string) (record.ToolResult, bool) { return v.Result(id) }
 
-func (v *verifier) Result(id string) (session.ToolResult, bool) {
+func (v *verifier) Result(id string) (record.ToolResult, bool) {
 	res, ok := v.results[id]
 	return res, ok
 }
 
-func (v *verifier) Resolved(id string) (session.Resolution, bool) {
+func (v *verifier) Resolved(id string) (record.Resolution, bool) {
 	said, ok := v.resolved[id]
 	return said, ok
 }

@@ -12,13 +12,14 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Sessions keeps sessions, starts turns, attaches clients to them and reports their
 // state. *session.Manager implements it.
 type Sessions interface {
 	CreateSession(
-		ctx context.Context, names session.Names, budget session.Budget, once session.Once,
+		ctx context.Context, names session.Names, budget record.Budget, once session.Once,
 	) (session.Summary, error)
 	Session(ctx context.Context, id string) (session.Summary, error)
 	ListSessions(
@@ -31,7 +32,7 @@ type Sessions interface {
 	Start(ctx context.Context, req session.Request) (*session.Turn, error)
 	Attach(ctx context.Context, req session.AttachRequest) (*session.Turn, *session.Watcher, error)
 	Turn(ctx context.Context, sessionID, turnID string) (session.TurnInfo, error)
-	Said(ctx context.Context, t *session.TurnInfo) (session.Parts, error)
+	Said(ctx context.Context, t *session.TurnInfo) (record.Parts, error)
 	ListTurns(
 		ctx context.Context, q session.TurnQuery, page string, limit int,
 	) (turns []session.TurnInfo, next string, err error)
@@ -55,7 +56,7 @@ type Sessions interface {
 		ctx context.Context, q session.InteractionQuery, page string, limit int,
 	) (list []*session.Interaction, next string, err error)
 	Resolve(
-		ctx context.Context, req session.AttachRequest, id string, r session.Resolution,
+		ctx context.Context, req session.AttachRequest, id string, r record.Resolution,
 	) (*session.Interaction, error)
 }
 

@@ -21,24 +21,25 @@ import (
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
 // engine is a session.Runner that runs a function.
 type engine struct {
-	check func(*session.Spec, session.Keys) error
+	check func(*record.Spec, session.Keys) error
 	run   func(context.Context, *session.Run) error
 }
 
-func (e engine) Check(_ context.Context, spec *session.Spec, keys session.Keys) error {
+func (e engine) Check(_ context.Context, spec *record.Spec, keys session.Keys) error {
 	if e.check == nil {
 		return nil
 	}
 	return e.check(spec, keys)
 }
 
-func (engine) Decode(data []byte) (*session.Event, error) {
-	ev := &session.Event{}
+func (engine) Decode(data []byte) (*record.Event, error) {
+	ev := &record.Event{}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber() // as adkbridge does
 	return ev, dec.Decode(ev)
@@ -54,7 +55,7 @@ func (e engine) Run(ctx context.Context, run *session.Run) error {
 var root = []string{"root"}
 
 // emit appends an event.
-func emit(ctx context.Context, run *session.Run, ev *session.Event) error {
+func emit(ctx context.Context, run *session.Run, ev *record.Event) error {
 	data, err := json.Marshal(ev)
 	if err == nil {
 		_, err = run.Append(ctx, data, ev)
@@ -66,25 +67,25 @@ func emit(ctx context.Context, run *session.Run, ev *session.Event) error {
 func say(ctx context.Context, run *session.Run, id string, words ...string) error {
 	var text string
 	for _, w := range words {
-		run.Delta(session.Delta{MessageID: id, Path: root, Text: w})
+		run.Delta(record.Delta{MessageID: id, Path: root, Text: w})
 		text += w
 	}
-	return emit(ctx, run, &session.Event{
+	return emit(ctx, run, &record.Event{
 		MessageID: id, Path: root, Text: text, Marks: run.Marks(id),
-		Usage: &session.Usage{Prompt: 2, Completion: 3, Total: 5, Calls: 1},
+		Usage: &record.Usage{Prompt: 2, Completion: 3, Total: 5, Calls: 1},
 	})
 }
 
 // ask calls tools together and returns what came of them, in order.
-func ask(ctx context.Context, run *session.Run, ids ...string) ([]session.ToolResult, error) {
-	ev := &session.Event{Path: root}
+func ask(ctx context.Context, run *session.Run, ids ...string) ([]record.ToolResult, error) {
+	ev := &record.Event{Path: root}
 	for _, id := range ids {
-		ev.Calls = append(ev.Calls, session.ToolCall{ID: id, Name: "tool", Input: json.RawMessage(`{"n":1}`), Path: root})
+		ev.Calls = append(ev.Calls, record.ToolCall{ID: id, Name: "tool", Input: json.RawMessage(`{"n":1}`), Path: root})
 	}
 	if err := emit(ctx, run, ev); err != nil {
 		return nil, err
 	}
-	var out []session.ToolResult
+	var out []record.ToolResult
 	for _, id := range ids {
 		res, err := run.Await(ctx, id)
 		if err != nil {

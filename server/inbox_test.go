@@ -13,6 +13,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Large requests share room: one waits for another for a bounded time, and one for
@@ -20,7 +21,7 @@ import (
 // both services.
 func TestLargeRequestsShareRoom(t *testing.T) {
 	release := make(chan struct{})
-	e := engine{run: talk, check: func(spec *session.Spec, _ session.Keys) error {
+	e := engine{run: talk, check: func(spec *record.Spec, _ session.Keys) error {
 		if len(spec.Prompt) > 1000 {
 			<-release
 		}

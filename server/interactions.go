@@ -8,21 +8,22 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // resolutionOf translates a resolution that satisfies the protocol's rules.
-func resolutionOf(r *agentdv1.Resolution) session.Resolution {
-	out := session.Resolution{Key: r.GetIdempotencyKey()}
+func resolutionOf(r *agentdv1.Resolution) record.Resolution {
+	out := record.Resolution{Key: r.GetIdempotencyKey()}
 	switch d := r.GetDecision().(type) {
 	case *agentdv1.Resolution_Approve:
-		out.Decision = session.Approve
+		out.Decision = record.Approve
 		if d.Approve.ToolInput != nil {
 			out.Input = json.RawMessage(d.Approve.GetToolInput())
 		}
 	case *agentdv1.Resolution_Deny:
-		out.Decision, out.Reason = session.Deny, d.Deny.GetReason()
+		out.Decision, out.Reason = record.Deny, d.Deny.GetReason()
 	case *agentdv1.Resolution_Answer:
-		out.Decision, out.Answer = session.Reply, d.Answer
+		out.Decision, out.Answer = record.Reply, d.Answer
 	}
 	return out
 }

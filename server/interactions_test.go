@@ -12,14 +12,15 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // inquire asks a person for leave to call a tool, then something, and says what
 // came of both.
 func inquire(ctx context.Context, run *session.Run) error {
-	ev := &session.Event{Path: root, Calls: []session.ToolCall{
-		{ID: "call", Name: "tool", Input: json.RawMessage(`{"n":1}`), Path: root, Asks: &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL}},
-		{ID: "ask", Name: "ask_user", Input: json.RawMessage(`{}`), Path: root, Asks: &session.Question{
+	ev := &record.Event{Path: root, Calls: []record.ToolCall{
+		{ID: "call", Name: "tool", Input: json.RawMessage(`{"n":1}`), Path: root, Asks: &record.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL}},
+		{ID: "ask", Name: "ask_user", Input: json.RawMessage(`{}`), Path: root, Asks: &record.Question{
 			Kind: agentdv1.InteractionKind_INTERACTION_KIND_CLARIFICATION, Text: "which?", Choices: []string{"a", "b"},
 		}},
 	}}

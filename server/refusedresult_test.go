@@ -25,6 +25,7 @@ import (
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // rawStream is a Run stream whose frames a test makes itself.
@@ -183,7 +184,7 @@ var badConfig = server.Config{MaxMessageBytes: 2 << 20}
 
 // asks is a turn that asks for one tool and hands out what came of it; it ends when
 // that has been taken.
-func asks(results chan<- session.ToolResult) engine {
+func asks(results chan<- record.ToolResult) engine {
 	return engine{run: func(ctx context.Context, run *session.Run) error {
 		res, err := ask(ctx, run, "call")
 		if err != nil {
@@ -195,9 +196,9 @@ func asks(results chan<- session.ToolResult) engine {
 }
 
 // onPipesWith has a turn's results in the bubble of the test.
-func onPipesWith(t *testing.T, e func(chan<- session.ToolResult) engine, cfg server.Config, test func(*testing.T, *fixture, <-chan session.ToolResult)) {
+func onPipesWith(t *testing.T, e func(chan<- record.ToolResult) engine, cfg server.Config, test func(*testing.T, *fixture, <-chan record.ToolResult)) {
 	synctest.Test(t, func(t *testing.T) {
-		results := make(chan session.ToolResult)
+		results := make(chan record.ToolResult)
 		f := serveOn(t, testdaemon.NewListener(), e(results), cfg)
 		test(t, f, results)
 		f.stop()
@@ -238,7 +239,7 @@ func TestRefusedResultIsTheResult(t *testing.T) {
 	for _, json := range []bool{false, true} {
 		for name, bad := range frames(t, &rawStream{t: t, json: json}) {
 			t.Run(map[bool]string{false: "binary ", true: "JSON "}[json]+name, func(t *testing.T) {
-				onPipesWith(t, asks, badConfig, func(t *testing.T, f *fixture, results <-chan session.ToolResult) {
+				onPipesWith(t, asks, badConfig, func(t *testing.T, f *fixture, results <-chan record.ToolResult) {
 					s := f.rawStream(t, json)
 					defer s.close()
 					s.write(0, s.encode(execute()))
@@ -254,7 +255,7 @@ func TestRefusedResultIsTheResult(t *testing.T) {
 						refused, shown = cmp.Or(refused, m.GetError()), cmp.Or(shown, m.GetToolCallAnswered())
 					}
 					got := <-results
-					if got.Outcome != session.Answered || got.Output != nil || !strings.Contains(got.Error, "refused") {
+					if got.Outcome != record.Answered || got.Output != nil || !strings.Contains(got.Error, "refused") {
 						t.Errorf("the result is %v", got)
 					}
 					if shown != nil {
@@ -324,7 +325,7 @@ func TestRefusedMessageThatIsNoResult(t *testing.T) {
 		"a call that is not named yet": {Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{ToolName: large, ToolCallId: "call"}}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			onPipesWith(t, asks, badConfig, func(t *testing.T, f *fixture, results <-chan session.ToolResult) {
+			onPipesWith(t, asks, badConfig, func(t *testing.T, f *fixture, results <-chan record.ToolResult) {
 				s := f.rawStream(t, false)
 				defer s.close()
 				s.write(0, s.encode(execute()))
@@ -356,7 +357,7 @@ func TestSubmitRefusesEachResult(t *testing.T) {
 			continue // of the request as a whole
 		}
 		t.Run(name, func(t *testing.T) {
-			results := make(chan []session.ToolResult, 1)
+			results := make(chan []record.ToolResult, 1)
 			onPipes(t, engine{run: func(ctx context.Context, run *session.Run) error {
 				res, err := ask(ctx, run, "call", "other")
 				results <- res

@@ -19,6 +19,7 @@ import (
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // wires are the protocols and forms that existing clients speak.
@@ -60,7 +61,7 @@ func lastOf(t *testing.T, msgs []*agentdv1.RunResponse) *agentdv1.RunResponse_En
 }
 
 func TestTurnOnEachWire(t *testing.T) {
-	results := make(chan []session.ToolResult, 1)
+	results := make(chan []record.ToolResult, 1)
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 		if err := say(ctx, run, "m1", "he", "llo"); err != nil {
 			return err
@@ -124,7 +125,7 @@ func TestExecuteResponseIsFirst(t *testing.T) {
 // A client that closes its side at once still receives all of the turn.
 func TestHalfClose(t *testing.T) {
 	onEachWire(t, func(t *testing.T, opts []connect.ClientOption) {
-		outcome := make(chan session.Outcome, 1)
+		outcome := make(chan record.Outcome, 1)
 		e := engine{run: func(ctx context.Context, run *session.Run) error {
 			if err := say(ctx, run, "m1", "a"); err != nil {
 				return err
@@ -142,7 +143,7 @@ func TestHalfClose(t *testing.T) {
 			if !lastOf(t, msgs).GetCompleted() || joined(msgs) != "ab" {
 				t.Errorf("want the whole turn, got %s", show(msgs))
 			}
-			if got := <-outcome; got != session.Abandoned {
+			if got := <-outcome; got != record.Abandoned {
 				t.Errorf("a call that nobody can answer is %q, want abandoned", got)
 			}
 		})
@@ -152,7 +153,7 @@ func TestHalfClose(t *testing.T) {
 func TestRefusedStreams(t *testing.T) {
 	ran := make(chan struct{}, 100)
 	f := serve(t, engine{
-		check: func(spec *session.Spec, _ session.Keys) error {
+		check: func(spec *record.Spec, _ session.Keys) error {
 			if spec.Agent.GetName() == "bad" {
 				return fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "agent \"bad\": no such name \xff")
 			}
@@ -222,7 +223,7 @@ func TestRefusedStreams(t *testing.T) {
 }
 
 func TestMessagesOfATurn(t *testing.T) {
-	answers := make(chan session.ToolResult, 1)
+	answers := make(chan record.ToolResult, 1)
 	one := engine{run: func(ctx context.Context, run *session.Run) error {
 		res, err := ask(ctx, run, "call")
 		if err != nil {
@@ -297,7 +298,7 @@ func TestMessagesOfATurn(t *testing.T) {
 	t.Run("cancel one call", func(t *testing.T) {
 		c := start(t)
 		c.send(cancelCall("call"))
-		if got := <-answers; got.Outcome != session.Cancelled {
+		if got := <-answers; got.Outcome != record.Cancelled {
 			t.Errorf("outcome %q, want cancelled", got.Outcome)
 		}
 		msgs := c.toEnd()
@@ -371,7 +372,7 @@ func TestLargeState(t *testing.T) {
 			}
 			want["large"] = strings.Repeat("y", 1<<20)
 			f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
-				return emit(ctx, run, &session.Event{Path: root, State: want})
+				return emit(ctx, run, &record.Event{Path: root, State: want})
 			}}, server.Config{})
 			got, texts, alone, pieces := map[string]any{}, map[string]any{}, 0, 0
 			for _, m := range f.run(t).toEnd() {
@@ -416,7 +417,7 @@ func TestLargeState(t *testing.T) {
 func TestLargeText(t *testing.T) {
 	text := strings.Repeat("日本", 1<<19) // 3 MiB
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
-		return emit(ctx, run, &session.Event{MessageID: "m", Path: root, Text: text, Last: true})
+		return emit(ctx, run, &record.Event{MessageID: "m", Path: root, Text: text, Last: true})
 	}}, server.Config{})
 	msgs := f.run(t).toEnd()
 	if joined(msgs) != text {
@@ -449,7 +450,7 @@ func TestLargeText(t *testing.T) {
 func TestKeys(t *testing.T) {
 	got := make(chan session.Keys, 1)
 	f := serve(t, engine{
-		check: func(_ *session.Spec, keys session.Keys) error { got <- keys; return nil },
+		check: func(_ *record.Spec, keys session.Keys) error { got <- keys; return nil },
 		run:   func(ctx context.Context, run *session.Run) error { panic("engine fault") },
 	}, server.Config{})
 	c := f.open(t.Context(), t)

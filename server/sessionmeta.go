@@ -16,6 +16,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // defaultPage is the size of a list's page if the request sets none.
@@ -125,7 +126,7 @@ func sessionOf(s *session.Summary) *agentdv1.Session {
 		ForkedFrom: s.ForkedFrom, ForkedThroughSeq: s.ForkedAt,
 		LastTurnId: s.LastTurn, LastTurnStatus: turnStatuses[s.LastIs], LastSeq: s.LastPosition(), Purged: s.Purged > 0,
 	}
-	if s.Budget != (session.Budget{}) {
+	if s.Budget != (record.Budget{}) {
 		out.Budget = s.Budget.Proto()
 	}
 	if s.Archived {

@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // A panic, and an error that is none of the client's business, are an internal
@@ -102,7 +103,7 @@ func TestWatchTurnSendsHeadersAtOnce(t *testing.T) {
 func TestFilteredStreamIsKeptAlive(t *testing.T) {
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 		for ctx.Err() == nil {
-			run.Delta(session.Delta{MessageID: "m1", Path: root, Text: "hm", Thought: true})
+			run.Delta(record.Delta{MessageID: "m1", Path: root, Text: "hm", Thought: true})
 			time.Sleep(100 * time.Microsecond)
 		}
 		return context.Cause(ctx)

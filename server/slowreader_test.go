@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // longTextBytes is one message.
@@ -34,7 +35,7 @@ var uncompressed = connect.WithAcceptCompression("gzip", nil, nil)
 // longTurn is a turn that says longTextBytes after longTurnTakes and is over.
 func longTurn(ctx context.Context, run *session.Run) error {
 	time.Sleep(longTurnTakes)
-	return emit(ctx, run, &session.Event{MessageID: "m1", Path: root, Text: strings.Repeat("x", longTextBytes)})
+	return emit(ctx, run, &record.Event{MessageID: "m1", Path: root, Text: strings.Repeat("x", longTextBytes)})
 }
 
 // slowReader is a transport whose bodies are read slowly, and not at all once so many

@@ -11,6 +11,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // keysOf takes the caller's own keys out of the request's headers: that of a
@@ -92,7 +93,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		InitialState: state,
 		StateField:   stateField("initial_state", ex.GetInitialStateJson()),
 		Keys:         keysOf(h),
-		OnDisconnect: session.OnDisconnect{
+		OnDisconnect: record.OnDisconnect{
 			Cancel: ex.GetOnDisconnect() == cancelTurn,
 			Grace:  ex.GetDisconnectGrace().AsDuration(),
 		},
@@ -120,11 +121,11 @@ var onBusy = map[agentdv1.OnBusy]session.OnBusy{
 	agentdv1.OnBusy_ON_BUSY_INJECT:      session.Inject,
 }
 
-func budgetOf(b *agentdv1.Budget) session.Budget {
-	return session.Budget{
+func budgetOf(b *agentdv1.Budget) record.Budget {
+	return record.Budget{
 		ModelCalls: b.GetModelCalls(),
 		Tokens:     b.GetTokens(),
-		Cost:       session.BudgetUSD(b.GetCostUsd()),
+		Cost:       record.BudgetUSD(b.GetCostUsd()),
 		Wall:       b.GetWallTime().AsDuration(),
 	}
 }

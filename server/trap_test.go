@@ -23,6 +23,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // envelope frames a message as connect does.
@@ -180,12 +181,12 @@ func TestGarbageInATurn(t *testing.T) {
 	for name, tc := range map[string]struct {
 		garbage []byte
 		code    agentdv1.ErrorCode
-		outcome session.Outcome
+		outcome record.Outcome
 	}{
-		"not a message": {envelope(0, []byte("\xff garbage")), codeInvalid, session.Answered},
-		"too large":     {envelope(0, make([]byte, 100<<10)), codeLimit, session.Answered},
-		"compressed":    {envelope(1, []byte("zz")), codeInvalid, session.Answered},
-		"bad framing":   {envelope(2, []byte("{}")), codeInvalid, session.Abandoned},
+		"not a message": {envelope(0, []byte("\xff garbage")), codeInvalid, record.Answered},
+		"too large":     {envelope(0, make([]byte, 100<<10)), codeLimit, record.Answered},
+		"compressed":    {envelope(1, []byte("zz")), codeInvalid, record.Answered},
+		"bad framing":   {envelope(2, []byte("{}")), codeInvalid, record.Abandoned},
 	} {
 		t.Run(name, func(t *testing.T) {
 			body := slices.Concat(envelope(0, marshal(t, execute())), tc.garbage, envelope(0, marshal(t, toolResult("call", "x"))))
@@ -210,7 +211,7 @@ func TestGarbageInATurn(t *testing.T) {
 			if i < 0 || msgs[i].GetError().GetCode() != tc.code {
 				t.Errorf("want %v, got %s", tc.code, show(msgs))
 			}
-			if got := <-answered; got != string(tc.outcome) && tc.outcome == session.Abandoned {
+			if got := <-answered; got != string(tc.outcome) && tc.outcome == record.Abandoned {
 				t.Errorf("the call was %s, want %s", got, tc.outcome)
 			}
 		})
@@ -223,7 +224,7 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 		text := strings.Repeat("x", 256<<10)
 		for range 32 { // more than the client's window and both ends' buffers hold
-			if err := emit(ctx, run, &session.Event{Path: root, Text: text}); err != nil {
+			if err := emit(ctx, run, &record.Event{Path: root, Text: text}); err != nil {
 				return err
 			}
 		}

@@ -6,94 +6,53 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
-// AgentsChanged says which agents of the tree have started and ended, in order.
-type AgentsChanged struct {
-	// Changes are at least 1 and at most MaxAgentChanges.
-	Changes []AgentChange `json:"changes"`
+var agentKinds = map[record.AgentKind]agentdv1.AgentKind{
+	record.LLMAgent:        agentdv1.AgentKind_AGENT_KIND_LLM,
+	record.SequentialAgent: agentdv1.AgentKind_AGENT_KIND_SEQUENTIAL,
+	record.ParallelAgent:   agentdv1.AgentKind_AGENT_KIND_PARALLEL,
+	record.LoopAgent:       agentdv1.AgentKind_AGENT_KIND_LOOP,
 }
 
-// MaxAgentChanges is how many changes one record holds.
-const MaxAgentChanges = 256
-
-// AgentChange is the start or the end of an agent.
-type AgentChange struct {
-	// Path runs from the root to the agent.
-	Path []string `json:"path"`
-	// Ended says how the agent ended; "" for a start.
-	Ended AgentEnd `json:"ended,omitempty"`
-	// Kind is what the agent is, and Model the model of an LLM agent, as the agent names
-	// it; of a start alone.
-	Kind  AgentKind `json:"kind,omitempty"`
-	Model string    `json:"model,omitempty"`
-}
-
-// AgentKind is what an agent of a tree is.
-type AgentKind string
-
-// The kinds of agents.
-const (
-	LLMAgent        AgentKind = "llm"
-	SequentialAgent AgentKind = "sequential"
-	ParallelAgent   AgentKind = "parallel"
-	LoopAgent       AgentKind = "loop"
-)
-
-// AgentEnd is how an agent ended while its turn went on. Agents that have not ended by
-// then end with the turn, which no record says again.
-type AgentEnd string
-
-// The ends of agents.
-const (
-	AgentCompleted   AgentEnd = "completed"
-	AgentTransferred AgentEnd = "transferred" // it has handed the conversation over
-)
-
-var agentKinds = map[AgentKind]agentdv1.AgentKind{
-	LLMAgent:        agentdv1.AgentKind_AGENT_KIND_LLM,
-	SequentialAgent: agentdv1.AgentKind_AGENT_KIND_SEQUENTIAL,
-	ParallelAgent:   agentdv1.AgentKind_AGENT_KIND_PARALLEL,
-	LoopAgent:       agentdv1.AgentKind_AGENT_KIND_LOOP,
-}
-
-var agentOutcomes = map[AgentEnd]agentdv1.AgentEnded_Outcome{
-	AgentCompleted:   agentdv1.AgentEnded_OUTCOME_COMPLETED,
-	AgentTransferred: agentdv1.AgentEnded_OUTCOME_TRANSFERRED,
+var agentOutcomes = map[record.AgentEnd]agentdv1.AgentEnded_Outcome{
+	record.AgentCompleted:   agentdv1.AgentEnded_OUTCOME_COMPLETED,
+	record.AgentTransferred: agentdv1.AgentEnded_OUTCOME_TRANSFERRED,
 }
 
 // alone is the start of the agent of a tree of one LLM agent, nil for another tree.
-func alone(tree *agentdv1.Agent) *AgentChange {
+func alone(tree *agentdv1.Agent) *record.AgentChange {
 	llm := tree.GetLlm()
 	if llm == nil || len(llm.GetSubAgents()) > 0 {
 		return nil
 	}
-	return &AgentChange{Path: []string{tree.GetName()}, Kind: LLMAgent, Model: llm.GetModel()}
+	return &record.AgentChange{Path: []string{tree.GetName()}, Kind: record.LLMAgent, Model: llm.GetModel()}
 }
 
 // AgentsChanged records that agents have started and ended.
-func (r *Run) AgentsChanged(ctx context.Context, f AgentsChanged) error {
+func (r *Run) AgentsChanged(ctx context.Context, f record.AgentsChanged) error {
 	data, err := logjson.Marshal(f)
 	if err != nil {
 		return err
 	}
-	_, err = r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: KindAgentsChanged, data: data, fact: &f})
+	_, err = r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: record.KindAgentsChanged, data: data, fact: &f})
 	return err
 }
 
 // AgentsChangedAtEnd hands over what is appended together with the turn's end, as
 // AppendAtEnd does.
-func (r *Run) AgentsChangedAtEnd(f AgentsChanged) error {
+func (r *Run) AgentsChangedAtEnd(f record.AgentsChanged) error {
 	data, err := logjson.Marshal(f)
 	if err != nil {
 		return err
 	}
-	r.atEnd = append(r.atEnd, &entry{turn: r.t, attempt: r.a, kind: KindAgentsChanged, data: data, fact: &f})
+	r.atEnd = append(r.atEnd, &entry{turn: r.t, attempt: r.a, kind: record.KindAgentsChanged, data: data, fact: &f})
 	return nil
 }
 
 // agentsChanged tells who has started and ended, and keeps who has not ended.
-func (v *view) agentsChanged(first int, changes ...AgentChange) {
+func (v *view) agentsChanged(first int, changes ...record.AgentChange) {
 	for i, c := range changes {
 		slot := first + min(i, slotDeltas-1-first)
 		if c.Ended != "" {
@@ -113,7 +72,7 @@ func (v *view) agentsChanged(first int, changes ...AgentChange) {
 
 // endAgents ends, with the turn, the agents that have not ended before it; those that
 // have started last come first.
-func (v *view) endAgents(f *TurnEnded) {
+func (v *view) endAgents(f *record.TurnEnded) {
 	outcome := agentdv1.AgentEnded_OUTCOME_FAILED
 	switch {
 	case f.Completed:

@@ -10,6 +10,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // worked tells of starts and ends of agents, with their positions.
@@ -30,19 +31,19 @@ func worked(msgs []*agentdv1.RunResponse) []string {
 // it, and tells a client that comes back the rest from each position.
 func TestAgents(t *testing.T) {
 	starts := func(ctx context.Context, r *session.Run) error {
-		changes := []session.AgentChange{
-			{Path: []string{"root"}, Kind: session.SequentialAgent},
-			{Path: []string{"root", "a"}, Kind: session.LLMAgent, Model: "echo"},
+		changes := []record.AgentChange{
+			{Path: []string{"root"}, Kind: record.SequentialAgent},
+			{Path: []string{"root", "a"}, Kind: record.LLMAgent, Model: "echo"},
 		}
-		if err := r.AgentsChanged(ctx, session.AgentsChanged{Changes: changes}); err != nil {
+		if err := r.AgentsChanged(ctx, record.AgentsChanged{Changes: changes}); err != nil {
 			return err
 		}
 		if err := say(ctx, r, "m1", []string{"root", "a"}, "one"); err != nil {
 			return err
 		}
-		return r.AgentsChanged(ctx, session.AgentsChanged{Changes: []session.AgentChange{
-			{Path: []string{"root", "a"}, Ended: session.AgentTransferred},
-			{Path: []string{"root", "b"}, Kind: session.LLMAgent, Model: "echo"},
+		return r.AgentsChanged(ctx, record.AgentsChanged{Changes: []record.AgentChange{
+			{Path: []string{"root", "a"}, Ended: record.AgentTransferred},
+			{Path: []string{"root", "b"}, Kind: record.LLMAgent, Model: "echo"},
 		}})
 	}
 	for name, tc := range map[string]struct {
@@ -63,7 +64,7 @@ func TestAgents(t *testing.T) {
 		}, agentdv1.AgentEnded_OUTCOME_CANCELED, ""},
 		"done before the end": {func(ctx context.Context, r *session.Run) error {
 			err := errors.Join(starts(ctx, r), fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, "too slow"))
-			return errors.Join(r.AgentsChangedAtEnd(session.AgentsChanged{Changes: []session.AgentChange{{Path: []string{"root", "b"}, Ended: session.AgentCompleted}}}), err)
+			return errors.Join(r.AgentsChangedAtEnd(record.AgentsChanged{Changes: []record.AgentChange{{Path: []string{"root", "b"}, Ended: record.AgentCompleted}}}), err)
 		}, agentdv1.AgentEnded_OUTCOME_FAILED, "root/b"},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -128,7 +129,7 @@ func TestAgentAlone(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, rec := range recs {
-		if rec.Kind == session.KindAgentsChanged {
+		if rec.Kind == record.KindAgentsChanged {
 			t.Errorf("record %d: %s", rec.Seq, rec.Data)
 		}
 	}

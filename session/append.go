@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // commit makes entries durable, applies them and shows them. Entries of several
@@ -17,14 +18,14 @@ import (
 //
 // While the store cannot take writes, what a client waits for is refused, the
 // result of a call is left to be written later, and everything else waits.
-func (s *Session) commit(ctx context.Context, entries ...*entry) (Record, error) {
+func (s *Session) commit(ctx context.Context, entries ...*entry) (record.Record, error) {
 	last := entries[len(entries)-1]
 	if err := s.write(ctx, entries, s.reserveState(ctx, entries)); err != nil {
-		return Record{}, err
+		return record.Record{}, err
 	}
 	<-last.done
 	if last.later() {
-		return Record{}, last.err // who writes it may be at work on it
+		return record.Record{}, last.err // who writes it may be at work on it
 	}
 	return last.rec, last.err
 }
@@ -46,7 +47,7 @@ func (s *Session) write(ctx context.Context, entries []*entry, refused error) er
 	}
 	for _, e := range entries {
 		e.done = make(chan struct{})
-		if e.kind == KindTurnEnded {
+		if e.kind == record.KindTurnEnded {
 			e.turn.enter(turnEnding)
 			e.turn.endTried = e.done
 		}
@@ -91,7 +92,7 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 			return unavailable(takeWrites, s.stall)
 		}
 		switch e.kind {
-		case KindTurnStarted, KindTurnResumed, KindTurnQueued, KindTurnDropped:
+		case record.KindTurnStarted, record.KindTurnResumed, record.KindTurnQueued, record.KindTurnDropped:
 		default:
 			late := e.attempt != nil && e.attempt != e.turn.attempt
 			if late || e.turn != s.turn || e.turn.phase == turnEnding || e.turn.phase == turnEnded {
@@ -119,7 +120,7 @@ func (e *entry) overLocked(err error) {
 	e.turn.s.store.shared.done(e.reserved, err == nil)
 	e.reserved = nil
 	if e.done != nil {
-		if e.kind == KindTurnEnded && err != nil {
+		if e.kind == record.KindTurnEnded && err != nil {
 			e.turn.unend() // not written: it may be tried again
 		}
 		e.release(err)
@@ -196,7 +197,7 @@ func (s *Session) tryLocked(f *flight) error {
 	s.create = nil
 	s.steppedLocked(f.batch.Attempts)
 	for _, e := range f.entries {
-		if e.kind == KindTurnResumed {
+		if e.kind == record.KindTurnResumed {
 			e.turn.attempt = e.attempt
 			e.turn.enter(turnStarting)
 		}
@@ -204,7 +205,7 @@ func (s *Session) tryLocked(f *flight) error {
 		s.reconcileLocked()
 		s.tail.add(e.rec)
 		it := item{pos: position(e.rec.Seq, 0), rec: e.rec, fact: e.fact, size: len(e.data)}
-		if e.kind == KindTurnStarted {
+		if e.kind == record.KindTurnStarted {
 			it.snapshot = e.turn.snapshot
 		}
 		s.publishLocked(it)
@@ -219,7 +220,7 @@ func (s *Session) numberLocked(f *flight) error {
 	now := s.store.now()
 	x := s.index.clone()
 	for i, e := range f.entries {
-		e.rec = Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
+		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
 		f.batch.Records = append(f.batch.Records, e.rec)
 		f.batch.Shared = append(f.batch.Shared, e.shared...)
 		if e.key != nil { // turns of one session begin one by one

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // isRequested tells whether a watcher has a request for a call by now.
@@ -210,7 +211,7 @@ func TestCancelGraceOutlastsTheIdleTime(t *testing.T) {
 				<-speak
 				return talk(ctx, r)
 			})
-			turn := f.start(session.Request{Prompt: "ask", OnDisconnect: session.OnDisconnect{Cancel: true, Grace: 10 * time.Minute}})
+			turn := f.start(session.Request{Prompt: "ask", OnDisconnect: record.OnDisconnect{Cancel: true, Grace: 10 * time.Minute}})
 			w := turn.Watch()
 			if leaves == "behind the call" {
 				close(speak)

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"maps"
+
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // errCallsAtEnd refuses calls that nobody could answer.
@@ -21,7 +23,7 @@ var errCallsAtEnd = errors.New("session: an event that is appended with a turn's
 // It refuses state that does not fit, with LIMIT_EXCEEDED, and everything when ctx has
 // ended. All that a run hands over is one append: the runner bounds it. It must not be
 // called concurrently with itself, nor after Runner.Run has returned.
-func (r *Run) AppendAtEnd(ctx context.Context, data []byte, ev *Event) error {
+func (r *Run) AppendAtEnd(ctx context.Context, data []byte, ev *record.Event) error {
 	switch {
 	case ctx.Err() != nil:
 		return context.Cause(ctx)
@@ -36,7 +38,7 @@ func (r *Run) AppendAtEnd(ctx context.Context, data []byte, ev *Event) error {
 		}
 	}
 	r.atEnd = append(r.atEnd, &entry{
-		turn: r.t, attempt: r.a, kind: KindEvent, data: data, fact: ev, shared: r.s.sharedValues(ev.State),
+		turn: r.t, attempt: r.a, kind: record.KindEvent, data: data, fact: ev, shared: r.s.sharedValues(ev.State),
 	})
 	return nil
 }
@@ -45,7 +47,7 @@ func (r *Run) AppendAtEnd(ctx context.Context, data []byte, ev *Event) error {
 func (r *Run) stateAtEnd() map[string]any {
 	state := map[string]any{}
 	for _, e := range r.atEnd {
-		if ev, ok := e.fact.(*Event); ok {
+		if ev, ok := e.fact.(*record.Event); ok {
 			maps.Copy(state, ev.State)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // dying is a store that takes a number of appends and then none: the next one fails, and
@@ -42,7 +43,7 @@ func (s *dying) SetAttempts(ctx context.Context, id string, n int64, waits bool)
 const closes = "cancelled"
 
 // addAtEnd hands over an event.
-func addAtEnd(ctx context.Context, r *session.Run, ev *session.Event) error {
+func addAtEnd(ctx context.Context, r *session.Run, ev *record.Event) error {
 	data, err := json.Marshal(ev)
 	if err != nil {
 		return err
@@ -52,9 +53,9 @@ func addAtEnd(ctx context.Context, r *session.Run, ev *session.Event) error {
 
 // failing asks for calls, says something and fails, which cancels the calls.
 func failing(ctx context.Context, r *session.Run) error {
-	ev := &session.Event{Path: root}
+	ev := &record.Event{Path: root}
 	for i := range 3 {
-		ev.Calls = append(ev.Calls, session.ToolCall{ID: fmt.Sprint("c", i), Name: "tool", Input: json.RawMessage("{}"), Path: root})
+		ev.Calls = append(ev.Calls, record.ToolCall{ID: fmt.Sprint("c", i), Name: "tool", Input: json.RawMessage("{}"), Path: root})
 	}
 	n, err := eventsOf(ctx, r)
 	if err == nil && n == 0 {
@@ -71,7 +72,7 @@ func failing(ctx context.Context, r *session.Run) error {
 		if _, ok := r.Result(call.ID); ok {
 			continue
 		}
-		ev := &session.Event{Path: root, Text: closes, State: map[string]any{fmt.Sprint("k", i): i, "app:closed": i}}
+		ev := &record.Event{Path: root, Text: closes, State: map[string]any{fmt.Sprint("k", i): i, "app:closed": i}}
 		if err := addAtEnd(late, r, ev); err != nil {
 			return err
 		}
@@ -89,17 +90,17 @@ func closings(t *testing.T, store session.Store, id string) (n int, ended bool) 
 	}
 	for i, rec := range log {
 		switch rec.Kind {
-		case session.KindEvent:
-			var ev session.Event
+		case record.KindEvent:
+			var ev record.Event
 			if err := json.Unmarshal(rec.Data, &ev); err != nil {
 				t.Fatal(err)
 			}
 			if ev.Text == closes {
 				n++
 			}
-		case session.KindTurnEnded:
+		case record.KindTurnEnded:
 			ended = true
-			if n > 0 && log[i-1].Kind != session.KindEvent {
+			if n > 0 && log[i-1].Kind != record.KindEvent {
 				t.Errorf("%s precedes the end, want what closes the turn", log[i-1].Kind)
 			}
 		default:
@@ -168,14 +169,14 @@ func TestStateAtTheEnd(t *testing.T) {
 		}
 		<-queued
 		for _, state := range []map[string]any{{"a": 1, "b": 2, "app:x": "y"}, {"c": 3}} {
-			if err := addAtEnd(ctx, r, &session.Event{Path: root, State: state}); err != nil {
+			if err := addAtEnd(ctx, r, &record.Event{Path: root, State: state}); err != nil {
 				t.Error(err)
 			}
 		}
-		if err := addAtEnd(ctx, r, &session.Event{Path: root, State: map[string]any{"d": 4}}); code(err) != agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED {
+		if err := addAtEnd(ctx, r, &record.Event{Path: root, State: map[string]any{"d": 4}}); code(err) != agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED {
 			t.Errorf("a fourth key: %v, want a refusal", err)
 		}
-		ev := &session.Event{Path: root, Calls: []session.ToolCall{{ID: "c", Name: "tool"}}}
+		ev := &record.Event{Path: root, Calls: []record.ToolCall{{ID: "c", Name: "tool"}}}
 		if err := addAtEnd(ctx, r, ev); err == nil {
 			t.Error("calls are taken")
 		}
@@ -200,7 +201,7 @@ func TestSuspendedAtTheEnd(t *testing.T) {
 	f := newFixture(t, store, session.Limits{})
 	added := make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {
-		if err := addAtEnd(ctx, r, &session.Event{Path: root, Text: closes}); err != nil {
+		if err := addAtEnd(ctx, r, &record.Event{Path: root, Text: closes}); err != nil {
 			t.Error(err)
 		}
 		close(added)

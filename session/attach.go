@@ -11,6 +11,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // AttachRequest asks to follow a turn of a session.
@@ -255,12 +256,12 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 
 // recordResumed makes an attempt that reopen has made that of its turn.
 func (s *Session) recordResumed(ctx context.Context, a *attempt) error {
-	fact := &TurnResumed{}
+	fact := &record.TurnResumed{}
 	data, err := logjson.Marshal(fact)
 	if err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, &entry{turn: a.t, attempt: a, kind: KindTurnResumed, data: data, fact: fact, asked: true})
+	_, err = s.commit(ctx, &entry{turn: a.t, attempt: a, kind: record.KindTurnResumed, data: data, fact: fact, asked: true})
 	return err
 }
 

@@ -14,6 +14,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 const unavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
@@ -26,10 +27,10 @@ func story(ctx context.Context, r *session.Run) error {
 		return err
 	}
 	if events == 0 {
-		r.Delta(session.Delta{MessageID: "m1", Path: root, Text: "let me "})
-		ev := &session.Event{
-			MessageID: "m1", Path: root, Text: "let me look. ", Usage: &session.Usage{Calls: 1},
-			Calls: []session.ToolCall{{ID: "c1", Name: "tool", Input: []byte("{}"), Path: root}},
+		r.Delta(record.Delta{MessageID: "m1", Path: root, Text: "let me "})
+		ev := &record.Event{
+			MessageID: "m1", Path: root, Text: "let me look. ", Usage: &record.Usage{Calls: 1},
+			Calls: []record.ToolCall{{ID: "c1", Name: "tool", Input: []byte("{}"), Path: root}},
 		}
 		if err := add(ctx, r, ev); err != nil {
 			return err
@@ -42,7 +43,7 @@ func story(ctx context.Context, r *session.Run) error {
 	if events > 1 {
 		return nil
 	}
-	return add(ctx, r, &session.Event{MessageID: "m2", Path: root, Text: "it is " + *res.Output, Usage: &session.Usage{Calls: 1}})
+	return add(ctx, r, &record.Event{MessageID: "m2", Path: root, Text: "it is " + *res.Output, Usage: &record.Usage{Calls: 1}})
 }
 
 // newServer is another server on the same store.
@@ -130,7 +131,7 @@ func TestWhatACrashTearsIsRetracted(t *testing.T) {
 		f := newFixture(t, store, session.Limits{})
 		shown := make(chan struct{})
 		f.on(func(ctx context.Context, r *session.Run) error {
-			r.Delta(session.Delta{MessageID: "m1", Path: root, Text: "let me th"})
+			r.Delta(record.Delta{MessageID: "m1", Path: root, Text: "let me th"})
 			close(shown)
 			<-ctx.Done()
 			store.before.Store(true) // as if the process were gone
@@ -196,16 +197,16 @@ func TestOneClientIsAsked(t *testing.T) {
 func TestTurnOnItsOwn(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		policy session.OnDisconnect
+		policy record.OnDisconnect
 		back   time.Duration // when the client comes back
 		want   string        // text of the whole turn, or the reason of its end
 	}{
-		{"goes on", session.OnDisconnect{}, time.Second, "let me look. it is fine"},
-		{"is put aside", session.OnDisconnect{}, time.Hour, "let me look. it is fine"},
-		{"expires", session.OnDisconnect{}, 26 * time.Hour, "expired: no client came within 24h0m0s"},
-		{"is cancelled", session.OnDisconnect{Cancel: true}, time.Second, "the client disconnected"},
-		{"is cancelled after a grace", session.OnDisconnect{Cancel: true, Grace: time.Minute}, 2 * time.Minute, "the client disconnected"},
-		{"is back within the grace", session.OnDisconnect{Cancel: true, Grace: time.Minute}, time.Second, "let me look. it is fine"},
+		{"goes on", record.OnDisconnect{}, time.Second, "let me look. it is fine"},
+		{"is put aside", record.OnDisconnect{}, time.Hour, "let me look. it is fine"},
+		{"expires", record.OnDisconnect{}, 26 * time.Hour, "expired: no client came within 24h0m0s"},
+		{"is cancelled", record.OnDisconnect{Cancel: true}, time.Second, "the client disconnected"},
+		{"is cancelled after a grace", record.OnDisconnect{Cancel: true, Grace: time.Minute}, 2 * time.Minute, "the client disconnected"},
+		{"is back within the grace", record.OnDisconnect{Cancel: true, Grace: time.Minute}, time.Second, "let me look. it is fine"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -274,7 +275,7 @@ func TestManyComeBackAtOnce(t *testing.T) {
 	await(t, turn.Watch(), isCall)
 	f.stop()
 	g := f.newServer(session.Limits{})
-	g.engine.check = func(*session.Spec) error {
+	g.engine.check = func(*record.Spec) error {
 		for range 1000 {
 			runtime.Gosched() // let the others come while the turn is being resumed
 		}
@@ -315,7 +316,7 @@ func TestPanicWhileResuming(t *testing.T) {
 	await(t, turn.Watch(), isCall)
 	f.stop()
 	g := f.newServer(session.Limits{MaxTurns: 1})
-	g.engine.check = func(*session.Spec) error { panic("check") }
+	g.engine.check = func(*record.Spec) error { panic("check") }
 	req := session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}}
 	func() {
 		defer func() {
@@ -345,7 +346,7 @@ func TestBadRequestInterruptsNothing(t *testing.T) {
 	w := turn.Watch()
 	await(t, w, isCall)
 	w.Close()
-	f.check = func(*session.Spec) error {
+	f.check = func(*record.Spec) error {
 		return fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "root: bad")
 	}
 	_, err := f.m.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Agent: tree(), Prompt: "x"})

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // attempt is what a process does about a turn: the goroutine that drives it, what is under
@@ -19,19 +20,19 @@ type attempt struct {
 
 	closes bool // it only ends the turn; never changes
 
-	spec   *Spec // nil for a turn that was read from the log and has not run since
+	spec   *record.Spec // nil for a turn that was read from the log and has not run since
 	keys   Keys
 	cancel context.CancelCauseFunc
 
-	partials   map[string]*message      // by message id
-	begun      int64                    // model calls, with those of earlier attempts whose end is in the log
-	modelCalls map[*ModelCall]time.Time // model calls under way, and since when
-	noCalls    chan struct{}            // closed when none is under way; made by who waits for that
-	awaited    int                      // awaits under way of calls without a result
-	endTried   chan struct{}            // of turnEnding: closed when the write has succeeded or failed
-	stop       *stopped                 // somebody has stopped the turn
-	failed     *fault.Error             // why the turn has no end in the log
-	noting     bool                     // noteLeave is at work
+	partials   map[string]*message             // by message id
+	begun      int64                           // model calls, with those of earlier attempts whose end is in the log
+	modelCalls map[*record.ModelCall]time.Time // model calls under way, and since when
+	noCalls    chan struct{}                   // closed when none is under way; made by who waits for that
+	awaited    int                             // awaits under way of calls without a result
+	endTried   chan struct{}                   // of turnEnding: closed when the write has succeeded or failed
+	stop       *stopped                        // somebody has stopped the turn
+	failed     *fault.Error                    // why the turn has no end in the log
+	noting     bool                            // noteLeave is at work
 	// Timers, see reconcileLocked: the turn's time is over; its last client stays away; it
 	// waits for a client that is not there; its budget's time is over; it is no suspect.
 	deadline, leave, idle, wall, calm *alarm
@@ -48,7 +49,7 @@ func (t *Turn) newAttempt() *attempt {
 		done:       make(chan struct{}),
 		cancel:     func(error) {},
 		partials:   map[string]*message{},
-		modelCalls: map[*ModelCall]time.Time{},
+		modelCalls: map[*record.ModelCall]time.Time{},
 	}
 }
 

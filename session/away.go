@@ -8,6 +8,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // returnTime is the least time that clients get to come back which the server has
@@ -35,11 +36,11 @@ func (s *Session) noteLeave(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for t.ended == nil && !t.cancelAt.at.Equal(t.cancelLogged) {
-		fact := &ClientsLeft{CancelAt: t.cancelAt.at}
+		fact := &record.ClientsLeft{CancelAt: t.cancelAt.at}
 		data, err := logjson.Marshal(fact)
 		if err == nil {
 			without(&s.mu, func() {
-				_, err = s.commit(context.Background(), &entry{turn: t, kind: KindClientsLeft, data: data, fact: fact})
+				_, err = s.commit(context.Background(), &entry{turn: t, kind: record.KindClientsLeft, data: data, fact: fact})
 			})
 		}
 		if err != nil {
@@ -50,7 +51,7 @@ func (s *Session) noteLeave(t *Turn) {
 }
 
 // clientsLeftLocked takes when a turn is canceled, as the log says it.
-func (s *Session) clientsLeftLocked(t *Turn, f *ClientsLeft) {
+func (s *Session) clientsLeftLocked(t *Turn, f *record.ClientsLeft) {
 	t = s.nowLocked(t)
 	t.cancelLogged = f.CancelAt
 	if !t.runs() && !t.cancelAt.at.Equal(f.CancelAt) { // the log is being read

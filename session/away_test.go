@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestCancelGraceOutlastsARestart: whatever a turn does, and whether its client left
@@ -47,7 +48,7 @@ func TestCancelGraceOutlastsARestart(t *testing.T) {
 				}
 				f := newFixture(t, memory(t), session.Limits{})
 				f.on(work)
-				turn := f.start(session.Request{Prompt: tc.prompt, Keys: tc.ownKeys, OnDisconnect: session.OnDisconnect{Cancel: true, Grace: tc.grace}})
+				turn := f.start(session.Request{Prompt: tc.prompt, Keys: tc.ownKeys, OnDisconnect: record.OnDisconnect{Cancel: true, Grace: tc.grace}})
 				w := turn.Watch()
 				if tc.prompt == "ask" {
 					await(t, w, isCall)
@@ -98,7 +99,7 @@ func TestClientThatIsBackKeepsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), session.Limits{})
 		f.on(talk)
-		turn := f.start(session.Request{Prompt: "ask", OnDisconnect: session.OnDisconnect{Cancel: true, Grace: 5 * time.Minute}})
+		turn := f.start(session.Request{Prompt: "ask", OnDisconnect: record.OnDisconnect{Cancel: true, Grace: 5 * time.Minute}})
 		w := turn.Watch()
 		await(t, w, isCall)
 		for range 3 {

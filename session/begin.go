@@ -9,9 +9,9 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // reserve keeps a second turn from starting.
@@ -49,8 +49,8 @@ func (s *Session) awaitStart(ctx context.Context) error {
 }
 
 // repeatSpec is the session's last tree and tools, without a prompt.
-func (s *Session) repeatSpec() (*Spec, error) {
-	last := locked(&s.mu, func() *TurnStarted { return s.lastSpec })
+func (s *Session) repeatSpec() (*record.Spec, error) {
+	last := locked(&s.mu, func() *record.TurnStarted { return s.lastSpec })
 	if last == nil {
 		return nil, fault.Errorf(fault.Invalid, "agent is missing: session %q has not run a tree yet", s.id).
 			Breaking("agent", fault.RuleRequired)
@@ -64,7 +64,7 @@ func (s *Session) repeatSpec() (*Spec, error) {
 }
 
 // begin records the turn's start. The caller has reserved the session.
-func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *Run, error) {
+func (s *Session) begin(ctx context.Context, spec *record.Spec, req Request) (*Turn, *Run, error) {
 	s.adopt(req.by)
 	whole, err := s.wholeState(ctx)
 	if err != nil {
@@ -90,7 +90,7 @@ func (s *Session) begin(ctx context.Context, spec *Spec, req Request) (*Turn, *R
 		return nil, nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
 	e := &entry{
-		turn: t, kind: KindTurnStarted, data: data, fact: started,
+		turn: t, kind: record.KindTurnStarted, data: data, fact: started,
 		shared: s.sharedValues(started.State), key: req.key(s.id, t.id), asked: true,
 	}
 	if _, err := s.commit(ctx, e); err != nil {
@@ -112,12 +112,12 @@ func (s *Session) retire(t *Turn) {
 	}
 }
 
-func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
+func newTurnStarted(spec *record.Spec, req Request) (*record.TurnStarted, error) {
 	agent, err := protojson.Marshal(spec.Agent)
 	if err != nil {
 		return nil, fault.Errorf(fault.Invalid, "agent: %v", err)
 	}
-	started := &TurnStarted{
+	started := &record.TurnStarted{
 		Prompt:        spec.Prompt,
 		Parts:         spec.Parts,
 		Before:        spec.Before,
@@ -149,24 +149,4 @@ func newTurnStarted(spec *Spec, req Request) (*TurnStarted, error) {
 		}
 	}
 	return started, nil
-}
-
-// ReadSpec returns what the turn runs.
-func (f *TurnStarted) ReadSpec() (*Spec, error) {
-	spec := &Spec{
-		Prompt: f.Prompt, Parts: f.Parts, Before: f.Before, After: f.After, Raw: f.Raw,
-		Agent: &agentdv1.Agent{}, Pinned: true,
-	}
-	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
-	if err := opts.Unmarshal(f.Agent, spec.Agent); err != nil {
-		return nil, err
-	}
-	for _, data := range f.Tools {
-		tool := &agentdv1.Tool{}
-		if err := opts.Unmarshal(data, tool); err != nil {
-			return nil, err
-		}
-		spec.Tools = append(spec.Tools, tool)
-	}
-	return spec, nil
 }

@@ -18,6 +18,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 const exhausted = agentdv1.ErrorCode_ERROR_CODE_BUDGET_EXHAUSTED
@@ -39,7 +40,7 @@ func calls(n int) func(context.Context, *session.Run) error {
 }
 
 func modelCall(ctx context.Context, r *session.Run, id string) error {
-	done, err := r.BeginCall(ctx, session.ModelCall{Path: root, Model: "m", MessageID: id})
+	done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "m", MessageID: id})
 	if err != nil {
 		return err
 	}
@@ -49,24 +50,24 @@ func modelCall(ctx context.Context, r *session.Run, id string) error {
 	case <-ctx.Done():
 		return context.Cause(ctx)
 	}
-	return add(ctx, r, &session.Event{
+	return add(ctx, r, &record.Event{
 		MessageID: id, Path: root, Text: "x",
-		Usage: &session.Usage{Prompt: 3, Completion: 2, Total: 5, Calls: 1, Cost: 10_000_000},
+		Usage: &record.Usage{Prompt: 3, Completion: 2, Total: 5, Calls: 1, Cost: 10_000_000},
 	})
 }
 
 func TestBudgetEndsTheTurn(t *testing.T) {
 	for name, tc := range map[string]struct {
-		budget session.Budget
+		budget record.Budget
 		calls  int
 		says   string
 	}{
-		"model calls":  {session.Budget{ModelCalls: 3}, 3, "3 of 3 model calls"},
-		"tokens":       {session.Budget{Tokens: 11}, 3, "15 of 11 tokens"},
-		"cost":         {session.Budget{Cost: 20_000_000}, 2, "0.02 of 0.02 US dollars"},
-		"wall time":    {session.Budget{Wall: 25 * time.Second}, 3, "of 25s of time"},
-		"the smallest": {session.Budget{ModelCalls: 4, Tokens: 10, Cost: 1_000_000_000, Wall: time.Hour}, 2, "10 of 10 tokens"},
-		"enough":       {session.Budget{ModelCalls: 6, Tokens: 31, Cost: 1_000_000_000, Wall: 65 * time.Second}, 6, ""},
+		"model calls":  {record.Budget{ModelCalls: 3}, 3, "3 of 3 model calls"},
+		"tokens":       {record.Budget{Tokens: 11}, 3, "15 of 11 tokens"},
+		"cost":         {record.Budget{Cost: 20_000_000}, 2, "0.02 of 0.02 US dollars"},
+		"wall time":    {record.Budget{Wall: 25 * time.Second}, 3, "of 25s of time"},
+		"the smallest": {record.Budget{ModelCalls: 4, Tokens: 10, Cost: 1_000_000_000, Wall: time.Hour}, 2, "10 of 10 tokens"},
+		"enough":       {record.Budget{ModelCalls: 6, Tokens: 31, Cost: 1_000_000_000, Wall: 65 * time.Second}, 6, ""},
 	} {
 		for _, whose := range []string{"turn", "session", "server's turn", "server's session"} {
 			t.Run(name+" of the "+whose, func(t *testing.T) {
@@ -76,12 +77,12 @@ func TestBudgetEndsTheTurn(t *testing.T) {
 					switch whose {
 					case "turn":
 						req.Budget = tc.budget
-						limits.Budget = session.Budget{ModelCalls: 100, Tokens: 1000, Cost: 10_000_000_000, Wall: time.Hour}
+						limits.Budget = record.Budget{ModelCalls: 100, Tokens: 1000, Cost: 10_000_000_000, Wall: time.Hour}
 					case "session":
 						req.SessionBudget = &tc.budget
 					case "server's turn":
 						limits.Budget = tc.budget
-						req.Budget = session.Budget{ModelCalls: 100, Tokens: 1000, Cost: 10_000_000_000, Wall: time.Hour}
+						req.Budget = record.Budget{ModelCalls: 100, Tokens: 1000, Cost: 10_000_000_000, Wall: time.Hour}
 					default:
 						limits.SessionBudget = tc.budget
 					}
@@ -128,7 +129,7 @@ func TestBudgetSurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), session.Limits{})
 		f.on(calls(100))
-		turn := f.start(session.Request{Budget: session.Budget{ModelCalls: 5}, SessionBudget: &session.Budget{Wall: time.Hour}})
+		turn := f.start(session.Request{Budget: record.Budget{ModelCalls: 5}, SessionBudget: &record.Budget{Wall: time.Hour}})
 		for i := range 3 {
 			time.Sleep(15 * time.Second)
 			synctest.Wait()
@@ -150,13 +151,13 @@ func TestBudgetSurvivesARestart(t *testing.T) {
 // the budgets, once; a call that was cut off is one when it is made again.
 func TestBudgetCountsFailedTries(t *testing.T) {
 	for name, tc := range map[string]struct {
-		budget session.Budget
+		budget record.Budget
 		says   string
 	}{
-		"tokens":      {session.Budget{Tokens: 10}, "10 of 10 tokens"},
-		"cost":        {session.Budget{Cost: 100_000_000}, "0.1 of 0.1 US dollars"},
-		"enough":      {session.Budget{Tokens: 11}, ""},
-		"model calls": {session.Budget{ModelCalls: 1}, ""},
+		"tokens":      {record.Budget{Tokens: 10}, "10 of 10 tokens"},
+		"cost":        {record.Budget{Cost: 100_000_000}, "0.1 of 0.1 US dollars"},
+		"enough":      {record.Budget{Tokens: 11}, ""},
+		"model calls": {record.Budget{ModelCalls: 1}, ""},
 	} {
 		for _, whose := range []string{"turn", "session"} {
 			t.Run(name+" of the "+whose, func(t *testing.T) {
@@ -167,15 +168,15 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 					}
 					f := newFixture(t, memory(t), session.Limits{})
 					f.on(func(ctx context.Context, r *session.Run) error {
-						done, err := r.BeginCall(ctx, session.ModelCall{Path: root, Model: "a", MessageID: "m"})
+						done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "a", MessageID: "m"})
 						if err != nil {
 							return err
 						}
 						defer done()
-						if err := r.Retrying(ctx, session.ModelRetry{MessageID: "m", Path: root, Attempt: 1, Usage: &session.Usage{Total: 4, Calls: 1, Cost: 40_000_000}}); err != nil {
+						if err := r.Retrying(ctx, record.ModelRetry{MessageID: "m", Path: root, Attempt: 1, Usage: &record.Usage{Total: 4, Calls: 1, Cost: 40_000_000}}); err != nil {
 							return err
 						}
-						if err := r.FellBack(ctx, session.ModelFallback{MessageID: "m", Path: root, Model: "a", Next: "b", Usage: &session.Usage{Total: 6, Calls: 1, Cost: 60_000_000}}); err != nil {
+						if err := r.FellBack(ctx, record.ModelFallback{MessageID: "m", Path: root, Model: "a", Next: "b", Usage: &record.Usage{Total: 6, Calls: 1, Cost: 60_000_000}}); err != nil {
 							return err
 						}
 						<-ctx.Done()
@@ -186,13 +187,13 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 					f.stop()
 					f = newFixture(t, f.store, session.Limits{})
 					f.on(func(ctx context.Context, r *session.Run) error {
-						done, err := r.BeginCall(ctx, session.ModelCall{Path: root, Model: "b", MessageID: "m"})
+						done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "b", MessageID: "m"})
 						if err != nil {
 							return err
 						}
 						defer done()
-						return add(ctx, r, &session.Event{
-							MessageID: "m", Path: root, Text: "hi", Usage: &session.Usage{Total: 5, Calls: 1, Cost: 50_000_000}, Before: &session.Usage{Total: 10, Calls: 2, Cost: 100_000_000},
+						return add(ctx, r, &record.Event{
+							MessageID: "m", Path: root, Text: "hi", Usage: &record.Usage{Total: 5, Calls: 1, Cost: 50_000_000}, Before: &record.Usage{Total: 10, Calls: 2, Cost: 100_000_000},
 						})
 					})
 					if err := f.m.Recover(t.Context()); err != nil {
@@ -200,9 +201,9 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 					}
 					_, w := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
 					msgs := follow(t, w)
-					e, want := end(t, msgs), session.Usage{Total: 10, Calls: 2, Cost: 100_000_000}
+					e, want := end(t, msgs), record.Usage{Total: 10, Calls: 2, Cost: 100_000_000}
 					if tc.says == "" {
-						want = session.Usage{Total: 15, Calls: 3, Cost: 150_000_000}
+						want = record.Usage{Total: 15, Calls: 3, Cost: 150_000_000}
 						i := slices.IndexFunc(msgs, func(m *agentdv1.RunResponse) bool { return m.GetModelCallEnded() != nil })
 						if c := msgs[i].GetModelCallEnded(); c.GetUsage().GetModelCalls() != 3 || c.GetUsage().GetTotalTokens() != 15 || c.GetOutcome() != agentdv1.ModelCallEnded_OUTCOME_ANSWERED {
 							t.Errorf("the call is told as %v", c)
@@ -227,14 +228,14 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 // same time: the first refusal, which takes all of them down, comes after that.
 func TestBudgetLetsWhatItAllowedFinish(t *testing.T) {
 	for name, tc := range map[string]struct {
-		budget session.Budget
+		budget record.Budget
 		calls  int
 		says   string
 	}{
-		"model calls": {session.Budget{ModelCalls: 10}, 10, "10 of 10 model calls"},
-		"tokens":      {session.Budget{Tokens: 5}, 11, "of 5 tokens"},
-		"cost":        {session.Budget{Cost: 10_000_000}, 11, "of 0.01 US dollars"},
-		"wall time":   {session.Budget{Wall: 14500 * time.Millisecond}, 15, "of 14.5s of time"},
+		"model calls": {record.Budget{ModelCalls: 10}, 10, "10 of 10 model calls"},
+		"tokens":      {record.Budget{Tokens: 5}, 11, "of 5 tokens"},
+		"cost":        {record.Budget{Cost: 10_000_000}, 11, "of 0.01 US dollars"},
+		"wall time":   {record.Budget{Wall: 14500 * time.Millisecond}, 15, "of 14.5s of time"},
 	} {
 		for _, whose := range []string{"turn", "session"} {
 			t.Run(name+" of the "+whose, func(t *testing.T) {
@@ -288,7 +289,7 @@ func TestARefusedCallWaitsNoLongerThanItsTurn(t *testing.T) {
 			agents.Wait()
 			return context.Cause(ctx)
 		})
-		turn := f.start(session.Request{Budget: session.Budget{ModelCalls: 1}})
+		turn := f.start(session.Request{Budget: record.Budget{ModelCalls: 1}})
 		w := turn.Watch()
 		time.Sleep(time.Second)
 		turn.Cancel("enough")
@@ -312,7 +313,7 @@ func TestBudgetIsShared(t *testing.T) {
 			wg.Wait()
 			return errors.Join(errs...)
 		})
-		msgs := follow(t, f.start(session.Request{Budget: session.Budget{ModelCalls: 3}}).Watch())
+		msgs := follow(t, f.start(session.Request{Budget: record.Budget{ModelCalls: 3}}).Watch())
 		if e := end(t, msgs); e.UsageSummary.LlmCalls != 3 || e.Completed {
 			t.Errorf("end is %v", e)
 		}
@@ -324,7 +325,7 @@ func TestWallTimeOfATurnThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), session.Limits{})
 		f.on(talk)
-		turn := f.start(session.Request{Prompt: "ask", Budget: session.Budget{Wall: 30 * time.Second}})
+		turn := f.start(session.Request{Prompt: "ask", Budget: record.Budget{Wall: 30 * time.Second}})
 		e := end(t, follow(t, turn.Watch()))
 		if took := time.Since(turn.Started()); took != 30*time.Second || !strings.Contains(e.GetReason(), "30s of 30s") {
 			t.Errorf("after %v: %v", took, e)
@@ -336,9 +337,9 @@ func TestBudgetMustBeAnAmount(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{})
 	f.on(talk)
 	for name, req := range map[string]session.Request{
-		"calls":   {Budget: session.Budget{ModelCalls: -1}},
-		"cost":    {Budget: session.Budget{Cost: -500_000_000}},
-		"session": {SessionBudget: &session.Budget{Wall: -1}},
+		"calls":   {Budget: record.Budget{ModelCalls: -1}},
+		"cost":    {Budget: record.Budget{Cost: -500_000_000}},
+		"session": {SessionBudget: &record.Budget{Wall: -1}},
 	} {
 		req.Prompt, req.Agent = "hi", tree()
 		if _, err := f.m.Start(t.Context(), req); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
@@ -367,7 +368,7 @@ func TestToolTimeouts(t *testing.T) {
 				from := time.Now()
 				res, err := call(ctx, r, "c1")
 				took = time.Since(from)
-				if err == nil && res["c1"].Outcome != session.TimedOut {
+				if err == nil && res["c1"].Outcome != record.TimedOut {
 					err = fmt.Errorf("the call was %v", res)
 				}
 				return err
@@ -445,7 +446,7 @@ func TestModelRetryIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), session.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error {
-			retry := session.ModelRetry{MessageID: "m1", Path: root, Attempt: 1, Wait: time.Second, Code: agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, Message: "slow down"}
+			retry := record.ModelRetry{MessageID: "m1", Path: root, Attempt: 1, Wait: time.Second, Code: agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, Message: "slow down"}
 			if err := r.Retrying(ctx, retry); err != nil {
 				return err
 			}

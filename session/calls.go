@@ -5,6 +5,8 @@ import (
 	"maps"
 	"slices"
 	"time"
+
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Why turns are stopped without a client's wish.
@@ -23,7 +25,7 @@ const (
 // timer of a turn, follow from them and from the turn's calls: see reconcileLocked.
 
 // openCallLocked takes a call that a record has opened.
-func (s *Session) openCallLocked(t *Turn, call ToolCall) {
+func (s *Session) openCallLocked(t *Turn, call record.ToolCall) {
 	t.opened++
 	p := &pending{call: call, order: t.opened, done: make(chan struct{})}
 	if call.Asks != nil {
@@ -33,7 +35,7 @@ func (s *Session) openCallLocked(t *Turn, call ToolCall) {
 }
 
 // resolvedLocked takes what a person has said about a call.
-func (s *Session) resolvedLocked(t *Turn, f *InteractionResolved) {
+func (s *Session) resolvedLocked(t *Turn, f *record.InteractionResolved) {
 	t = s.nowLocked(t)
 	t.resolved[f.ID] = f.Resolution
 	if res := f.Result(); res != nil {
@@ -41,7 +43,7 @@ func (s *Session) resolvedLocked(t *Turn, f *InteractionResolved) {
 		return
 	}
 	if p := t.pending[f.ID]; p != nil {
-		p.call = f.open(p.call)
+		p.call = f.ApprovedCall(p.call)
 		p.enter(s, callOpen)
 	}
 }
@@ -80,8 +82,8 @@ func (s *Session) clientForLocked(tool string, after int) *Watcher {
 
 // askedOfLocked are the open calls that a client is asked for, in the order in
 // which they were opened.
-func (s *Session) askedOfLocked(t *Turn, w *Watcher) []ToolCall {
-	var out []ToolCall
+func (s *Session) askedOfLocked(t *Turn, w *Watcher) []record.ToolCall {
+	var out []record.ToolCall
 	for _, p := range t.inOrder() {
 		if p.owner == w && p.open() {
 			out = append(out, p.call)

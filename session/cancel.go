@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Every way in which a turn is canceled comes to one of three functions, by the turn's
@@ -54,16 +55,16 @@ import (
 type stopped struct {
 	reason  string
 	at      time.Time
-	receipt Receipt
+	receipt record.Receipt
 }
 
 func (e *stopped) Error() string { return e.reason }
 
 // end is the end of the turn that was stopped, now.
-func (e *stopped) end() *TurnEnded {
+func (e *stopped) end() *record.TurnEnded {
 	receipt := e.receipt
 	receipt.Took = time.Since(e.at)
-	return &TurnEnded{Reason: e.reason, Receipt: &receipt}
+	return &record.TurnEnded{Reason: e.reason, Receipt: &receipt}
 }
 
 // What a client asks for.
@@ -219,15 +220,15 @@ func (t *Turn) haltLocked(reason string) {
 }
 
 // receiptLocked is what is under way.
-func (t *Turn) receiptLocked() Receipt {
-	var r Receipt
+func (t *Turn) receiptLocked() record.Receipt {
+	var r record.Receipt
 	for call, since := range t.modelCalls {
-		r.Aborted = append(r.Aborted, AbortedCall{ModelCall: *call, Ran: time.Since(since)})
+		r.Aborted = append(r.Aborted, record.AbortedCall{ModelCall: *call, Ran: time.Since(since)})
 	}
-	slices.SortFunc(r.Aborted, func(a, b AbortedCall) int { return strings.Compare(a.MessageID, b.MessageID) })
+	slices.SortFunc(r.Aborted, func(a, b record.AbortedCall) int { return strings.Compare(a.MessageID, b.MessageID) })
 	for _, step := range t.steps {
 		for _, call := range step {
-			name := CallName{ID: call.ID, Name: call.Name}
+			name := record.CallName{ID: call.ID, Name: call.Name}
 			if _, ok := t.results[call.ID]; ok {
 				r.Answered = append(r.Answered, name)
 			} else {
@@ -305,10 +306,10 @@ func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) 
 	if !waits {
 		return false, nil
 	}
-	fact := &TurnDropped{Reason: reason}
+	fact := &record.TurnDropped{Reason: reason}
 	data, err := logjson.Marshal(fact)
 	if err == nil {
-		e := &entry{turn: t, kind: KindTurnDropped, data: data, fact: fact, asked: asked}
+		e := &entry{turn: t, kind: record.KindTurnDropped, data: data, fact: fact, asked: asked}
 		_, err = s.commit(context.Background(), e)
 	}
 	if err != nil {
@@ -381,7 +382,7 @@ func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (nex
 	if !s.isOpen() {
 		return nil, nil
 	}
-	return m.closeAs(ctx, s, func(r Receipt) (func() *TurnEnded, error) {
+	return m.closeAs(ctx, s, func(r record.Receipt) (func() *record.TurnEnded, error) {
 		stop := &stopped{reason: reason, at: time.Now(), receipt: r}
 		return stop.end, stop
 	})
@@ -390,7 +391,7 @@ func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (nex
 // closeAs ends a turn that the log has open and nobody runs. how gets what is under
 // way, and says what the turn's end is and why it ends. Otherwise it is closeOpen.
 func (m *Manager) closeAs(
-	ctx context.Context, s *Session, how func(Receipt) (end func() *TurnEnded, cause error),
+	ctx context.Context, s *Session, how func(record.Receipt) (end func() *record.TurnEnded, cause error),
 ) (next *Run, err error) {
 	run, err := s.reopen(ctx, ownKeysOf(s))
 	if err != nil {
@@ -420,7 +421,7 @@ func (m *Manager) closeAs(
 
 // beginClosing makes the attempt of a run the one that closes its turn, and returns what is
 // under way.
-func (s *Session) beginClosing(run *Run) Receipt {
+func (s *Session) beginClosing(run *Run) record.Receipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	run.a.closes = true

@@ -7,6 +7,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 const callCancelled = "cancelled by the client"
@@ -40,7 +41,7 @@ func (m *Manager) CancelCall(ctx context.Context, req AttachRequest, callID stri
 
 // cancelCall settles a call.
 func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
-	res := ToolResult{CallID: callID, Outcome: Cancelled, Error: callCancelled}
+	res := record.ToolResult{CallID: callID, Outcome: record.Cancelled, Error: callCancelled}
 	data, err := logjson.Marshal(res)
 	if err != nil {
 		return err
@@ -55,7 +56,7 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 		case p == nil:
 			return nil
 		}
-		_, err = s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, asked: true, settles: p})
+		_, err = s.commit(ctx, &entry{turn: t, kind: record.KindToolResult, data: data, fact: &res, asked: true, settles: p})
 		if over, ok := errors.AsType[*fault.Error](err); ok && over.Code == fault.Invalid {
 			continue // the turn has ended or goes on meanwhile
 		}
@@ -68,7 +69,7 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 // the call has its result nothing. What is being written about the call, or its turn, comes
 // first.
 func (s *Session) callToCancel(
-	ctx context.Context, turnID string, res *ToolResult,
+	ctx context.Context, turnID string, res *record.ToolResult,
 ) (t *Turn, p *pending, over string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -123,20 +124,20 @@ func (s *Session) hasCall(ctx context.Context, turnID, callID string) error {
 			return err
 		}
 		exists = exists || rec.TurnID == turnID
-		if rec.Kind == KindTurnEnded && rec.TurnID == id {
+		if rec.Kind == record.KindTurnEnded && rec.TurnID == id {
 			break
 		}
-		if rec.Kind != KindEvent && rec.Kind != KindToolCall {
+		if rec.Kind != record.KindEvent && rec.Kind != record.KindToolCall {
 			continue
 		}
 		fact, err := s.decode(rec)
 		if err != nil {
 			return err
 		}
-		if ev, ok := fact.(*Event); ok && ev.Injected == turnID {
+		if ev, ok := fact.(*record.Event); ok && ev.Injected == turnID {
 			id = rec.TurnID
 		}
-		if slices.ContainsFunc(callsOf(fact), func(c ToolCall) bool { return c.ID == callID }) {
+		if slices.ContainsFunc(callsOf(fact), func(c record.ToolCall) bool { return c.ID == callID }) {
 			callers[rec.TurnID] = true
 		}
 	}

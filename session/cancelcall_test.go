@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // bothCalls is a turn with two calls that says what came of them; it goes on where
@@ -22,9 +23,9 @@ func bothCalls(ctx context.Context, r *session.Run) error {
 		return err
 	}
 	if events == 0 {
-		ev := &session.Event{MessageID: "m1", Path: root, Usage: &session.Usage{Calls: 1}}
+		ev := &record.Event{MessageID: "m1", Path: root, Usage: &record.Usage{Calls: 1}}
 		for _, id := range []string{"c1", "c2"} {
-			ev.Calls = append(ev.Calls, session.ToolCall{ID: id, Name: "tool", Input: []byte("{}"), Path: root})
+			ev.Calls = append(ev.Calls, record.ToolCall{ID: id, Name: "tool", Input: []byte("{}"), Path: root})
 		}
 		if err := add(ctx, r, ev); err != nil {
 			return err
@@ -234,15 +235,15 @@ func TestCancelCallWhileItIsAnswered(t *testing.T) {
 					t.Error(err)
 				}
 				recs, err := f.store.Read(t.Context(), turn.SessionID(), 0, 1000)
-				if err != nil || !slices.ContainsFunc(recs, func(rec session.Record) bool { return rec.Kind == session.KindToolResult }) {
+				if err != nil || !slices.ContainsFunc(recs, func(rec record.Record) bool { return rec.Kind == record.KindToolResult }) {
 					t.Errorf("when the cancel has returned no result is recorded (%v)", err)
 				}
 			})
 		}
 		both.Wait()
-		want := session.Answered
+		want := record.Answered
 		if refused != nil {
-			want = session.Cancelled
+			want = record.Cancelled
 			if code(refused) != badRequest {
 				t.Errorf("the answer is refused with %v", refused)
 			}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // clock is a machine's clock that is set forth and back.
@@ -57,10 +58,10 @@ type timed struct {
 }
 
 // cancels is OnDisconnect of turns that are over half an hour after their client left.
-var cancels = session.OnDisconnect{Cancel: true, Grace: 30 * time.Minute}
+var cancels = record.OnDisconnect{Cancel: true, Grace: 30 * time.Minute}
 
 func timedTurns() map[string]timed {
-	half := session.Budget{Wall: 30 * time.Minute}
+	half := record.Budget{Wall: 30 * time.Minute}
 	long := session.Limits{ToolTimeout: 48 * time.Hour, TurnTimeout: 48 * time.Hour}
 	return map[string]timed{
 		"the turn's budget":            {req: session.Request{Prompt: "ask", Budget: half}, stays: true, limits: long, after: 30 * time.Minute},
@@ -175,7 +176,7 @@ func TestClockStepsWhileDown(t *testing.T) {
 	}
 }
 
-func checkNumbers(t *testing.T, log []session.Record) {
+func checkNumbers(t *testing.T, log []record.Record) {
 	t.Helper()
 	for i, rec := range log {
 		if rec.Seq != int64(i)+1 {
@@ -258,7 +259,7 @@ func TestSessionTimeIsNeverNegative(t *testing.T) {
 		c := &clock{}
 		f := newFixtureAt(t, memory(t), session.Limits{}, c.now)
 		f.on(calls(1))
-		budget := &session.Budget{Wall: 5 * time.Minute}
+		budget := &record.Budget{Wall: 5 * time.Minute}
 		first := f.start(session.Request{SessionBudget: budget})
 		time.Sleep(5 * time.Second)
 		c.step(-time.Hour)

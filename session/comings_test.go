@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // guest is a client of a turn whose clients come and go.
@@ -64,7 +65,7 @@ func begin(t *testing.T, rt *rapid.T) *comings {
 		IdleTurn: 10 * time.Second, StorePatience: day, TurnTimeout: day, ToolTimeout: day,
 	})}
 	x.on(busy)
-	turn := x.start(session.Request{Prompt: rapid.SampledFrom([]string{"t", "tt", "sts", "bt"}).Draw(rt, "prompt"), OnDisconnect: session.OnDisconnect{Cancel: true, Grace: stay}})
+	turn := x.start(session.Request{Prompt: rapid.SampledFrom([]string{"t", "tt", "sts", "bt"}).Draw(rt, "prompt"), OnDisconnect: record.OnDisconnect{Cancel: true, Grace: stay}})
 	x.turn = session.AttachRequest{SessionID: turn.SessionID(), TurnID: turn.ID()}
 	x.here = append(x.here, &guest{w: turn.Watch(), asked: map[string]bool{}})
 	x.look()

@@ -4,6 +4,8 @@ import (
 	"errors"
 	"log/slog"
 	"time"
+
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Limits bound what one client can make the server hold. A zero field means
@@ -44,7 +46,7 @@ type Limits struct {
 	MaxQueued int
 	// Budget and SessionBudget are what a turn and a session may spend at most,
 	// whatever a request says. By default they have no bound.
-	Budget, SessionBudget Budget
+	Budget, SessionBudget record.Budget
 	// Instruction is put before that of each agent. It is pinned in the log when a
 	// turn is recorded. Default: none.
 	Instruction string

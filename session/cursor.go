@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // place is what a cursor names. The zero value is the beginning of a session.
@@ -94,7 +95,7 @@ func (s *Session) checkPlace(ctx context.Context, p place) error {
 			switch {
 			case err != nil:
 				return err
-			case rec.Seq == p.from-1 && rec.Kind == KindTurnEnded, rec.Seq == p.from && rec.Kind == KindTurnStarted:
+			case rec.Seq == p.from-1 && rec.Kind == record.KindTurnEnded, rec.Seq == p.from && rec.Kind == record.KindTurnStarted:
 				return nil
 			}
 			if rec.Seq >= p.from {

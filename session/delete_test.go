@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -87,7 +88,7 @@ type blocked struct {
 	resumeLast chan struct{}
 }
 
-func (s *blocked) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+func (s *blocked) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
 	if s.id.CompareAndSwap(id, "") {
 		close(s.at)
 		<-s.resumeLast

@@ -10,6 +10,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // gated is a store whose appends wait for the gate when there is one.
@@ -80,7 +81,7 @@ func TestNothingFollowsTheEnd(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var kinds []session.Kind
+		var kinds []record.Kind
 		for _, rec := range recs {
 			kinds = append(kinds, rec.Kind)
 		}
@@ -101,9 +102,9 @@ func TestResultIsFinal(t *testing.T) {
 		out := "x"
 		var late sync.WaitGroup
 		f.on(func(ctx context.Context, r *session.Run) error {
-			ev := &session.Event{Path: root}
+			ev := &record.Event{Path: root}
 			for _, id := range []string{"slow", "none"} {
-				ev.Calls = append(ev.Calls, session.ToolCall{ID: id, Name: "tool", Path: root})
+				ev.Calls = append(ev.Calls, record.ToolCall{ID: id, Name: "tool", Path: root})
 			}
 			if err := add(ctx, r, ev); err != nil {
 				return err

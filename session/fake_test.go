@@ -16,6 +16,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -24,21 +25,21 @@ type engine struct {
 	mu  sync.Mutex // protects run
 	run func(ctx context.Context, r *session.Run) error
 	// check, if set, decides Check.
-	check func(*session.Spec) error
+	check func(*record.Spec) error
 	// decoded counts the calls of Decode.
 	decoded atomic.Int64
 }
 
-func (e *engine) Check(_ context.Context, spec *session.Spec, _ session.Keys) error {
+func (e *engine) Check(_ context.Context, spec *record.Spec, _ session.Keys) error {
 	if e.check != nil {
 		return e.check(spec)
 	}
 	return nil
 }
 
-func (e *engine) Decode(data []byte) (*session.Event, error) {
+func (e *engine) Decode(data []byte) (*record.Event, error) {
 	e.decoded.Add(1)
-	ev := &session.Event{}
+	ev := &record.Event{}
 	dec := json.NewDecoder(bytes.NewReader(data))
 	dec.UseNumber() // as adkbridge does
 	return ev, dec.Decode(ev)
@@ -62,7 +63,7 @@ func (e *engine) on(run func(ctx context.Context, r *session.Run) error) {
 }
 
 // add appends an event.
-func add(ctx context.Context, r *session.Run, ev *session.Event) error {
+func add(ctx context.Context, r *session.Run, ev *record.Event) error {
 	ev.Marks = r.Marks(ev.MessageID)
 	data, err := json.Marshal(ev)
 	if err != nil {
@@ -75,24 +76,24 @@ func add(ctx context.Context, r *session.Run, ev *session.Event) error {
 // say streams a text in pieces and appends the event that completes it.
 func say(ctx context.Context, r *session.Run, id string, path []string, pieces ...string) error {
 	for _, p := range pieces {
-		r.Delta(session.Delta{MessageID: id, Path: path, Text: p})
+		r.Delta(record.Delta{MessageID: id, Path: path, Text: p})
 	}
-	return add(ctx, r, &session.Event{
+	return add(ctx, r, &record.Event{
 		MessageID: id, Path: path, Text: strings.Join(pieces, ""),
-		Usage: &session.Usage{Prompt: 3, Completion: 2, Total: 5, Calls: 1},
+		Usage: &record.Usage{Prompt: 3, Completion: 2, Total: 5, Calls: 1},
 	})
 }
 
 // call appends an event with tool calls and awaits them all.
-func call(ctx context.Context, r *session.Run, ids ...string) (map[string]session.ToolResult, error) {
-	ev := &session.Event{Path: []string{"root"}}
+func call(ctx context.Context, r *session.Run, ids ...string) (map[string]record.ToolResult, error) {
+	ev := &record.Event{Path: []string{"root"}}
 	for _, id := range ids {
-		ev.Calls = append(ev.Calls, session.ToolCall{ID: id, Name: "tool", Input: json.RawMessage(`{"b":1,"a":2}`), Path: ev.Path})
+		ev.Calls = append(ev.Calls, record.ToolCall{ID: id, Name: "tool", Input: json.RawMessage(`{"b":1,"a":2}`), Path: ev.Path})
 	}
 	if err := add(ctx, r, ev); err != nil {
 		return nil, err
 	}
-	out := map[string]session.ToolResult{}
+	out := map[string]record.ToolResult{}
 	for _, id := range ids {
 		res, err := r.Await(ctx, id)
 		if err != nil {
@@ -298,7 +299,7 @@ func eventsOf(ctx context.Context, r *session.Run) (n int, err error) {
 		if err != nil {
 			return 0, err
 		}
-		if rec.Kind == session.KindEvent {
+		if rec.Kind == record.KindEvent {
 			n++
 		}
 	}

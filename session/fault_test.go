@@ -7,6 +7,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // A turn that waits for a tool has to end when the answer cannot be recorded:
@@ -54,7 +55,7 @@ func TestStoreThatFailsOnAnAnswer(t *testing.T) {
 func TestEnginePanics(t *testing.T) {
 	store := memory(t)
 	f := newFixture(t, store, session.Limits{MaxTurns: 1})
-	f.check = func(spec *session.Spec) error {
+	f.check = func(spec *record.Spec) error {
 		if spec.Prompt == "panic" {
 			panic("check")
 		}
@@ -144,4 +145,4 @@ func TestLogThatCannotBeRead(t *testing.T) {
 // illiterate panics over every event.
 type illiterate struct{ *engine }
 
-func (illiterate) Decode([]byte) (*session.Event, error) { panic("what is this?") }
+func (illiterate) Decode([]byte) (*record.Event, error) { panic("what is this?") }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // A turn is found by its id where a turn of its kind is: it is the session's last one, it
@@ -136,7 +137,7 @@ func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error
 			return nil, err
 		}
 		exists = exists || rec.TurnID == req.TurnID
-		if rec.Kind != KindEvent && rec.Kind != KindTurnEnded && rec.Kind != KindTurnDropped {
+		if rec.Kind != record.KindEvent && rec.Kind != record.KindTurnEnded && rec.Kind != record.KindTurnDropped {
 			continue
 		}
 		fact, err := s.decode(rec)
@@ -144,11 +145,11 @@ func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error
 			return nil, err
 		}
 		switch f := fact.(type) {
-		case *TurnEnded:
+		case *record.TurnEnded:
 			t.ended = f
-		case *TurnDropped:
-			t.ended = f.end()
-		case *Event:
+		case *record.TurnDropped:
+			t.ended = f.End()
+		case *record.Event:
 			if f.Injected == req.TurnID {
 				id = rec.TurnID // its end is the one to come
 			}
@@ -186,16 +187,16 @@ func (s *Session) firstRecord(ctx context.Context, id string) (int64, error) {
 
 // queuedSpec is what the prompt came with that has become a message of the session's last
 // turn.
-func (s *Session) queuedSpec(ctx context.Context, id string) (*Spec, error) {
+func (s *Session) queuedSpec(ctx context.Context, id string) (*record.Spec, error) {
 	began := locked(&s.mu, func() int64 { return s.turn.startSeq })
 	for rec, err := range s.records(ctx, began, readPage) {
 		if err != nil {
 			return nil, err
 		}
-		if rec.Kind != KindTurnQueued || rec.TurnID != id {
+		if rec.Kind != record.KindTurnQueued || rec.TurnID != id {
 			continue
 		}
-		f := &TurnQueued{}
+		f := &record.TurnQueued{}
 		if err := logjson.Unmarshal(rec.Data, f); err != nil {
 			return nil, fmt.Errorf("session %s: record %d: %w", s.id, rec.Seq, err)
 		}
@@ -217,14 +218,14 @@ func (s *Session) withResults(ctx context.Context, t *Turn) (*Turn, error) {
 		if err != nil {
 			return nil, err
 		}
-		if rec.TurnID != t.id || rec.Kind != KindToolResult {
+		if rec.TurnID != t.id || rec.Kind != record.KindToolResult {
 			continue
 		}
 		fact, err := s.decode(rec)
 		if err != nil {
 			return nil, err
 		}
-		if res, ok := fact.(*ToolResult); ok {
+		if res, ok := fact.(*record.ToolResult); ok {
 			over.results[res.CallID] = *res
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // remember is a turn that puts its prompt into the state and calls a tool.
@@ -19,7 +20,7 @@ func remember(ctx context.Context, r *session.Run) error {
 		return context.Cause(ctx)
 	}
 	prompt := r.Spec().Prompt
-	if err := add(ctx, r, &session.Event{Path: root, State: map[string]any{"last": prompt, prompt: "was here"}}); err != nil {
+	if err := add(ctx, r, &record.Event{Path: root, State: map[string]any{"last": prompt, prompt: "was here"}}); err != nil {
 		return err
 	}
 	if _, err := call(ctx, r, "c-"+r.TurnID()); err != nil {
@@ -53,10 +54,10 @@ func TestForkAnywhere(t *testing.T) {
 		before := f.log(parent)
 		state, starts := map[string]any{}, 0
 		for i, rec := range before {
-			if rec.Kind == session.KindTurnStarted {
+			if rec.Kind == record.KindTurnStarted {
 				starts++
 			}
-			if rec.Kind == session.KindEvent {
+			if rec.Kind == record.KindEvent {
 				ev, err := f.Decode(rec.Data)
 				if err != nil {
 					t.Fatal(err)
@@ -68,7 +69,7 @@ func TestForkAnywhere(t *testing.T) {
 			if err != nil {
 				t.Fatalf("fork at record %d: %v", rec.Seq, err)
 			}
-			if fork.ForkedFrom != parent || fork.ForkedAt != at || fork.ClientRef != "f" || fork.Usage != (session.Usage{}) || fork.OpenTurn != "" {
+			if fork.ForkedFrom != parent || fork.ForkedAt != at || fork.ClientRef != "f" || fork.Usage != (record.Usage{}) || fork.OpenTurn != "" {
 				t.Errorf("fork at record %d: %+v", rec.Seq, fork)
 			}
 			if got := f.log(fork.ID)[:i+1]; !slices.EqualFunc(got, before[:i+1], sameRecord) {
@@ -117,12 +118,12 @@ func TestForkAnywhere(t *testing.T) {
 	})
 }
 
-func sameRecord(a, b session.Record) bool {
+func sameRecord(a, b record.Record) bool {
 	return a.Seq == b.Seq && a.TurnID == b.TurnID && a.Kind == b.Kind && a.Time.Equal(b.Time) && bytes.Equal(a.Data, b.Data)
 }
 
 // log reads a session's records.
-func (f *fixture) log(id string) []session.Record {
+func (f *fixture) log(id string) []record.Record {
 	f.t.Helper()
 	recs, err := f.store.Read(f.t.Context(), id, 0, 1000)
 	if err != nil {

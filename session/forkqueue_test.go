@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // A fork at the end of a turn behind which another one waited has no turn that
@@ -47,7 +48,7 @@ func TestForkCountsNoTimeOfItsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), session.Limits{})
 		f.on(talk)
-		a := f.start(session.Request{Prompt: "ask a", SessionBudget: &session.Budget{Wall: time.Hour}})
+		a := f.start(session.Request{Prompt: "ask a", SessionBudget: &record.Budget{Wall: time.Hour}})
 		w := a.Watch()
 		await(t, w, isCall)
 		w.Close()
@@ -62,7 +63,7 @@ func TestForkCountsNoTimeOfItsParent(t *testing.T) {
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			done, err := r.BeginCall(ctx, session.ModelCall{})
+			done, err := r.BeginCall(ctx, record.ModelCall{})
 			if err == nil {
 				done()
 			}

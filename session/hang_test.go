@@ -9,6 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // slowToClose takes a second to make the history of a turn valid that is stopped.
@@ -171,7 +172,7 @@ func TestTurnThatIsHeldForLong(t *testing.T) {
 			"cancel call": func(turn *session.Turn) error { return turn.CancelCall(context.Background(), "c-"+turn.ID()) },
 			"cancel":      func(turn *session.Turn) error { turn.Cancel("enough"); return nil },
 			"resolve": func(turn *session.Turn) error {
-				return turn.Resolve(context.Background(), "c-"+turn.ID(), session.Resolution{Decision: session.Approve})
+				return turn.Resolve(context.Background(), "c-"+turn.ID(), record.Resolution{Decision: record.Approve})
 			},
 		} {
 			t.Run(name, func(t *testing.T) {
@@ -184,8 +185,8 @@ func TestTurnThatIsHeldForLong(t *testing.T) {
 						n, err := eventsOf(ctx, r)
 						id := "c-" + r.TurnID()
 						if err == nil && n == 0 {
-							err = add(ctx, r, &session.Event{Path: root, Calls: []session.ToolCall{
-								{ID: id, Name: "tool", Input: []byte("{}"), Path: root, Asks: &session.Question{Kind: approval}},
+							err = add(ctx, r, &record.Event{Path: root, Calls: []record.ToolCall{
+								{ID: id, Name: "tool", Input: []byte("{}"), Path: root, Asks: &record.Question{Kind: approval}},
 							}})
 						}
 						if err == nil {

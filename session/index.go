@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // The index is what a session knows of its turns, and of what they ask people, for
@@ -75,7 +76,7 @@ type TurnInfo struct {
 	Model string `json:"model,omitempty"`
 	Stop  string `json:"stop,omitempty"`
 	// Usage is what it has used so far.
-	Usage Usage `json:"usage"`
+	Usage record.Usage `json:"usage"`
 	// Created is when its prompt was recorded, Started when it began to run, and
 	// Ended when it was over; zero for what has not happened.
 	Created time.Time `json:"created"`
@@ -85,17 +86,17 @@ type TurnInfo struct {
 	After int64 `json:"after"`
 	// Open are the tool calls without a result, in order, but for those about which
 	// a person is asked.
-	Open []ToolCall `json:"-"`
+	Open []record.ToolCall `json:"-"`
 	// Asking is what people are asked.
 	Asking []*Interaction `json:"-"`
 	// End is its end, nil before.
-	End *TurnEnded `json:"end,omitempty"`
+	End *record.TurnEnded `json:"end,omitempty"`
 	// Into is the turn of which its prompt has become a message, "" for none.
 	Into string `json:"into,omitempty"`
 	// By is the id of the principal whose prompt it is, and Warnings are about what of
 	// the request was left out.
-	By       string    `json:"by,omitempty"`
-	Warnings []Warning `json:"warnings,omitempty"`
+	By       string           `json:"by,omitempty"`
+	Warnings []record.Warning `json:"warnings,omitempty"`
 
 	recorded string // the status of its row
 }
@@ -130,10 +131,10 @@ func turnOf(r Row) (*TurnInfo, error) {
 type index struct {
 	turns     map[string]*TurnInfo
 	asked     asked
-	last      string // the turn that was started last
-	lastAs    string // the status of its row
-	usage     Usage  // of the session
-	inherited int64  // records up to this one were another session's, and their usage is
+	last      string       // the turn that was started last
+	lastAs    string       // the status of its row
+	usage     record.Usage // of the session
+	inherited int64        // records up to this one were another session's, and their usage is
 }
 
 func newIndex(inherited int64) *index {
@@ -159,24 +160,24 @@ type rowed interface {
 }
 
 // note applies a record and returns what it changes the rows of.
-func (x *index) note(rec Record, fact any) []rowed {
+func (x *index) note(rec record.Record, fact any) []rowed {
 	var changed []rowed
 	for _, t := range x.noteTurn(rec, fact) {
 		changed = append(changed, t)
 	}
 	for _, in := range x.asked.add(rec, fact) {
 		changed = append(changed, in)
-		if t := x.turns[rec.TurnID]; t != nil && in.Resolution != nil && in.Resolution.Decision == Approve {
-			t.Open = append(t.Open, in.Resolution.open(in.Call))
+		if t := x.turns[rec.TurnID]; t != nil && in.Resolution != nil && in.Resolution.Decision == record.Approve {
+			t.Open = append(t.Open, in.Resolution.ApprovedCall(in.Call))
 		}
 	}
 	return changed
 }
 
 // noteTurn is note for the turns.
-func (x *index) noteTurn(rec Record, fact any) []*TurnInfo {
+func (x *index) noteTurn(rec record.Record, fact any) []*TurnInfo {
 	t := x.turns[rec.TurnID]
-	if u := taken(fact); u != nil {
+	if u := record.UsageOf(fact); u != nil {
 		if rec.Seq > x.inherited {
 			x.usage = x.usage.Add(*u)
 		}
@@ -185,12 +186,12 @@ func (x *index) noteTurn(rec Record, fact any) []*TurnInfo {
 		}
 	}
 	switch f := fact.(type) {
-	case *TurnQueued:
+	case *record.TurnQueued:
 		t = x.add(rec)
 		t.Prompt, t.recorded = said(f.Prompt, f.Parts), rowPending
 		t.By, t.Warnings = f.By, f.Warnings
 		return []*TurnInfo{t}
-	case *TurnStarted:
+	case *record.TurnStarted:
 		if t == nil {
 			t = x.add(rec)
 		}
@@ -198,7 +199,7 @@ func (x *index) noteTurn(rec Record, fact any) []*TurnInfo {
 		t.By, t.Warnings = f.By, f.Warnings
 		x.last, x.lastAs = t.ID, rowOpen
 		return []*TurnInfo{t}
-	case *Event:
+	case *record.Event:
 		if told := x.turns[f.Injected]; told != nil {
 			told.Into, told.recorded = rec.TurnID, rowOpen
 			return []*TurnInfo{told}
@@ -208,15 +209,15 @@ func (x *index) noteTurn(rec Record, fact any) []*TurnInfo {
 		return nil
 	}
 	switch f := fact.(type) {
-	case *Event:
+	case *record.Event:
 		t.event(f)
-	case *ToolCall:
+	case *record.ToolCall:
 		t.Open = append(t.Open, forClients(*f)...)
-	case *ToolResult:
-		t.Open = slices.DeleteFunc(t.Open, func(c ToolCall) bool { return c.ID == f.CallID })
-	case *TurnDropped:
-		return x.over(t, rec.Time, f.end())
-	case *TurnEnded:
+	case *record.ToolResult:
+		t.Open = slices.DeleteFunc(t.Open, func(c record.ToolCall) bool { return c.ID == f.CallID })
+	case *record.TurnDropped:
+		return x.over(t, rec.Time, f.End())
+	case *record.TurnEnded:
 		changed := x.over(t, rec.Time, f)
 		x.lastAs = t.recorded
 		return changed
@@ -225,20 +226,20 @@ func (x *index) noteTurn(rec Record, fact any) []*TurnInfo {
 }
 
 // add takes a turn whose first record it is.
-func (x *index) add(rec Record) *TurnInfo {
+func (x *index) add(rec record.Record) *TurnInfo {
 	t := &TurnInfo{ID: rec.TurnID, Created: rec.Time, After: position(rec.Seq, 0) - 1}
 	x.turns[t.ID] = t
 	return t
 }
 
-func (t *TurnInfo) event(ev *Event) {
+func (t *TurnInfo) event(ev *record.Event) {
 	t.answered(ev)
 	t.Open = append(t.Open, forClients(ev.Calls...)...)
 }
 
 // over lets go of a turn that is over, and of those whose prompts it has taken
 // up.
-func (x *index) over(t *TurnInfo, at time.Time, end *TurnEnded) []*TurnInfo {
+func (x *index) over(t *TurnInfo, at time.Time, end *record.TurnEnded) []*TurnInfo {
 	t.Ended, t.End, t.Open = at, end, nil
 	switch {
 	case end.Completed:
@@ -274,7 +275,7 @@ type rowKey struct {
 }
 
 // add applies the next record.
-func (x *indexed) add(sessionID string, rec Record, fact any) error {
+func (x *indexed) add(sessionID string, rec record.Record, fact any) error {
 	for _, changed := range x.note(rec, fact) {
 		row, err := changed.row(sessionID)
 		if err != nil {
@@ -294,7 +295,7 @@ func (x *index) openTurn() string {
 }
 
 // readIndex returns what the log says up to a record.
-func (s *Session) readIndex(records iter.Seq2[Record, error], inherited, upTo int64, as string) (*indexed, error) {
+func (s *Session) readIndex(records iter.Seq2[record.Record, error], inherited, upTo int64, as string) (*indexed, error) {
 	x := &indexed{index: newIndex(inherited), rows: map[rowKey]Row{}}
 	for rec, err := range records {
 		if err != nil {
@@ -350,7 +351,7 @@ func (m *Manager) makeIndex(ctx context.Context, head Head) error {
 // said is what the user has said, for lists of turns: the prompt, or if that is
 // blank the parts, their files in words such as "[image/png, 68 bytes]". It is as
 // long as the prompt, or at most maxSaid bytes.
-func said(prompt string, parts Parts) string {
+func said(prompt string, parts record.Parts) string {
 	const maxSaid = 4096
 	if strings.TrimSpace(prompt) != "" || len(parts) == 0 {
 		return prompt

@@ -1,14 +1,10 @@
 package session
 
 import (
-	"cmp"
 	"context"
-	"crypto/rand"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"google.golang.org/protobuf/types/known/timestamppb"
@@ -16,6 +12,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // What a turn asks a person is a tool call that says so: its id is the call's. As
@@ -32,90 +29,9 @@ const (
 	askCanceled = agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED
 )
 
-// Question makes a tool call one that asks a person.
-type Question struct {
-	// ID is the interaction's; "" in logs of before it had one, where it is the call's.
-	ID string `json:"id,omitempty"`
-	// Kind is APPROVAL for whether the call may be made; on any other the answer is
-	// the call's result.
-	Kind agentdv1.InteractionKind `json:"kind"`
-	// Text is the question; "" on an approval.
-	Text string `json:"text,omitempty"`
-	// Choices are answers to suggest.
-	Choices []string `json:"choices,omitempty"`
-}
-
-// Decision is what a person has decided.
-type Decision string
-
-// The decisions.
-const (
-	Approve Decision = "approve" // the call may be made
-	Deny    Decision = "deny"    // no call, or no answer
-	Reply   Decision = "reply"   // an answer
-)
-
-// Resolution is what a person says to an interaction.
-type Resolution struct {
-	// Decision says which of the fields below counts.
-	Decision Decision `json:"decision"`
-	// Input, of Approve, are arguments in place of the model's, a JSON object; nil
-	// leaves those.
-	Input json.RawMessage `json:"input,omitempty"`
-	// Reason, of Deny, is what the model is told.
-	Reason string `json:"reason,omitempty"`
-	// Answer, of Reply, is what the model is told.
-	Answer string `json:"answer,omitempty"`
-	// Key is the caller's own: a repeat with the same key and the same decision is
-	// no second resolution. "" is none.
-	Key string `json:"key,omitempty"`
-}
-
-// InteractionResolved says what a person has said; the first one stands.
-type InteractionResolved struct {
-	// ID is the call's.
-	ID string `json:"id"`
-	// By is the id of the principal who has resolved it.
-	By string `json:"by,omitempty"`
-	Resolution
-}
-
-// Result is the result of the call; nil where a client is to make it.
-func (f *InteractionResolved) Result() *ToolResult {
-	switch f.Decision {
-	case Approve:
-		return nil
-	case Reply:
-		return &ToolResult{CallID: f.ID, Outcome: Answered, Output: &f.Answer}
-	default:
-		reason := f.Reason
-		if reason == "" {
-			reason = "no reason was given"
-		}
-		return &ToolResult{CallID: f.ID, Outcome: Denied, Error: reason}
-	}
-}
-
-// open is the call as clients are asked for it.
-func (r *Resolution) open(c ToolCall) ToolCall {
-	c.Asks = nil
-	if r.Input != nil {
-		c.Input = r.Input
-	}
-	return c
-}
-
 // forClients are the calls about which no person is asked.
-func forClients(calls ...ToolCall) []ToolCall {
-	return slices.DeleteFunc(slices.Clone(calls), func(c ToolCall) bool { return c.Asks != nil })
-}
-
-// String names the question for an error.
-func (q *Question) String() string {
-	if q.Kind == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL {
-		return "an approval"
-	}
-	return fmt.Sprintf("a question (%v)", q.Kind)
+func forClients(calls ...record.ToolCall) []record.ToolCall {
+	return slices.DeleteFunc(slices.Clone(calls), func(c record.ToolCall) bool { return c.Asks != nil })
 }
 
 // Interaction is one question of a turn to a person.
@@ -124,7 +40,7 @@ type Interaction struct {
 	SessionID string `json:"-"`
 	TurnID    string `json:"-"`
 	// Call is the call as the model has made it; its Asks is set.
-	Call ToolCall `json:"call"`
+	Call record.ToolCall `json:"call"`
 	// Status is how it is.
 	Status agentdv1.InteractionStatus `json:"status"`
 	// Created is when it was asked, and Ended when it was resolved or canceled; zero
@@ -132,7 +48,7 @@ type Interaction struct {
 	Created time.Time `json:"-"`
 	Ended   time.Time `json:"ended,omitzero"`
 	// Resolution is nil unless it is resolved.
-	Resolution *Resolution `json:"resolution,omitempty"`
+	Resolution *record.Resolution `json:"resolution,omitempty"`
 	// By is the id of the principal who has resolved it, "" before.
 	By string `json:"by,omitempty"`
 	// Expires is when the turn is ended, unless something happens in it before; zero
@@ -142,14 +58,8 @@ type Interaction struct {
 	seq int64 // the record that asks
 }
 
-// InteractionID is a new id for a [Question]. It says nothing.
-func InteractionID() string { return "i-" + strings.ToLower(rand.Text()) }
-
 // ID is the interaction's id.
-func (in *Interaction) ID() string { return in.Call.interaction() }
-
-// interaction is the id of what the call asks.
-func (c *ToolCall) interaction() string { return cmp.Or(c.Asks.ID, c.ID) }
+func (in *Interaction) ID() string { return in.Call.InteractionID() }
 
 // Proto is the protocol's form. A caller's key is not part of it.
 func (in *Interaction) Proto() *agentdv1.Interaction {
@@ -173,15 +83,15 @@ func (in *Interaction) Proto() *agentdv1.Interaction {
 	return out
 }
 
-func resolutionProto(r *Resolution) *agentdv1.Resolution {
+func resolutionProto(r *record.Resolution) *agentdv1.Resolution {
 	switch r.Decision {
-	case Approve:
+	case record.Approve:
 		approve := &agentdv1.Approval{}
 		if r.Input != nil {
 			approve.ToolInput = new(string(r.Input))
 		}
 		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Approve{Approve: approve}}
-	case Reply:
+	case record.Reply:
 		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Answer{Answer: r.Answer}}
 	default:
 		return &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny{Deny: &agentdv1.Denial{Reason: r.Reason}}}
@@ -197,9 +107,9 @@ type asked struct {
 }
 
 // add takes a record and returns the interactions that it has made or ended.
-func (a *asked) add(rec Record, fact any) (changed []*Interaction) {
+func (a *asked) add(rec record.Record, fact any) (changed []*Interaction) {
 	switch f := fact.(type) {
-	case *Event, *ToolCall:
+	case *record.Event, *record.ToolCall:
 		for _, c := range callsOf(f) {
 			if c.Asks != nil {
 				in := &Interaction{SessionID: a.sessionID, TurnID: rec.TurnID, Call: c, Status: askPending, Created: rec.Time, seq: rec.Seq}
@@ -210,17 +120,17 @@ func (a *asked) add(rec Record, fact any) (changed []*Interaction) {
 				changed = append(changed, in)
 			}
 		}
-	case *InteractionResolved:
+	case *record.InteractionResolved:
 		changed = a.end(func(in *Interaction) bool { return in.Call.ID == f.ID })
 		for _, in := range changed {
 			in.Status, in.Ended, in.Resolution, in.By = askResolved, rec.Time, &f.Resolution, f.By
 		}
-	case *ToolResult:
+	case *record.ToolResult:
 		changed = a.end(func(in *Interaction) bool { return in.Call.ID == f.CallID })
 		for _, in := range changed {
 			in.Status, in.Ended = askCanceled, rec.Time
 		}
-	case *TurnEnded:
+	case *record.TurnEnded:
 		changed = a.end(func(in *Interaction) bool { return in.TurnID == rec.TurnID })
 		for _, in := range changed {
 			in.Status, in.Ended = askCanceled, rec.Time

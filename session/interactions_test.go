@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 const (
@@ -36,11 +37,11 @@ func asksFor(ctx context.Context, r *session.Run, kind agentdv1.InteractionKind)
 		return err
 	}
 	if events == 0 {
-		call := session.ToolCall{ID: "q1", Name: "tool", Input: []byte(`{"a":1}`), Path: root, Asks: &session.Question{Kind: kind}}
+		call := record.ToolCall{ID: "q1", Name: "tool", Input: []byte(`{"a":1}`), Path: root, Asks: &record.Question{Kind: kind}}
 		if kind != approval {
 			call.Name, call.Asks.Text = "ask_user", "why?"
 		}
-		if err := add(ctx, r, &session.Event{MessageID: "m1", Path: root, Calls: []session.ToolCall{call}, Usage: &session.Usage{Calls: 1}}); err != nil {
+		if err := add(ctx, r, &record.Event{MessageID: "m1", Path: root, Calls: []record.ToolCall{call}, Usage: &record.Usage{Calls: 1}}); err != nil {
 			return err
 		}
 	}
@@ -59,26 +60,26 @@ func asksFor(ctx context.Context, r *session.Run, kind agentdv1.InteractionKind)
 	if person, ok := r.Resolved("q1"); ok {
 		said += fmt.Sprintf(" (%s %s%s)", person.Decision, person.Input, person.Reason)
 	}
-	return add(ctx, r, &session.Event{MessageID: "m2", Path: root, Text: said, Usage: &session.Usage{Calls: 1}})
+	return add(ctx, r, &record.Event{MessageID: "m2", Path: root, Text: said, Usage: &record.Usage{Calls: 1}})
 }
 
 func isAsked(m *agentdv1.RunResponse) bool   { return m.GetInteractionRequested() != nil }
 func isSettled(m *agentdv1.RunResponse) bool { return m.GetInteractionResolved() != nil }
 
-func approve(input string) session.Resolution {
-	r := session.Resolution{Decision: session.Approve}
+func approve(input string) record.Resolution {
+	r := record.Resolution{Decision: record.Approve}
 	if input != "" {
 		r.Input = json.RawMessage(input)
 	}
 	return r
 }
 
-func deny(reason string) session.Resolution {
-	return session.Resolution{Decision: session.Deny, Reason: reason}
+func deny(reason string) record.Resolution {
+	return record.Resolution{Decision: record.Deny, Reason: reason}
 }
 
-func reply(text string) session.Resolution {
-	return session.Resolution{Decision: session.Reply, Answer: text}
+func reply(text string) record.Resolution {
+	return record.Resolution{Decision: record.Reply, Answer: text}
 }
 
 // names lists what kinds of messages there were.
@@ -206,7 +207,7 @@ func TestTimeOfATurnThatAsks(t *testing.T) {
 					return context.Cause(ctx)
 				}
 				id := fmt.Sprint("q", i)
-				ev := &session.Event{Path: root, Calls: []session.ToolCall{{ID: id, Name: "tool", Input: []byte(`{}`), Path: root, Asks: &session.Question{Kind: approval}}}}
+				ev := &record.Event{Path: root, Calls: []record.ToolCall{{ID: id, Name: "tool", Input: []byte(`{}`), Path: root, Asks: &record.Question{Kind: approval}}}}
 				if err := add(ctx, r, ev); err != nil {
 					return err
 				}
@@ -243,8 +244,8 @@ func TestStatusOfATurnThatAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), session.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error {
-			ev := &session.Event{Path: root, Calls: []session.ToolCall{
-				{ID: "ask", Name: "ask_user", Input: []byte(`{}`), Path: root, Asks: &session.Question{Kind: question, Text: "?"}},
+			ev := &record.Event{Path: root, Calls: []record.ToolCall{
+				{ID: "ask", Name: "ask_user", Input: []byte(`{}`), Path: root, Asks: &record.Question{Kind: question, Text: "?"}},
 				{ID: "do", Name: "tool", Input: []byte(`{}`), Path: root},
 			}}
 			if err := add(ctx, r, ev); err != nil {

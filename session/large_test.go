@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestEventsAreBounded: the messages of a turn with large payloads come in pieces of
@@ -17,7 +18,7 @@ func TestEventsAreBounded(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{})
 	f.engine.on(func(ctx context.Context, r *session.Run) error {
 		for i := range payloads {
-			if err := r.Raw(ctx, session.RawPayload{MessageID: "m", Attempt: i + 1, Body: make([]byte, session.MaxRawBody)}); err != nil {
+			if err := r.Raw(ctx, record.RawPayload{MessageID: "m", Attempt: i + 1, Body: make([]byte, record.MaxRawBody)}); err != nil {
 				return err
 			}
 		}
@@ -49,7 +50,7 @@ func TestEventsAreBounded(t *testing.T) {
 	n := 0
 	for _, msg := range got {
 		if raw := msg.GetRawPayloadReceived(); raw != nil {
-			if n++; int(raw.GetAttempt()) != n || len(raw.GetBody()) != session.MaxRawBody {
+			if n++; int(raw.GetAttempt()) != n || len(raw.GetBody()) != record.MaxRawBody {
 				t.Errorf("payload %d: try %d with %d bytes", n, raw.GetAttempt(), len(raw.GetBody()))
 			}
 		}

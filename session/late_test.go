@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // A prompt that was taken back is nothing any more: taking it back again does
@@ -52,7 +53,7 @@ func TestLeavingBeforeThePromptIsInjected(t *testing.T) {
 		await(t, wa, isCall)
 		b := f.start(session.Request{
 			SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Inject,
-			OnDisconnect: session.OnDisconnect{Cancel: true, Grace: time.Second},
+			OnDisconnect: record.OnDisconnect{Cancel: true, Grace: time.Second},
 		})
 		b.Watch().Close()
 		answer(t, a)
@@ -199,7 +200,7 @@ func TestTakingBackAPromptThatIsTakenUp(t *testing.T) {
 					}
 					close(claimed)
 					<-resumeLast
-					if err := add(ctx, r, &session.Event{Path: root, Injected: ins[0].ID, Text: ins[0].Text}); err != nil {
+					if err := add(ctx, r, &record.Event{Path: root, Injected: ins[0].ID, Text: ins[0].Text}); err != nil {
 						return err
 					}
 					return context.Cause(ctx)
@@ -262,7 +263,7 @@ func TestGraceOfAQueuedTurn(t *testing.T) {
 		await(t, wa, isCall)
 		b := f.start(session.Request{
 			SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue,
-			OnDisconnect: session.OnDisconnect{Cancel: true, Grace: 10 * time.Second},
+			OnDisconnect: record.OnDisconnect{Cancel: true, Grace: 10 * time.Second},
 		})
 		b.Watch().Close()
 		time.Sleep(8 * time.Second)
@@ -291,7 +292,7 @@ func TestQueuedTurnIsLeftWhenTheServerHasStopped(t *testing.T) {
 		a := f.start(session.Request{Prompt: "a"})
 		b := f.start(session.Request{
 			SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue,
-			OnDisconnect: session.OnDisconnect{Cancel: true, Grace: 10 * time.Second},
+			OnDisconnect: record.OnDisconnect{Cancel: true, Grace: 10 * time.Second},
 		})
 		wb := b.Watch()
 		f.stop()

@@ -14,6 +14,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Manager holds the sessions of one server and is their only writer. Its
@@ -114,7 +115,7 @@ type Request struct {
 	// Prompt is what the user says, and Parts are more of it; one of them says
 	// something.
 	Prompt string
-	Parts  Parts
+	Parts  record.Parts
 	// Instruction is put behind that of each agent, for this turn.
 	Instruction string
 	// InitialState are keys to set before the turn runs. Numbers may be of type
@@ -127,15 +128,15 @@ type Request struct {
 	Keys Keys
 	// OnDisconnect is what becomes of the turn when its last client is gone. By
 	// default it goes on, and waits when it needs a client.
-	OnDisconnect OnDisconnect
+	OnDisconnect record.OnDisconnect
 	// OnBusy is what happens when the session already runs a turn.
 	OnBusy OnBusy
 	// Budget is what the turn may spend.
-	Budget Budget
+	Budget record.Budget
 	// SessionBudget, if set, is what the session may spend from its beginning. Where the
 	// session has a budget of its own, it counts for this turn and only tightens that;
 	// where it has none, it counts for the turns that follow too, until another one comes.
-	SessionBudget *Budget
+	SessionBudget *record.Budget
 	// ToolTimeout is how long a client may take to answer a call of a tool that
 	// has no timeout of its own; 0 is the server's default.
 	ToolTimeout time.Duration
@@ -143,7 +144,7 @@ type Request struct {
 	Raw bool
 	// by and warnings are who asks, and what of the request was left out; set by Start.
 	by       Principal
-	warnings []Warning
+	warnings []record.Warning
 	// Once, if it has a key, keeps the request from starting a second turn.
 	Once Once
 }
@@ -159,7 +160,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	req.InitialState, req.warnings = permitted(req.by, req.StateField, req.InitialState)
 	if req.Raw && req.by.Role != Operator && m.limits.Instruction != "" {
 		req.Raw = false
-		req.warnings = warn(req.warnings, Warning{
+		req.warnings = warn(req.warnings, record.Warning{
 			Code: warnRaw, Field: "raw_payloads",
 			Message: "raw_payloads was ignored: a provider may repeat the server's own instruction, which is for " +
 				"operators",
@@ -201,11 +202,11 @@ func (m *Manager) checkRequest(req Request) error {
 			"last ones again").
 			Breaking("agent", fault.RuleRequired)
 	}
-	if err := req.Budget.check("budget"); err != nil {
+	if err := req.Budget.Check("budget"); err != nil {
 		return err
 	}
 	if req.SessionBudget != nil {
-		if err := req.SessionBudget.check("session_budget"); err != nil {
+		if err := req.SessionBudget.Check("session_budget"); err != nil {
 			return err
 		}
 	}
@@ -290,7 +291,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	if _, err = s.nameTurn(ctx, req.TurnID); err != nil {
 		return nil, err // before the request changes anything
 	}
-	spec := &Spec{Agent: req.Agent, Tools: req.Tools}
+	spec := &record.Spec{Agent: req.Agent, Tools: req.Tools}
 	if req.Agent == nil {
 		if spec, err = s.repeatSpec(); err != nil {
 			return nil, err
@@ -328,7 +329,7 @@ const startTries = 8
 
 // tryStart starts a turn, or records one that waits. launched tells whether its
 // goroutine uses h and is counted in m.turns.
-func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request) (_ *Turn, launched bool, err error) {
+func (m *Manager) tryStart(ctx context.Context, h *held, spec *record.Spec, req Request) (_ *Turn, launched bool, err error) {
 	s := h.s
 	if s.inherits() { // a recovery may be at work on it
 		if err := locked(&s.resuming, func() error { return m.closeInherited(ctx, s) }); err != nil {
@@ -384,10 +385,10 @@ func (m *Manager) tryStart(ctx context.Context, h *held, spec *Spec, req Request
 }
 
 // limit sets what the turn may spend.
-func (s *Session) limit(spec *Spec, req Request) {
+func (s *Session) limit(spec *record.Spec, req Request) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.limitLocked(spec, &TurnStarted{Budget: req.Budget, SessionBudget: req.SessionBudget})
+	s.limitLocked(spec, &record.TurnStarted{Budget: req.Budget, SessionBudget: req.SessionBudget})
 }
 
 // isOpen tells whether the last turn has not ended.
@@ -473,7 +474,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 		m.log.LogAttrs(ctx, level, "turn put aside", attrs...)
 		return nil
 	}
-	end := &TurnEnded{Completed: err == nil}
+	end := &record.TurnEnded{Completed: err == nil}
 	if err != nil {
 		// What made the context end says more than what the runner made of it.
 		if cause := context.Cause(ctx); cause != nil {
@@ -482,7 +483,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 		if stop, ok := errors.AsType[*stopped](err); ok {
 			end, err = stop.end(), nil
 		} else {
-			end = failed(fault.As(err))
+			end = record.FailedWith(fault.As(err))
 		}
 	}
 	next, merr := s.finish(context.WithoutCancel(ctx), run, end)
@@ -511,9 +512,9 @@ func (m *Manager) run(ctx context.Context, run *Run) (err error) {
 	return m.runner.Run(ctx, run)
 }
 
-func (m *Manager) logTurn(a *attempt, end *TurnEnded, err error) {
+func (m *Manager) logTurn(a *attempt, end *record.TurnEnded, err error) {
 	t := a.t
-	u := locked(&t.s.mu, func() Usage { return t.usage })
+	u := locked(&t.s.mu, func() record.Usage { return t.usage })
 	attrs := []slog.Attr{
 		slog.String("session", t.s.id),
 		slog.String("turn", t.id),

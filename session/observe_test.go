@@ -7,6 +7,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestObserver: a turn goes on as if a client that only watches were not there: it is
@@ -66,7 +67,7 @@ func TestObserverKeepsNobody(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, memory(t), session.Limits{})
 				f.on(talk)
-				turn := f.start(session.Request{Prompt: "ask", OnDisconnect: session.OnDisconnect{Cancel: name == "cancel", Grace: 3 * time.Minute}})
+				turn := f.start(session.Request{Prompt: "ask", OnDisconnect: record.OnDisconnect{Cancel: name == "cancel", Grace: 3 * time.Minute}})
 				w := turn.Watch()
 				await(t, w, isCall)
 				_, o := f.attach(session.AttachRequest{SessionID: turn.SessionID(), Observe: true})

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -36,8 +37,8 @@ func TestCostsOfEarlierForm(t *testing.T) {
 		return s
 	}
 	answer := func(ctx context.Context, r *session.Run) error {
-		return add(ctx, r, &session.Event{
-			MessageID: "m", Path: root, Text: "x", Usage: &session.Usage{Prompt: 3, Completion: 2, Total: 5, Calls: 1, Cost: 300_000_000},
+		return add(ctx, r, &record.Event{
+			MessageID: "m", Path: root, Text: "x", Usage: &record.Usage{Prompt: 3, Completion: 2, Total: 5, Calls: 1, Cost: 300_000_000},
 		})
 	}
 	store := open()
@@ -45,7 +46,7 @@ func TestCostsOfEarlierForm(t *testing.T) {
 	t.Run("earlier", func(t *testing.T) {
 		f := newFixture(t, floats{store}, session.Limits{})
 		f.on(answer)
-		first = f.start(session.Request{SessionBudget: &session.Budget{Cost: 900_000_000}})
+		first = f.start(session.Request{SessionBudget: &record.Budget{Cost: 900_000_000}})
 		follow(t, first.Watch())
 	})
 	if err := store.Close(); err != nil {
@@ -81,7 +82,7 @@ func TestCostsOfEarlierForm(t *testing.T) {
 	for _, calls := range []int64{2, 3} {
 		follow(t, f.start(session.Request{SessionID: first.SessionID()}).Watch())
 		info, err := store.Info(t.Context(), first.SessionID())
-		want := session.Usage{Prompt: 3 * calls, Completion: 2 * calls, Total: 5 * calls, Calls: calls, Cost: 300_000_000 * session.NanoUSD(calls)}
+		want := record.Usage{Prompt: 3 * calls, Completion: 2 * calls, Total: 5 * calls, Calls: calls, Cost: 300_000_000 * record.NanoUSD(calls)}
 		if err != nil || info.Usage != want {
 			t.Errorf("the session used %+v, %v, want %+v", info.Usage, err, want)
 		}

@@ -8,10 +8,11 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // bounded makes a session with a budget of its own.
-func (f *fixture) bounded(b session.Budget) string {
+func (f *fixture) bounded(b record.Budget) string {
 	f.t.Helper()
 	info, err := f.m.CreateSession(f.t.Context(), session.Names{}, b, session.Once{})
 	if err != nil || info.Budget != b {
@@ -21,7 +22,7 @@ func (f *fixture) bounded(b session.Budget) string {
 }
 
 // rebudget gives a session another budget.
-func (f *fixture) rebudget(id string, b session.Budget) {
+func (f *fixture) rebudget(id string, b record.Budget) {
 	f.t.Helper()
 	info, err := f.m.UpdateSession(f.t.Context(), id, session.Change{Budget: &b})
 	if err != nil || info.Budget != b {
@@ -70,32 +71,32 @@ func TestBudgetOfTheSessionsOwn(t *testing.T) {
 					f.on(calls(n))
 				}
 				next(3)
-				id := f.bounded(session.Budget{ModelCalls: 5})
-				ask := func(b *session.Budget) session.Request {
+				id := f.bounded(record.Budget{ModelCalls: 5})
+				ask := func(b *record.Budget) session.Request {
 					return session.Request{SessionID: id, Agent: tree(), SessionBudget: b}
 				}
 				next(3)
-				f.spends(ask(&session.Budget{ModelCalls: 1}), 1, "session_model_calls 1 1")
+				f.spends(ask(&record.Budget{ModelCalls: 1}), 1, "session_model_calls 1 1")
 				next(3)
-				f.spends(ask(&session.Budget{ModelCalls: 100, Tokens: 15}), 2, "session_tokens 15 15")
+				f.spends(ask(&record.Budget{ModelCalls: 100, Tokens: 15}), 2, "session_tokens 15 15")
 				next(3)
 				f.spends(ask(nil), 2, "session_model_calls 5 5") // the requests before have left nothing
 				next(3)
-				f.spends(ask(&session.Budget{}), 0, "session_model_calls 5 5")
+				f.spends(ask(&record.Budget{}), 0, "session_model_calls 5 5")
 				next(2)
-				f.rebudget(id, session.Budget{ModelCalls: 7})
+				f.rebudget(id, record.Budget{ModelCalls: 7})
 				next(2)
 				f.spends(ask(nil), 2, "")
 				next(1)
 				f.spends(ask(nil), 0, "session_model_calls 7 7")
-				f.rebudget(id, session.Budget{Tokens: 30, Wall: time.Hour}) // replaces the whole
+				f.rebudget(id, record.Budget{Tokens: 30, Wall: time.Hour}) // replaces the whole
 				next(3)
 				f.spends(ask(nil), 0, "session_tokens 30 35")
-				f.rebudget(id, session.Budget{})
+				f.rebudget(id, record.Budget{})
 				next(3)
-				f.spends(ask(&session.Budget{}), 3, "")
+				f.spends(ask(&record.Budget{}), 3, "")
 				next(3)
-				f.spends(ask(&session.Budget{ModelCalls: 12}), 2, "session_model_calls 12 12")
+				f.spends(ask(&record.Budget{ModelCalls: 12}), 2, "session_model_calls 12 12")
 				next(1)
 				f.spends(ask(nil), 0, "session_model_calls 12 12") // as ever without one of its own
 			})
@@ -106,11 +107,11 @@ func TestBudgetOfTheSessionsOwn(t *testing.T) {
 // TestBudgetOfTheServerAndTheSession: the smaller one of each amount holds.
 func TestBudgetOfTheServerAndTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{SessionBudget: session.Budget{ModelCalls: 2}})
+		f := newFixture(t, memory(t), session.Limits{SessionBudget: record.Budget{ModelCalls: 2}})
 		f.on(calls(3))
-		id := f.bounded(session.Budget{ModelCalls: 9, Wall: 10 * time.Second})
+		id := f.bounded(record.Budget{ModelCalls: 9, Wall: 10 * time.Second})
 		f.spends(session.Request{SessionID: id, Agent: tree()}, 1, "session_wall_time_ms 10000 10000")
-		f.rebudget(id, session.Budget{ModelCalls: 9})
+		f.rebudget(id, record.Budget{ModelCalls: 9})
 		f.spends(session.Request{SessionID: id, Agent: tree()}, 1, "session_model_calls 2 2")
 	})
 }
@@ -119,14 +120,14 @@ func TestBudgetOfTheServerAndTheSession(t *testing.T) {
 // waits and for one that waits for it in the queue.
 func TestBudgetOfATurnThatRuns(t *testing.T) {
 	for name, tc := range map[string]struct {
-		first, then session.Budget
+		first, then record.Budget
 		calls       int
 		limit       string
 	}{
-		"raised":     {session.Budget{ModelCalls: 2}, session.Budget{ModelCalls: 4}, 4, "session_model_calls 4 4"},
-		"lowered":    {session.Budget{ModelCalls: 9}, session.Budget{Tokens: 5}, 2, "session_tokens 5 10"},
-		"taken away": {session.Budget{Wall: 15 * time.Second}, session.Budget{}, 5, ""},
-		"set":        {session.Budget{}, session.Budget{Cost: 20_000_000}, 2, "session_cost_nano_usd 20000000 20000000"},
+		"raised":     {record.Budget{ModelCalls: 2}, record.Budget{ModelCalls: 4}, 4, "session_model_calls 4 4"},
+		"lowered":    {record.Budget{ModelCalls: 9}, record.Budget{Tokens: 5}, 2, "session_tokens 5 10"},
+		"taken away": {record.Budget{Wall: 15 * time.Second}, record.Budget{}, 5, ""},
+		"set":        {record.Budget{}, record.Budget{Cost: 20_000_000}, 2, "session_cost_nano_usd 20000000 20000000"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -146,14 +147,14 @@ func TestBudgetOfATurnThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), session.Limits{})
 		f.on(talk)
-		id := f.bounded(session.Budget{Wall: time.Minute})
+		id := f.bounded(record.Budget{Wall: time.Minute})
 		turn := f.start(session.Request{SessionID: id, Prompt: "ask", Agent: tree(), Tools: tools()})
 		w := turn.Watch()
-		queued := f.start(session.Request{SessionID: id, Prompt: "ask", OnBusy: session.Enqueue, SessionBudget: &session.Budget{Wall: time.Hour}})
+		queued := f.start(session.Request{SessionID: id, Prompt: "ask", OnBusy: session.Enqueue, SessionBudget: &record.Budget{Wall: time.Hour}})
 		time.Sleep(30 * time.Second)
-		f.rebudget(id, session.Budget{Wall: 2 * time.Minute})
+		f.rebudget(id, record.Budget{Wall: 2 * time.Minute})
 		time.Sleep(60 * time.Second)
-		f.rebudget(id, session.Budget{Wall: 100 * time.Second})
+		f.rebudget(id, record.Budget{Wall: 100 * time.Second})
 		e := end(t, follow(t, w))
 		if took := time.Since(turn.Started()); took != 100*time.Second || !strings.Contains(e.GetReason(), "1m40s of 1m40s") {
 			t.Errorf("after %v: %v", took, e)
@@ -163,10 +164,10 @@ func TestBudgetOfATurnThatWaits(t *testing.T) {
 		if took := time.Since(queued.Started()); took != 0 || !strings.Contains(e.GetReason(), "1m40s of 1m40s") {
 			t.Errorf("the queued turn ended after %v: %v", took, e)
 		}
-		f.rebudget(id, session.Budget{Wall: 110 * time.Second})
+		f.rebudget(id, record.Budget{Wall: 110 * time.Second})
 		again := f.start(session.Request{SessionID: id, Prompt: "ask"})
 		time.Sleep(5 * time.Second)
-		f.rebudget(id, session.Budget{Wall: 104 * time.Second}) // less than has gone by
+		f.rebudget(id, record.Budget{Wall: 104 * time.Second}) // less than has gone by
 		e = end(t, follow(t, again.Watch()))
 		if took := time.Since(again.Started()); took != 5*time.Second || !strings.Contains(e.GetReason(), "1m45s of 1m44s") {
 			t.Errorf("the third turn ended after %v: %v", took, e)
@@ -182,13 +183,13 @@ func TestBudgetOfAQueuedTurn(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, memory(t), session.Limits{})
 				f.on(calls(3))
-				id := f.bounded(session.Budget{ModelCalls: 4})
+				id := f.bounded(record.Budget{ModelCalls: 4})
 				f.start(session.Request{SessionID: id, Agent: tree()})
 				var queued []*session.Turn
-				for _, b := range []*session.Budget{{ModelCalls: 5}, nil} {
+				for _, b := range []*record.Budget{{ModelCalls: 5}, nil} {
 					queued = append(queued, f.start(session.Request{SessionID: id, OnBusy: session.Enqueue, SessionBudget: b}))
 				}
-				f.rebudget(id, session.Budget{ModelCalls: 7})
+				f.rebudget(id, record.Budget{ModelCalls: 7})
 				if restart {
 					time.Sleep(11 * time.Second)
 					f.stop()
@@ -219,17 +220,17 @@ func TestBudgetOfAFork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), session.Limits{})
 		f.on(calls(3))
-		id := f.bounded(session.Budget{ModelCalls: 9})
+		id := f.bounded(record.Budget{ModelCalls: 9})
 		f.spends(session.Request{SessionID: id, Agent: tree()}, 3, "")
-		f.rebudget(id, session.Budget{ModelCalls: 2})
+		f.rebudget(id, record.Budget{ModelCalls: 2})
 		fork, err := f.m.ForkSession(t.Context(), session.ForkRequest{SessionID: id})
-		if err != nil || fork.Budget != (session.Budget{ModelCalls: 2}) {
+		if err != nil || fork.Budget != (record.Budget{ModelCalls: 2}) {
 			t.Fatalf("the fork has %+v, %v", fork.Budget, err)
 		}
 		f.spends(session.Request{SessionID: id}, 0, "session_model_calls 2 3")
 		f.spends(session.Request{SessionID: fork.ID}, 2, "session_model_calls 2 2")
-		f.rebudget(fork.ID, session.Budget{ModelCalls: 3})
-		if parent, err := f.m.Session(t.Context(), id); err != nil || parent.Budget != (session.Budget{ModelCalls: 2}) {
+		f.rebudget(fork.ID, record.Budget{ModelCalls: 3})
+		if parent, err := f.m.Session(t.Context(), id); err != nil || parent.Budget != (record.Budget{ModelCalls: 2}) {
 			t.Errorf("the parent has %+v, %v", parent.Budget, err)
 		}
 	})
@@ -237,11 +238,11 @@ func TestBudgetOfAFork(t *testing.T) {
 
 func TestBudgetOfASessionMustBeAnAmount(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{})
-	for name, b := range map[string]session.Budget{"calls": {ModelCalls: -1}, "tokens": {Tokens: -1}, "cost": {Cost: -1}, "time": {Wall: -1}} {
+	for name, b := range map[string]record.Budget{"calls": {ModelCalls: -1}, "tokens": {Tokens: -1}, "cost": {Cost: -1}, "time": {Wall: -1}} {
 		if _, err := f.m.CreateSession(t.Context(), session.Names{}, b, session.Once{}); code(err) != badRequest {
 			t.Errorf("create, %s: %v", name, err)
 		}
-		id := f.bounded(session.Budget{Tokens: 1})
+		id := f.bounded(record.Budget{Tokens: 1})
 		if _, err := f.m.UpdateSession(t.Context(), id, session.Change{Budget: &b, ClientRef: new("x")}); code(err) != badRequest {
 			t.Errorf("update, %s: %v", name, err)
 		}

@@ -9,6 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // pageBytes is what a page may hold unless one entry alone is larger.
@@ -19,10 +20,10 @@ const pageBytes = 2 << 20
 func asksMuch(bytes int) func(ctx context.Context, r *session.Run) error {
 	return func(ctx context.Context, r *session.Run) error {
 		input := json.RawMessage(`"` + strings.Repeat("x", bytes) + `"`)
-		ev := &session.Event{MessageID: "m1", Path: root, Usage: &session.Usage{Calls: 1}}
+		ev := &record.Event{MessageID: "m1", Path: root, Usage: &record.Usage{Calls: 1}}
 		for i := range 3 {
-			ev.Calls = append(ev.Calls, session.ToolCall{ID: fmt.Sprintf("c%d", i), Name: "tool", Input: input, Path: root},
-				session.ToolCall{ID: fmt.Sprintf("q%d", i), Name: "tool", Input: input, Path: root, Asks: &session.Question{Kind: approval}})
+			ev.Calls = append(ev.Calls, record.ToolCall{ID: fmt.Sprintf("c%d", i), Name: "tool", Input: input, Path: root},
+				record.ToolCall{ID: fmt.Sprintf("q%d", i), Name: "tool", Input: input, Path: root, Asks: &record.Question{Kind: approval}})
 		}
 		if events, err := eventsOf(ctx, r); err != nil || events == 0 && add(ctx, r, ev) != nil {
 			return err

@@ -1,134 +1,25 @@
 package session
 
 import (
-	"encoding/json"
-	"fmt"
-	"slices"
 	"strings"
 
-	"google.golang.org/protobuf/encoding/protojson"
-	"google.golang.org/protobuf/proto"
-
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
-// Parts are pieces of what a user says, or of a tool's result. In JSON they are a
-// list of protobuf JSON. Nobody may change what they hold: it is shared.
-type Parts []*agentdv1.Part
-
-// MarshalJSON implements json.Marshaler.
-func (p Parts) MarshalJSON() ([]byte, error) {
-	out := make([]json.RawMessage, 0, len(p))
-	for i, part := range p {
-		data, err := protojson.Marshal(part)
-		if err != nil {
-			return nil, fmt.Errorf("parts[%d]: %w", i, err)
-		}
-		out = append(out, data)
-	}
-	return logjson.Marshal(out) // which takes out the spaces that protojson varies on purpose
-}
-
-// UnmarshalJSON implements json.Unmarshaler. Fields that it does not know are
-// left out.
-func (p *Parts) UnmarshalJSON(data []byte) error {
-	var list []json.RawMessage
-	if err := json.Unmarshal(data, &list); err != nil {
-		return err
-	}
-	*p = make(Parts, 0, len(list))
-	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
-	for i, one := range list {
-		part := &agentdv1.Part{}
-		if err := opts.Unmarshal(one, part); err != nil {
-			return fmt.Errorf("parts[%d]: %w", i, err)
-		}
-		*p = append(*p, part)
-	}
-	return nil
-}
-
-// size is what the parts take in a message, and texts what their texts do, both
-// in bytes.
-func (p Parts) size() (size, texts int) {
-	for _, part := range p {
-		size += proto.Size(part)
-		texts += len(part.GetText())
-	}
-	return size, texts
-}
-
-// blank tells whether the parts say nothing: none is a file or a reference, and the
-// texts are white space.
-func (p Parts) blank() bool {
-	for _, part := range p {
-		if part.GetInline() != nil || part.GetFile() != nil || part.GetTool() != nil || strings.TrimSpace(part.GetText()) != "" {
-			return false
-		}
-	}
-	return true
-}
-
-// check refuses parts that are no parts, and references to tools where they are not
-// of a result. name is the field they come from.
-func (p Parts) check(name string, result bool) *fault.Error {
-	kinds := "text, inline or file"
-	if result {
-		kinds = "text, inline, file or tool"
-	}
-	for i, part := range p {
-		if part.GetContent() == nil {
-			return fault.Errorf(fault.Invalid, "%s[%d] is empty: set %s", name, i, kinds).
-				Breaking(fmt.Sprintf("%s[%d]", name, i), fault.RuleRequired)
-		}
-		if part.GetTool() != nil && !result {
-			return fault.Errorf(fault.Invalid, "%s[%d].tool: a reference to a tool is for the result of a tool that looks for others; a prompt takes text, inline and file", name, i).
-				Breaking(fmt.Sprintf("%s[%d].tool", name, i), fault.RuleExcluded)
-		}
-		uri := part.GetFile().GetUri()
-		if scheme, _, ok := strings.Cut(uri, ":"); ok && !slices.Contains(schemes, strings.ToLower(scheme)) {
-			return fault.Errorf(fault.Invalid, "%s[%d].file.uri: the schemes are https, http and gs, besides the names of files that were uploaded to the provider; send others as inline (received %.80q)", name, i, uri).
-				Breaking(fmt.Sprintf("%s[%d].file.uri", name, i), fault.RuleRange)
-		}
-	}
-	return nil
-}
-
-// schemes are those of the files that a provider may be told to fetch: none by
-// which it, or a model server nearby, would open a file of its own.
-var schemes = []string{"https", "http", "gs"}
-
-// checkSize refuses parts that are, together with the text beside them, more than
-// fits into a message. text is the field of that.
-func (p Parts) checkSize(name, text string, beside, most int) *fault.Error {
-	size, _ := p.size()
-	switch {
-	case len(p) == 0 || size+beside <= most:
-		return nil
-	case size > most:
-		return fault.Errorf(fault.LimitExceeded, "%s take %d bytes, at most %d are allowed", name, size, most).
-			Breaking(name, fault.RuleRange).Over("parts_bytes", most, size)
-	default:
-		return fault.Errorf(fault.LimitExceeded, "%s and %s take %d bytes, at most %d are allowed", text, name, size+beside, most).
-			Breaking(name, fault.RuleRange).Over("parts_bytes", most, size+beside)
-	}
-}
-
 // checkSaid refuses a prompt that says nothing, or too much.
-func (m *Manager) checkSaid(prompt string, parts Parts) *fault.Error {
-	if strings.TrimSpace(prompt) == "" && parts.blank() {
+func (m *Manager) checkSaid(prompt string, parts record.Parts) *fault.Error {
+	if strings.TrimSpace(prompt) == "" && parts.Blank() {
 		return fault.Errorf(fault.Invalid, "user_prompt is empty: a turn needs something to answer").
 			Breaking("user_prompt", fault.RuleRequired)
 	}
-	if err := parts.check("user_parts", false); err != nil {
+	if err := parts.Check("user_parts", false); err != nil {
 		return err
 	}
-	_, texts := parts.size()
+	_, texts := parts.Size()
 	switch n, most := len(prompt)+texts, m.limits.MaxPromptBytes; {
 	case n <= most:
-		return parts.checkSize("user_parts", "user_prompt", len(prompt), m.limits.MaxPartsBytes)
+		return parts.CheckSize("user_parts", "user_prompt", len(prompt), m.limits.MaxPartsBytes)
 	case texts > 0:
 		return fault.Errorf(fault.LimitExceeded, "user_prompt and the texts of user_parts have %d bytes, at most %d are allowed", n, most).
 			Breaking("user_prompt", fault.RuleRange).Over("prompt_bytes", most, n)
@@ -136,14 +27,4 @@ func (m *Manager) checkSaid(prompt string, parts Parts) *fault.Error {
 		return fault.Errorf(fault.LimitExceeded, "user_prompt has %d bytes, at most %d are allowed", n, most).
 			Breaking("user_prompt", fault.RuleRange).Over("prompt_bytes", most, n)
 	}
-}
-
-// withoutParts is what a session keeps of the start of a turn that is over.
-func (f *TurnStarted) withoutParts() *TurnStarted {
-	if len(f.Parts) == 0 {
-		return f
-	}
-	kept := *f
-	kept.Parts = nil
-	return &kept
 }

@@ -15,6 +15,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 const (
@@ -43,7 +44,7 @@ func equalParts(a, b []*agentdv1.Part) bool {
 }
 
 // anyParts draws parts as clients may send them.
-func anyParts() *rapid.Generator[session.Parts] {
+func anyParts() *rapid.Generator[record.Parts] {
 	mimeType := rapid.StringMatching(`[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,9}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,9}`)
 	part := rapid.OneOf(
 		rapid.Map(rapid.StringN(1, 50, -1), textPart),
@@ -55,7 +56,7 @@ func anyParts() *rapid.Generator[session.Parts] {
 		}),
 		rapid.Map(rapid.StringMatching(`[A-Za-z_][A-Za-z0-9_.:-]{0,63}`), toolPart),
 	)
-	return rapid.Map(rapid.SliceOfN(part, 1, 8), func(p []*agentdv1.Part) session.Parts { return p })
+	return rapid.Map(rapid.SliceOfN(part, 1, 8), func(p []*agentdv1.Part) record.Parts { return p })
 }
 
 // Whatever parts there are, the log gives them back byte for byte, wherever they
@@ -65,11 +66,11 @@ func TestPartsSurviveTheLog(t *testing.T) {
 		parts := anyParts().Draw(t, "parts")
 		facts := []struct {
 			fact, again any
-			parts       func(any) session.Parts
+			parts       func(any) record.Parts
 		}{
-			{&session.TurnStarted{Parts: parts}, &session.TurnStarted{}, func(f any) session.Parts { return f.(*session.TurnStarted).Parts }},
-			{&session.TurnQueued{TurnStarted: session.TurnStarted{Parts: parts}}, &session.TurnQueued{}, func(f any) session.Parts { return f.(*session.TurnQueued).Parts }},
-			{&session.ToolResult{Parts: parts}, &session.ToolResult{}, func(f any) session.Parts { return f.(*session.ToolResult).Parts }},
+			{&record.TurnStarted{Parts: parts}, &record.TurnStarted{}, func(f any) record.Parts { return f.(*record.TurnStarted).Parts }},
+			{&record.TurnQueued{TurnStarted: record.TurnStarted{Parts: parts}}, &record.TurnQueued{}, func(f any) record.Parts { return f.(*record.TurnQueued).Parts }},
+			{&record.ToolResult{Parts: parts}, &record.ToolResult{}, func(f any) record.Parts { return f.(*record.ToolResult).Parts }},
 		}
 		for _, f := range facts {
 			data, err := json.Marshal(f.fact)
@@ -92,7 +93,7 @@ func TestPartsSurviveTheLog(t *testing.T) {
 // A prompt may be parts alone, whether its turn runs, waits or becomes a message;
 // everybody who watches is told of them.
 func TestPartsOfPrompts(t *testing.T) {
-	parts := session.Parts{filePart("image/png", []byte{0, 1, 255}), textPart("look"), uriPart("video/mp4", "gs://b/f")}
+	parts := record.Parts{filePart("image/png", []byte{0, 1, 255}), textPart("look"), uriPart("video/mp4", "gs://b/f")}
 	store := memory(t)
 	f := newFixture(t, store, session.Limits{})
 	var heard []session.Injected
@@ -107,7 +108,7 @@ func TestPartsOfPrompts(t *testing.T) {
 		}
 		for _, in := range r.Injected() {
 			heard = append(heard, in)
-			if err := add(ctx, r, &session.Event{Path: root, Injected: in.ID, Text: in.Text, Parts: in.Parts}); err != nil {
+			if err := add(ctx, r, &record.Event{Path: root, Injected: in.ID, Text: in.Text, Parts: in.Parts}); err != nil {
 				return err
 			}
 		}
@@ -155,7 +156,7 @@ func TestPartsOfPrompts(t *testing.T) {
 func TestPartsInListsAreBounded(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "done") })
-	turn := f.start(session.Request{Prompt: " ", Parts: session.Parts{textPart("a" + strings.Repeat("é", 4000))}})
+	turn := f.start(session.Request{Prompt: " ", Parts: record.Parts{textPart("a" + strings.Repeat("é", 4000))}})
 	<-turn.Done()
 	info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID())
 	if err != nil {
@@ -169,9 +170,9 @@ func TestPartsInListsAreBounded(t *testing.T) {
 // An answer has its parts with its first text, and the same answer again is one
 // with the same parts.
 func TestPartsOfAnswers(t *testing.T) {
-	png := session.Parts{filePart("image/png", []byte("png"))}
+	png := record.Parts{filePart("image/png", []byte("png"))}
 	f := newFixture(t, memory(t), session.Limits{MaxPartsBytes: 1000})
-	got := make(chan map[string]session.ToolResult, 1)
+	got := make(chan map[string]record.ToolResult, 1)
 	f.on(func(ctx context.Context, r *session.Run) error {
 		res, err := call(ctx, r, "c1", "c2", "c3", "c4", "c5", "c6", "c7")
 		got <- res
@@ -187,9 +188,9 @@ func TestPartsOfAnswers(t *testing.T) {
 		says   string
 	}{
 		"with an error": {"c3", session.Answer{Error: new("no"), Parts: png}, invalid, "together with error"},
-		"no part":       {"c4", session.Answer{Parts: session.Parts{{}}}, invalid, "parts[0]"},
-		"a local file":  {"c5", session.Answer{Parts: session.Parts{uriPart("image/png", "FILE:///etc/hosts")}}, invalid, `parts[0].file.uri: the schemes are https, http and gs`},
-		"too large":     {"c6", session.Answer{Parts: session.Parts{filePart("image/png", make([]byte, 1001))}}, limit, "at most 1000"},
+		"no part":       {"c4", session.Answer{Parts: record.Parts{{}}}, invalid, "parts[0]"},
+		"a local file":  {"c5", session.Answer{Parts: record.Parts{uriPart("image/png", "FILE:///etc/hosts")}}, invalid, `parts[0].file.uri: the schemes are https, http and gs`},
+		"too large":     {"c6", session.Answer{Parts: record.Parts{filePart("image/png", make([]byte, 1001))}}, limit, "at most 1000"},
 		"with its text": {"c7", session.Answer{Output: new(strings.Repeat("a", 990)), Parts: png}, limit, "output and parts take 1008 bytes, at most 1000"},
 	} {
 		tc.answer.CallID = tc.id
@@ -206,7 +207,7 @@ func TestPartsOfAnswers(t *testing.T) {
 	if err := errors.Join(turn.Answer(t.Context(), first), turn.Answer(t.Context(), first)); err != nil {
 		t.Errorf("the same answer twice: %v", err)
 	}
-	other := session.Answer{CallID: "c1", Parts: session.Parts{filePart("image/png", []byte("jpg"))}}
+	other := session.Answer{CallID: "c1", Parts: record.Parts{filePart("image/png", []byte("jpg"))}}
 	if e := fault.As(turn.Answer(t.Context(), other)); e.Code != invalid || !strings.Contains(e.Message, "too late") {
 		t.Errorf("another answer with other parts: %v", e)
 	}
@@ -242,19 +243,19 @@ func TestPartsOfPromptsAreBounded(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{MaxPartsBytes: 1000, MaxPromptBytes: 100})
 	for name, tc := range map[string]struct {
 		prompt string
-		parts  session.Parts
+		parts  record.Parts
 		code   agentdv1.ErrorCode
 		says   string
 	}{
-		"blank":          {" ", session.Parts{textPart("\n"), textPart(" ")}, invalid, "user_prompt"},
-		"no part":        {"hi", session.Parts{textPart("a"), {}}, invalid, "user_parts[1]"},
-		"large files":    {"hi", session.Parts{filePart("a/b", make([]byte, 500)), filePart("a/b", make([]byte, 500))}, limit, "at most 1000"},
-		"a local file":   {"hi", session.Parts{textPart("a"), uriPart("text/plain", "file:///etc/hosts")}, invalid, `user_parts[1].file.uri: the schemes are https, http and gs`},
-		"a tool":         {"hi", session.Parts{textPart("a"), toolPart("fetch")}, invalid, "user_parts[1].tool: a reference to a tool is for the result of a tool"},
-		"a tool alone":   {"", session.Parts{toolPart("fetch")}, invalid, "user_parts[0].tool"},
-		"no scheme":      {"hi", session.Parts{uriPart("text/plain", "://x")}, invalid, "user_parts[0].file.uri"},
-		"a little more":  {strings.Repeat("a", 90), session.Parts{filePart("a/b", make([]byte, 950))}, limit, "user_prompt and user_parts take"},
-		"many words":     {strings.Repeat("a", 50), session.Parts{textPart(strings.Repeat("b", 51))}, limit, "user_prompt and the texts of user_parts have 101 bytes, at most 100"},
+		"blank":          {" ", record.Parts{textPart("\n"), textPart(" ")}, invalid, "user_prompt"},
+		"no part":        {"hi", record.Parts{textPart("a"), {}}, invalid, "user_parts[1]"},
+		"large files":    {"hi", record.Parts{filePart("a/b", make([]byte, 500)), filePart("a/b", make([]byte, 500))}, limit, "at most 1000"},
+		"a local file":   {"hi", record.Parts{textPart("a"), uriPart("text/plain", "file:///etc/hosts")}, invalid, `user_parts[1].file.uri: the schemes are https, http and gs`},
+		"a tool":         {"hi", record.Parts{textPart("a"), toolPart("fetch")}, invalid, "user_parts[1].tool: a reference to a tool is for the result of a tool"},
+		"a tool alone":   {"", record.Parts{toolPart("fetch")}, invalid, "user_parts[0].tool"},
+		"no scheme":      {"hi", record.Parts{uriPart("text/plain", "://x")}, invalid, "user_parts[0].file.uri"},
+		"a little more":  {strings.Repeat("a", 90), record.Parts{filePart("a/b", make([]byte, 950))}, limit, "user_prompt and user_parts take"},
+		"many words":     {strings.Repeat("a", 50), record.Parts{textPart(strings.Repeat("b", 51))}, limit, "user_prompt and the texts of user_parts have 101 bytes, at most 100"},
 		"a long request": {strings.Repeat("a", 101), nil, limit, "user_prompt has 101 bytes"},
 	} {
 		_, err := f.m.Start(t.Context(), session.Request{Agent: tree(), Prompt: tc.prompt, Parts: tc.parts})

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Every phase can be reached, and a change that is not drawn is noticed: the other tests
@@ -131,7 +132,7 @@ func (x *world) phaseStep(what string) {
 		}
 	case "budget":
 		if s.ID != "" {
-			_, err := x.m.UpdateSession(ctx, s.ID, session.Change{Budget: &session.Budget{Wall: time.Duration(x.pick(4, "wall")) * time.Minute}})
+			_, err := x.m.UpdateSession(ctx, s.ID, session.Change{Budget: &record.Budget{Wall: time.Duration(x.pick(4, "wall")) * time.Minute}})
 			x.ok(what, err)
 		}
 	case "leave one":

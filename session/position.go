@@ -3,6 +3,8 @@ package session
 import (
 	"fmt"
 	"unicode/utf8"
+
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // A position is a message's place in a session: the sequence number of a
@@ -51,27 +53,27 @@ type message struct {
 	id             string
 	path           []string
 	text, thoughts []byte
-	marks          Marks
+	marks          record.Marks
 	last           int64 // position of the last mark
 }
 
 // deltasOf returns a message's deltas after a position, as items. Its texts may go
 // on behind what the marks cover.
-func deltasOf(e *Event, after int64) (out []item, err error) {
-	err = e.Deltas(after, func(pos int64, d *Delta) {
+func deltasOf(e *record.Event, after int64) (out []item, err error) {
+	err = e.Deltas(after, func(pos int64, d *record.Delta) {
 		out = append(out, item{pos: pos, delta: d, size: len(d.Text)})
 	})
 	return out, err
 }
 
 // soFar is a message on its way as an event.
-func (m *message) soFar() *Event {
-	return &Event{MessageID: m.id, Path: m.path, Text: string(m.text), Thoughts: string(m.thoughts), Marks: m.marks}
+func (m *message) soFar() *record.Event {
+	return &record.Event{MessageID: m.id, Path: m.path, Text: string(m.text), Thoughts: string(m.thoughts), Marks: m.marks}
 }
 
 // publishDelta shows a piece of a message to whoever watches, and remembers its
 // place.
-func (s *Session) publishDelta(a *attempt, d Delta) {
+func (s *Session) publishDelta(a *attempt, d record.Delta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := a.t

@@ -16,6 +16,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // busy is a turn that does what its prompt says, a letter at a time: t calls a
@@ -27,7 +28,7 @@ func busy(ctx context.Context, r *session.Run) error {
 		if err != nil {
 			return err
 		}
-		if rec.Kind == session.KindEvent && rec.TurnID == r.TurnID() {
+		if rec.Kind == record.KindEvent && rec.TurnID == r.TurnID() {
 			ev, err := (&engine{}).Decode(rec.Data)
 			if err != nil {
 				return err
@@ -37,31 +38,31 @@ func busy(ctx context.Context, r *session.Run) error {
 	}
 	for i, letter := range r.Spec().Prompt {
 		for _, in := range r.Injected() {
-			if err := add(ctx, r, &session.Event{Path: root, Injected: in.ID, Text: in.Text}); err != nil {
+			if err := add(ctx, r, &record.Event{Path: root, Injected: in.ID, Text: in.Text}); err != nil {
 				return err
 			}
 		}
 		id := fmt.Sprint(r.TurnID(), "-", i)
-		ev := &session.Event{MessageID: id, Path: root, Usage: &session.Usage{Total: 5, Calls: 1}}
-		ask := func(name string, asks *session.Question) {
-			ev.Calls = append(ev.Calls, session.ToolCall{ID: fmt.Sprint(id, len(ev.Calls)), Name: name, Input: []byte(`{}`), Path: root, Asks: asks})
+		ev := &record.Event{MessageID: id, Path: root, Usage: &record.Usage{Total: 5, Calls: 1}}
+		ask := func(name string, asks *record.Question) {
+			ev.Calls = append(ev.Calls, record.ToolCall{ID: fmt.Sprint(id, len(ev.Calls)), Name: name, Input: []byte(`{}`), Path: root, Asks: asks})
 		}
 		if strings.ContainsRune("tb", letter) {
 			ask("tool", nil)
 		}
 		if strings.ContainsRune("qb", letter) {
-			ask("ask_user", &session.Question{Kind: question, Text: "?"})
+			ask("ask_user", &record.Question{Kind: question, Text: "?"})
 		}
 		switch letter {
 		case 'p':
-			ask("tool", &session.Question{Kind: approval})
+			ask("tool", &record.Question{Kind: approval})
 		case 's':
 			ev.Text = "said"
 			if !held[id] {
-				r.Delta(session.Delta{MessageID: id, Path: root, Text: "sa"})
+				r.Delta(record.Delta{MessageID: id, Path: root, Text: "sa"})
 				select {
 				case <-time.After(time.Second):
-					r.Delta(session.Delta{MessageID: id, Path: root, Text: "id"})
+					r.Delta(record.Delta{MessageID: id, Path: root, Text: "id"})
 				case <-ctx.Done():
 					if !errors.Is(context.Cause(ctx), session.ErrSuspended) {
 						ev.Text = "sa"
@@ -285,7 +286,7 @@ func (x *world) step(what string) {
 			turns, _, err := x.m.ListTurns(ctx, session.TurnQuery{SessionID: fork.ID}, "", 1000)
 			x.ok(what, err)
 			for _, turn := range turns {
-				if turn.Ended.IsZero() && turn.Into == "" || turn.Status < session.Succeeded || fork.Usage != (session.Usage{}) {
+				if turn.Ended.IsZero() && turn.Into == "" || turn.Status < session.Succeeded || fork.Usage != (record.Usage{}) {
 					x.t.Errorf("the fork begins with %+v", turn)
 				}
 			}

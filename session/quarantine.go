@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // A turn that kills the process would kill it again at each start. So the store
@@ -129,7 +130,7 @@ func (m *Manager) cleared(s *Session) {
 }
 
 // steps are the kinds of records that are steps forward.
-var steps = []Kind{KindTurnStarted, KindEvent, KindToolCall, KindToolResult, KindInteractionResolved}
+var steps = []record.Kind{record.KindTurnStarted, record.KindEvent, record.KindToolCall, record.KindToolResult, record.KindInteractionResolved}
 
 // stepsForward says how often the turn counts as made to run once records are
 // written: they are steps forward, or 0 for what changes nothing.
@@ -191,8 +192,8 @@ func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err er
 	why := fault.Errorf(fault.Internal, "the server died %d times in a row while this turn ran, and the turn made no step "+
 		"forward in between: "+
 		"it is quarantined and does not run again; the session goes on with its next prompt", attempts)
-	end := func() *TurnEnded { return failed(why) }
-	next, err = m.closeAs(ctx, s, func(Receipt) (func() *TurnEnded, error) { return end, why })
+	end := func() *record.TurnEnded { return record.FailedWith(why) }
+	next, err = m.closeAs(ctx, s, func(record.Receipt) (func() *record.TurnEnded, error) { return end, why })
 	if err != nil {
 		m.settleClosing(ctx, s, attempts)
 		log.Error("a turn that the process died of could not be ended", slog.String("error", err.Error()))

@@ -12,6 +12,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // What happens to a prompt when the session already runs a turn. A prompt that
@@ -35,7 +36,7 @@ const (
 var errIdle = errors.New("session: no turn runs")
 
 // queueLocked takes a turn that waits for its start.
-func (s *Session) queueLocked(t *Turn, seq int64, f *TurnQueued) {
+func (s *Session) queueLocked(t *Turn, seq int64, f *record.TurnQueued) {
 	t.enter(turnQueued)
 	t.waits, t.queuedSeq = f, seq
 	if s.turn != nil {
@@ -90,7 +91,7 @@ func (s *Session) now(t *Turn) *Turn {
 
 // enqueue records a prompt that waits for the running turn. It returns errIdle
 // if none runs.
-func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, error) {
+func (s *Session) enqueue(ctx context.Context, spec *record.Spec, req Request) (*Turn, error) {
 	started, err := newTurnStarted(spec, req)
 	if err != nil {
 		return nil, err
@@ -112,7 +113,7 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 		return nil, fault.Errorf(fault.Busy, "session %q runs a turn and %d more wait, the limit", s.id, s.limits.MaxQueued).
 			OfTurn(running.t.id).Over("queued_turns", s.limits.MaxQueued, ahead+1)
 	}
-	fact := &TurnQueued{
+	fact := &record.TurnQueued{
 		TurnStarted: *started, Inject: req.OnBusy == Inject, Front: req.OnBusy == Interrupt, Into: running.t.id,
 	}
 	if !fact.Front {
@@ -137,7 +138,7 @@ func (s *Session) enqueue(ctx context.Context, spec *Spec, req Request) (*Turn, 
 	t.attempt = t.newAttempt()
 	spec.Checked = nil // when it starts, models and prices may be others
 	t.spec, t.keys = spec, req.Keys
-	e := &entry{turn: t, kind: KindTurnQueued, data: data, fact: fact, key: req.key(s.id, t.id), asked: true}
+	e := &entry{turn: t, kind: record.KindTurnQueued, data: data, fact: fact, key: req.key(s.id, t.id), asked: true}
 	if _, err := s.commit(ctx, e); err != nil {
 		return nil, err
 	}
@@ -193,7 +194,7 @@ type Injected struct {
 	ID string
 	// Text is what the user says, and Parts are more of it.
 	Text  string
-	Parts Parts
+	Parts record.Parts
 	// By is who says it, for Event.InjectedBy.
 	By string
 }
@@ -225,7 +226,7 @@ func (s *Session) unclaimLocked() {
 // finish records the end of the turn of a run, which is over. The same append holds
 // what the run has handed over to AppendAtEnd, before the end, and the start of the turn
 // that waits for it, which finish returns reserved: see launchNext.
-func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *Run, err error) {
+func (s *Session) finish(ctx context.Context, run *Run, end *record.TurnEnded) (next *Run, err error) {
 	t := run.t
 	s.queueing <- struct{}{}
 	defer func() { <-s.queueing }()
@@ -234,7 +235,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 	if err != nil {
 		return nil, err
 	}
-	entries := slices.Concat(run.atEnd, []*entry{{turn: t, kind: KindTurnEnded, data: data, fact: end}})
+	entries := slices.Concat(run.atEnd, []*entry{{turn: t, kind: record.KindTurnEnded, data: data, fact: end}})
 	var queued *Turn
 	for _, q := range s.queuedNow() {
 		err := s.stateFits(ctx, q.waits.State)
@@ -242,12 +243,12 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 			queued = q // another error is met again below
 			break
 		}
-		drop := &TurnDropped{Reason: err.Error(), Code: fault.LimitExceeded, Message: err.Error()}
+		drop := &record.TurnDropped{Reason: err.Error(), Code: fault.LimitExceeded, Message: err.Error()}
 		data, err := logjson.Marshal(drop)
 		if err != nil {
 			return nil, err
 		}
-		entries = append(entries, &entry{turn: q, kind: KindTurnDropped, data: data, fact: drop})
+		entries = append(entries, &entry{turn: q, kind: record.KindTurnDropped, data: data, fact: drop})
 	}
 	if queued != nil {
 		whole, err := s.wholeState(ctx)
@@ -255,7 +256,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 			return nil, err
 		}
 		fact := &queued.waits.TurnStarted
-		var spec *Spec
+		var spec *record.Spec
 		if queued.spec == nil { // it was read from the log
 			if spec, err = fact.ReadSpec(); err != nil {
 				return nil, fmt.Errorf("session %s: turn %s: %w", s.id, queued.id, err)
@@ -275,7 +276,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *TurnEnded) (next *R
 			return nil, err
 		}
 		entries = append(entries, &entry{
-			turn: queued, kind: KindTurnStarted, data: data, fact: fact, shared: s.sharedValues(fact.State),
+			turn: queued, kind: record.KindTurnStarted, data: data, fact: fact, shared: s.sharedValues(fact.State),
 		})
 		state := maps.Clone(whole)
 		writeState(state, fact.Temp)
@@ -320,8 +321,8 @@ func (s *Session) unfinished(t *Turn) [][]string {
 }
 
 // limitLocked sets what the turn of a spec may spend.
-func (s *Session) limitLocked(spec *Spec, f *TurnStarted) {
-	spec.Budget = f.Budget.least(s.limits.Budget)
+func (s *Session) limitLocked(spec *record.Spec, f *record.TurnStarted) {
+	spec.Budget = f.Budget.Least(s.limits.Budget)
 	spec.SessionBudget = s.sessionBudgetLocked(f.SessionBudget)
 }
 

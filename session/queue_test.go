@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // talk is a turn that says its prompt, waits for its tool if the prompt says
@@ -25,14 +26,14 @@ func talk(ctx context.Context, r *session.Run) error {
 		if err != nil {
 			return err
 		}
-		if rec.Kind == session.KindEvent {
+		if rec.Kind == record.KindEvent {
 			events++
 			asked = true
 		}
 	}
 	if strings.HasPrefix(prompt, "ask") {
 		if !asked {
-			ev := &session.Event{Path: root, Calls: []session.ToolCall{{ID: id, Name: "tool", Input: []byte(`{}`), Path: root}}}
+			ev := &record.Event{Path: root, Calls: []record.ToolCall{{ID: id, Name: "tool", Input: []byte(`{}`), Path: root}}}
 			if err := add(ctx, r, ev); err != nil {
 				return err
 			}
@@ -43,7 +44,7 @@ func talk(ctx context.Context, r *session.Run) error {
 	}
 	var heard []string
 	for _, in := range r.Injected() {
-		if err := add(ctx, r, &session.Event{Path: root, Injected: in.ID, Text: in.Text}); err != nil {
+		if err := add(ctx, r, &record.Event{Path: root, Injected: in.ID, Text: in.Text}); err != nil {
 			return err
 		}
 		heard = append(heard, in.Text)
@@ -137,7 +138,7 @@ func TestQueuedTurnSurvivesARestart(t *testing.T) {
 			return context.Cause(ctx)
 		})
 		a := f.start(session.Request{Prompt: "a"})
-		parts := session.Parts{filePart("image/png", []byte{0, 1, 255})}
+		parts := record.Parts{filePart("image/png", []byte{0, 1, 255})}
 		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", Parts: parts, OnBusy: session.Enqueue, InitialState: map[string]any{"k": "v", "temp:t": "x"}})
 		wb := b.Watch()
 		last := await(t, wb, isQueued)[0].Seq
@@ -216,7 +217,7 @@ func TestQueuedTurnIsDropped(t *testing.T) {
 				await(t, wa, isCall)
 				b := f.start(session.Request{
 					SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue,
-					OnDisconnect: session.OnDisconnect{Cancel: true, Grace: time.Second},
+					OnDisconnect: record.OnDisconnect{Cancel: true, Grace: time.Second},
 				})
 				wb := b.Watch()
 				drop(b, wb)
@@ -549,16 +550,16 @@ func checkQueue(t *testing.T, store session.Store, id string) {
 	e := &engine{}
 	for _, rec := range recs {
 		switch rec.Kind {
-		case session.KindTurnQueued:
+		case record.KindTurnQueued:
 			queued[rec.TurnID] = true
-		case session.KindTurnStarted:
+		case record.KindTurnStarted:
 			started[rec.TurnID]++
 			settled[rec.TurnID]++
-		case session.KindTurnDropped:
+		case record.KindTurnDropped:
 			settled[rec.TurnID]++
-		case session.KindTurnEnded:
+		case record.KindTurnEnded:
 			ended[rec.TurnID]++
-		case session.KindEvent:
+		case record.KindEvent:
 			ev, err := e.Decode(rec.Data)
 			if err != nil {
 				t.Fatal(err)

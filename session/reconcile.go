@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // calmAfter is how long a turn that only waits for results has to run before it counts as
@@ -99,11 +100,11 @@ func (s *Session) askLocked(t *Turn, p *pending, why string) {
 		p.owner.push(item{offer: &p.call})
 		after := t.timeout(p.call.Name)
 		late := fmt.Sprintf("no answer within %v", after)
-		s.armLocked(&p.alarm, after, func() { s.settleSoonLocked(t, p, TimedOut, late) })
+		s.armLocked(&p.alarm, after, func() { s.settleSoonLocked(t, p, record.TimedOut, late) })
 	case callHandover:
 		s.armLocked(&p.alarm, time.Until(p.leftAt.Add(s.limits.HandoverGrace)), func() { s.handOverLocked(t) })
 	case callAbandoned:
-		s.armLocked(&p.alarm, 0, func() { s.settleSoonLocked(t, p, Abandoned, why) })
+		s.armLocked(&p.alarm, 0, func() { s.settleSoonLocked(t, p, record.Abandoned, why) })
 	default:
 		s.armLocked(&p.alarm, unservedAfter, func() { s.notifyUnservedLocked(t, p) })
 	}
@@ -121,7 +122,7 @@ func (s *Session) handOverLocked(t *Turn) {
 
 // settleSoonLocked has a call settled without a result of a client. An error means that it
 // is settled already, or that the store has failed, which the turn itself meets.
-func (s *Session) settleSoonLocked(t *Turn, p *pending, outcome Outcome, text string) {
+func (s *Session) settleSoonLocked(t *Turn, p *pending, outcome record.Outcome, text string) {
 	s.store.spawn(func() { _ = s.settleAs(context.Background(), t, p.call.ID, outcome, text) })
 }
 
@@ -159,10 +160,10 @@ func (s *Session) wallLeftLocked(t *Turn) (left time.Duration, bounded bool) {
 	turn, session := s.spentLocked(t)
 	left = time.Duration(math.MaxInt64)
 	if b := t.spec.Budget.Wall; b > 0 {
-		left = b - turn.wall
+		left = b - turn.Wall
 	}
 	if b := s.sessionBudgetNowLocked(t).Wall; b > 0 {
-		left = min(left, b-session.wall)
+		left = min(left, b-session.Wall)
 	}
 	return left, left != math.MaxInt64
 }

@@ -9,6 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // parallelTree has two agents that run at the same time.
@@ -30,7 +31,7 @@ func besides(both bool) func(ctx context.Context, r *session.Run) error {
 			if err != nil {
 				return err
 			}
-			if rec.Kind == session.KindEvent {
+			if rec.Kind == record.KindEvent {
 				asked["asked"] = true
 			}
 		}
@@ -40,7 +41,7 @@ func besides(both bool) func(ctx context.Context, r *session.Run) error {
 		}
 		for _, name := range names {
 			path := []string{"root", name}
-			ev := &session.Event{Path: path, Calls: []session.ToolCall{{ID: name + r.TurnID(), Name: "tool", Input: []byte(`{}`), Path: path}}}
+			ev := &record.Event{Path: path, Calls: []record.ToolCall{{ID: name + r.TurnID(), Name: "tool", Input: []byte(`{}`), Path: path}}}
 			if asked["asked"] {
 				continue
 			}
@@ -49,7 +50,7 @@ func besides(both bool) func(ctx context.Context, r *session.Run) error {
 			}
 		}
 		if !both {
-			done, err := r.BeginCall(ctx, session.ModelCall{Path: []string{"root", "b"}, MessageID: "b"})
+			done, err := r.BeginCall(ctx, record.ModelCall{Path: []string{"root", "b"}, MessageID: "b"})
 			if err != nil {
 				return err
 			}

@@ -9,13 +9,14 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // InputChecker is what a [Runner] may implement that knows what tools take.
 type InputChecker interface {
 	// CheckInput says what is wrong with a JSON object as the arguments of a tool of
 	// a spec that has passed Check; the text is for whoever wrote it.
-	CheckInput(spec *Spec, tool string, input json.RawMessage) error
+	CheckInput(spec *record.Spec, tool string, input json.RawMessage) error
 }
 
 // Resolve records what a person says to an interaction of the session, durably,
@@ -24,14 +25,14 @@ type InputChecker interface {
 // or the turn has ended, is a *fault.Error of code FAILED_PRECONDITION. One that the
 // session does not have is NOT_FOUND, a decision that does not fit it
 // INVALID_REQUEST; neither changes anything.
-func (t *Turn) Resolve(ctx context.Context, id string, r Resolution) error {
+func (t *Turn) Resolve(ctx context.Context, id string, r record.Resolution) error {
 	return t.present(ctx, func(now *Turn) error { return now.s.resolve(ctx, id, r) })
 }
 
 // Resolve is Turn.Resolve for a session that may run nowhere: its turn goes on,
 // if it can, and otherwise when a client comes. It returns the interaction as it
 // is then.
-func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r Resolution) (*Interaction, error) {
+func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r record.Resolution) (*Interaction, error) {
 	h, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, err
@@ -45,7 +46,7 @@ func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r R
 	return m.store.interaction(ctx, s.id, id)
 }
 
-func (s *Session) resolve(ctx context.Context, id string, r Resolution) error {
+func (s *Session) resolve(ctx context.Context, id string, r record.Resolution) error {
 	t, p, err := s.callToResolve(ctx, id)
 	switch {
 	case err != nil:
@@ -100,7 +101,7 @@ func (s *Session) callToResolve(ctx context.Context, id string) (t *Turn, p *pen
 // asking is the call about which an interaction asks, nil for none that is pending.
 func (t *Turn) asking(id string) *pending {
 	for _, p := range t.pending {
-		if p.call.Asks != nil && p.call.interaction() == id {
+		if p.call.Asks != nil && p.call.InteractionID() == id {
 			return p
 		}
 	}
@@ -109,8 +110,8 @@ func (t *Turn) asking(id string) *pending {
 
 // resolution checks what a person says about a call, and makes the record of it.
 // If there is none, somebody else may say something.
-func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r Resolution) (e *entry, err error) {
-	call := locked(&s.mu, func() ToolCall { return p.call })
+func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r record.Resolution) (e *entry, err error) {
+	call := locked(&s.mu, func() record.ToolCall { return p.call })
 	defer func() {
 		if e == nil { // also when the engine panics
 			under(&s.mu, func() { p.triedLocked(s) })
@@ -119,12 +120,12 @@ func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r Resolut
 	if err := s.fits(t, call, &r); err != nil {
 		return nil, err
 	}
-	fact := &InteractionResolved{ID: call.ID, By: PrincipalOf(ctx).ID, Resolution: r}
+	fact := &record.InteractionResolved{ID: call.ID, By: PrincipalOf(ctx).ID, Resolution: r}
 	data, err := logjson.Marshal(fact)
 	if err != nil {
 		return nil, err
 	}
-	return &entry{turn: t, kind: KindInteractionResolved, data: data, fact: fact, asked: true, resolves: p}, nil
+	return &entry{turn: t, kind: record.KindInteractionResolved, data: data, fact: fact, asked: true, resolves: p}, nil
 }
 
 // triedLocked says that a try to record a result, or what a person says, has come to an end.
@@ -140,26 +141,26 @@ func (p *pending) triedLocked(s *Session) {
 
 // fits says whether a resolution can be one of a call, and brings its arguments
 // into the form that the log has.
-func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
+func (s *Session) fits(t *Turn, call record.ToolCall, r *record.Resolution) error {
 	if most := s.limits.MaxResultBytes; len(r.Answer)+len(r.Input)+len(r.Reason) > most {
-		return fault.Errorf(fault.LimitExceeded, "interaction %q: the resolution takes more than %d bytes", call.interaction(), most).
+		return fault.Errorf(fault.LimitExceeded, "interaction %q: the resolution takes more than %d bytes", call.InteractionID(), most).
 			Breaking("resolution", fault.RuleRange).Over("resolution_bytes", most, len(r.Answer)+len(r.Input)+len(r.Reason))
 	}
 	switch approval := call.Asks.Kind == askApproval; {
-	case r.Decision == Deny:
+	case r.Decision == record.Deny:
 		return nil
-	case r.Decision == Approve && !approval:
-		return fault.Errorf(fault.Invalid, "interaction %q is %v: answer it, or deny", call.interaction(), call.Asks).
+	case r.Decision == record.Approve && !approval:
+		return fault.Errorf(fault.Invalid, "interaction %q is %v: answer it, or deny", call.InteractionID(), call.Asks).
 			Breaking("resolution.approve", fault.RuleExcluded)
-	case r.Decision == Reply && approval:
-		return fault.Errorf(fault.Invalid, "interaction %q is %v: approve, or deny", call.interaction(), call.Asks).
+	case r.Decision == record.Reply && approval:
+		return fault.Errorf(fault.Invalid, "interaction %q is %v: approve, or deny", call.InteractionID(), call.Asks).
 			Breaking("resolution.answer", fault.RuleExcluded)
 	case r.Input == nil:
 		return nil
 	}
 	var b bytes.Buffer
 	if err := json.Compact(&b, r.Input); err != nil || !bytes.HasPrefix(b.Bytes(), []byte("{")) {
-		return fault.Errorf(fault.Invalid, "interaction %q: tool_input must be a JSON object", call.interaction()).
+		return fault.Errorf(fault.Invalid, "interaction %q: tool_input must be a JSON object", call.InteractionID()).
 			Breaking("resolution.approve.tool_input", fault.RuleFormat)
 	}
 	r.Input = b.Bytes()
@@ -173,14 +174,14 @@ func (s *Session) fits(t *Turn, call ToolCall, r *Resolution) error {
 	}
 	if err := check.CheckInput(spec, call.Name, r.Input); err != nil {
 		return fault.Errorf(fault.Invalid, "interaction %q: tool_input does not fit the input_schema of %q: %w",
-			call.interaction(), call.Name, err).
+			call.InteractionID(), call.Name, err).
 			Breaking("resolution.approve.tool_input", fault.RuleFormat)
 	}
 	return nil
 }
 
 // specOf returns what the session's turn runs, also while it runs nowhere.
-func (s *Session) specOf(t *Turn) (*Spec, error) {
+func (s *Session) specOf(t *Turn) (*record.Spec, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if t.spec != nil {
@@ -194,13 +195,13 @@ func (s *Session) specOf(t *Turn) (*Spec, error) {
 }
 
 // unasked is what becomes of a resolution that nobody waits for.
-func (s *Session) unasked(ctx context.Context, id string, r Resolution) error {
+func (s *Session) unasked(ctx context.Context, id string, r record.Resolution) error {
 	in, err := s.store.interaction(ctx, s.id, id)
 	switch {
 	case err != nil:
 		return err
 	case in.Resolution != nil:
-		return in.Resolution.again(id, r)
+		return in.Resolution.Repeats(id, r)
 	case in.Status == askPending: // the log is ahead of what has been applied
 		return fault.Errorf(fault.Unavailable, "interaction %q is just being asked: try again", id).After(retrySoon)
 	default:
@@ -213,25 +214,9 @@ func errNotAsked(id string) error {
 		"turn is over", id)
 }
 
-// again is what a resolution comes to after another one.
-func (r *Resolution) again(id string, o Resolution) error {
-	if o.Input != nil {
-		var b bytes.Buffer
-		if json.Compact(&b, o.Input) == nil {
-			o.Input = b.Bytes()
-		}
-	}
-	if r.Key != "" && r.Key == o.Key && r.Decision == o.Decision && r.Reason == o.Reason &&
-		r.Answer == o.Answer && bytes.Equal(r.Input, o.Input) {
-		return nil
-	}
-	return fault.Errorf(fault.Precondition, "interaction %q: it has been resolved before (%s), the first resolution stands",
-		id, r.Decision)
-}
-
 // Resolved returns what a person has said about a call of this turn; false if
 // nobody has.
-func (r *Run) Resolved(callID string) (Resolution, bool) {
+func (r *Run) Resolved(callID string) (record.Resolution, bool) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	f, ok := r.t.resolved[callID]

@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Refusals change nothing.
@@ -28,7 +29,7 @@ func TestRefusedResolutions(t *testing.T) {
 		for name, tc := range map[string]struct {
 			turn *session.Turn
 			id   string
-			r    session.Resolution
+			r    record.Resolution
 			want agentdv1.ErrorCode
 		}{
 			"unknown":               {a, "q2", approve(""), noSuch},
@@ -36,7 +37,7 @@ func TestRefusedResolutions(t *testing.T) {
 			"approval of question":  {q, "q1", approve(""), badRequest},
 			"no object":             {a, "q1", approve(`[1]`), badRequest},
 			"no JSON":               {a, "q1", approve(`{"a":`), badRequest},
-			"empty":                 {a, "q1", session.Resolution{Decision: session.Approve, Input: json.RawMessage{}}, badRequest},
+			"empty":                 {a, "q1", record.Resolution{Decision: record.Approve, Input: json.RawMessage{}}, badRequest},
 			"too large":             {q, "q1", reply(strings.Repeat("x", 101)), agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED},
 		} {
 			if err := tc.turn.Resolve(t.Context(), tc.id, tc.r); code(err) != tc.want {
@@ -124,7 +125,7 @@ func TestFirstResolutionStands(t *testing.T) {
 func TestResolvingATurnThatRunsNowhere(t *testing.T) {
 	for name, tc := range map[string]struct {
 		engine  func(context.Context, *session.Run) error
-		r       session.Resolution
+		r       record.Resolution
 		restart bool
 		says    string
 	}{
@@ -165,7 +166,7 @@ func TestResolvingATurnThatRunsNowhere(t *testing.T) {
 				}
 				after, w := f.attach(session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}})
 				var msgs []*agentdv1.RunResponse
-				if tc.r.Decision == session.Approve {
+				if tc.r.Decision == record.Approve {
 					synctest.Wait()
 					if is, err := f.m.Turn(t.Context(), turn.SessionID(), ""); err != nil || is.Status != session.Running || len(is.Open) != 1 || string(is.Open[0].Input) != `{"a":2}` {
 						t.Errorf("approved, it is %v, %v", is, err)

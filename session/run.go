@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // readPage is how many records one read of the log asks for.
@@ -33,7 +34,7 @@ func (r *Run) SessionID() string { return r.s.id }
 func (r *Run) TurnID() string { return r.t.id }
 
 // Spec returns what the turn runs. It must not be changed.
-func (r *Run) Spec() *Spec { return r.a.spec }
+func (r *Run) Spec() *record.Spec { return r.a.spec }
 
 // Keys returns the caller's own provider keys. It must not be changed.
 func (r *Run) Keys() Keys { return r.a.keys }
@@ -48,23 +49,23 @@ func (r *Run) StartSeq() int64 { return r.t.startSeq }
 // Records yields the session's records after a sequence number, in order, up
 // to the last one that is durable when it gets there. After an error it yields
 // no more.
-func (r *Run) Records(ctx context.Context, after int64) iter.Seq2[Record, error] {
+func (r *Run) Records(ctx context.Context, after int64) iter.Seq2[record.Record, error] {
 	return r.s.records(ctx, after, readPage)
 }
 
 // Append makes an event durable, then visible. data is the runner's own form of
 // ev: Runner.Decode(data) must give ev. It returns the record, and refuses when
 // ctx has ended; once it has begun, ctx no longer matters.
-func (r *Run) Append(ctx context.Context, data []byte, ev *Event) (Record, error) {
+func (r *Run) Append(ctx context.Context, data []byte, ev *record.Event) (record.Record, error) {
 	if n := len(ev.Calls); n > r.s.limits.MaxCalls {
-		return Record{}, fault.Errorf(fault.LimitExceeded, "one answer asks for %d tool calls, at most %d are allowed",
+		return record.Record{}, fault.Errorf(fault.LimitExceeded, "one answer asks for %d tool calls, at most %d are allowed",
 			n, r.s.limits.MaxCalls).
 			Over("answer_tool_calls", r.s.limits.MaxCalls, n)
 	}
 	return r.s.commit(ctx, &entry{
 		turn:    r.t,
 		attempt: r.a,
-		kind:    KindEvent,
+		kind:    record.KindEvent,
 		data:    data,
 		fact:    ev,
 		shared:  r.s.sharedValues(ev.State),
@@ -73,11 +74,11 @@ func (r *Run) Append(ctx context.Context, data []byte, ev *Event) (Record, error
 
 // Delta shows a piece of a message at once. It does not block, and nothing is
 // stored.
-func (r *Run) Delta(d Delta) { r.s.publishDelta(r.a, d) }
+func (r *Run) Delta(d record.Delta) { r.s.publishDelta(r.a, d) }
 
 // Marks returns the places of a message's deltas so far. The event that
 // completes the message has to hold them.
-func (r *Run) Marks(messageID string) Marks {
+func (r *Run) Marks(messageID string) record.Marks {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	if m := r.a.partials[messageID]; m != nil {
@@ -93,7 +94,7 @@ func (r *Run) Marks(messageID string) Marks {
 // call of the turn is under way: a refusal ends the turn, and what was allowed is to
 // be recorded first. When ctx ends before, it returns the context's cause. A call under
 // way must not wait for a BeginCall.
-func (r *Run) BeginCall(ctx context.Context, call ModelCall) (done func(), err error) {
+func (r *Run) BeginCall(ctx context.Context, call record.ModelCall) (done func(), err error) {
 	s, t, a := r.s, r.t, r.a
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -127,22 +128,22 @@ func (r *Run) BeginCall(ctx context.Context, call ModelCall) (done func(), err e
 }
 
 // Retrying records that a model call is made again.
-func (r *Run) Retrying(ctx context.Context, retry ModelRetry) error {
+func (r *Run) Retrying(ctx context.Context, retry record.ModelRetry) error {
 	retry.Message = logjson.Readable(retry.Message)
 	data, err := logjson.Marshal(retry)
 	if err != nil {
 		return err
 	}
-	_, err = r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: KindModelRetry, data: data, fact: &retry})
+	_, err = r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: record.KindModelRetry, data: data, fact: &retry})
 	return err
 }
 
 // Await blocks until a call of an appended event is settled, and returns how.
 // When ctx ends first it returns the context's cause.
-func (r *Run) Await(ctx context.Context, callID string) (ToolResult, error) {
+func (r *Run) Await(ctx context.Context, callID string) (record.ToolResult, error) {
 	p, res, ok := r.s.lookup(r.t, callID)
 	if !ok {
-		return ToolResult{}, fmt.Errorf("session %s: await of call %q, which no record of turn %s holds",
+		return record.ToolResult{}, fmt.Errorf("session %s: await of call %q, which no record of turn %s holds",
 			r.s.id, callID, r.t.id)
 	}
 	if p == nil {
@@ -151,7 +152,7 @@ func (r *Run) Await(ctx context.Context, callID string) (ToolResult, error) {
 	r.awaits(1)
 	defer r.awaits(-1)
 	if err := wait(ctx, p.done); err != nil {
-		return ToolResult{}, err
+		return record.ToolResult{}, err
 	}
 	return *p.result, nil
 }
@@ -165,26 +166,26 @@ func (r *Run) awaits(n int) {
 
 // Ask records a call that no event holds, and awaits it. Asking again under the
 // same id only awaits.
-func (r *Run) Ask(ctx context.Context, call ToolCall) (ToolResult, error) {
+func (r *Run) Ask(ctx context.Context, call record.ToolCall) (record.ToolResult, error) {
 	if _, _, ok := r.s.lookup(r.t, call.ID); !ok {
 		if call.Asks != nil {
 			asks := *call.Asks // engines share it
-			asks.ID, call.Asks = InteractionID(), &asks
+			asks.ID, call.Asks = record.NewInteractionID(), &asks
 		}
 		data, err := logjson.Marshal(call)
 		if err != nil {
-			return ToolResult{}, err
+			return record.ToolResult{}, err
 		}
-		e := &entry{turn: r.t, attempt: r.a, kind: KindToolCall, data: data, fact: &call}
+		e := &entry{turn: r.t, attempt: r.a, kind: record.KindToolCall, data: data, fact: &call}
 		if _, err := r.s.commit(ctx, e); err != nil {
-			return ToolResult{}, err
+			return record.ToolResult{}, err
 		}
 	}
 	return r.Await(ctx, call.ID)
 }
 
 // Answered returns the recorded result of a call of this turn, if there is one now.
-func (r *Run) Answered(callID string) (ToolResult, bool) {
+func (r *Run) Answered(callID string) (record.ToolResult, bool) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	res, ok := r.t.results[callID]
@@ -194,4 +195,4 @@ func (r *Run) Answered(callID string) (ToolResult, bool) {
 // Result returns the recorded result of a call of this turn. It is for the end
 // of a run: a call that has no result by then gets none any more, a client's
 // later answer is refused.
-func (r *Run) Result(callID string) (ToolResult, bool) { return r.s.seal(r.t, callID) }
+func (r *Run) Result(callID string) (record.ToolResult, bool) { return r.s.seal(r.t, callID) }

@@ -1,17 +1,21 @@
 package session
 
-import "context"
+import (
+	"context"
+
+	"github.com/apzuk3/agentd/session/record"
+)
 
 // Runner is the agent engine. Its methods may be called from any goroutine.
 type Runner interface {
 	// Check refuses a spec that cannot run (a malformed tree, an unknown tool, a
 	// model that cannot be served, a missing key) before a token is spent. Its
 	// errors are of type *fault.Error.
-	Check(ctx context.Context, spec *Spec, keys Keys) error
+	Check(ctx context.Context, spec *record.Spec, keys Keys) error
 
 	// Decode says what an event that this runner has appended means. It is a
 	// pure function of data.
-	Decode(data []byte) (*Event, error)
+	Decode(data []byte) (*record.Event, error)
 
 	// Run drives a turn to its end and returns nil when the tree has finished
 	// naturally. When ctx ends it aborts what is under way and returns the

@@ -9,13 +9,14 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // closingRun opens a call, closes it as a run does that ends, and then ends with the
 // server, or once it is told to go on with an end that the store refuses.
 func closingRun(sealed chan<- struct{}, fail <-chan struct{}) func(context.Context, *session.Run) error {
 	return func(ctx context.Context, r *session.Run) error {
-		ev := &session.Event{MessageID: "m", Path: root, Calls: []session.ToolCall{{ID: "c", Name: "tool", Path: root, Input: []byte("{}")}}}
+		ev := &record.Event{MessageID: "m", Path: root, Calls: []record.ToolCall{{ID: "c", Name: "tool", Path: root, Input: []byte("{}")}}}
 		if err := add(ctx, r, ev); err != nil {
 			return err
 		}
@@ -59,7 +60,7 @@ func TestAnswerBesideASuspend(t *testing.T) {
 		if rerr != nil {
 			t.Fatal(rerr)
 		}
-		stored := recs[len(recs)-1].Kind == session.KindToolResult
+		stored := recs[len(recs)-1].Kind == record.KindToolResult
 		if err == nil != stored {
 			t.Errorf("Answer returned %v, and the result is stored: %v", err, stored)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // loadTimeout bounds the reading of a log that no caller waits to cancel.
@@ -37,9 +38,9 @@ type Session struct {
 	index       *index
 	archived    bool        // it takes no new turns
 	create      *NewSession // to be made by its first append; nil once it is in the store
-	lastSpec    *TurnStarted
-	own         Budget        // what the session may spend, as it was made or updated; zero for what nobody has said
-	asked       Budget        // that of the last request that came with a session budget; see sessionBudgetLocked
+	lastSpec    *record.TurnStarted
+	own         record.Budget // what the session may spend, as it was made or updated; zero for what nobody has said
+	asked       record.Budget // that of the last request that came with a session budget; see sessionBudgetLocked
 	wall        time.Duration // how long the turns that are over took
 	turn        *Turn         // the last turn, running or over; nil before the first
 	queued      []*Turn       // turns that wait for their start, in order
@@ -59,7 +60,7 @@ type Session struct {
 type entry struct {
 	turn     *Turn
 	attempt  *attempt // whose entry it is, nil for no attempt's; of KindTurnResumed the one to come
-	kind     Kind
+	kind     record.Kind
 	data     []byte
 	fact     any // what data says, by kind: see Kind; of an event *Event
 	shared   []SharedValue
@@ -68,7 +69,7 @@ type entry struct {
 	asked    bool          // a client waits for it: refused when the store cannot take writes
 	settles  *pending      // the call it is the result of; protected by Session.mu
 	resolves *pending      // the call about which a person has said something
-	rec      Record        // set before done is closed
+	rec      record.Record // set before done is closed
 	err      error         // set before done is closed
 	done     chan struct{} // closed when the entry is durable or has failed; see commit
 	released bool          // done is closed; protected by Session.mu
@@ -119,9 +120,9 @@ func errPurged(id string) *fault.Error {
 }
 
 // subject returns the turn that a record read from the log is about.
-func (s *Session) subject(rec Record, fact any) *Turn {
+func (s *Session) subject(rec record.Record, fact any) *Turn {
 	switch f := fact.(type) {
-	case *TurnStarted:
+	case *record.TurnStarted:
 		t, waited := s.queuedLocked(rec.TurnID)
 		if !waited {
 			t = newTurn(s, rec.TurnID)
@@ -130,11 +131,11 @@ func (s *Session) subject(rec Record, fact any) *Turn {
 		t.snapshot = maps.Clone(s.state)
 		writeState(t.snapshot, f.State)
 		return t
-	case *TurnQueued:
+	case *record.TurnQueued:
 		t := newTurn(s, rec.TurnID)
 		t.attempt = t.newAttempt()
 		return t
-	case *TurnDropped:
+	case *record.TurnDropped:
 		t, waited := s.queuedLocked(rec.TurnID)
 		if !waited {
 			t = newTurn(s, rec.TurnID)
@@ -162,8 +163,8 @@ func newSession(store *patient, runner Runner, limits Limits, id string) *Sessio
 
 // records yields the records after a sequence number, pageLen to a read. The end
 // of the log, as far as it is kept, is not read.
-func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
+func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
 		for {
 			if kept, ok := s.kept(after); ok {
 				for _, rec := range kept {
@@ -175,12 +176,12 @@ func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Se
 			}
 			page, err := s.store.Read(ctx, s.id, after, pageLen)
 			if err != nil {
-				yield(Record{}, fmt.Errorf("session %s: read after %d: %w", s.id, after, err))
+				yield(record.Record{}, fmt.Errorf("session %s: read after %d: %w", s.id, after, err))
 				return
 			}
 			for _, rec := range page {
 				if rec.Seq != after+1 {
-					yield(Record{}, fmt.Errorf("session %s: record %d follows %d", s.id, rec.Seq, after))
+					yield(record.Record{}, fmt.Errorf("session %s: record %d follows %d", s.id, rec.Seq, after))
 					return
 				}
 				after = rec.Seq
@@ -196,14 +197,14 @@ func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Se
 }
 
 // kept returns the records after a sequence number if the session keeps them all.
-func (s *Session) kept(after int64) ([]Record, bool) {
+func (s *Session) kept(after int64) ([]record.Record, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tail.after(after)
 }
 
 // decode reads what a record says.
-func (s *Session) decode(rec Record) (any, error) {
+func (s *Session) decode(rec record.Record) (any, error) {
 	fact, err := rec.Decode(s.runner.Decode)
 	if err != nil {
 		return nil, fmt.Errorf("session %s: %w", s.id, err)
@@ -214,14 +215,14 @@ func (s *Session) decode(rec Record) (any, error) {
 // applyLocked is the one function that changes what a session knows. It runs
 // for each durable record, in order, when the record is written and when the
 // log is read.
-func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
+func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 	s.seq, s.lastAt, s.deltas = rec.Seq, rec.Time, 0
 	s.index.note(rec, fact)
-	if u := taken(fact); u != nil {
+	if u := record.UsageOf(fact); u != nil {
 		t.usage = t.usage.Add(*u)
 	}
 	switch f := fact.(type) {
-	case *TurnStarted:
+	case *record.TurnStarted:
 		s.turn = t
 		t.enter(turnStarting)
 		s.unqueueLocked(t.id)
@@ -233,16 +234,16 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 			s.asked = *f.SessionBudget
 		}
 		s.mergeStateLocked(f.State)
-	case *TurnResumed:
+	case *record.TurnResumed:
 		s.unclaimLocked()
-	case *TurnQueued:
+	case *record.TurnQueued:
 		s.queueLocked(t, rec.Seq, f)
-	case *TurnDropped:
+	case *record.TurnDropped:
 		s.unqueueLocked(t.id)
-		t.ended = f.end()
+		t.ended = f.End()
 		t.enter(turnEnded)
 		close(t.done)
-	case *Event:
+	case *record.Event:
 		s.mergeStateLocked(f.State)
 		if f.Injected != "" {
 			if q := s.unqueueLocked(f.Injected); q != nil {
@@ -262,19 +263,19 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 		for _, call := range f.Calls {
 			s.openCallLocked(t, call)
 		}
-	case *ToolCall:
-		t.openStep([]ToolCall{*f})
+	case *record.ToolCall:
+		t.openStep([]record.ToolCall{*f})
 		s.openCallLocked(t, *f)
-	case *ToolResult:
+	case *record.ToolResult:
 		s.settledLocked(t, f)
-	case *InteractionResolved:
+	case *record.InteractionResolved:
 		s.resolvedLocked(t, f)
-	case *ClientsLeft:
+	case *record.ClientsLeft:
 		s.clientsLeftLocked(t, f)
-	case *TurnEnded:
+	case *record.TurnEnded:
 		t.ended = f
 		if s.lastSpec != nil {
-			s.lastSpec = s.lastSpec.withoutParts()
+			s.lastSpec = s.lastSpec.WithoutParts()
 		}
 		if t.startSeq > s.index.inherited {
 			s.wall += max(rec.Time.Sub(t.started), 0) // the clock may have been set back
@@ -290,7 +291,7 @@ func (s *Session) applyLocked(rec Record, fact any, t *Turn) {
 }
 
 // settledLocked takes the result of a call.
-func (s *Session) settledLocked(t *Turn, res *ToolResult) {
+func (s *Session) settledLocked(t *Turn, res *record.ToolResult) {
 	t = s.nowLocked(t)
 	t.results[res.CallID] = *res
 	t.closeSteps()
@@ -321,19 +322,19 @@ func (s *Session) mergeStateLocked(delta map[string]any) {
 }
 
 // lookup finds a call of a turn: pending, or with its result.
-func (s *Session) lookup(t *Turn, callID string) (p *pending, res ToolResult, ok bool) {
+func (s *Session) lookup(t *Turn, callID string) (p *pending, res record.ToolResult, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if p := t.pending[callID]; p != nil {
-		return p, ToolResult{}, true
+		return p, record.ToolResult{}, true
 	}
 	res, ok = t.results[callID]
 	return nil, res, ok
 }
 
 // settleAs settles a call without an answer of the client.
-func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o Outcome, text string) error {
-	res := ToolResult{CallID: callID, Outcome: o, Error: text}
+func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o record.Outcome, text string) error {
+	res := record.ToolResult{CallID: callID, Outcome: o, Error: text}
 	data, err := logjson.Marshal(res)
 	if err != nil {
 		return err
@@ -342,18 +343,18 @@ func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o Outcom
 }
 
 // settle records the result of a call. See Turn.Answer for what it refuses.
-func (s *Session) settle(ctx context.Context, t *Turn, res ToolResult, data []byte) error {
+func (s *Session) settle(ctx context.Context, t *Turn, res record.ToolResult, data []byte) error {
 	t, p, err := s.callToSettle(ctx, t, &res)
 	if p == nil || err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, &entry{turn: t, kind: KindToolResult, data: data, fact: &res, settles: p})
+	_, err = s.commit(ctx, &entry{turn: t, kind: record.KindToolResult, data: data, fact: &res, settles: p})
 	return err
 }
 
 // callToSettle returns the call of a result, which nobody else may settle from now on, and
 // its turn. It returns neither if the call has the same result already.
-func (s *Session) callToSettle(ctx context.Context, t *Turn, res *ToolResult) (*Turn, *pending, error) {
+func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolResult) (*Turn, *pending, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, p, err := s.callLocked(ctx, t, res)
@@ -365,7 +366,7 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *ToolResult) (*
 		first, settled = *p.recording, true
 	}
 	switch {
-	case settled && first.equal(*res):
+	case settled && first.Equal(*res):
 		return nil, nil, nil
 	case settled:
 		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: this answer came too late, the call is already settled "+
@@ -374,7 +375,7 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *ToolResult) (*
 		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: no such call is open in this turn", res.CallID)
 	case p.phase == callSealed:
 		return nil, nil, errTooLate(res.CallID)
-	case p.call.Asks != nil && res.Outcome == Answered:
+	case p.call.Asks != nil && res.Outcome == record.Answered:
 		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q waits for a person, no client is asked for it: resolve "+
 			"the interaction", res.CallID)
 	}
@@ -383,7 +384,7 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *ToolResult) (*
 }
 
 // recordLocked says that a result of a call is on its way into the log: see triedLocked.
-func (s *Session) recordLocked(p *pending, res *ToolResult) {
+func (s *Session) recordLocked(p *pending, res *record.ToolResult) {
 	p.enter(s, callRecording)
 	p.recording, p.tried = res, make(chan struct{})
 	s.reconcileLocked()
@@ -393,7 +394,7 @@ func (s *Session) recordLocked(p *pending, res *ToolResult) {
 // What a person says about it comes first. A call that is sealed by a run which ends is
 // waited for, if a client gives the result: where that run is suspended, or its end cannot
 // be written, the turn goes on and the call is open again. It gives the lock up meanwhile.
-func (s *Session) callLocked(ctx context.Context, of *Turn, res *ToolResult) (t *Turn, p *pending, err error) {
+func (s *Session) callLocked(ctx context.Context, of *Turn, res *record.ToolResult) (t *Turn, p *pending, err error) {
 	waited := false
 	err = s.awaitLocked(ctx, func() <-chan struct{} {
 		t = s.nowLocked(of)
@@ -403,7 +404,7 @@ func (s *Session) callLocked(ctx context.Context, of *Turn, res *ToolResult) (t 
 			return nil
 		case p.phase == callResolving:
 			return p.tried
-		case res.Outcome != Answered && res.Outcome != Cancelled:
+		case res.Outcome != record.Answered && res.Outcome != record.Cancelled:
 			return nil
 		case p.phase == callSealed, t.phase == turnEnding && p.phase != callRecording:
 			waited = true
@@ -426,7 +427,7 @@ func errTooLate(callID string) error {
 
 // seal returns the result of a call. One that has none gets none any more; a
 // result that is on its way is waited for.
-func (s *Session) seal(t *Turn, callID string) (ToolResult, bool) {
+func (s *Session) seal(t *Turn, callID string) (record.ToolResult, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The context never ends.
@@ -463,7 +464,7 @@ func (s *Session) publishLocked(it item) {
 
 // opens are the ids of the calls that a fact may open for clients.
 func opens(fact any) []string {
-	if f, ok := fact.(*InteractionResolved); ok {
+	if f, ok := fact.(*record.InteractionResolved); ok {
 		return []string{f.ID}
 	}
 	var ids []string
@@ -474,12 +475,12 @@ func opens(fact any) []string {
 }
 
 // callsOf are the calls that a fact holds.
-func callsOf(fact any) []ToolCall {
+func callsOf(fact any) []record.ToolCall {
 	switch f := fact.(type) {
-	case *Event:
+	case *record.Event:
 		return f.Calls
-	case *ToolCall:
-		return []ToolCall{*f}
+	case *record.ToolCall:
+		return []record.ToolCall{*f}
 	default:
 		return nil
 	}

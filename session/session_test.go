@@ -16,6 +16,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 func TestMain(m *testing.M) {
@@ -26,11 +27,11 @@ func TestMain(m *testing.M) {
 func TestTextArrivesOnce(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error {
-		r.Delta(session.Delta{MessageID: "m", Path: root, Text: "hm", Thought: true})
-		return add(ctx, r, func() *session.Event {
-			r.Delta(session.Delta{MessageID: "m", Path: root, Text: "Hello, "})
-			return &session.Event{MessageID: "m", Path: root, Text: "Hello, world", Thoughts: "hmm", Last: true,
-				Usage: &session.Usage{Prompt: 1, Completion: 2, Total: 3, Calls: 1, Cost: 500_000_000}}
+		r.Delta(record.Delta{MessageID: "m", Path: root, Text: "hm", Thought: true})
+		return add(ctx, r, func() *record.Event {
+			r.Delta(record.Delta{MessageID: "m", Path: root, Text: "Hello, "})
+			return &record.Event{MessageID: "m", Path: root, Text: "Hello, world", Thoughts: "hmm", Last: true,
+				Usage: &record.Usage{Prompt: 1, Completion: 2, Total: 3, Calls: 1, Cost: 500_000_000}}
 		}())
 	})
 	turn := f.start(session.Request{InitialState: map[string]any{"k": "v"}})
@@ -129,7 +130,7 @@ func TestWatcherThatDoesNotKeepUp(t *testing.T) {
 
 func TestToolCallsAndAnswers(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{MaxResultBytes: 1000})
-	var results map[string]session.ToolResult
+	var results map[string]record.ToolResult
 	f.on(func(ctx context.Context, r *session.Run) (err error) {
 		results, err = call(ctx, r, "c1", "c2", "c3")
 		return err
@@ -183,21 +184,21 @@ func TestCallsThatNobodyAnswers(t *testing.T) {
 	for _, tc := range []struct {
 		name    string
 		act     func(*session.Turn, *session.Watcher) error
-		outcome session.Outcome
+		outcome record.Outcome
 	}{
-		{"cancelled", func(turn *session.Turn, _ *session.Watcher) error { return turn.CancelCall(context.Background(), "c1") }, session.Cancelled},
-		{"timed out", func(*session.Turn, *session.Watcher) error { return nil }, session.TimedOut},
-		{"abandoned", func(_ *session.Turn, w *session.Watcher) error { w.Unattended("the client has left"); return nil }, session.Abandoned},
+		{"cancelled", func(turn *session.Turn, _ *session.Watcher) error { return turn.CancelCall(context.Background(), "c1") }, record.Cancelled},
+		{"timed out", func(*session.Turn, *session.Watcher) error { return nil }, record.TimedOut},
+		{"abandoned", func(_ *session.Turn, w *session.Watcher) error { w.Unattended("the client has left"); return nil }, record.Abandoned},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, memory(t), session.Limits{ToolTimeout: time.Minute})
-				var first, second map[string]session.ToolResult
+				var first, second map[string]record.ToolResult
 				f.on(func(ctx context.Context, r *session.Run) (err error) {
 					if first, err = call(ctx, r, "c1"); err != nil {
 						return err
 					}
-					if tc.outcome == session.Abandoned { // also what comes later
+					if tc.outcome == record.Abandoned { // also what comes later
 						second, err = call(ctx, r, "c2")
 					}
 					return err
@@ -209,7 +210,7 @@ func TestCallsThatNobodyAnswers(t *testing.T) {
 					t.Fatal(err)
 				}
 				rest := follow(t, w)
-				if first["c1"].Outcome != tc.outcome || (tc.outcome == session.Abandoned && second["c2"].Outcome != tc.outcome) {
+				if first["c1"].Outcome != tc.outcome || (tc.outcome == record.Abandoned && second["c2"].Outcome != tc.outcome) {
 					t.Errorf("results %v %v", first, second)
 				}
 				told := 0
@@ -221,7 +222,7 @@ func TestCallsThatNobodyAnswers(t *testing.T) {
 				if told != 1 || !end(t, rest).Completed {
 					t.Errorf("client was told %d times that c1 is cancelled; %v", told, rest)
 				}
-				if tc.outcome == session.Cancelled {
+				if tc.outcome == record.Cancelled {
 					if err := turn.CancelCall(t.Context(), "c1"); err != nil {
 						t.Errorf("cancelling the call again: %v", err)
 					}
@@ -237,7 +238,7 @@ func TestCallsThatNobodyAnswers(t *testing.T) {
 func TestAskIsACallOfItsOwn(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error {
-		c := session.ToolCall{ID: "loop1", Name: "loop_continue", Input: []byte(`{"iteration":1}`), Path: root}
+		c := record.ToolCall{ID: "loop1", Name: "loop_continue", Input: []byte(`{"iteration":1}`), Path: root}
 		if _, err := r.Ask(ctx, c); err != nil {
 			return err
 		}
@@ -348,7 +349,7 @@ func TestRefusals(t *testing.T) {
 	f := newFixture(t, memory(t), session.Limits{MaxTurns: 1, MaxPromptBytes: 100, MaxStateBytes: 100})
 	release := make(chan struct{})
 	f.on(func(context.Context, *session.Run) error { <-release; return nil })
-	f.check = func(spec *session.Spec) error {
+	f.check = func(spec *record.Spec) error {
 		if spec.Prompt == "bad tree" {
 			return fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE, "root: bad")
 		}
@@ -423,7 +424,7 @@ func TestStateAndItsScopes(t *testing.T) {
 	var seen []map[string]any
 	f.on(func(ctx context.Context, r *session.Run) error {
 		seen = append(seen, r.State())
-		return add(ctx, r, &session.Event{Path: root, State: map[string]any{"own": "1", "app:a": "2", "user:u": "3"}})
+		return add(ctx, r, &record.Event{Path: root, State: map[string]any{"own": "1", "app:a": "2", "user:u": "3"}})
 	})
 	first := f.start(session.Request{InitialState: map[string]any{"init": true, "temp:t": "gone", "app:b": "4"}})
 	got := follow(t, first.Watch())
@@ -453,7 +454,7 @@ func TestSessionIsWhatItsLogSays(t *testing.T) {
 	store := memory(t)
 	f := newFixture(t, store, session.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error {
-		return errors.Join(say(ctx, r, "m", root, "x"), add(ctx, r, &session.Event{Path: root, State: map[string]any{"n": 1}}))
+		return errors.Join(say(ctx, r, "m", root, "x"), add(ctx, r, &record.Event{Path: root, State: map[string]any{"n": 1}}))
 	})
 	turn := f.start(session.Request{Agent: tree(), Tools: []*agentdv1.Tool{{Name: "t", Description: "d"}}})
 	<-turn.Done()
@@ -488,7 +489,7 @@ func TestInterruptedTurnIsClosed(t *testing.T) {
 	stop := make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		defer close(stop)
-		if err := add(ctx, r, &session.Event{Path: root, Calls: []session.ToolCall{{ID: "c", Name: "t", Input: []byte("{}")}}}); err != nil {
+		if err := add(ctx, r, &record.Event{Path: root, Calls: []record.ToolCall{{ID: "c", Name: "t", Input: []byte("{}")}}}); err != nil {
 			return err
 		}
 		store.before.Store(true) // from here on nothing is written, as if the process were gone

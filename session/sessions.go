@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Limits of what a session is called.
@@ -72,11 +73,11 @@ func (n Names) check(labels map[string]string) error {
 // CreateSession makes a session without turns, whose budget counts from its beginning;
 // the zero Budget is none. With a key that was used before for the same it returns the
 // session of then, as it is now. An error that a client may see is of type *fault.Error.
-func (m *Manager) CreateSession(ctx context.Context, names Names, budget Budget, o Once) (Summary, error) {
+func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.Budget, o Once) (Summary, error) {
 	if err := names.check(names.Labels); err != nil {
 		return Summary{}, err
 	}
-	if err := budget.check("budget"); err != nil {
+	if err := budget.Check("budget"); err != nil {
 		return Summary{}, err
 	}
 	done, err := m.once(ctx, PrincipalOf(ctx).key()+scopeSession, o)
@@ -237,7 +238,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summa
 		return Summary{}, err
 	}
 	if c.Budget != nil {
-		if err := c.Budget.check("budget"); err != nil {
+		if err := c.Budget.Check("budget"); err != nil {
 			return Summary{}, err
 		}
 	}

@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 const (
@@ -24,7 +25,7 @@ const (
 
 func (f *fixture) create(names session.Names) session.Summary {
 	f.t.Helper()
-	info, err := f.m.CreateSession(f.t.Context(), names, session.Budget{}, session.Once{})
+	info, err := f.m.CreateSession(f.t.Context(), names, record.Budget{}, session.Once{})
 	if err != nil {
 		f.t.Fatalf("create: %v", err)
 	}
@@ -286,11 +287,11 @@ func TestIdempotencyKeys(t *testing.T) {
 		t.Errorf("after a restart: %v", err)
 	}
 	once := session.Once{Key: "k", Content: "c"}
-	made, err := g.m.CreateSession(t.Context(), session.Names{}, session.Budget{}, once)
+	made, err := g.m.CreateSession(t.Context(), session.Names{}, record.Budget{}, once)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if again, err := g.m.CreateSession(t.Context(), session.Names{}, session.Budget{}, once); err != nil || again.ID != made.ID {
+	if again, err := g.m.CreateSession(t.Context(), session.Names{}, record.Budget{}, once); err != nil || again.ID != made.ID {
 		t.Errorf("the session again: %+v, %v", again, err)
 	}
 	fork := session.ForkRequest{SessionID: made.ID, Once: once}
@@ -305,7 +306,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	if err := g.m.DeleteSession(t.Context(), made.ID); err != nil {
 		t.Fatal(err)
 	}
-	if again, err := g.m.CreateSession(t.Context(), session.Names{}, session.Budget{}, once); err != nil || again.ID == made.ID {
+	if again, err := g.m.CreateSession(t.Context(), session.Names{}, record.Budget{}, once); err != nil || again.ID == made.ID {
 		t.Errorf("the session after it was deleted: %+v, %v", again, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // shared is what a manager knows of the state that sessions have in common: one copy
@@ -370,13 +371,13 @@ func (s *Session) stateFits(ctx context.Context, delta map[string]any) error {
 // reserveState refuses entries that would take the session, or a scope, past its
 // bounds. The end of a turn is not refused for what is appended with it.
 func (s *Session) reserveState(ctx context.Context, entries []*entry) error {
-	ends := slices.ContainsFunc(entries, func(e *entry) bool { return e.kind == KindTurnEnded })
+	ends := slices.ContainsFunc(entries, func(e *entry) bool { return e.kind == record.KindTurnEnded })
 	for _, e := range entries {
 		var own map[string]any
 		switch f := e.fact.(type) {
-		case *TurnStarted:
+		case *record.TurnStarted:
 			own = f.State
-		case *Event:
+		case *record.Event:
 			own = f.State
 		}
 		if len(own) == 0 {

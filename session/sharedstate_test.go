@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 const limitExceeded = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
@@ -40,7 +41,7 @@ func stateFixture(t *testing.T, store session.Store, limits session.Limits) (f *
 		if err := json.Unmarshal([]byte(r.Spec().Prompt), &delta); err != nil {
 			return err
 		}
-		return add(ctx, r, &session.Event{Path: root, State: delta})
+		return add(ctx, r, &record.Event{Path: root, State: delta})
 	})
 	return f, func() map[string]any {
 		mu.Lock()
@@ -113,7 +114,7 @@ func TestStateIsBounded(t *testing.T) {
 // its client is told; one that fits is taken.
 func TestStateOfAResult(t *testing.T) {
 	f := newFixture(t, memory(t), smallState)
-	var results map[string]session.ToolResult
+	var results map[string]record.ToolResult
 	f.on(func(ctx context.Context, r *session.Run) (err error) {
 		results, err = call(ctx, r, "fits", "does not")
 		return err

@@ -5,13 +5,14 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestSpecRaw: that a turn asks for raw payloads is in its first record, so that it
 // holds when the turn goes on elsewhere; logs from before do not ask.
 func TestSpecRaw(t *testing.T) {
 	for _, raw := range []bool{true, false} {
-		f, err := newTurnStarted(&Spec{Agent: &agentdv1.Agent{Name: "root"}, Raw: raw}, Request{})
+		f, err := newTurnStarted(&record.Spec{Agent: &agentdv1.Agent{Name: "root"}, Raw: raw}, Request{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -19,7 +20,7 @@ func TestSpecRaw(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var back TurnStarted
+		var back record.TurnStarted
 		if err := logjson.Unmarshal(data, &back); err != nil {
 			t.Fatal(err)
 		}
@@ -27,7 +28,7 @@ func TestSpecRaw(t *testing.T) {
 			t.Errorf("asked for %v, got %+v, %v", raw, spec, err)
 		}
 	}
-	old := TurnStarted{Agent: []byte(`{"name":"root"}`)}
+	old := record.TurnStarted{Agent: []byte(`{"name":"root"}`)}
 	if spec, err := old.ReadSpec(); err != nil || spec.Raw || !spec.Pinned {
 		t.Errorf("an old log asks, or its tree is a new one: %+v, %v", spec, err)
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/backoff"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 const (
@@ -152,8 +153,8 @@ func (p *patient) Head(ctx context.Context, id string) (Head, error) {
 	return again(ctx, p, beRead, func(ctx context.Context) (Head, error) { return p.raw.Head(ctx, id) })
 }
 
-func (p *patient) Read(ctx context.Context, id string, after int64, limit int) ([]Record, error) {
-	return again(ctx, p, beRead, func(ctx context.Context) ([]Record, error) { return p.raw.Read(ctx, id, after, limit) })
+func (p *patient) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
+	return again(ctx, p, beRead, func(ctx context.Context) ([]record.Record, error) { return p.raw.Read(ctx, id, after, limit) })
 }
 
 func (p *patient) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {

@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // tampered is a store whose appends a test decides about.
@@ -201,7 +202,7 @@ func TestCancelWhileTheStoreStalls(t *testing.T) {
 		f := newFixture(t, store, session.Limits{})
 		var told time.Duration
 		f.on(func(ctx context.Context, r *session.Run) error {
-			if err := add(ctx, r, &session.Event{Path: root, Calls: []session.ToolCall{{ID: "c", Name: "tool", Path: root}}}); err != nil {
+			if err := add(ctx, r, &record.Event{Path: root, Calls: []record.ToolCall{{ID: "c", Name: "tool", Path: root}}}); err != nil {
 				return err
 			}
 			begun := time.Now()
@@ -331,7 +332,7 @@ type unreadable struct {
 	fails atomic.Bool
 }
 
-func (s *unreadable) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+func (s *unreadable) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
 	if s.fails.Load() {
 		return nil, errBlip
 	}

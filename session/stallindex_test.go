@@ -8,6 +8,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // lossy is a store that answers each write as script says, one step a try, and
@@ -40,8 +42,8 @@ func (s *lossy) Update(context.Context, string, Change) (Info, error) {
 // that a try before has done it is success, that another has is not.
 func TestTriesOfIndex(t *testing.T) {
 	lost := errors.New("connection reset by the database")
-	change := Change{Version: 1, Labels: map[string]string{"k": "v", "none": ""}, ClientRef: new("ref"), Archived: new(true), Budget: &Budget{Tokens: 5}}
-	made := Info{Version: 2, Labels: map[string]string{"k": "v"}, ClientRef: "ref", Archived: true, Budget: Budget{Tokens: 5}}
+	change := Change{Version: 1, Labels: map[string]string{"k": "v", "none": ""}, ClientRef: new("ref"), Archived: new(true), Budget: &record.Budget{Tokens: 5}}
+	made := Info{Version: 2, Labels: map[string]string{"k": "v"}, ClientRef: "ref", Archived: true, Budget: record.Budget{Tokens: 5}}
 	with := func(f func(*Info)) Info {
 		out := made
 		f(&out)

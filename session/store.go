@@ -5,6 +5,8 @@ import (
 	"encoding/json"
 	"errors"
 	"time"
+
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Head is what a store knows of a session without reading its log.
@@ -48,7 +50,7 @@ type NewSession struct {
 	Labels    map[string]string
 	ClientRef string
 	// Budget is what the session may spend; the zero value is no bound.
-	Budget Budget
+	Budget record.Budget
 }
 
 // Info is what a store knows of a session for those who look for one.
@@ -60,13 +62,13 @@ type Info struct {
 	Labels    map[string]string
 	ClientRef string
 	// Budget is what NewSession or the last Change has given it.
-	Budget Budget
+	Budget record.Budget
 	// Archived is what Change has made of it.
 	Archived bool
 	// Version is 1 for a new session and rises by one with each change.
 	Version int64
 	// Usage is that of the last batch.
-	Usage Usage
+	Usage record.Usage
 	// LastTurn is the turn that was started last, "" for none, and LastStatus the
 	// status of its row.
 	LastTurn, LastStatus string
@@ -93,7 +95,7 @@ type Change struct {
 	Archived *bool
 	// Budget takes the place of the one that the session has; the zero value takes it
 	// away.
-	Budget *Budget
+	Budget *record.Budget
 	// At becomes UpdatedAt, if it is set.
 	At time.Time
 }
@@ -202,14 +204,14 @@ type Batch struct {
 	// After is the last sequence number the writer knows of.
 	After int64
 	// Records have the sequence numbers After+1, After+2, …; at least one.
-	Records []Record
+	Records []record.Record
 	// Shared are keys of state that sessions have in common, written together
 	// with the records. The last write of a key stands.
 	Shared []SharedValue
 	// Rows are written in place of those of the same kind and id.
 	Rows []Row
 	// Usage becomes Info.Usage.
-	Usage Usage
+	Usage record.Usage
 	// LastTurn and LastStatus become those of Info.
 	LastTurn, LastStatus string
 	// Key, if set, names what the append makes; its SessionID is that of the batch.
@@ -265,7 +267,7 @@ const ReadBytes = 4 << 20
 
 // LastPage tells whether records that a Store.Read with a limit has returned are
 // the last ones of the log.
-func LastPage(recs []Record, limit int) bool {
+func LastPage(recs []record.Record, limit int) bool {
 	size := 0
 	for _, rec := range recs {
 		size += len(rec.Data)
@@ -307,7 +309,7 @@ type Store interface {
 	// order. It may return fewer although there are more once they hold ReadBytes,
 	// and should: see LastPage. It returns none past the end and ErrNoSession for an
 	// unknown id. limit must be positive.
-	Read(ctx context.Context, id string, after int64, limit int) ([]Record, error)
+	Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error)
 	// Shared returns all keys of a scope; none for an unknown scope.
 	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
 	// SetShared writes shared values that belong to no append, as Append writes those of

@@ -7,13 +7,14 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // answerOf is an answer of an agent below the root.
-func answerOf(agent, text string, structured bool) *session.Event {
-	return &session.Event{
+func answerOf(agent, text string, structured bool) *record.Event {
+	return &record.Event{
 		MessageID: agent + text, Path: []string{"root", agent}, Text: text, Structured: structured,
-		Model: "model of " + agent, Stop: "STOP", Usage: &session.Usage{Calls: 1},
+		Model: "model of " + agent, Stop: "STOP", Usage: &record.Usage{Calls: 1},
 	}
 }
 
@@ -21,12 +22,12 @@ func answerOf(agent, text string, structured bool) *session.Event {
 // one, for every watcher from every position.
 func TestStructuredOutput(t *testing.T) {
 	calls := answerOf("b", `{"a":2}`, false)
-	calls.Calls = []session.ToolCall{{ID: "c1", Name: "tool", Input: []byte("{}"), Path: calls.Path}}
+	calls.Calls = []record.ToolCall{{ID: "c1", Name: "tool", Input: []byte("{}"), Path: calls.Path}}
 	empty := answerOf("b", "", false)
 	empty.Stop = "MAX_TOKENS"
 	for _, tc := range []struct {
 		name   string
-		events []*session.Event
+		events []*record.Event
 		err    error
 		want   string // JSON; "" for none
 		output string
@@ -34,17 +35,17 @@ func TestStructuredOutput(t *testing.T) {
 		stop   string
 	}{
 		{
-			name: "one", events: []*session.Event{answerOf("a", `{"m":{},"n":[1,null,"x"]}`, true)},
+			name: "one", events: []*record.Event{answerOf("a", `{"m":{},"n":[1,null,"x"]}`, true)},
 			want: `{"m":{},"n":[1,null,"x"]}`, output: `{"m":{},"n":[1,null,"x"]}`, model: "model of a", stop: "STOP",
 		},
-		{name: "text", events: []*session.Event{answerOf("a", `{"a":1}`, false)}, output: `{"a":1}`, model: "model of a", stop: "STOP"},
-		{name: "text before it", events: []*session.Event{answerOf("a", "hi", false), answerOf("b", `{"a":1}`, true)}, want: `{"a":1}`, output: `{"a":1}`, model: "model of b", stop: "STOP"},
-		{name: "text after it", events: []*session.Event{answerOf("a", `{"a":1}`, true), answerOf("b", "hi", false)}, output: "hi", model: "model of b", stop: "STOP"},
-		{name: "two", events: []*session.Event{answerOf("a", `{"a":1}`, true), answerOf("b", `{"a":2}`, true)}, want: `{"a":2}`, output: `{"a":2}`, model: "model of b", stop: "STOP"},
-		{name: "calls after it", events: []*session.Event{answerOf("a", `{"a":1}`, true), calls}, want: `{"a":1}`, output: `{"a":1}`, model: "model of b", stop: "STOP"},
-		{name: "nothing after it", events: []*session.Event{answerOf("a", `{"a":1}`, true), empty}, want: `{"a":1}`, output: `{"a":1}`, model: "model of b", stop: "MAX_TOKENS"},
-		{name: "digits beyond float64", events: []*session.Event{answerOf("a", `{"a":9007199254740993}`, true)}, want: `{"a":9007199254740993}`, output: `{"a":9007199254740993}`, model: "model of a", stop: "STOP"},
-		{name: "failed", events: []*session.Event{answerOf("a", `{"a":1}`, true)}, err: errors.New("boom"), output: `{"a":1}`, model: "model of a", stop: "STOP"},
+		{name: "text", events: []*record.Event{answerOf("a", `{"a":1}`, false)}, output: `{"a":1}`, model: "model of a", stop: "STOP"},
+		{name: "text before it", events: []*record.Event{answerOf("a", "hi", false), answerOf("b", `{"a":1}`, true)}, want: `{"a":1}`, output: `{"a":1}`, model: "model of b", stop: "STOP"},
+		{name: "text after it", events: []*record.Event{answerOf("a", `{"a":1}`, true), answerOf("b", "hi", false)}, output: "hi", model: "model of b", stop: "STOP"},
+		{name: "two", events: []*record.Event{answerOf("a", `{"a":1}`, true), answerOf("b", `{"a":2}`, true)}, want: `{"a":2}`, output: `{"a":2}`, model: "model of b", stop: "STOP"},
+		{name: "calls after it", events: []*record.Event{answerOf("a", `{"a":1}`, true), calls}, want: `{"a":1}`, output: `{"a":1}`, model: "model of b", stop: "STOP"},
+		{name: "nothing after it", events: []*record.Event{answerOf("a", `{"a":1}`, true), empty}, want: `{"a":1}`, output: `{"a":1}`, model: "model of b", stop: "MAX_TOKENS"},
+		{name: "digits beyond float64", events: []*record.Event{answerOf("a", `{"a":9007199254740993}`, true)}, want: `{"a":9007199254740993}`, output: `{"a":9007199254740993}`, model: "model of a", stop: "STOP"},
+		{name: "failed", events: []*record.Event{answerOf("a", `{"a":1}`, true)}, err: errors.New("boom"), output: `{"a":1}`, model: "model of a", stop: "STOP"},
 		{name: "no answer"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

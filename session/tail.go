@@ -1,6 +1,10 @@
 package session
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/apzuk3/agentd/session/record"
+)
 
 // How much of a log's end a session keeps in memory: as many records as a turn of
 // a few model calls has, unless they are large.
@@ -12,12 +16,12 @@ const (
 // tail is the end of a log. Who follows a session, and the next turn, find there
 // what has been written a moment ago, and read nothing from the store.
 type tail struct {
-	records []Record // the last ones, in order, without a gap
-	bytes   int      // of their data
+	records []record.Record // the last ones, in order, without a gap
+	bytes   int             // of their data
 }
 
 // add takes in the next record, and lets go of the oldest ones that are too many.
-func (t *tail) add(rec Record) {
+func (t *tail) add(rec record.Record) {
 	t.records = append(t.records, rec)
 	t.bytes += len(rec.Data)
 	for len(t.records) > tailRecords || t.bytes > tailBytes {
@@ -28,7 +32,7 @@ func (t *tail) add(rec Record) {
 
 // after returns a copy of the records after a sequence number, possibly none. It
 // reports false when there are some that the tail does not hold.
-func (t *tail) after(seq int64) ([]Record, bool) {
+func (t *tail) after(seq int64) ([]record.Record, bool) {
 	if len(t.records) == 0 || seq+1 < t.records[0].Seq {
 		return nil, false
 	}

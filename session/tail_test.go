@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // readsCounted counts the reads of logs.
@@ -16,7 +17,7 @@ type readsCounted struct {
 	reads atomic.Int64
 }
 
-func (s *readsCounted) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+func (s *readsCounted) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
 	s.reads.Add(1)
 	return s.Store.Read(ctx, id, after, limit)
 }

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"encoding/json"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Turn is what one prompt sets off. Its methods may be called from any
@@ -29,7 +29,7 @@ type Turn struct {
 	facts
 	*attempt
 	// Of a turn that waits for its start.
-	waits *TurnQueued
+	waits *record.TurnQueued
 	into  string // the turn its prompt becomes, or has become, a message of
 }
 
@@ -40,7 +40,7 @@ type landmarks struct {
 	besideSeq int64          // first record of the turn that ran then
 	snapshot  map[string]any // the whole state at the start, without scope temp
 	injected  []string       // queued turns whose prompts have become messages of this one
-	ended     *TurnEnded
+	ended     *record.TurnEnded
 }
 
 // facts are what else the records of a turn say. They change in [Session.applyLocked]
@@ -48,14 +48,14 @@ type landmarks struct {
 type facts struct {
 	started      time.Time // by the clock, as the log has it
 	began        time.Time // the same by this process's time
-	onDisconnect OnDisconnect
-	toolTimeout  time.Duration         // 0 is the server's
-	pending      map[string]*pending   // calls nobody has settled yet
-	opened       int                   // calls that were ever in pending
-	results      map[string]ToolResult // calls that are settled
-	resolved     map[string]Resolution // what people have said, by call
-	steps        [][]ToolCall          // the calls of each response that has open ones
-	usage        Usage
+	onDisconnect record.OnDisconnect
+	toolTimeout  time.Duration                // 0 is the server's
+	pending      map[string]*pending          // calls nobody has settled yet
+	opened       int                          // calls that were ever in pending
+	results      map[string]record.ToolResult // calls that are settled
+	resolved     map[string]record.Resolution // what people have said, by call
+	steps        [][]record.ToolCall          // the calls of each response that has open ones
+	usage        record.Usage
 	called       int64     // model calls whose end is in the log
 	cancelAt     due       // when the turn is over if no client comes back; zero while one is there, or none came
 	cancelLogged time.Time // cancelAt, as the log has it
@@ -65,8 +65,8 @@ type facts struct {
 func newTurn(s *Session, id string) *Turn {
 	t := &Turn{s: s, id: id, facts: facts{
 		pending:  map[string]*pending{},
-		results:  map[string]ToolResult{},
-		resolved: map[string]Resolution{},
+		results:  map[string]record.ToolResult{},
+		resolved: map[string]record.Resolution{},
 	}}
 	t.attempt = t.noAttempt()
 	return t
@@ -86,20 +86,20 @@ var ErrSuspended = errors.New("session: the turn is suspended")
 
 // pending is a tool call that nobody has settled yet.
 type pending struct {
-	call  ToolCall
+	call  record.ToolCall
 	order int // rises with each call of the turn
 
 	// The fields below are protected by s.mu.
 	phase     callPhase
-	alarm     *alarm        // of the phase
-	owner     *Watcher      // whose client is asked
-	recording *ToolResult   // of callRecording, what is on its way
-	tried     chan struct{} // closed when that has come to an end; made with callRecording and callResolving
-	newer     int           // until the grace is over, only a client that came after so many is asked; 0 is any
-	leftAt    time.Time     // when the client left that was asked; of newer
-	unserved  bool          // no client has had the tool for a while: whoever watches is told
-	done      chan struct{} // closed when result is set
-	result    *ToolResult   // written before done is closed
+	alarm     *alarm             // of the phase
+	owner     *Watcher           // whose client is asked
+	recording *record.ToolResult // of callRecording, what is on its way
+	tried     chan struct{}      // closed when that has come to an end; made with callRecording and callResolving
+	newer     int                // until the grace is over, only a client that came after so many is asked; 0 is any
+	leftAt    time.Time          // when the client left that was asked; of newer
+	unserved  bool               // no client has had the tool for a while: whoever watches is told
+	done      chan struct{}      // closed when result is set
+	result    *record.ToolResult // written before done is closed
 }
 
 // Answer is a client's answer to a tool call.
@@ -110,7 +110,7 @@ type Answer struct {
 	// Parts, the model sees a tool error that says so.
 	Output, Error *string
 	// Parts are more of the result; not together with Error.
-	Parts Parts
+	Parts record.Parts
 	// State are keys to write with the result. Numbers may be of type json.Number, as
 	// they are written.
 	State map[string]any
@@ -119,7 +119,7 @@ type Answer struct {
 	// by and warnings are who answers, and what of the answer was left out; set by
 	// [Turn.Answer].
 	by       string
-	warnings []Warning
+	warnings []record.Warning
 	// Refused, if set, is why the answer cannot be taken. Nothing else of it counts
 	// then but CallID; see [Turn.Answer].
 	Refused *fault.Error
@@ -187,7 +187,7 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	}
 	if wrong != nil {
 		var err error
-		res = ToolResult{CallID: a.CallID, Outcome: Answered, By: a.by}
+		res = record.ToolResult{CallID: a.CallID, Outcome: record.Answered, By: a.by}
 		res.Error = "the tool's result was refused: " + wrong.Message
 		if data, err = logjson.Marshal(res); err != nil {
 			return err
@@ -203,8 +203,8 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 }
 
 // resultOf is what an answer becomes in the log, or why it cannot be taken.
-func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wrong *fault.Error) {
-	res = ToolResult{CallID: a.CallID, Outcome: Answered, State: a.State, By: a.by, Warnings: a.warnings}
+func (s *Session) resultOf(a Answer) (res record.ToolResult, data json.RawMessage, wrong *fault.Error) {
+	res = record.ToolResult{CallID: a.CallID, Outcome: record.Answered, State: a.State, By: a.by, Warnings: a.warnings}
 	switch {
 	case a.Refused != nil:
 		return res, nil, a.Refused
@@ -234,10 +234,10 @@ func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wron
 	if len(a.Parts) == 0 {
 		return res, data, nil
 	}
-	if wrong := a.Parts.check("parts", true); wrong != nil {
+	if wrong := a.Parts.Check("parts", true); wrong != nil {
 		return res, nil, wrong
 	}
-	if wrong := a.Parts.checkSize("parts", "output", len(*res.Output), s.limits.MaxPartsBytes); wrong != nil {
+	if wrong := a.Parts.CheckSize("parts", "output", len(*res.Output), s.limits.MaxPartsBytes); wrong != nil {
 		return res, nil, wrong
 	}
 	res.Parts = a.Parts
@@ -251,11 +251,11 @@ func (s *Session) resultOf(a Answer) (res ToolResult, data json.RawMessage, wron
 // the turn goes on. An unknown or settled call is a *fault.Error of code
 // INVALID_REQUEST, a call that was canceled before is none.
 func (t *Turn) CancelCall(ctx context.Context, callID string) error {
-	return t.present(ctx, func(now *Turn) error { return now.s.settleAs(ctx, now, callID, Cancelled, callCancelled) })
+	return t.present(ctx, func(now *Turn) error { return now.s.settleAs(ctx, now, callID, record.Cancelled, callCancelled) })
 }
 
 // openStep takes note of the calls of one answer.
-func (t *Turn) openStep(calls []ToolCall) {
+func (t *Turn) openStep(calls []record.ToolCall) {
 	if len(calls) > 0 {
 		t.steps = append(t.steps, calls)
 	}
@@ -263,8 +263,8 @@ func (t *Turn) openStep(calls []ToolCall) {
 
 // closeSteps forgets answers whose calls all have results.
 func (t *Turn) closeSteps() {
-	t.steps = slices.DeleteFunc(t.steps, func(step []ToolCall) bool {
-		return !slices.ContainsFunc(step, func(c ToolCall) bool { _, ok := t.results[c.ID]; return !ok })
+	t.steps = slices.DeleteFunc(t.steps, func(step []record.ToolCall) bool {
+		return !slices.ContainsFunc(step, func(c record.ToolCall) bool { _, ok := t.results[c.ID]; return !ok })
 	})
 }
 
@@ -318,12 +318,4 @@ func (s *Session) unattendedLocked() string {
 		}
 	}
 	return why
-}
-
-// equal tells whether two results say the same.
-func (r ToolResult) equal(o ToolResult) bool {
-	r.By, r.Warnings, o.By, o.Warnings = "", nil, "", nil
-	a, errA := json.Marshal(r)
-	b, errB := json.Marshal(o)
-	return errA == nil && errB == nil && bytes.Equal(a, b)
 }

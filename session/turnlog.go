@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TurnLog is the log of a session, for those who want to know more of one of its
@@ -19,7 +20,7 @@ type TurnLog struct {
 	After int64
 	// Records are those of the session from its first one on, as many as there are
 	// when they are read. Who has seen enough stops.
-	Records iter.Seq2[Record, error]
+	Records iter.Seq2[record.Record, error]
 	// State are the keys that sessions have in common, as they are now.
 	State map[string]any
 
@@ -80,8 +81,8 @@ func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, page string) (
 }
 
 // logOf reads a session's records, a page at a time.
-func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[Record, error] {
-	return func(yield func(Record, error) bool) {
+func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
 		for last := int64(0); ; {
 			recs, err := m.store.Read(ctx, sessionID, last, readPage)
 			if err != nil {
@@ -90,7 +91,7 @@ func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[Record,
 				} else {
 					err = fmt.Errorf("session %s: %w", sessionID, err)
 				}
-				yield(Record{}, err)
+				yield(record.Record{}, err)
 				return
 			}
 			for _, rec := range recs {

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TurnQuery says which turns; what is zero does not matter.
@@ -49,7 +50,7 @@ func (m *Manager) Turn(ctx context.Context, sessionID, turnID string) (TurnInfo,
 
 // Said returns the parts of a turn's prompt, as they were sent. Its errors are of
 // type *fault.Error if a client may see them.
-func (m *Manager) Said(ctx context.Context, t *TurnInfo) (Parts, error) {
+func (m *Manager) Said(ctx context.Context, t *TurnInfo) (record.Parts, error) {
 	first := recordOf(t.After + 1)
 	recs, err := m.store.Read(ctx, t.SessionID, first-1, 1)
 	if err == nil && len(recs) == 0 || errors.Is(err, ErrNoSession) {
@@ -62,7 +63,7 @@ func (m *Manager) Said(ctx context.Context, t *TurnInfo) (Parts, error) {
 		return nil, fmt.Errorf("session %s: turn %s: record %d is not there", t.SessionID, t.ID, first)
 	}
 	var f struct {
-		Parts Parts `json:"parts"` // of a TurnStarted, or a TurnQueued
+		Parts record.Parts `json:"parts"` // of a TurnStarted, or a TurnQueued
 	}
 	if err := logjson.Unmarshal(recs[0].Data, &f); err != nil {
 		return nil, fmt.Errorf("session %s: record %d: %w", t.SessionID, first, err)
@@ -229,48 +230,15 @@ func (t *TurnInfo) size() int {
 		n += structured * len(t.Output)
 	}
 	for _, c := range t.Open {
-		n += c.size()
+		n += c.Size()
 	}
 	for _, in := range t.Asking {
-		n += in.Call.size()
+		n += in.Call.Size()
 	}
 	if t.End == nil {
 		return n
 	}
-	return n + len(t.End.Reason) + t.End.Receipt.size()
-}
-
-// size is about how many bytes of a message the receipt takes.
-func (r *Receipt) size() int {
-	n := 0
-	if r == nil {
-		return n
-	}
-	for _, c := range r.Aborted {
-		n += bytesOf(c.Path...) + bytesOf(c.Model, c.MessageID)
-	}
-	for _, c := range slices.Concat(r.Cancelled, r.Answered) {
-		n += bytesOf(c.ID, c.Name)
-	}
-	return n
-}
-
-// size is about how many bytes of a message the call takes.
-func (c *ToolCall) size() int {
-	n := len(c.Input) + bytesOf(c.Path...) + bytesOf(c.ID, c.Name)
-	if c.Asks != nil {
-		n += len(c.Asks.Text) + bytesOf(c.Asks.Choices...)
-	}
-	return n
-}
-
-// bytesOf is how many bytes texts take.
-func bytesOf(texts ...string) int {
-	n := 0
-	for _, text := range texts {
-		n += len(text)
-	}
-	return n
+	return n + len(t.End.Reason) + t.End.Receipt.Size()
 }
 
 // ListTurns returns at most limit turns, fewer if they say much, newest first, and

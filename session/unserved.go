@@ -6,6 +6,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // unservedAfter is how long a call waits for a client with its tool before those that
@@ -15,7 +16,7 @@ const unservedAfter = 3 * time.Second
 // unservedCall is a call that no client can be asked for, and when the turn is over if
 // none comes.
 type unservedCall struct {
-	call    ToolCall
+	call    record.ToolCall
 	expires time.Time
 }
 

@@ -10,6 +10,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // view renders facts and deltas as protocol messages, in order, from a position
@@ -35,20 +36,20 @@ type view struct {
 	rendered // the turn that is being rendered
 
 	// Of the record that is being rendered.
-	rec      Record
+	rec      record.Record
 	replayed bool
 }
 
 // rendered is what a view keeps of a turn.
 type rendered struct {
 	turnID   string
-	speakers []*speaker // agents that spoke
-	agents   [][]string // those that have started and not ended, in order
-	calls    []ToolCall // open calls, in order, and those about which a person is asked
+	speakers []*speaker        // agents that spoke
+	agents   [][]string        // those that have started and not ended, in order
+	calls    []record.ToolCall // open calls, in order, and those about which a person is asked
 	asked    map[string]bool
 	told     map[string]bool // calls of which the client knows that nobody has the tool
 	asking   asked           // what people are asked
-	usage    Usage
+	usage    record.Usage
 	output   string // the output, if it is structured
 }
 
@@ -83,7 +84,7 @@ func (v *view) take() []*agentdv1.RunResponse {
 }
 
 // delta shows a piece of text. Pieces that are joined are either all replayed, or none is.
-func (v *view) delta(d *Delta, pos int64, replayed bool) {
+func (v *view) delta(d *record.Delta, pos int64, replayed bool) {
 	if pos <= v.at || v.hidden() {
 		return
 	}
@@ -138,16 +139,16 @@ func (v *view) send(slot int, turnID string, m *agentdv1.RunResponse) {
 
 // fact renders what a record says and reports whether it was a turn's end. mine
 // are the open calls that this client is asked for.
-func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end bool) {
+func (v *view) fact(rec record.Record, fact any, replayed bool, mine []string) (end bool) {
 	v.finishJoin()
 	rec.Data = nil // fact says it, and the view outlives the record
 	v.rec, v.replayed = rec, replayed
 	asking := v.asking.add(rec, fact)
-	if u := taken(fact); u != nil {
+	if u := record.UsageOf(fact); u != nil {
 		v.usage = v.usage.Add(*u)
 	}
 	switch f := fact.(type) {
-	case *TurnStarted:
+	case *record.TurnStarted:
 		v.begin(rec.TurnID)
 		v.begun(f.Warnings)
 		if v.whole {
@@ -158,53 +159,53 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 		if f.Alone != nil {
 			v.agentsChanged(slotAlone, *f.Alone)
 		}
-	case *TurnResumed:
+	case *record.TurnResumed:
 		v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageRetracted{
 			MessageRetracted: &agentdv1.MessageRetracted{SessionId: v.sessionID},
 		}})
-	case *TurnQueued:
+	case *record.TurnQueued:
 		v.queued(f)
-	case *TurnDropped:
+	case *record.TurnDropped:
 		if v.whole || v.only == rec.TurnID {
 			before := v.begin(rec.TurnID)
-			v.end(f.end(), nil)
+			v.end(f.End(), nil)
 			if v.whole { // another turn may be running meanwhile
 				v.rendered = before
 			}
 		}
 		return true
-	case *ModelRetry:
+	case *record.ModelRetry:
 		v.emit(slotStart, retryMessage(v.sessionID, f))
-	case *ModelFallback:
+	case *record.ModelFallback:
 		v.fellBack(f)
-	case *RawPayload:
+	case *record.RawPayload:
 		v.raw(f)
-	case *AgentsChanged:
+	case *record.AgentsChanged:
 		v.agentsChanged(slotStart, f.Changes...)
-	case *Event:
+	case *record.Event:
 		if f.Injected != "" {
 			v.injected(f)
 			return false
 		}
 		v.event(f, mine)
-	case *ToolCall:
+	case *record.ToolCall:
 		v.call(slotCalls, *f, mine)
-	case *ToolResult:
+	case *record.ToolResult:
 		if len(asking) > 0 {
 			v.resolved(slotCalls, asking[0])
-			v.calls = slices.DeleteFunc(v.calls, func(c ToolCall) bool { return c.ID == f.CallID })
+			v.calls = slices.DeleteFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.CallID })
 		} else {
 			v.settled(f)
 		}
-	case *InteractionResolved:
+	case *record.InteractionResolved:
 		for _, in := range asking {
 			v.resolved(slotCalls, in)
-			v.calls = slices.DeleteFunc(v.calls, func(c ToolCall) bool { return c.ID == f.ID })
-			if f.Decision == Approve {
-				v.call(slotCalls+1, f.open(in.Call), mine)
+			v.calls = slices.DeleteFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.ID })
+			if f.Decision == record.Approve {
+				v.call(slotCalls+1, f.ApprovedCall(in.Call), mine)
 			}
 		}
-	case *TurnEnded:
+	case *record.TurnEnded:
 		v.end(f, asking)
 		if v.whole {
 			v.overs = append(v.overs, position(rec.Seq, slotEnd))
@@ -214,7 +215,7 @@ func (v *view) fact(rec Record, fact any, replayed bool, mine []string) (end boo
 	return false
 }
 
-func (v *view) begun(warnings []Warning) {
+func (v *view) begun(warnings []record.Warning) {
 	v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{
 		Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: v.sessionID, Warnings: WarningsProto("execute.", warnings)},
 	}})
@@ -222,7 +223,7 @@ func (v *view) begun(warnings []Warning) {
 
 // queued tells that a prompt waits; its client sees that, whatever else it does
 // not.
-func (v *view) queued(f *TurnQueued) {
+func (v *view) queued(f *record.TurnQueued) {
 	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_TurnQueued{
 		TurnQueued: &agentdv1.TurnQueued{SessionId: v.sessionID, UserPrompt: f.Prompt, UserParts: f.Parts, Inject: f.Inject, CreatedBy: f.By, Ahead: uint32(min(f.Ahead, 1<<20))},
 	}}
@@ -233,7 +234,7 @@ func (v *view) queued(f *TurnQueued) {
 
 // injected tells that a prompt has become a message of the turn. For the client
 // that has sent it the turn begins here.
-func (v *view) injected(ev *Event) {
+func (v *view) injected(ev *record.Event) {
 	if v.only == ev.Injected {
 		v.joined = v.turnID
 		v.begun(nil) // what was left out of its request would not count for this turn
@@ -243,7 +244,7 @@ func (v *view) injected(ev *Event) {
 	}})
 }
 
-func retryMessage(sessionID string, f *ModelRetry) *agentdv1.RunResponse {
+func retryMessage(sessionID string, f *record.ModelRetry) *agentdv1.RunResponse {
 	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallRetried{
 		ModelCallRetried: &agentdv1.ModelCallRetried{
 			SessionId: sessionID, AgentPath: f.Path, MessageId: f.MessageID, Attempt: uint32(max(f.Attempt, 0)),
@@ -252,17 +253,17 @@ func retryMessage(sessionID string, f *ModelRetry) *agentdv1.RunResponse {
 	}}
 }
 
-func (v *view) event(ev *Event, mine []string) {
+func (v *view) event(ev *record.Event, mine []string) {
 	text, thoughts := ev.Unshown()
 	v.text(slotThoughts, ev, thoughts, true)
 	v.text(slotText, ev, text, false)
 	if ev.Text != "" || ev.Thoughts != "" {
 		v.speaker(ev.Path)
 	}
-	if ev.final() {
+	if ev.Final() {
 		v.output = ""
 		if ev.Structured {
-			v.output = ev.output()
+			v.output = ev.FinalText()
 		}
 	}
 	if ev.Last {
@@ -280,7 +281,7 @@ func (v *view) event(ev *Event, mine []string) {
 }
 
 // completed tells that all of a message was shown.
-func (v *view) completed(ev *Event) {
+func (v *view) completed(ev *record.Event) {
 	if ev.MessageID == "" || ev.Text == "" && ev.Thoughts == "" {
 		return
 	}
@@ -293,7 +294,7 @@ func (v *view) completed(ev *Event) {
 }
 
 // transferred tells which agent goes on.
-func (v *view) transferred(ev *Event) {
+func (v *view) transferred(ev *record.Event) {
 	if len(ev.To) == 0 {
 		return
 	}
@@ -302,7 +303,7 @@ func (v *view) transferred(ev *Event) {
 	}})
 }
 
-func (v *view) text(slot int, ev *Event, text string, thought bool) {
+func (v *view) text(slot int, ev *record.Event, text string, thought bool) {
 	if text != "" {
 		c := v.chunk(ev.MessageID, ev.Path, thought)
 		c.Content = text
@@ -346,7 +347,7 @@ func (v *view) state(slot int, delta map[string]any) {
 
 // call tells of a tool call: as a request to the client that is asked, as a
 // notice to any other; or of what a person is asked about it.
-func (v *view) call(slot int, c ToolCall, mine []string) {
+func (v *view) call(slot int, c record.ToolCall, mine []string) {
 	v.calls = append(v.calls, c)
 	if c.Asks != nil {
 		i := slices.IndexFunc(v.asking.pending, func(in *Interaction) bool { return in.Call.ID == c.ID })
@@ -376,7 +377,7 @@ func (v *view) resolved(slot int, in *Interaction) {
 	}})
 }
 
-func (v *view) request(c ToolCall) *agentdv1.RunResponse {
+func (v *view) request(c record.ToolCall) *agentdv1.RunResponse {
 	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCall{
 		ToolCall: &agentdv1.RunResponse_ToolCallRequest{
 			SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
@@ -386,7 +387,7 @@ func (v *view) request(c ToolCall) *agentdv1.RunResponse {
 
 // offer asks the client for a call whose place in the order is past: it has
 // attached, or has taken over from another client.
-func (v *view) offer(c ToolCall) {
+func (v *view) offer(c record.ToolCall) {
 	if v.asked[c.ID] || !v.isOpen(c.ID) {
 		return
 	}
@@ -399,27 +400,27 @@ func (v *view) offer(c ToolCall) {
 
 // isOpen tells whether the client has been told of a call that clients are asked for.
 func (v *view) isOpen(id string) bool {
-	return slices.ContainsFunc(v.calls, func(c ToolCall) bool { return c.ID == id && c.Asks == nil })
+	return slices.ContainsFunc(v.calls, func(c record.ToolCall) bool { return c.ID == id && c.Asks == nil })
 }
 
 // settled tells what has become of a call; also who was asked for it and is not
 // to see its turn, so that nobody goes on with it.
-func (v *view) settled(f *ToolResult) {
+func (v *view) settled(f *record.ToolResult) {
 	defer delete(v.asked, f.CallID)
 	defer delete(v.told, f.CallID)
-	i := slices.IndexFunc(v.calls, func(c ToolCall) bool { return c.ID == f.CallID })
-	if f.Outcome == Answered && i >= 0 && (v.asked[f.CallID] || !v.hidden()) {
+	i := slices.IndexFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.CallID })
+	if f.Outcome == record.Answered && i >= 0 && (v.asked[f.CallID] || !v.hidden()) {
 		v.send(slotCalls, v.turnID, v.result(v.calls[i], f))
 	}
 	if i >= 0 {
 		v.calls = slices.Delete(v.calls, i, i+1)
 	}
-	if f.Outcome != Answered {
+	if f.Outcome != record.Answered {
 		v.cancelled(slotCalls, f.CallID, f.Error)
 	}
 }
 
-func (v *view) result(c ToolCall, f *ToolResult) *agentdv1.RunResponse {
+func (v *view) result(c record.ToolCall, f *record.ToolResult) *agentdv1.RunResponse {
 	r := &agentdv1.ToolCallAnswered{SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, AgentPath: c.Path, Parts: f.Parts, CreatedBy: f.By, Warnings: WarningsProto("", f.Warnings)}
 	if f.Output != nil {
 		r.Result = &agentdv1.ToolCallAnswered_Output{Output: *f.Output}
@@ -438,7 +439,7 @@ func (v *view) cancelled(slot int, callID, reason string) {
 	}
 }
 
-func (v *view) end(f *TurnEnded, asking []*Interaction) {
+func (v *view) end(f *record.TurnEnded, asking []*Interaction) {
 	for i, c := range v.calls {
 		slot := slotCalls + min(i, slotClose-slotCalls-1)
 		if at := slices.IndexFunc(asking, func(in *Interaction) bool { return in.Call.ID == c.ID }); at >= 0 {
@@ -456,7 +457,7 @@ func (v *view) end(f *TurnEnded, asking []*Interaction) {
 	}
 	v.endAgents(f)
 	if f.Code != 0 {
-		v.emit(slotError, ErrorResponse(v.sessionID, f.failure(v.turnID)))
+		v.emit(slotError, ErrorResponse(v.sessionID, f.Failure(v.turnID)))
 	}
 	end := &agentdv1.RunResponse_EndResponse{
 		SessionId:    v.sessionID,
@@ -495,28 +496,3 @@ func ErrorResponse(sessionID string, err *fault.Error) *agentdv1.RunResponse {
 	}
 	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{Error: out}}
 }
-
-// Proto is the protocol's form.
-func (r *Receipt) Proto() *agentdv1.CancelReceipt {
-	names := func(calls []CallName) []*agentdv1.ToolCallRef {
-		var out []*agentdv1.ToolCallRef
-		for _, c := range calls {
-			out = append(out, &agentdv1.ToolCallRef{ToolCallId: c.ID, ToolName: c.Name})
-		}
-		return out
-	}
-	out := &agentdv1.CancelReceipt{
-		CanceledToolCalls: names(r.Cancelled),
-		AnsweredToolCalls: names(r.Answered),
-		Took:              durationpb.New(r.Took),
-	}
-	for _, c := range r.Aborted {
-		out.AbortedModelCalls = append(out.AbortedModelCalls, &agentdv1.AbortedModelCall{
-			AgentPath: c.Path, Model: c.Model, MessageId: c.MessageID, Ran: durationpb.New(c.Ran),
-		})
-	}
-	return out
-}
-
-// clamp keeps a count within the protocol's int32.
-func clamp(n int64) int32 { return int32(min(max(n, 0), 1<<31-1)) }

@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // After its time a turn begins no model call and waits for nothing; what is under way
@@ -54,7 +55,7 @@ func TestWallTime(t *testing.T) {
 			errs := make([]error, 2)
 			wg.Go(func() { errs[0] = waits(ctx, r) })
 			wg.Go(func() {
-				done, err := r.BeginCall(ctx, session.ModelCall{Path: root, Model: "m", MessageID: "m1"})
+				done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "m", MessageID: "m1"})
 				if err == nil {
 					time.Sleep(10 * time.Second)
 					done()
@@ -72,9 +73,9 @@ func TestWallTime(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					f := newFixture(t, memory(t), session.Limits{})
 					f.on(tc.run)
-					req := session.Request{Budget: session.Budget{Wall: tc.budget}}
+					req := session.Request{Budget: record.Budget{Wall: tc.budget}}
 					if whose == "session" {
-						req = session.Request{SessionBudget: &session.Budget{Wall: tc.budget}}
+						req = session.Request{SessionBudget: &record.Budget{Wall: tc.budget}}
 					}
 					turn := f.start(req)
 					msgs := follow(t, turn.Watch())
@@ -112,7 +113,7 @@ func TestWallTimeInTheQueue(t *testing.T) {
 				f.on(calls(6))
 				first := f.start(session.Request{})
 				synctest.Wait() // it runs
-				second := f.start(session.Request{SessionID: first.SessionID(), OnBusy: session.Enqueue, Budget: session.Budget{Wall: 5 * time.Second}})
+				second := f.start(session.Request{SessionID: first.SessionID(), OnBusy: session.Enqueue, Budget: record.Budget{Wall: 5 * time.Second}})
 				f.on(calls(tc.calls))
 				msgs := follow(t, second.Watch())
 				if took := time.Since(first.Started()); took != 70*time.Second || errorOf(msgs) != tc.code || end(t, msgs).GetUsageSummary().GetLlmCalls() != 1 {
@@ -132,11 +133,11 @@ func TestWallTimeBeginsWithTheStartOnDisk(t *testing.T) {
 		first := f.start(session.Request{})
 		synctest.Wait() // it runs
 		second := f.start(session.Request{
-			SessionID: first.SessionID(), OnBusy: session.Enqueue, Budget: session.Budget{Wall: 25 * time.Second},
+			SessionID: first.SessionID(), OnBusy: session.Enqueue, Budget: record.Budget{Wall: 25 * time.Second},
 		})
 		w := second.Watch()
 		store.tamper(func(ctx context.Context, b session.Batch) error {
-			if slices.ContainsFunc(b.Records, func(r session.Record) bool { return r.Kind == session.KindTurnEnded }) {
+			if slices.ContainsFunc(b.Records, func(r record.Record) bool { return r.Kind == record.KindTurnEnded }) {
 				return session.ErrFull
 			}
 			return store.Store.Append(ctx, b)
@@ -162,7 +163,7 @@ func TestWallTimeOfASession(t *testing.T) {
 		var codes []agentdv1.ErrorCode
 		id := ""
 		for range 4 {
-			turn := f.start(session.Request{SessionID: id, SessionBudget: &session.Budget{Wall: 25 * time.Second}})
+			turn := f.start(session.Request{SessionID: id, SessionBudget: &record.Budget{Wall: 25 * time.Second}})
 			id = turn.SessionID()
 			codes = append(codes, errorOf(follow(t, turn.Watch())))
 			time.Sleep(time.Hour)
@@ -188,7 +189,7 @@ func TestWallTimeOverARestart(t *testing.T) {
 		"a person":          {careful, 1, exhausted},
 		"a tool": {func(ctx context.Context, r *session.Run) error {
 			for rec, err := range r.Records(ctx, r.StartSeq()) {
-				if err == nil && rec.Kind == session.KindEvent { // it has run before
+				if err == nil && rec.Kind == record.KindEvent { // it has run before
 					_, err = r.Await(ctx, "c1")
 				}
 				if err != nil {
@@ -213,7 +214,7 @@ func TestWallTimeOverARestart(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, memory(t), session.Limits{})
 				f.on(tc.run)
-				turn := f.start(session.Request{Budget: session.Budget{Wall: 25 * time.Second}})
+				turn := f.start(session.Request{Budget: record.Budget{Wall: 25 * time.Second}})
 				time.Sleep(15 * time.Second)
 				f.stop()
 				time.Sleep(time.Hour)

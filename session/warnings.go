@@ -9,17 +9,8 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/record"
 )
-
-// Warning is about a part of a request that was left out.
-type Warning struct {
-	// Code is what kind of warning it is.
-	Code string `json:"code"`
-	// Field is the path of the part, within the message that holds it.
-	Field string `json:"field"`
-	// Message is for people.
-	Message string `json:"message"`
-}
 
 // warnAppState is of a write of `app:` by who is no operator.
 const warnAppState = "app_state_ignored"
@@ -31,8 +22,8 @@ const warnRaw = "raw_payloads_ignored"
 // maxWarnings bounds the warnings about one request. What else was left out is not told.
 const maxWarnings = 16
 
-func ignored(field string) Warning {
-	return Warning{
+func ignored(field string) record.Warning {
+	return record.Warning{
 		Code: warnAppState, Field: field,
 		Message: fmt.Sprintf("%s was ignored: keys of app: are set by operators", field),
 	}
@@ -40,11 +31,11 @@ func ignored(field string) Warning {
 
 // permitted is the state that a principal may write: `app:` is the operator's. field is
 // that of the state.
-func permitted(p Principal, field string, state map[string]any) (map[string]any, []Warning) {
+func permitted(p Principal, field string, state map[string]any) (map[string]any, []record.Warning) {
 	if p.Role == Operator {
 		return state, nil
 	}
-	var warnings []Warning
+	var warnings []record.Warning
 	out := state
 	for _, key := range slices.Sorted(maps.Keys(state)) {
 		if scopeOf(key) != scopeApp {
@@ -61,12 +52,12 @@ func permitted(p Principal, field string, state map[string]any) (map[string]any,
 
 // permittedTree is the tree that a principal may run: its agents set no key of `app:`,
 // unless it is an operator.
-func permittedTree(p Principal, agent *agentdv1.Agent) (*agentdv1.Agent, []Warning) {
+func permittedTree(p Principal, agent *agentdv1.Agent) (*agentdv1.Agent, []record.Warning) {
 	if p.Role == Operator || !setsApp(agent) {
 		return agent, nil
 	}
 	agent = proto.CloneOf(agent)
-	var warnings []Warning
+	var warnings []record.Warning
 	walk(agent, "agent", func(at string, a *agentdv1.Agent) {
 		if llm := a.GetLlm(); scopeOf(llm.GetOutputKey()) == scopeApp {
 			llm.OutputKey = ""
@@ -77,7 +68,7 @@ func permittedTree(p Principal, agent *agentdv1.Agent) (*agentdv1.Agent, []Warni
 }
 
 // warn adds a warning, as far as there may be more.
-func warn(warnings []Warning, more ...Warning) []Warning {
+func warn(warnings []record.Warning, more ...record.Warning) []record.Warning {
 	return append(warnings, more[:min(len(more), maxWarnings-len(warnings))]...)
 }
 
@@ -110,7 +101,7 @@ func walk(agent *agentdv1.Agent, at string, visit func(at string, a *agentdv1.Ag
 }
 
 // WarningsProto is the protocol's form; in is put before the fields.
-func WarningsProto(in string, warnings []Warning) []*agentdv1.Warning {
+func WarningsProto(in string, warnings []record.Warning) []*agentdv1.Warning {
 	var out []*agentdv1.Warning
 	for _, w := range warnings {
 		out = append(out, &agentdv1.Warning{Code: w.Code, Field: in + w.Field, Message: w.Message})

@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Watcher turns the records of a session from a position on, and the deltas
@@ -56,10 +57,10 @@ type Watcher struct {
 // item is a fact, a delta, or a call that is handed to this client.
 type item struct {
 	pos   int64
-	rec   Record // of a fact
-	fact  any    // see entry.fact
-	delta *Delta
-	offer *ToolCall
+	rec   record.Record // of a fact
+	fact  any           // see entry.fact
+	delta *record.Delta
+	offer *record.ToolCall
 	// unserved is a call that no client is asked for.
 	unserved *unservedCall
 	mine     []string // the calls of the fact that this watcher's client is asked for
@@ -230,7 +231,7 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 type present struct {
 	seq      int64  // the last record that is applied
 	partials []item // the deltas of messages that are not complete
-	offered  []ToolCall
+	offered  []record.ToolCall
 	unserved []unservedCall
 }
 
@@ -292,7 +293,7 @@ func (w *Watcher) findCuts(ctx context.Context, upTo int64, partials []item) ([]
 			break
 		}
 		st := step{seq: rec.Seq, size: len(rec.Data), first: position(rec.Seq, 0)}
-		if rec.Kind == KindEvent {
+		if rec.Kind == record.KindEvent {
 			ev, err := w.s.runner.Decode(rec.Data)
 			if err != nil {
 				return nil, fmt.Errorf("session %s: record %d: %w", w.s.id, rec.Seq, err)
@@ -302,7 +303,7 @@ func (w *Watcher) findCuts(ctx context.Context, upTo int64, partials []item) ([]
 			}
 		}
 		steps = append(steps, st)
-		if size += st.size; size > w.s.limits.WatchBytes && rec.Kind == KindTurnEnded {
+		if size += st.size; size > w.s.limits.WatchBytes && rec.Kind == record.KindTurnEnded {
 			break // no message goes on behind its turn; it may do so behind anything else
 		}
 	}
@@ -360,7 +361,7 @@ func (w *Watcher) facts(ctx context.Context, upTo int64) ([]item, error) {
 		if err != nil {
 			return nil, err
 		}
-		if ev, ok := fact.(*Event); ok {
+		if ev, ok := fact.(*record.Event); ok {
 			ds, err := deltasOf(ev, w.view.at)
 			if err != nil {
 				return nil, fmt.Errorf("session %s: record %d: %w", w.s.id, rec.Seq, err)
@@ -371,7 +372,7 @@ func (w *Watcher) facts(ctx context.Context, upTo int64) ([]item, error) {
 			items = append(items, ds...)
 		}
 		items = append(items, item{pos: position(rec.Seq, 0), rec: rec, fact: fact})
-		if rec.Kind == KindTurnEnded && rec.TurnID == w.target {
+		if rec.Kind == record.KindTurnEnded && rec.TurnID == w.target {
 			break
 		}
 	}

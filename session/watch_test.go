@@ -17,6 +17,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestDroppedDeltas has a watcher's queue overflow in the middle of a message:
@@ -30,11 +31,11 @@ func TestDroppedDeltas(t *testing.T) {
 		for pieces := range steps {
 			for _, p := range pieces {
 				whole += p
-				r.Delta(session.Delta{MessageID: "m", Path: root, Text: p})
+				r.Delta(record.Delta{MessageID: "m", Path: root, Text: p})
 			}
 			said <- struct{}{}
 		}
-		return add(ctx, r, &session.Event{MessageID: "m", Path: root, Text: whole + "."})
+		return add(ctx, r, &record.Event{MessageID: "m", Path: root, Text: whole + "."})
 	})
 	turn := f.start(session.Request{})
 	w := turn.Watch()
@@ -73,15 +74,15 @@ func TestWatcherThatComesLate(t *testing.T) {
 	said, resumeLast := make(chan struct{}), make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		a, b := []string{"root", "a"}, []string{"root", "b"}
-		r.Delta(session.Delta{MessageID: "1", Path: a, Text: "hm", Thought: true})
-		r.Delta(session.Delta{MessageID: "1", Path: a, Text: "12345é7"})
-		r.Delta(session.Delta{MessageID: "2", Path: b, Text: "one "})
+		r.Delta(record.Delta{MessageID: "1", Path: a, Text: "hm", Thought: true})
+		r.Delta(record.Delta{MessageID: "1", Path: a, Text: "12345é7"})
+		r.Delta(record.Delta{MessageID: "2", Path: b, Text: "one "})
 		close(said)
 		<-resumeLast
-		r.Delta(session.Delta{MessageID: "2", Path: b, Text: "two"})
+		r.Delta(record.Delta{MessageID: "2", Path: b, Text: "two"})
 		return errors.Join(
-			add(ctx, r, &session.Event{MessageID: "1", Path: a, Thoughts: "hm", Text: "12345é789"}),
-			add(ctx, r, &session.Event{MessageID: "2", Path: b, Text: "one two"}))
+			add(ctx, r, &record.Event{MessageID: "1", Path: a, Thoughts: "hm", Text: "12345é789"}),
+			add(ctx, r, &record.Event{MessageID: "2", Path: b, Text: "one two"}))
 	})
 	turn := f.start(session.Request{})
 	<-said
@@ -159,14 +160,14 @@ func TestLongMessageInABacklog(t *testing.T) {
 	other := []string{"root", "other"}
 	var want strings.Builder
 	f.on(func(ctx context.Context, r *session.Run) error {
-		r.Delta(session.Delta{MessageID: "long", Path: root, Text: "a"})
+		r.Delta(record.Delta{MessageID: "long", Path: root, Text: "a"})
 		for i := range 100 {
 			want.WriteString("b")
 			if err := say(ctx, r, fmt.Sprint(i), other, "b"); err != nil {
 				return err
 			}
 		}
-		if err := add(ctx, r, &session.Event{MessageID: "long", Path: root, Text: "a"}); err != nil {
+		if err := add(ctx, r, &record.Event{MessageID: "long", Path: root, Text: "a"}); err != nil {
 			return err
 		}
 		return say(ctx, r, "last", root, "!")
@@ -295,20 +296,20 @@ func speak(ctx context.Context, r *session.Run, a int, script []line) error {
 	for i, l := range script {
 		id := fmt.Sprintf("%d/%d", a, i)
 		for _, p := range l.thoughts {
-			r.Delta(session.Delta{MessageID: id, Path: path, Text: p, Thought: true})
+			r.Delta(record.Delta{MessageID: id, Path: path, Text: p, Thought: true})
 		}
 		for _, p := range l.pieces {
-			r.Delta(session.Delta{MessageID: id, Path: path, Text: p})
+			r.Delta(record.Delta{MessageID: id, Path: path, Text: p})
 		}
-		ev := &session.Event{
+		ev := &record.Event{
 			MessageID: id, Path: path, Last: l.last,
 			Text: strings.Join(l.pieces, "") + l.rest, Thoughts: strings.Join(l.thoughts, ""),
-			Usage: &session.Usage{Calls: 1, Total: 1},
+			Usage: &record.Usage{Calls: 1, Total: 1},
 		}
 		for c, does := range l.calls {
-			call := session.ToolCall{ID: fmt.Sprintf("%s/%d", id, c), Name: "t", Input: []byte("{}"), Path: path}
+			call := record.ToolCall{ID: fmt.Sprintf("%s/%d", id, c), Name: "t", Input: []byte("{}"), Path: path}
 			if does != "" {
-				call.Asks = &session.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL, Text: does}
+				call.Asks = &record.Question{Kind: agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL, Text: does}
 			}
 			if does == "reply" {
 				call.Asks.Kind = agentdv1.InteractionKind_INTERACTION_KIND_INPUT
@@ -413,13 +414,13 @@ func person(t *testing.T, turn *session.Turn, in *agentdv1.Interaction) {
 	var err error
 	switch in.Question {
 	case "approve":
-		err = turn.Resolve(t.Context(), in.Id, session.Resolution{Decision: session.Approve})
+		err = turn.Resolve(t.Context(), in.Id, record.Resolution{Decision: record.Approve})
 	case "edit":
-		err = turn.Resolve(t.Context(), in.Id, session.Resolution{Decision: session.Approve, Input: []byte(`{"by": "a person"}`)})
+		err = turn.Resolve(t.Context(), in.Id, record.Resolution{Decision: record.Approve, Input: []byte(`{"by": "a person"}`)})
 	case "deny":
-		err = turn.Resolve(t.Context(), in.Id, session.Resolution{Decision: session.Deny, Reason: "no"})
+		err = turn.Resolve(t.Context(), in.Id, record.Resolution{Decision: record.Deny, Reason: "no"})
 	case "reply":
-		err = turn.Resolve(t.Context(), in.Id, session.Resolution{Decision: session.Reply, Answer: "yes"})
+		err = turn.Resolve(t.Context(), in.Id, record.Resolution{Decision: record.Reply, Answer: "yes"})
 	case "cancel":
 		err = turn.CancelCall(t.Context(), in.Id)
 	}

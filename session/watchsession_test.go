@@ -12,6 +12,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // watchSession returns a reading of a session.
@@ -70,7 +71,7 @@ func TestSessionWatcherKeepsNobody(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, memory(t), session.Limits{})
 				f.on(talk)
-				turn := f.start(session.Request{Prompt: "ask", OnDisconnect: session.OnDisconnect{Cancel: name == "cancel", Grace: 3 * time.Minute}})
+				turn := f.start(session.Request{Prompt: "ask", OnDisconnect: record.OnDisconnect{Cancel: name == "cancel", Grace: 3 * time.Minute}})
 				w := turn.Watch()
 				await(t, w, isCall)
 				whole := f.watchSession(turn.SessionID(), "")
@@ -146,7 +147,7 @@ func TestReadingAcrossTurns(t *testing.T) {
 		w := f.watchSession(s.ID, "")
 		hold := make(chan struct{})
 		f.on(func(ctx context.Context, r *session.Run) error {
-			if err := add(ctx, r, &session.Event{Path: root, State: map[string]any{"n": 1}}); err != nil {
+			if err := add(ctx, r, &record.Event{Path: root, State: map[string]any{"n": 1}}); err != nil {
 				return err
 			}
 			<-hold

@@ -16,7 +16,7 @@ import (
 	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -204,7 +204,7 @@ func records(t *testing.T, dir, sessionID string) (modelCalls, results int, ende
 	engine := adkbridge.New(adkbridge.Config{})
 	for _, rec := range log {
 		switch rec.Kind {
-		case session.KindEvent:
+		case record.KindEvent:
 			ev, err := engine.Decode(rec.Data)
 			if err != nil {
 				t.Fatal(err)
@@ -212,9 +212,9 @@ func records(t *testing.T, dir, sessionID string) (modelCalls, results int, ende
 			if ev.Usage != nil {
 				modelCalls++
 			}
-		case session.KindToolResult:
+		case record.KindToolResult:
 			results++
-		case session.KindTurnEnded:
+		case record.KindTurnEnded:
 			ended = true
 		default: // says nothing of either
 		}

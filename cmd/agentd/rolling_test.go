@@ -21,7 +21,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/test/heldaddr"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -200,7 +200,7 @@ func (l *load) check(dir string) {
 	}()
 	turns, resumed := 0, 0
 	for id, completed := range l.sessions {
-		log := journal{results: map[string]bool{}, ends: map[string]session.TurnEnded{}}
+		log := journal{results: map[string]bool{}, ends: map[string]record.TurnEnded{}}
 		for rest := true; rest; {
 			records, err := store.Read(t.Context(), id, log.last, 500)
 			if err != nil {
@@ -215,7 +215,7 @@ func (l *load) check(dir string) {
 		}
 		resumed += log.resumed
 		ended := slices.Collect(maps.Values(log.ends))
-		if n := len(slices.DeleteFunc(ended, func(e session.TurnEnded) bool { return !e.Completed })); n != completed || log.open != "" {
+		if n := len(slices.DeleteFunc(ended, func(e record.TurnEnded) bool { return !e.Completed })); n != completed || log.open != "" {
 			t.Errorf("session %s: %d turns have completed, the client knows of %d; open: %q", id, n, completed, log.open)
 		}
 		turns += completed
@@ -236,12 +236,12 @@ type journal struct {
 	last    int64
 	open    string // the turn that runs
 	results map[string]bool
-	ends    map[string]session.TurnEnded // by turn
+	ends    map[string]record.TurnEnded // by turn
 	resumed int
 }
 
 // add takes in a record, and says what must not be.
-func (j *journal) add(rec session.Record) error {
+func (j *journal) add(rec record.Record) error {
 	if rec.Seq != j.last+1 {
 		return fmt.Errorf("follows %d", j.last)
 	}
@@ -250,15 +250,15 @@ func (j *journal) add(rec session.Record) error {
 		return fmt.Errorf("%s follows the end of its turn", rec.Kind)
 	}
 	switch rec.Kind {
-	case session.KindTurnStarted:
+	case record.KindTurnStarted:
 		if j.open != "" {
 			return fmt.Errorf("turn %s starts while %s runs", rec.TurnID, j.open)
 		}
 		j.open = rec.TurnID
-	case session.KindTurnResumed:
+	case record.KindTurnResumed:
 		j.resumed++
-	case session.KindToolResult:
-		var res session.ToolResult
+	case record.KindToolResult:
+		var res record.ToolResult
 		if err := json.Unmarshal(rec.Data, &res); err != nil {
 			return err
 		}
@@ -266,8 +266,8 @@ func (j *journal) add(rec session.Record) error {
 			return fmt.Errorf("a second result of call %s", res.CallID)
 		}
 		j.results[res.CallID] = true
-	case session.KindTurnEnded:
-		var end session.TurnEnded
+	case record.KindTurnEnded:
+		var end record.TurnEnded
 		if err := json.Unmarshal(rec.Data, &end); err != nil {
 			return err
 		}

@@ -21,6 +21,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/plainlog"
 	"github.com/apzuk3/agentd/internal/test/sessionfront"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -54,7 +55,7 @@ type carrier struct {
 	mu     sync.Mutex // protects the fields below
 	ran    bool
 	relays map[string]*relay // by data folder
-	logs   [][]session.Record
+	logs   [][]record.Record
 }
 
 // overBoth runs a scenario over Run and over SessionService, side by side, and
@@ -90,7 +91,7 @@ func overBoth(t *testing.T, scenario func(*testing.T, *carrier)) {
 }
 
 // texts are what is compared of logs, in the order of what they say.
-func texts(t *testing.T, logs [][]session.Record, byTurn bool) []string {
+func texts(t *testing.T, logs [][]record.Record, byTurn bool) []string {
 	t.Helper()
 	if byTurn {
 		logs = completedTurns(t, logs)
@@ -113,19 +114,19 @@ func texts(t *testing.T, logs [][]session.Record, byTurn bool) []string {
 	return out
 }
 
-func completedTurns(t *testing.T, logs [][]session.Record) (out [][]session.Record) {
+func completedTurns(t *testing.T, logs [][]record.Record) (out [][]record.Record) {
 	t.Helper()
 	for _, log := range logs {
-		turns := map[string][]session.Record{}
+		turns := map[string][]record.Record{}
 		for _, rec := range log {
-			if rec.Kind == session.KindTurnResumed {
+			if rec.Kind == record.KindTurnResumed {
 				continue
 			}
 			turns[rec.TurnID] = append(turns[rec.TurnID], rec)
-			if rec.Kind != session.KindTurnEnded {
+			if rec.Kind != record.KindTurnEnded {
 				continue
 			}
-			var end session.TurnEnded
+			var end record.TurnEnded
 			if err := json.Unmarshal(rec.Data, &end); err != nil {
 				t.Error(err)
 			}

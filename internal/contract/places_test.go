@@ -45,7 +45,7 @@ var eventPlaces = []place{
 
 // kindPlaces are checked for each kind of record, by the name of its constant.
 var kindPlaces = []place{
-	{"session: kinds", inCode("session", "kinds", same)},
+	{"session/record: kinds", inCode("session/record", "kinds", same)},
 	{"adkbridge: load", inCode("adkbridge", "load", same)},
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Memory as Config.DataDir keeps everything in memory.
@@ -148,11 +149,11 @@ type Config struct {
 }
 
 // Budget is what a turn or a session may spend; see Config.Turns.
-type Budget = session.Budget
+type Budget = record.Budget
 
 // BudgetUSD is a Budget's Cost in dollars, rounded to the nearest billionth; at least one
 // for any amount above 0.
-func BudgetUSD(dollars float64) session.NanoUSD { return session.BudgetUSD(dollars) }
+func BudgetUSD(dollars float64) record.NanoUSD { return record.BudgetUSD(dollars) }
 
 // Providers are model providers for those who have no environment for them; what
 // is left out is as Config.Getenv says.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -56,13 +57,13 @@ func Replay(ctx context.Context, dataDir, sessionID string) (_ ReplayReport, err
 }
 
 // logOf yields a session's records, a page at a time.
-func logOf(ctx context.Context, store session.Store, id string) iter.Seq2[session.Record, error] {
+func logOf(ctx context.Context, store session.Store, id string) iter.Seq2[record.Record, error] {
 	const page = 512
-	return func(yield func(session.Record, error) bool) {
+	return func(yield func(record.Record, error) bool) {
 		for last := int64(0); ; {
 			recs, err := store.Read(ctx, id, last, page)
 			if err != nil {
-				yield(session.Record{}, err)
+				yield(record.Record{}, err)
 				return
 			}
 			for _, rec := range recs {

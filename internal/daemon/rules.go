@@ -12,7 +12,7 @@ import (
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/models/scripted"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TreeRules returns what a daemon with default limits has against a tree and its
@@ -31,7 +31,7 @@ func TreeRules(others ...model.Provider) (func(*agentdv1.Agent, []*agentdv1.Tool
 	}
 	runner := adkbridge.New(adkbridge.Config{Models: namedModels(reg)})
 	return func(agent *agentdv1.Agent, tools []*agentdv1.Tool) error {
-		if err := runner.Check(context.Background(), &session.Spec{Agent: agent, Tools: tools}, nil); err != nil {
+		if err := runner.Check(context.Background(), &record.Spec{Agent: agent, Tools: tools}, nil); err != nil {
 			return err
 		}
 		// The protocol's own rules, in its own words, come last: where both know a

@@ -19,6 +19,7 @@ import (
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -33,8 +34,8 @@ func fill(t *testing.T, s session.Store) {
 	seq := int64(0)
 	for _, size := range []int{64 << 10, 4 << 10, 100} {
 		for {
-			err := s.Append(t.Context(), session.Batch{SessionID: "filler", After: seq, Records: []session.Record{{
-				Seq: seq + 1, TurnID: "t", Kind: session.KindEvent, Time: time.Now(), Data: bytes.Repeat([]byte("x"), size),
+			err := s.Append(t.Context(), session.Batch{SessionID: "filler", After: seq, Records: []record.Record{{
+				Seq: seq + 1, TurnID: "t", Kind: record.KindEvent, Time: time.Now(), Data: bytes.Repeat([]byte("x"), size),
 			}}})
 			if err != nil {
 				break
@@ -103,7 +104,7 @@ func TestDiskFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if n := len(log); n == 0 || log[n-1].Kind != session.KindEvent {
+	if n := len(log); n == 0 || log[n-1].Kind != record.KindEvent {
 		t.Errorf("the log holds %d records, want the model's answer as the last", n)
 	}
 	// Whoever comes now is told what is stored, and no more.

@@ -23,6 +23,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -121,8 +122,8 @@ func look[T any](ctx context.Context, s *unreliable, call func() (T, error)) (T,
 	return call()
 }
 
-func (s *unreliable) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
-	return look(ctx, s, func() ([]session.Record, error) { return s.Store.Read(ctx, id, after, limit) })
+func (s *unreliable) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
+	return look(ctx, s, func() ([]record.Record, error) { return s.Store.Read(ctx, id, after, limit) })
 }
 
 func (s *unreliable) Info(ctx context.Context, id string) (session.Info, error) {
@@ -284,15 +285,15 @@ func soundLog(t *testing.T, store session.Store, id string) (resumed int) {
 			t.Errorf("record %d stands at place %d", rec.Seq, i+1)
 		}
 		switch rec.Kind {
-		case session.KindTurnResumed:
+		case record.KindTurnResumed:
 			resumed++
-		case session.KindToolResult:
-			var res session.ToolResult
+		case record.KindToolResult:
+			var res record.ToolResult
 			if err := json.Unmarshal(rec.Data, &res); err != nil {
 				t.Fatal(err)
 			}
 			results[res.CallID]++
-		case session.KindEvent:
+		case record.KindEvent:
 			ev, err := engine.Decode(rec.Data)
 			if err != nil {
 				t.Fatal(err)
@@ -303,15 +304,15 @@ func soundLog(t *testing.T, store session.Store, id string) (resumed int) {
 			if ev.Usage != nil {
 				modelCalls++
 			}
-		case session.KindTurnStarted:
+		case record.KindTurnStarted:
 			if i != 0 {
 				t.Errorf("a turn starts at record %d", i+1)
 			}
-		case session.KindTurnEnded:
+		case record.KindTurnEnded:
 			if i != len(log)-1 {
 				t.Errorf("the turn ends at record %d of %d", i+1, len(log))
 			}
-		case session.KindAgentsChanged:
+		case record.KindAgentsChanged:
 		default:
 			t.Errorf("unexpected record %d: %s %s", rec.Seq, rec.Kind, rec.Data)
 		}
@@ -321,7 +322,7 @@ func soundLog(t *testing.T, store session.Store, id string) (resumed int) {
 			t.Errorf("call %s was asked %d times and has %d results", call, n, results[call])
 		}
 	}
-	if len(calls) != 2 || len(results) != 2 || modelCalls != 4 || log[len(log)-1].Kind != session.KindTurnEnded {
+	if len(calls) != 2 || len(results) != 2 || modelCalls != 4 || log[len(log)-1].Kind != record.KindTurnEnded {
 		var kinds []string
 		for _, rec := range log {
 			kinds = append(kinds, string(rec.Kind))

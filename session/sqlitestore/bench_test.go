@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 const benchData = 1024 // bytes a record
@@ -37,8 +38,8 @@ func BenchmarkAppend(b *testing.B) {
 			for w := range writers {
 				wg.Go(func() {
 					for i := range (b.N + writers - 1 - w) / writers {
-						rec := session.Record{Seq: int64(i) + 1, TurnID: "turn", Kind: session.KindEvent, Time: time.Now(), Data: data}
-						err := s.Append(b.Context(), session.Batch{SessionID: sessionID(w), After: int64(i), Records: []session.Record{rec}})
+						rec := record.Record{Seq: int64(i) + 1, TurnID: "turn", Kind: record.KindEvent, Time: time.Now(), Data: data}
+						err := s.Append(b.Context(), session.Batch{SessionID: sessionID(w), After: int64(i), Records: []record.Record{rec}})
 						if err != nil {
 							b.Error(err)
 							return
@@ -102,7 +103,7 @@ func BenchmarkAppendRow(b *testing.B) {
 // in another status, or with a row of its own.
 func rowBatch(id string, after int64, kind int) session.Batch {
 	b := batchOf(id, after, 1, benchData)
-	b.Usage, b.LastTurn, b.LastStatus = session.Usage{Prompt: after, Total: after, Calls: 1}, "turn", "TURN_STATUS_RUNNING"
+	b.Usage, b.LastTurn, b.LastStatus = record.Usage{Prompt: after, Total: after, Calls: 1}, "turn", "TURN_STATUS_RUNNING"
 	if kind > 0 {
 		row := session.Row{Kind: session.RowTurn, SessionID: id, ID: id, TurnID: id, Seq: 1, CreatedAt: start, Data: make([]byte, 512)}
 		row.Status = []string{"TURN_STATUS_RUNNING", "TURN_STATUS_WAITING_FOR_CLIENT"}[after%2]
@@ -155,8 +156,8 @@ func BenchmarkRead(b *testing.B) {
 	data := bytes.Repeat([]byte{'x'}, benchData)
 	for i := range total {
 		for n := range sessions {
-			rec := session.Record{Seq: int64(i) + 1, TurnID: "turn", Kind: session.KindEvent, Time: time.Now(), Data: data}
-			err := s.Append(b.Context(), session.Batch{SessionID: sessionID(n), After: int64(i), Records: []session.Record{rec}})
+			rec := record.Record{Seq: int64(i) + 1, TurnID: "turn", Kind: record.KindEvent, Time: time.Now(), Data: data}
+			err := s.Append(b.Context(), session.Batch{SessionID: sessionID(n), After: int64(i), Records: []record.Record{rec}})
 			if err != nil {
 				b.Fatal(err)
 			}

@@ -6,6 +6,7 @@ import (
 	"math"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // check refuses a batch that is malformed whatever the log says.
@@ -24,7 +25,7 @@ func check(b *session.Batch) error {
 		switch {
 		case !r.Kind.Known():
 			return malformed("record %d is of unknown kind %q", r.Seq, r.Kind)
-		case r.TurnID == "" && (r.Kind == session.KindTurnStarted || r.Kind == session.KindTurnEnded):
+		case r.TurnID == "" && (r.Kind == record.KindTurnStarted || r.Kind == record.KindTurnEnded):
 			return malformed("record %d is of kind %q and has no turn id", r.Seq, r.Kind)
 		}
 	}
@@ -132,16 +133,16 @@ func malformed(format string, args ...any) error {
 
 // turnAfter returns the turn that is open after recs if open was before, and
 // refuses a second open turn and the end of one that is not open.
-func turnAfter(open string, recs []session.Record) (string, error) {
+func turnAfter(open string, recs []record.Record) (string, error) {
 	for i := range recs {
 		r := &recs[i]
 		switch r.Kind {
-		case session.KindTurnStarted:
+		case record.KindTurnStarted:
 			if open != "" {
 				return "", malformed("record %d starts turn %q while %q is open", r.Seq, r.TurnID, open)
 			}
 			open = r.TurnID
-		case session.KindTurnEnded:
+		case record.KindTurnEnded:
 			if open != r.TurnID {
 				return "", malformed("record %d ends turn %q while %q is open", r.Seq, r.TurnID, open)
 			}

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 var damageSeeds = flag.Int("sqlitestore.damageseeds", 40, "how many databases TestDamagedFiles damages")
@@ -22,10 +23,10 @@ const damageLimit = 5 * time.Minute
 
 // wholeFiles makes a database with logs, rows, labels, keys and shared values. It returns
 // its files as a killed process leaves them, part of it in the WAL, and the logs.
-func wholeFiles(t *testing.T) (db, wal []byte, logs map[string][]session.Record) {
+func wholeFiles(t *testing.T) (db, wal []byte, logs map[string][]record.Record) {
 	t.Helper()
 	dir := t.TempDir()
-	logs = map[string][]session.Record{}
+	logs = map[string][]record.Record{}
 	var s *Store
 	fill := func(from, to int) {
 		for n := from; n < to; n++ {
@@ -100,7 +101,7 @@ func TestDamagedFiles(t *testing.T) {
 }
 
 // useDamaged opens a damaged database, makes each call, and returns what came of it.
-func useDamaged(t *testing.T, seed uint64, dir string, logs map[string][]session.Record) string {
+func useDamaged(t *testing.T, seed uint64, dir string, logs map[string][]record.Record) string {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), damageLimit)
 	defer cancel()
@@ -160,7 +161,7 @@ func useDamaged(t *testing.T, seed uint64, dir string, logs map[string][]session
 }
 
 // readDamaged reads a log as far as that is possible.
-func readDamaged(ctx context.Context, s *Store, id string, last int64, ended func(string, error)) (all []session.Record) {
+func readDamaged(ctx context.Context, s *Store, id string, last int64, ended func(string, error)) (all []record.Record) {
 	for after := int64(0); after <= last; {
 		recs, err := s.Read(ctx, id, after, 4)
 		ended("Read", err)

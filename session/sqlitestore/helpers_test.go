@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 var start = time.Date(2026, 11, 5, 12, 0, 0, 0, time.UTC)
@@ -21,8 +22,8 @@ func batchOf(id string, after int64, n, size int) session.Batch {
 		for len(data) < size {
 			data = append(data, byte(len(data)*7))
 		}
-		b.Records = append(b.Records, session.Record{
-			Seq: seq, TurnID: "turn", Kind: session.KindEvent, Time: start.Add(time.Duration(seq) * time.Second), Data: data,
+		b.Records = append(b.Records, record.Record{
+			Seq: seq, TurnID: "turn", Kind: record.KindEvent, Time: start.Add(time.Duration(seq) * time.Second), Data: data,
 		})
 	}
 	return b

@@ -24,6 +24,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // The environment of TestOpenChild: where to open the store, whether with next
@@ -355,18 +356,18 @@ func TestRowsOfSchema1(t *testing.T) {
 		t.Errorf("open turns are %+v, %v", open, err)
 	}
 	log, err := s.Read(t.Context(), "s", 0, 10)
-	if got := fmt.Sprintf("%+v", log); err != nil || got != fmt.Sprintf("%+v", []session.Record{
-		{Seq: 1, TurnID: "e-1", Kind: session.KindTurnStarted, Time: at(1700000000000002), Data: []byte(`{"prompt":"hi"}`)},
-		{Seq: 2, TurnID: "e-1", Kind: session.KindTurnEnded, Time: at(1700000000000003), Data: []byte{}},
-		{Seq: 3, TurnID: "e-2", Kind: session.KindTurnStarted, Time: at(1700000000000004), Data: []byte{0, 0xff}},
+	if got := fmt.Sprintf("%+v", log); err != nil || got != fmt.Sprintf("%+v", []record.Record{
+		{Seq: 1, TurnID: "e-1", Kind: record.KindTurnStarted, Time: at(1700000000000002), Data: []byte(`{"prompt":"hi"}`)},
+		{Seq: 2, TurnID: "e-1", Kind: record.KindTurnEnded, Time: at(1700000000000003), Data: []byte{}},
+		{Seq: 3, TurnID: "e-2", Kind: record.KindTurnStarted, Time: at(1700000000000004), Data: []byte{0, 0xff}},
 	}) {
 		t.Errorf("the log is %s, %v", got, err)
 	}
 	if shared, err := s.Shared(t.Context(), "user:local"); err != nil || len(shared) != 1 || string(shared["k"]) != `{"n":1}` {
 		t.Errorf("shared values are %s, %v", shared, err)
 	}
-	mustAppend(t, s, session.Batch{SessionID: "s", After: 3, Records: []session.Record{
-		{Seq: 4, TurnID: "e-2", Kind: session.KindTurnEnded, Time: at(1700000000000005), Data: []byte("{}")},
+	mustAppend(t, s, session.Batch{SessionID: "s", After: 3, Records: []record.Record{
+		{Seq: 4, TurnID: "e-2", Kind: record.KindTurnEnded, Time: at(1700000000000005), Data: []byte("{}")},
 	}})
 	want.LastSeq, want.OpenTurn, want.UpdatedAt = 4, "", at(1700000000000005)
 	if idle, err := s.Idle(t.Context(), at(1700000000000006), 10); err != nil || len(idle) != 1 || idle[0] != want {
@@ -417,7 +418,7 @@ func TestRowsOfSchema2(t *testing.T) {
 	// An append with rows is no index of what was there before.
 	row := session.Row{Kind: session.RowTurn, SessionID: "open", ID: "e-1", TurnID: "e-1", Seq: 1, CreatedAt: at(2), Status: "over"}
 	b := session.Batch{SessionID: "open", After: 1, Rows: []session.Row{row}}
-	b.Records = []session.Record{{Seq: 2, TurnID: "e-1", Kind: session.KindTurnEnded, Time: at(9), Data: []byte("{}")}}
+	b.Records = []record.Record{{Seq: 2, TurnID: "e-1", Kind: record.KindTurnEnded, Time: at(9), Data: []byte("{}")}}
 	mustAppend(t, s, b)
 	opened.LastSeq, opened.OpenTurn, opened.UpdatedAt = 2, "", at(9)
 	wantUnindexed(t, s, "", 10, idle, more, opened)

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // reads is what can be asked. Its methods may be called from any goroutine if
@@ -64,7 +65,7 @@ func (r *reads) head(ctx context.Context, id string) (session.Head, error) {
 }
 
 // log returns a page of a log. A record that is missing is an error, and no gap.
-func (r *reads) log(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+func (r *reads) log(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
 	if limit <= 0 {
 		return nil, malformed("limit is %d, want at least 1", limit)
 	}
@@ -90,7 +91,7 @@ func (r *reads) log(ctx context.Context, id string, after int64, limit int) ([]s
 }
 
 // page reads records until they hold enough.
-func (r *reads) page(ctx context.Context, id string, after int64, limit int) (recs []session.Record, err error) {
+func (r *reads) page(ctx context.Context, id string, after int64, limit int) (recs []record.Record, err error) {
 	rows, err := r.getLog.QueryContext(ctx, id, after, limit)
 	if err != nil {
 		return nil, err
@@ -169,7 +170,7 @@ func scanHead(rows *sql.Rows) (h session.Head, err error) {
 	return h, err
 }
 
-func scanRecord(rows *sql.Rows) (r session.Record, sum sql.NullInt64, err error) {
+func scanRecord(rows *sql.Rows) (r record.Record, sum sql.NullInt64, err error) {
 	var at int64
 	err = rows.Scan(&r.Seq, &r.TurnID, &r.Kind, &at, &r.Data, &sum)
 	r.Time = time.UnixMicro(at).UTC()

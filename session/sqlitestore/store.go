@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Memory is the path of a store that keeps everything in this process and is
@@ -179,7 +180,7 @@ func ownKey(k *session.Key) *session.Key {
 }
 
 // usageText returns the form in which usage is stored.
-func usageText(u session.Usage) (string, error) {
+func usageText(u record.Usage) (string, error) {
 	data, err := json.Marshal(u)
 	if err != nil {
 		return "", malformed("usage: %v", err)
@@ -201,8 +202,8 @@ func (s *Store) Head(ctx context.Context, id string) (session.Head, error) {
 
 // Read returns at most limit records with a sequence number above after, in
 // order; see session.Store. The caller owns the result.
-func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
-	recs, err := view(ctx, s, func(ctx context.Context, r *reads) ([]session.Record, error) {
+func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
+	recs, err := view(ctx, s, func(ctx context.Context, r *reads) ([]record.Record, error) {
 		return r.log(ctx, id, after, limit)
 	})
 	if err != nil {

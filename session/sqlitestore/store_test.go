@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/storetest"
 )
 
@@ -92,11 +93,11 @@ func TestReadIsBounded(t *testing.T) {
 	const records = 12
 	data := []byte(`"` + strings.Repeat("x", session.ReadBytes/4) + `"`)
 	for i := range int64(records) {
-		rec := session.Record{Seq: i + 1, TurnID: "t", Kind: session.KindRawPayload, Time: time.Now().UTC(), Data: data}
+		rec := record.Record{Seq: i + 1, TurnID: "t", Kind: record.KindRawPayload, Time: time.Now().UTC(), Data: data}
 		if i == 0 {
-			rec.Kind = session.KindTurnStarted
+			rec.Kind = record.KindTurnStarted
 		}
-		if err := s.Append(t.Context(), session.Batch{SessionID: "s", After: i, Records: []session.Record{rec}}); err != nil {
+		if err := s.Append(t.Context(), session.Batch{SessionID: "s", After: i, Records: []record.Record{rec}}); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -123,11 +124,11 @@ func TestRowsAreBounded(t *testing.T) {
 	const rows, limit = 12, 100
 	data := []byte(`"` + strings.Repeat("x", session.ReadBytes/4) + `"`)
 	for i := range int64(rows) {
-		rec := session.Record{Seq: i + 1, TurnID: "t", Kind: session.KindRawPayload, Time: time.Now().UTC(), Data: []byte(`{}`)}
+		rec := record.Record{Seq: i + 1, TurnID: "t", Kind: record.KindRawPayload, Time: time.Now().UTC(), Data: []byte(`{}`)}
 		if i == 0 {
-			rec.Kind = session.KindTurnStarted
+			rec.Kind = record.KindTurnStarted
 		}
-		b := session.Batch{SessionID: "s", After: i, Records: []session.Record{rec}, Rows: []session.Row{
+		b := session.Batch{SessionID: "s", After: i, Records: []record.Record{rec}, Rows: []session.Row{
 			{Kind: session.RowInteraction, SessionID: "s", ID: rec.Time.String(), Seq: i + 1, CreatedAt: rec.Time, Status: []string{"a", "b"}[i%2], Data: data},
 		}}
 		if err := s.Append(t.Context(), b); err != nil {

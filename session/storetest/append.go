@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 var appendTests = []test{
@@ -27,7 +28,7 @@ var appendTests = []test{
 	}},
 	{"Append/EveryKind", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
-		kinds := session.Kinds()
+		kinds := record.Kinds()
 		recs := events(0, len(kinds))
 		for i, kind := range kinds {
 			recs[i].Kind = kind
@@ -62,7 +63,7 @@ var appendTests = []test{
 	}},
 	{"Append/TimePrecision", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
-		var recs []session.Record
+		var recs []record.Record
 		for _, at := range times(time.FixedZone("far west", -11*3600)) {
 			r := events(int64(len(recs)), 1)[0]
 			r.Time = at
@@ -133,14 +134,14 @@ var conflictTests = []test{
 	{"Conflict/EachFieldCounts", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
 		add(t, s, batch("a", events(0, 3)...))
-		for what, change := range map[string]func(*session.Record){
-			"turn":       func(r *session.Record) { r.TurnID += "x" },
-			"kind":       func(r *session.Record) { r.Kind = session.KindToolResult },
-			"time":       func(r *session.Record) { r.Time = r.Time.Add(time.Microsecond) },
-			"data":       func(r *session.Record) { r.Data = []byte(`{"n":4}`) },
-			"no data":    func(r *session.Record) { r.Data = nil },
-			"longer":     func(r *session.Record) { r.Data = append(slices.Clone(r.Data), ' ') },
-			"start turn": func(r *session.Record) { r.Kind = session.KindTurnStarted },
+		for what, change := range map[string]func(*record.Record){
+			"turn":       func(r *record.Record) { r.TurnID += "x" },
+			"kind":       func(r *record.Record) { r.Kind = record.KindToolResult },
+			"time":       func(r *record.Record) { r.Time = r.Time.Add(time.Microsecond) },
+			"data":       func(r *record.Record) { r.Data = []byte(`{"n":4}`) },
+			"no data":    func(r *record.Record) { r.Data = nil },
+			"longer":     func(r *record.Record) { r.Data = append(slices.Clone(r.Data), ' ') },
+			"start turn": func(r *record.Record) { r.Kind = record.KindTurnStarted },
 		} {
 			for i := range 3 {
 				recs := events(0, 3)
@@ -153,7 +154,7 @@ var conflictTests = []test{
 	}},
 	{"Repeat/Succeeds", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
-		first := batch("a", append([]session.Record{started(1, "turn")}, events(1, 2)...)...)
+		first := batch("a", append([]record.Record{started(1, "turn")}, events(1, 2)...)...)
 		second := batch("a", append(events(3, 1), ended(5, "turn"))...)
 		add(t, s, first)
 		add(t, s, first) // the log ends here
@@ -212,7 +213,7 @@ var malformedTests = []test{
 			"second start":      change(func(b *session.Batch) { b.Records[0], b.Records[2] = started(3, "t"), started(5, "u") }),
 			"same turn twice":   change(func(b *session.Batch) { b.Records[0], b.Records[2] = started(3, "t"), started(5, "t") }),
 			"end of another":    change(func(b *session.Batch) { b.Records[0], b.Records[2] = started(3, "t"), ended(5, "u") }),
-			"second end":        change(func(b *session.Batch) { b.Records = []session.Record{started(3, "t"), ended(4, "t"), ended(5, "t")} }),
+			"second end":        change(func(b *session.Batch) { b.Records = []record.Record{started(3, "t"), ended(4, "t"), ended(5, "t")} }),
 		} {
 			wantRefused(t, what, s.Append(t.Context(), b))
 			wantLog(t, s, "a", events(0, 2))

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 var concurrencyTests = []test{
@@ -55,7 +56,7 @@ func oneSession(t *testing.T, s session.Store) {
 	const writers, wins = 8, 15
 	create(t, s, "a")
 	var mu sync.Mutex
-	acked := map[int64]session.Record{}
+	acked := map[int64]record.Record{}
 	var wg sync.WaitGroup
 	for w := range writers {
 		wg.Go(func() {
@@ -90,7 +91,7 @@ func oneSession(t *testing.T, s session.Store) {
 		})
 	}
 	wg.Wait()
-	want := make([]session.Record, len(acked))
+	want := make([]record.Record, len(acked))
 	for i := range want {
 		want[i] = acked[int64(i)+1]
 	}

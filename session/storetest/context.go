@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 var contextTests = []test{
@@ -28,7 +29,7 @@ var contextTests = []test{
 		}
 		create(t, s, "c")
 		add(t, s, batch("a", events(1, 1)...)) // it may have happened: a repeat
-		wantLog(t, s, "a", append([]session.Record{started(1, "turn")}, events(1, 1)...))
+		wantLog(t, s, "a", append([]record.Record{started(1, "turn")}, events(1, 1)...))
 	}},
 	{"Context/EndsMeanwhile", func(t *testing.T, s session.Store) {
 		// Wherever the end of the context hits, the append has happened or not.
@@ -59,7 +60,7 @@ func ignoring(err, known error) error {
 
 // calls are all methods that take a context. Create is of made, Append of recs
 // to id. None of them takes anything away.
-func calls(made, id string, recs []session.Record) map[string]func(context.Context, session.Store) error {
+func calls(made, id string, recs []record.Record) map[string]func(context.Context, session.Store) error {
 	return map[string]func(context.Context, session.Store) error{
 		"Create": func(ctx context.Context, s session.Store) error { return s.Create(ctx, fresh(made), nil) },
 		"Append": func(ctx context.Context, s session.Store) error { return s.Append(ctx, batch(id, recs...)) },

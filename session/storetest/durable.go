@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // durableTests open the store as often as they like, one at a time.
@@ -15,7 +16,7 @@ var durableTests = []struct {
 	run  func(t *testing.T, open func() session.Store)
 }{
 	{"Reopen/KeepsEverything", func(t *testing.T, open func() session.Store) {
-		var log []session.Record
+		var log []record.Record
 		for round := range 4 {
 			s := open()
 			if round == 0 {
@@ -85,7 +86,7 @@ var durableTests = []struct {
 		wantNamed(t, "Append of another record 2", s.Append(t.Context(), batch("a", other...)), session.ErrConflict)
 		wantRefused(t, "start of a second turn", s.Append(t.Context(), batch("a", started(3, "t2"))))
 		add(t, s, batch("a", ended(3, "turn")))
-		wantLog(t, s, "a", slices.Concat([]session.Record{started(1, "turn")}, events(1, 1), []session.Record{ended(3, "turn")}))
+		wantLog(t, s, "a", slices.Concat([]record.Record{started(1, "turn")}, events(1, 1), []record.Record{ended(3, "turn")}))
 	}},
 }
 

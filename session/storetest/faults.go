@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // RunFull checks what a store does when it has no space left. open returns an
@@ -60,7 +61,7 @@ func RunFull(t *testing.T, open func(t *testing.T) (s session.Store, makeRoom fu
 
 // fill appends two records at a time until the store is full. It returns the log
 // of session "a", and a large append to it that was refused.
-func fill(t *testing.T, s session.Store) (log []session.Record, refused session.Batch) {
+func fill(t *testing.T, s session.Store) (log []record.Record, refused session.Batch) {
 	t.Helper()
 	create(t, s, "a")
 	for {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 var batchTests = []test{
@@ -14,7 +15,7 @@ var batchTests = []test{
 		n := fresh("a")
 		n.Labels, n.ClientRef = map[string]string{"k": "v"}, "ref"
 		b.Create, b.Rows = &n, []session.Row{row(turnRow, "a", "t", 1, "runs")}
-		b.Usage, b.LastTurn, b.LastStatus = session.Usage{Total: 1}, "t", "runs"
+		b.Usage, b.LastTurn, b.LastStatus = record.Usage{Total: 1}, "t", "runs"
 		b.Key = &session.Key{Scope: "s", Name: "k", Content: "c", SessionID: "a", ID: "t"}
 		b.Shared = []session.SharedValue{{Scope: "app", Key: "k", Value: []byte(`1`)}}
 		add(t, s, b)
@@ -33,7 +34,7 @@ var batchTests = []test{
 		whole()
 		again := b
 		again.Rows = []session.Row{row(turnRow, "a", "t", 1, "over")}
-		again.Usage, again.LastTurn, again.LastStatus = session.Usage{Total: 9}, "u", "over"
+		again.Usage, again.LastTurn, again.LastStatus = record.Usage{Total: 9}, "u", "over"
 		again.Shared = []session.SharedValue{{Scope: "app", Key: "k", Value: []byte(`2`)}}
 		again.Create = new(fresh("a"))
 		add(t, s, again) // a repeat
@@ -45,7 +46,7 @@ var batchTests = []test{
 		want.LastSeq, want.OpenTurn, want.UpdatedAt = 3, "", epoch
 		wantInfo(t, s, want)
 		other := b
-		other.Records = []session.Record{started(1, "u")}
+		other.Records = []record.Record{started(1, "u")}
 		wantNamed(t, "Append that makes a session of another log", s.Append(t.Context(), other), session.ErrSessionExists)
 		wantInfo(t, s, want)
 	}},
@@ -54,7 +55,7 @@ var batchTests = []test{
 		if err := s.Create(t.Context(), fresh("named"), &session.Key{Scope: "s", Name: "k", SessionID: "named"}); err != nil {
 			t.Fatalf("Create: %v", err)
 		}
-		fill := func(id string, recs ...session.Record) session.Batch {
+		fill := func(id string, recs ...record.Record) session.Batch {
 			b := batch(id, recs...)
 			b.Create, b.Rows = new(fresh(id)), []session.Row{row(turnRow, id, "t", 1, "runs")}
 			b.Shared = []session.SharedValue{{Scope: "app", Key: "k", Value: []byte(`1`)}}
@@ -89,19 +90,19 @@ var batchTests = []test{
 
 // parent makes session "a" with a log of n events in a turn that is over, rows,
 // labels and a key, and returns its log.
-func parent(t testing.TB, s session.Store, n int) []session.Record {
+func parent(t testing.TB, s session.Store, n int) []record.Record {
 	t.Helper()
-	log := slices.Concat([]session.Record{started(1, "t")}, events(1, n), []session.Record{ended(int64(n)+2, "t")})
+	log := slices.Concat([]record.Record{started(1, "t")}, events(1, n), []record.Record{ended(int64(n)+2, "t")})
 	for i := range log[1 : n+1] {
 		log[1+i].Data = []byte{byte(i), 0, 0xff}
 	}
 	b := batch("a", log...)
 	made := fresh("a")
 	made.Labels, made.ClientRef = map[string]string{"k": "v"}, "ref"
-	made.Budget = session.Budget{Tokens: 9}
+	made.Budget = record.Budget{Tokens: 9}
 	b.Create, b.Key = &made, &session.Key{Scope: "s", Name: "parent", SessionID: "a"}
 	b.Rows = []session.Row{row(turnRow, "a", "t", 1, "over"), row(askRow, "a", "i", 2, "asks")}
-	b.Usage, b.LastTurn, b.LastStatus = session.Usage{Total: 7}, "t", "over"
+	b.Usage, b.LastTurn, b.LastStatus = record.Usage{Total: 7}, "t", "over"
 	b.Shared = []session.SharedValue{{Scope: "app", Key: "k", Value: []byte(`1`)}}
 	add(t, s, b)
 	return log
@@ -140,7 +141,7 @@ var forkTests = []test{
 			f := forkOf("f"+string(rune('a'+i)), seq)
 			f.At = seq + 1<<40
 			f.Into.Labels, f.Into.ClientRef = map[string]string{"fork": "yes"}, "forked"
-			f.Into.Budget = session.Budget{ModelCalls: int64(i)}
+			f.Into.Budget = record.Budget{ModelCalls: int64(i)}
 			f.Rows = []session.Row{row(turnRow, f.Into.ID, "t", 1, "stopped")}
 			f.LastTurn, f.LastStatus, f.OpenTurn = "t", "stopped", []string{"t", ""}[i%2]
 			f.Key = &session.Key{Scope: "s", Name: f.Into.ID, SessionID: f.Into.ID}
@@ -162,7 +163,7 @@ var forkTests = []test{
 		f := forkOf("f", 2)
 		f.OpenTurn = "t"
 		mustFork(t, s, f)
-		more := []session.Record{ended(3, "t"), started(4, "u"), ended(5, "u")}
+		more := []record.Record{ended(3, "t"), started(4, "u"), ended(5, "u")}
 		add(t, s, batch("f", more...))
 		add(t, s, batch("f", more...))
 		add(t, s, batch("a", events(4, 1)...))

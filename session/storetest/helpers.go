@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // epoch is when the suite's sessions were made.
@@ -32,12 +33,12 @@ func create(t testing.TB, s session.Store, ids ...string) {
 }
 
 // events returns n records that follow after.
-func events(after int64, n int) []session.Record {
-	recs := make([]session.Record, n)
+func events(after int64, n int) []record.Record {
+	recs := make([]record.Record, n)
 	for i := range recs {
 		seq := after + int64(i) + 1
-		recs[i] = session.Record{
-			Seq: seq, TurnID: "turn", Kind: session.KindEvent,
+		recs[i] = record.Record{
+			Seq: seq, TurnID: "turn", Kind: record.KindEvent,
 			Time: epoch.Add(time.Duration(seq) * time.Millisecond),
 			Data: fmt.Appendf(nil, `{"n":%d}`, seq),
 		}
@@ -46,16 +47,16 @@ func events(after int64, n int) []session.Record {
 }
 
 // batch returns an append of recs, which tell where the log ends.
-func batch(id string, recs ...session.Record) session.Batch {
+func batch(id string, recs ...record.Record) session.Batch {
 	return session.Batch{SessionID: id, After: recs[0].Seq - 1, Records: recs}
 }
 
-func started(seq int64, turn string) session.Record {
-	return session.Record{Seq: seq, TurnID: turn, Kind: session.KindTurnStarted, Time: epoch, Data: []byte(`{}`)}
+func started(seq int64, turn string) record.Record {
+	return record.Record{Seq: seq, TurnID: turn, Kind: record.KindTurnStarted, Time: epoch, Data: []byte(`{}`)}
 }
 
-func ended(seq int64, turn string) session.Record {
-	return session.Record{Seq: seq, TurnID: turn, Kind: session.KindTurnEnded, Time: epoch, Data: []byte(`{}`)}
+func ended(seq int64, turn string) record.Record {
+	return record.Record{Seq: seq, TurnID: turn, Kind: record.KindTurnEnded, Time: epoch, Data: []byte(`{}`)}
 }
 
 func add(t testing.TB, s session.Store, b session.Batch) {
@@ -66,9 +67,9 @@ func add(t testing.TB, s session.Store, b session.Batch) {
 }
 
 // all reads a whole log in pages and checks that each is full but the last.
-func all(t testing.TB, s session.Store, id string) []session.Record {
+func all(t testing.TB, s session.Store, id string) []record.Record {
 	t.Helper()
-	var log []session.Record
+	var log []record.Record
 	for {
 		page, err := s.Read(t.Context(), id, int64(len(log)), pageSize)
 		if err != nil {
@@ -85,15 +86,15 @@ func all(t testing.TB, s session.Store, id string) []session.Record {
 }
 
 // wantLog checks the whole log of a session and that its head agrees.
-func wantLog(t testing.TB, s session.Store, id string, want []session.Record) {
+func wantLog(t testing.TB, s session.Store, id string, want []record.Record) {
 	t.Helper()
 	wantRecords(t, all(t, s, id), want)
 	open := ""
 	for _, r := range want {
 		switch r.Kind {
-		case session.KindTurnStarted:
+		case record.KindTurnStarted:
 			open = r.TurnID
-		case session.KindTurnEnded:
+		case record.KindTurnEnded:
 			open = ""
 		default:
 			// No other kind starts or ends a turn.
@@ -115,7 +116,7 @@ func wantHead(t testing.TB, s session.Store, want session.Head) {
 }
 
 // wantRecords compares up to the precision that is promised.
-func wantRecords(t testing.TB, got, want []session.Record) {
+func wantRecords(t testing.TB, got, want []record.Record) {
 	t.Helper()
 	if len(got) != len(want) {
 		t.Fatalf("got %d records, want %d", len(got), len(want))
@@ -129,13 +130,13 @@ func wantRecords(t testing.TB, got, want []session.Record) {
 
 // same tells whether got is what a store returns for want. A time is in UTC and
 // cut to the microsecond, not rounded.
-func same(got, want session.Record) bool {
+func same(got, want record.Record) bool {
 	return got.Seq == want.Seq && got.TurnID == want.TurnID && got.Kind == want.Kind &&
 		got.Time.Equal(want.Time.Truncate(time.Microsecond)) && got.Time.Location() == time.UTC && bytes.Equal(got.Data, want.Data)
 }
 
 // show cuts long data.
-func show(r session.Record) string {
+func show(r record.Record) string {
 	data := r.Data[:min(len(r.Data), 64)]
 	return fmt.Sprintf("{seq %d, turn %q, kind %q, time %v, %d bytes of data %q}", r.Seq, r.TurnID, r.Kind, r.Time, len(r.Data), data)
 }

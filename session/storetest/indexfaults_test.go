@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // beside are the promises about what is kept beside the logs that a faulty store
@@ -113,7 +114,7 @@ func after(f func(m *model, b session.Batch, err error)) func(*model, session.Ba
 var besideFaults = map[string]faulty{
 	"append without rows":  {appended: before(func(_ *model, b *session.Batch) { b.Rows = nil })},
 	"append without key":   {appended: before(func(_ *model, b *session.Batch) { b.Key = nil })},
-	"append without usage": {appended: before(func(_ *model, b *session.Batch) { b.Usage = session.Usage{} })},
+	"append without usage": {appended: before(func(_ *model, b *session.Batch) { b.Usage = record.Usage{} })},
 	"append creates what there is": {appended: before(func(m *model, b *session.Batch) {
 		if h, err := m.Head(context.Background(), b.SessionID); err == nil && h.LastSeq == 0 {
 			b.Create = nil

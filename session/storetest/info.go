@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // infoOf returns what is known of a session that fresh has begun, with the rest
@@ -53,7 +54,7 @@ var infoTests = []test{
 		create(t, s, "a")
 		wantInfo(t, s, infoOf("a", nil))
 		n := session.NewSession{ID: "b", CreatedAt: epoch, Creator: "ann", ClientRef: "ref", Labels: map[string]string{"k": "v", "none": ""}}
-		n.Budget = session.Budget{ModelCalls: 1, Tokens: math.MaxInt64, Cost: 123_456_789_123_456_789, Wall: time.Hour + 1}
+		n.Budget = record.Budget{ModelCalls: 1, Tokens: math.MaxInt64, Cost: 123_456_789_123_456_789, Wall: time.Hour + 1}
 		if err := s.Create(t.Context(), n, nil); err != nil {
 			t.Fatalf("Create: %v", err)
 		}
@@ -83,7 +84,7 @@ var infoTests = []test{
 	}},
 	{"Info/FollowsTheLog", func(t *testing.T, s session.Store) {
 		create(t, s, "a", "b")
-		usage := session.Usage{
+		usage := record.Usage{
 			Prompt: math.MaxInt64, Completion: 2, Cached: 3, Thoughts: 4, Total: 5, Calls: 6, Cost: 123_456_789,
 		}
 		b := batch("a", started(1, "t1"))
@@ -97,7 +98,7 @@ var infoTests = []test{
 		b = batch("a", events(1, 1)...)
 		b.LastTurn = "t2"
 		add(t, s, b)
-		want.LastSeq, want.UpdatedAt, want.Usage, want.LastTurn, want.LastStatus = 2, b.Records[0].Time, session.Usage{}, "t2", ""
+		want.LastSeq, want.UpdatedAt, want.Usage, want.LastTurn, want.LastStatus = 2, b.Records[0].Time, record.Usage{}, "t2", ""
 		wantInfo(t, s, want)
 	}},
 }
@@ -127,10 +128,10 @@ var updateTests = []test{
 				i.ClientRef, i.Labels = "", nil
 			}},
 			{session.Change{Archived: new(false), Version: 6}, func(i *session.Info) { i.Archived = false }},
-			{session.Change{Budget: &session.Budget{Tokens: 5, Cost: 1}}, func(i *session.Info) { i.Budget = session.Budget{Tokens: 5, Cost: 1} }},
-			{session.Change{Budget: &session.Budget{Wall: 7}}, func(i *session.Info) { i.Budget = session.Budget{Wall: 7} }},
+			{session.Change{Budget: &record.Budget{Tokens: 5, Cost: 1}}, func(i *session.Info) { i.Budget = record.Budget{Tokens: 5, Cost: 1} }},
+			{session.Change{Budget: &record.Budget{Wall: 7}}, func(i *session.Info) { i.Budget = record.Budget{Wall: 7} }},
 			{session.Change{ClientRef: new("more")}, func(i *session.Info) { i.ClientRef = "more" }},
-			{session.Change{Budget: &session.Budget{}}, func(i *session.Info) { i.Budget = session.Budget{} }},
+			{session.Change{Budget: &record.Budget{}}, func(i *session.Info) { i.Budget = record.Budget{} }},
 		} {
 			got, err := s.Update(t.Context(), "a", step.c)
 			want.Version++

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // wantSessions reads a list in pages of each size; want are the ids.
@@ -67,7 +68,7 @@ var listTests = []test{
 		n := fresh("a")
 		n.Labels, n.ClientRef = map[string]string{"k": "v", "l": "w"}, "ref"
 		b := withRows("a", 1, row(turnRow, "a", "t", 1, "runs"))
-		b.Create, b.Usage, b.LastTurn, b.LastStatus = &n, session.Usage{Total: 3, Cost: 100_000_000}, "t", "runs"
+		b.Create, b.Usage, b.LastTurn, b.LastStatus = &n, record.Usage{Total: 3, Cost: 100_000_000}, "t", "runs"
 		add(t, s, b)
 		create(t, s, "b")
 		for _, q := range []session.InfoQuery{

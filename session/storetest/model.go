@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // model is the contract in its plainest form: what a store is compared with.
@@ -30,7 +31,7 @@ type modelSession struct {
 	info    session.Info // but for what is below
 	updated time.Time
 	open    string
-	log     []session.Record
+	log     []record.Record
 	purged  int64
 	// attempts and waits are those of the head.
 	attempts int64
@@ -65,11 +66,11 @@ func (m *model) Append(ctx context.Context, b session.Batch) error {
 	open := s.open
 	for _, r := range b.Records {
 		switch {
-		case r.Kind == session.KindTurnStarted && open == "":
+		case r.Kind == record.KindTurnStarted && open == "":
 			open = r.TurnID
-		case r.Kind == session.KindTurnEnded && open == r.TurnID:
+		case r.Kind == record.KindTurnEnded && open == r.TurnID:
 			open = ""
-		case r.Kind == session.KindTurnStarted, r.Kind == session.KindTurnEnded:
+		case r.Kind == record.KindTurnStarted, r.Kind == record.KindTurnEnded:
 			return session.ErrMalformed
 		}
 	}
@@ -168,7 +169,7 @@ func (m *model) used() (n int) {
 func wellFormed(b session.Batch) bool {
 	ok := b.After >= 0 && len(b.Records) > 0
 	for i, r := range b.Records {
-		bounds := r.Kind == session.KindTurnStarted || r.Kind == session.KindTurnEnded
+		bounds := r.Kind == record.KindTurnStarted || r.Kind == record.KindTurnEnded
 		ok = ok && r.Seq == b.After+int64(i)+1 && r.Kind.Known() && (r.TurnID != "" || !bounds)
 	}
 	ok = ok && wellShared(b.Shared)
@@ -241,7 +242,7 @@ func (m *model) Purge(ctx context.Context, id string, lastSeq int64) error {
 	return nil
 }
 
-func (m *model) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+func (m *model) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s := m.sessions[id]

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 var modelTests = []test{
@@ -81,9 +82,9 @@ func (c *comparison) append(t *rapid.T) {
 	if head, err := c.model.Head(c.t.Context(), b.SessionID); err == nil {
 		b.After = max(0, head.LastSeq+rapid.SampledFrom([]int64{0, 0, 0, 0, 0, 0, -1, -2, 1}).Draw(t, "off"))
 	}
-	kinds := []session.Kind{session.KindEvent, session.KindToolResult, session.KindTurnStarted, session.KindTurnEnded, session.KindTurnEnded}
+	kinds := []record.Kind{record.KindEvent, record.KindToolResult, record.KindTurnStarted, record.KindTurnEnded, record.KindTurnEnded}
 	for i := range rapid.IntRange(1, 4).Draw(t, "records") {
-		b.Records = append(b.Records, session.Record{
+		b.Records = append(b.Records, record.Record{
 			Seq:    b.After + int64(i) + 1,
 			TurnID: rapid.SampledFrom([]string{"t", "t", "t", "u"}).Draw(t, "turn"),
 			Kind:   rapid.SampledFrom(kinds).Draw(t, "kind"),

@@ -8,6 +8,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 func maybe[T any](t *rapid.T, what string, draw func() T) *T {
@@ -63,8 +64,8 @@ func (c *comparison) newSession(t *rapid.T, id string) session.NewSession {
 	return session.NewSession{ID: id, CreatedAt: c.at(t), Creator: "c", Labels: c.labels(t), ClientRef: c.ref(t), Budget: c.budget(t)}
 }
 
-func (*comparison) budget(t *rapid.T) session.Budget {
-	return rapid.SampledFrom([]session.Budget{{}, {Tokens: 1}, {ModelCalls: 2, Cost: 3, Wall: 4}}).Draw(t, "budget")
+func (*comparison) budget(t *rapid.T) record.Budget {
+	return rapid.SampledFrom([]record.Budget{{}, {Tokens: 1}, {ModelCalls: 2, Cost: 3, Wall: 4}}).Draw(t, "budget")
 }
 
 func (c *comparison) key(t *rapid.T, id string) *session.Key {
@@ -80,7 +81,7 @@ func (c *comparison) key(t *rapid.T, id string) *session.Key {
 // indexed draws what a batch says to those who do not read the log.
 func (c *comparison) indexed(t *rapid.T, id string) session.Batch {
 	b := session.Batch{SessionID: id, LastTurn: c.turn(t), LastStatus: c.status(t)}
-	b.Usage = session.Usage{Total: rapid.Int64Range(0, 3).Draw(t, "total"), Cost: session.NanoUSD(rapid.Int64Range(0, 1e9).Draw(t, "cost"))}
+	b.Usage = record.Usage{Total: rapid.Int64Range(0, 3).Draw(t, "total"), Cost: record.NanoUSD(rapid.Int64Range(0, 1e9).Draw(t, "cost"))}
 	for range rapid.IntRange(0, 3).Draw(t, "rows") {
 		b.Rows = append(b.Rows, session.Row{
 			Kind: c.kind(t), SessionID: id, ID: c.turn(t), TurnID: c.turn(t),
@@ -97,7 +98,7 @@ func (c *comparison) update(t *rapid.T) {
 		Labels:    c.labels(t),
 		ClientRef: maybe(t, "set the ref", func() string { return c.ref(t) }),
 		Archived:  maybe(t, "set archived", func() bool { return rapid.Bool().Draw(t, "archived") }),
-		Budget:    maybe(t, "set the budget", func() session.Budget { return c.budget(t) }),
+		Budget:    maybe(t, "set the budget", func() record.Budget { return c.budget(t) }),
 		Version:   rapid.SampledFrom([]int64{0, 1, 2, 3}).Draw(t, "version"),
 	}
 	if rapid.Bool().Draw(t, "set the time") {

@@ -6,12 +6,13 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 var purgeTests = []test{
 	{"Purge/LeavesTheHead", func(t *testing.T, s session.Store) {
 		create(t, s, "a", "b")
-		log := []session.Record{started(1, "t1"), events(1, 1)[0], ended(3, "t1")}
+		log := []record.Record{started(1, "t1"), events(1, 1)[0], ended(3, "t1")}
 		b := batch("a", log...)
 		b.Shared = []session.SharedValue{{Scope: "app", Key: "k", Value: []byte("1")}}
 		add(t, s, b)
@@ -43,7 +44,7 @@ var purgeTests = []test{
 	}},
 	{"Purge/Refused", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
-		log := []session.Record{started(1, "t1"), events(1, 1)[0]}
+		log := []record.Record{started(1, "t1"), events(1, 1)[0]}
 		add(t, s, batch("a", log...))
 		wantErr(t, "Purge of an open turn", s.Purge(t.Context(), "a", 2), session.ErrConflict)
 		log = append(log, ended(3, "t1"))
@@ -55,12 +56,12 @@ var purgeTests = []test{
 	}},
 	{"Idle/LongestFirst", func(t *testing.T, s session.Store) {
 		create(t, s, "late", "new", "early", "open", "empty", "purged", "early2")
-		at := func(id string, minute int, recs ...session.Record) {
+		at := func(id string, minute int, recs ...record.Record) {
 			recs = slices.Clone(recs)
 			recs[len(recs)-1].Time = epoch.Add(time.Duration(minute) * time.Minute)
 			add(t, s, batch(id, recs...))
 		}
-		turn := []session.Record{started(1, "t"), ended(2, "t")}
+		turn := []record.Record{started(1, "t"), ended(2, "t")}
 		at("late", 30, turn...)
 		at("new", 60, turn...)
 		at("early", 10, turn...)

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 var readTests = []test{
@@ -65,7 +66,7 @@ var readTests = []test{
 			if err != nil {
 				t.Fatalf("Read: %v", err)
 			}
-			wantRecords(t, got, []session.Record{r})
+			wantRecords(t, got, []record.Record{r})
 		}
 	}},
 }

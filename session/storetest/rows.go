@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // row returns a row of a session that began with a record.
@@ -107,7 +108,7 @@ var rowTests = []test{
 		add(t, s, withRows("a", 1, row(turnRow, "a", "t", 1, "runs")))
 		late := withRows("a", 1, row(turnRow, "a", "t", 1, "over"), row(askRow, "a", "i", 1, "asks"))
 		late.Records[0].Data = []byte(`"another"`)
-		late.Usage, late.LastTurn = session.Usage{Total: 1}, "t"
+		late.Usage, late.LastTurn = record.Usage{Total: 1}, "t"
 		wantNamed(t, "Append of another record", s.Append(t.Context(), late), session.ErrConflict)
 		wantRow(t, s, row(turnRow, "a", "t", 1, "runs"))
 		wantNoRow(t, s, askRow, "a", "i")
@@ -223,7 +224,7 @@ var rowTests = []test{
 		add(t, s, withRows("a", 1, row(turnRow, "a", "t", 1, "runs"), row(askRow, "a", "i", 1, "asks")))
 		add(t, s, withRows("b", 1, row(turnRow, "b", "t", 1, "runs")))
 		b := session.Batch{SessionID: "a", Rows: []session.Row{row(turnRow, "a", "t", 5, "over"), row(turnRow, "a", "u", 2, "over")}}
-		b.Usage, b.LastTurn, b.LastStatus = session.Usage{Total: 3, Calls: 1}, "u", "over"
+		b.Usage, b.LastTurn, b.LastStatus = record.Usage{Total: 3, Calls: 1}, "u", "over"
 		for range 2 {
 			if err := s.Index(t.Context(), b, 1); err != nil {
 				t.Fatalf("Index: %v", err)
@@ -266,7 +267,7 @@ var rowTests = []test{
 	{"Purge/TakesTheRows", func(t *testing.T, s session.Store) {
 		create(t, s, "a", "b")
 		b := withRows("a", 1, row(turnRow, "a", "t", 1, "over"), row(askRow, "a", "i", 1, "asks"))
-		b.Usage, b.LastTurn, b.LastStatus = session.Usage{Total: 3}, "t", "over"
+		b.Usage, b.LastTurn, b.LastStatus = record.Usage{Total: 3}, "t", "over"
 		b.Key = &session.Key{Scope: "s", Name: "k", SessionID: "a", ID: "t"}
 		add(t, s, b)
 		add(t, s, withRows("b", 1, row(turnRow, "b", "t", 1, "over")))

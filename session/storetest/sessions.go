@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 var sessionTests = []test{
@@ -16,7 +17,7 @@ var sessionTests = []test{
 		create(t, s, "a")
 		add(t, s, batch("a", started(1, "turn")))
 		wantErr(t, "second Create", s.Create(t.Context(), session.NewSession{ID: "a", CreatedAt: epoch.Add(time.Hour), ClientRef: "x"}, nil), session.ErrSessionExists)
-		wantLog(t, s, "a", []session.Record{started(1, "turn")})
+		wantLog(t, s, "a", []record.Record{started(1, "turn")})
 	}},
 	{"Create/TimePrecision", func(t *testing.T, s session.Store) {
 		zone := time.FixedZone("far east", 9*3600)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 func TestModel(t *testing.T) {
@@ -104,7 +105,7 @@ func keepModels() func(*testing.T, string) session.Store {
 type faulty struct {
 	*model
 	appended func(m *model, b session.Batch) error
-	read     func([]session.Record) []session.Record
+	read     func([]record.Record) []record.Record
 	head     func(session.Head) session.Head
 	shared   func(map[string]json.RawMessage) map[string]json.RawMessage
 	opened   func([]session.Head) []session.Head
@@ -144,7 +145,7 @@ func (f faulty) Append(ctx context.Context, b session.Batch) error {
 	return err
 }
 
-func (f faulty) Read(ctx context.Context, id string, after int64, limit int) ([]session.Record, error) {
+func (f faulty) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
 	recs, err := f.model.Read(f.ctx(ctx), id, after, limit)
 	if f.read != nil {
 		recs = f.read(recs)
@@ -275,17 +276,17 @@ var faults = map[string]faulty{
 	"malformed is accepted":  {refused: func(err error) error { return ignore(err, session.ErrMalformed) }},
 	"unknown is conflict":    {refused: func(err error) error { return swap(err, session.ErrNoSession, session.ErrConflict) }},
 	"create twice":           {create: func(err error) error { return ignore(err, session.ErrSessionExists) }},
-	"limit ignored":          {read: func(r []session.Record) []session.Record { return append(r, r...) }},
-	"record lost":            {read: func(r []session.Record) []session.Record { return slices.Delete(r, min(len(r), 8), min(len(r), 9)) }},
-	"last of many lost":      {read: func(r []session.Record) []session.Record { return r[:min(len(r), 700)] }},
-	"order":                  {read: func(r []session.Record) []session.Record { slices.Reverse(r); return r }},
-	"data cut at NUL":        {read: eachRecord(func(r *session.Record) { r.Data = cutNUL(r.Data) })},
-	"large data cut":         {read: eachRecord(func(r *session.Record) { r.Data = r.Data[:min(len(r.Data), 1<<20)] })},
-	"time in seconds":        {read: eachRecord(func(r *session.Record) { r.Time = r.Time.Truncate(time.Second) })},
-	"time in milliseconds":   {read: eachRecord(func(r *session.Record) { r.Time = r.Time.Truncate(time.Millisecond) })},
-	"time local":             {read: eachRecord(func(r *session.Record) { r.Time = r.Time.In(time.FixedZone("x", 60)) })},
-	"kind lost":              {read: eachRecord(func(r *session.Record) { r.Kind = session.KindEvent })},
-	"turn lost":              {read: eachRecord(func(r *session.Record) { r.TurnID = "turn" })},
+	"limit ignored":          {read: func(r []record.Record) []record.Record { return append(r, r...) }},
+	"record lost":            {read: func(r []record.Record) []record.Record { return slices.Delete(r, min(len(r), 8), min(len(r), 9)) }},
+	"last of many lost":      {read: func(r []record.Record) []record.Record { return r[:min(len(r), 700)] }},
+	"order":                  {read: func(r []record.Record) []record.Record { slices.Reverse(r); return r }},
+	"data cut at NUL":        {read: eachRecord(func(r *record.Record) { r.Data = cutNUL(r.Data) })},
+	"large data cut":         {read: eachRecord(func(r *record.Record) { r.Data = r.Data[:min(len(r.Data), 1<<20)] })},
+	"time in seconds":        {read: eachRecord(func(r *record.Record) { r.Time = r.Time.Truncate(time.Second) })},
+	"time in milliseconds":   {read: eachRecord(func(r *record.Record) { r.Time = r.Time.Truncate(time.Millisecond) })},
+	"time local":             {read: eachRecord(func(r *record.Record) { r.Time = r.Time.In(time.FixedZone("x", 60)) })},
+	"kind lost":              {read: eachRecord(func(r *record.Record) { r.Kind = record.KindEvent })},
+	"turn lost":              {read: eachRecord(func(r *record.Record) { r.TurnID = "turn" })},
 	"open turn never set":    {head: func(h session.Head) session.Head { h.OpenTurn = ""; return h }},
 	"creation time lost":     {head: func(h session.Head) session.Head { h.CreatedAt = epoch; return h }},
 	"last seq behind":        {head: func(h session.Head) session.Head { h.LastSeq = min(h.LastSeq, 5); return h }},
@@ -295,8 +296,8 @@ var faults = map[string]faulty{
 	"contexts not respected": {deaf: true},
 }
 
-func eachRecord(f func(*session.Record)) func([]session.Record) []session.Record {
-	return func(recs []session.Record) []session.Record {
+func eachRecord(f func(*record.Record)) func([]record.Record) []record.Record {
+	return func(recs []record.Record) []record.Record {
 		for i := range recs {
 			f(&recs[i])
 		}

@@ -6,12 +6,13 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 var turnTests = []test{
 	{"OpenTurn/FollowsTheLog", func(t *testing.T, s session.Store) {
 		create(t, s, "a", "b")
-		log := []session.Record{
+		log := []record.Record{
 			started(1, "t1"), events(1, 1)[0], ended(3, "t1"),
 			started(4, "t2"), ended(5, "t2"), started(6, "t1"),
 		}
@@ -25,10 +26,10 @@ var turnTests = []test{
 	}},
 	{"OpenTurn/WithinOneBatch", func(t *testing.T, s session.Store) {
 		create(t, s, "a")
-		log := []session.Record{started(1, "t1"), ended(2, "t1"), started(3, "t2")}
+		log := []record.Record{started(1, "t1"), ended(2, "t1"), started(3, "t2")}
 		add(t, s, batch("a", log...))
 		wantLog(t, s, "a", log)
-		more := []session.Record{ended(4, "t2"), started(5, "t3"), ended(6, "t3")}
+		more := []record.Record{ended(4, "t2"), started(5, "t3"), ended(6, "t3")}
 		add(t, s, batch("a", more...))
 		wantLog(t, s, "a", append(log, more...))
 		wantOpen(t, s, "", 10)
@@ -39,11 +40,11 @@ var turnTests = []test{
 		wantRefused(t, "start of a second turn", s.Append(t.Context(), batch("a", started(2, "t2"))))
 		wantRefused(t, "second start of a turn", s.Append(t.Context(), batch("a", started(2, "t1"))))
 		wantRefused(t, "end of another turn", s.Append(t.Context(), batch("a", ended(2, "t2"))))
-		wantLog(t, s, "a", []session.Record{started(1, "t1")})
+		wantLog(t, s, "a", []record.Record{started(1, "t1")})
 		add(t, s, batch("b", started(1, "t2"))) // another session's turns are no matter
 		add(t, s, batch("a", ended(2, "t1")))
 		wantRefused(t, "second end of a turn", s.Append(t.Context(), batch("a", ended(3, "t1"))))
-		wantLog(t, s, "a", []session.Record{started(1, "t1"), ended(2, "t1")})
+		wantLog(t, s, "a", []record.Record{started(1, "t1"), ended(2, "t1")})
 	}},
 	{"OpenTurns/Paging", func(t *testing.T, s session.Store) {
 		// In byte order; every third has no turn, every other third an ended one.

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -311,8 +312,8 @@ func (s *storm) open(store session.Store, known map[string]bool) {
 	}
 }
 
-func (s *storm) records(store session.Store, id string) []session.Record {
-	var out []session.Record
+func (s *storm) records(store session.Store, id string) []record.Record {
+	var out []record.Record
 	for {
 		page, err := store.Read(s.t.Context(), id, int64(len(out)), 500)
 		if errors.Is(err, session.ErrNoSession) {
@@ -328,16 +329,16 @@ func (s *storm) records(store session.Store, id string) []session.Record {
 	}
 }
 
-func (s *storm) count(talk *talk, records []session.Record) {
+func (s *storm) count(talk *talk, records []record.Record) {
 	from := talk.counted
 	if from == 0 && talk.url != s.w.url {
 		s.fronted++
 	}
 	for _, rec := range records[from:] {
 		switch rec.Kind {
-		case session.KindTurnEnded:
+		case record.KindTurnEnded:
 			s.turns++
-		case session.KindToolResult:
+		case record.KindToolResult:
 			s.tools++
 		default:
 		}
@@ -364,7 +365,7 @@ func (s *storm) count(talk *talk, records []session.Record) {
 	talk.counted, talk.judged, talk.asked = len(records), len(talk.outcome), calls
 }
 
-func sealOf(records []session.Record) seal {
+func sealOf(records []record.Record) seal {
 	h := fnv.New64a()
 	for _, rec := range records {
 		_, _ = fmt.Fprintf(h, "%d %s %s %v %s\n", rec.Seq, rec.TurnID, rec.Kind, rec.Time, rec.Data)

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // recordBits is how far a position is from its record: seq of a message, shifted
@@ -23,7 +23,7 @@ type evidence struct {
 	number   int
 	id       string
 	shape    shape
-	records  []session.Record
+	records  []record.Record
 	chains   []*chain
 	attempts map[step][]attempt
 	downs    map[step][]int
@@ -148,7 +148,7 @@ func (x *examine) finished(t *loggedTurn) {
 		if c.turn != t || c.internal {
 			continue
 		}
-		if c.result == nil || c.result.Outcome != session.Answered {
+		if c.result == nil || c.result.Outcome != record.Answered {
 			x.v.lostf("turn %s has finished and call %s has the result %+v", t.id, id, c.result)
 		}
 	}
@@ -269,20 +269,20 @@ func (x *examine) gather(c *chain) {
 }
 
 // fits tells whether a record can be behind a message.
-func fits(w what, k session.Kind) bool {
+func fits(w what, k record.Kind) bool {
 	switch w {
 	case sawStart:
-		return k == session.KindTurnStarted
+		return k == record.KindTurnStarted
 	case sawRetract:
-		return k == session.KindTurnResumed
+		return k == record.KindTurnResumed
 	case sawCall, sawNotice:
-		return k == session.KindEvent || k == session.KindToolCall
+		return k == record.KindEvent || k == record.KindToolCall
 	case sawEnd, sawError:
-		return k == session.KindTurnEnded
+		return k == record.KindTurnEnded
 	case sawCancelled:
-		return k == session.KindToolResult || k == session.KindTurnEnded
+		return k == record.KindToolResult || k == record.KindTurnEnded
 	case sawResult:
-		return k == session.KindToolResult
+		return k == record.KindToolResult
 	default:
 		return true
 	}
@@ -320,7 +320,7 @@ func (x *examine) resultSeen(c *chain, m seen) {
 	if m.seq == 0 {
 		return
 	}
-	if call == nil || call.result == nil || call.result.Outcome != session.Answered {
+	if call == nil || call.result == nil || call.result.Outcome != record.Answered {
 		x.v.lostf("%s saw a result of call %s, the log has %+v", c.who, m.id, call)
 		return
 	}
@@ -439,7 +439,7 @@ func (x *examine) gaps(c *chain) {
 
 // snapshot tells whether a state is the one that a turn began with.
 func (x *examine) snapshot(pos int64) bool {
-	return x.records[pos>>recordBits-1].Kind == session.KindTurnStarted
+	return x.records[pos>>recordBits-1].Kind == record.KindTurnStarted
 }
 
 // heard is a message as a chain has put it together.
@@ -548,14 +548,14 @@ func (x *examine) tools() {
 			}
 		}
 		last[r.call] = r
-		if res := call.result; r.final && res != nil && res.Outcome == session.Answered {
+		if res := call.result; r.final && res != nil && res.Outcome == record.Answered {
 			if r.failed && res.Error != toolError(r.key) || !r.failed && (res.Output == nil || *res.Output != r.output) {
 				x.v.lostf("call %s returned %q, the log has %+v", r.call, r.output, *res)
 			}
 		}
 	}
 	for id, c := range x.log.calls {
-		if _, ran := last[id]; !c.internal && c.result != nil && c.result.Outcome == session.Answered && !ran {
+		if _, ran := last[id]; !c.internal && c.result != nil && c.result.Outcome == record.Answered && !ran {
 			x.v.otherf("call %s has an answer and no handler ran", id)
 		}
 	}

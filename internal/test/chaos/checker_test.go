@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // clone copies what a mutation may change.
@@ -48,9 +48,9 @@ func (e evidence) on(t *testing.T, who string, w what, n int) (*chain, int) {
 }
 
 // record finds the first record of a kind.
-func (e evidence) record(t *testing.T, k session.Kind) int {
+func (e evidence) record(t *testing.T, k record.Kind) int {
 	t.Helper()
-	i := slices.IndexFunc(e.records, func(r session.Record) bool { return r.Kind == k })
+	i := slices.IndexFunc(e.records, func(r record.Record) bool { return r.Kind == k })
 	if i < 0 {
 		t.Fatalf("no %s", k)
 	}
@@ -73,22 +73,22 @@ func TestChecker(t *testing.T) {
 			e.records = e.records[:len(e.records)-1]
 		}},
 		"the log has lost a result": {lost, func(t *testing.T, e *evidence) {
-			i := e.record(t, session.KindToolResult)
+			i := e.record(t, record.KindToolResult)
 			e.records = slices.Delete(e.records, i, i+1)
 			for j := range e.records {
 				e.records[j].Seq = int64(j + 1)
 			}
 		}},
 		"the log has an answer that was not given": {lost, func(t *testing.T, e *evidence) {
-			i := e.record(t, session.KindEvent)
+			i := e.record(t, record.KindEvent)
 			e.records[i].Data = []byte(strings.Replace(string(e.records[i].Data), " w1:1", " w1:2", 1))
 		}},
 		"the log has other usage": {lost, func(t *testing.T, e *evidence) {
-			i := e.record(t, session.KindEvent)
+			i := e.record(t, record.KindEvent)
 			e.records[i].Data = []byte(strings.Replace(string(e.records[i].Data), `"prompt":`, `"prompt":1`, 1))
 		}},
 		"the log has another result": {lost, func(t *testing.T, e *evidence) {
-			i := e.record(t, session.KindToolResult)
+			i := e.record(t, record.KindToolResult)
 			e.records[i].Data = []byte(strings.Replace(string(e.records[i].Data), "result of", "rumour of", 1))
 		}},
 		"a client has missed a fact": {lost, func(t *testing.T, e *evidence) {
@@ -139,7 +139,7 @@ func TestChecker(t *testing.T) {
 			e.records = append(e.records, last)
 		}},
 		"the log has two results": {repeated, func(t *testing.T, e *evidence) {
-			i := e.record(t, session.KindToolResult)
+			i := e.record(t, record.KindToolResult)
 			e.records = slices.Insert(e.records, i, e.records[i])
 			for j := range e.records {
 				e.records[j].Seq = int64(j + 1)
@@ -163,7 +163,7 @@ func TestChecker(t *testing.T) {
 			}
 		}},
 		"a call that went well was made again": {rerun, func(t *testing.T, e *evidence) {
-			i := e.record(t, session.KindEvent)
+			i := e.record(t, record.KindEvent)
 			e.records[i].Data = []byte(strings.NewReplacer(":1 ", ":2 ", `:1"`, `:2"`).Replace(string(e.records[i].Data)))
 			for s, as := range e.attempts {
 				e.attempts[s] = append(as, attempt{number: 2, epoch: as[0].epoch, digest: as[0].digest, prompt: as[0].prompt})

@@ -23,7 +23,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/apzuk3/agentd/internal/test/sessionfront"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -206,7 +206,7 @@ func number(t *testing.T, at string) int {
 	return n
 }
 
-func readRecords(t *testing.T, dir, id string) []session.Record {
+func readRecords(t *testing.T, dir, id string) []record.Record {
 	t.Helper()
 	store, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "agentd.db"))
 	if err != nil {
@@ -240,7 +240,7 @@ func plain(s string) string {
 // said and called, and the results, each in their order. A model that fails is asked
 // again after a kill, and paid again. Where agents are told what
 // the others happen to have said before, what that takes is left out.
-func story(records []session.Record, loose bool) []string {
+func story(records []record.Record, loose bool) []string {
 	l := readLog(records)
 	var out []string
 	for i, t := range l.turns {
@@ -268,7 +268,7 @@ func story(records []session.Record, loose bool) []string {
 		out = append(out, fmt.Sprint(i, " results: ", strings.Join(results, "\n")))
 		u := t.said
 		if loose {
-			u = session.Usage{}
+			u = record.Usage{}
 		}
 		out = append(out, fmt.Sprint(i, " ", usageText(u.Calls, u.Prompt, u.Completion, u.Total), ", ended ", t.ended != nil && t.ended.Completed))
 	}

@@ -8,18 +8,19 @@ import (
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // logged is a session's log, taken apart.
 type logged struct {
-	records []session.Record
+	records []record.Record
 	turns   []*loggedTurn
 	answers map[string]*loggedAnswer // by message id
 	calls   map[string]*loggedCall   // by id
 	costs   map[int64]string         // what is told of model calls, by record
-	falls   []loggedFact[session.ModelFallback]
-	raws    []loggedFact[session.RawPayload]
-	sums    []loggedFact[*session.Event] // summaries
+	falls   []loggedFact[record.ModelFallback]
+	raws    []loggedFact[record.RawPayload]
+	sums    []loggedFact[*record.Event] // summaries
 	faults  verdict
 }
 
@@ -35,10 +36,10 @@ type loggedTurn struct {
 	number  int
 	begin   int64
 	start   string // the agent that had spoken last
-	ended   *session.TurnEnded
-	usage   session.Usage // of all records
-	said    session.Usage // of answers and summaries alone
-	told    session.Usage // of the calls that have ended, as clients are told
+	ended   *record.TurnEnded
+	usage   record.Usage // of all records
+	said    record.Usage // of answers and summaries alone
+	told    record.Usage // of the calls that have ended, as clients are told
 	answers []*loggedAnswer
 	resumed int
 }
@@ -49,15 +50,15 @@ type loggedAnswer struct {
 	seq            int64
 	turn           *loggedTurn
 	step           step
-	usage          *session.Usage
+	usage          *record.Usage
 	calls          []string // of any kind: name and arguments
 }
 
 type loggedCall struct {
 	text      string // as seen.text
 	turn      *loggedTurn
-	result    *session.ToolResult
-	settledAt session.Record
+	result    *record.ToolResult
+	settledAt record.Record
 	responses int // in the history
 	internal  bool
 }
@@ -82,7 +83,7 @@ type storedEvent struct {
 var engine = adkbridge.New(adkbridge.Config{})
 
 // readLog takes a log apart and finds what no log may hold.
-func readLog(records []session.Record) *logged {
+func readLog(records []record.Record) *logged {
 	l := &logged{records: records, answers: map[string]*loggedAnswer{}, calls: map[string]*loggedCall{}, costs: map[int64]string{}}
 	var open *loggedTurn
 	author := ""
@@ -90,7 +91,7 @@ func readLog(records []session.Record) *logged {
 		if rec.Seq != int64(i+1) {
 			l.faults.lostf("record %d stands in place %d of the log", rec.Seq, i+1)
 		}
-		if rec.Kind == session.KindTurnStarted {
+		if rec.Kind == record.KindTurnStarted {
 			if open != nil {
 				l.faults.otherf("record %d: a turn starts while %s runs", rec.Seq, open.id)
 			}
@@ -98,7 +99,7 @@ func readLog(records []session.Record) *logged {
 			l.turns = append(l.turns, open)
 		}
 		if open == nil || open.id != rec.TurnID {
-			if rec.Kind == session.KindTurnEnded {
+			if rec.Kind == record.KindTurnEnded {
 				l.faults.repeatedf("record %d: a second end of turn %s", rec.Seq, rec.TurnID)
 			} else {
 				l.faults.otherf("record %d (%s) is outside of its turn %s", rec.Seq, rec.Kind, rec.TurnID)
@@ -123,10 +124,10 @@ func readLog(records []session.Record) *logged {
 	return l
 }
 
-func (l *logged) take(t *loggedTurn, rec session.Record, author *string) error {
+func (l *logged) take(t *loggedTurn, rec record.Record, author *string) error {
 	switch rec.Kind {
-	case session.KindTurnStarted:
-		var f session.TurnStarted
+	case record.KindTurnStarted:
+		var f record.TurnStarted
 		if err := json.Unmarshal(rec.Data, &f); err != nil {
 			return err
 		}
@@ -135,18 +136,18 @@ func (l *logged) take(t *loggedTurn, rec session.Record, author *string) error {
 			return fmt.Errorf("no turn in the state %v", f.State)
 		}
 		t.number = int(n)
-	case session.KindTurnResumed:
+	case record.KindTurnResumed:
 		t.resumed++
-	case session.KindEvent:
+	case record.KindEvent:
 		return l.event(t, rec, author)
-	case session.KindToolCall:
-		var c session.ToolCall
+	case record.KindToolCall:
+		var c record.ToolCall
 		if err := json.Unmarshal(rec.Data, &c); err != nil {
 			return err
 		}
 		l.call(t, c)
-	case session.KindToolResult:
-		var r session.ToolResult
+	case record.KindToolResult:
+		var r record.ToolResult
 		if err := json.Unmarshal(rec.Data, &r); err != nil {
 			return err
 		}
@@ -159,8 +160,8 @@ func (l *logged) take(t *loggedTurn, rec session.Record, author *string) error {
 		default:
 			c.result, c.settledAt = &r, rec
 		}
-	case session.KindModelFallback:
-		f := loggedFact[session.ModelFallback]{seq: rec.Seq, turn: t}
+	case record.KindModelFallback:
+		f := loggedFact[record.ModelFallback]{seq: rec.Seq, turn: t}
 		if err := json.Unmarshal(rec.Data, &f.fact); err != nil {
 			return err
 		}
@@ -168,37 +169,37 @@ func (l *logged) take(t *loggedTurn, rec session.Record, author *string) error {
 		if f.fact.Usage != nil {
 			t.usage = t.usage.Add(*f.fact.Usage)
 		}
-	case session.KindModelRetry:
-		var f session.ModelRetry
+	case record.KindModelRetry:
+		var f record.ModelRetry
 		if err := json.Unmarshal(rec.Data, &f); err != nil {
 			return err
 		}
 		if f.Usage != nil {
 			t.usage = t.usage.Add(*f.Usage)
 		}
-	case session.KindRawPayload:
-		f := loggedFact[session.RawPayload]{seq: rec.Seq, turn: t}
+	case record.KindRawPayload:
+		f := loggedFact[record.RawPayload]{seq: rec.Seq, turn: t}
 		defer func() { l.raws = append(l.raws, f) }()
 		return json.Unmarshal(rec.Data, &f.fact)
-	case session.KindTurnEnded:
+	case record.KindTurnEnded:
 		if t.told != t.usage {
 			l.faults.lostf("turn %s took %+v, of its calls is told %+v", t.id, t.usage, t.told)
 		}
-		t.ended = &session.TurnEnded{}
+		t.ended = &record.TurnEnded{}
 		return json.Unmarshal(rec.Data, t.ended)
 	default: // says nothing that is checked
 	}
 	return nil
 }
 
-func (l *logged) call(t *loggedTurn, c session.ToolCall) {
+func (l *logged) call(t *loggedTurn, c record.ToolCall) {
 	if l.calls[c.ID] != nil && !l.calls[c.ID].internal {
 		l.faults.repeatedf("call %s is twice in the log", c.ID)
 	}
 	l.calls[c.ID] = &loggedCall{text: callText(c.Name, string(c.Input), c.Path), turn: t}
 }
 
-func (l *logged) event(t *loggedTurn, rec session.Record, author *string) error {
+func (l *logged) event(t *loggedTurn, rec record.Record, author *string) error {
 	ev, err := engine.Decode(rec.Data)
 	if err != nil {
 		return err
@@ -240,7 +241,7 @@ func (l *logged) event(t *loggedTurn, rec session.Record, author *string) error 
 		}
 	}
 	if ev.Compacted != nil {
-		l.sums = append(l.sums, loggedFact[*session.Event]{rec.Seq, t, ev})
+		l.sums = append(l.sums, loggedFact[*record.Event]{rec.Seq, t, ev})
 	}
 	if ev.MessageID == "" {
 		return nil

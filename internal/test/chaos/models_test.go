@@ -11,7 +11,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // downModel is a model that is never there.
@@ -326,13 +326,13 @@ func (x *examine) summary(seq int64, text string, prompt int64) {
 }
 
 // changes edits the records of models that have failed.
-func (e *evidence) changes(t *testing.T, edit func(*session.ModelFallback)) {
+func (e *evidence) changes(t *testing.T, edit func(*record.ModelFallback)) {
 	t.Helper()
 	for i, rec := range e.records {
-		if rec.Kind != session.KindModelFallback {
+		if rec.Kind != record.KindModelFallback {
 			continue
 		}
-		var f session.ModelFallback
+		var f record.ModelFallback
 		err := json.Unmarshal(rec.Data, &f)
 		if edit(&f); err == nil {
 			e.records[i].Data, err = json.Marshal(f)
@@ -362,15 +362,15 @@ func TestModelsChecker(t *testing.T) {
 				e.downs[a.step] = []int{7}
 			}
 		}},
-		"what a model took that failed is not there": {fallback, func(v verdict) int { return v.lost }, func(t *testing.T, e *evidence) { e.changes(t, func(f *session.ModelFallback) { f.Usage = nil }) }},
-		"what a model took that failed is another":   {fallback, func(v verdict) int { return v.lost }, func(t *testing.T, e *evidence) { e.changes(t, func(f *session.ModelFallback) { f.Usage.Prompt++ }) }},
+		"what a model took that failed is not there": {fallback, func(v verdict) int { return v.lost }, func(t *testing.T, e *evidence) { e.changes(t, func(f *record.ModelFallback) { f.Usage = nil }) }},
+		"what a model took that failed is another":   {fallback, func(v verdict) int { return v.lost }, func(t *testing.T, e *evidence) { e.changes(t, func(f *record.ModelFallback) { f.Usage.Prompt++ }) }},
 		"a model that failed is paid twice": {fallback, func(v verdict) int { return v.repeated }, func(t *testing.T, e *evidence) {
-			e.changes(t, func(f *session.ModelFallback) { f.Usage.Prompt, f.Usage.Total = 1_000_000, 1_000_000 })
+			e.changes(t, func(f *record.ModelFallback) { f.Usage.Prompt, f.Usage.Total = 1_000_000, 1_000_000 })
 		}},
 		"a raw payload is another": {fallback, func(v verdict) int { return v.lost }, func(_ *testing.T, e *evidence) {
 			for i, rec := range e.records {
-				var raw session.RawPayload
-				if rec.Kind == session.KindRawPayload && json.Unmarshal(rec.Data, &raw) == nil && raw.Status == 200 {
+				var raw record.RawPayload
+				if rec.Kind == record.KindRawPayload && json.Unmarshal(rec.Data, &raw) == nil && raw.Status == 200 {
 					raw.Body = bytes.ReplaceAll(raw.Body, []byte("w0:"), []byte("w0;"))
 					e.records[i].Data, _ = json.Marshal(raw)
 				}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // prompt is what a model was told in a call, as far as ListModelCalls says.
@@ -37,8 +38,8 @@ func promptOf(req *chatRequest) prompt {
 	return p
 }
 
-func all(records []session.Record) iter.Seq2[session.Record, error] {
-	return func(yield func(session.Record, error) bool) {
+func all(records []record.Record) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
 		for _, rec := range records {
 			if !yield(rec, nil) {
 				return
@@ -48,7 +49,7 @@ func all(records []session.Record) iter.Seq2[session.Record, error] {
 }
 
 // verified runs the turns of a log again: it is what the engine would write.
-func (e *evidence) verified(t *testing.T, records []session.Record) {
+func (e *evidence) verified(t *testing.T, records []record.Record) {
 	t.Helper()
 	rep, err := adkbridge.Verify(t.Context(), e.id, all(records), nil)
 	if err != nil || rep.Divergence != nil || rep.Records != len(records) {
@@ -68,7 +69,7 @@ func (e *evidence) replayed(t *testing.T) {
 			t.Errorf("%s: the calls of turn %s: %v", e.shape.name, turn.id, err)
 			continue
 		}
-		var sum session.Usage
+		var sum record.Usage
 		answers := 0
 		for _, one := range calls {
 			c := one.Details

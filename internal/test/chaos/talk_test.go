@@ -14,7 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	"github.com/apzuk3/agentd/client"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // world is what the sessions of a test share.
@@ -432,7 +432,7 @@ func (t *talk) reopen() {
 }
 
 // evidence is all that is known about the session, once nothing of it runs.
-func (t *talk) evidence(records []session.Record) evidence {
+func (t *talk) evidence(records []record.Record) evidence {
 	e := evidence{
 		seed: t.seed, number: t.number, id: t.id, shape: t.shape, records: records,
 		attempts: t.w.provider.of(t.number), results: t.w.provider.resultSeen,

@@ -8,17 +8,18 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // LoggedTurn is what the log says about a turn.
 type LoggedTurn struct {
 	Session, ID string
-	Started     session.TurnStarted
-	Ended       session.TurnEnded
-	Answers     []loggedAnswer                // of models, in order
-	Results     map[string]session.ToolResult // tool_result records by call
-	ResultAt    map[string]int64              // their sequence numbers
-	Responses   map[string]response           // what the models are told, by call
+	Started     record.TurnStarted
+	Ended       record.TurnEnded
+	Answers     []loggedAnswer               // of models, in order
+	Results     map[string]record.ToolResult // tool_result records by call
+	ResultAt    map[string]int64             // their sequence numbers
+	Responses   map[string]response          // what the models are told, by call
 }
 
 // loggedAnswer is a model's answer.
@@ -80,12 +81,12 @@ func ReadLog(ctx context.Context, t *testing.T, store session.Store, id string) 
 				t.Errorf("session %s: record %d follows %d", id, rec.Seq, last)
 			}
 			last = rec.Seq
-			if rec.Kind == session.KindTurnStarted {
+			if rec.Kind == record.KindTurnStarted {
 				if open != nil {
 					t.Errorf("session %s: record %d starts turn %s while %s runs", id, rec.Seq, rec.TurnID, open.ID)
 				}
 				open = &LoggedTurn{
-					Session: id, ID: rec.TurnID, Results: map[string]session.ToolResult{},
+					Session: id, ID: rec.TurnID, Results: map[string]record.ToolResult{},
 					ResultAt: map[string]int64{}, Responses: map[string]response{},
 				}
 				turns = append(turns, open)
@@ -97,7 +98,7 @@ func ReadLog(ctx context.Context, t *testing.T, store session.Store, id string) 
 			if err := open.take(rec); err != nil {
 				t.Errorf("session %s: turn %s: record %d (%s): %v\n%s", id, open.ID, rec.Seq, rec.Kind, err, rec.Data)
 			}
-			if rec.Kind == session.KindTurnEnded {
+			if rec.Kind == record.KindTurnEnded {
 				open = nil
 			}
 		}
@@ -122,14 +123,14 @@ func ReadLog(ctx context.Context, t *testing.T, store session.Store, id string) 
 }
 
 // take takes in one record of the turn.
-func (l *LoggedTurn) take(rec session.Record) error {
+func (l *LoggedTurn) take(rec record.Record) error {
 	switch rec.Kind {
-	case session.KindTurnStarted:
+	case record.KindTurnStarted:
 		return json.Unmarshal(rec.Data, &l.Started)
-	case session.KindTurnEnded:
+	case record.KindTurnEnded:
 		return json.Unmarshal(rec.Data, &l.Ended)
-	case session.KindToolResult:
-		var res session.ToolResult
+	case record.KindToolResult:
+		var res record.ToolResult
 		if err := json.Unmarshal(rec.Data, &res); err != nil {
 			return err
 		}
@@ -141,14 +142,14 @@ func (l *LoggedTurn) take(rec session.Record) error {
 		}
 		l.Results[res.CallID], l.ResultAt[res.CallID] = res, rec.Seq
 		return nil
-	case session.KindEvent:
+	case record.KindEvent:
 		return l.event(rec)
 	default:
 		return nil
 	}
 }
 
-func (l *LoggedTurn) event(rec session.Record) error {
+func (l *LoggedTurn) event(rec record.Record) error {
 	var ev loggedEvent
 	if err := json.Unmarshal(rec.Data, &ev); err != nil || ev.Content == nil {
 		return err

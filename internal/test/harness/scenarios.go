@@ -13,7 +13,7 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/internal/test/plainlog"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Scenario is a test that drives turns.
@@ -114,7 +114,7 @@ func RunScenarios(t *testing.T, scenarios map[string]Scenario, parts Alone) {
 				if s == OverRun && sc.Differ != "" {
 					continue // there is nothing to compare, and over Run it is a test already
 				}
-				b := &logbook{over: s, logs: map[string][]session.Record{}, parts: map[string]bool{}}
+				b := &logbook{over: s, logs: map[string][]record.Record{}, parts: map[string]bool{}}
 				current = b
 				ok := t.Run(s.String(), sc.Run)
 				current = nil

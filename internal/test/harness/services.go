@@ -11,6 +11,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/sessionfront"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -30,10 +31,10 @@ func (s Service) String() string { return []string{"Run", "SessionService"}[s] }
 type logbook struct {
 	over Service
 
-	mu      sync.Mutex                  // protects the fields below
-	logs    map[string][]session.Record // by session
-	streams []string                    // what clients were sent
-	parts   map[string]bool             // that were left out
+	mu      sync.Mutex                 // protects the fields below
+	logs    map[string][]record.Record // by session
+	streams []string                   // what clients were sent
+	parts   map[string]bool            // that were left out
 }
 
 // current is the scenario that runs; nil when the tests run by themselves, and then

@@ -13,11 +13,11 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/test/plainlog"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // PlainLog returns a log as plainlog writes it.
-func PlainLog(t testing.TB, recs []session.Record) string {
+func PlainLog(t testing.TB, recs []record.Record) string {
 	t.Helper()
 	text, err := plainlog.Text(recs)
 	if err != nil {

@@ -9,16 +9,17 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
 // RecordsOf are a session's records.
-func RecordsOf(ctx context.Context, store session.Store, id string) iter.Seq2[session.Record, error] {
-	return func(yield func(session.Record, error) bool) {
+func RecordsOf(ctx context.Context, store session.Store, id string) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
 		for last := int64(0); ; {
 			recs, err := store.Read(ctx, id, last, 64)
 			if err != nil {
-				yield(session.Record{}, err)
+				yield(record.Record{}, err)
 				return
 			}
 			for _, rec := range recs {

@@ -16,25 +16,25 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Text is a whole log, turn by turn. Of agents that run side by side each has its
 // own order, and results that follow each other have none. An error names a record
 // that is no JSON, which is left out.
-func Text(recs []session.Record) (string, error) {
+func Text(recs []record.Record) (string, error) {
 	var order []string // of the turns
 	var out strings.Builder
 	var errs []error
-	turns := map[string][]session.Record{}
+	turns := map[string][]record.Record{}
 	for _, rec := range recs {
 		if turns[rec.TurnID] == nil {
 			order = append(order, rec.TurnID)
 		}
 		turns[rec.TurnID] = append(turns[rec.TurnID], rec)
 	}
-	beside := slices.ContainsFunc(recs, func(rec session.Record) bool {
-		return rec.Kind == session.KindTurnStarted && bytes.Contains(rec.Data, []byte(`"parallel"`))
+	beside := slices.ContainsFunc(recs, func(rec record.Record) bool {
+		return rec.Kind == record.KindTurnStarted && bytes.Contains(rec.Data, []byte(`"parallel"`))
 	})
 	if !beside && len(order) > 1 {
 		for _, rec := range recs {
@@ -45,14 +45,14 @@ func Text(recs []session.Record) (string, error) {
 	for _, id := range order {
 		lines, err := turn(turns[id], beside)
 		errs = append(errs, err)
-		for _, line := range Loose(lines, string(session.KindToolResult)+" ") {
+		for _, line := range Loose(lines, string(record.KindToolResult)+" ") {
 			out.WriteString(line + "\n")
 		}
 	}
 	return out.String(), errors.Join(errs...)
 }
 
-func turn(recs []session.Record, beside bool) ([]string, error) {
+func turn(recs []record.Record, beside bool) ([]string, error) {
 	seen := map[string]int{}
 	var common []string
 	var errs []error
@@ -64,13 +64,13 @@ func turn(recs []session.Record, beside bool) ([]string, error) {
 			continue
 		}
 		author := ""
-		if ev, ok := body.(map[string]any); ok && rec.Kind == session.KindEvent {
+		if ev, ok := body.(map[string]any); ok && rec.Kind == record.KindEvent {
 			author, _ = ev["author"].(string)
 		}
-		if f, ok := body.(map[string]any); ok && rec.Kind == session.KindInteractionResolved && f["key"] != nil {
+		if f, ok := body.(map[string]any); ok && rec.Kind == record.KindInteractionResolved && f["key"] != nil {
 			f["key"] = "KEY" // a client's own
 		}
-		if beside && rec.Kind == session.KindAgentsChanged {
+		if beside && rec.Kind == record.KindAgentsChanged {
 			errs = append(errs, changes(rec, agents))
 			continue
 		}
@@ -82,7 +82,7 @@ func turn(recs []session.Record, beside bool) ([]string, error) {
 		switch {
 		case beside && author != "":
 			agents[author] = append(agents[author], line)
-		case beside && rec.Kind == session.KindToolResult:
+		case beside && rec.Kind == record.KindToolResult:
 			agents[" results"] = append(agents[" results"], line)
 		default:
 			common = append(common, line)
@@ -97,8 +97,8 @@ func turn(recs []session.Record, beside bool) ([]string, error) {
 
 // changes adds the starts and ends of agents to those of each: which of them are in one
 // record depends on time.
-func changes(rec session.Record, agents map[string][]string) error {
-	var f session.AgentsChanged
+func changes(rec record.Record, agents map[string][]string) error {
+	var f record.AgentsChanged
 	if err := json.Unmarshal(rec.Data, &f); err != nil {
 		return err
 	}

@@ -7,17 +7,17 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/test/plainlog"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // log is a log of one turn, whose ids are made of a letter.
-func log(letter string, facts ...string) []session.Record {
-	var out []session.Record
+func log(letter string, facts ...string) []record.Record {
+	var out []record.Record
 	id := strings.Repeat(letter, 26)
 	for i, fact := range facts {
 		kind, data, _ := strings.Cut(fact, " ")
-		out = append(out, session.Record{
-			Seq: int64(i + 1), TurnID: id, Kind: session.Kind(kind), Time: time.Now(),
+		out = append(out, record.Record{
+			Seq: int64(i + 1), TurnID: id, Kind: record.Kind(kind), Time: time.Now(),
 			Data: []byte(strings.ReplaceAll(data, "ID", "call_"+id)),
 		})
 	}
@@ -25,11 +25,11 @@ func log(letter string, facts ...string) []session.Record {
 }
 
 func TestText(t *testing.T) {
-	started, event := string(session.KindTurnStarted)+" ", string(session.KindEvent)+" "
-	result, ended := string(session.KindToolResult)+" ", string(session.KindTurnEnded)+" "
-	resolved := string(session.KindInteractionResolved) + " "
+	started, event := string(record.KindTurnStarted)+" ", string(record.KindEvent)+" "
+	result, ended := string(record.KindToolResult)+" ", string(record.KindTurnEnded)+" "
+	resolved := string(record.KindInteractionResolved) + " "
 	whole := []string{started + `{"prompt":"go"}`, event + `{"author":"a","text":"ID"}`, result + `{"call":"ID","output":"x"}`, result + `{"output":"y"}`, resolved + `{"key":"a"}`, ended + `{"took":1}`}
-	plain := func(recs []session.Record) string {
+	plain := func(recs []record.Record) string {
 		t.Helper()
 		text, err := plainlog.Text(recs)
 		if err != nil {

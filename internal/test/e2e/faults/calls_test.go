@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // askerScripts is a model that calls two tools together, and then says so.
@@ -251,7 +252,7 @@ func TestFaultAnswerTooLate(t *testing.T) {
 			}
 			c.whole = false
 			turns := b.check(c.session, c)
-			if res, ok := turns[1].Results[two.GetToolCallId()]; ok && res.Outcome == session.Answered {
+			if res, ok := turns[1].Results[two.GetToolCallId()]; ok && res.Outcome == record.Answered {
 				t.Errorf("an answer after the end is in the log: %+v", res)
 			}
 		})
@@ -335,7 +336,7 @@ func TestFaultToolNeverAnswers(t *testing.T) {
 	turns := b.check(c.session, c)
 	for i, call := range []*agentdv1.RunResponse_ToolCallRequest{look, one} {
 		id := call.GetToolCallId()
-		if res := turns[0].Results[id]; res.Outcome != session.TimedOut {
+		if res := turns[0].Results[id]; res.Outcome != record.TimedOut {
 			t.Errorf("call %s: %+v", id, res)
 		}
 		if told := b.models.resultsOf("<turn never>", fmt.Sprint("call_", i)); len(told) != 1 || !strings.Contains(told[0], "no answer within 30ms") {

@@ -9,7 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/test/harness"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestFaultCancelAtEveryMessage is F35: a client cancels when it has the i-th
@@ -112,7 +112,7 @@ func (b *fixture) receipt(r *agentdv1.CancelReceipt, turn *harness.LoggedTurn, a
 	}
 	for _, c := range r.GetCanceledToolCalls() {
 		id := c.GetToolCallId()
-		if res, ok := turn.Results[id]; ok && res.Outcome == session.Answered {
+		if res, ok := turn.Results[id]; ok && res.Outcome == record.Answered {
 			b.t.Errorf("call %s (%s) was cancelled, the log has %+v", id, c.GetToolName(), res)
 		}
 		if slices.Contains(asked, id) && cancelled[id] != 1 {
@@ -120,7 +120,7 @@ func (b *fixture) receipt(r *agentdv1.CancelReceipt, turn *harness.LoggedTurn, a
 		}
 	}
 	for _, c := range r.GetAnsweredToolCalls() {
-		if res := turn.Results[c.GetToolCallId()]; res.Outcome != session.Answered {
+		if res := turn.Results[c.GetToolCallId()]; res.Outcome != record.Answered {
 			b.t.Errorf("call %s was answered, the log has %+v", c.GetToolCallId(), res)
 		}
 		if cancelled[c.GetToolCallId()] != 0 {

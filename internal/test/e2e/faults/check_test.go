@@ -13,7 +13,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/test/harness"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // check holds a session that is at rest against what its clients have seen and
@@ -97,7 +97,7 @@ func (c *chain) stands(t testing.TB, turns []*harness.LoggedTurn) {
 	for _, turn := range turns {
 		for id, res := range turn.Results {
 			said, ok := c.first[id]
-			if ok && (res.Outcome != session.Answered || res.Output == nil || *res.Output != said) {
+			if ok && (res.Outcome != record.Answered || res.Output == nil || *res.Output != said) {
 				t.Errorf("call %s: the client said %q, the log has %+v", id, said, res)
 			}
 		}

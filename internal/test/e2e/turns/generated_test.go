@@ -30,6 +30,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -155,7 +156,7 @@ type queueTeller struct {
 
 func (q *queueTeller) Append(ctx context.Context, b session.Batch) error {
 	err := q.Store.Append(ctx, b)
-	if err == nil && slices.ContainsFunc(b.Records, func(r session.Record) bool { return r.Kind == session.KindTurnQueued }) {
+	if err == nil && slices.ContainsFunc(b.Records, func(r record.Record) bool { return r.Kind == record.KindTurnQueued }) {
 		q.told <- b.SessionID
 	}
 	return err

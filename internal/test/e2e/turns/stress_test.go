@@ -23,6 +23,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
@@ -215,7 +216,7 @@ func proceed(t *testing.T, d *agentdtest.Daemon, sessions []string) {
 // compare holds the logs against what the clients did and saw.
 func compare(t *testing.T, store session.Store, sessions []string, turns map[string]*stressTurn) {
 	t.Helper()
-	outcomes := map[session.Outcome]int{}
+	outcomes := map[record.Outcome]int{}
 	completed, logged, lost := 0, 0, 0
 	for _, id := range sessions {
 		for _, l := range harness.ReadLog(t.Context(), t, store, id) {
@@ -246,7 +247,7 @@ func compare(t *testing.T, store session.Store, sessions []string, turns map[str
 		}
 	}
 	t.Logf("%d turns, %d of them completed, %d given up by missed heartbeats, %d never begun; calls: %v", logged, completed, lost, len(turns), outcomes)
-	if completed == 0 || outcomes[session.Answered] == 0 || outcomes[session.Cancelled] == 0 && !harness.InScenario() {
+	if completed == 0 || outcomes[record.Answered] == 0 || outcomes[record.Cancelled] == 0 && !harness.InScenario() {
 		t.Error("nothing was tested")
 	}
 }
@@ -294,17 +295,17 @@ func (s *stressTurn) compareCall(fault func(string, ...any), l *harness.LoggedTu
 	left := s.mood == halfCloses || s.mood == drops || s.mood == hangsUp || s.mood == breaks || s.lost
 	said, known := s.first[id]
 	switch {
-	case res.Outcome == session.Answered && known && !said.cancel && said.output != nil:
+	case res.Outcome == record.Answered && known && !said.cancel && said.output != nil:
 		if res.Output == nil || *res.Output != *said.output {
 			fault("call %s: stored %+v, the client said %s", id, res, *said.output)
 		}
-	case res.Outcome == session.Answered && known && !said.cancel:
+	case res.Outcome == record.Answered && known && !said.cancel:
 		if res.Output != nil || said.err != "" && res.Error != said.err {
 			fault("call %s: stored %+v, the client said error %q", id, res, said.err)
 		}
-	case res.Outcome == session.Cancelled && (known && said.cancel || s.handlers[id] > 0 || !known && s.cancelsCalls()):
-	case res.Outcome == session.Abandoned && left:
-	case res.Outcome == session.Answered && s.handlers[id] > 0: // a handler that was cancelled answers with that
+	case res.Outcome == record.Cancelled && (known && said.cancel || s.handlers[id] > 0 || !known && s.cancelsCalls()):
+	case res.Outcome == record.Abandoned && left:
+	case res.Outcome == record.Answered && s.handlers[id] > 0: // a handler that was cancelled answers with that
 	default:
 		fault("call %s: stored %+v, the client said %+v (known %v)", id, res, said, known)
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // treeRuns is how often the tree runs, and treeAtOnce how many of the runs go on
@@ -206,7 +207,7 @@ func (tr *treeTrace) readLog(t *testing.T, store session.Store) {
 		}
 	}
 	for _, rec := range recs {
-		if rec.Kind == session.KindEvent {
+		if rec.Kind == record.KindEvent {
 			author, line := scrubbed(t, rec.Data)
 			tr.log[author] = append(tr.log[author], line)
 			tr.order = append(tr.order, author)

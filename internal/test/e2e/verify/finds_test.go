@@ -13,13 +13,13 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/sqlitestore"
 )
 
 // verifiedLog is the log of a session of two turns: agents that call a tool, write
 // the state, and read it.
-func verifiedLog(t *testing.T) (id string, recs []session.Record) {
+func verifiedLog(t *testing.T) (id string, recs []record.Record) {
 	t.Helper()
 	disk, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
 	if err != nil {
@@ -71,8 +71,8 @@ func verifiedLog(t *testing.T) (id string, recs []session.Record) {
 }
 
 // logOf yields records as a log.
-func logOf(recs []session.Record) func(func(session.Record, error) bool) {
-	return func(yield func(session.Record, error) bool) {
+func logOf(recs []record.Record) func(func(record.Record, error) bool) {
+	return func(yield func(record.Record, error) bool) {
 		for _, rec := range recs {
 			if !yield(rec, nil) {
 				return

@@ -1,6 +1,23 @@
-package session
+package record
 
-import agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+import (
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+)
+
+// UsageOf is what a fact says that a model took; nil for nothing. What model calls
+// took is the sum over all facts.
+func UsageOf(fact any) *Usage {
+	switch f := fact.(type) {
+	case *Event:
+		return f.Usage
+	case *ModelRetry:
+		return f.Usage.ofTries()
+	case *ModelFallback:
+		return f.Usage.ofTries()
+	default:
+		return nil
+	}
+}
 
 // Usage counts what model calls took. It means the same for every provider: Cached
 // and CacheWrite are parts of Prompt, Thoughts is one of Completion, Total is Prompt
@@ -102,3 +119,6 @@ func (u Usage) Summary() *agentdv1.UsageSummary {
 		UnpricedCalls: clamp(u.Unpriced),
 	}
 }
+
+// clamp keeps a count within the protocol's int32.
+func clamp(n int64) int32 { return int32(min(max(n, 0), 1<<31-1)) }
