@@ -1,10 +1,7 @@
 package daemon_test
 
 import (
-	"fmt"
 	"math"
-	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
@@ -14,6 +11,8 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
+	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/openai"
 )
@@ -22,22 +21,10 @@ import (
 // read from the cache, 1,000 written to it, 400 of those for an hour.
 func cachingProvider(t *testing.T) daemon.Providers {
 	t.Helper()
-	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		for _, event := range []string{
-			`{"type":"message_start","message":{"id":"m","type":"message","role":"assistant","model":"claude","content":[],"usage":{"input_tokens":100,"output_tokens":1,` +
-				`"cache_creation_input_tokens":1000,"cache_read_input_tokens":2000,"cache_creation":{"ephemeral_5m_input_tokens":600,"ephemeral_1h_input_tokens":400}}}}`,
-			`{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}`,
-			`{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"hi"}}`,
-			`{"type":"content_block_stop","index":0}`,
-			`{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":10}}`,
-			`{"type":"message_stop"}`,
-		} {
-			_, _ = fmt.Fprintf(w, "data: %s\n\n", event)
-		}
-	}))
-	t.Cleanup(s.Close)
-	return daemon.Providers{AnthropicAPIKey: "secret", AnthropicBaseURL: s.URL}
+	_, url := fakeprovider.Start(t, fakeprovider.Answer(fakeprovider.Reply{Text: []string{"hi"}, Model: "claude", Usage: providertest.Usage{
+		Prompt: 3_100, Cached: 2_000, CacheWrite: 1_000, CacheWriteHour: 400, Completion: 10, Total: 3_110,
+	}}))
+	return daemon.Providers{AnthropicAPIKey: "secret", AnthropicBaseURL: url}
 }
 
 // pricesFile is a file with the text.

@@ -163,7 +163,7 @@ var rooms = []room{
 	{path: "internal/test/e2e/...", floor: 5,
 		knows: "nothing of its own: its tests run the whole of agentd"},
 	{path: "internal/test/harness", floor: 5, kit: true,
-		may: []string{"adkbridge", "agentdtest", "client", gen, genConnect, connect, genai, protobuf, "internal/test/plainlog",
+		may: []string{"adkbridge", "agentdtest", "client", gen, genConnect, connect, genai, protobuf, "internal/test/fakeprovider", "internal/test/plainlog",
 			"internal/test/providertest", "internal/test/sessionfront", "internal/test/testdaemon", "model", "model/anthropic", "model/gemini",
 			"model/openai", "session", "session/record", "session/sqlitestore"},
 		knows: "what the tests of the whole of agentd share"},

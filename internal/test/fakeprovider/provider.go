@@ -1,6 +1,7 @@
 package fakeprovider
 
 import (
+	"bytes"
 	"context"
 	"errors"
 	"io"
@@ -11,7 +12,9 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
+	"time"
 
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
@@ -34,7 +37,14 @@ type Call struct {
 	Header http.Header
 	// Body is the request's body.
 	Body []byte
+	// At is when the call came.
+	At time.Time
+
+	sent atomic.Int64
 }
+
+// Sent returns how many bytes of the answer's body were sent so far.
+func (c *Call) Sent() int { return int(c.sent.Load()) }
 
 // Key returns the key that the call bears.
 func (c *Call) Key() string {
@@ -62,6 +72,9 @@ func Say(text ...string) Script {
 func Answer(replies ...Reply) Script {
 	return func(_ context.Context, c *Call) Reply { return replies[min(c.Number, len(replies))-1] }
 }
+
+// Through has a handler answer each call, such as a providertest.Server.
+func Through(h http.Handler) Script { return Answer(Reply{Handler: h}) }
 
 // Hang never answers a call: the headers do not come.
 func Hang() Script {
@@ -121,7 +134,7 @@ func (p *Provider) Count() int {
 }
 
 func (p *Provider) take(r *http.Request, body []byte) (*Call, Script) {
-	c := &Call{Wire: providertest.WireOf(r.URL.Path), Path: r.URL.Path, Header: r.Header.Clone(), Body: body}
+	c := &Call{Wire: providertest.WireOf(r.URL.Path), Path: r.URL.Path, Header: r.Header.Clone(), Body: body, At: time.Now()}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.number++
@@ -140,6 +153,12 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 	call, script := p.take(r, body)
 	reply := script(r.Context(), call)
+	w = &countingWriter{ResponseWriter: w, sent: &call.sent}
+	if reply.Handler != nil {
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		reply.Handler.ServeHTTP(w, r)
+		return
+	}
 	err = reply.send(w, r, call.Wire)
 	if reply.Done != nil {
 		reply.Done(err)
@@ -148,6 +167,21 @@ func (p *Provider) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		drop(w, reply.Reset)
 	}
 }
+
+// countingWriter counts the bytes of an answer.
+type countingWriter struct {
+	http.ResponseWriter
+	sent *atomic.Int64
+}
+
+func (w *countingWriter) Write(b []byte) (int, error) {
+	n, err := w.ResponseWriter.Write(b)
+	w.sent.Add(int64(n))
+	return n, err
+}
+
+// Unwrap is for http.ResponseController.
+func (w *countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
 
 // drop closes the connection without the end of the answer; the peer gets a reset if
 // reset is set.

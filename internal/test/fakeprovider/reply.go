@@ -25,6 +25,9 @@ type Reply struct {
 	// stream, as they are.
 	Events []string
 
+	// Handler, if it is not nil, answers the call. The other fields are not used.
+	Handler http.Handler
+
 	// Status, if it is not 0, refuses the call with Body, or with an error in the
 	// wire's form that holds Message.
 	Status        int

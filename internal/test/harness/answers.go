@@ -1,14 +1,15 @@
 package harness
 
 import (
+	"context"
 	"fmt"
-	"io"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
 
@@ -89,18 +90,16 @@ var BlockedAnswers = map[string]blockedAnswer{
 	}, Says: []string{"invalid_prompt", "flagged: " + PromptCanary}, Tokens: 4},
 }
 
-// Serve answers every call with it.
-func (b blockedAnswer) Serve(w http.ResponseWriter, _ *http.Request) {
+// Script answers every call with it.
+func (b blockedAnswer) Script() fakeprovider.Script {
 	if b.status != 0 {
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(b.status)
-		_, _ = io.WriteString(w, b.body[0])
-		return
+		return fakeprovider.Answer(fakeprovider.Reply{Status: b.status, Body: b.body[0]})
 	}
-	w.Header().Set("Content-Type", "text/event-stream")
+	var events []string
 	for _, data := range b.body {
-		_, _ = io.WriteString(w, "data: "+data+"\n\n")
+		events = append(events, "data: "+data+"\n\n")
 	}
+	return fakeprovider.Answer(fakeprovider.Reply{Events: events})
 }
 
 // tooLong are the words of each wire's provider for a prompt that does not fit.
@@ -127,57 +126,43 @@ type Windowed struct {
 	Largest   int64
 }
 
-// ServeHTTP answers a model call.
-func (p *Windowed) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(r.Body)
+// Reply answers a model call; it is a fakeprovider.Script.
+func (p *Windowed) Reply(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
+	req, err := c.Request()
 	if err != nil {
 		p.T.Error(err)
-		return
+		return fakeprovider.Reply{Drop: true}
 	}
-	req, err := providertest.ParseRequest(r.URL.String(), body)
-	if err != nil {
-		p.T.Error(err)
-		return
+	if err := providertest.CheckHistory(c.Body, p.Wire, req.Items); err != nil {
+		p.T.Errorf("a request that no provider would take: %v\n%s", err, c.Body)
 	}
-	if err := providertest.CheckHistory(body, p.Wire, req.Items); err != nil {
-		p.T.Errorf("a request that no provider would take: %v\n%s", err, body)
-	}
-	tokens := int64(len(body) / 4)
+	tokens := int64(len(c.Body) / 4)
 	p.Mu.Lock()
 	defer p.Mu.Unlock()
 	if tokens > p.Window {
 		p.Refused++
-		w.Header().Set("Content-Type", "application/json")
-		w.WriteHeader(http.StatusBadRequest)
-		_, _ = io.WriteString(w, tooLong[p.Wire])
-		return
+		return fakeprovider.Reply{Status: http.StatusBadRequest, Body: tooLong[p.Wire]}
 	}
 	p.Calls++
 	p.Largest = max(p.Largest, tokens)
-	a := providertest.Answer{Text: fmt.Sprintf("answer %d %s", p.Calls, strings.Repeat("a", 400))}
+	var calls []providertest.ToolCall
+	text := fmt.Sprintf("answer %d %s", p.Calls, strings.Repeat("a", 400))
 	switch last := req.Items[len(req.Items)-1]; {
 	case strings.HasPrefix(req.System, "You write the memory"):
 		p.Summaries++
 		p.Known = p.Summaries
-		a.Text = fmt.Sprintf("summary %d", p.Summaries)
+		text = fmt.Sprintf("summary %d", p.Summaries)
 		if len(req.Tools) > 0 || len(req.Items) != 1 {
-			p.T.Errorf("asked for a summary by %s", body)
+			p.T.Errorf("asked for a summary by %s", c.Body)
 		}
 	case p.Known > 0 && !strings.Contains(req.Items[0].Text, fmt.Sprintf("summary %d\n", p.Known)):
 		p.T.Errorf("after summary %d a prompt begins with %q", p.Known, req.Items[0].Text)
 	case p.Calls%3 == 0 && last.Kind == providertest.User:
-		a.Calls = []providertest.ToolCall{{ID: fmt.Sprintf("c%d", p.Calls), Name: "look", Args: fmt.Sprintf(`{"n":%d}`, p.Calls)}}
+		calls = []providertest.ToolCall{{ID: fmt.Sprintf("c%d", p.Calls), Name: "look", Args: fmt.Sprintf(`{"n":%d}`, p.Calls)}}
 	}
-	a.Usage = providertest.Usage{Prompt: tokens, Completion: int64(len(a.Text) / 4), Total: tokens + int64(len(a.Text)/4)}
-	ex := providertest.Invent(p.Wire, a).Exchanges[0]
-	ex.URL = r.URL.String()
-	stream, err := ex.EventStream()
-	if err != nil {
-		p.T.Error(err)
-		return
-	}
-	w.Header().Set("Content-Type", "text/event-stream")
-	_, _ = io.WriteString(w, stream)
+	completion := int64(len(text) / 4)
+	usage := providertest.Usage{Prompt: tokens, Completion: completion, Total: tokens + completion}
+	return fakeprovider.Reply{Text: []string{text}, Calls: calls, Usage: usage}
 }
 
 // Invented is the name that an agent has for a wire's model.

@@ -2,42 +2,23 @@ package harness
 
 import (
 	"bytes"
-	"io"
+	"context"
 	"log/slog"
 	"maps"
 	"net/http"
-	"net/http/httptest"
 	"strings"
-	"sync"
-	"sync/atomic"
 	"testing"
-	"time"
 
 	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
 	"github.com/apzuk3/agentd/model/gemini"
 	"github.com/apzuk3/agentd/model/openai"
 )
-
-// Bodies serves streams one after another and keeps what was asked.
-func (f *Faulty) Bodies(streams ...string) *[]string {
-	var bodies []string
-	f.Handle(http.HandlerFunc(func(w http.ResponseWriter, req *http.Request) {
-		body, err := io.ReadAll(req.Body)
-		if err != nil || len(bodies) == len(streams) {
-			f.T.Errorf("request %d: %v", len(bodies), err)
-			return
-		}
-		bodies = append(bodies, string(body))
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, streams[len(bodies)-1])
-	}))
-	return &bodies
-}
 
 const (
 	// KeyCanary is the key of faulty providers, which they repeat in their errors.
@@ -51,20 +32,18 @@ type Faulty struct {
 	T    *testing.T
 	Wire providertest.Wire
 	D    *agentdtest.Daemon
-	now  atomic.Pointer[http.Handler] // answers the model calls
+	// Provider answers the model calls, by the script that it is given; its calls count
+	// from there.
+	*fakeprovider.Provider
 
-	mu   sync.Mutex
-	at   []time.Time     // when model calls came; protected by mu
-	sent []*atomic.Int64 // bytes of each answer; protected by mu
-	log  bytes.Buffer
+	log bytes.Buffer
 }
 
 // NewFaulty starts a daemon that logs everything, with the given options.
 func NewFaulty(t *testing.T, wire providertest.Wire, opts ...agentdtest.Option) *Faulty {
 	t.Helper()
-	f := &Faulty{T: t, Wire: wire}
-	front := httptest.NewServer(f)
-	t.Cleanup(front.Close)
+	p, url := fakeprovider.Start(t, nil)
+	f := &Faulty{T: t, Wire: wire, Provider: p}
 	t.Cleanup(func() { // the daemon has ended then, and the log is whole
 		for _, canary := range []string{KeyCanary, PromptCanary} {
 			if strings.Contains(f.log.String(), canary) {
@@ -73,66 +52,18 @@ func NewFaulty(t *testing.T, wire providertest.Wire, opts ...agentdtest.Option) 
 		}
 	})
 	f.D = StartDaemon(t, append([]agentdtest.Option{
-		agentdtest.WithGemini(KeyCanary, front.URL+"/"),
-		agentdtest.WithAnthropic(KeyCanary, front.URL+"/"),
-		agentdtest.WithOpenAI(KeyCanary, front.URL+"/v1/"),
+		agentdtest.WithGemini(KeyCanary, url+"/"),
+		agentdtest.WithAnthropic(KeyCanary, url+"/"),
+		agentdtest.WithOpenAI(KeyCanary, url+"/v1/"),
 		agentdtest.WithLogger(slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 	}, opts...)...)
 	return f
 }
 
-// ServeHTTP answers a model call.
-func (f *Faulty) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	f.mu.Lock()
-	c := &counted{ResponseWriter: w, sent: new(atomic.Int64)}
-	f.at, f.sent = append(f.at, time.Now()), append(f.sent, c.sent)
-	f.mu.Unlock()
-	(*f.now.Load()).ServeHTTP(c, r)
-}
-
-// counted counts the bytes of an answer.
-type counted struct {
-	http.ResponseWriter
-	sent *atomic.Int64
-}
-
-// Write counts.
-func (c *counted) Write(b []byte) (int, error) {
-	n, err := c.ResponseWriter.Write(b)
-	c.sent.Add(int64(n))
-	return n, err
-}
-
-// Unwrap is for http.ResponseController.
-func (c *counted) Unwrap() http.ResponseWriter { return c.ResponseWriter }
-
 // Serve answers the following model calls, with faults by their numbers. Those
 // that are not named get an answer.
 func (f *Faulty) Serve(faults map[int]providertest.Fault, answers ...providertest.Answer) {
-	srv := providertest.NewServer(f.T, providertest.Invent(f.Wire, answers...), faults)
-	f.Handle(srv)
-}
-
-// Handle has h answer the following model calls.
-func (f *Faulty) Handle(h http.Handler) {
-	f.mu.Lock()
-	f.at, f.sent = nil, nil
-	f.mu.Unlock()
-	f.now.Store(&h)
-}
-
-// Calls are the times of the model calls since serve.
-func (f *Faulty) Calls() []time.Time {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return f.at
-}
-
-// Size is the number of bytes of the first answer since serve.
-func (f *Faulty) Size() int {
-	f.mu.Lock()
-	defer f.mu.Unlock()
-	return int(f.sent[0].Load())
+	f.Use(fakeprovider.Through(providertest.NewServer(f.T, providertest.Invent(f.Wire, answers...), faults)))
 }
 
 // Agent is an agent of the provider.
@@ -243,19 +174,25 @@ func ProviderAt(wire providertest.Wire, url string, tr http.RoundTripper) model.
 
 // PlayStreams answers call after call with a stream each; "" refuses one.
 func (f *Faulty) PlayStreams(streams ...string) {
-	calls := 0
-	f.Handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		body := streams[calls]
-		calls++
-		if body == "" {
-			w.Header().Set("Content-Type", "application/json")
-			w.WriteHeader(http.StatusServiceUnavailable)
-			_, _ = w.Write(providertest.ErrorBody(f.Wire, 503, "busy", "no luck with "+KeyCanary+", or sk-abcdefghijklmnop"))
-			return
+	f.Use(func(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
+		switch {
+		case c.Number > len(streams):
+			f.T.Errorf("call %d is one too many", c.Number)
+			return fakeprovider.Reply{Drop: true}
+		case streams[c.Number-1] == "":
+			return fakeprovider.Reply{Status: http.StatusServiceUnavailable, Message: "no luck with " + KeyCanary + ", or sk-abcdefghijklmnop"}
 		}
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = io.WriteString(w, body)
-	}))
+		return fakeprovider.Reply{Events: streams[c.Number-1 : c.Number]}
+	})
+}
+
+// Bodies are those of the calls since Use.
+func (f *Faulty) Bodies() []string {
+	var out []string
+	for _, c := range f.Calls() {
+		out = append(out, string(c.Body))
+	}
+	return out
 }
 
 // RawTurn runs a turn that asks for raw payloads.

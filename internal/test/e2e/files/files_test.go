@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
@@ -202,7 +203,7 @@ func TestFilesRefused(t *testing.T) {
 			name := fileModels[wire]
 			f := harness.NewFaulty(t, wire)
 			srv := providertest.NewServer(t, providertest.Invent(wire, harness.Hello), nil)
-			f.Handle(srv)
+			f.Use(fakeprovider.Through(srv))
 			run := func(agent *agentdv1.Agent, part client.Part) error {
 				for _, err := range f.D.Client().Run(t.Context(), agent, "hi", client.WithParts(client.Text("see"), part)) {
 					if err != nil {
@@ -270,7 +271,7 @@ func TestFilesByTool(t *testing.T) {
 			f := harness.NewFaulty(t, wire)
 			look := providertest.Answer{Calls: []providertest.ToolCall{{Name: "look", Args: `{}`}}, Usage: harness.Hello.Usage}
 			srv := providertest.NewServer(t, providertest.Invent(wire, look, harness.Hello), nil)
-			f.Handle(srv)
+			f.Use(fakeprovider.Through(srv))
 			clnt := f.D.Client()
 			addTool(t, clnt, "look", "Looks.", func(context.Context, struct{}) (any, error) {
 				return &client.ToolOutput{Parts: []client.Part{client.Inline("image/png", []byte("png")), client.Inline("audio/flac", []byte("film"))}}, nil

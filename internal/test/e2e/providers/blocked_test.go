@@ -1,7 +1,6 @@
 package providers
 
 import (
-	"net/http"
 	"strings"
 	"testing"
 
@@ -20,7 +19,7 @@ func TestBlocked(t *testing.T) {
 	for name, b := range harness.BlockedAnswers {
 		t.Run(name, func(t *testing.T) {
 			f := harness.NewFaulty(t, b.Wire)
-			f.Handle(http.HandlerFunc(b.Serve))
+			f.Use(b.Script())
 			got := f.Turn("", "look")
 			harness.CheckFailed(t, got, code, 1, append(b.Says, harness.WireProviders[b.Wire].Describe().Name+": ")...)
 			if got.Errors[0].GetRetryable() || len(f.Calls()) != 1 {

@@ -5,10 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 	"runtime"
+	"slices"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -123,23 +123,18 @@ func TestProviderEndlessLine(t *testing.T) {
 	harness.OnEachWire(t, func(t *testing.T, wire providertest.Wire) {
 		f := harness.NewFaulty(t, wire, testdaemon.WithRetry(modelcall.Retry{Tries: tries, Base: 1}))
 		chunk := strings.Repeat("x", 1<<20)
-		sent := make(chan int, tries)
-		f.Handle(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("Content-Type", "text/event-stream")
-			n, err := io.WriteString(w, "data: ")
-			for err == nil && n < whole {
-				var more int
-				more, err = io.WriteString(w, chunk)
-				n += more
-			}
-			sent <- n
+		over := make(chan error, tries)
+		f.Use(fakeprovider.Answer(fakeprovider.Reply{
+			Events: append([]string{"data: "}, slices.Repeat([]string{chunk}, whole/len(chunk))...),
+			Done:   func(err error) { over <- err },
 		}))
 		var before, after runtime.MemStats
 		runtime.ReadMemStats(&before)
 		got := f.Turn("", "look")
 		runtime.ReadMemStats(&after)
 		f.Failed(got, agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, 1, "too long")
-		if n := <-sent; n > most {
+		<-over
+		if n := f.Last().Sent(); n > most {
 			t.Errorf("%d bytes of a line were taken, want at most %d", n, most)
 		}
 		if n := after.TotalAlloc - before.TotalAlloc; n > taken {
@@ -262,6 +257,6 @@ func (c *cutTurns) run(fault *providertest.Fault, out *cutOutcome) {
 	}
 	out.requests = len(c.Calls())
 	if fault == nil {
-		c.length = c.Size()
+		c.length = c.Calls()[0].Sent()
 	}
 }

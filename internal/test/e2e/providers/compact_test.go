@@ -10,6 +10,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
@@ -28,7 +29,7 @@ func TestCompaction(t *testing.T) {
 				t.Parallel()
 				f := harness.NewFaulty(t, wire)
 				p := &harness.Windowed{T: t, Wire: wire, Window: 2000}
-				f.Handle(p)
+				f.Use(p.Reply)
 				agent := f.Agent("look")
 				agent.GetLlm().Compaction = proto.CloneOf(c)
 				session, told, at, through := "", 0, int64(0), int64(0)
@@ -84,7 +85,7 @@ func TestCompactionOfSearches(t *testing.T) {
 				rec.Exchanges = append(rec.Exchanges, withRun(t, wire, "I'll look that up. ", strings.Repeat("found ", 100), usage))
 			}
 			srv := providertest.NewServer(t, rec, nil)
-			f.Handle(srv)
+			f.Use(fakeprovider.Through(srv))
 			agent := harness.LLMAgent("root", harness.WireProviders[wire].Describe().Name+"/"+c.model, "")
 			agent.GetLlm().BuiltinTools, agent.GetLlm().Compaction = []string{c.tool}, &agentdv1.Compaction{AtShare: 0.8, ContextTokens: 200_000}
 			session := ""

@@ -44,9 +44,9 @@ func TestDeferredTools(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		asked := f.Bodies(first, harness.EventStreams(t, wire, harness.Hello)[0])
+		f.PlayStreams(first, harness.EventStreams(t, wire, harness.Hello)[0])
 		got := r.Talk(m, harness.AnswerAll("seen"))
-		bodies := *asked
+		bodies := f.Bodies()
 		if !got.End.GetCompleted() || len(got.Calls) != 1 || got.Text["root"] != "Hello." || len(bodies) != 2 {
 			t.Fatalf("%d requests, %v", len(bodies), got.Msgs)
 		}

@@ -87,8 +87,8 @@ func TestProviderRetryAfter(t *testing.T) {
 				if len(at) != 2 || len(got.Retries) != 1 || !got.End.GetCompleted() {
 					t.Fatalf("%d model calls, %v", len(at), got.Msgs)
 				}
-				if wait := got.Retries[0].GetWait().AsDuration(); wait != ask.wait || at[1].Sub(at[0]) < wait {
-					t.Errorf("waited %v, told %v, want %v", at[1].Sub(at[0]), wait, ask.wait)
+				if wait := got.Retries[0].GetWait().AsDuration(); wait != ask.wait || at[1].At.Sub(at[0].At) < wait {
+					t.Errorf("waited %v, told %v, want %v", at[1].At.Sub(at[0].At), wait, ask.wait)
 				}
 			})
 		}

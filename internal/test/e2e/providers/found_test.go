@@ -42,14 +42,14 @@ func TestFoundTools(t *testing.T) {
 			}
 			return m
 		}
-		bodies := f.Bodies(harness.EventStreams(t, wire, calling("call_1", "find"), calling("call_2", "fetch_page"), harness.Hello)...)
+		f.PlayStreams(harness.EventStreams(t, wire, calling("call_1", "find"), calling("call_2", "fetch_page"), harness.Hello)...)
 		got := r.Talk(first(wire), harness.OnCall(findPage))
-		if !got.End.GetCompleted() || len(got.Calls) != 2 || got.Calls[1].GetToolName() != "fetch_page" || got.Text["root"] != "Hello." || len(*bodies) != 3 {
-			t.Fatalf("%d requests, %v", len(*bodies), got.Msgs)
+		if !got.End.GetCompleted() || len(got.Calls) != 2 || got.Calls[1].GetToolName() != "fetch_page" || got.Text["root"] != "Hello." || f.Count() != 3 {
+			t.Fatalf("%d requests, %v", f.Count(), got.Msgs)
 		}
-		toldOf(t, wire, (*bodies)[0], false)
-		toldOf(t, wire, (*bodies)[1], true)
-		toldOf(t, wire, (*bodies)[2], true)
+		toldOf(t, wire, f.Bodies()[0], false)
+		toldOf(t, wire, f.Bodies()[1], true)
+		toldOf(t, wire, f.Bodies()[2], true)
 		parts := 0
 		for _, m := range got.Msgs {
 			parts += len(m.GetToolCallAnswered().GetParts())
@@ -61,11 +61,11 @@ func TestFoundTools(t *testing.T) {
 		for _, other := range providertest.Wires {
 			m := first(other)
 			m.GetExecute().SessionId = &got.Session
-			bodies := f.Bodies(harness.EventStreams(t, other, harness.Hello)...)
-			if again := r.Talk(m, nil); !again.End.GetCompleted() || len(*bodies) != 1 {
+			f.PlayStreams(harness.EventStreams(t, other, harness.Hello)...)
+			if again := r.Talk(m, nil); !again.End.GetCompleted() || f.Count() != 1 {
 				t.Fatalf("%s behind %s: %v", other, wire, again.Msgs)
 			}
-			toldOf(t, other, (*bodies)[0], true)
+			toldOf(t, other, f.Bodies()[0], true)
 		}
 	})
 }
@@ -85,7 +85,7 @@ func TestManyDeferredTools(t *testing.T) {
 		for _, tool := range m.GetExecute().GetTools()[1:] {
 			tool.Deferred = true
 		}
-		bodies := f.Bodies(harness.EventStreams(t, wire, calling("call_1", "find"), calling("call_2", "find"), calling("call_3", "find"), calling("call_4", "tool_000"), harness.Hello)...)
+		f.PlayStreams(harness.EventStreams(t, wire, calling("call_1", "find"), calling("call_2", "find"), calling("call_3", "find"), calling("call_4", "tool_000"), harness.Hello)...)
 		next := 1
 		got := r.Talk(m, harness.OnCall(func(c *agentdv1.RunResponse_ToolCallRequest) []*agentdv1.RunRequest {
 			m := harness.ToolResult(c.GetToolCallId(), "seen")
@@ -97,11 +97,11 @@ func TestManyDeferredTools(t *testing.T) {
 			}
 			return []*agentdv1.RunRequest{m}
 		}))
-		if !got.End.GetCompleted() || len(got.Calls) != 4 || got.Calls[3].GetToolName() != "tool_000" || len(*bodies) != 5 {
-			t.Fatalf("%d requests, %d calls, %v", len(*bodies), len(got.Calls), got.End)
+		if !got.End.GetCompleted() || len(got.Calls) != 4 || got.Calls[3].GetToolName() != "tool_000" || f.Count() != 5 {
+			t.Fatalf("%d requests, %d calls, %v", f.Count(), len(got.Calls), got.End)
 		}
 		for at, found := range []int{0, 60, 120, 180, 180} {
-			body := (*bodies)[at]
+			body := f.Bodies()[at]
 			want, again := min(1+found, 128), found > 127
 			if wire == providertest.Anthropic {
 				want, again = 512, false

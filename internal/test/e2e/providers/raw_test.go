@@ -50,7 +50,7 @@ func TestRawPayloads(t *testing.T) {
 		if want := []string{"raw 1", "retry", "raw 2", "ended", "raw 1", "ended"}; !slices.Equal(order, want) {
 			t.Fatalf("order %q, want %q", order, want)
 		}
-		refused := string(providertest.ErrorBody(wire, 503, "busy", "no luck with [redacted], or [redacted]"))
+		refused := string(providertest.ErrorBody(wire, 503, "fake_error", "no luck with [redacted], or [redacted]"))
 		for i, want := range []struct {
 			status      int32
 			contentType string

@@ -37,7 +37,7 @@ type endless struct {
 // its client has hung up.
 func (e endless) start(f *harness.Faulty) (coming, gone <-chan struct{}) {
 	come, left := make(chan struct{}), make(chan struct{})
-	f.Handle(fakeprovider.New(func(ctx context.Context, _ *fakeprovider.Call) fakeprovider.Reply {
+	f.Use(func(ctx context.Context, _ *fakeprovider.Call) fakeprovider.Reply {
 		reply := fakeprovider.Reply{Done: func(error) { close(left) }}
 		if !e.head {
 			close(come)
@@ -59,7 +59,7 @@ func (e endless) start(f *harness.Faulty) (coming, gone <-chan struct{}) {
 			return harness.Wait(ctx, 2*time.Millisecond)
 		}
 		return reply
-	}))
+	})
 	return come, left
 }
 

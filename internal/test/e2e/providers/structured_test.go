@@ -10,6 +10,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
@@ -39,7 +40,7 @@ func TestStructuredOutput(t *testing.T) {
 			turn := func(session string, tools []string, answers ...providertest.Answer) (*harness.Dialogue, []providertest.Received) {
 				t.Helper()
 				srv := providertest.NewServer(t, providertest.Invent(wire, answers...), nil)
-				f.Handle(srv)
+				f.Use(fakeprovider.Through(srv))
 				agent := harness.LLMAgent("root", harness.WireProviders[wire].Describe().Name+"/"+c.model, "", tools...)
 				agent.GetLlm().OutputSchema = new(personSchema)
 				got := harness.FaultyTurn(t, f.D, agent, session)
@@ -135,7 +136,7 @@ func TestStructuredOutputBehindRun(t *testing.T) {
 	for wire, c := range providerRuns {
 		t.Run(string(wire), func(t *testing.T) {
 			f := harness.NewFaulty(t, wire)
-			f.Handle(providertest.NewServer(t, &providertest.Recording{Exchanges: []providertest.Exchange{withRun(t, wire, looking, ann, harness.Hello.Usage)}}, nil))
+			f.Use(fakeprovider.Through(providertest.NewServer(t, &providertest.Recording{Exchanges: []providertest.Exchange{withRun(t, wire, looking, ann, harness.Hello.Usage)}}, nil)))
 			agent := harness.LLMAgent("root", harness.WireProviders[wire].Describe().Name+"/"+c.model, "")
 			agent.GetLlm().OutputSchema, agent.GetLlm().BuiltinTools = new(personSchema), []string{c.tool}
 			got := harness.FaultyTurn(t, f.D, agent, "")

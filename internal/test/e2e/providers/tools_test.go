@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
@@ -35,7 +36,7 @@ func TestProviderTools(t *testing.T) {
 		told[e.Wire] = true
 		t.Run(rec.Name, func(t *testing.T) {
 			f := harness.NewFaulty(t, e.Wire)
-			f.Handle(providertest.NewServer(t, rec, nil))
+			f.Use(fakeprovider.Through(providertest.NewServer(t, rec, nil)))
 			agent := f.Agent()
 			agent.GetLlm().BuiltinTools = builtins[e.Wire]
 			got := harness.FaultyTurn(t, f.D, agent, "")

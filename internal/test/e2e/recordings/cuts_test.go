@@ -1,17 +1,15 @@
 package recordings
 
 import (
-	"net/http"
-	"net/http/httptest"
 	"slices"
 	"strings"
-	"sync/atomic"
 	"testing"
 
 	"go.uber.org/goleak"
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
 
@@ -60,19 +58,14 @@ type cutter struct {
 	wire providertest.Wire
 	said *providertest.Session
 	d    *agentdtest.Daemon
-	// now answers d's model calls.
-	now atomic.Pointer[providertest.Server]
+	// provider answers d's model calls.
+	provider *fakeprovider.Provider
 }
 
 func newCutter(t *testing.T, rec *providertest.Recording, conv *providertest.Conversation) *cutter {
 	t.Helper()
-	c := &cutter{t: t, rec: rec, wire: conv.Wire, said: &conv.Sessions[0]}
-	front := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c.now.Load().ServeHTTP(w, r)
-	}))
-	t.Cleanup(front.Close)
-	c.d = recordedDaemon(t, front.URL)
-	return c
+	p, url := fakeprovider.Start(t, nil)
+	return &cutter{t: t, rec: rec, wire: conv.Wire, said: &conv.Sessions[0], d: recordedDaemon(t, url), provider: p}
 }
 
 // everywhere cuts the answer to a model call, which is a step of a turn, at each
@@ -99,7 +92,7 @@ func (c *cutter) cut(turn, step int, fault providertest.Fault, call int) bool {
 	c.t.Helper()
 	srv := providertest.NewServer(c.t, c.rec, map[int]providertest.Fault{call: fault})
 	defer srv.Close()
-	c.now.Store(srv)
+	c.provider.Use(fakeprovider.Through(srv))
 	k := newTalk(c.t, c.d, srv, c.wire, c.said)
 	for _, before := range c.said.Turns[:turn] {
 		k.turn(before.Prompt, before.Steps)

@@ -21,6 +21,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models/words"
+	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
@@ -68,7 +69,7 @@ func failings(wire providertest.Wire) map[string]failing {
 		}
 		return false
 	}
-	windowed := func(f *harness.Faulty) { f.Handle(&harness.Windowed{T: f.T, Wire: wire, Window: 2000}) }
+	windowed := func(f *harness.Faulty) { f.Use((&harness.Windowed{T: f.T, Wire: wire, Window: 2000}).Reply) }
 	out := map[string]failing{
 		"slow down, then ok": {
 			serve: func(f *harness.Faulty) {
@@ -86,7 +87,7 @@ func failings(wire providertest.Wire) map[string]failing {
 			f.Serve(harness.Always(f.Refusal(429, http.Header{"Retry-After": {"3600"}})), harness.Hello)
 		}, tells: fails(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, 0)},
 		"broken, then ok":  {serve: serve(map[int]providertest.Fault{0: {Action: providertest.Abort, Again: true}}, harness.Look, harness.Hello), tells: answered(1)},
-		"broken in a text": {serve: func(f *harness.Faulty) { f.Handle(cutAfter(f.T, wire, long)) }, tells: shown},
+		"broken in a text": {serve: func(f *harness.Faulty) { f.Use(cutAfter(f.T, wire, long)) }, tells: shown},
 		"compacted ahead": {
 			serve: windowed, turns: 20, tells: compacted,
 			agent: func(a *agentdv1.Agent) {
@@ -101,7 +102,7 @@ func failings(wire providertest.Wire) map[string]failing {
 	for name, b := range harness.BlockedAnswers {
 		if b.Wire == wire {
 			out["blocked: "+name] = failing{
-				serve: func(f *harness.Faulty) { f.Handle(http.HandlerFunc(b.Serve)) },
+				serve: func(f *harness.Faulty) { f.Use(b.Script()) },
 				tells: fails(agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED, 0),
 			}
 		}
@@ -110,13 +111,10 @@ func failings(wire providertest.Wire) map[string]failing {
 }
 
 // cutAfter streams an answer without its end, but with all of its text.
-func cutAfter(t *testing.T, wire providertest.Wire, a providertest.Answer) http.Handler {
+func cutAfter(t *testing.T, wire providertest.Wire, a providertest.Answer) fakeprovider.Script {
 	t.Helper()
 	text := harness.EventStreams(t, wire, a)[0]
-	return http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		w.Header().Set("Content-Type", "text/event-stream")
-		_, _ = w.Write([]byte(text[:len(text)*3/5]))
-	})
+	return fakeprovider.Answer(fakeprovider.Reply{Events: []string{text[:len(text)*3/5]}})
 }
 
 // TestTapesOfFailures records models that fail, and plays them: the turns are the
