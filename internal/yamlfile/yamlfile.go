@@ -41,7 +41,7 @@ func (p Position) Compare(other Position) int {
 }
 
 // Problem is one thing that is wrong with a file.
-type Problem struct {
+type Problem struct { //nolint:errname // a file has several of them
 	Position
 	// Message says what is wrong and what would be right.
 	Message string

@@ -133,7 +133,9 @@ func TestProviderEndlessLine(t *testing.T) {
 		got := f.Turn("", "look")
 		runtime.ReadMemStats(&after)
 		f.Failed(got, agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, 1, "too long")
-		<-over
+		if err := <-over; err == nil {
+			t.Error("the provider could write the whole line")
+		}
 		if n := f.Last().Sent(); n > most {
 			t.Errorf("%d bytes of a line were taken, want at most %d", n, most)
 		}
