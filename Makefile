@@ -45,7 +45,7 @@ chaos: ## kill a daemon at each record of its log, then break one FAULTS times; 
 	@grep '^faults=' .cache/chaos.log
 
 damage: ## flip bits in SEEDS databases that are down, and open them
-	go test -count=1 -run 'TestDamagedFiles$$' -v ./session/sqlitestore -sqlitestore.damageseeds=$(SEEDS) -timeout 1h
+	go test -count=1 -run 'TestDamagedFiles$$' -v ./session/store/sqlite -sqlite.damageseeds=$(SEEDS) -timeout 1h
 	go test -count=1 -run 'TestDamagedDatabase$$' -v ./internal/daemon -daemon.damageseeds=$(SEEDS) -timeout 1h
 
 attacks: ## run hostile clients against a daemon under a memory limit, beside a stranger; prints what was measured

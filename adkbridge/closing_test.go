@@ -11,24 +11,25 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // dyingStore is a store that takes a number of appends and then none.
 type dyingStore struct {
-	session.Store
+	store.Store
 	left atomic.Int64
 }
 
-func (s *dyingStore) Append(ctx context.Context, b session.Batch) error {
+func (s *dyingStore) Append(ctx context.Context, b store.Batch) error {
 	if s.left.Add(-1) < 0 {
-		return session.ErrFailed
+		return store.ErrFailed
 	}
 	return s.Store.Append(ctx, b)
 }
 
 func (s *dyingStore) SetAttempts(ctx context.Context, id string, n int64, waits bool) error {
 	if s.left.Load() < 0 {
-		return session.ErrFailed
+		return store.ErrFailed
 	}
 	return s.Store.SetAttempts(ctx, id, n, waits)
 }
@@ -117,10 +118,10 @@ func continueKilled(t *testing.T, w *world) {
 
 // closings returns how many events of a log hold results of calls that the turn's end
 // cancels, and whether that end is in the log.
-func closings(t *testing.T, store session.Store, id string) (n int, ended bool) {
+func closings(t *testing.T, db store.Store, id string) (n int, ended bool) {
 	t.Helper()
-	log, err := store.Read(t.Context(), id, 0, 1000)
-	if errors.Is(err, session.ErrNoSession) {
+	log, err := db.Read(t.Context(), id, 0, 1000)
+	if errors.Is(err, store.ErrNoSession) {
 		return 0, false
 	}
 	if err != nil {
@@ -184,11 +185,11 @@ func TestClosingIsSmall(t *testing.T) {
 
 // sizeStore is a store that knows how much the largest append has held.
 type sizeStore struct {
-	session.Store
+	store.Store
 	bytes atomic.Int64
 }
 
-func (s *sizeStore) Append(ctx context.Context, b session.Batch) error {
+func (s *sizeStore) Append(ctx context.Context, b store.Batch) error {
 	n := int64(0)
 	for _, rec := range b.Records {
 		n += int64(len(rec.Data))

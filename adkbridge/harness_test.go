@@ -25,7 +25,8 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 func TestMain(m *testing.M) {
@@ -206,7 +207,7 @@ func (s *script) seen(agent string) []request {
 type world struct {
 	t       testing.TB
 	script  *script
-	store   session.Store
+	store   store.Store
 	runner  *Runner
 	manager *session.Manager
 	session string
@@ -239,7 +240,7 @@ func newWorld(t testing.TB, steps map[string][]step, limits ...Limits) *world {
 // onDisk keeps the sessions in a real store.
 func (w *world) onDisk() {
 	w.t.Helper()
-	store, err := sqlitestore.Open(w.t.Context(), filepath.Join(w.t.TempDir(), "db"))
+	store, err := sqlite.Open(w.t.Context(), filepath.Join(w.t.TempDir(), "db"))
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -7,14 +7,14 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
-// memStore is a session.Store in memory: the many small sessions of these tests
+// memStore is a store.Store in memory: the many small sessions of these tests
 // need no database. TestShapes runs on a real one.
 type memStore struct {
-	session.Store // nil: nothing else is called
+	store.Store // nil: nothing else is called
 
 	mu     sync.Mutex // protects the fields below
 	logs   map[string][]record.Record
@@ -25,27 +25,27 @@ func newMemStore() *memStore {
 	return &memStore{logs: map[string][]record.Record{}, shared: map[string]map[string]json.RawMessage{}}
 }
 
-func (s *memStore) Info(_ context.Context, id string) (session.Info, error) {
+func (s *memStore) Info(_ context.Context, id string) (store.Info, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	log, ok := s.logs[id]
 	if !ok {
-		return session.Info{}, session.ErrNoSession
+		return store.Info{}, store.ErrNoSession
 	}
-	return session.Info{Head: session.Head{ID: id, LastSeq: int64(len(log))}}, nil
+	return store.Info{Head: store.Head{ID: id, LastSeq: int64(len(log))}}, nil
 }
 
-func (s *memStore) Append(_ context.Context, b session.Batch) error {
+func (s *memStore) Append(_ context.Context, b store.Batch) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	log, ok := s.logs[b.SessionID]
 	switch {
 	case b.Create == nil && !ok:
-		return session.ErrNoSession
+		return store.ErrNoSession
 	case b.Create != nil && ok:
-		return session.ErrSessionExists
+		return store.ErrSessionExists
 	case int64(len(log)) != b.After:
-		return session.ErrConflict
+		return store.ErrConflict
 	}
 	s.logs[b.SessionID] = append(log, b.Records...)
 	for _, v := range b.Shared {
@@ -64,7 +64,7 @@ func (s *memStore) Read(_ context.Context, id string, after int64, limit int) ([
 	defer s.mu.Unlock()
 	log, ok := s.logs[id]
 	if !ok {
-		return nil, session.ErrNoSession
+		return nil, store.ErrNoSession
 	}
 	log = log[min(after, int64(len(log))):]
 	return slices.Clone(log[:min(limit, len(log))]), nil

@@ -30,7 +30,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // Config configures a host; the zero value serves on port 8080 of 127.0.0.1 and keeps everything in
@@ -84,20 +84,20 @@ type Config struct {
 
 // Principal is who makes a request: an ID that is not empty, a Tenant, "" for none, and a Role. The
 // ID names the owner of sessions, prompts, results and resolutions (created_by, resolved_by).
-type Principal = session.Principal
+type Principal = principal.Principal
 
 // Role is what a principal may do.
-type Role = session.Role
+type Role = principal.Role
 
 // The roles.
 const (
 	// Caller starts turns, sends results and resolves interactions. It is the zero value.
-	Caller = session.Caller
+	Caller = principal.Caller
 	// Observer only reads.
-	Observer = session.Observer
+	Observer = principal.Observer
 	// Operator does what a caller does, sets the state that all sessions share, and reads the
 	// host's own instruction.
-	Operator = session.Operator
+	Operator = principal.Operator
 )
 
 // Host is a running daemon. Its methods may be called from any goroutine.

@@ -9,13 +9,13 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	server "github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // asCaller has the daemon take everybody for a caller, who may not set state of app:.
 func asCaller(c *testdaemon.Config) {
-	c.Daemon.Authenticate = func(*http.Request) (server.Principal, error) {
-		return server.Principal{ID: "ann", Role: server.Caller}, nil
+	c.Daemon.Authenticate = func(*http.Request) (principal.Principal, error) {
+		return principal.Principal{ID: "ann", Role: principal.Caller}, nil
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // Sessions keeps sessions, starts turns, attaches clients to them and reports their
@@ -25,7 +27,7 @@ type Sessions interface {
 	ListSessions(
 		ctx context.Context, f session.Filter, page string, limit int,
 	) (sessions []session.Summary, next string, err error)
-	UpdateSession(ctx context.Context, id string, c session.Change) (session.Summary, error)
+	UpdateSession(ctx context.Context, id string, c store.Change) (session.Summary, error)
 	DeleteSession(ctx context.Context, id string) error
 	ForkSession(ctx context.Context, req session.ForkRequest) (session.Summary, error)
 
@@ -79,7 +81,7 @@ type Config struct {
 	// request (UNAUTHENTICATED) before anything of it is read; it is logged and not sent.
 	// Health checks are not authenticated. nil: every caller is the operator,
 	// session.Local.
-	Authenticate func(*http.Request) (session.Principal, error)
+	Authenticate func(*http.Request) (principal.Principal, error)
 	// Logger receives one line per turn; no prompts, payloads or keys. Default:
 	// discard.
 	Logger *slog.Logger

@@ -22,7 +22,7 @@ import (
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // engine is a session.Runner that runs a function.
@@ -126,7 +126,7 @@ func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture
 	t.Helper()
 	f := &fixture{log: &bytes.Buffer{}}
 	cfg.Logger = slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	store, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
+	store, err := sqlite.Open(t.Context(), sqlite.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}

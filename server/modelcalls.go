@@ -13,6 +13,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // replayTimeout bounds the replay of a turn.
@@ -34,7 +35,7 @@ func (s *sessionService) ListModelCalls(
 	for _, c := range calls {
 		c.Details.Instruction = cleanText(c.Details.GetInstruction())
 		c.Details.Summary = cleanText(c.Details.GetSummary())
-		if session.PrincipalOf(ctx).Role != session.Operator {
+		if principal.Of(ctx).Role != principal.Operator {
 			c.Details.Instruction = withoutServerText(c.Details.GetInstruction(), cleanText(c.Operator))
 		}
 		// A large page ends early, like a page of turns.

@@ -10,8 +10,8 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 const (
@@ -41,58 +41,58 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 			_ = write.Write(w, r, connectError(refused)) // a client that is gone reads nothing
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(session.WithPrincipal(r.Context(), p)))
+		next.ServeHTTP(w, r.WithContext(principal.With(r.Context(), p)))
 	})
 }
 
 // rights lists the lowest role that may call each method. A method that is not here is
 // for operators. An observer may call Run and WatchTurn only with observe: see
 // mayAttach.
-var rights = map[string]session.Role{
-	agentdv1connect.AgentdRunProcedure:                        session.Observer,
-	agentdv1connect.SessionServiceCreateSessionProcedure:      session.Caller,
-	agentdv1connect.SessionServiceGetSessionProcedure:         session.Observer,
-	agentdv1connect.SessionServiceListSessionsProcedure:       session.Observer,
-	agentdv1connect.SessionServiceUpdateSessionProcedure:      session.Caller,
-	agentdv1connect.SessionServiceDeleteSessionProcedure:      session.Caller,
-	agentdv1connect.SessionServiceForkSessionProcedure:        session.Caller,
-	agentdv1connect.SessionServiceCreateTurnProcedure:         session.Caller,
-	agentdv1connect.SessionServiceGetTurnProcedure:            session.Observer,
-	agentdv1connect.SessionServiceListTurnsProcedure:          session.Observer,
-	agentdv1connect.SessionServiceCancelTurnProcedure:         session.Caller,
-	agentdv1connect.SessionServiceCancelToolCallProcedure:     session.Caller,
-	agentdv1connect.SessionServiceListTurnEventsProcedure:     session.Observer,
-	agentdv1connect.SessionServiceWatchTurnProcedure:          session.Observer,
-	agentdv1connect.SessionServiceListSessionEventsProcedure:  session.Observer,
-	agentdv1connect.SessionServiceWatchSessionProcedure:       session.Observer,
-	agentdv1connect.SessionServiceSubmitToolResultsProcedure:  session.Caller,
-	agentdv1connect.SessionServiceGetInteractionProcedure:     session.Observer,
-	agentdv1connect.SessionServiceListInteractionsProcedure:   session.Observer,
-	agentdv1connect.SessionServiceResolveInteractionProcedure: session.Caller,
-	agentdv1connect.SessionServiceListModelCallsProcedure:     session.Observer,
-	agentdv1connect.SessionServiceGetCapabilitiesProcedure:    session.Observer,
-	agentdv1connect.SessionServiceListSharedStateProcedure:    session.Operator,
-	agentdv1connect.SessionServiceSetSharedStateProcedure:     session.Operator,
-	agentdv1connect.SessionServiceRemoveSharedStateProcedure:  session.Operator,
-	agentdv1connect.SessionServiceListModelsProcedure:         session.Observer,
+var rights = map[string]principal.Role{
+	agentdv1connect.AgentdRunProcedure:                        principal.Observer,
+	agentdv1connect.SessionServiceCreateSessionProcedure:      principal.Caller,
+	agentdv1connect.SessionServiceGetSessionProcedure:         principal.Observer,
+	agentdv1connect.SessionServiceListSessionsProcedure:       principal.Observer,
+	agentdv1connect.SessionServiceUpdateSessionProcedure:      principal.Caller,
+	agentdv1connect.SessionServiceDeleteSessionProcedure:      principal.Caller,
+	agentdv1connect.SessionServiceForkSessionProcedure:        principal.Caller,
+	agentdv1connect.SessionServiceCreateTurnProcedure:         principal.Caller,
+	agentdv1connect.SessionServiceGetTurnProcedure:            principal.Observer,
+	agentdv1connect.SessionServiceListTurnsProcedure:          principal.Observer,
+	agentdv1connect.SessionServiceCancelTurnProcedure:         principal.Caller,
+	agentdv1connect.SessionServiceCancelToolCallProcedure:     principal.Caller,
+	agentdv1connect.SessionServiceListTurnEventsProcedure:     principal.Observer,
+	agentdv1connect.SessionServiceWatchTurnProcedure:          principal.Observer,
+	agentdv1connect.SessionServiceListSessionEventsProcedure:  principal.Observer,
+	agentdv1connect.SessionServiceWatchSessionProcedure:       principal.Observer,
+	agentdv1connect.SessionServiceSubmitToolResultsProcedure:  principal.Caller,
+	agentdv1connect.SessionServiceGetInteractionProcedure:     principal.Observer,
+	agentdv1connect.SessionServiceListInteractionsProcedure:   principal.Observer,
+	agentdv1connect.SessionServiceResolveInteractionProcedure: principal.Caller,
+	agentdv1connect.SessionServiceListModelCallsProcedure:     principal.Observer,
+	agentdv1connect.SessionServiceGetCapabilitiesProcedure:    principal.Observer,
+	agentdv1connect.SessionServiceListSharedStateProcedure:    principal.Operator,
+	agentdv1connect.SessionServiceSetSharedStateProcedure:     principal.Operator,
+	agentdv1connect.SessionServiceRemoveSharedStateProcedure:  principal.Operator,
+	agentdv1connect.SessionServiceListModelsProcedure:         principal.Observer,
 }
 
 // mayCall refuses a method that is not for the principal.
-func mayCall(p session.Principal, procedure string) *fault.Error {
+func mayCall(p principal.Principal, procedure string) *fault.Error {
 	need, listed := rights[procedure]
 	if !listed {
-		need = session.Operator
+		need = principal.Operator
 	}
 	return mayBe(p, need, strings.TrimPrefix(procedure, "/"))
 }
 
 // mayBe refuses what the principal's role may not do. An operator may do what a caller
 // may, and both may do what an observer may.
-func mayBe(p session.Principal, need session.Role, what string) *fault.Error {
+func mayBe(p principal.Principal, need principal.Role, what string) *fault.Error {
 	switch {
-	case p.Role == session.Operator,
-		p.Role == session.Caller && need != session.Operator,
-		p.Role == session.Observer && need == session.Observer:
+	case p.Role == principal.Operator,
+		p.Role == principal.Caller && need != principal.Operator,
+		p.Role == principal.Observer && need == principal.Observer:
 		return nil
 	}
 	return fault.Errorf(codeDenied,
@@ -100,9 +100,9 @@ func mayBe(p session.Principal, need session.Role, what string) *fault.Error {
 }
 
 // mayAttach refuses an observer that would be a client of the turn.
-func mayAttach(p session.Principal, observes bool) *fault.Error {
-	if p.Role != session.Observer {
-		return mayBe(p, session.Caller, "to be a client of a turn")
+func mayAttach(p principal.Principal, observes bool) *fault.Error {
+	if p.Role != principal.Observer {
+		return mayBe(p, principal.Caller, "to be a client of a turn")
 	}
 	if observes {
 		return nil

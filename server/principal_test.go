@@ -9,7 +9,7 @@ import (
 	"google.golang.org/protobuf/reflect/protoregistry"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // TestRights: each method of the protocol says for whom it is, what it does not change is
@@ -37,12 +37,12 @@ func TestRights(t *testing.T) {
 			continue
 		}
 		name := string(m.Name())
-		want := session.Caller
+		want := principal.Caller
 		switch {
 		case strings.HasSuffix(name, "SharedState"):
-			want = session.Operator
+			want = principal.Operator
 		case m.IsStreamingServer(), strings.HasPrefix(name, "Get"), strings.HasPrefix(name, "List"):
-			want = session.Observer
+			want = principal.Observer
 		}
 		if need != want {
 			t.Errorf("%s is for %v, want %v", procedure, need, want)
@@ -58,8 +58,8 @@ func TestRights(t *testing.T) {
 // TestRightsOfUnlistedMethods: a method without an entry is for operators.
 func TestRightsOfUnlistedMethods(t *testing.T) {
 	const unlisted = "/agentd.v1.SessionService/DropEverything"
-	for role, may := range map[session.Role]bool{session.Operator: true, session.Caller: false, session.Observer: false, 99: false} {
-		e := mayCall(session.Principal{ID: "x", Role: role}, unlisted)
+	for role, may := range map[principal.Role]bool{principal.Operator: true, principal.Caller: false, principal.Observer: false, 99: false} {
+		e := mayCall(principal.Principal{ID: "x", Role: role}, unlisted)
 		switch {
 		case may && e != nil:
 			t.Errorf("%v is refused: %v", role, e)

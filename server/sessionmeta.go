@@ -17,6 +17,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // defaultPage is the size of a list's page if the request sets none.
@@ -79,7 +80,7 @@ func (s *sessionService) ListSessions(
 func (s *sessionService) UpdateSession(
 	ctx context.Context, r *connect.Request[agentdv1.UpdateSessionRequest],
 ) (*connect.Response[agentdv1.UpdateSessionResponse], error) {
-	change := session.Change{Version: r.Msg.GetVersion(), Labels: r.Msg.GetLabels(), ClientRef: r.Msg.ClientRef}
+	change := store.Change{Version: r.Msg.GetVersion(), Labels: r.Msg.GetLabels(), ClientRef: r.Msg.ClientRef}
 	if r.Msg.State != nil {
 		change.Archived = new(r.Msg.GetState() == agentdv1.SessionState_SESSION_STATE_ARCHIVED)
 	}

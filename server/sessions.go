@@ -17,6 +17,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 const (
@@ -137,7 +138,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		e := arrived(ctx)
 		defer e.bound(c.s.cfg.WriteTimeout)
 		defer func() { err = c.clientError(ctx, req.Spec().Procedure, recover(), err) }()
-		if e := mayCall(session.PrincipalOf(ctx), req.Spec().Procedure); e != nil {
+		if e := mayCall(principal.Of(ctx), req.Spec().Procedure); e != nil {
 			return nil, e
 		}
 		if msg, ok := req.Any().(proto.Message); ok {
@@ -157,7 +158,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 func (c checks) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
 	return func(ctx context.Context, conn connect.StreamingHandlerConn) (err error) {
 		defer func() { err = c.clientError(ctx, conn.Spec().Procedure, recover(), err) }()
-		if e := mayCall(session.PrincipalOf(ctx), conn.Spec().Procedure); e != nil {
+		if e := mayCall(principal.Of(ctx), conn.Spec().Procedure); e != nil {
 			return e
 		}
 		return next(ctx, conn)
@@ -396,7 +397,7 @@ func (s *sessionService) WatchTurn(
 	}
 	req, e := attachOf("", r.Msg, r.Msg.AfterSeq, r.Header())
 	if e == nil {
-		e = mayAttach(session.PrincipalOf(ctx), req.Observe)
+		e = mayAttach(principal.Of(ctx), req.Observe)
 	}
 	if e != nil {
 		return e

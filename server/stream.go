@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // maxReplies is how many replies may wait for the sender.
@@ -154,7 +155,7 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 	if e := st.srv.validate.check(first.msg); e != nil {
 		return e
 	}
-	if e := mayCall(session.PrincipalOf(ctx), agentdv1connect.AgentdRunProcedure); e != nil {
+	if e := mayCall(principal.Of(ctx), agentdv1connect.AgentdRunProcedure); e != nil {
 		return e
 	}
 	switch r := first.msg.GetRequest().(type) {
@@ -176,7 +177,7 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 }
 
 func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) *fault.Error {
-	if e := mayBe(session.PrincipalOf(ctx), session.Caller, "to start a turn"); e != nil {
+	if e := mayBe(principal.Of(ctx), principal.Caller, "to start a turn"); e != nil {
 		return e
 	}
 	req, e := requestOf(ex, st.bidi.RequestHeader())
@@ -214,7 +215,7 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *fault.Error {
 	req, e := attachOf("attach.", at, at.AfterSeq, st.bidi.RequestHeader())
 	if e == nil {
-		e = mayAttach(session.PrincipalOf(ctx), req.Observe)
+		e = mayAttach(principal.Of(ctx), req.Observe)
 	}
 	if e != nil {
 		return e

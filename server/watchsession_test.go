@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // turnOn runs a turn to its end and returns its session; "" makes one.
@@ -196,11 +197,11 @@ func TestObserverReadsSession(t *testing.T) {
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 		_, err := ask(ctx, run, "c1")
 		return err
-	}}, server.Config{Authenticate: func(r *http.Request) (session.Principal, error) {
+	}}, server.Config{Authenticate: func(r *http.Request) (principal.Principal, error) {
 		if r.Header.Get("X-Role") == "observer" {
-			return session.Principal{ID: "olga", Role: session.Observer}, nil
+			return principal.Principal{ID: "olga", Role: principal.Observer}, nil
 		}
-		return session.Principal{ID: "carl", Role: session.Caller}, nil
+		return principal.Principal{ID: "carl", Role: principal.Caller}, nil
 	}})
 	run := f.run(t)
 	id := run.until(isCall)[0].GetExecute().GetSessionId()

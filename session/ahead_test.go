@@ -8,16 +8,17 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // slowly is a store whose appends are there before they are said to be.
 type slowly struct {
-	session.Store
+	store.Store
 	mu   sync.Mutex
 	gate chan struct{} // protected by mu
 }
 
-func (s *slowly) Append(ctx context.Context, b session.Batch) error {
+func (s *slowly) Append(ctx context.Context, b store.Batch) error {
 	err := s.Store.Append(ctx, b)
 	s.mu.Lock()
 	gate := s.gate

@@ -8,7 +8,10 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // commit makes entries durable, applies them and shows them. Entries of several
@@ -89,7 +92,7 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 	}
 	for _, e := range entries {
 		if s.stall != nil && e.asked {
-			return unavailable(takeWrites, s.stall)
+			return retry.Unavailable(retry.TakeWrites, s.stall)
 		}
 		switch e.kind {
 		case record.KindTurnStarted, record.KindTurnResumed, record.KindTurnQueued, record.KindTurnDropped:
@@ -136,7 +139,7 @@ func (e *entry) overLocked(err error) {
 // flight is an append under way.
 type flight struct {
 	entries []*entry
-	batch   Batch
+	batch   store.Batch
 	unsure  bool      // an earlier try may have written it
 	since   time.Time // when it was first tried, or last known not to be written
 	paused  *attempt  // whose deadline was stopped
@@ -168,7 +171,7 @@ func (s *Session) retryFlight(f *flight) {
 	defer s.mu.Unlock()
 	for {
 		again := false
-		without(&s.mu, func() { again = s.store.pause(context.Background(), &waits) })
+		lock.Without(&s.mu, func() { again = s.store.Pause(context.Background(), &waits) })
 		if !again {
 			s.breakLocked(f, errSuspended)
 			break
@@ -189,7 +192,7 @@ func (s *Session) tryLocked(f *flight) error {
 		}
 	}
 	var err error
-	without(&s.mu, func() { err = s.store.write(f.batch) })
+	lock.Without(&s.mu, func() { err = s.store.Write(f.batch) })
 	if err != nil {
 		return err
 	}
@@ -216,8 +219,8 @@ func (s *Session) tryLocked(f *flight) error {
 
 // numberLocked makes the batch of a flight.
 func (s *Session) numberLocked(f *flight) error {
-	f.batch = Batch{SessionID: s.id, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries)}
-	now := s.store.now()
+	f.batch = store.Batch{SessionID: s.id, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries)}
+	now := s.store.Stamp()
 	x := s.index.clone()
 	for i, e := range f.entries {
 		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
@@ -229,7 +232,7 @@ func (s *Session) numberLocked(f *flight) error {
 		for _, changed := range x.note(e.rec, e.fact) {
 			row, err := changed.row(s.id)
 			if err != nil {
-				return fmt.Errorf("%w: session %s: turn %s: %w", ErrMalformed, s.id, e.turn.id, err)
+				return fmt.Errorf("%w: session %s: turn %s: %w", store.ErrMalformed, s.id, e.turn.id, err)
 			}
 			f.batch.Rows = append(f.batch.Rows, row)
 		}
@@ -241,9 +244,9 @@ func (s *Session) numberLocked(f *flight) error {
 // overcomeLocked deals with an append that the store did not take. It reports
 // false when the append has to be tried again.
 func (s *Session) overcomeLocked(f *flight, err error) bool {
-	full := errors.Is(err, ErrFull)
+	full := errors.Is(err, store.ErrFull)
 	switch {
-	case settled(err), errors.Is(err, ErrFailed), !full && time.Since(f.since) >= s.store.patience:
+	case retry.Known(err), errors.Is(err, store.ErrFailed), !full && time.Since(f.since) >= s.store.Patience():
 		s.breakLocked(f, &fault.Error{
 			Code:    fault.Unavailable,
 			Message: "the session's log cannot be written",
@@ -285,7 +288,7 @@ func refuseAsked(entries []*entry, err error) []*entry {
 	var rest []*entry
 	for _, e := range entries {
 		if e.asked {
-			e.overLocked(unavailable(takeWrites, err))
+			e.overLocked(retry.Unavailable(retry.TakeWrites, err))
 		} else {
 			rest = append(rest, e)
 		}

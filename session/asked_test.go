@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // isRequested tells whether a watcher has a request for a call by now.
@@ -36,15 +37,15 @@ func TestAnsweredCallIsAskedOfNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &tampered{Store: memory(t)}
-				f := newFixture(t, store, session.Limits{})
+				db := &tampered{Store: memory(t)}
+				f := newFixture(t, db, session.Limits{})
 				f.on(talk)
 				turn := f.start(session.Request{Prompt: "ask"})
 				owner := turn.Watch()
 				await(t, owner, isCall)
 				with.SessionID = turn.SessionID()
 				_, second := f.attach(with)
-				store.tamper(always(session.ErrFull))
+				db.tamper(always(store.ErrFull))
 				answer(t, turn)
 				meanwhile(f, owner)
 				time.Sleep(time.Minute) // longer than any grace
@@ -58,7 +59,7 @@ func TestAnsweredCallIsAskedOfNobody(t *testing.T) {
 				if err != nil || info.Status != session.Running {
 					t.Errorf("the turn is %v, %v", info.Status, err)
 				}
-				store.tamper(nil)
+				db.tamper(nil)
 				got := follow(t, third)
 				if !end(t, got).Completed {
 					t.Errorf("then: %v", got)
@@ -77,17 +78,17 @@ func TestAnsweredCallIsAskedOfNobody(t *testing.T) {
 // being written is asked for the call when that has come to nothing.
 func TestCallWhoseAnswerIsNotTakenIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{})
+		db := &tampered{Store: memory(t)}
+		f := newFixture(t, db, session.Limits{})
 		f.on(talk)
 		turn := f.start(session.Request{Prompt: "ask"})
 		w := turn.Watch()
 		await(t, w, isCall)
 		trying, full := make(chan struct{}), make(chan struct{})
-		store.tamper(func(_ context.Context, _ session.Batch) error {
+		db.tamper(func(_ context.Context, _ store.Batch) error {
 			close(trying)
 			<-full
-			return session.ErrFull
+			return store.ErrFull
 		})
 		refused := make(chan error, 1)
 		go func() {
@@ -99,7 +100,7 @@ func TestCallWhoseAnswerIsNotTakenIsAskedAgain(t *testing.T) {
 		if isRequested(t, second) {
 			t.Error("asked while the call is being cancelled")
 		}
-		store.tamper(nil)
+		db.tamper(nil)
 		close(full)
 		if err := <-refused; code(err) != unavailable {
 			t.Errorf("the cancel: %v", err)

@@ -12,17 +12,18 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // dying is a store that takes a number of appends and then none: the next one fails, and
 // if lost is set it is written all the same.
 type dying struct {
-	session.Store
+	store.Store
 	left atomic.Int64
 	lost bool
 }
 
-func (s *dying) Append(ctx context.Context, b session.Batch) error {
+func (s *dying) Append(ctx context.Context, b store.Batch) error {
 	switch left := s.left.Add(-1); {
 	case left >= 0:
 		return s.Store.Append(ctx, b)
@@ -82,7 +83,7 @@ func failing(ctx context.Context, r *session.Run) error {
 
 // closings tells how many events of a log close its turn, and whether the turn has its
 // end; the last of them precedes that.
-func closings(t *testing.T, store session.Store, id string) (n int, ended bool) {
+func closings(t *testing.T, store store.Store, id string) (n int, ended bool) {
 	t.Helper()
 	log, err := store.Read(t.Context(), id, 0, 1000)
 	if err != nil {

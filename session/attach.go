@@ -10,8 +10,10 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // AttachRequest asks to follow a turn of a session.
@@ -152,7 +154,7 @@ func (m *Manager) resumeLast(ctx context.Context, req AttachRequest) (*Turn, err
 func (s *Session) awaitSuspended(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.awaitLocked(ctx, func() <-chan struct{} {
+	return lock.Await(ctx, &s.mu, func() <-chan struct{} {
 		if t := s.turn; t != nil && t.phase == turnSuspending {
 			return t.done
 		}
@@ -338,9 +340,9 @@ func (m *Manager) expireAll(ctx context.Context) {
 }
 
 // expire ends a turn that was suspended too long ago.
-func (m *Manager) expire(ctx context.Context, head Head) error {
+func (m *Manager) expire(ctx context.Context, head store.Head) error {
 	last, err := m.store.Read(ctx, head.ID, head.LastSeq-1, 1)
-	if err != nil || len(last) == 0 || m.store.now().Sub(last[0].Time) < m.limits.Retention {
+	if err != nil || len(last) == 0 || m.store.Stamp().Sub(last[0].Time) < m.limits.Retention {
 		return err
 	}
 	h, err := m.acquire(ctx, head.ID)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/clock"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -24,7 +26,7 @@ const returnTime = time.Minute
 // not. A turn that is canceled at once needs no record.
 func (s *Session) noteLeaveLocked(t *Turn) {
 	d := t.onDisconnect
-	if t.noting || !d.Cancel || d.Grace == 0 && t.cancelLogged.IsZero() || t.cancelAt.at.Equal(t.cancelLogged) {
+	if t.noting || !d.Cancel || d.Grace == 0 && t.cancelLogged.IsZero() || t.cancelAt.At.Equal(t.cancelLogged) {
 		return
 	}
 	t.noting = s.store.spawn(func() { s.noteLeave(t) })
@@ -35,11 +37,11 @@ func (s *Session) noteLeaveLocked(t *Turn) {
 func (s *Session) noteLeave(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for t.ended == nil && !t.cancelAt.at.Equal(t.cancelLogged) {
-		fact := &record.ClientsLeft{CancelAt: t.cancelAt.at}
+	for t.ended == nil && !t.cancelAt.At.Equal(t.cancelLogged) {
+		fact := &record.ClientsLeft{CancelAt: t.cancelAt.At}
 		data, err := logjson.Marshal(fact)
 		if err == nil {
-			without(&s.mu, func() {
+			lock.Without(&s.mu, func() {
 				_, err = s.commit(context.Background(), &entry{turn: t, kind: record.KindClientsLeft, data: data, fact: fact})
 			})
 		}
@@ -54,8 +56,8 @@ func (s *Session) noteLeave(t *Turn) {
 func (s *Session) clientsLeftLocked(t *Turn, f *record.ClientsLeft) {
 	t = s.nowLocked(t)
 	t.cancelLogged = f.CancelAt
-	if !t.runs() && !t.cancelAt.at.Equal(f.CancelAt) { // the log is being read
-		t.cancelAt = s.store.dueAt(f.CancelAt, max(t.onDisconnect.Grace, returnTime))
+	if !t.runs() && !t.cancelAt.At.Equal(f.CancelAt) { // the log is being read
+		t.cancelAt = s.store.At(f.CancelAt, max(t.onDisconnect.Grace, returnTime))
 	}
 }
 
@@ -69,22 +71,22 @@ func (m *Manager) lost(s *Session) {
 
 // lost says which turn is canceled, and when, if none of its clients comes back; "" for
 // none.
-func (s *Session) lost() (turnID string, when due) {
+func (s *Session) lost() (turnID string, when clock.Due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.turn
 	if t == nil || t.ended != nil || !t.onDisconnect.Cancel {
-		return "", due{}
+		return "", clock.Due{}
 	}
-	if t.cancelAt.isZero() { // they were there until now
-		t.cancelAt = s.store.dueIn(max(t.onDisconnect.Grace, returnTime))
+	if t.cancelAt.IsZero() { // they were there until now
+		t.cancelAt = s.store.In(max(t.onDisconnect.Grace, returnTime))
 	}
 	return t.id, t.cancelAt
 }
 
 // cancelLater has a turn canceled at a time if it is suspended then and nobody has
 // come for it.
-func (m *Manager) cancelLater(sessionID, turnID string, when due) {
+func (m *Manager) cancelLater(sessionID, turnID string, when clock.Due) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
@@ -93,8 +95,8 @@ func (m *Manager) cancelLater(sessionID, turnID string, when due) {
 	if timer := m.cancels[sessionID]; timer != nil {
 		timer.Stop()
 	}
-	m.cancels[sessionID] = time.AfterFunc(when.left(), func() {
-		if again := m.cancelNow(sessionID, turnID, when); !again.isZero() {
+	m.cancels[sessionID] = time.AfterFunc(when.Left(), func() {
+		if again := m.cancelNow(sessionID, turnID, when); !again.IsZero() {
 			m.cancelLater(sessionID, turnID, again)
 		}
 	})
@@ -102,9 +104,9 @@ func (m *Manager) cancelLater(sessionID, turnID string, when due) {
 
 // cancelNow cancels a turn that was to be canceled by now, unless the log says
 // otherwise. It returns when to look again, zero for not at all.
-func (m *Manager) cancelNow(sessionID, turnID string, when due) (again due) {
+func (m *Manager) cancelNow(sessionID, turnID string, when clock.Due) (again clock.Due) {
 	if !m.enterToCancel(sessionID) {
-		return due{} // for the next server
+		return clock.Due{} // for the next server
 	}
 	defer m.turns.Done()
 	ctx := context.Background()
@@ -113,20 +115,20 @@ func (m *Manager) cancelNow(sessionID, turnID string, when due) (again due) {
 		defer m.release(h)
 		var is state
 		if is, when = h.s.leaveDue(turnID, when); is == over {
-			return due{}
+			return clock.Due{}
 		}
-		if is != suspended || when.left() > 0 {
+		if is != suspended || when.Left() > 0 {
 			return when
 		}
 		err = m.endSuspended(ctx, h, disconnected)
 	}
 	if e, ok := errors.AsType[*fault.Error](err); err == nil || ok && (e.Code == fault.SessionNotFound || e.Code == fault.HistoryPurged) {
-		return due{}
+		return clock.Due{}
 	}
 	m.log.LogAttrs(ctx, slog.LevelWarn, "a turn whose client is gone is left open for now",
 		slog.String("session", sessionID),
 		slog.String("turn", turnID), slog.String("error", err.Error()))
-	return m.store.dueIn(returnTime)
+	return m.store.In(returnTime)
 }
 
 // enterToCancel forgets the timer that has fired, and counts the caller in m.turns. It
@@ -143,7 +145,7 @@ func (m *Manager) enterToCancel(sessionID string) bool {
 
 // leaveDue says how a turn is that was to be canceled at a time, and when it is to
 // be. A turn that runs sees to that itself, and is over to who asks.
-func (s *Session) leaveDue(turnID string, when due) (state, due) {
+func (s *Session) leaveDue(turnID string, when clock.Due) (state, clock.Due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.turn
@@ -151,14 +153,14 @@ func (s *Session) leaveDue(turnID string, when due) (state, due) {
 	case t == nil || t.id != turnID || t.ended != nil:
 		return over, when
 	case t.runs():
-		if t.cancelAt.isZero() && !s.attendedLocked() {
+		if t.cancelAt.IsZero() && !s.attendedLocked() {
 			t.cancelAt = when
 			s.reconcileLocked()
 		}
 		return over, when
 	case s.starting != nil:
-		return starting, s.store.dueIn(returnTime)
-	case !t.cancelAt.isZero() && !t.cancelAt.at.Equal(when.at): // else its session may have been read again since
+		return starting, s.store.In(returnTime)
+	case !t.cancelAt.IsZero() && !t.cancelAt.At.Equal(when.At): // else its session may have been read again since
 		when = t.cancelAt
 	}
 	return suspended, when

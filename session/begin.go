@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/encoding/protojson"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -41,16 +42,16 @@ func (s *Session) unreserve() {
 // awaitStart waits until the turn that is being started runs, or has come to
 // nothing; it does not wait when there is none.
 func (s *Session) awaitStart(ctx context.Context) error {
-	starting := locked(&s.mu, func() chan struct{} { return s.starting })
+	starting := lock.Get(&s.mu, func() chan struct{} { return s.starting })
 	if starting == nil {
 		return nil
 	}
-	return wait(ctx, starting)
+	return lock.Wait(ctx, starting)
 }
 
 // repeatSpec is the session's last tree and tools, without a prompt.
 func (s *Session) repeatSpec() (*record.Spec, error) {
-	last := locked(&s.mu, func() *record.TurnStarted { return s.lastSpec })
+	last := lock.Get(&s.mu, func() *record.TurnStarted { return s.lastSpec })
 	if last == nil {
 		return nil, fault.Errorf(fault.Invalid, "agent is missing: session %q has not run a tree yet", s.id).
 			Breaking("agent", fault.RuleRequired)

@@ -4,6 +4,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // sessionBudgetLocked is what the session may spend while a turn runs whose request came
@@ -33,7 +34,7 @@ func (s *Session) sessionBudgetNowLocked(t *Turn) record.Budget {
 
 // setOwn has the session be as an update has made it. A new budget holds at once, also
 // for the turn that runs: see [Session.exhaustedLocked].
-func (s *Session) setOwn(info Info) {
+func (s *Session) setOwn(info store.Info) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.archived = info.Archived

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/apzuk3/agentd/session/internal/clock"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -109,10 +110,10 @@ func (s *Session) joinLocked(w *Watcher) {
 		return
 	}
 	if slices.Contains(s.queued, w.t) {
-		w.t.cancelAt = due{}
+		w.t.cancelAt = clock.Due{}
 	}
 	if s.takesPartLocked(w) {
-		s.turn.cancelAt = due{}
+		s.turn.cancelAt = clock.Due{}
 		s.restartDeadline(s.turn.attempt)
 	}
 	s.reconcileLocked()
@@ -133,7 +134,7 @@ func (s *Session) leave(w *Watcher) {
 func (s *Session) leftLocked(w *Watcher) {
 	defer s.reconcileLocked()
 	if w.asks && slices.Contains(s.queued, w.t) && !s.watchedLocked(w.t) {
-		w.t.cancelAt = s.store.dueIn(w.t.onDisconnect.Grace)
+		w.t.cancelAt = s.store.In(w.t.onDisconnect.Grace)
 	}
 	if !s.takesPartLocked(w) || s.turn.ended != nil {
 		return
@@ -145,7 +146,7 @@ func (s *Session) leftLocked(w *Watcher) {
 		}
 	}
 	if !s.attendedLocked() {
-		t.cancelAt = s.store.dueIn(t.onDisconnect.Grace)
+		t.cancelAt = s.store.In(t.onDisconnect.Grace)
 	}
 }
 

@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/clock"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -105,7 +108,7 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 			}
 		case moving:
 			a.halt(reason)
-			if err := wait(ctx, a.done); err != nil {
+			if err := lock.Wait(ctx, a.done); err != nil {
 				return err
 			}
 		case starting:
@@ -258,7 +261,7 @@ func (s *Session) haltWaiting(t *Turn, reason string) {
 // is not there: a new prompt is worth more. If it asks a person, only a prompt is
 // that interrupts.
 func (s *Session) interruptWaiting(ctx context.Context, how OnBusy) error {
-	halted := locked(&s.mu, func() *attempt {
+	halted := lock.Get(&s.mu, func() *attempt {
 		t := s.turn
 		if t == nil || !s.onlyWaitsLocked(t) || how != Interrupt && s.asksPersonLocked() != "" {
 			return nil
@@ -269,13 +272,13 @@ func (s *Session) interruptWaiting(ctx context.Context, how OnBusy) error {
 	if halted == nil {
 		return nil
 	}
-	return wait(ctx, halted.done)
+	return lock.Wait(ctx, halted.done)
 }
 
 // cancelLeftLocked cancels a turn whose clients stay away. One for which somebody came
 // meanwhile, who may have left again, is looked at later.
 func (s *Session) cancelLeftLocked(t *Turn) {
-	if s.wantsLeaveLocked(t) && t.cancelAt.left() <= 0 {
+	if s.wantsLeaveLocked(t) && t.cancelAt.Left() <= 0 {
 		t.haltLocked(disconnected)
 	}
 }
@@ -286,11 +289,11 @@ func (s *Session) cancelLeftLocked(t *Turn) {
 // bounds the wait for those at work on the queue. asked says that a client waits for
 // the record: see entry.
 func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) (waits bool, err error) {
-	switch stall := locked(&s.mu, func() error { return s.stall }); {
+	switch stall := lock.Get(&s.mu, func() error { return s.stall }); {
 	case !slices.Contains(s.queuedNow(), t):
 		return false, nil // a turn that runs is not to wait for what happens to others
 	case asked && stall != nil: // who is at work on the queue waits for the store
-		return true, unavailable(takeWrites, stall)
+		return true, retry.Unavailable(retry.TakeWrites, stall)
 	}
 	select {
 	case s.queueing <- struct{}{}:
@@ -298,7 +301,7 @@ func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) 
 		return true, context.Cause(ctx)
 	}
 	defer func() { <-s.queueing }()
-	under(&s.mu, func() {
+	lock.Do(&s.mu, func() {
 		if waits = t.phase == turnQueued; waits {
 			t.enter(turnDropping) // nobody may take it up meanwhile
 		}
@@ -313,7 +316,7 @@ func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) 
 		_, err = s.commit(context.Background(), e)
 	}
 	if err != nil {
-		under(&s.mu, func() { t.enter(turnQueued) })
+		lock.Do(&s.mu, func() { t.enter(turnQueued) })
 	}
 	return true, err
 }
@@ -331,7 +334,7 @@ func (s *Session) dropQueued(ctx context.Context, why string) error {
 
 // leftQueuedLocked drops a turn that waits for its start, whose clients stay away.
 func (s *Session) leftQueuedLocked(q *Turn) {
-	q.cancelAt = due{}
+	q.cancelAt = clock.Due{}
 	if s.turn.failed != nil { // nothing runs here any more
 		return
 	}

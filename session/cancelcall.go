@@ -6,6 +6,7 @@ import (
 	"slices"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -73,7 +74,7 @@ func (s *Session) callToCancel(
 ) (t *Turn, p *pending, over string, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err = s.awaitLocked(ctx, func() <-chan struct{} {
+	err = lock.Await(ctx, &s.mu, func() <-chan struct{} {
 		t = s.turn
 		p = t.pending[res.CallID]
 		switch {

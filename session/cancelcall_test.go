@@ -13,6 +13,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // bothCalls is a turn with two calls that says what came of them; it goes on where
@@ -173,20 +174,20 @@ func TestCancelCallRefusals(t *testing.T) {
 // What a client is told is so: a store that takes no writes refuses the cancel, and
 // one that fails for a while has it when the cancel returns.
 func TestCancelCallIsDurable(t *testing.T) {
-	for name, fault := range map[string]error{"full": session.ErrFull, "away for a while": errBlip} {
+	for name, fault := range map[string]error{"full": store.ErrFull, "away for a while": errBlip} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &tampered{Store: memory(t)}
-				f := newFixture(t, store, session.Limits{StorePatience: 30 * time.Second})
+				db := &tampered{Store: memory(t)}
+				f := newFixture(t, db, session.Limits{StorePatience: 30 * time.Second})
 				f.on(bothCalls)
 				turn := f.start(session.Request{})
 				w := turn.Watch()
 				await(t, w, isCall)
-				store.tamper(func(context.Context, session.Batch) error { return fault })
-				timer := time.AfterFunc(5*time.Second, func() { store.tamper(nil) })
+				db.tamper(func(context.Context, store.Batch) error { return fault })
+				timer := time.AfterFunc(5*time.Second, func() { db.tamper(nil) })
 				defer timer.Stop()
 				err := f.cancelCall(turn.SessionID(), "", "c1")
-				recorded := strings.Contains(logOf(t, store, turn.SessionID()), "tool_result")
+				recorded := strings.Contains(logOf(t, db, turn.SessionID()), "tool_result")
 				if recorded != (err == nil) || err != nil && code(err) != unavailable {
 					t.Errorf("the cancel returns %v, and is recorded: %v", err, recorded)
 				}
@@ -259,11 +260,11 @@ func TestCancelCallWhileItIsAnswered(t *testing.T) {
 // A call is cancelled while the end of its turn, which runs nowhere, is written: it
 // is the end that counts. If the end could not be written, the turn goes on.
 func TestCancelCallOfATurnThatEnds(t *testing.T) {
-	for name, fault := range map[string]error{"written": nil, "refused": session.ErrFull} {
+	for name, fault := range map[string]error{"written": nil, "refused": store.ErrFull} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &tampered{Store: memory(t)}
-				f := newFixture(t, store, session.Limits{})
+				db := &tampered{Store: memory(t)}
+				f := newFixture(t, db, session.Limits{})
 				f.on(bothCalls)
 				turn := f.start(session.Request{})
 				await(t, turn.Watch(), isCall)
@@ -271,13 +272,13 @@ func TestCancelCallOfATurnThatEnds(t *testing.T) {
 				g := f.newServer(session.Limits{})
 				g.on(bothCalls)
 				written := make(chan struct{})
-				store.tamper(func(ctx context.Context, b session.Batch) error {
+				db.tamper(func(ctx context.Context, b store.Batch) error {
 					<-written
-					store.tamper(nil)
+					db.tamper(nil)
 					if fault != nil {
 						return fault
 					}
-					return store.Store.Append(ctx, b)
+					return db.Store.Append(ctx, b)
 				})
 				ended, cancelled := make(chan error, 1), make(chan error, 1)
 				go func() { ended <- g.m.CancelTurn(t.Context(), turn.SessionID(), "", "enough") }()

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // Limits bound what one client can make the server hold. A zero field means
@@ -125,7 +126,7 @@ func (l Limits) WithDefaults() Limits {
 // Config is what a Manager works with.
 type Config struct {
 	// Store keeps the logs; required. The manager does not close it.
-	Store Store
+	Store store.Store
 	// Runner is the agent engine; required.
 	Runner Runner
 	// Logger takes one line per turn. Default: none.

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -82,7 +83,7 @@ func badCursor(format string, args ...any) *fault.Error {
 
 // checkPlace refuses a place that the session does not have.
 func (s *Session) checkPlace(ctx context.Context, p place) error {
-	last := locked(&s.mu, func() int64 { return s.seq })
+	last := lock.Get(&s.mu, func() int64 { return s.seq })
 	if recordOf(p.at) > last {
 		return fault.Errorf(fault.Invalid, "cursor: session %q has not come that far", s.id).Breaking("cursor", fault.RuleRange)
 	}

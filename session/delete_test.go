@@ -10,7 +10,8 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // Who reads a session that is deleted meanwhile is told so.
@@ -36,16 +37,16 @@ func TestWatchingASessionThatIsDeleted(t *testing.T) {
 
 // A session can be deleted while the store is full: that makes space.
 func TestDeletingMakesSpace(t *testing.T) {
-	store, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "db"), sqlitestore.WithMaxBytes(1<<20))
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "db"), sqlite.WithMaxBytes(1<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		if err := store.Close(); err != nil {
+		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
 	})
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, db, session.Limits{})
 	f.on(talk)
 	old := f.run("", strings.Repeat("x", 100<<10))
 	asks := f.start(session.Request{Prompt: "ask"})
@@ -63,7 +64,7 @@ func TestDeletingMakesSpace(t *testing.T) {
 	})
 	full := f.start(session.Request{})
 	for { // until the turn waits for space
-		if _, err := f.m.UpdateSession(t.Context(), old.SessionID(), session.Change{}); code(err) == unavailable {
+		if _, err := f.m.UpdateSession(t.Context(), old.SessionID(), store.Change{}); code(err) == unavailable {
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -82,7 +83,7 @@ func TestDeletingMakesSpace(t *testing.T) {
 
 // blocked is a store that does not give a session away.
 type blocked struct {
-	session.Store
+	store.Store
 	id         atomic.Value
 	at         chan struct{}
 	resumeLast chan struct{}
@@ -98,25 +99,25 @@ func (s *blocked) Read(ctx context.Context, id string, after int64, limit int) (
 
 // A session that takes long to be read keeps no other from being changed.
 func TestUpdateBesideASlowSession(t *testing.T) {
-	store := &blocked{Store: memory(t), at: make(chan struct{}), resumeLast: make(chan struct{})}
-	f := newFixture(t, store, session.Limits{})
+	db := &blocked{Store: memory(t), at: make(chan struct{}), resumeLast: make(chan struct{})}
+	f := newFixture(t, db, session.Limits{})
 	f.on(talk)
 	slow, other := f.run("", "hi").SessionID(), f.create(session.Names{}).ID
-	g := newFixture(t, store, session.Limits{})
+	g := newFixture(t, db, session.Limits{})
 	g.on(talk)
-	store.id.Store(slow)
+	db.id.Store(slow)
 	started, changed := make(chan error, 1), make(chan error, 1)
 	go func() {
 		_, err := g.m.Start(t.Context(), session.Request{SessionID: slow, Prompt: "hi"})
 		started <- err
 	}()
-	<-store.at
+	<-db.at
 	go func() {
-		_, err := g.m.UpdateSession(t.Context(), slow, session.Change{Archived: new(true)})
+		_, err := g.m.UpdateSession(t.Context(), slow, store.Change{Archived: new(true)})
 		changed <- err
 	}()
 	for { // until the first change waits for the session
-		if info, err := store.Info(t.Context(), slow); err != nil || info.Archived {
+		if info, err := db.Info(t.Context(), slow); err != nil || info.Archived {
 			break
 		}
 		time.Sleep(time.Millisecond)
@@ -125,7 +126,7 @@ func TestUpdateBesideASlowSession(t *testing.T) {
 	defer cancel()
 	done := make(chan error, 1)
 	go func() {
-		_, err := g.m.UpdateSession(ctx, other, session.Change{ClientRef: new("x")})
+		_, err := g.m.UpdateSession(ctx, other, store.Change{ClientRef: new("x")})
 		done <- err
 	}()
 	select {
@@ -138,10 +139,10 @@ func TestUpdateBesideASlowSession(t *testing.T) {
 	}
 	ctx, cancel = context.WithCancel(t.Context())
 	cancel()
-	if _, err := g.m.UpdateSession(ctx, slow, session.Change{}); err == nil {
+	if _, err := g.m.UpdateSession(ctx, slow, store.Change{}); err == nil {
 		t.Error("the same session was changed by who does not want to wait")
 	}
-	close(store.resumeLast)
+	close(db.resumeLast)
 	if err := <-changed; err != nil {
 		t.Errorf("the slow session: %v", err)
 	}
@@ -155,7 +156,7 @@ func TestUpdateBesideASlowSession(t *testing.T) {
 
 // reluctant is a store whose first Delete fails when it is told to.
 type reluctant struct {
-	session.Store
+	store.Store
 	did      atomic.Bool
 	at, fail chan struct{}
 }
@@ -166,7 +167,7 @@ func (s *reluctant) Delete(ctx context.Context, id string, lastSeq int64) error 
 	}
 	close(s.at)
 	<-s.fail
-	return session.ErrFull
+	return store.ErrFull
 }
 
 // Who asks for a session while it is about to be deleted, and it is not after all,

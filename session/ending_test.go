@@ -11,11 +11,12 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // gated is a store whose appends wait for the gate when there is one.
 type gated struct {
-	session.Store
+	store.Store
 
 	mu   sync.Mutex
 	gate chan struct{} // protected by mu
@@ -35,7 +36,7 @@ func (g *gated) shut() (open func()) {
 	}
 }
 
-func (g *gated) Append(ctx context.Context, b session.Batch) error {
+func (g *gated) Append(ctx context.Context, b store.Batch) error {
 	g.mu.Lock()
 	gate := g.gate
 	g.mu.Unlock()

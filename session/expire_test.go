@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // A turn that asks a person stays in memory while another waits for it, but not
@@ -48,11 +49,11 @@ func TestQuestionThatNobodyAnswersWithAPromptBehind(t *testing.T) {
 
 // counting is a store that says how much a list has read at once.
 type counting struct {
-	session.Store
+	store.Store
 	most atomic.Int64
 }
 
-func (s *counting) Rows(ctx context.Context, q session.RowQuery) ([]session.Row, error) {
+func (s *counting) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error) {
 	rows, err := s.Store.Rows(ctx, q)
 	n := 0
 	for _, r := range rows {

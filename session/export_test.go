@@ -8,6 +8,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // HoldResuming keeps a session's turn from being made to run again until the
@@ -40,16 +42,16 @@ func (t *Turn) Started() time.Time {
 }
 
 // IndexOf is what the log of a session says of it: rows in order of their ids.
-func IndexOf(ctx context.Context, store Store, runner Runner, info Info) (Batch, error) {
-	cfg := Config{Store: store, Runner: runner, Logger: slog.New(slog.DiscardHandler), Limits: Limits{}.WithDefaults()}
+func IndexOf(ctx context.Context, db store.Store, runner Runner, info store.Info) (store.Batch, error) {
+	cfg := Config{Store: db, Runner: runner, Logger: slog.New(slog.DiscardHandler), Limits: Limits{}.WithDefaults()}
 	s := newSession(newPatient(cfg, func(error) {}), runner, cfg.Limits, info.ID)
 	x, err := s.readIndex(s.records(ctx, 0, readPage), info.Inherited, info.LastSeq, info.ID)
 	if err != nil {
-		return Batch{}, err
+		return store.Batch{}, err
 	}
 	rows := slices.Collect(maps.Values(x.rows))
-	slices.SortFunc(rows, func(a, b Row) int { return strings.Compare(a.ID, b.ID) })
-	return Batch{SessionID: info.ID, Rows: rows, Usage: x.usage, LastTurn: x.last, LastStatus: x.lastAs}, nil
+	slices.SortFunc(rows, func(a, b store.Row) int { return strings.Compare(a.ID, b.ID) })
+	return store.Batch{SessionID: info.ID, Rows: rows, Usage: x.usage, LastTurn: x.last, LastStatus: x.lastAs}, nil
 }
 
 // Users is how many hold a session in memory.

@@ -17,7 +17,8 @@ import (
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // engine is a Runner whose turns are Go functions.
@@ -113,20 +114,20 @@ func tree() *agentdv1.Agent {
 type fixture struct {
 	*engine
 	t     *testing.T
-	store session.Store
+	store store.Store
 	m     *session.Manager
 }
 
 // fixtures are the stores that have one, or several.
 var fixtures sync.Map
 
-func newFixture(t *testing.T, store session.Store, limits session.Limits) *fixture {
+func newFixture(t *testing.T, store store.Store, limits session.Limits) *fixture {
 	t.Helper()
 	return newFixtureAt(t, store, limits, nil)
 }
 
 // newFixtureAt is newFixture with a clock.
-func newFixtureAt(t *testing.T, store session.Store, limits session.Limits, now func() time.Time) *fixture {
+func newFixtureAt(t *testing.T, store store.Store, limits session.Limits, now func() time.Time) *fixture {
 	t.Helper()
 	e := &engine{}
 	if limits.StorePatience == 0 {
@@ -259,13 +260,13 @@ func code(err error) agentdv1.ErrorCode {
 
 // faulty is a store whose appends fail on demand.
 type faulty struct {
-	session.Store
+	store.Store
 	// before fails an append that is not done, after one that is.
 	before, after atomic.Bool
 	appends       atomic.Int64
 }
 
-func (s *faulty) Append(ctx context.Context, b session.Batch) error {
+func (s *faulty) Append(ctx context.Context, b store.Batch) error {
 	s.appends.Add(1)
 	if s.before.Load() {
 		return errors.New("disk on fire")
@@ -278,9 +279,9 @@ func (s *faulty) Append(ctx context.Context, b session.Batch) error {
 }
 
 // memory opens a store that keeps everything in memory.
-func memory(t *testing.T) session.Store {
+func memory(t *testing.T) store.Store {
 	t.Helper()
-	s, err := sqlitestore.Open(t.Context(), ":memory:")
+	s, err := sqlite.Open(t.Context(), ":memory:")
 	if err != nil {
 		t.Fatal(err)
 	}

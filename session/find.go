@@ -6,8 +6,10 @@ import (
 	"fmt"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // A turn is found by its id where a turn of its kind is: it is the session's last one, it
@@ -171,8 +173,8 @@ func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error
 // 1 for one of which that is not known, or that waited for its start: what ran then may
 // matter.
 func (s *Session) firstRecord(ctx context.Context, id string) (int64, error) {
-	row, err := s.store.Row(ctx, RowTurn, s.id, id)
-	if errors.Is(err, ErrNotFound) {
+	row, err := s.store.Row(ctx, store.RowTurn, s.id, id)
+	if errors.Is(err, store.ErrNotFound) {
 		return 1, nil
 	}
 	if err != nil {
@@ -188,7 +190,7 @@ func (s *Session) firstRecord(ctx context.Context, id string) (int64, error) {
 // queuedSpec is what the prompt came with that has become a message of the session's last
 // turn.
 func (s *Session) queuedSpec(ctx context.Context, id string) (*record.Spec, error) {
-	began := locked(&s.mu, func() int64 { return s.turn.startSeq })
+	began := lock.Get(&s.mu, func() int64 { return s.turn.startSeq })
 	for rec, err := range s.records(ctx, began, readPage) {
 		if err != nil {
 			return nil, err
@@ -209,7 +211,7 @@ func (s *Session) queuedSpec(ctx context.Context, id string) (*record.Spec, erro
 // the turn is over.
 func (s *Session) withResults(ctx context.Context, t *Turn) (*Turn, error) {
 	t = s.now(t)
-	if locked(&s.mu, func() bool { return t.ended == nil || len(t.results) > 0 }) {
+	if lock.Get(&s.mu, func() bool { return t.ended == nil || len(t.results) > 0 }) {
 		return t, nil
 	}
 	over := newTurn(s, t.id)

@@ -9,6 +9,8 @@ import (
 	"slices"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/principal"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // forked is why a turn is over in a fork that its parent had open.
@@ -35,7 +37,7 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, er
 	if err := req.check(req.Labels); err != nil {
 		return Summary{}, err
 	}
-	done, err := m.once(ctx, PrincipalOf(ctx).key()+scopeFork, req.Once)
+	done, err := m.once(ctx, principal.Of(ctx).Key()+scopeFork, req.Once)
 	if before, ok := errors.AsType[*Repeated](err); ok {
 		return m.finishFork(ctx, before.SessionID)
 	}
@@ -51,7 +53,7 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, er
 		err = m.store.Fork(ctx, *f)
 	}
 	switch {
-	case errors.Is(err, ErrConflict), errors.Is(err, ErrNoSession):
+	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNoSession):
 		return Summary{}, fault.Errorf(fault.Unavailable, "session %q has changed while it was forked; try again",
 			req.SessionID).
 			After(retrySoon)
@@ -62,14 +64,14 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, er
 }
 
 // fork reads what the fork inherits.
-func (m *Manager) fork(ctx context.Context, req ForkRequest) (*Fork, error) {
+func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error) {
 	parent, err := m.known(ctx, req.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	f := &Fork{
+	f := &store.Fork{
 		From: parent.ID, Seq: parent.LastSeq, At: lastPosition(parent.LastSeq),
-		Into: req.newSession(ctx, m.store.now()),
+		Into: req.newSession(ctx, m.store.Stamp()),
 	}
 	f.Into.Budget = parent.Budget
 	if req.At != nil {
@@ -86,7 +88,7 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*Fork, error) {
 	}
 	f.Rows = slices.Collect(maps.Values(x.rows))
 	f.LastTurn, f.LastStatus, f.OpenTurn = x.last, x.lastAs, x.openTurn()
-	f.Key = req.Once.names(PrincipalOf(ctx).key()+scopeFork, f.Into.ID, "")
+	f.Key = req.Once.names(principal.Of(ctx).Key()+scopeFork, f.Into.ID, "")
 	return f, nil
 }
 
@@ -132,7 +134,7 @@ func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
 // of a session with an open turn are that turn's. What fails is left to the next
 // round.
 func (m *Manager) closeForks(ctx context.Context) {
-	q := RowQuery{Kind: RowTurn, Statuses: []string{rowPending}, Limit: listRows}
+	q := store.RowQuery{Kind: store.RowTurn, Statuses: []string{rowPending}, Limit: listRows}
 	last := ""
 	for {
 		rows, err := m.store.Rows(ctx, q)
@@ -154,7 +156,7 @@ func (m *Manager) closeForks(ctx context.Context) {
 					slog.String("error", err.Error()))
 			}
 		}
-		if LastRows(rows, q.Limit) {
+		if store.LastRows(rows, q.Limit) {
 			return
 		}
 		q.After = &rows[len(rows)-1]
@@ -164,7 +166,7 @@ func (m *Manager) closeForks(ctx context.Context) {
 // closeFork is closeForks for one session.
 func (m *Manager) closeFork(ctx context.Context, id string) error {
 	head, err := m.store.Head(ctx, id)
-	if errors.Is(err, ErrNoSession) || err == nil && (head.OpenTurn != "" || head.Purged > 0) {
+	if errors.Is(err, store.ErrNoSession) || err == nil && (head.OpenTurn != "" || head.Purged > 0) {
 		return nil
 	}
 	if err != nil {

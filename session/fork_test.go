@@ -12,6 +12,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // remember is a turn that puts its prompt into the state and calls a tool.
@@ -156,8 +157,8 @@ func TestForkUnfinished(t *testing.T) {
 				for i := range index.Rows {
 					index.Rows[i].SessionID = "fork"
 				}
-				err = f.store.Fork(t.Context(), session.Fork{
-					From: turn.SessionID(), Seq: 1, Into: session.NewSession{ID: "fork", CreatedAt: recs[0].Time}, Rows: index.Rows,
+				err = f.store.Fork(t.Context(), store.Fork{
+					From: turn.SessionID(), Seq: 1, Into: store.NewSession{ID: "fork", CreatedAt: recs[0].Time}, Rows: index.Rows,
 					LastTurn: turn.ID(), LastStatus: "open", OpenTurn: turn.ID(),
 				})
 				if err != nil {

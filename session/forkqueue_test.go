@@ -8,6 +8,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // A fork at the end of a turn behind which another one waited has no turn that
@@ -78,12 +79,12 @@ func TestForkCountsNoTimeOfItsParent(t *testing.T) {
 
 // halfFork makes a fork whose inherited turns nobody has ended: the store is
 // full when that is to be done.
-func halfFork(t *testing.T, f *fixture, store *tampered) (id string) {
+func halfFork(t *testing.T, f *fixture, db *tampered) (id string) {
 	t.Helper()
 	a := f.start(session.Request{Prompt: "ask a"})
 	await(t, a.Watch(), isCall)
 	f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue})
-	store.tamper(always(session.ErrFull))
+	db.tamper(always(store.ErrFull))
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	begun := time.Now()
@@ -185,8 +186,8 @@ func TestForkBetweenTurnsWhileTheStoreIsFull(t *testing.T) {
 	for _, restart := range []bool{true, false} {
 		t.Run(map[bool]string{true: "restart", false: "sweep"}[restart], func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &tampered{Store: memory(t)}
-				f := newFixture(t, store, session.Limits{})
+				db := &tampered{Store: memory(t)}
+				f := newFixture(t, db, session.Limits{})
 				f.on(talk)
 				if err := f.m.Recover(t.Context()); err != nil {
 					t.Fatal(err)
@@ -199,7 +200,7 @@ func TestForkBetweenTurnsWhileTheStoreIsFull(t *testing.T) {
 				answer(t, a)
 				msgs := follow(t, wa)
 				follow(t, wb)
-				store.tamper(always(session.ErrFull))
+				db.tamper(always(store.ErrFull))
 				at := msgs[len(msgs)-1].Seq
 				if _, err := f.m.ForkSession(t.Context(), session.ForkRequest{SessionID: a.SessionID(), At: &at}); err == nil {
 					t.Fatal("the fork was made while the store was full")
@@ -221,14 +222,14 @@ func TestForkBetweenTurnsWhileTheStoreIsFull(t *testing.T) {
 				m := f.m
 				if restart {
 					f.stop()
-					store.tamper(nil)
-					g := newFixture(t, store, session.Limits{})
+					db.tamper(nil)
+					g := newFixture(t, db, session.Limits{})
 					g.on(talk)
 					if m = g.m; m.Recover(t.Context()) != nil {
 						t.Fatal("no recovery")
 					}
 				} else {
-					store.tamper(nil)
+					db.tamper(nil)
 					time.Sleep(session.Limits{}.WithDefaults().Retention / 12)
 				}
 				synctest.Wait()

@@ -10,6 +10,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // slowToClose takes a second to make the history of a turn valid that is stopped.
@@ -85,9 +86,9 @@ func TestCallsOfATurnThatIsBeingClosed(t *testing.T) {
 // TestCloseThatFails: a suspended turn that could not be closed waits as before.
 func TestCloseThatFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
+		db := &tampered{Store: memory(t)}
 		e := &engine{}
-		m, err := session.NewManager(session.Config{Store: store, Runner: slowToClose{e}})
+		m, err := session.NewManager(session.Config{Store: db, Runner: slowToClose{e}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -95,11 +96,11 @@ func TestCloseThatFails(t *testing.T) {
 		f.on(talk)
 		turn := f.start(session.Request{Prompt: "ask"})
 		<-turn.Done()
-		store.tamper(always(session.ErrFull))
+		db.tamper(always(store.ErrFull))
 		if err := m.CancelTurn(t.Context(), turn.SessionID(), "", "enough"); code(err) != unavailable {
 			t.Errorf("cancel: %v", err)
 		}
-		store.tamper(nil)
+		db.tamper(nil)
 		if err := m.CancelCall(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "c-"+turn.ID()); err != nil {
 			t.Errorf("cancel call: %v", err)
 		}
@@ -116,7 +117,7 @@ func TestCloseThatFails(t *testing.T) {
 // TestCancelOfAQueuedTurnEnds, with an error if that cannot be written; and the session
 // is of use as soon as the store is, whoever still holds the one that broke.
 func TestCancelOfAQueuedTurnEnds(t *testing.T) {
-	for name, how := range map[string]error{"full": session.ErrFull, "fails": errBlip} {
+	for name, how := range map[string]error{"full": store.ErrFull, "fails": errBlip} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &tampered{Store: memory(t)}

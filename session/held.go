@@ -6,6 +6,9 @@ import (
 	"regexp"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/principal"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // errKept is the error of a session that was about to be removed and was not.
@@ -60,7 +63,7 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*held
 	}
 	h, found := m.use(id)
 	if found {
-		err := wait(ctx, h.ready)
+		err := lock.Wait(ctx, h.ready)
 		if err == nil {
 			err = h.err
 		}
@@ -76,7 +79,7 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*held
 		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
 		h.s, h.err = load(readCtx, m.store, m.runner, m.limits, id)
 		cancel()
-		if errors.Is(h.err, ErrNoSession) {
+		if errors.Is(h.err, store.ErrNoSession) {
 			h.err = errNoSession(id)
 			if create {
 				refused = checkChosenID(id)
@@ -88,8 +91,8 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*held
 	}
 	if fresh && h.err == nil {
 		h.s = newSession(m.store, m.runner, m.limits, id)
-		h.s.owner = PrincipalOf(ctx)
-		h.s.create = &NewSession{ID: id, CreatedAt: m.store.now(), Creator: h.s.owner.key()}
+		h.s.owner = principal.Of(ctx)
+		h.s.create = &store.NewSession{ID: id, CreatedAt: m.store.Stamp(), Creator: h.s.owner.Key()}
 	}
 	if h.s != nil {
 		h.s.manager = m

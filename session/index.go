@@ -13,6 +13,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // The index is what a session knows of its turns, and of what they ask people, for
@@ -102,10 +103,10 @@ type TurnInfo struct {
 }
 
 // row is the turn's entry of the index.
-func (t *TurnInfo) row(sessionID string) (Row, error) {
+func (t *TurnInfo) row(sessionID string) (store.Row, error) {
 	data, err := logjson.Marshal(t)
-	return Row{
-		Kind:      RowTurn,
+	return store.Row{
+		Kind:      store.RowTurn,
 		SessionID: sessionID,
 		ID:        t.ID,
 		TurnID:    t.ID,
@@ -118,7 +119,7 @@ func (t *TurnInfo) row(sessionID string) (Row, error) {
 
 // turnOf reads what row has written. Of a turn that is not over, the rest is in
 // the session.
-func turnOf(r Row) (*TurnInfo, error) {
+func turnOf(r store.Row) (*TurnInfo, error) {
 	t := &TurnInfo{}
 	err := logjson.Unmarshal(r.Data, t)
 	t.SessionID, t.Status, t.recorded = r.SessionID, overAs[r.Status], r.Status
@@ -156,7 +157,7 @@ func (x *index) clone() *index {
 
 // rowed is what has a row.
 type rowed interface {
-	row(sessionID string) (Row, error)
+	row(sessionID string) (store.Row, error)
 }
 
 // note applies a record and returns what it changes the rows of.
@@ -266,11 +267,11 @@ func (x *index) over(t *TurnInfo, at time.Time, end *record.TurnEnded) []*TurnIn
 // indexed collects the rows of a log, from its beginning.
 type indexed struct {
 	*index
-	rows map[rowKey]Row
+	rows map[rowKey]store.Row
 }
 
 type rowKey struct {
-	kind RowKind
+	kind store.RowKind
 	id   string
 }
 
@@ -296,7 +297,7 @@ func (x *index) openTurn() string {
 
 // readIndex returns what the log says up to a record.
 func (s *Session) readIndex(records iter.Seq2[record.Record, error], inherited, upTo int64, as string) (*indexed, error) {
-	x := &indexed{index: newIndex(inherited), rows: map[rowKey]Row{}}
+	x := &indexed{index: newIndex(inherited), rows: map[rowKey]store.Row{}}
 	for rec, err := range records {
 		if err != nil {
 			return nil, err
@@ -338,13 +339,13 @@ func (m *Manager) indexAll(ctx context.Context) error {
 	}
 }
 
-func (m *Manager) makeIndex(ctx context.Context, head Head) error {
+func (m *Manager) makeIndex(ctx context.Context, head store.Head) error {
 	s := newSession(m.store, m.runner, m.limits, head.ID) // only read from
 	x, err := s.readIndex(s.records(ctx, 0, readPage), 0, head.LastSeq, head.ID)
 	if err != nil {
 		return err
 	}
-	b := Batch{SessionID: head.ID, Rows: slices.Collect(maps.Values(x.rows)), Usage: x.usage, LastTurn: x.last, LastStatus: x.lastAs}
+	b := store.Batch{SessionID: head.ID, Rows: slices.Collect(maps.Values(x.rows)), Usage: x.usage, LastTurn: x.last, LastStatus: x.lastAs}
 	return m.store.Index(ctx, b, head.LastSeq)
 }
 

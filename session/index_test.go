@@ -10,14 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // checkIndex compares what a store can be asked about sessions with what their
 // logs say. It is part of every test of this package.
-func checkIndex(t testing.TB, store session.Store, runner session.Runner) {
+func checkIndex(t testing.TB, db store.Store, runner session.Runner) {
 	t.Helper()
 	ctx := context.Background() // of no test: it runs when that is over
-	infos, err := store.Sessions(ctx, session.InfoQuery{Limit: 1000})
+	infos, err := db.Sessions(ctx, store.InfoQuery{Limit: 1000})
 	if err != nil {
 		t.Errorf("list sessions: %v", err)
 	}
@@ -25,17 +26,17 @@ func checkIndex(t testing.TB, store session.Store, runner session.Runner) {
 		if info.Purged > 0 {
 			continue
 		}
-		want, err := session.IndexOf(ctx, store, runner, info)
+		want, err := session.IndexOf(ctx, db, runner, info)
 		if err != nil {
 			t.Errorf("session %s: %v", info.ID, err)
 			continue
 		}
-		var rows []session.Row
-		for _, kind := range []session.RowKind{session.RowTurn, session.RowInteraction} {
-			rows = append(rows, rowsOf(t, store, session.RowQuery{Kind: kind, SessionID: info.ID, Limit: 1000})...)
+		var rows []store.Row
+		for _, kind := range []store.RowKind{store.RowTurn, store.RowInteraction} {
+			rows = append(rows, rowsOf(t, db, store.RowQuery{Kind: kind, SessionID: info.ID, Limit: 1000})...)
 		}
-		slices.SortFunc(rows, func(a, b session.Row) int { return strings.Compare(a.ID, b.ID) })
-		got := session.Batch{SessionID: info.ID, Rows: rows, Usage: info.Usage, LastTurn: info.LastTurn, LastStatus: info.LastStatus}
+		slices.SortFunc(rows, func(a, b store.Row) int { return strings.Compare(a.ID, b.ID) })
+		got := store.Batch{SessionID: info.ID, Rows: rows, Usage: info.Usage, LastTurn: info.LastTurn, LastStatus: info.LastStatus}
 		if diff := cmp.Diff(want, got, cmp.Comparer(bytes.Equal)); diff != "" {
 			t.Errorf("session %s: the index is not what the log says (-log +index):\n%s", info.ID, diff)
 		}
@@ -43,7 +44,7 @@ func checkIndex(t testing.TB, store session.Store, runner session.Runner) {
 }
 
 // rowsOf reads a list to its end: a page holds fewer than its limit if they are large.
-func rowsOf(t testing.TB, store session.Store, q session.RowQuery) (rows []session.Row) {
+func rowsOf(t testing.TB, store store.Store, q store.RowQuery) (rows []store.Row) {
 	t.Helper()
 	for {
 		page, err := store.Rows(context.Background(), q)
@@ -86,13 +87,13 @@ func TestIndexOfOldSessions(t *testing.T) {
 
 // unindexed is a store whose sessions are older than the index.
 type unindexed struct {
-	session.Store
+	store.Store
 	ids []string
-	got []session.Batch
+	got []store.Batch
 }
 
-func (s *unindexed) Unindexed(ctx context.Context, after string, limit int) ([]session.Head, error) {
-	var heads []session.Head
+func (s *unindexed) Unindexed(ctx context.Context, after string, limit int) ([]store.Head, error) {
+	var heads []store.Head
 	for _, id := range slices.Sorted(slices.Values(s.ids)) {
 		if id > after {
 			head, err := s.Head(ctx, id)
@@ -105,7 +106,7 @@ func (s *unindexed) Unindexed(ctx context.Context, after string, limit int) ([]s
 	return heads, nil
 }
 
-func (s *unindexed) Index(ctx context.Context, b session.Batch, lastSeq int64) error {
+func (s *unindexed) Index(ctx context.Context, b store.Batch, lastSeq int64) error {
 	s.got = append(s.got, b)
 	return s.Store.Index(ctx, b, lastSeq)
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // What a turn asks a person is a tool call that says so: its id is the call's. As
@@ -166,10 +167,10 @@ func (a asked) clone() asked {
 var askRows = map[agentdv1.InteractionStatus]string{askPending: "pending", askResolved: "resolved", askCanceled: "canceled"}
 
 // row is the interaction's entry of the index.
-func (in *Interaction) row(sessionID string) (Row, error) {
+func (in *Interaction) row(sessionID string) (store.Row, error) {
 	data, err := logjson.Marshal(in)
-	return Row{
-		Kind:      RowInteraction,
+	return store.Row{
+		Kind:      store.RowInteraction,
 		SessionID: sessionID,
 		ID:        in.ID(),
 		TurnID:    in.TurnID,
@@ -181,7 +182,7 @@ func (in *Interaction) row(sessionID string) (Row, error) {
 }
 
 // interactionOf reads what row has written.
-func (p *patient) interactionOf(r Row) (*Interaction, error) {
+func (p *patient) interactionOf(r store.Row) (*Interaction, error) {
 	in := &Interaction{}
 	if err := logjson.Unmarshal(r.Data, in); err != nil {
 		return nil, fmt.Errorf("session %s: interaction %s: its row: %w", r.SessionID, r.ID, err)
@@ -194,9 +195,9 @@ func (p *patient) interactionOf(r Row) (*Interaction, error) {
 // interaction reads one of the session's. One that is not there is a *fault.Error of
 // code NOT_FOUND.
 func (p *patient) interaction(ctx context.Context, sessionID, id string) (*Interaction, error) {
-	row, err := p.Row(ctx, RowInteraction, sessionID, id)
+	row, err := p.Row(ctx, store.RowInteraction, sessionID, id)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return nil, fault.Errorf(fault.NotFound, "interaction_id: session %q has no interaction %q", sessionID, id)
 	case err != nil:
 		return nil, fmt.Errorf("session %s: interaction %s: %w", sessionID, id, err)
@@ -205,8 +206,8 @@ func (p *patient) interaction(ctx context.Context, sessionID, id string) (*Inter
 }
 
 // waitsFor is how the open turn of a session is that runs nowhere.
-func (p *patient) waitsFor(ctx context.Context, info Info) (Status, error) {
-	rows, err := p.Rows(ctx, RowQuery{Kind: RowInteraction, SessionID: info.ID, TurnID: info.LastTurn, Statuses: []string{askRows[askPending]}, Limit: 1})
+func (p *patient) waitsFor(ctx context.Context, info store.Info) (Status, error) {
+	rows, err := p.Rows(ctx, store.RowQuery{Kind: store.RowInteraction, SessionID: info.ID, TurnID: info.LastTurn, Statuses: []string{askRows[askPending]}, Limit: 1})
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("session %s: what it waits for: %w", info.ID, err)
@@ -253,12 +254,12 @@ func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page
 			return nil, "", err
 		}
 	}
-	rq := RowQuery{Kind: RowInteraction, SessionID: q.SessionID, TurnID: q.TurnID, Limit: min(limit+1, listRows)}
+	rq := store.RowQuery{Kind: store.RowInteraction, SessionID: q.SessionID, TurnID: q.TurnID, Limit: min(limit+1, listRows)}
 	for _, is := range q.Statuses {
 		rq.Statuses = append(rq.Statuses, askRows[is])
 	}
 	if after != nil {
-		rq.After = &Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
+		rq.After = &store.Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
 	}
 	bytes := 0
 	for {
@@ -278,7 +279,7 @@ func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page
 			list, rq.After = append(list, in), &row
 			bytes += len(row.Data)
 		}
-		if LastRows(rows, rq.Limit) {
+		if store.LastRows(rows, rq.Limit) {
 			return list, "", nil
 		}
 	}

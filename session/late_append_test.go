@@ -8,15 +8,16 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // An append that a timer has begun is over when Shutdown has returned nil: here that of the
 // result of a call whose time is over, in a store that is slow.
 func TestShutdownWaitsForWhatATimerAppends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
+		db := &tampered{Store: memory(t)}
 		m, err := session.NewManager(session.Config{
-			Store: store, Runner: &engine{run: talk}, Limits: session.Limits{ToolTimeout: time.Second, StopGrace: time.Minute},
+			Store: db, Runner: &engine{run: talk}, Limits: session.Limits{ToolTimeout: time.Second, StopGrace: time.Minute},
 		})
 		if err != nil {
 			t.Fatal(err)
@@ -29,12 +30,12 @@ func TestShutdownWaitsForWhatATimerAppends(t *testing.T) {
 		defer w.Close()
 		var appends, slow atomic.Int64
 		time.Sleep(500 * time.Millisecond)
-		store.tamper(func(ctx context.Context, b session.Batch) error {
+		db.tamper(func(ctx context.Context, b store.Batch) error {
 			appends.Add(1)
 			defer appends.Add(-1)
 			slow.Add(1)
 			time.Sleep(3 * time.Second)
-			return store.Store.Append(ctx, b)
+			return db.Store.Append(ctx, b)
 		})
 		time.Sleep(time.Second) // the call's time is over
 		hard, cancel := context.WithCancel(t.Context())

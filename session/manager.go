@@ -13,7 +13,10 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/retry"
+	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -143,7 +146,7 @@ type Request struct {
 	// Raw asks for a RawPayload of each try of a model call of the turn.
 	Raw bool
 	// by and warnings are who asks, and what of the request was left out; set by Start.
-	by       Principal
+	by       principal.Principal
 	warnings []record.Warning
 	// Once, if it has a key, keeps the request from starting a second turn.
 	Once Once
@@ -155,10 +158,10 @@ type Request struct {
 // recorded, unless the store did not say for Limits.StorePatience whether it has
 // (UNAVAILABLE). A request whose key has started a turn before is *Repeated.
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
-	req.by = PrincipalOf(ctx)
+	req.by = principal.Of(ctx)
 	req.StateField = cmp.Or(req.StateField, "initial_state")
 	req.InitialState, req.warnings = permitted(req.by, req.StateField, req.InitialState)
-	if req.Raw && req.by.Role != Operator && m.limits.Instruction != "" {
+	if req.Raw && req.by.Role != principal.Operator && m.limits.Instruction != "" {
 		req.Raw = false
 		req.warnings = warn(req.warnings, record.Warning{
 			Code: warnRaw, Field: "raw_payloads",
@@ -169,7 +172,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	if err := m.checkRequest(req); err != nil {
 		return nil, err
 	}
-	done, err := m.once(ctx, req.by.key()+scopeTurn, req.Once)
+	done, err := m.once(ctx, req.by.Key()+scopeTurn, req.Once)
 	if err != nil {
 		return nil, err
 	}
@@ -332,7 +335,7 @@ const startTries = 8
 func (m *Manager) tryStart(ctx context.Context, h *held, spec *record.Spec, req Request) (_ *Turn, launched bool, err error) {
 	s := h.s
 	if s.inherits() { // a recovery may be at work on it
-		if err := locked(&s.resuming, func() error { return m.closeInherited(ctx, s) }); err != nil {
+		if err := lock.Get(&s.resuming, func() error { return m.closeInherited(ctx, s) }); err != nil {
 			return nil, false, err
 		}
 	}
@@ -417,7 +420,7 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 	t, s := run.t, run.s
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.run(t, stop)
-	under(&m.mu, func() {
+	lock.Do(&m.mu, func() {
 		m.running[run.a] = struct{}{}
 		if m.stopping {
 			stop(ErrSuspended)
@@ -426,7 +429,7 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 	go func() {
 		defer m.turns.Done()
 		next := m.drive(ctx, run)
-		under(&m.mu, func() { delete(m.running, run.a) })
+		lock.Do(&m.mu, func() { delete(m.running, run.a) })
 		m.freed()
 		if next != nil {
 			m.launchNext(ctx, h, next)
@@ -461,10 +464,10 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	err := m.run(ctx, run)
 	run.a.keys = nil
 	// A turn does not fail because the store does.
-	unread := errors.Is(err, errStore) && context.Cause(ctx) == nil
+	unread := errors.Is(err, retry.ErrUnavailable) && context.Cause(ctx) == nil
 	if err != nil && errors.Is(context.Cause(ctx), ErrSuspended) || unread {
 		// A turn that is canceled at a time has to be looked at when a server starts.
-		m.settle(s, locked(&s.mu, func() bool { return t.phase == turnSuspending && !t.onDisconnect.Cancel }))
+		m.settle(s, lock.Get(&s.mu, func() bool { return t.phase == turnSuspending && !t.onDisconnect.Cancel }))
 		s.stopRunning(t, errSuspended)
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("session", s.id), slog.String("turn", t.id)}
 		if unread {
@@ -514,7 +517,7 @@ func (m *Manager) run(ctx context.Context, run *Run) (err error) {
 
 func (m *Manager) logTurn(a *attempt, end *record.TurnEnded, err error) {
 	t := a.t
-	u := locked(&t.s.mu, func() record.Usage { return t.usage })
+	u := lock.Get(&t.s.mu, func() record.Usage { return t.usage })
 	attrs := []slog.Attr{
 		slog.String("session", t.s.id),
 		slog.String("turn", t.id),

@@ -10,13 +10,14 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // floats is a store whose records have the costs that an earlier release wrote.
-type floats struct{ session.Store }
+type floats struct{ store.Store }
 
-func (s floats) Append(ctx context.Context, b session.Batch) error {
+func (s floats) Append(ctx context.Context, b store.Batch) error {
 	b.Records = slices.Clone(b.Records)
 	for i := range b.Records {
 		r := &b.Records[i]
@@ -29,8 +30,8 @@ func (s floats) Append(ctx context.Context, b session.Batch) error {
 // that were summed up as float64.
 func TestCostsOfEarlierForm(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agentd.db")
-	open := func() *sqlitestore.Store {
-		s, err := sqlitestore.Open(t.Context(), file)
+	open := func() *sqlite.Store {
+		s, err := sqlite.Open(t.Context(), file)
 		if err != nil {
 			t.Fatal(err)
 		}

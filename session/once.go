@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // Once keeps a request that is repeated from making something twice.
@@ -53,7 +55,7 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 	}
 	known, err := m.store.Key(ctx, scope, o.Key)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return done, nil
 	case err != nil:
 		err = fmt.Errorf("session: idempotency key: %w", err)
@@ -74,7 +76,7 @@ func (m *Manager) exclusive(ctx context.Context, scope, name string) (done func(
 	name = scope + "\x00" + name
 	mine := make(chan struct{})
 	for other := m.takeKey(name, mine); other != nil; other = m.takeKey(name, mine) {
-		if err := wait(ctx, other); err != nil {
+		if err := lock.Wait(ctx, other); err != nil {
 			return nil, err
 		}
 	}
@@ -97,14 +99,14 @@ func (m *Manager) takeKey(name string, mine chan struct{}) (other chan struct{})
 }
 
 // key names the turn that a request starts.
-func (req *Request) key(sessionID, turnID string) *Key {
-	return req.Once.names(req.by.key()+scopeTurn, sessionID, turnID)
+func (req *Request) key(sessionID, turnID string) *store.Key {
+	return req.Once.names(req.by.Key()+scopeTurn, sessionID, turnID)
 }
 
 // names is what the store remembers; nil without a key.
-func (o Once) names(scope, sessionID, turnID string) *Key {
+func (o Once) names(scope, sessionID, turnID string) *store.Key {
 	if o.Key == "" {
 		return nil
 	}
-	return &Key{Scope: scope, Name: o.Key, Content: o.Content, SessionID: sessionID, ID: turnID}
+	return &store.Key{Scope: scope, Name: o.Key, Content: o.Content, SessionID: sessionID, ID: turnID}
 }

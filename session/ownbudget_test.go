@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // bounded makes a session with a budget of its own.
@@ -24,7 +25,7 @@ func (f *fixture) bounded(b record.Budget) string {
 // rebudget gives a session another budget.
 func (f *fixture) rebudget(id string, b record.Budget) {
 	f.t.Helper()
-	info, err := f.m.UpdateSession(f.t.Context(), id, session.Change{Budget: &b})
+	info, err := f.m.UpdateSession(f.t.Context(), id, store.Change{Budget: &b})
 	if err != nil || info.Budget != b {
 		f.t.Fatalf("update to %+v: %+v, %v", b, info.Budget, err)
 	}
@@ -243,7 +244,7 @@ func TestBudgetOfASessionMustBeAnAmount(t *testing.T) {
 			t.Errorf("create, %s: %v", name, err)
 		}
 		id := f.bounded(record.Budget{Tokens: 1})
-		if _, err := f.m.UpdateSession(t.Context(), id, session.Change{Budget: &b, ClientRef: new("x")}); code(err) != badRequest {
+		if _, err := f.m.UpdateSession(t.Context(), id, store.Change{Budget: &b, ClientRef: new("x")}); code(err) != badRequest {
 			t.Errorf("update, %s: %v", name, err)
 		}
 		if info, err := f.m.Session(t.Context(), id); err != nil || info.Budget.Tokens != 1 || info.ClientRef != "" || info.Version != 1 {

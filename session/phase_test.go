@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // Every phase can be reached, and a change that is not drawn is noticed: the other tests
@@ -132,7 +133,7 @@ func (x *world) phaseStep(what string) {
 		}
 	case "budget":
 		if s.ID != "" {
-			_, err := x.m.UpdateSession(ctx, s.ID, session.Change{Budget: &record.Budget{Wall: time.Duration(x.pick(4, "wall")) * time.Minute}})
+			_, err := x.m.UpdateSession(ctx, s.ID, store.Change{Budget: &record.Budget{Wall: time.Duration(x.pick(4, "wall")) * time.Minute}})
 			x.ok(what, err)
 		}
 	case "leave one":

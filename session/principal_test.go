@@ -7,6 +7,7 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // More principals than there are scopes in memory, at work at the same time, have their
@@ -21,11 +22,11 @@ func TestManyPrincipals(t *testing.T) {
 		seen[r.Spec().Prompt] = r.State()["user:who"]
 		return nil
 	})
-	principals := make([]session.Principal, 150)
+	principals := make([]principal.Principal, 150)
 	for i := range principals {
-		principals[i] = session.Principal{ID: fmt.Sprintf("p/%d", i/2), Tenant: []string{"", "a/b"}[i%2]}
+		principals[i] = principal.Principal{ID: fmt.Sprintf("p/%d", i/2), Tenant: []string{"", "a/b"}[i%2]}
 	}
-	name := func(p session.Principal) string { return p.Tenant + "|" + p.ID }
+	name := func(p principal.Principal) string { return p.Tenant + "|" + p.ID }
 	for round := range 2 {
 		var wg sync.WaitGroup
 		for _, p := range principals {
@@ -34,7 +35,7 @@ func TestManyPrincipals(t *testing.T) {
 				if round == 0 {
 					req.InitialState = map[string]any{"user:who": name(p), "user:more": 1}
 				}
-				turn, err := f.m.Start(session.WithPrincipal(t.Context(), p), req)
+				turn, err := f.m.Start(principal.With(t.Context(), p), req)
 				if err != nil {
 					t.Error(err)
 					return
@@ -51,11 +52,11 @@ func TestManyPrincipals(t *testing.T) {
 		clear(seen)
 	}
 	full := session.Request{Agent: tree(), Prompt: "x", InitialState: map[string]any{"user:third": 1}}
-	if _, err := f.m.Start(session.WithPrincipal(t.Context(), principals[0]), full); code(err) != limit {
+	if _, err := f.m.Start(principal.With(t.Context(), principals[0]), full); code(err) != limit {
 		t.Errorf("a third key: %v", err)
 	}
-	fresh := session.Principal{ID: "fresh"}
-	if turn, err := f.m.Start(session.WithPrincipal(t.Context(), fresh), full); err != nil {
+	fresh := principal.Principal{ID: "fresh"}
+	if turn, err := f.m.Start(principal.With(t.Context(), fresh), full); err != nil {
 		t.Errorf("the first key of another: %v", err)
 	} else {
 		<-turn.Done()

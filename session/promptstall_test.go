@@ -8,17 +8,18 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // packed is a store that may have no space left.
 type packed struct {
-	session.Store
+	store.Store
 	full atomic.Bool
 }
 
-func (s *packed) Append(ctx context.Context, b session.Batch) error {
+func (s *packed) Append(ctx context.Context, b store.Batch) error {
 	if s.full.Load() {
-		return session.ErrFull
+		return store.ErrFull
 	}
 	return s.Store.Append(ctx, b)
 }

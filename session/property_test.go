@@ -17,6 +17,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // busy is a turn that does what its prompt says, a letter at a time: t calls a
@@ -301,7 +302,7 @@ func (x *world) step(what string) {
 		}
 	case "archive":
 		if s.ID != "" {
-			_, err := x.m.UpdateSession(ctx, s.ID, session.Change{Archived: new(!s.Archived)})
+			_, err := x.m.UpdateSession(ctx, s.ID, store.Change{Archived: new(!s.Archived)})
 			x.ok(what, err)
 		}
 	case "restart":

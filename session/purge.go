@@ -4,13 +4,15 @@ import (
 	"context"
 	"errors"
 	"log/slog"
+
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // purgeAll removes the logs of sessions that nobody uses. It leaves what fails
 // to the next round.
 func (m *Manager) purgeAll(ctx context.Context) {
 	for ctx.Err() == nil {
-		heads, err := m.store.Idle(ctx, m.store.now().Add(-m.limits.PurgeAfter), readPage)
+		heads, err := m.store.Idle(ctx, m.store.Stamp().Add(-m.limits.PurgeAfter), readPage)
 		if err != nil {
 			return
 		}
@@ -21,7 +23,7 @@ func (m *Manager) purgeAll(ctx context.Context) {
 				done++
 				m.log.LogAttrs(ctx, slog.LevelInfo, "session purged",
 					slog.String("session", head.ID), slog.Time("last_used", head.UpdatedAt))
-			case !errors.Is(err, ErrConflict) && ctx.Err() == nil:
+			case !errors.Is(err, store.ErrConflict) && ctx.Err() == nil:
 				m.log.LogAttrs(ctx, slog.LevelWarn, "the log of a session that is not used is kept",
 					slog.String("session", head.ID), slog.String("error", err.Error()))
 			}
@@ -34,6 +36,6 @@ func (m *Manager) purgeAll(ctx context.Context) {
 
 // purge removes the log of a session that nobody uses at the moment; one that
 // somebody uses is an ErrConflict.
-func (m *Manager) purge(ctx context.Context, head Head) error {
+func (m *Manager) purge(ctx context.Context, head store.Head) error {
 	return m.alone(head.ID, errPurged(head.ID), func() error { return m.store.Purge(ctx, head.ID, head.LastSeq) })
 }

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // A turn that kills the process would kill it again at each start. So the store
@@ -64,7 +66,7 @@ func (p *probation) leave(s *Session) bool {
 
 // quarantined tells whether a turn that was made to run so often is failed.
 func (m *Manager) quarantined(attempts int64) bool {
-	return m.limits.QuarantineAfter > 0 && (attempts >= int64(m.limits.QuarantineAfter) || attempts == AttemptsClosing)
+	return m.limits.QuarantineAfter > 0 && (attempts >= int64(m.limits.QuarantineAfter) || attempts == store.AttemptsClosing)
 }
 
 // suspected tells whether a turn that was made to run so often runs alone among
@@ -102,7 +104,7 @@ func (m *Manager) settle(s *Session, waits bool) { m.backTo(s, 0, waits) }
 // backTo takes the count back to what it was. Where that fails, the turn counts as
 // running when the process ends.
 func (m *Manager) backTo(s *Session, attempts int64, waits bool) {
-	ctx, cancel := context.WithTimeout(m.store.tries, settleTimeout)
+	ctx, cancel := context.WithTimeout(m.store.Writing(), settleTimeout)
 	defer cancel()
 	if err := m.setAttempts(ctx, s, attempts, waits); err != nil {
 		m.log.LogAttrs(ctx, slog.LevelDebug, "a turn that does not run counts as running",
@@ -114,7 +116,7 @@ func (m *Manager) backTo(s *Session, attempts int64, waits bool) {
 func (m *Manager) setAttempts(ctx context.Context, s *Session, attempts int64, waits bool) error {
 	err := m.store.SetAttempts(ctx, s.id, attempts, waits)
 	if err == nil {
-		under(&s.mu, func() {
+		lock.Do(&s.mu, func() {
 			s.attempts = attempts
 			s.reconcileLocked()
 		})
@@ -180,13 +182,13 @@ func (m *Manager) endQuarantined(ctx context.Context, h *held) (*Turn, error) {
 func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err error) {
 	turn, attempts := s.openTurn(), s.attemptsNow()
 	log := m.log.With(slog.String("session", s.id), slog.String("turn", turn), slog.Int64("deaths", attempts))
-	if attempts == AttemptsClosing {
+	if attempts == store.AttemptsClosing {
 		log.Error("a quarantined turn is left open: the process died while the turn was ended")
 		return nil, fault.Errorf(fault.Precondition,
 			"session %q: its turn is quarantined, and the server died while it ended the turn; delete the session, "+
 				"or fork it before the turn", s.id)
 	}
-	if err := m.store.SetAttempts(ctx, s.id, AttemptsClosing, false); err != nil {
+	if err := m.store.SetAttempts(ctx, s.id, store.AttemptsClosing, false); err != nil {
 		return nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
 	why := fault.Errorf(fault.Internal, "the server died %d times in a row while this turn ran, and the turn made no step "+

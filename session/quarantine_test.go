@@ -15,17 +15,18 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // grave is a store of a process: once that has died, nothing reaches the store.
 type grave struct {
-	session.Store
+	store.Store
 	dead atomic.Bool
 }
 
 var errDead = errors.New("the process is dead")
 
-func (g *grave) Append(ctx context.Context, b session.Batch) error {
+func (g *grave) Append(ctx context.Context, b store.Batch) error {
 	if g.dead.Load() {
 		return errDead
 	}
@@ -43,7 +44,7 @@ func (g *grave) SetAttempts(ctx context.Context, id string, attempts int64, wait
 // "kill" ends the process that runs it as soon as it runs.
 type lives struct {
 	t      *testing.T
-	store  session.Store
+	store  store.Store
 	limits session.Limits
 	log    bytes.Buffer
 
@@ -367,7 +368,7 @@ func TestQuarantineThatKills(t *testing.T) {
 		poison := l.start("kill")
 		<-l.died
 		l.end()
-		if err := l.store.SetAttempts(t.Context(), poison.SessionID(), session.AttemptsClosing, false); err != nil {
+		if err := l.store.SetAttempts(t.Context(), poison.SessionID(), store.AttemptsClosing, false); err != nil {
 			t.Fatal(err)
 		}
 		l.begin()

@@ -11,8 +11,11 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/clock"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // What happens to a prompt when the session already runs a turn. A prompt that
@@ -174,9 +177,9 @@ func (s *Session) nameTurn(ctx context.Context, wanted string) (string, error) {
 	if wanted == "" {
 		return newTurnID(), nil
 	}
-	_, err := s.store.Row(ctx, RowTurn, s.id, wanted)
+	_, err := s.store.Row(ctx, store.RowTurn, s.id, wanted)
 	switch {
-	case errors.Is(err, ErrNotFound):
+	case errors.Is(err, store.ErrNotFound):
 		return wanted, nil
 	case err != nil:
 		return "", fmt.Errorf("session %s: turn %s: %w", s.id, wanted, err)
@@ -264,7 +267,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *record.TurnEnded) (
 		}
 		writeState(whole, run.stateAtEnd())
 		writeState(whole, fact.State)
-		under(&s.mu, func() { // clients may come to a turn that waits
+		lock.Do(&s.mu, func() { // clients may come to a turn that waits
 			if spec != nil {
 				queued.spec = spec
 			}
@@ -301,7 +304,7 @@ func (s *Session) reserveNext(t *Turn) bool {
 		return false
 	}
 	// Whoever has started t is about to let go; the context never ends.
-	_ = s.awaitLocked(context.Background(), func() <-chan struct{} { return s.starting })
+	_ = lock.Await(context.Background(), &s.mu, func() <-chan struct{} { return s.starting })
 	s.starting = make(chan struct{})
 	return true
 }
@@ -340,7 +343,7 @@ func (m *Manager) launchNext(ctx context.Context, h *held, next *Run) {
 		return
 	}
 	s.beginNext(t)
-	under(&m.mu, func() { h.users++ })
+	lock.Do(&m.mu, func() { h.users++ })
 	m.turns.Add(1)
 	m.launch(ctx, h, next)
 }
@@ -366,8 +369,8 @@ func (s *Session) beginNext(t *Turn) {
 	t.waits = nil
 	switch attended := s.attendedLocked(); {
 	case attended:
-		t.cancelAt = due{}
-	case t.cancelAt.isZero():
-		t.cancelAt = s.store.dueIn(t.onDisconnect.Grace)
+		t.cancelAt = clock.Due{}
+	case t.cancelAt.IsZero():
+		t.cancelAt = s.store.In(t.onDisconnect.Grace)
 	}
 }

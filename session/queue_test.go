@@ -14,6 +14,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // talk is a turn that says its prompt, waits for its tool if the prompt says
@@ -62,7 +63,7 @@ func answer(t *testing.T, turn *session.Turn) {
 }
 
 // kinds are the kinds of a session's records, with the turns they belong to.
-func kinds(t *testing.T, store session.Store, id string, names map[string]string) string {
+func kinds(t *testing.T, store store.Store, id string, names map[string]string) string {
 	t.Helper()
 	recs, err := store.Read(t.Context(), id, 0, 1000)
 	if err != nil {
@@ -540,7 +541,7 @@ func TestNoPromptIsLost(t *testing.T) {
 
 // checkQueue checks that a log starts, injects or drops each queued prompt once
 // and ends each turn once.
-func checkQueue(t *testing.T, store session.Store, id string) {
+func checkQueue(t *testing.T, store store.Store, id string) {
 	t.Helper()
 	recs, err := store.Read(t.Context(), id, 0, 10000)
 	if err != nil {

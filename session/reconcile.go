@@ -21,7 +21,7 @@ const calmAfter = 10 * time.Second
 // at any time.
 func (s *Session) reconcileLocked() {
 	for _, q := range s.queued {
-		s.keepLocked(&q.leave, s.wantsDropLocked(q), q.cancelAt.left, func() { s.leftQueuedLocked(q) })
+		s.keepLocked(&q.leave, s.wantsDropLocked(q), q.cancelAt.Left, func() { s.leftQueuedLocked(q) })
 	}
 	t := s.turn
 	if t == nil {
@@ -30,7 +30,7 @@ func (s *Session) reconcileLocked() {
 	s.reconcileCallsLocked(t)
 	s.reconcileDeadlineLocked(t)
 	leaves := s.wantsLeaveLocked(t)
-	s.keepLocked(&t.leave, leaves && t.stop == nil, t.cancelAt.left, func() { s.cancelLeftLocked(t) })
+	s.keepLocked(&t.leave, leaves && t.stop == nil, t.cancelAt.Left, func() { s.cancelLeftLocked(t) })
 	s.keepLocked(&t.idle, s.wantsIdleLocked(t) && !leaves, in(s.limits.IdleTurn), func() { s.suspendLocked(t) })
 	left, bounded := s.wallLeftLocked(t)
 	s.keepLocked(&t.wall, bounded && left > 0, in(left), func() {})
@@ -170,11 +170,11 @@ func (s *Session) wallLeftLocked(t *Turn) (left time.Duration, bounded bool) {
 
 // wantsDropLocked tells whether a turn that waits for its start is dropped if no client
 // comes back.
-func (s *Session) wantsDropLocked(q *Turn) bool { return q.onDisconnect.Cancel && !q.cancelAt.isZero() }
+func (s *Session) wantsDropLocked(q *Turn) bool { return q.onDisconnect.Cancel && !q.cancelAt.IsZero() }
 
 // wantsLeaveLocked tells whether a turn that runs is canceled if no client comes back.
 func (s *Session) wantsLeaveLocked(t *Turn) bool {
-	return t.runs() && t.onDisconnect.Cancel && !t.cancelAt.isZero() && !s.attendedLocked()
+	return t.runs() && t.onDisconnect.Cancel && !t.cancelAt.IsZero() && !s.attendedLocked()
 }
 
 // wantsIdleLocked tells whether a turn waits for a client that is not there: it is suspended

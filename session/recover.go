@@ -9,6 +9,8 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/retry"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // The passes of a recovery over the open turns. What works comes first, so that
@@ -108,7 +110,7 @@ func (m *Manager) recoverOn(ctx context.Context, r *recovery) (done bool, err er
 			}
 			r.full = r.full || blocked
 			if err != nil && !blocked && !gone(err) {
-				r.failed = r.failed || errors.Is(err, errStore)
+				r.failed = r.failed || errors.Is(err, retry.ErrUnavailable)
 				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn is left open", slog.String("session", head.ID),
 					slog.String("turn", head.OpenTurn), slog.String("error", err.Error()))
 			}
@@ -129,7 +131,7 @@ func (m *Manager) recoverOn(ctx context.Context, r *recovery) (done bool, err er
 }
 
 // recoverTurn does what is to be done about an open turn in a pass.
-func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head Head) error {
+func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head store.Head) error {
 	suspect := m.suspected(head.Attempts) && !m.quarantined(head.Attempts)
 	mine := suspect == (r.pass == passSuspects)
 	if head.Waits || r.seen && !mine {

@@ -10,6 +10,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // parallelTree has two agents that run at the same time.
@@ -150,20 +151,20 @@ func TestRecoverWhatWorks(t *testing.T) {
 // TestRecoverAgain: turns that the store did not let go on at the start do so later.
 func TestRecoverAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
-		first := newFixture(t, store, session.Limits{})
+		db := &tampered{Store: memory(t)}
+		first := newFixture(t, db, session.Limits{})
 		first.on(recovering)
 		turn := first.start(session.Request{Prompt: "think"})
 		time.Sleep(time.Second)
 		first.stop()
-		store.tamper(always(session.ErrFull))
-		second := newFixture(t, store, session.Limits{})
+		db.tamper(always(store.ErrFull))
+		second := newFixture(t, db, session.Limits{})
 		second.on(recovering)
 		if err := second.m.Recover(t.Context()); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		store.tamper(nil)
+		db.tamper(nil)
 		time.Sleep(12 * time.Minute)
 		if info, err := second.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != session.Succeeded {
 			t.Errorf("the turn is %v, %+v, %v", info.Status, info.End, err)

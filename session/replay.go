@@ -6,13 +6,14 @@ import (
 	"fmt"
 
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // SharedState returns the keys that the sessions of a principal have in common with
 // others, with their scopes, as they are now.
 func SharedState(ctx context.Context, store interface {
 	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
-}, owner Principal,
+}, owner principal.Principal,
 ) (map[string]any, error) {
 	return sharedState(ctx, store, scopesOf(owner), func(string, json.RawMessage) {})
 }

@@ -8,7 +8,9 @@ import (
 	"fmt"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -71,7 +73,7 @@ func (s *Session) resolve(ctx context.Context, id string, r record.Resolution) e
 func (s *Session) callToResolve(ctx context.Context, id string) (t *Turn, p *pending, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	err = s.awaitLocked(ctx, func() <-chan struct{} {
+	err = lock.Await(ctx, &s.mu, func() <-chan struct{} {
 		if t, p = s.turn, nil; t != nil {
 			p = t.asking(id)
 		}
@@ -111,16 +113,16 @@ func (t *Turn) asking(id string) *pending {
 // resolution checks what a person says about a call, and makes the record of it.
 // If there is none, somebody else may say something.
 func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r record.Resolution) (e *entry, err error) {
-	call := locked(&s.mu, func() record.ToolCall { return p.call })
+	call := lock.Get(&s.mu, func() record.ToolCall { return p.call })
 	defer func() {
 		if e == nil { // also when the engine panics
-			under(&s.mu, func() { p.triedLocked(s) })
+			lock.Do(&s.mu, func() { p.triedLocked(s) })
 		}
 	}()
 	if err := s.fits(t, call, &r); err != nil {
 		return nil, err
 	}
-	fact := &record.InteractionResolved{ID: call.ID, By: PrincipalOf(ctx).ID, Resolution: r}
+	fact := &record.InteractionResolved{ID: call.ID, By: principal.Of(ctx).ID, Resolution: r}
 	data, err := logjson.Marshal(fact)
 	if err != nil {
 		return nil, err

@@ -14,6 +14,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // Refusals change nothing.
@@ -279,19 +280,19 @@ func TestResolutionWhileTheTurnGoesOn(t *testing.T) {
 // A full store refuses what a person says at once; it can be said again.
 func TestResolutionAndAFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{})
+		db := &tampered{Store: memory(t)}
+		f := newFixture(t, db, session.Limits{})
 		f.on(curious)
 		turn := f.start(session.Request{})
 		w := turn.Watch()
 		await(t, w, isAsked)
-		store.tamper(always(session.ErrFull))
+		db.tamper(always(store.ErrFull))
 		for range 2 {
 			if err := turn.Resolve(t.Context(), "q1", reply("so")); code(err) != unavailable {
 				t.Errorf("while the store is full: %v", err)
 			}
 		}
-		store.tamper(nil)
+		db.tamper(nil)
 		if err := turn.Resolve(t.Context(), "q1", reply("so")); err != nil {
 			t.Errorf("then: %v", err)
 		}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -99,7 +100,7 @@ func (r *Run) BeginCall(ctx context.Context, call record.ModelCall) (done func()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var refused error
-	err = s.awaitLocked(ctx, func() <-chan struct{} {
+	err = lock.Await(ctx, &s.mu, func() <-chan struct{} {
 		if refused = s.exhaustedLocked(t); refused == nil || len(a.modelCalls) == 0 {
 			return nil
 		}
@@ -151,7 +152,7 @@ func (r *Run) Await(ctx context.Context, callID string) (record.ToolResult, erro
 	}
 	r.awaits(1)
 	defer r.awaits(-1)
-	if err := wait(ctx, p.done); err != nil {
+	if err := lock.Wait(ctx, p.done); err != nil {
 		return record.ToolResult{}, err
 	}
 	return *p.result, nil

@@ -9,8 +9,11 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // loadTimeout bounds the reading of a log that no caller waits to cancel.
@@ -28,16 +31,16 @@ type Session struct {
 	resuming sync.Mutex    // held while an open turn is made to run again; taken before mu
 	queueing chan struct{} // full while a turn is queued, dropped, or ends; filled before mu is taken
 
-	mu          sync.Mutex // protects the fields below
-	owner       Principal  // who has made it
-	seq         int64      // of the last durable record
-	lastAt      time.Time  // when that was written
+	mu          sync.Mutex          // protects the fields below
+	owner       principal.Principal // who has made it
+	seq         int64               // of the last durable record
+	lastAt      time.Time           // when that was written
 	state       map[string]any
 	sizes       map[string]int // of the keys of state, in bytes
 	stateBytes  int            // their sum
 	index       *index
-	archived    bool        // it takes no new turns
-	create      *NewSession // to be made by its first append; nil once it is in the store
+	archived    bool              // it takes no new turns
+	create      *store.NewSession // to be made by its first append; nil once it is in the store
 	lastSpec    *record.TurnStarted
 	own         record.Budget // what the session may spend, as it was made or updated; zero for what nobody has said
 	asked       record.Budget // that of the last request that came with a session budget; see sessionBudgetLocked
@@ -63,9 +66,9 @@ type entry struct {
 	kind     record.Kind
 	data     []byte
 	fact     any // what data says, by kind: see Kind; of an event *Event
-	shared   []SharedValue
+	shared   []store.SharedValue
 	reserved *reservation  // what shared has let pass
-	key      *Key          // names what the entry makes
+	key      *store.Key    // names what the entry makes
 	asked    bool          // a client waits for it: refused when the store cannot take writes
 	settles  *pending      // the call it is the result of; protected by Session.mu
 	resolves *pending      // the call about which a person has said something
@@ -189,7 +192,7 @@ func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Se
 					return
 				}
 			}
-			if LastPage(page, pageLen) {
+			if store.LastPage(page, pageLen) {
 				return
 			}
 		}
@@ -228,7 +231,7 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 		s.unqueueLocked(t.id)
 		t.into, t.onDisconnect, t.toolTimeout = "", f.OnDisconnect, f.ToolTimeout
 		// Its time begins when its start is written.
-		t.startSeq, t.started, t.began = rec.Seq, rec.Time, s.store.beganAt(rec.Time)
+		t.startSeq, t.started, t.began = rec.Seq, rec.Time, s.store.Began(rec.Time)
 		s.lastSpec = f
 		if f.SessionBudget != nil {
 			s.asked = *f.SessionBudget
@@ -396,7 +399,7 @@ func (s *Session) recordLocked(p *pending, res *record.ToolResult) {
 // be written, the turn goes on and the call is open again. It gives the lock up meanwhile.
 func (s *Session) callLocked(ctx context.Context, of *Turn, res *record.ToolResult) (t *Turn, p *pending, err error) {
 	waited := false
-	err = s.awaitLocked(ctx, func() <-chan struct{} {
+	err = lock.Await(ctx, &s.mu, func() <-chan struct{} {
 		t = s.nowLocked(of)
 		p = t.pending[res.CallID]
 		switch {
@@ -431,7 +434,7 @@ func (s *Session) seal(t *Turn, callID string) (record.ToolResult, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	// The context never ends.
-	_ = s.awaitLocked(context.Background(), func() <-chan struct{} {
+	_ = lock.Await(context.Background(), &s.mu, func() <-chan struct{} {
 		if p := t.pending[callID]; p != nil && p.isBusy() {
 			return p.tried
 		}

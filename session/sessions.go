@@ -10,7 +10,10 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // Limits of what a session is called.
@@ -28,7 +31,7 @@ func newSessionID() string { return strings.ToLower(rand.Text()) }
 
 // Summary is what is known of a session.
 type Summary struct {
-	Info
+	store.Info
 	// LastIs is how the last turn is; 0 when there is none.
 	LastIs Status
 }
@@ -80,7 +83,7 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 	if err := budget.Check("budget"); err != nil {
 		return Summary{}, err
 	}
-	done, err := m.once(ctx, PrincipalOf(ctx).key()+scopeSession, o)
+	done, err := m.once(ctx, principal.Of(ctx).Key()+scopeSession, o)
 	if before, ok := errors.AsType[*Repeated](err); ok {
 		return m.Session(ctx, before.SessionID)
 	}
@@ -91,16 +94,16 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 	if err := m.store.refuses(); err != nil {
 		return Summary{}, err
 	}
-	s := names.newSession(ctx, m.store.now())
+	s := names.newSession(ctx, m.store.Stamp())
 	s.Budget = budget
-	if err := m.store.Create(ctx, s, o.names(PrincipalOf(ctx).key()+scopeSession, s.ID, "")); err != nil {
+	if err := m.store.Create(ctx, s, o.names(principal.Of(ctx).Key()+scopeSession, s.ID, "")); err != nil {
 		return Summary{}, fmt.Errorf("session %s: create: %w", s.ID, err)
 	}
 	return m.Session(ctx, s.ID)
 }
 
-func (n Names) newSession(ctx context.Context, at time.Time) NewSession {
-	return NewSession{ID: newSessionID(), CreatedAt: at, Creator: PrincipalOf(ctx).key(), Labels: n.Labels, ClientRef: n.ClientRef}
+func (n Names) newSession(ctx context.Context, at time.Time) store.NewSession {
+	return store.NewSession{ID: newSessionID(), CreatedAt: at, Creator: principal.Of(ctx).Key(), Labels: n.Labels, ClientRef: n.ClientRef}
 }
 
 // Session says what is known of a session, also of one whose log is not kept any
@@ -108,7 +111,7 @@ func (n Names) newSession(ctx context.Context, at time.Time) NewSession {
 func (m *Manager) Session(ctx context.Context, id string) (Summary, error) {
 	info, err := m.store.Info(ctx, id)
 	switch {
-	case errors.Is(err, ErrNoSession):
+	case errors.Is(err, store.ErrNoSession):
 		return Summary{}, errNoSession(id)
 	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: %w", id, err)
@@ -117,9 +120,9 @@ func (m *Manager) Session(ctx context.Context, id string) (Summary, error) {
 }
 
 // sessionNow adds how the last turn is.
-func (m *Manager) sessionNow(ctx context.Context, info Info) (Summary, error) {
+func (m *Manager) sessionNow(ctx context.Context, info store.Info) (Summary, error) {
 	out := Summary{Info: info, LastIs: overAs[info.LastStatus]}
-	h := locked(&m.mu, func() *held { return m.inTableLocked(info.ID) })
+	h := lock.Get(&m.mu, func() *held { return m.inTableLocked(info.ID) })
 	if h != nil {
 		select {
 		case <-h.ready:
@@ -191,14 +194,14 @@ func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit
 	if err != nil {
 		return nil, "", err
 	}
-	q := InfoQuery{
+	q := store.InfoQuery{
 		Archived: f.Archived, Labels: f.Labels, ClientRef: f.ClientRef, LastStatuses: recorded(f.LastIs),
 		CreatedFrom: f.CreatedFrom, CreatedBefore: f.CreatedBefore, UpdatedFrom: f.UpdatedFrom, UpdatedBefore: f.UpdatedBefore,
 		Limit: min(limit+1, listSessions),
 	}
 	bytes := 0
 	if after != nil {
-		q.After = &Info{Head: Head{ID: after.Session, CreatedAt: after.created()}}
+		q.After = &store.Info{Head: store.Head{ID: after.Session, CreatedAt: after.created()}}
 	}
 	for {
 		infos, err := m.store.Sessions(ctx, q)
@@ -229,7 +232,7 @@ func (m *Manager) ListSessions(ctx context.Context, f Filter, page string, limit
 
 // UpdateSession changes a session, now whatever c.At says, and returns it as it is
 // then. A budget holds at once, also for a turn that runs. A session of another version is a *fault.Error of code CONFLICT.
-func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summary, error) {
+func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) (Summary, error) {
 	names := Names{}
 	if c.ClientRef != nil {
 		names.ClientRef = *c.ClientRef
@@ -259,19 +262,19 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c Change) (Summa
 		return Summary{}, fault.Errorf(fault.LimitExceeded, "labels: the session would have %d of them, at most %d are allowed", n, maxLabels).
 			Breaking("labels", fault.RuleRange).Over("labels", maxLabels, n)
 	}
-	c.At = m.store.now()
+	c.At = m.store.Stamp()
 	info, err := m.store.Update(ctx, id, c)
 	switch {
-	case errors.Is(err, ErrNoSession):
+	case errors.Is(err, store.ErrNoSession):
 		return Summary{}, errNoSession(id)
-	case errors.Is(err, ErrConflict):
+	case errors.Is(err, store.ErrConflict):
 		return Summary{}, fault.Errorf(fault.Conflict, "version %d: session %q has version %d; read it again", c.Version, id, before.Version).
 			Breaking("version", fault.RuleConflict)
 	case err != nil:
 		return Summary{}, fmt.Errorf("session %s: update: %w", id, err)
 	}
-	if h := locked(&m.mu, func() *held { return m.sessions[id] }); h != nil {
-		if err := wait(ctx, h.ready); err != nil {
+	if h := lock.Get(&m.mu, func() *held { return m.sessions[id] }); h != nil {
+		if err := lock.Wait(ctx, h.ready); err != nil {
 			return Summary{}, err
 		}
 		if h.err == nil {
@@ -306,7 +309,7 @@ func (s *Session) isArchived() bool {
 // others keep at work is a *fault.Error of code SESSION_BUSY. A store without space
 // loses sessions that do not run all the same: that makes space.
 func (m *Manager) DeleteSession(ctx context.Context, id string) error {
-	if err := m.store.refuses(); err != nil && !errors.Is(err, ErrFull) {
+	if err := m.store.refuses(); err != nil && !errors.Is(err, store.ErrFull) {
 		return err
 	}
 	for range deleteTries {
@@ -340,16 +343,16 @@ func (m *Manager) tryDelete(ctx context.Context, id string) (done bool, err erro
 	err = m.alone(id, errNoSession(id), func() error {
 		head, err := m.store.Head(ctx, id)
 		switch {
-		case errors.Is(err, ErrNoSession):
+		case errors.Is(err, store.ErrNoSession):
 			return errNoSession(id)
 		case err != nil:
 			return fmt.Errorf("session %s: %w", id, err)
 		case head.OpenTurn != "":
-			return ErrConflict
+			return store.ErrConflict
 		}
 		return m.store.Delete(ctx, id, head.LastSeq)
 	})
-	if errors.Is(err, ErrConflict) {
+	if errors.Is(err, store.ErrConflict) {
 		return false, nil
 	}
 	return err == nil, err
@@ -379,13 +382,13 @@ func (m *Manager) stopAll(ctx context.Context, id string) error {
 func (m *Manager) alone(id string, gone *fault.Error, f func() error) error {
 	h := m.replaceUnused(id, gone)
 	if h == nil {
-		return ErrConflict
+		return store.ErrConflict
 	}
 	err := f()
 	h.err = gone
 	if err != nil {
 		h.err = errKept
-		under(&m.mu, func() { delete(m.sessions, id) }) // who comes now reads it anew
+		lock.Do(&m.mu, func() { delete(m.sessions, id) }) // who comes now reads it anew
 	}
 	close(h.ready)
 	m.release(h)

@@ -13,6 +13,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 const (
@@ -80,7 +81,7 @@ func TestListSessions(t *testing.T) {
 	waiting := f.start(session.Request{SessionID: ids[7], Prompt: "ask", Agent: tree(), Tools: tools()})
 	w := waiting.Watch()
 	await(t, w, isCall)
-	if _, err := f.m.UpdateSession(t.Context(), ids[0], session.Change{Archived: new(true)}); err != nil {
+	if _, err := f.m.UpdateSession(t.Context(), ids[0], store.Change{Archived: new(true)}); err != nil {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
@@ -137,7 +138,7 @@ func TestUpdateSession(t *testing.T) {
 	if s.Version != 1 || s.Creator != "local" || s.LastTurn != "" || s.LastIs != 0 {
 		t.Errorf("a new session: %+v", s)
 	}
-	change := session.Change{Version: 1, ClientRef: new("b"), Labels: map[string]string{"x": "", "z": "3"}, Archived: new(true)}
+	change := store.Change{Version: 1, ClientRef: new("b"), Labels: map[string]string{"x": "", "z": "3"}, Archived: new(true)}
 	s, err := f.m.UpdateSession(t.Context(), s.ID, change)
 	if err != nil || s.Version != 2 || s.ClientRef != "b" || !s.Archived || fmt.Sprint(s.Labels) != "map[y:2 z:3]" {
 		t.Errorf("the changed session: %+v, %v", s, err)
@@ -149,14 +150,14 @@ func TestUpdateSession(t *testing.T) {
 	if _, err := f.m.Start(t.Context(), start); code(err) != precondition {
 		t.Errorf("a turn of an archived session: %v", err)
 	}
-	if s, err = f.m.UpdateSession(t.Context(), s.ID, session.Change{Archived: new(false)}); err != nil || s.Version != 3 || s.ClientRef != "b" {
+	if s, err = f.m.UpdateSession(t.Context(), s.ID, store.Change{Archived: new(false)}); err != nil || s.Version != 3 || s.ClientRef != "b" {
 		t.Errorf("made active: %+v, %v", s, err)
 	}
 	// Archived while it is in memory, with a turn that goes on.
 	turn := f.start(session.Request{SessionID: s.ID, Prompt: "ask", Agent: tree(), Tools: tools()})
 	w := turn.Watch()
 	await(t, w, isCall)
-	if _, err := f.m.UpdateSession(t.Context(), s.ID, session.Change{Archived: new(true)}); err != nil {
+	if _, err := f.m.UpdateSession(t.Context(), s.ID, store.Change{Archived: new(true)}); err != nil {
 		t.Error(err)
 	}
 	answer(t, turn)
@@ -170,10 +171,10 @@ func TestUpdateSession(t *testing.T) {
 	for i := range 64 {
 		labels[fmt.Sprint(i)] = "v"
 	}
-	if _, err := f.m.UpdateSession(t.Context(), s.ID, session.Change{Labels: labels}); err == nil {
+	if _, err := f.m.UpdateSession(t.Context(), s.ID, store.Change{Labels: labels}); err == nil {
 		t.Error("66 labels were taken")
 	}
-	if _, err := f.m.UpdateSession(t.Context(), "none", session.Change{}); code(err) != noSession {
+	if _, err := f.m.UpdateSession(t.Context(), "none", store.Change{}); code(err) != noSession {
 		t.Errorf("an unknown session: %v", err)
 	}
 }
@@ -211,13 +212,13 @@ func TestDeleteSession(t *testing.T) {
 				if _, err := f.m.Session(t.Context(), id); code(err) != noSession {
 					t.Errorf("the session: %v", err)
 				}
-				if _, err := f.store.Read(t.Context(), id, 0, 1); !errors.Is(err, session.ErrNoSession) {
+				if _, err := f.store.Read(t.Context(), id, 0, 1); !errors.Is(err, store.ErrNoSession) {
 					t.Errorf("its log: %v", err)
 				}
 				if _, err := f.m.Start(t.Context(), session.Request{SessionID: id, Prompt: "hi", Agent: tree()}); code(err) != noSession {
 					t.Errorf("a turn of it: %v", err)
 				}
-				rows, err := f.store.Rows(t.Context(), session.RowQuery{Kind: session.RowTurn, Limit: 10})
+				rows, err := f.store.Rows(t.Context(), store.RowQuery{Kind: store.RowTurn, Limit: 10})
 				if err != nil || len(rows) != 1 || rows[0].ID != other.ID() {
 					t.Errorf("the rows that are left: %+v, %v", rows, err)
 				}

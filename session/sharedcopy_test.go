@@ -12,6 +12,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // TestCopyOfSharedState: a turn begins with the keys that the store has, whichever writes
@@ -50,7 +51,7 @@ func TestCopyOfSharedState(t *testing.T) {
 		writers.Wait()
 		turn := f.start(session.Request{Agent: tree(), InitialState: map[string]any{"app:own": json.Number(fmt.Sprint(round))}})
 		<-turn.Done()
-		want, err := session.SharedState(t.Context(), store, session.PrincipalOf(t.Context()))
+		want, err := session.SharedState(t.Context(), store, principal.Of(t.Context()))
 		if err != nil {
 			t.Fatal(err)
 		}

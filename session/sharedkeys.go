@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // SharedKey is one key of state that sessions share.
@@ -32,7 +33,7 @@ func (m *Manager) SharedKeys(ctx context.Context, prefix, page string, limit int
 		return nil, "", err
 	}
 	var all []SharedKey
-	_, err = sharedState(ctx, m.store, scopesOf(PrincipalOf(ctx)), func(key string, value json.RawMessage) {
+	_, err = sharedState(ctx, m.store, scopesOf(principal.Of(ctx)), func(key string, value json.RawMessage) {
 		if strings.HasPrefix(key, prefix) && (after == nil || key > after.ID) {
 			all = append(all, SharedKey{Key: key, Value: value, Bytes: keySize(key, value)})
 		}
@@ -63,7 +64,7 @@ func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []st
 		return nil, err
 	}
 	have := map[string]bool{}
-	p := PrincipalOf(ctx)
+	p := principal.Of(ctx)
 	if _, err := sharedState(ctx, m.store, scopesOf(p), func(key string, _ json.RawMessage) { have[key] = true }); err != nil {
 		return nil, err
 	}
@@ -98,7 +99,7 @@ func (m *Manager) SetShared(ctx context.Context, state map[string]any) error {
 	if err := m.store.refuses(); err != nil {
 		return err
 	}
-	values := sharedValues(PrincipalOf(ctx), state)
+	values := sharedValues(principal.Of(ctx), state)
 	reserved, err := m.store.shared.reserve(ctx, values)
 	if err != nil {
 		return err

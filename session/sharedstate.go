@@ -9,8 +9,10 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // shared is what a manager knows of the state that sessions have in common: one copy
@@ -54,7 +56,7 @@ type coming struct {
 // reservation is what reserve has let pass.
 type reservation struct {
 	scopes map[string]*sharedScope
-	values []SharedValue
+	values []store.SharedValue
 	keys   []reservedKey
 }
 
@@ -104,14 +106,14 @@ func (h *shared) leaveLocked(sc *sharedScope) {
 // now returns the keys of a scope with their prefix. Nobody may change them, nor what
 // they hold.
 func (h *shared) now(ctx context.Context, name string) (map[string]any, error) {
-	sc := locked(&h.mu, func() *sharedScope { return h.enterLocked(name) })
-	defer under(&h.mu, func() { h.leaveLocked(sc) })
+	sc := lock.Get(&h.mu, func() *sharedScope { return h.enterLocked(name) })
+	defer lock.Do(&h.mu, func() { h.leaveLocked(sc) })
 	return h.read(ctx, sc)
 }
 
 // read is now for who has entered the scope.
 func (h *shared) read(ctx context.Context, sc *sharedScope) (map[string]any, error) {
-	before := locked(&h.mu, func() sharedScope { return *sc })
+	before := lock.Get(&h.mu, func() sharedScope { return *sc })
 	state, writes := before.state, before.writes
 	if !before.stale {
 		return state, nil
@@ -149,7 +151,7 @@ func (sc *sharedScope) useLocked() use {
 }
 
 // scopesLocked enters the scopes of values.
-func (h *shared) scopesLocked(values []SharedValue) *reservation {
+func (h *shared) scopesLocked(values []store.SharedValue) *reservation {
 	r := &reservation{scopes: map[string]*sharedScope{}, values: values}
 	for _, v := range values {
 		if r.scopes[v.Scope] == nil {
@@ -163,7 +165,7 @@ func (h *shared) scopesLocked(values []SharedValue) *reservation {
 }
 
 // unbounded lets values pass without a look at the bounds. done has to be called.
-func (h *shared) unbounded(values []SharedValue) *reservation {
+func (h *shared) unbounded(values []store.SharedValue) *reservation {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	return h.scopesLocked(values)
@@ -172,7 +174,7 @@ func (h *shared) unbounded(values []SharedValue) *reservation {
 // reserve refuses values that would take a scope past its bounds. What it lets pass
 // counts until done, or release, is called with what it returns, nil for nothing. A
 // scope that is past its bounds already takes what makes it no larger.
-func (h *shared) reserve(ctx context.Context, values []SharedValue) (_ *reservation, err error) {
+func (h *shared) reserve(ctx context.Context, values []store.SharedValue) (_ *reservation, err error) {
 	if len(values) == 0 {
 		return nil, nil
 	}
@@ -186,7 +188,7 @@ func (h *shared) reserve(ctx context.Context, values []SharedValue) (_ *reservat
 	}()
 	for sc := r.staleLocked(); sc != nil; sc = r.staleLocked() { // or what was just written would not count
 		var err error
-		without(&h.mu, func() { _, err = h.read(ctx, sc) })
+		lock.Without(&h.mu, func() { _, err = h.read(ctx, sc) })
 		if err != nil {
 			return nil, err
 		}
@@ -269,7 +271,7 @@ func (h *shared) done(r *reservation, written bool) {
 
 // applyLocked has the state be what a write alone has made of it, so that it is not read
 // again. It reports false if it cannot tell.
-func (sc *sharedScope) applyLocked(values []SharedValue) bool {
+func (sc *sharedScope) applyLocked(values []store.SharedValue) bool {
 	state, sizes := maps.Clone(sc.state), maps.Clone(sc.sizes)
 	for _, v := range values {
 		if v.Scope != sc.name {

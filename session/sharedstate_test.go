@@ -13,6 +13,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 const limitExceeded = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
@@ -26,7 +27,7 @@ var scopes = map[string][2]int{"": {400, 4}, "app:": {200, 3}, "user:": {200, 3}
 
 // stateFixture runs turns that return what State they see, and write what their
 // prompts say as JSON.
-func stateFixture(t *testing.T, store session.Store, limits session.Limits) (f *fixture, saw func() map[string]any) {
+func stateFixture(t *testing.T, store store.Store, limits session.Limits) (f *fixture, saw func() map[string]any) {
 	var mu sync.Mutex
 	var last map[string]any
 	f = newFixture(t, store, limits)
@@ -302,9 +303,9 @@ func TestWritersAtTheBound(t *testing.T) {
 }
 
 // late is a store of which the appends return a while after they are durable.
-type late struct{ session.Store }
+type late struct{ store.Store }
 
-func (s late) Append(ctx context.Context, b session.Batch) error {
+func (s late) Append(ctx context.Context, b store.Batch) error {
 	err := s.Store.Append(ctx, b)
 	time.Sleep(5 * time.Millisecond)
 	return err

@@ -84,7 +84,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	}
 	m.suspendAll()
 	m.store.giveUp()
-	defer time.AfterFunc(m.limits.StopGrace/2, m.store.abort).Stop() // a store that hangs
+	defer time.AfterFunc(m.limits.StopGrace/2, m.store.Abort).Stop() // a store that hangs
 	grace := time.NewTimer(m.limits.StopGrace)
 	defer grace.Stop()
 	select {

@@ -14,23 +14,24 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // tampered is a store whose appends a test decides about.
 type tampered struct {
-	session.Store
+	store.Store
 
 	mu  sync.Mutex
-	how func(ctx context.Context, b session.Batch) error // protected by mu; nil lets all through
+	how func(ctx context.Context, b store.Batch) error // protected by mu; nil lets all through
 }
 
-func (s *tampered) tamper(how func(ctx context.Context, b session.Batch) error) {
+func (s *tampered) tamper(how func(ctx context.Context, b store.Batch) error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.how = how
 }
 
-func (s *tampered) Append(ctx context.Context, b session.Batch) error {
+func (s *tampered) Append(ctx context.Context, b store.Batch) error {
 	s.mu.Lock()
 	how := s.how
 	s.mu.Unlock()
@@ -46,19 +47,19 @@ func (s *tampered) Ping(ctx context.Context) error {
 	how := s.how
 	s.mu.Unlock()
 	if how != nil {
-		return how(ctx, session.Batch{})
+		return how(ctx, store.Batch{})
 	}
 	return s.Store.Ping(ctx)
 }
 
-func always(err error) func(context.Context, session.Batch) error {
-	return func(context.Context, session.Batch) error { return fmt.Errorf("append: %w", err) }
+func always(err error) func(context.Context, store.Batch) error {
+	return func(context.Context, store.Batch) error { return fmt.Errorf("append: %w", err) }
 }
 
 var errBlip = errors.New("connection reset by the database")
 
 // logOf returns the kinds of a session's records, having checked their numbers.
-func logOf(t *testing.T, store session.Store, id string) string {
+func logOf(t *testing.T, store store.Store, id string) string {
 	t.Helper()
 	recs, err := store.Read(t.Context(), id, 0, 1000)
 	if err != nil {
@@ -79,15 +80,15 @@ func logOf(t *testing.T, store session.Store, id string) string {
 // space again the turn ends as if nothing had been.
 func TestTurnWaitsForSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{TurnTimeout: time.Hour, StorePatience: 30 * time.Second})
+		db := &tampered{Store: memory(t)}
+		f := newFixture(t, db, session.Limits{TurnTimeout: time.Hour, StorePatience: 30 * time.Second})
 		f.on(story)
 		other := f.start(session.Request{}) // waits for its tool
 		synctest.Wait()
 		turn := f.start(session.Request{})
 		w := turn.Watch()
 		await(t, w, isCall)
-		store.tamper(always(session.ErrFull))
+		db.tamper(always(store.ErrFull))
 
 		// The answer is taken, not shown, and the turn does not go on.
 		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
@@ -103,7 +104,7 @@ func TestTurnWaitsForSpace(t *testing.T) {
 		if msgs, err := w.Next(t.Context()); len(msgs) > 0 || err != nil {
 			t.Errorf("shown while the store is full: %v, %v", msgs, err)
 		}
-		if got := logOf(t, store, turn.SessionID()); got != "turn_started event" {
+		if got := logOf(t, db, turn.SessionID()); got != "turn_started event" {
 			t.Errorf("the log holds %s", got)
 		}
 
@@ -136,21 +137,21 @@ func TestTurnWaitsForSpace(t *testing.T) {
 
 		// A fault of another kind in between does not use up the patience.
 		blips := 0
-		store.tamper(func(ctx context.Context, b session.Batch) error {
+		db.tamper(func(ctx context.Context, b store.Batch) error {
 			if blips++; blips == 1 {
 				return errBlip
 			}
-			return store.Store.Append(ctx, b)
+			return db.Store.Append(ctx, b)
 		})
 		got := follow(t, w)
-		store.tamper(nil)
+		db.tamper(nil)
 		if texts(got)["root"] != "it is fine" || !end(t, got).Completed {
 			t.Errorf("then: %v", got)
 		}
 		if !end(t, follow(t, second)).Completed {
 			t.Error("the second watcher missed the end")
 		}
-		if got := logOf(t, store, turn.SessionID()); got != "turn_started event tool_result event turn_ended" {
+		if got := logOf(t, db, turn.SessionID()); got != "turn_started event tool_result event turn_ended" {
 			t.Errorf("the log holds %s", got)
 		}
 		if err := f.m.Ready(t.Context()); err != nil {
@@ -161,19 +162,19 @@ func TestTurnWaitsForSpace(t *testing.T) {
 }
 
 // TestFullStoreRefusesAtOnce (F17): a request that is the first to meet a full
-// store does not wait either, and leaves nothing behind.
+// db does not wait either, and leaves nothing behind.
 func TestFullStoreRefusesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{})
+		db := &tampered{Store: memory(t)}
+		f := newFixture(t, db, session.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "x") })
 		turn := f.start(session.Request{})
 		<-turn.Done()
 		f.on(story)
 		waiting := f.start(session.Request{})
 		await(t, waiting.Watch(), isCall)
-		before := logOf(t, store, waiting.SessionID())
-		store.tamper(always(session.ErrFull))
+		before := logOf(t, db, waiting.SessionID())
+		db.tamper(always(store.ErrFull))
 		for what, req := range map[string]session.Request{
 			"new session": {Agent: tree(), Prompt: "x"},
 			"session":     {SessionID: turn.SessionID(), Prompt: "x"},
@@ -183,8 +184,8 @@ func TestFullStoreRefusesAtOnce(t *testing.T) {
 				t.Errorf("%s: %v", what, err)
 			}
 		}
-		store.tamper(nil)
-		if got := logOf(t, store, waiting.SessionID()); got != before {
+		db.tamper(nil)
+		if got := logOf(t, db, waiting.SessionID()); got != before {
 			t.Errorf("the log of the session that waits is %s", got)
 		}
 		f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m2", root, "y") })
@@ -198,8 +199,8 @@ func TestFullStoreRefusesAtOnce(t *testing.T) {
 // recorded when that is possible.
 func TestCancelWhileTheStoreStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{})
+		db := &tampered{Store: memory(t)}
+		f := newFixture(t, db, session.Limits{})
 		var told time.Duration
 		f.on(func(ctx context.Context, r *session.Run) error {
 			if err := add(ctx, r, &record.Event{Path: root, Calls: []record.ToolCall{{ID: "c", Name: "tool", Path: root}}}); err != nil {
@@ -213,7 +214,7 @@ func TestCancelWhileTheStoreStalls(t *testing.T) {
 		turn := f.start(session.Request{})
 		w := turn.Watch()
 		await(t, w, isCall)
-		store.tamper(always(session.ErrFull))
+		db.tamper(always(store.ErrFull))
 		time.Sleep(time.Minute)
 		if err := turn.Answer(t.Context(), session.Answer{CallID: "c", Output: new("x")}); err != nil {
 			t.Errorf("answer: %v", err)
@@ -226,14 +227,14 @@ func TestCancelWhileTheStoreStalls(t *testing.T) {
 			t.Error("the turn is over, and its end is not in the log")
 		default:
 		}
-		store.tamper(nil)
+		db.tamper(nil)
 		if e := end(t, follow(t, w)); e.Completed || e.GetReason() != "enough" {
 			t.Errorf("end is %v", e)
 		}
 		if told != 2*time.Minute {
 			t.Errorf("the engine was told after %v", told)
 		}
-		if got := logOf(t, store, turn.SessionID()); got != "turn_started event tool_result turn_ended" {
+		if got := logOf(t, db, turn.SessionID()); got != "turn_started event tool_result turn_ended" {
 			t.Errorf("the log holds %s", got)
 		}
 	})
@@ -245,17 +246,17 @@ func TestFaultsThatPass(t *testing.T) {
 	for name, done := range map[string]bool{"before": false, "after": true} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				store := &tampered{Store: memory(t)}
-				f := newFixture(t, store, session.Limits{StorePatience: 30 * time.Second})
+				db := &tampered{Store: memory(t)}
+				f := newFixture(t, db, session.Limits{StorePatience: 30 * time.Second})
 				f.on(story)
 				until := time.Now().Add(20 * time.Second)
-				store.tamper(func(ctx context.Context, b session.Batch) error {
+				db.tamper(func(ctx context.Context, b store.Batch) error {
 					if time.Now().After(until) {
 						until = time.Now().Add(20 * time.Second)
-						return store.Store.Append(ctx, b)
+						return db.Store.Append(ctx, b)
 					}
 					if done {
-						if err := store.Store.Append(ctx, b); err != nil {
+						if err := db.Store.Append(ctx, b); err != nil {
 							return err
 						}
 					}
@@ -270,7 +271,7 @@ func TestFaultsThatPass(t *testing.T) {
 				if got := follow(t, w); !end(t, got).Completed || texts(got)["root"] != "it is fine" {
 					t.Errorf("then: %v", got)
 				}
-				if got := logOf(t, store, turn.SessionID()); got != "turn_started event tool_result event turn_ended" {
+				if got := logOf(t, db, turn.SessionID()); got != "turn_started event tool_result event turn_ended" {
 					t.Errorf("the log holds %s", got)
 				}
 			})
@@ -283,8 +284,8 @@ func TestFaultsThatPass(t *testing.T) {
 // other sessions are not touched by a fault that has just begun.
 func TestStallOfOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{StorePatience: 30 * time.Second})
+		db := &tampered{Store: memory(t)}
+		f := newFixture(t, db, session.Limits{StorePatience: 30 * time.Second})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			_, err := call(ctx, r, "a", "b", "c")
 			return err
@@ -292,11 +293,11 @@ func TestStallOfOneSession(t *testing.T) {
 		turn := f.start(session.Request{})
 		w := turn.Watch()
 		await(t, w, isCall)
-		store.tamper(func(ctx context.Context, b session.Batch) error {
+		db.tamper(func(ctx context.Context, b store.Batch) error {
 			if b.SessionID == turn.SessionID() {
 				return errBlip
 			}
-			return store.Store.Append(ctx, b)
+			return db.Store.Append(ctx, b)
 		})
 		begun := time.Now()
 		for _, id := range []string{"a", "b"} {
@@ -316,11 +317,11 @@ func TestStallOfOneSession(t *testing.T) {
 			t.Errorf("they waited for %v", took)
 		}
 		time.Sleep(500 * time.Millisecond)
-		store.tamper(nil)
+		db.tamper(nil)
 		if !end(t, follow(t, w)).Completed {
 			t.Error("not completed")
 		}
-		if got := logOf(t, store, turn.SessionID()); got != "turn_started event tool_result tool_result tool_result turn_ended" {
+		if got := logOf(t, db, turn.SessionID()); got != "turn_started event tool_result tool_result tool_result turn_ended" {
 			t.Errorf("the log holds %s", got)
 		}
 	})
@@ -328,7 +329,7 @@ func TestStallOfOneSession(t *testing.T) {
 
 // unreadable is a store whose reads fail when it is told so.
 type unreadable struct {
-	session.Store
+	store.Store
 	fails atomic.Bool
 }
 
@@ -419,14 +420,14 @@ func TestPatienceEnds(t *testing.T) {
 // TestAnotherWriterEndsItAtOnce: a conflict does not pass.
 func TestAnotherWriterEndsItAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{StorePatience: time.Hour})
+		db := &tampered{Store: memory(t)}
+		f := newFixture(t, db, session.Limits{StorePatience: time.Hour})
 		f.on(story)
 		turn := f.start(session.Request{})
 		w := turn.Watch()
 		await(t, w, isCall)
 		tries := 0
-		store.tamper(func(context.Context, session.Batch) error { tries++; return session.ErrConflict })
+		db.tamper(func(context.Context, store.Batch) error { tries++; return store.ErrConflict })
 		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("late")}); code(err) != unavailable {
 			t.Errorf("answer: %v", err)
 		}
@@ -434,17 +435,17 @@ func TestAnotherWriterEndsItAtOnce(t *testing.T) {
 			t.Errorf("after %d tries the watcher read %v, then %v", tries, got, err)
 		}
 		<-turn.Done()
-		store.tamper(nil)
+		db.tamper(nil)
 	})
 }
 
 // TestShutdownWhileTheStoreStalls (F17): the server stops within its grace, the
 // watchers are told that the turn goes on, and it does.
 func TestShutdownWhileTheStoreStalls(t *testing.T) {
-	for name, how := range map[string]func(context.Context, session.Batch) error{
-		"full":  always(session.ErrFull),
+	for name, how := range map[string]func(context.Context, store.Batch) error{
+		"full":  always(store.ErrFull),
 		"blips": always(errBlip),
-		"hangs": func(ctx context.Context, _ session.Batch) error { <-ctx.Done(); return ctx.Err() },
+		"hangs": func(ctx context.Context, _ store.Batch) error { <-ctx.Done(); return ctx.Err() },
 	} {
 		for _, where := range []string{"in the middle", "at the end"} {
 			t.Run(name+" "+where, func(t *testing.T) {
@@ -510,14 +511,14 @@ func TestShutdownWhileTheStoreStalls(t *testing.T) {
 // once.
 func TestStoreThatHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
+		db := &tampered{Store: memory(t)}
 		var told []error
 		e := &engine{run: story}
-		m, err := session.NewManager(session.Config{Store: store, Runner: e, OnFatal: func(err error) { told = append(told, err) }})
+		m, err := session.NewManager(session.Config{Store: db, Runner: e, OnFatal: func(err error) { told = append(told, err) }})
 		if err != nil {
 			t.Fatal(err)
 		}
-		f := &fixture{engine: e, t: t, store: store, m: m}
+		f := &fixture{engine: e, t: t, store: db, m: m}
 		var turns []*session.Turn
 		var watchers []*session.Watcher
 		for range 3 {
@@ -526,9 +527,9 @@ func TestStoreThatHasFailed(t *testing.T) {
 			await(t, watchers[len(turns)-1], isCall)
 		}
 		writes := 0
-		store.tamper(func(context.Context, session.Batch) error {
+		db.tamper(func(context.Context, store.Batch) error {
 			writes++
-			return fmt.Errorf("fsync: %w", session.ErrFailed)
+			return fmt.Errorf("fsync: %w", store.ErrFailed)
 		})
 		if err := turns[0].Answer(t.Context(), session.Answer{CallID: "c1", Output: new("lost")}); code(err) != unavailable {
 			t.Errorf("answer: %v", err)
@@ -539,13 +540,13 @@ func TestStoreThatHasFailed(t *testing.T) {
 			}
 			<-turns[i].Done()
 		}
-		if len(told) != 1 || !errors.Is(told[0], session.ErrFailed) || writes != 1 {
+		if len(told) != 1 || !errors.Is(told[0], store.ErrFailed) || writes != 1 {
 			t.Errorf("the owner was told %v after %d writes", told, writes)
 		}
 		if _, err := m.Start(t.Context(), session.Request{Agent: tree(), Prompt: "x"}); code(err) != unavailable {
 			t.Errorf("start: %v", err)
 		}
-		if err := m.Ready(t.Context()); !errors.Is(err, session.ErrFailed) {
+		if err := m.Ready(t.Context()); !errors.Is(err, store.ErrFailed) {
 			t.Errorf("ready: %v", err)
 		}
 		if err := m.Shutdown(t.Context()); err != nil {

@@ -9,11 +9,12 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // readsCounted counts the reads of logs.
 type readsCounted struct {
-	session.Store
+	store.Store
 	reads atomic.Int64
 }
 

@@ -10,7 +10,9 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/clock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -57,7 +59,7 @@ type facts struct {
 	steps        [][]record.ToolCall          // the calls of each response that has open ones
 	usage        record.Usage
 	called       int64     // model calls whose end is in the log
-	cancelAt     due       // when the turn is over if no client comes back; zero while one is there, or none came
+	cancelAt     clock.Due // when the turn is over if no client comes back; zero while one is there, or none came
 	cancelLogged time.Time // cancelAt, as the log has it
 }
 
@@ -170,7 +172,7 @@ func (t *Turn) first() (after int64, waited bool) {
 // answer, settles an open call too: nobody may wait for another one. The model sees
 // a tool error that says why, and so does the *fault.Error that is returned.
 func (t *Turn) Answer(ctx context.Context, a Answer) error {
-	p := PrincipalOf(ctx)
+	p := principal.Of(ctx)
 	a.by = p.ID
 	field := cmp.Or(a.StateField, "state_delta")
 	a.State, a.warnings = permitted(p, field, a.State)

@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // TurnLog is the log of a session, for those who want to know more of one of its
@@ -86,7 +87,7 @@ func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[record.
 		for last := int64(0); ; {
 			recs, err := m.store.Read(ctx, sessionID, last, readPage)
 			if err != nil {
-				if errors.Is(err, ErrNoSession) {
+				if errors.Is(err, store.ErrNoSession) {
 					err = errNoSession(sessionID)
 				} else {
 					err = fmt.Errorf("session %s: %w", sessionID, err)
@@ -99,7 +100,7 @@ func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[record.
 					return
 				}
 			}
-			if LastPage(recs, readPage) {
+			if store.LastPage(recs, readPage) {
 				return
 			}
 		}

@@ -11,6 +11,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // TurnQuery says which turns; what is zero does not matter.
@@ -53,7 +54,7 @@ func (m *Manager) Turn(ctx context.Context, sessionID, turnID string) (TurnInfo,
 func (m *Manager) Said(ctx context.Context, t *TurnInfo) (record.Parts, error) {
 	first := recordOf(t.After + 1)
 	recs, err := m.store.Read(ctx, t.SessionID, first-1, 1)
-	if err == nil && len(recs) == 0 || errors.Is(err, ErrNoSession) {
+	if err == nil && len(recs) == 0 || errors.Is(err, store.ErrNoSession) {
 		_, err = m.known(ctx, t.SessionID) // it was deleted or purged meanwhile
 	}
 	switch {
@@ -73,13 +74,13 @@ func (m *Manager) Said(ctx context.Context, t *TurnInfo) (record.Parts, error) {
 
 // turnRow finds the row of a turn. One that there is not is a *fault.Error of code
 // NOT_FOUND, whether or not there is the session.
-func (m *Manager) turnRow(ctx context.Context, sessionID, turnID string) (Row, error) {
-	row, err := m.store.Row(ctx, RowTurn, sessionID, turnID)
+func (m *Manager) turnRow(ctx context.Context, sessionID, turnID string) (store.Row, error) {
+	row, err := m.store.Row(ctx, store.RowTurn, sessionID, turnID)
 	switch {
-	case errors.Is(err, ErrNotFound):
-		return Row{}, fault.Errorf(fault.NotFound, "turn_id: session %q has no turn %q", sessionID, turnID).OfTurn(turnID)
+	case errors.Is(err, store.ErrNotFound):
+		return store.Row{}, fault.Errorf(fault.NotFound, "turn_id: session %q has no turn %q", sessionID, turnID).OfTurn(turnID)
 	case err != nil:
-		return Row{}, fmt.Errorf("session %s: turn %s: %w", sessionID, turnID, err)
+		return store.Row{}, fmt.Errorf("session %s: turn %s: %w", sessionID, turnID, err)
 	}
 	return row, nil
 }
@@ -95,22 +96,22 @@ func (m *Manager) hasTurn(ctx context.Context, sessionID, turnID string) error {
 }
 
 // known returns what the store has of a session whose log is kept.
-func (m *Manager) known(ctx context.Context, sessionID string) (Info, error) {
+func (m *Manager) known(ctx context.Context, sessionID string) (store.Info, error) {
 	info, err := m.store.Info(ctx, sessionID)
 	switch {
-	case errors.Is(err, ErrNoSession):
-		return Info{}, errNoSession(sessionID)
+	case errors.Is(err, store.ErrNoSession):
+		return store.Info{}, errNoSession(sessionID)
 	case err != nil:
-		return Info{}, fmt.Errorf("session %s: %w", sessionID, err)
+		return store.Info{}, fmt.Errorf("session %s: %w", sessionID, err)
 	case info.Purged > 0:
-		return Info{}, errPurged(sessionID)
+		return store.Info{}, errPurged(sessionID)
 	}
 	return info, nil
 }
 
 // turnNow adds to a row what is not in it: of a turn that is not over, all that
 // has happened since it began.
-func (m *Manager) turnNow(ctx context.Context, row Row) (TurnInfo, error) {
+func (m *Manager) turnNow(ctx context.Context, row store.Row) (TurnInfo, error) {
 	var t *TurnInfo
 	// A turn that ends while it is looked at has a new row.
 	for range 2 {
@@ -134,7 +135,7 @@ func (m *Manager) turnNow(ctx context.Context, row Row) (TurnInfo, error) {
 		case t.Status != 0:
 			return *t, nil
 		}
-		if row, err = m.store.Row(ctx, RowTurn, row.SessionID, row.ID); err != nil {
+		if row, err = m.store.Row(ctx, store.RowTurn, row.SessionID, row.ID); err != nil {
 			return TurnInfo{}, fmt.Errorf("session %s: turn %s: %w", row.SessionID, t.ID, err)
 		}
 	}
@@ -258,12 +259,12 @@ func (m *Manager) ListTurns(
 			return nil, "", err
 		}
 	}
-	rq := RowQuery{
-		Kind: RowTurn, SessionID: q.SessionID, Statuses: recorded(q.Statuses),
+	rq := store.RowQuery{
+		Kind: store.RowTurn, SessionID: q.SessionID, Statuses: recorded(q.Statuses),
 		CreatedFrom: q.CreatedFrom, CreatedBefore: q.CreatedBefore, Limit: min(limit+1, listRows),
 	}
 	if after != nil {
-		rq.After = &Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
+		rq.After = &store.Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
 	}
 	bytes := 0
 	for {
@@ -294,7 +295,7 @@ func (m *Manager) ListTurns(
 			turns = append(turns, t)
 			bytes += t.size()
 		}
-		if LastRows(rows, rq.Limit) {
+		if store.LastRows(rows, rq.Limit) {
 			return turns, "", nil
 		}
 		rq.After = &rows[len(rows)-1]
@@ -302,7 +303,7 @@ func (m *Manager) ListTurns(
 }
 
 // asRecorded is what a row says of a turn that runs nowhere.
-func asRecorded(row Row) (TurnInfo, error) {
+func asRecorded(row store.Row) (TurnInfo, error) {
 	t, err := turnOf(row)
 	if err != nil {
 		return TurnInfo{}, fmt.Errorf("session %s: turn %s: its row: %w", row.SessionID, row.ID, err)
@@ -320,7 +321,7 @@ func asRecorded(row Row) (TurnInfo, error) {
 // meanwhile.
 func gone(err error) bool {
 	e, ok := errors.AsType[*fault.Error](err)
-	return ok && (e.Code == fault.SessionNotFound || e.Code == fault.HistoryPurged) || errors.Is(err, ErrNotFound)
+	return ok && (e.Code == fault.SessionNotFound || e.Code == fault.HistoryPurged) || errors.Is(err, store.ErrNotFound)
 }
 
 // recorded are the statuses that rows have for those that are looked for.

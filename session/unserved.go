@@ -53,8 +53,8 @@ func (s *Session) expiresLocked(t *Turn) time.Time {
 	if t.runs() && (t.deadline != nil || t.stalled) && s.attendedLocked() && t.due.Before(at) {
 		at = t.due
 	}
-	if t.onDisconnect.Cancel && !t.cancelAt.isZero() && t.cancelAt.at.Before(at) {
-		at = t.cancelAt.at
+	if t.onDisconnect.Cancel && !t.cancelAt.IsZero() && t.cancelAt.At.Before(at) {
+		at = t.cancelAt.At
 	}
 	return at
 }

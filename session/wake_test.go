@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // What a turn waits for comes while it is just being put aside: it goes on
@@ -73,21 +74,21 @@ func TestAnswerWhileTheTurnIsPutAside(t *testing.T) {
 // written, with nobody there.
 func TestAnswerThatWaitsForSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{IdleTurn: time.Minute})
+		db := &tampered{Store: memory(t)}
+		f := newFixture(t, db, session.Limits{IdleTurn: time.Minute})
 		f.on(talk)
 		turn := f.start(session.Request{Prompt: "ask"})
 		w := turn.Watch()
 		await(t, w, isCall)
 		w.Close()
-		store.tamper(always(session.ErrFull))
+		db.tamper(always(store.ErrFull))
 		answers := []session.Answer{{CallID: "c-" + turn.ID(), Output: new("so")}}
 		errs, err := f.m.AnswerTurn(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, answers)
 		if err := errors.Join(append(errs, err)...); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(time.Hour)
-		store.tamper(nil)
+		db.tamper(nil)
 		time.Sleep(time.Hour)
 		if info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != session.Succeeded {
 			t.Errorf("afterwards it is %+v, %v", info, err)

@@ -13,6 +13,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // After its time a turn begins no model call and waits for nothing; what is under way
@@ -127,8 +128,8 @@ func TestWallTimeInTheQueue(t *testing.T) {
 // The time in which the store does not take a queued turn's start is not the turn's.
 func TestWallTimeBeginsWithTheStartOnDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &tampered{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{})
+		db := &tampered{Store: memory(t)}
+		f := newFixture(t, db, session.Limits{})
 		f.on(calls(1))
 		first := f.start(session.Request{})
 		synctest.Wait() // it runs
@@ -136,14 +137,14 @@ func TestWallTimeBeginsWithTheStartOnDisk(t *testing.T) {
 			SessionID: first.SessionID(), OnBusy: session.Enqueue, Budget: record.Budget{Wall: 25 * time.Second},
 		})
 		w := second.Watch()
-		store.tamper(func(ctx context.Context, b session.Batch) error {
+		db.tamper(func(ctx context.Context, b store.Batch) error {
 			if slices.ContainsFunc(b.Records, func(r record.Record) bool { return r.Kind == record.KindTurnEnded }) {
-				return session.ErrFull
+				return store.ErrFull
 			}
-			return store.Store.Append(ctx, b)
+			return db.Store.Append(ctx, b)
 		})
 		time.Sleep(time.Hour)
-		store.tamper(nil)
+		db.tamper(nil)
 		msgs := follow(t, w)
 		if e := end(t, msgs); !e.GetCompleted() || e.GetUsageSummary().GetLlmCalls() != 1 || errorOf(msgs) != 0 {
 			t.Errorf("a turn of ten seconds: %v", e)

@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -31,8 +32,8 @@ func ignored(field string) record.Warning {
 
 // permitted is the state that a principal may write: `app:` is the operator's. field is
 // that of the state.
-func permitted(p Principal, field string, state map[string]any) (map[string]any, []record.Warning) {
-	if p.Role == Operator {
+func permitted(p principal.Principal, field string, state map[string]any) (map[string]any, []record.Warning) {
+	if p.Role == principal.Operator {
 		return state, nil
 	}
 	var warnings []record.Warning
@@ -52,8 +53,8 @@ func permitted(p Principal, field string, state map[string]any) (map[string]any,
 
 // permittedTree is the tree that a principal may run: its agents set no key of `app:`,
 // unless it is an operator.
-func permittedTree(p Principal, agent *agentdv1.Agent) (*agentdv1.Agent, []record.Warning) {
-	if p.Role == Operator || !setsApp(agent) {
+func permittedTree(p principal.Principal, agent *agentdv1.Agent) (*agentdv1.Agent, []record.Warning) {
+	if p.Role == principal.Operator || !setsApp(agent) {
 		return agent, nil
 	}
 	agent = proto.CloneOf(agent)

@@ -11,7 +11,9 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // Watcher turns the records of a session from a position on, and the deltas
@@ -141,7 +143,7 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	lagged, failed, queue := w.takeQueue()
 	if lagged {
 		err := w.catchUp(ctx)
-		if errors.Is(err, ErrNoSession) {
+		if errors.Is(err, store.ErrNoSession) {
 			err = errNoSession(w.s.id) // it was deleted meanwhile
 		}
 		if err != nil {
@@ -413,7 +415,7 @@ func (w *Watcher) render(it item) {
 // see Request.OnDisconnect.
 func (w *Watcher) Close() {
 	w.s.leave(w)
-	under(&w.mu, func() { w.closed, w.queue = true, nil })
+	lock.Do(&w.mu, func() { w.closed, w.queue = true, nil })
 	if w.onClose != nil {
 		w.onClose()
 	}

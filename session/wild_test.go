@@ -9,12 +9,13 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // wild is a store that fails now and then, before or after it has done what it is
 // asked for.
 type wild struct {
-	session.Store
+	store.Store
 	tame atomic.Bool
 }
 
@@ -31,21 +32,21 @@ func (s *wild) fails(does func() error) error {
 		}
 		return errBlip
 	case 2:
-		return session.ErrFull
+		return store.ErrFull
 	default:
 		return does()
 	}
 }
 
-func (s *wild) Append(ctx context.Context, b session.Batch) error {
+func (s *wild) Append(ctx context.Context, b store.Batch) error {
 	return s.fails(func() error { return s.Store.Append(ctx, b) })
 }
 
-func (s *wild) Create(ctx context.Context, n session.NewSession, k *session.Key) error {
+func (s *wild) Create(ctx context.Context, n store.NewSession, k *store.Key) error {
 	return s.fails(func() error { return s.Store.Create(ctx, n, k) })
 }
 
-func (s *wild) Fork(ctx context.Context, f session.Fork) error {
+func (s *wild) Fork(ctx context.Context, f store.Fork) error {
 	return s.fails(func() error { return s.Store.Fork(ctx, f) })
 }
 
@@ -53,7 +54,7 @@ func (s *wild) Delete(ctx context.Context, id string, lastSeq int64) error {
 	return s.fails(func() error { return s.Store.Delete(ctx, id, lastSeq) })
 }
 
-func (s *wild) Update(ctx context.Context, id string, c session.Change) (info session.Info, err error) {
+func (s *wild) Update(ctx context.Context, id string, c store.Change) (info store.Info, err error) {
 	err = s.fails(func() error { info, err = s.Store.Update(ctx, id, c); return err })
 	return info, err
 }

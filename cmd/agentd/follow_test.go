@@ -17,7 +17,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // follower is a client that follows one turn over several streams and servers.
@@ -188,7 +188,7 @@ func (f *follower) text() string {
 // calls and results of tools it holds, and whether the turn is over.
 func records(t *testing.T, dir, sessionID string) (modelCalls, results int, ended bool) {
 	t.Helper()
-	store, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "agentd.db"))
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -22,7 +22,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/test/heldaddr"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 const (
@@ -189,7 +189,7 @@ func rollingRestart(t *testing.T, c *carrier) {
 // check holds the logs of the load's sessions against what the clients know.
 func (l *load) check(dir string) {
 	t := l.t
-	store, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "agentd.db"))
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

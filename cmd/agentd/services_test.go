@@ -20,9 +20,9 @@ import (
 
 	"github.com/apzuk3/agentd/internal/test/plainlog"
 	"github.com/apzuk3/agentd/internal/test/sessionfront"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // runOnly are the tests that start the real agentd and do not call overBoth, and
@@ -167,17 +167,17 @@ func (c *carrier) binary(t *testing.T, env map[string]string) *served {
 
 // keep reads the logs of all sessions of a data folder.
 func (c *carrier) keep(t *testing.T, dir string) {
-	store, err := sqlitestore.Open(context.Background(), filepath.Join(dir, "agentd.db"))
+	db, err := sqlite.Open(context.Background(), filepath.Join(dir, "agentd.db"))
 	if err != nil {
 		t.Error(err)
 		return
 	}
 	defer func() {
-		if err := store.Close(); err != nil {
+		if err := db.Close(); err != nil {
 			t.Error(err)
 		}
 	}()
-	rows, err := store.Rows(context.Background(), session.RowQuery{Kind: session.RowTurn, Limit: 10_000})
+	rows, err := db.Rows(context.Background(), store.RowQuery{Kind: store.RowTurn, Limit: 10_000})
 	if err != nil {
 		t.Error(err)
 	}
@@ -186,7 +186,7 @@ func (c *carrier) keep(t *testing.T, dir string) {
 		ids[row.SessionID] = true
 	}
 	for id := range ids {
-		log, err := store.Read(context.Background(), id, 0, 10_000)
+		log, err := db.Read(context.Background(), id, 0, 10_000)
 		if err != nil {
 			t.Error(err)
 		}

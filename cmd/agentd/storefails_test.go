@@ -14,8 +14,8 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/session"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // storeFails makes the agentd that the test binary is have a store that fails:
@@ -24,16 +24,16 @@ const storeFails = "AGENTD_TEST_STORE_FAILS"
 
 // failingStore fails for good at one of its appends.
 type failingStore struct {
-	session.Store
+	store.Store
 	way     string
 	at      int64
 	appends atomic.Int64
 	failed  atomic.Bool
 }
 
-var errFsync = fmt.Errorf("%w: fsync: input/output error", session.ErrFailed)
+var errFsync = fmt.Errorf("%w: fsync: input/output error", store.ErrFailed)
 
-func (s *failingStore) Append(ctx context.Context, b session.Batch) error {
+func (s *failingStore) Append(ctx context.Context, b store.Batch) error {
 	if s.failed.Load() {
 		return errors.New("a store that has failed was written to")
 	}
@@ -66,7 +66,7 @@ func mainThatFails(fault string) int {
 	p := &process{signals: signals, env: environ(os.Environ()), stdout: os.Stdout, stderr: os.Stderr}
 	p.adjust = func(cfg *daemon.Config) {
 		var err error
-		if s.Store, err = sqlitestore.Open(context.Background(), filepath.Join(cfg.DataDir, "agentd.db")); err != nil {
+		if s.Store, err = sqlite.Open(context.Background(), filepath.Join(cfg.DataDir, "agentd.db")); err != nil {
 			panic(err)
 		}
 		cfg.Store = s

@@ -5,13 +5,13 @@ import (
 	"os/signal"
 	"syscall"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 const canWearOut = true
 
 // wearOut appends while the kernel refuses to let a file grow.
-func wearOut(ctx context.Context, store session.Store, b session.Batch) error {
+func wearOut(ctx context.Context, store store.Store, b store.Batch) error {
 	signal.Ignore(syscall.SIGXFSZ)
 	if err := syscall.Setrlimit(syscall.RLIMIT_FSIZE, &syscall.Rlimit{Cur: 4096, Max: 4096}); err != nil {
 		return err

@@ -6,9 +6,9 @@ import (
 	"context"
 	"errors"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 const canWearOut = false
 
-func wearOut(context.Context, session.Store, session.Batch) error { return errors.ErrUnsupported }
+func wearOut(context.Context, store.Store, store.Batch) error { return errors.ErrUnsupported }

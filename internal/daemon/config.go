@@ -14,7 +14,9 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // Memory as Config.DataDir keeps everything in memory.
@@ -41,7 +43,7 @@ type Config struct {
 	// otherwise. The operator sees to it that one daemon of one machine uses it at a time.
 	AllowNetworkFiles bool
 	// Store is used in place of a database in DataDir. Shutdown closes it.
-	Store session.Store
+	Store store.Store
 
 	// Getenv reads the environment, where the built-in providers find the server's own
 	// keys and their addresses. Default: an empty environment.
@@ -81,7 +83,7 @@ type Config struct {
 	AllowedHosts []string
 	// Authenticate finds out who makes a request; see server.Config. nil: whoever
 	// reaches the daemon is its operator.
-	Authenticate func(*http.Request) (session.Principal, error)
+	Authenticate func(*http.Request) (principal.Principal, error)
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
 	// CreateSessions has Run make the session that a request names when there is none,

@@ -19,7 +19,8 @@ import (
 	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 const (
@@ -40,7 +41,7 @@ const (
 type Daemon struct {
 	cfg     Config
 	log     *slog.Logger
-	store   session.Store
+	store   store.Store
 	manager *session.Manager
 	server  *server.Server
 	http    *http.Server
@@ -142,20 +143,20 @@ func New(cfg Config) (_ *Daemon, err error) {
 }
 
 // ErrNetworkFiles is why New refuses a DataDir on a network file system.
-var ErrNetworkFiles = sqlitestore.ErrNetwork
+var ErrNetworkFiles = sqlite.ErrNetwork
 
-func openStore(cfg *Config) (session.Store, error) {
-	path := sqlitestore.Memory
+func openStore(cfg *Config) (store.Store, error) {
+	path := sqlite.Memory
 	if cfg.DataDir != Memory {
 		path = filepath.Join(cfg.DataDir, databaseFile)
 	}
-	opts := []sqlitestore.Option{sqlitestore.WithLogger(cfg.Logger)}
+	opts := []sqlite.Option{sqlite.WithLogger(cfg.Logger)}
 	if cfg.AllowNetworkFiles {
-		opts = append(opts, sqlitestore.WithNetworkFiles())
+		opts = append(opts, sqlite.WithNetworkFiles())
 	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	return sqlitestore.Open(ctx, path, opts...)
+	return sqlite.Open(ctx, path, opts...)
 }
 
 func newHTTPServer(cfg *Config, h http.Handler) *http.Server {

@@ -15,17 +15,18 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // byHeader authenticates by a header: "ann", "ann@acme", with a role behind a slash.
-func byHeader(r *http.Request) (session.Principal, error) {
+func byHeader(r *http.Request) (principal.Principal, error) {
 	who, role, _ := strings.Cut(r.Header.Get("X-Test-Who"), "/")
 	id, tenant, _ := strings.Cut(who, "@")
-	roles := map[string]session.Role{"": session.Caller, "observer": session.Observer, "operator": session.Operator, "strange": 99}
+	roles := map[string]principal.Role{"": principal.Caller, "observer": principal.Observer, "operator": principal.Operator, "strange": 99}
 	if id == "" {
-		return session.Principal{}, errors.New("who is it? the secret of this test")
+		return principal.Principal{}, errors.New("who is it? the secret of this test")
 	}
-	return session.Principal{ID: id, Tenant: tenant, Role: roles[role]}, nil
+	return principal.Principal{ID: id, Tenant: tenant, Role: roles[role]}, nil
 }
 
 // speaker sends the header.

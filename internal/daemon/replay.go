@@ -12,7 +12,8 @@ import (
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // ReplayReport is what Replay has found.
@@ -27,7 +28,7 @@ func Replay(ctx context.Context, dataDir, sessionID string) (_ ReplayReport, err
 		return ReplayReport{}, err
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(scratch)) }()
-	path, err := sqlitestore.Copy(ctx, filepath.Join(dataDir, databaseFile), scratch)
+	path, err := sqlite.Copy(ctx, filepath.Join(dataDir, databaseFile), scratch)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
 		return ReplayReport{}, fmt.Errorf("there is no database in %s", dataDir)
@@ -35,33 +36,33 @@ func Replay(ctx context.Context, dataDir, sessionID string) (_ ReplayReport, err
 		return ReplayReport{}, err
 	}
 	// Which brings the copy's schema up to date. Wherever temporary files are, nobody else opens it.
-	store, err := sqlitestore.Open(ctx, path, sqlitestore.WithNetworkFiles())
+	db, err := sqlite.Open(ctx, path, sqlite.WithNetworkFiles())
 	if err != nil {
 		return ReplayReport{}, err
 	}
-	defer func() { err = errors.Join(err, store.Close()) }()
-	head, err := store.Info(ctx, sessionID)
+	defer func() { err = errors.Join(err, db.Close()) }()
+	head, err := db.Info(ctx, sessionID)
 	switch {
-	case errors.Is(err, session.ErrNoSession):
+	case errors.Is(err, store.ErrNoSession):
 		return ReplayReport{}, fmt.Errorf("there is no session %q in %s", sessionID, dataDir)
 	case err != nil:
 		return ReplayReport{}, err
 	case head.Purged > 0:
 		return ReplayReport{}, fmt.Errorf("the log of session %q has been purged", sessionID)
 	}
-	shared, err := session.SharedState(ctx, store, head.Owner())
+	shared, err := session.SharedState(ctx, db, head.Owner())
 	if err != nil {
 		return ReplayReport{}, err
 	}
-	return adkbridge.Verify(ctx, sessionID, logOf(ctx, store, sessionID), shared)
+	return adkbridge.Verify(ctx, sessionID, logOf(ctx, db, sessionID), shared)
 }
 
 // logOf yields a session's records, a page at a time.
-func logOf(ctx context.Context, store session.Store, id string) iter.Seq2[record.Record, error] {
+func logOf(ctx context.Context, db store.Store, id string) iter.Seq2[record.Record, error] {
 	const page = 512
 	return func(yield func(record.Record, error) bool) {
 		for last := int64(0); ; {
-			recs, err := store.Read(ctx, id, last, page)
+			recs, err := db.Read(ctx, id, last, page)
 			if err != nil {
 				yield(record.Record{}, err)
 				return
@@ -71,7 +72,7 @@ func logOf(ctx context.Context, store session.Store, id string) iter.Seq2[record
 					return
 				}
 			}
-			if session.LastPage(recs, page) {
+			if store.LastPage(recs, page) {
 				return
 			}
 		}

@@ -16,8 +16,8 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/session"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // contentsOf are the names, times, and contents of the files in a folder.
@@ -71,21 +71,21 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := daemon.Replay(t.Context(), dir, "any"); !errors.Is(err, sqlitestore.ErrLocked) {
+	if _, err := daemon.Replay(t.Context(), dir, "any"); !errors.Is(err, sqlite.ErrLocked) {
 		t.Errorf("while the daemon runs: %v", err)
 	}
 	stop(t, d)
 
-	store, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "agentd.db"))
+	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	infos, err := store.Sessions(t.Context(), session.InfoQuery{Limit: 1})
+	infos, err := db.Sessions(t.Context(), store.InfoQuery{Limit: 1})
 	if err != nil || len(infos) != 1 {
 		t.Fatalf("%v, %v", infos, err)
 	}
 	id := infos[0].ID
-	if err := store.Close(); err != nil {
+	if err := db.Close(); err != nil {
 		t.Fatal(err)
 	}
 
@@ -105,12 +105,12 @@ func TestReplay(t *testing.T) {
 		}
 	}
 
-	db, err := sql.Open("sqlite", filepath.Join(dir, "agentd.db"))
+	raw, err := sql.Open("sqlite", filepath.Join(dir, "agentd.db"))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = db.ExecContext(t.Context(), `UPDATE records SET sum = NULL, data = CAST(replace(CAST(data AS TEXT), '"said":"All', '"said":"Nothing') AS BLOB)`)
-	if err := errors.Join(err, db.Close()); err != nil {
+	_, err = raw.ExecContext(t.Context(), `UPDATE records SET sum = NULL, data = CAST(replace(CAST(data AS TEXT), '"said":"All', '"said":"Nothing') AS BLOB)`)
+	if err := errors.Join(err, raw.Close()); err != nil {
 		t.Fatal(err)
 	}
 	rep, err := daemon.Replay(t.Context(), dir, id)

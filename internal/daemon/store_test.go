@@ -18,23 +18,23 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 const unavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
 
 // fill takes all the space that a store has, down to the last small append.
-func fill(t *testing.T, s session.Store) {
+func fill(t *testing.T, s store.Store) {
 	t.Helper()
-	if err := s.Create(t.Context(), session.NewSession{ID: "filler", CreatedAt: time.Now(), Creator: "local"}, nil); err != nil {
+	if err := s.Create(t.Context(), store.NewSession{ID: "filler", CreatedAt: time.Now(), Creator: "local"}, nil); err != nil {
 		t.Fatal(err)
 	}
 	seq := int64(0)
 	for _, size := range []int{64 << 10, 4 << 10, 100} {
 		for {
-			err := s.Append(t.Context(), session.Batch{SessionID: "filler", After: seq, Records: []record.Record{{
+			err := s.Append(t.Context(), store.Batch{SessionID: "filler", After: seq, Records: []record.Record{{
 				Seq: seq + 1, TurnID: "t", Kind: record.KindEvent, Time: time.Now(), Data: bytes.Repeat([]byte("x"), size),
 			}}})
 			if err != nil {
@@ -72,7 +72,7 @@ func heartbeat() *agentdv1.RunRequest {
 // nothing that is not stored, new ones are refused as something that passes, readyz says
 // no; when there is space again all goes on, in the same process.
 func TestDiskFull(t *testing.T) {
-	store, err := sqlitestore.Open(t.Context(), filepath.Join(t.TempDir(), "agentd.db"), sqlitestore.WithMaxBytes(1<<20))
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "agentd.db"), sqlite.WithMaxBytes(1<<20))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -137,7 +137,7 @@ func TestDiskFull(t *testing.T) {
 
 // hanging is a store that hangs, whatever its callers' contexts say.
 type hanging struct {
-	session.Store
+	store.Store
 	hang chan struct{} // closed when it hangs no more
 }
 
@@ -149,7 +149,7 @@ func (s *hanging) Close() error {
 // TestStoreThatDoesNotClose: a disk that hangs does not keep the process.
 func TestStoreThatDoesNotClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
+		memory, err := sqlite.Open(t.Context(), sqlite.Memory)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -170,13 +170,13 @@ func TestStoreThatDoesNotClose(t *testing.T) {
 
 // failing is a store that fails for good when it is told to.
 type failing struct {
-	session.Store
+	store.Store
 	fails atomic.Bool
 }
 
-func (s *failing) Append(ctx context.Context, b session.Batch) error {
+func (s *failing) Append(ctx context.Context, b store.Batch) error {
 	if s.fails.Load() {
-		return fmt.Errorf("fsync: %w", session.ErrFailed)
+		return fmt.Errorf("fsync: %w", store.ErrFailed)
 	}
 	return s.Store.Append(ctx, b)
 }
@@ -185,15 +185,15 @@ func (s *failing) Append(ctx context.Context, b session.Batch) error {
 // those who watch are told to come again.
 func TestStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
+		memory, err := sqlite.Open(t.Context(), sqlite.Memory)
 		if err != nil {
 			t.Fatal(err)
 		}
-		store := &failing{Store: memory}
+		db := &failing{Store: memory}
 		l := testdaemon.NewListener()
 		var log buffer
 		d, err := daemon.New(daemon.Config{
-			Listener: l, Store: store, Logger: daemon.NewLogger(&log, daemon.LogConfig{}),
+			Listener: l, Store: db, Logger: daemon.NewLogger(&log, daemon.LogConfig{}),
 			Scripts: map[string]string{"asker": `answers: [{calls: [{name: first}]}]`},
 		})
 		if err != nil {
@@ -214,7 +214,7 @@ func TestStoreFails(t *testing.T) {
 		for _, turn := range turns {
 			call = turn.until(isCall).GetToolCall()
 		}
-		store.fails.Store(true)
+		db.fails.Store(true)
 		turns[1].send(answer(call))
 		for i, turn := range turns {
 			e := turn.until(isError).GetError()
@@ -223,7 +223,7 @@ func TestStoreFails(t *testing.T) {
 			}
 			turn.drop()
 		}
-		if err := <-d.Failed(); !errors.Is(err, session.ErrFailed) {
+		if err := <-d.Failed(); !errors.Is(err, store.ErrFailed) {
 			t.Errorf("failed with %v", err)
 		}
 		if err := d.Shutdown(t.Context()); err != nil {

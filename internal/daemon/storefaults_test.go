@@ -22,9 +22,9 @@ import (
 	"github.com/apzuk3/agentd/internal/models/scripted"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 var storeSeeds = flag.Int("daemon.storeseeds", 50, "how many seeds TestStoreFaults runs at each rate of faults")
@@ -33,7 +33,7 @@ var errFault = errors.New("the connection to the database was reset")
 
 // unreliable is a store of which every call may fail, in every way that passes.
 type unreliable struct {
-	session.Store
+	store.Store
 	rate float64
 
 	mu     sync.Mutex
@@ -76,20 +76,20 @@ func (s *unreliable) write(ctx context.Context, call func(context.Context) error
 		<-ctx.Done()
 		return ctx.Err()
 	case 4:
-		return fmt.Errorf("disk: %w", session.ErrFull)
+		return fmt.Errorf("disk: %w", store.ErrFull)
 	}
 	return call(ctx)
 }
 
-func (s *unreliable) Create(ctx context.Context, n session.NewSession, key *session.Key) error {
+func (s *unreliable) Create(ctx context.Context, n store.NewSession, key *store.Key) error {
 	return s.write(ctx, func(ctx context.Context) error { return s.Store.Create(ctx, n, key) })
 }
 
-func (s *unreliable) Append(ctx context.Context, b session.Batch) error {
+func (s *unreliable) Append(ctx context.Context, b store.Batch) error {
 	return s.write(ctx, func(ctx context.Context) error { return s.Store.Append(ctx, b) })
 }
 
-func (s *unreliable) Fork(ctx context.Context, f session.Fork) error {
+func (s *unreliable) Fork(ctx context.Context, f store.Fork) error {
 	return s.write(ctx, func(ctx context.Context) error { return s.Store.Fork(ctx, f) })
 }
 
@@ -97,11 +97,11 @@ func (s *unreliable) Delete(ctx context.Context, id string, lastSeq int64) error
 	return s.write(ctx, func(ctx context.Context) error { return s.Store.Delete(ctx, id, lastSeq) })
 }
 
-func (s *unreliable) Index(ctx context.Context, b session.Batch, lastSeq int64) error {
+func (s *unreliable) Index(ctx context.Context, b store.Batch, lastSeq int64) error {
 	return s.write(ctx, func(ctx context.Context) error { return s.Store.Index(ctx, b, lastSeq) })
 }
 
-func (s *unreliable) Update(ctx context.Context, id string, c session.Change) (info session.Info, err error) {
+func (s *unreliable) Update(ctx context.Context, id string, c store.Change) (info store.Info, err error) {
 	err = s.write(ctx, func(ctx context.Context) (err error) {
 		info, err = s.Store.Update(ctx, id, c)
 		return err
@@ -126,24 +126,24 @@ func (s *unreliable) Read(ctx context.Context, id string, after int64, limit int
 	return look(ctx, s, func() ([]record.Record, error) { return s.Store.Read(ctx, id, after, limit) })
 }
 
-func (s *unreliable) Info(ctx context.Context, id string) (session.Info, error) {
-	return look(ctx, s, func() (session.Info, error) { return s.Store.Info(ctx, id) })
+func (s *unreliable) Info(ctx context.Context, id string) (store.Info, error) {
+	return look(ctx, s, func() (store.Info, error) { return s.Store.Info(ctx, id) })
 }
 
-func (s *unreliable) Sessions(ctx context.Context, q session.InfoQuery) ([]session.Info, error) {
-	return look(ctx, s, func() ([]session.Info, error) { return s.Store.Sessions(ctx, q) })
+func (s *unreliable) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, error) {
+	return look(ctx, s, func() ([]store.Info, error) { return s.Store.Sessions(ctx, q) })
 }
 
-func (s *unreliable) Row(ctx context.Context, kind session.RowKind, sessionID, id string) (session.Row, error) {
-	return look(ctx, s, func() (session.Row, error) { return s.Store.Row(ctx, kind, sessionID, id) })
+func (s *unreliable) Row(ctx context.Context, kind store.RowKind, sessionID, id string) (store.Row, error) {
+	return look(ctx, s, func() (store.Row, error) { return s.Store.Row(ctx, kind, sessionID, id) })
 }
 
-func (s *unreliable) Rows(ctx context.Context, q session.RowQuery) ([]session.Row, error) {
-	return look(ctx, s, func() ([]session.Row, error) { return s.Store.Rows(ctx, q) })
+func (s *unreliable) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error) {
+	return look(ctx, s, func() ([]store.Row, error) { return s.Store.Rows(ctx, q) })
 }
 
-func (s *unreliable) Key(ctx context.Context, scope, name string) (session.Key, error) {
-	return look(ctx, s, func() (session.Key, error) { return s.Store.Key(ctx, scope, name) })
+func (s *unreliable) Key(ctx context.Context, scope, name string) (store.Key, error) {
+	return look(ctx, s, func() (store.Key, error) { return s.Store.Key(ctx, scope, name) })
 }
 
 func (s *unreliable) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
@@ -230,7 +230,7 @@ func TestStoreFaults(t *testing.T) {
 }
 
 func storeFaults(t *testing.T, rate float64, seed uint64) (faults, lost int) {
-	memory, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
+	memory, err := sqlite.Open(t.Context(), sqlite.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -271,7 +271,7 @@ func storeFaults(t *testing.T, rate float64, seed uint64) (faults, lost int) {
 
 // soundLog checks what must hold for every log, and returns how often its turn was
 // resumed.
-func soundLog(t *testing.T, store session.Store, id string) (resumed int) {
+func soundLog(t *testing.T, store store.Store, id string) (resumed int) {
 	t.Helper()
 	log, err := store.Read(t.Context(), id, 0, 10000)
 	if err != nil {

@@ -14,9 +14,9 @@ import (
 	"testing"
 	"time"
 
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 var (
@@ -258,7 +258,7 @@ func (s *storm) kill(ctx context.Context) {
 
 // examine reads the database and checks every session of the round.
 func (s *storm) examine(talks []*talk) {
-	store, err := sqlitestore.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"))
+	store, err := sqlite.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"))
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -293,7 +293,7 @@ func (s *storm) examine(talks []*talk) {
 
 // open finds turns without an end that are of no session of the round: only a
 // session whose first answer was lost may have one, because nobody knows of it.
-func (s *storm) open(store session.Store, known map[string]bool) {
+func (s *storm) open(store store.Store, known map[string]bool) {
 	after := ""
 	for {
 		heads, err := store.OpenTurns(s.t.Context(), after, 100)
@@ -312,18 +312,18 @@ func (s *storm) open(store session.Store, known map[string]bool) {
 	}
 }
 
-func (s *storm) records(store session.Store, id string) []record.Record {
+func (s *storm) records(db store.Store, id string) []record.Record {
 	var out []record.Record
 	for {
-		page, err := store.Read(s.t.Context(), id, int64(len(out)), 500)
-		if errors.Is(err, session.ErrNoSession) {
+		page, err := db.Read(s.t.Context(), id, int64(len(out)), 500)
+		if errors.Is(err, store.ErrNoSession) {
 			return nil
 		}
 		if err != nil {
 			s.t.Fatal(err)
 		}
 		out = append(out, page...)
-		if session.LastPage(page, 500) {
+		if store.LastPage(page, 500) {
 			return out
 		}
 	}
@@ -375,7 +375,7 @@ func sealOf(records []record.Record) seal {
 
 // epilogue reads all sessions once more: what was written stays as it is.
 func (s *storm) epilogue() {
-	store, err := sqlitestore.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"))
+	store, err := sqlite.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"))
 	if err != nil {
 		s.t.Fatal(err)
 	}

@@ -24,7 +24,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/test/sessionfront"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 var strideFlag = flag.Int("chaos.stride", 9, "TestKillPoints kills at each stride-th record, before or after it; 1 is at all, before and after")
@@ -208,7 +208,7 @@ func number(t *testing.T, at string) int {
 
 func readRecords(t *testing.T, dir, id string) []record.Record {
 	t.Helper()
-	store, err := sqlitestore.Open(t.Context(), filepath.Join(dir, "agentd.db"))
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,7 +19,8 @@ import (
 
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/session"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // asDaemon makes the test binary be a daemon that can be told where to die:
@@ -44,7 +45,7 @@ func TestMain(m *testing.M) {
 func serve() error {
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
-	store, err := sqlitestore.Open(stop, filepath.Join(os.Getenv("AGENTD_DATA"), "agentd.db"))
+	store, err := sqlite.Open(stop, filepath.Join(os.Getenv("AGENTD_DATA"), "agentd.db"))
 	if err != nil {
 		return err
 	}
@@ -71,7 +72,7 @@ func serve() error {
 
 // mortal is a store that kills its process at a record.
 type mortal struct {
-	session.Store
+	store.Store
 	after  bool
 	record int // 0 is the making of a session, -1 none
 
@@ -79,7 +80,7 @@ type mortal struct {
 	records int        // that were appended by this process
 }
 
-func newMortal(store session.Store, at string) (*mortal, error) {
+func newMortal(store store.Store, at string) (*mortal, error) {
 	m := &mortal{Store: store, record: -1}
 	if at == "" {
 		return m, nil
@@ -93,7 +94,7 @@ func newMortal(store session.Store, at string) (*mortal, error) {
 	return m, nil
 }
 
-func (m *mortal) Create(ctx context.Context, s session.NewSession, key *session.Key) error {
+func (m *mortal) Create(ctx context.Context, s store.NewSession, key *store.Key) error {
 	if m.record == 0 && !m.after {
 		die()
 	}
@@ -104,7 +105,7 @@ func (m *mortal) Create(ctx context.Context, s session.NewSession, key *session.
 	return err
 }
 
-func (m *mortal) Append(ctx context.Context, b session.Batch) error {
+func (m *mortal) Append(ctx context.Context, b store.Batch) error {
 	m.mu.Lock()
 	from := m.records
 	m.records += len(b.Records)

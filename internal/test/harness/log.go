@@ -7,8 +7,8 @@ import (
 	"slices"
 	"testing"
 
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // LoggedTurn is what the log says about a turn.
@@ -65,14 +65,14 @@ type loggedEvent struct {
 // numbers from 1 without gaps, turns one after the other, each with one end and
 // nothing behind it, at most one result for each call that was made, and exactly
 // one response to it in the history.
-func ReadLog(ctx context.Context, t *testing.T, store session.Store, id string) []*LoggedTurn {
+func ReadLog(ctx context.Context, t *testing.T, db store.Store, id string) []*LoggedTurn {
 	t.Helper()
 	const page = 64
 	var turns []*LoggedTurn
 	var open *LoggedTurn
 	last := int64(0)
 	for {
-		recs, err := store.Read(ctx, id, last, page)
+		recs, err := db.Read(ctx, id, last, page)
 		if err != nil {
 			t.Fatalf("session %s: %v", id, err)
 		}
@@ -102,14 +102,14 @@ func ReadLog(ctx context.Context, t *testing.T, store session.Store, id string) 
 				open = nil
 			}
 		}
-		if session.LastPage(recs, page) {
+		if store.LastPage(recs, page) {
 			break
 		}
 	}
 	if open != nil {
 		t.Errorf("session %s: turn %s has no end", id, open.ID)
 	}
-	VerifyLog(ctx, t, store, id)
+	VerifyLog(ctx, t, db, id)
 	for _, turn := range turns {
 		for _, a := range turn.Answers {
 			for _, call := range a.Calls {

@@ -10,9 +10,9 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/internal/test/sessionfront"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // Service is the one over which the turns of a test are driven.
@@ -54,7 +54,7 @@ func StartDaemon(t testing.TB, opts ...agentdtest.Option) *agentdtest.Daemon {
 		}
 		return agentdtest.Start(t, opts...)
 	}
-	store, err := OpenStore(t.Context(), sqlitestore.Memory)
+	store, err := OpenStore(t.Context(), sqlite.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -74,8 +74,8 @@ func StartDaemon(t testing.TB, opts ...agentdtest.Option) *agentdtest.Daemon {
 }
 
 // OpenStore opens a store whose logs are kept for comparison.
-func OpenStore(ctx context.Context, path string) (session.Store, error) {
-	disk, err := sqlitestore.Open(ctx, path)
+func OpenStore(ctx context.Context, path string) (store.Store, error) {
+	disk, err := sqlite.Open(ctx, path)
 	if err != nil || current == nil {
 		return disk, err
 	}
@@ -84,7 +84,7 @@ func OpenStore(ctx context.Context, path string) (session.Store, error) {
 
 // booked is a store that writes its logs into a logbook before it closes.
 type booked struct {
-	session.Store
+	store.Store
 	book *logbook
 	once sync.Once
 
@@ -92,7 +92,7 @@ type booked struct {
 	ids []string // of the sessions that were made or written; protected by mu
 }
 
-func (b *booked) Append(ctx context.Context, batch session.Batch) error {
+func (b *booked) Append(ctx context.Context, batch store.Batch) error {
 	b.mu.Lock()
 	if !slices.Contains(b.ids, batch.SessionID) {
 		b.ids = append(b.ids, batch.SessionID)

@@ -6,7 +6,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // Made returns the sessions that were made, also those without a turn.
@@ -18,7 +18,7 @@ func (r *RecordedStore) Made() []string {
 
 // RecordedStore is a store that knows which sessions were made in it.
 type RecordedStore struct {
-	session.Store
+	store.Store
 	// Keep has Close leave the store open, so that it can be read afterwards.
 	Keep bool
 
@@ -27,7 +27,7 @@ type RecordedStore struct {
 }
 
 // Create implements session.Store.
-func (r *RecordedStore) Create(ctx context.Context, s session.NewSession, key *session.Key) error {
+func (r *RecordedStore) Create(ctx context.Context, s store.NewSession, key *store.Key) error {
 	err := r.Store.Create(ctx, s, key)
 	if err == nil {
 		r.note(s.ID)
@@ -36,7 +36,7 @@ func (r *RecordedStore) Create(ctx context.Context, s session.NewSession, key *s
 }
 
 // Append implements session.Store.
-func (r *RecordedStore) Append(ctx context.Context, b session.Batch) error {
+func (r *RecordedStore) Append(ctx context.Context, b store.Batch) error {
 	err := r.Store.Append(ctx, b)
 	if err == nil && b.Create != nil {
 		r.note(b.SessionID)
@@ -45,7 +45,7 @@ func (r *RecordedStore) Append(ctx context.Context, b session.Batch) error {
 }
 
 // Fork implements session.Store.
-func (r *RecordedStore) Fork(ctx context.Context, f session.Fork) error {
+func (r *RecordedStore) Fork(ctx context.Context, f store.Fork) error {
 	err := r.Store.Fork(ctx, f)
 	if err == nil {
 		r.note(f.Into.ID)

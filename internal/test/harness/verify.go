@@ -8,16 +8,16 @@ import (
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // RecordsOf are a session's records.
-func RecordsOf(ctx context.Context, store session.Store, id string) iter.Seq2[record.Record, error] {
+func RecordsOf(ctx context.Context, db store.Store, id string) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		for last := int64(0); ; {
-			recs, err := store.Read(ctx, id, last, 64)
+			recs, err := db.Read(ctx, id, last, 64)
 			if err != nil {
 				yield(record.Record{}, err)
 				return
@@ -27,7 +27,7 @@ func RecordsOf(ctx context.Context, store session.Store, id string) iter.Seq2[re
 					return
 				}
 			}
-			if session.LastPage(recs, 64) {
+			if store.LastPage(recs, 64) {
 				return
 			}
 		}
@@ -35,7 +35,7 @@ func RecordsOf(ctx context.Context, store session.Store, id string) iter.Seq2[re
 }
 
 // VerifyLog runs a session again on its own log, which must give that log.
-func VerifyLog(ctx context.Context, t *testing.T, store session.Store, id string) {
+func VerifyLog(ctx context.Context, t *testing.T, store store.Store, id string) {
 	t.Helper()
 	rep, err := adkbridge.Verify(ctx, id, RecordsOf(ctx, store, id), nil)
 	switch {
@@ -49,7 +49,7 @@ func VerifyLog(ctx context.Context, t *testing.T, store session.Store, id string
 // startVerified starts a daemon; when it has ended, all of its sessions are verified.
 func startVerified(t *testing.T, opts ...agentdtest.Option) *agentdtest.Daemon {
 	t.Helper()
-	disk, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
+	disk, err := sqlite.Open(t.Context(), sqlite.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}

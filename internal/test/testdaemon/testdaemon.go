@@ -9,6 +9,7 @@ import (
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // Config is how a daemon is started; package agentdtest starts it.
@@ -24,7 +25,7 @@ type Config struct {
 type Option func(*Config)
 
 // WithStore keeps the data in a store of the caller's, which the daemon's Close closes.
-func WithStore(s session.Store) Option { return func(c *Config) { c.Daemon.Store = s } }
+func WithStore(s store.Store) Option { return func(c *Config) { c.Daemon.Store = s } }
 
 // WithTurnLimits bounds turns, their tool calls and sizes.
 func WithTurnLimits(l session.Limits) Option { return func(c *Config) { c.Daemon.Turns = l } }

@@ -17,7 +17,7 @@ import (
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // TestFaultContextCancelled is F09: the end of a client's context ends its Receive
@@ -158,7 +158,7 @@ func TestFaultHalfOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				disk, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
+				disk, err := sqlite.Open(t.Context(), sqlite.Memory)
 				if err != nil {
 					t.Fatal(err)
 				}

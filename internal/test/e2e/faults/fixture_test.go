@@ -26,7 +26,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 const (
@@ -60,7 +60,7 @@ func newFixture(t *testing.T, scripts map[string][]answer, opts ...agentdtest.Op
 // newQuickFixture is newFixture with the data in memory.
 func newQuickFixture(t *testing.T, scripts map[string][]answer, opts ...agentdtest.Option) *fixture {
 	t.Helper()
-	return newFixtureOn(t, sqlitestore.Memory, scripts, opts...)
+	return newFixtureOn(t, sqlite.Memory, scripts, opts...)
 }
 
 func newFixtureOn(t *testing.T, path string, scripts map[string][]answer, opts ...agentdtest.Option) *fixture {
@@ -167,7 +167,7 @@ func (b *fixture) secrets(path string) {
 			b.t.Errorf("the log holds %q", canary)
 		}
 	}
-	if path == sqlitestore.Memory {
+	if path == sqlite.Memory {
 		return
 	}
 	files, err := filepath.Glob(path + "*")

@@ -16,7 +16,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // TestRawPayloads: a turn that asks for them gets the provider's answers to each
@@ -101,7 +101,7 @@ func TestRawPayloadBounds(t *testing.T) {
 // TestRawPayloadsInLog: a session with payloads and provider tools replays to its own
 // log, and whoever comes later sees both as they were.
 func TestRawPayloadsInLog(t *testing.T) {
-	store, err := harness.OpenStore(t.Context(), sqlitestore.Memory)
+	store, err := harness.OpenStore(t.Context(), sqlite.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -13,7 +13,7 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // retryScripts fail at first.
@@ -114,7 +114,7 @@ func TestRetryWaits(t *testing.T) {
 // next one makes the call again.
 func TestRetryRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store, err := harness.OpenStore(t.Context(), sqlitestore.Memory)
+		store, err := harness.OpenStore(t.Context(), sqlite.Memory)
 		if err != nil {
 			t.Fatal(err)
 		}

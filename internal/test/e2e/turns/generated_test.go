@@ -31,7 +31,8 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // script is what a client does with a session.
@@ -150,11 +151,11 @@ type runner struct {
 
 // queueTeller tells when a prompt has been recorded that waits.
 type queueTeller struct {
-	session.Store
+	store.Store
 	told chan string // sessions; has room for those of one script
 }
 
-func (q *queueTeller) Append(ctx context.Context, b session.Batch) error {
+func (q *queueTeller) Append(ctx context.Context, b store.Batch) error {
 	err := q.Store.Append(ctx, b)
 	if err == nil && slices.ContainsFunc(b.Records, func(r record.Record) bool { return r.Kind == record.KindTurnQueued }) {
 		q.told <- b.SessionID
@@ -164,7 +165,7 @@ func (q *queueTeller) Append(ctx context.Context, b session.Batch) error {
 
 func newRunner(t *testing.T, over harness.Service) *runner {
 	t.Helper()
-	disk, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
+	disk, err := sqlite.Open(t.Context(), sqlite.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}

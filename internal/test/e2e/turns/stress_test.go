@@ -22,9 +22,9 @@ import (
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // atOnce is how many turns of a stress run side by side.
@@ -49,7 +49,7 @@ func TestStress(t *testing.T) {
 				tc.turns /= 10
 			}
 			t.Logf("-stress-seed %d", seed)
-			path := sqlitestore.Memory
+			path := sqlite.Memory
 			if tc.file {
 				path = filepath.Join(t.TempDir(), "agentd.db")
 			}
@@ -214,7 +214,7 @@ func proceed(t *testing.T, d *agentdtest.Daemon, sessions []string) {
 }
 
 // compare holds the logs against what the clients did and saw.
-func compare(t *testing.T, store session.Store, sessions []string, turns map[string]*stressTurn) {
+func compare(t *testing.T, store store.Store, sessions []string, turns map[string]*stressTurn) {
 	t.Helper()
 	outcomes := map[record.Outcome]int{}
 	completed, logged, lost := 0, 0, 0

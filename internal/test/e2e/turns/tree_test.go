@@ -20,8 +20,8 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // treeRuns is how often the tree runs, and treeAtOnce how many of the runs go on
@@ -185,7 +185,7 @@ func (tr *treeTrace) see(m *agentdv1.RunResponse, at int) {
 }
 
 // readLog reads what the log has of the run.
-func (tr *treeTrace) readLog(t *testing.T, store session.Store) {
+func (tr *treeTrace) readLog(t *testing.T, store store.Store) {
 	turns := harness.ReadLog(t.Context(), t, store, tr.session)
 	recs, err := store.Read(t.Context(), tr.session, 0, 10_000)
 	if err != nil || len(turns) != 1 {

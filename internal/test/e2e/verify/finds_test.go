@@ -14,14 +14,14 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/sqlitestore"
+	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // verifiedLog is the log of a session of two turns: agents that call a tool, write
 // the state, and read it.
 func verifiedLog(t *testing.T) (id string, recs []record.Record) {
 	t.Helper()
-	disk, err := sqlitestore.Open(t.Context(), sqlitestore.Memory)
+	disk, err := sqlite.Open(t.Context(), sqlite.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,148 @@
+package retry
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// Create makes a session whose id nobody else can have taken.
+func (s *Store) Create(ctx context.Context, n store.NewSession, key *store.Key) error {
+	return s.once(ctx, store.ErrSessionExists, func(ctx context.Context) error { return s.raw.Create(ctx, n, key) })
+}
+
+func (s *Store) Head(ctx context.Context, id string) (store.Head, error) {
+	return again(ctx, s, beRead, func(ctx context.Context) (store.Head, error) { return s.raw.Head(ctx, id) })
+}
+
+func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
+	return again(ctx, s, beRead, func(ctx context.Context) ([]record.Record, error) { return s.raw.Read(ctx, id, after, limit) })
+}
+
+func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
+	return again(ctx, s, beRead, func(ctx context.Context) (map[string]json.RawMessage, error) { return s.raw.Shared(ctx, scope) })
+}
+
+func (s *Store) Idle(ctx context.Context, before time.Time, limit int) ([]store.Head, error) {
+	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) { return s.raw.Idle(ctx, before, limit) })
+}
+
+// Purge is not tried again: the next sweep does it.
+func (s *Store) Purge(ctx context.Context, id string, lastSeq int64) error {
+	err := s.raw.Purge(ctx, id, lastSeq)
+	if errors.Is(err, store.ErrFailed) {
+		s.fail(err)
+	}
+	return err
+}
+
+// SetShared may be repeated.
+func (s *Store) SetShared(ctx context.Context, values []store.SharedValue) error {
+	_, err := again(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.raw.SetShared(ctx, values)
+	})
+	return err
+}
+
+// SetAttempts may be repeated.
+func (s *Store) SetAttempts(ctx context.Context, id string, attempts int64, waits bool) error {
+	_, err := again(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.raw.SetAttempts(ctx, id, attempts, waits)
+	})
+	return err
+}
+
+func (s *Store) OpenTurns(ctx context.Context, after string, limit int) ([]store.Head, error) {
+	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) { return s.raw.OpenTurns(ctx, after, limit) })
+}
+
+// once makes a write that cannot be made twice: done is the error of a repeat of
+// what has happened, and no error if there was a try before.
+func (s *Store) once(ctx context.Context, done error, call func(context.Context) error) error {
+	tried := false
+	_, err := again(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
+		err := call(ctx)
+		if tried && errors.Is(err, done) {
+			err = nil
+		}
+		tried = true
+		return struct{}{}, err
+	})
+	return err
+}
+
+// Fork makes a session whose id nobody else can have taken.
+func (s *Store) Fork(ctx context.Context, f store.Fork) error {
+	return s.once(ctx, store.ErrSessionExists, func(ctx context.Context) error { return s.raw.Fork(ctx, f) })
+}
+
+func (s *Store) Delete(ctx context.Context, id string, lastSeq int64) error {
+	return s.once(ctx, store.ErrNoSession, func(ctx context.Context) error { return s.raw.Delete(ctx, id, lastSeq) })
+}
+
+// Update without a version may rise the version by more than one. With one, a
+// conflict with what a try before has made is success.
+func (s *Store) Update(ctx context.Context, id string, c store.Change) (store.Info, error) {
+	tried := false
+	return again(ctx, s, TakeWrites, func(ctx context.Context) (store.Info, error) {
+		info, err := s.raw.Update(ctx, id, c)
+		if tried && c.Version != 0 && errors.Is(err, store.ErrConflict) {
+			now, lookErr := s.raw.Info(ctx, id)
+			if lookErr != nil {
+				return store.Info{}, lookErr
+			}
+			if now.Version == c.Version+1 && madeIn(c, &now) {
+				return now, nil
+			}
+		}
+		tried = true
+		return info, err
+	})
+}
+
+// madeIn tells whether a session is as a change would have it.
+func madeIn(c store.Change, i *store.Info) bool {
+	for key, value := range c.Labels {
+		if i.Labels[key] != value {
+			return false
+		}
+	}
+	return (c.ClientRef == nil || *c.ClientRef == i.ClientRef) && (c.Archived == nil || *c.Archived == i.Archived) &&
+		(c.Budget == nil || *c.Budget == i.Budget)
+}
+
+// Index may be repeated.
+func (s *Store) Index(ctx context.Context, b store.Batch, lastSeq int64) error {
+	_, err := again(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
+		return struct{}{}, s.raw.Index(ctx, b, lastSeq)
+	})
+	return err
+}
+
+func (s *Store) Info(ctx context.Context, id string) (store.Info, error) {
+	return again(ctx, s, beRead, func(ctx context.Context) (store.Info, error) { return s.raw.Info(ctx, id) })
+}
+
+func (s *Store) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, error) {
+	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Info, error) { return s.raw.Sessions(ctx, q) })
+}
+
+func (s *Store) Row(ctx context.Context, kind store.RowKind, sessionID, id string) (store.Row, error) {
+	return again(ctx, s, beRead, func(ctx context.Context) (store.Row, error) { return s.raw.Row(ctx, kind, sessionID, id) })
+}
+
+func (s *Store) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error) {
+	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Row, error) { return s.raw.Rows(ctx, q) })
+}
+
+func (s *Store) Key(ctx context.Context, scope, name string) (store.Key, error) {
+	return again(ctx, s, beRead, func(ctx context.Context) (store.Key, error) { return s.raw.Key(ctx, scope, name) })
+}
+
+func (s *Store) Unindexed(ctx context.Context, after string, limit int) ([]store.Head, error) {
+	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) { return s.raw.Unindexed(ctx, after, limit) })
+}

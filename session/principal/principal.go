@@ -1,0 +1,98 @@
+// Package principal says who asks: a principal of a tenant, and what it may do. A server finds it out
+// and carries it in the context of what is done for it.
+//
+// It knows neither sessions, nor how a caller proves who it is, and imports the standard library alone.
+package principal
+
+import (
+	"context"
+	"net/url"
+	"strings"
+)
+
+// Role is what a principal may do.
+type Role int
+
+// The roles. The zero value is not the one that may do everything.
+const (
+	// Caller starts turns, answers and resolves.
+	Caller Role = iota
+	// Observer only reads.
+	Observer
+	// Operator does what a caller does, sets the state that all sessions share, and
+	// reads the server's own instruction.
+	Operator
+)
+
+// String names the role.
+func (r Role) String() string {
+	switch r {
+	case Caller:
+		return "caller"
+	case Observer:
+		return "observer"
+	case Operator:
+		return "operator"
+	default:
+		return "unknown role"
+	}
+}
+
+// Principal is who asks, as the server has found out; a claim of the request is not.
+type Principal struct {
+	// ID names the principal within its tenant. It is what created_by says.
+	ID string
+	// Tenant is whom the principal belongs to, "" for nobody.
+	Tenant string
+	// Role is what it may do.
+	Role Role
+}
+
+// Local is the principal of whoever reaches a server that authenticates nobody.
+var Local = Principal{ID: "local", Role: Operator}
+
+// Key is the principal's name in the store: who made a session, and whose `user:` keys
+// are meant. That of Local is what stores had before there were others.
+func (p Principal) Key() string {
+	id := url.PathEscape(p.ID)
+	if p.Tenant == "" {
+		return id
+	}
+	return url.PathEscape(p.Tenant) + "/" + id
+}
+
+// Read reads what Key has written. A name that Key did not write is the id of a principal;
+// the empty name is the id of Local.
+func Read(key string) Principal {
+	if key == "" {
+		return Principal{ID: Local.ID}
+	}
+	tenant, id, both := strings.Cut(key, "/")
+	if !both {
+		tenant, id = "", key
+	}
+	t, err := url.PathUnescape(tenant)
+	if err != nil {
+		return Principal{ID: key}
+	}
+	name, err := url.PathUnescape(id)
+	if err != nil {
+		return Principal{ID: key}
+	}
+	return Principal{ID: name, Tenant: t}
+}
+
+type principalKey struct{}
+
+// With returns a context of what is done for a principal.
+func With(ctx context.Context, p Principal) context.Context {
+	return context.WithValue(ctx, principalKey{}, p)
+}
+
+// Of returns who asks for what is done with the context: Local if the context names nobody.
+func Of(ctx context.Context) Principal {
+	if p, ok := ctx.Value(principalKey{}).(Principal); ok {
+		return p
+	}
+	return Local
+}

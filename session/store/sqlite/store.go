@@ -1,0 +1,351 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"maps"
+	"math"
+	"slices"
+	"sync"
+	"time"
+
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// Memory is the path of a store that keeps everything in this process and is
+// gone when it is closed.
+const Memory = ":memory:"
+
+// ErrLocked means that the database is open elsewhere.
+var ErrLocked = errors.New("database is in use")
+
+// ErrNetwork means that the database is on a network file system, see WithNetworkFiles.
+var ErrNetwork = errors.New("database is on a network file system")
+
+var errClosed = errors.New("store is closed")
+
+// Store is a store.Store in a SQLite database. It owns two goroutines, which
+// end with Close.
+type Store struct {
+	// mu is held for reading by every method under way and for writing by
+	// Close, which so waits for them. It protects closed.
+	mu     sync.RWMutex
+	closed bool
+
+	writer *writer
+	// readers is nil for a store in memory, whose only connection is the
+	// writer's.
+	readers *sql.DB
+	// reads is prepared on readers. In memory it is prepared on the writer's
+	// connection and belongs to the writer goroutine.
+	reads *reads
+	hold  *hold // nil for a store in memory
+}
+
+var _ store.Store = (*Store)(nil)
+
+// Option changes how a store is opened.
+type Option func(*options)
+
+type options struct {
+	maxBytes int64
+	log      *slog.Logger
+	vacuum   int64 // bytes up to which a database is rebuilt
+	fresh    bool  // there was no database; set by Open
+	// scrubStop is how long Close scrubs.
+	scrubStop time.Duration
+	anyFiles  bool // also on a network
+	// network is networkOf; tests have another one.
+	network func(path string) (string, error)
+	// migrations are the schema's versions; tests have others.
+	migrations fs.FS
+	// commit stands between the writer and COMMIT; tests make it fail.
+	commit func(commit func() error) error
+}
+
+// WithMaxBytes caps the size of the database file, in bytes, rounded down to
+// whole pages of 4096. An append that would exceed it fails as on a full disk:
+// nothing is written and the store goes on. A cap below the present size lets
+// the file grow no further. Zero means no cap.
+func WithMaxBytes(n int64) Option {
+	return func(o *options) { o.maxBytes = n }
+}
+
+// WithLogger has the store say what nobody waits for: that it has rebuilt or could not
+// tidy up the database. The default says nothing.
+func WithLogger(log *slog.Logger) Option {
+	return func(o *options) { o.log = log }
+}
+
+// WithNetworkFiles has the store take a database on a network file system, which is refused
+// otherwise. The caller makes sure that one process of one machine opens it at a time.
+func WithNetworkFiles() Option {
+	return func(o *options) { o.anyFiles = true }
+}
+
+// SetMaxBytes changes the cap of WithMaxBytes while the store is open. Zero means
+// no cap.
+func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
+	pages := int64(math.MaxUint32 - 1) // SQLite's own most
+	if n > 0 {
+		pages = max(1, n/pageBytes)
+	}
+	full := s.writer.full.Load()
+	err := s.write(ctx, 0, func(*tx) (refusal, fault error) {
+		return nil, s.writer.exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages))
+	})
+	if full { // that the cap could be set is no sign of space
+		s.writer.full.Store(true)
+	}
+	if err != nil {
+		return fmt.Errorf("sqlite: set the cap to %d bytes: %w", n, err)
+	}
+	return nil
+}
+
+// Open opens the database at path, and makes it, and the directory it is in, if
+// there is none; they are for the owner alone. It brings the schema up to date
+// and refuses a database that a newer version has written. It fails with ErrLocked when
+// another process, or another Store of this one, has the database open, by whatever name,
+// and with ErrNetwork when it is on a network file system. ctx bounds Open only.
+func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
+	o := options{
+		commit: func(commit func() error) error { return commit() },
+		log:    slog.New(slog.DiscardHandler), vacuum: vacuumBytes, network: networkOf, scrubStop: scrubAtStop,
+	}
+	var err error
+	if o.migrations, err = fs.Sub(migrations, "migrations"); err != nil {
+		return nil, err
+	}
+	for _, opt := range opts {
+		opt(&o)
+	}
+	open := openFile
+	if path == Memory {
+		open = openMemory
+	}
+	s, err := open(ctx, path, &o)
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: open %q: %w", path, err)
+	}
+	go s.writer.run()
+	return s, nil
+}
+
+// Append writes the batch durably before it returns; see store.Store. It may
+// wait for a place in the writer's queue. After an error that package session has
+// no name for, and after session.ErrFailed, the batch may have been written.
+func (s *Store) Append(ctx context.Context, b store.Batch) error {
+	err := check(&b)
+	var usage string
+	if err == nil {
+		usage, err = usageText(b.Usage)
+	}
+	if err == nil {
+		own(&b)
+		err = s.writeTo(ctx, b.SessionID, size(&b), func(tx *tx) (error, error) { return tx.append(&b, usage) })
+	}
+	if err != nil {
+		return fmt.Errorf("sqlite: append to session %q after %d: %w", b.SessionID, b.After, err)
+	}
+	return nil
+}
+
+// own copies what the caller may change once it does not wait any more.
+func own(b *store.Batch) {
+	b.Records, b.Shared, b.Rows = slices.Clone(b.Records), slices.Clone(b.Shared), slices.Clone(b.Rows)
+	b.Create, b.Key = ownNew(b.Create), ownKey(b.Key)
+}
+
+func ownNew(n *store.NewSession) *store.NewSession {
+	if n == nil {
+		return nil
+	}
+	own := *n
+	own.Labels = maps.Clone(n.Labels)
+	return &own
+}
+
+func ownKey(k *store.Key) *store.Key {
+	if k == nil {
+		return nil
+	}
+	return new(*k)
+}
+
+// usageText returns the form in which usage is stored.
+func usageText(u record.Usage) (string, error) {
+	data, err := json.Marshal(u)
+	if err != nil {
+		return "", malformed("usage: %v", err)
+	}
+	return string(data), nil
+}
+
+// Head returns what is known of a session without its log, or
+// session.ErrNoSession.
+func (s *Store) Head(ctx context.Context, id string) (store.Head, error) {
+	head, err := view(ctx, s, func(ctx context.Context, r *reads) (store.Head, error) {
+		return r.head(ctx, id)
+	})
+	if err != nil {
+		return store.Head{}, fmt.Errorf("sqlite: head of session %q: %w", id, err)
+	}
+	return head, nil
+}
+
+// Read returns at most limit records with a sequence number above after, in
+// order; see store.Store. The caller owns the result.
+func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
+	recs, err := view(ctx, s, func(ctx context.Context, r *reads) ([]record.Record, error) {
+		return r.log(ctx, id, after, limit)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: read session %q after %d: %w", id, after, err)
+	}
+	return recs, nil
+}
+
+// OpenTurns returns the heads of at most limit sessions that have an open turn
+// and an id above after, in order of the bytes of the id.
+func (s *Store) OpenTurns(ctx context.Context, after string, limit int) ([]store.Head, error) {
+	heads, err := view(ctx, s, func(ctx context.Context, r *reads) ([]store.Head, error) {
+		return r.openTurns(ctx, after, limit)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: open turns after %q: %w", after, err)
+	}
+	return heads, nil
+}
+
+// Idle returns the heads of at most limit sessions that have records and no open
+// turn and were last updated before a time, the longest idle first.
+func (s *Store) Idle(ctx context.Context, before time.Time, limit int) ([]store.Head, error) {
+	heads, err := view(ctx, s, func(ctx context.Context, r *reads) ([]store.Head, error) {
+		return r.idle(ctx, before, limit)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: sessions idle since %v: %w", before, err)
+	}
+	return heads, nil
+}
+
+// Purge removes the records and rows of a session whose log ends at lastSeq; see
+// store.Store. What becomes of the bytes stands in the package's doc.
+func (s *Store) Purge(ctx context.Context, id string, lastSeq int64) error {
+	err := s.write(ctx, 0, func(tx *tx) (error, error) { return tx.purge(id, lastSeq) })
+	if err != nil {
+		return fmt.Errorf("sqlite: purge session %q: %w", id, err)
+	}
+	return nil
+}
+
+// Ping writes and commits a few bytes, so it costs an fsync. While the last
+// write has failed for want of space it writes as much as a usual append takes,
+// to see whether there is space again.
+func (s *Store) Ping(ctx context.Context) error {
+	padding := 0
+	if s.writer.full.Load() {
+		padding = probeBytes
+	}
+	probe := func(n int) error {
+		return s.write(ctx, n, func(tx *tx) (error, error) { return nil, tx.probe(n) })
+	}
+	err := probe(padding)
+	if err == nil && padding > 0 {
+		err = probe(0)
+	}
+	if err != nil {
+		return fmt.Errorf("sqlite: ping: %w", err)
+	}
+	return nil
+}
+
+// Close waits for the calls under way, ends the writer and closes the
+// database. A second Close does nothing.
+func (s *Store) Close() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.closed {
+		return nil
+	}
+	s.closed = true
+	s.writer.stop()
+	if err := s.release(); err != nil {
+		return fmt.Errorf("sqlite: close: %w", err)
+	}
+	return nil
+}
+
+// release gives back what Open took. The readers go first: the last connection
+// to close folds the WAL into the database.
+func (s *Store) release() error {
+	var errs []error
+	if s.reads != nil {
+		errs = append(errs, s.reads.close())
+	}
+	if s.readers != nil {
+		errs = append(errs, s.readers.Close())
+	}
+	if s.writer != nil {
+		if s.writer.checkpoints != nil {
+			errs = append(errs, s.writer.checkpoints.stop())
+		}
+		errs = append(errs, s.writer.close())
+	}
+	if s.hold != nil {
+		errs = append(errs, s.hold.release())
+	}
+	return errors.Join(errs...)
+}
+
+// write has the writer goroutine call f in a transaction and returns once that
+// is committed. f answers with a refusal, having written nothing, or fails; it
+// may be called twice, the first transaction having been undone.
+func (s *Store) write(ctx context.Context, size int, f func(*tx) (refusal, fault error)) error {
+	return s.writeTo(ctx, "", size, f)
+}
+
+// writeTo is write for an append to a session: appends to one are written in the order in
+// which they were queued, while those of others overtake large ones.
+func (s *Store) writeTo(ctx context.Context, id string, size int, f func(*tx) (refusal, fault error)) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return errClosed
+	}
+	return named(s.writer.do(ctx, id, size, f))
+}
+
+// view runs a read where the store's reads may run.
+func view[T any](ctx context.Context, s *Store, f func(context.Context, *reads) (T, error)) (T, error) {
+	var zero T
+	if s.readers == nil {
+		var out T
+		// The writer's connection must not be interrupted, hence not ctx.
+		err := s.write(ctx, 0, func(*tx) (refusal, fault error) {
+			out, refusal = f(context.Background(), s.reads)
+			return refusal, nil
+		})
+		if err != nil {
+			return zero, err // out may still be written to
+		}
+		return out, nil
+	}
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return zero, errClosed
+	}
+	out, err := f(ctx, s.reads)
+	if err != nil && ctx.Err() != nil {
+		return zero, ctx.Err()
+	}
+	return out, named(err)
+}

@@ -1,0 +1,241 @@
+package sqlite
+
+import (
+	"bytes"
+	"context"
+	"database/sql"
+	"errors"
+	"fmt"
+
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// tx is what can be written in a transaction. Its methods answer with a
+// refusal before they have written anything; a fault undoes the transaction.
+// Nothing interrupts them: who does not want to wait need not. Owned by the
+// writer goroutine.
+type tx struct {
+	statements
+	begin, commit, getPage, setPage, countPages                                   *sql.Stmt
+	state, end, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
+	deleteLog, deleteRows, setPurged, setAttempts, deleteShared                   *sql.Stmt
+	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession          *sql.Stmt
+	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys             *sql.Stmt
+
+	shared  bool // shared values were written in this transaction
+	removed bool // something was removed in this transaction
+}
+
+func prepareTx(ctx context.Context, p preparer) (*tx, error) {
+	t := new(tx)
+	err := t.prepare(ctx, p, map[**sql.Stmt]string{
+		&t.begin:         `BEGIN IMMEDIATE`,
+		&t.commit:        `COMMIT`,
+		&t.getPage:       `SELECT data FROM sqlite_dbpage WHERE pgno = ?`,
+		&t.setPage:       `UPDATE sqlite_dbpage SET data = ? WHERE pgno = ?`,
+		&t.countPages:    `PRAGMA page_count`,
+		&t.state:         `SELECT last_seq, open_turn, purged, version, created_at FROM sessions WHERE id = ?`,
+		&t.end:           `SELECT last_seq, open_turn FROM sessions WHERE id = ?`,
+		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
+		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref, budget) VALUES (?, ?, ?, ?, ?, ?)`,
+		&t.insertRecord:  `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		&t.setState: `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ?, usage = ?, last_turn = ?, last_status = ?,
+			attempts = coalesce(nullif(?, 0), attempts), waits = 0 WHERE id = ?`,
+		&t.deleteLog:  `DELETE FROM records WHERE session_id = ?`,
+		&t.deleteRows: `DELETE FROM entries WHERE session_id = ?`,
+		// No record is left that was written before there was an index.
+		&t.setPurged: `UPDATE sessions SET purged = last_seq, indexed = 1 WHERE id = ?`,
+		&t.setShared: `INSERT INTO shared (scope, key, value) VALUES (?, ?, ?)
+			ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value`,
+		&t.deleteShared: `DELETE FROM shared WHERE scope = ? AND key = ?`,
+		&t.setAttempts:  `UPDATE sessions SET attempts = ?, waits = ? WHERE id = ?`,
+		&t.setProbe:     `UPDATE probe SET counter = counter + 1, padding = zeroblob(?)`,
+
+		&t.getInfo: infoQuery,
+		&t.setInfo: `UPDATE sessions SET version = version + 1, client_ref = coalesce(?, client_ref),
+			archived = coalesce(?, archived), budget = coalesce(?, budget), updated_at = coalesce(?, updated_at) WHERE id = ?`,
+		&t.setLabel: `INSERT INTO labels (session_id, key, value, created_at) VALUES (?, ?, ?, ?)
+			ON CONFLICT (session_id, key) DO UPDATE SET value = excluded.value`,
+		&t.deleteLabel:   `DELETE FROM labels WHERE session_id = ? AND key = ?`,
+		&t.deleteLabels:  `DELETE FROM labels WHERE session_id = ?`,
+		&t.deleteSession: `DELETE FROM sessions WHERE id = ?`,
+
+		// The sum of the copy differs by the two ids; SQLite has no operator for that.
+		&t.copyLog: `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum)
+			SELECT ?1, seq, turn_id, kind, time, data, (sum | ?5) - (sum & ?5) FROM records WHERE session_id = ?2 AND seq > ?3 AND seq <= ?4 ORDER BY seq`,
+		&t.setFork: `UPDATE sessions SET last_seq = ?, inherited = ?, forked_from = ?, forked_at = ?, open_turn = ?,
+			last_turn = ?, last_status = ? WHERE id = ?`,
+		&t.setRow: `INSERT INTO entries (session_id, kind, id, turn_id, seq, created_at, status, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+			ON CONFLICT (session_id, kind, id) DO UPDATE
+			SET turn_id = excluded.turn_id, status = excluded.status, data = excluded.data`,
+		&t.setIndex:   `UPDATE sessions SET indexed = 1, usage = ?, last_turn = ?, last_status = ? WHERE id = ?`,
+		&t.getKey:     keyQuery,
+		&t.insertKey:  `INSERT INTO keys (scope, name, content, session_id, id) VALUES (?, ?, ?, ?, ?)`,
+		&t.deleteKeys: `DELETE FROM keys WHERE session_id = ?`,
+	})
+	return t, err
+}
+
+// state is what decides whether something may be written to a session.
+type state struct {
+	last, purged, version, created int64
+	turn                           string
+}
+
+// stateOf returns nil for no session.
+func (t *tx) stateOf(id string) (*state, error) {
+	s := new(state)
+	return scanned(s, t.state.QueryRowContext(context.Background(), id).Scan(&s.last, &s.turn, &s.purged, &s.version, &s.created))
+}
+
+// endOf is stateOf with last and turn alone, which is all that an append asks for.
+func (t *tx) endOf(id string) (*state, error) {
+	s := new(state)
+	return scanned(s, t.end.QueryRowContext(context.Background(), id).Scan(&s.last, &s.turn))
+}
+
+func scanned(s *state, err error) (*state, error) {
+	if errors.Is(err, sql.ErrNoRows) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// write runs a statement that changes something.
+func write(stmt *sql.Stmt, args ...any) error {
+	_, err := stmt.ExecContext(context.Background(), args...)
+	return err
+}
+
+// append writes b, whose Usage is usage.
+func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
+	s, err := t.endOf(b.SessionID)
+	switch {
+	case err != nil:
+		return nil, err
+	case s == nil && b.Create == nil:
+		return store.ErrNoSession, nil
+	case s == nil:
+		s = new(state)
+	case b.Create != nil:
+		if refusal, fault = t.repeated(b, s.last); errors.Is(refusal, store.ErrConflict) {
+			refusal = fmt.Errorf("%w: its log is another", store.ErrSessionExists)
+		}
+		return refusal, fault
+	case s.last != b.After:
+		return t.repeated(b, s.last)
+	}
+	turn, err := turnAfter(s.turn, b.Records)
+	if err != nil {
+		return err, nil
+	}
+	if refusal, fault := t.keyIsFree(b.Key); refusal != nil || fault != nil {
+		return refusal, fault
+	}
+	if b.Create != nil {
+		if err := t.insert(b.Create); err != nil {
+			return nil, err
+		}
+	}
+	for i := range b.Records {
+		r := &b.Records[i]
+		if err := write(t.insertRecord, b.SessionID, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data), sumOf(b.SessionID, r)); err != nil {
+			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+	}
+	updated := b.Records[len(b.Records)-1].Time.UnixMicro()
+	err = write(t.setState, b.After+int64(len(b.Records)), turn, updated, usage, b.LastTurn, b.LastStatus, b.Attempts, b.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	return nil, errors.Join(t.share(b.Shared), t.rows(b.Rows), t.key(b.Key))
+}
+
+// repeated answers an append to a log that ends elsewhere: it is no refusal if
+// the log holds these very records and the key names what they made. All else is
+// left alone, for others may have written it since.
+func (t *tx) repeated(b *store.Batch, last int64) (refusal, fault error) {
+	if b.After+int64(len(b.Records)) > last {
+		return fmt.Errorf("%w: it ends at %d", store.ErrConflict, last), nil
+	}
+	for i := range b.Records {
+		r := &b.Records[i]
+		var turn, kind string
+		var at int64
+		var data []byte
+		err := t.known.QueryRowContext(context.Background(), b.SessionID, r.Seq).Scan(&turn, &kind, &at, &data)
+		if errors.Is(err, sql.ErrNoRows) { // it was purged
+			return fmt.Errorf("%w: it ends at %d and its record %d is gone", store.ErrConflict, last, r.Seq), nil
+		}
+		if err != nil {
+			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
+		}
+		if turn != r.TurnID || kind != string(r.Kind) || at != r.Time.UnixMicro() || !bytes.Equal(data, r.Data) {
+			return fmt.Errorf("%w: it ends at %d and its record %d is another", store.ErrConflict, last, r.Seq), nil
+		}
+	}
+	if b.Key == nil {
+		return nil, nil
+	}
+	switch k, err := t.keyOf(b.Key); {
+	case err != nil:
+		return nil, err
+	case k == nil:
+		return fmt.Errorf("%w: its records were not appended with key %q", store.ErrConflict, b.Key.Name), nil
+	case *k != *b.Key:
+		return taken(k), nil
+	}
+	return nil, nil
+}
+
+// purge removes a log that ends at lastSeq, and what is known from it.
+func (t *tx) purge(id string, lastSeq int64) (refusal, fault error) {
+	s, refusal, fault := t.endingAt(id, lastSeq)
+	switch {
+	case refusal != nil, fault != nil:
+		return refusal, fault
+	case s.turn != "":
+		return fmt.Errorf("%w: turn %q is open", store.ErrConflict, s.turn), nil
+	}
+	t.removed = true
+	for _, stmt := range []*sql.Stmt{t.deleteLog, t.deleteRows, t.setPurged} {
+		if err := write(stmt, id); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// endingAt is the state of a session whose log ends at lastSeq; any other is
+// refused.
+func (t *tx) endingAt(id string, lastSeq int64) (s *state, refusal, fault error) {
+	s, err := t.stateOf(id)
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case s == nil:
+		return nil, store.ErrNoSession, nil
+	case s.last != lastSeq:
+		return nil, endsAt(s), nil
+	}
+	return s, nil, nil
+}
+
+// endsAt refuses because a log does not end where it should.
+func endsAt(s *state) error { return fmt.Errorf("%w: it ends at %d", store.ErrConflict, s.last) }
+
+// probe writes padding bytes in place of those of the last probe.
+func (t *tx) probe(padding int) error {
+	return write(t.setProbe, padding)
+}
+
+// blob returns b, or an empty blob where SQLite would see NULL.
+func blob(b []byte) []byte {
+	if b == nil {
+		return []byte{}
+	}
+	return b
+}
