@@ -6,6 +6,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -54,7 +55,7 @@ func (r *Run) AgentsChangedAtEnd(f record.AgentsChanged) error {
 // agentsChanged tells who has started and ended, and keeps who has not ended.
 func (v *view) agentsChanged(first int, changes ...record.AgentChange) {
 	for i, c := range changes {
-		slot := first + min(i, slotDeltas-1-first)
+		slot := first + min(i, position.Deltas-1-first)
 		if c.Ended != "" {
 			at := slices.IndexFunc(v.agents, func(path []string) bool { return slices.Equal(path, c.Path) })
 			if at >= 0 {
@@ -81,7 +82,7 @@ func (v *view) endAgents(f *record.TurnEnded) {
 		outcome = agentdv1.AgentEnded_OUTCOME_CANCELED
 	}
 	for i := range v.agents {
-		v.agentEnded(slotAgents+min(i, slotError-slotAgents-1), v.agents[len(v.agents)-1-i], outcome)
+		v.agentEnded(position.Agents+min(i, position.Error-position.Agents-1), v.agents[len(v.agents)-1-i], outcome)
 	}
 	v.agents = nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -207,7 +208,7 @@ func (s *Session) tryLocked(f *flight) error {
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()
 		s.tail.add(e.rec)
-		it := item{pos: position(e.rec.Seq, 0), rec: e.rec, fact: e.fact, size: len(e.data)}
+		it := item{pos: position.Of(e.rec.Seq, 0), rec: e.rec, fact: e.fact, size: len(e.data)}
 		if e.kind == record.KindTurnStarted {
 			it.snapshot = e.turn.snapshot
 		}

@@ -12,6 +12,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -99,7 +100,7 @@ func (req *AttachRequest) from(t *Turn) watch {
 	if req.TurnID != "" && t.queuedSeq > 0 {
 		first = t.queuedSeq
 	}
-	from := watch{only: req.TurnID != "", after: position(first, 0) - 1}
+	from := watch{only: req.TurnID != "", after: position.Of(first, 0) - 1}
 	if req.After != nil {
 		from.after = *req.After
 	}
@@ -114,7 +115,7 @@ func (s *Session) checkPosition(after *int64) error {
 		return fault.Errorf(fault.NotFound, "session %q has no turn to attach to", s.id)
 	case after == nil:
 		return nil
-	case *after < 0, *after >= position(s.seq+1, 0):
+	case *after < 0, *after >= position.Of(s.seq+1, 0):
 		return fault.Errorf(fault.Invalid, "after_seq %d: session %q has not come that far", *after, s.id).
 			Breaking("after_seq", fault.RuleRange)
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -25,9 +26,9 @@ type place struct {
 func (p place) behind(seq int64, starts, ends bool) place {
 	switch {
 	case starts:
-		return place{at: seq, from: recordOf(seq)}
+		return place{at: seq, from: position.Record(seq)}
 	case ends:
-		return place{at: seq, from: recordOf(seq) + 1}
+		return place{at: seq, from: position.Record(seq) + 1}
 	default:
 		return place{at: seq, from: p.from}
 	}
@@ -84,14 +85,14 @@ func badCursor(format string, args ...any) *fault.Error {
 // checkPlace refuses a place that the session does not have.
 func (s *Session) checkPlace(ctx context.Context, p place) error {
 	last := lock.Get(&s.mu, func() int64 { return s.seq })
-	if recordOf(p.at) > last {
+	if position.Record(p.at) > last {
 		return fault.Errorf(fault.Invalid, "cursor: session %q has not come that far", s.id).Breaking("cursor", fault.RuleRange)
 	}
 	if p.from == 0 {
 		return nil
 	}
 	// Rendering begins where nothing before it matters.
-	if p.from <= recordOf(p.at)+1 {
+	if p.from <= position.Record(p.at)+1 {
 		for rec, err := range s.records(ctx, max(p.from-2, 0), 2) {
 			switch {
 			case err != nil:

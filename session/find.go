@@ -8,6 +8,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -132,7 +133,7 @@ func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error
 	t.besideSeq, t.phase = first, turnEnded
 	id, exists, after := req.TurnID, false, int64(0)
 	if req.After != nil {
-		after = recordOf(*req.After)
+		after = position.Record(*req.After)
 	}
 	for rec, err := range s.records(ctx, first-1, readPage) {
 		if err != nil {

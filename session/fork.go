@@ -9,6 +9,7 @@ import (
 	"slices"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -70,16 +71,16 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 		return nil, err
 	}
 	f := &store.Fork{
-		From: parent.ID, Seq: parent.LastSeq, At: lastPosition(parent.LastSeq),
+		From: parent.ID, Seq: parent.LastSeq, At: position.LastOf(parent.LastSeq),
 		Into: req.newSession(ctx, m.store.Stamp()),
 	}
 	f.Into.Budget = parent.Budget
 	if req.At != nil {
-		if f.At = *req.At; f.At < 0 || recordOf(f.At) > parent.LastSeq {
+		if f.At = *req.At; f.At < 0 || position.Record(f.At) > parent.LastSeq {
 			return nil, fault.Errorf(fault.Invalid, "seq %d: session %q has not come that far", f.At, parent.ID).
 				Breaking("seq", fault.RuleRange)
 		}
-		f.Seq = recordOf(f.At)
+		f.Seq = position.Record(f.At)
 	}
 	from := newSession(m.store, m.runner, m.limits, parent.ID) // only read from
 	x, err := from.readIndex(from.records(ctx, 0, readPage), 0, f.Seq, f.Into.ID)

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -110,7 +111,7 @@ func (t *TurnInfo) row(sessionID string) (store.Row, error) {
 		SessionID: sessionID,
 		ID:        t.ID,
 		TurnID:    t.ID,
-		Seq:       recordOf(t.After + 1),
+		Seq:       position.Record(t.After + 1),
 		CreatedAt: t.Created,
 		Status:    t.recorded,
 		Data:      data,
@@ -228,7 +229,7 @@ func (x *index) noteTurn(rec record.Record, fact any) []*TurnInfo {
 
 // add takes a turn whose first record it is.
 func (x *index) add(rec record.Record) *TurnInfo {
-	t := &TurnInfo{ID: rec.TurnID, Created: rec.Time, After: position(rec.Seq, 0) - 1}
+	t := &TurnInfo{ID: rec.TurnID, Created: rec.Time, After: position.Of(rec.Seq, 0) - 1}
 	x.turns[t.ID] = t
 	return t
 }

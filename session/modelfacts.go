@@ -9,6 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -46,17 +47,17 @@ func (r *Run) Raw(ctx context.Context, p record.RawPayload) error {
 // modelCall tells what an event says of the model call it is the end of.
 func (v *view) modelCall(ev *record.Event) {
 	if p := ev.Provided; p != nil {
-		v.emit(slotProvided, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ProviderToolsUsed{
+		v.emit(position.Provided, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ProviderToolsUsed{
 			ProviderToolsUsed: providedProto(p, v.sessionID, ev),
 		}})
 	}
 	if c := ev.Compacted; c != nil {
-		v.emit(slotCompacted, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_HistoryCompacted{
+		v.emit(position.Compacted, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_HistoryCompacted{
 			HistoryCompacted: compactedProto(c, v.sessionID, ev),
 		}})
 	}
 	if ended := CallEnded(ev, v.sessionID); ended != nil {
-		v.emit(slotCallEnded, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{ModelCallEnded: ended}})
+		v.emit(position.CallEnded, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallEnded{ModelCallEnded: ended}})
 	}
 }
 
@@ -115,7 +116,7 @@ func providedProto(p *record.Provided, sessionID string, ev *record.Event) *agen
 
 func compactedProto(c *record.Compacted, sessionID string, ev *record.Event) *agentdv1.HistoryCompacted {
 	m := &agentdv1.HistoryCompacted{
-		SessionId: sessionID, AgentPath: ev.Path, Summary: c.Summary, ThroughSeq: position(c.Through+1, 0) - 1,
+		SessionId: sessionID, AgentPath: ev.Path, Summary: c.Summary, ThroughSeq: position.Of(c.Through+1, 0) - 1,
 		Reason: agentdv1.HistoryCompacted_REASON_SHARE, PromptTokens: c.Prompt, ContextTokens: c.Window,
 	}
 	if c.Overflow {
@@ -125,7 +126,7 @@ func compactedProto(c *record.Compacted, sessionID string, ev *record.Event) *ag
 }
 
 func (v *view) fellBack(f *record.ModelFallback) {
-	v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallFellBack{
+	v.emit(position.Start, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ModelCallFellBack{
 		ModelCallFellBack: &agentdv1.ModelCallFellBack{
 			SessionId: v.sessionID, AgentPath: f.Path, MessageId: f.MessageID, Model: f.Model, NextModel: f.Next, Code: f.Code, Message: f.Message,
 		},
@@ -133,7 +134,7 @@ func (v *view) fellBack(f *record.ModelFallback) {
 }
 
 func (v *view) raw(p *record.RawPayload) {
-	v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_RawPayloadReceived{
+	v.emit(position.Start, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_RawPayloadReceived{
 		RawPayloadReceived: &agentdv1.RawPayloadReceived{
 			SessionId: v.sessionID, AgentPath: p.Path, MessageId: p.MessageID, Attempt: uint32(max(p.Attempt, 0)), Provider: p.Provider,
 			Status: int32(p.Status), ContentType: p.ContentType, Body: p.Body, Truncated: p.Truncated,

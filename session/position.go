@@ -4,46 +4,9 @@ import (
 	"fmt"
 	"unicode/utf8"
 
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 )
-
-// A position is a message's place in a session: the sequence number of a
-// record, then a slot. Facts have the first slots of their record, the deltas
-// that come after it, up to the next record, the rest. So positions rise in the
-// order in which things happened, for facts and deltas alike, and a client that
-// names the last position it has received names exactly what it has.
-const (
-	slotBits = 20
-
-	slotStart = 0 // the answer to execute; a retract
-	slotState = 1 // state, after the text of the same event
-	slotAlone = 2 // the start of an agent that starts with the turn
-	// An event: what its deltas have not shown, then the state, then the calls.
-	slotThoughts   = 2
-	slotText       = 3
-	slotLast       = 4
-	slotEventState = 5
-	slotUser       = 6 // what a user has said, after slotStart
-	slotCompleted  = 6 // of a model's answer, which is never a user's
-	slotProvided   = 7
-	slotCompacted  = 8
-	slotCallEnded  = 9
-	slotTransfer   = 10
-	slotCalls      = 16
-	// The end of a turn.
-	slotClose  = 1 << 15
-	slotAgents = 1<<15 + 1<<14
-	slotError  = 1<<16 - 2
-	slotEnd    = 1<<16 - 1
-	// Deltas.
-	slotDeltas = 1 << 16
-	maxDeltas  = 1<<slotBits - slotDeltas
-)
-
-func position(seq int64, slot int) int64 { return seq<<slotBits | int64(slot) }
-
-// recordOf is the record of a position.
-func recordOf(pos int64) int64 { return pos >> slotBits }
 
 // maxPiece bounds the text of one delta, and of deltas that are joined.
 const maxPiece = 64 << 10
@@ -85,11 +48,11 @@ func (s *Session) publishDelta(a *attempt, d record.Delta) {
 		m = &message{id: d.MessageID, path: d.Path}
 		t.partials[d.MessageID] = m
 	}
-	for d.Text != "" && s.deltas < maxDeltas {
+	for d.Text != "" && s.deltas < position.MaxDeltas {
 		piece := d
 		piece.Text = d.Text[:pieceLen(d.Text)]
 		d.Text = d.Text[len(piece.Text):]
-		pos := position(s.seq, slotDeltas+s.deltas)
+		pos := position.Of(s.seq, position.Deltas+s.deltas)
 		s.deltas++
 		m.marks = m.marks.Append(m.last, pos, len(piece.Text), d.Thought)
 		m.last = pos

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -38,15 +39,7 @@ type Summary struct {
 
 // LastPosition is the position of the last thing that has happened in the
 // session, 0 before the first.
-func (s *Summary) LastPosition() int64 { return lastPosition(s.LastSeq) }
-
-// lastPosition is the last one of what a record says.
-func lastPosition(seq int64) int64 {
-	if seq == 0 {
-		return 0
-	}
-	return position(seq, slotDeltas) - 1
-}
+func (s *Summary) LastPosition() int64 { return position.LastOf(s.LastSeq) }
 
 // Names is what a caller may call a session.
 type Names struct {

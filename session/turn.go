@@ -12,6 +12,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/clock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -160,9 +161,9 @@ func (t *Turn) first() (after int64, waited bool) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	if t.queuedSeq > 0 {
-		return position(t.queuedSeq, 0) - 1, true
+		return position.Of(t.queuedSeq, 0) - 1, true
 	}
-	return position(t.startSeq, 0) - 1, false
+	return position.Of(t.startSeq, 0) - 1, false
 }
 
 // Answer records the client's answer to a call, durably, before it returns.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -52,7 +53,7 @@ func (m *Manager) Turn(ctx context.Context, sessionID, turnID string) (TurnInfo,
 // Said returns the parts of a turn's prompt, as they were sent. Its errors are of
 // type *fault.Error if a client may see them.
 func (m *Manager) Said(ctx context.Context, t *TurnInfo) (record.Parts, error) {
-	first := recordOf(t.After + 1)
+	first := position.Record(t.After + 1)
 	recs, err := m.store.Read(ctx, t.SessionID, first-1, 1)
 	if err == nil && len(recs) == 0 || errors.Is(err, store.ErrNoSession) {
 		_, err = m.known(ctx, t.SessionID) // it was deleted or purged meanwhile
@@ -289,7 +290,7 @@ func (m *Manager) ListTurns(
 				continue
 			case full(len(turns), limit, bytes, t.size()):
 				last := turns[len(turns)-1]
-				next := token{hash, last.Created.UnixMicro(), last.SessionID, recordOf(last.After + 1), last.ID}
+				next := token{hash, last.Created.UnixMicro(), last.SessionID, position.Record(last.After + 1), last.ID}
 				return turns, next.String(), nil
 			}
 			turns = append(turns, t)

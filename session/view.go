@@ -10,6 +10,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -127,7 +128,7 @@ func (v *view) emit(slot int, m *agentdv1.RunResponse) {
 
 // send sends a message, also of a turn that is hidden.
 func (v *view) send(slot int, turnID string, m *agentdv1.RunResponse) {
-	pos := position(v.rec.Seq, slot)
+	pos := position.Of(v.rec.Seq, slot)
 	if pos <= v.at {
 		return
 	}
@@ -152,15 +153,15 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, mine []string) (
 		v.begin(rec.TurnID)
 		v.begun(f.Warnings)
 		if v.whole {
-			v.state(slotState, f.State)
+			v.state(position.State, f.State)
 		} else {
-			v.state(slotState, v.snapshots[rec.TurnID])
+			v.state(position.State, v.snapshots[rec.TurnID])
 		}
 		if f.Alone != nil {
-			v.agentsChanged(slotAlone, *f.Alone)
+			v.agentsChanged(position.Alone, *f.Alone)
 		}
 	case *record.TurnResumed:
-		v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageRetracted{
+		v.emit(position.Start, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageRetracted{
 			MessageRetracted: &agentdv1.MessageRetracted{SessionId: v.sessionID},
 		}})
 	case *record.TurnQueued:
@@ -175,13 +176,13 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, mine []string) (
 		}
 		return true
 	case *record.ModelRetry:
-		v.emit(slotStart, retryMessage(v.sessionID, f))
+		v.emit(position.Start, retryMessage(v.sessionID, f))
 	case *record.ModelFallback:
 		v.fellBack(f)
 	case *record.RawPayload:
 		v.raw(f)
 	case *record.AgentsChanged:
-		v.agentsChanged(slotStart, f.Changes...)
+		v.agentsChanged(position.Start, f.Changes...)
 	case *record.Event:
 		if f.Injected != "" {
 			v.injected(f)
@@ -189,26 +190,26 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, mine []string) (
 		}
 		v.event(f, mine)
 	case *record.ToolCall:
-		v.call(slotCalls, *f, mine)
+		v.call(position.Calls, *f, mine)
 	case *record.ToolResult:
 		if len(asking) > 0 {
-			v.resolved(slotCalls, asking[0])
+			v.resolved(position.Calls, asking[0])
 			v.calls = slices.DeleteFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.CallID })
 		} else {
 			v.settled(f)
 		}
 	case *record.InteractionResolved:
 		for _, in := range asking {
-			v.resolved(slotCalls, in)
+			v.resolved(position.Calls, in)
 			v.calls = slices.DeleteFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.ID })
 			if f.Decision == record.Approve {
-				v.call(slotCalls+1, f.ApprovedCall(in.Call), mine)
+				v.call(position.Calls+1, f.ApprovedCall(in.Call), mine)
 			}
 		}
 	case *record.TurnEnded:
 		v.end(f, asking)
 		if v.whole {
-			v.overs = append(v.overs, position(rec.Seq, slotEnd))
+			v.overs = append(v.overs, position.Of(rec.Seq, position.End))
 		}
 		return true
 	}
@@ -216,7 +217,7 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, mine []string) (
 }
 
 func (v *view) begun(warnings []record.Warning) {
-	v.emit(slotStart, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{
+	v.emit(position.Start, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{
 		Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: v.sessionID, Warnings: WarningsProto("execute.", warnings)},
 	}})
 }
@@ -228,7 +229,7 @@ func (v *view) queued(f *record.TurnQueued) {
 		TurnQueued: &agentdv1.TurnQueued{SessionId: v.sessionID, UserPrompt: f.Prompt, UserParts: f.Parts, Inject: f.Inject, CreatedBy: f.By, Ahead: uint32(min(f.Ahead, 1<<20))},
 	}}
 	if v.only == v.rec.TurnID || !v.hidden() {
-		v.send(slotStart, v.rec.TurnID, m)
+		v.send(position.Start, v.rec.TurnID, m)
 	}
 }
 
@@ -239,7 +240,7 @@ func (v *view) injected(ev *record.Event) {
 		v.joined = v.turnID
 		v.begun(nil) // what was left out of its request would not count for this turn
 	}
-	v.emit(slotUser, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageInjected{
+	v.emit(position.User, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageInjected{
 		MessageInjected: &agentdv1.MessageInjected{SessionId: v.sessionID, UserPrompt: ev.Text, UserParts: ev.Parts, QueuedTurnId: ev.Injected, CreatedBy: ev.InjectedBy},
 	}})
 }
@@ -255,8 +256,8 @@ func retryMessage(sessionID string, f *record.ModelRetry) *agentdv1.RunResponse 
 
 func (v *view) event(ev *record.Event, mine []string) {
 	text, thoughts := ev.Unshown()
-	v.text(slotThoughts, ev, thoughts, true)
-	v.text(slotText, ev, text, false)
+	v.text(position.Thoughts, ev, thoughts, true)
+	v.text(position.Text, ev, text, false)
 	if ev.Text != "" || ev.Thoughts != "" {
 		v.speaker(ev.Path)
 	}
@@ -268,15 +269,15 @@ func (v *view) event(ev *record.Event, mine []string) {
 	}
 	if ev.Last {
 		if i := v.find(ev.Path); i >= 0 {
-			v.close(slotLast, v.speakers[i])
+			v.close(position.Last, v.speakers[i])
 		}
 	}
-	v.state(slotEventState, ev.State)
+	v.state(position.EventState, ev.State)
 	v.completed(ev)
 	v.modelCall(ev)
 	v.transferred(ev)
 	for i, call := range ev.Calls {
-		v.call(slotCalls+i, call, mine)
+		v.call(position.Calls+i, call, mine)
 	}
 }
 
@@ -285,7 +286,7 @@ func (v *view) completed(ev *record.Event) {
 	if ev.MessageID == "" || ev.Text == "" && ev.Thoughts == "" {
 		return
 	}
-	v.emit(slotCompleted, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageCompleted{
+	v.emit(position.Completed, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageCompleted{
 		MessageCompleted: &agentdv1.MessageCompleted{
 			SessionId: v.sessionID, AgentPath: ev.Path, MessageId: ev.MessageID,
 			TextBytes: int64(len(ev.Text)), ThoughtBytes: int64(len(ev.Thoughts)),
@@ -298,7 +299,7 @@ func (v *view) transferred(ev *record.Event) {
 	if len(ev.To) == 0 {
 		return
 	}
-	v.emit(slotTransfer, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Transferred{
+	v.emit(position.Transfer, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Transferred{
 		Transferred: &agentdv1.Transferred{SessionId: v.sessionID, AgentPath: ev.Path, ToAgentPath: ev.To},
 	}})
 }
@@ -364,7 +365,7 @@ func (v *view) call(slot int, c record.ToolCall, mine []string) {
 		}})
 		return
 	}
-	if pos := position(v.rec.Seq, slot); pos > v.at {
+	if pos := position.Of(v.rec.Seq, slot); pos > v.at {
 		v.asked[c.ID] = true
 		v.send(slot, v.turnID, v.request(c)) // also while its prompt waits to be injected
 	}
@@ -410,13 +411,13 @@ func (v *view) settled(f *record.ToolResult) {
 	defer delete(v.told, f.CallID)
 	i := slices.IndexFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.CallID })
 	if f.Outcome == record.Answered && i >= 0 && (v.asked[f.CallID] || !v.hidden()) {
-		v.send(slotCalls, v.turnID, v.result(v.calls[i], f))
+		v.send(position.Calls, v.turnID, v.result(v.calls[i], f))
 	}
 	if i >= 0 {
 		v.calls = slices.Delete(v.calls, i, i+1)
 	}
 	if f.Outcome != record.Answered {
-		v.cancelled(slotCalls, f.CallID, f.Error)
+		v.cancelled(position.Calls, f.CallID, f.Error)
 	}
 }
 
@@ -441,7 +442,7 @@ func (v *view) cancelled(slot int, callID, reason string) {
 
 func (v *view) end(f *record.TurnEnded, asking []*Interaction) {
 	for i, c := range v.calls {
-		slot := slotCalls + min(i, slotClose-slotCalls-1)
+		slot := position.Calls + min(i, position.Close-position.Calls-1)
 		if at := slices.IndexFunc(asking, func(in *Interaction) bool { return in.Call.ID == c.ID }); at >= 0 {
 			v.resolved(slot, asking[at])
 		} else {
@@ -453,11 +454,11 @@ func (v *view) end(f *record.TurnEnded, asking []*Interaction) {
 	}
 	slices.SortStableFunc(v.speakers, func(a, b *speaker) int { return strings.Compare(a.key, b.key) })
 	for i, s := range v.speakers {
-		v.close(slotClose+min(i, slotAgents-slotClose-1), s)
+		v.close(position.Close+min(i, position.Agents-position.Close-1), s)
 	}
 	v.endAgents(f)
 	if f.Code != 0 {
-		v.emit(slotError, ErrorResponse(v.sessionID, f.Failure(v.turnID)))
+		v.emit(position.Error, ErrorResponse(v.sessionID, f.Failure(v.turnID)))
 	}
 	end := &agentdv1.RunResponse_EndResponse{
 		SessionId:    v.sessionID,
@@ -473,7 +474,7 @@ func (v *view) end(f *record.TurnEnded, asking []*Interaction) {
 	if f.Completed && v.output != "" {
 		end.StructuredOutput = Structured(v.output)
 	}
-	v.emit(slotEnd, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}})
+	v.emit(position.End, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}})
 }
 
 // ErrorResponse returns the protocol's message for an error.

@@ -12,6 +12,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -117,7 +118,7 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 		w.behind = s.seq
 	}
 	// What came before the turn, or the one it waits for, does not matter.
-	if now := s.nowLocked(t); now.startSeq > 0 && recordOf(from.after+1) >= now.startSeq {
+	if now := s.nowLocked(t); now.startSeq > 0 && position.Record(from.after+1) >= now.startSeq {
 		w.read = now.startSeq - 1
 	} else if t.waits != nil || t.besideSeq > 0 {
 		w.read = t.besideSeq - 1
@@ -294,7 +295,7 @@ func (w *Watcher) findCuts(ctx context.Context, upTo int64, partials []item) ([]
 		if rec.Seq > upTo {
 			break
 		}
-		st := step{seq: rec.Seq, size: len(rec.Data), first: position(rec.Seq, 0)}
+		st := step{seq: rec.Seq, size: len(rec.Data), first: position.Of(rec.Seq, 0)}
 		if rec.Kind == record.KindEvent {
 			ev, err := w.s.runner.Decode(rec.Data)
 			if err != nil {
@@ -309,13 +310,13 @@ func (w *Watcher) findCuts(ctx context.Context, upTo int64, partials []item) ([]
 			break // no message goes on behind its turn; it may do so behind anything else
 		}
 	}
-	least := position(upTo+1, 0) // of what comes after a step
+	least := position.Of(upTo+1, 0) // of what comes after a step
 	for _, it := range partials {
 		least = min(least, it.pos)
 	}
 	may := make([]bool, len(steps))
 	for i, st := range slices.Backward(steps) {
-		may[i] = least >= position(st.seq, slotDeltas)
+		may[i] = least >= position.Of(st.seq, position.Deltas)
 		least = min(least, st.first)
 	}
 	var cuts []int64
@@ -373,7 +374,7 @@ func (w *Watcher) facts(ctx context.Context, upTo int64) ([]item, error) {
 			}
 			items = append(items, ds...)
 		}
-		items = append(items, item{pos: position(rec.Seq, 0), rec: rec, fact: fact})
+		items = append(items, item{pos: position.Of(rec.Seq, 0), rec: rec, fact: fact})
 		if rec.Kind == record.KindTurnEnded && rec.TurnID == w.target {
 			break
 		}
