@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -22,22 +23,22 @@ import (
 type Sessions interface {
 	CreateSession(
 		ctx context.Context, names session.Names, budget record.Budget, once session.Once,
-	) (session.Summary, error)
-	Session(ctx context.Context, id string) (session.Summary, error)
+	) (index.Session, error)
+	Session(ctx context.Context, id string) (index.Session, error)
 	ListSessions(
-		ctx context.Context, f session.Filter, page string, limit int,
-	) (sessions []session.Summary, next string, err error)
-	UpdateSession(ctx context.Context, id string, c store.Change) (session.Summary, error)
+		ctx context.Context, f index.SessionQuery, page string, limit int,
+	) (sessions []index.Session, next string, err error)
+	UpdateSession(ctx context.Context, id string, c store.Change) (index.Session, error)
 	DeleteSession(ctx context.Context, id string) error
-	ForkSession(ctx context.Context, req session.ForkRequest) (session.Summary, error)
+	ForkSession(ctx context.Context, req session.ForkRequest) (index.Session, error)
 
 	Start(ctx context.Context, req session.Request) (*session.Turn, error)
 	Attach(ctx context.Context, req session.AttachRequest) (*session.Turn, *session.Watcher, error)
-	Turn(ctx context.Context, sessionID, turnID string) (session.TurnInfo, error)
-	Said(ctx context.Context, t *session.TurnInfo) (record.Parts, error)
+	Turn(ctx context.Context, sessionID, turnID string) (index.Turn, error)
+	Said(ctx context.Context, t *index.Turn) (record.Parts, error)
 	ListTurns(
-		ctx context.Context, q session.TurnQuery, page string, limit int,
-	) (turns []session.TurnInfo, next string, err error)
+		ctx context.Context, q index.TurnQuery, page string, limit int,
+	) (turns []index.Turn, next string, err error)
 	Events(
 		ctx context.Context, req session.AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool,
 	) ([]*agentdv1.RunResponse, bool, error)
@@ -53,13 +54,13 @@ type Sessions interface {
 	RemoveShared(ctx context.Context, keys []string) (removed []string, err error)
 	SetShared(ctx context.Context, state map[string]any) error
 
-	Interaction(ctx context.Context, sessionID, id string) (*session.Interaction, error)
+	Interaction(ctx context.Context, sessionID, id string) (*index.Interaction, error)
 	ListInteractions(
-		ctx context.Context, q session.InteractionQuery, page string, limit int,
-	) (list []*session.Interaction, next string, err error)
+		ctx context.Context, q index.InteractionQuery, page string, limit int,
+	) (list []*index.Interaction, next string, err error)
 	Resolve(
 		ctx context.Context, req session.AttachRequest, id string, r record.Resolution,
-	) (*session.Interaction, error)
+	) (*index.Interaction, error)
 }
 
 // Config configures a Server. A zero field, other than Sessions, has its default.

@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -41,7 +42,7 @@ func (s *sessionService) GetInteraction(
 func (s *sessionService) ListInteractions(
 	ctx context.Context, r *connect.Request[agentdv1.ListInteractionsRequest],
 ) (*connect.Response[agentdv1.ListInteractionsResponse], error) {
-	q := session.InteractionQuery{SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(),
+	q := index.InteractionQuery{SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(),
 		Statuses: r.Msg.GetStatuses()}
 	list, next, err := s.cfg.Sessions.ListInteractions(ctx, q, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
 	if err != nil {

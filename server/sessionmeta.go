@@ -16,6 +16,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -48,7 +49,7 @@ func (s *sessionService) GetSession(
 func (s *sessionService) ListSessions(
 	ctx context.Context, r *connect.Request[agentdv1.ListSessionsRequest],
 ) (*connect.Response[agentdv1.ListSessionsResponse], error) {
-	f := session.Filter{
+	f := index.SessionQuery{
 		Labels:        r.Msg.GetLabels(),
 		ClientRef:     r.Msg.GetClientRef(),
 		LastIs:        statusesOf(r.Msg.GetTurnStatuses()),
@@ -119,7 +120,7 @@ func (s *sessionService) ForkSession(
 }
 
 // sessionOf translates a session.
-func sessionOf(s *session.Summary) *agentdv1.Session {
+func sessionOf(s *index.Session) *agentdv1.Session {
 	out := &agentdv1.Session{
 		Id: s.ID, State: agentdv1.SessionState_SESSION_STATE_ACTIVE, Labels: s.Labels,
 		ClientRef: s.ClientRef, CreatedBy: s.Owner().ID,
@@ -153,8 +154,8 @@ func timeOf(at *timestamppb.Timestamp) time.Time {
 
 // statusesOf returns each status once, in order: a page token is for one list,
 // however its request is written.
-func statusesOf(want []agentdv1.TurnStatus) []session.Status {
-	var out []session.Status
+func statusesOf(want []agentdv1.TurnStatus) []index.Status {
+	var out []index.Status
 	for is, name := range turnStatuses {
 		if slices.Contains(want, name) {
 			out = append(out, is)

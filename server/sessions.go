@@ -17,6 +17,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/principal"
 )
 
@@ -297,7 +298,7 @@ func (s *sessionService) turn(ctx context.Context, sessionID, turnID string) (*a
 func (s *sessionService) ListTurns(
 	ctx context.Context, r *connect.Request[agentdv1.ListTurnsRequest],
 ) (*connect.Response[agentdv1.ListTurnsResponse], error) {
-	q := session.TurnQuery{
+	q := index.TurnQuery{
 		SessionID:     r.Msg.GetSessionId(),
 		Statuses:      statusesOf(r.Msg.GetStatuses()),
 		CreatedFrom:   timeOf(r.Msg.GetCreatedSince()),
@@ -452,18 +453,18 @@ func (s *sessionService) SubmitToolResults(
 }
 
 // turnStatuses are the protocol's names.
-var turnStatuses = map[session.Status]agentdv1.TurnStatus{
-	session.Pending:          agentdv1.TurnStatus_TURN_STATUS_PENDING,
-	session.Running:          agentdv1.TurnStatus_TURN_STATUS_RUNNING,
-	session.WaitingForClient: agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT,
-	session.WaitingForInput:  agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT,
-	session.Succeeded:        agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED,
-	session.Failed:           agentdv1.TurnStatus_TURN_STATUS_FAILED,
-	session.Stopped:          agentdv1.TurnStatus_TURN_STATUS_CANCELED,
+var turnStatuses = map[index.Status]agentdv1.TurnStatus{
+	index.Pending:          agentdv1.TurnStatus_TURN_STATUS_PENDING,
+	index.Running:          agentdv1.TurnStatus_TURN_STATUS_RUNNING,
+	index.WaitingForClient: agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT,
+	index.WaitingForInput:  agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT,
+	index.Succeeded:        agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED,
+	index.Failed:           agentdv1.TurnStatus_TURN_STATUS_FAILED,
+	index.Stopped:          agentdv1.TurnStatus_TURN_STATUS_CANCELED,
 }
 
 // turnOf translates a turn.
-func turnOf(t *session.TurnInfo) *agentdv1.Turn {
+func turnOf(t *index.Turn) *agentdv1.Turn {
 	out := &agentdv1.Turn{
 		Id: t.ID, SessionId: t.SessionID, Status: turnStatuses[t.Status],
 		UserPrompt: t.Prompt, OutputText: cleanText(t.Output), Usage: t.Usage.Proto(), InjectedInto: t.Into,
@@ -474,7 +475,7 @@ func turnOf(t *session.TurnInfo) *agentdv1.Turn {
 	if t.End != nil && t.End.Code == agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED {
 		out.StopReason = agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED // of an answer that is none
 	}
-	if t.Structured && t.Status == session.Succeeded {
+	if t.Structured && t.Status == index.Succeeded {
 		out.StructuredOutput = session.Structured(t.Output)
 	}
 	for _, c := range t.Open {

@@ -23,6 +23,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -491,8 +492,8 @@ type faulty struct {
 	err             error
 }
 
-func (s faulty) Turn(context.Context, string, string) (session.TurnInfo, error) {
-	return session.TurnInfo{}, s.err
+func (s faulty) Turn(context.Context, string, string) (index.Turn, error) {
+	return index.Turn{}, s.err
 }
 
 func (s faulty) Start(context.Context, session.Request) (*session.Turn, error) {

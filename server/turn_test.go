@@ -5,15 +5,15 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 )
 
 // A clock that is set back gives no turn less time than none.
 func TestTurnDurationIsNeverNegative(t *testing.T) {
 	now := time.Now()
-	for name, turn := range map[string]session.TurnInfo{
-		"over":    {Started: now, Ended: now.Add(-time.Hour), Status: session.Succeeded},
-		"running": {Started: now.Add(time.Hour), Status: session.Running},
+	for name, turn := range map[string]index.Turn{
+		"over":    {Started: now, Ended: now.Add(-time.Hour), Status: index.Succeeded},
+		"running": {Started: now.Add(time.Hour), Status: index.Running},
 	} {
 		if got := turnOf(&turn).GetDuration().AsDuration(); got != 0 {
 			t.Errorf("%s: it took %v", name, got)
@@ -31,7 +31,7 @@ func TestTurnSaysHowItsModelStopped(t *testing.T) {
 		"OTHER":                   agentdv1.StopReason_STOP_REASON_OTHER,
 		"MALFORMED_FUNCTION_CALL": agentdv1.StopReason_STOP_REASON_OTHER,
 	} {
-		got := turnOf(&session.TurnInfo{Stop: stop, Model: "m\xff", Output: `{"a":[1,null]}`, Structured: true, Status: session.Succeeded})
+		got := turnOf(&index.Turn{Stop: stop, Model: "m\xff", Output: `{"a":[1,null]}`, Structured: true, Status: index.Succeeded})
 		if got.GetStopReason() != want || got.GetModel() != "m\uFFFD" {
 			t.Errorf("%q: turn %v, want %v", stop, got, want)
 		}
@@ -39,8 +39,8 @@ func TestTurnSaysHowItsModelStopped(t *testing.T) {
 			t.Errorf("structured output %s", got.GetStructuredOutput())
 		}
 	}
-	for name, turn := range map[string]session.TurnInfo{
-		"text": {Output: "{}", Status: session.Succeeded}, "failed": {Output: "{}", Structured: true, Status: session.Failed}, "running": {Output: "{}", Structured: true, Status: session.Running},
+	for name, turn := range map[string]index.Turn{
+		"text": {Output: "{}", Status: index.Succeeded}, "failed": {Output: "{}", Structured: true, Status: index.Failed}, "running": {Output: "{}", Structured: true, Status: index.Running},
 	} {
 		if got := turnOf(&turn); got.GetStructuredOutput() != "" || got.GetOutputText() != "{}" {
 			t.Errorf("%s: turn %v", name, got)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -54,25 +55,25 @@ func TestTurnThatIsJustRecorded(t *testing.T) {
 				f.on(talk)
 				id := f.create(session.Names{}).ID
 				req := session.Request{SessionID: id, Prompt: "ask", Agent: tree(), Tools: tools()}
-				want, rows := session.Running, 1
+				want, rows := index.Running, 1
 				if queued {
 					await(t, f.start(req).Watch(), isCall)
-					req.OnBusy, want, rows = session.Enqueue, session.Pending, 2
+					req.OnBusy, want, rows = session.Enqueue, index.Pending, 2
 				}
 				open := store.shut()
 				started := make(chan struct{})
 				go func() { f.start(req); close(started) }()
 				synctest.Wait()
-				turns, _, err := f.m.ListTurns(t.Context(), session.TurnQuery{}, "", 9)
+				turns, _, err := f.m.ListTurns(t.Context(), index.TurnQuery{}, "", 9)
 				if err != nil || len(turns) != rows || turns[0].Status != want {
 					t.Errorf("listed: %+v, %v", turns, err)
 				}
 				if !queued {
-					if turn, err := f.m.Turn(t.Context(), id, ""); err != nil || turn.Status != session.Running {
+					if turn, err := f.m.Turn(t.Context(), id, ""); err != nil || turn.Status != index.Running {
 						t.Errorf("the turn: %+v, %v", turn, err)
 					}
 				}
-				if info, err := f.m.Session(t.Context(), id); err != nil || info.LastIs != session.Running {
+				if info, err := f.m.Session(t.Context(), id); err != nil || info.LastIs != index.Running {
 					t.Errorf("the session's last turn is %v, %v", info.LastIs, err)
 				}
 				time.AfterFunc(100*time.Millisecond, open)

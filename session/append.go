@@ -222,7 +222,7 @@ func (s *Session) tryLocked(f *flight) error {
 func (s *Session) numberLocked(f *flight) error {
 	f.batch = store.Batch{SessionID: s.id, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries)}
 	now := s.store.Stamp()
-	x := s.index.clone()
+	x := s.index.Clone()
 	for i, e := range f.entries {
 		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
 		f.batch.Records = append(f.batch.Records, e.rec)
@@ -230,15 +230,15 @@ func (s *Session) numberLocked(f *flight) error {
 		if e.key != nil { // turns of one session begin one by one
 			f.batch.Key = e.key
 		}
-		for _, changed := range x.note(e.rec, e.fact) {
-			row, err := changed.row(s.id)
+		for _, changed := range x.Note(e.rec, e.fact) {
+			row, err := changed.Row(s.id)
 			if err != nil {
 				return fmt.Errorf("%w: session %s: turn %s: %w", store.ErrMalformed, s.id, e.turn.id, err)
 			}
 			f.batch.Rows = append(f.batch.Rows, row)
 		}
 	}
-	f.batch.Usage, f.batch.LastTurn, f.batch.LastStatus = x.usage, x.last, x.lastAs
+	f.batch.Usage, f.batch.LastTurn, f.batch.LastStatus = x.Usage, x.Last, x.LastAs
 	return nil
 }
 

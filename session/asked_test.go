@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -56,7 +57,7 @@ func TestAnsweredCallIsAskedOfNobody(t *testing.T) {
 					}
 				}
 				info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID())
-				if err != nil || info.Status != session.Running {
+				if err != nil || info.Status != index.Running {
 					t.Errorf("the turn is %v, %v", info.Status, err)
 				}
 				db.tamper(nil)
@@ -164,7 +165,7 @@ func TestClientThatLeavesWhileItsTurnStarts(t *testing.T) {
 				t.Errorf("between=%v: suspended after %v", between, took)
 			}
 			info, err := m.Turn(t.Context(), second.SessionID(), second.ID())
-			if err != nil || info.Status != session.WaitingForClient {
+			if err != nil || info.Status != index.WaitingForClient {
 				t.Errorf("between=%v: the turn is %v with %+v, %v", between, info.Status, info.End, err)
 			}
 			if err := m.Shutdown(t.Context()); err != nil {
@@ -229,10 +230,10 @@ func TestCancelGraceOutlastsTheIdleTime(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				if over := info.Status == session.Stopped; over != (info.End != nil) || over && info.End.Reason != "the client disconnected" {
+				if over := info.Status == index.Stopped; over != (info.End != nil) || over && info.End.Reason != "the client disconnected" {
 					t.Errorf("it leaves %s: %v with %+v", leaves, info.Status, info.End)
 				}
-				if left := time.Since(turn.Started()) < 10*time.Minute; left == (info.Status == session.Stopped) {
+				if left := time.Since(turn.Started()) < 10*time.Minute; left == (info.Status == index.Stopped) {
 					t.Errorf("it leaves %s: %v after %v", leaves, info.Status, time.Since(turn.Started()))
 				}
 				time.Sleep(2 * time.Minute)

@@ -13,6 +13,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -146,7 +147,7 @@ func (m *Manager) resumeLast(ctx context.Context, req AttachRequest) (*Turn, err
 	t, err := m.resume(ctx, h, req.Keys)
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Busy {
 		return nil, fault.Errorf(fault.Unavailable, "session %q is starting another turn: attach again", req.SessionID).
-			After(retrySoon)
+			After(refusal.Soon)
 	}
 	return t, err
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -70,7 +71,7 @@ func TestCancelGraceOutlastsARestart(t *testing.T) {
 					t.Fatal(err)
 				}
 				begun := time.Now()
-				status := func() session.Status {
+				status := func() index.Status {
 					synctest.Wait()
 					info, err := g.m.Turn(t.Context(), turn.SessionID(), turn.ID())
 					if err != nil {
@@ -80,12 +81,12 @@ func TestCancelGraceOutlastsARestart(t *testing.T) {
 				}
 				if tc.want > 0 {
 					time.Sleep(tc.want - time.Second)
-					if is := status(); is == session.Stopped {
+					if is := status(); is == index.Stopped {
 						t.Errorf("cancelled within %v, want %v", time.Since(begun), tc.want)
 					}
 				}
 				time.Sleep(2 * time.Second)
-				if is := status(); is != session.Stopped {
+				if is := status(); is != index.Stopped {
 					t.Errorf("%v after %v, want it cancelled after %v", is, time.Since(begun), tc.want)
 				}
 			})

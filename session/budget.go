@@ -53,9 +53,9 @@ func (s *Session) spentLocked(t *Turn) (turn, session record.Spent) {
 	ran := time.Since(t.began)
 	turn = record.Spent{Calls: t.begun, Tokens: t.usage.Total, Cost: t.usage.Cost, Wall: ran}
 	session = record.Spent{
-		Calls:  s.index.usage.Calls - t.usage.Calls + t.begun,
-		Tokens: s.index.usage.Total,
-		Cost:   s.index.usage.Cost,
+		Calls:  s.index.Usage.Calls - t.usage.Calls + t.begun,
+		Tokens: s.index.Usage.Total,
+		Cost:   s.index.Usage.Cost,
 		Wall:   s.wall + ran,
 	}
 	return turn, session

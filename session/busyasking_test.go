@@ -9,6 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 )
 
 // A turn that waits for a person gives way to no prompt but one that interrupts,
@@ -40,7 +41,7 @@ func TestPromptsBesideAQuestion(t *testing.T) {
 					t.Fatal(err)
 				}
 				time.Sleep(time.Hour) // it is not put aside for it either
-				if info, err := f.m.Turn(t.Context(), id, next.ID()); err != nil || info.Status != session.Pending {
+				if info, err := f.m.Turn(t.Context(), id, next.ID()); err != nil || info.Status != index.Pending {
 					t.Fatalf("the prompt that waits: %+v, %v", info, err)
 				}
 				f.on(func(ctx context.Context, r *session.Run) error {
@@ -54,7 +55,7 @@ func TestPromptsBesideAQuestion(t *testing.T) {
 				}
 				synctest.Wait()
 				for _, want := range []string{turn.ID(), next.ID()} {
-					if info, err := f.m.Turn(t.Context(), id, want); err != nil || info.Status != session.Succeeded {
+					if info, err := f.m.Turn(t.Context(), id, want); err != nil || info.Status != index.Succeeded {
 						t.Errorf("a turn after the answer: %+v, %v", info, err)
 					}
 				}

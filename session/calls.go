@@ -169,8 +169,8 @@ func (s *Session) asksPerson() string {
 }
 
 func (s *Session) asksPersonLocked() string {
-	if pending := s.index.asked.pending; len(pending) > 0 && !s.inheritedOpenLocked() {
-		return pending[0].ID()
+	if in := s.index.Asks(); in != nil && !s.inheritedOpenLocked() {
+		return in.ID()
 	}
 	return ""
 }

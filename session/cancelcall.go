@@ -138,7 +138,7 @@ func (s *Session) hasCall(ctx context.Context, turnID, callID string) error {
 		if ev, ok := fact.(*record.Event); ok && ev.Injected == turnID {
 			id = rec.TurnID
 		}
-		if slices.ContainsFunc(callsOf(fact), func(c record.ToolCall) bool { return c.ID == callID }) {
+		if slices.ContainsFunc(record.CallsOf(fact), func(c record.ToolCall) bool { return c.ID == callID }) {
 			callers[rec.TurnID] = true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -300,28 +301,28 @@ func TestListsWhileTheClockSteps(t *testing.T) {
 		busy := f.create(session.Names{}).ID
 		lists := map[string]func(page string, limit int) (ids []string, next string, err error){
 			"sessions": func(page string, limit int) (ids []string, next string, err error) {
-				list, next, err := f.m.ListSessions(t.Context(), session.Filter{}, page, limit)
+				list, next, err := f.m.ListSessions(t.Context(), index.SessionQuery{}, page, limit)
 				for _, s := range list {
 					ids = append(ids, s.ID)
 				}
 				return ids, next, err
 			},
 			"turns": func(page string, limit int) (ids []string, next string, err error) {
-				list, next, err := f.m.ListTurns(t.Context(), session.TurnQuery{}, page, limit)
+				list, next, err := f.m.ListTurns(t.Context(), index.TurnQuery{}, page, limit)
 				for _, turn := range list {
 					ids = append(ids, turn.ID)
 				}
 				return ids, next, err
 			},
 			"turns of one session": func(page string, limit int) (ids []string, next string, err error) {
-				list, next, err := f.m.ListTurns(t.Context(), session.TurnQuery{SessionID: busy}, page, limit)
+				list, next, err := f.m.ListTurns(t.Context(), index.TurnQuery{SessionID: busy}, page, limit)
 				for _, turn := range list {
 					ids = append(ids, turn.ID)
 				}
 				return ids, next, err
 			},
 			"interactions": func(page string, limit int) (ids []string, next string, err error) {
-				list, next, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{}, page, limit)
+				list, next, err := f.m.ListInteractions(t.Context(), index.InteractionQuery{}, page, limit)
 				for _, in := range list {
 					ids = append(ids, in.SessionID)
 				}

@@ -11,6 +11,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -165,7 +166,7 @@ func (x *comings) read(g *guest) bool {
 }
 
 // status is how the turn is, and what it waits for.
-func (x *comings) status() session.TurnInfo {
+func (x *comings) status() index.Turn {
 	info, err := x.m.Turn(x.t.Context(), x.turn.SessionID, x.turn.TurnID)
 	if err != nil {
 		x.t.Errorf("get: %v", err)
@@ -181,16 +182,16 @@ func (x *comings) finish() {
 	x.look()
 	x.answers.Wait()
 	x.look()
-	over := x.status().Status >= session.Succeeded
+	over := x.status().Status >= index.Succeeded
 	anybody := slices.ContainsFunc(x.here, func(g *guest) bool { return !g.observe })
 	time.Sleep(stay)
 	x.look()
-	if cancelled := x.status().Status == session.Stopped; !over && cancelled == anybody {
+	if cancelled := x.status().Status == index.Stopped; !over && cancelled == anybody {
 		x.t.Errorf("somebody is there: %v; the turn is cancelled: %v", anybody, cancelled)
 	}
 	for range 20 {
 		info := x.status()
-		if info.Status >= session.Succeeded {
+		if info.Status >= index.Succeeded {
 			break
 		}
 		for _, c := range info.Open {
@@ -206,7 +207,7 @@ func (x *comings) finish() {
 		time.Sleep(time.Second)
 		x.look()
 	}
-	if info := x.status(); info.Status < session.Succeeded {
+	if info := x.status(); info.Status < index.Succeeded {
 		x.t.Errorf("the turn is %v for ever: %+v", info.Status, info)
 	}
 	for len(x.here) > 0 {

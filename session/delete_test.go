@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
@@ -210,8 +211,8 @@ func TestListBesideALogThatCannotBeRead(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	turns, _, err := m.ListTurns(t.Context(), session.TurnQuery{}, "", 9)
-	if err != nil || len(turns) != 2 || turns[0].ID != over.ID() || turns[1].Prompt != "st" || turns[1].Status != session.WaitingForClient {
+	turns, _, err := m.ListTurns(t.Context(), index.TurnQuery{}, "", 9)
+	if err != nil || len(turns) != 2 || turns[0].ID != over.ID() || turns[1].Prompt != "st" || turns[1].Status != index.WaitingForClient {
 		t.Errorf("listed %+v, %v", turns, err)
 	}
 	if err := m.Shutdown(t.Context()); err != nil {

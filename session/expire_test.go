@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -33,15 +34,15 @@ func TestQuestionThatNobodyAnswersWithAPromptBehind(t *testing.T) {
 		w.Close()
 		next := f.start(session.Request{SessionID: turn.SessionID(), Prompt: "later", OnBusy: session.Enqueue})
 		time.Sleep(23 * time.Hour)
-		if info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != session.WaitingForInput {
+		if info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != index.WaitingForInput {
 			t.Errorf("after 23 h it is %+v, %v", info, err)
 		}
 		time.Sleep(3 * time.Hour)
 		info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID())
-		if err != nil || info.Status != session.Stopped || !strings.Contains(info.End.Reason, "expired") {
+		if err != nil || info.Status != index.Stopped || !strings.Contains(info.End.Reason, "expired") {
 			t.Errorf("after 26 h it is %+v, %v", info, err)
 		}
-		if info, err := f.m.Turn(t.Context(), turn.SessionID(), next.ID()); err != nil || info.Status != session.Succeeded {
+		if info, err := f.m.Turn(t.Context(), turn.SessionID(), next.ID()); err != nil || info.Status != index.Succeeded {
 			t.Errorf("the prompt behind it: %+v, %v", info, err)
 		}
 	})
@@ -73,7 +74,7 @@ func TestListsAreBounded(t *testing.T) {
 	for range 40 {
 		f.run(id, strings.Repeat("x", 200<<10))
 	}
-	if _, _, err := f.m.ListTurns(t.Context(), session.TurnQuery{SessionID: id}, "", 1000); err != nil {
+	if _, _, err := f.m.ListTurns(t.Context(), index.TurnQuery{SessionID: id}, "", 1000); err != nil {
 		t.Fatal(err)
 	}
 	if n := store.most.Load(); n > 8<<20 {
@@ -88,7 +89,7 @@ func TestListsAreBounded(t *testing.T) {
 	}
 	got := 0
 	for page := ""; ; {
-		list, next, err := f.m.ListSessions(t.Context(), session.Filter{}, page, 1000)
+		list, next, err := f.m.ListSessions(t.Context(), index.SessionQuery{}, page, 1000)
 		if err != nil {
 			t.Fatal(err)
 		}

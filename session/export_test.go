@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 	"strings"
 	"time"
 
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -45,13 +45,12 @@ func (t *Turn) Started() time.Time {
 func IndexOf(ctx context.Context, db store.Store, runner Runner, info store.Info) (store.Batch, error) {
 	cfg := Config{Store: db, Runner: runner, Logger: slog.New(slog.DiscardHandler), Limits: Limits{}.WithDefaults()}
 	s := newSession(newPatient(cfg, func(error) {}), runner, cfg.Limits, info.ID)
-	x, err := s.readIndex(s.records(ctx, 0, readPage), info.Inherited, info.LastSeq, info.ID)
+	x, rows, err := index.Read(s.source(ctx, info.Inherited, info.LastSeq), info.ID)
 	if err != nil {
 		return store.Batch{}, err
 	}
-	rows := slices.Collect(maps.Values(x.rows))
 	slices.SortFunc(rows, func(a, b store.Row) int { return strings.Compare(a.ID, b.ID) })
-	return store.Batch{SessionID: info.ID, Rows: rows, Usage: x.usage, LastTurn: x.last, LastStatus: x.lastAs}, nil
+	return store.Batch{SessionID: info.ID, Rows: rows, Usage: x.Usage, LastTurn: x.Last, LastStatus: x.LastAs}, nil
 }
 
 // Users is how many hold a session in memory.

@@ -6,9 +6,11 @@ import (
 	"fmt"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -16,11 +18,6 @@ import (
 // A turn is found by its id where a turn of its kind is: it is the session's last one, it
 // waits in the queue, its prompt has become a message of the last one, or it is over and
 // only the log has it. A find returns a turn or an error.
-
-// errNoTurn refuses a turn that the session does not have.
-func (s *Session) errNoTurn(id string) *fault.Error {
-	return fault.Errorf(fault.NotFound, "turn_id: session %q has no turn %q", s.id, id).OfTurn(id)
-}
 
 // find returns the turn that a request names; "" is the session's last one. The session
 // has a turn: see checkPosition.
@@ -163,7 +160,7 @@ func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error
 		}
 	}
 	if !exists {
-		return nil, s.errNoTurn(req.TurnID)
+		return nil, refusal.NoTurn(s.id, req.TurnID)
 	}
 	return nil, fault.Errorf(fault.Invalid, "turn_id %q: session %q has no such turn whose end comes after after_seq",
 		req.TurnID, s.id).
@@ -181,7 +178,7 @@ func (s *Session) firstRecord(ctx context.Context, id string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("session %s: turn %s: %w", s.id, id, err)
 	}
-	info, err := turnOf(row)
+	info, err := index.ReadTurn(row)
 	if err != nil || !info.Started.Equal(info.Created) {
 		return 1, err
 	}
@@ -205,7 +202,7 @@ func (s *Session) queuedSpec(ctx context.Context, id string) (*record.Spec, erro
 		}
 		return f.ReadSpec()
 	}
-	return nil, s.errNoTurn(id) // not reached: the log has what the session knows
+	return nil, refusal.NoTurn(s.id, id) // not reached: the log has what the session knows
 }
 
 // withResults returns a turn with the results of its calls, which the session drops when

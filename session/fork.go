@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"slices"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -34,20 +35,20 @@ type ForkRequest struct {
 // that the parent has now. A turn that
 // was open there is over in the fork, prompts that waited are dropped. An error
 // that a client may see is of type *fault.Error.
-func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, error) {
+func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (index.Session, error) {
 	if err := req.check(req.Labels); err != nil {
-		return Summary{}, err
+		return index.Session{}, err
 	}
 	done, err := m.once(ctx, principal.Of(ctx).Key()+scopeFork, req.Once)
 	if before, ok := errors.AsType[*Repeated](err); ok {
 		return m.finishFork(ctx, before.SessionID)
 	}
 	if err != nil {
-		return Summary{}, err
+		return index.Session{}, err
 	}
 	defer done()
 	if err := m.store.refuses(); err != nil {
-		return Summary{}, err
+		return index.Session{}, err
 	}
 	f, err := m.fork(ctx, req)
 	if err == nil {
@@ -55,18 +56,18 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (Summary, er
 	}
 	switch {
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNoSession):
-		return Summary{}, fault.Errorf(fault.Unavailable, "session %q has changed while it was forked; try again",
+		return index.Session{}, fault.Errorf(fault.Unavailable, "session %q has changed while it was forked; try again",
 			req.SessionID).
-			After(retrySoon)
+			After(refusal.Soon)
 	case err != nil:
-		return Summary{}, fmt.Errorf("session %s: fork: %w", req.SessionID, err)
+		return index.Session{}, fmt.Errorf("session %s: fork: %w", req.SessionID, err)
 	}
 	return m.finishFork(ctx, f.Into.ID)
 }
 
 // fork reads what the fork inherits.
 func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error) {
-	parent, err := m.known(ctx, req.SessionID)
+	parent, err := m.Known(ctx, req.SessionID)
 	if err != nil {
 		return nil, err
 	}
@@ -83,27 +84,27 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 		f.Seq = position.Record(f.At)
 	}
 	from := newSession(m.store, m.runner, m.limits, parent.ID) // only read from
-	x, err := from.readIndex(from.records(ctx, 0, readPage), 0, f.Seq, f.Into.ID)
+	x, rows, err := index.Read(from.source(ctx, 0, f.Seq), f.Into.ID)
 	if err != nil {
 		return nil, err
 	}
-	f.Rows = slices.Collect(maps.Values(x.rows))
-	f.LastTurn, f.LastStatus, f.OpenTurn = x.last, x.lastAs, x.openTurn()
+	f.Rows = rows
+	f.LastTurn, f.LastStatus, f.OpenTurn = x.Last, x.LastAs, x.OpenTurn()
 	f.Key = req.Once.names(principal.Of(ctx).Key()+scopeFork, f.Into.ID, "")
 	return f, nil
 }
 
 // finishFork ends what a fork has inherited open, and returns the fork.
-func (m *Manager) finishFork(ctx context.Context, id string) (Summary, error) {
+func (m *Manager) finishFork(ctx context.Context, id string) (index.Session, error) {
 	h, err := m.acquire(ctx, id)
 	if err != nil {
-		return Summary{}, err
+		return index.Session{}, err
 	}
 	defer m.release(h)
 	h.s.resuming.Lock()
 	defer h.s.resuming.Unlock()
 	if err := m.closeInherited(ctx, h.s); err != nil {
-		return Summary{}, err
+		return index.Session{}, err
 	}
 	return m.Session(ctx, id)
 }
@@ -130,12 +131,15 @@ func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
 	return err
 }
 
+// forkPage is how many prompts that wait closeForks reads at a time.
+const forkPage = 16
+
 // closeForks drops the prompts that waited for their turn in forks that have no open
 // turn: a server died, or its store was full, before the fork had dropped them. Those
 // of a session with an open turn are that turn's. What fails is left to the next
 // round.
 func (m *Manager) closeForks(ctx context.Context) {
-	q := store.RowQuery{Kind: store.RowTurn, Statuses: []string{rowPending}, Limit: listRows}
+	q := store.RowQuery{Kind: store.RowTurn, Statuses: []string{index.Pending.Recorded()}, Limit: forkPage}
 	last := ""
 	for {
 		rows, err := m.store.Rows(ctx, q)
@@ -151,7 +155,7 @@ func (m *Manager) closeForks(ctx context.Context) {
 				continue
 			}
 			last = row.SessionID
-			if err := m.closeFork(ctx, last); err != nil && !gone(err) && ctx.Err() == nil {
+			if err := m.closeFork(ctx, last); err != nil && !refusal.IsGone(err) && ctx.Err() == nil {
 				m.log.LogAttrs(ctx, slog.LevelWarn, "a prompt that never runs is left waiting",
 					slog.String("session", last),
 					slog.String("error", err.Error()))
@@ -187,10 +191,10 @@ func (m *Manager) closeFork(ctx context.Context, id string) error {
 func (s *Session) inherits() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	inherited := func(t *Turn) bool { return t.queuedSeq <= s.index.inherited }
+	inherited := func(t *Turn) bool { return t.queuedSeq <= s.index.Inherited }
 	return s.inheritedOpenLocked() || slices.ContainsFunc(s.queued, inherited)
 }
 
 func (s *Session) inheritedOpenLocked() bool {
-	return s.turn != nil && s.turn.ended == nil && s.turn.startSeq <= s.index.inherited
+	return s.turn != nil && s.turn.ended == nil && s.turn.startSeq <= s.index.Inherited
 }

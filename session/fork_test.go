@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -76,7 +77,7 @@ func TestForkAnywhere(t *testing.T) {
 			if got := f.log(fork.ID)[:i+1]; !slices.EqualFunc(got, before[:i+1], sameRecord) {
 				t.Errorf("fork at record %d has another history", rec.Seq)
 			}
-			turns, _, err := f.m.ListTurns(t.Context(), session.TurnQuery{SessionID: fork.ID}, "", 10)
+			turns, _, err := f.m.ListTurns(t.Context(), index.TurnQuery{SessionID: fork.ID}, "", 10)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -102,7 +103,7 @@ func TestForkAnywhere(t *testing.T) {
 			if fmt.Sprint(seen) != fmt.Sprint(state) {
 				t.Errorf("fork at record %d begins with state %v, want %v", rec.Seq, seen, state)
 			}
-			if info, err := f.m.Session(t.Context(), fork.ID); err != nil || info.Usage.Calls != 1 || info.LastIs != session.Succeeded {
+			if info, err := f.m.Session(t.Context(), fork.ID); err != nil || info.Usage.Calls != 1 || info.LastIs != index.Succeeded {
 				t.Errorf("fork at record %d after a turn: %+v, %v", rec.Seq, info, err)
 			}
 		}
@@ -150,15 +151,15 @@ func TestForkUnfinished(t *testing.T) {
 					t.Fatal(err)
 				}
 				info.LastSeq = 1
-				index, err := session.IndexOf(t.Context(), f.store, f, info.Info)
+				batch, err := session.IndexOf(t.Context(), f.store, f, info.Info)
 				if err != nil {
 					t.Fatal(err)
 				}
-				for i := range index.Rows {
-					index.Rows[i].SessionID = "fork"
+				for i := range batch.Rows {
+					batch.Rows[i].SessionID = "fork"
 				}
 				err = f.store.Fork(t.Context(), store.Fork{
-					From: turn.SessionID(), Seq: 1, Into: store.NewSession{ID: "fork", CreatedAt: recs[0].Time}, Rows: index.Rows,
+					From: turn.SessionID(), Seq: 1, Into: store.NewSession{ID: "fork", CreatedAt: recs[0].Time}, Rows: batch.Rows,
 					LastTurn: turn.ID(), LastStatus: "open", OpenTurn: turn.ID(),
 				})
 				if err != nil {
@@ -179,7 +180,7 @@ func TestForkUnfinished(t *testing.T) {
 					}
 				}
 				got, err := f.m.Turn(t.Context(), "fork", turn.ID())
-				if err != nil || got.Status != session.Stopped {
+				if err != nil || got.Status != index.Stopped {
 					t.Errorf("the inherited turn: %+v, %v", got, err)
 				}
 			})

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -29,16 +30,16 @@ func TestForkBetweenTurns(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if info, err := f.m.Turn(t.Context(), fork.ID, b.ID()); err != nil || info.Status != session.Stopped {
+		if info, err := f.m.Turn(t.Context(), fork.ID, b.ID()); err != nil || info.Status != index.Stopped {
 			t.Errorf("the prompt that waited: %+v, %v", info, err)
 		}
 		f.run(fork.ID, "c")
 		synctest.Wait()
-		turns, _, err := f.m.ListTurns(t.Context(), session.TurnQuery{SessionID: fork.ID}, "", 9)
+		turns, _, err := f.m.ListTurns(t.Context(), index.TurnQuery{SessionID: fork.ID}, "", 9)
 		if err != nil || len(turns) != 3 {
 			t.Fatalf("turns of the fork: %+v, %v", turns, err)
 		}
-		if turns[0].Prompt != "c" || turns[1].Started != (time.Time{}) || turns[1].Status != session.Stopped {
+		if turns[0].Prompt != "c" || turns[1].Started != (time.Time{}) || turns[1].Status != index.Stopped {
 			t.Errorf("turns of the fork: %+v", turns)
 		}
 	})
@@ -71,7 +72,7 @@ func TestForkCountsNoTimeOfItsParent(t *testing.T) {
 			return err
 		})
 		b := f.run(fork.ID, "b")
-		if info, err := f.m.Turn(t.Context(), fork.ID, b.ID()); err != nil || info.Status != session.Succeeded {
+		if info, err := f.m.Turn(t.Context(), fork.ID, b.ID()); err != nil || info.Status != index.Succeeded {
 			t.Errorf("a turn of the fork: %+v, %v", info, err)
 		}
 	})
@@ -94,7 +95,7 @@ func halfFork(t *testing.T, f *fixture, db *tampered) (id string) {
 	if took := time.Since(begun); took > time.Minute {
 		t.Errorf("refused after %v", took)
 	}
-	list, _, err := f.m.ListSessions(t.Context(), session.Filter{}, "", 9)
+	list, _, err := f.m.ListSessions(t.Context(), index.SessionQuery{}, "", 9)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -159,7 +160,7 @@ func TestForkWhileTheStoreIsFull(t *testing.T) {
 				time.Sleep(time.Minute)
 				does(t, g, id)
 				synctest.Wait()
-				turns, _, err := g.m.ListTurns(t.Context(), session.TurnQuery{SessionID: id}, "", 9)
+				turns, _, err := g.m.ListTurns(t.Context(), index.TurnQuery{SessionID: id}, "", 9)
 				if name == "delete" {
 					if code(err) != noSession {
 						t.Errorf("turns of the fork: %v", err)
@@ -170,7 +171,7 @@ func TestForkWhileTheStoreIsFull(t *testing.T) {
 					t.Fatal(err)
 				}
 				for _, turn := range turns {
-					if want := turn.Prompt == "c"; (turn.Status == session.Succeeded) != want || (turn.Status == session.Stopped) == want {
+					if want := turn.Prompt == "c"; (turn.Status == index.Succeeded) != want || (turn.Status == index.Stopped) == want {
 						t.Errorf("turn %q of the fork is %v", turn.Prompt, turn.Status)
 					}
 				}
@@ -206,7 +207,7 @@ func TestForkBetweenTurnsWhileTheStoreIsFull(t *testing.T) {
 					t.Fatal("the fork was made while the store was full")
 				}
 				waiting := func(m *session.Manager) (ids []string) {
-					q := session.TurnQuery{Statuses: []session.Status{session.Pending}}
+					q := index.TurnQuery{Statuses: []index.Status{index.Pending}}
 					turns, _, err := m.ListTurns(t.Context(), q, "", 9)
 					if err != nil {
 						t.Error(err)
@@ -252,7 +253,7 @@ func TestEndingTurnsWhereNoMoreMayRun(t *testing.T) {
 		w.Close()
 		<-aside.Done()
 		await(t, f.start(session.Request{Prompt: "ask b"}).Watch(), isCall)
-		if fork, err := f.m.ForkSession(t.Context(), session.ForkRequest{SessionID: aside.SessionID()}); err != nil || fork.LastIs != session.Stopped {
+		if fork, err := f.m.ForkSession(t.Context(), session.ForkRequest{SessionID: aside.SessionID()}); err != nil || fork.LastIs != index.Stopped {
 			t.Errorf("fork: %+v, %v", fork, err)
 		}
 		if err := f.m.CancelTurn(t.Context(), aside.SessionID(), aside.ID(), "enough"); err != nil {

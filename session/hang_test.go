@@ -9,6 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -142,7 +143,7 @@ func TestCancelOfAQueuedTurnEnds(t *testing.T) {
 				w.Close()
 				time.Sleep(time.Second)
 				info, err := f.m.Turn(t.Context(), running.SessionID(), queued.ID())
-				if err != nil || info.Status != session.Pending {
+				if err != nil || info.Status != index.Pending {
 					t.Errorf("the queued turn is %v, %v", info.Status, err)
 				}
 				f.on(talk)

@@ -7,6 +7,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -32,7 +33,7 @@ func (m *Manager) acquireToStart(ctx context.Context, id string, create bool) (*
 		h, err := m.acquire(ctx, id)
 		if err == nil && id != "" && h.s.isUnmade() {
 			m.release(h)
-			return nil, errNoSession(id)
+			return nil, refusal.NoSession(id)
 		}
 		return h, err
 	}
@@ -80,7 +81,7 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*held
 		h.s, h.err = load(readCtx, m.store, m.runner, m.limits, id)
 		cancel()
 		if errors.Is(h.err, store.ErrNoSession) {
-			h.err = errNoSession(id)
+			h.err = refusal.NoSession(id)
 			if create {
 				refused = checkChosenID(id)
 			}

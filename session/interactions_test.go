@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -259,7 +260,7 @@ func TestStatusOfATurnThatAsks(t *testing.T) {
 			return nil
 		})
 		turn := f.start(session.Request{})
-		is := func(want session.Status) {
+		is := func(want index.Status) {
 			t.Helper()
 			synctest.Wait()
 			is, err := f.m.Turn(t.Context(), turn.SessionID(), "")
@@ -269,9 +270,9 @@ func TestStatusOfATurnThatAsks(t *testing.T) {
 		}
 		w := turn.Watch()
 		await(t, w, isAsked)
-		is(session.Running)
+		is(index.Running)
 		w.Close()
-		is(session.WaitingForInput)
+		is(index.WaitingForInput)
 		_, w = f.attach(session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}})
 		msgs := await(t, w, isCall)
 		if slices.ContainsFunc(msgs, isSettled) {
@@ -280,12 +281,12 @@ func TestStatusOfATurnThatAsks(t *testing.T) {
 		if err := turn.Answer(t.Context(), session.Answer{CallID: "do", Output: new("x")}); err != nil {
 			t.Fatal(err)
 		}
-		is(session.WaitingForInput)
+		is(index.WaitingForInput)
 		if err := turn.Resolve(t.Context(), "ask", reply("")); err != nil {
 			t.Fatal(err)
 		}
 		follow(t, w)
-		is(session.Succeeded)
+		is(index.Succeeded)
 	})
 }
 
@@ -305,7 +306,7 @@ func TestListInteractions(t *testing.T) {
 			t.Fatal(err)
 		}
 		slices.Reverse(want)
-		list := func(q session.InteractionQuery, size int) (ids []string) {
+		list := func(q index.InteractionQuery, size int) (ids []string) {
 			t.Helper()
 			for page := ""; ; {
 				ins, next, err := f.m.ListInteractions(t.Context(), q, page, size)
@@ -321,7 +322,7 @@ func TestListInteractions(t *testing.T) {
 			}
 		}
 		for _, size := range []int{1, 2, 5, 6} {
-			if got := list(session.InteractionQuery{}, size); !slices.Equal(got, want) {
+			if got := list(index.InteractionQuery{}, size); !slices.Equal(got, want) {
 				t.Errorf("%d to a page: listed %v, want %v", size, got, want)
 			}
 		}
@@ -332,40 +333,40 @@ func TestListInteractions(t *testing.T) {
 			time.Sleep(time.Second)
 		}
 		for _, size := range []int{15, 16, 17, 25} {
-			if got := list(session.InteractionQuery{}, size); !slices.Equal(got, want) {
+			if got := list(index.InteractionQuery{}, size); !slices.Equal(got, want) {
 				t.Errorf("%d to a page: listed %v, want %v", size, got, want)
 			}
 		}
 		pending := slices.Delete(slices.Clone(want), 22, 23)
-		if got := list(session.InteractionQuery{Statuses: []agentdv1.InteractionStatus{asking, canceled}}, 2); !slices.Equal(got, pending) {
+		if got := list(index.InteractionQuery{Statuses: []agentdv1.InteractionStatus{asking, canceled}}, 2); !slices.Equal(got, pending) {
 			t.Errorf("pending are %v, want %v", got, pending)
 		}
-		if got := list(session.InteractionQuery{SessionID: want[1]}, 2); !slices.Equal(got, want[1:2]) {
+		if got := list(index.InteractionQuery{SessionID: want[1]}, 2); !slices.Equal(got, want[1:2]) {
 			t.Errorf("of one session: %v", got)
 		}
-		for name, q := range map[string]session.InteractionQuery{"no such session": {SessionID: "x"}, "a turn alone": {TurnID: "x"}} {
+		for name, q := range map[string]index.InteractionQuery{"no such session": {SessionID: "x"}, "a turn alone": {TurnID: "x"}} {
 			if ins, _, err := f.m.ListInteractions(t.Context(), q, "", 1); err == nil {
 				t.Errorf("%s: %v", name, ins)
 			}
 		}
-		if ins, _, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{SessionID: want[0], TurnID: "x"}, "", 1); code(err) != agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND {
+		if ins, _, err := f.m.ListInteractions(t.Context(), index.InteractionQuery{SessionID: want[0], TurnID: "x"}, "", 1); code(err) != agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND {
 			t.Errorf("of a turn that the session does not have: %v, %v", ins, err)
 		}
 		other, err := f.m.Turn(t.Context(), want[1], "")
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ins, _, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{SessionID: want[0], TurnID: other.ID}, "", 1); code(err) != agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND {
+		if ins, _, err := f.m.ListInteractions(t.Context(), index.InteractionQuery{SessionID: want[0], TurnID: other.ID}, "", 1); code(err) != agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND {
 			t.Errorf("of a turn of another session: %v, %v", ins, err)
 		}
-		if got := list(session.InteractionQuery{SessionID: want[1], TurnID: other.ID}, 2); !slices.Equal(got, want[1:2]) {
+		if got := list(index.InteractionQuery{SessionID: want[1], TurnID: other.ID}, 2); !slices.Equal(got, want[1:2]) {
 			t.Errorf("of one turn: %v", got)
 		}
-		_, next, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{}, "", 1)
+		_, next, err := f.m.ListInteractions(t.Context(), index.InteractionQuery{}, "", 1)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if _, _, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{SessionID: want[0]}, next, 1); code(err) != badRequest {
+		if _, _, err := f.m.ListInteractions(t.Context(), index.InteractionQuery{SessionID: want[0]}, next, 1); code(err) != badRequest {
 			t.Errorf("a page of another list: %v", err)
 		}
 		for _, id := range want[:3] {
@@ -373,7 +374,7 @@ func TestListInteractions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if ins, next, err := f.m.ListInteractions(t.Context(), session.InteractionQuery{}, "", 10); err != nil || len(ins) != 2 || next == "" {
+		if ins, next, err := f.m.ListInteractions(t.Context(), index.InteractionQuery{}, "", 10); err != nil || len(ins) != 2 || next == "" {
 			t.Errorf("a page of large ones: %d, %q, %v", len(ins), next, err)
 		}
 		for _, id := range want[:3] {
@@ -381,7 +382,7 @@ func TestListInteractions(t *testing.T) {
 				t.Fatal(err)
 			}
 		}
-		if got := list(session.InteractionQuery{}, 9); !slices.Equal(got, want[3:]) {
+		if got := list(index.InteractionQuery{}, 9); !slices.Equal(got, want[3:]) {
 			t.Errorf("after three were deleted: %v", got)
 		}
 	})

@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -384,7 +385,7 @@ func TestRepeatOfAnInjectedPrompt(t *testing.T) {
 		synctest.Wait()
 		_, w := f.attach(session.AttachRequest{SessionID: a.SessionID(), TurnID: b.ID(), Starter: true})
 		synctest.Wait()
-		if info, err := f.m.Turn(t.Context(), a.SessionID(), b.ID()); err != nil || info.Status != session.Running {
+		if info, err := f.m.Turn(t.Context(), a.SessionID(), b.ID()); err != nil || info.Status != index.Running {
 			t.Fatalf("it is %+v, %v", info, err)
 		}
 		await(t, w, isCall)

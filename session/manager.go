@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
@@ -23,6 +24,7 @@ import (
 // Manager holds the sessions of one server and is their only writer. Its
 // methods may be called from any goroutine.
 type Manager struct {
+	*lists
 	store  *patient
 	runner Runner
 	log    *slog.Logger
@@ -84,6 +86,7 @@ func NewManager(cfg Config) (*Manager, error) {
 			cfg.OnFatal(err)
 		}
 	})
+	m.lists = &lists{Store: m.store, Live: live{m}, Retention: cfg.Limits.Retention, Logger: cfg.Logger}
 	m.store.cleared = m.cleared
 	m.store.calmed = func(s *Session) { m.settle(s, false) }
 	return m, nil
@@ -241,7 +244,7 @@ func (m *Manager) admit() error {
 		return &fault.Error{
 			Code: fault.Unavailable, Message: fmt.Sprintf("the server runs %d turns, its limit is "+
 				"%d", n, m.limits.MaxTurns),
-			Err: errNoRoom, RetryAfter: retryLater,
+			Err: errNoRoom, RetryAfter: refusal.Later,
 			Limit: &fault.Limit{Name: "turns", Value: int64(m.limits.MaxTurns), Received: int64(n + 1)},
 		}
 	}
@@ -323,7 +326,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		}
 		return t, err
 	}
-	return nil, fault.Errorf(fault.Busy, "session %q starts one turn after the other; try again", s.id).After(retrySoon)
+	return nil, fault.Errorf(fault.Busy, "session %q starts one turn after the other; try again", s.id).After(refusal.Soon)
 }
 
 // startTries is how often a start that races with the ends of other turns is

@@ -7,6 +7,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -37,7 +38,7 @@ func TestObserver(t *testing.T) {
 			t.Errorf("who comes to a suspended turn reads %v, %v", msgs, err)
 		}
 		info, err := f.m.Turn(t.Context(), turn.SessionID(), "")
-		if err != nil || info.Status != session.WaitingForClient {
+		if err != nil || info.Status != index.WaitingForClient {
 			t.Errorf("the turn is %v, %v", info.Status, err)
 		}
 		if _, _, err := f.m.Attach(t.Context(), session.AttachRequest{SessionID: turn.SessionID(), Observe: true, Tools: []string{"tool"}}); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {

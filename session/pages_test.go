@@ -9,11 +9,12 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// pageBytes is what a page may hold unless one entry alone is larger.
-const pageBytes = 2 << 20
+// Bytes is what a page may hold unless one entry alone is larger.
+const Bytes = 2 << 20
 
 // asksMuch is a turn that asks a client and a person for calls whose arguments have
 // so many bytes, three each, and waits for them.
@@ -43,7 +44,7 @@ func TestPagesOfLargeCalls(t *testing.T) {
 		await(t, f.start(session.Request{}).Watch(), isAsked)
 	}
 	pages(t, "turns", turns, func(page string) (sizes []int, next string, err error) {
-		list, next, err := f.m.ListTurns(t.Context(), session.TurnQuery{}, page, 1000)
+		list, next, err := f.m.ListTurns(t.Context(), index.TurnQuery{}, page, 1000)
 		for _, turn := range list {
 			size := 0
 			for _, c := range turn.Open {
@@ -60,7 +61,7 @@ func TestPagesOfLargeCalls(t *testing.T) {
 		return sizes, next, err
 	})
 	pages(t, "interactions", 3*turns, func(page string) (sizes []int, next string, err error) {
-		q := session.InteractionQuery{Statuses: []agentdv1.InteractionStatus{asking}}
+		q := index.InteractionQuery{Statuses: []agentdv1.InteractionStatus{asking}}
 		list, next, err := f.m.ListInteractions(t.Context(), q, page, 1000)
 		for _, in := range list {
 			sizes = append(sizes, len(in.Call.Input))
@@ -81,7 +82,7 @@ func TestPagesOfLargeSessions(t *testing.T) {
 		f.create(session.Names{Labels: labels})
 	}
 	pages(t, "sessions", sessions, func(page string) (sizes []int, next string, err error) {
-		list, next, err := f.m.ListSessions(t.Context(), session.Filter{}, page, 1000)
+		list, next, err := f.m.ListSessions(t.Context(), index.SessionQuery{}, page, 1000)
 		for _, s := range list {
 			size := 0
 			for k, v := range s.Labels {
@@ -106,8 +107,8 @@ func pages(t *testing.T, what string, want int, list func(page string) (sizes []
 		for _, size := range sizes {
 			sum += size
 		}
-		if sum > pageBytes && len(sizes) > 1 || len(sizes) == 0 && next != "" {
-			t.Errorf("a page of %d %s with %d bytes, at most %d are allowed", len(sizes), what, sum, pageBytes)
+		if sum > Bytes && len(sizes) > 1 || len(sizes) == 0 && next != "" {
+			t.Errorf("a page of %d %s with %d bytes, at most %d are allowed", len(sizes), what, sum, Bytes)
 		}
 		got += len(sizes)
 		if page = next; page == "" {

@@ -15,6 +15,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -147,7 +148,7 @@ func TestPartsOfPrompts(t *testing.T) {
 			t.Errorf("watcher %d is told of %d prompts that wait and %d messages, want 2 and 1", i, queued, messages)
 		}
 	}
-	if info, err := f.m.Turn(t.Context(), first.SessionID(), waits.ID()); err != nil || info.Prompt != "[image/png, 3 bytes]\nlook\n[video/mp4, gs://b/f]" || info.Status != session.Succeeded {
+	if info, err := f.m.Turn(t.Context(), first.SessionID(), waits.ID()); err != nil || info.Prompt != "[image/png, 3 bytes]\nlook\n[video/mp4, gs://b/f]" || info.Status != index.Succeeded {
 		t.Errorf("the turn that waited is %+v, error %v", info, err)
 	}
 }

@@ -10,6 +10,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -104,7 +105,7 @@ func (x *world) checkTimers() {
 // phaseStep is step, and what turns with clients that come and go have beside.
 func (x *world) phaseStep(what string) {
 	ctx := x.t.Context()
-	var s session.Summary
+	var s index.Session
 	if list := x.sessions(); len(list) > 0 {
 		s = list[x.pick(len(list), "session")]
 	}

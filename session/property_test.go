@@ -16,6 +16,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -183,8 +184,8 @@ func (x *world) ok(what string, err error) {
 	}
 }
 
-func (x *world) sessions() []session.Summary {
-	list, _, err := x.m.ListSessions(x.t.Context(), session.Filter{}, "", 1000)
+func (x *world) sessions() []index.Session {
+	list, _, err := x.m.ListSessions(x.t.Context(), index.SessionQuery{}, "", 1000)
 	if err != nil {
 		x.t.Errorf("list: %v", err)
 	}
@@ -193,8 +194,8 @@ func (x *world) sessions() []session.Summary {
 }
 
 // turns are those that are not over, with what they wait for.
-func (x *world) turns() []session.TurnInfo {
-	q := session.TurnQuery{Statuses: []session.Status{session.Pending, session.Running, session.WaitingForClient, session.WaitingForInput}}
+func (x *world) turns() []index.Turn {
+	q := index.TurnQuery{Statuses: []index.Status{index.Pending, index.Running, index.WaitingForClient, index.WaitingForInput}}
 	list, _, err := x.m.ListTurns(x.t.Context(), q, "", 1000)
 	if err != nil {
 		x.t.Errorf("list: %v", err)
@@ -204,7 +205,7 @@ func (x *world) turns() []session.TurnInfo {
 }
 
 // answer brings what a turn waits for, or a part.
-func (x *world) answer(turn session.TurnInfo, all bool) {
+func (x *world) answer(turn index.Turn, all bool) {
 	ctx := x.t.Context()
 	req := session.AttachRequest{SessionID: turn.SessionID}
 	for _, c := range turn.Open {
@@ -231,7 +232,7 @@ func (x *world) answer(turn session.TurnInfo, all bool) {
 func (x *world) step(what string) {
 	ctx := x.t.Context()
 	list := x.sessions()
-	var s session.Summary
+	var s index.Session
 	if len(list) > 0 {
 		s = list[x.pick(len(list), "session")]
 	}
@@ -284,10 +285,10 @@ func (x *world) step(what string) {
 			if x.atOnce || err != nil {
 				return
 			}
-			turns, _, err := x.m.ListTurns(ctx, session.TurnQuery{SessionID: fork.ID}, "", 1000)
+			turns, _, err := x.m.ListTurns(ctx, index.TurnQuery{SessionID: fork.ID}, "", 1000)
 			x.ok(what, err)
 			for _, turn := range turns {
-				if turn.Ended.IsZero() && turn.Into == "" || turn.Status < session.Succeeded || fork.Usage != (record.Usage{}) {
+				if turn.Ended.IsZero() && turn.Into == "" || turn.Status < index.Succeeded || fork.Usage != (record.Usage{}) {
 					x.t.Errorf("the fork begins with %+v", turn)
 				}
 			}
@@ -362,7 +363,7 @@ func (x *world) settle() {
 		x.t.Errorf("turn %q is %v for ever: %+v", turn.Prompt, turn.Status, turn)
 	}
 	for _, s := range x.sessions() {
-		if s.OpenTurn != "" || s.LastIs != 0 && s.LastIs < session.Succeeded {
+		if s.OpenTurn != "" || s.LastIs != 0 && s.LastIs < index.Succeeded {
 			x.t.Errorf("session %+v is not over", s)
 		}
 		if s.LastTurn == "" {
@@ -385,7 +386,7 @@ func (x *world) settle() {
 		}
 		end(x.t, msgs)
 	}
-	ins, _, err := x.m.ListInteractions(x.t.Context(), session.InteractionQuery{Statuses: []agentdv1.InteractionStatus{asking}}, "", 1000)
+	ins, _, err := x.m.ListInteractions(x.t.Context(), index.InteractionQuery{Statuses: []agentdv1.InteractionStatus{asking}}, "", 1000)
 	if err != nil || len(ins) > 0 {
 		x.t.Errorf("interactions that are still asked: %+v, %v", ins, err)
 	}

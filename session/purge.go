@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -37,5 +38,5 @@ func (m *Manager) purgeAll(ctx context.Context) {
 // purge removes the log of a session that nobody uses at the moment; one that
 // somebody uses is an ErrConflict.
 func (m *Manager) purge(ctx context.Context, head store.Head) error {
-	return m.alone(head.ID, errPurged(head.ID), func() error { return m.store.Purge(ctx, head.ID, head.LastSeq) })
+	return m.alone(head.ID, refusal.Purged(head.ID), func() error { return m.store.Purge(ctx, head.ID, head.LastSeq) })
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -84,7 +85,7 @@ func (m *Manager) attempt(ctx context.Context, s *Session) (undo func(), err err
 			"time, "+
 			"and another one does now: attach again later", attempts)
 		return nil, &fault.Error{
-			Code: fault.Unavailable, Err: errHeldBack, RetryAfter: retryLater, TurnID: s.openTurn(), Message: message,
+			Code: fault.Unavailable, Err: errHeldBack, RetryAfter: refusal.Later, TurnID: s.openTurn(), Message: message,
 		}
 	}
 	if err := m.setAttempts(ctx, s, max(attempts, 0)+1, false); err != nil {

@@ -15,6 +15,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -124,7 +125,7 @@ func (l *lives) start(prompt string) *session.Turn {
 	return turn
 }
 
-func (l *lives) info(turn *session.Turn) session.TurnInfo {
+func (l *lives) info(turn *session.Turn) index.Turn {
 	l.t.Helper()
 	info, err := l.m.Turn(l.t.Context(), turn.SessionID(), turn.ID())
 	if err != nil {
@@ -138,7 +139,7 @@ func (l *lives) quarantined(turn *session.Turn, deaths int) {
 	l.t.Helper()
 	info := l.info(turn)
 	want := fmt.Sprintf("the server died %d times in a row", deaths)
-	if info.Status != session.Failed || !strings.Contains(info.End.Message, want) || !strings.Contains(info.End.Message, "quarantined") {
+	if info.Status != index.Failed || !strings.Contains(info.End.Message, want) || !strings.Contains(info.End.Message, "quarantined") {
 		l.t.Errorf("the turn is %v, %+v; want failed with %q", info.Status, info.End, want)
 	}
 	if n := strings.Count(l.log.String(), "turn quarantined"); n != 1 || !strings.Contains(l.log.String(), turn.SessionID()) || !strings.Contains(l.log.String(), turn.ID()) {
@@ -154,7 +155,7 @@ func (l *lives) works(id string) {
 		l.t.Fatalf("start: %v", err)
 	}
 	<-turn.Done()
-	if info := l.info(turn); info.Status != session.Succeeded {
+	if info := l.info(turn); info.Status != index.Succeeded {
 		l.t.Errorf("the turn is %v, %+v", info.Status, info.End)
 	}
 }
@@ -240,7 +241,7 @@ func TestQuarantineOfOneAlone(t *testing.T) {
 		}
 		l.quarantined(poison, 3)
 		for _, turn := range others {
-			if info := l.info(turn); info.Status != session.Succeeded {
+			if info := l.info(turn); info.Status != index.Succeeded {
 				t.Errorf("%q is %v, %+v", info.Prompt, info.Status, info.End)
 			}
 		}
@@ -260,7 +261,7 @@ func TestQuarantineOfTheWoken(t *testing.T) {
 		for range 3 {
 			l.begin()
 			synctest.Wait()
-			if info := l.info(turn); info.Status != session.WaitingForClient {
+			if info := l.info(turn); info.Status != index.WaitingForClient {
 				t.Fatalf("the turn is %v, %+v", info.Status, info.End)
 			}
 			_, w, err := l.m.Attach(t.Context(), session.AttachRequest{SessionID: turn.SessionID()})
@@ -291,7 +292,7 @@ func TestNoQuarantine(t *testing.T) {
 				l.begin()
 			}
 			time.Sleep(6 * time.Minute)
-			if info := l.info(turn); info.Status != session.Succeeded {
+			if info := l.info(turn); info.Status != index.Succeeded {
 				t.Errorf("the turn is %v, %+v", info.Status, info.End)
 			}
 			l.shutdown()

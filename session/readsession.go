@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 )
 
 // Placed is a message of a session, and its place there.
@@ -21,7 +22,7 @@ type Placed struct {
 }
 
 // errStops is why a reading of a session ends whose server stops.
-var errStops = fault.Errorf(fault.Unavailable, "the server is stopping: go on behind the last cursor later").After(retrySoon)
+var errStops = fault.Errorf(fault.Unavailable, "the server is stopping: go on behind the last cursor later").After(refusal.Soon)
 
 // SessionEvents returns at most limit messages of a session behind a cursor, fewer if
 // they are large, and whether there are more. With keep, those do not count that it
@@ -48,7 +49,7 @@ func (m *Manager) SessionEvents(
 		}
 		_, aside := errors.AsType[*fault.Error](err)
 		switch {
-		case gone(err):
+		case refusal.IsGone(err):
 			return nil, false, err
 		case aside, err == nil && !w.watcher.lagging():
 			return out, false, nil
@@ -158,7 +159,7 @@ func (w *SessionWatcher) open(ctx context.Context) error {
 		return err
 	}
 	if h.s.isUnmade() {
-		err = errNoSession(w.id)
+		err = refusal.NoSession(w.id)
 	} else {
 		err = h.s.checkPlace(ctx, w.at)
 	}

@@ -14,6 +14,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 )
 
 // account is what messages of a session say, however their text is cut: that of a
@@ -166,7 +167,7 @@ func (x *world) checkReading(id string, cursors int) {
 
 // checkTurns compares a session with its turns.
 func (x *world) checkTurns(id string, whole []*agentdv1.RunResponse) {
-	turns, _, err := x.m.ListTurns(x.t.Context(), session.TurnQuery{SessionID: id}, "", 1000)
+	turns, _, err := x.m.ListTurns(x.t.Context(), index.TurnQuery{SessionID: id}, "", 1000)
 	x.ok("list turns", err)
 	for _, turn := range turns {
 		if turn.Into != "" {

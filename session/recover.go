@@ -9,6 +9,7 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -109,7 +110,7 @@ func (m *Manager) recoverOn(ctx context.Context, r *recovery) (done bool, err er
 				return false, nil
 			}
 			r.full = r.full || blocked
-			if err != nil && !blocked && !gone(err) {
+			if err != nil && !blocked && !refusal.IsGone(err) {
 				r.failed = r.failed || errors.Is(err, retry.ErrUnavailable)
 				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn is left open", slog.String("session", head.ID),
 					slog.String("turn", head.OpenTurn), slog.String("error", err.Error()))

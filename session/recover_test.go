@@ -9,6 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -127,7 +128,7 @@ func TestRecoverWhatWorks(t *testing.T) {
 						if err != nil {
 							t.Fatal(err)
 						}
-						if info.Prompt == "think" && info.Status == session.Succeeded || info.Prompt != "think" && info.Output == "done" {
+						if info.Prompt == "think" && info.Status == index.Succeeded || info.Prompt != "think" && info.Output == "done" {
 							continue
 						}
 						rest = append(rest, turn)
@@ -139,7 +140,7 @@ func TestRecoverWhatWorks(t *testing.T) {
 				}
 				for _, turn := range wait {
 					log := logOf(t, l.store, turn.SessionID())
-					if info, err := second.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != session.WaitingForClient {
+					if info, err := second.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != index.WaitingForClient {
 						t.Errorf("a turn that waits is %v, %+v, %v; its log is %s", info.Status, info.End, err, log)
 					}
 				}
@@ -166,7 +167,7 @@ func TestRecoverAgain(t *testing.T) {
 		time.Sleep(time.Hour)
 		db.tamper(nil)
 		time.Sleep(12 * time.Minute)
-		if info, err := second.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != session.Succeeded {
+		if info, err := second.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != index.Succeeded {
 			t.Errorf("the turn is %v, %+v, %v", info.Status, info.End, err)
 		}
 	})

@@ -7,9 +7,12 @@ import (
 	"errors"
 	"fmt"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -34,7 +37,7 @@ func (t *Turn) Resolve(ctx context.Context, id string, r record.Resolution) erro
 // Resolve is Turn.Resolve for a session that may run nowhere: its turn goes on,
 // if it can, and otherwise when a client comes. It returns the interaction as it
 // is then.
-func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r record.Resolution) (*Interaction, error) {
+func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r record.Resolution) (*index.Interaction, error) {
 	h, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, err
@@ -45,7 +48,7 @@ func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r r
 		return nil, err
 	}
 	m.resumeAfter(ctx, s, AttachRequest{SessionID: s.id, Keys: req.Keys})
-	return m.store.interaction(ctx, s.id, id)
+	return m.Interaction(ctx, s.id, id)
 }
 
 func (s *Session) resolve(ctx context.Context, id string, r record.Resolution) error {
@@ -148,7 +151,7 @@ func (s *Session) fits(t *Turn, call record.ToolCall, r *record.Resolution) erro
 		return fault.Errorf(fault.LimitExceeded, "interaction %q: the resolution takes more than %d bytes", call.InteractionID(), most).
 			Breaking("resolution", fault.RuleRange).Over("resolution_bytes", most, len(r.Answer)+len(r.Input)+len(r.Reason))
 	}
-	switch approval := call.Asks.Kind == askApproval; {
+	switch approval := call.Asks.Kind == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL; {
 	case r.Decision == record.Deny:
 		return nil
 	case r.Decision == record.Approve && !approval:
@@ -198,14 +201,14 @@ func (s *Session) specOf(t *Turn) (*record.Spec, error) {
 
 // unasked is what becomes of a resolution that nobody waits for.
 func (s *Session) unasked(ctx context.Context, id string, r record.Resolution) error {
-	in, err := s.store.interaction(ctx, s.id, id)
+	in, err := s.manager.Interaction(ctx, s.id, id)
 	switch {
 	case err != nil:
 		return err
 	case in.Resolution != nil:
 		return in.Resolution.Repeats(id, r)
-	case in.Status == askPending: // the log is ahead of what has been applied
-		return fault.Errorf(fault.Unavailable, "interaction %q is just being asked: try again", id).After(retrySoon)
+	case in.Status == agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING: // the log is ahead of what has been applied
+		return fault.Errorf(fault.Unavailable, "interaction %q is just being asked: try again", id).After(refusal.Soon)
 	default:
 		return errNotAsked(id)
 	}

@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -154,11 +155,11 @@ func TestResolvingATurnThatRunsNowhere(t *testing.T) {
 				}
 				time.Sleep(2 * time.Hour)
 				info, err := f.m.Session(t.Context(), turn.SessionID())
-				if err != nil || info.LastIs != session.WaitingForInput {
+				if err != nil || info.LastIs != index.WaitingForInput {
 					t.Errorf("the session's last turn is %v, %v", info.LastIs, err)
 				}
 				is, err := f.m.Turn(t.Context(), turn.SessionID(), "")
-				if err != nil || is.Status != session.WaitingForInput || len(is.Asking) != 1 || len(is.Open) != 0 {
+				if err != nil || is.Status != index.WaitingForInput || len(is.Asking) != 1 || len(is.Open) != 0 {
 					t.Errorf("it is %v, %v", is, err)
 				}
 				in, err := f.m.Resolve(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, "q1", tc.r)
@@ -169,7 +170,7 @@ func TestResolvingATurnThatRunsNowhere(t *testing.T) {
 				var msgs []*agentdv1.RunResponse
 				if tc.r.Decision == record.Approve {
 					synctest.Wait()
-					if is, err := f.m.Turn(t.Context(), turn.SessionID(), ""); err != nil || is.Status != session.Running || len(is.Open) != 1 || string(is.Open[0].Input) != `{"a":2}` {
+					if is, err := f.m.Turn(t.Context(), turn.SessionID(), ""); err != nil || is.Status != index.Running || len(is.Open) != 1 || string(is.Open[0].Input) != `{"a":2}` {
 						t.Errorf("approved, it is %v, %v", is, err)
 					}
 					msgs = await(t, w, isCall)

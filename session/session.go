@@ -9,8 +9,10 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -38,7 +40,7 @@ type Session struct {
 	state       map[string]any
 	sizes       map[string]int // of the keys of state, in bytes
 	stateBytes  int            // their sum
-	index       *index
+	index       *index.Index
 	archived    bool              // it takes no new turns
 	create      *store.NewSession // to be made by its first append; nil once it is in the store
 	lastSpec    *record.TurnStarted
@@ -91,11 +93,11 @@ func load(ctx context.Context, store *patient, runner Runner, limits Limits, id 
 	case err != nil:
 		return nil, fmt.Errorf("session %s: %w", id, err)
 	case info.Purged > 0 && info.Purged == info.LastSeq:
-		return nil, errPurged(id)
+		return nil, refusal.Purged(id)
 	}
 	s := newSession(store, runner, limits, id)
 	s.owner = info.Owner()
-	s.archived, s.own, s.attempts, s.index = info.Archived, info.Budget, info.Attempts, newIndex(info.Inherited)
+	s.archived, s.own, s.attempts, s.index = info.Archived, info.Budget, info.Attempts, index.New(info.Inherited)
 	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
 			return nil, err
@@ -110,16 +112,6 @@ func load(ctx context.Context, store *patient, runner Runner, limits Limits, id 
 		t.enter(turnSuspended)
 	}
 	return s, nil
-}
-
-func errNoSession(id string) *fault.Error {
-	return fault.Errorf(fault.SessionNotFound, "session %q does not exist", id)
-}
-
-// errPurged is what whoever asks for a session is told whose log is gone.
-func errPurged(id string) *fault.Error {
-	return fault.Errorf(fault.HistoryPurged, "session %q was not used for so long that its history is no longer kept; start a new "+
-		"session", id)
 }
 
 // subject returns the turn that a record read from the log is about.
@@ -159,7 +151,7 @@ func newSession(store *patient, runner Runner, limits Limits, id string) *Sessio
 		queueing: make(chan struct{}, 1),
 		state:    map[string]any{},
 		sizes:    map[string]int{},
-		index:    newIndex(0),
+		index:    index.New(0),
 		watchers: map[*Watcher]struct{}{},
 	}
 }
@@ -220,7 +212,7 @@ func (s *Session) decode(rec record.Record) (any, error) {
 // log is read.
 func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 	s.seq, s.lastAt, s.deltas = rec.Seq, rec.Time, 0
-	s.index.note(rec, fact)
+	s.index.Note(rec, fact)
 	if u := record.UsageOf(fact); u != nil {
 		t.usage = t.usage.Add(*u)
 	}
@@ -280,7 +272,7 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 		if s.lastSpec != nil {
 			s.lastSpec = s.lastSpec.WithoutParts()
 		}
-		if t.startSeq > s.index.inherited {
+		if t.startSeq > s.index.Inherited {
 			s.wall += max(rec.Time.Sub(t.started), 0) // the clock may have been set back
 		}
 		t.enter(turnEnded)
@@ -471,22 +463,10 @@ func opens(fact any) []string {
 		return []string{f.ID}
 	}
 	var ids []string
-	for _, call := range callsOf(fact) {
+	for _, call := range record.CallsOf(fact) {
 		ids = append(ids, call.ID)
 	}
 	return ids
-}
-
-// callsOf are the calls that a fact holds.
-func callsOf(fact any) []record.ToolCall {
-	switch f := fact.(type) {
-	case *record.Event:
-		return f.Calls
-	case *record.ToolCall:
-		return []record.ToolCall{*f}
-	default:
-		return nil
-	}
 }
 
 // failLocked tells the watchers, also those to come, that the turn's end could

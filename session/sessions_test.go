@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -24,7 +25,7 @@ const (
 	badRequest   = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
 )
 
-func (f *fixture) create(names session.Names) session.Summary {
+func (f *fixture) create(names session.Names) index.Session {
 	f.t.Helper()
 	info, err := f.m.CreateSession(f.t.Context(), names, record.Budget{}, session.Once{})
 	if err != nil {
@@ -46,7 +47,7 @@ func (f *fixture) run(id, prompt string) *session.Turn {
 func tools() []*agentdv1.Tool { return []*agentdv1.Tool{{Name: "tool", Description: "a tool"}} }
 
 // pages reads a list to its end.
-func (f *fixture) pages(filter session.Filter, size int) (ids []string) {
+func (f *fixture) pages(filter index.SessionQuery, size int) (ids []string) {
 	f.t.Helper()
 	page := ""
 	for range 100 {
@@ -85,22 +86,22 @@ func TestListSessions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, tt := range map[string]struct {
-		filter session.Filter
+		filter index.SessionQuery
 		want   []string
 	}{
-		"all":              {session.Filter{}, ids},
-		"active":           {session.Filter{Archived: new(false)}, ids[1:]},
-		"archived":         {session.Filter{Archived: new(true)}, ids[:1]},
-		"client_ref":       {session.Filter{ClientRef: "1"}, ids[3:6]},
-		"one label":        {session.Filter{Labels: map[string]string{"kind": "1"}}, []string{ids[1], ids[3], ids[5], ids[7]}},
-		"two labels":       {session.Filter{Labels: map[string]string{"kind": "1", "all": "yes"}}, []string{ids[1], ids[3], ids[5], ids[7]}},
-		"no such label":    {session.Filter{Labels: map[string]string{"kind": "1", "all": "no"}}, nil},
-		"last turn over":   {session.Filter{LastIs: []session.Status{session.Succeeded}}, ids[8:]},
-		"last turn runs":   {session.Filter{LastIs: []session.Status{session.Running}}, ids[7:8]},
-		"last turn either": {session.Filter{LastIs: []session.Status{session.Running, session.Succeeded}}, ids[7:]},
-		"last turn failed": {session.Filter{LastIs: []session.Status{session.Failed}}, nil},
-		"in the future":    {session.Filter{CreatedFrom: time.Now().Add(time.Hour)}, nil},
-		"before now":       {session.Filter{CreatedBefore: time.Now().Add(time.Hour), UpdatedBefore: time.Now().Add(time.Hour)}, ids},
+		"all":              {index.SessionQuery{}, ids},
+		"active":           {index.SessionQuery{Archived: new(false)}, ids[1:]},
+		"archived":         {index.SessionQuery{Archived: new(true)}, ids[:1]},
+		"client_ref":       {index.SessionQuery{ClientRef: "1"}, ids[3:6]},
+		"one label":        {index.SessionQuery{Labels: map[string]string{"kind": "1"}}, []string{ids[1], ids[3], ids[5], ids[7]}},
+		"two labels":       {index.SessionQuery{Labels: map[string]string{"kind": "1", "all": "yes"}}, []string{ids[1], ids[3], ids[5], ids[7]}},
+		"no such label":    {index.SessionQuery{Labels: map[string]string{"kind": "1", "all": "no"}}, nil},
+		"last turn over":   {index.SessionQuery{LastIs: []index.Status{index.Succeeded}}, ids[8:]},
+		"last turn runs":   {index.SessionQuery{LastIs: []index.Status{index.Running}}, ids[7:8]},
+		"last turn either": {index.SessionQuery{LastIs: []index.Status{index.Running, index.Succeeded}}, ids[7:]},
+		"last turn failed": {index.SessionQuery{LastIs: []index.Status{index.Failed}}, nil},
+		"in the future":    {index.SessionQuery{CreatedFrom: time.Now().Add(time.Hour)}, nil},
+		"before now":       {index.SessionQuery{CreatedBefore: time.Now().Add(time.Hour), UpdatedBefore: time.Now().Add(time.Hour)}, ids},
 	} {
 		for _, size := range []int{1, 2, 3, 100} {
 			if got := f.pages(tt.filter, size); !slices.Equal(got, tt.want) {
@@ -108,18 +109,18 @@ func TestListSessions(t *testing.T) {
 			}
 		}
 	}
-	_, next, err := f.m.ListSessions(t.Context(), session.Filter{}, "", 2)
+	_, next, err := f.m.ListSessions(t.Context(), index.SessionQuery{}, "", 2)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for name, page := range map[string]string{"of another list": next, "garbage": "!"} {
-		if _, _, err := f.m.ListSessions(t.Context(), session.Filter{ClientRef: "1"}, page, 2); code(err) != badRequest {
+		if _, _, err := f.m.ListSessions(t.Context(), index.SessionQuery{ClientRef: "1"}, page, 2); code(err) != badRequest {
 			t.Errorf("a token %s: %v", name, err)
 		}
 	}
 	// Nobody is there: it waits for a client, here and after a restart.
 	w.Close()
-	waits := session.Filter{LastIs: []session.Status{session.WaitingForClient}}
+	waits := index.SessionQuery{LastIs: []index.Status{index.WaitingForClient}}
 	if got := f.pages(waits, 3); !slices.Equal(got, ids[7:8]) {
 		t.Errorf("sessions that wait for a client: %v, want %v", got, ids[7:8])
 	}
@@ -322,7 +323,7 @@ func TestPagesOfLargeTurns(t *testing.T) {
 	}
 	got, page := 0, ""
 	for {
-		turns, next, err := f.m.ListTurns(t.Context(), session.TurnQuery{SessionID: id}, page, 50)
+		turns, next, err := f.m.ListTurns(t.Context(), index.TurnQuery{SessionID: id}, page, 50)
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -10,6 +10,7 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/page"
 	"github.com/apzuk3/agentd/session/principal"
 )
 
@@ -26,9 +27,9 @@ type SharedKey struct {
 // SharedKeys returns at most limit keys of `app:` and of the principal's own `user:`
 // with a prefix, fewer if they are large, by name, and the token of the next page, "" on the last one. page is a token of the same
 // prefix, "" for the first page.
-func (m *Manager) SharedKeys(ctx context.Context, prefix, page string, limit int) (keys []SharedKey, next string, err error) {
-	hash := queryHash(struct{ SharedPrefix string }{prefix})
-	after, err := readToken(page, hash)
+func (m *Manager) SharedKeys(ctx context.Context, prefix, at string, limit int) (keys []SharedKey, next string, err error) {
+	hash := page.Hash(struct{ SharedPrefix string }{prefix})
+	after, err := page.Read(at, hash)
 	if err != nil {
 		return nil, "", err
 	}
@@ -44,8 +45,8 @@ func (m *Manager) SharedKeys(ctx context.Context, prefix, page string, limit int
 	slices.SortFunc(all, func(a, b SharedKey) int { return cmp.Compare(a.Key, b.Key) })
 	bytes := 0
 	for _, k := range all {
-		if len(keys) == limit || bytes >= pageBytes {
-			return keys, token{Query: hash, ID: keys[len(keys)-1].Key}.String(), nil
+		if len(keys) == limit || bytes >= page.Bytes {
+			return keys, page.Token{Query: hash, ID: keys[len(keys)-1].Key}.String(), nil
 		}
 		keys, bytes = append(keys, k), bytes+k.Bytes
 	}

@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -52,7 +53,7 @@ func stateFixture(t *testing.T, store store.Store, limits session.Limits) (f *fi
 }
 
 // write runs a turn that writes keys, "" is a new session, and returns how it ended.
-func (f *fixture) write(id string, delta map[string]any) session.TurnInfo {
+func (f *fixture) write(id string, delta map[string]any) index.Turn {
 	f.t.Helper()
 	text, err := json.Marshal(delta)
 	if err != nil {
@@ -92,14 +93,14 @@ func TestStateIsBounded(t *testing.T) {
 				if code(err) != limitExceeded || !strings.Contains(err.Error(), tc.want) {
 					t.Errorf("start: %v, want %q", err, tc.want)
 				}
-				if list, _, err := f.m.ListSessions(t.Context(), session.Filter{}, "", 9); err != nil || len(list) > 0 {
+				if list, _, err := f.m.ListSessions(t.Context(), index.SessionQuery{}, "", 9); err != nil || len(list) > 0 {
 					t.Errorf("there are sessions: %v, %v", list, err)
 				}
 				info := f.write("", tc.state())
-				if info.Status != session.Failed || info.End.Code != limitExceeded || !strings.Contains(info.End.Message, tc.want) {
+				if info.Status != index.Failed || info.End.Code != limitExceeded || !strings.Contains(info.End.Message, tc.want) {
 					t.Errorf("the turn is %v, %+v, want %q", info.Status, info.End, tc.want)
 				}
-				if info = f.write(info.SessionID, map[string]any{scope + "k": 1}); info.Status != session.Succeeded {
+				if info = f.write(info.SessionID, map[string]any{scope + "k": 1}); info.Status != index.Succeeded {
 					t.Errorf("the next turn is %v, %+v", info.Status, info.End)
 				}
 				f.write(info.SessionID, nil)
@@ -199,13 +200,13 @@ func TestStatePastItsBound(t *testing.T) {
 	f, saw := stateFixture(t, store, smallState)
 	for _, tc := range []struct {
 		delta map[string]any
-		want  session.Status
+		want  index.Status
 	}{
-		{map[string]any{"app:new": 1}, session.Failed},
-		{map[string]any{"new": 1}, session.Failed},
-		{map[string]any{"app:k0": strings.Repeat("y", 100), "k0": strings.Repeat("y", 100)}, session.Succeeded},
-		{map[string]any{"app:k0": "y", "k0": "y"}, session.Succeeded},
-		{map[string]any{"app:k0": nil, "k0": nil}, session.Succeeded},
+		{map[string]any{"app:new": 1}, index.Failed},
+		{map[string]any{"new": 1}, index.Failed},
+		{map[string]any{"app:k0": strings.Repeat("y", 100), "k0": strings.Repeat("y", 100)}, index.Succeeded},
+		{map[string]any{"app:k0": "y", "k0": "y"}, index.Succeeded},
+		{map[string]any{"app:k0": nil, "k0": nil}, index.Succeeded},
 	} {
 		if info := f.write(id, tc.delta); info.Status != tc.want {
 			t.Errorf("writing %v: %v, %+v", tc.delta, info.Status, info.End)
@@ -234,7 +235,7 @@ func TestStateOfAQueuedTurn(t *testing.T) {
 		t.Errorf("end is %v", e)
 	}
 	<-c.Done()
-	for turn, want := range map[*session.Turn]session.Status{b: session.Failed, c: session.Succeeded} {
+	for turn, want := range map[*session.Turn]index.Status{b: index.Failed, c: index.Succeeded} {
 		if info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != want {
 			t.Errorf("%q is %v, %+v, %v", info.Prompt, info.Status, info.End, err)
 		}
@@ -252,10 +253,10 @@ func TestWritersAtTheBound(t *testing.T) {
 	for i := range 100 {
 		wg.Go(func() {
 			info := f.write("", map[string]any{fmt.Sprint("app:key", i): strings.Repeat("x", 150), "user:same": i})
-			if info.Status != session.Succeeded && info.End.Code != limitExceeded {
+			if info.Status != index.Succeeded && info.End.Code != limitExceeded {
 				t.Errorf("a writer is %v, %+v", info.Status, info.End)
 			}
-			if info := f.write("", nil); info.Status != session.Succeeded {
+			if info := f.write("", nil); info.Status != index.Succeeded {
 				t.Errorf("a stranger is %v, %+v", info.Status, info.End)
 			}
 		})
@@ -290,7 +291,7 @@ func TestWritersAtTheBound(t *testing.T) {
 	if err != nil || !slices.Equal(removed, names) {
 		t.Errorf("removed %v, %v, want %v", removed, err, names)
 	}
-	if info := f.write("", map[string]any{"app:more": 1}); info.Status != session.Succeeded {
+	if info := f.write("", map[string]any{"app:more": 1}); info.Status != index.Succeeded {
 		t.Errorf("a writer is %v, %+v", info.Status, info.End)
 	}
 	f.write("", nil)
@@ -334,7 +335,7 @@ func TestWritersThatFit(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if info := f.write("", map[string]any{"app:more": 1}); info.Status == session.Succeeded {
+	if info := f.write("", map[string]any{"app:more": 1}); info.Status == index.Succeeded {
 		t.Error("a key past the bound was taken")
 	}
 }

@@ -7,6 +7,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -83,7 +84,7 @@ func TestStructuredOutput(t *testing.T) {
 					check("from "+m.String(), end(t, follow(t, attach(t, f, turn, &m.Seq))))
 				}
 			}
-			turns, _, err := f.m.ListTurns(t.Context(), session.TurnQuery{SessionID: turn.SessionID()}, "", 9)
+			turns, _, err := f.m.ListTurns(t.Context(), index.TurnQuery{SessionID: turn.SessionID()}, "", 9)
 			if err != nil || len(turns) != 2 {
 				t.Fatalf("turns %v, %v", turns, err)
 			}

@@ -7,6 +7,8 @@ import (
 	"iter"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/page"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -43,23 +45,23 @@ type toldQuery struct{ CallsOfSession, CallsOfTurn string }
 
 // Page is the token of the page that begins behind a record.
 func (l *TurnLog) Page(after int64) string {
-	return token{Query: l.query, Session: l.SessionID, Seq: after, ID: l.TurnID}.String()
+	return page.Token{Query: l.query, Session: l.SessionID, Seq: after, ID: l.TurnID}.String()
 }
 
 // TurnLog finds a turn, "" is the session's last one; all pages are of the one that
 // the first page was of. A prompt that has become a message of another turn stands
 // for that. page is a token of TurnLog.Page for the same session and turn, "" for the
 // first page. Its errors are of type *fault.Error if a client may see them.
-func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, page string) (TurnLog, error) {
-	hash := queryHash(toldQuery{sessionID, turnID})
-	after, err := readToken(page, hash)
+func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, at string) (TurnLog, error) {
+	hash := page.Hash(toldQuery{sessionID, turnID})
+	after, err := page.Read(at, hash)
 	if err != nil {
 		return TurnLog{}, err
 	}
 	if after != nil {
 		turnID = after.ID
 	}
-	if _, err := m.known(ctx, sessionID); err != nil {
+	if _, err := m.Known(ctx, sessionID); err != nil {
 		return TurnLog{}, err
 	}
 	t, err := m.Turn(ctx, sessionID, turnID)
@@ -73,7 +75,7 @@ func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, page string) (
 	if t.Into != "" {
 		out.TurnID = t.Into
 	}
-	info, err := m.known(ctx, sessionID)
+	info, err := m.Known(ctx, sessionID)
 	if err != nil {
 		return TurnLog{}, err
 	}
@@ -88,7 +90,7 @@ func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[record.
 			recs, err := m.store.Read(ctx, sessionID, last, readPage)
 			if err != nil {
 				if errors.Is(err, store.ErrNoSession) {
-					err = errNoSession(sessionID)
+					err = refusal.NoSession(sessionID)
 				} else {
 					err = fmt.Errorf("session %s: %w", sessionID, err)
 				}

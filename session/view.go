@@ -10,6 +10,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -49,7 +50,7 @@ type rendered struct {
 	calls    []record.ToolCall // open calls, in order, and those about which a person is asked
 	asked    map[string]bool
 	told     map[string]bool // calls of which the client knows that nobody has the tool
-	asking   asked           // what people are asked
+	asking   index.Asked     // what people are asked
 	usage    record.Usage
 	output   string // the output, if it is structured
 }
@@ -58,7 +59,7 @@ type rendered struct {
 // kept of the one before.
 func (v *view) begin(turnID string) (before rendered) {
 	before = v.rendered
-	v.rendered = rendered{turnID: turnID, asked: map[string]bool{}, asking: asked{sessionID: v.sessionID, retention: v.retention}}
+	v.rendered = rendered{turnID: turnID, asked: map[string]bool{}, asking: index.Asked{SessionID: v.sessionID, Retention: v.retention}}
 	return before
 }
 
@@ -144,7 +145,7 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, mine []string) (
 	v.finishJoin()
 	rec.Data = nil // fact says it, and the view outlives the record
 	v.rec, v.replayed = rec, replayed
-	asking := v.asking.add(rec, fact)
+	asking := v.asking.Add(rec, fact)
 	if u := record.UsageOf(fact); u != nil {
 		v.usage = v.usage.Add(*u)
 	}
@@ -351,9 +352,9 @@ func (v *view) state(slot int, delta map[string]any) {
 func (v *view) call(slot int, c record.ToolCall, mine []string) {
 	v.calls = append(v.calls, c)
 	if c.Asks != nil {
-		i := slices.IndexFunc(v.asking.pending, func(in *Interaction) bool { return in.Call.ID == c.ID })
+		i := slices.IndexFunc(v.asking.Pending, func(in *index.Interaction) bool { return in.Call.ID == c.ID })
 		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested{
-			InteractionRequested: &agentdv1.InteractionRequested{Interaction: v.asking.pending[i].Proto()},
+			InteractionRequested: &agentdv1.InteractionRequested{Interaction: v.asking.Pending[i].Proto()},
 		}})
 		return
 	}
@@ -372,7 +373,7 @@ func (v *view) call(slot int, c record.ToolCall, mine []string) {
 }
 
 // resolved tells that no person is asked any more.
-func (v *view) resolved(slot int, in *Interaction) {
+func (v *view) resolved(slot int, in *index.Interaction) {
 	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved{
 		InteractionResolved: &agentdv1.InteractionResolved{Interaction: in.Proto()},
 	}})
@@ -440,10 +441,10 @@ func (v *view) cancelled(slot int, callID, reason string) {
 	}
 }
 
-func (v *view) end(f *record.TurnEnded, asking []*Interaction) {
+func (v *view) end(f *record.TurnEnded, asking []*index.Interaction) {
 	for i, c := range v.calls {
 		slot := position.Calls + min(i, position.Close-position.Calls-1)
-		if at := slices.IndexFunc(asking, func(in *Interaction) bool { return in.Call.ID == c.ID }); at >= 0 {
+		if at := slices.IndexFunc(asking, func(in *index.Interaction) bool { return in.Call.ID == c.ID }); at >= 0 {
 			v.resolved(slot, asking[at])
 		} else {
 			v.cancelled(slot, c.ID, "the turn ended")

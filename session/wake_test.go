@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -62,7 +63,7 @@ func TestAnswerWhileTheTurnIsPutAside(t *testing.T) {
 					t.Errorf("answer: %v", err)
 				}
 				time.Sleep(time.Minute)
-				if info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != session.Succeeded {
+				if info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != index.Succeeded {
 					t.Errorf("afterwards it is %+v, %v", info, err)
 				}
 			})
@@ -90,7 +91,7 @@ func TestAnswerThatWaitsForSpace(t *testing.T) {
 		time.Sleep(time.Hour)
 		db.tamper(nil)
 		time.Sleep(time.Hour)
-		if info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != session.Succeeded {
+		if info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != index.Succeeded {
 			t.Errorf("afterwards it is %+v, %v", info, err)
 		}
 	})

@@ -13,6 +13,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -145,7 +146,7 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	if lagged {
 		err := w.catchUp(ctx)
 		if errors.Is(err, store.ErrNoSession) {
-			err = errNoSession(w.s.id) // it was deleted meanwhile
+			err = refusal.NoSession(w.s.id) // it was deleted meanwhile
 		}
 		if err != nil {
 			return w.view.take(), err
@@ -217,7 +218,7 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 		w.render(it)
 	}
 	if !w.over && w.read < cut {
-		return errPurged(w.s.id) // the log has gone meanwhile
+		return refusal.Purged(w.s.id) // the log has gone meanwhile
 	}
 	if !w.over && cut == upTo {
 		for _, call := range now.offered { // those whose request this client may have lost

@@ -431,3 +431,15 @@ type Warning struct {
 	// Message is for people.
 	Message string `json:"message"`
 }
+
+// CallsOf are the calls that a fact holds.
+func CallsOf(fact any) []ToolCall {
+	switch f := fact.(type) {
+	case *Event:
+		return f.Calls
+	case *ToolCall:
+		return []ToolCall{*f}
+	default:
+		return nil
+	}
+}

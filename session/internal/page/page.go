@@ -1,4 +1,7 @@
-package session
+// Package page cuts lists into pages: what a page may hold, and the token with which the next one is asked for.
+//
+// It knows nothing of what is listed.
+package page
 
 import (
 	"encoding/base64"
@@ -10,21 +13,19 @@ import (
 )
 
 const (
-	// pageBytes is how much the entries of one page take, about, unless one alone is
+	// Bytes is how much the entries of one page take, about, unless one alone is
 	// larger: a page becomes one message, of which clients take 4 MiB.
-	pageBytes = 2 << 20
-	// listRows is how many rows a list reads at a time.
-	listRows = 16
+	Bytes = 2 << 20
 )
 
-// full tells whether a page of n entries that take bytes has no room for one more
+// Full tells whether a page of n entries that take bytes has no room for one more
 // that takes next.
-func full(n, limit, bytes, next int) bool {
-	return n == limit || n > 0 && bytes+next > pageBytes
+func Full(n, limit, bytes, next int) bool {
+	return n == limit || n > 0 && bytes+next > Bytes
 }
 
-// token is what a page of a list ends with. It is of no use for another list.
-type token struct {
+// Token is what a page of a list ends with. It is of no use for another list.
+type Token struct {
 	Query   uint64 `json:"q"`
 	Created int64  `json:"t"` // microseconds since 1970
 	Session string `json:"s"`
@@ -32,14 +33,14 @@ type token struct {
 	ID      string `json:"i,omitempty"`
 }
 
-// queryHash tells one list from another. q must not hold a position.
-func queryHash(q any) uint64 {
+// Hash tells one list from another. q must not hold a position.
+func Hash(q any) uint64 {
 	h := fnv.New64a()
 	_ = json.NewEncoder(h).Encode(q) // a hash takes anything, and q is made of plain values
 	return h.Sum64()
 }
 
-func (t token) String() string {
+func (t Token) String() string {
 	data, err := json.Marshal(t)
 	if err != nil {
 		return "" // not reached: t is made of plain values
@@ -47,12 +48,12 @@ func (t token) String() string {
 	return base64.RawURLEncoding.EncodeToString(data)
 }
 
-// readToken reads what String has written for the same query; nil for "".
-func readToken(text string, query uint64) (*token, error) {
+// Read reads what String has written for the same query; nil for "".
+func Read(text string, query uint64) (*Token, error) {
 	if text == "" {
 		return nil, nil
 	}
-	t := &token{}
+	t := &Token{}
 	data, err := base64.RawURLEncoding.DecodeString(text)
 	if err == nil {
 		err = json.Unmarshal(data, t)
@@ -64,4 +65,4 @@ func readToken(text string, query uint64) (*token, error) {
 	return t, nil
 }
 
-func (t *token) created() time.Time { return time.UnixMicro(t.Created).UTC() }
+func (t *Token) Time() time.Time { return time.UnixMicro(t.Created).UTC() }

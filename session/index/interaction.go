@@ -1,8 +1,6 @@
-package session
+package index
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -10,7 +8,6 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -99,25 +96,25 @@ func resolutionProto(r *record.Resolution) *agentdv1.Resolution {
 	}
 }
 
-// asked are the interactions that are pending: what the records of a log, added
+// Asked are the interactions that are pending: what the records of a log, added
 // in order, say of them.
-type asked struct {
-	sessionID string         // may be empty
-	retention time.Duration  // how long a turn waits; 0: not known
-	pending   []*Interaction // in the order in which they were asked
+type Asked struct {
+	SessionID string         // may be empty
+	Retention time.Duration  // how long a turn waits; 0: not known
+	Pending   []*Interaction // in the order in which they were asked
 }
 
-// add takes a record and returns the interactions that it has made or ended.
-func (a *asked) add(rec record.Record, fact any) (changed []*Interaction) {
+// Add takes a record and returns the interactions that it has made or ended.
+func (a *Asked) Add(rec record.Record, fact any) (changed []*Interaction) {
 	switch f := fact.(type) {
 	case *record.Event, *record.ToolCall:
-		for _, c := range callsOf(f) {
+		for _, c := range record.CallsOf(f) {
 			if c.Asks != nil {
-				in := &Interaction{SessionID: a.sessionID, TurnID: rec.TurnID, Call: c, Status: askPending, Created: rec.Time, seq: rec.Seq}
-				if a.retention > 0 {
-					in.Expires = rec.Time.Add(a.retention)
+				in := &Interaction{SessionID: a.SessionID, TurnID: rec.TurnID, Call: c, Status: askPending, Created: rec.Time, seq: rec.Seq}
+				if a.Retention > 0 {
+					in.Expires = rec.Time.Add(a.Retention)
 				}
-				a.pending = append(a.pending, in)
+				a.Pending = append(a.Pending, in)
 				changed = append(changed, in)
 			}
 		}
@@ -141,8 +138,8 @@ func (a *asked) add(rec record.Record, fact any) (changed []*Interaction) {
 }
 
 // end returns those that are not pending any more.
-func (a *asked) end(over func(*Interaction) bool) (ended []*Interaction) {
-	a.pending = slices.DeleteFunc(a.pending, func(in *Interaction) bool {
+func (a *Asked) end(over func(*Interaction) bool) (ended []*Interaction) {
+	a.Pending = slices.DeleteFunc(a.Pending, func(in *Interaction) bool {
 		if over(in) {
 			ended = append(ended, in)
 			return true
@@ -152,22 +149,22 @@ func (a *asked) end(over func(*Interaction) bool) (ended []*Interaction) {
 	return ended
 }
 
-// clone returns what changes by itself.
-func (a asked) clone() asked {
-	pending := make([]*Interaction, len(a.pending))
-	for i, in := range a.pending {
+// Clone returns interactions that change by themselves.
+func (a Asked) Clone() Asked {
+	pending := make([]*Interaction, len(a.Pending))
+	for i, in := range a.Pending {
 		c := *in
 		pending[i] = &c
 	}
-	a.pending = pending
+	a.Pending = pending
 	return a
 }
 
 // The statuses of interactions in rows.
 var askRows = map[agentdv1.InteractionStatus]string{askPending: "pending", askResolved: "resolved", askCanceled: "canceled"}
 
-// row is the interaction's entry of the index.
-func (in *Interaction) row(sessionID string) (store.Row, error) {
+// Row is the interaction as it stands in a store.
+func (in *Interaction) Row(sessionID string) (store.Row, error) {
 	data, err := logjson.Marshal(in)
 	return store.Row{
 		Kind:      store.RowInteraction,
@@ -181,106 +178,13 @@ func (in *Interaction) row(sessionID string) (store.Row, error) {
 	}, err
 }
 
-// interactionOf reads what row has written.
-func (p *patient) interactionOf(r store.Row) (*Interaction, error) {
+// readInteraction reads what row has written. retention is how long its turn waits.
+func readInteraction(r store.Row, retention time.Duration) (*Interaction, error) {
 	in := &Interaction{}
 	if err := logjson.Unmarshal(r.Data, in); err != nil {
 		return nil, fmt.Errorf("session %s: interaction %s: its row: %w", r.SessionID, r.ID, err)
 	}
 	in.SessionID, in.TurnID, in.Created, in.seq = r.SessionID, r.TurnID, r.CreatedAt, r.Seq
-	in.Expires = in.Created.Add(p.shared.limits.Retention)
+	in.Expires = in.Created.Add(retention)
 	return in, nil
-}
-
-// interaction reads one of the session's. One that is not there is a *fault.Error of
-// code NOT_FOUND.
-func (p *patient) interaction(ctx context.Context, sessionID, id string) (*Interaction, error) {
-	row, err := p.Row(ctx, store.RowInteraction, sessionID, id)
-	switch {
-	case errors.Is(err, store.ErrNotFound):
-		return nil, fault.Errorf(fault.NotFound, "interaction_id: session %q has no interaction %q", sessionID, id)
-	case err != nil:
-		return nil, fmt.Errorf("session %s: interaction %s: %w", sessionID, id, err)
-	}
-	return p.interactionOf(row)
-}
-
-// waitsFor is how the open turn of a session is that runs nowhere.
-func (p *patient) waitsFor(ctx context.Context, info store.Info) (Status, error) {
-	rows, err := p.Rows(ctx, store.RowQuery{Kind: store.RowInteraction, SessionID: info.ID, TurnID: info.LastTurn, Statuses: []string{askRows[askPending]}, Limit: 1})
-	switch {
-	case err != nil:
-		return 0, fmt.Errorf("session %s: what it waits for: %w", info.ID, err)
-	case len(rows) > 0:
-		return WaitingForInput, nil
-	default:
-		return WaitingForClient, nil
-	}
-}
-
-// Interaction says how an interaction is; one that the session does not have is an
-// *fault.Error of code NOT_FOUND.
-func (m *Manager) Interaction(ctx context.Context, sessionID, id string) (*Interaction, error) {
-	if _, err := m.known(ctx, sessionID); err != nil {
-		return nil, err
-	}
-	return m.store.interaction(ctx, sessionID, id)
-}
-
-// InteractionQuery says which interactions; what is zero does not matter.
-type InteractionQuery struct {
-	// SessionID and TurnID are those that ask; a turn only together with its session.
-	SessionID, TurnID string
-	// Statuses are those of which an interaction has to have one.
-	Statuses []agentdv1.InteractionStatus
-}
-
-// ListInteractions returns at most limit interactions, newest first, fewer if they
-// are large, and the token of the next page, "" on the last one. page is a token
-// of the same query, "" for the first page. A turn that its session does not have
-// is a *fault.Error of code NOT_FOUND.
-func (m *Manager) ListInteractions(ctx context.Context, q InteractionQuery, page string, limit int) (list []*Interaction, next string, err error) {
-	hash := queryHash(q)
-	after, err := readToken(page, hash)
-	if err != nil {
-		return nil, "", err
-	}
-	if q.TurnID != "" && q.SessionID == "" {
-		return nil, "", fault.Errorf(fault.Invalid, "turn_id without session_id: a turn is named together with its session").
-			Breaking("session_id", fault.RuleRequired)
-	}
-	if q.SessionID != "" {
-		if err := m.hasTurn(ctx, q.SessionID, q.TurnID); err != nil {
-			return nil, "", err
-		}
-	}
-	rq := store.RowQuery{Kind: store.RowInteraction, SessionID: q.SessionID, TurnID: q.TurnID, Limit: min(limit+1, listRows)}
-	for _, is := range q.Statuses {
-		rq.Statuses = append(rq.Statuses, askRows[is])
-	}
-	if after != nil {
-		rq.After = &store.Row{CreatedAt: after.created(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
-	}
-	bytes := 0
-	for {
-		rows, err := m.store.Rows(ctx, rq)
-		if err != nil {
-			return nil, "", fmt.Errorf("session: list interactions: %w", err)
-		}
-		for _, row := range rows {
-			if full(len(list), limit, bytes, len(row.Data)) {
-				last := rq.After
-				return list, token{hash, last.CreatedAt.UnixMicro(), last.SessionID, last.Seq, last.ID}.String(), nil
-			}
-			in, err := m.store.interactionOf(row)
-			if err != nil {
-				return nil, "", err
-			}
-			list, rq.After = append(list, in), &row
-			bytes += len(row.Data)
-		}
-		if store.LastRows(rows, rq.Limit) {
-			return list, "", nil
-		}
-	}
 }

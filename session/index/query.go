@@ -1,0 +1,62 @@
+package index
+
+import (
+	"time"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// Session is what is known of a session.
+type Session struct {
+	store.Info
+	// LastIs is how the last turn is; 0 when there is none.
+	LastIs Status
+}
+
+// LastPosition is the position of the last thing that has happened in the
+// session, 0 before the first.
+func (s *Session) LastPosition() int64 { return position.LastOf(s.LastSeq) }
+
+// size is about how many bytes of a list it takes.
+func (s *Session) size() int {
+	n := len(s.ClientRef)
+	for k, v := range s.Labels {
+		n += len(k) + len(v)
+	}
+	return n
+}
+
+// SessionQuery says which sessions; what is zero does not matter.
+type SessionQuery struct {
+	// Archived is whether the session has to be archived; nil is either.
+	Archived *bool
+	// Labels are those that it has to have, ClientRef its name.
+	Labels    map[string]string
+	ClientRef string
+	// LastIs are those of which its last turn has to be one.
+	LastIs []Status
+	// CreatedFrom and UpdatedFrom are the first times that count, CreatedBefore
+	// and UpdatedBefore the first ones after that which do not.
+	CreatedFrom, CreatedBefore, UpdatedFrom, UpdatedBefore time.Time
+}
+
+// TurnQuery says which turns; what is zero does not matter.
+type TurnQuery struct {
+	// SessionID is the session they belong to.
+	SessionID string
+	// Statuses are those of which a turn has to have one.
+	Statuses []Status
+	// CreatedFrom is the first time of the prompt that counts, CreatedBefore the
+	// first one after that which does not.
+	CreatedFrom, CreatedBefore time.Time
+}
+
+// InteractionQuery says which interactions; what is zero does not matter.
+type InteractionQuery struct {
+	// SessionID and TurnID are those that ask; a turn only together with its session.
+	SessionID, TurnID string
+	// Statuses are those of which an interaction has to have one.
+	Statuses []agentdv1.InteractionStatus
+}
