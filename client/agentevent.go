@@ -60,7 +60,11 @@ func (*AgentStarted) eventData() {}
 func (*AgentEnded) eventData()   {}
 
 func agentStartedOf(m *agentdv1.AgentStarted) *AgentStarted {
-	return &AgentStarted{AgentPath: m.GetAgentPath(), Kind: AgentKind(wordOf(m.GetKind(), "AGENT_KIND_")), Model: m.GetModel()}
+	return &AgentStarted{
+		AgentPath: m.GetAgentPath(),
+		Kind:      AgentKind(wordOf(m.GetKind(), "AGENT_KIND_")),
+		Model:     m.GetModel(),
+	}
 }
 
 func agentEndedOf(m *agentdv1.AgentEnded) *AgentEnded {

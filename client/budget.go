@@ -62,7 +62,8 @@ func (b Budget) checked(what string) (*agentdv1.Budget, error) {
 	case b.ModelCalls < 0 || b.Tokens < 0 || !(b.CostUSD >= 0) || math.IsInf(b.CostUSD, 0):
 		return nil, errorf(ErrInvalidRequest, "%s: amounts must be numbers of at least 0, got %+v", what, b)
 	case b.WallTime < 0 || b.WallTime > maxWallTime:
-		return nil, errorf(ErrInvalidRequest, "%s: WallTime must be between 0 and %s, got %s", what, maxWallTime, b.WallTime)
+		return nil, errorf(ErrInvalidRequest, "%s: WallTime must be between 0 and %s, got %s",
+			what, maxWallTime, b.WallTime)
 	}
 	out := &agentdv1.Budget{ModelCalls: b.ModelCalls, Tokens: b.Tokens, CostUsd: b.CostUSD}
 	if b.WallTime > 0 {
@@ -74,6 +75,9 @@ func (b Budget) checked(what string) (*agentdv1.Budget, error) {
 // budgetOf is the zero Budget for nil.
 func budgetOf(m *agentdv1.Budget) Budget {
 	return Budget{
-		ModelCalls: m.GetModelCalls(), Tokens: m.GetTokens(), CostUSD: m.GetCostUsd(), WallTime: m.GetWallTime().AsDuration(),
+		ModelCalls: m.GetModelCalls(),
+		Tokens:     m.GetTokens(),
+		CostUSD:    m.GetCostUsd(),
+		WallTime:   m.GetWallTime().AsDuration(),
 	}
 }

@@ -86,7 +86,8 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 	}
 	if len(t.waiting) >= maxWaiting {
 		t.mu.Unlock()
-		l.reply(toolRequest(failure(req, fmt.Errorf("the client already has %d tool calls waiting; call fewer at a time", maxWaiting))))
+		l.reply(toolRequest(failure(req,
+			fmt.Errorf("the client already has %d tool calls waiting; call fewer at a time", maxWaiting))))
 		return
 	}
 	c.ctx, c.cancel = context.WithCancelCause(t.ctx)
@@ -170,7 +171,8 @@ func (t *toolRunner) settled(r *agentdv1.ToolCallAnswered) (news bool) {
 	c := t.calls[id]
 	t.mu.Unlock()
 	if own != nil {
-		return own.GetOutput() != r.GetOutput() || own.GetError() != r.GetError() || !equalParts(own.GetParts(), r.GetParts())
+		return own.GetOutput() != r.GetOutput() || own.GetError() != r.GetError() ||
+			!equalParts(own.GetParts(), r.GetParts())
 	}
 	if c != nil {
 		c.taken.Store(true)
@@ -377,14 +379,17 @@ func (t *toolRunner) tell(event *Event) {
 func (t *toolRunner) record(c *call, msg *agentdv1.RunRequest_ToolCallResponse) {
 	if err := t.run.client.journal.append(t.key(c.req), msg); err != nil {
 		t.run.client.cfg.logger.LogAttrs(context.WithoutCancel(c.ctx), slog.LevelWarn, "tool answer not stored",
-			slog.String("tool", c.req.GetToolName()), slog.String("tool_call_id", c.req.GetToolCallId()), slog.Any("error", err))
+			slog.String("tool", c.req.GetToolName()),
+			slog.String("tool_call_id", c.req.GetToolCallId()),
+			slog.Any("error", err))
 	}
 }
 
 // invoke calls the handler and returns its answer, whatever it does.
 func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse) {
 	if c.tool == nil {
-		return failure(c.req, fmt.Errorf("this client has no tool named %q; it has: %s", c.req.GetToolName(), nameList(t.run.rc.available)))
+		return failure(c.req, fmt.Errorf("this client has no tool named %q; it has: %s",
+			c.req.GetToolName(), nameList(t.run.rc.available)))
 	}
 	defer func() {
 		if v := recover(); v != nil {

@@ -47,7 +47,8 @@ func New(baseURL string, opts ...Option) *Client {
 		c.journal = newJournal(cfg.journalDir)
 	}
 	c.stub = agentdv1connect.NewAgentdClient(linkedClient{c.http}, strings.TrimSpace(baseURL), cfg.connectOptions()...)
-	c.sessions = agentdv1connect.NewSessionServiceClient(linkedClient{c.http}, strings.TrimSpace(baseURL), cfg.connectOptions()...)
+	c.sessions = agentdv1connect.NewSessionServiceClient(
+		linkedClient{c.http}, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	return c
 }
 
@@ -93,7 +94,9 @@ func (c *Client) Run(ctx context.Context, agent *Agent, prompt string, opts ...R
 }
 
 // yieldRun runs what has been prepared and yields its events.
-func (c *Client) yieldRun(ctx context.Context, req *agentdv1.RunRequest, rc *runConfig, yield func(*Event, error) bool) {
+func (c *Client) yieldRun(
+	ctx context.Context, req *agentdv1.RunRequest, rc *runConfig, yield func(*Event, error) bool,
+) {
 	runCtx, cancel := rc.context(ctx)
 	defer cancel()
 	if runCtx.Err() != nil {
@@ -131,7 +134,8 @@ func (c *Client) toolSet() *ToolSet { return c.tools }
 func checkBaseURL(baseURL string) error {
 	u, err := url.Parse(strings.TrimSpace(baseURL))
 	if err != nil || (u.Scheme != "http" && u.Scheme != "https") || u.Host == "" {
-		return errorf(ErrInvalidRequest, "client.New: the server's address must be http://host:port or https://host, got %q", redactURL(u, baseURL))
+		return errorf(ErrInvalidRequest,
+			"client.New: the server's address must be http://host:port or https://host, got %q", redactURL(u, baseURL))
 	}
 	return nil
 }

@@ -56,7 +56,8 @@ func (c *Control) send(msg *agentdv1.RunRequest, ends bool) error {
 		return errors.New("client.Control: no run is going on")
 	}
 	if r.rc.observe {
-		return errorf(ErrPrecondition, "client.Control: a run that observes only watches; attach without client.Observe to change the turn")
+		return errorf(ErrPrecondition,
+			"client.Control: a run that observes only watches; attach without client.Observe to change the turn")
 	}
 	if ends {
 		return r.ask(msg)

@@ -166,7 +166,8 @@ func EventOf(m *agentdv1.RunResponse) *Event {
 // eventOf returns an event with what a message says about itself, but for the session.
 func eventOf(m *agentdv1.RunResponse, data EventData) *Event {
 	event := newEvent(data)
-	event.Seq, event.TurnID, event.Time, event.Replayed = m.GetSeq(), m.GetTurnId(), timeOf(m.GetTime()), m.GetReplayed()
+	event.Seq, event.TurnID = m.GetSeq(), m.GetTurnId()
+	event.Time, event.Replayed = timeOf(m.GetTime()), m.GetReplayed()
 	event.message = m
 	return event
 }
@@ -213,7 +214,10 @@ func dataOf(m *agentdv1.RunResponse) EventData {
 	case *agentdv1.RunResponse_MessageCompleted:
 		return completedOf(r.MessageCompleted)
 	case *agentdv1.RunResponse_MessageRetracted:
-		return &MessageRetracted{MessageID: r.MessageRetracted.GetMessageId(), AgentPath: r.MessageRetracted.GetAgentPath()}
+		return &MessageRetracted{
+			MessageID: r.MessageRetracted.GetMessageId(),
+			AgentPath: r.MessageRetracted.GetAgentPath(),
+		}
 	case *agentdv1.RunResponse_AgentStarted:
 		return agentStartedOf(r.AgentStarted)
 	case *agentdv1.RunResponse_AgentEnded:

@@ -119,7 +119,11 @@ func (j *journal) list() ([]segment, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, segment{path: filepath.Join(j.dir, entry.Name()), size: info.Size(), written: info.ModTime()})
+		files = append(files, segment{
+			path:    filepath.Join(j.dir, entry.Name()),
+			size:    info.Size(),
+			written: info.ModTime(),
+		})
 	}
 	slices.SortFunc(files, func(a, b segment) int { return a.written.Compare(b.written) })
 	return files, nil
@@ -137,7 +141,8 @@ func (j *journal) readLocked(path string, data []byte) int64 {
 		if msg == nil {
 			return offset
 		}
-		j.index[callKey{session: msg.GetSessionId(), call: msg.GetToolCallId()}] = place{path: path, offset: offset, length: n}
+		key := callKey{session: msg.GetSessionId(), call: msg.GetToolCallId()}
+		j.index[key] = place{path: path, offset: offset, length: n}
 		offset += int64(n)
 	}
 }

@@ -35,7 +35,8 @@ func schemaText[T any]() (string, error) {
 func Structured[T any](text json.RawMessage) (T, error) {
 	var out T
 	if len(text) == 0 {
-		return out, errors.New("the turn has no structured output: it did not complete, or the agent that answered last has no output_schema")
+		return out, errors.New("the turn has no structured output: " +
+			"it did not complete, or the agent that answered last has no output_schema")
 	}
 	if err := json.Unmarshal(text, &out); err != nil {
 		return out, fmt.Errorf("the structured output is no %T: %w", out, err)

@@ -38,7 +38,8 @@ func WithOnBusy(what OnBusy) TurnOption {
 		case OnBusyReject, OnBusyEnqueue, OnBusyInterrupt, OnBusyInject:
 			c.onBusy = agentdv1.OnBusy(what)
 		default:
-			c.failf(errorf(ErrInvalidRequest, "client.WithOnBusy: want client.OnBusyReject, OnBusyEnqueue, OnBusyInterrupt or OnBusyInject, got %d", what))
+			c.failf(errorf(ErrInvalidRequest, "client.WithOnBusy: "+
+				"want client.OnBusyReject, OnBusyEnqueue, OnBusyInterrupt or OnBusyInject, got %d", what))
 		}
 	}}
 }

@@ -94,7 +94,9 @@ func (l *link) parts(msg *agentdv1.RunResponse, first bool) bool {
 // the stream. If the server stays, the link counts as lost: nothing can be sent
 // on it.
 func (l *link) part() {
-	l.parting = time.AfterFunc(drainTimeout, func() { l.abort(errorf(ErrUnavailable, "the server did not end the stream after it had said so")) })
+	l.parting = time.AfterFunc(drainTimeout, func() {
+		l.abort(errorf(ErrUnavailable, "the server did not end the stream after it had said so"))
+	})
 	close(l.parted)
 }
 
@@ -297,7 +299,8 @@ func (l *link) broken(err error) (failure *Error, lost bool) {
 		return nil, false // there is nothing after that position
 	}
 	if clean {
-		return errorf(ErrUnavailable, "the server closed the stream before the end of the turn: %w", io.ErrUnexpectedEOF), true
+		return errorf(ErrUnavailable, "the server closed the stream before the end of the turn: %w",
+			io.ErrUnexpectedEOF), true
 	}
 	return fromTransport(err), lostStream(err)
 }

@@ -81,7 +81,8 @@ func (o *outage) next(now time.Time, asked time.Duration) (time.Duration, bool) 
 // lostStream tells whether a stream failed, rather than what it was used for.
 func lostStream(err error) bool {
 	switch connect.CodeOf(err) {
-	case connect.CodeUnauthenticated, connect.CodePermissionDenied, connect.CodeResourceExhausted, connect.CodeUnimplemented:
+	case connect.CodeUnauthenticated, connect.CodePermissionDenied,
+		connect.CodeResourceExhausted, connect.CodeUnimplemented:
 		return false
 	case connect.CodeInvalidArgument, connect.CodeFailedPrecondition, connect.CodeOutOfRange, connect.CodeNotFound:
 		return !connect.IsWireError(err) // otherwise it is a torn message
@@ -174,7 +175,8 @@ func (r *run) pause(out *outage, failure *Error) bool {
 	delay, ok := out.next(time.Now(), asked)
 	if !ok {
 		r.abandoned(failure)
-		gaveUp := errorf(ErrUnavailable, "the connection was lost and %d attempts in %s did not bring it back; the turn may go on without this client (client.Attach): %w",
+		gaveUp := errorf(ErrUnavailable, "the connection was lost and %d attempts in %s did not bring it back; "+
+			"the turn may go on without this client (client.Attach): %w",
 			out.tries, out.policy.MaxElapsed, failure)
 		gaveUp.RetryAfter = asked
 		r.fail(gaveUp)
@@ -194,7 +196,12 @@ func (r *run) pause(out *outage, failure *Error) bool {
 
 // attachRequest returns the first message of a stream on which the run goes on.
 func (r *run) attachRequest() *agentdv1.RunRequest {
-	attach := &agentdv1.AttachRequest{SessionId: *r.session.Load(), TurnId: r.turn, ToolNames: r.rc.offered, Observe: r.rc.observe}
+	attach := &agentdv1.AttachRequest{
+		SessionId: *r.session.Load(),
+		TurnId:    r.turn,
+		ToolNames: r.rc.offered,
+		Observe:   r.rc.observe,
+	}
 	if r.cursor > 0 || r.rc.after != nil {
 		cursor := r.cursor
 		attach.AfterSeq = &cursor

@@ -68,7 +68,9 @@ func (l *link) send(first *agentdv1.RunRequest) {
 			}
 		case <-beat.ticks:
 			if beat.missed(r) {
-				l.abort(errorf(ErrUnavailable, "the server has not answered heartbeats for %s; the connection counts as lost", silentIntervals*interval))
+				l.abort(errorf(ErrUnavailable,
+					"the server has not answered heartbeats for %s; the connection counts as lost",
+					silentIntervals*interval))
 				return
 			}
 			if !l.sendBeat() {

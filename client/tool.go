@@ -183,8 +183,8 @@ func (t *tool) setTimeout(d *time.Duration) error {
 		return nil
 	}
 	if *d <= 0 || *d > maxToolTimeout {
-		return fmt.Errorf(
-			"tool %q: client.ToolTimeout: want more than 0 and at most %s, got %s", t.proto.GetName(), maxToolTimeout, *d)
+		return fmt.Errorf("tool %q: client.ToolTimeout: want more than 0 and at most %s, got %s",
+			t.proto.GetName(), maxToolTimeout, *d)
 	}
 	t.timeout, t.proto.Timeout = *d, serverTimeout(*d)
 	return nil
@@ -199,8 +199,8 @@ func checkTool(t *agentdv1.Tool) error {
 	case t.GetDescription() == "":
 		return fmt.Errorf("tool %q needs a description: the model chooses by it", name)
 	case len(t.GetDescription()) > maxDescription:
-		return fmt.Errorf(
-			"tool %q: the description has %d bytes, at most %d are allowed", name, len(t.GetDescription()), maxDescription)
+		return fmt.Errorf("tool %q: the description has %d bytes, at most %d are allowed",
+			name, len(t.GetDescription()), maxDescription)
 	case len(t.GetInputSchema()) > maxSchema:
 		return fmt.Errorf(
 			"tool %q: the input schema has %d bytes, at most %d are allowed", name, len(t.GetInputSchema()), maxSchema)

@@ -24,7 +24,9 @@ const maxTreeDepth = 64
 
 // prepare makes the first message of a run and finds out whether it can be
 // sent at all. It changes nothing that the caller passed.
-func (c *Client) prepare(agent *Agent, prompt string, apply func(*runConfig)) (*agentdv1.RunRequest, *runConfig, error) {
+func (c *Client) prepare(
+	agent *Agent, prompt string, apply func(*runConfig),
+) (*agentdv1.RunRequest, *runConfig, error) {
 	rc, err := c.configure(useRun, apply)
 	if err != nil {
 		return nil, nil, err
@@ -37,7 +39,8 @@ func (c *Client) prepare(agent *Agent, prompt string, apply func(*runConfig)) (*
 		return nil, nil, err
 	}
 	if agent == nil && rc.sessionID == "" {
-		return nil, nil, errorf(ErrInvalidRequest, "a run needs an agent, or the id of a session to continue (client.WithSessionID)")
+		return nil, nil, errorf(ErrInvalidRequest,
+			"a run needs an agent, or the id of a session to continue (client.WithSessionID)")
 	}
 	execute := rc.request(prompt)
 	if agent != nil {
@@ -121,7 +124,9 @@ func (c *Client) checkMessage(req *agentdv1.RunRequest) error {
 		return errorf(ErrInvalidRequest, "the request cannot be encoded (all text must be UTF-8): %w", err)
 	}
 	if len(encoded) > c.cfg.maxMessage {
-		return errorf(ErrLimitExceeded, "the request has %d bytes, at most %d are allowed (client.WithMaxMessageBytes)", len(encoded), c.cfg.maxMessage)
+		return errorf(ErrLimitExceeded,
+			"the request has %d bytes, at most %d are allowed (client.WithMaxMessageBytes)",
+			len(encoded), c.cfg.maxMessage)
 	}
 	return nil
 }
@@ -148,7 +153,8 @@ func (w *treeWalk) visit(agent *agentdv1.Agent, parents []string) error {
 		for _, name := range llm.GetToolNames() {
 			t := w.available[name]
 			if t == nil {
-				return errorf(ErrInvalidAgentTree, "agent %s names the tool %q, which is not registered with this client; registered are: %s",
+				return errorf(ErrInvalidAgentTree,
+					"agent %s names the tool %q, which is not registered with this client; registered are: %s",
 					strings.Join(path, "/"), name, nameList(w.available))
 			}
 			w.used[name] = t
@@ -185,7 +191,8 @@ func (w *treeWalk) attach(llm *agentdv1.LlmAgent, attachment *agentdv1.McpAttach
 	for _, name := range names {
 		t := tools[name]
 		if t == nil {
-			return fmt.Errorf("attachment %q has no tool %q; it has: %s", attachment.GetMcpName(), name, nameList(tools))
+			return fmt.Errorf("attachment %q has no tool %q; it has: %s",
+				attachment.GetMcpName(), name, nameList(tools))
 		}
 		if err := w.use(name, t); err != nil {
 			return fmt.Errorf("attachment %q: %w", attachment.GetMcpName(), err)

@@ -95,17 +95,29 @@ func turnOf(m *agentdv1.Turn) *Turn {
 		return nil
 	}
 	return &Turn{
-		ID: m.GetId(), SessionID: m.GetSessionId(), CreatedBy: m.GetCreatedBy(), Status: TurnStatus(wordOf(m.GetStatus(), "TURN_STATUS_")),
-		StatusMessage: m.GetStatusMessage(), ErrorCode: Code(m.GetErrorCode()),
-		Prompt: m.GetUserPrompt(), Parts: partsOf(m.GetUserParts()), Text: m.GetOutputText(),
-		Structured: rawOf(m.GetStructuredOutput()),
-		Usage:      UsageOf(m.GetUsage()), CreateTime: timeOf(m.GetCreateTime()), StartTime: timeOf(m.GetStartTime()),
-		EndTime:  timeOf(m.GetEndTime()),
-		Duration: m.GetDuration().AsDuration(), AfterSeq: m.GetAfterSeq(), InjectedInto: m.GetInjectedInto(),
+		ID:                  m.GetId(),
+		SessionID:           m.GetSessionId(),
+		CreatedBy:           m.GetCreatedBy(),
+		Status:              TurnStatus(wordOf(m.GetStatus(), "TURN_STATUS_")),
+		StatusMessage:       m.GetStatusMessage(),
+		ErrorCode:           Code(m.GetErrorCode()),
+		Prompt:              m.GetUserPrompt(),
+		Parts:               partsOf(m.GetUserParts()),
+		Text:                m.GetOutputText(),
+		Structured:          rawOf(m.GetStructuredOutput()),
+		Usage:               UsageOf(m.GetUsage()),
+		CreateTime:          timeOf(m.GetCreateTime()),
+		StartTime:           timeOf(m.GetStartTime()),
+		EndTime:             timeOf(m.GetEndTime()),
+		Duration:            m.GetDuration().AsDuration(),
+		AfterSeq:            m.GetAfterSeq(),
+		InjectedInto:        m.GetInjectedInto(),
 		PendingToolCalls:    mapped(m.GetPendingToolCalls(), toolCallOf),
 		PendingInteractions: mapped(m.GetPendingInteractions(), InteractionOf),
-		Receipt:             receiptOf(m.GetReceipt()), Model: m.GetModel(),
-		StopReason: stopReasonOf(m.GetStopReason()), message: m,
+		Receipt:             receiptOf(m.GetReceipt()),
+		Model:               m.GetModel(),
+		StopReason:          stopReasonOf(m.GetStopReason()),
+		message:             m,
 	}
 }
 

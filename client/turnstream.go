@@ -103,8 +103,13 @@ func (s *turnStream) begin(first *agentdv1.RunRequest) error {
 	watch := &agentdv1.WatchTurnRequest{ToolNames: s.run.rc.offered}
 	if at := first.GetAttach(); at != nil {
 		watch = &agentdv1.WatchTurnRequest{
-			SessionId: at.GetSessionId(), TurnId: at.GetTurnId(), AfterSeq: at.AfterSeq,
-			ToolNames: at.GetToolNames(), Observe: at.GetObserve(), Display: at.GetDisplay(), Visibility: at.GetVisibility(),
+			SessionId:  at.GetSessionId(),
+			TurnId:     at.GetTurnId(),
+			AfterSeq:   at.AfterSeq,
+			ToolNames:  at.GetToolNames(),
+			Observe:    at.GetObserve(),
+			Display:    at.GetDisplay(),
+			Visibility: at.GetVisibility(),
 		}
 	} else {
 		create := &agentdv1.CreateTurnRequest{Execute: first.GetExecute()}

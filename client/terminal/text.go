@@ -10,7 +10,8 @@ import (
 // stay.
 func Clean(text string) string {
 	return strings.Map(func(r rune) rune {
-		if r != '\n' && r != '\t' && (unicode.IsControl(r) || r == '\u2028' || r == '\u2029' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069') {
+		if r != '\n' && r != '\t' && (unicode.IsControl(r) ||
+			r == '\u2028' || r == '\u2029' || r >= '\u202a' && r <= '\u202e' || r >= '\u2066' && r <= '\u2069') {
 			return -1
 		}
 		return r

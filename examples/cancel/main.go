@@ -52,7 +52,8 @@ func run(ctx context.Context, e demo.Example) error {
 		fmt.Printf("you: %s\nclerk: ", prompt)
 		var control client.Control
 		words := 0
-		for event, err := range clnt.Run(ctx, agent, prompt, client.WithSessionID(session), client.WithControl(&control)) {
+		turn := clnt.Run(ctx, agent, prompt, client.WithSessionID(session), client.WithControl(&control))
+		for event, err := range turn {
 			if err != nil {
 				return err
 			}

@@ -24,8 +24,11 @@ func run(ctx context.Context, e demo.Example) error {
 	if err != nil {
 		return err
 	}
-	agent := client.LLM("looker", e.Model, client.FallbackModels("echo"), client.Instruction("Say what is in the picture."))
-	for event, err := range client.New(e.URL).Run(ctx, agent, "What is this?", client.WithParts(client.Inline("image/png", picture))) {
+	agent := client.LLM("looker", e.Model,
+		client.FallbackModels("echo"), client.Instruction("Say what is in the picture."))
+	turn := client.New(e.URL).Run(ctx, agent, "What is this?",
+		client.WithParts(client.Inline("image/png", picture)))
+	for event, err := range turn {
 		if err != nil {
 			return err
 		}

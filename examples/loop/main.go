@@ -46,7 +46,8 @@ func run(ctx context.Context, e demo.Example) error {
 	if err != nil {
 		return err
 	}
-	err = say("exit_loop", client.New(e.URL), client.Loop("rounds", 10, writer("Call exit_loop when it is good.", "exit_loop")))
+	err = say("exit_loop", client.New(e.URL),
+		client.Loop("rounds", 10, writer("Call exit_loop when it is good.", "exit_loop")))
 	if err != nil {
 		return err
 	}

@@ -99,7 +99,8 @@ func run(ctx context.Context, addr string, args []string) error {
 		}
 		if event.End != nil {
 			u := event.End.Usage
-			fmt.Printf("\n\ncompleted: %v, %d model calls, %d tokens\n", event.End.Completed, u.ModelCalls, u.TotalTokens)
+			fmt.Printf("\n\ncompleted: %v, %d model calls, %d tokens\n",
+				event.End.Completed, u.ModelCalls, u.TotalTokens)
 		}
 	}
 	return nil

@@ -63,9 +63,13 @@ func run(ctx context.Context, e demo.Example) error {
 		client.Instruction("You know payments."), client.Tools("refund", "open_ticket"))
 	chat := clnt.NewSession(client.LLM("desk", e.Model, client.SubAgents(orders, billing),
 		client.Instruction("You are the front desk. Transfer to who can help.")))
-	supervisor := exec.CommandContext(ctx, os.Args[0], "-addr", e.URL, "-supervise", chat.ID()) //nolint:gosec // this program
+	//nolint:gosec // this program
+	supervisor := exec.CommandContext(ctx, os.Args[0], "-addr", e.URL, "-supervise", chat.ID())
 	supervisor.Stdin, supervisor.Stdout, supervisor.Stderr = strings.NewReader("y\n"), os.Stdout, os.Stderr
-	for _, prompt := range []string{"I am ada@example.com. Where is my order?", "It came broken, I want my money back."} {
+	for _, prompt := range []string{
+		"I am ada@example.com. Where is my order?",
+		"It came broken, I want my money back.",
+	} {
 		fmt.Println("you:", prompt)
 		for event, err := range chat.Stream(ctx, prompt) {
 			if err != nil {

@@ -69,7 +69,8 @@ func (c *checker) tools() {
 			set()
 			if err := c.rules(root, append(slices.Clip(c.offered), draft)); err != nil {
 				text := strings.TrimPrefix(err.Error(), fmt.Sprintf("tool %q: ", t.GetName()))
-				c.report(c.file.at(t.Tool, field, -1), where, strings.TrimPrefix(text, fmt.Sprintf("tools[%d]: ", len(c.offered))))
+				text = strings.TrimPrefix(text, fmt.Sprintf("tools[%d]: ", len(c.offered)))
+				c.report(c.file.at(t.Tool, field, -1), where, text)
 				draft, failed = before, true
 			}
 		}
@@ -111,7 +112,10 @@ func (d *draft) build() *agentdv1.Agent {
 	case *agentdv1.Agent_Parallel:
 		out.AgentType = &agentdv1.Agent_Parallel{Parallel: &agentdv1.ParallelAgent{Agents: kids}}
 	case *agentdv1.Agent_Loop:
-		out.AgentType = &agentdv1.Agent_Loop{Loop: &agentdv1.LoopAgent{Agents: kids, MaxIterations: d.fields.GetLoop().GetMaxIterations()}}
+		out.AgentType = &agentdv1.Agent_Loop{Loop: &agentdv1.LoopAgent{
+			Agents:        kids,
+			MaxIterations: d.fields.GetLoop().GetMaxIterations(),
+		}}
 	case *agentdv1.Agent_Llm:
 		llm := proto.CloneOf(d.fields.GetLlm())
 		llm.SubAgents = kids
@@ -226,7 +230,9 @@ func (c *checker) llm(d *draft, from protoreflect.Message) {
 			continue
 		}
 		if !fd.IsList() {
-			c.set(d, from.Interface(), string(fd.Name()), func() { d.fields.GetLlm().ProtoReflect().Set(fd, from.Get(fd)) })
+			c.set(d, from.Interface(), string(fd.Name()), func() {
+				d.fields.GetLlm().ProtoReflect().Set(fd, from.Get(fd))
+			})
 			continue
 		}
 		list := from.Get(fd).List()
@@ -270,16 +276,21 @@ type element struct {
 // that with which it does: one needs the other, so they are added together.
 func (c *checker) searches(fd protoreflect.FieldDescriptor, name string) bool {
 	if fd.Name() == "tool_names" {
-		return slices.ContainsFunc(c.offered, func(t *agentdv1.Tool) bool { return t.GetName() == name && t.GetDeferred() })
+		return slices.ContainsFunc(c.offered, func(t *agentdv1.Tool) bool {
+			return t.GetName() == name && t.GetDeferred()
+		})
 	}
 	return fd.Name() == "builtin_tools" && name == "tool_search"
 }
 
 // refused tells whether a tool is in the file and cannot be offered.
 func (c *checker) refused(name string) bool {
-	return slices.Contains(c.bad, name) && !slices.ContainsFunc(c.offered, func(t *agentdv1.Tool) bool { return t.GetName() == name })
+	return slices.Contains(c.bad, name) &&
+		!slices.ContainsFunc(c.offered, func(t *agentdv1.Tool) bool { return t.GetName() == name })
 }
 
 func children(a *agentdv1.Agent) []*agentdv1.Agent {
-	return slices.Concat(a.GetLlm().GetSubAgents(), a.GetSequential().GetAgents(), a.GetParallel().GetAgents(), a.GetLoop().GetAgents())
+	return slices.Concat(
+		a.GetLlm().GetSubAgents(), a.GetSequential().GetAgents(),
+		a.GetParallel().GetAgents(), a.GetLoop().GetAgents())
 }

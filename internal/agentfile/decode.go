@@ -74,7 +74,12 @@ func (d *decoder) problemf(pos yamlfile.Position, format string, args ...any) {
 	if where == "" {
 		where = strings.Join(d.path, "/")
 	}
-	d.problems = append(d.problems, Problem{File: d.file.Name, Position: pos, Where: where, Message: fmt.Sprintf(format, args...)})
+	d.problems = append(d.problems, Problem{
+		File:     d.file.Name,
+		Position: pos,
+		Where:    where,
+		Message:  fmt.Sprintf(format, args...),
+	})
 }
 
 // root reads a file: an agent with tools, or an agent alone.
@@ -124,7 +129,8 @@ func (d *decoder) tools(n *yamlfile.Node) {
 			"pass_env": func(n *yamlfile.Node) { t.PassEnv = d.passEnv(n) },
 		})
 		if item.Kind == yamlfile.Mapping && item.Get("command") == nil {
-			d.problemf(item.Pos, "no command: name the program that runs the tool and its arguments, as in command: [./greet.sh, --json]")
+			d.problemf(item.Pos, "no command: "+
+				"name the program that runs the tool and its arguments, as in command: [./greet.sh, --json]")
 		}
 		d.file.Tools = append(d.file.Tools, t)
 		d.where = ""
@@ -134,7 +140,8 @@ func (d *decoder) tools(n *yamlfile.Node) {
 // command reads a program and its arguments.
 func (d *decoder) command(n *yamlfile.Node) []string {
 	if n.Kind != yamlfile.List || len(n.Items) == 0 {
-		d.problemf(n.Pos, "command: want a list of the program and its arguments, as in [grep, -c, x]; no shell takes it apart")
+		d.problemf(n.Pos, "command: want a list of the program and its arguments, as in [grep, -c, x]; "+
+			"no shell takes it apart")
 		return nil
 	}
 	var out []string
@@ -162,7 +169,8 @@ func (d *decoder) passEnv(n *yamlfile.Node) []string {
 	for _, item := range n.Items {
 		if text, ok := d.text(item, "pass_env"); ok {
 			if text == "" || strings.ContainsAny(text, "=\x00") {
-				d.problemf(item.Pos, "pass_env: %q is no name of a variable; its value comes from the environment", text)
+				d.problemf(item.Pos,
+					"pass_env: %q is no name of a variable; its value comes from the environment", text)
 			}
 			out = append(out, text)
 		}

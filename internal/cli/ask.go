@@ -41,7 +41,11 @@ var errOver = errors.New("no longer asked")
 
 func newQuestions(ctx context.Context, t *Turn) *questions {
 	return &questions{
-		turn: t, ctx: ctx, free: make(chan struct{}, 1), open: map[string]*question{}, shown: map[string]chan struct{}{},
+		turn:  t,
+		ctx:   ctx,
+		free:  make(chan struct{}, 1),
+		open:  map[string]*question{},
+		shown: map[string]chan struct{}{},
 	}
 }
 

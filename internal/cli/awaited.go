@@ -89,7 +89,8 @@ func (a *awaited) event(event *agentdv1.RunResponse) {
 	case *agentdv1.RunResponse_ToolCall:
 		a.called(r.ToolCall.GetToolCallId(), r.ToolCall.GetToolName(), r.ToolCall.GetAgentPath())
 	case *agentdv1.RunResponse_ToolCallAnnounced:
-		a.called(r.ToolCallAnnounced.GetToolCallId(), r.ToolCallAnnounced.GetToolName(), r.ToolCallAnnounced.GetAgentPath())
+		call := r.ToolCallAnnounced
+		a.called(call.GetToolCallId(), call.GetToolName(), call.GetAgentPath())
 	case *agentdv1.RunResponse_ToolCallAnswered:
 		a.closed(r.ToolCallAnswered.GetToolCallId())
 	case *agentdv1.RunResponse_ToolCallCanceled:

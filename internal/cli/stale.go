@@ -22,7 +22,8 @@ func (p *Printer) StaleModels(models []*agentdv1.Model, pricesDate string, days 
 	}
 	header := []string{"MODEL", "PROVIDER", "WHAT IS OLD", "READ AT"}
 	return list(p, stale, header, func(m *agentdv1.Model) []string {
-		return []string{m.GetName(), m.GetProvider(), strings.Join(p.staleness(m, pricesDate, days), ", "), cmp.Or(m.GetSource(), "-")}
+		old := strings.Join(p.staleness(m, pricesDate, days), ", ")
+		return []string{m.GetName(), m.GetProvider(), old, cmp.Or(m.GetSource(), "-")}
 	})
 }
 

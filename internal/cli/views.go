@@ -192,7 +192,8 @@ func (p *Printer) Turn(t *agentdv1.Turn) error {
 		facts = append(facts, fact{"with", part(p)})
 	}
 	for _, c := range t.GetPendingToolCalls() {
-		what := fmt.Sprintf("tool %s %s (call %s)", c.GetToolName(), line(c.GetToolInput(), maxDetail), c.GetToolCallId())
+		what := fmt.Sprintf("tool %s %s (call %s)",
+			c.GetToolName(), line(c.GetToolInput(), maxDetail), c.GetToolCallId())
 		facts = append(facts, fact{"waits for", what})
 	}
 	for _, i := range t.GetPendingInteractions() {

@@ -199,7 +199,8 @@ func (c Config) Validate() error {
 	}
 	if c.Listener == nil && c.Addr != "" {
 		if _, _, err := net.SplitHostPort(c.Addr); err != nil {
-			errs = append(errs, fmt.Errorf("daemon: address %q: want host:port, such as :8080 or 127.0.0.1:8080: %w", c.Addr, err))
+			errs = append(errs,
+				fmt.Errorf("daemon: address %q: want host:port, such as :8080 or 127.0.0.1:8080: %w", c.Addr, err))
 		}
 	}
 	if c.CompactAt < 0 || c.CompactAt > 1 || math.IsNaN(c.CompactAt) {

@@ -75,7 +75,11 @@ func New(cfg Config) (_ *Daemon, err error) {
 		if err != nil {
 			return nil, fmt.Errorf("daemon: TLS certificate: %w", err)
 		}
-		d.tls = &tls.Config{Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+		d.tls = &tls.Config{
+			Certificates: []tls.Certificate{cert},
+			MinVersion:   tls.VersionTLS12,
+			NextProtos:   []string{"h2", "http/1.1"},
+		}
 	}
 	registry, err := newRegistry(&d.cfg)
 	if err != nil {
@@ -238,7 +242,8 @@ func (d *Daemon) Start(ctx context.Context) error {
 	d.log.Info("serving", slog.String("addr", d.listener.Addr().String()), slog.Bool("tls", d.tls != nil),
 		slog.String("data", d.cfg.DataDir), slog.String("version", d.cfg.Version))
 	if exposed(d.listener.Addr()) {
-		d.log.Warn("the port is open to the network without authentication: whoever reaches it can run agents at your cost; " +
+		d.log.Warn("the port is open to the network without authentication: " +
+			"whoever reaches it can run agents at your cost; " +
 			"listen on 127.0.0.1 or put it behind something that authenticates")
 	}
 	return nil
@@ -264,7 +269,8 @@ func exposed(a net.Addr) bool {
 
 // storeFailed says, once, that the store has failed for good.
 func (d *Daemon) storeFailed(err error) {
-	d.log.Error("the store has failed: turns are put aside, this server stops; the next one opens the store anew and goes on with them",
+	d.log.Error("the store has failed: turns are put aside, this server stops; "+
+		"the next one opens the store anew and goes on with them",
 		slog.String("error", err.Error()))
 	d.broken.Store(true)
 	d.failed <- fmt.Errorf("daemon: %w", err)

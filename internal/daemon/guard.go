@@ -11,12 +11,12 @@ import (
 )
 
 // guarded protects a daemon from the web pages that a user of this machine visits. It
-// looks at what comes over a loopback address, whatever the daemon listens on; where a server of the caller's listens, that one
-// says who may call. A page
-// may have its own name lead to 127.0.0.1, so the host that a request names has to be
-// this machine, by an address or as localhost, or one of Config.AllowedHosts. A browser says from which page a request comes: that has to
-// be of the same host, or of CORSOrigins. Other clients say nothing of the kind, and
-// over HTTP/1.0 need not name a host either, which browsers do.
+// looks at what comes over a loopback address, whatever the daemon listens on; where a
+// server of the caller's listens, that one says who may call. A page may have its own
+// name lead to 127.0.0.1, so the host that a request names has to be this machine, by an
+// address or as localhost, or one of Config.AllowedHosts. A browser says from which page
+// a request comes: that has to be of the same host, or of CORSOrigins. Other clients say
+// nothing of the kind, and over HTTP/1.0 need not name a host either, which browsers do.
 func (d *Daemon) guarded(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		a, ok := r.Context().Value(http.LocalAddrContextKey).(net.Addr)
@@ -33,7 +33,8 @@ func (d *Daemon) guarded(h http.Handler) http.Handler {
 // foreign is why a request may be one of a foreign web page, "" if it is none.
 func (c *Config) foreign(r *http.Request) string {
 	if host := hostname(r.Host); r.Host != "" && !isHere(host) && !c.allows(host) {
-		return fmt.Sprintf("from this machine itself this server is not called %.255q: name it by its address or as localhost, or allow the name (--allowed-hosts)", host)
+		return fmt.Sprintf("from this machine itself this server is not called %.255q: "+
+			"name it by its address or as localhost, or allow the name (--allowed-hosts)", host)
 	}
 	origin := r.Header.Get("Origin")
 	if origin == "" || slices.Contains(c.CORSOrigins, "*") || slices.Contains(c.CORSOrigins, origin) {

@@ -44,8 +44,12 @@ func about(cfg *Config, reg *models.Registry) server.About {
 		for _, name := range st.Models {
 			known := reg.Knows(st.Provider, strings.TrimPrefix(name, st.Provider+"/"))
 			out.Models = append(out.Models, server.Model{
-				Name: name, Provider: st.Provider, Price: listPrice(known.Entry), Capabilities: capabilities(known.Capabilities),
-				Source: known.Source, Retires: known.Retires,
+				Name:         name,
+				Provider:     st.Provider,
+				Price:        listPrice(known.Entry),
+				Capabilities: capabilities(known.Capabilities),
+				Source:       known.Source,
+				Retires:      known.Retires,
 			})
 		}
 	}

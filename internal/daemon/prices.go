@@ -56,7 +56,8 @@ func tier(above int64, r catalog.Rates) *agentdv1.PriceTier {
 		out.CacheWrites = append(out.CacheWrites, &agentdv1.CacheWritePrice{Price: r.CacheWrite})
 	}
 	if r.CacheWriteHour != r.CacheWrite {
-		out.CacheWrites = append(out.CacheWrites, &agentdv1.CacheWritePrice{Ttl: durationpb.New(time.Hour), Price: r.CacheWriteHour})
+		hour := &agentdv1.CacheWritePrice{Ttl: durationpb.New(time.Hour), Price: r.CacheWriteHour}
+		out.CacheWrites = append(out.CacheWrites, hour)
 	}
 	if r.Thinking != r.Output {
 		out.Thinking = &r.Thinking

@@ -21,7 +21,10 @@ func providers(cfg *Config) ([]model.Provider, error) {
 		return nil, err
 	}
 	ours := []model.Provider{
-		anthropic.New(anthropic.FromEnv(cfg.getenv)), echo.New(echo.Config{}), gemini.New(gemini.FromEnv(cfg.getenv)), script,
+		anthropic.New(anthropic.FromEnv(cfg.getenv)),
+		echo.New(echo.Config{}),
+		gemini.New(gemini.FromEnv(cfg.getenv)),
+		script,
 	}
 	openAI := openai.FromEnv(cfg.getenv)
 	for _, api := range []struct {

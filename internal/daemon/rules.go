@@ -25,7 +25,8 @@ func TreeRules(others ...model.Provider) (func(*agentdv1.Agent, []*agentdv1.Tool
 	if err != nil {
 		return nil, err
 	}
-	rules, err := protovalidate.New(protovalidate.WithMessages(&agentdv1.Agent{}, &agentdv1.Tool{}), protovalidate.WithDisableLazy())
+	rules, err := protovalidate.New(
+		protovalidate.WithMessages(&agentdv1.Agent{}, &agentdv1.Tool{}), protovalidate.WithDisableLazy())
 	if err != nil {
 		return nil, fmt.Errorf("daemon: compile the protocol's rules: %w", err)
 	}

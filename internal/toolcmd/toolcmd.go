@@ -74,7 +74,8 @@ func Run(ctx context.Context, c Command, input string) (string, error) {
 			program = "." + string(filepath.Separator) + program
 		}
 	}
-	cmd := exec.CommandContext(ctx, program, c.Args[1:]...) //nolint:gosec // running what the user's file names is what this is for
+	//nolint:gosec // running what the user's file names is what this is for
+	cmd := exec.CommandContext(ctx, program, c.Args[1:]...)
 	cmd.Env = append(environment(os.Environ(), c.Pass), c.Env...)
 	cmd.Stdin = strings.NewReader(input + "\n")
 	out, diag := &limited{full: func() { stop(errOutput) }}, &last{}

@@ -60,8 +60,8 @@ func (r *reader) read(data []byte) (ast.Node, *Node) {
 	r.anchors = map[string]*Node{}
 	root := r.value(bodies[0], 1)
 	if root != nil && root.values > r.limits.Values {
-		r.problemf(root.surplus(r.limits.Values), "the file has more than %d values; an alias counts as all that it stands for",
-			r.limits.Values)
+		r.problemf(root.surplus(r.limits.Values),
+			"the file has more than %d values; an alias counts as all that it stands for", r.limits.Values)
 		return nil, nil
 	}
 	return bodies[0], root

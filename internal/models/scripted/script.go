@@ -146,7 +146,12 @@ func (c *Chunks) UnmarshalYAML(decode func(any) error) error {
 
 // limits bounds a script. Only aliases can make its values more than its bytes.
 var limits = yamlfile.Limits{
-	Bytes: maxScript, Tokens: maxScript, Depth: 64, Anchors: 100, Values: maxScript, Holds: "a script with at least one answer",
+	Bytes:   maxScript,
+	Tokens:  maxScript,
+	Depth:   64,
+	Anchors: 100,
+	Values:  maxScript,
+	Holds:   "a script with at least one answer",
 }
 
 // Parse reads a script as YAML or JSON; see package yamlfile. Unknown fields are

@@ -1,5 +1,6 @@
-// Command guarded is a daemon that asks who calls, for the tests of the TypeScript client: a request's bearer token is the name of its
-// principal and, behind a slash, its role (caller, if there is none). It writes where it serves, as agentd does, and ends with its input.
+// Command guarded is a daemon that asks who calls, for the tests of the TypeScript client: a
+// request's bearer token is the name of its principal and, behind a slash, its role (caller, if
+// there is none). It writes where it serves, as agentd does, and ends with its input.
 package main
 
 import (

@@ -1,6 +1,7 @@
-// Command witness is the Go client among the tests of the TypeScript client: it starts a turn, or follows one, and writes a line for
-// each thing it sees, in the words of the page in examples/web. With -tool it has that page's tool, which answers with the
-// next line of the standard input. It ends with the turn, without ending it.
+// Command witness is the Go client among the tests of the TypeScript client: it starts a turn, or
+// follows one, and writes a line for each thing it sees, in the words of the page in examples/web.
+// With -tool it has that page's tool, which answers with the next line of the standard input. It
+// ends with the turn, without ending it.
 package main
 
 import (
