@@ -134,7 +134,13 @@ func (p *Provider) Count() int {
 }
 
 func (p *Provider) take(r *http.Request, body []byte) (*Call, Script) {
-	c := &Call{Wire: providertest.WireOf(r.URL.Path), Path: r.URL.Path, Header: r.Header.Clone(), Body: body, At: time.Now()}
+	c := &Call{
+		Wire:   providertest.WireOf(r.URL.Path),
+		Path:   r.URL.Path,
+		Header: r.Header.Clone(),
+		Body:   body,
+		At:     time.Now(),
+	}
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.number++

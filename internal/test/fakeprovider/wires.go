@@ -59,7 +59,8 @@ func chatEvents(r *Reply) (said, end []string) {
 	}
 	for i, c := range r.Calls {
 		said = append(said, delta(object{"tool_calls": []any{object{
-			"index": i, "id": idOf(c, i), "type": "function", "function": object{"name": c.Name, "arguments": argsOf(c)},
+			"index": i, "id": idOf(c, i), "type": "function",
+			"function": object{"name": c.Name, "arguments": argsOf(c)},
 		}}}, nil))
 	}
 	last := chunk()
@@ -75,9 +76,14 @@ func chatEvents(r *Reply) (said, end []string) {
 func anthropicEvents(r *Reply) (said, end []string) {
 	u := r.Usage
 	usage := object{
-		"input_tokens": u.Prompt - u.Cached - u.CacheWrite, "cache_read_input_tokens": u.Cached, "cache_creation_input_tokens": u.CacheWrite,
-		"cache_creation": object{"ephemeral_5m_input_tokens": u.CacheWrite - u.CacheWriteHour, "ephemeral_1h_input_tokens": u.CacheWriteHour},
-		"output_tokens":  1,
+		"input_tokens":                u.Prompt - u.Cached - u.CacheWrite,
+		"cache_read_input_tokens":     u.Cached,
+		"cache_creation_input_tokens": u.CacheWrite,
+		"cache_creation": object{
+			"ephemeral_5m_input_tokens": u.CacheWrite - u.CacheWriteHour,
+			"ephemeral_1h_input_tokens": u.CacheWriteHour,
+		},
+		"output_tokens": 1,
 	}
 	said = append(said, named("message_start", object{"message": object{
 		"id": "msg_1", "type": "message", "role": "assistant", "model": r.Model, "content": []any{},
@@ -101,20 +107,25 @@ func anthropicEvents(r *Reply) (said, end []string) {
 		text = append(text, object{"type": "text_delta", "text": piece})
 	}
 	if len(thoughts) > 0 {
-		block(object{"type": "thinking", "thinking": "", "signature": ""}, append(thoughts, object{"type": "signature_delta", "signature": "ZmFrZQ=="})...)
+		thoughts = append(thoughts, object{"type": "signature_delta", "signature": "ZmFrZQ=="})
+		block(object{"type": "thinking", "thinking": "", "signature": ""}, thoughts...)
 	}
 	if len(text) > 0 {
 		block(object{"type": "text", "text": ""}, text...)
 	}
 	for i, c := range r.Calls {
-		block(object{"type": "tool_use", "id": idOf(c, i), "name": c.Name, "input": object{}}, object{"type": "input_json_delta", "partial_json": argsOf(c)})
+		block(object{"type": "tool_use", "id": idOf(c, i), "name": c.Name, "input": object{}},
+			object{"type": "input_json_delta", "partial_json": argsOf(c)})
 	}
 	stop := "end_turn"
 	if len(r.Calls) > 0 {
 		stop = "tool_use"
 	}
 	return said, []string{
-		named("message_delta", object{"delta": object{"stop_reason": stop, "stop_sequence": nil}, "usage": object{"output_tokens": u.Completion}}),
+		named("message_delta", object{
+			"delta": object{"stop_reason": stop, "stop_sequence": nil},
+			"usage": object{"output_tokens": u.Completion},
+		}),
 		named("message_stop", object{}),
 	}
 }
@@ -141,10 +152,17 @@ func geminiEvents(r *Reply) (said, end []string) {
 		part(object{"functionCall": call})
 	}
 	return said, []string{data(object{
-		"candidates": []any{object{"content": object{"role": "model", "parts": []any{object{"text": ""}}}, "finishReason": "STOP", "index": 0}},
+		"candidates": []any{object{
+			"content":      object{"role": "model", "parts": []any{object{"text": ""}}},
+			"finishReason": "STOP",
+			"index":        0,
+		}},
 		"usageMetadata": object{
-			"promptTokenCount": r.Usage.Prompt, "candidatesTokenCount": r.Usage.Completion - r.Usage.Thoughts,
-			"cachedContentTokenCount": r.Usage.Cached, "thoughtsTokenCount": r.Usage.Thoughts, "totalTokenCount": r.Usage.Total,
+			"promptTokenCount":        r.Usage.Prompt,
+			"candidatesTokenCount":    r.Usage.Completion - r.Usage.Thoughts,
+			"cachedContentTokenCount": r.Usage.Cached,
+			"thoughtsTokenCount":      r.Usage.Thoughts,
+			"totalTokenCount":         r.Usage.Total,
 		},
 		"modelVersion": r.Model, "responseId": "1",
 	})}
@@ -185,12 +203,14 @@ func responsesEvents(r *Reply) (said, end []string) {
 		if behind != "" {
 			event = emit(behind, with(object{"part": partOf(done, strings.Join(pieces, ""))}))
 		}
-		said[len(said)-1] += event + emit("response.output_item.done", object{"output_index": len(output), "item": done})
+		whole := object{"output_index": len(output), "item": done}
+		said[len(said)-1] += event + emit("response.output_item.done", whole)
 		output = append(output, done)
 	}
 	if len(r.Thoughts) > 0 {
+		summary := []any{object{"type": "summary_text", "text": strings.Join(r.Thoughts, "")}}
 		item(object{"id": "rs_1", "type": "reasoning", "summary": []any{}},
-			object{"id": "rs_1", "type": "reasoning", "summary": []any{object{"type": "summary_text", "text": strings.Join(r.Thoughts, "")}}, "encrypted_content": "ZmFrZQ=="},
+			object{"id": "rs_1", "type": "reasoning", "summary": summary, "encrypted_content": "ZmFrZQ=="},
 			"response.reasoning_summary_part.added", "response.reasoning_summary_part.done",
 			"response.reasoning_summary_text.delta", r.Thoughts, object{"summary_index": 0})
 	}
@@ -204,13 +224,20 @@ func responsesEvents(r *Reply) (said, end []string) {
 	}
 	for i, c := range r.Calls {
 		call := func(status, args string) object {
-			return object{"id": fmt.Sprintf("fc_%d", i), "type": "function_call", "status": status, "call_id": idOf(c, i), "name": c.Name, "arguments": args}
+			return object{
+				"id": fmt.Sprintf("fc_%d", i), "type": "function_call", "status": status,
+				"call_id": idOf(c, i), "name": c.Name, "arguments": args,
+			}
 		}
-		item(call("in_progress", ""), call("completed", argsOf(c)), "", "", "response.function_call_arguments.delta", []string{argsOf(c)}, object{})
+		item(call("in_progress", ""), call("completed", argsOf(c)), "", "",
+			"response.function_call_arguments.delta", []string{argsOf(c)}, object{})
 	}
 	usage := object{
-		"input_tokens": r.Usage.Prompt, "output_tokens": r.Usage.Completion, "total_tokens": r.Usage.Total,
-		"input_tokens_details": object{"cached_tokens": r.Usage.Cached}, "output_tokens_details": object{"reasoning_tokens": r.Usage.Thoughts},
+		"input_tokens":          r.Usage.Prompt,
+		"output_tokens":         r.Usage.Completion,
+		"total_tokens":          r.Usage.Total,
+		"input_tokens_details":  object{"cached_tokens": r.Usage.Cached},
+		"output_tokens_details": object{"reasoning_tokens": r.Usage.Thoughts},
 	}
 	return said, []string{emit("response.completed", response("completed", output, usage))}
 }

@@ -13,17 +13,26 @@ func LLMAgent(name, modelName, instruction string, tools ...string) *agentdv1.Ag
 
 // SequentialAgent returns an agent that runs others one after the other.
 func SequentialAgent(name string, agents ...*agentdv1.Agent) *agentdv1.Agent {
-	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Sequential{Sequential: &agentdv1.SequentialAgent{Agents: agents}}}
+	return &agentdv1.Agent{
+		Name:      name,
+		AgentType: &agentdv1.Agent_Sequential{Sequential: &agentdv1.SequentialAgent{Agents: agents}},
+	}
 }
 
 // ParallelAgent returns an agent that runs others at the same time.
 func ParallelAgent(name string, agents ...*agentdv1.Agent) *agentdv1.Agent {
-	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Parallel{Parallel: &agentdv1.ParallelAgent{Agents: agents}}}
+	return &agentdv1.Agent{
+		Name:      name,
+		AgentType: &agentdv1.Agent_Parallel{Parallel: &agentdv1.ParallelAgent{Agents: agents}},
+	}
 }
 
 // LoopAgent returns an agent that runs others at most so many times.
 func LoopAgent(name string, most uint32, agents ...*agentdv1.Agent) *agentdv1.Agent {
-	return &agentdv1.Agent{Name: name, AgentType: &agentdv1.Agent_Loop{Loop: &agentdv1.LoopAgent{Agents: agents, MaxIterations: most}}}
+	return &agentdv1.Agent{
+		Name:      name,
+		AgentType: &agentdv1.Agent_Loop{Loop: &agentdv1.LoopAgent{Agents: agents, MaxIterations: most}},
+	}
 }
 
 // Tool returns a tool of a client.

@@ -42,7 +42,9 @@ type Dialogue struct {
 
 // Talk carries a stream: it sends first, then what react returns for each message.
 // If react is nil, it closes the client's side at once.
-func (r RawClient) Talk(first *agentdv1.RunRequest, react func(*agentdv1.RunResponse) []*agentdv1.RunRequest) *Dialogue {
+func (r RawClient) Talk(
+	first *agentdv1.RunRequest, react func(*agentdv1.RunResponse) []*agentdv1.RunRequest,
+) *Dialogue {
 	r.T.Helper()
 	s := r.Run.Run(r.T.Context())
 	defer func() { _ = s.CloseResponse() }()
@@ -139,11 +141,14 @@ func ToolResult(id, output string) *agentdv1.RunRequest {
 
 // Cancel returns the message that cancels a call, or the turn if id is nil.
 func Cancel(id *string) *agentdv1.RunRequest {
-	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Cancel{Cancel: &agentdv1.RunRequest_CancelRequest{ToolCallId: id}}}
+	cancel := &agentdv1.RunRequest_CancelRequest{ToolCallId: id}
+	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Cancel{Cancel: cancel}}
 }
 
 // OnCall returns a reaction to tool calls alone.
-func OnCall(react func(*agentdv1.RunResponse_ToolCallRequest) []*agentdv1.RunRequest) func(*agentdv1.RunResponse) []*agentdv1.RunRequest {
+func OnCall(
+	react func(*agentdv1.RunResponse_ToolCallRequest) []*agentdv1.RunRequest,
+) func(*agentdv1.RunResponse) []*agentdv1.RunRequest {
 	return func(m *agentdv1.RunResponse) []*agentdv1.RunRequest {
 		if m.GetToolCall() == nil {
 			return nil

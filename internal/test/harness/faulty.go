@@ -166,9 +166,13 @@ func ProviderAt(wire providertest.Wire, url string, tr http.RoundTripper) model.
 	case providertest.Gemini:
 		return gemini.New(gemini.Config{APIKey: KeyCanary, BaseURL: url, Transport: tr})
 	case providertest.OpenAIChat:
-		return openai.New(openai.Config{Name: "openai-chat", API: openai.Chat, APIKey: KeyCanary, BaseURL: url, Transport: tr})
+		return openai.New(openai.Config{
+			Name: "openai-chat", API: openai.Chat, APIKey: KeyCanary, BaseURL: url, Transport: tr,
+		})
 	default:
-		return openai.New(openai.Config{Name: "openai-responses", API: openai.Responses, APIKey: KeyCanary, BaseURL: url, Transport: tr})
+		return openai.New(openai.Config{
+			Name: "openai-responses", API: openai.Responses, APIKey: KeyCanary, BaseURL: url, Transport: tr,
+		})
 	}
 }
 
@@ -180,7 +184,10 @@ func (f *Faulty) PlayStreams(streams ...string) {
 			f.T.Errorf("call %d is one too many", c.Number)
 			return fakeprovider.Reply{Drop: true}
 		case streams[c.Number-1] == "":
-			return fakeprovider.Reply{Status: http.StatusServiceUnavailable, Message: "no luck with " + KeyCanary + ", or sk-abcdefghijklmnop"}
+			return fakeprovider.Reply{
+				Status:  http.StatusServiceUnavailable,
+				Message: "no luck with " + KeyCanary + ", or sk-abcdefghijklmnop",
+			}
 		}
 		return fakeprovider.Reply{Events: streams[c.Number-1 : c.Number]}
 	})

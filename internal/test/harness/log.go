@@ -114,7 +114,8 @@ func ReadLog(ctx context.Context, t *testing.T, db store.Store, id string) []*Lo
 		for _, a := range turn.Answers {
 			for _, call := range a.Calls {
 				if _, ok := turn.Responses[call]; !ok {
-					t.Errorf("session %s: turn %s (%s): call %s has no response", id, turn.ID, turn.Started.Prompt, call)
+					t.Errorf("session %s: turn %s (%s): call %s has no response",
+						id, turn.ID, turn.Started.Prompt, call)
 				}
 			}
 		}

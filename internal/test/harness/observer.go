@@ -77,7 +77,8 @@ func (o *Observer) See(m *agentdv1.RunResponse) {
 	case *agentdv1.RunResponse_ToolCall:
 		caller = strings.Join(r.ToolCall.GetAgentPath(), "/")
 		o.call(caller, r.ToolCall)
-	case *agentdv1.RunResponse_ToolCallAnnounced: // the client came back when the call was settled, or has closed its side
+	case *agentdv1.RunResponse_ToolCallAnnounced:
+		// The client came back when the call was settled, or has closed its side.
 		o.inSession(r.ToolCallAnnounced.GetSessionId())
 		o.Asked[r.ToolCallAnnounced.GetToolCallId()] = true
 	case *agentdv1.RunResponse_ToolCallCanceled:
@@ -85,10 +86,11 @@ func (o *Observer) See(m *agentdv1.RunResponse) {
 		o.settle(o.Cancelled, id)
 		o.inSession(r.ToolCallCanceled.GetSessionId())
 	case *agentdv1.RunResponse_ToolCallAnswered:
-		o.settle(o.answered, r.ToolCallAnswered.GetToolCallId())
-		o.inSession(r.ToolCallAnswered.GetSessionId())
-		if r.ToolCallAnswered.GetResult() == nil || r.ToolCallAnswered.GetToolName() == "" || len(r.ToolCallAnswered.GetAgentPath()) == 0 {
-			o.faultf("a result that does not say what it is: %v", r.ToolCallAnswered)
+		a := r.ToolCallAnswered
+		o.settle(o.answered, a.GetToolCallId())
+		o.inSession(a.GetSessionId())
+		if a.GetResult() == nil || a.GetToolName() == "" || len(a.GetAgentPath()) == 0 {
+			o.faultf("a result that does not say what it is: %v", a)
 		}
 	case *agentdv1.RunResponse_Error:
 		o.Errors = append(o.Errors, r.Error)
@@ -104,13 +106,16 @@ func (o *Observer) See(m *agentdv1.RunResponse) {
 	case *agentdv1.RunResponse_ModelCallEnded:
 		o.modelCall(r.ModelCallEnded)
 	case *agentdv1.RunResponse_ProviderToolsUsed:
-		o.inSession(r.ProviderToolsUsed.GetSessionId())
-		if p := r.ProviderToolsUsed; len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || len(p.GetUses())+len(p.GetCitations()) == 0 {
+		p := r.ProviderToolsUsed
+		o.inSession(p.GetSessionId())
+		if len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || len(p.GetUses())+len(p.GetCitations()) == 0 {
 			o.faultf("provider tools that do not say what they are: %v", p)
 		}
 	case *agentdv1.RunResponse_RawPayloadReceived:
-		o.inSession(r.RawPayloadReceived.GetSessionId())
-		if p := r.RawPayloadReceived; len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || p.GetAttempt() < 1 || p.GetStatus() < 100 || p.GetProvider() == "" {
+		p := r.RawPayloadReceived
+		o.inSession(p.GetSessionId())
+		if len(p.GetAgentPath()) == 0 || p.GetMessageId() == "" || p.GetAttempt() < 1 ||
+			p.GetStatus() < 100 || p.GetProvider() == "" {
 			o.faultf("a raw payload that does not say what it is: %v", p)
 		}
 	case *agentdv1.RunResponse_MessageCompleted:
@@ -121,7 +126,8 @@ func (o *Observer) See(m *agentdv1.RunResponse) {
 		o.agentEnds(r.AgentEnded)
 	case *agentdv1.RunResponse_Transferred:
 		o.inSession(r.Transferred.GetSessionId())
-		if from, to := r.Transferred.GetAgentPath(), r.Transferred.GetToAgentPath(); len(from) == 0 || len(to) == 0 || from[0] != to[0] || slices.Equal(from, to) {
+		from, to := r.Transferred.GetAgentPath(), r.Transferred.GetToAgentPath()
+		if len(from) == 0 || len(to) == 0 || from[0] != to[0] || slices.Equal(from, to) {
 			o.faultf("a transfer from %q to %q, which are no two agents of one tree", from, to)
 		}
 	case *agentdv1.RunResponse_StateUpdate_:
@@ -163,7 +169,8 @@ func (o *Observer) inSession(id string) {
 // settle takes note of what becomes of a call, which is said once.
 func (o *Observer) settle(as map[string]bool, id string) {
 	if !o.Asked[id] || o.Cancelled[id] || o.answered[id] {
-		o.faultf("call %s is settled, asked %v, cancelled before %v, answered before %v", id, o.Asked[id], o.Cancelled[id], o.answered[id])
+		o.faultf("call %s is settled, asked %v, cancelled before %v, answered before %v",
+			id, o.Asked[id], o.Cancelled[id], o.answered[id])
 	}
 	as[id] = true
 }
@@ -172,7 +179,9 @@ func (o *Observer) settle(as map[string]bool, id string) {
 func (o *Observer) complete(c *agentdv1.MessageCompleted) {
 	o.inSession(c.GetSessionId())
 	id := c.GetMessageId()
-	if said := o.said[id]; id == "" || len(c.GetAgentPath()) == 0 || said != [2]int64{c.GetTextBytes(), c.GetThoughtBytes()} || o.completed[id] {
+	said := o.said[id]
+	if id == "" || len(c.GetAgentPath()) == 0 ||
+		said != [2]int64{c.GetTextBytes(), c.GetThoughtBytes()} || o.completed[id] {
 		o.faultf("%v, after %d bytes of text and thoughts; completed before %v", c, said, o.completed[id])
 	}
 	o.completed[id] = true
@@ -181,7 +190,8 @@ func (o *Observer) complete(c *agentdv1.MessageCompleted) {
 // agentStarts checks that an agent says what it is, and does not run yet.
 func (o *Observer) agentStarts(a *agentdv1.AgentStarted) {
 	o.inSession(a.GetSessionId())
-	if o.agentAt(a.GetAgentPath()) >= 0 || len(a.GetAgentPath()) == 0 || a.GetKind() == 0 || (a.GetModel() != "") != (a.GetKind() == agentdv1.AgentKind_AGENT_KIND_LLM) {
+	if o.agentAt(a.GetAgentPath()) >= 0 || len(a.GetAgentPath()) == 0 || a.GetKind() == 0 ||
+		(a.GetModel() != "") != (a.GetKind() == agentdv1.AgentKind_AGENT_KIND_LLM) {
 		o.faultf("%v, while %q are at work", a, o.agents)
 	}
 	o.agents = append(o.agents, a.GetAgentPath())
@@ -207,7 +217,8 @@ func (o *Observer) retry(r *agentdv1.ModelCallRetried) {
 	o.inSession(r.GetSessionId())
 	o.tries[r.GetMessageId()]++
 	failed := o.tries[r.GetMessageId()]
-	if r.GetAttempt() != failed || r.GetMessageId() == "" || len(r.GetAgentPath()) == 0 || r.GetMessage() == "" || r.GetCode() == 0 || r.GetWait().AsDuration() < 0 {
+	if r.GetAttempt() != failed || r.GetMessageId() == "" || len(r.GetAgentPath()) == 0 ||
+		r.GetMessage() == "" || r.GetCode() == 0 || r.GetWait().AsDuration() < 0 {
 		o.faultf("retry %v, want that of try %d", r, failed)
 	}
 	o.Retries = append(o.Retries, r)
@@ -217,13 +228,15 @@ func (o *Observer) retry(r *agentdv1.ModelCallRetried) {
 // one before.
 func (o *Observer) fallback(f *agentdv1.ModelCallFellBack) {
 	o.inSession(f.GetSessionId())
-	if len(f.GetAgentPath()) == 0 || f.GetModel() == "" || f.GetNextModel() == "" || f.GetCode() == 0 || f.GetMessage() == "" {
+	if len(f.GetAgentPath()) == 0 || f.GetModel() == "" || f.GetNextModel() == "" ||
+		f.GetCode() == 0 || f.GetMessage() == "" {
 		o.faultf("a change of the model that does not say what it is: %v", f)
 	}
 	for _, before := range slices.Backward(o.Fallbacks) {
 		if before.GetMessageId() == f.GetMessageId() && f.GetMessageId() != "" { // those of summaries are of several
 			if before.GetNextModel() != f.GetModel() {
-				o.faultf("%s takes the place of %s, which was not called: the model was %s", f.GetNextModel(), f.GetModel(), before.GetNextModel())
+				o.faultf("%s takes the place of %s, which was not called: the model was %s",
+					f.GetNextModel(), f.GetModel(), before.GetNextModel())
 			}
 			break
 		}
@@ -235,7 +248,8 @@ func (o *Observer) fallback(f *agentdv1.ModelCallFellBack) {
 // modelCall checks that a call says whose it was, and that its answer is told once.
 func (o *Observer) modelCall(c *agentdv1.ModelCallEnded) {
 	o.inSession(c.GetSessionId())
-	if len(c.GetAgentPath()) == 0 || c.GetModel() == "" || c.GetProvider() == "" || c.GetUsage() == nil || c.GetUsage().GetModelCalls() < 1 ||
+	if len(c.GetAgentPath()) == 0 || c.GetModel() == "" || c.GetProvider() == "" ||
+		c.GetUsage() == nil || c.GetUsage().GetModelCalls() < 1 ||
 		c.GetMessageId() != "" && c.GetStopReason() == 0 {
 		o.faultf("a model call that does not say what it was: %v", c)
 	}

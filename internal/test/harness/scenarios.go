@@ -31,7 +31,8 @@ type Scenario struct {
 }
 
 // AllServices is the flag -services.all.
-var AllServices = flag.Bool("services.all", false, "TestServices runs all scenarios, also those that take long, and TestTapes plays each tape in all ways")
+var AllServices = flag.Bool("services.all", false, "TestServices runs all scenarios, also those that take long, "+
+	"and TestTapes plays each tape in all ways")
 
 // ByTime is why the logs of two runs of many scenarios differ.
 const ByTime = "where a turn is cut, stopped or answered depends on time"
@@ -85,7 +86,8 @@ func CheckScenarios(t *testing.T, scenarios map[string]Scenario, runOnly map[str
 				continue
 			}
 			if known[f.Name.Name] == "" {
-				t.Errorf("%s: %s is neither run over both services nor among those that have a reason not to be", file, f.Name.Name)
+				t.Errorf("%s: %s is neither run over both services nor among those that have a reason not to be",
+					file, f.Name.Name)
 			}
 			delete(known, f.Name.Name)
 		}

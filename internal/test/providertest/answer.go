@@ -177,7 +177,8 @@ func (a *Answer) responses(body object) {
 				a.thought(part.str("text"))
 			}
 		case "function_call":
-			a.Calls = append(a.Calls, ToolCall{ID: item.str("call_id"), Name: item.str("name"), Args: item.str("arguments")})
+			call := ToolCall{ID: item.str("call_id"), Name: item.str("name"), Args: item.str("arguments")}
+			a.Calls = append(a.Calls, call)
 		}
 	}
 	a.Items = said.Items
@@ -187,8 +188,10 @@ func (a *Answer) anthropic(body object) {
 	a.Model, a.Finish = body.str("model"), body.str("stop_reason")
 	usage := body.obj("usage")
 	a.Usage = Usage{
-		Prompt:     number(usage, "input_tokens") + number(usage, "cache_creation_input_tokens") + number(usage, "cache_read_input_tokens"),
-		Completion: number(usage, "output_tokens"), Cached: number(usage, "cache_read_input_tokens"),
+		Prompt: number(usage, "input_tokens") + number(usage, "cache_creation_input_tokens") +
+			number(usage, "cache_read_input_tokens"),
+		Completion:     number(usage, "output_tokens"),
+		Cached:         number(usage, "cache_read_input_tokens"),
 		Thoughts:       number(usage.obj("output_tokens_details"), "thinking_tokens"),
 		CacheWrite:     number(usage, "cache_creation_input_tokens"),
 		CacheWriteHour: number(usage.obj("cache_creation"), "ephemeral_1h_input_tokens"),
@@ -203,7 +206,8 @@ func (a *Answer) anthropic(body object) {
 		case "thinking":
 			a.thought(block.str("thinking"))
 		case "tool_use":
-			a.Calls = append(a.Calls, ToolCall{ID: block.str("id"), Name: block.str("name"), Args: string(block["input"])})
+			call := ToolCall{ID: block.str("id"), Name: block.str("name"), Args: string(block["input"])}
+			a.Calls = append(a.Calls, call)
 		}
 	}
 	a.Items = said.Items

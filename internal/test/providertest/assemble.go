@@ -83,7 +83,8 @@ func assembleChat(chunks []object) (json.RawMessage, error) {
 		}
 	}
 	if len(parts) > 0 {
-		msg["content"] = encode(append(mergeThinking(parts), encode(object{"type": encode("text"), "text": encode(texts["content"])})))
+		text := encode(object{"type": encode("text"), "text": encode(texts["content"])})
+		msg["content"] = encode(append(mergeThinking(parts), text))
 	}
 	list := []object{}
 	for _, i := range slices.Sorted(maps.Keys(calls)) {

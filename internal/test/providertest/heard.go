@@ -169,7 +169,8 @@ func Differs(wire Wire, heard, got Heard) string {
 	// Where the calls begin is an adapter's to tell on chat's wire, and a call
 	// without arguments has an empty object.
 	letters := func(s string) string {
-		b := []byte(strings.NewReplacer("{", "", "}", "", " ", "", "\n", "", "\t", "", "\r", "").Replace(strings.ToValidUTF8(s, "\uFFFD")))
+		s = strings.ToValidUTF8(s, "\uFFFD")
+		b := []byte(strings.NewReplacer("{", "", "}", "", " ", "", "\n", "", "\t", "", "\r", "").Replace(s))
 		if wire == OpenAIChat {
 			slices.Sort(b)
 		}

@@ -88,11 +88,16 @@ func (t *toolHearing) chat() {
 		if standard := map[string]string{"search": "web_search", "python": "code_execution"}[name]; standard != "" {
 			name = standard
 		}
-		t.uses = append(t.uses, ToolUse{Name: name, Input: SortedJSON([]byte(x.str("arguments"))), Output: SortedJSON(encode(out))})
+		t.uses = append(t.uses, ToolUse{
+			Name:   name,
+			Input:  SortedJSON([]byte(x.str("arguments"))),
+			Output: SortedJSON(encode(out)),
+		})
 	}
 	for _, n := range notes {
 		n = n.obj("url_citation")
-		t.sources = append(t.sources, Source{n.str("url"), n.str("title"), n.str("content"), runes(content.String(), n)})
+		s := Source{n.str("url"), n.str("title"), n.str("content"), runes(content.String(), n)}
+		t.sources = append(t.sources, s)
 	}
 }
 
@@ -112,11 +117,14 @@ func (t *toolHearing) responses() {
 			delete(action, "sources")
 			u.Input = SortedJSON(encode(action))
 		case "code_interpreter_call":
-			u.Name, u.Input, u.Output = "code_execution", SortedJSON(encode(object{"code": item["code"]})), SortedJSON(item["outputs"])
+			u.Name = "code_execution"
+			u.Input = SortedJSON(encode(object{"code": item["code"]}))
+			u.Output = SortedJSON(item["outputs"])
 		case "message":
 			for _, c := range item.list("content") {
 				for _, n := range c.list("annotations") {
-					t.sources = append(t.sources, Source{n.str("url") + n.str("file_id"), n.str("title") + n.str("filename"), "", runes(c.str("text"), n)})
+					address, title := n.str("url")+n.str("file_id"), n.str("title")+n.str("filename")
+					t.sources = append(t.sources, Source{address, title, "", runes(c.str("text"), n)})
 				}
 			}
 			continue
@@ -195,7 +203,9 @@ func (t *toolHearing) gemini() {
 			}
 		}
 		t.uses = append(t.uses, ToolUse{
-			Name: "google_search", Input: SortedJSON(encode(object{"queries": queries})), Output: SortedJSON(encode(object{"sources": encode(found)})),
+			Name:   "google_search",
+			Input:  SortedJSON(encode(object{"queries": queries})),
+			Output: SortedJSON(encode(object{"sources": encode(found)})),
 		})
 	}
 	for _, p := range pages {
@@ -238,7 +248,11 @@ func (t *toolHearing) geminiPart(p object) {
 		t.uses = append(t.uses, ToolUse{ID: code.str("id"), Name: "code_execution", Input: SortedJSON(encode(in))})
 	}
 	if call := p.obj("toolCall"); len(call) > 0 {
-		t.uses = append(t.uses, ToolUse{ID: call.str("id"), Name: strings.ToLower(call.str("toolType")), Input: SortedJSON(call["args"])})
+		t.uses = append(t.uses, ToolUse{
+			ID:    call.str("id"),
+			Name:  strings.ToLower(call.str("toolType")),
+			Input: SortedJSON(call["args"]),
+		})
 	}
 	if r := p.obj("codeExecutionResult"); len(r) > 0 {
 		u := &t.uses[len(t.uses)-1]

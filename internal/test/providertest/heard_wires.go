@@ -190,7 +190,8 @@ func (h *hearing) whole(output []json.RawMessage) {
 		}
 		return
 	}
-	if words.Len() > 0 && strings.Join(strings.Fields(words.String()), "") != strings.Join(strings.Fields(h.text.String()), "") {
+	squeeze := func(s string) string { return strings.Join(strings.Fields(s), "") }
+	if words.Len() > 0 && squeeze(words.String()) != squeeze(h.text.String()) {
 		h.Broken = h.Broken || !h.Refused
 	}
 	if len(calls) > len(h.order) {

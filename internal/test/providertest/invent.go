@@ -31,7 +31,8 @@ func ErrorBody(wire Wire, status int, code, message string) []byte {
 	case Gemini:
 		return encode(map[string]any{"error": map[string]any{"code": status, "message": message, "status": code}})
 	default:
-		return encode(map[string]any{"error": map[string]any{"message": message, "type": code, "param": nil, "code": code}})
+		said := map[string]any{"message": message, "type": code, "param": nil, "code": code}
+		return encode(map[string]any{"error": said})
 	}
 }
 
@@ -44,14 +45,18 @@ var invented = map[Wire]func(Answer) any{
 		}
 		for i, c := range a.Calls {
 			stop = "tool_use"
-			blocks = append(blocks, map[string]any{"type": "tool_use", "id": callID(c, i), "name": c.Name, "input": json.RawMessage(c.Args)})
+			blocks = append(blocks, map[string]any{
+				"type": "tool_use", "id": callID(c, i), "name": c.Name, "input": json.RawMessage(c.Args),
+			})
 		}
 		return map[string]any{
 			"id": "msg_1", "type": "message", "role": "assistant", "model": "claude-invented", "content": blocks,
 			"stop_reason": stop, "stop_sequence": nil,
 			"usage": map[string]any{
-				"input_tokens": a.Usage.Prompt - a.Usage.CacheWrite - a.Usage.Cached, "cache_creation_input_tokens": a.Usage.CacheWrite,
-				"cache_read_input_tokens": a.Usage.Cached, "output_tokens": a.Usage.Completion,
+				"input_tokens":                a.Usage.Prompt - a.Usage.CacheWrite - a.Usage.Cached,
+				"cache_creation_input_tokens": a.Usage.CacheWrite,
+				"cache_read_input_tokens":     a.Usage.Cached,
+				"output_tokens":               a.Usage.Completion,
 			},
 		}
 	},
@@ -72,8 +77,11 @@ var invented = map[Wire]func(Answer) any{
 				"content": map[string]any{"role": "model", "parts": parts}, "finishReason": "STOP", "index": 0,
 			}},
 			"usageMetadata": map[string]any{
-				"promptTokenCount": a.Usage.Prompt, "candidatesTokenCount": a.Usage.Completion - a.Usage.Thoughts,
-				"cachedContentTokenCount": a.Usage.Cached, "thoughtsTokenCount": a.Usage.Thoughts, "totalTokenCount": a.Usage.Total,
+				"promptTokenCount":        a.Usage.Prompt,
+				"candidatesTokenCount":    a.Usage.Completion - a.Usage.Thoughts,
+				"cachedContentTokenCount": a.Usage.Cached,
+				"thoughtsTokenCount":      a.Usage.Thoughts,
+				"totalTokenCount":         a.Usage.Total,
 			},
 			"modelVersion": "gemini-invented", "responseId": "1",
 		}

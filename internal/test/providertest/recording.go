@@ -112,7 +112,8 @@ func parse(name string, data []byte) (*Recording, error) {
 
 func (fe *fileExchange) exchange() (Exchange, error) {
 	if fe.Method == "" || fe.Status < 100 || fe.Status > 599 {
-		return Exchange{}, fmt.Errorf("method %q and status %d: a method and a status from 100 to 599 are needed", fe.Method, fe.Status)
+		return Exchange{}, fmt.Errorf("method %q and status %d: a method and a status from 100 to 599 are needed",
+			fe.Method, fe.Status)
 	}
 	u, err := url.Parse(fe.URL)
 	if err != nil {

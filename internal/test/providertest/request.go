@@ -173,7 +173,8 @@ func (r *Request) chat(o object) {
 	for _, t := range o.list("tools") {
 		if t.has("function") {
 			fn := t.obj("function")
-			r.Tools = append(r.Tools, Tool{Name: fn.str("name"), Description: fn.str("description"), Schema: fn["parameters"]})
+			tool := Tool{Name: fn.str("name"), Description: fn.str("description"), Schema: fn["parameters"]}
+			r.Tools = append(r.Tools, tool)
 			continue
 		}
 		r.Builtins = append(r.Builtins, builtin(t.str("type")))
@@ -191,7 +192,8 @@ func (r *Request) responses(o object) {
 	}
 	for _, t := range o.list("tools") {
 		if t.str("type") == "function" {
-			r.Tools = append(r.Tools, Tool{Name: t.str("name"), Description: t.str("description"), Schema: t["parameters"]})
+			tool := Tool{Name: t.str("name"), Description: t.str("description"), Schema: t["parameters"]}
+			r.Tools = append(r.Tools, tool)
 			continue
 		}
 		r.Builtins = append(r.Builtins, builtin(t.str("type")))
@@ -237,7 +239,8 @@ func (r *Request) anthropic(o object) {
 			r.Builtins = append(r.Builtins, builtin(typ))
 			continue
 		}
-		r.Tools = append(r.Tools, Tool{Name: t.str("name"), Description: t.str("description"), Schema: t["input_schema"]})
+		tool := Tool{Name: t.str("name"), Description: t.str("description"), Schema: t["input_schema"]}
+		r.Tools = append(r.Tools, tool)
 	}
 }
 

@@ -160,7 +160,8 @@ func (s *Server) pick(got Received) (*Exchange, error) {
 	}
 	e := s.calls[s.next]
 	if e.Wire != got.Wire {
-		return nil, fmt.Errorf("recording %s, call %d: it is on wire %s, the request on %s", s.rec.Name, s.next, e.Wire, got.Wire)
+		return nil, fmt.Errorf("recording %s, call %d: it is on wire %s, the request on %s",
+			s.rec.Name, s.next, e.Wire, got.Wire)
 	}
 	return e, nil
 }

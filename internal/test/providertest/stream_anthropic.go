@@ -21,7 +21,9 @@ func streamAnthropic(body object) []event {
 		delta["stop_sequence"] = body["stop_sequence"]
 	}
 	usage := make(object)
-	for _, k := range []string{"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "server_tool_use"} {
+	for _, k := range []string{
+		"input_tokens", "cache_creation_input_tokens", "cache_read_input_tokens", "output_tokens", "server_tool_use",
+	} {
 		if v, ok := body.obj("usage")[k]; ok {
 			usage[k] = v
 		}

@@ -80,7 +80,9 @@ func (s *chatStream) choice(choice object) {
 		s.call(choice, i, call)
 	}
 	rest := maps.Clone(msg)
-	for _, k := range []string{"role", "content", "reasoning_content", "reasoning", "reasoning_details", "refusal", "tool_calls"} {
+	for _, k := range []string{
+		"role", "content", "reasoning_content", "reasoning", "reasoning_details", "refusal", "tool_calls",
+	} {
 		delete(rest, k)
 	}
 	maps.DeleteFunc(rest, func(_ string, v json.RawMessage) bool { return !present(v) || string(v) == "[]" })

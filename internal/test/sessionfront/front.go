@@ -58,8 +58,12 @@ func New(hc *http.Client, base string, opts ...connect.ClientOption) (*Front, er
 	}
 	return &Front{
 		sessions: agentdv1connect.NewSessionServiceClient(hc, base, opts...),
-		others:   &httputil.ReverseProxy{Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(to) }, Transport: hc.Transport, FlushInterval: -1},
-		tools:    map[string][]string{},
+		others: &httputil.ReverseProxy{
+			Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(to) },
+			Transport:     hc.Transport,
+			FlushInterval: -1,
+		},
+		tools: map[string][]string{},
 	}, nil
 }
 
@@ -94,7 +98,8 @@ func (f *Front) Run(ctx context.Context, b *bidi) error {
 		}
 		return st.carry(ctx, watch)
 	default:
-		return b.Send(failure(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "the first message must be an ExecuteRequest or an AttachRequest"))
+		return b.Send(failure(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST,
+			"the first message must be an ExecuteRequest or an AttachRequest"))
 	}
 }
 
@@ -144,7 +149,9 @@ func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) (*agen
 }
 
 // begin starts a turn, and returns what to watch.
-func (st *stream) begin(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest) (*agentdv1.WatchTurnRequest, error) {
+func (st *stream) begin(
+	ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequest,
+) (*agentdv1.WatchTurnRequest, error) {
 	var names []string
 	for _, tool := range ex.GetTools() {
 		names = append(names, tool.GetName())
@@ -155,7 +162,11 @@ func (st *stream) begin(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	}
 	turn := created.Msg.GetTurn()
 	st.session, st.turn = turn.GetSessionId(), turn.GetId()
-	return &agentdv1.WatchTurnRequest{SessionId: st.session, TurnId: st.turn, ToolNames: st.f.offered(ex, st.session, names)}, nil
+	return &agentdv1.WatchTurnRequest{
+		SessionId: st.session,
+		TurnId:    st.turn,
+		ToolNames: st.f.offered(ex, st.session, names),
+	}, nil
 }
 
 // offered are the tools that a new turn of a session has.
@@ -313,7 +324,9 @@ func (st *stream) take(ctx context.Context, m *agentdv1.RunRequest) (*agentdv1.R
 		}}, nil
 	case *agentdv1.RunRequest_ToolCallResponse_:
 		resp, err := st.f.sessions.SubmitToolResults(ctx, call(st, &agentdv1.SubmitToolResultsRequest{
-			SessionId: st.session, TurnId: st.turn, Results: []*agentdv1.RunRequest_ToolCallResponse{r.ToolCallResponse},
+			SessionId: st.session,
+			TurnId:    st.turn,
+			Results:   []*agentdv1.RunRequest_ToolCallResponse{r.ToolCallResponse},
 		}))
 		if err != nil {
 			return nil, err
@@ -332,7 +345,11 @@ func (st *stream) take(ctx context.Context, m *agentdv1.RunRequest) (*agentdv1.R
 		if r.Cancel.ToolCallId == nil {
 			return nil, st.cancel(ctx, "")
 		}
-		_, err := st.f.sessions.CancelToolCall(ctx, call(st, &agentdv1.CancelToolCallRequest{SessionId: st.session, TurnId: st.turn, ToolCallId: r.Cancel.GetToolCallId()}))
+		_, err := st.f.sessions.CancelToolCall(ctx, call(st, &agentdv1.CancelToolCallRequest{
+			SessionId:  st.session,
+			TurnId:     st.turn,
+			ToolCallId: r.Cancel.GetToolCallId(),
+		}))
 		return nil, err
 	default:
 		return failure(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "a message that is of no use here"), nil
@@ -340,12 +357,17 @@ func (st *stream) take(ctx context.Context, m *agentdv1.RunRequest) (*agentdv1.R
 }
 
 func (st *stream) cancel(ctx context.Context, reason string) error {
-	_, err := st.f.sessions.CancelTurn(ctx, call(st, &agentdv1.CancelTurnRequest{SessionId: st.session, TurnId: st.turn, Reason: reason}))
+	_, err := st.f.sessions.CancelTurn(ctx, call(st, &agentdv1.CancelTurnRequest{
+		SessionId: st.session,
+		TurnId:    st.turn,
+		Reason:    reason,
+	}))
 	return err
 }
 
 func failure(code agentdv1.ErrorCode, text string) *agentdv1.RunResponse {
-	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{Error: &agentdv1.RunResponse_ErrorResponse{Code: code, Message: text}}}
+	said := &agentdv1.RunResponse_ErrorResponse{Code: code, Message: text}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Error{Error: said}}
 }
 
 var _ agentdv1connect.AgentdHandler = (*Front)(nil)
