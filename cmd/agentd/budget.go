@@ -18,7 +18,10 @@ type budgetFlag daemon.Budget
 func (b budgetFlag) of() client.Budget {
 	m := daemon.Budget(b).Proto()
 	return client.Budget{
-		ModelCalls: m.GetModelCalls(), Tokens: m.GetTokens(), CostUSD: m.GetCostUsd(), WallTime: m.GetWallTime().AsDuration(),
+		ModelCalls: m.GetModelCalls(),
+		Tokens:     m.GetTokens(),
+		CostUSD:    m.GetCostUsd(),
+		WallTime:   m.GetWallTime().AsDuration(),
 	}
 }
 

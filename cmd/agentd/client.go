@@ -44,7 +44,8 @@ func (p *process) report(err error) int {
 		fmt.Fprintln(p.stderr, "agentd:", text)
 	}
 	if e, ok := errors.AsType[*cli.Error](err); ok && e.Unreachable {
-		fmt.Fprintln(p.stderr, "Start one with: agentd serve. Or name another one with --url (or AGENTD_URL), or run without one: agentd run --local FILE PROMPT.")
+		fmt.Fprintln(p.stderr, "Start one with: agentd serve. "+
+			"Or name another one with --url (or AGENTD_URL), or run without one: agentd run --local FILE PROMPT.")
 	}
 	return code
 }

@@ -76,18 +76,26 @@ func TestHelp(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
+	shown := map[string]bool{}
 	for _, leaf := range parser.Model.Leaves(true) {
 		texts := []string{leaf.Help}
 		for _, f := range leaf.Flags {
 			texts = append(texts, f.Help)
+			shown[f.Enum] = true
 		}
 		for _, a := range leaf.Positional {
 			texts = append(texts, a.Help)
 		}
 		for _, text := range texts {
+			shown[text] = true
 			if !strings.HasSuffix(text, ".") {
 				t.Errorf("%s: %q is no sentence", leaf.Name, text)
 			}
+		}
+	}
+	for name, text := range helps {
+		if !shown[text] {
+			t.Errorf("no tag names the text %s", name)
 		}
 	}
 }

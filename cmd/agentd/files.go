@@ -33,9 +33,27 @@ var remote = regexp.MustCompile(`^(https?|gs)://.`)
 // types are those of files that models read, by the ends of their names: what a
 // system knows of them differs.
 var types = map[string]string{
-	".csv": "text/csv", ".gif": "image/gif", ".heic": "image/heic", ".html": "text/html", ".jpeg": "image/jpeg", ".jpg": "image/jpeg", ".json": "application/json",
-	".flac": "audio/flac", ".m4a": "audio/mp4", ".md": "text/markdown", ".mov": "video/quicktime", ".mp3": "audio/mpeg", ".mp4": "video/mp4", ".ogg": "audio/ogg",
-	".pdf": "application/pdf", ".png": "image/png", ".txt": "text/plain", ".wav": "audio/wav", ".webm": "video/webm", ".webp": "image/webp", ".xml": "text/xml",
+	".csv":  "text/csv",
+	".flac": "audio/flac",
+	".gif":  "image/gif",
+	".heic": "image/heic",
+	".html": "text/html",
+	".jpeg": "image/jpeg",
+	".jpg":  "image/jpeg",
+	".json": "application/json",
+	".m4a":  "audio/mp4",
+	".md":   "text/markdown",
+	".mov":  "video/quicktime",
+	".mp3":  "audio/mpeg",
+	".mp4":  "video/mp4",
+	".ogg":  "audio/ogg",
+	".pdf":  "application/pdf",
+	".png":  "image/png",
+	".txt":  "text/plain",
+	".wav":  "audio/wav",
+	".webm": "video/webm",
+	".webp": "image/webp",
+	".xml":  "text/xml",
 }
 
 // parts are the files that go with a prompt.

@@ -34,11 +34,12 @@ func (c *runCmd) local(p *process) (url string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
+	log := daemon.LogConfig{Level: slog.LevelError, Secrets: daemon.Secrets(p.getenv)}
 	cfg := daemon.Config{
 		Addr:    "127.0.0.1:0",
 		DataDir: dir,
 		Getenv:  p.getenv,
-		Logger:  daemon.NewLogger(p.stderr, daemon.LogConfig{Level: slog.LevelError, Secrets: daemon.Secrets(p.getenv)}),
+		Logger:  daemon.NewLogger(p.stderr, log),
 		Version: versionText(),
 	}
 	c.configure(&cfg)

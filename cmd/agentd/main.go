@@ -97,7 +97,7 @@ type commands struct {
 	Interactions interactionsCmd `cmd:"" help:"Answer what turns ask of people."`
 	State        stateCmd        `cmd:"" help:"List and remove the state that sessions share."`
 	Models       modelsCmd       `cmd:"" help:"List the models that the daemon knows."`
-	Replay       replayCmd       `cmd:"" help:"Run a session of a stopped daemon again on its own log, and tell where it differs."`
+	Replay       replayCmd       `cmd:"" help:"${replay}"`
 	Healthcheck  healthcheckCmd  `cmd:"" help:"Ask the server on this machine whether it is ready."`
 	Version      versionCmd      `cmd:"" help:"Print the version; so does agentd --version."`
 }
@@ -160,6 +160,7 @@ func (p *process) parser() (*kong.Kong, error) {
 	return kong.New(&commands{},
 		kong.Name("agentd"),
 		kong.Description("Hosts agent trees: agents run here, tools run on the client."),
+		kong.PostBuild(longHelps),
 		kong.Writers(p.stdout, p.stderr),
 		kong.Resolvers(fromEnv(p.env)),
 		kong.ExplicitGroups([]kong.Group{localGroup}),

@@ -16,13 +16,13 @@ import (
 type modelFlags struct {
 	Scripts  string `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
 	Prices   string `placeholder:"FILE" help:"A file with prices and limits of models, laid over the built-in table."`
-	RecordTo string `placeholder:"FILE" help:"Append each model call to this file, one JSON line each: prompts and answers, never keys."`
+	RecordTo string `placeholder:"FILE" help:"${record_to}"`
 
 	ModelTimeout time.Duration `default:"10m" help:"Longest model call; each try has it to itself."`
-	ModelIdle    time.Duration `default:"5m" help:"Longest silence within a model call: a time without a byte from its provider. Pings count; --model-timeout bounds an answer of nothing else."`
-	ModelTries   int           `default:"5" help:"How often a model call is made at most when its provider fails before it has said anything; 1 means no retries."`
+	ModelIdle    time.Duration `default:"5m" help:"${model_idle}"`
+	ModelTries   int           `default:"5" help:"${model_tries}"`
 
-	CompactAt float64 `placeholder:"SHARE" help:"Share of a model's context window, such as 0.8, above which the beginning of a conversation is summarized, for agents that do not say themselves. Default: never."`
+	CompactAt float64 `placeholder:"SHARE" help:"${compact_at}"`
 }
 
 // configure says it to a daemon.
@@ -34,8 +34,11 @@ func (f *modelFlags) configure(cfg *daemon.Config) {
 
 // check refuses limits that would mean a default or none.
 func (f *modelFlags) check() error {
-	var errs []error
-	errs = append(errs, above0("model-timeout", f.ModelTimeout), above0("model-idle", f.ModelIdle), atLeast1("model-tries", f.ModelTries))
+	errs := []error{
+		above0("model-timeout", f.ModelTimeout),
+		above0("model-idle", f.ModelIdle),
+		atLeast1("model-tries", f.ModelTries),
+	}
 	if f.CompactAt < 0 || f.CompactAt > 1 || math.IsNaN(f.CompactAt) {
 		errs = append(errs, fmt.Errorf("--compact-at is %v, must be from 0 to 1", f.CompactAt))
 	}

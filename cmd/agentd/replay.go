@@ -17,9 +17,13 @@ type replayCmd struct {
 
 // Help is shown below the flags.
 func (*replayCmd) Help() string {
-	return `Runs the turns of a session again with this version of agentd, on the session's own log: what models, clients and people have answered is taken from there, no model is called, no tool is run. It tells the first record that this version would write otherwise, and is meant for the time before an upgrade, on the new version.
+	return `Runs the turns of a session again with this version of agentd, on the session's own log:
+what models, clients and people have answered is taken from there, no model is called, no tool is run.
+It tells the first record that this version would write otherwise,
+and is meant for the time before an upgrade, on the new version.
 
-The daemon of the folder has to be stopped. The folder is only read: the work is done on a copy, in the folder for temporary files.
+The daemon of the folder has to be stopped.
+The folder is only read: the work is done on a copy, in the folder for temporary files.
 
 The exit code is 0 when the log is equal, 1 when it is not or cannot be read.
 

@@ -27,23 +27,23 @@ const (
 )
 
 type runCmd struct {
-	File   string `arg:"" optional:"" name:"FILE" help:"The agent and its tools, YAML or JSON. With --session it may be left out."`
+	File   string `arg:"" optional:"" name:"FILE" help:"${run_file}"`
 	Prompt string `arg:"" optional:"" name:"PROMPT" help:"What the user says; '-' reads it from standard input."`
 
 	daemonFlags `embed:""`
-	Local       bool   `noenv:"" help:"Run a daemon in this process, for this turn alone, with provider keys from the environment. It keeps everything in memory, but with --session, --attach or --data in a folder of its own."`
-	Data        string `group:"local" noenv:"" placeholder:"DIR" help:"Folder of local sessions; one command at a time has it open. Default: agentd/local in the user's data folder."`
+	Local       bool   `noenv:"" help:"${run_local}"`
+	Data        string `group:"local" noenv:"" placeholder:"DIR" help:"${run_data}"`
 	modelFlags  `embed:"" group:"local"`
-	Session     string `noenv:"" placeholder:"ID" help:"Continue this session; with --local it is made under this id if there is none."`
-	Attach      string `noenv:"" placeholder:"SESSION" help:"Follow the last turn of this session, and run its tools if FILE is given."`
+	Session     string `noenv:"" placeholder:"ID" help:"${run_session}"`
+	Attach      string `noenv:"" placeholder:"SESSION" help:"${run_attach}"`
 
-	Model  string `short:"m" noenv:"" placeholder:"MODEL" help:"Ask this model, without a file: agentd run -m MODEL PROMPT."`
-	Output string `short:"o" noenv:"" enum:",text,json,events" default:"" placeholder:"text|json|events" help:"What standard output gets. text: the answer alone, when the turn has completed; json: the turn as one JSON object, at its end; events: each event as a line of JSON, as --json. Default: what happens, for people, on a terminal, else events."`
+	Model  string `short:"m" noenv:"" placeholder:"MODEL" help:"${run_model}"`
+	Output string `short:"o" noenv:"" enum:"${outputs}" default:"" placeholder:"text|json|events" help:"${run_output}"`
 
-	State    map[string]string `short:"s" noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"Set a key of the session's state. A value that is JSON counts as such, any other one as text."`
+	State    map[string]string `short:"s" noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"${run_state}"`
 	Thoughts bool              `noenv:"" help:"Show what models think, too."`
-	Files    []string          `name:"file" short:"f" noenv:"" sep:"none" placeholder:"FILE" help:"Show the models this file, behind the prompt, which may then be left out: an image, a PDF, a sound, a text; or an https, http or gs URI, which the model's provider fetches. Its type is that of its name or content; TYPE/SUBTYPE=FILE tells it. May be given several times."`
-	Raw      string            `noenv:"" placeholder:"FILE" help:"Append what providers have answered, as it came, to this file, one JSON line each: with --attach, of a turn that was begun so."`
+	Files    []string          `name:"file" short:"f" noenv:"" sep:"none" placeholder:"FILE" help:"${run_files}"`
+	Raw      string            `noenv:"" placeholder:"FILE" help:"${run_raw}"`
 
 	BudgetCalls  int64         `noenv:"" placeholder:"N" help:"Model calls that the turn may make."`
 	BudgetTokens int64         `noenv:"" placeholder:"N" help:"Tokens that the turn may use."`
@@ -53,13 +53,17 @@ type runCmd struct {
 
 // Help is shown below the flags.
 func (*runCmd) Help() string {
-	return `Agents run on the daemon. The tools of the file run here: each call starts the tool's command, with the arguments as JSON on its standard input.
+	return `Agents run on the daemon. The tools of the file run here:
+each call starts the tool's command, with the arguments as JSON on its standard input.
 
-On a terminal you see what the agents say, and are asked what they ask. Otherwise each event is a line of JSON on standard output, or what --output says. The last line on standard error says what the turn has used.
+On a terminal you see what the agents say, and are asked what they ask.
+Otherwise each event is a line of JSON on standard output, or what --output says.
+The last line on standard error says what the turn has used.
 
 Ctrl-C cancels the turn. A second one leaves it to itself, and so does closing the terminal.
 
-The exit code is 0 when the turn has completed, 1 when it has failed or was cancelled, and 2 for a wrong command line or an invalid file.
+The exit code is 0 when the turn has completed, 1 when it has failed or was cancelled,
+and 2 for a wrong command line or an invalid file.
 
 Examples:
 
@@ -90,7 +94,8 @@ func (c *runCmd) Validate(ctx *kong.Context) error {
 	case c.Model != "" && c.File != "" && c.Prompt != "":
 		return errors.New("--model goes without a FILE, whose agents name their models: agentd run -m MODEL PROMPT")
 	case c.Attach != "" && (c.Prompt != "" || len(c.State) > 0 || len(c.Files) > 0):
-		return errors.New("--attach follows a turn that there is: give a FILE with its tools or nothing, but neither PROMPT nor --file nor --state")
+		return errors.New("--attach follows a turn that there is: " +
+			"give a FILE with its tools or nothing, but neither PROMPT nor --file nor --state")
 	case c.BudgetCalls < 0 || c.BudgetTokens < 0 || c.BudgetCost < 0 || c.BudgetTime < 0:
 		return errors.New("a budget has to be above 0")
 	case c.Local:
@@ -170,7 +175,8 @@ func (c *runCmd) Run(p *process) error {
 // spinner shows on a terminal what the turn waits for, if people read what is shown
 // there; else it is nil. What the process writes goes through it from then on.
 func (c *runCmd) spinner(p *process, t *task) *cli.Spinner {
-	if !p.tty.stderr || p.env["TERM"] == "dumb" || c.Output == "json" || c.Output == "events" || c.Output == "" && c.json(p) {
+	if !p.tty.stderr || p.env["TERM"] == "dumb" ||
+		c.Output == "json" || c.Output == "events" || c.Output == "" && c.json(p) {
 		return nil
 	}
 	var tree *client.Agent
@@ -252,8 +258,17 @@ func (c *runCmd) prompt(file *agentfile.File, text string) (*cli.Prompt, error) 
 		return nil, err
 	}
 	out := &cli.Prompt{
-		Session: c.Session, Create: c.Local, Text: text, Parts: files, Raw: c.Raw != "",
-		Budget: client.Budget{ModelCalls: c.BudgetCalls, Tokens: c.BudgetTokens, CostUSD: c.BudgetCost, WallTime: c.BudgetTime},
+		Session: c.Session,
+		Create:  c.Local,
+		Text:    text,
+		Parts:   files,
+		Raw:     c.Raw != "",
+		Budget: client.Budget{
+			ModelCalls: c.BudgetCalls,
+			Tokens:     c.BudgetTokens,
+			CostUSD:    c.BudgetCost,
+			WallTime:   c.BudgetTime,
+		},
 	}
 	switch {
 	case file != nil:

@@ -17,57 +17,57 @@ import (
 
 type serveCmd struct {
 	Addr string `default:":8080" placeholder:"HOST:PORT" help:"Where to listen; no host means every address."`
-	Data string `placeholder:"DIR" help:"Folder of the database, ':memory:' for none. Default: agentd in the user's data folder."`
+	Data string `placeholder:"DIR" help:"${serve_data}"`
 
 	TLSCert string `name:"tls-cert" placeholder:"FILE" help:"Certificate, PEM; serves TLS on the same port."`
 	TLSKey  string `name:"tls-key" placeholder:"FILE" help:"Key of the certificate, PEM."`
 
-	AllowNetworkFiles bool `help:"Take a --data folder on a network file system, which is refused otherwise: nothing keeps daemons of other machines out of it."`
+	AllowNetworkFiles bool `help:"${serve_allow_network_files}"`
 
 	LogLevel  slog.Level `default:"info" help:"Least level to log: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
 
 	modelFlags `embed:""`
 
-	CORSOrigins  []string `name:"cors-origins" placeholder:"ORIGIN" help:"Origins from which web pages may call SessionService, such as https://app.example.com; '*' is any."`
-	AllowedHosts []string `name:"allowed-hosts" placeholder:"NAME" help:"Names by which the server may be called over a loopback address, besides localhost and addresses, such as that of a proxy on this machine."`
+	CORSOrigins  []string `name:"cors-origins" placeholder:"ORIGIN" help:"${serve_cors_origins}"`
+	AllowedHosts []string `name:"allowed-hosts" placeholder:"NAME" help:"${serve_allowed_hosts}"`
 	NoReflection bool     `help:"Do not serve gRPC reflection."`
 
-	CreateSessions bool   `help:"Make the session that a Run request names when there is none, for clients that cannot ask for it."`
-	OnDisconnect   string `default:"auto" enum:"auto,off,continue,cancel" help:"What becomes of a turn that Run has started without on_disconnect when its last client is gone: auto (it is canceled if its client is too old to know on_disconnect and has reset its stream, and goes on otherwise), continue (it goes on; off is the same), or cancel."`
+	CreateSessions bool   `help:"${serve_create_sessions}"`
+	OnDisconnect   string `default:"auto" enum:"auto,off,continue,cancel" help:"${serve_on_disconnect}"`
 
-	ShutdownGrace time.Duration `default:"30s" help:"How long running turns are waited for when the server stops; later ones go on after the next start."`
+	ShutdownGrace time.Duration `default:"30s" help:"${serve_shutdown_grace}"`
 	Retention     time.Duration `default:"24h" help:"How long a turn waits for a client before it is ended."`
-	PurgeAfter    time.Duration `default:"0s" help:"How long the log of a session that is not used is kept; 0 is for ever."`
+	PurgeAfter    time.Duration `default:"0s" help:"${serve_purge_after}"`
 	IdleTurn      time.Duration `default:"1m" help:"How long a turn that waits for a client stays in memory."`
-	HandoverGrace time.Duration `default:"2s" help:"How long the tool calls of a client that has left wait before another client is asked."`
+	HandoverGrace time.Duration `default:"2s" help:"${serve_handover_grace}"`
 	TurnTimeout   time.Duration `default:"1h" help:"Longest turn."`
 	ToolTimeout   time.Duration `default:"10m" help:"Longest wait for a client's answer to a tool call."`
-	ModelCoolDown time.Duration `default:"10s" help:"How long the calls of a model that keeps failing are suspended at first; longer each time it fails again, up to 2m."`
-	IdleTimeout   time.Duration `help:"Longest silence on a stream, both ways. Default: 15m, or 5m more than --tool-timeout."`
+	ModelCoolDown time.Duration `default:"10s" help:"${serve_model_cool_down}"`
+	IdleTimeout   time.Duration `help:"${serve_idle_timeout}"`
 	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`
-	WriteTimeout  time.Duration `default:"10s" help:"How long a client may take to read 16 KiB of what it is sent, or a message that is smaller."`
+	WriteTimeout  time.Duration `default:"10s" help:"${serve_write_timeout}"`
 
-	InstructionFile []byte `type:"filecontent" placeholder:"FILE" help:"A file whose text is put before the instruction of every agent."`
+	InstructionFile []byte `type:"filecontent" placeholder:"FILE" help:"${serve_instruction_file}"`
 
-	TurnBudget    budgetFlag `placeholder:"BUDGET" help:"What one turn may spend at most, such as calls=100,tokens=2000000,cost=5,time=30m. Default: no bound."`
-	SessionBudget budgetFlag `placeholder:"BUDGET" help:"What one session may spend at most, in the same form. Default: no bound."`
+	TurnBudget    budgetFlag `placeholder:"BUDGET" help:"${serve_turn_budget}"`
+	SessionBudget budgetFlag `placeholder:"BUDGET" help:"${serve_session_budget}"`
 
 	MaxConns          int `default:"4096" help:"Connections at once."`
 	MaxStreams        int `default:"4096" help:"Run streams at once."`
 	MaxTurns          int `default:"1000" help:"Turns at once."`
 	MaxMessageBytes   int `default:"4194304" help:"Size of the largest request message."`
-	MaxReplyBytes     int `default:"268435456" help:"About how much memory large replies may take at the same time, and large requests as much. Above it streams wait for each other, other replies are refused for a while, and clients that read less than 64 KiB a second are cut off."`
+	MaxReplyBytes     int `default:"268435456" help:"${serve_max_reply_bytes}"`
 	MessagesPerSecond int `default:"200" help:"Messages a second that are taken from one stream."`
 	MaxModelCalls     int `default:"500" help:"Model calls of one turn."`
-	MaxRequestBytes   int `default:"536870912" help:"Size of the requests that all turns make of models at the same time, above which they wait for each other; those above 1 MiB share a quarter of it."`
+	MaxRequestBytes   int `default:"536870912" help:"${serve_max_request_bytes}"`
 	MaxQueued         int `default:"16" help:"Turns of one session that may wait for their start."`
-	MaxSharedBytes    int `default:"262144" help:"Size of the state that sessions share, as JSON, of each of app: and user:."`
+	MaxSharedBytes    int `default:"262144" help:"${serve_max_shared_bytes}"`
 	MaxSharedKeys     int `default:"1000" help:"Keys that sessions share, of each of app: and user:."`
 	MaxStateBytes     int `default:"4194304" help:"Size of the state of one session's own, as JSON."`
 	MaxStateKeys      int `default:"10000" help:"Keys of one session's own."`
-	QuarantineAfter   int `default:"3" help:"How often in a row a turn may be running when the server dies, without a step forward, until it is failed; 0 is never."`
-	ModelBreaker      int `default:"10" help:"How many model calls of one model and key have to fail in a row, tries counted, until such calls are suspended; 0 is never."`
+	QuarantineAfter   int `default:"3" help:"${serve_quarantine_after}"`
+	ModelBreaker      int `default:"10" help:"${serve_model_breaker}"`
 }
 
 func (c *serveCmd) config(p *process) (daemon.Config, error) {
@@ -78,6 +78,11 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 			return daemon.Config{}, err
 		}
 	}
+	log := daemon.LogConfig{
+		Level:   c.LogLevel,
+		JSON:    c.LogFormat == "json",
+		Secrets: daemon.Secrets(p.getenv),
+	}
 	cfg := daemon.Config{
 		Addr:              c.Addr,
 		TLSCertFile:       c.TLSCert,
@@ -85,7 +90,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		DataDir:           data,
 		AllowNetworkFiles: c.AllowNetworkFiles,
 		Getenv:            p.getenv,
-		Logger:            daemon.NewLogger(p.stderr, daemon.LogConfig{Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: daemon.Secrets(p.getenv)}),
+		Logger:            daemon.NewLogger(p.stderr, log),
 		Version:           versionText(),
 		CORSOrigins:       c.CORSOrigins,
 		AllowedHosts:      c.AllowedHosts,
@@ -134,16 +139,31 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 func (c *serveCmd) Validate() error {
 	errs := []error{c.check()}
 	for name, d := range map[string]time.Duration{
-		"turn-timeout": c.TurnTimeout, "tool-timeout": c.ToolTimeout, "model-cool-down": c.ModelCoolDown,
-		"stream-timeout": c.StreamTimeout, "write-timeout": c.WriteTimeout,
-		"retention": c.Retention, "idle-turn": c.IdleTurn, "handover-grace": c.HandoverGrace,
+		"turn-timeout":    c.TurnTimeout,
+		"tool-timeout":    c.ToolTimeout,
+		"model-cool-down": c.ModelCoolDown,
+		"stream-timeout":  c.StreamTimeout,
+		"write-timeout":   c.WriteTimeout,
+		"retention":       c.Retention,
+		"idle-turn":       c.IdleTurn,
+		"handover-grace":  c.HandoverGrace,
 	} {
 		errs = append(errs, above0(name, d))
 	}
 	for name, n := range map[string]int{
-		"max-conns": c.MaxConns, "max-streams": c.MaxStreams, "max-turns": c.MaxTurns, "max-message-bytes": c.MaxMessageBytes, "max-reply-bytes": c.MaxReplyBytes,
-		"messages-per-second": c.MessagesPerSecond, "max-model-calls": c.MaxModelCalls, "max-request-bytes": c.MaxRequestBytes, "max-queued": c.MaxQueued,
-		"max-shared-bytes": c.MaxSharedBytes, "max-shared-keys": c.MaxSharedKeys, "max-state-bytes": c.MaxStateBytes, "max-state-keys": c.MaxStateKeys,
+		"max-conns":           c.MaxConns,
+		"max-streams":         c.MaxStreams,
+		"max-turns":           c.MaxTurns,
+		"max-message-bytes":   c.MaxMessageBytes,
+		"max-reply-bytes":     c.MaxReplyBytes,
+		"messages-per-second": c.MessagesPerSecond,
+		"max-model-calls":     c.MaxModelCalls,
+		"max-request-bytes":   c.MaxRequestBytes,
+		"max-queued":          c.MaxQueued,
+		"max-shared-bytes":    c.MaxSharedBytes,
+		"max-shared-keys":     c.MaxSharedKeys,
+		"max-state-bytes":     c.MaxStateBytes,
+		"max-state-keys":      c.MaxStateKeys,
 	} {
 		errs = append(errs, atLeast1(name, n))
 	}
@@ -232,5 +252,6 @@ func dataDir(goos string, env map[string]string) (string, error) {
 	case goos != "windows" && home != "":
 		return filepath.Join(home, ".local", "share", "agentd"), nil
 	}
-	return "", fmt.Errorf("no data folder: this user has no home; name one with --data, or %s to keep nothing: %w", daemon.Memory, os.ErrNotExist)
+	return "", fmt.Errorf("no data folder: this user has no home; name one with --data, or %s to keep nothing: %w",
+		daemon.Memory, os.ErrNotExist)
 }

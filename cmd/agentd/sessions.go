@@ -26,9 +26,9 @@ type sessionsCmd struct {
 
 type sessionsCreateCmd struct {
 	daemonFlags `embed:""`
-	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"Give it a label; may be given several times."`
+	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"${sessions_create_label}"`
 	Ref         string            `noenv:"" placeholder:"NAME" help:"Call it by this name."`
-	Budget      budgetFlag        `noenv:"" placeholder:"BUDGET" help:"What it may spend, such as calls=100,tokens=2000000,cost=5,time=30m. Default: no bound but the server's."`
+	Budget      budgetFlag        `noenv:"" placeholder:"BUDGET" help:"${sessions_create_budget}"`
 }
 
 // Help is shown below the flags.
@@ -52,10 +52,10 @@ func (c *sessionsCreateCmd) Run(p *process) error {
 
 type sessionsListCmd struct {
 	daemonFlags `embed:""`
-	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"Only sessions with this label; may be given several times."`
-	State       string            `noenv:"" default:"active" enum:"active,archived,all" help:"Only sessions of this state: active, archived or all."`
+	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"${sessions_list_label}"`
+	State       string            `noenv:"" default:"active" enum:"active,archived,all" help:"${sessions_list_state}"`
 	Ref         string            `noenv:"" placeholder:"NAME" help:"Only sessions of this name."`
-	Status      []string          `noenv:"" enum:"pending,running,waiting-for-client,waiting-for-input,succeeded,failed,canceled" placeholder:"STATUS" help:"Only sessions whose last turn is so: pending, running, waiting-for-client, waiting-for-input, succeeded, failed or canceled."`
+	Status      []string          `noenv:"" enum:"${turn_statuses}" placeholder:"STATUS" help:"${sessions_list_status}"`
 	Limit       int               `noenv:"" default:"50" help:"How many to list at most."`
 }
 
@@ -125,10 +125,10 @@ func (c *sessionsShowCmd) Run(p *process) error {
 type sessionsEventsCmd struct {
 	daemonFlags `embed:""`
 	ID          string `arg:"" name:"SESSION" help:"The session."`
-	Follow      bool   `short:"f" noenv:"" help:"Go on with what happens: to the end of the turn with --turn, else until you interrupt it."`
+	Follow      bool   `short:"f" noenv:"" help:"${sessions_events_follow}"`
 	Turn        string `noenv:"" placeholder:"TURN" help:"Only this turn. Default: all turns of the session."`
 	After       *int64 `noenv:"" placeholder:"SEQ" help:"With --turn: begin behind this event."`
-	Cursor      string `noenv:"" placeholder:"CURSOR" help:"Without --turn: begin behind the event of this cursor, which --json shows."`
+	Cursor      string `noenv:"" placeholder:"CURSOR" help:"${sessions_events_cursor}"`
 }
 
 // Validate refuses flags that do not go together.
@@ -144,7 +144,8 @@ func (c *sessionsEventsCmd) Validate() error {
 
 // Help is shown below the flags.
 func (*sessionsEventsCmd) Help() string {
-	return `Each event is a line with its seq, its time and its kind. Text that is on its way is shown only with --follow.
+	return `Each event is a line with its seq, its time and its kind.
+Text that is on its way is shown only with --follow.
 
 Examples:
 
@@ -207,9 +208,9 @@ func (c *sessionsEventsCmd) show(p *process, event *client.Event) error {
 type sessionsUpdateCmd struct {
 	daemonFlags `embed:""`
 	ID          string            `arg:"" name:"SESSION" help:"The session."`
-	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"Set a label; an empty value removes it."`
+	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"${sessions_update_label}"`
 	Ref         *string           `noenv:"" placeholder:"NAME" help:"Call it by this name."`
-	Budget      *newBudgetFlag    `noenv:"" placeholder:"BUDGET" help:"What it may spend from its beginning, such as calls=100,tokens=2000000,cost=5,time=30m, in place of all that was said before; none is no bound but the server's."`
+	Budget      *newBudgetFlag    `noenv:"" placeholder:"BUDGET" help:"${sessions_update_budget}"`
 	Version     *int64            `noenv:"" placeholder:"N" help:"Change it only if it is at this version."`
 }
 
@@ -257,7 +258,13 @@ type sessionsArchiveCmd struct {
 
 // Help is shown below the flags.
 func (*sessionsArchiveCmd) Help() string {
-	return "A turn that runs is not stopped by it.\n\nExamples:\n\n  agentd sessions archive SESSION\n\n  agentd sessions archive --undo SESSION"
+	return `A turn that runs is not stopped by it.
+
+Examples:
+
+  agentd sessions archive SESSION
+
+  agentd sessions archive --undo SESSION`
 }
 
 // Run archives a session.
@@ -317,7 +324,8 @@ func (c *sessionsDeleteCmd) Run(p *process) error {
 	}
 	return c.talk(p, func(t talk) error {
 		if !c.Yes {
-			sure, err := terminal.New(p.stdin, p.stderr).Confirm(t.ctx, fmt.Sprintf("Delete session %s and its log for good?", cli.Clean(c.ID)))
+			question := fmt.Sprintf("Delete session %s and its log for good?", cli.Clean(c.ID))
+			sure, err := terminal.New(p.stdin, p.stderr).Confirm(t.ctx, question)
 			if err != nil {
 				return err
 			}

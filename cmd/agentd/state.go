@@ -23,8 +23,13 @@ type stateListCmd struct {
 
 // Help is shown below the flags.
 func (*stateListCmd) Help() string {
-	return "Bytes are what a key takes of the bound of its scope, app: or user:.\n\n" +
-		"Examples:\n\n  agentd state list --prefix app:\n\n  agentd state list --limit 1000 --json | jq -r .key"
+	return `Bytes are what a key takes of the bound of its scope, app: or user:.
+
+Examples:
+
+  agentd state list --prefix app:
+
+  agentd state list --limit 1000 --json | jq -r .key`
 }
 
 // Run lists keys.
@@ -62,7 +67,11 @@ type stateSetCmd struct {
 
 // Help is shown below the flags.
 func (*stateSetCmd) Help() string {
-	return "Examples:\n\n  agentd state set app:plan '\"spring sale\"'\n\n  agentd state set app:limits '{\"refund\": 50}'"
+	return `Examples:
+
+  agentd state set app:plan '"spring sale"'
+
+  agentd state set app:limits '{"refund": 50}'`
 }
 
 // Run sets a key.
@@ -82,8 +91,11 @@ type stateRemoveCmd struct {
 
 // Help is shown below the flags.
 func (*stateRemoveCmd) Help() string {
-	return "A key that is not there is no error. Programs get the keys that were there.\n\n" +
-		"Examples:\n\n  agentd state remove app:plan user:name"
+	return `A key that is not there is no error. Programs get the keys that were there.
+
+Examples:
+
+  agentd state remove app:plan user:name`
 }
 
 // Run removes keys.

@@ -22,7 +22,7 @@ type turnsCmd struct {
 type turnsListCmd struct {
 	daemonFlags `embed:""`
 	Session     string   `arg:"" optional:"" name:"SESSION" help:"The session. Default: all."`
-	Status      []string `noenv:"" enum:"pending,running,waiting-for-client,waiting-for-input,succeeded,failed,canceled" placeholder:"STATUS" help:"Only turns that are so: pending, running, waiting-for-client, waiting-for-input, succeeded, failed or canceled."`
+	Status      []string `noenv:"" enum:"${turn_statuses}" placeholder:"STATUS" help:"${turns_list_status}"`
 	Limit       int      `noenv:"" default:"50" help:"How many to list at most."`
 }
 
@@ -83,7 +83,11 @@ type turnsCallsCmd struct {
 
 // Help is shown below the flags.
 func (*turnsCallsCmd) Help() string {
-	return "Instructions are as the model got them, filled in from the state as it was.\n\nExamples:\n\n  agentd turns calls SESSION"
+	return `Instructions are as the model got them, filled in from the state as it was.
+
+Examples:
+
+  agentd turns calls SESSION`
 }
 
 // Run shows the input of model calls.
@@ -117,8 +121,13 @@ func (c *turnsCancelCmd) Validate() error {
 
 // Help is shown below the flags.
 func (*turnsCancelCmd) Help() string {
-	return "A turn that is over stays as it is, and so does a call that has its result.\n\n" +
-		"Examples:\n\n  agentd turns cancel SESSION --reason \"enough for today\"\n\n  agentd turns cancel SESSION --call CALL"
+	return `A turn that is over stays as it is, and so does a call that has its result.
+
+Examples:
+
+  agentd turns cancel SESSION --reason "enough for today"
+
+  agentd turns cancel SESSION --call CALL`
 }
 
 // Run cancels a turn, or one of its calls.
@@ -149,7 +158,7 @@ type interactionsCmd struct {
 type interactionsListCmd struct {
 	daemonFlags `embed:""`
 	Session     string `arg:"" optional:"" name:"SESSION" help:"The session. Default: all."`
-	Status      string `noenv:"" default:"pending" enum:"pending,resolved,canceled,all" help:"Only interactions that are so: pending, resolved, canceled or all."`
+	Status      string `noenv:"" default:"pending" enum:"pending,resolved,canceled,all" help:"${interactions_status}"`
 	Limit       int    `noenv:"" default:"50" help:"How many to list at most."`
 }
 
@@ -180,7 +189,7 @@ type interactionsResolveCmd struct {
 	Session     string `arg:"" name:"SESSION" help:"The session."`
 	ID          string `arg:"" name:"INTERACTION" help:"The interaction."`
 	Decision    string `arg:"" name:"DECISION" enum:"approve,deny,answer" help:"One of approve, deny and answer."`
-	Text        string `arg:"" optional:"" name:"TEXT" help:"With approve, other arguments for the tool, a JSON object; with deny, why; with answer, the answer."`
+	Text        string `arg:"" optional:"" name:"TEXT" help:"${interactions_resolve_text}"`
 }
 
 // Help is shown below the flags.
@@ -233,7 +242,12 @@ type modelsCmd struct {
 
 // Help is shown below the flags.
 func (*modelsCmd) Help() string {
-	return "Providers serve models of other names, too.\n\nExamples:\n\n  agentd models\n  agentd models --stale --days 30"
+	return `Providers serve models of other names, too.
+
+Examples:
+
+  agentd models
+  agentd models --stale --days 30`
 }
 
 // Run lists models.

@@ -14,7 +14,9 @@ type validateCmd struct {
 
 // Help is shown below the flags.
 func (*validateCmd) Help() string {
-	return `The files are checked by the rules that a daemon has for trees and tools: names, references, schemas, limits, builtin tools of models. Nothing is run and nobody is asked; models are judged by their names, no key is needed.
+	return `The files are checked by the rules that a daemon has for trees and tools:
+names, references, schemas, limits, builtin tools of models.
+Nothing is run and nobody is asked; models are judged by their names, no key is needed.
 
 Each problem is a line on standard error with its file, line, column and agent. The exit code is 2 if there is one.
 

@@ -1,0 +1,130 @@
+package main
+
+import (
+	"strings"
+
+	"github.com/alecthomas/kong"
+)
+
+// longHelps puts the texts of helps into the commands and flags that name them. kong.Vars
+// would do so, too, but looks through all texts for each flag, for tens of milliseconds.
+func longHelps(k *kong.Kong) error {
+	return kong.Visit(k.Model, func(node kong.Visitable, next kong.Next) error {
+		switch n := node.(type) {
+		case *kong.Node:
+			n.Help = named(n.Help)
+		case *kong.Value:
+			n.Help, n.Enum = named(n.Help), named(n.Enum)
+		}
+		return next(nil)
+	})
+}
+
+// named is the text that a tag names, or the tag's own. Kong refuses names that are left.
+func named(text string) string {
+	name, ok := strings.CutPrefix(text, "${")
+	if long := helps[strings.TrimSuffix(name, "}")]; ok && long != "" {
+		return long
+	}
+	return text
+}
+
+// helps are the texts that are too long for the line of their command or flag, whose tag
+// names them, such as help:"${replay}".
+var helps = map[string]string{
+	// What flags may be.
+	"outputs":       ",text,json,events",
+	"turn_statuses": "pending,running,waiting-for-client,waiting-for-input,succeeded,failed,canceled",
+
+	// The commands.
+	"replay": "Run a session of a stopped daemon again on its own log, and tell where it differs.",
+
+	// serve.
+	"serve_data": "Folder of the database, ':memory:' for none. Default: agentd in the user's data folder.",
+	"serve_allow_network_files": "Take a --data folder on a network file system, which is refused otherwise: " +
+		"nothing keeps daemons of other machines out of it.",
+	"serve_cors_origins": "Origins from which web pages may call SessionService, " +
+		"such as https://app.example.com; '*' is any.",
+	"serve_allowed_hosts": "Names by which the server may be called over a loopback address, " +
+		"besides localhost and addresses, such as that of a proxy on this machine.",
+	"serve_create_sessions": "Make the session that a Run request names when there is none, " +
+		"for clients that cannot ask for it.",
+	"serve_on_disconnect": "What becomes of a turn that Run has started without on_disconnect " +
+		"when its last client is gone: auto (it is canceled if its client is too old to know on_disconnect " +
+		"and has reset its stream, and goes on otherwise), continue (it goes on; off is the same), or cancel.",
+	"serve_shutdown_grace": "How long running turns are waited for when the server stops; " +
+		"later ones go on after the next start.",
+	"serve_purge_after":    "How long the log of a session that is not used is kept; 0 is for ever.",
+	"serve_handover_grace": "How long the tool calls of a client that has left wait before another client is asked.",
+	"serve_model_cool_down": "How long the calls of a model that keeps failing are suspended at first; " +
+		"longer each time it fails again, up to 2m.",
+	"serve_idle_timeout": "Longest silence on a stream, both ways. Default: 15m, or 5m more than --tool-timeout.",
+	"serve_write_timeout": "How long a client may take to read 16 KiB of what it is sent, " +
+		"or a message that is smaller.",
+	"serve_instruction_file": "A file whose text is put before the instruction of every agent.",
+	"serve_turn_budget": "What one turn may spend at most, such as calls=100,tokens=2000000,cost=5,time=30m. " +
+		"Default: no bound.",
+	"serve_session_budget": "What one session may spend at most, in the same form. Default: no bound.",
+	"serve_max_reply_bytes": "About how much memory large replies may take at the same time, " +
+		"and large requests as much. Above it streams wait for each other, other replies are refused for a while, " +
+		"and clients that read less than 64 KiB a second are cut off.",
+	"serve_max_request_bytes": "Size of the requests that all turns make of models at the same time, " +
+		"above which they wait for each other; those above 1 MiB share a quarter of it.",
+	"serve_max_shared_bytes": "Size of the state that sessions share, as JSON, of each of app: and user:.",
+	"serve_quarantine_after": "How often in a row a turn may be running when the server dies, " +
+		"without a step forward, until it is failed; 0 is never.",
+	"serve_model_breaker": "How many model calls of one model and key have to fail in a row, tries counted, " +
+		"until such calls are suspended; 0 is never.",
+
+	// serve, and run --local.
+	"record_to": "Append each model call to this file, one JSON line each: prompts and answers, never keys.",
+	"model_idle": "Longest silence within a model call: a time without a byte from its provider. " +
+		"Pings count; --model-timeout bounds an answer of nothing else.",
+	"model_tries": "How often a model call is made at most when its provider fails before it has said anything; " +
+		"1 means no retries.",
+	"compact_at": "Share of a model's context window, such as 0.8, " +
+		"above which the beginning of a conversation is summarized, " +
+		"for agents that do not say themselves. Default: never.",
+
+	// run.
+	"run_file": "The agent and its tools, YAML or JSON. With --session it may be left out.",
+	"run_local": "Run a daemon in this process, for this turn alone, with provider keys from the environment. " +
+		"It keeps everything in memory, but with --session, --attach or --data in a folder of its own.",
+	"run_data": "Folder of local sessions; one command at a time has it open. " +
+		"Default: agentd/local in the user's data folder.",
+	"run_session": "Continue this session; with --local it is made under this id if there is none.",
+	"run_attach":  "Follow the last turn of this session, and run its tools if FILE is given.",
+	"run_model":   "Ask this model, without a file: agentd run -m MODEL PROMPT.",
+	"run_output": "What standard output gets. text: the answer alone, when the turn has completed; " +
+		"json: the turn as one JSON object, at its end; events: each event as a line of JSON, as --json. " +
+		"Default: what happens, for people, on a terminal, else events.",
+	"run_state": "Set a key of the session's state. A value that is JSON counts as such, any other one as text.",
+	"run_files": "Show the models this file, behind the prompt, which may then be left out: " +
+		"an image, a PDF, a sound, a text; or an https, http or gs URI, which the model's provider fetches. " +
+		"Its type is that of its name or content; TYPE/SUBTYPE=FILE tells it. May be given several times.",
+	"run_raw": "Append what providers have answered, as it came, to this file, one JSON line each: " +
+		"with --attach, of a turn that was begun so.",
+
+	// sessions.
+	"sessions_create_label": "Give it a label; may be given several times.",
+	"sessions_create_budget": "What it may spend, such as calls=100,tokens=2000000,cost=5,time=30m. " +
+		"Default: no bound but the server's.",
+	"sessions_list_label": "Only sessions with this label; may be given several times.",
+	"sessions_list_state": "Only sessions of this state: active, archived or all.",
+	"sessions_list_status": "Only sessions whose last turn is so: " +
+		"pending, running, waiting-for-client, waiting-for-input, succeeded, failed or canceled.",
+	"sessions_events_follow": "Go on with what happens: " +
+		"to the end of the turn with --turn, else until you interrupt it.",
+	"sessions_events_cursor": "Without --turn: begin behind the event of this cursor, which --json shows.",
+	"sessions_update_label":  "Set a label; an empty value removes it.",
+	"sessions_update_budget": "What it may spend from its beginning, " +
+		"such as calls=100,tokens=2000000,cost=5,time=30m, in place of all that was said before; " +
+		"none is no bound but the server's.",
+
+	// turns and interactions.
+	"turns_list_status": "Only turns that are so: " +
+		"pending, running, waiting-for-client, waiting-for-input, succeeded, failed or canceled.",
+	"interactions_status": "Only interactions that are so: pending, resolved, canceled or all.",
+	"interactions_resolve_text": "With approve, other arguments for the tool, a JSON object; " +
+		"with deny, why; with answer, the answer.",
+}
