@@ -173,8 +173,8 @@ func (p Part) check() error {
 	case kinds == 0 && p.MIMEType != "":
 		return fmt.Errorf("the file of type %q is empty", p.MIMEType)
 	case kinds == 0:
-		return errors.New("it is empty: it holds neither a text nor a file nor a tool;" +
-			" see client.Text, client.Inline, client.FileURI and client.ToolReference")
+		return errors.New("it is empty: it holds neither a text nor a file nor a tool; " +
+			"see client.Text, client.Inline, client.FileURI and client.ToolReference")
 	case p.Text != "":
 		if len(p.Text) > maxPartText || !utf8.ValidString(p.Text) {
 			return fmt.Errorf("a text must be UTF-8 of 1 to %d bytes, got %d bytes", maxPartText, len(p.Text))

@@ -148,8 +148,9 @@ func (t *Transcript) addChunk(chunk *OutputChunk, whole bool) error {
 			t.drop(m)
 		}
 		if t.bytes+len(chunk.Content) > maxTranscriptBytes {
-			return errorf(ErrLimitExceeded, "the turn said more than %d bytes, which is what client.Do, client.Collect"+
-				" and a client.Transcript hold; take the events one by one", maxTranscriptBytes)
+			return errorf(ErrLimitExceeded, "the turn said more than %d bytes, "+
+				"which is what client.Do, client.Collect and a client.Transcript hold; take the events one by one",
+				maxTranscriptBytes)
 		}
 		a.open = m
 		if whole {

@@ -75,8 +75,7 @@ func inWords(req *model.Request, schema json.RawMessage) *model.Request {
 	}
 	system.Parts = append(slices.Clip(system.Parts), genai.NewPartFromText(
 		"When you have your final answer, reply with one JSON value that satisfies the JSON Schema below, "+
-			"and with nothing else: "+
-			"no text before or after it and no code fence around it.\n\n"+string(schema)))
+			"and with nothing else: no text before or after it and no code fence around it.\n\n"+string(schema)))
 	cfg.SystemInstruction, out.Config = system, &cfg
 	return &out
 }
