@@ -230,13 +230,11 @@ func (s *Session) numberLocked(f *flight) error {
 		if e.key != nil { // turns of one session begin one by one
 			f.batch.Key = e.key
 		}
-		for _, changed := range x.Note(e.rec, e.fact) {
-			row, err := changed.Row(s.id)
-			if err != nil {
-				return fmt.Errorf("%w: session %s: turn %s: %w", store.ErrMalformed, s.id, e.turn.id, err)
-			}
-			f.batch.Rows = append(f.batch.Rows, row)
+		rows, err := x.Rows(s.id, e.rec, e.fact)
+		if err != nil {
+			return fmt.Errorf("%w: session %s: turn %s: %w", store.ErrMalformed, s.id, e.turn.id, err)
 		}
+		f.batch.Rows = append(f.batch.Rows, rows...)
 	}
 	f.batch.Usage, f.batch.LastTurn, f.batch.LastStatus = x.Usage, x.Last, x.LastAs
 	return nil

@@ -116,7 +116,7 @@ func (t *Turn) isOrTook(id string) bool { return t.id == id || slices.Contains(t
 func (s *Session) hasCall(ctx context.Context, turnID, callID string) error {
 	id, exists := turnID, false
 	callers := map[string]bool{}
-	first, err := s.firstRecord(ctx, turnID)
+	first, err := s.manager.FirstRecord(ctx, s.id, turnID)
 	if err != nil {
 		return err
 	}

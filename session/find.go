@@ -2,17 +2,14 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/store"
 )
 
 // A turn is found by its id where a turn of its kind is: it is the session's last one, it
@@ -122,7 +119,7 @@ func (s *Session) findInjected(id string) (*Turn, bool) {
 // is, from the log. The end of one whose end the request's client has already counts for
 // none.
 func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error) {
-	first, err := s.firstRecord(ctx, req.TurnID)
+	first, err := s.manager.FirstRecord(ctx, s.id, req.TurnID)
 	if err != nil {
 		return nil, err
 	}
@@ -165,24 +162,6 @@ func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error
 	return nil, fault.Errorf(fault.Invalid, "turn_id %q: session %q has no such turn whose end comes after after_seq",
 		req.TurnID, s.id).
 		OfTurn(req.TurnID).Breaking("turn_id", fault.RuleRange)
-}
-
-// firstRecord is where a turn begins that is over: the log before it does not matter. It is
-// 1 for one of which that is not known, or that waited for its start: what ran then may
-// matter.
-func (s *Session) firstRecord(ctx context.Context, id string) (int64, error) {
-	row, err := s.store.Row(ctx, store.RowTurn, s.id, id)
-	if errors.Is(err, store.ErrNotFound) {
-		return 1, nil
-	}
-	if err != nil {
-		return 0, fmt.Errorf("session %s: turn %s: %w", s.id, id, err)
-	}
-	info, err := index.ReadTurn(row)
-	if err != nil || !info.Started.Equal(info.Created) {
-		return 1, err
-	}
-	return row.Seq, nil
 }
 
 // queuedSpec is what the prompt came with that has become a message of the session's last

@@ -86,7 +86,7 @@ func NewManager(cfg Config) (*Manager, error) {
 			cfg.OnFatal(err)
 		}
 	})
-	m.lists = &lists{Store: m.store, Live: live{m}, Retention: cfg.Limits.Retention, Logger: cfg.Logger}
+	m.lists = &lists{Store: m.store.Store, Live: live{m}, Retention: cfg.Limits.Retention, Logger: cfg.Logger}
 	m.store.cleared = m.cleared
 	m.store.calmed = func(s *Session) { m.settle(s, false) }
 	return m, nil

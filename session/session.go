@@ -97,7 +97,7 @@ func load(ctx context.Context, store *patient, runner Runner, limits Limits, id 
 	}
 	s := newSession(store, runner, limits, id)
 	s.owner = info.Owner()
-	s.archived, s.own, s.attempts, s.index = info.Archived, info.Budget, info.Attempts, index.New(info.Inherited)
+	s.archived, s.own, s.attempts, s.index = info.Archived, info.Budget, info.Attempts, &index.Index{Inherited: info.Inherited}
 	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
 			return nil, err
@@ -151,7 +151,7 @@ func newSession(store *patient, runner Runner, limits Limits, id string) *Sessio
 		queueing: make(chan struct{}, 1),
 		state:    map[string]any{},
 		sizes:    map[string]int{},
-		index:    index.New(0),
+		index:    &index.Index{},
 		watchers: map[*Watcher]struct{}{},
 	}
 }

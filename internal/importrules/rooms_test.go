@@ -65,7 +65,7 @@ var rooms = []room{
 	{path: "session/internal/page", floor: 0, may: []string{"session/fault"}, knows: "pages of a list; not what is listed"},
 	{path: "session/index", floor: 0,
 		may: []string{gen, protobuf, "session/fault", "session/record", "session/store", "session/internal/logjson",
-			"session/internal/page", "session/internal/position", "session/internal/refusal"},
+			"session/internal/page", "session/internal/position", "session/internal/refusal", "session/internal/retry"},
 		knows: "what can be looked up of sessions; neither how a turn runs, nor the wire"},
 	{path: "session", floor: 1,
 		may: []string{gen, protobuf, "session/fault", "session/index", "session/principal", "session/record", "session/store",

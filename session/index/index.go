@@ -14,7 +14,8 @@ import (
 
 // Index holds the turns that may still change: the open one, those that wait for
 // their start, and those whose prompts have become messages of the open one; and
-// what people are asked. It is used by one goroutine at a time.
+// what people are asked. One goroutine may use it at a time. The zero value is the index of an
+// empty log.
 type Index struct {
 	// Last is the turn that was started last, and LastAs the status of its row; "" for none.
 	Last, LastAs string
@@ -26,11 +27,6 @@ type Index struct {
 
 	turns map[string]*Turn
 	asked Asked
-}
-
-// New returns the index of an empty log. Records up to inherited are those of another session.
-func New(inherited int64) *Index {
-	return &Index{turns: map[string]*Turn{}, Inherited: inherited}
 }
 
 // Clone returns an index that changes by itself.
@@ -46,15 +42,30 @@ func (x *Index) Clone() *Index {
 	return &out
 }
 
-// Entry is a turn or an interaction, as it has a row.
-type Entry interface {
-	// Row is the entry as it stands in a store, under the id of its session.
-	Row(sessionID string) (store.Row, error)
+// entry is a turn or an interaction, as it has a row.
+type entry interface {
+	row(sessionID string) (store.Row, error)
 }
 
-// Note applies a record and returns the entries whose rows it changes.
-func (x *Index) Note(rec record.Record, fact any) []Entry {
-	var changed []Entry
+// Note applies a record.
+func (x *Index) Note(rec record.Record, fact any) { x.note(rec, fact) }
+
+// Rows applies a record and returns the rows that it changes, under the id of a session.
+func (x *Index) Rows(sessionID string, rec record.Record, fact any) ([]store.Row, error) {
+	var rows []store.Row
+	for _, changed := range x.note(rec, fact) {
+		row, err := changed.row(sessionID)
+		if err != nil {
+			return nil, err
+		}
+		rows = append(rows, row)
+	}
+	return rows, nil
+}
+
+// note applies a record and returns the entries whose rows it changes.
+func (x *Index) note(rec record.Record, fact any) []entry {
+	var changed []entry
 	for _, t := range x.noteTurn(rec, fact) {
 		changed = append(changed, t)
 	}
@@ -67,7 +78,7 @@ func (x *Index) Note(rec record.Record, fact any) []Entry {
 	return changed
 }
 
-// noteTurn is Note for the turns.
+// noteTurn is note for the turns.
 func (x *Index) noteTurn(rec record.Record, fact any) []*Turn {
 	t := x.turns[rec.TurnID]
 	if u := record.UsageOf(fact); u != nil {
@@ -121,6 +132,9 @@ func (x *Index) noteTurn(rec record.Record, fact any) []*Turn {
 // add takes a turn whose first record it is.
 func (x *Index) add(rec record.Record) *Turn {
 	t := &Turn{ID: rec.TurnID, Created: rec.Time, After: position.Of(rec.Seq, 0) - 1}
+	if x.turns == nil {
+		x.turns = map[string]*Turn{}
+	}
 	x.turns[t.ID] = t
 	return t
 }
@@ -218,7 +232,7 @@ func Read(from Source, sessionID string) (*Index, []store.Row, error) {
 		kind store.RowKind
 		id   string
 	}
-	x, rows := New(from.Inherited), map[key]store.Row{}
+	x, rows := &Index{Inherited: from.Inherited}, map[key]store.Row{}
 	for rec, err := range from.Records {
 		if err != nil {
 			return nil, nil, err
@@ -230,11 +244,11 @@ func Read(from Source, sessionID string) (*Index, []store.Row, error) {
 		if err != nil {
 			return nil, nil, err
 		}
-		for _, changed := range x.Note(rec, fact) {
-			row, err := changed.Row(sessionID)
-			if err != nil {
-				return nil, nil, err
-			}
+		changed, err := x.Rows(sessionID, rec, fact)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, row := range changed {
 			rows[key{row.Kind, row.ID}] = row
 		}
 	}

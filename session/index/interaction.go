@@ -163,8 +163,8 @@ func (a Asked) Clone() Asked {
 // The statuses of interactions in rows.
 var askRows = map[agentdv1.InteractionStatus]string{askPending: "pending", askResolved: "resolved", askCanceled: "canceled"}
 
-// Row is the interaction as it stands in a store.
-func (in *Interaction) Row(sessionID string) (store.Row, error) {
+// row is the interaction as it stands in a store.
+func (in *Interaction) row(sessionID string) (store.Row, error) {
 	data, err := logjson.Marshal(in)
 	return store.Row{
 		Kind:      store.RowInteraction,

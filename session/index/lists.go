@@ -10,7 +10,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/internal/page"
 	"github.com/apzuk3/agentd/session/internal/refusal"
-	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -19,15 +19,6 @@ const (
 	listRows     = 16
 	listSessions = 64
 )
-
-// Reader reads what a store has beside the logs, and the records themselves, as [store.Store] does.
-type Reader interface {
-	Info(ctx context.Context, id string) (store.Info, error)
-	Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, error)
-	Row(ctx context.Context, kind store.RowKind, sessionID, id string) (store.Row, error)
-	Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error)
-	Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error)
-}
 
 // Live is what the sessions in memory say that no row does.
 type Live interface {
@@ -44,7 +35,7 @@ type Live interface {
 // Lists finds sessions, turns and interactions. Its methods may be called from any goroutine. An error
 // that a client may see is of type *fault.Error.
 type Lists struct {
-	Store Reader
+	Store *retry.Store
 	Live  Live
 	// Retention is how long a turn waits for a person.
 	Retention time.Duration

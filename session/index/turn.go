@@ -115,8 +115,8 @@ type Turn struct {
 	recorded string // the status of its row
 }
 
-// Row is the turn as it stands in a store.
-func (t *Turn) Row(sessionID string) (store.Row, error) {
+// row is the turn as it stands in a store.
+func (t *Turn) row(sessionID string) (store.Row, error) {
 	data, err := logjson.Marshal(t)
 	return store.Row{
 		Kind:      store.RowTurn,
@@ -130,9 +130,9 @@ func (t *Turn) Row(sessionID string) (store.Row, error) {
 	}, err
 }
 
-// ReadTurn reads what row has written. Of a turn that is not over, the rest is in
+// readTurn reads what row has written. Of a turn that is not over, the rest is in
 // the session.
-func ReadTurn(r store.Row) (*Turn, error) {
+func readTurn(r store.Row) (*Turn, error) {
 	t := &Turn{}
 	err := logjson.Unmarshal(r.Data, t)
 	t.SessionID, t.Status, t.recorded = r.SessionID, overAs[r.Status], r.Status
@@ -176,7 +176,7 @@ func (t *Turn) size() int {
 
 // asRecorded is what a row says of a turn that runs nowhere.
 func asRecorded(row store.Row) (Turn, error) {
-	t, err := ReadTurn(row)
+	t, err := readTurn(row)
 	if err != nil {
 		return Turn{}, fmt.Errorf("session %s: turn %s: its row: %w", row.SessionID, row.ID, err)
 	}

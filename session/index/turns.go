@@ -107,7 +107,7 @@ func (l *Lists) turnNow(ctx context.Context, row store.Row) (Turn, error) {
 	// A turn that ends while it is looked at has a new row.
 	for range 2 {
 		var err error
-		if t, err = ReadTurn(row); err != nil {
+		if t, err = readTurn(row); err != nil {
 			return Turn{}, fmt.Errorf("session %s: turn %s: its row: %w", row.SessionID, row.ID, err)
 		}
 		// What is written counts once it is shown too.
@@ -202,4 +202,21 @@ func (l *Lists) ListTurns(
 // meanwhile.
 func gone(err error) bool {
 	return refusal.IsGone(err) || errors.Is(err, store.ErrNotFound)
+}
+
+// FirstRecord is the record with which a turn begins that is over: the log before it does not matter. It
+// is 1 for a turn of which that is not known, or that waited for its start: what ran then may matter.
+func (l *Lists) FirstRecord(ctx context.Context, sessionID, turnID string) (int64, error) {
+	row, err := l.Store.Row(ctx, store.RowTurn, sessionID, turnID)
+	if errors.Is(err, store.ErrNotFound) {
+		return 1, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("session %s: turn %s: %w", sessionID, turnID, err)
+	}
+	t, err := readTurn(row)
+	if err != nil || !t.Started.Equal(t.Created) {
+		return 1, err
+	}
+	return row.Seq, nil
 }
