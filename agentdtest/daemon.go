@@ -3,10 +3,12 @@
 // A daemon of this package is the one that the command runs, with its data in
 // memory and, unless asked otherwise, its connections too: real HTTP/2 over
 // pipes, which also works inside a testing/synctest bubble, where an hour of
-// waiting takes no time. Models are scripts, see WithScript, or any
+// waiting takes no time. Models are scripts, see Config.Scripts, or any
 // model.Provider; none of them needs a key or a network.
 //
-//	d := agentdtest.Start(t, agentdtest.WithScript("hello", `answers: [{text: "Hello!"}]`))
+//	d := agentdtest.Start(t, agentdtest.Config{
+//		Scripts: map[string]string{"hello": `answers: [{text: "Hello!"}]`}, // "scripted/hello"
+//	})
 //	clnt := d.Client()
 //	for event, err := range clnt.Run(t.Context(), agent, "Hi") { … }
 //
@@ -28,7 +30,6 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/session"
 )
 
 // Daemon is a running daemon. Its methods may be called from any goroutine.
@@ -42,95 +43,52 @@ type Daemon struct {
 	endFront  func() error // nil without testdaemon.WithFront
 }
 
-// Option configures a daemon.
-type Option = testdaemon.Option
+// Config says how a daemon is started. The zero value starts one with its data and its connections
+// in memory, which has the models of every daemon and no keys.
+type Config struct {
+	// Scripts are the models "scripted/<name>" by name: each is a script, YAML or JSON in the form
+	// that docs/scripts.md describes.
+	Scripts map[string]string
+	// ScriptsDir is a folder; each script and each file of recorded calls in it is a model
+	// "scripted/<name>" too. Default none.
+	ScriptsDir string
+	// RecordTo is a file to which the daemon appends each model call; a daemon with its folder as
+	// ScriptsDir can replay it once this one has ended. Default none.
+	RecordTo string
+	// Providers are served besides the built-in ones, or in place of those of the same name. No two
+	// of them may have the same name.
+	Providers []model.Provider
+	// Getenv reads the environment, from which the built-in providers take their keys and
+	// addresses; os.Getenv has the daemon call real models. Default: an empty environment.
+	Getenv func(name string) string
 
-// WithScript adds the model "scripted/<name>", which follows a script, YAML or JSON in the form
-// that docs/scripts.md describes.
-func WithScript(name, script string) Option {
-	return func(c *testdaemon.Config) {
-		if c.Daemon.Scripts == nil {
-			c.Daemon.Scripts = map[string]string{}
-		}
-		c.Daemon.Scripts[name] = script
-	}
+	// DataDir is the folder of the database, where a later daemon finds the data. A daemon with one
+	// does not work inside a synctest bubble. Default: the data is in memory.
+	DataDir string
+	// Addr is the address to listen on, so that other processes can connect: "127.0.0.1:0" is a free
+	// port. Default: pipes in memory, which the clients of Daemon know.
+	Addr string
+	// Logger receives the daemon's log. Default: Start writes to the log of the test, New nowhere.
+	Logger *slog.Logger
+	// Grace is how long Close waits for running turns before it suspends them. Default 0.
+	Grace time.Duration
+	// LeakCheck fails the test of Start when goroutines that the daemon started are left after its
+	// end. It is neither for tests that run in parallel nor for bubbles, which check it themselves.
+	LeakCheck bool
 }
-
-// WithProvider adds a model provider, or replaces the built-in one of its name.
-func WithProvider(p model.Provider) Option {
-	return func(c *testdaemon.Config) { c.Daemon.ExtraProviders = append(c.Daemon.ExtraProviders, p) }
-}
-
-// WithScriptsDir adds a model "scripted/<name>" for each script and each file of recorded calls in
-// a folder.
-func WithScriptsDir(dir string) Option {
-	return func(c *testdaemon.Config) { c.Daemon.ScriptsDir = dir }
-}
-
-// WithRecordTo appends each model call to a file. WithScriptsDir can replay it once the daemon has
-// ended.
-func WithRecordTo(file string) Option { return func(c *testdaemon.Config) { c.Daemon.RecordTo = file } }
-
-// WithGemini sets the daemon's key for Gemini and the provider's address, such as that of a fake.
-func WithGemini(key, baseURL string) Option {
-	return func(c *testdaemon.Config) {
-		c.Daemon.Providers.GeminiAPIKey, c.Daemon.Providers.GeminiBaseURL = session.Secret(key), baseURL
-	}
-}
-
-// WithAnthropic is WithGemini for Anthropic.
-func WithAnthropic(key, baseURL string) Option {
-	return func(c *testdaemon.Config) {
-		c.Daemon.Providers.AnthropicAPIKey, c.Daemon.Providers.AnthropicBaseURL = session.Secret(key), baseURL
-	}
-}
-
-// WithOpenAI is WithGemini for OpenAI.
-func WithOpenAI(key, baseURL string) Option {
-	return func(c *testdaemon.Config) {
-		c.Daemon.Providers.OpenAIAPIKey, c.Daemon.Providers.OpenAIBaseURL = session.Secret(key), baseURL
-	}
-}
-
-// WithDataDir keeps the data in a folder, where a later daemon finds it. Such a daemon does not
-// work inside a synctest bubble.
-func WithDataDir(dir string) Option {
-	return func(c *testdaemon.Config) { c.Daemon.DataDir = dir }
-}
-
-// WithLoopback listens on a free port of 127.0.0.1 in place of pipes, so that other processes can
-// connect.
-func WithLoopback() Option { return func(c *testdaemon.Config) { c.Loopback = true } }
-
-// WithAddr listens on an address, such as that of a daemon that has stopped.
-func WithAddr(addr string) Option {
-	return func(c *testdaemon.Config) { c.Loopback, c.Daemon.Addr = true, addr }
-}
-
-// WithLogger sets the daemon's logger. By default Start writes to the test's log.
-func WithLogger(l *slog.Logger) Option { return func(c *testdaemon.Config) { c.Daemon.Logger = l } }
-
-// WithGrace sets how long Close waits for running turns before it suspends them. Default 0.
-func WithGrace(d time.Duration) Option { return func(c *testdaemon.Config) { c.Grace = d } }
-
-// WithLeakCheck fails the test of Start when goroutines that the daemon started are left after its
-// end. It is neither for tests that run in parallel nor for bubbles, which check it themselves.
-func WithLeakCheck() Option { return func(c *testdaemon.Config) { c.Leaks = true } }
 
 // Start starts a daemon that ends with the test. The test fails if the daemon does not start, or
-// does not end cleanly.
-func Start(t testing.TB, opts ...Option) *Daemon {
+// does not end cleanly. Options are for the tests of agentd itself: others cannot make one.
+func Start(t testing.TB, cfg Config, opts ...testdaemon.Option) *Daemon {
 	t.Helper()
-	var c testdaemon.Config
-	for _, opt := range opts {
-		opt(&c)
-	}
-	if c.Leaks {
+	if cfg.LeakCheck {
 		before := goleak.IgnoreCurrent()
 		t.Cleanup(func() { goleak.VerifyNone(t, before) }) // runs after the daemon has ended
 	}
-	log := slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
-	d, err := New(append([]Option{WithLogger(log)}, opts...)...)
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.NewTextHandler(t.Output(), &slog.HandlerOptions{Level: slog.LevelDebug}))
+	}
+	d, err := New(cfg, opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -142,9 +100,13 @@ func Start(t testing.TB, opts ...Option) *Daemon {
 	return d
 }
 
-// New starts a daemon for a program that is no test. The caller ends it with Close.
-func New(opts ...Option) (*Daemon, error) {
+// New starts a daemon for a program that is no test. The caller ends it with Close. Options are as
+// in Start.
+func New(cfg Config, opts ...testdaemon.Option) (*Daemon, error) {
 	c := testdaemon.Config{Daemon: daemon.Config{
+		Scripts: cfg.Scripts, ScriptsDir: cfg.ScriptsDir, RecordTo: cfg.RecordTo,
+		ExtraProviders: cfg.Providers, Getenv: cfg.Getenv,
+		DataDir: cfg.DataDir, Addr: cfg.Addr, Logger: cfg.Logger,
 		ModelRetry:   modelcall.Retry{Base: time.Millisecond, MaxWait: time.Millisecond},
 		ModelBreaker: modelcall.BreakerConfig{Failures: -1},
 	}}
@@ -154,12 +116,8 @@ func New(opts ...Option) (*Daemon, error) {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
 	protocols.SetHTTP2(true)
-	out := &Daemon{transport: &http.Transport{Protocols: protocols}, grace: c.Grace}
-	if c.Loopback {
-		if c.Daemon.Addr == "" {
-			c.Daemon.Addr = "127.0.0.1:0"
-		}
-	} else {
+	out := &Daemon{transport: &http.Transport{Protocols: protocols}, grace: cfg.Grace}
+	if cfg.Addr == "" {
 		l := testdaemon.NewListener()
 		c.Daemon.Listener = l
 		out.transport = l.Transport()
@@ -173,11 +131,11 @@ func New(opts ...Option) (*Daemon, error) {
 	if err := d.Start(context.Background()); err != nil {
 		return nil, errors.Join(err, out.Close())
 	}
-	if c.Loopback {
+	if cfg.Addr != "" {
 		out.URL = d.URL()
 	}
 	if c.Front != nil {
-		if err := out.stepBehind(c.Front, c.Loopback); err != nil {
+		if err := out.stepBehind(c.Front, cfg.Addr != ""); err != nil {
 			return nil, errors.Join(err, out.Close())
 		}
 	}
@@ -203,7 +161,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	return err
 }
 
-// Close ends the daemon. It suspends running turns after the grace of WithGrace. It may be called
+// Close ends the daemon. It suspends running turns after Config.Grace. It may be called
 // more than once.
 func (d *Daemon) Close() error {
 	ctx, cancel := context.WithTimeout(context.Background(), d.grace)

@@ -30,7 +30,7 @@ type greetInput struct {
 // A whole turn, with a tool that takes half an hour, in no time at all.
 func TestTurnOnFakeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := agentdtest.Start(t, testdaemon.WithTurnLimits(session.Limits{ToolTimeout: time.Hour}))
+		d := agentdtest.Start(t, agentdtest.Config{}, testdaemon.WithTurnLimits(session.Limits{ToolTimeout: time.Hour}))
 		clnt := d.Client()
 		err := client.AddTool(clnt, "greet", "Returns a greeting", func(ctx context.Context, in greetInput) (any, error) {
 			time.Sleep(30 * time.Minute)
@@ -52,7 +52,7 @@ func TestTurnOnFakeTime(t *testing.T) {
 // What a daemon has stored is there for the next one.
 func TestDataDir(t *testing.T) {
 	dir := t.TempDir()
-	d := agentdtest.Start(t, agentdtest.WithLeakCheck(), agentdtest.WithLoopback(), agentdtest.WithDataDir(dir))
+	d := agentdtest.Start(t, agentdtest.Config{LeakCheck: true, Addr: "127.0.0.1:0", DataDir: dir})
 	first, err := d.Client().Do(t.Context(), llm("root", "echo"), "one")
 	if err != nil {
 		t.Fatal(err)
@@ -60,7 +60,7 @@ func TestDataDir(t *testing.T) {
 	if err := d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	d = agentdtest.Start(t, agentdtest.WithLoopback(), agentdtest.WithDataDir(dir))
+	d = agentdtest.Start(t, agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
 	second, err := d.Client().Do(t.Context(), nil, "two", client.WithSessionID(first.SessionID))
 	if err != nil {
 		t.Fatal(err)
@@ -71,7 +71,9 @@ func TestDataDir(t *testing.T) {
 }
 
 func Example() {
-	d, err := agentdtest.New(agentdtest.WithScript("hello", `answers: [{text: "Hello from a script."}]`))
+	d, err := agentdtest.New(agentdtest.Config{
+		Scripts: map[string]string{"hello": `answers: [{text: "Hello from a script."}]`},
+	})
 	if err != nil {
 		fmt.Println(err)
 		return

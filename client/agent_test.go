@@ -82,7 +82,9 @@ func TestBuildersCoverTheProtocol(t *testing.T) {
 
 // A daemon takes what the builders make, and options that are shared share nothing.
 func TestBuiltTreeRuns(t *testing.T) {
-	d := agentdtest.Start(t, agentdtest.WithScript("s", "answers: [{when: {}, text: done}]"))
+	d := agentdtest.Start(t, agentdtest.Config{
+		Scripts: map[string]string{"s": "answers: [{when: {}, text: done}]"},
+	})
 	shared := []client.AgentOption{client.Instruction("Be brief."), client.BuiltinTools("exit_loop")}
 	tree := client.Loop("again", 2, client.LLM("a", "scripted/s", shared...), client.LLM("b", "scripted/s", shared...))
 	tree.GetLoop().GetAgents()[0].GetLlm().BuiltinTools[0] = "ask_user"

@@ -194,10 +194,10 @@ func TestWrongBudgets(t *testing.T) {
 
 // TestModelRetry shows that a model call is made again.
 func TestModelRetry(t *testing.T) {
-	s := newStage(t, agentdtest.WithScript("retry", `answers:
+	s := newStageWith(t, newPuppet(), agentdtest.Config{Scripts: map[string]string{"retry": `answers:
   - {when: {try: 1}, error: {kind: rate_limited, status: 429, message: slow down}}
   - {when: {try: 2}, error: {kind: unavailable, status: 503}}
-  - {when: {}, text: at last}`))
+  - {when: {}, text: at last}`}})
 	c, _ := s.client(t)
 	tree := &agentdv1.Agent{Name: "root", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: "scripted/retry"}}}
 	events := completes(t, follow(c.Run(t.Context(), tree, "hi")), "at last")

@@ -18,12 +18,15 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // puppet is a model of a real daemon whose answers the test gives, one by one.
 type puppet struct{ calls chan *modelCall }
+
+func newPuppet() puppet { return puppet{make(chan *modelCall)} }
 
 // modelCall is a call that waits for its answer.
 type modelCall struct {
@@ -141,14 +144,15 @@ type stage struct {
 	d *agentdtest.Daemon
 }
 
-func newStage(t *testing.T, opts ...agentdtest.Option) *stage {
+func newStage(t *testing.T, opts ...testdaemon.Option) *stage {
 	t.Helper()
-	return newStageWith(t, puppet{make(chan *modelCall)}, opts...)
+	return newStageWith(t, newPuppet(), agentdtest.Config{}, opts...)
 }
 
-func newStageWith(t *testing.T, p puppet, opts ...agentdtest.Option) *stage {
+func newStageWith(t *testing.T, p puppet, cfg agentdtest.Config, opts ...testdaemon.Option) *stage {
 	t.Helper()
-	return &stage{p, agentdtest.Start(t, append(opts, agentdtest.WithProvider(p))...)}
+	cfg.Providers = append(cfg.Providers, p)
+	return &stage{p, agentdtest.Start(t, cfg, opts...)}
 }
 
 // wires are a client's connections, which a test can cut.

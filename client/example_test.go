@@ -55,9 +55,9 @@ func Example() {
 // the running turn, and the model's next call sees it. A real program would do
 // so from another goroutine, or another process.
 func ExampleWithOnBusy() {
-	d, err := agentdtest.New(agentdtest.WithScript("clerk", `answers:
+	d, err := agentdtest.New(agentdtest.Config{Scripts: map[string]string{"clerk": `answers:
   - calls: [{name: search}]
-  - text: 'Found {{tool_result "search"}}. And you said: {{last_user}}'`))
+  - text: 'Found {{tool_result "search"}}. And you said: {{last_user}}'`}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -112,9 +112,9 @@ func ExampleWithOnBusy() {
 // An image goes to the model with the prompt, and another one comes back from a
 // tool. This model only says what it was shown.
 func ExampleWithParts() {
-	d, err := agentdtest.New(agentdtest.WithScript("eye", `answers:
+	d, err := agentdtest.New(agentdtest.Config{Scripts: map[string]string{"eye": `answers:
   - calls: [{name: photograph}]
-  - text: 'You showed me: {{last_user}}. The tool said: {{tool_result "photograph"}}.'`))
+  - text: 'You showed me: {{last_user}}. The tool said: {{tool_result "photograph"}}.'`}})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -173,7 +173,9 @@ func ExampleOutputSchemaOf() {
 		Name   string `json:"name"`
 		People int    `json:"people" jsonschema:"how many live there"`
 	}
-	d, err := agentdtest.New(agentdtest.WithScript("atlas", `answers: [{text: '{"name": "Yerevan", "people": 1092800}'}]`))
+	d, err := agentdtest.New(agentdtest.Config{
+		Scripts: map[string]string{"atlas": `answers: [{text: '{"name": "Yerevan", "people": 1092800}'}]`},
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -192,7 +194,9 @@ func ExampleOutputSchemaOf() {
 
 // A chat: the session keeps what was said, here and for whoever comes back to it.
 func ExampleClient_NewSession() {
-	d, err := agentdtest.New(agentdtest.WithScript("friend", `answers: [{when: {}, text: 'You said {{last_user}}.'}]`))
+	d, err := agentdtest.New(agentdtest.Config{
+		Scripts: map[string]string{"friend": `answers: [{when: {}, text: 'You said {{last_user}}.'}]`},
+	})
 	if err != nil {
 		fmt.Println(err)
 		return
@@ -224,7 +228,9 @@ func ExampleDoAs() {
 		Name   string `json:"name"`
 		People int    `json:"people" jsonschema:"how many live there"`
 	}
-	d, err := agentdtest.New(agentdtest.WithScript("atlas", `answers: [{text: '{"name": "Yerevan", "people": 1092800}'}]`))
+	d, err := agentdtest.New(agentdtest.Config{
+		Scripts: map[string]string{"atlas": `answers: [{text: '{"name": "Yerevan", "people": 1092800}'}]`},
+	})
 	if err != nil {
 		fmt.Println(err)
 		return

@@ -60,7 +60,7 @@ func TestFailureEvents(t *testing.T) {
 // The events of a turn are listed from its beginning or behind a position; a session is
 // made under its name by its first turn; a call is canceled by the name of its turn.
 func TestTurnsByName(t *testing.T) {
-	d := agentdtest.Start(t, agentdtest.WithScript("clerk", clerkScript))
+	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"clerk": clerkScript}})
 	c, ctx := d.Client(), t.Context()
 	s := c.SessionOrNew("mine", client.WithAgent(client.LLM("clerk", "scripted/clerk")))
 	for _, prompt := range []string{"one", "two"} {

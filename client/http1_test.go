@@ -46,7 +46,7 @@ func gateway(t *testing.T, to string) string {
 // A turn with tools passes a gateway that knows HTTP/1.1 alone, and so does one that
 // another client follows.
 func TestHTTP1(t *testing.T) {
-	s := newStage(t, agentdtest.WithLoopback())
+	s := newStageWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0"})
 	via := gateway(t, s.d.URL)
 	c := dial(t, via, quick, client.WithHTTP1())
 	runs := doubler(t, c)
@@ -90,7 +90,7 @@ func TestHTTP1(t *testing.T) {
 
 // What the server refuses is an error with its code, and the run leaves nothing behind.
 func TestHTTP1Refusals(t *testing.T) {
-	s := newStage(t, agentdtest.WithLoopback())
+	s := newStageWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0"})
 	c := dial(t, gateway(t, s.d.URL), quick, client.WithHTTP1())
 	var failed *client.Error
 	for _, err := range c.Attach(t.Context(), "none") {
@@ -118,7 +118,7 @@ func TestHTTP1Cancel(t *testing.T) {
 		"context": func(cancel context.CancelFunc) bool { cancel(); return true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t, agentdtest.WithLoopback())
+			s := newStageWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0"})
 			c := dial(t, gateway(t, s.d.URL), quick, client.WithHTTP1())
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()
@@ -156,7 +156,7 @@ func TestHTTP1CutAtAnyByte(t *testing.T) {
   - when: {}
     text: "` + strings.Repeat("done ", 80) + `"
 `
-	d := agentdtest.Start(t, agentdtest.WithLoopback(), agentdtest.WithScript("s", script))
+	d := agentdtest.Start(t, agentdtest.Config{Addr: "127.0.0.1:0", Scripts: map[string]string{"s": script}})
 	lost := 0
 	for seed := range uint64(12) {
 		proxy := newCutter(t, strings.TrimPrefix(d.URL, "http://"), 1500, rand.New(rand.NewPCG(seed, 1)))

@@ -61,8 +61,9 @@ func mustJSON(t *testing.T, v any) string {
 
 // TestStructured runs an agent with an output schema on a real daemon.
 func TestStructured(t *testing.T) {
-	d := agentdtest.Start(t,
-		agentdtest.WithScript("clerk", `answers: [{text: '{"name":"Ann","age":40}'}, {text: 'Ann is 40.'}]`))
+	d := agentdtest.Start(t, agentdtest.Config{
+		Scripts: map[string]string{"clerk": `answers: [{text: '{"name":"Ann","age":40}'}, {text: 'Ann is 40.'}]`},
+	})
 	agent := &agentdv1.Agent{Name: "clerk", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
 		Model: "scripted/clerk", OutputSchema: new(client.SchemaOf[person]()),
 	}}}
@@ -96,7 +97,9 @@ func TestStructured(t *testing.T) {
 // TestStructuredDigits: the output is the model's own text, of which no number is bent.
 func TestStructuredDigits(t *testing.T) {
 	const text = `{"id": 9007199254740993, "far": -1e400, "near": 0.1000000000000000055511151231257827}`
-	d := agentdtest.Start(t, agentdtest.WithScript("clerk", `answers: [{text: '`+text+`'}]`))
+	d := agentdtest.Start(t, agentdtest.Config{
+		Scripts: map[string]string{"clerk": `answers: [{text: '` + text + `'}]`},
+	})
 	agent := &agentdv1.Agent{Name: "clerk", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
 		Model:        "scripted/clerk",
 		OutputSchema: new(`{"type":"object","properties":{"id":{"type":"integer","minimum":9007199254740992}}}`),

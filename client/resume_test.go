@@ -118,7 +118,7 @@ func TestCutWhileAnotherTurnBegins(t *testing.T) {
 // waits for.
 func TestQueuedPromptSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
-	s := newStage(t, agentdtest.WithLoopback(), agentdtest.WithDataDir(dir))
+	s := newStageWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
 	b := newBusyOn(t, s)
 	c, w := b.client(t)
 	r, q := b.joins(t, c, "second", client.OnBusyEnqueue)
@@ -127,7 +127,7 @@ func TestQueuedPromptSurvivesARestart(t *testing.T) {
 	if err := s.d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	next := newStageWith(t, s.puppet, agentdtest.WithAddr("127.0.0.1:0"), agentdtest.WithDataDir(dir))
+	next := newStageWith(t, s.puppet, agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
 	lead(strings.TrimPrefix(next.d.URL, "http://"))
 	b.door.let(t, "in")
 	if call := b.says(t, "done"); len(call.told) != 1 || !strings.Contains(call.told[0], "in") {

@@ -79,7 +79,7 @@ const clerkScript = `answers:
 // A chat of many turns, and all that the session service knows of it, without the
 // protocol's package.
 func TestSession(t *testing.T) {
-	d := agentdtest.Start(t, agentdtest.WithScript("clerk", clerkScript))
+	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"clerk": clerkScript}})
 	called := &methods{seen: make(map[string]bool)}
 	c := d.Client(client.WithConnectOptions(connect.WithInterceptors(called)))
 	ctx := t.Context()
@@ -251,7 +251,9 @@ func TestSessionCancel(t *testing.T) {
 }
 
 func TestDoAs(t *testing.T) {
-	d := agentdtest.Start(t, agentdtest.WithScript("clerk", `answers: [{when: {}, text: '{"name": "Ada", "age": 36}'}]`))
+	d := agentdtest.Start(t, agentdtest.Config{
+		Scripts: map[string]string{"clerk": `answers: [{when: {}, text: '{"name": "Ada", "age": 36}'}]`},
+	})
 	c := d.Client()
 	agent := client.LLM("clerk", "scripted/clerk")
 	for name, tree := range map[string]*client.Agent{

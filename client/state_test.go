@@ -69,7 +69,7 @@ func TestStateNumbers(t *testing.T) {
 
 // A daemon gives back the numbers that it was given, also to who reads a session later.
 func TestStateNumbersAreStored(t *testing.T) {
-	c := agentdtest.Start(t).Client()
+	c := agentdtest.Start(t, agentdtest.Config{}).Client()
 	s := c.NewSession(llm())
 	begin := client.WithInitialState(map[string]any{"id": json.Number("9007199254740993"), "far": json.Number("1e400")})
 	if _, err := s.Send(t.Context(), "hi", begin); err != nil {

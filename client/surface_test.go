@@ -17,7 +17,7 @@ func TestDeployedPrograms(t *testing.T) {
 	type GreetInput struct {
 		Name string `json:"name" jsonschema:"whom to greet"`
 	}
-	d := agentdtest.Start(t, agentdtest.WithLoopback())
+	d := agentdtest.Start(t, agentdtest.Config{Addr: "127.0.0.1:0"})
 	clnt := client.New(d.URL)
 	defer clnt.CloseIdleConnections()
 	_ = client.AddTool(clnt, "greet", "Returns a greeting", func(ctx context.Context, in GreetInput) (any, error) {

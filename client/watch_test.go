@@ -80,7 +80,7 @@ const longScript = `answers:
 // A session is watched across its turns, whoever starts them, and what was watched is
 // what is stored.
 func TestWatchSession(t *testing.T) {
-	d := agentdtest.Start(t, agentdtest.WithScript("clerk", longScript))
+	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"clerk": longScript}})
 	c := d.Client()
 	mine := c.NewSession(client.LLM("clerk", "scripted/clerk"))
 	long := "long " + strings.Repeat("word ", 20_000)
@@ -155,7 +155,7 @@ func TestWatchSession(t *testing.T) {
 
 // A watch ends when its session is deleted, also an idle one, and with its context.
 func TestWatchEnds(t *testing.T) {
-	d := agentdtest.Start(t, agentdtest.WithScript("clerk", longScript))
+	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"clerk": longScript}})
 	c := d.Client()
 	s := c.NewSession(client.LLM("clerk", "scripted/clerk"))
 	if _, err := s.Send(t.Context(), "hi"); err != nil {
@@ -194,7 +194,10 @@ func TestWatchEnds(t *testing.T) {
 // Connections that are cut after any number of bytes lose nothing and repeat nothing,
 // on each protocol, and over HTTP/1.1.
 func TestWatchCutAtAnyByte(t *testing.T) {
-	d := agentdtest.Start(t, agentdtest.WithLoopback(), agentdtest.WithScript("clerk", longScript))
+	d := agentdtest.Start(t, agentdtest.Config{
+		Addr:    "127.0.0.1:0",
+		Scripts: map[string]string{"clerk": longScript},
+	})
 	s := d.Client().NewSession(client.LLM("clerk", "scripted/clerk"))
 	for _, prompt := range []string{"one", "long " + strings.Repeat("word ", 8_000), "fail", "three"} {
 		_, _ = s.Send(t.Context(), prompt)
@@ -231,7 +234,7 @@ func TestWatchCutAtAnyByte(t *testing.T) {
 // store; a turn that is started there is seen.
 func TestWatchAcrossARestart(t *testing.T) {
 	dir := t.TempDir()
-	s := newStage(t, agentdtest.WithLoopback(), agentdtest.WithDataDir(dir))
+	s := newStageWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
 	c, w := s.client(t)
 	chat := c.NewSession(actor())
 	s.will(t, reply{text: "one"})
@@ -269,7 +272,7 @@ func TestWatchAcrossARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(func(e *client.Event) bool { return as[*client.ConnectionLost](e) != nil })
-	next := newStageWith(t, s.puppet, agentdtest.WithAddr("127.0.0.1:0"), agentdtest.WithDataDir(dir))
+	next := newStageWith(t, s.puppet, agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
 	w.lead(strings.TrimPrefix(next.d.URL, "http://"))
 	until(func(e *client.Event) bool { return as[*client.ConnectionRestored](e) != nil })
 	s.will(t, reply{text: "two"})

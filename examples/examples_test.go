@@ -94,7 +94,7 @@ func runPage(t *testing.T, page string) {
 	if found == nil {
 		t.Fatal("the page has no Go program")
 	}
-	d := agentdtest.Start(t, agentdtest.WithLoopback())
+	d := agentdtest.Start(t, agentdtest.Config{Addr: "127.0.0.1:0"})
 	const dials = "http://localhost:8080"
 	if !bytes.Contains(found[1], []byte(dials)) {
 		t.Fatalf("the page's program does not dial %s", dials)
@@ -126,7 +126,7 @@ func TestCurl(t *testing.T) {
 		}
 		t.Skip(err)
 	}
-	d := agentdtest.Start(t, agentdtest.WithLoopback())
+	d := agentdtest.Start(t, agentdtest.Config{Addr: "127.0.0.1:0"})
 	out := run(t, ".", "bash", "curl/session.sh", d.URL)
 	lines := strings.Split(strings.TrimSpace(out), "\n")
 	if !strings.HasPrefix(lines[0], `{"execute"`) || !strings.HasPrefix(lines[len(lines)-1], `{"end"`) ||

@@ -206,9 +206,9 @@ func TestOneQuestionAtATime(t *testing.T) {
 
 // A whole turn whose tool a person approves.
 func TestPrompterOfAClient(t *testing.T) {
-	d := agentdtest.Start(t, agentdtest.WithScript("clerk", `answers:
+	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"clerk": `answers:
   - calls: [{name: refund, args: {amount: 30}}]
-  - text: 'It said {{tool_result "refund"}}.'`))
+  - text: 'It said {{tool_result "refund"}}.'`}})
 	var shown strings.Builder
 	c := d.Client(client.WithPrompter(terminal.New(strings.NewReader("e\n{\"amount\": 5}\n"), &shown)))
 	type payment struct {
@@ -227,9 +227,9 @@ func TestPrompterOfAClient(t *testing.T) {
 
 // Arguments that the server refuses are typed again, with the reason on the screen.
 func TestPrompterIsAskedAgain(t *testing.T) {
-	d := agentdtest.Start(t, agentdtest.WithScript("clerk", `answers:
+	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"clerk": `answers:
   - calls: [{name: refund, args: {amount: 30}}]
-  - text: 'It said {{tool_result "refund"}}.'`))
+  - text: 'It said {{tool_result "refund"}}.'`}})
 	var shown strings.Builder
 	typed := "e\n{\"amount\": \"much\"}\ne\n{\"amount\": 5, \"to\": \"me\"}\ne\n{\"amount\": 5}\n"
 	c := d.Client(client.WithPrompter(terminal.New(strings.NewReader(typed), &shown)))

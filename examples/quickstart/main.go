@@ -44,8 +44,11 @@ func run(ctx context.Context, addr string, args []string) error {
 		model = "gemini-2.5-flash"
 	}
 	if addr == "" {
-		d, err := agentdtest.New(agentdtest.WithLoopback(), agentdtest.WithScript("quickstart", script),
-			agentdtest.WithGemini(key, os.Getenv("GOOGLE_GEMINI_BASE_URL")))
+		d, err := agentdtest.New(agentdtest.Config{
+			Addr:    "127.0.0.1:0",
+			Scripts: map[string]string{"quickstart": script},
+			Getenv:  os.Getenv, // the key for Gemini
+		})
 		if err != nil {
 			return err
 		}

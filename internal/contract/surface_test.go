@@ -16,9 +16,9 @@ import (
 // Bounds of what packages export, see TestSurface. Whoever removes names lowers them; the aim for
 // all public packages is 200.
 const (
-	maxExported = 252
+	maxExported = 239
 	maxModel    = 68
-	maxKit      = 17
+	maxKit      = 4
 )
 
 // TestSurface counts what each package exports that strangers can import, without client, what is

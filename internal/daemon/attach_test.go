@@ -123,12 +123,9 @@ func TestAttachAtEachMessage(t *testing.T) {
 }
 
 // onFakeTime runs a test with a daemon on fake time.
-func onFakeTime(t *testing.T, test func(t *testing.T, dial dialer), opts ...agentdtest.Option) {
+func onFakeTime(t *testing.T, test func(t *testing.T, dial dialer), opts ...testdaemon.Option) {
 	synctest.Test(t, func(t *testing.T) {
-		for name, script := range scripts("1s") {
-			opts = append(opts, agentdtest.WithScript(name, script))
-		}
-		d := agentdtest.Start(t, opts...)
+		d := agentdtest.Start(t, agentdtest.Config{Scripts: scripts("1s")}, opts...)
 		test(t, connectDialer(d.HTTPClient(), d.URL))
 	})
 }

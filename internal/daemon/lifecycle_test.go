@@ -109,7 +109,7 @@ const slow = `answers: [{text: "part one, part two", chunk_delay: 30s}]`
 // A turn that ends within the grace ends naturally; new ones are refused.
 func TestSoftShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := agentdtest.Start(t, agentdtest.WithScript("slow", slow))
+		d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"slow": slow}})
 		events := make(chan *client.Event)
 		go func() {
 			defer close(events)
@@ -148,7 +148,9 @@ func TestSoftShutdown(t *testing.T) {
 // When the grace is over, turns are put aside, and their clients are told so.
 func TestHardShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := agentdtest.Start(t, agentdtest.WithScript("slow", `answers: [{text: "a", delay: 24h}]`))
+		d := agentdtest.Start(t, agentdtest.Config{
+			Scripts: map[string]string{"slow": `answers: [{text: "a", delay: 24h}]`},
+		})
 		failed := make(chan error, 1)
 		started := make(chan struct{})
 		go func() {
@@ -247,7 +249,8 @@ func TestLogGuard(t *testing.T) {
 // A client that sends no heartbeats may take its time for a tool call.
 func TestQuietClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := agentdtest.Start(t, testdaemon.WithTurnLimits(session.Limits{ToolTimeout: 40 * time.Minute}))
+		d := agentdtest.Start(t, agentdtest.Config{},
+			testdaemon.WithTurnLimits(session.Limits{ToolTimeout: 40 * time.Minute}))
 		c := d.Client(client.WithHeartbeatInterval(time.Hour), client.WithToolTimeout(time.Hour))
 		err := client.AddTool(c, "work", "Works", func(ctx context.Context, _ struct{}) (any, error) {
 			time.Sleep(39 * time.Minute)

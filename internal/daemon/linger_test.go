@@ -68,7 +68,7 @@ func TestNobodyLingers(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := agentdtest.Start(t)
+				d := agentdtest.Start(t, agentdtest.Config{})
 				c := d.Client(client.WithReconnect(client.ReconnectPolicy{Off: true}))
 				defer c.CloseIdleConnections()
 				begin := time.Now()

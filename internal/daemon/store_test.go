@@ -76,8 +76,11 @@ func TestDiskFull(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := agentdtest.Start(t, testdaemon.WithStore(store),
-		agentdtest.WithScript("talker", `answers: [{text: "One moment.", calls: [{name: first}]}, {text: "Got {{tool_result \"first\"}}."}]`))
+	d := agentdtest.Start(t, agentdtest.Config{
+		Scripts: map[string]string{"talker": `answers:
+  - {text: "One moment.", calls: [{name: first}]}
+  - {text: "Got {{tool_result \"first\"}}."}`},
+	}, testdaemon.WithStore(store))
 	dial := connectDialer(d.HTTPClient(), d.URL)
 	if status, text := ready(t, d); status != http.StatusOK {
 		t.Fatalf("readyz: %d %s", status, text)

@@ -246,8 +246,10 @@ func storeFaults(t *testing.T, rate float64, seed uint64) (faults, lost int) {
 		t.Fatal(err)
 	}
 	models := &counted{Provider: provider}
-	d := agentdtest.Start(t, testdaemon.WithStore(store), agentdtest.WithProvider(models),
-		agentdtest.WithLogger(slog.New(slog.DiscardHandler)))
+	d := agentdtest.Start(t, agentdtest.Config{
+		Providers: []model.Provider{models},
+		Logger:    slog.New(slog.DiscardHandler),
+	}, testdaemon.WithStore(store))
 	dial := connectDialer(d.HTTPClient(), d.URL)
 	live, lost := survive(t, dial)
 	faults = store.stop()

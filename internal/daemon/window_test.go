@@ -22,7 +22,7 @@ import (
 // connection. The time is a bubble's.
 func TestPacedStreamsHoldUpNobody(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := agentdtest.Start(t)
+		d := agentdtest.Start(t, agentdtest.Config{})
 		hc := d.HTTPClient()
 		defer hc.CloseIdleConnections()
 		defer flood(t, hc, d.URL)()

@@ -204,7 +204,7 @@ func refusals() map[string]refusal {
 // What must not run is refused with the place and the rule, and the daemon
 // serves the next call.
 func TestRefusals(t *testing.T) {
-	d := agentdtest.Start(t)
+	d := agentdtest.Start(t, agentdtest.Config{})
 	c := agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL)
 	run := func(t *testing.T, msg *agentdv1.RunRequest) []*agentdv1.RunResponse {
 		s := c.Run(t.Context())
@@ -258,8 +258,15 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 		return fakeprovider.Reply{Status: http.StatusBadRequest, Message: "invalid value: " + string(c.Body[at:at+13])}
 	})
 	var log buffer
-	d := agentdtest.Start(t, agentdtest.WithGemini("k", url), agentdtest.WithAnthropic("k", url),
-		agentdtest.WithOpenAI("k", url), agentdtest.WithLogger(daemon.NewLogger(&log, daemon.LogConfig{Level: -8})))
+	env := map[string]string{
+		"GEMINI_API_KEY": "k", "GOOGLE_GEMINI_BASE_URL": url,
+		"ANTHROPIC_API_KEY": "k", "ANTHROPIC_BASE_URL": url,
+		"OPENAI_API_KEY": "k", "OPENAI_BASE_URL": url,
+	}
+	d := agentdtest.Start(t, agentdtest.Config{
+		Getenv: func(name string) string { return env[name] },
+		Logger: daemon.NewLogger(&log, daemon.LogConfig{Level: -8}),
+	})
 	c := d.Client()
 	for _, model := range []string{"gemini-2.5-flash", "claude-sonnet-4-5", "openai-chat/gpt-5", "openai-responses/gpt-5"} {
 		_, err := c.Do(t.Context(), llm("root", model), "canary-prompt")

@@ -163,7 +163,7 @@ var rooms = []room{
 		knows: "a real daemon in somebody else's program"},
 	{path: "internal/test/testdaemon", floor: 4, kit: true, may: []string{"internal/daemon", "internal/modelcall", "session", "session/store"},
 		knows: "the options of a test's daemon that show what is within"},
-	{path: "agentdtest", floor: 4, kit: true, may: []string{"internal/daemon", "internal/test/testdaemon", "internal/modelcall", "session", "client", "model"},
+	{path: "agentdtest", floor: 4, kit: true, may: []string{"internal/daemon", "internal/test/testdaemon", "internal/modelcall", "client", "model"},
 		knows: "a real daemon for tests"},
 
 	{path: "examples", floor: 5, knows: "nothing of its own: its tests run the examples"},

@@ -38,7 +38,10 @@ func Main(script string, run func(context.Context, Example) error) {
 
 func start(ctx context.Context, e Example, script string, run func(context.Context, Example) error) error {
 	if e.URL == "" {
-		d, err := agentdtest.New(agentdtest.WithLoopback(), agentdtest.WithScript("example", script))
+		d, err := agentdtest.New(agentdtest.Config{
+			Addr:    "127.0.0.1:0",
+			Scripts: map[string]string{"example": script},
+		})
 		if err != nil {
 			return err
 		}

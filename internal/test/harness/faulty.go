@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/test/fakeprovider"
 	"github.com/apzuk3/agentd/internal/test/providertest"
+	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/anthropic"
 	"github.com/apzuk3/agentd/model/gemini"
@@ -39,8 +40,26 @@ type Faulty struct {
 	log bytes.Buffer
 }
 
+// VendorsAt is an environment in which the APIs of all vendors are at one address and take one key,
+// "" for none.
+func VendorsAt(url, key string) (getenv func(name string) string) {
+	url = strings.TrimSuffix(url, "/")
+	env := map[string]string{
+		"GEMINI_API_KEY": key, "GOOGLE_GEMINI_BASE_URL": url + "/",
+		"ANTHROPIC_API_KEY": key, "ANTHROPIC_BASE_URL": url + "/",
+		"OPENAI_API_KEY": key, "OPENAI_BASE_URL": url + "/v1/",
+	}
+	return func(name string) string { return env[name] }
+}
+
 // NewFaulty starts a daemon that logs everything, with the given options.
-func NewFaulty(t *testing.T, wire providertest.Wire, opts ...agentdtest.Option) *Faulty {
+func NewFaulty(t *testing.T, wire providertest.Wire, opts ...testdaemon.Option) *Faulty {
+	t.Helper()
+	return NewFaultyWith(t, wire, agentdtest.Config{}, opts...)
+}
+
+// NewFaultyWith is NewFaulty with a Config, of which it sets the environment and the logger.
+func NewFaultyWith(t *testing.T, wire providertest.Wire, cfg agentdtest.Config, opts ...testdaemon.Option) *Faulty {
 	t.Helper()
 	p, url := fakeprovider.Start(t, nil)
 	f := &Faulty{T: t, Wire: wire, Provider: p}
@@ -51,12 +70,9 @@ func NewFaulty(t *testing.T, wire providertest.Wire, opts ...agentdtest.Option) 
 			}
 		}
 	})
-	f.D = StartDaemon(t, append([]agentdtest.Option{
-		agentdtest.WithGemini(KeyCanary, url+"/"),
-		agentdtest.WithAnthropic(KeyCanary, url+"/"),
-		agentdtest.WithOpenAI(KeyCanary, url+"/v1/"),
-		agentdtest.WithLogger(slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
-	}, opts...)...)
+	cfg.Getenv = VendorsAt(url, KeyCanary)
+	cfg.Logger = slog.New(slog.NewJSONHandler(&f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
+	f.D = StartDaemon(t, cfg, opts...)
 	return f
 }
 

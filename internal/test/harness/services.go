@@ -46,19 +46,19 @@ func InScenario() bool { return current != nil }
 
 // StartDaemon starts a daemon that carries the turns of the running test over
 // the service that it is to use.
-func StartDaemon(t testing.TB, opts ...agentdtest.Option) *agentdtest.Daemon {
+func StartDaemon(t testing.TB, cfg agentdtest.Config, opts ...testdaemon.Option) *agentdtest.Daemon {
 	t.Helper()
 	if current == nil {
 		if t, ok := t.(*testing.T); ok {
-			return startVerified(t, opts...)
+			return startVerified(t, cfg, opts...)
 		}
-		return agentdtest.Start(t, opts...)
+		return agentdtest.Start(t, cfg, opts...)
 	}
 	store, err := OpenStore(t.Context(), sqlite.Memory)
 	if err != nil {
 		t.Fatal(err)
 	}
-	first := []agentdtest.Option{testdaemon.WithStore(store)} // unless the test has one
+	first := []testdaemon.Option{testdaemon.WithStore(store)} // unless the test has one
 	if current.over == OverSessions {
 		first = append(first, testdaemon.WithFront(func(hc *http.Client, url string) http.Handler {
 			f, err := sessionfront.New(hc, url)
@@ -68,7 +68,7 @@ func StartDaemon(t testing.TB, opts ...agentdtest.Option) *agentdtest.Daemon {
 			return f.Handler()
 		}))
 	}
-	d := agentdtest.Start(t, append(first, opts...)...)
+	d := agentdtest.Start(t, cfg, append(first, opts...)...)
 	t.Cleanup(func() { _ = store.Close() }) // it is the daemon's, or nobody's
 	return d
 }

@@ -47,7 +47,7 @@ func VerifyLog(ctx context.Context, t *testing.T, store store.Store, id string) 
 }
 
 // startVerified starts a daemon; when it has ended, all of its sessions are verified.
-func startVerified(t *testing.T, opts ...agentdtest.Option) *agentdtest.Daemon {
+func startVerified(t *testing.T, cfg agentdtest.Config, opts ...testdaemon.Option) *agentdtest.Daemon {
 	t.Helper()
 	disk, err := sqlite.Open(t.Context(), sqlite.Memory)
 	if err != nil {
@@ -63,5 +63,5 @@ func startVerified(t *testing.T, opts ...agentdtest.Option) *agentdtest.Daemon {
 			t.Error(err)
 		}
 	})
-	return agentdtest.Start(t, append([]agentdtest.Option{testdaemon.WithStore(kept)}, opts...)...)
+	return agentdtest.Start(t, cfg, append([]testdaemon.Option{testdaemon.WithStore(kept)}, opts...)...)
 }

@@ -12,13 +12,10 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Config is how a daemon is started; package agentdtest starts it.
+// Config is what package agentdtest has made of its own Config.
 type Config struct {
-	Daemon   daemon.Config
-	Loopback bool
-	Leaks    bool
-	Grace    time.Duration
-	Front    func(hc *http.Client, url string) http.Handler
+	Daemon daemon.Config
+	Front  func(hc *http.Client, url string) http.Handler
 }
 
 // Option changes a Config.

@@ -89,5 +89,5 @@ func BenchmarkEarlierTurns(b *testing.B) {
 			b.ReportMetric(float64(few.Nanoseconds())/1000, "µs/"+one.name)
 			b.ReportMetric(float64(many)/float64(few), "x10-"+one.name)
 		}
-	}, agentdtest.WithProvider(p))
+	}, p)
 }

@@ -123,10 +123,12 @@ func BenchmarkParked(b *testing.B) {
 	n := *parked
 	dir := b.TempDir()
 	start := func(idle time.Duration) *agentdtest.Daemon {
-		d, err := agentdtest.New(
-			agentdtest.WithDataDir(dir), agentdtest.WithLoopback(), agentdtest.WithLogger(slog.New(slog.DiscardHandler)), agentdtest.WithProvider(asker()),
-			testdaemon.WithTurnLimits(session.Limits{MaxTurns: 2 * n, IdleTurn: idle}),
-		)
+		d, err := agentdtest.New(agentdtest.Config{
+			DataDir:   dir,
+			Addr:      "127.0.0.1:0",
+			Logger:    slog.New(slog.DiscardHandler),
+			Providers: []model.Provider{asker()},
+		}, testdaemon.WithTurnLimits(session.Limits{MaxTurns: 2 * n, IdleTurn: idle}))
 		if err != nil {
 			b.Fatal(err)
 		}
@@ -320,7 +322,7 @@ func BenchmarkCancel(b *testing.B) {
 		report(b, "quiet", quiet, rtt)
 		report(b, "end", ended, rtt)
 		b.ReportMetric(float64(median(rtt).Nanoseconds())/1000, "µs-rtt")
-	}, agentdtest.WithProvider(p))
+	}, p)
 }
 
 var errDone = errors.New("done")

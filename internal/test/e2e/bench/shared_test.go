@@ -20,7 +20,8 @@ import (
 // turn begins with the whole state, so that its client reads all of it. x-none is the ratio
 // of the medians.
 func BenchmarkSharedState(b *testing.B) {
-	full, none := agentdtest.Start(b, agentdtest.WithLoopback()), agentdtest.Start(b, agentdtest.WithLoopback())
+	cfg := agentdtest.Config{Addr: "127.0.0.1:0"}
+	full, none := agentdtest.Start(b, cfg), agentdtest.Start(b, cfg)
 	c := agentdv1connect.NewSessionServiceClient(full.HTTPClient(), full.URL)
 	for i := range 100 {
 		_, err := c.SetSharedState(b.Context(), connect.NewRequest(&agentdv1.SetSharedStateRequest{

@@ -28,11 +28,15 @@ type benchStream = connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.Run
 
 // onEachStore runs a benchmark on a daemon in memory, and on one that keeps its
 // data on disk, both on a loopback port.
-func onEachStore(b *testing.B, run func(b *testing.B, d *agentdtest.Daemon), opts ...agentdtest.Option) {
-	opts = append(opts, agentdtest.WithLoopback(), agentdtest.WithLogger(slog.New(slog.DiscardHandler)))
-	b.Run("store=memory", func(b *testing.B) { run(b, agentdtest.Start(b, opts...)) })
+func onEachStore(b *testing.B, run func(b *testing.B, d *agentdtest.Daemon), providers ...model.Provider) {
+	cfg := agentdtest.Config{
+		Providers: providers, Addr: "127.0.0.1:0", Logger: slog.New(slog.DiscardHandler),
+	}
+	b.Run("store=memory", func(b *testing.B) { run(b, agentdtest.Start(b, cfg)) })
 	b.Run("store=disk", func(b *testing.B) {
-		run(b, agentdtest.Start(b, append(slices.Clone(opts), agentdtest.WithDataDir(b.TempDir()))...))
+		cfg := cfg
+		cfg.DataDir = b.TempDir()
+		run(b, agentdtest.Start(b, cfg))
 	})
 }
 
@@ -184,7 +188,7 @@ func BenchmarkHistory(b *testing.B) {
 		for _, at := range []int{0, 4 * callsPerTurn, 10 * callsPerTurn} {
 			b.ReportMetric(float64(median(starts[at]).Nanoseconds())/1000, fmt.Sprintf("µs/start@%d", at))
 		}
-	}, agentdtest.WithProvider(p))
+	}, p)
 }
 
 // BenchmarkAnswer is the time from when a client sends the answer to a tool call
@@ -244,7 +248,7 @@ func BenchmarkAnswer(b *testing.B) {
 		slices.Sort(took)
 		b.ReportMetric(float64(median(took).Nanoseconds())/1000, "µs-p50")
 		b.ReportMetric(float64(took[len(took)*99/100].Nanoseconds())/1000, "µs-p99")
-	}, agentdtest.WithProvider(p))
+	}, p)
 }
 
 // benchStop reads what is left of a stream whose turn was ended.

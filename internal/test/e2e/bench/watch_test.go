@@ -20,7 +20,7 @@ func BenchmarkWatchTurn(b *testing.B) {
 	for i := range agents {
 		all = append(all, harness.LLMAgent(fmt.Sprintf("a%d", i), "echo", ""))
 	}
-	d := agentdtest.Start(b, agentdtest.WithLoopback())
+	d := agentdtest.Start(b, agentdtest.Config{Addr: "127.0.0.1:0"})
 	id, _ := benchEnd(b, benchRun(b, d, &agentdv1.RunRequest_ExecuteRequest{Agent: harness.SequentialAgent("root", all...), UserPrompt: "word"}))
 	c := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL)
 	b.ReportAllocs()

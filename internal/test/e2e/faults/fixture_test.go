@@ -52,18 +52,18 @@ type fixture struct {
 }
 
 // newFixture starts a daemon on a loopback port, with the given models.
-func newFixture(t *testing.T, scripts map[string][]answer, opts ...agentdtest.Option) *fixture {
+func newFixture(t *testing.T, scripts map[string][]answer, opts ...testdaemon.Option) *fixture {
 	t.Helper()
 	return newFixtureOn(t, filepath.Join(t.TempDir(), "agentd.db"), scripts, opts...)
 }
 
 // newQuickFixture is newFixture with the data in memory.
-func newQuickFixture(t *testing.T, scripts map[string][]answer, opts ...agentdtest.Option) *fixture {
+func newQuickFixture(t *testing.T, scripts map[string][]answer, opts ...testdaemon.Option) *fixture {
 	t.Helper()
 	return newFixtureOn(t, sqlite.Memory, scripts, opts...)
 }
 
-func newFixtureOn(t *testing.T, path string, scripts map[string][]answer, opts ...agentdtest.Option) *fixture {
+func newFixtureOn(t *testing.T, path string, scripts map[string][]answer, opts ...testdaemon.Option) *fixture {
 	t.Helper()
 	b := &fixture{t: t, log: &logLines{}}
 	b.leaks()
@@ -80,10 +80,13 @@ func newFixtureOn(t *testing.T, path string, scripts map[string][]answer, opts .
 		b.secrets(path)
 	})
 	b.models = newFakeModels(t, ownKey, scripts)
-	b.d = harness.StartDaemon(t, append([]agentdtest.Option{
-		agentdtest.WithLoopback(), testdaemon.WithStore(b.store), agentdtest.WithOpenAI("", b.models.url+"/v1/"),
+	b.d = harness.StartDaemon(t, agentdtest.Config{
+		Addr:   "127.0.0.1:0",
+		Getenv: harness.VendorsAt(b.models.url, ""),
+		Logger: slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
+	}, append([]testdaemon.Option{
+		testdaemon.WithStore(b.store),
 		testdaemon.WithTurnLimits(session.Limits{HandoverGrace: 20 * time.Millisecond}),
-		agentdtest.WithLogger(slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug}))),
 	}, opts...)...)
 	b.hc, b.url = b.d.HTTPClient(), b.d.URL
 	return b

@@ -78,7 +78,9 @@ var fileModels = map[providertest.Wire]string{
 // byte, in all turns to come, and whoever watches sees them.
 func TestFiles(t *testing.T) {
 	eye := &looker{}
-	d := harness.StartDaemon(t, agentdtest.WithProvider(harness.Provider{Name: "eye", Model: eye.open}))
+	d := harness.StartDaemon(t, agentdtest.Config{
+		Providers: []model.Provider{harness.Provider{Name: "eye", Model: eye.open}},
+	})
 	clnt := d.Client()
 	addTool(t, clnt, "look", "Takes a picture.", func(context.Context, struct{}) (any, error) {
 		return client.ToolOutput{Output: "a picture", Parts: []client.Part{
@@ -155,7 +157,9 @@ func TestFiles(t *testing.T) {
 // next turn, and to whoever watches.
 func TestFilesLarge(t *testing.T) {
 	eye := &looker{}
-	d := harness.StartDaemon(t, agentdtest.WithProvider(harness.Provider{Name: "eye", Model: eye.open}))
+	d := harness.StartDaemon(t, agentdtest.Config{
+		Providers: []model.Provider{harness.Provider{Name: "eye", Model: eye.open}},
+	})
 	clnt := d.Client()
 	large := bytes.Repeat(picture, 14<<10) // 3.5 MiB
 	addTool(t, clnt, "look", "Looks.", func(context.Context, struct{}) (any, error) {
@@ -232,7 +236,9 @@ func TestFilesRefused(t *testing.T) {
 	})
 	t.Run("by the provider", func(t *testing.T) {
 		eye := &looker{refuse: "image/png"}
-		d := harness.StartDaemon(t, agentdtest.WithProvider(harness.Provider{Name: "eye", Model: eye.open}))
+		d := harness.StartDaemon(t, agentdtest.Config{
+			Providers: []model.Provider{harness.Provider{Name: "eye", Model: eye.open}},
+		})
 		clnt := d.Client()
 		addTool(t, clnt, "look", "Looks.", func(context.Context, struct{}) (any, error) { return "nothing", nil })
 		agent, session := harness.LLMAgent("root", "eye/1", "", "look"), ""
@@ -309,7 +315,9 @@ func TestFilesQueued(t *testing.T) {
 	for name, busy := range map[string]client.OnBusy{"enqueued": client.OnBusyEnqueue, "injected": client.OnBusyInject} {
 		t.Run(name, func(t *testing.T) {
 			eye := &looker{}
-			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.Provider{Name: "eye", Model: eye.open}))
+			d := harness.StartDaemon(t, agentdtest.Config{
+				Providers: []model.Provider{harness.Provider{Name: "eye", Model: eye.open}},
+			})
 			clnt := d.Client()
 			called, release := make(chan struct{}), make(chan struct{})
 			var once sync.Once

@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
+	"github.com/apzuk3/agentd/model"
 )
 
 // TestProviderSuspended is F26: a model that keeps failing is not asked any more
@@ -24,9 +25,10 @@ func TestProviderSuspended(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		down := fakeprovider.Answer(fakeprovider.Reply{Status: http.StatusServiceUnavailable})
 		server := fakeprovider.New(down)
-		d := harness.StartDaemon(t,
-			agentdtest.WithProvider(harness.ProviderAt(providertest.OpenAIChat, "http://provider.invalid", server)),
-			agentdtest.WithScript("spare", `answers: [{when: {}, text: "Spare."}]`),
+		d := harness.StartDaemon(t, agentdtest.Config{
+			Providers: []model.Provider{harness.ProviderAt(providertest.OpenAIChat, "http://provider.invalid", server)},
+			Scripts:   map[string]string{"spare": `answers: [{when: {}, text: "Spare."}]`},
+		},
 			testdaemon.WithBreaker(modelcall.BreakerConfig{Failures: 3}),
 			testdaemon.WithRetry(modelcall.Retry{Tries: 2, Base: 1}))
 		alone := harness.LLMAgent("root", "openai-chat/m", "")

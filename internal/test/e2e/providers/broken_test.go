@@ -23,6 +23,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
+	"github.com/apzuk3/agentd/model"
 )
 
 // TestProviderBreaks is F28: answers that are none count as those of a provider
@@ -92,7 +93,9 @@ func TestProviderStalls(t *testing.T) {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					server := fakeprovider.New(stalling(head))
-					d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)), testdaemon.WithModelTimeouts(0, time.Minute))
+					d := harness.StartDaemon(t, agentdtest.Config{
+						Providers: []model.Provider{harness.ProviderAt(wire, "http://provider.invalid", server)},
+					}, testdaemon.WithModelTimeouts(0, time.Minute))
 					begin := time.Now()
 					got := harness.FaultyTurn(t, d, harness.LLMAgent("root", harness.WireProviders[wire].Describe().Name+"/invented", "", "look"), "")
 					harness.CheckFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 5, "nothing for 1m0s", "after 5 tries")

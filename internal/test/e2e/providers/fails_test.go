@@ -15,6 +15,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
+	"github.com/apzuk3/agentd/model"
 )
 
 // TestProviderFails is F26: a call that a provider cannot serve is made again, up
@@ -112,11 +113,11 @@ func TestProviderUnreachable(t *testing.T) {
 				dials.Add(1)
 				return c.dialer.DialContext(ctx, network, addr)
 			}}
-			var opts []agentdtest.Option
+			var vendors []model.Provider
 			for _, wire := range providertest.Wires {
-				opts = append(opts, agentdtest.WithProvider(harness.ProviderAt(wire, gone.URL, tr)))
+				vendors = append(vendors, harness.ProviderAt(wire, gone.URL, tr))
 			}
-			d := harness.StartDaemon(t, opts...)
+			d := harness.StartDaemon(t, agentdtest.Config{Providers: vendors})
 			harness.OnEachWire(t, func(t *testing.T, wire providertest.Wire) {
 				dials.Store(0)
 				got := harness.FaultyTurn(t, d, harness.LLMAgent("root", harness.WireProviders[wire].Describe().Name+"/invented", ""), "")

@@ -13,6 +13,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
+	"github.com/apzuk3/agentd/model"
 )
 
 // TestProviderFallback is F26: providers that fail are replaced by the next ones,
@@ -33,11 +34,12 @@ func TestProviderFallback(t *testing.T) {
 			second := providertest.NewServer(t, providertest.Invent(wires[1], harness.Look, harness.Look), map[int]providertest.Fault{1: harness.Refused(wires[1], 401)})
 			third := providertest.NewServer(t, providertest.Invent(wires[2], harness.Look), nil)
 			servers := []*providertest.Server{first, second, third}
-			opts := []agentdtest.Option{testdaemon.WithRetry(modelcall.Retry{Tries: 2, Base: 1})}
+			var vendors []model.Provider
 			for i, wire := range wires {
-				opts = append(opts, agentdtest.WithProvider(harness.ProviderAt(wire, strings.TrimSuffix(servers[i].BaseURL(wire), "/"), nil)))
+				vendors = append(vendors, harness.ProviderAt(wire, strings.TrimSuffix(servers[i].BaseURL(wire), "/"), nil))
 			}
-			d := harness.StartDaemon(t, opts...)
+			d := harness.StartDaemon(t, agentdtest.Config{Providers: vendors},
+				testdaemon.WithRetry(modelcall.Retry{Tries: 2, Base: 1}))
 			got := harness.FaultyTurn(t, d, harness.Backed(wires, "look"), "")
 			if !got.End.GetCompleted() || got.Text["root"] != "Hello." || len(got.Calls) != 3 || len(got.Retries) != 2 {
 				t.Fatalf("%v", got.Msgs)
@@ -104,10 +106,10 @@ func TestProviderFallbackFails(t *testing.T) {
 	wires := []providertest.Wire{providertest.Anthropic, providertest.Gemini, providertest.OpenAIResponses}
 	limited := providertest.NewServer(t, providertest.Invent(providertest.OpenAIResponses, harness.Hello), harness.Always(harness.Refused(providertest.OpenAIResponses, 429)))
 	d := harness.StartDaemon(t,
-		testdaemon.WithRetry(modelcall.Retry{Tries: 2, Base: 1}),
-		agentdtest.WithAnthropic(harness.KeyCanary, gone.URL),
-		agentdtest.WithGemini(harness.KeyCanary, gone.URL),
-		agentdtest.WithProvider(harness.ProviderAt(providertest.OpenAIResponses, limited.URL+"/v1", nil)))
+		agentdtest.Config{
+			Getenv:    harness.VendorsAt(gone.URL, harness.KeyCanary),
+			Providers: []model.Provider{harness.ProviderAt(providertest.OpenAIResponses, limited.URL+"/v1", nil)},
+		}, testdaemon.WithRetry(modelcall.Retry{Tries: 2, Base: 1}))
 	got := harness.FaultyTurn(t, d, harness.Backed(wires), "")
 	if len(got.Errors) != 1 || got.Errors[0].GetCode() != agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED || len(got.Fallbacks) != 2 || len(got.Retries) != 3 || got.End.GetCompleted() {
 		t.Fatalf("%v", got.Msgs)

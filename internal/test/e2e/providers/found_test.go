@@ -5,6 +5,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/apzuk3/agentd/agentdtest"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/test/harness"
@@ -150,7 +151,7 @@ func toldOf(t *testing.T, wire providertest.Wire, body string, found bool) {
 
 // TestReferencesOfPrompts: what a user says refers to no tools.
 func TestReferencesOfPrompts(t *testing.T) {
-	d := harness.StartDaemon(t)
+	d := harness.StartDaemon(t, agentdtest.Config{})
 	r := harness.RawClient{T: t, Run: agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL)}
 	m := harness.StartTurn(harness.LLMAgent("root", "echo", "", "find"), "find")
 	m.GetExecute().UserParts = []*agentdv1.Part{{Content: &agentdv1.Part_Tool{Tool: &agentdv1.ToolReference{ToolName: "find"}}}}

@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
+	"github.com/apzuk3/agentd/model"
 )
 
 // outcomeScripts are a model that is never there and takes something for it, and
@@ -29,11 +30,7 @@ var outcomeScripts = map[string]string{
 // TestCallOutcomes is what is told of calls that answer, that write a summary, and
 // that fail, each by a model in place of another one.
 func TestCallOutcomes(t *testing.T) {
-	var opts []agentdtest.Option
-	for name, script := range outcomeScripts {
-		opts = append(opts, agentdtest.WithScript(name, script))
-	}
-	d := harness.StartDaemon(t, opts...)
+	d := harness.StartDaemon(t, agentdtest.Config{Scripts: outcomeScripts})
 	sessions := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL)
 	agent := harness.ScriptedAgent("root", "absent")
 	agent.GetLlm().FallbackModels = []string{"scripted/present"}
@@ -101,7 +98,9 @@ func TestAbortedCallOutcome(t *testing.T) {
 		}
 		synctest.Test(t, func(t *testing.T) {
 			server := chatty(providertest.Events(stream))
-			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)))
+			d := harness.StartDaemon(t, agentdtest.Config{
+				Providers: []model.Provider{harness.ProviderAt(wire, "http://provider.invalid", server)},
+			})
 			run := harness.RawClient{T: t, Run: agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL)}
 			ex := harness.StartTurn(harness.LLMAgent("root", harness.Invented(wire), ""))
 			spoke := false

@@ -31,12 +31,10 @@ var retryScripts = map[string]string{
 }
 
 // retryDaemon starts a daemon with the daemon's own waits.
-func retryDaemon(t *testing.T, opts ...agentdtest.Option) *agentdtest.Daemon {
+func retryDaemon(t *testing.T, opts ...testdaemon.Option) *agentdtest.Daemon {
 	t.Helper()
-	for name, script := range retryScripts {
-		opts = append(opts, agentdtest.WithScript(name, script))
-	}
-	return harness.StartDaemon(t, append(opts, testdaemon.WithRetry(modelcall.Retry{}))...)
+	opts = append(opts, testdaemon.WithRetry(modelcall.Retry{}))
+	return harness.StartDaemon(t, agentdtest.Config{Scripts: retryScripts}, opts...)
 }
 
 // TestRetryUsage is F26: what failed tries took is counted once, whether the call

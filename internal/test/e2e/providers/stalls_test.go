@@ -16,6 +16,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
+	"github.com/apzuk3/agentd/model"
 )
 
 // alive are events of the wires that say nothing but that the provider is there.
@@ -149,7 +150,9 @@ func TestProviderNeverStops(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			events := providertest.Events(stream)
 			server := chatty(events)
-			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)), testdaemon.WithModelTimeouts(30*time.Second, 0))
+			d := harness.StartDaemon(t, agentdtest.Config{
+				Providers: []model.Provider{harness.ProviderAt(wire, "http://provider.invalid", server)},
+			}, testdaemon.WithModelTimeouts(30*time.Second, 0))
 			got := harness.FaultyTurn(t, d, harness.LLMAgent("root", harness.Invented(wire), "", "look"), "")
 			harness.CheckFailed(t, got, agentdv1.ErrorCode_ERROR_CODE_TIMEOUT, 1, "did not finish within 30s")
 			if n := server.Count(); n != 1 || len(events) < 40 {
@@ -180,7 +183,9 @@ func TestProviderAlive(t *testing.T) {
 		answers[0] = slices.Insert(answers[0], min(1, len(answers[0])-1), slices.Repeat([]string{alive[wire]}, 60)...)
 		synctest.Test(t, func(t *testing.T) {
 			server := chatty(answers...)
-			d := harness.StartDaemon(t, agentdtest.WithProvider(harness.ProviderAt(wire, "http://provider.invalid", server)), testdaemon.WithModelTimeouts(0, 5*time.Second))
+			d := harness.StartDaemon(t, agentdtest.Config{
+				Providers: []model.Provider{harness.ProviderAt(wire, "http://provider.invalid", server)},
+			}, testdaemon.WithModelTimeouts(0, 5*time.Second))
 			got := harness.FaultyTurn(t, d, harness.LLMAgent("root", harness.Invented(wire), "", "look"), "")
 			if n := server.Count(); n != 2 || !got.End.GetCompleted() || len(got.Calls) != 1 || got.Text["root"] != "done" {
 				t.Errorf("%d model calls were made, %v", n, got.Msgs)

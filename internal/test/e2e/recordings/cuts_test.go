@@ -65,7 +65,8 @@ type cutter struct {
 func newCutter(t *testing.T, rec *providertest.Recording, conv *providertest.Conversation) *cutter {
 	t.Helper()
 	p, url := fakeprovider.Start(t, nil)
-	return &cutter{t: t, rec: rec, wire: conv.Wire, said: &conv.Sessions[0], d: recordedDaemon(t, url), provider: p}
+	d := recordedDaemon(t, url, agentdtest.Config{})
+	return &cutter{t: t, rec: rec, wire: conv.Wire, said: &conv.Sessions[0], d: d, provider: p}
 }
 
 // everywhere cuts the answer to a model call, which is a step of a turn, at each

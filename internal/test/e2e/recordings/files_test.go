@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
+	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/openai"
 )
 
@@ -90,16 +91,16 @@ func TestRecordedFiles(t *testing.T) {
 			final := conv.Sessions[len(conv.Sessions)-1]
 			steps := final.Turns[len(final.Turns)-1].Steps
 			srv := providertest.NewServer(t, rec, nil)
-			d := recordedDaemon(t, srv.URL)
+			d := recordedDaemon(t, srv.URL, agentdtest.Config{})
 			name := harness.WireProviders[conv.Wire].Describe().Name + "/" + recorded.Model
 			if how.host != "" {
 				to, err := url.Parse(srv.URL)
 				if err != nil {
 					t.Fatal(err)
 				}
-				d = harness.StartDaemon(t, testdaemon.WithRetry(modelcall.Retry{Tries: 1}), agentdtest.WithProvider(openai.New(openai.Config{
+				d = harness.StartDaemon(t, agentdtest.Config{Providers: []model.Provider{openai.New(openai.Config{
 					Name: "hosted", APIKey: "sk-recorded-0123456789", BaseURL: how.host, Transport: elsewhere{to},
-				})))
+				})}}, testdaemon.WithRetry(modelcall.Retry{Tries: 1}))
 				name = "hosted/" + recorded.Model
 			}
 			clnt := d.Client()

@@ -8,6 +8,7 @@ import (
 
 	"go.uber.org/goleak"
 
+	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
@@ -84,7 +85,7 @@ func recordingNeeds(t *testing.T) map[string]string {
 func holdRecording(t *testing.T, rec *providertest.Recording, conv *providertest.Conversation) {
 	t.Helper()
 	srv := providertest.NewServer(t, rec, nil)
-	d := recordedDaemon(t, srv.URL)
+	d := recordedDaemon(t, srv.URL, agentdtest.Config{})
 	for i := range conv.Sessions {
 		k := newTalk(t, d, srv, conv.Wire, &conv.Sessions[i])
 		for _, turn := range k.said.Turns {

@@ -24,16 +24,12 @@ import (
 
 // recordedDaemon starts a daemon whose providers are all at one address, which
 // a Server answers. It makes each model call once, for a recording holds it once.
-func recordedDaemon(t *testing.T, address string, opts ...agentdtest.Option) *agentdtest.Daemon {
+func recordedDaemon(t *testing.T, address string, cfg agentdtest.Config) *agentdtest.Daemon {
 	t.Helper()
 	// No text of a recording holds the key, for keys are taken out of messages.
 	const key = "sk-recorded-0123456789"
-	return harness.StartDaemon(t, append([]agentdtest.Option{
-		testdaemon.WithRetry(modelcall.Retry{Tries: 1}),
-		agentdtest.WithGemini(key, address+"/"),
-		agentdtest.WithAnthropic(key, address+"/"),
-		agentdtest.WithOpenAI(key, address+"/v1/"),
-	}, opts...)...)
+	cfg.Getenv = harness.VendorsAt(address, key)
+	return harness.StartDaemon(t, cfg, testdaemon.WithRetry(modelcall.Retry{Tries: 1}))
 }
 
 // talk is one recorded session, held by the client with a daemon whose models

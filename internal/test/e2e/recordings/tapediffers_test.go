@@ -45,7 +45,9 @@ func tapedRequest(agent *agentdv1.Agent) *agentdv1.RunRequest {
 // each is refused with what differs, and leniently it gets the recorded answer.
 func TestTapeDiffers(t *testing.T) {
 	dir := t.TempDir()
-	f := harness.NewFaulty(t, providertest.OpenAIResponses, agentdtest.WithRecordTo(filepath.Join(dir, "calls.jsonl")))
+	f := harness.NewFaultyWith(t, providertest.OpenAIResponses, agentdtest.Config{
+		RecordTo: filepath.Join(dir, "calls.jsonl"),
+	})
 	answer := harness.Hello
 	answer.Text = `{"word":"hello"}`
 	f.Serve(nil, answer)
@@ -60,7 +62,7 @@ func TestTapeDiffers(t *testing.T) {
 	if err := f.D.Close(); err != nil {
 		t.Fatal(err)
 	}
-	played := harness.NewFaulty(t, f.Wire, agentdtest.WithScriptsDir(dir))
+	played := harness.NewFaultyWith(t, f.Wire, agentdtest.Config{ScriptsDir: dir})
 	for name, c := range map[string]struct {
 		change func(ex *agentdv1.RunRequest_ExecuteRequest, l *agentdv1.LlmAgent)
 		want   []string

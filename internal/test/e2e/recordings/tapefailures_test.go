@@ -126,7 +126,7 @@ func TestTapesOfFailures(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
 				retry := testdaemon.WithRetry(modelcall.Retry{Tries: 3, Base: 1})
-				f := harness.NewFaulty(t, wire, retry, agentdtest.WithRecordTo(filepath.Join(dir, "calls.jsonl")))
+				f := harness.NewFaultyWith(t, wire, agentdtest.Config{RecordTo: filepath.Join(dir, "calls.jsonl")}, retry)
 				c.serve(f)
 				agent := f.Agent("look")
 				if c.agent != nil {
@@ -144,7 +144,7 @@ func TestTapesOfFailures(t *testing.T) {
 					t.Error(err)
 				}
 				for _, tape := range tapes {
-					played := harness.NewFaulty(t, wire, retry, agentdtest.WithScriptsDir(dir))
+					played := harness.NewFaultyWith(t, wire, agentdtest.Config{ScriptsDir: dir}, retry)
 					again := proto.CloneOf(agent)
 					again.GetLlm().Model = tape
 					for i, got := range turnsOf(t, played.D, again, max(c.turns, 1)) {
@@ -164,9 +164,13 @@ func TestTapeOfFallback(t *testing.T) {
 	dir := t.TempDir()
 	first := providertest.NewServer(t, providertest.Invent(providertest.Anthropic, harness.Hello), map[int]providertest.Fault{0: {Action: providertest.Cut, AfterEvents: 1}})
 	second := providertest.NewServer(t, providertest.Invent(providertest.Gemini, harness.Hello), nil)
-	d := harness.StartDaemon(t, testdaemon.WithRetry(modelcall.Retry{Tries: 1}), agentdtest.WithRecordTo(filepath.Join(dir, "calls.jsonl")),
-		agentdtest.WithProvider(harness.ProviderAt(providertest.Anthropic, strings.TrimSuffix(first.BaseURL(providertest.Anthropic), "/"), nil)),
-		agentdtest.WithProvider(harness.ProviderAt(providertest.Gemini, strings.TrimSuffix(second.BaseURL(providertest.Gemini), "/"), nil)))
+	d := harness.StartDaemon(t, agentdtest.Config{
+		RecordTo:  filepath.Join(dir, "calls.jsonl"),
+		Providers: []model.Provider{
+			harness.ProviderAt(providertest.Anthropic, strings.TrimSuffix(first.BaseURL(providertest.Anthropic), "/"), nil),
+			harness.ProviderAt(providertest.Gemini, strings.TrimSuffix(second.BaseURL(providertest.Gemini), "/"), nil),
+		},
+	}, testdaemon.WithRetry(modelcall.Retry{Tries: 1}))
 	agent := harness.Backed([]providertest.Wire{providertest.Anthropic, providertest.Gemini})
 	recorded := harness.FaultyTurn(t, d, agent, "")
 	if u := recorded.End.GetUsageSummary(); len(recorded.Fallbacks) != 1 || u.GetLlmCalls() != 2 || int64(u.GetTotalUsage().GetTotalTokens()) <= harness.Hello.Usage.Total {
@@ -235,7 +239,7 @@ func TestTapeOfParallelAgents(t *testing.T) {
 		all.Wait()
 		return said
 	}
-	d := harness.StartDaemon(t, agentdtest.WithProvider(counts), agentdtest.WithRecordTo(calls))
+	d := harness.StartDaemon(t, agentdtest.Config{Providers: []model.Provider{counts}, RecordTo: calls})
 	recorded := hold(d, func(agent string) string { return "counts/" + agent })
 	if err := d.Close(); err != nil {
 		t.Error(err)

@@ -171,7 +171,7 @@ func tapeRecording(t *testing.T, rec *providertest.Recording, conv *providertest
 	t.Helper()
 	dir := t.TempDir()
 	srv := providertest.NewServer(t, rec, nil)
-	d := recordedDaemon(t, srv.URL, agentdtest.WithRecordTo(filepath.Join(dir, "calls.jsonl")))
+	d := recordedDaemon(t, srv.URL, agentdtest.Config{RecordTo: filepath.Join(dir, "calls.jsonl")})
 	hold := func(d *agentdtest.Daemon, model string) *heard {
 		h := &heard{}
 		for i := range conv.Sessions {
@@ -201,7 +201,8 @@ func tapeRecording(t *testing.T, rec *providertest.Recording, conv *providertest
 	return recorded
 }
 
-func tapeDaemon(t *testing.T, dir string, opts ...agentdtest.Option) *agentdtest.Daemon {
+func tapeDaemon(t *testing.T, dir string) *agentdtest.Daemon {
 	t.Helper()
-	return harness.StartDaemon(t, append([]agentdtest.Option{testdaemon.WithRetry(modelcall.Retry{Tries: 3, Base: 1}), agentdtest.WithScriptsDir(dir)}, opts...)...)
+	return harness.StartDaemon(t, agentdtest.Config{ScriptsDir: dir},
+		testdaemon.WithRetry(modelcall.Retry{Tries: 3, Base: 1}))
 }

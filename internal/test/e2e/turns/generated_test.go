@@ -170,12 +170,12 @@ func newRunner(t *testing.T, over harness.Service) *runner {
 		t.Fatal(err)
 	}
 	th := &runner{over: over, store: &queueTeller{Store: disk, told: make(chan string, 16)}}
-	opts := []agentdtest.Option{
-		testdaemon.WithStore(th.store), agentdtest.WithProvider(stepsModel()),
-		testdaemon.WithTurnLimits(session.Limits{HandoverGrace: 5 * time.Millisecond}),
+	cfg := agentdtest.Config{Providers: []model.Provider{stepsModel()}}
+	opts := []testdaemon.Option{
+		testdaemon.WithStore(th.store), testdaemon.WithTurnLimits(session.Limits{HandoverGrace: 5 * time.Millisecond}),
 	}
 	if over == harness.OverRun { // whose daemon is the first to begin and the last to end
-		opts = append(opts, agentdtest.WithLeakCheck())
+		cfg.LeakCheck = true
 	} else {
 		opts = append(opts, testdaemon.WithFront(func(hc *http.Client, url string) http.Handler {
 			f, err := sessionfront.New(hc, url)
@@ -185,7 +185,7 @@ func newRunner(t *testing.T, over harness.Service) *runner {
 			return f.Handler()
 		}))
 	}
-	d := agentdtest.Start(t, opts...)
+	d := agentdtest.Start(t, cfg, opts...)
 	th.runs = agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL)
 	return th
 }

@@ -14,12 +14,14 @@ import (
 // Who comes later is told the same end of a failed turn, at the same places, as
 // who saw the beginning of the answer that failed.
 func TestLastChunksOfAFailedTurn(t *testing.T) {
-	d := harness.StartDaemon(t, agentdtest.WithProvider(harness.Provider{Name: "torn", Model: func(agent string) harness.Generate {
-		return func(_ context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) {
-			emit(model.Delta{Text: "half an ans"})
-			return nil, &model.Error{Kind: model.KindUnavailable, Provider: "torn", Message: "cut"}
-		}
-	}}))
+	d := harness.StartDaemon(t, agentdtest.Config{
+		Providers: []model.Provider{harness.Provider{Name: "torn", Model: func(agent string) harness.Generate {
+			return func(_ context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) {
+				emit(model.Delta{Text: "half an ans"})
+				return nil, &model.Error{Kind: model.KindUnavailable, Provider: "torn", Message: "cut"}
+			}
+		}}},
+	})
 	c := d.Client()
 	id := ""
 	told := func(seq func(func(*client.Event, error) bool)) (at []int64) {

@@ -42,11 +42,7 @@ func misbehaving() map[string]string {
 // TestModelMisbehaves is F29: what a model calls wrongly is told to the model, no
 // client sees it, and nothing of it is without a bound.
 func TestModelMisbehaves(t *testing.T) {
-	opts := []agentdtest.Option{agentdtest.WithLeakCheck()}
-	for name, script := range misbehaving() {
-		opts = append(opts, agentdtest.WithScript(name, script))
-	}
-	d := harness.StartDaemon(t, opts...)
+	d := harness.StartDaemon(t, agentdtest.Config{Scripts: misbehaving(), LeakCheck: true})
 	for name, c := range map[string]struct {
 		text   []string // of the answer that completes the turn
 		fails  client.Code

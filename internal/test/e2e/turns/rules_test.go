@@ -60,11 +60,9 @@ var parts = harness.Alone{
 // what is true of every stream the observer checks as well. The tests of the
 // rooms go into the cases of each rule.
 func TestRules(t *testing.T) {
-	opts := []agentdtest.Option{agentdtest.WithLeakCheck(), agentdtest.WithLogger(slog.New(harness.Alarm{T: t}))}
-	for name, text := range ruleScripts {
-		opts = append(opts, agentdtest.WithScript(name, text))
-	}
-	d := harness.StartDaemon(t, opts...)
+	d := harness.StartDaemon(t, agentdtest.Config{
+		Scripts: ruleScripts, Logger: slog.New(harness.Alarm{T: t}), LeakCheck: true,
+	})
 	for wire, opts := range map[string][]connect.ClientOption{
 		"connect":       nil,
 		"connect-json":  {connect.WithProtoJSON()},

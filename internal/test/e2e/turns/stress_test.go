@@ -22,6 +22,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
+	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
@@ -58,9 +59,13 @@ func TestStress(t *testing.T) {
 				t.Fatal(err)
 			}
 			store := &harness.RecordedStore{Store: disk, Keep: !tc.file}
-			d := harness.StartDaemon(t, agentdtest.WithLeakCheck(), agentdtest.WithLoopback(), testdaemon.WithStore(store),
-				agentdtest.WithProvider(stressModel(t, seed)), agentdtest.WithLogger(slog.New(harness.Alarm{T: t})),
-				agentdtest.WithGrace(10*time.Second))
+			d := harness.StartDaemon(t, agentdtest.Config{
+				LeakCheck: true,
+				Addr:      "127.0.0.1:0",
+				Providers: []model.Provider{stressModel(t, seed)},
+				Logger:    slog.New(harness.Alarm{T: t}),
+				Grace:     10 * time.Second,
+			}, testdaemon.WithStore(store))
 			turns := stress(t, d, seed, tc.turns)
 			sessions := store.Started(t)
 			proceed(t, d, sessions)

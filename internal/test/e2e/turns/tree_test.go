@@ -20,6 +20,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
+	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -36,8 +37,11 @@ func TestTree(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	d := harness.StartDaemon(t, agentdtest.WithLeakCheck(), testdaemon.WithStore(disk),
-		agentdtest.WithProvider(treeModel()), agentdtest.WithLogger(slog.New(harness.Alarm{T: t})))
+	d := harness.StartDaemon(t, agentdtest.Config{
+		LeakCheck: true,
+		Providers: []model.Provider{treeModel()},
+		Logger:    slog.New(harness.Alarm{T: t}),
+	}, testdaemon.WithStore(disk))
 	tree, edges := bigTree(), treeOrder(bigTree())
 	traces := make([]*treeTrace, treeRuns)
 	var workers sync.WaitGroup

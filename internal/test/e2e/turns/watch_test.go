@@ -26,7 +26,9 @@ func TestQuietWatch(t *testing.T) {
 	for wire, opts := range harness.Protocols {
 		t.Run(wire, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := agentdtest.Start(t, agentdtest.WithScript("tools", ruleScripts["tools"]), testdaemon.WithTurnLimits(session.Limits{ToolTimeout: time.Hour}))
+				d := agentdtest.Start(t, agentdtest.Config{
+					Scripts: map[string]string{"tools": ruleScripts["tools"]},
+				}, testdaemon.WithTurnLimits(session.Limits{ToolTimeout: time.Hour}))
 				c := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL, opts...)
 				created, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{
 					Execute: harness.StartTurn(harness.ScriptedAgent("root", "tools", "one", "two"), "one", "two").GetExecute(),
@@ -70,7 +72,7 @@ func TestQuietWatch(t *testing.T) {
 // TestWatchQueuedTurn has a turn that had to wait be followed from its beginning,
 // while it runs and when it is over: each time it begins with the prompt.
 func TestWatchQueuedTurn(t *testing.T) {
-	d := agentdtest.Start(t, agentdtest.WithScript("tools", ruleScripts["tools"]))
+	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"tools": ruleScripts["tools"]}})
 	c := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL)
 	create := func(ex *agentdv1.RunRequest_ExecuteRequest) *agentdv1.Turn {
 		t.Helper()
@@ -145,7 +147,7 @@ func TestWatchQueuedTurn(t *testing.T) {
 // reply: also when the turn is over, and when the next one runs, what was recorded
 // is no mistake, and anything else changes nothing.
 func TestSubmitAgain(t *testing.T) {
-	d := agentdtest.Start(t, agentdtest.WithScript("tools", ruleScripts["tools"]))
+	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"tools": ruleScripts["tools"]}})
 	c := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL)
 	ex := harness.StartTurn(harness.ScriptedAgent("root", "tools", "one", "two"), "one", "two").GetExecute()
 	created, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: ex}))
@@ -217,7 +219,10 @@ func TestWatchLeft(t *testing.T) {
 	for wire, opts := range harness.Protocols {
 		t.Run(wire, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				d := agentdtest.Start(t, agentdtest.WithScript("tools", ruleScripts["tools"]), agentdtest.WithLogger(slog.New(harness.Alarm{T: t})))
+				d := agentdtest.Start(t, agentdtest.Config{
+					Scripts: map[string]string{"tools": ruleScripts["tools"]},
+					Logger:  slog.New(harness.Alarm{T: t}),
+				})
 				c := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL, opts...)
 				created, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{
 					Execute: harness.StartTurn(harness.ScriptedAgent("root", "tools", "one", "two"), "one", "two").GetExecute(),

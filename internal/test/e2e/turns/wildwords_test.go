@@ -23,17 +23,19 @@ import (
 func TestWildWordsOfModels(t *testing.T) {
 	wild := "wild \xff\xfe " + strings.Repeat("w", 20_000)
 	tries := 0
-	d := harness.StartDaemon(t, testdaemon.WithRetry(modelcall.Retry{Tries: 2, Base: 1}), agentdtest.WithProvider(harness.Provider{Name: "wild", Model: func(name string) harness.Generate {
-		return func(_ context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) {
-			if name == "broken" {
-				tries++
-				return nil, &model.Error{Kind: model.KindUnavailable, Provider: "wild", Message: wild}
+	d := harness.StartDaemon(t, agentdtest.Config{
+		Providers: []model.Provider{harness.Provider{Name: "wild", Model: func(name string) harness.Generate {
+			return func(_ context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) {
+				if name == "broken" {
+					tries++
+					return nil, &model.Error{Kind: model.KindUnavailable, Provider: "wild", Message: wild}
+				}
+				b := adapter.NewBuilder("wild", emit)
+				b.Text("I am here.")
+				return &model.Response{Content: b.Content(), FinishReason: genai.FinishReasonStop, Model: wild}, nil
 			}
-			b := adapter.NewBuilder("wild", emit)
-			b.Text("I am here.")
-			return &model.Response{Content: b.Content(), FinishReason: genai.FinishReasonStop, Model: wild}, nil
-		}
-	}}))
+		}}},
+	}, testdaemon.WithRetry(modelcall.Retry{Tries: 2, Base: 1}))
 	agent := harness.LLMAgent("root", "wild/broken", "")
 	agent.GetLlm().FallbackModels = []string{"wild/whole"}
 	got := harness.RawClient{T: t, Run: agentdv1connect.NewAgentdClient(d.HTTPClient(), d.URL)}.Talk(harness.StartTurn(agent), harness.AnswerAll(""))

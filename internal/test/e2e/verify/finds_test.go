@@ -31,13 +31,16 @@ func verifiedLog(t *testing.T) (id string, recs []record.Record) {
 			t.Error(err)
 		}
 	})
-	d := agentdtest.Start(t, testdaemon.WithStore(store),
-		agentdtest.WithScript("asker", `answers:
+	d := agentdtest.Start(t, agentdtest.Config{
+		Scripts: map[string]string{
+			"asker": `answers:
   - when: {after_tool: look}
     text: seen
   - when: {}
-    calls: [{name: look, args: {at: sky}}]`),
-		agentdtest.WithScript("writer", `answers: [{when: {}, text: "It is {{system}}."}]`))
+    calls: [{name: look, args: {at: sky}}]`,
+			"writer": `answers: [{when: {}, text: "It is {{system}}."}]`,
+		},
+	}, testdaemon.WithStore(store))
 	clnt := d.Client()
 	err = client.AddTool(clnt, "look", "Looks.", func(context.Context, struct {
 		At string `json:"at"`

@@ -97,7 +97,7 @@ func TestVerifyKinds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			synctest.Test(t, func(t *testing.T) {
-				d := harness.StartDaemon(t, agentdtest.WithProvider(rich()))
+				d := harness.StartDaemon(t, agentdtest.Config{Providers: []model.Provider{rich()}})
 				sessions := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL)
 				request := func(session string) *agentdv1.RunRequest {
 					m := harness.StartTurn(c.agent, "look")
