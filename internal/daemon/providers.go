@@ -25,14 +25,14 @@ func providers(cfg *Config) ([]model.Provider, error) {
 		echo.New(echo.Config{}),
 		gemini.New(gemini.FromEnv(cfg.getenv)),
 		script,
+		anthropic.New(anthropic.Config{Getenv: cfg.getenv}), echo.New(echo.Config{}),
+		gemini.New(gemini.Config{Getenv: cfg.getenv}), script,
 	}
-	openAI := openai.FromEnv(cfg.getenv)
 	for _, api := range []struct {
 		name string
 		api  openai.API
 	}{{"openai", openai.Auto}, {"openai-chat", openai.Chat}, {"openai-responses", openai.Responses}} {
-		openAI.Name, openAI.API = api.name, api.api
-		ours = append(ours, openai.New(openAI))
+		ours = append(ours, openai.New(openai.Config{Name: api.name, API: api.api, Getenv: cfg.getenv}))
 	}
 	given := map[string]bool{}
 	for i, p := range cfg.ExtraProviders {

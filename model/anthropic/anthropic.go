@@ -46,37 +46,39 @@ type Config struct {
 	// Transport carries the requests; default one of its own with Go's default
 	// settings.
 	Transport http.RoundTripper
+	// Getenv, such as os.Getenv, reads the environment: ANTHROPIC_API_KEY and ANTHROPIC_BASE_URL
+	// are APIKey and BaseURL where these are empty. Default: nothing is read.
+	Getenv func(name string) string
 }
 
-// Provider opens Claude models. It is immutable and safe for concurrent use.
-type Provider struct {
+// provider opens Claude models. It is immutable and safe for concurrent use.
+type provider struct {
 	cfg    Config
 	client *http.Client
 }
 
-var _ model.Provider = (*Provider)(nil)
-
-// New returns the provider.
-func New(cfg Config) *Provider {
+// New returns the provider of the models "claude-…". It runs "web_search", which Request.Config
+// asks for as genai's GoogleSearch or EnterpriseWebSearch, "code_execution", "url_context", and
+// "tool_search", which Request.ToolSearch asks for. Code has a container of its own in each
+// response.
+func New(cfg Config) model.Provider {
+	cfg = cfg.fromEnv()
 	cfg.BaseURL = strings.TrimRight(cmp.Or(cfg.BaseURL, defaultBaseURL), "/")
 	cfg.BaseURL = strings.TrimSuffix(cfg.BaseURL, "/v1")
-	return &Provider{cfg: cfg, client: adapter.HTTPClient(cfg.Transport, wire.MaxLine)}
+	return &provider{cfg: cfg, client: adapter.HTTPClient(cfg.Transport, wire.MaxLine)}
 }
 
 // String names the provider and hides its key.
-func (*Provider) String() string { return name + " provider" }
+func (*provider) String() string { return name + " provider" }
 
 // GoString does as String.
-func (p *Provider) GoString() string { return p.String() }
+func (p *provider) GoString() string { return p.String() }
 
 // builtins are the tools that Anthropic runs, in agentd's names.
 var builtins = []string{"code_execution", "tool_search", "url_context", "web_search"}
 
-// Describe says that Anthropic has the models "claude-…" and runs "web_search", which
-// Config asks for as genai's GoogleSearch or EnterpriseWebSearch, "code_execution",
-// "url_context", and "tool_search", which Request.ToolSearch asks for. Code has a
-// container of its own in each response.
-func (p *Provider) Describe() model.Description {
+// Describe says what New promises.
+func (p *provider) Describe() model.Description {
 	return model.Description{
 		Name: name, Prefixes: []string{"claude-"}, Builtins: slices.Clone(builtins),
 		KeyVariables: []string{"ANTHROPIC_API_KEY"}, Secrets: model.Secrets(p.cfg.APIKey), Endpoint: p.cfg.BaseURL,
@@ -85,7 +87,7 @@ func (p *Provider) Describe() model.Description {
 
 // Open returns the model of that name; whether Anthropic has it shows in the
 // first call.
-func (p *Provider) Open(modelName, key string) (model.Model, error) {
+func (p *provider) Open(modelName, key string) (model.Model, error) {
 	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.APIKey))
 	if key == "" {
 		return model.Model{}, adapter.MissingKey(name, "ANTHROPIC_API_KEY", "X-Agentd-Anthropic-Api-Key")

@@ -1,12 +1,15 @@
 package anthropic
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
-// FromEnv returns a Config with the server's own key, of ANTHROPIC_API_KEY, and the
-// address, of ANTHROPIC_BASE_URL, as getenv, such as os.Getenv, has them.
-func FromEnv(getenv func(name string) string) Config {
-	return Config{
-		APIKey:  strings.TrimSpace(getenv("ANTHROPIC_API_KEY")),
-		BaseURL: strings.TrimSpace(getenv("ANTHROPIC_BASE_URL")),
+// fromEnv returns the Config with what Getenv has in place of fields that are empty.
+func (c Config) fromEnv() Config {
+	if c.Getenv != nil {
+		c.APIKey = cmp.Or(c.APIKey, strings.TrimSpace(c.Getenv("ANTHROPIC_API_KEY")))
+		c.BaseURL = cmp.Or(c.BaseURL, strings.TrimSpace(c.Getenv("ANTHROPIC_BASE_URL")))
 	}
+	return c
 }

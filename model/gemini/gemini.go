@@ -7,8 +7,8 @@
 // the model wrote goes back as it was written.
 //
 // It imports model, the SDK and the standard library, and knows nothing of
-// sessions, ADK or the protocol. It registers itself with what the environment says,
-// see FromEnv; the SDK reads it for Application Default Credentials.
+// sessions, ADK or the protocol. It reads the environment through
+// Config.Getenv; the SDK reads it for Application Default Credentials.
 package gemini
 
 import (
@@ -54,10 +54,13 @@ type Config struct {
 	Project, Location string
 	// Transport carries the calls; nil means one with default settings.
 	Transport http.RoundTripper
+	// Getenv, such as os.Getenv, reads the environment: the variables named above are the fields
+	// that are empty. Default: nothing is read.
+	Getenv func(name string) string
 }
 
-// Provider serves Gemini models. It is safe for concurrent use.
-type Provider struct {
+// provider serves Gemini models. It is safe for concurrent use.
+type provider struct {
 	cfg       Config
 	transport http.RoundTripper
 	// server is the client with the server's own credentials, made on first use:
@@ -65,9 +68,10 @@ type Provider struct {
 	server func() (*genai.Client, error)
 }
 
-// New returns the provider.
-func New(cfg Config) *Provider {
-	p := &Provider{cfg: cfg, transport: adapter.HTTPClient(cfg.Transport, wire.MaxLine).Transport}
+// New returns the provider of Gemini models, and of all names that no other provider claims.
+func New(cfg Config) model.Provider {
+	cfg = cfg.fromEnv()
+	p := &provider{cfg: cfg, transport: adapter.HTTPClient(cfg.Transport, wire.MaxLine).Transport}
 	p.server = sync.OnceValues(func() (*genai.Client, error) {
 		if cfg.Vertex {
 			return p.vertexClient()
@@ -78,17 +82,17 @@ func New(cfg Config) *Provider {
 }
 
 // String names the provider and hides its key.
-func (*Provider) String() string { return "gemini.Provider" }
+func (*provider) String() string { return "gemini.Provider" }
 
 // GoString does as String.
-func (p *Provider) GoString() string { return p.String() }
+func (p *provider) GoString() string { return p.String() }
 
 // builtins are the tools that Gemini runs itself, in agentd's names: "web_search" is
 // what other providers have too, here Google Search.
 var builtins = []string{"code_execution", "google_search", "url_context", "web_search"}
 
 // Describe says that Gemini serves all models that no other provider claims.
-func (p *Provider) Describe() model.Description {
+func (p *provider) Describe() model.Description {
 	return model.Description{
 		Name: name, Rest: true, Builtins: slices.Clone(builtins),
 		KeyVariables: []string{"GEMINI_API_KEY"}, Secrets: model.Secrets(p.cfg.APIKey), Endpoint: p.endpoint(),
@@ -97,7 +101,7 @@ func (p *Provider) Describe() model.Description {
 
 // endpoint is where calls on the server's account go; "" for Vertex AI's own address,
 // which the SDK knows.
-func (p *Provider) endpoint() string {
+func (p *provider) endpoint() string {
 	if p.cfg.Vertex {
 		return p.cfg.BaseURL
 	}
@@ -114,7 +118,7 @@ func (l *llm) builtins() []string {
 
 // Open returns the model. Without a caller's key it needs the server's, or
 // Vertex AI.
-func (p *Provider) Open(modelName, key string) (model.Model, error) {
+func (p *provider) Open(modelName, key string) (model.Model, error) {
 	overVertex := key == "" && p.cfg.Vertex
 	if err := checkModel(modelName, overVertex); err != nil {
 		return model.Model{}, err
@@ -155,7 +159,7 @@ func checkModel(modelName string, overVertex bool) error {
 }
 
 // client returns a client of the Gemini API.
-func (p *Provider) client(key string) (*genai.Client, error) {
+func (p *provider) client(key string) (*genai.Client, error) {
 	base := defaultBaseURL
 	if p.cfg.BaseURL != "" && !p.cfg.Vertex {
 		base = p.cfg.BaseURL
@@ -169,7 +173,7 @@ func (p *Provider) client(key string) (*genai.Client, error) {
 }
 
 // vertexClient returns a client of Vertex AI on the server's account.
-func (p *Provider) vertexClient() (*genai.Client, error) {
+func (p *provider) vertexClient() (*genai.Client, error) {
 	cc := &genai.ClientConfig{
 		Backend:     genai.BackendVertexAI,
 		HTTPClient:  p.httpClient(),
@@ -196,7 +200,7 @@ func (p *Provider) vertexClient() (*genai.Client, error) {
 
 // httpClient returns a client over the provider's one transport. Each SDK
 // client gets its own, since the SDK may put authorisation into it.
-func (p *Provider) httpClient() *http.Client {
+func (p *provider) httpClient() *http.Client {
 	return &http.Client{
 		Transport:     capturer{p.transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },

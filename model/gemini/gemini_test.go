@@ -51,7 +51,7 @@ func generate(t *testing.T, name string, frames ...string) *model.Response {
 	return ask(t, gemini.New(gemini.Config{APIKey: "k", BaseURL: url}), name, prompt("hello"))
 }
 
-func ask(t *testing.T, p *gemini.Provider, name string, req *model.Request) *model.Response {
+func ask(t *testing.T, p model.Provider, name string, req *model.Request) *model.Response {
 	t.Helper()
 	llm, err := p.Open(name, "")
 	if err != nil {

@@ -1,6 +1,9 @@
 package openai
 
-import "strings"
+import (
+	"cmp"
+	"strings"
+)
 
 // name is that of the provider with the interface that fits its address; the
 // others require theirs.
@@ -10,11 +13,11 @@ const (
 	nameResponses = "openai-responses"
 )
 
-// FromEnv returns a Config with the server's own key, of OPENAI_API_KEY, and the
-// address, of OPENAI_BASE_URL, as getenv, such as os.Getenv, has them.
-func FromEnv(getenv func(name string) string) Config {
-	return Config{
-		APIKey:  strings.TrimSpace(getenv("OPENAI_API_KEY")),
-		BaseURL: strings.TrimSpace(getenv("OPENAI_BASE_URL")),
+// fromEnv returns the Config with what Getenv has in place of fields that are empty.
+func (c Config) fromEnv() Config {
+	if c.Getenv != nil {
+		c.APIKey = cmp.Or(c.APIKey, strings.TrimSpace(c.Getenv("OPENAI_API_KEY")))
+		c.BaseURL = cmp.Or(c.BaseURL, strings.TrimSpace(c.Getenv("OPENAI_BASE_URL")))
 	}
+	return c
 }

@@ -64,18 +64,28 @@ type Config struct {
 	// Transport carries the requests; default one of its own with Go's default
 	// settings.
 	Transport http.RoundTripper
+	// Getenv, such as os.Getenv, reads the environment: OPENAI_API_KEY and OPENAI_BASE_URL are
+	// APIKey and BaseURL where these are empty. Default: nothing is read.
+	Getenv func(name string) string
 }
 
-// Provider opens models. It is immutable and safe for concurrent use.
-type Provider struct {
+// provider opens models. It is immutable and safe for concurrent use.
+type provider struct {
 	cfg    Config
 	client *http.Client
 }
 
-var _ model.Provider = (*Provider)(nil)
-
 // New returns the provider. It panics if cfg.API is none of the constants.
-func New(cfg Config) *Provider {
+//
+// "openai" claims the models of OpenAI; "openai-chat" and "openai-responses" take its callers'
+// keys, and their models cost the same. Which models a server has that is not OpenAI's is not
+// known. A provider under another name is another vendor, of which nothing is known.
+//
+// On the Responses API the provider runs "web_search", which Request.Config asks for as genai's
+// GoogleSearch or EnterpriseWebSearch, "code_execution", and "tool_search", which
+// Request.ToolSearch asks for; on chat completions it runs none.
+func New(cfg Config) model.Provider {
+	cfg = cfg.fromEnv()
 	cfg.Name = cmp.Or(cfg.Name, name)
 	cfg.BaseURL = strings.TrimRight(cmp.Or(cfg.BaseURL, defaultBaseURL), "/")
 	switch cfg.API {
@@ -88,7 +98,7 @@ func New(cfg Config) *Provider {
 	default:
 		panic(fmt.Sprintf("openai: unknown API %q", cfg.API))
 	}
-	return &Provider{cfg: cfg, client: adapter.HTTPClient(cfg.Transport, maxLine)}
+	return &provider{cfg: cfg, client: adapter.HTTPClient(cfg.Transport, maxLine)}
 }
 
 // isFirstParty reports whether a base URL is OpenAI's own, of the world or of a region
@@ -122,16 +132,9 @@ func baseModel(modelName string) string {
 // repeats the whole response, the instructions and the tools in one line.
 const maxLine = 8 << 20
 
-// Describe claims the models of OpenAI for "openai", whose callers' keys the two that
-// require an interface take; they cost the same. Which models a server has that is
-// not OpenAI's is not known. A provider under another name is another vendor, of which
-// nothing is known.
-//
-// On the Responses API it runs "web_search", which Config asks for as genai's
-// GoogleSearch or EnterpriseWebSearch, "code_execution", and "tool_search", which
-// Request.ToolSearch asks for; none on chat completions. Later responses are not told
-// what code an earlier one has run.
-func (p *Provider) Describe() model.Description {
+// Describe says what New promises. Later responses are not told what code an earlier one
+// has run.
+func (p *provider) Describe() model.Description {
 	d := model.Description{
 		Name: p.cfg.Name, Builtins: p.builtins(),
 		KeyVariables: []string{"OPENAI_API_KEY"}, Secrets: model.Secrets(p.cfg.APIKey), Endpoint: p.cfg.BaseURL,
@@ -147,16 +150,16 @@ func (p *Provider) Describe() model.Description {
 }
 
 // String names the provider and hides its key.
-func (p *Provider) String() string { return p.cfg.Name + " provider" }
+func (p *provider) String() string { return p.cfg.Name + " provider" }
 
 // GoString does as String.
-func (p *Provider) GoString() string { return p.String() }
+func (p *provider) GoString() string { return p.String() }
 
 // builtins are the tools that OpenAI runs, in agentd's names.
 var builtins = []string{"code_execution", "tool_search", "web_search"}
 
 // builtins are the tools that the provider runs.
-func (p *Provider) builtins() []string {
+func (p *provider) builtins() []string {
 	if p.cfg.API == Responses {
 		return slices.Clone(builtins)
 	}
@@ -165,7 +168,7 @@ func (p *Provider) builtins() []string {
 
 // Open returns the model of that name; whether the server has it shows in the
 // first call.
-func (p *Provider) Open(modelName, key string) (model.Model, error) {
+func (p *provider) Open(modelName, key string) (model.Model, error) {
 	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.APIKey))
 	if key == "" && !p.cfg.KeyOptional {
 		return model.Model{}, adapter.MissingKey(p.cfg.Name, "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")

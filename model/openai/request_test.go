@@ -285,7 +285,7 @@ func TestAPI(t *testing.T) {
 		{Config{BaseURL: "https://api.openai.com.example/v1"}, Chat},
 		{Config{BaseURL: "http://127.0.0.1:11434/v1", API: Responses}, Responses},
 	} {
-		p := New(c.cfg)
+		p := New(c.cfg).(*provider)
 		if p.cfg.API != c.want || (len(p.Describe().Builtins) > 0) != (c.want == Responses) {
 			t.Errorf("%+v: API %q with builtins %q, want %q", c.cfg, p.cfg.API, p.Describe().Builtins, c.want)
 		}

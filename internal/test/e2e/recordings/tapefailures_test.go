@@ -165,7 +165,7 @@ func TestTapeOfFallback(t *testing.T) {
 	first := providertest.NewServer(t, providertest.Invent(providertest.Anthropic, harness.Hello), map[int]providertest.Fault{0: {Action: providertest.Cut, AfterEvents: 1}})
 	second := providertest.NewServer(t, providertest.Invent(providertest.Gemini, harness.Hello), nil)
 	d := harness.StartDaemon(t, agentdtest.Config{
-		RecordTo:  filepath.Join(dir, "calls.jsonl"),
+		RecordTo: filepath.Join(dir, "calls.jsonl"),
 		Providers: []model.Provider{
 			harness.ProviderAt(providertest.Anthropic, strings.TrimSuffix(first.BaseURL(providertest.Anthropic), "/"), nil),
 			harness.ProviderAt(providertest.Gemini, strings.TrimSuffix(second.BaseURL(providertest.Gemini), "/"), nil),
