@@ -11,7 +11,6 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/record"
@@ -22,7 +21,7 @@ type provider struct{ s *script }
 
 func (p provider) Open(name, key string) (model.Model, error) {
 	if key == "" {
-		return model.Model{}, adapter.MissingKey("openai", "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
+		return model.Model{}, model.Description{Name: "openai", KeyVariables: []string{"OPENAI_API_KEY"}}.MissingKey()
 	}
 	return model.Model{LLM: scripted{p.s, name}}, nil
 }

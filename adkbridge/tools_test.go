@@ -11,6 +11,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
@@ -110,7 +111,8 @@ func TestCallIDs(t *testing.T) {
 	}
 	var theirs []string
 	for _, p := range w.script.seen("root")[2].contents[1].Parts {
-		theirs = append(theirs, adapter.CallID(p))
+		id, _ := p.PartMetadata[seam.MetaCallID].(string)
+		theirs = append(theirs, id)
 	}
 	if !slices.Equal(theirs, []string{"call_0", "call_0", ""}) {
 		t.Errorf("the provider's ids are %q", theirs)

@@ -18,6 +18,7 @@ import (
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -53,7 +54,7 @@ func (p puppet) Generate(ctx context.Context, req *model.Request, emit func(mode
 		for _, part := range content.Parts {
 			switch {
 			case part.FunctionResponse != nil:
-				data, err := adapter.MarshalJSON(part.FunctionResponse.Response)
+				data, err := rawjson.Marshal(part.FunctionResponse.Response)
 				if err != nil {
 					return nil, err
 				}
@@ -63,7 +64,7 @@ func (p puppet) Generate(ctx context.Context, req *model.Request, emit func(mode
 			}
 		}
 	}
-	b := adapter.NewBuilder("puppet", emit)
+	b := &adapter.Builder{Provider: "puppet", Emit: emit}
 	var r reply
 	select {
 	case p.calls <- c:

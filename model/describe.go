@@ -2,6 +2,7 @@ package model
 
 import (
 	"cmp"
+	"fmt"
 	"net/textproto"
 	"strings"
 )
@@ -77,4 +78,15 @@ func (d Description) KeyHeader() string {
 		return ""
 	}
 	return textproto.CanonicalMIMEHeaderKey("X-Agentd-" + cmp.Or(d.KeysOf, d.Name) + "-Api-Key")
+}
+
+// MissingKey returns the error of Open when there is neither a key of the caller nor one of the
+// server. It names KeyVariables and KeyHeader, which would hold it.
+func (d Description) MissingKey() *Error {
+	message := "no API key: send the header " + d.KeyHeader()
+	if len(d.KeyVariables) > 0 {
+		message = fmt.Sprintf("no API key: set %s on the server or send the header %s",
+			strings.Join(d.KeyVariables, " or "), d.KeyHeader())
+	}
+	return &Error{Kind: KindAuth, Provider: d.Name, Message: message}
 }

@@ -128,6 +128,6 @@ type Provider interface {
 	Describe() Description
 	// Open returns the model. key is the caller's own key, or "" for the server's. Its errors are
 	// of type *Error. A missing key is KindAuth; the message names the environment variable and the
-	// header that would hold it, see adapter.MissingKey.
+	// header that would hold it, see Description.MissingKey.
 	Open(model, key string) (Model, error)
 }

@@ -12,7 +12,6 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // stranger is a provider of other people.
@@ -21,7 +20,7 @@ type stranger model.Description
 func (s stranger) Describe() model.Description { return model.Description(s) }
 func (s stranger) Open(_, key string) (model.Model, error) {
 	if key == "" {
-		return model.Model{}, adapter.MissingKey(s.Name, "ACME_API_KEY", "X-Agentd-Acme-Api-Key")
+		return model.Model{}, s.Describe().MissingKey()
 	}
 	return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: s.Name, Message: "opened"}
 }

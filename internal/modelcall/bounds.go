@@ -5,6 +5,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -92,7 +93,7 @@ func (b *bounds) value(s string) string {
 	if cut {
 		s += "…"
 	}
-	quoted, err := adapter.MarshalJSON(s)
+	quoted, err := rawjson.Marshal(s)
 	if err != nil {
 		return "" // A string always encodes.
 	}

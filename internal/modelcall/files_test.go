@@ -10,8 +10,8 @@ import (
 
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models/words"
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // reader takes images, and in results only those by URI. It keeps the request.
@@ -95,7 +95,7 @@ func describe(contents []*genai.Content) string {
 			case p.FunctionCall != nil:
 				texts = append(texts, "call")
 			case p.FunctionResponse != nil:
-				data, err := adapter.MarshalJSON(p.FunctionResponse.Response)
+				data, err := rawjson.Marshal(p.FunctionResponse.Response)
 				if err != nil {
 					data = []byte(err.Error())
 				}

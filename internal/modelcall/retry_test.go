@@ -101,7 +101,7 @@ func TestTemporary(t *testing.T) {
 		{adapter.Failure{Provider: "p", Status: 429, Header: map[string][]string{"X-Should-Retry": {"false"}}}.Error(), false},
 		{adapter.Failure{Provider: "p", Status: 400, Code: "content_filter"}.Error(), false},
 		{adapter.Failure{Provider: "p", Status: 400, Code: "context_length_exceeded"}.Error(), false},
-		{adapter.MissingKey("p", "ENV", "Header"), false},
+		{model.Description{Name: "p"}.MissingKey(), false},
 		{&model.Error{Kind: model.KindUnavailable, Final: true}, false},
 	} {
 		if got := c.err.Temporary(); got != c.want {

@@ -12,7 +12,6 @@ import (
 	"github.com/apzuk3/agentd/internal/models/echo"
 	"github.com/apzuk3/agentd/internal/models/scripted"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // provider is a provider whose models are fakes.
@@ -31,7 +30,7 @@ func (p provider) Describe() model.Description {
 		"greedy":      {Prefixes: []string{""}},
 		"other":       {Rest: true},
 	}[p.name]
-	d.Name, d.Builtins = p.name, []string{p.name + "_search"}
+	d.Name, d.Builtins, d.KeyVariables = p.name, []string{p.name + "_search"}, []string{"SOME_API_KEY"}
 	return d
 }
 
@@ -45,7 +44,7 @@ func (p provider) Open(name, key string) (model.Model, error) {
 		return model.Model{}, errors.New("boom")
 	}
 	if key == "" && p.key == "" {
-		return model.Model{}, adapter.MissingKey(p.name, "SOME_API_KEY", "X-Agentd-Some-Api-Key")
+		return model.Model{}, p.Describe().MissingKey()
 	}
 	return model.Model{LLM: llm{}}, nil
 }

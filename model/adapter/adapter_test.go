@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -122,7 +123,7 @@ func TestCallIDs(t *testing.T) {
 
 func TestBuilder(t *testing.T) {
 	var deltas []model.Delta
-	b := adapter.NewBuilder("p", func(d model.Delta) { deltas = append(deltas, d) })
+	b := &adapter.Builder{Provider: "p", Emit: func(d model.Delta) { deltas = append(deltas, d) }}
 	b.Thought("a")
 	b.Thought("b")
 	b.Sign([]byte("s1"), true)
@@ -161,14 +162,14 @@ func TestBuilder(t *testing.T) {
 			t.Errorf("part %d: wrong owner", i)
 		}
 	}
-	if got := adapter.NewBuilder("p", func(model.Delta) {}).Content(); got != nil {
+	if got := (&adapter.Builder{Provider: "p"}).Content(); got != nil {
 		t.Errorf("an empty answer has content %v", got)
 	}
 }
 
 func toJSON(t *testing.T, v any) string {
 	t.Helper()
-	data, err := adapter.MarshalJSON(v)
+	data, err := rawjson.Marshal(v)
 	if err != nil {
 		t.Fatal(err)
 	}

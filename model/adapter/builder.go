@@ -11,19 +11,17 @@ import (
 )
 
 // Builder collects a streamed response: it emits each piece of text and keeps the parts as
-// model.Response wants them. NewBuilder makes one; it is not safe for concurrent use.
+// model.Response wants them. It is not safe for concurrent use, and not to be copied.
 type Builder struct {
-	provider string
-	emit     func(model.Delta)
-	parts    []*genai.Part
-	text     strings.Builder // text of the open part, the last of parts
-	open     bool            // whether the last part still takes text
-	said     int             // bytes of answer text so far
-}
+	// Provider is the name of the provider, which owns the opaque data of the parts. Required.
+	Provider string
+	// Emit receives each piece of text: it is Generate's own. Required.
+	Emit func(model.Delta)
 
-// NewBuilder returns a Builder for a response of the named provider that emits to emit.
-func NewBuilder(provider string, emit func(model.Delta)) *Builder {
-	return &Builder{provider: provider, emit: emit}
+	parts []*genai.Part
+	text  strings.Builder // text of the open part, the last of parts
+	open  bool            // whether the last part still takes text
+	said  int             // bytes of answer text so far
 }
 
 // Text adds text of the response, and emits it. Text that continues the previous piece goes into
@@ -46,7 +44,7 @@ func (b *Builder) add(d model.Delta) {
 	if !d.Thought {
 		b.said += len(d.Text)
 	}
-	b.emit(d)
+	b.Emit(d)
 }
 
 // Said returns the length of the text so far without thoughts, in bytes: where the next piece
@@ -94,7 +92,7 @@ func (b *Builder) Mark(p *genai.Part) {
 	if meta == nil {
 		meta = map[string]any{}
 	}
-	meta[seam.MetaProvider] = b.provider
+	meta[seam.MetaProvider] = b.Provider
 	p.PartMetadata = meta
 }
 

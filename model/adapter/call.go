@@ -9,8 +9,8 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
-	"github.com/apzuk3/agentd/model/internal/rawjson"
 )
 
 // maxArgsDepth bounds the nesting of a function call's arguments.
@@ -108,7 +108,7 @@ func ArgsText(p *genai.Part) string {
 			return text
 		}
 	}
-	text, err := MarshalJSON(p.FunctionCall.Args)
+	text, err := rawjson.Marshal(p.FunctionCall.Args)
 	if err != nil || p.FunctionCall.Args == nil {
 		return "{}"
 	}
@@ -120,25 +120,15 @@ func isObject(text string) bool {
 	return strings.HasPrefix(strings.TrimSpace(text), "{") && checkDepth(text) == nil && json.Valid([]byte(text))
 }
 
-// MarshalJSON encodes v without HTML escapes and without a final newline. Maps are encoded with
-// sorted keys, so equal values have equal bytes.
-func MarshalJSON(v any) ([]byte, error) { return rawjson.Marshal(v) }
-
-// CallID returns the provider's own id of the call p, as the provider wants it back; "" if the
-// provider gave none.
-func CallID(p *genai.Part) string {
-	id, _ := p.PartMetadata[seam.MetaCallID].(string)
-	return id
-}
-
 // CallIDs maps the id of each function call in contents, as the engine wrote it, to the provider's
-// own (see CallID): a result goes out under the id of its call.
+// own, as the provider wants it back; "" if the provider gave none. The call goes out under that
+// id, and so does its result.
 func CallIDs(contents []*genai.Content) map[string]string {
 	ids := map[string]string{}
 	for _, c := range contents {
 		for _, p := range c.Parts {
 			if p.FunctionCall != nil {
-				ids[p.FunctionCall.ID] = CallID(p)
+				ids[p.FunctionCall.ID], _ = p.PartMetadata[seam.MetaCallID].(string)
 			}
 		}
 	}

@@ -12,8 +12,8 @@
 // Endpoint keep keys out of logs and name them in messages. Billing.Catalog lists prices, without
 // which no budget in money holds.
 //
-// Open takes the caller's key, or the server's if that is "", and returns [MissingKey] if there is
-// neither. It makes no network call.
+// Open takes the caller's key, or the server's if that is "", and returns Describe().MissingKey() if
+// there is neither. It makes no network call.
 //
 // Generate does five things:
 //

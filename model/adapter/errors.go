@@ -178,15 +178,6 @@ func Truncated(provider string) *model.Error {
 		Message: "the stream ended before the answer was complete"}
 }
 
-// MissingKey returns the error of Open for a missing key. env and header are the environment
-// variable and the request header that would hold it.
-func MissingKey(provider, env, header string) *model.Error {
-	return &model.Error{
-		Kind: model.KindAuth, Provider: provider,
-		Message: fmt.Sprintf("no API key: set %s on the server or send the header %s", env, header),
-	}
-}
-
 // Blocked returns the error of content that a provider or its model refuses: what says what
 // happened, in the adapter's words, and why is the provider's reason, "" for none.
 func Blocked(provider, what, why string, secrets ...string) *model.Error {

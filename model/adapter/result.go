@@ -3,7 +3,7 @@ package adapter
 import (
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/model/internal/rawjson"
+	"github.com/apzuk3/agentd/internal/rawjson"
 )
 
 // Result returns a tool's result as text for the model: the output alone if the response is

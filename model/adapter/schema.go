@@ -9,22 +9,8 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/rawjson"
 	"github.com/apzuk3/agentd/model/internal/toolschema"
 )
-
-// ResponseSchema returns the JSON Schema that the response has to follow; nil for none. It keeps
-// the order of the keys, since models write in that order.
-func ResponseSchema(cfg *genai.GenerateContentConfig) (json.RawMessage, error) {
-	switch {
-	case cfg.ResponseJsonSchema != nil:
-		return rawjson.Marshal(cfg.ResponseJsonSchema)
-	case cfg.ResponseSchema != nil:
-		return rawjson.Marshal(toolschema.JSONSchema(cfg.ResponseSchema))
-	default:
-		return nil, nil
-	}
-}
 
 // WithSchema makes a call whose response has to follow a schema, if there is one: natively if
 // native is true, else in words at the end of the instructions. Not everything about models,
@@ -34,7 +20,7 @@ func WithSchema(
 	req *model.Request, native bool, emit func(model.Delta),
 	call func(*model.Request, func(model.Delta)) (*model.Response, error),
 ) (*model.Response, error) {
-	schema, err := ResponseSchema(req.Config)
+	schema, err := toolschema.Response(req.Config)
 	if err != nil || schema == nil {
 		return call(req, emit)
 	}

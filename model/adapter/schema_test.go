@@ -11,26 +11,6 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-func TestResponseSchema(t *testing.T) {
-	const text = `{"z":1,"a":"<b>"}`
-	for name, c := range map[string]struct {
-		cfg  genai.GenerateContentConfig
-		want string
-		bad  bool
-	}{
-		"none":         {},
-		"as written":   {cfg: genai.GenerateContentConfig{ResponseJsonSchema: json.RawMessage(text)}, want: text},
-		"decoded":      {cfg: genai.GenerateContentConfig{ResponseJsonSchema: map[string]any{"type": "object"}}, want: `{"type":"object"}`},
-		"genai's form": {cfg: genai.GenerateContentConfig{ResponseSchema: &genai.Schema{Type: genai.TypeString}}, want: `{"type":"string"}`},
-		"no JSON":      {cfg: genai.GenerateContentConfig{ResponseJsonSchema: json.RawMessage(`{`)}, bad: true},
-	} {
-		got, err := ResponseSchema(&c.cfg)
-		if string(got) != c.want || (err != nil) != c.bad {
-			t.Errorf("%s: %s, %v", name, got, err)
-		}
-	}
-}
-
 // TestWithSchema makes calls natively, in words, or one after the other.
 func TestWithSchema(t *testing.T) {
 	const text = `{"z":1,"a":"<b>"}`

@@ -90,7 +90,7 @@ func (p *provider) Describe() model.Description {
 func (p *provider) Open(modelName, key string) (model.Model, error) {
 	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.APIKey))
 	if key == "" {
-		return model.Model{}, adapter.MissingKey(name, "ANTHROPIC_API_KEY", "X-Agentd-Anthropic-Api-Key")
+		return model.Model{}, p.Describe().MissingKey()
 	}
 	if modelName == "" {
 		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name,
@@ -154,7 +154,7 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{llm: l, names: names, builder: adapter.NewBuilder(name, emit)}
+	a := &answer{llm: l, names: names, builder: &adapter.Builder{Provider: name, Emit: emit}}
 	messages := body.Messages
 	for range maxPauses {
 		if err := a.read(ctx, body); err != nil {

@@ -7,9 +7,9 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/rawjson"
 )
 
 // providerTool is a block of a tool that Anthropic has run: the use, or its result.

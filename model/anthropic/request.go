@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -69,7 +70,7 @@ func (b block) MarshalJSON() ([]byte, error) {
 		return b.raw, nil
 	}
 	type plain block
-	return adapter.MarshalJSON(plain(b))
+	return rawjson.Marshal(plain(b))
 }
 
 // source is where an image or a document comes from.

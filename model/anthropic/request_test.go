@@ -13,9 +13,9 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -122,7 +122,7 @@ func TestRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			body, err := adapter.MarshalJSON(r)
+			body, err := rawjson.Marshal(r)
 			if err != nil {
 				t.Fatal(err)
 			}

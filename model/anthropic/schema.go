@@ -7,8 +7,8 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/model/internal/rawjson"
+	"github.com/apzuk3/agentd/internal/rawjson"
+	"github.com/apzuk3/agentd/model/internal/toolschema"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -17,7 +17,7 @@ import (
 // guide "Structured outputs": models from 4.5 on, no citations (which web search
 // always gives), and the part of JSON Schema that grammar.schema knows.
 func nativeSchema(modelName string, cfg *genai.GenerateContentConfig) json.RawMessage {
-	schema, err := adapter.ResponseSchema(cfg)
+	schema, err := toolschema.Response(cfg)
 	asked, _ := wire.ProviderTools(cfg)
 	if err != nil || schema == nil || asked.Search != nil || !familyOf(modelName).atLeast(4, 5) {
 		return nil
@@ -139,7 +139,7 @@ func (g *grammar) list(text json.RawMessage) (json.RawMessage, bool) {
 			return nil, false
 		}
 	}
-	out, err := adapter.MarshalJSON(list)
+	out, err := rawjson.Marshal(list)
 	return out, ok && err == nil
 }
 
@@ -186,7 +186,7 @@ func describe(members, told []rawjson.Member) []rawjson.Member {
 		members = slices.Delete(members, i, i+1)
 		text += "\n"
 	}
-	value, _ := adapter.MarshalJSON(text + "Must satisfy " + string(rawjson.Object(told))) // a string always encodes
+	value, _ := rawjson.Marshal(text + "Must satisfy " + string(rawjson.Object(told))) // a string always encodes
 	return append(members, rawjson.Member{Key: "description", Value: value})
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/anthropics/anthropic-sdk-go/option"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -344,7 +345,7 @@ func (a *answer) providerBlock(b *openBlock) error {
 		}
 		fields["input"] = json.RawMessage(args)
 		var err error
-		if raw, err = adapter.MarshalJSON(fields); err != nil {
+		if raw, err = rawjson.Marshal(fields); err != nil {
 			return broken("a content block of the stream is not the JSON expected")
 		}
 	}
@@ -392,7 +393,7 @@ func broken(msg string) *model.Error {
 
 // send makes the request and returns a response that is an event stream.
 func (l *llm) send(ctx context.Context, body *request) (*http.Response, error) {
-	data, err := adapter.MarshalJSON(body)
+	data, err := rawjson.Marshal(body)
 	if err != nil {
 		return nil, invalid("the request cannot be written as JSON: %v", err)
 	}

@@ -7,16 +7,16 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/gemini"
 	"github.com/apzuk3/agentd/model/modeltest"
 )
 
 // frame is one event of the stream.
 func frame(v any) string {
-	data, err := adapter.MarshalJSON(v)
+	data, err := rawjson.Marshal(v)
 	if err != nil {
 		panic(err)
 	}

@@ -5,7 +5,7 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/internal/rawjson"
 )
 
 // TestFilesOfResults: where a file of a result stands depends on the model, on its
@@ -40,7 +40,7 @@ func TestFilesOfResults(t *testing.T) {
 			{FunctionResponse: &genai.FunctionResponse{Name: "f", Response: map[string]any{"a": 1}, Parts: []*genai.FunctionResponsePart{nil, c.file}}},
 			{FunctionResponse: &genai.FunctionResponse{Name: "g"}},
 		}}})
-		got, err := adapter.MarshalJSON(contents)
+		got, err := rawjson.Marshal(contents)
 		if want := `[{"role":"user","parts":[` + c.want + `]}]`; err != nil || string(got) != want {
 			t.Errorf("%s, Vertex %t: %s, error %v, want %s", c.model, c.vertex, got, err, want)
 		}

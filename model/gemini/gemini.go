@@ -134,7 +134,7 @@ func (p *provider) Open(modelName, key string) (model.Model, error) {
 				"or send the header X-Agentd-Gemini-Api-Key",
 		}
 	case !overVertex && p.cfg.APIKey == "":
-		return model.Model{}, adapter.MissingKey(name, "GEMINI_API_KEY", "X-Agentd-Gemini-Api-Key")
+		return model.Model{}, p.Describe().MissingKey()
 	default:
 		l.secret = p.cfg.APIKey
 	}

@@ -12,9 +12,9 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/gemini"
 )
 
@@ -106,7 +106,7 @@ func TestSignaturesRoundTrip(t *testing.T) {
 
 	url, last := serve(t, frame(json.RawMessage(done)))
 	ask(t, gemini.New(gemini.Config{APIKey: "k", BaseURL: url}), "gemini-3-pro-preview", req)
-	got, err := adapter.MarshalJSON(last.body["contents"].([]any)[1:])
+	got, err := rawjson.Marshal(last.body["contents"].([]any)[1:])
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -163,7 +163,7 @@ func TestRequestOnTheWire(t *testing.T) {
 	if req.Config.SystemInstruction.Role != "" {
 		t.Error("the SDK changed the caller's configuration")
 	}
-	got, err := adapter.MarshalJSON(last.body)
+	got, err := rawjson.Marshal(last.body)
 	if err != nil {
 		t.Fatal(err)
 	}

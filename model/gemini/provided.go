@@ -8,10 +8,10 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/model/internal/rawjson"
 )
 
 // grounding is what a candidate says of the searches behind it.

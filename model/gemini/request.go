@@ -8,6 +8,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -67,7 +68,7 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	if _, err := json.Marshal(&cfg); err != nil { // the SDK would send half of it
 		return nil, fmt.Errorf("the request cannot be encoded: %w", err)
 	}
-	contents, err := adapter.MarshalJSON(l.contents(req.ReferencesInWords(nil, nil)))
+	contents, err := rawjson.Marshal(l.contents(req.ReferencesInWords(nil, nil)))
 	if err != nil {
 		return nil, fmt.Errorf("the conversation cannot be encoded: %w", err)
 	}
@@ -75,7 +76,7 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	// would follow.
 	var schema json.RawMessage
 	if cfg.ResponseJsonSchema != nil {
-		if schema, err = adapter.MarshalJSON(cfg.ResponseJsonSchema); err != nil {
+		if schema, err = rawjson.Marshal(cfg.ResponseJsonSchema); err != nil {
 			return nil, fmt.Errorf("the response schema cannot be encoded: %w", err)
 		}
 	}
@@ -261,7 +262,7 @@ func rank(part any) int {
 // that the engine made. Models from Gemini 3 on refuse the first call of a turn
 // without a signature.
 func (l *llm) call(p *genai.Part, first bool) callPart {
-	out := callPart{Call: functionCall{ID: adapter.CallID(p), Name: p.FunctionCall.Name,
+	out := callPart{Call: functionCall{ID: wire.CallID(p), Name: p.FunctionCall.Name,
 		Args: json.RawMessage(adapter.ArgsText(p))}}
 	if adapter.Owned(p, name) {
 		out.Signature = p.ThoughtSignature

@@ -76,7 +76,7 @@ type answer struct {
 
 // read reads a response.
 func (l *llm) read(ctx context.Context, resp *http.Response, emit func(model.Delta)) (*model.Response, error) {
-	a := &answer{parts: adapter.NewBuilder(name, emit), model: strings.TrimPrefix(l.model, "models/")}
+	a := &answer{parts: &adapter.Builder{Provider: name, Emit: emit}, model: strings.TrimPrefix(l.model, "models/")}
 	out, err := l.stream(ctx, resp, a)
 	if err != nil && a.usage != nil {
 		err = model.Spent(err, *a.usage)

@@ -8,9 +8,9 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/model/internal/rawjson"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -122,7 +122,7 @@ func (l *llm) detailsOf(p *genai.Part, turn []*genai.Part, names *wire.Names) []
 	}
 	for _, d := range list {
 		for _, c := range turn {
-			if id := d.str("id"); c.FunctionCall != nil && id != "" && id == adapter.CallID(c) {
+			if id := d.str("id"); c.FunctionCall != nil && id != "" && id == wire.CallID(c) {
 				d["id"] = json.RawMessage(rawjson.JSON(names.ID(c.FunctionCall.ID)))
 			}
 		}

@@ -8,8 +8,10 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/toolschema"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -166,7 +168,7 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 		r.StreamOptions = nil // Refused there; usage comes anyway.
 		names = names.WithIDs(mistralID)
 	}
-	schema, err := adapter.ResponseSchema(cfg)
+	schema, err := toolschema.Response(cfg)
 	if err != nil {
 		return nil, l.invalid("the response schema is no JSON: %v", err)
 	}
@@ -431,7 +433,7 @@ func resultText(fr *genai.FunctionResponse) string {
 	if !isError {
 		return text
 	}
-	b, err := adapter.MarshalJSON(map[string]any{"error": fr.Response["error"]})
+	b, err := rawjson.Marshal(map[string]any{"error": fr.Response["error"]})
 	if err != nil {
 		return `{"error":"the tool failed"}`
 	}

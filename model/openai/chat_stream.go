@@ -112,7 +112,7 @@ func (l *llm) chat(ctx context.Context, req *model.Request, emit func(model.Delt
 		return nil, err
 	}
 	defer resp.Body.Close()
-	a := &chatAnswer{llm: l, names: names, builder: adapter.NewBuilder(l.owner, emit)}
+	a := &chatAnswer{llm: l, names: names, builder: &adapter.Builder{Provider: l.owner, Emit: emit}}
 	if wire.IsJSON(wire.ContentType(resp)) {
 		err = a.readWhole(ctx, resp)
 	} else {

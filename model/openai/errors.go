@@ -15,6 +15,7 @@ import (
 	sdk "github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
@@ -81,7 +82,7 @@ func asText(v any) string {
 	case string:
 		return v
 	default:
-		b, err := adapter.MarshalJSON(v)
+		b, err := rawjson.Marshal(v)
 		if err != nil {
 			return ""
 		}
@@ -158,7 +159,7 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 // post makes the request and returns a response that is an event stream, or
 // JSON.
 func (l *llm) post(ctx context.Context, path string, body any) (*http.Response, error) {
-	data, err := adapter.MarshalJSON(body)
+	data, err := rawjson.Marshal(body)
 	if err != nil {
 		return nil, l.invalid("the request cannot be written as JSON: %v", err)
 	}

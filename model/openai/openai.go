@@ -171,7 +171,7 @@ func (p *provider) builtins() []string {
 func (p *provider) Open(modelName, key string) (model.Model, error) {
 	key = cmp.Or(strings.TrimSpace(key), strings.TrimSpace(p.cfg.APIKey))
 	if key == "" && !p.cfg.KeyOptional {
-		return model.Model{}, adapter.MissingKey(p.cfg.Name, "OPENAI_API_KEY", "X-Agentd-Openai-Api-Key")
+		return model.Model{}, p.Describe().MissingKey()
 	}
 	if modelName == "" {
 		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name,

@@ -15,9 +15,9 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -162,7 +162,7 @@ func checkGolden(t *testing.T, name string, r any, err error, params any) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	body, err := adapter.MarshalJSON(r)
+	body, err := rawjson.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -6,11 +6,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/internal/wiretap"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/model/internal/rawjson"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 

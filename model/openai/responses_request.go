@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/toolschema"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -108,7 +109,7 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 	if names := wire.Unsupported(cfg); len(names) > 0 {
 		return nil, l.invalid("settings that the Responses API does not know: %s", strings.Join(names, ", "))
 	}
-	schema, err := adapter.ResponseSchema(cfg)
+	schema, err := toolschema.Response(cfg)
 	if err != nil {
 		return nil, l.invalid("the response schema is no JSON: %v", err)
 	}

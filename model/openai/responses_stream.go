@@ -11,10 +11,10 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/wiretap"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/model/internal/rawjson"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -138,7 +138,7 @@ func (l *llm) respond(ctx context.Context, req *model.Request, emit func(model.D
 		return nil, err
 	}
 	defer resp.Body.Close()
-	a := &responsesAnswer{llm: l, names: names, builder: adapter.NewBuilder(responsesOwner, emit),
+	a := &responsesAnswer{llm: l, names: names, builder: &adapter.Builder{Provider: responsesOwner, Emit: emit},
 		items: map[int]*itemState{}}
 	read := a.readStream
 	if wire.IsJSON(wire.ContentType(resp)) {
@@ -357,7 +357,7 @@ func (a *responsesAnswer) message(it *itemState, item *outItem) error {
 		return nil
 	}
 	if p := a.last(); p != nil && p.Text != "" && !p.Thought {
-		if b, err := adapter.MarshalJSON(phase{item.Phase}); err == nil {
+		if b, err := rawjson.Marshal(phase{item.Phase}); err == nil {
 			wire.Mark(p, responsesOwner, string(b))
 		}
 	}

@@ -55,7 +55,7 @@ func (p *Provider) Describe() model.Description {
 func (p *Provider) Open(modelName, caller string) (model.Model, error) {
 	k := cmp.Or(caller, p.key)
 	if k == "" {
-		return model.Model{}, adapter.MissingKey(name, "ACME_API_KEY", "X-Agentd-Acme-Api-Key")
+		return model.Model{}, p.Describe().MissingKey()
 	}
 	return model.Model{LLM: &llm{provider: p, model: modelName, key: k}}, nil
 }
@@ -81,7 +81,7 @@ func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.
 }
 
 func (l *llm) generate(ctx context.Context, body any, emit func(model.Delta)) (*model.Response, error) {
-	data, err := adapter.MarshalJSON(body)
+	data, err := json.Marshal(body)
 	if err != nil {
 		return nil, &model.Error{Kind: model.KindInvalid, Provider: name, Message: err.Error()}
 	}
@@ -138,7 +138,7 @@ type event struct {
 
 // read reads the stream to its end, which is Done.
 func (l *llm) read(ctx context.Context, body io.Reader, emit func(model.Delta)) (*model.Response, error) {
-	b := adapter.NewBuilder(name, emit)
+	b := &adapter.Builder{Provider: name, Emit: emit}
 	for sse, err := range adapter.ReadEvents(body, 0) {
 		if err != nil {
 			return nil, adapter.TransportError(ctx, name, err, l.key)
@@ -181,7 +181,7 @@ func (l *llm) body(req *model.Request, words bool) any {
 	req = req.Load()
 	system, schema := adapter.Text(req.Config.SystemInstruction), req.Config.ResponseJsonSchema
 	if words && schema != nil {
-		text, err := adapter.MarshalJSON(schema)
+		text, err := json.Marshal(schema)
 		if err == nil {
 			system += "\n\nAnswer with nothing but JSON that satisfies this JSON Schema: " + string(text)
 		}
@@ -222,7 +222,7 @@ func messagesOf(c *genai.Content, ids map[string]string) []message {
 		switch {
 		case p.Thought:
 		case p.FunctionCall != nil:
-			out = append(out, message{Role: "call", Call: adapter.CallID(p), Name: p.FunctionCall.Name,
+			out = append(out, message{Role: "call", Call: ids[p.FunctionCall.ID], Name: p.FunctionCall.Name,
 				Args: adapter.ArgsText(p)})
 		case p.FunctionResponse != nil:
 			out = append(out, message{Role: "result", Call: ids[p.FunctionResponse.ID], Name: p.FunctionResponse.Name,

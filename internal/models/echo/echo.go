@@ -54,7 +54,7 @@ type llm Provider
 // Generate streams the last thing the user said, word by word. Usage counts a
 // word as a token.
 func (l llm) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-	b := adapter.NewBuilder("echo", emit)
+	b := &adapter.Builder{Provider: "echo", Emit: emit}
 	_, text := words.LastUser(req)
 	for word := range words.Split(text) {
 		if err := backoff.Wait(ctx, l.cfg.Delay); err != nil {

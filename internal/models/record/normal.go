@@ -11,8 +11,8 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/internal/jsondiff"
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // hidden stands for what a line must not hold.
@@ -46,7 +46,7 @@ func request(req *model.Request, hide *strings.Replacer) (json.RawMessage, error
 		}
 		asked["cache"] = cache
 	}
-	data, err := adapter.MarshalJSON(asked)
+	data, err := rawjson.Marshal(asked)
 	if err != nil {
 		return nil, err
 	}
@@ -54,7 +54,7 @@ func request(req *model.Request, hide *strings.Replacer) (json.RawMessage, error
 	if err != nil {
 		return nil, err
 	}
-	return adapter.MarshalJSON(clean(v, hide, MaxInline))
+	return rawjson.Marshal(clean(v, hide, MaxInline))
 }
 
 // clean returns v, which it may change, without secrets: known ones in any text

@@ -14,8 +14,8 @@ import (
 
 	"github.com/apzuk3/agentd/internal/jsondiff"
 	"github.com/apzuk3/agentd/internal/modelcall"
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // Recorder appends lines to a file. Its methods may be called from any goroutine.
@@ -169,7 +169,7 @@ func (m *recorded) complete(
 	if resp.Content == nil {
 		return line, nil
 	}
-	data, encErr := adapter.MarshalJSON(resp.Content)
+	data, encErr := rawjson.Marshal(resp.Content)
 	if encErr != nil {
 		return nil, encErr
 	}
@@ -177,7 +177,7 @@ func (m *recorded) complete(
 	if encErr != nil {
 		return nil, encErr
 	}
-	line.Response.Content, encErr = adapter.MarshalJSON(clean(v, m.hide, whole))
+	line.Response.Content, encErr = rawjson.Marshal(clean(v, m.hide, whole))
 	return line, encErr
 }
 
@@ -228,7 +228,7 @@ func (m *recorded) failure(err error) *Error {
 func (r *Recorder) write(line *Line, err error) {
 	var data []byte
 	if err == nil {
-		data, err = adapter.MarshalJSON(line)
+		data, err = rawjson.Marshal(line)
 	}
 	if err == nil && len(data) >= MaxLine {
 		err = fmt.Errorf("the call takes %d bytes, at most %d are recorded", len(data), MaxLine)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/backoff"
 	"github.com/apzuk3/agentd/internal/models/words"
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 )
@@ -39,7 +40,7 @@ type demo struct{ delay time.Duration }
 // Generate plays the demonstration.
 func (d demo) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	s := look(req)
-	b := adapter.NewBuilder(name, emit)
+	b := &adapter.Builder{Provider: name, Emit: emit}
 	fn := demoFunction(s.req)
 	var thoughts, text string
 	switch {
@@ -64,7 +65,7 @@ func (d demo) Generate(ctx context.Context, req *model.Request, emit func(model.
 		}
 	}
 	if len(s.results) == 0 && fn != nil {
-		args, err := adapter.MarshalJSON(demoArgs(fn, s.user))
+		args, err := rawjson.Marshal(demoArgs(fn, s.user))
 		if err != nil {
 			return nil, errorf(model.KindInvalid, "arguments of %s: %v", fn.Name, err)
 		}

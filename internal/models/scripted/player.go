@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/internal/backoff"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models/words"
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -38,7 +39,7 @@ func (p *player) Generate(ctx context.Context, req *model.Request, emit func(mod
 	if err := backoff.Wait(ctx, a.Delay); err != nil {
 		return nil, err
 	}
-	b := adapter.NewBuilder(name, emit)
+	b := &adapter.Builder{Provider: name, Emit: emit}
 	sent := 0
 	send := func(chunks Chunks, add func(string)) error {
 		pieces, err := s.pieces(chunks)
@@ -156,7 +157,7 @@ func (c *Call) part(s *scene) (*genai.Part, error) {
 		if err != nil {
 			return nil, err
 		}
-		data, err := adapter.MarshalJSON(args)
+		data, err := rawjson.Marshal(args)
 		if err != nil {
 			return nil, errorf(model.KindInvalid, "arguments of %s: %v", c.Name, err)
 		}
@@ -337,7 +338,7 @@ func valueText(r map[string]any) string {
 			return text
 		}
 	}
-	data, err := adapter.MarshalJSON(r)
+	data, err := rawjson.Marshal(r)
 	if err != nil {
 		return fmt.Sprint(r)
 	}

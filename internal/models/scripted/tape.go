@@ -19,8 +19,8 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/internal/models/words"
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // tape is a file of recorded calls, see package record. It is immutable.
@@ -159,7 +159,7 @@ func normal(request json.RawMessage, version int) (v any, sum [sha256.Size]byte,
 	if v, err = record.Normal(request, version); err != nil {
 		return nil, sum, err
 	}
-	data, err := adapter.MarshalJSON(v)
+	data, err := rawjson.Marshal(v)
 	return v, sha256.Sum256(data), err
 }
 

@@ -16,8 +16,8 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/internal/models/scripted"
+	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // tapeScript has an answer of every kind.
@@ -117,11 +117,11 @@ func sameOutcome(t *testing.T, got, want outcome) {
 	if got.resp == nil {
 		return
 	}
-	g, err := adapter.MarshalJSON(got.resp)
+	g, err := rawjson.Marshal(got.resp)
 	if err != nil {
 		t.Fatal(err)
 	}
-	w, err := adapter.MarshalJSON(want.resp)
+	w, err := rawjson.Marshal(want.resp)
 	if err != nil {
 		t.Fatal(err)
 	}

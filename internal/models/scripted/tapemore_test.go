@@ -66,7 +66,7 @@ func called(turn string, n int, text string) asked {
 func TestTapeOfAllThatIsShown(t *testing.T) {
 	dir := t.TempDir()
 	cited := answers(func(_ *model.Request, emit func(model.Delta)) (*model.Response, error) {
-		b := adapter.NewBuilder("p", emit)
+		b := &adapter.Builder{Provider: "p", Emit: emit}
 		b.Text("It is sunny.")
 		return &model.Response{
 			Content: b.Content(), FinishReason: genai.FinishReasonStop, Usage: model.Usage{Prompt: 1, Completion: 2, Total: 3},
@@ -118,7 +118,7 @@ func TestTapeOfEqualRequests(t *testing.T) {
 	n := 0
 	counts := answers(func(_ *model.Request, emit func(model.Delta)) (*model.Response, error) {
 		n++
-		b := adapter.NewBuilder("p", emit)
+		b := &adapter.Builder{Provider: "p", Emit: emit}
 		b.Text(fmt.Sprint("answer ", n))
 		return &model.Response{Content: b.Content(), FinishReason: genai.FinishReasonStop}, nil
 	})
@@ -142,7 +142,7 @@ func TestTapeCountsFailedModels(t *testing.T) {
 		if try == 1 {
 			return nil, &model.Error{Kind: model.KindUnavailable, Provider: "q", Message: "busy", Usage: &model.Usage{Prompt: 5, Total: 5}}
 		}
-		b := adapter.NewBuilder("q", emit)
+		b := &adapter.Builder{Provider: "q", Emit: emit}
 		b.Text("Here.")
 		return &model.Response{Content: b.Content(), FinishReason: genai.FinishReasonStop, Usage: model.Usage{Total: 9}}, nil
 	})

@@ -10,7 +10,7 @@ import (
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/model/internal/rawjson"
+	"github.com/apzuk3/agentd/internal/rawjson"
 )
 
 // noParameters is the schema of a function that has none.

@@ -17,8 +17,8 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/adapter"
 )
 
 // Turn is a run of neighboring contents of one role.
@@ -262,6 +262,13 @@ const maxCallID = 40
 // go out with.
 type idMap map[string]string
 
+// CallID returns the provider's own id of the call p, as the provider wants it back; "" if the
+// provider gave none.
+func CallID(p *genai.Part) string {
+	id, _ := p.PartMetadata[seam.MetaCallID].(string)
+	return id
+}
+
 // newIDs returns the ids of the calls in contents. A call goes out with the id
 // that its provider gave it, so that the provider finds its own words again,
 // unless another call has the same one, as with servers that count from zero in
@@ -270,7 +277,7 @@ type idMap map[string]string
 func newIDs(contents []*genai.Content) idMap {
 	ids, uses := idMap{}, map[string]int{}
 	for c := range calls(contents) {
-		own := adapter.CallID(c)
+		own := CallID(c)
 		if len(own) > maxCallID || clean(own, maxCallID) != own {
 			own = ""
 		}

@@ -26,7 +26,7 @@ func BenchmarkEarlierTurns(b *testing.B) {
 	sizes := []int{10, 1000}
 	p := harness.Provider{Name: "bench", Model: func(string) harness.Generate {
 		return func(_ context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) { // never reads what it is told
-			out := adapter.NewBuilder("bench", emit)
+			out := &adapter.Builder{Provider: "bench", Emit: emit}
 			out.Text("word")
 			return &model.Response{Content: out.Content(), FinishReason: genai.FinishReasonStop, Usage: model.Usage{Total: 1}, Model: "bench"}, nil
 		}

@@ -31,7 +31,7 @@ var parked = flag.Int("parked", 10000, "turns that wait at once in BenchmarkPark
 func asker() harness.Provider {
 	return harness.Provider{Name: "asker", Model: func(string) harness.Generate {
 		return func(_ context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-			out := adapter.NewBuilder("asker", emit)
+			out := &adapter.Builder{Provider: "asker", Emit: emit}
 			out.Text("One moment. ")
 			if len(req.Contents) == 1 {
 				out.Part(adapter.NewCall("", "look", `{"q":"dolor sit amet"}`))
@@ -254,7 +254,7 @@ func BenchmarkCancel(b *testing.B) {
 	aborted := make(chan time.Time, 1)
 	p := harness.Provider{Name: "bench", Model: func(name string) harness.Generate {
 		return func(ctx context.Context, _ *model.Request, emit func(model.Delta)) (*model.Response, error) {
-			out := adapter.NewBuilder("bench", emit)
+			out := &adapter.Builder{Provider: "bench", Emit: emit}
 			if name == "tools" {
 				out.Part(adapter.NewCall("", "look", `{"q":1}`))
 				out.Part(adapter.NewCall("", "look", `{"q":2}`))

@@ -151,7 +151,7 @@ func BenchmarkHistory(b *testing.B) {
 					}
 				}
 			}
-			out := adapter.NewBuilder("bench", emit)
+			out := &adapter.Builder{Provider: "bench", Emit: emit}
 			out.Text(strings.Repeat("lorem ipsum ", 20))
 			if left--; left > 0 {
 				out.Part(adapter.NewCall("", "nothing", `{"q":"dolor sit amet"}`)) // refused by the daemon itself
@@ -200,7 +200,7 @@ func BenchmarkAnswer(b *testing.B) {
 	p := harness.Provider{Name: "bench", Model: func(string) harness.Generate {
 		return func(_ context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 			entered <- time.Now()
-			out := adapter.NewBuilder("bench", emit)
+			out := &adapter.Builder{Provider: "bench", Emit: emit}
 			if len(req.Contents) < 2*callsPerTurn {
 				out.Part(adapter.NewCall("", "look", `{"q":"dolor sit amet"}`))
 			} else {

@@ -51,7 +51,7 @@ func (l *looker) open(string) harness.Generate {
 				}
 			}
 		}
-		b := adapter.NewBuilder("eye", emit)
+		b := &adapter.Builder{Provider: "eye", Emit: emit}
 		if last := req.Contents[len(req.Contents)-1]; last.Parts[0].FunctionResponse == nil {
 			b.Part(adapter.NewCall("", "look", "{}"))
 		} else {

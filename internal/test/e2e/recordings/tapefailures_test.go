@@ -202,7 +202,7 @@ func TestTapeOfParallelAgents(t *testing.T) {
 			if err := harness.Wait(ctx, rand.N(2*time.Millisecond)); err != nil {
 				return nil, err
 			}
-			b := adapter.NewBuilder("counts", emit)
+			b := &adapter.Builder{Provider: "counts", Emit: emit}
 			b.Text(fmt.Sprint(agent, " hears ", said, " as number ", count.Add(1), strings.Repeat(" word", 2000)))
 			return &model.Response{Content: b.Content(), FinishReason: genai.FinishReasonStop}, nil
 		}

@@ -127,7 +127,7 @@ func stepsModel() harness.Provider {
 					n++
 				}
 			}
-			b := adapter.NewBuilder("steps", emit)
+			b := &adapter.Builder{Provider: "steps", Emit: emit}
 			for word := range words.Split(fmt.Sprintf("Answer %d was told %s", n, digest("sum", req))) {
 				b.Text(word)
 			}

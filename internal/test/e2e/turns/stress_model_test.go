@@ -57,7 +57,7 @@ func stressModel(t testing.TB, seed uint64) harness.Provider {
 			if !ask {
 				say = tell
 			}
-			b := adapter.NewBuilder("stress", emit)
+			b := &adapter.Builder{Provider: "stress", Emit: emit}
 			b.Thought("Hm. ")
 			for word := range words.Split(say) {
 				if rng.IntN(4) == 0 {

@@ -165,7 +165,7 @@ func treeModel() harness.Provider {
 			}
 			mark := fmt.Sprintf("<%s.%d>", agent, n)
 			s := stepOf(agent, n)
-			b := adapter.NewBuilder("tree", emit)
+			b := &adapter.Builder{Provider: "tree", Emit: emit}
 			for word := range words.Split(fmt.Sprintf("%s was told %s and says so. %s ", mark, digest(agent, req), mark)) {
 				if err := harness.Wait(ctx, time.Duration(rand.IntN(1500))*time.Microsecond); err != nil {
 					return nil, err

@@ -30,7 +30,7 @@ func TestWildWordsOfModels(t *testing.T) {
 					tries++
 					return nil, &model.Error{Kind: model.KindUnavailable, Provider: "wild", Message: wild}
 				}
-				b := adapter.NewBuilder("wild", emit)
+				b := &adapter.Builder{Provider: "wild", Emit: emit}
 				b.Text("I am here.")
 				return &model.Response{Content: b.Content(), FinishReason: genai.FinishReasonStop, Model: wild}, nil
 			}

@@ -36,7 +36,7 @@ func rich() harness.Provider {
 			if name == "down" {
 				return nil, &model.Error{Kind: model.KindUnavailable, Provider: "rich", Message: "down", Final: true, Usage: &usage}
 			}
-			b := adapter.NewBuilder("rich", emit)
+			b := &adapter.Builder{Provider: "rich", Emit: emit}
 			b.Thought("Hm.")
 			b.Text("It is sunny.")
 			if !harness.Answered(req.Contents[len(req.Contents)-1]) {
