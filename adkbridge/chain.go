@@ -80,7 +80,7 @@ func mayFallBack(err error) bool {
 // fallBack takes the next model in place of the one that has failed.
 func (c *chain) fallBack(ctx context.Context, messageID string, err error) error {
 	was := c.last
-	usage := was.usage(model.Took(err))
+	usage := was.usage(modelcall.Took(err))
 	reported := fault.As(modelError(was.n, err))
 	change := record.ModelFallback{
 		MessageID: messageID,

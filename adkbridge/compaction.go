@@ -309,7 +309,7 @@ func (m *agentModel) summarize(
 		by.keepUsage(failed, l.branch, info.Call)
 		return "", nil, c.unrecorded
 	}
-	if info.Usage, info.Before = by.splitUsage(model.Took(failed)); info.Usage.Calls == 0 && info.Before == nil {
+	if info.Usage, info.Before = by.splitUsage(modelcall.Took(failed)); info.Usage.Calls == 0 && info.Before == nil {
 		info.Usage = nil
 	}
 	return "", info, nil

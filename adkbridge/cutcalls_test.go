@@ -66,7 +66,7 @@ func (m billedModel) Generate(ctx context.Context, req *model.Request, _ func(mo
 			m.b.add(m.name, u)
 		}
 		m.b.tries = append(m.b.tries, try)
-		return nil, model.Spent(&model.Error{Kind: model.KindUnavailable, Provider: "fake", Status: 500, Message: "no luck"}, u)
+		return nil, u.Spent(&model.Error{Kind: model.KindUnavailable, Provider: "fake", Status: 500, Message: "no luck"})
 	}
 	resp := &model.Response{FinishReason: genai.FinishReasonStop, Usage: model.Usage{Prompt: 100, Total: 100}, Content: &genai.Content{Role: genai.RoleModel}}
 	m.b.add(m.name, resp.Usage)

@@ -182,7 +182,7 @@ func (st step) respond(ctx context.Context, emit func(model.Delta)) (*model.Resp
 	}
 	if st.hang {
 		<-ctx.Done()
-		return nil, model.Spent(ctx.Err(), st.early)
+		return nil, st.early.Spent(ctx.Err())
 	}
 	if st.panics {
 		panic("scripted panic")

@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models/words"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/record"
@@ -153,7 +154,7 @@ func (t *turn) setExtras(ev *adksession.Event) {
 			continue
 		}
 		b := t.extras[p.FunctionResponse.ID]
-		part, response := model.Refer(p, b.tools...), *p.FunctionResponse
+		part, response := seam.Refer(p, b.tools...), *p.FunctionResponse
 		response.Parts = b.files
 		part.FunctionResponse = &response
 		c.Parts[i] = part

@@ -6,6 +6,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -14,7 +15,7 @@ import (
 // another call or the turn is closed.
 func (m *agentModel) keepUsage(err error, branch string, call *record.CallInfo) {
 	info := &meta{Path: m.n.path, Call: call}
-	info.Usage, info.Before = m.splitUsage(model.Took(err))
+	info.Usage, info.Before = m.splitUsage(modelcall.Took(err))
 	m.recorded, m.reported = record.Usage{}, 0 // it is kept
 	if info.Usage.Calls > 0 || info.Before != nil {
 		m.t.keepCallEnd(&response{author: m.n.name, branch: branch, content: &genai.Content{Role: genai.RoleModel},

@@ -33,7 +33,7 @@ type Description struct {
 	// NAME_API_KEY. Messages name them; only the provider reads them.
 	KeyVariables []string
 	// Secrets are the server's own keys. Log lines and records of model calls leave them out.
-	Secrets []Secret
+	Secrets Secrets
 	// Endpoint is the URL of the provider, for the log, which leaves out its user and its query; ""
 	// for a provider without a network.
 	Endpoint string
@@ -45,31 +45,20 @@ type Description struct {
 	Billing Billing
 }
 
-// Secret is a text that prints as "***".
-type Secret string
+// Secrets are keys; blank ones are none. They print as "***".
+type Secrets []string
 
-// hidden is the text that a Secret prints.
+// hidden is the text that Secrets print.
 const hidden = "***"
 
-// Secrets returns the texts as secrets, trimmed and without blank ones.
-func Secrets(texts ...string) []Secret {
-	var out []Secret
-	for _, text := range texts {
-		if text = strings.TrimSpace(text); text != "" {
-			out = append(out, Secret(text))
-		}
-	}
-	return out
-}
+// String hides the keys.
+func (Secrets) String() string { return hidden }
 
-// String hides the text.
-func (Secret) String() string { return hidden }
+// GoString hides the keys.
+func (Secrets) GoString() string { return hidden }
 
-// GoString hides the text.
-func (Secret) GoString() string { return hidden }
-
-// MarshalText hides the text.
-func (Secret) MarshalText() ([]byte, error) { return []byte(hidden), nil }
+// MarshalText hides the keys.
+func (Secrets) MarshalText() ([]byte, error) { return []byte(hidden), nil }
 
 // KeyHeader returns the request header in which callers send their own key for the provider, such
 // as X-Agentd-Acme-Api-Key; "" if the provider needs none.

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
 	"time"
 )
 
@@ -119,8 +118,8 @@ func (e *Error) Unwrap() error { return e.Err }
 
 // Spent returns err, an *Error or a context's error, with what the failed call took, u.Normal(). It
 // returns err itself if u is zero, if err already has a usage, or if err is of another type.
-func Spent(err error, u Usage) error {
-	if u = u.Normal(); spent(err) != nil || u == (Usage{}) {
+func (u Usage) Spent(err error) error {
+	if u = u.Normal(); spent(err) || u == (Usage{}) {
 		return err
 	}
 	if e, ok := errors.AsType[*Error](err); ok {
@@ -134,28 +133,13 @@ func Spent(err error, u Usage) error {
 	return err
 }
 
-// Took returns what the tries of a failed call took, in their order, as far as providers reported
-// it.
-func Took(err error) []Usage {
-	var out []Usage
+// spent reports whether err has a usage.
+func spent(err error) bool {
 	if e, ok := errors.AsType[*Error](err); ok {
-		out = slices.Clone(e.Failed)
+		return e.Usage != nil
 	}
-	if u := spent(err); u != nil {
-		out = append(out, *u)
-	}
-	return out
-}
-
-// spent returns the usage that Spent added to err; nil for none.
-func spent(err error) *Usage {
-	if e, ok := errors.AsType[*Error](err); ok {
-		return e.Usage
-	}
-	if a, ok := errors.AsType[*aborted](err); ok {
-		return &a.usage
-	}
-	return nil
+	_, ok := errors.AsType[*aborted](err)
+	return ok
 }
 
 // aborted is a context's error, with the usage that the provider reported before the context ended.
@@ -166,3 +150,6 @@ type aborted struct {
 
 // Unwrap returns the context's own error.
 func (a *aborted) Unwrap() error { return a.error }
+
+// Took returns the usage. Package modelcall reads it.
+func (a *aborted) Took() Usage { return a.usage }

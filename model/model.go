@@ -13,7 +13,7 @@
 //
 // The common form of content is that of google.golang.org/genai, the one the engine stores. What a
 // provider needs back verbatim travels in the parts, see Response. References to tools in a tool's
-// result are metadata of its part, see Refer: they are stored, replayed and recorded with it, and
+// result are metadata of its part, see References: they are stored, replayed and recorded with it, and
 // are gone once it is summarized.
 //
 // The package imports genai and the standard library; it knows neither sessions, nor the engine,
@@ -98,7 +98,7 @@ type Response struct {
 type LLM interface {
 	// Generate makes one model call. It calls emit for each piece of text as it arrives, on the
 	// calling goroutine, never after it returns. It returns when the provider has finished, with a
-	// response that is complete, or with an error: an *Error, or the context's; see Spent.
+	// response that is complete, or with an error: an *Error, or the context's; see Usage.Spent.
 	//
 	// When ctx ends, Generate aborts the provider's request and returns promptly. Several
 	// goroutines may call it at once.

@@ -2,7 +2,6 @@ package model
 
 import (
 	"fmt"
-	"maps"
 	"reflect"
 	"slices"
 	"strings"
@@ -11,26 +10,6 @@ import (
 
 	"github.com/apzuk3/agentd/internal/seam"
 )
-
-// Refer returns a copy of p, the part of a tool's result, that refers to tools: a tool that
-// searches for others returns them this way.
-func Refer(p *genai.Part, names ...string) *genai.Part {
-	out := *p
-	out.PartMetadata = maps.Clone(p.PartMetadata)
-	delete(out.PartMetadata, seam.MetaTools)
-	if len(names) == 0 {
-		return &out
-	}
-	list := make([]any, 0, len(names)) // as it comes back from JSON
-	for _, name := range names {
-		list = append(list, name)
-	}
-	if out.PartMetadata == nil {
-		out.PartMetadata = map[string]any{}
-	}
-	out.PartMetadata[seam.MetaTools] = list
-	return &out
-}
 
 // References returns the tools to which p refers, each once; nil for a part that is no tool's
 // result.
@@ -203,7 +182,7 @@ func (r *Request) referencesInWords(p *genai.Part, called func(string) string, n
 			notes = append(notes, fmt.Sprintf("You have no tool %s.", shown))
 		}
 	}
-	out := Refer(p, keep...)
+	out := seam.Refer(p, keep...)
 	if len(notes) > 0 {
 		response := *p.FunctionResponse
 		response.Response = withNote(response.Response, strings.Join(notes, "\n"))

@@ -39,7 +39,7 @@ func declared(req *model.Request) string {
 func TestReferences(t *testing.T) {
 	p := answered(map[string]any{"output": "x"})
 	p.PartMetadata = map[string]any{"k": "v"}
-	with := model.Refer(p, "b", "a", "b")
+	with := seam.Refer(p, "b", "a", "b")
 	if got := model.References(with); !slices.Equal(got, []string{"b", "a"}) || with.PartMetadata["k"] != "v" {
 		t.Errorf("refers to %q, has %v", got, with.PartMetadata)
 	}
@@ -54,7 +54,7 @@ func TestReferences(t *testing.T) {
 	if err := json.Unmarshal(data, &stored); err != nil || !reflect.DeepEqual(&stored, with) {
 		t.Errorf("%s is read as %+v, error %v", data, stored, err)
 	}
-	if none := model.Refer(with); model.References(none) != nil || none.PartMetadata["k"] != "v" {
+	if none := seam.Refer(with); model.References(none) != nil || none.PartMetadata["k"] != "v" {
 		t.Errorf("without references it is %v", none.PartMetadata)
 	}
 	for name, none := range map[string]*genai.Part{
@@ -74,7 +74,7 @@ func TestLoad(t *testing.T) {
 	both.CodeExecution = &genai.ToolCodeExecution{}
 	must := &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{Mode: genai.FunctionCallingConfigModeAny, AllowedFunctionNames: []string{"c"}}}
 	contents := []*genai.Content{nil, {Role: genai.RoleUser, Parts: []*genai.Part{
-		nil, model.Refer(answered(map[string]any{"output": ""}), "b", "a", "nowhere"), model.Refer(answered(nil), "b"),
+		nil, seam.Refer(answered(map[string]any{"output": ""}), "b", "a", "nowhere"), seam.Refer(answered(nil), "b"),
 	}}}
 	for name, tc := range map[string]struct {
 		req                    model.Request
@@ -119,7 +119,7 @@ func TestLoadNewest(t *testing.T) {
 	}
 	now := functions(slices.Concat([]string{"find", "calc"}, names)...)
 	refer := func(names ...string) *genai.Content {
-		return &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{model.Refer(answered(map[string]any{"output": ""}), names...)}}
+		return &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{seam.Refer(answered(map[string]any{"output": ""}), names...)}}
 	}
 	contents := []*genai.Content{refer(names[:150]...), refer(names[200:]...), refer(names[2], names[1])}
 	want := slices.Concat([]string{"find", "calc"}, names[1:3], names[276:])
@@ -154,7 +154,7 @@ func TestLoadNewest(t *testing.T) {
 func TestReferencesInWords(t *testing.T) {
 	const note = "You can call the tool a-1 now.\nYou have no tool nowhere."
 	refer := func(response map[string]any) *genai.Part {
-		return model.Refer(answered(response), "native", "a.1", "nowhere")
+		return seam.Refer(answered(response), "native", "a.1", "nowhere")
 	}
 	for name, tc := range map[string]struct {
 		is, want map[string]any
@@ -198,7 +198,7 @@ func TestToldReferencesAreSmall(t *testing.T) {
 	name := strings.Repeat("n", 64)
 	req := &model.Request{Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{functions("other")}}}
 	for range results {
-		refer := model.Refer(answered(map[string]any{"output": ""}), slices.Repeat([]string{name}, names)...)
+		refer := seam.Refer(answered(map[string]any{"output": ""}), slices.Repeat([]string{name}, names)...)
 		req.Contents = append(req.Contents, &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{refer}})
 	}
 	size := 0

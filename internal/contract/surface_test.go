@@ -16,8 +16,8 @@ import (
 // Bounds of what packages export, see TestSurface. Whoever removes names lowers them; the aim for
 // all public packages is 200.
 const (
-	maxExported = 229
-	maxModel    = 57
+	maxExported = 225
+	maxModel    = 53
 	maxKit      = 4
 )
 

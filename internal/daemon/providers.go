@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"fmt"
+	"strings"
 
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/models/echo"
@@ -70,7 +71,9 @@ func secrets(providers []model.Provider) []string {
 	var out []string
 	for _, p := range providers {
 		for _, s := range p.Describe().Secrets {
-			out = append(out, string(s))
+			if s = strings.TrimSpace(s); s != "" {
+				out = append(out, s)
+			}
 		}
 	}
 	return out

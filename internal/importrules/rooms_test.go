@@ -75,7 +75,7 @@ var rooms = []room{
 		knows: "conversations; neither engine, nor database, nor transport"},
 	{path: "internal/models/catalog", floor: 0, may: []string{"internal/yamlfile"},
 		knows: "what models cost and can do; neither providers' code, nor how they count"},
-	{path: "internal/seam", floor: 0, knows: "what model calls share and package model does not show"},
+	{path: "internal/seam", floor: 0, may: []string{genai}, knows: "what model calls share and package model does not show"},
 	{path: "internal/wiretap", floor: 0, knows: "what is heard of the HTTP answers of a call, without its keys"},
 	{path: "model", floor: 1, may: []string{"internal/seam", genai},
 		tests: []string{"model/adapter", "internal/models/echo", "internal/models/scripted", "model/gemini", "model/anthropic", "model/openai"},
@@ -131,7 +131,7 @@ var rooms = []room{
 		knows: "answers from a script"},
 	{path: "internal/models/echo", floor: 2, may: []string{"model", "model/adapter", "internal/backoff", "internal/models/words", genai},
 		knows: "a model that repeats"},
-	{path: "model/modeltest", floor: 2, kit: true, may: []string{"model", "model/adapter", "internal/models", "internal/seam", genai},
+	{path: "model/modeltest", floor: 2, kit: true, may: []string{"model", "model/adapter", "internal/modelcall", "internal/models", "internal/seam", genai},
 		knows: "what every model.Provider must do"},
 
 	{path: "adkbridge", floor: 2,

@@ -127,11 +127,11 @@ func (g *guard) Generate(ctx context.Context, req *model.Request, emit func(mode
 // It is not made again.
 func (g *guard) unreported(ctx context.Context, cause error, usage model.Usage) error {
 	if ctx.Err() != nil {
-		return model.Spent(ctx.Err(), usage)
+		return usage.Spent(ctx.Err())
 	}
 	e := g.errorf(model.KindUnavailable, "a raw payload could not be reported")
 	e.Final, e.Err = true, &UnreportedError{cause}
-	return model.Spent(e, usage)
+	return usage.Spent(e)
 }
 
 // generate makes the call. The adapter runs on a goroutine of its own, which this call owns and its
@@ -194,14 +194,14 @@ func (g *guard) generate(ctx context.Context, req *model.Request, emit func(mode
 	})
 	if err != nil {
 		cancel()
-		return nil, model.Spent(err, g.abandon(deltas, done, running).usage())
+		return nil, g.abandon(deltas, done, running).usage().Spent(err)
 	}
 	if out.err != nil {
-		return nil, model.Spent(g.adapterError(ctx, out.err), out.usage())
+		return nil, out.usage().Spent(g.adapterError(ctx, out.err))
 	}
 	rest, err := check.response(out.resp)
 	if err != nil {
-		return nil, model.Spent(err, out.usage())
+		return nil, out.usage().Spent(err)
 	}
 	for _, d := range rest {
 		emit(d)

@@ -350,7 +350,7 @@ func TestGuardKeepsUsageOfAborted(t *testing.T) {
 				emit(model.Delta{Text: text})
 			}
 			<-ctx.Done()
-			return nil, model.Spent(ctx.Err(), said)
+			return nil, said.Spent(ctx.Err())
 		}
 	}
 	for name, c := range map[string]struct {
@@ -369,17 +369,17 @@ func TestGuardKeepsUsageOfAborted(t *testing.T) {
 		}, "", []model.Usage{said}},
 		"cancelled, failing": {modelcall.Limits{}, func(ctx context.Context, _ func(model.Delta)) (*model.Response, error) {
 			<-ctx.Done()
-			return nil, model.Spent(adapter.Truncated("fake"), said)
+			return nil, said.Spent(adapter.Truncated("fake"))
 		}, "", []model.Usage{said}},
 		"cancelled, hanging": {modelcall.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
 			time.Sleep(time.Hour)
-			return nil, model.Spent(context.Canceled, said)
+			return nil, said.Spent(context.Canceled)
 		}, "", nil},
 		"silent":   {modelcall.Limits{Idle: time.Second}, until(), model.KindTimeout, []model.Usage{said}},
 		"too slow": {modelcall.Limits{Total: time.Second}, until(), model.KindTimeout, []model.Usage{said}},
 		"too long": {modelcall.Limits{AnswerBytes: 1}, until("ab"), model.KindUnavailable, []model.Usage{said}},
 		"by itself": {modelcall.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
-			return nil, model.Spent(context.Canceled, said)
+			return nil, said.Spent(context.Canceled)
 		}, model.KindUnavailable, []model.Usage{said}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -393,7 +393,7 @@ func TestGuardKeepsUsageOfAborted(t *testing.T) {
 				} else if _, ok := errors.AsType[*model.Error](err); ok || !errors.Is(err, context.DeadlineExceeded) || err.Error() != context.DeadlineExceeded.Error() {
 					t.Errorf("error %v (%T), want the context's", err, err)
 				}
-				if got := model.Took(err); !slices.Equal(got, c.want) {
+				if got := modelcall.Took(err); !slices.Equal(got, c.want) {
 					t.Errorf("took %v, want %v", got, c.want)
 				}
 				if took := time.Since(begin); took > time.Minute+time.Second {

@@ -173,7 +173,7 @@ func spent(err error) *model.Usage {
 	if e, ok := errors.AsType[*model.Error](err); ok {
 		return e.Usage
 	}
-	if took := model.Took(err); len(took) > 0 { // of a context's error, which is of this try alone
+	if took := Took(err); len(took) > 0 { // of a context's error, which is of this try alone
 		return &took[0]
 	}
 	return nil

@@ -265,7 +265,7 @@ func TestRetryInterrupted(t *testing.T) {
 					want[2] = model.Usage{Prompt: 5, Total: 5}
 					last = func(ctx context.Context, emit func(model.Delta)) (*model.Response, error) {
 						_, err := hang(ctx, emit)
-						return nil, model.Spent(err, want[2])
+						return nil, want[2].Spent(err)
 					}
 				}
 				p := &plan{t: t, tries: []fake{fails(costly), fails(costly), last}}
@@ -275,7 +275,7 @@ func TestRetryInterrupted(t *testing.T) {
 				if !errors.Is(err, context.DeadlineExceeded) || p.made != c.tries || time.Since(start) != c.after {
 					t.Errorf("%d tries, %v after %v", p.made, err, time.Since(start))
 				}
-				if got := model.Took(err); !slices.Equal(got, want) || e.Kind != model.KindUnavailable {
+				if got := modelcall.Took(err); !slices.Equal(got, want) || e.Kind != model.KindUnavailable {
 					t.Errorf("%+v took %v, want %v", e, got, want)
 				}
 			})

@@ -2,7 +2,7 @@
 // does not show: keys of the metadata of a part, bounds, and a count of
 // model.Usage that one provider alone reports.
 //
-// It imports the standard library alone, so that package model can import it.
+// It imports genai and the standard library alone, so that package model can import it.
 package seam
 
 import (

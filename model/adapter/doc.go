@@ -32,7 +32,7 @@
 //     call, also of one whose arguments are no JSON.
 //  5. It returns the response with its finish reason and usage. A stream that ends before the
 //     provider says that it is complete is [Truncated], a response that the provider withholds is
-//     [Blocked]. model.Spent adds what a failed call took. When ctx ends, Generate returns its
+//     [Blocked]. model.Usage.Spent adds what a failed call took. When ctx ends, Generate returns its
 //     error promptly.
 //
 // Package modeltest checks all of that against a fake of the provider on the loopback; run it in

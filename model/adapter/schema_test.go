@@ -30,7 +30,7 @@ func TestWithSchema(t *testing.T) {
 		"refused again":          {schema: json.RawMessage(text), native: true, errs: []error{refusal, refusal}, want: "nw", fails: true},
 		"refused in words":       {schema: json.RawMessage(text), errs: []error{refusal}, want: "w", fails: true},
 		"refused after a delta":  {schema: json.RawMessage(text), native: true, errs: []error{refusal}, emits: true, want: "n", fails: true},
-		"refused with usage":     {schema: json.RawMessage(text), native: true, errs: []error{model.Spent(refusal, model.Usage{Prompt: 1, Total: 1})}, want: "n", fails: true},
+		"refused with usage":     {schema: json.RawMessage(text), native: true, errs: []error{model.Usage{Prompt: 1, Total: 1}.Spent(refusal)}, want: "n", fails: true},
 		"refused without schema": {errs: []error{refusal}, native: true, want: "n", fails: true},
 		"another error":          {schema: json.RawMessage(text), native: true, errs: []error{&model.Error{Kind: model.KindInvalid, Message: "no such tool"}}, want: "n", fails: true},
 		"overloaded":             {schema: json.RawMessage(text), native: true, errs: []error{&model.Error{Kind: model.KindUnavailable, Message: "schema service"}}, want: "n", fails: true},

@@ -81,7 +81,7 @@ var builtins = []string{"code_execution", "tool_search", "url_context", "web_sea
 func (p *provider) Describe() model.Description {
 	return model.Description{
 		Name: name, Prefixes: []string{"claude-"}, Builtins: slices.Clone(builtins),
-		KeyVariables: []string{"ANTHROPIC_API_KEY"}, Secrets: model.Secrets(p.cfg.APIKey), Endpoint: p.cfg.BaseURL,
+		KeyVariables: []string{"ANTHROPIC_API_KEY"}, Secrets: model.Secrets{p.cfg.APIKey}, Endpoint: p.cfg.BaseURL,
 	}
 }
 
@@ -158,21 +158,21 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	messages := body.Messages
 	for range maxPauses {
 		if err := a.read(ctx, body); err != nil {
-			return nil, model.Spent(err, a.total)
+			return nil, a.total.Spent(err)
 		}
 		if a.stop != "pause_turn" {
 			return a.response()
 		}
 		so := assistantBlocks(a.builder.Content(), names, familyOf(l.model))
 		if len(so) == 0 {
-			return nil, model.Spent(broken("the provider paused an answer that had not begun"), a.total)
+			return nil, a.total.Spent(broken("the provider paused an answer that had not begun"))
 		}
 		body.Messages = slices.Concat(messages, []message{{Role: "assistant", Content: so}})
 		body.Container = a.container
 	}
 	err = &model.Error{Kind: model.KindUnavailable, Provider: name, Final: true,
 		Message: fmt.Sprintf("the provider paused the answer more than %d times", maxPauses)}
-	return nil, model.Spent(err, a.total)
+	return nil, a.total.Spent(err)
 }
 
 // String names the model and hides its key.

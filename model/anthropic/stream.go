@@ -380,7 +380,7 @@ func (a *answer) response() (*model.Response, error) {
 		resp.FinishReason = genai.FinishReasonMaxTokens
 		wire.CutCall(resp.Content, a.callBegan)
 	case "refusal":
-		return nil, model.Spent(adapter.Blocked(name, "the model refused to answer", a.refusal, a.llm.key), a.total)
+		return nil, a.total.Spent(adapter.Blocked(name, "the model refused to answer", a.refusal, a.llm.key))
 	default:
 		resp.FinishReason = genai.FinishReasonOther
 	}

@@ -95,7 +95,7 @@ var builtins = []string{"code_execution", "google_search", "url_context", "web_s
 func (p *provider) Describe() model.Description {
 	return model.Description{
 		Name: name, Rest: true, Builtins: slices.Clone(builtins),
-		KeyVariables: []string{"GEMINI_API_KEY"}, Secrets: model.Secrets(p.cfg.APIKey), Endpoint: p.endpoint(),
+		KeyVariables: []string{"GEMINI_API_KEY"}, Secrets: model.Secrets{p.cfg.APIKey}, Endpoint: p.endpoint(),
 	}
 }
 

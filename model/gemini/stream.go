@@ -79,7 +79,7 @@ func (l *llm) read(ctx context.Context, resp *http.Response, emit func(model.Del
 	a := &answer{parts: &adapter.Builder{Provider: name, Emit: emit}, model: strings.TrimPrefix(l.model, "models/")}
 	out, err := l.stream(ctx, resp, a)
 	if err != nil && a.usage != nil {
-		err = model.Spent(err, *a.usage)
+		err = a.usage.Spent(err)
 	}
 	return out, err
 }

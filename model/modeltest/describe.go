@@ -35,15 +35,17 @@ func (h Harness) description(t *testing.T) {
 	if len(d.KeyVariables) == 0 {
 		t.Error("no environment variable holds the server's key: say it in KeyVariables")
 	}
-	if !slices.Contains(d.Secrets, model.Secret(serverKey)) {
+	if !slices.Contains(d.Secrets, serverKey) {
 		t.Error("the server's key is none of the Secrets")
 	}
 	data, err := json.Marshal(d)
 	if text := fmt.Sprintf("%v %+v %#v %s", d, d, d, data); err != nil || strings.Contains(text, "canary-") {
 		t.Errorf("the description shows a key when printed: %v", err)
 	}
-	if none := h.Open(t, "http://127.0.0.1:1", "").Describe(); len(none.Secrets) != 0 {
-		t.Errorf("%d secrets of a provider without a key", len(none.Secrets))
+	for _, s := range h.Open(t, "http://127.0.0.1:1", "").Describe().Secrets {
+		if strings.TrimSpace(s) != "" {
+			t.Error("a provider without a key has a secret")
+		}
 	}
 	m, err := p.Open(h.Model, "")
 	if err != nil {

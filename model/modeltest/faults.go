@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 )
@@ -259,7 +260,7 @@ func (h Harness) cancel(t *testing.T) {
 		defer cancel()
 		defer time.AfterFunc(patience, cancel).Stop() // should nothing be shown of it
 		_, err := h.open(t, s.URL).Generate(ctx, prompt("hello"), func(model.Delta) { cancel() })
-		if took := model.Took(err); !errors.Is(err, context.Canceled) || h.Can.EarlyUsage && len(took) != 1 {
+		if took := modelcall.Took(err); !errors.Is(err, context.Canceled) || h.Can.EarlyUsage && len(took) != 1 {
 			t.Errorf("error %v, took %v: want what was counted so far", err, took)
 		}
 	})

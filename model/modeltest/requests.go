@@ -111,7 +111,7 @@ func (h Harness) deferred(t *testing.T) {
 	for _, found := range []bool{false, true} {
 		if found {
 			results := req.Contents[len(req.Contents)-1]
-			results.Parts[0] = model.Refer(results.Parts[0], "later")
+			results.Parts[0] = seam.Refer(results.Parts[0], "later")
 		}
 		before := mustJSON(t, req)
 		if r := call(t.Context(), llm, req); r.err != nil {

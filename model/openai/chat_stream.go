@@ -119,10 +119,10 @@ func (l *llm) chat(ctx context.Context, req *model.Request, emit func(model.Delt
 		err = a.readStream(ctx, resp)
 	}
 	if err != nil {
-		return nil, model.Spent(err, a.usage)
+		return nil, a.usage.Spent(err)
 	}
 	out, err := a.response()
-	return out, model.Spent(err, a.usage)
+	return out, a.usage.Spent(err)
 }
 
 // readWhole reads the response of a server that does not stream.

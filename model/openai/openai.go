@@ -137,7 +137,7 @@ const maxLine = 8 << 20
 func (p *provider) Describe() model.Description {
 	d := model.Description{
 		Name: p.cfg.Name, Builtins: p.builtins(),
-		KeyVariables: []string{"OPENAI_API_KEY"}, Secrets: model.Secrets(p.cfg.APIKey), Endpoint: p.cfg.BaseURL,
+		KeyVariables: []string{"OPENAI_API_KEY"}, Secrets: model.Secrets{p.cfg.APIKey}, Endpoint: p.cfg.BaseURL,
 		Billing: model.Billing{Unlisted: !isFirstParty(p.cfg.BaseURL)},
 	}
 	switch p.cfg.Name {

@@ -146,7 +146,7 @@ func (l *llm) respond(ctx context.Context, req *model.Request, emit func(model.D
 	}
 	out, err := read(ctx, resp)
 	if err != nil {
-		return nil, model.Spent(err, a.usage.model())
+		return nil, a.usage.model().Spent(err)
 	}
 	out.Usage = a.usage.model()
 	return out, nil

@@ -20,6 +20,7 @@ import (
 	"github.com/apzuk3/agentd/internal/jsondiff"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models/record"
+	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 )
@@ -147,7 +148,7 @@ func TestErrors(t *testing.T) {
 	gone, cancel := context.WithCancel(t.Context())
 	cancel()
 	llm := rec.Wrap(generate(func(ctx context.Context, _ *model.Request) (*model.Response, error) {
-		return nil, model.Spent(ctx.Err(), model.Usage{Prompt: 9, Total: 9})
+		return nil, model.Usage{Prompt: 9, Total: 9}.Spent(ctx.Err())
 	}), record.Source{})
 	if _, err := llm.Generate(gone, prompt(), nil); !errors.Is(err, context.Canceled) {
 		t.Error(err)
@@ -449,7 +450,7 @@ func FuzzRead(f *testing.F) {
 func TestDeferred(t *testing.T) {
 	result := &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: "1", Name: "find"}}
 	asked := func(search bool, names ...string) string {
-		req := prompt(model.Refer(result, names...))
+		req := prompt(seam.Refer(result, names...))
 		req.Deferred, req.ToolSearch = []string{"a", "b"}, search
 		data, err := record.Request(req)
 		if err != nil {

@@ -217,7 +217,7 @@ func (m *recorded) failure(err error) *Error {
 			out.Kind = Canceled
 		}
 	}
-	if took := model.Took(err); len(took) > 0 && (!ok || e.Usage != nil) {
+	if took := modelcall.Took(err); len(took) > 0 && (!ok || e.Usage != nil) {
 		u := usageOf(took[len(took)-1])
 		out.Usage = &u
 	}

@@ -118,7 +118,7 @@ func (w *When) holds(s *scene) bool {
 func (a *Answer) fail(ctx context.Context, s *scene) error {
 	err := a.Error.happen(ctx, s)
 	if a.Usage != nil {
-		err = model.Spent(err, a.Usage.orCounted(s.req, nil))
+		err = a.Usage.orCounted(s.req, nil).Spent(err)
 	}
 	return err
 }

@@ -351,7 +351,7 @@ func TestFoundFunctions(t *testing.T) {
 	}
 	result := &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: "1", Name: "find", Response: map[string]any{"output": "one"}}}
 	c.model(&genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{adapter.NewCall("1", "find", "{}")}})
-	c.req.Contents = append(c.req.Contents, &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{model.Refer(result, "later")}})
+	c.req.Contents = append(c.req.Contents, &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{seam.Refer(result, "later")}})
 	if got, want := said(), "one\n\nYou can call the tool later now."; got != want {
 		t.Errorf("said %q, want %q", got, want)
 	}

@@ -303,7 +303,7 @@ func (tr *translation) anthropic(body object) {
 				}
 				tr.result(str(b, "tool_use_id"), output, media...)
 				last := tr.req.Contents[len(tr.req.Contents)-1]
-				last.Parts[0] = model.Refer(last.Parts[0], found...)
+				last.Parts[0] = seam.Refer(last.Parts[0], found...)
 			}
 		}
 	}

@@ -232,7 +232,7 @@ func conversations() map[string]*model.Request {
 			Deferred: []string{"clock.now", "sun"}, Config: &genai.GenerateContentConfig{Tools: finders},
 			Contents: []*genai.Content{
 				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil)),
-				asked(model.Refer(answered("e1", "weather", map[string]any{"output": ""}), "clock.now")),
+				asked(seam.Refer(answered("e1", "weather", map[string]any{"output": ""}), "clock.now")),
 			},
 		},
 		"found_and_more": {
@@ -240,7 +240,7 @@ func conversations() map[string]*model.Request {
 			Contents: []*genai.Content{
 				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil), called("e2", "call_2", "weather", `{"place":"Wien"}`, nil)),
 				asked(
-					model.Refer(answered("e1", "weather", map[string]any{"output": "Two tools."}, &genai.FunctionResponsePart{
+					seam.Refer(answered("e1", "weather", map[string]any{"output": "Two tools."}, &genai.FunctionResponsePart{
 						InlineData: &genai.FunctionResponseBlob{MIMEType: "image/png", Data: []byte("png")},
 					}), "clock.now", "weather", "nowhere", "clock.now"),
 					answered("e2", "weather", map[string]any{"output": "sunny"}),
@@ -254,7 +254,7 @@ func conversations() map[string]*model.Request {
 			Contents: []*genai.Content{
 				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil), called("e2", "call_2", "weather", `{"place":"Wien"}`, nil)),
 				asked(
-					model.Refer(answered("e1", "weather", map[string]any{"error": "half of the index is gone"}), "clock.now"),
+					seam.Refer(answered("e1", "weather", map[string]any{"error": "half of the index is gone"}), "clock.now"),
 					answered("e2", "weather", map[string]any{"error": "no such place"}),
 				),
 			},
@@ -264,7 +264,7 @@ func conversations() map[string]*model.Request {
 			Deferred: []string{"clock.now", "sun"}, Config: &genai.GenerateContentConfig{Tools: finders, ToolConfig: choice(genai.FunctionCallingConfigModeAny, "sun").ToolConfig},
 			Contents: []*genai.Content{
 				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil)),
-				asked(model.Refer(answered("e1", "weather", map[string]any{"output": ""}), "clock.now", "sun")),
+				asked(seam.Refer(answered("e1", "weather", map[string]any{"output": ""}), "clock.now", "sun")),
 			},
 		},
 		// With a search of the provider's, too.
@@ -272,7 +272,7 @@ func conversations() map[string]*model.Request {
 			Deferred: []string{"clock.now", "sun"}, ToolSearch: true, Config: &genai.GenerateContentConfig{Tools: finders},
 			Contents: []*genai.Content{
 				hello[0], said(called("e1", "call_1", "weather", `{"place":"Graz"}`, nil)),
-				asked(model.Refer(answered("e1", "weather", map[string]any{"n": 1}), "clock.now")),
+				asked(seam.Refer(answered("e1", "weather", map[string]any{"n": 1}), "clock.now")),
 			},
 		},
 		// What was found before is not deferred any more.

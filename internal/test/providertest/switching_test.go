@@ -304,7 +304,7 @@ func (h *history) result(call *genai.FunctionCall) *genai.Part {
 		media = append(media, &genai.FunctionResponsePart{FileData: &genai.FunctionResponseFileData{MIMEType: h.kind(), FileURI: h.place()}})
 	}
 	refs := rapid.SliceOfN(rapid.SampledFrom([]string{"clock.now", "sun", "weather", "gone:tool", "nowhere"}), 0, 3).Draw(h.t, "references")
-	return model.Refer(answered(call.ID, call.Name, response, media...), refs...)
+	return seam.Refer(answered(call.ID, call.Name, response, media...), refs...)
 }
 
 // TestSwitching: whatever the engine can have stored, of whichever providers, can

@@ -102,7 +102,7 @@ func TestUsageOfErrors(t *testing.T) {
 			llm := modelcall.Guard(reader(t, c.wire, from), modelcall.Limits{})
 			_, err := llm.Generate(t.Context(), &model.Request{Contents: genai.Text("hello"), Config: &genai.GenerateContentConfig{}}, func(model.Delta) {})
 			want := []model.Usage{{Prompt: 100, Completion: 40, Total: 140}}
-			if took := model.Took(err); err == nil || !slices.Equal(took, want) {
+			if took := modelcall.Took(err); err == nil || !slices.Equal(took, want) {
 				t.Errorf("error %v took %+v, want %+v", err, took, want)
 			}
 		})
