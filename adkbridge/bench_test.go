@@ -30,7 +30,7 @@ func BenchmarkModelCall(b *testing.B) {
 					root = seq("root", llm("a"))
 				}
 				s := &script{always: func(string) step { return say("ok") }}
-				r := New(Config{Models: s})
+				r := New(Config{Resolve: s.Resolve})
 				run := &fakeRun{
 					spec:   &record.Spec{Agent: root, Tools: newFakeRun(nil, root, "").spec.Tools},
 					limit:  -1,

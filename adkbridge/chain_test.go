@@ -62,7 +62,7 @@ type chained struct {
 
 func newChained(t *testing.T, steps map[string][]step) *chained {
 	c := &chained{world: newWorld(t, steps)}
-	c.runner.models = priced{c.script, map[string]float64{"root": 1, "b": 10, "c": 100}, nil}
+	c.runner.resolve = priced{c.script, map[string]float64{"root": 1, "b": 10, "c": 100}, nil}.Resolve
 	c.runner.log = slog.New(slog.NewTextHandler(&c.log, nil))
 	c.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
 		if f := m.GetModelCallFellBack(); f != nil {
@@ -351,7 +351,7 @@ func TestFallbackPlan(t *testing.T) {
 				opts = append(opts, tc.opt)
 			}
 			spec := &record.Spec{Agent: llm("root", opts...), Budget: record.Budget{Cost: record.BudgetUSD(tc.budget)}}
-			err := New(Config{Models: models}).Check(context.Background(), spec, nil)
+			err := New(Config{Resolve: models.Resolve}).Check(context.Background(), spec, nil)
 			e, ok := errors.AsType[*fault.Error](err)
 			if tc.want == "" && err != nil || tc.want != "" && (!ok || e.Code != tc.code || !strings.Contains(e.Message, tc.want)) {
 				t.Errorf("got %v, want %v %q", err, tc.code, tc.want)

@@ -130,7 +130,7 @@ func TestCheckRefuses(t *testing.T) {
 }
 
 func check(s *script, spec *record.Spec) error {
-	return New(Config{Models: s}).Check(context.Background(), spec, nil)
+	return New(Config{Resolve: s.Resolve}).Check(context.Background(), spec, nil)
 }
 
 func TestCheckAccepts(t *testing.T) {
@@ -171,7 +171,7 @@ func TestCheckModels(t *testing.T) {
 // TestTreeIsPlannedOnce runs the tree that Check planned, with the same keys and once:
 // after that nothing in the spec holds them.
 func TestTreeIsPlannedOnce(t *testing.T) {
-	r := New(Config{Models: &script{}})
+	r := New(Config{Resolve: (&script{}).Resolve})
 	spec := &record.Spec{Agent: llm("root"), Prompt: "go", Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}}
 	own := session.Keys{"gemini": "one"}
 	for _, keys := range []session.Keys{own, {"gemini": "another"}} {

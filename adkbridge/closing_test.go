@@ -93,7 +93,7 @@ func TestKilledAtTheEnd(t *testing.T) {
 // continueKilled plays a turn to its end whose process has died while calls were open.
 func continueKilled(t *testing.T, w *world) {
 	t.Helper()
-	w.runner = New(Config{Models: w.script})
+	w.runner = New(Config{Resolve: w.script.Resolve})
 	w.restart()
 	w.script.mu.Lock()
 	w.script.steps, w.script.always = nil, func(string) step { return say("fine") }

@@ -82,7 +82,7 @@ func TestCompactAhead(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &narrowModels{known: tc.known}
-			r := New(Config{Models: w, CompactAt: tc.at})
+			r := New(Config{Resolve: w.Resolve, CompactAt: tc.at})
 			run := long(t, compacts(3000, tc.c), "10 rounds")
 			for i := range 60 {
 				if i > 0 {
@@ -145,7 +145,7 @@ func TestCompactNever(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &narrowModels{known: tc.known}
-			r := New(Config{Models: w})
+			r := New(Config{Resolve: w.Resolve})
 			run := long(t, compacts(3000, tc.c), "start")
 			var err error
 			for i := 0; w.refused == 0 && i < 100 && err == nil; i++ {
@@ -170,7 +170,7 @@ func TestCompactNever(t *testing.T) {
 // with the provider's error when nothing can be left out.
 func TestCompactOverflow(t *testing.T) {
 	w := &narrowModels{}
-	r := New(Config{Models: w})
+	r := New(Config{Resolve: w.Resolve})
 	run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 1}), "30 rounds")
 	if err := r.runTurn(t.Context(), run); err != nil {
 		t.Fatal(err)
@@ -218,7 +218,7 @@ func TestCompactCrashes(t *testing.T) {
 				models.summary = models.thinking(500)
 			}
 			finish := func(run *fakeRun) *fakeRun {
-				r := New(Config{Models: models})
+				r := New(Config{Resolve: models.Resolve})
 				if err := r.runTurn(t.Context(), run); err != nil {
 					t.Fatalf("%d records: %v", len(run.recs), err)
 				}
@@ -280,7 +280,7 @@ func TestCompactFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := &narrowModels{known: true, summary: tc.summary}
-			r := New(Config{Models: w})
+			r := New(Config{Resolve: w.Resolve})
 			run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.5}), "5 rounds")
 			if err := r.runTurn(t.Context(), run); err != nil {
 				t.Fatal(err)
@@ -304,7 +304,7 @@ func TestCompactFails(t *testing.T) {
 	t.Run("panic", func(t *testing.T) {
 		w := &narrowModels{known: true, summary: func(context.Context) (*model.Response, error) { panic("scripted panic") }}
 		run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.5}), "5 rounds")
-		if err := New(Config{Models: w}).runTurn(t.Context(), run); err != nil {
+		if err := New(Config{Resolve: w.Resolve}).runTurn(t.Context(), run); err != nil {
 			t.Error(err)
 		}
 	})
@@ -314,7 +314,7 @@ func TestCompactFails(t *testing.T) {
 // summarized, and begins the next turn without the summary.
 func TestCompactTurnOnly(t *testing.T) {
 	w := &narrowModels{known: true}
-	r := New(Config{Models: w})
+	r := New(Config{Resolve: w.Resolve})
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	tree.GetLlm().IncludeHistory = agentdv1.IncludeHistory_INCLUDE_HISTORY_TURN
 	run := long(t, tree, "20 rounds")
@@ -347,7 +347,7 @@ func TestCompactTurnOnly(t *testing.T) {
 // narrowWorld is a world with a narrow model and tools that count.
 func narrowWorld(t *testing.T, models *narrowModels) *world {
 	w := newWorld(t, nil)
-	w.runner = New(Config{Models: models})
+	w.runner = New(Config{Resolve: models.Resolve})
 	w.restart()
 	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		var in struct{ Q int }
@@ -465,7 +465,7 @@ func TestCompactBudget(t *testing.T) {
 			checkValid(t, req.Contents)
 		}
 	}
-	limited := New(Config{Models: &narrowModels{known: true}, Limits: Limits{ModelCalls: int(at) + 1}})
+	limited := New(Config{Resolve: (&narrowModels{known: true}).Resolve, Limits: Limits{ModelCalls: int(at) + 1}})
 	if err := limited.runTurn(t.Context(), long(t, tree, "20 rounds")); fault.As(err).Code != codeLimit {
 		t.Errorf("the limit of model calls: %v", err)
 	}
@@ -513,7 +513,7 @@ func TestPlanCompaction(t *testing.T) {
 		"not a number": {&agentdv1.Compaction{AtShare: nan()}, `at_share is NaN`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			r := New(Config{Models: &narrowModels{}})
+			r := New(Config{Resolve: (&narrowModels{}).Resolve})
 			err := r.Check(t.Context(), &record.Spec{Prompt: "go", Agent: seq("top", compacts(1000, tc.c)), Tools: newWorld(t, nil).tools}, nil)
 			if tc.want == "" && err != nil || tc.want != "" && (err == nil || !strings.Contains(err.Error(), tc.want) || !strings.Contains(err.Error(), "top/root")) {
 				t.Errorf("error %v, want %q", err, tc.want)
@@ -553,7 +553,7 @@ func TestCompactOthers(t *testing.T) {
 // the usage of each model counts once.
 func TestCompactFallback(t *testing.T) {
 	w := &narrowModels{}
-	r := New(Config{Models: w})
+	r := New(Config{Resolve: w.Resolve})
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 1})
 	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000", "other-100000"}
 	run := long(t, tree, "20 rounds")
@@ -587,7 +587,7 @@ func TestCompactFallback(t *testing.T) {
 // summaries too, so no prompt gets too long.
 func TestCompactOwnModelDown(t *testing.T) {
 	w := &narrowModels{known: true}
-	r := New(Config{Models: w})
+	r := New(Config{Resolve: w.Resolve})
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
 	run := long(t, tree, "20 rounds")
@@ -617,7 +617,7 @@ func TestCompactSuspended(t *testing.T) {
 			Content: genai.NewContentFromText("the summary", genai.RoleModel), Usage: model.Usage{Prompt: 9, Total: 9}, FinishReason: genai.FinishReasonStop,
 		}, nil
 	}
-	r := New(Config{Models: w})
+	r := New(Config{Resolve: w.Resolve})
 	run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.8}), "8 rounds")
 	if err := r.runTurn(ctx, run); !errors.Is(err, session.ErrSuspended) {
 		t.Fatal(err)

@@ -138,7 +138,7 @@ func (f *fakeRun) failures(r *Runner) int {
 func TestCutUsage(t *testing.T) {
 	tree := llm("root", fallback("b", "c"))
 	models := &billedModels{}
-	r := New(Config{Models: models})
+	r := New(Config{Resolve: models.Resolve})
 	whole := newFakeRun(t, tree, "go")
 	if err := r.runTurn(t.Context(), whole); err != nil {
 		t.Fatal(err)
@@ -161,7 +161,7 @@ func TestCutUsage(t *testing.T) {
 			"put aside":  {stop: session.ErrSuspended},
 		} {
 			again := &billedModels{free: tc.free}
-			r := New(Config{Models: again})
+			r := New(Config{Resolve: again.Resolve})
 			run := whole.restarted(n)
 			if tc.stop != nil {
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -191,7 +191,7 @@ func TestCutUsage(t *testing.T) {
 
 // TestCutUsageOld reads a log whose changes do not say what the models before took.
 func TestCutUsageOld(t *testing.T) {
-	r := New(Config{Models: &billedModels{}})
+	r := New(Config{Resolve: (&billedModels{}).Resolve})
 	run := newFakeRun(t, llm("root", fallback("b", "c")), "go")
 	must := func(err error) {
 		t.Helper()
@@ -242,7 +242,7 @@ func TestCutSummary(t *testing.T) {
 			tree := compacts(2000, &agentdv1.Compaction{AtShare: tc.share})
 			tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
 			models := &narrowModels{known: tc.known, summary: tc.summary}
-			r := New(Config{Models: models})
+			r := New(Config{Resolve: models.Resolve})
 			whole := long(t, tree, tc.prompt)
 			end := r.runTurn(t.Context(), whole)
 			taken, told := whole.usage(r)
@@ -251,7 +251,7 @@ func TestCutSummary(t *testing.T) {
 			}
 			for n := 1; n <= len(whole.recs); n++ {
 				again := &narrowModels{known: tc.known, summary: tc.summary}
-				r := New(Config{Models: again})
+				r := New(Config{Resolve: again.Resolve})
 				run := whole.restarted(n)
 				tried := 0
 				for _, rec := range run.recs {
@@ -345,7 +345,7 @@ func TestSummaryFallbackUnrecorded(t *testing.T) {
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
 	whole := long(t, tree, "12 rounds")
-	if err := New(Config{Models: &narrowModels{known: true}}).runTurn(t.Context(), whole); err != nil {
+	if err := New(Config{Resolve: (&narrowModels{known: true}).Resolve}).runTurn(t.Context(), whole); err != nil {
 		t.Fatal(err)
 	}
 	at := slices.IndexFunc(whole.recs, func(rec record.Record) bool {
@@ -354,7 +354,7 @@ func TestSummaryFallbackUnrecorded(t *testing.T) {
 	models := &narrowModels{known: true}
 	run := whole.restarted(at)
 	run.limit = at
-	if err := New(Config{Models: models}).runTurn(t.Context(), run); !errors.Is(err, errCrashed) || len(models.requests) > 0 {
+	if err := New(Config{Resolve: models.Resolve}).runTurn(t.Context(), run); !errors.Is(err, errCrashed) || len(models.requests) > 0 {
 		t.Errorf("got %v, %d requests", err, len(models.requests))
 	}
 }
@@ -363,7 +363,7 @@ func TestSummaryFallbackUnrecorded(t *testing.T) {
 // between two models: the call that was cut off is reported on its branch, with the
 // model that it had reached.
 func TestCutBranch(t *testing.T) {
-	r := New(Config{Models: &billedModels{}})
+	r := New(Config{Resolve: (&billedModels{}).Resolve})
 	whole := newFakeRun(t, par("top", llm("root", fallback("b", "c")), llm("other", func(a *agentdv1.LlmAgent) { a.Model = "c" })), "go")
 	if err := r.runTurn(t.Context(), whole); err != nil {
 		t.Fatal(err)

@@ -39,7 +39,7 @@ func TestDeferredNeedsSearch(t *testing.T) {
 			t.Errorf("%s: %v, want %q", name, err, tc.want)
 		}
 	}
-	tree, err := New(Config{Models: &script{}}).plan(&record.Spec{Agent: llm("root", builtin("tool_search", "google_search")), Tools: offered}, nil)
+	tree, err := New(Config{Resolve: (&script{}).Resolve}).plan(&record.Spec{Agent: llm("root", builtin("tool_search", "google_search")), Tools: offered}, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -98,7 +98,7 @@ func TestFoundTools(t *testing.T) {
 	if err != nil || len(details) != 4 || !slices.Equal(details[0].GetToolNames(), []string{"search"}) || !slices.Equal(details[1].GetToolNames(), []string{"search", "fetch"}) {
 		t.Errorf("the calls are told as %v, error %v", details, err)
 	}
-	w.runner = New(Config{Models: w.script})
+	w.runner = New(Config{Resolve: w.script.Resolve})
 	w.restart()
 	w.run(tree, "again").ok(t)
 	check(w.script.seen("a")[3].raw)

@@ -142,7 +142,7 @@ func TestFillResumed(t *testing.T) {
 	run := newFakeRun(t, llm("a", multiplied), "turn 0")
 	run.state = map[string]any{"k": megabyte}
 	took := allocated(func() {
-		isLimit(t, New(Config{Models: pureModels{}}).runTurn(t.Context(), run), "a: instruction: filled in it takes 20000000")
+		isLimit(t, New(Config{Resolve: pureModels{}.Resolve}).runTurn(t.Context(), run), "a: instruction: filled in it takes 20000000")
 	})
 	if took > 64<<20 {
 		t.Errorf("%d bytes", took)
@@ -160,7 +160,7 @@ func TestTransferWordsCounted(t *testing.T) {
 	}
 	models := &script{}
 	tree := llm("root", subs(kids...))
-	r := New(Config{Models: models, Limits: Limits{FilledBytes: 100 << 10}})
+	r := New(Config{Resolve: models.Resolve, Limits: Limits{FilledBytes: 100 << 10}})
 	spec := &record.Spec{Prompt: "go", Agent: tree, Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}}
 	if err := r.Check(t.Context(), spec, nil); err != nil {
 		t.Fatal(err)
@@ -230,7 +230,7 @@ func TestParallelRequests(t *testing.T) {
 				models := &crowdModels{}
 				run := newFakeRun(t, crowded(), "go")
 				run.state = map[string]any{"k": megabyte}
-				if err := New(Config{Models: models, Limits: Limits{RequestBytes: most}}).runTurn(t.Context(), run); err != nil {
+				if err := New(Config{Resolve: models.Resolve, Limits: Limits{RequestBytes: most}}).runTurn(t.Context(), run); err != nil {
 					t.Fatal(err)
 				}
 				if models.calls != 16 || models.sum < 16_000_000 {
@@ -252,7 +252,7 @@ func TestWaitingRequestCancelled(t *testing.T) {
 		run.state = map[string]any{"k": megabyte}
 		time.AfterFunc(500*time.Millisecond, func() { cancel(session.ErrSuspended) })
 		began := time.Now()
-		err := New(Config{Models: &crowdModels{}, Limits: Limits{RequestBytes: 1000}}).runTurn(ctx, run)
+		err := New(Config{Resolve: (&crowdModels{}).Resolve, Limits: Limits{RequestBytes: 1000}}).runTurn(ctx, run)
 		if err == nil || time.Since(began) != 500*time.Millisecond {
 			t.Errorf("after %v: %v", time.Since(began), err)
 		}

@@ -228,7 +228,7 @@ func newWorld(t testing.TB, steps map[string][]step, limits ...Limits) *world {
 		store:  newMemStore(),
 		tools:  []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")},
 	}
-	cfg := Config{Models: w.script}
+	cfg := Config{Resolve: w.script.Resolve}
 	if len(limits) > 0 {
 		cfg.Limits = limits[0]
 	}

@@ -49,7 +49,7 @@ func TestInjectedIsSeenByEveryAgent(t *testing.T) {
 		}
 	}
 	// The next turn, of a process that knows only the log.
-	w.runner = New(Config{Models: w.script})
+	w.runner = New(Config{Resolve: w.script.Resolve})
 	w.restart()
 	w.run(tree, "again").ok(t)
 	w.checkAll()
@@ -63,7 +63,7 @@ func TestInjectedIsSeenByEveryAgent(t *testing.T) {
 // TestBudgetNeedsPrices refuses a budget in money where a price is not known.
 func TestBudgetNeedsPrices(t *testing.T) {
 	w := newWorld(t, nil)
-	w.runner = New(Config{Models: pureModels{}}) // whose models have no price
+	w.runner = New(Config{Resolve: pureModels{}.Resolve}) // whose models have no price
 	spec := &record.Spec{Prompt: "go", Agent: llm("root", tools()), Budget: record.Budget{ModelCalls: 3}}
 	if err := w.runner.Check(t.Context(), spec, nil); err != nil {
 		t.Errorf("a budget of model calls: %v", err)

@@ -347,7 +347,7 @@ func TestInvalidOutputReplayed(t *testing.T) {
 		return map[string][]step{"a": {use("search"), say(personText)}, "b": {use("fetch", "calc"), say(noPerson)}}
 	}
 	first := newFakeRun(t, tree, "go")
-	want := New(Config{Models: &script{steps: steps()}}).runTurn(t.Context(), first)
+	want := New(Config{Resolve: (&script{steps: steps()}).Resolve}).runTurn(t.Context(), first)
 	if e := fault.As(want); want == nil || e.Code != codeOutput || !strings.HasPrefix(e.Message, "root/b: ") {
 		t.Fatalf("error %v", want)
 	}
@@ -368,7 +368,7 @@ func TestInvalidOutputReplayed(t *testing.T) {
 				models.steps[agent] = models.steps[agent][1:]
 			}
 		}
-		err := New(Config{Models: models}).runTurn(t.Context(), again)
+		err := New(Config{Resolve: models.Resolve}).runTurn(t.Context(), again)
 		if err == nil || err.Error() != want.Error() {
 			t.Fatalf("%d records: error %v, want %v", n, err, want)
 		}
@@ -387,7 +387,7 @@ func TestInvalidOutputReplayed(t *testing.T) {
 		}
 		again.begin("and on")
 		models.always = func(string) step { return say(personText) }
-		if err := New(Config{Models: models}).runTurn(t.Context(), again); err != nil {
+		if err := New(Config{Resolve: models.Resolve}).runTurn(t.Context(), again); err != nil {
 			t.Fatalf("%d records: the next turn: %v", n, err)
 		}
 	}

@@ -87,7 +87,7 @@ func TestPartsInPrompts(t *testing.T) {
 	if got := describe(w.script.seen("b")[0].contents); got != other {
 		t.Errorf("b is told\n%s\nwant\n%s", got, other)
 	}
-	w.runner = New(Config{Models: w.script})
+	w.runner = New(Config{Resolve: w.script.Resolve})
 	w.restart()
 	w.run(tree, "again").ok(t)
 	if got := describe(w.script.seen("a")[2].contents); !strings.HasPrefix(got, own) {
@@ -189,7 +189,7 @@ func TestUnsupportedParts(t *testing.T) {
 		a.GetLlm().Model = "m/" + name
 		return a
 	}
-	r := New(Config{Models: &pickyModels{takes: "image/png"}})
+	r := New(Config{Resolve: (&pickyModels{takes: "image/png"}).Resolve})
 	for name, tc := range map[string]struct {
 		tree  *agentdv1.Agent
 		parts record.Parts

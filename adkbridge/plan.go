@@ -143,7 +143,7 @@ type tree struct {
 // planner checks one spec. It is used by one goroutine.
 type planner struct {
 	limits  Limits
-	models  Models
+	resolve func(name string, keys map[string]string) (Model, error)
 	keys    map[string]string       // the caller's own, by provider
 	tools   map[string]*declaration // what the client offers
 	opened  map[string]Model        // models by name
@@ -158,7 +158,7 @@ type planner struct {
 func (r *Runner) plan(spec *record.Spec, keys session.Keys) (*tree, error) {
 	p := &planner{
 		limits:  r.limits,
-		models:  r.models,
+		resolve: r.resolve,
 		share:   r.compactAt,
 		priced:  spec.Budget.Cost > 0 || spec.SessionBudget.Cost > 0,
 		keys:    make(map[string]string, len(keys)),

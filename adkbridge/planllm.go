@@ -110,7 +110,7 @@ func (p *planner) openModel(n *node, name string) error {
 	m, ok := p.opened[name]
 	if !ok {
 		var err error
-		if m, err = p.models.Resolve(name, p.keys); err != nil {
+		if m, err = p.resolve(name, p.keys); err != nil {
 			if _, ok := errors.AsType[*model.Error](err); !ok {
 				err = &model.Error{Kind: model.KindUnavailable, Provider: "model", Message: "cannot be served",
 					Err: err}

@@ -7,24 +7,24 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// FromRegistry returns the models of a registry, each behind a modelcall.Guard with these
-// limits, with the prices of the registry's table.
-func FromRegistry(reg *models.Registry, limits modelcall.Limits) Models {
-	return registry{reg: reg, limits: limits}
-}
-
-type registry struct {
-	reg    *models.Registry
-	limits modelcall.Limits
-}
-
-func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
-	ref, err := r.reg.Resolve(name, keys)
-	if err != nil {
-		return Model{}, err
+// FromRegistry returns a Config.Resolve: the models of a registry, each behind a
+// modelcall.Guard with these limits, with the prices of the registry's table.
+func FromRegistry(
+	reg *models.Registry, limits modelcall.Limits,
+) func(name string, keys map[string]string) (Model, error) {
+	return func(name string, keys map[string]string) (Model, error) {
+		ref, err := reg.Resolve(name, keys)
+		if err != nil {
+			return Model{}, err
+		}
+		return modelOf(ref, limits), nil
 	}
+}
+
+// modelOf returns a model of a registry.
+func modelOf(ref models.Ref, limits modelcall.Limits) Model {
 	m := Model{
-		LLM:      ref.Guarded(r.limits),
+		LLM:      ref.Guarded(limits),
 		Provider: ref.Provider,
 		Name:     ref.Model,
 		Builtins: ref.Builtins,
@@ -39,9 +39,9 @@ func (r registry) Resolve(name string, keys map[string]string) (Model, error) {
 	if c := ref.Known.Capabilities; c != nil {
 		m.Window, m.Longest = c.ContextTokens, c.OutputTokens
 	}
-	return m, nil
+	return m
 }
 
 // BuiltinTools returns the names of builtin tools that the bridge itself knows,
 // sorted; those of the models' providers come on top.
-func BuiltinTools() []string { return []string{askUserTool, exitLoopTool} }
+func (*Runner) BuiltinTools() []string { return []string{askUserTool, exitLoopTool} }

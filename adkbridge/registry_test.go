@@ -38,11 +38,11 @@ func TestFromRegistry(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	models := FromRegistry(reg, modelcall.Limits{})
-	if _, err := models.Resolve("openai/gpt-4o", nil); err == nil {
+	resolve := FromRegistry(reg, modelcall.Limits{})
+	if _, err := resolve("openai/gpt-4o", nil); err == nil {
 		t.Error("opened without a key")
 	}
-	m, err := models.Resolve("openai/gpt-4o", map[string]string{"openai": "k"})
+	m, err := resolve("openai/gpt-4o", map[string]string{"openai": "k"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -52,13 +52,13 @@ func TestFromRegistry(t *testing.T) {
 	if m.Window != 128_000 {
 		t.Errorf("a context of %d tokens", m.Window)
 	}
-	if m, err := models.Resolve("openai/gpt-99", map[string]string{"openai": "k"}); err != nil || m.Cost != nil || m.Window != 0 {
+	if m, err := resolve("openai/gpt-99", map[string]string{"openai": "k"}); err != nil || m.Cost != nil || m.Window != 0 {
 		t.Errorf("of a model that nobody knows: %+v, %v", m, err)
 	}
 	w := newWorld(t, nil)
-	w.runner.models = modelsFunc(func(name string, _ map[string]string) (Model, error) {
-		return models.Resolve(name, map[string]string{"openai": "k"})
-	})
+	w.runner.resolve = func(name string, _ map[string]string) (Model, error) {
+		return resolve(name, map[string]string{"openai": "k"})
+	}
 	tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = "openai/gpt-4o" }, builtin("web_search"))
 	if res := w.run(tree, "go").ok(t); res.text["root"] != "hi" || res.end.GetUsageSummary().GetEstimatedCost() <= 0 {
 		t.Errorf("%v, %v", res.text, res.end)
@@ -74,7 +74,7 @@ func TestFallbackNames(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := New(Config{Models: FromRegistry(reg, modelcall.Limits{})})
+	r := New(Config{Resolve: FromRegistry(reg, modelcall.Limits{})})
 	for name, tc := range map[string]struct {
 		own   string
 		names []string
@@ -100,7 +100,7 @@ func TestFallbackNames(t *testing.T) {
 
 // No client may give its tool the name of the engine's own tools or of a builtin tool.
 func TestBuiltinTools(t *testing.T) {
-	names := BuiltinTools()
+	names := new(Runner).BuiltinTools()
 	if !slices.IsSorted(names) || len(names) == 0 {
 		t.Errorf("%q", names)
 	}
@@ -124,10 +124,10 @@ func TestFallbackNamesPinned(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	models := FromRegistry(reg, modelcall.Limits{})
-	r := New(Config{Models: modelsFunc(func(name string, _ map[string]string) (Model, error) {
-		return models.Resolve(name, map[string]string{"openai": "k"})
-	})})
+	resolve := FromRegistry(reg, modelcall.Limits{})
+	r := New(Config{Resolve: func(name string, _ map[string]string) (Model, error) {
+		return resolve(name, map[string]string{"openai": "k"})
+	}})
 	tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = "gpt-4o" }, fallback("openai/gpt-4o", "gpt-5", "openai/gpt-5"))
 	run := newFakeRun(t, tree, "go")
 	if err := r.Check(t.Context(), run.spec, nil); fault.As(err).Code != codeTree {
@@ -152,11 +152,11 @@ func TestFallbackNamesUpgrade(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search"), say("hi"), say("again")}})
 	same := ""
 	script := w.script
-	w.runner.models = modelsFunc(func(name string, keys map[string]string) (Model, error) {
+	w.runner.resolve = func(name string, keys map[string]string) (Model, error) {
 		m, err := script.Resolve(name, keys)
 		m.Name = same
 		return m, err
-	})
+	}
 	tree := llm("root", fallback("b"))
 	turn := w.start(tree, "go")
 	aside, cancel := context.WithCancel(t.Context())

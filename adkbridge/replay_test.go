@@ -192,7 +192,7 @@ func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 			k.t.Errorf("model call %s %d made again", agent, n)
 		}
 	}}
-	r := New(Config{Models: models})
+	r := New(Config{Resolve: models.Resolve})
 	for {
 		ctx, cancel := context.WithCancelCause(k.t.Context())
 		run.limit, run.crash = limit, cancel
@@ -319,7 +319,7 @@ func TestReplayDiverged(t *testing.T) {
 	}
 	run := full.restarted(3) // root and a have started, a has called a tool
 	run.spec.Agent = seq("root", llm("b"))
-	r := New(Config{Models: pureModels{steps: k.tc.steps}})
+	r := New(Config{Resolve: pureModels{steps: k.tc.steps}.Resolve})
 	if err := r.runTurn(t.Context(), run); err == nil || !strings.Contains(err.Error(), "did not reach") || fault.As(err).Message != err.Error() {
 		t.Fatalf("error %v, want one that clients see", err)
 	}

@@ -37,7 +37,7 @@ func TestReplaySiblingKey(t *testing.T) {
 			}
 			steps := maps.Clone(k.tc.steps)
 			steps["a"] = []step{{text: "A", gate: written}} // so that b runs behind c
-			if err := New(Config{Models: pureModels{steps: steps, loose: true}}).runTurn(t.Context(), run); err != nil {
+			if err := New(Config{Resolve: pureModels{steps: steps, loose: true}.Resolve}).runTurn(t.Context(), run); err != nil {
 				t.Fatal(err)
 			}
 			logged := false
@@ -115,9 +115,9 @@ func TestReplayRefusedKeys(t *testing.T) {
 					t.Error("the next agent is called")
 				}
 			}}
-			isLimit(t, New(Config{Models: models}).runTurn(t.Context(), first), "state: no room")
+			isLimit(t, New(Config{Resolve: models.Resolve}).runTurn(t.Context(), first), "state: no room")
 			for n := 1; n <= len(first.recs); n++ {
-				isLimit(t, New(Config{Models: models}).runTurn(t.Context(), first.restarted(n)), "")
+				isLimit(t, New(Config{Resolve: models.Resolve}).runTurn(t.Context(), first.restarted(n)), "")
 			}
 		})
 	}
@@ -218,7 +218,7 @@ func TestKilledWhileClosing(t *testing.T) {
 		return record.ToolResult{} // nobody answers
 	}
 	steps := map[string][]step{"left": {use("search"), say("L")}, "right": {{err: errors.New("broken"), gate: asked}}}
-	if err := New(Config{Models: pureModels{steps: steps, loose: true}}).runTurn(t.Context(), run); err == nil {
+	if err := New(Config{Resolve: pureModels{steps: steps, loose: true}.Resolve}).runTurn(t.Context(), run); err == nil {
 		t.Fatal("the turn completes, want a failure")
 	}
 	last, err := decode(run.recs[len(run.recs)-1].Data)
@@ -228,7 +228,7 @@ func TestKilledWhileClosing(t *testing.T) {
 	again := run.restarted(len(run.recs))
 	again.client = func(record.ToolCall) record.ToolResult { return answered(`{"found":1}`) }
 	steps["right"] = []step{say("R")}
-	if err := New(Config{Models: pureModels{steps: steps, loose: true}}).runTurn(t.Context(), again); err != nil {
+	if err := New(Config{Resolve: pureModels{steps: steps, loose: true}.Resolve}).runTurn(t.Context(), again); err != nil {
 		t.Fatal(err)
 	}
 	if len(again.asked) != 1 {

@@ -25,7 +25,7 @@ func TestRequestsOfAllTurns(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				models := &crowdModels{}
-				r := New(Config{Models: models, Limits: Limits{AllRequestBytes: tc.most}})
+				r := New(Config{Resolve: models.Resolve, Limits: Limits{AllRequestBytes: tc.most}})
 				var wg sync.WaitGroup
 				for range turns {
 					wg.Go(func() {
@@ -52,7 +52,7 @@ func TestRequestsOfAllTurns(t *testing.T) {
 // waits frees its room when its turn is stopped.
 func TestSmallRequestsPass(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r := New(Config{Models: &crowdModels{}, Limits: Limits{AllRequestBytes: 8_000_000}})
+		r := New(Config{Resolve: (&crowdModels{}).Resolve, Limits: Limits{AllRequestBytes: 8_000_000}})
 		ctx, cancel := context.WithCancelCause(t.Context())
 		var wg sync.WaitGroup
 		for range 3 {

@@ -14,14 +14,6 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// Models finds models by name.
-type Models interface {
-	// Resolve returns the model of that name, ready to be called from many
-	// goroutines. keys are the caller's own by provider name. It makes no network
-	// call; its errors are of type *model.Error.
-	Resolve(name string, keys map[string]string) (Model, error)
-}
-
 // Model is a model that an agent may use.
 type Model struct {
 	// LLM must not panic, must return promptly when its context ends and must bound its
@@ -141,8 +133,10 @@ func (l Limits) WithDefaults() Limits {
 
 // Config is what a Runner needs.
 type Config struct {
-	// Models is required.
-	Models Models
+	// Resolve returns the model of that name, ready to be called from many goroutines;
+	// FromRegistry makes one. keys are the caller's own by provider name. It makes no
+	// network call; its errors are of type *model.Error. Required to check and to run.
+	Resolve func(name string, keys map[string]string) (Model, error)
 	// Limits may be zero.
 	Limits Limits
 	// CompactAt is the share of the context window, from 0 to 1, above which an agent's
@@ -155,7 +149,7 @@ type Config struct {
 
 // Runner runs agent trees. Its methods may be called from any goroutine.
 type Runner struct {
-	models    Models
+	resolve   func(name string, keys map[string]string) (Model, error)
 	limits    Limits
 	compactAt float64
 	log       *slog.Logger
@@ -178,7 +172,7 @@ func New(cfg Config) *Runner {
 	}
 	limits := cfg.Limits.WithDefaults()
 	return &Runner{
-		models:    cfg.Models,
+		resolve:   cfg.Resolve,
 		limits:    limits,
 		compactAt: cfg.CompactAt,
 		log:       cfg.Logger,

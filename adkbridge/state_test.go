@@ -208,10 +208,10 @@ func TestUsage(t *testing.T) {
 // TestKeys reach the models, and nothing else.
 func TestKeys(t *testing.T) {
 	var got map[string]string
-	r := New(Config{Models: modelsFunc(func(_ string, keys map[string]string) (Model, error) {
+	r := New(Config{Resolve: func(_ string, keys map[string]string) (Model, error) {
 		got = keys
 		return Model{}, &model.Error{Kind: model.KindAuth, Message: "refused"}
-	})})
+	}})
 	err := r.Check(t.Context(), &record.Spec{Agent: llm("root", tools())}, session.Keys{"openai": "sk-canary"})
 	if got["openai"] != "sk-canary" {
 		t.Errorf("keys %v", got)
@@ -221,7 +221,3 @@ func TestKeys(t *testing.T) {
 		t.Errorf("error %v", err)
 	}
 }
-
-type modelsFunc func(name string, keys map[string]string) (Model, error)
-
-func (f modelsFunc) Resolve(name string, keys map[string]string) (Model, error) { return f(name, keys) }

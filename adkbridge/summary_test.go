@@ -31,7 +31,7 @@ func TestCompactCut(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			w := &narrowModels{known: true, longest: tc.longest}
 			w.summary = w.thinking(tc.thinks)
-			r := New(Config{Models: w})
+			r := New(Config{Resolve: w.Resolve})
 			run := long(t, compacts(2000, &agentdv1.Compaction{AtShare: 0.8}), "12 rounds")
 			if err := r.runTurn(t.Context(), run); err != nil && tc.sums > 0 {
 				t.Fatal(err)
@@ -62,7 +62,7 @@ func TestCompactCut(t *testing.T) {
 func TestCompactCutFallsBack(t *testing.T) {
 	w := &narrowModels{known: true}
 	w.summary = w.thinking(400)
-	r := New(Config{Models: w})
+	r := New(Config{Resolve: w.Resolve})
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
 	run := long(t, tree, "12 rounds")
@@ -126,7 +126,7 @@ func TestCompactSearches(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			s := &tc.model
-			r := New(Config{Models: s})
+			r := New(Config{Resolve: s.Resolve})
 			run := newFakeRun(t, compacts(0, &agentdv1.Compaction{AtShare: 0.8}), "search "+strings.Repeat("u", 300))
 			for i := range 4 {
 				if i > 0 {

@@ -61,7 +61,6 @@ type verifier struct {
 var (
 	_ handle   = (*verifier)(nil)
 	_ observer = (*verifier)(nil)
-	_ Models   = (*verifier)(nil)
 )
 
 func newVerifier(sessionID string, recs []record.Record) (*verifier, error) {

@@ -17,7 +17,7 @@ import (
 // This file implements handle and Models by the log: what a run has in place of a
 // session.
 
-// Resolve implements Models. Every model is the log.
+// Resolve is Config.Resolve of a verification. Every model is the log.
 func (v *verifier) Resolve(string, map[string]string) (Model, error) {
 	return Model{
 		Provider: "log", Builtins: slices.Collect(maps.Keys(providerTools)),

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"time"
 
+	"google.golang.org/protobuf/types/known/durationpb"
+
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
@@ -69,10 +71,14 @@ type Config struct {
 	Sessions Sessions
 	// Ready reports whether turns can be served; nil means they always can.
 	Ready func(context.Context) error
-	// About returns the description of this server each time that a client asks. Several
-	// goroutines may call it at once. Web pages may send the key headers of the providers
-	// that it returns when the server is made. nil: nothing is known.
-	About func() About
+	// Capabilities returns what the server says of itself each time that a client asks, in a
+	// message that the server may change: it adds its features and its own bounds, and a
+	// MaxPromptBytes of 0 becomes the protocol's. Several goroutines may call it at once. Web
+	// pages may send the key headers of the providers that it returns when the server is made.
+	// nil: nothing is known.
+	Capabilities func() *agentdv1.GetCapabilitiesResponse
+	// Models returns the models that are known by name, in any order, as Capabilities does.
+	Models func() *agentdv1.ListModelsResponse
 	// ModelCalls returns what the models of a turn received, from the session's log: at
 	// most limit calls that ended after log.After, in order, and whether there are more.
 	// nil: ListModelCalls is not served.
@@ -142,8 +148,13 @@ func (c Config) WithDefaults() Config {
 	if c.Ready == nil {
 		c.Ready = func(context.Context) error { return nil }
 	}
-	if c.About == nil {
-		c.About = func() About { return About{} }
+	if c.Capabilities == nil {
+		c.Capabilities = func() *agentdv1.GetCapabilitiesResponse {
+			return &agentdv1.GetCapabilitiesResponse{Retention: durationpb.New(0)}
+		}
+	}
+	if c.Models == nil {
+		c.Models = func() *agentdv1.ListModelsResponse { return &agentdv1.ListModelsResponse{} }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

@@ -65,9 +65,9 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 		return next
 	}
 	own := []string{"Authorization"} // of a proxy in front of this server
-	for _, p := range s.cfg.About().Providers {
-		if p.KeyHeader != "" && !slices.Contains(own, p.KeyHeader) {
-			own = append(own, p.KeyHeader)
+	for _, p := range s.cfg.Capabilities().GetProviders() {
+		if header := p.GetKeyHeader(); header != "" && !slices.Contains(own, header) {
+			own = append(own, header)
 		}
 	}
 	return cors.New(cors.Options{

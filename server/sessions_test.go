@@ -142,7 +142,7 @@ func TestFilteredStreamIsKeptAlive(t *testing.T) {
 	_ = s.Close()
 }
 
-// A server without Config.About reports the protocol's own limits.
+// A server without Config.Capabilities reports the protocol's own limits.
 func TestCapabilitiesOfAnyServer(t *testing.T) {
 	f := serve(t, engine{run: talk}, server.Config{MaxMessageBytes: 1 << 16})
 	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)

@@ -16,8 +16,8 @@ import (
 // Bounds of what packages export, see TestSurface. Whoever removes names lowers them; the aim for
 // all public packages is 200.
 const (
-	maxExported = 225
-	maxModel    = 53
+	maxExported = 217
+	maxModel    = 51
 	maxKit      = 4
 )
 

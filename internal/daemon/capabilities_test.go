@@ -15,7 +15,6 @@ import (
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
-	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
@@ -30,7 +29,7 @@ func TestGetCapabilities(t *testing.T) {
 		Providers: daemon.Providers{AnthropicAPIKey: "secret"},
 	})
 	want := &agentdv1.GetCapabilitiesResponse{
-		Version: "v1.2.3", BuiltinTools: adkbridge.BuiltinTools(), MaxPromptBytes: 1000, MaxMessageBytes: 1 << 20,
+		Version: "v1.2.3", BuiltinTools: []string{"ask_user", "exit_loop"}, MaxPromptBytes: 1000, MaxMessageBytes: 1 << 20,
 	}
 	for name, c := range wires(t, d) {
 		got := call(t, c.GetCapabilities, &agentdv1.GetCapabilitiesRequest{})

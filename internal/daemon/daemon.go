@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/adkbridge"
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/server"
@@ -98,7 +99,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 			err = errors.Join(err, d.closeRecorder())
 		}
 	}()
-	callable, err := d.openRecorder(adkbridge.FromRegistry(registry, modelcall.Limits{
+	resolve, err := d.openRecorder(adkbridge.FromRegistry(registry, modelcall.Limits{
 		Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout,
 		Retry: cfg.ModelRetry, Breaker: modelcall.NewBreaker(cfg.ModelBreaker, cfg.Logger),
 	}))
@@ -106,9 +107,9 @@ func New(cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	runner := adkbridge.New(adkbridge.Config{
-		Models: callable,
-		Limits: cfg.Trees,
-		Logger: cfg.Logger,
+		Resolve: resolve,
+		Limits:  cfg.Trees,
+		Logger:  cfg.Logger,
 
 		CompactAt: cfg.CompactAt,
 	})
@@ -118,10 +119,13 @@ func New(cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.server, err = server.New(server.Config{
-		Sessions:            d.manager,
-		Ready:               d.manager.Ready,
-		ModelCalls:          runner.ModelCalls,
-		About:               func() server.About { return about(&d.cfg, registry) },
+		Sessions:   d.manager,
+		Ready:      d.manager.Ready,
+		ModelCalls: runner.ModelCalls,
+		Capabilities: func() *agentdv1.GetCapabilitiesResponse {
+			return capabilities(&d.cfg, registry, runner.BuiltinTools())
+		},
+		Models:              func() *agentdv1.ListModelsResponse { return listModels(registry) },
 		Authenticate:        cfg.Authenticate,
 		Logger:              cfg.Logger,
 		NoReflection:        cfg.NoReflection,

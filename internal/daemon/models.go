@@ -7,9 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/apzuk3/agentd/adkbridge"
+	"google.golang.org/protobuf/types/known/durationpb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models"
-	"github.com/apzuk3/agentd/server"
 )
 
 // newRegistry returns the models that the config describes.
@@ -26,30 +27,34 @@ func newRegistry(cfg *Config) (*models.Registry, error) {
 	return withPrices(reg, cfg.Prices)
 }
 
-// about is what the daemon tells of itself. Scripts may come and go while it
-// runs.
-func about(cfg *Config, reg *models.Registry) server.About {
+// capabilities are what the daemon says of itself; builtins are the tools of its engine.
+func capabilities(cfg *Config, reg *models.Registry, builtins []string) *agentdv1.GetCapabilitiesResponse {
 	turns := cfg.Turns.WithDefaults()
-	out := server.About{
+	out := &agentdv1.GetCapabilitiesResponse{
 		Version:        cfg.Version,
-		BuiltinTools:   adkbridge.BuiltinTools(),
-		MaxPromptBytes: turns.MaxPromptBytes,
-		Retention:      turns.Retention,
-		PricesDate:     reg.PricesDate(),
+		BuiltinTools:   builtins,
+		MaxPromptBytes: int64(turns.MaxPromptBytes),
+		Retention:      durationpb.New(turns.Retention),
 	}
 	for _, st := range reg.Providers() {
-		out.Providers = append(out.Providers, server.Provider{
+		out.Providers = append(out.Providers, &agentdv1.Provider{
 			Name: st.Provider, HasKey: st.HasKey || !st.NeedsKey, KeyHeader: st.KeyHeader, BuiltinTools: st.Builtins,
 		})
+	}
+	return out
+}
+
+// listModels are the models that are known by name. Scripts may come and go while the
+// daemon runs.
+func listModels(reg *models.Registry) *agentdv1.ListModelsResponse {
+	out := &agentdv1.ListModelsResponse{PricesDate: reg.PricesDate()}
+	for _, st := range reg.Providers() {
 		for _, name := range st.Models {
 			known := reg.Knows(st.Provider, strings.TrimPrefix(name, st.Provider+"/"))
-			out.Models = append(out.Models, server.Model{
-				Name:         name,
-				Provider:     st.Provider,
-				Price:        listPrice(known.Entry),
-				Capabilities: capabilities(known.Capabilities),
-				Source:       known.Source,
-				Retires:      known.Retires,
+			out.Models = append(out.Models, &agentdv1.Model{
+				Name: name, Provider: st.Provider, Available: st.HasKey || !st.NeedsKey, BuiltinTools: st.Builtins,
+				Price: listPrice(known.Entry), Capabilities: modelCapabilities(known.Capabilities),
+				Source: known.Source, Retires: known.Retires,
 			})
 		}
 	}

@@ -65,7 +65,7 @@ func tier(above int64, r catalog.Rates) *agentdv1.PriceTier {
 	return out
 }
 
-func capabilities(c *catalog.Capabilities) *agentdv1.ModelCapabilities {
+func modelCapabilities(c *catalog.Capabilities) *agentdv1.ModelCapabilities {
 	if c == nil {
 		return nil
 	}

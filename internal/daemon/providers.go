@@ -22,10 +22,6 @@ func providers(cfg *Config) ([]model.Provider, error) {
 		return nil, err
 	}
 	ours := []model.Provider{
-		anthropic.New(anthropic.FromEnv(cfg.getenv)),
-		echo.New(echo.Config{}),
-		gemini.New(gemini.FromEnv(cfg.getenv)),
-		script,
 		anthropic.New(anthropic.Config{Getenv: cfg.getenv}), echo.New(echo.Config{}),
 		gemini.New(gemini.Config{Getenv: cfg.getenv}), script,
 	}

@@ -69,7 +69,7 @@ func TestProvidersReadTheEnvironment(t *testing.T) {
 
 // A provider of other people claims model names, but not those that others have.
 func TestStrangersClaimModels(t *testing.T) {
-	acme := stranger{Name: "acme", Prefixes: []string{"rocket-", "gpt-rocket-"}}
+	acme := stranger{KeyVariables: []string{"ACME_API_KEY"}, Name: "acme", Prefixes: []string{"rocket-", "gpt-rocket-"}}
 	d := agentdtest.Start(t, agentdtest.Config{Providers: []model.Provider{acme}})
 	for name, want := range map[string]string{"rocket-1": "ACME_API_KEY", "gpt-rocket-1": "ACME_API_KEY", "acme/x": "ACME_API_KEY", "gpt-5": "OPENAI_API_KEY", "rocket": "GEMINI_API_KEY"} {
 		_, err := d.Client().Do(t.Context(), llm("root", name), "hi")

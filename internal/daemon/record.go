@@ -9,37 +9,30 @@ import (
 	"github.com/apzuk3/agentd/internal/models/record"
 )
 
-// recording are models whose calls are recorded.
-type recording struct {
-	adkbridge.Models
-	to      *record.Recorder
-	secrets []string // the server's keys
-}
-
-// Resolve implements adkbridge.Models.
-func (r recording) Resolve(name string, keys map[string]string) (adkbridge.Model, error) {
-	m, err := r.Models.Resolve(name, keys)
-	if err != nil {
-		return m, err
-	}
-	m.LLM = r.to.Wrap(m.LLM, record.Source{
-		Provider: m.Provider, Model: name,
-		Secrets: slices.AppendSeq(slices.Clone(r.secrets), maps.Values(keys)),
-	})
-	return m, nil
-}
+// resolver finds models by name; see adkbridge.Config.
+type resolver = func(name string, keys map[string]string) (adkbridge.Model, error)
 
 // openRecorder has the calls of models recorded, if the config says so.
-func (d *Daemon) openRecorder(models adkbridge.Models) (adkbridge.Models, error) {
+func (d *Daemon) openRecorder(resolve resolver) (resolver, error) {
 	if d.cfg.RecordTo == "" {
-		return models, nil
+		return resolve, nil
 	}
 	rec, err := record.Open(d.cfg.RecordTo, d.log)
 	if err != nil {
 		return nil, fmt.Errorf("daemon: %w", err)
 	}
 	d.recorder = rec
-	return recording{models, rec, d.cfg.keys}, nil
+	return func(name string, keys map[string]string) (adkbridge.Model, error) {
+		m, err := resolve(name, keys)
+		if err != nil {
+			return m, err
+		}
+		m.LLM = rec.Wrap(m.LLM, record.Source{
+			Provider: m.Provider, Model: name,
+			Secrets: slices.AppendSeq(slices.Clone(d.cfg.keys), maps.Values(keys)),
+		})
+		return m, nil
+	}, nil
 }
 
 // closeRecorder ends the recording, if there is one.

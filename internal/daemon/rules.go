@@ -30,7 +30,7 @@ func TreeRules(others ...model.Provider) (func(*agentdv1.Agent, []*agentdv1.Tool
 	if err != nil {
 		return nil, fmt.Errorf("daemon: compile the protocol's rules: %w", err)
 	}
-	runner := adkbridge.New(adkbridge.Config{Models: namedModels(reg)})
+	runner := adkbridge.New(adkbridge.Config{Resolve: byName(reg)})
 	return func(agent *agentdv1.Agent, tools []*agentdv1.Tool) error {
 		if err := runner.Check(context.Background(), &record.Spec{Agent: agent, Tools: tools}, nil); err != nil {
 			return err
@@ -54,28 +54,20 @@ func violation(err error) error {
 	return err
 }
 
-// names are models of which nothing but the name counts.
-type names struct {
-	reg      *models.Registry
-	builtins map[string][]string // by provider
-}
-
-func namedModels(reg *models.Registry) adkbridge.Models {
-	n := names{reg: reg, builtins: map[string][]string{}}
+// byName finds a model's provider; nothing but the model's name counts.
+func byName(reg *models.Registry) resolver {
+	builtins := map[string][]string{}
 	for _, st := range reg.Providers() {
-		n.builtins[st.Provider] = st.Builtins
+		builtins[st.Provider] = st.Builtins
 	}
 	// What a script has is for a daemon to say, see TreeRules; it may be recorded
 	// calls.
-	n.builtins["scripted"] = scripted.TapeBuiltins()
-	return n
-}
-
-// Resolve finds a model's provider.
-func (n names) Resolve(name string, _ map[string]string) (adkbridge.Model, error) {
-	provider, _, err := n.reg.Route(name)
-	if err != nil {
-		return adkbridge.Model{}, err
+	builtins["scripted"] = scripted.TapeBuiltins()
+	return func(name string, _ map[string]string) (adkbridge.Model, error) {
+		provider, _, err := reg.Route(name)
+		if err != nil {
+			return adkbridge.Model{}, err
+		}
+		return adkbridge.Model{Provider: provider, Builtins: builtins[provider]}, nil
 	}
-	return adkbridge.Model{Provider: provider, Builtins: n.builtins[provider]}, nil
 }

@@ -44,11 +44,11 @@ func (r *Registry) PricesDate() string { return r.table.Date }
 
 // Knows returns what the server knows of a model of a provider, both as Route returns them.
 func (r *Registry) Knows(provider, model string) Knowledge {
-	k, b := Knowledge{Entry: r.table.Find(provider, model)}, r.about[provider].Billing
-	if b.As != "" {
-		k.Entry = k.Or(r.table.Find(b.As, model))
+	k, d := Knowledge{Entry: r.table.Find(provider, model)}, r.about[provider]
+	if d.ModelsOf != "" {
+		k.Entry = k.Or(r.table.Find(d.ModelsOf, model))
 	}
-	if b.Free {
+	if d.Free {
 		k.Price, k.Date = &catalog.Price{}, ""
 	}
 	return k
@@ -59,7 +59,7 @@ func (r *Registry) Knows(provider, model string) Knowledge {
 func (r *Registry) WithCatalog(over *catalog.Table) (*Registry, error) {
 	var known []string
 	for name, about := range r.about {
-		known = append(known, name, cmp.Or(about.Billing.As, name))
+		known = append(known, name, cmp.Or(about.ModelsOf, name))
 	}
 	slices.Sort(known)
 	known = slices.Compact(known)
@@ -77,7 +77,7 @@ func (r *Registry) WithCatalog(over *catalog.Table) (*Registry, error) {
 
 // families returns the families of a provider that exist for certain.
 func (r *Registry) families(provider string) []string {
-	if r.about[provider].Billing.Unlisted {
+	if r.about[provider].Unlisted {
 		return r.own.Families(provider)
 	}
 	return r.table.Families(provider)
@@ -87,10 +87,10 @@ func (r *Registry) families(provider string) []string {
 func ownCatalogs(abouts map[string]model.Description) (*catalog.Table, error) {
 	table := catalog.Builtin()
 	for name, about := range abouts {
-		if about.Billing.Catalog == "" {
+		if about.Catalog == "" {
 			continue
 		}
-		own, err := catalog.Parse(name, []byte(about.Billing.Catalog))
+		own, err := catalog.Parse(name, []byte(about.Catalog))
 		if err != nil {
 			return nil, fmt.Errorf("model: the catalog of provider %q: %w", name, err)
 		}

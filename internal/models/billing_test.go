@@ -22,12 +22,12 @@ import (
 // seller is a provider of a stranger's that says how it is to be paid.
 type seller struct {
 	model.Provider
-	billing model.Billing
+	own model.Description // of which the catalog and ModelsOf count
 }
 
 func (s seller) Describe() model.Description {
 	d := s.Provider.Describe()
-	d.Billing = s.billing
+	d.Catalog, d.ModelsOf = s.own.Catalog, s.own.ModelsOf
 	return d
 }
 
@@ -62,8 +62,8 @@ providers:
 // Each provider's counts are billed as it means them.
 func TestCost(t *testing.T) {
 	const m = 1_000_000
-	acme := seller{provider{name: "acme"}, model.Billing{Catalog: acmeCatalog}}
-	reseller := seller{provider{name: "reseller"}, model.Billing{As: "acme"}}
+	acme := seller{provider{name: "acme"}, model.Description{Catalog: acmeCatalog}}
+	reseller := seller{provider{name: "reseller"}, model.Description{ModelsOf: "acme"}}
 	reg := sold(t, acme, reseller, provider{name: "silent"})
 	for _, c := range []struct {
 		name, provider, model string
@@ -174,7 +174,7 @@ func TestCostIsMonotone(t *testing.T) {
 // What a provider knows of itself is laid over the built-in table, and the
 // server's own table over all of it.
 func TestCatalogsOverEachOther(t *testing.T) {
-	base := sold(t, seller{provider{name: "acme"}, model.Billing{Catalog: acmeCatalog}}, provider{name: "silent"})
+	base := sold(t, seller{provider{name: "acme"}, model.Description{Catalog: acmeCatalog}}, provider{name: "silent"})
 	reg, err := base.WithCatalog(catalog.MustParse("prices.yaml", `
 date: 2026-09-09
 providers:
@@ -263,11 +263,11 @@ func TestCatalogsOfOthersAreRefused(t *testing.T) {
 	if _, err := sold(t).WithCatalog(catalog.MustParse("acme.yaml", acmeCatalog)); err == nil || !strings.Contains(err.Error(), `"acme"`) || !strings.Contains(err.Error(), "gemini") {
 		t.Errorf("a table for a provider that is not there: %v", err)
 	}
-	if _, err := models.NewRegistry(seller{provider{name: "other"}, model.Billing{Catalog: acmeCatalog}}); err == nil || !strings.Contains(err.Error(), `"other"`) {
+	if _, err := models.NewRegistry(seller{provider{name: "other"}, model.Description{Catalog: acmeCatalog}}); err == nil || !strings.Contains(err.Error(), `"other"`) {
 		t.Errorf("a catalog of another provider: %v", err)
 	}
 	slip := "date: 2026-01-01\nproviders: {acme: {big: {price: {input: cheap, output: 4}}}}\n"
-	_, err := models.NewRegistry(seller{provider{name: "acme"}, model.Billing{Catalog: slip}})
+	_, err := models.NewRegistry(seller{provider{name: "acme"}, model.Description{Catalog: slip}})
 	if err == nil || !strings.Contains(err.Error(), `catalog of provider "acme": acme:2:`) {
 		t.Errorf("a catalog with a slip: %v", err)
 	}

@@ -9,7 +9,7 @@
 // their cost, and never hands an adapter a request that another goroutine changes.
 //
 // Describe returns at least a Name; its models are then "name/…". KeyVariables, Secrets and
-// Endpoint keep keys out of logs and name them in messages. Billing.Catalog lists prices, without
+// Endpoint keep keys out of logs and name them in messages. Catalog lists prices, without
 // which no budget in money holds.
 //
 // Open takes the caller's key, or the server's if that is "", and returns Describe().MissingKey() if

@@ -62,35 +62,38 @@ func (h Harness) cases() []answerCase {
 		{
 			name: "one call", skip: !h.Can.CallIDs,
 			answer: Response{Pieces: []Piece{{Text: "calling"},
-				{Call: &Call{ID: "call_1", Name: "greet", Args: `{"name":"Ann"}`}}}},
+				calling("call_1", "greet", `{"name":"Ann"}`)}},
 		},
 		{
 			name: "parallel calls",
 			answer: Response{Pieces: []Piece{
-				{Call: &Call{ID: id("call_1"), Name: "greet", Args: `{"name":"Ann"}`}},
-				{Call: &Call{ID: id("call_2"), Name: "greet", Args: `{"name":"Bob"}`}},
-				{Call: &Call{ID: id("call_3"), Name: "add",
-					Args: `{"z":1,"a":{"y":[1,2.50,9007199254740993],"b":null}}`}},
+				calling(id("call_1"), "greet", `{"name":"Ann"}`),
+				calling(id("call_2"), "greet", `{"name":"Bob"}`),
+				calling(id("call_3"), "add", `{"z":1,"a":{"y":[1,2.50,9007199254740993],"b":null}}`),
 			}},
 		},
 		{
 			name: "parallel calls without ids", skip: !h.Can.CallsWithoutID,
 			answer: Response{Pieces: []Piece{
-				{Call: &Call{Name: "greet", Args: `{"name":"Ann"}`}},
-				{Call: &Call{Name: "greet", Args: `{"name":"Bob"}`}},
+				calling("", "greet", `{"name":"Ann"}`),
+				calling("", "greet", `{"name":"Bob"}`),
 			}},
 		},
-		{name: "no arguments", answer: Response{Pieces: []Piece{{Call: &Call{ID: id("call_1"), Name: "now",
-			Args: `{}`}}}}},
+		{name: "no arguments", answer: Response{Pieces: []Piece{calling(id("call_1"), "now", `{}`)}}},
 		{
 			name: "bad arguments", skip: !h.Can.BadArgs,
 			answer: Response{Pieces: []Piece{
-				{Call: &Call{ID: id("call_1"), Name: "greet", Args: `{"name":"Ann`}},
-				{Call: &Call{ID: id("call_2"), Name: "greet", Args: `["Ann"]`}},
-				{Call: &Call{ID: id("call_3"), Name: "greet", Args: `{"name":"Bob"}`}},
+				calling(id("call_1"), "greet", `{"name":"Ann`),
+				calling(id("call_2"), "greet", `["Ann"]`),
+				calling(id("call_3"), "greet", `{"name":"Bob"}`),
 			}},
 		},
 	}
+}
+
+// calling is a piece with a function call.
+func calling(id, name, args string) Piece {
+	return Piece{Call: &struct{ ID, Name, Args string }{id, name, args}}
 }
 
 // answers checks that complete responses arrive whole.
@@ -127,12 +130,12 @@ func (h Harness) answers(t *testing.T) {
 func (h Harness) checkAnswer(t testing.TB, a Response, r result) {
 	t.Helper()
 	var texts [2]strings.Builder
-	var calls []*Call
+	var calls []Piece
 	for _, p := range a.Pieces {
 		texts[0].WriteString(p.Text)
 		texts[1].WriteString(p.Thought)
 		if p.Call != nil {
-			calls = append(calls, p.Call)
+			calls = append(calls, p)
 		}
 	}
 	for i, kind := range []string{"text", "thoughts"} {
@@ -169,7 +172,7 @@ func (h Harness) checkAnswer(t testing.TB, a Response, r result) {
 }
 
 // checkCalls holds the calls of a response against those that were served.
-func (h Harness) checkCalls(t testing.TB, resp *model.Response, want []*Call) {
+func (h Harness) checkCalls(t testing.TB, resp *model.Response, want []Piece) {
 	t.Helper()
 	var got []*genai.Part
 	if resp.Content != nil {
@@ -182,7 +185,8 @@ func (h Harness) checkCalls(t testing.TB, resp *model.Response, want []*Call) {
 	if len(got) != len(want) {
 		t.Fatalf("%d calls, want %d", len(got), len(want))
 	}
-	for i, w := range want {
+	for i, p := range want {
+		w := p.Call
 		fc := got[i].FunctionCall
 		if fc.Name != w.Name || fc.ID != w.ID {
 			t.Errorf("call %d is %s with id %q, want %s with id %q", i, fc.Name, fc.ID, w.Name, w.ID)

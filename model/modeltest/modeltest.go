@@ -96,18 +96,9 @@ type Piece struct {
 	Text string
 	// Thought is thinking.
 	Thought string
-	// Call is a whole function call. Calls in a row are parallel.
-	Call *Call
-}
-
-// Call is a function call.
-type Call struct {
-	// ID is the provider's id, "" for none.
-	ID string
-	// Name is the function's name.
-	Name string
-	// Args is the JSON text of the arguments.
-	Args string
+	// Call is a whole function call: the provider's id, "" for none, the function's name, and the
+	// JSON text of the arguments. Calls in a row are parallel.
+	Call *struct{ ID, Name, Args string }
 }
 
 // Run runs the whole suite.

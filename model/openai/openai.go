@@ -138,13 +138,13 @@ func (p *provider) Describe() model.Description {
 	d := model.Description{
 		Name: p.cfg.Name, Builtins: p.builtins(),
 		KeyVariables: []string{"OPENAI_API_KEY"}, Secrets: model.Secrets{p.cfg.APIKey}, Endpoint: p.cfg.BaseURL,
-		Billing: model.Billing{Unlisted: !isFirstParty(p.cfg.BaseURL)},
+		Unlisted: !isFirstParty(p.cfg.BaseURL),
 	}
 	switch p.cfg.Name {
 	case name:
 		d.Prefixes = []string{"gpt-", "o1", "o3", "o4", "chatgpt-"}
 	case nameChat, nameResponses:
-		d.KeysOf, d.Billing.As = name, name
+		d.KeysOf, d.ModelsOf = name, name
 	}
 	return d
 }

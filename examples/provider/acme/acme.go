@@ -47,7 +47,7 @@ func (p *Provider) String() string { return "acme at " + p.url }
 func (p *Provider) Describe() model.Description {
 	return model.Description{
 		Name: name, KeyVariables: []string{"ACME_API_KEY"}, Secrets: model.Secrets{p.key}, Endpoint: p.url,
-		Billing: model.Billing{Catalog: prices},
+		Catalog: prices,
 	}
 }
 

@@ -36,7 +36,7 @@ func New(cfg Config) *Provider { return &Provider{cfg: cfg} }
 func (*Provider) Describe() model.Description {
 	return model.Description{
 		Name: "echo", Names: []string{"echo"}, Models: []string{"echo"},
-		Keyless: true, Billing: model.Billing{Free: true},
+		Keyless: true, Free: true,
 	}
 }
 

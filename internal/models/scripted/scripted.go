@@ -110,7 +110,7 @@ func New(cfg Config) (*Provider, error) {
 // recorded calls have their own, see TapeBuiltins. Models are all scripts that there
 // are at the moment.
 func (p *Provider) Describe() model.Description {
-	return model.Description{Name: name, Models: p.models(), Keyless: true, Billing: model.Billing{Free: true}}
+	return model.Description{Name: name, Models: p.models(), Keyless: true, Free: true}
 }
 
 // TapeBuiltins are the tools that a provider may have run for a recorded call. An
