@@ -30,7 +30,10 @@ const payer = `answers:
 // An approval waits across the death of its server. What a person then says
 // stands, also across the next death; the tool gets the arguments that the person
 // has changed.
-func TestApprovalOutlivesItsServer(t *testing.T) { overBoth(t, approvalOutlivesItsServer) }
+func TestApprovalOutlivesItsServer(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
+	t.Parallel()
+	overBoth(t, approvalOutlivesItsServer)
+}
 
 func approvalOutlivesItsServer(t *testing.T, over *carrier) {
 	scripts := t.TempDir()

@@ -165,6 +165,7 @@ func contains(t *testing.T, text string, want ...string) {
 
 // A gateway that speaks HTTP/1.1 alone passes a turn with its tool, and the other commands.
 func TestRunOverHTTP1(t *testing.T) {
+	t.Parallel()
 	s := startShell(t, nil)
 	to, err := url.Parse(s.url)
 	if err != nil {
@@ -194,6 +195,7 @@ func TestRunOverHTTP1(t *testing.T) {
 
 // A turn of a file, with its tool in this process, for people and for programs.
 func TestRunFile(t *testing.T) {
+	t.Parallel()
 	s := startShell(t, nil)
 	s.tty = true
 	if code := s.run("run", examples+"greeter.yaml", "Say hi to Alice"); code != exitOK {
@@ -307,6 +309,7 @@ func TestRunUsage(t *testing.T) {
 
 // A daemon for one turn, without another one.
 func TestRunLocal(t *testing.T) {
+	t.Parallel()
 	s := shell{t: t, url: "http://127.0.0.1:1", env: map[string]string{"AGENTD_SCRIPTS": t.TempDir()}}
 	contains(t, s.says(true, "run", "--local", examples+"greeter.yaml", "Say hi to Alice"), "Hello, Alice!")
 	contains(t, s.fails(exitError, "run", "--local", file(t, "{name: a, llm: {model: gpt-5}}"), "go"), "AUTH_FAILED")
@@ -314,6 +317,7 @@ func TestRunLocal(t *testing.T) {
 
 // Every example runs without a key.
 func TestExampleFiles(t *testing.T) {
+	t.Parallel()
 	files, err := filepath.Glob(examples + "*.yaml")
 	if err != nil || len(files) < 3 {
 		t.Fatalf("%d files, %v", len(files), err)
@@ -336,6 +340,7 @@ func TestValidate(t *testing.T) {
 
 // The first interrupt cancels the turn, the second one leaves it.
 func TestInterrupt(t *testing.T) {
+	t.Parallel()
 	slow := file(t, "agent: {name: a, llm: {model: scripted/demo, tool_names: [slow]}}\ntools: [{name: slow, description: Slow, command: [sleep, '1000']}]\n")
 	s := startShell(t, nil)
 	s.signals, s.tty = make(chan os.Signal, 2), true
@@ -373,6 +378,7 @@ const desk = "name: desk\nsequential:\n  agents:\n    - {name: writer, llm: {mod
 
 // A call is cancelled from elsewhere while the command waits for its tool.
 func TestTurnsCancelCall(t *testing.T) {
+	t.Parallel()
 	s := startShell(t, nil)
 	s.run("run", examples+"greeter.yaml", "Say hi to Alice")
 	id := sessionOf(t, s.stderr.String())
@@ -520,7 +526,10 @@ func TestSessionsCommands(t *testing.T) {
 
 // A turn outlives its daemon: the tool that runs goes on, its answer waits for the
 // next daemon, and nothing is shown twice.
-func TestRunOutlivesDaemon(t *testing.T) { overBoth(t, runOutlivesDaemon) }
+func TestRunOutlivesDaemon(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
+	t.Parallel()
+	overBoth(t, runOutlivesDaemon)
+}
 
 func runOutlivesDaemon(t *testing.T, c *carrier) {
 	scripts, gates := t.TempDir(), t.TempDir()

@@ -13,7 +13,8 @@ import (
 
 // A turn that was killed while a tool waited goes on with the files of its prompt
 // and of its results, and its log is what the engine would write again.
-func TestKillFiles(t *testing.T) {
+func TestKillFiles(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
+	t.Parallel()
 	overBoth(t, func(t *testing.T, c *carrier) {
 		env, f := killable(t)
 		f.t = t

@@ -33,6 +33,7 @@ func answer(t *testing.T, home string, args ...string) string {
 // A local session is made by the command that names it first, and later commands
 // continue it: its last tree is there. Each folder has its own sessions.
 func TestLocalSession(t *testing.T) {
+	t.Parallel()
 	home := t.TempDir()
 	cmd, _, stderr := locally(t, home, "--session", "notes", "anybody?")
 	if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), "agent is missing: session \"notes\" has not run a tree yet") {

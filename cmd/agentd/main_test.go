@@ -36,7 +36,7 @@ func TestMain(m *testing.M) {
 	}
 	// Tests that run processes wait for the most part, for what those write and for
 	// their ends.
-	if err := flag.Set("test.parallel", strconv.Itoa(2*runtime.GOMAXPROCS(0))); err != nil {
+	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
 		panic(err)
 	}
 	goleak.VerifyTestMain(m)

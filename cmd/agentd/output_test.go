@@ -9,6 +9,7 @@ import (
 // What standard output gets is said by --output, on a terminal and elsewhere: the
 // answer alone, one object, or events.
 func TestRunOutput(t *testing.T) {
+	t.Parallel()
 	s := startShell(t, map[string]string{"broken": "answers: [{text: 'a ', error: {kind: blocked, message: no such talk}}]", "quick": "answers: [{text: 'quick words'}]"})
 	greeter := examples + "greeter.yaml"
 	for _, tty := range []bool{true, false} {

@@ -7,6 +7,7 @@ import (
 
 // A person at the terminal is asked, and the turn goes on with what they say.
 func TestRunAsks(t *testing.T) {
+	t.Parallel()
 	for name, tc := range map[string]struct {
 		types string
 		want  []string
@@ -16,6 +17,7 @@ func TestRunAsks(t *testing.T) {
 		"no":   {"n\nnot today\n", []string{"! the call of refund was denied: not today"}},
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			s := startShell(t, nil)
 			s.tty, s.stdin = true, strings.NewReader(tc.types)
 			if code := s.run("run", examples+"refund.yaml", "Refund 30 dollars"); code != exitOK {
@@ -32,6 +34,7 @@ func TestRunAsks(t *testing.T) {
 
 // Somebody else answers for a program that nobody sits at.
 func TestInteractionsCommands(t *testing.T) {
+	t.Parallel()
 	s := startShell(t, map[string]string{"asks": `answers:
   - {when: {step: 1}, calls: [{name: ask_user, args: {question: Which one?, choices: [red, blue]}}]}
   - {when: {}, text: 'You said {{tool_result "ask_user"}}'}`})

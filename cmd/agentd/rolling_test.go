@@ -132,7 +132,10 @@ func (r ready) ask() (status int, text string, err error) {
 // again, three times, while clients run turns with tools. No turn fails, each
 // client gets all of its turns, and a server that stops says so: readyz is 503, and
 // streams end with UNAVAILABLE and how to go on.
-func TestRollingRestart(t *testing.T) { overBoth(t, rollingRestart) }
+func TestRollingRestart(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
+	t.Parallel()
+	overBoth(t, rollingRestart)
+}
 
 func rollingRestart(t *testing.T, c *carrier) {
 	env, f := killable(t)

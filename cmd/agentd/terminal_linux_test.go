@@ -165,6 +165,7 @@ func TestInterruptWhileReading(t *testing.T) {
 
 // The spinner says what the turn waits for, and is gone after a signal.
 func TestSpinnerOnTerminal(t *testing.T) {
+	t.Parallel()
 	s := startShell(t, nil)
 	slow := file(t, "agent: {name: a, llm: {model: scripted/demo, tool_names: [slow]}}\n"+
 		"tools: [{name: slow, description: Slow, command: [sleep, '1000']}]\n")
