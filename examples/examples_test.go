@@ -2,7 +2,9 @@ package examples_test
 
 import (
 	"bytes"
+	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -12,6 +14,10 @@ import (
 
 	"github.com/apzuk3/agentd/agentdtest"
 )
+
+// stripped has the linker leave out what debuggers read, which takes it half of its
+// time.
+const stripped = "-ldflags=-s -w"
 
 // run runs a program to its end, without any provider key.
 func run(t *testing.T, dir, name string, args ...string) string {
@@ -32,6 +38,68 @@ func run(t *testing.T, dir, name string, args ...string) string {
 	return string(out)
 }
 
+var (
+	mainPackage = regexp.MustCompile(`(?m)^package main$`)
+	mainFunc    = regexp.MustCompile(`(?m)^func main\(\) \{`)
+)
+
+// build links all programs as one, which is whichever it is called as, and returns
+// the folder of its names: each program has the whole daemon in it, and to link it is
+// most of what it takes to build it. scripts/examples builds them one by one.
+func build(t *testing.T, programs []string) (bin string) {
+	t.Helper()
+	here, err := filepath.Abs(".")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bin = t.TempDir()
+	const all = "all" // the folder, beside the programs', that is not there
+	overlay := map[string]string{}
+	put := func(name string, text []byte) {
+		copied := filepath.Join(t.TempDir(), filepath.Base(name))
+		if err := os.WriteFile(copied, text, 0o600); err != nil {
+			t.Fatal(err)
+		}
+		overlay[filepath.Join(here, all, name)] = copied
+	}
+	var imports, cases bytes.Buffer
+	for _, p := range programs {
+		name := filepath.Dir(p)
+		files, err := filepath.Glob(filepath.Join(name, "*.*"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, file := range files {
+			text, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if filepath.Ext(file) == ".go" {
+				text = mainPackage.ReplaceAll(text, []byte("package program"))
+				text = mainFunc.ReplaceAll(text, []byte("func Main() {"))
+			}
+			put(file, text)
+		}
+		fmt.Fprintf(&imports, "\t%s %q\n", name, "github.com/apzuk3/agentd/examples/"+all+"/"+name)
+		fmt.Fprintf(&cases, "\tcase %q:\n\t\t%s.Main()\n", name, name)
+		if err := os.Symlink(all, filepath.Join(bin, name)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	put("main.go", fmt.Appendf(nil, "package main\n\nimport (\n\t\"os\"\n\t\"path/filepath\"\n\n%s)\n\nfunc main() {\n"+
+		"\tswitch filepath.Base(os.Args[0]) {\n%s\tdefault:\n\t\tos.Exit(2)\n\t}\n}\n", &imports, &cases))
+	replace, err := json.Marshal(map[string]any{"Replace": overlay})
+	if err != nil {
+		t.Fatal(err)
+	}
+	list := filepath.Join(t.TempDir(), "overlay.json")
+	if err := os.WriteFile(list, replace, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	run(t, ".", "go", "build", stripped, "-overlay", list, "-o", filepath.Join(bin, all), "./"+all)
+	return bin
+}
+
 func TestExamples(t *testing.T) {
 	want := map[string][]string{
 		"quickstart": {"greeter: Let me greet Alice for you.", `greet {"name":"Alice"} runs in this process`, "Hello, Alice! Nice to see you.", "poet: A friendly word", "completed: true, 3 model calls"},
@@ -50,12 +118,11 @@ func TestExamples(t *testing.T) {
 		"files": {"scripted/example failed (AUTH_FAILED), echo is called\nWhat is this?\n[image/png, 67 bytes]\nanswered by echo\n"},
 		"chat":  {"Nice to meet you, Ada.", `You said "What did I say?"; that was turn 2.`, `You said "And now?"; that was turn 3.`},
 	}
-	bin := t.TempDir()
-	run(t, ".", "go", "build", "-o", bin, "./...")
 	programs, err := filepath.Glob("*/main.go")
 	if err != nil {
 		t.Fatal(err)
 	}
+	bin := build(t, programs)
 	for _, p := range programs {
 		name := filepath.Dir(p)
 		t.Run(name, func(t *testing.T) {
@@ -101,13 +168,15 @@ func runPage(t *testing.T, page string) {
 	}
 	dir := t.TempDir()
 	file, bin := filepath.Join(dir, "main.go"), filepath.Join(dir, "client")
-	for _, source := range [][]byte{found[1], bytes.ReplaceAll(found[1], []byte(dials), []byte(d.URL))} {
+	write := func(source []byte) {
 		if err := os.WriteFile(file, source, 0o600); err != nil {
 			t.Fatal(err)
 		}
-		run(t, "..", "go", "vet", file)
 	}
-	run(t, "..", "go", "build", "-o", bin, file)
+	write(found[1])
+	run(t, "..", "go", "vet", file)
+	write(bytes.ReplaceAll(found[1], []byte(dials), []byte(d.URL))) // has but another string
+	run(t, "..", "go", "build", stripped, "-o", bin, file)
 	out := run(t, ".", bin)
 	if !strings.Contains(out, "Hello, Alice!") || !strings.HasSuffix(out, "completed: true\n") {
 		t.Errorf("it printed\n%s", out)
