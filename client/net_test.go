@@ -157,6 +157,7 @@ func TestServerWithoutHTTP2(t *testing.T) {
 
 // TestRedirectIsNotFollowed because it would carry keys elsewhere.
 func TestRedirectIsNotFollowed(t *testing.T) {
+	t.Parallel() // it waits
 	var leaked atomic.Bool
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		leaked.Store(r.Header.Get("X-Agentd-Gemini-Api-Key") != "" || leaked.Load())

@@ -170,6 +170,7 @@ func TestUnreadableJSON(t *testing.T) {
 // A message in the middle of a turn that cannot be decoded is refused; the turn
 // continues, and so does the stream.
 func TestGarbageInATurn(t *testing.T) {
+	t.Parallel() // it waits
 	answered := make(chan string, 1)
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 		res, err := ask(ctx, run, "call")

@@ -201,6 +201,7 @@ func TestStartBesideADeletionThatFails(t *testing.T) {
 
 // A session whose log cannot be read does not keep others from being listed.
 func TestListBesideALogThatCannotBeRead(t *testing.T) {
+	t.Parallel() // it waits
 	f := newFixture(t, memory(t), session.Limits{})
 	f.on(busy)
 	w := f.start(session.Request{Prompt: "st"}).Watch()

@@ -217,6 +217,7 @@ func TestCreatePurged(t *testing.T) {
 // TestCreateForOlderClients: a server that was told so makes sessions for requests
 // over Run that cannot say create; over SessionService they can.
 func TestCreateForOlderClients(t *testing.T) {
+	t.Parallel() // it waits
 	d := start(t, daemon.Config{CreateSessions: true})
 	ways := begins(t, d)
 	for range 2 { // made, then continued

@@ -11,6 +11,7 @@ import (
 
 // TestCurlPage runs the commands of docs/curl.md.
 func TestCurlPage(t *testing.T) {
+	t.Parallel() // it waits
 	for _, tool := range []string{"bash", "curl"} {
 		if _, err := exec.LookPath(tool); err != nil {
 			if os.Getenv("CI") == "true" {

@@ -184,6 +184,7 @@ func (s formStream) until(want func(*agentdv1.RunResponse) bool) *agentdv1.RunRe
 // On a stream, a first message with a field that is not known starts nothing; a later
 // one changes nothing, and the turn goes on.
 func TestNewerClientOfRun(t *testing.T) {
+	t.Parallel() // it waits
 	d := start(t, daemon.Config{})
 	hc := h2c(t)
 	places := newRequests((&agentdv1.RunRequest{}).ProtoReflect().Descriptor())

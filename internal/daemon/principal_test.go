@@ -112,6 +112,7 @@ func TestUnauthenticated(t *testing.T) {
 // TestRoles: an observer reads and changes nothing, the state that all share is for
 // operators, and a role that is none may do nothing.
 func TestRoles(t *testing.T) {
+	t.Parallel() // it waits
 	d := start(t, daemon.Config{Authenticate: byHeader, Scripts: map[string]string{"asks": asks}})
 	ann, eve := speaking(t, d, "ann"), speaking(t, d, "eve/observer")
 	turn := call(t, ann.CreateTurn, &agentdv1.CreateTurnRequest{Execute: lookRequest("look")}).GetTurn()

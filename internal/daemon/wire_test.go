@@ -46,6 +46,7 @@ func dial(t *testing.T, addr string) grpc.ClientStream {
 }
 
 func TestGRPCClient(t *testing.T) {
+	t.Parallel() // it waits
 	d := start(t, daemon.Config{})
 	greet := tool("greet", `{"type":"object","properties":{"name":{"type":"string"}}}`)
 	for name, halfCloses := range map[string]bool{"half-closes after the end": true, "waits for the end of the stream": false} {

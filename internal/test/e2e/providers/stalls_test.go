@@ -90,8 +90,9 @@ func TestProviderNeverEnds(t *testing.T) {
 			"signs of life":       {head: true, again: alive[wire]},
 		} {
 			t.Run(name, func(t *testing.T) {
+				t.Parallel() // it waits
 				t.Run("times out", func(t *testing.T) {
-					t.Parallel() // it waits
+					t.Parallel()
 					timeouts, why := testdaemon.WithModelTimeouts(0, patience), "nothing for 400ms"
 					if server.again != "" {
 						timeouts, why = testdaemon.WithModelTimeouts(patience, 0), "did not finish within 400ms"
