@@ -38,8 +38,9 @@ fuzz: ## fuzz each target with FUZZTIME inputs
 examples: ## run every example
 	scripts/examples
 
-chaos: ## kill a daemon at each record of its log, then break one FAULTS times; prints what was lost
+chaos: ## run a thousand turns, kill a daemon at each record, then break one FAULTS times; prints what was lost
 	@mkdir -p .cache
+	go test -count=1 -race -run 'TestStress$$' ./internal/test/e2e/turns -stress-turns=1000 -timeout 15m
 	go test -count=1 -run 'TestKillPoints$$' ./internal/test/chaos -chaos.stride=1 -timeout 15m
 	go test -count=1 -run 'TestChaos$$' -v ./internal/test/chaos -chaos.faults=$(FAULTS) -timeout 24h | tee .cache/chaos.log
 	@grep '^faults=' .cache/chaos.log

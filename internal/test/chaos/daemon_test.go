@@ -31,7 +31,7 @@ const readyLimit = 30 * time.Second
 func build(t *testing.T) string {
 	t.Helper()
 	bin := filepath.Join(t.TempDir(), "agentd")
-	args := append([]string{"build", "-buildvcs=false", "-o", bin}, raceFlags...)
+	args := append([]string{"build", "-buildvcs=false", "-ldflags=-s -w", "-o", bin}, raceFlags...)
 	cmd := exec.CommandContext(t.Context(), "go", append(args, "github.com/apzuk3/agentd/cmd/agentd")...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		t.Fatalf("%v: %s", err, out)

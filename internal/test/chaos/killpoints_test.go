@@ -27,7 +27,7 @@ import (
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
-var strideFlag = flag.Int("chaos.stride", 9, "TestKillPoints kills at each stride-th record, before or after it; 1 is at all, before and after")
+var strideFlag = flag.Int("chaos.stride", 25, "TestKillPoints kills at each stride-th record, before or after it; 1 is at all, before and after")
 
 // pointLimit is how long one session with one kill may take before the test
 // gives up.
@@ -37,7 +37,8 @@ const pointLimit = 60 * time.Second
 // of twelve trees, in a process and on a file of its own: what the next daemon and
 // the client make of it is what they would have come to without. Every other
 // client's turns are carried by SessionService; what came to its end over Run
-// undisturbed is what they are held against.
+// undisturbed is what they are held against. By itself it kills at some thirty of
+// more than seven hundred places; make chaos, which CI runs, at all of them.
 func TestKillPoints(t *testing.T) {
 	p := newProvider(t, false)
 	var mu sync.Mutex // protects the fields below
@@ -79,7 +80,7 @@ func TestKillPoints(t *testing.T) {
 		}
 	})
 	t.Logf("%d kills at records of the log, %d of them past its end, %d facts checked, ready after a kill: p50 %v, p99 %v", kills, missed, facts, percentile(ready, 50), percentile(ready, 99))
-	if missed > kills/20 {
+	if missed > max(kills/20, 2) { // of few, two may be by chance
 		t.Errorf("%d of %d records were not reached", missed, kills)
 	}
 	for _, text := range p.takeProblems() {

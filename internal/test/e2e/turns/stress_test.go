@@ -34,7 +34,10 @@ const atOnce = 16
 // stressSeed runs the same turns again; when messages arrive is up to the machine.
 var stressSeed = flag.Uint64("stress-seed", uint64(time.Now().UnixNano()), "decides what the clients of TestStress do")
 
-// TestStress runs a thousand turns that call sixteen tools at once, whose
+// stressTurns is less than half of what make chaos runs, which CI does.
+var stressTurns = flag.Int("stress-turns", 400, "how many turns TestStress runs, a fifth of them on a file")
+
+// TestStress runs hundreds of turns that call sixteen tools at once, whose
 // clients answer in no order, say what they must not, and cancel, end, leave and
 // hang up at random moments: no data race, no goroutine left, exactly one result
 // for each call, and every session goes on.
@@ -44,10 +47,10 @@ func TestStress(t *testing.T) {
 		name  string
 		file  bool
 		turns int
-	}{{"memory", false, 800}, {"file", true, 200}} {
+	}{{"memory", false, *stressTurns - *stressTurns/5}, {"file", true, *stressTurns / 5}} {
 		t.Run(tc.name, func(t *testing.T) {
 			if testing.Short() || harness.InScenario() {
-				tc.turns /= 10
+				tc.turns /= 4
 			}
 			t.Logf("-stress-seed %d", seed)
 			path := sqlite.Memory
