@@ -121,7 +121,7 @@ func (e *entry) release(err error) {
 
 // overLocked says that nothing is done about the entry any more.
 func (e *entry) overLocked(err error) {
-	e.turn.s.store.shared.done(e.reserved, err == nil)
+	e.reserved.Done(err == nil)
 	e.reserved = nil
 	if e.done != nil {
 		if e.kind == record.KindTurnEnded && err != nil {
@@ -155,7 +155,7 @@ func (s *Session) flushLocked() {
 		f := &flight{entries: s.queue, since: time.Now()}
 		s.queue = nil
 		if err := s.tryLocked(f); err != nil && !s.overcomeLocked(f, err) {
-			if s.store.spawn(func() { s.retryFlight(f) }) {
+			if s.store.flushers.Spawn(func() { s.retryFlight(f) }) {
 				return
 			}
 			s.breakLocked(f, errSuspended)
@@ -207,7 +207,7 @@ func (s *Session) tryLocked(f *flight) error {
 		}
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()
-		s.tail.add(e.rec)
+		s.tail.Add(e.rec)
 		it := item{pos: position.Of(e.rec.Seq, 0), rec: e.rec, fact: e.fact, size: len(e.data)}
 		if e.kind == record.KindTurnStarted {
 			it.snapshot = e.turn.snapshot
@@ -272,8 +272,8 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 		}
 	}
 	if full || time.Since(f.since) >= stallAfter {
-		s.store.stall(s, err)
-		if t := s.turn; t != nil && t.deadline != nil {
+		s.store.stalls.Begin(s, s.id, err)
+		if t := s.turn; t != nil && t.deadline.IsSet() {
 			t.stalled, f.paused = true, t.attempt // its time does not run while it waits for the store
 			s.reconcileLocked()
 		}
@@ -298,7 +298,7 @@ func refuseAsked(entries []*entry, err error) []*entry {
 // unstallLocked says that a flight waits no longer.
 func (s *Session) unstallLocked(f *flight, written bool) {
 	s.stall = nil
-	s.store.unstall(s, written)
+	s.store.stalls.End(s, written)
 	if f.paused != nil && f.paused == s.turn.attempt && written {
 		s.turn.stalled = false
 		s.restartDeadline(s.turn.attempt)

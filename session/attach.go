@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -53,7 +54,7 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 		return nil, nil, err
 	}
 	defer m.release(h)
-	s := h.s
+	s := h.Value
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, nil, err
 	}
@@ -130,17 +131,17 @@ func (m *Manager) resumeLast(ctx context.Context, req AttachRequest) (*Turn, err
 	if err != nil {
 		return nil, err
 	}
-	h.s.resuming.Lock()
-	defer h.s.resuming.Unlock()
-	if err := m.closeInherited(ctx, h.s); err != nil {
+	h.Value.resuming.Lock()
+	defer h.Value.resuming.Unlock()
+	if err := m.closeInherited(ctx, h.Value); err != nil {
 		m.release(h)
 		return nil, err
 	}
-	if err := h.s.awaitSuspended(ctx); err != nil {
+	if err := h.Value.awaitSuspended(ctx); err != nil {
 		m.release(h)
 		return nil, err
 	}
-	if t := h.s.settled(); t != nil {
+	if t := h.Value.settled(); t != nil {
 		m.release(h)
 		return t, nil
 	}
@@ -192,11 +193,11 @@ func (m *Manager) resume(ctx context.Context, h *held, keys Keys) (_ *Turn, err 
 			m.turns.Done()
 		}
 	}()
-	s := h.s
+	s := h.Value
 	if err := s.reserve(); err != nil {
 		return nil, err
 	}
-	if m.quarantined(s.attemptsNow()) {
+	if m.probation.Quarantined(s.attemptsNow()) {
 		return m.endQuarantined(ctx, h)
 	}
 	defer s.unreserve()
@@ -244,7 +245,7 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	}
 	state := maps.Clone(t.snapshot)
 	for k, v := range whole {
-		if scopeOf(k) != "" {
+		if shared.ScopeOf(k) != "" {
 			state[k] = v
 		}
 	}
@@ -353,16 +354,16 @@ func (m *Manager) expire(ctx context.Context, head store.Head) error {
 	}
 	defer m.release(h)
 	reason := fmt.Sprintf("expired: no client came within %v", m.limits.Retention)
-	if t := h.s.settled(); t != nil { // it runs
-		h.s.haltWaiting(t, reason)
+	if t := h.Value.settled(); t != nil { // it runs
+		h.Value.haltWaiting(t, reason)
 		return nil
 	}
-	if err := h.s.reserve(); err != nil {
+	if err := h.Value.reserve(); err != nil {
 		return err
 	}
-	next, err := m.closeOpen(ctx, h.s, reason)
+	next, err := m.closeOpen(ctx, h.Value, reason)
 	if next == nil {
-		h.s.unreserve()
+		h.Value.unreserve()
 		return err
 	}
 	m.launchNext(ctx, h, next) // this goroutine is counted in m.turns

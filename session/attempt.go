@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -35,7 +36,7 @@ type attempt struct {
 	noting     bool                            // noteLeave is at work
 	// Timers, see reconcileLocked: the turn's time is over; its last client stays away; it
 	// waits for a client that is not there; its budget's time is over; it is no suspect.
-	deadline, leave, idle, wall, calm *alarm
+	deadline, leave, idle, wall, calm alarm.Alarm
 	due                               time.Time     // when deadline goes off
 	left                              time.Duration // of the turn's time, when deadline was last set or stopped
 	expired                           bool          // deadline has gone off

@@ -29,7 +29,7 @@ func (s *Session) noteLeaveLocked(t *Turn) {
 	if t.noting || !d.Cancel || d.Grace == 0 && t.cancelLogged.IsZero() || t.cancelAt.At.Equal(t.cancelLogged) {
 		return
 	}
-	t.noting = s.store.spawn(func() { s.noteLeave(t) })
+	t.noting = s.store.flushers.Spawn(func() { s.noteLeave(t) })
 }
 
 // noteLeave writes until the log says what is so now. A record that cannot be written
@@ -114,7 +114,7 @@ func (m *Manager) cancelNow(sessionID, turnID string, when clock.Due) (again clo
 	if err == nil {
 		defer m.release(h)
 		var is state
-		if is, when = h.s.leaveDue(turnID, when); is == over {
+		if is, when = h.Value.leaveDue(turnID, when); is == over {
 			return clock.Due{}
 		}
 		if is != suspended || when.Left() > 0 {

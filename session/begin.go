@@ -12,6 +12,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -109,7 +110,7 @@ func (s *Session) retire(t *Turn) {
 	defer s.mu.Unlock()
 	if s.turn == t && t.ended != nil {
 		s.turn = t.over()
-		s.tail.shorten() // the session may be kept for long
+		s.tail.Shorten() // the session may be kept for long
 	}
 }
 
@@ -143,7 +144,7 @@ func newTurnStarted(spec *record.Spec, req Request) (*record.TurnStarted, error)
 	}
 	started.State, started.Temp = map[string]any{}, map[string]any{}
 	for k, v := range req.InitialState {
-		if scopeOf(k) == scopeTemp {
+		if shared.ScopeOf(k) == shared.Temp {
 			started.Temp[k] = v
 		} else {
 			started.State[k] = v

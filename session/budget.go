@@ -43,7 +43,7 @@ func (s *Session) setOwn(info store.Info) {
 	}
 	s.own = info.Budget
 	if s.turn != nil {
-		disarm(&s.turn.wall) // the time that is left may be another
+		s.turn.wall.Stop() // the time that is left may be another
 		s.reconcileLocked()
 	}
 }

@@ -81,7 +81,7 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 		return err
 	}
 	defer m.release(h)
-	s := h.s
+	s := h.Value
 	if err := s.checkPosition(nil); err != nil {
 		return err
 	}
@@ -188,7 +188,7 @@ func (t *Turn) end(reason string) <-chan error {
 				failed <- err // if the store has failed, the watchers are told
 			}
 		}
-		if !s.store.spawn(drop) {
+		if !s.store.flushers.Spawn(drop) {
 			failed <- errSuspended
 		}
 		return failed
@@ -196,7 +196,7 @@ func (t *Turn) end(reason string) <-chan error {
 		now.haltLocked(reason)
 	default: // it is suspended, or about to run
 		now.haltLocked(reason)
-		s.store.spawn(func() { // a server that stops leaves it open
+		s.store.flushers.Spawn(func() { // a server that stops leaves it open
 			_ = s.manager.CancelTurn(context.Background(), s.id, t.id, reason)
 		})
 	}
@@ -338,7 +338,7 @@ func (s *Session) leftQueuedLocked(q *Turn) {
 	if s.turn.failed != nil { // nothing runs here any more
 		return
 	}
-	s.store.spawn(func() {
+	s.store.flushers.Spawn(func() {
 		// If the store has failed, the watchers are told.
 		if waits, _ := s.drop(context.Background(), q, disconnected, false); waits {
 			return
@@ -359,12 +359,12 @@ func (m *Manager) endSuspended(ctx context.Context, h *held, reason string) erro
 		return err
 	}
 	defer m.turns.Done()
-	if err := h.s.reserve(); err != nil {
+	if err := h.Value.reserve(); err != nil {
 		return err
 	}
-	next, err := m.closeOpen(ctx, h.s, reason)
+	next, err := m.closeOpen(ctx, h.Value, reason)
 	if next == nil {
-		h.s.unreserve()
+		h.Value.unreserve()
 		return err
 	}
 	m.launchNext(ctx, h, next)

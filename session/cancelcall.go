@@ -24,7 +24,7 @@ func (m *Manager) CancelCall(ctx context.Context, req AttachRequest, callID stri
 		return err
 	}
 	defer m.release(h)
-	s := h.s
+	s := h.Value
 	if err := s.checkPosition(nil); err != nil {
 		return err
 	}

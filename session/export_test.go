@@ -9,15 +9,14 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/store"
 )
 
 // HoldResuming keeps a session's turn from being made to run again until the
 // function it returns is called.
 func (m *Manager) HoldResuming(id string) (release func()) {
-	m.mu.Lock()
-	s := m.sessions[id].s
-	m.mu.Unlock()
+	s := m.sessions.Find(id).Value
 	s.resuming.Lock()
 	return s.resuming.Unlock
 }
@@ -25,9 +24,7 @@ func (m *Manager) HoldResuming(id string) (release func()) {
 // Reserve makes a session look as if somebody who has just started its turn had
 // not yet let go of it.
 func (m *Manager) Reserve(id string) (release func()) {
-	m.mu.Lock()
-	s := m.sessions[id].s
-	m.mu.Unlock()
+	s := m.sessions.Find(id).Value
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.starting = make(chan struct{})
@@ -54,17 +51,17 @@ func IndexOf(ctx context.Context, db store.Store, runner Runner, info store.Info
 }
 
 // Users is how many hold a session in memory.
-func (m *Manager) Users(id string) int {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if h := m.sessions[id]; h != nil {
-		return h.users
-	}
-	return 0
+func (m *Manager) Users(id string) (n int) {
+	m.sessions.Each(func(s *Session, users, _ int) {
+		if s.id == id {
+			n = users
+		}
+	})
+	return n
 }
 
 // WakeReaders has those who read a session look, as if something had happened.
-func (m *Manager) WakeReaders(id string) { m.readers.rouse(id) }
+func (m *Manager) WakeReaders(id string) { m.rouseReaders(id) }
 
 // Rouse has a reading look, as if something had happened.
 func (w *SessionWatcher) Rouse() { w.rouse() }
@@ -75,23 +72,17 @@ func PanicOnUndrawnPhases() { undrawn = func(_ *Session, change string) { panic(
 // CheckTimers says what is in force of the timers of all sessions that does not follow from
 // their phases, or the other way round. Nothing may happen meanwhile.
 func (m *Manager) CheckTimers() []string {
-	m.mu.Lock()
-	defer m.mu.Unlock()
 	var wrong []string
-	for _, h := range m.sessions {
-		if h.s != nil {
-			wrong = append(wrong, h.s.checkTimers()...)
-		}
-	}
+	m.sessions.Each(func(s *Session, _, _ int) { wrong = append(wrong, s.checkTimers()...) })
 	return wrong
 }
 
 func (s *Session) checkTimers() (wrong []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	check := func(t *Turn, what string, a *alarm, wanted bool) {
-		if (a != nil) != wanted {
-			wrong = append(wrong, fmt.Sprintf("turn %s is %v: its timer %s is set: %v, want %v", t.id, t.phase, what, a != nil, wanted))
+	check := func(t *Turn, what string, a *alarm.Alarm, wanted bool) {
+		if a.IsSet() != wanted {
+			wrong = append(wrong, fmt.Sprintf("turn %s is %v: its timer %s is set: %v, want %v", t.id, t.phase, what, a.IsSet(), wanted))
 		}
 	}
 	turns := slices.Clone(s.queued)
@@ -102,15 +93,15 @@ func (s *Session) checkTimers() (wrong []string) {
 		last := t == s.turn
 		left, bounded := s.wallLeftLocked(t)
 		leaves := s.wantsLeaveLocked(t)
-		check(t, "deadline", t.deadline, last && t.runs() && !t.expired && !t.stalled && !s.awaitsClientLocked(t) && !t.awaitsPerson())
-		check(t, "leave", t.leave, !last && s.wantsDropLocked(t) || last && leaves && t.stop == nil)
-		check(t, "idle", t.idle, last && s.wantsIdleLocked(t) && !leaves)
-		check(t, "wall", t.wall, last && bounded && left > 0)
-		check(t, "calm", t.calm, last && s.isCalmLocked(t))
+		check(t, "deadline", &t.deadline, last && t.runs() && !t.expired && !t.stalled && !s.awaitsClientLocked(t) && !t.awaitsPerson())
+		check(t, "leave", &t.leave, !last && s.wantsDropLocked(t) || last && leaves && t.stop == nil)
+		check(t, "idle", &t.idle, last && s.wantsIdleLocked(t) && !leaves)
+		check(t, "wall", &t.wall, last && bounded && left > 0)
+		check(t, "calm", &t.calm, last && s.isCalmLocked(t))
 		for _, p := range t.pending {
 			waits := p.phase == callOffered || p.phase == callHandover || p.phase == callUnserved && !p.unserved
-			if may := waits || p.phase == callUnserved; p.alarm != nil && !may || p.alarm == nil && waits && t.runs() {
-				wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v, its timer is set: %v", t.id, t.phase, p.call.ID, p.phase, p.alarm != nil))
+			if may := waits || p.phase == callUnserved; p.alarm.IsSet() && !may || !p.alarm.IsSet() && waits && t.runs() {
+				wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v, its timer is set: %v", t.id, t.phase, p.call.ID, p.phase, p.alarm.IsSet()))
 			}
 			if p.open() && p.phase != callOpen && !t.runs() {
 				wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v", t.id, t.phase, p.call.ID, p.phase))

@@ -101,9 +101,9 @@ func (m *Manager) finishFork(ctx context.Context, id string) (index.Session, err
 		return index.Session{}, err
 	}
 	defer m.release(h)
-	h.s.resuming.Lock()
-	defer h.s.resuming.Unlock()
-	if err := m.closeInherited(ctx, h.s); err != nil {
+	h.Value.resuming.Lock()
+	defer h.Value.resuming.Unlock()
+	if err := m.closeInherited(ctx, h.Value); err != nil {
 		return index.Session{}, err
 	}
 	return m.Session(ctx, id)
@@ -182,9 +182,9 @@ func (m *Manager) closeFork(ctx context.Context, id string) error {
 		return err
 	}
 	defer m.release(h)
-	h.s.resuming.Lock()
-	defer h.s.resuming.Unlock()
-	return m.closeInherited(ctx, h.s)
+	h.Value.resuming.Lock()
+	defer h.Value.resuming.Unlock()
+	return m.closeInherited(ctx, h.Value)
 }
 
 // inherits tells whether a turn is another session's that is open or waits.

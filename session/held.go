@@ -6,11 +6,24 @@ import (
 	"regexp"
 
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/table"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
 )
+
+// held is a session in memory, as Manager.sessions counts its users.
+type held = table.Entry[*Session]
+
+// newTable returns the table of the sessions that are in memory. One that is broken leaves it, though it may have
+// users yet.
+func newTable(limits Limits) *table.Table[*Session] {
+	return table.New(table.Policy[*Session]{
+		MaxIdle: limits.MaxIdleSessions,
+		Broken:  (*Session).isBroken,
+		Useless: (*Session).useless,
+	})
+}
 
 // errKept is the error of a session that was about to be removed and was not.
 var errKept = errors.New("session: not removed")
@@ -31,7 +44,7 @@ func (m *Manager) acquire(ctx context.Context, id string) (*held, error) {
 func (m *Manager) acquireToStart(ctx context.Context, id string, create bool) (*held, error) {
 	if id == "" || !create {
 		h, err := m.acquire(ctx, id)
-		if err == nil && id != "" && h.s.isUnmade() {
+		if err == nil && id != "" && h.Value.isUnmade() {
 			m.release(h)
 			return nil, refusal.NoSession(id)
 		}
@@ -62,130 +75,84 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*held
 	if fresh {
 		id = newSessionID()
 	}
-	h, found := m.use(id)
+	h, found := m.sessions.Use(id)
 	if found {
-		err := lock.Wait(ctx, h.ready)
-		if err == nil {
-			err = h.err
-		}
-		if err != nil {
+		if err := h.Wait(ctx); err != nil {
 			m.release(h)
 			return nil, err
 		}
 		return h, nil
 	}
-	var refused error // to this caller alone
+	var s *Session
+	var err error
 	if !fresh {
 		// Others may wait for this read, so it does not end with this caller.
 		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
-		h.s, h.err = load(readCtx, m.store, m.runner, m.limits, id)
+		s, err = load(readCtx, m.store, m.runner, m.limits, id)
 		cancel()
-		if errors.Is(h.err, store.ErrNoSession) {
-			h.err = refusal.NoSession(id)
-			if create {
-				refused = checkChosenID(id)
-			}
-			if create && refused == nil {
-				fresh, h.err = true, nil
-			}
+	}
+	var refused error // to this caller alone
+	if errors.Is(err, store.ErrNoSession) {
+		err = refusal.NoSession(id)
+		if create {
+			refused = checkChosenID(id)
+			fresh = refused == nil
 		}
 	}
-	if fresh && h.err == nil {
-		h.s = newSession(m.store, m.runner, m.limits, id)
-		h.s.owner = principal.Of(ctx)
-		h.s.create = &store.NewSession{ID: id, CreatedAt: m.store.Stamp(), Creator: h.s.owner.Key()}
+	if fresh {
+		s, err = m.makeSession(ctx, id), nil
 	}
-	if h.s != nil {
-		h.s.manager = m
+	if s != nil {
+		s.manager = m
 	}
-	close(h.ready)
-	switch {
-	case refused != nil:
+	h.Set(s, err)
+	if refused != nil {
+		err = refused
+	}
+	if err != nil {
 		m.release(h)
-		return nil, refused
-	case h.err != nil:
-		m.release(h)
-		return nil, h.err
+		return nil, err
 	}
 	return h, nil
 }
 
-// use counts a user of the table's entry for a session. If there is none it makes one that
-// is not ready, and reports false: the caller reads the session.
-func (m *Manager) use(id string) (h *held, found bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if h := m.inTableLocked(id); h != nil {
-		h.users++
-		if h.idle != nil {
-			m.idle.Remove(h.idle)
-			h.idle = nil
-		}
-		return h, true
-	}
-	h = &held{id: id, ready: make(chan struct{}), users: 1}
-	m.sessions[id] = h
-	return h, false
+// makeSession makes a session in memory, whose first record makes it in the store, too.
+func (m *Manager) makeSession(ctx context.Context, id string) *Session {
+	s := newSession(m.store, m.runner, m.limits, id)
+	s.owner = principal.Of(ctx)
+	s.create = &store.NewSession{ID: id, CreatedAt: m.store.Stamp(), Creator: s.owner.Key()}
+	return s
 }
 
 // checkChosenID refuses an id under which a caller may not make a session.
 func checkChosenID(id string) error {
 	if !idPattern.MatchString(id) {
-		return fault.Errorf(fault.Invalid, "session_id %.140q: there is no such session, and none is made under that id: "+
-			"it must be 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit "+
-			"first", id).Breaking("session_id", fault.RuleFormat)
+		return fault.Errorf(fault.Invalid, "session_id %.140q: there is no such session, and none is made under that "+
+			"id: it must be 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit first", id).
+			Breaking("session_id", fault.RuleFormat)
 	}
 	return nil
-}
-
-// inTableLocked is a session in memory, or nil. One whose log has to be read again
-// leaves the table, though it may have users yet: it takes no more writes.
-func (m *Manager) inTableLocked(id string) *held {
-	h := m.sessions[id]
-	if h == nil {
-		return nil
-	}
-	select {
-	case <-h.ready:
-	default:
-		return h
-	}
-	if h.err != nil || !h.s.isBroken() {
-		return h
-	}
-	delete(m.sessions, id)
-	if h.idle != nil {
-		m.idle.Remove(h.idle)
-		h.idle = nil
-	}
-	return nil
-}
-
-func (s *Session) isBroken() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.broken != nil
 }
 
 // release counts a user down. An unused session stays for a while, unless it
 // is of no use.
-func (m *Manager) release(h *held) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h.users--
-	if h.users > 0 || m.sessions[h.id] != h {
-		return
+func (m *Manager) release(h *held) { m.sessions.Release(h) }
+
+// sessionInMemory is a session that is in memory and has been read, or nil.
+func (m *Manager) sessionInMemory(id string) *Session {
+	h := m.sessions.Find(id)
+	if h == nil {
+		return nil
 	}
-	if h.err != nil || h.s.useless() {
-		delete(m.sessions, h.id)
-		return
-	}
-	h.idle = m.idle.PushBack(h)
-	for m.idle.Len() > m.limits.MaxIdleSessions {
-		oldest := m.idle.Remove(m.idle.Front()).(*held)
-		oldest.idle = nil
-		delete(m.sessions, oldest.id)
-	}
+	s, _ := h.Now()
+	return s
+}
+
+// isBroken tells whether the session takes no more writes: its log has to be read again.
+func (s *Session) isBroken() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken != nil
 }
 
 // useless tells whether the session must not be kept: its log has to be read
@@ -195,4 +162,24 @@ func (s *Session) useless() bool {
 	defer s.mu.Unlock()
 	open := s.turn != nil && s.turn.ended == nil // suspended: its log is all there is to keep
 	return s.broken != nil || s.seq == 0 || open
+}
+
+// alone does something to a session that nobody uses, and makes those who ask for the
+// session meanwhile wait; they get gone if it succeeds, else the session. A session
+// that somebody uses is ErrConflict. Those who observe it are told gone.
+func (m *Manager) alone(id string, gone *fault.Error, f func() error) error {
+	h := m.sessions.Replace(id, func(s *Session) { s.endObservers(gone) })
+	if h == nil {
+		return store.ErrConflict
+	}
+	err := f()
+	if err == nil {
+		h.Set(nil, gone)
+	} else {
+		m.sessions.Remove(h) // who comes now reads it anew
+		h.Set(nil, errKept)
+	}
+	m.release(h)
+	m.rouseReaders(id)
+	return err
 }

@@ -6,7 +6,6 @@ import (
 	"log/slog"
 
 	"github.com/apzuk3/agentd/session/index"
-	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -56,9 +55,7 @@ type live struct{ m *Manager }
 
 // InMemory tells whether a session is in memory, or is about to be.
 func (l live) InMemory(id string) bool {
-	l.m.mu.Lock()
-	defer l.m.mu.Unlock()
-	return l.m.inTableLocked(id) != nil
+	return l.m.sessions.Find(id) != nil
 }
 
 // TurnNow is a turn that is not over; see index.Live.
@@ -68,25 +65,17 @@ func (l live) TurnNow(ctx context.Context, sessionID, turnID string) (index.Turn
 		return index.Turn{}, false, err
 	}
 	defer l.m.release(h)
-	t, ok := h.s.turnNow(turnID)
+	t, ok := h.Value.turnNow(turnID)
 	return t, ok, nil
 }
 
 // LastNow is how a turn is if it is the last one of its session; see index.Live.
 func (l live) LastNow(sessionID, turnID string) (index.Status, bool) {
-	h := lock.Get(&l.m.mu, func() *held { return l.m.inTableLocked(sessionID) })
-	if h == nil {
+	s := l.m.sessionInMemory(sessionID)
+	if s == nil {
 		return 0, false
 	}
-	select {
-	case <-h.ready:
-	default:
-		return 0, false
-	}
-	if h.err != nil {
-		return 0, false
-	}
-	return h.s.lastIs(turnID), true
+	return s.lastIs(turnID), true
 }
 
 // turnNow says how a turn is that is not over; false for any other.

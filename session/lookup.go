@@ -27,7 +27,7 @@ func (m *Manager) Events(
 		return nil, false, err
 	}
 	defer m.release(h)
-	s := h.s
+	s := h.Value
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, false, err
 	}
@@ -70,15 +70,15 @@ func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []A
 		return nil, err
 	}
 	defer m.release(h)
-	if err := h.s.checkPosition(nil); err != nil {
+	if err := h.Value.checkPosition(nil); err != nil {
 		return nil, err
 	}
-	t, err := h.s.findOwner(ctx, req.TurnID)
-	if err == nil && h.s.isLast(t) {
+	t, err := h.Value.findOwner(ctx, req.TurnID)
+	if err == nil && h.Value.isLast(t) {
 		t, err = m.resumeLast(ctx, req)
 	}
 	if err == nil {
-		t, err = h.s.withResults(ctx, t)
+		t, err = h.Value.withResults(ctx, t)
 	}
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []A
 	for i, a := range answers {
 		errs[i] = t.Answer(ctx, a)
 	}
-	m.resumeAfter(ctx, h.s, req) // it may have been suspended meanwhile
+	m.resumeAfter(ctx, h.Value, req) // it may have been suspended meanwhile
 	return errs, nil
 }
 

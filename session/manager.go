@@ -2,7 +2,6 @@ package session
 
 import (
 	"cmp"
-	"container/list"
 	"context"
 	"errors"
 	"fmt"
@@ -15,8 +14,12 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/probation"
+	"github.com/apzuk3/agentd/session/internal/readers"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/retry"
+	"github.com/apzuk3/agentd/session/internal/shared"
+	"github.com/apzuk3/agentd/session/internal/table"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -32,31 +35,18 @@ type Manager struct {
 	turns  sync.WaitGroup // the goroutines that run turns
 	room   chan struct{}  // holds one signal: a turn may start that could not before
 
-	probation probation
-	readers   readers
+	probation *probation.Probation[*Session]
+	readers   readers.Readers[*SessionWatcher]
+	sessions  *table.Table[*Session]
+	exclusive lock.Keyed[work]
 
 	mu       sync.Mutex // protects the fields below
-	sessions map[string]*held
-	idle     *list.List // of *held without users, the longest idle first
 	running  map[*attempt]struct{}
-	keys     map[string]chan struct{} // what only one may be at work on: see exclusive; closed when that is over
-	cancels  map[string]*time.Timer   // by session: see cancelLater
+	cancels  map[string]*time.Timer // by session: see cancelLater
 	starting int
 	draining bool // no new turns
 	stopping bool // turns are suspended
 	endSweep context.CancelFunc
-}
-
-// held is a session in memory. ready is closed when s or err is set.
-type held struct {
-	id    string
-	ready chan struct{}
-	s     *Session
-	err   error
-	users int // protected by Manager.mu
-	// observers are those of users that only watch; protected by Manager.mu.
-	observers int
-	idle      *list.Element // its place in Manager.idle while users is 0
 }
 
 // NewManager returns a manager without sessions; they are read from the store
@@ -70,15 +60,14 @@ func NewManager(cfg Config) (*Manager, error) {
 	}
 	cfg.Limits = cfg.Limits.WithDefaults()
 	m := &Manager{
-		runner:   cfg.Runner,
-		log:      cfg.Logger,
-		limits:   cfg.Limits,
-		sessions: map[string]*held{},
-		idle:     list.New(),
-		running:  map[*attempt]struct{}{},
-		keys:     map[string]chan struct{}{},
-		cancels:  map[string]*time.Timer{},
-		room:     make(chan struct{}, 1),
+		runner:    cfg.Runner,
+		log:       cfg.Logger,
+		limits:    cfg.Limits,
+		probation: probation.New[*Session](cfg.Limits.QuarantineAfter),
+		sessions:  newTable(cfg.Limits),
+		running:   map[*attempt]struct{}{},
+		cancels:   map[string]*time.Timer{},
+		room:      make(chan struct{}, 1),
 	}
 	m.store = newPatient(cfg, func(err error) {
 		m.suspendAll()
@@ -155,6 +144,10 @@ type Request struct {
 	Once Once
 }
 
+// warnRaw is the code of the warning about raw payloads that a principal that is no operator asks for where the
+// server has an instruction of its own: a provider may repeat it.
+const warnRaw = "raw_payloads_ignored"
+
 // Start checks the request, records the turn and has it run in the background,
 // at once or, if OnBusy says so, after others; the turn does not depend on ctx.
 // An error that a client may see is of type *fault.Error; then nothing has been
@@ -163,13 +156,13 @@ type Request struct {
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	req.by = principal.Of(ctx)
 	req.StateField = cmp.Or(req.StateField, "initial_state")
-	req.InitialState, req.warnings = permitted(req.by, req.StateField, req.InitialState)
+	req.InitialState, req.warnings = shared.Permitted(req.by, req.StateField, req.InitialState)
 	if req.Raw && req.by.Role != principal.Operator && m.limits.Instruction != "" {
 		req.Raw = false
-		req.warnings = warn(req.warnings, record.Warning{
+		req.warnings = shared.AddWarnings(req.warnings, record.Warning{
 			Code: warnRaw, Field: "raw_payloads",
-			Message: "raw_payloads was ignored: a provider may repeat the server's own instruction, which is for " +
-				"operators",
+			Message: "raw_payloads was ignored: a provider may repeat the server's own instruction, " +
+				"which is for operators",
 		})
 	}
 	if err := m.checkRequest(req); err != nil {
@@ -193,19 +186,19 @@ func (m *Manager) checkRequest(req Request) error {
 	}
 	switch {
 	case req.TurnID != "" && !idPattern.MatchString(req.TurnID):
-		return fault.Errorf(fault.Invalid, "turn_id: an id that the caller chooses has 1 to 128 of A-Z, a-z, 0-9 and . _ : "+
-			"@ -, "+
-			"a letter or a digit first (received %q)", req.TurnID).Breaking("turn_id", fault.RuleFormat)
+		return fault.Errorf(fault.Invalid, "turn_id: an id that the caller chooses has 1 to 128 of A-Z, a-z, 0-9 and "+
+			". _ : @ -, a letter or a digit first (received %q)", req.TurnID).Breaking("turn_id", fault.RuleFormat)
 	case len(req.Instruction) > m.limits.MaxPromptBytes:
 		return fault.Errorf(fault.LimitExceeded, "instruction has %d bytes, at most %d are allowed",
 			len(req.Instruction), m.limits.MaxPromptBytes).
-			Breaking("instruction", fault.RuleRange).Over("instruction_bytes", m.limits.MaxPromptBytes, len(req.Instruction))
+			Breaking("instruction", fault.RuleRange).
+			Over("instruction_bytes", m.limits.MaxPromptBytes, len(req.Instruction))
 	case req.Agent == nil && req.SessionID == "":
 		return fault.Errorf(fault.Invalid, "agent is missing: a new session needs an agent tree").
 			Breaking("agent", fault.RuleRequired)
 	case req.Agent == nil && len(req.Tools) > 0:
-		return fault.Errorf(fault.Invalid, "tools without agent: send the agent tree too, or neither to run the session's "+
-			"last ones again").
+		return fault.Errorf(fault.Invalid, "tools without agent: send the agent tree too, or neither to run the "+
+			"session's last ones again").
 			Breaking("agent", fault.RuleRequired)
 	}
 	if err := req.Budget.Check("budget"); err != nil {
@@ -242,10 +235,9 @@ func (m *Manager) admit() error {
 	}
 	if n := len(m.running) + m.starting; n >= m.limits.MaxTurns {
 		return &fault.Error{
-			Code: fault.Unavailable, Message: fmt.Sprintf("the server runs %d turns, its limit is "+
-				"%d", n, m.limits.MaxTurns),
-			Err: errNoRoom, RetryAfter: refusal.Later,
-			Limit: &fault.Limit{Name: "turns", Value: int64(m.limits.MaxTurns), Received: int64(n + 1)},
+			Code: fault.Unavailable, Err: errNoRoom, RetryAfter: refusal.Later,
+			Message: fmt.Sprintf("the server runs %d turns, its limit is %d", n, m.limits.MaxTurns),
+			Limit:   &fault.Limit{Name: "turns", Value: int64(m.limits.MaxTurns), Received: int64(n + 1)},
 		}
 	}
 	if err := m.store.refuses(); err != nil {
@@ -293,7 +285,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	if h, err = m.acquireToStart(ctx, req.SessionID, req.Create); err != nil {
 		return nil, err
 	}
-	s := h.s
+	s := h.Value
 	if _, err = s.nameTurn(ctx, req.TurnID); err != nil {
 		return nil, err // before the request changes anything
 	}
@@ -303,8 +295,8 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 			return nil, err
 		}
 	}
-	agent, warnings := permittedTree(req.by, spec.Agent)
-	spec.Agent, req.warnings = agent, warn(req.warnings, warnings...)
+	agent, warnings := shared.PermittedTree(req.by, spec.Agent)
+	spec.Agent, req.warnings = agent, shared.AddWarnings(req.warnings, warnings...)
 	spec.Prompt, spec.Parts = req.Prompt, req.Parts
 	spec.Before, spec.After, spec.Raw = m.limits.Instruction, req.Instruction, req.Raw
 	s.limit(spec, req)
@@ -312,8 +304,8 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		return nil, err
 	}
 	if s.isArchived() {
-		return nil, fault.Errorf(fault.Precondition, "session %q is archived: make it active with UpdateSession before it "+
-			"takes a new turn", s.id)
+		return nil, fault.Errorf(fault.Precondition, "session %q is archived: make it active with UpdateSession "+
+			"before it takes a new turn", s.id)
 	}
 	for range startTries {
 		t, launched, err := m.tryStart(ctx, h, spec, req)
@@ -335,8 +327,10 @@ const startTries = 8
 
 // tryStart starts a turn, or records one that waits. launched tells whether its
 // goroutine uses h and is counted in m.turns.
-func (m *Manager) tryStart(ctx context.Context, h *held, spec *record.Spec, req Request) (_ *Turn, launched bool, err error) {
-	s := h.s
+func (m *Manager) tryStart(
+	ctx context.Context, h *held, spec *record.Spec, req Request,
+) (_ *Turn, launched bool, err error) {
+	s := h.Value
 	if s.inherits() { // a recovery may be at work on it
 		if err := lock.Get(&s.resuming, func() error { return m.closeInherited(ctx, s) }); err != nil {
 			return nil, false, err

@@ -14,32 +14,22 @@ import (
 // observe is Attach for a client that only watches.
 func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {
 	if len(req.Tools) > 0 || req.Starter {
-		return nil, nil, fault.Errorf(fault.Invalid, "observe together with tools: a client that only watches is asked for "+
-			"none").
+		return nil, nil, fault.Errorf(fault.Invalid, "observe together with tools: a client that only watches is "+
+			"asked for none").
 			Breaking("tool_names", fault.RuleExcluded)
 	}
 	h, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, nil, err
 	}
-	t, w, err := h.s.observe(ctx, req)
+	t, w, err := h.Value.observe(ctx, req)
 	if err != nil {
 		m.release(h)
 		return nil, nil, err
 	}
-	m.observed(h, 1)
-	w.onClose = sync.OnceFunc(func() {
-		m.observed(h, -1)
-		m.release(h)
-	})
+	m.sessions.Observe(h)
+	w.onClose = sync.OnceFunc(func() { m.sessions.ReleaseObserver(h) })
 	return t, w, nil
-}
-
-// observed counts those users of a session that only watch.
-func (m *Manager) observed(h *held, more int) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	h.observers += more
 }
 
 func (s *Session) observe(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {
@@ -71,16 +61,9 @@ func (s *Session) endObservers(why *fault.Error) {
 // endObserversOfSuspended does so, in a server that stops, for all sessions whose
 // turn does not run.
 func (m *Manager) endObserversOfSuspended() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	for _, h := range m.sessions {
-		select {
-		case <-h.ready:
-		default:
-			continue
+	m.sessions.Each(func(s *Session, _, observers int) {
+		if observers > 0 && s.isSuspended() {
+			s.endObservers(errSuspended)
 		}
-		if h.err == nil && h.observers > 0 && h.s.isSuspended() {
-			h.s.endObservers(errSuspended)
-		}
-	}
+	})
 }

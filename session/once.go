@@ -7,7 +7,6 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -27,8 +26,11 @@ const (
 	scopeFork    = ":fork"
 )
 
-// scopeUpdate has the changes of one session made one after the other.
+// scopeUpdate is the scope of changes of sessions, which are made one after the other.
 const scopeUpdate = "update"
+
+// work is what one request at a time may do: what has an idempotency key, or changes a session.
+type work struct{ scope, name string }
 
 // Repeated says that a request was made before, with the same key and the same
 // content, and what it has made.
@@ -48,9 +50,10 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 		return func() {}, nil
 	}
 	if strings.Contains(o.Key, "\x00") {
-		return nil, fault.Errorf(fault.Invalid, "idempotency_key holds a 0 byte").Breaking("idempotency_key", fault.RuleFormat)
+		return nil, fault.Errorf(fault.Invalid, "idempotency_key holds a 0 byte").
+			Breaking("idempotency_key", fault.RuleFormat)
 	}
-	if done, err = m.exclusive(ctx, scope, o.Key); err != nil {
+	if done, err = m.exclusive.Lock(ctx, work{scope, o.Key}); err != nil {
 		return nil, err
 	}
 	known, err := m.store.Key(ctx, scope, o.Key)
@@ -60,42 +63,14 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 	case err != nil:
 		err = fmt.Errorf("session: idempotency key: %w", err)
 	case known.Content != o.Content:
-		err = fault.Errorf(fault.Conflict, "idempotency_key %q was used for another request, which has made session %q; use "+
-			"a new key", o.Key, known.SessionID).
+		err = fault.Errorf(fault.Conflict, "idempotency_key %q was used for another request, which has made "+
+			"session %q; use a new key", o.Key, known.SessionID).
 			OfTurn(known.ID).Breaking("idempotency_key", fault.RuleConflict)
 	default:
 		err = &Repeated{SessionID: known.SessionID, TurnID: known.ID}
 	}
 	done()
 	return nil, err
-}
-
-// exclusive returns when nobody else is at work on what has the scope and the name,
-// and keeps others from it until done is called.
-func (m *Manager) exclusive(ctx context.Context, scope, name string) (done func(), err error) {
-	name = scope + "\x00" + name
-	mine := make(chan struct{})
-	for other := m.takeKey(name, mine); other != nil; other = m.takeKey(name, mine) {
-		if err := lock.Wait(ctx, other); err != nil {
-			return nil, err
-		}
-	}
-	return func() {
-		m.mu.Lock()
-		defer m.mu.Unlock()
-		delete(m.keys, name)
-		close(mine)
-	}, nil
-}
-
-// takeKey sets who is at work on a name, or returns who is.
-func (m *Manager) takeKey(name string, mine chan struct{}) (other chan struct{}) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if other = m.keys[name]; other == nil {
-		m.keys[name] = mine
-	}
-	return other
 }
 
 // key names the turn that a request starts.

@@ -161,7 +161,7 @@ func (p *pending) enter(s *Session, to callPhase) {
 	if !slices.Contains(callTransitions[from(p.phase)], from(to)) {
 		undrawn(s, fmt.Sprintf("call %s: %v to %v", p.call.ID, p.phase, to))
 	}
-	disarm(&p.alarm)
+	p.alarm.Stop()
 	p.phase = to
 	if to != callOpen && to != callUnserved {
 		p.unserved = false

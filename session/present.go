@@ -15,17 +15,17 @@ func (t *Turn) present(ctx context.Context, f func(now *Turn) error) error {
 		return err
 	}
 	defer m.release(h)
-	now, err := h.s.present(ctx, t)
+	now, err := h.Value.present(ctx, t)
 	if err != nil {
 		return err
 	}
 	if err := f(now); err != nil {
 		return err
 	}
-	if !h.s.isSuspended() {
+	if !h.Value.isSuspended() {
 		return nil
 	}
-	m.resumeAfter(ctx, h.s, AttachRequest{SessionID: h.s.id})
+	m.resumeAfter(ctx, h.Value, AttachRequest{SessionID: h.Value.id})
 	return nil
 }
 

@@ -5,85 +5,26 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
-	"sync"
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/probation"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// A turn that kills the process would kill it again at each start. So the store
-// counts, for each open turn, how often it was made to run since its last step
-// forward: the count is written before the turn runs, and taken back when the turn
-// is suspended. What is left when a process starts is how often the turn was running
-// when one died. At Limits.QuarantineAfter of them the turn is failed.
-//
-// Turns that ran beside the one to blame are counted with it. So a turn one short of
-// the limit is a suspect, and suspects run one at a time, until a step forward, an
-// end or a wait clears them: the last death that counts is one turn's own.
-
 // errHeldBack marks the refusal to run a second suspect.
 var errHeldBack = errors.New("session: another turn that the process died of is being tried")
-
-// probation holds the one suspect that runs.
-type probation struct {
-	mu      sync.Mutex // protects suspect; taken last
-	suspect *Session
-}
-
-// enter reports whether a session may run its suspect.
-func (p *probation) enter(s *Session) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.suspect != nil && p.suspect != s {
-		return false
-	}
-	p.suspect = s
-	return true
-}
-
-// busy tells whether the suspect of another session runs.
-func (p *probation) busy(s *Session) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	return p.suspect != nil && p.suspect != s
-}
-
-// leave says that a session's turn is no suspect any more, and reports whether it
-// was.
-func (p *probation) leave(s *Session) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if p.suspect != s {
-		return false
-	}
-	p.suspect = nil
-	return true
-}
-
-// quarantined tells whether a turn that was made to run so often is failed.
-func (m *Manager) quarantined(attempts int64) bool {
-	return m.limits.QuarantineAfter > 0 && (attempts >= int64(m.limits.QuarantineAfter) || attempts == store.AttemptsClosing)
-}
-
-// suspected tells whether a turn that was made to run so often runs alone among
-// its like.
-func (m *Manager) suspected(attempts int64) bool {
-	return m.limits.QuarantineAfter > 1 && attempts > 0 && attempts >= int64(m.limits.QuarantineAfter)-1
-}
 
 // attempt writes down that the open turn of a session is about to run. Who does not
 // make it run then calls undo.
 func (m *Manager) attempt(ctx context.Context, s *Session) (undo func(), err error) {
 	attempts := s.attemptsNow()
-	if m.suspected(attempts) && !m.probation.enter(s) {
+	if m.probation.Suspected(attempts) && !m.probation.Enter(s) {
 		message := fmt.Sprintf("the server died %d times in a row while this turn ran; such turns go on one at a "+
-			"time, "+
-			"and another one does now: attach again later", attempts)
+			"time, and another one does now: attach again later", attempts)
 		return nil, &fault.Error{
 			Code: fault.Unavailable, Err: errHeldBack, RetryAfter: refusal.Later, TurnID: s.openTurn(), Message: message,
 		}
@@ -127,19 +68,16 @@ func (m *Manager) setAttempts(ctx context.Context, s *Session, attempts int64, w
 
 // cleared says that a session's turn is no suspect: the next one may run.
 func (m *Manager) cleared(s *Session) {
-	if m.probation.leave(s) {
+	if m.probation.Leave(s) {
 		m.freed()
 	}
 }
-
-// steps are the kinds of records that are steps forward.
-var steps = []record.Kind{record.KindTurnStarted, record.KindEvent, record.KindToolCall, record.KindToolResult, record.KindInteractionResolved}
 
 // stepsForward says how often the turn counts as made to run once records are
 // written: they are steps forward, or 0 for what changes nothing.
 func stepsForward(entries []*entry) int64 {
 	for _, e := range entries {
-		if slices.Contains(steps, e.kind) {
+		if probation.IsStep(e.kind) {
 			return 1
 		}
 	}
@@ -164,18 +102,18 @@ func (s *Session) attemptsNow() int64 {
 
 // endQuarantined is quarantine for who has reserved the session and wants its turn.
 func (m *Manager) endQuarantined(ctx context.Context, h *held) (*Turn, error) {
-	next, err := m.quarantine(ctx, h.s)
+	next, err := m.quarantine(ctx, h.Value)
 	if next != nil {
 		m.launchNext(ctx, h, next)
 	} else {
-		h.s.unreserve()
+		h.Value.unreserve()
 	}
 	if err != nil {
 		return nil, err
 	}
-	h.s.mu.Lock()
-	defer h.s.mu.Unlock()
-	return h.s.turn, nil
+	h.Value.mu.Lock()
+	defer h.Value.mu.Unlock()
+	return h.Value.turn, nil
 }
 
 // quarantine fails the open turn of a session. The caller has reserved the session;
@@ -192,9 +130,9 @@ func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err er
 	if err := m.store.SetAttempts(ctx, s.id, store.AttemptsClosing, false); err != nil {
 		return nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
-	why := fault.Errorf(fault.Internal, "the server died %d times in a row while this turn ran, and the turn made no step "+
-		"forward in between: "+
-		"it is quarantined and does not run again; the session goes on with its next prompt", attempts)
+	why := fault.Errorf(fault.Internal, "the server died %d times in a row while this turn ran, and the turn made no "+
+		"step forward in between: it is quarantined and does not run again; "+
+		"the session goes on with its next prompt", attempts)
 	end := func() *record.TurnEnded { return record.FailedWith(why) }
 	next, err = m.closeAs(ctx, s, func(record.Receipt) (func() *record.TurnEnded, error) { return end, why })
 	if err != nil {

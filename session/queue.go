@@ -73,7 +73,7 @@ func (s *Session) unqueueLocked(id string) *Turn {
 	}
 	t := s.queued[i]
 	s.queued = slices.Delete(s.queued, i, i+1)
-	disarm(&t.leave)
+	t.leave.Stop()
 	return t
 }
 
@@ -343,7 +343,7 @@ func (m *Manager) launchNext(ctx context.Context, h *held, next *Run) {
 		return
 	}
 	s.beginNext(t)
-	lock.Do(&m.mu, func() { h.users++ })
+	m.sessions.Keep(h)
 	m.turns.Add(1)
 	m.launch(ctx, h, next)
 }

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"slices"
-	"sync"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
@@ -94,7 +93,7 @@ func (m *Manager) WatchSession(ctx context.Context, id, cursor string) (*Session
 	if err := w.open(ctx); err != nil {
 		return nil, err
 	}
-	m.readers.add(w)
+	m.readers.Add(id, w)
 	w.rouse()
 	return w, nil
 }
@@ -140,7 +139,7 @@ func (w *SessionWatcher) Next(ctx context.Context) (out []Placed, err error) {
 	case stops:
 		return out, errStops
 	}
-	if w.held.s.isQuiet() {
+	if w.held.Value.isQuiet() {
 		w.leave()
 	}
 	return out, nil
@@ -148,7 +147,7 @@ func (w *SessionWatcher) Next(ctx context.Context) (out []Placed, err error) {
 
 // Close lets go of the session.
 func (w *SessionWatcher) Close() {
-	w.m.readers.remove(w)
+	w.m.readers.Remove(w.id, w)
 	w.leave()
 }
 
@@ -158,17 +157,17 @@ func (w *SessionWatcher) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if h.s.isUnmade() {
+	if h.Value.isUnmade() {
 		err = refusal.NoSession(w.id)
 	} else {
-		err = h.s.checkPlace(ctx, w.at)
+		err = h.Value.checkPlace(ctx, w.at)
 	}
 	if err != nil {
 		w.m.release(h)
 		return err
 	}
-	w.m.observed(h, 1)
-	w.held, w.watcher = h, h.s.watchWhole(w.at, w.ready)
+	w.m.sessions.Observe(h)
+	w.held, w.watcher = h, h.Value.watchWhole(w.at, w.ready)
 	if w.behind < 0 {
 		w.behind = w.watcher.behind
 	}
@@ -182,8 +181,7 @@ func (w *SessionWatcher) leave() {
 		return
 	}
 	w.watcher.Close()
-	w.m.observed(w.held, -1)
-	w.m.release(w.held)
+	w.m.sessions.ReleaseObserver(w.held)
 	w.held, w.watcher = nil, nil
 }
 
@@ -247,53 +245,12 @@ func (s *Session) isQuiet() bool {
 // rouse tells those who read the whole session that something has happened.
 func (s *Session) rouse() {
 	if s.manager != nil {
-		s.manager.readers.rouse(s.id)
+		s.manager.rouseReaders(s.id)
 	}
 }
 
-// readers are the watchers of whole sessions, by session. The zero value has none.
-type readers struct {
-	count atomic.Int64
-	mu    sync.Mutex // protects the field below; taken last
-	of    map[string]map[*SessionWatcher]struct{}
-}
-
-func (r *readers) add(w *SessionWatcher) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.of == nil {
-		r.of = map[string]map[*SessionWatcher]struct{}{}
-	}
-	if r.of[w.id] == nil {
-		r.of[w.id] = map[*SessionWatcher]struct{}{}
-	}
-	r.of[w.id][w] = struct{}{}
-	r.count.Add(1)
-}
-
-func (r *readers) remove(w *SessionWatcher) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if _, ok := r.of[w.id][w]; !ok {
-		return
-	}
-	r.count.Add(-1)
-	if delete(r.of[w.id], w); len(r.of[w.id]) == 0 {
-		delete(r.of, w.id)
-	}
-}
-
-// rouse wakes the watchers of a session.
-func (r *readers) rouse(id string) {
-	if r.count.Load() == 0 {
-		return
-	}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for w := range r.of[id] {
-		w.rouse()
-	}
-}
+// rouseReaders tells the watchers of a whole session that something has happened.
+func (m *Manager) rouseReaders(id string) { m.readers.Of(id, (*SessionWatcher).rouse) }
 
 // endReaders ends, in a server that stops, the watchers of sessions of which no turn
 // runs.
@@ -302,13 +259,9 @@ func (m *Manager) endReaders() {
 	for _, a := range m.runningNow() {
 		running[a.t.s.id] = true
 	}
-	m.readers.mu.Lock()
-	defer m.readers.mu.Unlock()
-	for id, of := range m.readers.of {
-		for w := range of {
-			if !running[id] && !w.stop.Swap(true) {
-				w.rouse()
-			}
+	m.readers.All(func(id string, w *SessionWatcher) {
+		if !running[id] && !w.stop.Swap(true) {
+			w.rouse()
 		}
-	}
+	})
 }

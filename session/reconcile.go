@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -21,7 +22,7 @@ const calmAfter = 10 * time.Second
 // at any time.
 func (s *Session) reconcileLocked() {
 	for _, q := range s.queued {
-		s.keepLocked(&q.leave, s.wantsDropLocked(q), q.cancelAt.Left, func() { s.leftQueuedLocked(q) })
+		s.alarms.Keep(&q.leave, s.wantsDropLocked(q), q.cancelAt.Left, func() { s.leftQueuedLocked(q) })
 	}
 	t := s.turn
 	if t == nil {
@@ -30,11 +31,11 @@ func (s *Session) reconcileLocked() {
 	s.reconcileCallsLocked(t)
 	s.reconcileDeadlineLocked(t)
 	leaves := s.wantsLeaveLocked(t)
-	s.keepLocked(&t.leave, leaves && t.stop == nil, t.cancelAt.Left, func() { s.cancelLeftLocked(t) })
-	s.keepLocked(&t.idle, s.wantsIdleLocked(t) && !leaves, in(s.limits.IdleTurn), func() { s.suspendLocked(t) })
+	s.alarms.Keep(&t.leave, leaves && t.stop == nil, t.cancelAt.Left, func() { s.cancelLeftLocked(t) })
+	s.alarms.Keep(&t.idle, s.wantsIdleLocked(t) && !leaves, alarm.In(s.limits.IdleTurn), func() { s.suspendLocked(t) })
 	left, bounded := s.wallLeftLocked(t)
-	s.keepLocked(&t.wall, bounded && left > 0, in(left), func() {})
-	s.keepLocked(&t.calm, s.isCalmLocked(t), in(calmAfter), func() { s.calmedLocked(t) })
+	s.alarms.Keep(&t.wall, bounded && left > 0, alarm.In(left), func() {})
+	s.alarms.Keep(&t.calm, s.isCalmLocked(t), alarm.In(calmAfter), func() { s.calmedLocked(t) })
 	if !t.runs() {
 		return
 	}
@@ -100,13 +101,13 @@ func (s *Session) askLocked(t *Turn, p *pending, why string) {
 		p.owner.push(item{offer: &p.call})
 		after := t.timeout(p.call.Name)
 		late := fmt.Sprintf("no answer within %v", after)
-		s.armLocked(&p.alarm, after, func() { s.settleSoonLocked(t, p, record.TimedOut, late) })
+		s.alarms.Set(&p.alarm, after, func() { s.settleSoonLocked(t, p, record.TimedOut, late) })
 	case callHandover:
-		s.armLocked(&p.alarm, time.Until(p.leftAt.Add(s.limits.HandoverGrace)), func() { s.handOverLocked(t) })
+		s.alarms.Set(&p.alarm, time.Until(p.leftAt.Add(s.limits.HandoverGrace)), func() { s.handOverLocked(t) })
 	case callAbandoned:
-		s.armLocked(&p.alarm, 0, func() { s.settleSoonLocked(t, p, record.Abandoned, why) })
+		s.alarms.Set(&p.alarm, 0, func() { s.settleSoonLocked(t, p, record.Abandoned, why) })
 	default:
-		s.armLocked(&p.alarm, unservedAfter, func() { s.notifyUnservedLocked(t, p) })
+		s.alarms.Set(&p.alarm, unservedAfter, func() { s.notifyUnservedLocked(t, p) })
 	}
 }
 
@@ -123,7 +124,7 @@ func (s *Session) handOverLocked(t *Turn) {
 // settleSoonLocked has a call settled without a result of a client. An error means that it
 // is settled already, or that the store has failed, which the turn itself meets.
 func (s *Session) settleSoonLocked(t *Turn, p *pending, outcome record.Outcome, text string) {
-	s.store.spawn(func() { _ = s.settleAs(context.Background(), t, p.call.ID, outcome, text) })
+	s.store.flushers.Spawn(func() { _ = s.settleAs(context.Background(), t, p.call.ID, outcome, text) })
 }
 
 // reconcileDeadlineLocked bounds the time that a turn runs without waiting: for a client
@@ -132,22 +133,22 @@ func (s *Session) reconcileDeadlineLocked(t *Turn) {
 	a := t.attempt
 	counts := t.runs() && !a.expired && !a.stalled && !s.awaitsClientLocked(t) && !t.awaitsPerson()
 	switch {
-	case counts && a.deadline == nil:
+	case counts && !a.deadline.IsSet():
 		a.due = time.Now().Add(a.left)
-		s.armLocked(&a.deadline, a.left, func() {
+		s.alarms.Set(&a.deadline, a.left, func() {
 			a.expired = true
 			a.cancel(fault.Errorf(fault.Timeout, "the turn took longer than %v", s.limits.TurnTimeout).
 				Over("turn_time_ms", int(s.limits.TurnTimeout.Milliseconds()), 0))
 		})
-	case !counts && a.deadline != nil:
+	case !counts && a.deadline.IsSet():
 		a.left = max(time.Until(a.due), 1)
-		disarm(&a.deadline)
+		a.deadline.Stop()
 	}
 }
 
 // restartDeadline gives the turn its whole time again.
 func (s *Session) restartDeadline(a *attempt) {
-	disarm(&a.deadline)
+	a.deadline.Stop()
 	a.left = s.limits.TurnTimeout
 }
 
@@ -191,7 +192,7 @@ func (s *Session) isCalmLocked(t *Turn) bool {
 
 func (s *Session) calmedLocked(t *Turn) {
 	if s.isCalmLocked(t) {
-		s.store.spawn(func() { s.store.calmed(s) })
+		s.store.flushers.Spawn(func() { s.store.calmed(s) })
 	}
 }
 

@@ -133,7 +133,7 @@ func (m *Manager) recoverOn(ctx context.Context, r *recovery) (done bool, err er
 
 // recoverTurn does what is to be done about an open turn in a pass.
 func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head store.Head) error {
-	suspect := m.suspected(head.Attempts) && !m.quarantined(head.Attempts)
+	suspect := m.probation.Suspected(head.Attempts) && !m.probation.Quarantined(head.Attempts)
 	mine := suspect == (r.pass == passSuspects)
 	if head.Waits || r.seen && !mine {
 		return nil
@@ -142,8 +142,8 @@ func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head store.Head)
 	if err != nil {
 		return err
 	}
-	s := h.s
-	if mine && suspect && m.probation.busy(s) { // resume would refuse it, and free a place for the next try
+	s := h.Value
+	if mine && suspect && m.probation.Busy(s) { // resume would refuse it, and free a place for the next try
 		m.release(h)
 		return errHeldBack
 	}
@@ -157,7 +157,7 @@ func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head store.Head)
 		m.lost(s)
 	}
 	prospect := s.prospect()
-	if m.quarantined(s.attemptsNow()) {
+	if m.probation.Quarantined(s.attemptsNow()) {
 		prospect = works
 	}
 	if !mine || s.settled() != nil || prospect == onlyWaits || prospect == mayWork && r.pass == passWorking {

@@ -43,7 +43,7 @@ func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r r
 		return nil, err
 	}
 	defer m.release(h)
-	s := h.s
+	s := h.Value
 	if err := s.resolve(ctx, id, r); err != nil {
 		return nil, err
 	}

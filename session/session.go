@@ -10,9 +10,12 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/shared"
+	"github.com/apzuk3/agentd/session/internal/tail"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -28,7 +31,8 @@ type Session struct {
 	store   *patient
 	runner  Runner
 	limits  Limits
-	manager *Manager // whose session it is; nil if it is only read from
+	manager *Manager    // whose session it is; nil if it is only read from
+	alarms  alarm.Group // of mu
 
 	resuming sync.Mutex    // held while an open turn is made to run again; taken before mu
 	queueing chan struct{} // full while a turn is queued, dropped, or ends; filled before mu is taken
@@ -53,8 +57,8 @@ type Session struct {
 	broken      error         // an append's outcome is unknown: the log must be read again
 	stall       error         // an append is tried again: why it was not taken
 	queue       []*entry
-	flushing    bool // some goroutine is in flush
-	tail        tail // of what was written here
+	flushing    bool      // some goroutine is in flush
+	tail        tail.Tail // of what was written here
 	watchers    map[*Watcher]struct{}
 	deltas      int // since the last record
 	clientsSeen int
@@ -69,15 +73,15 @@ type entry struct {
 	data     []byte
 	fact     any // what data says, by kind: see Kind; of an event *Event
 	shared   []store.SharedValue
-	reserved *reservation  // what shared has let pass
-	key      *store.Key    // names what the entry makes
-	asked    bool          // a client waits for it: refused when the store cannot take writes
-	settles  *pending      // the call it is the result of; protected by Session.mu
-	resolves *pending      // the call about which a person has said something
-	rec      record.Record // set before done is closed
-	err      error         // set before done is closed
-	done     chan struct{} // closed when the entry is durable or has failed; see commit
-	released bool          // done is closed; protected by Session.mu
+	reserved *shared.Reservation // of shared
+	key      *store.Key          // names what the entry makes
+	asked    bool                // a client waits for it: refused when the store cannot take writes
+	settles  *pending            // the call it is the result of; protected by Session.mu
+	resolves *pending            // the call about which a person has said something
+	rec      record.Record       // set before done is closed
+	err      error               // set before done is closed
+	done     chan struct{}       // closed when the entry is durable or has failed; see commit
+	released bool                // done is closed; protected by Session.mu
 }
 
 // load reads a session's log. A panic over what it holds is an error: others may
@@ -143,7 +147,7 @@ func (s *Session) subject(rec record.Record, fact any) *Turn {
 }
 
 func newSession(store *patient, runner Runner, limits Limits, id string) *Session {
-	return &Session{
+	s := &Session{
 		id:       id,
 		store:    store,
 		runner:   runner,
@@ -154,6 +158,8 @@ func newSession(store *patient, runner Runner, limits Limits, id string) *Sessio
 		index:    &index.Index{},
 		watchers: map[*Watcher]struct{}{},
 	}
+	s.alarms = alarm.NewGroup(&s.mu, s.reconcileLocked)
+	return s
 }
 
 // records yields the records after a sequence number, pageLen to a read. The end
@@ -195,7 +201,7 @@ func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Se
 func (s *Session) kept(after int64) ([]record.Record, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	return s.tail.after(after)
+	return s.tail.After(after)
 }
 
 // decode reads what a record says.
@@ -295,24 +301,6 @@ func (s *Session) settledLocked(t *Turn, res *record.ToolResult) {
 		p.enter(s, callSettled)
 		p.result = res
 		close(p.done)
-	}
-}
-
-// mergeStateLocked writes the session's own keys; those of other scopes are
-// in the store's shared values.
-func (s *Session) mergeStateLocked(delta map[string]any) {
-	for k, v := range delta {
-		if scopeOf(k) != "" {
-			continue
-		}
-		s.stateBytes -= s.sizes[k]
-		if v == nil {
-			delete(s.state, k)
-			delete(s.sizes, k)
-			continue
-		}
-		s.state[k], s.sizes[k] = v, sizeOf(k, v)
-		s.stateBytes += s.sizes[k]
 	}
 }
 

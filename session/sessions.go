@@ -10,7 +10,6 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
-	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
@@ -106,7 +105,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 		return index.Session{}, err
 	}
 	// Whoever starts a turn sees the session before or after the change.
-	done, err := m.exclusive(ctx, scopeUpdate, id)
+	done, err := m.exclusive.Lock(ctx, work{scopeUpdate, id})
 	if err != nil {
 		return index.Session{}, err
 	}
@@ -130,12 +129,12 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 	case err != nil:
 		return index.Session{}, fmt.Errorf("session %s: update: %w", id, err)
 	}
-	if h := lock.Get(&m.mu, func() *held { return m.sessions[id] }); h != nil {
-		if err := lock.Wait(ctx, h.ready); err != nil {
+	if h := m.sessions.Find(id); h != nil {
+		err := h.Wait(ctx)
+		if s, ok := h.Now(); ok {
+			s.setOwn(info)
+		} else if ctx.Err() != nil {
 			return index.Session{}, err
-		}
-		if h.err == nil {
-			h.s.setOwn(info)
 		}
 	}
 	return m.SessionNow(ctx, info)
@@ -222,56 +221,13 @@ func (m *Manager) stopAll(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err = h.s.awaitStart(ctx); err == nil { // of which only the store may know yet
-		err = h.s.dropQueued(ctx, why)
+	if err = h.Value.awaitStart(ctx); err == nil { // of which only the store may know yet
+		err = h.Value.dropQueued(ctx, why)
 	}
-	open := h.s.isOpen()
+	open := h.Value.isOpen()
 	m.release(h)
 	if err != nil || !open {
 		return err
 	}
 	return m.CancelTurn(ctx, id, "", why)
-}
-
-// alone does something to a session that nobody uses, and has who asks for the
-// session meanwhile wait; they get gone if it succeeds, else the session. A session
-// that somebody uses is ErrConflict.
-func (m *Manager) alone(id string, gone *fault.Error, f func() error) error {
-	h := m.replaceUnused(id, gone)
-	if h == nil {
-		return store.ErrConflict
-	}
-	err := f()
-	h.err = gone
-	if err != nil {
-		h.err = errKept
-		lock.Do(&m.mu, func() { delete(m.sessions, id) }) // who comes now reads it anew
-	}
-	close(h.ready)
-	m.release(h)
-	m.readers.rouse(id)
-	return err
-}
-
-// replaceUnused puts an entry that is not ready in the place of a session that nobody
-// uses, and ends those who observe it. It returns nil if somebody uses the session.
-func (m *Manager) replaceUnused(id string, gone *fault.Error) *held {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if h := m.inTableLocked(id); h != nil {
-		if h.users > h.observers {
-			return nil
-		}
-		if h.idle != nil {
-			m.idle.Remove(h.idle)
-			h.idle = nil
-		}
-		delete(m.sessions, id)
-		if h.observers > 0 {
-			h.s.endObservers(gone)
-		}
-	}
-	h := &held{id: id, ready: make(chan struct{}), users: 1}
-	m.sessions[id] = h
-	return h
 }

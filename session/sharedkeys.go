@@ -11,8 +11,18 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/page"
+	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/principal"
 )
+
+// SharedState returns the keys that the sessions of a principal have in common with
+// others, with their scopes, as they are now.
+func SharedState(ctx context.Context, store interface {
+	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
+}, owner principal.Principal,
+) (map[string]any, error) {
+	return shared.Read(ctx, store, shared.ScopesOf(owner), func(string, json.RawMessage) {})
+}
 
 // SharedKey is one key of state that sessions share.
 type SharedKey struct {
@@ -25,18 +35,20 @@ type SharedKey struct {
 }
 
 // SharedKeys returns at most limit keys of `app:` and of the principal's own `user:`
-// with a prefix, fewer if they are large, by name, and the token of the next page, "" on the last one. page is a token of the same
-// prefix, "" for the first page.
-func (m *Manager) SharedKeys(ctx context.Context, prefix, at string, limit int) (keys []SharedKey, next string, err error) {
+// with a prefix, fewer if they are large, by name, and the token of the next page, "" on
+// the last one. page is a token of the same prefix, "" for the first page.
+func (m *Manager) SharedKeys(
+	ctx context.Context, prefix, at string, limit int,
+) (keys []SharedKey, next string, err error) {
 	hash := page.Hash(struct{ SharedPrefix string }{prefix})
 	after, err := page.Read(at, hash)
 	if err != nil {
 		return nil, "", err
 	}
 	var all []SharedKey
-	_, err = sharedState(ctx, m.store, scopesOf(principal.Of(ctx)), func(key string, value json.RawMessage) {
+	_, err = shared.Read(ctx, m.store, shared.ScopesOf(principal.Of(ctx)), func(key string, value json.RawMessage) {
 		if strings.HasPrefix(key, prefix) && (after == nil || key > after.ID) {
-			all = append(all, SharedKey{Key: key, Value: value, Bytes: keySize(key, value)})
+			all = append(all, SharedKey{Key: key, Value: value, Bytes: shared.KeySize(key, value)})
 		}
 	})
 	if err != nil {
@@ -66,7 +78,8 @@ func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []st
 	}
 	have := map[string]bool{}
 	p := principal.Of(ctx)
-	if _, err := sharedState(ctx, m.store, scopesOf(p), func(key string, _ json.RawMessage) { have[key] = true }); err != nil {
+	_, err = shared.Read(ctx, m.store, shared.ScopesOf(p), func(key string, _ json.RawMessage) { have[key] = true })
+	if err != nil {
 		return nil, err
 	}
 	gone := map[string]any{}
@@ -78,10 +91,10 @@ func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []st
 	if len(gone) == 0 {
 		return nil, nil
 	}
-	values := sharedValues(p, gone)
-	reserved := m.store.shared.unbounded(values)
+	values := shared.ValuesOf(p, gone)
+	reserved := m.store.shared.ReserveUnbounded(values)
 	err = m.store.SetShared(ctx, values)
-	m.store.shared.done(reserved, err == nil)
+	reserved.Done(err == nil)
 	if err != nil {
 		return nil, fmt.Errorf("session: remove shared state: %w", err)
 	}
@@ -100,13 +113,13 @@ func (m *Manager) SetShared(ctx context.Context, state map[string]any) error {
 	if err := m.store.refuses(); err != nil {
 		return err
 	}
-	values := sharedValues(principal.Of(ctx), state)
-	reserved, err := m.store.shared.reserve(ctx, values)
+	values := shared.ValuesOf(principal.Of(ctx), state)
+	reserved, err := m.store.shared.Reserve(ctx, values)
 	if err != nil {
 		return err
 	}
 	err = m.store.SetShared(ctx, values)
-	m.store.shared.done(reserved, err == nil)
+	reserved.Done(err == nil)
 	if err != nil {
 		return fmt.Errorf("session: set shared state: %w", err)
 	}
@@ -115,8 +128,9 @@ func (m *Manager) SetShared(ctx context.Context, state map[string]any) error {
 
 // checkShared refuses a key that sessions do not share.
 func checkShared(field, key string) error {
-	if scope := scopeOf(key); scope != scopeApp && scope != scopeUser {
-		return fault.Errorf(fault.Invalid, "%s: %.80q is no key that sessions share: those begin with app: or user:", field, key).
+	if scope := shared.ScopeOf(key); scope != shared.App && scope != shared.User {
+		return fault.Errorf(fault.Invalid,
+			"%s: %.80q is no key that sessions share: those begin with app: or user:", field, key).
 			Breaking(field, fault.RuleRange)
 	}
 	return nil

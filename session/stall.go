@@ -3,12 +3,12 @@ package session
 import (
 	"context"
 	"log/slog"
-	"sync"
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/clock"
-	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/retry"
+	"github.com/apzuk3/agentd/session/internal/shared"
+	"github.com/apzuk3/agentd/session/internal/stalls"
 )
 
 // stallAfter is how long writes fail before new turns are refused; a store
@@ -22,23 +22,21 @@ type patient struct {
 	clock.Clock
 	log *slog.Logger
 
-	shared  *shared
-	cleared func(*Session) // its turn, which was made to run more than once, has made a step forward
-	calmed  func(*Session) // its turn runs and only waits
+	shared    *shared.State
+	retention time.Duration  // Limits.Retention
+	cleared   func(*Session) // its turn, which was made to run more than once, has made a step forward
+	calmed    func(*Session) // its turn runs and only waits
 
-	flushers sync.WaitGroup // goroutines that retry appends; added to under mu
-
-	mu      sync.Mutex         // protects the fields below
-	stalled map[*Session]error // the sessions that wait, and why
-	since   time.Time          // when the first of them began to
-	stopped bool               // no goroutine is started any more
+	stalls   *stalls.Stalls[*Session] // the sessions that wait for the store
+	flushers stalls.Flushers          // goroutines that write for nobody who waits
 }
 
 func newPatient(cfg Config, onFatal func(error)) *patient {
 	p := &patient{
-		Clock:   clock.Clock{Now: cfg.Now},
-		log:     cfg.Logger,
-		stalled: map[*Session]error{},
+		Clock:     clock.Clock{Now: cfg.Now},
+		log:       cfg.Logger,
+		stalls:    stalls.New[*Session](cfg.Logger),
+		retention: cfg.Limits.Retention,
 	}
 	p.Store = retry.New(retry.Config{
 		Store:    cfg.Store,
@@ -49,7 +47,7 @@ func newPatient(cfg Config, onFatal func(error)) *patient {
 			onFatal(err)
 		},
 	})
-	p.shared = newShared(p, &cfg.Limits)
+	p.shared = shared.New(p, shared.Use{Keys: cfg.Limits.MaxSharedKeys, Bytes: cfg.Limits.MaxSharedBytes})
 	return p
 }
 
@@ -57,7 +55,7 @@ func newPatient(cfg Config, onFatal func(error)) *patient {
 func (p *patient) refuses() error {
 	err := p.Failed()
 	if err == nil {
-		err = p.stalls()
+		err = p.stalls.Err()
 	}
 	if err == nil {
 		return nil
@@ -65,63 +63,16 @@ func (p *patient) refuses() error {
 	return retry.Unavailable(retry.TakeWrites, err)
 }
 
-// stalls says why a session waits for the store; nil if none does.
-func (p *patient) stalls() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, err := range p.stalled {
-		return err
-	}
-	return nil
-}
-
 // ready is refuses, and a write of its own.
 func (p *patient) ready(ctx context.Context) error {
-	if err := p.stalls(); err != nil {
+	if err := p.stalls.Err(); err != nil {
 		return err
 	}
 	return p.Ping(ctx)
 }
 
-// stall takes note of a session that waits for the store.
-func (p *patient) stall(s *Session, err error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.stalled) == 0 {
-		p.since = time.Now()
-		p.log.Warn("the store cannot take writes: turns wait, new ones are refused",
-			slog.String("session", s.id), slog.String("error", err.Error()))
-	}
-	p.stalled[s] = err
-}
-
-// unstall says that a session waits no longer; written says whether its records are
-// in the log.
-func (p *patient) unstall(s *Session, written bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, ok := p.stalled[s]; !ok {
-		return
-	}
-	delete(p.stalled, s)
-	if len(p.stalled) == 0 && written {
-		p.log.Info("the store takes writes again", slog.Duration("after", time.Since(p.since)))
-	}
-}
-
-// spawn runs f on a goroutine of the manager's. It reports false, having done
-// nothing, after giveUp.
-func (p *patient) spawn(f func()) bool {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if !p.stopped {
-		p.flushers.Go(f)
-	}
-	return !p.stopped
-}
-
 // giveUp starts no goroutine and retries no call from now on.
 func (p *patient) giveUp() {
-	lock.Do(&p.mu, func() { p.stopped = true })
+	p.flushers.Stop()
 	p.Stop()
 }

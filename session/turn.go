@@ -10,9 +10,11 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/internal/clock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -94,7 +96,7 @@ type pending struct {
 
 	// The fields below are protected by s.mu.
 	phase     callPhase
-	alarm     *alarm             // of the phase
+	alarm     alarm.Alarm        // of the phase
 	owner     *Watcher           // whose client is asked
 	recording *record.ToolResult // of callRecording, what is on its way
 	tried     chan struct{}      // closed when that has come to an end; made with callRecording and callResolving
@@ -176,7 +178,7 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	p := principal.Of(ctx)
 	a.by = p.ID
 	field := cmp.Or(a.StateField, "state_delta")
-	a.State, a.warnings = permitted(p, field, a.State)
+	a.State, a.warnings = shared.Permitted(p, field, a.State)
 	res, data, wrong := t.s.resultOf(a)
 	if wrong == nil {
 		err := t.s.stateFits(ctx, a.State)

@@ -50,7 +50,7 @@ func (s *Session) unservedLocked(t *Turn) []unservedCall {
 // expiresLocked is when the open turn is over if no client comes that it needs.
 func (s *Session) expiresLocked(t *Turn) time.Time {
 	at := s.lastAt.Add(s.limits.Retention)
-	if t.runs() && (t.deadline != nil || t.stalled) && s.attendedLocked() && t.due.Before(at) {
+	if t.runs() && (t.deadline.IsSet() || t.stalled) && s.attendedLocked() && t.due.Before(at) {
 		at = t.due
 	}
 	if t.onDisconnect.Cancel && !t.cancelAt.IsZero() && t.cancelAt.At.Before(at) {

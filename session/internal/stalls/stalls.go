@@ -1,0 +1,89 @@
+// Package stalls knows which sessions wait for the store to take writes, and runs the goroutines that write for
+// callers that do not wait.
+//
+// The package must not know what is written, nor the store.
+package stalls
+
+import (
+	"log/slog"
+	"sync"
+	"time"
+)
+
+// Stalls are the sessions that wait for the store. Its methods may be called from any goroutine.
+type Stalls[S comparable] struct {
+	log *slog.Logger
+
+	mu    sync.Mutex  // protects the fields below
+	why   map[S]error // the sessions that wait, and why
+	since time.Time   // when the first of them began to
+}
+
+// New returns stalls of which there are none.
+func New[S comparable](log *slog.Logger) *Stalls[S] {
+	return &Stalls[S]{log: log, why: map[S]error{}}
+}
+
+// Err says why a session waits for the store; nil if none does.
+func (p *Stalls[S]) Err() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	for _, err := range p.why {
+		return err
+	}
+	return nil
+}
+
+// Begin says that a session, which the log calls name, waits for the store, and why.
+func (p *Stalls[S]) Begin(s S, name string, why error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if len(p.why) == 0 {
+		p.since = time.Now()
+		p.log.Warn("the store cannot take writes: turns wait, new ones are refused",
+			slog.String("session", name), slog.String("error", why.Error()))
+	}
+	p.why[s] = why
+}
+
+// End says that a session waits no longer, if it did; written says whether its records are in the log.
+func (p *Stalls[S]) End(s S, written bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if _, ok := p.why[s]; !ok {
+		return
+	}
+	delete(p.why, s)
+	if len(p.why) == 0 && written {
+		p.log.Info("the store takes writes again", slog.Duration("after", time.Since(p.since)))
+	}
+}
+
+// Flushers run functions on goroutines until they are stopped. The zero value has none. Its methods may be called
+// from any goroutine.
+type Flushers struct {
+	running sync.WaitGroup // added to under mu
+
+	mu      sync.Mutex // protects the field below
+	stopped bool
+}
+
+// Spawn runs f on a goroutine. It reports false, having done nothing, after Stop.
+func (g *Flushers) Spawn(f func()) bool {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	if !g.stopped {
+		g.running.Go(f)
+	}
+	return !g.stopped
+}
+
+// Stop starts no goroutine from now on. Those that run go on.
+func (g *Flushers) Stop() {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.stopped = true
+}
+
+// Wait returns when no goroutine runs any more. It is called after Stop.
+func (g *Flushers) Wait() { g.running.Wait() }
