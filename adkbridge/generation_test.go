@@ -12,6 +12,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 func generate(s *agentdv1.GenerationSettings) option {
@@ -137,7 +138,7 @@ func TestIncludeHistory(t *testing.T) {
 // TestInstructionLayers: the server's text, the agent's, the caller's.
 func TestInstructionLayers(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("calc"), say("A")}, "silent": {say("B")}})
-	m, err := session.NewManager(session.Config{Store: w.store, Runner: w.runner, Limits: session.Limits{Instruction: "be kind to {nobody}"}})
+	m, err := session.NewManager(session.Config{Store: w.store, Runner: w.runner, Limits: limits.Limits{Instruction: "be kind to {nobody}"}})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -25,6 +25,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
@@ -215,7 +216,7 @@ type world struct {
 	session string
 	tools   []*agentdv1.Tool
 	state   map[string]any
-	limits  session.Limits
+	limits  limits.Limits
 	// answer is the client's tools; nil answers with {"ok":<name>}.
 	answer func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer
 	// watch sees each message before it is handled.

@@ -9,6 +9,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -80,7 +81,7 @@ func TestOutputKeyPastBound(t *testing.T) {
 		t.Run(tc.key, func(t *testing.T) {
 			long := say(strings.Repeat("x", 200))
 			w := newWorld(t, map[string][]step{"a": {say("short"), long, long, say("again")}, "b": {say("fine"), say("fine")}})
-			w.limits = session.Limits{MaxOwnBytes: 100, MaxSharedBytes: 100}
+			w.limits = limits.Limits{MaxOwnBytes: 100, MaxSharedBytes: 100}
 			w.restart()
 			tree := seq("root", llm("a", output(tc.key)), llm("b", instruct("It is {"+tc.key+"}.")))
 			w.run(tree, "go").ok(t)

@@ -14,7 +14,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -30,7 +30,7 @@ type greetInput struct {
 // A whole turn, with a tool that takes half an hour, in no time at all.
 func TestTurnOnFakeTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		d := agentdtest.Start(t, agentdtest.Config{}, testdaemon.WithTurnLimits(session.Limits{ToolTimeout: time.Hour}))
+		d := agentdtest.Start(t, agentdtest.Config{}, testdaemon.WithTurnLimits(limits.Limits{ToolTimeout: time.Hour}))
 		clnt := d.Client()
 		err := client.AddTool(clnt, "greet", "Returns a greeting", func(ctx context.Context, in greetInput) (any, error) {
 			time.Sleep(30 * time.Minute)

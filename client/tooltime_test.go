@@ -11,7 +11,8 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	limits "github.com/apzuk3/agentd/session"
+
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // TestToolTimeouts: a handler has as long as was declared, however short the

@@ -21,6 +21,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
@@ -132,7 +133,7 @@ func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture
 	}
 	mgr, err := session.NewManager(session.Config{
 		Store: store, Runner: e, Logger: cfg.Logger,
-		Limits: session.Limits{StopGrace: 5 * time.Second, ToolTimeout: 2 * time.Hour},
+		Limits: limits.Limits{StopGrace: 5 * time.Second, ToolTimeout: 2 * time.Hour},
 	})
 	if err != nil {
 		t.Fatal(err)

@@ -10,6 +10,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -68,7 +69,7 @@ func TestAgents(t *testing.T) {
 		}, agentdv1.AgentEnded_OUTCOME_FAILED, "root/b"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, memory(t), session.Limits{})
+			f := newFixture(t, memory(t), limits.Limits{})
 			f.on(tc.run)
 			turn := f.start(session.Request{Agent: &agentdv1.Agent{Name: "root", AgentType: &agentdv1.Agent_Sequential{
 				Sequential: &agentdv1.SequentialAgent{Agents: []*agentdv1.Agent{tree()}},
@@ -107,7 +108,7 @@ func TestAgents(t *testing.T) {
 // TestAgentAlone tells of the agent of a tree of one that it starts and ends with the turn,
 // which no record says.
 func TestAgentAlone(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m1", []string{"root"}, "one") })
 	turn := f.start(session.Request{InitialState: map[string]any{"a": "b"}})
 	told := names(follow(t, turn.Watch()))

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -51,7 +52,7 @@ func TestTurnThatIsJustRecorded(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &slowly{Store: memory(t)}
-				f := newFixture(t, store, session.Limits{})
+				f := newFixture(t, store, limits.Limits{})
 				f.on(talk)
 				id := f.create(session.Names{}).ID
 				req := session.Request{SessionID: id, Prompt: "ask", Agent: tree(), Tools: tools()}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -39,7 +40,7 @@ func TestAnsweredCallIsAskedOfNobody(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db := &tampered{Store: memory(t)}
-				f := newFixture(t, db, session.Limits{})
+				f := newFixture(t, db, limits.Limits{})
 				f.on(talk)
 				turn := f.start(session.Request{Prompt: "ask"})
 				owner := turn.Watch()
@@ -80,7 +81,7 @@ func TestAnsweredCallIsAskedOfNobody(t *testing.T) {
 func TestCallWhoseAnswerIsNotTakenIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
-		f := newFixture(t, db, session.Limits{})
+		f := newFixture(t, db, limits.Limits{})
 		f.on(talk)
 		turn := f.start(session.Request{Prompt: "ask"})
 		w := turn.Watch()
@@ -180,7 +181,7 @@ func TestClientThatLeavesWhileItsTurnStarts(t *testing.T) {
 func TestLeavingInAnyOrder(t *testing.T) {
 	for _, closeFirst := range []bool{true, false} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(t, memory(t), session.Limits{})
+			f := newFixture(t, memory(t), limits.Limits{})
 			f.on(talk)
 			turn := f.start(session.Request{Prompt: "ask"})
 			leaves := turn.Watch()
@@ -207,7 +208,7 @@ func TestLeavingInAnyOrder(t *testing.T) {
 func TestCancelGraceOutlastsTheIdleTime(t *testing.T) {
 	for _, leaves := range []string{"before the call", "behind the call"} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(t, memory(t), session.Limits{})
+			f := newFixture(t, memory(t), limits.Limits{})
 			speak := make(chan struct{})
 			f.on(func(ctx context.Context, r *session.Run) error {
 				<-speak

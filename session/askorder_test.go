@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // Whoever is asked for calls, first or again, is asked in the order in which the
@@ -15,7 +16,7 @@ import (
 func TestAskedInTheModelsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := []string{"c5", "c2", "c9", "c1", "c7", "c3", "c8", "c4"}
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			_, err := call(ctx, r, want...)
 			return err
@@ -48,7 +49,7 @@ func TestAskedInTheModelsOrder(t *testing.T) {
 		_, again := f.attach(back)
 		asked("one that comes back", again)
 		f.stop()
-		g := f.newServer(session.Limits{})
+		g := f.newServer(limits.Limits{})
 		g.on(func(ctx context.Context, r *session.Run) error {
 			for _, id := range want {
 				if _, err := r.Await(ctx, id); err != nil {

@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -120,7 +121,7 @@ func TestKilledAtTheEnd(t *testing.T) {
 			store := memory(t)
 			mortal := &dying{Store: store, lost: lost}
 			mortal.left.Store(n)
-			first := newFixture(t, mortal, session.Limits{})
+			first := newFixture(t, mortal, limits.Limits{})
 			first.on(failing)
 			turn := first.start(session.Request{})
 			<-turn.Done()
@@ -130,7 +131,7 @@ func TestKilledAtTheEnd(t *testing.T) {
 				t.Errorf("killed at append %d (written: %v): the log has %d results for the end, and the end: %v", n, lost, closed, ended)
 			}
 			if !ended {
-				second := newFixture(t, store, session.Limits{})
+				second := newFixture(t, store, limits.Limits{})
 				second.on(failing)
 				if err := second.m.Recover(t.Context()); err != nil {
 					t.Fatal(err)
@@ -158,7 +159,7 @@ func TestKilledAtTheEnd(t *testing.T) {
 // TestStateAtTheEnd: keys that are written with the end are in the state of the turn that
 // starts with it; those that do not fit are refused before.
 func TestStateAtTheEnd(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{MaxOwnKeys: 3})
+	f := newFixture(t, memory(t), limits.Limits{MaxOwnKeys: 3})
 	queued := make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		if r.Spec().Prompt == "next" {
@@ -199,7 +200,7 @@ func TestStateAtTheEnd(t *testing.T) {
 // what the run has handed over for the end is dropped.
 func TestSuspendedAtTheEnd(t *testing.T) {
 	store := memory(t)
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, store, limits.Limits{})
 	added := make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		if err := addAtEnd(ctx, r, &record.Event{Path: root, Text: closes}); err != nil {

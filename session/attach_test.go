@@ -14,6 +14,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -47,7 +48,7 @@ func story(ctx context.Context, r *session.Run) error {
 }
 
 // newServer is another server on the same store.
-func (f *fixture) newServer(limits session.Limits) *fixture {
+func (f *fixture) newServer(limits limits.Limits) *fixture {
 	g := newFixture(f.t, f.store, limits)
 	g.engine.run = story
 	if err := g.m.Recover(f.t.Context()); err != nil {
@@ -75,7 +76,7 @@ func (f *fixture) stop() {
 
 func TestTurnGoesOnAfterARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(story)
 		turn := f.start(session.Request{InitialState: map[string]any{"k": "v", "temp:t": "x"}})
 		w := turn.Watch()
@@ -85,7 +86,7 @@ func TestTurnGoesOnAfterARestart(t *testing.T) {
 			t.Fatalf("the watcher of a stopped server: %v", err)
 		}
 		last := first[len(first)-1].Seq
-		g := f.newServer(session.Limits{})
+		g := f.newServer(limits.Limits{})
 		g.engine.on(func(ctx context.Context, r *session.Run) error {
 			if s := r.State(); s["k"] != "v" || s["temp:t"] != "x" {
 				return fmt.Errorf("state is %v", s)
@@ -128,7 +129,7 @@ func TestTurnGoesOnAfterARestart(t *testing.T) {
 func TestWhatACrashTearsIsRetracted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faulty{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{})
+		f := newFixture(t, store, limits.Limits{})
 		shown := make(chan struct{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			r.Delta(record.Delta{MessageID: "m1", Path: root, Text: "let me th"})
@@ -143,7 +144,7 @@ func TestWhatACrashTearsIsRetracted(t *testing.T) {
 		torn := await(t, w, func(m *agentdv1.RunResponse) bool { return m.GetOutputChunk() != nil })
 		f.stop()
 		store.before.Store(false)
-		g := f.newServer(session.Limits{})
+		g := f.newServer(limits.Limits{})
 		last := torn[len(torn)-1].Seq
 		turn2, w2 := g.attach(session.AttachRequest{SessionID: turn.SessionID(), After: &last, Tools: []string{"tool"}})
 		got := await(t, w2, isCall)
@@ -159,7 +160,7 @@ func TestWhatACrashTearsIsRetracted(t *testing.T) {
 
 func TestOneClientIsAsked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(story)
 		go1 := make(chan struct{})
 		f.on(func(ctx context.Context, r *session.Run) error { <-go1; return story(ctx, r) })
@@ -176,7 +177,7 @@ func TestOneClientIsAsked(t *testing.T) {
 			await(t, w, notice)
 		}
 		newest.Close()
-		time.Sleep(session.Limits{}.WithDefaults().HandoverGrace - time.Millisecond)
+		time.Sleep(limits.Limits{}.WithDefaults().HandoverGrace - time.Millisecond)
 		synctest.Wait()
 		if msgs, err := starter.Next(t.Context()); len(msgs) > 0 || err != nil {
 			t.Errorf("before the grace is over the other client reads %v, %v", msgs, err)
@@ -210,7 +211,7 @@ func TestTurnOnItsOwn(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(story)
 				if err := f.m.Recover(t.Context()); err != nil {
 					t.Fatal(err)
@@ -238,7 +239,7 @@ func TestTurnOnItsOwn(t *testing.T) {
 
 func TestPutAsideLeavesMemory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{IdleTurn: time.Minute})
+		f := newFixture(t, memory(t), limits.Limits{IdleTurn: time.Minute})
 		f.on(story)
 		turn := f.start(session.Request{})
 		w := turn.Watch()
@@ -269,12 +270,12 @@ func TestPutAsideLeavesMemory(t *testing.T) {
 
 // TestManyComeBackAtOnce has all clients of a stopped server attach together.
 func TestManyComeBackAtOnce(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(story)
 	turn := f.start(session.Request{})
 	await(t, turn.Watch(), isCall)
 	f.stop()
-	g := f.newServer(session.Limits{})
+	g := f.newServer(limits.Limits{})
 	g.engine.check = func(*record.Spec) error {
 		for range 1000 {
 			runtime.Gosched() // let the others come while the turn is being resumed
@@ -310,12 +311,12 @@ func TestManyComeBackAtOnce(t *testing.T) {
 // TestPanicWhileResuming has the engine panic over a turn that is to go on: the
 // next client finds it as it was.
 func TestPanicWhileResuming(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(story)
 	turn := f.start(session.Request{})
 	await(t, turn.Watch(), isCall)
 	f.stop()
-	g := f.newServer(session.Limits{MaxTurns: 1})
+	g := f.newServer(limits.Limits{MaxTurns: 1})
 	g.engine.check = func(*record.Spec) error { panic("check") }
 	req := session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}}
 	func() {
@@ -340,7 +341,7 @@ func TestPanicWhileResuming(t *testing.T) {
 // TestBadRequestInterruptsNothing sends a tree that is refused to a session with
 // a turn that waits.
 func TestBadRequestInterruptsNothing(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(story)
 	turn := f.start(session.Request{})
 	w := turn.Watch()
@@ -364,7 +365,7 @@ func TestBadRequestInterruptsNothing(t *testing.T) {
 
 func TestAttachRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(story)
 		turn := f.start(session.Request{Keys: session.Keys{"gemini": "sk-own"}})
 		w := turn.Watch()
@@ -385,7 +386,7 @@ func TestAttachRefusals(t *testing.T) {
 		}
 		f.stop()
 		w.Close()
-		g := f.newServer(session.Limits{})
+		g := f.newServer(limits.Limits{})
 		req := session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}}
 		_, _, err := g.m.Attach(t.Context(), req)
 		if code(err) != agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED || !strings.Contains(err.Error(), "gemini") {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -21,7 +22,7 @@ func TestCancelGraceOutlastsARestart(t *testing.T) {
 		left    time.Duration // how long before the server stops; 0 is not at all
 		down    time.Duration
 		grace   time.Duration
-		limits  session.Limits
+		limits  limits.Limits
 		ownKeys session.Keys
 		want    time.Duration // from the next server's start to the end of the turn
 	}{
@@ -31,7 +32,7 @@ func TestCancelGraceOutlastsARestart(t *testing.T) {
 		"a tool is awaited, the client had left":   {prompt: "ask", left: 3 * time.Minute, down: time.Minute, grace: grace, want: 6 * time.Minute},
 		"the server was down for longer":           {prompt: "ask", left: 3 * time.Minute, down: time.Hour, grace: grace},
 		"the turn needs its caller's key":          {prompt: "work", down: time.Hour, grace: grace, want: grace, ownKeys: session.Keys{"p": "k"}},
-		"the server cannot run the turn":           {prompt: "work", down: time.Hour, grace: grace, want: grace, limits: session.Limits{MaxTurns: 1}},
+		"the server cannot run the turn":           {prompt: "work", down: time.Hour, grace: grace, want: grace, limits: limits.Limits{MaxTurns: 1}},
 		"no grace, but the client is not to blame": {prompt: "work", down: time.Hour, want: time.Minute},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -47,7 +48,7 @@ func TestCancelGraceOutlastsARestart(t *testing.T) {
 						return context.Cause(ctx)
 					}
 				}
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(work)
 				turn := f.start(session.Request{Prompt: tc.prompt, Keys: tc.ownKeys, OnDisconnect: record.OnDisconnect{Cancel: true, Grace: tc.grace}})
 				w := turn.Watch()
@@ -98,7 +99,7 @@ func TestCancelGraceOutlastsARestart(t *testing.T) {
 // cancel a turn whose client was there.
 func TestClientThatIsBackKeepsItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		turn := f.start(session.Request{Prompt: "ask", OnDisconnect: record.OnDisconnect{Cancel: true, Grace: 5 * time.Minute}})
 		w := turn.Watch()
@@ -110,7 +111,7 @@ func TestClientThatIsBackKeepsItsTurn(t *testing.T) {
 			time.Sleep(9 * time.Minute)
 			f.stop()
 			w.Close()
-			g := newFixture(t, f.store, session.Limits{})
+			g := newFixture(t, f.store, limits.Limits{})
 			g.on(talk)
 			if err := g.m.Recover(t.Context()); err != nil {
 				t.Fatal(err)

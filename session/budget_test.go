@@ -18,6 +18,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -72,7 +73,7 @@ func TestBudgetEndsTheTurn(t *testing.T) {
 		for _, whose := range []string{"turn", "session", "server's turn", "server's session"} {
 			t.Run(name+" of the "+whose, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					var limits session.Limits
+					var limits limits.Limits
 					var req session.Request
 					switch whose {
 					case "turn":
@@ -127,14 +128,14 @@ func TestBudgetEndsTheTurn(t *testing.T) {
 // What was spent before a restart counts.
 func TestBudgetSurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(calls(100))
 		turn := f.start(session.Request{Budget: record.Budget{ModelCalls: 5}, SessionBudget: &record.Budget{Wall: time.Hour}})
 		for i := range 3 {
 			time.Sleep(15 * time.Second)
 			synctest.Wait()
 			f.stop()
-			f = newFixture(t, f.store, session.Limits{})
+			f = newFixture(t, f.store, limits.Limits{})
 			f.on(calls(100))
 			if err := f.m.Recover(t.Context()); err != nil {
 				t.Fatalf("restart %d: %v", i, err)
@@ -166,7 +167,7 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 					if whose == "session" {
 						req = session.Request{SessionBudget: &tc.budget}
 					}
-					f := newFixture(t, memory(t), session.Limits{})
+					f := newFixture(t, memory(t), limits.Limits{})
 					f.on(func(ctx context.Context, r *session.Run) error {
 						done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "a", MessageID: "m"})
 						if err != nil {
@@ -185,7 +186,7 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 					turn := f.start(req)
 					synctest.Wait()
 					f.stop()
-					f = newFixture(t, f.store, session.Limits{})
+					f = newFixture(t, f.store, limits.Limits{})
 					f.on(func(ctx context.Context, r *session.Run) error {
 						done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "b", MessageID: "m"})
 						if err != nil {
@@ -240,7 +241,7 @@ func TestBudgetLetsWhatItAllowedFinish(t *testing.T) {
 		for _, whose := range []string{"turn", "session"} {
 			t.Run(name+" of the "+whose, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := newFixture(t, memory(t), session.Limits{})
+					f := newFixture(t, memory(t), limits.Limits{})
 					f.on(func(ctx context.Context, r *session.Run) error {
 						ctx, fail := context.WithCancelCause(ctx) // as a parallel agent does
 						defer fail(nil)
@@ -280,7 +281,7 @@ func TestBudgetLetsWhatItAllowedFinish(t *testing.T) {
 // runs.
 func TestARefusedCallWaitsNoLongerThanItsTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			var agents sync.WaitGroup
 			for i := range 2 {
@@ -303,7 +304,7 @@ func TestARefusedCallWaitsNoLongerThanItsTurn(t *testing.T) {
 // Agents that run at the same time share a budget: not one call too many begins.
 func TestBudgetIsShared(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			var wg sync.WaitGroup
 			errs := make([]error, 5)
@@ -323,7 +324,7 @@ func TestBudgetIsShared(t *testing.T) {
 // Time also runs out while a tool is waited for.
 func TestWallTimeOfATurnThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		turn := f.start(session.Request{Prompt: "ask", Budget: record.Budget{Wall: 30 * time.Second}})
 		e := end(t, follow(t, turn.Watch()))
@@ -334,7 +335,7 @@ func TestWallTimeOfATurnThatWaits(t *testing.T) {
 }
 
 func TestBudgetMustBeAnAmount(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
 	for name, req := range map[string]session.Request{
 		"calls":   {Budget: record.Budget{ModelCalls: -1}},
@@ -350,7 +351,7 @@ func TestBudgetMustBeAnAmount(t *testing.T) {
 
 func TestToolTimeouts(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{ToolTimeout: 30 * time.Second})
+		f := newFixture(t, memory(t), limits.Limits{ToolTimeout: 30 * time.Second})
 		for _, tc := range []struct {
 			tool, request, want time.Duration
 		}{
@@ -383,7 +384,7 @@ func TestToolTimeouts(t *testing.T) {
 
 func TestCancelReceipt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			var wg sync.WaitGroup
 			wg.Go(func() { _, _ = call(ctx, r, "c1", "c2", "c3") })
@@ -444,7 +445,7 @@ func TestCancelReceipt(t *testing.T) {
 
 func TestModelRetryIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			retry := record.ModelRetry{MessageID: "m1", Path: root, Attempt: 1, Wait: time.Second, Code: agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, Message: "slow down"}
 			if err := r.Retrying(ctx, retry); err != nil {

@@ -10,6 +10,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // A turn that waits for a person gives way to no prompt but one that interrupts,
@@ -22,7 +23,7 @@ func TestPromptsBesideAQuestion(t *testing.T) {
 		}
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(careful)
 				turn := f.start(session.Request{})
 				w := turn.Watch()
@@ -64,7 +65,7 @@ func TestPromptsBesideAQuestion(t *testing.T) {
 	}
 	t.Run("interrupt", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(t, memory(t), session.Limits{})
+			f := newFixture(t, memory(t), limits.Limits{})
 			f.on(careful)
 			turn := f.start(session.Request{})
 			w := turn.Watch()

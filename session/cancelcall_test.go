@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -52,7 +53,7 @@ func (f *fixture) cancelCall(sessionID, turnID, callID string) error {
 // nothing, also when the turn is over and the session has forgotten it.
 func TestCancelCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(bothCalls)
 		turn := f.start(session.Request{})
 		id := turn.SessionID()
@@ -78,7 +79,7 @@ func TestCancelCall(t *testing.T) {
 		<-f.start(session.Request{SessionID: id, Prompt: "another"}).Done()
 		before := logOf(t, f.store, id)
 		f.stop()
-		g := f.newServer(session.Limits{})
+		g := f.newServer(limits.Limits{})
 		for call, want := range map[string]agentdv1.ErrorCode{"c1": 0, "c2": 0, "c3": noSuch} {
 			if err := g.cancelCall(id, turn.ID(), call); code(err) != want {
 				t.Errorf("%s of a turn that is over: %v", call, err)
@@ -94,12 +95,12 @@ func TestCancelCall(t *testing.T) {
 // on without a client.
 func TestCancelCallOfATurnThatRunsNowhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(bothCalls)
 		turn := f.start(session.Request{})
 		await(t, turn.Watch(), isCall)
 		f.stop()
-		g := f.newServer(session.Limits{})
+		g := f.newServer(limits.Limits{})
 		g.on(bothCalls)
 		for _, id := range []string{"c1", "c2"} {
 			if err := g.cancelCall(turn.SessionID(), "", id); err != nil {
@@ -117,13 +118,13 @@ func TestCancelCallOfATurnThatRunsNowhere(t *testing.T) {
 func TestCancelCallThatAsks(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
-			f := newFixture(t, memory(t), session.Limits{})
+			f := newFixture(t, memory(t), limits.Limits{})
 			f.on(careful)
 			turn := f.start(session.Request{})
 			await(t, turn.Watch(), isAsked)
 			if restart {
 				f.stop()
-				f = f.newServer(session.Limits{})
+				f = f.newServer(limits.Limits{})
 				f.on(careful)
 			}
 			for range 2 {
@@ -144,7 +145,7 @@ func TestCancelCallThatAsks(t *testing.T) {
 
 func TestCancelCallRefusals(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(bothCalls)
 		turn := f.start(session.Request{})
 		id := turn.SessionID()
@@ -178,7 +179,7 @@ func TestCancelCallIsDurable(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db := &tampered{Store: memory(t)}
-				f := newFixture(t, db, session.Limits{StorePatience: 30 * time.Second})
+				f := newFixture(t, db, limits.Limits{StorePatience: 30 * time.Second})
 				f.on(bothCalls)
 				turn := f.start(session.Request{})
 				w := turn.Watch()
@@ -207,7 +208,7 @@ func TestCancelCallIsDurable(t *testing.T) {
 
 // Of an answer and cancels at the same time one wins, and all agree which.
 func TestCancelCallWhileItIsAnswered(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		results, err := call(ctx, r, "c1")
 		if err != nil {
@@ -264,12 +265,12 @@ func TestCancelCallOfATurnThatEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db := &tampered{Store: memory(t)}
-				f := newFixture(t, db, session.Limits{})
+				f := newFixture(t, db, limits.Limits{})
 				f.on(bothCalls)
 				turn := f.start(session.Request{})
 				await(t, turn.Watch(), isCall)
 				f.stop()
-				g := f.newServer(session.Limits{})
+				g := f.newServer(limits.Limits{})
 				g.on(bothCalls)
 				written := make(chan struct{})
 				db.tamper(func(ctx context.Context, b store.Batch) error {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -52,7 +53,7 @@ func workOrAsk(ctx context.Context, r *session.Run) error {
 type timed struct {
 	req    session.Request
 	stays  bool // its client
-	limits session.Limits
+	limits limits.Limits
 	after  time.Duration
 	late   time.Duration // that what ends it may be late
 	anew   bool          // its time begins anew with a restart
@@ -63,16 +64,16 @@ var cancels = record.OnDisconnect{Cancel: true, Grace: 30 * time.Minute}
 
 func timedTurns() map[string]timed {
 	half := record.Budget{Wall: 30 * time.Minute}
-	long := session.Limits{ToolTimeout: 48 * time.Hour, TurnTimeout: 48 * time.Hour}
+	long := limits.Limits{ToolTimeout: 48 * time.Hour, TurnTimeout: 48 * time.Hour}
 	return map[string]timed{
 		"the turn's budget":            {req: session.Request{Prompt: "ask", Budget: half}, stays: true, limits: long, after: 30 * time.Minute},
 		"the session's budget":         {req: session.Request{Prompt: "ask", SessionBudget: &half}, stays: true, limits: long, after: 30 * time.Minute},
 		"the client is away, it works": {req: session.Request{Prompt: "work", OnDisconnect: cancels}, after: 30 * time.Minute},
 		"the client is away, it asks":  {req: session.Request{Prompt: "ask", OnDisconnect: cancels}, after: 30 * time.Minute},
 		"the client is away, its key":  {req: session.Request{Prompt: "work", OnDisconnect: cancels, Keys: session.Keys{"p": "k"}}, after: 30 * time.Minute},
-		"nobody comes for a long time": {req: session.Request{Prompt: "ask"}, limits: session.Limits{Retention: 3 * time.Hour}, after: 3 * time.Hour, late: 10 * time.Minute},
-		"a tool's time":                {req: session.Request{Prompt: "ask"}, stays: true, limits: session.Limits{ToolTimeout: 30 * time.Minute}, after: 30 * time.Minute, anew: true},
-		"the turn's time":              {req: session.Request{Prompt: "work"}, stays: true, limits: session.Limits{TurnTimeout: 30 * time.Minute}, after: 30 * time.Minute, anew: true},
+		"nobody comes for a long time": {req: session.Request{Prompt: "ask"}, limits: limits.Limits{Retention: 3 * time.Hour}, after: 3 * time.Hour, late: 10 * time.Minute},
+		"a tool's time":                {req: session.Request{Prompt: "ask"}, stays: true, limits: limits.Limits{ToolTimeout: 30 * time.Minute}, after: 30 * time.Minute, anew: true},
+		"the turn's time":              {req: session.Request{Prompt: "work"}, stays: true, limits: limits.Limits{TurnTimeout: 30 * time.Minute}, after: 30 * time.Minute, anew: true},
 	}
 }
 
@@ -193,14 +194,14 @@ func TestClockStepsAfterARestart(t *testing.T) {
 		t.Run(step.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &clock{}
-				f := newFixtureAt(t, memory(t), session.Limits{}, c.now)
+				f := newFixtureAt(t, memory(t), limits.Limits{}, c.now)
 				f.on(workOrAsk)
 				begun := time.Now()
 				turn := f.start(session.Request{Prompt: "work", OnDisconnect: cancels, Keys: session.Keys{"p": "k"}})
 				turn.Watch().Close()
 				synctest.Wait()
 				f.stop()
-				f = newFixtureAt(t, f.store, session.Limits{MaxIdleSessions: 1}, c.now)
+				f = newFixtureAt(t, f.store, limits.Limits{MaxIdleSessions: 1}, c.now)
 				f.on(workOrAsk)
 				if err := f.m.Recover(t.Context()); err != nil {
 					t.Fatal(err)
@@ -221,7 +222,7 @@ func TestClockStepsPurge(t *testing.T) {
 		t.Run(step.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				c := &clock{}
-				f := newFixtureAt(t, memory(t), session.Limits{PurgeAfter: kept}, c.now)
+				f := newFixtureAt(t, memory(t), limits.Limits{PurgeAfter: kept}, c.now)
 				f.on(talk)
 				if err := f.m.Recover(t.Context()); err != nil {
 					t.Fatal(err)
@@ -258,7 +259,7 @@ func TestClockStepsPurge(t *testing.T) {
 func TestSessionTimeIsNeverNegative(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &clock{}
-		f := newFixtureAt(t, memory(t), session.Limits{}, c.now)
+		f := newFixtureAt(t, memory(t), limits.Limits{}, c.now)
 		f.on(calls(1))
 		budget := &record.Budget{Wall: 5 * time.Minute}
 		first := f.start(session.Request{SessionBudget: budget})
@@ -279,7 +280,7 @@ func TestSessionTimeIsNeverNegative(t *testing.T) {
 func TestListsWhileTheClockSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		c := &clock{}
-		f := newFixtureAt(t, memory(t), session.Limits{}, c.now)
+		f := newFixtureAt(t, memory(t), limits.Limits{}, c.now)
 		f.on(func(ctx context.Context, r *session.Run) error {
 			if r.Spec().Prompt == "person" {
 				return curious(ctx, r)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -62,7 +63,7 @@ const stay = time.Hour // for which the turn goes on without clients
 func begin(t *testing.T, rt *rapid.T) *comings {
 	day := 24 * time.Hour
 	store := &faulty{Store: memory(t)}
-	x := &comings{rt: rt, store: store, settled: map[string]bool{}, fixture: newFixture(t, store, session.Limits{
+	x := &comings{rt: rt, store: store, settled: map[string]bool{}, fixture: newFixture(t, store, limits.Limits{
 		IdleTurn: 10 * time.Second, StorePatience: day, TurnTimeout: day, ToolTimeout: day,
 	})}
 	x.on(busy)

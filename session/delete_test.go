@@ -10,6 +10,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
@@ -17,7 +18,7 @@ import (
 
 // Who reads a session that is deleted meanwhile is told so.
 func TestWatchingASessionThatIsDeleted(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
 	turn := f.run("", "hi")
 	w := turn.Watch()
@@ -47,7 +48,7 @@ func TestDeletingMakesSpace(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	f := newFixture(t, db, session.Limits{})
+	f := newFixture(t, db, limits.Limits{})
 	f.on(talk)
 	old := f.run("", strings.Repeat("x", 100<<10))
 	asks := f.start(session.Request{Prompt: "ask"})
@@ -101,10 +102,10 @@ func (s *blocked) Read(ctx context.Context, id string, after int64, limit int) (
 // A session that takes long to be read keeps no other from being changed.
 func TestUpdateBesideASlowSession(t *testing.T) {
 	db := &blocked{Store: memory(t), at: make(chan struct{}), resumeLast: make(chan struct{})}
-	f := newFixture(t, db, session.Limits{})
+	f := newFixture(t, db, limits.Limits{})
 	f.on(talk)
 	slow, other := f.run("", "hi").SessionID(), f.create(session.Names{}).ID
-	g := newFixture(t, db, session.Limits{})
+	g := newFixture(t, db, limits.Limits{})
 	g.on(talk)
 	db.id.Store(slow)
 	started, changed := make(chan error, 1), make(chan error, 1)
@@ -175,7 +176,7 @@ func (s *reluctant) Delete(ctx context.Context, id string, lastSeq int64) error 
 // has it.
 func TestStartBesideADeletionThatFails(t *testing.T) {
 	store := &reluctant{Store: memory(t), at: make(chan struct{}), fail: make(chan struct{})}
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, store, limits.Limits{})
 	f.on(talk)
 	id := f.run("", "hi").SessionID()
 	deleted := make(chan error, 1)
@@ -202,7 +203,7 @@ func TestStartBesideADeletionThatFails(t *testing.T) {
 // A session whose log cannot be read does not keep others from being listed.
 func TestListBesideALogThatCannotBeRead(t *testing.T) {
 	t.Parallel() // it waits
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(busy)
 	w := f.start(session.Request{Prompt: "st"}).Watch()
 	await(t, w, isCall)

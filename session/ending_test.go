@@ -10,6 +10,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -58,7 +59,7 @@ func refusedAs(t *testing.T, err error, text string) {
 func TestNothingFollowsTheEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &gated{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{})
+		f := newFixture(t, store, limits.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			_, err := call(ctx, r, "late")
 			return err
@@ -97,7 +98,7 @@ func TestNothingFollowsTheEnd(t *testing.T) {
 func TestResultIsFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &gated{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{})
+		f := newFixture(t, store, limits.Limits{})
 		var turn *session.Turn
 		started := make(chan struct{})
 		out := "x"

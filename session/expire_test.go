@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -18,7 +19,7 @@ import (
 // for ever.
 func TestQuestionThatNobodyAnswersWithAPromptBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{Retention: 24 * time.Hour})
+		f := newFixture(t, memory(t), limits.Limits{Retention: 24 * time.Hour})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			if r.Spec().Prompt == "later" {
 				return talk(ctx, r)
@@ -68,7 +69,7 @@ func (s *counting) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, err
 // and so does a list of sessions.
 func TestListsAreBounded(t *testing.T) {
 	store := &counting{Store: memory(t)}
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, store, limits.Limits{})
 	f.on(talk)
 	id := f.create(session.Names{}).ID
 	for range 40 {

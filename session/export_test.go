@@ -10,6 +10,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -40,7 +41,7 @@ func (t *Turn) Started() time.Time {
 
 // IndexOf is what the log of a session says of it: rows in order of their ids.
 func IndexOf(ctx context.Context, db store.Store, runner Runner, info store.Info) (store.Batch, error) {
-	cfg := Config{Store: db, Runner: runner, Logger: slog.New(slog.DiscardHandler), Limits: Limits{}.WithDefaults()}
+	cfg := Config{Store: db, Runner: runner, Logger: slog.New(slog.DiscardHandler), Limits: limits.Limits{}.WithDefaults()}
 	s := newSession(newPatient(cfg, func(error) {}), runner, cfg.Limits, info.ID)
 	x, rows, err := index.Read(s.source(ctx, info.Inherited, info.LastSeq), info.ID)
 	if err != nil {

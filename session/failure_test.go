@@ -10,13 +10,14 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // What the error that ended a turn knows besides its text is told to whoever watches
 // the turn, and to whoever reads it from the log.
 func TestFailureSaysWhatToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(func(context.Context, *session.Run) error {
 			return fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, "slow down").After(90*time.Second).Over("requests", 5, 6)
 		})
@@ -34,7 +35,7 @@ func TestFailureSaysWhatToDo(t *testing.T) {
 		}
 		check(follow(t, turn.Watch()))
 		f.stop()
-		f = newFixture(t, f.store, session.Limits{})
+		f = newFixture(t, f.store, limits.Limits{})
 		_, w := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
 		check(follow(t, w))
 	})

@@ -16,6 +16,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
@@ -121,13 +122,13 @@ type fixture struct {
 // fixtures are the stores that have one, or several.
 var fixtures sync.Map
 
-func newFixture(t *testing.T, store store.Store, limits session.Limits) *fixture {
+func newFixture(t *testing.T, store store.Store, limits limits.Limits) *fixture {
 	t.Helper()
 	return newFixtureAt(t, store, limits, nil)
 }
 
 // newFixtureAt is newFixture with a clock.
-func newFixtureAt(t *testing.T, store store.Store, limits session.Limits, now func() time.Time) *fixture {
+func newFixtureAt(t *testing.T, store store.Store, limits limits.Limits, now func() time.Time) *fixture {
 	t.Helper()
 	e := &engine{}
 	if limits.StorePatience == 0 {

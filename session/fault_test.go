@@ -7,6 +7,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -23,7 +24,7 @@ func TestStoreThatFailsOnAnAnswer(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			store := &faulty{Store: memory(t)}
-			f := newFixture(t, store, session.Limits{})
+			f := newFixture(t, store, limits.Limits{})
 			f.on(func(ctx context.Context, r *session.Run) error {
 				_, err := call(ctx, r, "c")
 				return err
@@ -54,7 +55,7 @@ func TestStoreThatFailsOnAnAnswer(t *testing.T) {
 // manager stay of use, which the fixture's shutdown shows too.
 func TestEnginePanics(t *testing.T) {
 	store := memory(t)
-	f := newFixture(t, store, session.Limits{MaxTurns: 1})
+	f := newFixture(t, store, limits.Limits{MaxTurns: 1})
 	f.check = func(spec *record.Spec) error {
 		if spec.Prompt == "panic" {
 			panic("check")
@@ -84,7 +85,7 @@ func TestEnginePanics(t *testing.T) {
 // crash left open.
 func TestInterruptedTurnWhoseRepairPanics(t *testing.T) {
 	store := &faulty{Store: memory(t)}
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, store, limits.Limits{})
 	f.on(func(context.Context, *session.Run) error {
 		store.before.Store(true) // the end is not recorded
 		return nil
@@ -124,7 +125,7 @@ func (e *panicky) Run(ctx context.Context, r *session.Run) error {
 // the session is an error of ours, none waits for ever.
 func TestLogThatCannotBeRead(t *testing.T) {
 	store := memory(t)
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, store, limits.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "x") })
 	turn := f.start(session.Request{})
 	<-turn.Done()

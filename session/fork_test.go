@@ -12,6 +12,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -35,7 +36,7 @@ func remember(ctx context.Context, r *session.Run) error {
 // turns, and changes nothing of its parent.
 func TestForkAnywhere(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(remember)
 		parent := ""
 		var last *session.Turn
@@ -140,7 +141,7 @@ func TestForkUnfinished(t *testing.T) {
 	for _, how := range []string{"start", "attach"} {
 		t.Run(how, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(talk)
 				turn := f.start(session.Request{Prompt: "hi", Agent: tree()})
 				follow(t, turn.Watch())
@@ -189,7 +190,7 @@ func TestForkUnfinished(t *testing.T) {
 }
 
 func TestForkRefused(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
 	id := f.run("", "hi").SessionID()
 	for name, tt := range map[string]struct {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -16,7 +17,7 @@ import (
 // waits, and starts none but those that it is asked for.
 func TestForkBetweenTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
@@ -48,7 +49,7 @@ func TestForkBetweenTurns(t *testing.T) {
 // The time of a turn that a fork has inherited open is its parent's.
 func TestForkCountsNoTimeOfItsParent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a", SessionBudget: &record.Budget{Wall: time.Hour}})
 		w := a.Watch()
@@ -119,7 +120,7 @@ func TestForkWhileTheStoreIsFull(t *testing.T) {
 		},
 		"recover": func(t *testing.T, f *fixture, _ string) {
 			f.stop()
-			g := newFixture(t, f.store, session.Limits{})
+			g := newFixture(t, f.store, limits.Limits{})
 			g.on(talk)
 			f.m = g.m
 			if err := f.m.Recover(t.Context()); err != nil {
@@ -135,14 +136,14 @@ func TestForkWhileTheStoreIsFull(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &tampered{Store: memory(t)}
-				f := newFixture(t, store, session.Limits{})
+				f := newFixture(t, store, limits.Limits{})
 				f.on(talk)
 				id := halfFork(t, f, store)
 				if id == "" {
 					t.Fatal("there is no fork")
 				}
 				f.stop()
-				g := newFixture(t, store, session.Limits{})
+				g := newFixture(t, store, limits.Limits{})
 				g.on(func(ctx context.Context, r *session.Run) error {
 					if r.SessionID() == id && r.Spec().Prompt != "c" {
 						t.Errorf("turn %q of the parent runs in the fork", r.Spec().Prompt)
@@ -188,7 +189,7 @@ func TestForkBetweenTurnsWhileTheStoreIsFull(t *testing.T) {
 		t.Run(map[bool]string{true: "restart", false: "sweep"}[restart], func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db := &tampered{Store: memory(t)}
-				f := newFixture(t, db, session.Limits{})
+				f := newFixture(t, db, limits.Limits{})
 				f.on(talk)
 				if err := f.m.Recover(t.Context()); err != nil {
 					t.Fatal(err)
@@ -224,14 +225,14 @@ func TestForkBetweenTurnsWhileTheStoreIsFull(t *testing.T) {
 				if restart {
 					f.stop()
 					db.tamper(nil)
-					g := newFixture(t, db, session.Limits{})
+					g := newFixture(t, db, limits.Limits{})
 					g.on(talk)
 					if m = g.m; m.Recover(t.Context()) != nil {
 						t.Fatal("no recovery")
 					}
 				} else {
 					db.tamper(nil)
-					time.Sleep(session.Limits{}.WithDefaults().Retention / 12)
+					time.Sleep(limits.Limits{}.WithDefaults().Retention / 12)
 				}
 				synctest.Wait()
 				if got := waiting(m); len(got) > 0 {
@@ -245,7 +246,7 @@ func TestForkBetweenTurnsWhileTheStoreIsFull(t *testing.T) {
 // Ending what runs nowhere is no turn more.
 func TestEndingTurnsWhereNoMoreMayRun(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{MaxTurns: 1})
+		f := newFixture(t, memory(t), limits.Limits{MaxTurns: 1})
 		f.on(talk)
 		aside := f.start(session.Request{Prompt: "ask a"})
 		w := aside.Watch()

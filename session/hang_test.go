@@ -10,6 +10,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -122,7 +123,7 @@ func TestCancelOfAQueuedTurnEnds(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &tampered{Store: memory(t)}
-				f := newFixture(t, store, session.Limits{StorePatience: 5 * time.Second})
+				f := newFixture(t, store, limits.Limits{StorePatience: 5 * time.Second})
 				stubborn := make(chan struct{})
 				f.on(func(ctx context.Context, r *session.Run) error {
 					err := talk(ctx, r)
@@ -179,7 +180,7 @@ func TestTurnThatIsHeldForLong(t *testing.T) {
 		} {
 			t.Run(name, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := newFixture(t, memory(t), session.Limits{})
+					f := newFixture(t, memory(t), limits.Limits{})
 					f.on(func(ctx context.Context, r *session.Run) error {
 						if name != "resolve" {
 							return talk(ctx, r)

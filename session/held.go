@@ -8,6 +8,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/table"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -17,7 +18,7 @@ type held = table.Entry[*Session]
 
 // newTable returns the table of the sessions that are in memory. One that is broken leaves it, though it may have
 // users yet.
-func newTable(limits Limits) *table.Table[*Session] {
+func newTable(limits limits.Limits) *table.Table[*Session] {
 	return table.New(table.Policy[*Session]{
 		MaxIdle: limits.MaxIdleSessions,
 		Broken:  (*Session).isBroken,

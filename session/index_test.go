@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -62,7 +63,7 @@ func rowsOf(t testing.TB, store store.Store, q store.RowQuery) (rows []store.Row
 // Sessions from before there was an index get one when the server starts.
 func TestIndexOfOldSessions(t *testing.T) {
 	store := memory(t)
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, store, limits.Limits{})
 	f.on(talk)
 	var ids []string
 	for range 3 {
@@ -71,7 +72,7 @@ func TestIndexOfOldSessions(t *testing.T) {
 		ids = append(ids, turn.SessionID())
 	}
 	old := &unindexed{Store: store, ids: ids}
-	g := newFixture(t, old, session.Limits{})
+	g := newFixture(t, old, limits.Limits{})
 	if err := g.m.Recover(t.Context()); err != nil {
 		t.Fatal(err)
 	}

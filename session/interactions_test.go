@@ -14,6 +14,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -126,7 +127,7 @@ func TestApproval(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(careful)
 				turn := f.start(session.Request{})
 				w := turn.Watch()
@@ -180,7 +181,7 @@ func TestApproval(t *testing.T) {
 
 func TestQuestion(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(curious)
 		turn := f.start(session.Request{})
 		w := turn.Watch()
@@ -199,7 +200,7 @@ func TestQuestion(t *testing.T) {
 // else it does.
 func TestTimeOfATurnThatAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{TurnTimeout: 10 * time.Minute, ToolTimeout: time.Hour})
+		f := newFixture(t, memory(t), limits.Limits{TurnTimeout: 10 * time.Minute, ToolTimeout: time.Hour})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			for i := range 2 {
 				select {
@@ -243,7 +244,7 @@ func TestTimeOfATurnThatAsks(t *testing.T) {
 // Calls of which nobody is asked and questions to people are told apart.
 func TestStatusOfATurnThatAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			ev := &record.Event{Path: root, Calls: []record.ToolCall{
 				{ID: "ask", Name: "ask_user", Input: []byte(`{}`), Path: root, Asks: &record.Question{Kind: question, Text: "?"}},
@@ -293,7 +294,7 @@ func TestStatusOfATurnThatAsks(t *testing.T) {
 // People find what they are asked across sessions, page by page.
 func TestListInteractions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(curious)
 		var want []string
 		for range 5 {
@@ -391,7 +392,7 @@ func TestListInteractions(t *testing.T) {
 // Nobody is asked in a fork what its parent asks.
 func TestForkOfATurnThatAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(curious)
 		turn := f.start(session.Request{})
 		w := turn.Watch()

@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -15,7 +16,7 @@ import (
 // a bounded size, however many are asked for, and all of them come.
 func TestEventsAreBounded(t *testing.T) {
 	const payloads = 12
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.engine.on(func(ctx context.Context, r *session.Run) error {
 		for i := range payloads {
 			if err := r.Raw(ctx, record.RawPayload{MessageID: "m", Attempt: i + 1, Body: make([]byte, record.MaxRawBody)}); err != nil {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -17,7 +18,7 @@ func TestShutdownWaitsForWhatATimerAppends(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
 		m, err := session.NewManager(session.Config{
-			Store: db, Runner: &engine{run: talk}, Limits: session.Limits{ToolTimeout: time.Second, StopGrace: time.Minute},
+			Store: db, Runner: &engine{run: talk}, Limits: limits.Limits{ToolTimeout: time.Second, StopGrace: time.Minute},
 		})
 		if err != nil {
 			t.Fatal(err)

@@ -9,6 +9,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -16,7 +17,7 @@ import (
 // not stop the turn that it was to be injected into.
 func TestTakingBackAPromptTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
@@ -37,7 +38,7 @@ func TestTakingBackAPromptTwice(t *testing.T) {
 // turn it is a message of has a client of its own.
 func TestLeavingBeforeThePromptIsInjected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			if err := talk(ctx, r); err != nil {
 				return err
@@ -71,7 +72,7 @@ func TestLateWatcherOfAQueuedTurn(t *testing.T) {
 	for name, how := range map[string]session.OnBusy{"dropped": session.Enqueue, "injected": session.Inject} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(talk)
 				a := f.start(session.Request{Prompt: "ask a"})
 				wa := a.Watch()
@@ -102,7 +103,7 @@ func TestLateWatcherOfAQueuedTurn(t *testing.T) {
 // waits.
 func TestAttachToATurnFurtherBehind(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
@@ -127,7 +128,7 @@ func TestAttachToATurnFurtherBehind(t *testing.T) {
 // turn it is a message of, also when that one is over and another one runs.
 func TestAttachBehindAnInjection(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
@@ -155,7 +156,7 @@ func TestEnqueueBehindATurnThatBegins(t *testing.T) {
 	for _, how := range []session.OnBusy{session.Enqueue, session.Inject, session.Interrupt} {
 		synctest.Test(t, func(t *testing.T) {
 			g := &gated{Store: memory(t)}
-			f := newFixture(t, g, session.Limits{StorePatience: time.Minute})
+			f := newFixture(t, g, limits.Limits{StorePatience: time.Minute})
 			f.on(talk)
 			first := f.start(session.Request{Prompt: "first"})
 			follow(t, first.Watch())
@@ -188,7 +189,7 @@ func TestTakingBackAPromptThatIsTakenUp(t *testing.T) {
 	for _, taken := range []string{"one", "one of two", "and becomes one"} {
 		t.Run(taken, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				claimed, resumeLast := make(chan struct{}), make(chan struct{})
 				f.on(func(ctx context.Context, r *session.Run) error {
 					if r.Spec().Prompt != "a" {
@@ -238,7 +239,7 @@ func TestTakingBackAPromptThatIsTakenUp(t *testing.T) {
 // A client that has not read all when the log is removed is told so.
 func TestPurgeUnderAWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{PurgeAfter: 72 * time.Hour, Retention: 1000 * time.Hour})
+		f := newFixture(t, memory(t), limits.Limits{PurgeAfter: 72 * time.Hour, Retention: 1000 * time.Hour})
 		f.on(talk)
 		if err := f.m.Recover(t.Context()); err != nil {
 			t.Fatal(err)
@@ -257,7 +258,7 @@ func TestPurgeUnderAWatcher(t *testing.T) {
 // Each absence has the whole grace.
 func TestGraceOfAQueuedTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
@@ -285,7 +286,7 @@ func TestGraceOfAQueuedTurn(t *testing.T) {
 func TestQueuedTurnIsLeftWhenTheServerHasStopped(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &faulty{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{})
+		f := newFixture(t, store, limits.Limits{})
 		f.on(func(ctx context.Context, _ *session.Run) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -311,7 +312,7 @@ func TestQueuedTurnIsLeftWhenTheServerHasStopped(t *testing.T) {
 // A client that names a turn gets that one, also when it ends and the next one
 // begins while the client attaches.
 func TestAttachToATurnThatEndsMeanwhile(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
 	a := f.start(session.Request{Prompt: "ask a"})
 	wa := a.Watch()
@@ -349,7 +350,7 @@ func TestAttachToATurnThatEndsMeanwhile(t *testing.T) {
 
 // A client asks for the watcher of its prompt while that one begins.
 func TestWatchWhileTheTurnBegins(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
 	a := f.start(session.Request{Prompt: "ask a"})
 	wa := a.Watch()
@@ -368,7 +369,7 @@ func TestWatchWhileTheTurnBegins(t *testing.T) {
 // client can be asked for the tools that it came with.
 func TestRepeatOfAnInjectedPrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			if err := talk(ctx, r); err != nil {
 				return err

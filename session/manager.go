@@ -20,6 +20,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/internal/table"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -31,7 +32,7 @@ type Manager struct {
 	store  *patient
 	runner Runner
 	log    *slog.Logger
-	limits Limits
+	limits limits.Limits
 	turns  sync.WaitGroup // the goroutines that run turns
 	room   chan struct{}  // holds one signal: a turn may start that could not before
 
@@ -181,7 +182,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 }
 
 func (m *Manager) checkRequest(req Request) error {
-	if err := m.checkSaid(req.Prompt, req.Parts); err != nil {
+	if err := m.limits.CheckPrompt(req.Prompt, req.Parts); err != nil {
 		return err
 	}
 	switch {

@@ -8,6 +8,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -15,7 +16,7 @@ import (
 // suspended, stays so when such a client comes, and what becomes of it is shown.
 func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		turn := f.start(session.Request{Prompt: "ask"})
 		w := turn.Watch()
@@ -66,7 +67,7 @@ func TestObserverKeepsNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(talk)
 				turn := f.start(session.Request{Prompt: "ask", OnDisconnect: record.OnDisconnect{Cancel: name == "cancel", Grace: 3 * time.Minute}})
 				w := turn.Watch()

@@ -9,6 +9,7 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
@@ -45,7 +46,7 @@ func TestCostsOfEarlierForm(t *testing.T) {
 	store := open()
 	var first *session.Turn
 	t.Run("earlier", func(t *testing.T) {
-		f := newFixture(t, floats{store}, session.Limits{})
+		f := newFixture(t, floats{store}, limits.Limits{})
 		f.on(answer)
 		first = f.start(session.Request{SessionBudget: &record.Budget{Cost: 900_000_000}})
 		follow(t, first.Watch())
@@ -75,7 +76,7 @@ func TestCostsOfEarlierForm(t *testing.T) {
 			t.Error(err)
 		}
 	})
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, store, limits.Limits{})
 	f.on(answer)
 	if e := end(t, follow(t, attach(t, f, first, nil))); e.GetUsageSummary().GetEstimatedCost() != 0.3 {
 		t.Errorf("the first turn cost %v", e.GetUsageSummary())

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -63,11 +64,11 @@ func TestBudgetOfTheSessionsOwn(t *testing.T) {
 	for _, restarts := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restarts=%v", restarts), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				next := func(n int) {
 					if restarts {
 						f.stop()
-						f = newFixture(t, f.store, session.Limits{})
+						f = newFixture(t, f.store, limits.Limits{})
 					}
 					f.on(calls(n))
 				}
@@ -108,7 +109,7 @@ func TestBudgetOfTheSessionsOwn(t *testing.T) {
 // TestBudgetOfTheServerAndTheSession: the smaller one of each amount holds.
 func TestBudgetOfTheServerAndTheSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{SessionBudget: record.Budget{ModelCalls: 2}})
+		f := newFixture(t, memory(t), limits.Limits{SessionBudget: record.Budget{ModelCalls: 2}})
 		f.on(calls(3))
 		id := f.bounded(record.Budget{ModelCalls: 9, Wall: 10 * time.Second})
 		f.spends(session.Request{SessionID: id, Agent: tree()}, 1, "session_wall_time_ms 10000 10000")
@@ -132,7 +133,7 @@ func TestBudgetOfATurnThatRuns(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(calls(5))
 				id := f.bounded(tc.first)
 				turn := f.start(session.Request{SessionID: id, Agent: tree()})
@@ -146,7 +147,7 @@ func TestBudgetOfATurnThatRuns(t *testing.T) {
 
 func TestBudgetOfATurnThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		id := f.bounded(record.Budget{Wall: time.Minute})
 		turn := f.start(session.Request{SessionID: id, Prompt: "ask", Agent: tree(), Tools: tools()})
@@ -182,7 +183,7 @@ func TestBudgetOfAQueuedTurn(t *testing.T) {
 	for _, restart := range []bool{false, true} {
 		t.Run(fmt.Sprintf("restart=%v", restart), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(calls(3))
 				id := f.bounded(record.Budget{ModelCalls: 4})
 				f.start(session.Request{SessionID: id, Agent: tree()})
@@ -194,7 +195,7 @@ func TestBudgetOfAQueuedTurn(t *testing.T) {
 				if restart {
 					time.Sleep(11 * time.Second)
 					f.stop()
-					f = newFixture(t, f.store, session.Limits{})
+					f = newFixture(t, f.store, limits.Limits{})
 					f.on(calls(3))
 					if err := f.m.Recover(t.Context()); err != nil {
 						t.Fatal(err)
@@ -219,7 +220,7 @@ func TestBudgetOfAQueuedTurn(t *testing.T) {
 // TestBudgetOfAFork: the fork has the parent's budget of now and has spent nothing of it.
 func TestBudgetOfAFork(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(calls(3))
 		id := f.bounded(record.Budget{ModelCalls: 9})
 		f.spends(session.Request{SessionID: id, Agent: tree()}, 3, "")
@@ -238,7 +239,7 @@ func TestBudgetOfAFork(t *testing.T) {
 }
 
 func TestBudgetOfASessionMustBeAnAmount(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	for name, b := range map[string]record.Budget{"calls": {ModelCalls: -1}, "tokens": {Tokens: -1}, "cost": {Cost: -1}, "time": {Wall: -1}} {
 		if _, err := f.m.CreateSession(t.Context(), session.Names{}, b, session.Once{}); code(err) != badRequest {
 			t.Errorf("create, %s: %v", name, err)

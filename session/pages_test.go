@@ -10,6 +10,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -38,7 +39,7 @@ func asksMuch(bytes int) func(ctx context.Context, r *session.Run) error {
 // also where what turns ask for is large, and together they hold every entry once.
 func TestPagesOfLargeCalls(t *testing.T) {
 	const turns, bytes = 3, 300 << 10
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.engine.on(asksMuch(bytes))
 	for range turns {
 		await(t, f.start(session.Request{}).Watch(), isAsked)
@@ -73,7 +74,7 @@ func TestPagesOfLargeCalls(t *testing.T) {
 // TestPagesOfLargeSessions: pages of sessions are bounded in bytes.
 func TestPagesOfLargeSessions(t *testing.T) {
 	const sessions = 32
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	labels := map[string]string{}
 	for i := range 64 {
 		labels[fmt.Sprintf("%063d", i)] = strings.Repeat("x", 1024)

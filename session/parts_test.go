@@ -16,6 +16,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -96,7 +97,7 @@ func TestPartsSurviveTheLog(t *testing.T) {
 func TestPartsOfPrompts(t *testing.T) {
 	parts := record.Parts{filePart("image/png", []byte{0, 1, 255}), textPart("look"), uriPart("video/mp4", "gs://b/f")}
 	store := memory(t)
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, store, limits.Limits{})
 	var heard []session.Injected
 	f.on(func(ctx context.Context, r *session.Run) error {
 		if !equalParts(r.Spec().Parts, parts) {
@@ -155,7 +156,7 @@ func TestPartsOfPrompts(t *testing.T) {
 
 // What lists of turns say of a prompt without text is bounded.
 func TestPartsInListsAreBounded(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "done") })
 	turn := f.start(session.Request{Prompt: " ", Parts: record.Parts{textPart("a" + strings.Repeat("é", 4000))}})
 	<-turn.Done()
@@ -172,7 +173,7 @@ func TestPartsInListsAreBounded(t *testing.T) {
 // with the same parts.
 func TestPartsOfAnswers(t *testing.T) {
 	png := record.Parts{filePart("image/png", []byte("png"))}
-	f := newFixture(t, memory(t), session.Limits{MaxPartsBytes: 1000})
+	f := newFixture(t, memory(t), limits.Limits{MaxPartsBytes: 1000})
 	got := make(chan map[string]record.ToolResult, 1)
 	f.on(func(ctx context.Context, r *session.Run) error {
 		res, err := call(ctx, r, "c1", "c2", "c3", "c4", "c5", "c6", "c7")
@@ -241,7 +242,7 @@ func TestPartsOfAnswers(t *testing.T) {
 
 // What a prompt may be: something, and not too much of it.
 func TestPartsOfPromptsAreBounded(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{MaxPartsBytes: 1000, MaxPromptBytes: 100})
+	f := newFixture(t, memory(t), limits.Limits{MaxPartsBytes: 1000, MaxPromptBytes: 100})
 	for name, tc := range map[string]struct {
 		prompt string
 		parts  record.Parts

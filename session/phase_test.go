@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -21,7 +22,7 @@ func TestPhasesAreDrawn(t *testing.T) {
 	if missing := session.PhasesNotDrawn(); len(missing) > 0 {
 		t.Errorf("nothing leads to %v", missing)
 	}
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	turn := f.start(session.Request{Prompt: "s"})
 	<-turn.Done()
 	defer func() {
@@ -89,7 +90,7 @@ const phasesAlone = 5
 
 func newPhases(t *testing.T, pick func(n int, what string) int) *world {
 	t.Helper()
-	limits := session.Limits{IdleTurn: 10 * time.Second, TurnTimeout: time.Minute, ToolTimeout: 20 * time.Second, HandoverGrace: 2 * time.Second}
+	limits := limits.Limits{IdleTurn: 10 * time.Second, TurnTimeout: time.Minute, ToolTimeout: 20 * time.Second, HandoverGrace: 2 * time.Second}
 	x := &world{pick: pick, limits: limits, fixture: newFixture(t, memory(t), limits)}
 	x.on(busy)
 	return x

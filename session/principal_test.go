@@ -7,13 +7,14 @@ import (
 	"testing"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
 )
 
 // More principals than there are scopes in memory, at work at the same time, have their
 // own `user:` keys each, and the bounds of one are not those of another.
 func TestManyPrincipals(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{MaxSharedKeys: 2})
+	f := newFixture(t, memory(t), limits.Limits{MaxSharedKeys: 2})
 	var mu sync.Mutex
 	seen := map[string]any{}
 	f.on(func(_ context.Context, r *session.Run) error {

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -31,7 +32,7 @@ func TestTakingBackAPromptWhileTheStoreIsFull(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &packed{Store: memory(t)}
-				f := newFixture(t, store, session.Limits{})
+				f := newFixture(t, store, limits.Limits{})
 				resumeLast := make(chan struct{})
 				f.on(func(ctx context.Context, r *session.Run) error {
 					if r.Spec().Prompt == "a" {
@@ -70,7 +71,7 @@ func TestTakingBackAPromptWhileTheStoreIsFull(t *testing.T) {
 func TestEnqueueBehindAnEndThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &gated{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{})
+		f := newFixture(t, store, limits.Limits{})
 		resumeLast := make(chan struct{})
 		f.on(func(context.Context, *session.Run) error {
 			<-resumeLast

@@ -17,6 +17,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -101,7 +102,7 @@ func TestIndexWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
 			pick := func(n int, what string) int { return rapid.IntRange(0, n-1).Draw(rt, what) }
-			limits := session.Limits{IdleTurn: 10 * time.Second}
+			limits := limits.Limits{IdleTurn: 10 * time.Second}
 			x := &world{pick: pick, limits: limits, fixture: newFixture(t, memory(t), limits)}
 			x.on(busy)
 			for range 1 + pick(12, "steps") {
@@ -125,7 +126,7 @@ func TestIndexWhateverHappensAtOnce(t *testing.T) {
 	for range 2 {
 		synctest.Test(t, func(t *testing.T) {
 			pick := func(n int, _ string) int { return rand.IntN(n) }
-			limits := session.Limits{IdleTurn: 10 * time.Second}
+			limits := limits.Limits{IdleTurn: 10 * time.Second}
 			x := &world{pick: pick, atOnce: true, limits: limits, fixture: newFixture(t, memory(t), limits)}
 			x.on(busy)
 			for range 6 {
@@ -163,7 +164,7 @@ const alone = 3
 type world struct {
 	*fixture
 	pick     func(n int, what string) int
-	limits   session.Limits
+	limits   limits.Limits
 	atOnce   bool
 	mu       sync.Mutex // protects watchers
 	watchers []*session.Watcher

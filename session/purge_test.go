@@ -7,13 +7,14 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // A session that is not used loses its log, one that is used or waits does not.
 func TestPurge(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		const purged = agentdv1.ErrorCode_ERROR_CODE_HISTORY_PURGED
-		limits := session.Limits{PurgeAfter: 72 * time.Hour, Retention: 1000 * time.Hour}
+		limits := limits.Limits{PurgeAfter: 72 * time.Hour, Retention: 1000 * time.Hour}
 		f := newFixture(t, memory(t), limits)
 		f.on(talk)
 		if err := f.m.Recover(t.Context()); err != nil {

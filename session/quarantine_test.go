@@ -16,6 +16,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -46,7 +47,7 @@ func (g *grave) SetAttempts(ctx context.Context, id string, attempts int64, wait
 type lives struct {
 	t      *testing.T
 	store  store.Store
-	limits session.Limits
+	limits limits.Limits
 	log    bytes.Buffer
 
 	mu   sync.Mutex // protects the fields below
@@ -56,7 +57,7 @@ type lives struct {
 	died chan struct{}
 }
 
-func newLives(t *testing.T, limits session.Limits) *lives {
+func newLives(t *testing.T, limits limits.Limits) *lives {
 	limits.StorePatience = time.Millisecond
 	return &lives{t: t, store: memory(t), limits: limits, ran: map[string]int{}}
 }
@@ -166,7 +167,7 @@ func TestQuarantine(t *testing.T) {
 	for _, limit := range []int{0, 1, 2, 5} {
 		t.Run(fmt.Sprint(limit), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLives(t, session.Limits{QuarantineAfter: limit})
+				l := newLives(t, limits.Limits{QuarantineAfter: limit})
 				deaths := limit
 				if limit == 0 {
 					deaths = 3
@@ -200,7 +201,7 @@ func TestQuarantine(t *testing.T) {
 // TestQuarantineNever: below 0 nothing is counted against a turn.
 func TestQuarantineNever(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLives(t, session.Limits{QuarantineAfter: -1})
+		l := newLives(t, limits.Limits{QuarantineAfter: -1})
 		l.begin()
 		poison := l.start("kill")
 		for range 10 {
@@ -221,7 +222,7 @@ func TestQuarantineNever(t *testing.T) {
 // process go on, though they were running each time, and none has written anything.
 func TestQuarantineOfOneAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLives(t, session.Limits{})
+		l := newLives(t, limits.Limits{})
 		l.begin()
 		var others []*session.Turn
 		for i := range 8 {
@@ -253,7 +254,7 @@ func TestQuarantineOfOneAlone(t *testing.T) {
 // one attaches; the starts themselves leave it alone.
 func TestQuarantineOfTheWoken(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLives(t, session.Limits{})
+		l := newLives(t, limits.Limits{})
 		l.begin()
 		turn := l.start("ask me")
 		<-turn.Done() // put aside
@@ -283,7 +284,7 @@ func TestQuarantineOfTheWoken(t *testing.T) {
 func TestNoQuarantine(t *testing.T) {
 	t.Run("a stop", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := newLives(t, session.Limits{})
+			l := newLives(t, limits.Limits{})
 			l.begin()
 			turn := l.start("think")
 			for range 9 {
@@ -300,7 +301,7 @@ func TestNoQuarantine(t *testing.T) {
 	})
 	t.Run("a death while its client is asked", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := newLives(t, session.Limits{})
+			l := newLives(t, limits.Limits{})
 			l.begin()
 			turn := l.start("ask me")
 			for range 9 {
@@ -326,7 +327,7 @@ func TestNoQuarantine(t *testing.T) {
 	})
 	t.Run("a death after a step forward", func(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
-			l := newLives(t, session.Limits{})
+			l := newLives(t, limits.Limits{})
 			l.begin()
 			turn := l.start("ask me")
 			for range 2 {
@@ -364,7 +365,7 @@ func TestNoQuarantine(t *testing.T) {
 // is left alone, and the others go on.
 func TestQuarantineThatKills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		l := newLives(t, session.Limits{})
+		l := newLives(t, limits.Limits{})
 		l.begin()
 		poison := l.start("kill")
 		<-l.died

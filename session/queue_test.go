@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -80,7 +81,7 @@ func isQueued(m *agentdv1.RunResponse) bool { return m.GetTurnQueued() != nil }
 
 func TestEnqueuedTurnsRunInOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
@@ -133,7 +134,7 @@ func TestEnqueuedTurnsRunInOrder(t *testing.T) {
 // A queued prompt is a fact: it runs after a restart, with nobody there.
 func TestQueuedTurnSurvivesARestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(func(ctx context.Context, _ *session.Run) error {
 			<-ctx.Done()
 			return context.Cause(ctx)
@@ -147,7 +148,7 @@ func TestQueuedTurnSurvivesARestart(t *testing.T) {
 		if _, err := followErr(t, wb); code(err) != unavailable {
 			t.Errorf("the watcher of b: %v", err)
 		}
-		g := newFixture(t, f.store, session.Limits{})
+		g := newFixture(t, f.store, limits.Limits{})
 		g.on(func(ctx context.Context, r *session.Run) error {
 			if s := r.State(); r.TurnID() == b.ID() && (s["k"] != "v" || s["temp:t"] != "x") {
 				return fmt.Errorf("state is %v", s)
@@ -178,7 +179,7 @@ func TestQueuedTurnSurvivesARestart(t *testing.T) {
 
 func TestInterruptingTurnGoesFirst(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
@@ -211,7 +212,7 @@ func TestQueuedTurnIsDropped(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(talk)
 				a := f.start(session.Request{Prompt: "ask a"})
 				wa := a.Watch()
@@ -244,7 +245,7 @@ func TestQueuedTurnIsDropped(t *testing.T) {
 
 func TestInjectedPromptReachesTheRunningTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
@@ -290,7 +291,7 @@ func positions(msgs []*agentdv1.RunResponse) []int64 {
 // has left, not before: one call is asked of one client.
 func TestInjectingClientIsAskedLast(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		ask := make(chan struct{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			<-ask
@@ -314,7 +315,7 @@ func TestInjectingClientIsAskedLast(t *testing.T) {
 // A prompt for which there is no model call any more has a turn of its own.
 func TestInjectedPromptThatComesTooLate(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		last := make(chan struct{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			if r.Spec().Prompt == "a" {
@@ -342,7 +343,7 @@ func TestInjectedPromptThatComesTooLate(t *testing.T) {
 // A client that injects into a turn which waits for nobody can answer for it.
 func TestInjectIntoATurnThatWasPutAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
@@ -368,7 +369,7 @@ func TestInjectIntoATurnThatWasPutAside(t *testing.T) {
 // A turn that waits for nobody does not keep a queued one waiting.
 func TestQueuedTurnIsNotHeldUpByOneThatWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
@@ -388,7 +389,7 @@ func TestQueuedTurnIsNotHeldUpByOneThatWaits(t *testing.T) {
 // A client that has closed its side while its prompt waited cannot answer later.
 func TestQueuedClientThatCannotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
@@ -408,7 +409,7 @@ func TestQueuedClientThatCannotAnswer(t *testing.T) {
 
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{MaxQueued: 2})
+		f := newFixture(t, memory(t), limits.Limits{MaxQueued: 2})
 		f.on(talk)
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
@@ -438,7 +439,7 @@ func TestNoPromptIsLost(t *testing.T) {
 					rt.Fatalf("with steps %v", steps)
 				}
 			}()
-			limits := session.Limits{MaxQueued: 4, Retention: time.Hour}
+			limits := limits.Limits{MaxQueued: 4, Retention: time.Hour}
 			f := newFixture(t, memory(t), limits)
 			f.on(talk)
 			if err := f.m.Recover(t.Context()); err != nil {

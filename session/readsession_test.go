@@ -15,6 +15,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // account is what messages of a session say, however their text is cut: that of a
@@ -189,7 +190,7 @@ func TestReadingWhateverHappens(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
 			pick := func(n int, what string) int { return rapid.IntRange(0, n-1).Draw(rt, what) }
-			limits := session.Limits{IdleTurn: 10 * time.Second, WatchItems: 1 + pick(20, "items"), WatchBytes: 1 + pick(500, "bytes"), MaxIdleSessions: 1}
+			limits := limits.Limits{IdleTurn: 10 * time.Second, WatchItems: 1 + pick(20, "items"), WatchBytes: 1 + pick(500, "bytes"), MaxIdleSessions: 1}
 			x := &world{pick: pick, limits: limits, fixture: newFixture(t, memory(t), limits)}
 			x.on(busy)
 			var readings []*reading
@@ -256,7 +257,7 @@ func TestReadingWhateverHappens(t *testing.T) {
 func TestReadingWhateverHappensAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		pick := func(n int, _ string) int { return rand.IntN(n) }
-		limits := session.Limits{IdleTurn: 10 * time.Second, WatchItems: 5, MaxIdleSessions: 1}
+		limits := limits.Limits{IdleTurn: 10 * time.Second, WatchItems: 5, MaxIdleSessions: 1}
 		x := &world{pick: pick, atOnce: true, limits: limits, fixture: newFixture(t, memory(t), limits)}
 		x.on(busy)
 		var readings []*reading

@@ -10,6 +10,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -94,8 +95,8 @@ func TestRecoverWhatWorks(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("killed=%v", killed), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				l := newLives(t, session.Limits{})
-				first := newFixture(t, &grave{Store: l.store}, session.Limits{})
+				l := newLives(t, limits.Limits{})
+				first := newFixture(t, &grave{Store: l.store}, limits.Limits{})
 				first.on(recovering)
 				tools := []*agentdv1.Tool{{Name: "tool", Description: "a tool"}}
 				var work, wait []*session.Turn
@@ -113,7 +114,7 @@ func TestRecoverWhatWorks(t *testing.T) {
 				}
 				first.stop()
 
-				second := newFixture(t, l.store, session.Limits{MaxTurns: 1})
+				second := newFixture(t, l.store, limits.Limits{MaxTurns: 1})
 				second.on(recovering)
 				if err := second.m.Recover(t.Context()); err != nil {
 					t.Fatal(err)
@@ -153,13 +154,13 @@ func TestRecoverWhatWorks(t *testing.T) {
 func TestRecoverAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
-		first := newFixture(t, db, session.Limits{})
+		first := newFixture(t, db, limits.Limits{})
 		first.on(recovering)
 		turn := first.start(session.Request{Prompt: "think"})
 		time.Sleep(time.Second)
 		first.stop()
 		db.tamper(always(store.ErrFull))
-		second := newFixture(t, db, session.Limits{})
+		second := newFixture(t, db, limits.Limits{})
 		second.on(recovering)
 		if err := second.m.Recover(t.Context()); err != nil {
 			t.Fatal(err)

@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // pausing is a log that waits at each line about a turn's end.
@@ -28,7 +29,7 @@ func (h pausing) Handle(_ context.Context, r slog.Record) error {
 // over and the next one about to begin: that one is still nobody else's.
 func TestReservationOfTheNextTurn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		log := pausing{slog.NewTextHandler(t.Output(), nil), make(chan struct{}), make(chan struct{})}
 		m, err := session.NewManager(session.Config{Store: f.store, Runner: f.engine, Logger: slog.New(log)})

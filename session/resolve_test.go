@@ -14,6 +14,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -21,7 +22,7 @@ import (
 // Refusals change nothing.
 func TestRefusedResolutions(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{MaxResultBytes: 100})
+		f := newFixture(t, memory(t), limits.Limits{MaxResultBytes: 100})
 		f.on(careful)
 		a := f.start(session.Request{})
 		await(t, a.Watch(), isAsked)
@@ -62,7 +63,7 @@ func TestRefusedResolutions(t *testing.T) {
 // The first resolution stands, whoever comes second, wherever the turn is by
 // then; a repeat under the same key is none.
 func TestFirstResolutionStands(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(careful)
 	turn := f.start(session.Request{})
 	w := turn.Watch()
@@ -138,7 +139,7 @@ func TestResolvingATurnThatRunsNowhere(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(tc.engine)
 				turn := f.start(session.Request{})
 				w := turn.Watch()
@@ -146,7 +147,7 @@ func TestResolvingATurnThatRunsNowhere(t *testing.T) {
 				w.Close()
 				if tc.restart {
 					f.stop()
-					g := newFixture(t, f.store, session.Limits{})
+					g := newFixture(t, f.store, limits.Limits{})
 					g.on(tc.engine)
 					if err := g.m.Recover(t.Context()); err != nil {
 						t.Fatal(err)
@@ -194,7 +195,7 @@ func TestResolvingATurnThatRunsNowhere(t *testing.T) {
 // when somebody does.
 func TestResolvingATurnOnItsCallersKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(curious)
 		keys := session.Keys{"gemini": "secret"}
 		turn := f.start(session.Request{Keys: keys})
@@ -216,7 +217,7 @@ func TestResolvingATurnOnItsCallersKey(t *testing.T) {
 func TestResolutionWhileAnotherIsWritten(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gated{Store: memory(t)}
-		f := newFixture(t, g, session.Limits{})
+		f := newFixture(t, g, limits.Limits{})
 		f.on(curious)
 		turn := f.start(session.Request{})
 		w := turn.Watch()
@@ -240,7 +241,7 @@ func TestResolutionWhileAnotherIsWritten(t *testing.T) {
 func TestResolutionWhileTheTurnGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gated{Store: memory(t)}
-		f := newFixture(t, g, session.Limits{IdleTurn: time.Second})
+		f := newFixture(t, g, limits.Limits{IdleTurn: time.Second})
 		f.on(curious)
 		turn := f.start(session.Request{})
 		w := turn.Watch()
@@ -282,7 +283,7 @@ func TestResolutionWhileTheTurnGoesOn(t *testing.T) {
 func TestResolutionAndAFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
-		f := newFixture(t, db, session.Limits{})
+		f := newFixture(t, db, limits.Limits{})
 		f.on(curious)
 		turn := f.start(session.Request{})
 		w := turn.Watch()

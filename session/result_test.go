@@ -9,6 +9,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // An answer is shown, at its record, to who gave it, to who watches and to who
@@ -26,7 +27,7 @@ func TestAnswersAreShown(t *testing.T) {
 		"neither": {answer: session.Answer{}, err: "the client answered without output and without error"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, memory(t), session.Limits{})
+			f := newFixture(t, memory(t), limits.Limits{})
 			f.on(func(ctx context.Context, r *session.Run) error {
 				_, err := call(ctx, r, "c1", "c2")
 				return err

@@ -9,6 +9,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -37,7 +38,7 @@ func closingRun(sealed chan<- struct{}, fail <-chan struct{}) func(context.Conte
 func TestAnswerBesideASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)
-		f := newFixture(t, store, session.Limits{})
+		f := newFixture(t, store, limits.Limits{})
 		sealed := make(chan struct{})
 		f.on(closingRun(sealed, nil))
 		turn := f.start(session.Request{})
@@ -73,7 +74,7 @@ func TestAnswerBesideASuspend(t *testing.T) {
 // TestAnswerBesideAnEnd: the same call of a turn that ends takes no result.
 func TestAnswerBesideAnEnd(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		sealed, fail := make(chan struct{}), make(chan struct{})
 		f.on(closingRun(sealed, fail))
 		turn := f.start(session.Request{})

@@ -16,6 +16,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/internal/tail"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -30,7 +31,7 @@ type Session struct {
 	id      string
 	store   *patient
 	runner  Runner
-	limits  Limits
+	limits  limits.Limits
 	manager *Manager    // whose session it is; nil if it is only read from
 	alarms  alarm.Group // of mu
 
@@ -86,7 +87,7 @@ type entry struct {
 
 // load reads a session's log. A panic over what it holds is an error: others may
 // wait for the session.
-func load(ctx context.Context, store *patient, runner Runner, limits Limits, id string) (_ *Session, err error) {
+func load(ctx context.Context, store *patient, runner Runner, limits limits.Limits, id string) (_ *Session, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("session %s: reading the log panicked: %v", id, p)
@@ -146,7 +147,7 @@ func (s *Session) subject(rec record.Record, fact any) *Turn {
 	}
 }
 
-func newSession(store *patient, runner Runner, limits Limits, id string) *Session {
+func newSession(store *patient, runner Runner, limits limits.Limits, id string) *Session {
 	s := &Session{
 		id:       id,
 		store:    store,

@@ -16,6 +16,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -25,7 +26,7 @@ func TestMain(m *testing.M) {
 }
 
 func TestTextArrivesOnce(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		r.Delta(record.Delta{MessageID: "m", Path: root, Text: "hm", Thought: true})
 		return add(ctx, r, func() *record.Event {
@@ -83,7 +84,7 @@ func TestTextArrivesOnce(t *testing.T) {
 }
 
 func TestLastComesWithTheEndOfTheTurn(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		return errors.Join(say(ctx, r, "1", []string{"root", "a"}, "one"), say(ctx, r, "2", []string{"root", "b"}, "two"),
 			say(ctx, r, "3", []string{"root", "a"}, "three"))
@@ -106,7 +107,7 @@ func TestLastComesWithTheEndOfTheTurn(t *testing.T) {
 }
 
 func TestWatcherThatDoesNotKeepUp(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{WatchItems: 4})
+	f := newFixture(t, memory(t), limits.Limits{WatchItems: 4})
 	var want strings.Builder
 	told := make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {
@@ -129,7 +130,7 @@ func TestWatcherThatDoesNotKeepUp(t *testing.T) {
 }
 
 func TestToolCallsAndAnswers(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{MaxResultBytes: 1000})
+	f := newFixture(t, memory(t), limits.Limits{MaxResultBytes: 1000})
 	var results map[string]record.ToolResult
 	f.on(func(ctx context.Context, r *session.Run) (err error) {
 		results, err = call(ctx, r, "c1", "c2", "c3")
@@ -192,7 +193,7 @@ func TestCallsThatNobodyAnswers(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{ToolTimeout: time.Minute})
+				f := newFixture(t, memory(t), limits.Limits{ToolTimeout: time.Minute})
 				var first, second map[string]record.ToolResult
 				f.on(func(ctx context.Context, r *session.Run) (err error) {
 					if first, err = call(ctx, r, "c1"); err != nil {
@@ -236,7 +237,7 @@ func TestCallsThatNobodyAnswers(t *testing.T) {
 }
 
 func TestAskIsACallOfItsOwn(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		c := record.ToolCall{ID: "loop1", Name: "loop_continue", Input: []byte(`{"iteration":1}`), Path: root}
 		if _, err := r.Ask(ctx, c); err != nil {
@@ -298,7 +299,7 @@ func TestEveryOutcomeAndThenAnotherTurn(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := memory(t)
-				f := newFixture(t, store, session.Limits{TurnTimeout: time.Minute, ToolTimeout: time.Hour})
+				f := newFixture(t, store, limits.Limits{TurnTimeout: time.Minute, ToolTimeout: time.Hour})
 				f.on(func(ctx context.Context, r *session.Run) error {
 					if err := say(ctx, r, "m0", root, "a"); err != nil {
 						return err
@@ -346,7 +347,7 @@ func TestEveryOutcomeAndThenAnotherTurn(t *testing.T) {
 }
 
 func TestRefusals(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{MaxTurns: 1, MaxPromptBytes: 100, MaxStateBytes: 100})
+	f := newFixture(t, memory(t), limits.Limits{MaxTurns: 1, MaxPromptBytes: 100, MaxStateBytes: 100})
 	release := make(chan struct{})
 	f.on(func(context.Context, *session.Run) error { <-release; return nil })
 	f.check = func(spec *record.Spec) error {
@@ -385,7 +386,7 @@ func TestRefusals(t *testing.T) {
 }
 
 func TestOneTurnAtATime(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	release := make(chan struct{})
 	f.on(func(context.Context, *session.Run) error { <-release; return nil })
 	turn := f.start(session.Request{})
@@ -420,7 +421,7 @@ func TestOneTurnAtATime(t *testing.T) {
 
 func TestStateAndItsScopes(t *testing.T) {
 	store := memory(t)
-	f := newFixture(t, store, session.Limits{MaxIdleSessions: 1})
+	f := newFixture(t, store, limits.Limits{MaxIdleSessions: 1})
 	var seen []map[string]any
 	f.on(func(ctx context.Context, r *session.Run) error {
 		seen = append(seen, r.State())
@@ -452,14 +453,14 @@ func TestStateAndItsScopes(t *testing.T) {
 
 func TestSessionIsWhatItsLogSays(t *testing.T) {
 	store := memory(t)
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, store, limits.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		return errors.Join(say(ctx, r, "m", root, "x"), add(ctx, r, &record.Event{Path: root, State: map[string]any{"n": 1}}))
 	})
 	turn := f.start(session.Request{Agent: tree(), Tools: []*agentdv1.Tool{{Name: "t", Description: "d"}}})
 	<-turn.Done()
 	// Another server on the same store.
-	g := newFixture(t, store, session.Limits{})
+	g := newFixture(t, store, limits.Limits{})
 	g.on(func(ctx context.Context, r *session.Run) error {
 		if fmt.Sprint(r.State()["n"]) != "1" || r.Spec().Agent.GetName() != "root" || r.Spec().Tools[0].GetName() != "t" {
 			return fmt.Errorf("state %v, spec %v", r.State(), r.Spec())
@@ -485,7 +486,7 @@ func TestSessionIsWhatItsLogSays(t *testing.T) {
 
 func TestInterruptedTurnIsClosed(t *testing.T) {
 	store := &faulty{Store: memory(t)}
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, store, limits.Limits{})
 	stop := make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		defer close(stop)
@@ -502,7 +503,7 @@ func TestInterruptedTurnIsClosed(t *testing.T) {
 	<-stop
 	<-turn.Done()
 	store.before.Store(false)
-	g := newFixture(t, store, session.Limits{})
+	g := newFixture(t, store, limits.Limits{})
 	g.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "fine") })
 	if got := follow(t, g.start(session.Request{SessionID: turn.SessionID()}).Watch()); texts(got)["root"] != "fine" {
 		t.Errorf("turn after the interruption: %v", got)
@@ -524,7 +525,7 @@ func TestStoreThatFails(t *testing.T) {
 	for _, persisted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("persisted=%v", persisted), func(t *testing.T) {
 			store := &faulty{Store: memory(t)}
-			f := newFixture(t, store, session.Limits{})
+			f := newFixture(t, store, limits.Limits{})
 			fault := &store.before
 			if persisted {
 				fault = &store.after
@@ -566,7 +567,7 @@ func TestStoreThatFails(t *testing.T) {
 
 func TestShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			select {
 			case <-time.After(time.Second):
@@ -589,7 +590,7 @@ func TestShutdown(t *testing.T) {
 		}
 	})
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		release := make(chan struct{})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			<-ctx.Done()
@@ -623,7 +624,7 @@ func TestShutdownLeavesWhatOnlyWaits(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(tc.turn)
 				turn := f.start(session.Request{})
 				_, w := f.attach(session.AttachRequest{SessionID: turn.SessionID(), Tools: tc.tools})
@@ -647,7 +648,7 @@ func TestShutdownLeavesWhatOnlyWaits(t *testing.T) {
 
 func TestAnswersShareAppends(t *testing.T) {
 	store := &faulty{Store: memory(t)}
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, store, limits.Limits{})
 	var ids []string
 	for i := range 64 {
 		ids = append(ids, fmt.Sprint("c", i))

@@ -13,6 +13,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -70,7 +71,7 @@ func (f *fixture) pages(filter index.SessionQuery, size int) (ids []string) {
 }
 
 func TestListSessions(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
 	var ids []string
 	for i := range 9 {
@@ -125,7 +126,7 @@ func TestListSessions(t *testing.T) {
 		t.Errorf("sessions that wait for a client: %v, want %v", got, ids[7:8])
 	}
 	f.stop()
-	g := newFixture(t, f.store, session.Limits{})
+	g := newFixture(t, f.store, limits.Limits{})
 	g.on(talk)
 	if got := g.pages(waits, 3); !slices.Equal(got, ids[7:8]) {
 		t.Errorf("after a restart: %v, want %v", got, ids[7:8])
@@ -133,7 +134,7 @@ func TestListSessions(t *testing.T) {
 }
 
 func TestUpdateSession(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
 	s := f.create(session.Names{ClientRef: "a", Labels: map[string]string{"x": "1", "y": "2"}})
 	if s.Version != 1 || s.Creator != "local" || s.LastTurn != "" || s.LastIs != 0 {
@@ -202,7 +203,7 @@ func TestDeleteSession(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(talk)
 				id := f.create(session.Names{Labels: map[string]string{"a": "b"}}).ID
 				other := f.run("", "hi")
@@ -232,7 +233,7 @@ func TestDeleteSession(t *testing.T) {
 }
 
 func TestIdempotencyKeys(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
 	req := session.Request{Prompt: "ask", Agent: tree(), Tools: tools(), Once: session.Once{Key: "k", Content: "c"}}
 	var wg sync.WaitGroup
@@ -283,7 +284,7 @@ func TestIdempotencyKeys(t *testing.T) {
 	w.Close()
 	// Another server knows the keys; the key stands for something else elsewhere.
 	f.stop()
-	g := newFixture(t, f.store, session.Limits{})
+	g := newFixture(t, f.store, limits.Limits{})
 	_, err = g.m.Start(t.Context(), req)
 	if before, ok := errors.AsType[*session.Repeated](err); !ok || before.TurnID != first[1] {
 		t.Errorf("after a restart: %v", err)
@@ -315,7 +316,7 @@ func TestIdempotencyKeys(t *testing.T) {
 
 // Turns that say much come in smaller pages.
 func TestPagesOfLargeTurns(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
 	id := f.create(session.Names{}).ID
 	for range 5 {

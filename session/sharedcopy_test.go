@@ -12,6 +12,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
 )
 
@@ -19,7 +20,7 @@ import (
 // came before: alone, at the same time, refused or failed, in any order.
 func TestCopyOfSharedState(t *testing.T) {
 	store := &faulty{Store: memory(t)}
-	f := newFixture(t, store, session.Limits{MaxSharedBytes: 2000, MaxSharedKeys: 8})
+	f := newFixture(t, store, limits.Limits{MaxSharedBytes: 2000, MaxSharedKeys: 8})
 	var began map[string]any
 	f.on(func(_ context.Context, r *session.Run) error {
 		began = r.State()

@@ -13,6 +13,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -20,7 +21,7 @@ import (
 const limitExceeded = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
 
 // smallState are bounds that a test can reach.
-var smallState = session.Limits{MaxOwnBytes: 400, MaxOwnKeys: 4, MaxSharedBytes: 200, MaxSharedKeys: 3}
+var smallState = limits.Limits{MaxOwnBytes: 400, MaxOwnKeys: 4, MaxSharedBytes: 200, MaxSharedKeys: 3}
 
 // scopes are those that are bounded, as prefixes, and how many bytes and keys they
 // take.
@@ -28,7 +29,7 @@ var scopes = map[string][2]int{"": {400, 4}, "app:": {200, 3}, "user:": {200, 3}
 
 // stateFixture runs turns that return what State they see, and write what their
 // prompts say as JSON.
-func stateFixture(t *testing.T, store store.Store, limits session.Limits) (f *fixture, saw func() map[string]any) {
+func stateFixture(t *testing.T, store store.Store, limits limits.Limits) (f *fixture, saw func() map[string]any) {
 	var mu sync.Mutex
 	var last map[string]any
 	f = newFixture(t, store, limits)
@@ -146,7 +147,7 @@ func TestStateOfAResult(t *testing.T) {
 // session that writes, for others, and after a restart.
 func TestNullRemovesAKey(t *testing.T) {
 	store := memory(t)
-	f, saw := stateFixture(t, store, session.Limits{})
+	f, saw := stateFixture(t, store, limits.Limits{})
 	a := f.start(session.Request{Prompt: "hi", Agent: tree(), InitialState: map[string]any{
 		"a": 1, "b": 1, "app:a": 1, "app:b": 1, "user:a": 1, "user:b": 1, "temp:a": 1, "temp:b": nil, "none": nil, "app:none": nil,
 	}})
@@ -175,7 +176,7 @@ func TestNullRemovesAKey(t *testing.T) {
 		t.Errorf("the keys are %v, want %v", got, want)
 	}
 	f.stop()
-	f, saw = stateFixture(t, store, session.Limits{})
+	f, saw = stateFixture(t, store, limits.Limits{})
 	f.write(a.SessionID(), nil)
 	if got := keys(); !slices.Equal(got, want) {
 		t.Errorf("after a restart the keys are %v, want %v", got, want)
@@ -190,7 +191,7 @@ func TestNullRemovesAKey(t *testing.T) {
 // is refused, what does not and what removes is taken.
 func TestStatePastItsBound(t *testing.T) {
 	store := memory(t)
-	f, _ := stateFixture(t, store, session.Limits{})
+	f, _ := stateFixture(t, store, limits.Limits{})
 	full := map[string]any{}
 	for i := range 10 {
 		full[fmt.Sprint("app:k", i)], full[fmt.Sprint("k", i)] = strings.Repeat("x", 100), strings.Repeat("x", 100)
@@ -247,7 +248,7 @@ func TestStateOfAQueuedTurn(t *testing.T) {
 // complete. Then an operator lists the keys and removes them.
 func TestWritersAtTheBound(t *testing.T) {
 	store := memory(t)
-	limits := session.Limits{MaxSharedBytes: 4096, MaxSharedKeys: 20}
+	limits := limits.Limits{MaxSharedBytes: 4096, MaxSharedKeys: 20}
 	f, saw := stateFixture(t, store, limits)
 	var wg sync.WaitGroup
 	for i := range 100 {
@@ -319,7 +320,7 @@ func TestWritersThatFit(t *testing.T) {
 	name := func(i int) string { return fmt.Sprintf("app:k%02d", i) }
 	value := strings.Repeat("x", each)
 	most := writers * keys * (each + len(`""`) + len("k00"))
-	f, _ := stateFixture(t, late{memory(t)}, session.Limits{MaxSharedBytes: most, MaxSharedKeys: writers * keys})
+	f, _ := stateFixture(t, late{memory(t)}, limits.Limits{MaxSharedBytes: most, MaxSharedKeys: writers * keys})
 	var wg sync.WaitGroup
 	for i := range writers {
 		wg.Go(func() {

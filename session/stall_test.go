@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -81,7 +82,7 @@ func logOf(t *testing.T, store store.Store, id string) string {
 func TestTurnWaitsForSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
-		f := newFixture(t, db, session.Limits{TurnTimeout: time.Hour, StorePatience: 30 * time.Second})
+		f := newFixture(t, db, limits.Limits{TurnTimeout: time.Hour, StorePatience: 30 * time.Second})
 		f.on(story)
 		other := f.start(session.Request{}) // waits for its tool
 		synctest.Wait()
@@ -166,7 +167,7 @@ func TestTurnWaitsForSpace(t *testing.T) {
 func TestFullStoreRefusesAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
-		f := newFixture(t, db, session.Limits{})
+		f := newFixture(t, db, limits.Limits{})
 		f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m", root, "x") })
 		turn := f.start(session.Request{})
 		<-turn.Done()
@@ -200,7 +201,7 @@ func TestFullStoreRefusesAtOnce(t *testing.T) {
 func TestCancelWhileTheStoreStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
-		f := newFixture(t, db, session.Limits{})
+		f := newFixture(t, db, limits.Limits{})
 		var told time.Duration
 		f.on(func(ctx context.Context, r *session.Run) error {
 			if err := add(ctx, r, &record.Event{Path: root, Calls: []record.ToolCall{{ID: "c", Name: "tool", Path: root}}}); err != nil {
@@ -247,7 +248,7 @@ func TestFaultsThatPass(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				db := &tampered{Store: memory(t)}
-				f := newFixture(t, db, session.Limits{StorePatience: 30 * time.Second})
+				f := newFixture(t, db, limits.Limits{StorePatience: 30 * time.Second})
 				f.on(story)
 				until := time.Now().Add(20 * time.Second)
 				db.tamper(func(ctx context.Context, b store.Batch) error {
@@ -285,7 +286,7 @@ func TestFaultsThatPass(t *testing.T) {
 func TestStallOfOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
-		f := newFixture(t, db, session.Limits{StorePatience: 30 * time.Second})
+		f := newFixture(t, db, limits.Limits{StorePatience: 30 * time.Second})
 		f.on(func(ctx context.Context, r *session.Run) error {
 			_, err := call(ctx, r, "a", "b", "c")
 			return err
@@ -347,7 +348,7 @@ func TestLogThatCannotBeReadForAWhile(t *testing.T) {
 		t.Run(down.String(), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				store := &unreadable{Store: memory(t)}
-				f := newFixture(t, store, session.Limits{StorePatience: 30 * time.Second})
+				f := newFixture(t, store, limits.Limits{StorePatience: 30 * time.Second})
 				f.on(story)
 				store.fails.Store(true)
 				time.AfterFunc(down, func() { store.fails.Store(false) })
@@ -380,7 +381,7 @@ func TestLogThatCannotBeReadForAWhile(t *testing.T) {
 func TestPatienceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &tampered{Store: memory(t)}
-		f := newFixture(t, store, session.Limits{StorePatience: 30 * time.Second})
+		f := newFixture(t, store, limits.Limits{StorePatience: 30 * time.Second})
 		f.on(story)
 		turn := f.start(session.Request{})
 		w := turn.Watch()
@@ -421,7 +422,7 @@ func TestPatienceEnds(t *testing.T) {
 func TestAnotherWriterEndsItAtOnce(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
-		f := newFixture(t, db, session.Limits{StorePatience: time.Hour})
+		f := newFixture(t, db, limits.Limits{StorePatience: time.Hour})
 		f.on(story)
 		turn := f.start(session.Request{})
 		w := turn.Watch()
@@ -451,7 +452,7 @@ func TestShutdownWhileTheStoreStalls(t *testing.T) {
 			t.Run(name+" "+where, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
 					store := &tampered{Store: memory(t)}
-					f := newFixture(t, store, session.Limits{StorePatience: time.Hour})
+					f := newFixture(t, store, limits.Limits{StorePatience: time.Hour})
 					f.on(func(ctx context.Context, r *session.Run) error {
 						if where == "at the end" {
 							return nil
@@ -491,7 +492,7 @@ func TestShutdownWhileTheStoreStalls(t *testing.T) {
 					if got := logOf(t, store, turn.SessionID()); strings.Contains(got, "ended") {
 						t.Errorf("the log holds %s", got)
 					}
-					g := newFixture(t, store, session.Limits{})
+					g := newFixture(t, store, limits.Limits{})
 					g.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m9", root, "on") })
 					_, w, err := g.m.Attach(t.Context(), session.AttachRequest{SessionID: turn.SessionID()})
 					if err != nil {

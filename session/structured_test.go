@@ -8,6 +8,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -50,7 +51,7 @@ func TestStructuredOutput(t *testing.T) {
 		{name: "no answer"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			f := newFixture(t, memory(t), session.Limits{WatchItems: 2})
+			f := newFixture(t, memory(t), limits.Limits{WatchItems: 2})
 			f.on(func(ctx context.Context, r *session.Run) error {
 				return add(ctx, r, answerOf("a", `{"before":true}`, true))
 			})

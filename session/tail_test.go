@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -27,7 +28,7 @@ func (s *readsCounted) Read(ctx context.Context, id string, after int64, limit i
 // what was written a moment ago is in memory, and what is not is still read.
 func TestFollowingReadsNothing(t *testing.T) {
 	store := &readsCounted{Store: memory(t)}
-	f := newFixture(t, store, session.Limits{})
+	f := newFixture(t, store, limits.Limits{})
 	known := int64(0) // as a runner that has kept the history
 	heard := make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {

@@ -7,6 +7,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 const codeConflict = agentdv1.ErrorCode_ERROR_CODE_CONFLICT
@@ -14,7 +15,7 @@ const codeConflict = agentdv1.ErrorCode_ERROR_CODE_CONFLICT
 // TestTurnIDOfTheCaller: an id names one turn of a session, whether that turn
 // runs, waits for its start or is over, and whatever on_busy says.
 func TestTurnIDOfTheCaller(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
 	a := f.start(session.Request{Prompt: "ask a", TurnID: "a"})
 	id := a.SessionID()
@@ -63,7 +64,7 @@ func TestTurnIDOfTheCaller(t *testing.T) {
 
 // TestTurnIDAtOnce: of requests for one id at the same time one starts a turn.
 func TestTurnIDAtOnce(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
 	a := f.start(session.Request{Prompt: "ask a"})
 	await(t, a.Watch(), isCall)

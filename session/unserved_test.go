@@ -7,6 +7,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 func unservedOf(msgs []*agentdv1.RunResponse) (out []*agentdv1.RunResponse) {
@@ -22,7 +23,7 @@ func unservedOf(msgs []*agentdv1.RunResponse) (out []*agentdv1.RunResponse) {
 // can be asked for a call; the one that comes with the tool is asked.
 func TestNobodyHasTheTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(talk)
 		turn := f.start(session.Request{Prompt: "ask"})
 		_, w := f.attach(session.AttachRequest{SessionID: turn.SessionID()})

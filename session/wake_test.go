@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -40,7 +41,7 @@ func TestAnswerWhileTheTurnIsPutAside(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{IdleTurn: time.Minute})
+				f := newFixture(t, memory(t), limits.Limits{IdleTurn: time.Minute})
 				leave := make(chan struct{})
 				f.on(func(ctx context.Context, r *session.Run) error {
 					err := tc.engine(ctx, r)
@@ -76,7 +77,7 @@ func TestAnswerWhileTheTurnIsPutAside(t *testing.T) {
 func TestAnswerThatWaitsForSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
-		f := newFixture(t, db, session.Limits{IdleTurn: time.Minute})
+		f := newFixture(t, db, limits.Limits{IdleTurn: time.Minute})
 		f.on(talk)
 		turn := f.start(session.Request{Prompt: "ask"})
 		w := turn.Watch()

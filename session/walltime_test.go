@@ -12,6 +12,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -72,7 +73,7 @@ func TestWallTime(t *testing.T) {
 		for _, whose := range []string{"turn", "session"} {
 			t.Run(name+" of the "+whose, func(t *testing.T) {
 				synctest.Test(t, func(t *testing.T) {
-					f := newFixture(t, memory(t), session.Limits{})
+					f := newFixture(t, memory(t), limits.Limits{})
 					f.on(tc.run)
 					req := session.Request{Budget: record.Budget{Wall: tc.budget}}
 					if whose == "session" {
@@ -110,7 +111,7 @@ func TestWallTimeInTheQueue(t *testing.T) {
 	}{"enough": {1, 0}, "too little": {2, exhausted}} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(calls(6))
 				first := f.start(session.Request{})
 				synctest.Wait() // it runs
@@ -129,7 +130,7 @@ func TestWallTimeInTheQueue(t *testing.T) {
 func TestWallTimeBeginsWithTheStartOnDisk(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
-		f := newFixture(t, db, session.Limits{})
+		f := newFixture(t, db, limits.Limits{})
 		f.on(calls(1))
 		first := f.start(session.Request{})
 		synctest.Wait() // it runs
@@ -159,7 +160,7 @@ func TestWallTimeBeginsWithTheStartOnDisk(t *testing.T) {
 // The time of a session is that of all its turns, and the time between them is not.
 func TestWallTimeOfASession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(calls(1))
 		var codes []agentdv1.ErrorCode
 		id := ""
@@ -169,7 +170,7 @@ func TestWallTimeOfASession(t *testing.T) {
 			codes = append(codes, errorOf(follow(t, turn.Watch())))
 			time.Sleep(time.Hour)
 			f.stop()
-			f = newFixture(t, f.store, session.Limits{})
+			f = newFixture(t, f.store, limits.Limits{})
 			f.on(calls(1))
 		}
 		if !slices.Equal(codes, []agentdv1.ErrorCode{0, 0, 0, exhausted}) {
@@ -213,13 +214,13 @@ func TestWallTimeOverARestart(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(tc.run)
 				turn := f.start(session.Request{Budget: record.Budget{Wall: 25 * time.Second}})
 				time.Sleep(15 * time.Second)
 				f.stop()
 				time.Sleep(time.Hour)
-				f = newFixture(t, f.store, session.Limits{})
+				f = newFixture(t, f.store, limits.Limits{})
 				f.on(tc.run)
 				if err := f.m.Recover(t.Context()); err != nil {
 					t.Fatal(err)

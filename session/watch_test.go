@@ -17,13 +17,14 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
 // TestDroppedDeltas has a watcher's queue overflow in the middle of a message:
 // the text is in memory until its event is in the log.
 func TestDroppedDeltas(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{WatchItems: 2})
+	f := newFixture(t, memory(t), limits.Limits{WatchItems: 2})
 	steps := make(chan []string)
 	said := make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {
@@ -70,7 +71,7 @@ func TestDroppedDeltas(t *testing.T) {
 
 // TestWatcherThatComesLate watches while messages are on their way.
 func TestWatcherThatComesLate(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{WatchBytes: 10})
+	f := newFixture(t, memory(t), limits.Limits{WatchBytes: 10})
 	said, resumeLast := make(chan struct{}), make(chan struct{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		a, b := []string{"root", "a"}, []string{"root", "b"}
@@ -114,7 +115,7 @@ func TestWatcherThatComesLate(t *testing.T) {
 // them cost.
 func TestWatcherThatIsFarBehind(t *testing.T) {
 	const limit, size, messages = 10_000, 1000, 200
-	f := newFixture(t, memory(t), session.Limits{WatchBytes: limit})
+	f := newFixture(t, memory(t), limits.Limits{WatchBytes: limit})
 	var want strings.Builder
 	f.on(func(ctx context.Context, r *session.Run) error {
 		for i := range messages {
@@ -156,7 +157,7 @@ func TestWatcherThatIsFarBehind(t *testing.T) {
 // TestLongMessageInABacklog reads a message that began before, and was complete only
 // behind, far more than may wait for a watcher: none of it is lost.
 func TestLongMessageInABacklog(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{WatchBytes: 64})
+	f := newFixture(t, memory(t), limits.Limits{WatchBytes: 64})
 	other := []string{"root", "other"}
 	var want strings.Builder
 	f.on(func(ctx context.Context, r *session.Run) error {
@@ -184,7 +185,7 @@ func TestLongMessageInABacklog(t *testing.T) {
 // TestIdleSessionHoldsNoTurn has a turn with a large tool result end: the
 // session that stays in memory must not hold it.
 func TestIdleSessionHoldsNoTurn(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error {
 		_, err := call(ctx, r, "c")
 		return err
@@ -231,7 +232,7 @@ func TestEveryWatcherReadsTheSame(t *testing.T) {
 	store := memory(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		items := rapid.IntRange(1, 20).Draw(rt, "items")
-		f := newFixture(t, store, session.Limits{WatchItems: items, WatchBytes: 64})
+		f := newFixture(t, store, limits.Limits{WatchItems: items, WatchBytes: 64})
 		agents := rapid.IntRange(1, 4).Draw(rt, "agents")
 		scripts := make([][]line, agents)
 		text := rapid.StringMatching(`[a-zä ]{1,6}`)

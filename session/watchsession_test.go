@@ -12,6 +12,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -69,7 +70,7 @@ func TestSessionWatcherKeepsNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				f := newFixture(t, memory(t), session.Limits{})
+				f := newFixture(t, memory(t), limits.Limits{})
 				f.on(talk)
 				turn := f.start(session.Request{Prompt: "ask", OnDisconnect: record.OnDisconnect{Cancel: name == "cancel", Grace: 3 * time.Minute}})
 				w := turn.Watch()
@@ -103,7 +104,7 @@ func TestSessionWatcherKeepsNobody(t *testing.T) {
 // starts later, also when the session was read anew; and it looks in vain at no cost.
 func TestQuietSessionIsLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{MaxIdleSessions: 1})
+		f := newFixture(t, memory(t), limits.Limits{MaxIdleSessions: 1})
 		f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, r.TurnID(), root, "a", "b") })
 		first := f.start(session.Request{})
 		<-first.Done()
@@ -139,7 +140,7 @@ func TestQuietSessionIsLetGo(t *testing.T) {
 // set; a turn that never starts has its end all the same.
 func TestReadingAcrossTurns(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		s := f.create(session.Names{})
 		if got, more, err := f.m.SessionEvents(t.Context(), s.ID, "", 10, nil); err != nil || more || len(got) > 0 {
 			t.Errorf("nothing has happened: %v, %v, %v", got, more, err)
@@ -194,7 +195,7 @@ func TestReadingAcrossTurns(t *testing.T) {
 // A cursor that nobody has given is refused and does no harm, whatever is in it.
 func TestForgedCursors(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		f := newFixture(t, memory(t), session.Limits{})
+		f := newFixture(t, memory(t), limits.Limits{})
 		f.on(busy)
 		turn := f.start(session.Request{Prompt: "sp"})
 		time.Sleep(time.Minute)

@@ -7,12 +7,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // What a watcher gives next takes no more than it has said: a large state, one of many
 // small values, a long log; and at the end nothing.
 func TestWeight(t *testing.T) {
-	f := newFixture(t, memory(t), session.Limits{})
+	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
 	many := make([]any, 50_000)
 	for i := range many {

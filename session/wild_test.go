@@ -8,7 +8,7 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -64,7 +64,7 @@ func TestIndexWhateverTheStoreDoes(t *testing.T) {
 	for range 2 {
 		synctest.Test(t, func(t *testing.T) {
 			store := &wild{Store: memory(t)}
-			limits := session.Limits{IdleTurn: 10 * time.Second, StorePatience: 30 * time.Second}
+			limits := limits.Limits{IdleTurn: 10 * time.Second, StorePatience: 30 * time.Second}
 			pick := func(n int, _ string) int { return rand.IntN(n) }
 			x := &world{pick: pick, atOnce: true, limits: limits, fixture: newFixture(t, store, limits)}
 			x.on(busy)

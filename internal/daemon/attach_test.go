@@ -17,7 +17,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // The scripts of a turn in which everything happens: thoughts, text in many
@@ -311,7 +311,7 @@ func TestRetention(t *testing.T) {
 		if !again.got[len(again.got)-1].GetEnd().GetCompleted() {
 			t.Errorf("the session must go on, got %s", show(again.got))
 		}
-	}, testdaemon.WithTurnLimits(session.Limits{Retention: 3 * time.Hour}))
+	}, testdaemon.WithTurnLimits(limits.Limits{Retention: 3 * time.Hour}))
 }
 
 func TestRefusedAttach(t *testing.T) {

@@ -21,7 +21,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // badRequest is a request that a method must refuse. Its JSON holds names in
@@ -442,7 +442,7 @@ func fixtures(t *testing.T, c agentdv1connect.SessionServiceClient) *strings.Rep
 func TestBadRequests(t *testing.T) {
 	d := start(t, daemon.Config{
 		Scripts: map[string]string{"asks": asks}, MaxMessageBytes: 1 << 16,
-		Turns: session.Limits{MaxPromptBytes: 3000, MaxPartsBytes: 4000, IdleTurn: time.Hour},
+		Turns: limits.Limits{MaxPromptBytes: 3000, MaxPartsBytes: 4000, IdleTurn: time.Hour},
 	})
 	fill := fixtures(t, wires(t, d)["Connect, binary, HTTP/1.1"])
 	methods := agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods()

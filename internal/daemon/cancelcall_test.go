@@ -10,13 +10,13 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // A call is cancelled on each wire by another client than the one that runs the
 // tool: that one is told, and the turn goes on. Again it changes nothing.
 func TestCancelToolCall(t *testing.T) {
-	d := start(t, daemon.Config{Scripts: map[string]string{"asks": asks}, Turns: session.Limits{IdleTurn: time.Hour}})
+	d := start(t, daemon.Config{Scripts: map[string]string{"asks": asks}, Turns: limits.Limits{IdleTurn: time.Hour}})
 	tools := wires(t, d)["Connect, binary, HTTP/1.1"]
 	for wire, c := range wires(t, d) {
 		t.Run(wire, func(t *testing.T) {

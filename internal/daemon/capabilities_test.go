@@ -19,13 +19,13 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/models/catalog"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // A daemon says what it is, on each wire, and what it says holds.
 func TestGetCapabilities(t *testing.T) {
 	d := start(t, daemon.Config{
-		Version: "v1.2.3", MaxMessageBytes: 1 << 20, Turns: session.Limits{Retention: time.Hour, MaxPromptBytes: 1000},
+		Version: "v1.2.3", MaxMessageBytes: 1 << 20, Turns: limits.Limits{Retention: time.Hour, MaxPromptBytes: 1000},
 		Providers: daemon.Providers{AnthropicAPIKey: "secret"},
 	})
 	want := &agentdv1.GetCapabilitiesResponse{
@@ -68,7 +68,7 @@ func TestGetCapabilities(t *testing.T) {
 
 // A prompt has the protocol's own bound, whatever the daemon would allow.
 func TestCapabilitiesOfTheProtocol(t *testing.T) {
-	d := start(t, daemon.Config{Turns: session.Limits{MaxPromptBytes: 2 << 20}})
+	d := start(t, daemon.Config{Turns: limits.Limits{MaxPromptBytes: 2 << 20}})
 	c := wires(t, d)["Connect, binary, HTTP/1.1"]
 	got := call(t, c.GetCapabilities, &agentdv1.GetCapabilitiesRequest{})
 	if got.GetMaxMessageBytes() != 4<<20 || got.GetRetention().AsDuration() != 24*time.Hour || got.GetVersion() != "dev" {

@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -145,7 +146,7 @@ type Config struct {
 
 	// Turns bounds what runs and what waits: turns at once, their time, the time
 	// of a tool call, how long a turn waits for its client, sizes.
-	Turns session.Limits
+	Turns limits.Limits
 	// Trees bounds what an agent tree may be and what a turn of it may do.
 	Trees adkbridge.Limits
 }

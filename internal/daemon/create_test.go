@@ -15,7 +15,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // begin is a way to start a turn: it returns the session and the turn, or the error
@@ -211,7 +211,7 @@ func TestCreatePurged(t *testing.T) {
 		}
 		_ = c.s.CloseRequest()
 		c.rest()
-	}, testdaemon.WithTurnLimits(session.Limits{PurgeAfter: time.Hour}))
+	}, testdaemon.WithTurnLimits(limits.Limits{PurgeAfter: time.Hour}))
 }
 
 // TestCreateForOlderClients: a server that was told so makes sessions for requests

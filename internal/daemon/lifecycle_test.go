@@ -16,7 +16,7 @@ import (
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 func TestConfigsThatAreRefused(t *testing.T) {
@@ -250,7 +250,7 @@ func TestLogGuard(t *testing.T) {
 func TestQuietClient(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := agentdtest.Start(t, agentdtest.Config{},
-			testdaemon.WithTurnLimits(session.Limits{ToolTimeout: 40 * time.Minute}))
+			testdaemon.WithTurnLimits(limits.Limits{ToolTimeout: 40 * time.Minute}))
 		c := d.Client(client.WithHeartbeatInterval(time.Hour), client.WithToolTimeout(time.Hour))
 		err := client.AddTool(c, "work", "Works", func(ctx context.Context, _ struct{}) (any, error) {
 			time.Sleep(39 * time.Minute)

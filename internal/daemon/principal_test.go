@@ -14,7 +14,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
 )
 
@@ -192,7 +192,7 @@ func TestRoles(t *testing.T) {
 // after a restart; an interaction keeps its id, which is not that of its call.
 func TestCreatedBy(t *testing.T) {
 	cfg := daemon.Config{
-		DataDir: t.TempDir(), Authenticate: byHeader, Turns: session.Limits{IdleTurn: time.Hour},
+		DataDir: t.TempDir(), Authenticate: byHeader, Turns: limits.Limits{IdleTurn: time.Hour},
 		Scripts: map[string]string{"asks": asks},
 	}
 	d := start(t, cfg)
@@ -379,7 +379,7 @@ func TestUserState(t *testing.T) {
 
 // TestOperatorsInstruction: others than operators see that it is there.
 func TestOperatorsInstruction(t *testing.T) {
-	d := start(t, daemon.Config{Authenticate: byHeader, Turns: session.Limits{Instruction: "Never say canary."}})
+	d := start(t, daemon.Config{Authenticate: byHeader, Turns: limits.Limits{Instruction: "Never say canary."}})
 	for who, want := range map[string]string{
 		"root/operator": "Never say canary.\n\nBe kind.",
 		"ann":           "[the operator's instruction, 17 bytes]\n\nBe kind.",

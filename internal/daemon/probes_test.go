@@ -24,7 +24,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 var (
@@ -379,7 +379,7 @@ func TestProbes(t *testing.T) {
 	log := &buffer{}
 	d := start(t, daemon.Config{
 		Scripts: probeScripts, MaxMessageBytes: 1 << 20, Logger: slog.New(slog.NewTextHandler(log, nil)),
-		Turns: session.Limits{IdleTurn: 20 * time.Millisecond},
+		Turns: limits.Limits{IdleTurn: 20 * time.Millisecond},
 	})
 	p := &probes{
 		known: map[protoreflect.Name][]string{"model": {"echo", "scripted/looks"}, "name": {"root", "a", "b"}, "tool_name": {"look"}},

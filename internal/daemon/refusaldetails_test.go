@@ -16,7 +16,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 func violations(pairs ...string) []*agentdv1.FieldViolation {
@@ -33,7 +33,7 @@ func violations(pairs ...string) []*agentdv1.FieldViolation {
 func TestRefusalsSayWhatToDo(t *testing.T) {
 	d := start(t, daemon.Config{
 		Scripts: map[string]string{"asks": asks},
-		Turns:   session.Limits{MaxPromptBytes: 1000, MaxQueued: 2},
+		Turns:   limits.Limits{MaxPromptBytes: 1000, MaxQueued: 2},
 	})
 	service := wires(t, d)["Connect, binary, HTTP/2"]
 	running := call(t, service.CreateTurn, &agentdv1.CreateTurnRequest{Execute: lookRequest("look")}).GetTurn()
@@ -108,7 +108,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 // A refusal that passes says when to come again, also in the header that proxies and
 // clients of HTTP know.
 func TestRetryAfter(t *testing.T) {
-	d := start(t, daemon.Config{Scripts: map[string]string{"asks": asks}, Turns: session.Limits{MaxTurns: 1}})
+	d := start(t, daemon.Config{Scripts: map[string]string{"asks": asks}, Turns: limits.Limits{MaxTurns: 1}})
 	all := wires(t, d)
 	call(t, all["gRPC"].CreateTurn, &agentdv1.CreateTurnRequest{Execute: lookRequest("look")})
 	want := &agentdv1.RunResponse_ErrorResponse{

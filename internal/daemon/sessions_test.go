@@ -19,7 +19,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // asks is a script of a model that asks for a tool and then says what it got.
@@ -321,7 +321,7 @@ func TestListTurns(t *testing.T) {
 // put aside; one that is over stays as it is.
 func TestCancelTurn(t *testing.T) {
 	dir := t.TempDir()
-	cfg := daemon.Config{DataDir: filepath.Join(dir, "data"), Scripts: map[string]string{"asks": asks}, Turns: session.Limits{IdleTurn: time.Hour}}
+	cfg := daemon.Config{DataDir: filepath.Join(dir, "data"), Scripts: map[string]string{"asks": asks}, Turns: limits.Limits{IdleTurn: time.Hour}}
 	d := start(t, cfg)
 	c := wires(t, d)["Connect, binary, HTTP/1.1"]
 	running := until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: lookRequest("1")}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT)

@@ -23,7 +23,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // The database in testdata/stored is that of a daemon from before the contract
@@ -92,7 +92,7 @@ func startStored(t *testing.T, dir string) *daemon.Daemon {
 	t.Helper()
 	const long = 100 * 365 * 24 * time.Hour
 	return start(t, daemon.Config{
-		DataDir: dir, Scripts: storedScripts, Turns: session.Limits{Retention: long, TurnTimeout: long},
+		DataDir: dir, Scripts: storedScripts, Turns: limits.Limits{Retention: long, TurnTimeout: long},
 	})
 }
 

@@ -18,7 +18,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/apzuk3/agentd/internal/daemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
@@ -56,7 +56,7 @@ func serve() error {
 	d, err := daemon.New(daemon.Config{
 		Addr: os.Getenv("AGENTD_ADDR"), Store: mortal, Getenv: os.Getenv,
 		Logger: slog.New(slog.NewJSONHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn})),
-		Turns:  session.Limits{HandoverGrace: 100 * time.Millisecond},
+		Turns:  limits.Limits{HandoverGrace: 100 * time.Millisecond},
 	})
 	if err != nil {
 		return errors.Join(err, store.Close())

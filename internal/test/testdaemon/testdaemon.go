@@ -8,7 +8,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/modelcall"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -25,7 +25,7 @@ type Option func(*Config)
 func WithStore(s store.Store) Option { return func(c *Config) { c.Daemon.Store = s } }
 
 // WithTurnLimits bounds turns, their tool calls and sizes.
-func WithTurnLimits(l session.Limits) Option { return func(c *Config) { c.Daemon.Turns = l } }
+func WithTurnLimits(l limits.Limits) Option { return func(c *Config) { c.Daemon.Turns = l } }
 
 // WithRetry says how often, and after which waits, failed model calls are made
 // again. The default differs from the daemon's in its waits, which take a

@@ -21,7 +21,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // parked is how many turns wait at the same time in BenchmarkParked.
@@ -128,7 +128,7 @@ func BenchmarkParked(b *testing.B) {
 			Addr:      "127.0.0.1:0",
 			Logger:    slog.New(slog.DiscardHandler),
 			Providers: []model.Provider{asker()},
-		}, testdaemon.WithTurnLimits(session.Limits{MaxTurns: 2 * n, IdleTurn: idle}))
+		}, testdaemon.WithTurnLimits(limits.Limits{MaxTurns: 2 * n, IdleTurn: idle}))
 		if err != nil {
 			b.Fatal(err)
 		}

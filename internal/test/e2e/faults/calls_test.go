@@ -14,7 +14,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -328,7 +328,7 @@ func (c *chain) flood(t *testing.T, foreign string) {
 // TestFaultToolNeverAnswers is F14: the model is told once that no answer has come
 // in time.
 func TestFaultToolNeverAnswers(t *testing.T) {
-	b := newFixture(t, askerScripts, testdaemon.WithTurnLimits(session.Limits{ToolTimeout: 30 * time.Millisecond}))
+	b := newFixture(t, askerScripts, testdaemon.WithTurnLimits(limits.Limits{ToolTimeout: 30 * time.Millisecond}))
 	c := b.chain(allTools)
 	look, one := c.asked("<turn never>")
 	c.mute = true
@@ -349,7 +349,7 @@ func TestFaultToolNeverAnswers(t *testing.T) {
 // holds no goroutine; the time of its calls does not run. It goes on when a client
 // comes.
 func TestFaultNobodyAnswers(t *testing.T) {
-	b := newFixture(t, askerScripts, testdaemon.WithTurnLimits(session.Limits{IdleTurn: 50 * time.Millisecond, ToolTimeout: 3 * time.Second}))
+	b := newFixture(t, askerScripts, testdaemon.WithTurnLimits(limits.Limits{IdleTurn: 50 * time.Millisecond, ToolTimeout: 3 * time.Second}))
 	const sessions = 10
 	var parked []*chain
 	for i := range sessions {

@@ -25,7 +25,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
@@ -86,7 +86,7 @@ func newFixtureOn(t *testing.T, path string, scripts map[string][]answer, opts .
 		Logger: slog.New(slog.NewJSONHandler(b.log, &slog.HandlerOptions{Level: slog.LevelDebug})),
 	}, append([]testdaemon.Option{
 		testdaemon.WithStore(b.store),
-		testdaemon.WithTurnLimits(session.Limits{HandoverGrace: 20 * time.Millisecond}),
+		testdaemon.WithTurnLimits(limits.Limits{HandoverGrace: 20 * time.Millisecond}),
 	}, opts...)...)
 	b.hc, b.url = b.d.HTTPClient(), b.d.URL
 	return b

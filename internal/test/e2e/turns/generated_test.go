@@ -29,7 +29,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
@@ -172,7 +172,7 @@ func newRunner(t *testing.T, over harness.Service) *runner {
 	th := &runner{over: over, store: &queueTeller{Store: disk, told: make(chan string, 16)}}
 	cfg := agentdtest.Config{Providers: []model.Provider{stepsModel()}}
 	opts := []testdaemon.Option{
-		testdaemon.WithStore(th.store), testdaemon.WithTurnLimits(session.Limits{HandoverGrace: 5 * time.Millisecond}),
+		testdaemon.WithStore(th.store), testdaemon.WithTurnLimits(limits.Limits{HandoverGrace: 5 * time.Millisecond}),
 	}
 	if over == harness.OverRun { // whose daemon is the first to begin and the last to end
 		cfg.LeakCheck = true

@@ -17,7 +17,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // TestQuietWatch has a stream of WatchTurn be quiet for much longer than a message
@@ -28,7 +28,7 @@ func TestQuietWatch(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				d := agentdtest.Start(t, agentdtest.Config{
 					Scripts: map[string]string{"tools": ruleScripts["tools"]},
-				}, testdaemon.WithTurnLimits(session.Limits{ToolTimeout: time.Hour}))
+				}, testdaemon.WithTurnLimits(limits.Limits{ToolTimeout: time.Hour}))
 				c := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL, opts...)
 				created, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{
 					Execute: harness.StartTurn(harness.ScriptedAgent("root", "tools", "one", "two"), "one", "two").GetExecute(),
