@@ -38,6 +38,8 @@ type Head struct {
 	// Waits is true from when the open turn was suspended because it only waited, until
 	// something of it is recorded.
 	Waits bool
+	// Epoch is the highest Batch.Epoch of the appends to the session, 0 for none.
+	Epoch int64
 }
 
 // AttemptsClosing is Head.Attempts of a turn that is ended because it was running
@@ -226,6 +228,8 @@ type Batch struct {
 	// Attempts becomes Head.Attempts; 0 leaves it as it is. Every append makes
 	// Head.Waits false.
 	Attempts int64
+	// Epoch is the lease epoch of the owner that writes.
+	Epoch int64
 }
 
 // SharedValue is one key of state that is not a session's own.
@@ -312,6 +316,7 @@ type Store interface {
 	// of sequence numbers that do not follow After, without records, with a kind
 	// that is not known, or that starts a second turn or ends one that is not open.
 	Append(ctx context.Context, b Batch) error
+	AppendMany(ctx context.Context, batches []Batch) []error
 	// Read returns at most limit records with a sequence number above after, in
 	// order. It may return fewer although there are more once they hold ReadBytes,
 	// and should: see LastPage. It returns none past the end and ErrNoSession for an

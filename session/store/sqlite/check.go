@@ -14,6 +14,9 @@ func check(b *store.Batch) error {
 	if len(b.Records) == 0 {
 		return malformed("no records")
 	}
+	if b.Epoch < 0 {
+		return malformed("Epoch is %d", b.Epoch)
+	}
 	if b.After < 0 || b.After > math.MaxInt64-int64(len(b.Records)) {
 		return malformed("After is %d", b.After)
 	}
@@ -65,7 +68,7 @@ func checkShared(values []store.SharedValue) error {
 
 // checkIndex refuses a batch for Index that holds what Index does not write.
 func checkIndex(b *store.Batch) error {
-	if len(b.Records) > 0 || len(b.Shared) > 0 || b.Create != nil || b.Key != nil {
+	if len(b.Records) > 0 || len(b.Shared) > 0 || b.Create != nil || b.Key != nil || b.Epoch != 0 {
 		return malformed("an index has rows, usage and a last turn, nothing else")
 	}
 	return checkRows(b.SessionID, b.Rows)

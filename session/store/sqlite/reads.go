@@ -35,7 +35,7 @@ const openTurnsQuery = `SELECT ` + headColumns + ` FROM sessions
 const idleQuery = `SELECT ` + headColumns + ` FROM sessions
 	WHERE open_turn = '' AND last_seq > purged AND updated_at < ? ORDER BY updated_at, id` + atMost
 
-const headColumns = `id, created_at, last_seq, open_turn, updated_at, purged, attempts, waits`
+const headColumns = `id, created_at, last_seq, open_turn, updated_at, purged, attempts, waits, epoch`
 
 func prepareReads(ctx context.Context, p queryer) (*reads, error) {
 	r := &reads{db: p}
@@ -165,7 +165,7 @@ func collect[T any](rows *sql.Rows, scan func(*sql.Rows) (T, error)) (all []T, e
 
 func scanHead(rows *sql.Rows) (h store.Head, err error) {
 	var created, updated int64
-	err = rows.Scan(&h.ID, &created, &h.LastSeq, &h.OpenTurn, &updated, &h.Purged, &h.Attempts, &h.Waits)
+	err = rows.Scan(&h.ID, &created, &h.LastSeq, &h.OpenTurn, &updated, &h.Purged, &h.Attempts, &h.Waits, &h.Epoch)
 	h.CreatedAt, h.UpdatedAt = time.UnixMicro(created).UTC(), time.UnixMicro(updated).UTC()
 	return h, err
 }

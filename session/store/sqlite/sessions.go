@@ -14,7 +14,7 @@ import (
 )
 
 // infoColumns are those of a session that is called s.
-const infoColumns = `s.id, s.created_at, s.last_seq, s.open_turn, s.updated_at, s.purged, s.attempts, s.waits,
+const infoColumns = `s.id, s.created_at, s.last_seq, s.open_turn, s.updated_at, s.purged, s.attempts, s.waits, s.epoch,
 	s.creator, (SELECT json_group_array(json_array(key, value)) FROM labels WHERE session_id = s.id), s.client_ref, s.archived, s.budget, s.version,
 	s.usage, s.last_turn, s.last_status, s.forked_from, s.forked_at, s.inherited`
 
@@ -216,7 +216,7 @@ func list[T any](ctx context.Context, r *reads, scan func(*sql.Rows) (T, error),
 func scanInfo(rows *sql.Rows) (i store.Info, err error) {
 	var created, updated int64
 	var labels, budget, usage []byte
-	err = rows.Scan(&i.ID, &created, &i.LastSeq, &i.OpenTurn, &updated, &i.Purged, &i.Attempts, &i.Waits,
+	err = rows.Scan(&i.ID, &created, &i.LastSeq, &i.OpenTurn, &updated, &i.Purged, &i.Attempts, &i.Waits, &i.Epoch,
 		&i.Creator, &labels, &i.ClientRef, &i.Archived, &budget, &i.Version,
 		&usage, &i.LastTurn, &i.LastStatus, &i.ForkedFrom, &i.ForkedAt, &i.Inherited)
 	if err != nil {

@@ -3,14 +3,11 @@ package sqlite
 import (
 	"context"
 	"database/sql"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
-	"maps"
 	"math"
-	"slices"
 	"sync"
 	"time"
 
@@ -138,56 +135,6 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Append writes the batch durably before it returns; see store.Store. It may
-// wait for a place in the writer's queue. After an error that package session has
-// no name for, and after session.ErrFailed, the batch may have been written.
-func (s *Store) Append(ctx context.Context, b store.Batch) error {
-	err := check(&b)
-	var usage string
-	if err == nil {
-		usage, err = usageText(b.Usage)
-	}
-	if err == nil {
-		own(&b)
-		err = s.writeTo(ctx, b.SessionID, size(&b), func(tx *tx) (error, error) { return tx.append(&b, usage) })
-	}
-	if err != nil {
-		return fmt.Errorf("sqlite: append to session %q after %d: %w", b.SessionID, b.After, err)
-	}
-	return nil
-}
-
-// own copies what the caller may change once it does not wait any more.
-func own(b *store.Batch) {
-	b.Records, b.Shared, b.Rows = slices.Clone(b.Records), slices.Clone(b.Shared), slices.Clone(b.Rows)
-	b.Create, b.Key = ownNew(b.Create), ownKey(b.Key)
-}
-
-func ownNew(n *store.NewSession) *store.NewSession {
-	if n == nil {
-		return nil
-	}
-	own := *n
-	own.Labels = maps.Clone(n.Labels)
-	return &own
-}
-
-func ownKey(k *store.Key) *store.Key {
-	if k == nil {
-		return nil
-	}
-	return new(*k)
-}
-
-// usageText returns the form in which usage is stored.
-func usageText(u record.Usage) (string, error) {
-	data, err := json.Marshal(u)
-	if err != nil {
-		return "", malformed("usage: %v", err)
-	}
-	return string(data), nil
-}
-
 // Head returns what is known of a session without its log, or
 // session.ErrNoSession.
 func (s *Store) Head(ctx context.Context, id string) (store.Head, error) {
@@ -309,18 +256,17 @@ func (s *Store) release() error {
 // is committed. f answers with a refusal, having written nothing, or fails; it
 // may be called twice, the first transaction having been undone.
 func (s *Store) write(ctx context.Context, size int, f func(*tx) (refusal, fault error)) error {
-	return s.writeTo(ctx, "", size, f)
-}
-
-// writeTo is write for an append to a session: appends to one are written in the order in
-// which they were queued, while those of others overtake large ones.
-func (s *Store) writeTo(ctx context.Context, id string, size int, f func(*tx) (refusal, fault error)) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
 		return errClosed
 	}
-	return named(s.writer.do(ctx, id, size, f))
+	o := newOp(ctx, "", size, f)
+	err := s.writer.enqueue(o)
+	if err == nil {
+		err = o.wait()
+	}
+	return named(err)
 }
 
 // view runs a read where the store's reads may run.

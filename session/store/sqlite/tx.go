@@ -35,12 +35,13 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.setPage:       `UPDATE sqlite_dbpage SET data = ? WHERE pgno = ?`,
 		&t.countPages:    `PRAGMA page_count`,
 		&t.state:         `SELECT last_seq, open_turn, purged, version, created_at FROM sessions WHERE id = ?`,
-		&t.end:           `SELECT last_seq, open_turn FROM sessions WHERE id = ?`,
+		&t.end:           `SELECT last_seq, open_turn, epoch FROM sessions WHERE id = ?`,
 		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
 		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref, budget) VALUES (?, ?, ?, ?, ?, ?)`,
 		&t.insertRecord:  `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum) VALUES (?, ?, ?, ?, ?, ?, ?)`,
-		&t.setState: `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ?, usage = ?, last_turn = ?, last_status = ?,
-			attempts = coalesce(nullif(?, 0), attempts), waits = 0 WHERE id = ?`,
+		&t.setState: `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ?, usage = ?,
+			last_turn = ?, last_status = ?, attempts = coalesce(nullif(?, 0), attempts), waits = 0, epoch = ?
+			WHERE id = ?`,
 		&t.deleteLog:  `DELETE FROM records WHERE session_id = ?`,
 		&t.deleteRows: `DELETE FROM entries WHERE session_id = ?`,
 		// No record is left that was written before there was an index.
@@ -78,20 +79,20 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 
 // state is what decides whether something may be written to a session.
 type state struct {
-	last, purged, version, created int64
-	turn                           string
+	last, purged, version, created, epoch int64
+	turn                                  string
 }
 
-// stateOf returns nil for no session.
+// stateOf returns the state but for epoch; nil for no session.
 func (t *tx) stateOf(id string) (*state, error) {
 	s := new(state)
 	return scanned(s, t.state.QueryRowContext(context.Background(), id).Scan(&s.last, &s.turn, &s.purged, &s.version, &s.created))
 }
 
-// endOf is stateOf with last and turn alone, which is all that an append asks for.
+// endOf returns last, turn and epoch alone, which an append compares; nil for no session.
 func (t *tx) endOf(id string) (*state, error) {
 	s := new(state)
-	return scanned(s, t.end.QueryRowContext(context.Background(), id).Scan(&s.last, &s.turn))
+	return scanned(s, t.end.QueryRowContext(context.Background(), id).Scan(&s.last, &s.turn, &s.epoch))
 }
 
 func scanned(s *state, err error) (*state, error) {
@@ -120,6 +121,9 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 		return store.ErrNoSession, nil
 	case s == nil:
 		s = new(state)
+	case b.Epoch < s.epoch:
+		return fmt.Errorf("%w: an owner of epoch %d writes to it, this one is of epoch %d",
+			store.ErrConflict, s.epoch, b.Epoch), nil
 	case b.Create != nil:
 		if refusal, fault = t.repeated(b, s.last); errors.Is(refusal, store.ErrConflict) {
 			refusal = fmt.Errorf("%w: its log is another", store.ErrSessionExists)
@@ -146,8 +150,10 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 	}
-	updated := b.Records[len(b.Records)-1].Time.UnixMicro()
-	err = write(t.setState, b.After+int64(len(b.Records)), turn, updated, usage, b.LastTurn, b.LastStatus, b.Attempts, b.SessionID)
+	last := &b.Records[len(b.Records)-1]
+	err = write(t.setState, last.Seq, turn, last.Time.UnixMicro(), usage,
+		b.LastTurn, b.LastStatus, b.Attempts, b.Epoch,
+		b.SessionID)
 	if err != nil {
 		return nil, err
 	}

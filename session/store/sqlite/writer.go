@@ -35,9 +35,9 @@ type op struct {
 	id   string          // of the session that it appends to, "" if it is no append
 	size int             // bytes of payload
 	f    func(*tx) (refusal, fault error)
-	// answer has room for the one error, or nil, that the writer sends.
-	answer chan error
-	// result is what f said, kept until the commit.
+	// done has room for the one error, or nil, that the writer sends.
+	done chan error
+	// result is what f returned, kept until the commit.
 	result error
 }
 
@@ -95,23 +95,31 @@ func newWriter(ctx context.Context, db *sql.DB, wal string, o *options) (*writer
 	return w, nil
 }
 
-// do queues an operation and waits for its answer. The caller sees to it that
-// stop has not been called.
-func (w *writer) do(ctx context.Context, id string, size int, f func(*tx) (refusal, fault error)) error {
-	if err := ctx.Err(); err != nil {
+// newOp returns an operation that is not queued yet.
+func newOp(ctx context.Context, id string, size int, f func(*tx) (refusal, fault error)) *op {
+	return &op{ctx: ctx, id: id, size: size, f: f, done: make(chan error, 1)}
+}
+
+// enqueue waits for a place in the queue. The caller makes sure that stop has not been called.
+func (w *writer) enqueue(o *op) error {
+	if err := o.ctx.Err(); err != nil {
 		return err
 	}
-	o := &op{ctx: ctx, id: id, size: size, f: f, answer: make(chan error, 1)}
 	select {
 	case w.queue <- o:
-	case <-ctx.Done():
-		return ctx.Err()
+		return nil
+	case <-o.ctx.Done():
+		return o.ctx.Err()
 	}
+}
+
+// wait returns the result of an operation that is queued, or the error of its context.
+func (o *op) wait() error {
 	select {
-	case err := <-o.answer:
+	case err := <-o.done:
 		return err
-	case <-ctx.Done():
-		return ctx.Err()
+	case <-o.ctx.Done():
+		return o.ctx.Err()
 	}
 }
 
@@ -225,7 +233,7 @@ func (w *writer) write(group []*op) {
 		if err != nil {
 			o.result = err
 		}
-		o.answer <- o.result
+		o.done <- o.result
 	}
 }
 

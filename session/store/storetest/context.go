@@ -14,11 +14,11 @@ var contextTests = []test{
 	{"Context/HasEnded", func(t *testing.T, s store.Store) {
 		create(t, s, "a")
 		add(t, s, batch("a", started(1, "turn")))
-		cancelled, cancel := context.WithCancel(t.Context())
+		canceled, cancel := context.WithCancel(t.Context())
 		cancel()
 		late, cancel := context.WithDeadline(t.Context(), time.Unix(0, 0))
 		defer cancel()
-		for _, ctx := range []context.Context{cancelled, late} {
+		for _, ctx := range []context.Context{canceled, late} {
 			for what, call := range calls("b", "a", events(1, 1)) {
 				wantNamed(t, what, call(ctx, s), ctx.Err())
 			}
@@ -64,7 +64,10 @@ func calls(made, id string, recs []record.Record) map[string]func(context.Contex
 	return map[string]func(context.Context, store.Store) error{
 		"Create": func(ctx context.Context, s store.Store) error { return s.Create(ctx, fresh(made), nil) },
 		"Append": func(ctx context.Context, s store.Store) error { return s.Append(ctx, batch(id, recs...)) },
-		"Ping":   func(ctx context.Context, s store.Store) error { return s.Ping(ctx) },
+		"AppendMany": func(ctx context.Context, s store.Store) error {
+			return errors.Join(s.AppendMany(ctx, []store.Batch{batch(id, recs...)})...)
+		},
+		"Ping": func(ctx context.Context, s store.Store) error { return s.Ping(ctx) },
 		"Head": func(ctx context.Context, s store.Store) error {
 			_, err := s.Head(ctx, id)
 			return err

@@ -43,6 +43,21 @@ var durableTests = []struct {
 		wantOpen(t, s, "", 10, store.Head{ID: "a", CreatedAt: epoch, LastSeq: 200, OpenTurn: "t3", UpdatedAt: log[199].Time})
 		wantErr(t, "Create of a session from before", s.Create(t.Context(), fresh("a"), nil), store.ErrSessionExists)
 	}},
+	{"Reopen/KeepsTheEpoch", func(t *testing.T, open func() store.Store) {
+		s := open()
+		create(t, s, "a", "b")
+		wantNoErrors(t, s.AppendMany(t.Context(), []store.Batch{
+			owned(2, "a", events(0, 1)...),
+			owned(3, "b", events(0, 1)...),
+		}), 2)
+		closeStore(t, s)
+		s = open()
+		defer closeStore(t, s)
+		wantEpoch(t, s, "a", 2)
+		wantEpoch(t, s, "b", 3)
+		wantNamed(t, "Append of an older owner", s.Append(t.Context(), owned(2, "b", events(1, 1)...)), store.ErrConflict)
+		wantRecords(t, all(t, s, "b"), events(0, 1))
+	}},
 	{"Reopen/KeepsTheIndex", func(t *testing.T, open func() store.Store) {
 		s := open()
 		log := parent(t, s, 2)

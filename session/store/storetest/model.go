@@ -33,14 +33,19 @@ type modelSession struct {
 	open    string
 	log     []record.Record
 	purged  int64
-	// attempts and waits are those of the head.
+	// attempts, waits and epoch are those of the head.
 	attempts int64
 	waits    bool
+	epoch    int64
 	rows     map[rowName]store.Row
 }
 
 func newModel() *model {
-	return &model{sessions: map[string]*modelSession{}, values: map[string]map[string]json.RawMessage{}, keys: map[[2]string]store.Key{}}
+	return &model{
+		sessions: map[string]*modelSession{},
+		values:   map[string]map[string]json.RawMessage{},
+		keys:     map[[2]string]store.Key{},
+	}
 }
 
 func (m *model) Append(ctx context.Context, b store.Batch) error {
@@ -60,6 +65,8 @@ func (m *model) Append(ctx context.Context, b store.Batch) error {
 		return store.ErrNoSession
 	case s == nil:
 		s = newModelSession(*b.Create)
+	case b.Epoch < s.epoch:
+		return store.ErrConflict
 	case b.Create != nil || b.After != int64(len(s.log)):
 		return m.repeated(s, b)
 	}
@@ -90,7 +97,7 @@ func (m *model) Append(ctx context.Context, b store.Batch) error {
 	m.name(b.Key)
 	s.write(b.Rows)
 	s.open = open
-	s.attempts, s.waits = cmp.Or(b.Attempts, s.attempts), false
+	s.attempts, s.waits, s.epoch = cmp.Or(b.Attempts, s.attempts), false, b.Epoch
 	s.info.Usage, s.info.LastTurn, s.info.LastStatus = b.Usage, b.LastTurn, b.LastStatus
 	for _, r := range b.Records {
 		r.Time = r.Time.UTC().Truncate(time.Microsecond)
@@ -103,6 +110,20 @@ func (m *model) Append(ctx context.Context, b store.Batch) error {
 		return store.ErrFailed
 	}
 	return nil
+}
+
+// AppendMany appends the batches one after the other.
+func (m *model) AppendMany(ctx context.Context, batches []store.Batch) []error {
+	errs, seen := make([]error, len(batches)), map[string]bool{}
+	for i, b := range batches {
+		if seen[b.SessionID] {
+			errs[i] = cmp.Or(ctx.Err(), store.ErrMalformed)
+			continue
+		}
+		seen[b.SessionID] = true
+		errs[i] = m.Append(ctx, b)
+	}
+	return errs
 }
 
 // share writes shared values, and removes those without a value.
@@ -167,7 +188,7 @@ func (m *model) used() (n int) {
 
 // wellFormed checks what does not depend on the log.
 func wellFormed(b store.Batch) bool {
-	ok := b.After >= 0 && len(b.Records) > 0
+	ok := b.After >= 0 && b.Epoch >= 0 && len(b.Records) > 0
 	for i, r := range b.Records {
 		bounds := r.Kind == record.KindTurnStarted || r.Kind == record.KindTurnEnded
 		ok = ok && r.Seq == b.After+int64(i)+1 && r.Kind.Known() && (r.TurnID != "" || !bounds)
@@ -199,7 +220,17 @@ func (m *model) Head(ctx context.Context, id string) (store.Head, error) {
 }
 
 func (s *modelSession) head(id string) store.Head {
-	return store.Head{ID: id, CreatedAt: s.info.CreatedAt, LastSeq: int64(len(s.log)), OpenTurn: s.open, UpdatedAt: s.updated, Purged: s.purged, Attempts: s.attempts, Waits: s.waits}
+	return store.Head{
+		ID:        id,
+		CreatedAt: s.info.CreatedAt,
+		LastSeq:   int64(len(s.log)),
+		OpenTurn:  s.open,
+		UpdatedAt: s.updated,
+		Purged:    s.purged,
+		Attempts:  s.attempts,
+		Waits:     s.waits,
+		Epoch:     s.epoch,
+	}
 }
 
 func (m *model) Idle(ctx context.Context, before time.Time, limit int) ([]store.Head, error) {

@@ -219,7 +219,7 @@ func (m *model) Fork(ctx context.Context, f store.Fork) error {
 func (m *model) Index(ctx context.Context, b store.Batch, lastSeq int64) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	bare := len(b.Records) == 0 && len(b.Shared) == 0 && b.Create == nil && b.Key == nil
+	bare := len(b.Records) == 0 && len(b.Shared) == 0 && b.Create == nil && b.Key == nil && b.Epoch == 0
 	if err := m.begin(ctx, bare && wellIndexed(b.SessionID, b.Rows, nil)); err != nil {
 		return err
 	}

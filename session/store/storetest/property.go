@@ -80,6 +80,7 @@ func (c *comparison) create(t *rapid.T) {
 func (c *comparison) append(t *rapid.T) {
 	b := c.indexed(t, c.id(t))
 	if head, err := c.model.Head(c.t.Context(), b.SessionID); err == nil {
+		b.Epoch = head.Epoch + rapid.SampledFrom([]int64{0, 0, 0, 0, 0, 0, 0, 0, 1, -1}).Draw(t, "epoch")
 		b.After = max(0, head.LastSeq+rapid.SampledFrom([]int64{0, 0, 0, 0, 0, 0, -1, -2, 1}).Draw(t, "off"))
 	}
 	kinds := []record.Kind{record.KindEvent, record.KindToolResult, record.KindTurnStarted, record.KindTurnEnded, record.KindTurnEnded}
@@ -100,7 +101,8 @@ func (c *comparison) append(t *rapid.T) {
 	}
 	b.Attempts = rapid.Int64Range(0, 2).Draw(t, "attempts")
 	b.Key = c.key(t, b.SessionID)
-	if _, err := c.model.Head(c.t.Context(), b.SessionID); err != nil && rapid.Bool().Draw(t, "create") || rapid.IntRange(0, 9).Draw(t, "create again") == 0 {
+	_, err := c.model.Head(c.t.Context(), b.SessionID)
+	if err != nil && rapid.Bool().Draw(t, "create") || rapid.IntRange(0, 9).Draw(t, "create again") == 0 {
 		b.Create = new(c.newSession(t, b.SessionID))
 	}
 	c.tried = append(c.tried, b)

@@ -18,7 +18,8 @@ type test struct {
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, tests := range [][]test{
 		sessionTests, appendTests, conflictTests, malformedTests, turnTests,
-		readTests, sharedTests, attemptsTests, purgeTests, infoTests, updateTests, listTests, rowTests, keyTests, batchTests, forkTests,
+		epochTests, manyTests, readTests, sharedTests, attemptsTests, purgeTests,
+		infoTests, updateTests, listTests, rowTests, keyTests, batchTests, forkTests,
 		contextTests, concurrencyTests, modelTests,
 	} {
 		for _, test := range tests {

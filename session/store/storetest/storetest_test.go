@@ -113,6 +113,7 @@ type faulty struct {
 	purge    func(m *model, id string, lastSeq int64) error
 	create   func(err error) error
 	refused  func(err error) error
+	many     func(m *model, batches []store.Batch) []error
 	deaf     bool // to contexts
 	beside
 }
@@ -192,8 +193,41 @@ func (f faulty) OpenTurns(ctx context.Context, after string, limit int) ([]store
 	return heads, err
 }
 
+// AppendMany breaks no promise but its own.
+func (f faulty) AppendMany(ctx context.Context, batches []store.Batch) []error {
+	if f.many != nil {
+		return f.many(f.model, batches)
+	}
+	return f.model.AppendMany(f.ctx(ctx), batches)
+}
+
 // faults are promises broken one at a time; the suite has to notice each.
 var faults = map[string]faulty{
+	"owners are not fenced": {appended: func(m *model, b store.Batch) error {
+		m.mu.Lock()
+		defer m.mu.Unlock()
+		if s := m.sessions[b.SessionID]; s != nil {
+			s.epoch = min(s.epoch, max(0, b.Epoch))
+		}
+		return errors.ErrUnsupported
+	}},
+	"epochs are forgotten": {head: func(h store.Head) store.Head {
+		h.Epoch = 0
+		return h
+	}},
+	"a batch takes others along": {many: func(m *model, batches []store.Batch) []error {
+		errs := make([]error, len(batches))
+		for i, b := range batches {
+			if errs[i] = m.Append(context.Background(), b); errs[i] != nil {
+				return slices.Concat(errs[:i], slices.Repeat(errs[i:i+1], len(batches)-i))
+			}
+		}
+		return errs
+	}},
+	"batches behind the first are lost": {many: func(m *model, batches []store.Batch) []error {
+		return append(m.AppendMany(context.Background(), batches[:min(1, len(batches))]),
+			make([]error, max(0, len(batches)-1))...)
+	}},
 	"attempts are forgotten": {head: func(h store.Head) store.Head {
 		h.Attempts = 0
 		return h

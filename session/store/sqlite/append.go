@@ -1,0 +1,108 @@
+package sqlite
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// Append writes the batch durably before it returns; see store.Store. It may wait for a place in the writer's
+// queue. After an error that package store has no name for, and after store.ErrFailed, the batch may have been
+// written.
+func (s *Store) Append(ctx context.Context, b store.Batch) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	o, err := s.queueAppend(ctx, &b)
+	if err == nil {
+		err = named(o.wait())
+	}
+	return appendError(&b, err)
+}
+
+// AppendMany queues all batches before it waits for the first one, so that few transactions, and few fsyncs, write
+// them; see store.Store.
+func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	batches = slices.Clone(batches)
+	ops, errs := make([]*op, len(batches)), make([]error, len(batches))
+	seen := make(map[string]bool, len(batches))
+	for i := range batches {
+		b := &batches[i]
+		if seen[b.SessionID] {
+			errs[i] = malformed("an earlier batch is of the same session")
+			continue
+		}
+		seen[b.SessionID] = true
+		ops[i], errs[i] = s.queueAppend(ctx, b)
+	}
+	for i, o := range ops {
+		if errs[i] == nil {
+			errs[i] = named(o.wait())
+		}
+		errs[i] = appendError(&batches[i], errs[i])
+	}
+	return errs
+}
+
+// queueAppend checks and queues an append. It keeps b, and copies what b shares with the caller. The caller holds mu
+// until the append is done, or is waited for no more.
+func (s *Store) queueAppend(ctx context.Context, b *store.Batch) (*op, error) {
+	if err := check(b); err != nil {
+		return nil, err
+	}
+	usage, err := usageText(b.Usage)
+	if err != nil {
+		return nil, err
+	}
+	if s.closed {
+		return nil, errClosed
+	}
+	own(b)
+	o := newOp(ctx, b.SessionID, size(b), func(tx *tx) (refusal, fault error) { return tx.append(b, usage) })
+	return o, named(s.writer.enqueue(o))
+}
+
+// appendError says which append has failed; err may be nil.
+func appendError(b *store.Batch, err error) error {
+	if err != nil {
+		err = fmt.Errorf("sqlite: append to session %q after %d: %w", b.SessionID, b.After, err)
+	}
+	return err
+}
+
+// own copies what the caller may change once it does not wait any more.
+func own(b *store.Batch) {
+	b.Records, b.Shared, b.Rows = slices.Clone(b.Records), slices.Clone(b.Shared), slices.Clone(b.Rows)
+	b.Create, b.Key = ownNew(b.Create), ownKey(b.Key)
+}
+
+func ownNew(n *store.NewSession) *store.NewSession {
+	if n == nil {
+		return nil
+	}
+	own := *n
+	own.Labels = maps.Clone(n.Labels)
+	return &own
+}
+
+func ownKey(k *store.Key) *store.Key {
+	if k == nil {
+		return nil
+	}
+	return new(*k)
+}
+
+// usageText returns the form in which usage is stored.
+func usageText(u record.Usage) (string, error) {
+	data, err := json.Marshal(u)
+	if err != nil {
+		return "", malformed("usage: %v", err)
+	}
+	return string(data), nil
+}
