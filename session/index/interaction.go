@@ -62,8 +62,16 @@ func (in *Interaction) ID() string { return in.Call.InteractionID() }
 // Proto is the protocol's form. A caller's key is not part of it.
 func (in *Interaction) Proto() *agentdv1.Interaction {
 	out := &agentdv1.Interaction{
-		Id: in.ID(), ToolCallId: in.Call.ID, ResolvedBy: in.By, SessionId: in.SessionID, TurnId: in.TurnID, Status: in.Status, AgentPath: in.Call.Path,
-		Kind: in.Call.Asks.Kind, Question: in.Call.Asks.Text, Choices: in.Call.Asks.Choices,
+		Id:         in.ID(),
+		ToolCallId: in.Call.ID,
+		ResolvedBy: in.By,
+		SessionId:  in.SessionID,
+		TurnId:     in.TurnID,
+		Status:     in.Status,
+		AgentPath:  in.Call.Path,
+		Kind:       in.Call.Asks.Kind,
+		Question:   in.Call.Asks.Text,
+		Choices:    in.Call.Asks.Choices,
 		CreateTime: timestamppb.New(in.Created),
 	}
 	if out.GetKind() == askApproval {
@@ -110,7 +118,14 @@ func (a *Asked) Add(rec record.Record, fact any) (changed []*Interaction) {
 	case *record.Event, *record.ToolCall:
 		for _, c := range record.CallsOf(f) {
 			if c.Asks != nil {
-				in := &Interaction{SessionID: a.SessionID, TurnID: rec.TurnID, Call: c, Status: askPending, Created: rec.Time, seq: rec.Seq}
+				in := &Interaction{
+					SessionID: a.SessionID,
+					TurnID:    rec.TurnID,
+					Call:      c,
+					Status:    askPending,
+					Created:   rec.Time,
+					seq:       rec.Seq,
+				}
 				if a.Retention > 0 {
 					in.Expires = rec.Time.Add(a.Retention)
 				}
@@ -161,7 +176,11 @@ func (a Asked) Clone() Asked {
 }
 
 // The statuses of interactions in rows.
-var askRows = map[agentdv1.InteractionStatus]string{askPending: "pending", askResolved: "resolved", askCanceled: "canceled"}
+var askRows = map[agentdv1.InteractionStatus]string{
+	askPending:  "pending",
+	askResolved: "resolved",
+	askCanceled: "canceled",
+}
 
 // row is the interaction as it stands in a store.
 func (in *Interaction) row(sessionID string) (store.Row, error) {

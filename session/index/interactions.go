@@ -24,7 +24,13 @@ func (l *Lists) interaction(ctx context.Context, sessionID, id string) (*Interac
 
 // waitsFor is how the open turn of a session is that runs nowhere.
 func (l *Lists) waitsFor(ctx context.Context, info store.Info) (Status, error) {
-	rows, err := l.Store.Rows(ctx, store.RowQuery{Kind: store.RowInteraction, SessionID: info.ID, TurnID: info.LastTurn, Statuses: []string{askRows[askPending]}, Limit: 1})
+	rows, err := l.Store.Rows(ctx, store.RowQuery{
+		Kind:      store.RowInteraction,
+		SessionID: info.ID,
+		TurnID:    info.LastTurn,
+		Statuses:  []string{askRows[askPending]},
+		Limit:     1,
+	})
 	switch {
 	case err != nil:
 		return 0, fmt.Errorf("session %s: what it waits for: %w", info.ID, err)
@@ -48,14 +54,17 @@ func (l *Lists) Interaction(ctx context.Context, sessionID, id string) (*Interac
 // are large, and the token of the next page, "" on the last one. page is a token
 // of the same query, "" for the first page. A turn that its session does not have
 // is a *fault.Error of code NOT_FOUND.
-func (l *Lists) ListInteractions(ctx context.Context, q InteractionQuery, at string, limit int) (list []*Interaction, next string, err error) {
+func (l *Lists) ListInteractions(
+	ctx context.Context, q InteractionQuery, at string, limit int,
+) (list []*Interaction, next string, err error) {
 	hash := page.Hash(q)
 	after, err := page.Read(at, hash)
 	if err != nil {
 		return nil, "", err
 	}
 	if q.TurnID != "" && q.SessionID == "" {
-		return nil, "", fault.Errorf(fault.Invalid, "turn_id without session_id: a turn is named together with its session").
+		return nil, "", fault.
+			Errorf(fault.Invalid, "turn_id without session_id: a turn is named together with its session").
 			Breaking("session_id", fault.RuleRequired)
 	}
 	if q.SessionID != "" {
@@ -63,7 +72,12 @@ func (l *Lists) ListInteractions(ctx context.Context, q InteractionQuery, at str
 			return nil, "", err
 		}
 	}
-	rq := store.RowQuery{Kind: store.RowInteraction, SessionID: q.SessionID, TurnID: q.TurnID, Limit: min(limit+1, listRows)}
+	rq := store.RowQuery{
+		Kind:      store.RowInteraction,
+		SessionID: q.SessionID,
+		TurnID:    q.TurnID,
+		Limit:     min(limit+1, listRows),
+	}
 	for _, is := range q.Statuses {
 		rq.Statuses = append(rq.Statuses, askRows[is])
 	}
@@ -80,7 +94,11 @@ func (l *Lists) ListInteractions(ctx context.Context, q InteractionQuery, at str
 			if page.Full(len(list), limit, bytes, len(row.Data)) {
 				last := rq.After
 				return list, page.Token{
-					Query: hash, Created: last.CreatedAt.UnixMicro(), Session: last.SessionID, Seq: last.Seq, ID: last.ID,
+					Query:   hash,
+					Created: last.CreatedAt.UnixMicro(),
+					Session: last.SessionID,
+					Seq:     last.Seq,
+					ID:      last.ID,
 				}.String(), nil
 			}
 			in, err := readInteraction(row, l.Retention)

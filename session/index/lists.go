@@ -78,16 +78,24 @@ func (l *Lists) SessionNow(ctx context.Context, info store.Info) (Session, error
 // ListSessions returns at most limit sessions, fewer if they have much to say,
 // newest first, and the token of the next page, "" on the last one. page is a token
 // of the same filter, "" for the first page.
-func (l *Lists) ListSessions(ctx context.Context, f SessionQuery, at string, limit int) (sessions []Session, next string, err error) {
+func (l *Lists) ListSessions(
+	ctx context.Context, f SessionQuery, at string, limit int,
+) (sessions []Session, next string, err error) {
 	hash := page.Hash(f)
 	after, err := page.Read(at, hash)
 	if err != nil {
 		return nil, "", err
 	}
 	q := store.InfoQuery{
-		Archived: f.Archived, Labels: f.Labels, ClientRef: f.ClientRef, LastStatuses: recorded(f.LastIs),
-		CreatedFrom: f.CreatedFrom, CreatedBefore: f.CreatedBefore, UpdatedFrom: f.UpdatedFrom, UpdatedBefore: f.UpdatedBefore,
-		Limit: min(limit+1, listSessions),
+		Archived:      f.Archived,
+		Labels:        f.Labels,
+		ClientRef:     f.ClientRef,
+		LastStatuses:  recorded(f.LastIs),
+		CreatedFrom:   f.CreatedFrom,
+		CreatedBefore: f.CreatedBefore,
+		UpdatedFrom:   f.UpdatedFrom,
+		UpdatedBefore: f.UpdatedBefore,
+		Limit:         min(limit+1, listSessions),
 	}
 	bytes := 0
 	if after != nil {
@@ -108,7 +116,11 @@ func (l *Lists) ListSessions(ctx context.Context, f SessionQuery, at string, lim
 			}
 			if page.Full(len(sessions), limit, bytes, s.size()) {
 				last := sessions[len(sessions)-1]
-				return sessions, page.Token{Query: hash, Created: last.CreatedAt.UnixMicro(), Session: last.ID}.String(), nil
+				return sessions, page.Token{
+					Query:   hash,
+					Created: last.CreatedAt.UnixMicro(),
+					Session: last.ID,
+				}.String(), nil
 			}
 			sessions = append(sessions, s)
 			bytes += s.size()

@@ -201,7 +201,8 @@ func said(prompt string, parts record.Parts) string {
 	for _, part := range parts {
 		switch {
 		case part.GetInline() != nil:
-			words = append(words, fmt.Sprintf("[%s, %d bytes]", part.GetInline().GetMimeType(), len(part.GetInline().GetData())))
+			file := part.GetInline()
+			words = append(words, fmt.Sprintf("[%s, %d bytes]", file.GetMimeType(), len(file.GetData())))
 		case part.GetFile() != nil:
 			words = append(words, fmt.Sprintf("[%s, %s]", part.GetFile().GetMimeType(), part.GetFile().GetUri()))
 		default:

@@ -111,6 +111,7 @@ func (r *Resolution) Repeats(id string, o Resolution) error {
 		r.Answer == o.Answer && bytes.Equal(r.Input, o.Input) {
 		return nil
 	}
-	return fault.Errorf(fault.Precondition, "interaction %q: it has been resolved before (%s), the first resolution stands",
+	return fault.Errorf(fault.Precondition,
+		"interaction %q: it has been resolved before (%s), the first resolution stands",
 		id, r.Decision)
 }

@@ -64,7 +64,8 @@ func (p Parts) Size() (size, texts int) {
 // texts are white space.
 func (p Parts) Blank() bool {
 	for _, part := range p {
-		if part.GetInline() != nil || part.GetFile() != nil || part.GetTool() != nil || strings.TrimSpace(part.GetText()) != "" {
+		if part.GetInline() != nil || part.GetFile() != nil || part.GetTool() != nil ||
+			strings.TrimSpace(part.GetText()) != "" {
 			return false
 		}
 	}
@@ -84,12 +85,19 @@ func (p Parts) Check(name string, result bool) *fault.Error {
 				Breaking(fmt.Sprintf("%s[%d]", name, i), fault.RuleRequired)
 		}
 		if part.GetTool() != nil && !result {
-			return fault.Errorf(fault.Invalid, "%s[%d].tool: a reference to a tool is for the result of a tool that looks for others; a prompt takes text, inline and file", name, i).
+			return fault.Errorf(fault.Invalid,
+				"%s[%d].tool: a reference to a tool is for the result of a tool that looks for others; "+
+					"a prompt takes text, inline and file",
+				name, i).
 				Breaking(fmt.Sprintf("%s[%d].tool", name, i), fault.RuleExcluded)
 		}
 		uri := part.GetFile().GetUri()
 		if scheme, _, ok := strings.Cut(uri, ":"); ok && !slices.Contains(schemes, strings.ToLower(scheme)) {
-			return fault.Errorf(fault.Invalid, "%s[%d].file.uri: the schemes are https, http and gs, besides the names of files that were uploaded to the provider; send others as inline (received %.80q)", name, i, uri).
+			return fault.Errorf(fault.Invalid,
+				"%s[%d].file.uri: the schemes are https, http and gs, "+
+					"besides the names of files that were uploaded to the provider; "+
+					"send others as inline (received %.80q)",
+				name, i, uri).
 				Breaking(fmt.Sprintf("%s[%d].file.uri", name, i), fault.RuleRange)
 		}
 	}
@@ -111,7 +119,9 @@ func (p Parts) CheckSize(name, text string, beside, most int) *fault.Error {
 		return fault.Errorf(fault.LimitExceeded, "%s take %d bytes, at most %d are allowed", name, size, most).
 			Breaking(name, fault.RuleRange).Over("parts_bytes", most, size)
 	default:
-		return fault.Errorf(fault.LimitExceeded, "%s and %s take %d bytes, at most %d are allowed", text, name, size+beside, most).
+		return fault.Errorf(fault.LimitExceeded,
+			"%s and %s take %d bytes, at most %d are allowed",
+			text, name, size+beside, most).
 			Breaking(name, fault.RuleRange).Over("parts_bytes", most, size+beside)
 	}
 }

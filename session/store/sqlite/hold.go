@@ -111,7 +111,8 @@ func (h *hold) moved() error {
 	info, err := os.Stat(h.path)
 	switch {
 	case errors.Is(err, fs.ErrNotExist):
-		return fmt.Errorf("%w: %s was moved or removed while it was open; put it back, with its -wal file", store.ErrFailed, h.path)
+		return fmt.Errorf("%w: %s was moved or removed while it was open; put it back, with its -wal file",
+			store.ErrFailed, h.path)
 	case err == nil && !os.SameFile(h.info, info):
 		return fmt.Errorf("%w: %s was replaced by another file while it was open", store.ErrFailed, h.path)
 	default:

@@ -16,7 +16,8 @@ func lockDatabase(f *os.File, _ os.FileInfo) (*os.File, error) {
 	case err == nil:
 		return f, nil
 	case errors.Is(err, syscall.EWOULDBLOCK):
-		err = fmt.Errorf("%w: another agentd holds %s under another name, by a hard link or a mount; stop it or choose another database", ErrLocked, f.Name())
+		err = fmt.Errorf("%w: another agentd holds %s under another name, by a hard link or a mount; "+
+			"stop it or choose another database", ErrLocked, f.Name())
 	default:
 		err = fmt.Errorf("lock %s: %w", f.Name(), err)
 	}

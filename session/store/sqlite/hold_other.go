@@ -14,7 +14,8 @@ func lockDatabase(f *os.File, info os.FileInfo) (*os.File, error) {
 		return nil, err
 	}
 	if n := links(info); n > 1 {
-		return nil, fmt.Errorf("%s has %d names (hard links), and only one of them can be locked: remove the others, or copy the database", f.Name(), n)
+		return nil, fmt.Errorf("%s has %d names (hard links), and only one of them can be locked: "+
+			"remove the others, or copy the database", f.Name(), n)
 	}
 	return nil, nil
 }

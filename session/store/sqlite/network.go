@@ -11,8 +11,8 @@ func onNetwork(path string, o *options) (bool, error) {
 	case err != nil:
 		return false, fmt.Errorf("look at the file system: %w", err)
 	case name != "" && !o.anyFiles:
-		return true, fmt.Errorf("%w: %s is on %s, where a database cannot be locked against other machines and may be damaged; choose a folder on a local disk",
-			ErrNetwork, path, name)
+		return true, fmt.Errorf("%w: %s is on %s, where a database cannot be locked against other machines "+
+			"and may be damaged; choose a folder on a local disk", ErrNetwork, path, name)
 	default:
 		return name != "", nil
 	}

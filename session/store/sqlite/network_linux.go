@@ -38,8 +38,9 @@ const fuseType = 0x65735546
 
 // networkFUSE are those in user space that several machines may use at a time.
 var networkFUSE = map[string]bool{
-	"alluxio-fuse": true, "beegfs": true, "blobfuse": true, "blobfuse2": true, "ceph-fuse": true, "cephfs": true, "curlftpfs": true,
-	"davfs": true, "davfs2": true, "gcsfuse": true, "glusterfs": true, "goofys": true, "hdfs": true, "fuse_dfs": true, "juicefs": true,
+	"alluxio-fuse": true, "beegfs": true, "blobfuse": true, "blobfuse2": true, "ceph-fuse": true, "cephfs": true,
+	"curlftpfs": true, "davfs": true, "davfs2": true, "gcsfuse": true, "glusterfs": true, "goofys": true,
+	"hdfs": true, "fuse_dfs": true, "juicefs": true,
 	"lizardfs": true, "mfs": true, "moosefs": true, "mount-s3": true, "mountpoint-s3": true, "rclone": true,
 	"s3fs": true, "s3ql": true, "seaweedfs": true, "smbnetfs": true, "sshfs": true, "vmhgfs-fuse": true,
 }

@@ -67,7 +67,8 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 	path = s.hold.path
 	o.fresh = s.hold.info.Size() == 0
 	if n := links(s.hold.info); n > 1 {
-		o.log.Warn("the database has several names (hard links): open it by one of them alone, for what it has in its WAL is found by that name",
+		o.log.Warn("the database has several names (hard links): open it by one of them alone, "+
+			"for what it has in its WAL is found by that name",
 			slog.String("path", path), slog.Uint64("names", n))
 	}
 
@@ -81,7 +82,8 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 		return nil, err
 	}
 	s.writer.hold = s.hold
-	s.writer.checkpoints = newCheckpointer(sql.OpenDB(other{db.Driver(), dsn(path, pragmas(durable...)), s.hold}), o.log)
+	beside := sql.OpenDB(other{db.Driver(), dsn(path, pragmas(durable...)), s.hold})
+	s.writer.checkpoints = newCheckpointer(beside, o.log)
 	go s.writer.checkpoints.run()
 	if err := s.writer.modernize(path); err != nil {
 		return nil, err
@@ -143,7 +145,8 @@ func migrate(ctx context.Context, db *sql.DB, durable bool, dir fs.FS) error {
 		return fmt.Errorf("read the journal mode: %w", err)
 	}
 	if durable && mode != "wal" {
-		return fmt.Errorf("journal mode is %q, want wal: the file system must have shared memory, which those on a network lack", mode)
+		return fmt.Errorf("journal mode is %q, want wal: "+
+			"the file system must have shared memory, which those on a network lack", mode)
 	}
 	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir,
 		goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
@@ -155,7 +158,8 @@ func migrate(ctx context.Context, db *sql.DB, durable bool, dir fs.FS) error {
 		return fmt.Errorf("read the schema version: %w", err)
 	}
 	if have > want {
-		return fmt.Errorf("schema version is %d, this program knows versions up to %d: a newer agentd has written the database; run that one, or restore a copy from before", have, want)
+		return fmt.Errorf("schema version is %d, this program knows versions up to %d: "+
+			"a newer agentd has written the database; run that one, or restore a copy from before", have, want)
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("bring the schema from version %d to %d: %w", have, want, err)

@@ -40,8 +40,9 @@ const headColumns = `id, created_at, last_seq, open_turn, updated_at, purged, at
 func prepareReads(ctx context.Context, p queryer) (*reads, error) {
 	r := &reads{db: p}
 	err := r.prepare(ctx, p, map[**sql.Stmt]string{
-		&r.getHead:      `SELECT ` + headColumns + ` FROM sessions WHERE id = ?`,
-		&r.getLog:       `SELECT seq, turn_id, kind, time, data, sum FROM records WHERE session_id = ? AND seq > ? ORDER BY seq` + atMost,
+		&r.getHead: `SELECT ` + headColumns + ` FROM sessions WHERE id = ?`,
+		&r.getLog: `SELECT seq, turn_id, kind, time, data, sum FROM records
+			WHERE session_id = ? AND seq > ? ORDER BY seq` + atMost,
 		&r.getShared:    `SELECT key, value FROM shared WHERE scope = ?`,
 		&r.getOpenTurns: openTurnsQuery,
 		&r.getIdle:      idleQuery,
@@ -83,7 +84,8 @@ func (r *reads) log(ctx context.Context, id string, after int64, limit int) ([]r
 		case len(recs) > 0 && recs[0].Seq-1 == gone, len(recs) == 0 && head.LastSeq <= gone:
 			return recs, nil
 		case head.LastSeq == last.LastSeq && head.Purged == last.Purged: // no write came between the two
-			return nil, fmt.Errorf("the record behind %d of session %q is missing: its log has %d records, %d of them purged",
+			return nil, fmt.Errorf("the record behind %d of session %q is missing: "+
+				"its log has %d records, %d of them purged",
 				gone, id, head.LastSeq, head.Purged)
 		}
 		last = head
@@ -105,7 +107,8 @@ func (r *reads) page(ctx context.Context, id string, after int64, limit int) (re
 		case sum.Valid && sum.Int64 != sumOf(id, &rec):
 			return nil, wrongSum(id, &rec, sum.Int64)
 		case len(recs) > 0 && rec.Seq != recs[len(recs)-1].Seq+1:
-			return nil, fmt.Errorf("record %d of session %q stands behind record %d", rec.Seq, id, recs[len(recs)-1].Seq)
+			return nil, fmt.Errorf("record %d of session %q stands behind record %d",
+				rec.Seq, id, recs[len(recs)-1].Seq)
 		}
 		recs = append(recs, rec)
 		size += len(rec.Data)

@@ -133,7 +133,8 @@ func (w *writer) scrubAll(limit time.Duration) {
 		}
 	}
 	if s.owed {
-		w.log.Warn("the database is not scrubbed: unused parts of its pages may hold copies of what was deleted; the next start goes on",
+		w.log.Warn("the database is not scrubbed: unused parts of its pages may hold copies of what was deleted; "+
+			"the next start goes on",
 			slog.Int64("bytes", w.size()), slog.Duration("limit", limit))
 	}
 }
@@ -188,7 +189,8 @@ func (w *writer) scrubSome() (done bool, err error) {
 		return false, nil
 	}
 	if s.broken > 0 {
-		w.log.Warn("pages that make no sense were not scrubbed: they may hold copies of what was deleted", slog.Int("pages", s.broken))
+		w.log.Warn("pages that make no sense were not scrubbed: they may hold copies of what was deleted",
+			slog.Int("pages", s.broken))
 	}
 	*s = scrubber{timer: s.timer, wait: min(scrubRest*time.Since(s.begun), scrubWait)}
 	w.tidyLater(tidyDelay) // the WAL has the pages, and the database still has them as they were

@@ -15,7 +15,8 @@ import (
 
 // infoColumns are those of a session that is called s.
 const infoColumns = `s.id, s.created_at, s.last_seq, s.open_turn, s.updated_at, s.purged, s.attempts, s.waits, s.epoch,
-	s.creator, (SELECT json_group_array(json_array(key, value)) FROM labels WHERE session_id = s.id), s.client_ref, s.archived, s.budget, s.version,
+	s.creator, (SELECT json_group_array(json_array(key, value)) FROM labels WHERE session_id = s.id),
+	s.client_ref, s.archived, s.budget, s.version,
 	s.usage, s.last_turn, s.last_status, s.forked_from, s.forked_at, s.inherited`
 
 const infoQuery = `SELECT ` + infoColumns + ` FROM sessions s WHERE s.id = ?`
@@ -179,7 +180,8 @@ func sessionsQuery(q *store.InfoQuery) (text string, args []any) {
 	if q.After != nil {
 		f.add("("+created+", "+id+") < (?, ?)", q.After.CreatedAt.UnixMicro(), q.After.ID)
 	}
-	text = "SELECT " + infoColumns + " FROM " + from + f.where() + " ORDER BY " + created + " DESC, " + id + " DESC" + atMost
+	text = "SELECT " + infoColumns + " FROM " + from + f.where() +
+		" ORDER BY " + created + " DESC, " + id + " DESC" + atMost
 	return text, append(f.args, q.Limit)
 }
 
@@ -192,7 +194,9 @@ func anys(list []string) []any {
 }
 
 // one returns the only row, or the error none.
-func one[T any](ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows) (T, error), none error, args ...any) (T, error) {
+func one[T any](
+	ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows) (T, error), none error, args ...any,
+) (T, error) {
 	all, err := query(ctx, stmt, scan, args...)
 	if err == nil && len(all) == 0 {
 		err = none

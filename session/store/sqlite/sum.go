@@ -30,5 +30,6 @@ func sumOfRecord(r *record.Record) int64 {
 // wrongSum is the error of a record that is not what was appended. It is not SQLite's, so
 // that it becomes session.ErrDamaged.
 func wrongSum(id string, r *record.Record, sum int64) error {
-	return fmt.Errorf("record %d of session %q has checksum %08x, it was written with %08x", r.Seq, id, sumOf(id, r), sum)
+	return fmt.Errorf("record %d of session %q has checksum %08x, it was written with %08x",
+		r.Seq, id, sumOf(id, r), sum)
 }

@@ -58,7 +58,8 @@ func (w *writer) tidy() {
 	}
 	if err != nil {
 		if w.tidyBack == 0 { // once
-			w.log.Warn("the database cannot be tidied up: what was deleted may still be in its files", slog.String("error", err.Error()))
+			w.log.Warn("the database cannot be tidied up: what was deleted may still be in its files",
+				slog.String("error", err.Error()))
 		}
 		_ = w.failed("tidy up", err)
 	}

@@ -29,16 +29,18 @@ type tx struct {
 func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 	t := new(tx)
 	err := t.prepare(ctx, p, map[**sql.Stmt]string{
-		&t.begin:         `BEGIN IMMEDIATE`,
-		&t.commit:        `COMMIT`,
-		&t.getPage:       `SELECT data FROM sqlite_dbpage WHERE pgno = ?`,
-		&t.setPage:       `UPDATE sqlite_dbpage SET data = ? WHERE pgno = ?`,
-		&t.countPages:    `PRAGMA page_count`,
-		&t.state:         `SELECT last_seq, open_turn, purged, version, created_at FROM sessions WHERE id = ?`,
-		&t.end:           `SELECT last_seq, open_turn, epoch FROM sessions WHERE id = ?`,
-		&t.known:         `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
-		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref, budget) VALUES (?, ?, ?, ?, ?, ?)`,
-		&t.insertRecord:  `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum) VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		&t.begin:      `BEGIN IMMEDIATE`,
+		&t.commit:     `COMMIT`,
+		&t.getPage:    `SELECT data FROM sqlite_dbpage WHERE pgno = ?`,
+		&t.setPage:    `UPDATE sqlite_dbpage SET data = ? WHERE pgno = ?`,
+		&t.countPages: `PRAGMA page_count`,
+		&t.state:      `SELECT last_seq, open_turn, purged, version, created_at FROM sessions WHERE id = ?`,
+		&t.end:        `SELECT last_seq, open_turn, epoch FROM sessions WHERE id = ?`,
+		&t.known:      `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
+		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref, budget)
+			VALUES (?, ?, ?, ?, ?, ?)`,
+		&t.insertRecord: `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum)
+			VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		&t.setState: `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ?, usage = ?,
 			last_turn = ?, last_status = ?, attempts = coalesce(nullif(?, 0), attempts), waits = 0, epoch = ?
 			WHERE id = ?`,
@@ -54,7 +56,8 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 
 		&t.getInfo: infoQuery,
 		&t.setInfo: `UPDATE sessions SET version = version + 1, client_ref = coalesce(?, client_ref),
-			archived = coalesce(?, archived), budget = coalesce(?, budget), updated_at = coalesce(?, updated_at) WHERE id = ?`,
+			archived = coalesce(?, archived), budget = coalesce(?, budget), updated_at = coalesce(?, updated_at)
+			WHERE id = ?`,
 		&t.setLabel: `INSERT INTO labels (session_id, key, value, created_at) VALUES (?, ?, ?, ?)
 			ON CONFLICT (session_id, key) DO UPDATE SET value = excluded.value`,
 		&t.deleteLabel:   `DELETE FROM labels WHERE session_id = ? AND key = ?`,
@@ -63,10 +66,12 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 
 		// The sum of the copy differs by the two ids; SQLite has no operator for that.
 		&t.copyLog: `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum)
-			SELECT ?1, seq, turn_id, kind, time, data, (sum | ?5) - (sum & ?5) FROM records WHERE session_id = ?2 AND seq > ?3 AND seq <= ?4 ORDER BY seq`,
+			SELECT ?1, seq, turn_id, kind, time, data, (sum | ?5) - (sum & ?5) FROM records
+			WHERE session_id = ?2 AND seq > ?3 AND seq <= ?4 ORDER BY seq`,
 		&t.setFork: `UPDATE sessions SET last_seq = ?, inherited = ?, forked_from = ?, forked_at = ?, open_turn = ?,
 			last_turn = ?, last_status = ? WHERE id = ?`,
-		&t.setRow: `INSERT INTO entries (session_id, kind, id, turn_id, seq, created_at, status, data) VALUES (?, ?, ?, ?, ?, ?, ?, ?)
+		&t.setRow: `INSERT INTO entries (session_id, kind, id, turn_id, seq, created_at, status, data)
+			VALUES (?, ?, ?, ?, ?, ?, ?, ?)
 			ON CONFLICT (session_id, kind, id) DO UPDATE
 			SET turn_id = excluded.turn_id, status = excluded.status, data = excluded.data`,
 		&t.setIndex:   `UPDATE sessions SET indexed = 1, usage = ?, last_turn = ?, last_status = ? WHERE id = ?`,
@@ -86,7 +91,8 @@ type state struct {
 // stateOf returns the state but for epoch; nil for no session.
 func (t *tx) stateOf(id string) (*state, error) {
 	s := new(state)
-	return scanned(s, t.state.QueryRowContext(context.Background(), id).Scan(&s.last, &s.turn, &s.purged, &s.version, &s.created))
+	row := t.state.QueryRowContext(context.Background(), id)
+	return scanned(s, row.Scan(&s.last, &s.turn, &s.purged, &s.version, &s.created))
 }
 
 // endOf returns last, turn and epoch alone, which an append compares; nil for no session.
@@ -146,7 +152,9 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 	}
 	for i := range b.Records {
 		r := &b.Records[i]
-		if err := write(t.insertRecord, b.SessionID, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data), sumOf(b.SessionID, r)); err != nil {
+		err := write(t.insertRecord, b.SessionID, r.Seq,
+			r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data), sumOf(b.SessionID, r))
+		if err != nil {
 			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 	}

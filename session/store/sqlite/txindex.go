@@ -62,7 +62,8 @@ func (t *tx) labels(id string, created int64, labels map[string]string) error {
 func (t *tx) rows(rows []store.Row) error {
 	for i := range rows {
 		r := &rows[i]
-		err := write(t.setRow, r.SessionID, string(r.Kind), r.ID, r.TurnID, r.Seq, r.CreatedAt.UnixMicro(), r.Status, blob(r.Data))
+		err := write(t.setRow, r.SessionID, string(r.Kind), r.ID,
+			r.TurnID, r.Seq, r.CreatedAt.UnixMicro(), r.Status, blob(r.Data))
 		if err != nil {
 			return fmt.Errorf("row %q of kind %q: %w", r.ID, r.Kind, err)
 		}

@@ -315,7 +315,8 @@ func (w *writer) failed(where string, err error) error {
 
 // failedFor is the error of a store that takes no more writes.
 func failedFor(err error) error {
-	return fmt.Errorf("%w: it takes no more writes since one failed and it is not known what is on disk; open it anew: %w", store.ErrFailed, err)
+	return fmt.Errorf("%w: it takes no more writes since one failed and it is not known what is on disk; "+
+		"open it anew: %w", store.ErrFailed, err)
 }
 
 // trim keeps the WAL short. One that has grown because there was always a reader, which

@@ -113,7 +113,8 @@ var conflictTests = []test{
 	}},
 	{"Conflict/LogIsNotThereYet", func(t *testing.T, s store.Store) {
 		create(t, s, "a")
-		wantNamed(t, "Append after 1 to an empty log", s.Append(t.Context(), batch("a", events(1, 1)...)), store.ErrConflict)
+		early := batch("a", events(1, 1)...)
+		wantNamed(t, "Append after 1 to an empty log", s.Append(t.Context(), early), store.ErrConflict)
 		add(t, s, batch("a", events(0, 3)...))
 		wantNamed(t, "Append after 4 of 3", s.Append(t.Context(), batch("a", events(4, 2)...)), store.ErrConflict)
 		wantLog(t, s, "a", events(0, 3))
@@ -210,10 +211,18 @@ var malformedTests = []test{
 			"shared: no value":  change(func(b *store.Batch) { b.Shared[0].Value = []byte{} }),
 			"shared: no scope":  change(func(b *store.Batch) { b.Shared[0].Scope = "" }),
 			"end without start": change(func(b *store.Batch) { b.Records[2] = ended(5, "turn") }),
-			"second start":      change(func(b *store.Batch) { b.Records[0], b.Records[2] = started(3, "t"), started(5, "u") }),
-			"same turn twice":   change(func(b *store.Batch) { b.Records[0], b.Records[2] = started(3, "t"), started(5, "t") }),
-			"end of another":    change(func(b *store.Batch) { b.Records[0], b.Records[2] = started(3, "t"), ended(5, "u") }),
-			"second end":        change(func(b *store.Batch) { b.Records = []record.Record{started(3, "t"), ended(4, "t"), ended(5, "t")} }),
+			"second start": change(func(b *store.Batch) {
+				b.Records[0], b.Records[2] = started(3, "t"), started(5, "u")
+			}),
+			"same turn twice": change(func(b *store.Batch) {
+				b.Records[0], b.Records[2] = started(3, "t"), started(5, "t")
+			}),
+			"end of another": change(func(b *store.Batch) {
+				b.Records[0], b.Records[2] = started(3, "t"), ended(5, "u")
+			}),
+			"second end": change(func(b *store.Batch) {
+				b.Records = []record.Record{started(3, "t"), ended(4, "t"), ended(5, "t")}
+			}),
 		} {
 			wantRefused(t, what, s.Append(t.Context(), b))
 			wantLog(t, s, "a", events(0, 2))

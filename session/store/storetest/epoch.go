@@ -17,8 +17,9 @@ var epochTests = []test{
 		add(t, s, owned(3, "a", log[1]))
 		wantEpoch(t, s, "a", 3)
 		for epoch := range int64(3) {
-			wantNamed(t, "Append of an older owner", s.Append(t.Context(), owned(epoch, "a", log[2])), store.ErrConflict)
-			wantNamed(t, "repeat of an older owner", s.Append(t.Context(), owned(epoch, "a", log[0])), store.ErrConflict)
+			next, repeat := owned(epoch, "a", log[2]), owned(epoch, "a", log[0])
+			wantNamed(t, "Append of an older owner", s.Append(t.Context(), next), store.ErrConflict)
+			wantNamed(t, "repeat of an older owner", s.Append(t.Context(), repeat), store.ErrConflict)
 		}
 		wantEpoch(t, s, "a", 3)
 		add(t, s, owned(3, "a", log[1])) // its own repeat

@@ -52,7 +52,8 @@ var batchTests = []test{
 	}},
 	{"Append/CreatesNothing", func(t *testing.T, s store.Store) {
 		create(t, s, "empty")
-		if err := s.Create(t.Context(), fresh("named"), &store.Key{Scope: "s", Name: "k", SessionID: "named"}); err != nil {
+		key := &store.Key{Scope: "s", Name: "k", SessionID: "named"}
+		if err := s.Create(t.Context(), fresh("named"), key); err != nil {
 			t.Fatalf("Create: %v", err)
 		}
 		fill := func(id string, recs ...record.Record) store.Batch {
@@ -124,9 +125,23 @@ func mustFork(t testing.TB, s store.Store, f store.Fork) {
 
 func forkInfo(f store.Fork) store.Info {
 	return store.Info{
-		Head:    store.Head{ID: f.Into.ID, CreatedAt: f.Into.CreatedAt, UpdatedAt: f.Into.CreatedAt, LastSeq: f.Seq, OpenTurn: f.OpenTurn},
-		Creator: f.Into.Creator, Labels: f.Into.Labels, ClientRef: f.Into.ClientRef, Budget: f.Into.Budget, Version: 1,
-		LastTurn: f.LastTurn, LastStatus: f.LastStatus, ForkedFrom: f.From, ForkedAt: f.At, Inherited: f.Seq,
+		Head: store.Head{
+			ID:        f.Into.ID,
+			CreatedAt: f.Into.CreatedAt,
+			UpdatedAt: f.Into.CreatedAt,
+			LastSeq:   f.Seq,
+			OpenTurn:  f.OpenTurn,
+		},
+		Creator:    f.Into.Creator,
+		Labels:     f.Into.Labels,
+		ClientRef:  f.Into.ClientRef,
+		Budget:     f.Into.Budget,
+		Version:    1,
+		LastTurn:   f.LastTurn,
+		LastStatus: f.LastStatus,
+		ForkedFrom: f.From,
+		ForkedAt:   f.At,
+		Inherited:  f.Seq,
 	}
 }
 
@@ -220,11 +235,17 @@ var forkTests = []test{
 			"of itself":            {change(func(f *store.Fork) { f.From = "f" }), store.ErrNoSession},
 			"of what is to come":   {change(func(f *store.Fork) { f.Seq = 5 }), store.ErrConflict},
 			"of what is gone":      {change(func(f *store.Fork) { f.From, f.Seq = "purged", 5 }), store.ErrConflict},
-			"into one there is":    {change(func(f *store.Fork) { f.Into.ID, f.Rows = "b", nil }), store.ErrSessionExists},
-			"into itself":          {change(func(f *store.Fork) { f.Into.ID, f.Rows = "a", nil }), store.ErrSessionExists},
-			"into no name":         {change(func(f *store.Fork) { f.Into.ID, f.Rows = "", nil }), store.ErrMalformed},
-			"below the log":        {change(func(f *store.Fork) { f.Seq = -1 }), store.ErrMalformed},
-			"with an empty label":  {change(func(f *store.Fork) { f.Into.Labels = map[string]string{"": "x"} }), store.ErrMalformed},
+			"into one there is": {change(func(f *store.Fork) {
+				f.Into.ID, f.Rows = "b", nil
+			}), store.ErrSessionExists},
+			"into itself": {change(func(f *store.Fork) {
+				f.Into.ID, f.Rows = "a", nil
+			}), store.ErrSessionExists},
+			"into no name":  {change(func(f *store.Fork) { f.Into.ID, f.Rows = "", nil }), store.ErrMalformed},
+			"below the log": {change(func(f *store.Fork) { f.Seq = -1 }), store.ErrMalformed},
+			"with an empty label": {change(func(f *store.Fork) {
+				f.Into.Labels = map[string]string{"": "x"}
+			}), store.ErrMalformed},
 			"under a taken key": {change(func(f *store.Fork) {
 				f.Key = &store.Key{Scope: "s", Name: "parent", SessionID: "f"}
 			}), store.ErrKeyTaken},
@@ -274,7 +295,8 @@ var forkTests = []test{
 		wantRecords(t, all(t, s, "b"), events(0, 1))
 		wantShared(t, s, "app", map[string]string{"k": "1"})
 		// The id and the key are free, and nothing comes back.
-		if err := s.Create(t.Context(), fresh("a"), &store.Key{Scope: "s", Name: "parent", SessionID: "a"}); err != nil {
+		key := &store.Key{Scope: "s", Name: "parent", SessionID: "a"}
+		if err := s.Create(t.Context(), fresh("a"), key); err != nil {
 			t.Fatalf("Create of an id that was deleted: %v", err)
 		}
 		wantInfo(t, s, infoOf("a", nil))

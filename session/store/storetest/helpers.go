@@ -132,13 +132,15 @@ func wantRecords(t testing.TB, got, want []record.Record) {
 // cut to the microsecond, not rounded.
 func same(got, want record.Record) bool {
 	return got.Seq == want.Seq && got.TurnID == want.TurnID && got.Kind == want.Kind &&
-		got.Time.Equal(want.Time.Truncate(time.Microsecond)) && got.Time.Location() == time.UTC && bytes.Equal(got.Data, want.Data)
+		got.Time.Equal(want.Time.Truncate(time.Microsecond)) && got.Time.Location() == time.UTC &&
+		bytes.Equal(got.Data, want.Data)
 }
 
 // show cuts long data.
 func show(r record.Record) string {
 	data := r.Data[:min(len(r.Data), 64)]
-	return fmt.Sprintf("{seq %d, turn %q, kind %q, time %v, %d bytes of data %q}", r.Seq, r.TurnID, r.Kind, r.Time, len(r.Data), data)
+	return fmt.Sprintf("{seq %d, turn %q, kind %q, time %v, %d bytes of data %q}",
+		r.Seq, r.TurnID, r.Kind, r.Time, len(r.Data), data)
 }
 
 func wantErr(t testing.TB, what string, err, want error) {
@@ -159,8 +161,8 @@ func wantNamed(t testing.TB, what string, err, want error) {
 	t.Helper()
 	wantErr(t, what, err, want)
 	for _, other := range []error{
-		store.ErrConflict, store.ErrNoSession, store.ErrSessionExists, store.ErrMalformed, store.ErrFull, store.ErrFailed,
-		store.ErrKeyTaken, store.ErrNotFound,
+		store.ErrConflict, store.ErrNoSession, store.ErrSessionExists, store.ErrMalformed,
+		store.ErrFull, store.ErrFailed, store.ErrKeyTaken, store.ErrNotFound,
 	} {
 		if errors.Is(err, other) && !errors.Is(want, other) {
 			t.Fatalf("%s: error is %v, want %v alone", what, err, want)

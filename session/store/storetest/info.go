@@ -47,14 +47,28 @@ func wantNoKey(t testing.TB, s store.Store, scope, name string) {
 	wantNamed(t, fmt.Sprintf("Key(%q, %q)", scope, name), err, store.ErrNotFound)
 }
 
-var opaque = []string{"a", "A", "a ", " a", "á", "a\u0301", "日本\U0001F600", "a%_*", "a'b\"c\\", "{\"a\":1}", "a\nb\t", "\u2028", "<&>"}
+var opaque = []string{
+	"a", "A", "a ", " a", "á", "a\u0301", "日本\U0001F600",
+	"a%_*", "a'b\"c\\", "{\"a\":1}", "a\nb\t", "\u2028", "<&>",
+}
 
 var infoTests = []test{
 	{"Info/OfANewSession", func(t *testing.T, s store.Store) {
 		create(t, s, "a")
 		wantInfo(t, s, infoOf("a", nil))
-		n := store.NewSession{ID: "b", CreatedAt: epoch, Creator: "ann", ClientRef: "ref", Labels: map[string]string{"k": "v", "none": ""}}
-		n.Budget = record.Budget{ModelCalls: 1, Tokens: math.MaxInt64, Cost: 123_456_789_123_456_789, Wall: time.Hour + 1}
+		n := store.NewSession{
+			ID:        "b",
+			CreatedAt: epoch,
+			Creator:   "ann",
+			ClientRef: "ref",
+			Labels:    map[string]string{"k": "v", "none": ""},
+			Budget: record.Budget{
+				ModelCalls: 1,
+				Tokens:     math.MaxInt64,
+				Cost:       123_456_789_123_456_789,
+				Wall:       time.Hour + 1,
+			},
+		}
 		if err := s.Create(t.Context(), n, nil); err != nil {
 			t.Fatalf("Create: %v", err)
 		}
@@ -74,7 +88,9 @@ var infoTests = []test{
 		if err := s.Create(t.Context(), n, nil); err != nil {
 			t.Fatalf("Create: %v", err)
 		}
-		wantInfo(t, s, infoOf("a", func(i *store.Info) { i.Labels, i.ClientRef, i.Creator = labels, opaque[8], opaque[9] }))
+		wantInfo(t, s, infoOf("a", func(i *store.Info) {
+			i.Labels, i.ClientRef, i.Creator = labels, opaque[8], opaque[9]
+		}))
 		for key, value := range labels {
 			list, err := s.Sessions(t.Context(), store.InfoQuery{Labels: map[string]string{key: value}, Limit: 10})
 			if err != nil || len(list) != 1 {
@@ -98,7 +114,8 @@ var infoTests = []test{
 		b = batch("a", events(1, 1)...)
 		b.LastTurn = "t2"
 		add(t, s, b)
-		want.LastSeq, want.UpdatedAt, want.Usage, want.LastTurn, want.LastStatus = 2, b.Records[0].Time, record.Usage{}, "t2", ""
+		want.LastSeq, want.UpdatedAt, want.Usage = 2, b.Records[0].Time, record.Usage{}
+		want.LastTurn, want.LastStatus = "t2", ""
 		wantInfo(t, s, want)
 	}},
 }
@@ -128,7 +145,9 @@ var updateTests = []test{
 				i.ClientRef, i.Labels = "", nil
 			}},
 			{store.Change{Archived: new(false), Version: 6}, func(i *store.Info) { i.Archived = false }},
-			{store.Change{Budget: &record.Budget{Tokens: 5, Cost: 1}}, func(i *store.Info) { i.Budget = record.Budget{Tokens: 5, Cost: 1} }},
+			{store.Change{Budget: &record.Budget{Tokens: 5, Cost: 1}}, func(i *store.Info) {
+				i.Budget = record.Budget{Tokens: 5, Cost: 1}
+			}},
 			{store.Change{Budget: &record.Budget{Wall: 7}}, func(i *store.Info) { i.Budget = record.Budget{Wall: 7} }},
 			{store.Change{ClientRef: new("more")}, func(i *store.Info) { i.ClientRef = "more" }},
 			{store.Change{Budget: &record.Budget{}}, func(i *store.Info) { i.Budget = record.Budget{} }},
@@ -145,7 +164,13 @@ var updateTests = []test{
 	}},
 	{"Update/Refused", func(t *testing.T, s store.Store) {
 		create(t, s, "a")
-		change := store.Change{Version: 2, Labels: map[string]string{"k": "v"}, ClientRef: new("ref"), Archived: new(true), At: epoch.Add(time.Hour)}
+		change := store.Change{
+			Version:   2,
+			Labels:    map[string]string{"k": "v"},
+			ClientRef: new("ref"),
+			Archived:  new(true),
+			At:        epoch.Add(time.Hour),
+		}
 		_, err := s.Update(t.Context(), "a", change)
 		wantNamed(t, "Update of a version to come", err, store.ErrConflict)
 		_, err = s.Update(t.Context(), "b", change)

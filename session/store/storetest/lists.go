@@ -55,7 +55,8 @@ var listTests = []test{
 			t.Fatalf("Update: %v", err)
 		}
 		wantSessions(t, s, store.InfoQuery{}, want...)
-		got, err := s.Sessions(t.Context(), store.InfoQuery{Limit: 1, After: &store.Info{Head: store.Head{ID: "aa", CreatedAt: epoch.Add(-time.Microsecond)}}})
+		after := &store.Info{Head: store.Head{ID: "aa", CreatedAt: epoch.Add(-time.Microsecond)}}
+		got, err := s.Sessions(t.Context(), store.InfoQuery{Limit: 1, After: after})
 		if err != nil || len(got) != 1 || got[0].ID != "a1" {
 			t.Fatalf("Sessions after one that there is not = %v, %v, want a1", got, err)
 		}
@@ -72,7 +73,10 @@ var listTests = []test{
 		add(t, s, b)
 		create(t, s, "b")
 		for _, q := range []store.InfoQuery{
-			{Limit: 5}, {Limit: 5, ClientRef: "ref"}, {Limit: 5, Labels: n.Labels}, {Limit: 5, LastStatuses: []string{"runs"}},
+			{Limit: 5},
+			{Limit: 5, ClientRef: "ref"},
+			{Limit: 5, Labels: n.Labels},
+			{Limit: 5, LastStatuses: []string{"runs"}},
 		} {
 			got, err := s.Sessions(t.Context(), q)
 			if err != nil || len(got) == 0 {
@@ -111,23 +115,35 @@ var listTests = []test{
 		wantSessions(t, s, store.InfoQuery{ClientRef: "ref"}, "8", "7", "6")
 		wantSessions(t, s, store.InfoQuery{ClientRef: "re"})
 		wantSessions(t, s, store.InfoQuery{LastStatuses: []string{"runs"}}, "6", "3", "0")
-		wantSessions(t, s, store.InfoQuery{LastStatuses: []string{"runs", "over", "runs"}}, "7", "6", "4", "3", "1", "0")
+		wantSessions(t, s, store.InfoQuery{LastStatuses: []string{"runs", "over", "runs"}},
+			"7", "6", "4", "3", "1", "0")
 		wantSessions(t, s, store.InfoQuery{Labels: map[string]string{"odd": "1"}}, "7", "5", "3", "1")
 		wantSessions(t, s, store.InfoQuery{Labels: map[string]string{"odd": "1", "half": "2"}}, "5")
 		wantSessions(t, s, store.InfoQuery{Labels: map[string]string{"odd": "2"}})
 		wantSessions(t, s, store.InfoQuery{Labels: map[string]string{"odd": ""}})
 		wantSessions(t, s, store.InfoQuery{Labels: map[string]string{"none": ""}})
-		wantSessions(t, s, store.InfoQuery{CreatedFrom: epoch.Add(2 * time.Minute), CreatedBefore: epoch.Add(3 * time.Minute)}, "5", "4")
+		wantSessions(t, s, store.InfoQuery{
+			CreatedFrom:   epoch.Add(2 * time.Minute),
+			CreatedBefore: epoch.Add(3 * time.Minute),
+		}, "5", "4")
 		wantSessions(t, s, store.InfoQuery{CreatedFrom: epoch.Add(4 * time.Minute)}, "8")
 		wantSessions(t, s, store.InfoQuery{CreatedBefore: epoch}, []string(nil)...)
 		wantSessions(t, s, store.InfoQuery{UpdatedFrom: epoch.Add(98 * time.Minute)}, "2", "1", "0")
-		wantSessions(t, s, store.InfoQuery{UpdatedFrom: epoch.Add(94 * time.Minute), UpdatedBefore: epoch.Add(96 * time.Minute)}, "6", "5")
 		wantSessions(t, s, store.InfoQuery{
-			ClientRef: "ref", Labels: map[string]string{"odd": "0"}, Archived: new(false), LastStatuses: []string{"failed"},
-			CreatedFrom: epoch.Add(4 * time.Minute), UpdatedBefore: epoch.Add(93 * time.Minute),
+			UpdatedFrom:   epoch.Add(94 * time.Minute),
+			UpdatedBefore: epoch.Add(96 * time.Minute),
+		}, "6", "5")
+		wantSessions(t, s, store.InfoQuery{
+			ClientRef:     "ref",
+			Labels:        map[string]string{"odd": "0"},
+			Archived:      new(false),
+			LastStatuses:  []string{"failed"},
+			CreatedFrom:   epoch.Add(4 * time.Minute),
+			UpdatedBefore: epoch.Add(93 * time.Minute),
 		}, "8")
 		// A label that has changed is found as it is.
-		if _, err := s.Update(t.Context(), "3", store.Change{Labels: map[string]string{"odd": "yes", "half": ""}, ClientRef: new("ref")}); err != nil {
+		change := store.Change{Labels: map[string]string{"odd": "yes", "half": ""}, ClientRef: new("ref")}
+		if _, err := s.Update(t.Context(), "3", change); err != nil {
 			t.Fatalf("Update: %v", err)
 		}
 		wantSessions(t, s, store.InfoQuery{Labels: map[string]string{"odd": "1"}}, "7", "5", "1")

@@ -191,7 +191,8 @@ func (m *model) Delete(ctx context.Context, id string, lastSeq int64) error {
 func (m *model) Fork(ctx context.Context, f store.Fork) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if err := m.begin(ctx, f.Seq >= 0 && wellNamed(f.Into.ID, f.Into.Labels) && wellIndexed(f.Into.ID, f.Rows, f.Key)); err != nil {
+	wellFormed := f.Seq >= 0 && wellNamed(f.Into.ID, f.Into.Labels) && wellIndexed(f.Into.ID, f.Rows, f.Key)
+	if err := m.begin(ctx, wellFormed); err != nil {
 		return err
 	}
 	from := m.sessions[f.From]
@@ -316,7 +317,8 @@ func (m *model) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error)
 	var all []store.Row
 	for id, s := range m.sessions {
 		for _, r := range s.rows {
-			if r.Kind == q.Kind && (q.SessionID == "" || q.SessionID == id) && (q.TurnID == "" || q.TurnID == r.TurnID) &&
+			if r.Kind == q.Kind &&
+				(q.SessionID == "" || q.SessionID == id) && (q.TurnID == "" || q.TurnID == r.TurnID) &&
 				oneOf(q.Statuses, r.Status) && within(r.CreatedAt, q.CreatedFrom, q.CreatedBefore) &&
 				(q.After == nil || order(*q.After, r) < 0) {
 				all = append(all, r)

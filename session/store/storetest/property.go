@@ -83,7 +83,10 @@ func (c *comparison) append(t *rapid.T) {
 		b.Epoch = head.Epoch + rapid.SampledFrom([]int64{0, 0, 0, 0, 0, 0, 0, 0, 1, -1}).Draw(t, "epoch")
 		b.After = max(0, head.LastSeq+rapid.SampledFrom([]int64{0, 0, 0, 0, 0, 0, -1, -2, 1}).Draw(t, "off"))
 	}
-	kinds := []record.Kind{record.KindEvent, record.KindToolResult, record.KindTurnStarted, record.KindTurnEnded, record.KindTurnEnded}
+	kinds := []record.Kind{
+		record.KindEvent, record.KindToolResult,
+		record.KindTurnStarted, record.KindTurnEnded, record.KindTurnEnded,
+	}
 	for i := range rapid.IntRange(1, 4).Draw(t, "records") {
 		b.Records = append(b.Records, record.Record{
 			Seq:    b.After + int64(i) + 1,
@@ -125,7 +128,8 @@ func (c *comparison) setShared(t *rapid.T) {
 
 func (c *comparison) setAttempts(t *rapid.T) {
 	id, attempts, waits := c.id(t), rapid.Int64Range(-1, 9).Draw(t, "attempts"), rapid.Bool().Draw(t, "waits")
-	c.agree("SetAttempts", c.store.SetAttempts(c.t.Context(), id, attempts, waits), c.model.SetAttempts(c.t.Context(), id, attempts, waits))
+	err := c.store.SetAttempts(c.t.Context(), id, attempts, waits)
+	c.agree("SetAttempts", err, c.model.SetAttempts(c.t.Context(), id, attempts, waits))
 }
 
 // repeat does an earlier append again, perhaps a part of it.
@@ -175,7 +179,8 @@ func (c *comparison) compareShared(scope string) {
 }
 
 func (c *comparison) openTurns(t *rapid.T) {
-	c.compareOpenTurns(c.prefix+rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "after"), rapid.IntRange(1, 4).Draw(t, "limit"))
+	after := c.prefix + rapid.SampledFrom([]string{"", "a", "b", "c"}).Draw(t, "after")
+	c.compareOpenTurns(after, rapid.IntRange(1, 4).Draw(t, "limit"))
 }
 
 func (c *comparison) compareOpenTurns(after string, limit int) {
@@ -226,7 +231,10 @@ func (c *comparison) everything() {
 // agree compares errors: both none, both the same of those that have a name, or
 // both without one.
 func (c *comparison) agree(what string, got, want error) {
-	for _, named := range []error{store.ErrConflict, store.ErrNoSession, store.ErrSessionExists, store.ErrMalformed, store.ErrKeyTaken, store.ErrNotFound} {
+	for _, named := range []error{
+		store.ErrConflict, store.ErrNoSession, store.ErrSessionExists,
+		store.ErrMalformed, store.ErrKeyTaken, store.ErrNotFound,
+	} {
 		if errors.Is(got, named) != errors.Is(want, named) {
 			c.t.Fatalf("%s: error is %v, want %v", what, got, want)
 		}

@@ -24,7 +24,8 @@ func (c *comparison) at(t *rapid.T) time.Time {
 }
 
 func (c *comparison) labels(t *rapid.T) map[string]string {
-	return rapid.MapOfN(rapid.SampledFrom([]string{"k", "l"}), rapid.SampledFrom([]string{"x", "y", ""}), 0, 2).Draw(t, "labels")
+	keys, values := rapid.SampledFrom([]string{"k", "l"}), rapid.SampledFrom([]string{"x", "y", ""})
+	return rapid.MapOfN(keys, values, 0, 2).Draw(t, "labels")
 }
 
 // ref draws a name that no other run has.
@@ -61,7 +62,14 @@ func (c *comparison) lastSeq(t *rapid.T, id string) int64 {
 }
 
 func (c *comparison) newSession(t *rapid.T, id string) store.NewSession {
-	return store.NewSession{ID: id, CreatedAt: c.at(t), Creator: "c", Labels: c.labels(t), ClientRef: c.ref(t), Budget: c.budget(t)}
+	return store.NewSession{
+		ID:        id,
+		CreatedAt: c.at(t),
+		Creator:   "c",
+		Labels:    c.labels(t),
+		ClientRef: c.ref(t),
+		Budget:    c.budget(t),
+	}
 }
 
 func (*comparison) budget(t *rapid.T) record.Budget {
@@ -81,7 +89,10 @@ func (c *comparison) key(t *rapid.T, id string) *store.Key {
 // indexed draws what a batch says to those who do not read the log.
 func (c *comparison) indexed(t *rapid.T, id string) store.Batch {
 	b := store.Batch{SessionID: id, LastTurn: c.turn(t), LastStatus: c.status(t)}
-	b.Usage = record.Usage{Total: rapid.Int64Range(0, 3).Draw(t, "total"), Cost: record.NanoUSD(rapid.Int64Range(0, 1e9).Draw(t, "cost"))}
+	b.Usage = record.Usage{
+		Total: rapid.Int64Range(0, 3).Draw(t, "total"),
+		Cost:  record.NanoUSD(rapid.Int64Range(0, 1e9).Draw(t, "cost")),
+	}
 	for range rapid.IntRange(0, 3).Draw(t, "rows") {
 		b.Rows = append(b.Rows, store.Row{
 			Kind: c.kind(t), SessionID: id, ID: c.turn(t), TurnID: c.turn(t),

@@ -35,7 +35,8 @@ var purgeTests = []test{
 			t.Fatalf("Purge: %v", err)
 		}
 		wantErr(t, "a repeat of what is gone", s.Append(t.Context(), batch("a", events(0, 5)...)), store.ErrConflict)
-		wantErr(t, "an append from the beginning", s.Append(t.Context(), batch("a", events(0, 1)...)), store.ErrConflict)
+		first := batch("a", events(0, 1)...)
+		wantErr(t, "an append from the beginning", s.Append(t.Context(), first), store.ErrConflict)
 		more := events(5, 2)
 		add(t, s, batch("a", more...))
 		add(t, s, batch("a", more...)) // a repeat of what is there
@@ -71,7 +72,13 @@ var purgeTests = []test{
 		if err := s.Purge(t.Context(), "purged", 2); err != nil {
 			t.Fatalf("Purge: %v", err)
 		}
-		for limit, want := range [][]string{nil, {"early"}, {"early", "early2"}, {"early", "early2", "late"}, {"early", "early2", "late"}} {
+		for limit, want := range [][]string{
+			nil,
+			{"early"},
+			{"early", "early2"},
+			{"early", "early2", "late"},
+			{"early", "early2", "late"},
+		} {
 			if limit == 0 {
 				continue
 			}
@@ -85,7 +92,8 @@ var purgeTests = []test{
 			}
 		}
 		heads, err := s.Idle(t.Context(), epoch.Add(11*time.Minute), 1)
-		if want := (store.Head{ID: "early", CreatedAt: epoch, LastSeq: 2, UpdatedAt: epoch.Add(10 * time.Minute)}); err != nil || len(heads) != 1 || heads[0] != want {
+		want := store.Head{ID: "early", CreatedAt: epoch, LastSeq: 2, UpdatedAt: epoch.Add(10 * time.Minute)}
+		if err != nil || len(heads) != 1 || heads[0] != want {
 			t.Fatalf("Idle: %+v, %v, want %+v", heads, err, want)
 		}
 		_, err = s.Idle(t.Context(), epoch, 0)

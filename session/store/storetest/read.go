@@ -95,7 +95,9 @@ var sharedTests = []test{
 		create(t, s, "a")
 		b := batch("a", events(0, 1)...)
 		b.Shared = []store.SharedValue{
-			{Scope: "app", Key: "k", Value: []byte(`1`)}, {Scope: "app", Key: "l", Value: []byte(`2`)}, {Scope: "user:ann", Key: "k", Value: []byte(`3`)},
+			{Scope: "app", Key: "k", Value: []byte(`1`)},
+			{Scope: "app", Key: "l", Value: []byte(`2`)},
+			{Scope: "user:ann", Key: "k", Value: []byte(`3`)},
 		}
 		add(t, s, b)
 		b = batch("a", events(1, 1)...)
@@ -103,7 +105,11 @@ var sharedTests = []test{
 		add(t, s, b)
 		wantShared(t, s, "app", map[string]string{"l": `2`})
 		wantShared(t, s, "user:ann", map[string]string{"k": `3`})
-		set := []store.SharedValue{{Scope: "app", Key: "l"}, {Scope: "app", Key: "m", Value: []byte(`4`)}, {Scope: "user:ann", Key: "k"}}
+		set := []store.SharedValue{
+			{Scope: "app", Key: "l"},
+			{Scope: "app", Key: "m", Value: []byte(`4`)},
+			{Scope: "user:ann", Key: "k"},
+		}
 		for range 2 {
 			if err := s.SetShared(t.Context(), set); err != nil {
 				t.Fatalf("SetShared: %v", err)
@@ -111,8 +117,10 @@ var sharedTests = []test{
 			wantShared(t, s, "app", map[string]string{"m": `4`})
 			wantShared(t, s, "user:ann", nil)
 		}
-		wantErr(t, "SetShared without a scope", s.SetShared(t.Context(), []store.SharedValue{{Key: "k", Value: []byte(`1`)}}), store.ErrMalformed)
-		wantErr(t, "SetShared of no JSON", s.SetShared(t.Context(), []store.SharedValue{{Scope: "app", Key: "k", Value: []byte(`{`)}}), store.ErrMalformed)
+		bare := []store.SharedValue{{Key: "k", Value: []byte(`1`)}}
+		wantErr(t, "SetShared without a scope", s.SetShared(t.Context(), bare), store.ErrMalformed)
+		spoiled := []store.SharedValue{{Scope: "app", Key: "k", Value: []byte(`{`)}}
+		wantErr(t, "SetShared of no JSON", s.SetShared(t.Context(), spoiled), store.ErrMalformed)
 	}},
 	{"Shared/ScopesAndKeysAreApart", func(t *testing.T, s store.Store) {
 		create(t, s, "a")

@@ -14,8 +14,14 @@ import (
 // row returns a row of a session that began with a record.
 func row(kind store.RowKind, sessionID, id string, seq int64, status string) store.Row {
 	return store.Row{
-		Kind: kind, SessionID: sessionID, ID: id, TurnID: "turn of " + id, Seq: seq,
-		CreatedAt: epoch.Add(time.Duration(seq) * time.Microsecond), Status: status, Data: fmt.Appendf(nil, `{"n":%d}`, seq),
+		Kind:      kind,
+		SessionID: sessionID,
+		ID:        id,
+		TurnID:    "turn of " + id,
+		Seq:       seq,
+		CreatedAt: epoch.Add(time.Duration(seq) * time.Microsecond),
+		Status:    status,
+		Data:      fmt.Appendf(nil, `{"n":%d}`, seq),
 	}
 }
 
@@ -131,7 +137,8 @@ var rowTests = []test{
 			wantRefused(t, "Append of a row "+what, s.Append(t.Context(), withRows("a", 1, rows...)))
 			wantRefused(t, "Index of a row "+what, s.Index(t.Context(), store.Batch{SessionID: "a", Rows: rows}, 0))
 			bad.SessionID = map[string]string{"a": "c"}[bad.SessionID]
-			wantRefused(t, "Fork with a row "+what, s.Fork(t.Context(), store.Fork{From: "a", Into: fresh("c"), Rows: []store.Row{bad}}))
+			f := store.Fork{From: "a", Into: fresh("c"), Rows: []store.Row{bad}}
+			wantRefused(t, "Fork with a row "+what, s.Fork(t.Context(), f))
 			wantLog(t, s, "a", nil)
 			wantNoRow(t, s, turnRow, "a", "t")
 		}
@@ -223,7 +230,10 @@ var rowTests = []test{
 		create(t, s, "a", "b")
 		add(t, s, withRows("a", 1, row(turnRow, "a", "t", 1, "runs"), row(askRow, "a", "i", 1, "asks")))
 		add(t, s, withRows("b", 1, row(turnRow, "b", "t", 1, "runs")))
-		b := store.Batch{SessionID: "a", Rows: []store.Row{row(turnRow, "a", "t", 5, "over"), row(turnRow, "a", "u", 2, "over")}}
+		b := store.Batch{SessionID: "a", Rows: []store.Row{
+			row(turnRow, "a", "t", 5, "over"),
+			row(turnRow, "a", "u", 2, "over"),
+		}}
 		b.Usage, b.LastTurn, b.LastStatus = record.Usage{Total: 3, Calls: 1}, "u", "over"
 		for range 2 {
 			if err := s.Index(t.Context(), b, 1); err != nil {
@@ -278,7 +288,8 @@ var rowTests = []test{
 			t.Fatalf("Purge: %v", err)
 		}
 		wantInfo(t, s, infoOf("a", func(i *store.Info) {
-			i.LastSeq, i.Purged, i.UpdatedAt, i.Version, i.Labels = 1, 1, events(0, 1)[0].Time, 2, map[string]string{"k": "v"}
+			i.LastSeq, i.Purged, i.UpdatedAt = 1, 1, events(0, 1)[0].Time
+			i.Version, i.Labels = 2, map[string]string{"k": "v"}
 			i.Usage, i.LastTurn, i.LastStatus = b.Usage, "t", "over"
 		}))
 		wantRows(t, s, store.RowQuery{Kind: turnRow}, row(turnRow, "b", "t", 1, "over"))

@@ -16,7 +16,8 @@ var sessionTests = []test{
 	{"Create/Exists", func(t *testing.T, s store.Store) {
 		create(t, s, "a")
 		add(t, s, batch("a", started(1, "turn")))
-		wantErr(t, "second Create", s.Create(t.Context(), store.NewSession{ID: "a", CreatedAt: epoch.Add(time.Hour), ClientRef: "x"}, nil), store.ErrSessionExists)
+		second := store.NewSession{ID: "a", CreatedAt: epoch.Add(time.Hour), ClientRef: "x"}
+		wantErr(t, "second Create", s.Create(t.Context(), second, nil), store.ErrSessionExists)
 		wantLog(t, s, "a", []record.Record{started(1, "turn")})
 	}},
 	{"Create/TimePrecision", func(t *testing.T, s store.Store) {
