@@ -11,9 +11,9 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Append writes the batch durably before it returns; see store.Store. It may wait for a place in the writer's
-// queue. After an error that package store has no name for, and after store.ErrFailed, the batch may have been
-// written.
+// Append writes the batch durably before it returns; see store.Store. It may wait for a place in the
+// writer's queue. After an error that package store has no name for, and after store.ErrFailed, the batch
+// may have been written.
 func (s *Store) Append(ctx context.Context, b store.Batch) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -24,8 +24,8 @@ func (s *Store) Append(ctx context.Context, b store.Batch) error {
 	return appendError(&b, err)
 }
 
-// AppendMany queues all batches before it waits for the first one, so that few transactions, and few fsyncs, write
-// them; see store.Store.
+// AppendMany queues all batches before it waits for the first one, so that few transactions, and few
+// fsyncs, write them; see store.Store.
 func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -50,8 +50,8 @@ func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
 	return errs
 }
 
-// queueAppend checks and queues an append. It keeps b, and copies what b shares with the caller. The caller holds mu
-// until the append is done, or is waited for no more.
+// queueAppend checks and queues an append. It keeps b, and copies what b shares with the caller. The caller
+// holds mu until the append is done, or is waited for no more.
 func (s *Store) queueAppend(ctx context.Context, b *store.Batch) (*op, error) {
 	if err := check(b); err != nil {
 		return nil, err
