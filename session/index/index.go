@@ -12,17 +12,16 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Index holds the turns that may still change: the open one, those that wait for
-// their start, and those whose prompts have become messages of the open one; and
-// what people are asked. One goroutine may use it at a time. The zero value is the index of an
-// empty log.
+// Index holds the turns that may still change: the open one, those that wait for their start, and those
+// whose prompts have become messages of the open one; and what people are asked. One goroutine may use it
+// at a time. The zero value is the index of an empty log.
 type Index struct {
 	// Last is the turn that was started last, and LastAs the status of its row; "" for none.
 	Last, LastAs string
 	// Usage is that of the session.
 	Usage record.Usage
-	// Inherited is the record up to which the log is that of another session, whose usage is not
-	// counted; 0 for none.
+	// Inherited is the record up to which the log is that of another session, whose usage is not counted; 0
+	// for none.
 	Inherited int64
 
 	turns map[string]*Turn
@@ -139,8 +138,7 @@ func (x *Index) add(rec record.Record) *Turn {
 	return t
 }
 
-// over lets go of a turn that is over, and of those whose prompts it has taken
-// up.
+// over lets go of a turn that is over, and of those whose prompts it has taken up.
 func (x *Index) over(t *Turn, at time.Time, end *record.TurnEnded) []*Turn {
 	t.Ended, t.End, t.Open = at, end, nil
 	switch {
@@ -173,8 +171,8 @@ func (x *Index) OpenTurn() string {
 	return ""
 }
 
-// Turn returns a turn that is not over; ok is false for any other. Its status is Running if it has
-// started, whatever it waits for, and Pending if not.
+// Turn returns a turn that is not over; ok is false for any other. Its status is Running if it has started,
+// whatever it waits for, and Pending if not.
 func (x *Index) Turn(sessionID, id string, retention time.Duration) (t Turn, ok bool) {
 	of := x.turns[id]
 	if of == nil {

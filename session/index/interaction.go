@@ -13,11 +13,10 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// What a turn asks a person is a tool call that says so: its id is the call's. As
-// long as nobody has resolved it no client is asked for the call, and no time of
-// it runs. What a person says is one record. It is the call's result, but for an
-// approval, which opens the call for clients. A result that comes without one (a
-// cancel), like the end of the turn, leaves nobody who waits for a person.
+// An interaction is a tool call with a question; its id is the call's. Until a person resolves it, the
+// server offers the call to no client and the call's timeout does not run. The resolution is one record. It
+// is the call's result, except for an approval, which opens the call for clients. A result without a
+// resolution (a cancel) and the end of the turn cancel the interaction.
 
 const (
 	askApproval = agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL
@@ -41,16 +40,15 @@ type Interaction struct {
 	Call record.ToolCall `json:"call"`
 	// Status is how it is.
 	Status agentdv1.InteractionStatus `json:"status"`
-	// Created is when it was asked, and Ended when it was resolved or canceled; zero
-	// before.
+	// Created is when it was asked, and Ended when it was resolved or canceled; zero before.
 	Created time.Time `json:"-"`
 	Ended   time.Time `json:"ended,omitzero"`
 	// Resolution is nil unless it is resolved.
 	Resolution *record.Resolution `json:"resolution,omitempty"`
 	// By is the id of the principal who has resolved it, "" before.
 	By string `json:"by,omitempty"`
-	// Expires is when the turn is ended, unless something happens in it before; zero
-	// when it is not pending.
+	// Expires is when the turn is ended, unless something happens in it before; zero when it is not
+	// pending.
 	Expires time.Time `json:"-"`
 
 	seq int64 // the record that asks
@@ -104,8 +102,7 @@ func resolutionProto(r *record.Resolution) *agentdv1.Resolution {
 	}
 }
 
-// Asked are the interactions that are pending: what the records of a log, added
-// in order, say of them.
+// Asked holds the pending interactions that follow from the records of a log, added in order.
 type Asked struct {
 	SessionID string         // may be empty
 	Retention time.Duration  // how long a turn waits; 0: not known

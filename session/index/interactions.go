@@ -41,8 +41,8 @@ func (l *Lists) waitsFor(ctx context.Context, info store.Info) (Status, error) {
 	}
 }
 
-// Interaction says how an interaction is; one that the session does not have is an
-// *fault.Error of code NOT_FOUND.
+// Interaction says how an interaction is; one that the session does not have is an *fault.Error of code
+// NOT_FOUND.
 func (l *Lists) Interaction(ctx context.Context, sessionID, id string) (*Interaction, error) {
 	if _, err := l.Known(ctx, sessionID); err != nil {
 		return nil, err
@@ -50,10 +50,9 @@ func (l *Lists) Interaction(ctx context.Context, sessionID, id string) (*Interac
 	return l.interaction(ctx, sessionID, id)
 }
 
-// ListInteractions returns at most limit interactions, newest first, fewer if they
-// are large, and the token of the next page, "" on the last one. page is a token
-// of the same query, "" for the first page. A turn that its session does not have
-// is a *fault.Error of code NOT_FOUND.
+// ListInteractions returns at most limit interactions, newest first, fewer if they are large, and the token
+// of the next page, "" on the last one. page is a token of the same query, "" for the first page. A turn
+// that its session does not have is a *fault.Error of code NOT_FOUND.
 func (l *Lists) ListInteractions(
 	ctx context.Context, q InteractionQuery, at string, limit int,
 ) (list []*Interaction, next string, err error) {

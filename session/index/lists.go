@@ -22,7 +22,7 @@ const (
 
 // Live is what the sessions in memory say that no row does.
 type Live interface {
-	// InMemory tells whether a session is in memory, or is about to be.
+	// InMemory reports whether a session is in memory, or is about to be.
 	InMemory(sessionID string) bool
 	// TurnNow is a turn that is not over, as it is now; ok is false for any other. It reads the session
 	// from its log if it is not in memory.
@@ -32,8 +32,8 @@ type Live interface {
 	LastNow(sessionID, turnID string) (is Status, ok bool)
 }
 
-// Lists finds sessions, turns and interactions. Its methods may be called from any goroutine. An error
-// that a client may see is of type *fault.Error.
+// Lists finds sessions, turns and interactions. Its methods may be called from any goroutine. An error that
+// a client may see is of type *fault.Error.
 type Lists struct {
 	Store *retry.Store
 	Live  Live
@@ -42,8 +42,7 @@ type Lists struct {
 	Logger    *slog.Logger
 }
 
-// Session says what is known of a session, also of one whose log is not kept any
-// more.
+// Session says what is known of a session, also of one whose log is not kept any more.
 func (l *Lists) Session(ctx context.Context, id string) (Session, error) {
 	info, err := l.Store.Info(ctx, id)
 	switch {
@@ -75,9 +74,8 @@ func (l *Lists) SessionNow(ctx context.Context, info store.Info) (Session, error
 	return out, err
 }
 
-// ListSessions returns at most limit sessions, fewer if they have much to say,
-// newest first, and the token of the next page, "" on the last one. page is a token
-// of the same filter, "" for the first page.
+// ListSessions returns at most limit sessions, fewer if they have much to say, newest first, and the token
+// of the next page, "" on the last one. page is a token of the same filter, "" for the first page.
 func (l *Lists) ListSessions(
 	ctx context.Context, f SessionQuery, at string, limit int,
 ) (sessions []Session, next string, err error) {

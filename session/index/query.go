@@ -15,8 +15,7 @@ type Session struct {
 	LastIs Status
 }
 
-// LastPosition is the position of the last thing that has happened in the
-// session, 0 before the first.
+// LastPosition is the position of the last thing that has happened in the session, 0 before the first.
 func (s *Session) LastPosition() int64 { return position.LastOf(s.LastSeq) }
 
 // size is about how many bytes of a list it takes.
@@ -37,8 +36,8 @@ type SessionQuery struct {
 	ClientRef string
 	// LastIs are those of which its last turn has to be one.
 	LastIs []Status
-	// CreatedFrom and UpdatedFrom are the first times that count, CreatedBefore
-	// and UpdatedBefore the first ones after that which do not.
+	// CreatedFrom and UpdatedFrom are the first times that count, CreatedBefore and UpdatedBefore the first
+	// ones after that which do not.
 	CreatedFrom, CreatedBefore, UpdatedFrom, UpdatedBefore time.Time
 }
 
@@ -48,8 +47,8 @@ type TurnQuery struct {
 	SessionID string
 	// Statuses are those of which a turn has to have one.
 	Statuses []Status
-	// CreatedFrom is the first time of the prompt that counts, CreatedBefore the
-	// first one after that which does not.
+	// CreatedFrom is the first time of the prompt that counts, CreatedBefore the first one after that which
+	// does not.
 	CreatedFrom, CreatedBefore time.Time
 }
 

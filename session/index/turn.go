@@ -1,11 +1,11 @@
-// Package index is what a session knows of its turns, and of what they ask people, for those who look for
-// one without reading its log.
+// Package index is the index of turns and interactions: what lists and lookups return without reading a
+// session's log.
 //
-// Like the session's state, an [Index] is what applying the records in order gives; the rows that a record
-// changes are written in the append of that record. [Lists] reads rows, and asks the sessions in memory for
-// what no row says: what an open turn waits for.
+// An [Index] is the result of applying a session's records in order. The append of a record also writes the
+// rows that the record changes. [Lists] reads rows, and asks the sessions in memory for what no row says:
+// what an open turn waits for.
 //
-// It knows neither how a session runs turns, nor the wire.
+// It must not know how a session runs turns, nor the transport.
 package index
 
 import (
@@ -27,11 +27,11 @@ type Status int
 const (
 	Pending          Status = iota + 1 // it waits for the turns before it
 	Running                            // it runs
-	WaitingForClient                   // nobody is asked for what it needs, or it lacks its caller's key
+	WaitingForClient                   // no client can run a tool call of it, or the caller's key is missing
 	WaitingForInput                    // it waits for a person, and nothing else of it goes on
 	Succeeded                          // the tree has finished naturally
 	Failed                             // an error has ended it
-	Stopped                            // somebody has stopped it
+	Stopped                            // it was stopped, see record.Receipt
 )
 
 // The statuses of turns in rows. What an open turn waits for is not recorded.
@@ -43,8 +43,7 @@ const (
 	rowStopped   = "canceled"
 )
 
-// recordedAs are the statuses in rows of which a turn may have one that is
-// looked for.
+// recordedAs are the statuses in rows of which a turn may have one that is looked for.
 var recordedAs = map[Status]string{
 	Pending:          rowPending,
 	Running:          rowOpen,
@@ -81,25 +80,23 @@ type Turn struct {
 	Status Status `json:"-"`
 	// Prompt is what the user said; parts alone stand here in words.
 	Prompt string `json:"prompt"`
-	// Output is the last complete answer without tool calls, see Event.Output.
+	// Output is the last complete response without tool calls, see Event.Output.
 	Output string `json:"output,omitempty"`
-	// Structured is true when Output is JSON that satisfies the output schema of the
-	// agent that gave it.
+	// Structured is true when Output is JSON that satisfies the output schema of the agent that gave it.
 	Structured bool `json:"structured,omitempty"`
-	// Model and Stop are those of the last answer of any kind, as in Event.
+	// Model and Stop are those of the last response of any kind, as in Event.
 	Model string `json:"model,omitempty"`
 	Stop  string `json:"stop,omitempty"`
 	// Usage is what it has used so far.
 	Usage record.Usage `json:"usage"`
-	// Created is when its prompt was recorded, Started when it began to run, and
-	// Ended when it was over; zero for what has not happened.
+	// Created is when its prompt was recorded, Started when it began to run, and Ended when it was over;
+	// zero for what has not happened.
 	Created time.Time `json:"created"`
 	Started time.Time `json:"started,omitzero"`
 	Ended   time.Time `json:"ended,omitzero"`
 	// After is the position before its first message.
 	After int64 `json:"after"`
-	// Open are the tool calls without a result, in order, but for those about which
-	// a person is asked.
+	// Open are the tool calls without a result, in order, but for those about which a person is asked.
 	Open []record.ToolCall `json:"-"`
 	// Asking is what people are asked.
 	Asking []*Interaction `json:"-"`
@@ -107,8 +104,8 @@ type Turn struct {
 	End *record.TurnEnded `json:"end,omitempty"`
 	// Into is the turn of which its prompt has become a message, "" for none.
 	Into string `json:"into,omitempty"`
-	// By is the id of the principal whose prompt it is, and Warnings are about what of
-	// the request was left out.
+	// By is the id of the principal whose prompt it is, and Warnings are about what of the request was left
+	// out.
 	By       string           `json:"by,omitempty"`
 	Warnings []record.Warning `json:"warnings,omitempty"`
 
@@ -130,8 +127,7 @@ func (t *Turn) row(sessionID string) (store.Row, error) {
 	}, err
 }
 
-// readTurn reads what row has written. Of a turn that is not over, the rest is in
-// the session.
+// readTurn reads what row has written. Of a turn that is not over, the rest is in the session.
 func readTurn(r store.Row) (*Turn, error) {
 	t := &Turn{}
 	err := logjson.Unmarshal(r.Data, t)
@@ -144,7 +140,7 @@ func (t *Turn) event(ev *record.Event) {
 	t.Open = append(t.Open, forClients(ev.Calls...)...)
 }
 
-// answered takes what a model has answered into what is known of its turn.
+// answered applies a response of a model to its turn.
 func (t *Turn) answered(ev *record.Event) {
 	if ev.Final() {
 		t.Output, t.Structured = ev.FinalText(), ev.Structured
@@ -189,9 +185,8 @@ func asRecorded(row store.Row) (Turn, error) {
 	return *t, nil
 }
 
-// said is what the user has said, for lists of turns: the prompt, or if that is
-// blank the parts, their files in words such as "[image/png, 68 bytes]". It is as
-// long as the prompt, or at most maxSaid bytes.
+// said is what the user has said, for lists of turns: the prompt, or if that is blank the parts, their
+// files in words such as "[image/png, 68 bytes]". It is as long as the prompt, or at most maxSaid bytes.
 func said(prompt string, parts record.Parts) string {
 	const maxSaid = 4096
 	if strings.TrimSpace(prompt) != "" || len(parts) == 0 {

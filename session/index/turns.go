@@ -16,8 +16,8 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Turn says how a turn is; "" is the session's last one. Its errors are of type
-// *fault.Error if a client may see them.
+// Turn says how a turn is; "" is the session's last one. Its errors are of type *fault.Error if a client
+// may see them.
 func (l *Lists) Turn(ctx context.Context, sessionID, turnID string) (Turn, error) {
 	if turnID == "" {
 		info, err := l.Known(ctx, sessionID)
@@ -40,8 +40,8 @@ func (l *Lists) Turn(ctx context.Context, sessionID, turnID string) (Turn, error
 	return l.turnNow(ctx, row)
 }
 
-// Said returns the parts of a turn's prompt, as they were sent. Its errors are of
-// type *fault.Error if a client may see them.
+// Said returns the parts of a turn's prompt, as they were sent. Its errors are of type *fault.Error if a
+// client may see them.
 func (l *Lists) Said(ctx context.Context, t *Turn) (record.Parts, error) {
 	first := position.Record(t.After + 1)
 	recs, err := l.Store.Read(ctx, t.SessionID, first-1, 1)
@@ -63,8 +63,8 @@ func (l *Lists) Said(ctx context.Context, t *Turn) (record.Parts, error) {
 	return f.Parts, nil
 }
 
-// turnRow finds the row of a turn. One that there is not is a *fault.Error of code
-// NOT_FOUND, whether or not there is the session.
+// turnRow finds the row of a turn. One that there is not is a *fault.Error of code NOT_FOUND, whether or
+// not there is the session.
 func (l *Lists) turnRow(ctx context.Context, sessionID, turnID string) (store.Row, error) {
 	row, err := l.Store.Row(ctx, store.RowTurn, sessionID, turnID)
 	switch {
@@ -76,8 +76,7 @@ func (l *Lists) turnRow(ctx context.Context, sessionID, turnID string) (store.Ro
 	return row, nil
 }
 
-// hasTurn is nil if a session is kept and has a turn; "" asks for the session
-// alone.
+// hasTurn is nil if a session is kept and has a turn; "" asks for the session alone.
 func (l *Lists) hasTurn(ctx context.Context, sessionID, turnID string) error {
 	if _, err := l.Known(ctx, sessionID); err != nil || turnID == "" {
 		return err
@@ -100,8 +99,8 @@ func (l *Lists) Known(ctx context.Context, sessionID string) (store.Info, error)
 	return info, nil
 }
 
-// turnNow adds to a row what is not in it: of a turn that is not over, all that
-// has happened since it began.
+// turnNow adds to a row what is not in it: of a turn that is not over, all that has happened since it
+// began.
 func (l *Lists) turnNow(ctx context.Context, row store.Row) (Turn, error) {
 	var t *Turn
 	// A turn that ends while it is looked at has a new row.
@@ -127,7 +126,7 @@ func (l *Lists) turnNow(ctx context.Context, row store.Row) (Turn, error) {
 			return Turn{}, fmt.Errorf("session %s: turn %s: %w", row.SessionID, t.ID, err)
 		}
 	}
-	// The row is ahead of the session, which is just told that it was written.
+	// The row is ahead of the session, which has not applied the append yet.
 	t.Status = Running
 	if t.recorded == rowPending {
 		t.Status = Pending
@@ -135,10 +134,9 @@ func (l *Lists) turnNow(ctx context.Context, row store.Row) (Turn, error) {
 	return *t, nil
 }
 
-// ListTurns returns at most limit turns, fewer if they say much, newest first, and
-// the token of the next page, "" on the last one. page is a token of the same
-// query, "" for the first page. Turns that are not over are read from their
-// sessions' logs unless those are in memory.
+// ListTurns returns at most limit turns, fewer if they say much, newest first, and the token of the next
+// page, "" on the last one. page is a token of the same query, "" for the first page. Turns that are not
+// over are read from their sessions' logs unless those are in memory.
 func (l *Lists) ListTurns(
 	ctx context.Context, q TurnQuery, at string, limit int,
 ) (turns []Turn, next string, err error) {
@@ -198,8 +196,7 @@ func (l *Lists) ListTurns(
 	}
 }
 
-// gone tells whether a session that a list has found was deleted or purged
-// meanwhile.
+// gone reports whether a session that a list has found was deleted or purged meanwhile.
 func gone(err error) bool {
 	return refusal.IsGone(err) || errors.Is(err, store.ErrNotFound)
 }

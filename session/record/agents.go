@@ -15,8 +15,8 @@ type AgentChange struct {
 	Path []string `json:"path"`
 	// Ended says how the agent ended; "" for a start.
 	Ended AgentEnd `json:"ended,omitempty"`
-	// Kind is what the agent is, and Model the model of an LLM agent, as the agent names
-	// it; of a start alone.
+	// Kind is what the agent is, and Model the model of an LLM agent, as the agent names it; of a start
+	// alone.
 	Kind  AgentKind `json:"kind,omitempty"`
 	Model string    `json:"model,omitempty"`
 }
@@ -32,8 +32,8 @@ const (
 	LoopAgent       AgentKind = "loop"
 )
 
-// AgentEnd is how an agent ended while its turn went on. Agents that have not ended by
-// then end with the turn, which no record says again.
+// AgentEnd is how an agent ended while its turn went on. Agents that have not ended by then end with the
+// turn, which no record says again.
 type AgentEnd string
 
 // The ends of agents.

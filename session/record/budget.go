@@ -54,8 +54,7 @@ type Spent struct {
 	Wall          time.Duration
 }
 
-// Exhausted says which part of a budget is used up, or nil. whose is "turn" or
-// "session".
+// Exhausted says which part of a budget is used up, or nil. whose is "turn" or "session".
 func (b Budget) Exhausted(whose string, s Spent) error {
 	var used string
 	var limit fault.Limit

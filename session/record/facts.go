@@ -42,21 +42,20 @@ type Spec struct {
 	Agent *agentdv1.Agent
 	// Tools are what the client offers.
 	Tools []*agentdv1.Tool
-	// Before and After are texts around the instruction of each agent: the server's
-	// and the caller's.
+	// Before and After are texts around the instruction of each agent: the server's and the caller's.
 	Before, After string
 	// Budget is what the turn may spend.
 	Budget Budget
-	// SessionBudget is what the session may spend; it counts from its beginning. It is that
-	// of the turn's start: an update of the session may have changed it since.
+	// SessionBudget is what the session may spend; it counts from its beginning. It is that of the turn's
+	// start: an update of the session may have changed it since.
 	SessionBudget Budget
 	// Raw asks for a RawPayload of each try of a model call.
 	Raw bool
-	// Pinned is true for a tree that the log holds: it was accepted once, and goes on
-	// where one that is new would be refused for what has only become wrong since.
+	// Pinned is true for a tree that the log holds: it was accepted once, and goes on where one that is new
+	// would be refused for what has only become wrong since.
 	Pinned bool
-	// Checked is the runner's own: what Check has made of the spec, for the run that
-	// follows, which takes it away. It is nil in a spec that was read from the log.
+	// Checked is the runner's own: what Check has made of the spec, for the run that follows, which takes
+	// it away. It is nil in a spec that was read from the log.
 	Checked any
 }
 
@@ -68,8 +67,7 @@ type Budget struct {
 	Tokens int64 `json:"tokens,omitempty"`
 	// Cost is what calls of known price cost.
 	Cost NanoUSD `json:"cost_usd,omitempty"`
-	// Wall is the time since the turn's start, in nanoseconds; of a session the
-	// sum over its turns.
+	// Wall is the time since the turn's start, in nanoseconds; of a session the sum over its turns.
 	Wall time.Duration `json:"wall,omitempty"`
 }
 
@@ -87,40 +85,39 @@ type TurnStarted struct {
 	After  string `json:"after,omitempty"`
 	// State are the keys the client set, without those of scope temp.
 	State map[string]any `json:"state,omitempty"`
-	// Temp are the keys of scope temp that the client set: a turn that goes on
-	// after a restart needs them again.
+	// Temp are the keys of scope temp that the client set: a turn that goes on after a restart needs them
+	// again.
 	Temp map[string]any `json:"temp,omitempty"`
 	// OnDisconnect is what becomes of the turn when its last client is gone.
 	OnDisconnect OnDisconnect `json:"on_disconnect,omitzero"`
-	// OwnKeys names the providers whose keys the caller brought. The keys
-	// themselves are nowhere in the log.
+	// OwnKeys names the providers whose keys the caller brought. The keys themselves are nowhere in the
+	// log.
 	OwnKeys []string `json:"own_keys,omitempty"`
 	// Budget is what the request allows the turn.
 	Budget Budget `json:"budget,omitzero"`
-	// SessionBudget, if set, is what the request allows the session: for this turn alone in
-	// a session that has a budget of its own, which it only tightens, else from now on.
+	// SessionBudget, if set, is what the request allows the session: for this turn alone in a session that
+	// has a budget of its own, which it only tightens, else from now on.
 	SessionBudget *Budget `json:"session_budget,omitempty"`
-	// ToolTimeout is for tools that have no timeout of their own; 0 is the
-	// server's default. In nanoseconds.
+	// ToolTimeout is for tools that have no timeout of their own; 0 is the server's default. In
+	// nanoseconds.
 	ToolTimeout time.Duration `json:"tool_timeout,omitempty"`
 	// Raw is that of the Spec.
 	Raw bool `json:"raw,omitempty"`
-	// By is the id of the principal whose prompt it is; "" in logs of before there were
-	// principals.
+	// By is the id of the principal whose prompt it is; "" in logs of before there were principals.
 	By string `json:"by,omitempty"`
 	// Warnings are about what of the request was left out.
 	Warnings []Warning `json:"warnings,omitempty"`
-	// Alone is the start of the tree's agent if it is an LLM agent without others: it
-	// starts with the turn, and no record says so again.
+	// Alone is the start of the tree's agent if it is an LLM agent without others: it starts with the turn,
+	// and no record says so again.
 	Alone *AgentChange `json:"agent_started,omitempty"`
 }
 
-// TurnQueued is a prompt that came while the session ran a turn. Its turn starts
-// when that one, and those queued before, are over.
+// TurnQueued is a prompt that came while the session ran a turn. Its turn starts when that one, and those
+// queued before, are over.
 type TurnQueued struct {
 	TurnStarted
-	// Inject has the running turn take the prompt up as a message, if it calls a
-	// model again; then the prompt has no turn of its own.
+	// Inject has the running turn take the prompt up as a message, if it calls a model again; then the
+	// prompt has no turn of its own.
 	Inject bool `json:"inject,omitempty"`
 	// Front puts it before those that wait already.
 	Front bool `json:"front,omitempty"`
@@ -139,8 +136,7 @@ type TurnDropped struct {
 	Message string             `json:"message,omitempty"`
 }
 
-// End is the end of the turn: it has failed, or was stopped and nothing of it was
-// under way.
+// End is the end of the turn: it has failed, or was stopped and nothing of it was under way.
 func (f *TurnDropped) End() *TurnEnded {
 	if f.Code != 0 {
 		return &TurnEnded{Reason: f.Reason, Code: f.Code, Message: f.Message}
@@ -148,10 +144,10 @@ func (f *TurnDropped) End() *TurnEnded {
 	return &TurnEnded{Reason: f.Reason, Receipt: &Receipt{}}
 }
 
-// ModelRetry says that a model call has failed before anything of its answer
-// was shown, and is made again.
+// ModelRetry says that a model call failed before any of its response was shown, and that the server
+// retries it.
 type ModelRetry struct {
-	// MessageID is the one of the answer to come.
+	// MessageID is the id of the response to come.
 	MessageID string `json:"message_id"`
 	// Path runs from the root to the agent whose call it is.
 	Path []string `json:"path"`
@@ -166,24 +162,24 @@ type ModelRetry struct {
 	Usage *Usage `json:"usage,omitempty"`
 }
 
-// OnDisconnect is what becomes of a turn whose last client is gone: it goes on,
-// or with Cancel set it is canceled after Grace.
+// OnDisconnect is what the server does with a turn whose last client is gone: the turn continues, or with
+// Cancel set it is canceled after Grace.
 type OnDisconnect struct {
 	Cancel bool          `json:"cancel,omitempty"`
 	Grace  time.Duration `json:"grace,omitempty"` // nanoseconds
 }
 
-// ClientsLeft says when the turn is canceled because its last client has left, if
-// none comes back; CancelAt is zero when one is back.
+// ClientsLeft says when the turn is canceled because its last client has left, if none comes back; CancelAt
+// is zero when one is back.
 type ClientsLeft struct {
 	CancelAt time.Time `json:"cancel_at,omitzero"`
 }
 
-// TurnResumed says that a turn goes on after its server was gone, or had put it
-// aside. Messages that were on their way are made again.
+// TurnResumed says that a turn resumes after its server died, or after it was suspended. The model calls of
+// incomplete messages are made again.
 type TurnResumed struct{}
 
-// ToolCall is a call that the client has to answer.
+// ToolCall is a call that the client must run.
 type ToolCall struct {
 	// ID is unique within the session.
 	ID string `json:"id"`
@@ -202,10 +198,10 @@ type Outcome string
 
 // The outcomes of a tool call.
 const (
-	Answered  Outcome = "answered"  // the client answered, with output or error
+	Answered  Outcome = "answered"  // the client returned output or an error
 	Cancelled Outcome = "cancelled" // a client canceled the call
-	TimedOut  Outcome = "timed_out" // no answer in time
-	Abandoned Outcome = "abandoned" // nobody is left who could answer
+	TimedOut  Outcome = "timed_out" // no result in time
+	Abandoned Outcome = "abandoned" // no client is left that could run it
 	Denied    Outcome = "denied"    // a person has said no
 )
 
@@ -215,18 +211,17 @@ type ToolResult struct {
 	CallID string `json:"call_id"`
 	// Outcome says how the call was settled.
 	Outcome Outcome `json:"outcome"`
-	// Output is the client's text, if it answered with output.
+	// Output is the client's text, if the result is output.
 	Output *string `json:"output,omitempty"`
 	// Parts are more of the output.
 	Parts Parts `json:"parts,omitempty"`
 	// Error is what the model sees otherwise.
 	Error string `json:"error,omitempty"`
-	// State are keys to write with the result; temp keys are kept here too,
-	// the engine decides their scope.
+	// State are keys to write with the result; temp keys are kept here too, the engine decides their scope.
 	State map[string]any `json:"state,omitempty"`
-	// By is the id of the principal whose client has answered, "" if none has.
+	// By is the id of the principal whose client returned the result, "" if none did.
 	By string `json:"by,omitempty"`
-	// Warnings are about what of the answer was left out.
+	// Warnings are about what of the result was left out.
 	Warnings []Warning `json:"warnings,omitempty"`
 }
 
@@ -242,11 +237,10 @@ type TurnEnded struct {
 	// RetryAfter and Limit are what that error knows besides.
 	RetryAfter time.Duration `json:"retry_after,omitempty"`
 	Limit      *fault.Limit  `json:"limit,omitempty"`
-	// Spoke are the agents of which a part of a message was shown that was never
-	// completed: their paths, in order.
+	// Spoke are the agents of which a part of a message was shown that was never completed: their paths, in
+	// order.
 	Spoke [][]string `json:"spoke,omitempty"`
-	// Receipt is set when the turn was stopped: by a client, by another prompt, or
-	// because no client came.
+	// Receipt is set when the turn was stopped: by a client, by another prompt, or because no client came.
 	Receipt *Receipt `json:"receipt,omitempty"`
 }
 
@@ -264,8 +258,8 @@ func (f *TurnEnded) Failure(turnID string) *fault.Error {
 type Receipt struct {
 	// Aborted are the model calls.
 	Aborted []AbortedCall `json:"aborted,omitempty"`
-	// Canceled are tool calls without a result, and Answered those that were
-	// asked together with them and had one.
+	// Canceled are tool calls without a result, and Answered those that were asked together with them and
+	// had one.
 	Cancelled []CallName `json:"cancelled,omitempty"`
 	Answered  []CallName `json:"answered,omitempty"`
 	// Took is from the request to stop to the end, in nanoseconds.
@@ -285,7 +279,7 @@ type ModelCall struct {
 	Path []string `json:"path"`
 	// Model is the model's name.
 	Model string `json:"model"`
-	// MessageID is the one of the answer to come.
+	// MessageID is the id of the response to come.
 	MessageID string `json:"message_id"`
 }
 
@@ -299,13 +293,13 @@ type CallName struct {
 
 // Event is what an engine event means to a session; see Runner.Decode.
 type Event struct {
-	// MessageID ties the event to the deltas that came before it. Empty for an
-	// event that is not a model's answer.
+	// MessageID ties the event to the deltas that came before it. Empty for an event that is not a
+	// response.
 	MessageID string
 	// Path runs from the root to the agent the event is of.
 	Path []string
-	// Text and Thoughts are the whole of what the model said: the joined deltas
-	// of the message are a prefix of them.
+	// Text and Thoughts are the whole of what the model said: the joined deltas of the message are a prefix
+	// of them.
 	Text, Thoughts string
 	// Last is true when this agent will not speak again in this turn.
 	Last bool
@@ -313,23 +307,22 @@ type Event struct {
 	Calls []ToolCall
 	// State are the keys that changed. Keys of scope temp are not among them.
 	State map[string]any
-	// Usage is what the model call took that the event is the end of, but for what
-	// records before it hold; nil for an event that is the end of none.
+	// Usage is what the model call took that the event is the end of, but for what records before it hold;
+	// nil for an event that is the end of none.
 	Usage *Usage
-	// Before is what tries of the call took that failed before its last one, as the
-	// records of the retries and changes of its model hold it. Not part of Usage.
+	// Before is what tries of the call took that failed before its last one, as the records of the retries
+	// and changes of its model hold it. Not part of Usage.
 	Before *Usage `json:",omitempty"`
 	// Marks are the places of the message's deltas, as Run.Marks has given them.
 	Marks Marks `json:",omitempty"`
-	// To runs from the root to the agent to which this one has handed the conversation
-	// over with the event; nil where it has not.
+	// To runs from the root to the agent to which this one has handed the conversation over with the event;
+	// nil where it has not.
 	To []string `json:",omitempty"`
-	// Model is the model that answered, as its provider names it, and Stop why it
-	// stopped: a genai.FinishReason. Both are "" for an event that is no model's
-	// answer.
+	// Model is the model of the response, as its provider names it. Stop is why it stopped: a
+	// genai.FinishReason. Both are "" for an event that is no response.
 	Model, Stop string `json:",omitempty"`
-	// Structured is true when Text, or Output, is JSON that satisfies the output schema
-	// of the agent, which has finished with it.
+	// Structured is true when Text, or Output, is JSON that satisfies the output schema of the agent, which
+	// has finished with it.
 	Structured bool `json:",omitempty"`
 	// Output is the part of Text that is the agent's output; "" is all of it.
 	Output string `json:",omitempty"`
@@ -337,10 +330,10 @@ type Event struct {
 	Call *CallInfo `json:",omitempty"`
 	// Provided is what the model's provider has run; nil for nothing.
 	Provided *Provided `json:",omitempty"`
-	// Compacted is set on an event that is no model's answer but a summary.
+	// Compacted is set on an event that is a summary, not a response.
 	Compacted *Compacted `json:",omitempty"`
-	// Injected is the id of the queued turn whose prompt, in Text and Parts, has
-	// become a message of this turn; such an event is no model's answer.
+	// Injected is the id of the queued turn whose prompt, in Text and Parts, has become a message of this
+	// turn; such an event is no response.
 	Injected string `json:",omitempty"`
 	Parts    Parts  `json:",omitempty"`
 	// InjectedBy is the id of the principal whose prompt it is.
@@ -359,7 +352,7 @@ type Delta struct {
 	Thought bool
 }
 
-// Equal tells whether two results say the same.
+// Equal reports whether two results say the same.
 func (r ToolResult) Equal(o ToolResult) bool {
 	r.By, r.Warnings, o.By, o.Warnings = "", nil, "", nil
 	a, errA := json.Marshal(r)

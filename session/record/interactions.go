@@ -16,8 +16,7 @@ import (
 type Question struct {
 	// ID is the interaction's; "" in logs of before it had one, where it is the call's.
 	ID string `json:"id,omitempty"`
-	// Kind is APPROVAL for whether the call may be made; on any other the answer is
-	// the call's result.
+	// Kind is APPROVAL for whether the call may be made; on any other the answer is the call's result.
 	Kind agentdv1.InteractionKind `json:"kind"`
 	// Text is the question; "" on an approval.
 	Text string `json:"text,omitempty"`
@@ -39,19 +38,18 @@ const (
 type Resolution struct {
 	// Decision says which of the fields below counts.
 	Decision Decision `json:"decision"`
-	// Input, of Approve, are arguments in place of the model's, a JSON object; nil
-	// leaves those.
+	// Input, of Approve, are arguments in place of the model's, a JSON object; nil leaves those.
 	Input json.RawMessage `json:"input,omitempty"`
-	// Reason, of Deny, is what the model is told.
+	// Reason, of Deny, is the text that the model receives.
 	Reason string `json:"reason,omitempty"`
-	// Answer, of Reply, is what the model is told.
+	// Answer, of Reply, is the text that the model receives.
 	Answer string `json:"answer,omitempty"`
-	// Key is the caller's own: a repeat with the same key and the same decision is
-	// no second resolution. "" is none.
+	// Key is the caller's own: a repeat with the same key and the same decision is no second resolution. ""
+	// is none.
 	Key string `json:"key,omitempty"`
 }
 
-// InteractionResolved says what a person has said; the first one stands.
+// InteractionResolved says what a person has said. The first one of an interaction counts.
 type InteractionResolved struct {
 	// ID is the call's.
 	ID string `json:"id"`

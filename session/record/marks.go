@@ -5,9 +5,9 @@ import (
 	"errors"
 )
 
-// Marks are the places of a message's deltas, so that a client can be given
-// exactly the part it lacks, also after the message is complete. The zero value
-// is no deltas. It is what Event.Marks holds and an engine stores with the event.
+// Marks are the places of a message's deltas, so that a client can be given exactly the part it lacks, also
+// after the message is complete. The zero value is no deltas. It is what Event.Marks holds and an engine
+// stores with the event.
 type Marks []byte
 
 // mark is the place of one delta of a message.
@@ -20,9 +20,8 @@ type mark struct {
 // errMarks is what is wrong with marks that decode does not understand.
 var errMarks = errors.New("malformed marks")
 
-// Append returns the marks with one more: of a delta at pos that has bytes bytes of the
-// message's text, or of its thoughts. last is the position of the mark before, 0 for none;
-// positions rise.
+// Append returns the marks with one more: of a delta at pos that has bytes bytes of the message's text, or
+// of its thoughts. last is the position of the mark before, 0 for none; positions rise.
 func (m Marks) Append(last, pos int64, bytes int, thought bool) Marks {
 	n := uint64(bytes) << 1
 	if thought {
@@ -62,8 +61,8 @@ func (m Marks) decode() ([]mark, error) {
 	return out, nil
 }
 
-// Deltas calls yield with each delta of the event's message after a position, in order.
-// The texts of the event may go on behind what the marks cover.
+// Deltas calls yield with each delta of the event's message after a position, in order. The texts of the
+// event may go on behind what the marks cover.
 func (e *Event) Deltas(after int64, yield func(pos int64, d *Delta)) error {
 	ks, err := e.Marks.decode()
 	if err != nil {

@@ -8,19 +8,18 @@ import (
 	"strings"
 )
 
-// NanoUSD is an amount of money in billionths of a US dollar. Sums of it are exact; what
-// is beyond int64, about 9.2 billion dollars, stays there.
+// NanoUSD is an amount of money in billionths of a US dollar. Sums of it are exact; what is beyond int64,
+// about 9.2 billion dollars, stays there.
 //
-// Its JSON is a number of dollars with at most nine decimals, which is also what earlier
-// releases stored as float64: theirs are rounded to the nearest billionth.
+// Its JSON is a number of dollars with at most nine decimals, which is also what earlier releases stored as
+// float64: theirs are rounded to the nearest billionth.
 type NanoUSD int64
 
 // nanos are those of a dollar.
 const nanos = 1_000_000_000
 
-// BudgetUSD returns a budget in dollars: rounded to the nearest billionth, and one
-// billionth at least for any amount above 0, since 0 is no budget. An amount that is no
-// number is below 0.
+// BudgetUSD returns a budget in dollars: rounded to the nearest billionth, and one billionth at least for
+// any amount above 0, since 0 is no budget. An amount that is no number is below 0.
 func BudgetUSD(dollars float64) NanoUSD {
 	switch n := math.Round(dollars * nanos); {
 	case math.IsNaN(n):

@@ -14,8 +14,8 @@ import (
 	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
-// Parts are pieces of what a user says, or of a tool's result. In JSON they are a
-// list of protobuf JSON. Nobody may change what they hold: it is shared.
+// Parts are pieces of what a user says, or of a tool's result. In JSON they are a list of protobuf JSON.
+// Their contents are shared and must not be changed.
 type Parts []*agentdv1.Part
 
 // MarshalJSON implements json.Marshaler.
@@ -31,8 +31,7 @@ func (p Parts) MarshalJSON() ([]byte, error) {
 	return logjson.Marshal(out) // which takes out the spaces that protojson varies on purpose
 }
 
-// UnmarshalJSON implements json.Unmarshaler. Fields that it does not know are
-// left out.
+// UnmarshalJSON implements json.Unmarshaler. Fields that it does not know are left out.
 func (p *Parts) UnmarshalJSON(data []byte) error {
 	var list []json.RawMessage
 	if err := json.Unmarshal(data, &list); err != nil {
@@ -50,8 +49,7 @@ func (p *Parts) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// Size is what the parts take in a message, and texts what their texts do, both
-// in bytes.
+// Size is what the parts take in a message, and texts what their texts do, both in bytes.
 func (p Parts) Size() (size, texts int) {
 	for _, part := range p {
 		size += proto.Size(part)
@@ -60,8 +58,8 @@ func (p Parts) Size() (size, texts int) {
 	return size, texts
 }
 
-// Blank tells whether the parts say nothing: none is a file or a reference, and the
-// texts are white space.
+// Blank reports whether the parts say nothing: none is a file or a reference, and the texts are white
+// space.
 func (p Parts) Blank() bool {
 	for _, part := range p {
 		if part.GetInline() != nil || part.GetFile() != nil || part.GetTool() != nil ||
@@ -72,8 +70,8 @@ func (p Parts) Blank() bool {
 	return true
 }
 
-// Check refuses parts that are no parts, and references to tools where they are not
-// of a result. name is the field they come from.
+// Check refuses empty parts, and references to tools outside a result. name is the field that the parts
+// come from.
 func (p Parts) Check(name string, result bool) *fault.Error {
 	kinds := "text, inline or file"
 	if result {
@@ -104,12 +102,12 @@ func (p Parts) Check(name string, result bool) *fault.Error {
 	return nil
 }
 
-// schemes are those of the files that a provider may be told to fetch: none by
-// which it, or a model server nearby, would open a file of its own.
+// schemes are the schemes of files that a provider may fetch. None of them makes the provider, or a model
+// server nearby, open a file of its own.
 var schemes = []string{"https", "http", "gs"}
 
-// CheckSize refuses parts that are, together with the text beside them, more than
-// fits into a message. text is the field of that.
+// CheckSize refuses parts that are, together with the text beside them, more than fits into a message. text
+// is the field of that.
 func (p Parts) CheckSize(name, text string, beside, most int) *fault.Error {
 	size, _ := p.Size()
 	switch {

@@ -32,8 +32,8 @@ const (
 	KindAgentsChanged Kind = "agents_changed" // AgentsChanged
 )
 
-// kinds is the table of kinds, in an order in which one turn can have them: what Data of
-// each is read into, nil where the engine reads it.
+// kinds is the table of kinds, in an order in which one turn can have them: what Data of each is read into,
+// nil where the engine reads it.
 var kinds = []struct {
 	kind  Kind
 	blank func() any
@@ -63,7 +63,7 @@ func Kinds() []Kind {
 	return all
 }
 
-// Known tells whether there is such a kind.
+// Known reports whether the kind exists.
 func (k Kind) Known() bool { return k.row() >= 0 }
 
 // row is the place of a kind in the table, -1 for none.
@@ -76,8 +76,7 @@ func (k Kind) row() int {
 	return -1
 }
 
-// Record is one entry of a session's log. A record is immutable once appended;
-// nobody may change Data.
+// Record is one entry of a session's log. A record is immutable once appended; Data must not be changed.
 type Record struct {
 	// Seq is 1 for the first record of a session and rises by one.
 	Seq int64
@@ -91,8 +90,8 @@ type Record struct {
 	Data []byte
 }
 
-// Decode returns the fact that the record states: a pointer to the type that its kind
-// names. event reads the engine's own form.
+// Decode returns the fact that the record states: a pointer to the type that its kind names. event reads
+// the engine's own form.
 func (r Record) Decode(event func(data []byte) (*Event, error)) (any, error) {
 	if r.Kind == KindEvent {
 		ev, err := event(r.Data)

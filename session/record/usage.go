@@ -4,8 +4,8 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// UsageOf is what a fact says that a model took; nil for nothing. What model calls
-// took is the sum over all facts.
+// UsageOf is what a fact says that a model took; nil for nothing. What model calls took is the sum over all
+// facts.
 func UsageOf(fact any) *Usage {
 	switch f := fact.(type) {
 	case *Event:
@@ -19,9 +19,8 @@ func UsageOf(fact any) *Usage {
 	}
 }
 
-// Usage counts what model calls took. It means the same for every provider: Cached
-// and CacheWrite are parts of Prompt, Thoughts is one of Completion, Total is Prompt
-// plus Completion.
+// Usage counts what model calls took. It means the same for every provider: Cached and CacheWrite are parts
+// of Prompt, Thoughts is one of Completion, Total is Prompt plus Completion.
 type Usage struct {
 	Prompt     int64   `json:"prompt"`
 	Completion int64   `json:"completion"`
@@ -35,9 +34,9 @@ type Usage struct {
 	Unpriced int64 `json:"unpriced,omitempty"`
 }
 
-// CountedBy returns a usage that was stored by an earlier release as it is counted
-// now. Prompt and Completion were then as the provider counted: Anthropic's Prompt
-// was without Cached, Gemini's Completion without Thoughts, which its Total had.
+// CountedBy returns a usage that was stored by an earlier release as it is counted now. Prompt and
+// Completion were then as the provider counted: Anthropic's Prompt was without Cached, Gemini's Completion
+// without Thoughts, which its Total had.
 func (u Usage) CountedBy(provider string) Usage {
 	if provider == "anthropic" {
 		u.Prompt += u.Cached
@@ -46,9 +45,9 @@ func (u Usage) CountedBy(provider string) Usage {
 	return u.whole()
 }
 
-// whole is CountedBy a provider that is not known, and u itself if it is counted as
-// today: the total says what the whole answer was, whoever counted, and cached tokens
-// that cannot be a part of the prompt were counted beside it.
+// whole is CountedBy a provider that is not known, and u itself if it is counted as today: the total says
+// what the whole response was, whoever counted, and cached tokens that cannot be a part of the prompt were
+// counted beside it.
 func (u Usage) whole() Usage {
 	u.Completion = max(u.Completion, u.Total-u.Prompt)
 	if u.Cached > u.Prompt {
@@ -58,8 +57,8 @@ func (u Usage) whole() Usage {
 	return u
 }
 
-// ofTries is what a record of tries that have failed says; nil for nothing. It may be
-// of an earlier release.
+// ofTries is what a record of tries that have failed says; nil for nothing. It may be of an earlier
+// release.
 func (u *Usage) ofTries() *Usage {
 	if u == nil {
 		return nil
@@ -82,8 +81,7 @@ func (u Usage) Add(v Usage) Usage {
 	}
 }
 
-// Proto is the protocol's form. The sums of sessions and turns may be of an earlier
-// release.
+// Proto is the protocol's form. The sums of sessions and turns may be of an earlier release.
 func (u Usage) Proto() *agentdv1.Usage {
 	u = u.whole()
 	out := &agentdv1.Usage{

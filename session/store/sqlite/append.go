@@ -51,7 +51,7 @@ func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
 }
 
 // queueAppend checks and queues an append. It keeps b, and copies what b shares with the caller. The caller
-// holds mu until the append is done, or is waited for no more.
+// holds mu until it has the result or stops waiting.
 func (s *Store) queueAppend(ctx context.Context, b *store.Batch) (*op, error) {
 	if err := check(b); err != nil {
 		return nil, err
@@ -76,7 +76,7 @@ func appendError(b *store.Batch, err error) error {
 	return err
 }
 
-// own copies what the caller may change once it does not wait any more.
+// own copies what the caller may change after it has stopped waiting.
 func own(b *store.Batch) {
 	b.Records, b.Shared, b.Rows = slices.Clone(b.Records), slices.Clone(b.Shared), slices.Clone(b.Rows)
 	b.Create, b.Key = ownNew(b.Create), ownKey(b.Key)

@@ -7,8 +7,8 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// SetAttempts sets how often the open turn of a session was made to run, and
-// whether it was suspended because it only waits; see store.Store.
+// SetAttempts sets how often the open turn of a session was made to run, and whether it was suspended
+// because it only waits; see store.Store.
 func (s *Store) SetAttempts(ctx context.Context, id string, attempts int64, waits bool) error {
 	err := s.write(ctx, 0, func(tx *tx) (refusal, fault error) { return tx.attempts(id, attempts, waits) })
 	if err != nil {

@@ -17,10 +17,10 @@ type cell struct {
 	first uint32 // the first of these, 0 for none
 }
 
-// blankTree overwrites with zeros what a page of a b-tree does not use: the gap between the
-// cell pointers and the cells, what is left over between cells, and the bodies of
-// freeblocks. at is where the header begins, usable how many bytes of the page SQLite uses.
-// A page that is not as SQLite writes them is not changed, and ok is false.
+// blankTree overwrites with zeros what a page of a b-tree does not use: the gap between the cell pointers
+// and the cells, what is left over between cells, and the bodies of freeblocks. at is where the header
+// begins, usable how many bytes of the page SQLite uses. A page that is not as SQLite writes them is not
+// changed, and ok is false.
 func blankTree(page []byte, at, usable int) (changed, ok bool) {
 	cells, ok := cellsOf(page, at, usable)
 	if !ok {
@@ -90,8 +90,8 @@ func contentOf(page []byte, at int) int {
 	return 1 << 16
 }
 
-// arrayOf returns where the pointers to the cells begin and end. ok is false for what is no
-// page of a b-tree.
+// arrayOf returns where the pointers to the cells begin and end. ok is false for what is no page of a
+// b-tree.
 func arrayOf(page []byte, at int) (begin, end int, ok bool) {
 	switch page[at] {
 	case indexInterior, tableInterior:
@@ -104,8 +104,7 @@ func arrayOf(page []byte, at int) (begin, end int, ok bool) {
 	return begin, begin + 2*be16(page, at+3), true
 }
 
-// cellsOf returns the cells of a page of a b-tree by their places. ok is false if one of them
-// cannot be.
+// cellsOf returns the cells of a page of a b-tree by their places. ok is false if one of them cannot be.
 func cellsOf(page []byte, at, usable int) (cells map[int]cell, ok bool) {
 	if usable > len(page) || at+12 > usable {
 		return nil, false
@@ -177,8 +176,8 @@ func sized(b []byte, c cell) (cell, bool) {
 	return c, c.size <= len(b)
 }
 
-// restOf returns how many bytes of a payload are on overflow pages of which the first is
-// given; page is of the b-tree that they belong to.
+// restOf returns how many bytes of a payload are on overflow pages of which the first is given; page is of
+// the b-tree that they belong to.
 func restOf(page []byte, at, usable int, first uint32) (rest int, ok bool) {
 	cells, ok := cellsOf(page, at, usable)
 	if !ok {
@@ -208,7 +207,7 @@ func varint(b []byte, i int) (v uint64, n int) {
 	return v<<8 | uint64(b[i+n]), n + 1
 }
 
-// zero overwrites b with zeros and tells whether there was anything else in it.
+// zero overwrites b with zeros and reports whether there was anything else in it.
 func zero(b []byte) (changed bool) {
 	for i := range b {
 		if b[i] != 0 {

@@ -134,8 +134,8 @@ func malformed(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", store.ErrMalformed, fmt.Sprintf(format, args...))
 }
 
-// turnAfter returns the turn that is open after recs if open was before, and
-// refuses a second open turn and the end of one that is not open.
+// turnAfter returns the turn that is open after recs if open was before, and refuses a second open turn and
+// the end of one that is not open.
 func turnAfter(open string, recs []record.Record) (string, error) {
 	for i := range recs {
 		r := &recs[i]

@@ -14,15 +14,14 @@ const (
 	checkpointPages = 1000
 	// opPages are what an append writes beside its payload, by estimate.
 	opPages = 8
-	// longPages is the length of the WAL above which the writer makes the checkpoint whole,
-	// so that SQLite begins the WAL anew: 16 MiB.
+	// longPages is the length of the WAL above which the writer makes the checkpoint whole, so that SQLite
+	// begins the WAL anew: 16 MiB.
 	longPages = 4096
 )
 
-// checkpointer moves the WAL into the database beside the writer, whose commits would else
-// wait for it: SQLite's own checkpoints are part of a commit. A checkpoint of another
-// connection never ends while the writer goes on, so the writer makes the last part of a
-// long one, see finish.
+// checkpointer moves the WAL into the database beside the writer, whose commits would else wait for it:
+// SQLite's own checkpoints are part of a commit. A checkpoint of another connection never ends while the
+// writer goes on, so the writer makes the last part of a long one, see finish.
 type checkpointer struct {
 	db   *sql.DB // of one connection
 	wake chan struct{}
@@ -38,8 +37,8 @@ type checkpointer struct {
 	fault atomic.Pointer[error]
 }
 
-// newCheckpointer takes over db, which opens its connection when the first checkpoint is due.
-// The caller starts run and calls stop.
+// newCheckpointer takes over db, which opens its connection when the first checkpoint is due. The caller
+// starts run and calls stop.
 func newCheckpointer(db *sql.DB, log *slog.Logger) *checkpointer {
 	db.SetMaxOpenConns(1)
 	db.SetMaxIdleConns(1)
@@ -82,7 +81,7 @@ func (c *checkpointer) checkpoint() error {
 	return nil
 }
 
-// wrote tells that pages were committed. Called by the writer's goroutine.
+// wrote counts committed pages and wakes run when a checkpoint is due. Called by the writer's goroutine.
 func (c *checkpointer) wrote(pages int) {
 	c.pages += pages
 	if c.pages < checkpointPages {
@@ -95,9 +94,9 @@ func (c *checkpointer) wrote(pages int) {
 	}
 }
 
-// finish makes a checkpoint whole on the writer's connection, between two transactions, if the
-// WAL is long and no other checkpoint is under way. Unless somebody reads from the WAL, the
-// next transaction begins it anew. Called by the writer's goroutine.
+// finish makes a checkpoint whole on the writer's connection, between two transactions, if the WAL is long
+// and no other checkpoint is under way. Unless somebody reads from the WAL, the next transaction begins it
+// anew. Called by the writer's goroutine.
 func (w *writer) finish() error {
 	c := w.checkpoints
 	if !c.long.Load() || !c.mu.TryLock() {
@@ -108,9 +107,9 @@ func (w *writer) finish() error {
 	return w.exec("PRAGMA wal_checkpoint(PASSIVE)")
 }
 
-// truncate moves the WAL into the database and makes its file empty. It reports false, and
-// moves what it can, if somebody reads from the WAL for longer than the connection's
-// busy_timeout. Called by the writer's goroutine.
+// truncate moves the WAL into the database and makes its file empty. It reports false, and moves what it
+// can, if somebody reads from the WAL for longer than the connection's busy_timeout. Called by the writer's
+// goroutine.
 func (w *writer) truncate() (empty bool, err error) {
 	if c := w.checkpoints; c != nil {
 		c.mu.Lock()

@@ -16,22 +16,19 @@ import (
 type class int
 
 const (
-	// passing errors may be gone when the call is made again: a lock that another
-	// program holds, memory or file handles that are short, an interrupted call.
+	// passing errors may be gone when the call is made again: a lock that another program holds, memory or
+	// file handles that are short, an interrupted call.
 	passing class = iota + 1
 	// full means that no space is left; nothing was written.
 	full
-	// refused means that the database will never take what it was given; nothing
-	// was written.
+	// refused means that the database will never take what it was given; nothing was written.
 	refused
-	// damaged means that what is in the file makes no sense: each call that meets
-	// it fails the same way.
+	// damaged means that what is in the file makes no sense: each call that meets it fails the same way.
 	damaged
-	// unread means that SQLite has returned a value which nobody has written so: damage
-	// too, but none that a write may spread.
+	// unread means that SQLite has returned a value that this package never writes: damage too, but none
+	// that a write may spread.
 	unread
-	// broken means that the file cannot be worked with, or that it is not known what
-	// is in it.
+	// broken means that the file cannot be worked with, or that it is not known what is in it.
 	broken
 )
 
@@ -85,8 +82,8 @@ var extended = map[int]class{
 	sqlite3.SQLITE_CONSTRAINT_COMMITHOOK: broken, // there is none
 }
 
-// classOf returns the class of a result code. One that is not known is broken: it is
-// not tried again for ever.
+// classOf returns the class of a result code. An unknown one is broken, so that the call is not retried for
+// ever.
 func classOf(code int) class {
 	if c, ok := extended[code]; ok {
 		return c
@@ -97,9 +94,8 @@ func classOf(code int) class {
 	return broken
 }
 
-// named adds to an error the name that the session knows it by. An error that is
-// neither SQLite's nor named already is that of a value which nobody has written so. What
-// has no name may pass.
+// named adds an error of package store to an error of SQLite. An error that is neither SQLite's nor named
+// already comes from a value that this package never writes. An error without a name may pass.
 func named(err error) error {
 	if err == nil {
 		return nil
@@ -123,8 +119,8 @@ func named(err error) error {
 	return fmt.Errorf("%w: %w", name, err)
 }
 
-// classOfError returns the class of an error of a statement. One that is not SQLite's is
-// of a value that could not be read.
+// classOfError returns the class of an error of a statement. One that is not SQLite's is of a value that
+// could not be read.
 func classOfError(err error) class {
 	if e, ok := errors.AsType[*sqlite.Error](err); ok {
 		return classOf(e.Code())

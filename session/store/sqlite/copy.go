@@ -10,9 +10,8 @@ import (
 	"path/filepath"
 )
 
-// Copy copies the database at path into an existing folder, and returns the
-// copy's path. It writes nothing beside the original, and returns ErrLocked while
-// that is open elsewhere, fs.ErrNotExist if there is none.
+// Copy copies the database at path into an existing folder, and returns the copy's path. It writes nothing
+// beside the original, and returns ErrLocked while that is open elsewhere, fs.ErrNotExist if there is none.
 func Copy(ctx context.Context, path, dir string) (_ string, err error) {
 	h, err := take(path, false, &options{network: networkOf, anyFiles: true})
 	if err != nil {

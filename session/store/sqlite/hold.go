@@ -10,9 +10,9 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// hold keeps other stores out of a database: those of this process by holds, those of
-// other processes by a lock file beside the database and, on Linux, by a lock on the database
-// itself, which has no other names to get around it.
+// hold keeps other stores out of a database: those of this process by holds, those of other processes by a
+// lock file beside the database and, on Linux, by a lock on the database itself, which has no other names
+// to get around it.
 type hold struct {
 	path string      // of the database, without symlinks
 	info os.FileInfo // of the database, when it was locked
@@ -20,8 +20,8 @@ type hold struct {
 	file *os.File    // the database, which is locked; nil where it is not
 }
 
-// holds has what this process has open. A file in it must not be opened: closing any
-// descriptor of it drops the locks of fcntl that SQLite has on it.
+// holds has what this process has open. A file in it must not be opened: closing any descriptor of it drops
+// the locks of fcntl that SQLite has on it.
 var holds = struct {
 	mu  sync.Mutex // held while a file is looked at, opened and locked
 	all map[*hold]struct{}
@@ -32,8 +32,7 @@ func inUse(path string) error {
 	return fmt.Errorf("%w: another agentd holds %s; stop it or choose another path", ErrLocked, path)
 }
 
-// take locks a database, and makes it if it may be and there is none. SQLite must be
-// closed before release.
+// take locks a database, and makes it if it may be and there is none. SQLite must be closed before release.
 func take(path string, create bool, o *options) (_ *hold, err error) {
 	holds.mu.Lock()
 	defer holds.mu.Unlock()
@@ -105,8 +104,8 @@ func (h *hold) unlock() error {
 	return errors.Join(errs...)
 }
 
-// moved says that the database's path leads to no file, or to another one, since it was
-// locked: the next process would not find what is written to the one that is open.
+// moved says that the database's path leads to no file, or to another one, since it was locked: the next
+// process would not find what is written to the one that is open.
 func (h *hold) moved() error {
 	info, err := os.Stat(h.path)
 	switch {

@@ -7,9 +7,8 @@ import (
 	"syscall"
 )
 
-// lockDatabase locks a database by flock, which on Linux knows nothing of fcntl's locks:
-// those are SQLite's. The descriptor is to be closed after SQLite's own. On an error f
-// is closed.
+// lockDatabase locks a database by flock, which on Linux knows nothing of fcntl's locks: those are
+// SQLite's. The descriptor is to be closed after SQLite's own. On an error f is closed.
 func lockDatabase(f *os.File, _ os.FileInfo) (*os.File, error) {
 	err := flock(f)
 	switch {
@@ -24,8 +23,7 @@ func lockDatabase(f *os.File, _ os.FileInfo) (*os.File, error) {
 	return nil, errors.Join(err, f.Close())
 }
 
-// unlockDatabase unlocks for a process that is just being started and has a copy of the
-// descriptor, too.
+// unlockDatabase unlocks for a process that is just being started and has a copy of the descriptor, too.
 func unlockDatabase(f *os.File) error {
 	return errors.Join(syscall.Flock(int(f.Fd()), syscall.LOCK_UN), f.Close())
 }

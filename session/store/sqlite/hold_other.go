@@ -7,8 +7,8 @@ import (
 	"os"
 )
 
-// lockDatabase locks nothing: here flock would meet SQLite's own locks. It refuses a
-// database of several names instead, of which the lock file guards but one. It closes f.
+// lockDatabase locks nothing: here flock would meet SQLite's own locks. It refuses a database of several
+// names instead, of which the lock file guards but one. It closes f.
 func lockDatabase(f *os.File, info os.FileInfo) (*os.File, error) {
 	if err := f.Close(); err != nil {
 		return nil, err

@@ -11,8 +11,7 @@ import (
 	"syscall"
 )
 
-// fileLock is held by the process that has a database open. The kernel gives
-// it back when the process dies.
+// fileLock is held by the process that has a database open. The kernel gives it back when the process dies.
 type fileLock struct{ f *os.File }
 
 func lockFile(path string) (*fileLock, error) {
@@ -41,14 +40,14 @@ func flock(f *os.File) error {
 	}
 }
 
-// release leaves the file: removing it could let two processes in. Closing alone
-// would not do while a process that is just being started has a copy of the handle.
+// release leaves the file: removing it could let two processes in. Closing alone would not do while a
+// process that is just being started has a copy of the handle.
 func (l *fileLock) release() error {
 	return errors.Join(syscall.Flock(int(l.f.Fd()), syscall.LOCK_UN), l.f.Close())
 }
 
-// realPath is a file's path without symlinks, which is where SQLite makes its other
-// files. The file is made if it may be and there is none.
+// realPath is a file's path without symlinks, which is where SQLite makes its other files. The file is made
+// if it may be and there is none.
 func realPath(path string, create bool) (string, error) {
 	found, err := filepath.EvalSymlinks(path)
 	if !create || !errors.Is(err, fs.ErrNotExist) {

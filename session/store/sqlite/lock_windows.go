@@ -10,8 +10,8 @@ import (
 // errSharingViolation is Windows' ERROR_SHARING_VIOLATION.
 const errSharingViolation = syscall.Errno(32)
 
-// fileLock is held by the process that has a database open: its handle shares
-// the file with nobody. Windows closes it when the process dies.
+// fileLock is held by the process that has a database open: no other handle can open the file. Windows
+// closes the handle when the process dies.
 type fileLock struct{ h syscall.Handle }
 
 func lockFile(path string) (*fileLock, error) {

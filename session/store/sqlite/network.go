@@ -2,9 +2,9 @@ package sqlite
 
 import "fmt"
 
-// onNetwork tells whether a path is on a file system that other machines may use as well,
-// and refuses that unless the options allow it: locks do not reach those machines, or not in
-// time, and SQLite's WAL needs memory that all who have the database open share.
+// onNetwork reports whether a path is on a file system that other machines may use too, and refuses such a
+// path unless the options allow it. Locks do not reach those machines, or not in time, and SQLite's WAL
+// needs memory that all processes with the database open share.
 func onNetwork(path string, o *options) (bool, error) {
 	name, err := o.network(path)
 	switch {

@@ -11,8 +11,7 @@ import (
 // mntLocal is MNT_LOCAL: the file system is stored on this machine.
 const mntLocal = 0x1000
 
-// networkOf returns the name of the network file system that a path is on, "" for
-// another one.
+// networkOf returns the name of the network file system that a path is on, "" for another one.
 func networkOf(path string) (string, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(path, &stat); err != nil {

@@ -8,8 +8,8 @@ import (
 	"syscall"
 )
 
-// networkTypes are the file systems that several machines may use at a time, by the
-// type that statfs returns.
+// networkTypes are the file systems that several machines may use at a time, by the type that statfs
+// returns.
 var networkTypes = map[uint32]string{
 	0x6969:     "NFS",
 	0x517b:     "SMB",
@@ -32,8 +32,7 @@ var networkTypes = map[uint32]string{
 	0xbacbacbc: "VMware shared folder",
 }
 
-// fuseType is the type of all file systems in user space; which one it is stands in the
-// list of mounts.
+// fuseType is the type of all file systems in user space; which one it is stands in the list of mounts.
 const fuseType = 0x65735546
 
 // networkFUSE are those in user space that several machines may use at a time.
@@ -45,8 +44,7 @@ var networkFUSE = map[string]bool{
 	"s3fs": true, "s3ql": true, "seaweedfs": true, "smbnetfs": true, "sshfs": true, "vmhgfs-fuse": true,
 }
 
-// networkOf returns the name of the network file system that a path is on, "" for
-// another one.
+// networkOf returns the name of the network file system that a path is on, "" for another one.
 func networkOf(path string) (string, error) {
 	var stat syscall.Statfs_t
 	if err := syscall.Statfs(path, &stat); err != nil {
@@ -70,8 +68,8 @@ func networkOf(path string) (string, error) {
 	return "", nil
 }
 
-// mountedAs returns the type of the file system of a device in a list of mounts (proc(5),
-// mountinfo), "" if it is not there.
+// mountedAs returns the type of the file system of a device in a list of mounts (proc(5), mountinfo), "" if
+// it is not there.
 func mountedAs(mounts []byte, dev uint64) string {
 	// As in makedev(3).
 	major := dev>>8&0xfff | dev>>32&^0xfff

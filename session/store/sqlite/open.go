@@ -22,8 +22,8 @@ import (
 //go:embed migrations/*.sql
 var migrations embed.FS
 
-// busyMillis is how long a statement waits for a lock. Only a foreign program
-// (a backup, say) can hold one against the writer.
+// busyMillis is how long a statement waits for a lock. Only a foreign program (a backup, say) can hold one
+// against the writer.
 const busyMillis = 5000
 
 // pageBytes is SQLite's default page size, which the database is made with.
@@ -106,8 +106,8 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 	return s, nil
 }
 
-// other opens the connections beside the writer's, unless the database was moved: SQLite
-// opens what has its name.
+// other opens the connections beside the writer's, unless the database was moved: SQLite opens what has its
+// name.
 type other struct {
 	driver driver.Driver
 	dsn    string

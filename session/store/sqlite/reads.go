@@ -12,26 +12,25 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// reads is what can be asked. Its methods may be called from any goroutine if
-// it was prepared on a pool.
+// reads has the queries. Its methods may be called from any goroutine if it was prepared on a pool.
 type reads struct {
 	statements
-	// db answers what cannot be prepared.
+	// db runs the queries that cannot be prepared.
 	db queryer
 
 	getHead, getLog, getShared, getOpenTurns, getIdle *sql.Stmt
 	getInfo, getRow, getKey, getUnindexed             *sql.Stmt
 }
 
-// atMost ends a query of at most so many rows. SQLite looks at a bare parameter there
-// when it plans, and so would compile the statement anew each time it is bound.
+// atMost ends a query that has a limit. The plus sign keeps SQLite from reading the value when it plans the
+// query: it would compile the statement again for each value of a bare parameter.
 const atMost = ` LIMIT +?`
 
-// openTurnsQuery repeats the condition of the partial index, which so answers it.
+// openTurnsQuery repeats the condition of the partial index, so that SQLite uses that index.
 const openTurnsQuery = `SELECT ` + headColumns + ` FROM sessions
 	WHERE open_turn <> '' AND id > ? ORDER BY id` + atMost
 
-// idleQuery does so too.
+// idleQuery does the same.
 const idleQuery = `SELECT ` + headColumns + ` FROM sessions
 	WHERE open_turn = '' AND last_seq > purged AND updated_at < ? ORDER BY updated_at, id` + atMost
 
@@ -65,7 +64,7 @@ func (r *reads) head(ctx context.Context, id string) (store.Head, error) {
 	return heads[0], nil
 }
 
-// log returns a page of a log. A record that is missing is an error, and no gap.
+// log returns a page of a log. A missing record is an error; the page never has a gap.
 func (r *reads) log(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
 	if limit <= 0 {
 		return nil, malformed("limit is %d, want at least 1", limit)
@@ -92,7 +91,7 @@ func (r *reads) log(ctx context.Context, id string, after int64, limit int) ([]r
 	}
 }
 
-// page reads records until they hold enough.
+// page reads records until their data holds store.ReadBytes.
 func (r *reads) page(ctx context.Context, id string, after int64, limit int) (recs []record.Record, err error) {
 	rows, err := r.getLog.QueryContext(ctx, id, after, limit)
 	if err != nil {

@@ -18,7 +18,7 @@ const rowQuery = `SELECT ` + rowColumns + ` FROM entries WHERE session_id = ? AN
 
 const keyQuery = `SELECT scope, name, content, session_id, id FROM keys WHERE scope = ? AND name = ?`
 
-// Row returns one row, or session.ErrNotFound. The caller owns the result.
+// Row returns one row, or store.ErrNotFound. The caller owns the result.
 func (s *Store) Row(ctx context.Context, kind store.RowKind, sessionID, id string) (store.Row, error) {
 	row, err := view(ctx, s, func(ctx context.Context, r *reads) (store.Row, error) {
 		return one(ctx, r.getRow, scanRow, store.ErrNotFound, sessionID, string(kind), id)
@@ -29,10 +29,9 @@ func (s *Store) Row(ctx context.Context, kind store.RowKind, sessionID, id strin
 	return row, nil
 }
 
-// Rows returns at most q.Limit rows, the newest first; see store.Store. The
-// caller owns the result. It costs what it returns, and a look at each row that one
-// condition lets pass and another does not: the session, else the statuses, else
-// the time choose, the rest is looked at.
+// Rows returns at most q.Limit rows, the newest first; see store.Store. The caller owns the result. One
+// condition selects the index that is read: the session if it is set, else the statuses, else the time. The
+// other conditions filter the rows that this index returns, so each row that they drop costs a look.
 func (s *Store) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error) {
 	var err error
 	switch {
@@ -54,7 +53,7 @@ func (s *Store) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error)
 	return rows, nil
 }
 
-// Key returns what was made under a key, or session.ErrNotFound.
+// Key returns a key with what was created under it, or store.ErrNotFound.
 func (s *Store) Key(ctx context.Context, scope, name string) (store.Key, error) {
 	key, err := view(ctx, s, func(ctx context.Context, r *reads) (store.Key, error) {
 		return one(ctx, r.getKey, scanKey, store.ErrNotFound, scope, name)
@@ -65,8 +64,7 @@ func (s *Store) Key(ctx context.Context, scope, name string) (store.Key, error) 
 	return key, nil
 }
 
-// Unindexed returns the heads of at most limit sessions that Index is still to be
-// called for; see store.Store.
+// Unindexed returns the heads of at most limit sessions that have no index yet; see store.Store.
 func (s *Store) Unindexed(ctx context.Context, after string, limit int) ([]store.Head, error) {
 	heads, err := view(ctx, s, func(ctx context.Context, r *reads) ([]store.Head, error) {
 		if limit <= 0 {
@@ -80,9 +78,8 @@ func (s *Store) Unindexed(ctx context.Context, after string, limit int) ([]store
 	return heads, nil
 }
 
-// Index writes what a session's log says to those who do not read it; see
-// store.Store. Of the batch it takes SessionID, Rows, Usage, LastTurn and
-// LastStatus; After does not matter, anything else is malformed.
+// Index writes the rows, the usage and the last turn of a session; see store.Store. It reads SessionID,
+// Rows, Usage, LastTurn and LastStatus of the batch.
 func (s *Store) Index(ctx context.Context, b store.Batch, lastSeq int64) error {
 	err := checkIndex(&b)
 	var usage string
@@ -99,8 +96,8 @@ func (s *Store) Index(ctx context.Context, b store.Batch, lastSeq int64) error {
 	return nil
 }
 
-// rowsQuery names the index that has the rows in the order of the answer. Those
-// of several statuses are as many lists, each in order, that SQLite merges.
+// rowsQuery names the index that has the rows in the order of the result. Rows of several statuses are as
+// many lists, each in order, which SQLite merges.
 func rowsQuery(q *store.RowQuery) (text string, args []any) {
 	statuses := slices.Compact(slices.Sorted(slices.Values(q.Statuses)))
 	var parts []string
@@ -144,7 +141,7 @@ func scanRow(rows *sql.Rows) (r store.Row, err error) {
 	return r, err
 }
 
-// someRows reads rows until they hold enough.
+// someRows reads rows until their data holds store.ReadBytes.
 func someRows(ctx context.Context, r *reads, text string, args []any) (all []store.Row, err error) {
 	rows, err := r.db.QueryContext(ctx, text, args...)
 	if err != nil {

@@ -11,28 +11,26 @@ import (
 	"time"
 )
 
-// SQLite moves rows between pages and leaves copies of them in the unused parts of the pages
-// that they came from, which secure_delete does not overwrite. After something was removed
-// the writer scrubs the database: it walks all pages and overwrites what they do not use.
+// SQLite moves rows between pages and leaves copies of them in the unused parts of the pages that they came
+// from, which secure_delete does not overwrite. After something was removed the writer scrubs the database:
+// it walks all pages and overwrites what they do not use.
 //
-// That a scrub is owed is written in the transaction that removes something, as the
-// database's user_version: scrubbed if none is owed, another value otherwise, which a database
-// from before has too.
+// That a scrub is owed is written in the transaction that removes something, as the database's
+// user_version: scrubbed if none is owed, another value otherwise, which a database from before has too.
 const (
 	scrubbed   = 1
 	unscrubbed = 0
 )
 
 const (
-	// scrubReads and scrubWrites are the most pages that one transaction reads and writes,
-	// so that appends wait for milliseconds. Once all pages that there were at first are
-	// scrubbed, and some were added or written to meanwhile, each transaction takes twice as
-	// many of these as the last one, so that they become fewer whatever else is written.
+	// scrubReads and scrubWrites are the most pages that one transaction reads and writes, so that appends
+	// wait for milliseconds. Once all pages that there were at first are scrubbed, and some were added or
+	// written to meanwhile, each transaction takes twice as many of these as the last one, so that they
+	// become fewer whatever else is written.
 	scrubReads  = 256
 	scrubWrites = 256
-	// scrubRest is how many times as long as a transaction of the scrub took the writer
-	// does other things before the next one, and as long as a whole scrub took before the
-	// next whole one.
+	// scrubRest is how many times as long as a transaction of the scrub took the writer does other things
+	// before the next one, and as long as a whole scrub took before the next whole one.
 	scrubRest = 2
 	// scrubWait is the longest wait before the next whole scrub.
 	scrubWait = time.Minute
@@ -42,8 +40,8 @@ const (
 	scrubAtStop = 5 * time.Second
 )
 
-// scrubber is how far a scrub has come. Pages before next that are not in changed have
-// nothing in their unused parts. Owned by the goroutine of run.
+// scrubber is how far a scrub has come. Pages before next that are not in changed have nothing in their
+// unused parts. Owned by the goroutine of run.
 type scrubber struct {
 	owed  bool        // as in the database
 	timer *time.Timer // until the next transaction, nil if no scrub is due
@@ -55,15 +53,15 @@ type scrubber struct {
 	again  int             // transactions that have scrubbed later pages, or those of changed
 	broken int             // pages that make no sense, which are left as they are
 	bad    map[uint32]bool // pages that cannot be read
-	// changed are pages before next that were written to since. SQLite gives pages the
-	// numbers of others when it balances a tree, so any of them may have copies again.
+	// changed are pages before next that were written to since. SQLite gives pages the numbers of others
+	// when it balances a tree, so any of them may have copies again.
 	changed map[uint32]struct{}
 	salts   [8]byte // of the WAL that frames is of
 	frames  int64   // of the WAL that have been looked at
 }
 
-// scrubs tells whether the database can be scrubbed: the map of its pages says what they
-// are, and one without auto_vacuum has none.
+// scrubs reports whether the database can be scrubbed. It needs the map of the pages, which a database
+// without auto_vacuum does not have.
 func (w *writer) scrubs() bool { return w.wal != "" && w.shrinks }
 
 // owesScrub reads whether a scrub is owed and has the writer begin it.
@@ -152,8 +150,8 @@ func (w *writer) size() int64 {
 	return pages * size
 }
 
-// scrubSome scrubs some pages in one transaction and tells whether nothing is owed any
-// more. After an error the scrub begins anew.
+// scrubSome scrubs some pages in one transaction and reports whether the scrub is complete. After an error
+// the scrub begins anew.
 func (w *writer) scrubSome() (done bool, err error) {
 	s := &w.scrub
 	if s.next == 0 {
@@ -215,8 +213,7 @@ func (w *writer) scrubFailed(where string, err error) error {
 	return w.failed(where, err)
 }
 
-// scrubPages scrubs some pages within a transaction and tells whether they were the last
-// ones.
+// scrubPages scrubs some pages within a transaction and reports whether they were the last ones.
 func (w *writer) scrubPages() (done bool, err error) {
 	s := &w.scrub
 	v, err := newPages(w.tx, s.bad)
@@ -269,8 +266,8 @@ func anyOf(set map[uint32]struct{}) uint32 {
 	return 0
 }
 
-// lookForChanges notes which pages were written since it was last called; it is to be called
-// behind each transaction that is not the scrub's own.
+// lookForChanges notes which pages were written since it was last called; it is to be called behind each
+// transaction that is not the scrub's own.
 func (w *writer) lookForChanges() {
 	if w.scrub.next == 0 {
 		return
@@ -280,9 +277,9 @@ func (w *writer) lookForChanges() {
 	}
 }
 
-// look reads the numbers of the pages that were committed to the WAL since it was last
-// called, and notes those that had been scrubbed, if it is to. Between two calls
-// SQLite may begin the WAL anew, but no more than one transaction may run.
+// look reads the numbers of the pages that were committed to the WAL since it was last called, and notes
+// those that had been scrubbed, if it is to. Between two calls SQLite may begin the WAL anew, but no more
+// than one transaction may run.
 func (s *scrubber) look(wal string, note bool) error {
 	f, err := os.Open(wal)
 	if errors.Is(err, os.ErrNotExist) {
@@ -413,8 +410,8 @@ func (v *pages) read(n uint32) (page []byte, err error) {
 // lockPage is never written: SQLite locks its bytes.
 func (v *pages) lockPage() uint32 { return uint32(1<<30/v.size) + 1 } // a page has 512 bytes at least
 
-// mapPage returns the page of the map that has the entry of a page; it is the page
-// itself for one of the map.
+// mapPage returns the page of the map that has the entry of a page; it is the page itself for one of the
+// map.
 func (v *pages) mapPage(n uint32) uint32 {
 	each := uint32(v.usable/5) + 1 // a page has 64 KiB at most
 	m := (n-2)/each*each + 2
@@ -424,8 +421,7 @@ func (v *pages) mapPage(n uint32) uint32 {
 	return m
 }
 
-// entry returns the type of a page and the page that it belongs to, 0 for a page that
-// has none.
+// entry returns the type of a page and the page that it belongs to, 0 for a page that has none.
 func (v *pages) entry(n uint32) (kind byte, parent uint32, err error) {
 	if n < 2 || n > v.count || n == v.lockPage() {
 		return 0, 0, nil
@@ -512,7 +508,7 @@ func (v *pages) blankFree(n uint32, page []byte) (changed, ok bool, err error) {
 	return zero(page[end:v.usable]), true, nil
 }
 
-// isBlankFree tells whether a free page has nothing but zeros, or a list of free pages and zeros.
+// isBlankFree reports whether a free page has nothing but zeros, or a list of free pages and zeros.
 func (v *pages) isBlankFree(page []byte) (bool, error) {
 	n := int64(binary.BigEndian.Uint32(page[4:]))
 	if 8+4*n > int64(v.usable) {
@@ -536,8 +532,7 @@ func (v *pages) isBlankFree(page []byte) (bool, error) {
 	return true, nil
 }
 
-// readTrunks returns the pages that list free pages. 0 is one of them if the list makes no
-// sense.
+// readTrunks returns the pages that list free pages. 0 is one of them if the list makes no sense.
 func (v *pages) readTrunks() (map[uint32]bool, error) {
 	trunks := map[uint32]bool{}
 	page, err := v.read(1)

@@ -13,7 +13,7 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// infoColumns are those of a session that is called s.
+// infoColumns are the columns of store.Info; the query calls the session s.
 const infoColumns = `s.id, s.created_at, s.last_seq, s.open_turn, s.updated_at, s.purged, s.attempts, s.waits, s.epoch,
 	s.creator, (SELECT json_group_array(json_array(key, value)) FROM labels WHERE session_id = s.id),
 	s.client_ref, s.archived, s.budget, s.version,
@@ -21,10 +21,10 @@ const infoColumns = `s.id, s.created_at, s.last_seq, s.open_turn, s.updated_at, 
 
 const infoQuery = `SELECT ` + infoColumns + ` FROM sessions s WHERE s.id = ?`
 
-// unindexedQuery repeats the condition of the partial index, which so answers it.
+// unindexedQuery repeats the condition of the partial index, so that SQLite uses that index.
 const unindexedQuery = `SELECT ` + headColumns + ` FROM sessions WHERE indexed = 0 AND id > ? ORDER BY id` + atMost
 
-// Create makes an empty session, and the key if there is one; see store.Store.
+// Create creates a session with an empty log, and the key if it is not nil; see store.Store.
 func (s *Store) Create(ctx context.Context, n store.NewSession, key *store.Key) error {
 	err := checkNew(&n)
 	if err == nil {
@@ -40,8 +40,7 @@ func (s *Store) Create(ctx context.Context, n store.NewSession, key *store.Key) 
 	return nil
 }
 
-// Info returns what is known of a session without its log, or
-// session.ErrNoSession. The caller owns the result.
+// Info returns the info of a session, or store.ErrNoSession. The caller owns the result.
 func (s *Store) Info(ctx context.Context, id string) (store.Info, error) {
 	info, err := view(ctx, s, func(ctx context.Context, r *reads) (store.Info, error) {
 		return one(ctx, r.getInfo, scanInfo, store.ErrNoSession, id)
@@ -52,10 +51,10 @@ func (s *Store) Info(ctx context.Context, id string) (store.Info, error) {
 	return info, nil
 }
 
-// Sessions returns at most q.Limit sessions, the newest first; see store.Store.
-// The caller owns the result. It costs what it returns, and a look at each session that
-// one condition lets pass and another does not: the client's reference, else the
-// labels, else the time of creation choose, the rest is looked at.
+// Sessions returns at most q.Limit sessions, the newest first; see store.Store. The caller owns the result.
+// One condition selects the index that is read: the client's reference if it is set, else the first label,
+// else the time of creation. The other conditions filter the sessions that this index returns, so each
+// session that they drop costs a look.
 func (s *Store) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, error) {
 	if q.Limit <= 0 {
 		return nil, fmt.Errorf("sqlite: sessions: %w", malformed("limit is %d, want at least 1", q.Limit))
@@ -70,7 +69,7 @@ func (s *Store) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, 
 	return infos, nil
 }
 
-// Update changes a session and returns it as it is then; see store.Store.
+// Update changes a session and returns its info after the change; see store.Store.
 func (s *Store) Update(ctx context.Context, id string, c store.Change) (store.Info, error) {
 	var info store.Info
 	err := checkLabels(c.Labels)
@@ -96,8 +95,8 @@ func (s *Store) Update(ctx context.Context, id string, c store.Change) (store.In
 	return info, nil
 }
 
-// Delete removes a session whose log ends at lastSeq; see store.Store. What becomes
-// of the bytes stands in the package's doc.
+// Delete removes a session whose log ends at lastSeq; see store.Store. The package doc says when the bytes
+// are gone from the files.
 func (s *Store) Delete(ctx context.Context, id string, lastSeq int64) error {
 	err := s.write(ctx, 0, func(tx *tx) (error, error) { return tx.delete(id, lastSeq) })
 	if err != nil {
@@ -106,8 +105,8 @@ func (s *Store) Delete(ctx context.Context, id string, lastSeq int64) error {
 	return nil
 }
 
-// Fork makes a session that begins with records of another one; see
-// store.Store. Other writes wait while the records are copied.
+// Fork creates a session with a copy of another session's log; see store.Store. Other writes wait while it
+// copies.
 func (s *Store) Fork(ctx context.Context, f store.Fork) error {
 	err := checkFork(&f)
 	if err == nil {
@@ -131,7 +130,7 @@ func (f *filter) add(condition string, args ...any) {
 	f.conditions, f.args = append(f.conditions, condition), append(f.args, args...)
 }
 
-// times adds the bounds of a column; a time that is zero is none.
+// times adds the bounds of a column; a zero time is no bound.
 func (f *filter) times(column string, from, before time.Time) {
 	if !from.IsZero() {
 		f.add(column+" >= ?", from.UnixMicro())
@@ -148,7 +147,7 @@ func (f *filter) where() string {
 	return " WHERE " + strings.Join(f.conditions, " AND ")
 }
 
-// sessionsQuery names the index that has the sessions in the order of the answer.
+// sessionsQuery names the index that has the sessions in the order of the result.
 func sessionsQuery(q *store.InfoQuery) (text string, args []any) {
 	var f filter
 	created, id := "s.created_at", "s.id"
@@ -193,7 +192,7 @@ func anys(list []string) []any {
 	return out
 }
 
-// one returns the only row, or the error none.
+// one returns the only row, or the error none if there is none.
 func one[T any](
 	ctx context.Context, stmt *sql.Stmt, scan func(*sql.Rows) (T, error), none error, args ...any,
 ) (T, error) {

@@ -11,23 +11,21 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// How much of the shared values is kept in memory: so many scopes, and of each so
-// many bytes of keys and values.
+// How much of the shared values is kept in memory: so many scopes, and of each so many bytes of keys and
+// values.
 const (
 	keptScopes = 16
 	keptBytes  = 64 << 10
 )
 
-// kept are shared values that were read and not written since: each turn that
-// starts asks for them.
+// kept holds shared values that were read and not written since. Each turn that starts reads them.
 type kept struct {
 	mu      sync.Mutex // protects the fields below
 	writes  int64      // transactions that have written shared values
 	byScope map[string]map[string]json.RawMessage
 }
 
-// Shared returns all keys of a scope. The caller owns the result, but for the bytes of
-// the values.
+// Shared returns all keys of a scope. The caller owns the result, but for the bytes of the values.
 func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
 	values, writes := s.writer.kept.of(scope)
 	if values != nil && ctx.Err() == nil && s.isOpen() {
@@ -43,7 +41,7 @@ func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMe
 	return values, nil
 }
 
-// SetShared writes shared values that belong to no append; see store.Store.
+// SetShared writes shared values outside an append; see store.Store.
 func (s *Store) SetShared(ctx context.Context, values []store.SharedValue) error {
 	err := checkShared(values)
 	if err == nil {
@@ -75,7 +73,7 @@ func (t *tx) share(values []store.SharedValue) error {
 	return nil
 }
 
-// written forgets all. It runs behind the commit and before anybody is told of it.
+// written drops all values. The writer calls it after the commit, before it sends the results.
 func (k *kept) written() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
@@ -83,8 +81,8 @@ func (k *kept) written() {
 	clear(k.byScope)
 }
 
-// of returns a copy of the values of a scope, nil if they have to be read, and what
-// keep has to be told then.
+// of returns a copy of the values of a scope. It returns nil if they must be read, and then the number that
+// the caller passes to keep.
 func (k *kept) of(scope string) (values map[string]json.RawMessage, writes int64) {
 	k.mu.Lock()
 	defer k.mu.Unlock()

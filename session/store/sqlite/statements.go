@@ -18,12 +18,12 @@ type queryer interface {
 	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
 }
 
-// statements are prepared statements. Those of a *sql.Conn have to be closed
-// before it, or SQLite keeps the connection and its files open.
+// statements are prepared statements. Those of a *sql.Conn have to be closed before it, or SQLite keeps the
+// connection and its files open.
 type statements []*sql.Stmt
 
-// prepare prepares each query into the place that is its key. What it has
-// prepared before an error is to be closed as well.
+// prepare prepares each query into the place that is its key. What it has prepared before an error is to be
+// closed as well.
 func (s *statements) prepare(ctx context.Context, p preparer, queries map[**sql.Stmt]string) error {
 	for dst, query := range queries {
 		stmt, err := p.PrepareContext(ctx, query) //nolint:sqlclosecheck // close closes all of them

@@ -15,8 +15,7 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Memory is the path of a store that keeps everything in this process and is
-// gone when it is closed.
+// Memory is the path of a store that keeps everything in memory. Close removes it.
 const Memory = ":memory:"
 
 // ErrLocked means that the database is open elsewhere.
@@ -27,20 +26,18 @@ var ErrNetwork = errors.New("database is on a network file system")
 
 var errClosed = errors.New("store is closed")
 
-// Store is a store.Store in a SQLite database. It owns two goroutines, which
-// end with Close.
+// Store is a store.Store in a SQLite database. It owns two goroutines; Close ends them.
 type Store struct {
-	// mu is held for reading by every method under way and for writing by
-	// Close, which so waits for them. It protects closed.
+	// Every method holds mu for reading while it runs. Close holds it for writing, so Close waits for them.
+	// It protects closed.
 	mu     sync.RWMutex
 	closed bool
 
 	writer *writer
-	// readers is nil for a store in memory, whose only connection is the
-	// writer's.
+	// readers is nil for a store in memory, whose only connection is the writer's.
 	readers *sql.DB
-	// reads is prepared on readers. In memory it is prepared on the writer's
-	// connection and belongs to the writer goroutine.
+	// reads is prepared on readers. In memory it is prepared on the writer's connection and belongs to the
+	// writer goroutine.
 	reads *reads
 	hold  *hold // nil for a store in memory
 }
@@ -66,28 +63,26 @@ type options struct {
 	commit func(commit func() error) error
 }
 
-// WithMaxBytes caps the size of the database file, in bytes, rounded down to
-// whole pages of 4096. An append that would exceed it fails as on a full disk:
-// nothing is written and the store goes on. A cap below the present size lets
-// the file grow no further. Zero means no cap.
+// WithMaxBytes caps the size of the database file, in bytes, rounded down to whole pages of 4096. An append
+// that would exceed it fails as on a full disk: nothing is written and later calls may succeed. Under a cap
+// below the present size the file grows no further. Zero means no cap.
 func WithMaxBytes(n int64) Option {
 	return func(o *options) { o.maxBytes = n }
 }
 
-// WithLogger has the store say what nobody waits for: that it has rebuilt or could not
-// tidy up the database. The default says nothing.
+// WithLogger sets the logger for what no caller waits for: that the store has rebuilt the database, or
+// could not tidy it up. The default logs nothing.
 func WithLogger(log *slog.Logger) Option {
 	return func(o *options) { o.log = log }
 }
 
-// WithNetworkFiles has the store take a database on a network file system, which is refused
-// otherwise. The caller makes sure that one process of one machine opens it at a time.
+// WithNetworkFiles makes Open accept a database on a network file system, which it refuses otherwise. The
+// caller makes sure that one process of one machine opens it at a time.
 func WithNetworkFiles() Option {
 	return func(o *options) { o.anyFiles = true }
 }
 
-// SetMaxBytes changes the cap of WithMaxBytes while the store is open. Zero means
-// no cap.
+// SetMaxBytes changes the cap of WithMaxBytes while the store is open. Zero means no cap.
 func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
 	pages := int64(math.MaxUint32 - 1) // SQLite's own most
 	if n > 0 {
@@ -106,11 +101,10 @@ func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
 	return nil
 }
 
-// Open opens the database at path, and makes it, and the directory it is in, if
-// there is none; they are for the owner alone. It brings the schema up to date
-// and refuses a database that a newer version has written. It fails with ErrLocked when
-// another process, or another Store of this one, has the database open, by whatever name,
-// and with ErrNetwork when it is on a network file system. ctx bounds Open only.
+// Open opens the database at path. It creates the database and its directory if they do not exist; only the
+// owner may read them. It brings the schema up to date, and refuses a database that a newer build has
+// written. It returns ErrLocked if another process, or another Store of this process, has the database open
+// under any name, and ErrNetwork if the database is on a network file system. ctx bounds Open only.
 func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	o := options{
 		commit: func(commit func() error) error { return commit() },
@@ -135,8 +129,7 @@ func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
 	return s, nil
 }
 
-// Head returns what is known of a session without its log, or
-// session.ErrNoSession.
+// Head returns the head of a session, or store.ErrNoSession.
 func (s *Store) Head(ctx context.Context, id string) (store.Head, error) {
 	head, err := view(ctx, s, func(ctx context.Context, r *reads) (store.Head, error) {
 		return r.head(ctx, id)
@@ -147,8 +140,8 @@ func (s *Store) Head(ctx context.Context, id string) (store.Head, error) {
 	return head, nil
 }
 
-// Read returns at most limit records with a sequence number above after, in
-// order; see store.Store. The caller owns the result.
+// Read returns at most limit records with a sequence number above after, in order; see store.Store. The
+// caller owns the result.
 func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
 	recs, err := view(ctx, s, func(ctx context.Context, r *reads) ([]record.Record, error) {
 		return r.log(ctx, id, after, limit)
@@ -159,8 +152,8 @@ func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]
 	return recs, nil
 }
 
-// OpenTurns returns the heads of at most limit sessions that have an open turn
-// and an id above after, in order of the bytes of the id.
+// OpenTurns returns the heads of at most limit sessions that have an open turn and an id above after, in
+// order of the bytes of the id.
 func (s *Store) OpenTurns(ctx context.Context, after string, limit int) ([]store.Head, error) {
 	heads, err := view(ctx, s, func(ctx context.Context, r *reads) ([]store.Head, error) {
 		return r.openTurns(ctx, after, limit)
@@ -171,8 +164,8 @@ func (s *Store) OpenTurns(ctx context.Context, after string, limit int) ([]store
 	return heads, nil
 }
 
-// Idle returns the heads of at most limit sessions that have records and no open
-// turn and were last updated before a time, the longest idle first.
+// Idle returns the heads of at most limit sessions that have records and no open turn and were last updated
+// before a time, the longest idle first.
 func (s *Store) Idle(ctx context.Context, before time.Time, limit int) ([]store.Head, error) {
 	heads, err := view(ctx, s, func(ctx context.Context, r *reads) ([]store.Head, error) {
 		return r.idle(ctx, before, limit)
@@ -183,8 +176,8 @@ func (s *Store) Idle(ctx context.Context, before time.Time, limit int) ([]store.
 	return heads, nil
 }
 
-// Purge removes the records and rows of a session whose log ends at lastSeq; see
-// store.Store. What becomes of the bytes stands in the package's doc.
+// Purge removes the records and rows of a session whose log ends at lastSeq; see store.Store. The package
+// doc says when the bytes are gone from the files.
 func (s *Store) Purge(ctx context.Context, id string, lastSeq int64) error {
 	err := s.write(ctx, 0, func(tx *tx) (error, error) { return tx.purge(id, lastSeq) })
 	if err != nil {
@@ -193,9 +186,8 @@ func (s *Store) Purge(ctx context.Context, id string, lastSeq int64) error {
 	return nil
 }
 
-// Ping writes and commits a few bytes, so it costs an fsync. While the last
-// write has failed for want of space it writes as much as a usual append takes,
-// to see whether there is space again.
+// Ping writes and commits a few bytes, so it costs an fsync. If the last write has failed for want of
+// space, Ping writes as much as a usual append, to find out whether there is space again.
 func (s *Store) Ping(ctx context.Context) error {
 	padding := 0
 	if s.writer.full.Load() {
@@ -214,8 +206,8 @@ func (s *Store) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Close waits for the calls under way, ends the writer and closes the
-// database. A second Close does nothing.
+// Close waits for the calls under way, ends the writer and closes the database. A second Close does
+// nothing.
 func (s *Store) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -230,8 +222,8 @@ func (s *Store) Close() error {
 	return nil
 }
 
-// release gives back what Open took. The readers go first: the last connection
-// to close folds the WAL into the database.
+// release gives back what Open took. The readers go first: the last connection to close folds the WAL into
+// the database.
 func (s *Store) release() error {
 	var errs []error
 	if s.reads != nil {
@@ -252,9 +244,9 @@ func (s *Store) release() error {
 	return errors.Join(errs...)
 }
 
-// write has the writer goroutine call f in a transaction and returns once that
-// is committed. f answers with a refusal, having written nothing, or fails; it
-// may be called twice, the first transaction having been undone.
+// write makes the writer goroutine call f in a transaction, and returns once that is committed. f returns a
+// refusal if it has written nothing, or a fault, which undoes the transaction. The writer may call f a
+// second time after it has undone a first transaction.
 func (s *Store) write(ctx context.Context, size int, f func(*tx) (refusal, fault error)) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -269,7 +261,7 @@ func (s *Store) write(ctx context.Context, size int, f func(*tx) (refusal, fault
 	return named(err)
 }
 
-// view runs a read where the store's reads may run.
+// view runs a read on the pool of readers, or on the writer goroutine in memory.
 func view[T any](ctx context.Context, s *Store, f func(context.Context, *reads) (T, error)) (T, error) {
 	var zero T
 	if s.readers == nil {

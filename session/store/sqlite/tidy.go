@@ -11,8 +11,8 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-// The writer tidies up behind commits that have removed something: it returns free
-// pages to the file system and empties the WAL, which still holds what was removed.
+// The writer tidies up behind commits that have removed something: it returns free pages to the file system
+// and empties the WAL, which still holds what was removed.
 const (
 	// tidyDelay is how long after such a commit; those in between share one.
 	tidyDelay = 100 * time.Millisecond
@@ -22,13 +22,12 @@ const (
 	freePages = 1024
 	// shrinkPages are returned at once: 1 MiB, so that appends wait for milliseconds.
 	shrinkPages = 256
-	// vacuumBytes is the size up to which Open rebuilds a database from before
-	// incremental vacuum.
+	// vacuumBytes is the size up to which Open rebuilds a database from before incremental vacuum.
 	vacuumBytes = 256 << 20
 )
 
-// tidyLater has the writer tidy up after a wait. It does nothing if that is due already.
-// Owned by the goroutine of run.
+// tidyLater has the writer tidy up after a wait. It does nothing if that is due already. Owned by the
+// goroutine of run.
 func (w *writer) tidyLater(wait time.Duration) {
 	if w.wal != "" && w.tidyTimer == nil {
 		w.tidyTimer = time.NewTimer(wait)
@@ -43,8 +42,8 @@ func (w *writer) tidyDue() <-chan time.Time {
 	return w.tidyTimer.C
 }
 
-// tidy returns some free pages and empties the WAL. It comes back while there is more
-// to do, or after a failure that may pass.
+// tidy returns some free pages and empties the WAL. It comes back while there is more to do, or after a
+// failure that may pass.
 func (w *writer) tidy() {
 	w.tidyTimer = nil
 	if w.dead != nil {
@@ -73,8 +72,8 @@ func (w *writer) tidy() {
 	}
 }
 
-// shrink returns at most shrinkPages free pages to the file system, and tells whether
-// more are to be returned. In a database without auto_vacuum it does nothing.
+// shrink returns at most shrinkPages free pages to the file system, and reports whether there are more to
+// return. In a database without auto_vacuum it does nothing.
 func (w *writer) shrink() (more bool, err error) {
 	free, err := w.number("PRAGMA freelist_count")
 	if err != nil || free <= freePages || !w.shrinks {
@@ -87,8 +86,8 @@ func (w *writer) shrink() (more bool, err error) {
 	return free-n > freePages, nil
 }
 
-// emptyWAL moves the WAL into the database and truncates it, unless a reader needs it:
-// then it moves what it can and reports false. It waits for no reader.
+// emptyWAL moves the WAL into the database and truncates it, unless a reader needs it: then it moves what
+// it can and reports false. It waits for no reader.
 func (w *writer) emptyWAL() (empty bool, err error) {
 	if err := w.exec("PRAGMA busy_timeout = 0"); err != nil {
 		return false, err
@@ -103,7 +102,7 @@ func (w *writer) emptyWAL() (empty bool, err error) {
 	return empty, err
 }
 
-// number returns the first column of what a statement answers.
+// number returns the first column of a statement's result.
 func (w *writer) number(query string) (n int64, err error) {
 	rows, err := w.conn.QueryContext(context.Background(), query)
 	if err != nil {
@@ -127,10 +126,10 @@ func (w *writer) number(query string) (n int64, err error) {
 	return all[0], nil
 }
 
-// modernize rebuilds a database that was made before incremental vacuum, if it is small,
-// so that it shrinks from now on, and nothing is left of what was deleted before. It is
-// one transaction: a process that is killed meanwhile leaves the database as it was.
-// Without it the store works the same, but the file never shrinks.
+// modernize rebuilds a database that was made before incremental vacuum, if it is small, so that it shrinks
+// from now on, and nothing is left of what was deleted before. It is one transaction: a process that is
+// killed meanwhile leaves the database as it was. Without it the store works the same, but the file never
+// shrinks.
 func (w *writer) modernize(path string) error {
 	mode, err := w.number("PRAGMA auto_vacuum")
 	if err != nil {

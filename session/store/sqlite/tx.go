@@ -10,10 +10,9 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// tx is what can be written in a transaction. Its methods answer with a
-// refusal before they have written anything; a fault undoes the transaction.
-// Nothing interrupts them: who does not want to wait need not. Owned by the
-// writer goroutine.
+// tx writes in a transaction. A method that refuses an operation returns the refusal before it writes
+// anything. A fault undoes the transaction. A context does not interrupt the methods; the caller stops
+// waiting instead. Owned by the writer goroutine.
 type tx struct {
 	statements
 	begin, commit, getPage, setPage, countPages                                   *sql.Stmt
@@ -46,7 +45,7 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 			WHERE id = ?`,
 		&t.deleteLog:  `DELETE FROM records WHERE session_id = ?`,
 		&t.deleteRows: `DELETE FROM entries WHERE session_id = ?`,
-		// No record is left that was written before there was an index.
+		// No record is left from a build without an index.
 		&t.setPurged: `UPDATE sessions SET purged = last_seq, indexed = 1 WHERE id = ?`,
 		&t.setShared: `INSERT INTO shared (scope, key, value) VALUES (?, ?, ?)
 			ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value`,
@@ -82,7 +81,7 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 	return t, err
 }
 
-// state is what decides whether something may be written to a session.
+// state is the part of a session that writes are checked against.
 type state struct {
 	last, purged, version, created, epoch int64
 	turn                                  string
@@ -168,9 +167,9 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 	return nil, errors.Join(t.share(b.Shared), t.rows(b.Rows), t.key(b.Key))
 }
 
-// repeated answers an append to a log that ends elsewhere: it is no refusal if
-// the log holds these very records and the key names what they made. All else is
-// left alone, for others may have written it since.
+// repeated decides on an append to a log that does not end at b.After. It is a repeat, and no refusal, if
+// the log holds the same records and the key names what they created. Nothing else is compared, since later
+// appends may have replaced it.
 func (t *tx) repeated(b *store.Batch, last int64) (refusal, fault error) {
 	if b.After+int64(len(b.Records)) > last {
 		return fmt.Errorf("%w: it ends at %d", store.ErrConflict, last), nil
@@ -205,7 +204,7 @@ func (t *tx) repeated(b *store.Batch, last int64) (refusal, fault error) {
 	return nil, nil
 }
 
-// purge removes a log that ends at lastSeq, and what is known from it.
+// purge removes the records and the rows of a session whose log ends at lastSeq.
 func (t *tx) purge(id string, lastSeq int64) (refusal, fault error) {
 	s, refusal, fault := t.endingAt(id, lastSeq)
 	switch {
@@ -223,8 +222,7 @@ func (t *tx) purge(id string, lastSeq int64) (refusal, fault error) {
 	return nil, nil
 }
 
-// endingAt is the state of a session whose log ends at lastSeq; any other is
-// refused.
+// endingAt returns the state of a session whose log ends at lastSeq, and refuses any other one.
 func (t *tx) endingAt(id string, lastSeq int64) (s *state, refusal, fault error) {
 	s, err := t.stateOf(id)
 	switch {
@@ -238,7 +236,7 @@ func (t *tx) endingAt(id string, lastSeq int64) (s *state, refusal, fault error)
 	return s, nil, nil
 }
 
-// endsAt refuses because a log does not end where it should.
+// endsAt is the refusal of a write that expects another end of the log.
 func endsAt(s *state) error { return fmt.Errorf("%w: it ends at %d", store.ErrConflict, s.last) }
 
 // probe writes padding bytes in place of those of the last probe.

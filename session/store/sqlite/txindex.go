@@ -10,8 +10,8 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// copyRecords is how many records of a log are copied by one statement: SQLite
-// puts them aside before it writes them.
+// copyRecords is how many records of a log one statement copies. SQLite holds them in memory before it
+// writes them.
 const copyRecords = 16
 
 func (t *tx) create(n *store.NewSession, key *store.Key) (refusal, fault error) {
@@ -28,7 +28,7 @@ func (t *tx) create(n *store.NewSession, key *store.Key) (refusal, fault error) 
 	return nil, errors.Join(t.insert(n), t.key(key))
 }
 
-// insert makes a session that is known not to be there.
+// insert creates a session. The caller has checked that it does not exist.
 func (t *tx) insert(n *store.NewSession) error {
 	at := n.CreatedAt.UnixMicro()
 	budget, err := json.Marshal(n.Budget)
@@ -41,8 +41,8 @@ func (t *tx) insert(n *store.NewSession) error {
 	return t.labels(n.ID, at, n.Labels)
 }
 
-// labels sets labels of a session that was made at a time, and removes those
-// that are empty.
+// labels sets labels of a session, and removes those with an empty value. created is when the session was
+// created.
 func (t *tx) labels(id string, created int64, labels map[string]string) error {
 	for key, value := range labels {
 		var err error
@@ -58,7 +58,7 @@ func (t *tx) labels(id string, created int64, labels map[string]string) error {
 	return nil
 }
 
-// rows writes rows over those of the same name, but for what never changes.
+// rows writes rows in place of those of the same kind and id. Their Seq and CreatedAt stay.
 func (t *tx) rows(rows []store.Row) error {
 	for i := range rows {
 		r := &rows[i]
@@ -71,7 +71,7 @@ func (t *tx) rows(rows []store.Row) error {
 	return nil
 }
 
-// keyOf returns what has the scope and the name of k, or nil.
+// keyOf returns the stored key with the scope and the name of k, or nil.
 func (t *tx) keyOf(k *store.Key) (*store.Key, error) {
 	keys, err := query(context.Background(), t.getKey, scanKey, k.Scope, k.Name)
 	if err != nil || len(keys) == 0 {
@@ -80,7 +80,7 @@ func (t *tx) keyOf(k *store.Key) (*store.Key, error) {
 	return &keys[0], nil
 }
 
-// keyIsFree refuses a key that there is; k may be nil.
+// keyIsFree refuses a key that exists; k may be nil.
 func (t *tx) keyIsFree(k *store.Key) (refusal, fault error) {
 	if k == nil {
 		return nil, nil
@@ -96,7 +96,7 @@ func taken(k *store.Key) error {
 	return fmt.Errorf("%w: %q names %q of session %q", store.ErrKeyTaken, k.Name, k.ID, k.SessionID)
 }
 
-// key writes a key that is known to be free; k may be nil.
+// key writes a key. The caller has checked that it is free. k may be nil.
 func (t *tx) key(k *store.Key) error {
 	if k == nil {
 		return nil
@@ -104,7 +104,7 @@ func (t *tx) key(k *store.Key) error {
 	return write(t.insertKey, k.Scope, k.Name, k.Content, k.SessionID, k.ID)
 }
 
-// update returns the session as it is afterwards.
+// update changes a session and returns its info after the change.
 func (t *tx) update(id string, c *store.Change) (info store.Info, refusal, fault error) {
 	s, err := t.stateOf(id)
 	switch {
@@ -153,8 +153,8 @@ func (t *tx) delete(id string, lastSeq int64) (refusal, fault error) {
 	return nil, nil
 }
 
-// fork looks at the new session first: a fork that has happened is known by it,
-// whatever has become of the other one since.
+// fork looks at the new session first. If it exists, the fork has happened, whatever became of the other
+// session since.
 func (t *tx) fork(f *store.Fork) (refusal, fault error) {
 	into, err := t.stateOf(f.Into.ID)
 	switch {
@@ -190,7 +190,8 @@ func (t *tx) fork(f *store.Fork) (refusal, fault error) {
 	return nil, errors.Join(err, t.rows(f.Rows), t.key(f.Key))
 }
 
-// index writes what b, whose Usage is usage, says of a log that ends at lastSeq.
+// index writes the rows, the usage and the last turn of b for a log that ends at lastSeq. usage is the text
+// of b.Usage.
 func (t *tx) index(b *store.Batch, usage string, lastSeq int64) (refusal, fault error) {
 	if _, refusal, fault := t.endingAt(b.SessionID, lastSeq); refusal != nil || fault != nil {
 		return refusal, fault

@@ -28,8 +28,9 @@ const (
 	largeGroup = 512 << 10 // of payload of large appends in one transaction, or one append
 )
 
-// op is one thing to write. It belongs to the caller until it is in the queue
-// and to the writer goroutine from then on.
+// op is one operation of the writer. The caller owns it until it is in the queue, the writer goroutine from
+// then on. Appends to one session are written in the order in which they were queued; those to other
+// sessions overtake large ones.
 type op struct {
 	ctx  context.Context // of the caller; an op whose context has ended is not begun
 	id   string          // of the session that it appends to, "" if it is no append
@@ -62,9 +63,8 @@ type writer struct {
 	scrubStop   time.Duration // how long stop scrubs
 
 	queue chan *op // closed by stop
-	// large are operations that were taken from the queue and wait, the oldest first: large
-	// appends, and what their sessions append behind them. Others go before them. Owned by
-	// the goroutine of run.
+	// large are operations that were taken from the queue and wait, the oldest first: large appends, and
+	// what their sessions append behind them. Others go before them. Owned by the goroutine of run.
 	large []*op
 	// hadLarge is set while the last transaction had large ones. Owned by the goroutine of run.
 	hadLarge bool
@@ -123,7 +123,7 @@ func (o *op) wait() error {
 	}
 }
 
-// stop has run finish what is queued and waits for it.
+// stop closes the queue and waits until run has finished what is queued.
 func (w *writer) stop() {
 	close(w.queue)
 	<-w.done
@@ -165,11 +165,10 @@ func (w *writer) run() {
 	}
 }
 
-// collect returns the operations of the next transaction: first, which may be nil, and those
-// that wait in the queue. Every other transaction, and one that has nothing else, takes large
-// appends too, so many that those who wait for the commit do not wait long, and one at least.
-// So none waits for ever, and who comes during a transaction of large ones does not wait for
-// a second.
+// collect returns the operations of the next transaction: first, which may be nil, and those that wait in
+// the queue. Every other transaction, and one without other operations, also takes large appends: at least
+// one, and at most largeGroup bytes of them. So no large append waits for ever, and an operation that comes
+// during a transaction with large appends does not wait for a second one.
 func (w *writer) collect(first *op) (group []*op) {
 	bytes := 0
 	take := func(o *op) {
@@ -207,12 +206,12 @@ func (w *writer) collect(first *op) (group []*op) {
 	return group
 }
 
-// waits tells whether an append to a session waits in large.
+// waits reports whether an append to a session waits in large.
 func (w *writer) waits(id string) bool {
 	return id != "" && slices.ContainsFunc(w.large, func(o *op) bool { return o.id == id })
 }
 
-// write answers every operation of the group.
+// write runs the group and sends the result of every operation.
 func (w *writer) write(group []*op) {
 	err := w.dead
 	if err == nil {
@@ -237,8 +236,7 @@ func (w *writer) write(group []*op) {
 	}
 }
 
-// transact runs the group in one transaction. When it returns an error, nothing
-// has been written, or dead is set.
+// transact runs the group in one transaction. If it returns an error, nothing was written, or dead is set.
 func (w *writer) transact(group []*op) error {
 	defer func() {
 		w.tx.removed = false
@@ -292,15 +290,15 @@ func (w *writer) transact(group []*op) error {
 	return nil
 }
 
-// inCommit is where a failure may have left the transaction on disk or not.
+// inCommit is the step whose failure leaves the outcome of the transaction unknown.
 const inCommit = "commit"
 
-// failed undoes the transaction. Unless SQLite says that the failure has left
-// nothing behind, it also ends all writing.
+// failed undoes the transaction. It also ends all writing, unless SQLite says that the failure has left
+// nothing on disk.
 func (w *writer) failed(where string, err error) error {
 	err = fmt.Errorf("%s: %w", where, err)
-	// ROLLBACK fails where SQLite has rolled back by itself. Should a transaction
-	// remain in spite of it, the next BEGIN fails and ends all writing.
+	// ROLLBACK fails where SQLite has rolled back by itself. Should a transaction remain in spite of it,
+	// the next BEGIN fails and ends all writing.
 	_ = w.exec("ROLLBACK")
 	switch c := classOfError(err); {
 	case c == full:
@@ -319,9 +317,9 @@ func failedFor(err error) error {
 		"open it anew: %w", store.ErrFailed, err)
 }
 
-// trim keeps the WAL short. One that has grown because there was always a reader, which
-// keeps SQLite from starting it over, it empties. Failing that, it waits for another
-// walBytes: what is in the WAL is safe.
+// trim keeps the WAL short. While there is always a reader, SQLite does not begin the WAL anew and it
+// grows; trim empties it then. If that fails, trim tries again after another walBytes: what is in the WAL
+// is safe.
 func (w *writer) trim() {
 	if w.wal == "" || w.dead != nil {
 		return

@@ -50,8 +50,8 @@ var concurrencyTests = []test{
 	}},
 }
 
-// oneSession has many writers compete for one log: those whose append was
-// acknowledged are in it, once each, and nobody else.
+// oneSession makes many writers compete for one log. The log holds each append that succeeded, once, and no
+// other one.
 func oneSession(t *testing.T, s store.Store) {
 	const writers, wins = 8, 15
 	create(t, s, "a")
@@ -98,8 +98,8 @@ func oneSession(t *testing.T, s store.Store) {
 	wantLog(t, s, "a", want)
 }
 
-// manySessions writes to many logs at once, and reads some of them meanwhile: a
-// reader sees a beginning of the log that ends between two appends.
+// manySessions writes to many logs at once, and reads some of them meanwhile: a reader sees a beginning of
+// the log that ends between two appends.
 func manySessions(t *testing.T, s store.Store) {
 	const sessions, readers, appends, size = 32, 4, 12, 3
 	var wg sync.WaitGroup

@@ -60,8 +60,8 @@ func ignoring(err, known error) error {
 	return err
 }
 
-// calls are all methods that take a context. Create is of made, Append of recs
-// to id. None of them takes anything away.
+// calls are all methods that take a context. Create is of made, Append of recs to id. None of them takes
+// anything away.
 func calls(made, id string, recs []record.Record) map[string]func(context.Context, store.Store) error {
 	return map[string]func(context.Context, store.Store) error{
 		"Create": func(ctx context.Context, s store.Store) error { return s.Create(ctx, fresh(made), nil) },

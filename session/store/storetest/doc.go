@@ -1,7 +1,7 @@
-// Package storetest defines what a store.Store does: it is the suite that
-// every implementation runs in its own tests, and whose passing is the contract.
+// Package storetest is the conformance suite of store.Store. Every implementation runs it in its own tests;
+// an implementation that passes keeps the contract.
 //
-// It knows no implementation and asks nothing but what the interface can tell.
-// Ids, turn ids and keys are valid UTF-8 without NUL, data is any bytes. It
-// imports session, testing and rapid.
+// It must not know an implementation: it checks only what the methods of the interface return. Ids, turn
+// ids and keys are valid UTF-8 without NUL; data is any bytes. It imports packages store and record,
+// testing and rapid.
 package storetest

@@ -89,8 +89,8 @@ var batchTests = []test{
 	}},
 }
 
-// parent makes session "a" with a log of n events in a turn that is over, rows,
-// labels and a key, and returns its log.
+// parent makes session "a" with a log of n events in a turn that is over, rows, labels and a key, and
+// returns its log.
 func parent(t testing.TB, s store.Store, n int) []record.Record {
 	t.Helper()
 	log := slices.Concat([]record.Record{started(1, "t")}, events(1, n), []record.Record{ended(int64(n)+2, "t")})

@@ -46,7 +46,7 @@ func events(after int64, n int) []record.Record {
 	return recs
 }
 
-// batch returns an append of recs, which tell where the log ends.
+// batch returns an append of recs. Their first sequence number says where the log ends.
 func batch(id string, recs ...record.Record) store.Batch {
 	return store.Batch{SessionID: id, After: recs[0].Seq - 1, Records: recs}
 }
@@ -128,8 +128,8 @@ func wantRecords(t testing.TB, got, want []record.Record) {
 	}
 }
 
-// same tells whether got is what a store returns for want. A time is in UTC and
-// cut to the microsecond, not rounded.
+// same reports whether got is what a store returns for want. A time is in UTC and cut to the microsecond,
+// not rounded.
 func same(got, want record.Record) bool {
 	return got.Seq == want.Seq && got.TurnID == want.TurnID && got.Kind == want.Kind &&
 		got.Time.Equal(want.Time.Truncate(time.Microsecond)) && got.Time.Location() == time.UTC &&
@@ -150,13 +150,13 @@ func wantErr(t testing.TB, what string, err, want error) {
 	}
 }
 
-// wantRefused checks the error of what no store would take.
+// wantRefused checks that an error is ErrMalformed alone.
 func wantRefused(t testing.TB, what string, err error) {
 	t.Helper()
 	wantNamed(t, what, err, store.ErrMalformed)
 }
 
-// wantNamed checks that an error has one name and no other.
+// wantNamed checks that an error is one of package store's and no other one.
 func wantNamed(t testing.TB, what string, err, want error) {
 	t.Helper()
 	wantErr(t, what, err, want)
@@ -170,7 +170,7 @@ func wantNamed(t testing.TB, what string, err, want error) {
 	}
 }
 
-// sameRow tells whether got is what a store returns for want.
+// sameRow reports whether got is what a store returns for want.
 func sameRow(got, want store.Row) bool {
 	data, location := bytes.Equal(got.Data, want.Data), got.CreatedAt.Location() == time.UTC
 	equal := got.CreatedAt.Equal(micro(want.CreatedAt))

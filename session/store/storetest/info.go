@@ -14,8 +14,7 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// infoOf returns what is known of a session that fresh has begun, with the rest
-// of it as f says.
+// infoOf returns what is known of a session that fresh has begun, with the rest of it as f says.
 func infoOf(id string, f func(*store.Info)) store.Info {
 	i := store.Info{Head: store.Head{ID: id, CreatedAt: epoch, UpdatedAt: epoch}, Creator: "somebody", Version: 1}
 	if f != nil {

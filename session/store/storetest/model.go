@@ -15,7 +15,7 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// model is the contract in its plainest form: what a store is compared with.
+// model is the plainest implementation of the contract. The suite compares other stores with it.
 type model struct {
 	mu       sync.Mutex // protects the fields below
 	sessions map[string]*modelSession

@@ -12,7 +12,7 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// rowName is what tells the rows of a session apart.
+// rowName is the key of a row within its session.
 type rowName struct {
 	kind store.RowKind
 	id   string
@@ -61,7 +61,7 @@ func (s *modelSession) full() store.Info {
 	return i
 }
 
-// repeated answers an append to a log that ends elsewhere.
+// repeated decides on an append to a log that does not end at b.After.
 func (m *model) repeated(s *modelSession, b store.Batch) error {
 	end := b.After + int64(len(b.Records))
 	if b.After < s.purged || end > int64(len(s.log)) || !slices.EqualFunc(s.log[b.After:end], b.Records, same) {
@@ -81,7 +81,7 @@ func (m *model) repeated(s *modelSession, b store.Batch) error {
 	return store.ErrConflict
 }
 
-// key returns what has the scope and the name of k, which may be nil.
+// key returns the stored key with the scope and the name of k, which may be nil.
 func (m *model) key(k *store.Key) (store.Key, bool) {
 	if k == nil {
 		return store.Key{}, false
@@ -111,7 +111,7 @@ func wellIndexed(id string, rows []store.Row, k *store.Key) bool {
 
 func knownRow(k store.RowKind) bool { return k == store.RowTurn || k == store.RowInteraction }
 
-// begin answers for a method that writes.
+// begin returns the error that a method that writes starts with.
 func (m *model) begin(ctx context.Context, wellFormed bool) error {
 	switch {
 	case ctx.Err() != nil:
@@ -250,7 +250,7 @@ func (m *model) Info(ctx context.Context, id string) (store.Info, error) {
 	return s.full(), nil
 }
 
-// within tells whether a time is within bounds, of which a zero one is none.
+// within reports whether a time is within bounds; a zero time is no bound.
 func within(t, from, before time.Time) bool {
 	return (from.IsZero() || !t.Before(micro(from))) && (before.IsZero() || t.Before(micro(before)))
 }
@@ -342,7 +342,7 @@ func (m *model) Key(ctx context.Context, scope, name string) (store.Key, error) 
 	return k, nil
 }
 
-// Unindexed returns none: every session of a model was made with an index.
+// Unindexed returns none: every session of a model has an index from the start.
 func (*model) Unindexed(ctx context.Context, _ string, limit int) ([]store.Head, error) {
 	switch {
 	case ctx.Err() != nil:

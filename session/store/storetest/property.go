@@ -18,8 +18,8 @@ var modelTests = []test{
 	{"Model", func(t *testing.T, s store.Store) {
 		run := 0
 		rapid.Check(t, func(rt *rapid.T) {
-			// One store serves all runs: each has ids, above those of the runs before,
-			// scopes, and an hour of its own.
+			// One store serves all runs: each has ids, above those of the runs before, scopes, and an hour
+			// of its own.
 			run++
 			c := &comparison{
 				t: rt, store: s, model: newModel(), prefix: fmt.Sprintf("run%06d-", run),
@@ -75,8 +75,8 @@ func (c *comparison) create(t *rapid.T) {
 	c.agree("Create", c.store.Create(c.t.Context(), n, key), c.model.Create(c.t.Context(), n, key))
 }
 
-// append draws a batch that mostly fits: now and then it is after another
-// record, numbered wrongly, or of a turn that cannot start or end.
+// append draws a batch that mostly fits: now and then it is after another record, numbered wrongly, or of a
+// turn that cannot start or end.
 func (c *comparison) append(t *rapid.T) {
 	b := c.indexed(t, c.id(t))
 	if head, err := c.model.Head(c.t.Context(), b.SessionID); err == nil {
@@ -228,8 +228,7 @@ func (c *comparison) everything() {
 	c.compareIdle()
 }
 
-// agree compares errors: both none, both the same of those that have a name, or
-// both without one.
+// agree compares errors: both none, both the same of those that have a name, or both without one.
 func (c *comparison) agree(what string, got, want error) {
 	for _, named := range []error{
 		store.ErrConflict, store.ErrNoSession, store.ErrSessionExists,

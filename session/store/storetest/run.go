@@ -12,9 +12,9 @@ type test struct {
 	run  func(t *testing.T, s store.Store)
 }
 
-// Run checks every promise that can be seen without reopening the store. open
-// returns an empty store that nobody else uses; Run closes it. Each promise is a
-// subtest with a store of its own; none runs in parallel with another.
+// Run checks every promise that can be seen without reopening the store. open returns an empty store for
+// this call alone; Run closes it. Each promise is a subtest with a store of its own; none runs in parallel
+// with another.
 func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, tests := range [][]test{
 		sessionTests, appendTests, conflictTests, malformedTests, turnTests,
@@ -34,9 +34,9 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-// RunDurable checks that what was acknowledged is there when the store is
-// opened again. open returns the store that lives at dir, a directory that is
-// empty at first; a store that lives elsewhere takes dir as its name.
+// RunDurable checks that a store that is opened again holds every write that has succeeded. open returns
+// the store that lives at dir, a directory that is empty at first; a store that lives elsewhere takes dir
+// as its name.
 func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	for _, test := range durableTests {
 		t.Run(test.name, func(t *testing.T) {
