@@ -124,7 +124,7 @@ func (f *fakeRun) summariesHold(t *testing.T) {
 func (f *fakeRun) failures(r *Runner) int {
 	n := 0
 	for _, ev := range f.events(r) {
-		if ended := session.CallEnded(ev, "s"); ended != nil && ended.GetOutcome() == agentdv1.ModelCallEnded_OUTCOME_FAILED {
+		if ended := ev.CallEnded("s"); ended != nil && ended.GetOutcome() == agentdv1.ModelCallEnded_OUTCOME_FAILED {
 			n++
 		}
 	}

@@ -452,7 +452,7 @@ func endedCalls(sessionID string, recs []record.Record) ([]endedCall, error) {
 		case s.onlyUsage() && s.CustomMetadata.Agentd.NoGain == "":
 			key = callKey(at, answered[at])
 		}
-		if end := session.CallEnded(s.sessionEvent(), sessionID); end != nil {
+		if end := s.sessionEvent().CallEnded(sessionID); end != nil {
 			out = append(out, endedCall{rec.Seq, key, end})
 		}
 	}

@@ -12,7 +12,6 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/seam"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -150,8 +149,8 @@ func FuzzOutputCheck(f *testing.F) {
 			}
 			return
 		}
-		if v := session.Structured(text); !strings.HasPrefix(strings.TrimSpace(v), "{") {
-			t.Errorf("schema %q: output %q counts as an object, and is %s", schema, text, v)
+		if !json.Valid([]byte(text)) || !strings.HasPrefix(strings.TrimSpace(text), "{") {
+			t.Errorf("schema %q: output %q counts as an object", schema, text)
 		}
 	})
 }

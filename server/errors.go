@@ -8,7 +8,6 @@ import (
 	"connectrpc.com/connect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
 )
 
@@ -28,7 +27,7 @@ const maxErrorBytes = 4 << 10
 
 // errorResponse is the wire form of an error.
 func errorResponse(sessionID string, e *fault.Error) *agentdv1.RunResponse {
-	msg := session.ErrorResponse(sessionID, e)
+	msg := e.Response(sessionID)
 	msg.GetError().Message = wireText(e.Message)
 	return msg
 }

@@ -266,8 +266,11 @@ func (s *sessionService) CreateTurn(
 	if err != nil {
 		return nil, err
 	}
-	turn, warnings := turnOf(&info), session.WarningsProto("execute.", info.Warnings)
-	return connect.NewResponse(&agentdv1.CreateTurnResponse{Turn: turn, Warnings: warnings}), nil
+	out := &agentdv1.CreateTurnResponse{Turn: turnOf(&info)}
+	for _, w := range info.Warnings {
+		out.Warnings = append(out.Warnings, w.Proto("execute."))
+	}
+	return connect.NewResponse(out), nil
 }
 
 func (s *sessionService) GetTurn(
@@ -471,12 +474,12 @@ func turnOf(t *index.Turn) *agentdv1.Turn {
 		CreateTime: stamp(t.Created), StartTime: stamp(t.Started), EndTime: stamp(t.Ended), AfterSeq: t.After,
 		Model: cleanText(t.Model), CreatedBy: t.By,
 	}
-	out.StopReason = session.StopReason(t.Stop)
+	out.StopReason = t.StopReason()
 	if t.End != nil && t.End.Code == agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED {
 		out.StopReason = agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED // of an answer that is none
 	}
 	if t.Structured && t.Status == index.Succeeded {
-		out.StructuredOutput = session.Structured(t.Output)
+		out.StructuredOutput = t.StructuredOutput()
 	}
 	for _, c := range t.Open {
 		out.PendingToolCalls = append(out.PendingToolCalls, &agentdv1.RunResponse_ToolCallRequest{

@@ -9,7 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
-	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -208,9 +208,10 @@ func (s *Session) tryLocked(f *flight) error {
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()
 		s.tail.Add(e.rec)
-		it := item{pos: position.Of(e.rec.Seq, 0), rec: e.rec, fact: e.fact, size: len(e.data)}
+		it := render.FactItem(e.rec, e.fact)
+		it.Size = len(e.data)
 		if e.kind == record.KindTurnStarted {
-			it.snapshot = e.turn.snapshot
+			it.State = e.turn.snapshot
 		}
 		s.publishLocked(it)
 		e.overLocked(nil)

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -25,7 +26,7 @@ type attempt struct {
 	keys   Keys
 	cancel context.CancelCauseFunc
 
-	partials   map[string]*message             // by message id
+	partials   map[string]*render.Partial      // by message id
 	begun      int64                           // model calls, with those of earlier attempts whose end is in the log
 	modelCalls map[*record.ModelCall]time.Time // model calls under way, and since when
 	noCalls    chan struct{}                   // closed when none is under way; made by who waits for that
@@ -49,7 +50,7 @@ func (t *Turn) newAttempt() *attempt {
 		t:          t,
 		done:       make(chan struct{}),
 		cancel:     func(error) {},
-		partials:   map[string]*message{},
+		partials:   map[string]*render.Partial{},
 		modelCalls: map[*record.ModelCall]time.Time{},
 	}
 }

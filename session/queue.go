@@ -315,8 +315,8 @@ func (s *Session) unfinished(t *Turn) [][]string {
 	defer s.mu.Unlock()
 	var paths [][]string
 	for _, m := range t.partials {
-		if !slices.ContainsFunc(paths, func(p []string) bool { return slices.Equal(p, m.path) }) {
-			paths = append(paths, m.path)
+		if !slices.ContainsFunc(paths, func(p []string) bool { return slices.Equal(p, m.Path) }) {
+			paths = append(paths, m.Path)
 		}
 	}
 	slices.SortFunc(paths, slices.Compare)

@@ -3,14 +3,17 @@ package session
 import (
 	"context"
 	"errors"
-	"slices"
 	"sync/atomic"
 
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/render"
+	"github.com/apzuk3/agentd/session/record"
 )
 
 // Placed is a message of a session, and its place there.
@@ -21,7 +24,8 @@ type Placed struct {
 }
 
 // errStops is why a reading of a session ends whose server stops.
-var errStops = fault.Errorf(fault.Unavailable, "the server is stopping: go on behind the last cursor later").After(refusal.Soon)
+var errStops = fault.Errorf(fault.Unavailable, "the server is stopping: go on behind the last cursor later").
+	After(refusal.Soon)
 
 // SessionEvents returns at most limit messages of a session behind a cursor, fewer if
 // they are large, and whether there are more. With keep, those do not count that it
@@ -75,21 +79,20 @@ type SessionWatcher struct { //nolint:revive // a Watcher is one of a turn
 	stop   atomic.Bool   // the server stops
 
 	// The fields below are owned by the goroutine that calls Next.
-	at      place
-	behind  int64           // records up to this one happened before the client came
-	told    map[string]bool // calls of the running turn of which was told that nobody has their tools
-	held    *held           // the session, nil while it is quiet
-	watcher *Watcher        // of held
+	places   render.Places
+	replayed int64    // records up to this one happened before the client came; -1 before that is known
+	held     *held    // the session, nil while it is quiet
+	watcher  *Watcher // of held
 }
 
 // WatchSession returns a watcher of a session that begins behind a cursor, "" is the
 // beginning. An error that a client may see is of type *fault.Error.
 func (m *Manager) WatchSession(ctx context.Context, id, cursor string) (*SessionWatcher, error) {
-	at, err := placeOf(cursor, id)
+	at, err := render.PlaceOf(cursor, id)
 	if err != nil {
 		return nil, err
 	}
-	w := &SessionWatcher{m: m, id: id, ready: make(chan struct{}, 1), at: at, behind: -1}
+	w := &SessionWatcher{m: m, id: id, ready: make(chan struct{}, 1), places: render.NewPlaces(id, at), replayed: -1}
 	if err := w.open(ctx); err != nil {
 		return nil, err
 	}
@@ -160,18 +163,15 @@ func (w *SessionWatcher) open(ctx context.Context) error {
 	if h.Value.isUnmade() {
 		err = refusal.NoSession(w.id)
 	} else {
-		err = h.Value.checkPlace(ctx, w.at)
+		err = h.Value.checkPlace(ctx, w.places.Last())
 	}
 	if err != nil {
 		w.m.release(h)
 		return err
 	}
 	w.m.sessions.Observe(h)
-	w.held, w.watcher = h, h.Value.watchWhole(w.at, w.ready)
-	if w.behind < 0 {
-		w.behind = w.watcher.behind
-	}
-	w.watcher.behind = w.behind
+	w.held = h
+	w.watcher, w.replayed = h.Value.watchWhole(w.places.Last(), w.replayed, w.ready)
 	return nil
 }
 
@@ -187,29 +187,13 @@ func (w *SessionWatcher) leave() {
 
 // place gives messages their places.
 func (w *SessionWatcher) place(msgs []*agentdv1.RunResponse) []Placed {
-	v := w.watcher.view
+	ends := w.watcher.reader.TakeEnds()
 	out := make([]Placed, 0, len(msgs))
 	for _, m := range msgs {
-		p := Placed{Message: m}
-		switch call := m.GetToolCallUnserved().GetToolCallId(); {
-		case m.GetSeq() > 0:
-			starts, ends := m.GetExecute() != nil, slices.Contains(v.overs, m.GetSeq())
-			w.at = w.at.behind(m.GetSeq(), starts, ends)
-			p.Cursor = w.at.cursor(w.id)
-			if starts || ends {
-				w.told = nil
-			}
-		case call != "" && w.told[call]: // another Watcher has told it
-			continue
-		case call != "":
-			if w.told == nil {
-				w.told = map[string]bool{}
-			}
-			w.told[call] = true
+		if cursor, again := w.places.Next(m, ends); !again {
+			out = append(out, Placed{Message: m, Cursor: cursor})
 		}
-		out = append(out, p)
 	}
-	v.overs = nil
 	return out
 }
 
@@ -221,18 +205,50 @@ func (w *SessionWatcher) rouse() {
 	}
 }
 
-// watchWhole returns a watcher of all turns of a session, from a place on, that takes
-// no part.
-func (s *Session) watchWhole(at place, ready chan struct{}) *Watcher {
+// watchWhole returns a watcher of all turns of a session, from a place on, that takes no part.
+// replayed is the last record that happened before the client came, which is the session's
+// last one if it is negative.
+func (s *Session) watchWhole(at render.Place, replayed int64, ready chan struct{}) (*Watcher, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	w := &Watcher{
-		s: s, ready: ready, lagged: true, read: max(at.from-1, 0), behind: s.seq,
-		view: &view{sessionID: s.id, at: at.at, retention: s.limits.Retention, whole: true},
+	if replayed < 0 {
+		replayed = s.seq
 	}
+	w := &Watcher{s: s, ready: ready, lagged: true, reader: render.NewReader(sessionLog{s}, render.Start{
+		SessionID: s.id, Retention: s.limits.Retention, MaxBytes: s.limits.WatchBytes,
+		After: at.At, Rendered: max(at.From-1, 0), Replayed: replayed,
+	})}
 	s.joinLocked(w)
 	w.wake()
-	return w
+	return w, replayed
+}
+
+// checkPlace refuses a place that the session does not have.
+func (s *Session) checkPlace(ctx context.Context, p render.Place) error {
+	last := lock.Get(&s.mu, func() int64 { return s.seq })
+	if position.Record(p.At) > last {
+		return fault.Errorf(fault.Invalid, "cursor: session %q has not come that far", s.id).
+			Breaking("cursor", fault.RuleRange)
+	}
+	if p.From == 0 {
+		return nil
+	}
+	// Rendering begins where nothing before it matters.
+	if p.From <= position.Record(p.At)+1 {
+		for rec, err := range s.records(ctx, max(p.From-2, 0), 2) {
+			switch {
+			case err != nil:
+				return err
+			case rec.Seq == p.From-1 && rec.Kind == record.KindTurnEnded,
+				rec.Seq == p.From && rec.Kind == record.KindTurnStarted:
+				return nil
+			}
+			if rec.Seq >= p.From {
+				break
+			}
+		}
+	}
+	return render.ErrNoCursor
 }
 
 // isQuiet tells whether no turn runs, or is about to.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -98,7 +99,7 @@ func (s *Session) askLocked(t *Turn, p *pending, why string) {
 	p.enter(s, to)
 	switch to {
 	case callOffered:
-		p.owner.push(item{offer: &p.call})
+		p.owner.push(render.Item{Offer: &p.call})
 		after := t.timeout(p.call.Name)
 		late := fmt.Sprintf("no answer within %v", after)
 		s.alarms.Set(&p.alarm, after, func() { s.settleSoonLocked(t, p, record.TimedOut, late) })

@@ -1,7 +1,6 @@
 package session
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"fmt"
@@ -83,7 +82,7 @@ func (r *Run) Marks(messageID string) record.Marks {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	if m := r.a.partials[messageID]; m != nil {
-		return bytes.Clone(m.marks)
+		return m.Marks()
 	}
 	return nil
 }

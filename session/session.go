@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/internal/tail"
 	"github.com/apzuk3/agentd/session/limits"
@@ -430,14 +431,14 @@ func (s *Session) seal(t *Turn, callID string) (record.ToolResult, bool) {
 
 // publishLocked shows an item to all watchers; each learns which of the fact's
 // calls its client is asked for.
-func (s *Session) publishLocked(it item) {
+func (s *Session) publishLocked(it render.Item) {
 	for w := range s.watchers {
-		it.mine = nil
-		if it.fact != nil && w.offered != nil && s.nowLocked(w.t) == s.turn {
-			for _, id := range opens(it.fact) {
+		it.Offered = nil
+		if it.Fact != nil && w.offered != nil && s.nowLocked(w.t) == s.turn {
+			for _, id := range opens(it.Fact) {
 				p := s.turn.pending[id]
 				if p != nil && p.open() && (p.owner == w || p.owner == nil && w.offered[p.call.Name]) {
-					it.mine = append(it.mine, id)
+					it.Offered = append(it.Offered, id)
 				}
 			}
 		}

@@ -102,16 +102,3 @@ func TestStructuredOutput(t *testing.T) {
 		})
 	}
 }
-
-func TestStructured(t *testing.T) {
-	for _, text := range []string{"", "{", "{} {}"} {
-		if got := session.Structured(text); got != "" {
-			t.Errorf("%q is %s", text, got)
-		}
-	}
-	for _, text := range []string{`{"a": 1e400, "a": 9007199254740993}`, ` "\ud800" `, "null"} {
-		if got := session.Structured(text); got != text {
-			t.Errorf("%q is %s", text, got)
-		}
-	}
-}

@@ -3,33 +3,24 @@ package session
 import (
 	"context"
 	"slices"
-)
 
-const (
-	// valueWeight is about what one value of a state takes in a message.
-	valueWeight = 100
-	// textWeight is how often a text is in memory while it is rendered and sent: in
-	// its record, in a message, of a state in two forms, and in the bytes that go out.
-	textWeight = 6
+	"github.com/apzuk3/agentd/session/internal/render"
 )
 
 // Weight is about how many bytes of memory the next call of Next, and the sending of
 // what that gives, take at most. It belongs to the goroutine that calls Next.
 func (w *Watcher) Weight(ctx context.Context) int64 {
-	if w.over {
+	if w.reader.IsOver() {
 		return 0
 	}
 	upTo, begins, texts, snapshot := w.weigh()
 	lagged, bytes, first := w.weighQueue()
-	if first {
-		begins = w.read + 1
-	}
 	if lagged {
-		bytes = texts + w.logBytes(ctx, upTo)
+		bytes = texts + w.reader.LogBytes(ctx, upTo)
 	}
-	weight := textWeight * int64(bytes)
-	if begins > w.read {
-		weight += stateWeight(snapshot)
+	weight := render.TextWeight(bytes)
+	if first || begins > w.reader.Rendered() {
+		weight += render.StateWeight(snapshot)
 	}
 	return weight
 }
@@ -45,9 +36,9 @@ func (w *Watcher) weigh() (upTo, begins int64, texts int, snapshot map[string]an
 		return w.s.seq, 0, 0, nil
 	}
 	for _, m := range now.partials {
-		texts += len(m.text) + len(m.thoughts)
+		texts += m.Size()
 	}
-	if !w.view.whole {
+	if !w.reader.IsWhole() {
 		begins, snapshot = now.startSeq, now.snapshot
 	}
 	return w.s.seq, begins, texts, snapshot
@@ -57,46 +48,12 @@ func (w *Watcher) weigh() (upTo, begins int64, texts int, snapshot map[string]an
 func (w *Watcher) weighQueue() (lagged bool, bytes int, starts bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	starts = slices.ContainsFunc(w.queue, func(it item) bool { return it.snapshot != nil })
+	starts = slices.ContainsFunc(w.queue, func(it render.Item) bool { return it.State != nil })
 	return w.lagged, w.bytes, starts
 }
 
 // Lags tells whether Weight and Next look through a log that may be long.
 func (w *Watcher) Lags() bool { return !w.fresh && w.lagging() }
-
-// logBytes is the size of the records up to one that are rendered at once.
-func (w *Watcher) logBytes(ctx context.Context, upTo int64) int {
-	size := 0
-	for rec, err := range w.s.records(ctx, w.read, watchPage) {
-		if err != nil || rec.Seq > upTo || size > w.s.limits.WatchBytes {
-			break // Next says what is wrong
-		}
-		size += len(rec.Data)
-	}
-	return size
-}
-
-// stateWeight is about what a state takes while it is sent.
-func stateWeight(v any) int64 {
-	switch v := v.(type) {
-	case map[string]any:
-		n := int64(valueWeight)
-		for k, v := range v {
-			n += textWeight*int64(len(k)) + stateWeight(v)
-		}
-		return n
-	case []any:
-		n := int64(valueWeight)
-		for _, v := range v {
-			n += stateWeight(v)
-		}
-		return n
-	case string:
-		return valueWeight + textWeight*int64(len(v))
-	default:
-		return valueWeight
-	}
-}
 
 // Weight is about how many bytes of memory the next call of Next, and the sending of
 // what that gives, take at most.

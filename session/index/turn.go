@@ -14,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
@@ -149,6 +150,13 @@ func (t *Turn) answered(ev *record.Event) {
 		t.Model, t.Stop = ev.Model, ev.Stop
 	}
 }
+
+// StopReason returns the protocol's name of Stop.
+func (t *Turn) StopReason() agentdv1.StopReason { return (&record.Event{Stop: t.Stop}).StopReason() }
+
+// StructuredOutput returns the protocol's form of a structured output; "" for text that is not
+// JSON.
+func (t *Turn) StructuredOutput() string { return logjson.Structured(t.Output) }
 
 // size is about how many bytes of a message the turn takes.
 func (t *Turn) size() int {

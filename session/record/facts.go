@@ -425,6 +425,11 @@ type Warning struct {
 	Message string `json:"message"`
 }
 
+// Proto returns the protocol's form of the warning; in is put before the field.
+func (w Warning) Proto(in string) *agentdv1.Warning {
+	return &agentdv1.Warning{Code: w.Code, Field: in + w.Field, Message: w.Message}
+}
+
 // CallsOf are the calls that a fact holds.
 func CallsOf(fact any) []ToolCall {
 	switch f := fact.(type) {

@@ -7,7 +7,6 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/client"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -213,7 +212,7 @@ func (l *logged) event(t *loggedTurn, rec record.Record, author *string) error {
 		if ev.Before != nil {
 			t.told = t.told.Add(*ev.Before)
 		}
-		ended := session.CallEnded(ev, "")
+		ended := ev.CallEnded("")
 		l.costs[rec.Seq] = costText(ev.MessageID, ev.Path, client.UsageOf(ended.GetUsage()))
 	}
 	var made []string

@@ -33,3 +33,12 @@ func Unmarshal(data []byte, v any) error {
 // Readable returns a provider's text as the log can hold it, so that whoever is notified at
 // once reads the same.
 func Readable(text string) string { return strings.ToValidUTF8(text, "\uFFFD") }
+
+// Structured returns a structured output as the protocol has it: the text itself, of which
+// every number keeps its digits; "" for text that is not JSON.
+func Structured(text string) string {
+	if !json.Valid([]byte(text)) {
+		return ""
+	}
+	return Readable(text)
+}

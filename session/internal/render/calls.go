@@ -1,0 +1,141 @@
+package render
+
+import (
+	"slices"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/record"
+)
+
+// call renders a tool call: as a request for the client that it is offered to, as an
+// announcement for any other client; or as what a person is asked about it.
+func (v *view) call(slot int, c record.ToolCall, offered []string) {
+	v.calls = append(v.calls, c)
+	if c.Asks != nil {
+		i := slices.IndexFunc(v.asking.Pending, func(in *index.Interaction) bool {
+			return in.Call.ID == c.ID
+		})
+		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested{
+			InteractionRequested: &agentdv1.InteractionRequested{Interaction: v.asking.Pending[i].Proto()},
+		}})
+		return
+	}
+	if !slices.Contains(offered, c.ID) {
+		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnnounced{
+			ToolCallAnnounced: &agentdv1.ToolCallAnnounced{
+				SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input),
+				AgentPath: c.Path,
+			},
+		}})
+		return
+	}
+	if pos := position.Of(v.rec.Seq, slot); pos > v.at {
+		v.requested[c.ID] = true
+		v.send(slot, v.turnID, v.request(c)) // also while its prompt waits to be injected
+	}
+}
+
+// resolved renders that an interaction has ended.
+func (v *view) resolved(slot int, in *index.Interaction) {
+	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved{
+		InteractionResolved: &agentdv1.InteractionResolved{Interaction: in.Proto()},
+	}})
+}
+
+func (v *view) request(c record.ToolCall) *agentdv1.RunResponse {
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCall{
+		ToolCall: &agentdv1.RunResponse_ToolCallRequest{
+			SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
+		},
+	}}
+}
+
+// offer renders the request of a call whose position is past: the client has attached, or the
+// call was handed over to it.
+func (v *view) offer(c record.ToolCall) {
+	if v.requested[c.ID] || !v.isOpen(c.ID) {
+		return
+	}
+	v.requested[c.ID] = true
+	v.finishJoin()
+	m := v.request(c)
+	m.Seq, m.TurnId, m.Replayed = v.at, v.turnID, true
+	v.out = append(v.out, m)
+}
+
+// isOpen tells whether the client knows a call that clients can run and that has no result.
+func (v *view) isOpen(id string) bool {
+	return slices.ContainsFunc(v.calls, func(c record.ToolCall) bool { return c.ID == id && c.Asks == nil })
+}
+
+// settled renders the result of a call. A client that has received the request receives it also
+// if the turn is hidden, so that it does not run the tool any longer.
+func (v *view) settled(f *record.ToolResult) {
+	defer delete(v.requested, f.CallID)
+	defer delete(v.reported, f.CallID)
+	i := slices.IndexFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.CallID })
+	if f.Outcome == record.Answered && i >= 0 && (v.requested[f.CallID] || !v.hidden()) {
+		v.send(position.Calls, v.turnID, v.result(v.calls[i], f))
+	}
+	if i >= 0 {
+		v.calls = slices.Delete(v.calls, i, i+1)
+	}
+	if f.Outcome != record.Answered {
+		v.canceled(position.Calls, f.CallID, f.Error)
+	}
+}
+
+func (v *view) result(c record.ToolCall, f *record.ToolResult) *agentdv1.RunResponse {
+	r := &agentdv1.ToolCallAnswered{
+		SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, AgentPath: c.Path,
+		Parts: f.Parts, CreatedBy: f.By, Warnings: warnings("", f.Warnings),
+	}
+	if f.Output != nil {
+		r.Result = &agentdv1.ToolCallAnswered_Output{Output: *f.Output}
+	} else {
+		r.Result = &agentdv1.ToolCallAnswered_Error{Error: f.Error}
+	}
+	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: r}}
+}
+
+// canceled renders that a call has ended without a result of a client.
+func (v *view) canceled(slot int, callID, reason string) {
+	m := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallCanceled{
+		ToolCallCanceled: &agentdv1.ToolCallCanceled{SessionId: v.sessionID, ToolCallId: callID, Reason: reason},
+	}}
+	if v.requested[callID] || !v.hidden() {
+		v.send(slot, v.turnID, m)
+	}
+}
+
+// unserved renders, once for each call, that no client has its tool. The message has no
+// position.
+func (v *view) unserved(u Unserved) {
+	if v.reported[u.Call.ID] || v.hidden() || !v.isOpen(u.Call.ID) {
+		return
+	}
+	if v.reported == nil {
+		v.reported = map[string]bool{}
+	}
+	v.reported[u.Call.ID] = true
+	v.finishJoin()
+	v.out = append(v.out, &agentdv1.RunResponse{TurnId: v.turnID, Response: &agentdv1.RunResponse_ToolCallUnserved{
+		ToolCallUnserved: &agentdv1.ToolCallUnserved{
+			SessionId: v.sessionID, ToolCallId: u.Call.ID, ToolName: u.Call.Name, AgentPath: u.Call.Path,
+			ExpireTime: timestamppb.New(u.Expires),
+		},
+	}})
+}
+
+// warnings returns the protocol's form of warnings; in is put before their fields.
+func warnings(in string, list []record.Warning) []*agentdv1.Warning {
+	var out []*agentdv1.Warning
+	for _, w := range list {
+		out = append(out, w.Proto(in))
+	}
+	return out
+}

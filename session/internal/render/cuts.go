@@ -1,0 +1,103 @@
+package render
+
+import (
+	"context"
+	"slices"
+
+	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/record"
+)
+
+// cut returns the record up to which to render at once: the data of the records is at most
+// maxBytes, but a message is never cut, whose first deltas come before records that follow.
+func (r *Reader) cut(ctx context.Context, upTo int64, partials []Item) (int64, error) {
+	if fits, err := r.fits(ctx, upTo); fits || err != nil {
+		return upTo, err
+	}
+	if len(r.cuts) == 0 {
+		steps, err := r.steps(ctx, upTo)
+		if err != nil {
+			return 0, err
+		}
+		least := position.Of(upTo+1, 0)
+		for _, it := range partials {
+			least = min(least, it.Pos)
+		}
+		if r.cuts = cutsOf(steps, least, r.maxBytes); len(r.cuts) == 0 {
+			r.cuts = []int64{upTo}
+		}
+	}
+	next := r.cuts[0]
+	r.cuts = r.cuts[1:]
+	return next, nil
+}
+
+// fits tells whether the data of the records up to one is at most maxBytes.
+func (r *Reader) fits(ctx context.Context, upTo int64) (bool, error) {
+	size := 0
+	for rec, err := range r.log.Records(ctx, r.rendered) {
+		if err != nil {
+			return false, err
+		}
+		if rec.Seq > upTo {
+			break
+		}
+		if size += len(rec.Data); size > r.maxBytes {
+			return false, nil
+		}
+	}
+	return true, nil
+}
+
+// step is a record after which a log may be cut.
+type step struct {
+	seq   int64
+	size  int
+	first int64 // position of the first delta of its message, or of the record
+}
+
+// steps reads the next records up to one, as many as it takes to find a place to cut.
+func (r *Reader) steps(ctx context.Context, upTo int64) (steps []step, err error) {
+	size := 0
+	for rec, err := range r.log.Records(ctx, r.rendered) {
+		if err != nil {
+			return nil, err
+		}
+		if rec.Seq > upTo {
+			break
+		}
+		st := step{seq: rec.Seq, size: len(rec.Data), first: position.Of(rec.Seq, 0)}
+		if rec.Kind == record.KindEvent {
+			fact, err := r.log.Decode(rec)
+			if err != nil {
+				return nil, err
+			}
+			if ev, ok := fact.(*record.Event); ok && ev.Marks.First() > 0 {
+				st.first = ev.Marks.First()
+			}
+		}
+		steps = append(steps, st)
+		if size += st.size; size > r.maxBytes && rec.Kind == record.KindTurnEnded {
+			break // no message goes on after its turn; it may do so after anything else
+		}
+	}
+	return steps, nil
+}
+
+// cutsOf returns the records after which to cut: the first ones at which more than maxBytes
+// have come together and no message is incomplete. least is the first position of what comes
+// after the steps.
+func cutsOf(steps []step, least int64, maxBytes int) (cuts []int64) {
+	may := make([]bool, len(steps))
+	for i, st := range slices.Backward(steps) {
+		may[i] = least >= position.Of(st.seq, position.Deltas)
+		least = min(least, st.first)
+	}
+	size := 0
+	for i, st := range steps {
+		if size += st.size; size > maxBytes && may[i] {
+			cuts, size = append(cuts, st.seq), 0
+		}
+	}
+	return cuts
+}

@@ -1,0 +1,4 @@
+package render
+
+// MaxPiece is the most text of one delta.
+const MaxPiece = maxPiece

@@ -1,0 +1,217 @@
+package render
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"google.golang.org/protobuf/types/known/timestamppb"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/record"
+)
+
+// view renders facts and deltas as messages of the protocol, in order, from a position on. Its
+// messages are a function of what it is given, see the package doc. It is owned by the
+// goroutine of its reader.
+type view struct {
+	sessionID    string
+	retention    time.Duration             // how long the turn waits for a person
+	at           int64                     // the position of the last message: the client has what is at or before it
+	states       map[string]map[string]any // the state at the start of a turn, by turn
+	only         string                    // the turn to show; "" is all
+	whole        bool                      // the session is read across its turns, see Start.Turn
+	ends         []int64                   // if whole, the positions of the ends of turns that have run
+	injectedInto string                    // the turn that the prompt of the turn to show has become a message of
+
+	out     []*agentdv1.RunResponse
+	joining *joining // the chunk at the end of out, while it may grow
+
+	rendered // the turn that is being rendered
+
+	// Of the record that is being rendered.
+	rec      record.Record
+	replayed bool
+}
+
+// rendered is what a view keeps of a turn.
+type rendered struct {
+	turnID    string
+	speakers  []*speaker        // agents that spoke
+	agents    [][]string        // those that have started and not ended, in order
+	calls     []record.ToolCall // open calls, in order, and those about which a person is asked
+	requested map[string]bool   // calls that the client has received a request for
+	reported  map[string]bool   // calls that the client knows to be unserved
+	asking    index.Asked       // what people are asked
+	usage     record.Usage
+	output    string // the output, if it is structured
+}
+
+// begin makes the view render another turn from its beginning, and returns what it has kept of
+// the turn before.
+func (v *view) begin(turnID string) (before rendered) {
+	before = v.rendered
+	v.rendered = rendered{
+		turnID: turnID, requested: map[string]bool{},
+		asking: index.Asked{SessionID: v.sessionID, Retention: v.retention},
+	}
+	return before
+}
+
+// joining is a chunk to which following deltas of the same message are added.
+type joining struct {
+	chunk *agentdv1.RunResponse_OutputChunk
+	msg   *agentdv1.RunResponse
+	text  strings.Builder
+}
+
+// takes tells whether the chunk may grow by a delta.
+func (j *joining) takes(d *record.Delta) bool {
+	return j.chunk.GetMessageId() == d.MessageID && j.chunk.GetIsThought() == d.Thought &&
+		j.text.Len()+len(d.Text) <= maxPiece
+}
+
+// take returns the messages rendered since the last call.
+func (v *view) take() []*agentdv1.RunResponse {
+	v.finishJoin()
+	out := v.out
+	v.out = nil
+	return out
+}
+
+// delta renders a delta, or joins it to the one before. Of deltas that are joined either all are
+// replayed, or none is.
+func (v *view) delta(d *record.Delta, pos int64, replayed bool) {
+	if pos <= v.at || v.hidden() {
+		return
+	}
+	v.at = pos
+	if j := v.joining; j != nil && j.takes(d) {
+		j.text.WriteString(d.Text)
+		j.msg.Seq = pos
+		return
+	}
+	v.finishJoin()
+	c := v.chunk(d.MessageID, d.Path, d.Thought)
+	m := &agentdv1.RunResponse{
+		Seq: pos, TurnId: v.turnID, Replayed: replayed,
+		Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c},
+	}
+	v.out = append(v.out, m)
+	v.joining = &joining{chunk: c, msg: m}
+	v.joining.text.WriteString(d.Text)
+}
+
+// finishJoin completes the chunk that may grow.
+func (v *view) finishJoin() {
+	if v.joining != nil {
+		v.joining.chunk.Content = v.joining.text.String()
+		v.joining = nil
+	}
+}
+
+// hidden tells whether the client does not receive the turn that is rendered.
+func (v *view) hidden() bool {
+	return v.only != "" && v.only != v.turnID && v.injectedInto != v.turnID
+}
+
+// emit sends a message of the current record, unless the client has it or does not receive
+// its turn.
+func (v *view) emit(slot int, m *agentdv1.RunResponse) {
+	if !v.hidden() {
+		v.send(slot, v.turnID, m)
+	}
+}
+
+// send sends a message of the current record, also of a turn that is hidden, unless the client
+// has it.
+func (v *view) send(slot int, turnID string, m *agentdv1.RunResponse) {
+	pos := position.Of(v.rec.Seq, slot)
+	if pos <= v.at {
+		return
+	}
+	v.at = pos
+	m.Seq, m.TurnId, m.Replayed = pos, turnID, v.replayed
+	m.Time = timestamppb.New(v.rec.Time)
+	v.out = append(v.out, m)
+}
+
+// fact renders what a record states and reports whether it is a turn's end. offered are the
+// open calls that are offered to the client.
+func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string) (end bool) {
+	v.finishJoin()
+	rec.Data = nil // fact states it, and the view outlives the record
+	v.rec, v.replayed = rec, replayed
+	asking := v.asking.Add(rec, fact)
+	if u := record.UsageOf(fact); u != nil {
+		v.usage = v.usage.Add(*u)
+	}
+	switch f := fact.(type) {
+	case *record.TurnStarted:
+		v.begin(rec.TurnID)
+		v.begun(f.Warnings)
+		if v.whole {
+			v.state(position.State, f.State)
+		} else {
+			v.state(position.State, v.states[rec.TurnID])
+		}
+		if f.Alone != nil {
+			v.agentsChanged(position.Alone, *f.Alone)
+		}
+	case *record.TurnResumed:
+		v.emit(position.Start, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageRetracted{
+			MessageRetracted: &agentdv1.MessageRetracted{SessionId: v.sessionID},
+		}})
+	case *record.TurnQueued:
+		v.queued(f)
+	case *record.TurnDropped:
+		if v.whole || v.only == rec.TurnID {
+			before := v.begin(rec.TurnID)
+			v.end(f.End(), nil)
+			if v.whole { // another turn may be running meanwhile
+				v.rendered = before
+			}
+		}
+		return true
+	case *record.ModelRetry:
+		v.retried(f)
+	case *record.ModelFallback:
+		v.fellBack(f)
+	case *record.RawPayload:
+		v.raw(f)
+	case *record.AgentsChanged:
+		v.agentsChanged(position.Start, f.Changes...)
+	case *record.Event:
+		if f.Injected != "" {
+			v.injected(f)
+			return false
+		}
+		v.event(f, offered)
+	case *record.ToolCall:
+		v.call(position.Calls, *f, offered)
+	case *record.ToolResult:
+		if len(asking) > 0 {
+			v.resolved(position.Calls, asking[0])
+			v.calls = slices.DeleteFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.CallID })
+		} else {
+			v.settled(f)
+		}
+	case *record.InteractionResolved:
+		for _, in := range asking {
+			v.resolved(position.Calls, in)
+			v.calls = slices.DeleteFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.ID })
+			if f.Decision == record.Approve {
+				v.call(position.Calls+1, f.ApprovedCall(in.Call), offered)
+			}
+		}
+	case *record.TurnEnded:
+		v.end(f, asking)
+		if v.whole {
+			v.ends = append(v.ends, position.Of(rec.Seq, position.End))
+		}
+		return true
+	}
+	return false
+}
