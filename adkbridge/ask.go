@@ -14,7 +14,6 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -145,5 +144,3 @@ func (*Runner) CheckInput(spec *record.Spec, name string, input json.RawMessage)
 	}
 	return nil
 }
-
-var _ session.InputChecker = (*Runner)(nil)

@@ -6,7 +6,6 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -209,5 +208,3 @@ func (r *Runner) CheckState(spec *record.Spec, state map[string]any) error {
 	}
 	return c.tree.checkFilled(spec, state, r.limits.FilledBytes)
 }
-
-var _ session.StateChecker = (*Runner)(nil)

@@ -83,9 +83,9 @@ func TestFillRefused(t *testing.T) {
 	w := newWorld(t, map[string][]step{"first": {{text: "done", gate: gate}}})
 	tree := seq("root", llm("plain"), par("fan", llm("b", multiplied)))
 	busy := w.start(llm("first"), "go")
-	for _, busyness := range []session.OnBusy{session.Reject, session.Enqueue} {
+	for _, busyness := range []agentdv1.OnBusy{agentdv1.OnBusy_ON_BUSY_REJECT, agentdv1.OnBusy_ON_BUSY_ENQUEUE} {
 		id := w.session
-		if busyness == session.Reject {
+		if busyness == agentdv1.OnBusy_ON_BUSY_REJECT {
 			id = ""
 		}
 		before, err := w.store.Read(t.Context(), w.session, 0, 1000)

@@ -243,7 +243,7 @@ func newWorld(t testing.TB, steps map[string][]step, limits ...Limits) *world {
 // onDisk keeps the sessions in a real store.
 func (w *world) onDisk() {
 	w.t.Helper()
-	store, err := sqlite.Open(w.t.Context(), filepath.Join(w.t.TempDir(), "db"))
+	store, err := sqlite.Open(w.t.Context(), filepath.Join(w.t.TempDir(), "db"), sqlite.Config{})
 	if err != nil {
 		w.t.Fatal(err)
 	}

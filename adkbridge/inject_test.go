@@ -26,7 +26,7 @@ func TestInjectedIsSeenByEveryAgent(t *testing.T) {
 		if asked = append(asked, m.GetToolCall().GetToolCallId()); len(asked) < 3 {
 			return
 		}
-		_, err := w.manager.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "mind the gap", OnBusy: session.Inject})
+		_, err := w.manager.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "mind the gap", OnBusy: agentdv1.OnBusy_ON_BUSY_INJECT})
 		if err != nil {
 			t.Error(err)
 		}

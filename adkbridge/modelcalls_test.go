@@ -169,7 +169,7 @@ func TestModelCallsOfEachAgent(t *testing.T) {
 			return
 		}
 		if n++; n == 2 {
-			if _, err := w.manager.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "hurry", OnBusy: session.Inject}); err != nil {
+			if _, err := w.manager.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "hurry", OnBusy: agentdv1.OnBusy_ON_BUSY_INJECT}); err != nil {
 				t.Error(err)
 			}
 		}

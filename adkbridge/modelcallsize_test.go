@@ -10,11 +10,14 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
+// maxRawBody is how many bytes of a provider's response are kept.
+const maxRawBody = 1 << 20
+
 // TestRushHoldsNoPayloads: what a turn is run again from has no raw payloads.
 func TestRushHoldsNoPayloads(t *testing.T) {
 	recs := []record.Record{
 		{Seq: 1, TurnID: "t", Kind: record.KindTurnStarted, Data: []byte(`{"prompt":"hi","agent":{}}`)},
-		{Seq: 2, TurnID: "t", Kind: record.KindRawPayload, Data: bytes.Repeat([]byte("x"), record.MaxRawBody)},
+		{Seq: 2, TurnID: "t", Kind: record.KindRawPayload, Data: bytes.Repeat([]byte("x"), maxRawBody)},
 		{Seq: 3, TurnID: "t", Kind: record.KindTurnEnded, Data: []byte(`{"completed":true}`)},
 	}
 	v := &verification{hist: newHistory(), state: map[string]any{}}
@@ -29,7 +32,7 @@ func TestRushHoldsNoPayloads(t *testing.T) {
 	if size > 1000 {
 		t.Errorf("%d bytes are held", size)
 	}
-	if len(recs[1].Data) != record.MaxRawBody {
+	if len(recs[1].Data) != maxRawBody {
 		t.Error("the log itself was changed")
 	}
 }

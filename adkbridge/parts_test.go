@@ -112,7 +112,7 @@ func TestPartsInjected(t *testing.T) {
 			return
 		}
 		for _, prompt := range []string{"", "mind"} {
-			req := session.Request{SessionID: turn.SessionID(), Prompt: prompt, Parts: record.Parts{textPart("the"), png}, OnBusy: session.Inject}
+			req := session.Request{SessionID: turn.SessionID(), Prompt: prompt, Parts: record.Parts{textPart("the"), png}, OnBusy: agentdv1.OnBusy_ON_BUSY_INJECT}
 			if _, err := w.manager.Start(t.Context(), req); err != nil {
 				t.Error(err)
 			}

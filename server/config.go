@@ -22,7 +22,7 @@ import (
 
 // Sessions keeps sessions, starts turns, attaches clients to them and reports their
 // state. *session.Manager implements it.
-type Sessions interface {
+type sessions interface {
 	CreateSession(
 		ctx context.Context, names session.Names, budget record.Budget, once session.Once,
 	) (index.Session, error)
@@ -68,7 +68,7 @@ type Sessions interface {
 // Config configures a Server. A zero field, other than Sessions, has its default.
 type Config struct {
 	// Sessions starts the turns. Required.
-	Sessions Sessions
+	Sessions sessions
 	// Ready reports whether turns can be served; nil means they always can.
 	Ready func(context.Context) error
 	// Capabilities returns what the server says of itself each time that a client asks, in a

@@ -39,6 +39,10 @@ func (e engine) Check(_ context.Context, spec *record.Spec, keys session.Keys) e
 	return e.check(spec, keys)
 }
 
+func (engine) CheckState(*record.Spec, map[string]any) error { return nil }
+
+func (engine) CheckInput(*record.Spec, string, json.RawMessage) error { return nil }
+
 func (engine) Decode(data []byte) (*record.Event, error) {
 	ev := &record.Event{}
 	dec := json.NewDecoder(bytes.NewReader(data))
@@ -127,7 +131,7 @@ func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture
 	t.Helper()
 	f := &fixture{log: &bytes.Buffer{}}
 	cfg.Logger = slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	store, err := sqlite.Open(t.Context(), sqlite.Memory)
+	store, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

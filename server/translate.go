@@ -97,7 +97,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 			Cancel: ex.GetOnDisconnect() == cancelTurn,
 			Grace:  ex.GetDisconnectGrace().AsDuration(),
 		},
-		OnBusy:      onBusy[ex.GetOnBusy()],
+		OnBusy:      ex.GetOnBusy(),
 		Budget:      budgetOf(ex.GetBudget()),
 		ToolTimeout: ex.GetToolTimeout().AsDuration(),
 		Raw:         ex.GetRawPayloads(),
@@ -110,15 +110,6 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		req.Once = onceOf(key, ex)
 	}
 	return req, nil
-}
-
-// onBusy are the protocol's ways to deal with a busy session.
-var onBusy = map[agentdv1.OnBusy]session.OnBusy{
-	agentdv1.OnBusy_ON_BUSY_UNSPECIFIED: session.Reject,
-	agentdv1.OnBusy_ON_BUSY_REJECT:      session.Reject,
-	agentdv1.OnBusy_ON_BUSY_ENQUEUE:     session.Enqueue,
-	agentdv1.OnBusy_ON_BUSY_INTERRUPT:   session.Interrupt,
-	agentdv1.OnBusy_ON_BUSY_INJECT:      session.Inject,
 }
 
 func budgetOf(b *agentdv1.Budget) record.Budget {

@@ -59,7 +59,7 @@ func TestTurnThatIsJustRecorded(t *testing.T) {
 				want, rows := index.Running, 1
 				if queued {
 					await(t, f.start(req).Watch(), isCall)
-					req.OnBusy, want, rows = session.Enqueue, index.Pending, 2
+					req.OnBusy, want, rows = enqueue, index.Pending, 2
 				}
 				open := store.shut()
 				started := make(chan struct{})

@@ -153,7 +153,7 @@ func TestClientThatLeavesWhileItsTurnStarts(t *testing.T) {
 			first := f.start(session.Request{Prompt: "ask first"})
 			wf := first.Watch()
 			await(t, wf, isCall)
-			second := f.start(session.Request{SessionID: first.SessionID(), Prompt: "ask second", OnBusy: session.Enqueue})
+			second := f.start(session.Request{SessionID: first.SessionID(), Prompt: "ask second", OnBusy: enqueue})
 			w = second.Watch()
 			if !between {
 				leave()

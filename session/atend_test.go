@@ -185,7 +185,7 @@ func TestStateAtTheEnd(t *testing.T) {
 		return nil
 	})
 	turn := f.start(session.Request{})
-	next := f.start(session.Request{SessionID: turn.SessionID(), Prompt: "next", OnBusy: session.Enqueue})
+	next := f.start(session.Request{SessionID: turn.SessionID(), Prompt: "next", OnBusy: enqueue})
 	close(queued)
 	if got := follow(t, next.Watch()); !end(t, got).Completed {
 		t.Errorf("the next turn: %v", got)

@@ -37,7 +37,7 @@ func TestPromptsBesideAQuestion(t *testing.T) {
 				if code(err) != agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY || !strings.Contains(err.Error(), "q1") {
 					t.Errorf("a prompt: %v", err)
 				}
-				next, err := f.m.Start(t.Context(), session.Request{SessionID: id, Prompt: "later", OnBusy: session.Enqueue})
+				next, err := f.m.Start(t.Context(), session.Request{SessionID: id, Prompt: "later", OnBusy: enqueue})
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -71,7 +71,7 @@ func TestPromptsBesideAQuestion(t *testing.T) {
 			w := turn.Watch()
 			await(t, w, isAsked)
 			f.on(talk)
-			next := f.start(session.Request{SessionID: turn.SessionID(), Prompt: "now", OnBusy: session.Interrupt})
+			next := f.start(session.Request{SessionID: turn.SessionID(), Prompt: "now", OnBusy: interrupt})
 			if !end(t, follow(t, next.Watch())).GetCompleted() || end(t, follow(t, w)).GetCompleted() {
 				t.Error("want the turn that asks to be interrupted and the other to be completed")
 			}

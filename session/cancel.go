@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/clock"
 	"github.com/apzuk3/agentd/session/internal/lock"
@@ -260,10 +261,10 @@ func (s *Session) haltWaiting(t *Turn, reason string) {
 // interruptWaiting ends a turn that runs here and only waits for a client that
 // is not there: a new prompt is worth more. If it asks a person, only a prompt is
 // that interrupts.
-func (s *Session) interruptWaiting(ctx context.Context, how OnBusy) error {
+func (s *Session) interruptWaiting(ctx context.Context, how agentdv1.OnBusy) error {
 	halted := lock.Get(&s.mu, func() *attempt {
 		t := s.turn
-		if t == nil || !s.onlyWaitsLocked(t) || how != Interrupt && s.asksPersonLocked() != "" {
+		if t == nil || !s.onlyWaitsLocked(t) || how != interrupt && s.asksPersonLocked() != "" {
 			return nil
 		}
 		t.haltLocked(interrupted)

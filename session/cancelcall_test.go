@@ -151,7 +151,7 @@ func TestCancelCallRefusals(t *testing.T) {
 		id := turn.SessionID()
 		w := turn.Watch()
 		await(t, w, isCall)
-		queued := f.start(session.Request{SessionID: id, Prompt: "next", OnBusy: session.Enqueue})
+		queued := f.start(session.Request{SessionID: id, Prompt: "next", OnBusy: enqueue})
 		for _, tc := range []struct {
 			session, turn, call string
 			code                agentdv1.ErrorCode

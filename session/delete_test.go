@@ -39,7 +39,7 @@ func TestWatchingASessionThatIsDeleted(t *testing.T) {
 
 // A session can be deleted while the store is full: that makes space.
 func TestDeletingMakesSpace(t *testing.T) {
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "db"), sqlite.WithMaxBytes(1<<20))
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "db"), sqlite.Config{MaxBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -185,7 +185,7 @@ func TestStartBesideADeletionThatFails(t *testing.T) {
 	started := make(chan error, 8)
 	for range cap(started) {
 		go func() {
-			_, err := f.m.Start(t.Context(), session.Request{SessionID: id, Prompt: "hi", OnBusy: session.Enqueue})
+			_, err := f.m.Start(t.Context(), session.Request{SessionID: id, Prompt: "hi", OnBusy: enqueue})
 			started <- err
 		}()
 	}

@@ -33,7 +33,7 @@ func TestQuestionThatNobodyAnswersWithAPromptBehind(t *testing.T) {
 		w := turn.Watch()
 		await(t, w, isAsked)
 		w.Close()
-		next := f.start(session.Request{SessionID: turn.SessionID(), Prompt: "later", OnBusy: session.Enqueue})
+		next := f.start(session.Request{SessionID: turn.SessionID(), Prompt: "later", OnBusy: enqueue})
 		time.Sleep(23 * time.Hour)
 		if info, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || info.Status != index.WaitingForInput {
 			t.Errorf("after 23 h it is %+v, %v", info, err)

@@ -8,7 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
@@ -43,7 +42,7 @@ func (t *Turn) Started() time.Time {
 func IndexOf(ctx context.Context, db store.Store, runner Runner, info store.Info) (store.Batch, error) {
 	cfg := Config{Store: db, Runner: runner, Logger: slog.New(slog.DiscardHandler), Limits: limits.Limits{}.WithDefaults()}
 	s := newSession(newPatient(cfg, func(error) {}), runner, cfg.Limits, info.ID)
-	x, rows, err := index.Read(s.source(ctx, info.Inherited, info.LastSeq), info.ID)
+	x, rows, err := s.readIndex(ctx, info.Inherited, info.LastSeq, info.ID)
 	if err != nil {
 		return store.Batch{}, err
 	}

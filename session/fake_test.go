@@ -39,6 +39,10 @@ func (e *engine) Check(_ context.Context, spec *record.Spec, _ session.Keys) err
 	return nil
 }
 
+func (*engine) CheckState(*record.Spec, map[string]any) error { return nil }
+
+func (*engine) CheckInput(*record.Spec, string, json.RawMessage) error { return nil }
+
 func (e *engine) Decode(data []byte) (*record.Event, error) {
 	e.decoded.Add(1)
 	ev := &record.Event{}
@@ -282,7 +286,7 @@ func (s *faulty) Append(ctx context.Context, b store.Batch) error {
 // memory opens a store that keeps everything in memory.
 func memory(t *testing.T) store.Store {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), ":memory:")
+	s, err := sqlite.Open(t.Context(), ":memory:", sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -307,3 +311,11 @@ func eventsOf(ctx context.Context, r *session.Run) (n int, err error) {
 	}
 	return n, nil
 }
+
+// What happens to a prompt whose session runs a turn.
+const (
+	reject    = agentdv1.OnBusy_ON_BUSY_REJECT
+	enqueue   = agentdv1.OnBusy_ON_BUSY_ENQUEUE
+	interrupt = agentdv1.OnBusy_ON_BUSY_INTERRUPT
+	inject    = agentdv1.OnBusy_ON_BUSY_INJECT
+)

@@ -84,7 +84,7 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 		f.Seq = position.Record(f.At)
 	}
 	from := newSession(m.store, m.runner, m.limits, parent.ID) // only read from
-	x, rows, err := index.Read(from.source(ctx, 0, f.Seq), f.Into.ID)
+	x, rows, err := from.readIndex(ctx, 0, f.Seq, f.Into.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -161,7 +161,7 @@ func (m *Manager) closeForks(ctx context.Context) {
 					slog.String("error", err.Error()))
 			}
 		}
-		if store.LastRows(rows, q.Limit) {
+		if q.IsLast(rows) {
 			return
 		}
 		q.After = &rows[len(rows)-1]

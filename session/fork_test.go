@@ -47,7 +47,7 @@ func TestForkAnywhere(t *testing.T) {
 			last, w = turn, turn.Watch()
 			await(t, w, isCall)
 			if prompt == "three" { // it waits, and others wait for it
-				f.start(session.Request{SessionID: parent, Prompt: "four", OnBusy: session.Enqueue})
+				f.start(session.Request{SessionID: parent, Prompt: "four", OnBusy: enqueue})
 				continue
 			}
 			answer(t, turn)

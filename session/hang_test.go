@@ -36,7 +36,7 @@ func TestCallsOfATurnThatIsBeingClosed(t *testing.T) {
 		},
 		"delete": func(f *fixture, turn *session.Turn) error { return f.m.DeleteSession(f.t.Context(), turn.SessionID()) },
 		"another prompt": func(f *fixture, turn *session.Turn) error {
-			next, err := f.m.Start(f.t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "say", OnBusy: session.Interrupt})
+			next, err := f.m.Start(f.t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "say", OnBusy: interrupt})
 			if err == nil {
 				next.Cancel("")
 			}
@@ -135,7 +135,7 @@ func TestCancelOfAQueuedTurnEnds(t *testing.T) {
 				running := f.start(session.Request{Prompt: "ask"})
 				w := running.Watch()
 				await(t, w, isCall)
-				queued := f.start(session.Request{SessionID: running.SessionID(), Prompt: "say", OnBusy: session.Enqueue})
+				queued := f.start(session.Request{SessionID: running.SessionID(), Prompt: "say", OnBusy: enqueue})
 				store.tamper(always(how))
 				if err := f.m.CancelTurn(t.Context(), running.SessionID(), queued.ID(), "no"); code(err) != unavailable {
 					t.Errorf("cancel: %v", err)

@@ -34,7 +34,7 @@ func (m *Manager) indexAll(ctx context.Context) error {
 
 func (m *Manager) makeIndex(ctx context.Context, head store.Head) error {
 	s := newSession(m.store, m.runner, m.limits, head.ID) // only read from
-	x, rows, err := index.Read(s.source(ctx, 0, head.LastSeq), head.ID)
+	x, rows, err := s.readIndex(ctx, 0, head.LastSeq, head.ID)
 	if err != nil {
 		return err
 	}
@@ -42,9 +42,12 @@ func (m *Manager) makeIndex(ctx context.Context, head store.Head) error {
 	return m.store.Index(ctx, b, head.LastSeq)
 }
 
-// source is the log of a session up to a record, of which the first ones may be inherited.
-func (s *Session) source(ctx context.Context, inherited, upTo int64) index.Source {
-	return index.Source{Records: s.records(ctx, 0, readPage), Decode: s.decode, Inherited: inherited, UpTo: upTo}
+// readIndex returns what the log says up to a record, of which the first ones may be inherited, and its rows
+// under the id of a session.
+func (s *Session) readIndex(ctx context.Context, inherited, upTo int64, as string) (*index.Index, []store.Row, error) {
+	x := &index.Index{Inherited: inherited}
+	rows, err := x.Read(s.records(ctx, 0, readPage), s.decode, upTo, as)
+	return x, rows, err
 }
 
 // lists finds sessions, turns and interactions; the manager has its methods.

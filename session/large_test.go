@@ -12,6 +12,9 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
+// maxRawBody is how many bytes of a provider's response are kept.
+const maxRawBody = 1 << 20
+
 // TestEventsAreBounded: the messages of a turn with large payloads come in pieces of
 // a bounded size, however many are asked for, and all of them come.
 func TestEventsAreBounded(t *testing.T) {
@@ -19,7 +22,7 @@ func TestEventsAreBounded(t *testing.T) {
 	f := newFixture(t, memory(t), limits.Limits{})
 	f.engine.on(func(ctx context.Context, r *session.Run) error {
 		for i := range payloads {
-			if err := r.Raw(ctx, record.RawPayload{MessageID: "m", Attempt: i + 1, Body: make([]byte, record.MaxRawBody)}); err != nil {
+			if err := r.Raw(ctx, record.RawPayload{MessageID: "m", Attempt: i + 1, Body: make([]byte, maxRawBody)}); err != nil {
 				return err
 			}
 		}
@@ -51,7 +54,7 @@ func TestEventsAreBounded(t *testing.T) {
 	n := 0
 	for _, msg := range got {
 		if raw := msg.GetRawPayloadReceived(); raw != nil {
-			if n++; int(raw.GetAttempt()) != n || len(raw.GetBody()) != record.MaxRawBody {
+			if n++; int(raw.GetAttempt()) != n || len(raw.GetBody()) != maxRawBody {
 				t.Errorf("payload %d: try %d with %d bytes", n, raw.GetAttempt(), len(raw.GetBody()))
 			}
 		}

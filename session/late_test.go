@@ -22,7 +22,7 @@ func TestTakingBackAPromptTwice(t *testing.T) {
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
 		await(t, wa, isCall)
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Inject})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: inject})
 		wb := b.Watch()
 		b.Cancel("")
 		b.Cancel("")
@@ -54,7 +54,7 @@ func TestLeavingBeforeThePromptIsInjected(t *testing.T) {
 		wa := a.Watch()
 		await(t, wa, isCall)
 		b := f.start(session.Request{
-			SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Inject,
+			SessionID: a.SessionID(), Prompt: "b", OnBusy: inject,
 			OnDisconnect: record.OnDisconnect{Cancel: true, Grace: time.Second},
 		})
 		b.Watch().Close()
@@ -69,7 +69,7 @@ func TestLeavingBeforeThePromptIsInjected(t *testing.T) {
 // Who comes late to a turn that waited, after it was dropped or has become a
 // message and another turn runs, still reads its end.
 func TestLateWatcherOfAQueuedTurn(t *testing.T) {
-	for name, how := range map[string]session.OnBusy{"dropped": session.Enqueue, "injected": session.Inject} {
+	for name, how := range map[string]agentdv1.OnBusy{"dropped": enqueue, "injected": inject} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				f := newFixture(t, memory(t), limits.Limits{})
@@ -78,11 +78,11 @@ func TestLateWatcherOfAQueuedTurn(t *testing.T) {
 				wa := a.Watch()
 				await(t, wa, isCall)
 				b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: how})
-				if how == session.Enqueue {
+				if how == enqueue {
 					b.Cancel("")
 					<-b.Done()
 				}
-				c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "ask c", OnBusy: session.Enqueue})
+				c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "ask c", OnBusy: enqueue})
 				wc := c.Watch()
 				answer(t, a)
 				follow(t, wa)
@@ -108,9 +108,9 @@ func TestAttachToATurnFurtherBehind(t *testing.T) {
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
 		await(t, wa, isCall)
-		c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "ask c", OnBusy: session.Enqueue})
+		c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "ask c", OnBusy: enqueue})
 		wc := c.Watch()
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: enqueue})
 		answer(t, a)
 		follow(t, wa)
 		await(t, wc, isCall)
@@ -133,7 +133,7 @@ func TestAttachBehindAnInjection(t *testing.T) {
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
 		await(t, wa, isCall)
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Inject})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: inject})
 		wb := b.Watch()
 		answer(t, a)
 		follow(t, wa)
@@ -153,7 +153,7 @@ func TestAttachBehindAnInjection(t *testing.T) {
 
 // A prompt that may wait waits for a turn that only begins.
 func TestEnqueueBehindATurnThatBegins(t *testing.T) {
-	for _, how := range []session.OnBusy{session.Enqueue, session.Inject, session.Interrupt} {
+	for _, how := range []agentdv1.OnBusy{enqueue, inject, interrupt} {
 		synctest.Test(t, func(t *testing.T) {
 			g := &gated{Store: memory(t)}
 			f := newFixture(t, g, limits.Limits{StorePatience: time.Minute})
@@ -210,12 +210,12 @@ func TestTakingBackAPromptThatIsTakenUp(t *testing.T) {
 				a := f.start(session.Request{Prompt: "a"})
 				wa := a.Watch()
 				synctest.Wait() // a sleeps
-				b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Inject})
+				b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: inject})
 				wb := b.Watch()
 				back := b
 				wback := wb
 				if taken == "one of two" {
-					back = f.start(session.Request{SessionID: a.SessionID(), Prompt: "c", OnBusy: session.Inject})
+					back = f.start(session.Request{SessionID: a.SessionID(), Prompt: "c", OnBusy: inject})
 					wback = back.Watch()
 				}
 				<-claimed
@@ -264,7 +264,7 @@ func TestGraceOfAQueuedTurn(t *testing.T) {
 		wa := a.Watch()
 		await(t, wa, isCall)
 		b := f.start(session.Request{
-			SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue,
+			SessionID: a.SessionID(), Prompt: "b", OnBusy: enqueue,
 			OnDisconnect: record.OnDisconnect{Cancel: true, Grace: 10 * time.Second},
 		})
 		b.Watch().Close()
@@ -293,7 +293,7 @@ func TestQueuedTurnIsLeftWhenTheServerHasStopped(t *testing.T) {
 		})
 		a := f.start(session.Request{Prompt: "a"})
 		b := f.start(session.Request{
-			SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue,
+			SessionID: a.SessionID(), Prompt: "b", OnBusy: enqueue,
 			OnDisconnect: record.OnDisconnect{Cancel: true, Grace: 10 * time.Second},
 		})
 		wb := b.Watch()
@@ -317,7 +317,7 @@ func TestAttachToATurnThatEndsMeanwhile(t *testing.T) {
 	a := f.start(session.Request{Prompt: "ask a"})
 	wa := a.Watch()
 	await(t, wa, isCall)
-	c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "ask c", OnBusy: session.Enqueue})
+	c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "ask c", OnBusy: enqueue})
 	wc := c.Watch()
 	release := f.m.HoldResuming(a.SessionID())
 	got := make(chan []*agentdv1.RunResponse)
@@ -355,7 +355,7 @@ func TestWatchWhileTheTurnBegins(t *testing.T) {
 	a := f.start(session.Request{Prompt: "ask a"})
 	wa := a.Watch()
 	await(t, wa, isCall)
-	b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue})
+	b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: enqueue})
 	wb := make(chan *session.Watcher)
 	go answer(t, a)
 	go func() { wb <- b.Watch() }()
@@ -380,7 +380,7 @@ func TestRepeatOfAnInjectedPrompt(t *testing.T) {
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
 		await(t, wa, isCall)
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Inject})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: inject})
 		answer(t, a)
 		wa.Close()
 		synctest.Wait()

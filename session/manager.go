@@ -126,7 +126,7 @@ type Request struct {
 	// default it goes on, and waits when it needs a client.
 	OnDisconnect record.OnDisconnect
 	// OnBusy is what happens when the session already runs a turn.
-	OnBusy OnBusy
+	OnBusy agentdv1.OnBusy
 	// Budget is what the turn may spend.
 	Budget record.Budget
 	// SessionBudget, if set, is what the session may spend from its beginning. Where the
@@ -157,6 +157,7 @@ const warnRaw = "raw_payloads_ignored"
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	req.by = principal.Of(ctx)
 	req.StateField = cmp.Or(req.StateField, "initial_state")
+	req.OnBusy = cmp.Or(req.OnBusy, reject)
 	req.InitialState, req.warnings = shared.Permitted(req.by, req.StateField, req.InitialState)
 	if req.Raw && req.by.Role != principal.Operator && m.limits.Instruction != "" {
 		req.Raw = false
@@ -339,11 +340,11 @@ func (m *Manager) tryStart(
 	}
 	asks := s.asksPerson()
 	switch {
-	case asks != "" && req.OnBusy == Reject:
+	case asks != "" && req.OnBusy == reject:
 		return nil, false, fault.Errorf(fault.Busy, "session %q runs a turn that waits for a person (interaction %q); "+
 			"resolve it, cancel the turn, or say on_busy", s.id, asks).
 			OfTurn(s.openTurn())
-	case req.OnBusy == Inject, asks != "" && req.OnBusy == Enqueue:
+	case req.OnBusy == inject, asks != "" && req.OnBusy == enqueue:
 		if s.isOpen() { // it may have been suspended
 			if _, err := m.resumeLast(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {
 				return nil, false, err
@@ -354,14 +355,14 @@ func (m *Manager) tryStart(
 			return nil, false, err
 		}
 	}
-	if req.OnBusy != Reject {
+	if req.OnBusy != reject {
 		t, err := s.enqueue(ctx, spec, req)
 		if !errors.Is(err, errIdle) {
 			return t, false, err
 		}
 	}
 	if err := s.reserve(); err != nil {
-		if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Busy && req.OnBusy != Reject {
+		if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Busy && req.OnBusy != reject {
 			if err = s.awaitStart(ctx); err == nil {
 				err = errIdle
 			}
@@ -484,7 +485,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 		if stop, ok := errors.AsType[*stopped](err); ok {
 			end, err = stop.end(), nil
 		} else {
-			end = record.FailedWith(fault.As(err))
+			end = new(record.TurnEnded).Fail(fault.As(err))
 		}
 	}
 	next, merr := s.finish(context.WithoutCancel(ctx), run, end)

@@ -32,7 +32,7 @@ func (s floats) Append(ctx context.Context, b store.Batch) error {
 func TestCostsOfEarlierForm(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agentd.db")
 	open := func() *sqlite.Store {
-		s, err := sqlite.Open(t.Context(), file)
+		s, err := sqlite.Open(t.Context(), file, sqlite.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -152,7 +152,7 @@ func TestBudgetOfATurnThatWaits(t *testing.T) {
 		id := f.bounded(record.Budget{Wall: time.Minute})
 		turn := f.start(session.Request{SessionID: id, Prompt: "ask", Agent: tree(), Tools: tools()})
 		w := turn.Watch()
-		queued := f.start(session.Request{SessionID: id, Prompt: "ask", OnBusy: session.Enqueue, SessionBudget: &record.Budget{Wall: time.Hour}})
+		queued := f.start(session.Request{SessionID: id, Prompt: "ask", OnBusy: enqueue, SessionBudget: &record.Budget{Wall: time.Hour}})
 		time.Sleep(30 * time.Second)
 		f.rebudget(id, record.Budget{Wall: 2 * time.Minute})
 		time.Sleep(60 * time.Second)
@@ -189,7 +189,7 @@ func TestBudgetOfAQueuedTurn(t *testing.T) {
 				f.start(session.Request{SessionID: id, Agent: tree()})
 				var queued []*session.Turn
 				for _, b := range []*record.Budget{{ModelCalls: 5}, nil} {
-					queued = append(queued, f.start(session.Request{SessionID: id, OnBusy: session.Enqueue, SessionBudget: b}))
+					queued = append(queued, f.start(session.Request{SessionID: id, OnBusy: enqueue, SessionBudget: b}))
 				}
 				f.rebudget(id, record.Budget{ModelCalls: 7})
 				if restart {

@@ -119,8 +119,8 @@ func TestPartsOfPrompts(t *testing.T) {
 	first := f.start(session.Request{Prompt: "first", Parts: parts})
 	asked := first.Watch()
 	await(t, asked, isCall)
-	waits := f.start(session.Request{SessionID: first.SessionID(), Parts: parts, OnBusy: session.Enqueue})
-	injected := f.start(session.Request{SessionID: first.SessionID(), Parts: parts, OnBusy: session.Inject})
+	waits := f.start(session.Request{SessionID: first.SessionID(), Parts: parts, OnBusy: enqueue})
+	injected := f.start(session.Request{SessionID: first.SessionID(), Parts: parts, OnBusy: inject})
 	after := []*session.Watcher{asked, attach(t, f, first, nil)}
 	if err := first.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("ok")}); err != nil {
 		t.Fatal(err)

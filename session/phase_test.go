@@ -9,6 +9,7 @@ import (
 
 	"pgregory.net/rapid"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/limits"
@@ -116,7 +117,7 @@ func (x *world) phaseStep(what string) {
 		for range 1 + x.pick(4, "letters") {
 			prompt += "tpqbse"[x.pick(6, "letter"):][:1]
 		}
-		req := session.Request{SessionID: s.ID, Prompt: prompt, Agent: tree(), Tools: tools(), OnBusy: session.OnBusy(x.pick(4, "busy"))}
+		req := session.Request{SessionID: s.ID, Prompt: prompt, Agent: tree(), Tools: tools(), OnBusy: agentdv1.OnBusy(1 + x.pick(4, "busy"))}
 		req.OnDisconnect.Cancel = x.bool("cancel")
 		req.OnDisconnect.Grace = time.Duration(x.pick(20, "grace")) * time.Second
 		req.Budget.Wall = time.Duration(x.pick(3, "wall")) * 15 * time.Second

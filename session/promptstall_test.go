@@ -45,7 +45,7 @@ func TestTakingBackAPromptWhileTheStoreIsFull(t *testing.T) {
 				})
 				a := f.start(session.Request{Prompt: "a"})
 				wa := a.Watch()
-				b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue})
+				b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: enqueue})
 				wb := b.Watch()
 				store.full.Store(true)
 				close(resumeLast)
@@ -86,7 +86,7 @@ func TestEnqueueBehindAnEndThatWaits(t *testing.T) {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		begin := time.Now()
-		_, err := f.m.Start(ctx, session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue})
+		_, err := f.m.Start(ctx, session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: enqueue})
 		if took := time.Since(begin); err == nil || took > time.Second {
 			t.Errorf("after %v: %v", took, err)
 		}

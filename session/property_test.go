@@ -243,7 +243,7 @@ func (x *world) step(what string) {
 		for range 1 + x.pick(4, "letters") {
 			prompt += "tpqbse"[x.pick(6, "letter"):][:1]
 		}
-		req := session.Request{SessionID: s.ID, Prompt: prompt, Agent: tree(), Tools: tools(), OnBusy: session.OnBusy(x.pick(4, "busy"))}
+		req := session.Request{SessionID: s.ID, Prompt: prompt, Agent: tree(), Tools: tools(), OnBusy: agentdv1.OnBusy(1 + x.pick(4, "busy"))}
 		if x.pick(4, "new") == 0 {
 			req.SessionID = ""
 		}

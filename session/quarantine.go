@@ -133,7 +133,7 @@ func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err er
 	why := fault.Errorf(fault.Internal, "the server died %d times in a row while this turn ran, and the turn made no "+
 		"step forward in between: it is quarantined and does not run again; "+
 		"the session goes on with its next prompt", attempts)
-	end := func() *record.TurnEnded { return record.FailedWith(why) }
+	end := func() *record.TurnEnded { return new(record.TurnEnded).Fail(why) }
 	next, err = m.closeAs(ctx, s, func(record.Receipt) (func() *record.TurnEnded, error) { return end, why })
 	if err != nil {
 		m.settleClosing(ctx, s, attempts)

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/clock"
 	"github.com/apzuk3/agentd/session/internal/lock"
@@ -22,17 +23,13 @@ import (
 // waits is a record of its own, and its turn starts in the same append that ends
 // the one before: no crash can come between.
 
-// OnBusy says what happens to a prompt when the session already runs a turn. A
-// turn that only waits for a client which is not there gives way to any prompt
+// A turn that only waits for a client which is not there gives way to any prompt
 // but an injected one; one that waits for a person does not.
-type OnBusy int
-
-// The ways to deal with a busy session.
 const (
-	Reject    OnBusy = iota // SESSION_BUSY
-	Enqueue                 // the prompt waits for its turn
-	Interrupt               // the running turn is canceled
-	Inject                  // the prompt becomes a message of the running turn, if that one calls a model again
+	reject    = agentdv1.OnBusy_ON_BUSY_REJECT    // SESSION_BUSY
+	enqueue   = agentdv1.OnBusy_ON_BUSY_ENQUEUE   // the prompt waits for its turn
+	interrupt = agentdv1.OnBusy_ON_BUSY_INTERRUPT // the running turn is canceled
+	inject    = agentdv1.OnBusy_ON_BUSY_INJECT    // it becomes a message of the running turn, if that one calls a model again
 )
 
 // errIdle means that there is no turn to wait for.
@@ -117,7 +114,7 @@ func (s *Session) enqueue(ctx context.Context, spec *record.Spec, req Request) (
 			OfTurn(running.t.id).Over("queued_turns", s.limits.MaxQueued, ahead+1)
 	}
 	fact := &record.TurnQueued{
-		TurnStarted: *started, Inject: req.OnBusy == Inject, Front: req.OnBusy == Interrupt, Into: running.t.id,
+		TurnStarted: *started, Inject: req.OnBusy == inject, Front: req.OnBusy == interrupt, Into: running.t.id,
 	}
 	if !fact.Front {
 		fact.Ahead = ahead
@@ -145,7 +142,7 @@ func (s *Session) enqueue(ctx context.Context, spec *record.Spec, req Request) (
 	if _, err := s.commit(ctx, e); err != nil {
 		return nil, err
 	}
-	if req.OnBusy == Interrupt {
+	if req.OnBusy == interrupt {
 		running.halt(interrupted)
 	}
 	return t, nil

@@ -86,7 +86,7 @@ func TestEnqueuedTurnsRunInOrder(t *testing.T) {
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
 		await(t, wa, isCall)
-		next := session.Request{SessionID: a.SessionID(), OnBusy: session.Enqueue}
+		next := session.Request{SessionID: a.SessionID(), OnBusy: enqueue}
 		next.Prompt = "b"
 		b := f.start(next)
 		next.Prompt = "c"
@@ -141,7 +141,7 @@ func TestQueuedTurnSurvivesARestart(t *testing.T) {
 		})
 		a := f.start(session.Request{Prompt: "a"})
 		parts := record.Parts{filePart("image/png", []byte{0, 1, 255})}
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", Parts: parts, OnBusy: session.Enqueue, InitialState: map[string]any{"k": "v", "temp:t": "x"}})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", Parts: parts, OnBusy: enqueue, InitialState: map[string]any{"k": "v", "temp:t": "x"}})
 		wb := b.Watch()
 		last := await(t, wb, isQueued)[0].Seq
 		f.stop()
@@ -184,9 +184,9 @@ func TestInterruptingTurnGoesFirst(t *testing.T) {
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
 		await(t, wa, isCall)
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: enqueue})
 		wb := b.Watch()
-		c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "c", OnBusy: session.Interrupt})
+		c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "c", OnBusy: interrupt})
 		wc := c.Watch()
 		if e := end(t, follow(t, wa)); e.Completed || e.GetReason() != "interrupted by a new turn" || len(e.Receipt.GetCanceledToolCalls()) != 1 {
 			t.Errorf("a ended with %v", e)
@@ -218,7 +218,7 @@ func TestQueuedTurnIsDropped(t *testing.T) {
 				wa := a.Watch()
 				await(t, wa, isCall)
 				b := f.start(session.Request{
-					SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue,
+					SessionID: a.SessionID(), Prompt: "b", OnBusy: enqueue,
 					OnDisconnect: record.OnDisconnect{Cancel: true, Grace: time.Second},
 				})
 				wb := b.Watch()
@@ -250,7 +250,7 @@ func TestInjectedPromptReachesTheRunningTurn(t *testing.T) {
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
 		await(t, wa, isCall)
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "and b", OnBusy: session.Inject})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "and b", OnBusy: inject})
 		wb := b.Watch()
 		last := await(t, wb, isQueued)[0].Seq
 		answer(t, a)
@@ -299,7 +299,7 @@ func TestInjectingClientIsAskedLast(t *testing.T) {
 		})
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "and b", OnBusy: session.Inject})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "and b", OnBusy: inject})
 		wb := b.Watch()
 		close(ask)
 		await(t, wa, isCall)
@@ -326,7 +326,7 @@ func TestInjectedPromptThatComesTooLate(t *testing.T) {
 		})
 		a := f.start(session.Request{Prompt: "a"})
 		wa := a.Watch()
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Inject})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: inject})
 		wb := b.Watch()
 		close(last)
 		if got := texts(follow(t, wa))["root"]; got != "that is all" {
@@ -350,7 +350,7 @@ func TestInjectIntoATurnThatWasPutAside(t *testing.T) {
 		await(t, wa, isCall)
 		wa.Close()
 		<-a.Done() // put aside
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Inject})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: inject})
 		wb := b.Watch()
 		before := await(t, wb, isCall)
 		if before[0].GetTurnQueued() == nil {
@@ -374,7 +374,7 @@ func TestQueuedTurnIsNotHeldUpByOneThatWaits(t *testing.T) {
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
 		await(t, wa, isCall)
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: enqueue})
 		wb := b.Watch()
 		wa.Close()
 		if msgs := follow(t, wb); !end(t, msgs).Completed {
@@ -394,7 +394,7 @@ func TestQueuedClientThatCannotAnswer(t *testing.T) {
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
 		await(t, wa, isCall)
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "ask b", OnBusy: session.Enqueue})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "ask b", OnBusy: enqueue})
 		wb := b.Watch()
 		await(t, wb, isQueued)
 		wb.Unattended("it has closed its side")
@@ -414,10 +414,10 @@ func TestQueueIsBounded(t *testing.T) {
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
 		await(t, wa, isCall)
-		req := session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue}
+		req := session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: enqueue}
 		f.start(req)
 		f.start(req)
-		for _, how := range []session.OnBusy{session.Enqueue, session.Interrupt, session.Inject, session.Reject} {
+		for _, how := range []agentdv1.OnBusy{enqueue, interrupt, inject, reject} {
 			req.OnBusy = how
 			if _, err := f.m.Start(t.Context(), req); code(err) != agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY {
 				t.Errorf("on_busy %d with a full queue: %v", how, err)
@@ -482,7 +482,7 @@ func TestNoPromptIsLost(t *testing.T) {
 				switch {
 				case step <= 3: // another prompt
 					prompt := fmt.Sprintf("%s %d", []string{"ask", "say"}[i%2], i+1)
-					turn, err := f.m.Start(t.Context(), session.Request{SessionID: id, Prompt: prompt, OnBusy: session.OnBusy(step)})
+					turn, err := f.m.Start(t.Context(), session.Request{SessionID: id, Prompt: prompt, OnBusy: agentdv1.OnBusy(1 + step)})
 					if err == nil {
 						c := &client{turn: turn}
 						clients = append(clients, c)

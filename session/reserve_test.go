@@ -40,7 +40,7 @@ func TestReservationOfTheNextTurn(t *testing.T) {
 		a := f.start(session.Request{Prompt: "ask a"})
 		wa := a.Watch()
 		await(t, wa, isCall)
-		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: session.Enqueue})
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: enqueue})
 		wb := b.Watch()
 		release := m.Reserve(a.SessionID())
 		answer(t, a)

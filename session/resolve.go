@@ -17,13 +17,6 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// InputChecker is what a [Runner] may implement that knows what tools take.
-type InputChecker interface {
-	// CheckInput says what is wrong with a JSON object as the arguments of a tool of
-	// a spec that has passed Check; the text is for whoever wrote it.
-	CheckInput(spec *record.Spec, tool string, input json.RawMessage) error
-}
-
 // Resolve records what a person says to an interaction of the session, durably,
 // before it returns. The first resolution stands: an equal repeat under the same
 // key is no error; a second one, like one that comes after the call was canceled
@@ -169,15 +162,11 @@ func (s *Session) fits(t *Turn, call record.ToolCall, r *record.Resolution) erro
 			Breaking("resolution.approve.tool_input", fault.RuleFormat)
 	}
 	r.Input = b.Bytes()
-	check, ok := s.runner.(InputChecker)
-	if !ok {
-		return nil
-	}
 	spec, err := s.specOf(t)
 	if err != nil {
 		return err
 	}
-	if err := check.CheckInput(spec, call.Name, r.Input); err != nil {
+	if err := s.runner.CheckInput(spec, call.Name, r.Input); err != nil {
 		return fault.Errorf(fault.Invalid, "interaction %q: tool_input does not fit the input_schema of %q: %w",
 			call.InteractionID(), call.Name, err).
 			Breaking("resolution.approve.tool_input", fault.RuleFormat)

@@ -2,6 +2,7 @@ package session
 
 import (
 	"context"
+	"encoding/json"
 
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -12,6 +13,15 @@ type Runner interface {
 	// model that cannot be served, a missing key) before a token is spent. Its
 	// errors are of type *fault.Error.
 	Check(ctx context.Context, spec *record.Spec, keys Keys) error
+
+	// CheckState refuses a spec that has passed Check and that cannot run with the
+	// state with which its turn would begin. Its errors are of type *fault.Error. It
+	// must not change the state.
+	CheckState(spec *record.Spec, state map[string]any) error
+
+	// CheckInput says what is wrong with a JSON object as the arguments of a tool of
+	// the spec.
+	CheckInput(spec *record.Spec, tool string, input json.RawMessage) error
 
 	// Decode says what an event that this runner has appended means. It is a
 	// pure function of data.

@@ -190,7 +190,7 @@ func TestDeleteSession(t *testing.T) {
 			turn := f.start(session.Request{SessionID: id, Prompt: "ask", Agent: tree(), Tools: tools()})
 			await(f.t, turn.Watch(), isCall)
 			for range 3 {
-				f.start(session.Request{SessionID: id, Prompt: "ask", Agent: tree(), Tools: tools(), OnBusy: session.Enqueue})
+				f.start(session.Request{SessionID: id, Prompt: "ask", Agent: tree(), Tools: tools(), OnBusy: enqueue})
 			}
 		},
 		"put aside": func(f *fixture, id string) {
@@ -265,7 +265,7 @@ func TestIdempotencyKeys(t *testing.T) {
 		t.Errorf("the key with other content: %v", err)
 	}
 	// A prompt that waits has a key too.
-	queued := session.Request{SessionID: first[0], Prompt: "hi", OnBusy: session.Enqueue, Once: session.Once{Key: "q", Content: "c"}}
+	queued := session.Request{SessionID: first[0], Prompt: "hi", OnBusy: enqueue, Once: session.Once{Key: "q", Content: "c"}}
 	turn, err := f.m.Start(t.Context(), queued)
 	if err != nil {
 		t.Fatal(err)

@@ -117,7 +117,7 @@ func TestTurnWaitsForSpace(t *testing.T) {
 				return err
 			},
 			"a prompt that waits": func() error {
-				_, err := f.m.Start(t.Context(), session.Request{SessionID: other.SessionID(), Prompt: "x", OnBusy: session.Enqueue})
+				_, err := f.m.Start(t.Context(), session.Request{SessionID: other.SessionID(), Prompt: "x", OnBusy: enqueue})
 				return err
 			},
 			"readiness": func() error { return f.m.Ready(t.Context()) },
@@ -179,7 +179,7 @@ func TestFullStoreRefusesAtOnce(t *testing.T) {
 		for what, req := range map[string]session.Request{
 			"new session": {Agent: tree(), Prompt: "x"},
 			"session":     {SessionID: turn.SessionID(), Prompt: "x"},
-			"queue":       {SessionID: waiting.SessionID(), Prompt: "x", OnBusy: session.Enqueue},
+			"queue":       {SessionID: waiting.SessionID(), Prompt: "x", OnBusy: enqueue},
 		} {
 			if _, err := f.m.Start(t.Context(), req); code(err) != unavailable {
 				t.Errorf("%s: %v", what, err)
@@ -309,7 +309,7 @@ func TestStallOfOneSession(t *testing.T) {
 		if err := turn.CancelCall(t.Context(), "c"); err != nil {
 			t.Errorf("cancel: %v", err)
 		}
-		_, err := f.m.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "x", OnBusy: session.Enqueue})
+		_, err := f.m.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "x", OnBusy: enqueue})
 		if code(err) != unavailable {
 			t.Errorf("a prompt that waits: %v", err)
 		}

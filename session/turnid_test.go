@@ -21,14 +21,14 @@ func TestTurnIDOfTheCaller(t *testing.T) {
 	id := a.SessionID()
 	wa := a.Watch()
 	await(t, wa, isCall)
-	b := f.start(session.Request{SessionID: id, Prompt: "b", TurnID: "b:1@x.-_", OnBusy: session.Enqueue})
+	b := f.start(session.Request{SessionID: id, Prompt: "b", TurnID: "b:1@x.-_", OnBusy: enqueue})
 	if a.ID() != "a" || b.ID() != "b:1@x.-_" {
 		t.Errorf("the turns are %q and %q", a.ID(), b.ID())
 	}
 	taken := func(when string) {
 		t.Helper()
 		for _, turn := range []string{"a", "b:1@x.-_"} {
-			for _, how := range []session.OnBusy{session.Reject, session.Enqueue, session.Interrupt, session.Inject} {
+			for _, how := range []agentdv1.OnBusy{reject, enqueue, interrupt, inject} {
 				_, err := f.m.Start(t.Context(), session.Request{SessionID: id, Prompt: "again", TurnID: turn, OnBusy: how})
 				if code(err) != codeConflict || !strings.Contains(err.Error(), turn) {
 					t.Errorf("%s, on_busy %d: a second turn %q: %v", when, how, turn, err)
@@ -72,7 +72,7 @@ func TestTurnIDAtOnce(t *testing.T) {
 	errs := make(chan error, 8)
 	for range cap(errs) {
 		all.Go(func() {
-			_, err := f.m.Start(t.Context(), session.Request{SessionID: a.SessionID(), Prompt: "b", TurnID: "b", OnBusy: session.Enqueue})
+			_, err := f.m.Start(t.Context(), session.Request{SessionID: a.SessionID(), Prompt: "b", TurnID: "b", OnBusy: enqueue})
 			errs <- err
 		})
 	}

@@ -115,7 +115,7 @@ func TestWallTimeInTheQueue(t *testing.T) {
 				f.on(calls(6))
 				first := f.start(session.Request{})
 				synctest.Wait() // it runs
-				second := f.start(session.Request{SessionID: first.SessionID(), OnBusy: session.Enqueue, Budget: record.Budget{Wall: 5 * time.Second}})
+				second := f.start(session.Request{SessionID: first.SessionID(), OnBusy: enqueue, Budget: record.Budget{Wall: 5 * time.Second}})
 				f.on(calls(tc.calls))
 				msgs := follow(t, second.Watch())
 				if took := time.Since(first.Started()); took != 70*time.Second || errorOf(msgs) != tc.code || end(t, msgs).GetUsageSummary().GetLlmCalls() != 1 {
@@ -135,7 +135,7 @@ func TestWallTimeBeginsWithTheStartOnDisk(t *testing.T) {
 		first := f.start(session.Request{})
 		synctest.Wait() // it runs
 		second := f.start(session.Request{
-			SessionID: first.SessionID(), OnBusy: session.Enqueue, Budget: record.Budget{Wall: 25 * time.Second},
+			SessionID: first.SessionID(), OnBusy: enqueue, Budget: record.Budget{Wall: 25 * time.Second},
 		})
 		w := second.Watch()
 		db.tamper(func(ctx context.Context, b store.Batch) error {

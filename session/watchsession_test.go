@@ -155,8 +155,8 @@ func TestReadingAcrossTurns(t *testing.T) {
 			return nil
 		})
 		first := f.start(session.Request{SessionID: s.ID, Agent: tree(), InitialState: map[string]any{"a": 1}})
-		second := f.start(session.Request{SessionID: s.ID, OnBusy: session.Enqueue, InitialState: map[string]any{"b": 2}})
-		third := f.start(session.Request{SessionID: s.ID, OnBusy: session.Enqueue})
+		second := f.start(session.Request{SessionID: s.ID, OnBusy: enqueue, InitialState: map[string]any{"b": 2}})
+		third := f.start(session.Request{SessionID: s.ID, OnBusy: enqueue})
 		if err := f.m.CancelTurn(t.Context(), s.ID, third.ID(), "enough"); err != nil {
 			t.Fatal(err)
 		}

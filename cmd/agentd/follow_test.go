@@ -188,7 +188,7 @@ func (f *follower) text() string {
 // calls and results of tools it holds, and whether the turn is over.
 func records(t *testing.T, dir, sessionID string) (modelCalls, results int, ended bool) {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"))
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"), sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

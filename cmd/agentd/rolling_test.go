@@ -192,7 +192,7 @@ func rollingRestart(t *testing.T, c *carrier) {
 // check holds the logs of the load's sessions against what the clients know.
 func (l *load) check(dir string) {
 	t := l.t
-	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"))
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"), sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

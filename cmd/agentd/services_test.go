@@ -167,7 +167,7 @@ func (c *carrier) binary(t *testing.T, env map[string]string) *served {
 
 // keep reads the logs of all sessions of a data folder.
 func (c *carrier) keep(t *testing.T, dir string) {
-	db, err := sqlite.Open(context.Background(), filepath.Join(dir, "agentd.db"))
+	db, err := sqlite.Open(context.Background(), filepath.Join(dir, "agentd.db"), sqlite.Config{})
 	if err != nil {
 		t.Error(err)
 		return

@@ -66,7 +66,7 @@ func mainThatFails(fault string) int {
 	p := &process{signals: signals, env: environ(os.Environ()), stdout: os.Stdout, stderr: os.Stderr}
 	p.adjust = func(cfg *daemon.Config) {
 		var err error
-		if s.Store, err = sqlite.Open(context.Background(), filepath.Join(cfg.DataDir, "agentd.db")); err != nil {
+		if s.Store, err = sqlite.Open(context.Background(), filepath.Join(cfg.DataDir, "agentd.db"), sqlite.Config{}); err != nil {
 			panic(err)
 		}
 		cfg.Store = s

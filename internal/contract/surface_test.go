@@ -16,7 +16,7 @@ import (
 // Bounds of what packages export, see TestSurface. Whoever removes names lowers them; the aim for
 // all public packages is 200.
 const (
-	maxExported = 225
+	maxExported = 200
 	maxModel    = 51
 	maxKit      = 4
 )

@@ -158,13 +158,9 @@ func openStore(cfg *Config) (store.Store, error) {
 	if cfg.DataDir != Memory {
 		path = filepath.Join(cfg.DataDir, databaseFile)
 	}
-	opts := []sqlite.Option{sqlite.WithLogger(cfg.Logger)}
-	if cfg.AllowNetworkFiles {
-		opts = append(opts, sqlite.WithNetworkFiles())
-	}
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
-	return sqlite.Open(ctx, path, opts...)
+	return sqlite.Open(ctx, path, sqlite.Config{Logger: cfg.Logger, NetworkFiles: cfg.AllowNetworkFiles})
 }
 
 func newHTTPServer(cfg *Config, h http.Handler) *http.Server {

@@ -36,7 +36,7 @@ func Replay(ctx context.Context, dataDir, sessionID string) (_ ReplayReport, err
 		return ReplayReport{}, err
 	}
 	// Which brings the copy's schema up to date. Wherever temporary files are, nobody else opens it.
-	db, err := sqlite.Open(ctx, path, sqlite.WithNetworkFiles())
+	db, err := sqlite.Open(ctx, path, sqlite.Config{NetworkFiles: true})
 	if err != nil {
 		return ReplayReport{}, err
 	}

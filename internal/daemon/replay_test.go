@@ -76,7 +76,7 @@ func TestReplay(t *testing.T) {
 	}
 	stop(t, d)
 
-	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"))
+	db, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"), sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -72,7 +72,7 @@ func heartbeat() *agentdv1.RunRequest {
 // nothing that is not stored, new ones are refused as something that passes, readyz says
 // no; when there is space again all goes on, in the same process.
 func TestDiskFull(t *testing.T) {
-	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "agentd.db"), sqlite.WithMaxBytes(1<<20))
+	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "agentd.db"), sqlite.Config{MaxBytes: 1 << 20})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -152,7 +152,7 @@ func (s *hanging) Close() error {
 // TestStoreThatDoesNotClose: a disk that hangs does not keep the process.
 func TestStoreThatDoesNotClose(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory, err := sqlite.Open(t.Context(), sqlite.Memory)
+		memory, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -188,7 +188,7 @@ func (s *failing) Append(ctx context.Context, b store.Batch) error {
 // those who watch are told to come again.
 func TestStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		memory, err := sqlite.Open(t.Context(), sqlite.Memory)
+		memory, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -230,7 +230,7 @@ func TestStoreFaults(t *testing.T) {
 }
 
 func storeFaults(t *testing.T, rate float64, seed uint64) (faults, lost int) {
-	memory, err := sqlite.Open(t.Context(), sqlite.Memory)
+	memory, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

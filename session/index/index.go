@@ -215,40 +215,34 @@ func (x *Index) Asks() *Interaction {
 	return x.asked.Pending[0]
 }
 
-// Source is a log as Read reads it.
-type Source struct {
-	// Records yields the log from its first record on, and Decode reads what a record says.
-	Records iter.Seq2[record.Record, error]
-	Decode  func(record.Record) (any, error)
-	// Inherited is as in Index, and UpTo the last record that counts.
-	Inherited, UpTo int64
-}
-
-// Read returns what a log says up to a record, and the rows of it under the id of a session.
-func Read(from Source, sessionID string) (*Index, []store.Row, error) {
+// Read applies the records of a log, from its first one on and up to a sequence number, and returns the rows
+// of it under the id of a session. x is the index of an empty log; decode reads what a record says.
+func (x *Index) Read(
+	records iter.Seq2[record.Record, error], decode func(record.Record) (any, error), upTo int64, sessionID string,
+) ([]store.Row, error) {
 	type key struct {
 		kind store.RowKind
 		id   string
 	}
-	x, rows := &Index{Inherited: from.Inherited}, map[key]store.Row{}
-	for rec, err := range from.Records {
+	rows := map[key]store.Row{}
+	for rec, err := range records {
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
-		if rec.Seq > from.UpTo {
+		if rec.Seq > upTo {
 			break
 		}
-		fact, err := from.Decode(rec)
+		fact, err := decode(rec)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		changed, err := x.Rows(sessionID, rec, fact)
 		if err != nil {
-			return nil, nil, err
+			return nil, err
 		}
 		for _, row := range changed {
 			rows[key{row.Kind, row.ID}] = row
 		}
 	}
-	return x, slices.Collect(maps.Values(rows)), nil
+	return slices.Collect(maps.Values(rows)), nil
 }

@@ -107,7 +107,7 @@ func (l *Lists) ListInteractions(
 			list, rq.After = append(list, in), &row
 			bytes += len(row.Data)
 		}
-		if store.LastRows(rows, rq.Limit) {
+		if rq.IsLast(rows) {
 			return list, "", nil
 		}
 	}

@@ -189,7 +189,7 @@ func (l *Lists) ListTurns(
 			turns = append(turns, t)
 			bytes += t.size()
 		}
-		if store.LastRows(rows, rq.Limit) {
+		if rq.IsLast(rows) {
 			return turns, "", nil
 		}
 		rq.After = &rows[len(rows)-1]

@@ -48,11 +48,11 @@ type Principal struct {
 	Role Role
 }
 
-// Local is the principal of whoever reaches a server that authenticates nobody.
-var Local = Principal{ID: "local", Role: Operator}
+// local is the principal of whoever reaches a server that authenticates nobody.
+var local = Principal{ID: "local", Role: Operator}
 
 // Key is the principal's name in the store: who made a session, and whose `user:` keys
-// are meant. That of Local is what stores had before there were others.
+// are meant. That of local is what stores had before there were others.
 func (p Principal) Key() string {
 	id := url.PathEscape(p.ID)
 	if p.Tenant == "" {
@@ -61,25 +61,23 @@ func (p Principal) Key() string {
 	return url.PathEscape(p.Tenant) + "/" + id
 }
 
-// Read reads what Key has written. A name that Key did not write is the id of a principal;
-// the empty name is the id of Local.
-func Read(key string) Principal {
-	if key == "" {
-		return Principal{ID: Local.ID}
-	}
+// Read makes p the principal of a name that Key has written, and returns it. A name that Key did not write is
+// the id of a principal; the empty name is the id of whom Of returns for a context that names nobody.
+func (p *Principal) Read(key string) Principal {
 	tenant, id, both := strings.Cut(key, "/")
 	if !both {
 		tenant, id = "", key
 	}
-	t, err := url.PathUnescape(tenant)
-	if err != nil {
-		return Principal{ID: key}
+	*p = Principal{ID: key}
+	t, badTenant := url.PathUnescape(tenant)
+	name, badID := url.PathUnescape(id)
+	switch {
+	case key == "":
+		p.ID = local.ID
+	case badTenant == nil && badID == nil:
+		p.ID, p.Tenant = name, t
 	}
-	name, err := url.PathUnescape(id)
-	if err != nil {
-		return Principal{ID: key}
-	}
-	return Principal{ID: name, Tenant: t}
+	return *p
 }
 
 type principalKey struct{}
@@ -89,10 +87,10 @@ func With(ctx context.Context, p Principal) context.Context {
 	return context.WithValue(ctx, principalKey{}, p)
 }
 
-// Of returns who asks for what is done with the context: Local if the context names nobody.
+// Of returns who asks for what is done with the context: local if the context names nobody.
 func Of(ctx context.Context) Principal {
 	if p, ok := ctx.Value(principalKey{}).(Principal); ok {
 		return p
 	}
-	return Local
+	return local
 }

@@ -244,9 +244,10 @@ type TurnEnded struct {
 	Receipt *Receipt `json:"receipt,omitempty"`
 }
 
-// FailedWith is the end of a turn by an error.
-func FailedWith(e *fault.Error) *TurnEnded {
-	return &TurnEnded{Code: e.Code, Message: e.Message, Reason: e.Message, RetryAfter: e.RetryAfter, Limit: e.Limit}
+// Fail makes f the end of a turn by an error, and returns it.
+func (f *TurnEnded) Fail(e *fault.Error) *TurnEnded {
+	*f = TurnEnded{Code: e.Code, Message: e.Message, Reason: e.Message, RetryAfter: e.RetryAfter, Limit: e.Limit}
+	return f
 }
 
 // Failure is the error that ended a turn.

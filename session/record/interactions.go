@@ -91,8 +91,8 @@ func (q *Question) String() string {
 	return fmt.Sprintf("a question (%v)", q.Kind)
 }
 
-// NewInteractionID returns a new id for a [Question]. It says nothing.
-func NewInteractionID() string { return "i-" + strings.ToLower(rand.Text()) }
+// NewID is a new id for the question. It says nothing.
+func (*Question) NewID() string { return "i-" + strings.ToLower(rand.Text()) }
 
 // InteractionID is the id of what the call asks.
 func (c *ToolCall) InteractionID() string { return cmp.Or(c.Asks.ID, c.ID) }

@@ -122,7 +122,7 @@ type Info struct {
 
 // Owner is the principal that created the session. The session reads and writes the `user:` keys of that
 // principal. The role is not stored.
-func (i Info) Owner() principal.Principal { return principal.Read(i.Creator) }
+func (i Info) Owner() principal.Principal { return new(principal.Principal).Read(i.Creator) }
 
 // Change says what Update changes of a session. A nil field leaves its value as it is.
 type Change struct {
@@ -323,14 +323,13 @@ func LastPage(recs []record.Record, limit int) bool {
 	return len(recs) < limit && size < ReadBytes
 }
 
-// LastRows reports whether rows, which a Store.Rows with that limit has returned, are the last ones of the
-// list.
-func LastRows(rows []Row, limit int) bool {
+// IsLast reports whether rows, which a Store.Rows with the query has returned, are the last ones of the list.
+func (q RowQuery) IsLast(rows []Row) bool {
 	size := 0
 	for _, row := range rows {
 		size += len(row.Data)
 	}
-	return len(rows) < limit && size < ReadBytes
+	return len(rows) < q.Limit && size < ReadBytes
 }
 
 // Store keeps the sessions. The package doc says what that is.
@@ -401,7 +400,7 @@ type Store interface {
 	Row(ctx context.Context, kind RowKind, sessionID, id string) (Row, error)
 	// Rows returns at most q.Limit rows that match, those with the highest (CreatedAt, SessionID, Seq, ID)
 	// first. It may return fewer rows although there are more once their Data holds ReadBytes, and should:
-	// see LastRows.
+	// see RowQuery.IsLast.
 	Rows(ctx context.Context, q RowQuery) ([]Row, error)
 	// Key returns the key of a scope and a name, or ErrNotFound.
 	Key(ctx context.Context, scope, name string) (Key, error)

@@ -258,7 +258,7 @@ func (s *storm) kill(ctx context.Context) {
 
 // examine reads the database and checks every session of the round.
 func (s *storm) examine(talks []*talk) {
-	store, err := sqlite.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"))
+	store, err := sqlite.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"), sqlite.Config{})
 	if err != nil {
 		s.t.Fatal(err)
 	}
@@ -375,7 +375,7 @@ func sealOf(records []record.Record) seal {
 
 // epilogue reads all sessions once more: what was written stays as it is.
 func (s *storm) epilogue() {
-	store, err := sqlite.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"))
+	store, err := sqlite.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"), sqlite.Config{})
 	if err != nil {
 		s.t.Fatal(err)
 	}

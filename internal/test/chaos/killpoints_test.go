@@ -209,7 +209,7 @@ func number(t *testing.T, at string) int {
 
 func readRecords(t *testing.T, dir, id string) []record.Record {
 	t.Helper()
-	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"))
+	store, err := sqlite.Open(t.Context(), filepath.Join(dir, "agentd.db"), sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

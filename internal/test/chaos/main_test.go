@@ -45,7 +45,7 @@ func TestMain(m *testing.M) {
 func serve() error {
 	stop, cancel := signal.NotifyContext(context.Background(), syscall.SIGTERM)
 	defer cancel()
-	store, err := sqlite.Open(stop, filepath.Join(os.Getenv("AGENTD_DATA"), "agentd.db"))
+	store, err := sqlite.Open(stop, filepath.Join(os.Getenv("AGENTD_DATA"), "agentd.db"), sqlite.Config{})
 	if err != nil {
 		return err
 	}

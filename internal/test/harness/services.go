@@ -75,7 +75,7 @@ func StartDaemon(t testing.TB, cfg agentdtest.Config, opts ...testdaemon.Option)
 
 // OpenStore opens a store whose logs are kept for comparison.
 func OpenStore(ctx context.Context, path string) (store.Store, error) {
-	disk, err := sqlite.Open(ctx, path)
+	disk, err := sqlite.Open(ctx, path, sqlite.Config{})
 	if err != nil || current == nil {
 		return disk, err
 	}

@@ -49,7 +49,7 @@ func VerifyLog(ctx context.Context, t *testing.T, store store.Store, id string) 
 // startVerified starts a daemon; when it has ended, all of its sessions are verified.
 func startVerified(t *testing.T, cfg agentdtest.Config, opts ...testdaemon.Option) *agentdtest.Daemon {
 	t.Helper()
-	disk, err := sqlite.Open(t.Context(), sqlite.Memory)
+	disk, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

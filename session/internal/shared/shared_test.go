@@ -107,7 +107,7 @@ func TestReservationsCount(t *testing.T) {
 // Operators alone write `app:`.
 func TestPermitted(t *testing.T) {
 	state := map[string]any{"app:a": 1, "user:b": 2, "c": 3}
-	if got, warnings := shared.Permitted(principal.Local, "state", state); len(got) != 3 || warnings != nil {
+	if got, warnings := shared.Permitted(principal.Principal{ID: "local", Role: principal.Operator}, "state", state); len(got) != 3 || warnings != nil {
 		t.Errorf("an operator: %v, %v", got, warnings)
 	}
 	got, warnings := shared.Permitted(principal.Principal{ID: "p"}, "state", state)

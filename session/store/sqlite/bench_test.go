@@ -179,7 +179,7 @@ func BenchmarkRead(b *testing.B) {
 // BenchmarkOpenMemory opens and closes a store in memory, as many tests do.
 func BenchmarkOpenMemory(b *testing.B) {
 	for b.Loop() {
-		s, err := Open(b.Context(), Memory)
+		s, err := openAs(b.Context(), Memory)
 		if err != nil {
 			b.Fatal(err)
 		}

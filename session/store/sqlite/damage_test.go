@@ -105,7 +105,7 @@ func useDamaged(t *testing.T, seed uint64, dir string, logs map[string][]record.
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), damageLimit)
 	defer cancel()
-	s, err := Open(ctx, filepath.Join(dir, "agentd.db"))
+	s, err := openAs(ctx, filepath.Join(dir, "agentd.db"))
 	if err != nil {
 		if ctx.Err() != nil || !strings.Contains(err.Error(), dir) {
 			t.Errorf("seed %d: open: %v", seed, err)

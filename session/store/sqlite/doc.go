@@ -88,7 +88,7 @@
 //
 // Locks do not reach other machines. A network file system is refused, by the type that statfs gives
 // (Linux; of FUSE the kinds that are known to be shared), or when it is not local (macOS, FreeBSD); see
-// [WithNetworkFiles], with which the .lock file alone is locked.
+// [Config.NetworkFiles], with which the .lock file alone is locked.
 //
 // A store whose database is renamed, removed or replaced while it is open fails with store.ErrFailed at the
 // next write, or when a read needs another connection. The next process would not find what the store

@@ -241,7 +241,7 @@ func TestShrink(t *testing.T) {
 const large = 66 << 20
 
 // withScrub sets how long Close scrubs.
-func withScrub(limit time.Duration) Option {
+func withScrub(limit time.Duration) option {
 	return func(o *options) { o.scrubStop = limit }
 }
 

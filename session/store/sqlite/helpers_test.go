@@ -85,7 +85,7 @@ func newGate() *gate {
 	return &gate{entered: make(chan struct{}, 1000), pass: make(chan struct{})}
 }
 
-func (g *gate) option() Option {
+func (g *gate) option() option {
 	return withCommit(func(commit func() error) error {
 		g.entered <- struct{}{}
 		<-g.pass
@@ -93,7 +93,7 @@ func (g *gate) option() Option {
 	})
 }
 
-func withCommit(f func(commit func() error) error) Option {
+func withCommit(f func(commit func() error) error) option {
 	return func(o *options) { o.commit = f }
 }
 
@@ -103,3 +103,6 @@ func appendAsync(ctx context.Context, s *Store, b store.Batch) <-chan error {
 	go func() { done <- s.Append(ctx, b) }()
 	return done
 }
+
+// withMaxBytes is Config.MaxBytes.
+func withMaxBytes(n int64) option { return func(o *options) { o.maxBytes = n } }

@@ -93,7 +93,7 @@ func TestRefusalKeepsSQLitesLocks(t *testing.T) {
 		t.Fatalf("the locks of an open database are %q, want SQLite's and the store's", before)
 	}
 	for _, other := range []string{path, filepath.Join(hardLinked(t, dir), "agentd.db"), filepath.Join(symlinkedFile(t, dir), "agentd.db")} {
-		if _, err := Open(t.Context(), other); !errors.Is(err, ErrLocked) {
+		if _, err := openAs(t.Context(), other); !errors.Is(err, ErrLocked) {
 			t.Errorf("open %s: %v", other, err)
 		}
 		if _, err := Copy(t.Context(), other, t.TempDir()); !errors.Is(err, ErrLocked) {

@@ -45,7 +45,7 @@ func refusedElsewhere(t *testing.T, name otherName) {
 	s := open(t, dir)
 	mustCreate(t, s, "a")
 	other := name(t, dir)
-	second, err := Open(t.Context(), filepath.Join(other, "agentd.db"))
+	second, err := openAs(t.Context(), filepath.Join(other, "agentd.db"))
 	if second != nil {
 		mustClose(t, second)
 	}

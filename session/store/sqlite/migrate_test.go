@@ -84,7 +84,7 @@ func hangAfter(migration string, statements int) string {
 	return head + "SELECT hang();\n" + rest
 }
 
-func withMigrations(dir fs.FS) Option { return func(o *options) { o.migrations = dir } }
+func withMigrations(dir fs.FS) option { return func(o *options) { o.migrations = dir } }
 
 // opener is a process that opens a store.
 type opener struct {
@@ -155,7 +155,7 @@ func TestOpenChild(t *testing.T) {
 			return nil, errors.New("nobody has killed this process")
 		})
 	}
-	s, err := Open(t.Context(), filepath.Join(dir, "agentd.db"), withMigrations(dirFS))
+	s, err := openAs(t.Context(), filepath.Join(dir, "agentd.db"), withMigrations(dirFS))
 	switch {
 	case errors.Is(err, ErrLocked):
 		fmt.Println("locked")
@@ -237,7 +237,7 @@ func TestTwoOpenersAtOnce(t *testing.T) {
 		errs := make([]error, len(stores))
 		var wg sync.WaitGroup
 		for i := range stores {
-			wg.Go(func() { stores[i], errs[i] = Open(t.Context(), file) })
+			wg.Go(func() { stores[i], errs[i] = openAs(t.Context(), file) })
 		}
 		wg.Wait()
 		won := 0
@@ -294,7 +294,7 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	mustClose(t, s)
 	before := readFile(t, dir, "agentd.db")
 	for range 2 {
-		_, err := Open(t.Context(), filepath.Join(dir, "agentd.db"))
+		_, err := openAs(t.Context(), filepath.Join(dir, "agentd.db"))
 		if err == nil || !strings.Contains(err.Error(), want) {
 			t.Fatalf("open: %v, want %q in it", err, want)
 		}

@@ -10,7 +10,7 @@ import (
 	"testing"
 )
 
-func withNetwork(f func(path string) (string, error)) Option {
+func withNetwork(f func(path string) (string, error)) option {
 	return func(o *options) { o.network = f }
 }
 
@@ -20,12 +20,12 @@ func TestNetworkFiles(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
 		shared  func(path string) bool
-		allowed []Option
+		allowed []option
 		want    string
 	}{
 		"the folder":              {shared: func(path string) bool { return !strings.HasSuffix(path, ".db") }, want: "data is on NFS"},
 		"the database":            {shared: func(path string) bool { return strings.HasSuffix(path, ".db") }, want: "agentd.db is on NFS"},
-		"the operator wants that": {shared: func(string) bool { return true }, allowed: []Option{WithNetworkFiles()}},
+		"the operator wants that": {shared: func(string) bool { return true }, allowed: []option{func(o *options) { o.anyFiles = true }}},
 		"neither":                 {shared: func(string) bool { return false }},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -39,7 +39,7 @@ func TestNetworkFiles(t *testing.T) {
 			})
 			path := filepath.Join(dir, "agentd.db")
 			for range 2 { // the second would find a lock that was left
-				s, err := Open(t.Context(), path, append([]Option{network}, tc.allowed...)...)
+				s, err := openAs(t.Context(), path, append([]option{network}, tc.allowed...)...)
 				if err == nil {
 					// On NFS and SMB, flock would keep SQLite's own locks out.
 					if (s.hold.file == nil) != tc.shared(path) {

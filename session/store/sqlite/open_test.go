@@ -12,7 +12,7 @@ import (
 func TestOnlyOneAtATime(t *testing.T) {
 	dir := t.TempDir()
 	s := open(t, dir)
-	second, err := Open(t.Context(), filepath.Join(dir, "agentd.db"))
+	second, err := openAs(t.Context(), filepath.Join(dir, "agentd.db"))
 	if !errors.Is(err, ErrLocked) || second != nil {
 		t.Fatalf("second Open: %v, want %v", err, ErrLocked)
 	}
@@ -26,7 +26,7 @@ func TestOnlyOneAtATime(t *testing.T) {
 
 func TestMemoryStoresAreApart(t *testing.T) {
 	for range 2 {
-		s, err := Open(t.Context(), Memory)
+		s, err := openAs(t.Context(), Memory)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -50,7 +50,7 @@ func TestRefusedOpen(t *testing.T) {
 			}
 		}, "file is not a database"},
 		"newer schema": {t.Context(), func(t *testing.T, path string) {
-			s, err := Open(t.Context(), path)
+			s, err := openAs(t.Context(), path)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -73,7 +73,7 @@ func TestRefusedOpen(t *testing.T) {
 			path := filepath.Join(t.TempDir(), "agentd.db")
 			c.prepare(t, path)
 			for range 2 { // the second would find a lock that was left
-				s, err := Open(c.ctx, path)
+				s, err := openAs(c.ctx, path)
 				if err == nil {
 					mustClose(t, s)
 				}

@@ -12,7 +12,7 @@ func TestNoSpecialCharactersInPaths(t *testing.T) {
 	for _, name := range []string{"a b.db", "what?mode=memory", "a#b", "a%20b", "日本.db", "a&b=c", "file:x"} {
 		path := filepath.Join(t.TempDir(), "new", name)
 		for round := range 2 {
-			s, err := Open(t.Context(), path)
+			s, err := openAs(t.Context(), path)
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -20,7 +20,7 @@ import (
 func TestLargeAppendsWait(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		s, err := Open(t.Context(), Memory, g.option())
+		s, err := openAs(t.Context(), Memory, g.option())
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -18,11 +18,13 @@ import (
 // Memory is the path of a store that keeps everything in memory. Close removes it.
 const Memory = ":memory:"
 
-// ErrLocked means that the database is open elsewhere.
-var ErrLocked = errors.New("database is in use")
-
-// ErrNetwork means that the database is on a network file system, see WithNetworkFiles.
-var ErrNetwork = errors.New("database is on a network file system")
+// Errors of Open.
+var (
+	// ErrLocked means that the database is open elsewhere.
+	ErrLocked = errors.New("database is in use")
+	// ErrNetwork means that the database is on a network file system, see Config.NetworkFiles.
+	ErrNetwork = errors.New("database is on a network file system")
+)
 
 var errClosed = errors.New("store is closed")
 
@@ -44,8 +46,22 @@ type Store struct {
 
 var _ store.Store = (*Store)(nil)
 
-// Option changes how a store is opened.
-type Option func(*options)
+// Config says how a store is opened. The zero value works.
+type Config struct {
+	// Logger takes what no caller waits for: that the store has rebuilt the database, or could not tidy it
+	// up. Nil logs nothing.
+	Logger *slog.Logger
+	// MaxBytes caps the size of the database file, in bytes, rounded down to whole pages of 4096. An append
+	// that would exceed it fails as on a full disk: nothing is written and later calls may succeed. Under a
+	// cap below the present size the file grows no further. Zero means no cap.
+	MaxBytes int64
+	// NetworkFiles has Open accept a database on a network file system, which it refuses otherwise. The
+	// caller makes sure that one process of one machine opens it at a time.
+	NetworkFiles bool
+}
+
+// option is what Config sets, or a test.
+type option func(*options)
 
 type options struct {
 	maxBytes int64
@@ -63,26 +79,7 @@ type options struct {
 	commit func(commit func() error) error
 }
 
-// WithMaxBytes caps the size of the database file, in bytes, rounded down to whole pages of 4096. An append
-// that would exceed it fails as on a full disk: nothing is written and later calls may succeed. Under a cap
-// below the present size the file grows no further. Zero means no cap.
-func WithMaxBytes(n int64) Option {
-	return func(o *options) { o.maxBytes = n }
-}
-
-// WithLogger sets the logger for what no caller waits for: that the store has rebuilt the database, or
-// could not tidy it up. The default logs nothing.
-func WithLogger(log *slog.Logger) Option {
-	return func(o *options) { o.log = log }
-}
-
-// WithNetworkFiles makes Open accept a database on a network file system, which it refuses otherwise. The
-// caller makes sure that one process of one machine opens it at a time.
-func WithNetworkFiles() Option {
-	return func(o *options) { o.anyFiles = true }
-}
-
-// SetMaxBytes changes the cap of WithMaxBytes while the store is open. Zero means no cap.
+// SetMaxBytes changes the cap of Config.MaxBytes while the store is open. Zero means no cap.
 func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
 	pages := int64(math.MaxUint32 - 1) // SQLite's own most
 	if n > 0 {
@@ -105,7 +102,17 @@ func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
 // owner may read them. It brings the schema up to date, and refuses a database that a newer build has
 // written. It returns ErrLocked if another process, or another Store of this process, has the database open
 // under any name, and ErrNetwork if the database is on a network file system. ctx bounds Open only.
-func Open(ctx context.Context, path string, opts ...Option) (*Store, error) {
+func Open(ctx context.Context, path string, cfg Config) (*Store, error) {
+	return openAs(ctx, path, func(o *options) {
+		o.maxBytes, o.anyFiles = cfg.MaxBytes, cfg.NetworkFiles
+		if cfg.Logger != nil {
+			o.log = cfg.Logger
+		}
+	})
+}
+
+// openAs is Open with what tests set.
+func openAs(ctx context.Context, path string, opts ...option) (*Store, error) {
 	o := options{
 		commit: func(commit func() error) error { return commit() },
 		log:    slog.New(slog.DiscardHandler), vacuum: vacuumBytes, network: networkOf, scrubStop: scrubAtStop,

@@ -18,29 +18,29 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 func TestFile(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) store.Store { return open(t, t.TempDir()) })
+	storetest.Harness{Open: func(t *testing.T) store.Store { return open(t, t.TempDir()) }}.Run(t)
 }
 
 func TestMemory(t *testing.T) {
 	t.Parallel()
-	storetest.Run(t, func(t *testing.T) store.Store {
-		s, err := Open(t.Context(), Memory)
+	storetest.Harness{Open: func(t *testing.T) store.Store {
+		s, err := openAs(t.Context(), Memory)
 		if err != nil {
 			t.Fatal(err)
 		}
 		return s
-	})
+	}}.Run(t)
 }
 
 func TestDurable(t *testing.T) {
 	t.Parallel()
-	storetest.RunDurable(t, func(t *testing.T, dir string) store.Store { return open(t, dir) })
+	storetest.Harness{OpenAt: func(t *testing.T, dir string) store.Store { return open(t, dir) }}.Run(t)
 }
 
 // open returns the store in dir, which the caller closes.
-func open(t testing.TB, dir string, opts ...Option) *Store {
+func open(t testing.TB, dir string, opts ...option) *Store {
 	t.Helper()
-	s, err := Open(t.Context(), filepath.Join(dir, "agentd.db"), opts...)
+	s, err := openAs(t.Context(), filepath.Join(dir, "agentd.db"), opts...)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,21 +49,21 @@ func open(t testing.TB, dir string, opts ...Option) *Store {
 
 func TestFull(t *testing.T) {
 	t.Parallel()
-	storetest.RunFull(t, func(t *testing.T) (store.Store, func()) {
-		s := open(t, t.TempDir(), WithMaxBytes(1<<20))
+	storetest.Harness{OpenFull: func(t *testing.T) (store.Store, func()) {
+		s := open(t, t.TempDir(), withMaxBytes(1<<20))
 		return s, func() {
 			if err := s.SetMaxBytes(t.Context(), 8<<20); err != nil {
 				t.Fatal(err)
 			}
 		}
-	})
+	}}.Run(t)
 }
 
 // TestFailing fails a COMMIT in both ways: the transaction is on disk or it is
 // not, and the store cannot know.
 func TestFailing(t *testing.T) {
 	t.Parallel()
-	storetest.RunFailing(t, func(t *testing.T, dir string) (store.Store, func(bool)) {
+	storetest.Harness{OpenFailing: func(t *testing.T, dir string) (store.Store, func(bool)) {
 		var next func(commit func() error) error // set while no append is under way
 		s := open(t, dir, withCommit(func(commit func() error) error {
 			if next != nil {
@@ -80,7 +80,7 @@ func TestFailing(t *testing.T) {
 				return errDisk
 			}
 		}
-	})
+	}}.Run(t)
 }
 
 // One read holds a bounded number of bytes, however large the records are.
@@ -147,7 +147,7 @@ func TestRowsAreBounded(t *testing.T) {
 				t.Errorf("after %d: %d bytes at once", got, size)
 			}
 			got += len(page)
-			if last = store.LastRows(page, limit); !last {
+			if last = (store.RowQuery{Limit: limit}).IsLast(page); !last {
 				q.After = &page[len(page)-1]
 			}
 		}

@@ -18,7 +18,7 @@ import (
 
 func TestMemoryInBubble(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s, err := Open(t.Context(), Memory)
+		s, err := openAs(t.Context(), Memory)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -38,7 +38,7 @@ func TestMemoryInBubble(t *testing.T) {
 func TestWaitingAppendIsDurablyBlocked(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		s, err := Open(t.Context(), Memory, g.option())
+		s, err := openAs(t.Context(), Memory, g.option())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -77,7 +77,7 @@ func TestWaitingAppendIsDurablyBlocked(t *testing.T) {
 func TestQueueIsBounded(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		s, err := Open(t.Context(), Memory, g.option())
+		s, err := openAs(t.Context(), Memory, g.option())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -106,7 +106,7 @@ func TestQueueIsBounded(t *testing.T) {
 func TestOneCommitServesMany(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := newGate()
-		s, err := Open(t.Context(), Memory, g.option())
+		s, err := openAs(t.Context(), Memory, g.option())
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -145,7 +145,7 @@ func TestBadAppendFailsAlone(t *testing.T) {
 		t.Run(fmt.Sprintf("tooBig=%v", tooBig), func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				g := newGate()
-				s, err := Open(t.Context(), Memory, g.option(), WithMaxBytes(1<<20))
+				s, err := openAs(t.Context(), Memory, g.option(), withMaxBytes(1<<20))
 				if err != nil {
 					t.Fatal(err)
 				}
@@ -264,7 +264,7 @@ func TestUnknownOutcome(t *testing.T) {
 
 // TestDiskFull fills the database to its cap and makes room again.
 func TestDiskFull(t *testing.T) {
-	s := open(t, t.TempDir(), WithMaxBytes(512<<10))
+	s := open(t, t.TempDir(), withMaxBytes(512<<10))
 	defer mustClose(t, s)
 	mustCreate(t, s, "a", "b")
 	var n int64

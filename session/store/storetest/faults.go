@@ -11,9 +11,8 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// RunFull checks what a store does when it has no space left. open returns an empty store that takes some
-// records of 8 KiB and not thousands, and a function that makes room for more.
-func RunFull(t *testing.T, open func(t *testing.T) (s store.Store, makeRoom func())) {
+// runFull checks what a store does when it has no space left.
+func runFull(t *testing.T, open func(t *testing.T) (s store.Store, makeRoom func())) {
 	t.Run("Full/NothingIsWritten", func(t *testing.T) {
 		s, makeRoom := open(t)
 		defer closeStore(t, s)
@@ -94,10 +93,8 @@ func fill(t *testing.T, s store.Store) (log []record.Record, refused store.Batch
 	}
 }
 
-// RunFailing checks what a store does that has failed to make a write durable. open returns the store that
-// lives at dir, as for RunDurable, and a function that has the next commit fail: with its records in the
-// log, if persisted, or not.
-func RunFailing(t *testing.T, open func(t *testing.T, dir string) (s store.Store, failNext func(persisted bool))) {
+// runFailing checks what a store does that has failed to make a write durable.
+func runFailing(t *testing.T, open func(t *testing.T, dir string) (s store.Store, failNext func(persisted bool))) {
 	for _, persisted := range []bool{false, true} {
 		t.Run(fmt.Sprintf("Failed/NoMoreWrites/persisted=%v", persisted), func(t *testing.T) {
 			dir := t.TempDir()

@@ -51,7 +51,7 @@ func wantRows(t testing.TB, s store.Store, q store.RowQuery, want ...store.Row) 
 				t.Fatalf("Rows(%+v) = %d rows, %v", q, len(page), err)
 			}
 			got = append(got, page...)
-			if store.LastRows(page, q.Limit) {
+			if q.IsLast(page) {
 				break
 			}
 			q.After = &page[len(page)-1]

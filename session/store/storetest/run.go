@@ -12,10 +12,40 @@ type test struct {
 	run  func(t *testing.T, s store.Store)
 }
 
-// Run checks every promise that can be seen without reopening the store. open returns an empty store for
-// this call alone; Run closes it. Each promise is a subtest with a store of its own; none runs in parallel
-// with another.
-func Run(t *testing.T, open func(t *testing.T) store.Store) {
+// Harness opens the stores of one implementation. A function that is nil leaves out the promises that need
+// it; an implementation may run them from tests of their own.
+type Harness struct {
+	// Open returns an empty store for this call alone; Run closes it.
+	Open func(t *testing.T) store.Store
+	// OpenAt returns the store that lives at dir, a directory that is empty at first; a store that lives
+	// elsewhere takes dir as its name. A store that is opened again holds every write that has succeeded.
+	OpenAt func(t *testing.T, dir string) store.Store
+	// OpenFull returns an empty store that takes some records of 8 KiB and not thousands, and a function that
+	// makes room for more.
+	OpenFull func(t *testing.T) (s store.Store, makeRoom func())
+	// OpenFailing returns the store that lives at dir, as OpenAt does, and a function that has the next commit
+	// fail: with its records in the log, if persisted, or not.
+	OpenFailing func(t *testing.T, dir string) (s store.Store, failNext func(persisted bool))
+}
+
+// Run checks every promise. Each is a subtest with a store of its own; none runs in parallel with another.
+func (h Harness) Run(t *testing.T) {
+	if h.Open != nil {
+		runOpen(t, h.Open)
+	}
+	if h.OpenAt != nil {
+		runDurable(t, h.OpenAt)
+	}
+	if h.OpenFull != nil {
+		runFull(t, h.OpenFull)
+	}
+	if h.OpenFailing != nil {
+		runFailing(t, h.OpenFailing)
+	}
+}
+
+// runOpen checks what can be seen without reopening the store.
+func runOpen(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, tests := range [][]test{
 		sessionTests, appendTests, conflictTests, malformedTests, turnTests,
 		epochTests, manyTests, readTests, sharedTests, attemptsTests, purgeTests,
@@ -34,10 +64,8 @@ func Run(t *testing.T, open func(t *testing.T) store.Store) {
 	}
 }
 
-// RunDurable checks that a store that is opened again holds every write that has succeeded. open returns
-// the store that lives at dir, a directory that is empty at first; a store that lives elsewhere takes dir
-// as its name.
-func RunDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
+// runDurable checks that a store that is opened again holds every write that has succeeded.
+func runDurable(t *testing.T, open func(t *testing.T, dir string) store.Store) {
 	for _, test := range durableTests {
 		t.Run(test.name, func(t *testing.T) {
 			dir := t.TempDir()

@@ -16,16 +16,16 @@ import (
 )
 
 func TestModel(t *testing.T) {
-	Run(t, func(*testing.T) store.Store { return newModel() })
+	runOpen(t, func(*testing.T) store.Store { return newModel() })
 }
 
 func TestModelDurable(t *testing.T) {
-	RunDurable(t, keepModels())
+	runDurable(t, keepModels())
 }
 
-func TestModelFull(t *testing.T) { RunFull(t, fullModel(faulty{})) }
+func TestModelFull(t *testing.T) { runFull(t, fullModel(faulty{})) }
 
-func TestModelFailing(t *testing.T) { RunFailing(t, failingModel(faulty{})) }
+func TestModelFailing(t *testing.T) { runFailing(t, failingModel(faulty{})) }
 
 // fullModel opens models of little space that break the promises of f.
 func fullModel(f faulty) func(*testing.T) (store.Store, func()) {
@@ -393,11 +393,11 @@ func TestFaulty(t *testing.T) {
 		return
 	}
 	if f, ok := spaceFaults[name]; ok {
-		RunFull(t, fullModel(f))
-		RunFailing(t, failingModel(f))
+		runFull(t, fullModel(f))
+		runFailing(t, failingModel(f))
 		return
 	}
-	Run(t, func(*testing.T) store.Store {
+	runOpen(t, func(*testing.T) store.Store {
 		f := merged(faults, besideFaults)[name]
 		f.model = newModel()
 		return f
@@ -408,7 +408,7 @@ func TestFaulty(t *testing.T) {
 // forgets.
 func TestDurableSuiteNoticesLoss(t *testing.T) {
 	if os.Getenv(faultEnv) != "" {
-		RunDurable(t, func(*testing.T, string) store.Store { return newModel() })
+		runDurable(t, func(*testing.T, string) store.Store { return newModel() })
 		return
 	}
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "-test.run=^TestDurableSuiteNoticesLoss$")

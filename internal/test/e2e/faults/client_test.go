@@ -158,7 +158,7 @@ func TestFaultHalfOpen(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				disk, err := sqlite.Open(t.Context(), sqlite.Memory)
+				disk, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
 				if err != nil {
 					t.Fatal(err)
 				}

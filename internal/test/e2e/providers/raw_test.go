@@ -15,9 +15,11 @@ import (
 	"github.com/apzuk3/agentd/internal/test/harness"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
-	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
+
+// maxRawBody is how many bytes of a provider's response are kept.
+const maxRawBody = 1 << 20
 
 // TestRawPayloads: a turn that asks for them gets the provider's answers to each
 // try byte for byte, but for keys, each before what the try has led to; and no
@@ -79,8 +81,8 @@ func TestRawPayloads(t *testing.T) {
 func TestRawPayloadBounds(t *testing.T) {
 	f := harness.NewFaulty(t, providertest.OpenAIChat, testdaemon.WithRetry(modelcall.Retry{Tries: 1}))
 	head := harness.EventStreams(t, f.Wire, harness.Hello)[0]
-	fill := bytes.Repeat([]byte(": a comment of the server's\n\n"), record.MaxRawBody/29)
-	edge := record.MaxRawBody - len(fill) - len(harness.KeyCanary)/2
+	fill := bytes.Repeat([]byte(": a comment of the server's\n\n"), maxRawBody/29)
+	edge := maxRawBody - len(fill) - len(harness.KeyCanary)/2
 	body := string(fill) + ": " + string(bytes.Repeat([]byte("x"), edge-2)) + harness.KeyCanary + "\n\n" + head
 	f.PlayStreams(body)
 	got := f.RawTurn()
@@ -89,7 +91,7 @@ func TestRawPayloadBounds(t *testing.T) {
 	}
 	for _, m := range got.Msgs {
 		if r := m.GetRawPayloadReceived(); r != nil {
-			if !r.GetTruncated() || len(r.GetBody()) > record.MaxRawBody || len(r.GetBody()) < record.MaxRawBody-len(harness.KeyCanary) || bytes.Contains(r.GetBody(), []byte(harness.KeyCanary[:8])) {
+			if !r.GetTruncated() || len(r.GetBody()) > maxRawBody || len(r.GetBody()) < maxRawBody-len(harness.KeyCanary) || bytes.Contains(r.GetBody(), []byte(harness.KeyCanary[:8])) {
 				t.Errorf("truncated %v, %d bytes, ends in %q", r.GetTruncated(), len(r.GetBody()), r.GetBody()[len(r.GetBody())-30:])
 			}
 			return

@@ -165,7 +165,7 @@ func (q *queueTeller) Append(ctx context.Context, b store.Batch) error {
 
 func newRunner(t *testing.T, over harness.Service) *runner {
 	t.Helper()
-	disk, err := sqlite.Open(t.Context(), sqlite.Memory)
+	disk, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}

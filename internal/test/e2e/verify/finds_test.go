@@ -21,7 +21,7 @@ import (
 // the state, and read it.
 func verifiedLog(t *testing.T) (id string, recs []record.Record) {
 	t.Helper()
-	disk, err := sqlite.Open(t.Context(), sqlite.Memory)
+	disk, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
