@@ -95,10 +95,10 @@ func TestAgentAlone(t *testing.T) {
 	run.recs[0].Data = data
 	run.must(w.runner.runTurn(t.Context(), run))
 	for n := range run.recs {
-		again := run.restarted(n + 1)
+		restarted := run.restarted(n + 1)
 		w := newWorld(t, map[string][]step{"a": {use("search"), say("A")}})
-		run.must(w.runner.runTurn(t.Context(), again))
-		if got := agentLines(again); len(got) > 0 {
+		run.must(w.runner.runTurn(t.Context(), restarted))
+		if got := agentLines(restarted); len(got) > 0 {
 			t.Errorf("run again from record %d: %q", n+1, got)
 		}
 	}

@@ -36,12 +36,12 @@ func TestAskUser(t *testing.T) {
 		return r
 	}
 	for name, tc := range map[string]struct {
-		step  step
-		says  record.Resolution
-		kind  agentdv1.InteractionKind // 0: no person is asked
-		asks  string                   // question, choices, tool and arguments
-		tells string                   // the model
-		input string                   // that the client is asked with
+		step      step
+		says      record.Resolution
+		kind      agentdv1.InteractionKind // 0: no person is asked
+		asks      string                   // question, choices, tool and arguments
+		modelSees string                   // the model
+		input     string                   // that the client is asked with
 	}{
 		"question": {
 			inquire("why?"), record.Resolution{Decision: record.Reply, Answer: `{"because":1}`},
@@ -95,8 +95,8 @@ func TestAskUser(t *testing.T) {
 			if got := in.GetQuestion() + "[" + strings.Join(in.GetChoices(), " ") + "]" + in.GetToolName() + in.GetToolInput(); in != nil && got != tc.asks {
 				t.Errorf("asked %s, want %s", got, tc.asks)
 			}
-			if got := last(t, w, "root"); !strings.HasPrefix(got, tc.tells) {
-				t.Errorf("the model was told %s, want %s", got, tc.tells)
+			if got := last(t, w, "root"); !strings.HasPrefix(got, tc.modelSees) {
+				t.Errorf("the model was told %s, want %s", got, tc.modelSees)
 			}
 			switch {
 			case tc.input == "" && len(res.tools) > 0:
@@ -135,7 +135,7 @@ func TestEditedArguments(t *testing.T) {
 func TestStopWhileAsking(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {{calls: append(inquire("?").calls, use("pay", "search").calls...)}, say("again")}})
 	w.tools = append(w.tools, approvedTool("pay"))
-	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{CallID: "-"} }
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{CallID: "-"} }
 	w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
 		if in := m.GetInteractionRequested().GetInteraction(); in.GetToolName() == "pay" {
 			if err := turn.Resolve(t.Context(), in.GetId(), record.Resolution{Decision: record.Deny, Reason: "no"}); err != nil {

@@ -25,21 +25,21 @@ func TestUsageReported(t *testing.T) {
 		t.Fatalf("last event %s", compact(last))
 	}
 
-	again := run.restarted(len(run.recs))
+	restarted := run.restarted(len(run.recs))
 	w.script.steps = map[string][]step{"root": {say("fine"), say("still fine")}}
 	w.runner.cache = newCache(0, 0)
-	if err := w.runner.runTurn(t.Context(), again); err != nil {
+	if err := w.runner.runTurn(t.Context(), restarted); err != nil {
 		t.Fatal(err)
 	}
-	again.begin("go on")
-	if err := w.runner.runTurn(t.Context(), again); err != nil {
+	restarted.begin("go on")
+	if err := w.runner.runTurn(t.Context(), restarted); err != nil {
 		t.Fatal(err)
 	}
-	events = again.events(w.runner)
+	events = restarted.events(w.runner)
 	if got := events[len(events)-2].Text + ", " + events[len(events)-1].Text; got != "fine, still fine" {
 		t.Errorf("texts %q", got)
 	}
-	if n := len(again.recs) - len(run.recs); n != 4 { // two answers, a prompt, and a start of root
+	if n := len(restarted.recs) - len(run.recs); n != 4 { // two answers, a prompt, and a start of root
 		t.Errorf("%d more records, want 4", n)
 	}
 	w.checkAll()
@@ -94,9 +94,9 @@ func TestUsageAborted(t *testing.T) {
 				t.Fatalf("error %v", err)
 			}
 			want := record.Usage{Prompt: 14, Total: 14, Calls: 2, Cost: 14_000_000}
-			taken, told := run.usage(w.runner)
-			if n := run.failures(w.runner); taken != want || told != want || n != 2 {
-				t.Errorf("the log has %+v and tells %+v of %d calls, want %+v", taken, told, n, want)
+			taken, reported := run.usage(w.runner)
+			if n := run.failures(w.runner); taken != want || reported != want || n != 2 {
+				t.Errorf("the log has %+v and tells %+v of %d calls, want %+v", taken, reported, n, want)
 			}
 			run = run.restarted(len(run.recs))
 			if !errors.Is(cause, session.ErrSuspended) {
@@ -108,8 +108,8 @@ func TestUsageAborted(t *testing.T) {
 			if err := w.runner.runTurn(t.Context(), run); err != nil {
 				t.Fatal(err)
 			}
-			if taken, told = run.usage(w.runner); taken != want || told != want {
-				t.Errorf("then the log has %+v and tells %+v, want %+v", taken, told, want)
+			if taken, reported = run.usage(w.runner); taken != want || reported != want {
+				t.Errorf("then the log has %+v and tells %+v, want %+v", taken, reported, want)
 			}
 			w.checkAll()
 		})

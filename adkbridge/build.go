@@ -26,7 +26,7 @@ var exitDecl = &genai.FunctionDeclaration{
 
 // build makes the ADK tree of a turn. Its root is an agent of ours above the
 // client's root, which starts the turn where the last one has left off; with an
-// LLM agent as root ADK would run the tree as a workflow node, on goroutines and
+// LLM agent as root ADK would run the tree as a `workflow` node, on goroutines and
 // with scans of the history that serve features we do not use.
 func (t *turn) build() (agent.Agent, error) {
 	built := map[string]agent.Agent{}

@@ -116,7 +116,7 @@ func (c *chain) callError(err error) error {
 	if len(c.failures) == 0 || !ok {
 		return last
 	}
-	return fault.Errorf(e.Code, "%s: no model has answered: %w", c.last.n.at(),
+	return fault.Errorf(e.Code, "%s: no model gave a response: %w", c.last.n.at(),
 		append(c.failures, failure{c.last.n.modelName, err}))
 }
 

@@ -179,7 +179,7 @@ func TestFallbackAllFail(t *testing.T) {
 	limited := &model.Error{Kind: model.KindRateLimited, Provider: "fake", Message: "slow down", RetryAfter: 90e9, Usage: &model.Usage{Total: 2}}
 	c := newChained(t, map[string][]step{"root": {fails(model.KindTimeout, 1)}, "b": {{err: theirs}}, "c": {{err: limited}}})
 	res := c.run(llm("root", fallback("b", "c")), "go")
-	want := `root: no model has answered: model "root": fake: no luck (status 500), then model "b": fake: secret words (status 503), then model "c": fake: slow down; retry after 1m30s`
+	want := `root: no model gave a response: model "root": fake: no luck (status 500), then model "b": fake: secret words (status 503), then model "c": fake: slow down; retry after 1m30s`
 	if res.err.GetCode() != agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED || res.err.GetMessage() != want || len(c.fallbacks) != 2 {
 		t.Errorf("%v, fallbacks %v", res.err, c.fallbacks)
 	}
@@ -259,25 +259,25 @@ func TestFallbackCrash(t *testing.T) {
 		t.Fatalf("%d fallbacks, want 3", n)
 	}
 	for n := 1; n <= len(whole.recs); n++ {
-		answers := 0 // of models, in the log
+		responses := 0 // of models, in the log
 		for _, rec := range whole.recs[:n] {
 			if s, err := decode(rec.Data); rec.Kind == record.KindEvent && err == nil && s.CustomMetadata.Agentd.LLM != "" {
-				answers++
+				responses++
 			}
 		}
-		again := newWorld(t, steps())
-		// The script goes on behind the answers that the log holds.
-		for range answers {
-			again.script.drop("root", "b", "c")
+		second := newWorld(t, steps())
+		// The script continues behind the answers that the log holds.
+		for range responses {
+			second.script.drop("root", "b", "c")
 		}
 		run := whole.restarted(n)
-		if err := again.runner.runTurn(t.Context(), run); err != nil {
+		if err := second.runner.runTurn(t.Context(), run); err != nil {
 			t.Fatalf("after record %d: %v", n, err)
 		}
-		if first := again.script.requests; len(first) > 0 && first[0].agent != "root" {
+		if first := second.script.requests; len(first) > 0 && first[0].agent != "root" {
 			t.Errorf("after record %d: the first model called is %s", n, first[0].agent)
 		}
-		if got, want := len(run.events(again.runner)), len(whole.events(w.runner)); got != want {
+		if got, want := len(run.events(second.runner)), len(whole.events(w.runner)); got != want {
 			t.Errorf("after record %d: %d events, want %d", n, got, want)
 		}
 	}

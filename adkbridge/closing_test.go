@@ -35,7 +35,7 @@ func (s *dyingStore) SetAttempts(ctx context.Context, id string, n int64, waits 
 }
 
 // TestKilledAtTheEnd: wherever the process of a failing turn dies, the log has no
-// result that says that its call was cancelled without the end that cancels it. A turn
+// result that says that its call was canceled without the end that cancels it. A turn
 // without an end continues: clients receive its calls again, and the model sees their
 // results.
 func TestKilledAtTheEnd(t *testing.T) {
@@ -163,7 +163,7 @@ func TestClosingIsSmall(t *testing.T) {
 		steps[name], all = []step{use(names...)}, append(all, llm(name))
 	}
 	w := newWorld(t, steps)
-	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		if asked.Add(1) == agents*calls {
 			close(gate)
 		}

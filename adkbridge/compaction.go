@@ -115,7 +115,7 @@ func (m *agentModel) compactOverflow(ctx context.Context, l *liveCall) (bool, er
 	c, o := m.n.compaction, m.outline(l)
 	window := c.windowOf(l.chain.last.n)
 	if o.fresh && o.overflow || m.triedWithoutGain(l, true) {
-		return false, nil // it was refused all the same
+		return false, nil // the provider still refused it
 	}
 	keep := float64(o.bytes)
 	if window > 0 {
@@ -326,7 +326,7 @@ func (m *agentModel) generateSilently(
 	}()
 	resp, err = m.n.model.LLM.Generate(m.recordTries(ctx, info), req, func(model.Delta) {})
 	if err == nil && resp == nil {
-		err = errors.New("the model returned neither an answer nor an error")
+		err = errors.New("the model returned neither a response nor an error")
 	}
 	return resp, err
 }

@@ -37,7 +37,7 @@ func long(t *testing.T, tree *agentdv1.Agent, prompt string) *fakeRun {
 		if err := json.Unmarshal(c.Input, &in); err != nil {
 			t.Error(err)
 		}
-		return answered(fmt.Sprintf(`{"n":%d,"text":%q}`, in.Q, strings.Repeat("r", 300)))
+		return resultWith(fmt.Sprintf(`{"n":%d,"text":%q}`, in.Q, strings.Repeat("r", 300)))
 	}
 	return run
 }
@@ -261,7 +261,7 @@ func TestCompactCrashes(t *testing.T) {
 func TestCompactFails(t *testing.T) {
 	u := model.Usage{Prompt: 5, Total: 5}
 	for name, tc := range map[string]struct {
-		asked   int // until the agent goes on without
+		asked   int // until the agent continues without
 		summary func(context.Context) (*model.Response, error)
 	}{
 		"error": {1, func(context.Context) (*model.Response, error) {
@@ -349,7 +349,7 @@ func narrowWorld(t *testing.T, models *narrowModels) *world {
 	w := newWorld(t, nil)
 	w.runner = New(Config{Resolve: models.Resolve})
 	w.restart()
-	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		var in struct{ Q int }
 		if err := json.Unmarshal([]byte(tc.GetToolInput()), &in); err != nil {
 			t.Error(err)
@@ -364,11 +364,11 @@ func narrowWorld(t *testing.T, models *narrowModels) *world {
 func TestCompactReported(t *testing.T) {
 	models := &narrowModels{known: true}
 	w := narrowWorld(t, models)
-	var told []*agentdv1.HistoryCompacted
+	var reported []*agentdv1.HistoryCompacted
 	calls, seq := 0, int64(0)
 	w.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
 		if c := m.GetHistoryCompacted(); c != nil {
-			told, seq = append(told, c), m.GetSeq()
+			reported, seq = append(reported, c), m.GetSeq()
 		}
 		if m.GetModelCallEnded() != nil {
 			calls++
@@ -377,14 +377,14 @@ func TestCompactReported(t *testing.T) {
 	tree := compacts(2000, &agentdv1.Compaction{AtShare: 0.8})
 	turn := w.start(tree, "20 rounds")
 	res := w.follow(turn).ok(t)
-	if len(told) < 2 || told[0].GetReason() != agentdv1.HistoryCompacted_REASON_SHARE || told[0].GetContextTokens() != 2000 ||
-		!strings.HasPrefix(told[0].GetSummary(), "summary ") || told[len(told)-1].GetThroughSeq() >= seq {
-		t.Fatalf("told of %v", told)
+	if len(reported) < 2 || reported[0].GetReason() != agentdv1.HistoryCompacted_REASON_SHARE || reported[0].GetContextTokens() != 2000 ||
+		!strings.HasPrefix(reported[0].GetSummary(), "summary ") || reported[len(reported)-1].GetThroughSeq() >= seq {
+		t.Fatalf("told of %v", reported)
 	}
 	if n := len(models.requests); calls != n || int(res.end.GetUsageSummary().GetLlmCalls()) != n {
 		t.Errorf("%d calls, told of %d, counted %d", n, calls, res.end.GetUsageSummary().GetLlmCalls())
 	}
-	details, err := toldCalls(t, w.turnLog(turn.ID()))
+	details, err := listedCalls(t, w.turnLog(turn.ID()))
 	if err != nil || len(details) != len(models.requests) {
 		t.Fatalf("%d of %d calls are told, %v", len(details), len(models.requests), err)
 	}
@@ -537,15 +537,15 @@ func TestCompactOthers(t *testing.T) {
 	for i := range 3 {
 		w.run(tree, fmt.Sprintf("%d rounds", 10+i)).ok(t)
 	}
-	told := map[string]int{}
+	summarized := map[string]int{}
 	for i, req := range models.requests {
 		checkValid(t, req.Contents)
 		if strings.Contains(transcript(req.Contents), summaryHead) {
-			told[models.agents[i]]++
+			summarized[models.agents[i]]++
 		}
 	}
-	if models.refused > 0 || len(models.summed) == 0 || !slices.Equal(slices.Collect(maps.Keys(told)), []string{"root"}) {
-		t.Errorf("%d refused, %d summaries, told of them %v", models.refused, len(models.summed), told)
+	if models.refused > 0 || len(models.summed) == 0 || !slices.Equal(slices.Collect(maps.Keys(summarized)), []string{"root"}) {
+		t.Errorf("%d refused, %d summaries, told of them %v", models.refused, len(models.summed), summarized)
 	}
 }
 
@@ -564,10 +564,10 @@ func TestCompactFallback(t *testing.T) {
 	if len(sums) == 0 || w.refused != len(sums) {
 		t.Fatalf("%d summaries, %d prompts were refused", len(sums), w.refused)
 	}
-	taken, told := run.usage(r)
+	taken, reported := run.usage(r)
 	total, want := taken.Calls, int64(0)
-	if taken != told {
-		t.Errorf("the log has %+v, told is %+v", taken, told)
+	if taken != reported {
+		t.Errorf("the log has %+v, told is %+v", taken, reported)
 	}
 	for _, ev := range run.events(r) {
 		if ev.Call != nil && ev.Call.Model != "narrow-2000" {
@@ -626,12 +626,12 @@ func TestCompactSuspended(t *testing.T) {
 	if len(sums) != 1 || sums[0].Compacted.Summary != "the summary" || sums[0].Usage.Total != 9 {
 		t.Fatalf("the log has %s", compact(sums))
 	}
-	again := run.restarted(len(run.recs))
-	if err := r.runTurn(t.Context(), again); err != nil {
+	restarted := run.restarted(len(run.recs))
+	if err := r.runTurn(t.Context(), restarted); err != nil {
 		t.Fatal(err)
 	}
 	if len(w.summed) != 1 {
 		t.Errorf("%d summaries were written", len(w.summed))
 	}
-	sameHistory(t, r, again)
+	sameHistory(t, r, restarted)
 }

@@ -143,9 +143,9 @@ func TestCutUsage(t *testing.T) {
 	if err := r.runTurn(t.Context(), whole); err != nil {
 		t.Fatal(err)
 	}
-	want, told := whole.usage(r)
-	if want != models.bill || told != want || want.Total != 363 || len(models.tries) != 6 || count(whole.recs, record.KindModelRetry) != 3 {
-		t.Fatalf("billed %+v, the log has %+v and tells %+v", models.bill, want, told)
+	want, reported := whole.usage(r)
+	if want != models.bill || reported != want || want.Total != 363 || len(models.tries) != 6 || count(whole.recs, record.KindModelRetry) != 3 {
+		t.Fatalf("billed %+v, the log has %+v and tells %+v", models.bill, want, reported)
 	}
 	for n := 1; n <= len(whole.recs); n++ {
 		prefix := whole.restarted(n)
@@ -160,8 +160,8 @@ func TestCutUsage(t *testing.T) {
 			"stopped":    {stop: errors.New("enough")},
 			"put aside":  {stop: session.ErrSuspended},
 		} {
-			again := &billedModels{free: tc.free}
-			r := New(Config{Resolve: again.Resolve})
+			second := &billedModels{free: tc.free}
+			r := New(Config{Resolve: second.Resolve})
 			run := whole.restarted(n)
 			if tc.stop != nil {
 				ctx, cancel := context.WithCancelCause(t.Context())
@@ -181,9 +181,9 @@ func TestCutUsage(t *testing.T) {
 			if failures := run.failures(r); tc.stop == nil && failures > 0 {
 				t.Errorf("%s after record %d of %d: %d calls are told as failed, which were made again", name, n, len(whole.recs), failures)
 			}
-			taken, told := run.usage(r)
-			if taken != had.Add(again.bill) || told != taken || tc.free != nil && taken != want {
-				t.Errorf("%s after record %d of %d: the log had %+v, %+v was billed, it has %+v and tells %+v", name, n, len(whole.recs), had, again.bill, taken, told)
+			taken, reported := run.usage(r)
+			if taken != had.Add(second.bill) || reported != taken || tc.free != nil && taken != want {
+				t.Errorf("%s after record %d of %d: the log had %+v, %+v was billed, it has %+v and tells %+v", name, n, len(whole.recs), had, second.bill, taken, reported)
 			}
 		}
 	}
@@ -207,8 +207,8 @@ func TestCutUsageOld(t *testing.T) {
 		"customMetadata": map[string]any{"agentd": meta{LLM: "root|#0", Path: []string{"root"}, Usage: &record.Usage{Total: 105, Calls: 3, Cost: 105}}},
 	}))
 	must(r.runTurn(t.Context(), run))
-	if taken, told := run.usage(r); taken != told || taken.Total != 105 || taken.Calls != 3 || len(run.recs) != 4 {
-		t.Errorf("%d records, taken %+v, told %+v", len(run.recs), taken, told)
+	if taken, reported := run.usage(r); taken != reported || taken.Total != 105 || taken.Calls != 3 || len(run.recs) != 4 {
+		t.Errorf("%d records, taken %+v, told %+v", len(run.recs), taken, reported)
 	}
 }
 
@@ -245,13 +245,13 @@ func TestCutSummary(t *testing.T) {
 			r := New(Config{Resolve: models.Resolve})
 			whole := long(t, tree, tc.prompt)
 			end := r.runTurn(t.Context(), whole)
-			taken, told := whole.usage(r)
-			if n := len(models.summed); taken != told || (end != nil) != (!tc.known && tc.summary != nil) || n == 0 || tc.summary != nil && n != 1 {
-				t.Fatalf("%d summaries were asked for, taken %+v, told %+v, ended with %v", n, taken, told, end)
+			taken, reported := whole.usage(r)
+			if n := len(models.summed); taken != reported || (end != nil) != (!tc.known && tc.summary != nil) || n == 0 || tc.summary != nil && n != 1 {
+				t.Fatalf("%d summaries were asked for, taken %+v, told %+v, ended with %v", n, taken, reported, end)
 			}
 			for n := 1; n <= len(whole.recs); n++ {
-				again := &narrowModels{known: tc.known, summary: tc.summary}
-				r := New(Config{Resolve: again.Resolve})
+				second := &narrowModels{known: tc.known, summary: tc.summary}
+				r := New(Config{Resolve: second.Resolve})
 				run := whole.restarted(n)
 				tried := 0
 				for _, rec := range run.recs {
@@ -263,19 +263,19 @@ func TestCutSummary(t *testing.T) {
 				if err := r.runTurn(t.Context(), run); fmt.Sprint(err) != fmt.Sprint(end) {
 					t.Fatalf("after record %d of %d: ended with %v, want %v", n, len(whole.recs), err, end)
 				}
-				if got := tried + len(again.summed); got != len(models.summed) {
+				if got := tried + len(second.summed); got != len(models.summed) {
 					t.Errorf("after record %d of %d: %d summaries were asked for, want %d", n, len(whole.recs), got, len(models.summed))
 				}
 				if got, want := run.failures(r), whole.failures(r); got != want && tc.known {
 					t.Errorf("after record %d of %d: %d calls are told as failed, want %d", n, len(whole.recs), got, want)
 				}
 				run.summariesHold(t)
-				after, told := run.usage(r)
-				if after != told {
-					t.Errorf("after record %d of %d: taken %+v, told %+v", n, len(whole.recs), after, told)
+				after, reported := run.usage(r)
+				if after != reported {
+					t.Errorf("after record %d of %d: taken %+v, told %+v", n, len(whole.recs), after, reported)
 				}
-				if after != before.Add(again.bill()) {
-					t.Errorf("after record %d of %d: the log had %+v, %+v was billed, it has %+v", n, len(whole.recs), before, again.bill(), after)
+				if after != before.Add(second.bill()) {
+					t.Errorf("after record %d of %d: the log had %+v, %+v was billed, it has %+v", n, len(whole.recs), before, second.bill(), after)
 				}
 			}
 		})
@@ -289,21 +289,21 @@ func TestSummaryFallback(t *testing.T) {
 	tree.GetLlm().Model, tree.GetLlm().FallbackModels = "down-2000", []string{"narrow-2000"}
 	models := &narrowModels{known: true}
 	w := narrowWorld(t, models)
-	var told []*agentdv1.ModelCallFellBack
+	var reported []*agentdv1.ModelCallFellBack
 	var outcomes []string
 	w.watch = func(_ *session.Turn, m *agentdv1.RunResponse) {
 		if f := m.GetModelCallFellBack(); f != nil && f.GetMessageId() == "" {
-			told = append(told, f)
+			reported = append(reported, f)
 		}
 		if e := m.GetModelCallEnded(); e != nil {
 			outcomes = append(outcomes, strings.TrimPrefix(e.GetOutcome().String(), "OUTCOME_"))
 		}
 	}
 	res := w.run(tree, "12 rounds").ok(t)
-	if len(told) == 0 || len(told) != len(models.summed) {
-		t.Fatalf("told of %d changes, %d summaries were written", len(told), len(models.summed))
+	if len(reported) == 0 || len(reported) != len(models.summed) {
+		t.Fatalf("told of %d changes, %d summaries were written", len(reported), len(models.summed))
 	}
-	if f := told[0]; f.GetModel() != "down-2000" || f.GetNextModel() != "narrow-2000" || f.GetCode() != agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE ||
+	if f := reported[0]; f.GetModel() != "down-2000" || f.GetNextModel() != "narrow-2000" || f.GetCode() != agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE ||
 		!slices.Equal(f.GetAgentPath(), []string{"root"}) || !strings.Contains(f.GetMessage(), `model "down-2000": narrow: gone`) {
 		t.Errorf("told %v", f)
 	}
@@ -406,7 +406,7 @@ func TestCutBranch(t *testing.T) {
 		run.must(err)
 		_, err = run.store(record.KindTurnEnded, data)
 		run.must(err)
-		calls, err := toldCalls(t, logOfTurn("s", run.turnID, run.recs))
+		calls, err := listedCalls(t, logOfTurn("s", run.turnID, run.recs))
 		if err != nil {
 			t.Errorf("after record %d: %v", n, err)
 			continue

@@ -57,7 +57,7 @@ func TestFoundTools(t *testing.T) {
 		tool.Deferred = tool.GetName() != "search"
 	}
 	found := []*agentdv1.Part{toolPart("fetch"), toolPart("nowhere")}
-	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		if tc.GetToolName() == "search" {
 			return session.Answer{Parts: append(record.Parts{filePart("image/png", []byte("png"))}, found...)}
 		}
@@ -82,11 +82,11 @@ func TestFoundTools(t *testing.T) {
 		t.Errorf("%q is loaded before it was found", got)
 	}
 	check(a[1].raw)
-	told := w.script.seen("b")[0]
-	if got := told.raw.Loaded(); len(got) != 0 {
+	request := w.script.seen("b")[0]
+	if got := request.raw.Loaded(); len(got) != 0 {
 		t.Errorf("%q is loaded for an agent that has not found it", got)
 	}
-	if got := describe(told.contents); !strings.Contains(got, "[a] `search` tool found the tool `fetch` [a] `search` tool found the tool `nowhere`") {
+	if got := describe(request.contents); !strings.Contains(got, "[a] `search` tool found the tool `fetch` [a] `search` tool found the tool `nowhere`") {
 		t.Errorf("b is told %s", got)
 	}
 	for i, want := range []string{"(found: the tool fetch)", "(found: the tool nowhere)"} {
@@ -94,7 +94,7 @@ func TestFoundTools(t *testing.T) {
 			t.Errorf("check %d: a summary does not have %s", i, want)
 		}
 	}
-	details, err := toldCalls(t, w.turnLog(turn.ID()))
+	details, err := listedCalls(t, w.turnLog(turn.ID()))
 	if err != nil || len(details) != 4 || !slices.Equal(details[0].GetToolNames(), []string{"search"}) || !slices.Equal(details[1].GetToolNames(), []string{"search", "fetch"}) {
 		t.Errorf("the calls are told as %v, error %v", details, err)
 	}

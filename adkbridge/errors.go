@@ -27,7 +27,7 @@ const (
 // wrote its log.
 func diverged(format string, args ...any) error {
 	return fault.Errorf(codeInternal,
-		"the turn cannot go on, it has taken another way than its log: "+format+"; its session can", args...)
+		"the turn cannot continue, it differs from its log: "+format+"; its session can", args...)
 }
 
 // codes maps what went wrong with a model call to the protocol.
@@ -52,7 +52,7 @@ func modelError(n *node, err error) error {
 		return fault.Errorf(code, "%s: %w%s", at, err, waitText(e)).After(e.RetryAfter)
 	}
 	if errors.Is(err, context.DeadlineExceeded) {
-		return &fault.Error{Code: codeTimeout, Message: at + ": no answer in time", Err: err}
+		return &fault.Error{Code: codeTimeout, Message: at + ": no response in time", Err: err}
 	}
 	return fmt.Errorf("%s: %w", at, err)
 }

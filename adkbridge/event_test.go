@@ -54,12 +54,12 @@ func TestEventRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	back := adksession.Event(s.event)
-	again, err := encode(&back, &s.CustomMetadata.Agentd)
+	encoded, err := encode(&back, &s.CustomMetadata.Agentd)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !bytes.Equal(data, again) {
-		t.Errorf("not the same:\n%s\n%s", data, again)
+	if !bytes.Equal(data, encoded) {
+		t.Errorf("not the same:\n%s\n%s", data, encoded)
 	}
 	if got, want := compact(s.Content), compact(ev.Content); got != want {
 		t.Errorf("content\n%s\nwant\n%s", got, want)
@@ -149,11 +149,11 @@ func FuzzDecode(f *testing.F) {
 		h.prompt("a", "b", 0)
 		h.prompt(s.Author, s.Branch, 0)
 		back := adksession.Event(s.event)
-		again, err := encode(&back, &s.CustomMetadata.Agentd)
+		encoded, err := encode(&back, &s.CustomMetadata.Agentd)
 		if err != nil {
 			return // such as a year that JSON cannot hold
 		}
-		if other, err := r.Decode(again); err != nil || compact(other) != compact(ev) {
+		if other, err := r.Decode(encoded); err != nil || compact(other) != compact(ev) {
 			t.Fatalf("decoding again: %v\n%s\n%s", err, compact(ev), compact(other))
 		}
 	})

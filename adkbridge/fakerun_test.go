@@ -37,8 +37,8 @@ type fakeRun struct {
 	refuse func(ev *record.Event) error
 	// streaming sees each delta.
 	streaming func(record.Delta)
-	// tell has the user say something once so many results are there.
-	tell []int
+	// injectAt has the user say something once so many results are there.
+	injectAt []int
 
 	mu     sync.Mutex // protects the fields below
 	recs   []record.Record
@@ -47,7 +47,7 @@ type fakeRun struct {
 	result map[string]record.ToolResult
 	said   map[string]record.Resolution
 	asked  map[string]int
-	barred map[string]bool // take no result any more
+	sealed map[string]bool // take no result any more
 	deltas []record.Delta
 	atEnd  []record.AgentChange // what belongs to the end of the turn
 	limit  int                  // of records; -1 for none
@@ -59,18 +59,18 @@ func newFakeRun(t testing.TB, tree *agentdv1.Agent, prompt string) *fakeRun {
 		t:      t,
 		spec:   &record.Spec{Prompt: prompt, Agent: tree, Tools: []*agentdv1.Tool{offer("search"), offer("fetch"), offer("calc")}},
 		limit:  -1,
-		client: func(call record.ToolCall) record.ToolResult { return answered(fmt.Sprintf(`{"ok":%q}`, call.Name)) },
+		client: func(call record.ToolCall) record.ToolResult { return resultWith(fmt.Sprintf(`{"ok":%q}`, call.Name)) },
 		result: map[string]record.ToolResult{},
 		said:   map[string]record.Resolution{},
 		calls:  map[string]record.ToolCall{},
 		asked:  map[string]int{},
-		barred: map[string]bool{},
+		sealed: map[string]bool{},
 	}
 	f.begin(prompt)
 	return f
 }
 
-func answered(output string) record.ToolResult {
+func resultWith(output string) record.ToolResult {
 	return record.ToolResult{Outcome: record.Answered, Output: &output}
 }
 
@@ -99,7 +99,7 @@ func (f *fakeRun) begin(prompt string) {
 // last turn is open.
 func (f *fakeRun) restarted(n int) *fakeRun {
 	g := newFakeRun(f.t, f.spec.Agent, "")
-	g.recs, g.client, g.person, g.spec.Tools, g.tell, g.refuse = slices.Clone(f.recs[:n]), f.client, f.person, f.spec.Tools, f.tell, f.refuse
+	g.recs, g.client, g.person, g.spec.Tools, g.injectAt, g.refuse = slices.Clone(f.recs[:n]), f.client, f.person, f.spec.Tools, f.injectAt, f.refuse
 	for _, r := range g.recs {
 		switch r.Kind {
 		case record.KindTurnStarted:
@@ -253,7 +253,7 @@ func (f *fakeRun) Injected() []session.Injected {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	var out []session.Injected
-	for i, due := range f.tell {
+	for i, due := range f.injectAt {
 		id := fmt.Sprintf("e-told%d", i)
 		logged := slices.ContainsFunc(f.recs, func(r record.Record) bool { return bytes.Contains(r.Data, []byte(id)) })
 		if len(f.result) >= due && !logged {
@@ -299,7 +299,7 @@ func (f *fakeRun) Await(ctx context.Context, id string) (record.ToolResult, erro
 			return res, nil
 		}
 	}
-	if f.barred[id] {
+	if f.sealed[id] {
 		return record.ToolResult{}, fmt.Errorf("call %q takes no result any more: a session would wait for ever", id)
 	}
 	if said := f.said[id]; said.Input != nil {
@@ -372,7 +372,7 @@ func (f *fakeRun) Result(id string) (record.ToolResult, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	res, ok := f.result[id]
-	f.barred[id] = !ok
+	f.sealed[id] = !ok
 	return res, ok
 }
 
@@ -391,17 +391,17 @@ func (f *fakeRun) events(r *Runner) []*record.Event {
 
 // usage returns the usage of model calls: by all records of the log, and by those that
 // report a call's end to clients.
-func (f *fakeRun) usage(r *Runner) (taken, told record.Usage) {
+func (f *fakeRun) usage(r *Runner) (taken, reported record.Usage) {
 	for _, rec := range f.recs {
 		switch rec.Kind {
 		case record.KindEvent:
 			ev, err := r.Decode(rec.Data)
 			f.must(err)
 			if ev.Usage != nil {
-				taken, told = taken.Add(*ev.Usage), told.Add(*ev.Usage)
+				taken, reported = taken.Add(*ev.Usage), reported.Add(*ev.Usage)
 			}
 			if ev.Before != nil {
-				told = told.Add(*ev.Before)
+				reported = reported.Add(*ev.Before)
 			}
 		case record.KindModelRetry, record.KindModelFallback:
 			var fact struct{ Usage record.Usage }
@@ -410,5 +410,5 @@ func (f *fakeRun) usage(r *Runner) (taken, told record.Usage) {
 		default:
 		}
 	}
-	return taken, told
+	return taken, reported
 }

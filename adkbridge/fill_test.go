@@ -118,7 +118,7 @@ func TestFillFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, map[string][]step{"a": {say(megabyte)}, "c": {use("search"), say("C")}, "d": {say("D")}})
-			w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+			w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
 				return session.Answer{Output: new("ok"), State: map[string]any{"k": megabyte}}
 			}
 			var res *result
@@ -172,8 +172,8 @@ func TestTransferWordsCounted(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got, told := planned.root.transferBytes(), len(w.script.seen("root")[0].system); got < told-200 || got > told+60*targetWords {
-		t.Errorf("%d bytes foreseen, %d told", got, told)
+	if got, full := planned.root.transferBytes(), len(w.script.seen("root")[0].system); got < full-200 || got > full+60*targetWords {
+		t.Errorf("%d bytes foreseen, %d told", got, full)
 	}
 }
 
@@ -289,7 +289,7 @@ func TestModelCallsBounded(t *testing.T) {
 		}
 	}
 	if len(seen) != 16 {
-		t.Errorf("%d calls were told", len(seen))
+		t.Errorf("%d prompts were seen", len(seen))
 	}
 }
 

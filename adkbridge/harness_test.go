@@ -217,8 +217,8 @@ type world struct {
 	tools   []*agentdv1.Tool
 	state   map[string]any
 	limits  limits.Limits
-	// answer is the client's tools; nil answers with {"ok":<name>}.
-	answer func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer
+	// result is the client's tools; nil answers with {"ok":<name>}.
+	result func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer
 	// watch sees each message before it is handled.
 	watch func(turn *session.Turn, m *agentdv1.RunResponse)
 }
@@ -350,8 +350,8 @@ func (w *world) see(turn *session.Turn, m *agentdv1.RunResponse, res *result) {
 		tc := m.GetToolCall()
 		res.tools = append(res.tools, tc)
 		a := session.Answer{Output: new(fmt.Sprintf(`{"ok":%q}`, tc.GetToolName()))}
-		if w.answer != nil {
-			a = w.answer(tc)
+		if w.result != nil {
+			a = w.result(tc)
 		}
 		if a.CallID == "-" { // no answer
 			return

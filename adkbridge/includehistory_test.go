@@ -70,7 +70,7 @@ func TestSeenHistoriesAreSmall(t *testing.T) {
 			}
 			said := turns * 2 * (size + len("1000"))
 			now := agents * around // in the present turn
-			told := map[*genai.Content]bool{}
+			seen := map[*genai.Content]bool{}
 			for _, r := range w.script.requests {
 				got := textBytes(r.contents)
 				if turnOnly[r.agent] && got > now {
@@ -80,11 +80,11 @@ func TestSeenHistoriesAreSmall(t *testing.T) {
 					t.Errorf("%s is told %d bytes, want at most %d", r.agent, got, most)
 				}
 				for _, c := range r.contents {
-					told[c] = true
+					seen[c] = true
 				}
 			}
 			sum := 0
-			for c := range told {
+			for c := range seen {
 				sum += textBytes([]*genai.Content{c})
 			}
 			if most := 2*(said+turns*around) + agents*now; sum < said || sum > most {

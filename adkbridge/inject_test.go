@@ -36,7 +36,7 @@ func TestInjectedIsSeenByEveryAgent(t *testing.T) {
 			}
 		}
 	}
-	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{CallID: "-"} }
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{CallID: "-"} }
 	tree := par("root", llm("a"), llm("b"))
 	w.run(tree, "go").ok(t)
 	w.checkAll()

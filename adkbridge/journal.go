@@ -212,9 +212,9 @@ func (t *turn) keptWithoutState(ev *adksession.Event, err error) bool {
 // stateRefusal returns why the turn ends after an event that the log holds without its
 // keys (see commit), nil if the log holds them.
 func (t *turn) stateRefusal(ev *adksession.Event, m *meta, s *stored) error {
-	again := *ev
-	t.setOutput(&again, m)
-	keys := durable(again.Actions.StateDelta)
+	edited := *ev
+	t.setOutput(&edited, m)
+	keys := durable(edited.Actions.StateDelta)
 	if len(keys) == 0 || len(durable(s.Actions.StateDelta)) > 0 || s.isCutOff() {
 		return nil
 	}

@@ -115,8 +115,8 @@ func (l *loop) askContinue(
 	}
 	v, _ := parseJSON(*res.Output)
 	m, _ := v.(map[string]any)
-	goOn, said := m["continue"].(bool)
-	return goOn || !said, ev, nil
+	proceed, said := m["continue"].(bool)
+	return proceed || !said, ev, nil
 }
 
 // loopCallID returns the id of a question. A resumed turn asks under the same id.

@@ -54,7 +54,7 @@ func (*Runner) ModelCalls(
 	more = len(ended) > limit
 	ended = ended[:min(len(ended), limit)]
 	for _, c := range ended {
-		if _, again := v.recorder.wanted[c.key]; c.key != "" && !again {
+		if _, known := v.recorder.wanted[c.key]; c.key != "" && !known {
 			v.recorder.wanted[c.key] = c.seq
 		}
 	}
@@ -74,10 +74,10 @@ func (*Runner) ModelCalls(
 	}
 	lost := log.After == 0 && len(v.recorder.wanted) > 0
 	for _, c := range ended {
-		told := v.recorder.calls[c.key]
-		lost = lost && told == nil
+		details := v.recorder.calls[c.key]
+		lost = lost && details == nil
 		call := &agentdv1.ModelCallDetails{}
-		proto.Merge(call, told) // a repeated call has ended twice
+		proto.Merge(call, details) // a repeated call has ended twice
 		call.Call = c.end
 		calls = append(calls, session.ToldCall{Seq: c.seq, Details: call, Operator: before})
 	}
@@ -87,7 +87,7 @@ func (*Runner) ModelCalls(
 			why = diverged.String()
 		}
 		return nil, false, fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION,
-			"what the models of turn %s were told cannot be made again from its log: %s",
+			"the prompts of turn %s cannot be rebuilt from its log: %s",
 			log.TurnID, cut(why, maxShown))
 	}
 	return calls, more, nil
@@ -270,17 +270,17 @@ func (r *callRecorder) state(t *turn, at promptKey, key string) map[string]any {
 		}
 	}
 	state, asked := maps.Clone(r.start), r.asked
-	answers := func(before int64) {
+	applyUntil := func(before int64) {
 		for ; len(asked) > 0 && asked[0].seq < before; asked = asked[1:] {
 			writeState(state, asked[0].temp)
 		}
 	}
 	for _, l := range r.events[:began] {
-		answers(l.seq)
+		applyUntil(l.seq)
 		writeState(state, durable(l.ev.Actions.StateDelta))
 		writeState(state, t.tempOf(l.ev))
 	}
-	answers(end)
+	applyUntil(end)
 	return state
 }
 
@@ -436,7 +436,7 @@ type endedCall struct {
 // the last call that its agent reached.
 func endedCalls(sessionID string, recs []record.Record) ([]endedCall, error) {
 	var out []endedCall
-	answered := map[promptKey]int{}
+	responses := map[promptKey]int{}
 	for _, rec := range recs {
 		if rec.Kind != record.KindEvent {
 			continue
@@ -448,9 +448,9 @@ func endedCalls(sessionID string, recs []record.Record) ([]endedCall, error) {
 		at, key := promptKey{s.Author, s.Branch}, s.CustomMetadata.Agentd.LLM
 		switch {
 		case key != "":
-			answered[at]++
+			responses[at]++
 		case s.onlyUsage() && s.CustomMetadata.Agentd.NoGain == "":
-			key = callKey(at, answered[at])
+			key = callKey(at, responses[at])
 		}
 		if end := s.sessionEvent().CallEnded(sessionID); end != nil {
 			out = append(out, endedCall{rec.Seq, key, end})

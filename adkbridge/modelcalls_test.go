@@ -39,8 +39,8 @@ func logOfTurn(sessionID, turnID string, recs []record.Record) session.TurnLog {
 	return session.TurnLog{SessionID: sessionID, TurnID: turnID, Records: all}
 }
 
-// toldCalls lists the calls of a turn, on one page and on small ones.
-func toldCalls(t testing.TB, log session.TurnLog) ([]*agentdv1.ModelCallDetails, error) {
+// listedCalls lists the calls of a turn, on one page and on small ones.
+func listedCalls(t testing.TB, log session.TurnLog) ([]*agentdv1.ModelCallDetails, error) {
 	t.Helper()
 	calls, more, err := New(Config{}).ModelCalls(t.Context(), log, math.MaxInt)
 	if more {
@@ -90,7 +90,7 @@ func inPages(t testing.TB, log session.TurnLog, limit int) []*agentdv1.ModelCall
 // and returns the details.
 func (w *world) sameAsSent(turnID string, want int) []*agentdv1.ModelCallDetails {
 	w.t.Helper()
-	calls, err := toldCalls(w.t, w.turnLog(turnID))
+	calls, err := listedCalls(w.t, w.turnLog(turnID))
 	if err != nil {
 		w.t.Fatal(err)
 	}
@@ -122,7 +122,7 @@ func (w *world) sameAsSent(turnID string, want int) []*agentdv1.ModelCallDetails
 // TestModelCalls says of each turn of each kind of tree what its models were sent.
 func TestModelCalls(t *testing.T) {
 	for _, tc := range replayTrees() {
-		if tc.leave || tc.tell != nil {
+		if tc.leave || tc.injectAt != nil {
 			continue // people and prompts in between have tests of their own
 		}
 		t.Run(tc.name, func(t *testing.T) {
@@ -138,7 +138,7 @@ func TestModelCalls(t *testing.T) {
 			}
 			w.state = map[string]any{"seen": "nothing"}
 			n := 0
-			w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+			w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
 				n++
 				return session.Answer{Output: new("ok"), State: map[string]any{"seen": strings.Repeat("x", n)}}
 			}
@@ -174,7 +174,7 @@ func TestModelCallsOfEachAgent(t *testing.T) {
 			}
 		}
 	}
-	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		return session.Answer{Output: new("ok"), State: map[string]any{"mood": n}}
 	}
 	var open []*agentdv1.ModelCallDetails
@@ -184,7 +184,7 @@ func TestModelCallsOfEachAgent(t *testing.T) {
 	w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
 		if m.GetToolCall() != nil && n == 1 {
 			var err error
-			if open, err = toldCalls(t, w.turnLog(turn.ID())); err != nil {
+			if open, err = listedCalls(t, w.turnLog(turn.ID())); err != nil {
 				t.Error(err)
 			}
 		}
@@ -192,7 +192,7 @@ func TestModelCallsOfEachAgent(t *testing.T) {
 	}
 	turn := w.start(tree, "go")
 	w.follow(turn).ok(t)
-	calls, err := toldCalls(t, w.turnLog(turn.ID()))
+	calls, err := listedCalls(t, w.turnLog(turn.ID()))
 	if err != nil || len(calls) != 3 || len(open) != 2 {
 		t.Fatalf("%d calls, %d while it ran, %v", len(calls), len(open), err)
 	}
@@ -223,7 +223,7 @@ func TestModelCallsAfterSummaries(t *testing.T) {
 	for range 3 {
 		turn := w.start(tree, "12 rounds")
 		w.follow(turn).ok(t)
-		calls, err := toldCalls(t, w.turnLog(turn.ID()))
+		calls, err := listedCalls(t, w.turnLog(turn.ID()))
 		made := models.requests[before:]
 		before = len(models.requests)
 		if err != nil || len(calls) != len(made) {
@@ -258,7 +258,7 @@ func TestModelCallsOfFailedTurn(t *testing.T) {
 	if res := w.follow(turn); res.err == nil {
 		t.Fatal("the turn has not failed")
 	}
-	calls, err := toldCalls(t, w.turnLog(turn.ID()))
+	calls, err := listedCalls(t, w.turnLog(turn.ID()))
 	if err != nil || len(calls) != 3 {
 		t.Fatalf("%d calls, %v", len(calls), err)
 	}
@@ -294,20 +294,20 @@ func TestModelCallsOfOtherLogs(t *testing.T) {
 		}
 		return logOfTurn(w.session, turn.ID(), out)
 	}
-	calls, err := toldCalls(t, change(`"last":true`, `"last":false`))
+	calls, err := listedCalls(t, change(`"last":true`, `"last":false`))
 	if err != nil || len(calls) != 2 || calls[0].GetInstruction() == "" || calls[1].GetContents() != 0 || calls[1].GetCall().GetModel() != "b" {
 		t.Errorf("the run differs from the first event on: %v, %v", calls, err)
 	}
-	_, err = toldCalls(t, change(`"name":"a"`, `"name":"c"`))
+	_, err = listedCalls(t, change(`"name":"a"`, `"name":"c"`))
 	if e, ok := errors.AsType[*fault.Error](err); !ok || e.Code != agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION || !strings.Contains(e.Message, turn.ID()) {
 		t.Errorf("no call can be made again: %v", err)
 	}
-	if calls, err := toldCalls(t, logOfTurn(w.session, "e-later", recs)); err != nil || len(calls) != 0 {
+	if calls, err := listedCalls(t, logOfTurn(w.session, "e-later", recs)); err != nil || len(calls) != 0 {
 		t.Errorf("a turn that has not begun: %v, %v", calls, err)
 	}
 	broken := slices.Clone(recs)
 	broken[0].Data = []byte("{")
-	if _, err := toldCalls(t, logOfTurn(w.session, turn.ID(), broken)); err == nil {
+	if _, err := listedCalls(t, logOfTurn(w.session, turn.ID(), broken)); err == nil {
 		t.Error("a log that cannot be read has calls")
 	}
 }

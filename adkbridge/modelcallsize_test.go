@@ -40,10 +40,10 @@ func TestRushHoldsNoPayloads(t *testing.T) {
 // TestModelCallsShareTexts: an instruction that many calls are given is held once.
 func TestModelCallsShareTexts(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search"), use("search"), say("done")}})
-	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{Output: new("ok")} }
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{Output: new("ok")} }
 	turn := w.start(llm("root", instruct("be quick")), "go")
 	w.follow(turn).ok(t)
-	calls, err := toldCalls(t, w.turnLog(turn.ID()))
+	calls, err := listedCalls(t, w.turnLog(turn.ID()))
 	if err != nil || len(calls) != 3 {
 		t.Fatalf("%d calls, %v", len(calls), err)
 	}

@@ -201,6 +201,6 @@ func (m *agentModel) checkOutput(a *response) (ok bool, err error) {
 	if a.finish == genai.FinishReasonMaxTokens {
 		why = "; it was cut off at the limit of its length"
 	}
-	return false, fault.Errorf(codeOutput, "%s: the answer of model %q does not satisfy output_schema: %s%s",
+	return false, fault.Errorf(codeOutput, "%s: the response of model %q does not satisfy output_schema: %s%s",
 		m.n.at(), m.n.modelName, cut(misfit.Error(), maxMisfit), why)
 }

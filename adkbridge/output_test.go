@@ -213,7 +213,7 @@ func TestStructuredResponses(t *testing.T) {
 		{
 			name: "an answer that does not fit", tree: seq("root", llm("a", person, output("who")), llm("b")),
 			steps: map[string][]step{"a": {use("search"), say(noPerson)}},
-			err:   []string{`root/a: the answer of model "a" does not satisfy output_schema: `, "minimum"},
+			err:   []string{`root/a: the response of model "a" does not satisfy output_schema: `, "minimum"},
 			text:  map[string]string{"root/a": noPerson}, state: map[string]any{},
 		},
 		{
@@ -358,24 +358,24 @@ func TestInvalidOutputReplayed(t *testing.T) {
 		t.Fatalf("last event %s", compact(ev))
 	}
 	for n := 1; n <= len(first.recs); n++ {
-		again := first.restarted(n)
-		// The models go on where the log ends.
+		restarted := first.restarted(n)
+		// The models continue where the log ends.
 		models := &script{steps: steps()}
-		for _, ev := range again.events(New(Config{})) {
+		for _, ev := range restarted.events(New(Config{})) {
 			if ev.MessageID != "" {
 				agent := ev.Path[len(ev.Path)-1]
 				models.steps[agent] = models.steps[agent][1:]
 			}
 		}
-		err := New(Config{Resolve: models.Resolve}).runTurn(t.Context(), again)
+		err := New(Config{Resolve: models.Resolve}).runTurn(t.Context(), restarted)
 		if err == nil || err.Error() != want.Error() {
 			t.Fatalf("%d records: error %v, want %v", n, err, want)
 		}
-		if len(again.recs) != len(first.recs) || last(again).Text != noPerson {
-			t.Fatalf("%d records: %d in the end, want %d", n, len(again.recs), len(first.recs))
+		if len(restarted.recs) != len(first.recs) || last(restarted).Text != noPerson {
+			t.Fatalf("%d records: %d in the end, want %d", n, len(restarted.recs), len(first.recs))
 		}
 		for i := range n {
-			if !bytes.Equal(again.recs[i].Data, first.recs[i].Data) {
+			if !bytes.Equal(restarted.recs[i].Data, first.recs[i].Data) {
 				t.Fatalf("%d records: record %d was rewritten", n, i+1)
 			}
 		}
@@ -384,9 +384,9 @@ func TestInvalidOutputReplayed(t *testing.T) {
 				t.Errorf("%d records: %s has %d answers left", n, agent, len(rest))
 			}
 		}
-		again.begin("and on")
+		restarted.begin("and on")
 		models.always = func(string) step { return say(personText) }
-		if err := New(Config{Resolve: models.Resolve}).runTurn(t.Context(), again); err != nil {
+		if err := New(Config{Resolve: models.Resolve}).runTurn(t.Context(), restarted); err != nil {
 			t.Fatalf("%d records: the next turn: %v", n, err)
 		}
 	}

@@ -242,9 +242,9 @@ func (h *history) dropFiles(since int64) {
 			continue
 		}
 		if c := words.WithoutFiles(it.content); c != it.content {
-			told := *it
-			told.content, told.converted, told.weight = c, nil, 0
-			h.items[i] = &told
+			without := *it
+			without.content, without.converted, without.weight = c, nil, 0
+			h.items[i] = &without
 			clear(h.prompts) // rebuilt when they are asked for
 		}
 	}

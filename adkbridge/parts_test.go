@@ -59,7 +59,7 @@ func describe(contents []*genai.Content) string {
 func TestPartsInPrompts(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {use("search", "fetch"), say("A"), say("A2")}, "b": {say("B"), say("B2")}})
 	png := []byte{0, 1, 255}
-	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		if tc.GetToolName() == "search" {
 			return session.Answer{Output: new(`{"n":1}`), Parts: record.Parts{filePart("image/png", png), textPart("more"), uriPart("video/mp4", "gs://b/f")}}
 		}

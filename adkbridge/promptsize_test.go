@@ -195,7 +195,7 @@ func TestChoose(t *testing.T) {
 	said := func(seq int64, n int) *item {
 		return &item{seq: seq, author: user, content: genai.NewContentFromText(strings.Repeat("u", n), genai.RoleUser)}
 	}
-	answer := func(seq int64, n int) *item {
+	toolResult := func(seq int64, n int) *item {
 		return &item{seq: seq, author: "a", response: true, content: genai.NewContentFromText(strings.Repeat("m", n), genai.RoleModel)}
 	}
 	round := func(seq int64, n int) []*item {
@@ -205,8 +205,8 @@ func TestChoose(t *testing.T) {
 			{seq: seq + 1, author: "a", content: &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{responsePart(c, map[string]any{"output": strings.Repeat("r", n)})}}},
 		}
 	}
-	talk := []*item{said(1, 1000), answer(2, 1000), said(3, 1000), answer(4, 1000), said(5, 1000)}
-	rounds := slices.Concat([]*item{said(1, 1000), answer(2, 1000), said(3, 100)}, round(4, 1000), round(6, 1000), round(8, 1000))
+	talk := []*item{said(1, 1000), toolResult(2, 1000), said(3, 1000), toolResult(4, 1000), said(5, 1000)}
+	rounds := slices.Concat([]*item{said(1, 1000), toolResult(2, 1000), said(3, 100)}, round(4, 1000), round(6, 1000), round(8, 1000))
 	for name, tc := range map[string]struct {
 		items   []*item
 		start   int64
@@ -222,7 +222,7 @@ func TestChoose(t *testing.T) {
 		"the newest round stays":    {rounds, 3, 10, false, 7, "[3]"},
 		"unless it was refused":     {rounds, 3, 10, true, 9, "[3]"},
 		"a prompt alone":            {talk[:1], 1, 10, true, 0, "[]"},
-		"too little to gain":        {slices.Concat([]*item{said(1, 10), answer(2, 10)}, talk[2:]), 5, 3100, false, 0, "[]"},
+		"too little to gain":        {slices.Concat([]*item{said(1, 10), toolResult(2, 10)}, talk[2:]), 5, 3100, false, 0, "[]"},
 		"nothing":                   {nil, 1, 10, true, 0, "[]"},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -73,13 +73,13 @@ func (m pureModel) Generate(ctx context.Context, req *model.Request, emit func(m
 
 // replayTree is a turn to be killed.
 type replayTree struct {
-	name  string
-	tree  *agentdv1.Agent
-	steps map[string][]step
-	turns int
-	ask   bool
-	tell  []int // see fakeRun
-	leave bool  // calls of calc and loop_continue need approval
+	name     string
+	tree     *agentdv1.Agent
+	steps    map[string][]step
+	turns    int
+	ask      bool
+	injectAt []int // see fakeRun
+	leave    bool  // calls of calc and loop_continue need approval
 }
 
 func replayTrees() []replayTree {
@@ -87,7 +87,7 @@ func replayTrees() []replayTree {
 		{name: "sequential", tree: seq("root", llm("a"), llm("b")), turns: 2, steps: map[string][]step{
 			"a": {use("search"), say("A")}, "b": {use("fetch", "calc"), say("B")},
 		}},
-		{name: "told", tree: seq("root", llm("a"), llm("b", subs(llm("c")))), turns: 2, tell: []int{1, 3, 3, 5}, steps: map[string][]step{
+		{name: "told", tree: seq("root", llm("a"), llm("b", subs(llm("c")))), turns: 2, injectAt: []int{1, 3, 3, 5}, steps: map[string][]step{
 			"a": {use("search"), say("A")}, "b": {use("fetch", "calc"), transfer("c")}, "c": {use("search"), say("C")},
 		}},
 		{name: "parallel", tree: par("root", llm("a"), llm("b"), llm("c")), turns: 2, steps: map[string][]step{
@@ -149,9 +149,9 @@ func (k *killed) first() *fakeRun {
 			return record.Resolution{Decision: record.Approve, Input: []byte(`{"q":2}`)}
 		}
 	}
-	run.tell = k.tc.tell
+	run.injectAt = k.tc.injectAt
 	run.client = func(c record.ToolCall) record.ToolResult {
-		res := answered(fmt.Sprintf(`{"did":%q,"with":%s,"n":12345678901234567890}`, c.Name, c.Input))
+		res := resultWith(fmt.Sprintf(`{"did":%q,"with":%s,"n":12345678901234567890}`, c.Name, c.Input))
 		if c.Name == "calc" {
 			res.State = map[string]any{"seen": "s", "temp:t": "t"}
 		}
@@ -177,7 +177,7 @@ func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 			}
 		}
 	}
-	answeredBefore, saidBefore := maps.Clone(run.result), maps.Clone(run.said)
+	resultsBefore, saidBefore := maps.Clone(run.result), maps.Clone(run.said)
 	person := run.person
 	run.person = func(c record.ToolCall) record.Resolution {
 		if _, ok := saidBefore[c.ID]; ok {
@@ -202,7 +202,7 @@ func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 			return run, err
 		}
 		for id := range run.asked {
-			if _, ok := answeredBefore[id]; ok {
+			if _, ok := resultsBefore[id]; ok {
 				k.fatal("call %s asked again", id)
 			}
 		}

@@ -66,7 +66,7 @@ func TestReplayTempListed(t *testing.T) {
 	w.tools = append(w.tools, offer("loop_continue"))
 	w.state = map[string]any{"temp:first": "F"}
 	rounded := 0
-	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		if tc.GetToolName() == "loop_continue" {
 			rounded++
 			return session.Answer{Output: new(`{"continue":true}`), State: map[string]any{"temp:round": rounded}}
@@ -83,7 +83,7 @@ func TestReplayTempListed(t *testing.T) {
 	}
 	want := []string{"F    ", "F A   ", "F A  T ", "F A B1 T 1", "F A B2 T 2"}
 	if !slices.Equal(got, want) {
-		t.Errorf("calls were told %q, want %q", got, want)
+		t.Errorf("calls got %q, want %q", got, want)
 	}
 	w.checkAll()
 }
@@ -106,7 +106,7 @@ func TestReplayRefusedKeys(t *testing.T) {
 				return nil
 			}
 			first.client = func(record.ToolCall) record.ToolResult {
-				res := answered("ok")
+				res := resultWith("ok")
 				res.State = map[string]any{"k": "v"}
 				return res
 			}
@@ -225,13 +225,13 @@ func TestKilledWhileClosing(t *testing.T) {
 	if err != nil || !last.isCutOff() {
 		t.Fatalf("the log ends with %v, %v, want results of what was open", last, err)
 	}
-	again := run.restarted(len(run.recs))
-	again.client = func(record.ToolCall) record.ToolResult { return answered(`{"found":1}`) }
+	restarted := run.restarted(len(run.recs))
+	restarted.client = func(record.ToolCall) record.ToolResult { return resultWith(`{"found":1}`) }
 	steps["right"] = []step{say("R")}
-	if err := New(Config{Resolve: pureModels{steps: steps, loose: true}.Resolve}).runTurn(t.Context(), again); err != nil {
+	if err := New(Config{Resolve: pureModels{steps: steps, loose: true}.Resolve}).runTurn(t.Context(), restarted); err != nil {
 		t.Fatal(err)
 	}
-	if len(again.asked) != 1 {
-		t.Errorf("%d calls were asked, want 1", len(again.asked))
+	if len(restarted.asked) != 1 {
+		t.Errorf("%d calls were asked, want 1", len(restarted.asked))
 	}
 }

@@ -290,7 +290,7 @@ func (m *agentModel) generate(
 		m.t.run.Delta(record.Delta{MessageID: info.MessageID, Path: m.n.path, Text: d.Text, Thought: d.Thought})
 	})
 	if err == nil && resp == nil {
-		err = fmt.Errorf("the model returned neither an answer nor an error")
+		err = fmt.Errorf("the model returned neither a response nor an error")
 	}
 	return resp, err
 }
@@ -471,12 +471,12 @@ func (m *agentModel) checkLimits(a *response) error {
 		t.refusedRounds[at] = 0
 	} else if t.refusedRounds[at]++; t.refusedRounds[at] > t.limits.RefusedRounds {
 		return fault.Errorf(codeLimit,
-			"%s: model %q answered %d times in a row with nothing but calls that cannot be run, "+
+			"%s: model %q responded %d times in a row with nothing but calls that cannot be run, "+
 				"the last time because %s",
 			m.n.at(), m.n.modelName, t.refusedRounds[at], t.refused[calls[0].FunctionCall.ID])
 	}
 	if text, ok := m.n.finalText(a.content, a.meta); ok && m.n.outputKey != "" && len(text) > t.limits.ValueBytes {
-		return fault.Errorf(codeLimit, "%s: the answer has %d bytes, output_key %q takes at most %d", m.n.at(),
+		return fault.Errorf(codeLimit, "%s: the response has %d bytes, output_key %q takes at most %d", m.n.at(),
 			len(text), m.n.outputKey, t.limits.ValueBytes).
 			Over("output_key_bytes", t.limits.ValueBytes, len(text))
 	}
@@ -485,7 +485,7 @@ func (m *agentModel) checkLimits(a *response) error {
 		return nil
 	}
 	if t.thoughtRounds[at]++; t.thoughtRounds[at] > t.limits.ThoughtRounds {
-		return fault.Errorf(codeLimit, "%s: model %q answered %d times in a row with thoughts alone", m.n.at(),
+		return fault.Errorf(codeLimit, "%s: model %q responded %d times in a row with thoughts alone", m.n.at(),
 			m.n.modelName, t.thoughtRounds[at])
 	}
 	return nil

@@ -22,7 +22,7 @@ func TestSchemasAreKept(t *testing.T) {
 		t.Fatalf("%v, %v, want %v", first, err, want)
 	}
 	same := strings.Clone(text)
-	if again, err := s.check(&same); err != nil || reflect.ValueOf(again).Pointer() != reflect.ValueOf(first).Pointer() {
+	if second, err := s.check(&same); err != nil || reflect.ValueOf(second).Pointer() != reflect.ValueOf(first).Pointer() {
 		t.Errorf("asked again, it is compiled again: %v", err)
 	}
 	bad := `{"type":"array"}`

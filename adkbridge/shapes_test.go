@@ -170,7 +170,7 @@ func TestLoopContinue(t *testing.T) {
 	text := func(s string) *string { return &s }
 	for _, tc := range []struct {
 		name    string
-		answers []session.Answer
+		results []session.Answer
 		want    string
 	}{
 		{"until it says no", []session.Answer{{Output: text(`{"continue":true}`)}, {Output: text(`{"continue":false}`)}}, "xx"},
@@ -183,17 +183,17 @@ func TestLoopContinue(t *testing.T) {
 			w.script.always = func(string) step { return say("x") }
 			w.tools = append(w.tools, offer("loop_continue"))
 			n := 0
-			w.answer = func(c *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+			w.result = func(c *agentdv1.RunResponse_ToolCallRequest) session.Answer {
 				want := `{"agent":"l","iteration":` + string(rune('1'+n)) + `,"max_iterations":4}`
 				if c.GetToolName() != "loop_continue" || c.GetToolInput() != want || strings.Join(c.GetAgentPath(), "/") != "root/l" {
 					t.Errorf("asked %s %s of %v, want %s", c.GetToolName(), c.GetToolInput(), c.GetAgentPath(), want)
 				}
 				n++
-				return tc.answers[n-1]
+				return tc.results[n-1]
 			}
 			res := w.run(seq("root", rounds("l", 4, llm("a"))), "go").ok(t)
-			if res.text["root/l/a"] != tc.want || n != len(tc.answers) {
-				t.Errorf("said %q, asked %d times; want %q, %d", res.text["root/l/a"], n, tc.want, len(tc.answers))
+			if res.text["root/l/a"] != tc.want || n != len(tc.results) {
+				t.Errorf("said %q, asked %d times; want %q, %d", res.text["root/l/a"], n, tc.want, len(tc.results))
 			}
 		})
 	}

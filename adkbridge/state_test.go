@@ -21,7 +21,7 @@ func TestState(t *testing.T) {
 		"c": {{thought: "hm", text: "C"}},
 	})
 	w.state = map[string]any{"n": 1000000, "who": "Ann", "obj": map[string]any{"k": "<v>"}, "app:x": "shared", "temp:once": "now", "nil": nil}
-	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		return session.Answer{Output: new("ok"), State: map[string]any{"found": []any{"x", 1}, "temp:hint": "secret", "user:u": true}}
 	}
 	ask := "{who} {n} {obj} {app:x} {user:u?} {found?} {temp:hint?} {temp:once?} {plan?} {nil?}|"
@@ -143,7 +143,7 @@ func TestLoopState(t *testing.T) {
 	w.script.always = func(string) step { return say("x") }
 	w.tools = []*agentdv1.Tool{offer("loop_continue")}
 	n := 0
-	w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		n++
 		return session.Answer{Output: new(`{"continue":true}`), State: map[string]any{"round": n, "temp:x": n}}
 	}
@@ -174,10 +174,10 @@ func TestLimits(t *testing.T) {
 			}
 			return transfer("a")
 		}, "root: the turn has made 6 transfers", 7},
-		{"thoughts", llm("root"), Limits{}, func(string) step { return step{thought: "hm"} }, `root: model "root" answered 4 times in a row with thoughts alone`, 4},
-		{"calls of no tool", llm("root"), Limits{}, func(string) step { return use("ghost") }, `root: model "root" answered 4 times in a row with nothing but calls that cannot be run, the last time because there is no tool "ghost"; available: "calc", "fetch", "search"`, 4},
-		{"a long value", llm("root", output("k")), Limits{ValueBytes: 9}, func(string) step { return say("0123456789") }, `root: the answer has 10 bytes, output_key "k" takes at most 9`, 1},
-		{"long arguments", llm("root"), Limits{ValueBytes: 3}, func(string) step { return use("search") }, `root: model "root" answered 4 times in a row with nothing but calls that cannot be run, the last time because not run: the arguments take 7 bytes, at most 3 are allowed`, 4},
+		{"thoughts", llm("root"), Limits{}, func(string) step { return step{thought: "hm"} }, `root: model "root" responded 4 times in a row with thoughts alone`, 4},
+		{"calls of no tool", llm("root"), Limits{}, func(string) step { return use("ghost") }, `root: model "root" responded 4 times in a row with nothing but calls that cannot be run, the last time because there is no tool "ghost"; available: "calc", "fetch", "search"`, 4},
+		{"a long value", llm("root", output("k")), Limits{ValueBytes: 9}, func(string) step { return say("0123456789") }, `root: the response has 10 bytes, output_key "k" takes at most 9`, 1},
+		{"long arguments", llm("root"), Limits{ValueBytes: 3}, func(string) step { return use("search") }, `root: model "root" responded 4 times in a row with nothing but calls that cannot be run, the last time because not run: the arguments take 7 bytes, at most 3 are allowed`, 4},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, nil, tc.limits)

@@ -49,7 +49,7 @@ func stopTrees() map[string]struct {
 // remembers and with what the log holds. Both must give the same valid prompts.
 func continueSession(t *testing.T, w *world, tree *agentdv1.Agent) {
 	t.Helper()
-	w.watch, w.answer = nil, nil
+	w.watch, w.result = nil, nil
 	w.script.mu.Lock()
 	w.script.steps, w.script.fail, w.script.requests = nil, nil, nil
 	w.script.always = func(agent string) step {
@@ -165,7 +165,7 @@ func TestFailureBesideTools(t *testing.T) {
 			"a": {use("search"), say("never")},
 			"b": {{gate: gate, err: &model.Error{Kind: model.KindBlocked, Provider: "fake", Message: "no"}}},
 		})
-		w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+		w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
 			close(gate)
 			return session.Answer{CallID: "-"}
 		}
@@ -253,7 +253,7 @@ func TestInterrupted(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search", "calc")}})
 	run := newFakeRun(t, llm("root"), "go")
 	run.client = func(c record.ToolCall) record.ToolResult {
-		res := answered(`"late"`)
+		res := resultWith(`"late"`)
 		res.State = map[string]any{"k": "v", "temp:t": 1}
 		if c.Name == "calc" {
 			run.limit = len(run.recs) // search is answered, calc is not
@@ -264,20 +264,20 @@ func TestInterrupted(t *testing.T) {
 		t.Fatal("no error")
 	}
 	n := len(run.recs)
-	again := run.restarted(n)
+	restarted := run.restarted(n)
 	w.runner.cache = newCache(0, 0)
 	w.script.bad = map[string]error{"root": errors.New("no key any more")}
 	ctx, cancel := context.WithCancelCause(t.Context())
 	gone := errors.New("interrupted")
 	cancel(gone)
-	if err := w.runner.runTurn(ctx, again); !errors.Is(err, gone) {
+	if err := w.runner.runTurn(ctx, restarted); !errors.Is(err, gone) {
 		t.Fatalf("error %v", err)
 	}
-	events := again.events(w.runner)
-	if len(again.recs) != n+1 || len(events) != 2 {
-		t.Fatalf("%d records, want %d", len(again.recs), n+1)
+	events := restarted.events(w.runner)
+	if len(restarted.recs) != n+1 || len(events) != 2 {
+		t.Fatalf("%d records, want %d", len(restarted.recs), n+1)
 	}
-	s, err := decode(again.recs[n].Data)
+	s, err := decode(restarted.recs[n].Data)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -291,9 +291,9 @@ func TestInterrupted(t *testing.T) {
 	if events[1].State["temp:t"] != nil {
 		t.Errorf("state %v", events[1].State)
 	}
-	again.begin("go on")
+	restarted.begin("go on")
 	w.script.bad, w.script.steps = nil, map[string][]step{"root": {say("fine")}}
-	if err := w.runner.runTurn(t.Context(), again); err != nil {
+	if err := w.runner.runTurn(t.Context(), restarted); err != nil {
 		t.Fatal(err)
 	}
 	w.checkAll()
@@ -372,7 +372,7 @@ func TestPanicsAtTheSeams(t *testing.T) {
 				w.script.mu.Lock()
 				w.script.always = func(string) step { return say("x") }
 				w.script.mu.Unlock()
-				return answered("{}")
+				return resultWith("{}")
 			}
 			if where == "append" {
 				// Closing appends too; it has a store that works again.

@@ -49,8 +49,8 @@ func TestCompactCut(t *testing.T) {
 					t.Errorf("the summary is %q", ev.Compacted.Summary)
 				}
 			}
-			if taken, told := run.usage(r); taken != told || taken.Total != w.bill().Total {
-				t.Errorf("the log has %+v, told is %+v, the bill is %+v", taken, told, w.bill())
+			if taken, reported := run.usage(r); taken != reported || taken.Total != w.bill().Total {
+				t.Errorf("the log has %+v, told is %+v, the bill is %+v", taken, reported, w.bill())
 			}
 			sameHistory(t, r, run)
 		})
@@ -69,14 +69,14 @@ func TestCompactCutFallsBack(t *testing.T) {
 	if err := r.runTurn(t.Context(), run); err != nil {
 		t.Fatal(err)
 	}
-	answers, sums := 0, len(compacted(r, run))
+	responses, sums := 0, len(compacted(r, run))
 	for _, req := range w.requests {
 		if len(req.Functions()) > 0 {
-			answers++
+			responses++
 		}
 	}
-	if len(w.summed) != sums+1 || w.down != answers+sums {
-		t.Errorf("%d answers and %d summaries, of which %d were asked for, took %d calls of the model that fails", answers, sums, len(w.summed), w.down)
+	if len(w.summed) != sums+1 || w.down != responses+sums {
+		t.Errorf("%d answers and %d summaries, of which %d were asked for, took %d calls of the model that fails", responses, sums, len(w.summed), w.down)
 	}
 	sameHistory(t, r, run)
 }

@@ -21,7 +21,7 @@ import (
 // TestToolResults checks what a model sees of a result.
 func TestToolResults(t *testing.T) {
 	for _, tc := range []struct {
-		answer session.Answer
+		result session.Answer
 		want   string
 	}{
 		{session.Answer{Output: new(`{"a":1,"b":[true,null]}`)}, `{"a":1,"b":[true,null]}`},
@@ -43,11 +43,11 @@ func TestToolResults(t *testing.T) {
 		{session.Answer{}, `{"error":"the client answered without output and without error"}`},
 	} {
 		w := newWorld(t, map[string][]step{"root": {use("search"), say("done")}})
-		w.answer = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return tc.answer }
+		w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return tc.result }
 		w.run(llm("root"), "go").ok(t)
 		contents := w.script.seen("root")[1].contents
 		if got := compact(contents[len(contents)-1].Parts[0].FunctionResponse.Response); got != tc.want {
-			t.Errorf("answer %+v became %s, want %s", tc.answer, got, tc.want)
+			t.Errorf("answer %+v became %s, want %s", tc.result, got, tc.want)
 		}
 	}
 	for _, tc := range []struct {
@@ -123,7 +123,7 @@ func TestCallIDs(t *testing.T) {
 func TestCallsTogether(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search", "fetch", "calc", "search"), say("done")}})
 	var open []*agentdv1.RunResponse_ToolCallRequest
-	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		open = append(open, tc)
 		return session.Answer{CallID: "-"}
 	}
@@ -151,10 +151,10 @@ func TestMadeUpCalls(t *testing.T) {
 		many.calls = append(many.calls, call{name: "search", args: "{}"})
 	}
 	for _, tc := range []struct {
-		name   string
-		answer step
-		want   []string // results, in order; "" for one of the client
-		asked  int
+		name     string
+		response step
+		want     []string // results, in order; "" for one of the client
+		asked    int
 	}{
 		{"unknown tool", use("serch", "search"), []string{`there is no tool "serch"; available: "calc", "fetch", "search", "transfer_to_agent"`, ""}, 1},
 		{"tool of another agent", use("other"), []string{`there is no tool "other"`}, 0},
@@ -171,7 +171,7 @@ func TestMadeUpCalls(t *testing.T) {
 		{"too many calls", many, append(slices.Repeat([]string{""}, 128), "not run: an answer may have at most 128 tool calls", "not run"), 128},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			w := newWorld(t, map[string][]step{"root": {tc.answer, say("sorry"), say("again")}})
+			w := newWorld(t, map[string][]step{"root": {tc.response, say("sorry"), say("again")}})
 			tree := llm("root", subs(llm("a")))
 			w.tools = append(w.tools, offer("other"))
 			res := w.run(tree, "go").ok(t)
@@ -242,7 +242,7 @@ func TestRequest(t *testing.T) {
 // TestOutcomes settles calls in the other ways.
 func TestOutcomes(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search", "calc"), say("done")}})
-	w.answer = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
 		if tc.GetToolName() == "search" {
 			return session.Answer{CallID: "-"}
 		}

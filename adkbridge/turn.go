@@ -224,7 +224,7 @@ func (t *turn) runTree(ctx context.Context, r *Runner) (err error) {
 	ctx = platform.WithUUIDProvider(ctx, uuids(t.run.TurnID()))
 	for _, err := range rn.Run(ctx, appName, t.run.SessionID(), nil, agent.RunConfig{}) {
 		if err != nil {
-			return err // going on would run the next agent
+			return err // continuing would run the next agent
 		}
 	}
 	if t.hasUnreached() {

@@ -251,28 +251,28 @@ func (v *verifier) modelCall(ctx context.Context, c *callStep) error {
 
 // response implements observer. It computes again what the response means.
 func (v *verifier) response(m *agentModel, a *response, calls, asks []string) error {
-	own, again := *a.meta, *a
+	own, edited := *a.meta, *a
 	own.Path, own.Calls, own.Asks = m.n.path, calls, asks
-	again.meta = &own
+	edited.meta = &own
 	v.mu.Lock()
 	v.metas[own.LLM] = &own
 	v.mu.Unlock()
-	return m.keepResponse(&again)
+	return m.keepResponse(&edited)
 }
 
 // event implements observer. Where the log of an incomplete turn ends, the run leaves
 // the event out, and its agent continues to where it waits. It must not wait here: the
 // engine appends the events of all agents on one goroutine.
 func (v *verifier) event(l *loggedEvent, ev *adksession.Event, m *meta) error {
-	again, own := *ev, *m
+	edited, own := *ev, *m
 	if l != nil {
-		return v.compare(l, &again, &own)
+		return v.compare(l, &edited, &own)
 	}
 	if !v.complete() {
 		v.atLogEnd()
 		return errSkip
 	}
-	_, s, err := v.t.encoded(&again, &own)
+	_, s, err := v.t.encoded(&edited, &own)
 	if err != nil {
 		return err
 	}

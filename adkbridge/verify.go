@@ -130,15 +130,15 @@ func (v *verification) turn(ctx context.Context, recs []record.Record) (*Diverge
 	run.t, run.recorder = t, v.recorder
 	t.observe(run)
 
-	playing, stop := context.WithCancelCause(ctx)
+	replayCtx, stop := context.WithCancelCause(ctx)
 	defer stop(nil)
 	run.stop = stop
 	watched := make(chan struct{})
 	go func() { // ends with the run
 		defer close(watched)
-		run.endStalled(playing)
+		run.endStalled(replayCtx)
 	}()
-	err = t.outcome(playing, t.runTree(playing, runner))
+	err = t.outcome(replayCtx, t.runTree(replayCtx, runner))
 	stop(nil)
 	<-watched
 	if ctx.Err() != nil {

@@ -51,7 +51,7 @@ func Parallel(name string, agents ...*Agent) *Agent {
 }
 
 // Loop runs its agents in order, again and again: until a model calls the builtin
-// tool exit_loop, the client's tool loop_continue answers {"continue": false}, or
+// tool exit_loop, the client's tool loop_continue returns {"continue": false}, or
 // most iterations are over. 0 is the server's default, which is finite.
 func Loop(name string, most uint32, agents ...*Agent) *Agent {
 	return &Agent{Name: name, AgentType: &agentdv1.Agent_Loop{
@@ -67,7 +67,7 @@ func ofLLM(set func(*agentdv1.LlmAgent)) AgentOption {
 // Description says what the agent is for; a parent reads it to decide a transfer.
 func Description(text string) AgentOption { return func(a *Agent) { a.Description = text } }
 
-// Instruction is what the model is told. {key} is replaced from the session's state;
+// Instruction is the system instruction of the model. {key} is replaced from the session's state;
 // an absent key fails the turn, unless it is written {key?}.
 func Instruction(text string) AgentOption {
 	return ofLLM(func(l *agentdv1.LlmAgent) { l.Instruction = text })
@@ -112,7 +112,7 @@ func OutputSchema(schema string) AgentOption {
 }
 
 // OutputSchemaOf is [OutputSchema] with the schema of a Go type, see [SchemaOf];
-// [Structured] decodes the answer, and so does [DoAs]. A type without a schema is a
+// [Structured] decodes the response, and so does [DoAs]. A type without a schema is a
 // mistake in the program, upon which it panics.
 func OutputSchemaOf[T any]() AgentOption { return OutputSchema(SchemaOf[T]()) }
 
@@ -122,7 +122,7 @@ func FallbackModels(models ...string) AgentOption {
 	return ofLLM(func(l *agentdv1.LlmAgent) { l.FallbackModels = slices.Clone(models) })
 }
 
-// ThisTurnOnly has the model be told the present turn alone, not the turns of the
+// ThisTurnOnly gives the model the present turn alone, not the turns of the
 // session before it.
 func ThisTurnOnly() AgentOption {
 	return ofLLM(func(l *agentdv1.LlmAgent) { l.IncludeHistory = agentdv1.IncludeHistory_INCLUDE_HISTORY_TURN })
@@ -160,11 +160,11 @@ type Generation struct {
 	Temperature *float64
 	// TopP keeps the likeliest words that together have this probability.
 	TopP *float64
-	// MaxOutputTokens is the longest answer; 0 is what the model allows.
+	// MaxOutputTokens is the longest response; 0 is what the model allows.
 	MaxOutputTokens int32
-	// StopSequences are texts at which the answer ends; at most 16.
+	// StopSequences are texts at which the response ends; at most 16.
 	StopSequences []string
-	// Seed is for answers that repeat, as far as the provider can.
+	// Seed is for responses that repeat, as far as the provider can.
 	Seed *int32
 	// Thinking is how much the model may think, in words.
 	Thinking Effort
@@ -203,7 +203,7 @@ const (
 	ToolChoiceAuto = ToolChoice(agentdv1.ToolChoice_MODE_AUTO)
 	// ToolChoiceNone has no tool called.
 	ToolChoiceNone = ToolChoice(agentdv1.ToolChoice_MODE_NONE)
-	// ToolChoiceRequired has a tool called in each answer: the agent needs another way
+	// ToolChoiceRequired has a tool called in each response: the agent needs another way
 	// to come to an end, such as exit_loop, a transfer, or a limit.
 	ToolChoiceRequired = ToolChoice(agentdv1.ToolChoice_MODE_REQUIRED)
 )

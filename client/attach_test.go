@@ -13,13 +13,13 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// told returns a log whose tale has been told.
-func told(t *testing.T) (l *turnLog, want []string) {
+// finishedLog returns a log whose tale has been told.
+func finishedLog(t *testing.T) (l *turnLog, want []string) {
 	t.Helper()
 	l = newTurnLog(t, tale)
 	c := dial(t, host(t, l))
 	doubler(t, c)
-	want, _ = tell(t, c)
+	want, _ = runTale(t, c)
 	return l, want
 }
 
@@ -40,7 +40,7 @@ func watch(t *testing.T, c *client.Client, opts ...client.AttachOption) (notes [
 
 // TestAttachAfterEveryEvent yields what follows, also over streams that break.
 func TestAttachAfterEveryEvent(t *testing.T) {
-	l, _ := told(t)
+	l, _ := finishedLog(t)
 	c := dial(t, host(t, l), quick)
 	runs := doubler(t, c)
 	want := watch(t, c)
@@ -61,7 +61,7 @@ func TestAttachAfterEveryEvent(t *testing.T) {
 	}
 }
 
-// follows tells whether an event comes after a position; one without a position
+// follows reports whether an event comes after a position; one without a position
 // belongs to the next one that has one.
 func follows(all []string, text string, seq int64) bool {
 	for _, next := range all[slices.Index(all, text):] {
@@ -73,7 +73,7 @@ func follows(all []string, text string, seq int64) bool {
 }
 
 func TestAttachOffersTools(t *testing.T) {
-	l, _ := told(t)
+	l, _ := finishedLog(t)
 	c := dial(t, host(t, l), client.WithAttachment("more", named(t, "attached")))
 	doubler(t, c)
 	tests := map[string]struct {
@@ -227,7 +227,7 @@ func TestAttachControl(t *testing.T) {
 }
 
 func TestWrongAttachArguments(t *testing.T) {
-	l, _ := told(t)
+	l, _ := finishedLog(t)
 	c := dial(t, host(t, l))
 	before := len(l.streams)
 	tests := map[string]struct {
@@ -301,7 +301,7 @@ func TestOnDisconnectIsSent(t *testing.T) {
 
 // TestEventsSayWhereTheyAre checks what an event says of itself.
 func TestEventsSayWhereTheyAre(t *testing.T) {
-	l, _ := told(t)
+	l, _ := finishedLog(t)
 	var seen int64
 	for event, err := range dial(t, host(t, l)).Attach(t.Context(), session, client.Observe()) {
 		if err != nil {

@@ -13,7 +13,7 @@ import (
 // has one of its own from [NewSessionInfo] or [SessionUpdate]; see [WithSessionBudget].
 // It is checked before each model call, so what is under way may overshoot it.
 // When it is used up, the turn fails with BUDGET_EXHAUSTED: what it has produced
-// is kept, [Error].Usage says what it has used, and the session can go on. A
+// is kept, [Error].Usage says what it has used, and the session can continue. A
 // server may have limits of its own; the smaller one holds.
 type Budget struct {
 	// ModelCalls counts model calls, also those that failed.

@@ -32,19 +32,19 @@ func exhausted(t *testing.T, res *client.Result, err error, text string, calls i
 	}
 }
 
-// TestBudgetOfATurn: what was produced is kept, and the session goes on.
+// TestBudgetOfATurn: what was produced is kept, and the session continues.
 func TestBudgetOfATurn(t *testing.T) {
 	for name, budget := range map[string]client.Budget{"model calls": {ModelCalls: 1}, "tokens": {Tokens: 5}} {
 		t.Run(name, func(t *testing.T) {
-			s := newStage(t)
+			s := newDaemon(t)
 			c, _ := s.client(t)
 			mustAdd(t, client.AddTool(c, "look", "looks", func(context.Context, struct{}) (any, error) { return "seen", nil }))
 			s.will(t, reply{text: "Let me look.", calls: []string{"look"}})
 			res, err := c.Do(t.Context(), actor("look"), "first", client.WithBudget(budget))
 			exhausted(t, res, err, "Let me look.", 1)
 			r := follow(c.Run(t.Context(), nil, "and now?", client.WithSessionID(res.SessionID)))
-			if call := s.says(t, "I saw it."); len(call.heard) != 2 || len(call.told) != 1 || !strings.Contains(call.told[0], "seen") {
-				t.Errorf("the model was told %q and %q", call.heard, call.told)
+			if call := s.says(t, "I saw it."); len(call.heard) != 2 || len(call.results) != 1 || !strings.Contains(call.results[0], "seen") {
+				t.Errorf("the model was told %q and %q", call.heard, call.results)
 			}
 			completes(t, r, "I saw it.")
 		})
@@ -53,7 +53,7 @@ func TestBudgetOfATurn(t *testing.T) {
 
 // TestBudgetOfASession holds for later turns too, until another one is given.
 func TestBudgetOfASession(t *testing.T) {
-	s := newStage(t)
+	s := newDaemon(t)
 	c, _ := s.client(t)
 	run := func(prompt string, opts ...client.RunOption) (*client.Result, error) {
 		return c.Do(t.Context(), actor(), prompt, opts...)
@@ -79,7 +79,7 @@ func TestBudgetOfASession(t *testing.T) {
 // TestBudgetOfTheSessionsOwn is set with the session, tightened by a turn, and changed by
 // updates; a fork has it too.
 func TestBudgetOfTheSessionsOwn(t *testing.T) {
-	s := newStage(t)
+	s := newDaemon(t)
 	c, _ := s.client(t)
 	ctx := t.Context()
 	want := client.Budget{ModelCalls: 2, Tokens: 1000, WallTime: time.Hour}
@@ -134,7 +134,7 @@ func TestBudgetOfTheSessionsOwn(t *testing.T) {
 // TestBudgetOfTime ends a turn that waits for its tool.
 func TestBudgetOfTime(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newDaemon(t)
 		c, _ := s.client(t)
 		door := newDoor(t, c, "door")
 		s.will(t, reply{text: "A moment.", calls: []string{"door"}})
@@ -150,7 +150,7 @@ func TestBudgetOfTime(t *testing.T) {
 
 // TestBudgetInMoney is refused for a model without a price.
 func TestBudgetInMoney(t *testing.T) {
-	s := newStage(t)
+	s := newDaemon(t)
 	c, _ := s.client(t)
 	if _, err := c.Do(t.Context(), actor(), "hi", client.WithBudget(client.Budget{CostUSD: 0.01})); !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), "price") {
 		t.Errorf("got %v", err)
@@ -194,7 +194,7 @@ func TestWrongBudgets(t *testing.T) {
 
 // TestModelRetry shows that a model call is made again.
 func TestModelRetry(t *testing.T) {
-	s := newStageWith(t, newPuppet(), agentdtest.Config{Scripts: map[string]string{"retry": `answers:
+	s := newDaemonWith(t, newPuppet(), agentdtest.Config{Scripts: map[string]string{"retry": `answers:
   - {when: {try: 1}, error: {kind: rate_limited, status: 429, message: slow down}}
   - {when: {try: 2}, error: {kind: unavailable, status: 503}}
   - {when: {}, text: at last}`}})

@@ -11,7 +11,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Call is the tool call that a handler answers; see [CallFrom]. Its methods may be
+// Call is the tool call that a handler runs; see [CallFrom]. Its methods may be
 // called concurrently, until the handler returns. Those of a nil Call, which a
 // handler has that a test calls by itself, find nothing and set nothing.
 type Call struct {
@@ -26,7 +26,7 @@ type Call struct {
 // callContextKey is the key of the call in its handler's context.
 type callContextKey struct{}
 
-// CallFrom returns the call that the handler answers to which ctx, or a context that
+// CallFrom returns the call that the handler runs to which ctx, or a context that
 // ctx comes from, was given; nil anywhere else.
 func CallFrom(ctx context.Context) *Call {
 	c, _ := ctx.Value(callContextKey{}).(*Call)

@@ -33,36 +33,36 @@ type toolRunner struct {
 	waiting []*call
 	running int
 	stopped bool
-	idle    chan struct{} // closed once stopped and running is 0
-	kept    []*answer     // what this run has answered and the server has not shown, while it may be asked again
-	// told are the kept answers by call id that were told as soon as they were given,
-	// to a server that does not count its messages.
-	told map[string]*agentdv1.RunRequest_ToolCallResponse
-	// replaced are the calls whose answers were refused and replaced by an error.
+	idle    chan struct{}   // closed once stopped and running is 0
+	kept    []*cachedResult // results that the server has not recorded yet; it may ask again
+	// reported holds, by call id, the kept results that the caller has received already. It
+	// receives them at once if the server does not count its messages.
+	reported map[string]*agentdv1.RunRequest_ToolCallResponse
+	// replaced are the calls whose results the server refused; an error replaces them.
 	replaced map[string]bool
 
-	telling sync.Mutex // protects silent, and the order of results before the end
-	silent  bool       // the turn has ended: results are told no more
+	reporting sync.Mutex // protects silent, and the order of results before the end
+	silent    bool       // the turn has ended: no more results are reported
 }
 
-// call is one tool call on its way.
+// call is a tool call without a result.
 type call struct {
 	req    *agentdv1.RunResponse_ToolCallRequest
-	stored bool // the server tells what it has stored
+	stored bool // the server sends the results that it has recorded
 	turnID string
 	tool   *tool // nil: this client has none of that name
 	ctx    context.Context
 	cancel context.CancelCauseFunc
 	expire context.CancelFunc // ends the part of ctx that has the timeout
 	rouse  func() bool        // stops waiting for the end of ctx; set while the call waits for a handler
-	over   atomic.Bool        // somebody has answered, or decided that nobody does
-	taken  atomic.Bool        // another client has answered
+	over   atomic.Bool        // the call has a result, or gets none from this run
+	taken  atomic.Bool        // another client has sent the result
 }
 
 func newToolRunner(ctx context.Context, r *run) *toolRunner {
 	t := &toolRunner{
 		run: r, state: newStateView(), calls: make(map[string]*call), idle: make(chan struct{}),
-		told: make(map[string]*agentdv1.RunRequest_ToolCallResponse), replaced: make(map[string]bool),
+		reported: make(map[string]*agentdv1.RunRequest_ToolCallResponse), replaced: make(map[string]bool),
 	}
 	t.ctx, t.cancel = context.WithCancelCause(ctx)
 	return t
@@ -79,8 +79,8 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 	t.mu.Lock()
 	old := t.calls[req.GetToolCallId()]
 	if t.stopped || (old != nil && !old.over.Load()) {
-		// What already runs is answered once, on the stream there is then. What
-		// has just been answered may have been so on a stream that broke.
+		// A call that runs sends its result once, on the stream that is open then. A
+		// finished call may have sent it on a stream that broke.
 		t.mu.Unlock()
 		return
 	}
@@ -97,8 +97,8 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 	t.calls[req.GetToolCallId()] = c
 	t.mu.Unlock()
 
-	// One that is still there was shown, also while its answer is being stored.
-	if key := t.key(req); old == nil && !t.run.client.answers.known(key) && !t.run.client.journal.has(key) {
+	// A call in t.calls was yielded before, also if its result is being stored.
+	if key := t.key(req); old == nil && !t.run.client.results.known(key) && !t.run.client.journal.has(key) {
 		t.run.deliver(eventOf(msg, toolCallOf(req)))
 	}
 
@@ -112,8 +112,8 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 	t.launch()
 }
 
-// overdue has a call answered that was settled while it waited for a handler.
-// None runs for it, so it needs no room.
+// overdue ends a call that timed out, or was canceled, while it waited for a handler. No
+// handler runs for it, so it takes no place.
 func (t *toolRunner) overdue(c *call) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -153,19 +153,19 @@ func (t *toolRunner) cancelCall(id, reason string) {
 	c.cancel(cause)
 }
 
-// errTaken is why a handler stops whose call another client has answered.
-const errTaken = "another client has answered the call"
+// errTaken is the reason for a handler to stop after another client has sent the result.
+const errTaken = "another client has sent the result of the call"
 
-// settled takes the result of a call as the server has recorded it, and tells
-// whether it is news to the caller: not what this run has answered and told. A
-// handler that still runs for it stops.
-func (t *toolRunner) settled(r *agentdv1.ToolCallAnswered) (news bool) {
+// recorded handles a result that the server has recorded. It reports whether the result
+// is new to the caller; a result that this run has reported is not. A handler that still
+// runs for the call stops.
+func (t *toolRunner) recorded(r *agentdv1.ToolCallAnswered) (news bool) {
 	id := r.GetToolCallId()
 	t.mu.Lock()
-	own := t.told[id]
-	delete(t.told, id)
-	if i := slices.IndexFunc(t.kept, func(entry *answer) bool { return entry.key.call == id }); i >= 0 {
-		t.run.client.answers.letGo(t.kept[i]) // the server has it
+	own := t.reported[id]
+	delete(t.reported, id)
+	if i := slices.IndexFunc(t.kept, func(entry *cachedResult) bool { return entry.key.call == id }); i >= 0 {
+		t.run.client.results.letGo(t.kept[i]) // the server has it
 		t.kept = slices.Delete(t.kept, i, i+1)
 	}
 	c := t.calls[id]
@@ -192,7 +192,7 @@ func (t *toolRunner) stop() {
 	t.stopped = true
 	t.waiting = nil
 	for _, entry := range t.kept {
-		t.run.client.answers.letGo(entry)
+		t.run.client.results.letGo(entry)
 	}
 	t.kept = nil
 	if t.running == 0 {
@@ -200,26 +200,26 @@ func (t *toolRunner) stop() {
 	}
 }
 
-// maxKept is how many answers a run keeps from being forgotten.
-const maxKept = 16 * maxAnswers
+// maxKept bounds the results that a run keeps in the cache.
+const maxKept = 16 * maxResults
 
-// keep keeps an answer until the server has it, or the run is over: on a new
-// connection the server may ask again for what it has not received. stored says
-// that the server tells what it has stored.
-func (t *toolRunner) keep(entry *answer, stored bool) {
+// keep keeps a result until the server has recorded it or the run ends: on a new
+// connection the server may ask again for a result that it has not received. stored is
+// true if the server sends the results that it has recorded.
+func (t *toolRunner) keep(entry *cachedResult, stored bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	if t.stopped {
-		t.run.client.answers.letGo(entry)
+		t.run.client.results.letGo(entry)
 		return
 	}
 	t.kept = append(t.kept, entry)
 	if !stored {
-		t.told[entry.key.call] = entry.msg
+		t.reported[entry.key.call] = entry.msg
 	}
 	if len(t.kept) > maxKept {
-		delete(t.told, t.kept[0].key.call)
-		t.run.client.answers.letGo(t.kept[0])
+		delete(t.reported, t.kept[0].key.call)
+		t.run.client.results.letGo(t.kept[0])
 		t.kept = t.kept[1:]
 	}
 }
@@ -253,13 +253,13 @@ func (t *toolRunner) release(c *call) {
 	t.launch()
 }
 
-// perform answers one call; it is the body of the call's goroutine.
+// perform runs one call and sends its result; it is the body of the call's goroutine.
 func (t *toolRunner) perform(c *call) {
 	defer t.release(c)
-	memory := t.run.client.answers
+	memory := t.run.client.results
 	entry, mine, err := memory.claim(c.ctx, t.key(c.req))
 	if err != nil {
-		return // cancelled while another run works on it
+		return // canceled while another run works on it
 	}
 	if !mine {
 		c.over.Store(true) // the call may be asked again as soon as this is sent
@@ -267,14 +267,14 @@ func (t *toolRunner) perform(c *call) {
 		return
 	}
 	if msg := t.run.client.journal.find(t.key(c.req)); msg != nil {
-		memory.settle(entry, msg)
+		memory.store(entry, msg)
 		memory.letGo(entry) // the journal has it
 		c.over.Store(true)
 		_ = t.run.enqueue(toolRequest(msg))
 		return
 	}
-	// When the context ends before the handler does, the answer is given at
-	// once; the handler keeps its place until it returns.
+	// If the context ends first, the error result is sent at once; the handler keeps
+	// its place until it returns.
 	watched := make(chan struct{})
 	stopWatch := context.AfterFunc(c.ctx, func() {
 		defer close(watched)
@@ -291,7 +291,7 @@ func (t *toolRunner) perform(c *call) {
 		if c.ctx.Err() == nil || msg.GetError() == "" {
 			t.finish(c, entry, msg)
 		}
-		// It failed because its context ended, and that settles nothing.
+		// The handler failed because its context ended: that is no result.
 		if c.over.CompareAndSwap(false, true) {
 			memory.abandon(entry)
 		}
@@ -301,14 +301,14 @@ func (t *toolRunner) perform(c *call) {
 	}
 }
 
-// isVerdict tells whether the end of a handler's context settles its call. The
-// end of the run does not: the call may be asked again.
+// isVerdict reports whether the end of a handler's context gives the call an error
+// result. The end of the run does not: the server may send the call again.
 func isVerdict(cause error) bool {
 	return errors.Is(cause, ErrToolTimeout) || errors.Is(cause, ErrToolCanceled)
 }
 
-// finish stores and sends the answer to a call, once.
-func (t *toolRunner) finish(c *call, entry *answer, msg *agentdv1.RunRequest_ToolCallResponse) {
+// finish stores and sends the result of a call, once.
+func (t *toolRunner) finish(c *call, entry *cachedResult, msg *agentdv1.RunRequest_ToolCallResponse) {
 	if !c.over.CompareAndSwap(false, true) {
 		return
 	}
@@ -316,12 +316,12 @@ func (t *toolRunner) finish(c *call, entry *answer, msg *agentdv1.RunRequest_Too
 	if wanted && c.tool != nil {
 		t.record(c, msg)
 	}
-	t.run.client.answers.settle(entry, msg)
+	t.run.client.results.store(entry, msg)
 	t.keep(entry, c.stored)
 	if !c.stored && !c.taken.Load() {
-		event := newEvent(answerOf(c.req, msg))
+		event := newEvent(ownResultOf(c.req, msg))
 		event.TurnID = c.turnID
-		t.tell(event)
+		t.report(event)
 	}
 	if !wanted {
 		return
@@ -329,9 +329,9 @@ func (t *toolRunner) finish(c *call, entry *answer, msg *agentdv1.RunRequest_Too
 	_ = t.run.enqueue(toolRequest(msg))
 }
 
-// refused takes the refusal of an answer. The model is told of it in the answer's
-// place, once: otherwise the call would wait for an answer that does not come. Where
-// the server has done so itself, that is refused, and nobody is told.
+// refused handles the refusal of a result. It sends an error result instead, once:
+// otherwise the call would wait for a result that never comes. If the server has
+// recorded an error itself, it refuses this one too, and the caller is not notified.
 func (t *toolRunner) refused(l *link, msg *agentdv1.RunResponse) {
 	id, why := msg.GetError().GetToolCallId(), fromResponse(msg.GetError())
 	t.mu.Lock()
@@ -339,14 +339,15 @@ func (t *toolRunner) refused(l *link, msg *agentdv1.RunResponse) {
 		t.mu.Unlock()
 		return
 	}
-	var instead *answer
-	if i := slices.IndexFunc(t.kept, func(entry *answer) bool { return entry.key.call == id }); i >= 0 && !t.stopped {
+	var instead *cachedResult
+	i := slices.IndexFunc(t.kept, func(entry *cachedResult) bool { return entry.key.call == id })
+	if i >= 0 && !t.stopped {
 		if len(t.replaced) >= maxKept {
 			clear(t.replaced)
 		}
 		t.replaced[id] = true
 		reply := t.kept[i].msg
-		instead = t.run.client.answers.replace(t.kept[i], failure(&agentdv1.RunResponse_ToolCallRequest{
+		instead = t.run.client.results.replace(t.kept[i], failure(&agentdv1.RunResponse_ToolCallRequest{
 			SessionId: reply.GetSessionId(), ToolCallId: id, ToolName: reply.GetToolName(),
 		}, fmt.Errorf("the tool ran, but its result was refused: %w", why)))
 		t.kept[i] = instead
@@ -358,34 +359,35 @@ func (t *toolRunner) refused(l *link, msg *agentdv1.RunResponse) {
 	}
 }
 
-// silence lets no result be told any more: the end of the turn comes last.
+// silence stops the reports of results: the end of the turn is the last event.
 func (t *toolRunner) silence() {
-	t.telling.Lock()
-	defer t.telling.Unlock()
+	t.reporting.Lock()
+	defer t.reporting.Unlock()
 	t.silent = true
 }
 
-// tell tells the caller the result of a call.
-func (t *toolRunner) tell(event *Event) {
-	t.telling.Lock()
-	defer t.telling.Unlock()
+// report yields the result of a call to the caller.
+func (t *toolRunner) report(event *Event) {
+	t.reporting.Lock()
+	defer t.reporting.Unlock()
 	if !t.silent {
 		t.run.emit(event)
 	}
 }
 
-// record puts an answer into the journal. The tool has run: an answer that
-// cannot be stored is given all the same.
+// record appends a result to the journal. The client also sends a result that it
+// cannot store, because the tool has run.
 func (t *toolRunner) record(c *call, msg *agentdv1.RunRequest_ToolCallResponse) {
 	if err := t.run.client.journal.append(t.key(c.req), msg); err != nil {
-		t.run.client.cfg.logger.LogAttrs(context.WithoutCancel(c.ctx), slog.LevelWarn, "tool answer not stored",
+		t.run.client.cfg.logger.LogAttrs(context.WithoutCancel(c.ctx), slog.LevelWarn,
+			"tool result not stored in the journal",
 			slog.String("tool", c.req.GetToolName()),
 			slog.String("tool_call_id", c.req.GetToolCallId()),
 			slog.Any("error", err))
 	}
 }
 
-// invoke calls the handler and returns its answer, whatever it does.
+// invoke calls the handler and returns its result; a panic is an error result.
 func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse) {
 	if c.tool == nil {
 		return failure(c.req, fmt.Errorf("this client has no tool named %q; it has: %s",
@@ -399,8 +401,8 @@ func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse)
 				slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	answered := &Call{req: c.req, seen: t.state}
-	result, err := c.tool.invoke(context.WithValue(c.ctx, callContextKey{}, answered), c.req.GetToolInput())
+	current := &Call{req: c.req, seen: t.state}
+	result, err := c.tool.invoke(context.WithValue(c.ctx, callContextKey{}, current), c.req.GetToolInput())
 	if err != nil {
 		return failure(c.req, err)
 	}
@@ -408,30 +410,30 @@ func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse)
 	if err != nil {
 		return failure(c.req, err)
 	}
-	delta, err := answered.takeDelta()
+	delta, err := current.takeDelta()
 	if err != nil {
 		return failure(c.req, err)
 	}
-	answer := response(c.req)
-	answer.StateDeltaJson, answer.Parts = delta, parts
-	answer.Result = &agentdv1.RunRequest_ToolCallResponse_Output{Output: output}
-	if err := t.run.client.cfg.checkResult(answer); err != nil {
+	reply := response(c.req)
+	reply.StateDeltaJson, reply.Parts = delta, parts
+	reply.Result = &agentdv1.RunRequest_ToolCallResponse_Output{Output: output}
+	if err := t.run.client.cfg.checkResult(reply); err != nil {
 		return failure(c.req, err)
 	}
-	return answer
+	return reply
 }
 
-// checkResult refuses a result that no server takes. The server would say so too,
-// after the caller was told that the tool has succeeded.
-func (c *config) checkResult(answer *agentdv1.RunRequest_ToolCallResponse) error {
-	text, err := marshalJSON(answer.GetOutput())
+// checkResult refuses a result that no server accepts. The server would refuse it only
+// after the caller was notified of a success.
+func (c *config) checkResult(msg *agentdv1.RunRequest_ToolCallResponse) error {
+	text, err := marshalJSON(msg.GetOutput())
 	if err != nil {
 		return err
 	}
-	if n := len(text) + len(answer.GetStateDeltaJson()) + resultOverhead; n > c.maxResult {
+	if n := len(text) + len(msg.GetStateDeltaJson()) + resultOverhead; n > c.maxResult {
 		return fmt.Errorf("the tool's result takes %d bytes as JSON, at most %d are allowed", n, c.maxResult)
 	}
-	if n := proto.Size(toolRequest(answer)); n > c.maxMessage {
+	if n := proto.Size(toolRequest(msg)); n > c.maxMessage {
 		return fmt.Errorf("the tool's result takes %d bytes with its parts, at most %d are allowed", n, c.maxMessage)
 	}
 	return nil
@@ -460,7 +462,7 @@ func response(req *agentdv1.RunResponse_ToolCallRequest) *agentdv1.RunRequest_To
 	}
 }
 
-// maxErrorText bounds what a tool error tells the model.
+// maxErrorText bounds the text of a tool error.
 const maxErrorText = 16 << 10
 
 func failure(req *agentdv1.RunResponse_ToolCallRequest, err error) *agentdv1.RunRequest_ToolCallResponse {
@@ -471,9 +473,9 @@ func failure(req *agentdv1.RunResponse_ToolCallRequest, err error) *agentdv1.Run
 	if text == "" {
 		text = fmt.Sprintf("the tool failed with an error of type %T that has no text", err)
 	}
-	answer := response(req)
-	answer.Result = &agentdv1.RunRequest_ToolCallResponse_Error{Error: validUTF8(text)}
-	return answer
+	msg := response(req)
+	msg.Result = &agentdv1.RunRequest_ToolCallResponse_Error{Error: validUTF8(text)}
+	return msg
 }
 
 func toolRequest(msg *agentdv1.RunRequest_ToolCallResponse) *agentdv1.RunRequest {

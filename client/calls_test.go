@@ -37,7 +37,7 @@ func TestParallelCalls(t *testing.T) {
 			}
 		}
 		for range n {
-			m, err := s.answer()
+			m, err := s.toolResult()
 			if err != nil {
 				return err
 			}
@@ -100,7 +100,7 @@ func TestConcurrencyIsBoundedAndCallsWait(t *testing.T) {
 			}
 		}
 		for range n {
-			if _, err := s.answer(); err != nil {
+			if _, err := s.toolResult(); err != nil {
 				return err
 			}
 		}
@@ -138,7 +138,7 @@ func TestTooManyWaitingCallsAreRefused(t *testing.T) {
 		}
 		refused := 0
 		for range 5 {
-			m, err := s.answer()
+			m, err := s.toolResult()
 			if err != nil {
 				return err
 			}
@@ -174,7 +174,7 @@ func TestRepeatedCallRunsOnce(t *testing.T) {
 			if err := s.call("same", "count", "{}"); err != nil {
 				return err
 			}
-			m, err := s.answer()
+			m, err := s.toolResult()
 			if err != nil {
 				return err
 			}
@@ -226,7 +226,7 @@ func TestInterruptedCallRunsAgain(t *testing.T) {
 		if err := steps(s.started, func() error { return s.call("c", "work", "{}") }); err != nil {
 			return err
 		}
-		m, err := s.answer()
+		m, err := s.toolResult()
 		if err != nil {
 			return err
 		}
@@ -253,7 +253,7 @@ func TestToolCancelled(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		m, err := s.answer() // cancelled calls are not answered
+		m, err := s.toolResult() // canceled calls are not answered
 		if err != nil {
 			return err
 		}
@@ -322,7 +322,7 @@ func TestToolTimeout(t *testing.T) {
 			if err := steps(s.started, func() error { return s.call("c", "deaf", "{}") }); err != nil {
 				return err
 			}
-			m, err := s.answer()
+			m, err := s.toolResult()
 			if err != nil {
 				return err
 			}
@@ -352,7 +352,7 @@ func TestToolTimeout(t *testing.T) {
 }
 
 // TestSlowConsumerIsNotADeadServer stays in the loop body for an hour of fake
-// time; heartbeats go on meanwhile.
+// time; heartbeats continue meanwhile.
 func TestSlowConsumerIsNotADeadServer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var beats atomic.Int32
@@ -419,7 +419,7 @@ func TestDeadServer(t *testing.T) {
 				c := newMemNet(t, script).client(client.WithHeartbeatInterval(20*time.Second), client.WithReconnect(client.ReconnectPolicy{Off: true}))
 				begin := time.Now()
 				_, err := c.Do(t.Context(), llm(), "hi")
-				if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "heartbeats for 40s") {
+				if !errors.Is(err, client.ErrUnavailable) || !strings.Contains(err.Error(), "nothing for 40s") {
 					t.Errorf("want UNAVAILABLE, got %v", err)
 				}
 				if took := time.Since(begin).Round(time.Second); took != time.Minute {
@@ -455,7 +455,7 @@ func TestServerThatTakesNothing(t *testing.T) {
 	})
 }
 
-// TestCancelIsPrompt measures on fake time how long a run goes on after its
+// TestCancelIsPrompt measures on fake time how long a run continues after its
 // context, with a server that takes what is sent, or not even that.
 func TestCancelIsPrompt(t *testing.T) {
 	for _, large := range []bool{false, true} {

@@ -104,24 +104,24 @@ func TestContextCancelDuringTheLoopBodyReachesTheServer(t *testing.T) {
 	}
 }
 
-// A run that is cancelled while its turn starts waits for the start, for up to two
-// seconds, so that the turn is cancelled and does not run on without a name.
+// A run that is canceled while its turn starts waits for the start, for up to two
+// seconds, so that the turn is canceled and does not run on without a name.
 func TestContextCancelDuringTheStart(t *testing.T) {
 	for name, delay := range map[string]time.Duration{"slow": time.Second, "dead": time.Hour} {
 		synctest.Test(t, func(t *testing.T) {
-			told := make(chan bool, 1)
+			canceled := make(chan bool, 1)
 			c := newMemNet(t, func(ctx context.Context, s *peer) error {
 				select {
 				case <-time.After(delay):
 				case <-ctx.Done():
-					told <- false
+					canceled <- false
 					return ctx.Err()
 				}
 				if err := s.started(); err != nil {
 					return err
 				}
 				m, err := s.receive()
-				told <- err == nil && m.GetCancel() != nil
+				canceled <- err == nil && m.GetCancel() != nil
 				return s.end(false, "cancelled")
 			}).client()
 			begin := time.Now()
@@ -129,7 +129,7 @@ func TestContextCancelDuringTheStart(t *testing.T) {
 			if !errors.Is(err, context.DeadlineExceeded) {
 				t.Errorf("%s: %v", name, err)
 			}
-			if cancelled := <-told; cancelled != (name == "slow") {
+			if cancelled := <-canceled; cancelled != (name == "slow") {
 				t.Errorf("%s: the server was told: %v", name, cancelled)
 			}
 			if took := time.Since(begin); took > 3*time.Second {

@@ -24,8 +24,8 @@ type Client struct {
 	http     connect.HTTPClient // immutable after New
 	err      error              // what is wrong with New's arguments; each Run reports it
 	tools    *ToolSet           // guards itself
-	answers  *answers           // guards itself
-	journal  *journal           // guards itself; nil: answers are not kept on disk
+	results  *resultCache       // guards itself
+	journal  *journal           // guards itself; nil: results are not kept on disk
 }
 
 // New returns a client of the server at baseURL, such as
@@ -39,7 +39,7 @@ func New(baseURL string, opts ...Option) *Client {
 	c := &Client{
 		cfg:     cfg,
 		tools:   NewToolSet(),
-		answers: newAnswers(),
+		results: newResultCache(),
 		err:     checkBaseURL(baseURL),
 	}
 	c.http = httpClient(&cfg)
@@ -53,7 +53,7 @@ func New(baseURL string, opts ...Option) *Client {
 }
 
 // Run starts a turn and yields what happens until it ends. With a nil agent
-// the session of [WithSessionID] goes on with its last tree and tools.
+// the session of [WithSessionID] continues with its last tree and tools.
 //
 // The turn begins when the sequence is ranged over; ranging again starts
 // another turn. A turn that fails yields a nil event and an [*Error] last; one
@@ -61,7 +61,7 @@ func New(baseURL string, opts ...Option) *Client {
 // ctx ends, the error matches it by errors.Is. Breaking out of the loop, like
 // the end of ctx, cancels the turn on the server, unless [WithOnLeave] says
 // otherwise. A server that cannot be reached at that moment is tried once more, for
-// an instant; whether the turn then goes on without a client is up to
+// an instant; whether the turn then continues without a client is up to
 // [WithOnDisconnect].
 //
 // A session that runs a turn refuses another one with SESSION_BUSY, unless
@@ -69,7 +69,7 @@ func New(baseURL string, opts ...Option) *Client {
 // [WithBudget] bounds what the turn may spend.
 //
 // A connection that breaks is set up again, as [WithReconnect] says, and the
-// events go on where they were: none is lost and none comes twice, and no second
+// events continue where they were: none is lost and none comes twice, and no second
 // turn is started, as the request has a key of its own (see
 // [WithIdempotencyKey]). When that fails for too long, the run fails with
 // UNAVAILABLE, and the turn may still be running: see [Client.Attach].

@@ -4,7 +4,7 @@ import "time"
 
 // ConnectionLost says that there is no connection to the server: it has broken, or
 // could not be set up with [ReconnectPolicy].Dial. The run tries to get it back; the turn
-// and tools go on meanwhile. One ConnectionRestored or ConnectionAbandoned follows, unless
+// and tools continue meanwhile. One ConnectionRestored or ConnectionAbandoned follows, unless
 // the run ends before.
 type ConnectionLost struct {
 	// Err is why.
@@ -12,7 +12,7 @@ type ConnectionLost struct {
 }
 
 // ConnectionRestored says that the connection is back, after a [ConnectionLost]. The
-// events go on where they were.
+// events continue where they were.
 type ConnectionRestored struct {
 	// After is for how long there was none.
 	After time.Duration
@@ -22,7 +22,7 @@ type ConnectionRestored struct {
 
 // ConnectionAbandoned says that the run has given up: nothing brought the connection back
 // in the time of the [ReconnectPolicy]. The sequence's error follows, which is UNAVAILABLE;
-// the turn may go on without this client, see [Client.Attach].
+// the turn may continue without this client, see [Client.Attach].
 type ConnectionAbandoned struct {
 	// After is for how long there was none.
 	After time.Duration
@@ -36,22 +36,22 @@ func (*ConnectionLost) eventData()      {}
 func (*ConnectionRestored) eventData()  {}
 func (*ConnectionAbandoned) eventData() {}
 
-// connection is what a run knows, and has said, of its connection; owned by the driver. A
-// caller who is slow to take events does not keep the driver from bringing the connection
-// back: what is over by then is never told.
+// connection is the state of a run's connection, and what the caller knows of it; owned by
+// the driver. A caller that reads events slowly does not delay the reconnect: it receives
+// no event of a loss that is over by then.
 type connection struct {
-	why      *Error        // why it was lost; nil: it was not, or is back
-	since    time.Time     // when it was lost
-	out      time.Duration // for how long it was lost, once it is back
-	attempts int           // since it was lost
-	told     bool          // the caller believes that it is lost
+	why          *Error        // why it was lost; nil: it was not, or is back
+	since        time.Time     // when it was lost
+	out          time.Duration // for how long it was lost, once it is back
+	attempts     int           // since it was lost
+	reportedLost bool          // the caller believes that it is lost
 }
 
 // lost says that a stream has ended before its turn, and that another one follows.
 func (r *run) lost(failure *Error) {
 	if c := &r.conn; c.why == nil {
 		c.why, c.since, c.attempts = failure, time.Now(), 0
-		r.tellConnection(false)
+		r.reportConnection(false)
 	}
 	r.conn.attempts++
 }
@@ -60,7 +60,7 @@ func (r *run) lost(failure *Error) {
 func (r *run) restored() {
 	if c := &r.conn; c.why != nil {
 		c.why, c.out = nil, time.Since(c.since)
-		r.tellConnection(false)
+		r.reportConnection(false)
 	}
 }
 
@@ -72,14 +72,14 @@ func (r *run) abandoned(failure *Error) {
 	}
 }
 
-// tellConnection tells the caller what has become of the connection, if it does not know:
-// at once, or with wait when there is room.
-func (r *run) tellConnection(wait bool) {
+// reportConnection yields the event of a connection that was lost or restored, if the
+// caller has not received it. With wait it waits for room; without, it needs room now.
+func (r *run) reportConnection(wait bool) {
 	c := &r.conn
 	var event *Event
 	lost := c.why != nil
 	switch {
-	case lost == c.told:
+	case lost == c.reportedLost:
 		return
 	case lost:
 		event = r.connectionEvent(&ConnectionLost{Err: new(*c.why)})
@@ -91,7 +91,7 @@ func (r *run) tellConnection(wait bool) {
 	} else if !r.offer(event) {
 		return
 	}
-	c.told = lost
+	c.reportedLost = lost
 }
 
 func (r *run) connectionEvent(data EventData) *Event {

@@ -33,7 +33,7 @@ func (c *Control) Cancel() error {
 }
 
 // CancelTool cancels one tool call, by the id of its [ToolCall]. The model sees
-// a canceled tool and the turn goes on. It waits while the run sends more than
+// a canceled tool and the turn continues. It waits while the run sends more than
 // the server takes; a request that is lost with its connection is not repeated.
 func (c *Control) CancelTool(id string) error {
 	if id == "" {
@@ -53,7 +53,7 @@ func (c *Control) send(msg *agentdv1.RunRequest, ends bool) error {
 	r := c.run
 	c.mu.Unlock()
 	if r == nil {
-		return errors.New("client.Control: no run is going on")
+		return errors.New("client.Control: there is no run to control")
 	}
 	if r.rc.observe {
 		return errorf(ErrPrecondition,

@@ -31,10 +31,10 @@ func newPuppet() puppet { return puppet{make(chan *modelCall)} }
 
 // modelCall is a call that waits for its answer.
 type modelCall struct {
-	heard  []string // what the user has said, in order
-	told   []string // results of tools, in order
-	answer chan reply
-	over   <-chan struct{} // closed when nobody waits any more
+	heard   []string // what the user has said, in order
+	results []string // results of tools, in order
+	replies chan reply
+	over    <-chan struct{} // closed when nobody waits any more
 }
 
 // reply is what a model answers: it speaks, then calls tools, by their names and
@@ -49,7 +49,7 @@ func (puppet) Describe() model.Description { return model.Description{Name: "pup
 func (p puppet) Open(string, string) (model.Model, error) { return model.Model{LLM: p}, nil }
 
 func (p puppet) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
-	c := &modelCall{answer: make(chan reply), over: ctx.Done()}
+	c := &modelCall{replies: make(chan reply), over: ctx.Done()}
 	for _, content := range req.Contents {
 		for _, part := range content.Parts {
 			switch {
@@ -58,7 +58,7 @@ func (p puppet) Generate(ctx context.Context, req *model.Request, emit func(mode
 				if err != nil {
 					return nil, err
 				}
-				c.told = append(c.told, string(data))
+				c.results = append(c.results, string(data))
 			case content.Role == genai.RoleUser && part.Text != "":
 				c.heard = append(c.heard, part.Text)
 			}
@@ -72,7 +72,7 @@ func (p puppet) Generate(ctx context.Context, req *model.Request, emit func(mode
 		return nil, ctx.Err()
 	}
 	select {
-	case r = <-c.answer:
+	case r = <-c.replies:
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	}
@@ -118,7 +118,7 @@ func (p puppet) says(t *testing.T, text string) *modelCall {
 func (c *modelCall) gets(t *testing.T, r reply) {
 	t.Helper()
 	select {
-	case c.answer <- r:
+	case c.replies <- r:
 	case <-c.over:
 		t.Error("nobody waits for the model's answer any more")
 	}
@@ -131,7 +131,7 @@ func (p puppet) will(t *testing.T, r reply) {
 		select {
 		case c := <-p.calls:
 			select {
-			case c.answer <- r:
+			case c.replies <- r:
 			case <-c.over:
 			}
 		case <-t.Context().Done():
@@ -139,21 +139,21 @@ func (p puppet) will(t *testing.T, r reply) {
 	}()
 }
 
-// stage is a real daemon with a puppet.
-type stage struct {
+// daemonWithModel is a real daemon whose model the test controls.
+type daemonWithModel struct {
 	puppet
 	d *agentdtest.Daemon
 }
 
-func newStage(t *testing.T, opts ...testdaemon.Option) *stage {
+func newDaemon(t *testing.T, opts ...testdaemon.Option) *daemonWithModel {
 	t.Helper()
-	return newStageWith(t, newPuppet(), agentdtest.Config{}, opts...)
+	return newDaemonWith(t, newPuppet(), agentdtest.Config{}, opts...)
 }
 
-func newStageWith(t *testing.T, p puppet, cfg agentdtest.Config, opts ...testdaemon.Option) *stage {
+func newDaemonWith(t *testing.T, p puppet, cfg agentdtest.Config, opts ...testdaemon.Option) *daemonWithModel {
 	t.Helper()
 	cfg.Providers = append(cfg.Providers, p)
-	return &stage{p, agentdtest.Start(t, cfg, opts...)}
+	return &daemonWithModel{p, agentdtest.Start(t, cfg, opts...)}
 }
 
 // wires are a client's connections, which a test can cut.
@@ -168,7 +168,7 @@ type wires struct {
 }
 
 // client returns a client of the daemon, which reconnects at once.
-func (s *stage) client(t *testing.T, opts ...client.Option) (*client.Client, *wires) {
+func (s *daemonWithModel) client(t *testing.T, opts ...client.Option) (*client.Client, *wires) {
 	t.Helper()
 	tr := s.d.HTTPClient().Transport.(*http.Transport).Clone()
 	w := &wires{dial: tr.DialContext, addr: strings.TrimPrefix(s.d.URL, "http://")}
@@ -285,7 +285,7 @@ func follow(run func(func(*client.Event, error) bool)) *running {
 	return r
 }
 
-// isConnection tells whether an event is about the connection.
+// isConnection reports whether an event is about the connection.
 func isConnection(e *client.Event) bool {
 	switch e.Data.(type) {
 	case *client.ConnectionLost, *client.ConnectionRestored, *client.ConnectionAbandoned:

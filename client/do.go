@@ -19,7 +19,7 @@ type Result struct {
 	Thoughts string
 	// Agents holds the texts by agent, in the order in which they first spoke.
 	Agents []AgentText
-	// State is the session's state as far as the server told of it; see [StateUpdate]
+	// State is the session's state as far as the server sent it; see [StateUpdate]
 	// for the types of values. Keys that were removed are not in it.
 	State map[string]any
 	// ProviderToolsUsed is what the models' providers have run, and what messages cite,
@@ -60,7 +60,7 @@ func (c *Client) Do(ctx context.Context, agent *Agent, prompt string, opts ...Ru
 	return Collect(c.Run(ctx, agent, prompt, opts...))
 }
 
-// DoAs is [Client.Do] for callers who want the answer as a T. An agent that may give
+// DoAs is [Client.Do] for callers that want the response as a T. An agent that may give
 // the answer (the tree itself or agents that it may transfer to; of a [Sequential] the
 // last) and has no output schema gets that of T; see [OutputSchemaOf]. The tree itself
 // stays as it is. The error says why there is no T; the result is as that of Do.
@@ -99,12 +99,12 @@ func setSchema(agent *Agent, schema string) {
 	}
 }
 
-// decoded is the answer of a turn as a T.
+// decoded is the response of a turn as a T.
 func decoded[T any](result *Result, err error) (T, *Result, error) {
 	if err != nil {
 		var none T
 		return none, result, err
 	}
-	answer, err := Structured[T](result.Structured)
-	return answer, result, err
+	value, err := Structured[T](result.Structured)
+	return value, result, err
 }

@@ -20,9 +20,9 @@
 // ended. [Client.Attach] does so from another process, given the [Event].Seq of
 // the last event seen.
 //
-// Tools of one turn run concurrently, and go on while there is no connection. A
-// client remembers, within bounds, how it answered, so a call that the server
-// asks again under the same id, also in a later run, is answered from memory
+// Tools of one turn run concurrently, and continue while there is no connection. A
+// client remembers results, within bounds: if the server sends a call again under
+// its id, also in a later run, the client sends the result from memory
 // and its tool runs once per process; [WithToolJournal] remembers longer than
 // the process. A call that was interrupted by the end of its run has no answer;
 // it runs again when it is asked again.

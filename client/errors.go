@@ -66,14 +66,14 @@ type Error struct {
 	Code Code
 	// Message says what was wrong and what would be right.
 	Message string
-	// Retryable tells whether the same request may succeed later.
+	// Retryable reports whether the same request may succeed later.
 	Retryable bool
 	// SessionID is the session, once it is known.
 	SessionID string
 	// TurnID is the turn that the error is about: the one that failed, that runs and
 	// makes the session busy, or that was not found. "" for none.
 	TurnID string
-	// ToolCallID is the tool call whose answer was refused; "" for none.
+	// ToolCallID is the tool call whose result was refused; "" for none.
 	ToolCallID string
 	// RetryAfter is how long the server asks to wait before the same request is sent
 	// again; 0 when it does not know. Where this package itself tries again, it waits
@@ -117,7 +117,7 @@ func (e *Error) Error() string {
 // Unwrap returns the cause.
 func (e *Error) Unwrap() error { return e.Err }
 
-// Is tells whether target is the [Code] of this error.
+// Is reports whether target is the [Code] of this error.
 func (e *Error) Is(target error) bool {
 	code, ok := target.(Code)
 	return ok && e.Code == code

@@ -181,7 +181,7 @@ func newer(number protowire.Number, seq int64) *agentdv1.RunResponse {
 }
 
 // A newer server says what this client does not know: the program gets it, and the
-// turn goes on.
+// turn continues.
 func TestEventOfANewerServer(t *testing.T) {
 	url := serve(t, func(_ context.Context, s *peer) error {
 		return steps(

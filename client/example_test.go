@@ -20,7 +20,7 @@ type GreetInput struct {
 // A program that offers one tool. The server here is a stand-in of a few lines
 // that calls the tool and repeats what it said; a real one lets a model decide.
 func Example() {
-	url, stop := standIn()
+	url, stop := scriptedServer()
 	defer stop()
 
 	clnt := client.New(url)
@@ -86,7 +86,7 @@ func ExampleWithOnBusy() {
 			session = event.SessionID
 		case event.ToolCall != nil:
 			speaker.Go(func() {
-				// The run goes on to the end of the turn: to leave it cancels that.
+				// The run continues to the end of the turn: to leave it cancels that.
 				for event, err := range clnt.Run(ctx, nil, "only from 1912", client.WithSessionID(session), client.WithOnBusy(client.OnBusyInject)) {
 					if err != nil {
 						fmt.Println(err)
@@ -144,19 +144,19 @@ func ExampleWithParts() {
 	// [image/png, 4 bytes].
 }
 
-// standIn starts an HTTP/2 server without TLS.
-func standIn() (url string, stop func()) {
+// scriptedServer starts an HTTP/2 server without TLS.
+func scriptedServer() (url string, stop func()) {
 	mux := http.NewServeMux()
 	mux.Handle(agentdv1connect.NewAgentdHandler(script(func(_ context.Context, s *peer) error {
 		if err := steps(s.started, func() error { return s.call("1", "greet", `{"name":"Alice"}`) }); err != nil {
 			return err
 		}
-		answer, err := s.answer()
+		result, err := s.toolResult()
 		if err != nil {
 			return err
 		}
 		return steps(
-			func() error { return s.text(answer.GetOutput(), true, "greeter") },
+			func() error { return s.text(result.GetOutput(), true, "greeter") },
 			func() error { return s.end(true, "") },
 		)
 	})))
@@ -187,8 +187,8 @@ func ExampleOutputSchemaOf() {
 		fmt.Println(err)
 		return
 	}
-	answer, err := client.Structured[city](result.Structured)
-	fmt.Println(answer.Name, answer.People, err)
+	found, err := client.Structured[city](result.Structured)
+	fmt.Println(found.Name, found.People, err)
 	// Output: Yerevan 1092800 <nil>
 }
 
@@ -236,7 +236,7 @@ func ExampleDoAs() {
 		return
 	}
 	defer func() { _ = d.Close() }()
-	answer, _, err := client.DoAs[city](context.Background(), d.Client(), client.LLM("atlas", "scripted/atlas"), "The capital of Armenia?")
-	fmt.Println(answer.Name, answer.People, err)
+	found, _, err := client.DoAs[city](context.Background(), d.Client(), client.LLM("atlas", "scripted/atlas"), "The capital of Armenia?")
+	fmt.Println(found.Name, found.People, err)
 	// Output: Yerevan 1092800 <nil>
 }

@@ -162,8 +162,8 @@ func (s *peer) receive() (*agentdv1.RunRequest, error) {
 	}
 }
 
-// answer returns the next tool answer.
-func (s *peer) answer() (*agentdv1.RunRequest_ToolCallResponse, error) {
+// toolResult returns the next tool answer.
+func (s *peer) toolResult() (*agentdv1.RunRequest_ToolCallResponse, error) {
 	m, err := s.receive()
 	if err != nil {
 		return nil, err

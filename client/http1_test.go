@@ -46,7 +46,7 @@ func gateway(t *testing.T, to string) string {
 // A turn with tools passes a gateway that knows HTTP/1.1 alone, and so does one that
 // another client follows.
 func TestHTTP1(t *testing.T) {
-	s := newStageWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0"})
+	s := newDaemonWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0"})
 	via := gateway(t, s.d.URL)
 	c := dial(t, via, quick, client.WithHTTP1())
 	runs := doubler(t, c)
@@ -55,8 +55,8 @@ func TestHTTP1(t *testing.T) {
 	model.Go(func() {
 		s.next(t).gets(t, reply{text: "Let me see.", calls: []string{`double {"n": 21}`}})
 		call := s.next(t)
-		if len(call.told) != 1 || !strings.Contains(call.told[0], "42") {
-			t.Errorf("the model was told %q", call.told)
+		if len(call.results) != 1 || !strings.Contains(call.results[0], "42") {
+			t.Errorf("the model was told %q", call.results)
 		}
 		call.gets(t, reply{text: "It is 42."})
 	})
@@ -90,7 +90,7 @@ func TestHTTP1(t *testing.T) {
 
 // What the server refuses is an error with its code, and the run leaves nothing behind.
 func TestHTTP1Refusals(t *testing.T) {
-	s := newStageWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0"})
+	s := newDaemonWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0"})
 	c := dial(t, gateway(t, s.d.URL), quick, client.WithHTTP1())
 	var failed *client.Error
 	for _, err := range c.Attach(t.Context(), "none") {
@@ -118,7 +118,7 @@ func TestHTTP1Cancel(t *testing.T) {
 		"context": func(cancel context.CancelFunc) bool { cancel(); return true },
 	} {
 		t.Run(name, func(t *testing.T) {
-			s := newStageWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0"})
+			s := newDaemonWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0"})
 			c := dial(t, gateway(t, s.d.URL), quick, client.WithHTTP1())
 			ctx, cancel := context.WithCancel(t.Context())
 			defer cancel()

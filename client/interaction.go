@@ -161,9 +161,9 @@ type Resolution struct {
 	// ToolInput is, in an approval, the arguments to call the tool with, a JSON object;
 	// nil: the model's.
 	ToolInput json.RawMessage
-	// Reason is, in a denial, what the model is told; at most 65,536 bytes.
+	// Reason is the text of a denial that the model receives; at most 65,536 bytes.
 	Reason string
-	// Answer is, in an answer, what the model is told; at most 1 MiB.
+	// Answer is the text of an answer that the model receives; at most 1 MiB.
 	Answer string
 	// IdempotencyKey, of at most 128 bytes, makes a repeat with the same decision
 	// succeed, which is refused otherwise. One that a [Prompter] leaves empty gets one.
@@ -176,7 +176,7 @@ type Resolution struct {
 // Approve lets a tool be called with the model's arguments.
 func Approve() *Resolution { return &Resolution{Kind: ResolutionApproval} }
 
-// Edit lets a tool be called with other arguments, of which the model is told: a
+// Edit lets a tool be called with other arguments, which the model learns: a
 // struct or map that encoding/json makes an object of, or a json.RawMessage. What is
 // no JSON object is refused when the resolution is sent.
 func Edit(args any) *Resolution {
@@ -193,7 +193,7 @@ func Edit(args any) *Resolution {
 // the reason, which may be empty.
 func Deny(reason string) *Resolution { return &Resolution{Kind: ResolutionDenial, Reason: reason} }
 
-// Answer answers a question; the model is told the text.
+// Answer answers a question; the model receives the text.
 func Answer(text string) *Resolution { return &Resolution{Kind: ResolutionAnswer, Answer: text} }
 
 // ResolutionOf translates the resolution of a message; nil for nil.

@@ -67,19 +67,19 @@ func FuzzFailure(f *testing.F) {
 	})
 }
 
-// TestAnswersProperty compares the memory with a plain model of it: a settled
+// TestResultCacheProperty compares the memory with a plain model of it: a settled
 // call is answered until it is among the oldest beyond the bounds.
-func TestAnswersProperty(t *testing.T) {
+func TestResultCacheProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
-		m := newAnswers()
+		m := newResultCache()
 		model := make(map[callKey]string)
-		open := make(map[callKey]*answer)
+		open := make(map[callKey]*cachedResult)
 		for range rapid.IntRange(1, 60).Draw(t, "steps") {
 			key := callKey{session: "s", call: rapid.StringMatching("[a-e]").Draw(t, "call")}
 			if entry := open[key]; entry != nil {
 				if rapid.Bool().Draw(t, "settle") {
 					text := rapid.String().Draw(t, "text")
-					m.settle(entry, &agentdv1.RunRequest_ToolCallResponse{Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: text}})
+					m.store(entry, &agentdv1.RunRequest_ToolCallResponse{Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: text}})
 					model[key] = text
 				} else {
 					m.abandon(entry)
@@ -101,71 +101,71 @@ func TestAnswersProperty(t *testing.T) {
 	})
 }
 
-func TestAnswersAreBounded(t *testing.T) {
-	m := newAnswers()
-	settle := func(i, size int) {
+func TestResultCacheIsBounded(t *testing.T) {
+	m := newResultCache()
+	store := func(i, size int) {
 		entry, _, err := m.claim(t.Context(), callKey{call: fmt.Sprint(i)})
 		if err != nil {
 			t.Fatal(err)
 		}
-		m.settle(entry, &agentdv1.RunRequest_ToolCallResponse{
+		m.store(entry, &agentdv1.RunRequest_ToolCallResponse{
 			Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: strings.Repeat("x", size)},
 		})
-		if i >= 0 && !m.known(callKey{call: "0"}) && i < maxAnswers {
+		if i >= 0 && !m.known(callKey{call: "0"}) && i < maxResults {
 			t.Fatal("an answer was forgotten before its time")
 		}
 		m.letGo(entry)
 	}
-	for i := range maxAnswers + 10 {
-		settle(i, 1)
+	for i := range maxResults + 10 {
+		store(i, 1)
 	}
-	if len(m.byKey) != maxAnswers || m.order.Len() != maxAnswers || m.bytes != maxAnswers {
+	if len(m.byKey) != maxResults || m.order.Len() != maxResults || m.bytes != maxResults {
 		t.Errorf("%d entries, %d in order, %d bytes", len(m.byKey), m.order.Len(), m.bytes)
 	}
 	if m.known(callKey{call: "9"}) || !m.known(callKey{call: "10"}) {
 		t.Error("not the oldest ones were forgotten")
 	}
 	for i := range 20 {
-		settle(-1-i, 4<<20)
+		store(-1-i, 4<<20)
 	}
-	if m.bytes > maxAnswerBytes || len(m.byKey) != 4 {
+	if m.bytes > maxResultBytes || len(m.byKey) != 4 {
 		t.Errorf("%d bytes in %d entries", m.bytes, len(m.byKey))
 	}
 }
 
 // An answer is kept until the server has shown it; then its time may come, and its
 // parts count.
-func TestShownAnswersAreLetGo(t *testing.T) {
+func TestRecordedResultsAreReleased(t *testing.T) {
 	c := New("http://127.0.0.1:1")
 	calls := newToolRunner(t.Context(), &run{client: c})
 	defer calls.stop()
 	for i := range 8 {
 		key := callKey{call: fmt.Sprint(i)}
-		entry, _, err := c.answers.claim(t.Context(), key)
+		entry, _, err := c.results.claim(t.Context(), key)
 		if err != nil {
 			t.Fatal(err)
 		}
 		picture := []*agentdv1.Part{Inline("image/png", make([]byte, 3<<20)).Proto()}
-		c.answers.settle(entry, &agentdv1.RunRequest_ToolCallResponse{ToolCallId: key.call, Parts: picture})
+		c.results.store(entry, &agentdv1.RunRequest_ToolCallResponse{ToolCallId: key.call, Parts: picture})
 		calls.keep(entry, false)
-		if len(calls.kept) != 1 || c.answers.order.Len() != min(i, 5) {
-			t.Errorf("%d kept, %d in order", len(calls.kept), c.answers.order.Len())
+		if len(calls.kept) != 1 || c.results.order.Len() != min(i, 5) {
+			t.Errorf("%d kept, %d in order", len(calls.kept), c.results.order.Len())
 		}
-		if calls.settled(&agentdv1.ToolCallAnswered{ToolCallId: key.call, Parts: picture}) {
+		if calls.recorded(&agentdv1.ToolCallAnswered{ToolCallId: key.call, Parts: picture}) {
 			t.Error("what this run has answered is told as news")
 		}
-		if len(calls.kept) != 0 || !c.answers.known(key) {
+		if len(calls.kept) != 0 || !c.results.known(key) {
 			t.Errorf("%d kept", len(calls.kept))
 		}
 	}
-	if c.answers.bytes > maxAnswerBytes || c.answers.known(callKey{call: "0"}) {
-		t.Errorf("%d bytes are remembered", c.answers.bytes)
+	if c.results.bytes > maxResultBytes || c.results.known(callKey{call: "0"}) {
+		t.Errorf("%d bytes are remembered", c.results.bytes)
 	}
 }
 
 // TestClaimWaits lets one claimer wait for another that gives up.
 func TestClaimWaits(t *testing.T) {
-	m := newAnswers()
+	m := newResultCache()
 	first, mine, err := m.claim(t.Context(), callKey{call: "c"})
 	if err != nil || !mine {
 		t.Fatal(mine, err)
@@ -211,7 +211,7 @@ func TestCodesAreComplete(t *testing.T) {
 
 // A caller who takes no events does not keep a run from bringing its connection back; what is
 // over by then is not told, and what is not is told before the next event.
-func TestConnectionIsToldWhenThereIsRoom(t *testing.T) {
+func TestConnectionIsReportedWhenThereIsRoom(t *testing.T) {
 	r := &run{events: make(chan *Event, 2), stopped: make(chan struct{})}
 	r.session.Store(new("s"))
 	full := func() {
@@ -219,7 +219,7 @@ func TestConnectionIsToldWhenThereIsRoom(t *testing.T) {
 			r.events <- newEvent(&End{})
 		}
 	}
-	told := func() (kinds []string) {
+	events := func() (kinds []string) {
 		for len(r.events) > 0 {
 			kinds = append(kinds, strings.TrimPrefix(fmt.Sprintf("%T", (<-r.events).Data), "*client."))
 		}
@@ -229,31 +229,31 @@ func TestConnectionIsToldWhenThereIsRoom(t *testing.T) {
 	full()
 	r.lost(why)
 	r.restored()
-	if got := told(); !slices.Equal(got, []string{"End", "End"}) {
+	if got := events(); !slices.Equal(got, []string{"End", "End"}) {
 		t.Errorf("told %q", got)
 	}
 	full()
 	r.lost(why)
-	told()
+	events()
 	r.deliver(newEvent(&End{}))
-	if got := told(); !slices.Equal(got, []string{"ConnectionLost", "End"}) {
+	if got := events(); !slices.Equal(got, []string{"ConnectionLost", "End"}) {
 		t.Errorf("told %q", got)
 	}
 	full()
 	r.restored()
 	r.lost(why) // again, before the caller has heard that it was back
-	if got := told(); !slices.Equal(got, []string{"End", "End"}) {
+	if got := events(); !slices.Equal(got, []string{"End", "End"}) {
 		t.Errorf("told %q", got)
 	}
 	r.restored()
 	r.restored()
-	if got := told(); !slices.Equal(got, []string{"ConnectionRestored"}) {
+	if got := events(); !slices.Equal(got, []string{"ConnectionRestored"}) {
 		t.Errorf("told %q", got)
 	}
 	r.lost(why)
-	told()
+	events()
 	r.abandoned(why)
-	if got := told(); !slices.Equal(got, []string{"ConnectionAbandoned"}) {
+	if got := events(); !slices.Equal(got, []string{"ConnectionAbandoned"}) {
 		t.Errorf("told %q", got)
 	}
 }

@@ -17,7 +17,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// Limits of a journal. Answers in the file of a program that runs are never removed by
+// Limits of a journal. Results in the file of a program that runs are never removed by
 // another one; of all others the oldest files go first.
 const (
 	journalSegment = 4 << 20            // bytes after which a program begins another file
@@ -38,7 +38,7 @@ const (
 
 var castagnoli = crc32.MakeTable(crc32.Castagnoli)
 
-// journal keeps answers in append-only files of one directory. Each program appends to
+// journal keeps results in append-only files of one directory. Each program appends to
 // one file, which it holds locked; the file that an ended program has left is used again.
 // A file that ends in the middle of a record counts up to there. A nil
 // journal keeps nothing.
@@ -147,7 +147,7 @@ func (j *journal) readLocked(path string, data []byte) int64 {
 	}
 }
 
-// has tells whether an answer is kept.
+// has reports whether the journal holds a result.
 func (j *journal) has(key callKey) bool {
 	if j == nil {
 		return false
@@ -158,7 +158,7 @@ func (j *journal) has(key callKey) bool {
 	return ok
 }
 
-// find returns the answer that is kept for a call, or nil. One that can no
+// find returns the stored result of a call, or nil. One that can no
 // longer be read is forgotten.
 func (j *journal) find(key callKey) *agentdv1.RunRequest_ToolCallResponse {
 	if j == nil {
@@ -195,7 +195,7 @@ func (p place) read() (*agentdv1.RunRequest_ToolCallResponse, error) {
 	return msg, nil
 }
 
-// append keeps an answer. It is on disk when append returns nil.
+// append stores a result. It is on disk when append returns nil.
 func (j *journal) append(key callKey, msg *agentdv1.RunRequest_ToolCallResponse) error {
 	if j == nil {
 		return nil
@@ -225,7 +225,7 @@ func (j *journal) append(key callKey, msg *agentdv1.RunRequest_ToolCallResponse)
 	return nil
 }
 
-// holdsLocked tells whether there is a file of this program, and still under its name.
+// holdsLocked reports whether there is a file of this program, and still under its name.
 func (j *journal) holdsLocked() bool {
 	if j.own == nil {
 		return false
@@ -238,7 +238,7 @@ func (j *journal) holdsLocked() bool {
 	return false
 }
 
-// named tells whether an open file is the one that has its name.
+// named reports whether an open file is the one that has its name.
 func named(file *os.File) bool {
 	held, err := file.Stat()
 	if err != nil {

@@ -25,7 +25,7 @@ func journalAt(t *testing.T, dir string) *journal {
 	return j
 }
 
-func answerTo(key callKey, output string) *agentdv1.RunRequest_ToolCallResponse {
+func resultOf(key callKey, output string) *agentdv1.RunRequest_ToolCallResponse {
 	return &agentdv1.RunRequest_ToolCallResponse{
 		SessionId: key.session, ToolCallId: key.call, Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: output},
 	}
@@ -33,12 +33,12 @@ func answerTo(key callKey, output string) *agentdv1.RunRequest_ToolCallResponse 
 
 func keep(t *testing.T, j *journal, key callKey, output string) {
 	t.Helper()
-	if err := j.append(key, answerTo(key, output)); err != nil {
+	if err := j.append(key, resultOf(key, output)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-func TestJournalKeepsAnswers(t *testing.T) {
+func TestJournalKeepsResults(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a", "b")
 	first := journalAt(t, dir)
 	for i := range 5 {
@@ -47,7 +47,7 @@ func TestJournalKeepsAnswers(t *testing.T) {
 	for _, j := range []*journal{first, journalAt(t, dir)} {
 		for i := range 5 {
 			key := callKey{"s", fmt.Sprint(i)}
-			if !j.has(key) || !proto.Equal(j.find(key), answerTo(key, fmt.Sprint("out ", i))) {
+			if !j.has(key) || !proto.Equal(j.find(key), resultOf(key, fmt.Sprint("out ", i))) {
 				t.Errorf("%v: got %v", key, j.find(key))
 			}
 		}
@@ -85,7 +85,7 @@ func TestJournalTornAnywhere(t *testing.T) {
 				t.Fatalf("%d bytes: has %d is %v", size, i, torn.has(key))
 			}
 		}
-		if size == len(whole)-1 { // it goes on in a file of its own
+		if size == len(whole)-1 { // it continues in a file of its own
 			keep(t, torn, callKey{"s", "new"}, "x")
 			if !journalAt(t, dir).has(callKey{"s", "new"}) {
 				t.Error("what came after a torn record is lost")
@@ -169,17 +169,17 @@ func TestJournalOfManyPrograms(t *testing.T) {
 		keep(t, j, callKey{"s", fmt.Sprint(i)}, "x")
 		all = append(all, j)
 	}
-	again := journalAt(t, dir)
+	reopened := journalAt(t, dir)
 	for i, j := range all {
-		if key := (callKey{"s", fmt.Sprint(i)}); j.find(key) == nil || again.find(key) == nil {
+		if key := (callKey{"s", fmt.Sprint(i)}); j.find(key) == nil || reopened.find(key) == nil {
 			t.Errorf("the answer of program %d is gone", i)
 		}
 	}
 }
 
-// TestJournalUsesFilesAgain: programs that run one after the other share one file, and
+// TestJournalReusesFiles: programs that run one after the other share one file, and
 // each finds the answers of those before, also behind a record that a kill has cut off.
-func TestJournalUsesFilesAgain(t *testing.T) {
+func TestJournalReusesFiles(t *testing.T) {
 	dir := t.TempDir()
 	const programs = 30
 	for i := range programs {
@@ -199,7 +199,7 @@ func TestJournalUsesFilesAgain(t *testing.T) {
 }
 
 // TestJournalSparesTheLiving: a file that was old when another program looked is not
-// removed once its program goes on with it.
+// removed once its program continues with it.
 func TestJournalSparesTheLiving(t *testing.T) {
 	dir := t.TempDir()
 	live := journalAt(t, dir)
@@ -262,7 +262,7 @@ func TestJournalForgetsManyFiles(t *testing.T) {
 	const more = 10
 	at := time.Now().Add(-time.Hour)
 	for i := range journalFiles + more {
-		record, err := encodeRecord(answerTo(callKey{"s", fmt.Sprint(i)}, "x"))
+		record, err := encodeRecord(resultOf(callKey{"s", fmt.Sprint(i)}, "x"))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -285,7 +285,7 @@ func TestJournalForgetsManyFiles(t *testing.T) {
 // when they are old.
 func TestJournalOfEarlierVersion(t *testing.T) {
 	dir := t.TempDir()
-	record, err := encodeRecord(answerTo(callKey{"s", "earlier"}, "out"))
+	record, err := encodeRecord(resultOf(callKey{"s", "earlier"}, "out"))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -306,8 +306,8 @@ func TestJournalOfEarlierVersion(t *testing.T) {
 	if err := os.Chtimes(name, old, old); err != nil {
 		t.Fatal(err)
 	}
-	if again := journalAt(t, dir); again.has(callKey{"s", "earlier"}) || !again.has(callKey{"s", "new"}) {
-		t.Errorf("%d answers", len(again.index))
+	if reopened := journalAt(t, dir); reopened.has(callKey{"s", "earlier"}) || !reopened.has(callKey{"s", "new"}) {
+		t.Errorf("%d answers", len(reopened.index))
 	}
 }
 
@@ -346,7 +346,7 @@ func TestJournalOfNothing(t *testing.T) {
 // FuzzJournalRecord: whatever a file holds, a record is either what was written
 // or none.
 func FuzzJournalRecord(f *testing.F) {
-	record, err := encodeRecord(answerTo(callKey{"s", "c"}, "out"))
+	record, err := encodeRecord(resultOf(callKey{"s", "c"}, "out"))
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -361,11 +361,11 @@ func FuzzJournalRecord(f *testing.F) {
 		if msg == nil {
 			return
 		}
-		again, err := encodeRecord(msg)
+		encoded, err := encodeRecord(msg)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if back, _ := decodeRecord(again); !proto.Equal(back, msg) {
+		if back, _ := decodeRecord(encoded); !proto.Equal(back, msg) {
 			t.Fatalf("got %v, want %v", back, msg)
 		}
 	})

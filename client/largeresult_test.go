@@ -40,9 +40,9 @@ func TestLargeResults(t *testing.T) {
 }
 
 // A result that the client takes for good and the server does not is an error to
-// the model and to the caller, and the turn goes on at once.
+// the model and to the caller, and the turn continues at once.
 func TestResultThatTheServerRefuses(t *testing.T) {
-	s := newStage(t)
+	s := newDaemon(t)
 	c, _ := s.client(t, client.WithMaxResultBytes(8<<20))
 	if err := client.AddTool(c, "dump", "dumps", func(context.Context, struct{}) (any, error) {
 		return strings.Repeat("x", 2<<20), nil
@@ -52,14 +52,14 @@ func TestResultThatTheServerRefuses(t *testing.T) {
 	mine := follow(c.Run(t.Context(), actor("dump"), "go"))
 	s.next(t).gets(t, reply{calls: []string{"dump"}})
 	call := s.next(t)
-	if len(call.told) != 1 || !strings.Contains(call.told[0], "refused") || !strings.Contains(call.told[0], "1048576") {
-		t.Errorf("the model is told %.300v", call.told)
+	if len(call.results) != 1 || !strings.Contains(call.results[0], "refused") || !strings.Contains(call.results[0], "1048576") {
+		t.Errorf("the model is told %.300v", call.results)
 	}
 	call.gets(t, reply{text: "done"})
 	events := mine.rest(t)
-	told := resultsOf(events)
-	if len(told) != 1 || !strings.Contains(as[*client.ToolCallAnswered](told[0]).Error, "refused") {
-		t.Errorf("the caller is told %.300v", told)
+	results := resultsOf(events)
+	if len(results) != 1 || !strings.Contains(as[*client.ToolCallAnswered](results[0]).Error, "refused") {
+		t.Errorf("the caller is told %.300v", results)
 	}
 	refusals := slices.DeleteFunc(slices.Clone(events), func(e *client.Event) bool { return e.Error == nil })
 	if len(refusals) != 1 || !errors.Is(refusals[0].Error, client.ErrLimitExceeded) {
@@ -71,12 +71,12 @@ func TestResultThatTheServerRefuses(t *testing.T) {
 }
 
 // A result that the client may send, and that is more than the server reads in one message,
-// is an error to the model, on each way to the server; the turn goes on.
+// is an error to the model, on each way to the server; the turn continues.
 func TestResultAboveTheServersMessages(t *testing.T) {
 	for name, opts := range map[string][]client.Option{"HTTP/2": nil, "HTTP/1.1": {client.WithHTTP1()}} {
 		for _, attached := range []bool{false, true} {
 			t.Run(fmt.Sprint(name, " attached ", attached), func(t *testing.T) {
-				s := newStage(t)
+				s := newDaemon(t)
 				c, _ := s.client(t, append(opts, client.WithMaxResultBytes(32<<20), client.WithMaxMessageBytes(32<<20))...)
 				mustAdd(t, client.AddTool(c, "dump", "dumps", func(context.Context, struct{}) (any, error) {
 					return strings.Repeat("x", 6<<20), nil
@@ -93,8 +93,8 @@ func TestResultAboveTheServersMessages(t *testing.T) {
 				mine := follow(run)
 				s.next(t).gets(t, reply{calls: []string{"dump"}})
 				call := s.next(t)
-				if len(call.told) != 1 || !strings.Contains(call.told[0], "refused") || !strings.Contains(call.told[0], "4194304") {
-					t.Errorf("the model is told %.300v", call.told)
+				if len(call.results) != 1 || !strings.Contains(call.results[0], "refused") || !strings.Contains(call.results[0], "4194304") {
+					t.Errorf("the model is told %.300v", call.results)
 				}
 				call.gets(t, reply{text: "done"})
 				if end := lastEnd(t, mine.rest(t)); !end.Completed {

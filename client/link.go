@@ -29,10 +29,10 @@ type link struct {
 	parted   chan struct{}               // closed when the sender has to close its side; see part
 	parting  *time.Timer                 // aborts the stream a while later; nil: parted is open; owned by the driver
 	left     bool                        // the sender has seen the end of the run; written before sent is closed
-	answered bool                        // something came; owned by the driver
+	received bool                        // the link has received a message; owned by the driver
 	news     bool                        // something new came; owned by the driver
 	refused  bool                        // the server did not want it; owned by the driver
-	again    int                         // bytes of text to skip; see ahead
+	skip     int                         // bytes of text to skip; see ahead
 	wished   *agentdv1.RunRequest        // the wish that was sent; owned by the sender
 }
 
@@ -46,7 +46,7 @@ func (r *run) open(first *agentdv1.RunRequest) *link {
 		sent:     make(chan struct{}),
 		heard:    make(chan struct{}),
 		parted:   make(chan struct{}),
-		again:    r.ahead.bytes,
+		skip:     r.ahead.bytes,
 	}
 	ctx := context.WithValue(r.streamCtx, linkKey{}, l)
 	l.ctx, l.abort = context.WithCancelCause(ctx)
@@ -62,9 +62,9 @@ func (r *run) open(first *agentdv1.RunRequest) *link {
 	return l
 }
 
-// teardown resets the stream. A request whose context ends goes on until its
+// teardown resets the stream. A request whose context ends continues until its
 // body ends too. An ordinary end of the body would be a half-close, by which a
-// client says that it answers no more calls; a body that fails is a reset.
+// client announces that it sends no more results; a body that fails is a reset.
 func (l *link) teardown() {
 	if body := l.body.Load(); body != nil {
 		_ = body.Close()
@@ -87,7 +87,7 @@ func (l *link) end() bool {
 	}
 }
 
-// unsent tells whether nothing of the first message can have left this process.
+// unsent reports whether nothing of the first message can have left this process.
 func (l *link) unsent() bool {
 	body := l.body.Load()
 	return body == nil || !body.read.Load()
@@ -105,7 +105,7 @@ func (l *link) reply(msg *agentdv1.RunRequest) {
 // linkKey is the key of the link in the context of its request.
 type linkKey struct{}
 
-// linkedClient tells a link about the body of its request.
+// linkedClient gives a link the body of its request.
 type linkedClient struct{ connect.HTTPClient }
 
 func (c linkedClient) Do(req *http.Request) (*http.Response, error) {

@@ -3,7 +3,7 @@ package client
 import agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 
 // MessageCompleted says that a message is complete: nothing of it is retracted any
-// more. A model's answer without text and thoughts is no message.
+// more. A model's response without text and thoughts is no message.
 type MessageCompleted struct {
 	// MessageID is the message, as in [OutputChunk].
 	MessageID string
@@ -23,10 +23,10 @@ type MessageRetracted struct {
 }
 
 // Transferred says that an agent's model has handed the conversation over to another
-// agent, which goes on with it.
+// agent, which continues with it.
 type Transferred struct {
 	// AgentPath runs from the root of the tree to the agent that has handed it over,
-	// and ToAgentPath to the one that goes on.
+	// and ToAgentPath to the one that continues.
 	AgentPath, ToAgentPath []string
 }
 

@@ -6,7 +6,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// WithRawPayloads has a [Client.Run] yield [RawPayloadReceived]: the providers' own answers
+// WithRawPayloads has a [Client.Run] yield [RawPayloadReceived]: the providers' own responses
 // to each try of the turn's model calls. They are stored with the session.
 func WithRawPayloads() TurnOption {
 	return option{useRun, func(c *runConfig) { c.rawPayloads = true }}
@@ -54,8 +54,8 @@ type ModelCallEnded struct {
 	// MessageID is the message that the call has written; empty for one that has
 	// written none.
 	MessageID string
-	// Outcome is what has come of the call: an answer, a summary, see
-	// [HistoryCompacted], or nothing, of which is only told because it was paid for.
+	// Outcome is what the call gave: a response, a summary, see
+	// [HistoryCompacted], or nothing: then the event only reports the cost.
 	// It is empty where an older server does not say.
 	Outcome CallOutcome
 	// Model is the one that was called last, as the agent names it; ServedModel is
@@ -68,7 +68,7 @@ type ModelCallEnded struct {
 	Usage *Usage
 	// StopReason is why the model stopped.
 	StopReason StopReason
-	// Duration is from the first try to the end of the answer, waits included.
+	// Duration is from the first try to the end of the response, waits included.
 	Duration time.Duration
 	// TimeToFirstText is from the first try to the first text, or thought; 0 when there
 	// was none.
@@ -116,7 +116,7 @@ type Citation struct {
 	StartByte, EndByte int
 }
 
-// RawPayloadReceived is a provider's answer to one try of a model call as it came over the
+// RawPayloadReceived is a provider's response to one try of a model call as it came over the
 // network, but for keys, which are replaced; see [WithRawPayloads]. It comes before
 // the ModelCallEnded of its call.
 type RawPayloadReceived struct {
@@ -138,13 +138,13 @@ type RawPayloadReceived struct {
 	Truncated bool
 }
 
-// HistoryCompacted says that an agent's model is from now on told a summary in
+// HistoryCompacted says that an agent's model from now on receives a summary in
 // place of the beginning of the conversation; see [Compact]. The session
 // keeps all of it.
 type HistoryCompacted struct {
 	// AgentPath runs from the root of the tree to the agent whose model it is.
 	AgentPath []string
-	// Summary is what the model is told.
+	// Summary is the text that the model receives.
 	Summary string
 	// ThroughSeq is the position up to which the summary stands for what has
 	// happened; see [Event].Seq.

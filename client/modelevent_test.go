@@ -150,7 +150,7 @@ func TestDoCollectsCitations(t *testing.T) {
 
 // A real server tells of each model call, and the calls add up to the turn.
 func TestModelCallsOfADaemon(t *testing.T) {
-	s := newStage(t)
+	s := newDaemon(t)
 	c, _ := s.client(t)
 	door := newDoor(t, c, "door")
 	r := follow(c.Run(t.Context(), actor("door"), "go"))
@@ -186,8 +186,8 @@ func TestModelCallsOfADaemon(t *testing.T) {
 
 // What a real server has told of a call comes neither again after a cut nor behind
 // its position.
-func TestModelCallsAreToldOnce(t *testing.T) {
-	s := newStage(t)
+func TestModelCallsAreReportedOnce(t *testing.T) {
+	s := newDaemon(t)
 	c, w := s.client(t)
 	door := newDoor(t, c, "door")
 	isOver := func(e *client.Event) bool { return as[*client.ModelCallEnded](e) != nil }

@@ -93,7 +93,7 @@ func greeting(_ context.Context, s *peer) error {
 	if err := steps(s.started, func() error { return s.call("c", "greet", `{"n":1}`) }); err != nil {
 		return err
 	}
-	m, err := s.answer()
+	m, err := s.toolResult()
 	if err != nil {
 		return err
 	}
@@ -203,7 +203,7 @@ func TestManyRunsOnOneClient(t *testing.T) {
 			}
 		}
 		for range 4 {
-			if _, err := s.answer(); err != nil {
+			if _, err := s.toolResult(); err != nil {
 				return err
 			}
 		}

@@ -297,7 +297,7 @@ func TestNumbersDocumented(t *testing.T) {
 	}
 }
 
-// names tells whether a cell has a name, or none if there is none.
+// names reports whether a cell has a name, or none if there is none.
 func names(cell, name string) bool {
 	if name == "" {
 		return strings.HasPrefix(strings.TrimPrefix(cell, "| "), "none")

@@ -42,7 +42,7 @@ func TestWatchersResolveNothing(t *testing.T) {
 		"with nobody to ask": {watch: []client.AttachOption{client.WithPrompter(nil)}},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, clerk := newStage(t), newAsker()
+			s, clerk := newDaemon(t), newAsker()
 			c, _ := s.client(t, client.WithPrompter(clerk))
 			addPay(t, c)
 			run := follow(c.Run(t.Context(), payer(), "pay"))
@@ -62,12 +62,12 @@ func TestWatchersResolveNothing(t *testing.T) {
 			w.cut()
 			w.mend()
 			q.says <- said{Resolution: client.Approve()}
-			watch.until(t, isSettled)
-			if again := w.last(); again == nil || again.AfterSeq == nil || again.GetObserve() != tc.observe {
-				t.Errorf("the watcher came back with %v", again)
+			watch.until(t, isResolved)
+			if next := w.last(); next == nil || next.AfterSeq == nil || next.GetObserve() != tc.observe {
+				t.Errorf("the watcher came back with %v", next)
 			}
-			if call := s.says(t, "done"); !slices.Equal(call.told, []string{`{"output":"paid 100"}`}) {
-				t.Errorf("the model was told %v", call.told)
+			if call := s.says(t, "done"); !slices.Equal(call.results, []string{`{"output":"paid 100"}`}) {
+				t.Errorf("the model was told %v", call.results)
 			}
 			run.rest(t)
 			watch.rest(t)
@@ -97,8 +97,8 @@ func TestObserveContradicted(t *testing.T) {
 // An input that has ended is no answer: the interaction stays open, and nothing
 // has gone wrong. The same holds for what a prompter returns when nobody is asked
 // any more.
-func TestEndOfInputIsNoAnswer(t *testing.T) {
-	s := newStage(t)
+func TestEndOfInputIsNoResult(t *testing.T) {
+	s := newDaemon(t)
 	asked := make(chan *client.Interaction, 1)
 	c, _ := s.client(t, client.WithPrompter(client.PrompterFunc(func(_ context.Context, in *client.Interaction) (*client.Resolution, error) {
 		asked <- in

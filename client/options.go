@@ -89,7 +89,7 @@ func WithHTTP1() Option {
 // [DefaultHeartbeatInterval]. A server that sends nothing at all for two
 // intervals after a heartbeat counts as gone: the connection is set up again,
 // or the run fails with UNAVAILABLE. 0 detects nothing and sends no heartbeats, but
-// for the first on a stream that attaches: its answer shows that the stream is up.
+// for the first on a stream that attaches: its reply shows that the stream is up.
 func WithHeartbeatInterval(d time.Duration) Option {
 	return clientOption(func(c *config) {
 		if c.heartbeat = d; d < 0 {
@@ -142,7 +142,7 @@ func WithConnectOptions(opts ...connect.ClientOption) Option {
 	return clientOption(func(c *config) { c.connect = append(c.connect, opts...) })
 }
 
-// WithLogger sets where the client writes what nobody is told otherwise: the
+// WithLogger sets where the client logs what it does not report otherwise: the
 // stacks of panics in tool handlers, at level debug. By default nowhere. Tool
 // inputs, outputs and keys are never logged.
 func WithLogger(l *slog.Logger) Option {
@@ -171,7 +171,7 @@ func WithReconnect(policy ReconnectPolicy) Option {
 	})
 }
 
-// WithToolJournal keeps the answers of tools in files in dir, which is created
+// WithToolJournal keeps the results of tools in files in dir, which is created
 // if need be, so that a tool runs once per call also when this program is
 // started again: a call that was answered is answered from there. An answer is
 // on disk before it is sent; one that cannot be written is logged at level warn

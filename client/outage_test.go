@@ -59,7 +59,7 @@ func (n *flaky) client(opts ...client.Option) *client.Client {
 	return dial(n.t, "http://memory", opts...)
 }
 
-// half is a turn that says something and goes on when it is told to.
+// half is a turn that says something and continues when it is told to.
 func half(more <-chan struct{}) func(*turnLog) {
 	return func(l *turnLog) {
 		l.say("m", "one ")

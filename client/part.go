@@ -199,7 +199,7 @@ func checkMimeType(s string) error {
 	return nil
 }
 
-// equalParts tells whether two results have the same parts.
+// equalParts reports whether two results have the same parts.
 func equalParts(a, b []*agentdv1.Part) bool {
 	if len(a) != len(b) {
 		return false

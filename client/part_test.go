@@ -18,7 +18,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// equalParts tells whether two lists of parts are the same.
+// equalParts reports whether two lists of parts are the same.
 func equalParts(a, b []*agentdv1.Part) bool {
 	return slices.EqualFunc(a, b, func(a, b *agentdv1.Part) bool { return proto.Equal(a, b) })
 }
@@ -133,7 +133,7 @@ func TestResultsWithParts(t *testing.T) {
 
 // A result with parts is the same whoever asks for it again: from memory, and from
 // the disk after a restart. The caller sees it once.
-func TestPartsAreAnsweredAgain(t *testing.T) {
+func TestPartsAreSentAgain(t *testing.T) {
 	url, scripts := scripted(t)
 	dir := t.TempDir()
 	var runs atomic.Int32
@@ -146,7 +146,7 @@ func TestPartsAreAnsweredAgain(t *testing.T) {
 		}))
 		return c
 	}
-	var answers [][]byte
+	var results [][]byte
 	ask := func(c *client.Client) {
 		t.Helper()
 		scripts <- func(_ context.Context, s *peer) error {
@@ -154,7 +154,7 @@ func TestPartsAreAnsweredAgain(t *testing.T) {
 				if err := s.call("same", "look", "{}"); err != nil {
 					return err
 				}
-				m, err := s.answer()
+				m, err := s.toolResult()
 				if err != nil {
 					return err
 				}
@@ -162,7 +162,7 @@ func TestPartsAreAnsweredAgain(t *testing.T) {
 				if err != nil {
 					return err
 				}
-				answers = append(answers, data)
+				results = append(results, data)
 			}
 			return s.end(true, "")
 		}
@@ -175,12 +175,12 @@ func TestPartsAreAnsweredAgain(t *testing.T) {
 	ask(c)
 	ask(c)
 	ask(begin())
-	if runs.Load() != 1 || len(answers) != 6 || !bytes.Contains(answers[0], []byte("picture")) {
-		t.Fatalf("%d runs, answers %q", runs.Load(), answers)
+	if runs.Load() != 1 || len(results) != 6 || !bytes.Contains(results[0], []byte("picture")) {
+		t.Fatalf("%d runs, answers %q", runs.Load(), results)
 	}
-	for i, a := range answers {
-		if !bytes.Equal(a, answers[0]) {
-			t.Errorf("answer %d is %q, want %q", i, a, answers[0])
+	for i, a := range results {
+		if !bytes.Equal(a, results[0]) {
+			t.Errorf("answer %d is %q, want %q", i, a, results[0])
 		}
 	}
 }
@@ -190,8 +190,8 @@ func TestPartsAreAnsweredAgain(t *testing.T) {
 func TestPartsInEvents(t *testing.T) {
 	mine, other := client.Inline("image/png", []byte("mine")), client.Inline("image/png", []byte("other"))
 	for name, tc := range map[string]struct {
-		settled client.Part
-		want    []client.Part
+		recorded client.Part
+		want     []client.Part
 	}{
 		"own":       {mine, []client.Part{mine}},
 		"another's": {other, []client.Part{mine, other}},
@@ -201,13 +201,13 @@ func TestPartsInEvents(t *testing.T) {
 				if err := steps(s.started, func() error { return s.call("1", "look", "{}") }); err != nil {
 					return err
 				}
-				if _, err := s.answer(); err != nil {
+				if _, err := s.toolResult(); err != nil {
 					return err
 				}
 				return steps(
 					func() error {
 						return s.send(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: &agentdv1.ToolCallAnswered{
-							ToolCallId: "1", ToolName: "look", Parts: []*agentdv1.Part{tc.settled.Proto()}, Result: &agentdv1.ToolCallAnswered_Output{Output: ""},
+							ToolCallId: "1", ToolName: "look", Parts: []*agentdv1.Part{tc.recorded.Proto()}, Result: &agentdv1.ToolCallAnswered_Output{Output: ""},
 						}}})
 					},
 					func() error {
@@ -227,21 +227,21 @@ func TestPartsInEvents(t *testing.T) {
 			mustAdd(t, client.AddTool(c, "look", "looks", func(context.Context, struct{}) (any, error) {
 				return client.ToolOutput{Parts: []client.Part{mine}}, nil
 			}))
-			var told, said, waits []client.Part
+			var results, said, waits []client.Part
 			for event, err := range c.Run(t.Context(), llm("look"), "hi") {
 				switch {
 				case err != nil:
 					t.Fatal(err)
 				case as[*client.ToolCallAnswered](event) != nil:
-					told = append(told, as[*client.ToolCallAnswered](event).Parts...)
+					results = append(results, as[*client.ToolCallAnswered](event).Parts...)
 				case as[*client.MessageInjected](event) != nil:
 					said = as[*client.MessageInjected](event).Parts
 				case as[*client.TurnQueued](event) != nil:
 					waits = as[*client.TurnQueued](event).Parts
 				}
 			}
-			if !reflect.DeepEqual(told, tc.want) || !reflect.DeepEqual(said, []client.Part{other}) || !reflect.DeepEqual(waits, []client.Part{mine}) {
-				t.Errorf("told %v, said %v, waits %v", told, said, waits)
+			if !reflect.DeepEqual(results, tc.want) || !reflect.DeepEqual(said, []client.Part{other}) || !reflect.DeepEqual(waits, []client.Part{mine}) {
+				t.Errorf("told %v, said %v, waits %v", results, said, waits)
 			}
 		})
 	}

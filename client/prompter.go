@@ -46,7 +46,7 @@ const (
 	// how many more interactions may wait for their prompt.
 	maxPrompts   = 16
 	maxQuestions = 1024
-	// maxRefused is how many answers of one prompter to one interaction may be refused.
+	// maxRefused is how many resolutions of one interaction the server may refuse.
 	maxRefused = 10
 	// requestTimeout bounds one request outside of a stream.
 	requestTimeout = 30 * time.Second
@@ -158,26 +158,26 @@ func (p *prompts) perform(ctx context.Context, in *Interaction, replayed bool) {
 	if replayed && p.isOver(ctx, in) {
 		return
 	}
-	if err := p.settle(ctx, in); err != nil && ctx.Err() == nil {
+	if err := p.resolve(ctx, in); err != nil && ctx.Err() == nil {
 		failure, ok := errors.AsType[*Error](err)
 		if !ok {
 			failure = errorf(ErrInternal, "interaction %q: the prompter failed: %w", in.ID, err)
 		}
 		event := newEvent(failure)
 		event.TurnID = in.TurnID
-		p.run.tools.tell(event)
+		p.run.tools.report(event)
 	}
 }
 
-// settle asks until something is said that the server takes, or nothing more is said.
-func (p *prompts) settle(ctx context.Context, in *Interaction) error {
+// resolve prompts until the server accepts a resolution or the prompter returns none.
+func (p *prompts) resolve(ctx context.Context, in *Interaction) error {
 	var refused *Error
 	for range maxRefused {
 		said, err := p.prompt(ctx, in.asked(refused))
 		switch {
 		case ctx.Err() != nil:
-			return context.Cause(ctx) // nobody is asked any more
-		case errors.Is(err, io.EOF), err == nil && said == nil: // nobody has answered
+			return context.Cause(ctx) // the question was withdrawn
+		case errors.Is(err, io.EOF), err == nil && said == nil: // there is no resolution
 			if refused != nil {
 				return refused
 			}
@@ -195,7 +195,7 @@ func (p *prompts) settle(ctx context.Context, in *Interaction) error {
 	return refused
 }
 
-// prompt calls the prompter, whatever it does.
+// prompt calls the prompter; a panic is an error.
 func (p *prompts) prompt(ctx context.Context, in *Interaction) (said *Resolution, err error) {
 	if ctx.Err() != nil {
 		return nil, context.Cause(ctx)
@@ -210,11 +210,10 @@ func (p *prompts) prompt(ctx context.Context, in *Interaction) (said *Resolution
 	return p.run.rc.prompter.Prompt(ctx, in)
 }
 
-// isOver tells whether an interaction that was asked before this client came has
-// been resolved since: what follows would say so, but maybe only when a person
-// has been bothered.
+// isOver reports whether a replayed interaction is resolved. The events that follow
+// would show it too, but only after the person was asked.
 func (p *prompts) isOver(ctx context.Context, in *Interaction) (over bool) {
-	err := p.insist(ctx, func(ctx context.Context) error {
+	err := p.retry(ctx, func(ctx context.Context) error {
 		now, err := p.run.client.interaction(ctx, p.run.rc.header, in.SessionID, in.ID)
 		over = now != nil && now.Status != InteractionStatusPending
 		return err
@@ -222,17 +221,17 @@ func (p *prompts) isOver(ctx context.Context, in *Interaction) (over bool) {
 	return over || err != nil && ctx.Err() != nil
 }
 
-// send says to the server what a person has said. That somebody else was first is
-// no error.
+// send sends a resolution to the server. It is no error if the interaction is resolved
+// already.
 func (p *prompts) send(ctx context.Context, in *Interaction, said *Resolution) error {
 	msg, err := said.checked()
 	if err != nil {
 		return errorf(ErrInvalidRequest, "interaction %q: %w", in.ID, err)
 	}
 	if msg.GetIdempotencyKey() == "" {
-		msg.IdempotencyKey = rand.Text() // one that got lost on its way is sent again
+		msg.IdempotencyKey = rand.Text() // a lost request is sent again
 	}
-	err = p.insist(ctx, func(ctx context.Context) error {
+	err = p.retry(ctx, func(ctx context.Context) error {
 		_, err := p.run.client.resolve(ctx, p.run.rc.header, in.SessionID, in.ID, msg)
 		return err
 	})
@@ -242,9 +241,9 @@ func (p *prompts) send(ctx context.Context, in *Interaction, said *Resolution) e
 	return err
 }
 
-// insist makes a request, again and again while the server cannot be reached, as
-// the reconnect policy says.
-func (p *prompts) insist(ctx context.Context, request func(context.Context) error) error {
+// retry makes a request, and repeats it by the reconnect policy while the server
+// cannot be reached.
+func (p *prompts) retry(ctx context.Context, request func(context.Context) error) error {
 	out := outage{policy: p.run.client.cfg.reconnect}
 	for {
 		try, cancel := context.WithTimeout(ctx, requestTimeout)

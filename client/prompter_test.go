@@ -59,8 +59,8 @@ func (q *question) ends(t *testing.T, why error) {
 	}
 }
 
-func isAsked(e *client.Event) bool   { return as[*client.InteractionRequested](e) != nil }
-func isSettled(e *client.Event) bool { return as[*client.InteractionResolved](e) != nil }
+func isAsked(e *client.Event) bool    { return as[*client.InteractionRequested](e) != nil }
+func isResolved(e *client.Event) bool { return as[*client.InteractionResolved](e) != nil }
 
 // payer is an agent that may pay and ask.
 func payer() *agentdv1.Agent {
@@ -84,7 +84,7 @@ func addPay(t *testing.T, c client.ToolHolder) {
 // A person approves with other arguments, which the tool gets and the model is
 // told of, then answers a question.
 func TestPrompter(t *testing.T) {
-	s, p := newStage(t), newAsker()
+	s, p := newDaemon(t), newAsker()
 	c, _ := s.client(t, client.WithPrompter(p))
 	addPay(t, c)
 	run := follow(c.Run(t.Context(), payer(), "pay"))
@@ -97,12 +97,12 @@ func TestPrompter(t *testing.T) {
 		t.Errorf("yielded %v", as[*client.InteractionRequested](e).Interaction)
 	}
 	q.says <- said{Resolution: client.Edit(json.RawMessage(`{"amount":5}`))}
-	if e := run.until(t, isSettled); string(as[*client.InteractionResolved](e).Interaction.Resolution.ToolInput) != `{"amount":5}` {
+	if e := run.until(t, isResolved); string(as[*client.InteractionResolved](e).Interaction.Resolution.ToolInput) != `{"amount":5}` {
 		t.Errorf("yielded %v", as[*client.InteractionResolved](e).Interaction)
 	}
 	call := s.next(t)
-	if want := `{"note":"A person has changed the arguments of this call. The tool was called with {\"amount\":5}","output":"paid 5"}`; !slices.Equal(call.told, []string{want}) {
-		t.Errorf("the model was told %v, want %s", call.told, want)
+	if want := `{"note":"A person has changed the arguments of this call. The tool was called with {\"amount\":5}","output":"paid 5"}`; !slices.Equal(call.results, []string{want}) {
+		t.Errorf("the model was told %v, want %s", call.results, want)
 	}
 	call.gets(t, reply{calls: []string{`ask_user {"question":"and now?","choices":["stop","go on"]}`}})
 	q = await(t, p.asked, "question")
@@ -110,8 +110,8 @@ func TestPrompter(t *testing.T) {
 		t.Errorf("asked %v", q.Interaction)
 	}
 	q.says <- said{Resolution: client.Answer("stop")}
-	if call := s.says(t, "bye"); call.told[len(call.told)-1] != `{"output":"stop"}` {
-		t.Errorf("the model was told %v", call.told)
+	if call := s.says(t, "bye"); call.results[len(call.results)-1] != `{"output":"stop"}` {
+		t.Errorf("the model was told %v", call.results)
 	}
 	if end := lastEnd(t, run.rest(t)); !end.Completed {
 		t.Errorf("ended with %v", end)
@@ -134,7 +134,7 @@ func TestPrompterThatFails(t *testing.T) {
 		"what never fits":                {says: unfit, times: 9, want: client.ErrInvalidRequest},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, p := newStage(t), newAsker()
+			s, p := newDaemon(t), newAsker()
 			c, _ := s.client(t, client.WithPrompter(p))
 			addPay(t, c)
 			run := follow(c.Run(t.Context(), payer(), "pay"))
@@ -142,11 +142,11 @@ func TestPrompterThatFails(t *testing.T) {
 			q := await(t, p.asked, "question")
 			q.says <- tc.says
 			for range tc.times {
-				again := await(t, p.asked, "question, again")
-				if again.Refused == nil {
+				second := await(t, p.asked, "question, again")
+				if second.Refused == nil {
 					t.Fatal("asked again without a reason")
 				}
-				again.says <- tc.says
+				second.says <- tc.says
 			}
 			if tc.then != nil {
 				await(t, p.asked, "question, again").says <- *tc.then
@@ -161,8 +161,8 @@ func TestPrompterThatFails(t *testing.T) {
 			if err != nil || in.Status != client.InteractionStatusResolved || in.Resolution.Kind != client.ResolutionDenial || in.Resolution.Reason != "for now" {
 				t.Fatalf("resolve: %v, %v", in, err)
 			}
-			if call := s.says(t, "well"); !slices.Equal(call.told, []string{`{"error":"denied: for now"}`}) {
-				t.Errorf("the model was told %v", call.told)
+			if call := s.says(t, "well"); !slices.Equal(call.results, []string{`{"error":"denied: for now"}`}) {
+				t.Errorf("the model was told %v", call.results)
 			}
 			run.rest(t)
 		})
@@ -171,10 +171,10 @@ func TestPrompterThatFails(t *testing.T) {
 
 var unfit = said{Resolution: client.Edit(json.RawMessage(`{"amount":"much"}`))}
 
-// TestPrompterIsAskedAgain: what the server cannot take, or what cannot be sent, is asked
-// again with the reason, and the turn goes on with what fits. Whatever a prompter does to
+// TestPrompterRepeatsRefusedQuestion: what the server cannot take, or what cannot be sent, is asked
+// again with the reason, and the turn continues with what fits. Whatever a prompter does to
 // its copy of the question stays with it.
-func TestPrompterIsAskedAgain(t *testing.T) {
+func TestPrompterRepeatsRefusedQuestion(t *testing.T) {
 	for name, tc := range map[string]struct {
 		says *client.Resolution
 		why  string
@@ -187,7 +187,7 @@ func TestPrompterIsAskedAgain(t *testing.T) {
 		"too much":           {client.Deny(strings.Repeat("x", 1<<17)), "reason"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			s, p := newStage(t), newAsker()
+			s, p := newDaemon(t), newAsker()
 			c, _ := s.client(t, client.WithPrompter(p))
 			addPay(t, c)
 			run := follow(c.Run(t.Context(), payer(), "pay"))
@@ -199,14 +199,14 @@ func TestPrompterIsAskedAgain(t *testing.T) {
 			asked := q.Proto()
 			q.ID, q.SessionID, q.ToolName = "", "", ""
 			q.says <- said{Resolution: tc.says}
-			again := await(t, p.asked, "question, again")
-			if !proto.Equal(again.Proto(), asked) || again.ID != asked.GetId() || again.SessionID == "" ||
-				again.Refused == nil || again.Refused.Code != client.ErrInvalidRequest || !strings.Contains(again.Refused.Message, tc.why) {
-				t.Errorf("asked again %+v because of %v, want %q", again.Interaction, again.Refused, tc.why)
+			second := await(t, p.asked, "question, again")
+			if !proto.Equal(second.Proto(), asked) || second.ID != asked.GetId() || second.SessionID == "" ||
+				second.Refused == nil || second.Refused.Code != client.ErrInvalidRequest || !strings.Contains(second.Refused.Message, tc.why) {
+				t.Errorf("asked again %+v because of %v, want %q", second.Interaction, second.Refused, tc.why)
 			}
-			again.says <- said{Resolution: client.Edit(payment{Amount: 5})}
-			if call := s.says(t, "bye"); len(call.told) != 1 || !strings.Contains(call.told[0], "paid 5") {
-				t.Errorf("the model was told %v", call.told)
+			second.says <- said{Resolution: client.Edit(payment{Amount: 5})}
+			if call := s.says(t, "bye"); len(call.results) != 1 || !strings.Contains(call.results[0], "paid 5") {
+				t.Errorf("the model was told %v", call.results)
 			}
 			events := run.rest(t)
 			if end := lastEnd(t, events); !end.Completed {
@@ -224,7 +224,7 @@ func TestPrompterIsAskedAgain(t *testing.T) {
 // Of two clients that ask their people one is first; the other one's prompt ends
 // without a word.
 func TestTwoPrompters(t *testing.T) {
-	s, first, second := newStage(t), newAsker(), newAsker()
+	s, first, second := newDaemon(t), newAsker(), newAsker()
 	a, _ := s.client(t, client.WithPrompter(first))
 	addPay(t, a)
 	run := follow(a.Run(t.Context(), payer(), "pay"))
@@ -242,8 +242,8 @@ func TestTwoPrompters(t *testing.T) {
 	if _, err := a.Resolve(t.Context(), id, "other", client.Approve()); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("another interaction: %v", err)
 	}
-	if call := s.says(t, "done"); !slices.Equal(call.told, []string{`{"output":"paid 100"}`}) {
-		t.Errorf("the model was told %v", call.told)
+	if call := s.says(t, "done"); !slices.Equal(call.results, []string{`{"output":"paid 100"}`}) {
+		t.Errorf("the model was told %v", call.results)
 	}
 	for _, events := range [][]*client.Event{run.rest(t), watch.rest(t)} {
 		if slices.ContainsFunc(events, func(e *client.Event) bool { return e.Error != nil }) {
@@ -255,7 +255,7 @@ func TestTwoPrompters(t *testing.T) {
 // A person is asked once, though the connection breaks meanwhile, and what they
 // say while there is none arrives when there is one again.
 func TestPromptOutlivesItsConnection(t *testing.T) {
-	s, p := newStage(t), newAsker()
+	s, p := newDaemon(t), newAsker()
 	c, w := s.client(t, client.WithPrompter(p))
 	addPay(t, c)
 	run := follow(c.Run(t.Context(), payer(), "pay"))
@@ -267,12 +267,12 @@ func TestPromptOutlivesItsConnection(t *testing.T) {
 	w.cut()
 	w.mend()
 	q1.says <- said{Resolution: client.Deny("no")}
-	run.until(t, isSettled)
+	run.until(t, isResolved)
 	w.cut()
 	q2.says <- said{Resolution: client.Answer("because")}
 	w.mend()
-	if call := s.says(t, "done"); !slices.Equal(call.told, []string{`{"error":"denied: no"}`, `{"output":"because"}`}) {
-		t.Errorf("the model was told %v", call.told)
+	if call := s.says(t, "done"); !slices.Equal(call.results, []string{`{"error":"denied: no"}`, `{"output":"because"}`}) {
+		t.Errorf("the model was told %v", call.results)
 	}
 	if events := run.rest(t); slices.ContainsFunc(events, func(e *client.Event) bool { return e.Error != nil }) {
 		t.Error("an error was yielded")
@@ -284,7 +284,7 @@ func TestPromptOutlivesItsConnection(t *testing.T) {
 
 // Who comes later is asked what is open, and nothing else.
 func TestPromptsOfALateClient(t *testing.T) {
-	s, p := newStage(t), newAsker()
+	s, p := newDaemon(t), newAsker()
 	a, _ := s.client(t)
 	addPay(t, a)
 	run := follow(a.Run(t.Context(), payer(), "pay"))
@@ -310,7 +310,7 @@ func TestPromptsOfALateClient(t *testing.T) {
 
 // The end of the turn ends its prompts.
 func TestPromptOfATurnThatEnds(t *testing.T) {
-	s, p := newStage(t), newAsker()
+	s, p := newDaemon(t), newAsker()
 	c, _ := s.client(t, client.WithPrompter(p))
 	addPay(t, c)
 	var control client.Control
@@ -322,7 +322,7 @@ func TestPromptOfATurnThatEnds(t *testing.T) {
 	}
 	q.ends(t, client.ErrInteractionOver)
 	events := run.rest(t)
-	if i := slices.IndexFunc(events, isSettled); i < 0 || as[*client.InteractionResolved](events[i]).Interaction.Status != client.InteractionStatusCanceled {
+	if i := slices.IndexFunc(events, isResolved); i < 0 || as[*client.InteractionResolved](events[i]).Interaction.Status != client.InteractionStatusCanceled {
 		t.Errorf("yielded %v", events)
 	}
 }

@@ -12,7 +12,7 @@ type OnBusy agentdv1.OnBusy
 // Ways to deal with a busy session.
 const (
 	// OnBusyReject fails the run with SESSION_BUSY. This is what servers do if
-	// they are not told.
+	// they are not notified.
 	OnBusyReject = OnBusy(agentdv1.OnBusy_ON_BUSY_REJECT)
 	// OnBusyEnqueue has the prompt wait until the turns before it are over.
 	OnBusyEnqueue = OnBusy(agentdv1.OnBusy_ON_BUSY_ENQUEUE)

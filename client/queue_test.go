@@ -13,9 +13,9 @@ import (
 	"github.com/apzuk3/agentd/client"
 )
 
-// busy is a stage on which a turn runs that waits for its tool.
+// busy is a daemon with a running turn that waits for its tool.
 type busy struct {
-	*stage
+	*daemonWithModel
 	owner   *client.Client
 	wires   *wires // the owner's
 	door    *doorTool
@@ -25,13 +25,13 @@ type busy struct {
 
 func newBusy(t *testing.T) *busy {
 	t.Helper()
-	return newBusyOn(t, newStage(t))
+	return newBusyOn(t, newDaemon(t))
 }
 
-func newBusyOn(t *testing.T, s *stage) *busy {
+func newBusyOn(t *testing.T, s *daemonWithModel) *busy {
 	t.Helper()
-	b := &busy{stage: s}
-	b.owner, b.wires = b.stage.client(t)
+	b := &busy{daemonWithModel: s}
+	b.owner, b.wires = b.daemonWithModel.client(t)
 	b.door = newDoor(t, b.owner, "door")
 	b.turn = follow(b.owner.Run(t.Context(), actor("door"), "first"))
 	b.started = b.turn.until(t, isStarted)
@@ -55,7 +55,7 @@ func (b *busy) joins(t *testing.T, c *client.Client, prompt string, how client.O
 	return r, q
 }
 
-// completes checks that a run goes on to its natural end with a text.
+// completes checks that a run continues to its natural end with a text.
 func completes(t *testing.T, r *running, text string) []*client.Event {
 	t.Helper()
 	events := r.rest(t)
@@ -108,7 +108,7 @@ func TestEnqueuedPromptsRunInOrder(t *testing.T) {
 	}
 }
 
-// TestInterrupt: the running turn is cancelled, and the prompt goes before one
+// TestInterrupt: the running turn is canceled, and the prompt goes before one
 // that waits already.
 func TestInterrupt(t *testing.T) {
 	b := newBusy(t)
@@ -142,14 +142,14 @@ func TestInject(t *testing.T) {
 	}
 	b.door.let(t, "in")
 	call := b.next(t)
-	if want := []string{"first", "and Bob"}; !slices.Equal(call.heard, want) || len(call.told) != 1 || !strings.Contains(call.told[0], "in") {
-		t.Errorf("the model was told %q and %q", call.heard, call.told)
+	if want := []string{"first", "and Bob"}; !slices.Equal(call.heard, want) || len(call.results) != 1 || !strings.Contains(call.results[0], "in") {
+		t.Errorf("the model was told %q and %q", call.heard, call.results)
 	}
 	call.gets(t, reply{calls: []string{"door"}})
 	await(t, b.door.asked, "call of the tool")
 	b.door.let(t, "again")
-	if call := b.says(t, "done"); len(call.told) != 2 || !strings.Contains(call.told[1], "again") {
-		t.Errorf("the model was told %q", call.told)
+	if call := b.says(t, "done"); len(call.results) != 2 || !strings.Contains(call.results[1], "again") {
+		t.Errorf("the model was told %q", call.results)
 	}
 	said := func(e *client.Event) bool { return as[*client.MessageInjected](e) != nil }
 	if m := b.turn.until(t, said); as[*client.MessageInjected](m).Prompt != "and Bob" || as[*client.MessageInjected](m).QueuedTurnID != q.TurnID || m.TurnID != b.started.TurnID {
@@ -184,7 +184,7 @@ func TestInjectTooLate(t *testing.T) {
 
 // TestInjectIntoAnIdleSession starts a turn at once.
 func TestInjectIntoAnIdleSession(t *testing.T) {
-	s := newStage(t)
+	s := newDaemon(t)
 	c, _ := s.client(t)
 	r := follow(c.Run(t.Context(), actor(), "hi", client.WithOnBusy(client.OnBusyInject)))
 	s.says(t, "hello")

@@ -10,7 +10,7 @@ import (
 )
 
 // TestReceiptOfToolCalls: of three calls asked together one is answered when the
-// turn is cancelled, or ended.
+// turn is canceled, or ended.
 func TestReceiptOfToolCalls(t *testing.T) {
 	for name, stop := range map[string]func(*client.Control) error{
 		"cancel": (*client.Control).Cancel,
@@ -24,7 +24,7 @@ func TestReceiptOfToolCalls(t *testing.T) {
 
 func receiptOfToolCalls(t *testing.T, stop func(*client.Control) error) {
 	t.Helper()
-	s := newStage(t)
+	s := newDaemon(t)
 	c, _ := s.client(t)
 	quickly, one, two := newDoor(t, c, "quick"), newDoor(t, c, "one"), newDoor(t, c, "two")
 	var control client.Control
@@ -61,7 +61,7 @@ func receiptOfToolCalls(t *testing.T, stop func(*client.Control) error) {
 // TestReceiptOfAModelCall: the call is aborted while it streams.
 func TestReceiptOfAModelCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newDaemon(t)
 		c, _ := s.client(t)
 		var control client.Control
 		r := follow(c.Run(t.Context(), actor(), "go", client.WithControl(&control)))

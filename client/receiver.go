@@ -12,7 +12,7 @@ import (
 
 // receive reads the stream to its end and passes on what comes. It never waits
 // for a tool. It returns why the turn or the stream failed, if one did, and
-// whether the turn may go on without this stream.
+// whether the turn may continue without this stream.
 func (l *link) receive() (failure *Error, lost bool) {
 	defer func() {
 		_ = l.stream.CloseResponse()
@@ -27,11 +27,11 @@ func (l *link) receive() (failure *Error, lost bool) {
 			return l.broken(err)
 		}
 		r.progress.Add(1)
-		first := !l.answered
-		if l.answered = true; first {
+		first := !l.received
+		if l.received = true; first {
 			close(l.heard)
 		}
-		r.start.Store(startAnswered)
+		r.start.Store(startConfirmed)
 		if msg.GetError() == nil || msg.GetSeq() > 0 {
 			r.restored() // otherwise it may be a refusal of the stream
 		}
@@ -74,9 +74,9 @@ func (l *link) receive() (failure *Error, lost bool) {
 	}
 }
 
-// parts tells whether the server says with an error that the stream ends here:
+// parts reports whether the server says with an error that the stream ends here:
 // it refuses the stream, or it stops. Any other error that has no position
-// answers a message of this client, and the stream goes on; it is never the first
+// answers a message of this client, and the stream continues; it is never the first
 // message of a stream that starts a turn, nor of one on which a heartbeat was
 // sent first.
 func (l *link) parts(msg *agentdv1.RunResponse, first bool) bool {
@@ -100,7 +100,7 @@ func (l *link) part() {
 	close(l.parted)
 }
 
-// has tells whether the run has had a message before, on another stream. A
+// has reports whether the run has had a message before, on another stream. A
 // prompt that has waited has its ExecuteResponse yet to come.
 func (r *run) has(msg *agentdv1.RunResponse) bool {
 	seq := msg.GetSeq()
@@ -110,7 +110,7 @@ func (r *run) has(msg *agentdv1.RunResponse) bool {
 	return seq > 0 && seq <= r.cursor
 }
 
-// repeated sees to a message that the run has had: a call is asked again when
+// repeated handles a message that the run has had: a call is asked again when
 // the server has no answer to it, and may be new to this client.
 func (r *run) repeated(l *link, msg *agentdv1.RunResponse) {
 	switch m := msg.GetResponse().(type) {
@@ -127,7 +127,7 @@ func (r *run) started(m *agentdv1.RunResponse_ExecuteResponse) {
 	r.begun = true
 }
 
-// recorded tells whether the server has the turn, or its prompt.
+// recorded reports whether the server has the turn, or its prompt.
 func (r *run) recorded() bool { return r.begun || r.queued }
 
 // follow notes the turn that the run is in. A prompt that waits has a turn of
@@ -148,7 +148,7 @@ func (r *run) follow(msg *agentdv1.RunResponse) {
 // something was wrong.
 func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 	if msg.GetSeq() > 0 && msg.GetOutputChunk() == nil {
-		r.ahead, l.again = ahead{}, 0
+		r.ahead, l.skip = ahead{}, 0
 	}
 	switch m := msg.GetResponse().(type) {
 	case *agentdv1.RunResponse_Execute:
@@ -169,7 +169,7 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 			return
 		}
 	case *agentdv1.RunResponse_ToolCallAnswered:
-		if !r.tools.settled(m.ToolCallAnswered) {
+		if !r.tools.recorded(m.ToolCallAnswered) {
 			return
 		}
 	case *agentdv1.RunResponse_InteractionRequested:
@@ -182,19 +182,19 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 	r.deliver(eventOf(msg, dataOf(msg)))
 }
 
-// maxUnserved bounds the calls that a run remembers having told of.
+// maxUnserved bounds the unserved calls that a run remembers.
 const maxUnserved = 4096
 
-// saysUnserved tells whether it is news that nobody has the tool of a call. It is
-// said without a position, and again to each client that comes back.
+// saysUnserved reports whether a ToolCallUnserved is new to the caller. The event has no
+// position, and the server repeats it on each stream.
 func (l *link) saysUnserved(call string) bool {
 	r := l.run
-	before, told := r.unserved[call]
+	before, known := r.unserved[call]
 	if len(r.unserved) >= maxUnserved {
 		clear(r.unserved)
 	}
 	r.unserved[call] = l
-	return !told || before == l
+	return !known || before == l
 }
 
 // ahead is text that has been delivered under no position of its own: of a text
@@ -211,19 +211,19 @@ func (a *ahead) sameAs(c *agentdv1.RunResponse_OutputChunk) bool {
 	return a.messageID == c.GetMessageId() && a.thought == c.GetIsThought() && slices.Equal(a.path, c.GetAgentPath())
 }
 
-// chunk cuts off what has been delivered of a chunk, and tells whether
+// chunk cuts off what has been delivered of a chunk, and reports whether
 // something is left to deliver.
 func (r *run) chunk(l *link, msg *agentdv1.RunResponse) bool {
 	c := msg.GetOutputChunk()
 	if !r.ahead.sameAs(c) {
-		r.ahead, l.again = ahead{messageID: c.GetMessageId(), path: c.GetAgentPath(), thought: c.GetIsThought()}, 0
+		r.ahead, l.skip = ahead{messageID: c.GetMessageId(), path: c.GetAgentPath(), thought: c.GetIsThought()}, 0
 	}
-	skip := min(l.again, len(c.GetContent()))
-	l.again -= skip
+	skip := min(l.skip, len(c.GetContent()))
+	l.skip -= skip
 	c.Content = c.GetContent()[skip:]
 	r.ahead.bytes += len(c.GetContent())
 	if msg.GetSeq() > 0 {
-		r.ahead, l.again = ahead{}, 0
+		r.ahead, l.skip = ahead{}, 0
 	}
 	return skip == 0 || c.GetContent() != "" || c.GetLast()
 }

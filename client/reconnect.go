@@ -78,7 +78,7 @@ func (o *outage) next(now time.Time, asked time.Duration) (time.Duration, bool) 
 	return min(asked+wait+1, left), true
 }
 
-// lostStream tells whether a stream failed, rather than what it was used for.
+// lostStream reports whether a stream failed, rather than what it was used for.
 func lostStream(err error) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnauthenticated, connect.CodePermissionDenied,
@@ -91,7 +91,7 @@ func lostStream(err error) bool {
 	}
 }
 
-// lostCode tells whether an ErrorResponse without EndResponse ends the stream
+// lostCode reports whether an ErrorResponse without EndResponse ends the stream
 // and not the turn.
 func lostCode(code Code) bool {
 	switch code {
@@ -115,13 +115,14 @@ func (r *run) drive() {
 		l := r.open(first)
 		failure, lost := l.receive()
 		if !l.end() {
-			failure, lost = errorf(ErrUnavailable, "the HTTP client did not end the stream when it was told to"), false
+			lost = false
+			failure = errorf(ErrUnavailable, "the HTTP client did not end the stream after its context was canceled")
 		}
 		r.fail(failure)
 		if !lost || l.left || farewell || !r.resumable(l, failure) {
 			return
 		}
-		if l.news || (l.answered && time.Since(l.opened) > out.policy.Cap) {
+		if l.news || (l.received && time.Since(l.opened) > out.policy.Cap) {
 			out.over()
 		}
 		r.lost(failure)
@@ -148,7 +149,7 @@ func (r *run) fail(failure *Error) {
 	}
 }
 
-// resumable tells whether the run can go on with another stream after l.
+// resumable reports whether the run can continue with another stream after l.
 func (r *run) resumable(l *link, failure *Error) bool {
 	policy := r.client.cfg.reconnect
 	switch {
@@ -176,7 +177,7 @@ func (r *run) pause(out *outage, failure *Error) bool {
 	if !ok {
 		r.abandoned(failure)
 		gaveUp := errorf(ErrUnavailable, "the connection was lost and %d attempts in %s did not bring it back; "+
-			"the turn may go on without this client (client.Attach): %w",
+			"the turn may continue without this client (client.Attach): %w",
 			out.tries, out.policy.MaxElapsed, failure)
 		gaveUp.RetryAfter = asked
 		r.fail(gaveUp)
@@ -194,7 +195,7 @@ func (r *run) pause(out *outage, failure *Error) bool {
 	}
 }
 
-// attachRequest returns the first message of a stream on which the run goes on.
+// attachRequest returns the first message of a stream on which the run continues.
 func (r *run) attachRequest() *agentdv1.RunRequest {
 	attach := &agentdv1.AttachRequest{
 		SessionId: *r.session.Load(),

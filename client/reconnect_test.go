@@ -84,8 +84,8 @@ func note(event *client.Event) string {
 	}
 }
 
-// tell runs a tale and returns its events and the ids of the tool results.
-func tell(t *testing.T, c *client.Client) (notes, results []string) {
+// runTale runs a tale and returns its events and the ids of the tool results.
+func runTale(t *testing.T, c *client.Client) (notes, results []string) {
 	t.Helper()
 	for event, err := range c.Run(t.Context(), llm("double"), "tell") {
 		if err != nil {
@@ -108,7 +108,7 @@ func tell(t *testing.T, c *client.Client) (notes, results []string) {
 func expect(t *testing.T, c *client.Client, want []string) {
 	t.Helper()
 	runs := doubler(t, c)
-	notes, results := tell(t, c)
+	notes, results := runTale(t, c)
 	if !slices.Equal(notes, want) {
 		t.Errorf("got\n%s\nwant\n%s", strings.Join(notes, "\n"), strings.Join(want, "\n"))
 	}
@@ -122,7 +122,7 @@ func undisturbed(t *testing.T) []string {
 	t.Helper()
 	c := dial(t, host(t, newTurnLog(t, tale)))
 	doubler(t, c)
-	want, _ := tell(t, c)
+	want, _ := runTale(t, c)
 	if len(want) != 18 || want[0] != "10 turn started s-1" || want[17] != "150 turn end true " {
 		t.Fatalf("got %d events: %q", len(want), want)
 	}
@@ -148,8 +148,8 @@ func TestCutAtEveryMessage(t *testing.T) {
 	}
 }
 
-// TestCutAgainAndAgain lets each stream carry few messages.
-func TestCutAgainAndAgain(t *testing.T) {
+// TestCutEachStream lets each stream carry few messages.
+func TestCutEachStream(t *testing.T) {
 	want := undisturbed(t)
 	for _, each := range []int{4, 5, 7} { // less never gets past a text in pieces
 		l := newTurnLog(t, tale)
@@ -167,7 +167,7 @@ func TestCutAtAnyByte(t *testing.T) {
 	}
 	for name, opts := range protocols {
 		t.Run(name, func(t *testing.T) {
-			told := 0
+			reported := 0
 			for seed := range uint64(24) {
 				l := newTurnLog(t, tale)
 				rng := rand.New(rand.NewPCG(seed, 1))
@@ -187,13 +187,13 @@ func TestCutAtAnyByte(t *testing.T) {
 				if len(notes) == 0 && errors.Is(failed, client.ErrUnavailable) {
 					continue // it broke before anybody knew that the turn runs
 				}
-				told++
+				reported++
 				if failed != nil || !slices.Equal(notes, want) || runs.Load() != 3 {
 					t.Fatalf("seed %d: %v, %d runs, got\n%s\nwant\n%s", seed, failed, runs.Load(), strings.Join(notes, "\n"), strings.Join(want, "\n"))
 				}
 			}
-			if told < 8 {
-				t.Errorf("only %d turns were told", told)
+			if reported < 8 {
+				t.Errorf("only %d turns completed", reported)
 			}
 		})
 	}
@@ -287,15 +287,15 @@ func TestServerRestarts(t *testing.T) {
 	}
 }
 
-// TestRunningCallIsAskedAgain breaks the stream while a tool runs: the call is
+// TestRunningCallIsOfferedTwice breaks the stream while a tool runs: the call is
 // asked again, and neither runs nor shows twice.
-func TestRunningCallIsAskedAgain(t *testing.T) {
+func TestRunningCallIsOfferedTwice(t *testing.T) {
 	l := newTurnLog(t, func(l *turnLog) {
 		l.call("c", "work", "{}")
 		l.say("m", l.await("c"))
 		l.finish(true, "")
 	})
-	begun, again := make(chan struct{}), make(chan struct{})
+	begun, repeated := make(chan struct{}), make(chan struct{})
 	l.hook = func(ctx context.Context, stream int, s *peer) (bool, error) {
 		if stream == 1 {
 			if err := l.sendTwo(s); err != nil {
@@ -309,7 +309,7 @@ func TestRunningCallIsAskedAgain(t *testing.T) {
 		if err := steps(func() error { return s.send(msgs[0]) }, func() error { return s.send(msgs[0]) }); err != nil {
 			return true, err
 		}
-		close(again)
+		close(repeated)
 		return false, nil
 	}
 	c := dial(t, host(t, l), quick)
@@ -318,7 +318,7 @@ func TestRunningCallIsAskedAgain(t *testing.T) {
 		if runs.Add(1) == 1 {
 			close(begun)
 		}
-		<-again
+		<-repeated
 		return "done", nil
 	}))
 	shownOnce(t, c, "done", func(string) {})
@@ -369,16 +369,16 @@ type held struct {
 func (h *held) Enabled(context.Context, slog.Level) bool { return true }
 
 func (h *held) Handle(_ context.Context, r slog.Record) error {
-	if r.Message == "tool answer not stored" {
+	if r.Message == "tool result not stored in the journal" {
 		close(h.written)
 		<-h.release
 	}
 	return nil
 }
 
-// TestStoredCallIsAskedAgain breaks the stream while an answer is being stored,
+// TestStoredCallIsOfferedTwice breaks the stream while an answer is being stored,
 // which takes its time: the call is asked again, and neither runs nor shows twice.
-func TestStoredCallIsAskedAgain(t *testing.T) {
+func TestStoredCallIsOfferedTwice(t *testing.T) {
 	l := newTurnLog(t, func(l *turnLog) {
 		l.call("c", "work", "{}")
 		l.say("m", "so ")
@@ -413,14 +413,14 @@ func TestStoredCallIsAskedAgain(t *testing.T) {
 	}
 }
 
-// TestWhatIsNotTriedAgain: each of these ends the run although it was running.
-func TestWhatIsNotTriedAgain(t *testing.T) {
+// TestErrorsWithoutRetry: each of these ends the run although it was running.
+func TestErrorsWithoutRetry(t *testing.T) {
 	refusal := func(code agentdv1.ErrorCode) func(*peer) error {
 		return func(s *peer) error { return s.fail(code, "no", false) }
 	}
 	tests := map[string]struct {
-		answer func(*peer) error
-		want   error
+		reply func(*peer) error
+		want  error
 	}{
 		"unknown session": {refusal(agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND), client.ErrSessionNotFound},
 		"invalid request": {refusal(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST), client.ErrInvalidRequest},
@@ -439,7 +439,7 @@ func TestWhatIsNotTriedAgain(t *testing.T) {
 				if stream == 1 {
 					return false, nil
 				}
-				return true, test.answer(s)
+				return true, test.reply(s)
 			}
 			c := dial(t, host(t, l), quick)
 			_, err := c.Do(t.Context(), llm(), "go")
@@ -450,8 +450,8 @@ func TestWhatIsNotTriedAgain(t *testing.T) {
 	}
 }
 
-// TestUnavailableIsTriedAgain: a server that says so is on its way down or up.
-func TestUnavailableIsTriedAgain(t *testing.T) {
+// TestUnavailableIsRetried: a server that says so is on its way down or up.
+func TestUnavailableIsRetried(t *testing.T) {
 	l := newTurnLog(t, func(l *turnLog) {
 		l.say("m", "a")
 		l.say("m", "b")
@@ -477,9 +477,9 @@ func TestUnavailableIsTriedAgain(t *testing.T) {
 	}
 }
 
-// TestUnknownStartIsTriedAgain: nobody knows whether the turn has begun, but the
+// TestUnknownStartIsRetried: nobody knows whether the turn has begun, but the
 // request has a key that tells the server.
-func TestUnknownStartIsTriedAgain(t *testing.T) {
+func TestUnknownStartIsRetried(t *testing.T) {
 	l := newTurnLog(t, tale)
 	l.cut = func(stream, _ int) bool { return stream <= 3 }
 	c := dial(t, host(t, l), client.WithReconnect(client.ReconnectPolicy{Base: time.Microsecond}))
@@ -506,8 +506,8 @@ func TestReconnectDisabled(t *testing.T) {
 	}
 }
 
-// TestEndIsAskedAgain loses the stream together with the wish.
-func TestEndIsAskedAgain(t *testing.T) {
+// TestEndIsSentAgain loses the stream together with the wish.
+func TestEndIsSentAgain(t *testing.T) {
 	l := newTurnLog(t, func(l *turnLog) { l.await("nothing") })
 	l.hook = func(_ context.Context, stream int, s *peer) (bool, error) {
 		if stream > 1 {
@@ -553,7 +553,7 @@ func TestToolJournal(t *testing.T) {
 			if err := steps(s.started, func() error { return s.call("same", "count", "{}") }); err != nil {
 				return err
 			}
-			m, err := s.answer()
+			m, err := s.toolResult()
 			if err != nil {
 				return err
 			}

@@ -118,7 +118,7 @@ func TestCutWhileAnotherTurnBegins(t *testing.T) {
 // waits for.
 func TestQueuedPromptSurvivesARestart(t *testing.T) {
 	dir := t.TempDir()
-	s := newStageWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
+	s := newDaemonWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
 	b := newBusyOn(t, s)
 	c, w := b.client(t)
 	r, q := b.joins(t, c, "second", client.OnBusyEnqueue)
@@ -127,11 +127,11 @@ func TestQueuedPromptSurvivesARestart(t *testing.T) {
 	if err := s.d.Close(); err != nil {
 		t.Fatal(err)
 	}
-	next := newStageWith(t, s.puppet, agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
+	next := newDaemonWith(t, s.puppet, agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
 	lead(strings.TrimPrefix(next.d.URL, "http://"))
 	b.door.let(t, "in")
-	if call := b.says(t, "done"); len(call.told) != 1 || !strings.Contains(call.told[0], "in") {
-		t.Errorf("the model was told %q", call.told)
+	if call := b.says(t, "done"); len(call.results) != 1 || !strings.Contains(call.results[0], "in") {
+		t.Errorf("the model was told %q", call.results)
 	}
 	completes(t, b.turn, "A moment.done")
 	b.says(t, "yes")
@@ -141,9 +141,9 @@ func TestQueuedPromptSurvivesARestart(t *testing.T) {
 	w.cameBack(t, q.TurnID)
 }
 
-// TestDropIsAskedAgain: the wish to take back a prompt that waits outlives the
+// TestDropIsSentAgain: the wish to take back a prompt that waits outlives the
 // connection.
-func TestDropIsAskedAgain(t *testing.T) {
+func TestDropIsSentAgain(t *testing.T) {
 	b := newBusy(t)
 	c, w := b.client(t)
 	var control client.Control
@@ -204,7 +204,7 @@ func TestAttachToATurn(t *testing.T) {
 // TestAttachLeavesTheNextTurnAlone: from a position in an earlier turn it yields
 // that one to its end. The turn that runs waits for its client nevertheless.
 func TestAttachLeavesTheNextTurnAlone(t *testing.T) {
-	s := newStage(t)
+	s := newDaemon(t)
 	c, w := s.client(t)
 	door := newDoor(t, c, "door")
 	first := follow(c.Run(t.Context(), actor("door"), "first"))
@@ -221,8 +221,8 @@ func TestAttachLeavesTheNextTurnAlone(t *testing.T) {
 	completes(t, events, "one")
 	w.mend()
 	door.let(t, "in")
-	if call := s.says(t, "two"); len(call.told) != 1 || !strings.Contains(call.told[0], "in") {
-		t.Errorf("the model was told %q", call.told)
+	if call := s.says(t, "two"); len(call.results) != 1 || !strings.Contains(call.results[0], "in") {
+		t.Errorf("the model was told %q", call.results)
 	}
 	completes(t, second, "two")
 }
@@ -230,7 +230,7 @@ func TestAttachLeavesTheNextTurnAlone(t *testing.T) {
 // TestAttachNamesTheTurnItFollows once it knows it: another turn may have begun
 // when it comes back.
 func TestAttachNamesTheTurnItFollows(t *testing.T) {
-	l, _ := told(t)
+	l, _ := finishedLog(t)
 	before := len(l.streams)
 	l.cut = func(stream, sent int) bool { return stream == before+1 && sent == 3 }
 	watch(t, dial(t, host(t, l), quick), client.Observe(), client.WithAfterSeq(20))

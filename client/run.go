@@ -13,13 +13,13 @@ import (
 const (
 	// eventBuffer is how many events wait for the caller before the driver does.
 	eventBuffer = 64
-	// outboxSize is how many answers wait for the sender before their handlers
+	// outboxSize is how many results wait for the sender before their handlers
 	// do.
 	outboxSize = 64
 	// linger is how long a canceled run gives the server to hear of it. A run
 	// returns within 100 ms of its cancellation, so it is less than that.
 	linger = 50 * time.Millisecond
-	// startLinger is the same for a run whose request is on its way and not answered:
+	// startLinger is the same for a run whose request is sent and has no reply:
 	// a turn that is reset then would run on, and nobody would know its name.
 	startLinger = 2 * time.Second
 	// drainTimeout is how long the server may take to close the stream after
@@ -31,7 +31,7 @@ const (
 const (
 	startUnsent int32 = iota
 	startSent
-	startAnswered
+	startConfirmed
 )
 
 // run is one turn, on as many streams as it takes. Three parties share it: the
@@ -48,7 +48,7 @@ type run struct {
 	asks   *prompts
 
 	// streamCtx is that of all streams. It does not end with the caller's ctx,
-	// so that the server can still be told.
+	// so that the run can still send a cancel.
 	streamCtx context.Context
 	abort     context.CancelCauseFunc // ends streamCtx
 
@@ -79,7 +79,7 @@ type run struct {
 	cursor int64  // position of the last message received
 	ahead  ahead  // text that was received after it
 	conn   connection
-	// unserved are calls of which was told that nobody has their tools, with the
+	// unserved are the calls whose ToolCallUnserved was yielded, with the
 	// link on which that was last said.
 	unserved map[string]*link
 	held     *agentdv1.RunResponse // an ErrorResponse whose meaning is not known yet
@@ -162,7 +162,7 @@ func (r *run) outcome() error {
 	case <-r.done:
 		failure, usage = r.failure, r.usage
 	default:
-		failure = errorf(ErrUnavailable, "the HTTP client did not end the stream when it was told to")
+		failure = errorf(ErrUnavailable, "the HTTP client did not end the stream after its context was canceled")
 	}
 	if r.cancelled && r.ctx.Err() != nil {
 		failure = fromContext(r.ctx)
@@ -281,7 +281,7 @@ func (r *run) emit(event *Event) {
 	}
 }
 
-// offer is emit that does not wait, and tells whether there was room.
+// offer is emit that does not wait, and reports whether there was room.
 func (r *run) offer(event *Event) bool {
 	event.SessionID = *r.session.Load()
 	select {
@@ -296,7 +296,7 @@ func (r *run) offer(event *Event) bool {
 // it waits, the silence of the stream is not the server's fault.
 func (r *run) deliver(event *Event) {
 	r.delivering.Store(true)
-	r.tellConnection(true)
+	r.reportConnection(true)
 	r.emit(event)
 	r.progress.Add(1)
 	r.delivering.Store(false)

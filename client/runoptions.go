@@ -179,7 +179,7 @@ const (
 
 // WithOnLeave says what becomes of the turn when its loop is left, or its context or
 // its time ends: a turn of [Client.Run] is canceled, one that [Client.Attach]
-// follows goes on, unless this option says otherwise. A turn that is left goes on
+// follows continues, unless this option says otherwise. A turn that is left continues
 // with the clients it still has, else as [WithOnDisconnect] says.
 func WithOnLeave(what OnLeave) FollowOption {
 	return option{useStream, func(c *runConfig) {
@@ -190,7 +190,7 @@ func WithOnLeave(what OnLeave) FollowOption {
 	}}
 }
 
-// cancelsOnLeave tells whether leaving the run cancels the turn.
+// cancelsOnLeave reports whether leaving the run cancels the turn.
 func (c *runConfig) cancelsOnLeave() bool {
 	if c.onLeave == 0 {
 		return !c.attach
@@ -283,10 +283,10 @@ func Observe() AttachOption {
 // OnDisconnect is what becomes of a turn whose last client is gone.
 type OnDisconnect agentdv1.OnDisconnect
 
-// Ways to go on without a client.
+// Ways to continue without a client.
 const (
-	// OnDisconnectContinue lets the turn go on; it waits when it needs a tool. This is
-	// what servers do if they are not told.
+	// OnDisconnectContinue lets the turn continue; it waits when it needs a tool. This is
+	// what servers do by default.
 	OnDisconnectContinue = OnDisconnect(agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE)
 	// OnDisconnectCancel cancels the turn.
 	OnDisconnectCancel = OnDisconnect(agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL)

@@ -11,7 +11,7 @@ import (
 
 const (
 	// silentIntervals is how many heartbeat intervals the server may stay
-	// silent after an unanswered heartbeat.
+	// silent after a heartbeat.
 	silentIntervals = 2
 	// minSendTimeout is the least time that one message may take to send.
 	minSendTimeout = 10 * time.Second
@@ -34,7 +34,7 @@ func (l *link) send(first *agentdv1.RunRequest) {
 	}
 	beat := newHeartbeat(interval)
 	defer beat.stop()
-	if l.attaches && !l.sendBeat() { // the answer shows that the stream is up
+	if l.attaches && !l.sendBeat() { // the reply shows that the stream is up
 		return
 	}
 	for {
@@ -69,7 +69,7 @@ func (l *link) send(first *agentdv1.RunRequest) {
 		case <-beat.ticks:
 			if beat.missed(r) {
 				l.abort(errorf(ErrUnavailable,
-					"the server has not answered heartbeats for %s; the connection counts as lost",
+					"the server sent nothing for %s, although heartbeats were sent; the connection counts as lost",
 					silentIntervals*interval))
 				return
 			}
@@ -83,14 +83,14 @@ func (l *link) send(first *agentdv1.RunRequest) {
 // leave ends the stream because the run is over for this side: it half-closes,
 // after a CancelRequest if the turn is not wanted any more. A client that only
 // detaches resets the stream, because the turn may still want its tools later; so
-// does one that has named no turn, because the stream may go on with the next.
+// does one that has named no turn, because the stream may continue with the next.
 func (l *link) leave() {
 	l.left = true
 	r := l.run
 	switch {
 	case r.cancelled && !r.rc.cancelsOnLeave():
 		if !l.attaches {
-			l.awaitAnswer() // or nobody would know whether there is a turn
+			l.awaitFirst() // or nobody would know whether there is a turn
 		}
 		l.abort(ErrRunEnded)
 		return
@@ -106,8 +106,8 @@ func (l *link) leave() {
 	_ = l.stream.CloseRequest()
 }
 
-// awaitAnswer waits for the first message of the server, as long as the run lets it.
-func (l *link) awaitAnswer() {
+// awaitFirst waits for the first message of the server, for at most startLinger.
+func (l *link) awaitFirst() {
 	timer := time.NewTimer(startLinger)
 	defer timer.Stop()
 	select {
@@ -123,7 +123,7 @@ func (l *link) sendBeat() bool {
 	}})
 }
 
-// sendOne sends one message and tells whether the stream still takes more. A
+// sendOne sends one message and reports whether the stream still takes more. A
 // server that takes nothing any more counts as gone.
 func (l *link) sendOne(msg *agentdv1.RunRequest) bool {
 	if interval := l.run.client.cfg.heartbeat; interval > 0 {
@@ -143,10 +143,10 @@ func (l *link) sendOne(msg *agentdv1.RunRequest) bool {
 // heartbeat counts the heartbeats after which nothing came; owned by the
 // sender.
 type heartbeat struct {
-	ticks      <-chan time.Time // nil: there are none
-	ticker     *time.Ticker
-	unanswered int
-	progress   uint64 // of the run at the last tick
+	ticks    <-chan time.Time // nil: there are none
+	ticker   *time.Ticker
+	pending  int
+	progress uint64 // of the run at the last tick
 }
 
 func newHeartbeat(interval time.Duration) *heartbeat {
@@ -157,16 +157,16 @@ func newHeartbeat(interval time.Duration) *heartbeat {
 	return &heartbeat{ticks: ticker.C, ticker: ticker}
 }
 
-// missed tells whether the server counts as gone, and otherwise counts the
+// missed reports whether the server counts as gone, and otherwise counts the
 // heartbeat that is sent next.
 func (h *heartbeat) missed(r *run) bool {
 	if progress := r.progress.Load(); progress != h.progress || r.delivering.Load() {
-		h.progress, h.unanswered = progress, 0
+		h.progress, h.pending = progress, 0
 	}
-	if h.unanswered >= silentIntervals {
+	if h.pending >= silentIntervals {
 		return true
 	}
-	h.unanswered++
+	h.pending++
 	return false
 }
 

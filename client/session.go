@@ -265,7 +265,7 @@ func (s *Session) CancelTurn(ctx context.Context, turnID, reason string, opts ..
 }
 
 // CancelTool cancels one tool call of the turn that Cancel would cancel: the model sees
-// a canceled tool, and the turn goes on.
+// a canceled tool, and the turn continues.
 func (s *Session) CancelTool(ctx context.Context, callID string, opts ...RequestOption) (*Turn, error) {
 	turn, err := s.lastTurn(ctx, opts)
 	if err != nil {
@@ -306,7 +306,7 @@ func (s *Session) Resolve(
 	return s.client.Resolve(ctx, s.id, interactionID, said, s.request(opts)...)
 }
 
-// ToolResult answers a tool call outside of a run; see [Session.SubmitToolResults].
+// ToolResult is the result of a tool call, sent outside of a run; see [Session.SubmitToolResults].
 type ToolResult struct {
 	// CallID and ToolName are those of the call.
 	CallID, ToolName string
@@ -318,7 +318,7 @@ type ToolResult struct {
 	State map[string]any
 }
 
-// SubmitToolResults answers tool calls of a turn without a stream, such as from a job
+// SubmitToolResults sends results of tool calls without a stream, such as from a job
 // that runs for hours. Each counts for itself: refused are those that were not taken,
 // by call. A call that has a result keeps it.
 func (s *Session) SubmitToolResults(

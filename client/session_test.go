@@ -201,9 +201,9 @@ func TestSession(t *testing.T) {
 	}
 }
 
-// Who has left a turn goes on behind what they have seen of it.
-func TestSessionAttachGoesOn(t *testing.T) {
-	s := newStage(t)
+// Who has left a turn continues behind what they have seen of it.
+func TestSessionAttachContinues(t *testing.T) {
+	s := newDaemon(t)
 	c, _ := s.client(t)
 	chat := c.NewSession(actor("door"), client.WithOnLeave(client.OnLeaveDetach))
 	door := newDoor(t, c, "door")
@@ -217,13 +217,13 @@ func TestSessionAttachGoesOn(t *testing.T) {
 		}
 	}
 	s.will(t, reply{text: "after"})
-	again := follow(chat.Attach(t.Context()))
+	second := follow(chat.Attach(t.Context()))
 	<-door.asked
 	for len(door.asked) > 0 {
 		<-door.asked
 	}
 	door.let(t, "open")
-	events := again.rest(t)
+	events := second.rest(t)
 	if text := textOf(events); text != "after" || !lastEnd(t, events).Completed {
 		t.Errorf("it goes on with %q", text)
 	}
@@ -235,7 +235,7 @@ func TestSessionAttachGoesOn(t *testing.T) {
 
 // A turn that runs is canceled by the session that has started it.
 func TestSessionCancel(t *testing.T) {
-	s := newStage(t)
+	s := newDaemon(t)
 	c, _ := s.client(t)
 	chat := c.NewSession(actor())
 	run := follow(chat.Stream(t.Context(), "go"))

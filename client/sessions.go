@@ -20,7 +20,7 @@ type SessionState string
 const (
 	// SessionActive takes new turns.
 	SessionActive SessionState = "active"
-	// SessionArchived takes none until it is active again; what runs goes on.
+	// SessionArchived takes none until it is active again; what runs continues.
 	SessionArchived SessionState = "archived"
 )
 

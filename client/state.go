@@ -63,7 +63,7 @@ func exactNumbers(v any) any {
 	return v
 }
 
-// holds tells whether f says all of a number of JSON: it is an integer that f is
+// holds reports whether f says all of a number of JSON: it is an integer that f is
 // exactly, or what encoding/json writes for f has the same digits.
 func holds(f float64, text string) bool {
 	if digitsOf(text) == digitsOf(strconv.FormatFloat(f, 'e', -1, 64)) {
@@ -146,7 +146,7 @@ func keysOf(u *agentdv1.RunResponse_StateUpdate) map[string]stateValue {
 	return keys
 }
 
-// isJSON tells whether a value has a form in JSON.
+// isJSON reports whether a value has a form in JSON.
 func isJSON(v *structpb.Value) bool {
 	switch v := v.GetKind().(type) {
 	case *structpb.Value_NumberValue:

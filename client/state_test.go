@@ -39,7 +39,7 @@ func TestStateNumbers(t *testing.T) {
 			},
 			func() error { return s.call("c", "look", "{}") },
 			func() error {
-				m, err := s.answer()
+				m, err := s.toolResult()
 				if got := m.GetStateDeltaJson(); err == nil && got != `{"back":{"n":[18446744073709551615,null]},"id":9007199254740994}` {
 					err = errors.New("the tool writes " + got)
 				}

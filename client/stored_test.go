@@ -37,8 +37,8 @@ func refusalMsg(code agentdv1.ErrorCode, call string) *agentdv1.RunResponse {
 // An answer that the server refuses without settling the call is told as a refusal
 // and replaced by an error, once; no result is told but the stored one. A refusal of
 // the error is told nobody.
-func TestRefusedAnswerIsReplacedOnce(t *testing.T) {
-	for _, again := range []bool{false, true} {
+func TestRefusedResultIsReplacedOnce(t *testing.T) {
+	for _, refusedTwice := range []bool{false, true} {
 		url := serve(t, func(_ context.Context, s *peer) error {
 			started := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: session}}}
 			if err := steps(
@@ -47,21 +47,21 @@ func TestRefusedAnswerIsReplacedOnce(t *testing.T) {
 			); err != nil {
 				return err
 			}
-			first, err := s.answer()
+			first, err := s.toolResult()
 			if err != nil {
 				return err
 			}
 			if err := s.send(refusalMsg(agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED, "c")); err != nil {
 				return err
 			}
-			second, err := s.answer()
+			second, err := s.toolResult()
 			if err != nil {
 				return err
 			}
 			if first.GetOutput() != "done" || !strings.Contains(second.GetError(), "its result was refused") || !strings.Contains(second.GetError(), "no room") {
 				return fmt.Errorf("answered with %v, then %v", first, second)
 			}
-			if again {
+			if refusedTwice {
 				if err := s.send(refusalMsg(agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, "c")); err != nil {
 					return err
 				}
@@ -77,26 +77,26 @@ func TestRefusedAnswerIsReplacedOnce(t *testing.T) {
 		})
 		c := dial(t, url)
 		mustAdd(t, client.AddTool(c, "work", "works", func(context.Context, struct{}) (any, error) { return "done", nil }))
-		var told []string
+		var reported []string
 		for event, err := range c.Run(t.Context(), llm("work"), "hi") {
 			switch {
 			case err != nil:
 				t.Fatal(err)
 			case event.Error != nil:
-				told = append(told, event.Error.Message)
+				reported = append(reported, event.Error.Message)
 			case as[*client.ToolCallAnswered](event) != nil:
-				told = append(told, "result "+as[*client.ToolCallAnswered](event).Output+as[*client.ToolCallAnswered](event).Error)
+				reported = append(reported, "result "+as[*client.ToolCallAnswered](event).Output+as[*client.ToolCallAnswered](event).Error)
 			}
 		}
-		if len(told) != 2 || told[0] != "no room" || !strings.Contains(told[1], "result the tool ran, but its result was refused") {
-			t.Errorf("the caller is told %q", told)
+		if len(reported) != 2 || reported[0] != "no room" || !strings.Contains(reported[1], "result the tool ran, but its result was refused") {
+			t.Errorf("the caller is told %q", reported)
 		}
 	}
 }
 
 // An answer that the server cannot take now is no refusal: the client comes back and
 // sends the same answer again, and tells nothing of it.
-func TestAnswerThatWasNotTakenIsSentAgain(t *testing.T) {
+func TestUnacceptedResultIsSentAgain(t *testing.T) {
 	var streams, ran atomic.Int32
 	started := func() *agentdv1.RunResponse {
 		return placed(10, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Execute{Execute: &agentdv1.RunResponse_ExecuteResponse{SessionId: session}}})
@@ -113,7 +113,7 @@ func TestAnswerThatWasNotTakenIsSentAgain(t *testing.T) {
 		if err := s.send(placed(20, callMsg("c", "work"))); err != nil {
 			return err
 		}
-		said, err := s.answer()
+		said, err := s.toolResult()
 		if err != nil {
 			return err
 		}
@@ -123,7 +123,7 @@ func TestAnswerThatWasNotTakenIsSentAgain(t *testing.T) {
 			if err := s.send(refusal); err != nil {
 				return err
 			}
-			if said, err = s.answer(); err != nil { // the client leaves
+			if said, err = s.toolResult(); err != nil { // the client leaves
 				return err
 			}
 		}
@@ -138,25 +138,25 @@ func TestAnswerThatWasNotTakenIsSentAgain(t *testing.T) {
 	})
 	c := dial(t, url, quick)
 	mustAdd(t, client.AddTool(c, "work", "works", func(context.Context, struct{}) (any, error) { ran.Add(1); return "done", nil }))
-	var told []string
+	var reported []string
 	for event, err := range c.Run(t.Context(), llm("work"), "hi") {
 		switch {
 		case err != nil:
 			t.Fatal(err)
 		case event.Error != nil:
-			told = append(told, "error "+event.Error.Message)
+			reported = append(reported, "error "+event.Error.Message)
 		case as[*client.ToolCallAnswered](event) != nil:
-			told = append(told, "result "+as[*client.ToolCallAnswered](event).Output+as[*client.ToolCallAnswered](event).Error)
+			reported = append(reported, "result "+as[*client.ToolCallAnswered](event).Output+as[*client.ToolCallAnswered](event).Error)
 		}
 	}
-	if len(told) != 1 || told[0] != "result done" || streams.Load() != 3 || ran.Load() != 1 {
-		t.Errorf("told %q after %d streams, the tool ran %d times", told, streams.Load(), ran.Load())
+	if len(reported) != 1 || reported[0] != "result done" || streams.Load() != 3 || ran.Load() != 1 {
+		t.Errorf("told %q after %d streams, the tool ran %d times", reported, streams.Load(), ran.Load())
 	}
 }
 
 // A call that nobody serves is told, once though the client comes back, and again
 // when it is so again.
-func TestUnservedCallsAreTold(t *testing.T) {
+func TestUnservedCallsAreReported(t *testing.T) {
 	expires := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	unserved := func(id string) *agentdv1.RunResponse {
 		return &agentdv1.RunResponse{TurnId: "turn", Response: &agentdv1.RunResponse_ToolCallUnserved{ToolCallUnserved: &agentdv1.ToolCallUnserved{
@@ -214,7 +214,7 @@ func TestStateKeysAreRemoved(t *testing.T) {
 			func() error { return s.send(update(map[string]*structpb.Value{"a": null})) },
 			func() error { return s.call("c", "look", "{}") },
 			func() error {
-				m, err := s.answer()
+				m, err := s.toolResult()
 				if err == nil && (m.GetOutput() != "false true false" || m.GetStateDeltaJson() != `{"b":null}`) {
 					err = fmt.Errorf("answered with %v", m)
 				}

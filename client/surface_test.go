@@ -106,10 +106,10 @@ func TestWhereOptionsApply(t *testing.T) {
 	}
 }
 
-// What a run leaves goes on if it says so, and what an Attach leaves does not.
+// What a run leaves continues if it says so, and what an Attach leaves does not.
 func TestOnLeave(t *testing.T) {
 	t.Run("a run that detaches", func(t *testing.T) {
-		s := newStage(t)
+		s := newDaemon(t)
 		c, _ := s.client(t)
 		id := ""
 		for event, err := range c.Run(t.Context(), actor(), "go", client.WithOnLeave(client.OnLeaveDetach)) {
@@ -125,7 +125,7 @@ func TestOnLeave(t *testing.T) {
 		}
 	})
 	t.Run("a context that ends before the answer", func(t *testing.T) {
-		s := newStage(t)
+		s := newDaemon(t)
 		c, _ := s.client(t)
 		ctx, cancel := context.WithCancel(t.Context())
 		opts := []client.RunOption{client.WithOnLeave(client.OnLeaveDetach), client.WithIdempotencyKey("k")}
@@ -135,13 +135,13 @@ func TestOnLeave(t *testing.T) {
 		for range run.events {
 		}
 		call.gets(t, reply{text: "done"})
-		again := follow(c.Run(t.Context(), actor(), "go", opts...)).rest(t)
-		if end := lastEnd(t, again); !end.Completed || textOf(again) != "done" {
-			t.Errorf("ended %+v after %q", end, textOf(again))
+		second := follow(c.Run(t.Context(), actor(), "go", opts...)).rest(t)
+		if end := lastEnd(t, second); !end.Completed || textOf(second) != "done" {
+			t.Errorf("ended %+v after %q", end, textOf(second))
 		}
 	})
 	t.Run("an attach that cancels", func(t *testing.T) {
-		s := newStage(t)
+		s := newDaemon(t)
 		c, _ := s.client(t)
 		run := follow(c.Run(t.Context(), actor(), "go"))
 		id := run.until(t, isStarted).SessionID

@@ -98,12 +98,12 @@ func ToolTimeout(d time.Duration) ToolOption {
 }
 
 // NeedsApproval has each call of the tool wait until a person has approved it,
-// maybe with other arguments; see [WithPrompter]. The model is told of a denial.
+// maybe with other arguments; see [WithPrompter]. The model learns of a denial.
 func NeedsApproval() ToolOption {
 	return func(c *toolConfig) { c.approve = true }
 }
 
-// Deferred has the model be told of the tool only when it has looked for it: with the
+// Deferred hides the tool from the model until the model has looked for it: with the
 // builtin tool tool_search, which some providers run, or with another tool that answers
 // with a [ToolReference], which works with all models. The agent then needs one of
 // the two. For agents with many tools.
@@ -164,9 +164,9 @@ func AddRawTool[Out any](
 // maxToolTimeout is the protocol's.
 const maxToolTimeout = 24 * time.Hour
 
-// answerWay is how much longer than the handler the server waits, so that the
-// answer arrives which says that the handler's time is over.
-const answerWay = 2 * time.Second
+// resultMargin is how much longer the server waits than the handler may run: the
+// error result of a handler that times out arrives within it.
+const resultMargin = 2 * time.Second
 
 // serverTimeout is how long the server has to wait for a handler that has a
 // timeout; nil for none.
@@ -174,7 +174,7 @@ func serverTimeout(d time.Duration) *durationpb.Duration {
 	if d <= 0 {
 		return nil
 	}
-	return durationpb.New(min(d+answerWay, maxToolTimeout))
+	return durationpb.New(min(d+resultMargin, maxToolTimeout))
 }
 
 // setTimeout gives a tool its timeout, nil for none.

@@ -29,14 +29,14 @@ type lookup struct {
 // server.
 func callTool(t *testing.T, c *client.Client, url chan script, name, input string) *agentdv1.RunRequest_ToolCallResponse {
 	t.Helper()
-	answers := make(chan *agentdv1.RunRequest_ToolCallResponse, 1)
+	results := make(chan *agentdv1.RunRequest_ToolCallResponse, 1)
 	url <- func(_ context.Context, s *peer) error {
 		return steps(
 			s.started,
 			func() error { return s.call("c-"+t.Name(), name, input) },
 			func() error {
-				m, err := s.answer()
-				answers <- m
+				m, err := s.toolResult()
+				results <- m
 				return err
 			},
 			func() error { return s.end(true, "") },
@@ -45,7 +45,7 @@ func callTool(t *testing.T, c *client.Client, url chan script, name, input strin
 	if _, err := c.Do(t.Context(), llm(), "hi"); err != nil {
 		t.Fatal(err)
 	}
-	return <-answers
+	return <-results
 }
 
 // scripted starts a server that takes its script anew for each run.
@@ -265,7 +265,7 @@ func TestNoCall(t *testing.T) {
 }
 
 func TestState(t *testing.T) {
-	answers := make(chan *agentdv1.RunRequest_ToolCallResponse, 3)
+	results := make(chan *agentdv1.RunRequest_ToolCallResponse, 3)
 	url := serve(t, func(_ context.Context, s *peer) error {
 		if err := steps(s.started, func() error { return s.state(t, map[string]any{"n": 41.0}) }); err != nil {
 			return err
@@ -274,11 +274,11 @@ func TestState(t *testing.T) {
 			if err := s.call("c-"+tool, tool, "{}"); err != nil {
 				return err
 			}
-			m, err := s.answer()
+			m, err := s.toolResult()
 			if err != nil {
 				return err
 			}
-			answers <- m
+			results <- m
 		}
 		return s.end(true, "")
 	})
@@ -313,13 +313,13 @@ func TestState(t *testing.T) {
 	if _, err := c.Do(t.Context(), llm("inc", "bad", "fails"), "hi"); err != nil {
 		t.Fatal(err)
 	}
-	if m := <-answers; m.GetOutput() != "42" || m.GetStateDeltaJson() != `{"n":42}` {
+	if m := <-results; m.GetOutput() != "42" || m.GetStateDeltaJson() != `{"n":42}` {
 		t.Errorf("inc: %v", m)
 	}
-	if m := <-answers; !strings.Contains(m.GetError(), `"big"`) {
+	if m := <-results; !strings.Contains(m.GetError(), `"big"`) {
 		t.Errorf("bad: %v", m)
 	}
-	if m := <-answers; m.GetError() != "failed" || m.GetStateDeltaJson() != "" {
+	if m := <-results; m.GetError() != "failed" || m.GetStateDeltaJson() != "" {
 		t.Errorf("fails: %v", m)
 	}
 }

@@ -119,14 +119,14 @@ func unservedOf(m *agentdv1.ToolCallUnserved) *ToolCallUnserved {
 	}
 }
 
-// answerOf is the result of a call that this client has answered.
-func answerOf(req *agentdv1.RunResponse_ToolCallRequest, m *agentdv1.RunRequest_ToolCallResponse) *ToolCallAnswered {
+// ownResultOf returns the event of a result of this client.
+func ownResultOf(req *agentdv1.RunResponse_ToolCallRequest, m *agentdv1.RunRequest_ToolCallResponse) *ToolCallAnswered {
 	return &ToolCallAnswered{
 		ID:        m.GetToolCallId(),
 		Name:      m.GetToolName(),
 		Output:    m.GetOutput(),
 		Error:     m.GetError(),
-		Parts:     partsOf(proto.CloneOf(m).GetParts()), // the answer is remembered
+		Parts:     partsOf(proto.CloneOf(m).GetParts()), // the cache keeps the result
 		AgentPath: slices.Clone(req.GetAgentPath()),
 	}
 }

@@ -21,8 +21,8 @@ func resultsOf(events []*client.Event) []*client.Event {
 
 // Each client is told the result of a call once, when the server has it: also the
 // one that answers.
-func TestResultsAreToldOnce(t *testing.T) {
-	s := newStage(t)
+func TestResultsAreReportedOnce(t *testing.T) {
+	s := newDaemon(t)
 	c, _ := s.client(t)
 	door := newDoor(t, c, "door")
 	mine := follow(c.Run(t.Context(), actor("door"), "go"))
@@ -39,24 +39,24 @@ func TestResultsAreToldOnce(t *testing.T) {
 		"who watches": watching.rest(t),
 		"who is late": follow(other.Attach(t.Context(), id, client.Observe())).rest(t),
 	} {
-		told := resultsOf(events)
-		if len(told) != 1 {
-			t.Fatalf("%s is told %d results", name, len(told))
+		results := resultsOf(events)
+		if len(results) != 1 {
+			t.Fatalf("%s is told %d results", name, len(results))
 		}
-		r := as[*client.ToolCallAnswered](told[0])
+		r := as[*client.ToolCallAnswered](results[0])
 		if r.ID != call.ID || r.Name != "door" || r.Output != "open" || r.Error != "" || !slices.Equal(r.AgentPath, call.AgentPath) {
 			t.Errorf("%s: %+v", name, r)
 		}
-		if told[0].Seq == 0 || told[0].Time.IsZero() || (name == "who is late") != told[0].Replayed {
-			t.Errorf("%s: %+v", name, told[0])
+		if results[0].Seq == 0 || results[0].Time.IsZero() || (name == "who is late") != results[0].Replayed {
+			t.Errorf("%s: %+v", name, results[0])
 		}
 	}
 }
 
 // A handler whose call somebody else has answered stops, and the result is the
 // other's.
-func TestCallThatSomebodyElseAnswers(t *testing.T) {
-	s := newStage(t)
+func TestResultOfAnotherClient(t *testing.T) {
+	s := newDaemon(t)
 	c, _ := s.client(t)
 	door := newDoor(t, c, "door")
 	mine := follow(c.Run(t.Context(), actor("door"), "go"))
@@ -77,9 +77,9 @@ func TestCallThatSomebodyElseAnswers(t *testing.T) {
 	door.stops(t)
 	s.says(t, "done")
 	events := mine.rest(t)
-	told := resultsOf(events)
-	if len(told) != 1 || told[0].Seq == 0 || as[*client.ToolCallAnswered](told[0]).ID != call.ID || as[*client.ToolCallAnswered](told[0]).Error != "locked" || as[*client.ToolCallAnswered](told[0]).Output != "" {
-		t.Errorf("told %d results, the first %+v", len(told), told)
+	results := resultsOf(events)
+	if len(results) != 1 || results[0].Seq == 0 || as[*client.ToolCallAnswered](results[0]).ID != call.ID || as[*client.ToolCallAnswered](results[0]).Error != "locked" || as[*client.ToolCallAnswered](results[0]).Output != "" {
+		t.Errorf("told %d results, the first %+v", len(results), results)
 	}
 	if !lastEnd(t, events).Completed {
 		t.Error("the turn did not complete")

@@ -34,7 +34,7 @@ func TestToolTimeouts(t *testing.T) {
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
-				s := newStage(t, testdaemon.WithTurnLimits(limits.Limits{ToolTimeout: 10 * time.Minute, TurnTimeout: 24 * time.Hour}))
+				s := newDaemon(t, testdaemon.WithTurnLimits(limits.Limits{ToolTimeout: 10 * time.Minute, TurnTimeout: 24 * time.Hour}))
 				var opts []client.Option
 				if test.client != nil {
 					opts = append(opts, test.client)
@@ -55,8 +55,8 @@ func TestToolTimeouts(t *testing.T) {
 				time.Sleep(limit - time.Millisecond)
 				door.let(t, "in time")
 				call := s.next(t)
-				if len(call.told) != 1 || !strings.Contains(call.told[0], "in time") {
-					t.Errorf("the model was told %q", call.told)
+				if len(call.results) != 1 || !strings.Contains(call.results[0], "in time") {
+					t.Errorf("the model was told %q", call.results)
 				}
 				call.gets(t, reply{calls: []string{"door"}})
 				<-door.asked
@@ -65,8 +65,8 @@ func TestToolTimeouts(t *testing.T) {
 					t.Errorf("the handler's context ended by %v after %s", cause, time.Since(begin))
 				}
 				call = s.next(t)
-				if len(call.told) != 2 || !strings.Contains(call.told[1], `"error":"the tool call timed out"`) || time.Since(begin) != limit {
-					t.Errorf("the model was told %q after %s", call.told, time.Since(begin))
+				if len(call.results) != 2 || !strings.Contains(call.results[1], `"error":"the tool call timed out"`) || time.Since(begin) != limit {
+					t.Errorf("the model was told %q after %s", call.results, time.Since(begin))
 				}
 				call.gets(t, reply{text: "sorry"})
 				for _, e := range completes(t, r, "sorry") {
@@ -83,7 +83,7 @@ func TestToolTimeouts(t *testing.T) {
 // server's time.
 func TestServersToolTimeout(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t, testdaemon.WithTurnLimits(limits.Limits{ToolTimeout: time.Minute}))
+		s := newDaemon(t, testdaemon.WithTurnLimits(limits.Limits{ToolTimeout: time.Minute}))
 		c, _ := s.client(t)
 		door := newDoor(t, c, "door")
 		r := follow(c.Run(t.Context(), actor("door"), "go"))
@@ -92,8 +92,8 @@ func TestServersToolTimeout(t *testing.T) {
 		if cause := <-door.ended; !errors.Is(cause, client.ErrToolCanceled) || !strings.Contains(cause.Error(), "1m0s") {
 			t.Errorf("the handler's context ended by %v", cause)
 		}
-		if call := s.says(t, "sorry"); len(call.told) != 1 || !strings.Contains(call.told[0], "1m0s") {
-			t.Errorf("the model was told %q", call.told)
+		if call := s.says(t, "sorry"); len(call.results) != 1 || !strings.Contains(call.results[0], "1m0s") {
+			t.Errorf("the model was told %q", call.results)
 		}
 		completes(t, r, "sorry")
 	})
@@ -103,7 +103,7 @@ func TestServersToolTimeout(t *testing.T) {
 // runs too, and its handler is not called any more.
 func TestTimeoutOfAWaitingCall(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		s := newStage(t)
+		s := newDaemon(t)
 		c, _ := s.client(t, client.WithConcurrency(1))
 		slow := newDoor(t, c, "slow")
 		quickly := newDoor(t, c, "quick", client.ToolTimeout(time.Second))
@@ -116,8 +116,8 @@ func TestTimeoutOfAWaitingCall(t *testing.T) {
 			t.Errorf("after %s: %+v", time.Since(begin), result)
 		}
 		slow.let(t, "done")
-		if call := s.says(t, "well"); len(call.told) != 2 {
-			t.Errorf("the model was told %q", call.told)
+		if call := s.says(t, "well"); len(call.results) != 2 {
+			t.Errorf("the model was told %q", call.results)
 		}
 		completes(t, r, "well")
 		if len(quickly.asked) != 0 {

@@ -19,9 +19,9 @@ func completed(agent, message string) client.EventData {
 }
 
 // eventsOf yields events that say what is told, and then fails if it is to.
-func eventsOf(fails error, told ...client.EventData) iter.Seq2[*client.Event, error] {
+func eventsOf(fails error, list ...client.EventData) iter.Seq2[*client.Event, error] {
 	return func(yield func(*client.Event, error) bool) {
-		for _, data := range told {
+		for _, data := range list {
 			event := &client.Event{Data: data}
 			event.OutputChunk, _ = data.(*client.OutputChunk)
 			if !yield(event, nil) {
@@ -34,10 +34,10 @@ func eventsOf(fails error, told ...client.EventData) iter.Seq2[*client.Event, er
 	}
 }
 
-// leaving is eventsOf that tells whether its loop was left.
-func leaving(left *bool, told ...client.EventData) iter.Seq2[*client.Event, error] {
+// leaving is eventsOf that reports whether its loop was left.
+func leaving(left *bool, list ...client.EventData) iter.Seq2[*client.Event, error] {
 	return func(yield func(*client.Event, error) bool) {
-		eventsOf(nil, told...)(func(event *client.Event, err error) bool {
+		eventsOf(nil, list...)(func(event *client.Event, err error) bool {
 			*left = !yield(event, err)
 			return !*left
 		})
@@ -56,7 +56,7 @@ func brief(m client.Message) string {
 func TestTranscript(t *testing.T) {
 	retract := func(id string) client.EventData { return &client.MessageRetracted{MessageID: id} }
 	for name, tc := range map[string]struct {
-		told []client.EventData
+		list []client.EventData
 		want []string
 		text string
 	}{
@@ -86,7 +86,7 @@ func TestTranscript(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			var all client.Transcript
-			for event, err := range eventsOf(nil, tc.told...) {
+			for event, err := range eventsOf(nil, tc.list...) {
 				if err := errors.Join(err, all.Add(event)); err != nil {
 					t.Fatal(err)
 				}
@@ -119,12 +119,12 @@ func TestTranscriptIsBounded(t *testing.T) {
 // A message is yielded once, when it is complete, and at the end those that are not.
 func TestMessagesOf(t *testing.T) {
 	broken := errors.New("broken")
-	told := []client.EventData{
+	list := []client.EventData{
 		chunk("a", "1", "one"), chunk("b", "2", "lost"), completed("a", "1"), &client.MessageRetracted{MessageID: "2"},
 		chunk("b", "2", "two"), chunk("a", "3", "half"), completed("b", "2"), completed("a", "9"),
 	}
 	var got []string
-	for m, err := range client.MessagesOf(eventsOf(broken, told...)) {
+	for m, err := range client.MessagesOf(eventsOf(broken, list...)) {
 		if err != nil {
 			got = append(got, err.Error())
 			continue
@@ -135,7 +135,7 @@ func TestMessagesOf(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	left := false
-	for m, err := range client.MessagesOf(leaving(&left, told...)) {
+	for m, err := range client.MessagesOf(leaving(&left, list...)) {
 		if err != nil || m.ID != "1" {
 			t.Errorf("first came %v, %v", m, err)
 		}
@@ -148,9 +148,9 @@ func TestMessagesOf(t *testing.T) {
 
 func TestTextOf(t *testing.T) {
 	broken := errors.New("broken")
-	told := []client.EventData{&client.TurnStarted{}, chunk("a", "1", "hm"), chunk("a", "1", "one "), chunk("a", "1", ""), chunk("b", "2", "two")}
+	list := []client.EventData{&client.TurnStarted{}, chunk("a", "1", "hm"), chunk("a", "1", "one "), chunk("a", "1", ""), chunk("b", "2", "two")}
 	var got []string
-	for text, err := range client.TextOf(eventsOf(broken, told...)) {
+	for text, err := range client.TextOf(eventsOf(broken, list...)) {
 		if err != nil {
 			text = err.Error()
 		}
@@ -160,7 +160,7 @@ func TestTextOf(t *testing.T) {
 		t.Errorf("got %q, want %q", got, want)
 	}
 	left := false
-	for text, err := range client.TextOf(leaving(&left, told...)) {
+	for text, err := range client.TextOf(leaving(&left, list...)) {
 		if err != nil || text != "one " {
 			t.Errorf("first came %q, %v", text, err)
 		}

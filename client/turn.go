@@ -56,9 +56,9 @@ type Turn struct {
 	// [Session.Turn] has.
 	Prompt string
 	Parts  []Part
-	// Text is the last complete answer without tool calls.
+	// Text is the last complete response without tool calls.
 	Text string
-	// Structured is that answer as JSON, which [Structured] decodes, when its agent has
+	// Structured is that response as JSON, which [Structured] decodes, when its agent has
 	// an output schema; nil unless the turn succeeded.
 	Structured json.RawMessage
 	// Usage is what it has used so far.
@@ -69,14 +69,14 @@ type Turn struct {
 	Duration time.Duration
 	// AfterSeq is where it begins: what [WithAfterSeq] takes for all of it.
 	AfterSeq int64
-	// PendingToolCalls have no result, and PendingInteractions no answer.
+	// PendingToolCalls have no result, and PendingInteractions no resolution.
 	PendingToolCalls    []*ToolCall
 	PendingInteractions []*Interaction
 	// InjectedInto is the turn of which the prompt has become a message.
 	InjectedInto string
 	// Receipt is what a cancel has stopped.
 	Receipt *CancelReceipt
-	// Model is the model of the last answer, as its provider names it, and StopReason why
+	// Model is the model of the last response, as its provider names it, and StopReason why
 	// it stopped.
 	Model      string
 	StopReason StopReason
@@ -161,17 +161,17 @@ func (s *Session) Turn(ctx context.Context, id string, opts ...RequestOption) (*
 	return turnOf(resp.GetTurn()), err
 }
 
-// ModelCall is what a model was told in one call of a turn, and what the call took.
+// ModelCall is the prompt of one model call of a turn, and the usage of the call.
 type ModelCall struct {
 	// Ended is the call itself.
 	Ended *ModelCallEnded
-	// Instruction is what the model was told to do, with all that was filled in.
+	// Instruction is the system instruction, with all values filled in.
 	Instruction string
-	// ToolNames are the tools that it was told of.
+	// ToolNames are the tools that the request declared.
 	ToolNames []string
 	// Generation is how it was to write, as its agent says.
 	Generation Generation
-	// Contents is how many messages of the conversation it was told. 0 means that only
+	// Contents is how many messages of the conversation the request held. 0 means that only
 	// Ended is known.
 	Contents int
 	// Summary stood for the beginning of the conversation; empty if none did.

@@ -10,7 +10,7 @@ import (
 // TestRunNamesItsTurn: the turn has the id that its caller has chosen, also for an
 // Attach; a second one in the session is refused.
 func TestRunNamesItsTurn(t *testing.T) {
-	s := newStage(t)
+	s := newDaemon(t)
 	c, _ := s.client(t)
 	run := follow(c.Run(t.Context(), actor(), "hi", client.WithTurnID("mine")))
 	started := run.until(t, isStarted)
@@ -31,7 +31,7 @@ func TestRunNamesItsTurn(t *testing.T) {
 
 // TestControlOfAnObserver: it changes nothing, and says so.
 func TestControlOfAnObserver(t *testing.T) {
-	s := newStage(t)
+	s := newDaemon(t)
 	c, _ := s.client(t)
 	run := follow(c.Run(t.Context(), actor(), "hi"))
 	id := run.until(t, isStarted).SessionID

@@ -109,9 +109,9 @@ func (l *turnLog) addLocked(msgs ...*agentdv1.RunResponse) {
 	l.wakeLocked()
 }
 
-// tellLocked appends a result behind the last step, whose positions do not depend on
+// appendResultLocked appends a result behind the last step, whose positions do not depend on
 // how fast tools are.
-func (l *turnLog) tellLocked(m *agentdv1.RunResponse) {
+func (l *turnLog) appendResultLocked(m *agentdv1.RunResponse) {
 	if l.over {
 		return
 	}
@@ -163,13 +163,13 @@ func (l *turnLog) finish(completed bool, reason string) {
 	l.add(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_End{End: end}})
 }
 
-func (l *turnLog) answer(m *agentdv1.RunRequest_ToolCallResponse) {
+func (l *turnLog) result(m *agentdv1.RunRequest_ToolCallResponse) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	if id := m.GetToolCallId(); l.results[id] == nil {
 		l.results[id] = m
 		delete(l.calls, id)
-		l.tellLocked(resultMsg(m))
+		l.appendResultLocked(resultMsg(m))
 		l.wakeLocked()
 	}
 }
@@ -257,7 +257,7 @@ func (l *turnLog) read(ctx context.Context, stream *connect.BidiStream[agentdv1.
 				return
 			}
 		case m.GetToolCallResponse() != nil:
-			l.answer(m.GetToolCallResponse())
+			l.result(m.GetToolCallResponse())
 		case m.GetCancel() != nil:
 			l.mu.Lock()
 			l.cancels++

@@ -12,7 +12,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// cancelLinger is how long a run that was left waits for the answer to the request that
+// cancelLinger is how long a run that was left waits for the reply to the request that
 // cancels its turn: the server has the request long before it answers.
 const cancelLinger = 800 * time.Millisecond
 
@@ -70,7 +70,7 @@ func (s *turnStream) CloseResponse() error {
 	return nil
 }
 
-// Send makes the request that the message stands for, and returns when it is answered. A
+// Send makes the request of a message, and returns when the reply has arrived. A
 // refusal of the server comes out of Receive.
 func (s *turnStream) Send(msg *agentdv1.RunRequest) error {
 	if !s.begun {

@@ -32,15 +32,15 @@ func fieldsOf(t *testing.T, warnings []client.Warning) (fields []string) {
 }
 
 const (
-	ofRequest = `execute.initial_state_json["app:plan"]`
-	ofAnswer  = `state_delta_json["app:seen"]`
+	inRequest = `execute.initial_state_json["app:plan"]`
+	inResult  = `state_delta_json["app:seen"]`
 )
 
-// TestWarnings: what the server leaves out of a request and of a tool's answer is told
+// TestWarnings: what the server leaves out of a request and of a tool's result is told
 // with the events, with the whole turn, to who watches later, and of a turn that nobody
 // watches with the turn.
 func TestWarnings(t *testing.T) {
-	s := newStage(t, asCaller)
+	s := newDaemon(t, asCaller)
 	c, _ := s.client(t)
 	mustAdd(t, client.AddTool(c, "look", "looks", func(ctx context.Context, _ struct{}) (any, error) {
 		return "seen", client.CallFrom(ctx).SetState("app:seen", true)
@@ -49,7 +49,7 @@ func TestWarnings(t *testing.T) {
 	run := follow(c.Run(t.Context(), actor("look"), "go", state))
 	s.next(t).gets(t, reply{calls: []string{"look"}})
 	s.says(t, "done")
-	var started, answered []string
+	var started, results []string
 	var by string
 	all := run.rest(t)
 	for _, event := range all {
@@ -57,31 +57,31 @@ func TestWarnings(t *testing.T) {
 		case *client.TurnStarted:
 			started = fieldsOf(t, d.Warnings)
 		case *client.ToolCallAnswered:
-			answered, by = fieldsOf(t, d.Warnings), d.CreatedBy
+			results, by = fieldsOf(t, d.Warnings), d.CreatedBy
 		}
 	}
-	if !slices.Equal(started, []string{ofRequest}) || !slices.Equal(answered, []string{ofAnswer}) || by != "ann" {
-		t.Errorf("warned of %q at the start and of %q of an answer by %q", started, answered, by)
+	if !slices.Equal(started, []string{inRequest}) || !slices.Equal(results, []string{inResult}) || by != "ann" {
+		t.Errorf("warned of %q at the start and of %q of an answer by %q", started, results, by)
 	}
 	id := all[0].SessionID
 	watched, err := client.Collect(c.Attach(t.Context(), id, client.WithAfterSeq(0)))
-	if err != nil || !slices.Equal(fieldsOf(t, watched.Warnings), []string{ofRequest, ofAnswer}) {
+	if err != nil || !slices.Equal(fieldsOf(t, watched.Warnings), []string{inRequest, inResult}) {
 		t.Errorf("who comes later is warned of %v, %v", watched.Warnings, err)
 	}
 
 	s.will(t, reply{text: "again"})
-	again, err := c.Do(t.Context(), nil, "again", client.WithSessionID(id), state)
-	if err != nil || !slices.Equal(fieldsOf(t, again.Warnings), []string{ofRequest}) {
-		t.Errorf("Do is warned of %v, %v", again.Warnings, err)
+	second, err := c.Do(t.Context(), nil, "again", client.WithSessionID(id), state)
+	if err != nil || !slices.Equal(fieldsOf(t, second.Warnings), []string{inRequest}) {
+		t.Errorf("Do is warned of %v, %v", second.Warnings, err)
 	}
 	chat := c.Session(id)
 	s.will(t, reply{text: "and again"})
 	turn := must[*client.Turn](t)(chat.Start(t.Context(), "and again", state))
-	if !slices.Equal(fieldsOf(t, turn.Warnings), []string{ofRequest}) {
+	if !slices.Equal(fieldsOf(t, turn.Warnings), []string{inRequest}) {
 		t.Errorf("Start is warned of %v", turn.Warnings)
 	}
 	res, err := client.Collect(chat.Attach(t.Context()))
-	if err != nil || !slices.Equal(fieldsOf(t, res.Warnings), []string{ofRequest}) {
+	if err != nil || !slices.Equal(fieldsOf(t, res.Warnings), []string{inRequest}) {
 		t.Errorf("who attaches is warned of %v, %v", res.Warnings, err)
 	}
 	s.will(t, reply{text: "quietly"})
@@ -93,7 +93,7 @@ func TestWarnings(t *testing.T) {
 
 // TestWarningsOfAQueuedTurn come when it starts.
 func TestWarningsOfAQueuedTurn(t *testing.T) {
-	s := newStage(t, asCaller)
+	s := newDaemon(t, asCaller)
 	c, _ := s.client(t)
 	first := follow(c.Run(t.Context(), actor(), "one"))
 	id := first.until(t, isStarted).SessionID
@@ -106,7 +106,7 @@ func TestWarningsOfAQueuedTurn(t *testing.T) {
 	held.gets(t, reply{text: "first"})
 	first.rest(t)
 	got := as[*client.TurnStarted](second.until(t, isStarted))
-	if !slices.Equal(fieldsOf(t, got.Warnings), []string{ofRequest}) {
+	if !slices.Equal(fieldsOf(t, got.Warnings), []string{inRequest}) {
 		t.Errorf("warned of %v", got.Warnings)
 	}
 	s.says(t, "second")

@@ -57,11 +57,11 @@ func (s *Session) Events(ctx context.Context, opts ...WatchOption) iter.Seq2[*Ev
 // A connection that breaks is set up again, as [WithReconnect] says, and the events go
 // on where they were: none is lost and none comes twice. [ConnectionLost] and
 // [ConnectionRestored] tell of it. After [ConnectionAbandoned] the error is UNAVAILABLE:
-// another Watch with the last [Event].Cursor goes on. A stream on which nothing comes
+// another Watch with the last [Event].Cursor continues. A stream on which nothing comes
 // for four intervals of [WithHeartbeatInterval] counts as lost.
 //
 // Nothing is read while the caller handles an event; the server waits, and drops a
-// client that is much too slow, which then goes on as after a lost connection.
+// client that is much too slow, which then continues as after a lost connection.
 func (s *Session) Watch(ctx context.Context, opts ...WatchOption) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
 		rc, err := s.watchConfig(opts)
@@ -123,7 +123,7 @@ type watch struct {
 	why      *Error // why the connection was lost; nil while there is one
 	since    time.Time
 	attempts int
-	unserved map[string]bool // calls of which was told that nobody has their tools
+	unserved map[string]bool // calls whose ToolCallUnserved was delivered
 }
 
 // errSilent is the cause by which a stream ends on which nothing comes.
@@ -150,7 +150,7 @@ func (w *watch) follow(ctx context.Context) *Error {
 		}
 		delay, ok := w.out.next(time.Now(), failure.RetryAfter)
 		if !ok {
-			w.tell(&ConnectionAbandoned{After: time.Since(w.since), Attempts: w.attempts, Err: new(*failure)})
+			w.report(&ConnectionAbandoned{After: time.Since(w.since), Attempts: w.attempts, Err: new(*failure)})
 			gaveUp := errorf(ErrUnavailable, "the connection was lost and %d attempts in %s did not bring it back: %w",
 				w.attempts, w.out.policy.MaxElapsed, failure)
 			gaveUp.RetryAfter = failure.RetryAfter
@@ -166,7 +166,7 @@ func (w *watch) follow(ctx context.Context) *Error {
 	}
 }
 
-// read reads one stream to its end, and tells whether another one may go on.
+// read reads one stream to its end, and reports whether another one may continue.
 func (w *watch) read(outer context.Context) (failure *Error, lost bool) {
 	w.heard, w.news, w.heads = false, false, nil
 	ctx, cancel := context.WithCancelCause(outer)
@@ -261,8 +261,8 @@ func (w *watch) deliver(event *Event) {
 	}
 }
 
-// tell delivers what there is to say about the connection.
-func (w *watch) tell(data EventData) {
+// report delivers an event about the connection.
+func (w *watch) report(data EventData) {
 	event := newEvent(data)
 	event.SessionID = w.session.id
 	w.deliver(event)
@@ -271,13 +271,13 @@ func (w *watch) tell(data EventData) {
 func (w *watch) lost(failure *Error) {
 	if w.why == nil {
 		w.why, w.since, w.attempts = failure, time.Now(), 0
-		w.tell(&ConnectionLost{Err: new(*failure)})
+		w.report(&ConnectionLost{Err: new(*failure)})
 	}
 }
 
 func (w *watch) restored() {
 	if w.why != nil {
 		w.why = nil
-		w.tell(&ConnectionRestored{After: time.Since(w.since), Attempts: w.attempts})
+		w.report(&ConnectionRestored{After: time.Since(w.since), Attempts: w.attempts})
 	}
 }

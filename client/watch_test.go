@@ -133,9 +133,9 @@ func TestWatchSession(t *testing.T) {
 			t.Errorf("behind event %d there are %d events, want %d", i, len(rest), len(want))
 		}
 		if ends := len(slices.DeleteFunc(slices.Clone(rest), func(e *client.Event) bool { return e.End == nil })); ends > 0 {
-			again, err := upTo(t.Context(), theirs, ends, from)
-			if err != nil || !slices.Equal(account(t, again), account(t, rest)) {
-				t.Errorf("behind event %d: %v, %d events watched, want %d", i, err, len(again), len(rest))
+			second, err := upTo(t.Context(), theirs, ends, from)
+			if err != nil || !slices.Equal(account(t, second), account(t, rest)) {
+				t.Errorf("behind event %d: %v, %d events watched, want %d", i, err, len(second), len(rest))
 			}
 		}
 	}
@@ -230,11 +230,11 @@ func TestWatchCutAtAnyByte(t *testing.T) {
 	}
 }
 
-// A watch goes on, and a cursor is good, when the server is another one on the same
+// A watch continues, and a cursor is good, when the server is another one on the same
 // store; a turn that is started there is seen.
 func TestWatchAcrossARestart(t *testing.T) {
 	dir := t.TempDir()
-	s := newStageWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
+	s := newDaemonWith(t, newPuppet(), agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
 	c, w := s.client(t)
 	chat := c.NewSession(actor())
 	s.will(t, reply{text: "one"})
@@ -272,7 +272,7 @@ func TestWatchAcrossARestart(t *testing.T) {
 		t.Fatal(err)
 	}
 	until(func(e *client.Event) bool { return as[*client.ConnectionLost](e) != nil })
-	next := newStageWith(t, s.puppet, agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
+	next := newDaemonWith(t, s.puppet, agentdtest.Config{Addr: "127.0.0.1:0", DataDir: dir})
 	w.lead(strings.TrimPrefix(next.d.URL, "http://"))
 	until(func(e *client.Event) bool { return as[*client.ConnectionRestored](e) != nil })
 	s.will(t, reply{text: "two"})
@@ -296,7 +296,7 @@ func TestWatchAcrossARestart(t *testing.T) {
 
 // A server that stays away is given up, or not looked for at all.
 func TestWatchIsAbandoned(t *testing.T) {
-	s := newStage(t)
+	s := newDaemon(t)
 	c, w := s.client(t, client.WithReconnect(client.ReconnectPolicy{MaxElapsed: 200 * time.Millisecond, Base: time.Millisecond, Cap: 10 * time.Millisecond}))
 	chat := c.NewSession(actor())
 	s.will(t, reply{text: "one"})
@@ -337,8 +337,8 @@ func TestWatchIsAbandoned(t *testing.T) {
 // the connection breaks.
 type stories struct {
 	agentdv1connect.UnimplementedSessionServiceHandler
-	tell  [][]*agentdv1.WatchSessionResponse
-	asked atomic.Pointer[[]string] // the cursors, in order
+	streams [][]*agentdv1.WatchSessionResponse
+	asked   atomic.Pointer[[]string] // the cursors, in order
 }
 
 func (s *stories) WatchSession(
@@ -346,13 +346,13 @@ func (s *stories) WatchSession(
 ) error {
 	asked := append(slices.Clone(*s.asked.Load()), r.Msg.GetCursor())
 	s.asked.Store(&asked)
-	story := s.tell[min(len(asked), len(s.tell))-1]
+	story := s.streams[min(len(asked), len(s.streams))-1]
 	for _, m := range story {
 		if err := stream.Send(m); err != nil {
 			return err
 		}
 	}
-	if len(asked) >= len(s.tell) {
+	if len(asked) >= len(s.streams) {
 		<-ctx.Done()
 	}
 	return connect.NewError(connect.CodeUnavailable, errors.New("broken"))
@@ -377,7 +377,7 @@ func TestWatchPieces(t *testing.T) {
 		}})
 	}
 	beat := atCursor(0, "", &agentdv1.RunResponse{Response: &agentdv1.RunResponse_Heartbeat{}})
-	fake := &stories{tell: [][]*agentdv1.WatchSessionResponse{
+	fake := &stories{streams: [][]*agentdv1.WatchSessionResponse{
 		{beat, text(1, "one", "a"), unserved(), text(0, "", "b")},
 		{beat, unserved(), text(0, "", "b"), text(0, "", "c")},
 		{beat, unserved(), text(0, "", "b"), text(0, "", "c"), text(2, "two", "d")},

@@ -23,7 +23,7 @@ func functions(names ...string) *genai.Tool {
 	return t
 }
 
-func answered(response map[string]any) *genai.Part {
+func resultOf(response map[string]any) *genai.Part {
 	return &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: "1", Name: "t", Response: response}}
 }
 
@@ -37,7 +37,7 @@ func declared(req *model.Request) string {
 
 // References are those of a part that was stored, too, and of results alone.
 func TestReferences(t *testing.T) {
-	p := answered(map[string]any{"output": "x"})
+	p := resultOf(map[string]any{"output": "x"})
 	p.PartMetadata = map[string]any{"k": "v"}
 	with := seam.Refer(p, "b", "a", "b")
 	if got := model.References(with); !slices.Equal(got, []string{"b", "a"}) || with.PartMetadata["k"] != "v" {
@@ -74,7 +74,7 @@ func TestLoad(t *testing.T) {
 	both.CodeExecution = &genai.ToolCodeExecution{}
 	must := &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{Mode: genai.FunctionCallingConfigModeAny, AllowedFunctionNames: []string{"c"}}}
 	contents := []*genai.Content{nil, {Role: genai.RoleUser, Parts: []*genai.Part{
-		nil, seam.Refer(answered(map[string]any{"output": ""}), "b", "a", "nowhere"), seam.Refer(answered(nil), "b"),
+		nil, seam.Refer(resultOf(map[string]any{"output": ""}), "b", "a", "nowhere"), seam.Refer(resultOf(nil), "b"),
 	}}}
 	for name, tc := range map[string]struct {
 		req                    model.Request
@@ -119,7 +119,7 @@ func TestLoadNewest(t *testing.T) {
 	}
 	now := functions(slices.Concat([]string{"find", "calc"}, names)...)
 	refer := func(names ...string) *genai.Content {
-		return &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{seam.Refer(answered(map[string]any{"output": ""}), names...)}}
+		return &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{seam.Refer(resultOf(map[string]any{"output": ""}), names...)}}
 	}
 	contents := []*genai.Content{refer(names[:150]...), refer(names[200:]...), refer(names[2], names[1])}
 	want := slices.Concat([]string{"find", "calc"}, names[1:3], names[276:])
@@ -129,9 +129,9 @@ func TestLoadNewest(t *testing.T) {
 			t.Errorf("%d functions are loaded, want 350", len(got))
 		}
 		got := req.Load()
-		told := slices.DeleteFunc(got.Functions(), func(d *genai.FunctionDeclaration) bool { return slices.Contains(got.Deferred, d.Name) })
-		if left := declared(&model.Request{Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{FunctionDeclarations: told}}}}); left != strings.Join(want, " ") || len(told) != seam.MaxFunctions {
-			t.Errorf("searches: %t: %d functions are told: %s", searches, len(told), left)
+		loaded := slices.DeleteFunc(got.Functions(), func(d *genai.FunctionDeclaration) bool { return slices.Contains(got.Deferred, d.Name) })
+		if left := declared(&model.Request{Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{{FunctionDeclarations: loaded}}}}); left != strings.Join(want, " ") || len(loaded) != seam.MaxFunctions {
+			t.Errorf("searches: %t: %d functions are told: %s", searches, len(loaded), left)
 		}
 		if len(got.Deferred) != map[bool]int{true: 274}[searches] {
 			t.Errorf("searches: %t: %d functions are deferred", searches, len(got.Deferred))
@@ -154,7 +154,7 @@ func TestLoadNewest(t *testing.T) {
 func TestReferencesInWords(t *testing.T) {
 	const note = "You can call the tool a-1 now.\nYou have no tool nowhere."
 	refer := func(response map[string]any) *genai.Part {
-		return seam.Refer(answered(response), "native", "a.1", "nowhere")
+		return seam.Refer(resultOf(response), "native", "a.1", "nowhere")
 	}
 	for name, tc := range map[string]struct {
 		is, want map[string]any
@@ -185,7 +185,7 @@ func TestReferencesInWords(t *testing.T) {
 			t.Errorf("%s: the conversation has changed", name)
 		}
 	}
-	req := &model.Request{Contents: []*genai.Content{{Role: genai.RoleUser, Parts: []*genai.Part{answered(nil)}}}, Config: &genai.GenerateContentConfig{}}
+	req := &model.Request{Contents: []*genai.Content{{Role: genai.RoleUser, Parts: []*genai.Part{resultOf(nil)}}}, Config: &genai.GenerateContentConfig{}}
 	if got := req.ReferencesInWords(nil, nil); &got[0] != &req.Contents[0] {
 		t.Error("a conversation without references was copied")
 	}
@@ -193,12 +193,12 @@ func TestReferencesInWords(t *testing.T) {
 
 // What is said of a reference takes its name and a sentence; what a conversation says of
 // all is no more than the sum.
-func TestToldReferencesAreSmall(t *testing.T) {
+func TestReferenceTextIsSmall(t *testing.T) {
 	const results, names = 500, 64 // a result has at most so many parts
 	name := strings.Repeat("n", 64)
 	req := &model.Request{Config: &genai.GenerateContentConfig{Tools: []*genai.Tool{functions("other")}}}
 	for range results {
-		refer := seam.Refer(answered(map[string]any{"output": ""}), slices.Repeat([]string{name}, names)...)
+		refer := seam.Refer(resultOf(map[string]any{"output": ""}), slices.Repeat([]string{name}, names)...)
 		req.Contents = append(req.Contents, &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{refer}})
 	}
 	size := 0

@@ -51,8 +51,8 @@ func (f *fixture) stillRuns(t *testing.T, first *agentdv1.RunResponse) {
 	t.Helper()
 	c := f.open(t.Context(), t)
 	c.send(attach(first.GetExecute().GetSessionId(), -1))
-	if again := c.next(); again.GetExecute() == nil || again.GetSeq() != first.GetSeq() || !again.GetReplayed() {
-		t.Errorf("want the turn from its beginning, got %v", again)
+	if second := c.next(); second.GetExecute() == nil || second.GetSeq() != first.GetSeq() || !second.GetReplayed() {
+		t.Errorf("want the turn from its beginning, got %v", second)
 	}
 	c.send(cancelTurn())
 	if e := lastOf(t, c.toEnd()); e.GetCompleted() || e.GetReason() != "cancelled by the client" {
@@ -319,11 +319,11 @@ func TestRepeatedStart(t *testing.T) {
 	lost.drop(cancel)
 	c := f.open(t.Context(), t)
 	c.send(start)
-	again := c.until(isCall)
-	if again[0].GetExecute() == nil || again[0].GetSeq() != first[0].GetSeq() || again[0].GetTurnId() != first[0].GetTurnId() {
-		t.Errorf("the repeat begins with %v, the first request with %v", again[0], first[0])
+	second := c.until(isCall)
+	if second[0].GetExecute() == nil || second[0].GetSeq() != first[0].GetSeq() || second[0].GetTurnId() != first[0].GetTurnId() {
+		t.Errorf("the repeat begins with %v, the first request with %v", second[0], first[0])
 	}
-	c.send(toolResult(again[len(again)-1].GetToolCall().GetToolCallId(), "yes"))
+	c.send(toolResult(second[len(second)-1].GetToolCall().GetToolCallId(), "yes"))
 	if !lastOf(t, c.toEnd()).GetCompleted() {
 		t.Error("want the turn's end")
 	}

@@ -47,7 +47,7 @@ func (s *sessionService) ListModelCalls(
 	}
 	if size := proto.Size(out); size > s.cfg.MaxMessageBytes {
 		return nil, fault.Errorf(codeLimit,
-			"what a model of turn %s was told in one call takes %d bytes, a reply at most %d", log.TurnID, size,
+			"one model call of turn %s takes %d bytes, a reply at most %d", log.TurnID, size,
 			s.cfg.MaxMessageBytes).
 			OfTurn(log.TurnID).Over("message_bytes", s.cfg.MaxMessageBytes, size)
 	}
@@ -73,9 +73,9 @@ func (s *sessionService) modelCalls(
 ) (calls []session.ToldCall, more bool, err error) {
 	if s.cfg.ModelCalls == nil {
 		return nil, false, connect.NewError(connect.CodeUnimplemented,
-			errors.New("this server does not say what models were told"))
+			errors.New("this server does not list model calls"))
 	}
-	slow := fault.Errorf(codeTimeout, "what the models of turn %s were told could not be found out within %v",
+	slow := fault.Errorf(codeTimeout, "the prompts of turn %s could not be rebuilt within %v",
 		log.TurnID, replayTimeout)
 	ctx, cancel := context.WithTimeoutCause(ctx, replayTimeout, slow)
 	defer cancel()

@@ -16,7 +16,7 @@ import (
 
 // One turn is run again at a time; who waits may go away.
 func TestModelCallsOneAtATime(t *testing.T) {
-	begun, goOn := make(chan struct{}), make(chan struct{})
+	begun, proceed := make(chan struct{}), make(chan struct{})
 	var mu sync.Mutex
 	running := 0 // protected by mu
 	f := serve(t, engine{run: talk}, server.Config{ModelCalls: func(ctx context.Context, log session.TurnLog, _ int) ([]session.ToldCall, bool, error) {
@@ -29,7 +29,7 @@ func TestModelCallsOneAtATime(t *testing.T) {
 		defer func() { mu.Lock(); running--; mu.Unlock() }()
 		begun <- struct{}{}
 		select {
-		case <-goOn:
+		case <-proceed:
 		case <-ctx.Done():
 			return nil, false, ctx.Err()
 		}
@@ -69,12 +69,12 @@ func TestModelCallsOneAtATime(t *testing.T) {
 		_, err := c.ListModelCalls(t.Context(), connect.NewRequest(req))
 		second <- err
 	}()
-	goOn <- struct{}{}
+	proceed <- struct{}{}
 	if err := <-first; err != nil {
 		t.Fatal(err)
 	}
 	<-begun
-	goOn <- struct{}{}
+	proceed <- struct{}{}
 	if err := <-second; err != nil {
 		t.Error(err)
 	}

@@ -19,7 +19,7 @@ const halfCloseGrace = time.Second
 // receive is the one goroutine that receives. It takes the client's messages in order,
 // at a bounded rate: faster ones wait in the connection's flow control. After the end
 // of the stream it discards what arrives, at any rate, so that the client can close its
-// side. It ends when the client's side is closed or cannot be read; the handler sees to
+// side. It ends when the client's side is closed or cannot be read; the handler ensures
 // that before it returns.
 func (st *stream) receive() {
 	defer close(st.receiverDone)
@@ -141,9 +141,9 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *fault.Error {
 			Heartbeat: &agentdv1.RunResponse_HeartbeatResponse{SessionId: st.turn.SessionID()},
 		}})
 	case *agentdv1.RunRequest_ToolCallResponse_:
-		answer, e := toolResultOf(r.ToolCallResponse, new(maxValues))
-		answer.Refused = e
-		return st.submitResult(ctx, answer)
+		result, e := toolResultOf(r.ToolCallResponse, new(maxValues))
+		result.Refused = e
+		return st.submitResult(ctx, result)
 	case *agentdv1.RunRequest_InteractionResponse:
 		said := r.InteractionResponse
 		return st.resultOf("resolve interaction",

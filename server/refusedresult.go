@@ -167,7 +167,7 @@ func (of *resultHead) set(key, value string) {
 // resultsOf translates the results of a request. One that breaks a rule is refused
 // for itself, like one that the session refuses.
 func (s *sessionService) resultsOf(r *agentdv1.SubmitToolResultsRequest) ([]session.Answer, *fault.Error) {
-	answers, left := make([]session.Answer, 0, len(r.GetResults())), maxValues
+	results, left := make([]session.Answer, 0, len(r.GetResults())), maxValues
 	for i, result := range r.GetResults() {
 		if named := result.GetSessionId(); named != "" && named != r.GetSessionId() {
 			return nil, fault.Errorf(codeInvalid, "results[%d] names session %s, the request session %s", i,
@@ -185,7 +185,7 @@ func (s *sessionService) resultsOf(r *agentdv1.SubmitToolResultsRequest) ([]sess
 			return nil, e
 		}
 		a.Refused = e
-		answers = append(answers, a)
+		results = append(results, a)
 	}
-	return answers, nil
+	return results, nil
 }

@@ -141,7 +141,7 @@ func (s *rawStream) close() {
 // badResults are results of the call "call" that no server with the limits of badConfig
 // accepts.
 func badResults() map[string]*agentdv1.RunRequest_ToolCallResponse {
-	answerWith := func(edit func(*agentdv1.RunRequest_ToolCallResponse)) *agentdv1.RunRequest_ToolCallResponse {
+	resultWith := func(edit func(*agentdv1.RunRequest_ToolCallResponse)) *agentdv1.RunRequest_ToolCallResponse {
 		m := toolResult("call", "x").GetToolCallResponse()
 		edit(m)
 		return m
@@ -164,17 +164,17 @@ func badResults() map[string]*agentdv1.RunRequest_ToolCallResponse {
 		"1 MiB as JSON":                toolResult("call", strings.Repeat("\x01", 1<<18)).GetToolCallResponse(),
 		"above the message limit":      toolResult("call", strings.Repeat("x", 3<<20)).GetToolCallResponse(),
 		"far above it":                 toolResult("call", strings.Repeat("x", 12<<20)).GetToolCallResponse(),
-		"state of 1 MiB":               answerWith(state(structpb.NewStringValue(strings.Repeat("x", 1<<20)))),
-		"state too deep":               answerWith(state(deep)),
-		"too many values":              answerWith(state(structpb.NewListValue(many))),
-		"state that is no number":      answerWith(state(structpb.NewNumberValue(math.Inf(1)))),
-		"more parts than are allowed":  answerWith(func(m *agentdv1.RunRequest_ToolCallResponse) { m.Parts = make([]*agentdv1.Part, 65) }),
-		"a part that is none":          answerWith(func(m *agentdv1.RunRequest_ToolCallResponse) { m.Parts = make([]*agentdv1.Part, 1) }),
+		"state of 1 MiB":               resultWith(state(structpb.NewStringValue(strings.Repeat("x", 1<<20)))),
+		"state too deep":               resultWith(state(deep)),
+		"too many values":              resultWith(state(structpb.NewListValue(many))),
+		"state that is no number":      resultWith(state(structpb.NewNumberValue(math.Inf(1)))),
+		"more parts than are allowed":  resultWith(func(m *agentdv1.RunRequest_ToolCallResponse) { m.Parts = make([]*agentdv1.Part, 65) }),
+		"a part that is none":          resultWith(func(m *agentdv1.RunRequest_ToolCallResponse) { m.Parts = make([]*agentdv1.Part, 1) }),
 		"parts together with an error": {ToolCallId: "call", Result: &agentdv1.RunRequest_ToolCallResponse_Error{Error: "x"}, Parts: []*agentdv1.Part{{Content: &agentdv1.Part_Text{Text: "x"}}}},
-		"a tool of no name": answerWith(func(m *agentdv1.RunRequest_ToolCallResponse) {
+		"a tool of no name": resultWith(func(m *agentdv1.RunRequest_ToolCallResponse) {
 			m.Parts = []*agentdv1.Part{{Content: &agentdv1.Part_Tool{Tool: &agentdv1.ToolReference{ToolName: "a b"}}}}
 		}),
-		"a file that is fetched by ftp": answerWith(func(m *agentdv1.RunRequest_ToolCallResponse) {
+		"a file that is fetched by ftp": resultWith(func(m *agentdv1.RunRequest_ToolCallResponse) {
 			m.Parts = []*agentdv1.Part{{Content: &agentdv1.Part_File{File: &agentdv1.FileUri{Uri: "ftp://a/b", MimeType: "text/plain"}}}}
 		}),
 	}

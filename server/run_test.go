@@ -223,13 +223,13 @@ func TestRefusedStreams(t *testing.T) {
 }
 
 func TestMessagesOfATurn(t *testing.T) {
-	answers := make(chan record.ToolResult, 1)
+	results := make(chan record.ToolResult, 1)
 	one := engine{run: func(ctx context.Context, run *session.Run) error {
 		res, err := ask(ctx, run, "call")
 		if err != nil {
 			return err
 		}
-		answers <- res[0]
+		results <- res[0]
 		return nil
 	}}
 	f := serve(t, one, server.Config{MaxRefused: 5})
@@ -252,7 +252,7 @@ func TestMessagesOfATurn(t *testing.T) {
 			t.Error("want a HeartbeatResponse with the session's id")
 		}
 		c.send(toolResult("call", "x"))
-		if got := <-answers; !lastOf(t, c.toEnd()).GetCompleted() || *got.Output != "x" {
+		if got := <-results; !lastOf(t, c.toEnd()).GetCompleted() || *got.Output != "x" {
 			t.Errorf("got %v", got)
 		}
 	})
@@ -263,7 +263,7 @@ func TestMessagesOfATurn(t *testing.T) {
 		c.send(m)
 		refused(t, c, `"other"`)
 		c.send(toolResult("call", "y"))
-		if got := <-answers; !lastOf(t, c.toEnd()).GetCompleted() || *got.Output != "y" {
+		if got := <-results; !lastOf(t, c.toEnd()).GetCompleted() || *got.Output != "y" {
 			t.Errorf("got %v, want the second answer", got)
 		}
 	})
@@ -274,7 +274,7 @@ func TestMessagesOfATurn(t *testing.T) {
 		c.send(cancelCall("nothing"))
 		refused(t, c, `"nothing"`)
 		c.send(toolResult("call", "x"))
-		<-answers
+		<-results
 		if !lastOf(t, c.toEnd()).GetCompleted() {
 			t.Error("the turn must go on")
 		}
@@ -282,7 +282,7 @@ func TestMessagesOfATurn(t *testing.T) {
 	t.Run("empty answer", func(t *testing.T) {
 		c := start(t)
 		c.send(toolFailure("call"))
-		if got := <-answers; !strings.Contains(got.Error, "without output") {
+		if got := <-results; !strings.Contains(got.Error, "without output") {
 			t.Errorf("got %v, want a tool error that says so", got)
 		}
 		lastOf(t, c.toEnd())
@@ -292,13 +292,13 @@ func TestMessagesOfATurn(t *testing.T) {
 		c.send(toolResult("", "x"))
 		refused(t, c, "tool_call_response.tool_call_id")
 		c.send(toolResult("call", "x"))
-		<-answers
+		<-results
 		lastOf(t, c.toEnd())
 	})
 	t.Run("cancel one call", func(t *testing.T) {
 		c := start(t)
 		c.send(cancelCall("call"))
-		if got := <-answers; got.Outcome != record.Cancelled {
+		if got := <-results; got.Outcome != record.Cancelled {
 			t.Errorf("outcome %q, want cancelled", got.Outcome)
 		}
 		msgs := c.toEnd()
@@ -399,15 +399,15 @@ func TestLargeState(t *testing.T) {
 				}
 				maps.Copy(texts, piece)
 			}
-			told := maps.Clone(want)
-			told["number"], _ = number.Float64()
+			sent := maps.Clone(want)
+			sent["number"], _ = number.Float64()
 			wantTexts, wantAlone := want, 1
 			if number == "1" {
 				wantTexts, wantAlone = nil, pieces
 			}
-			if !maps.Equal(got, told) || !maps.Equal(texts, wantTexts) || alone != wantAlone {
+			if !maps.Equal(got, sent) || !maps.Equal(texts, wantTexts) || alone != wantAlone {
 				t.Errorf("got %d and %d keys, want %d and %d, or other values; %d messages without the text, want %d",
-					len(got), len(texts), len(told), len(wantTexts), alone, wantAlone)
+					len(got), len(texts), len(sent), len(wantTexts), alone, wantAlone)
 			}
 		})
 	}

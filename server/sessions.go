@@ -429,14 +429,14 @@ func (s *sessionService) SubmitToolResults(
 	ctx context.Context, r *connect.Request[agentdv1.SubmitToolResultsRequest],
 ) (*connect.Response[agentdv1.SubmitToolResultsResponse], error) {
 	id := r.Msg.GetSessionId()
-	answers, e := s.resultsOf(r.Msg)
+	results, e := s.resultsOf(r.Msg)
 	if e != nil {
 		return nil, e
 	}
 	// What a client has sent counts, also when it goes away right after.
 	ctx = context.WithoutCancel(ctx)
 	errs, err := s.cfg.Sessions.AnswerTurn(ctx,
-		session.AttachRequest{SessionID: id, TurnID: r.Msg.GetTurnId(), Keys: keysOf(r.Header())}, answers)
+		session.AttachRequest{SessionID: id, TurnID: r.Msg.GetTurnId(), Keys: keysOf(r.Header())}, results)
 	if err != nil {
 		return nil, err
 	}
@@ -444,7 +444,7 @@ func (s *sessionService) SubmitToolResults(
 	for i, err := range errs {
 		if err != nil {
 			refusal := errorResponse(id, s.internal("record answer", err)).GetError()
-			refusal.TurnId, refusal.ToolCallId = r.Msg.GetTurnId(), answers[i].CallID
+			refusal.TurnId, refusal.ToolCallId = r.Msg.GetTurnId(), results[i].CallID
 			out.Refused = append(out.Refused, &agentdv1.RefusedToolResult{ToolCallId: refusal.ToolCallId,
 				Error: refusal})
 		}

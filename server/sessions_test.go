@@ -81,11 +81,11 @@ func TestWatchTurnSendsHeadersAtOnce(t *testing.T) {
 		t.Fatal(err)
 	}
 	id := created.Msg.GetTurn().GetSessionId()
-	told, err := c.ListTurnEvents(t.Context(), connect.NewRequest(&agentdv1.ListTurnEventsRequest{SessionId: id}))
+	listed, err := c.ListTurnEvents(t.Context(), connect.NewRequest(&agentdv1.ListTurnEventsRequest{SessionId: id}))
 	if err != nil {
 		t.Fatal(err)
 	}
-	events := told.Msg.GetEvents()
+	events := listed.Msg.GetEvents()
 	last := events[len(events)-1].GetSeq()
 	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // only if the answer does not come
 	defer cancel()

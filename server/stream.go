@@ -196,9 +196,9 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	turn, err := st.srv.cfg.Sessions.Start(ctx, req)
 	if before, ok := errors.AsType[*session.Repeated](err); ok {
 		// The response to the client's first request may be lost.
-		again := session.AttachRequest{SessionID: before.SessionID, TurnID: before.TurnID, Starter: true,
+		attach := session.AttachRequest{SessionID: before.SessionID, TurnID: before.TurnID, Starter: true,
 			Keys: req.Keys}
-		turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, again)
+		turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, attach)
 		if err != nil {
 			return st.noTurn(ctx, "attach", err)
 		}

@@ -171,13 +171,13 @@ func TestUnreadableJSON(t *testing.T) {
 // continues, and so does the stream.
 func TestGarbageInATurn(t *testing.T) {
 	t.Parallel() // it waits
-	answered := make(chan string, 1)
+	outcomes := make(chan string, 1)
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 		res, err := ask(ctx, run, "call")
 		if err != nil {
 			return err
 		}
-		answered <- string(res[0].Outcome)
+		outcomes <- string(res[0].Outcome)
 		return nil
 	}}, server.Config{MaxMessageBytes: 64 << 10})
 	for name, tc := range map[string]struct {
@@ -213,7 +213,7 @@ func TestGarbageInATurn(t *testing.T) {
 			if i < 0 || msgs[i].GetError().GetCode() != tc.code {
 				t.Errorf("want %v, got %s", tc.code, show(msgs))
 			}
-			if got := <-answered; got != string(tc.outcome) && tc.outcome == record.Abandoned {
+			if got := <-outcomes; got != string(tc.outcome) && tc.outcome == record.Abandoned {
 				t.Errorf("the call was %s, want %s", got, tc.outcome)
 			}
 		})
@@ -238,10 +238,10 @@ func TestClientThatDoesNotRead(t *testing.T) {
 	for f.srv.Streams() > 0 {
 		time.Sleep(time.Millisecond)
 	}
-	again := execute()
-	again.GetExecute().SessionId = new(first.GetExecute().GetSessionId())
+	second := execute()
+	second.GetExecute().SessionId = new(first.GetExecute().GetSessionId())
 	d := f.open(t.Context(), t)
-	d.send(again)
+	d.send(second)
 	if msgs := d.rest(); msgs[0].GetError().GetCode() != agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY {
 		t.Errorf("got %s, want the turn still running", show(msgs))
 	}

@@ -21,7 +21,7 @@ type piece struct {
 }
 
 // retract drops text of unfinished messages: of the one that is named, or of all.
-// What has been shown cannot be taken back, only told.
+// What has been shown cannot be removed; the terminal prints a note.
 func (s *Printer) retract(r *client.MessageRetracted) {
 	void := func(p *piece) bool {
 		return !p.done && (r.MessageID == "" || p.message == r.MessageID)
@@ -103,7 +103,7 @@ func (s *Printer) finished(path []string) {
 }
 
 // release has those speak who wait, in the order in which they began. The last one
-// goes on speaking if its message is not finished.
+// continues speaking if its message is not finished.
 func (s *Printer) release() {
 	s.speaking = nil
 	waiting := s.others

@@ -36,7 +36,7 @@ type Printer struct {
 	HideQuestions bool
 
 	err      error
-	speaking *piece   // the last one that was shown of an agent that goes on; nil for none
+	speaking *piece   // the last one that was shown of an agent that continues; nil for none
 	named    string   // path of the agent that was named last
 	open     bool     // the last line has no end
 	dim      bool     // what is shown is a thought

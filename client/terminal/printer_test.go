@@ -16,9 +16,9 @@ func says(path, message, text string) client.EventData {
 }
 
 // events yields events that say what is told, and then fails if it is to.
-func events(fails error, told ...client.EventData) iter.Seq2[*client.Event, error] {
+func events(fails error, list ...client.EventData) iter.Seq2[*client.Event, error] {
 	return func(yield func(*client.Event, error) bool) {
-		for _, data := range told {
+		for _, data := range list {
 			if !yield(&client.Event{Data: data}, nil) {
 				return
 			}
@@ -91,7 +91,7 @@ func TestPrinterLines(t *testing.T) {
 // Agents that speak at the same time are shown one after the other; thoughts and
 // questions are shown as the program wants.
 func TestPrinterParts(t *testing.T) {
-	told := []client.EventData{
+	list := []client.EventData{
 		&client.OutputChunk{AgentPath: []string{"a"}, MessageID: "1", Content: "hm", IsThought: true},
 		says("a", "1", "one "), says("b", "2", "two "), says("a", "1", "\x1b[2Jmore"), &client.ModelCallEnded{AgentPath: []string{"a"}},
 		says("b", "2", "again"), &client.InteractionRequested{Interaction: &client.Interaction{AgentPath: []string{"b"}, Question: "why?"}},
@@ -105,7 +105,7 @@ func TestPrinterParts(t *testing.T) {
 	} {
 		var out strings.Builder
 		p.Out = &out
-		if err := p.PrintAll(events(nil, told...)); err != nil || out.String() != want {
+		if err := p.PrintAll(events(nil, list...)); err != nil || out.String() != want {
 			t.Errorf("shown\n%q and %v, want\n%q", out.String(), err, want)
 		}
 	}

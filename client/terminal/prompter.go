@@ -13,7 +13,7 @@ import (
 )
 
 // ErrElsewhere is a cause with which a caller ends the context of a question that
-// somebody else has answered: the person is told.
+// another client has resolved the interaction: the person is notified.
 var ErrElsewhere = errors.New("answered elsewhere")
 
 // Prompter is a client.Prompter: somebody who reads a screen and types. Its methods may
@@ -46,7 +46,7 @@ func (p *Prompter) Prompt(ctx context.Context, in *client.Interaction) (*client.
 	if in.Kind == client.InteractionApproval {
 		return p.approval(ctx, in)
 	}
-	return p.answer(ctx, in)
+	return p.question(ctx, in)
 }
 
 // Say writes a line.
@@ -111,12 +111,12 @@ func (p *Prompter) approval(ctx context.Context, i *client.Interaction) (*client
 	tool, arguments := Line(i.ToolName, maxName), visible(string(i.ToolInput))
 	shown, left := middle(arguments)
 	question := fmt.Sprintf("%s wants to call %s %s\nApprove? [y]es, [n]o, [e]dit the arguments: ", who(i), tool, shown)
-	again := "Please answer y, n or e: "
+	hint := "Please answer y, n or e: "
 	if left > 0 {
 		question = fmt.Sprintf("%s wants to call %s %s\n%s of the arguments are left out.\n"+
 			"Approve %s? [y]es, [n]o, [e]dit or [v]iew the arguments: ",
 			who(i), tool, shown, characters(left), tool)
-		again = "Please answer y, n, e or v: "
+		hint = "Please answer y, n, e or v: "
 	}
 	prompt := question
 	for {
@@ -145,7 +145,7 @@ func (p *Prompter) approval(ctx context.Context, i *client.Interaction) (*client
 		case "v", "view":
 			prompt = arguments + "\n" + question
 		default:
-			prompt = again
+			prompt = hint
 		}
 	}
 }
@@ -166,8 +166,8 @@ func (p *Prompter) arguments(ctx context.Context) (string, error) {
 	}
 }
 
-// answer asks a model's question.
-func (p *Prompter) answer(ctx context.Context, i *client.Interaction) (*client.Resolution, error) {
+// question asks a model's question.
+func (p *Prompter) question(ctx context.Context, i *client.Interaction) (*client.Resolution, error) {
 	var b strings.Builder
 	fmt.Fprintf(&b, "%s asks: %s\n", who(i), indented(i.Question))
 	choices := i.Choices

@@ -226,7 +226,7 @@ func TestPrompterOfAClient(t *testing.T) {
 }
 
 // Arguments that the server refuses are typed again, with the reason on the screen.
-func TestPrompterIsAskedAgain(t *testing.T) {
+func TestPrompterRepeatsRefusedQuestion(t *testing.T) {
 	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"clerk": `answers:
   - calls: [{name: refund, args: {amount: 30}}]
   - text: 'It said {{tool_result "refund"}}.'`}})
@@ -250,10 +250,10 @@ func TestPrompterIsAskedAgain(t *testing.T) {
 		t.Fatalf("shown %q", shown.String())
 	}
 	for i, why := range []string{"amount", `["to"]`} {
-		reason, again, _ := strings.Cut(asked[i+1], "\n")
+		reason, second, _ := strings.Cut(asked[i+1], "\n")
 		if !strings.Contains(reason, `does not fit the input_schema of "refund"`) || !strings.Contains(reason, why) ||
-			!strings.HasPrefix(again, "clerk wants to call refund {\"amount\":30}\nApprove?") {
-			t.Errorf("because of %q asked again %q", reason, again)
+			!strings.HasPrefix(second, "clerk wants to call refund {\"amount\":30}\nApprove?") {
+			t.Errorf("because of %q asked again %q", reason, second)
 		}
 	}
 }

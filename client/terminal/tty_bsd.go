@@ -11,7 +11,7 @@ import (
 // readQueue is FREAD of the system's headers: the input of a terminal.
 const readQueue = 1
 
-// isTerminal tells whether a person types into a file.
+// isTerminal reports whether a person types into a file.
 func isTerminal(f *os.File) bool {
 	_, err := unix.IoctlGetTermios(int(f.Fd()), unix.TIOCGETA)
 	return err == nil

@@ -73,7 +73,7 @@ func (p *process) notef(format string, args ...any) {
 	fmt.Fprintln(p.stderr, "agentd:", cli.Clean(fmt.Sprintf(format, args...)))
 }
 
-// colors tells whether what goes to a terminal may be colored; see no-color.org.
+// colors reports whether what goes to a terminal may be colored; see no-color.org.
 func (p *process) colors() bool { return p.env["NO_COLOR"] == "" && p.env["TERM"] != "dumb" }
 
 // daemonFlags are the flags of commands that talk to a daemon.
@@ -110,7 +110,7 @@ func (d *daemonFlags) options() []client.Option {
 	return nil
 }
 
-// json tells whether programs read the output.
+// json reports whether programs read the output.
 func (d *daemonFlags) json(p *process) bool { return d.JSON || !p.tty.stdout }
 
 // get makes a request of a command.
@@ -143,7 +143,7 @@ func state(pairs map[string]string) (map[string]any, error) {
 	return out, nil
 }
 
-// isFile tells whether a name is that of a file that may hold an agent.
+// isFile reports whether a name is that of a file that may hold an agent.
 func isFile(name string) bool {
 	info, err := os.Stat(name)
 	return err == nil && !info.IsDir()

@@ -209,7 +209,7 @@ func TestRunFile(t *testing.T) {
 	}
 	id := sessionOf(t, s.stderr.String())
 
-	// The session goes on with its tree; its tools are those of the file.
+	// The session continues with its tree; its tools are those of the file.
 	events := s.lines("run", "--session", id, "--json", examples+"greeter.yaml", "And to Bob")
 	text := ""
 	for _, e := range events {
@@ -376,7 +376,7 @@ var quick = map[string]string{"quick": "answers: [{when: {}, text: quick words}]
 
 const desk = "name: desk\nsequential:\n  agents:\n    - {name: writer, llm: {model: scripted/quick}}\n    - {name: editor, llm: {model: scripted/quick}}\n"
 
-// A call is cancelled from elsewhere while the command waits for its tool.
+// A call is canceled from elsewhere while the command waits for its tool.
 func TestTurnsCancelCall(t *testing.T) {
 	t.Parallel()
 	s := startShell(t, nil)
@@ -524,7 +524,7 @@ func TestSessionsCommands(t *testing.T) {
 	contains(t, s.fails(exitError, "sessions", "show", ids[0]), "SESSION_NOT_FOUND")
 }
 
-// A turn outlives its daemon: the tool that runs goes on, its answer waits for the
+// A turn outlives its daemon: the tool that runs continues, its answer waits for the
 // next daemon, and nothing is shown twice.
 func TestRunOutlivesDaemon(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
 	t.Parallel()

@@ -13,7 +13,7 @@ import (
 )
 
 // A server that is killed while a summary is written has it written again; one
-// that is killed behind it goes on with it.
+// that is killed behind it continues with it.
 func TestKillInCompaction(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
 	t.Parallel()
 	overBoth(t, func(t *testing.T, c *carrier) {
@@ -39,7 +39,7 @@ func TestKillInCompaction(t *testing.T) { //nolint:tparallel // overBoth runs th
 			f.until(func(m *agentdv1.RunResponse) bool {
 				if call := m.GetToolCall(); call != nil {
 					f.state = &structpb.Struct{Fields: map[string]*structpb.Value{"last": structpb.NewStringValue(call.GetToolName())}}
-					f.answer(call)
+					f.sendResult(call)
 				}
 				return fit(m)
 			})
@@ -73,14 +73,14 @@ func TestKillInCompaction(t *testing.T) { //nolint:tparallel // overBoth runs th
 		if want := long + " result of c, result of d"; f.text() != want {
 			t.Errorf("said %q, want %q", f.text(), want)
 		}
-		told := map[int64]string{}
+		summaries := map[int64]string{}
 		for _, m := range f.got {
 			if h := m.GetHistoryCompacted(); h != nil {
-				told[m.GetSeq()] = h.GetSummary()
+				summaries[m.GetSeq()] = h.GetSummary()
 			}
 		}
-		if len(told) != 1 {
-			t.Errorf("told of summaries %v, want one", told)
+		if len(summaries) != 1 {
+			t.Errorf("told of summaries %v, want one", summaries)
 		}
 		for _, tool := range f.tools {
 			if n := f.asked[tool.GetName()]; n != 1 {

@@ -31,7 +31,7 @@ func TestKillInFallback(t *testing.T) { //nolint:tparallel // overBoth runs them
 		speaks := func(word string) {
 			f.until(func(m *agentdv1.RunResponse) bool {
 				if call := m.GetToolCall(); call != nil {
-					f.answer(call)
+					f.sendResult(call)
 				}
 				return strings.Contains(m.GetOutputChunk().GetContent(), word)
 			})

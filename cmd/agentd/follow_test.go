@@ -73,7 +73,7 @@ func (f *follower) send(m *agentdv1.RunRequest) {
 	}
 }
 
-func (f *follower) answer(call *agentdv1.RunResponse_ToolCallRequest) {
+func (f *follower) sendResult(call *agentdv1.RunResponse_ToolCallRequest) {
 	f.t.Helper()
 	f.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{
 		ToolCallId: call.GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "result of " + call.GetToolName()},
@@ -99,9 +99,9 @@ func (f *follower) until(fit func(*agentdv1.RunResponse) bool) *agentdv1.RunResp
 	}
 }
 
-// settled waits until the answers that were sent are in the log: the server takes
+// flushed waits until the answers that were sent are in the log: the server takes
 // the messages of a stream one after the other.
-func (f *follower) settled() {
+func (f *follower) flushed() {
 	f.t.Helper()
 	f.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Heartbeat{Heartbeat: &agentdv1.RunRequest_HeartbeatRequest{}}})
 	f.until(func(m *agentdv1.RunResponse) bool { return m.GetHeartbeat() != nil })
@@ -116,12 +116,12 @@ func (f *follower) end() *agentdv1.RunResponse_EndResponse {
 			f.drop()
 			return m.GetEnd()
 		}
-		f.answer(m.GetToolCall())
+		f.sendResult(m.GetToolCall())
 	}
 }
 
-// putAside receives what the server says when it stops: the turn is not over.
-func (f *follower) putAside() {
+// suspended receives what the server says when it stops: the turn is not over.
+func (f *follower) suspended() {
 	f.t.Helper()
 	e := f.until(func(m *agentdv1.RunResponse) bool { return m.GetError() != nil || m.GetEnd() != nil }).GetError()
 	if e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE || !e.GetRetryable() || !strings.Contains(e.GetMessage(), "after_seq") {
@@ -157,11 +157,11 @@ func (f *follower) session() string { return f.got[0].GetExecute().GetSessionId(
 // over.
 func (f *follower) text() string {
 	var order []string
-	pieces, again := map[string]string{}, map[string]bool{}
+	pieces, repeated := map[string]string{}, map[string]bool{}
 	for _, m := range f.got {
 		if m.GetMessageRetracted() != nil {
 			for id := range pieces {
-				again[id] = true
+				repeated[id] = true
 			}
 		}
 		c := m.GetOutputChunk()
@@ -172,8 +172,8 @@ func (f *follower) text() string {
 		if _, ok := pieces[id]; !ok {
 			order = append(order, id)
 		}
-		if again[id] {
-			pieces[id], again[id] = "", false
+		if repeated[id] {
+			pieces[id], repeated[id] = "", false
 		}
 		pieces[id] += c.GetContent()
 	}

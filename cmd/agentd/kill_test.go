@@ -39,19 +39,19 @@ func killable(t *testing.T) (env map[string]string, f *follower) {
 
 // pace sets how slowly the script speaks at first, and again, on servers that are
 // started from now on.
-func pace(t *testing.T, env map[string]string, first, again string) {
+func pace(t *testing.T, env map[string]string, first, last string) {
 	t.Helper()
 	script := `answers:
   - {text: "` + long + `", chunk_delay: ` + first + `, calls: [{name: a}, {name: b}]}
   - {calls: [{name: c}, {name: d}]}
-  - {text: " {{tool_result \"a\"}}, {{tool_result \"b\"}}, {{tool_result \"c\"}}, {{tool_result \"d\"}}", chunk_delay: ` + again + `}
+  - {text: " {{tool_result \"a\"}}, {{tool_result \"b\"}}, {{tool_result \"c\"}}, {{tool_result \"d\"}}", chunk_delay: ` + last + `}
 `
 	if err := os.WriteFile(filepath.Join(env["AGENTD_SCRIPTS"], "work.yaml"), []byte(script), 0o600); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// Whatever a server was killed in the middle of, the next one goes on with: what
+// Whatever a server was killed in the middle of, the next one continues with: what
 // the client has seen stands, no model call that was recorded is made again, and
 // no call that was answered is asked again.
 func TestKill(t *testing.T) {
@@ -61,18 +61,18 @@ func TestKill(t *testing.T) {
 			f.until(func(m *agentdv1.RunResponse) bool {
 				call := m.GetToolCall()
 				if call != nil && call.GetToolName() != name {
-					f.answer(call)
+					f.sendResult(call)
 				}
 				return call.GetToolName() == name
 			})
-			f.settled()
+			f.flushed()
 		}
 	}
 	said := func(word string) func(*testing.T, *follower) {
 		return func(t *testing.T, f *follower) {
 			f.until(func(m *agentdv1.RunResponse) bool {
 				if call := m.GetToolCall(); call != nil {
-					f.answer(call)
+					f.sendResult(call)
 				}
 				return strings.Contains(m.GetOutputChunk().GetContent(), word)
 			})
@@ -105,7 +105,7 @@ func TestKill(t *testing.T) {
 				tc.until(t, f)
 				first.signal(tc.signal)
 				if tc.signal == syscall.SIGTERM && !tc.alone {
-					f.putAside()
+					f.suspended()
 				}
 				code := first.wait()
 				if tc.signal == syscall.SIGTERM && code != exitOK {
@@ -140,13 +140,13 @@ func TestKill(t *testing.T) {
 	}
 }
 
-// A turn that was running when its server was killed goes on without a client.
-func TestGoesOnAlone(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
+// A turn that was running when its server was killed continues without a client.
+func TestRecoversWithoutClient(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
 	t.Parallel()
-	overBoth(t, goesOnAlone)
+	overBoth(t, recoversWithoutClient)
 }
 
-func goesOnAlone(t *testing.T, c *carrier) {
+func recoversWithoutClient(t *testing.T, c *carrier) {
 	env, f := killable(t)
 	pace(t, env, slow, slow)
 	first := c.binary(t, env)

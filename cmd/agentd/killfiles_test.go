@@ -11,7 +11,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// A turn that was killed while a tool waited goes on with the files of its prompt
+// A turn that was killed while a tool waited continues with the files of its prompt
 // and of its results, and its log is what the engine would write again.
 func TestKillFiles(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
 	t.Parallel()
@@ -36,7 +36,7 @@ func TestKillFiles(t *testing.T) { //nolint:tparallel // overBoth runs them side
 		f.until(func(m *agentdv1.RunResponse) bool {
 			call := m.GetToolCall()
 			if call.GetToolName() == "a" {
-				f.answer(call)
+				f.sendResult(call)
 			}
 			return call.GetToolName() == "b"
 		})

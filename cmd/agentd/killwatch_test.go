@@ -71,8 +71,8 @@ func (r *sessionReader) list(s *served, cursor string) (out []*agentdv1.SessionE
 	return out
 }
 
-// told is what events say, without the text that was retracted.
-func told(events []*agentdv1.SessionEvent) (out []string) {
+// contents is what events say, without the text that was retracted.
+func contents(events []*agentdv1.SessionEvent) (out []string) {
 	texts := map[string]string{}
 	for _, e := range events {
 		m := e.GetEvent()
@@ -122,14 +122,14 @@ func TestWatchAcrossAKill(t *testing.T) {
 	}
 	cancel()
 	<-over
-	if before == 0 || before == len(r.got) || !slices.Equal(told(r.got), told(stored)) {
-		t.Errorf("watched, the first %d on the server that was killed,\n%q\nstored\n%q", before, told(r.got), told(stored))
+	if before == 0 || before == len(r.got) || !slices.Equal(contents(r.got), contents(stored)) {
+		t.Errorf("watched, the first %d on the server that was killed,\n%q\nstored\n%q", before, contents(r.got), contents(stored))
 	}
 	for i := range before {
 		at := r.got[i].GetEvent().GetSeq()
 		rest := stored[slices.IndexFunc(stored, func(e *agentdv1.SessionEvent) bool { return e.GetEvent().GetSeq() > at }):]
-		if got := r.list(second, r.got[i].GetCursor()); !slices.Equal(told(got), told(rest)) {
-			t.Errorf("behind event %d of the first server\n%q\nwant\n%q", i, told(got), told(rest))
+		if got := r.list(second, r.got[i].GetCursor()); !slices.Equal(contents(got), contents(rest)) {
+			t.Errorf("behind event %d of the first server\n%q\nwant\n%q", i, contents(got), contents(rest))
 		}
 	}
 	second.signal(syscall.SIGTERM)

@@ -10,7 +10,7 @@ import (
 	"github.com/apzuk3/agentd/internal/daemon"
 )
 
-// keeps tells whether the daemon of --local has a folder.
+// keeps reports whether the daemon of --local has a folder.
 func (c *runCmd) keeps() bool {
 	return c.Data != daemon.Memory && (c.Session != "" || c.Attach != "" || c.Data != "")
 }

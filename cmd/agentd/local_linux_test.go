@@ -20,8 +20,8 @@ func locally(t *testing.T, home string, args ...string) (cmd *exec.Cmd, stdout, 
 	return cmd, stdout, stderr
 }
 
-// answer runs a command to its end and returns what it says.
-func answer(t *testing.T, home string, args ...string) string {
+// outputOf runs a command to its end and returns what it says.
+func outputOf(t *testing.T, home string, args ...string) string {
 	t.Helper()
 	cmd, stdout, stderr := locally(t, home, args...)
 	if err := cmd.Run(); err != nil {
@@ -39,11 +39,11 @@ func TestLocalSession(t *testing.T) {
 	if err := cmd.Run(); err == nil || !strings.Contains(stderr.String(), "agent is missing: session \"notes\" has not run a tree yet") {
 		t.Errorf("a session that is not there and gets no agent: %v: %s", err, stderr)
 	}
-	if got := answer(t, home, "--session", "notes", "-o", "text", "-m", "echo", "one"); got != "one\n" {
+	if got := outputOf(t, home, "--session", "notes", "-o", "text", "-m", "echo", "one"); got != "one\n" {
 		t.Errorf("the first command says %q", got)
 	}
-	contains(t, answer(t, home, "--session", "notes", "-o", "json", "two"), `"sessionId":"notes"`, `"outputText":"two"`)
-	if got := answer(t, home, "--attach", "notes", "-o", "text"); got != "two\n" {
+	contains(t, outputOf(t, home, "--session", "notes", "-o", "json", "two"), `"sessionId":"notes"`, `"outputText":"two"`)
+	if got := outputOf(t, home, "--attach", "notes", "-o", "text"); got != "two\n" {
 		t.Errorf("who attaches gets %q", got)
 	}
 	if _, err := os.Stat(filepath.Join(home, "agentd", "local", "agentd.db")); err != nil {
@@ -55,7 +55,7 @@ func TestLocalSession(t *testing.T) {
 	}
 	// Without a session nothing is kept, but where --data says so.
 	bare := t.TempDir()
-	answer(t, bare, "-m", "echo", "one")
+	outputOf(t, bare, "-m", "echo", "one")
 	if left, err := os.ReadDir(bare); err != nil || len(left) > 0 {
 		t.Errorf("%v, %v is left", err, left)
 	}
@@ -63,13 +63,13 @@ func TestLocalSession(t *testing.T) {
 	if err := cmd.Run(); err != nil {
 		t.Fatal(err, stderr)
 	}
-	if got := answer(t, bare, "--data", filepath.Join(bare, "kept"), "--attach", sessionOf(t, stderr.String()), "-o", "text"); got != "one\n" {
+	if got := outputOf(t, bare, "--data", filepath.Join(bare, "kept"), "--attach", sessionOf(t, stderr.String()), "-o", "text"); got != "one\n" {
 		t.Errorf("who attaches gets %q", got)
 	}
 }
 
 // Of two commands on one folder the second is refused, with words. A turn that was
-// left goes on with the next command.
+// left continues with the next command.
 func TestLocalFolderInUse(t *testing.T) {
 	home := t.TempDir()
 	name, up, gone := fifo(t)
@@ -96,5 +96,5 @@ func TestLocalFolderInUse(t *testing.T) {
 		t.Errorf("the first command ended with %v", err)
 	}
 	contains(t, said.String(), "To follow it: agentd run --local --attach notes "+slow)
-	contains(t, answer(t, home, "--attach", "notes", "-o", "text", slow), "The tool slow says: at last")
+	contains(t, outputOf(t, home, "--attach", "notes", "-o", "text", slow), "The tool slow says: at last")
 }

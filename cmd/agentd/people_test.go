@@ -5,7 +5,7 @@ import (
 	"testing"
 )
 
-// A person at the terminal is asked, and the turn goes on with what they say.
+// A person at the terminal is asked, and the turn continues with what they say.
 func TestRunAsks(t *testing.T) {
 	t.Parallel()
 	for name, tc := range map[string]struct {
@@ -42,7 +42,7 @@ func TestInteractionsCommands(t *testing.T) {
 	for _, tc := range []struct {
 		file, shown string
 		resolve     []string
-		told        string // by resolve, on a terminal
+		printed     string // by resolve, on a terminal
 		said        string
 	}{
 		{examples + "refund.yaml", "approval       pending", []string{"approve"}, "the call of refund was approved\n", `paid back: {"amount":30}`},
@@ -66,7 +66,7 @@ func TestInteractionsCommands(t *testing.T) {
 			t.Errorf("listed %s, want %q", table, tc.shown)
 		}
 		contains(t, s.says(true, "turns", "show", session), "waiting for input", "(interaction "+id+")")
-		contains(t, s.says(true, append([]string{"interactions", "resolve", session, id}, tc.resolve...)...), tc.told)
+		contains(t, s.says(true, append([]string{"interactions", "resolve", session, id}, tc.resolve...)...), tc.printed)
 		if code := <-done; code != exitOK {
 			t.Errorf("exit code %d: %s", code, runner.stderr)
 		}

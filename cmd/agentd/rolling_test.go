@@ -131,7 +131,7 @@ func (r ready) ask() (status int, text string, err error) {
 // TestRollingRestart is F32 on one machine: the server is stopped and started
 // again, three times, while clients run turns with tools. No turn fails, each
 // client gets all of its turns, and a server that stops says so: readyz is 503, and
-// streams end with UNAVAILABLE and how to go on.
+// streams end with UNAVAILABLE and how to continue.
 func TestRollingRestart(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
 	t.Parallel()
 	overBoth(t, rollingRestart)
@@ -166,7 +166,7 @@ func rollingRestart(t *testing.T, c *carrier) {
 			t.Errorf("while the server stops: %d %q, %v; want 503", status, text, err)
 		}
 		s.signal(syscall.SIGTERM) // the time is up
-		f.putAside()
+		f.suspended()
 		f.drop()
 		if code := s.wait(); code != exitOK {
 			t.Errorf("exit code %d: %s", code, s.log)

@@ -70,9 +70,9 @@ func TestRunShowsModelCalls(t *testing.T) {
 	session := s.lines("sessions", "list")[0]["id"].(string)
 	contains(t, s.says(true, "sessions", "events", session), "model_call_fell_back ", "provider_tools_used ", "raw_payload_received ", "model_call_ended ", "anthropic/claude-sonnet-4-5, 1 model call, ")
 	// Who attaches keeps the same.
-	again := filepath.Join(t.TempDir(), "again")
-	s.says(true, "run", "--attach", session, "--raw", again)
-	if twice, err := os.ReadFile(again); err != nil || !bytes.Equal(twice, data) {
+	second := filepath.Join(t.TempDir(), "again")
+	s.says(true, "run", "--attach", session, "--raw", second)
+	if twice, err := os.ReadFile(second); err != nil || !bytes.Equal(twice, data) {
 		t.Errorf("attached, kept %q, %v", twice, err)
 	}
 }

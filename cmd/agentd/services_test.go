@@ -144,13 +144,13 @@ func completedTurns(t *testing.T, logs [][]record.Record) (out [][]record.Record
 func (c *carrier) binary(t *testing.T, env map[string]string) *served {
 	t.Helper()
 	c.mu.Lock()
-	r, again := c.relays[env["AGENTD_DATA"]]
-	if !again {
+	r, known := c.relays[env["AGENTD_DATA"]]
+	if !known {
 		r = &relay{}
 		c.relays[env["AGENTD_DATA"]] = r
 	}
 	c.mu.Unlock()
-	if !again {
+	if !known {
 		// What is registered first comes last: no server writes any more.
 		t.Cleanup(func() { c.keep(t, env["AGENTD_DATA"]) })
 		if c.sessions {

@@ -15,7 +15,7 @@ import (
 )
 
 // TestStopped (F39) stops the process for some seconds, as the suspend of its machine does,
-// while a model speaks, while tools are awaited, and while nobody is there: streams and turns go on,
+// while a model speaks, while tools are awaited, and while nobody is there: streams and turns continue,
 // nothing is lost, and nothing ends.
 func TestStopped(t *testing.T) {
 	t.Parallel()
@@ -35,8 +35,8 @@ func TestStopped(t *testing.T) {
 	first := f.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCall() != nil })
 	f.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCall() != nil })
 	stop()
-	f.answer(first.GetToolCall())
-	f.settled()
+	f.sendResult(first.GetToolCall())
+	f.flushed()
 	f.drop() // while b waits
 	stop()
 
@@ -85,7 +85,7 @@ func TestStopped(t *testing.T) {
 }
 
 // TestToolTimeoutWhileStopped (F39): a tool call's time runs while the process is stopped, and the
-// call is over as soon as it goes on.
+// call is over as soon as it continues.
 func TestToolTimeoutWhileStopped(t *testing.T) {
 	t.Parallel()
 	env, f := killable(t)

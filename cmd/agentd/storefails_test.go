@@ -76,7 +76,7 @@ func mainThatFails(fault string) int {
 
 // TestStoreFails (F18): when the database fails, whatever was being written, and
 // whether that is on disk or not, the process tells its clients to come again,
-// and ends, with an error; the next one goes on.
+// and ends, with an error; the next one continues.
 func TestStoreFails(t *testing.T) {
 	// The first append is the turn's start, the next one an answer of the model,
 	// then come results of tools.
@@ -101,7 +101,7 @@ func storeFailsAt(t *testing.T, c *carrier, way string, at int) {
 	f.open(first, agent("scripted/work", "a", "b", "c", "d"))
 	e := f.until(func(m *agentdv1.RunResponse) bool {
 		if call := m.GetToolCall(); call != nil {
-			f.answer(call)
+			f.sendResult(call)
 		}
 		return m.GetError() != nil || m.GetEnd() != nil
 	}).GetError()

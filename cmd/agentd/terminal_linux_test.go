@@ -110,7 +110,7 @@ func TestInterruptAtPrompt(t *testing.T) {
 }
 
 // Whoever closes the terminal ends the command and all that its tools have started.
-// The turn goes on without it.
+// The turn continues without it.
 func TestHangUp(t *testing.T) {
 	heedHangUps(t)
 	s := startShell(t, nil)

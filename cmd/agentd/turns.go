@@ -15,7 +15,7 @@ import (
 type turnsCmd struct {
 	List   turnsListCmd   `cmd:"" help:"List turns, newest first."`
 	Show   turnsShowCmd   `cmd:"" help:"Show one turn."`
-	Calls  turnsCallsCmd  `cmd:"" help:"Show what the models of a turn were told, call by call."`
+	Calls  turnsCallsCmd  `cmd:"" help:"Show the model calls of a turn: prompt, tools, settings."`
 	Cancel turnsCancelCmd `cmd:"" help:"Stop a turn, and wait until nothing of it runs; or cancel one tool call."`
 }
 

@@ -191,7 +191,7 @@ func (c *checker) shell(a *agentdv1.Agent, parent *draft) *draft {
 	return d
 }
 
-// fields adds what an agent says besides, and goes on below it.
+// fields adds what an agent says besides, and continues below it.
 func (c *checker) fields(d *draft) {
 	a := d.agent
 	d.whole = true
@@ -238,7 +238,7 @@ func (c *checker) llm(d *draft, from protoreflect.Message) {
 		list := from.Get(fd).List()
 		for j := range list.Len() {
 			if fd.Name() == "tool_names" && c.refused(list.Get(j).String()) {
-				continue // told where the tool stands
+				continue // reported at the tool
 			}
 			if c.searches(fd, list.Get(j).String()) {
 				search = append(search, element{fd, j})
@@ -272,7 +272,7 @@ type element struct {
 	index int
 }
 
-// searches tells whether an element is a tool that the model has to look for, or
+// searches reports whether an element is a tool that the model has to look for, or
 // that with which it does: one needs the other, so they are added together.
 func (c *checker) searches(fd protoreflect.FieldDescriptor, name string) bool {
 	if fd.Name() == "tool_names" {
@@ -283,7 +283,7 @@ func (c *checker) searches(fd protoreflect.FieldDescriptor, name string) bool {
 	return fd.Name() == "builtin_tools" && name == "tool_search"
 }
 
-// refused tells whether a tool is in the file and cannot be offered.
+// refused reports whether a tool is in the file and cannot be offered.
 func (c *checker) refused(name string) bool {
 	return slices.Contains(c.bad, name) &&
 		!slices.ContainsFunc(c.offered, func(t *agentdv1.Tool) bool { return t.GetName() == name })

@@ -31,7 +31,7 @@ var refused = map[protoreflect.Name]string{
 	"mcp_attachments": "no MCP servers are attached here; declare the tools in this file and name them in tool_names",
 }
 
-// decoder turns nodes into messages. It goes on after a problem.
+// decoder turns nodes into messages. It continues after a problem.
 type decoder struct {
 	file     *File
 	problems Problems

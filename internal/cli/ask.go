@@ -135,7 +135,7 @@ func (q *questions) Prompt(ctx context.Context, in *client.Interaction) (*client
 	return said, nil
 }
 
-// register notes a question that is to be put, and tells whether it may be.
+// register notes a question that is to be put, and reports whether it may be.
 func (q *questions) register(ctx context.Context, asked *question) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()

@@ -135,7 +135,7 @@ func TestQuestionIsIndented(t *testing.T) {
 }
 
 // An answer that the daemon finds invalid is asked for again, not dropped.
-func TestInvalidAnswerIsAskedAgain(t *testing.T) {
+func TestInvalidAnswerRepeatsQuestion(t *testing.T) {
 	refusals := 0
 	f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
 	f.resolve = func(_ context.Context, r *agentdv1.ResolveInteractionRequest) error {
@@ -169,7 +169,7 @@ func TestInvalidAnswerIsAskedAgain(t *testing.T) {
 func TestNotElsewhere(t *testing.T) {
 	over := proto.CloneOf(approval)
 	over.Status = agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED
-	answered := func(r *agentdv1.Resolution) *agentdv1.Interaction {
+	withResolution := func(r *agentdv1.Resolution) *agentdv1.Interaction {
 		i := proto.CloneOf(approval)
 		i.Status, i.Resolution = agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED, r
 		return i
@@ -179,11 +179,11 @@ func TestNotElsewhere(t *testing.T) {
 		event *agentdv1.Interaction
 		want  int
 	}{
-		"own answer":          {true, answered(approve("")), 0},
+		"own answer":          {true, withResolution(approve("")), 0},
 		"over":                {false, over, 0},
 		"over while it sends": {true, over, 0},
-		"somebody else":       {false, answered(deny("")), 1},
-		"somebody was first":  {true, answered(deny("")), 1},
+		"somebody else":       {false, withResolution(deny("")), 1},
+		"somebody was first":  {true, withResolution(deny("")), 1},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
@@ -229,7 +229,7 @@ func TestNotElsewhere(t *testing.T) {
 // answer is told.
 func TestWithdraw(t *testing.T) {
 	f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
-	prompted, told := make(chan struct{}), make(chan string, 2)
+	prompted, output := make(chan struct{}), make(chan string, 2)
 	k := newKeyboard(nil)
 	defer k.keys.Close()
 	out := writer(func(p []byte) {
@@ -241,14 +241,14 @@ func TestWithdraw(t *testing.T) {
 	later := proto.CloneOf(approval)
 	later.Id = "i2"
 	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Person: terminal.New(k.in, out)}
-	turn.Note = func(format string, args ...any) { told <- fmt.Sprintf(format, args...) }
+	turn.Note = func(format string, args ...any) { output <- fmt.Sprintf(format, args...) }
 	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, requested(approval)))
 		<-prompted
 		turn.Withdraw()
 		turn.Withdraw()
 		send(at(2, requested(later)))
-		if got := <-told; !strings.Contains(got, "agentd interactions resolve s1 i2") {
+		if got := <-output; !strings.Contains(got, "agentd interactions resolve s1 i2") {
 			t.Errorf("told %q", got)
 		}
 		send(at(3, ends(true)))

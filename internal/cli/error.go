@@ -76,7 +76,7 @@ func (c *Conn) lost(e *client.Error) *Error {
 
 func (c *Conn) wasLost() string { return fmt.Sprintf("the connection to agentd at %s was lost", c.url) }
 
-// isDial tells whether a connection could not be set up.
+// isDial reports whether a connection could not be set up.
 func isDial(err error) bool {
 	op, ok := errors.AsType[*net.OpError](err)
 	return ok && (op.Op == "dial" || op.Op == "proxyconnect")
@@ -94,7 +94,7 @@ func reason(e *client.Error) string {
 	return text
 }
 
-// mayPass tells whether the same request may succeed later.
+// mayPass reports whether the same request may succeed later.
 func (e *Error) mayPass() bool {
 	switch e.Code {
 	case client.ErrUnavailable, client.ErrTimeout:
@@ -106,7 +106,7 @@ func (e *Error) mayPass() bool {
 	}
 }
 
-// unknownOutcome tells whether the daemon may have done a request that failed: it was
+// unknownOutcome reports whether the daemon may have done a request that failed: it was
 // sent, and no answer came.
 func (e *Error) unknownOutcome() bool {
 	return e.Unreachable && !isDial(e.Err)

@@ -33,7 +33,7 @@ type fake struct {
 	sessions []sessionStream
 	status   agentdv1.InteractionStatus // of all interactions
 	refuse   *agentdv1.RunResponse_ErrorResponse
-	answers  chan *agentdv1.RunRequest_ToolCallResponse
+	results  chan *agentdv1.RunRequest_ToolCallResponse
 	said     chan *agentdv1.ResolveInteractionRequest
 	cancel   chan *agentdv1.CancelTurnRequest
 	resolve  func(context.Context, *agentdv1.ResolveInteractionRequest) error // nil: takes all
@@ -60,7 +60,7 @@ func dial(t *testing.T, f *fake) *cli.Conn {
 
 // handler serves the fake, which is ready for one test.
 func (f *fake) handler() http.Handler {
-	f.answers = make(chan *agentdv1.RunRequest_ToolCallResponse, 16)
+	f.results = make(chan *agentdv1.RunRequest_ToolCallResponse, 16)
 	f.said = make(chan *agentdv1.ResolveInteractionRequest, 16)
 	f.cancel = make(chan *agentdv1.CancelTurnRequest, 1)
 	mux := http.NewServeMux()
@@ -117,7 +117,7 @@ func (f *fake) Run(_ context.Context, s *connect.BidiStream[agentdv1.RunRequest,
 			case m.GetHeartbeat() != nil:
 				send(heartbeat())
 			case a != nil:
-				f.answers <- a
+				f.results <- a
 				if f.refuse != nil && a.GetError() == "" {
 					e := proto.CloneOf(f.refuse)
 					e.ToolCallId = a.GetToolCallId()

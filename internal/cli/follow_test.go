@@ -29,9 +29,9 @@ func follow(ctx context.Context, c *cli.Conn, f cli.Following, opts ...client.At
 	return seqs, err
 }
 
-// A stream that breaks, is ended by the server, or says that it ends, goes on
+// A stream that breaks, is ended by the server, or says that it ends, continues
 // behind the last event.
-func TestFollowGoesOn(t *testing.T) {
+func TestFollowContinues(t *testing.T) {
 	f := &fake{watch: []stream{
 		func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 			send(at(1, says(nil, "a")), heartbeat(), at(5, says(nil, "b")))

@@ -26,7 +26,7 @@ func (f *fake) WatchSession(_ context.Context, r *connect.Request[agentdv1.Watch
 	})
 }
 
-// A stream of a session that breaks, or is ended by the server, goes on behind the last
+// A stream of a session that breaks, or is ended by the server, continues behind the last
 // cursor; it does not end with a turn, but when the session is gone. What comes in
 // pieces is shown whole.
 func TestFollowSession(t *testing.T) {

@@ -116,7 +116,7 @@ func TestFollowGivesUp(t *testing.T) {
 
 // A start whose answer is lost is made again under its key: the turn starts once,
 // and is known.
-func TestStartAnswerIsLost(t *testing.T) {
+func TestStartReplyIsLost(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		keys := map[string]int{}
 		f := &fake{watch: []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
@@ -165,17 +165,17 @@ func TestCancelWhileStarting(t *testing.T) {
 		return nil
 	}}
 	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: &strings.Builder{}}, Note: t.Errorf}
-	told := make(chan error, 1)
+	ended := make(chan error, 1)
 	go func() {
 		<-creating
-		go func() { told <- turn.Cancel(t.Context(), "enough") }()
+		go func() { ended <- turn.Cancel(t.Context(), "enough") }()
 		close(release)
 	}()
 	ending, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"})
 	if err != nil || !strings.HasPrefix(ending.Summary(), "stopped: ") {
 		t.Errorf("got %v, %v", ending, err)
 	}
-	if err := <-told; err != nil {
+	if err := <-ended; err != nil {
 		t.Error(err)
 	}
 }
@@ -186,10 +186,10 @@ func TestResultTooLarge(t *testing.T) {
 	f := &fake{refuse: &agentdv1.RunResponse_ErrorResponse{Code: agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED, Message: "at most 5 bytes"}}
 	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, calls("c1", "echo", `{"a":1}`)))
-		if a := <-f.answers; a.GetOutput() != `{"a":1}` {
+		if a := <-f.results; a.GetOutput() != `{"a":1}` {
 			t.Errorf("answered %v", a)
 		}
-		if a := <-f.answers; a.GetToolCallId() != "c1" || !strings.Contains(a.GetError(), "result was refused: ") || !strings.HasSuffix(a.GetError(), "at most 5 bytes") {
+		if a := <-f.results; a.GetToolCallId() != "c1" || !strings.Contains(a.GetError(), "result was refused: ") || !strings.HasSuffix(a.GetError(), "at most 5 bytes") {
 			t.Errorf("answered %v", a)
 		}
 		send(at(2, ends(true)))
@@ -216,10 +216,10 @@ func TestWarningsAreShown(t *testing.T) {
 			Warnings: []*agentdv1.Warning{{Message: "app:plan\x1b[2J was ignored, by a tool"}},
 		}}},
 	} {
-		var told []string
-		quiet := cli.Quiet{Note: func(format string, args ...any) { told = append(told, fmt.Sprintf(format, args...)) }}
-		if err := quiet.Event(event); err != nil || strings.Join(told, "|") != want {
-			t.Errorf("told %q, %v, want %q", told, err, want)
+		var notes []string
+		quiet := cli.Quiet{Note: func(format string, args ...any) { notes = append(notes, fmt.Sprintf(format, args...)) }}
+		if err := quiet.Event(event); err != nil || strings.Join(notes, "|") != want {
+			t.Errorf("told %q, %v, want %q", notes, err, want)
 		}
 		var shown strings.Builder
 		text := cli.Text{Out: &shown}

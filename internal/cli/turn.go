@@ -237,7 +237,7 @@ func (t *Turn) follow(ctx context.Context, turn *client.Turn) (*Ending, error) {
 	return ending, nil
 }
 
-// react does what an event asks for, and tells whether the event is to be shown: what
+// react does what an event asks for, and reports whether the event is to be shown: what
 // package client says itself is not.
 func (t *Turn) react(event *client.Event, asked *questions, tools map[string]string) (show bool) {
 	switch d := event.Data.(type) {

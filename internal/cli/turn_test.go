@@ -76,7 +76,7 @@ func TestTools(t *testing.T) {
 	}()
 	got := map[string]string{}
 	for len(got) < 3 {
-		a := <-f.answers
+		a := <-f.results
 		got[a.GetToolCallId()] = a.GetOutput() + a.GetError()
 	}
 	close(release)
@@ -87,8 +87,8 @@ func TestTools(t *testing.T) {
 			t.Errorf("call %s was answered with %q, want %q", id, got[id], text)
 		}
 	}
-	for len(f.answers) > 0 { // to calls that were asked for again
-		if a := <-f.answers; a.GetOutput()+a.GetError() != want[a.GetToolCallId()] || a.GetToolCallId() == "c4" {
+	for len(f.results) > 0 { // to calls that were asked for again
+		if a := <-f.results; a.GetOutput()+a.GetError() != want[a.GetToolCallId()] || a.GetToolCallId() == "c4" {
 			t.Errorf("one answer too many: %v", a)
 		}
 	}
@@ -154,18 +154,18 @@ func TestEndings(t *testing.T) {
 }
 
 // An answer that the daemon refuses is told.
-func TestRefusedAnswer(t *testing.T) {
+func TestRefusedResult(t *testing.T) {
 	f := &fake{refuse: &agentdv1.RunResponse_ErrorResponse{Message: "too late"}}
-	told := make(chan string, 1)
+	printed := make(chan string, 1)
 	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, calls("c1", "echo", "{}")))
-		if got := <-told; got != "the answer of tool echo was refused: too late" {
+		if got := <-printed; got != "the answer of tool echo was refused: too late" {
 			t.Errorf("told %q", got)
 		}
 		send(at(2, ends(true)))
 		return nil
 	}}
-	note := func(format string, args ...any) { told <- fmt.Sprintf(format, args...) }
+	note := func(format string, args ...any) { printed <- fmt.Sprintf(format, args...) }
 	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: note, Tools: tools(t, map[string]toolcmd.Command{"echo": {Args: []string{"cat"}}})}
 	if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 		t.Fatal(err)
@@ -236,10 +236,10 @@ func TestNobody(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
-			told := make(chan struct{})
+			notified := make(chan struct{})
 			f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 				send(at(1, requested(approval)))
-				<-told
+				<-notified
 				send(at(3, ends(true)))
 				return nil
 			}}
@@ -247,7 +247,7 @@ func TestNobody(t *testing.T) {
 				if text := fmt.Sprintf(format, args...); !strings.Contains(text, "agentd interactions resolve s1 i1") {
 					t.Errorf("noted %q", text)
 				}
-				close(told)
+				close(notified)
 			}
 			turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: note, Person: person()}
 			if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
@@ -259,7 +259,7 @@ func TestNobody(t *testing.T) {
 
 // While a person is asked nothing else is written; an answer from elsewhere takes
 // the question back, and one that has been answered long ago is not asked.
-func TestAnsweredElsewhere(t *testing.T) {
+func TestResolvedElsewhere(t *testing.T) {
 	in, keyboard := io.Pipe()
 	screen, shown := io.Pipe()
 	f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
@@ -328,16 +328,16 @@ func TestCancel(t *testing.T) {
 		return nil
 	}}
 	turn := &cli.Turn{Conn: dial(t, f), Screen: cli.JSON{Out: io.Discard}, Note: t.Errorf}
-	told := make(chan error, 1)
+	notified := make(chan error, 1)
 	go func() {
 		<-started
-		told <- turn.Cancel(t.Context(), "enough")
+		notified <- turn.Cancel(t.Context(), "enough")
 	}()
 	ending, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"})
 	if err != nil || !strings.HasPrefix(ending.Summary(), "stopped: cancelled; ") {
 		t.Errorf("got %v, %v", ending, err)
 	}
-	if err := <-told; err != nil {
+	if err := <-notified; err != nil {
 		t.Error(err)
 	}
 }

@@ -109,7 +109,7 @@ func (p *Printer) Sessions(sessions []*agentdv1.Session) error {
 	})
 }
 
-// sessionState tells whether a session takes new turns: a purged one does not, in whatever state.
+// sessionState reports whether a session takes new turns: a purged one does not, in whatever state.
 func sessionState(s *agentdv1.Session) string {
 	state := word(s.GetState(), "SESSION_STATE_")
 	if s.GetPurged() {

@@ -18,8 +18,22 @@ import (
 // glossaryFile lists, in its last table, the words that no text uses.
 const glossaryFile = "../../docs/glossary.md"
 
-// TestWords searches the documentation, the comments of the protocol and the comments of
-// exported Go names for the words that docs/glossary.md rules out.
+// exportedOnly are the folders where TestWords searches only the comments of exported names,
+// each with the reason. Elsewhere it searches all comments and the texts of errors.
+var exportedOnly = map[string]string{
+	"session": "its files move; its comments and errors follow after that",
+}
+
+// notSearched are the folders that TestWords does not search, each with the reason.
+var notSearched = map[string]string{
+	"gen":           "generated from the protocol, which is searched itself",
+	"ts":            "not Go; its pages are searched",
+	"tools":         "programs of the build",
+	"internal/test": "no part of the product",
+}
+
+// TestWords searches the documentation, the comments of the protocol, and the comments and
+// error texts of Go packages for the words that docs/glossary.md rules out.
 func TestWords(t *testing.T) {
 	banned := bannedWords(t)
 	texts := map[string]string{}
@@ -63,7 +77,9 @@ package p
 
 // F is in vain. Says: put aside.
 func F() {
-	// heal: not exported, not searched
+	// heal: not of an exported name
+	_ = errors.New("no quota")
+	_ = "no quota"
 }
 
 // T is fine.
@@ -83,6 +99,9 @@ func (T) M() {}
 	}
 	if found := banned.find(exportedComments(file)); len(found) != 5 {
 		t.Errorf("found %q in Go comments, want 5", found)
+	}
+	if found := banned.find(allTexts(file)); len(found) != 8 {
+		t.Errorf("found %q in Go comments and error texts, want 8", found)
 	}
 	if found := banned.find(protoComments("// heal\nmessage heal {} // insist")); len(found) != 2 {
 		t.Errorf("found %q in comments of the protocol, want 2", found)
@@ -157,8 +176,8 @@ func protoComments(text string) string {
 	return out.String()
 }
 
-// goDocs returns the comments of what strangers can import, by file. Lines count from the
-// first comment of each.
+// goDocs returns the comments and error texts of Go files, by file. Lines count from the
+// first text of each.
 func goDocs(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	docs := map[string]string{}
@@ -167,9 +186,7 @@ func goDocs(t *testing.T, dir string) map[string]string {
 			return err
 		}
 		if d.IsDir() {
-			name := d.Name()
-			if name == "internal" || name == "gen" || name == "cmd" || name == "ts" || name == "tools" ||
-				strings.HasPrefix(name, ".") && path != dir {
+			if _, ok := notSearched[rel(dir, path)]; ok || strings.HasPrefix(d.Name(), ".") && path != dir {
 				return filepath.SkipDir
 			}
 			return nil
@@ -181,13 +198,62 @@ func goDocs(t *testing.T, dir string) map[string]string {
 		if err != nil {
 			return err
 		}
-		docs[path] = exportedComments(file)
+		folder, _, _ := strings.Cut(rel(dir, path), "/")
+		if _, ok := exportedOnly[folder]; ok {
+			docs[path] = exportedComments(file)
+		} else {
+			docs[path] = allTexts(file)
+		}
 		return nil
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
 	return docs
+}
+
+// rel returns path relative to dir, with slashes.
+func rel(dir, path string) string {
+	p, err := filepath.Rel(dir, path)
+	if err != nil {
+		return path
+	}
+	return filepath.ToSlash(p)
+}
+
+// newError matches the names of functions whose text arguments become errors.
+var newError = regexp.MustCompile(`^New$|(?i)errorf$`)
+
+// allTexts joins all comments of a file and the texts of its errors.
+func allTexts(file *ast.File) string {
+	var out strings.Builder
+	for _, g := range file.Comments {
+		out.WriteString(blankCode(g.Text()))
+	}
+	ast.Inspect(file, func(n ast.Node) bool {
+		call, ok := n.(*ast.CallExpr)
+		if !ok || !newError.MatchString(calledName(call)) {
+			return true
+		}
+		for _, arg := range call.Args {
+			if lit, ok := arg.(*ast.BasicLit); ok && lit.Kind == token.STRING {
+				text, _ := strconv.Unquote(lit.Value)
+				out.WriteString(blankCode(text) + "\n")
+			}
+		}
+		return true
+	})
+	return out.String()
+}
+
+func calledName(call *ast.CallExpr) string {
+	switch f := call.Fun.(type) {
+	case *ast.Ident:
+		return f.Name
+	case *ast.SelectorExpr:
+		return f.Sel.Name
+	}
+	return ""
 }
 
 // exportedComments joins the comments of a file's package and of what it exports.

@@ -106,9 +106,9 @@ func TestAttachAtEachMessage(t *testing.T) {
 				}
 			}
 			for i, m := range live.got[:len(live.got)-1] {
-				again := dial.open(t, attach(live.session(), m.GetSeq()))
-				again.rest()
-				sameStory(t, again.got, live.got[i+1:])
+				second := dial.open(t, attach(live.session(), m.GetSeq()))
+				second.rest()
+				sameStory(t, second.got, live.got[i+1:])
 			}
 			past := dial.open(t, attach(live.session(), live.seq()))
 			if err := past.s.CloseRequest(); err != nil {
@@ -131,7 +131,7 @@ func onFakeTime(t *testing.T, test func(t *testing.T, dial dialer), opts ...test
 }
 
 // A client that drops in the middle of a turn and comes back, at once, later,
-// or when the turn has been put aside, ends up with what the log holds.
+// or when the turn has been suspended, ends up with what the log holds.
 func TestDropAtEachMessage(t *testing.T) {
 	for _, away := range []time.Duration{0, 1500 * time.Millisecond, 3 * time.Hour} {
 		t.Run(fmt.Sprint(away), func(t *testing.T) {
@@ -150,8 +150,8 @@ func TestDropAtEachMessage(t *testing.T) {
 						}
 						// Every other time the last message is not answered.
 						if len(calls) == 2 && (n%2 == 0 || i < n-1) {
-							first.send(answer(calls[0]))
-							first.send(answer(calls[1]))
+							first.send(resultFor(calls[0]))
+							first.send(resultFor(calls[1]))
 							calls = nil
 						}
 					}
@@ -193,7 +193,7 @@ func TestTwoClients(t *testing.T) {
 				}
 			}
 		}
-		b.send(answer(b.got[len(b.got)-1].GetToolCall()))
+		b.send(resultFor(b.got[len(b.got)-1].GetToolCall()))
 		synctest.Wait()
 		b.drop()
 		begin := time.Now()
@@ -201,14 +201,14 @@ func TestTwoClients(t *testing.T) {
 		if took := time.Since(begin); took != 2*time.Second || m.GetToolCall().GetToolName() != "first" || !ids[m.GetToolCall().GetToolCallId()] {
 			t.Errorf("got %v after %v, want the first call handed over after 2s", m, took)
 		}
-		a.send(answer(m.GetToolCall()))
+		a.send(resultFor(m.GetToolCall()))
 		a.rest()
 		watch.rest()
 		complete(t, a.got)
 		sameStory(t, a.got, watch.got)
-		again := dial.open(t, attach(a.session(), b.seq()))
-		again.rest()
-		sameStory(t, slices.Concat(b.got, again.got), a.got)
+		second := dial.open(t, attach(a.session(), b.seq()))
+		second.rest()
+		sameStory(t, slices.Concat(b.got, second.got), a.got)
 	})
 }
 
@@ -306,10 +306,10 @@ func TestRetention(t *testing.T) {
 		}
 		next := everything(t)
 		next.GetExecute().SessionId = new(c.session())
-		again := dial.open(t, next)
-		again.rest()
-		if !again.got[len(again.got)-1].GetEnd().GetCompleted() {
-			t.Errorf("the session must go on, got %s", show(again.got))
+		second := dial.open(t, next)
+		second.rest()
+		if !second.got[len(second.got)-1].GetEnd().GetCompleted() {
+			t.Errorf("the session must go on, got %s", show(second.got))
 		}
 	}, testdaemon.WithTurnLimits(limits.Limits{Retention: 3 * time.Hour}))
 }
@@ -345,7 +345,7 @@ func TestRefusedAttach(t *testing.T) {
 	})
 }
 
-// The daemon that comes after goes on with the turns of the one before.
+// The daemon that comes after continues with the turns of the one before.
 func TestRestart(t *testing.T) {
 	for name, fit := range map[string]func(*agentdv1.RunResponse) bool{
 		"while the model speaks": func(m *agentdv1.RunResponse) bool { return strings.Contains(m.GetOutputChunk().GetContent(), "日本") },

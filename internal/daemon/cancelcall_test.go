@@ -13,8 +13,8 @@ import (
 	"github.com/apzuk3/agentd/session/limits"
 )
 
-// A call is cancelled on each wire by another client than the one that runs the
-// tool: that one is told, and the turn goes on. Again it changes nothing.
+// A call is canceled on each wire by another client than the one that runs the
+// tool: that one is told, and the turn continues. Again it changes nothing.
 func TestCancelToolCall(t *testing.T) {
 	d := start(t, daemon.Config{Scripts: map[string]string{"asks": asks}, Turns: limits.Limits{IdleTurn: time.Hour}})
 	tools := wires(t, d)["Connect, binary, HTTP/1.1"]
@@ -27,9 +27,9 @@ func TestCancelToolCall(t *testing.T) {
 			if got := call(t, c.CancelToolCall, req).GetTurn(); got.GetId() != turn.GetId() || len(got.GetPendingToolCalls()) != 0 {
 				t.Errorf("the turn is %v", got)
 			}
-			told := runs.until(t, func(m *agentdv1.RunResponse) bool { return m.GetToolCallCanceled() != nil }).GetToolCallCanceled()
-			if told.GetToolCallId() != asked.GetToolCallId() || told.GetReason() == "" {
-				t.Errorf("the client is told %v", told)
+			event := runs.until(t, func(m *agentdv1.RunResponse) bool { return m.GetToolCallCanceled() != nil }).GetToolCallCanceled()
+			if event.GetToolCallId() != asked.GetToolCallId() || event.GetReason() == "" {
+				t.Errorf("the client is told %v", event)
 			}
 			over := until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
 			if !strings.Contains(over.GetOutputText(), "cancelled") {
@@ -48,8 +48,8 @@ func TestCancelToolCall(t *testing.T) {
 	}
 }
 
-// A call that was open when the daemon stopped is cancelled on the next one; its
-// turn goes on and ends without any client.
+// A call that was open when the daemon stopped is canceled on the next one; its
+// turn continues and ends without any client.
 func TestCancelToolCallAfterARestart(t *testing.T) {
 	cfg := daemon.Config{DataDir: filepath.Join(t.TempDir(), "data"), Scripts: map[string]string{"asks": asks}}
 	d := start(t, cfg)

@@ -23,7 +23,7 @@ import (
 // Memory as Config.DataDir keeps everything in memory.
 const Memory = ":memory:"
 
-// Config is everything a daemon can be told. The zero value serves on port 8080
+// Config is the configuration of a daemon. The zero value serves on port 8080
 // with everything in memory and only the models that need no key.
 type Config struct {
 	// Addr is where to listen, as host:port; no host means all addresses.
@@ -41,7 +41,7 @@ type Config struct {
 	// Default Memory.
 	DataDir string
 	// AllowNetworkFiles takes a DataDir on a network file system, which is refused
-	// otherwise. The operator sees to it that one daemon of one machine uses it at a time.
+	// otherwise. The operator ensures that one daemon of one machine uses it at a time.
 	AllowNetworkFiles bool
 	// Store is used in place of a database in DataDir. Shutdown closes it.
 	Store store.Store
@@ -93,7 +93,7 @@ type Config struct {
 	// OnDisconnect is what becomes of a turn that Run has started, and whose request
 	// has no on_disconnect, when its last client is gone: auto (the turn of a client
 	// that cannot know on_disconnect is canceled when that resets its stream, any other
-	// goes on), continue or cancel. Default auto.
+	// continues), continue or cancel. Default auto.
 	OnDisconnect string
 
 	// MaxConns is how many connections may be open at once; more wait to be

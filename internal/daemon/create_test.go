@@ -85,9 +85,9 @@ func TestCreate(t *testing.T) {
 			if made != id || e != nil {
 				t.Fatalf("made %q: %v", made, e)
 			}
-			again := greet(id, true)
-			again.Agent = nil // the session has run a tree
-			if made, next, e := begin(t, again); made != id || next == turn || e != nil {
+			second := greet(id, true)
+			second.Agent = nil // the session has run a tree
+			if made, next, e := begin(t, second); made != id || next == turn || e != nil {
 				t.Errorf("continued %q %q: %v", made, next, e)
 			}
 			if turns := call(t, service.ListTurns, &agentdv1.ListTurnsRequest{SessionId: id}).GetTurns(); len(turns) != 2 {
@@ -142,8 +142,8 @@ func TestCreateOnce(t *testing.T) {
 				return ex
 			}
 			_, turn, e := begin(t, req())
-			if _, again, e := begin(t, req()); again != turn || e != nil {
-				t.Errorf("the repeat is turn %q, want %q: %v", again, turn, e)
+			if _, second, e := begin(t, req()); second != turn || e != nil {
+				t.Errorf("the repeat is turn %q, want %q: %v", second, turn, e)
 			}
 			if e != nil {
 				t.Fatal(e)

@@ -27,7 +27,7 @@ import (
 const (
 	// openTimeout bounds opening the store, migrations included.
 	openTimeout = time.Minute
-	// streamsGrace is how long streams may take to tell their clients the end
+	// streamsGrace is how long streams may take to send the end
 	// after their turns are over.
 	streamsGrace = 5 * time.Second
 	// storeGrace is how long the store may take to close.
@@ -199,7 +199,7 @@ func newHTTPServer(cfg *Config, h http.Handler) *http.Server {
 // Shutdown is over. A server that is to serve Run needs HTTP/2, in cleartext too.
 func (d *Daemon) Handler() http.Handler { return d.http.Handler }
 
-// Start listens, unless the daemon is HandlerOnly, has the turns go on that were open when the last daemon of this
+// Start listens, unless the daemon is HandlerOnly, has the turns continue that were open when the last daemon of this
 // store ended, and serves in the background. ctx bounds the listening and the
 // reading of those turns only.
 func (d *Daemon) Start(ctx context.Context) error {
@@ -223,7 +223,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		if l != nil {
 			err = errors.Join(err, l.Close())
 		}
-		return fmt.Errorf("daemon: go on with open turns: %w", err)
+		return fmt.Errorf("daemon: recover open turns: %w", err)
 	}
 	d.started = true
 	if l == nil {
@@ -261,7 +261,7 @@ func (d *Daemon) serve(l net.Listener) {
 	})
 }
 
-// exposed tells whether others than this machine can reach an address.
+// exposed reports whether others than this machine can reach an address.
 func exposed(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return ok && !tcp.IP.IsLoopback()
@@ -269,8 +269,8 @@ func exposed(a net.Addr) bool {
 
 // storeFailed says, once, that the store has failed for good.
 func (d *Daemon) storeFailed(err error) {
-	d.log.Error("the store has failed: turns are put aside, this server stops; "+
-		"the next one opens the store anew and goes on with them",
+	d.log.Error("the store has failed: turns are suspended, this server stops; "+
+		"the next one opens the store and recovers them",
 		slog.String("error", err.Error()))
 	d.broken.Store(true)
 	d.failed <- fmt.Errorf("daemon: %w", err)
@@ -307,8 +307,8 @@ func (d *Daemon) URL() string {
 	return "http://" + net.JoinHostPort(host, port)
 }
 
-// Shutdown ends the daemon: softly until ctx ends, then hard, which puts the
-// turns that still run aside: the next daemon goes on with them. It may be called
+// Shutdown ends the daemon: softly until ctx ends, then hard. A hard shutdown
+// suspends the turns that still run; the next daemon recovers them. It may be called
 // again, and from several goroutines; a hard call makes a soft one under way
 // hard. It returns when nothing of the daemon runs any more, or names what
 // still does.
@@ -317,19 +317,19 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	d.stopped = true
 	started := d.started
 	d.mu.Unlock()
-	// Whoever met the store's failure may be getting its answer only now.
-	answering := d.requests.inside() > 0 || d.broken.Load()
+	// The request that met the failure of the store may still wait for its reply.
+	replying := d.requests.inside() > 0 || d.broken.Load()
 	d.server.Drain()
 	var errs []error
 	if started && d.listener != nil {
-		// Connections stay: their streams go on, and are told that no new turn
+		// Connections stay: their streams continue, and report that no new turn
 		// starts. So that nobody connects any more, the listener closes now.
 		_ = d.listener.Close()
 	} else if !started && d.cfg.Listener != nil {
 		_ = d.cfg.Listener.Close()
 	}
 	errs = append(errs, d.manager.Shutdown(ctx))
-	if d.awaitStreams() && answering {
+	if d.awaitStreams() && replying {
 		d.lastFrames()
 	}
 	if err := d.http.Close(); err != nil && !errors.Is(err, net.ErrClosed) {

@@ -27,11 +27,11 @@ func thinkingTurn(t *testing.T, c agentdv1connect.SessionServiceClient) *agentdv
 	turn := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn()
 	for i := range 2 {
 		turn = until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT)
-		answer := &agentdv1.RunRequest_ToolCallResponse{ToolCallId: turn.GetPendingToolCalls()[0].GetToolCallId()}
-		if answer.Result = (&agentdv1.RunRequest_ToolCallResponse_Output{Output: "all white"}); i == 1 {
-			answer.Result = &agentdv1.RunRequest_ToolCallResponse_Error{Error: "no light"}
+		result := &agentdv1.RunRequest_ToolCallResponse{ToolCallId: turn.GetPendingToolCalls()[0].GetToolCallId()}
+		if result.Result = (&agentdv1.RunRequest_ToolCallResponse_Output{Output: "all white"}); i == 1 {
+			result.Result = &agentdv1.RunRequest_ToolCallResponse_Error{Error: "no light"}
 		}
-		call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{answer}})
+		call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{result}})
 	}
 	return until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
 }
@@ -130,7 +130,7 @@ func listAll(t *testing.T, c agentdv1connect.SessionServiceClient, req *agentdv1
 }
 
 // What a user interface makes of the display alone is what was said and done.
-func TestDisplayTellsTheTurn(t *testing.T) {
+func TestDisplayShowsTheTurn(t *testing.T) {
 	d := start(t, daemon.Config{Scripts: map[string]string{"thinks": thinks}})
 	c := wires(t, d)["Connect, binary, HTTP/2"]
 	turn := thinkingTurn(t, c)

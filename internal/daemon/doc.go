@@ -9,10 +9,10 @@
 //
 // # Start and stop
 //
-// New opens the store and checks the whole configuration, Start goes on with the
+// New opens the store and checks the whole configuration, Start continues with the
 // turns that were open, and listens. Shutdown ends it all: no new connections and
 // turns, then the running turns are waited for until the context ends, then they
-// are put aside, and their streams tell the clients so; then connections close;
+// are suspended, and their streams report it to the clients; then connections close;
 // the store is closed last, when nobody is left to write.
 //
 // A store without space is waited for: turns pause, new ones are refused, readyz

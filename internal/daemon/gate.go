@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// gate counts the requests that a handler answers, and keeps others out once it is
+// gate counts the requests that a handler serves, and keeps others out once it is
 // closed. The zero value is open. Its methods may be called from any goroutine.
 type gate struct {
 	mu     sync.Mutex // protects the fields below
@@ -16,10 +16,10 @@ type gate struct {
 	empty  chan struct{} // closed when a closed gate has nobody within; nil while it is open
 }
 
-// visit is a request that is being answered.
+// visit is a request that is being served.
 type visit struct{ cancel context.CancelFunc }
 
-// guard has h answer requests while the gate is open.
+// guard lets h serve requests while the gate is open.
 func (g *gate) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		ctx, cancel := context.WithCancel(r.Context())
@@ -56,14 +56,14 @@ func (g *gate) leave(v *visit) {
 	}
 }
 
-// inside is how many requests are being answered.
+// inside is how many requests are being served.
 func (g *gate) inside() int {
 	g.mu.Lock()
 	defer g.mu.Unlock()
 	return len(g.within)
 }
 
-// hurry ends the contexts of the requests that are being answered.
+// hurry ends the contexts of the requests that are being served.
 func (g *gate) hurry() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

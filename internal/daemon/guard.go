@@ -46,7 +46,7 @@ func (c *Config) foreign(r *http.Request) string {
 	return fmt.Sprintf("a web page of %.255q must not call this server (--cors-origins)", origin)
 }
 
-// allows tells whether a name is one of AllowedHosts.
+// allows reports whether a name is one of AllowedHosts.
 func (c *Config) allows(host string) bool {
 	return slices.ContainsFunc(c.AllowedHosts, func(name string) bool { return hostname(name) == host })
 }
@@ -59,14 +59,14 @@ func hostname(host string) string {
 	return strings.ToLower(strings.TrimSuffix(strings.Trim(host, "[]"), "."))
 }
 
-// isHere tells whether a name can lead to this machine alone, or is an address,
+// isHere reports whether a name can lead to this machine alone, or is an address,
 // which no page can have for its name unless it comes from there.
 func isHere(host string) bool {
 	_, err := netip.ParseAddr(host)
 	return err == nil || host == "localhost" || strings.HasSuffix(host, ".localhost")
 }
 
-// isLoopback tells whether an address is reached from this machine alone.
+// isLoopback reports whether an address is reached from this machine alone.
 func isLoopback(a net.Addr) bool {
 	tcp, ok := a.(*net.TCPAddr)
 	return ok && tcp.IP.IsLoopback()

@@ -145,7 +145,7 @@ func TestSoftShutdown(t *testing.T) {
 	})
 }
 
-// When the grace is over, turns are put aside, and their clients are told so.
+// When the grace is over, turns are suspended, and their clients are told so.
 func TestHardShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := agentdtest.Start(t, agentdtest.Config{

@@ -14,7 +14,7 @@ import (
 	"github.com/apzuk3/agentd/internal/daemon"
 )
 
-// TestListModelCalls tells on each wire what the models of a turn were told, while
+// TestListModelCalls lists on each wire the model calls of a turn, while
 // it waits for a tool and when it is over: each call has the instruction of the
 // state as it was then.
 func TestListModelCalls(t *testing.T) {
@@ -73,7 +73,7 @@ func TestListModelCalls(t *testing.T) {
 	}
 }
 
-// TestListModelCallsInPages reads the calls page by page while the turn goes on:
+// TestListModelCallsInPages reads the calls page by page while the turn continues:
 // none is lost or told twice, and a token is of no use for anything else.
 func TestListModelCallsInPages(t *testing.T) {
 	d := start(t, daemon.Config{Scripts: map[string]string{"asks": asks}})
@@ -97,7 +97,7 @@ func TestListModelCallsInPages(t *testing.T) {
 			t.Errorf("%s: %v", name, err)
 		}
 	}
-	answerAll(t, c, id, turn.GetId())
+	submitAll(t, c, id, turn.GetId())
 	ex = &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "more", SessionId: &id, Agent: llm("other", "echo")}
 	until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
 	paged := first.GetCalls()
@@ -158,7 +158,7 @@ func TestListModelCallsTooLarge(t *testing.T) {
 	agent := llm("root", "echo")
 	agent.GetLlm().Instruction = strings.Repeat("{x}", 3)
 	err := try(t, c.ListModelCalls, run(map[string]any{"x": strings.Repeat("x", 3000)}, agent))
-	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "in one call") || !strings.Contains(err.Error(), "8192") {
+	if connect.CodeOf(err) != connect.CodeResourceExhausted || !strings.Contains(err.Error(), "one model call of turn") || !strings.Contains(err.Error(), "8192") {
 		t.Errorf("got %v", err)
 	}
 }

@@ -41,8 +41,8 @@ func newRequests(m protoreflect.MessageDescriptor) []newRequest {
 		}
 		for i := range m.Fields().Len() {
 			f := m.Fields().Get(i)
-			again := slices.ContainsFunc(path, func(up protoreflect.FieldDescriptor) bool { return up == f })
-			if f.Message() != nil && !again {
+			cycle := slices.ContainsFunc(path, func(up protoreflect.FieldDescriptor) bool { return up == f })
+			if f.Message() != nil && !cycle {
 				visit(f.Message(), append(slices.Clone(path), f))
 			}
 		}
@@ -84,7 +84,7 @@ func (r *newRequest) says(json bool) string {
 	return fmt.Sprintf("this server does not know field 99 of %s", r.of.FullName())
 }
 
-// reads tells whether a method may be called by GET.
+// reads reports whether a method may be called by GET.
 func reads(method protoreflect.MethodDescriptor) bool {
 	opts, ok := method.Options().(*descriptorpb.MethodOptions)
 	return ok && opts.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
@@ -182,7 +182,7 @@ func (s formStream) until(want func(*agentdv1.RunResponse) bool) *agentdv1.RunRe
 }
 
 // On a stream, a first message with a field that is not known starts nothing; a later
-// one changes nothing, and the turn goes on.
+// one changes nothing, and the turn continues.
 func TestNewerClientOfRun(t *testing.T) {
 	t.Parallel() // it waits
 	d := start(t, daemon.Config{})

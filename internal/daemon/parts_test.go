@@ -21,7 +21,7 @@ func partsOf(name string) []*agentdv1.Part {
 	}
 }
 
-// sameParts tells whether the parts are those of partsOf.
+// sameParts reports whether the parts are those of partsOf.
 func sameParts(got []*agentdv1.Part, name string) bool {
 	return proto.Equal(&agentdv1.Turn{UserParts: got}, &agentdv1.Turn{UserParts: partsOf(name)})
 }
@@ -75,7 +75,7 @@ func TestGetTurnHasThePartsOfItsPrompt(t *testing.T) {
 		t.Errorf("CancelTurn tells %v", got.GetUserParts())
 	}
 	for _, name := range []string{"first", "queued"} {
-		answerAll(t, c, id, turns[name])
+		submitAll(t, c, id, turns[name])
 	}
 	if into := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: id, TurnId: turns["injected"]}).GetTurn().GetInjectedInto(); into != turns["first"] {
 		t.Errorf("the prompt was injected into %q, want %q", into, turns["first"])
@@ -90,8 +90,8 @@ func TestGetTurnHasThePartsOfItsPrompt(t *testing.T) {
 	}
 }
 
-// answerAll answers what a turn asks for until it has succeeded.
-func answerAll(t *testing.T, c agentdv1connect.SessionServiceClient, sessionID, turnID string) {
+// submitAll answers what a turn asks for until it has succeeded.
+func submitAll(t *testing.T, c agentdv1connect.SessionServiceClient, sessionID, turnID string) {
 	t.Helper()
 	for t.Context().Err() == nil {
 		turn := call(t, c.GetTurn, &agentdv1.GetTurnRequest{SessionId: sessionID, TurnId: turnID}).GetTurn()

@@ -170,8 +170,8 @@ func (p peer) turn(t *testing.T) {
 			if call.Name != "look" || strings.ReplaceAll(call.Input, " ", "") != `{"where":"north"}` {
 				t.Errorf("the call is %+v", call)
 			}
-			answer := fmt.Sprintf(`{%s,"results":[{"toolCallId":%q,"output":"fog and 日本"}]}`, named, call.ID)
-			if got := p.call(t, "SubmitToolResults", answer); len(got.Refused) != 0 || got.Turn.ID != turn.ID {
+			body := fmt.Sprintf(`{%s,"results":[{"toolCallId":%q,"output":"fog and 日本"}]}`, named, call.ID)
+			if got := p.call(t, "SubmitToolResults", body); len(got.Refused) != 0 || got.Turn.ID != turn.ID {
 				t.Errorf("the result is answered with %+v", got)
 			}
 		}

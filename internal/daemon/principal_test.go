@@ -214,8 +214,8 @@ func TestCreatedBy(t *testing.T) {
 
 	d = start(t, cfg)
 	cleo := speaking(t, d, "cleo@acme")
-	if again := call(t, cleo.ListInteractions, &agentdv1.ListInteractionsRequest{SessionId: id}).GetInteractions(); len(again) != 1 || again[0].GetId() != asked.GetId() {
-		t.Fatalf("after a restart: %v", again)
+	if second := call(t, cleo.ListInteractions, &agentdv1.ListInteractionsRequest{SessionId: id}).GetInteractions(); len(second) != 1 || second[0].GetId() != asked.GetId() {
+		t.Fatalf("after a restart: %v", second)
 	}
 	resolved := call(t, cleo.ResolveInteraction, &agentdv1.ResolveInteractionRequest{
 		SessionId: id, InteractionId: asked.GetId(),
@@ -225,14 +225,14 @@ func TestCreatedBy(t *testing.T) {
 		t.Errorf("resolved %v", resolved)
 	}
 	dan := speaking(t, d, "dan@acme")
-	answered := call(t, dan.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{
+	submitted := call(t, dan.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{
 		SessionId: id, TurnId: turn.GetId(),
 		Results: []*agentdv1.RunRequest_ToolCallResponse{{
 			ToolCallId: asked.GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "a hill"},
 		}},
 	})
-	if len(answered.GetRefused()) != 0 {
-		t.Fatalf("refused %v", answered.GetRefused())
+	if len(submitted.GetRefused()) != 0 {
+		t.Fatalf("refused %v", submitted.GetRefused())
 	}
 	until(t, dan, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
 	call(t, dan.CancelTurn, &agentdv1.CancelTurnRequest{SessionId: id, TurnId: queued.GetId()})

@@ -45,14 +45,14 @@ type place map[protoreflect.Name]string
 
 // probes makes requests of what callers have been told, and of what nobody has said.
 type probes struct {
-	mu    sync.Mutex                         // protects known
-	known map[protoreflect.Name][]string     // by the name of a field
-	seqs  []int64                            // protected by mu
-	where []place                            // protected by mu
-	told  map[string]int                     // how often methods have said what; protected by mu
-	all   protoreflect.MethodDescriptors     // of SessionService
-	wires map[string]caller                  // by name
-	fault func(format string, values ...any) // says what must not be
+	mu      sync.Mutex                         // protects known
+	known   map[protoreflect.Name][]string     // by the name of a field
+	seqs    []int64                            // protected by mu
+	where   []place                            // protected by mu
+	replies map[string]int                     // how often methods have said what; protected by mu
+	all     protoreflect.MethodDescriptors     // of SessionService
+	wires   map[string]caller                  // by name
+	fault   func(format string, values ...any) // says what must not be
 }
 
 // learn keeps the ids, tokens and positions of a reply, and looks for faults in it.
@@ -127,7 +127,7 @@ func (p *probes) visit(turn protoreflect.Message) {
 func (p *probes) count(method protoreflect.MethodDescriptor, what string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	p.told[fmt.Sprint(method.Name(), " ", what)]++
+	p.replies[fmt.Sprint(method.Name(), " ", what)]++
 }
 
 // prober is one that makes requests of its own chance.
@@ -382,10 +382,10 @@ func TestProbes(t *testing.T) {
 		Turns: limits.Limits{IdleTurn: 20 * time.Millisecond},
 	})
 	p := &probes{
-		known: map[protoreflect.Name][]string{"model": {"echo", "scripted/looks"}, "name": {"root", "a", "b"}, "tool_name": {"look"}},
-		all:   agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods(),
-		wires: callers(t, d),
-		told:  map[string]int{},
+		known:   map[protoreflect.Name][]string{"model": {"echo", "scripted/looks"}, "name": {"root", "a", "b"}, "tool_name": {"look"}},
+		all:     agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods(),
+		wires:   callers(t, d),
+		replies: map[string]int{},
 		fault: func(format string, values ...any) {
 			t.Errorf("with -probes.seed=%d: %s", seed, fmt.Sprintf(format, values...))
 		},
@@ -400,7 +400,7 @@ func TestProbes(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	t.Logf("with -probes.seed=%d: %v", seed, p.told)
+	t.Logf("with -probes.seed=%d: %v", seed, p.replies)
 	for line := range strings.Lines(log.String()) {
 		if strings.Contains(line, "level=ERROR") {
 			p.fault("it logs %.2000s", line)

@@ -15,7 +15,7 @@ import (
 
 // providers are those of a daemon: the ones that every daemon has, and those of the config. One
 // server of OpenAI is three providers: "openai", whose interface fits the address, and two that
-// insist on one.
+// require one.
 func providers(cfg *Config) ([]model.Provider, error) {
 	script, err := newScripted(cfg)
 	if err != nil {

@@ -113,7 +113,7 @@ func TestRecordFallback(t *testing.T) {
 }
 
 // A call that is under way when the daemon stops is in the record, as one that was
-// cancelled, with what was shown of its answer.
+// canceled, with what was shown of its answer.
 func TestRecordIsWholeAfterShutdown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "calls.jsonl")
 	d, err := daemon.New(daemon.Config{
@@ -126,7 +126,7 @@ func TestRecordIsWholeAfterShutdown(t *testing.T) {
 	if err := d.Start(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	told := make(chan struct{})
+	reported := make(chan struct{})
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -135,11 +135,11 @@ func TestRecordIsWholeAfterShutdown(t *testing.T) {
 				return // the daemon is gone
 			}
 			if event.OutputChunk != nil && event.OutputChunk.Content != "" {
-				close(told)
+				close(reported)
 			}
 		}
 	}()
-	<-told
+	<-reported
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel() // do not wait for the turn
 	if err := d.Shutdown(ctx); err != nil {

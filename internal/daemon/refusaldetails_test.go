@@ -165,19 +165,19 @@ func TestUnreadableRefusalsSayWhatToDo(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		var answer struct {
+		var refusal struct {
 			Details []struct {
 				Value string
 			}
 		}
-		err = json.NewDecoder(resp.Body).Decode(&answer)
+		err = json.NewDecoder(resp.Body).Decode(&refusal)
 		if err := resp.Body.Close(); err != nil {
 			t.Error(err)
 		}
-		if err != nil || len(answer.Details) != 1 {
-			t.Fatalf("%s: %v, %v", name, answer, err)
+		if err != nil || len(refusal.Details) != 1 {
+			t.Fatalf("%s: %v, %v", name, refusal, err)
 		}
-		data, err := base64.RawStdEncoding.DecodeString(answer.Details[0].Value)
+		data, err := base64.RawStdEncoding.DecodeString(refusal.Details[0].Value)
 		if err != nil {
 			t.Fatal(err)
 		}

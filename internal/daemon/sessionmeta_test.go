@@ -26,15 +26,15 @@ func TestSessionLife(t *testing.T) {
 			if s.GetId() == "" || s.GetVersion() != 1 || s.GetState() != agentdv1.SessionState_SESSION_STATE_ACTIVE || s.GetLastSeq() != 0 || s.GetCreatedBy() == "" {
 				t.Errorf("created %v", s)
 			}
-			if again := call(t, c.CreateSession, create).GetSession(); !proto.Equal(again, s) {
-				t.Errorf("created again: %v, want %v", again, s)
+			if second := call(t, c.CreateSession, create).GetSession(); !proto.Equal(second, s) {
+				t.Errorf("created again: %v, want %v", second, s)
 			}
 			// A turn, asked for twice.
 			ask := lookRequest("go")
 			ask.SessionId, ask.IdempotencyKey = &s.Id, "turn "+name
 			turn := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ask}).GetTurn()
-			if again := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ask}).GetTurn(); again.GetId() != turn.GetId() {
-				t.Errorf("created turn %s again as %s", turn.GetId(), again.GetId())
+			if second := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ask}).GetTurn(); second.GetId() != turn.GetId() {
+				t.Errorf("created turn %s again as %s", turn.GetId(), second.GetId())
 			}
 			turn = until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT)
 			waiting := &agentdv1.ListSessionsRequest{
@@ -54,7 +54,7 @@ func TestSessionLife(t *testing.T) {
 			if now.GetUsage().GetModelCalls() != 2 || now.GetLastTurnStatus() != turn.GetStatus() || now.GetLastSeq() == 0 {
 				t.Errorf("after the turn: %v", now)
 			}
-			// A fork from before the tool's answer, and the turn after it.
+			// A fork from before the tool's result, and the turn after it.
 			events := call(t, c.ListTurnEvents, &agentdv1.ListTurnEventsRequest{SessionId: s.GetId()}).GetEvents()
 			at := events[slices.IndexFunc(events, func(e *agentdv1.RunResponse) bool { return e.GetToolCallAnnounced() != nil })].GetSeq()
 			fork := call(t, c.ForkSession, &agentdv1.ForkSessionRequest{SessionId: s.GetId(), ThroughSeq: &at, ClientRef: "fork"}).GetSession()

@@ -124,10 +124,10 @@ func TestTurnInTheBackground(t *testing.T) {
 				t.Errorf("so far: %v", seen)
 			}
 			last := seen.GetEvents()[len(seen.GetEvents())-1].GetSeq()
-			answer := &agentdv1.RunRequest_ToolCallResponse{ToolCallId: open[0].GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "all white"}}
+			result := &agentdv1.RunRequest_ToolCallResponse{ToolCallId: open[0].GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "all white"}}
 			wrong := &agentdv1.RunRequest_ToolCallResponse{ToolCallId: "call_nobody_made", Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "x"}}
 			submitted := call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{
-				SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{wrong, answer, answer},
+				SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{wrong, result, result},
 			})
 			if r := submitted.GetRefused(); len(r) != 1 || r[0].GetToolCallId() != "call_nobody_made" || r[0].GetError().GetCode() != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
 				t.Errorf("refused: %v", r)
@@ -170,7 +170,7 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	answer := func(id string) *agentdv1.RunRequest_ToolCallResponse {
+	resultFor := func(id string) *agentdv1.RunRequest_ToolCallResponse {
 		return &agentdv1.RunRequest_ToolCallResponse{ToolCallId: id, Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "fog"}}
 	}
 
@@ -188,7 +188,7 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 		}
 		onRun = append(onRun, m)
 		if tc := m.GetToolCall(); tc != nil {
-			call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: tc.GetSessionId(), TurnId: m.GetTurnId(), Results: []*agentdv1.RunRequest_ToolCallResponse{answer(tc.GetToolCallId())}})
+			call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: tc.GetSessionId(), TurnId: m.GetTurnId(), Results: []*agentdv1.RunRequest_ToolCallResponse{resultFor(tc.GetToolCallId())}})
 		}
 		if m.GetEnd() != nil {
 			_ = s.CloseRequest()
@@ -206,7 +206,7 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 			break
 		}
 		if tc := m.GetToolCall(); tc != nil {
-			send(s, &agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: answer(tc.GetToolCallId())}})
+			send(s, &agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: resultFor(tc.GetToolCallId())}})
 		}
 		if m.GetEnd() != nil {
 			_ = s.CloseRequest()
@@ -266,8 +266,8 @@ func TestLargeToolResult(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			turn := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: lookRequest("go")}).GetTurn()
 			turn = until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT)
-			answer := &agentdv1.RunRequest_ToolCallResponse{ToolCallId: turn.GetPendingToolCalls()[0].GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: large}}
-			submitted := call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{answer}})
+			result := &agentdv1.RunRequest_ToolCallResponse{ToolCallId: turn.GetPendingToolCalls()[0].GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: large}}
+			submitted := call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{result}})
 			if len(submitted.GetRefused()) > 0 {
 				t.Fatal(submitted.GetRefused())
 			}
@@ -317,8 +317,8 @@ func TestListTurns(t *testing.T) {
 	}
 }
 
-// A turn is cancelled wherever it is: while it runs, waits for its start, or was
-// put aside; one that is over stays as it is.
+// A turn is canceled wherever it is: while it runs, waits for its start, or was
+// suspended; one that is over stays as it is.
 func TestCancelTurn(t *testing.T) {
 	dir := t.TempDir()
 	cfg := daemon.Config{DataDir: filepath.Join(dir, "data"), Scripts: map[string]string{"asks": asks}, Turns: limits.Limits{IdleTurn: time.Hour}}
@@ -362,7 +362,7 @@ func TestCancelTurn(t *testing.T) {
 	d = start(t, cfg)
 	c = wires(t, d)["Connect, binary, HTTP/1.1"]
 	if got := cancel(aside, "too late"); got.GetStatus() != agentdv1.TurnStatus_TURN_STATUS_CANCELED || got.GetStatusMessage() != "too late" || len(got.GetReceipt().GetCanceledToolCalls()) != 1 {
-		t.Errorf("the turn that was put aside is %v", got)
+		t.Errorf("the suspended turn is %v", got)
 	}
 	ex := &agentdv1.RunRequest_ExecuteRequest{UserPrompt: "hi", SessionId: &aside.SessionId, Agent: llm("root", "echo")}
 	until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)

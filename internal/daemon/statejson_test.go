@@ -179,8 +179,8 @@ func TestStateJSON(t *testing.T) {
 		}
 		sameJSON(t, "the beginning", begin, withoutUser(t, texts[0]))
 		sameJSON(t, "the tool's", delta, texts[1])
-		told := call(t, c.ListModelCalls, &agentdv1.ListModelCallsRequest{SessionId: id}).GetCalls()[0].GetInstruction()
-		filled, _ := strings.CutPrefix(told, "Of ")
+		instruction := call(t, c.ListModelCalls, &agentdv1.ListModelCallsRequest{SessionId: id}).GetCalls()[0].GetInstruction()
+		filled, _ := strings.CutPrefix(instruction, "Of ")
 		filled, _, _ = strings.Cut(filled, ".\n")
 		sameJSON(t, "the instruction", object, strings.TrimSuffix(filled, "."))
 
@@ -195,14 +195,14 @@ func TestStateJSON(t *testing.T) {
 			t.Errorf("replay: %+v, %v", rep, err)
 		}
 	}
-	again := start(t, cfg)
-	c = h1(t, again)
+	restarted := start(t, cfg)
+	c = h1(t, restarted)
 	for _, s := range all {
 		sameJSON(t, "after a restart", s.own, stateOf(t, c, s.session))
 	}
 }
 
-// TestStateJSONOverRestart: a turn that waits for a tool goes on with its numbers when the
+// TestStateJSONOverRestart: a turn that waits for a tool continues with its numbers when the
 // daemon has started again.
 func TestStateJSONOverRestart(t *testing.T) {
 	cfg := daemon.Config{Addr: "127.0.0.1:0", DataDir: t.TempDir(), Scripts: map[string]string{"asks": asks}}

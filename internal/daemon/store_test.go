@@ -70,7 +70,7 @@ func heartbeat() *agentdv1.RunRequest {
 
 // TestDiskFull (F17) fills the database under a turn: the turn pauses and shows
 // nothing that is not stored, new ones are refused as something that passes, readyz says
-// no; when there is space again all goes on, in the same process.
+// no; when there is space again all continues, in the same process.
 func TestDiskFull(t *testing.T) {
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "agentd.db"), sqlite.Config{MaxBytes: 1 << 20})
 	if err != nil {
@@ -90,7 +90,7 @@ func TestDiskFull(t *testing.T) {
 	call := turn.until(isCall).GetToolCall()
 	fill(t, store)
 
-	turn.send(answer(call))
+	turn.send(resultFor(call))
 	turn.send(heartbeat()) // the stream is served as ever
 	turn.until(func(m *agentdv1.RunResponse) bool { return m.GetHeartbeat() != nil })
 	for range 3 {
@@ -218,7 +218,7 @@ func TestStoreFails(t *testing.T) {
 			call = turn.until(isCall).GetToolCall()
 		}
 		db.fails.Store(true)
-		turns[1].send(answer(call))
+		turns[1].send(resultFor(call))
 		for i, turn := range turns {
 			e := turn.until(isError).GetError()
 			if e.GetCode() != unavailable || !e.GetRetryable() {

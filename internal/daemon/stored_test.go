@@ -96,9 +96,9 @@ func startStored(t *testing.T, dir string) *daemon.Daemon {
 	})
 }
 
-// toldOf returns what a daemon tells of a session, in the form of facts.txt: the words
+// factsOf returns what a daemon tells of a session, in the form of facts.txt: the words
 // of today, without what a daemon from before the contract did not know.
-func toldOf(t *testing.T, c agentdv1connect.SessionServiceClient, s *agentdv1.Session) string {
+func factsOf(t *testing.T, c agentdv1connect.SessionServiceClient, s *agentdv1.Session) string {
 	t.Helper()
 	var out strings.Builder
 	fmt.Fprintf(&out, "session %s %s labels %s ref %s by %s, %s, from %s through %d, last %s at %d\n",
@@ -229,7 +229,7 @@ func TestStoredFacts(t *testing.T) {
 	want, ids := storedOver(t)
 	var got strings.Builder
 	for _, id := range ids {
-		got.WriteString(toldOf(t, c, call(t, c.GetSession, &agentdv1.GetSessionRequest{SessionId: id}).GetSession()))
+		got.WriteString(factsOf(t, c, call(t, c.GetSession, &agentdv1.GetSessionRequest{SessionId: id}).GetSession()))
 	}
 	if diff := cmp.Diff(strings.Split(want, "\n"), strings.Split(got.String(), "\n")); diff != "" {
 		t.Errorf("what is told differs (-then +now):\n%s", diff)
@@ -303,8 +303,8 @@ func errorText[Req, Resp any](t *testing.T, f func(context.Context, *connect.Req
 	return err.Error()
 }
 
-// answerPending submits a result for each call of a turn that has none.
-func answerPending(t *testing.T, c agentdv1connect.SessionServiceClient, turn *agentdv1.Turn, output string) {
+// submitPending submits a result for each call of a turn that has none.
+func submitPending(t *testing.T, c agentdv1connect.SessionServiceClient, turn *agentdv1.Turn, output string) {
 	t.Helper()
 	req := &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId()}
 	for _, p := range turn.GetPendingToolCalls() {
@@ -318,10 +318,10 @@ func answerPending(t *testing.T, c agentdv1connect.SessionServiceClient, turn *a
 	}
 }
 
-// TestStoredTurnsGoOn: turns that were open in a database from before the contract
+// TestStoredTurnsResume: turns that were open in a database from before the contract
 // wait for what they waited for, and end by it. The logs replay without a difference,
 // as they were and as they are then.
-func TestStoredTurnsGoOn(t *testing.T) {
+func TestStoredTurnsResume(t *testing.T) {
 	dir := storedData(t)
 	_, over := storedOver(t)
 	replayStored(t, dir, over)
@@ -366,7 +366,7 @@ func TestStoredTurnsGoOn(t *testing.T) {
 			}
 			if tc.output != "" {
 				turn = until(t, c, turn, waits)
-				answerPending(t, c, turn, tc.output)
+				submitPending(t, c, turn, tc.output)
 			}
 			turn = until(t, c, turn, done)
 			if turn.GetOutputText() != tc.want {
@@ -449,16 +449,16 @@ func TestStoredSessionsChange(t *testing.T) {
 	if !slices.Contains(over, made.GetId()) {
 		t.Errorf("a repeated CreateSession has made %s", made.GetId())
 	}
-	again := &agentdv1.RunRequest_ExecuteRequest{}
-	if err := protojson.Unmarshal([]byte(storedRequest), again); err != nil {
+	parsed := &agentdv1.RunRequest_ExecuteRequest{}
+	if err := protojson.Unmarshal([]byte(storedRequest), parsed); err != nil {
 		t.Fatal(err)
 	}
 	turns := call(t, c.ListTurns, &agentdv1.ListTurnsRequest{SessionId: "tools"}).GetTurns()
-	if got, want := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: again}).GetTurn().GetId(), turns[len(turns)-1].GetId(); got != want {
+	if got, want := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: parsed}).GetTurn().GetId(), turns[len(turns)-1].GetId(); got != want {
 		t.Errorf("a repeated CreateTurn has made %s, want %s", got, want)
 	}
-	again.UserPrompt += "!"
-	if err := errorText(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: again}); !strings.Contains(err, "key-tools") {
+	parsed.UserPrompt += "!"
+	if err := errorText(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: parsed}); !strings.Contains(err, "key-tools") {
 		t.Errorf("another request with a key of before: %s", err)
 	}
 	in := call(t, c.ListInteractions, &agentdv1.ListInteractionsRequest{SessionId: "w-approved"}).GetInteractions()[0]
@@ -470,7 +470,7 @@ func TestStoredSessionsChange(t *testing.T) {
 		t.Errorf("a repeated resolution: %v", resolved)
 	}
 
-	// A client of today with the tool goes on where one of then has left, with what was
+	// A client of today with the tool continues where one of then has left, with what was
 	// injected.
 	clnt := client.New(d.URL())
 	if err := client.AddTool(clnt, "lookup", "Looks", func(context.Context, map[string]any) (string, error) { return "it", nil }); err != nil {

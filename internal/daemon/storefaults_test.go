@@ -235,13 +235,13 @@ func storeFaults(t *testing.T, rate float64, seed uint64) (faults, lost int) {
 		t.Fatal(err)
 	}
 	store := &unreliable{Store: memory, rate: rate, rng: rand.New(rand.NewPCG(seed, 19))}
-	played := map[string]*scripted.Script{}
+	recorded := map[string]*scripted.Script{}
 	for name, text := range scripts("1ms") {
-		if played[name], err = scripted.Parse([]byte(text)); err != nil {
+		if recorded[name], err = scripted.Parse([]byte(text)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	provider, err := scripted.New(scripted.Config{Scripts: played})
+	provider, err := scripted.New(scripted.Config{Scripts: recorded})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -130,7 +130,7 @@ func (c *talk) rest() *agentdv1.RunResponse {
 			c.drop()
 			return c.got[len(c.got)-1]
 		case m.GetToolCall() != nil:
-			c.send(answer(m.GetToolCall()))
+			c.send(resultFor(m.GetToolCall()))
 		case m.GetEnd() != nil:
 			if err := c.s.CloseRequest(); err != nil {
 				c.t.Fatal(err)
@@ -151,8 +151,8 @@ func (c *talk) seq() int64 {
 	return 0
 }
 
-// answer is what every tool of these tests says.
-func answer(call *agentdv1.RunResponse_ToolCallRequest) *agentdv1.RunRequest {
+// resultFor is what every tool of these tests says.
+func resultFor(call *agentdv1.RunResponse_ToolCallRequest) *agentdv1.RunRequest {
 	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{
 		ToolCallId: call.GetToolCallId(), ToolName: call.GetToolName(),
 		Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "result of " + call.GetToolName()},
@@ -234,11 +234,11 @@ func oneMessage(a, b *agentdv1.RunResponse_OutputChunk) bool {
 // after a retract starts over.
 func text(msgs []*agentdv1.RunResponse, agent string) string {
 	var order []string
-	pieces, again := map[string]string{}, map[string]bool{}
+	pieces, repeated := map[string]string{}, map[string]bool{}
 	for _, m := range msgs {
 		if m.GetMessageRetracted() != nil {
 			for id := range pieces {
-				again[id] = true
+				repeated[id] = true
 			}
 		}
 		c := m.GetOutputChunk()
@@ -250,8 +250,8 @@ func text(msgs []*agentdv1.RunResponse, agent string) string {
 			order = append(order, id)
 			pieces[id] = ""
 		}
-		if again[id] {
-			pieces[id], again[id] = "", false
+		if repeated[id] {
+			pieces[id], repeated[id] = "", false
 		}
 		if !c.GetIsThought() {
 			pieces[id] += c.GetContent()

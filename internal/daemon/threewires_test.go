@@ -132,9 +132,9 @@ func attachOn(c agentdv1connect.AgentdClient, session string) func(context.Conte
 	}
 }
 
-// told is what a stream tells, apart from how texts are cut, from who is asked,
+// contents is what a stream tells, apart from how texts are cut, from who is asked,
 // and from when a client came.
-func told(got []*agentdv1.RunResponse) []string {
+func contents(got []*agentdv1.RunResponse) []string {
 	var out []string
 	last := ""
 	for _, m := range got {
@@ -181,9 +181,9 @@ func TestThreeWires(t *testing.T) {
 				return m.GetToolCallAnnounced() != nil || m.GetToolCall() != nil
 			}
 			// The one that is to be asked is another one than the one that leaves.
-			answers := (leaves + 1) % 2
+			answering := (leaves + 1) % 2
 			tools := [][]string{nil, nil}
-			tools[answers] = []string{"look"}
+			tools[answering] = []string{"look"}
 			all := []*spectator{
 				spectate(t, names[0], watchOn(plain, &agentdv1.WatchTurnRequest{SessionId: id, ToolNames: tools[0]})),
 				spectate(t, names[1], watchOn(web, &agentdv1.WatchTurnRequest{SessionId: id, ToolNames: tools[1]})),
@@ -192,13 +192,13 @@ func TestThreeWires(t *testing.T) {
 			for _, s := range all {
 				s.until(t, noticed)
 			}
-			asking := all[answers].until(t, asked)
+			asking := all[answering].until(t, asked)
 			asks := asking.GetToolCall()
 			if leaves < len(all) {
 				all[leaves].leave()
 				<-all[leaves].done
 			}
-			resp := call(t, []agentdv1connect.SessionServiceClient{plain, web}[answers].SubmitToolResults, &agentdv1.SubmitToolResultsRequest{
+			resp := call(t, []agentdv1connect.SessionServiceClient{plain, web}[answering].SubmitToolResults, &agentdv1.SubmitToolResultsRequest{
 				SessionId: id, TurnId: asking.GetTurnId(), Results: []*agentdv1.RunRequest_ToolCallResponse{{
 					ToolCallId: asks.GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "fog"},
 				}},
@@ -206,14 +206,14 @@ func TestThreeWires(t *testing.T) {
 			if len(resp.GetRefused()) != 0 {
 				t.Errorf("refused: %v", resp)
 			}
-			whole := told(followTurn(t, plain, &agentdv1.WatchTurnRequest{SessionId: id}))
+			whole := contents(followTurn(t, plain, &agentdv1.WatchTurnRequest{SessionId: id}))
 			if !strings.Contains(strings.Join(whole, "\n"), "fog") {
 				t.Errorf("the turn is %q", whole)
 			}
 			for i, s := range all {
 				if i == leaves {
-					if n := len(told(s.got)); n == 0 || n > len(whole) || !slices.Equal(told(s.got)[:n-1], whole[:n-1]) {
-						t.Errorf("%s has left and was told %q, the turn is %q", s.name, told(s.got), whole)
+					if n := len(contents(s.got)); n == 0 || n > len(whole) || !slices.Equal(contents(s.got)[:n-1], whole[:n-1]) {
+						t.Errorf("%s has left and was told %q, the turn is %q", s.name, contents(s.got), whole)
 					}
 					continue
 				}
@@ -221,7 +221,7 @@ func TestThreeWires(t *testing.T) {
 				if !errors.Is(s.err, io.EOF) {
 					t.Errorf("%s: %v", s.name, s.err)
 				}
-				if got := told(s.got); !slices.Equal(got, whole) {
+				if got := contents(s.got); !slices.Equal(got, whole) {
 					t.Errorf("%s was told %q, the turn is %q", s.name, got, whole)
 				}
 			}

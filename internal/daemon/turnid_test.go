@@ -28,29 +28,29 @@ func TestTurnIDOfTheCaller(t *testing.T) {
 					t.Fatalf("turn %q: %q, %v", id, turn, e)
 				}
 				session = inSession
-				if _, again, e := begin(t, ex); again != id || e != nil {
-					t.Errorf("the same request: %q, %v", again, e)
+				if _, second, e := begin(t, ex); second != id || e != nil {
+					t.Errorf("the same request: %q, %v", second, e)
 				}
 				ex.IdempotencyKey, ex.SessionId = "", &session
 				if _, _, e := begin(t, ex); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_CONFLICT || !strings.Contains(e.GetMessage(), id) {
 					t.Errorf("a second turn %q: %v", id, e)
 				}
-				told := 0
+				count := 0
 				events, _ := listAll(t, c, &agentdv1.ListTurnEventsRequest{SessionId: session, TurnId: id})
 				for _, m := range events {
 					message := m.GetOutputChunk().GetMessageId() + m.GetModelCallEnded().GetMessageId()
 					if message == "" {
 						continue
 					}
-					told++
+					count++
 					if !strings.HasPrefix(message, id+"/") || messages[message] != "" && messages[message] != id {
 						t.Errorf("turn %q has the message %q, that of turn %q", id, message, messages[message])
 					}
 					messages[message] = id
 				}
 				calls := call(t, c.ListModelCalls, &agentdv1.ListModelCallsRequest{SessionId: session, TurnId: id}).GetCalls()
-				if told < 2 || len(calls) != 1 {
-					t.Errorf("turn %q: %d events of messages, %d model calls", id, told, len(calls))
+				if count < 2 || len(calls) != 1 {
+					t.Errorf("turn %q: %d events of messages, %d model calls", id, count, len(calls))
 				}
 			}
 			for _, bad := range []string{"-x", "a/b", "a b", strings.Repeat("x", 129)} {

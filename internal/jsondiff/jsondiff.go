@@ -57,7 +57,7 @@ func Decode(data []byte) (any, error) {
 	return v, nil
 }
 
-// Equal tells whether two JSON texts are the same value, numbers compared by their text. One
+// Equal reports whether two JSON texts are the same value, numbers compared by their text. One
 // that is not JSON equals none.
 func Equal(a, b string) bool {
 	x, err := Decode([]byte(a))

@@ -161,7 +161,7 @@ func (b *Breaker) admit(key Circuit) (*passage, *model.Error) {
 	if e.Message = "not called: the model is suspended" + c.why(); left <= 0 {
 		e.RetryAfter = b.cfg.CoolDown
 		e.Message = "not called: the model was suspended" + c.why() +
-			", and another call finds out whether it answers again"
+			", and another call finds out whether it responds again"
 	}
 	return nil, e
 }
@@ -204,7 +204,7 @@ func (b *Breaker) finish(p *passage, err error, longest time.Duration) {
 	log := b.log.With(slog.String("provider", p.key.Provider), slog.String("model", p.key.Model),
 		slog.Bool("callers_key", p.key.Account != Account{}))
 	if did.closed {
-		log.Info("a model answers again, its calls go on")
+		log.Info("a model responds again, its calls resume")
 		return
 	}
 	log.Warn("a model keeps failing, its calls are suspended", slog.Duration("for", did.opened),

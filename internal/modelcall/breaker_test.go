@@ -66,14 +66,14 @@ func newSteady(t *testing.T, cfg modelcall.BreakerConfig) *steady {
 			e := *s.err
 			return nil, &e
 		}
-		return answer(), nil
+		return respond(), nil
 	}}
 	s.calls = guarded(t, p, modelcall.NewBreaker(cfg, slog.New(slog.NewTextHandler(&s.log, nil))), modelcall.Retry{Tries: 1})
 	s.llm = s.calls("m", "")
 	return s
 }
 
-// call makes a call, and tells whether it reached the model.
+// call makes a call, and reports whether it reached the model.
 func (s *steady) call(llm model.LLM) (made bool, err error) {
 	before := s.made
 	_, err = llm.Generate(context.Background(), &model.Request{}, func(model.Delta) {})
@@ -126,7 +126,7 @@ func TestBreakerOpens(t *testing.T) {
 		if made, _ := s.call(s.llm); !made {
 			t.Error("the cool-down did not begin anew")
 		}
-		if log := s.log.String(); strings.Count(log, "level=WARN") != 7 || strings.Count(log, "its calls go on") != 1 || strings.Contains(log, "overloaded") ||
+		if log := s.log.String(); strings.Count(log, "level=WARN") != 7 || strings.Count(log, "its calls resume") != 1 || strings.Contains(log, "overloaded") ||
 			!strings.Contains(log, "provider=fake model=m callers_key=false for=10s failures=3 last=unavailable status=503") {
 			t.Errorf("log\n%s", log)
 		}
@@ -341,7 +341,7 @@ func TestBreakerPanic(t *testing.T) {
 			case 2:
 				panic("a fault of the adapter")
 			default:
-				return answer(), nil
+				return respond(), nil
 			}
 		}}
 		llm := guarded(t, p, modelcall.NewBreaker(modelcall.BreakerConfig{Failures: 1}, slog.New(slog.DiscardHandler)), modelcall.Retry{Tries: 1})("m", "")
@@ -366,27 +366,27 @@ func TestBreakerWaits(t *testing.T) {
 				e := unavailable
 				return nil, &e
 			}
-			return answer(), nil
+			return respond(), nil
 		}}
 		llm := guarded(t, p, modelcall.NewBreaker(modelcall.BreakerConfig{Failures: 5}, slog.New(slog.DiscardHandler)), modelcall.Retry{})("m", "")
-		call := func(replaceable bool) (told []modelcall.FailedTry, err error) {
+		call := func(replaceable bool) (failed []modelcall.FailedTry, err error) {
 			ctx := modelcall.With(t.Context(), modelcall.Info{Replaceable: replaceable, OnRetry: func(f modelcall.FailedTry) error {
-				told = append(told, f)
+				failed = append(failed, f)
 				return nil
 			}})
 			_, err = llm.Generate(ctx, &model.Request{}, func(model.Delta) {})
-			return told, err
+			return failed, err
 		}
-		if told, err := call(true); len(told) != 4 || asError(t, err).Suspended {
-			t.Fatalf("told %v, %v", told, err)
+		if failed, err := call(true); len(failed) != 4 || asError(t, err).Suspended {
+			t.Fatalf("told %v, %v", failed, err)
 		}
 		down = false
 		begin := time.Now()
-		if told, err := call(true); len(told) != 0 || !asError(t, err).Suspended || time.Since(begin) != 0 || made != 5 {
-			t.Errorf("replaceable: told %v, %v after %v, %d made", told, err, time.Since(begin), made)
+		if failed, err := call(true); len(failed) != 0 || !asError(t, err).Suspended || time.Since(begin) != 0 || made != 5 {
+			t.Errorf("replaceable: told %v, %v after %v, %d made", failed, err, time.Since(begin), made)
 		}
-		if told, err := call(false); err != nil || len(told) != 1 || told[0].Wait != 10*time.Second || time.Since(begin) != 10*time.Second || made != 6 {
-			t.Errorf("told %v, %v after %v, %d made", told, err, time.Since(begin), made)
+		if failed, err := call(false); err != nil || len(failed) != 1 || failed[0].Wait != 10*time.Second || time.Since(begin) != 10*time.Second || made != 6 {
+			t.Errorf("told %v, %v after %v, %d made", failed, err, time.Since(begin), made)
 		}
 	})
 }
@@ -418,7 +418,7 @@ func TestBreakerConcurrent(t *testing.T) {
 		}
 		defer now[i].Add(-1)
 		if works.Load() {
-			return answer(), nil
+			return respond(), nil
 		}
 		e := unavailable
 		return nil, &e

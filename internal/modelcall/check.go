@@ -32,10 +32,10 @@ func newChecker(limits Limits) *checker {
 // delta counts a delta, or refuses it.
 func (c *checker) delta(d model.Delta) error {
 	if c.size += len(d.Text); c.size > c.limits.AnswerBytes {
-		return c.limitf("the answer is longer than %d bytes", c.limits.AnswerBytes)
+		return c.limitf("the response is longer than %d bytes", c.limits.AnswerBytes)
 	}
 	if !validText(d.Text) {
-		return c.errorf("the answer holds text that is not UTF-8")
+		return c.errorf("the response holds text that is not UTF-8")
 	}
 	k := &c.kinds[kindIndex(d.Thought)]
 	k.n += len(d.Text)
@@ -50,12 +50,12 @@ func (c *checker) response(resp *model.Response) ([]model.Delta, error) {
 		return nil, c.errorf("the adapter returned neither a response nor an error")
 	}
 	if resp.FinishReason == "" {
-		return nil, c.errorf("the answer has no finish reason: the stream was cut short")
+		return nil, c.errorf("the response has no finish reason: the stream was cut short")
 	}
 	var parts []*genai.Part
 	if resp.Content != nil {
 		if resp.Content.Role != genai.RoleModel {
-			return nil, c.errorf("the answer has role %q, want %q", resp.Content.Role, genai.RoleModel)
+			return nil, c.errorf("the response has role %q, want %q", resp.Content.Role, genai.RoleModel)
 		}
 		parts = resp.Content.Parts
 	}
@@ -70,24 +70,24 @@ func (c *checker) parts(parts []*genai.Part) error {
 	size, calls := 0, 0
 	for i, p := range parts {
 		if p == nil {
-			return c.errorf("part %d of the answer is nil", i)
+			return c.errorf("part %d of the response is nil", i)
 		}
 		if !validText(p.Text) {
-			return c.errorf("the answer holds text that is not UTF-8")
+			return c.errorf("the response holds text that is not UTF-8")
 		}
 		size += partSize(p)
 		if p.FunctionCall == nil {
 			continue
 		}
 		if calls++; p.FunctionCall.Name == "" {
-			return c.errorf("function call %d of the answer has no name", calls)
+			return c.errorf("function call %d of the response has no name", calls)
 		}
 	}
 	if size > c.limits.AnswerBytes {
-		return c.limitf("the answer is longer than %d bytes", c.limits.AnswerBytes)
+		return c.limitf("the response is longer than %d bytes", c.limits.AnswerBytes)
 	}
 	if calls > c.limits.Calls {
-		return c.limitf("the answer has %d function calls, at most %d are allowed", calls, c.limits.Calls)
+		return c.limitf("the response has %d function calls, at most %d are allowed", calls, c.limits.Calls)
 	}
 	return nil
 }
@@ -111,7 +111,7 @@ func (c *checker) rest(parts []*genai.Part) ([]model.Delta, error) {
 	}
 	for k := range seen {
 		if seen[k].n != c.kinds[k].n || seen[k].hash.Sum64() != c.kinds[k].hash.Sum64() {
-			return nil, c.errorf("the text that was streamed is not the text of the answer")
+			return nil, c.errorf("the text that was streamed is not the text of the response")
 		}
 	}
 	return rest, nil

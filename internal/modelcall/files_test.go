@@ -37,7 +37,7 @@ func atURI(mimeType, uri string) *genai.Part {
 	return &genai.Part{FileData: &genai.FileData{MIMEType: mimeType, FileURI: uri}}
 }
 
-func answered(response map[string]any, parts ...*genai.FunctionResponsePart) *genai.Part {
+func textResponse(response map[string]any, parts ...*genai.FunctionResponsePart) *genai.Part {
 	return &genai.Part{FunctionResponse: &genai.FunctionResponse{ID: "1", Name: "t", Response: response, Parts: parts}}
 }
 
@@ -52,8 +52,8 @@ func TestFilesInWords(t *testing.T) {
 		{Role: genai.RoleUser, Parts: []*genai.Part{{Text: "hear"}, wav, atURI("video/mp4", "gs://b/f"), png}},
 		{Role: genai.RoleModel, Parts: []*genai.Part{wav, {FunctionCall: &genai.FunctionCall{ID: "1", Name: "t"}}}},
 		{Role: genai.RoleUser, Parts: []*genai.Part{
-			answered(map[string]any{"output": "text"}, seen, unseen), answered(map[string]any{"output": ""}, unseen),
-			answered(map[string]any{"a": 1}, unseen), answered(nil, unseen), answered(map[string]any{"output": "text"}, seen),
+			textResponse(map[string]any{"output": "text"}, seen, unseen), textResponse(map[string]any{"output": ""}, unseen),
+			textResponse(map[string]any{"a": 1}, unseen), textResponse(nil, unseen), textResponse(map[string]any{"output": "text"}, seen),
 		}},
 	}
 	before := describe(contents)
@@ -138,7 +138,7 @@ func TestSaidOf(t *testing.T) {
 		"ab":                          {{Text: "a"}, {Text: "no", Thought: true}, {Text: "b"}},
 		"a\n[x/y, 2 bytes]\nb":        {{Text: "a"}, inline("x/y", "zz"), {}, {Text: "b"}},
 		"[x/y, 2 bytes]\n[x/y, u://]": {inline("x/y", "zz"), atURI("x/y", "u://")},
-		"":                            {answered(nil)},
+		"":                            {textResponse(nil)},
 	} {
 		if got := words.Said(&genai.Content{Parts: parts}); got != want {
 			t.Errorf("%q, want %q", got, want)
@@ -154,7 +154,7 @@ func TestFilesInWordsAreSmall(t *testing.T) {
 	var parts []*genai.Part
 	for range 500 {
 		file := &genai.FunctionResponsePart{InlineData: &genai.FunctionResponseBlob{MIMEType: kind, Data: large}}
-		parts = append(parts, &genai.Part{InlineData: &genai.Blob{MIMEType: kind, Data: large}}, atURI(kind, uri), answered(nil, file))
+		parts = append(parts, &genai.Part{InlineData: &genai.Blob{MIMEType: kind, Data: large}}, atURI(kind, uri), textResponse(nil, file))
 	}
 	said := &genai.Content{Role: genai.RoleUser, Parts: parts}
 	most := len(parts) * (len(kind) + len(uri) + 64)

@@ -97,7 +97,7 @@ func (o outcome) usage() model.Usage {
 	if o.resp != nil {
 		return o.resp.Usage
 	}
-	if u := spent(o.err); u != nil {
+	if u := usageOf(o.err); u != nil {
 		return *u
 	}
 	return model.Usage{}

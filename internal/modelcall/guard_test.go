@@ -28,8 +28,8 @@ func (f fake) Generate(ctx context.Context, _ *model.Request, emit func(model.De
 	return f(ctx, emit)
 }
 
-// answer is a complete response with the given parts.
-func answer(parts ...*genai.Part) *model.Response {
+// respond is a complete response with the given parts.
+func respond(parts ...*genai.Part) *model.Response {
 	return &model.Response{Content: &genai.Content{Role: genai.RoleModel, Parts: parts}, FinishReason: genai.FinishReasonStop}
 }
 
@@ -49,8 +49,8 @@ func wantKind(t *testing.T, err error, kind model.Kind, text string) {
 	}
 }
 
-func TestGuardPassesAnswersThrough(t *testing.T) {
-	want := answer(&genai.Part{Text: "hm", Thought: true}, &genai.Part{Text: "Hello"}, adapter.NewCall("1", "f", "{}"))
+func TestGuardPassesResponsesThrough(t *testing.T) {
+	want := respond(&genai.Part{Text: "hm", Thought: true}, &genai.Part{Text: "Hello"}, adapter.NewCall("1", "f", "{}"))
 	resp, deltas, err := run(t.Context(), modelcall.Limits{}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
 		emit(model.Delta{Text: "h", Thought: true})
 		emit(model.Delta{Text: "m", Thought: true})
@@ -71,7 +71,7 @@ func TestGuardPassesAnswersThrough(t *testing.T) {
 func TestGuardEmitsWhatTheAdapterDidNot(t *testing.T) {
 	_, deltas, err := run(t.Context(), modelcall.Limits{}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
 		emit(model.Delta{Text: "one "})
-		return answer(&genai.Part{Text: "deep", Thought: true}, &genai.Part{Text: "one two"}, adapter.NewCall("", "f", ""), &genai.Part{Text: " three"}), nil
+		return respond(&genai.Part{Text: "deep", Thought: true}, &genai.Part{Text: "one two"}, adapter.NewCall("", "f", ""), &genai.Part{Text: " three"}), nil
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -99,17 +99,17 @@ func TestGuardRefusesBrokenResponses(t *testing.T) {
 		"nothing":          {"", nil, "neither a response nor an error"},
 		"no finish reason": {"", &model.Response{}, "no finish reason"},
 		"role":             {"", &model.Response{FinishReason: "STOP", Content: genai.NewContentFromText("x", genai.RoleUser)}, `role "user"`},
-		"nil part":         {"", answer(nil), "part 0 of the answer is nil"},
-		"nameless call":    {"", answer(adapter.NewCall("", "", "")), "has no name"},
-		"other text":       {"abc", answer(text("abd")), "not the text of the answer"},
-		"text missing":     {"abc", answer(text("ab")), "not the text of the answer"},
-		"text as thought":  {"abc", answer(&genai.Part{Text: "abc", Thought: true}), "not the text of the answer"},
-		"text not there":   {"abc", &model.Response{FinishReason: "STOP"}, "not the text of the answer"},
-		"too long":         {"", answer(text(strings.Repeat("x", 101))), "longer than 100 bytes"},
+		"nil part":         {"", respond(nil), "part 0 of the response is nil"},
+		"nameless call":    {"", respond(adapter.NewCall("", "", "")), "has no name"},
+		"other text":       {"abc", respond(text("abd")), "not the text of the response"},
+		"text missing":     {"abc", respond(text("ab")), "not the text of the response"},
+		"text as thought":  {"abc", respond(&genai.Part{Text: "abc", Thought: true}), "not the text of the response"},
+		"text not there":   {"abc", &model.Response{FinishReason: "STOP"}, "not the text of the response"},
+		"too long":         {"", respond(text(strings.Repeat("x", 101))), "longer than 100 bytes"},
 		"too long stream":  {strings.Repeat("x", 101), nil, "longer than 100 bytes"},
-		"too many calls":   {"", answer(many(4)...), "4 function calls, at most 3"},
-		"not UTF-8":        {"", answer(text("a\xff")), "not UTF-8"},
-		"stream not UTF-8": {"a\xff", answer(text("a\xff")), "not UTF-8"},
+		"too many calls":   {"", respond(many(4)...), "4 function calls, at most 3"},
+		"not UTF-8":        {"", respond(text("a\xff")), "not UTF-8"},
+		"stream not UTF-8": {"a\xff", respond(text("a\xff")), "not UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			resp, _, err := run(t.Context(), modelcall.Limits{AnswerBytes: 100, Calls: 3}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
@@ -260,7 +260,7 @@ func TestGuardLeavesHangingAdaptersBehind(t *testing.T) {
 			emit(model.Delta{Text: "early"})
 			<-release
 			emit(model.Delta{Text: "late"})
-			return answer(&genai.Part{Text: "earlylate"}), nil
+			return respond(&genai.Part{Text: "earlylate"}), nil
 		})
 		if !errors.Is(err, context.Canceled) {
 			t.Errorf("error %v, want context.Canceled", err)
@@ -299,7 +299,7 @@ func TestGuardDropsEmitsAfterReturn(t *testing.T) {
 			<-release
 			emit(model.Delta{Text: "stray"})
 		})
-		return answer(), nil
+		return respond(), nil
 	})
 	close(release)
 	stray.Wait()
@@ -314,7 +314,7 @@ func TestGuardOfAnEndedContext(t *testing.T) {
 	called := false
 	_, _, err := run(ctx, modelcall.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
 		called = true
-		return answer(), nil
+		return respond(), nil
 	})
 	if !errors.Is(err, context.Canceled) || called {
 		t.Errorf("error %v, adapter called: %v", err, called)
@@ -331,7 +331,7 @@ func TestGuardKeepsUsage(t *testing.T) {
 		"not told": {model.Usage{}, nil},
 		"nonsense": {model.Usage{Prompt: -3}, nil},
 	} {
-		resp := answer(adapter.NewCall("", "f", ""), adapter.NewCall("", "f", ""))
+		resp := respond(adapter.NewCall("", "f", ""), adapter.NewCall("", "f", ""))
 		resp.Usage = c.usage
 		_, _, err := run(t.Context(), modelcall.Limits{Calls: 1}, func(context.Context, func(model.Delta)) (*model.Response, error) { return resp, nil })
 		if got := asError(t, err).Usage; !reflect.DeepEqual(got, c.want) {
@@ -363,7 +363,7 @@ func TestGuardKeepsUsageOfAborted(t *testing.T) {
 		"cancelled, talking": {modelcall.Limits{}, until("a", "b"), "", []model.Usage{said}},
 		"cancelled, done": {modelcall.Limits{}, func(ctx context.Context, _ func(model.Delta)) (*model.Response, error) {
 			<-ctx.Done()
-			resp := answer(&genai.Part{Text: "late"})
+			resp := respond(&genai.Part{Text: "late"})
 			resp.Usage = said
 			return resp, nil
 		}, "", []model.Usage{said}},

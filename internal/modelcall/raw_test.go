@@ -68,33 +68,33 @@ func newFetcher(t *testing.T, times int, statuses ...int) *fetcher {
 func TestOnRaw(t *testing.T) {
 	f := newFetcher(t, 2, 200, 503, 200, 200)
 	llm := modelcall.Wrap(f, modelcall.Circuit{}, nil, modelcall.Limits{Provider: "p", Retry: modelcall.Retry{Tries: 2, Base: 1}})
-	var told []string
+	var reported []string
 	ctx := modelcall.With(t.Context(), modelcall.Info{OnRaw: func(r modelcall.Raw) error {
-		told = append(told, fmt.Sprintf("%d %s %d %s: %s", r.Attempt, r.Provider, r.Status, r.ContentType, r.Body))
+		reported = append(reported, fmt.Sprintf("%d %s %d %s: %s", r.Attempt, r.Provider, r.Status, r.ContentType, r.Body))
 		return nil
-	}, OnRetry: func(modelcall.FailedTry) error { told = append(told, "retry"); return nil }})
+	}, OnRetry: func(modelcall.FailedTry) error { reported = append(reported, "retry"); return nil }})
 	if _, err := llm.Generate(ctx, &model.Request{}, func(model.Delta) {}); err != nil {
 		t.Fatal(err)
 	}
 	if want := []string{
 		"1 p 200 text/plain: answer 1 to Bearer [redacted] and [redacted]", "1 p 503 text/plain: answer 2 to Bearer [redacted] and [redacted]", "retry",
 		"2 p 200 text/plain: answer 3 to Bearer [redacted] and [redacted]", "2 p 200 text/plain: answer 4 to Bearer [redacted] and [redacted]",
-	}; !slices.Equal(told, want) {
-		t.Errorf("told\n%s\nwant\n%s", strings.Join(told, "\n"), strings.Join(want, "\n"))
+	}; !slices.Equal(reported, want) {
+		t.Errorf("told\n%s\nwant\n%s", strings.Join(reported, "\n"), strings.Join(want, "\n"))
 	}
 }
 
 // TestOnRawFails: a payload that cannot be told ends the call, whatever came of
 // the try, and what that took is not lost.
 func TestOnRawFails(t *testing.T) {
-	for status, spent := range map[int]int64{200: 7, 503: 1} {
+	for status, took := range map[int]int64{200: 7, 503: 1} {
 		f := newFetcher(t, 1, status, 200)
 		llm := modelcall.Wrap(f, modelcall.Circuit{}, nil, modelcall.Limits{Provider: "p", Retry: modelcall.Retry{Tries: 2, Base: 1}})
 		cause := errors.New("no room")
 		ctx := modelcall.With(t.Context(), modelcall.Info{OnRaw: func(modelcall.Raw) error { return cause }})
 		_, err := llm.Generate(ctx, &model.Request{}, func(model.Delta) {})
 		e, ok := errors.AsType[*model.Error](err)
-		if !ok || !errors.Is(err, cause) || e.Temporary() || !modelcall.Unreported(err) || e.Usage == nil || e.Usage.Total != spent || f.tries != 1 {
+		if !ok || !errors.Is(err, cause) || e.Temporary() || !modelcall.Unreported(err) || e.Usage == nil || e.Usage.Total != took || f.tries != 1 {
 			t.Errorf("status %d: %+v after %d tries", status, err, f.tries)
 		}
 	}
@@ -135,7 +135,7 @@ func TestOnRawEdges(t *testing.T) {
 // However often an adapter asks in one try, and however long the answers are, what
 // is kept of them is bounded.
 func TestOnRawBounds(t *testing.T) {
-	const maxBodies, maxAnswers = 4 << 20, 64
+	const maxBodies, maxResponses = 4 << 20, 64
 	for name, size := range map[string]int{"many": 10, "long": 600 << 10} {
 		t.Run(name, func(t *testing.T) {
 			srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
@@ -143,7 +143,7 @@ func TestOnRawBounds(t *testing.T) {
 			}))
 			t.Cleanup(srv.Close)
 			kept, bodies := 0, 0
-			f := &fetcher{client: adapter.HTTPClient(nil, 0), url: srv.URL, times: maxAnswers + 6}
+			f := &fetcher{client: adapter.HTTPClient(nil, 0), url: srv.URL, times: maxResponses + 6}
 			ctx := modelcall.With(t.Context(), modelcall.Info{OnRaw: func(r modelcall.Raw) error {
 				kept, bodies = kept+1, bodies+len(r.Body)
 				return nil
@@ -152,8 +152,8 @@ func TestOnRawBounds(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if want := min(maxAnswers*size, maxBodies); bodies != want || kept > maxAnswers {
-				t.Errorf("%d bytes of %d answers are kept, want %d bytes of at most %d", bodies, kept, want, maxAnswers)
+			if want := min(maxResponses*size, maxBodies); bodies != want || kept > maxResponses {
+				t.Errorf("%d bytes of %d answers are kept, want %d bytes of at most %d", bodies, kept, want, maxResponses)
 			}
 		})
 	}

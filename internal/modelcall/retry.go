@@ -75,9 +75,9 @@ func (r *retrying) Generate(ctx context.Context, req *model.Request, emit func(m
 		}
 		e, ok := errors.AsType[*model.Error](err)
 		switch {
-		case ctx.Err() != nil && last != nil && spent(err) != nil:
+		case ctx.Err() != nil && last != nil && usageOf(err) != nil:
 			e := interrupted(last, ctx.Err(), failed)
-			e.Usage = spent(err)
+			e.Usage = usageOf(err)
 			return nil, e
 		case ctx.Err() != nil && last != nil:
 			return nil, interrupted(last, ctx.Err(), failed[:len(failed)-1])
@@ -168,8 +168,8 @@ func reported(failed []*model.Usage) []model.Usage {
 	return out
 }
 
-// spent returns what the failed try took; nil if that is not known.
-func spent(err error) *model.Usage {
+// usageOf returns what the failed try took; nil if that is not known.
+func usageOf(err error) *model.Usage {
 	if e, ok := errors.AsType[*model.Error](err); ok {
 		return e.Usage
 	}

@@ -50,7 +50,7 @@ func fails(e model.Error) fake {
 func says(text string) fake {
 	return func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
 		emit(model.Delta{Text: text})
-		return answer(&genai.Part{Text: text}), nil
+		return respond(&genai.Part{Text: text}), nil
 	}
 }
 
@@ -119,20 +119,20 @@ func TestWithRetry(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			start := time.Now()
 			p := &plan{t: t, tries: []fake{fails(unavailable)}}
-			resp, told, err := retried(t.Context(), p, modelcall.Retry{})
+			resp, failed, err := retried(t.Context(), p, modelcall.Retry{})
 			e := asError(t, err)
 			if resp != nil || p.made != 5 || e.Tries != 5 || e.Kind != model.KindUnavailable || e.Status != 503 || !strings.HasSuffix(e.Error(), "overloaded (status 503) after 5 tries") {
 				t.Errorf("%d tries, %v", p.made, err)
 			}
 			var waited time.Duration
-			for i, f := range told {
+			for i, f := range failed {
 				if f.Try != i+1 || f.Err.Status != 503 || f.Wait < 0 || f.Wait > bounds[i] {
 					t.Errorf("told %+v, want number %d and a wait of up to %v", f, i+1, bounds[i])
 				}
 				waited += f.Wait
 			}
-			if len(told) != 4 || time.Since(start) != waited {
-				t.Errorf("told %d times of %v, waited %v", len(told), waited, time.Since(start))
+			if len(failed) != 4 || time.Since(start) != waited {
+				t.Errorf("told %d times of %v, waited %v", len(failed), waited, time.Since(start))
 			}
 			sums[waited] = true
 		})
@@ -144,18 +144,18 @@ func TestWithRetry(t *testing.T) {
 
 // TestAgainAnswers shows the answer of the first try that succeeds, and adds
 // what the others took.
-func TestRetryAnswers(t *testing.T) {
+func TestRetryReturnsResponse(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		first := unavailable
 		first.Usage = &model.Usage{Prompt: 7, Total: 7}
 		second := model.Error{Kind: model.KindTimeout, Provider: "fake", Message: "nothing came"}
 		p := &plan{t: t, tries: []fake{fails(first), fails(second), says("hi")}}
-		resp, told, err := retried(t.Context(), p, modelcall.Retry{})
+		resp, failed, err := retried(t.Context(), p, modelcall.Retry{})
 		if err != nil || resp.Content.Parts[0].Text != "hi" || !reflect.DeepEqual(resp.Failed, []model.Usage{{Prompt: 7, Total: 7}}) || resp.Usage != (model.Usage{}) {
 			t.Errorf("%+v, %v", resp, err)
 		}
-		if len(told) != 2 || told[0].Err.Status != 503 || told[1].Err.Kind != model.KindTimeout {
-			t.Errorf("told %v", told)
+		if len(failed) != 2 || failed[0].Err.Status != 503 || failed[1].Err.Kind != model.KindTimeout {
+			t.Errorf("told %v", failed)
 		}
 	})
 }
@@ -171,9 +171,9 @@ func TestRetryEnds(t *testing.T) {
 		}
 	}
 	for name, c := range map[string]struct {
-		try  fake
-		tell error
-		want string
+		try    fake
+		report error
+		want   string
 	}{
 		"a refusal":    {fails(model.Error{Kind: model.KindInvalid, Status: 400, Message: "bad field"}), nil, "bad field"},
 		"final":        {fails(model.Error{Kind: model.KindRateLimited, Status: 429, Message: "pay", Final: true}), nil, "pay"},
@@ -187,13 +187,13 @@ func TestRetryEnds(t *testing.T) {
 				start := time.Now()
 				p := &plan{t: t, tries: []fake{c.try}}
 				ctx := modelcall.With(t.Context(), modelcall.Info{OnRetry: func(modelcall.FailedTry) error {
-					if c.tell == nil {
+					if c.report == nil {
 						t.Error("OnRetry was called")
 					}
-					return c.tell
+					return c.report
 				}})
 				_, err := modelcall.WithRetry(p, modelcall.Retry{}).Generate(ctx, &model.Request{}, func(model.Delta) {})
-				if p.made != 1 || !strings.Contains(fmt.Sprint(err), c.want) || c.tell != nil && (!errors.Is(err, c.tell) || !modelcall.Unreported(err)) || time.Since(start) != 0 {
+				if p.made != 1 || !strings.Contains(fmt.Sprint(err), c.want) || c.report != nil && (!errors.Is(err, c.report) || !modelcall.Unreported(err)) || time.Since(start) != 0 {
 					t.Errorf("%d tries, %v", p.made, err)
 				}
 			})
@@ -221,15 +221,15 @@ func TestRetryAfter(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				slow := model.Error{Kind: model.KindRateLimited, Provider: "fake", Status: 429, Message: "slow down", RetryAfter: c.ask}
 				p := &plan{t: t, tries: []fake{fails(slow), says("hi")}}
-				resp, told, err := retried(t.Context(), p, c.retry)
-				if p.made != c.tries || len(told) != c.tries-1 {
-					t.Errorf("%d tries, told %v", p.made, told)
+				resp, failed, err := retried(t.Context(), p, c.retry)
+				if p.made != c.tries || len(failed) != c.tries-1 {
+					t.Errorf("%d tries, told %v", p.made, failed)
 				}
 				switch {
 				case c.tries == 1 && (err == nil || asError(t, err).RetryAfter != c.ask):
 					t.Errorf("%+v, %v, want the error with its time", resp, err)
-				case c.tries == 2 && (err != nil || told[0].Wait != c.ask || p.at[1].Sub(p.at[0]) != c.ask):
-					t.Errorf("told %v, tried after %v, %v", told, p.at, err)
+				case c.tries == 2 && (err != nil || failed[0].Wait != c.ask || p.at[1].Sub(p.at[0]) != c.ask):
+					t.Errorf("told %v, tried after %v, %v", failed, p.at, err)
 				}
 			})
 		})
@@ -286,8 +286,8 @@ func TestRetryInterrupted(t *testing.T) {
 			ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 			defer cancel()
 			p := &plan{t: t, tries: []fake{hang}}
-			if _, told, err := retried(ctx, p, modelcall.Retry{}); err != context.DeadlineExceeded || len(told) != 0 { //nolint:errorlint // it must be the context's own
-				t.Errorf("told %v, %v", told, err)
+			if _, tries, err := retried(ctx, p, modelcall.Retry{}); err != context.DeadlineExceeded || len(tries) != 0 { //nolint:errorlint // it must be the context's own
+				t.Errorf("told %v, %v", tries, err)
 			}
 		})
 	})
@@ -322,10 +322,10 @@ func TestRetryGuarded(t *testing.T) {
 		"cut short": {func(context.Context, func(model.Delta)) (*model.Response, error) { return &model.Response{}, nil }, 5, model.KindUnavailable},
 		"panics":    {func(context.Context, func(model.Delta)) (*model.Response, error) { panic("oh") }, 1, model.KindUnavailable},
 		"too long": {func(context.Context, func(model.Delta)) (*model.Response, error) {
-			return answer(&genai.Part{Text: "far too long"}), nil
+			return respond(&genai.Part{Text: "far too long"}), nil
 		}, 1, model.KindUnavailable},
 		"too many calls": {func(context.Context, func(model.Delta)) (*model.Response, error) {
-			return answer(adapter.NewCall("", "f", ""), adapter.NewCall("", "f", "")), nil
+			return respond(adapter.NewCall("", "f", ""), adapter.NewCall("", "f", "")), nil
 		}, 1, model.KindUnavailable},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -358,14 +358,14 @@ func TestRetryDefaults(t *testing.T) {
 	}
 	synctest.Test(t, func(t *testing.T) {
 		p := &plan{t: t, tries: []fake{fails(unavailable)}}
-		_, told, err := retried(t.Context(), p, odd)
-		for _, f := range told {
+		_, failed, err := retried(t.Context(), p, odd)
+		for _, f := range failed {
 			if f.Wait > time.Second {
 				t.Errorf("try %d was followed by a wait of %v", f.Try, f.Wait)
 			}
 		}
-		if len(told) != 69 || err == nil {
-			t.Errorf("told %d times, %v", len(told), err)
+		if len(failed) != 69 || err == nil {
+			t.Errorf("told %d times, %v", len(failed), err)
 		}
 	})
 }
@@ -378,13 +378,13 @@ func TestRetryFailedInOrder(t *testing.T) {
 		costly.Usage = &model.Usage{Prompt: 5, Total: 5}
 		inner := model.Usage{Prompt: 7, Total: 7}
 		several := func(context.Context, func(model.Delta)) (*model.Response, error) {
-			resp := answer(&genai.Part{Text: "hi"})
+			resp := respond(&genai.Part{Text: "hi"})
 			resp.Failed = []model.Usage{inner}
 			return resp, nil
 		}
-		resp, told, err := retried(t.Context(), &plan{t: t, tries: []fake{fails(costly), several}}, modelcall.Retry{})
-		if want := []model.Usage{*costly.Usage, inner}; err != nil || len(told) != 1 || !reflect.DeepEqual(resp.Failed, want) {
-			t.Errorf("told %v, %+v, %v, want %v", told, resp, err, want)
+		resp, failed, err := retried(t.Context(), &plan{t: t, tries: []fake{fails(costly), several}}, modelcall.Retry{})
+		if want := []model.Usage{*costly.Usage, inner}; err != nil || len(failed) != 1 || !reflect.DeepEqual(resp.Failed, want) {
+			t.Errorf("told %v, %+v, %v, want %v", failed, resp, err, want)
 		}
 		last := unavailable
 		last.Final, last.Failed = true, []model.Usage{inner}

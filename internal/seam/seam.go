@@ -58,12 +58,12 @@ const (
 	MaxFunctions = 128
 )
 
-// ErrLineTooLong is the error of reading a stream line longer than the limit, and ErrAnswerTooLong
+// ErrLineTooLong is the error of reading a stream line longer than the limit, and ErrResponseTooLong
 // that of reading more of a response than any honest one has. The same response would be as long
 // another time.
 var (
-	ErrLineTooLong   = errors.New("a line of the stream is too long")
-	ErrAnswerTooLong = errors.New("the answer is too long")
+	ErrLineTooLong     = errors.New("a line of the stream is too long")
+	ErrResponseTooLong = errors.New("the response is too long")
 )
 
 // Hour returns where a *model.Usage keeps the part of CacheWrite that the provider keeps for

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// withheld tells whether programs do not get a variable of the environment unless it
+// withheld reports whether programs do not get a variable of the environment unless it
 // is passed on purpose, see [Command].Pass: what gives access to model
 // providers, and to the daemon. A name counts whatever its case.
 //

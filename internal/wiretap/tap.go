@@ -20,8 +20,8 @@ const (
 	// MaxBody bounds the body of one Answer, in bytes, and maxBodies those of one tap.
 	MaxBody   = 1 << 20
 	maxBodies = 4 << 20
-	// maxAnswers bounds how many answers of one try are kept.
-	maxAnswers = 64
+	// maxResponses bounds how many answers of one try are kept.
+	maxResponses = 64
 	// bodySlack is how much more is read of a body, in bytes, so that a key across
 	// its end is still seen whole.
 	bodySlack = 8 << 10
@@ -32,9 +32,9 @@ const (
 	minSecret = 6
 )
 
-// Answer is an HTTP response as it came, without the keys of the request, which some providers
+// Response is an HTTP response as it came, without the keys of the request, which some providers
 // repeat.
-type Answer struct {
+type Response struct {
 	Status      int
 	ContentType string
 	// Body is what was read of it, at most MaxBody bytes; Truncated is true when there was more.
@@ -44,18 +44,18 @@ type Answer struct {
 
 // Tap keeps the HTTP responses of one call; safe for concurrent use.
 type Tap struct {
-	mu      sync.Mutex // protects the fields below
-	answers []*tapped
-	held    int // bytes of all bodies
-	closed  bool
+	mu        sync.Mutex // protects the fields below
+	responses []*tapped
+	held      int // bytes of all bodies
+	closed    bool
 }
 
 // tapped is one response; its tap's lock protects its fields.
 type tapped struct {
-	answer  Answer
-	secrets []string
-	size    int64 // of the body, as its header says; -1 if it does not
-	read    int64
+	response Response
+	secrets  []string
+	size     int64 // of the body, as its header says; -1 if it does not
+	read     int64
 }
 
 // tapKey is the context key of *Tap, and heardKey that of Heard.
@@ -111,20 +111,20 @@ func Body(req *http.Request, resp *http.Response) io.ReadCloser {
 		return body
 	}
 	a := &tapped{
-		answer:  Answer{Status: resp.StatusCode},
-		secrets: secretsOf(req), size: resp.ContentLength,
+		response: Response{Status: resp.StatusCode},
+		secrets:  secretsOf(req), size: resp.ContentLength,
 	}
 	kind := strings.ToValidUTF8(resp.Header.Get("Content-Type"), "\uFFFD")
 	for _, s := range a.secrets {
 		kind = hide(kind, s)
 	}
-	a.answer.ContentType = strings.ToValidUTF8(kind[:min(len(kind), maxContentType)], "")
+	a.response.ContentType = strings.ToValidUTF8(kind[:min(len(kind), maxContentType)], "")
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if t.closed || t.held >= maxBodies || len(t.answers) >= maxAnswers {
+	if t.closed || t.held >= maxBodies || len(t.responses) >= maxResponses {
 		return body
 	}
-	t.answers = append(t.answers, a)
+	t.responses = append(t.responses, a)
 	return &tappedBody{body, t, a}
 }
 
@@ -151,25 +151,25 @@ func (t *Tap) keep(a *tapped, data []byte) {
 		return
 	}
 	a.read += int64(len(data))
-	room := min(MaxBody-len(a.answer.Body), maxBodies-t.held) + bodySlack
+	room := min(MaxBody-len(a.response.Body), maxBodies-t.held) + bodySlack
 	if room < len(data) {
-		a.answer.Truncated = true
+		a.response.Truncated = true
 		data = data[:max(room, 0)]
 	}
-	a.answer.Body = append(a.answer.Body, data...)
+	a.response.Body = append(a.response.Body, data...)
 	t.held += len(data)
 }
 
 // Close ends the tap, and returns its responses. It does not keep what an abandoned adapter reads
 // later.
-func (t *Tap) Close() []Answer {
+func (t *Tap) Close() []Response {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.closed = true
-	var out []Answer
+	var out []Response
 	left := maxBodies
-	for _, a := range t.answers {
-		r := a.answer
+	for _, a := range t.responses {
+		r := a.response
 		text := string(r.Body)
 		for _, s := range a.secrets {
 			text = hideEnd(hide(text, s), s)

@@ -5,7 +5,7 @@
 // them; merge keys, tags, directives and "?" keys are not. A key may be there
 // once. Files are bounded in bytes, tokens, depth and values; aliases count as
 // the values that they stand for. A Problem has a line and a column, and reading
-// goes on after one where it can, so that a person sees all of them.
+// continues after one where it can, so that a person sees all of them.
 //
 // Parse returns a tree of nodes, for callers that check a file value by value.
 // Decode fills a Go value, for those that need no more than its types.

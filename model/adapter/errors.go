@@ -168,14 +168,14 @@ func TransportError(ctx context.Context, provider string, err error, secrets ...
 	}
 	return &model.Error{
 		Kind: kind, Provider: provider, Message: wiretap.Redact(fmt.Sprintf("the call failed: %v", err), secrets...),
-		Final: errors.Is(err, seam.ErrLineTooLong) || errors.Is(err, seam.ErrAnswerTooLong),
+		Final: errors.Is(err, seam.ErrLineTooLong) || errors.Is(err, seam.ErrResponseTooLong),
 	}
 }
 
 // Truncated returns the error of a stream that ended before the response was complete.
 func Truncated(provider string) *model.Error {
 	return &model.Error{Kind: model.KindUnavailable, Provider: provider,
-		Message: "the stream ended before the answer was complete"}
+		Message: "the stream ended before the response was complete"}
 }
 
 // Blocked returns the error of content that a provider or its model refuses: what says what

@@ -25,12 +25,12 @@ func WithSchema(
 		return call(req, emit)
 	}
 	if native {
-		answered := false
+		started := false
 		resp, err := call(req, func(d model.Delta) {
-			answered = true
+			started = true
 			emit(d)
 		})
-		if answered || !refusesSchema(err) {
+		if started || !refusesSchema(err) {
 			return resp, err
 		}
 	}

@@ -66,7 +66,7 @@ func ReadEvents(r io.Reader, maxLine int) iter.Seq2[Event, error] {
 			case "data":
 				if size += len(value) + 1; size > maxEvent {
 					yield(Event{}, fmt.Errorf("%w: an event of the stream is longer than %d bytes",
-						seam.ErrAnswerTooLong, maxEvent))
+						seam.ErrResponseTooLong, maxEvent))
 					return
 				}
 				data = append(data, value)
@@ -75,7 +75,7 @@ func ReadEvents(r io.Reader, maxLine int) iter.Seq2[Event, error] {
 			case "", "id", "retry":
 			default:
 				// Not cut to what is readable: half a key would not be redacted.
-				yield(Event{}, fmt.Errorf("the answer is no event stream: it holds the line %q",
+				yield(Event{}, fmt.Errorf("the response is no event stream: it holds the line %q",
 					line[:min(len(line), maxQuoted)]))
 				return
 			}

@@ -154,7 +154,7 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	if err != nil {
 		return nil, err
 	}
-	a := &answer{llm: l, names: names, builder: &adapter.Builder{Provider: name, Emit: emit}}
+	a := &collector{llm: l, names: names, builder: &adapter.Builder{Provider: name, Emit: emit}}
 	messages := body.Messages
 	for range maxPauses {
 		if err := a.read(ctx, body); err != nil {
@@ -165,13 +165,13 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 		}
 		so := assistantBlocks(a.builder.Content(), names, familyOf(l.model))
 		if len(so) == 0 {
-			return nil, a.total.Spent(broken("the provider paused an answer that had not begun"))
+			return nil, a.total.Spent(broken("the provider paused a response that had not begun"))
 		}
 		body.Messages = slices.Concat(messages, []message{{Role: "assistant", Content: so}})
 		body.Container = a.container
 	}
 	err = &model.Error{Kind: model.KindUnavailable, Provider: name, Final: true,
-		Message: fmt.Sprintf("the provider paused the answer more than %d times", maxPauses)}
+		Message: fmt.Sprintf("the provider paused the response more than %d times", maxPauses)}
 	return nil, a.total.Spent(err)
 }
 

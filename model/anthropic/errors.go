@@ -90,8 +90,8 @@ func parseError(body []byte) apiError {
 	return out
 }
 
-// checkAnswer refuses a response that is no event stream, and closes it.
-func (l *llm) checkAnswer(resp *http.Response) error {
+// checkResponse refuses a response that is no event stream, and closes it.
+func (l *llm) checkResponse(resp *http.Response) error {
 	contentType := wire.ContentType(resp)
 	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
 	if ok && !wire.IsJSON(contentType) && !strings.HasPrefix(contentType, "text/html") {
@@ -101,7 +101,7 @@ func (l *llm) checkAnswer(resp *http.Response) error {
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	e := parseError(body)
 	if e.Message == "" {
-		e.Message = "the answer is no event stream but " + contentType
+		e.Message = "the response is no event stream but " + contentType
 	}
 	status := resp.StatusCode
 	if ok {

@@ -90,7 +90,7 @@ func (f family) alwaysThinks() bool {
 	}
 }
 
-// choosesTools reports whether the model refuses to be told that it has to call a
+// choosesTools reports whether the model refuses a tool_choice that makes it call a
 // tool.
 func (f family) choosesTools() bool { return f.preserves() && f.line != "haiku" }
 

@@ -40,13 +40,13 @@ data: {"type":"message_stop"}
 
 `
 
-// answering answers each request with thoughtStream, and keeps it.
-type answering struct {
+// replying answers each request with thoughtStream, and keeps it.
+type replying struct {
 	header http.Header
 	body   string
 }
 
-func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
+func (a *replying) RoundTrip(r *http.Request) (*http.Response, error) {
 	data, err := io.ReadAll(r.Body)
 	a.header, a.body = r.Header, string(data)
 	return &http.Response{
@@ -59,7 +59,7 @@ func (a *answering) RoundTrip(r *http.Request) (*http.Response, error) {
 // by themselves what they can read: these are told to leave out thinking before
 // which something has changed.
 func TestThinkingOfOtherModels(t *testing.T) {
-	transport := &answering{}
+	transport := &replying{}
 	p := New(Config{APIKey: "k", BaseURL: "http://anthropic.invalid", Transport: transport})
 	ask := func(name string, contents ...*genai.Content) *model.Response {
 		llm, err := p.Open(name, "")

@@ -37,7 +37,7 @@ func toolName(name string) string { return cmp.Or(toolNames[name], name) }
 
 // used notes a block of a provider's tool. What is not of the form expected is
 // not seen: it goes back in any case.
-func (a *answer) used(raw json.RawMessage) {
+func (a *collector) used(raw json.RawMessage) {
 	var b providerTool
 	if json.Unmarshal(raw, &b) != nil || len(a.provided.Uses) > seam.MaxUses {
 		return
@@ -72,7 +72,7 @@ func outcome(b *providerTool) (output, failure string) {
 }
 
 // cited notes the citations of a text block, which are about all of its text.
-func (a *answer) cited(b *openBlock) {
+func (a *collector) cited(b *openBlock) {
 	for _, raw := range b.citations {
 		if len(a.provided.Citations) >= seam.MaxCitations {
 			return

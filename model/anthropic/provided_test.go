@@ -23,7 +23,7 @@ func TestStaleRuns(t *testing.T) {
 		return opaque(`{"type":"web_search_tool_result","tool_use_id":"` + id + `","content":[]}`)
 	}
 	call := func(id string) *genai.Part { return adapter.NewCall(id, "f", "{}") }
-	answered := func(id string) *genai.Content {
+	resultOf := func(id string) *genai.Content {
 		return genai.NewContentFromParts([]*genai.Part{{FunctionResponse: &genai.FunctionResponse{ID: id, Name: "f"}}}, genai.RoleUser)
 	}
 	said := func(parts ...*genai.Part) *genai.Content { return genai.NewContentFromParts(parts, genai.RoleModel) }
@@ -36,9 +36,9 @@ func TestStaleRuns(t *testing.T) {
 		"whole":                  {[]*genai.Content{prompt, said(use("1"), result("1"), text, use("2"), result("2")), prompt}, "1 1+ 2 2+", 3},
 		"cut off":                {[]*genai.Content{prompt, said(text, use("1")), prompt}, "", 3},
 		"nothing but cut off":    {[]*genai.Content{prompt, said(use("1")), prompt}, "", 1},
-		"beside a call, open":    {[]*genai.Content{prompt, said(use("1"), call("c")), answered("c")}, "1", 3},
-		"beside a call, come":    {[]*genai.Content{prompt, said(use("1"), call("c")), answered("c"), said(result("1"), text), prompt}, "1 1+", 5},
-		"beside a call, never":   {[]*genai.Content{prompt, said(use("1"), call("c")), answered("c"), said(text), prompt}, "", 5},
+		"beside a call, open":    {[]*genai.Content{prompt, said(use("1"), call("c")), resultOf("c")}, "1", 3},
+		"beside a call, come":    {[]*genai.Content{prompt, said(use("1"), call("c")), resultOf("c"), said(result("1"), text), prompt}, "1 1+", 5},
+		"beside a call, never":   {[]*genai.Content{prompt, said(use("1"), call("c")), resultOf("c"), said(text), prompt}, "", 5},
 		"beside no call, come":   {[]*genai.Content{prompt, said(text, use("1")), prompt, said(result("1"), text), prompt}, "", 5},
 		"the use was summarised": {[]*genai.Content{prompt, said(result("1"), text), prompt}, "", 3},
 		"result before use":      {[]*genai.Content{prompt, said(result("1"), use("1"), text), prompt}, "", 3},

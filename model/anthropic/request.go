@@ -33,7 +33,7 @@ type request struct {
 	TopK          *int64        `json:"top_k,omitempty"`
 	StopSequences []string      `json:"stop_sequences,omitempty"`
 	Stream        bool          `json:"stream"`
-	// Container is where code runs; a paused response goes on in its own.
+	// Container is where code runs; a paused response continues in its own.
 	Container string `json:"container,omitempty"`
 }
 
@@ -144,7 +144,7 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	if schema := nativeSchema(modelName, cfg); schema != nil {
 		r.OutputConfig = &outputConfig{Format: &outputFormat{Type: "json_schema", Schema: schema}}
 	} else if cfg.ResponseMIMEType == "application/json" {
-		return nil, invalid("JSON answers need a response schema that Anthropic takes")
+		return nil, invalid("JSON responses need a response schema that Anthropic takes")
 	}
 	if err := r.setSampling(cfg); err != nil {
 		return nil, err
@@ -245,7 +245,7 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	switch {
 	case len(r.Tools) == 0:
 	case (choice.Any || choice.Only != "") && familyOf(r.Model).choosesTools():
-		return invalid("%s cannot be told to call a tool: leave out the tool choice", r.Model)
+		return invalid("%s takes no tool choice that requires a call: leave out the tool choice", r.Model)
 	case choice.None:
 		r.ToolChoice = &toolChoice{Type: "none"}
 	case choice.Only != "":

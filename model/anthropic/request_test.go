@@ -156,17 +156,17 @@ func checkFields(t *testing.T, body []byte) {
 	if err := json.Unmarshal(body, &params); err != nil {
 		t.Fatalf("the SDK cannot read the request: %v", err)
 	}
-	again, err := json.Marshal(params)
+	second, err := json.Marshal(params)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var want, got map[string]any
-	if err := errors.Join(json.Unmarshal(body, &want), json.Unmarshal(again, &got)); err != nil {
+	if err := errors.Join(json.Unmarshal(body, &want), json.Unmarshal(second, &got)); err != nil {
 		t.Fatal(err)
 	}
 	delete(want, "stream") // The SDK sets it by which method is called.
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("the SDK reads the request as\n%s\nwhich was\n%s", again, body)
+		t.Errorf("the SDK reads the request as\n%s\nwhich was\n%s", second, body)
 	}
 }
 

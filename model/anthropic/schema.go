@@ -57,7 +57,7 @@ func (g *grammar) schema(text json.RawMessage) (out json.RawMessage, ok bool) {
 	if ref := rawjson.Find(members, "$ref"); ref != nil {
 		return rawjson.Object([]rawjson.Member{{Key: "$ref", Value: ref}}), true
 	}
-	var kept, told []rawjson.Member
+	var kept, described []rawjson.Member
 	for _, m := range members {
 		var keep bool
 		if m, keep, ok = g.keyword(m); !ok {
@@ -69,17 +69,17 @@ func (g *grammar) schema(text json.RawMessage) (out json.RawMessage, ok bool) {
 			if keep {
 				kept = append(kept, m)
 			} else {
-				told = append(told, m)
+				described = append(described, m)
 			}
 		}
 	}
 	if kept, ok = g.shape(kept); !ok {
 		return nil, false
 	}
-	return rawjson.Object(describe(kept, told)), true
+	return rawjson.Object(describe(kept, described)), true
 }
 
-// keyword translates what stands at a key. What is not to be kept is told.
+// keyword translates what stands at a key. What is not kept goes into the description.
 func (g *grammar) keyword(m rawjson.Member) (_ rawjson.Member, keep, ok bool) {
 	switch m.Key {
 	case "type", "title", "description", "const", "required", "additionalProperties":
@@ -175,9 +175,9 @@ func (g *grammar) shape(members []rawjson.Member) ([]rawjson.Member, bool) {
 	return nil, false
 }
 
-// describe adds what is only told to the description.
-func describe(members, told []rawjson.Member) []rawjson.Member {
-	if len(told) == 0 {
+// describe adds the described members to the description.
+func describe(members, described []rawjson.Member) []rawjson.Member {
+	if len(described) == 0 {
 		return members
 	}
 	i := slices.IndexFunc(members, func(m rawjson.Member) bool { return m.Key == "description" })
@@ -186,7 +186,7 @@ func describe(members, told []rawjson.Member) []rawjson.Member {
 		members = slices.Delete(members, i, i+1)
 		text += "\n"
 	}
-	value, _ := rawjson.Marshal(text + "Must satisfy " + string(rawjson.Object(told))) // a string always encodes
+	value, _ := rawjson.Marshal(text + "Must satisfy " + string(rawjson.Object(described))) // a string always encodes
 	return append(members, rawjson.Member{Key: "description", Value: value})
 }
 
@@ -194,11 +194,11 @@ func describe(members, told []rawjson.Member) []rawjson.Member {
 // should match pattern".
 var argumentName = regexp.MustCompile(`^[a-zA-Z0-9_.-]{1,64}$`)
 
-// maxTold bounds what is said of arguments in words, in bytes.
-const maxTold = 2 << 10
+// maxDescribed bounds what is said of arguments in words, in bytes.
+const maxDescribed = 2 << 10
 
 // inputSchema is the schema of a tool's arguments as Anthropic takes it. Arguments
-// whose names it does not take are told in words: the model gives them all the same.
+// whose names it does not take go into the description: the model still gives them.
 func inputSchema(schema json.RawMessage) json.RawMessage {
 	members, _ := rawjson.Members(schema)
 	properties, _ := rawjson.Members(rawjson.Find(members, "properties"))
@@ -207,7 +207,7 @@ func inputSchema(schema json.RawMessage) json.RawMessage {
 		return schema
 	}
 	var moved []rawjson.Member
-	left := maxTold
+	left := maxDescribed
 	properties = slices.DeleteFunc(properties, func(p rawjson.Member) bool {
 		if !other(p.Key) {
 			return false
@@ -217,16 +217,16 @@ func inputSchema(schema json.RawMessage) json.RawMessage {
 		}
 		return true
 	})
-	told := []rawjson.Member{{Key: "properties", Value: rawjson.Object(moved)}}
+	described := []rawjson.Member{{Key: "properties", Value: rawjson.Object(moved)}}
 	required, _ := rawjson.Strings(rawjson.Find(members, "required"))
-	var needed []string // of those that are told
+	var needed []string // of those in the description
 	for _, p := range moved {
 		if slices.Contains(required, p.Key) {
 			needed = append(needed, p.Key)
 		}
 	}
 	if len(needed) > 0 {
-		told = append(told, rawjson.Member{Key: "required", Value: json.RawMessage(rawjson.JSON(needed))})
+		described = append(described, rawjson.Member{Key: "required", Value: json.RawMessage(rawjson.JSON(needed))})
 	}
 	required = slices.DeleteFunc(slices.Clone(required), other)
 	kept := slices.DeleteFunc(members, func(m rawjson.Member) bool {
@@ -236,5 +236,5 @@ func inputSchema(schema json.RawMessage) json.RawMessage {
 	if len(required) > 0 {
 		kept = append(kept, rawjson.Member{Key: "required", Value: json.RawMessage(rawjson.JSON(required))})
 	}
-	return rawjson.Object(describe(kept, told))
+	return rawjson.Object(describe(kept, described))
 }

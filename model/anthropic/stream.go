@@ -107,9 +107,9 @@ type startedBlock struct {
 	Citations json.RawMessage `json:"citations"`
 }
 
-// answer collects one response, over several requests if it is paused. Owned by
+// collector collects one response, over several requests if it is paused. Owned by
 // the goroutine in Generate.
-type answer struct {
+type collector struct {
 	llm     *llm
 	names   *wire.Names
 	builder *adapter.Builder
@@ -128,7 +128,7 @@ type answer struct {
 
 // read sends one request and reads its stream to the end. What was counted until
 // an error is counted too.
-func (a *answer) read(ctx context.Context, body *request) error {
+func (a *collector) read(ctx context.Context, body *request) error {
 	resp, err := a.llm.send(ctx, body)
 	if err != nil {
 		return err
@@ -163,7 +163,7 @@ func (a *answer) read(ctx context.Context, body *request) error {
 }
 
 // event takes one event in; done is true after the last one.
-func (a *answer) event(ev *event, n *counts) (done bool, err error) {
+func (a *collector) event(ev *event, n *counts) (done bool, err error) {
 	switch ev.Type {
 	case "message_start":
 		if a.started || ev.Message == nil {
@@ -207,7 +207,7 @@ func (a *answer) event(ev *event, n *counts) (done bool, err error) {
 	return false, nil // "ping", and what the future brings.
 }
 
-func (a *answer) startBlock(ev *event) error {
+func (a *collector) startBlock(ev *event) error {
 	if err := a.stopBlock(false); err != nil {
 		return err
 	}
@@ -231,7 +231,7 @@ func (a *answer) startBlock(ev *event) error {
 	return nil
 }
 
-func (a *answer) think(text string) {
+func (a *collector) think(text string) {
 	a.block.hasText = a.block.hasText || text != ""
 	a.builder.Thought(text)
 }
@@ -242,7 +242,7 @@ var deltaOf = map[string]string{
 	"text_delta": "text", "citations_delta": "text", "thinking_delta": "thinking", "signature_delta": "thinking",
 }
 
-func (a *answer) blockDelta(d *delta) error {
+func (a *collector) blockDelta(d *delta) error {
 	of, kind := deltaOf[d.Type], a.block.start.Type
 	if of != "" && of != kind || d.Type == "input_json_delta" && (kind == "text" || kind == "thinking") {
 		return broken("a piece of the stream belongs to another kind of content block")
@@ -264,7 +264,7 @@ func (a *answer) blockDelta(d *delta) error {
 
 // stopBlock finishes the open block, if there is one. Of a call that the stream
 // does not end, the rest of the input may have been lost; text is what it is.
-func (a *answer) stopBlock(ended bool) error {
+func (a *collector) stopBlock(ended bool) error {
 	b := a.block
 	if b == nil {
 		return nil
@@ -287,7 +287,7 @@ func (a *answer) stopBlock(ended bool) error {
 		a.bind()
 	case "tool_use":
 		if !ended {
-			return broken("a function call of the answer was not finished")
+			return broken("a function call of the response was not finished")
 		}
 		args := b.input()
 		a.called, a.callBegan = true, args != ""
@@ -299,7 +299,7 @@ func (a *answer) stopBlock(ended bool) error {
 }
 
 // bind notes in the thinking that was added last which model it is of.
-func (a *answer) bind() {
+func (a *collector) bind() {
 	if c := a.builder.Content(); c != nil {
 		c.Parts[len(c.Parts)-1].PartMetadata[seam.MetaModel] = a.llm.model
 	}
@@ -318,7 +318,7 @@ func (b *openBlock) input() string {
 }
 
 // cite keeps the citations of a text block, which go back with it.
-func (a *answer) cite(b *openBlock) error {
+func (a *collector) cite(b *openBlock) error {
 	if len(b.citations) == 0 {
 		return nil
 	}
@@ -336,7 +336,7 @@ func (a *answer) cite(b *openBlock) error {
 }
 
 // providerBlock keeps a block of the provider's own tools as it is.
-func (a *answer) providerBlock(b *openBlock) error {
+func (a *collector) providerBlock(b *openBlock) error {
 	raw := b.raw
 	if args := b.args.String(); args != "" {
 		var fields map[string]json.RawMessage
@@ -355,7 +355,7 @@ func (a *answer) providerBlock(b *openBlock) error {
 }
 
 // count adds the usage of one request to the response's.
-func (a *answer) count(n counts) {
+func (a *collector) count(n counts) {
 	a.total.Prompt += n.input + n.read + n.created
 	a.total.Cached += n.read
 	a.total.CacheWrite += n.created
@@ -366,12 +366,12 @@ func (a *answer) count(n counts) {
 }
 
 // response returns the finished response.
-func (a *answer) response() (*model.Response, error) {
+func (a *collector) response() (*model.Response, error) {
 	resp := &model.Response{Content: a.builder.Content(), Usage: a.total, Model: a.model, Provided: a.provided.OrNil()}
 	switch a.stop {
 	case "tool_use":
 		if !a.called {
-			return nil, broken("the answer ended with function calls and has none")
+			return nil, broken("the response ended with function calls and has none")
 		}
 		resp.FinishReason = genai.FinishReasonStop
 	case "end_turn", "stop_sequence":
@@ -405,5 +405,5 @@ func (l *llm) send(ctx context.Context, body *request) (*http.Response, error) {
 	if err := l.client.Post(ctx, "v1/messages", data, &resp, opts...); err != nil {
 		return nil, l.sendError(ctx, err, resp)
 	}
-	return resp, l.checkAnswer(resp)
+	return resp, l.checkResponse(resp)
 }

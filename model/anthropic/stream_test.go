@@ -74,9 +74,9 @@ func fixture(t testing.TB, file string) string {
 	return string(data)
 }
 
-// TestThinkingAnswer: signatures and redacted blocks come out such that they go
+// TestThinkingResponse: signatures and redacted blocks come out such that they go
 // back exactly as they came.
-func TestThinkingAnswer(t *testing.T) {
+func TestThinkingResponse(t *testing.T) {
 	url, bodies := serve(t, "text/event-stream; charset=utf-8", fixture(t, "thinking.sse"))
 	req := hello(&genai.Tool{FunctionDeclarations: []*genai.FunctionDeclaration{{Name: "fs.read"}}})
 	resp, text, thought, err := generate(t, url, req)

@@ -174,7 +174,7 @@ func (o *observed) sources() []map[string]string {
 	return out
 }
 
-// citations are a source each, and a part of the response where one is told.
+// citations are a source each, and a part of the response where the provider names one.
 func (o *observed) citations(content *genai.Content) []model.Cite {
 	text := adapter.Text(content)
 	var out []model.Cite

@@ -63,7 +63,7 @@ type functionResult struct {
 func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	cfg := *req.Config
 	if cfg.CandidateCount > 1 {
-		return nil, fmt.Errorf("CandidateCount is %d: one answer can be read", cfg.CandidateCount)
+		return nil, fmt.Errorf("CandidateCount is %d: one response can be read", cfg.CandidateCount)
 	}
 	if _, err := json.Marshal(&cfg); err != nil { // the SDK would send half of it
 		return nil, fmt.Errorf("the request cannot be encoded: %w", err)
@@ -103,7 +103,7 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 }
 
 // toolConfig is the setting of the tools. Tools that Google runs are combined with
-// functions from Gemini 3 on, where the Gemini API wants to be told so (guide "Tool
+// functions from Gemini 3 on, where the Gemini API wants a field for it (guide "Tool
 // combination"), and Vertex AI knows no such setting.
 func (l *llm) toolConfig(req *model.Request) (*genai.ToolConfig, error) {
 	own := ownTools(req.Config)
@@ -228,8 +228,8 @@ func (l *llm) contents(in []*genai.Content) []content {
 				w.Parts = append(w.Parts, l.call(p, firstCall))
 				firstCall = false
 			case p.FunctionResponse != nil:
-				answer, behind := l.result(p.FunctionResponse, ids)
-				w.Parts = append(append(w.Parts, answer), behind...)
+				wire, behind := l.result(p.FunctionResponse, ids)
+				w.Parts = append(append(w.Parts, wire), behind...)
 			default:
 				if part := l.other(p); part != nil {
 					w.Parts = append(w.Parts, part)
@@ -275,7 +275,7 @@ func (l *llm) call(p *genai.Part, first bool) callPart {
 
 // result translates a function's result, under the id its call went out with, and
 // what of it has to stand behind the results as parts of the user's.
-func (l *llm) result(r *genai.FunctionResponse, ids map[string]string) (answer resultPart, behind []any) {
+func (l *llm) result(r *genai.FunctionResponse, ids map[string]string) (wire resultPart, behind []any) {
 	out := functionResult{ID: ids[r.ID], Name: r.Name, Response: r.Response}
 	if out.Response == nil {
 		out.Response = map[string]any{}

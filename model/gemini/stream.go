@@ -63,8 +63,8 @@ func (u *usage) usage() model.Usage {
 	}.Normal()
 }
 
-// answer is a response being read; owned by the goroutine of the call.
-type answer struct {
+// collector is a response being read; owned by the goroutine of the call.
+type collector struct {
 	parts  *adapter.Builder
 	finish genai.FinishReason
 	detail string       // what the provider says about the finish
@@ -76,7 +76,7 @@ type answer struct {
 
 // read reads a response.
 func (l *llm) read(ctx context.Context, resp *http.Response, emit func(model.Delta)) (*model.Response, error) {
-	a := &answer{parts: &adapter.Builder{Provider: name, Emit: emit}, model: strings.TrimPrefix(l.model, "models/")}
+	a := &collector{parts: &adapter.Builder{Provider: name, Emit: emit}, model: strings.TrimPrefix(l.model, "models/")}
 	out, err := l.stream(ctx, resp, a)
 	if err != nil && a.usage != nil {
 		err = a.usage.Spent(err)
@@ -86,9 +86,9 @@ func (l *llm) read(ctx context.Context, resp *http.Response, emit func(model.Del
 
 // stream reads the stream to its end. A stream without a finish reason was cut
 // short.
-func (l *llm) stream(ctx context.Context, resp *http.Response, a *answer) (*model.Response, error) {
+func (l *llm) stream(ctx context.Context, resp *http.Response, a *collector) (*model.Response, error) {
 	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t == "text/html" {
-		return nil, l.errorf(model.KindUnavailable, "the answer is %s, no event stream", t)
+		return nil, l.errorf(model.KindUnavailable, "the response is %s, no event stream", t)
 	}
 	for ev, err := range adapter.ReadEvents(resp.Body, wire.MaxLine) {
 		if err != nil {
@@ -116,7 +116,7 @@ func (l *llm) stream(ctx context.Context, resp *http.Response, a *answer) (*mode
 }
 
 // refused is the error of a response that ended in a way that is no answer.
-func (l *llm) refused(a *answer) error {
+func (l *llm) refused(a *collector) error {
 	switch a.finish {
 	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonLanguage,
 		genai.FinishReasonBlocklist,
@@ -150,7 +150,7 @@ func categories(ratings json.RawMessage) string {
 }
 
 // event takes one event in.
-func (l *llm) event(a *answer, data string) error {
+func (l *llm) event(a *collector, data string) error {
 	var c chunk
 	if err := json.Unmarshal([]byte(data), &c); err != nil {
 		return l.errorf(model.KindUnavailable, "an event of the stream is malformed: %v", err)
@@ -174,7 +174,7 @@ func (l *llm) event(a *answer, data string) error {
 		if cand.Content != nil {
 			for _, raw := range cand.Content.Parts {
 				if err := a.part(raw); err != nil {
-					return l.errorf(model.KindUnavailable, "a part of the answer is malformed: %v", err)
+					return l.errorf(model.KindUnavailable, "a part of the response is malformed: %v", err)
 				}
 			}
 		}
@@ -200,7 +200,7 @@ type wirePart struct {
 }
 
 // part takes one part in. A signature stays on exactly the piece it came with.
-func (a *answer) part(raw json.RawMessage) error {
+func (a *collector) part(raw json.RawMessage) error {
 	var p wirePart
 	if err := json.Unmarshal(raw, &p); err != nil {
 		return err
@@ -238,7 +238,7 @@ func (a *answer) part(raw json.RawMessage) error {
 }
 
 // signed adds a part with its signature, if there is one.
-func (a *answer) signed(part *genai.Part, signature []byte) {
+func (a *collector) signed(part *genai.Part, signature []byte) {
 	if len(signature) > 0 {
 		part.ThoughtSignature = signature
 		a.parts.Mark(part)
@@ -246,7 +246,7 @@ func (a *answer) signed(part *genai.Part, signature []byte) {
 	a.parts.Part(part)
 }
 
-func (a *answer) text(text string, thought bool) {
+func (a *collector) text(text string, thought bool) {
 	if thought {
 		a.parts.Thought(text)
 	} else {

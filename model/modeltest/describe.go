@@ -21,10 +21,10 @@ func (h Harness) description(t *testing.T) {
 	if _, err := models.NewRegistry(p); err != nil {
 		t.Errorf("a registry refuses the provider: %v", err)
 	}
-	again := p.Describe()
-	again.Models = d.Models
-	if !reflect.DeepEqual(d, again) {
-		t.Errorf("Describe returns %+v, and then %+v", d, again)
+	second := p.Describe()
+	second.Models = d.Models
+	if !reflect.DeepEqual(d, second) {
+		t.Errorf("Describe returns %+v, and then %+v", d, second)
 	}
 	if !slices.IsSorted(d.Models) {
 		t.Errorf("the models %q are not sorted", d.Models)

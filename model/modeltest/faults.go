@@ -166,8 +166,8 @@ func (h Harness) truncated(t *testing.T) {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			c.answer.Usage = h.usage()
-			w := h.Encode(c.answer)
+			c.response.Usage = h.usage()
+			w := h.Encode(c.response)
 			whole := h.ask(t, w)
 			if whole.err != nil {
 				t.Fatal(whole.err)

@@ -106,7 +106,7 @@ func Run(t *testing.T, h Harness) {
 	t.Helper()
 	leak := watchLeaks(t)
 	t.Run("description", h.description)
-	t.Run("answers", h.answers)
+	t.Run("answers", h.responses)
 	t.Run("requests", h.requests)
 	t.Run("deferred", h.deferred)
 	t.Run("schemas", h.schemas)

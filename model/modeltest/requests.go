@@ -99,8 +99,8 @@ func (h Harness) requests(t *testing.T) {
 	}
 }
 
-// deferred checks that the model is told of a deferred function when a result refers
-// to it, and of the reference, and not before; the provider may be told of it as
+// deferred checks that the request declares a deferred function when a result refers
+// to it, and of the reference, and not before; the provider may receive it as
 // deferred.
 func (h Harness) deferred(t *testing.T) {
 	s := serve(t, h.Encode(Response{Pieces: []Piece{{Text: "hi"}}, Usage: h.usage()}).handler())
@@ -126,8 +126,8 @@ func (h Harness) deferred(t *testing.T) {
 		if !native && strings.Contains(body, "deferred-marker") != found {
 			t.Errorf("that a function is declared which is deferred, and found: %t, is %t: %s", found, !found, body)
 		}
-		if told := strings.Count(body, "later"); found && told < 2 || !found && told > 0 && !native {
-			t.Errorf("the function, found: %t, is named %d times: %s", found, told, body)
+		if listed := strings.Count(body, "later"); found && listed < 2 || !found && listed > 0 && !native {
+			t.Errorf("the function, found: %t, is named %d times: %s", found, listed, body)
 		}
 	}
 }

@@ -31,7 +31,7 @@ func (h Harness) schemas(t *testing.T) {
 			if r.err != nil {
 				t.Fatal(r.err)
 			}
-			h.checkAnswer(t, a, r)
+			h.checkResponse(t, a, r)
 			if after := mustJSON(t, req); after != before {
 				t.Errorf("the adapter changed the request:\n%s\nbefore:\n%s", after, before)
 			}
@@ -84,6 +84,6 @@ func (h Harness) schemaRefused(t *testing.T) {
 		if r.err != nil {
 			t.Fatal(r.err)
 		}
-		h.checkAnswer(t, a, r)
+		h.checkResponse(t, a, r)
 	}
 }

@@ -68,7 +68,7 @@ func await[T any](t testing.TB, ch <-chan T, what string) (v T) {
 	select {
 	case v = <-ch:
 	case <-time.After(patience):
-		t.Fatalf("waited in vain for %s", what)
+		t.Fatalf("timed out waiting for %s", what)
 	}
 	return v
 }

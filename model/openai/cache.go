@@ -6,7 +6,7 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// promptCache is what OpenAI is told about its cache, which it has in any case.
+// promptCache is what a request says about OpenAI's cache, which it has in any case.
 type promptCache struct {
 	// Key brings requests with the same beginning to the same machine.
 	Key string `json:"prompt_cache_key,omitempty"`

@@ -41,7 +41,7 @@ var pieced = map[string]string{"reasoning.text": "text", "reasoning.summary": "s
 
 // addDetails takes in a piece of the list. What is not of the form expected is not
 // seen.
-func (a *chatAnswer) addDetails(list json.RawMessage) error {
+func (a *chatResponse) addDetails(list json.RawMessage) error {
 	if len(list) == 0 {
 		return nil
 	}
@@ -56,7 +56,7 @@ func (a *chatAnswer) addDetails(list json.RawMessage) error {
 		to := a.continued(kind, d)
 		if to == nil {
 			if len(a.details) >= maxDetails {
-				return a.llm.tooMuch("the thinking of the answer has more than %d details", maxDetails)
+				return a.llm.tooMuch("the thinking of the response has more than %d details", maxDetails)
 			}
 			to = &streamedDetail{detail: detail{}, kind: kind}
 			a.details = append(a.details, to)
@@ -68,7 +68,7 @@ func (a *chatAnswer) addDetails(list json.RawMessage) error {
 }
 
 // continued returns the detail of which d is a further piece, nil if d begins one.
-func (a *chatAnswer) continued(kind string, d detail) *streamedDetail {
+func (a *chatResponse) continued(kind string, d detail) *streamedDetail {
 	if pieced[kind] == "" {
 		return nil
 	}
@@ -82,7 +82,7 @@ func (a *chatAnswer) continued(kind string, d detail) *streamedDetail {
 
 // keepDetails adds the list to the response as it goes back. Thinking of Claude and of
 // Gemini is refused without its signature, as when the response was cut off within it.
-func (a *chatAnswer) keepDetails() {
+func (a *chatResponse) keepDetails() {
 	var list []detail
 	for _, s := range a.details {
 		format := s.str("format")

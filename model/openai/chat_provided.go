@@ -65,7 +65,7 @@ func (s *seenInChat) delta(d *chatDelta) {
 		i := slices.IndexFunc(s.executed, func(old executedTool) bool { return old.Index == e.Index })
 		switch {
 		case i >= 0:
-			// What a later piece leaves out it has told before.
+			// A later piece leaves out what an earlier one said.
 			_ = json.Unmarshal(raw, &s.executed[i])
 		case len(s.executed) < seam.MaxUses:
 			s.executed = append(s.executed, e)
@@ -74,7 +74,7 @@ func (s *seenInChat) delta(d *chatDelta) {
 	s.notes = annotations(s.notes, d.Annotations)
 }
 
-// chunk takes in what is told of the whole response: Perplexity's sources.
+// chunk takes what is said of the whole response: Perplexity's sources.
 func (s *seenInChat) chunk(c *chunk) {
 	if sources := annotations(nil, c.SearchResults); len(sources) > 0 {
 		s.sources = sources

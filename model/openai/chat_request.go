@@ -272,7 +272,7 @@ func widen(f *float32) *float64 {
 
 // chatMessages translates the conversation and adds it to r. Thinking goes back,
 // in all turns, with calls and with what follows their results: there some servers
-// insist on it. Elsewhere it is only tokens, which some servers refuse.
+// require it. Elsewhere it is only tokens, which some servers refuse.
 func (l *llm) chatMessages(r *chatRequest, req *model.Request, names *wire.Names) error {
 	system, afterResult, wanted := len(r.Messages), false, wantsThoughts(l.cfg.BaseURL)
 	for _, t := range wire.Turns(req.ReferencesInWords(names.Wire, nil)) {
@@ -426,7 +426,7 @@ var sounds = map[string]string{
 	"audio/mp3": "mp3",
 }
 
-// resultText is a tool's answer as text; an error is the JSON {"error": …},
+// resultText is a tool's result as text; an error is the JSON {"error": …},
 // since the wires have no other way to say so.
 func resultText(fr *genai.FunctionResponse) string {
 	text, isError := adapter.Result(fr)

@@ -79,8 +79,8 @@ type chatCallState struct {
 	extra    json.RawMessage
 }
 
-// chatAnswer collects one response. Owned by the goroutine in Generate.
-type chatAnswer struct {
+// chatResponse collects one response. Owned by the goroutine in Generate.
+type chatResponse struct {
 	llm     *llm
 	names   *wire.Names
 	builder *adapter.Builder
@@ -112,7 +112,7 @@ func (l *llm) chat(ctx context.Context, req *model.Request, emit func(model.Delt
 		return nil, err
 	}
 	defer resp.Body.Close()
-	a := &chatAnswer{llm: l, names: names, builder: &adapter.Builder{Provider: l.owner, Emit: emit}}
+	a := &chatResponse{llm: l, names: names, builder: &adapter.Builder{Provider: l.owner, Emit: emit}}
 	if wire.IsJSON(wire.ContentType(resp)) {
 		err = a.readWhole(ctx, resp)
 	} else {
@@ -126,7 +126,7 @@ func (l *llm) chat(ctx context.Context, req *model.Request, emit func(model.Delt
 }
 
 // readWhole reads the response of a server that does not stream.
-func (a *chatAnswer) readWhole(ctx context.Context, resp *http.Response) error {
+func (a *chatResponse) readWhole(ctx context.Context, resp *http.Response) error {
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return adapter.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
@@ -137,7 +137,7 @@ func (a *chatAnswer) readWhole(ctx context.Context, resp *http.Response) error {
 // readStream reads the stream up to [DONE] or, for servers that do not send
 // it, to its end. What makes a response complete is its finish reason, and the
 // usage behind it where the server has announced one.
-func (a *chatAnswer) readStream(ctx context.Context, resp *http.Response) error {
+func (a *chatResponse) readStream(ctx context.Context, resp *http.Response) error {
 	for line, err := range adapter.ReadEvents(resp.Body, maxLine) {
 		if err != nil {
 			return adapter.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
@@ -163,7 +163,7 @@ func (a *chatAnswer) readStream(ctx context.Context, resp *http.Response) error 
 }
 
 // event takes one event in.
-func (a *chatAnswer) event(data []byte) error {
+func (a *chatResponse) event(data []byte) error {
 	var c chunk
 	if err := json.Unmarshal(data, &c); err != nil {
 		return a.llm.broken("an event of the stream is not the JSON expected")
@@ -209,12 +209,12 @@ func (a *chatAnswer) event(data []byte) error {
 }
 
 // count takes over a usage report; the last one holds.
-func (a *chatAnswer) count(u *chatUsage) {
+func (a *chatResponse) count(u *chatUsage) {
 	a.usageDue, a.counted = false, true
 	a.usage = u.model()
 }
 
-func (a *chatAnswer) delta(d *chatDelta) error {
+func (a *chatResponse) delta(d *chatDelta) error {
 	switch {
 	case d.ReasoningContent != "": // Some servers send both, with one text.
 		a.thought = "reasoning_content"
@@ -240,7 +240,7 @@ func (a *chatAnswer) delta(d *chatDelta) error {
 }
 
 // content takes a text, or Mistral's list of parts.
-func (a *chatAnswer) content(raw json.RawMessage) error {
+func (a *chatResponse) content(raw json.RawMessage) error {
 	raw = bytes.TrimSpace(raw)
 	if len(raw) == 0 || string(raw) == "null" {
 		return nil
@@ -269,7 +269,7 @@ func (a *chatAnswer) content(raw json.RawMessage) error {
 }
 
 // call adds a piece of a function call to the call it belongs to.
-func (a *chatAnswer) call(d *callDelta) error {
+func (a *chatResponse) call(d *callDelta) error {
 	args, err := argsPiece(d.Function.Arguments)
 	if err != nil {
 		return a.llm.broken("arguments of the stream are not the JSON expected")
@@ -277,7 +277,7 @@ func (a *chatAnswer) call(d *callDelta) error {
 	c := a.find(d)
 	if c == nil {
 		if len(a.calls) >= maxCalls {
-			return a.llm.tooMuch("the answer has more than %d function calls", maxCalls)
+			return a.llm.tooMuch("the response has more than %d function calls", maxCalls)
 		}
 		c = &chatCallState{index: len(a.calls)}
 		if d.Index != nil {
@@ -301,7 +301,7 @@ func (a *chatAnswer) call(d *callDelta) error {
 // find returns the call that a piece continues, nil when it begins a new one.
 // The index says so, but not every server sends it, and some send 0 for all:
 // another id, or a name after complete arguments, begins a new call too.
-func (a *chatAnswer) find(d *callDelta) *chatCallState {
+func (a *chatResponse) find(d *callDelta) *chatCallState {
 	var c *chatCallState
 	for _, candidate := range slices.Backward(a.calls) {
 		if d.Index == nil || candidate.index == *d.Index {
@@ -336,7 +336,7 @@ func argsPiece(raw json.RawMessage) (string, error) {
 }
 
 // response returns the finished response.
-func (a *chatAnswer) response() (*model.Response, error) {
+func (a *chatResponse) response() (*model.Response, error) {
 	l := a.llm
 	if a.refusal.Len() > 0 {
 		return nil, l.blocked(refused, a.refusal.String())
@@ -350,10 +350,10 @@ func (a *chatAnswer) response() (*model.Response, error) {
 	case "content_filter":
 		return nil, l.blocked(filtered, a.filtered)
 	case "error", "abort", "insufficient_system_resource":
-		return nil, l.broken("the server stopped the answer: %s", a.finish)
+		return nil, l.broken("the server stopped the response: %s", a.finish)
 	case "tool_calls", "function_call":
 		if len(a.calls) == 0 {
-			return nil, l.broken("the answer ended with function calls and has none")
+			return nil, l.broken("the response ended with function calls and has none")
 		}
 		resp.FinishReason = genai.FinishReasonStop
 	case "stop", "eos", "eos_token", "stop_sequence":
@@ -383,7 +383,7 @@ func (a *chatAnswer) response() (*model.Response, error) {
 
 // markThoughts notes in which field the thinking came, unless it has details: then
 // those go back in its place.
-func (a *chatAnswer) markThoughts() {
+func (a *chatResponse) markThoughts() {
 	c := a.builder.Content()
 	if c == nil || a.thought == "" || len(a.details) > 0 {
 		return

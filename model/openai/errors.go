@@ -177,7 +177,7 @@ func (l *llm) post(ctx context.Context, path string, body any) (*http.Response, 
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
 	e := parseError(text)
 	if e.Message == "" {
-		e.Message = "the answer is no event stream but " + contentType
+		e.Message = "the response is no event stream but " + contentType
 	}
 	status := resp.StatusCode
 	if ok {
@@ -251,7 +251,7 @@ func (l *llm) blocked(what, why string) *model.Error {
 
 const (
 	refused  = "the model refused to answer"
-	filtered = "the provider's content filter stopped the answer"
+	filtered = "the provider's content filter stopped the response"
 )
 
 // categories are those for which Azure's content filter says that it has

@@ -31,7 +31,7 @@ func user(parts ...*genai.Part) *genai.Content {
 	return &genai.Content{Role: genai.RoleUser, Parts: parts}
 }
 
-func answered(parts ...*genai.Part) *genai.Content {
+func resultOf(parts ...*genai.Part) *genai.Content {
 	return &genai.Content{Role: genai.RoleModel, Parts: parts}
 }
 
@@ -61,13 +61,13 @@ func requests() map[string]*model.Request {
 			},
 			Contents: []*genai.Content{
 				user(text("before")),
-				answered(
+				resultOf(
 					&genai.Part{Thought: true, Text: "old thought", PartMetadata: owned(testOwner, "reasoning_content")},
 					&genai.Part{Thought: true, Text: "old summary", PartMetadata: owned(responsesOwner, `{"type":"reasoning","id":"rs_0","status":null,"summary":[{"type":"summary_text","text":"old summary"}],"encrypted_content":"ZW5jMA=="}`)},
 					&genai.Part{Text: "yes?", PartMetadata: owned(responsesOwner, `{"phase":"final_answer"}`)},
 				),
 				user(text("read"), text("two files")),
-				answered(
+				resultOf(
 					&genai.Part{Thought: true, Text: "hm", PartMetadata: owned(testOwner, "reasoning_content")},
 					&genai.Part{Thought: true, Text: "summary", PartMetadata: owned(responsesOwner, `{"type":"reasoning","id":"rs_1","summary":[],"encrypted_content":"ZW5jMQ==","content":null}`)},
 					&genai.Part{Thought: true, Text: "not encrypted", PartMetadata: owned(responsesOwner, `{"type":"reasoning","id":"rs_2","summary":[]}`)},
@@ -98,7 +98,7 @@ func requests() map[string]*model.Request {
 					&genai.Part{FileData: &genai.FileData{FileURI: "https://example.com/a.jpg"}},
 					text("look"),
 				),
-				answered(&genai.Part{InlineData: &genai.Blob{MIMEType: "image/png", Data: []byte("drawn")}}, &genai.Part{FunctionCall: &genai.FunctionCall{ID: "e1", Name: "shot"}}),
+				resultOf(&genai.Part{InlineData: &genai.Blob{MIMEType: "image/png", Data: []byte("drawn")}}, &genai.Part{FunctionCall: &genai.FunctionCall{ID: "e1", Name: "shot"}}),
 				user(&genai.Part{FunctionResponse: &genai.FunctionResponse{ID: "e1", Response: map[string]any{"output": "here"}, Parts: []*genai.FunctionResponsePart{
 					{InlineData: &genai.FunctionResponseBlob{MIMEType: "image/png", Data: []byte("shot")}},
 				}}}),
@@ -193,12 +193,12 @@ func checkFields(t *testing.T, body []byte, params any) {
 	if err := json.Unmarshal(body, params); err != nil {
 		t.Fatalf("the SDK cannot read the request: %v", err)
 	}
-	again, err := json.Marshal(params)
+	second, err := json.Marshal(params)
 	if err != nil {
 		t.Fatal(err)
 	}
 	var want, got any
-	if err := errors.Join(json.Unmarshal(body, &want), json.Unmarshal(again, &got)); err != nil {
+	if err := errors.Join(json.Unmarshal(body, &want), json.Unmarshal(second, &got)); err != nil {
 		t.Fatal(err)
 	}
 	for _, v := range []any{want, got} {
@@ -206,7 +206,7 @@ func checkFields(t *testing.T, body []byte, params any) {
 	}
 	delete(want.(map[string]any), "stream") // The SDK sets it by which method is called.
 	if !reflect.DeepEqual(got, want) {
-		t.Errorf("the SDK reads the request as\n%s\nwhich was\n%s", again, body)
+		t.Errorf("the SDK reads the request as\n%s\nwhich was\n%s", second, body)
 	}
 }
 

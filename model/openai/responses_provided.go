@@ -35,7 +35,7 @@ type ranItem struct {
 
 // used notes an item of a provider's tool. What is not of the form expected is
 // not seen: it goes back in any case.
-func (a *responsesAnswer) used(raw json.RawMessage) {
+func (a *responsesResponse) used(raw json.RawMessage) {
 	var it ranItem
 	if json.Unmarshal(raw, &it) != nil || len(a.provided.Uses) > seam.MaxUses {
 		return
@@ -88,7 +88,7 @@ func (a *responsesAnswer) used(raw json.RawMessage) {
 
 // searched notes what a search for tools has found. OpenAI gives its own searches
 // no call id: then it is the newest one.
-func (a *responsesAnswer) searched(callID, found string) {
+func (a *responsesResponse) searched(callID, found string) {
 	for i, u := range slices.Backward(a.provided.Uses) {
 		if u.Name == toolSearch && u.Output == "" && (callID == "" || u.ID == callID) {
 			a.provided.Uses[i].Output = found
@@ -136,7 +136,7 @@ func (n *annotation) cite(text string, at int) model.Cite {
 // cited notes the annotations of a message whose text stands in the response's from
 // at on. Where it does not, since servers may mix what they stream, the parts are
 // not known.
-func (a *responsesAnswer) cited(item *outItem, at int) {
+func (a *responsesResponse) cited(item *outItem, at int) {
 	if !slices.ContainsFunc(item.Content, func(c itemContent) bool { return len(c.Annotations) > len("[]") }) {
 		return // Looking at what was said would end the part that takes text.
 	}

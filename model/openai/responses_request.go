@@ -84,7 +84,7 @@ type callItem struct {
 	Arguments string `json:"arguments"`
 }
 
-// outputItem is a tool's answer; Output is a text or a list of inputPart.
+// outputItem is a tool's result; Output is a text or a list of inputPart.
 type outputItem struct {
 	Type   string `json:"type"`
 	CallID string `json:"call_id"`

@@ -112,8 +112,8 @@ type itemState struct {
 	done                bool
 }
 
-// responsesAnswer collects one response. Owned by the goroutine in Generate.
-type responsesAnswer struct {
+// responsesResponse collects one response. Owned by the goroutine in Generate.
+type responsesResponse struct {
 	llm     *llm
 	names   *wire.Names
 	builder *adapter.Builder
@@ -138,7 +138,7 @@ func (l *llm) respond(ctx context.Context, req *model.Request, emit func(model.D
 		return nil, err
 	}
 	defer resp.Body.Close()
-	a := &responsesAnswer{llm: l, names: names, builder: &adapter.Builder{Provider: responsesOwner, Emit: emit},
+	a := &responsesResponse{llm: l, names: names, builder: &adapter.Builder{Provider: responsesOwner, Emit: emit},
 		items: map[int]*itemState{}}
 	read := a.readStream
 	if wire.IsJSON(wire.ContentType(resp)) {
@@ -153,14 +153,14 @@ func (l *llm) respond(ctx context.Context, req *model.Request, emit func(model.D
 }
 
 // readWhole reads the response of a server that does not stream.
-func (a *responsesAnswer) readWhole(ctx context.Context, resp *http.Response) (*model.Response, error) {
+func (a *responsesResponse) readWhole(ctx context.Context, resp *http.Response) (*model.Response, error) {
 	data, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, adapter.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
 	}
 	var r responseObject
 	if err := json.Unmarshal(data, &r); err != nil {
-		return nil, a.llm.broken("the answer is not the JSON expected")
+		return nil, a.llm.broken("the response is not the JSON expected")
 	}
 	a.usage = r.Usage
 	if r.Status == "" {
@@ -170,7 +170,7 @@ func (a *responsesAnswer) readWhole(ctx context.Context, resp *http.Response) (*
 }
 
 // readStream reads the stream up to the event that ends the response.
-func (a *responsesAnswer) readStream(ctx context.Context, resp *http.Response) (*model.Response, error) {
+func (a *responsesResponse) readStream(ctx context.Context, resp *http.Response) (*model.Response, error) {
 	for line, err := range adapter.ReadEvents(resp.Body, maxLine) {
 		if err != nil {
 			return nil, adapter.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
@@ -245,7 +245,7 @@ func isUnknown(data []byte) bool {
 }
 
 // event takes one event in that is not the last.
-func (a *responsesAnswer) event(ev *responsesEvent) error {
+func (a *responsesResponse) event(ev *responsesEvent) error {
 	if ev.Response != nil && ev.Response.Model != "" {
 		a.model = ev.Response.Model
 	}
@@ -280,11 +280,11 @@ func (a *responsesAnswer) event(ev *responsesEvent) error {
 	return nil
 }
 
-func (a *responsesAnswer) item(index int) (*itemState, error) {
+func (a *responsesResponse) item(index int) (*itemState, error) {
 	it := a.items[index]
 	if it == nil {
 		if len(a.items) >= maxItems {
-			return nil, a.llm.tooMuch("the answer has more than %d items", maxItems)
+			return nil, a.llm.tooMuch("the response has more than %d items", maxItems)
 		}
 		it = &itemState{}
 		a.items[index] = it
@@ -292,7 +292,7 @@ func (a *responsesAnswer) item(index int) (*itemState, error) {
 	return it, nil
 }
 
-func (a *responsesAnswer) text(it *itemState, text string) {
+func (a *responsesResponse) text(it *itemState, text string) {
 	if it.text.Len() == 0 {
 		it.at = a.builder.Said()
 	}
@@ -300,17 +300,17 @@ func (a *responsesAnswer) text(it *itemState, text string) {
 	a.builder.Text(text)
 }
 
-func (a *responsesAnswer) thought(it *itemState, text string) {
+func (a *responsesResponse) thought(it *itemState, text string) {
 	it.thought.WriteString(text)
 	a.builder.Thought(text)
 }
 
 // itemDone takes a finished item. Its text was streamed as a rule; what was not
 // is added.
-func (a *responsesAnswer) itemDone(it *itemState, raw json.RawMessage) error {
+func (a *responsesResponse) itemDone(it *itemState, raw json.RawMessage) error {
 	item, err := readItem(raw)
 	if err != nil {
-		return a.llm.broken("an item of the answer is not the JSON expected")
+		return a.llm.broken("an item of the response is not the JSON expected")
 	}
 	it.done = true
 	switch item.Type {
@@ -336,7 +336,7 @@ func (a *responsesAnswer) itemDone(it *itemState, raw json.RawMessage) error {
 	return nil
 }
 
-func (a *responsesAnswer) message(it *itemState, item *outItem) error {
+func (a *responsesResponse) message(it *itemState, item *outItem) error {
 	var whole strings.Builder
 	refused := a.refusal.Len() > 0
 	for _, c := range item.Content {
@@ -350,7 +350,7 @@ func (a *responsesAnswer) message(it *itemState, item *outItem) error {
 	if rest, ok := strings.CutPrefix(whole.String(), it.text.String()); ok {
 		a.text(it, rest)
 	} else if whole.Len() > 0 && !sameText(whole.String(), it.text.String()) {
-		return a.llm.broken("the text of the answer is not what was streamed of it")
+		return a.llm.broken("the text of the response is not what was streamed of it")
 	}
 	a.cited(item, it.at)
 	if item.Phase == "" || it.text.Len() == 0 {
@@ -365,7 +365,7 @@ func (a *responsesAnswer) message(it *itemState, item *outItem) error {
 }
 
 // reasoning keeps the whole item with the thought that was streamed of it.
-func (a *responsesAnswer) reasoning(it *itemState, item *outItem, raw json.RawMessage) {
+func (a *responsesResponse) reasoning(it *itemState, item *outItem, raw json.RawMessage) {
 	if it.thought.Len() == 0 {
 		var texts []string
 		for _, c := range append(item.Summary, item.Content...) {
@@ -387,20 +387,20 @@ func (a *responsesAnswer) reasoning(it *itemState, item *outItem, raw json.RawMe
 }
 
 // keep adds an item that goes back as it came.
-func (a *responsesAnswer) keep(raw json.RawMessage, thought bool) {
+func (a *responsesResponse) keep(raw json.RawMessage, thought bool) {
 	a.builder.Opaque(string(raw), thought)
 	a.sealed(a.last(), raw)
 }
 
 // sealed marks p if its item is encrypted, in part or whole.
-func (a *responsesAnswer) sealed(p *genai.Part, raw json.RawMessage) {
+func (a *responsesResponse) sealed(p *genai.Part, raw json.RawMessage) {
 	if bytes.Contains(raw, []byte(`"encrypted_content"`)) {
 		wire.MarkAccount(p, a.llm.account)
 	}
 }
 
 // last closes the part that takes text and returns the newest part.
-func (a *responsesAnswer) last() *genai.Part {
+func (a *responsesResponse) last() *genai.Part {
 	c := a.builder.Content()
 	if c == nil {
 		return nil
@@ -410,7 +410,7 @@ func (a *responsesAnswer) last() *genai.Part {
 
 // unstreamed takes the items that the last event repeats, for servers that
 // finish none on the way. Those that do may number them differently here.
-func (a *responsesAnswer) unstreamed(output []json.RawMessage) error {
+func (a *responsesResponse) unstreamed(output []json.RawMessage) error {
 	done, openCall := false, false
 	for _, it := range a.items {
 		done = done || it.done
@@ -418,7 +418,7 @@ func (a *responsesAnswer) unstreamed(output []json.RawMessage) error {
 	}
 	switch {
 	case done && openCall:
-		return a.llm.broken("a function call of the answer was not finished")
+		return a.llm.broken("a function call of the response was not finished")
 	case done:
 		return nil
 	}
@@ -435,7 +435,7 @@ func (a *responsesAnswer) unstreamed(output []json.RawMessage) error {
 }
 
 // finish takes the event that ends the response.
-func (a *responsesAnswer) finish(kind string, r *responseObject) (*model.Response, error) {
+func (a *responsesResponse) finish(kind string, r *responseObject) (*model.Response, error) {
 	l := a.llm
 	if kind == "response.failed" || r.Error != nil {
 		var e apiError
@@ -463,14 +463,14 @@ func (a *responsesAnswer) finish(kind string, r *responseObject) (*model.Respons
 	case kind == "response.completed":
 		resp.FinishReason = genai.FinishReasonStop
 	case kind != "response.incomplete":
-		return nil, l.broken("the provider ended the answer: %s", strings.TrimPrefix(kind, "response."))
+		return nil, l.broken("the provider ended the response: %s", strings.TrimPrefix(kind, "response."))
 	case r.Incomplete.Reason == "max_output_tokens":
 		resp.FinishReason = genai.FinishReasonMaxTokens
 		wire.CutCall(resp.Content, a.callBegan)
 	case r.Incomplete.Reason == "content_filter":
 		return nil, l.blocked(filtered, "")
 	default:
-		return nil, l.broken("the provider ended the answer early: %s", wiretap.Redact(r.Incomplete.Reason, l.key))
+		return nil, l.broken("the provider ended the response early: %s", wiretap.Redact(r.Incomplete.Reason, l.key))
 	}
 	return resp, nil
 }

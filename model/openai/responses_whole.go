@@ -23,7 +23,7 @@ func sameText(a, b string) bool {
 
 // setArgs takes the arguments of a call as a whole. Pieces that say something
 // else were lost, doubled or mixed up on the way.
-func (a *responsesAnswer) setArgs(it *itemState, args string) error {
+func (a *responsesResponse) setArgs(it *itemState, args string) error {
 	if args == "" {
 		return nil
 	}
@@ -39,13 +39,13 @@ func (a *responsesAnswer) setArgs(it *itemState, args string) error {
 // against those that came before it: an item that was lost on the way must not
 // be missed. Servers that repeat none are believed, also that number them
 // differently or leave out one kind of them.
-func (a *responsesAnswer) repeated(output []json.RawMessage) error {
+func (a *responsesResponse) repeated(output []json.RawMessage) error {
 	var text strings.Builder
 	calls := map[string]string{} // arguments by call id
 	for _, raw := range output {
 		item, err := readItem(raw)
 		if err != nil {
-			return a.llm.broken("an item of the answer is not the JSON expected")
+			return a.llm.broken("an item of the response is not the JSON expected")
 		}
 		switch item.Type {
 		case "message":
@@ -72,9 +72,9 @@ func (a *responsesAnswer) repeated(output []json.RawMessage) error {
 	}
 	switch {
 	case text.Len() > 0 && !sameText(text.String(), said.String()):
-		return a.llm.broken("the text of the answer is not what was streamed of it")
+		return a.llm.broken("the text of the response is not what was streamed of it")
 	case len(calls) > made:
-		return a.llm.broken("a function call of the answer was not streamed")
+		return a.llm.broken("a function call of the response was not streamed")
 	default:
 		return nil
 	}

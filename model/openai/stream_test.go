@@ -215,8 +215,8 @@ func TestChatStreams(t *testing.T) {
 	}
 }
 
-// TestWholeAnswers: some servers do not stream although they were asked to.
-func TestWholeAnswers(t *testing.T) {
+// TestWholeResponses: some servers do not stream although they were asked to.
+func TestWholeResponses(t *testing.T) {
 	chat := `{"model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"hey","reasoning":"hm","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"tool_calls"}],"usage":{"prompt_tokens":5,"completion_tokens":1,"total_tokens":6}}`
 	whole := `{"object":"response","status":"completed","model":"m","error":null,"output":[` +
 		`{"type":"reasoning","summary":[],"content":[{"type":"reasoning_text","text":"hm"}]},` +
@@ -246,8 +246,8 @@ func TestThoughtsGoBack(t *testing.T) {
 			t.Fatal(first.err)
 		}
 		req.Contents = append(req.Contents, first.resp.Content, user(result("a", map[string]any{"output": "x"})))
-		if again := generate(t, Config{BaseURL: url}, req); again.err != nil {
-			t.Fatal(again.err)
+		if second := generate(t, Config{BaseURL: url}, req); second.err != nil {
+			t.Fatal(second.err)
 		}
 		want := `{"role":"assistant","` + field + `":"hm","tool_calls":[{"id":"a","type":"function","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"c2ln"}}}]}`
 		if !strings.Contains((*bodies)[1], want) {
@@ -258,8 +258,8 @@ func TestThoughtsGoBack(t *testing.T) {
 			return &genai.Part{Thought: true, Text: s, PartMetadata: owned(owner, field)}
 		}
 		req.Contents = append(req.Contents,
-			answered(thought(own, "so"), thought(chatOwner+"@elsewhere.example", "foreign"), text("done")), user(text("thanks")),
-			answered(thought(own, "polite"), text("welcome")), user(text("bye")))
+			resultOf(thought(own, "so"), thought(chatOwner+"@elsewhere.example", "foreign"), text("done")), user(text("thanks")),
+			resultOf(thought(own, "polite"), text("welcome")), user(text("bye")))
 		if later := generate(t, Config{BaseURL: url}, req); later.err != nil {
 			t.Fatal(later.err)
 		}
@@ -317,7 +317,7 @@ func TestDetailsGoBack(t *testing.T) {
 					p.FunctionCall.ID, p.PartMetadata[seam.MetaCallID] = "e1", p.FunctionCall.ID
 				}
 			}
-			req.Contents = append(req.Contents, first.Content, user(result("e1", map[string]any{"output": "x"})), answered(text("done")), user(text("thanks")))
+			req.Contents = append(req.Contents, first.Content, user(result("e1", map[string]any{"output": "x"})), resultOf(text("done")), user(text("thanks")))
 			sent := func(modelName string) chatMessage {
 				r, err := openFor(t, Config{BaseURL: url}, modelName).newChatRequest(req, wire.NewNames(maxToolName, req))
 				if err != nil {
@@ -367,9 +367,9 @@ func TestWantedThoughts(t *testing.T) {
 		output := map[string]any{"output": "x"}
 		req := hello()
 		req.Contents = append(req.Contents,
-			answered(&genai.Part{Thought: true, Text: "hm", PartMetadata: owned(l.owner, "reasoning_content")}, call("a")), user(result("a", output)),
-			answered(&genai.Part{Thought: true, Text: "foreign", PartMetadata: owned(chatOwner+"@elsewhere.example", "reasoning")}, call("b")), user(result("b", output)),
-			answered(text("done")), user(text("thanks")), answered(text("welcome")), user(text("bye")))
+			resultOf(&genai.Part{Thought: true, Text: "hm", PartMetadata: owned(l.owner, "reasoning_content")}, call("a")), user(result("a", output)),
+			resultOf(&genai.Part{Thought: true, Text: "foreign", PartMetadata: owned(chatOwner+"@elsewhere.example", "reasoning")}, call("b")), user(result("b", output)),
+			resultOf(text("done")), user(text("thanks")), resultOf(text("welcome")), user(text("bye")))
 		r, err := l.newChatRequest(req, wire.NewNames(maxToolName, req))
 		if err != nil {
 			t.Fatal(err)
@@ -390,9 +390,9 @@ func TestWantedThoughts(t *testing.T) {
 	}
 }
 
-// TestResponsesAnswer: items come out such that they go back as they came, in
+// TestResponsesResponse: items come out such that they go back as they came, in
 // order, without ids.
-func TestResponsesAnswer(t *testing.T) {
+func TestResponsesResponse(t *testing.T) {
 	url, bodies := serve(t, "text/event-stream", fixture(t, "responses.sse"))
 	cfg := Config{BaseURL: url, API: Responses}
 	req := hello()
@@ -410,8 +410,8 @@ func TestResponsesAnswer(t *testing.T) {
 		t.Fatal(err)
 	}
 	req.Contents = append(req.Contents, &stored, user(result("call_1", map[string]any{"output": "x"})))
-	if again := generate(t, cfg, req); again.err != nil {
-		t.Fatal(again.err)
+	if second := generate(t, cfg, req); second.err != nil {
+		t.Fatal(second.err)
 	}
 	body, ok := strings.CutPrefix((*bodies)[1], "/responses ")
 	if !ok {

@@ -388,7 +388,7 @@ func TestParseRefuses(t *testing.T) {
 }
 
 // All that is wrong is told at once, up to a bound.
-func TestParseTellsAll(t *testing.T) {
+func TestParseReportsAllErrors(t *testing.T) {
 	_, err := catalog.Parse("f", []byte("date: x\nprice: 3\nproviders: 3\n"))
 	if err == nil || len(strings.Split(err.Error(), "\n")) != 3 {
 		t.Errorf("%v", err)

@@ -102,7 +102,7 @@ type Response struct {
 }
 
 // Canceled is the Error.Kind of a call whose caller left before there was an
-// answer, or could not keep what was told of it, and Internal that of an error
+// answer, or could not keep what it reported, and Internal that of an error
 // which is no model.Error.
 const (
 	Canceled = "canceled"

@@ -163,7 +163,7 @@ func TestErrors(t *testing.T) {
 			t.Errorf("%+v took %+v", l.Error, u)
 		}
 	}
-	want := "rate_limited: slow down|internal: broken|internal: neither an answer nor an error|canceled: context canceled"
+	want := "rate_limited: slow down|internal: broken|internal: neither a response nor an error|canceled: context canceled"
 	if strings.Join(got, "|") != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
@@ -181,18 +181,18 @@ func TestSecrets(t *testing.T) {
 		&genai.Part{InlineData: &genai.Blob{Data: data[:7], MIMEType: "image/png"}},
 	)
 	req.Config.HTTPOptions = &genai.HTTPOptions{BaseURL: "https://canary-host", Headers: map[string][]string{"Authorization": {"canary-header"}}}
-	answer := says("you said canary-key")
-	answer.Content.Parts = append(answer.Content.Parts, &genai.Part{InlineData: &genai.Blob{Data: data, MIMEType: "image/png"}},
+	response := says("you said canary-key")
+	response.Content.Parts = append(response.Content.Parts, &genai.Part{InlineData: &genai.Blob{Data: data, MIMEType: "image/png"}},
 		adapter.NewCall("c", "f", `{"canary-key":{"a":["canary-key"]}}`))
-	answer.FinishReason, answer.Model = "canary-key", "canary-key"
-	answer.Provided = &model.Provided{
+	response.FinishReason, response.Model = "canary-key", "canary-key"
+	response.Provided = &model.Provided{
 		Uses:      []model.Use{{ID: "canary-key", Name: "canary-key", Input: `"canary-key"`, Output: `{"canary-key":1}`, Error: "canary-key"}},
 		Citations: []model.Cite{{URI: "https://e/canary-key", Title: "canary-key", Text: "canary-key"}},
 	}
 	n := 0
 	llm := rec.Wrap(generate(func(context.Context, *model.Request) (*model.Response, error) {
 		if n++; n == 1 {
-			return answer, nil
+			return response, nil
 		}
 		return nil, &model.Error{Kind: model.KindAuth, Provider: "p", Message: "bad key canary-key"}
 	}), record.Source{Secrets: []string{"canary-key", "", "e"}})
@@ -230,8 +230,8 @@ func TestSecretsInFiles(t *testing.T) {
 	}
 	fields := func(data any) map[string]any { return map[string]any{"mimeType": "text/plain", "data": data} }
 	for name, c := range map[string]struct {
-		part          *genai.Part
-		asked, answer string // that the line has for it
+		part           *genai.Part
+		asked, replied string // that the line has for it
 	}{
 		"small file":        {blob(env), `"data":"sha256:`, `"data":"` + encoded("OPENAI_API_KEY=***\n")},
 		"large file":        {blob(append(bytes.Repeat([]byte("x"), record.MaxInline), env...)), `"data":"sha256:`, `"data":"` + encoded(strings.Repeat("x", record.MaxInline)+"OPENAI_API_KEY=***\n")},
@@ -249,13 +249,13 @@ func TestSecretsInFiles(t *testing.T) {
 				t.Fatal(err)
 			}
 			line := read()[0]
-			for got, want := range map[string]string{string(line.Request): c.asked, string(line.Response.Content): c.answer} {
+			for got, want := range map[string]string{string(line.Request): c.asked, string(line.Response.Content): c.replied} {
 				if !strings.Contains(got, want) || strings.Contains(got, key) || strings.Contains(got, encoded(string(env))) {
 					t.Errorf("recorded %.300s, want %.300s", got, want)
 				}
 			}
-			var played genai.Content
-			if err := json.Unmarshal(line.Response.Content, &played); err != nil {
+			var replayed genai.Content
+			if err := json.Unmarshal(line.Response.Content, &replayed); err != nil {
 				t.Errorf("the answer cannot be read: %v", err)
 			}
 		})

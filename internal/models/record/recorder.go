@@ -23,7 +23,7 @@ import (
 // A call is written when it is over, by its own goroutine, in one write: lines stand
 // in the order in which calls end. What cannot be written is left out: the call
 // itself does not fail. The first time that happens is logged, and so is that the
-// file is no longer where it was; it is written all the same.
+// file is no longer where it was; the recorder still writes to it.
 type Recorder struct {
 	log  *slog.Logger
 	path string
@@ -205,7 +205,7 @@ func (m *recorded) provided(p *model.Provided) *model.Provided {
 // failure is an error as a line has it.
 func (m *recorded) failure(err error) *Error {
 	if err == nil {
-		return &Error{Kind: Internal, Message: "neither an answer nor an error"}
+		return &Error{Kind: Internal, Message: "neither a response nor an error"}
 	}
 	out := &Error{Kind: Internal, Message: m.hide.Replace(err.Error())}
 	e, ok := errors.AsType[*model.Error](err)

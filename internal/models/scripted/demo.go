@@ -45,7 +45,7 @@ func (d demo) Generate(ctx context.Context, req *model.Request, emit func(model.
 	var thoughts, text string
 	switch {
 	case len(s.results) > 0:
-		text = tell(s.results)
+		text = report(s.results)
 	case fn != nil:
 		thoughts = fmt.Sprintf("The user says %q. The tool %s can help with that.", clip(s.user), fn.Name)
 		text = fmt.Sprintf("Let me use %s for that.", fn.Name)
@@ -89,8 +89,8 @@ func demoFunction(req *model.Request) *genai.FunctionDeclaration {
 	return nil
 }
 
-// tell puts tool results into words.
-func tell(results []*genai.FunctionResponse) string {
+// report puts tool results into words.
+func report(results []*genai.FunctionResponse) string {
 	var b strings.Builder
 	for _, r := range results {
 		if text, ok := r.Response["error"]; ok && len(r.Response) == 1 {

@@ -21,7 +21,7 @@ func demo(t *testing.T) model.LLM {
 	return openAs(t, p, "demo")
 }
 
-func TestDemoCallsAndTells(t *testing.T) {
+func TestDemoReportsCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		greet := &genai.FunctionDeclaration{Name: "greet", ParametersJsonSchema: map[string]any{
 			"type": "object", "properties": map[string]any{"name": map[string]any{"type": "string"}},
@@ -49,7 +49,7 @@ func TestDemoCallsAndTells(t *testing.T) {
 	})
 }
 
-func TestDemoTellsOfFailures(t *testing.T) {
+func TestDemoReportsFailures(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		resp, _ := ask(t, demo(t), newTalk("").user("x").result("f", map[string]any{"error": "no luck"}).result("g", map[string]any{"a": 1, "b": 2}))
 		if want := `The tool f failed: no luck. The tool g says: {"a":1,"b":2}`; text(resp) != want {

@@ -167,7 +167,7 @@ func (c *Call) part(s *scene) (*genai.Part, error) {
 }
 
 // orCounted returns u as model.Usage, or words counted as tokens when u is nil.
-func (u *Usage) orCounted(req *model.Request, answer *genai.Content) model.Usage {
+func (u *Usage) orCounted(req *model.Request, response *genai.Content) model.Usage {
 	if u != nil {
 		return seam.WithCacheWriteHour(model.Usage{
 			Prompt: u.Prompt, Completion: u.Completion, Cached: u.Cached, CacheWrite: u.CacheWrite,
@@ -175,8 +175,8 @@ func (u *Usage) orCounted(req *model.Request, answer *genai.Content) model.Usage
 		}, u.CacheWriteHour).Normal()
 	}
 	out := model.Usage{Prompt: words.Count(req)}
-	if answer != nil {
-		for _, p := range answer.Parts {
+	if response != nil {
+		for _, p := range response.Parts {
 			n := int64(len(strings.Fields(p.Text)))
 			if p.Thought {
 				out.Thoughts += n
@@ -204,11 +204,11 @@ type scene struct {
 	all []*genai.FunctionResponse
 }
 
-// look reads the request, as a model without references to tools is told it.
+// look reads the request, as a model without references to tools receives it.
 func look(asked *model.Request) *scene {
-	told := *asked.Load()
-	told.Contents = told.ReferencesInWords(nil, nil)
-	req := &told
+	found := *asked.Load()
+	found.Contents = found.ReferencesInWords(nil, nil)
+	req := &found
 	s := &scene{req: req, call: 1, step: 1}
 	var last int
 	last, s.user = words.LastUser(req)

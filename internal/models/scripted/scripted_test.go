@@ -83,7 +83,7 @@ func ask(t *testing.T, llm model.LLM, c *talk) (*model.Response, []string) {
 
 func text(resp *model.Response) string { return adapter.Text(resp.Content) }
 
-func TestAnswersByPlace(t *testing.T) {
+func TestMatchesByPlace(t *testing.T) {
 	llm := open(t, `
 answers:
   - thoughts: I should greet.
@@ -135,7 +135,7 @@ func wantKind(t *testing.T, err error, kind model.Kind, message string) {
 	}
 }
 
-func TestAnswersByCondition(t *testing.T) {
+func TestMatchesByCondition(t *testing.T) {
 	llm := open(t, `
 answers:
   - when: {system: "^pirate"}

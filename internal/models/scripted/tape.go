@@ -102,7 +102,7 @@ func withoutReplaced(calls []*taped) []*taped {
 			out, later[key] = append(out, c), c
 			continue
 		}
-		last.failed = append(spent(&c.line), last.failed...)
+		last.failed = append(failedUsage(&c.line), last.failed...)
 	}
 	slices.Reverse(out)
 	return out
@@ -139,8 +139,8 @@ func viewOf(req *model.Request) requestView {
 	return requestView{call: s.call, user: s.user}
 }
 
-// spent is what the tries of a failed call took, as far as it was reported.
-func spent(l *record.Line) []model.Usage {
+// failedUsage is what the tries of a failed call took, as far as it was reported.
+func failedUsage(l *record.Line) []model.Usage {
 	var out []model.Usage
 	for _, t := range l.Tries {
 		if t.Error != nil && t.Error.Usage != nil {
@@ -199,7 +199,7 @@ func (p *tapePlayer) Generate(
 		}
 		return nil, e
 	}
-	return c.answer(ctx, p.delay, emit)
+	return c.respond(ctx, p.delay, emit)
 }
 
 // say sends a text word by word.
@@ -213,8 +213,8 @@ func say(ctx context.Context, delay time.Duration, d model.Delta, emit func(mode
 	return nil
 }
 
-// answer sends the recorded answer word by word.
-func (c *taped) answer(ctx context.Context, delay time.Duration, emit func(model.Delta)) (*model.Response, error) {
+// respond sends the recorded answer word by word.
+func (c *taped) respond(ctx context.Context, delay time.Duration, emit func(model.Delta)) (*model.Response, error) {
 	r := c.line.Response
 	out := &model.Response{
 		FinishReason: genai.FinishReason(r.Finish), Usage: r.Usage.Model(), Failed: c.failed, Model: c.line.Served,

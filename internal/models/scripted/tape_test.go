@@ -48,7 +48,7 @@ func taping(t *testing.T, dir string, script string, reqs ...asked) []outcome {
 	llm := rec.Wrap(modelcall.WithRetry(open(t, script), modelcall.Retry{}), record.Source{Provider: "scripted", Model: "scripted/s"})
 	var out []outcome
 	for _, req := range reqs {
-		out = append(out, play(t, llm, req))
+		out = append(out, replay(t, llm, req))
 	}
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
@@ -71,7 +71,7 @@ type asked struct {
 	info modelcall.Info
 }
 
-func play(t *testing.T, llm model.LLM, a asked) (o outcome) {
+func replay(t *testing.T, llm model.LLM, a asked) (o outcome) {
 	t.Helper()
 	a.info.OnRetry = func(modelcall.FailedTry) error { o.retries++; return nil }
 	resp, err := llm.Generate(modelcall.With(t.Context(), a.info), a.Request, func(d model.Delta) {
@@ -138,8 +138,8 @@ func TestTapeIsEqual(t *testing.T) {
 	first := by("a", newTalk("be brief", greet).user("greet Bob").req)
 	reqs := []asked{first}
 	recorded := taping(t, dir, tapeScript, first)
-	answer := recorded[0].resp.Content
-	then := newTalk("be brief", greet).user("greet Bob").model(answer)
+	response := recorded[0].resp.Content
+	then := newTalk("be brief", greet).user("greet Bob").model(response)
 	then.req.Contents = append(then.req.Contents, &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{
 		genai.NewPartFromFunctionResponse("greet", map[string]any{"output": "hello"}),
 	}})
@@ -155,7 +155,7 @@ func TestTapeIsEqual(t *testing.T) {
 	for _, name := range []string{"tape", "tape:strict"} {
 		llm := replaying(t, dir, name)
 		for i, req := range slices.Backward(reqs) { // the order is the requests' own
-			sameOutcome(t, play(t, llm, req), recorded[i])
+			sameOutcome(t, replay(t, llm, req), recorded[i])
 		}
 	}
 }
@@ -178,11 +178,11 @@ func TestTapeDiffers(t *testing.T) {
 		"more calls than it": {by("a", newTalk("be brief").user("first").model(genai.NewContentFromText("x", genai.RoleModel)).user("y").req), "", `has no call 2 of agent root/a`},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := play(t, replaying(t, dir, "tape"), c.req)
+			got := replay(t, replaying(t, dir, "tape"), c.req)
 			if got.text != c.text || c.text == "" && !strings.Contains(got.err, c.strict) {
 				t.Errorf("lenient: %q, error %s", got.text, got.err)
 			}
-			got = play(t, replaying(t, dir, "tape:strict"), c.req)
+			got = replay(t, replaying(t, dir, "tape:strict"), c.req)
 			if !strings.Contains(got.err, c.strict) || got.text != "" {
 				t.Errorf("strict: %q, error %s; want %s", got.text, got.err, c.strict)
 			}
@@ -202,14 +202,14 @@ func TestTapeFiles(t *testing.T) {
 	}
 	one := by("a", newTalk("s").user("first").req)
 	taping(t, dir, `answers: [{text: "old"}]`, one)
-	if got := play(t, openAs(t, p, "tape"), one); got.text != "old" {
+	if got := replay(t, openAs(t, p, "tape"), one); got.text != "old" {
 		t.Errorf("%+v", got)
 	}
 	if err := os.Remove(filepath.Join(dir, "tape.jsonl")); err != nil {
 		t.Fatal(err)
 	}
 	taping(t, dir, `answers: [{text: "changed"}]`, one)
-	if got := play(t, openAs(t, p, "tape:strict"), one); got.text != "changed" {
+	if got := replay(t, openAs(t, p, "tape:strict"), one); got.text != "changed" {
 		t.Errorf("%+v", got)
 	}
 	if got := p.Describe().Models; !slices.Equal(got, []string{"demo", "tape"}) {
@@ -244,11 +244,11 @@ func TestTapeFallback(t *testing.T) {
 	}
 	taken, lost := ask("hello", "t/a#0"), ask("good bye", "t/a#1")
 	taping(t, dir, `answers: [{when: {}, error: {kind: unavailable, status: 400, message: down}}]`, taken)
-	answered := taping(t, dir, `answers: [{when: {}, text: Hello from another one.}]`, taken)
+	fallback := taping(t, dir, `answers: [{when: {}, text: Hello from another one.}]`, taken)
 	failed := taping(t, dir, `answers: [{when: {}, error: {kind: auth, status: 401, message: go away}}]`, lost)
 	for _, name := range []string{"tape", "tape:strict"} {
 		llm := replaying(t, dir, name)
-		sameOutcome(t, play(t, llm, taken), answered[0])
-		sameOutcome(t, play(t, llm, lost), failed[0])
+		sameOutcome(t, replay(t, llm, taken), fallback[0])
+		sameOutcome(t, replay(t, llm, lost), failed[0])
 	}
 }

@@ -22,10 +22,10 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 )
 
-// answers is a model that is a function.
-type answers func(req *model.Request, emit func(model.Delta)) (*model.Response, error)
+// responder is a model that is a function.
+type responder func(req *model.Request, emit func(model.Delta)) (*model.Response, error)
 
-func (a answers) Generate(_ context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
+func (a responder) Generate(_ context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	return a(req, emit)
 }
 
@@ -46,7 +46,7 @@ func tapingOf(t *testing.T, dir string, llm model.LLM, reqs ...asked) []outcome 
 	llm = rec.Wrap(modelcall.WithRetry(llm, modelcall.Retry{Base: time.Nanosecond}), record.Source{Provider: "p", Model: "p/m", Secrets: []string{"canary-key"}})
 	var out []outcome
 	for _, req := range reqs {
-		out = append(out, play(t, llm, req))
+		out = append(out, replay(t, llm, req))
 	}
 	if err := rec.Close(); err != nil {
 		t.Fatal(err)
@@ -65,7 +65,7 @@ func called(turn string, n int, text string) asked {
 // of an answer that failed; keys are in neither.
 func TestTapeOfAllThatIsShown(t *testing.T) {
 	dir := t.TempDir()
-	cited := answers(func(_ *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	cited := responder(func(_ *model.Request, emit func(model.Delta)) (*model.Response, error) {
 		b := &adapter.Builder{Provider: "p", Emit: emit}
 		b.Text("It is sunny.")
 		return &model.Response{
@@ -76,18 +76,18 @@ func TestTapeOfAllThatIsShown(t *testing.T) {
 			},
 		}, nil
 	})
-	breaks := answers(func(_ *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	breaks := responder(func(_ *model.Request, emit func(model.Delta)) (*model.Response, error) {
 		for _, d := range []model.Delta{{Text: "Hm, ", Thought: true}, {Text: "well.", Thought: true}, {Text: "It is "}, {Text: "sun"}} {
 			emit(d)
 		}
 		return nil, &model.Error{Kind: model.KindUnavailable, Provider: "p", Message: "cut short"}
 	})
-	leaks := answers(func(_ *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	leaks := responder(func(_ *model.Request, emit func(model.Delta)) (*model.Response, error) {
 		emit(model.Delta{Text: "your canary-"})
 		emit(model.Delta{Text: "key"})
 		return nil, &model.Error{Kind: model.KindBlocked, Provider: "p", Message: "no"}
 	})
-	leaksUse := answers(func(*model.Request, func(model.Delta)) (*model.Response, error) {
+	leaksUse := responder(func(*model.Request, func(model.Delta)) (*model.Response, error) {
 		return &model.Response{FinishReason: genai.FinishReasonStop, Provided: &model.Provided{
 			Uses: []model.Use{{Name: "x", Input: `"canary-key"`, Output: `"canary-key"`, Error: "canary-key"}}, Citations: []model.Cite{{URI: "https://x/?k=canary-key"}},
 		}}, nil
@@ -103,7 +103,7 @@ func TestTapeOfAllThatIsShown(t *testing.T) {
 	for _, name := range []string{"tape", "tape:strict"} {
 		llm := replaying(t, dir, name)
 		for i := range 2 {
-			sameOutcome(t, play(t, llm, called("again", i, fmt.Sprint("say ", i))), want[i])
+			sameOutcome(t, replay(t, llm, called("again", i, fmt.Sprint("say ", i))), want[i])
 		}
 	}
 	data, err := os.ReadFile(filepath.Join(dir, "tape.jsonl"))
@@ -116,7 +116,7 @@ func TestTapeOfAllThatIsShown(t *testing.T) {
 func TestTapeOfEqualRequests(t *testing.T) {
 	dir := t.TempDir()
 	n := 0
-	counts := answers(func(_ *model.Request, emit func(model.Delta)) (*model.Response, error) {
+	counts := responder(func(_ *model.Request, emit func(model.Delta)) (*model.Response, error) {
 		n++
 		b := &adapter.Builder{Provider: "p", Emit: emit}
 		b.Text(fmt.Sprint("answer ", n))
@@ -124,7 +124,7 @@ func TestTapeOfEqualRequests(t *testing.T) {
 	})
 	tapingOf(t, dir, counts, called("t", 0, "go on"), called("t", 1, "go on"), called("u", 0, "go on"))
 	for i, want := range []string{"answer 1", "answer 2", "answer 1"} {
-		if got := play(t, replaying(t, dir, "tape:strict"), called("v", i, "go on")); got.text != want {
+		if got := replay(t, replaying(t, dir, "tape:strict"), called("v", i, "go on")); got.text != want {
 			t.Errorf("call %d: %q, want %q", i, got.text, want)
 		}
 	}
@@ -155,7 +155,7 @@ func TestTapeCountsFailedModels(t *testing.T) {
 		}
 		return sum
 	}
-	if got := play(t, replaying(t, dir, "tape:strict"), called("u", 0, "hi")); got.text != "Here." || total(got.resp.Failed) != 1+2+5 || len(got.resp.Failed) != 3 {
+	if got := replay(t, replaying(t, dir, "tape:strict"), called("u", 0, "hi")); got.text != "Here." || total(got.resp.Failed) != 1+2+5 || len(got.resp.Failed) != 3 {
 		t.Errorf("%+v: %+v", got, got.resp)
 	}
 	bye := called("u", 1, "bye")
@@ -177,7 +177,7 @@ func TestTapeOfForm1(t *testing.T) {
 		t.Fatalf("%v\n%s", err, data)
 	}
 	plain := called("u", 0, "hi")
-	if got := play(t, replaying(t, dir, "tape:strict"), plain); !strings.Contains(got.err, `cache: recorded {"ttl":"1h0m0s"}, got nothing`) {
+	if got := replay(t, replaying(t, dir, "tape:strict"), plain); !strings.Contains(got.err, `cache: recorded {"ttl":"1h0m0s"}, got nothing`) {
 		t.Errorf("%+v", got)
 	}
 	old := strings.NewReplacer(`"agentd_record":3`, `"agentd_record":1,"later":[]`, `"cache":{"ttl":"1h0m0s"},`, "").Replace(string(data))
@@ -185,7 +185,7 @@ func TestTapeOfForm1(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, req := range []asked{req, plain} {
-		if got := play(t, replaying(t, dir, "tape:strict"), req); got.text != "Hello." {
+		if got := replay(t, replaying(t, dir, "tape:strict"), req); got.text != "Hello." {
 			t.Errorf("%+v", got)
 		}
 	}
@@ -195,7 +195,7 @@ func TestTapeOfForm1(t *testing.T) {
 // told again.
 func TestTapeOfAddresses(t *testing.T) {
 	dir := t.TempDir()
-	draws := answers(func(req *model.Request, _ func(model.Delta)) (*model.Response, error) {
+	draws := responder(func(req *model.Request, _ func(model.Delta)) (*model.Response, error) {
 		file := &genai.Part{FileData: &genai.FileData{FileURI: "https://me:secret@files.example/a.png?sig=secret", MIMEType: "image/png"}}
 		return &model.Response{Content: &genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{file}}, FinishReason: genai.FinishReasonStop}, nil
 	})
@@ -208,9 +208,9 @@ func TestTapeOfAddresses(t *testing.T) {
 	}
 	tapingOf(t, dir, draws, then(drawn))
 	llm := replaying(t, dir, "tape:strict")
-	again := play(t, llm, first).resp.Content
-	if got := play(t, llm, then(again)); got.err != "" || again.Parts[0].FileData.FileURI == drawn.Parts[0].FileData.FileURI {
-		t.Errorf("%+v, after %+v", got, again.Parts[0].FileData)
+	second := replay(t, llm, first).resp.Content
+	if got := replay(t, llm, then(second)); got.err != "" || second.Parts[0].FileData.FileURI == drawn.Parts[0].FileData.FileURI {
+		t.Errorf("%+v, after %+v", got, second.Parts[0].FileData)
 	}
 }
 
@@ -236,10 +236,10 @@ func TestTapeOfFiles(t *testing.T) {
 	} {
 		tapingOf(t, dir, open(t, `answers: [{text: "Hello."}]`), asks(c.data))
 		llm := replaying(t, dir, "tape:strict")
-		if got := play(t, llm, asks(c.data)); got.text != "Hello." {
+		if got := replay(t, llm, asks(c.data)); got.text != "Hello." {
 			t.Errorf("%.20s: %+v", c.data, got)
 		}
-		if got := play(t, llm, asks(c.other)); !strings.Contains(got.err, "contents[1].parts[0].inlineData.data: recorded") {
+		if got := replay(t, llm, asks(c.other)); !strings.Contains(got.err, "contents[1].parts[0].inlineData.data: recorded") {
 			t.Errorf("%.20s: %+v", c.other, got)
 		}
 	}

@@ -118,7 +118,7 @@ var BlockedAnswers = map[string]blockedAnswer{
 			`[DONE]`,
 		},
 		Text:   "Half.",
-		Says:   []string{"the provider's content filter stopped the answer: hate (high)"},
+		Says:   []string{"the provider's content filter stopped the response: hate (high)"},
 		Tokens: 7,
 	},
 	"chat, a refusal": {
@@ -152,7 +152,7 @@ var BlockedAnswers = map[string]blockedAnswer{
 				`"usage":{"input_tokens":4,"output_tokens":3,"total_tokens":7}}}`,
 		},
 		Text:   "Half.",
-		Says:   []string{"the provider's content filter stopped the answer"},
+		Says:   []string{"the provider's content filter stopped the response"},
 		Tokens: 7,
 	},
 	"Responses, a refusal": {

@@ -109,7 +109,7 @@ func FuzzParameters(f *testing.F) {
 				t.Errorf("%s lacks %q", got, key)
 			}
 		}
-		if again := (&genai.FunctionDeclaration{ParametersJsonSchema: got}); !IsPlain(again) || !slices.Equal(Parameters(again), got) {
+		if second := (&genai.FunctionDeclaration{ParametersJsonSchema: got}); !IsPlain(second) || !slices.Equal(Parameters(second), got) {
 			t.Errorf("%s is not what providers take", got)
 		}
 		if len(got) > 8*len(schema)+maxWords+1000 { // as escapes may take

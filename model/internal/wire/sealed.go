@@ -51,12 +51,12 @@ func WithSealed(
 	req *model.Request, owner string, emit func(model.Delta),
 	call func(*model.Request, func(model.Delta)) (*model.Response, error),
 ) (*model.Response, error) {
-	answered := false
+	started := false
 	resp, err := call(req, func(d model.Delta) {
-		answered = true
+		started = true
 		emit(d)
 	})
-	if answered || !refusesSealed(err) {
+	if started || !refusesSealed(err) {
 		return resp, err
 	}
 	without, found := unsealed(req, owner)

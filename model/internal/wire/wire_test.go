@@ -208,8 +208,8 @@ func TestBoundBody(t *testing.T) {
 		t.Fatal(err)
 	}
 	n, err := io.Copy(io.Discard, resp.Body)
-	if n != maxAnswer || err == nil {
-		t.Errorf("read %d bytes of an endless answer with error %v, want %d and an error", n, err, int64(maxAnswer))
+	if n != maxResponse || err == nil {
+		t.Errorf("read %d bytes of an endless answer with error %v, want %d and an error", n, err, int64(maxResponse))
 	}
 }
 

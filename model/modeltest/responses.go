@@ -14,11 +14,11 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 )
 
-// answerCase is a response and what the provider's wire must be able to say.
-type answerCase struct {
-	name   string
-	answer Response
-	skip   bool
+// responseCase is a response and what the provider's wire must be able to say.
+type responseCase struct {
+	name     string
+	response Response
+	skip     bool
 }
 
 // usage is what answers report, as far as the wire can say it.
@@ -37,7 +37,7 @@ func (h Harness) usage() model.Usage {
 }
 
 // cases are the responses that every adapter must translate.
-func (h Harness) cases() []answerCase {
+func (h Harness) cases() []responseCase {
 	id := func(s string) string {
 		if h.Can.CallIDs {
 			return s
@@ -51,22 +51,22 @@ func (h Harness) cases() []answerCase {
 		}
 		return out
 	}
-	return []answerCase{
-		{name: "text", answer: Response{Pieces: text("Hel", "lo, ", "wörld ", "\n", "<&>\u2028", `"q"`, "😀")}},
-		{name: "max tokens", answer: Response{Pieces: text("cut he"), Finish: genai.FinishReasonMaxTokens}},
-		{name: "empty", answer: Response{}},
+	return []responseCase{
+		{name: "text", response: Response{Pieces: text("Hel", "lo, ", "wörld ", "\n", "<&>\u2028", `"q"`, "😀")}},
+		{name: "max tokens", response: Response{Pieces: text("cut he"), Finish: genai.FinishReasonMaxTokens}},
+		{name: "empty", response: Response{}},
 		{
 			name: "thoughts", skip: !h.Can.Thoughts,
-			answer: Response{Pieces: []Piece{{Thought: "let me "}, {Thought: "think"}, {Text: "done"}, {Text: "!"}}},
+			response: Response{Pieces: []Piece{{Thought: "let me "}, {Thought: "think"}, {Text: "done"}, {Text: "!"}}},
 		},
 		{
 			name: "one call", skip: !h.Can.CallIDs,
-			answer: Response{Pieces: []Piece{{Text: "calling"},
+			response: Response{Pieces: []Piece{{Text: "calling"},
 				calling("call_1", "greet", `{"name":"Ann"}`)}},
 		},
 		{
 			name: "parallel calls",
-			answer: Response{Pieces: []Piece{
+			response: Response{Pieces: []Piece{
 				calling(id("call_1"), "greet", `{"name":"Ann"}`),
 				calling(id("call_2"), "greet", `{"name":"Bob"}`),
 				calling(id("call_3"), "add", `{"z":1,"a":{"y":[1,2.50,9007199254740993],"b":null}}`),
@@ -74,15 +74,15 @@ func (h Harness) cases() []answerCase {
 		},
 		{
 			name: "parallel calls without ids", skip: !h.Can.CallsWithoutID,
-			answer: Response{Pieces: []Piece{
+			response: Response{Pieces: []Piece{
 				calling("", "greet", `{"name":"Ann"}`),
 				calling("", "greet", `{"name":"Bob"}`),
 			}},
 		},
-		{name: "no arguments", answer: Response{Pieces: []Piece{calling(id("call_1"), "now", `{}`)}}},
+		{name: "no arguments", response: Response{Pieces: []Piece{calling(id("call_1"), "now", `{}`)}}},
 		{
 			name: "bad arguments", skip: !h.Can.BadArgs,
-			answer: Response{Pieces: []Piece{
+			response: Response{Pieces: []Piece{
 				calling(id("call_1"), "greet", `{"name":"Ann`),
 				calling(id("call_2"), "greet", `["Ann"]`),
 				calling(id("call_3"), "greet", `{"name":"Bob"}`),
@@ -96,38 +96,38 @@ func calling(id, name, args string) Piece {
 	return Piece{Call: &struct{ ID, Name, Args string }{id, name, args}}
 }
 
-// answers checks that complete responses arrive whole.
-func (h Harness) answers(t *testing.T) {
+// responses checks that complete responses arrive whole.
+func (h Harness) responses(t *testing.T) {
 	for _, c := range h.cases() {
 		if c.skip {
 			continue
 		}
 		t.Run(c.name, func(t *testing.T) {
-			c.answer.Usage = h.usage()
-			w := h.Encode(c.answer)
+			c.response.Usage = h.usage()
+			w := h.Encode(c.response)
 			r := h.ask(t, w)
 			if r.err != nil {
 				t.Fatal(r.err)
 			}
-			h.checkAnswer(t, c.answer, r)
+			h.checkResponse(t, c.response, r)
 
 			// Comments, as proxies send them to keep a connection open, change nothing.
 			var commented []string
 			for _, f := range w.Frames {
 				commented = append(commented, ": keep-alive\n\n", f)
 			}
-			again := h.ask(t, Wire{Status: w.Status, Header: w.Header, Frames: commented})
-			if again.err != nil {
-				t.Fatalf("with comments in the stream: %v", again.err)
+			second := h.ask(t, Wire{Status: w.Status, Header: w.Header, Frames: commented})
+			if second.err != nil {
+				t.Fatalf("with comments in the stream: %v", second.err)
 			}
-			h.checkAnswer(t, c.answer, again)
+			h.checkResponse(t, c.response, second)
 		})
 	}
 	t.Run("concurrently", h.concurrently)
 }
 
-// checkAnswer holds a result against the response that was served.
-func (h Harness) checkAnswer(t testing.TB, a Response, r result) {
+// checkResponse holds a result against the response that was served.
+func (h Harness) checkResponse(t testing.TB, a Response, r result) {
 	t.Helper()
 	var texts [2]strings.Builder
 	var calls []Piece
@@ -236,7 +236,7 @@ func (h Harness) concurrently(t *testing.T) {
 				t.Error(r.err)
 				return
 			}
-			h.checkAnswer(t, a, r)
+			h.checkResponse(t, a, r)
 		})
 	}
 	wg.Wait()

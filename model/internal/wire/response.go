@@ -17,9 +17,9 @@ import (
 const MaxLine = 24 << 20
 
 const (
-	// maxAnswer bounds what is read of one response, in bytes. The framing of a
+	// maxResponse bounds what is read of one response, in bytes. The framing of a
 	// stream is several times its text.
-	maxAnswer = 128 << 20
+	maxResponse = 128 << 20
 	// maxRefusal is where the body of an error ends, in bytes.
 	maxRefusal = 64 << 10
 )
@@ -35,7 +35,7 @@ func BoundBody(req *http.Request, next func(*http.Request) (*http.Response, erro
 	case resp.StatusCode >= http.StatusBadRequest:
 		resp.Body = &refusalBody{Reader: io.LimitReader(resp.Body, maxRefusal), Closer: resp.Body}
 	default:
-		resp.Body = &boundBody{ReadCloser: resp.Body, left: maxAnswer}
+		resp.Body = &boundBody{ReadCloser: resp.Body, left: maxResponse}
 	}
 	return resp, err
 }
@@ -55,7 +55,7 @@ type boundBody struct {
 // Read implements io.Reader.
 func (b *boundBody) Read(p []byte) (int, error) {
 	if b.left <= 0 {
-		return 0, seam.ErrAnswerTooLong
+		return 0, seam.ErrResponseTooLong
 	}
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
