@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 
 	adkmodel "google.golang.org/adk/v2/model"
@@ -16,6 +18,7 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // stopTrees are turns to stop in the middle.
@@ -299,9 +302,35 @@ func TestInterrupted(t *testing.T) {
 	w.checkAll()
 }
 
+// pausable is the store of a process that can be paused. While it is, its appends wait.
+type pausable struct {
+	store.Store
+	writing   sync.RWMutex // pause locks it, each append has it read-locked
+	conflicts atomic.Int64
+}
+
+// pause returns when no append of the process is under way.
+func (p *pausable) pause() { p.writing.Lock() }
+
+func (p *pausable) resume() { p.writing.Unlock() }
+
+func (p *pausable) Append(ctx context.Context, b store.Batch) error {
+	p.writing.RLock()
+	defer p.writing.RUnlock()
+	err := p.Store.Append(ctx, b)
+	if errors.Is(err, store.ErrConflict) {
+		p.conflicts.Add(1)
+	}
+	return err
+}
+
 // TestRestart continues a session whose process died while a tool was running.
 func TestRestart(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {use("search", "calc")}, "b": {say("B")}})
+	db := w.store
+	old := &pausable{Store: db}
+	w.store = old
+	w.restart()
 	tree := par("root", llm("a"), llm("b"))
 	dead := w.start(tree, "go")
 	watcher := dead.Watch()
@@ -325,9 +354,12 @@ func TestRestart(t *testing.T) {
 			}
 		}
 	}
-	w.restart()
-	w.runner.cache = newCache(0, 0)
+	old.pause() // it may be about to record that b has ended
+	w.script.mu.Lock()
 	w.script.always = func(string) step { return say("fine") }
+	w.script.mu.Unlock()
+	w.store, w.runner = db, New(Config{Resolve: w.script.Resolve})
+	w.restart()
 	res := w.run(tree, "go on").ok(t)
 	w.checkAll()
 	if res.state["k"] != "v" {
@@ -338,11 +370,15 @@ func TestRestart(t *testing.T) {
 		t.Errorf("results: %s", got)
 	}
 	// The old process was not dead after all. It cannot write any more.
-	n := len(w.store.(*memStore).logs[dead.SessionID()])
+	n := len(db.(*memStore).logs[dead.SessionID()])
 	dead.Cancel("too late")
+	old.resume()
 	<-dead.Done()
-	if got := len(w.store.(*memStore).logs[dead.SessionID()]); got != n {
+	if got := len(db.(*memStore).logs[dead.SessionID()]); got != n {
 		t.Errorf("the old process has written %d records", got-n)
+	}
+	if old.conflicts.Load() == 0 {
+		t.Error("the old process has not tried to write")
 	}
 }
 
