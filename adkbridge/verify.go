@@ -125,7 +125,9 @@ func (v *verification) turn(ctx context.Context, recs []record.Record) (*Diverge
 		writeState(v.state, durable(l.ev.Actions.StateDelta))
 	}
 	v.recorder.begin(run, v.hist, logged.events)
-	runner := New(Config{Resolve: run.Resolve, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt}})
+	runner := New(Config{
+		Resolve: run.Resolve, Logger: slog.New(slog.DiscardHandler), Limits: Limits{ModelCalls: math.MaxInt},
+	})
 	t := newTurn(run, v.hist, runner, openTurn{events: logged.events})
 	run.t, run.recorder = t, v.recorder
 	t.observe(run)

@@ -169,7 +169,7 @@ func TestUnreadableJSON(t *testing.T) {
 
 // A message in the middle of a turn that cannot be decoded is refused; the turn
 // continues, and so does the stream.
-func TestGarbageInATurn(t *testing.T) {
+func TestGarbageInATurn(t *testing.T) { //nolint:tparallel // its subtests use one daemon, one after the other
 	t.Parallel() // it waits
 	outcomes := make(chan string, 1)
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {

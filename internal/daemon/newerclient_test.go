@@ -183,7 +183,7 @@ func (s formStream) until(want func(*agentdv1.RunResponse) bool) *agentdv1.RunRe
 
 // On a stream, a first message with a field that is not known starts nothing; a later
 // one changes nothing, and the turn continues.
-func TestNewerClientOfRun(t *testing.T) {
+func TestNewerClientOfRun(t *testing.T) { //nolint:tparallel // its subtests use one daemon, one after the other
 	t.Parallel() // it waits
 	d := start(t, daemon.Config{})
 	hc := h2c(t)

@@ -45,7 +45,7 @@ func dial(t *testing.T, addr string) grpc.ClientStream {
 	return s
 }
 
-func TestGRPCClient(t *testing.T) {
+func TestGRPCClient(t *testing.T) { //nolint:tparallel // its subtests use one daemon, one after the other
 	t.Parallel() // it waits
 	d := start(t, daemon.Config{})
 	greet := tool("greet", `{"type":"object","properties":{"name":{"type":"string"}}}`)

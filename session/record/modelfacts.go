@@ -48,13 +48,10 @@ type RawPayload struct {
 	Provider    string `json:"provider"`
 	Status      int    `json:"status"`
 	ContentType string `json:"content_type,omitempty"`
-	// Body is at most maxRawBody bytes. Truncated is true if the response had more.
+	// Body is at most 1 MiB. Truncated is true if the response had more.
 	Body      []byte `json:"body,omitempty"`
 	Truncated bool   `json:"truncated,omitempty"`
 }
-
-// maxRawBody is how many bytes of a provider's response a RawPayload holds.
-const maxRawBody = 1 << 20
 
 // Provided is what a model's provider ran during the response, and what the response cites.
 type Provided struct {

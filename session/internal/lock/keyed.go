@@ -30,10 +30,10 @@ func (l *Keyed[K]) Lock(ctx context.Context, key K) (unlock func(), err error) {
 }
 
 // take makes mine what holds a key, or returns what does.
-func (l *Keyed[K]) take(key K, mine chan struct{}) (other chan struct{}) {
+func (l *Keyed[K]) take(key K, mine chan struct{}) chan struct{} {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	if other = l.held[key]; other != nil {
+	if other := l.held[key]; other != nil {
 		return other
 	}
 	if l.held == nil {

@@ -65,4 +65,5 @@ func Read(text string, query uint64) (*Token, error) {
 	return t, nil
 }
 
+// Time is Created.
 func (t *Token) Time() time.Time { return time.UnixMicro(t.Created).UTC() }

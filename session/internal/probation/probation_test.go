@@ -39,8 +39,10 @@ func TestOneAtATime(t *testing.T) {
 	if p.Leave("") || p.Leave("a") || p.Busy("a") {
 		t.Error("somebody is on a new probation")
 	}
-	if !p.Enter("a") || !p.Enter("a") || p.Busy("a") {
-		t.Error("a cannot run its suspect")
+	for range 2 {
+		if !p.Enter("a") || p.Busy("a") {
+			t.Error("a cannot run its suspect")
+		}
 	}
 	if p.Enter("b") || !p.Busy("b") || p.Leave("b") {
 		t.Error("b runs its suspect beside a's")

@@ -15,20 +15,30 @@ func (s *Store) Create(ctx context.Context, n store.NewSession, key *store.Key) 
 	return s.once(ctx, store.ErrSessionExists, func(ctx context.Context) error { return s.raw.Create(ctx, n, key) })
 }
 
+// Head reads the head of a session.
 func (s *Store) Head(ctx context.Context, id string) (store.Head, error) {
 	return again(ctx, s, beRead, func(ctx context.Context) (store.Head, error) { return s.raw.Head(ctx, id) })
 }
 
+// Read reads records of a log.
 func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) ([]record.Record, error) { return s.raw.Read(ctx, id, after, limit) })
+	return again(ctx, s, beRead, func(ctx context.Context) ([]record.Record, error) {
+		return s.raw.Read(ctx, id, after, limit)
+	})
 }
 
+// Shared reads the keys of a scope.
 func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) (map[string]json.RawMessage, error) { return s.raw.Shared(ctx, scope) })
+	return again(ctx, s, beRead, func(ctx context.Context) (map[string]json.RawMessage, error) {
+		return s.raw.Shared(ctx, scope)
+	})
 }
 
+// Idle reads the heads of sessions that are not used.
 func (s *Store) Idle(ctx context.Context, before time.Time, limit int) ([]store.Head, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) { return s.raw.Idle(ctx, before, limit) })
+	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {
+		return s.raw.Idle(ctx, before, limit)
+	})
 }
 
 // Purge is not tried again: the next sweep does it.
@@ -56,8 +66,11 @@ func (s *Store) SetAttempts(ctx context.Context, id string, attempts int64, wait
 	return err
 }
 
+// OpenTurns reads the heads of sessions with an open turn.
 func (s *Store) OpenTurns(ctx context.Context, after string, limit int) ([]store.Head, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) { return s.raw.OpenTurns(ctx, after, limit) })
+	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {
+		return s.raw.OpenTurns(ctx, after, limit)
+	})
 }
 
 // once makes a write that cannot be made twice: done is the error of a repeat of
@@ -80,6 +93,7 @@ func (s *Store) Fork(ctx context.Context, f store.Fork) error {
 	return s.once(ctx, store.ErrSessionExists, func(ctx context.Context) error { return s.raw.Fork(ctx, f) })
 }
 
+// Delete removes a session.
 func (s *Store) Delete(ctx context.Context, id string, lastSeq int64) error {
 	return s.once(ctx, store.ErrNoSession, func(ctx context.Context) error { return s.raw.Delete(ctx, id, lastSeq) })
 }
@@ -123,26 +137,36 @@ func (s *Store) Index(ctx context.Context, b store.Batch, lastSeq int64) error {
 	return err
 }
 
+// Info reads what a store has of a session.
 func (s *Store) Info(ctx context.Context, id string) (store.Info, error) {
 	return again(ctx, s, beRead, func(ctx context.Context) (store.Info, error) { return s.raw.Info(ctx, id) })
 }
 
+// Sessions reads a list of sessions.
 func (s *Store) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, error) {
 	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Info, error) { return s.raw.Sessions(ctx, q) })
 }
 
+// Row reads a row of the index.
 func (s *Store) Row(ctx context.Context, kind store.RowKind, sessionID, id string) (store.Row, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) (store.Row, error) { return s.raw.Row(ctx, kind, sessionID, id) })
+	return again(ctx, s, beRead, func(ctx context.Context) (store.Row, error) {
+		return s.raw.Row(ctx, kind, sessionID, id)
+	})
 }
 
+// Rows reads rows of the index.
 func (s *Store) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error) {
 	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Row, error) { return s.raw.Rows(ctx, q) })
 }
 
+// Key reads what was made under an idempotency key.
 func (s *Store) Key(ctx context.Context, scope, name string) (store.Key, error) {
 	return again(ctx, s, beRead, func(ctx context.Context) (store.Key, error) { return s.raw.Key(ctx, scope, name) })
 }
 
+// Unindexed reads the heads of sessions that have no index.
 func (s *Store) Unindexed(ctx context.Context, after string, limit int) ([]store.Head, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) { return s.raw.Unindexed(ctx, after, limit) })
+	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {
+		return s.raw.Unindexed(ctx, after, limit)
+	})
 }

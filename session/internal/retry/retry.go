@@ -121,8 +121,8 @@ func (s *Store) fail(err error) {
 // Known tells whether an error of the store says how things are: the call is not made again.
 func Known(err error) bool {
 	for _, known := range []error{
-		store.ErrNoSession, store.ErrSessionExists, store.ErrConflict, store.ErrMalformed, store.ErrKeyTaken, store.ErrNotFound,
-		store.ErrDamaged,
+		store.ErrNoSession, store.ErrSessionExists, store.ErrConflict, store.ErrMalformed, store.ErrKeyTaken,
+		store.ErrNotFound, store.ErrDamaged,
 	} {
 		if errors.Is(err, known) {
 			return true

@@ -156,8 +156,8 @@ func TestConcurrently(t *testing.T) {
 		all.Go(func() {
 			for i := range 500 {
 				id := fmt.Sprint((i + worker) % 5)
-				switch {
-				case i%7 == 0:
+				switch i % 7 {
+				case 0:
 					if e := tab.Replace(id, func(*value) {}); e != nil {
 						e.Set(&value{name: id}, nil)
 						tab.Release(e)
