@@ -8,8 +8,8 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// alone is the start of the agent of a tree of one LLM agent, nil for another tree.
-func alone(tree *agentdv1.Agent) *record.AgentChange {
+// loneAgent returns the start of the agent of a tree of one LLM agent, nil for any other tree.
+func loneAgent(tree *agentdv1.Agent) *record.AgentChange {
 	llm := tree.GetLlm()
 	if llm == nil || len(llm.GetSubAgents()) > 0 {
 		return nil
@@ -27,8 +27,7 @@ func (r *Run) AgentsChanged(ctx context.Context, f record.AgentsChanged) error {
 	return err
 }
 
-// AgentsChangedAtEnd hands over what is appended together with the turn's end, as
-// AppendAtEnd does.
+// AgentsChangedAtEnd is AgentsChanged in the append of the turn's end; see AppendAtEnd.
 func (r *Run) AgentsChangedAtEnd(f record.AgentsChanged) error {
 	data, err := logjson.Marshal(f)
 	if err != nil {

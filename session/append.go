@@ -15,13 +15,12 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// commit makes entries durable, applies them and shows them. Entries of several
-// goroutines that wait at the same time become one append; those of one call are
-// never in two. It refuses when ctx has ended; once the entries are in the queue
-// ctx no longer matters. It returns the last record.
+// commit makes entries durable, applies them and publishes them. It returns the last record. Entries of
+// several goroutines that wait at the same time become one append; those of one call are never in two. It
+// refuses when ctx has ended; once the entries are queued, ctx no longer matters.
 //
-// While the store cannot take writes, what a client waits for is refused, the
-// result of a call is left to be written later, and everything else waits.
+// During a stall, commit refuses what a client waits for, returns at once for the result of a call, which
+// is written later, and waits for everything else.
 func (s *Session) commit(ctx context.Context, entries ...*entry) (record.Record, error) {
 	last := entries[len(entries)-1]
 	if err := s.write(ctx, entries, s.reserveState(ctx, entries)); err != nil {
@@ -29,13 +28,13 @@ func (s *Session) commit(ctx context.Context, entries ...*entry) (record.Record,
 	}
 	<-last.done
 	if last.later() {
-		return record.Record{}, last.err // who writes it may be at work on it
+		return record.Record{}, last.err // rec may still be written by the goroutine of the append
 	}
 	return last.rec, last.err
 }
 
-// write queues entries, and writes the queue unless another goroutine does. Entries that
-// are refused, because of refused or of what is so now, are over.
+// write queues entries, and writes the queue unless another goroutine does. It ends the entries with an
+// error if refused is not nil, or if the session cannot take them now.
 func (s *Session) write(ctx context.Context, entries []*entry, refused error) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -71,19 +70,18 @@ func (s *Session) write(ctx context.Context, entries []*entry, refused error) er
 func (s *Session) prepareLocked(entries []*entry) {
 	for _, e := range entries {
 		if e.settles != nil || e.resolves != nil {
-			e.turn = s.nowLocked(e.turn) // it may have been resumed since the call was looked up
+			e.turn = s.nowLocked(e.turn) // the turn may have been resumed since the call was looked up
 		}
 	}
 	if slices.ContainsFunc(entries, func(e *entry) bool { return e.turn.isClosing() }) {
-		for _, e := range entries { // all or none
+		for _, e := range entries { // refused together or not at all
 			e.asked = true
 		}
 	}
 }
 
-// refusesLocked says why entries may not be written. Only the start of a turn,
-// and what happens to one that waits for its start, may be about another turn
-// than the session's.
+// refusesLocked returns why entries may not be written. Entries belong to the session's last turn, except
+// for the start of a turn and for what happens to a queued one.
 func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 	switch {
 	case ctx.Err() != nil:
@@ -107,11 +105,11 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 	return nil
 }
 
-// later tells whether nobody has to wait for the entry while the store cannot
-// take writes: a client that has answered may have more to say.
+// later reports whether nobody waits for the entry during a stall: a client that has returned a result may
+// send more messages.
 func (e *entry) later() bool { return e.settles != nil && !e.asked }
 
-// release tells who waits for the entry what has become of it.
+// release unblocks the goroutine that waits for the entry.
 func (e *entry) release(err error) {
 	if !e.released {
 		e.released, e.err = true, err
@@ -119,13 +117,13 @@ func (e *entry) release(err error) {
 	}
 }
 
-// overLocked says that nothing is done about the entry any more.
+// overLocked ends the entry: it is durable, or err says why it never will be.
 func (e *entry) overLocked(err error) {
 	e.reserved.Done(err == nil)
 	e.reserved = nil
 	if e.done != nil {
 		if e.kind == record.KindTurnEnded && err != nil {
-			e.turn.unend() // not written: it may be tried again
+			e.turn.unend() // not written: it may be retried
 		}
 		e.release(err)
 	}
@@ -142,14 +140,13 @@ type flight struct {
 	entries []*entry
 	batch   store.Batch
 	unsure  bool      // an earlier try may have written it
-	since   time.Time // when it was first tried, or last known not to be written
-	paused  *attempt  // whose deadline was stopped
+	since   time.Time // of the first try, or of the last one that is known to have written nothing
+	paused  *attempt  // whose deadline is stopped
 }
 
-// flushLocked writes the queue, one append after the other. It gives the lock up
-// while the store works; the flushing flag keeps other writers out. When the
-// store cannot take an append now, a goroutine of the manager goes on, and the
-// flag stays.
+// flushLocked writes the queue, one append after the other. It gives up the lock while the store works;
+// the flag flushing keeps other writers out. When the store cannot take an append now, a goroutine of the
+// manager retries it, and the flag stays set.
 func (s *Session) flushLocked() {
 	for len(s.queue) > 0 {
 		f := &flight{entries: s.queue, since: time.Now()}
@@ -164,16 +161,15 @@ func (s *Session) flushLocked() {
 	s.flushing = false
 }
 
-// retryFlight tries an append until it is written or given up, then writes what has
-// queued up.
+// retryFlight retries an append until it is written or given up, then writes the queue.
 func (s *Session) retryFlight(f *flight) {
 	waits := 0
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for {
-		again := false
-		lock.Without(&s.mu, func() { again = s.store.Pause(context.Background(), &waits) })
-		if !again {
+		more := false
+		lock.Without(&s.mu, func() { more = s.store.Pause(context.Background(), &waits) })
+		if !more {
 			s.breakLocked(f, errSuspended)
 			break
 		}
@@ -184,10 +180,9 @@ func (s *Session) retryFlight(f *flight) {
 	s.flushLocked()
 }
 
-// tryLocked makes one try of an append. What has been written is applied and
-// shown.
+// tryLocked makes one try of an append. After a success it applies and publishes the records.
 func (s *Session) tryLocked(f *flight) error {
-	if !f.unsure { // otherwise it must be the same append, byte for byte
+	if !f.unsure { // else it must be the same append, byte for byte
 		if err := s.numberLocked(f); err != nil {
 			return err
 		}
@@ -219,7 +214,7 @@ func (s *Session) tryLocked(f *flight) error {
 	return nil
 }
 
-// numberLocked makes the batch of a flight.
+// numberLocked makes the batch of a flight and gives its records their sequence numbers.
 func (s *Session) numberLocked(f *flight) error {
 	f.batch = store.Batch{SessionID: s.id, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries)}
 	now := s.store.Stamp()
@@ -241,8 +236,7 @@ func (s *Session) numberLocked(f *flight) error {
 	return nil
 }
 
-// overcomeLocked deals with an append that the store did not take. It reports
-// false when the append has to be tried again.
+// overcomeLocked handles the error of an append. It reports false when the append has to be retried.
 func (s *Session) overcomeLocked(f *flight, err error) bool {
 	full := errors.Is(err, store.ErrFull)
 	switch {
@@ -275,15 +269,14 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 	if full || time.Since(f.since) >= stallAfter {
 		s.store.stalls.Begin(s, s.id, err)
 		if t := s.turn; t != nil && t.deadline.IsSet() {
-			t.stalled, f.paused = true, t.attempt // its time does not run while it waits for the store
+			t.stalled, f.paused = true, t.attempt // the deadline stops during a stall
 			s.reconcileLocked()
 		}
 	}
 	return false
 }
 
-// refuseAsked returns the entries without those that a client waits for, which
-// it refuses.
+// refuseAsked refuses the entries that a client waits for, and returns the others.
 func refuseAsked(entries []*entry, err error) []*entry {
 	var rest []*entry
 	for _, e := range entries {
@@ -296,7 +289,7 @@ func refuseAsked(entries []*entry, err error) []*entry {
 	return rest
 }
 
-// unstallLocked says that a flight waits no longer.
+// unstallLocked ends the stall of a flight.
 func (s *Session) unstallLocked(f *flight, written bool) {
 	s.stall = nil
 	s.store.stalls.End(s, written)
@@ -307,7 +300,7 @@ func (s *Session) unstallLocked(f *flight, written bool) {
 	}
 }
 
-// breakLocked ends all writing: what the log holds has to be read again.
+// breakLocked breaks the session: it writes nothing more, and its log has to be reloaded.
 func (s *Session) breakLocked(f *flight, why *fault.Error) {
 	s.unstallLocked(f, false)
 	s.broken = why
@@ -317,6 +310,6 @@ func (s *Session) breakLocked(f *flight, why *fault.Error) {
 		e.overLocked(s.broken)
 	}
 	if s.turn != nil {
-		s.turn.cancel(s.broken) // nothing it waits for can be recorded any more
+		s.turn.cancel(s.broken) // nothing of the turn can be recorded any more
 	}
 }

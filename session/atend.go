@@ -8,21 +8,19 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// errCallsAtEnd refuses calls that nobody could answer.
+// errCallsAtEnd refuses calls that could have no result.
 var errCallsAtEnd = errors.New("session: an event that is appended with a turn's end holds calls")
 
-// AppendAtEnd hands over an event that is appended together with the turn's end, right
-// before it: the log holds both or neither. It is for what is true of a turn that has
-// ended alone, such as the results of calls that its end cancels. data and ev are as for
-// Append; ev holds no calls.
+// AppendAtEnd hands over an event for the append of the turn's end, right before the end: the log has
+// both or neither. It is for facts that are true only of a turn that has ended, such as the results of
+// calls that its end cancels. data and ev are as for Append; ev has no calls.
 //
-// Nothing is durable when it returns. When the turn does not end with this run, because
-// it is suspended, its end cannot be recorded or the process dies, the event is dropped,
-// and the next run finds a log without it.
+// Nothing is durable when it returns. If the turn does not end with this run, because it is suspended,
+// its end cannot be recorded or the process dies, the event is dropped.
 //
-// It refuses state that does not fit, with LIMIT_EXCEEDED, and everything when ctx has
-// ended. All that a run hands over is one append: the runner bounds it. It must not be
-// called concurrently with itself, nor after Runner.Run has returned.
+// It refuses state beyond the bounds with LIMIT_EXCEEDED, and everything when ctx has ended. All events
+// of a run are one append: the runner bounds them. It must not be called concurrently with itself, nor
+// after Runner.Run has returned.
 func (r *Run) AppendAtEnd(ctx context.Context, data []byte, ev *record.Event) error {
 	switch {
 	case ctx.Err() != nil:
@@ -43,7 +41,7 @@ func (r *Run) AppendAtEnd(ctx context.Context, data []byte, ev *record.Event) er
 	return nil
 }
 
-// stateAtEnd is what the events that are appended with the end write into the state.
+// stateAtEnd returns the state that the events of AppendAtEnd write.
 func (r *Run) stateAtEnd() map[string]any {
 	state := map[string]any{}
 	for _, e := range r.atEnd {

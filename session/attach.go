@@ -19,42 +19,39 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// AttachRequest asks to follow a turn of a session.
+// AttachRequest asks for a watcher of a turn.
 type AttachRequest struct {
 	// SessionID names the session.
 	SessionID string
-	// TurnID names the turn: one that waits for its start, one whose prompt has
-	// become a message of another, or one that is over and whose end comes after
-	// After. "" is the session's last turn.
+	// TurnID names the turn; "" is the session's last turn. It may be queued, its prompt
+	// may be a message of another turn, or it may be over if its end comes after After.
 	TurnID string
 	// After is the position of the last message the client has; nil is the
 	// beginning of the turn.
 	After *int64
-	// Tools are the names of the tools that this client can be asked for.
+	// Tools are the names of the tools that the client runs.
 	Tools []string
-	// Starter says that this client has asked for the turn: it can be asked for all
-	// tools of the turn.
+	// Starter says that this client has sent the prompt: it runs all tools of the turn.
 	Starter bool
-	// Observe says that this client only watches: it resumes no turn, is asked for
-	// nothing, and the turn goes on as if it were not there. Not with Tools or Starter.
+	// Observe says that the client is an observer: it resumes no turn and receives no
+	// offer, and the turn does not count it as a client. Not with Tools or Starter.
 	Observe bool
 	// Keys are the caller's own provider keys.
 	Keys Keys
 }
 
-// Attach returns a turn and a watcher that begins after the client's position. A
-// suspended turn is resumed. An error that a client may see is of type
-// *fault.Error.
+// Attach returns a turn and a watcher that begins after the client's position. It resumes a suspended
+// turn. An error that a client may see is of type *fault.Error.
 func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {
 	if req.Observe {
 		return m.observe(ctx, req)
 	}
-	h, err := m.acquire(ctx, req.SessionID)
+	ref, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, nil, err
 	}
-	defer m.release(h)
-	s := h.Value
+	defer m.release(ref)
+	s := ref.Value
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, nil, err
 	}
@@ -77,13 +74,13 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 	return t, s.watch(t, from), nil
 }
 
-// toolNames are the tools of a turn that is not over.
+// toolNames returns the names of the tools of a turn that is not over.
 func (t *Turn) toolNames() []string {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	spec := t.spec
 	if spec == nil && t.waits != nil { // it was read from the log
-		spec, _ = t.waits.ReadSpec() // an error is met, and told, when it starts
+		spec, _ = t.waits.ReadSpec() // an error comes up when the turn starts
 	}
 	if spec == nil {
 		return nil
@@ -95,8 +92,8 @@ func (t *Turn) toolNames() []string {
 	return names
 }
 
-// from is what a watcher of a turn begins with. The watcher of a turn that is not named
-// receives what the session does, and nothing of the time for which the turn has waited.
+// from returns what a watcher of the turn begins with. If the request names no turn, the watcher receives
+// the session's events from the start of the turn, and none from the time in the queue.
 func (req *AttachRequest) from(t *Turn) watch {
 	first := max(t.startSeq, 1)
 	if req.TurnID != "" && t.queuedSeq > 0 {
@@ -109,6 +106,7 @@ func (req *AttachRequest) from(t *Turn) watch {
 	return from
 }
 
+// checkPosition refuses a session without turns, and a position that the session has not reached.
 func (s *Session) checkPosition(after *int64) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -124,28 +122,28 @@ func (s *Session) checkPosition(after *int64) error {
 	return nil
 }
 
-// resumeLast returns the session's last turn; one that is open and runs nowhere is
-// resumed, once for all who attach at the same time.
+// resumeLast returns the session's last turn. It resumes a suspended turn, once for all callers at the same
+// time.
 func (m *Manager) resumeLast(ctx context.Context, req AttachRequest) (*Turn, error) {
-	h, err := m.acquire(ctx, req.SessionID)
+	ref, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	h.Value.resuming.Lock()
-	defer h.Value.resuming.Unlock()
-	if err := m.closeInherited(ctx, h.Value); err != nil {
-		m.release(h)
+	ref.Value.resuming.Lock()
+	defer ref.Value.resuming.Unlock()
+	if err := m.closeInherited(ctx, ref.Value); err != nil {
+		m.release(ref)
 		return nil, err
 	}
-	if err := h.Value.awaitSuspended(ctx); err != nil {
-		m.release(h)
+	if err := ref.Value.awaitSuspended(ctx); err != nil {
+		m.release(ref)
 		return nil, err
 	}
-	if t := h.Value.settled(); t != nil {
-		m.release(h)
+	if t := ref.Value.runningOrOver(); t != nil {
+		m.release(ref)
 		return t, nil
 	}
-	t, err := m.resume(ctx, h, req.Keys)
+	t, err := m.resume(ctx, ref, req.Keys)
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Busy {
 		return nil, fault.Errorf(fault.Unavailable, "session %q is starting another turn: attach again", req.SessionID).
 			After(refusal.Soon)
@@ -153,7 +151,7 @@ func (m *Manager) resumeLast(ctx context.Context, req AttachRequest) (*Turn, err
 	return t, err
 }
 
-// awaitSuspended waits until a turn that is being suspended is.
+// awaitSuspended waits while the last turn is suspending.
 func (s *Session) awaitSuspended(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -165,8 +163,8 @@ func (s *Session) awaitSuspended(ctx context.Context) error {
 	})
 }
 
-// settled returns the last turn if it runs or is over.
-func (s *Session) settled() *Turn {
+// runningOrOver returns the last turn if it runs or has ended, else nil.
+func (s *Session) runningOrOver() *Turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.turn != nil && (s.turn.runs() || s.turn.phase == turnEnded) {
@@ -175,13 +173,13 @@ func (s *Session) settled() *Turn {
 	return nil
 }
 
-// resume has the open turn of a session run again. It lets go of h: on success
-// the turn's goroutine does.
-func (m *Manager) resume(ctx context.Context, h *held, keys Keys) (_ *Turn, err error) {
+// resume runs the open turn of a session from its log. It releases ref; on success the turn's goroutine
+// does.
+func (m *Manager) resume(ctx context.Context, ref *sessionRef, keys Keys) (_ *Turn, err error) {
 	launched := false
 	defer func() {
 		if !launched { // also when the engine panics
-			m.release(h)
+			m.release(ref)
 		}
 	}()
 	if err := m.admit(); err != nil {
@@ -193,12 +191,12 @@ func (m *Manager) resume(ctx context.Context, h *held, keys Keys) (_ *Turn, err 
 			m.turns.Done()
 		}
 	}()
-	s := h.Value
+	s := ref.Value
 	if err := s.reserve(); err != nil {
 		return nil, err
 	}
 	if m.probation.Quarantined(s.attemptsNow()) {
-		return m.endQuarantined(ctx, h)
+		return m.endQuarantined(ctx, ref)
 	}
 	defer s.unreserve()
 	run, err := s.reopen(ctx, keys)
@@ -218,12 +216,12 @@ func (m *Manager) resume(ctx context.Context, h *held, keys Keys) (_ *Turn, err 
 		return nil, err
 	}
 	launched = true
-	m.launch(ctx, h, run)
+	m.launch(ctx, ref, run)
 	return run.t, nil
 }
 
-// reopen makes an attempt of the open turn of a session, with the state at its start. It
-// is the turn's when TurnResumed is recorded, or the turn is closed.
+// reopen makes an attempt of the session's open turn, with the state at the turn's start. recordResumed or
+// beginClosing makes it the turn's own.
 func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	whole, err := s.wholeState(ctx)
 	if err != nil {
@@ -235,8 +233,8 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	for _, provider := range started.OwnKeys {
 		if keys[provider] == "" {
 			return nil, fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED,
-				"this turn runs on its caller's own key for %s: attach with the key in the header that the turn was "+
-					"started with", provider)
+				"this turn runs on its caller's own key for %s: "+
+					"attach with the key in the header that the turn was started with", provider)
 		}
 	}
 	spec, err := started.ReadSpec()
@@ -259,18 +257,19 @@ func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
 	return &Run{s: s, t: t, a: a, state: state}, nil
 }
 
-// recordResumed makes an attempt that reopen has made that of its turn.
+// recordResumed records TurnResumed, which makes an attempt of reopen the turn's own.
 func (s *Session) recordResumed(ctx context.Context, a *attempt) error {
 	fact := &record.TurnResumed{}
 	data, err := logjson.Marshal(fact)
 	if err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, &entry{turn: a.t, attempt: a, kind: record.KindTurnResumed, data: data, fact: fact, asked: true})
+	e := &entry{turn: a.t, attempt: a, kind: record.KindTurnResumed, data: data, fact: fact, asked: true}
+	_, err = s.commit(ctx, e)
 	return err
 }
 
-// ownKeysOf satisfies reopen for a run that calls no model.
+// ownKeysOf returns placeholders of the caller's keys, for a run that calls no model.
 func ownKeysOf(s *Session) Keys {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -281,8 +280,8 @@ func ownKeysOf(s *Session) Keys {
 	return keys
 }
 
-// stopRunning says that nothing drives the turn any more. One that has not ended
-// goes on some time, and its calls are open until then; its watchers are told why.
+// stopRunning marks that nothing drives the turn any more. A turn that has not ended is suspended with open
+// calls; its watchers fail with why, if it is not nil.
 func (s *Session) stopRunning(t *Turn, why *fault.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -297,8 +296,7 @@ func (s *Session) stopRunning(t *Turn, why *fault.Error) {
 	}
 }
 
-// sweep ends turns that nobody came for, and removes the logs of sessions that
-// nobody uses.
+// sweep periodically expires turns, drops what forks have inherited, and purges unused sessions.
 func (m *Manager) sweep(ctx context.Context) {
 	every := m.limits.Retention
 	if after := m.limits.PurgeAfter; after > 0 {
@@ -320,8 +318,8 @@ func (m *Manager) sweep(ctx context.Context) {
 	}
 }
 
-// expireAll leaves what fails to the next round; Ping tells the operator of a
-// store that does not work.
+// expireAll expires suspended turns. The next round retries what fails. It logs no error of OpenTurns: Ping
+// reports a store that does not work.
 func (m *Manager) expireAll(ctx context.Context) {
 	after := ""
 	for {
@@ -342,30 +340,30 @@ func (m *Manager) expireAll(ctx context.Context) {
 	}
 }
 
-// expire ends a turn that was suspended too long ago.
+// expire ends an open turn whose log has not changed for the retention.
 func (m *Manager) expire(ctx context.Context, head store.Head) error {
 	last, err := m.store.Read(ctx, head.ID, head.LastSeq-1, 1)
 	if err != nil || len(last) == 0 || m.store.Stamp().Sub(last[0].Time) < m.limits.Retention {
 		return err
 	}
-	h, err := m.acquire(ctx, head.ID)
+	ref, err := m.acquire(ctx, head.ID)
 	if err != nil {
 		return err
 	}
-	defer m.release(h)
+	defer m.release(ref)
 	reason := fmt.Sprintf("expired: no client came within %v", m.limits.Retention)
-	if t := h.Value.settled(); t != nil { // it runs
-		h.Value.haltWaiting(t, reason)
+	if t := ref.Value.runningOrOver(); t != nil {
+		ref.Value.haltWaiting(t, reason)
 		return nil
 	}
-	if err := h.Value.reserve(); err != nil {
+	if err := ref.Value.reserve(); err != nil {
 		return err
 	}
-	next, err := m.closeOpen(ctx, h.Value, reason)
+	next, err := m.closeOpen(ctx, ref.Value, reason)
 	if next == nil {
-		h.Value.unreserve()
+		ref.Value.unreserve()
 		return err
 	}
-	m.launchNext(ctx, h, next) // this goroutine is counted in m.turns
+	m.launchNext(ctx, ref, next) // this goroutine is counted in m.turns
 	return err
 }

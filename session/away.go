@@ -2,58 +2,55 @@ package session
 
 import (
 	"context"
-	"errors"
 	"log/slog"
 	"time"
 
-	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/clock"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// returnTime is the least time that clients get to come back which the server has
-// lost: it was gone, or could not go on.
+// returnTime is the least time that clients get to come back after the server was down or has suspended
+// their turn.
 const returnTime = time.Minute
 
-// When a turn is canceled because its clients stay away is in the log (ClientsLeft),
-// so that a server that comes later keeps to it. While the turn runs its own timer
-// waits for that time, see reconcileLocked; while it is suspended a timer of the manager
-// does, which looks at the session when it fires.
+// ClientsLeft records when a turn is canceled if its clients stay away, so that the next server knows. The
+// timer of a running turn is the attempt's, see reconcileLocked; that of a suspended turn is in
+// Manager.cancels.
 
-// noteLeaveLocked has the log say when the running turn is canceled, or that it is
-// not. A turn that is canceled at once needs no record.
-func (s *Session) noteLeaveLocked(t *Turn) {
+// recordLeaveLocked records cancelAt if it differs from the log. A turn that is canceled at once needs no
+// record.
+func (s *Session) recordLeaveLocked(t *Turn) {
 	d := t.onDisconnect
-	if t.noting || !d.Cancel || d.Grace == 0 && t.cancelLogged.IsZero() || t.cancelAt.At.Equal(t.cancelLogged) {
+	if t.recordingLeave || !d.Cancel || d.Grace == 0 && t.cancelLogged.IsZero() || t.cancelAt.At.Equal(t.cancelLogged) {
 		return
 	}
-	t.noting = s.store.flushers.Spawn(func() { s.noteLeave(t) })
+	t.recordingLeave = s.store.flushers.Spawn(func() { s.recordLeave(t) })
 }
 
-// noteLeave writes until the log says what is so now. A record that cannot be written
-// is missed by a later server alone.
-func (s *Session) noteLeave(t *Turn) {
+// recordLeave writes until the log has cancelAt. It ignores an error: only a later server misses the
+// record.
+func (s *Session) recordLeave(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for t.ended == nil && !t.cancelAt.At.Equal(t.cancelLogged) {
 		fact := &record.ClientsLeft{CancelAt: t.cancelAt.At}
 		data, err := logjson.Marshal(fact)
 		if err == nil {
-			lock.Without(&s.mu, func() {
-				_, err = s.commit(context.Background(), &entry{turn: t, kind: record.KindClientsLeft, data: data, fact: fact})
-			})
+			e := &entry{turn: t, kind: record.KindClientsLeft, data: data, fact: fact}
+			lock.Without(&s.mu, func() { _, err = s.commit(context.Background(), e) })
 		}
 		if err != nil {
 			break
 		}
 	}
-	t.noting = false
+	t.recordingLeave = false
 }
 
-// clientsLeftLocked takes when a turn is canceled, as the log says it.
-func (s *Session) clientsLeftLocked(t *Turn, f *record.ClientsLeft) {
+// applyClientsLeftLocked applies the time at which a turn is canceled.
+func (s *Session) applyClientsLeftLocked(t *Turn, f *record.ClientsLeft) {
 	t = s.nowLocked(t)
 	t.cancelLogged = f.CancelAt
 	if !t.runs() && !t.cancelAt.At.Equal(f.CancelAt) { // the log is being read
@@ -61,17 +58,16 @@ func (s *Session) clientsLeftLocked(t *Turn, f *record.ClientsLeft) {
 	}
 }
 
-// lost has the open turn of a session canceled whose clients the server has lost, if
-// that is what they have asked for and none is back in time.
-func (m *Manager) lost(s *Session) {
-	if turnID, when := s.lost(); turnID != "" {
+// clientsLost sets the timer that cancels a suspended turn, if its clients have asked for that and do not
+// come back in time. The server has lost their connections.
+func (m *Manager) clientsLost(s *Session) {
+	if turnID, when := s.clientsLost(); turnID != "" {
 		m.cancelLater(s.id, turnID, when)
 	}
 }
 
-// lost says which turn is canceled, and when, if none of its clients comes back; "" for
-// none.
-func (s *Session) lost() (turnID string, when clock.Due) {
+// clientsLost returns the open turn, and when it is canceled if no client comes back; "" if it is not.
+func (s *Session) clientsLost() (turnID string, when clock.Due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.turn
@@ -84,8 +80,7 @@ func (s *Session) lost() (turnID string, when clock.Due) {
 	return t.id, t.cancelAt
 }
 
-// cancelLater has a turn canceled at a time if it is suspended then and nobody has
-// come for it.
+// cancelLater sets the timer that calls cancelNow.
 func (m *Manager) cancelLater(sessionID, turnID string, when clock.Due) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -96,33 +91,33 @@ func (m *Manager) cancelLater(sessionID, turnID string, when clock.Due) {
 		timer.Stop()
 	}
 	m.cancels[sessionID] = time.AfterFunc(when.Left(), func() {
-		if again := m.cancelNow(sessionID, turnID, when); !again.IsZero() {
-			m.cancelLater(sessionID, turnID, again)
+		if next := m.cancelNow(sessionID, turnID, when); !next.IsZero() {
+			m.cancelLater(sessionID, turnID, next)
 		}
 	})
 }
 
-// cancelNow cancels a turn that was to be canceled by now, unless the log says
-// otherwise. It returns when to look again, zero for not at all.
-func (m *Manager) cancelNow(sessionID, turnID string, when clock.Due) (again clock.Due) {
-	if !m.enterToCancel(sessionID) {
-		return clock.Due{} // for the next server
+// cancelNow cancels a suspended turn whose time has come, by what its session says now. It returns when to
+// call cancelNow next, zero for never.
+func (m *Manager) cancelNow(sessionID, turnID string, when clock.Due) (next clock.Due) {
+	if !m.admitCancel(sessionID) {
+		return clock.Due{} // the next server does it
 	}
 	defer m.turns.Done()
 	ctx := context.Background()
-	h, err := m.acquire(ctx, sessionID)
+	ref, err := m.acquire(ctx, sessionID)
 	if err == nil {
-		defer m.release(h)
+		defer m.release(ref)
 		var is state
-		if is, when = h.Value.leaveDue(turnID, when); is == over {
+		if is, when = ref.Value.leaveDue(turnID, when); is == over {
 			return clock.Due{}
 		}
 		if is != suspended || when.Left() > 0 {
 			return when
 		}
-		err = m.endSuspended(ctx, h, disconnected)
+		err = m.endSuspended(ctx, ref, disconnected)
 	}
-	if e, ok := errors.AsType[*fault.Error](err); err == nil || ok && (e.Code == fault.SessionNotFound || e.Code == fault.HistoryPurged) {
+	if err == nil || refusal.IsGone(err) {
 		return clock.Due{}
 	}
 	m.log.LogAttrs(ctx, slog.LevelWarn, "a turn whose client is gone is left open for now",
@@ -131,9 +126,9 @@ func (m *Manager) cancelNow(sessionID, turnID string, when clock.Due) (again clo
 	return m.store.In(returnTime)
 }
 
-// enterToCancel forgets the timer that has fired, and counts the caller in m.turns. It
-// reports false in a server that stops.
-func (m *Manager) enterToCancel(sessionID string) bool {
+// admitCancel forgets the timer that has fired, and counts the caller in m.turns. It reports false in a
+// server that stops.
+func (m *Manager) admitCancel(sessionID string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	delete(m.cancels, sessionID)
@@ -143,8 +138,8 @@ func (m *Manager) enterToCancel(sessionID string) bool {
 	return !m.draining
 }
 
-// leaveDue says how a turn is that was to be canceled at a time, and when it is to
-// be. A turn that runs sees to that itself, and is over to who asks.
+// leaveDue returns the state of a turn that was to be canceled at when, and when it is to be canceled
+// now. A running turn counts as over: its own timer cancels it.
 func (s *Session) leaveDue(turnID string, when clock.Due) (state, clock.Due) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,7 +155,7 @@ func (s *Session) leaveDue(turnID string, when clock.Due) (state, clock.Due) {
 		return over, when
 	case s.starting != nil:
 		return starting, s.store.In(returnTime)
-	case !t.cancelAt.IsZero() && !t.cancelAt.At.Equal(when.At): // else its session may have been read again since
+	case !t.cancelAt.IsZero() && !t.cancelAt.At.Equal(when.At): // else the session may have been reloaded since
 		when = t.cancelAt
 	}
 	return suspended, when

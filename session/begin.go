@@ -16,7 +16,7 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// reserve keeps a second turn from starting.
+// reserve reserves the session for a turn that starts. It refuses while a turn starts or runs.
 func (s *Session) reserve() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -40,8 +40,7 @@ func (s *Session) unreserve() {
 	}
 }
 
-// awaitStart waits until the turn that is being started runs, or has come to
-// nothing; it does not wait when there is none.
+// awaitStart waits until nobody has reserved the session: the turn runs, or has failed to start.
 func (s *Session) awaitStart(ctx context.Context) error {
 	starting := lock.Get(&s.mu, func() chan struct{} { return s.starting })
 	if starting == nil {
@@ -50,7 +49,7 @@ func (s *Session) awaitStart(ctx context.Context) error {
 	return lock.Wait(ctx, starting)
 }
 
-// repeatSpec is the session's last tree and tools, without a prompt.
+// repeatSpec returns the session's last tree and tools, without a prompt.
 func (s *Session) repeatSpec() (*record.Spec, error) {
 	last := lock.Get(&s.mu, func() *record.TurnStarted { return s.lastSpec })
 	if last == nil {
@@ -103,14 +102,14 @@ func (s *Session) begin(ctx context.Context, spec *record.Spec, req Request) (*T
 	return t, &Run{s: s, t: t, a: t.attempt, state: state}, nil
 }
 
-// retire lets go of a turn that is over: its tool results, its state and its records
-// stay in memory with whoever holds the turn, not with the session.
+// retire drops from the session what it needs no more of an ended turn: its results, its facts and its
+// records. They stay in memory only with those that have a reference to the turn.
 func (s *Session) retire(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.turn == t && t.ended != nil {
 		s.turn = t.over()
-		s.tail.Shorten() // the session may be kept for long
+		s.tail.Shorten() // the session may stay in memory for long
 	}
 }
 
@@ -133,7 +132,7 @@ func newTurnStarted(spec *record.Spec, req Request) (*record.TurnStarted, error)
 		Raw:           spec.Raw,
 		By:            req.by.ID,
 		Warnings:      req.warnings,
-		Alone:         alone(spec.Agent),
+		Alone:         loneAgent(spec.Agent),
 	}
 	for _, tool := range spec.Tools {
 		data, err := protojson.Marshal(tool)

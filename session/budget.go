@@ -7,10 +7,10 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// sessionBudgetLocked is what the session may spend while a turn runs whose request came
-// with asked, or with none. A budget of the session's own holds for all of its turns; a
-// request bounds its own turn further, and lifts nothing. In a session without one, the
-// last that a request came with holds for the turns that follow too.
+// sessionBudgetLocked returns what the session may spend during a turn whose request has the session
+// budget asked, or none. The session's own budget applies to all of its turns; a request can only tighten
+// it, for its own turn. If the session has no budget of its own, that of a request also applies to the
+// turns that follow.
 func (s *Session) sessionBudgetLocked(asked *record.Budget) record.Budget {
 	switch {
 	case s.own != record.Budget{} && asked != nil:
@@ -24,7 +24,7 @@ func (s *Session) sessionBudgetLocked(asked *record.Budget) record.Budget {
 	}
 }
 
-// sessionBudgetNowLocked is what the session of a turn that runs may spend by now.
+// sessionBudgetNowLocked returns the current session budget of a running turn.
 func (s *Session) sessionBudgetNowLocked(t *Turn) record.Budget {
 	if t != s.turn || s.lastSpec == nil {
 		return t.spec.SessionBudget
@@ -32,8 +32,8 @@ func (s *Session) sessionBudgetNowLocked(t *Turn) record.Budget {
 	return s.sessionBudgetLocked(s.lastSpec.SessionBudget)
 }
 
-// setOwn has the session be as an update has made it. A new budget holds at once, also
-// for the turn that runs: see [Session.exhaustedLocked].
+// setOwn applies an update of the session. A new budget applies at once, also to the running turn: see
+// [Session.exhaustedLocked].
 func (s *Session) setOwn(info store.Info) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -43,12 +43,12 @@ func (s *Session) setOwn(info store.Info) {
 	}
 	s.own = info.Budget
 	if s.turn != nil {
-		s.turn.wall.Stop() // the time that is left may be another
+		s.turn.wall.Stop() // the time that is left may have changed
 		s.reconcileLocked()
 	}
 }
 
-// spentLocked is what the turn and the session have taken so far.
+// spentLocked returns what the turn and the session have spent so far.
 func (s *Session) spentLocked(t *Turn) (turn, session record.Spent) {
 	ran := time.Since(t.began)
 	turn = record.Spent{Calls: t.begun, Tokens: t.usage.Total, Cost: t.usage.Cost, Wall: ran}
@@ -61,7 +61,7 @@ func (s *Session) spentLocked(t *Turn) (turn, session record.Spent) {
 	return turn, session
 }
 
-// exhaustedLocked says which budget leaves no room for another model call.
+// exhaustedLocked returns an error if a budget leaves no room for another model call.
 func (s *Session) exhaustedLocked(t *Turn) error {
 	turn, session := s.spentLocked(t)
 	if err := t.spec.Budget.Exhausted("turn", turn); err != nil {
@@ -70,7 +70,7 @@ func (s *Session) exhaustedLocked(t *Turn) error {
 	return s.sessionBudgetNowLocked(t).Exhausted("session", session)
 }
 
-// lateLocked says whose time is used up, or nil.
+// lateLocked returns an error if the wall time of a budget is used up.
 func (s *Session) lateLocked(t *Turn) error {
 	turn, session := s.spentLocked(t)
 	if err := (record.Budget{Wall: t.spec.Budget.Wall}).Exhausted("turn", turn); err != nil {

@@ -10,22 +10,20 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// Why turns are stopped without a client's wish.
+// The reasons of cancels that no client asked for.
 const (
 	interrupted  = "interrupted by a new turn"
 	disconnected = "the client disconnected"
 )
 
-// Who is asked for a call: one client at a time, the newest that has the tool. One
-// that is there because its prompt was injected may have named no tools and lack
-// those of the turn: it comes last. When the client leaves, after a grace another
-// one is asked. A call that no client can answer waits; its time does not run
-// while nobody is there.
+// A call is offered to one client at a time: the newest that has the tool. Clients of injected prompts
+// come last, since they may lack the tools of the turn. When the client leaves, the call is handed over
+// to another one after a grace. A call that no client can run waits; its timeout does not run meanwhile.
 //
-// Who is there are the watchers of the session. Whom a call is asked of, and every
-// timer of a turn, follow from them and from the turn's calls: see reconcileLocked.
+// The clients are the watchers of the session that take part in the turn. Offers and timers follow from
+// them and from the calls: see reconcileLocked.
 
-// openCallLocked takes a call that a record has opened.
+// openCallLocked adds a call to the pending ones.
 func (s *Session) openCallLocked(t *Turn, call record.ToolCall) {
 	t.opened++
 	p := &pending{call: call, order: t.opened, done: make(chan struct{})}
@@ -35,12 +33,12 @@ func (s *Session) openCallLocked(t *Turn, call record.ToolCall) {
 	t.pending[call.ID] = p
 }
 
-// resolvedLocked takes what a person has said about a call.
-func (s *Session) resolvedLocked(t *Turn, f *record.InteractionResolved) {
+// applyResolutionLocked applies a resolution: the call has its result, or is open for clients.
+func (s *Session) applyResolutionLocked(t *Turn, f *record.InteractionResolved) {
 	t = s.nowLocked(t)
 	t.resolved[f.ID] = f.Resolution
 	if res := f.Result(); res != nil {
-		s.settledLocked(t, res)
+		s.applyResultLocked(t, res)
 		return
 	}
 	if p := t.pending[f.ID]; p != nil {
@@ -49,12 +47,12 @@ func (s *Session) resolvedLocked(t *Turn, f *record.InteractionResolved) {
 	}
 }
 
-// takesPartLocked tells whether a watcher's client is one of the running turn's.
+// takesPartLocked reports whether a watcher's client takes part in the session's turn.
 func (s *Session) takesPartLocked(w *Watcher) bool {
 	return w.asks && s.nowLocked(w.t) == s.turn
 }
 
-// attendedLocked tells whether the running turn has a client.
+// attendedLocked reports whether a client takes part in the session's turn.
 func (s *Session) attendedLocked() bool {
 	for w := range s.watchers {
 		if s.takesPartLocked(w) {
@@ -64,8 +62,7 @@ func (s *Session) attendedLocked() bool {
 	return false
 }
 
-// clientForLocked is the client to ask for a call of a tool, or nil: one that came
-// after so many others.
+// clientForLocked returns the client for a call of a tool, with an order above after, or nil.
 func (s *Session) clientForLocked(tool string, after int) *Watcher {
 	var found *Watcher
 	for w := range s.watchers {
@@ -81,8 +78,7 @@ func (s *Session) clientForLocked(tool string, after int) *Watcher {
 	return found
 }
 
-// askedOfLocked are the open calls that a client is asked for, in the order in
-// which they were opened.
+// askedOfLocked returns the calls that are offered to a client, in the order in which they were opened.
 func (s *Session) askedOfLocked(t *Turn, w *Watcher) []record.ToolCall {
 	var out []record.ToolCall
 	for _, p := range t.inOrder() {
@@ -93,15 +89,14 @@ func (s *Session) askedOfLocked(t *Turn, w *Watcher) []record.ToolCall {
 	return out
 }
 
-// inOrder are the calls nobody has settled yet, in the order in which they were
-// opened. The caller holds s.mu.
+// inOrder returns the pending calls in the order in which they were opened. The caller holds s.mu.
 func (t *Turn) inOrder() []*pending {
 	return slices.SortedFunc(maps.Values(t.pending), byOrder)
 }
 
 func byOrder(a, b *pending) int { return cmp.Compare(a.order, b.order) }
 
-// joinLocked lets a client in.
+// joinLocked adds a watcher to the session.
 func (s *Session) joinLocked(w *Watcher) {
 	s.clientsSeen++
 	w.order = s.clientsSeen
@@ -119,7 +114,7 @@ func (s *Session) joinLocked(w *Watcher) {
 	s.reconcileLocked()
 }
 
-// leave lets a client go.
+// leave removes a watcher from the session.
 func (s *Session) leave(w *Watcher) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +124,8 @@ func (s *Session) leave(w *Watcher) {
 	}
 }
 
-// leftLocked sees to what a client leaves behind. It is not among the watchers any
-// more.
+// leftLocked starts the grace of the calls and of the turn of a client that has left. Its watcher is
+// already removed.
 func (s *Session) leftLocked(w *Watcher) {
 	defer s.reconcileLocked()
 	if w.asks && slices.Contains(s.queued, w.t) && !s.watchedLocked(w.t) {
@@ -150,7 +145,7 @@ func (s *Session) leftLocked(w *Watcher) {
 	}
 }
 
-// watchedLocked tells whether a client takes part in a turn that waits for its start.
+// watchedLocked reports whether a client takes part in a queued turn.
 func (s *Session) watchedLocked(t *Turn) bool {
 	for w := range s.watchers {
 		if w.t == t && w.asks {
@@ -160,8 +155,8 @@ func (s *Session) watchedLocked(t *Turn) bool {
 	return false
 }
 
-// asksPerson is an interaction of the open turn that is pending, or "". Such a turn
-// gives way to no prompt but one that interrupts.
+// asksPerson returns the id of a pending interaction of the open turn, or "". Only a prompt that interrupts
+// ends such a turn.
 func (s *Session) asksPerson() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -18,14 +18,13 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// Every way in which a turn is canceled comes to one of three functions, by the turn's
-// phase, and all of them are in this file:
+// Every cancel of a turn reaches one of three functions, by the phase of the turn:
 //
-//	a turn that runs         haltLocked   ends the attempt's context; its run makes the
+//	a running turn           haltLocked   ends the attempt's context; the run makes the
 //	                                      history valid, and drive records TurnEnded
-//	a turn that is queued    drop         records TurnDropped
-//	a suspended turn         closeAs      has an attempt only close the history, and
-//	                                      records TurnEnded
+//	a queued turn            drop         records TurnDropped
+//	a suspended turn         closeAs      makes an attempt that only closes the history,
+//	                                      and records TurnEnded
 //
 // Their callers:
 //
@@ -49,13 +48,12 @@ import (
 //	a fork with an open turn ── closeInherited ─────── closeOpen
 //	a turn that kills the process ── quarantine ────── closeAs
 //
-// A turn that has used up its time, or its budget, or whose store fails, is not canceled but
-// failed: attempt.cancel gets the error. One that is to go on later gets ErrSuspended.
+// A turn that exceeds its time or its budget, or whose store fails, is not canceled but failed:
+// attempt.cancel gets the error. A turn that is suspended gets ErrSuspended.
 //
 // A tool call is canceled by a result: see cancelcall.go.
 
-// stopped is the cause with which a turn's context ends when a client stops
-// it.
+// stopped is the cause with which the context of a canceled turn ends.
 type stopped struct {
 	reason  string
 	at      time.Time
@@ -64,33 +62,33 @@ type stopped struct {
 
 func (e *stopped) Error() string { return e.reason }
 
-// end is the end of the turn that was stopped, now.
+// end returns the end of the canceled turn, as of now.
 func (e *stopped) end() *record.TurnEnded {
 	receipt := e.receipt
 	receipt.Took = time.Since(e.at)
 	return &record.TurnEnded{Reason: e.reason, Receipt: &receipt}
 }
 
-// What a client asks for.
+// Requests of clients.
 
-// CancelTurn stops a turn, or keeps it from starting, and returns when nothing
-// of it runs any more. "" is the session's last turn. One that is over stays as
-// it is; one that the session does not have is a *fault.Error.
+// CancelTurn cancels a turn, or drops it if it is queued, and returns when nothing of it runs any more.
+// "" is the session's last turn. A turn that has ended stays as it is; a turn that the session does not
+// have is a *fault.Error.
 func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason string) error {
-	h, err := m.acquire(ctx, sessionID)
+	ref, err := m.acquire(ctx, sessionID)
 	if err != nil {
 		return err
 	}
-	defer m.release(h)
-	s := h.Value
+	defer m.release(ref)
+	s := ref.Value
 	if err := s.checkPosition(nil); err != nil {
 		return err
 	}
-	// What is done about a turn may come too late for what it was: look again.
+	// The turn may change its phase before the cancel takes effect: then look once more.
 	for {
 		t, a, is := s.look(turnID)
 		switch is {
-		case absent: // one that is over is none
+		case absent: // an earlier turn that has ended is no error
 			_, err := s.findOver(ctx, AttachRequest{TurnID: turnID})
 			return err
 		case over:
@@ -99,7 +97,7 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 			if waits, err := s.drop(ctx, t, reason, true); waits || err != nil {
 				return err
 			}
-			// It starts, or becomes a message, right now.
+			// It is just starting, or becoming a message.
 			select {
 			case err := <-t.end(reason):
 				return err
@@ -107,7 +105,7 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-		case moving:
+		case active:
 			a.halt(reason)
 			if err := lock.Wait(ctx, a.done); err != nil {
 				return err
@@ -117,7 +115,7 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 				return err
 			}
 		case suspended:
-			err := m.endSuspended(ctx, h, reason)
+			err := m.endSuspended(ctx, ref, reason)
 			if e, ok := errors.AsType[*fault.Error](err); !ok || e.Code != fault.Busy {
 				return err
 			}
@@ -125,19 +123,19 @@ func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason stri
 	}
 }
 
-// state is how a turn is to who wants to stop it.
+// state says what a cancel has to do about a turn.
 type state int
 
 const (
 	absent    state = iota // neither the last turn nor one that waits for its start
 	over                   // it has ended
 	waiting                // it waits for its start
-	moving                 // it runs
-	starting               // it is made to run
-	suspended              // it is open and runs nowhere
+	active                 // it runs
+	starting               // it is about to run
+	suspended              // it is open and nothing drives it
 )
 
-// look finds a turn, "" is the last one, with its attempt, and says how it is.
+// look returns a turn, its attempt and its state; "" is the last turn.
 func (s *Session) look(turnID string) (*Turn, *attempt, state) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -153,7 +151,7 @@ func (s *Session) look(turnID string) (*Turn, *attempt, state) {
 	case t.ended != nil:
 		return t, t.attempt, over
 	case t.runs():
-		return t, t.attempt, moving
+		return t, t.attempt, active
 	case s.starting != nil:
 		return t, t.attempt, starting
 	default:
@@ -161,7 +159,7 @@ func (s *Session) look(turnID string) (*Turn, *attempt, state) {
 	}
 }
 
-// Cancel stops the turn, or keeps it from starting. A watcher tells the end.
+// Cancel cancels the turn, or drops it if it is queued. It does not wait: watchers receive the end.
 func (t *Turn) Cancel(reason string) {
 	if reason == "" {
 		reason = "cancelled by the client"
@@ -169,11 +167,11 @@ func (t *Turn) Cancel(reason string) {
 	t.End(reason)
 }
 
-// End stops the turn at the client's wish; the reason is echoed as it is.
+// End is Cancel with a reason that is recorded as it is.
 func (t *Turn) End(reason string) { t.end(reason) }
 
-// end is End. The channel gives why a turn that waits could not be kept from
-// starting; of any other turn it gives nothing.
+// end is End. The channel receives the error of a queued turn that could not be dropped; for any other turn
+// it is nil.
 func (t *Turn) end(reason string) <-chan error {
 	s := t.s
 	s.mu.Lock()
@@ -182,11 +180,11 @@ func (t *Turn) end(reason string) <-chan error {
 	switch {
 	case t.ended != nil:
 	case slices.Contains(s.queued, t):
-		t.haltLocked(reason) // should it become a turn or a message nevertheless
+		t.haltLocked(reason) // in case it starts, or becomes a message, before the drop
 		failed := make(chan error, 1)
 		drop := func() {
 			if _, err := s.drop(context.Background(), t, reason, false); err != nil {
-				failed <- err // if the store has failed, the watchers are told
+				failed <- err // watchers receive the failure of the store
 			}
 		}
 		if !s.store.flushers.Spawn(drop) {
@@ -197,16 +195,16 @@ func (t *Turn) end(reason string) <-chan error {
 		now.haltLocked(reason)
 	default: // it is suspended, or about to run
 		now.haltLocked(reason)
-		s.store.flushers.Spawn(func() { // a server that stops leaves it open
+		s.store.flushers.Spawn(func() { // not in a server that stops: the turn stays open
 			_ = s.manager.CancelTurn(context.Background(), s.id, t.id, reason)
 		})
 	}
 	return nil
 }
 
-// A turn that runs.
+// Running turns.
 
-// halt stops an attempt, if the turn has not got another one.
+// halt is haltLocked for an attempt, unless the turn has another attempt by now.
 func (a *attempt) halt(reason string) {
 	a.t.s.mu.Lock()
 	defer a.t.s.mu.Unlock()
@@ -215,6 +213,7 @@ func (a *attempt) halt(reason string) {
 	}
 }
 
+// haltLocked cancels the turn's run. The first reason stands.
 func (t *Turn) haltLocked(reason string) {
 	if t.stop == nil {
 		t.stop = &stopped{reason: reason, at: time.Now(), receipt: t.receiptLocked()}
@@ -223,7 +222,7 @@ func (t *Turn) haltLocked(reason string) {
 	}
 }
 
-// receiptLocked is what is under way.
+// receiptLocked returns the model calls under way and the tool calls of open responses.
 func (t *Turn) receiptLocked() record.Receipt {
 	var r record.Receipt
 	for call, since := range t.modelCalls {
@@ -243,13 +242,12 @@ func (t *Turn) receiptLocked() record.Receipt {
 	return r
 }
 
-// onlyWaitsLocked tells whether a turn that runs here does nothing but wait for
-// what no client here can bring.
+// onlyWaitsLocked reports whether a running turn only waits for results that no connected client can give.
 func (s *Session) onlyWaitsLocked(t *Turn) bool {
 	return t == s.turn && t.runs() && s.awaitsClientLocked(t) && len(t.modelCalls) == 0 && !t.recordsResult()
 }
 
-// haltWaiting stops a turn that only waits.
+// haltWaiting cancels a turn that only waits.
 func (s *Session) haltWaiting(t *Turn, reason string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -258,9 +256,8 @@ func (s *Session) haltWaiting(t *Turn, reason string) {
 	}
 }
 
-// interruptWaiting ends a turn that runs here and only waits for a client that
-// is not there: a new prompt is worth more. If it asks a person, only a prompt is
-// that interrupts.
+// interruptWaiting cancels a running turn that only waits for an absent client, and waits for its end: a
+// new prompt takes precedence. A turn that waits for a person is canceled only if the prompt interrupts.
 func (s *Session) interruptWaiting(ctx context.Context, how agentdv1.OnBusy) error {
 	halted := lock.Get(&s.mu, func() *attempt {
 		t := s.turn
@@ -276,24 +273,23 @@ func (s *Session) interruptWaiting(ctx context.Context, how agentdv1.OnBusy) err
 	return lock.Wait(ctx, halted.done)
 }
 
-// cancelLeftLocked cancels a turn whose clients stay away. One for which somebody came
-// meanwhile, who may have left again, is looked at later.
+// cancelLeftLocked cancels a turn whose clients have stayed away until cancelAt. If a client has come and
+// left since the timer was set, cancelAt is later and the timer is set anew.
 func (s *Session) cancelLeftLocked(t *Turn) {
-	if s.wantsLeaveLocked(t) && t.cancelAt.Left() <= 0 {
+	if s.cancelsIfLeftLocked(t) && t.cancelAt.Left() <= 0 {
 		t.haltLocked(disconnected)
 	}
 }
 
-// A turn that waits for its start.
+// Queued turns.
 
-// drop keeps a turn from starting. It reports false if the turn does not wait. ctx
-// bounds the wait for those at work on the queue. asked says that a client waits for
-// the record: see entry.
+// drop removes a turn from the queue. It reports false if the turn is not queued. ctx bounds the wait for
+// s.queueing. asked says that a client waits for the record: see entry.
 func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) (waits bool, err error) {
 	switch stall := lock.Get(&s.mu, func() error { return s.stall }); {
 	case !slices.Contains(s.queuedNow(), t):
-		return false, nil // a turn that runs is not to wait for what happens to others
-	case asked && stall != nil: // who is at work on the queue waits for the store
+		return false, nil // a running turn need not wait for s.queueing
+	case asked && stall != nil: // who holds s.queueing waits for the store
 		return true, retry.Unavailable(retry.TakeWrites, stall)
 	}
 	select {
@@ -304,7 +300,7 @@ func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) 
 	defer func() { <-s.queueing }()
 	lock.Do(&s.mu, func() {
 		if waits = t.phase == turnQueued; waits {
-			t.enter(turnDropping) // nobody may take it up meanwhile
+			t.enter(turnDropping) // no run may claim it meanwhile
 		}
 	})
 	if !waits {
@@ -322,8 +318,7 @@ func (s *Session) drop(ctx context.Context, t *Turn, reason string, asked bool) 
 	return true, err
 }
 
-// dropQueued keeps the turns from starting that wait for it. A store without space
-// refuses that at once.
+// dropQueued drops all queued turns. If the store has no space it fails at once.
 func (s *Session) dropQueued(ctx context.Context, why string) error {
 	for _, t := range s.queuedNow() {
 		if _, err := s.drop(ctx, t, why, true); err != nil {
@@ -333,49 +328,48 @@ func (s *Session) dropQueued(ctx context.Context, why string) error {
 	return nil
 }
 
-// leftQueuedLocked drops a turn that waits for its start, whose clients stay away.
+// leftQueuedLocked drops a queued turn whose clients have stayed away.
 func (s *Session) leftQueuedLocked(q *Turn) {
 	q.cancelAt = clock.Due{}
 	if s.turn.failed != nil { // nothing runs here any more
 		return
 	}
 	s.store.flushers.Spawn(func() {
-		// If the store has failed, the watchers are told.
+		// Watchers receive the failure of the store.
 		if waits, _ := s.drop(context.Background(), q, disconnected, false); waits {
 			return
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		if s.turn == q { // not the turn that its prompt has become a message of
+		if s.turn == q { // it has started; the turn that took its prompt as a message is left alone
 			q.haltLocked(disconnected)
 		}
 	})
 }
 
-// A turn that is suspended.
+// Suspended turns.
 
-// endSuspended ends a suspended turn.
-func (m *Manager) endSuspended(ctx context.Context, h *held, reason string) error {
-	if err := m.enter(); err != nil {
+// endSuspended ends the session's suspended turn.
+func (m *Manager) endSuspended(ctx context.Context, ref *sessionRef, reason string) error {
+	if err := m.admitEnd(); err != nil {
 		return err
 	}
 	defer m.turns.Done()
-	if err := h.Value.reserve(); err != nil {
+	if err := ref.Value.reserve(); err != nil {
 		return err
 	}
-	next, err := m.closeOpen(ctx, h.Value, reason)
+	next, err := m.closeOpen(ctx, ref.Value, reason)
 	if next == nil {
-		h.Value.unreserve()
+		ref.Value.unreserve()
 		return err
 	}
-	m.launchNext(ctx, h, next)
+	m.launchNext(ctx, ref, next)
 	return err
 }
 
-// closeOpen ends a turn that the log has open and nobody runs, and what a fork has
-// inherited. A store without space refuses that at once. The caller has
-// reserved the session; if it returns a turn to run next, that one has the
-// reservation.
+// closeOpen ends the open turn of a session that nothing drives, and what a fork has inherited. If the
+// store has no space it fails at once. The caller has reserved the session; the turn to run next, if one
+// is returned, takes over the reservation.
 func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (next *Run, err error) {
 	if s.inherits() {
 		reason = forked
@@ -392,8 +386,8 @@ func (m *Manager) closeOpen(ctx context.Context, s *Session, reason string) (nex
 	})
 }
 
-// closeAs ends a turn that the log has open and nobody runs. how gets what is under
-// way, and says what the turn's end is and why it ends. Otherwise it is closeOpen.
+// closeAs is closeOpen with an end of the caller's choice: how gets the receipt, and returns the end and
+// the cause of the turn's context.
 func (m *Manager) closeAs(
 	ctx context.Context, s *Session, how func(record.Receipt) (end func() *record.TurnEnded, cause error),
 ) (next *Run, err error) {
@@ -423,8 +417,7 @@ func (m *Manager) closeAs(
 	return s.finish(ctx, run, end())
 }
 
-// beginClosing makes the attempt of a run the one that closes its turn, and returns what is
-// under way.
+// beginClosing makes the attempt of a run the turn's own, which closes it, and returns the receipt.
 func (s *Session) beginClosing(run *Run) record.Receipt {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -434,7 +427,7 @@ func (s *Session) beginClosing(run *Run) record.Receipt {
 	return run.t.receiptLocked()
 }
 
-// leaveOpen has a turn wait again that could not be closed.
+// leaveOpen suspends a turn that could not be closed.
 func (s *Session) leaveOpen(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,22 +13,21 @@ import (
 
 const callCancelled = "cancelled by the client"
 
-// CancelCall settles a call of a turn as canceled, durably, before it returns:
-// the model sees a canceled tool, and the turn continues; a suspended turn is
-// resumed. "" is the session's last turn. A call that has its result stays as it is,
-// and so does a turn that is over; a turn or a call that there is not is a *fault.Error
-// of code NOT_FOUND.
+// CancelCall settles a call of a turn as canceled, durably, before it returns. The model sees a canceled
+// tool, and the turn continues; a suspended turn is resumed. "" is the session's last turn. A call with a
+// result, and a turn that is over, stay as they are. An unknown turn or call is a *fault.Error of code
+// NOT_FOUND.
 func (m *Manager) CancelCall(ctx context.Context, req AttachRequest, callID string) error {
-	h, err := m.acquire(ctx, req.SessionID)
+	ref, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return err
 	}
-	defer m.release(h)
-	s := h.Value
+	defer m.release(ref)
+	s := ref.Value
 	if err := s.checkPosition(nil); err != nil {
 		return err
 	}
-	if s.inherits() { // what it has inherited open is over
+	if s.inherits() { // ends the inherited turn
 		if _, err := m.resumeLast(ctx, AttachRequest{SessionID: s.id}); err != nil {
 			return err
 		}
@@ -40,7 +39,7 @@ func (m *Manager) CancelCall(ctx context.Context, req AttachRequest, callID stri
 	return nil
 }
 
-// cancelCall settles a call.
+// cancelCall settles a call as canceled.
 func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 	res := record.ToolResult{CallID: callID, Outcome: record.Cancelled, Error: callCancelled}
 	data, err := logjson.Marshal(res)
@@ -52,23 +51,23 @@ func (s *Session) cancelCall(ctx context.Context, turnID, callID string) error {
 		switch {
 		case err != nil:
 			return err
-		case over != "": // the log tells whether there was such a call
+		case over != "": // only the log has the calls of a turn that is over
 			return s.hasCall(ctx, over, callID)
 		case p == nil:
 			return nil
 		}
-		_, err = s.commit(ctx, &entry{turn: t, kind: record.KindToolResult, data: data, fact: &res, asked: true, settles: p})
+		e := &entry{turn: t, kind: record.KindToolResult, data: data, fact: &res, asked: true, settles: p}
+		_, err = s.commit(ctx, e)
 		if over, ok := errors.AsType[*fault.Error](err); ok && over.Code == fault.Invalid {
-			continue // the turn has ended or goes on meanwhile
+			continue // the turn has ended, or was resumed, meanwhile
 		}
 		return err
 	}
 }
 
-// callToCancel returns the call of a result that cancels it, which nobody else may settle
-// from now on, and its turn. If the turn is over it returns that turn's id alone, and if
-// the call has its result nothing. What is being written about the call, or its turn, comes
-// first.
+// callToCancel claims the call of a result for the caller, and returns it with its turn. If the turn is
+// over, it returns only the id of the turn; if the call has a result, nothing. It waits for a write under
+// way about the call or its turn.
 func (s *Session) callToCancel(
 	ctx context.Context, turnID string, res *record.ToolResult,
 ) (t *Turn, p *pending, over string, err error) {
@@ -84,7 +83,7 @@ func (s *Session) callToCancel(
 			return p.tried
 		case t.phase == turnEnding:
 			return t.endTried
-		case p.phase == callSealed: // by a run that ends, or is suspended meanwhile
+		case p.phase == callSealed: // by a run that is about to end
 			return t.done
 		}
 		return nil
@@ -107,12 +106,10 @@ func (s *Session) callToCancel(
 	return t, p, "", nil
 }
 
-// isOrTook tells whether the turn has an id, or a prompt of that id has become a message
-// of it.
+// isOrTook reports whether the turn has the id, or has taken the prompt of that id as a message.
 func (t *Turn) isOrTook(id string) bool { return t.id == id || slices.Contains(t.injected, id) }
 
-// hasCall is nil if the log holds a call of a turn, or of the turn that its prompt
-// has become a message of.
+// hasCall returns nil if the log has a call of a turn, or of the turn that took its prompt as a message.
 func (s *Session) hasCall(ctx context.Context, turnID, callID string) error {
 	id, exists := turnID, false
 	callers := map[string]bool{}

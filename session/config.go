@@ -17,20 +17,19 @@ type Config struct {
 	Runner Runner
 	// Logger takes one line per turn. Default: none.
 	Logger *slog.Logger
-	// Now is the machine's clock, which people and programs set. What it says stands in the
-	// log, and counts for what outlasts a process: retention, and due times after a
-	// restart. No timer of this process follows it. Default time.Now; tests set it.
+	// Now is the clock of the machine, which may be set while the process runs. It gives the
+	// times of records, and decides what outlasts a process: retention, and due times after a
+	// restart. No timer of this process depends on it. Default time.Now; tests set it.
 	Now func() time.Time
 	// Limits bound the manager.
 	Limits limits.Limits
-	// OnFatal is called once if the store fails for good (ErrFailed); by then no
-	// new turns are taken and those that run are being suspended. The process
-	// has to end, so that the next one opens the store anew. It must not block, nor
-	// call the manager.
+	// OnFatal is called once if the store fails for good (ErrFailed). By then the manager
+	// refuses new turns and suspends those that run. The process must end, so that the next
+	// one opens the store. It must not block, nor call the manager.
 	OnFatal func(error)
 }
 
-// Validate says what is missing or out of range.
+// Validate returns an error about what is missing or out of range.
 func (c Config) Validate() error {
 	switch {
 	case c.Store == nil:

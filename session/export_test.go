@@ -41,7 +41,7 @@ func (t *Turn) Started() time.Time {
 // IndexOf is what the log of a session says of it: rows in order of their ids.
 func IndexOf(ctx context.Context, db store.Store, runner Runner, info store.Info) (store.Batch, error) {
 	cfg := Config{Store: db, Runner: runner, Logger: slog.New(slog.DiscardHandler), Limits: limits.Limits{}.WithDefaults()}
-	s := newSession(newPatient(cfg, func(error) {}), runner, cfg.Limits, info.ID)
+	s := newSession(newSessionStore(cfg, func(error) {}), runner, cfg.Limits, info.ID)
 	x, rows, err := s.readIndex(ctx, info.Inherited, info.LastSeq, info.ID)
 	if err != nil {
 		return store.Batch{}, err
@@ -92,10 +92,10 @@ func (s *Session) checkTimers() (wrong []string) {
 	for _, t := range turns {
 		last := t == s.turn
 		left, bounded := s.wallLeftLocked(t)
-		leaves := s.wantsLeaveLocked(t)
+		leaves := s.cancelsIfLeftLocked(t)
 		check(t, "deadline", &t.deadline, last && t.runs() && !t.expired && !t.stalled && !s.awaitsClientLocked(t) && !t.awaitsPerson())
-		check(t, "leave", &t.leave, !last && s.wantsDropLocked(t) || last && leaves && t.stop == nil)
-		check(t, "idle", &t.idle, last && s.wantsIdleLocked(t) && !leaves)
+		check(t, "leave", &t.leave, !last && s.dropsIfLeftLocked(t) || last && leaves && t.stop == nil)
+		check(t, "idle", &t.idle, last && s.suspendsIfIdleLocked(t) && !leaves)
 		check(t, "wall", &t.wall, last && bounded && left > 0)
 		check(t, "calm", &t.calm, last && s.isCalmLocked(t))
 		for _, p := range t.pending {

@@ -12,12 +12,11 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// A turn is found by its id where a turn of its kind is: it is the session's last one, it
-// waits in the queue, its prompt has become a message of the last one, or it is over and
-// only the log has it. A find returns a turn or an error.
+// A turn is found by its id in one of four places: it is the session's last turn, it is queued, the last
+// turn has taken its prompt as a message, or it is over and only in the log.
 
-// find returns the turn that a request names; "" is the session's last one. The session
-// has a turn: see checkPosition.
+// find returns the turn that a request names; "" is the session's last turn. The session must have a
+// turn: see checkPosition.
 func (s *Session) find(ctx context.Context, req AttachRequest) (*Turn, error) {
 	if t, ok := s.findLast(req.TurnID); ok {
 		return t, nil
@@ -36,8 +35,8 @@ func (s *Session) find(ctx context.Context, req AttachRequest) (*Turn, error) {
 	return s.findOver(ctx, req)
 }
 
-// findOwner is find for who wants the turn's calls: those of a prompt that has become a
-// message are the last turn's.
+// findOwner is find for the turn's calls: for an injected prompt it returns the turn that took it as a
+// message.
 func (s *Session) findOwner(ctx context.Context, id string) (*Turn, error) {
 	if t, ok := s.findOpenOwner(id); ok {
 		return t, nil
@@ -52,7 +51,7 @@ func (s *Session) findOpenOwner(id string) (*Turn, bool) {
 	return s.turn, id == "" || s.turn.isOrTook(id)
 }
 
-// findAndResume is find for a client that takes part: the session's open turn goes on.
+// findAndResume is find for a client that takes part: it also resumes the session's open turn.
 func (m *Manager) findAndResume(ctx context.Context, s *Session, req AttachRequest) (*Turn, error) {
 	for {
 		t, err := s.find(ctx, req)
@@ -74,7 +73,7 @@ func (m *Manager) findAndResume(ctx context.Context, s *Session, req AttachReque
 	}
 }
 
-// isLast tells whether a turn is the session's last one.
+// isLast reports whether a turn is the session's last one.
 func (s *Session) isLast(t *Turn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +87,7 @@ func (s *Session) findLast(id string) (*Turn, bool) {
 	return s.turn, id == "" || s.turn.id == id
 }
 
-// findQueued returns a turn that waits for its start. It gets the keys if it has none.
+// findQueued returns a queued turn. A turn without keys gets those of the caller.
 func (s *Session) findQueued(id string, keys Keys) (*Turn, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +102,7 @@ func (s *Session) findQueued(id string, keys Keys) (*Turn, bool) {
 	return nil, false
 }
 
-// findInjected returns a turn whose prompt has become a message of the last one.
+// findInjected returns a turn whose prompt the last turn has taken as a message.
 func (s *Session) findInjected(id string) (*Turn, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -115,9 +114,8 @@ func (s *Session) findInjected(id string) (*Turn, bool) {
 	return t, true
 }
 
-// findOver returns a turn that is over, or whose prompt has become a message of one that
-// is, from the log. The end of one whose end the request's client has already counts for
-// none.
+// findOver returns from the log a turn that is over, or whose prompt is a message of such a turn. A turn
+// whose end the client already has is refused.
 func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error) {
 	first, err := s.manager.FirstRecord(ctx, s.id, req.TurnID)
 	if err != nil {
@@ -148,7 +146,7 @@ func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error
 			t.ended = f.End()
 		case *record.Event:
 			if f.Injected == req.TurnID {
-				id = rec.TurnID // its end is the one to come
+				id = rec.TurnID // whose end is the one to look for
 			}
 			continue
 		}
@@ -164,8 +162,7 @@ func (s *Session) findOver(ctx context.Context, req AttachRequest) (*Turn, error
 		OfTurn(req.TurnID).Breaking("turn_id", fault.RuleRange)
 }
 
-// queuedSpec is what the prompt came with that has become a message of the session's last
-// turn.
+// queuedSpec returns the spec of an injected prompt of the session's last turn.
 func (s *Session) queuedSpec(ctx context.Context, id string) (*record.Spec, error) {
 	began := lock.Get(&s.mu, func() int64 { return s.turn.startSeq })
 	for rec, err := range s.records(ctx, began, readPage) {
@@ -184,8 +181,7 @@ func (s *Session) queuedSpec(ctx context.Context, id string) (*record.Spec, erro
 	return nil, refusal.NoTurn(s.id, id) // not reached: the log has what the session knows
 }
 
-// withResults returns a turn with the results of its calls, which the session drops when
-// the turn is over.
+// withResults returns a turn with the results of its calls. It reads those of an ended turn from the log.
 func (s *Session) withResults(ctx context.Context, t *Turn) (*Turn, error) {
 	t = s.now(t)
 	if lock.Get(&s.mu, func() bool { return t.ended == nil || len(t.results) > 0 }) {

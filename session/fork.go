@@ -15,14 +15,14 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// forked is why a turn is over in a fork that its parent had open.
+// forked is the reason with which a fork ends the open turn that it has inherited.
 const forked = "the session was forked here"
 
-// ForkRequest says what a session is to begin with.
+// ForkRequest asks for a fork of a session.
 type ForkRequest struct {
 	// SessionID is the session to inherit from.
 	SessionID string
-	// At is the position of the last message to inherit; nil is all there is.
+	// At is the position of the last message to inherit; nil inherits all.
 	At *int64
 	// Names are those of the fork.
 	Names
@@ -30,11 +30,10 @@ type ForkRequest struct {
 	Once Once
 }
 
-// ForkSession makes a session that begins with the log of another one up to a
-// position, which stays as it is. What the fork uses counts from zero, under the budget
-// that the parent has now. A turn that
-// was open there is over in the fork, prompts that waited are dropped. An error
-// that a client may see is of type *fault.Error.
+// ForkSession makes a session that begins with a copy of another session's log up to a position. The
+// usage of the fork starts at zero, under the budget that the parent has now. The fork ends a turn that
+// is open at the position, and drops queued prompts. An error that a client may see is of type
+// *fault.Error.
 func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (index.Session, error) {
 	if err := req.check(req.Labels); err != nil {
 		return index.Session{}, err
@@ -94,28 +93,28 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 	return f, nil
 }
 
-// finishFork ends what a fork has inherited open, and returns the fork.
+// finishFork ends the open turns that a fork has inherited, and returns the fork.
 func (m *Manager) finishFork(ctx context.Context, id string) (index.Session, error) {
-	h, err := m.acquire(ctx, id)
+	ref, err := m.acquire(ctx, id)
 	if err != nil {
 		return index.Session{}, err
 	}
-	defer m.release(h)
-	h.Value.resuming.Lock()
-	defer h.Value.resuming.Unlock()
-	if err := m.closeInherited(ctx, h.Value); err != nil {
+	defer m.release(ref)
+	ref.Value.resuming.Lock()
+	defer ref.Value.resuming.Unlock()
+	if err := m.closeInherited(ctx, ref.Value); err != nil {
 		return index.Session{}, err
 	}
 	return m.Session(ctx, id)
 }
 
-// closeInherited ends a turn that a fork has inherited open, and drops prompts that
-// it has inherited: they are never made to run. The caller holds s.resuming.
+// closeInherited ends an open turn that a fork has inherited, and drops inherited prompts: they never
+// run. The caller holds s.resuming.
 func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
 	if !s.inherits() {
 		return nil
 	}
-	if err := m.enter(); err != nil {
+	if err := m.admitEnd(); err != nil {
 		return err
 	}
 	defer m.turns.Done()
@@ -131,13 +130,12 @@ func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
 	return err
 }
 
-// forkPage is how many prompts that wait closeForks reads at a time.
+// forkPage is how many queued prompts closeForks reads at a time.
 const forkPage = 16
 
-// closeForks drops the prompts that waited for their turn in forks that have no open
-// turn: a server died, or its store was full, before the fork had dropped them. Those
-// of a session with an open turn are that turn's. What fails is left to the next
-// round.
+// closeForks drops the inherited prompts of forks without an open turn: the server died, or its store was
+// full, before finishFork dropped them. In a session with an open turn, queued prompts follow that turn.
+// The next round retries what fails.
 func (m *Manager) closeForks(ctx context.Context) {
 	q := store.RowQuery{Kind: store.RowTurn, Statuses: []string{index.Pending.Recorded()}, Limit: forkPage}
 	last := ""
@@ -177,17 +175,17 @@ func (m *Manager) closeFork(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	h, err := m.acquire(ctx, id)
+	ref, err := m.acquire(ctx, id)
 	if err != nil {
 		return err
 	}
-	defer m.release(h)
-	h.Value.resuming.Lock()
-	defer h.Value.resuming.Unlock()
-	return m.closeInherited(ctx, h.Value)
+	defer m.release(ref)
+	ref.Value.resuming.Lock()
+	defer ref.Value.resuming.Unlock()
+	return m.closeInherited(ctx, ref.Value)
 }
 
-// inherits tells whether a turn is another session's that is open or waits.
+// inherits reports whether the session has inherited its open turn or a queued one.
 func (s *Session) inherits() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -9,8 +9,7 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// indexAll makes the index of sessions that are older than it. One whose log
-// cannot be read has none.
+// indexAll makes the index of sessions of an earlier version. A session whose log cannot be read gets none.
 func (m *Manager) indexAll(ctx context.Context) error {
 	for after := ""; ; {
 		heads, err := m.store.Unindexed(ctx, after, readPage)
@@ -23,7 +22,8 @@ func (m *Manager) indexAll(ctx context.Context) error {
 		for _, head := range heads {
 			after = head.ID
 			if err := m.makeIndex(ctx, head); err != nil {
-				m.log.LogAttrs(ctx, slog.LevelWarn, "a session is left without an index", slog.String("session", head.ID), slog.String("error", err.Error()))
+				m.log.LogAttrs(ctx, slog.LevelWarn, "a session is left without an index",
+					slog.String("session", head.ID), slog.String("error", err.Error()))
 			}
 		}
 		if len(heads) < readPage {
@@ -50,29 +50,29 @@ func (s *Session) readIndex(ctx context.Context, inherited, upTo int64, as strin
 	return x, rows, err
 }
 
-// lists finds sessions, turns and interactions; the manager has its methods.
+// lists has the methods of the manager that find sessions, turns and interactions.
 type lists = index.Lists
 
-// live is what the manager's sessions say to lists.
+// live gives lists the state of the sessions in memory.
 type live struct{ m *Manager }
 
-// InMemory tells whether a session is in memory, or is about to be.
+// InMemory reports whether a session is in memory, or about to be.
 func (l live) InMemory(id string) bool {
 	return l.m.sessions.Find(id) != nil
 }
 
-// TurnNow is a turn that is not over; see index.Live.
+// TurnNow returns a turn that is not over; see index.Live.
 func (l live) TurnNow(ctx context.Context, sessionID, turnID string) (index.Turn, bool, error) {
-	h, err := l.m.acquire(ctx, sessionID)
+	ref, err := l.m.acquire(ctx, sessionID)
 	if err != nil {
 		return index.Turn{}, false, err
 	}
-	defer l.m.release(h)
-	t, ok := h.Value.turnNow(turnID)
+	defer l.m.release(ref)
+	t, ok := ref.Value.turnNow(turnID)
 	return t, ok, nil
 }
 
-// LastNow is how a turn is if it is the last one of its session; see index.Live.
+// LastNow returns the status of a turn if it is the last one of its session; see index.Live.
 func (l live) LastNow(sessionID, turnID string) (index.Status, bool) {
 	s := l.m.sessionInMemory(sessionID)
 	if s == nil {
@@ -81,7 +81,7 @@ func (l live) LastNow(sessionID, turnID string) (index.Status, bool) {
 	return s.lastIs(turnID), true
 }
 
-// turnNow says how a turn is that is not over; false for any other.
+// turnNow returns a turn that is not over; false for any other.
 func (s *Session) turnNow(id string) (index.Turn, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -92,7 +92,7 @@ func (s *Session) turnNow(id string) (index.Turn, bool) {
 	return t, ok
 }
 
-// lastIs is how a turn is if it is the session's last one, else 0.
+// lastIs returns the status of a turn if it is the session's last one, else 0.
 func (s *Session) lastIs(id string) index.Status {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,7 +103,7 @@ func (s *Session) lastIs(id string) index.Status {
 	return is
 }
 
-// statusLocked is how the open turn is.
+// statusLocked returns the status of the open turn.
 func (s *Session) statusLocked() index.Status {
 	t := s.turn
 	switch {
@@ -124,8 +124,7 @@ func (s *Session) statusLocked() index.Status {
 	return t.waitsFor()
 }
 
-// onlyWaits tells whether a turn that runs waits for a person, or for a client
-// that is not there, and nothing else of it goes on.
+// onlyWaits reports whether a running turn waits for a person or an absent client, and nothing of it works.
 func (s *Session) onlyWaits(a *attempt) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -137,7 +136,7 @@ func (s *Session) onlyWaits(a *attempt) bool {
 	return status == index.WaitingForClient || status == index.WaitingForInput
 }
 
-// waitsFor is the status of a turn that only waits.
+// waitsFor returns the status of a turn that only waits.
 func (t *Turn) waitsFor() index.Status {
 	for _, p := range t.pending {
 		if p.call.Asks != nil {

@@ -12,22 +12,21 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 )
 
-// eventsBytes is how much the messages of one Events hold, in bytes, before it
-// leaves the rest to the next one.
+// eventsBytes is the size of messages, in bytes, after which Events leaves the rest to the next call.
 const eventsBytes = 4 << 20
 
-// Events returns at most limit messages of a turn after a position, fewer if they
-// are large, and whether there are more. With keep, those do not count that it refuses.
-// The turn is left as it is. Its errors are as those of Attach.
+// Events returns at most limit messages of a turn after a position, fewer if they are large, and whether
+// there are more. keep, if not nil, selects the messages. It resumes no turn. Its errors are those of
+// Attach.
 func (m *Manager) Events(
 	ctx context.Context, req AttachRequest, limit int, keep func(*agentdv1.RunResponse) bool,
 ) (msgs []*agentdv1.RunResponse, more bool, err error) {
-	h, err := m.acquire(ctx, req.SessionID)
+	ref, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, false, err
 	}
-	defer m.release(h)
-	s := h.Value
+	defer m.release(ref)
+	s := ref.Value
 	if err := s.checkPosition(req.After); err != nil {
 		return nil, false, err
 	}
@@ -48,9 +47,9 @@ func (m *Manager) Events(
 		if len(msgs) > limit {
 			return msgs[:limit], true, nil
 		}
-		_, aside := errors.AsType[*fault.Error](err)
+		_, faulted := errors.AsType[*fault.Error](err)
 		switch {
-		case errors.Is(err, io.EOF), aside, err == nil && !w.lagging():
+		case errors.Is(err, io.EOF), faulted, err == nil && !w.lagging():
 			return msgs, false, nil
 		case err != nil:
 			return nil, false, err
@@ -60,25 +59,24 @@ func (m *Manager) Events(
 	}
 }
 
-// AnswerTurn answers tool calls of a turn, and returns for each answer what
-// Turn.Answer returns. The session's last turn is resumed if it is suspended; one
-// that is over takes no more answers, but knows a repeat of those that it has
-// got.
+// AnswerTurn records results of tool calls of a turn, and returns for each what Turn.Answer returns. It
+// resumes the session's last turn if it is suspended. A turn that is over takes no more results, but a
+// repeat of a recorded result is no error.
 func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []Answer) ([]error, error) {
-	h, err := m.acquire(ctx, req.SessionID)
+	ref, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	defer m.release(h)
-	if err := h.Value.checkPosition(nil); err != nil {
+	defer m.release(ref)
+	if err := ref.Value.checkPosition(nil); err != nil {
 		return nil, err
 	}
-	t, err := h.Value.findOwner(ctx, req.TurnID)
-	if err == nil && h.Value.isLast(t) {
+	t, err := ref.Value.findOwner(ctx, req.TurnID)
+	if err == nil && ref.Value.isLast(t) {
 		t, err = m.resumeLast(ctx, req)
 	}
 	if err == nil {
-		t, err = h.Value.withResults(ctx, t)
+		t, err = ref.Value.withResults(ctx, t)
 	}
 	if err != nil {
 		return nil, err
@@ -87,12 +85,12 @@ func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []A
 	for i, a := range answers {
 		errs[i] = t.Answer(ctx, a)
 	}
-	m.resumeAfter(ctx, h.Value, req) // it may have been suspended meanwhile
+	m.resumeAfter(ctx, ref.Value, req) // the turn may have been suspended meanwhile
 	return errs, nil
 }
 
-// resumeAfter has the open turn of a session go on, of which something was recorded.
-// That stands, whether or not the turn can go on now.
+// resumeAfter resumes the open turn of a session after something of it was recorded. It only logs an error:
+// what was recorded stands.
 func (m *Manager) resumeAfter(ctx context.Context, s *Session, req AttachRequest) {
 	if !s.isOpen() {
 		return

@@ -25,16 +25,16 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// Manager holds the sessions of one server and is their only writer. Its
-// methods may be called from any goroutine.
+// Manager holds the sessions of one server and is their only writer. Its methods may be called from any
+// goroutine.
 type Manager struct {
 	*lists
-	store  *patient
+	store  *sessionStore
 	runner Runner
 	log    *slog.Logger
 	limits limits.Limits
 	turns  sync.WaitGroup // the goroutines that run turns
-	room   chan struct{}  // holds one signal: a turn may start that could not before
+	room   chan struct{}  // holds one signal: there is room for another turn
 
 	probation *probation.Probation[*Session]
 	readers   readers.Readers[*SessionWatcher]
@@ -43,15 +43,15 @@ type Manager struct {
 
 	mu       sync.Mutex // protects the fields below
 	running  map[*attempt]struct{}
-	cancels  map[string]*time.Timer // by session: see cancelLater
+	cancels  map[string]*time.Timer // by session, see cancelLater
 	starting int
 	draining bool // no new turns
 	stopping bool // turns are suspended
 	endSweep context.CancelFunc
 }
 
-// NewManager returns a manager without sessions; they are read from the store
-// when a client asks for them.
+// NewManager returns a manager with no session in memory. A session is read from the store when a client
+// asks for it.
 func NewManager(cfg Config) (*Manager, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -70,7 +70,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		cancels:   map[string]*time.Timer{},
 		room:      make(chan struct{}, 1),
 	}
-	m.store = newPatient(cfg, func(err error) {
+	m.store = newSessionStore(cfg, func(err error) {
 		m.suspendAll()
 		if cfg.OnFatal != nil {
 			cfg.OnFatal(err)
@@ -78,12 +78,12 @@ func NewManager(cfg Config) (*Manager, error) {
 	})
 	m.lists = &lists{Store: m.store.Store, Live: live{m}, Retention: cfg.Limits.Retention, Logger: cfg.Logger}
 	m.store.cleared = m.cleared
-	m.store.calmed = func(s *Session) { m.settle(s, false) }
+	m.store.calmed = func(s *Session) { m.resetAttempts(s, false) }
 	return m, nil
 }
 
-// freed says that a turn may start that could not before.
-func (m *Manager) freed() {
+// signalRoom signals that there is room for another turn.
+func (m *Manager) signalRoom() {
 	select {
 	case m.room <- struct{}{}:
 	default:
@@ -99,61 +99,60 @@ func (m *Manager) Ready(ctx context.Context) error {
 type Request struct {
 	// SessionID names an existing session; "" starts a new one.
 	SessionID string
-	// TurnID is the id of the new turn; "" has the manager choose one. An id of a turn
-	// that the session has is a CONFLICT.
+	// TurnID is the id of the new turn; for "" the manager makes one. An id that the
+	// session already has is a CONFLICT.
 	TurnID string
 	// Create makes the session that SessionID names, if there is none.
 	Create bool
-	// Agent is the tree. Nil on an existing session: its last tree and tools.
+	// Agent is the agent tree. Nil repeats the last tree and tools of an existing session.
 	Agent *agentdv1.Agent
 	// Tools are what the client offers.
 	Tools []*agentdv1.Tool
-	// Prompt is what the user says, and Parts are more of it; one of them says
-	// something.
+	// Prompt is the text of the user, and Parts are the rest of the prompt. One of
+	// them is not empty.
 	Prompt string
 	Parts  record.Parts
-	// Instruction is put behind that of each agent, for this turn.
+	// Instruction is appended to that of each agent, for this turn.
 	Instruction string
 	// InitialState are keys to set before the turn runs. Numbers may be of type
-	// json.Number, as they are written.
+	// json.Number, which keeps their digits.
 	InitialState map[string]any
-	// StateField is what InitialState is called in what the client is told, "" for
-	// initial_state.
+	// StateField is the name of InitialState in errors and warnings; "" is initial_state.
 	StateField string
 	// Keys are the caller's own provider keys.
 	Keys Keys
-	// OnDisconnect is what becomes of the turn when its last client is gone. By
-	// default it goes on, and waits when it needs a client.
+	// OnDisconnect says what happens to the turn when its last client leaves. By
+	// default it continues, and waits when it needs a client.
 	OnDisconnect record.OnDisconnect
-	// OnBusy is what happens when the session already runs a turn.
+	// OnBusy says what happens when the session already runs a turn.
 	OnBusy agentdv1.OnBusy
 	// Budget is what the turn may spend.
 	Budget record.Budget
-	// SessionBudget, if set, is what the session may spend from its beginning. Where the
-	// session has a budget of its own, it counts for this turn and only tightens that;
-	// where it has none, it counts for the turns that follow too, until another one comes.
+	// SessionBudget, if set, is what the session may spend from its beginning. If the
+	// session has a budget of its own, this one only tightens it, for this turn. If it
+	// has none, this one also applies to later turns, until a request brings another.
 	SessionBudget *record.Budget
-	// ToolTimeout is how long a client may take to answer a call of a tool that
-	// has no timeout of its own; 0 is the server's default.
+	// ToolTimeout is how long a client may take for a call of a tool that has no
+	// timeout of its own; 0 is the server's default.
 	ToolTimeout time.Duration
 	// Raw asks for a RawPayload of each try of a model call of the turn.
 	Raw bool
-	// by and warnings are who asks, and what of the request was left out; set by Start.
+	// by is who sends the request, and warnings are what Start left out of it. Start sets both.
 	by       principal.Principal
 	warnings []record.Warning
 	// Once, if it has a key, keeps the request from starting a second turn.
 	Once Once
 }
 
-// warnRaw is the code of the warning about raw payloads that a principal that is no operator asks for where the
-// server has an instruction of its own: a provider may repeat it.
+// warnRaw is the code of a warning: a principal that is no operator asked for raw payloads of a server with
+// an instruction of its own, which a provider may repeat.
 const warnRaw = "raw_payloads_ignored"
 
-// Start checks the request, records the turn and has it run in the background,
-// at once or, if OnBusy says so, after others; the turn does not depend on ctx.
-// An error that a client may see is of type *fault.Error; then nothing has been
-// recorded, unless the store did not say for Limits.StorePatience whether it has
-// (UNAVAILABLE). A request whose key has started a turn before is *Repeated.
+// Start checks the request, records the turn and runs it in the background: at once or, if OnBusy says
+// so, after other turns. The turn does not depend on ctx. An error that a client may see is of type
+// *fault.Error. After an error nothing is recorded, except for UNAVAILABLE, when the outcome of the write
+// stayed unknown for Limits.StorePatience. A request whose key has already started a turn returns
+// *Repeated.
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	req.by = principal.Of(ctx)
 	req.StateField = cmp.Or(req.StateField, "initial_state")
@@ -163,8 +162,8 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 		req.Raw = false
 		req.warnings = shared.AddWarnings(req.warnings, record.Warning{
 			Code: warnRaw, Field: "raw_payloads",
-			Message: "raw_payloads was ignored: a provider may repeat the server's own instruction, " +
-				"which is for operators",
+			Message: "raw_payloads was ignored: " +
+				"a provider may repeat the server's own instruction, which is for operators",
 		})
 	}
 	if err := m.checkRequest(req); err != nil {
@@ -188,8 +187,10 @@ func (m *Manager) checkRequest(req Request) error {
 	}
 	switch {
 	case req.TurnID != "" && !idPattern.MatchString(req.TurnID):
-		return fault.Errorf(fault.Invalid, "turn_id: an id that the caller chooses has 1 to 128 of A-Z, a-z, 0-9 and "+
-			". _ : @ -, a letter or a digit first (received %q)", req.TurnID).Breaking("turn_id", fault.RuleFormat)
+		return fault.Errorf(fault.Invalid,
+			"turn_id: an id that the caller chooses has 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, "+
+				"a letter or a digit first (received %q)", req.TurnID).
+			Breaking("turn_id", fault.RuleFormat)
 	case len(req.Instruction) > m.limits.MaxPromptBytes:
 		return fault.Errorf(fault.LimitExceeded, "instruction has %d bytes, at most %d are allowed",
 			len(req.Instruction), m.limits.MaxPromptBytes).
@@ -199,8 +200,8 @@ func (m *Manager) checkRequest(req Request) error {
 		return fault.Errorf(fault.Invalid, "agent is missing: a new session needs an agent tree").
 			Breaking("agent", fault.RuleRequired)
 	case req.Agent == nil && len(req.Tools) > 0:
-		return fault.Errorf(fault.Invalid, "tools without agent: send the agent tree too, or neither to run the "+
-			"session's last ones again").
+		return fault.Errorf(fault.Invalid,
+			"tools without agent: send the agent tree too, or neither to run the session's last ones again").
 			Breaking("agent", fault.RuleRequired)
 	}
 	if err := req.Budget.Check("budget"); err != nil {
@@ -225,7 +226,7 @@ func (m *Manager) checkRequest(req Request) error {
 	return nil
 }
 
-// errNoRoom marks the refusal of a turn because as many run as may.
+// errNoRoom marks the refusal of a turn when the limit of running turns is reached.
 var errNoRoom = errors.New("session: as many turns run as may")
 
 // admit counts a turn that is about to start.
@@ -250,9 +251,8 @@ func (m *Manager) admit() error {
 	return nil
 }
 
-// enter counts who is about to end a turn that runs nowhere, in m.turns: no more
-// turns run for it.
-func (m *Manager) enter() error {
+// admitEnd counts in m.turns a caller that ends a suspended turn. It takes no place of a running turn.
+func (m *Manager) admitEnd() error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
@@ -265,29 +265,29 @@ func (m *Manager) enter() error {
 	return nil
 }
 
-// admitted says that what admit has counted runs by now, or never will.
+// admitted ends what admit began: the turn is running by now, or did not start.
 func (m *Manager) admitted() {
-	defer m.freed()
+	defer m.signalRoom()
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.starting--
 }
 
-// start has m.turns counted up; whoever ends the turn counts it down.
+// start is Start for an admitted request. Whoever ends the turn calls m.turns.Done.
 func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err error) {
-	var h *held
+	var ref *sessionRef
 	defer func() {
 		if started == nil { // also when the engine panics
-			if h != nil {
-				m.release(h)
+			if ref != nil {
+				m.release(ref)
 			}
 			m.turns.Done()
 		}
 	}()
-	if h, err = m.acquireToStart(ctx, req.SessionID, req.Create); err != nil {
+	if ref, err = m.acquireToStart(ctx, req.SessionID, req.Create); err != nil {
 		return nil, err
 	}
-	s := h.Value
+	s := ref.Value
 	if _, err = s.nameTurn(ctx, req.TurnID); err != nil {
 		return nil, err // before the request changes anything
 	}
@@ -306,34 +306,34 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		return nil, err
 	}
 	if s.isArchived() {
-		return nil, fault.Errorf(fault.Precondition, "session %q is archived: make it active with UpdateSession "+
-			"before it takes a new turn", s.id)
+		return nil, fault.Errorf(fault.Precondition,
+			"session %q is archived: make it active with UpdateSession before it takes a new turn", s.id)
 	}
 	for range startTries {
-		t, launched, err := m.tryStart(ctx, h, spec, req)
+		t, launched, err := m.tryStart(ctx, ref, spec, req)
 		switch {
 		case errors.Is(err, errIdle):
-			continue // the turn it was to wait for has just ended
+			continue // the turn to wait for has just ended
 		case err == nil && !launched:
-			m.release(h)
+			m.release(ref)
 			m.turns.Done()
 		}
 		return t, err
 	}
-	return nil, fault.Errorf(fault.Busy, "session %q starts one turn after the other; try again", s.id).After(refusal.Soon)
+	return nil, fault.Errorf(fault.Busy, "session %q starts one turn after the other; try again", s.id).
+		After(refusal.Soon)
 }
 
-// startTries is how often a start that races with the ends of other turns is
-// tried.
+// startTries bounds the attempts of a start that races with the ends of other turns.
 const startTries = 8
 
-// tryStart starts a turn, or records one that waits. launched tells whether its
-// goroutine uses h and is counted in m.turns.
+// tryStart starts a turn or queues its prompt. launched reports whether a goroutine drives the turn: that
+// goroutine then owns ref and one count of m.turns.
 func (m *Manager) tryStart(
-	ctx context.Context, h *held, spec *record.Spec, req Request,
+	ctx context.Context, ref *sessionRef, spec *record.Spec, req Request,
 ) (_ *Turn, launched bool, err error) {
-	s := h.Value
-	if s.inherits() { // a recovery may be at work on it
+	s := ref.Value
+	if s.inherits() { // a recovery may close it now
 		if err := lock.Get(&s.resuming, func() error { return m.closeInherited(ctx, s) }); err != nil {
 			return nil, false, err
 		}
@@ -341,11 +341,12 @@ func (m *Manager) tryStart(
 	asks := s.asksPerson()
 	switch {
 	case asks != "" && req.OnBusy == reject:
-		return nil, false, fault.Errorf(fault.Busy, "session %q runs a turn that waits for a person (interaction %q); "+
-			"resolve it, cancel the turn, or say on_busy", s.id, asks).
+		return nil, false, fault.Errorf(fault.Busy,
+			"session %q runs a turn that waits for a person (interaction %q); "+
+				"resolve it, cancel the turn, or say on_busy", s.id, asks).
 			OfTurn(s.openTurn())
 	case req.OnBusy == inject, asks != "" && req.OnBusy == enqueue:
-		if s.isOpen() { // it may have been suspended
+		if s.isOpen() { // it may be suspended
 			if _, err := m.resumeLast(ctx, AttachRequest{SessionID: s.id, Keys: req.Keys}); err != nil {
 				return nil, false, err
 			}
@@ -371,7 +372,7 @@ func (m *Manager) tryStart(
 	}
 	next, err := m.closeOpen(ctx, s, interrupted)
 	if next != nil {
-		m.launchNext(ctx, h, next)
+		m.launchNext(ctx, ref, next)
 		return nil, false, errIdle
 	}
 	defer s.unreserve()
@@ -382,7 +383,7 @@ func (m *Manager) tryStart(
 	if err != nil {
 		return nil, false, err
 	}
-	m.launch(ctx, h, run)
+	m.launch(ctx, ref, run)
 	return t, true, nil
 }
 
@@ -393,14 +394,14 @@ func (s *Session) limit(spec *record.Spec, req Request) {
 	s.limitLocked(spec, &record.TurnStarted{Budget: req.Budget, SessionBudget: req.SessionBudget})
 }
 
-// isOpen tells whether the last turn has not ended.
+// isOpen reports whether the session has a turn that has started and not ended.
 func (s *Session) isOpen() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.turn != nil && s.turn.ended == nil
 }
 
-// openTurn is the id of the turn that has started and not ended, "" for none.
+// openTurn returns the id of the turn that has started and not ended, or "".
 func (s *Session) openTurn() string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -414,8 +415,8 @@ func (s *Session) openTurnLocked() string {
 	return s.turn.id
 }
 
-// launch has a turn run on a goroutine of its own, which lets go of h.
-func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
+// launch runs a turn on its own goroutine, which releases ref.
+func (m *Manager) launch(ctx context.Context, ref *sessionRef, run *Run) {
 	t, s := run.t, run.s
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	s.run(t, stop)
@@ -429,34 +430,34 @@ func (m *Manager) launch(ctx context.Context, h *held, run *Run) {
 		defer m.turns.Done()
 		next := m.drive(ctx, run)
 		lock.Do(&m.mu, func() { delete(m.running, run.a) })
-		m.freed()
+		m.signalRoom()
 		if next != nil {
-			m.launchNext(ctx, h, next)
+			m.launchNext(ctx, ref, next)
 		}
 		s.retire(t)
-		m.release(h)
+		m.release(ref)
 		close(run.a.done)
 	}()
 }
 
-// run has a turn run on a goroutine that stop ends.
+// run marks a turn as running. stop ends the context of its goroutine.
 func (s *Session) run(t *Turn, stop context.CancelCauseFunc) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t.enter(turnRunning)
 	t.cancel = stop
-	if t.stop != nil { // before it ran
+	if t.stop != nil { // stopped before it ran
 		stop(t.stop)
 	}
 	s.restartDeadline(t.attempt)
 	s.reconcileLocked()
 }
 
-// errSuspended is what watchers are told of a turn that is suspended.
+// errSuspended is the error that watchers of a suspended turn receive.
 var errSuspended = fault.Errorf(fault.Unavailable, "the turn goes on later: attach again with session_id and after_seq")
 
-// drive runs a turn to its end and records it. It runs on the turn's own
-// goroutine, and returns the turn to run next.
+// drive runs a turn to its end and records the end. It runs on the turn's own goroutine and returns the
+// turn to run next.
 func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	t, s := run.t, run.s
 	defer run.a.cancel(nil)
@@ -465,12 +466,12 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	// A turn does not fail because the store does.
 	unread := errors.Is(err, retry.ErrUnavailable) && context.Cause(ctx) == nil
 	if err != nil && errors.Is(context.Cause(ctx), ErrSuspended) || unread {
-		// A turn that is canceled at a time has to be looked at when a server starts.
-		m.settle(s, lock.Get(&s.mu, func() bool { return t.phase == turnSuspending && !t.onDisconnect.Cancel }))
+		// The next server must look at a turn that is canceled when its clients stay away.
+		m.resetAttempts(s, lock.Get(&s.mu, func() bool { return t.phase == turnSuspending && !t.onDisconnect.Cancel }))
 		s.stopRunning(t, errSuspended)
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("session", s.id), slog.String("turn", t.id)}
 		if unread {
-			m.lost(s)
+			m.clientsLost(s)
 			level, attrs = slog.LevelWarn, append(attrs, slog.String("error", fault.As(err).Err.Error()))
 		}
 		m.log.LogAttrs(ctx, level, "turn put aside", attrs...)
@@ -478,7 +479,7 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	}
 	end := &record.TurnEnded{Completed: err == nil}
 	if err != nil {
-		// What made the context end says more than what the runner made of it.
+		// The cause of the context says more than the runner's error.
 		if cause := context.Cause(ctx); cause != nil {
 			err = cause
 		}
@@ -490,21 +491,21 @@ func (m *Manager) drive(ctx context.Context, run *Run) (next *Run) {
 	}
 	next, merr := s.finish(context.WithoutCancel(ctx), run, end)
 	if merr != nil {
-		m.settle(s, false)
+		m.resetAttempts(s, false)
 	}
 	m.cleared(s)
 	if merr == nil {
 		s.stopRunning(t, nil)
 	} else {
 		s.stopRunning(t, fault.As(merr))
-		m.lost(s)
+		m.clientsLost(s)
 		err = errors.Join(err, merr)
 	}
 	m.logTurn(run.a, end, err)
 	return next
 }
 
-// run contains a panic of the engine.
+// run calls the engine and returns its panic as an error.
 func (m *Manager) run(ctx context.Context, run *Run) (err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -550,8 +551,8 @@ func (m *Manager) logTurn(a *attempt, end *record.TurnEnded, err error) {
 	m.log.LogAttrs(context.Background(), level, "turn ended", attrs...)
 }
 
-// logValue is an error as a log may hold it: one in the chain may leave out what
-// is for the client alone.
+// logValue returns an error as the server logs it. An error of the chain that is a slog.LogValuer leaves
+// out what only the client may read.
 func logValue(err error) slog.Value {
 	type valuer interface {
 		error

@@ -8,8 +8,8 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// FellBack records that another model is called, which is from then on the one
-// that is under way; see BeginCall.
+// FellBack records a fallback. From then on the model call under way, see BeginCall, is one of the next
+// model.
 func (r *Run) FellBack(ctx context.Context, f record.ModelFallback) error {
 	f.Message = logjson.Readable(f.Message)
 	data, err := logjson.Marshal(f)
@@ -30,7 +30,7 @@ func (r *Run) FellBack(ctx context.Context, f record.ModelFallback) error {
 	return nil
 }
 
-// Raw records a provider's answer as it came; for a turn whose Spec asks for it.
+// Raw records a provider's payload as it came, for a turn whose Spec asks for it.
 func (r *Run) Raw(ctx context.Context, p record.RawPayload) error {
 	data, err := logjson.Marshal(p)
 	if err != nil {

@@ -7,28 +7,27 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 )
 
-// A client that observes has a watcher that takes no part (see Watcher.asks). It keeps
-// its session in memory while it watches, also while the turn is suspended, but it
-// keeps nobody from removing the session.
+// An observer has a watcher that takes no part (see Watcher.asks). It keeps its session in memory, also
+// while the turn is suspended, but does not keep the session from being removed.
 
-// observe is Attach for a client that only watches.
+// observe is Attach for an observer.
 func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {
 	if len(req.Tools) > 0 || req.Starter {
-		return nil, nil, fault.Errorf(fault.Invalid, "observe together with tools: a client that only watches is "+
-			"asked for none").
+		return nil, nil, fault.Errorf(fault.Invalid,
+			"observe together with tools: a client that only watches is asked for none").
 			Breaking("tool_names", fault.RuleExcluded)
 	}
-	h, err := m.acquire(ctx, req.SessionID)
+	ref, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, nil, err
 	}
-	t, w, err := h.Value.observe(ctx, req)
+	t, w, err := ref.Value.observe(ctx, req)
 	if err != nil {
-		m.release(h)
+		m.release(ref)
 		return nil, nil, err
 	}
-	m.sessions.Observe(h)
-	w.onClose = sync.OnceFunc(func() { m.sessions.ReleaseObserver(h) })
+	m.sessions.Observe(ref)
+	w.onClose = sync.OnceFunc(func() { m.sessions.ReleaseObserver(ref) })
 	return t, w, nil
 }
 
@@ -45,8 +44,7 @@ func (s *Session) observe(ctx context.Context, req AttachRequest) (*Turn, *Watch
 	return t, s.watch(t, from), nil
 }
 
-// endObservers tells the watchers that take no part of a session that nothing more
-// comes here.
+// endObservers ends the watchers of a session that take no part, with an error.
 func (s *Session) endObservers(why *fault.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -58,8 +56,7 @@ func (s *Session) endObservers(why *fault.Error) {
 	}
 }
 
-// endObserversOfSuspended does so, in a server that stops, for all sessions whose
-// turn does not run.
+// endObserversOfSuspended ends the observers of suspended turns in a server that stops.
 func (m *Manager) endObserversOfSuspended() {
 	m.sessions.Each(func(s *Session, _, observers int) {
 		if observers > 0 && s.isSuspended() {

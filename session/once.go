@@ -10,32 +10,32 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Once keeps a request that is repeated from making something twice.
+// Once is the idempotency key of a request: a repeat makes nothing twice.
 type Once struct {
-	// Key is the caller's own; "" is none.
+	// Key is chosen by the caller; "" is none.
 	Key string
-	// Content tells one request from another.
+	// Content is the same for a repeat, and differs between requests.
 	Content string
 }
 
-// What idempotency keys are for: the same key of a principal may stand for one thing
-// in each, and is another key of another principal.
+// The scopes of idempotency keys. A scope is prefixed with the principal, so that the same key may be
+// used once in each scope of each principal.
 const (
 	scopeTurn    = ":turn"
 	scopeSession = ":session"
 	scopeFork    = ":fork"
 )
 
-// scopeUpdate is the scope of changes of sessions, which are made one after the other.
+// scopeUpdate is the scope of updates of sessions, which are made one at a time.
 const scopeUpdate = "update"
 
-// work is what one request at a time may do: what has an idempotency key, or changes a session.
+// work is the key of Manager.exclusive: an idempotency key, or the session of an update.
 type work struct{ scope, name string }
 
-// Repeated says that a request was made before, with the same key and the same
-// content, and what it has made.
-type Repeated struct { //nolint:errname // it is an answer that takes the way of errors
-	// SessionID is the session, TurnID the turn, "" for none.
+// Repeated reports that a request with the same key and content was made before, and what that request
+// made.
+type Repeated struct { //nolint:errname // a result that is returned as an error
+	// SessionID is the session, and TurnID the turn, "" for none.
 	SessionID, TurnID string
 }
 
@@ -43,8 +43,8 @@ func (r *Repeated) Error() string {
 	return fmt.Sprintf("session: the request was made before: session %s, turn %q", r.SessionID, r.TurnID)
 }
 
-// once returns *Repeated if something was made under the key. Otherwise nobody
-// else can use the key until done is called.
+// once returns *Repeated if something was made under the key. Otherwise it locks the key until done is
+// called.
 func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), err error) {
 	if o.Key == "" {
 		return func() {}, nil
@@ -63,8 +63,9 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 	case err != nil:
 		err = fmt.Errorf("session: idempotency key: %w", err)
 	case known.Content != o.Content:
-		err = fault.Errorf(fault.Conflict, "idempotency_key %q was used for another request, which has made "+
-			"session %q; use a new key", o.Key, known.SessionID).
+		err = fault.Errorf(fault.Conflict,
+			"idempotency_key %q was used for another request, which has made session %q; use a new key",
+			o.Key, known.SessionID).
 			OfTurn(known.ID).Breaking("idempotency_key", fault.RuleConflict)
 	default:
 		err = &Repeated{SessionID: known.SessionID, TurnID: known.ID}
@@ -73,12 +74,12 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 	return nil, err
 }
 
-// key names the turn that a request starts.
+// key returns the idempotency key that the turn of a request is stored under, or nil.
 func (req *Request) key(sessionID, turnID string) *store.Key {
 	return req.Once.names(req.by.Key()+scopeTurn, sessionID, turnID)
 }
 
-// names is what the store remembers; nil without a key.
+// names returns the key as the store keeps it; nil without a key.
 func (o Once) names(scope, sessionID, turnID string) *store.Key {
 	if o.Key == "" {
 		return nil

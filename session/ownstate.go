@@ -14,15 +14,15 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// madeBy is the principal whose `user:` keys the session has.
+// madeBy returns the owner, whose `user:` keys the session has.
 func (s *Session) madeBy() principal.Principal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.owner
 }
 
-// adopt gives a session that is not in the store yet to the principal whose turn begins: others may have wanted to
-// make it under the same id.
+// adopt gives a session that is not in the store yet to the principal whose turn begins: others may have
+// wanted to make it under the same id.
 func (s *Session) adopt(p principal.Principal) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -33,12 +33,12 @@ func (s *Session) adopt(p principal.Principal) {
 	}
 }
 
-// sharedValues picks the keys that the session has in common with others.
+// sharedValues returns the keys of state that sessions share.
 func (s *Session) sharedValues(state map[string]any) []store.SharedValue {
 	return shared.ValuesOf(s.madeBy(), state)
 }
 
-// wholeState returns the session's keys together with the shared ones.
+// wholeState returns the session's own keys and the shared ones.
 func (s *Session) wholeState(ctx context.Context) (map[string]any, error) {
 	out := lock.Get(&s.mu, func() map[string]any { return maps.Clone(s.state) })
 	for _, scope := range shared.ScopesOf(s.madeBy()) {
@@ -62,8 +62,7 @@ func writeState(state, delta map[string]any) {
 	}
 }
 
-// mergeStateLocked writes the session's own keys; those of other scopes are
-// in the store's shared values.
+// mergeStateLocked writes the session's own keys. The store keeps those of other scopes.
 func (s *Session) mergeStateLocked(delta map[string]any) {
 	for k, v := range delta {
 		if shared.ScopeOf(k) != "" {
@@ -88,7 +87,7 @@ func sizeOf(key string, v any) int {
 	return shared.KeySize(key, data)
 }
 
-// ownFits refuses keys of the session's own that take it past its bounds.
+// ownFits refuses a delta that takes the session's own keys past their bounds.
 func (s *Session) ownFits(delta map[string]any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -113,8 +112,7 @@ func (s *Session) ownFits(delta map[string]any) error {
 	return shared.Fits("the session's own keys", grow, after, most)
 }
 
-// stateFits refuses state that takes the session, or a scope, past its bounds. Nothing is
-// reserved.
+// stateFits refuses a delta that takes the session, or a scope, past its bounds. It reserves nothing.
 func (s *Session) stateFits(ctx context.Context, delta map[string]any) error {
 	if err := s.ownFits(delta); err != nil {
 		return err
@@ -126,8 +124,8 @@ func (s *Session) stateFits(ctx context.Context, delta map[string]any) error {
 	return err
 }
 
-// reserveState refuses entries that take the session, or a scope, past its
-// bounds. The end of a turn is not refused for what is appended with it.
+// reserveState reserves room for the shared keys of entries, and refuses entries that take the session,
+// or a scope, past its bounds. It does not refuse entries that are appended with the end of a turn.
 func (s *Session) reserveState(ctx context.Context, entries []*entry) error {
 	ends := slices.ContainsFunc(entries, func(e *entry) bool { return e.kind == record.KindTurnEnded })
 	for _, e := range entries {
@@ -146,7 +144,7 @@ func (s *Session) reserveState(ctx context.Context, entries []*entry) error {
 			e.reserved, err = s.store.shared.Reserve(ctx, e.shared)
 		}
 		if err != nil && ends {
-			err, e.reserved = nil, s.store.shared.ReserveUnbounded(e.shared) // finish or AppendAtEnd has looked before
+			err, e.reserved = nil, s.store.shared.ReserveUnbounded(e.shared) // finish or AppendAtEnd has checked them
 		}
 		if err != nil {
 			return err

@@ -8,7 +8,7 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// publishDelta shows a piece of a message to the watchers, and remembers its position.
+// publishDelta sends a delta to the watchers, and adds it to the partial of its message.
 func (s *Session) publishDelta(a *attempt, d record.Delta) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -6,14 +6,13 @@ import (
 	"slices"
 )
 
-// A turn and a tool call each have one phase, which one function changes: [Turn.enter] and
-// [pending.enter]. Whom a call is asked of, and which timers are in force, follow from the
-// phases: see [Session.reconcileLocked].
+// A turn and a tool call each have one phase, which one function changes: [Turn.enter] and [pending.enter].
+// Offers and timers follow from the phases: see [Session.reconcileLocked].
 //
-// The phases of a turn in this process. Its records and its attempt are apart from this: a
-// turn keeps its records from phase to phase, and gets an attempt when it starts.
+// turnPhase is the phase of a turn in this process. It is apart from the records and the attempt of the
+// turn.
 //
-//	new ──► queued ──► claimed ──► injected        a prompt that waits; its prompt becomes
+//	new ──► queued ──► claimed ──► injected        a prompt waits; it becomes
 //	 │       │ ▲ │ ◄─────┘                         a message of the running turn, or
 //	 │       │ │ └───► dropping ──► ended          it is dropped, or
 //	 │       │ └──────────┘                        the one before ends, and its turn starts
@@ -26,24 +25,23 @@ import (
 //	 │  ▲  ▲                           │    ▲ │
 //	 │  │  └───────────────────────────┘    │ │    the end could not be written: back
 //	 │  │                                   │ ▼
-//	 └──┴──────────────────────────────── closing  nothing drives the turn, its end is made
+//	 └──┴──────────────────────────────── closing  nothing drives the turn, it is being closed
 //
-// While a log is read a turn is starting from its start to its end, or to the end of the
-// log, where it is suspended. There a queued turn may be injected or ended without the
-// phases in between.
+// While a log is read, a turn is starting from TurnStarted to TurnEnded; at the end of the log it is
+// suspended. There a queued turn may be injected or ended without the phases in between.
 type turnPhase int
 
 const (
-	turnNew        turnPhase = iota // no record of it is durable yet
+	turnNew        turnPhase = iota // it has no durable record yet
 	turnQueued                      // it waits for its start
 	turnClaimed                     // its prompt is becoming a message of the running turn
-	turnDropping                    // its drop is on its way into the log
+	turnDropping                    // TurnDropped is on its way into the log
 	turnInjected                    // its prompt has become a message: it never starts
-	turnStarting                    // it has started, or is to be resumed, and is about to run
+	turnStarting                    // TurnStarted or TurnResumed is durable, and it is about to run
 	turnRunning                     // a goroutine drives it
-	turnSuspending                  // its run was told to leave it open
-	turnClosing                     // nothing drives it, and its end is made
-	turnEnding                      // its end is on its way into the log: nothing may follow
+	turnSuspending                  // the context of its run has ended with ErrSuspended
+	turnClosing                     // nothing drives it, and it is being closed
+	turnEnding                      // TurnEnded is on its way into the log: nothing may follow
 	turnSuspended                   // it is open, and nothing drives it
 	turnEnded
 )
@@ -69,8 +67,7 @@ var turnTransitions = map[turnPhase][]turnPhase{
 	turnSuspended:  {turnStarting, turnClosing},
 }
 
-// The phases of a tool call that has no result. The first five are those of a call that a
-// client is to be asked for.
+// callPhase is the phase of a tool call without a result. The first five are those of a call for a client.
 //
 //	open, unserved, offered, handover, abandoned   each may follow each while the turn runs;
 //	 │ ▲        ▲                                  all become open when it does not
@@ -82,20 +79,20 @@ var turnTransitions = map[turnPhase][]turnPhase{
 //	sealed                    ▲                    the run has ended and made up a result
 //	 └────────────────────────┘                    with the end of the turn
 //
-// From recording and from sealed a call goes back to open, or asking, where its result
-// could not be written and where the turn does not end. Each is settled by the turn's end.
+// A call returns from recording to open, or asking, if its result could not be written, and from sealed
+// if the turn does not end. The end of the turn settles each call.
 type callPhase int
 
 const (
-	callOpen      callPhase = iota // a client is to be asked, and nobody looks for one: the turn does not run
-	callUnserved                   // no client that is there has the tool
-	callOffered                    // a client is asked; until the call's time is over
+	callOpen      callPhase = iota // it has no offer, since the turn does not run
+	callUnserved                   // no connected client has the tool
+	callOffered                    // a client has the offer; until the tool timeout
 	callHandover                   // that client has left and may come back; until the grace is over
-	callAbandoned                  // no client that is there can answer, and none is waited for
+	callAbandoned                  // no connected client gives results any more; it is about to be settled
 	callAsking                     // a person is asked
-	callResolving                  // what a person says is on its way into the log
+	callResolving                  // a resolution is on its way into the log
 	callRecording                  // its result is on its way into the log
-	callSealed                     // no result is taken any more
+	callSealed                     // it takes no result any more
 	callSettled                    // it has its result, or its turn is over
 )
 
@@ -115,7 +112,7 @@ var callTransitions = map[callPhase][]callPhase{
 	callSealed:    {callOpen, callAsking, callSettled},
 }
 
-// undrawn reports a change of phase that is not drawn; tests have it panic.
+// undrawn logs a transition that is not drawn above. In tests it panics.
 var undrawn = func(s *Session, change string) {
 	s.store.log.Error("a phase was changed in a way that is not drawn",
 		slog.String("session", s.id), slog.String("change", change))
@@ -129,18 +126,17 @@ func (t *Turn) enter(to turnPhase) {
 	t.phase = to
 }
 
-// runs tells whether a goroutine drives the turn, which has not ended.
+// runs reports whether a goroutine drives the turn and the turn has not ended.
 func (t *Turn) runs() bool {
 	return t.phase == turnRunning || t.phase == turnSuspending || t.phase == turnEnding && !t.closes
 }
 
-// isClosing tells whether the turn is ended by somebody who waits for that, while nothing
-// drives it.
+// isClosing reports whether the turn is being closed: nothing drives it, and a caller waits for its end.
 func (t *Turn) isClosing() bool {
 	return t.phase == turnClosing || t.phase == turnEnding && t.closes
 }
 
-// unend takes back that the turn's end is on its way.
+// unend returns the turn to the phase before its end was on its way.
 func (t *Turn) unend() {
 	if t.closes {
 		t.enter(turnClosing)
@@ -149,8 +145,8 @@ func (t *Turn) unend() {
 	}
 }
 
-// enter is the one function that changes the phase of a call. It stops the timer of the
-// phase before. The caller holds s.mu.
+// enter is the one function that changes the phase of a call. It stops the timer of the previous phase. The
+// caller holds s.mu.
 func (p *pending) enter(s *Session, to callPhase) {
 	from := func(is callPhase) callPhase {
 		if is <= callAbandoned {
@@ -168,14 +164,14 @@ func (p *pending) enter(s *Session, to callPhase) {
 	}
 }
 
-// open tells whether a client is to be asked for the call.
+// open reports whether the call is for a client.
 func (p *pending) open() bool { return p.phase <= callAbandoned }
 
-// isBusy tells whether what somebody says about the call is on its way into the log; then
-// p.tried is closed when that has come to an end.
+// isBusy reports whether a result or a resolution of the call is on its way into the log. p.tried is
+// closed when the write has succeeded or failed.
 func (p *pending) isBusy() bool { return p.phase == callRecording || p.phase == callResolving }
 
-// reopen has the call be as it was before its result was on its way, or it was sealed.
+// reopen returns the call to the phase before it was busy or sealed.
 func (p *pending) reopen(s *Session) {
 	if p.call.Asks != nil {
 		p.enter(s, callAsking)
@@ -184,7 +180,7 @@ func (p *pending) reopen(s *Session) {
 	}
 }
 
-// unseal reopens the calls that a run has sealed whose turn has not ended.
+// unseal reopens the sealed calls of a turn that has not ended.
 func (t *Turn) unseal() {
 	for _, p := range t.pending {
 		if p.phase == callSealed {

@@ -2,34 +2,33 @@ package session
 
 import "context"
 
-// present has f called with the turn as it is now. Who holds a Turn may do so for
-// longer than its session stays in memory: what is asked of it is done by the session
-// that the manager has. A turn that is suspended is resumed when f has changed it.
+// present calls f with the current turn of the session in memory, since a caller may keep a Turn for longer
+// than its session stays in memory. If f succeeds and the session's turn is suspended, it is resumed.
 func (t *Turn) present(ctx context.Context, f func(now *Turn) error) error {
 	m := t.s.manager
 	if m == nil {
 		return f(t.s.now(t))
 	}
-	h, err := m.acquire(ctx, t.s.id)
+	ref, err := m.acquire(ctx, t.s.id)
 	if err != nil {
 		return err
 	}
-	defer m.release(h)
-	now, err := h.Value.present(ctx, t)
+	defer m.release(ref)
+	now, err := ref.Value.present(ctx, t)
 	if err != nil {
 		return err
 	}
 	if err := f(now); err != nil {
 		return err
 	}
-	if !h.Value.isSuspended() {
+	if !ref.Value.isSuspended() {
 		return nil
 	}
-	m.resumeAfter(ctx, h.Value, AttachRequest{SessionID: h.Value.id})
+	m.resumeAfter(ctx, ref.Value, AttachRequest{SessionID: ref.Value.id})
 	return nil
 }
 
-// present is the turn that this session has for one that may be of an earlier one,
+// present returns the session's turn for a Turn that may belong to an earlier Session of the same id,
 // with the results of its calls.
 func (s *Session) present(ctx context.Context, t *Turn) (*Turn, error) {
 	if s == t.s {
@@ -44,7 +43,7 @@ func (s *Session) present(ctx context.Context, t *Turn) (*Turn, error) {
 	return s.withResults(ctx, now)
 }
 
-// isSuspended tells whether the session's last turn is open and nobody makes it run.
+// isSuspended reports whether the session's last turn is suspended and not about to be resumed.
 func (s *Session) isSuspended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()

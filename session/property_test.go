@@ -134,14 +134,14 @@ func TestIndexWhateverHappensAtOnce(t *testing.T) {
 				for range 6 {
 					wg.Go(func() {
 						for range 1 + pick(3, "steps") {
-							x.step(whatever[pick(len(whatever)-alone, "what")])
+							x.step(whatever[pick(len(whatever)-loneAgent, "what")])
 						}
 					})
 				}
 				wg.Wait()
 				synctest.Wait()
 				checkIndex(t, x.store, x)
-				x.step(whatever[len(whatever)-1-pick(alone, "what")])
+				x.step(whatever[len(whatever)-1-pick(loneAgent, "what")])
 			}
 			x.settle()
 		})
@@ -158,7 +158,7 @@ var whatever = []string{
 	"leave", "sleep", "restart",
 }
 
-const alone = 3
+const loneAgent = 3
 
 // world is a store that things happen to.
 type world struct {

@@ -9,8 +9,7 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// purgeAll removes the logs of sessions that nobody uses. It leaves what fails
-// to the next round.
+// purgeAll purges unused sessions. The next round retries what fails.
 func (m *Manager) purgeAll(ctx context.Context) {
 	for ctx.Err() == nil {
 		heads, err := m.store.Idle(ctx, m.store.Stamp().Add(-m.limits.PurgeAfter), readPage)
@@ -35,8 +34,9 @@ func (m *Manager) purgeAll(ctx context.Context) {
 	}
 }
 
-// purge removes the log of a session that nobody uses at the moment; one that
-// somebody uses is an ErrConflict.
+// purge removes the log of a session. It returns ErrConflict if the session is in use.
 func (m *Manager) purge(ctx context.Context, head store.Head) error {
-	return m.alone(head.ID, refusal.Purged(head.ID), func() error { return m.store.Purge(ctx, head.ID, head.LastSeq) })
+	return m.whileUnused(head.ID, refusal.Purged(head.ID), func() error {
+		return m.store.Purge(ctx, head.ID, head.LastSeq)
+	})
 }

@@ -15,38 +15,39 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// errHeldBack marks the refusal to run a second suspect.
-var errHeldBack = errors.New("session: another turn that the process died of is being tried")
+// errSuspectRuns marks the refusal to run a suspect while another one runs.
+var errSuspectRuns = errors.New("session: another turn that the process died of is being tried")
 
-// attempt writes down that the open turn of a session is about to run. Who does not
-// make it run then calls undo.
+// attempt counts in the store that the open turn of a session is about to run. If the turn does not run
+// after all, the caller calls undo.
 func (m *Manager) attempt(ctx context.Context, s *Session) (undo func(), err error) {
 	attempts := s.attemptsNow()
 	if m.probation.Suspected(attempts) && !m.probation.Enter(s) {
-		message := fmt.Sprintf("the server died %d times in a row while this turn ran; such turns go on one at a "+
-			"time, and another one does now: attach again later", attempts)
+		message := fmt.Sprintf("the server died %d times in a row while this turn ran; "+
+			"such turns go on one at a time, and another one does now: attach again later", attempts)
 		return nil, &fault.Error{
-			Code: fault.Unavailable, Err: errHeldBack, RetryAfter: refusal.Later, TurnID: s.openTurn(), Message: message,
+			Code: fault.Unavailable, Err: errSuspectRuns, RetryAfter: refusal.Later,
+			TurnID: s.openTurn(), Message: message,
 		}
 	}
 	if err := m.setAttempts(ctx, s, max(attempts, 0)+1, false); err != nil {
 		m.cleared(s)
 		return nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
-	return func() { m.backTo(s, max(attempts, 0), false) }, nil
+	return func() { m.restoreAttempts(s, max(attempts, 0), false) }, nil
 }
 
-// settleTimeout bounds the write that takes the count back.
-const settleTimeout = 2 * time.Second
+// attemptsTimeout bounds the write that resets the count.
+const attemptsTimeout = 2 * time.Second
 
-// settle writes down that nothing of a session's open turn runs; waits says that
-// nothing will until somebody comes.
-func (m *Manager) settle(s *Session, waits bool) { m.backTo(s, 0, waits) }
+// resetAttempts records that nothing of a session's open turn runs. waits says that the turn waits for a
+// client.
+func (m *Manager) resetAttempts(s *Session, waits bool) { m.restoreAttempts(s, 0, waits) }
 
-// backTo takes the count back to what it was. Where that fails, the turn counts as
-// running when the process ends.
-func (m *Manager) backTo(s *Session, attempts int64, waits bool) {
-	ctx, cancel := context.WithTimeout(m.store.Writing(), settleTimeout)
+// restoreAttempts resets the count to an earlier value. If that fails, the turn counts as running when the
+// process dies.
+func (m *Manager) restoreAttempts(s *Session, attempts int64, waits bool) {
+	ctx, cancel := context.WithTimeout(m.store.Writing(), attemptsTimeout)
 	defer cancel()
 	if err := m.setAttempts(ctx, s, attempts, waits); err != nil {
 		m.log.LogAttrs(ctx, slog.LevelDebug, "a turn that does not run counts as running",
@@ -66,15 +67,15 @@ func (m *Manager) setAttempts(ctx context.Context, s *Session, attempts int64, w
 	return err
 }
 
-// cleared says that a session's turn is no suspect: the next one may run.
+// cleared ends the probation of a session's turn: the next suspect may run.
 func (m *Manager) cleared(s *Session) {
 	if m.probation.Leave(s) {
-		m.freed()
+		m.signalRoom()
 	}
 }
 
-// stepsForward says how often the turn counts as made to run once records are
-// written: they are steps forward, or 0 for what changes nothing.
+// stepsForward returns the count of attempts after entries are written: 1 if one is a step forward, 0 for
+// no change.
 func stepsForward(entries []*entry) int64 {
 	for _, e := range entries {
 		if probation.IsStep(e.kind) {
@@ -84,7 +85,7 @@ func stepsForward(entries []*entry) int64 {
 	return 0
 }
 
-// steppedLocked takes note of a step forward.
+// steppedLocked applies the count of stepsForward.
 func (s *Session) steppedLocked(attempts int64) {
 	if attempts > 0 {
 		if s.attempts > 1 {
@@ -100,43 +101,43 @@ func (s *Session) attemptsNow() int64 {
 	return s.attempts
 }
 
-// endQuarantined is quarantine for who has reserved the session and wants its turn.
-func (m *Manager) endQuarantined(ctx context.Context, h *held) (*Turn, error) {
-	next, err := m.quarantine(ctx, h.Value)
+// endQuarantined is quarantine for resume: it releases the reservation and returns the turn.
+func (m *Manager) endQuarantined(ctx context.Context, ref *sessionRef) (*Turn, error) {
+	next, err := m.quarantine(ctx, ref.Value)
 	if next != nil {
-		m.launchNext(ctx, h, next)
+		m.launchNext(ctx, ref, next)
 	} else {
-		h.Value.unreserve()
+		ref.Value.unreserve()
 	}
 	if err != nil {
 		return nil, err
 	}
-	h.Value.mu.Lock()
-	defer h.Value.mu.Unlock()
-	return h.Value.turn, nil
+	ref.Value.mu.Lock()
+	defer ref.Value.mu.Unlock()
+	return ref.Value.turn, nil
 }
 
-// quarantine fails the open turn of a session. The caller has reserved the session;
-// a turn to run next has the reservation.
+// quarantine fails the open turn of a session. The caller has reserved the session; the turn to run next,
+// if one is returned, takes over the reservation.
 func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err error) {
 	turn, attempts := s.openTurn(), s.attemptsNow()
 	log := m.log.With(slog.String("session", s.id), slog.String("turn", turn), slog.Int64("deaths", attempts))
 	if attempts == store.AttemptsClosing {
 		log.Error("a quarantined turn is left open: the process died while the turn was ended")
 		return nil, fault.Errorf(fault.Precondition,
-			"session %q: its turn is quarantined, and the server died while it ended the turn; delete the session, "+
-				"or fork it before the turn", s.id)
+			"session %q: its turn is quarantined, and the server died while it ended the turn; "+
+				"delete the session, or fork it before the turn", s.id)
 	}
 	if err := m.store.SetAttempts(ctx, s.id, store.AttemptsClosing, false); err != nil {
 		return nil, fmt.Errorf("session %s: %w", s.id, err)
 	}
-	why := fault.Errorf(fault.Internal, "the server died %d times in a row while this turn ran, and the turn made no "+
-		"step forward in between: it is quarantined and does not run again; "+
-		"the session goes on with its next prompt", attempts)
+	why := fault.Errorf(fault.Internal,
+		"the server died %d times in a row while this turn ran, and the turn made no step forward in between: "+
+			"it is quarantined and does not run again; the session goes on with its next prompt", attempts)
 	end := func() *record.TurnEnded { return new(record.TurnEnded).Fail(why) }
 	next, err = m.closeAs(ctx, s, func(record.Receipt) (func() *record.TurnEnded, error) { return end, why })
 	if err != nil {
-		m.settleClosing(ctx, s, attempts)
+		m.undoClosing(ctx, s, attempts)
 		log.Error("a turn that the process died of could not be ended", slog.String("error", err.Error()))
 		return nil, err
 	}
@@ -144,8 +145,8 @@ func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err er
 	return next, nil
 }
 
-// settleClosing takes back that a turn is being ended.
-func (m *Manager) settleClosing(ctx context.Context, s *Session, attempts int64) {
+// undoClosing resets the count from AttemptsClosing.
+func (m *Manager) undoClosing(ctx context.Context, s *Session, attempts int64) {
 	if err := m.store.SetAttempts(context.WithoutCancel(ctx), s.id, attempts, false); err != nil {
 		m.log.LogAttrs(ctx, slog.LevelWarn, "a quarantined turn counts as one that cannot be ended",
 			slog.String("session", s.id), slog.String("error", err.Error()))

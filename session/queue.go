@@ -19,23 +19,23 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// What happens to a prompt when the session already runs a turn. A prompt that
-// waits is a record of its own, and its turn starts in the same append that ends
-// the one before: no crash can come between.
+// A queued prompt is a record (TurnQueued). One append holds the end of a turn and the start of the next,
+// so that no crash can come between them.
 
-// A turn that only waits for a client which is not there gives way to any prompt
-// but an injected one; one that waits for a person does not.
+// A turn that only waits for an absent client is interrupted by any prompt but an injected one; a turn that
+// waits for a person only by interrupt.
 const (
 	reject    = agentdv1.OnBusy_ON_BUSY_REJECT    // SESSION_BUSY
 	enqueue   = agentdv1.OnBusy_ON_BUSY_ENQUEUE   // the prompt waits for its turn
 	interrupt = agentdv1.OnBusy_ON_BUSY_INTERRUPT // the running turn is canceled
-	inject    = agentdv1.OnBusy_ON_BUSY_INJECT    // it becomes a message of the running turn, if that one calls a model again
+	// inject makes the prompt a message of the running turn before its next model call, if any.
+	inject = agentdv1.OnBusy_ON_BUSY_INJECT
 )
 
-// errIdle means that there is no turn to wait for.
+// errIdle reports that there is no turn to wait for.
 var errIdle = errors.New("session: no turn runs")
 
-// queueLocked takes a turn that waits for its start.
+// queueLocked applies TurnQueued: it puts the turn into the queue.
 func (s *Session) queueLocked(t *Turn, seq int64, f *record.TurnQueued) {
 	t.enter(turnQueued)
 	t.waits, t.queuedSeq = f, seq
@@ -53,7 +53,7 @@ func (s *Session) queueLocked(t *Turn, seq int64, f *record.TurnQueued) {
 	}
 }
 
-// queuedLocked returns a turn that waits for its start.
+// queuedLocked returns a queued turn.
 func (s *Session) queuedLocked(id string) (*Turn, bool) {
 	i := slices.IndexFunc(s.queued, func(t *Turn) bool { return t.id == id })
 	if i < 0 {
@@ -62,7 +62,7 @@ func (s *Session) queuedLocked(id string) (*Turn, bool) {
 	return s.queued[i], true
 }
 
-// unqueueLocked returns the turn that it removes, or nil.
+// unqueueLocked removes a turn from the queue and returns it, or nil if it is not queued.
 func (s *Session) unqueueLocked(id string) *Turn {
 	i := slices.IndexFunc(s.queued, func(t *Turn) bool { return t.id == id })
 	if i < 0 {
@@ -74,8 +74,8 @@ func (s *Session) unqueueLocked(id string) *Turn {
 	return t
 }
 
-// nowLocked is the turn that a client of t takes part in: t, or the one that t's prompt
-// becomes, or has become, a message of.
+// nowLocked returns the turn that a client of t takes part in: t, or the turn that t's prompt is, or is to
+// become, a message of.
 func (s *Session) nowLocked(t *Turn) *Turn {
 	if s.turn != nil && t.ended == nil && t.into != "" && s.turn.id == t.into {
 		return s.turn
@@ -89,8 +89,7 @@ func (s *Session) now(t *Turn) *Turn {
 	return s.nowLocked(t)
 }
 
-// enqueue records a prompt that waits for the running turn. It returns errIdle
-// if none runs.
+// enqueue records a prompt that waits for the running turn. It returns errIdle if no turn runs.
 func (s *Session) enqueue(ctx context.Context, spec *record.Spec, req Request) (*Turn, error) {
 	started, err := newTurnStarted(spec, req)
 	if err != nil {
@@ -110,7 +109,8 @@ func (s *Session) enqueue(ctx context.Context, spec *record.Spec, req Request) (
 	case running == nil:
 		return nil, errIdle
 	case ahead >= s.limits.MaxQueued:
-		return nil, fault.Errorf(fault.Busy, "session %q runs a turn and %d more wait, the limit", s.id, s.limits.MaxQueued).
+		return nil, fault.Errorf(fault.Busy, "session %q runs a turn and %d more wait, the limit",
+			s.id, s.limits.MaxQueued).
 			OfTurn(running.t.id).Over("queued_turns", s.limits.MaxQueued, ahead+1)
 	}
 	fact := &record.TurnQueued{
@@ -136,7 +136,7 @@ func (s *Session) enqueue(ctx context.Context, spec *record.Spec, req Request) (
 	}
 	t := newTurn(s, id)
 	t.attempt = t.newAttempt()
-	spec.Checked = nil // when it starts, models and prices may be others
+	spec.Checked = nil // models and prices may change before it starts
 	t.spec, t.keys = spec, req.Keys
 	e := &entry{turn: t, kind: record.KindTurnQueued, data: data, fact: fact, key: req.key(s.id, t.id), asked: true}
 	if _, err := s.commit(ctx, e); err != nil {
@@ -148,8 +148,8 @@ func (s *Session) enqueue(ctx context.Context, spec *record.Spec, req Request) (
 	return t, nil
 }
 
-// attemptToWaitFor is the attempt that runs, and how many turns wait for its end already;
-// nil if none runs, or its end is near.
+// attemptToWaitFor returns the running attempt and the number of queued turns. It returns nil if no turn
+// runs, or the turn is already suspending or ending.
 func (s *Session) attemptToWaitFor() (running *attempt, ahead int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -160,16 +160,15 @@ func (s *Session) attemptToWaitFor() (running *attempt, ahead int) {
 	return t.attempt, len(s.queued)
 }
 
-// queuedNow are the turns that wait for their start, in order.
+// queuedNow returns the queued turns in order.
 func (s *Session) queuedNow() []*Turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return slices.Clone(s.queued)
 }
 
-// nameTurn returns the id of a turn that is to start: the caller's own, unless the
-// session has a turn of that id. The answer holds for as long as the caller keeps
-// other turns from being recorded.
+// nameTurn returns the id of a new turn: a random one for "", else the wanted id. An id that the session
+// already has is a CONFLICT. The id stays free only while the caller keeps other turns from being recorded.
 func (s *Session) nameTurn(ctx context.Context, wanted string) (string, error) {
 	if wanted == "" {
 		return newTurnID(), nil
@@ -181,26 +180,27 @@ func (s *Session) nameTurn(ctx context.Context, wanted string) (string, error) {
 	case err != nil:
 		return "", fmt.Errorf("session %s: turn %s: %w", s.id, wanted, err)
 	}
-	return "", fault.Errorf(fault.Conflict, "turn_id: session %q has a turn %q; choose another id, "+
-		"or repeat the request that has started it with its idempotency_key", s.id, wanted).
+	return "", fault.Errorf(fault.Conflict,
+		"turn_id: session %q has a turn %q; "+
+			"choose another id, or repeat the request that has started it with its idempotency_key", s.id, wanted).
 		OfTurn(wanted).Breaking("turn_id", fault.RuleConflict)
 }
 
 func newTurnID() string { return "e-" + strings.ToLower(rand.Text()) }
 
-// Injected are prompts that are to become messages of the running turn.
+// Injected is a prompt that is to become a message of the running turn.
 type Injected struct {
-	// ID is what Event.Injected has to be.
+	// ID is the value of Event.Injected.
 	ID string
-	// Text is what the user says, and Parts are more of it.
+	// Text is the text of the user, and Parts are the rest of the prompt.
 	Text  string
 	Parts record.Parts
-	// By is who says it, for Event.InjectedBy.
+	// By is the value of Event.InjectedBy.
 	By string
 }
 
-// Injected returns the prompts that the turn's models have to be told, in order.
-// The runner appends an event for each before its next model call.
+// Injected claims the prompts that wait to be injected and returns them in order. The runner appends an
+// event for each before its next model call.
 func (r *Run) Injected() []Injected {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -214,7 +214,7 @@ func (r *Run) Injected() []Injected {
 	return out
 }
 
-// unclaimLocked gives up on all prompts that a run has taken and made nothing of.
+// unclaimLocked returns prompts to the queue that a run has claimed and not appended.
 func (s *Session) unclaimLocked() {
 	for _, t := range s.queued {
 		if t.phase == turnClaimed {
@@ -223,9 +223,9 @@ func (s *Session) unclaimLocked() {
 	}
 }
 
-// finish records the end of the turn of a run, which is over. The same append holds
-// what the run has handed over to AppendAtEnd, before the end, and the start of the turn
-// that waits for it, which finish returns reserved: see launchNext.
+// finish records the end of a run's turn. The same append holds, in this order, the events of
+// AppendAtEnd, the end, and the start of the next queued turn. finish reserves the session for that turn
+// and returns it for launchNext.
 func (s *Session) finish(ctx context.Context, run *Run, end *record.TurnEnded) (next *Run, err error) {
 	t := run.t
 	s.queueing <- struct{}{}
@@ -240,7 +240,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *record.TurnEnded) (
 	for _, q := range s.queuedNow() {
 		err := s.stateFits(ctx, q.waits.State)
 		if e, ok := errors.AsType[*fault.Error](err); !ok || e.Code != fault.LimitExceeded {
-			queued = q // another error is met again below
+			queued = q // wholeState returns any other error
 			break
 		}
 		drop := &record.TurnDropped{Reason: err.Error(), Code: fault.LimitExceeded, Message: err.Error()}
@@ -264,7 +264,7 @@ func (s *Session) finish(ctx context.Context, run *Run, end *record.TurnEnded) (
 		}
 		writeState(whole, run.stateAtEnd())
 		writeState(whole, fact.State)
-		lock.Do(&s.mu, func() { // clients may come to a turn that waits
+		lock.Do(&s.mu, func() { // a watcher of a queued turn may read it now
 			if spec != nil {
 				queued.spec = spec
 			}
@@ -292,21 +292,21 @@ func (s *Session) finish(ctx context.Context, run *Run, end *record.TurnEnded) (
 	return next, nil
 }
 
-// reserveNext keeps others from making a turn run but the one that follows t. It reports
-// false if t does not run: then the caller has reserved the session.
+// reserveNext reserves the session for the turn that follows t. It reports false if t does not run: then
+// the caller already has the reservation.
 func (s *Session) reserveNext(t *Turn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if !t.runs() {
 		return false
 	}
-	// Whoever has started t is about to let go; the context never ends.
+	// Whoever started t is about to release its reservation; the context never ends.
 	_ = lock.Await(context.Background(), &s.mu, func() <-chan struct{} { return s.starting })
 	s.starting = make(chan struct{})
 	return true
 }
 
-// unfinished are the agents that have begun a message and not completed it.
+// unfinished returns the paths of the agents with a partial.
 func (s *Session) unfinished(t *Turn) [][]string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -326,27 +326,26 @@ func (s *Session) limitLocked(spec *record.Spec, f *record.TurnStarted) {
 	spec.SessionBudget = s.sessionBudgetLocked(f.SessionBudget)
 }
 
-// launchNext has a turn run that has waited for the one before. The caller is
-// counted in m.turns and uses h.
-func (m *Manager) launchNext(ctx context.Context, h *held, next *Run) {
+// launchNext runs the queued turn that finish has started. The caller is counted in m.turns and uses ref.
+func (m *Manager) launchNext(ctx context.Context, ref *sessionRef, next *Run) {
 	s, t := next.s, next.t
 	defer s.unreserve()
 	if s.lacksKey(t) {
-		m.settle(s, true)
+		m.resetAttempts(s, true)
 		close(next.a.done)
-		m.lost(s)
+		m.clientsLost(s)
 		m.log.LogAttrs(ctx, slog.LevelInfo, "turn waits for its caller's key",
 			slog.String("session", s.id), slog.String("turn", t.id))
 		return
 	}
 	s.beginNext(t)
-	m.sessions.Keep(h)
+	m.sessions.Keep(ref)
 	m.turns.Add(1)
-	m.launch(ctx, h, next)
+	m.launch(ctx, ref, next)
 }
 
-// lacksKey tells whether a turn that is next has to wait for a client with its key, and
-// tells so its watchers.
+// lacksKey reports whether the next turn must wait for a client with its provider key. Such a turn is
+// suspended, and its watchers receive errSuspended.
 func (s *Session) lacksKey(t *Turn) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -359,7 +358,7 @@ func (s *Session) lacksKey(t *Turn) bool {
 	return true
 }
 
-// beginNext says that a turn waits no more. Its clients may have left by then.
+// beginNext marks that a turn is no longer queued. Its clients may have left by then.
 func (s *Session) beginNext(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -16,21 +16,20 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// Placed is a message of a session, and its place there.
+// Placed is a message of a session with its place.
 type Placed struct {
 	Message *agentdv1.RunResponse
-	// Cursor names the place, for those who go on behind it; "" for what has none.
+	// Cursor names the place, after which a client may continue; "" for a message without one.
 	Cursor string
 }
 
-// errStops is why a reading of a session ends whose server stops.
+// errStops is the error of a SessionWatcher when the server stops.
 var errStops = fault.Errorf(fault.Unavailable, "the server is stopping: go on behind the last cursor later").
 	After(refusal.Soon)
 
-// SessionEvents returns at most limit messages of a session behind a cursor, fewer if
-// they are large, and whether there are more. With keep, those do not count that it
-// refuses. The session is left as it is. An error that a client may see is of type
-// *fault.Error.
+// SessionEvents returns at most limit messages of a session after a cursor, fewer if they are large, and
+// whether there are more. keep, if not nil, selects the messages. It resumes no turn. An error that a
+// client may see is of type *fault.Error.
 func (m *Manager) SessionEvents(
 	ctx context.Context, id, cursor string, limit int, keep func(*agentdv1.RunResponse) bool,
 ) (out []Placed, more bool, err error) {
@@ -50,11 +49,11 @@ func (m *Manager) SessionEvents(
 		if len(out) > limit {
 			return out[:limit], true, nil
 		}
-		_, aside := errors.AsType[*fault.Error](err)
+		_, faulted := errors.AsType[*fault.Error](err)
 		switch {
 		case refusal.IsGone(err):
 			return nil, false, err
-		case aside, err == nil && !w.watcher.lagging():
+		case faulted, err == nil && !w.watcher.lagging():
 			return out, false, nil
 		case err != nil:
 			return nil, false, err
@@ -64,29 +63,27 @@ func (m *Manager) SessionEvents(
 	}
 }
 
-// SessionWatcher turns the records of a session, and the deltas between them, into
-// protocol messages, across its turns. It takes no part in them. Its methods are for
-// one goroutine, but for Ready.
+// SessionWatcher renders the records of a session, and the deltas between them, as protocol messages,
+// across its turns. It takes no part in them. Only one goroutine may call its methods, except Ready.
 //
-// While no turn of the session runs it holds nothing of it in memory; it is woken when
-// something happens. What has happened waits in the log, and in the bounded queue of a
-// Watcher.
+// While no turn runs, it keeps nothing of the session in memory, and is notified when something happens.
+// Items wait in the log, and in the bounded queue of a Watcher.
 type SessionWatcher struct { //nolint:revive // a Watcher is one of a turn
 	m      *Manager
 	id     string
 	ready  chan struct{} // holds one signal
-	roused atomic.Bool   // something has happened since Next looked
+	roused atomic.Bool   // something has happened since the last Next
 	stop   atomic.Bool   // the server stops
 
 	// The fields below are owned by the goroutine that calls Next.
 	places   render.Places
-	replayed int64    // records up to this one happened before the client came; -1 before that is known
-	held     *held    // the session, nil while it is quiet
-	watcher  *Watcher // of held
+	replayed int64       // the last record before the client came; -1 while unknown
+	ref      *sessionRef // the session, nil while it is quiet
+	watcher  *Watcher    // of held
 }
 
-// WatchSession returns a watcher of a session that begins behind a cursor, "" is the
-// beginning. An error that a client may see is of type *fault.Error.
+// WatchSession returns a watcher of a session that begins after a cursor; "" is the beginning. An error
+// that a client may see is of type *fault.Error.
 func (m *Manager) WatchSession(ctx context.Context, id, cursor string) (*SessionWatcher, error) {
 	at, err := render.PlaceOf(cursor, id)
 	if err != nil {
@@ -101,7 +98,7 @@ func (m *Manager) WatchSession(ctx context.Context, id, cursor string) (*Session
 	return w, nil
 }
 
-// Ready receives when Next may have something to give. It may receive without cause.
+// Ready receives when Next may have messages. It may also receive when there are none.
 func (w *SessionWatcher) Ready() <-chan struct{} { return w.ready }
 
 // Next returns the messages there are now, possibly none, in order. It never waits for
@@ -116,7 +113,7 @@ func (w *SessionWatcher) Next(ctx context.Context) (out []Placed, err error) {
 			w.leave()
 		}
 	}()
-	stops := w.stop.Load() // before what there is is read
+	stops := w.stop.Load() // before the messages are read, so that none is missed
 	if w.watcher == nil {
 		if err := w.open(ctx); err != nil {
 			return nil, err
@@ -130,7 +127,7 @@ func (w *SessionWatcher) Next(ctx context.Context) (out []Placed, err error) {
 		return out, context.Cause(ctx)
 	case over && stops:
 		return out, errStops
-	case over: // what was held is of no use any more: whether there is the session another one tells
+	case over: // this Watcher has ended: the next call opens another one, or finds that the session is gone
 		w.leave()
 		w.rouse()
 		return out, nil
@@ -142,47 +139,47 @@ func (w *SessionWatcher) Next(ctx context.Context) (out []Placed, err error) {
 	case stops:
 		return out, errStops
 	}
-	if w.held.Value.isQuiet() {
+	if w.ref.Value.isQuiet() {
 		w.leave()
 	}
 	return out, nil
 }
 
-// Close lets go of the session.
+// Close ends the watcher.
 func (w *SessionWatcher) Close() {
 	w.m.readers.Remove(w.id, w)
 	w.leave()
 }
 
-// open takes the session into memory.
+// open acquires the session and watches it.
 func (w *SessionWatcher) open(ctx context.Context) error {
-	h, err := w.m.acquire(ctx, w.id)
+	ref, err := w.m.acquire(ctx, w.id)
 	if err != nil {
 		return err
 	}
-	if h.Value.isUnmade() {
+	if ref.Value.isUnmade() {
 		err = refusal.NoSession(w.id)
 	} else {
-		err = h.Value.checkPlace(ctx, w.places.Last())
+		err = ref.Value.checkPlace(ctx, w.places.Last())
 	}
 	if err != nil {
-		w.m.release(h)
+		w.m.release(ref)
 		return err
 	}
-	w.m.sessions.Observe(h)
-	w.held = h
-	w.watcher, w.replayed = h.Value.watchWhole(w.places.Last(), w.replayed, w.ready)
+	w.m.sessions.Observe(ref)
+	w.ref = ref
+	w.watcher, w.replayed = ref.Value.watchWhole(w.places.Last(), w.replayed, w.ready)
 	return nil
 }
 
-// leave lets go of what open has taken.
+// leave releases what open has acquired.
 func (w *SessionWatcher) leave() {
 	if w.watcher == nil {
 		return
 	}
 	w.watcher.Close()
-	w.m.sessions.ReleaseObserver(w.held)
-	w.held, w.watcher = nil, nil
+	w.m.sessions.ReleaseObserver(w.ref)
+	w.ref, w.watcher = nil, nil
 }
 
 // place gives messages their places.
@@ -190,7 +187,7 @@ func (w *SessionWatcher) place(msgs []*agentdv1.RunResponse) []Placed {
 	ends := w.watcher.reader.TakeEnds()
 	out := make([]Placed, 0, len(msgs))
 	for _, m := range msgs {
-		if cursor, again := w.places.Next(m, ends); !again {
+		if cursor, repeated := w.places.Next(m, ends); !repeated {
 			out = append(out, Placed{Message: m, Cursor: cursor})
 		}
 	}
@@ -205,9 +202,8 @@ func (w *SessionWatcher) rouse() {
 	}
 }
 
-// watchWhole returns a watcher of all turns of a session, from a place on, that takes no part.
-// replayed is the last record that happened before the client came, which is the session's
-// last one if it is negative.
+// watchWhole returns a watcher of all turns of a session after a place, which takes no part. replayed is
+// the last record before the client came; if it is negative, it becomes the session's last record.
 func (s *Session) watchWhole(at render.Place, replayed int64, ready chan struct{}) (*Watcher, int64) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -233,7 +229,7 @@ func (s *Session) checkPlace(ctx context.Context, p render.Place) error {
 	if p.From == 0 {
 		return nil
 	}
-	// Rendering begins where nothing before it matters.
+	// Rendering must begin at the start of a turn.
 	if p.From <= position.Record(p.At)+1 {
 		for rec, err := range s.records(ctx, max(p.From-2, 0), 2) {
 			switch {
@@ -251,25 +247,24 @@ func (s *Session) checkPlace(ctx context.Context, p render.Place) error {
 	return render.ErrNoCursor
 }
 
-// isQuiet tells whether no turn runs, or is about to.
+// isQuiet reports whether no turn runs or is about to.
 func (s *Session) isQuiet() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.starting == nil && (s.turn == nil || !s.turn.runs())
 }
 
-// rouse tells those who read the whole session that something has happened.
+// rouse notifies the SessionWatchers of the session.
 func (s *Session) rouse() {
 	if s.manager != nil {
 		s.manager.rouseReaders(s.id)
 	}
 }
 
-// rouseReaders tells the watchers of a whole session that something has happened.
+// rouseReaders notifies the SessionWatchers of a session.
 func (m *Manager) rouseReaders(id string) { m.readers.Of(id, (*SessionWatcher).rouse) }
 
-// endReaders ends, in a server that stops, the watchers of sessions of which no turn
-// runs.
+// endReaders ends, in a server that stops, the SessionWatchers of sessions without a running turn.
 func (m *Manager) endReaders() {
 	running := map[string]bool{}
 	for _, a := range m.runningNow() {

@@ -287,7 +287,7 @@ func TestReadingWhateverHappensAtOnce(t *testing.T) {
 			for range 6 {
 				steps.Go(func() {
 					for range 1 + pick(4, "steps") {
-						x.step(whatever[pick(len(whatever)-alone, "what")])
+						x.step(whatever[pick(len(whatever)-loneAgent, "what")])
 					}
 				})
 			}

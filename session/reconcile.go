@@ -13,17 +13,16 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// calmAfter is how long a turn that only waits for results has to run before it counts as
-// suspended: what it does to the process it has done by then.
+// calmAfter is how long a suspect must only wait for results before it is cleared: by then it would have
+// killed the process.
 const calmAfter = 10 * time.Second
 
-// reconcileLocked brings what follows from the phases in line with them, with the clients
-// that are there, and with what is under way: whom each call is asked of, which timers are
-// in force, and what is woken. It is called when one of them has changed, and may be called
-// at any time.
+// reconcileLocked derives offers, timers and wake-ups from the phases of the turn and its calls, from the
+// connected clients, and from what is under way. It is called when one of these has changed, and may be
+// called at any time.
 func (s *Session) reconcileLocked() {
 	for _, q := range s.queued {
-		s.alarms.Keep(&q.leave, s.wantsDropLocked(q), q.cancelAt.Left, func() { s.leftQueuedLocked(q) })
+		s.alarms.Keep(&q.leave, s.dropsIfLeftLocked(q), q.cancelAt.Left, func() { s.leftQueuedLocked(q) })
 	}
 	t := s.turn
 	if t == nil {
@@ -31,9 +30,10 @@ func (s *Session) reconcileLocked() {
 	}
 	s.reconcileCallsLocked(t)
 	s.reconcileDeadlineLocked(t)
-	leaves := s.wantsLeaveLocked(t)
+	leaves := s.cancelsIfLeftLocked(t)
 	s.alarms.Keep(&t.leave, leaves && t.stop == nil, t.cancelAt.Left, func() { s.cancelLeftLocked(t) })
-	s.alarms.Keep(&t.idle, s.wantsIdleLocked(t) && !leaves, alarm.In(s.limits.IdleTurn), func() { s.suspendLocked(t) })
+	idles := s.suspendsIfIdleLocked(t) && !leaves
+	s.alarms.Keep(&t.idle, idles, alarm.In(s.limits.IdleTurn), func() { s.suspendLocked(t) })
 	left, bounded := s.wallLeftLocked(t)
 	s.alarms.Keep(&t.wall, bounded && left > 0, alarm.In(left), func() {})
 	s.alarms.Keep(&t.calm, s.isCalmLocked(t), alarm.In(calmAfter), func() { s.calmedLocked(t) })
@@ -41,16 +41,15 @@ func (s *Session) reconcileLocked() {
 		return
 	}
 	if bounded && left <= 0 && len(t.pending) > 0 && len(t.modelCalls) == 0 {
-		// It waits, for tools or a person, though its time is used up. One with a model call
-		// under way may finish that; one that waits for nothing is about to end, or to be
-		// refused its next model call.
+		// The turn waits for results, and its wall time is used up. A turn with a model call under
+		// way may finish the call. A turn without pending calls is about to end, or BeginCall
+		// refuses its next model call.
 		t.cancel(s.lateLocked(t))
 	}
-	s.noteLeaveLocked(t)
+	s.recordLeaveLocked(t)
 }
 
-// reconcileCallsLocked has each open call of a turn that runs asked of a client, or wait
-// for one.
+// reconcileCallsLocked offers each open call of a running turn to a client, or has it wait for one.
 func (s *Session) reconcileCallsLocked(t *Turn) {
 	if !t.runs() {
 		for _, p := range t.pending {
@@ -60,7 +59,7 @@ func (s *Session) reconcileCallsLocked(t *Turn) {
 		}
 		return
 	}
-	var unasked []*pending // a call that a client was asked for stays with that client
+	var unasked []*pending // a call stays with the client that has the offer
 	for _, p := range t.pending {
 		if p.open() && (p.owner == nil || p.phase != callOffered) {
 			unasked = append(unasked, p)
@@ -76,9 +75,9 @@ func (s *Session) reconcileCallsLocked(t *Turn) {
 	}
 }
 
-// askLocked finds the client to ask for an open call. A call that comes into another phase,
-// or to another client, gets the timer of the phase. why is not empty if no client can
-// answer.
+// askLocked chooses the client for an open call and offers it the call. A call that enters another phase,
+// or goes to another client, gets the timer of the phase. why is not empty if no client gives results any
+// more.
 func (s *Session) askLocked(t *Turn, p *pending, why string) {
 	before := p.owner
 	if p.owner == nil {
@@ -112,8 +111,8 @@ func (s *Session) askLocked(t *Turn, p *pending, why string) {
 	}
 }
 
-// handOverLocked lets other clients be asked for the calls whose client has left and not
-// come back within the grace; for all calls of that client at once, in order.
+// handOverLocked releases the calls of clients that have left and not come back within the grace. It
+// releases all calls of a client at once, so that they are offered in order.
 func (s *Session) handOverLocked(t *Turn) {
 	for _, p := range t.pending {
 		if p.newer > 0 && time.Since(p.leftAt) >= s.limits.HandoverGrace {
@@ -122,14 +121,14 @@ func (s *Session) handOverLocked(t *Turn) {
 	}
 }
 
-// settleSoonLocked has a call settled without a result of a client. An error means that it
-// is settled already, or that the store has failed, which the turn itself meets.
+// settleSoonLocked settles a call without a result of a client, on a goroutine. An error means that the
+// call is settled already, or that the store has failed, which ends the turn as well.
 func (s *Session) settleSoonLocked(t *Turn, p *pending, outcome record.Outcome, text string) {
 	s.store.flushers.Spawn(func() { _ = s.settleAs(context.Background(), t, p.call.ID, outcome, text) })
 }
 
-// reconcileDeadlineLocked bounds the time that a turn runs without waiting: for a client
-// that is not there, for a person, whoever is there, or for the store.
+// reconcileDeadlineLocked runs the deadline of the turn, except while the turn waits for an absent
+// client, for a person, or for the store.
 func (s *Session) reconcileDeadlineLocked(t *Turn) {
 	a := t.attempt
 	counts := t.runs() && !a.expired && !a.stalled && !s.awaitsClientLocked(t) && !t.awaitsPerson()
@@ -147,14 +146,14 @@ func (s *Session) reconcileDeadlineLocked(t *Turn) {
 	}
 }
 
-// restartDeadline gives the turn its whole time again.
+// restartDeadline resets the deadline to the whole turn timeout.
 func (s *Session) restartDeadline(a *attempt) {
 	a.deadline.Stop()
 	a.left = s.limits.TurnTimeout
 }
 
-// wallLeftLocked is how much of the time is left that its budget gives a turn which runs.
-// bounded is false if it has no such budget.
+// wallLeftLocked returns the wall time that the budgets leave to a running turn. bounded is false if no
+// budget bounds it.
 func (s *Session) wallLeftLocked(t *Turn) (left time.Duration, bounded bool) {
 	if !t.runs() {
 		return 0, false
@@ -170,23 +169,24 @@ func (s *Session) wallLeftLocked(t *Turn) (left time.Duration, bounded bool) {
 	return left, left != math.MaxInt64
 }
 
-// wantsDropLocked tells whether a turn that waits for its start is dropped if no client
-// comes back.
-func (s *Session) wantsDropLocked(q *Turn) bool { return q.onDisconnect.Cancel && !q.cancelAt.IsZero() }
+// dropsIfLeftLocked reports whether a queued turn is dropped at cancelAt if no client comes back.
+func (s *Session) dropsIfLeftLocked(q *Turn) bool {
+	return q.onDisconnect.Cancel && !q.cancelAt.IsZero()
+}
 
-// wantsLeaveLocked tells whether a turn that runs is canceled if no client comes back.
-func (s *Session) wantsLeaveLocked(t *Turn) bool {
+// cancelsIfLeftLocked reports whether a running turn is canceled at cancelAt if no client comes back.
+func (s *Session) cancelsIfLeftLocked(t *Turn) bool {
 	return t.runs() && t.onDisconnect.Cancel && !t.cancelAt.IsZero() && !s.attendedLocked()
 }
 
-// wantsIdleLocked tells whether a turn waits for a client that is not there: it is suspended
-// after a while.
-func (s *Session) wantsIdleLocked(t *Turn) bool {
+// suspendsIfIdleLocked reports whether a running turn waits for an absent client. It is suspended after
+// Limits.IdleTurn.
+func (s *Session) suspendsIfIdleLocked(t *Turn) bool {
 	return t.phase == turnRunning && s.awaitsClientLocked(t)
 }
 
-// isCalmLocked tells whether a turn that the process may have died of only waits for
-// results. After a while it is no suspect any more.
+// isCalmLocked reports whether a turn that was running when the process died only waits for results. After
+// calmAfter it is cleared.
 func (s *Session) isCalmLocked(t *Turn) bool {
 	return s.attempts >= 2 && t.runs() && t.awaited > 0 && t.awaited >= len(t.pending) && len(t.modelCalls) == 0
 }
@@ -197,13 +197,12 @@ func (s *Session) calmedLocked(t *Turn) {
 	}
 }
 
-// awaitsClientLocked tells whether the running turn needs a client, and none is
-// there.
+// awaitsClientLocked reports whether the running turn has pending calls and no client.
 func (s *Session) awaitsClientLocked(t *Turn) bool {
 	return len(t.pending) > 0 && !s.attendedLocked()
 }
 
-// awaitsPerson tells whether a person is all that is waited for.
+// awaitsPerson reports whether the turn waits for a person and for nothing else.
 func (t *Turn) awaitsPerson() bool {
 	for _, p := range t.pending {
 		if p.call.Asks == nil {
@@ -213,7 +212,7 @@ func (t *Turn) awaitsPerson() bool {
 	return len(t.pending) > 0 && len(t.modelCalls) == 0
 }
 
-// recordsResult tells whether a result is on its way into the log.
+// recordsResult reports whether a result is on its way into the log.
 func (t *Turn) recordsResult() bool {
 	for _, p := range t.pending {
 		if p.phase == callRecording {
@@ -223,13 +222,13 @@ func (t *Turn) recordsResult() bool {
 	return false
 }
 
-// suspendLocked has a waiting turn leave memory, unless somebody came, or a part of it still
-// works. Where another prompt waits for its end, it ends.
+// suspendLocked suspends a turn that waits, unless a client has come or a part of the turn works. If a
+// prompt is queued behind it, the turn is interrupted instead.
 func (s *Session) suspendLocked(t *Turn) {
 	switch {
-	case !s.wantsIdleLocked(t):
+	case !s.suspendsIfIdleLocked(t):
 	case len(t.modelCalls) > 0, len(s.queued) > 0 && s.asksPersonLocked() != "":
-	case len(s.queueing) > 0, t.recordsResult(): // what comes is just being recorded
+	case len(s.queueing) > 0, t.recordsResult(): // a prompt or a result is being recorded
 	case len(s.queued) > 0:
 		t.haltLocked(interrupted)
 	default:

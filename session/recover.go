@@ -14,36 +14,35 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// The passes of a recovery over the open turns. What works comes first, so that
-// turns which only wait do not take its place; suspects come last, one at a time.
+// The passes of a recovery over the open turns. Turns that work come first, so that turns that only wait
+// do not take their room. Suspects come last, one at a time.
 const (
-	passWorking  = iota // turns that can go on now, and those that are failed
-	passBeside          // turns that wait, and may work beside that
-	passSuspects        // turns that the process may have died of
+	passWorking  = iota // turns that work at once, and those that are quarantined
+	passBeside          // turns that wait, and may have agents that work
+	passSuspects        // turns that may have killed the process
 	passes
 )
 
-// recoverAgain is how long a recovery waits before it tries turns again that the
-// store did not let go on.
-const recoverAgain = time.Minute
+// recoverInterval is the wait before a recovery retries turns that failed because of the store.
+const recoverInterval = time.Minute
 
-// recovery is how far the open turns were looked through.
+// recovery is the progress of a recovery through the open turns.
 type recovery struct {
 	pass   int
-	after  string // the last session that was looked at in this pass
+	after  string // the last session of this pass so far
 	beside bool   // there are turns for passBeside
-	seen   bool   // each open turn was looked at once: see Manager.lost
-	full   bool   // until then: there was no place for a turn
-	failed bool   // the store did not let a turn go on
+	seen   bool   // each open turn was visited once, for Manager.clientsLost
+	full   bool   // before seen: a turn found no room
+	failed bool   // a turn failed because of the store
 }
 
-// Recover has the turns go on that were running when the last server on this
-// store stopped, as many as may run; the others go on as those end. Turns that wait
-// for a client are left until one attaches. A turn that was running each time when
-// a server died is failed: see Limits.QuarantineAfter. Prompts that a fork has
-// inherited and not dropped are dropped, now and from time to time. From then on it also ends
-// turns that have waited for longer than Limits.Retention. It is called once, before
-// the first Start.
+// Recover resumes the turns that were running when the last server on this store stopped. As many run as
+// the limit allows; the others are resumed as those end. Turns that wait for a client are left until one
+// attaches. A turn that was running at several deaths of the process is failed: see
+// Limits.QuarantineAfter.
+//
+// Recover also starts the sweep, which from then on expires turns after Limits.Retention and drops
+// prompts that a fork has inherited. It is called once, before the first Start.
 func (m *Manager) Recover(ctx context.Context) error {
 	if err := m.indexAll(ctx); err != nil {
 		return err
@@ -69,16 +68,16 @@ func (m *Manager) Recover(ctx context.Context) error {
 	return nil
 }
 
-// recoverRest goes on with a recovery whenever a turn may start.
+// recoverRest continues a recovery whenever there is room for a turn.
 func (m *Manager) recoverRest(ctx context.Context, r *recovery) {
-	again := time.NewTicker(recoverAgain)
-	defer again.Stop()
+	tick := time.NewTicker(recoverInterval)
+	defer tick.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return
 		case <-m.room:
-		case <-again.C:
+		case <-tick.C:
 			if r.pass == passes {
 				*r = recovery{seen: true}
 			}
@@ -95,8 +94,8 @@ func (m *Manager) recoverRest(ctx context.Context, r *recovery) {
 	}
 }
 
-// recoverOn looks through the open turns until as many run as may. It reports
-// whether it has seen all.
+// recoverOn resumes open turns until the limit of running turns is reached. It reports whether it has
+// visited all of them.
 func (m *Manager) recoverOn(ctx context.Context, r *recovery) (done bool, err error) {
 	for r.pass < passes {
 		heads, err := m.store.OpenTurns(ctx, r.after, readPage)
@@ -105,7 +104,7 @@ func (m *Manager) recoverOn(ctx context.Context, r *recovery) (done bool, err er
 		}
 		for _, head := range heads {
 			err := m.recoverTurn(ctx, r, head)
-			blocked := errors.Is(err, errNoRoom) || errors.Is(err, errHeldBack)
+			blocked := errors.Is(err, errNoRoom) || errors.Is(err, errSuspectRuns)
 			if blocked && r.seen {
 				return false, nil
 			}
@@ -131,54 +130,54 @@ func (m *Manager) recoverOn(ctx context.Context, r *recovery) (done bool, err er
 	return true, nil
 }
 
-// recoverTurn does what is to be done about an open turn in a pass.
+// recoverTurn resumes, quarantines or skips an open turn, by the pass.
 func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head store.Head) error {
 	suspect := m.probation.Suspected(head.Attempts) && !m.probation.Quarantined(head.Attempts)
 	mine := suspect == (r.pass == passSuspects)
 	if head.Waits || r.seen && !mine {
 		return nil
 	}
-	h, err := m.acquire(ctx, head.ID)
+	ref, err := m.acquire(ctx, head.ID)
 	if err != nil {
 		return err
 	}
-	s := h.Value
-	if mine && suspect && m.probation.Busy(s) { // resume would refuse it, and free a place for the next try
-		m.release(h)
-		return errHeldBack
+	s := ref.Value
+	if mine && suspect && m.probation.Busy(s) { // resume would refuse it, and signal room for the next try
+		m.release(ref)
+		return errSuspectRuns
 	}
 	s.resuming.Lock()
 	defer s.resuming.Unlock()
 	if s.inherits() {
-		defer m.release(h)
+		defer m.release(ref)
 		return m.closeInherited(ctx, s)
 	}
 	if !r.seen {
-		m.lost(s)
+		m.clientsLost(s)
 	}
 	prospect := s.prospect()
 	if m.probation.Quarantined(s.attemptsNow()) {
 		prospect = works
 	}
-	if !mine || s.settled() != nil || prospect == onlyWaits || prospect == mayWork && r.pass == passWorking {
+	if !mine || s.runningOrOver() != nil || prospect == onlyWaits || prospect == mayWork && r.pass == passWorking {
 		r.beside = r.beside || prospect == mayWork
-		m.release(h)
+		m.release(ref)
 		return nil
 	}
-	_, err = m.resume(ctx, h, nil)
+	_, err = m.resume(ctx, ref, nil)
 	return err
 }
 
-// prospect is what an open turn that runs nowhere can do without a client.
+// prospect says whether a suspended turn can work without a client.
 type prospect int
 
 const (
-	onlyWaits prospect = iota // nothing
-	mayWork                   // it waits, and another of its agents may work
-	works                     // it goes on
+	onlyWaits prospect = iota // it only waits for its pending calls
+	mayWork                   // it has pending calls, and other agents that may work
+	works                     // it has no pending calls, or a prompt is queued behind it
 )
 
-// prospect says what the open turn can do, by what is pending.
+// prospect returns the prospect of the session's open turn.
 func (s *Session) prospect() prospect {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -199,9 +198,8 @@ func (s *Session) prospect() prospect {
 	return mayWork
 }
 
-// blocked tells whether an agent does nothing but wait for calls: paths are those of
-// the agents that have made them, from this agent on. Of agents that run at the
-// same time each has to.
+// blocked reports whether an agent only waits for calls. paths are the paths, from this agent on, of the
+// agents that have made the calls. A parallel agent is blocked if each of its agents is.
 func blocked(a *agentdv1.Agent, paths [][]string) bool {
 	var below [][]string
 	for _, path := range paths {

@@ -17,26 +17,25 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// Resolve records what a person says to an interaction of the session, durably,
-// before it returns. The first resolution stands: an equal repeat under the same
-// key is no error; a second one, like one that comes after the call was canceled
-// or the turn has ended, is a *fault.Error of code FAILED_PRECONDITION. One that the
-// session does not have is NOT_FOUND, a decision that does not fit it
-// INVALID_REQUEST; neither changes anything.
+// Resolve records a resolution of an interaction of the session, durably, before it returns. The first
+// resolution stands: an equal repeat under the same key is no error. Another one, and one after the call
+// was canceled or the turn has ended, is a *fault.Error of code FAILED_PRECONDITION. An unknown
+// interaction is NOT_FOUND, a decision that does not fit it INVALID_REQUEST; neither changes anything.
 func (t *Turn) Resolve(ctx context.Context, id string, r record.Resolution) error {
 	return t.present(ctx, func(now *Turn) error { return now.s.resolve(ctx, id, r) })
 }
 
-// Resolve is Turn.Resolve for a session that may run nowhere: its turn goes on,
-// if it can, and otherwise when a client comes. It returns the interaction as it
-// is then.
-func (m *Manager) Resolve(ctx context.Context, req AttachRequest, id string, r record.Resolution) (*index.Interaction, error) {
-	h, err := m.acquire(ctx, req.SessionID)
+// Resolve is Turn.Resolve for a session that need not be in memory. It resumes a suspended turn if that is
+// possible without a client, and returns the interaction as it is then.
+func (m *Manager) Resolve(
+	ctx context.Context, req AttachRequest, id string, r record.Resolution,
+) (*index.Interaction, error) {
+	ref, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, err
 	}
-	defer m.release(h)
-	s := h.Value
+	defer m.release(ref)
+	s := ref.Value
 	if err := s.resolve(ctx, id, r); err != nil {
 		return nil, err
 	}
@@ -50,7 +49,7 @@ func (s *Session) resolve(ctx context.Context, id string, r record.Resolution) e
 	case err != nil:
 		return err
 	case p == nil:
-		return s.unasked(ctx, id, r)
+		return s.resolveNotPending(ctx, id, r)
 	}
 	e, err := s.resolution(ctx, t, p, r)
 	if err != nil {
@@ -58,14 +57,14 @@ func (s *Session) resolve(ctx context.Context, id string, r record.Resolution) e
 	}
 	_, err = s.commit(ctx, e)
 	if over, ok := errors.AsType[*fault.Error](err); ok && over.Code == fault.Invalid {
-		return errNotAsked(id) // the turn has ended meanwhile
+		return errNotAsked(id) // the turn has ended
 	}
 	return err
 }
 
-// callToResolve returns the call about which an interaction asks, nil for none that is
-// pending, and its turn. Nobody else may resolve it from now on. It waits for who does, and
-// for a run that ends and has sealed the call: see callLocked.
+// callToResolve claims the call of a pending interaction for the caller, and returns it with its turn;
+// nil if there is none. It waits for another resolution, and for a run that has sealed the call: see
+// callLocked.
 func (s *Session) callToResolve(ctx context.Context, id string) (t *Turn, p *pending, err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -96,7 +95,7 @@ func (s *Session) callToResolve(ctx context.Context, id string) (t *Turn, p *pen
 	return t, p, nil
 }
 
-// asking is the call about which an interaction asks, nil for none that is pending.
+// asking returns the pending call of an interaction, or nil.
 func (t *Turn) asking(id string) *pending {
 	for _, p := range t.pending {
 		if p.call.Asks != nil && p.call.InteractionID() == id {
@@ -106,8 +105,8 @@ func (t *Turn) asking(id string) *pending {
 	return nil
 }
 
-// resolution checks what a person says about a call, and makes the record of it.
-// If there is none, somebody else may say something.
+// resolution checks a resolution of a call and returns its entry. If it fails, the call may be resolved by
+// another one.
 func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r record.Resolution) (e *entry, err error) {
 	call := lock.Get(&s.mu, func() record.ToolCall { return p.call })
 	defer func() {
@@ -115,7 +114,7 @@ func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r record.
 			lock.Do(&s.mu, func() { p.triedLocked(s) })
 		}
 	}()
-	if err := s.fits(t, call, &r); err != nil {
+	if err := s.checkResolution(t, call, &r); err != nil {
 		return nil, err
 	}
 	fact := &record.InteractionResolved{ID: call.ID, By: principal.Of(ctx).ID, Resolution: r}
@@ -126,8 +125,8 @@ func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r record.
 	return &entry{turn: t, kind: record.KindInteractionResolved, data: data, fact: fact, asked: true, resolves: p}, nil
 }
 
-// triedLocked says that a try to record a result, or what a person says, has come to an end.
-// Where nothing was recorded somebody else may say something.
+// triedLocked ends the attempt to record a result or a resolution. If nothing was recorded, the call takes
+// another one.
 func (p *pending) triedLocked(s *Session) {
 	if p.isBusy() {
 		p.reopen(s)
@@ -137,12 +136,13 @@ func (p *pending) triedLocked(s *Session) {
 	close(p.tried)
 }
 
-// fits says whether a resolution can be one of a call, and brings its arguments
-// into the form that the log has.
-func (s *Session) fits(t *Turn, call record.ToolCall, r *record.Resolution) error {
-	if most := s.limits.MaxResultBytes; len(r.Answer)+len(r.Input)+len(r.Reason) > most {
-		return fault.Errorf(fault.LimitExceeded, "interaction %q: the resolution takes more than %d bytes", call.InteractionID(), most).
-			Breaking("resolution", fault.RuleRange).Over("resolution_bytes", most, len(r.Answer)+len(r.Input)+len(r.Reason))
+// checkResolution refuses a resolution that does not fit the call, and compacts its arguments as the log
+// has them.
+func (s *Session) checkResolution(t *Turn, call record.ToolCall, r *record.Resolution) error {
+	if n, most := len(r.Answer)+len(r.Input)+len(r.Reason), s.limits.MaxResultBytes; n > most {
+		return fault.Errorf(fault.LimitExceeded, "interaction %q: the resolution takes more than %d bytes",
+			call.InteractionID(), most).
+			Breaking("resolution", fault.RuleRange).Over("resolution_bytes", most, n)
 	}
 	switch approval := call.Asks.Kind == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL; {
 	case r.Decision == record.Deny:
@@ -174,7 +174,7 @@ func (s *Session) fits(t *Turn, call record.ToolCall, r *record.Resolution) erro
 	return nil
 }
 
-// specOf returns what the session's turn runs, also while it runs nowhere.
+// specOf returns the spec of the session's turn, also of a suspended one.
 func (s *Session) specOf(t *Turn) (*record.Spec, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -188,15 +188,17 @@ func (s *Session) specOf(t *Turn) (*record.Spec, error) {
 	return spec, nil
 }
 
-// unasked is what becomes of a resolution that nobody waits for.
-func (s *Session) unasked(ctx context.Context, id string, r record.Resolution) error {
+// resolveNotPending returns nil for a repeat of the recorded resolution, else why the interaction takes
+// none.
+func (s *Session) resolveNotPending(ctx context.Context, id string, r record.Resolution) error {
 	in, err := s.manager.Interaction(ctx, s.id, id)
 	switch {
 	case err != nil:
 		return err
 	case in.Resolution != nil:
 		return in.Resolution.Repeats(id, r)
-	case in.Status == agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING: // the log is ahead of what has been applied
+	case in.Status == agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING:
+		// The log is ahead of the session in memory.
 		return fault.Errorf(fault.Unavailable, "interaction %q is just being asked: try again", id).After(refusal.Soon)
 	default:
 		return errNotAsked(id)
@@ -204,12 +206,11 @@ func (s *Session) unasked(ctx context.Context, id string, r record.Resolution) e
 }
 
 func errNotAsked(id string) error {
-	return fault.Errorf(fault.Precondition, "interaction %q: nobody waits for it any more, the call was cancelled or its "+
-		"turn is over", id)
+	return fault.Errorf(fault.Precondition,
+		"interaction %q: nobody waits for it any more, the call was cancelled or its turn is over", id)
 }
 
-// Resolved returns what a person has said about a call of this turn; false if
-// nobody has.
+// Resolved returns the resolution of a call of this turn, if it has one.
 func (r *Run) Resolved(callID string) (record.Resolution, bool) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()

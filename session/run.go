@@ -17,8 +17,8 @@ import (
 // readPage is how many records one read of the log asks for.
 const readPage = 512
 
-// Run is the hold that a Runner has on the turn it drives. Its methods may be
-// called from any goroutine until Runner.Run returns.
+// Run gives a Runner access to the turn that it drives. Its methods may be called from any goroutine until
+// Runner.Run returns.
 type Run struct {
 	s     *Session
 	t     *Turn
@@ -39,27 +39,26 @@ func (r *Run) Spec() *record.Spec { return r.a.spec }
 // Keys returns the caller's own provider keys. It must not be changed.
 func (r *Run) Keys() Keys { return r.a.keys }
 
-// State returns a copy of the state at the turn's start: the session's keys,
-// the shared ones as "app:…" and "user:…", and the turn's own "temp:…".
+// State returns a copy of the state at the turn's start: the session's keys, the shared keys as "app:…" and
+// "user:…", and the turn's own "temp:…".
 func (r *Run) State() map[string]any { return maps.Clone(r.state) }
 
 // StartSeq returns the sequence number of the turn's first record.
 func (r *Run) StartSeq() int64 { return r.t.startSeq }
 
-// Records yields the session's records after a sequence number, in order, up
-// to the last one that is durable when it gets there. After an error it yields
-// no more.
+// Records yields the session's durable records after a sequence number, in order. It stops at the end of
+// the log, and after an error.
 func (r *Run) Records(ctx context.Context, after int64) iter.Seq2[record.Record, error] {
 	return r.s.records(ctx, after, readPage)
 }
 
-// Append makes an event durable, then visible. data is the runner's own form of
-// ev: Runner.Decode(data) must give ev. It returns the record, and refuses when
-// ctx has ended; once it has begun, ctx no longer matters.
+// Append makes an event durable, then visible, and returns the record. data is the runner's own form of
+// ev: Runner.Decode(data) must return ev. It refuses when ctx has ended; once the append has begun, ctx
+// no longer matters.
 func (r *Run) Append(ctx context.Context, data []byte, ev *record.Event) (record.Record, error) {
 	if n := len(ev.Calls); n > r.s.limits.MaxCalls {
-		return record.Record{}, fault.Errorf(fault.LimitExceeded, "one answer asks for %d tool calls, at most %d are allowed",
-			n, r.s.limits.MaxCalls).
+		return record.Record{}, fault.Errorf(fault.LimitExceeded,
+			"one answer asks for %d tool calls, at most %d are allowed", n, r.s.limits.MaxCalls).
 			Over("answer_tool_calls", r.s.limits.MaxCalls, n)
 	}
 	return r.s.commit(ctx, &entry{
@@ -72,12 +71,10 @@ func (r *Run) Append(ctx context.Context, data []byte, ev *record.Event) (record
 	})
 }
 
-// Delta shows a piece of a message at once. It does not block, and nothing is
-// stored.
+// Delta publishes a piece of a message. It does not block and stores nothing.
 func (r *Run) Delta(d record.Delta) { r.s.publishDelta(r.a, d) }
 
-// Marks returns the places of a message's deltas so far. The event that
-// completes the message has to hold them.
+// Marks returns the marks of a message. The event that completes the message must have them.
 func (r *Run) Marks(messageID string) record.Marks {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -87,13 +84,13 @@ func (r *Run) Marks(messageID string) record.Marks {
 	return nil
 }
 
-// BeginCall asks for leave to call a model, and says that the call is under way
-// until the function it returns is called, which is when its answer is recorded or
-// there is none: a turn that works is not suspended. It is refused with
-// BUDGET_EXHAUSTED when the turn or its session has spent what it may, once no other
-// call of the turn is under way: a refusal ends the turn, and what was allowed is to
-// be recorded first. When ctx ends before, it returns the context's cause. A call under
-// way must not wait for a BeginCall.
+// BeginCall admits a model call. The call is under way until the caller calls done, when the response is
+// recorded or the call has failed. A turn with a call under way is not suspended.
+//
+// When the budget of the turn or of its session is used up, BeginCall waits until no other call of the
+// turn is under way, and returns BUDGET_EXHAUSTED: a refusal ends the turn, and the admitted calls must
+// be recorded first. So a call under way must not wait for a BeginCall. When ctx ends first, it returns
+// the cause.
 func (r *Run) BeginCall(ctx context.Context, call record.ModelCall) (done func(), err error) {
 	s, t, a := r.s, r.t, r.a
 	s.mu.Lock()
@@ -127,7 +124,7 @@ func (r *Run) BeginCall(ctx context.Context, call record.ModelCall) (done func()
 	}, nil
 }
 
-// Retrying records that a model call is made again.
+// Retrying records that a model call is retried.
 func (r *Run) Retrying(ctx context.Context, retry record.ModelRetry) error {
 	retry.Message = logjson.Readable(retry.Message)
 	data, err := logjson.Marshal(retry)
@@ -138,8 +135,8 @@ func (r *Run) Retrying(ctx context.Context, retry record.ModelRetry) error {
 	return err
 }
 
-// Await blocks until a call of an appended event is settled, and returns how.
-// When ctx ends first it returns the context's cause.
+// Await blocks until a call of an appended event is settled, and returns its result. When ctx ends first,
+// it returns the cause.
 func (r *Run) Await(ctx context.Context, callID string) (record.ToolResult, error) {
 	p, res, ok := r.s.lookup(r.t, callID)
 	if !ok {
@@ -164,8 +161,7 @@ func (r *Run) awaits(n int) {
 	r.s.reconcileLocked()
 }
 
-// Ask records a call that no event holds, and awaits it. Asking again under the
-// same id only awaits.
+// Ask records a call that belongs to no event, and awaits it. A repeat under the same id only awaits.
 func (r *Run) Ask(ctx context.Context, call record.ToolCall) (record.ToolResult, error) {
 	if _, _, ok := r.s.lookup(r.t, call.ID); !ok {
 		if call.Asks != nil {
@@ -184,7 +180,7 @@ func (r *Run) Ask(ctx context.Context, call record.ToolCall) (record.ToolResult,
 	return r.Await(ctx, call.ID)
 }
 
-// Answered returns the recorded result of a call of this turn, if there is one now.
+// Answered returns the recorded result of a call of this turn, if it has one now.
 func (r *Run) Answered(callID string) (record.ToolResult, bool) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
@@ -192,7 +188,6 @@ func (r *Run) Answered(callID string) (record.ToolResult, bool) {
 	return res, ok
 }
 
-// Result returns the recorded result of a call of this turn. It is for the end
-// of a run: a call that has no result by then gets none any more, a client's
-// later answer is refused.
+// Result returns the recorded result of a call of this turn, and seals a call without one: later results of
+// clients are refused. It is for the end of a run.
 func (r *Run) Result(callID string) (record.ToolResult, bool) { return r.s.seal(r.t, callID) }

@@ -23,26 +23,26 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// loadTimeout bounds the reading of a log that no caller waits to cancel.
+// loadTimeout bounds the reading of a log, which no caller can cancel.
 const loadTimeout = time.Minute
 
-// Session is one durable conversation. All of its state is what applying its
-// records in order gives: see apply, the one function that changes it.
+// Session is one durable conversation. Its state follows from its records: applyLocked applies them in
+// order and alone changes it.
 type Session struct {
 	id      string
-	store   *patient
+	store   *sessionStore
 	runner  Runner
 	limits  limits.Limits
-	manager *Manager    // whose session it is; nil if it is only read from
+	manager *Manager    // nil for a session that is only read
 	alarms  alarm.Group // of mu
 
-	resuming sync.Mutex    // held while an open turn is made to run again; taken before mu
+	resuming sync.Mutex    // held while an open turn is resumed; taken before mu
 	queueing chan struct{} // full while a turn is queued, dropped, or ends; filled before mu is taken
 
 	mu          sync.Mutex          // protects the fields below
-	owner       principal.Principal // who has made it
+	owner       principal.Principal // who made it
 	seq         int64               // of the last durable record
-	lastAt      time.Time           // when that was written
+	lastAt      time.Time           // the time of that record
 	state       map[string]any
 	sizes       map[string]int // of the keys of state, in bytes
 	stateBytes  int            // their sum
@@ -50,45 +50,46 @@ type Session struct {
 	archived    bool              // it takes no new turns
 	create      *store.NewSession // to be made by its first append; nil once it is in the store
 	lastSpec    *record.TurnStarted
-	own         record.Budget // what the session may spend, as it was made or updated; zero for what nobody has said
-	asked       record.Budget // that of the last request that came with a session budget; see sessionBudgetLocked
-	wall        time.Duration // how long the turns that are over took
+	own         record.Budget // the session's own budget, by CreateSession or UpdateSession
+	asked       record.Budget // the session budget of the last request with one; see sessionBudgetLocked
+	wall        time.Duration // the duration of all turns that have ended
 	turn        *Turn         // the last turn, running or over; nil before the first
-	queued      []*Turn       // turns that wait for their start, in order
-	starting    chan struct{} // a turn is being started; closed when that is over
-	broken      error         // an append's outcome is unknown: the log must be read again
-	stall       error         // an append is tried again: why it was not taken
+	queued      []*Turn       // in order
+	starting    chan struct{} // not nil while the session is reserved; closed by unreserve
+	broken      error         // an append has failed for good: the log must be reloaded
+	stall       error         // why an append is being retried
 	queue       []*entry
-	flushing    bool      // some goroutine is in flush
-	tail        tail.Tail // of what was written here
+	flushing    bool      // a goroutine writes the queue
+	tail        tail.Tail // the last records written here
 	watchers    map[*Watcher]struct{}
 	deltas      int // since the last record
 	clientsSeen int
-	attempts    int64 // Head.Attempts
+	attempts    int64 // the value of Head.Attempts
 }
 
 // entry is a record on its way into the log.
 type entry struct {
 	turn     *Turn
-	attempt  *attempt // whose entry it is, nil for no attempt's; of KindTurnResumed the one to come
+	attempt  *attempt // which writes the entry, nil for none; of KindTurnResumed the new one
 	kind     record.Kind
 	data     []byte
-	fact     any // what data says, by kind: see Kind; of an event *Event
+	fact     any // what data says; the type follows from the kind
 	shared   []store.SharedValue
 	reserved *shared.Reservation // of shared
 	key      *store.Key          // names what the entry makes
 	asked    bool                // a client waits for it: refused when the store cannot take writes
-	settles  *pending            // the call it is the result of; protected by Session.mu
-	resolves *pending            // the call about which a person has said something
+	settles  *pending            // the call whose result it is; protected by Session.mu
+	resolves *pending            // the call whose interaction it resolves
 	rec      record.Record       // set before done is closed
 	err      error               // set before done is closed
 	done     chan struct{}       // closed when the entry is durable or has failed; see commit
 	released bool                // done is closed; protected by Session.mu
 }
 
-// load reads a session's log. A panic over what it holds is an error: others may
-// wait for the session.
-func load(ctx context.Context, store *patient, runner Runner, limits limits.Limits, id string) (_ *Session, err error) {
+// load reads a session's log. It returns a panic as an error, since other callers may wait for the session.
+func load(
+	ctx context.Context, store *sessionStore, runner Runner, limits limits.Limits, id string,
+) (_ *Session, err error) {
 	defer func() {
 		if p := recover(); p != nil {
 			err = fmt.Errorf("session %s: reading the log panicked: %v", id, p)
@@ -103,7 +104,8 @@ func load(ctx context.Context, store *patient, runner Runner, limits limits.Limi
 	}
 	s := newSession(store, runner, limits, id)
 	s.owner = info.Owner()
-	s.archived, s.own, s.attempts, s.index = info.Archived, info.Budget, info.Attempts, &index.Index{Inherited: info.Inherited}
+	s.archived, s.own, s.attempts = info.Archived, info.Budget, info.Attempts
+	s.index = &index.Index{Inherited: info.Inherited}
 	for rec, err := range s.records(ctx, 0, readPage) {
 		if err != nil {
 			return nil, err
@@ -120,7 +122,7 @@ func load(ctx context.Context, store *patient, runner Runner, limits limits.Limi
 	return s, nil
 }
 
-// subject returns the turn that a record read from the log is about.
+// subject returns the turn of a record that is read from the log.
 func (s *Session) subject(rec record.Record, fact any) *Turn {
 	switch f := fact.(type) {
 	case *record.TurnStarted:
@@ -148,7 +150,7 @@ func (s *Session) subject(rec record.Record, fact any) *Turn {
 	}
 }
 
-func newSession(store *patient, runner Runner, limits limits.Limits, id string) *Session {
+func newSession(store *sessionStore, runner Runner, limits limits.Limits, id string) *Session {
 	s := &Session{
 		id:       id,
 		store:    store,
@@ -164,8 +166,8 @@ func newSession(store *patient, runner Runner, limits limits.Limits, id string) 
 	return s
 }
 
-// records yields the records after a sequence number, pageLen to a read. The end
-// of the log, as far as it is kept, is not read.
+// records yields the records after a sequence number, with pageLen records a read. The tail in memory is
+// not read from the store.
 func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		for {
@@ -199,14 +201,14 @@ func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Se
 	}
 }
 
-// kept returns the records after a sequence number if the session keeps them all.
+// kept returns the records after a sequence number if the tail in memory has them all.
 func (s *Session) kept(after int64) ([]record.Record, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.tail.After(after)
 }
 
-// decode reads what a record says.
+// decode returns the fact of a record.
 func (s *Session) decode(rec record.Record) (any, error) {
 	fact, err := rec.Decode(s.runner.Decode)
 	if err != nil {
@@ -215,9 +217,8 @@ func (s *Session) decode(rec record.Record) (any, error) {
 	return fact, nil
 }
 
-// applyLocked is the one function that changes what a session knows. It runs
-// for each durable record, in order, when the record is written and when the
-// log is read.
+// applyLocked is the one function that changes the state of a session. It runs for each durable record, in
+// order, when the record is written and when the log is read.
 func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 	s.seq, s.lastAt, s.deltas = rec.Seq, rec.Time, 0
 	s.index.Note(rec, fact)
@@ -230,7 +231,7 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 		t.enter(turnStarting)
 		s.unqueueLocked(t.id)
 		t.into, t.onDisconnect, t.toolTimeout = "", f.OnDisconnect, f.ToolTimeout
-		// Its time begins when its start is written.
+		// The turn's time begins with this record.
 		t.startSeq, t.started, t.began = rec.Seq, rec.Time, s.store.Began(rec.Time)
 		s.lastSpec = f
 		if f.SessionBudget != nil {
@@ -252,7 +253,7 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 			if q := s.unqueueLocked(f.Injected); q != nil {
 				q.enter(turnInjected)
 				close(q.done)
-				if q.stop != nil { // its client has taken it back meanwhile
+				if q.stop != nil { // its client has canceled it meanwhile
 					t.haltLocked(q.stop.reason)
 				}
 			}
@@ -270,11 +271,11 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 		t.openStep([]record.ToolCall{*f})
 		s.openCallLocked(t, *f)
 	case *record.ToolResult:
-		s.settledLocked(t, f)
+		s.applyResultLocked(t, f)
 	case *record.InteractionResolved:
-		s.resolvedLocked(t, f)
+		s.applyResolutionLocked(t, f)
 	case *record.ClientsLeft:
-		s.clientsLeftLocked(t, f)
+		s.applyClientsLeftLocked(t, f)
 	case *record.TurnEnded:
 		t.ended = f
 		if s.lastSpec != nil {
@@ -293,8 +294,8 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 	}
 }
 
-// settledLocked takes the result of a call.
-func (s *Session) settledLocked(t *Turn, res *record.ToolResult) {
+// applyResultLocked settles a call: it has its result.
+func (s *Session) applyResultLocked(t *Turn, res *record.ToolResult) {
 	t = s.nowLocked(t)
 	t.results[res.CallID] = *res
 	t.closeSteps()
@@ -306,7 +307,7 @@ func (s *Session) settledLocked(t *Turn, res *record.ToolResult) {
 	}
 }
 
-// lookup finds a call of a turn: pending, or with its result.
+// lookup returns a call of a turn: the pending call, or its result.
 func (s *Session) lookup(t *Turn, callID string) (p *pending, res record.ToolResult, ok bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -317,7 +318,7 @@ func (s *Session) lookup(t *Turn, callID string) (p *pending, res record.ToolRes
 	return nil, res, ok
 }
 
-// settleAs settles a call without an answer of the client.
+// settleAs settles a call without a result of a client.
 func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o record.Outcome, text string) error {
 	res := record.ToolResult{CallID: callID, Outcome: o, Error: text}
 	data, err := logjson.Marshal(res)
@@ -337,8 +338,8 @@ func (s *Session) settle(ctx context.Context, t *Turn, res record.ToolResult, da
 	return err
 }
 
-// callToSettle returns the call of a result, which nobody else may settle from now on, and
-// its turn. It returns neither if the call has the same result already.
+// callToSettle claims the call of a result for the caller, and returns it with its turn. It returns
+// neither if the call has the same result already.
 func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolResult) (*Turn, *pending, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -354,31 +355,31 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolRes
 	case settled && first.Equal(*res):
 		return nil, nil, nil
 	case settled:
-		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: this answer came too late, the call is already settled "+
-			"(%s)", res.CallID, first.Outcome)
+		return nil, nil, fault.Errorf(fault.Invalid,
+			"tool call %q: this answer came too late, the call is already settled (%s)", res.CallID, first.Outcome)
 	case p == nil:
 		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: no such call is open in this turn", res.CallID)
 	case p.phase == callSealed:
 		return nil, nil, errTooLate(res.CallID)
 	case p.call.Asks != nil && res.Outcome == record.Answered:
-		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q waits for a person, no client is asked for it: resolve "+
-			"the interaction", res.CallID)
+		return nil, nil, fault.Errorf(fault.Invalid,
+			"tool call %q waits for a person, no client is asked for it: resolve the interaction", res.CallID)
 	}
 	s.recordLocked(p, res)
 	return t, p, nil
 }
 
-// recordLocked says that a result of a call is on its way into the log: see triedLocked.
+// recordLocked marks that a result of a call is on its way into the log. triedLocked ends that.
 func (s *Session) recordLocked(p *pending, res *record.ToolResult) {
 	p.enter(s, callRecording)
 	p.recording, p.tried = res, make(chan struct{})
 	s.reconcileLocked()
 }
 
-// callLocked finds the call of a result, nil if it is not open, in the turn as it is now.
-// What a person says about it comes first. A call that is sealed by a run which ends is
-// waited for, if a client gives the result: where that run is suspended, or its end cannot
-// be written, the turn goes on and the call is open again. It gives the lock up meanwhile.
+// callLocked returns the pending call of a result, nil if there is none, and the turn that has it now. It
+// waits for a resolution under way. For a result of a client it also waits for the run that has sealed
+// the call: if that run is suspended, or its end cannot be written, the call is open once more. While it
+// waits, it gives up the lock.
 func (s *Session) callLocked(ctx context.Context, of *Turn, res *record.ToolResult) (t *Turn, p *pending, err error) {
 	waited := false
 	err = lock.Await(ctx, &s.mu, func() <-chan struct{} {
@@ -410,8 +411,8 @@ func errTooLate(callID string) error {
 	return fault.Errorf(fault.Invalid, "tool call %q: this answer came too late, the turn is over", callID)
 }
 
-// seal returns the result of a call. One that has none gets none any more; a
-// result that is on its way is waited for.
+// seal returns the result of a call. It waits for a result that is being recorded, and seals a call that
+// has none.
 func (s *Session) seal(t *Turn, callID string) (record.ToolResult, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -429,8 +430,8 @@ func (s *Session) seal(t *Turn, callID string) (record.ToolResult, bool) {
 	return res, ok
 }
 
-// publishLocked shows an item to all watchers; each learns which of the fact's
-// calls its client is asked for.
+// publishLocked sends an item to all watchers, each with the calls of the fact that are offered to its
+// client.
 func (s *Session) publishLocked(it render.Item) {
 	for w := range s.watchers {
 		it.Offered = nil
@@ -447,7 +448,7 @@ func (s *Session) publishLocked(it render.Item) {
 	s.rouse()
 }
 
-// opens are the ids of the calls that a fact may open for clients.
+// opens returns the ids of the calls that a fact may open for clients.
 func opens(fact any) []string {
 	if f, ok := fact.(*record.InteractionResolved); ok {
 		return []string{f.ID}
@@ -459,9 +460,8 @@ func opens(fact any) []string {
 	return ids
 }
 
-// failLocked tells the watchers, also those to come, that the turn's end could
-// not be recorded. They take no part in what becomes of the turn later.
-// Where the turn only waits, those who observe it stay.
+// failLocked ends the watchers of the turn with an error, and those that join until it is resumed. If
+// waits, the turn is only suspended and observers stay, unless the session is broken.
 func (s *Session) failLocked(t *Turn, err *fault.Error, waits bool) {
 	t.failed = err
 	for w := range s.watchers {

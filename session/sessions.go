@@ -16,7 +16,7 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Limits of what a session is called.
+// Limits of labels and client references, and the retries of a delete.
 const (
 	maxLabels        = 64
 	maxLabelBytes    = 63
@@ -28,9 +28,9 @@ const (
 
 func newSessionID() string { return strings.ToLower(rand.Text()) }
 
-// Names is what a caller may call a session.
+// Names are a caller's labels of a session and its reference to it.
 type Names struct {
-	// Labels are its own notes, and ClientRef its own name for it.
+	// Labels are keys and values of the caller, and ClientRef is its own name of the session.
 	Labels    map[string]string
 	ClientRef string
 }
@@ -42,20 +42,23 @@ func (n Names) check(labels map[string]string) error {
 	}
 	for k, v := range labels {
 		if k == "" || len(k) > maxLabelBytes || len(v) > maxLabelValue || strings.Contains(k+v, "\x00") {
-			return fault.Errorf(fault.Invalid, "labels[%.64q]: a key has 1 to %d bytes, a value at most %d, none of them 0", k, maxLabelBytes, maxLabelValue).
+			return fault.Errorf(fault.Invalid,
+				"labels[%.64q]: a key has 1 to %d bytes, a value at most %d, none of them 0",
+				k, maxLabelBytes, maxLabelValue).
 				Breaking("labels", fault.RuleRange)
 		}
 	}
 	if len(n.ClientRef) > maxClientRef || strings.Contains(n.ClientRef, "\x00") {
-		return fault.Errorf(fault.Invalid, "client_ref has %d bytes, at most %d are allowed, none of them 0", len(n.ClientRef), maxClientRef).
+		return fault.Errorf(fault.Invalid, "client_ref has %d bytes, at most %d are allowed, none of them 0",
+			len(n.ClientRef), maxClientRef).
 			Breaking("client_ref", fault.RuleRange)
 	}
 	return nil
 }
 
-// CreateSession makes a session without turns, whose budget counts from its beginning;
-// the zero Budget is none. With a key that was used before for the same it returns the
-// session of then, as it is now. An error that a client may see is of type *fault.Error.
+// CreateSession makes a session without turns and with a budget; the zero Budget is none. A repeat under
+// the same key returns the session that the first request made, as it is now. An error that a client may
+// see is of type *fault.Error.
 func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.Budget, o Once) (index.Session, error) {
 	if err := names.check(names.Labels); err != nil {
 		return index.Session{}, err
@@ -83,11 +86,15 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 }
 
 func (n Names) newSession(ctx context.Context, at time.Time) store.NewSession {
-	return store.NewSession{ID: newSessionID(), CreatedAt: at, Creator: principal.Of(ctx).Key(), Labels: n.Labels, ClientRef: n.ClientRef}
+	return store.NewSession{
+		ID: newSessionID(), CreatedAt: at, Creator: principal.Of(ctx).Key(),
+		Labels: n.Labels, ClientRef: n.ClientRef,
+	}
 }
 
-// UpdateSession changes a session, now whatever c.At says, and returns it as it is
-// then. A budget holds at once, also for a turn that runs. A session of another version is a *fault.Error of code CONFLICT.
+// UpdateSession changes a session at the present time, which replaces c.At, and returns the changed
+// session. A budget applies at once, also to a running turn. A session of another version is a
+// *fault.Error of code CONFLICT.
 func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) (index.Session, error) {
 	names := Names{}
 	if c.ClientRef != nil {
@@ -104,7 +111,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 	if err := m.store.refuses(); err != nil {
 		return index.Session{}, err
 	}
-	// Whoever starts a turn sees the session before or after the change.
+	// A turn that starts sees the session before or after the change.
 	done, err := m.exclusive.Lock(ctx, work{scopeUpdate, id})
 	if err != nil {
 		return index.Session{}, err
@@ -115,7 +122,8 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 		return index.Session{}, err
 	}
 	if n := labelsAfter(before.Labels, c.Labels); n > maxLabels {
-		return index.Session{}, fault.Errorf(fault.LimitExceeded, "labels: the session would have %d of them, at most %d are allowed", n, maxLabels).
+		return index.Session{}, fault.Errorf(fault.LimitExceeded,
+			"labels: the session would have %d of them, at most %d are allowed", n, maxLabels).
 			Breaking("labels", fault.RuleRange).Over("labels", maxLabels, n)
 	}
 	c.At = m.store.Stamp()
@@ -124,14 +132,15 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 	case errors.Is(err, store.ErrNoSession):
 		return index.Session{}, refusal.NoSession(id)
 	case errors.Is(err, store.ErrConflict):
-		return index.Session{}, fault.Errorf(fault.Conflict, "version %d: session %q has version %d; read it again", c.Version, id, before.Version).
+		return index.Session{}, fault.Errorf(fault.Conflict, "version %d: session %q has version %d; read it again",
+			c.Version, id, before.Version).
 			Breaking("version", fault.RuleConflict)
 	case err != nil:
 		return index.Session{}, fmt.Errorf("session %s: update: %w", id, err)
 	}
-	if h := m.sessions.Find(id); h != nil {
-		err := h.Wait(ctx)
-		if s, ok := h.Now(); ok {
+	if ref := m.sessions.Find(id); ref != nil {
+		err := ref.Wait(ctx)
+		if s, ok := ref.Now(); ok {
 			s.setOwn(info)
 		} else if ctx.Err() != nil {
 			return index.Session{}, err
@@ -140,7 +149,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 	return m.SessionNow(ctx, info)
 }
 
-// labelsAfter is how many labels there are after a change.
+// labelsAfter returns the number of labels after a change.
 func labelsAfter(have, set map[string]string) int {
 	n := len(have)
 	for k, v := range set {
@@ -161,9 +170,9 @@ func (s *Session) isArchived() bool {
 	return s.archived
 }
 
-// DeleteSession stops what runs in a session and removes it. A session that
-// others keep at work is a *fault.Error of code SESSION_BUSY. A store without space
-// loses sessions that do not run all the same: that makes space.
+// DeleteSession cancels the turns of a session and removes it. A session that stays in use is a
+// *fault.Error of code SESSION_BUSY. A store without space still removes sessions without an open turn:
+// that frees space.
 func (m *Manager) DeleteSession(ctx context.Context, id string) error {
 	if err := m.store.refuses(); err != nil && !errors.Is(err, store.ErrFull) {
 		return err
@@ -174,7 +183,7 @@ func (m *Manager) DeleteSession(ctx context.Context, id string) error {
 			return err
 		}
 		select {
-		case <-time.After(deleteRetryAfter): // somebody reads it
+		case <-time.After(deleteRetryAfter): // the session is in use
 		case <-ctx.Done():
 			return context.Cause(ctx)
 		}
@@ -182,7 +191,7 @@ func (m *Manager) DeleteSession(ctx context.Context, id string) error {
 	return fault.Errorf(fault.Busy, "session %q is in use all the time; try again", id).After(refusal.Later)
 }
 
-// tryDelete reports false if somebody uses the session.
+// tryDelete reports false if the session is in use.
 func (m *Manager) tryDelete(ctx context.Context, id string) (done bool, err error) {
 	info, err := m.Session(ctx, id)
 	if err != nil {
@@ -196,7 +205,7 @@ func (m *Manager) tryDelete(ctx context.Context, id string) (done bool, err erro
 			return false, err
 		}
 	}
-	err = m.alone(id, refusal.NoSession(id), func() error {
+	err = m.whileUnused(id, refusal.NoSession(id), func() error {
 		head, err := m.store.Head(ctx, id)
 		switch {
 		case errors.Is(err, store.ErrNoSession):
@@ -214,18 +223,18 @@ func (m *Manager) tryDelete(ctx context.Context, id string) (done bool, err erro
 	return err == nil, err
 }
 
-// stopAll ends the turns of a session, those that wait first.
+// stopAll cancels the turns of a session, queued ones first.
 func (m *Manager) stopAll(ctx context.Context, id string) error {
 	const why = "the session was deleted"
-	h, err := m.acquire(ctx, id)
+	ref, err := m.acquire(ctx, id)
 	if err != nil {
 		return err
 	}
-	if err = h.Value.awaitStart(ctx); err == nil { // of which only the store may know yet
-		err = h.Value.dropQueued(ctx, why)
+	if err = ref.Value.awaitStart(ctx); err == nil { // of which only the store may know yet
+		err = ref.Value.dropQueued(ctx, why)
 	}
-	open := h.Value.isOpen()
-	m.release(h)
+	open := ref.Value.isOpen()
+	m.release(ref)
 	if err != nil || !open {
 		return err
 	}

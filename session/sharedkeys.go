@@ -15,8 +15,8 @@ import (
 	"github.com/apzuk3/agentd/session/principal"
 )
 
-// SharedState returns the keys that the sessions of a principal have in common with
-// others, with their scopes, as they are now.
+// SharedState returns the keys that the sessions of a principal share with others, with their scopes, as
+// they are now.
 func SharedState(ctx context.Context, store interface {
 	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
 }, owner principal.Principal,
@@ -30,13 +30,13 @@ type SharedKey struct {
 	Key string
 	// Value is JSON.
 	Value json.RawMessage
-	// Bytes is how many bytes of its scope's bound it takes.
+	// Bytes is the part of the scope's bound that the key takes.
 	Bytes int
 }
 
-// SharedKeys returns at most limit keys of `app:` and of the principal's own `user:`
-// with a prefix, fewer if they are large, by name, and the token of the next page, "" on
-// the last one. page is a token of the same prefix, "" for the first page.
+// SharedKeys returns the keys of `app:` and of the principal's own `user:` that have a prefix, sorted by
+// name: at most limit of them, fewer if they are large. next is the token of the next page, "" on the
+// last one. at is a token of the same prefix, "" for the first page.
 func (m *Manager) SharedKeys(
 	ctx context.Context, prefix, at string, limit int,
 ) (keys []SharedKey, next string, err error) {
@@ -65,8 +65,8 @@ func (m *Manager) SharedKeys(
 	return keys, "", nil
 }
 
-// RemoveShared removes keys of state that sessions share, and returns those that
-// there were. Its errors are of type *fault.Error if a client may see them.
+// RemoveShared removes keys of state that sessions share, and returns those that existed. An error that a
+// client may see is of type *fault.Error.
 func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []string, err error) {
 	for i, key := range keys {
 		if err := checkShared(fmt.Sprintf("keys[%d]", i), key); err != nil {
@@ -101,9 +101,8 @@ func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []st
 	return slices.Sorted(maps.Keys(gone)), nil
 }
 
-// SetShared sets keys of state that sessions share, all or none: those of `app:`, and of
-// the principal's own `user:`. A value of nil removes its key. Its errors are of type
-// *fault.Error if a client may see them.
+// SetShared sets keys of `app:`, and of the principal's own `user:`, all or none. A value of nil removes
+// its key. An error that a client may see is of type *fault.Error.
 func (m *Manager) SetShared(ctx context.Context, state map[string]any) error {
 	for _, key := range slices.Sorted(maps.Keys(state)) {
 		if err := checkShared("values", key); err != nil {

@@ -9,8 +9,7 @@ import (
 	"time"
 )
 
-// suspendAll takes no new turns and has those that run leave their logs as they
-// are.
+// suspendAll refuses new turns and suspends those that run.
 func (m *Manager) suspendAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -20,8 +19,7 @@ func (m *Manager) suspendAll() {
 	}
 }
 
-// suspendWaiting does so with turns that only wait for a person, or for a client
-// that is not there: that may take days.
+// suspendWaiting suspends turns that only wait for a person or an absent client: that may take days.
 func (m *Manager) suspendWaiting() {
 	for _, a := range m.runningNow() {
 		if a.t.s.onlyWaits(a) {
@@ -30,14 +28,14 @@ func (m *Manager) suspendWaiting() {
 	}
 }
 
-// runningNow are the attempts that run.
+// runningNow returns the running attempts.
 func (m *Manager) runningNow() []*attempt {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Keys(m.running))
 }
 
-// drain takes no new turns, and ends what the manager does by itself.
+// drain refuses new turns, and ends the sweep and the timers of suspended turns.
 func (m *Manager) drain() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -50,14 +48,13 @@ func (m *Manager) drain() {
 	}
 }
 
-// waitingLook is how often a shutdown looks for turns that have come to wait.
+// waitingLook is how often a shutdown looks for turns that only wait by now.
 const waitingLook = 50 * time.Millisecond
 
-// Shutdown refuses new turns, waits for those that run until ctx ends, then suspends
-// them, so that they are resumed when a server opens the store again, and waits
-// a little longer. Turns that only wait for a person, or for a client that is not
-// there, are suspended at once. It may be called again. The error names the turns
-// that are still running.
+// Shutdown refuses new turns and waits for the running ones. Turns that only wait for a person or an
+// absent client are suspended at once. When ctx ends, it suspends the others, so that the next server on
+// the store resumes them, and waits for Limits.StopGrace. The error names the turns that still run. It
+// may be called more than once.
 func (m *Manager) Shutdown(ctx context.Context) error {
 	m.drain()
 	idle := make(chan struct{})
@@ -69,7 +66,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	}()
 	look := time.NewTicker(waitingLook)
 	defer look.Stop()
-	defer m.endReaders() // of what has come to its end meanwhile
+	defer m.endReaders() // of sessions whose turns have ended meanwhile
 	for soft := true; soft; {
 		m.suspendWaiting()
 		m.endObserversOfSuspended()

@@ -6,8 +6,8 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// checkState asks the runner whether a turn can begin with the keys that its
-// sessions have, shared ones included, and those of its request.
+// checkState has the runner check the state at the start of a turn: the session's keys, the shared ones,
+// and those of the request.
 func (s *Session) checkState(spec *record.Spec, whole map[string]any, started *record.TurnStarted) error {
 	state := maps.Clone(whole)
 	writeState(state, started.State)

@@ -19,11 +19,10 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// Turn is what one prompt sets off. Its methods may be called from any
-// goroutine, also after it has ended.
+// Turn is what one prompt sets off. Its methods may be called from any goroutine, also after it has ended.
 //
-// It is what its records say, and an attempt: what this process does about it. A turn that
-// is resumed stays the same and gets a new attempt.
+// It has the facts of its records, and an attempt, which is its run in this process. A turn that is
+// resumed gets a new attempt.
 type Turn struct {
 	s  *Session
 	id string
@@ -33,37 +32,36 @@ type Turn struct {
 	landmarks
 	facts
 	*attempt
-	// Of a turn that waits for its start.
-	waits *record.TurnQueued
-	into  string // the turn its prompt becomes, or has become, a message of
+	waits *record.TurnQueued // of a queued turn, else nil
+	into  string             // the turn that takes, or has taken, the prompt as a message
 }
 
 // landmarks are what a session keeps of its last turn when that is over.
 type landmarks struct {
-	startSeq  int64          // its first record; 0 before
-	queuedSeq int64          // the record of its prompt, if it has waited for its start
-	besideSeq int64          // first record of the turn that ran then
+	startSeq  int64          // of TurnStarted; 0 before
+	queuedSeq int64          // of TurnQueued; 0 if it was not queued
+	besideSeq int64          // the startSeq of the turn that ran at queuedSeq
 	snapshot  map[string]any // the whole state at the start, without scope temp
 	injected  []string       // queued turns whose prompts have become messages of this one
 	ended     *record.TurnEnded
 }
 
-// facts are what else the records of a turn say. They change in [Session.applyLocked]
-// alone, but for cancelAt.
+// facts are the rest of what the records of a turn say. Only [Session.applyLocked] changes them, except
+// cancelAt.
 type facts struct {
-	started      time.Time // by the clock, as the log has it
-	began        time.Time // the same by this process's time
+	started      time.Time // by the clock, as in the log
+	began        time.Time // the same moment by the time of this process
 	onDisconnect record.OnDisconnect
 	toolTimeout  time.Duration                // 0 is the server's
-	pending      map[string]*pending          // calls nobody has settled yet
-	opened       int                          // calls that were ever in pending
-	results      map[string]record.ToolResult // calls that are settled
-	resolved     map[string]record.Resolution // what people have said, by call
-	steps        [][]record.ToolCall          // the calls of each response that has open ones
+	pending      map[string]*pending          // calls without a result
+	opened       int                          // the number of calls that were ever in pending
+	results      map[string]record.ToolResult // of settled calls
+	resolved     map[string]record.Resolution // by call
+	steps        [][]record.ToolCall          // the calls of each response that has calls without a result
 	usage        record.Usage
 	called       int64     // model calls whose end is in the log
-	cancelAt     clock.Due // when the turn is over if no client comes back; zero while one is there, or none came
-	cancelLogged time.Time // cancelAt, as the log has it
+	cancelAt     clock.Due // when the turn is canceled if no client comes back; zero while one is there, or none came
+	cancelLogged time.Time // cancelAt as in the log
 }
 
 // newTurn returns a turn that does not run.
@@ -77,19 +75,18 @@ func newTurn(s *Session, id string) *Turn {
 	return t
 }
 
-// over returns what the session keeps of a turn that is over.
+// over returns the part of an ended turn that the session keeps.
 func (t *Turn) over() *Turn {
 	kept := newTurn(t.s, t.id)
 	kept.landmarks, kept.phase = t.landmarks, turnEnded
 	return kept
 }
 
-// ErrSuspended is the cause with which a run's context ends when its turn is to
-// go on later, here or on another server: the runner must leave the history as
-// it is.
+// ErrSuspended is the cause with which the context of a run ends when its turn is suspended. The runner
+// must leave the history as it is: the turn is resumed later, here or on another server.
 var ErrSuspended = errors.New("session: the turn is suspended")
 
-// pending is a tool call that nobody has settled yet.
+// pending is a tool call without a result.
 type pending struct {
 	call  record.ToolCall
 	order int // rises with each call of the turn
@@ -97,36 +94,36 @@ type pending struct {
 	// The fields below are protected by s.mu.
 	phase     callPhase
 	alarm     alarm.Alarm        // of the phase
-	owner     *Watcher           // whose client is asked
-	recording *record.ToolResult // of callRecording, what is on its way
-	tried     chan struct{}      // closed when that has come to an end; made with callRecording and callResolving
-	newer     int                // until the grace is over, only a client that came after so many is asked; 0 is any
-	leftAt    time.Time          // when the client left that was asked; of newer
-	unserved  bool               // no client has had the tool for a while: whoever watches is told
+	owner     *Watcher           // whose client has the offer
+	recording *record.ToolResult // of callRecording: the result on its way
+	tried     chan struct{}      // of callRecording and callResolving: closed when the write has succeeded or failed
+	newer     int                // of callHandover: only clients of a higher Watcher.order get the offer; 0 is any
+	leftAt    time.Time          // of newer: when the client with the offer left
+	unserved  bool               // no client has had the tool for unservedAfter; watchers are notified
 	done      chan struct{}      // closed when result is set
 	result    *record.ToolResult // written before done is closed
 }
 
-// Answer is a client's answer to a tool call.
+// Answer is the result that a client gives to a tool call.
 type Answer struct {
-	// CallID is the call.
+	// CallID is the id of the call.
 	CallID string
-	// Output is the tool's result; Error why it failed. With neither, and without
-	// Parts, the model sees a tool error that says so.
+	// Output is the output of the tool, and Error says why it failed. Without both, and
+	// without Parts, the model sees a tool error that says so.
 	Output, Error *string
-	// Parts are more of the result; not together with Error.
+	// Parts are the rest of the result; not together with Error.
 	Parts record.Parts
-	// State are keys to write with the result. Numbers may be of type json.Number, as
-	// they are written.
+	// State are keys to write with the result. Numbers may be of type json.Number, which
+	// keeps their digits.
 	State map[string]any
-	// StateField is what State is called in what the client is told, "" for state_delta.
+	// StateField is the name of State in errors and warnings; "" is state_delta.
 	StateField string
-	// by and warnings are who answers, and what of the answer was left out; set by
-	// [Turn.Answer].
+	// by is who gives the result, and warnings are what [Turn.Answer] left out of it.
+	// [Turn.Answer] sets both.
 	by       string
 	warnings []record.Warning
-	// Refused, if set, is why the answer cannot be taken. Nothing else of it counts
-	// then but CallID; see [Turn.Answer].
+	// Refused, if set, is why the result cannot be taken. Then only CallID counts; see
+	// [Turn.Answer].
 	Refused *fault.Error
 }
 
@@ -136,18 +133,16 @@ func (t *Turn) SessionID() string { return t.s.id }
 // ID returns the turn's id.
 func (t *Turn) ID() string { return t.id }
 
-// Done is closed when nothing of the turn runs here any more: it is over, was
-// suspended, the store has failed, or its prompt has become a message of another
-// turn. A turn that waits for its start when that happens to the one before stays
-// as it is.
+// Done is closed when nothing of the turn runs here any more: it is over or suspended, the store has
+// failed, or its prompt has become a message of another turn. The end of the running turn does not close
+// it for a queued one.
 func (t *Turn) Done() <-chan struct{} {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
 	return t.done
 }
 
-// Watch returns a watcher for the client that has asked for the turn; it begins
-// with the turn's first record.
+// Watch returns a watcher for the client that has sent the prompt. It begins with the turn's first record.
 func (t *Turn) Watch() *Watcher {
 	from := watch{tools: map[string]bool{}, asks: true, live: true}
 	for _, tool := range t.toolNames() {
@@ -157,8 +152,8 @@ func (t *Turn) Watch() *Watcher {
 	return t.s.watch(t, from)
 }
 
-// first is the position in front of the turn's first record. waited tells that the turn
-// has waited for its start, with the session's other events in between.
+// first returns the position before the turn's first record. waited reports whether the turn was queued,
+// so that events of other turns lie in between.
 func (t *Turn) first() (after int64, waited bool) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
@@ -168,12 +163,11 @@ func (t *Turn) first() (after int64, waited bool) {
 	return position.Of(t.startSeq, 0) - 1, false
 }
 
-// Answer records the client's answer to a call, durably, before it returns.
-// The first answer stands: an equal repeat is no error, anything else about a
-// call that is unknown or settled is a *fault.Error of code INVALID_REQUEST and
-// changes nothing. An answer that cannot be taken, because it is too large or no
-// answer, settles an open call too: nobody may wait for another one. The model sees
-// a tool error that says why, and so does the *fault.Error that is returned.
+// Answer records the client's result of a call, durably, before it returns. The first result stands: an
+// equal repeat is no error; any other result of a settled call, and one of an unknown call, is a
+// *fault.Error of code INVALID_REQUEST and changes nothing. A result that cannot be taken, because it is
+// too large or malformed, still settles the call: the model sees a tool error with the reason, and the
+// returned *fault.Error has the reason too.
 func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	p := principal.Of(ctx)
 	a.by = p.ID
@@ -207,7 +201,7 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	return refused.OfTurn(t.id)
 }
 
-// resultOf is what an answer becomes in the log, or why it cannot be taken.
+// resultOf returns an answer as the log has it, or why it cannot be taken.
 func (s *Session) resultOf(a Answer) (res record.ToolResult, data json.RawMessage, wrong *fault.Error) {
 	res = record.ToolResult{CallID: a.CallID, Outcome: record.Answered, State: a.State, By: a.by, Warnings: a.warnings}
 	switch {
@@ -233,7 +227,8 @@ func (s *Session) resultOf(a Answer) (res record.ToolResult, data json.RawMessag
 		return res, nil, fault.Errorf(fault.Invalid, "the answer cannot be stored: %v", err)
 	}
 	if n, most := len(data), s.limits.MaxResultBytes; n > most {
-		return res, nil, fault.Errorf(fault.LimitExceeded, "the answer takes %d bytes, at most %d are allowed", n, most).
+		return res, nil, fault.Errorf(fault.LimitExceeded,
+			"the answer takes %d bytes, at most %d are allowed", n, most).
 			Breaking("output", fault.RuleRange).Over("result_bytes", most, n)
 	}
 	if len(a.Parts) == 0 {
@@ -252,28 +247,30 @@ func (s *Session) resultOf(a Answer) (res record.ToolResult, data json.RawMessag
 	return res, data, nil
 }
 
-// CancelCall settles a call as canceled: the model sees a canceled tool and
-// the turn goes on. An unknown or settled call is a *fault.Error of code
-// INVALID_REQUEST, a call that was canceled before is none.
+// CancelCall settles a call as canceled: the model sees a canceled tool, and the turn continues. An
+// unknown or settled call is a *fault.Error of code INVALID_REQUEST; a call that was canceled before is
+// no error.
 func (t *Turn) CancelCall(ctx context.Context, callID string) error {
-	return t.present(ctx, func(now *Turn) error { return now.s.settleAs(ctx, now, callID, record.Cancelled, callCancelled) })
+	return t.present(ctx, func(now *Turn) error {
+		return now.s.settleAs(ctx, now, callID, record.Cancelled, callCancelled)
+	})
 }
 
-// openStep takes note of the calls of one answer.
+// openStep remembers the calls of one response.
 func (t *Turn) openStep(calls []record.ToolCall) {
 	if len(calls) > 0 {
 		t.steps = append(t.steps, calls)
 	}
 }
 
-// closeSteps forgets answers whose calls all have results.
+// closeSteps forgets the responses whose calls all have results.
 func (t *Turn) closeSteps() {
 	t.steps = slices.DeleteFunc(t.steps, func(step []record.ToolCall) bool {
 		return !slices.ContainsFunc(step, func(c record.ToolCall) bool { _, ok := t.results[c.ID]; return !ok })
 	})
 }
 
-// timeout is how long a client may take for a call of a tool.
+// timeout returns how long a client may take for a call of a tool.
 func (t *Turn) timeout(tool string) time.Duration {
 	after := cmp.Or(t.toolTimeout, t.s.limits.ToolTimeout)
 	if t.spec == nil {
@@ -287,10 +284,9 @@ func (t *Turn) timeout(tool string) time.Duration {
 	return after
 }
 
-// Unattended says that a watcher's client cannot answer any more, though it
-// still reads. Calls that no other client can be asked for, open ones and those
-// to come, are settled as abandoned; the reason is part of what the model sees.
-// A client without tools changes nothing by it: it could not answer before.
+// Unattended marks that the watcher's client gives no results any more, though it still reads. Calls that
+// can be offered to no other client, now or later, are settled as abandoned, with the reason, which the
+// model sees. For a client without tools it changes nothing.
 func (w *Watcher) Unattended(reason string) {
 	s := w.s
 	s.mu.Lock()
@@ -309,8 +305,7 @@ func (w *Watcher) Unattended(reason string) {
 	s.reconcileLocked()
 }
 
-// unattendedLocked is why nobody who takes part in the running turn can answer,
-// or "".
+// unattendedLocked returns why no client of the running turn gives results any more, or "".
 func (s *Session) unattendedLocked() string {
 	why := ""
 	for w := range s.watchers {

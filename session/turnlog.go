@@ -13,47 +13,45 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// TurnLog is the log of a session, for those who want to know more of one of its
-// turns than is kept.
+// TurnLog is the log of a session, from which a caller derives what is not stored of one of its turns.
 type TurnLog struct {
-	// SessionID and TurnID name the turn; it may be one that has not begun.
+	// SessionID and TurnID name the turn; it may not have started.
 	SessionID, TurnID string
-	// After is the record behind which the page that is asked for begins, 0 for the
-	// first page.
+	// After is the record after which the page begins, 0 for the first page.
 	After int64
-	// Records are those of the session from its first one on, as many as there are
-	// when they are read. Who has seen enough stops.
+	// Records yields the records of the session from the first one to the last one that there
+	// is when it gets there.
 	Records iter.Seq2[record.Record, error]
-	// State are the keys that sessions have in common, as they are now.
+	// State are the shared keys as they are now.
 	State map[string]any
 
-	query uint64 // tells the pages of one request from those of others
+	query uint64 // distinguishes the pages of one request from those of others
 }
 
-// ToldCall is what a model was told in one call.
+// ToldCall is a model call with its prompt.
 type ToldCall struct {
 	// Seq is the record with which the call ended.
 	Seq int64
-	// Details are what is known of it.
+	// Details are the details of the call.
 	Details *agentdv1.ModelCallDetails
-	// Operator is the server's own text in the instruction, which is for operators.
+	// Operator is the server's own text in the instruction, which only operators may read.
 	Operator string
 }
 
-// toldQuery is what a list of model calls is asked for.
-type toldQuery struct{ CallsOfSession, CallsOfTurn string }
+// modelCallsQuery identifies a list of model calls.
+type modelCallsQuery struct{ CallsOfSession, CallsOfTurn string }
 
-// Page is the token of the page that begins behind a record.
+// Page returns the token of the page that begins after a record.
 func (l *TurnLog) Page(after int64) string {
 	return page.Token{Query: l.query, Session: l.SessionID, Seq: after, ID: l.TurnID}.String()
 }
 
-// TurnLog finds a turn, "" is the session's last one; all pages are of the one that
-// the first page was of. A prompt that has become a message of another turn stands
-// for that. page is a token of TurnLog.Page for the same session and turn, "" for the
-// first page. Its errors are of type *fault.Error if a client may see them.
+// TurnLog returns the log of a turn; "" is the session's last one, and all pages are of the turn of the
+// first page. For an injected prompt it is the turn that took it as a message. at is a token of
+// TurnLog.Page for the same session and turn, "" for the first page. An error that a client may see is of
+// type *fault.Error.
 func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, at string) (TurnLog, error) {
-	hash := page.Hash(toldQuery{sessionID, turnID})
+	hash := page.Hash(modelCallsQuery{sessionID, turnID})
 	after, err := page.Read(at, hash)
 	if err != nil {
 		return TurnLog{}, err
@@ -83,7 +81,7 @@ func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, at string) (Tu
 	return out, err
 }
 
-// logOf reads a session's records, a page at a time.
+// logOf yields a session's records, which it reads in pages.
 func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		for last := int64(0); ; {

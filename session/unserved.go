@@ -6,12 +6,11 @@ import (
 	"github.com/apzuk3/agentd/session/internal/render"
 )
 
-// unservedAfter is how long a call waits for a client with its tool before those that
-// watch are told that there is none.
+// unservedAfter is how long a call waits for a client with its tool before watchers are notified that
+// there is none.
 const unservedAfter = 3 * time.Second
 
-// notifyUnservedLocked says to everybody who watches that nobody has come with the tool of
-// a call in a while.
+// notifyUnservedLocked notifies the watchers of the turn that no client has the tool of a call.
 func (s *Session) notifyUnservedLocked(t *Turn, p *pending) {
 	p.unserved = true
 	u := render.Unserved{Call: p.call, Expires: s.expiresLocked(t)}
@@ -22,8 +21,8 @@ func (s *Session) notifyUnservedLocked(t *Turn, p *pending) {
 	}
 }
 
-// unservedLocked are the calls of a turn that no client can be asked for, for those
-// who come now. While the turn is suspended that is each one that is open.
+// unservedLocked returns the unserved calls of a turn, for a watcher that joins or catches up. While the
+// turn is suspended, these are all open calls.
 func (s *Session) unservedLocked(t *Turn) []render.Unserved {
 	if t != s.turn || t.ended != nil {
 		return nil
@@ -37,7 +36,7 @@ func (s *Session) unservedLocked(t *Turn) []render.Unserved {
 	return out
 }
 
-// expiresLocked is when the open turn is over if no client comes that it needs.
+// expiresLocked returns when the open turn ends if the client that it needs does not come.
 func (s *Session) expiresLocked(t *Turn) time.Time {
 	at := s.lastAt.Add(s.limits.Retention)
 	if t.runs() && (t.deadline.IsSet() || t.stalled) && s.attendedLocked() && t.due.Before(at) {

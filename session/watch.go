@@ -17,32 +17,30 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Watcher turns the records of a session from a position on, and the deltas
-// between them, into protocol messages, until a turn is over; that of a
-// SessionWatcher goes on. One goroutine may
-// use it at a time; Close may be called from any.
+// Watcher renders the records of a session after a position, and the deltas between them, as protocol
+// messages, until a turn is over. A watcher of a SessionWatcher does not end with a turn. One goroutine
+// at a time may use it; Close may be called from any.
 //
-// What has happened waits in a queue of bounded size. When the queue is full it
-// is dropped, and Next goes on from the log, in which every fact is, and from
-// the texts that are on their way.
+// Items wait in a queue of bounded size. A full queue is dropped, and Next continues from the log, which
+// has every fact, and from the partials.
 type Watcher struct {
 	s     *Session
-	t     *Turn         // nil: whichever is the session's last one
+	t     *Turn         // nil: always the session's last turn
 	ready chan struct{} // holds one signal
-	// tools are what this client can be asked for; nil is none. Protected by s.mu.
+	// tools are those of calls that may be offered to the client; nil is none. Protected by s.mu.
 	tools map[string]bool
-	// offered are the tools the client came with, also when it has closed its
-	// side: as long as nobody else is asked, it is told of calls as if it were.
+	// offered are the tools that the client had when it joined. After Unattended its
+	// messages still mark a call as offered while no other client has the offer.
 	offered map[string]bool
 	asks    bool // the client takes part in the turn, with or without tools
 	onClose func()
-	// away is why the client, which still reads, cannot answer; protected by s.mu.
+	// away is why the client, which still reads, gives no results; protected by s.mu.
 	away  string
 	order int // rises from client to client; protected by s.mu
 
 	// The fields below are owned by the goroutine that calls Next.
 	reader *render.Reader
-	fresh  bool // the client has come with its turn and has seen nothing yet: its log is short
+	fresh  bool // the client has sent the prompt, and Next was not called yet: the log to read is short
 
 	mu     sync.Mutex // protects the fields below; taken after s.mu
 	queue  []render.Item
@@ -58,9 +56,9 @@ type watch struct {
 	tools map[string]bool // what the client can be asked for
 	asks  bool            // the client takes part
 	live  bool            // nothing happened before the client came
-	// observes: the client stays while its turn is suspended.
+	// observes: the watcher stays while its turn is suspended.
 	observes bool
-	only     bool // what is about other turns is not shown
+	only     bool // messages of other turns are left out
 }
 
 // watch returns a watcher that ends with a turn.
@@ -81,7 +79,7 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 		w.failed = t.failed
 	}
 	if t.waits != nil && t.startSeq == 0 && s.turn != nil && w.failed == nil && !from.observes {
-		w.failed = s.turn.failed // what it waits for is not running here
+		w.failed = s.turn.failed // the turn that it waits for does not run here
 	}
 	start := render.Start{
 		SessionID: s.id, Retention: s.limits.Retention, MaxBytes: s.limits.WatchBytes,
@@ -90,7 +88,7 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 	if !from.live {
 		start.Replayed = s.seq
 	}
-	// What came before the turn, or the one it waits for, does not matter.
+	// Rendering starts with the turn, or with the turn that ran when it was queued.
 	if now := s.nowLocked(t); now.startSeq > 0 && position.Record(from.after+1) >= now.startSeq {
 		start.Rendered = now.startSeq - 1
 	} else if t.waits != nil || t.besideSeq > 0 {
@@ -103,14 +101,12 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 	return w
 }
 
-// Ready receives when Next may have something to give. It may receive without
-// cause.
+// Ready receives when Next may have messages. It may also receive when there are none.
 func (w *Watcher) Ready() <-chan struct{} { return w.ready }
 
-// Next returns the messages there are now, possibly none, in order, and io.EOF
-// with or after the last message of the turn. It never waits for the turn, only
-// for the store. Any other error is final: the log could not be read, or, as an
-// *fault.Error, the turn has been left as it is and will go on later.
+// Next returns the messages there are now, possibly none, in order, and io.EOF with or after the last
+// message of the turn. It never waits for the turn, only for the store. Any other error is final: the log
+// could not be read, or, as a *fault.Error, the turn is left open and may be resumed later.
 func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	if w.reader.IsOver() {
 		return nil, io.EOF
@@ -144,8 +140,7 @@ func (w *Watcher) takeQueue() (lagged bool, failed *fault.Error, queue []render.
 	return lagged, failed, queue
 }
 
-// turnLocked is the turn that the watcher is about now; nil for that of a session
-// without turns.
+// turnLocked returns the turn that the watcher follows now; nil if the session has no turn.
 func (w *Watcher) turnLocked() *Turn {
 	if w.t == nil {
 		return w.s.turn
@@ -167,8 +162,8 @@ func (l sessionLog) Records(ctx context.Context, after int64) iter.Seq2[record.R
 // Decode returns the fact that a record states.
 func (l sessionLog) Decode(rec record.Record) (any, error) { return l.s.decode(rec) }
 
-// catchUp renders the log, and what is live beside it; what comes later comes through the
-// queue. When that is more than may wait for a watcher, the next call goes on.
+// catchUp renders the log and the live items; what follows comes through the queue. If the log is
+// too long to be rendered at once, the next call continues.
 func (w *Watcher) catchUp(ctx context.Context) error {
 	live, err := w.live()
 	if err != nil {
@@ -177,16 +172,17 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 	more, err := w.reader.CatchUp(ctx, live)
 	switch {
 	case errors.Is(err, store.ErrNoSession):
-		return refusal.NoSession(w.s.id) // it was deleted meanwhile
+		return refusal.NoSession(w.s.id) // deleted meanwhile
 	case errors.Is(err, render.ErrPurged):
-		return refusal.Purged(w.s.id) // the log has gone meanwhile
+		return refusal.Purged(w.s.id) // purged meanwhile
 	case more:
 		w.lag()
 	}
 	return err
 }
 
-// live returns what there is now beside the log. What comes later comes through the queue.
+// live returns what is not in the log: partials, offers and unserved calls. From now on the queue takes
+// items.
 func (w *Watcher) live() (out render.Live, err error) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -202,14 +198,14 @@ func (w *Watcher) live() (out render.Live, err error) {
 	return out, err
 }
 
-// caughtUp says that the queue holds all that is to come.
+// caughtUp has push queue items from now on.
 func (w *Watcher) caughtUp() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lagged = false
 }
 
-// lag has the next call of Next go on from the log.
+// lag drops the queue: the next call of Next continues from the log.
 func (w *Watcher) lag() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -217,8 +213,7 @@ func (w *Watcher) lag() {
 	w.wake()
 }
 
-// Close lets go of the session. A turn whose last client closes is on its own:
-// see Request.OnDisconnect.
+// Close ends the watcher. Request.OnDisconnect says what happens to a turn whose last client closes.
 func (w *Watcher) Close() {
 	w.s.leave(w)
 	lock.Do(&w.mu, func() { w.closed, w.queue = true, nil })
@@ -227,8 +222,7 @@ func (w *Watcher) Close() {
 	}
 }
 
-// CloseAndCancel is Close for a client that wants its turn no more: the turn is
-// canceled, unless another client takes part in it.
+// CloseAndCancel is Close, and cancels the turn unless another client takes part in it.
 func (w *Watcher) CloseAndCancel(reason string) {
 	alone := w.isAlone()
 	w.Close()
@@ -237,7 +231,7 @@ func (w *Watcher) CloseAndCancel(reason string) {
 	}
 }
 
-// isAlone tells whether no other client takes part in the turn.
+// isAlone reports whether no other client takes part in the turn.
 func (w *Watcher) isAlone() bool {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -250,7 +244,7 @@ func (w *Watcher) isAlone() bool {
 	return true
 }
 
-// push queues an item, or drops the queue when it is full. It does not block.
+// push queues an item. A full queue is dropped, and the watcher lags. It does not block.
 func (w *Watcher) push(it render.Item) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -269,7 +263,7 @@ func (w *Watcher) push(it render.Item) {
 	w.wake()
 }
 
-// lagging tells whether the log holds more than has been rendered.
+// lagging reports whether the next call of Next reads the log.
 func (w *Watcher) lagging() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -7,8 +7,8 @@ import (
 	"github.com/apzuk3/agentd/session/internal/render"
 )
 
-// Weight is about how many bytes of memory the next call of Next, and the sending of
-// what that gives, take at most. It belongs to the goroutine that calls Next.
+// Weight returns about how many bytes of memory the next call of Next, and sending its messages, take at
+// most. Only the goroutine that calls Next may call it.
 func (w *Watcher) Weight(ctx context.Context) int64 {
 	if w.reader.IsOver() {
 		return 0
@@ -25,9 +25,9 @@ func (w *Watcher) Weight(ctx context.Context) int64 {
 	return weight
 }
 
-// weigh returns the last record that is applied, the first one of the turn and the state
-// at its start, and how many bytes the texts take of messages that are not complete. A
-// watcher of the whole session has no such state: what it renders is in the log.
+// weigh returns the last applied record, the first record of the turn and the state at its start, and the
+// size of the partials in bytes. For a watcher of the whole session begins and snapshot are zero: it
+// renders the state from the log.
 func (w *Watcher) weigh() (upTo, begins int64, texts int, snapshot map[string]any) {
 	w.s.mu.Lock()
 	defer w.s.mu.Unlock()
@@ -44,7 +44,7 @@ func (w *Watcher) weigh() (upTo, begins int64, texts int, snapshot map[string]an
 	return w.s.seq, begins, texts, snapshot
 }
 
-// weighQueue returns the bytes of the queue, and whether the start of a turn is in it.
+// weighQueue returns the size of the queue in bytes, and whether it has the start of a turn.
 func (w *Watcher) weighQueue() (lagged bool, bytes int, starts bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -52,24 +52,24 @@ func (w *Watcher) weighQueue() (lagged bool, bytes int, starts bool) {
 	return w.lagged, w.bytes, starts
 }
 
-// Lags tells whether Weight and Next look through a log that may be long.
+// Lags reports whether Weight and Next read a log that may be long.
 func (w *Watcher) Lags() bool { return !w.fresh && w.lagging() }
 
-// Weight is about how many bytes of memory the next call of Next, and the sending of
-// what that gives, take at most.
+// Weight returns about how many bytes of memory the next call of Next, and sending its messages, take at
+// most.
 func (w *SessionWatcher) Weight(ctx context.Context) int64 {
 	if w.watcher == nil {
 		if !w.roused.Load() {
 			return 0
 		}
 		if err := w.open(ctx); err != nil {
-			return 0 // Next tries again, and says what is wrong
+			return 0 // Next retries and returns the error
 		}
 	}
 	return w.watcher.Weight(ctx)
 }
 
-// Lags tells whether Weight and Next look through a log that may be long.
+// Lags reports whether Weight and Next read a log that may be long.
 func (w *SessionWatcher) Lags() bool {
 	if w.watcher == nil {
 		return w.roused.Load()

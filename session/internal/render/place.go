@@ -100,8 +100,8 @@ func NewPlaces(sessionID string, at Place) Places { return Places{sessionID: ses
 func (p *Places) Last() Place { return p.at }
 
 // Next returns the cursor of the next message, "" for one without a place. ends are what
-// [Reader.TakeEnds] returns. again says that an earlier reader has rendered the message.
-func (p *Places) Next(m *agentdv1.RunResponse, ends []int64) (cursor string, again bool) {
+// [Reader.TakeEnds] returns. repeated says that an earlier reader has rendered the message.
+func (p *Places) Next(m *agentdv1.RunResponse, ends []int64) (cursor string, repeated bool) {
 	if pos := m.GetSeq(); pos > 0 {
 		starts, ends := m.GetExecute() != nil, slices.Contains(ends, pos)
 		p.at = p.at.after(pos, starts, ends)

@@ -17,26 +17,26 @@ func (s *Store) Create(ctx context.Context, n store.NewSession, key *store.Key) 
 
 // Head reads the head of a session.
 func (s *Store) Head(ctx context.Context, id string) (store.Head, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) (store.Head, error) { return s.raw.Head(ctx, id) })
+	return withRetries(ctx, s, beRead, func(ctx context.Context) (store.Head, error) { return s.raw.Head(ctx, id) })
 }
 
 // Read reads records of a log.
 func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) ([]record.Record, error) {
+	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]record.Record, error) {
 		return s.raw.Read(ctx, id, after, limit)
 	})
 }
 
 // Shared reads the keys of a scope.
 func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) (map[string]json.RawMessage, error) {
+	return withRetries(ctx, s, beRead, func(ctx context.Context) (map[string]json.RawMessage, error) {
 		return s.raw.Shared(ctx, scope)
 	})
 }
 
 // Idle reads the heads of sessions that are not used.
 func (s *Store) Idle(ctx context.Context, before time.Time, limit int) ([]store.Head, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {
+	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {
 		return s.raw.Idle(ctx, before, limit)
 	})
 }
@@ -52,7 +52,7 @@ func (s *Store) Purge(ctx context.Context, id string, lastSeq int64) error {
 
 // SetShared may be repeated.
 func (s *Store) SetShared(ctx context.Context, values []store.SharedValue) error {
-	_, err := again(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
+	_, err := withRetries(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.raw.SetShared(ctx, values)
 	})
 	return err
@@ -60,7 +60,7 @@ func (s *Store) SetShared(ctx context.Context, values []store.SharedValue) error
 
 // SetAttempts may be repeated.
 func (s *Store) SetAttempts(ctx context.Context, id string, attempts int64, waits bool) error {
-	_, err := again(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
+	_, err := withRetries(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.raw.SetAttempts(ctx, id, attempts, waits)
 	})
 	return err
@@ -68,7 +68,7 @@ func (s *Store) SetAttempts(ctx context.Context, id string, attempts int64, wait
 
 // OpenTurns reads the heads of sessions with an open turn.
 func (s *Store) OpenTurns(ctx context.Context, after string, limit int) ([]store.Head, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {
+	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {
 		return s.raw.OpenTurns(ctx, after, limit)
 	})
 }
@@ -77,7 +77,7 @@ func (s *Store) OpenTurns(ctx context.Context, after string, limit int) ([]store
 // what has happened, and no error if there was a try before.
 func (s *Store) once(ctx context.Context, done error, call func(context.Context) error) error {
 	tried := false
-	_, err := again(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
+	_, err := withRetries(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
 		err := call(ctx)
 		if tried && errors.Is(err, done) {
 			err = nil
@@ -102,7 +102,7 @@ func (s *Store) Delete(ctx context.Context, id string, lastSeq int64) error {
 // conflict with what a try before has made is success.
 func (s *Store) Update(ctx context.Context, id string, c store.Change) (store.Info, error) {
 	tried := false
-	return again(ctx, s, TakeWrites, func(ctx context.Context) (store.Info, error) {
+	return withRetries(ctx, s, TakeWrites, func(ctx context.Context) (store.Info, error) {
 		info, err := s.raw.Update(ctx, id, c)
 		if tried && c.Version != 0 && errors.Is(err, store.ErrConflict) {
 			now, lookErr := s.raw.Info(ctx, id)
@@ -131,7 +131,7 @@ func madeIn(c store.Change, i *store.Info) bool {
 
 // Index may be repeated.
 func (s *Store) Index(ctx context.Context, b store.Batch, lastSeq int64) error {
-	_, err := again(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
+	_, err := withRetries(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
 		return struct{}{}, s.raw.Index(ctx, b, lastSeq)
 	})
 	return err
@@ -139,34 +139,38 @@ func (s *Store) Index(ctx context.Context, b store.Batch, lastSeq int64) error {
 
 // Info reads what a store has of a session.
 func (s *Store) Info(ctx context.Context, id string) (store.Info, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) (store.Info, error) { return s.raw.Info(ctx, id) })
+	return withRetries(ctx, s, beRead, func(ctx context.Context) (store.Info, error) { return s.raw.Info(ctx, id) })
 }
 
 // Sessions reads a list of sessions.
 func (s *Store) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Info, error) { return s.raw.Sessions(ctx, q) })
+	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]store.Info, error) {
+		return s.raw.Sessions(ctx, q)
+	})
 }
 
 // Row reads a row of the index.
 func (s *Store) Row(ctx context.Context, kind store.RowKind, sessionID, id string) (store.Row, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) (store.Row, error) {
+	return withRetries(ctx, s, beRead, func(ctx context.Context) (store.Row, error) {
 		return s.raw.Row(ctx, kind, sessionID, id)
 	})
 }
 
 // Rows reads rows of the index.
 func (s *Store) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Row, error) { return s.raw.Rows(ctx, q) })
+	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]store.Row, error) { return s.raw.Rows(ctx, q) })
 }
 
 // Key reads what was made under an idempotency key.
 func (s *Store) Key(ctx context.Context, scope, name string) (store.Key, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) (store.Key, error) { return s.raw.Key(ctx, scope, name) })
+	return withRetries(ctx, s, beRead, func(ctx context.Context) (store.Key, error) {
+		return s.raw.Key(ctx, scope, name)
+	})
 }
 
 // Unindexed reads the heads of sessions that have no index.
 func (s *Store) Unindexed(ctx context.Context, after string, limit int) ([]store.Head, error) {
-	return again(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {
+	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {
 		return s.raw.Unindexed(ctx, after, limit)
 	})
 }

@@ -121,8 +121,8 @@ func (s *Store) fail(err error) {
 // Known tells whether an error of the store says how things are: the call is not made again.
 func Known(err error) bool {
 	for _, known := range []error{
-		store.ErrNoSession, store.ErrSessionExists, store.ErrConflict, store.ErrMalformed, store.ErrKeyTaken,
-		store.ErrNotFound, store.ErrDamaged,
+		store.ErrNoSession, store.ErrSessionExists, store.ErrConflict,
+		store.ErrMalformed, store.ErrKeyTaken, store.ErrNotFound, store.ErrDamaged,
 	} {
 		if errors.Is(err, known) {
 			return true
@@ -168,9 +168,9 @@ func (s *Store) Write(b store.Batch) error {
 	return err
 }
 
-// again calls the store until that succeeds, fails for a known reason, has been
+// withRetries calls the store until that succeeds, fails for a known reason, has been
 // tried for long enough, or ctx ends.
-func again[T any](ctx context.Context, s *Store, what string, call func(context.Context) (T, error)) (T, error) {
+func withRetries[T any](ctx context.Context, s *Store, what string, call func(context.Context) (T, error)) (T, error) {
 	begun, waits := time.Now(), 0
 	for {
 		tryCtx, cancel := context.WithTimeout(ctx, tryTimeout)

@@ -1,0 +1,184 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"regexp"
+
+	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/table"
+	"github.com/apzuk3/agentd/session/limits"
+	"github.com/apzuk3/agentd/session/principal"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// sessionRef is a counted reference to a session in memory: acquire returns it, release ends it.
+type sessionRef = table.Entry[*Session]
+
+// newTable returns the table of the sessions in memory. A broken session leaves it even while it has users.
+func newTable(limits limits.Limits) *table.Table[*Session] {
+	return table.New(table.Policy[*Session]{
+		MaxIdle: limits.MaxIdleSessions,
+		Broken:  (*Session).isBroken,
+		Useless: (*Session).useless,
+	})
+}
+
+// errKept is the error of a session that was to be removed and still exists.
+var errKept = errors.New("session: not removed")
+
+// acquire returns a reference to a session, which it loads if needed; "" makes a new session.
+func (m *Manager) acquire(ctx context.Context, id string) (*sessionRef, error) {
+	for {
+		if ref, err := m.tryAcquire(ctx, id, false); !errors.Is(err, errKept) {
+			return ref, err
+		}
+	}
+}
+
+// acquireToStart is acquire for a turn that is about to start. With create, a session that does not exist
+// is made under its id; its first record makes it in the store. Without create, a session that is not in
+// the store yet does not exist.
+func (m *Manager) acquireToStart(ctx context.Context, id string, create bool) (*sessionRef, error) {
+	if id == "" || !create {
+		ref, err := m.acquire(ctx, id)
+		if err == nil && id != "" && ref.Value.isUnmade() {
+			m.release(ref)
+			return nil, refusal.NoSession(id)
+		}
+		return ref, err
+	}
+	for {
+		ref, err := m.tryAcquire(ctx, id, true)
+		if err == nil || !errors.Is(err, errKept) && fault.As(err).Code != fault.SessionNotFound {
+			return ref, err
+		}
+		// Another caller has looked for it without create, or has just removed it.
+	}
+}
+
+// isUnmade reports whether the session is not in the store yet.
+func (s *Session) isUnmade() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.create != nil
+}
+
+// idPattern matches the ids that callers may choose for sessions and turns.
+var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
+
+// tryAcquire is acquire, or errKept. With create it makes the session that id names if there is none; then
+// SESSION_NOT_FOUND is the error of another caller's tryAcquire.
+func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*sessionRef, error) {
+	fresh := id == ""
+	if fresh {
+		id = newSessionID()
+	}
+	ref, found := m.sessions.Use(id)
+	if found {
+		if err := ref.Wait(ctx); err != nil {
+			m.release(ref)
+			return nil, err
+		}
+		return ref, nil
+	}
+	var s *Session
+	var err error
+	if !fresh {
+		// Other callers may wait for this read, so it does not end with ctx.
+		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
+		s, err = load(readCtx, m.store, m.runner, m.limits, id)
+		cancel()
+	}
+	var refused error // for this caller only
+	if errors.Is(err, store.ErrNoSession) {
+		err = refusal.NoSession(id)
+		if create {
+			refused = checkChosenID(id)
+			fresh = refused == nil
+		}
+	}
+	if fresh {
+		s, err = m.makeSession(ctx, id), nil
+	}
+	if s != nil {
+		s.manager = m
+	}
+	ref.Set(s, err)
+	if refused != nil {
+		err = refused
+	}
+	if err != nil {
+		m.release(ref)
+		return nil, err
+	}
+	return ref, nil
+}
+
+// makeSession makes a session in memory. Its first record makes it in the store.
+func (m *Manager) makeSession(ctx context.Context, id string) *Session {
+	s := newSession(m.store, m.runner, m.limits, id)
+	s.owner = principal.Of(ctx)
+	s.create = &store.NewSession{ID: id, CreatedAt: m.store.Stamp(), Creator: s.owner.Key()}
+	return s
+}
+
+// checkChosenID refuses an id under which a caller may not make a session.
+func checkChosenID(id string) error {
+	if !idPattern.MatchString(id) {
+		return fault.Errorf(fault.Invalid,
+			"session_id %.140q: there is no such session, and none is made under that id: "+
+				"it must be 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit first", id).
+			Breaking("session_id", fault.RuleFormat)
+	}
+	return nil
+}
+
+// release ends a reference. A session without references stays in memory for a while, unless it is useless.
+func (m *Manager) release(ref *sessionRef) { m.sessions.Release(ref) }
+
+// sessionInMemory returns a session that is in memory and loaded, or nil.
+func (m *Manager) sessionInMemory(id string) *Session {
+	ref := m.sessions.Find(id)
+	if ref == nil {
+		return nil
+	}
+	s, _ := ref.Now()
+	return s
+}
+
+// isBroken reports whether the session takes no more writes: its log has to be reloaded.
+func (s *Session) isBroken() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken != nil
+}
+
+// useless reports whether the session leaves memory when nobody uses it: it is broken, has no record, or
+// has a suspended turn, whose log is all there is to keep.
+func (s *Session) useless() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := s.turn != nil && s.turn.ended == nil
+	return s.broken != nil || s.seq == 0 || open
+}
+
+// whileUnused calls f for a session without users other than observers; with users it returns ErrConflict.
+// Callers of acquire wait meanwhile: they get gone if f succeeds, else the session. Observers get gone.
+func (m *Manager) whileUnused(id string, gone *fault.Error, f func() error) error {
+	ref := m.sessions.Replace(id, func(s *Session) { s.endObservers(gone) })
+	if ref == nil {
+		return store.ErrConflict
+	}
+	err := f()
+	if err == nil {
+		ref.Set(nil, gone)
+	} else {
+		m.sessions.Remove(ref) // the next acquire reloads it
+		ref.Set(nil, errKept)
+	}
+	m.release(ref)
+	m.rouseReaders(id)
+	return err
+}
