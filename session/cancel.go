@@ -39,10 +39,10 @@ import (
 //	                    ├─ interruptWaiting ────────── haltLocked
 //	                    ├─ suspendLocked ───────────── haltLocked
 //	                    └─ tryStart ────────────────── closeOpen
-//	a client stays away ┬─ cancelLeftLocked ────────── haltLocked   while it runs
-//	                    ├─ leftQueuedLocked ────────── drop         while it is queued
-//	                    └─ cancelNow (away.go) ─────── endSuspended     while it is suspended
-//	an injected prompt that was canceled ───────────── haltLocked   with the turn it is in
+//	a client stays away ┬─ cancelLeftLocked ────────── haltLocked    while it runs
+//	                    ├─ leftQueuedLocked ────────── drop          while it is queued
+//	                    └─ cancelNow (away.go) ─────── endSuspended  while it is suspended
+//	an injected prompt that was canceled ───────────── haltLocked    with the turn it is in
 //	the retention is over ── expire ─┬──────────────── haltWaiting ── haltLocked
 //	                                 └──────────────── closeOpen
 //	a fork with an open turn ── closeInherited ─────── closeOpen

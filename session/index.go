@@ -42,9 +42,11 @@ func (m *Manager) makeIndex(ctx context.Context, head store.Head) error {
 	return m.store.Index(ctx, b, head.LastSeq)
 }
 
-// readIndex returns what the log says up to a record, of which the first ones may be inherited, and its rows
-// under the id of a session.
-func (s *Session) readIndex(ctx context.Context, inherited, upTo int64, as string) (*index.Index, []store.Row, error) {
+// readIndex returns the index of the log up to a record, and its rows under the id as. The records up to
+// inherited are another session's.
+func (s *Session) readIndex(
+	ctx context.Context, inherited, upTo int64, as string,
+) (*index.Index, []store.Row, error) {
 	x := &index.Index{Inherited: inherited}
 	rows, err := x.Read(s.records(ctx, 0, readPage), s.decode, upTo, as)
 	return x, rows, err

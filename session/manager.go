@@ -324,7 +324,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		After(refusal.Soon)
 }
 
-// startTries bounds the attempts of a start that races with the ends of other turns.
+// startTries bounds how often tryStart is called when it races with the ends of other turns.
 const startTries = 8
 
 // tryStart starts a turn or queues its prompt. launched reports whether a goroutine drives the turn: that

@@ -72,7 +72,7 @@ var turnTransitions = map[turnPhase][]turnPhase{
 //	open, unserved, offered, handover, abandoned   each may follow each while the turn runs;
 //	 │ ▲        ▲                                  all become open when it does not
 //	 │ │        │ approved
-//	 │ │  asking ◄────► resolving                  a person is asked; says something
+//	 │ │  asking ◄────► resolving                  a person is asked; resolves it
 //	 │ │   │ ▲             │
 //	 ▼ │   ▼ │             │
 //	recording ───────────► settled ◄───┘           the result is on its way into the log

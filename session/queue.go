@@ -22,14 +22,13 @@ import (
 // A queued prompt is a record (TurnQueued). One append holds the end of a turn and the start of the next,
 // so that no crash can come between them.
 
-// A turn that only waits for an absent client is interrupted by any prompt but an injected one; a turn that
-// waits for a person only by interrupt.
+// The ways to deal with a prompt of a busy session. A turn that only waits for an absent client is
+// interrupted by any prompt but an injected one; a turn that waits for a person only by interrupt.
 const (
 	reject    = agentdv1.OnBusy_ON_BUSY_REJECT    // SESSION_BUSY
 	enqueue   = agentdv1.OnBusy_ON_BUSY_ENQUEUE   // the prompt waits for its turn
 	interrupt = agentdv1.OnBusy_ON_BUSY_INTERRUPT // the running turn is canceled
-	// inject makes the prompt a message of the running turn before its next model call, if any.
-	inject = agentdv1.OnBusy_ON_BUSY_INJECT
+	inject    = agentdv1.OnBusy_ON_BUSY_INJECT    // it becomes a message before the next model call, if any
 )
 
 // errIdle reports that there is no turn to wait for.

@@ -125,7 +125,7 @@ func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r record.
 	return &entry{turn: t, kind: record.KindInteractionResolved, data: data, fact: fact, asked: true, resolves: p}, nil
 }
 
-// triedLocked ends the attempt to record a result or a resolution. If nothing was recorded, the call takes
+// triedLocked ends the write of a result or a resolution. If nothing was recorded, the call takes
 // another one.
 func (p *pending) triedLocked(s *Session) {
 	if p.isBusy() {

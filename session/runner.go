@@ -14,13 +14,12 @@ type Runner interface {
 	// *fault.Error.
 	Check(ctx context.Context, spec *record.Spec, keys Keys) error
 
-	// CheckState refuses a spec that has passed Check and that cannot run with the
-	// state with which its turn would begin. Its errors are of type *fault.Error. It
-	// must not change the state.
+	// CheckState refuses a spec that cannot run with the state at the start of its turn. The
+	// spec has passed Check. Its errors are of type *fault.Error. It must not change the state.
 	CheckState(spec *record.Spec, state map[string]any) error
 
-	// CheckInput says what is wrong with a JSON object as the arguments of a tool of
-	// the spec.
+	// CheckInput returns why a JSON object cannot be the arguments of a tool of the spec, which
+	// has passed Check. The text is for the author of the object.
 	CheckInput(spec *record.Spec, tool string, input json.RawMessage) error
 
 	// Decode returns the fact of an event that this runner has appended. It is a pure

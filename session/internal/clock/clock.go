@@ -1,8 +1,8 @@
-// Package clock tells the time of records and of what a session waits for.
+// Package clock gives the times of records and of what a session waits for.
 //
-// The clock of a machine is set, forth and back. What is waited for within one process is measured by the
-// monotonic time of the process, which no step of the clock moves. The time of the clock is for the log; it
-// is compared with the clock once, when a process reads it.
+// The clock of a machine may be set forward and back. A wait within one process is measured by the
+// monotonic time of the process, which does not follow the clock. The time of the clock is for the log;
+// it is compared with the clock once, when a process reads it.
 package clock
 
 import "time"
@@ -29,7 +29,7 @@ type Due struct {
 	by time.Time // by the time of the process
 }
 
-// IsZero tells whether there is no such moment.
+// IsZero reports whether there is no such moment.
 func (d Due) IsZero() bool { return d.At.IsZero() }
 
 // Left is how long it is until then; not above 0 if it is over.

@@ -24,10 +24,10 @@ func Do(mu *sync.Mutex, f func()) {
 	f()
 }
 
-// Without calls f while mu is free. The caller holds mu, and holds it again afterwards:
-// what it has read under the lock before may have changed.
+// Without calls f without mu. The caller holds mu before and after: what it has read under the lock may
+// have changed.
 func Without(mu *sync.Mutex, f func()) {
-	mu.Unlock() // the one place where a lock is given up and taken again
+	mu.Unlock() // the one place where a lock is given up and retaken
 	defer mu.Lock()
 	f()
 }

@@ -1,4 +1,5 @@
-// Package page cuts lists into pages: what a page may hold, and the token with which the next one is asked for.
+// Package page cuts lists into pages: what a page may hold, and the token with which the next one is
+// asked for.
 //
 // It knows nothing of what is listed.
 package page
@@ -18,7 +19,7 @@ const (
 	Bytes = 2 << 20
 )
 
-// Full tells whether a page of n entries that take bytes has no room for one more
+// Full reports whether a page of n entries that take bytes has no room for one more
 // that takes next.
 func Full(n, limit, bytes, next int) bool {
 	return n == limit || n > 0 && bytes+next > Bytes
@@ -33,7 +34,7 @@ type Token struct {
 	ID      string `json:"i,omitempty"`
 }
 
-// Hash tells one list from another. q must not hold a position.
+// Hash identifies a list by its query. q must not hold a position.
 func Hash(q any) uint64 {
 	h := fnv.New64a()
 	_ = json.NewEncoder(h).Encode(q) // a hash takes anything, and q is made of plain values

@@ -1,16 +1,16 @@
-// Package probation says which turns may run again after the process died while they ran.
+// Package probation decides which turns may be resumed after the process died while they ran.
 //
-// A turn that kills the process would kill it again at each start. So the store counts, for each open turn, how
-// often it was made to run since its last step forward: the count is written before the turn runs, and taken back
-// when the turn is suspended. What is left when a process starts is how often the turn was running when one died.
-// When the count reaches the limit, the turn is quarantined.
+// A turn that kills the process would kill it at each start. So the store counts the attempts of each
+// open turn since its last step forward: the count is written before an attempt, and reset when the turn
+// is suspended. At the start of a process the count is the number of deaths at which the turn was
+// running. At the limit, the turn is quarantined.
 //
-// Turns that ran beside the one to blame are counted with it. So a turn one short of the limit is a suspect, and
-// suspects run one at a time, until a step forward, an end or a wait clears them: the last death that counts is
-// one turn's own.
+// A death also counts for the turns that ran beside the one to blame. So a turn one death below the limit
+// is a suspect, and suspects run one at a time, until a step forward, an end or a wait clears them: the
+// last death that counts is caused by the suspect itself.
 //
-// The package knows the counts and who runs its suspect. It must not know turns, sessions, or how a turn is run and
-// ended.
+// The package knows the counts and whose suspect runs. It must not know turns, sessions, or how a turn
+// runs and ends.
 package probation
 
 import (
@@ -27,10 +27,11 @@ var steps = []record.Kind{
 	record.KindInteractionResolved,
 }
 
-// IsStep tells whether a record is a step forward of its turn.
+// IsStep reports whether a record is a step forward of its turn.
 func IsStep(kind record.Kind) bool { return slices.Contains(steps, kind) }
 
-// Probation lets one of the holders of suspects run its own at a time. Its methods may be called from any goroutine.
+// Probation lets one of the holders of suspects run its own at a time. Its methods may be called from any
+// goroutine.
 type Probation[H comparable] struct {
 	limit int64
 
@@ -39,20 +40,20 @@ type Probation[H comparable] struct {
 	holder H // whose suspect runs, while taken
 }
 
-// New returns a probation on which nobody is. A turn is quarantined at limit deaths; with 0 none is.
+// New returns a probation without a suspect. A turn is quarantined at limit deaths; with 0 none is.
 func New[H comparable](limit int) *Probation[H] { return &Probation[H]{limit: int64(limit)} }
 
-// Quarantined tells whether a turn that was made to run so often does not run again.
+// Quarantined reports whether a turn with so many attempts is not resumed.
 func (p *Probation[H]) Quarantined(attempts int64) bool {
 	return p.limit > 0 && (attempts >= p.limit || attempts == store.AttemptsClosing)
 }
 
-// Suspected tells whether a turn that was made to run so often runs alone among its like.
+// Suspected reports whether a turn with so many attempts is a suspect, or beyond.
 func (p *Probation[H]) Suspected(attempts int64) bool {
 	return p.limit > 1 && attempts > 0 && attempts >= p.limit-1
 }
 
-// Enter reports whether a holder may run its suspect.
+// Enter takes the probation for a holder's suspect. It reports false if the suspect of another holder runs.
 func (p *Probation[H]) Enter(h H) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -63,14 +64,14 @@ func (p *Probation[H]) Enter(h H) bool {
 	return true
 }
 
-// Busy tells whether the suspect of another holder runs.
+// Busy reports whether the suspect of another holder runs.
 func (p *Probation[H]) Busy(h H) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	return p.taken && p.holder != h
 }
 
-// Leave says that a holder's turn is no suspect any more, and reports whether it was.
+// Leave ends the probation of a holder's suspect, and reports whether the holder had it.
 func (p *Probation[H]) Leave(h H) bool {
 	p.mu.Lock()
 	defer p.mu.Unlock()

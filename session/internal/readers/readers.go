@@ -8,7 +8,8 @@ import (
 	"sync/atomic"
 )
 
-// Readers are the readers of all sessions. The zero value has none. Its methods may be called from any goroutine.
+// Readers are the readers of all sessions. The zero value has none. Its methods may be called from any
+// goroutine.
 type Readers[R comparable] struct {
 	count atomic.Int64 // of all readers
 
@@ -45,8 +46,8 @@ func (r *Readers[R]) Remove(id string, reader R) {
 	}
 }
 
-// Of calls f with each reader of a session, under the lock: f must not wait. While nobody reads any session it takes
-// no lock.
+// Of calls f with each reader of a session, under the lock: f must not wait. While nobody reads any
+// session it takes no lock.
 func (r *Readers[R]) Of(id string, f func(R)) {
 	if r.count.Load() == 0 {
 		return

@@ -32,7 +32,7 @@ func NoTurn(sessionID, id string) *fault.Error {
 	return fault.Errorf(fault.NotFound, "turn_id: session %q has no turn %q", sessionID, id).OfTurn(id)
 }
 
-// IsGone tells whether an error says that a session was deleted or purged.
+// IsGone reports whether an error says that a session was deleted or purged.
 func IsGone(err error) bool {
 	e, ok := errors.AsType[*fault.Error](err)
 	return ok && (e.Code == fault.SessionNotFound || e.Code == fault.HistoryPurged)

@@ -67,7 +67,7 @@ func (v *view) offer(c record.ToolCall) {
 	v.out = append(v.out, m)
 }
 
-// isOpen tells whether the client knows a call that clients can run and that has no result.
+// isOpen reports whether the client knows a call that clients can run and that has no result.
 func (v *view) isOpen(id string) bool {
 	return slices.ContainsFunc(v.calls, func(c record.ToolCall) bool { return c.ID == id && c.Asks == nil })
 }

@@ -32,7 +32,7 @@ func (r *Reader) cut(ctx context.Context, upTo int64, partials []Item) (int64, e
 	return next, nil
 }
 
-// fits tells whether the data of the records up to one is at most maxBytes.
+// fits reports whether the data of the records up to one is at most maxBytes.
 func (r *Reader) fits(ctx context.Context, upTo int64) (bool, error) {
 	size := 0
 	for rec, err := range r.log.Records(ctx, r.rendered) {

@@ -93,10 +93,10 @@ func (r *Reader) After() int64 { return r.view.at }
 // Rendered returns the seq of the last record rendered.
 func (r *Reader) Rendered() int64 { return r.rendered }
 
-// IsWhole tells whether the reader renders the whole session.
+// IsWhole reports whether the reader renders the whole session.
 func (r *Reader) IsWhole() bool { return r.view.whole }
 
-// IsOver tells whether the reader's end has been rendered.
+// IsOver reports whether the reader's end has been rendered.
 func (r *Reader) IsOver() bool { return r.over }
 
 // Take returns the messages rendered since the last call.

@@ -67,7 +67,7 @@ type joining struct {
 	text  strings.Builder
 }
 
-// takes tells whether the chunk may grow by a delta.
+// takes reports whether the chunk may grow by a delta.
 func (j *joining) takes(d *record.Delta) bool {
 	return j.chunk.GetMessageId() == d.MessageID && j.chunk.GetIsThought() == d.Thought &&
 		j.text.Len()+len(d.Text) <= maxPiece
@@ -112,7 +112,7 @@ func (v *view) finishJoin() {
 	}
 }
 
-// hidden tells whether the client does not receive the turn that is rendered.
+// hidden reports whether the client does not receive the turn that is rendered.
 func (v *view) hidden() bool {
 	return v.only != "" && v.only != v.turnID && v.injectedInto != v.turnID
 }

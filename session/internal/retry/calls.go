@@ -10,7 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Create makes a session whose id nobody else can have taken.
+// Create makes a session. Its id is random, so that "exists" after a retry is the caller's own session.
 func (s *Store) Create(ctx context.Context, n store.NewSession, key *store.Key) error {
 	return s.once(ctx, store.ErrSessionExists, func(ctx context.Context) error { return s.raw.Create(ctx, n, key) })
 }
@@ -41,7 +41,7 @@ func (s *Store) Idle(ctx context.Context, before time.Time, limit int) ([]store.
 	})
 }
 
-// Purge is not tried again: the next sweep does it.
+// Purge is not retried: the next sweep does it.
 func (s *Store) Purge(ctx context.Context, id string, lastSeq int64) error {
 	err := s.raw.Purge(ctx, id, lastSeq)
 	if errors.Is(err, store.ErrFailed) {
@@ -73,8 +73,8 @@ func (s *Store) OpenTurns(ctx context.Context, after string, limit int) ([]store
 	})
 }
 
-// once makes a write that cannot be made twice: done is the error of a repeat of
-// what has happened, and no error if there was a try before.
+// once retries a write that cannot be made twice. done is the error of a repeat: after a retry it is
+// success.
 func (s *Store) once(ctx context.Context, done error, call func(context.Context) error) error {
 	tried := false
 	_, err := withRetries(ctx, s, TakeWrites, func(ctx context.Context) (struct{}, error) {
@@ -88,7 +88,7 @@ func (s *Store) once(ctx context.Context, done error, call func(context.Context)
 	return err
 }
 
-// Fork makes a session whose id nobody else can have taken.
+// Fork makes a session, like Create.
 func (s *Store) Fork(ctx context.Context, f store.Fork) error {
 	return s.once(ctx, store.ErrSessionExists, func(ctx context.Context) error { return s.raw.Fork(ctx, f) })
 }
@@ -98,8 +98,8 @@ func (s *Store) Delete(ctx context.Context, id string, lastSeq int64) error {
 	return s.once(ctx, store.ErrNoSession, func(ctx context.Context) error { return s.raw.Delete(ctx, id, lastSeq) })
 }
 
-// Update without a version may rise the version by more than one. With one, a
-// conflict with what a try before has made is success.
+// Update without a version may raise the version by more than one. With a version, a conflict with the
+// write of an earlier try is success.
 func (s *Store) Update(ctx context.Context, id string, c store.Change) (store.Info, error) {
 	tried := false
 	return withRetries(ctx, s, TakeWrites, func(ctx context.Context) (store.Info, error) {
@@ -118,7 +118,7 @@ func (s *Store) Update(ctx context.Context, id string, c store.Change) (store.In
 	})
 }
 
-// madeIn tells whether a session is as a change would have it.
+// madeIn reports whether a session is as the change makes it.
 func madeIn(c store.Change, i *store.Info) bool {
 	for key, value := range c.Labels {
 		if i.Labels[key] != value {

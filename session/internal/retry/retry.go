@@ -1,8 +1,8 @@
-// Package retry is the store as the sessions of one server call it: a call that may succeed later is made
-// again, with a longer wait each time, until the server's patience ends. What is left is an error of the
-// store that says how things are, or an UNAVAILABLE that a client may read.
+// Package retry is the store as the sessions of one server call it: a call that may succeed later is
+// retried, with a longer wait each time, until the patience of the server ends. A caller gets a definite
+// error of the store, see [Known], or an UNAVAILABLE that a client may read.
 //
-// Appends are the exception: Write makes one attempt, since a session decides when its append is made again.
+// Appends are the exception: Write makes one attempt, since a session decides when to retry its append.
 //
 // It knows neither sessions nor what records mean.
 package retry
@@ -24,7 +24,7 @@ import (
 const (
 	// tryTimeout bounds one try of a call of the store.
 	tryTimeout = 10 * time.Second
-	// The first and the longest wait before a call of the store is made again.
+	// The first and the longest wait before a retry.
 	firstWait, longestWait = 5 * time.Millisecond, time.Second
 	// later is how long a client is asked to wait.
 	later = time.Second
@@ -39,16 +39,16 @@ const (
 // Config is what a Store needs. All of it is set.
 type Config struct {
 	Store store.Store
-	// Patience is how long a call is made again that fails for no known reason.
+	// Patience is how long a call that fails for an unknown reason is retried.
 	Patience time.Duration
 	Logger   *slog.Logger
 	// OnFatal is called once, without a lock, when the store has failed for good.
 	OnFatal func(error)
 }
 
-// Store makes calls of a store again. Its methods may be called from any goroutine. They return
-// a [fault.Error] of code UNAVAILABLE that wraps [ErrUnavailable] for what may pass, one of code
-// INTERNAL for what is damaged, and errors of package store as they are for the rest.
+// Store retries calls of a store. Its methods may be called from any goroutine. They return a
+// [fault.Error] of code UNAVAILABLE that wraps [ErrUnavailable] for what may pass, one of code
+// INTERNAL for what is damaged, and other errors of package store as they are.
 type Store struct {
 	raw      store.Store
 	patience time.Duration
@@ -64,7 +64,7 @@ type Store struct {
 	failed  error      // the store has failed for good
 }
 
-// New returns the store of cfg with calls that are made again.
+// New returns the store of cfg with retries.
 func New(cfg Config) *Store {
 	s := &Store{
 		raw:      cfg.Store,
@@ -77,7 +77,7 @@ func New(cfg Config) *Store {
 	return s
 }
 
-// Stop has no call made again from now on. It may be called more than once.
+// Stop ends all retries. It may be called more than once.
 func (s *Store) Stop() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -93,17 +93,17 @@ func (s *Store) Abort() { s.abort() }
 // Writing is the context of writes that no caller waits for: it ends with Abort.
 func (s *Store) Writing() context.Context { return s.tries }
 
-// Patience is how long a call is made again that fails for no known reason.
+// Patience returns how long a call that fails for an unknown reason is retried.
 func (s *Store) Patience() time.Duration { return s.patience }
 
-// Failed says why the store has failed for good; nil if it has not.
+// Failed returns why the store has failed for good, or nil.
 func (s *Store) Failed() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.failed
 }
 
-// fail says that the store has failed for good. The caller holds no lock.
+// fail marks the store as failed for good. The caller holds no lock.
 func (s *Store) fail(err error) {
 	first := lock.Get(&s.mu, func() bool {
 		first := s.failed == nil
@@ -118,7 +118,7 @@ func (s *Store) fail(err error) {
 	}
 }
 
-// Known tells whether an error of the store says how things are: the call is not made again.
+// Known reports whether an error of the store is definite: a retry would not change it.
 func Known(err error) bool {
 	for _, known := range []error{
 		store.ErrNoSession, store.ErrSessionExists, store.ErrConflict,
@@ -131,11 +131,10 @@ func Known(err error) bool {
 	return false
 }
 
-// ErrUnavailable marks what has gone wrong in the store and may pass: a turn that
-// meets it does not fail.
+// ErrUnavailable marks an error of the store that may pass: it does not fail a turn.
 var ErrUnavailable = errors.New("store: not available")
 
-// Unavailable is the error that a client reads when the store cannot do something, because of err.
+// Unavailable returns the error that a client reads when the store cannot do something, because of err.
 func Unavailable(what string, err error) *fault.Error {
 	why := "it does not answer as it should"
 	switch {
@@ -152,7 +151,7 @@ func Unavailable(what string, err error) *fault.Error {
 		Err:     fmt.Errorf("%w: %w", ErrUnavailable, err),
 	}
 	if errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrConflict) {
-		return out // by this server never
+		return out // a retry at this server has no chance
 	}
 	return out.After(later)
 }
@@ -168,8 +167,8 @@ func (s *Store) Write(b store.Batch) error {
 	return err
 }
 
-// withRetries calls the store until that succeeds, fails for a known reason, has been
-// tried for long enough, or ctx ends.
+// withRetries calls the store until the call succeeds or fails for a known reason, the patience ends, or
+// ctx ends.
 func withRetries[T any](ctx context.Context, s *Store, what string, call func(context.Context) (T, error)) (T, error) {
 	begun, waits := time.Now(), 0
 	for {
@@ -190,7 +189,7 @@ func withRetries[T any](ctx context.Context, s *Store, what string, call func(co
 	}
 }
 
-// damaged is the error that a client reads for what cannot be read, now or later.
+// damaged returns the error that a client reads for data that can never be read, and logs the cause.
 func (s *Store) damaged(err error) *fault.Error {
 	s.log.Error("the store holds what cannot be read", slog.String("error", err.Error()))
 	return &fault.Error{
@@ -200,8 +199,8 @@ func (s *Store) damaged(err error) *fault.Error {
 	}
 }
 
-// Pause waits before the next try, longer each time, and counts in waits. It returns
-// false if no try is to follow.
+// Pause waits before the next try, longer each time, and counts in waits. It returns false if no try may
+// follow.
 func (s *Store) Pause(ctx context.Context, waits *int) bool {
 	timer := time.NewTimer(backoff.Half(firstWait, longestWait, *waits))
 	defer timer.Stop()

@@ -16,7 +16,8 @@ func KeySize(key string, value json.RawMessage) int {
 }
 
 // Fits refuses keys that grow past a bound: grow is what a write adds, after what there is with it. Keys
-// that are past a bound already may be written as long as they do not grow. whose names the keys in the error.
+// that are past a bound already may be written as long as they do not grow. whose names the keys in the
+// error.
 func Fits(whose string, grow, after, most Use) error {
 	switch {
 	case grow.Keys > 0 && after.Keys > most.Keys:

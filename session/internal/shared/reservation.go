@@ -11,8 +11,8 @@ import (
 // maxName bounds the name of a key, in bytes: the token of a page holds one.
 const maxName = 256
 
-// Reservation is room for values that are about to be written. It counts until Done or Release is called, so that
-// writers that work at the same time do not pass a bound together. A nil one reserves nothing.
+// Reservation is room for values that are about to be written. It counts until Done or Release is called,
+// so that writers that work at the same time do not pass a bound together. A nil one reserves nothing.
 type Reservation struct {
 	of     *State
 	scopes map[string]*scope
@@ -25,8 +25,8 @@ type reservedKey struct {
 	key string
 }
 
-// Reserve refuses values that take a scope past its bounds. A scope that is past its bounds already takes what
-// makes it no larger. For no values it returns nil.
+// Reserve refuses values that take a scope past its bounds. A scope that is past its bounds already takes
+// what makes it no larger. For no values it returns nil.
 func (h *State) Reserve(ctx context.Context, values []store.SharedValue) (_ *Reservation, err error) {
 	if len(values) == 0 {
 		return nil, nil
@@ -81,7 +81,7 @@ func (h *State) beginLocked(values []store.SharedValue) *Reservation {
 	return r
 }
 
-// staleLocked is a scope that has to be read, nil for none.
+// staleLocked returns a scope that has to be reloaded, or nil.
 func (r *Reservation) staleLocked() *scope {
 	for _, sc := range r.scopes {
 		if sc.stale {
@@ -115,7 +115,7 @@ func (r *Reservation) fitsLocked() error {
 	return nil
 }
 
-// Done says that the values are in the store, or never will be; written is false if that is not known.
+// Done ends the reservation after the write. written is false if the outcome is unknown.
 func (r *Reservation) Done(written bool) {
 	if r == nil {
 		return

@@ -53,8 +53,8 @@ func (sc *scope) useLocked() Use {
 	return u
 }
 
-// growLocked adds to grow what setting a key adds to the scope. Each of the writes under way may be the last
-// one that sets the key.
+// growLocked adds to grow what setting a key adds to the scope. Each of the writes under way may be the
+// last one that sets the key.
 func (sc *scope) growLocked(grow Use, key string, value json.RawMessage) Use {
 	stored, had := sc.sizes[key]
 	_, comes := sc.coming[key]
@@ -99,8 +99,8 @@ func (sc *scope) wentLocked(key string) {
 	}
 }
 
-// doneLocked brings the copy up to date after a write. If the write did not run alone, or nobody knows whether
-// it is in the store, the scope has to be read again.
+// doneLocked brings the copy up to date after a write. If the write did not run alone, or nobody knows
+// whether it is in the store, the scope has to be reloaded.
 func (sc *scope) doneLocked(values []store.SharedValue, written bool) {
 	sc.writes++
 	if sc.stale = sc.stale || sc.mixed || !written; !sc.stale {

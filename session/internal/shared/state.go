@@ -1,9 +1,10 @@
-// Package shared is the state that sessions have in common: the keys of `app:`, and those of `user:` of each
-// principal. It names the scopes, keeps a copy of those in use, bounds what writers that work at the same time
-// put into them, and says which keys a principal may write.
+// Package shared is the state that sessions have in common: the keys of `app:`, and those of `user:` of
+// each principal. It names the scopes, keeps a copy of those in use, bounds what writers that work at the
+// same time put into them, and says which keys a principal may write.
 //
-// It must not know sessions, turns or logs. Of a store it asks one thing, to read a scope; it writes nothing: a
-// caller reserves room for values ([State.Reserve]), writes them, and says how that ended ([Reservation.Done]).
+// It must not know sessions, turns or logs. Of a store it asks one thing, to read a scope; it writes
+// nothing: a caller reserves room for values ([State.Reserve]), writes them, and says how that ended
+// ([Reservation.Done]).
 package shared
 
 import (
@@ -17,9 +18,9 @@ import (
 // mostScopes is how many scopes State keeps that nobody works on: each principal has one.
 const mostScopes = 64
 
-// State has one copy of each scope for all sessions. Nobody changes a copy: a write that ran alone makes the
-// next one of it, and after writes that ran at the same time the scope is read again. Its methods may be called
-// from any goroutine.
+// State has one copy of each scope for all sessions. Nobody changes a copy: a write that ran alone makes
+// the next one of it, and after writes that ran at the same time the scope is reloaded. Its methods may
+// be called from any goroutine.
 type State struct {
 	reader Reader
 	bounds Use
@@ -33,7 +34,8 @@ func New(reader Reader, bounds Use) *State {
 	return &State{reader: reader, bounds: bounds, scopes: map[string]*scope{}}
 }
 
-// Now returns the keys of a scope with their prefix. The caller must change neither the map nor what it holds.
+// Now returns the keys of a scope with their prefix. The caller must change neither the map nor what it
+// holds.
 func (h *State) Now(ctx context.Context, name string) (map[string]any, error) {
 	sc := lock.Get(&h.mu, func() *scope { return h.enterLocked(name) })
 	defer lock.Do(&h.mu, func() { h.leaveLocked(sc) })

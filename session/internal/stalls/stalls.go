@@ -1,5 +1,5 @@
-// Package stalls knows which sessions wait for the store to take writes, and runs the goroutines that write for
-// callers that do not wait.
+// Package stalls keeps which sessions wait for the store to take writes, and runs the goroutines that write
+// without a caller.
 //
 // The package must not know what is written, nor the store.
 package stalls
@@ -16,15 +16,15 @@ type Stalls[S comparable] struct {
 
 	mu    sync.Mutex  // protects the fields below
 	why   map[S]error // the sessions that wait, and why
-	since time.Time   // when the first of them began to
+	since time.Time   // when the first of them began to wait
 }
 
-// New returns stalls of which there are none.
+// New returns stalls without a session.
 func New[S comparable](log *slog.Logger) *Stalls[S] {
 	return &Stalls[S]{log: log, why: map[S]error{}}
 }
 
-// Err says why a session waits for the store; nil if none does.
+// Err returns why a session waits for the store, or nil if none does.
 func (p *Stalls[S]) Err() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -34,7 +34,7 @@ func (p *Stalls[S]) Err() error {
 	return nil
 }
 
-// Begin says that a session, which the log calls name, waits for the store, and why.
+// Begin adds a session that waits for the store, and why. name is its name in the server's log.
 func (p *Stalls[S]) Begin(s S, name string, why error) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -46,7 +46,7 @@ func (p *Stalls[S]) Begin(s S, name string, why error) {
 	p.why[s] = why
 }
 
-// End says that a session waits no longer, if it did; written says whether its records are in the log.
+// End removes a session. written reports whether its records are in the log.
 func (p *Stalls[S]) End(s S, written bool) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -59,8 +59,8 @@ func (p *Stalls[S]) End(s S, written bool) {
 	}
 }
 
-// Flushers run functions on goroutines until they are stopped. The zero value has none. Its methods may be called
-// from any goroutine.
+// Flushers run functions on goroutines until they are stopped. The zero value has none. Its methods may
+// be called from any goroutine.
 type Flushers struct {
 	running sync.WaitGroup // added to under mu
 
@@ -78,7 +78,7 @@ func (g *Flushers) Spawn(f func()) bool {
 	return !g.stopped
 }
 
-// Stop starts no goroutine from now on. Those that run go on.
+// Stop refuses new goroutines. Those that run continue.
 func (g *Flushers) Stop() {
 	g.mu.Lock()
 	defer g.mu.Unlock()

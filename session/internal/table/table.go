@@ -1,11 +1,11 @@
 // Package table keeps values in memory by their ids, for as long as somebody uses them and a while longer.
 //
-// An entry counts its users. One that nobody uses is idle and stays until there are too many of these. An entry may
-// be in the table before its value is there: whoever made it sets the value, the others wait for it. Users that only
-// observe keep the entry in memory, but do not keep anybody from replacing it.
+// An entry counts its users. One that nobody uses is idle and stays until there are too many of these. An
+// entry may be in the table before its value is there: whoever made it sets the value, the others wait
+// for it. Users that only observe keep the entry in memory, but do not keep anybody from replacing it.
 //
-// The package must not know what the values are: its user says which of them are of no use any more ([Policy]). It
-// reads and stores nothing.
+// The package must not know what the values are: its user says which of them are of no use any more
+// ([Policy]). It reads and stores nothing.
 package table
 
 import (
@@ -16,15 +16,15 @@ import (
 	"github.com/apzuk3/agentd/session/internal/lock"
 )
 
-// Policy says which values stay. Its functions are called under the table's lock: they may take locks of the values,
-// and must not call the table.
+// Policy says which values stay. Its functions are called under the table's lock: they may take locks of
+// the values, and must not call the table.
 type Policy[V any] struct {
 	// MaxIdle is how many entries stay that nobody uses.
 	MaxIdle int
-	// Broken tells whether nobody may begin to use a value any more. Its entry leaves the table although it may have
-	// users yet.
+	// Broken reports whether a value takes no more users. Its entry leaves the table even while it has
+	// users.
 	Broken func(V) bool
-	// Useless tells whether a value that nobody uses leaves the table at once.
+	// Useless reports whether a value without users leaves the table at once.
 	Useless func(V) bool
 }
 
@@ -56,13 +56,15 @@ func New[V any](policy Policy[V]) *Table[V] {
 	return &Table[V]{policy: policy, entries: map[string]*Entry[V]{}, idle: list.New()}
 }
 
-// Set makes the entry ready: it has a value, or an error says why it has none. Whoever made the entry calls it, once.
+// Set makes the entry ready: it has a value, or an error says why it has none. Whoever made the entry
+// calls it, once.
 func (e *Entry[V]) Set(value V, err error) {
 	e.Value, e.err = value, err
 	close(e.ready)
 }
 
-// Wait returns when the entry is ready: nil, or why it has no value. When ctx ends before it returns the cause.
+// Wait returns when the entry is ready: nil, or why it has no value. When ctx ends before it returns the
+// cause.
 func (e *Entry[V]) Wait(ctx context.Context) error {
 	if err := lock.Wait(ctx, e.ready); err != nil {
 		return err
@@ -87,8 +89,8 @@ func (e *Entry[V]) isReady() bool {
 	}
 }
 
-// Use counts a user of the entry of an id. If there is none it makes one that is not ready and reports false: then
-// the caller calls Set.
+// Use counts a user of the entry of an id. If there is no entry, it makes one that is not ready and reports
+// false: then the caller must call Set.
 func (t *Table[V]) Use(id string) (e *Entry[V], found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -107,8 +109,8 @@ func (t *Table[V]) Keep(e *Entry[V]) {
 	e.users++
 }
 
-// Observe says that one of the users of an entry only observes. Whoever calls it calls ReleaseObserver instead of
-// Release.
+// Observe says that one of the users of an entry only observes. Whoever calls it calls ReleaseObserver
+// instead of Release.
 func (t *Table[V]) Observe(e *Entry[V]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -152,8 +154,9 @@ func (t *Table[V]) Find(id string) *Entry[V] {
 	return t.findLocked(id)
 }
 
-// Replace puts a new entry, which has one user and is not ready, in the place of what an id has. If that has users
-// other than observers, it changes nothing and returns nil. It calls end with a value that is observed.
+// Replace puts a new entry, which has one user and is not ready, in the place of what an id has. If that
+// has users other than observers, it changes nothing and returns nil. It calls end with a value that is
+// observed.
 func (t *Table[V]) Replace(id string, end func(V)) *Entry[V] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -169,15 +172,15 @@ func (t *Table[V]) Replace(id string, end func(V)) *Entry[V] {
 	return t.addLocked(id)
 }
 
-// Remove takes an entry out of the table, whoever uses it: who comes now makes a new one.
+// Remove takes an entry out of the table, also one with users: the next Use makes a new one.
 func (t *Table[V]) Remove(e *Entry[V]) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	t.removeLocked(e)
 }
 
-// Each calls f with each value that is ready, how many users it has, and how many of these only observe. It does so
-// under the lock of the table: f must not call it.
+// Each calls f with each value that is ready, how many users it has, and how many of these only observe.
+// It does so under the lock of the table: f must not call it.
 func (t *Table[V]) Each(f func(value V, users, observers int)) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
@@ -194,7 +197,7 @@ func (t *Table[V]) addLocked(id string) *Entry[V] {
 	return e
 }
 
-// findLocked is the entry of an id, or nil. One whose value is broken leaves the table.
+// findLocked returns the entry of an id, or nil. An entry with a broken value leaves the table.
 func (t *Table[V]) findLocked(id string) *Entry[V] {
 	e := t.entries[id]
 	if e == nil {

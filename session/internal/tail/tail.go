@@ -1,7 +1,7 @@
 // Package tail keeps the end of a log in memory.
 //
-// Who follows a log, and who writes on, finds there what was written a moment ago and reads nothing from the store.
-// The package must not know sessions, nor what records say.
+// Who follows a log, and who writes on, finds there what was written a moment ago and reads nothing from
+// the store. The package must not know sessions, nor what records say.
 package tail
 
 import (
@@ -32,8 +32,8 @@ func (t *Tail) Add(rec record.Record) {
 	}
 }
 
-// After returns a copy of the records after a sequence number, possibly none. It reports false when there are some
-// that the tail does not hold.
+// After returns a copy of the records after a sequence number, possibly none. It reports false when there
+// are some that the tail does not hold.
 func (t *Tail) After(seq int64) ([]record.Record, bool) {
 	if len(t.records) == 0 || seq+1 < t.records[0].Seq {
 		return nil, false
