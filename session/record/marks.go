@@ -39,37 +39,59 @@ func (m Marks) First() int64 {
 	return ks[0].pos
 }
 
+// Count returns how many deltas there are after a position; malformed marks count as far as they go.
+func (m Marks) Count(after int64) (n int) {
+	_ = m.each(func(k mark) error { // Deltas returns what is wrong with them
+		if k.pos > after {
+			n++
+		}
+		return nil
+	})
+	return n
+}
+
 // decode returns the marks.
 func (m Marks) decode() ([]mark, error) {
-	var out []mark
-	pos := int64(0)
-	for len(m) > 0 {
-		step, n := binary.Uvarint(m)
-		if n <= 0 {
-			return nil, errMarks
-		}
-		size, k := binary.Uvarint(m[n:])
-		if k <= 0 || size>>1 > 1<<31 || step > 1<<62 {
-			return nil, errMarks
-		}
-		m = m[n+k:]
-		if pos += int64(step); pos < 0 {
-			return nil, errMarks
-		}
-		out = append(out, mark{pos: pos, bytes: int(size >> 1), thought: size&1 == 1})
+	out := make([]mark, 0, len(m)/2) // each takes two bytes or more
+	err := m.each(func(k mark) error {
+		out = append(out, k)
+		return nil
+	})
+	if err != nil {
+		return nil, err
 	}
 	return out, nil
 }
 
-// Deltas calls yield with each delta of the event's message after a position, in order. The texts of the
-// event may go on behind what the marks cover.
-func (e *Event) Deltas(after int64, yield func(pos int64, d *Delta)) error {
-	ks, err := e.Marks.decode()
-	if err != nil {
-		return err
+// each calls yield with each mark, in order, until it returns an error.
+func (m Marks) each(yield func(mark) error) error {
+	pos := int64(0)
+	for len(m) > 0 {
+		step, n := binary.Uvarint(m)
+		if n <= 0 {
+			return errMarks
+		}
+		size, k := binary.Uvarint(m[n:])
+		if k <= 0 || size>>1 > 1<<31 || step > 1<<62 {
+			return errMarks
+		}
+		m = m[n+k:]
+		if pos += int64(step); pos < 0 {
+			return errMarks
+		}
+		if err := yield(mark{pos: pos, bytes: int(size >> 1), thought: size&1 == 1}); err != nil {
+			return err
+		}
 	}
+	return nil
+}
+
+// Deltas calls yield with each delta of the event's message after a position, in order. The texts of the
+// event may go on behind what the marks cover. An error says that the marks are malformed; yield may have
+// been called before.
+func (e *Event) Deltas(after int64, yield func(pos int64, d *Delta)) error {
 	text, thoughts := e.Text, e.Thoughts
-	for _, k := range ks {
+	return e.Marks.each(func(k mark) error {
 		from := &text
 		if k.thought {
 			from = &thoughts
@@ -81,8 +103,8 @@ func (e *Event) Deltas(after int64, yield func(pos int64, d *Delta)) error {
 			yield(k.pos, &Delta{MessageID: e.MessageID, Path: e.Path, Text: (*from)[:k.bytes], Thought: k.thought})
 		}
 		*from = (*from)[k.bytes:]
-	}
-	return nil
+		return nil
+	})
 }
 
 // Unshown returns what the marks of an event do not cover.

@@ -75,8 +75,9 @@ func (p *Partial) Items(after int64) ([]Item, error) {
 
 // deltasOf returns the deltas of an event's message after a position. Its texts may be longer
 // than what the marks cover.
-func deltasOf(e *record.Event, after int64) (out []Item, err error) {
-	err = e.Deltas(after, func(pos int64, d *record.Delta) {
+func deltasOf(e *record.Event, after int64) ([]Item, error) {
+	out := make([]Item, 0, e.Marks.Count(after))
+	err := e.Deltas(after, func(pos int64, d *record.Delta) {
 		out = append(out, Item{Pos: pos, Delta: d, Size: len(d.Text)})
 	})
 	return out, err
