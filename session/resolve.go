@@ -207,7 +207,7 @@ func (s *Session) resolveNotPending(ctx context.Context, id string, r record.Res
 
 func errNotAsked(id string) error {
 	return fault.Errorf(fault.Precondition,
-		"interaction %q: nobody waits for it any more, the call was cancelled or its turn is over", id)
+		"interaction %q: nobody waits for it any more, the call was canceled or its turn is over", id)
 }
 
 // Resolved returns the resolution of a call of this turn, if it has one.

@@ -18,12 +18,6 @@ import (
 // glossaryFile lists, in its last table, the words that no text uses.
 const glossaryFile = "../../docs/glossary.md"
 
-// exportedOnly are the folders where TestWords searches only the comments of exported names,
-// each with the reason. Elsewhere it searches all comments and the texts of errors.
-var exportedOnly = map[string]string{
-	"session": "its files move; its comments and errors follow after that",
-}
-
 // notSearched are the folders that TestWords does not search, each with the reason.
 var notSearched = map[string]string{
 	"gen":           "generated from the protocol, which is searched itself",
@@ -77,7 +71,7 @@ package p
 
 // F is in vain. Says: put aside.
 func F() {
-	// heal: not of an exported name
+	// heal: also of what is not exported
 	_ = errors.New("no quota")
 	_ = "no quota"
 }
@@ -96,9 +90,6 @@ func (T) M() {}
 	file, err := parser.ParseFile(token.NewFileSet(), "p.go", src, parser.ParseComments|parser.SkipObjectResolution)
 	if err != nil {
 		t.Fatal(err)
-	}
-	if found := banned.find(exportedComments(file)); len(found) != 5 {
-		t.Errorf("found %q in Go comments, want 5", found)
 	}
 	if found := banned.find(allTexts(file)); len(found) != 8 {
 		t.Errorf("found %q in Go comments and error texts, want 8", found)
@@ -198,12 +189,7 @@ func goDocs(t *testing.T, dir string) map[string]string {
 		if err != nil {
 			return err
 		}
-		folder, _, _ := strings.Cut(rel(dir, path), "/")
-		if _, ok := exportedOnly[folder]; ok {
-			docs[path] = exportedComments(file)
-		} else {
-			docs[path] = allTexts(file)
-		}
+		docs[path] = allTexts(file)
 		return nil
 	})
 	if err != nil {
@@ -254,58 +240,6 @@ func calledName(call *ast.CallExpr) string {
 		return f.Sel.Name
 	}
 	return ""
-}
-
-// exportedComments joins the comments of a file's package and of what it exports.
-func exportedComments(file *ast.File) string {
-	var out strings.Builder
-	write := func(groups ...*ast.CommentGroup) {
-		for _, g := range groups {
-			out.WriteString(blankCode(g.Text()))
-		}
-	}
-	write(file.Doc)
-	for _, decl := range file.Decls {
-		switch d := decl.(type) {
-		case *ast.FuncDecl:
-			if d.Name.IsExported() && (d.Recv == nil || ast.IsExported(receiver(d.Recv.List[0].Type))) {
-				write(d.Doc)
-			}
-		case *ast.GenDecl:
-			for _, spec := range d.Specs {
-				writeSpec(write, d, spec)
-			}
-		}
-	}
-	return out.String()
-}
-
-func writeSpec(write func(...*ast.CommentGroup), d *ast.GenDecl, spec ast.Spec) {
-	switch s := spec.(type) {
-	case *ast.ValueSpec:
-		if slices.ContainsFunc(s.Names, (*ast.Ident).IsExported) {
-			write(d.Doc, s.Doc, s.Comment)
-		}
-	case *ast.TypeSpec:
-		if !s.Name.IsExported() {
-			return
-		}
-		write(d.Doc, s.Doc, s.Comment)
-		var fields *ast.FieldList
-		switch of := s.Type.(type) {
-		case *ast.StructType:
-			fields = of.Fields
-		case *ast.InterfaceType:
-			fields = of.Methods
-		default:
-			return
-		}
-		for _, f := range fields.List {
-			if len(f.Names) == 0 || f.Names[0].IsExported() {
-				write(f.Doc, f.Comment)
-			}
-		}
-	}
 }
 
 // paths are the files that match a pattern; there is one at least.
