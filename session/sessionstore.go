@@ -22,10 +22,9 @@ type sessionStore struct {
 	clock.Clock
 	log *slog.Logger
 
-	shared    *shared.State
-	retention time.Duration  // Limits.Retention
-	cleared   func(*Session) // called when a turn with more than one attempt makes a step forward
-	calmed    func(*Session) // called when a suspect has only waited for calmAfter
+	shared  *shared.State
+	cleared func(*Session) // called when a turn with more than one attempt makes a step forward
+	calmed  func(*Session) // called when a suspect has only waited for calmAfter
 
 	stalls   *stalls.Stalls[*Session] // the sessions that wait for the store
 	flushers stalls.Flushers          // the goroutines that write without a caller
@@ -33,10 +32,9 @@ type sessionStore struct {
 
 func newSessionStore(cfg Config, onFatal func(error)) *sessionStore {
 	st := &sessionStore{
-		Clock:     clock.Clock{Now: cfg.Now},
-		log:       cfg.Logger,
-		stalls:    stalls.New[*Session](cfg.Logger),
-		retention: cfg.Limits.Retention,
+		Clock:  clock.Clock{Now: cfg.Now},
+		log:    cfg.Logger,
+		stalls: stalls.New[*Session](cfg.Logger),
 	}
 	st.Store = retry.New(retry.Config{
 		Store:    cfg.Store,
