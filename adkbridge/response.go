@@ -171,7 +171,9 @@ func (m *agentModel) callLive(ctx context.Context, req *adkmodel.LLMRequest, key
 func (m *agentModel) interpret(a *response, req *adkmodel.LLMRequest) error {
 	a.meta.Calls, a.meta.Asks = m.classify(a, req)
 	for range a.meta.Asks {
-		a.meta.Interactions = append(a.meta.Interactions, new(record.Question).NewID())
+		var q record.Question
+		q.SetNewID()
+		a.meta.Interactions = append(a.meta.Interactions, q.ID)
 	}
 	if misfit := m.keepResponse(a); misfit != nil {
 		return misfit

@@ -34,6 +34,10 @@
 // response together. A watcher that lags continues from the log and from the partials. It never slows the
 // turn, and its queue is bounded.
 //
-// This package imports the protocol's messages and the standard library. It
-// knows neither the engine, nor a database, nor HTTP.
+// # Rooms
+//
+// This package has the manager, sessions, turns and their phases. What does not need their lock is a
+// package below it: what records mean (record), the seam of the database (store), what is looked up
+// (index), how a log becomes messages (internal/render). The package imports these, the protocol's messages
+// and the standard library. It knows neither the engine, nor a database, nor HTTP.
 package session

@@ -166,7 +166,8 @@ func (r *Run) Ask(ctx context.Context, call record.ToolCall) (record.ToolResult,
 	if _, _, ok := r.s.lookup(r.t, call.ID); !ok {
 		if call.Asks != nil {
 			asks := *call.Asks // engines share it
-			asks.ID, call.Asks = asks.NewID(), &asks
+			asks.SetNewID()
+			call.Asks = &asks
 		}
 		data, err := logjson.Marshal(call)
 		if err != nil {

@@ -58,7 +58,7 @@ var rooms = []room{
 	{path: "session/internal/lock", floor: 0, knows: "the forms in which a lock is held"},
 	{path: "session/internal/position", floor: 0, knows: "the numbers of messages; no message"},
 	{path: "session/internal/retry", floor: 0,
-		may:   []string{"internal/backoff", "session/fault", "session/internal/lock", "session/record", "session/store"},
+		may:   []string{"internal/backoff", "session/fault", "session/internal/lock", "session/internal/refusal", "session/record", "session/store"},
 		knows: "which calls of a store are made again; neither sessions nor what records mean"},
 	{path: "session/internal/refusal", floor: 0, may: []string{"session/fault"},
 		knows: "refusals of several rooms; no session"},

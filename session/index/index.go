@@ -103,9 +103,9 @@ func (x *Index) noteTurn(rec record.Record, fact any) []*Turn {
 		x.Last, x.LastAs = t.ID, rowOpen
 		return []*Turn{t}
 	case *record.Event:
-		if told := x.turns[f.Injected]; told != nil {
-			told.Into, told.recorded = rec.TurnID, rowOpen
-			return []*Turn{told}
+		if injected := x.turns[f.Injected]; injected != nil {
+			injected.Into, injected.recorded = rec.TurnID, rowOpen
+			return []*Turn{injected}
 		}
 	}
 	if t == nil {
@@ -150,10 +150,10 @@ func (x *Index) over(t *Turn, at time.Time, end *record.TurnEnded) []*Turn {
 		t.recorded = rowStopped
 	}
 	changed := []*Turn{t}
-	for _, told := range x.turns {
-		if told.Into == t.ID {
-			told.recorded = t.recorded
-			changed = append(changed, told)
+	for _, injected := range x.turns {
+		if injected.Into == t.ID {
+			injected.recorded = t.recorded
+			changed = append(changed, injected)
 		}
 	}
 	for _, c := range changed {

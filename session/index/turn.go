@@ -137,12 +137,12 @@ func readTurn(r store.Row) (*Turn, error) {
 }
 
 func (t *Turn) event(ev *record.Event) {
-	t.answered(ev)
+	t.responded(ev)
 	t.Open = append(t.Open, forClients(ev.Calls...)...)
 }
 
-// answered applies a response of a model to its turn.
-func (t *Turn) answered(ev *record.Event) {
+// responded applies a response of a model to its turn.
+func (t *Turn) responded(ev *record.Event) {
 	if ev.Final() {
 		t.Output, t.Structured = ev.FinalText(), ev.Structured
 	}

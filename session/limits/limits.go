@@ -25,8 +25,8 @@ type Limits struct {
 	// client which is not there does not count, and it begins anew when one
 	// comes. Default 1 h.
 	TurnTimeout time.Duration
-	// ToolTimeout is how long a client may take to answer one tool call, unless
-	// the request or the tool says otherwise; then the model sees a tool error.
+	// ToolTimeout is how long a client may take for one tool call, unless the
+	// request or the tool says otherwise; then the model sees a tool error.
 	// Default 10 min.
 	ToolTimeout time.Duration
 	// HandoverGrace is how long the calls of a client that has left wait for it
@@ -43,8 +43,8 @@ type Limits struct {
 	// is never.
 	QuarantineAfter int
 	// PurgeAfter is how long the log of a session that is not used is kept. Then
-	// its records are removed for good, and whoever asks for the session is told
-	// so (HISTORY_PURGED). Default 0: for ever.
+	// its records are removed for good, and a request for the session is
+	// HISTORY_PURGED. Default 0: for ever.
 	PurgeAfter time.Duration
 	// MaxQueued is how many turns of one session may wait for their start.
 	// Default 16.
@@ -55,16 +55,16 @@ type Limits struct {
 	// Instruction is put before that of each agent. It is pinned in the log when a
 	// turn is recorded. Default: none.
 	Instruction string
-	// MaxCalls is how many tool calls one model answer may ask for. Default 128.
+	// MaxCalls is how many tool calls one response may ask for. Default 128.
 	MaxCalls int
 	// MaxPromptBytes bounds the prompt, all of its texts together. Default 1 MiB.
 	MaxPromptBytes int
 	// MaxPartsBytes bounds the parts of one prompt together with the prompt, and
-	// those of one tool answer with its output, as they are in a message. What a client sends goes on to others in one
-	// message, so it should be a little less than the largest message. Default
-	// 3.75 MiB.
+	// those of one tool result with its output, as they are in a message. Other
+	// clients receive them in one message, so it should be a little less than the
+	// largest message. Default 3.75 MiB.
 	MaxPartsBytes int
-	// MaxResultBytes bounds one tool answer with its state, without its parts, as
+	// MaxResultBytes bounds one tool result with its state, without its parts, as
 	// JSON. Default 1 MiB.
 	MaxResultBytes int
 	// MaxStateBytes bounds the state a client may begin with, as JSON. Default
@@ -80,12 +80,12 @@ type Limits struct {
 	// WatchItems and WatchBytes bound what waits for one watcher. Defaults
 	// 1,024 and 1 MiB.
 	WatchItems, WatchBytes int
-	// StopGrace is how long turns may take to end after they were told to when
-	// the server stops. Default 5 s.
+	// StopGrace is how long turns may take to stop when the server stops.
+	// Default 5 s.
 	StopGrace time.Duration
-	// StorePatience is how long a call of the store is tried again that fails for
-	// no known reason. Then the session's turn is left as the log has it, to go
-	// on when a client attaches or the server starts again. While the store has no
+	// StorePatience is how long a call of the store is retried that fails for no
+	// known reason. Then the session's turn stays as the log has it, and is resumed
+	// when a client attaches or the server starts again. While the store has no
 	// space left, turns wait without a bound. Default 30 s.
 	StorePatience time.Duration
 }

@@ -61,9 +61,9 @@ func (p Principal) Key() string {
 	return url.PathEscape(p.Tenant) + "/" + id
 }
 
-// Read makes p the principal of a name that Key has written, and returns it. A name that Key did not write is
-// the id of a principal; the empty name is the id of whom Of returns for a context that names nobody.
-func (p *Principal) Read(key string) Principal {
+// Read makes p the principal of a name that Key has written, without its role. A name that Key did not write
+// is the id of a principal; the empty name is the id of whom Of returns for a context that names nobody.
+func (p *Principal) Read(key string) {
 	tenant, id, both := strings.Cut(key, "/")
 	if !both {
 		tenant, id = "", key
@@ -77,7 +77,6 @@ func (p *Principal) Read(key string) Principal {
 	case badTenant == nil && badID == nil:
 		p.ID, p.Tenant = name, t
 	}
-	return *p
 }
 
 type principalKey struct{}

@@ -91,8 +91,8 @@ func (q *Question) String() string {
 	return fmt.Sprintf("a question (%v)", q.Kind)
 }
 
-// NewID is a new id for the question. It says nothing.
-func (*Question) NewID() string { return "i-" + strings.ToLower(rand.Text()) }
+// SetNewID gives the question an id of its own, which says nothing.
+func (q *Question) SetNewID() { q.ID = "i-" + strings.ToLower(rand.Text()) }
 
 // InteractionID is the id of what the call asks.
 func (c *ToolCall) InteractionID() string { return cmp.Or(c.Asks.ID, c.ID) }

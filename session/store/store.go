@@ -122,7 +122,10 @@ type Info struct {
 
 // Owner is the principal that created the session. The session reads and writes the `user:` keys of that
 // principal. The role is not stored.
-func (i Info) Owner() principal.Principal { return new(principal.Principal).Read(i.Creator) }
+func (i Info) Owner() (p principal.Principal) {
+	p.Read(i.Creator)
+	return p
+}
 
 // Change says what Update changes of a session. A nil field leaves its value as it is.
 type Change struct {

@@ -13,11 +13,9 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 )
 
-const (
-	// Bytes is how much the entries of one page take, about, unless one alone is
-	// larger: a page becomes one message, of which clients take 4 MiB.
-	Bytes = 2 << 20
-)
+// Bytes is how much the entries of one page take, about, unless one alone is
+// larger: a page becomes one message, of which clients take 4 MiB.
+const Bytes = 2 << 20
 
 // Full reports whether a page of n entries that take bytes has no room for one more
 // that takes next.

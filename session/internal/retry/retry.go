@@ -18,6 +18,7 @@ import (
 	"github.com/apzuk3/agentd/internal/backoff"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -26,8 +27,6 @@ const (
 	tryTimeout = 10 * time.Second
 	// The first and the longest wait before a retry.
 	firstWait, longestWait = 5 * time.Millisecond, time.Second
-	// later is how long a client is asked to wait.
-	later = time.Second
 )
 
 // What the store cannot do, as clients read it.
@@ -153,7 +152,7 @@ func Unavailable(what string, err error) *fault.Error {
 	if errors.Is(err, store.ErrFailed) || errors.Is(err, store.ErrConflict) {
 		return out // a retry at this server has no chance
 	}
-	return out.After(later)
+	return out.After(refusal.Later)
 }
 
 // Write makes one attempt of an append.

@@ -10,7 +10,7 @@ import (
 	"time"
 )
 
-// Stalls are the sessions that wait for the store. Its methods may be called from any goroutine.
+// Stalls are the sessions that wait for the store. Their methods may be called from any goroutine.
 type Stalls[S comparable] struct {
 	log *slog.Logger
 
@@ -25,37 +25,37 @@ func New[S comparable](log *slog.Logger) *Stalls[S] {
 }
 
 // Err returns why a session waits for the store, or nil if none does.
-func (p *Stalls[S]) Err() error {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	for _, err := range p.why {
+func (s *Stalls[S]) Err() error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, err := range s.why {
 		return err
 	}
 	return nil
 }
 
 // Begin adds a session that waits for the store, and why. name is its name in the server's log.
-func (p *Stalls[S]) Begin(s S, name string, why error) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if len(p.why) == 0 {
-		p.since = time.Now()
-		p.log.Warn("the store cannot take writes: turns wait, new ones are refused",
+func (s *Stalls[S]) Begin(session S, name string, why error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.why) == 0 {
+		s.since = time.Now()
+		s.log.Warn("the store cannot take writes: turns wait, new ones are refused",
 			slog.String("session", name), slog.String("error", why.Error()))
 	}
-	p.why[s] = why
+	s.why[session] = why
 }
 
 // End removes a session. written reports whether its records are in the log.
-func (p *Stalls[S]) End(s S, written bool) {
-	p.mu.Lock()
-	defer p.mu.Unlock()
-	if _, ok := p.why[s]; !ok {
+func (s *Stalls[S]) End(session S, written bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if _, ok := s.why[session]; !ok {
 		return
 	}
-	delete(p.why, s)
-	if len(p.why) == 0 && written {
-		p.log.Info("the store takes writes again", slog.Duration("after", time.Since(p.since)))
+	delete(s.why, session)
+	if len(s.why) == 0 && written {
+		s.log.Info("the store takes writes again", slog.Duration("after", time.Since(s.since)))
 	}
 }
 

@@ -30,6 +30,9 @@ type Harness struct {
 
 // Run checks every promise. Each is a subtest with a store of its own; none runs in parallel with another.
 func (h Harness) Run(t *testing.T) {
+	if h.Open == nil && h.OpenAt == nil && h.OpenFull == nil && h.OpenFailing == nil {
+		t.Fatal("storetest: the Harness opens no store")
+	}
 	if h.Open != nil {
 		runOpen(t, h.Open)
 	}
