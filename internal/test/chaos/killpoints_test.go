@@ -27,7 +27,8 @@ import (
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
-var strideFlag = flag.Int("chaos.stride", 25, "TestKillPoints kills at each stride-th record, before or after it; 1 is at all, before and after")
+var strideFlag = flag.Int("chaos.stride", killStride,
+	"TestKillPoints kills at each stride-th record, before or after it; 1 is at all, before and after")
 
 // pointLimit is how long one session with one kill may take before the test
 // gives up.
@@ -38,7 +39,8 @@ const pointLimit = 60 * time.Second
 // the client make of it is what they would have come to without. Every other
 // client's turns are carried by SessionService; what came to its end over Run
 // undisturbed is what they are held against. By itself it kills at some thirty of
-// more than seven hundred places; make chaos, which CI runs, at all of them.
+// more than seven hundred places, and at some eighty with the race detector; make
+// chaos, which CI runs, at all of them.
 func TestKillPoints(t *testing.T) {
 	p := newProvider(t, false)
 	var mu sync.Mutex // protects the fields below
