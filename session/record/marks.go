@@ -3,6 +3,7 @@ package record
 import (
 	"encoding/binary"
 	"errors"
+	"iter"
 )
 
 // Marks are the places of a message's deltas, so that a client can be given exactly the part it lacks, also
@@ -17,7 +18,7 @@ type mark struct {
 	thought bool
 }
 
-// errMarks is what is wrong with marks that decode does not understand.
+// errMarks is what is wrong with marks that all does not understand.
 var errMarks = errors.New("malformed marks")
 
 // Append returns the marks with one more: of a delta at pos that has bytes bytes of the message's text, or
@@ -30,60 +31,62 @@ func (m Marks) Append(last, pos int64, bytes int, thought bool) Marks {
 	return binary.AppendUvarint(binary.AppendUvarint(m, uint64(pos-last)), n)
 }
 
-// First returns the position of the first delta; 0 for none, and for malformed marks.
+// First returns the position of the first delta; 0 for none, and for a mark that is malformed.
 func (m Marks) First() int64 {
-	ks, err := m.decode()
-	if err != nil || len(ks) == 0 {
-		return 0
+	for k, err := range m.all() {
+		if err == nil {
+			return k.pos
+		}
 	}
-	return ks[0].pos
+	return 0
 }
 
 // Count returns how many deltas there are after a position; malformed marks count as far as they go.
 func (m Marks) Count(after int64) (n int) {
-	_ = m.each(func(k mark) error { // Deltas returns what is wrong with them
-		if k.pos > after {
+	for k, err := range m.all() {
+		if err == nil && k.pos > after {
 			n++
 		}
-		return nil
-	})
+	}
 	return n
 }
 
 // decode returns the marks.
 func (m Marks) decode() ([]mark, error) {
 	out := make([]mark, 0, len(m)/2) // each takes two bytes or more
-	err := m.each(func(k mark) error {
+	for k, err := range m.all() {
+		if err != nil {
+			return nil, err
+		}
 		out = append(out, k)
-		return nil
-	})
-	if err != nil {
-		return nil, err
 	}
 	return out, nil
 }
 
-// each calls yield with each mark, in order, until it returns an error.
-func (m Marks) each(yield func(mark) error) error {
-	pos := int64(0)
-	for len(m) > 0 {
-		step, n := binary.Uvarint(m)
-		if n <= 0 {
-			return errMarks
-		}
-		size, k := binary.Uvarint(m[n:])
-		if k <= 0 || size>>1 > 1<<31 || step > 1<<62 {
-			return errMarks
-		}
-		m = m[n+k:]
-		if pos += int64(step); pos < 0 {
-			return errMarks
-		}
-		if err := yield(mark{pos: pos, bytes: int(size >> 1), thought: size&1 == 1}); err != nil {
-			return err
+// all yields the marks in order, and errMarks at the first one that is malformed.
+func (m Marks) all() iter.Seq2[mark, error] {
+	return func(yield func(mark, error) bool) {
+		pos := int64(0)
+		for rest := m; len(rest) > 0; {
+			step, n := binary.Uvarint(rest)
+			size, k := uint64(0), 0
+			if n > 0 {
+				size, k = binary.Uvarint(rest[n:])
+			}
+			if k <= 0 || size>>1 > 1<<31 || step > 1<<62 {
+				yield(mark{}, errMarks)
+				return
+			}
+			rest = rest[n+k:]
+			if pos += int64(step); pos < 0 {
+				yield(mark{}, errMarks)
+				return
+			}
+			if !yield(mark{pos: pos, bytes: int(size >> 1), thought: size&1 == 1}, nil) {
+				return
+			}
 		}
 	}
-	return nil
 }
 
 // Deltas calls yield with each delta of the event's message after a position, in order. The texts of the
@@ -91,7 +94,10 @@ func (m Marks) each(yield func(mark) error) error {
 // been called before.
 func (e *Event) Deltas(after int64, yield func(pos int64, d *Delta)) error {
 	text, thoughts := e.Text, e.Thoughts
-	return e.Marks.each(func(k mark) error {
+	for k, err := range e.Marks.all() {
+		if err != nil {
+			return err
+		}
 		from := &text
 		if k.thought {
 			from = &thoughts
@@ -103,8 +109,8 @@ func (e *Event) Deltas(after int64, yield func(pos int64, d *Delta)) error {
 			yield(k.pos, &Delta{MessageID: e.MessageID, Path: e.Path, Text: (*from)[:k.bytes], Thought: k.thought})
 		}
 		*from = (*from)[k.bytes:]
-		return nil
-	})
+	}
+	return nil
 }
 
 // Unshown returns what the marks of an event do not cover.

@@ -72,8 +72,10 @@ func (r *Reader) steps(ctx context.Context, upTo int64) (steps []step, err error
 			if err != nil {
 				return nil, err
 			}
-			if ev, ok := fact.(*record.Event); ok && ev.Marks.First() > 0 {
-				st.first = ev.Marks.First()
+			if ev, ok := fact.(*record.Event); ok {
+				if first := ev.Marks.First(); first > 0 {
+					st.first = first
+				}
 			}
 		}
 		steps = append(steps, st)

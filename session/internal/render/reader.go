@@ -142,10 +142,12 @@ func (r *Reader) CatchUp(ctx context.Context, live Live) (more bool, err error) 
 	}
 	items := slices.Concat(live.Partials, facts)
 	slices.SortStableFunc(items, func(a, b Item) int { return cmp.Compare(a.Pos, b.Pos) })
+	var offered []string
+	for _, call := range live.Offered {
+		offered = append(offered, call.ID)
+	}
 	for _, it := range items {
-		for _, call := range live.Offered {
-			it.Offered = append(it.Offered, call.ID)
-		}
+		it.Offered = offered
 		r.Render(it)
 	}
 	switch {
