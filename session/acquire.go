@@ -4,8 +4,10 @@ import (
 	"context"
 	"errors"
 	"regexp"
+	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/table"
 	"github.com/apzuk3/agentd/session/limits"
@@ -14,14 +16,14 @@ import (
 )
 
 // sessionRef is a counted reference to a session in memory: acquire returns it, release ends it.
-type sessionRef = table.Entry[*Session]
+type sessionRef = table.Entry[*live.Session]
 
 // newTable returns the table of the sessions in memory. A broken session leaves it even while it has users.
-func newTable(limits limits.Limits) *table.Table[*Session] {
-	return table.New(table.Policy[*Session]{
+func newTable(limits limits.Limits) *table.Table[*live.Session] {
+	return table.New(table.Policy[*live.Session]{
 		MaxIdle: limits.MaxIdleSessions,
-		Broken:  (*Session).isBroken,
-		Useless: (*Session).useless,
+		Broken:  (*live.Session).IsBroken,
+		Useless: (*live.Session).Useless,
 	})
 }
 
@@ -43,7 +45,7 @@ func (m *Manager) acquire(ctx context.Context, id string) (*sessionRef, error) {
 func (m *Manager) acquireToStart(ctx context.Context, id string, create bool) (*sessionRef, error) {
 	if id == "" || !create {
 		ref, err := m.acquire(ctx, id)
-		if err == nil && id != "" && ref.Value.isUnmade() {
+		if err == nil && id != "" && ref.Value.IsUnmade() {
 			m.release(ref)
 			return nil, refusal.NoSession(id)
 		}
@@ -56,13 +58,6 @@ func (m *Manager) acquireToStart(ctx context.Context, id string, create bool) (*
 		}
 		// Another caller has looked for it without create, or has just removed it.
 	}
-}
-
-// isUnmade reports whether the session is not in the store yet.
-func (s *Session) isUnmade() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.create != nil
 }
 
 // idPattern matches the ids that callers may choose for sessions and turns.
@@ -83,12 +78,12 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*sess
 		}
 		return ref, nil
 	}
-	var s *Session
+	var s *live.Session
 	var err error
 	if !fresh {
 		// Other callers may wait for this read, so it does not end with ctx.
 		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
-		s, err = load(readCtx, m.store, m.runner, m.limits, id)
+		s, err = live.Load(readCtx, m.env(), id)
 		cancel()
 	}
 	var refused error // for this caller only
@@ -100,10 +95,7 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*sess
 		}
 	}
 	if fresh {
-		s, err = m.makeSession(ctx, id), nil
-	}
-	if s != nil {
-		s.manager = m
+		s, err = live.MakeSession(m.env(), id, principal.Of(ctx)), nil
 	}
 	ref.Set(s, err)
 	if refused != nil {
@@ -114,14 +106,6 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*sess
 		return nil, err
 	}
 	return ref, nil
-}
-
-// makeSession makes a session in memory. Its first record makes it in the store.
-func (m *Manager) makeSession(ctx context.Context, id string) *Session {
-	s := newSession(m.store, m.runner, m.limits, id)
-	s.owner = principal.Of(ctx)
-	s.create = &store.NewSession{ID: id, CreatedAt: m.store.Stamp(), Creator: s.owner.Key()}
-	return s
 }
 
 // checkChosenID refuses an id under which a caller may not make a session.
@@ -139,7 +123,7 @@ func checkChosenID(id string) error {
 func (m *Manager) release(ref *sessionRef) { m.sessions.Release(ref) }
 
 // sessionInMemory returns a session that is in memory and loaded, or nil.
-func (m *Manager) sessionInMemory(id string) *Session {
+func (m *Manager) sessionInMemory(id string) *live.Session {
 	ref := m.sessions.Find(id)
 	if ref == nil {
 		return nil
@@ -148,26 +132,10 @@ func (m *Manager) sessionInMemory(id string) *Session {
 	return s
 }
 
-// isBroken reports whether the session takes no more writes: its log has to be reloaded.
-func (s *Session) isBroken() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.broken != nil
-}
-
-// useless reports whether the session leaves memory when nobody uses it: it is broken, has no record, or
-// has a suspended turn, whose log is all there is to keep.
-func (s *Session) useless() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	open := s.turn != nil && s.turn.ended == nil
-	return s.broken != nil || s.seq == 0 || open
-}
-
 // whileUnused calls f for a session without users other than observers; with users it returns ErrConflict.
 // Callers of acquire wait meanwhile: they get gone if f succeeds, else the session. Observers get gone.
 func (m *Manager) whileUnused(id string, gone *fault.Error, f func() error) error {
-	ref := m.sessions.Replace(id, func(s *Session) { s.endObservers(gone) })
+	ref := m.sessions.Replace(id, func(s *live.Session) { s.EndObservers(gone) })
 	if ref == nil {
 		return store.ErrConflict
 	}
@@ -182,3 +150,45 @@ func (m *Manager) whileUnused(id string, gone *fault.Error, f func() error) erro
 	m.rouseReaders(id)
 	return err
 }
+
+// env returns what the sessions of the manager share.
+func (m *Manager) env() live.Env {
+	return live.Env{Store: m.store, Runner: m.runner, Limits: m.limits, Host: host{m}}
+}
+
+// reader returns a session that is only read from.
+func (m *Manager) reader(id string) *live.Session {
+	env := m.env()
+	env.Host = nil
+	return live.NewSession(env, id)
+}
+
+// host is the manager as its sessions call it.
+type host struct{ *Manager }
+
+// Present calls f with a session, and resumes its suspended turn: a caller may keep a Turn for longer than
+// its session stays in memory.
+func (h host) Present(ctx context.Context, id string, f func(*live.Session) error) error {
+	ref, err := h.acquire(ctx, id)
+	if err != nil {
+		return err
+	}
+	defer h.release(ref)
+	if err := f(ref.Value); err != nil || !ref.Value.IsSuspended() {
+		return err
+	}
+	h.resumeAfter(ctx, ref.Value, AttachRequest{SessionID: id})
+	return nil
+}
+
+// Cleared ends the probation of a session's turn.
+func (h host) Cleared(s *live.Session) { h.cleared(s) }
+
+// Calmed resets the attempts of a session's turn.
+func (h host) Calmed(s *live.Session) { h.resetAttempts(s, false) }
+
+// Rouse notifies the SessionWatchers of a session.
+func (h host) Rouse(id string) { h.rouseReaders(id) }
+
+// loadTimeout bounds the reading of a log, which no caller can cancel.
+const loadTimeout = time.Minute

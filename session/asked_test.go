@@ -234,8 +234,8 @@ func TestCancelGraceOutlastsTheIdleTime(t *testing.T) {
 				if over := info.Status == index.Stopped; over != (info.End != nil) || over && info.End.Reason != "the client disconnected" {
 					t.Errorf("it leaves %s: %v with %+v", leaves, info.Status, info.End)
 				}
-				if left := time.Since(turn.Started()) < 10*time.Minute; left == (info.Status == index.Stopped) {
-					t.Errorf("it leaves %s: %v after %v", leaves, info.Status, time.Since(turn.Started()))
+				if left := time.Since(session.Started(turn)) < 10*time.Minute; left == (info.Status == index.Stopped) {
+					t.Errorf("it leaves %s: %v after %v", leaves, info.Status, time.Since(session.Started(turn)))
 				}
 				time.Sleep(2 * time.Minute)
 			}

@@ -5,17 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"maps"
 	"time"
 
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/lock"
-	"github.com/apzuk3/agentd/session/internal/logjson"
-	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/refusal"
-	"github.com/apzuk3/agentd/session/internal/shared"
-	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -52,74 +46,19 @@ func (m *Manager) Attach(ctx context.Context, req AttachRequest) (*Turn, *Watche
 	}
 	defer m.release(ref)
 	s := ref.Value
-	if err := s.checkPosition(req.After); err != nil {
+	if err := s.CheckPosition(req.After); err != nil {
 		return nil, nil, err
 	}
 	t, err := m.findAndResume(ctx, s, req)
 	if err != nil {
 		return nil, nil, err
 	}
-	from := req.from(t)
-	from.asks = true
-	tools := req.Tools
-	if req.Starter {
-		tools = t.toolNames()
-	}
-	if len(tools) > 0 {
-		from.tools = map[string]bool{}
-		for _, name := range tools {
-			from.tools[name] = true
-		}
-	}
-	return t, s.watch(t, from), nil
+	return t, s.Attach(t, req.wanted()), nil
 }
 
-// toolNames returns the names of the tools of a turn that is not over.
-func (t *Turn) toolNames() []string {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	spec := t.spec
-	if spec == nil && t.waits != nil { // it was read from the log
-		spec, _ = t.waits.ReadSpec() // an error comes up when the turn starts
-	}
-	if spec == nil {
-		return nil
-	}
-	var names []string
-	for _, tool := range spec.Tools {
-		names = append(names, tool.GetName())
-	}
-	return names
-}
-
-// from returns what a watcher of the turn begins with. If the request names no turn, the watcher receives
-// the session's events from the start of the turn, and none from the time in the queue.
-func (req *AttachRequest) from(t *Turn) watch {
-	first := max(t.startSeq, 1)
-	if req.TurnID != "" && t.queuedSeq > 0 {
-		first = t.queuedSeq
-	}
-	from := watch{only: req.TurnID != "", after: position.Of(first, 0) - 1}
-	if req.After != nil {
-		from.after = *req.After
-	}
-	return from
-}
-
-// checkPosition refuses a session without turns, and a position that the session has not reached.
-func (s *Session) checkPosition(after *int64) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.turn == nil:
-		return fault.Errorf(fault.NotFound, "session %q has no turn to attach to", s.id)
-	case after == nil:
-		return nil
-	case *after < 0, *after >= position.Of(s.seq+1, 0):
-		return fault.Errorf(fault.Invalid, "after_seq %d: session %q has not come that far", *after, s.id).
-			Breaking("after_seq", fault.RuleRange)
-	}
-	return nil
+// wanted returns what the request asks of its session.
+func (req *AttachRequest) wanted() live.Wanted {
+	return live.Wanted{TurnID: req.TurnID, After: req.After, Tools: req.Tools, Starter: req.Starter, Keys: req.Keys}
 }
 
 // resumeLast returns the session's last turn. It resumes a suspended turn, once for all callers at the same
@@ -129,17 +68,17 @@ func (m *Manager) resumeLast(ctx context.Context, req AttachRequest) (*Turn, err
 	if err != nil {
 		return nil, err
 	}
-	ref.Value.resuming.Lock()
-	defer ref.Value.resuming.Unlock()
+	ref.Value.Resuming.Lock()
+	defer ref.Value.Resuming.Unlock()
 	if err := m.closeInherited(ctx, ref.Value); err != nil {
 		m.release(ref)
 		return nil, err
 	}
-	if err := ref.Value.awaitSuspended(ctx); err != nil {
+	if err := ref.Value.AwaitSuspended(ctx); err != nil {
 		m.release(ref)
 		return nil, err
 	}
-	if t := ref.Value.runningOrOver(); t != nil {
+	if t := ref.Value.RunningOrOver(); t != nil {
 		m.release(ref)
 		return t, nil
 	}
@@ -149,28 +88,6 @@ func (m *Manager) resumeLast(ctx context.Context, req AttachRequest) (*Turn, err
 			After(refusal.Soon)
 	}
 	return t, err
-}
-
-// awaitSuspended waits while the last turn is suspending.
-func (s *Session) awaitSuspended(ctx context.Context) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return lock.Await(ctx, &s.mu, func() <-chan struct{} {
-		if t := s.turn; t != nil && t.phase == turnSuspending {
-			return t.done
-		}
-		return nil
-	})
-}
-
-// runningOrOver returns the last turn if it runs or has ended, else nil.
-func (s *Session) runningOrOver() *Turn {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.turn != nil && (s.turn.runs() || s.turn.phase == turnEnded) {
-		return s.turn
-	}
-	return nil
 }
 
 // resume runs the open turn of a session from its log. It releases ref; on success the turn's goroutine
@@ -192,14 +109,14 @@ func (m *Manager) resume(ctx context.Context, ref *sessionRef, keys Keys) (_ *Tu
 		}
 	}()
 	s := ref.Value
-	if err := s.reserve(); err != nil {
+	if err := s.Reserve(); err != nil {
 		return nil, err
 	}
-	if m.probation.Quarantined(s.attemptsNow()) {
+	if m.probation.Quarantined(s.AttemptsNow()) {
 		return m.endQuarantined(ctx, ref)
 	}
-	defer s.unreserve()
-	run, err := s.reopen(ctx, keys)
+	defer s.Unreserve()
+	d, err := s.Reopen(ctx, keys)
 	if err != nil {
 		return nil, err
 	}
@@ -207,93 +124,13 @@ func (m *Manager) resume(ctx context.Context, ref *sessionRef, keys Keys) (_ *Tu
 	if err != nil {
 		return nil, err
 	}
-	err = m.runner.Check(ctx, run.a.spec, keys)
-	if err == nil {
-		err = s.recordResumed(ctx, run.a)
-	}
-	if err != nil {
+	if err := d.Resume(ctx); err != nil {
 		undo()
 		return nil, err
 	}
 	launched = true
-	m.launch(ctx, ref, run)
-	return run.t, nil
-}
-
-// reopen makes an attempt of the session's open turn, with the state at the turn's start. recordResumed or
-// beginClosing makes it the turn's own.
-func (s *Session) reopen(ctx context.Context, keys Keys) (*Run, error) {
-	whole, err := s.wholeState(ctx)
-	if err != nil {
-		return nil, err
-	}
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t, started := s.turn, s.lastSpec
-	for _, provider := range started.OwnKeys {
-		if keys[provider] == "" {
-			return nil, fault.Errorf(agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED,
-				"this turn runs on its caller's own key for %s: "+
-					"attach with the key in the header that the turn was started with", provider)
-		}
-	}
-	spec, err := started.ReadSpec()
-	if err != nil {
-		return nil, fmt.Errorf("session %s: turn %s: %w", s.id, t.id, err)
-	}
-	state := maps.Clone(t.snapshot)
-	for k, v := range whole {
-		if shared.ScopeOf(k) != "" {
-			state[k] = v
-		}
-	}
-	s.limitLocked(spec, started)
-	a := t.newAttempt()
-	a.spec, a.keys, a.begun = spec, keys, t.called
-	for _, p := range t.pending {
-		p.owner, p.newer = nil, 0
-	}
-	writeState(state, started.Temp)
-	return &Run{s: s, t: t, a: a, state: state}, nil
-}
-
-// recordResumed records TurnResumed, which makes an attempt of reopen the turn's own.
-func (s *Session) recordResumed(ctx context.Context, a *attempt) error {
-	fact := &record.TurnResumed{}
-	data, err := logjson.Marshal(fact)
-	if err != nil {
-		return err
-	}
-	e := &entry{turn: a.t, attempt: a, kind: record.KindTurnResumed, data: data, fact: fact, asked: true}
-	_, err = s.commit(ctx, e)
-	return err
-}
-
-// ownKeysOf returns placeholders of the caller's keys, for a run that calls no model.
-func ownKeysOf(s *Session) Keys {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	keys := Keys{}
-	for _, provider := range s.lastSpec.OwnKeys {
-		keys[provider] = "none"
-	}
-	return keys
-}
-
-// stopRunning marks that nothing drives the turn any more. A turn that has not ended is suspended with open
-// calls; its watchers fail with why, if it is not nil.
-func (s *Session) stopRunning(t *Turn, why *fault.Error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	waits := t.phase == turnSuspending
-	if t.phase != turnEnded {
-		t.enter(turnSuspended)
-	}
-	t.unseal()
-	s.reconcileLocked()
-	if why != nil {
-		s.failLocked(t, why, waits)
-	}
+	m.launch(ctx, ref, d)
+	return d.Turn(), nil
 }
 
 // sweep periodically expires turns, drops what forks have inherited, and purges unused sessions.
@@ -323,7 +160,7 @@ func (m *Manager) sweep(ctx context.Context) {
 func (m *Manager) expireAll(ctx context.Context) {
 	after := ""
 	for {
-		heads, err := m.store.OpenTurns(ctx, after, readPage)
+		heads, err := m.store.OpenTurns(ctx, after, live.ReadPage)
 		if err != nil {
 			return
 		}
@@ -334,7 +171,7 @@ func (m *Manager) expireAll(ctx context.Context) {
 					slog.String("session", head.ID), slog.String("error", err.Error()))
 			}
 		}
-		if len(heads) < readPage {
+		if len(heads) < live.ReadPage {
 			return
 		}
 	}
@@ -352,18 +189,40 @@ func (m *Manager) expire(ctx context.Context, head store.Head) error {
 	}
 	defer m.release(ref)
 	reason := fmt.Sprintf("expired: no client came within %v", m.limits.Retention)
-	if t := ref.Value.runningOrOver(); t != nil {
-		ref.Value.haltWaiting(t, reason)
+	if t := ref.Value.RunningOrOver(); t != nil {
+		ref.Value.HaltWaiting(t, reason)
 		return nil
 	}
-	if err := ref.Value.reserve(); err != nil {
+	if err := ref.Value.Reserve(); err != nil {
 		return err
 	}
-	next, err := m.closeOpen(ctx, ref.Value, reason)
+	next, err := ref.Value.CloseOpen(ctx, reason)
 	if next == nil {
-		ref.Value.unreserve()
+		ref.Value.Unreserve()
 		return err
 	}
 	m.launchNext(ctx, ref, next) // this goroutine is counted in m.turns
 	return err
+}
+
+// findAndResume is find for a client that takes part: it also resumes the session's open turn.
+func (m *Manager) findAndResume(ctx context.Context, s *live.Session, req AttachRequest) (*Turn, error) {
+	for {
+		t, err := s.Find(ctx, req.wanted())
+		if err != nil {
+			return nil, err
+		}
+		if !s.IsLast(t) {
+			if s.IsOpen() {
+				_, err = m.resumeLast(ctx, req)
+			}
+			return t, err
+		}
+		if t, err = m.resumeLast(ctx, req); err != nil {
+			return nil, err
+		}
+		if req.TurnID == "" || t.ID() == req.TurnID { // otherwise it has ended meanwhile
+			return t, nil
+		}
+	}
 }

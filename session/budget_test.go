@@ -295,7 +295,7 @@ func TestARefusedCallWaitsNoLongerThanItsTurn(t *testing.T) {
 		time.Sleep(time.Second)
 		turn.Cancel("enough")
 		e := end(t, follow(t, w))
-		if took := time.Since(turn.Started()); took != time.Second || e.GetReason() != "enough" {
+		if took := time.Since(session.Started(turn)); took != time.Second || e.GetReason() != "enough" {
 			t.Errorf("after %v: %v", took, e)
 		}
 	})
@@ -328,7 +328,7 @@ func TestWallTimeOfATurnThatWaits(t *testing.T) {
 		f.on(talk)
 		turn := f.start(session.Request{Prompt: "ask", Budget: record.Budget{Wall: 30 * time.Second}})
 		e := end(t, follow(t, turn.Watch()))
-		if took := time.Since(turn.Started()); took != 30*time.Second || !strings.Contains(e.GetReason(), "30s of 30s") {
+		if took := time.Since(session.Started(turn)); took != 30*time.Second || !strings.Contains(e.GetReason(), "30s of 30s") {
 			t.Errorf("after %v: %v", took, e)
 		}
 	})

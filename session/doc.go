@@ -36,8 +36,10 @@
 //
 // # Rooms
 //
-// This package has the manager, sessions, turns and their phases. What does not need their lock is a
-// package below it: what records mean (record), the seam of the database (store), what is looked up
-// (index), how a log becomes messages (internal/render). The package imports these, the protocol's messages
-// and the standard library. It knows neither the engine, nor a database, nor HTTP.
+// This package has the sessions of a server: which are in memory, which turns may run, what becomes of
+// turns when a process has died or their clients have left. One session in memory, with its turns and their
+// phases, is of internal/live. Below both are rooms that need no lock of a session: what records mean
+// (record), the seam of the database (store), what is looked up (index), how a log becomes messages
+// (internal/render). These packages import the protocol's messages and the standard library. They know
+// neither the engine, nor a database, nor HTTP.
 package session

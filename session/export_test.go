@@ -2,13 +2,12 @@ package session
 
 import (
 	"context"
-	"fmt"
 	"log/slog"
 	"slices"
 	"strings"
 	"time"
 
-	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -17,32 +16,26 @@ import (
 // function it returns is called.
 func (m *Manager) HoldResuming(id string) (release func()) {
 	s := m.sessions.Find(id).Value
-	s.resuming.Lock()
-	return s.resuming.Unlock
+	s.Resuming.Lock()
+	return s.Resuming.Unlock
 }
 
 // Reserve makes a session look as if somebody who has just started its turn had
 // not yet let go of it.
 func (m *Manager) Reserve(id string) (release func()) {
 	s := m.sessions.Find(id).Value
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	s.starting = make(chan struct{})
-	return s.unreserve
+	return s.HoldStart()
 }
 
-// Started returns when the turn has started.
-func (t *Turn) Started() time.Time {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	return t.started
-}
+// Started returns when a turn has started.
+func Started(t *Turn) time.Time { return live.StartedAt(t) }
 
 // IndexOf is what the log of a session says of it: rows in order of their ids.
 func IndexOf(ctx context.Context, db store.Store, runner Runner, info store.Info) (store.Batch, error) {
-	cfg := Config{Store: db, Runner: runner, Logger: slog.New(slog.DiscardHandler), Limits: limits.Limits{}.WithDefaults()}
-	s := newSession(newSessionStore(cfg, func(error) {}), runner, cfg.Limits, info.ID)
-	x, rows, err := s.readIndex(ctx, info.Inherited, info.LastSeq, info.ID)
+	limits := limits.Limits{}.WithDefaults()
+	st := live.NewStore(live.StoreConfig{Store: db, Logger: slog.New(slog.DiscardHandler), Limits: limits})
+	s := live.NewSession(live.Env{Store: st, Runner: runner, Limits: limits}, info.ID)
+	x, rows, err := s.ReadIndex(ctx, info.Inherited, info.LastSeq, info.ID)
 	if err != nil {
 		return store.Batch{}, err
 	}
@@ -52,8 +45,8 @@ func IndexOf(ctx context.Context, db store.Store, runner Runner, info store.Info
 
 // Users is how many hold a session in memory.
 func (m *Manager) Users(id string) (n int) {
-	m.sessions.Each(func(s *Session, users, _ int) {
-		if s.id == id {
+	m.sessions.Each(func(s *live.Session, users, _ int) {
+		if s.ID() == id {
 			n = users
 		}
 	})
@@ -67,87 +60,12 @@ func (m *Manager) WakeReaders(id string) { m.rouseReaders(id) }
 func (w *SessionWatcher) Rouse() { w.rouse() }
 
 // PanicOnUndrawnPhases has a change of phase panic that is not drawn.
-func PanicOnUndrawnPhases() { undrawn = func(_ *Session, change string) { panic(change) } }
+func PanicOnUndrawnPhases() { live.Undrawn = func(_ *live.Session, change string) { panic(change) } }
 
 // CheckTimers says what is in force of the timers of all sessions that does not follow from
 // their phases, or the other way round. Nothing may happen meanwhile.
 func (m *Manager) CheckTimers() []string {
 	var wrong []string
-	m.sessions.Each(func(s *Session, _, _ int) { wrong = append(wrong, s.checkTimers()...) })
+	m.sessions.Each(func(s *live.Session, _, _ int) { wrong = append(wrong, s.CheckTimers()...) })
 	return wrong
-}
-
-func (s *Session) checkTimers() (wrong []string) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	check := func(t *Turn, what string, a *alarm.Alarm, wanted bool) {
-		if a.IsSet() != wanted {
-			wrong = append(wrong, fmt.Sprintf("turn %s is %v: its timer %s is set: %v, want %v", t.id, t.phase, what, a.IsSet(), wanted))
-		}
-	}
-	turns := slices.Clone(s.queued)
-	if s.turn != nil {
-		turns = append(turns, s.turn)
-	}
-	for _, t := range turns {
-		last := t == s.turn
-		left, bounded := s.wallLeftLocked(t)
-		leaves := s.cancelsIfLeftLocked(t)
-		check(t, "deadline", &t.deadline, last && t.runs() && !t.expired && !t.stalled && !s.awaitsClientLocked(t) && !t.awaitsPerson())
-		check(t, "leave", &t.leave, !last && s.dropsIfLeftLocked(t) || last && leaves && t.stop == nil)
-		check(t, "idle", &t.idle, last && s.suspendsIfIdleLocked(t) && !leaves)
-		check(t, "wall", &t.wall, last && bounded && left > 0)
-		check(t, "calm", &t.calm, last && s.isCalmLocked(t))
-		for _, p := range t.pending {
-			waits := p.phase == callOffered || p.phase == callHandover || p.phase == callUnserved && !p.unserved
-			if may := waits || p.phase == callUnserved; p.alarm.IsSet() && !may || !p.alarm.IsSet() && waits && t.runs() {
-				wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v, its timer is set: %v", t.id, t.phase, p.call.ID, p.phase, p.alarm.IsSet()))
-			}
-			if p.open() && p.phase != callOpen && !t.runs() {
-				wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v", t.id, t.phase, p.call.ID, p.phase))
-			}
-		}
-	}
-	return wrong
-}
-
-// PhasesNotDrawn are phases that a turn, or a call, that begins cannot come to.
-func PhasesNotDrawn() (missing []string) {
-	turns := map[turnPhase]bool{turnNew: true}
-	for range turnPhaseNames {
-		for from := range turns {
-			for _, to := range turnTransitions[from] {
-				turns[to] = true
-			}
-		}
-	}
-	for p, name := range turnPhaseNames {
-		if !turns[turnPhase(p)] {
-			missing = append(missing, "turn "+name)
-		}
-	}
-	calls := map[callPhase]bool{callAsking: true}
-	for p := callOpen; p <= callAbandoned; p++ {
-		calls[p] = true
-	}
-	for range callPhaseNames {
-		for from := range calls {
-			for _, to := range callTransitions[from] {
-				calls[to] = true
-			}
-		}
-	}
-	for p, name := range callPhaseNames {
-		if !calls[callPhase(p)] {
-			missing = append(missing, "call "+name)
-		}
-	}
-	return missing
-}
-
-// EnterPhases changes phases of a turn and a call that are over, which is not drawn.
-func EnterPhases(t *Turn) {
-	over := newTurn(t.s, t.id)
-	over.phase = turnEnded
-	over.enter(turnRunning)
 }

@@ -5,18 +5,15 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
 )
-
-// forked is the reason with which a fork ends the open turn that it has inherited.
-const forked = "the session was forked here"
 
 // ForkRequest asks for a fork of a session.
 type ForkRequest struct {
@@ -46,7 +43,7 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (index.Sessi
 		return index.Session{}, err
 	}
 	defer done()
-	if err := m.store.refuses(); err != nil {
+	if err := m.store.Refuses(); err != nil {
 		return index.Session{}, err
 	}
 	f, err := m.fork(ctx, req)
@@ -82,8 +79,8 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 		}
 		f.Seq = position.Record(f.At)
 	}
-	from := newSession(m.store, m.runner, m.limits, parent.ID) // only read from
-	x, rows, err := from.readIndex(ctx, 0, f.Seq, f.Into.ID)
+	from := m.reader(parent.ID)
+	x, rows, err := from.ReadIndex(ctx, 0, f.Seq, f.Into.ID)
 	if err != nil {
 		return nil, err
 	}
@@ -100,8 +97,8 @@ func (m *Manager) finishFork(ctx context.Context, id string) (index.Session, err
 		return index.Session{}, err
 	}
 	defer m.release(ref)
-	ref.Value.resuming.Lock()
-	defer ref.Value.resuming.Unlock()
+	ref.Value.Resuming.Lock()
+	defer ref.Value.Resuming.Unlock()
 	if err := m.closeInherited(ctx, ref.Value); err != nil {
 		return index.Session{}, err
 	}
@@ -110,22 +107,22 @@ func (m *Manager) finishFork(ctx context.Context, id string) (index.Session, err
 
 // closeInherited ends an open turn that a fork has inherited, and drops inherited prompts: they never
 // run. The caller holds s.resuming.
-func (m *Manager) closeInherited(ctx context.Context, s *Session) error {
-	if !s.inherits() {
+func (m *Manager) closeInherited(ctx context.Context, s *live.Session) error {
+	if !s.Inherits() {
 		return nil
 	}
 	if err := m.admitEnd(); err != nil {
 		return err
 	}
 	defer m.turns.Done()
-	if err := s.reserve(); err != nil {
+	if err := s.Reserve(); err != nil {
 		return err
 	}
-	defer s.unreserve()
-	_, err := m.closeOpen(ctx, s, forked)
+	defer s.Unreserve()
+	_, err := s.CloseOpen(ctx, live.Forked)
 	if err != nil {
 		m.log.LogAttrs(ctx, slog.LevelWarn, "a fork is left with an open turn",
-			slog.String("session", s.id), slog.String("error", err.Error()))
+			slog.String("session", s.ID()), slog.String("error", err.Error()))
 	}
 	return err
 }
@@ -180,19 +177,7 @@ func (m *Manager) closeFork(ctx context.Context, id string) error {
 		return err
 	}
 	defer m.release(ref)
-	ref.Value.resuming.Lock()
-	defer ref.Value.resuming.Unlock()
+	ref.Value.Resuming.Lock()
+	defer ref.Value.Resuming.Unlock()
 	return m.closeInherited(ctx, ref.Value)
-}
-
-// inherits reports whether the session has inherited its open turn or a queued one.
-func (s *Session) inherits() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	inherited := func(t *Turn) bool { return t.queuedSeq <= s.index.Inherited }
-	return s.inheritedOpenLocked() || slices.ContainsFunc(s.queued, inherited)
-}
-
-func (s *Session) inheritedOpenLocked() bool {
-	return s.turn != nil && s.turn.ended == nil && s.turn.startSeq <= s.index.Inherited
 }

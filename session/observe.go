@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/live"
 )
 
 // An observer has a watcher that takes no part (see Watcher.asks). It keeps its session in memory, also
@@ -21,46 +22,20 @@ func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watch
 	if err != nil {
 		return nil, nil, err
 	}
-	t, w, err := ref.Value.observe(ctx, req)
+	t, w, err := ref.Value.Observe(ctx, req.wanted(), sync.OnceFunc(func() { m.sessions.ReleaseObserver(ref) }))
 	if err != nil {
 		m.release(ref)
 		return nil, nil, err
 	}
 	m.sessions.Observe(ref)
-	w.onClose = sync.OnceFunc(func() { m.sessions.ReleaseObserver(ref) })
 	return t, w, nil
-}
-
-func (s *Session) observe(ctx context.Context, req AttachRequest) (*Turn, *Watcher, error) {
-	if err := s.checkPosition(req.After); err != nil {
-		return nil, nil, err
-	}
-	t, err := s.find(ctx, req)
-	if err != nil {
-		return nil, nil, err
-	}
-	from := req.from(t)
-	from.observes = true
-	return t, s.watch(t, from), nil
-}
-
-// endObservers ends the watchers of a session that take no part, with an error.
-func (s *Session) endObservers(why *fault.Error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	for w := range s.watchers {
-		if !w.asks {
-			w.fail(why)
-			delete(s.watchers, w)
-		}
-	}
 }
 
 // endObserversOfSuspended ends the observers of suspended turns in a server that stops.
 func (m *Manager) endObserversOfSuspended() {
-	m.sessions.Each(func(s *Session, _, observers int) {
-		if observers > 0 && s.isSuspended() {
-			s.endObservers(errSuspended)
+	m.sessions.Each(func(s *live.Session, _, observers int) {
+		if observers > 0 && s.IsSuspended() {
+			s.EndObservers(live.ErrResumedLater)
 		}
 	})
 }

@@ -74,11 +74,6 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 	return nil, err
 }
 
-// key returns the idempotency key that the turn of a request is stored under, or nil.
-func (req *Request) key(sessionID, turnID string) *store.Key {
-	return req.Once.names(req.by.Key()+scopeTurn, sessionID, turnID)
-}
-
 // names returns the key as the store keeps it; nil without a key.
 func (o Once) names(scope, sessionID, turnID string) *store.Key {
 	if o.Key == "" {

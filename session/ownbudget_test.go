@@ -158,12 +158,12 @@ func TestBudgetOfATurnThatWaits(t *testing.T) {
 		time.Sleep(60 * time.Second)
 		f.rebudget(id, record.Budget{Wall: 100 * time.Second})
 		e := end(t, follow(t, w))
-		if took := time.Since(turn.Started()); took != 100*time.Second || !strings.Contains(e.GetReason(), "1m40s of 1m40s") {
+		if took := time.Since(session.Started(turn)); took != 100*time.Second || !strings.Contains(e.GetReason(), "1m40s of 1m40s") {
 			t.Errorf("after %v: %v", took, e)
 		}
 		// The one behind it waits already, and is over with no time of its own.
 		e = end(t, follow(t, queued.Watch()))
-		if took := time.Since(queued.Started()); took != 0 || !strings.Contains(e.GetReason(), "1m40s of 1m40s") {
+		if took := time.Since(session.Started(queued)); took != 0 || !strings.Contains(e.GetReason(), "1m40s of 1m40s") {
 			t.Errorf("the queued turn ended after %v: %v", took, e)
 		}
 		f.rebudget(id, record.Budget{Wall: 110 * time.Second})
@@ -171,7 +171,7 @@ func TestBudgetOfATurnThatWaits(t *testing.T) {
 		time.Sleep(5 * time.Second)
 		f.rebudget(id, record.Budget{Wall: 104 * time.Second}) // less than has gone by
 		e = end(t, follow(t, again.Watch()))
-		if took := time.Since(again.Started()); took != 5*time.Second || !strings.Contains(e.GetReason(), "1m45s of 1m44s") {
+		if took := time.Since(session.Started(again)); took != 5*time.Second || !strings.Contains(e.GetReason(), "1m45s of 1m44s") {
 			t.Errorf("the third turn ended after %v: %v", took, e)
 		}
 	})

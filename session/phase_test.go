@@ -17,23 +17,6 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Every phase can be reached, and a change that is not drawn is noticed: the other tests
-// rely on that.
-func TestPhasesAreDrawn(t *testing.T) {
-	if missing := session.PhasesNotDrawn(); len(missing) > 0 {
-		t.Errorf("nothing leads to %v", missing)
-	}
-	f := newFixture(t, memory(t), limits.Limits{})
-	turn := f.start(session.Request{Prompt: "s"})
-	<-turn.Done()
-	defer func() {
-		if recover() == nil {
-			t.Error("a turn that is over runs again")
-		}
-	}()
-	session.EnterPhases(turn)
-}
-
 // Whatever clients and the clock do, phases change as they are drawn (see TestMain), and
 // when nothing happens the timers that are set are those that follow from the phases.
 func TestPhasesWhateverHappens(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"log/slog"
 
+	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -12,7 +13,7 @@ import (
 // purgeAll purges unused sessions. The next round retries what fails.
 func (m *Manager) purgeAll(ctx context.Context) {
 	for ctx.Err() == nil {
-		heads, err := m.store.Idle(ctx, m.store.Stamp().Add(-m.limits.PurgeAfter), readPage)
+		heads, err := m.store.Idle(ctx, m.store.Stamp().Add(-m.limits.PurgeAfter), live.ReadPage)
 		if err != nil {
 			return
 		}
@@ -28,7 +29,7 @@ func (m *Manager) purgeAll(ctx context.Context) {
 					slog.String("session", head.ID), slog.String("error", err.Error()))
 			}
 		}
-		if len(heads) < readPage || done == 0 {
+		if len(heads) < live.ReadPage || done == 0 {
 			return
 		}
 	}

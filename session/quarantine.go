@@ -8,8 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/lock"
-	"github.com/apzuk3/agentd/session/internal/probation"
+	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -20,19 +19,19 @@ var errSuspectRuns = errors.New("session: another turn that the process died of 
 
 // attempt counts in the store that the open turn of a session is about to run. If the turn does not run
 // after all, the caller calls undo.
-func (m *Manager) attempt(ctx context.Context, s *Session) (undo func(), err error) {
-	attempts := s.attemptsNow()
+func (m *Manager) attempt(ctx context.Context, s *live.Session) (undo func(), err error) {
+	attempts := s.AttemptsNow()
 	if m.probation.Suspected(attempts) && !m.probation.Enter(s) {
 		message := fmt.Sprintf("the server died %d times in a row while this turn ran; "+
 			"such turns go on one at a time, and another one does now: attach again later", attempts)
 		return nil, &fault.Error{
 			Code: fault.Unavailable, Err: errSuspectRuns, RetryAfter: refusal.Later,
-			TurnID: s.openTurn(), Message: message,
+			TurnID: s.OpenTurn(), Message: message,
 		}
 	}
 	if err := m.setAttempts(ctx, s, max(attempts, 0)+1, false); err != nil {
 		m.cleared(s)
-		return nil, fmt.Errorf("session %s: %w", s.id, err)
+		return nil, fmt.Errorf("session %s: %w", s.ID(), err)
 	}
 	return func() { m.restoreAttempts(s, max(attempts, 0), false) }, nil
 }
@@ -42,63 +41,33 @@ const attemptsTimeout = 2 * time.Second
 
 // resetAttempts records that nothing of a session's open turn runs. waits says that the turn waits for a
 // client.
-func (m *Manager) resetAttempts(s *Session, waits bool) { m.restoreAttempts(s, 0, waits) }
+func (m *Manager) resetAttempts(s *live.Session, waits bool) { m.restoreAttempts(s, 0, waits) }
 
 // restoreAttempts resets the count to an earlier value. If that fails, the turn counts as running when the
 // process dies.
-func (m *Manager) restoreAttempts(s *Session, attempts int64, waits bool) {
+func (m *Manager) restoreAttempts(s *live.Session, attempts int64, waits bool) {
 	ctx, cancel := context.WithTimeout(m.store.Writing(), attemptsTimeout)
 	defer cancel()
 	if err := m.setAttempts(ctx, s, attempts, waits); err != nil {
 		m.log.LogAttrs(ctx, slog.LevelDebug, "a turn that does not run counts as running",
-			slog.String("session", s.id), slog.String("error", err.Error()))
+			slog.String("session", s.ID()), slog.String("error", err.Error()))
 	}
 	m.cleared(s)
 }
 
-func (m *Manager) setAttempts(ctx context.Context, s *Session, attempts int64, waits bool) error {
-	err := m.store.SetAttempts(ctx, s.id, attempts, waits)
+func (m *Manager) setAttempts(ctx context.Context, s *live.Session, attempts int64, waits bool) error {
+	err := m.store.SetAttempts(ctx, s.ID(), attempts, waits)
 	if err == nil {
-		lock.Do(&s.mu, func() {
-			s.attempts = attempts
-			s.reconcileLocked()
-		})
+		s.SetAttempts(attempts)
 	}
 	return err
 }
 
 // cleared ends the probation of a session's turn: the next suspect may run.
-func (m *Manager) cleared(s *Session) {
+func (m *Manager) cleared(s *live.Session) {
 	if m.probation.Leave(s) {
 		m.signalRoom()
 	}
-}
-
-// stepsForward returns the count of attempts after entries are written: 1 if one is a step forward, 0 for
-// no change.
-func stepsForward(entries []*entry) int64 {
-	for _, e := range entries {
-		if probation.IsStep(e.kind) {
-			return 1
-		}
-	}
-	return 0
-}
-
-// steppedLocked applies the count of stepsForward.
-func (s *Session) steppedLocked(attempts int64) {
-	if attempts > 0 {
-		if s.attempts > 1 {
-			s.store.cleared(s)
-		}
-		s.attempts = attempts
-	}
-}
-
-func (s *Session) attemptsNow() int64 {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.attempts
 }
 
 // endQuarantined is quarantine for resume: it releases the reservation and returns the turn.
@@ -107,35 +76,33 @@ func (m *Manager) endQuarantined(ctx context.Context, ref *sessionRef) (*Turn, e
 	if next != nil {
 		m.launchNext(ctx, ref, next)
 	} else {
-		ref.Value.unreserve()
+		ref.Value.Unreserve()
 	}
 	if err != nil {
 		return nil, err
 	}
-	ref.Value.mu.Lock()
-	defer ref.Value.mu.Unlock()
-	return ref.Value.turn, nil
+	return ref.Value.Last(), nil
 }
 
 // quarantine fails the open turn of a session. The caller has reserved the session; the turn to run next,
 // if one is returned, takes over the reservation.
-func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err error) {
-	turn, attempts := s.openTurn(), s.attemptsNow()
-	log := m.log.With(slog.String("session", s.id), slog.String("turn", turn), slog.Int64("deaths", attempts))
+func (m *Manager) quarantine(ctx context.Context, s *live.Session) (next *live.Driver, err error) {
+	turn, attempts := s.OpenTurn(), s.AttemptsNow()
+	log := m.log.With(slog.String("session", s.ID()), slog.String("turn", turn), slog.Int64("deaths", attempts))
 	if attempts == store.AttemptsClosing {
 		log.Error("a quarantined turn is left open: the process died while the turn was ended")
 		return nil, fault.Errorf(fault.Precondition,
 			"session %q: its turn is quarantined, and the server died while it ended the turn; "+
-				"delete the session, or fork it before the turn", s.id)
+				"delete the session, or fork it before the turn", s.ID())
 	}
-	if err := m.store.SetAttempts(ctx, s.id, store.AttemptsClosing, false); err != nil {
-		return nil, fmt.Errorf("session %s: %w", s.id, err)
+	if err := m.store.SetAttempts(ctx, s.ID(), store.AttemptsClosing, false); err != nil {
+		return nil, fmt.Errorf("session %s: %w", s.ID(), err)
 	}
 	why := fault.Errorf(fault.Internal,
 		"the server died %d times in a row while this turn ran, and the turn made no step forward in between: "+
 			"it is quarantined and does not run again; the session goes on with its next prompt", attempts)
 	end := func() *record.TurnEnded { return new(record.TurnEnded).Fail(why) }
-	next, err = m.closeAs(ctx, s, func(record.Receipt) (func() *record.TurnEnded, error) { return end, why })
+	next, err = s.CloseAs(ctx, func(record.Receipt) (func() *record.TurnEnded, error) { return end, why })
 	if err != nil {
 		m.undoClosing(ctx, s, attempts)
 		log.Error("a turn that the process died of could not be ended", slog.String("error", err.Error()))
@@ -146,9 +113,9 @@ func (m *Manager) quarantine(ctx context.Context, s *Session) (next *Run, err er
 }
 
 // undoClosing resets the count from AttemptsClosing.
-func (m *Manager) undoClosing(ctx context.Context, s *Session, attempts int64) {
-	if err := m.store.SetAttempts(context.WithoutCancel(ctx), s.id, attempts, false); err != nil {
+func (m *Manager) undoClosing(ctx context.Context, s *live.Session, attempts int64) {
+	if err := m.store.SetAttempts(context.WithoutCancel(ctx), s.ID(), attempts, false); err != nil {
 		m.log.LogAttrs(ctx, slog.LevelWarn, "a quarantined turn counts as one that cannot be ended",
-			slog.String("session", s.id), slog.String("error", err.Error()))
+			slog.String("session", s.ID()), slog.String("error", err.Error()))
 	}
 }

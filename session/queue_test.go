@@ -380,7 +380,7 @@ func TestQueuedTurnIsNotHeldUpByOneThatWaits(t *testing.T) {
 		if msgs := follow(t, wb); !end(t, msgs).Completed {
 			t.Errorf("b came as %v", msgs)
 		}
-		if waited := time.Since(a.Started()); waited > 2*time.Minute {
+		if waited := time.Since(session.Started(a)); waited > 2*time.Minute {
 			t.Errorf("b waited %v", waited)
 		}
 	})

@@ -9,11 +9,9 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/lock"
-	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/render"
-	"github.com/apzuk3/agentd/session/record"
 )
 
 // Placed is a message of a session with its place.
@@ -53,7 +51,7 @@ func (m *Manager) SessionEvents(
 		switch {
 		case refusal.IsGone(err):
 			return nil, false, err
-		case faulted, err == nil && !w.watcher.lagging():
+		case faulted, err == nil && !w.watcher.Lags():
 			return out, false, nil
 		case err != nil:
 			return nil, false, err
@@ -133,13 +131,13 @@ func (w *SessionWatcher) Next(ctx context.Context) (out []Placed, err error) {
 		return out, nil
 	case err != nil:
 		return out, err
-	case w.watcher.lagging():
+	case w.watcher.Lags():
 		w.roused.Store(true)
 		return out, nil
 	case stops:
 		return out, errStops
 	}
-	if w.ref.Value.isQuiet() {
+	if w.ref.Value.IsQuiet() {
 		w.leave()
 	}
 	return out, nil
@@ -157,10 +155,10 @@ func (w *SessionWatcher) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if ref.Value.isUnmade() {
+	if ref.Value.IsUnmade() {
 		err = refusal.NoSession(w.id)
 	} else {
-		err = ref.Value.checkPlace(ctx, w.places.Last())
+		err = ref.Value.CheckPlace(ctx, w.places.Last())
 	}
 	if err != nil {
 		w.m.release(ref)
@@ -168,7 +166,7 @@ func (w *SessionWatcher) open(ctx context.Context) error {
 	}
 	w.m.sessions.Observe(ref)
 	w.ref = ref
-	w.watcher, w.replayed = ref.Value.watchWhole(w.places.Last(), w.replayed, w.ready)
+	w.watcher, w.replayed = ref.Value.WatchWhole(w.places.Last(), w.replayed, w.ready)
 	return nil
 }
 
@@ -184,7 +182,7 @@ func (w *SessionWatcher) leave() {
 
 // place gives messages their places.
 func (w *SessionWatcher) place(msgs []*agentdv1.RunResponse) []Placed {
-	ends := w.watcher.reader.TakeEnds()
+	ends := live.TakeEnds(w.watcher)
 	out := make([]Placed, 0, len(msgs))
 	for _, m := range msgs {
 		if cursor, repeated := w.places.Next(m, ends); !repeated {
@@ -202,77 +200,40 @@ func (w *SessionWatcher) rouse() {
 	}
 }
 
-// watchWhole returns a watcher of all turns of a session after a place, which takes no part. replayed is
-// the last record before the client came; if it is negative, it becomes the session's last record.
-func (s *Session) watchWhole(at render.Place, replayed int64, ready chan struct{}) (*Watcher, int64) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if replayed < 0 {
-		replayed = s.seq
-	}
-	w := &Watcher{s: s, ready: ready, lagged: true, reader: render.NewReader(sessionLog{s}, render.Start{
-		SessionID: s.id, Retention: s.limits.Retention, MaxBytes: s.limits.WatchBytes,
-		After: at.At, Rendered: max(at.From-1, 0), Replayed: replayed,
-	})}
-	s.joinLocked(w)
-	w.wake()
-	return w, replayed
-}
-
-// checkPlace refuses a place that the session does not have.
-func (s *Session) checkPlace(ctx context.Context, p render.Place) error {
-	last := lock.Get(&s.mu, func() int64 { return s.seq })
-	if position.Record(p.At) > last {
-		return fault.Errorf(fault.Invalid, "cursor: session %q has not come that far", s.id).
-			Breaking("cursor", fault.RuleRange)
-	}
-	if p.From == 0 {
-		return nil
-	}
-	// Rendering must begin at the start of a turn.
-	if p.From <= position.Record(p.At)+1 {
-		for rec, err := range s.records(ctx, max(p.From-2, 0), 2) {
-			switch {
-			case err != nil:
-				return err
-			case rec.Seq == p.From-1 && rec.Kind == record.KindTurnEnded,
-				rec.Seq == p.From && rec.Kind == record.KindTurnStarted:
-				return nil
-			}
-			if rec.Seq >= p.From {
-				break
-			}
-		}
-	}
-	return render.ErrNoCursor
-}
-
-// isQuiet reports whether no turn runs or is about to.
-func (s *Session) isQuiet() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.starting == nil && (s.turn == nil || !s.turn.runs())
-}
-
-// rouse notifies the SessionWatchers of the session.
-func (s *Session) rouse() {
-	if s.manager != nil {
-		s.manager.rouseReaders(s.id)
-	}
-}
-
 // rouseReaders notifies the SessionWatchers of a session.
 func (m *Manager) rouseReaders(id string) { m.readers.Of(id, (*SessionWatcher).rouse) }
 
 // endReaders ends, in a server that stops, the SessionWatchers of sessions without a running turn.
 func (m *Manager) endReaders() {
 	running := map[string]bool{}
-	for _, a := range m.runningNow() {
-		running[a.t.s.id] = true
+	for _, d := range m.runningNow() {
+		running[d.Turn().SessionID()] = true
 	}
 	m.readers.All(func(id string, w *SessionWatcher) {
 		if !running[id] && !w.stop.Swap(true) {
 			w.rouse()
 		}
 	})
+}
+
+// Weight returns about how many bytes of memory the next call of Next, and sending its messages, take at
+// most.
+func (w *SessionWatcher) Weight(ctx context.Context) int64 {
+	if w.watcher == nil {
+		if !w.roused.Load() {
+			return 0
+		}
+		if err := w.open(ctx); err != nil {
+			return 0 // Next retries and returns the error
+		}
+	}
+	return w.watcher.Weight(ctx)
+}
+
+// Lags reports whether Weight and Next read a log that may be long.
+func (w *SessionWatcher) Lags() bool {
+	if w.watcher == nil {
+		return w.roused.Load()
+	}
+	return w.watcher.Lags()
 }

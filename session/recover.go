@@ -5,10 +5,9 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"slices"
 	"time"
 
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/store"
@@ -98,7 +97,7 @@ func (m *Manager) recoverRest(ctx context.Context, r *recovery) {
 // visited all of them.
 func (m *Manager) recoverOn(ctx context.Context, r *recovery) (done bool, err error) {
 	for r.pass < passes {
-		heads, err := m.store.OpenTurns(ctx, r.after, readPage)
+		heads, err := m.store.OpenTurns(ctx, r.after, live.ReadPage)
 		if err != nil {
 			return false, fmt.Errorf("session: find open turns: %w", err)
 		}
@@ -116,7 +115,7 @@ func (m *Manager) recoverOn(ctx context.Context, r *recovery) (done bool, err er
 			}
 			r.after = head.ID
 		}
-		if len(heads) < readPage {
+		if len(heads) < live.ReadPage {
 			if r.after = ""; !r.seen && r.full {
 				r.seen = true
 				continue
@@ -146,78 +145,24 @@ func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head store.Head)
 		m.release(ref)
 		return errSuspectRuns
 	}
-	s.resuming.Lock()
-	defer s.resuming.Unlock()
-	if s.inherits() {
+	s.Resuming.Lock()
+	defer s.Resuming.Unlock()
+	if s.Inherits() {
 		defer m.release(ref)
 		return m.closeInherited(ctx, s)
 	}
 	if !r.seen {
 		m.clientsLost(s)
 	}
-	prospect := s.prospect()
-	if m.probation.Quarantined(s.attemptsNow()) {
-		prospect = works
+	prospect := s.Prospect()
+	if m.probation.Quarantined(s.AttemptsNow()) {
+		prospect = live.Works
 	}
-	if !mine || s.runningOrOver() != nil || prospect == onlyWaits || prospect == mayWork && r.pass == passWorking {
-		r.beside = r.beside || prospect == mayWork
+	if !mine || s.RunningOrOver() != nil || prospect == live.OnlyWaits || prospect == live.MayWork && r.pass == passWorking {
+		r.beside = r.beside || prospect == live.MayWork
 		m.release(ref)
 		return nil
 	}
 	_, err = m.resume(ctx, ref, nil)
 	return err
-}
-
-// prospect says whether a suspended turn can work without a client.
-type prospect int
-
-const (
-	onlyWaits prospect = iota // it only waits for its pending calls
-	mayWork                   // it has pending calls, and other agents that may work
-	works                     // it has no pending calls, or a prompt is queued behind it
-)
-
-// prospect returns the prospect of the session's open turn.
-func (s *Session) prospect() prospect {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	switch {
-	case s.turn == nil || s.turn.ended != nil || s.lastSpec == nil || len(s.lastSpec.OwnKeys) > 0:
-		return onlyWaits
-	case len(s.turn.pending) == 0, len(s.queued) > 0:
-		return works
-	}
-	var paths [][]string
-	for _, p := range s.turn.pending {
-		paths = append(paths, p.call.Path)
-	}
-	spec, err := s.lastSpec.ReadSpec()
-	if err == nil && blocked(spec.Agent, paths) {
-		return onlyWaits
-	}
-	return mayWork
-}
-
-// blocked reports whether an agent only waits for calls. paths are the paths, from this agent on, of the
-// agents that have made the calls. A parallel agent is blocked if each of its agents is.
-func blocked(a *agentdv1.Agent, paths [][]string) bool {
-	var below [][]string
-	for _, path := range paths {
-		if len(path) == 0 || path[0] != a.GetName() {
-			continue
-		}
-		if len(path) == 1 {
-			return true // its own call
-		}
-		below = append(below, path[1:])
-	}
-	if len(below) == 0 {
-		return false
-	}
-	waits := func(sub *agentdv1.Agent) bool { return blocked(sub, below) }
-	if p := a.GetParallel(); p != nil {
-		return !slices.ContainsFunc(p.GetAgents(), func(sub *agentdv1.Agent) bool { return !waits(sub) })
-	}
-	subs := slices.Concat(a.GetLlm().GetSubAgents(), a.GetSequential().GetAgents(), a.GetLoop().GetAgents())
-	return slices.ContainsFunc(subs, waits)
 }

@@ -74,7 +74,7 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 		return index.Session{}, err
 	}
 	defer done()
-	if err := m.store.refuses(); err != nil {
+	if err := m.store.Refuses(); err != nil {
 		return index.Session{}, err
 	}
 	s := names.newSession(ctx, m.store.Stamp())
@@ -108,7 +108,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 			return index.Session{}, err
 		}
 	}
-	if err := m.store.refuses(); err != nil {
+	if err := m.store.Refuses(); err != nil {
 		return index.Session{}, err
 	}
 	// A turn that starts sees the session before or after the change.
@@ -141,7 +141,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 	if ref := m.sessions.Find(id); ref != nil {
 		err := ref.Wait(ctx)
 		if s, ok := ref.Now(); ok {
-			s.setOwn(info)
+			s.SetOwn(info)
 		} else if ctx.Err() != nil {
 			return index.Session{}, err
 		}
@@ -164,17 +164,11 @@ func labelsAfter(have, set map[string]string) int {
 	return n
 }
 
-func (s *Session) isArchived() bool {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.archived
-}
-
 // DeleteSession cancels the turns of a session and removes it. A session that stays in use is a
 // *fault.Error of code SESSION_BUSY. A store without space still removes sessions without an open turn:
 // that frees space.
 func (m *Manager) DeleteSession(ctx context.Context, id string) error {
-	if err := m.store.refuses(); err != nil && !errors.Is(err, store.ErrFull) {
+	if err := m.store.Refuses(); err != nil && !errors.Is(err, store.ErrFull) {
 		return err
 	}
 	for range deleteTries {
@@ -198,7 +192,7 @@ func (m *Manager) tryDelete(ctx context.Context, id string) (done bool, err erro
 		return false, err
 	}
 	if info.OpenTurn != "" && info.Purged == 0 {
-		if err := m.store.refuses(); err != nil {
+		if err := m.store.Refuses(); err != nil {
 			return false, err
 		}
 		if err := m.stopAll(ctx, id); err != nil {
@@ -230,10 +224,10 @@ func (m *Manager) stopAll(ctx context.Context, id string) error {
 	if err != nil {
 		return err
 	}
-	if err = ref.Value.awaitStart(ctx); err == nil { // of which only the store may know yet
-		err = ref.Value.dropQueued(ctx, why)
+	if err = ref.Value.AwaitStart(ctx); err == nil { // of which only the store may know yet
+		err = ref.Value.DropQueued(ctx, why)
 	}
-	open := ref.Value.isOpen()
+	open := ref.Value.IsOpen()
 	m.release(ref)
 	if err != nil || !open {
 		return err

@@ -73,7 +73,7 @@ func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []st
 			return nil, err
 		}
 	}
-	if err := m.store.refuses(); err != nil {
+	if err := m.store.Refuses(); err != nil {
 		return nil, err
 	}
 	have := map[string]bool{}
@@ -92,7 +92,7 @@ func (m *Manager) RemoveShared(ctx context.Context, keys []string) (removed []st
 		return nil, nil
 	}
 	values := shared.ValuesOf(p, gone)
-	reserved := m.store.shared.ReserveUnbounded(values)
+	reserved := m.store.SharedKeys.ReserveUnbounded(values)
 	err = m.store.SetShared(ctx, values)
 	reserved.Done(err == nil)
 	if err != nil {
@@ -109,11 +109,11 @@ func (m *Manager) SetShared(ctx context.Context, state map[string]any) error {
 			return err
 		}
 	}
-	if err := m.store.refuses(); err != nil {
+	if err := m.store.Refuses(); err != nil {
 		return err
 	}
 	values := shared.ValuesOf(principal.Of(ctx), state)
-	reserved, err := m.store.shared.Reserve(ctx, values)
+	reserved, err := m.store.SharedKeys.Reserve(ctx, values)
 	if err != nil {
 		return err
 	}

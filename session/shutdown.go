@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/apzuk3/agentd/session/internal/live"
 )
 
 // suspendAll refuses new turns and suspends those that run.
@@ -14,22 +16,22 @@ func (m *Manager) suspendAll() {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.draining, m.stopping = true, true
-	for a := range m.running {
-		a.cancel(ErrSuspended)
+	for d := range m.running {
+		d.Suspend()
 	}
 }
 
 // suspendWaiting suspends turns that only wait for a person or an absent client: that may take days.
 func (m *Manager) suspendWaiting() {
-	for _, a := range m.runningNow() {
-		if a.t.s.onlyWaits(a) {
-			a.cancel(ErrSuspended)
+	for _, d := range m.runningNow() {
+		if d.OnlyWaits() {
+			d.Suspend()
 		}
 	}
 }
 
 // runningNow returns the running attempts.
-func (m *Manager) runningNow() []*attempt {
+func (m *Manager) runningNow() []*live.Driver {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Collect(maps.Keys(m.running))
@@ -60,8 +62,8 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	idle := make(chan struct{})
 	go func() { // ends with the last turn
 		m.turns.Wait()
-		m.store.giveUp()
-		m.store.flushers.Wait()
+		m.store.GiveUp()
+		m.store.Flushers.Wait()
 		close(idle)
 	}()
 	look := time.NewTicker(waitingLook)
@@ -80,7 +82,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 		}
 	}
 	m.suspendAll()
-	m.store.giveUp()
+	m.store.GiveUp()
 	defer time.AfterFunc(m.limits.StopGrace/2, m.store.Abort).Stop() // a store that hangs
 	grace := time.NewTimer(m.limits.StopGrace)
 	defer grace.Stop()
@@ -90,8 +92,8 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	case <-grace.C:
 	}
 	var names []string
-	for _, a := range m.runningNow() {
-		names = append(names, a.t.s.id+"/"+a.t.id)
+	for _, d := range m.runningNow() {
+		names = append(names, d.Turn().SessionID()+"/"+d.Turn().ID())
 	}
 	slices.Sort(names)
 	return fmt.Errorf("session: %d turns did not stop within %v: %s",

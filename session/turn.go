@@ -1,321 +1,35 @@
 package session
 
-import (
-	"cmp"
-	"context"
-	"encoding/json"
-	"errors"
-	"fmt"
-	"slices"
-	"time"
+import "github.com/apzuk3/agentd/session/internal/live"
 
-	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/alarm"
-	"github.com/apzuk3/agentd/session/internal/clock"
-	"github.com/apzuk3/agentd/session/internal/logjson"
-	"github.com/apzuk3/agentd/session/internal/position"
-	"github.com/apzuk3/agentd/session/internal/shared"
-	"github.com/apzuk3/agentd/session/principal"
-	"github.com/apzuk3/agentd/session/record"
+// A session in memory is of package live. What callers and engines have of it is named here; its methods
+// are documented there.
+type (
+	// Turn is a turn as its callers have it: ID, SessionID and Done, Watch, Answer and Resolve, CancelCall,
+	// Cancel and End. Its methods may be called from any goroutine.
+	Turn = live.Turn
+	// Answer is the result that a client gives to a tool call; see [live.Turn.Answer].
+	Answer = live.Answer
+	// Watcher renders the records of a session, and the deltas between them, as protocol messages, until a
+	// turn is over: Ready, Next, Weight and Lags, Unattended, Close and CloseAndCancel. One goroutine at a
+	// time may use it; Close may be called from any.
+	Watcher = live.Watcher
+
+	// Runner is the agent engine: Check, CheckState, CheckInput, Decode and Run.
+	Runner = live.Runner
+	// Run gives a Runner access to the turn that it drives: what the turn runs, its log and its state,
+	// Append and AppendAtEnd, Delta, BeginCall, Await and Ask. Its methods may be called from any goroutine
+	// until Runner.Run returns.
+	Run = live.Run
+	// Injected is a prompt that is to become a message of the running turn; see [live.Run.Injected].
+	Injected = live.Injected
+
+	// Keys are a caller's own provider keys by provider name.
+	Keys = live.Keys
+	// Secret is a provider key. It prints as *** and does not marshal.
+	Secret = live.Secret
 )
-
-// Turn is what one prompt sets off. Its methods may be called from any goroutine, also after it has ended.
-//
-// It has the facts of its records, and an attempt, which is its run in this process. A turn that is
-// resumed gets a new attempt.
-type Turn struct {
-	s  *Session
-	id string
-
-	// The fields below are protected by s.mu.
-	phase turnPhase
-	landmarks
-	facts
-	*attempt
-	waits *record.TurnQueued // of a queued turn, else nil
-	into  string             // the turn that takes, or has taken, the prompt as a message
-}
-
-// landmarks are what a session keeps of its last turn when that is over.
-type landmarks struct {
-	startSeq  int64          // of TurnStarted; 0 before
-	queuedSeq int64          // of TurnQueued; 0 if it was not queued
-	besideSeq int64          // the startSeq of the turn that ran at queuedSeq
-	snapshot  map[string]any // the whole state at the start, without scope temp
-	injected  []string       // queued turns whose prompts have become messages of this one
-	ended     *record.TurnEnded
-}
-
-// facts are the rest of what the records of a turn say. Only [Session.applyLocked] changes them, except
-// cancelAt.
-type facts struct {
-	started      time.Time // by the clock, as in the log
-	began        time.Time // the same moment by the time of this process
-	onDisconnect record.OnDisconnect
-	toolTimeout  time.Duration                // 0 is the server's
-	pending      map[string]*pending          // calls without a result
-	opened       int                          // the number of calls that were ever in pending
-	results      map[string]record.ToolResult // of settled calls
-	resolved     map[string]record.Resolution // by call
-	steps        [][]record.ToolCall          // the calls of each response that has calls without a result
-	usage        record.Usage
-	called       int64     // model calls whose end is in the log
-	cancelAt     clock.Due // when the turn is canceled if no client comes back; zero while one is there, or none came
-	cancelLogged time.Time // cancelAt as in the log
-}
-
-// newTurn returns a turn that does not run.
-func newTurn(s *Session, id string) *Turn {
-	t := &Turn{s: s, id: id, facts: facts{
-		pending:  map[string]*pending{},
-		results:  map[string]record.ToolResult{},
-		resolved: map[string]record.Resolution{},
-	}}
-	t.attempt = t.noAttempt()
-	return t
-}
-
-// over returns the part of an ended turn that the session keeps.
-func (t *Turn) over() *Turn {
-	kept := newTurn(t.s, t.id)
-	kept.landmarks, kept.phase = t.landmarks, turnEnded
-	return kept
-}
 
 // ErrSuspended is the cause with which the context of a run ends when its turn is suspended. The runner
 // must leave the history as it is: the turn is resumed later, here or on another server.
-var ErrSuspended = errors.New("session: the turn is suspended")
-
-// pending is a tool call without a result.
-type pending struct {
-	call  record.ToolCall
-	order int // rises with each call of the turn
-
-	// The fields below are protected by s.mu.
-	phase     callPhase
-	alarm     alarm.Alarm        // of the phase
-	owner     *Watcher           // whose client has the offer
-	recording *record.ToolResult // of callRecording: the result on its way
-	tried     chan struct{}      // of callRecording and callResolving: closed when the write has succeeded or failed
-	newer     int                // of callHandover: only clients of a higher Watcher.order get the offer; 0 is any
-	leftAt    time.Time          // of newer: when the client with the offer left
-	unserved  bool               // no client has had the tool for unservedAfter; watchers are notified
-	done      chan struct{}      // closed when result is set
-	result    *record.ToolResult // written before done is closed
-}
-
-// Answer is the result that a client gives to a tool call.
-type Answer struct {
-	// CallID is the id of the call.
-	CallID string
-	// Output is the output of the tool, and Error says why it failed. Without both, and
-	// without Parts, the model sees a tool error that says so.
-	Output, Error *string
-	// Parts are the rest of the result; not together with Error.
-	Parts record.Parts
-	// State are keys to write with the result. Numbers may be of type json.Number, which
-	// keeps their digits.
-	State map[string]any
-	// StateField is the name of State in errors and warnings; "" is state_delta.
-	StateField string
-	// by is who gives the result, and warnings are what [Turn.Answer] left out of it.
-	// [Turn.Answer] sets both.
-	by       string
-	warnings []record.Warning
-	// Refused, if set, is why the result cannot be taken. Then only CallID counts; see
-	// [Turn.Answer].
-	Refused *fault.Error
-}
-
-// SessionID returns the session's id.
-func (t *Turn) SessionID() string { return t.s.id }
-
-// ID returns the turn's id.
-func (t *Turn) ID() string { return t.id }
-
-// Done is closed when nothing of the turn runs here any more: it is over or suspended, the store has
-// failed, or its prompt has become a message of another turn. The end of the running turn does not close
-// it for a queued one.
-func (t *Turn) Done() <-chan struct{} {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	return t.done
-}
-
-// Watch returns a watcher for the client that has sent the prompt. It begins with the turn's first record.
-func (t *Turn) Watch() *Watcher {
-	from := watch{tools: map[string]bool{}, asks: true, live: true}
-	for _, tool := range t.toolNames() {
-		from.tools[tool] = true
-	}
-	from.after, from.only = t.first()
-	return t.s.watch(t, from)
-}
-
-// first returns the position before the turn's first record. waited reports whether the turn was queued,
-// so that events of other turns lie in between.
-func (t *Turn) first() (after int64, waited bool) {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	if t.queuedSeq > 0 {
-		return position.Of(t.queuedSeq, 0) - 1, true
-	}
-	return position.Of(t.startSeq, 0) - 1, false
-}
-
-// Answer records the client's result of a call, durably, before it returns. The first result stands: an
-// equal repeat is no error; any other result of a settled call, and one of an unknown call, is a
-// *fault.Error of code INVALID_REQUEST and changes nothing. A result that cannot be taken, because it is
-// too large or malformed, still settles the call: the model sees a tool error with the reason, and the
-// returned *fault.Error has the reason too.
-func (t *Turn) Answer(ctx context.Context, a Answer) error {
-	p := principal.Of(ctx)
-	a.by = p.ID
-	field := cmp.Or(a.StateField, "state_delta")
-	a.State, a.warnings = shared.Permitted(p, field, a.State)
-	res, data, wrong := t.s.resultOf(a)
-	if wrong == nil {
-		err := t.s.stateFits(ctx, a.State)
-		if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.LimitExceeded {
-			with := *e
-			with.Message = field + ": " + e.Message
-			wrong = with.Breaking(field, fault.RuleRange)
-		} else if err != nil {
-			return err
-		}
-	}
-	if wrong != nil {
-		var err error
-		res = record.ToolResult{CallID: a.CallID, Outcome: record.Answered, By: a.by}
-		res.Error = "the tool's result was refused: " + wrong.Message
-		if data, err = logjson.Marshal(res); err != nil {
-			return err
-		}
-	}
-	settle := func(now *Turn) error { return now.s.settle(ctx, now, res, data) }
-	if err := t.present(ctx, settle); err != nil || wrong == nil {
-		return err
-	}
-	refused := *wrong
-	refused.Message, refused.Err = fmt.Sprintf("tool call %q: %s", a.CallID, wrong.Message), nil
-	return refused.OfTurn(t.id)
-}
-
-// resultOf returns an answer as the log has it, or why it cannot be taken.
-func (s *Session) resultOf(a Answer) (res record.ToolResult, data json.RawMessage, wrong *fault.Error) {
-	res = record.ToolResult{CallID: a.CallID, Outcome: record.Answered, State: a.State, By: a.by, Warnings: a.warnings}
-	switch {
-	case a.Refused != nil:
-		return res, nil, a.Refused
-	case a.Error != nil && len(a.Parts) > 0:
-		return res, nil, fault.Errorf(fault.Invalid, "parts together with error: a tool that has failed has no result").
-			Breaking("parts", fault.RuleExcluded)
-	case a.Output != nil:
-		res.Output = a.Output
-	case len(a.Parts) > 0:
-		res.Output = new("")
-	case a.Error != nil:
-		res.Error = *a.Error
-		if res.Error == "" {
-			res.Error = "the tool failed without saying why"
-		}
-	default:
-		res.Error = "the client answered without output and without error"
-	}
-	data, err := logjson.Marshal(res)
-	if err != nil {
-		return res, nil, fault.Errorf(fault.Invalid, "the answer cannot be stored: %v", err)
-	}
-	if n, most := len(data), s.limits.MaxResultBytes; n > most {
-		return res, nil, fault.Errorf(fault.LimitExceeded,
-			"the answer takes %d bytes, at most %d are allowed", n, most).
-			Breaking("output", fault.RuleRange).Over("result_bytes", most, n)
-	}
-	if len(a.Parts) == 0 {
-		return res, data, nil
-	}
-	if wrong := a.Parts.Check("parts", true); wrong != nil {
-		return res, nil, wrong
-	}
-	if wrong := a.Parts.CheckSize("parts", "output", len(*res.Output), s.limits.MaxPartsBytes); wrong != nil {
-		return res, nil, wrong
-	}
-	res.Parts = a.Parts
-	if data, err = logjson.Marshal(res); err != nil {
-		return res, nil, fault.Errorf(fault.Invalid, "the answer cannot be stored: %v", err)
-	}
-	return res, data, nil
-}
-
-// CancelCall settles a call as canceled: the model sees a canceled tool, and the turn continues. An
-// unknown or settled call is a *fault.Error of code INVALID_REQUEST; a call that was canceled before is
-// no error.
-func (t *Turn) CancelCall(ctx context.Context, callID string) error {
-	return t.present(ctx, func(now *Turn) error {
-		return now.s.settleAs(ctx, now, callID, record.Cancelled, callCancelled)
-	})
-}
-
-// openStep remembers the calls of one response.
-func (t *Turn) openStep(calls []record.ToolCall) {
-	if len(calls) > 0 {
-		t.steps = append(t.steps, calls)
-	}
-}
-
-// closeSteps forgets the responses whose calls all have results.
-func (t *Turn) closeSteps() {
-	t.steps = slices.DeleteFunc(t.steps, func(step []record.ToolCall) bool {
-		return !slices.ContainsFunc(step, func(c record.ToolCall) bool { _, ok := t.results[c.ID]; return !ok })
-	})
-}
-
-// timeout returns how long a client may take for a call of a tool.
-func (t *Turn) timeout(tool string) time.Duration {
-	after := cmp.Or(t.toolTimeout, t.s.limits.ToolTimeout)
-	if t.spec == nil {
-		return after
-	}
-	for _, declared := range t.spec.Tools {
-		if declared.GetName() == tool && declared.GetTimeout() != nil {
-			return declared.GetTimeout().AsDuration()
-		}
-	}
-	return after
-}
-
-// Unattended marks that the watcher's client gives no results any more, though it still reads. Calls that
-// can be offered to no other client, now or later, are settled as abandoned, with the reason, which the
-// model sees. For a client without tools it changes nothing.
-func (w *Watcher) Unattended(reason string) {
-	s := w.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if _, ok := s.watchers[w]; !ok || w.tools == nil {
-		return
-	}
-	w.tools, w.away = nil, reason
-	if s.turn != nil {
-		for _, p := range s.turn.pending {
-			if p.owner == w {
-				p.owner = nil
-			}
-		}
-	}
-	s.reconcileLocked()
-}
-
-// unattendedLocked returns why no client of the running turn gives results any more, or "".
-func (s *Session) unattendedLocked() string {
-	why := ""
-	for w := range s.watchers {
-		switch {
-		case !s.takesPartLocked(w):
-		case w.tools != nil:
-			return ""
-		case w.away != "":
-			why = w.away
-		}
-	}
-	return why
-}
+var ErrSuspended = live.ErrSuspended

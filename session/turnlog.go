@@ -7,6 +7,7 @@ import (
 	"iter"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/page"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/record"
@@ -85,7 +86,7 @@ func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, at string) (Tu
 func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		for last := int64(0); ; {
-			recs, err := m.store.Read(ctx, sessionID, last, readPage)
+			recs, err := m.store.Read(ctx, sessionID, last, live.ReadPage)
 			if err != nil {
 				if errors.Is(err, store.ErrNoSession) {
 					err = refusal.NoSession(sessionID)
@@ -100,7 +101,7 @@ func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[record.
 					return
 				}
 			}
-			if store.LastPage(recs, readPage) {
+			if store.LastPage(recs, live.ReadPage) {
 				return
 			}
 		}

@@ -82,7 +82,7 @@ func TestWallTime(t *testing.T) {
 					turn := f.start(req)
 					msgs := follow(t, turn.Watch())
 					e := end(t, msgs)
-					if took := time.Since(turn.Started()); took != tc.ends || e.GetUsageSummary().GetLlmCalls() != tc.calls || errorOf(msgs) != tc.code {
+					if took := time.Since(session.Started(turn)); took != tc.ends || e.GetUsageSummary().GetLlmCalls() != tc.calls || errorOf(msgs) != tc.code {
 						t.Errorf("after %v and %d calls %v: %v", took, e.GetUsageSummary().GetLlmCalls(), errorOf(msgs), e)
 					}
 					if e.GetCompleted() != (tc.code == 0) || tc.code != 0 && !strings.Contains(e.GetReason(), whose+"'s budget is used up") {
@@ -118,7 +118,7 @@ func TestWallTimeInTheQueue(t *testing.T) {
 				second := f.start(session.Request{SessionID: first.SessionID(), OnBusy: enqueue, Budget: record.Budget{Wall: 5 * time.Second}})
 				f.on(calls(tc.calls))
 				msgs := follow(t, second.Watch())
-				if took := time.Since(first.Started()); took != 70*time.Second || errorOf(msgs) != tc.code || end(t, msgs).GetUsageSummary().GetLlmCalls() != 1 {
+				if took := time.Since(session.Started(first)); took != 70*time.Second || errorOf(msgs) != tc.code || end(t, msgs).GetUsageSummary().GetLlmCalls() != 1 {
 					t.Errorf("after %v: %v", took, msgs)
 				}
 			})
@@ -151,8 +151,8 @@ func TestWallTimeBeginsWithTheStartOnDisk(t *testing.T) {
 			t.Errorf("a turn of ten seconds: %v", e)
 		}
 		info, err := f.m.Turn(t.Context(), first.SessionID(), second.ID())
-		if err != nil || !info.Started.Equal(second.Started()) {
-			t.Errorf("started at %v, by the log %+v, %v", second.Started(), info, err)
+		if err != nil || !info.Started.Equal(session.Started(second)) {
+			t.Errorf("started at %v, by the log %+v, %v", session.Started(second), info, err)
 		}
 	})
 }

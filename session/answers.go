@@ -1,0 +1,96 @@
+package session
+
+import (
+	"context"
+	"log/slog"
+
+	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/internal/live"
+	"github.com/apzuk3/agentd/session/record"
+)
+
+// CancelCall settles a call of a turn as canceled, durably, before it returns. The model sees a canceled
+// tool, and the turn continues; a suspended turn is resumed. "" is the session's last turn. A call with a
+// result, and a turn that is over, stay as they are. An unknown turn or call is a *fault.Error of code
+// NOT_FOUND.
+func (m *Manager) CancelCall(ctx context.Context, req AttachRequest, callID string) error {
+	ref, err := m.acquire(ctx, req.SessionID)
+	if err != nil {
+		return err
+	}
+	defer m.release(ref)
+	s := ref.Value
+	if err := s.CheckPosition(nil); err != nil {
+		return err
+	}
+	if s.Inherits() { // ends the inherited turn
+		if _, err := m.resumeLast(ctx, AttachRequest{SessionID: s.ID()}); err != nil {
+			return err
+		}
+	}
+	if err := s.CancelCall(ctx, req.TurnID, callID); err != nil {
+		return err
+	}
+	m.resumeAfter(ctx, s, AttachRequest{SessionID: s.ID(), Keys: req.Keys})
+	return nil
+}
+
+// Resolve is Turn.Resolve for a session that need not be in memory. It resumes a suspended turn if that is
+// possible without a client, and returns the interaction as it is then.
+func (m *Manager) Resolve(
+	ctx context.Context, req AttachRequest, id string, r record.Resolution,
+) (*index.Interaction, error) {
+	ref, err := m.acquire(ctx, req.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	defer m.release(ref)
+	s := ref.Value
+	if err := s.Resolve(ctx, id, r); err != nil {
+		return nil, err
+	}
+	m.resumeAfter(ctx, s, AttachRequest{SessionID: s.ID(), Keys: req.Keys})
+	return m.Interaction(ctx, s.ID(), id)
+}
+
+// AnswerTurn records results of tool calls of a turn, and returns for each what Turn.Answer returns. It
+// resumes the session's last turn if it is suspended. A turn that is over takes no more results, but a
+// repeat of a recorded result is no error.
+func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []Answer) ([]error, error) {
+	ref, err := m.acquire(ctx, req.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	defer m.release(ref)
+	if err := ref.Value.CheckPosition(nil); err != nil {
+		return nil, err
+	}
+	t, err := ref.Value.FindOwner(ctx, req.TurnID)
+	if err == nil && ref.Value.IsLast(t) {
+		t, err = m.resumeLast(ctx, req)
+	}
+	if err == nil {
+		t, err = ref.Value.WithResults(ctx, t)
+	}
+	if err != nil {
+		return nil, err
+	}
+	errs := make([]error, len(answers))
+	for i, a := range answers {
+		errs[i] = t.Answer(ctx, a)
+	}
+	m.resumeAfter(ctx, ref.Value, req) // the turn may have been suspended meanwhile
+	return errs, nil
+}
+
+// resumeAfter resumes the open turn of a session after something of it was recorded. It only logs an error:
+// what was recorded stands.
+func (m *Manager) resumeAfter(ctx context.Context, s *live.Session, req AttachRequest) {
+	if !s.IsOpen() {
+		return
+	}
+	if _, err := m.resumeLast(ctx, req); err != nil {
+		m.log.LogAttrs(ctx, slog.LevelInfo, "a turn that could go on waits for a client",
+			slog.String("session", req.SessionID), slog.String("error", err.Error()))
+	}
+}

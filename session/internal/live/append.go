@@ -1,0 +1,315 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/render"
+	"github.com/apzuk3/agentd/session/internal/retry"
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// commit makes entries durable, applies them and publishes them. It returns the last record. Entries of
+// several goroutines that wait at the same time become one append; those of one call are never in two. It
+// refuses when ctx has ended; once the entries are queued, ctx no longer matters.
+//
+// During a stall, commit refuses what a client waits for, returns at once for the result of a call, which
+// is written later, and waits for everything else.
+func (s *Session) commit(ctx context.Context, entries ...*entry) (record.Record, error) {
+	last := entries[len(entries)-1]
+	if err := s.write(ctx, entries, s.reserveState(ctx, entries)); err != nil {
+		return record.Record{}, err
+	}
+	<-last.done
+	if last.later() {
+		return record.Record{}, last.err // rec may still be written by the goroutine of the append
+	}
+	return last.rec, last.err
+}
+
+// write queues entries, and writes the queue unless another goroutine does. It ends the entries with an
+// error if refused is not nil, or if the session cannot take them now.
+func (s *Session) write(ctx context.Context, entries []*entry, refused error) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if refused == nil {
+		s.prepareLocked(entries)
+		refused = s.refusesLocked(ctx, entries)
+	}
+	if refused != nil {
+		for _, e := range entries {
+			e.overLocked(refused)
+		}
+		return refused
+	}
+	for _, e := range entries {
+		e.done = make(chan struct{})
+		if e.kind == record.KindTurnEnded {
+			e.turn.enter(turnEnding)
+			e.turn.endTried = e.done
+		}
+		if s.stall != nil && e.later() {
+			e.release(nil)
+		}
+	}
+	s.queue = append(s.queue, entries...)
+	if !s.flushing {
+		s.flushing = true
+		s.flushLocked()
+	}
+	return nil
+}
+
+// prepareLocked completes entries before they are queued.
+func (s *Session) prepareLocked(entries []*entry) {
+	for _, e := range entries {
+		if e.settles != nil || e.resolves != nil {
+			e.turn = s.nowLocked(e.turn) // the turn may have been resumed since the call was looked up
+		}
+	}
+	if slices.ContainsFunc(entries, func(e *entry) bool { return e.turn.isClosing() }) {
+		for _, e := range entries { // refused together or not at all
+			e.asked = true
+		}
+	}
+}
+
+// refusesLocked returns why entries may not be written. Entries belong to the session's last turn, except
+// for the start of a turn and for what happens to a queued one.
+func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
+	switch {
+	case ctx.Err() != nil:
+		return context.Cause(ctx)
+	case s.broken != nil:
+		return s.broken
+	}
+	for _, e := range entries {
+		if s.stall != nil && e.asked {
+			return retry.Unavailable(retry.TakeWrites, s.stall)
+		}
+		switch e.kind {
+		case record.KindTurnStarted, record.KindTurnResumed, record.KindTurnQueued, record.KindTurnDropped:
+		default:
+			late := e.attempt != nil && e.attempt != e.turn.attempt
+			if late || e.turn != s.turn || e.turn.phase == turnEnding || e.turn.phase == turnEnded {
+				return fault.Errorf(fault.Invalid, "turn %s is over", e.turn.id)
+			}
+		}
+	}
+	return nil
+}
+
+// later reports whether nobody waits for the entry during a stall: a client that has returned a result may
+// send more messages.
+func (e *entry) later() bool { return e.settles != nil && !e.asked }
+
+// release unblocks the goroutine that waits for the entry.
+func (e *entry) release(err error) {
+	if !e.released {
+		e.released, e.err = true, err
+		close(e.done)
+	}
+}
+
+// overLocked ends the entry: it is durable, or err says why it never will be.
+func (e *entry) overLocked(err error) {
+	e.reserved.Done(err == nil)
+	e.reserved = nil
+	if e.done != nil {
+		if e.kind == record.KindTurnEnded && err != nil {
+			e.turn.unend() // not written: it may be retried
+		}
+		e.release(err)
+	}
+	if e.settles != nil {
+		e.settles.triedLocked(e.turn.s)
+	}
+	if e.resolves != nil {
+		e.resolves.triedLocked(e.turn.s)
+	}
+}
+
+// flight is an append under way.
+type flight struct {
+	entries []*entry
+	batch   store.Batch
+	unsure  bool      // an earlier try may have written it
+	since   time.Time // of the first try, or of the last one that is known to have written nothing
+	paused  *attempt  // whose deadline is stopped
+}
+
+// flushLocked writes the queue, one append after the other. It gives up the lock while the store works;
+// the flag flushing keeps other writers out. When the store cannot take an append now, a goroutine of the
+// server retries it, and the flag stays set.
+func (s *Session) flushLocked() {
+	for len(s.queue) > 0 {
+		f := &flight{entries: s.queue, since: time.Now()}
+		s.queue = nil
+		if err := s.tryLocked(f); err != nil && !s.overcomeLocked(f, err) {
+			if s.store.Flushers.Spawn(func() { s.retryFlight(f) }) {
+				return
+			}
+			s.breakLocked(f, ErrResumedLater)
+		}
+	}
+	s.flushing = false
+}
+
+// retryFlight retries an append until it is written or given up, then writes the queue.
+func (s *Session) retryFlight(f *flight) {
+	waits := 0
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for {
+		more := false
+		lock.Without(&s.mu, func() { more = s.store.Pause(context.Background(), &waits) })
+		if !more {
+			s.breakLocked(f, ErrResumedLater)
+			break
+		}
+		if err := s.tryLocked(f); err == nil || s.overcomeLocked(f, err) {
+			break
+		}
+	}
+	s.flushLocked()
+}
+
+// tryLocked makes one try of an append. After a success it applies and publishes the records.
+func (s *Session) tryLocked(f *flight) error {
+	if !f.unsure { // else it must be the same append, byte for byte
+		if err := s.numberLocked(f); err != nil {
+			return err
+		}
+	}
+	var err error
+	lock.Without(&s.mu, func() { err = s.store.Write(f.batch) })
+	if err != nil {
+		return err
+	}
+	s.unstallLocked(f, true)
+	s.create = nil
+	s.steppedLocked(f.batch.Attempts)
+	for _, e := range f.entries {
+		if e.kind == record.KindTurnResumed {
+			e.turn.attempt = e.attempt
+			e.turn.enter(turnStarting)
+		}
+		s.applyLocked(e.rec, e.fact, e.turn)
+		s.reconcileLocked()
+		s.tail.Add(e.rec)
+		it := render.FactItem(e.rec, e.fact)
+		it.Size = len(e.data)
+		if e.kind == record.KindTurnStarted {
+			it.State = e.turn.snapshot
+		}
+		s.publishLocked(it)
+		e.overLocked(nil)
+	}
+	return nil
+}
+
+// numberLocked makes the batch of a flight and gives its records their sequence numbers.
+func (s *Session) numberLocked(f *flight) error {
+	f.batch = store.Batch{SessionID: s.id, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries)}
+	now := s.store.Stamp()
+	x := s.index.Clone()
+	for i, e := range f.entries {
+		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
+		f.batch.Records = append(f.batch.Records, e.rec)
+		f.batch.Shared = append(f.batch.Shared, e.shared...)
+		if e.key != nil { // turns of one session begin one by one
+			f.batch.Key = e.key
+		}
+		rows, err := x.Rows(s.id, e.rec, e.fact)
+		if err != nil {
+			return fmt.Errorf("%w: session %s: turn %s: %w", store.ErrMalformed, s.id, e.turn.id, err)
+		}
+		f.batch.Rows = append(f.batch.Rows, rows...)
+	}
+	f.batch.Usage, f.batch.LastTurn, f.batch.LastStatus = x.Usage, x.Last, x.LastAs
+	return nil
+}
+
+// overcomeLocked handles the error of an append. It reports false when the append has to be retried.
+func (s *Session) overcomeLocked(f *flight, err error) bool {
+	full := errors.Is(err, store.ErrFull)
+	switch {
+	case retry.Known(err), errors.Is(err, store.ErrFailed), !full && time.Since(f.since) >= s.store.Patience():
+		s.breakLocked(f, &fault.Error{
+			Code:    fault.Unavailable,
+			Message: "the session's log cannot be written",
+			Err:     fmt.Errorf("session %s: append after %d: %w", s.id, f.batch.After, err),
+		})
+		return true
+	case !full:
+		f.unsure = true
+	case !f.unsure:
+		if f.entries = refuseAsked(f.entries, err); len(f.entries) == 0 {
+			return true
+		}
+	}
+	if full {
+		f.since = time.Now()
+	}
+	s.stall = err
+	s.queue = refuseAsked(s.queue, err)
+	for _, entries := range [][]*entry{f.entries, s.queue} {
+		for _, e := range entries {
+			if e.later() {
+				e.release(nil)
+			}
+		}
+	}
+	if full || time.Since(f.since) >= stallAfter {
+		s.store.stalls.Begin(s, s.id, err)
+		if t := s.turn; t != nil && t.deadline.IsSet() {
+			t.stalled, f.paused = true, t.attempt // the deadline stops during a stall
+			s.reconcileLocked()
+		}
+	}
+	return false
+}
+
+// refuseAsked refuses the entries that a client waits for, and returns the others.
+func refuseAsked(entries []*entry, err error) []*entry {
+	var rest []*entry
+	for _, e := range entries {
+		if e.asked {
+			e.overLocked(retry.Unavailable(retry.TakeWrites, err))
+		} else {
+			rest = append(rest, e)
+		}
+	}
+	return rest
+}
+
+// unstallLocked ends the stall of a flight.
+func (s *Session) unstallLocked(f *flight, written bool) {
+	s.stall = nil
+	s.store.stalls.End(s, written)
+	if f.paused != nil && f.paused == s.turn.attempt && written {
+		s.turn.stalled = false
+		s.restartDeadline(s.turn.attempt)
+		s.reconcileLocked()
+	}
+}
+
+// breakLocked breaks the session: it writes nothing more, and its log has to be reloaded.
+func (s *Session) breakLocked(f *flight, why *fault.Error) {
+	s.unstallLocked(f, false)
+	s.broken = why
+	entries := slices.Concat(f.entries, s.queue)
+	s.queue = nil
+	for _, e := range entries {
+		e.overLocked(s.broken)
+	}
+	if s.turn != nil {
+		s.turn.cancel(s.broken) // nothing of the turn can be recorded any more
+	}
+}

@@ -1,0 +1,167 @@
+package live
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"runtime/debug"
+	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/record"
+)
+
+// Driver is one attempt of a turn as the server uses it: [Driver.Begin], [Driver.Drive], [Session.Finish],
+// [Driver.StopRunning], [Driver.Log], [Driver.Retire] and [Driver.Over], in this order, from one goroutine at
+// a time. Halt, Suspend, Ended and OnlyWaits may be called from any goroutine once it has begun.
+type Driver struct {
+	a   *attempt
+	run *Run // what the engine has of it
+}
+
+// Turn returns the turn of the attempt.
+func (d *Driver) Turn() *Turn { return d.a.t }
+
+// Suspend ends the run of an attempt that has begun: its turn is suspended.
+func (d *Driver) Suspend() { d.a.cancel(ErrSuspended) }
+
+// Halt cancels the turn, unless the turn has another attempt by now. The first reason stands.
+func (d *Driver) Halt(reason string) { d.a.halt(reason) }
+
+// Ended is closed when nothing of the attempt runs any more.
+func (d *Driver) Ended() <-chan struct{} { return d.a.done }
+
+// Begin marks the turn as running. stop ends the context of the goroutine that drives it.
+func (d *Driver) Begin(stop context.CancelCauseFunc) {
+	s, t := d.a.t.s, d.a.t
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t.enter(turnRunning)
+	t.cancel = stop
+	if t.stop != nil { // stopped before it ran
+		stop(t.stop)
+	}
+	s.restartDeadline(t.attempt)
+	s.reconcileLocked()
+}
+
+// Drive has the engine run the turn, and returns its panic as an error.
+func (d *Driver) Drive(ctx context.Context) (err error) {
+	defer func() {
+		d.a.keys = nil
+		if p := recover(); p != nil {
+			err = fmt.Errorf("the engine panicked: %v\n%s", p, debug.Stack())
+		}
+	}()
+	return d.a.t.s.runner.Run(ctx, d.run)
+}
+
+// WaitsForClient reports whether the turn is suspending because it waits for a client, who may stay away
+// for as long as the retention lets it.
+func (d *Driver) WaitsForClient() bool {
+	t := d.a.t
+	return lock.Get(&t.s.mu, func() bool { return t.phase == turnSuspending && !t.onDisconnect.Cancel })
+}
+
+// EndOf returns the end of a turn whose run has returned err, and what is to be logged of err: nothing of a
+// turn that was canceled.
+func EndOf(ctx context.Context, err error) (*record.TurnEnded, error) {
+	if err == nil {
+		return &record.TurnEnded{Completed: true}, nil
+	}
+	// The cause of the context says more than the runner's error.
+	if cause := context.Cause(ctx); cause != nil {
+		err = cause
+	}
+	if stop, ok := errors.AsType[*stopped](err); ok {
+		return stop.end(), nil
+	}
+	return new(record.TurnEnded).Fail(fault.As(err)), err
+}
+
+// StopRunning marks that nothing drives the turn any more. A turn that has not ended is suspended with open
+// calls; its watchers fail with why, if it is not nil.
+func (d *Driver) StopRunning(why *fault.Error) {
+	s, t := d.a.t.s, d.a.t
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	waits := t.phase == turnSuspending
+	if t.phase != turnEnded {
+		t.enter(turnSuspended)
+	}
+	t.unseal()
+	s.reconcileLocked()
+	if why != nil {
+		s.failLocked(t, why, waits)
+	}
+}
+
+// Retire drops from the session what it needs no more of an ended turn: its results, its facts and its
+// records. They stay in memory only with those that have a reference to the turn.
+func (d *Driver) Retire() {
+	s, t := d.a.t.s, d.a.t
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.turn == t && t.ended != nil {
+		s.turn = t.over()
+		s.tail.Shorten() // the session may stay in memory for long
+	}
+}
+
+// Over marks that nothing of the attempt runs any more.
+func (d *Driver) Over() {
+	d.a.cancel(nil)
+	close(d.a.done)
+}
+
+// Log logs the end of the turn.
+func (d *Driver) Log(end *record.TurnEnded, err error) {
+	a, t := d.a, d.a.t
+	u := lock.Get(&t.s.mu, func() record.Usage { return t.usage })
+	attrs := []slog.Attr{
+		slog.String("session", t.s.id),
+		slog.String("turn", t.id),
+		slog.String("agent", a.spec.Agent.GetName()),
+		slog.Bool("completed", end.Completed),
+		slog.Int64("model_calls", u.Calls),
+		slog.Int64("tokens", u.Total),
+		slog.Float64("cost_usd", u.Cost.Dollars()),
+		slog.Duration("took", time.Since(t.began)),
+	}
+	if u.Unpriced > 0 {
+		attrs = append(attrs, slog.Int64("unpriced_calls", u.Unpriced))
+	}
+	level := slog.LevelInfo
+	if end.Code != 0 {
+		attrs = append(attrs, slog.String("code", end.Code.String()))
+	} else if !end.Completed {
+		attrs = append(attrs, slog.String("reason", "stopped by the client"))
+	}
+	if err != nil {
+		level = slog.LevelWarn
+		cause := err
+		if e, ok := errors.AsType[*fault.Error](err); ok && e.Err != nil {
+			cause = e.Err
+		}
+		if end.Code == fault.Internal || end.Code == 0 {
+			level = slog.LevelError
+		}
+		attrs = append(attrs, slog.Attr{Key: "error", Value: logValue(cause)})
+	}
+	t.s.store.log.LogAttrs(context.Background(), level, "turn ended", attrs...)
+}
+
+// logValue returns an error as the server logs it. An error of the chain that is a slog.LogValuer leaves
+// out what only the client may read.
+func logValue(err error) slog.Value {
+	type valuer interface {
+		error
+		slog.LogValuer
+	}
+	if v, ok := errors.AsType[valuer](err); ok {
+		return v.LogValue()
+	}
+	return slog.StringValue(err.Error())
+}

@@ -1,0 +1,37 @@
+package live
+
+import (
+	"context"
+
+	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/limits"
+)
+
+// Env is what the sessions of one server share.
+type Env struct {
+	Store  *Store
+	Runner Runner
+	Limits limits.Limits
+	// Host has the sessions in memory; nil for a session that is only read from.
+	Host Host
+}
+
+// Host is what a session asks of the server that has it in memory, beyond the session itself. Cleared and
+// Rouse are called with the lock of the session held: they must not call it. The other methods are not.
+type Host interface {
+	// Present calls f with the session of an id, which need not be in memory any more. If f succeeds and
+	// the session's turn is suspended, it is resumed; that this fails is no error.
+	Present(ctx context.Context, sessionID string, f func(*Session) error) error
+	// CancelTurn cancels a turn that may be suspended.
+	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
+	// FirstRecord returns the record with which a turn began, or was queued.
+	FirstRecord(ctx context.Context, sessionID, turnID string) (int64, error)
+	// Interaction returns an interaction of the session.
+	Interaction(ctx context.Context, sessionID, id string) (*index.Interaction, error)
+	// Cleared says that the open turn has made a step forward since the process last died.
+	Cleared(*Session)
+	// Calmed says that a turn that may have killed the process has only waited for calmAfter.
+	Calmed(*Session)
+	// Rouse says that watchers of the session have something to read.
+	Rouse(sessionID string)
+}

@@ -1,0 +1,200 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"iter"
+	"maps"
+	"slices"
+
+	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/principal"
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// Load reads a session's log, and returns the session. It returns a panic as an error, since other callers may wait for the session.
+func Load(ctx context.Context, env Env, id string) (_ *Session, err error) {
+	defer func() {
+		if p := recover(); p != nil {
+			err = fmt.Errorf("session %s: reading the log panicked: %v", id, p)
+		}
+	}()
+	info, err := env.Store.Info(ctx, id)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("session %s: %w", id, err)
+	case info.Purged > 0 && info.Purged == info.LastSeq:
+		return nil, refusal.Purged(id)
+	}
+	s := NewSession(env, id)
+	s.owner = info.Owner()
+	s.archived, s.own, s.attempts = info.Archived, info.Budget, info.Attempts
+	s.index = &index.Index{Inherited: info.Inherited}
+	for rec, err := range s.records(ctx, 0, ReadPage) {
+		if err != nil {
+			return nil, err
+		}
+		fact, err := s.decode(rec)
+		if err != nil {
+			return nil, err
+		}
+		s.applyLocked(rec, fact, s.subject(rec, fact))
+	}
+	if t := s.turn; t != nil && t.phase == turnStarting {
+		t.enter(turnSuspended)
+	}
+	return s, nil
+}
+
+// subject returns the turn of a record that is read from the log.
+func (s *Session) subject(rec record.Record, fact any) *Turn {
+	switch f := fact.(type) {
+	case *record.TurnStarted:
+		t, waited := s.queuedLocked(rec.TurnID)
+		if !waited {
+			t = newTurn(s, rec.TurnID)
+		}
+		t.attempt, t.waits = t.noAttempt(), nil
+		t.snapshot = maps.Clone(s.state)
+		writeState(t.snapshot, f.State)
+		return t
+	case *record.TurnQueued:
+		t := newTurn(s, rec.TurnID)
+		t.attempt = t.newAttempt()
+		return t
+	case *record.TurnDropped:
+		t, waited := s.queuedLocked(rec.TurnID)
+		if !waited {
+			t = newTurn(s, rec.TurnID)
+			t.attempt = t.newAttempt()
+		}
+		return t
+	default:
+		return s.turn
+	}
+}
+
+// NewSession returns a session without records.
+func NewSession(env Env, id string) *Session {
+	s := &Session{
+		id:       id,
+		store:    env.Store,
+		runner:   env.Runner,
+		limits:   env.Limits,
+		host:     env.Host,
+		queueing: make(chan struct{}, 1),
+		state:    map[string]any{},
+		sizes:    map[string]int{},
+		index:    &index.Index{},
+		watchers: map[*Watcher]struct{}{},
+	}
+	s.alarms = alarm.NewGroup(&s.mu, s.reconcileLocked)
+	return s
+}
+
+// records yields the records after a sequence number, with pageLen records a read. The tail in memory is
+// not read from the store.
+func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
+		for {
+			if kept, ok := s.kept(after); ok {
+				for _, rec := range kept {
+					if !yield(rec, nil) {
+						return
+					}
+				}
+				return
+			}
+			page, err := s.store.Read(ctx, s.id, after, pageLen)
+			if err != nil {
+				yield(record.Record{}, fmt.Errorf("session %s: read after %d: %w", s.id, after, err))
+				return
+			}
+			for _, rec := range page {
+				if rec.Seq != after+1 {
+					yield(record.Record{}, fmt.Errorf("session %s: record %d follows %d", s.id, rec.Seq, after))
+					return
+				}
+				after = rec.Seq
+				if !yield(rec, nil) {
+					return
+				}
+			}
+			if store.LastPage(page, pageLen) {
+				return
+			}
+		}
+	}
+}
+
+// kept returns the records after a sequence number if the tail in memory has them all.
+func (s *Session) kept(after int64) ([]record.Record, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.tail.After(after)
+}
+
+// decode returns the fact of a record.
+func (s *Session) decode(rec record.Record) (any, error) {
+	fact, err := rec.Decode(s.runner.Decode)
+	if err != nil {
+		return nil, fmt.Errorf("session %s: %w", s.id, err)
+	}
+	return fact, nil
+}
+
+// IsUnmade reports whether the session is not in the store yet.
+func (s *Session) IsUnmade() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.create != nil
+}
+
+// IsBroken reports whether the session takes no more writes: its log has to be reloaded.
+func (s *Session) IsBroken() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.broken != nil
+}
+
+// Useless reports whether the session leaves memory when nobody uses it: it is broken, has no record, or
+// has a suspended turn, whose log is all there is to keep.
+func (s *Session) Useless() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	open := s.turn != nil && s.turn.ended == nil
+	return s.broken != nil || s.seq == 0 || open
+}
+
+// ReadIndex returns the index of the log up to a record, and its rows under the id as. The records up to
+// inherited are another session's.
+func (s *Session) ReadIndex(
+	ctx context.Context, inherited, upTo int64, as string,
+) (*index.Index, []store.Row, error) {
+	x := &index.Index{Inherited: inherited}
+	rows, err := x.Read(s.records(ctx, 0, ReadPage), s.decode, upTo, as)
+	return x, rows, err
+}
+
+// Inherits reports whether the session has inherited its open turn or a queued one.
+func (s *Session) Inherits() bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	inherited := func(t *Turn) bool { return t.queuedSeq <= s.index.Inherited }
+	return s.inheritedOpenLocked() || slices.ContainsFunc(s.queued, inherited)
+}
+
+func (s *Session) inheritedOpenLocked() bool {
+	return s.turn != nil && s.turn.ended == nil && s.turn.startSeq <= s.index.Inherited
+}
+
+// MakeSession returns a session that is not in the store yet. Its first record makes it there.
+func MakeSession(env Env, id string, owner principal.Principal) *Session {
+	s := NewSession(env, id)
+	s.owner = owner
+	s.create = &store.NewSession{ID: id, CreatedAt: s.store.Stamp(), Creator: owner.Key()}
+	return s
+}

@@ -1,0 +1,154 @@
+package live
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/shared"
+	"github.com/apzuk3/agentd/session/principal"
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// madeBy returns the owner, whose `user:` keys the session has.
+func (s *Session) madeBy() principal.Principal {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.owner
+}
+
+// adopt gives a session that is not in the store yet to the principal whose turn begins: others may have
+// wanted to make it under the same id.
+func (s *Session) adopt(p principal.Principal) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.create != nil {
+		made := *s.create
+		made.Creator = p.Key()
+		s.owner, s.create = p, &made
+	}
+}
+
+// sharedValues returns the keys of state that sessions share.
+func (s *Session) sharedValues(state map[string]any) []store.SharedValue {
+	return shared.ValuesOf(s.madeBy(), state)
+}
+
+// wholeState returns the session's own keys and the shared ones.
+func (s *Session) wholeState(ctx context.Context) (map[string]any, error) {
+	out := lock.Get(&s.mu, func() map[string]any { return maps.Clone(s.state) })
+	for _, scope := range shared.ScopesOf(s.madeBy()) {
+		keys, err := s.store.SharedKeys.Now(ctx, scope)
+		if err != nil {
+			return nil, fmt.Errorf("session %s: %w", s.id, err)
+		}
+		maps.Copy(out, keys)
+	}
+	return out, nil
+}
+
+// writeState sets keys, and removes those whose value is null.
+func writeState(state, delta map[string]any) {
+	for k, v := range delta {
+		if v == nil {
+			delete(state, k)
+		} else {
+			state[k] = v
+		}
+	}
+}
+
+// mergeStateLocked writes the session's own keys. The store keeps those of other scopes.
+func (s *Session) mergeStateLocked(delta map[string]any) {
+	for k, v := range delta {
+		if shared.ScopeOf(k) != "" {
+			continue
+		}
+		s.stateBytes -= s.sizes[k]
+		if v == nil {
+			delete(s.state, k)
+			delete(s.sizes, k)
+			continue
+		}
+		s.state[k], s.sizes[k] = v, sizeOf(k, v)
+		s.stateBytes += s.sizes[k]
+	}
+}
+
+func sizeOf(key string, v any) int {
+	data, err := logjson.Marshal(v)
+	if err != nil {
+		return 0 // the record that holds the same value does not marshal either
+	}
+	return shared.KeySize(key, data)
+}
+
+// ownFits refuses a delta that takes the session's own keys past their bounds.
+func (s *Session) ownFits(delta map[string]any) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	var grow shared.Use
+	for k, v := range delta {
+		if shared.ScopeOf(k) != "" {
+			continue
+		}
+		before, had := s.sizes[k]
+		size := sizeOf(k, v)
+		switch {
+		case v == nil && had:
+			grow.Keys, grow.Bytes = grow.Keys-1, grow.Bytes-before
+		case v != nil && had:
+			grow.Bytes += size - before
+		case v != nil:
+			grow.Keys, grow.Bytes = grow.Keys+1, grow.Bytes+size
+		}
+	}
+	after := shared.Use{Keys: len(s.sizes) + grow.Keys, Bytes: s.stateBytes + grow.Bytes}
+	most := shared.Use{Keys: s.limits.MaxOwnKeys, Bytes: s.limits.MaxOwnBytes}
+	return shared.Fits("the session's own keys", grow, after, most)
+}
+
+// stateFits refuses a delta that takes the session, or a scope, past its bounds. It reserves nothing.
+func (s *Session) stateFits(ctx context.Context, delta map[string]any) error {
+	if err := s.ownFits(delta); err != nil {
+		return err
+	}
+	reserved, err := s.store.SharedKeys.Reserve(ctx, s.sharedValues(delta))
+	if err == nil {
+		reserved.Release()
+	}
+	return err
+}
+
+// reserveState reserves room for the shared keys of entries, and refuses entries that take the session,
+// or a scope, past its bounds. It does not refuse entries that are appended with the end of a turn.
+func (s *Session) reserveState(ctx context.Context, entries []*entry) error {
+	ends := slices.ContainsFunc(entries, func(e *entry) bool { return e.kind == record.KindTurnEnded })
+	for _, e := range entries {
+		var own map[string]any
+		switch f := e.fact.(type) {
+		case *record.TurnStarted:
+			own = f.State
+		case *record.Event:
+			own = f.State
+		}
+		if len(own) == 0 {
+			continue
+		}
+		err := s.ownFits(own)
+		if err == nil {
+			e.reserved, err = s.store.SharedKeys.Reserve(ctx, e.shared)
+		}
+		if err != nil && ends {
+			err, e.reserved = nil, s.store.SharedKeys.ReserveUnbounded(e.shared) // Finish or AppendAtEnd has checked them
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}

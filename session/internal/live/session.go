@@ -1,0 +1,338 @@
+package live
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/render"
+	"github.com/apzuk3/agentd/session/internal/shared"
+	"github.com/apzuk3/agentd/session/internal/tail"
+	"github.com/apzuk3/agentd/session/limits"
+	"github.com/apzuk3/agentd/session/principal"
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// Session is one durable conversation. Its state follows from its records: applyLocked applies them in
+// order and alone changes it.
+type Session struct {
+	id     string
+	store  *Store
+	runner Runner
+	limits limits.Limits
+	host   Host        // nil for a session that is only read from
+	alarms alarm.Group // of mu
+
+	Resuming sync.Mutex    // held while an open turn is resumed; taken before mu
+	queueing chan struct{} // full while a turn is queued, dropped, or ends; filled before mu is taken
+
+	mu          sync.Mutex          // protects the fields below
+	owner       principal.Principal // who made it
+	seq         int64               // of the last durable record
+	lastAt      time.Time           // the time of that record
+	state       map[string]any
+	sizes       map[string]int // of the keys of state, in bytes
+	stateBytes  int            // their sum
+	index       *index.Index
+	archived    bool              // it takes no new turns
+	create      *store.NewSession // to be made by its first append; nil once it is in the store
+	lastSpec    *record.TurnStarted
+	own         record.Budget // the session's own budget, by CreateSession or UpdateSession
+	asked       record.Budget // the session budget of the last request with one; see sessionBudgetLocked
+	wall        time.Duration // the duration of all turns that have ended
+	turn        *Turn         // the last turn, running or over; nil before the first
+	queued      []*Turn       // in order
+	starting    chan struct{} // not nil while the session is reserved; closed by Unreserve
+	broken      error         // an append has failed for good: the log must be reloaded
+	stall       error         // why an append is being retried
+	queue       []*entry
+	flushing    bool      // a goroutine writes the queue
+	tail        tail.Tail // the last records written here
+	watchers    map[*Watcher]struct{}
+	deltas      int // since the last record
+	clientsSeen int
+	attempts    int64 // the value of Head.Attempts
+}
+
+// ID returns the session's id.
+func (s *Session) ID() string { return s.id }
+
+// entry is a record on its way into the log.
+type entry struct {
+	turn     *Turn
+	attempt  *attempt // which writes the entry, nil for none; of KindTurnResumed the new one
+	kind     record.Kind
+	data     []byte
+	fact     any // what data says; the type follows from the kind
+	shared   []store.SharedValue
+	reserved *shared.Reservation // of shared
+	key      *store.Key          // names what the entry makes
+	asked    bool                // a client waits for it: refused when the store cannot take writes
+	settles  *pending            // the call whose result it is; protected by Session.mu
+	resolves *pending            // the call whose interaction it resolves
+	rec      record.Record       // set before done is closed
+	err      error               // set before done is closed
+	done     chan struct{}       // closed when the entry is durable or has failed; see commit
+	released bool                // done is closed; protected by Session.mu
+}
+
+// applyLocked is the one function that changes the state of a session. It runs for each durable record, in
+// order, when the record is written and when the log is read.
+func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
+	s.seq, s.lastAt, s.deltas = rec.Seq, rec.Time, 0
+	s.index.Note(rec, fact)
+	if u := record.UsageOf(fact); u != nil {
+		t.usage = t.usage.Add(*u)
+	}
+	switch f := fact.(type) {
+	case *record.TurnStarted:
+		s.turn = t
+		t.enter(turnStarting)
+		s.unqueueLocked(t.id)
+		t.into, t.onDisconnect, t.toolTimeout = "", f.OnDisconnect, f.ToolTimeout
+		// The turn's time begins with this record.
+		t.startSeq, t.started, t.began = rec.Seq, rec.Time, s.store.Began(rec.Time)
+		s.lastSpec = f
+		if f.SessionBudget != nil {
+			s.asked = *f.SessionBudget
+		}
+		s.mergeStateLocked(f.State)
+	case *record.TurnResumed:
+		s.unclaimLocked()
+	case *record.TurnQueued:
+		s.queueLocked(t, rec.Seq, f)
+	case *record.TurnDropped:
+		s.unqueueLocked(t.id)
+		t.ended = f.End()
+		t.enter(turnEnded)
+		close(t.done)
+	case *record.Event:
+		s.mergeStateLocked(f.State)
+		if f.Injected != "" {
+			if q := s.unqueueLocked(f.Injected); q != nil {
+				q.enter(turnInjected)
+				close(q.done)
+				if q.stop != nil { // its client has canceled it meanwhile
+					t.haltLocked(q.stop.reason)
+				}
+			}
+			t.injected = append(t.injected, f.Injected)
+		}
+		if f.Usage != nil {
+			t.called++
+		}
+		delete(t.partials, f.MessageID)
+		t.openStep(f.Calls)
+		for _, call := range f.Calls {
+			s.openCallLocked(t, call)
+		}
+	case *record.ToolCall:
+		t.openStep([]record.ToolCall{*f})
+		s.openCallLocked(t, *f)
+	case *record.ToolResult:
+		s.applyResultLocked(t, f)
+	case *record.InteractionResolved:
+		s.applyResolutionLocked(t, f)
+	case *record.ClientsLeft:
+		s.applyClientsLeftLocked(t, f)
+	case *record.TurnEnded:
+		t.ended = f
+		if s.lastSpec != nil {
+			s.lastSpec = s.lastSpec.WithoutParts()
+		}
+		if t.startSeq > s.index.Inherited {
+			s.wall += max(rec.Time.Sub(t.started), 0) // the clock may have been set back
+		}
+		t.enter(turnEnded)
+		for _, p := range t.pending {
+			p.enter(s, callSettled)
+		}
+		clear(t.pending)
+		clear(t.partials)
+		s.unclaimLocked()
+	}
+}
+
+// applyResultLocked settles a call: it has its result.
+func (s *Session) applyResultLocked(t *Turn, res *record.ToolResult) {
+	t = s.nowLocked(t)
+	t.results[res.CallID] = *res
+	t.closeSteps()
+	if p := t.pending[res.CallID]; p != nil {
+		delete(t.pending, res.CallID)
+		p.enter(s, callSettled)
+		p.result = res
+		close(p.done)
+	}
+}
+
+// lookup returns a call of a turn: the pending call, or its result.
+func (s *Session) lookup(t *Turn, callID string) (p *pending, res record.ToolResult, ok bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if p := t.pending[callID]; p != nil {
+		return p, record.ToolResult{}, true
+	}
+	res, ok = t.results[callID]
+	return nil, res, ok
+}
+
+// settleAs settles a call without a result of a client.
+func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o record.Outcome, text string) error {
+	res := record.ToolResult{CallID: callID, Outcome: o, Error: text}
+	data, err := logjson.Marshal(res)
+	if err != nil {
+		return err
+	}
+	return s.settle(ctx, t, res, data)
+}
+
+// settle records the result of a call. See Turn.Answer for what it refuses.
+func (s *Session) settle(ctx context.Context, t *Turn, res record.ToolResult, data []byte) error {
+	t, p, err := s.callToSettle(ctx, t, &res)
+	if p == nil || err != nil {
+		return err
+	}
+	_, err = s.commit(ctx, &entry{turn: t, kind: record.KindToolResult, data: data, fact: &res, settles: p})
+	return err
+}
+
+// callToSettle claims the call of a result for the caller, and returns it with its turn. It returns
+// neither if the call has the same result already.
+func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolResult) (*Turn, *pending, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	t, p, err := s.callLocked(ctx, t, res)
+	if err != nil {
+		return nil, nil, err
+	}
+	first, settled := t.results[res.CallID]
+	if p != nil && p.phase == callRecording {
+		first, settled = *p.recording, true
+	}
+	switch {
+	case settled && first.Equal(*res):
+		return nil, nil, nil
+	case settled:
+		return nil, nil, fault.Errorf(fault.Invalid,
+			"tool call %q: this answer came too late, the call is already settled (%s)", res.CallID, first.Outcome)
+	case p == nil:
+		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: no such call is open in this turn", res.CallID)
+	case p.phase == callSealed:
+		return nil, nil, errTooLate(res.CallID)
+	case p.call.Asks != nil && res.Outcome == record.Answered:
+		return nil, nil, fault.Errorf(fault.Invalid,
+			"tool call %q waits for a person, no client is asked for it: resolve the interaction", res.CallID)
+	}
+	s.recordLocked(p, res)
+	return t, p, nil
+}
+
+// recordLocked marks that a result of a call is on its way into the log. triedLocked ends that.
+func (s *Session) recordLocked(p *pending, res *record.ToolResult) {
+	p.enter(s, callRecording)
+	p.recording, p.tried = res, make(chan struct{})
+	s.reconcileLocked()
+}
+
+// callLocked returns the pending call of a result, nil if there is none, and the turn that has it now. It
+// waits for a resolution under way. For a result of a client it also waits for the run that has sealed
+// the call: if that run is suspended, or its end cannot be written, the call is open once more. While it
+// waits, it gives up the lock.
+func (s *Session) callLocked(ctx context.Context, of *Turn, res *record.ToolResult) (t *Turn, p *pending, err error) {
+	waited := false
+	err = lock.Await(ctx, &s.mu, func() <-chan struct{} {
+		t = s.nowLocked(of)
+		p = t.pending[res.CallID]
+		switch {
+		case p == nil:
+			return nil
+		case p.phase == callResolving:
+			return p.tried
+		case res.Outcome != record.Answered && res.Outcome != record.Cancelled:
+			return nil
+		case p.phase == callSealed, t.phase == turnEnding && p.phase != callRecording:
+			waited = true
+			return t.done
+		}
+		return nil
+	})
+	switch {
+	case err != nil:
+		return nil, nil, err
+	case p == nil && waited && t.ended != nil:
+		return nil, nil, errTooLate(res.CallID)
+	}
+	return t, p, nil
+}
+
+func errTooLate(callID string) error {
+	return fault.Errorf(fault.Invalid, "tool call %q: this answer came too late, the turn is over", callID)
+}
+
+// seal returns the result of a call. It waits for a result that is being recorded, and seals a call that
+// has none.
+func (s *Session) seal(t *Turn, callID string) (record.ToolResult, bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	// The context never ends.
+	_ = lock.Await(context.Background(), &s.mu, func() <-chan struct{} {
+		if p := t.pending[callID]; p != nil && p.isBusy() {
+			return p.tried
+		}
+		return nil
+	})
+	if p := t.pending[callID]; p != nil && p.phase != callSealed {
+		p.enter(s, callSealed)
+	}
+	res, ok := t.results[callID]
+	return res, ok
+}
+
+// publishLocked sends an item to all watchers, each with the calls of the fact that are offered to its
+// client.
+func (s *Session) publishLocked(it render.Item) {
+	for w := range s.watchers {
+		it.Offered = nil
+		if it.Fact != nil && w.offered != nil && s.nowLocked(w.t) == s.turn {
+			for _, id := range opens(it.Fact) {
+				p := s.turn.pending[id]
+				if p != nil && p.open() && (p.owner == w || p.owner == nil && w.offered[p.call.Name]) {
+					it.Offered = append(it.Offered, id)
+				}
+			}
+		}
+		w.push(it)
+	}
+	s.rouse()
+}
+
+// opens returns the ids of the calls that a fact may open for clients.
+func opens(fact any) []string {
+	if f, ok := fact.(*record.InteractionResolved); ok {
+		return []string{f.ID}
+	}
+	var ids []string
+	for _, call := range record.CallsOf(fact) {
+		ids = append(ids, call.ID)
+	}
+	return ids
+}
+
+// failLocked ends the watchers of the turn with an error, and those that join until it is resumed. If
+// waits, the turn is only suspended and observers stay, unless the session is broken.
+func (s *Session) failLocked(t *Turn, err *fault.Error, waits bool) {
+	t.failed = err
+	for w := range s.watchers {
+		if w.asks || !waits || s.broken != nil {
+			w.fail(err)
+			delete(s.watchers, w)
+		}
+	}
+}

@@ -1,0 +1,56 @@
+package live
+
+import (
+	"context"
+	"slices"
+
+	"github.com/apzuk3/agentd/session/internal/render"
+)
+
+// Weight returns about how many bytes of memory the next call of Next, and sending its messages, take at
+// most. Only the goroutine that calls Next may call it.
+func (w *Watcher) Weight(ctx context.Context) int64 {
+	if w.reader.IsOver() {
+		return 0
+	}
+	upTo, begins, texts, snapshot := w.weigh()
+	lagged, bytes, first := w.weighQueue()
+	if lagged {
+		bytes = texts + w.reader.LogBytes(ctx, upTo)
+	}
+	weight := render.TextWeight(bytes)
+	if first || begins > w.reader.Rendered() {
+		weight += render.StateWeight(snapshot)
+	}
+	return weight
+}
+
+// weigh returns the last applied record, the first record of the turn and the state at its start, and the
+// size of the partials in bytes. For a watcher of the whole session begins and snapshot are zero: it
+// renders the state from the log.
+func (w *Watcher) weigh() (upTo, begins int64, texts int, snapshot map[string]any) {
+	w.s.mu.Lock()
+	defer w.s.mu.Unlock()
+	now := w.turnLocked()
+	if now == nil {
+		return w.s.seq, 0, 0, nil
+	}
+	for _, m := range now.partials {
+		texts += m.Size()
+	}
+	if !w.reader.IsWhole() {
+		begins, snapshot = now.startSeq, now.snapshot
+	}
+	return w.s.seq, begins, texts, snapshot
+}
+
+// weighQueue returns the size of the queue in bytes, and whether it has the start of a turn.
+func (w *Watcher) weighQueue() (lagged bool, bytes int, starts bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	starts = slices.ContainsFunc(w.queue, func(it render.Item) bool { return it.State != nil })
+	return w.lagged, w.bytes, starts
+}
+
+// Lags reports whether Weight and Next read a log that may be long.
+func (w *Watcher) Lags() bool { return !w.fresh && w.lagging() }

@@ -1,0 +1,88 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+
+	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/live"
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/retry"
+)
+
+// launch runs an attempt of a turn on its own goroutine, which releases ref.
+func (m *Manager) launch(ctx context.Context, ref *sessionRef, d *live.Driver) {
+	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
+	d.Begin(stop)
+	lock.Do(&m.mu, func() {
+		m.running[d] = struct{}{}
+		if m.stopping {
+			stop(ErrSuspended)
+		}
+	})
+	go func() {
+		defer m.turns.Done()
+		next := m.drive(ctx, ref.Value, d)
+		lock.Do(&m.mu, func() { delete(m.running, d) })
+		m.signalRoom()
+		if next != nil {
+			m.launchNext(ctx, ref, next)
+		}
+		d.Retire()
+		m.release(ref)
+		d.Over()
+	}()
+}
+
+// launchNext runs the queued turn that Session.Finish has started. The caller is counted in m.turns and uses ref.
+func (m *Manager) launchNext(ctx context.Context, ref *sessionRef, next *live.Driver) {
+	s := ref.Value
+	defer s.Unreserve()
+	if next.LacksKey() {
+		m.resetAttempts(s, true)
+		next.Over()
+		m.clientsLost(s)
+		m.log.LogAttrs(ctx, slog.LevelInfo, "turn waits for its caller's key",
+			slog.String("session", s.ID()), slog.String("turn", next.Turn().ID()))
+		return
+	}
+	next.Unqueue()
+	m.sessions.Keep(ref)
+	m.turns.Add(1)
+	m.launch(ctx, ref, next)
+}
+
+// drive runs a turn to its end and records the end. It runs on the turn's own goroutine and returns the
+// turn to run next.
+func (m *Manager) drive(ctx context.Context, s *live.Session, d *live.Driver) (next *live.Driver) {
+	err := d.Drive(ctx)
+	// A turn does not fail because the store does.
+	unread := errors.Is(err, retry.ErrUnavailable) && context.Cause(ctx) == nil
+	if err != nil && errors.Is(context.Cause(ctx), ErrSuspended) || unread {
+		m.resetAttempts(s, d.WaitsForClient())
+		d.StopRunning(live.ErrResumedLater)
+		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("session", s.ID()), slog.String("turn", d.Turn().ID())}
+		if unread {
+			m.clientsLost(s)
+			level, attrs = slog.LevelWarn, append(attrs, slog.String("error", fault.As(err).Err.Error()))
+		}
+		m.log.LogAttrs(ctx, level, "turn suspended", attrs...)
+		return nil
+	}
+	end, err := live.EndOf(ctx, err)
+	next, unwritten := s.Finish(context.WithoutCancel(ctx), d, end)
+	if unwritten != nil {
+		m.resetAttempts(s, false)
+	}
+	m.cleared(s)
+	if unwritten == nil {
+		d.StopRunning(nil)
+	} else {
+		d.StopRunning(fault.As(unwritten))
+		m.clientsLost(s)
+		err = errors.Join(err, unwritten)
+	}
+	d.Log(end, err)
+	return next
+}
