@@ -108,7 +108,7 @@ func (t *turn) result(callID string, res record.ToolResult) map[string]any {
 	case resolution.Decision == record.Reply && res.Output != nil:
 		return map[string]any{"output": *res.Output}
 	case resolution.Decision == record.Approve && resolution.Input != nil:
-		if res.Outcome == record.Answered && res.Output != nil && isObject(*res.Output) && !hasTexts(res.Parts) {
+		if res.Outcome == record.Returned && res.Output != nil && isObject(*res.Output) && !hasTexts(res.Parts) {
 			out = map[string]any{"output": out}
 		}
 		out["note"] = "A person has changed the arguments of this call. The tool was called with " +

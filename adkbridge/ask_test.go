@@ -135,7 +135,9 @@ func TestEditedArguments(t *testing.T) {
 func TestStopWhileAsking(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {{calls: append(inquire("?").calls, use("pay", "search").calls...)}, say("again")}})
 	w.tools = append(w.tools, approvedTool("pay"))
-	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{CallID: "-"} }
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
+		return session.ClientResult{CallID: "-"}
+	}
 	w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
 		if in := m.GetInteractionRequested().GetInteraction(); in.GetToolName() == "pay" {
 			if err := turn.Resolve(t.Context(), in.GetId(), record.Resolution{Decision: record.Deny, Reason: "no"}); err != nil {

@@ -62,7 +62,7 @@ func TestKilledAtTheEnd(t *testing.T) {
 			for _, m := range msgs {
 				if tc := m.GetToolCall(); tc != nil {
 					if tc.GetToolName() == "calc" {
-						_ = turn.Answer(t.Context(), session.Answer{CallID: tc.GetToolCallId(), Output: new("12")})
+						_ = turn.SubmitResult(t.Context(), session.ClientResult{CallID: tc.GetToolCallId(), Output: new("12")})
 					}
 					if asked.Add(1) == 3 {
 						close(gate)
@@ -163,11 +163,11 @@ func TestClosingIsSmall(t *testing.T) {
 		steps[name], all = []step{use(names...)}, append(all, llm(name))
 	}
 	w := newWorld(t, steps)
-	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
 		if asked.Add(1) == agents*calls {
 			close(gate)
 		}
-		return session.Answer{CallID: "-"}
+		return session.ClientResult{CallID: "-"}
 	}
 	largest := &sizeStore{Store: w.store}
 	w.store = largest

@@ -349,12 +349,12 @@ func narrowWorld(t *testing.T, models *narrowModels) *world {
 	w := newWorld(t, nil)
 	w.runner = New(Config{Resolve: models.Resolve})
 	w.restart()
-	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
 		var in struct{ Q int }
 		if err := json.Unmarshal([]byte(tc.GetToolInput()), &in); err != nil {
 			t.Error(err)
 		}
-		return session.Answer{Output: new(fmt.Sprintf(`{"n":%d,"text":%q}`, in.Q, strings.Repeat("r", 300)))}
+		return session.ClientResult{Output: new(fmt.Sprintf(`{"n":%d,"text":%q}`, in.Q, strings.Repeat("r", 300)))}
 	}
 	return w
 }

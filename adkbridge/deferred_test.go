@@ -57,11 +57,11 @@ func TestFoundTools(t *testing.T) {
 		tool.Deferred = tool.GetName() != "search"
 	}
 	found := []*agentdv1.Part{toolPart("fetch"), toolPart("nowhere")}
-	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
 		if tc.GetToolName() == "search" {
-			return session.Answer{Parts: append(record.Parts{filePart("image/png", []byte("png"))}, found...)}
+			return session.ClientResult{Parts: append(record.Parts{filePart("image/png", []byte("png"))}, found...)}
 		}
-		return session.Answer{Output: new("page")}
+		return session.ClientResult{Output: new("page")}
 	}
 	tree := seq("root", llm("a"), llm("b"))
 	turn, err := w.manager.Start(t.Context(), session.Request{Agent: tree, Tools: w.tools, Prompt: "go"})

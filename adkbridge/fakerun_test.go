@@ -71,7 +71,7 @@ func newFakeRun(t testing.TB, tree *agentdv1.Agent, prompt string) *fakeRun {
 }
 
 func resultWith(output string) record.ToolResult {
-	return record.ToolResult{Outcome: record.Answered, Output: &output}
+	return record.ToolResult{Outcome: record.Returned, Output: &output}
 }
 
 // begin starts another turn.
@@ -330,7 +330,7 @@ func (f *fakeRun) resolve(said record.InteractionResolved) {
 	f.said[said.ID] = said.Resolution
 	switch said.Decision {
 	case record.Reply:
-		f.result[said.ID] = record.ToolResult{CallID: said.ID, Outcome: record.Answered, Output: &said.Answer}
+		f.result[said.ID] = record.ToolResult{CallID: said.ID, Outcome: record.Returned, Output: &said.Answer}
 	case record.Deny:
 		f.result[said.ID] = record.ToolResult{CallID: said.ID, Outcome: record.Denied, Error: said.Reason}
 	case record.Approve:
@@ -361,7 +361,7 @@ func (f *fakeRun) Ask(ctx context.Context, call record.ToolCall) (record.ToolRes
 	return f.Await(ctx, call.ID)
 }
 
-func (f *fakeRun) Answered(id string) (record.ToolResult, bool) {
+func (f *fakeRun) ResultNow(id string) (record.ToolResult, bool) {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	res, ok := f.result[id]

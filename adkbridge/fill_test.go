@@ -118,8 +118,8 @@ func TestFillFails(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t, map[string][]step{"a": {say(megabyte)}, "c": {use("search"), say("C")}, "d": {say("D")}})
-			w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
-				return session.Answer{Output: new("ok"), State: map[string]any{"k": megabyte}}
+			w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
+				return session.ClientResult{Output: new("ok"), State: map[string]any{"k": megabyte}}
 			}
 			var res *result
 			took := allocated(func() { res = w.run(tree, "go") })

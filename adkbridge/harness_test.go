@@ -218,7 +218,7 @@ type world struct {
 	state   map[string]any
 	limits  limits.Limits
 	// result is the client's tools; nil answers with {"ok":<name>}.
-	result func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer
+	result func(tc *agentdv1.RunResponse_ToolCallRequest) session.ClientResult
 	// watch sees each message before it is handled.
 	watch func(turn *session.Turn, m *agentdv1.RunResponse)
 }
@@ -349,7 +349,7 @@ func (w *world) see(turn *session.Turn, m *agentdv1.RunResponse, res *result) {
 	case m.GetToolCall() != nil:
 		tc := m.GetToolCall()
 		res.tools = append(res.tools, tc)
-		a := session.Answer{Output: new(fmt.Sprintf(`{"ok":%q}`, tc.GetToolName()))}
+		a := session.ClientResult{Output: new(fmt.Sprintf(`{"ok":%q}`, tc.GetToolName()))}
 		if w.result != nil {
 			a = w.result(tc)
 		}
@@ -357,7 +357,7 @@ func (w *world) see(turn *session.Turn, m *agentdv1.RunResponse, res *result) {
 			return
 		}
 		a.CallID = tc.GetToolCallId()
-		if err := turn.Answer(w.t.Context(), a); err != nil {
+		if err := turn.SubmitResult(w.t.Context(), a); err != nil {
 			res.replies = append(res.replies, err)
 		}
 	case m.GetStateUpdate() != nil:

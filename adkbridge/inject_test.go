@@ -31,12 +31,14 @@ func TestInjectedIsSeenByEveryAgent(t *testing.T) {
 			t.Error(err)
 		}
 		for _, id := range asked {
-			if err := turn.Answer(t.Context(), session.Answer{CallID: id, Output: new("ok")}); err != nil {
+			if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: id, Output: new("ok")}); err != nil {
 				t.Error(err)
 			}
 		}
 	}
-	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{CallID: "-"} }
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
+		return session.ClientResult{CallID: "-"}
+	}
 	tree := par("root", llm("a"), llm("b"))
 	w.run(tree, "go").ok(t)
 	w.checkAll()

@@ -265,7 +265,7 @@ func (n *node) outputOf(c *genai.Content, m *meta, most int) (string, bool) {
 func (t *turn) tempOf(s *stored) map[string]any {
 	out := map[string]any{}
 	for _, id := range responses(s.Content) {
-		if res, ok := t.run.Answered(id); ok {
+		if res, ok := t.run.ResultNow(id); ok {
 			maps.Copy(out, tempKeys(res.State))
 		}
 	}

@@ -110,7 +110,7 @@ func (l *loop) askContinue(
 			ev.Actions.StateDelta[k] = cloneValue(v)
 		}
 	}
-	if res.Outcome != record.Answered || res.Output == nil {
+	if res.Outcome != record.Returned || res.Output == nil {
 		return false, ev, nil
 	}
 	v, _ := parseJSON(*res.Output)

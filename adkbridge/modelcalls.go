@@ -33,7 +33,7 @@ import (
 // Errors that a client may see are of type *fault.Error.
 func (*Runner) ModelCalls(
 	ctx context.Context, log session.TurnLog, limit int,
-) (calls []session.ToldCall, more bool, err error) {
+) (calls []session.ReportedCall, more bool, err error) {
 	v := &verification{sessionID: log.SessionID, hist: newHistory(), state: maps.Clone(log.State),
 		recorder: newCallRecorder()}
 	if v.state == nil {
@@ -79,7 +79,7 @@ func (*Runner) ModelCalls(
 		call := &agentdv1.ModelCallDetails{}
 		proto.Merge(call, details) // a repeated call has ended twice
 		call.Call = c.end
-		calls = append(calls, session.ToldCall{Seq: c.seq, Details: call, Operator: before})
+		calls = append(calls, session.ReportedCall{Seq: c.seq, Details: call, Operator: before})
 	}
 	if lost {
 		why := fmt.Sprint(v.recorder.failed)

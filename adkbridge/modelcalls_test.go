@@ -138,9 +138,9 @@ func TestModelCalls(t *testing.T) {
 			}
 			w.state = map[string]any{"seen": "nothing"}
 			n := 0
-			w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+			w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
 				n++
-				return session.Answer{Output: new("ok"), State: map[string]any{"seen": strings.Repeat("x", n)}}
+				return session.ClientResult{Output: new("ok"), State: map[string]any{"seen": strings.Repeat("x", n)}}
 			}
 			var turns []string
 			var sizes []int
@@ -174,8 +174,8 @@ func TestModelCallsOfEachAgent(t *testing.T) {
 			}
 		}
 	}
-	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
-		return session.Answer{Output: new("ok"), State: map[string]any{"mood": n}}
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
+		return session.ClientResult{Output: new("ok"), State: map[string]any{"mood": n}}
 	}
 	var open []*agentdv1.ModelCallDetails
 	temperature := func(a *agentdv1.LlmAgent) { a.Generation = &agentdv1.GenerationSettings{Temperature: new(0.5)} }

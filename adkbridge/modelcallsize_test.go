@@ -40,7 +40,9 @@ func TestRushHoldsNoPayloads(t *testing.T) {
 // TestModelCallsShareTexts: an instruction that many calls are given is held once.
 func TestModelCallsShareTexts(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search"), use("search"), say("done")}})
-	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return session.Answer{Output: new("ok")} }
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
+		return session.ClientResult{Output: new("ok")}
+	}
 	turn := w.start(llm("root", instruct("be quick")), "go")
 	w.follow(turn).ok(t)
 	calls, err := listedCalls(t, w.turnLog(turn.ID()))

@@ -59,11 +59,11 @@ func describe(contents []*genai.Content) string {
 func TestPartsInPrompts(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {use("search", "fetch"), say("A"), say("A2")}, "b": {say("B"), say("B2")}})
 	png := []byte{0, 1, 255}
-	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
 		if tc.GetToolName() == "search" {
-			return session.Answer{Output: new(`{"n":1}`), Parts: record.Parts{filePart("image/png", png), textPart("more"), uriPart("video/mp4", "gs://b/f")}}
+			return session.ClientResult{Output: new(`{"n":1}`), Parts: record.Parts{filePart("image/png", png), textPart("more"), uriPart("video/mp4", "gs://b/f")}}
 		}
-		return session.Answer{Parts: record.Parts{filePart("image/gif", png)}}
+		return session.ClientResult{Parts: record.Parts{filePart("image/gif", png)}}
 	}
 	tree := seq("root", llm("a"), llm("b"))
 	turn, err := w.manager.Start(t.Context(), session.Request{
@@ -158,7 +158,7 @@ func TestPartsOfResults(t *testing.T) {
 		"object, a file":  {`{"a":"b"}`, record.Parts{uriPart("a/b", "x")}, map[string]any{"a": "b"}},
 		"an empty object": {`{}`, record.Parts{textPart("x")}, map[string]any{"output": map[string]any{}, "text": "x"}},
 	} {
-		res := record.ToolResult{Outcome: record.Answered, Output: &tc.output, Parts: tc.parts}
+		res := record.ToolResult{Outcome: record.Returned, Output: &tc.output, Parts: tc.parts}
 		if got := withTexts(resultOf(res), tc.parts); !reflect.DeepEqual(got, tc.want) {
 			t.Errorf("%s: the model sees %v, want %v", name, got, tc.want)
 		}

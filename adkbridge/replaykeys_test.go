@@ -66,12 +66,12 @@ func TestReplayTempListed(t *testing.T) {
 	w.tools = append(w.tools, offer("loop_continue"))
 	w.state = map[string]any{"temp:first": "F"}
 	rounded := 0
-	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
 		if tc.GetToolName() == "loop_continue" {
 			rounded++
-			return session.Answer{Output: new(`{"continue":true}`), State: map[string]any{"temp:round": rounded}}
+			return session.ClientResult{Output: new(`{"continue":true}`), State: map[string]any{"temp:round": rounded}}
 		}
-		return session.Answer{Output: new("ok"), State: map[string]any{"temp:tool": "T"}}
+		return session.ClientResult{Output: new("ok"), State: map[string]any{"temp:tool": "T"}}
 	}
 	all := instruct("{temp:first} {temp:a?} {temp:b?} {temp:tool?} {temp:round?}|")
 	turn := w.start(seq("root", llm("a", all, output("temp:a")), rounds("l", 2, llm("b", all, output("temp:b"))), llm("c", all)), "go")

@@ -401,8 +401,8 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 		call := p.FunctionCall
 		reason := ""
 		switch bad, _ := p.PartMetadata[seam.MetaArgsError].(string); {
-		case i >= m.t.limits.AnswerCalls:
-			reason = fmt.Sprintf("not run: an answer may have at most %d tool calls", m.t.limits.AnswerCalls)
+		case i >= m.t.limits.ResponseCalls:
+			reason = fmt.Sprintf("not run: an answer may have at most %d tool calls", m.t.limits.ResponseCalls)
 		case !slices.Contains(offered, call.Name):
 			reason = fmt.Sprintf("there is no tool %q; available: %s", cut(call.Name, maxName), quoteAll(offered))
 			req.Tools[call.Name] = &unknownTool{baseTool{t: m.t, name: call.Name}}

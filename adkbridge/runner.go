@@ -83,8 +83,8 @@ type Limits struct {
 	// the arguments of one tool call: either travels in one message, and clients accept 4
 	// MiB. Default 1 MiB.
 	ValueBytes int
-	// AnswerCalls is how many tool calls of one response are run. Default 128.
-	AnswerCalls int
+	// ResponseCalls is how many tool calls of one response are run. Default 128.
+	ResponseCalls int
 	// CacheSessions and CacheBytes bound the histories that are kept in memory
 	// between turns: how many, and the sum of their stored size. Defaults 256
 	// and 64 MiB.
@@ -117,7 +117,7 @@ func (l Limits) WithDefaults() Limits {
 		{&l.ThoughtRounds, 3},
 		{&l.RefusedRounds, 3},
 		{&l.ValueBytes, 1 << 20},
-		{&l.AnswerCalls, 128},
+		{&l.ResponseCalls, 128},
 		{&l.CacheSessions, 256},
 		{&l.CacheBytes, 64 << 20},
 	} {
@@ -251,7 +251,7 @@ type handle interface {
 	Injected() []session.Injected
 	Await(ctx context.Context, callID string) (record.ToolResult, error)
 	Ask(ctx context.Context, call record.ToolCall) (record.ToolResult, error)
-	Answered(callID string) (record.ToolResult, bool)
+	ResultNow(callID string) (record.ToolResult, bool)
 	Result(callID string) (record.ToolResult, bool)
 	Resolved(callID string) (record.Resolution, bool)
 }

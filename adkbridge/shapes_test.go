@@ -170,20 +170,20 @@ func TestLoopContinue(t *testing.T) {
 	text := func(s string) *string { return &s }
 	for _, tc := range []struct {
 		name    string
-		results []session.Answer
+		results []session.ClientResult
 		want    string
 	}{
-		{"until it says no", []session.Answer{{Output: text(`{"continue":true}`)}, {Output: text(`{"continue":false}`)}}, "xx"},
-		{"any other answer goes on", []session.Answer{{Output: text(`{}`)}, {Output: text(`yes`)}, {Output: text(`{"continue":false}`)}}, "xxx"},
-		{"an error ends it", []session.Answer{{Error: text("broken")}}, "x"},
-		{"to the cap", []session.Answer{{Output: text(`1`)}, {Output: text(`1`)}, {Output: text(`1`)}, {Output: text(`1`)}}, "xxxx"},
+		{"until it says no", []session.ClientResult{{Output: text(`{"continue":true}`)}, {Output: text(`{"continue":false}`)}}, "xx"},
+		{"any other answer goes on", []session.ClientResult{{Output: text(`{}`)}, {Output: text(`yes`)}, {Output: text(`{"continue":false}`)}}, "xxx"},
+		{"an error ends it", []session.ClientResult{{Error: text("broken")}}, "x"},
+		{"to the cap", []session.ClientResult{{Output: text(`1`)}, {Output: text(`1`)}, {Output: text(`1`)}, {Output: text(`1`)}}, "xxxx"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			w := newWorld(t, nil)
 			w.script.always = func(string) step { return say("x") }
 			w.tools = append(w.tools, offer("loop_continue"))
 			n := 0
-			w.result = func(c *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+			w.result = func(c *agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
 				want := `{"agent":"l","iteration":` + string(rune('1'+n)) + `,"max_iterations":4}`
 				if c.GetToolName() != "loop_continue" || c.GetToolInput() != want || strings.Join(c.GetAgentPath(), "/") != "root/l" {
 					t.Errorf("asked %s %s of %v, want %s", c.GetToolName(), c.GetToolInput(), c.GetAgentPath(), want)

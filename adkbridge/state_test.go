@@ -21,8 +21,8 @@ func TestState(t *testing.T) {
 		"c": {{thought: "hm", text: "C"}},
 	})
 	w.state = map[string]any{"n": 1000000, "who": "Ann", "obj": map[string]any{"k": "<v>"}, "app:x": "shared", "temp:once": "now", "nil": nil}
-	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
-		return session.Answer{Output: new("ok"), State: map[string]any{"found": []any{"x", 1}, "temp:hint": "secret", "user:u": true}}
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
+		return session.ClientResult{Output: new("ok"), State: map[string]any{"found": []any{"x", 1}, "temp:hint": "secret", "user:u": true}}
 	}
 	ask := "{who} {n} {obj} {app:x} {user:u?} {found?} {temp:hint?} {temp:once?} {plan?} {nil?}|"
 	tree := seq("root", llm("a", output("plan"), instruct(ask)), llm("b", instruct(ask), output("temp:b")), llm("c", instruct("{plan} {temp:b}"), output("app:c")))
@@ -143,9 +143,9 @@ func TestLoopState(t *testing.T) {
 	w.script.always = func(string) step { return say("x") }
 	w.tools = []*agentdv1.Tool{offer("loop_continue")}
 	n := 0
-	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
 		n++
-		return session.Answer{Output: new(`{"continue":true}`), State: map[string]any{"round": n, "temp:x": n}}
+		return session.ClientResult{Output: new(`{"continue":true}`), State: map[string]any{"round": n, "temp:x": n}}
 	}
 	res := w.run(rounds("l", 2, llm("a", tools(), instruct("round {round?} {temp:x?}"))), "go").ok(t)
 	if got := w.script.seen("a")[1].system; !strings.HasPrefix(got, "round 1 1") {

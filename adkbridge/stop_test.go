@@ -168,9 +168,9 @@ func TestFailureBesideTools(t *testing.T) {
 			"a": {use("search"), say("never")},
 			"b": {{gate: gate, err: &model.Error{Kind: model.KindBlocked, Provider: "fake", Message: "no"}}},
 		})
-		w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer {
+		w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
 			close(gate)
-			return session.Answer{CallID: "-"}
+			return session.ClientResult{CallID: "-"}
 		}
 		tree := par("root", llm("a"), llm("b"))
 		res := w.run(tree, "go")
@@ -346,8 +346,8 @@ func TestRestart(t *testing.T) {
 			if tc := m.GetToolCall(); tc != nil {
 				open++
 				if tc.GetToolName() == "calc" {
-					a := session.Answer{CallID: tc.GetToolCallId(), Output: new("late"), State: map[string]any{"k": "v"}}
-					if err := dead.Answer(t.Context(), a); err != nil {
+					a := session.ClientResult{CallID: tc.GetToolCallId(), Output: new("late"), State: map[string]any{"k": "v"}}
+					if err := dead.SubmitResult(t.Context(), a); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -140,7 +140,7 @@ var (
 // other JSON value, and any other text, becomes {"output": …}. Without an output it is
 // {"error": text}.
 func resultOf(res record.ToolResult) map[string]any {
-	if res.Outcome == record.Answered && res.Output != nil {
+	if res.Outcome == record.Returned && res.Output != nil {
 		v, ok := parseJSON(*res.Output)
 		if !ok {
 			v = *res.Output
@@ -152,7 +152,7 @@ func resultOf(res record.ToolResult) map[string]any {
 	}
 	text := cmp.Or(res.Error, "the tool gave no result")
 	switch res.Outcome {
-	case record.Answered:
+	case record.Returned:
 	case record.Cancelled:
 		text = "cancelled: " + text
 	case record.TimedOut:

@@ -21,29 +21,29 @@ import (
 // TestToolResults checks what a model sees of a result.
 func TestToolResults(t *testing.T) {
 	for _, tc := range []struct {
-		result session.Answer
+		result session.ClientResult
 		want   string
 	}{
-		{session.Answer{Output: new(`{"a":1,"b":[true,null]}`)}, `{"a":1,"b":[true,null]}`},
-		{session.Answer{Output: new(` {} `)}, `{}`},
-		{session.Answer{Output: new(`[1,2]`)}, `{"output":[1,2]}`},
-		{session.Answer{Output: new(`"text"`)}, `{"output":"text"}`},
-		{session.Answer{Output: new(`plain text`)}, `{"output":"plain text"}`},
-		{session.Answer{Output: new(``)}, `{"output":""}`},
-		{session.Answer{Output: new(`null`)}, `{"output":null}`},
-		{session.Answer{Output: new(`007`)}, `{"output":"007"}`},
-		{session.Answer{Output: new(`{"a":1} {"b":2}`)}, `{"output":"{\"a\":1} {\"b\":2}"}`},
-		{session.Answer{Output: new(`{"id":12345678901234567890,"f":1.10}`)}, `{"f":1.10,"id":12345678901234567890}`},
-		{session.Answer{Output: new(`9007199254740993`)}, `{"output":9007199254740993}`},
-		{session.Answer{Output: new(`{"big":1e999}`)}, `{"output":"{\"big\":1e999}"}`},
-		{session.Answer{Output: new(nested(maxOutputDepth))}, `{"output":` + nested(maxOutputDepth) + `}`},
-		{session.Answer{Output: new(nested(maxOutputDepth + 1))}, `{"output":"` + nested(maxOutputDepth+1) + `"}`},
-		{session.Answer{Output: new(nested(9998))}, `{"output":"` + nested(9998) + `"}`},
-		{session.Answer{Error: new("no such file")}, `{"error":"no such file"}`},
-		{session.Answer{}, `{"error":"the client answered without output and without error"}`},
+		{session.ClientResult{Output: new(`{"a":1,"b":[true,null]}`)}, `{"a":1,"b":[true,null]}`},
+		{session.ClientResult{Output: new(` {} `)}, `{}`},
+		{session.ClientResult{Output: new(`[1,2]`)}, `{"output":[1,2]}`},
+		{session.ClientResult{Output: new(`"text"`)}, `{"output":"text"}`},
+		{session.ClientResult{Output: new(`plain text`)}, `{"output":"plain text"}`},
+		{session.ClientResult{Output: new(``)}, `{"output":""}`},
+		{session.ClientResult{Output: new(`null`)}, `{"output":null}`},
+		{session.ClientResult{Output: new(`007`)}, `{"output":"007"}`},
+		{session.ClientResult{Output: new(`{"a":1} {"b":2}`)}, `{"output":"{\"a\":1} {\"b\":2}"}`},
+		{session.ClientResult{Output: new(`{"id":12345678901234567890,"f":1.10}`)}, `{"f":1.10,"id":12345678901234567890}`},
+		{session.ClientResult{Output: new(`9007199254740993`)}, `{"output":9007199254740993}`},
+		{session.ClientResult{Output: new(`{"big":1e999}`)}, `{"output":"{\"big\":1e999}"}`},
+		{session.ClientResult{Output: new(nested(maxOutputDepth))}, `{"output":` + nested(maxOutputDepth) + `}`},
+		{session.ClientResult{Output: new(nested(maxOutputDepth + 1))}, `{"output":"` + nested(maxOutputDepth+1) + `"}`},
+		{session.ClientResult{Output: new(nested(9998))}, `{"output":"` + nested(9998) + `"}`},
+		{session.ClientResult{Error: new("no such file")}, `{"error":"no such file"}`},
+		{session.ClientResult{}, `{"error":"the client answered without output and without error"}`},
 	} {
 		w := newWorld(t, map[string][]step{"root": {use("search"), say("done")}})
-		w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.Answer { return tc.result }
+		w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult { return tc.result }
 		w.run(llm("root"), "go").ok(t)
 		contents := w.script.seen("root")[1].contents
 		if got := compact(contents[len(contents)-1].Parts[0].FunctionResponse.Response); got != tc.want {
@@ -57,7 +57,7 @@ func TestToolResults(t *testing.T) {
 		{record.ToolResult{Outcome: record.Cancelled, Error: "by the client"}, "cancelled: by the client"},
 		{record.ToolResult{Outcome: record.TimedOut, Error: "after 1s"}, "timed out: after 1s"},
 		{record.ToolResult{Outcome: record.Abandoned}, "abandoned: the tool gave no result"},
-		{record.ToolResult{Outcome: record.Answered}, "the tool gave no result"},
+		{record.ToolResult{Outcome: record.Returned}, "the tool gave no result"},
 	} {
 		if got := resultOf(tc.res)["error"]; got != tc.want {
 			t.Errorf("%+v became %v, want %q", tc.res, got, tc.want)
@@ -123,9 +123,9 @@ func TestCallIDs(t *testing.T) {
 func TestCallsTogether(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search", "fetch", "calc", "search"), say("done")}})
 	var open []*agentdv1.RunResponse_ToolCallRequest
-	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
 		open = append(open, tc)
-		return session.Answer{CallID: "-"}
+		return session.ClientResult{CallID: "-"}
 	}
 	w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
 		if len(open) < 3 || m.GetToolCall() == nil {
@@ -133,7 +133,7 @@ func TestCallsTogether(t *testing.T) {
 		}
 		// The last call is here: answer backwards.
 		for _, tc := range slices.Backward(append(slices.Clone(open), m.GetToolCall())) {
-			if err := turn.Answer(t.Context(), session.Answer{CallID: tc.GetToolCallId(), Output: new(tc.GetToolName())}); err != nil {
+			if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: tc.GetToolCallId(), Output: new(tc.GetToolName())}); err != nil {
 				t.Error(err)
 			}
 		}
@@ -242,11 +242,11 @@ func TestRequest(t *testing.T) {
 // TestOutcomes settles calls in the other ways.
 func TestOutcomes(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search", "calc"), say("done")}})
-	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.Answer {
+	w.result = func(tc *agentdv1.RunResponse_ToolCallRequest) session.ClientResult {
 		if tc.GetToolName() == "search" {
-			return session.Answer{CallID: "-"}
+			return session.ClientResult{CallID: "-"}
 		}
-		return session.Answer{Output: new("ok")}
+		return session.ClientResult{Output: new("ok")}
 	}
 	w.watch = func(turn *session.Turn, m *agentdv1.RunResponse) {
 		if m.GetToolCall().GetToolName() == "search" {

@@ -147,7 +147,7 @@ func (*verifier) AgentsChanged(context.Context, record.AgentsChanged) error { re
 // AgentsChangedAtEnd implements handle.
 func (*verifier) AgentsChangedAtEnd(record.AgentsChanged) error { return nil }
 
-func (v *verifier) Answered(id string) (record.ToolResult, bool) { return v.Result(id) }
+func (v *verifier) ResultNow(id string) (record.ToolResult, bool) { return v.Result(id) }
 
 func (v *verifier) Result(id string) (record.ToolResult, bool) {
 	res, ok := v.results[id]

@@ -48,7 +48,7 @@ type sessions interface {
 		ctx context.Context, id, cursor string, limit int, keep func(*agentdv1.RunResponse) bool,
 	) ([]session.Placed, bool, error)
 	WatchSession(ctx context.Context, id, cursor string) (*session.SessionWatcher, error)
-	AnswerTurn(ctx context.Context, req session.AttachRequest, answers []session.Answer) ([]error, error)
+	SubmitResults(ctx context.Context, req session.AttachRequest, results []session.ClientResult) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
 	CancelCall(ctx context.Context, req session.AttachRequest, callID string) error
 	TurnLog(ctx context.Context, sessionID, turnID, page string) (session.TurnLog, error)
@@ -82,7 +82,7 @@ type Config struct {
 	// ModelCalls returns what the models of a turn received, from the session's log: at
 	// most limit calls that ended after log.After, in order, and whether there are more.
 	// nil: ListModelCalls is not served.
-	ModelCalls func(ctx context.Context, log session.TurnLog, limit int) ([]session.ToldCall, bool, error)
+	ModelCalls func(ctx context.Context, log session.TurnLog, limit int) ([]session.ReportedCall, bool, error)
 	// Authenticate returns who makes a request, by its headers or its connection. It must
 	// not read the body. Several goroutines may call it at once. An error refuses the
 	// request (UNAUTHENTICATED) before anything of it is read; it is logged and not sent.

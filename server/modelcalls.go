@@ -70,7 +70,7 @@ func withoutServerText(instruction, text string) string {
 // itself, and as much memory as the session's history.
 func (s *sessionService) modelCalls(
 	ctx context.Context, log session.TurnLog, limit int,
-) (calls []session.ToldCall, more bool, err error) {
+) (calls []session.ReportedCall, more bool, err error) {
 	if s.cfg.ModelCalls == nil {
 		return nil, false, connect.NewError(connect.CodeUnimplemented,
 			errors.New("this server does not list model calls"))

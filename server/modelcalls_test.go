@@ -19,7 +19,7 @@ func TestModelCallsOneAtATime(t *testing.T) {
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	var mu sync.Mutex
 	running := 0 // protected by mu
-	f := serve(t, engine{run: talk}, server.Config{ModelCalls: func(ctx context.Context, log session.TurnLog, _ int) ([]session.ToldCall, bool, error) {
+	f := serve(t, engine{run: talk}, server.Config{ModelCalls: func(ctx context.Context, log session.TurnLog, _ int) ([]session.ReportedCall, bool, error) {
 		mu.Lock()
 		running++
 		if running > 1 {
@@ -40,7 +40,7 @@ func TestModelCallsOneAtATime(t *testing.T) {
 			}
 			records++
 		}
-		return []session.ToldCall{{Seq: 1, Details: &agentdv1.ModelCallDetails{Instruction: "of " + log.TurnID + "\xff", Contents: records}}}, false, nil
+		return []session.ReportedCall{{Seq: 1, Details: &agentdv1.ModelCallDetails{Instruction: "of " + log.TurnID + "\xff", Contents: records}}}, false, nil
 	}})
 	c := agentdv1connect.NewSessionServiceClient(f.hc, f.url)
 	created, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))

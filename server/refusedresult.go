@@ -42,7 +42,7 @@ func (st *stream) undecodable(err error) *fault.Error {
 	if !ok || of.sessionID != "" && of.sessionID != st.turn.SessionID() {
 		return e
 	}
-	return st.submitResult(context.WithoutCancel(st.t.ctx), session.Answer{CallID: of.callID, Refused: e})
+	return st.submitResult(context.WithoutCancel(st.t.ctx), session.ClientResult{CallID: of.callID, Refused: e})
 }
 
 // invalid returns why a message that breaks a rule is refused. If the message is a
@@ -52,12 +52,12 @@ func (st *stream) invalid(msg *agentdv1.RunRequest, e *fault.Error) *fault.Error
 	if id := r.GetSessionId(); r.GetToolCallId() == "" || id != "" && id != st.turn.SessionID() {
 		return e
 	}
-	return st.submitResult(context.WithoutCancel(st.t.ctx), session.Answer{CallID: r.GetToolCallId(), Refused: e})
+	return st.submitResult(context.WithoutCancel(st.t.ctx), session.ClientResult{CallID: r.GetToolCallId(), Refused: e})
 }
 
 // submitResult records a result. The error says why not.
-func (st *stream) submitResult(ctx context.Context, a session.Answer) *fault.Error {
-	return st.resultOf("record answer", st.turn.Answer(ctx, a))
+func (st *stream) submitResult(ctx context.Context, a session.ClientResult) *fault.Error {
+	return st.resultOf("record answer", st.turn.SubmitResult(ctx, a))
 }
 
 // resultOfEnvelope reads the beginning of a message on the wire, its prefix included.
@@ -166,15 +166,15 @@ func (of *resultHead) set(key, value string) {
 
 // resultsOf translates the results of a request. One that breaks a rule is refused
 // for itself, like one that the session refuses.
-func (s *sessionService) resultsOf(r *agentdv1.SubmitToolResultsRequest) ([]session.Answer, *fault.Error) {
-	results, left := make([]session.Answer, 0, len(r.GetResults())), maxValues
+func (s *sessionService) resultsOf(r *agentdv1.SubmitToolResultsRequest) ([]session.ClientResult, *fault.Error) {
+	results, left := make([]session.ClientResult, 0, len(r.GetResults())), maxValues
 	for i, result := range r.GetResults() {
 		if named := result.GetSessionId(); named != "" && named != r.GetSessionId() {
 			return nil, fault.Errorf(codeInvalid, "results[%d] names session %s, the request session %s", i,
 				quote(named), quote(r.GetSessionId())).
 				Breaking(fmt.Sprintf("results[%d].session_id", i), fault.RuleConflict)
 		}
-		a, e := session.Answer{CallID: result.GetToolCallId()}, s.validate.check(result)
+		a, e := session.ClientResult{CallID: result.GetToolCallId()}, s.validate.check(result)
 		if e == nil {
 			a, e = toolResultOf(result, &left)
 		}

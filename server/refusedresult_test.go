@@ -255,7 +255,7 @@ func TestRefusedResultIsTheResult(t *testing.T) {
 						refused, shown = cmp.Or(refused, m.GetError()), cmp.Or(shown, m.GetToolCallAnswered())
 					}
 					got := <-results
-					if got.Outcome != record.Answered || got.Output != nil || !strings.Contains(got.Error, "refused") {
+					if got.Outcome != record.Returned || got.Output != nil || !strings.Contains(got.Error, "refused") {
 						t.Errorf("the result is %v", got)
 					}
 					if shown != nil {

@@ -435,7 +435,7 @@ func (s *sessionService) SubmitToolResults(
 	}
 	// What a client has sent counts, also when it goes away right after.
 	ctx = context.WithoutCancel(ctx)
-	errs, err := s.cfg.Sessions.AnswerTurn(ctx,
+	errs, err := s.cfg.Sessions.SubmitResults(ctx,
 		session.AttachRequest{SessionID: id, TurnID: r.Msg.GetTurnId(), Keys: keysOf(r.Header())}, results)
 	if err != nil {
 		return nil, err

@@ -123,12 +123,12 @@ func budgetOf(b *agentdv1.Budget) record.Budget {
 
 // toolResultOf translates the result of a tool call. With an error it still names the
 // call. left is how many values the request may still hold.
-func toolResultOf(r *agentdv1.RunRequest_ToolCallResponse, left *int) (session.Answer, *fault.Error) {
+func toolResultOf(r *agentdv1.RunRequest_ToolCallResponse, left *int) (session.ClientResult, *fault.Error) {
 	state, err := stateOf("state_delta", r.GetStateDelta(), r.GetStateDeltaJson(), left)
 	if err != nil {
-		return session.Answer{CallID: r.GetToolCallId()}, err
+		return session.ClientResult{CallID: r.GetToolCallId()}, err
 	}
-	a := session.Answer{
+	a := session.ClientResult{
 		CallID: r.GetToolCallId(), Parts: r.GetParts(),
 		State: state, StateField: stateField("state_delta", r.GetStateDeltaJson()),
 	}

@@ -185,9 +185,9 @@ func TestGarbageInATurn(t *testing.T) { //nolint:tparallel // its subtests use o
 		code    agentdv1.ErrorCode
 		outcome record.Outcome
 	}{
-		"not a message": {envelope(0, []byte("\xff garbage")), codeInvalid, record.Answered},
-		"too large":     {envelope(0, make([]byte, 100<<10)), codeLimit, record.Answered},
-		"compressed":    {envelope(1, []byte("zz")), codeInvalid, record.Answered},
+		"not a message": {envelope(0, []byte("\xff garbage")), codeInvalid, record.Returned},
+		"too large":     {envelope(0, make([]byte, 100<<10)), codeLimit, record.Returned},
+		"compressed":    {envelope(1, []byte("zz")), codeInvalid, record.Returned},
 		"bad framing":   {envelope(2, []byte("{}")), codeInvalid, record.Abandoned},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -61,7 +61,7 @@ func TestAskedInTheModelsOrder(t *testing.T) {
 		turn, w := g.attach(back)
 		asked("one that comes to the next server", w)
 		for _, id := range want {
-			if err := turn.Answer(t.Context(), session.Answer{CallID: id, Output: new("fine")}); err != nil {
+			if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: id, Output: new("fine")}); err != nil {
 				t.Fatal(err)
 			}
 		}

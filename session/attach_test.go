@@ -98,7 +98,7 @@ func TestTurnGoesOnAfterARestart(t *testing.T) {
 			t.Errorf("turn %s goes on as %s", turn.ID(), turn2.ID())
 		}
 		second := await(t, w2, isCall)
-		if err := turn2.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+		if err := turn2.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 			t.Fatal(err)
 		}
 		second = append(second, follow(t, w2)...)
@@ -148,7 +148,7 @@ func TestWhatACrashTearsIsRetracted(t *testing.T) {
 		last := torn[len(torn)-1].Seq
 		turn2, w2 := g.attach(session.AttachRequest{SessionID: turn.SessionID(), After: &last, Tools: []string{"tool"}})
 		got := await(t, w2, isCall)
-		if err := turn2.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+		if err := turn2.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 			t.Fatal(err)
 		}
 		got = append(got, follow(t, w2)...)
@@ -183,7 +183,7 @@ func TestOneClientIsAsked(t *testing.T) {
 			t.Errorf("before the grace is over the other client reads %v, %v", msgs, err)
 		}
 		await(t, starter, isCall)
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 			t.Fatal(err)
 		}
 		for _, w := range []*session.Watcher{starter, idle, other} {
@@ -224,7 +224,7 @@ func TestTurnOnItsOwn(t *testing.T) {
 				time.Sleep(tc.back)
 				synctest.Wait()
 				turn, w = f.attach(session.AttachRequest{SessionID: turn.SessionID(), After: &last, Tools: []string{"tool"}})
-				err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")})
+				err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")})
 				rest := follow(t, w)
 				e := end(t, rest)
 				if done := strings.HasPrefix(tc.want, "let"); done != e.Completed || done != (err == nil) {
@@ -259,7 +259,7 @@ func TestPutAsideLeavesMemory(t *testing.T) {
 		again := f.start(session.Request{SessionID: turn.SessionID()}) // the same while it is in memory
 		aw := again.Watch()
 		await(t, aw, isCall)
-		if err := again.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+		if err := again.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 			t.Fatal(err)
 		}
 		if e := end(t, follow(t, aw)); !e.Completed {
@@ -298,7 +298,7 @@ func TestManyComeBackAtOnce(t *testing.T) {
 		return
 	}
 	last, _ := g.attach(session.AttachRequest{SessionID: turn.SessionID()})
-	if err := last.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+	if err := last.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 		t.Fatal(err)
 	}
 	for _, w := range watchers {
@@ -330,7 +330,7 @@ func TestPanicWhileResuming(t *testing.T) {
 	}()
 	g.engine.check = nil
 	turn, w := g.attach(req)
-	if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+	if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 		t.Fatal(err)
 	}
 	if !end(t, follow(t, w)).Completed {
@@ -355,7 +355,7 @@ func TestBadRequestInterruptsNothing(t *testing.T) {
 		t.Errorf("start: %v", err)
 	}
 	turn, w = f.attach(session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}})
-	if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+	if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 		t.Fatal(err)
 	}
 	if e := end(t, follow(t, w)); !e.Completed {
@@ -395,7 +395,7 @@ func TestAttachRefusals(t *testing.T) {
 		req.Keys = session.Keys{"gemini": "sk-own"}
 		turn, w = g.attach(req)
 		await(t, w, isCall)
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 			t.Fatal(err)
 		}
 		if !end(t, follow(t, w)).Completed {

@@ -396,7 +396,7 @@ func TestCancelReceipt(t *testing.T) {
 		turn := f.start(session.Request{})
 		w := turn.Watch()
 		await(t, w, isCall)
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "c2", Output: new("ok")}); err != nil {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c2", Output: new("ok")}); err != nil {
 			t.Fatal(err)
 		}
 		time.Sleep(2 * time.Second)

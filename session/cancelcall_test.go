@@ -64,10 +64,10 @@ func TestCancelCall(t *testing.T) {
 				t.Error(err)
 			}
 		}
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("late")}); code(err) != badRequest {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("late")}); code(err) != badRequest {
 			t.Errorf("an answer to the cancelled call: %v", err)
 		}
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "c2", Output: new("x")}); err != nil {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c2", Output: new("x")}); err != nil {
 			t.Fatal(err)
 		}
 		rest := follow(t, w)
@@ -224,7 +224,7 @@ func TestCancelCallWhileItIsAnswered(t *testing.T) {
 		var refused error
 		var both sync.WaitGroup
 		both.Go(func() {
-			errs, err := f.m.AnswerTurn(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, []session.Answer{{CallID: "c1", Output: new("x")}})
+			errs, err := f.m.SubmitResults(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, []session.ClientResult{{CallID: "c1", Output: new("x")}})
 			if err != nil {
 				t.Error(err)
 				return
@@ -243,7 +243,7 @@ func TestCancelCallWhileItIsAnswered(t *testing.T) {
 			})
 		}
 		both.Wait()
-		want := record.Answered
+		want := record.Returned
 		if refused != nil {
 			want = record.Cancelled
 			if code(refused) != badRequest {

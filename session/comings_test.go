@@ -109,7 +109,7 @@ func (x *comings) step(what string) {
 			for id := range g.asked {
 				if !x.settled[id] {
 					x.answers.Go(func() { // waits for the store
-						_, err := x.m.AnswerTurn(context.WithoutCancel(x.t.Context()), x.turn, []session.Answer{{CallID: id, Output: new("x")}})
+						_, err := x.m.SubmitResults(context.WithoutCancel(x.t.Context()), x.turn, []session.ClientResult{{CallID: id, Output: new("x")}})
 						if err != nil && code(err) == 0 {
 							x.t.Errorf("answer: %v", err)
 						}
@@ -196,7 +196,7 @@ func (x *comings) finish() {
 			break
 		}
 		for _, c := range info.Open {
-			if _, err := x.m.AnswerTurn(x.t.Context(), x.turn, []session.Answer{{CallID: c.ID, Output: new("x")}}); err != nil {
+			if _, err := x.m.SubmitResults(x.t.Context(), x.turn, []session.ClientResult{{CallID: c.ID, Output: new("x")}}); err != nil {
 				x.t.Errorf("answer: %v", err)
 			}
 		}

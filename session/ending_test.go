@@ -73,7 +73,7 @@ func TestNothingFollowsTheEnd(t *testing.T) {
 		out := "x"
 		var late sync.WaitGroup
 		late.Go(func() {
-			refusedAs(t, turn.Answer(t.Context(), session.Answer{CallID: "late", Output: &out}), "is over")
+			refusedAs(t, turn.SubmitResult(t.Context(), session.ClientResult{CallID: "late", Output: &out}), "is over")
 		})
 		synctest.Wait()
 		open()
@@ -116,7 +116,7 @@ func TestResultIsFinal(t *testing.T) {
 			var rest sync.WaitGroup
 			defer rest.Wait()
 			rest.Go(func() {
-				if err := turn.Answer(ctx, session.Answer{CallID: "slow", Output: &out}); err != nil {
+				if err := turn.SubmitResult(ctx, session.ClientResult{CallID: "slow", Output: &out}); err != nil {
 					t.Errorf("answer: %v", err)
 				}
 			})
@@ -132,7 +132,7 @@ func TestResultIsFinal(t *testing.T) {
 				t.Errorf("nobody has answered, the result is %+v", res)
 			}
 			late.Go(func() {
-				refusedAs(t, turn.Answer(t.Context(), session.Answer{CallID: "none", Output: &out}), "too late")
+				refusedAs(t, turn.SubmitResult(t.Context(), session.ClientResult{CallID: "none", Output: &out}), "too late")
 			})
 			late.Go(func() { refusedAs(t, turn.CancelCall(t.Context(), "none"), "too late") })
 			synctest.Wait() // they wait for the end of the run

@@ -17,7 +17,7 @@ func TestStoreThatFailsOnAnAnswer(t *testing.T) {
 	unavailable := agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
 	for name, settle := range map[string]func(*session.Turn, *session.Watcher) error{
 		"answer": func(turn *session.Turn, _ *session.Watcher) error {
-			return turn.Answer(t.Context(), session.Answer{CallID: "c", Output: new("x")})
+			return turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c", Output: new("x")})
 		},
 		"cancel":     func(turn *session.Turn, _ *session.Watcher) error { return turn.CancelCall(t.Context(), "c") },
 		"unattended": func(_ *session.Turn, w *session.Watcher) error { w.Unattended("gone"); return nil },

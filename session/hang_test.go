@@ -170,7 +170,7 @@ func TestTurnThatIsHeldForLong(t *testing.T) {
 	for _, resumed := range []bool{false, true} {
 		for name, does := range map[string]func(turn *session.Turn) error{
 			"answer": func(turn *session.Turn) error {
-				return turn.Answer(context.Background(), session.Answer{CallID: "c-" + turn.ID(), Output: new("ok")})
+				return turn.SubmitResult(context.Background(), session.ClientResult{CallID: "c-" + turn.ID(), Output: new("ok")})
 			},
 			"cancel call": func(turn *session.Turn) error { return turn.CancelCall(context.Background(), "c-"+turn.ID()) },
 			"cancel":      func(turn *session.Turn) error { turn.Cancel("enough"); return nil },
@@ -207,7 +207,7 @@ func TestTurnThatIsHeldForLong(t *testing.T) {
 						t.Fatalf("resumed=%v: %v", resumed, err)
 					}
 					if name == "resolve" {
-						if err := turn.Answer(t.Context(), session.Answer{CallID: "c-" + turn.ID(), Output: new("ok")}); err != nil {
+						if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c-" + turn.ID(), Output: new("ok")}); err != nil {
 							t.Errorf("the call that was approved: %v", err)
 						}
 					}
@@ -221,7 +221,7 @@ func TestTurnThatIsHeldForLong(t *testing.T) {
 							t.Errorf("the same answer again: %v", err)
 						}
 					}
-					if err := turn.Answer(t.Context(), session.Answer{CallID: "c-" + turn.ID(), Output: new("late")}); err == nil || errors.Is(err, context.Canceled) {
+					if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c-" + turn.ID(), Output: new("late")}); err == nil || errors.Is(err, context.Canceled) {
 						t.Errorf("another answer: %v", err)
 					}
 				})

@@ -137,7 +137,7 @@ func TestApproval(t *testing.T) {
 					in.GetToolName() != "tool" || in.GetToolInput() != `{"a":1}` || in.GetCreateTime() == nil {
 					t.Errorf("asked %v", in)
 				}
-				if err := turn.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("x")}); code(err) != badRequest {
+				if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "q1", Output: new("x")}); code(err) != badRequest {
 					t.Errorf("an answer of a client: %v", err)
 				}
 				time.Sleep(2 * time.Hour) // neither the tool's time nor the turn's runs
@@ -150,7 +150,7 @@ func TestApproval(t *testing.T) {
 					if got := rest[len(rest)-1].GetToolCall(); got.GetToolInput() != tc.input || got.GetToolCallId() != "q1" {
 						t.Errorf("asked the client with %v", got)
 					}
-					if err := turn.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("done")}); err != nil {
+					if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "q1", Output: new("done")}); err != nil {
 						t.Fatal(err)
 					}
 				}
@@ -279,7 +279,7 @@ func TestStatusOfATurnThatAsks(t *testing.T) {
 		if slices.ContainsFunc(msgs, isSettled) {
 			t.Errorf("got %v", msgs)
 		}
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "do", Output: new("x")}); err != nil {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "do", Output: new("x")}); err != nil {
 			t.Fatal(err)
 		}
 		is(index.WaitingForInput)

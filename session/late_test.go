@@ -390,7 +390,7 @@ func TestRepeatOfAnInjectedPrompt(t *testing.T) {
 			t.Fatalf("it is %+v, %v", info, err)
 		}
 		await(t, w, isCall)
-		if err := b.Answer(t.Context(), session.Answer{CallID: "late", Output: new("x")}); err != nil {
+		if err := b.SubmitResult(t.Context(), session.ClientResult{CallID: "late", Output: new("x")}); err != nil {
 			t.Error(err)
 		}
 		if !end(t, follow(t, w)).GetCompleted() {

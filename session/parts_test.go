@@ -122,7 +122,7 @@ func TestPartsOfPrompts(t *testing.T) {
 	waits := f.start(session.Request{SessionID: first.SessionID(), Parts: parts, OnBusy: enqueue})
 	injected := f.start(session.Request{SessionID: first.SessionID(), Parts: parts, OnBusy: inject})
 	after := []*session.Watcher{asked, attach(t, f, first, nil)}
-	if err := first.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("ok")}); err != nil {
+	if err := first.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("ok")}); err != nil {
 		t.Fatal(err)
 	}
 	<-waits.Done()
@@ -185,35 +185,35 @@ func TestPartsOfAnswers(t *testing.T) {
 	await(t, asked, isCall)
 	for name, tc := range map[string]struct {
 		id     string
-		answer session.Answer
+		answer session.ClientResult
 		code   agentdv1.ErrorCode
 		says   string
 	}{
-		"with an error": {"c3", session.Answer{Error: new("no"), Parts: png}, invalid, "together with error"},
-		"no part":       {"c4", session.Answer{Parts: record.Parts{{}}}, invalid, "parts[0]"},
-		"a local file":  {"c5", session.Answer{Parts: record.Parts{uriPart("image/png", "FILE:///etc/hosts")}}, invalid, `parts[0].file.uri: the schemes are https, http and gs`},
-		"too large":     {"c6", session.Answer{Parts: record.Parts{filePart("image/png", make([]byte, 1001))}}, limit, "at most 1000"},
-		"with its text": {"c7", session.Answer{Output: new(strings.Repeat("a", 990)), Parts: png}, limit, "output and parts take 1008 bytes, at most 1000"},
+		"with an error": {"c3", session.ClientResult{Error: new("no"), Parts: png}, invalid, "together with error"},
+		"no part":       {"c4", session.ClientResult{Parts: record.Parts{{}}}, invalid, "parts[0]"},
+		"a local file":  {"c5", session.ClientResult{Parts: record.Parts{uriPart("image/png", "FILE:///etc/hosts")}}, invalid, `parts[0].file.uri: the schemes are https, http and gs`},
+		"too large":     {"c6", session.ClientResult{Parts: record.Parts{filePart("image/png", make([]byte, 1001))}}, limit, "at most 1000"},
+		"with its text": {"c7", session.ClientResult{Output: new(strings.Repeat("a", 990)), Parts: png}, limit, "output and parts take 1008 bytes, at most 1000"},
 	} {
 		tc.answer.CallID = tc.id
 		for range 2 { // the same again is refused like the first
-			if e := fault.As(turn.Answer(t.Context(), tc.answer)); e.Code != tc.code || !strings.Contains(e.Message, tc.says) || !strings.Contains(e.Message, tc.id) {
+			if e := fault.As(turn.SubmitResult(t.Context(), tc.answer)); e.Code != tc.code || !strings.Contains(e.Message, tc.says) || !strings.Contains(e.Message, tc.id) {
 				t.Errorf("%s: %v", name, e)
 			}
 		}
-		if e := fault.As(turn.Answer(t.Context(), session.Answer{CallID: tc.id, Parts: png})); !strings.Contains(e.Message, "already settled") {
+		if e := fault.As(turn.SubmitResult(t.Context(), session.ClientResult{CallID: tc.id, Parts: png})); !strings.Contains(e.Message, "already settled") {
 			t.Errorf("%s: another answer: %v", name, e)
 		}
 	}
-	first := session.Answer{CallID: "c1", Parts: png}
-	if err := errors.Join(turn.Answer(t.Context(), first), turn.Answer(t.Context(), first)); err != nil {
+	first := session.ClientResult{CallID: "c1", Parts: png}
+	if err := errors.Join(turn.SubmitResult(t.Context(), first), turn.SubmitResult(t.Context(), first)); err != nil {
 		t.Errorf("the same answer twice: %v", err)
 	}
-	other := session.Answer{CallID: "c1", Parts: record.Parts{filePart("image/png", []byte("jpg"))}}
-	if e := fault.As(turn.Answer(t.Context(), other)); e.Code != invalid || !strings.Contains(e.Message, "too late") {
+	other := session.ClientResult{CallID: "c1", Parts: record.Parts{filePart("image/png", []byte("jpg"))}}
+	if e := fault.As(turn.SubmitResult(t.Context(), other)); e.Code != invalid || !strings.Contains(e.Message, "too late") {
 		t.Errorf("another answer with other parts: %v", e)
 	}
-	if err := turn.Answer(t.Context(), session.Answer{CallID: "c2", Output: new("text"), Parts: png}); err != nil {
+	if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c2", Output: new("text"), Parts: png}); err != nil {
 		t.Fatal(err)
 	}
 	res := <-got

@@ -211,7 +211,7 @@ func (x *world) answer(turn index.Turn, all bool) {
 	req := session.AttachRequest{SessionID: turn.SessionID}
 	for _, c := range turn.Open {
 		if all || x.bool("answered") {
-			_, err := x.m.AnswerTurn(ctx, req, []session.Answer{{CallID: c.ID, Output: new("x")}})
+			_, err := x.m.SubmitResults(ctx, req, []session.ClientResult{{CallID: c.ID, Output: new("x")}})
 			x.ok("answer", err)
 		}
 	}

@@ -58,7 +58,7 @@ func talk(ctx context.Context, r *session.Run) error {
 // answer answers the call of a turn that talks.
 func answer(t *testing.T, turn *session.Turn) {
 	t.Helper()
-	if err := turn.Answer(t.Context(), session.Answer{CallID: "c-" + turn.ID(), Output: new("ok")}); err != nil {
+	if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c-" + turn.ID(), Output: new("ok")}); err != nil {
 		t.Errorf("answer: %v", err)
 	}
 }
@@ -356,7 +356,7 @@ func TestInjectIntoATurnThatWasPutAside(t *testing.T) {
 		if before[0].GetTurnQueued() == nil {
 			t.Errorf("b begins with %v", before)
 		}
-		if err := b.Answer(t.Context(), session.Answer{CallID: "c-" + a.ID(), Output: new("ok")}); err != nil {
+		if err := b.SubmitResult(t.Context(), session.ClientResult{CallID: "c-" + a.ID(), Output: new("ok")}); err != nil {
 			t.Error(err)
 		}
 		msgs := follow(t, wb)
@@ -492,7 +492,7 @@ func TestNoPromptIsLost(t *testing.T) {
 					}
 				case step == 4: // answer whatever is open
 					for _, c := range clients {
-						_ = c.turn.Answer(t.Context(), session.Answer{CallID: "c-" + c.turn.ID(), Output: new("ok")})
+						_ = c.turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c-" + c.turn.ID(), Output: new("ok")})
 					}
 				case step == 5:
 					clients[i%len(clients)].turn.Cancel("")

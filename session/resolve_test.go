@@ -115,7 +115,7 @@ func TestFirstResolutionStands(t *testing.T) {
 	}
 	again()
 	await(t, w, isCall)
-	if err := turn.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("done")}); err != nil {
+	if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "q1", Output: new("done")}); err != nil {
 		t.Fatal(err)
 	}
 	follow(t, w)
@@ -178,7 +178,7 @@ func TestResolvingATurnThatRunsNowhere(t *testing.T) {
 					if got := msgs[slices.IndexFunc(msgs, isCall)].GetToolCall().GetToolInput(); got != `{"a":2}` {
 						t.Errorf("asked with %s", got)
 					}
-					if err := after.Answer(t.Context(), session.Answer{CallID: "q1", Output: new("done")}); err != nil {
+					if err := after.SubmitResult(t.Context(), session.ClientResult{CallID: "q1", Output: new("done")}); err != nil {
 						t.Fatal(err)
 					}
 				}

@@ -17,14 +17,14 @@ import (
 func TestAnswersAreShown(t *testing.T) {
 	large := strings.Repeat("ä", 1<<19-100)
 	for name, tc := range map[string]struct {
-		answer session.Answer
+		answer session.ClientResult
 		output *string
 		err    string
 	}{
-		"output":  {answer: session.Answer{Output: &large}, output: &large},
-		"empty":   {answer: session.Answer{Output: new("")}, output: new("")},
-		"error":   {answer: session.Answer{Error: new("no such file")}, err: "no such file"},
-		"neither": {answer: session.Answer{}, err: "the client answered without output and without error"},
+		"output":  {answer: session.ClientResult{Output: &large}, output: &large},
+		"empty":   {answer: session.ClientResult{Output: new("")}, output: new("")},
+		"error":   {answer: session.ClientResult{Error: new("no such file")}, err: "no such file"},
+		"neither": {answer: session.ClientResult{}, err: "the client answered without output and without error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, memory(t), limits.Limits{})
@@ -36,7 +36,7 @@ func TestAnswersAreShown(t *testing.T) {
 			asked, watching := turn.Watch(), attach(t, f, turn, nil)
 			await(t, asked, isCall)
 			tc.answer.CallID = "c1"
-			if err := errors.Join(turn.Answer(t.Context(), tc.answer), turn.CancelCall(t.Context(), "c2")); err != nil {
+			if err := errors.Join(turn.SubmitResult(t.Context(), tc.answer), turn.CancelCall(t.Context(), "c2")); err != nil {
 				t.Fatal(err)
 			}
 			<-turn.Done()

@@ -44,7 +44,9 @@ func TestAnswerBesideASuspend(t *testing.T) {
 		turn := f.start(session.Request{})
 		<-sealed
 		said := make(chan error, 1)
-		go func() { said <- turn.Answer(context.Background(), session.Answer{CallID: "c", Output: new("42")}) }()
+		go func() {
+			said <- turn.SubmitResult(context.Background(), session.ClientResult{CallID: "c", Output: new("42")})
+		}()
 		synctest.Wait()
 		select {
 		case err := <-said:
@@ -80,7 +82,9 @@ func TestAnswerBesideAnEnd(t *testing.T) {
 		turn := f.start(session.Request{})
 		<-sealed
 		said := make(chan error, 1)
-		go func() { said <- turn.Answer(context.Background(), session.Answer{CallID: "c", Output: new("42")}) }()
+		go func() {
+			said <- turn.SubmitResult(context.Background(), session.ClientResult{CallID: "c", Output: new("42")})
+		}()
 		synctest.Wait()
 		close(fail)
 		if err := <-said; code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {

@@ -152,7 +152,9 @@ func TestToolCallsAndAnswers(t *testing.T) {
 		t.Fatalf("%d calls came together, want 3", calls)
 	}
 	ctx := t.Context()
-	answer := func(id, out string) error { return turn.Answer(ctx, session.Answer{CallID: id, Output: &out}) }
+	answer := func(id, out string) error {
+		return turn.SubmitResult(ctx, session.ClientResult{CallID: id, Output: &out})
+	}
 	for _, step := range []struct {
 		what string
 		err  error
@@ -164,7 +166,7 @@ func TestToolCallsAndAnswers(t *testing.T) {
 		{"unknown call", answer("c9", "x"), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
 		{"too large", answer("c2", strings.Repeat("x", 1000)), agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED},
 		{"too large is the result", answer("c2", "two"), agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST},
-		{"neither output nor error", turn.Answer(ctx, session.Answer{CallID: "c1"}), 0},
+		{"neither output nor error", turn.SubmitResult(ctx, session.ClientResult{CallID: "c1"}), 0},
 	} {
 		if got := code(step.err); got != step.want || (step.err != nil) != (step.want != 0) {
 			t.Errorf("%s: %v (%v), want %v", step.what, step.err, got, step.want)
@@ -227,7 +229,7 @@ func TestCallsThatNobodyAnswers(t *testing.T) {
 					if err := turn.CancelCall(t.Context(), "c1"); err != nil {
 						t.Errorf("cancelling the call again: %v", err)
 					}
-					if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("late")}); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
+					if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("late")}); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
 						t.Errorf("answering the cancelled call: %v", err)
 					}
 				}
@@ -252,7 +254,7 @@ func TestAskIsACallOfItsOwn(t *testing.T) {
 	turn := f.start(session.Request{})
 	w := turn.Watch()
 	await(t, w, isCall)
-	if err := turn.Answer(t.Context(), session.Answer{CallID: "loop1", Output: new("yes")}); err != nil {
+	if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "loop1", Output: new("yes")}); err != nil {
 		t.Fatal(err)
 	}
 	rest := follow(t, w)
@@ -667,7 +669,7 @@ func TestAnswersShareAppends(t *testing.T) {
 	for _, id := range ids {
 		for range 2 { // each answer comes twice
 			wg.Go(func() {
-				if err := turn.Answer(t.Context(), session.Answer{CallID: id, Output: &id}); err != nil {
+				if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: id, Output: &id}); err != nil {
 					t.Errorf("answer %s: %v", id, err)
 				}
 			})

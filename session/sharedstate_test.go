@@ -125,11 +125,11 @@ func TestStateOfAResult(t *testing.T) {
 	turn := f.start(session.Request{})
 	w := turn.Watch()
 	await(t, w, isCall)
-	err := turn.Answer(t.Context(), session.Answer{CallID: "does not", Output: new("ok"), State: map[string]any{"app:k": strings.Repeat("x", 200)}})
+	err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "does not", Output: new("ok"), State: map[string]any{"app:k": strings.Repeat("x", 200)}})
 	if code(err) != limitExceeded || !strings.Contains(err.Error(), "state_delta") || !strings.Contains(err.Error(), "at most 200") {
 		t.Errorf("answer: %v", err)
 	}
-	if err := turn.Answer(t.Context(), session.Answer{CallID: "fits", Output: new("ok"), State: map[string]any{"app:k": "x"}}); err != nil {
+	if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "fits", Output: new("ok"), State: map[string]any{"app:k": "x"}}); err != nil {
 		t.Errorf("answer: %v", err)
 	}
 	if e := end(t, follow(t, w)); !e.Completed {

@@ -92,13 +92,13 @@ func TestTurnWaitsForSpace(t *testing.T) {
 		db.tamper(always(store.ErrFull))
 
 		// The answer is taken, not shown, and the turn does not go on.
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 			t.Errorf("answer: %v", err)
 		}
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 			t.Errorf("the same answer: %v", err)
 		}
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("other")}); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("other")}); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {
 			t.Errorf("another answer: %v", err)
 		}
 		time.Sleep(3 * time.Hour) // longer than a turn may run
@@ -217,7 +217,7 @@ func TestCancelWhileTheStoreStalls(t *testing.T) {
 		await(t, w, isCall)
 		db.tamper(always(store.ErrFull))
 		time.Sleep(time.Minute)
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "c", Output: new("x")}); err != nil {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c", Output: new("x")}); err != nil {
 			t.Errorf("answer: %v", err)
 		}
 		time.Sleep(time.Minute)
@@ -266,7 +266,7 @@ func TestFaultsThatPass(t *testing.T) {
 				turn := f.start(session.Request{}) // whose start is tried again too
 				w := turn.Watch()
 				await(t, w, isCall)
-				if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+				if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 					t.Errorf("answer: %v", err)
 				}
 				if got := follow(t, w); !end(t, got).Completed || texts(got)["root"] != "it is fine" {
@@ -302,7 +302,7 @@ func TestStallOfOneSession(t *testing.T) {
 		})
 		begun := time.Now()
 		for _, id := range []string{"a", "b"} {
-			if err := turn.Answer(t.Context(), session.Answer{CallID: id, Output: &id}); err != nil {
+			if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: id, Output: &id}); err != nil {
 				t.Errorf("answer %s: %v", id, err)
 			}
 		}
@@ -365,7 +365,7 @@ func TestLogThatCannotBeReadForAWhile(t *testing.T) {
 				}
 				again, w := f.attach(session.AttachRequest{SessionID: turn.SessionID(), Tools: []string{"tool"}})
 				await(t, w, isCall)
-				if err := again.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("fine")}); err != nil {
+				if err := again.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 					t.Errorf("answer: %v", err)
 				}
 				if !end(t, follow(t, w)).Completed {
@@ -388,7 +388,7 @@ func TestPatienceEnds(t *testing.T) {
 		await(t, w, isCall)
 		store.tamper(always(errBlip))
 		begun := time.Now()
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("lost")}); err != nil {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("lost")}); err != nil {
 			t.Errorf("answer: %v", err)
 		}
 		time.Sleep(5 * time.Second)
@@ -409,7 +409,7 @@ func TestPatienceEnds(t *testing.T) {
 			t.Fatal(err)
 		}
 		await(t, w, isCall)
-		if err := again.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("found")}); err != nil {
+		if err := again.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("found")}); err != nil {
 			t.Errorf("answer: %v", err)
 		}
 		if got := follow(t, w); !strings.HasSuffix(texts(got)["root"], "it is found") {
@@ -429,7 +429,7 @@ func TestAnotherWriterEndsItAtOnce(t *testing.T) {
 		await(t, w, isCall)
 		tries := 0
 		db.tamper(func(context.Context, store.Batch) error { tries++; return store.ErrConflict })
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "c1", Output: new("late")}); code(err) != unavailable {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("late")}); code(err) != unavailable {
 			t.Errorf("answer: %v", err)
 		}
 		if got, err := followErr(t, w); code(err) != unavailable || tries != 1 {
@@ -473,7 +473,9 @@ func TestShutdownWhileTheStoreStalls(t *testing.T) {
 						w = turn.Watch()
 						await(t, w, isCall)
 						store.tamper(how)
-						go func() { _ = turn.Answer(context.Background(), session.Answer{CallID: "c1", Output: new("lost")}) }()
+						go func() {
+							_ = turn.SubmitResult(context.Background(), session.ClientResult{CallID: "c1", Output: new("lost")})
+						}()
 					}
 					time.Sleep(3 * time.Second) // a second try is under way when the grace is over
 					ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
@@ -532,7 +534,7 @@ func TestStoreThatHasFailed(t *testing.T) {
 			writes++
 			return fmt.Errorf("fsync: %w", store.ErrFailed)
 		})
-		if err := turns[0].Answer(t.Context(), session.Answer{CallID: "c1", Output: new("lost")}); code(err) != unavailable {
+		if err := turns[0].SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("lost")}); code(err) != unavailable {
 			t.Errorf("answer: %v", err)
 		}
 		for i, w := range watchers {

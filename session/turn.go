@@ -5,11 +5,11 @@ import "github.com/apzuk3/agentd/session/internal/live"
 // A session in memory is of package live. What callers and engines have of it is named here; its methods
 // are documented there.
 type (
-	// Turn is a turn as its callers have it: ID, SessionID and Done, Watch, Answer and Resolve, CancelCall,
-	// Cancel and End. Its methods may be called from any goroutine.
+	// Turn is a turn as its callers have it: ID, SessionID and Done, Watch, SubmitResult and Resolve,
+	// CancelCall, Cancel and End. Its methods may be called from any goroutine.
 	Turn = live.Turn
-	// Answer is the result that a client gives to a tool call; see [live.Turn.Answer].
-	Answer = live.Answer
+	// ClientResult is the result that a client gives to a tool call; see [live.Turn.SubmitResult].
+	ClientResult = live.ClientResult
 	// Watcher renders the records of a session, and the deltas between them, as protocol messages, until a
 	// turn is over: Ready, Next, Weight and Lags, Unattended, Close and CloseAndCancel. One goroutine at a
 	// time may use it; Close may be called from any.

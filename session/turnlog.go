@@ -29,8 +29,8 @@ type TurnLog struct {
 	query uint64 // distinguishes the pages of one request from those of others
 }
 
-// ToldCall is a model call with its prompt.
-type ToldCall struct {
+// ReportedCall is a model call with its prompt.
+type ReportedCall struct {
 	// Seq is the record with which the call ended.
 	Seq int64
 	// Details are the details of the call.

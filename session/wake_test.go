@@ -33,8 +33,8 @@ func TestAnswerWhileTheTurnIsPutAside(t *testing.T) {
 			talk,
 			func(f *fixture, w *session.Watcher) { await(f.t, w, isCall) },
 			func(f *fixture, turn *session.Turn) error {
-				answers := []session.Answer{{CallID: "c-" + turn.ID(), Output: new("so")}}
-				errs, err := f.m.AnswerTurn(f.t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, answers)
+				answers := []session.ClientResult{{CallID: "c-" + turn.ID(), Output: new("so")}}
+				errs, err := f.m.SubmitResults(f.t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, answers)
 				return errors.Join(append(errs, err)...)
 			},
 		},
@@ -84,8 +84,8 @@ func TestAnswerThatWaitsForSpace(t *testing.T) {
 		await(t, w, isCall)
 		w.Close()
 		db.tamper(always(store.ErrFull))
-		answers := []session.Answer{{CallID: "c-" + turn.ID(), Output: new("so")}}
-		errs, err := f.m.AnswerTurn(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, answers)
+		answers := []session.ClientResult{{CallID: "c-" + turn.ID(), Output: new("so")}}
+		errs, err := f.m.SubmitResults(t.Context(), session.AttachRequest{SessionID: turn.SessionID()}, answers)
 		if err := errors.Join(append(errs, err)...); err != nil {
 			t.Fatal(err)
 		}

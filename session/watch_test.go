@@ -196,7 +196,7 @@ func TestIdleSessionHoldsNoTurn(t *testing.T) {
 		runtime.AddCleanup(turn, func(c chan struct{}) { close(c) }, freed)
 		w := turn.Watch()
 		await(t, w, isCall)
-		if err := turn.Answer(t.Context(), session.Answer{CallID: "c", Output: new("large")}); err != nil {
+		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c", Output: new("large")}); err != nil {
 			t.Fatal(err)
 		}
 		follow(t, w)
@@ -393,7 +393,7 @@ func answerAll(t *testing.T, turn *session.Turn, w *session.Watcher) {
 		msgs, err := w.Next(t.Context())
 		for _, m := range msgs {
 			if c := m.GetToolCall(); c != nil {
-				if err := turn.Answer(t.Context(), session.Answer{CallID: c.ToolCallId, Output: new("ok")}); err != nil {
+				if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: c.ToolCallId, Output: new("ok")}); err != nil {
 					t.Errorf("answer: %v", err)
 				}
 			}

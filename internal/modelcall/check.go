@@ -31,8 +31,8 @@ func newChecker(limits Limits) *checker {
 
 // delta counts a delta, or refuses it.
 func (c *checker) delta(d model.Delta) error {
-	if c.size += len(d.Text); c.size > c.limits.AnswerBytes {
-		return c.limitf("the response is longer than %d bytes", c.limits.AnswerBytes)
+	if c.size += len(d.Text); c.size > c.limits.ResponseBytes {
+		return c.limitf("the response is longer than %d bytes", c.limits.ResponseBytes)
 	}
 	if !validText(d.Text) {
 		return c.errorf("the response holds text that is not UTF-8")
@@ -83,8 +83,8 @@ func (c *checker) parts(parts []*genai.Part) error {
 			return c.errorf("function call %d of the response has no name", calls)
 		}
 	}
-	if size > c.limits.AnswerBytes {
-		return c.limitf("the response is longer than %d bytes", c.limits.AnswerBytes)
+	if size > c.limits.ResponseBytes {
+		return c.limitf("the response is longer than %d bytes", c.limits.ResponseBytes)
 	}
 	if calls > c.limits.Calls {
 		return c.limitf("the response has %d function calls, at most %d are allowed", calls, c.limits.Calls)

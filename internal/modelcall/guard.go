@@ -29,9 +29,9 @@ type Limits struct {
 	Idle time.Duration
 	// Total is how long one try of a call may take; default 10 min. Negative means no limit.
 	Total time.Duration
-	// AnswerBytes bounds a response: text, thoughts, arguments, signatures and inline data
+	// ResponseBytes bounds a response: text, thoughts, arguments, signatures and inline data
 	// together; default 16 MiB.
-	AnswerBytes int
+	ResponseBytes int
 	// Calls bounds the function calls of one response; default 128.
 	Calls int
 	// Counters, when not nil, counts what the guard had to contain.
@@ -72,7 +72,7 @@ func Guard(llm model.LLM, limits Limits) model.LLM {
 	limits.Provider = cmp.Or(limits.Provider, "model")
 	limits.Idle = cmp.Or(limits.Idle, 5*time.Minute)
 	limits.Total = cmp.Or(limits.Total, 10*time.Minute)
-	limits.AnswerBytes = cmp.Or(limits.AnswerBytes, 16<<20)
+	limits.ResponseBytes = cmp.Or(limits.ResponseBytes, 16<<20)
 	limits.Calls = cmp.Or(limits.Calls, 128)
 	if limits.Counters == nil {
 		limits.Counters = new(Counters)

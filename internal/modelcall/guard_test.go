@@ -112,7 +112,7 @@ func TestGuardRefusesBrokenResponses(t *testing.T) {
 		"stream not UTF-8": {"a\xff", respond(text("a\xff")), "not UTF-8"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			resp, _, err := run(t.Context(), modelcall.Limits{AnswerBytes: 100, Calls: 3}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+			resp, _, err := run(t.Context(), modelcall.Limits{ResponseBytes: 100, Calls: 3}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
 				if c.emit != "" {
 					emit(model.Delta{Text: c.emit})
 				}
@@ -228,14 +228,14 @@ func TestGuardTimeouts(t *testing.T) {
 		"nothing to show":        {modelcall.Limits{}, reading(time.Minute), 10 * time.Minute, "within 10m"},
 		"silent over HTTP":       {modelcall.Limits{}, reading(6 * time.Minute), 5 * time.Minute, "nothing for 5m"},
 		"silence allowed":        {modelcall.Limits{Idle: -1, Total: time.Hour}, ticking(24 * time.Hour), time.Hour, "within 1h"},
-		"both off, until a cut ": {modelcall.Limits{Idle: -1, Total: -1, AnswerBytes: 3}, ticking(time.Hour), 4 * time.Hour, "longer than 3 bytes"},
+		"both off, until a cut ": {modelcall.Limits{Idle: -1, Total: -1, ResponseBytes: 3}, ticking(time.Hour), 4 * time.Hour, "longer than 3 bytes"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
 				start := time.Now()
 				_, _, err := run(t.Context(), c.limits, c.llm)
 				kind := model.KindTimeout
-				if c.limits.AnswerBytes > 0 {
+				if c.limits.ResponseBytes > 0 {
 					kind = model.KindUnavailable
 				}
 				wantKind(t, err, kind, c.want)
@@ -377,7 +377,7 @@ func TestGuardKeepsUsageOfAborted(t *testing.T) {
 		}, "", nil},
 		"silent":   {modelcall.Limits{Idle: time.Second}, until(), model.KindTimeout, []model.Usage{said}},
 		"too slow": {modelcall.Limits{Total: time.Second}, until(), model.KindTimeout, []model.Usage{said}},
-		"too long": {modelcall.Limits{AnswerBytes: 1}, until("ab"), model.KindUnavailable, []model.Usage{said}},
+		"too long": {modelcall.Limits{ResponseBytes: 1}, until("ab"), model.KindUnavailable, []model.Usage{said}},
 		"by itself": {modelcall.Limits{}, func(context.Context, func(model.Delta)) (*model.Response, error) {
 			return nil, said.Spent(context.Canceled)
 		}, model.KindUnavailable, []model.Usage{said}},

@@ -336,7 +336,7 @@ func TestRetryGuarded(t *testing.T) {
 					return c.try(ctx, emit)
 				})
 				ref := models.Ref{Provider: "fake", LLM: counting}
-				_, err := ref.Guarded(modelcall.Limits{AnswerBytes: 10, Calls: 1}).Generate(t.Context(), &model.Request{}, func(model.Delta) {})
+				_, err := ref.Guarded(modelcall.Limits{ResponseBytes: 10, Calls: 1}).Generate(t.Context(), &model.Request{}, func(model.Delta) {})
 				if made != c.tries {
 					t.Errorf("%d tries, want %d", made, c.tries)
 				}

@@ -198,7 +198,7 @@ type Outcome string
 
 // The outcomes of a tool call.
 const (
-	Answered  Outcome = "answered"  // the client returned output or an error
+	Returned  Outcome = "answered"  // the client returned output or an error
 	Cancelled Outcome = "cancelled" // a client canceled the call
 	TimedOut  Outcome = "timed_out" // no result in time
 	Abandoned Outcome = "abandoned" // no client is left that could run it
@@ -259,10 +259,10 @@ func (f *TurnEnded) Failure(turnID string) *fault.Error {
 type Receipt struct {
 	// Aborted are the model calls.
 	Aborted []AbortedCall `json:"aborted,omitempty"`
-	// Canceled are tool calls without a result, and Answered those that were asked together with them and
+	// Canceled are tool calls without a result, and Settled those that were asked together with them and
 	// had one.
 	Cancelled []CallName `json:"cancelled,omitempty"`
-	Answered  []CallName `json:"answered,omitempty"`
+	Settled   []CallName `json:"answered,omitempty"`
 	// Took is from the request to stop to the end, in nanoseconds.
 	Took time.Duration `json:"took"`
 }
@@ -370,7 +370,7 @@ func (r *Receipt) Size() int {
 	for _, c := range r.Aborted {
 		n += bytesOf(c.Path...) + bytesOf(c.Model, c.MessageID)
 	}
-	for _, c := range slices.Concat(r.Cancelled, r.Answered) {
+	for _, c := range slices.Concat(r.Cancelled, r.Settled) {
 		n += bytesOf(c.ID, c.Name)
 	}
 	return n
@@ -405,7 +405,7 @@ func (r *Receipt) Proto() *agentdv1.CancelReceipt {
 	}
 	out := &agentdv1.CancelReceipt{
 		CanceledToolCalls: names(r.Cancelled),
-		AnsweredToolCalls: names(r.Answered),
+		AnsweredToolCalls: names(r.Settled),
 		Took:              durationpb.New(r.Took),
 	}
 	for _, c := range r.Aborted {

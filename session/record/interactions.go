@@ -64,7 +64,7 @@ func (f *InteractionResolved) Result() *ToolResult {
 	case Approve:
 		return nil
 	case Reply:
-		return &ToolResult{CallID: f.ID, Outcome: Answered, Output: &f.Answer}
+		return &ToolResult{CallID: f.ID, Outcome: Returned, Output: &f.Answer}
 	default:
 		reason := f.Reason
 		if reason == "" {

@@ -148,7 +148,7 @@ func (x *examine) finished(t *loggedTurn) {
 		if c.turn != t || c.internal {
 			continue
 		}
-		if c.result == nil || c.result.Outcome != record.Answered {
+		if c.result == nil || c.result.Outcome != record.Returned {
 			x.v.lostf("turn %s has finished and call %s has the result %+v", t.id, id, c.result)
 		}
 	}
@@ -320,7 +320,7 @@ func (x *examine) resultSeen(c *chain, m seen) {
 	if m.seq == 0 {
 		return
 	}
-	if call == nil || call.result == nil || call.result.Outcome != record.Answered {
+	if call == nil || call.result == nil || call.result.Outcome != record.Returned {
 		x.v.lostf("%s saw a result of call %s, the log has %+v", c.who, m.id, call)
 		return
 	}
@@ -548,14 +548,14 @@ func (x *examine) tools() {
 			}
 		}
 		last[r.call] = r
-		if res := call.result; r.final && res != nil && res.Outcome == record.Answered {
+		if res := call.result; r.final && res != nil && res.Outcome == record.Returned {
 			if r.failed && res.Error != toolError(r.key) || !r.failed && (res.Output == nil || *res.Output != r.output) {
 				x.v.lostf("call %s returned %q, the log has %+v", r.call, r.output, *res)
 			}
 		}
 	}
 	for id, c := range x.log.calls {
-		if _, ran := last[id]; !c.internal && c.result != nil && c.result.Outcome == record.Answered && !ran {
+		if _, ran := last[id]; !c.internal && c.result != nil && c.result.Outcome == record.Returned && !ran {
 			x.v.otherf("call %s has an answer and no handler ran", id)
 		}
 	}

@@ -179,7 +179,7 @@ func (t *Turn) receiptLocked() record.Receipt {
 		for _, call := range step {
 			name := record.CallName{ID: call.ID, Name: call.Name}
 			if _, ok := t.results[call.ID]; ok {
-				r.Answered = append(r.Answered, name)
+				r.Settled = append(r.Settled, name)
 			} else {
 				r.Cancelled = append(r.Cancelled, name)
 			}

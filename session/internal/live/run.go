@@ -181,8 +181,8 @@ func (r *Run) Ask(ctx context.Context, call record.ToolCall) (record.ToolResult,
 	return r.Await(ctx, call.ID)
 }
 
-// Answered returns the recorded result of a call of this turn, if it has one now.
-func (r *Run) Answered(callID string) (record.ToolResult, bool) {
+// ResultNow returns the recorded result of a call of this turn, if it has one now.
+func (r *Run) ResultNow(callID string) (record.ToolResult, bool) {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
 	res, ok := r.t.results[callID]

@@ -193,7 +193,7 @@ func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o record
 	return s.settle(ctx, t, res, data)
 }
 
-// settle records the result of a call. See Turn.Answer for what it refuses.
+// settle records the result of a call. See Turn.SubmitResult for what it refuses.
 func (s *Session) settle(ctx context.Context, t *Turn, res record.ToolResult, data []byte) error {
 	t, p, err := s.callToSettle(ctx, t, &res)
 	if p == nil || err != nil {
@@ -226,7 +226,7 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolRes
 		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: no such call is open in this turn", res.CallID)
 	case p.phase == callSealed:
 		return nil, nil, errTooLate(res.CallID)
-	case p.call.Asks != nil && res.Outcome == record.Answered:
+	case p.call.Asks != nil && res.Outcome == record.Returned:
 		return nil, nil, fault.Errorf(fault.Invalid,
 			"tool call %q waits for a person, no client is asked for it: resolve the interaction", res.CallID)
 	}
@@ -255,7 +255,7 @@ func (s *Session) callLocked(ctx context.Context, of *Turn, res *record.ToolResu
 			return nil
 		case p.phase == callResolving:
 			return p.tried
-		case res.Outcome != record.Answered && res.Outcome != record.Cancelled:
+		case res.Outcome != record.Returned && res.Outcome != record.Cancelled:
 			return nil
 		case p.phase == callSealed, t.phase == turnEnding && p.phase != callRecording:
 			waited = true

@@ -104,8 +104,8 @@ type pending struct {
 	result    *record.ToolResult // written before done is closed
 }
 
-// Answer is the result that a client gives to a tool call.
-type Answer struct {
+// ClientResult is the result that a client gives to a tool call.
+type ClientResult struct {
 	// CallID is the id of the call.
 	CallID string
 	// Output is the output of the tool, and Error says why it failed. Without both, and
@@ -118,12 +118,12 @@ type Answer struct {
 	State map[string]any
 	// StateField is the name of State in errors and warnings; "" is state_delta.
 	StateField string
-	// by is who gives the result, and warnings are what [Turn.Answer] left out of it.
-	// [Turn.Answer] sets both.
+	// by is who gives the result, and warnings are what [Turn.SubmitResult] left out of it.
+	// [Turn.SubmitResult] sets both.
 	by       string
 	warnings []record.Warning
 	// Refused, if set, is why the result cannot be taken. Then only CallID counts; see
-	// [Turn.Answer].
+	// [Turn.SubmitResult].
 	Refused *fault.Error
 }
 
@@ -163,12 +163,12 @@ func (t *Turn) first() (after int64, waited bool) {
 	return position.Of(t.startSeq, 0) - 1, false
 }
 
-// Answer records the client's result of a call, durably, before it returns. The first result stands: an
+// SubmitResult records the client's result of a call, durably, before it returns. The first result stands: an
 // equal repeat is no error; any other result of a settled call, and one of an unknown call, is a
 // *fault.Error of code INVALID_REQUEST and changes nothing. A result that cannot be taken, because it is
 // too large or malformed, still settles the call: the model sees a tool error with the reason, and the
 // returned *fault.Error has the reason too.
-func (t *Turn) Answer(ctx context.Context, a Answer) error {
+func (t *Turn) SubmitResult(ctx context.Context, a ClientResult) error {
 	p := principal.Of(ctx)
 	a.by = p.ID
 	field := cmp.Or(a.StateField, "state_delta")
@@ -186,7 +186,7 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 	}
 	if wrong != nil {
 		var err error
-		res = record.ToolResult{CallID: a.CallID, Outcome: record.Answered, By: a.by}
+		res = record.ToolResult{CallID: a.CallID, Outcome: record.Returned, By: a.by}
 		res.Error = "the tool's result was refused: " + wrong.Message
 		if data, err = logjson.Marshal(res); err != nil {
 			return err
@@ -202,8 +202,8 @@ func (t *Turn) Answer(ctx context.Context, a Answer) error {
 }
 
 // resultOf returns an answer as the log has it, or why it cannot be taken.
-func (s *Session) resultOf(a Answer) (res record.ToolResult, data json.RawMessage, wrong *fault.Error) {
-	res = record.ToolResult{CallID: a.CallID, Outcome: record.Answered, State: a.State, By: a.by, Warnings: a.warnings}
+func (s *Session) resultOf(a ClientResult) (res record.ToolResult, data json.RawMessage, wrong *fault.Error) {
+	res = record.ToolResult{CallID: a.CallID, Outcome: record.Returned, State: a.State, By: a.by, Warnings: a.warnings}
 	switch {
 	case a.Refused != nil:
 		return res, nil, a.Refused

@@ -78,13 +78,13 @@ func (v *view) settled(f *record.ToolResult) {
 	defer delete(v.requested, f.CallID)
 	defer delete(v.reported, f.CallID)
 	i := slices.IndexFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.CallID })
-	if f.Outcome == record.Answered && i >= 0 && (v.requested[f.CallID] || !v.hidden()) {
+	if f.Outcome == record.Returned && i >= 0 && (v.requested[f.CallID] || !v.hidden()) {
 		v.send(position.Calls, v.turnID, v.result(v.calls[i], f))
 	}
 	if i >= 0 {
 		v.calls = slices.Delete(v.calls, i, i+1)
 	}
-	if f.Outcome != record.Answered {
+	if f.Outcome != record.Returned {
 		v.canceled(position.Calls, f.CallID, f.Error)
 	}
 }

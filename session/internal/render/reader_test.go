@@ -63,7 +63,7 @@ func turns() *memory {
 	long.Calls = []record.ToolCall{{ID: "c1", Name: "tool", Input: []byte("{}"), Path: path}}
 	l.add(record.KindEvent, "t2", long)
 	output := "{}"
-	l.add(record.KindToolResult, "t2", &record.ToolResult{CallID: "c1", Outcome: record.Answered, Output: &output})
+	l.add(record.KindToolResult, "t2", &record.ToolResult{CallID: "c1", Outcome: record.Returned, Output: &output})
 	l.add(record.KindTurnEnded, "t2", &record.TurnEnded{Completed: true})
 	return l
 }

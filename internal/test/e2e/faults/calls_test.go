@@ -252,7 +252,7 @@ func TestFaultAnswerTooLate(t *testing.T) {
 			}
 			c.whole = false
 			turns := b.check(c.session, c)
-			if res, ok := turns[1].Results[two.GetToolCallId()]; ok && res.Outcome == record.Answered {
+			if res, ok := turns[1].Results[two.GetToolCallId()]; ok && res.Outcome == record.Returned {
 				t.Errorf("an answer after the end is in the log: %+v", res)
 			}
 		})

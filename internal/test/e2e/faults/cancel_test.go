@@ -112,7 +112,7 @@ func (b *fixture) receipt(r *agentdv1.CancelReceipt, turn *harness.LoggedTurn, a
 	}
 	for _, c := range r.GetCanceledToolCalls() {
 		id := c.GetToolCallId()
-		if res, ok := turn.Results[id]; ok && res.Outcome == record.Answered {
+		if res, ok := turn.Results[id]; ok && res.Outcome == record.Returned {
 			b.t.Errorf("call %s (%s) was cancelled, the log has %+v", id, c.GetToolName(), res)
 		}
 		if slices.Contains(asked, id) && cancelled[id] != 1 {
@@ -120,7 +120,7 @@ func (b *fixture) receipt(r *agentdv1.CancelReceipt, turn *harness.LoggedTurn, a
 		}
 	}
 	for _, c := range r.GetAnsweredToolCalls() {
-		if res := turn.Results[c.GetToolCallId()]; res.Outcome != record.Answered {
+		if res := turn.Results[c.GetToolCallId()]; res.Outcome != record.Returned {
 			b.t.Errorf("call %s was answered, the log has %+v", c.GetToolCallId(), res)
 		}
 		if cancelled[c.GetToolCallId()] != 0 {

@@ -97,7 +97,7 @@ func (c *chain) stands(t testing.TB, turns []*harness.LoggedTurn) {
 	for _, turn := range turns {
 		for id, res := range turn.Results {
 			said, ok := c.first[id]
-			if ok && (res.Outcome != record.Answered || res.Output == nil || *res.Output != said) {
+			if ok && (res.Outcome != record.Returned || res.Output == nil || *res.Output != said) {
 				t.Errorf("call %s: the client said %q, the log has %+v", id, said, res)
 			}
 		}

@@ -255,7 +255,7 @@ func compare(t *testing.T, store store.Store, sessions []string, turns map[strin
 		}
 	}
 	t.Logf("%d turns, %d of them completed, %d given up by missed heartbeats, %d never begun; calls: %v", logged, completed, lost, len(turns), outcomes)
-	if completed == 0 || outcomes[record.Answered] == 0 || outcomes[record.Cancelled] == 0 && !harness.InScenario() {
+	if completed == 0 || outcomes[record.Returned] == 0 || outcomes[record.Cancelled] == 0 && !harness.InScenario() {
 		t.Error("nothing was tested")
 	}
 }
@@ -303,17 +303,17 @@ func (s *stressTurn) compareCall(fault func(string, ...any), l *harness.LoggedTu
 	left := s.mood == halfCloses || s.mood == drops || s.mood == hangsUp || s.mood == breaks || s.lost
 	said, known := s.first[id]
 	switch {
-	case res.Outcome == record.Answered && known && !said.cancel && said.output != nil:
+	case res.Outcome == record.Returned && known && !said.cancel && said.output != nil:
 		if res.Output == nil || *res.Output != *said.output {
 			fault("call %s: stored %+v, the client said %s", id, res, *said.output)
 		}
-	case res.Outcome == record.Answered && known && !said.cancel:
+	case res.Outcome == record.Returned && known && !said.cancel:
 		if res.Output != nil || said.err != "" && res.Error != said.err {
 			fault("call %s: stored %+v, the client said error %q", id, res, said.err)
 		}
 	case res.Outcome == record.Cancelled && (known && said.cancel || s.handlers[id] > 0 || !known && s.cancelsCalls()):
 	case res.Outcome == record.Abandoned && left:
-	case res.Outcome == record.Answered && s.handlers[id] > 0: // a handler that was cancelled answers with that
+	case res.Outcome == record.Returned && s.handlers[id] > 0: // a handler that was cancelled answers with that
 	default:
 		fault("call %s: stored %+v, the client said %+v (known %v)", id, res, said, known)
 	}

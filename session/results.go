@@ -53,10 +53,10 @@ func (m *Manager) Resolve(
 	return m.Interaction(ctx, s.ID(), id)
 }
 
-// AnswerTurn records results of tool calls of a turn, and returns for each what Turn.Answer returns. It
+// SubmitResults records results of tool calls of a turn, and returns for each what Turn.SubmitResult returns. It
 // resumes the session's last turn if it is suspended. A turn that is over takes no more results, but a
 // repeat of a recorded result is no error.
-func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []Answer) ([]error, error) {
+func (m *Manager) SubmitResults(ctx context.Context, req AttachRequest, results []ClientResult) ([]error, error) {
 	ref, err := m.acquire(ctx, req.SessionID)
 	if err != nil {
 		return nil, err
@@ -75,9 +75,9 @@ func (m *Manager) AnswerTurn(ctx context.Context, req AttachRequest, answers []A
 	if err != nil {
 		return nil, err
 	}
-	errs := make([]error, len(answers))
-	for i, a := range answers {
-		errs[i] = t.Answer(ctx, a)
+	errs := make([]error, len(results))
+	for i, r := range results {
+		errs[i] = t.SubmitResult(ctx, r)
 	}
 	m.resumeAfter(ctx, ref.Value, req) // the turn may have been suspended meanwhile
 	return errs, nil
