@@ -402,6 +402,7 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 		reason := ""
 		switch bad, _ := p.PartMetadata[seam.MetaArgsError].(string); {
 		case i >= m.t.limits.ResponseCalls:
+			// The text is a part of logs, as that of the second transfer: a replay compares them.
 			reason = fmt.Sprintf("not run: an answer may have at most %d tool calls", m.t.limits.ResponseCalls)
 		case !slices.Contains(offered, call.Name):
 			reason = fmt.Sprintf("there is no tool %q; available: %s", cut(call.Name, maxName), quoteAll(offered))

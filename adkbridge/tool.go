@@ -214,7 +214,7 @@ func portable(v any, depth int) bool {
 	return true
 }
 
-// cloneValue copies a JSON value: ADK merges the deltas of an answer's tools in
+// cloneValue copies a JSON value: ADK merges the deltas of a response's tools in
 // place.
 func cloneValue(v any) any {
 	switch v := v.(type) {

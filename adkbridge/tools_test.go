@@ -40,7 +40,7 @@ func TestToolResults(t *testing.T) {
 		{session.ClientResult{Output: new(nested(maxOutputDepth + 1))}, `{"output":"` + nested(maxOutputDepth+1) + `"}`},
 		{session.ClientResult{Output: new(nested(9998))}, `{"output":"` + nested(9998) + `"}`},
 		{session.ClientResult{Error: new("no such file")}, `{"error":"no such file"}`},
-		{session.ClientResult{}, `{"error":"the client answered without output and without error"}`},
+		{session.ClientResult{}, `{"error":"the client returned neither output nor error"}`},
 	} {
 		w := newWorld(t, map[string][]step{"root": {use("search"), say("done")}})
 		w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult { return tc.result }

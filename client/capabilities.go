@@ -73,7 +73,7 @@ type ModelInfo struct {
 	Name, Provider string
 	// Available is true when the server can serve it without a key of the caller.
 	Available bool
-	// ContextTokens and OutputTokens bound a request and an answer; 0 is not known.
+	// ContextTokens and OutputTokens bound a request and a response; 0 is not known.
 	ContextTokens, OutputTokens int64
 	// Inputs are the kinds of file that it reads: image, audio, video, document.
 	Inputs []string

@@ -25,8 +25,8 @@ type Result struct {
 	// ProviderToolsUsed is what the models' providers have run, and what messages cite,
 	// in order.
 	ProviderToolsUsed []*ProviderToolsUsed
-	// Warnings are about what the server has left out of the request and of the answers
-	// to tool calls, in order; the first 256 of them.
+	// Warnings are about what the server has left out of the request and of the results
+	// of tool calls, in order; the first 256 of them.
 	Warnings []Warning
 	// Usage is what the turn used; nil if the server did not come to say it. See
 	// [End].
@@ -61,7 +61,7 @@ func (c *Client) Do(ctx context.Context, agent *Agent, prompt string, opts ...Ru
 }
 
 // DoAs is [Client.Do] for callers that want the response as a T. An agent that may give
-// the answer (the tree itself or agents that it may transfer to; of a [Sequential] the
+// the last response (the tree itself or agents that it may transfer to; of a [Sequential] the
 // last) and has no output schema gets that of T; see [OutputSchemaOf]. The tree itself
 // stays as it is. The error says why there is no T; the result is as that of Do.
 func DoAs[T any](ctx context.Context, c *Client, agent *Agent, prompt string, opts ...RunOption) (T, *Result, error) {
@@ -82,7 +82,7 @@ func DoAs[T any](ctx context.Context, c *Client, agent *Agent, prompt string, op
 	return decoded[T](result, err)
 }
 
-// setSchema gives a schema to the agents that may give the answer and have none.
+// setSchema gives a schema to the agents that may give the last response and have none.
 func setSchema(agent *Agent, schema string) {
 	if seq := agent.GetSequential().GetAgents(); len(seq) > 0 {
 		setSchema(seq[len(seq)-1], schema)

@@ -7,7 +7,7 @@
 //
 // [Client.Run] yields what happens in a turn while it happens: in [Event].Data is
 // what, a pointer to one of the types that [EventData] lists. [Client.Do]
-// returns the whole of it, [DoAs] the answer as a Go value. A [Session] is a
+// returns the whole of it, [DoAs] the last response as a Go value. A [Session] is a
 // conversation of many turns. All fail with an [*Error], whose code errors.Is
 // compares. [LLM], [Sequential], [Parallel] and [Loop] make trees of agents.
 //
@@ -24,7 +24,7 @@
 // client remembers results, within bounds: if the server sends a call again under
 // its id, also in a later run, the client sends the result from memory
 // and its tool runs once per process; [WithToolJournal] remembers longer than
-// the process. A call that was interrupted by the end of its run has no answer;
+// the process. A call that was interrupted by the end of its run has no result;
 // it runs again when it is asked again.
 //
 // A run never outlives its range loop, except for tool handlers that ignore the

@@ -175,7 +175,7 @@ func fromContext(ctx context.Context) *Error {
 }
 
 // fromTransport translates a failed stream. The codes of a connection that
-// broke are not reliable, so what is not plainly an answer of the server is
+// broke are not reliable, so what is not plainly a reply of the server is
 // UNAVAILABLE.
 func fromTransport(err error) *Error {
 	code := ErrUnavailable

@@ -107,7 +107,7 @@ type OutputChunk struct {
 	Last bool
 	// IsThought is true when the text is the model's thinking.
 	IsThought bool
-	// MessageID names the message of which the text is a part: one answer of
+	// MessageID names the message of which the text is a part: one response of
 	// one model call. Empty in a chunk that only closes.
 	MessageID string
 }
@@ -137,7 +137,7 @@ type End struct {
 	// Receipt is what the end has stopped; nil when nobody ended or canceled the
 	// turn.
 	Receipt *CancelReceipt
-	// Structured is the last answer, JSON in the model's own text, which [Structured]
+	// Structured is the last response, JSON in the model's own text, which [Structured]
 	// decodes, when the turn completed and the agent that gave it has an output
 	// schema; else nil.
 	Structured json.RawMessage

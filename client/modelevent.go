@@ -127,7 +127,7 @@ type RawPayloadReceived struct {
 	MessageID string
 	// Attempt is the try of a model, from 1.
 	Attempt int
-	// Provider is who answered.
+	// Provider is who responded.
 	Provider string
 	// Status is the HTTP status.
 	Status int
@@ -171,7 +171,7 @@ const (
 )
 
 // StopReason is why a model stopped: one of the constants, or of a newer server the
-// number of one that this client does not know; empty where there is no answer.
+// number of one that this client does not know; empty where there is no response.
 type StopReason string
 
 // Reasons why a model stops.

@@ -173,10 +173,10 @@ func WithReconnect(policy ReconnectPolicy) Option {
 
 // WithToolJournal keeps the results of tools in files in dir, which is created
 // if need be, so that a tool runs once per call also when this program is
-// started again: a call that was answered is answered from there. An answer is
+// started again: a call that has a result gets it from there. A result is
 // on disk before it is sent; one that cannot be written is logged at level warn
 // and sent all the same. Each program writes a file of its own, which it holds
-// locked; no other program removes it. Of files that no program holds answers are
+// locked; no other program removes it. Of files that no program holds results are
 // kept for a week, up to 64 MiB and 1,024 files, then the oldest files are removed.
 // They hold what the tools returned, so dir should be private; files are created
 // with mode 0600. Several programs may share dir: each knows what the others had

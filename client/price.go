@@ -25,9 +25,9 @@ type PriceTier struct {
 	// Input is for tokens of the request, and Cached for those that the provider had in
 	// its cache.
 	Input, Cached float64
-	// Output is for tokens of the answer.
+	// Output is for tokens of the response.
 	Output float64
-	// Thinking is for tokens of the model's thinking; nil where it costs what the answer
+	// Thinking is for tokens of the model's thinking; nil where it costs what the response
 	// does.
 	Thinking *float64
 	// CacheWrites are for tokens that the provider writes into its cache: with rising

@@ -76,7 +76,7 @@ func (l *link) receive() (failure *Error, lost bool) {
 
 // parts reports whether the server says with an error that the stream ends here:
 // it refuses the stream, or it stops. Any other error that has no position
-// answers a message of this client, and the stream continues; it is never the first
+// is the reply to a message of this client, and the stream continues; it is never the first
 // message of a stream that starts a turn, nor of one on which a heartbeat was
 // sent first.
 func (l *link) parts(msg *agentdv1.RunResponse, first bool) bool {
@@ -111,7 +111,7 @@ func (r *run) has(msg *agentdv1.RunResponse) bool {
 }
 
 // repeated handles a message that the run has had: a call is asked again when
-// the server has no answer to it, and may be new to this client.
+// the server has no result of it, and may be new to this client.
 func (r *run) repeated(l *link, msg *agentdv1.RunResponse) {
 	switch m := msg.GetResponse().(type) {
 	case *agentdv1.RunResponse_Execute:

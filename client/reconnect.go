@@ -20,7 +20,7 @@ const (
 // n-th attempt in a row without progress the client waits for a random time of
 // at most Base·2ⁿ⁻¹ and at most Cap, after the time that the server has asked for,
 // if it has ([Error].RetryAfter). An attempt makes progress when something
-// new comes, or when the server answers and the stream then holds for longer
+// new comes, or when the server responds and the stream then holds for longer
 // than Cap.
 type ReconnectPolicy struct {
 	// MaxElapsed is the time without progress after which no more attempt

@@ -54,7 +54,7 @@ func WithSessionID(id string) RunOption {
 
 // WithSessionOrNew is [WithSessionID] that makes the session, under that id, if
 // there is none. Of two runs that make it at the same time one does. It is for runs
-// that start a turn; servers that do not know it answer SESSION_NOT_FOUND.
+// that start a turn; servers that do not know it respond SESSION_NOT_FOUND.
 func WithSessionOrNew(id string) RunOption {
 	return option{useRun, func(c *runConfig) {
 		if id == "" {
@@ -125,8 +125,8 @@ func WithTimeout(d time.Duration) StreamOption {
 }
 
 // WithConcurrency sets how many tool handlers of one run may run at a time, at least
-// 1; default [DefaultConcurrency]. Up to 1,024 more calls wait; calls beyond those are
-// answered with a tool error.
+// 1; default [DefaultConcurrency]. Up to 1,024 more calls wait; calls beyond those get a
+// tool error.
 func WithConcurrency(n int) StreamOption {
 	return option{useStream, func(c *runConfig) {
 		if c.concurrency = n; n < 1 {

@@ -72,8 +72,8 @@ func (s *Session) Send(ctx context.Context, prompt string, opts ...SendOption) (
 	return Collect(s.Stream(ctx, prompt, opts...))
 }
 
-// Start starts a turn and returns: it runs on the server, whoever watches. Nothing
-// answers its tool calls, nor what it asks people, until somebody attaches. [Turn].Warnings
+// Start starts a turn and returns: it runs on the server, whoever watches. Nobody
+// runs its tool calls, nor answers what it asks people, until somebody attaches. [Turn].Warnings
 // has what of the request was left out.
 func (s *Session) Start(ctx context.Context, prompt string, opts ...SendOption) (*Turn, error) {
 	req, rc, err := s.prepare(prompt, opts)

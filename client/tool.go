@@ -104,8 +104,8 @@ func NeedsApproval() ToolOption {
 }
 
 // Deferred hides the tool from the model until the model has looked for it: with the
-// builtin tool tool_search, which some providers run, or with another tool that answers
-// with a [ToolReference], which works with all models. The agent then needs one of
+// builtin tool tool_search, which some providers run, or with another tool that returns
+// a [ToolReference], which works with all models. The agent then needs one of
 // the two. For agents with many tools.
 func Deferred() ToolOption {
 	return func(c *toolConfig) { c.defers = true }
@@ -122,8 +122,8 @@ func ToolSchema(schema string) ToolOption {
 //
 // The JSON Schema of the arguments comes from In, a struct or a map with string
 // keys: json tags name the properties, omitempty or omitzero makes one
-// optional, a jsonschema tag describes it. Arguments that do not fit are
-// answered with an error that tells the model which property is wrong; fn is
+// optional, a jsonschema tag describes it. For arguments that do not fit the
+// model receives an error that says which property is wrong; fn is
 // not called. Numbers decode exactly; in a field of type any they are
 // json.Number.
 //
@@ -131,7 +131,7 @@ func ToolSchema(schema string) ToolOption {
 // proto.Message, sent as its JSON form, or anything that encoding/json
 // encodes; a [ToolOutput] has one of these and images or other files behind it.
 // Out is inferred from fn, so it need not be given: AddTool[In](…). [CallFrom] tells
-// fn which call it answers, and reads and sets session state.
+// fn which call it runs for, and reads and sets session state.
 //
 // An error becomes a tool error that the model sees, with its text. So does a
 // panic, without its stack. fn is called on its own goroutine, concurrently with

@@ -22,8 +22,8 @@ type ToolCall struct {
 	AgentPath []string
 }
 
-// ToolCallAnnounced is a tool call that another client is asked to answer, or that has
-// been answered: its [ToolCallAnswered] follows. If nobody has and the other one
+// ToolCallAnnounced is a tool call that another client is asked to run, or that has
+// a result: its [ToolCallAnswered] follows. If nobody has and the other one
 // leaves, this client may be asked: then a [ToolCall] follows.
 type ToolCallAnnounced struct {
 	// ID is unique within the session.
@@ -52,10 +52,10 @@ type ToolCallUnserved struct {
 }
 
 // ToolCallAnswered says how a tool call ended, once; informative. It is what the
-// server has stored: an answer of this run that is refused, or is second, is
+// server has stored: a result of this run that is refused, or is second, yields
 // none. A tool that still runs when the turn ends has none. From a server that
-// does not count its messages (Seq is 0 throughout) an answer of this run is
-// yielded as soon as it is sent. What follows from an answer is yielded after it.
+// does not count its messages (Seq is 0 throughout) a result of this run is
+// yielded as soon as it is sent. What follows from a result is yielded after it.
 type ToolCallAnswered struct {
 	// ID is the call's.
 	ID string
@@ -69,10 +69,10 @@ type ToolCallAnswered struct {
 	Parts []Part
 	// AgentPath runs from the root of the tree to the agent that called.
 	AgentPath []string
-	// CreatedBy is the id of the principal whose client has answered, as the server knows
+	// CreatedBy is the id of the principal whose client has returned the result, as the server knows
 	// it; "" when none has.
 	CreatedBy string
-	// Warnings are about what of the answer the server has left out, such as state that
+	// Warnings are about what of the result the server has left out, such as state that
 	// its tool may not set.
 	Warnings []Warning
 }

@@ -8,7 +8,7 @@ import (
 // maxTranscriptBytes bounds what a [Transcript] holds, and so what [Client.Do] collects.
 const maxTranscriptBytes = 64 << 20
 
-// Message is what an agent said in one answer of one model call.
+// Message is what an agent said in one response of one model call.
 type Message struct {
 	// ID names the message, as in [OutputChunk]; empty for all text of an agent that is of
 	// no message.

@@ -13,7 +13,7 @@ import (
 )
 
 // cancelLinger is how long a run that was left waits for the reply to the request that
-// cancels its turn: the server has the request long before it answers.
+// cancels its turn: the server has the request long before it replies.
 const cancelLinger = 800 * time.Millisecond
 
 // messages is a stream of Agentd.Run, or a turnStream in its place. One goroutine sends,
@@ -128,7 +128,7 @@ func (s *turnStream) begin(first *agentdv1.RunRequest) error {
 }
 
 // watch hands on the messages of the turn. greets has it say first that the server has
-// answered, as the answer to a heartbeat does on a stream of Run.
+// responded, as the reply to a heartbeat does on a stream of Run.
 func (s *turnStream) watch(req *agentdv1.WatchTurnRequest, greets bool) {
 	events, err := s.run.client.sessions.WatchTurn(s.side, request(s, req))
 	if err != nil {

@@ -7,7 +7,7 @@ type Usage struct {
 	// PromptTokens are those of the whole requests. CachedTokens of them were read from a
 	// provider's cache, and CacheWriteTokens written into it.
 	PromptTokens, CachedTokens, CacheWriteTokens int64
-	// CompletionTokens are those of the whole answers. ThoughtsTokens of them are the
+	// CompletionTokens are those of the whole responses. ThoughtsTokens of them are the
 	// models' thinking, where their providers say so.
 	CompletionTokens, ThoughtsTokens int64
 	// TotalTokens is PromptTokens plus CompletionTokens.

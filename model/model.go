@@ -78,7 +78,7 @@ type Response struct {
 	// names the provider that must get them back, see adapter.Builder and
 	// adapter.Owned. An adapter sends back only its own and drops those of others.
 	//
-	// Nil or without parts when the model answered nothing.
+	// Nil or without parts when the model said nothing.
 	Content *genai.Content
 	// FinishReason is never empty.
 	FinishReason genai.FinishReason

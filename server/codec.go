@@ -74,7 +74,7 @@ func (refuseCompressed) Reset(io.Reader) error { return nil }
 type decodeError struct {
 	err     error
 	tooDeep bool
-	of      resultHead // the call that the message answers, if it can be found
+	of      resultHead // the call whose result the message is, if it can be found
 }
 
 func (e *decodeError) Error() string { return e.err.Error() }

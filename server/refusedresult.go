@@ -57,7 +57,7 @@ func (st *stream) invalid(msg *agentdv1.RunRequest, e *fault.Error) *fault.Error
 
 // submitResult records a result. The error says why not.
 func (st *stream) submitResult(ctx context.Context, a session.ClientResult) *fault.Error {
-	return st.resultOf("record answer", st.turn.SubmitResult(ctx, a))
+	return st.resultOf("record result", st.turn.SubmitResult(ctx, a))
 }
 
 // resultOfEnvelope reads the beginning of a message on the wire, its prefix included.

@@ -282,7 +282,7 @@ func TestMessagesOfATurn(t *testing.T) {
 	t.Run("empty answer", func(t *testing.T) {
 		c := start(t)
 		c.send(toolFailure("call"))
-		if got := <-results; !strings.Contains(got.Error, "without output") {
+		if got := <-results; !strings.Contains(got.Error, "neither output nor error") {
 			t.Errorf("got %v, want a tool error that says so", got)
 		}
 		lastOf(t, c.toEnd())

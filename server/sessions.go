@@ -244,7 +244,7 @@ func (s *sessionService) CreateTurn(
 	ex := r.Msg.GetExecute()
 	if isEmpty(ex) {
 		return nil, fault.Errorf(codeInvalid,
-			"execute.user_prompt is empty: a turn needs something to answer; WatchTurn follows one that there is").
+			"execute.user_prompt is empty: a turn needs something to respond to; WatchTurn follows one that there is").
 			Breaking("execute.user_prompt", fault.RuleRequired)
 	}
 	req, e := requestOf(ex, r.Header())
@@ -443,7 +443,7 @@ func (s *sessionService) SubmitToolResults(
 	out := &agentdv1.SubmitToolResultsResponse{}
 	for i, err := range errs {
 		if err != nil {
-			refusal := errorResponse(id, s.internal("record answer", err)).GetError()
+			refusal := errorResponse(id, s.internal("record result", err)).GetError()
 			refusal.TurnId, refusal.ToolCallId = r.Msg.GetTurnId(), results[i].CallID
 			out.Refused = append(out.Refused, &agentdv1.RefusedToolResult{ToolCallId: refusal.ToolCallId,
 				Error: refusal})
@@ -476,7 +476,7 @@ func turnOf(t *index.Turn) *agentdv1.Turn {
 	}
 	out.StopReason = t.StopReason()
 	if t.End != nil && t.End.Code == agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED {
-		out.StopReason = agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED // of an answer that is none
+		out.StopReason = agentdv1.StopReason_STOP_REASON_CONTENT_BLOCKED // the response was blocked
 	}
 	if t.Structured && t.Status == index.Succeeded {
 		out.StructuredOutput = t.StructuredOutput()

@@ -163,7 +163,7 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 		return st.attach(ctx, r.Attach)
 	case *agentdv1.RunRequest_Execute:
 		if isEmpty(r.Execute) {
-			return fault.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to answer; "+
+			return fault.Errorf(codeInvalid, "execute.user_prompt is empty: a turn needs something to respond to; "+
 				"to follow a turn of session %s send attach (AttachRequest) in place of execute",
 				quote(r.Execute.GetSessionId())).
 				Breaking("execute.user_prompt", fault.RuleRequired)

@@ -24,7 +24,7 @@ func TestAnswersAreShown(t *testing.T) {
 		"output":  {answer: session.ClientResult{Output: &large}, output: &large},
 		"empty":   {answer: session.ClientResult{Output: new("")}, output: new("")},
 		"error":   {answer: session.ClientResult{Error: new("no such file")}, err: "no such file"},
-		"neither": {answer: session.ClientResult{}, err: "the client answered without output and without error"},
+		"neither": {answer: session.ClientResult{}, err: "the client returned neither output nor error"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := newFixture(t, memory(t), limits.Limits{})

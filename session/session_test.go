@@ -175,7 +175,7 @@ func TestToolCallsAndAnswers(t *testing.T) {
 	if e := end(t, follow(t, w)); !e.Completed {
 		t.Errorf("end is %v", e)
 	}
-	if *results["c3"].Output != "three" || !strings.Contains(results["c2"].Error, "at most 1000 are allowed") || !strings.Contains(results["c1"].Error, "without output") {
+	if *results["c3"].Output != "three" || !strings.Contains(results["c2"].Error, "at most 1000 are allowed") || !strings.Contains(results["c1"].Error, "neither output nor error") {
 		t.Errorf("results: %v", results)
 	}
 	if err := answer("c1", "late"); code(err) != agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST {

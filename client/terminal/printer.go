@@ -14,7 +14,7 @@ const (
 	maxWaiting = 64 << 10
 	// maxDetail is how many characters of arguments or an error are shown.
 	maxDetail = 160
-	// maxSources is how many sources of an answer are listed.
+	// maxSources is how many sources of a response are listed.
 	maxSources = 50
 	// maxURI is how many characters of a URI are shown: a shorter one is none.
 	maxURI = 4096

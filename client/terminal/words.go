@@ -54,7 +54,7 @@ func Outcome(i *client.Interaction) string {
 	}
 }
 
-// provided are the lines that tell what a provider has run and what an answer
+// provided are the lines that tell what a provider has run and what a response
 // cites, each source once.
 func provided(p *client.ProviderToolsUsed) string {
 	var b strings.Builder

@@ -267,8 +267,8 @@ func TestRunEnds(t *testing.T) {
 	contains(t, s.fails(exitUsage, "run", file(t, "agent: {nam: a}"), "go"), `agent.yaml:1:9: ?: unknown field "nam"; did you mean name?`)
 	contains(t, s.fails(exitUsage, "run", "no.yaml", "go"), "no.yaml")
 	nobody := shell{t: t, url: "http://127.0.0.1:1"}
-	contains(t, nobody.fails(exitError, "run", long, "go"), "no agentd answers at http://127.0.0.1:1", "agentd serve", "--local")
-	contains(t, nobody.fails(exitError, "sessions", "list"), "no agentd answers")
+	contains(t, nobody.fails(exitError, "run", long, "go"), "no agentd responds at http://127.0.0.1:1", "agentd serve", "--local")
+	contains(t, nobody.fails(exitError, "sessions", "list"), "no agentd responds")
 }
 
 func TestRunUsage(t *testing.T) {

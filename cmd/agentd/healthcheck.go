@@ -12,7 +12,7 @@ import (
 
 type healthcheckCmd struct {
 	Addr    string        `default:":8080" placeholder:"HOST:PORT" help:"Where the server listens."`
-	Timeout time.Duration `default:"3s" help:"How long to wait for its answer."`
+	Timeout time.Duration `default:"3s" help:"How long to wait for its reply."`
 }
 
 // Run fails unless the server says that it is ready.

@@ -77,9 +77,9 @@ var helps = map[string]string{
 		"until such calls are suspended; 0 is never.",
 
 	// serve, and run --local.
-	"record_to": "Append each model call to this file, one JSON line each: prompts and answers, never keys.",
+	"record_to": "Append each model call to this file, one JSON line each: prompts and responses, never keys.",
 	"model_idle": "Longest silence within a model call: a time without a byte from its provider. " +
-		"Pings count; --model-timeout bounds an answer of nothing else.",
+		"Pings count; --model-timeout bounds a response of nothing else.",
 	"model_tries": "How often a model call is made at most when its provider fails before it has said anything; " +
 		"1 means no retries.",
 	"compact_at": "Share of a model's context window, such as 0.8, " +
@@ -95,14 +95,14 @@ var helps = map[string]string{
 	"run_session": "Continue this session; with --local it is made under this id if there is none.",
 	"run_attach":  "Follow the last turn of this session, and run its tools if FILE is given.",
 	"run_model":   "Ask this model, without a file: agentd run -m MODEL PROMPT.",
-	"run_output": "What standard output gets. text: the answer alone, when the turn has completed; " +
+	"run_output": "What standard output gets. text: the last response alone, when the turn has completed; " +
 		"json: the turn as one JSON object, at its end; events: each event as a line of JSON, as --json. " +
 		"Default: what happens, for people, on a terminal, else events.",
 	"run_state": "Set a key of the session's state. A value that is JSON counts as such, any other one as text.",
 	"run_files": "Show the models this file, behind the prompt, which may then be left out: " +
 		"an image, a PDF, a sound, a text; or an https, http or gs URI, which the model's provider fetches. " +
 		"Its type is that of its name or content; TYPE/SUBTYPE=FILE tells it. May be given several times.",
-	"run_raw": "Append what providers have answered, as it came, to this file, one JSON line each: " +
+	"run_raw": "Append the responses of providers, as they came, to this file, one JSON line each: " +
 		"with --attach, of a turn that was begun so.",
 
 	// sessions.

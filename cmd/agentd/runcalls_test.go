@@ -123,5 +123,5 @@ func TestRunLocalTakesModelFlags(t *testing.T) {
 	contains(t, s.fails(exitUsage, "run", agent, "go", "--prices", prices), "--prices goes only with --local", "agentd serve")
 	// A variable may be there for agentd serve, whatever it says.
 	s.env["AGENTD_MODEL_TRIES"] = "0"
-	contains(t, s.fails(exitError, "run", agent, "go"), "no agentd answers")
+	contains(t, s.fails(exitError, "run", agent, "go"), "no agentd responds")
 }

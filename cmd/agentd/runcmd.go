@@ -194,7 +194,7 @@ func (c *runCmd) spinner(p *process, t *task) *cli.Spinner {
 	return s
 }
 
-// result writes what has come of the turn: its answer, or the turn itself.
+// result writes what has come of the turn: its last response, or the turn itself.
 func (c *runCmd) result(p *process, turn *cli.Turn) error {
 	ctx, stop := p.context()
 	defer stop()

@@ -42,7 +42,7 @@ type serveCmd struct {
 	IdleTurn      time.Duration `default:"1m" help:"How long a turn that waits for a client stays in memory."`
 	HandoverGrace time.Duration `default:"2s" help:"${serve_handover_grace}"`
 	TurnTimeout   time.Duration `default:"1h" help:"Longest turn."`
-	ToolTimeout   time.Duration `default:"10m" help:"Longest wait for a client's answer to a tool call."`
+	ToolTimeout   time.Duration `default:"10m" help:"Longest wait for the result of a tool call."`
 	ModelCoolDown time.Duration `default:"10s" help:"${serve_model_cool_down}"`
 	IdleTimeout   time.Duration `help:"${serve_idle_timeout}"`
 	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`

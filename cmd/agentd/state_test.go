@@ -52,7 +52,7 @@ func TestStateCommands(t *testing.T) {
 		t.Errorf("a refused request has removed app:k000: %v", got)
 	}
 	contains(t, s.fails(exitUsage, "state", "remove"), `expected "<KEY> ..."`)
-	contains(t, shell{t: t, url: "http://127.0.0.1:1"}.fails(exitError, "state", "list"), "no agentd answers")
+	contains(t, shell{t: t, url: "http://127.0.0.1:1"}.fails(exitError, "state", "list"), "no agentd responds")
 }
 
 // The flags of serve bound state.

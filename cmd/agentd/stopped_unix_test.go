@@ -97,7 +97,7 @@ func TestToolTimeoutWhileStopped(t *testing.T) {
 	time.Sleep(2500 * time.Millisecond)
 	s.signal(syscall.SIGCONT)
 	cancelled := f.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCallCanceled() != nil })
-	if why := cancelled.GetToolCallCanceled().GetReason(); !strings.Contains(why, "no answer within 2s") {
+	if why := cancelled.GetToolCallCanceled().GetReason(); !strings.Contains(why, "no result within 2s") {
 		t.Errorf("the call is over for %q", why)
 	}
 	f.until(func(m *agentdv1.RunResponse) bool { return m.GetEnd() != nil || m.GetToolCall().GetToolName() == "d" })

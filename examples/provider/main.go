@@ -25,7 +25,7 @@ func main() {
 }
 
 func run() error {
-	vendor := httptest.NewServer(http.HandlerFunc(answer))
+	vendor := httptest.NewServer(http.HandlerFunc(respond))
 	defer vendor.Close()
 
 	host, err := agentdhost.New(agentdhost.Config{
@@ -54,8 +54,8 @@ func talk(url string) error {
 	return nil
 }
 
-// answer is the vendor.
-func answer(w http.ResponseWriter, _ *http.Request) {
+// respond is the vendor.
+func respond(w http.ResponseWriter, _ *http.Request) {
 	w.Header().Set("Content-Type", "text/event-stream")
 	for _, event := range []string{`{"text":"Three, two, "}`, `{"text":"one."}`,
 		`{"done":{"reason":"end","usage":{"Prompt":3,"Completion":4,"Total":7}}}`} {

@@ -94,7 +94,7 @@ func each[T any](
 
 // silent is why a request ends to which nothing comes back.
 func (c *Conn) silent() error {
-	return fmt.Errorf("%s has not answered within %v", c.url, callTimeout)
+	return fmt.Errorf("%s has not responded within %v", c.url, callTimeout)
 }
 
 // failed returns why a request failed: the end of its context counts before the error.

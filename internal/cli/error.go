@@ -18,7 +18,7 @@ type Error struct {
 	Code client.Code
 	// Message is for people.
 	Message string
-	// Unreachable is true when no daemon answered.
+	// Unreachable is true when no daemon responded.
 	Unreachable bool
 	// Retryable is true when the daemon says that the same request may succeed later.
 	Retryable bool
@@ -57,7 +57,7 @@ func (c *Conn) explain(err error) *Error {
 		return out
 	}
 	out.Code, out.Unreachable = 0, true
-	out.Message = fmt.Sprintf("no agentd answers at %s: %s", c.url, reason(e))
+	out.Message = fmt.Sprintf("no agentd responds at %s: %s", c.url, reason(e))
 	if errors.Is(e, io.ErrUnexpectedEOF) || errors.Is(e, syscall.ECONNRESET) {
 		out.Message = c.wasLost()
 	}
@@ -107,7 +107,7 @@ func (e *Error) mayPass() bool {
 }
 
 // unknownOutcome reports whether the daemon may have done a request that failed: it was
-// sent, and no answer came.
+// sent, and no reply came.
 func (e *Error) unknownOutcome() bool {
 	return e.Unreachable && !isDial(e.Err)
 }

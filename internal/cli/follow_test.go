@@ -105,7 +105,7 @@ func TestFollowNobody(t *testing.T) {
 	}
 	defer c.Close()
 	_, err = follow(t.Context(), c, cli.Following{Session: "s1"})
-	if e, ok := errors.AsType[*cli.Error](err); !ok || !e.Unreachable || !strings.Contains(e.Error(), "no agentd answers at http://127.0.0.1:1") {
+	if e, ok := errors.AsType[*cli.Error](err); !ok || !e.Unreachable || !strings.Contains(e.Error(), "no agentd responds at http://127.0.0.1:1") {
 		t.Errorf("got %v", err)
 	}
 	ctx, cancel := context.WithCancelCause(t.Context())

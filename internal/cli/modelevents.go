@@ -53,7 +53,7 @@ func callEnded(c *agentdv1.ModelCallEnded) string {
 	return strings.Join(out, ", ")
 }
 
-// outcome says what has come of a model call; nothing for an answer.
+// outcome says what has come of a model call; nothing for a response.
 func outcome(c *agentdv1.ModelCallEnded) string {
 	switch c.GetOutcome() {
 	case agentdv1.ModelCallEnded_OUTCOME_SUMMARIZED:
@@ -65,9 +65,9 @@ func outcome(c *agentdv1.ModelCallEnded) string {
 	}
 }
 
-// payload says what a provider has answered, without the answer.
+// payload describes a provider's response, without its body.
 func payload(p *agentdv1.RawPayloadReceived) string {
-	out := fmt.Sprintf("try %d: %s answered %d, %s bytes",
+	out := fmt.Sprintf("try %d: %s responded %d, %s bytes",
 		p.GetAttempt(), p.GetProvider(), p.GetStatus(), number(int64(len(p.GetBody()))))
 	if p.GetContentType() != "" {
 		out += " of " + p.GetContentType()
@@ -99,11 +99,11 @@ func files(parts []*agentdv1.Part) string {
 	return " [" + strings.Join(out, ", ") + "]"
 }
 
-// Payloads is a Screen that also writes what providers have answered, as JSON, one
-// answer a line.
+// Payloads is a Screen that also writes the responses of providers, as JSON, one
+// response a line.
 type Payloads struct {
 	Screen
-	// Out takes the answers.
+	// Out takes the responses.
 	Out io.Writer
 }
 

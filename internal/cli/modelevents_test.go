@@ -139,7 +139,7 @@ func TestModelEventLines(t *testing.T) {
 		"summary":     {callOver(&agentdv1.ModelCallEnded{Model: "x", Usage: &agentdv1.Usage{ModelCalls: 1, CostUsd: new(0.0)}, Outcome: agentdv1.ModelCallEnded_OUTCOME_SUMMARIZED}), "model_call_ended       x, 1 model call, 0 tokens, wrote a summary"},
 		"failed":      {callOver(&agentdv1.ModelCallEnded{Model: "x", Usage: &agentdv1.Usage{ModelCalls: 1, CostUsd: new(0.0)}, Outcome: agentdv1.ModelCallEnded_OUTCOME_FAILED}), "model_call_ended       x, 1 model call, 0 tokens, failed"},
 		"provider":    {cites([]string{"a"}, []*agentdv1.ProviderToolUse{{ToolName: "web_search"}}, citation("https://b.example", "B")), "provider_tools_used    a → web_search (by the provider) [1] B https://b.example"},
-		"payload":     {raw("body", true), "raw_payload_received   root try 2: openai answered 200, 4 bytes of text/event-stream, cut"},
+		"payload":     {raw("body", true), "raw_payload_received   root try 2: openai responded 200, 4 bytes of text/event-stream, cut"},
 		"compaction":  {compaction(agentdv1.HistoryCompacted_REASON_SHARE, 0, 0), "history_compacted      root/a a summary stands for the beginning of the conversation: They met."},
 		"tool result": {&agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCallAnswered{ToolCallAnswered: result}}, "tool_call_answered     look = fine [image/png]"},
 	} {

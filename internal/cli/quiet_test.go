@@ -200,7 +200,7 @@ func TestResultTooLarge(t *testing.T) {
 	if _, err := turn.Start(t.Context(), cli.Prompt{Agent: tree, Text: "go"}); err != nil {
 		t.Fatal(err)
 	}
-	if n.String() != "the answer of tool echo was refused: at most 5 bytes (LIMIT_EXCEEDED)" {
+	if n.String() != "the result of tool echo was refused: at most 5 bytes (LIMIT_EXCEEDED)" {
 		t.Errorf("noted %q", n)
 	}
 }

@@ -57,7 +57,7 @@ type Prompt struct {
 	// Text is what the user says, and Parts the files behind it.
 	Text  string
 	Parts []client.Part
-	// Raw asks for the answers of providers, as they came.
+	// Raw asks for the responses of providers, as they came.
 	Raw bool
 	// State are keys of the session's state to set; nil: none.
 	State map[string]any
@@ -112,7 +112,7 @@ func (t *Turn) Start(ctx context.Context, prompt Prompt) (*Ending, error) {
 	return t.follow(ctx, created)
 }
 
-// create starts a turn, once: when the answer to the request is lost, the request is
+// create starts a turn, once: when the reply to the request is lost, the request is
 // repeated under its idempotency key.
 func (t *Turn) create(ctx context.Context, prompt Prompt) (*client.Turn, error) {
 	var session *client.Session
@@ -256,7 +256,7 @@ func (t *Turn) react(event *client.Event, asked *questions, tools map[string]str
 	case *client.Error:
 		switch {
 		case d.ToolCallID != "" && event.Seq == 0:
-			t.Note("the answer of tool %s was refused: %v", Clean(tools[d.ToolCallID]), t.Conn.explain(d))
+			t.Note("the result of tool %s was refused: %v", Clean(tools[d.ToolCallID]), t.Conn.explain(d))
 			return false
 		case event.Proto() == nil:
 			asked.failed(t.Conn.explain(d))

@@ -159,7 +159,7 @@ func TestRefusedResult(t *testing.T) {
 	printed := make(chan string, 1)
 	f.watch = []stream{func(_ *agentdv1.AttachRequest, send func(...*agentdv1.RunResponse)) error {
 		send(at(1, calls("c1", "echo", "{}")))
-		if got := <-printed; got != "the answer of tool echo was refused: too late" {
+		if got := <-printed; got != "the result of tool echo was refused: too late" {
 			t.Errorf("told %q", got)
 		}
 		send(at(2, ends(true)))

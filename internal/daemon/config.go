@@ -66,7 +66,7 @@ type Config struct {
 	Prices string
 
 	// RecordTo is a file to which each model call is appended, one JSON line each;
-	// see package record. It holds prompts and answers, and no keys. Default none.
+	// see package record. It holds prompts and responses, and no keys. Default none.
 	RecordTo string
 
 	// Logger receives what is worth knowing, and no keys, prompts or payloads.

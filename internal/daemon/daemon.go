@@ -50,7 +50,7 @@ type Daemon struct {
 	recorder *record.Recorder
 	tls      *tls.Config // nil without a certificate
 
-	requests gate        // those that are being answered, of any kind
+	requests gate        // those that are being served, of any kind
 	broken   atomic.Bool // the store has failed for good
 
 	mu       sync.Mutex   // protects the fields below
@@ -195,7 +195,7 @@ func newHTTPServer(cfg *Config, h http.Handler) *http.Server {
 	}
 }
 
-// Handler answers all requests, for a daemon that is HandlerOnly. It answers 503 once
+// Handler serves all requests, for a daemon that is HandlerOnly. It responds 503 once
 // Shutdown is over. A server that is to serve Run needs HTTP/2, in cleartext too.
 func (d *Daemon) Handler() http.Handler { return d.http.Handler }
 

@@ -73,7 +73,7 @@ func (g *gate) hurry() {
 }
 
 // close keeps further requests out and waits, bounded, for those that are being
-// answered. It returns how many are left. It may be called again.
+// served. It returns how many are left. It may be called again.
 func (g *gate) close(longest time.Duration) int {
 	g.mu.Lock()
 	if !g.closed {

@@ -17,10 +17,10 @@ import (
 )
 
 const (
-	// MaxBody bounds the body of one Answer, in bytes, and maxBodies those of one tap.
+	// MaxBody bounds the body of one response, in bytes, and maxBodies those of one tap.
 	MaxBody   = 1 << 20
 	maxBodies = 4 << 20
-	// maxResponses bounds how many answers of one try are kept.
+	// maxResponses bounds how many responses of one try are kept.
 	maxResponses = 64
 	// bodySlack is how much more is read of a body, in bytes, so that a key across
 	// its end is still seen whole.

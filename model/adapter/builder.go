@@ -21,7 +21,7 @@ type Builder struct {
 	parts []*genai.Part
 	text  strings.Builder // text of the open part, the last of parts
 	open  bool            // whether the last part still takes text
-	said  int             // bytes of answer text so far
+	said  int             // bytes of response text so far
 }
 
 // Text adds text of the response, and emits it. Text that continues the previous piece goes into

@@ -116,7 +116,7 @@ func (f family) fetches() bool { return f.atLeast(3, 5) }
 
 // bare reports whether the model is asked to do without thinking in a way in which it
 // must be sent no thinking either: those that check what stood before it (see
-// preserves) answer a change with an error then, since what becomes of such thinking
+// preserves) respond to a change with an error then, since what becomes of such thinking
 // can only be said together with adaptive thinking.
 func (f family) bare(cfg *genai.ThinkingConfig) bool {
 	t, _ := f.thinking(cfg)
@@ -142,7 +142,7 @@ func isThought(p *genai.Part) bool { return p != nil && p.Thought }
 
 // reads reports whether thinking of a model may be sent to this one; an unknown
 // origin, "", is the same model. Signatures are of one model, and those that do not
-// preserve thinking answer any other one with an error.
+// preserve thinking respond to any other one with an error.
 func (f family) reads(origin string) bool {
 	return origin == "" || f.preserves() || f == familyOf(origin)
 }

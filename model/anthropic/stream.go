@@ -115,7 +115,7 @@ type collector struct {
 	builder *adapter.Builder
 
 	block     *openBlock // nil between blocks
-	started   bool       // whether the request's answer has begun
+	started   bool       // whether the response has begun
 	called    bool       // whether there was a call
 	callBegan bool       // whether the last call had any argument text
 	stop      string     // the stop reason of the last request
@@ -380,7 +380,7 @@ func (a *collector) response() (*model.Response, error) {
 		resp.FinishReason = genai.FinishReasonMaxTokens
 		wire.CutCall(resp.Content, a.callBegan)
 	case "refusal":
-		return nil, a.total.Spent(adapter.Blocked(name, "the model refused to answer", a.refusal, a.llm.key))
+		return nil, a.total.Spent(adapter.Blocked(name, "the model refused to respond", a.refusal, a.llm.key))
 	default:
 		resp.FinishReason = genai.FinishReasonOther
 	}

@@ -1,6 +1,6 @@
 // Package gemini serves Gemini models, over the Gemini API or Vertex AI.
 //
-// The official SDK builds, authorizes and sends each request. Its answer is
+// The official SDK builds, authorizes and sends each request. Its response is
 // read here: the SDK would turn numbers into floats, drop the text of
 // arguments, take lines of 256 MB and a stream without an end for a response.
 // For the same reason the conversation is put into the request body here: what

@@ -115,7 +115,7 @@ func (l *llm) stream(ctx context.Context, resp *http.Response, a *collector) (*m
 	return nil, l.refused(a)
 }
 
-// refused is the error of a response that ended in a way that is no answer.
+// refused is the error of a response whose finish reason makes it unusable.
 func (l *llm) refused(a *collector) error {
 	switch a.finish {
 	case genai.FinishReasonSafety, genai.FinishReasonRecitation, genai.FinishReasonLanguage,

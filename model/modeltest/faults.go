@@ -93,7 +93,7 @@ func (h Harness) refusals(t *testing.T) {
 	}
 }
 
-// broken checks answers with status 200 that are none.
+// broken checks responses with status 200 that are none.
 func (h Harness) broken(t *testing.T) {
 	good := h.Encode(Response{Pieces: []Piece{{Text: "fine "}, {Text: "so far"}}, Usage: h.usage()})
 	after := func(frame string) []string { return []string{good.Frames[0], frame} }
@@ -157,7 +157,7 @@ func (h Harness) givesUp(t *testing.T, good Wire, rest func(io.Writer)) {
 	await(t, left, "the adapter to hang up")
 }
 
-// truncated cuts answers short: after each frame the response is an error, also
+// truncated cuts responses short: after each frame the response is an error, also
 // when the connection breaks; after each byte it is an error or whole. What the
 // provider has said by then of its usage is in the error.
 func (h Harness) truncated(t *testing.T) {
@@ -180,20 +180,20 @@ func (h Harness) truncated(t *testing.T) {
 						early = true
 						if all := whole.resp.Usage; u.Prompt > all.Prompt || u.Completion > all.Completion ||
 							u.Total > all.Total || u.Total == 0 {
-							t.Errorf("an answer cut after frame %d took %+v, the whole %+v", n, *u, all)
+							t.Errorf("a response cut after frame %d took %+v, the whole %+v", n, *u, all)
 						}
 					}
 				}
 			}
 			if c.name == "text" && early != h.Can.EarlyUsage { // others may come in a single frame
-				t.Errorf("errors of cut answers tell what they took: %t, want %t", early, h.Can.EarlyUsage)
+				t.Errorf("errors of cut responses tell what they took: %t, want %t", early, h.Can.EarlyUsage)
 			}
 			body := len(strings.Join(w.Frames, ""))
 			step := max(body/80, 1)
 			for k := 0; k < body; k += step {
 				r := h.cut(t, w, k, false)
 				if r.err == nil && !reflect.DeepEqual(r.resp, whole.resp) {
-					t.Fatalf("cut after byte %d of %d: a success that is not the whole answer", k, body)
+					t.Fatalf("cut after byte %d of %d: a success that is not the whole response", k, body)
 				}
 				if r.err != nil {
 					wantError(t, r.err, model.KindUnavailable)
@@ -223,7 +223,7 @@ func (h Harness) cut(t testing.TB, w Wire, k int, abort bool) result {
 // before and in the middle of a response.
 func (h Harness) cancel(t *testing.T) {
 	w := h.Encode(Response{Pieces: []Piece{{Text: "first"}, {Text: "second"}}, Usage: h.usage()})
-	for name, frames := range map[string][]string{"before the answer": nil, "in the middle": w.Frames[:w.needed()-1]} {
+	for name, frames := range map[string][]string{"before the response": nil, "in the middle": w.Frames[:w.needed()-1]} {
 		t.Run(name, func(t *testing.T) {
 			stalled, aborted := make(chan struct{}), make(chan struct{})
 			s := serve(t, func(rw http.ResponseWriter, r *http.Request) {

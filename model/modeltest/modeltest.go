@@ -92,7 +92,7 @@ type Response struct {
 
 // Piece is a piece of a response; one of the fields is set.
 type Piece struct {
-	// Text is answer text.
+	// Text is text that is not thinking.
 	Text string
 	// Thought is thinking.
 	Thought string
@@ -106,7 +106,7 @@ func Run(t *testing.T, h Harness) {
 	t.Helper()
 	leak := watchLeaks(t)
 	t.Run("description", h.description)
-	t.Run("answers", h.responses)
+	t.Run("responses", h.responses)
 	t.Run("requests", h.requests)
 	t.Run("deferred", h.deferred)
 	t.Run("schemas", h.schemas)

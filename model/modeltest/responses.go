@@ -21,7 +21,7 @@ type responseCase struct {
 	skip     bool
 }
 
-// usage is what answers report, as far as the wire can say it.
+// usage is what responses report, as far as the wire can say it.
 func (h Harness) usage() model.Usage {
 	u := model.Usage{Prompt: 120, Completion: 34, Total: 154}
 	if h.Can.CachedUsage {

@@ -39,7 +39,7 @@ type server struct {
 	requests []seen // guarded by mu
 }
 
-// serve starts a server that answers everything with handler.
+// serve starts a server that handles all requests with handler.
 func serve(t testing.TB, handler http.HandlerFunc) *server {
 	s := &server{}
 	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -80,7 +80,7 @@ func (s *server) all() []seen {
 	return append([]seen(nil), s.requests...)
 }
 
-// handler answers with w, frame by frame.
+// handler responds with w, frame by frame.
 func (w Wire) handler() http.HandlerFunc {
 	return func(rw http.ResponseWriter, _ *http.Request) {
 		w.head(rw)

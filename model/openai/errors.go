@@ -250,7 +250,7 @@ func (l *llm) blocked(what, why string) *model.Error {
 }
 
 const (
-	refused  = "the model refused to answer"
+	refused  = "the model refused to respond"
 	filtered = "the provider's content filter stopped the response"
 )
 

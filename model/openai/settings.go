@@ -49,8 +49,8 @@ func (v version) isFirst5() bool { return v.major == 5 && v.minor == 0 && v.kind
 
 // lowest is the least effort of reasoning that the model takes, but for none.
 //
-// "minimal" is for GPT-5, GPT-5 mini and GPT-5 nano alone: GPT-5.1 and GPT-5.6 answer
-// it with 400 and name what they take (openai-agents-python issue 2089, 2025-11;
+// "minimal" is for GPT-5, GPT-5 mini and GPT-5 nano alone: GPT-5.1 and GPT-5.6 respond
+// to it with 400 and name what they take (openai-agents-python issue 2089, 2025-11;
 // pydantic-ai issue 7081, 2026-07), GPT-6.1 begins with "low" ("GPT-6.1 Sol",
 // developers.openai.com, 2026-10), and so does the o series. GPT-5 Pro takes "high"
 // alone (API reference, "reasoning.effort", 2025-11).

@@ -144,7 +144,7 @@ func (l Limits) Validate() error {
 // CheckPrompt refuses a prompt that says nothing, or too much.
 func (l Limits) CheckPrompt(prompt string, parts record.Parts) *fault.Error {
 	if strings.TrimSpace(prompt) == "" && parts.Blank() {
-		return fault.Errorf(fault.Invalid, "user_prompt is empty: a turn needs something to answer").
+		return fault.Errorf(fault.Invalid, "user_prompt is empty: a turn needs something to respond to").
 			Breaking("user_prompt", fault.RuleRequired)
 	}
 	if err := parts.Check("user_parts", false); err != nil {

@@ -15,7 +15,7 @@ type Role int
 
 // The roles. The zero value is not the one that may do everything.
 const (
-	// Caller starts turns, answers and resolves.
+	// Caller starts turns, submits results and resolves interactions.
 	Caller Role = iota
 	// Observer only reads.
 	Observer

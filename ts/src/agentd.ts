@@ -1,6 +1,5 @@
 // The client.
 import { amountOf, waitOf } from "./amounts.js";
-import { Answers } from "./answers.js";
 import { persist, policyOf, type ReconnectPolicy } from "./backoff.js";
 import { AgentdError, fromThrown } from "./errors.js";
 import { capabilitiesOf, modelsOf } from "./fromjson.js";
@@ -18,6 +17,7 @@ import {
 } from "./options.js";
 import type { Prompter } from "./prompts.js";
 import { addressOf, reaching } from "./reach.js";
+import { ResultCache } from "./resultcache.js";
 import { limitsOf, type ResultLimits } from "./resultsize.js";
 import { Run, type Place, type RunConfig } from "./run.js";
 import type { Schema } from "./schema.js";
@@ -41,9 +41,9 @@ type Part = Pick<RunConfig, "tools" | "prompter" | "observe" | "nameless" | "can
 /**
  * Agentd speaks to one server. Agents run there, tools run here, next to the caller's own data.
  *
- * A client remembers, within bounds, how it answered tool calls: one that the server asks again under the same id, also
- * in a later run, is answered from memory, so that its tool runs once per page. A call that was interrupted by the end
- * of its run has no answer; it runs again when it is asked again.
+ * A client remembers, within bounds, the results of tool calls: one that the server asks again under the same id, also
+ * in a later run, gets its result from memory, so that its tool runs once per page. A call that was interrupted by the
+ * end of its run has no result; it runs again when it is asked again.
  */
 export class Agentd {
   /** Sessions: conversations of many turns. */
@@ -64,7 +64,7 @@ export class Agentd {
   readonly #unary: Unary;
   readonly #tools = new ToolSet();
   readonly #attachments: Attachments;
-  readonly #answers = new Answers();
+  readonly #results = new ResultCache();
   readonly #gate: Gate;
   readonly #limits: ResultLimits;
 
@@ -171,7 +171,7 @@ export class Agentd {
       wire: this.#wire,
       begin,
       ...part,
-      answers: this.#answers,
+      results: this.#results,
       gate: this.#gate,
       limits: this.#limits,
       headers: headersOf(this.#headers, options.headers),

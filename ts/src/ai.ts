@@ -40,15 +40,15 @@ interface Followed {
 
 /**
  * AgentdChatTransport is a ChatTransport: each message of the user starts a turn in the chat's session, whose tools run
- * in the page. The answer is one message: text and reasoning (whose `providerMetadata.agentd` says which agent speaks),
+ * in the page. The response is one message: text and reasoning (whose `providerMetadata.agentd` says which agent speaks),
  * tools, sources, and metadata with `sessionId`, `turnId`, `completed`, `usage` and `structuredOutput`. Text that the
  * server takes back cannot be taken out of a message: its part is marked, see {@link isRetracted}.
  *
- * A call that needs approval ends the answer, as with any other transport; what the user says goes on with it when the
+ * A call that needs approval ends the response, as with any other transport; what the user says continues it when the
  * chat sends automatically (`sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses`). A question
- * of an agent is a part of the type `data-interaction`, which {@link AgentdChatTransport.resolve} answers while the
- * answer goes on. `stop` cancels the turn; a page that is closed leaves it, and `resume: true` goes on with it. The
- * history is the session's: regenerating an answer and editing a message are refused (INVALID_REQUEST), a fork of the
+ * of an agent is a part of the type `data-interaction`, which {@link AgentdChatTransport.resolve} resolves while the
+ * response continues. `stop` cancels the turn; a page that is closed leaves it, and `resume: true` goes on with it. The
+ * history is the session's: regenerating a response and editing a message are refused (INVALID_REQUEST), a fork of the
  * session is the way.
  */
 export class AgentdChatTransport<M extends UIMessage = UIMessage> implements ChatTransport<M> {
@@ -75,7 +75,7 @@ export class AgentdChatTransport<M extends UIMessage = UIMessage> implements Cha
     if (trigger !== "submit-message" || last?.role !== "user" || edited) {
       throw new AgentdError(
         "INVALID_REQUEST",
-        `${trigger}: a session keeps what was said; fork it to say or answer something else`,
+        `${trigger}: a session keeps what was said; fork it to say something else`,
       );
     }
     this.#forget(chatId);
@@ -133,7 +133,7 @@ export class AgentdChatTransport<M extends UIMessage = UIMessage> implements Cha
     return this.#o.sessionId?.(chatId) ?? chatId;
   }
 
-  /** goOn tells the server what a person says to approvals, and goes on with the answer that has waited for it. */
+  /** goOn tells the server what a person says to approvals, and continues the response that has waited for it. */
   async #goOn(
     chatId: string,
     message: M,

@@ -94,7 +94,7 @@ export class Outage {
 }
 
 /**
- * persist calls attempt until it is answered, or refused, or the policy's time is over. Only for requests that may
+ * persist calls attempt until it succeeds, or is refused, or the policy's time is over. Only for requests that may
  * arrive twice. It throws an AgentdError, or the signal's reason.
  */
 export async function persist<T>(policy: ReconnectPolicy, signal: AbortSignal, attempt: () => Promise<T>): Promise<T> {

@@ -1,12 +1,12 @@
 // The tool calls of one run.
-import type { Answers } from "./answers.js";
 import { persist, type ReconnectPolicy } from "./backoff.js";
 import { AgentdError, fromThrown, isLost } from "./errors.js";
 import type { ToolCall } from "./events.js";
 import { errorOf } from "./fromjson.js";
 import type { JsonObject } from "./json.js";
+import type { ResultCache } from "./resultcache.js";
 import { fitting, type ResultLimits } from "./resultsize.js";
-import { failed, type Answer, type Tool } from "./tool.js";
+import { failed, type Tool, type ToolResult } from "./tool.js";
 import type { Gate } from "./wait.js";
 import type { Wire } from "./wire.js";
 
@@ -20,7 +20,7 @@ export interface Call extends ToolCall {
 export interface CallsOptions {
   wire: Wire;
   tools: ReadonlyMap<string, Tool>;
-  answers: Answers;
+  results: ResultCache;
   /** Bounds how many tools run at once. */
   gate: Gate;
   /** Bounds what a tool returns. */
@@ -30,16 +30,16 @@ export interface CallsOptions {
   requestTimeoutMs: number;
   /** The session's state as the run has seen it; it changes with the run. */
   state: Readonly<JsonObject>;
-  /** Aborted at the end of the run: tools stop, answers are no longer sent. */
+  /** Aborted at the end of the run: tools stop, results are no longer sent. */
   signal: AbortSignal;
   /** Told of what went wrong without ending the turn. */
   report: (error: AgentdError) => void;
 }
 
-/** Calls runs the tools that a turn asks for, next to each other, and sends their answers. */
+/** Calls runs the tools that a turn asks for, next to each other, and sends their results. */
 export class Calls {
   readonly #o: CallsOptions;
-  readonly #open = new Map<string, AbortController>(); // by call id: tools that run, and answers on their way
+  readonly #open = new Map<string, AbortController>(); // by call id: tools that run, and results on their way
 
   constructor(options: CallsOptions) {
     this.#o = options;
@@ -70,43 +70,43 @@ export class Calls {
   }
 
   async #serve(call: Call, signal: AbortSignal): Promise<void> {
-    const { answers } = this.#o;
-    const answer = await answers.answer(call.sessionId, call.toolCallId, signal, () => this.#run(call, signal));
-    const refused = await this.#submit(call, answer, signal);
+    const { results } = this.#o;
+    const result = await results.resultOf(call.sessionId, call.toolCallId, signal, () => this.#run(call, signal));
+    const refused = await this.#submit(call, result, signal);
     if (refused === undefined) {
       return;
     }
     this.#o.report(refused);
-    if (answer.output !== undefined && !isLost(refused)) {
-      // The call would wait for ever for an answer that does not arrive, such as one that is too large.
+    if (result.output !== undefined && !isLost(refused)) {
+      // The call would wait for ever for a result that does not arrive, such as one that is too large.
       const instead = failed(`the tool ran, but its result was refused: ${refused.message}`);
       await this.#submit(call, instead, signal);
     }
   }
 
-  async #run(call: Call, signal: AbortSignal): Promise<Answer> {
+  async #run(call: Call, signal: AbortSignal): Promise<ToolResult> {
     const tool = this.#o.tools.get(call.toolName);
     if (tool === undefined) {
       return failed(`this client has no tool ${call.toolName}`);
     }
     await this.#o.gate.enter(signal);
     try {
-      const answer = await tool.call({ ...call, state: this.#o.state }, signal);
-      return fitting(answer, this.#o.limits);
+      const result = await tool.call({ ...call, state: this.#o.state }, signal);
+      return fitting(result, this.#o.limits);
     } finally {
       this.#o.gate.leave();
     }
   }
 
-  /** submit sends an answer until it is taken or refused; it returns why it was refused. */
-  async #submit(call: Call, answer: Answer, signal: AbortSignal): Promise<AgentdError | undefined> {
+  /** submit sends a result until it is taken or refused; it returns why it was refused. */
+  async #submit(call: Call, result: ToolResult, signal: AbortSignal): Promise<AgentdError | undefined> {
     const { wire, headers, reconnect, requestTimeoutMs } = this.#o;
     const { sessionId, turnId, toolCallId, toolName } = call;
     try {
       return await persist(reconnect, signal, async () => {
         const { refused = [] } = await wire.call(
           "SubmitToolResults",
-          { sessionId, turnId, results: [{ toolCallId, toolName, ...answer }] },
+          { sessionId, turnId, results: [{ toolCallId, toolName, ...result }] },
           { signal, headers, timeoutMs: requestTimeoutMs },
         );
         const error = refused[0]?.error;

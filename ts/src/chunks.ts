@@ -7,7 +7,7 @@ import type { Interaction } from "./types.js";
 export class Chunks {
   /** Approvals that are asked for and not given, by id. */
   readonly approvals = new Map<string, Interaction>();
-  readonly #running = new Set<string>(); // calls without an answer
+  readonly #running = new Set<string>(); // calls without a result
   readonly #told = new Set<string>(); // calls that the message has
   readonly #pieces = new Map<string, ProviderMetadata>(); // parts that are open, by their ids
   #sources = 0;

@@ -119,7 +119,7 @@ export type EventBody =
       /** When the turn ends if none attaches. */
       readonly expireTime: Date | undefined;
     }
-  /** A tool call was answered, by whichever client; either output or error is set. */
+  /** A tool call has its result, of whichever client; either output or error is set. */
   | {
       readonly type: "tool_call_answered";
       readonly toolCallId: string;
@@ -129,9 +129,9 @@ export type EventBody =
       /** What the model sees behind output, such as images. */
       readonly parts: readonly ResultPart[];
       readonly agentPath: readonly string[];
-      /** Who has answered, as the server knows them. */
+      /** Whose client has returned the result, as the server knows them. */
       readonly createdBy: string;
-      /** What of the answer did not hold, such as state that its tool may not write. */
+      /** What of the result did not hold, such as state that its tool may not write. */
       readonly warnings: readonly Warning[];
     }
   /** All of a message was in output_chunk; nothing of it is retracted any more. */
@@ -181,7 +181,7 @@ export type EventBody =
   | ({ readonly type: "model_call_ended" } & ModelCallEnded)
   /** A model's own provider has run tools, or a message cites sources. */
   | ({ readonly type: "provider_tools_used" } & ProviderToolsUsed)
-  /** A provider's own answer; only where rawPayloads was asked for. */
+  /** A provider's own response; only where rawPayloads was asked for. */
   | ({ readonly type: "raw_payload_received" } & RawPayloadReceived)
   /** An agent's model is from now on told a summary of the beginning of the conversation. */
   | ({ readonly type: "history_compacted" } & HistoryCompacted)
@@ -223,7 +223,7 @@ export interface End {
   readonly usage: Usage | undefined;
   /** What was stopped; undefined when nobody stopped it. */
   readonly receipt: CancelReceipt | undefined;
-  /** The last answer as a value, when the agent that gave it has an output schema: JSON.parse of structuredText. */
+  /** The last response as a value, when the agent that gave it has an output schema: JSON.parse of structuredText. */
   readonly structuredOutput: JsonValue | undefined;
   /** The same as the model wrote it, for readers to whom the numbers of JavaScript are not enough. */
   readonly structuredText: string | undefined;

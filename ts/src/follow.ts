@@ -133,8 +133,8 @@ async function* stream(
   outage: Outage,
 ): AsyncGenerator<Followed, AgentdError | undefined, undefined> {
   const { controller, release } = follows(o.signal);
-  let answered: number | undefined; // when the server took the stream
-  const onHeader = () => void (answered = performance.now());
+  let openedAt: number | undefined; // when the server took the stream
+  const onHeader = () => void (openedAt = performance.now());
   const messages = o.open(state, { signal: controller.signal, headers: o.headers, onHeader });
   const giveUp = () =>
     controller.abort(new AgentdError("UNAVAILABLE", `nothing came for ${o.silenceMs} ms, not even a heartbeat`));
@@ -148,7 +148,7 @@ async function* stream(
         next = await orAborted(messages.next(), controller.signal);
       } catch (thrown) {
         o.signal.throwIfAborted();
-        if (answered !== undefined && performance.now() - answered > o.reconnect.capMs) {
+        if (openedAt !== undefined && performance.now() - openedAt > o.reconnect.capMs) {
           outage.over(); // a quiet turn, of which nothing was to be told
         }
         return closing ?? fromThrown(thrown);

@@ -1,7 +1,7 @@
 // The methods of agentd.v1.SessionService that this package calls, as JSON has their messages.
 import type * as s from "./gen/agentd/v1/sessions_pb.js";
 
-/** Methods is what each method takes and answers. */
+/** Methods is what each method takes and returns. */
 export interface Methods {
   CancelToolCall: [s.CancelToolCallRequestJson, s.CancelToolCallResponseJson];
   CancelTurn: [s.CancelTurnRequestJson, s.CancelTurnResponseJson];

@@ -43,7 +43,7 @@ export interface ModelCallEnded extends ModelCall {
   readonly usage: Usage | undefined;
   /** Why the model stopped. */
   readonly stopReason: StopReason;
-  /** From the first try to the end of the answer, waits included. */
+  /** From the first try to the end of the response, waits included. */
   readonly durationMs: number;
   /** From the first try to the first text, or thought; undefined when there was none. */
   readonly timeToFirstTextMs: number | undefined;
@@ -83,7 +83,7 @@ export interface ProviderToolsUsed extends ModelCall {
 }
 
 /**
- * RawPayloadReceived is a provider's answer to one try of a model call as it came; only where rawPayloads was asked
+ * RawPayloadReceived is a provider's response to one try of a model call as it came; only where rawPayloads was asked
  * for.
  */
 export interface RawPayloadReceived extends ModelCall {

@@ -115,7 +115,7 @@ export interface RunOptions extends WatchOptions {
   /** More of it, behind the prompt: images and other files, or text between them; at most 64. */
   parts?: readonly Part[] | undefined;
   /**
-   * Yields the providers' own answers to each model call of the turn, as raw_payload_received; they are stored with the
+   * Yields the providers' own responses to each model call of the turn, as raw_payload_received; they are stored with the
    * session.
    */
   rawPayloads?: boolean | undefined;

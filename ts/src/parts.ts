@@ -19,7 +19,7 @@ export type Part =
 export type ResultPart =
   | Part
   /**
-   * A deferred tool of the agent, which the model may call from now on: with it answers a tool that looks for others.
+   * A deferred tool of the agent, which the model may call from now on: a tool that looks for others returns it.
    */
   | { readonly toolName: string };
 

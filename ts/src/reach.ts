@@ -40,7 +40,7 @@ export function reaching(server: string, fetch: Fetch = (...request) => globalTh
 function reasonOf(thrown: TypeError): string {
   const { cause } = thrown;
   if (cause !== undefined) {
-    // Of several addresses none has answered: such an error has no message, but a code.
+    // Of several addresses none has responded: such an error has no message, but a code.
     return messageOf(cause) || String((cause as { code?: unknown }).code);
   }
   const { origin } = globalThis.location ?? {};

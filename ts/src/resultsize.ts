@@ -2,7 +2,7 @@
 import { amountOf } from "./amounts.js";
 import { wireSizeOf } from "./parts.js";
 import { byteLength } from "./text.js";
-import { failed, type Answer } from "./tool.js";
+import { failed, type ToolResult } from "./tool.js";
 
 /** ResultLimits bounds what a tool returns. */
 export interface ResultLimits {
@@ -29,13 +29,13 @@ export function limitsOf(options: { [K in keyof ResultLimits]?: ResultLimits[K] 
 }
 
 /**
- * fitting is an answer, or the error in its place when the server would refuse it: the model is told without asking the
- * server.
+ * fitting is a result, or the error in its place when the server would refuse it: the model receives it without a request
+ * to the server.
  */
-export function fitting(answer: Answer, limits: ResultLimits): Answer {
-  const { output, stateDeltaJson = "", parts = [] } = answer;
+export function fitting(result: ToolResult, limits: ResultLimits): ToolResult {
+  const { output, stateDeltaJson = "", parts = [] } = result;
   if (output === undefined) {
-    return answer;
+    return result;
   }
   const bytes = jsonBytes(JSON.stringify(output)) + jsonBytes(stateDeltaJson) + overhead;
   if (bytes > limits.maxResultBytes) {
@@ -47,7 +47,7 @@ export function fitting(answer: Answer, limits: ResultLimits): Answer {
       `the tool's result takes ${whole} bytes with its parts, at most ${limits.maxMessageBytes} are allowed`,
     );
   }
-  return answer;
+  return result;
 }
 
 /** jsonBytes is how long JSON text is as the server's JSON, which escapes two characters that JavaScript's does not. */

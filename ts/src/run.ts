@@ -1,6 +1,5 @@
 /// <reference lib="esnext.disposable" preserve="true" />
 // One turn, from its start or from any event to its end.
-import type { Answers } from "./answers.js";
 import { persist, type ReconnectPolicy } from "./backoff.js";
 import { Calls } from "./calls.js";
 import { AgentdError, fromThrown, isLost } from "./errors.js";
@@ -11,6 +10,7 @@ import type { Display_VisibilityJson, RunResponseJson } from "./gen/agentd/v1/se
 import type { JsonObject, JsonValue } from "./json.js";
 import type { ProviderToolsUsed } from "./modelevents.js";
 import { Prompts, type Prompter } from "./prompts.js";
+import type { ResultCache } from "./resultcache.js";
 import type { ResultLimits } from "./resultsize.js";
 import { jsonValue } from "./text.js";
 import type { Tool } from "./tool.js";
@@ -30,11 +30,11 @@ export interface Result {
   readonly providerToolsUsed: readonly ProviderToolsUsed[];
   /** Whether the agent tree finished naturally; false when somebody has stopped the turn. */
   readonly completed: boolean;
-  /** The last answer as a value, when the agent that gave it has an output schema: JSON.parse of structuredText. */
+  /** The last response as a value, when the agent that gave it has an output schema: JSON.parse of structuredText. */
   readonly structuredOutput: JsonValue | undefined;
   /** The same as the model wrote it, for readers to whom the numbers of JavaScript are not enough. */
   readonly structuredText: string | undefined;
-  /** What the server has left out of the request and of the answers to tool calls, in order; the first 256. */
+  /** What the server has left out of the request and of the results of tool calls, in order; the first 256. */
   readonly warnings: readonly Warning[];
   /** What the turn used. */
   readonly usage: Usage | undefined;
@@ -58,11 +58,11 @@ export interface RunConfig {
   wire: Wire;
   /** Finds the turn to follow, or starts it. */
   begin: (signal: AbortSignal) => Promise<Place>;
-  /** begin starts a turn that only its answer names: nobody finds it without. */
+  /** begin starts a turn that only its reply names: nobody finds it without. */
   nameless: boolean;
   /** The tools to be asked for. */
   tools: ReadonlyMap<string, Tool>;
-  answers: Answers;
+  results: ResultCache;
   gate: Gate;
   limits: ResultLimits;
   prompter: Prompter | undefined;
@@ -211,11 +211,11 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
     }
     const named = { sessionId: this.#sessionId ?? "", turnId: this.#turnId ?? "" };
     const signal = this.#c.signal ?? new AbortController().signal;
-    const answer = await persist(reconnect, signal, () => wire.call("GetTurn", named, { signal, headers, timeoutMs }));
-    if (answer.turn === undefined) {
+    const reply = await persist(reconnect, signal, () => wire.call("GetTurn", named, { signal, headers, timeoutMs }));
+    if (reply.turn === undefined) {
       throw new AgentdError("INTERNAL", "the server said nothing of the turn", named);
     }
-    const turn = turnOf(answer.turn);
+    const turn = turnOf(reply.turn);
     return {
       text: transcript.text,
       messages: transcript.messages,
@@ -374,7 +374,7 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
       calls.stop(toolCallCanceled.toolCallId ?? "", `the tool call was canceled: ${toolCallCanceled.reason ?? ""}`);
     } else if (toolCallAnswered !== undefined) {
       // By this client, or another one that was faster.
-      calls.stop(toolCallAnswered.toolCallId ?? "", "the tool call is answered");
+      calls.stop(toolCallAnswered.toolCallId ?? "", "the tool call has its result");
     }
     const asked = message.interactionRequested?.interaction;
     if (asked !== undefined) {

@@ -145,7 +145,7 @@ export class SessionStore {
     this.#views = [...this.#views, view];
     this.#error = undefined;
     this.#changed();
-    // A new session has no other name than what its first turn answers with: it is waited for, also if nobody looks any
+    // A new session has no other name than what its first turn returns: it is waited for, also if nobody looks any
     // more.
     const run = () => {
       const { agent, run: more } = this.#options;

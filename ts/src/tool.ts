@@ -1,4 +1,4 @@
-// One tool: how it is declared, and how a call of it becomes an answer.
+// One tool: how it is declared, and how a call of it becomes a result.
 import { amountOf, dayMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
 import type { PartJson, ToolJson } from "./gen/agentd/v1/types_pb.js";
@@ -19,8 +19,8 @@ export interface Asked {
   state: Readonly<JsonObject>;
 }
 
-/** Answer is what the model sees of a call: an output, or an error. */
-export interface Answer {
+/** ToolResult is what the model sees of a call: an output, or an error. */
+export interface ToolResult {
   output?: string;
   error?: string;
   parts?: PartJson[];
@@ -30,8 +30,8 @@ export interface Answer {
 
 const namePattern = /^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$/;
 const maxDescription = 16_384;
-/** How much longer than the tool the server waits, so that the answer arrives which says that its time is over. */
-const answerWayMs = 2_000;
+/** How much longer than the tool the server waits, so that the result arrives which says that its time is over. */
+const resultWayMs = 2_000;
 
 /** Tool is a tool that was added; it does not change. */
 export class Tool {
@@ -48,7 +48,7 @@ export class Tool {
     const { description, input, timeoutMs, needsApproval, deferred } = definition;
     const most =
       timeoutMs === undefined ? 0 : amountOf(`tool ${name}: timeoutMs`, timeoutMs, { least: 1, most: dayMs });
-    const timeout = timeOf("timeoutMs", most === 0 ? 0 : Math.min(most + answerWayMs, dayMs), { most: dayMs });
+    const timeout = timeOf("timeoutMs", most === 0 ? 0 : Math.min(most + resultWayMs, dayMs), { most: dayMs });
     this.#timeoutMs = most;
     this.#definition = definition;
     this.declaration = given<ToolJson>({
@@ -62,13 +62,13 @@ export class Tool {
   }
 
   /** call runs the tool. It never throws, but the signal's reason when that is aborted. */
-  async call(asked: Asked, signal: AbortSignal): Promise<Answer> {
+  async call(asked: Asked, signal: AbortSignal): Promise<ToolResult> {
     const { controller, release } = follows(signal);
     const timeoutMs = this.#timeoutMs;
     const late = new Error(`the tool took longer than ${timeoutMs} ms`);
     const timer = timeoutMs === 0 ? undefined : setTimeout(() => controller.abort(late), timeoutMs);
     try {
-      return await orAborted(this.#answer(asked, controller.signal), controller.signal);
+      return await orAborted(this.#run(asked, controller.signal), controller.signal);
     } catch (thrown) {
       signal.throwIfAborted();
       return failed(messageOf(thrown));
@@ -78,7 +78,7 @@ export class Tool {
     }
   }
 
-  async #answer(asked: Asked, signal: AbortSignal): Promise<Answer> {
+  async #run(asked: Asked, signal: AbortSignal): Promise<ToolResult> {
     let input: unknown;
     try {
       input = JSON.parse(asked.toolInput === "" ? "{}" : asked.toolInput);
@@ -87,11 +87,11 @@ export class Tool {
     }
     const schema = this.#definition.input;
     if (schema !== undefined) {
-      const result = await validated(schema, input);
-      if (result.issues !== undefined) {
-        return failed(`the arguments do not fit the schema of ${this.declaration.name}:\n${listOf(result.issues)}`);
+      const checked = await validated(schema, input);
+      if (checked.issues !== undefined) {
+        return failed(`the arguments do not fit the schema of ${this.declaration.name}:\n${listOf(checked.issues)}`);
       }
-      input = result.value;
+      input = checked.value;
     }
     const delta = new Map<string, string>(); // values as JSON text
     const { toolCallId, sessionId, agentPath, state } = asked;
@@ -103,25 +103,25 @@ export class Tool {
     const setState = (key: string, value: JsonValue) => {
       delta.set(key, jsonText(value));
     };
-    const result = await this.#definition.run(input, { toolCallId, sessionId, agentPath, signal, getState, setState });
-    const { output, parts } = result instanceof ToolOutput ? result : new ToolOutput(result, []);
+    const returned = await this.#definition.run(input, { toolCallId, sessionId, agentPath, signal, getState, setState });
+    const { output, parts } = returned instanceof ToolOutput ? returned : new ToolOutput(returned, []);
     const value = output === undefined && parts.length > 0 ? "" : textOf(output);
-    const answer: Answer = { output: value };
+    const result: ToolResult = { output: value };
     if (parts.length > 0) {
-      answer.parts = messagesOf(parts);
+      result.parts = messagesOf(parts);
     }
     if (delta.size > 0) {
-      answer.stateDeltaJson = `{${[...delta].map(([key, text]) => `${JSON.stringify(key)}:${text}`).join(",")}}`;
+      result.stateDeltaJson = `{${[...delta].map(([key, text]) => `${JSON.stringify(key)}:${text}`).join(",")}}`;
     }
-    return answer;
+    return result;
   }
 }
 
 /** How many characters of an error the model is told. */
 const maxErrorText = 16_384;
 
-/** failed is the answer of a tool that has failed. */
-export function failed(why: string): Answer {
+/** failed is the result of a tool that has failed. */
+export function failed(why: string): ToolResult {
   const text = why.length > maxErrorText ? `${why.slice(0, maxErrorText)} [cut]` : why;
   return { error: wellFormed(text) };
 }

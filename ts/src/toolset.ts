@@ -32,7 +32,7 @@ export interface ToolDefinition<S extends Schema = Schema> {
   description: string;
   /**
    * Its arguments, an object: a schema of a library that implements Standard JSON Schema, such as zod, or a JSON Schema
-   * as plain data, see jsonSchema. Arguments that the library refuses are answered with an error that tells the model
+   * as plain data, see jsonSchema. For arguments that the library refuses the model receives an error that says
    * why; a plain JSON Schema refuses none.
    */
   input?: S | undefined;
@@ -50,7 +50,7 @@ export interface ToolDefinition<S extends Schema = Schema> {
   needsApproval?: boolean | undefined;
   /**
    * Whether the model is told of the tool only when it has looked for it: with the builtin tool tool_search, which some
-   * providers run, or with another tool that answers with its name, see ResultPart, which works with all models. The
+   * providers run, or with another tool that returns its name, see ResultPart, which works with all models. The
    * agent then needs one of the two. For agents with many tools.
    */
   deferred?: boolean | undefined;

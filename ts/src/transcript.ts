@@ -1,7 +1,7 @@
 // What agents have said so far.
 import type { Event } from "./events.js";
 
-/** Message is one answer of one model call. */
+/** Message is one response of one model call. */
 export interface Message {
   /** Unique within the turn; empty for text that is of no message. */
   readonly id: string;

@@ -26,9 +26,9 @@ export interface Generation {
   temperature?: number | undefined;
   /** Above 0, at most 1. */
   topP?: number | undefined;
-  /** The longest answer; 0 is the model's own. */
+  /** The longest response; 0 is the model's own. */
   maxOutputTokens?: number | undefined;
-  /** Texts that end an answer; at most 16. */
+  /** Texts that end a response; at most 16. */
   stopSequences?: readonly string[] | undefined;
   seed?: number | undefined;
   /** How much the model is to think: an effort, or a number of tokens. */
@@ -102,7 +102,7 @@ export interface LlmOptions extends AgentOptions {
   outputKey?: string | undefined;
   /** What the agent's output has to be, as JSON, an object: see input of ToolDefinition. The server validates it. */
   output?: Schema | undefined;
-  /** How the model is to write: temperature, longest answer, thinking, whether its prompt is cached, and so on. */
+  /** How the model is to write: temperature, longest response, thinking, whether its prompt is cached, and so on. */
   generation?: Generation | undefined;
   /** Sets of tools that were given to the client under a name: their tools are this agent's too. */
   mcpAttachments?: readonly (string | McpAttachment)[] | undefined;

@@ -27,7 +27,7 @@ export type TurnStatus = Open<
   | "canceled"
 >;
 
-/** StopReason is why a model ended an answer. */
+/** StopReason is why a model ended a response. */
 export type StopReason = Open<"unspecified" | "stop" | "max_tokens" | "content_blocked" | "other">;
 
 /** Session is a conversation of many turns. What the server does not say is empty, 0 or undefined, here and below. */
@@ -84,12 +84,12 @@ export interface Turn {
   readonly injectedInto: string;
   /** What was stopped; undefined when nobody stopped it. */
   readonly receipt: CancelReceipt | undefined;
-  /** The last answer as a value, when the agent that gave it has an output schema: JSON.parse of structuredText. */
+  /** The last response as a value, when the agent that gave it has an output schema: JSON.parse of structuredText. */
   readonly structuredOutput: JsonValue | undefined;
   /** The same as the model wrote it, for readers to whom the numbers of JavaScript are not enough. */
   readonly structuredText: string | undefined;
   readonly stopReason: StopReason;
-  /** The model that gave the last answer. */
+  /** The model that gave the last response. */
   readonly model: string;
   /** Questions to people without an answer. */
   readonly pendingInteractions: readonly Interaction[];

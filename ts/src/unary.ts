@@ -1,4 +1,4 @@
-// Requests with one answer.
+// Requests with one reply.
 import { AgentdError } from "./errors.js";
 import type { Methods } from "./methods.js";
 import type { Wire } from "./wire.js";
@@ -11,10 +11,10 @@ export function unary(wire: Wire, headers: Headers, timeoutMs: number): Unary {
   return (method, request) => wire.call(method, request, { headers, timeoutMs });
 }
 
-/** required returns what an answer must hold. */
+/** required returns what a reply must hold. */
 export function required<T>(value: T | undefined, what: string): T {
   if (value === undefined) {
-    throw new AgentdError("INTERNAL", `the server did not answer with ${what}`);
+    throw new AgentdError("INTERNAL", `the server did not reply with ${what}`);
   }
   return value;
 }

@@ -7,7 +7,7 @@
 export interface Usage {
   /** Tokens of the whole requests. */
   readonly promptTokens: number;
-  /** Tokens of the whole answers. */
+  /** Tokens of the whole responses. */
   readonly completionTokens: number;
   /** Those of promptTokens that were read from a provider's cache. */
   readonly cachedTokens: number;

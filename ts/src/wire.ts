@@ -1,4 +1,4 @@
-// The Connect protocol over fetch, with JSON: requests with one answer, and with a stream of them.
+// The Connect protocol over fetch, with JSON: requests with one reply, and with a stream of them.
 import { AgentdError, codes, type ErrorCode } from "./errors.js";
 import { errorOf } from "./fromjson.js";
 import type { RunResponse_ErrorResponseJson } from "./gen/agentd/v1/service_pb.js";
@@ -14,7 +14,7 @@ export interface CallOptions {
   signal?: AbortSignal | undefined;
 }
 
-/** UnaryOptions says how a request with one answer is made. */
+/** UnaryOptions says how a request with one reply is made. */
 export interface UnaryOptions extends CallOptions {
   /** How long it may take, in milliseconds. */
   timeoutMs: number;
@@ -45,7 +45,7 @@ const endOfStream = 2;
 
 /**
  * Wire speaks to one server. Each call makes one request and throws an AgentdError, or the reason of its signal; a
- * request that is not answered in time is TIMEOUT.
+ * request without a reply in time is TIMEOUT.
  */
 export class Wire {
   readonly #base: string;
@@ -56,7 +56,7 @@ export class Wire {
     this.#fetch = fetch;
   }
 
-  /** call makes a request with one answer. */
+  /** call makes a request with one reply. */
   async call<M extends keyof Methods>(
     method: M,
     request: Methods[M][0],
@@ -64,7 +64,7 @@ export class Wire {
   ): Promise<Methods[M][1]> {
     const { controller, release } = follows(options.signal);
     const { timeoutMs } = options;
-    const late = new AgentdError("TIMEOUT", `the request failed: there was no answer after ${timeoutMs} ms`);
+    const late = new AgentdError("TIMEOUT", `the request failed: there was no reply after ${timeoutMs} ms`);
     const timer = setTimeout(() => controller.abort(late), timeoutMs);
     try {
       const headers = this.#headers(options.headers, "application/json");
@@ -120,7 +120,7 @@ export class Wire {
     return headers;
   }
 
-  /** send makes a request and returns its answer, if the server has not refused it. */
+  /** send makes a request and returns its reply, if the server has not refused it. */
   async #send(method: string, body: BodyInit, headers: Headers, signal: AbortSignal): Promise<Response> {
     const response = await this.#fetch(this.#base + method, { method: "POST", headers, body, signal });
     if (response.ok) {
@@ -146,11 +146,11 @@ function why(thrown: unknown, signal: AbortSignal): unknown {
 function checkType(response: Response, wanted: string): void {
   const type = response.headers.get("Content-Type") ?? "";
   if (type.split(";")[0]?.trim().toLowerCase() !== wanted) {
-    throw new AgentdError("UNAVAILABLE", `the request failed: the answer is ${JSON.stringify(type)}, not ${wanted}`);
+    throw new AgentdError("UNAVAILABLE", `the request failed: the reply is ${JSON.stringify(type)}, not ${wanted}`);
   }
 }
 
-/** Statuses of answers that are not of the protocol, such as a proxy's. */
+/** Statuses of replies that are not of the protocol, such as a proxy's. */
 const statuses: ReadonlyMap<number, string> = new Map([
   [401, "unauthenticated"],
   [403, "permission_denied"],
@@ -172,7 +172,7 @@ interface Refused {
   retryAfterMs?: number | undefined;
 }
 
-/** failureOf translates an error of the Connect protocol, or a status where the answer is none. */
+/** failureOf translates an error of the Connect protocol, or a status where the reply has none. */
 function failureOf({ code, message = "", details = [] }: Failure, refused: Refused): AgentdError {
   const { method, status, retryAfterMs } = refused;
   const detail = details.find(({ type }) => type === errorType);

@@ -15,7 +15,7 @@ import {
 import { zodSchema } from "@apzuk3/agentd/zod";
 import { z } from "zod";
 import * as mini from "zod/mini";
-import { Tool, type Answer } from "../dist/tool.js";
+import { Tool, type ToolResult } from "../dist/tool.js";
 import { serve } from "./daemon.js";
 
 const description = "x";
@@ -32,7 +32,7 @@ function declared(input: Schema): unknown {
 }
 
 /** echoed is what a tool with a schema gets for arguments, as JSON, or why it is not run. */
-function echoed(input: Schema, args: unknown): Promise<Answer> {
+function echoed(input: Schema, args: unknown): Promise<ToolResult> {
   return new Tool("t", { description, input, run: (got) => got }).call(
     { ...asked, toolInput: JSON.stringify(args) },
     new AbortController().signal,

@@ -125,7 +125,7 @@ test("answers that are not of the protocol are errors that say so", async () => 
     });
   }
   const slow = new Agentd("http://unused", { requestTimeoutMs: 5, fetch: (_, init) => new Promise((_r, reject) => init!.signal!.addEventListener("abort", () => reject(init!.signal!.reason as Error))) });
-  await assert.rejects(slow.capabilities(), { code: "TIMEOUT", message: /no answer after 5 ms/ });
+  await assert.rejects(slow.capabilities(), { code: "TIMEOUT", message: /no reply after 5 ms/ });
 });
 
 test("a run says that its connection is lost, back, and given up", async () => {

@@ -2,7 +2,7 @@
 // it speaks the wire of a made-up vendor.
 //
 // ACME's wire is one POST to /v1/answer with a JSON body and a bearer token,
-// answered by server-sent events, each a JSON object: {"text"}, {"thought"},
+// with a response of server-sent events, each a JSON object: {"text"}, {"thought"},
 // {"call"}, {"error"}, and {"done"} at the end.
 package acme
 
@@ -91,28 +91,28 @@ func (l *llm) generate(ctx context.Context, body any, emit func(model.Delta)) (*
 	}
 	post.Header.Set("Authorization", "Bearer "+l.key)
 	post.Header.Set("Content-Type", "application/json")
-	answer, err := l.provider.http.Do(post)
+	resp, err := l.provider.http.Do(post)
 	if err != nil {
 		return nil, adapter.TransportError(ctx, name, err, l.key)
 	}
-	defer answer.Body.Close()
-	if answer.StatusCode != http.StatusOK {
-		return nil, l.refused(answer)
+	defer resp.Body.Close()
+	if resp.StatusCode != http.StatusOK {
+		return nil, l.refused(resp)
 	}
-	return l.read(ctx, answer.Body, emit)
+	return l.read(ctx, resp.Body, emit)
 }
 
 // maxRefusal bounds what is read of a refusal, in bytes.
 const maxRefusal = 16 << 10
 
 // refused is a response with a status that is not 200.
-func (l *llm) refused(answer *http.Response) error {
-	text, _ := io.ReadAll(io.LimitReader(answer.Body, maxRefusal)) // what came of it has to do
+func (l *llm) refused(resp *http.Response) error {
+	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxRefusal)) // what came of it has to do
 	var body struct{ Code, Message string }
 	if json.Unmarshal(text, &body) != nil {
 		body.Message = string(text)
 	}
-	return l.failure(adapter.Failure{Status: answer.StatusCode, Header: answer.Header, Code: body.Code,
+	return l.failure(adapter.Failure{Status: resp.StatusCode, Header: resp.Header, Code: body.Code,
 		Message: body.Message})
 }
 

@@ -54,18 +54,18 @@ func (e Entry) Or(other Entry) Entry {
 
 // Capabilities are what a model can do.
 type Capabilities struct {
-	// ContextTokens are those of prompt and answer together, or of the prompt alone
+	// ContextTokens are those of prompt and response together, or of the prompt alone
 	// where the provider gives them so; 0 is not known.
 	ContextTokens int64
-	// OutputTokens is the longest answer; 0 is not known.
+	// OutputTokens is the longest response; 0 is not known.
 	OutputTokens int64
 	// Inputs are kinds of file that it reads, of Inputs, in that order.
 	Inputs []string
-	// Thinking: it can think before it answers.
+	// Thinking: it can think before it responds.
 	Thinking bool
 	// Tools: it calls tools.
 	Tools bool
-	// StructuredOutput: it answers by a schema in its provider's native way.
+	// StructuredOutput: it responds by a schema in its provider's native way.
 	StructuredOutput bool
 }
 

@@ -25,7 +25,7 @@ type Rates struct {
 	CacheWrite float64
 	// CacheWriteHour is the same where it is kept for an hour; default CacheWrite.
 	CacheWriteHour float64
-	// Output is of answers.
+	// Output is of responses.
 	Output float64
 	// Thinking is of what the model thinks; default Output.
 	Thinking float64
@@ -38,7 +38,7 @@ type Tokens struct {
 	// Cached was read from the provider's cache; CacheWrite was written into it, and
 	// CacheWriteHour so that it is kept for an hour.
 	Cached, CacheWrite, CacheWriteHour int64
-	// Output is the answer without Thinking.
+	// Output is the response without Thinking.
 	Output, Thinking int64
 }
 

@@ -94,7 +94,7 @@ var hashed = regexp.MustCompile(`^sha256=[0-9a-f]{64}$`)
 
 // address is a URI without what may be a secret in it: its user is left out, and
 // its query, where signatures stand, becomes a hash, so that equal addresses
-// stay equal. Its own result it leaves as it is: answers that are played hold such.
+// stay equal. Its own result it leaves as it is: responses that are played hold such.
 func address(uri string) string {
 	u, err := url.Parse(uri)
 	if err != nil || u.Scheme == "data" {

@@ -4,7 +4,7 @@
 // package scripted), and for bug reports.
 //
 // A line never holds a provider's key, an HTTP header or an address that the
-// call was sent to. It does hold prompts, tool results and answers.
+// call was sent to. It does hold prompts, tool results and responses.
 //
 // The package imports model, and knows neither providers, nor sessions, nor the
 // protocol.
@@ -24,7 +24,7 @@ import (
 
 // Version is the form of the lines that this package writes. It reads those of the
 // forms before, too: of form 1, whose requests do not say what was asked of the
-// provider's cache, and whose answers do not say what the provider has run; and of
+// provider's cache, and whose responses do not say what the provider has run; and of
 // form 2, whose usage is as the provider counted. Members that a line has besides
 // those of its form are not looked at.
 const Version = 3
@@ -33,7 +33,7 @@ const (
 	// MaxLine bounds a line, in bytes. A call that takes more is not recorded.
 	MaxLine = 32 << 20
 	// MaxInline bounds inline data of a request, in bytes: of more than that, and of
-	// data that holds a secret, the hash is recorded. Answers are recorded whole, but
+	// data that holds a secret, the hash is recorded. Responses are recorded whole, but
 	// for secrets.
 	MaxInline = 4 << 10
 )
@@ -61,11 +61,11 @@ type Line struct {
 	Request json.RawMessage `json:"request"`
 	// Tries are those that failed and were followed by another one.
 	Tries []Try `json:"tries,omitempty"`
-	// Response is the answer; nil if the call has failed.
+	// Response is nil if the call has failed.
 	Response *Response `json:"response,omitempty"`
-	// Error is how it has failed; nil if there is an answer.
+	// Error is how it has failed; nil if there is a response.
 	Error *Error `json:"error,omitempty"`
-	// Shown is what was shown of the answer of a call that has failed, in order.
+	// Shown is what was shown of the response of a call that has failed, in order.
 	Shown []Shown `json:"shown,omitempty"`
 	// Duration is that of the whole call, all tries and waits, in milliseconds.
 	Duration float64 `json:"duration_ms"`
@@ -88,21 +88,21 @@ type Shown struct {
 	Thought bool   `json:"thought,omitempty"`
 }
 
-// Response is a complete answer.
+// Response is what a model said, complete.
 type Response struct {
-	// Content is in genai's JSON form; absent when the model answered nothing.
+	// Content is in genai's JSON form; absent when the model said nothing.
 	Content json.RawMessage `json:"content,omitempty"`
 	// Finish is the finish reason.
 	Finish string `json:"finish_reason"`
 	// Usage is that of the try that succeeded.
 	Usage Usage `json:"usage"`
-	// Provided is what the provider has run meanwhile, and what the answer cites; nil
+	// Provided is what the provider has run meanwhile, and what the response cites; nil
 	// for nothing.
 	Provided *model.Provided `json:"provided,omitempty"`
 }
 
-// Canceled is the Error.Kind of a call whose caller left before there was an
-// answer, or could not keep what it reported, and Internal that of an error
+// Canceled is the Error.Kind of a call whose caller left before there was a
+// response, or could not keep what it reported, and Internal that of an error
 // which is no model.Error.
 const (
 	Canceled = "canceled"

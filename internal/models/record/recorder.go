@@ -123,7 +123,7 @@ func (m *recorded) Generate(ctx context.Context, req *model.Request, emit func(m
 	return resp, err
 }
 
-// shown is what was shown of an answer. Who makes the call bounds it.
+// shown is what was shown of a response. Who makes the call bounds it.
 type shown struct{ pieces []*piece }
 
 // piece is text of one kind.

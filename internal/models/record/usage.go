@@ -34,7 +34,7 @@ func (u Usage) Model() model.Usage {
 }
 
 // recount has the usage of a line of an earlier form mean what model.Usage does.
-// There Anthropic's prompt was without what was cached, and Gemini's answer without
+// There Anthropic's prompt was without what was cached, and Gemini's response without
 // its thoughts, which its total had.
 func (l *Line) recount() {
 	if l.Version >= 3 {

@@ -32,7 +32,7 @@ const (
 var control = []string{"transfer_to_agent", "exit_loop", "set_model_response"}
 
 // demo is the built-in script. When the request declares functions and none has
-// answered since the user spoke, it calls the first with arguments made up from
+// returned since the user spoke, it calls the first with arguments made up from
 // its schema and the last word of the prompt; else it tells what came back, or
 // what it heard.
 type demo struct{ delay time.Duration }

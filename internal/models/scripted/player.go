@@ -142,7 +142,7 @@ func (f *Failure) happen(ctx context.Context, s *scene) error {
 		RetryAfter: f.RetryAfter}
 }
 
-// part is the call as a part of the answer.
+// part is the call as a part of the response.
 func (c *Call) part(s *scene) (*genai.Part, error) {
 	id, err := s.expand(c.ID)
 	if err != nil {

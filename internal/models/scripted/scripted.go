@@ -7,12 +7,12 @@
 // See Script for the format. The script "demo" is built in.
 //
 // A file of recorded calls, <name>.jsonl (see package record), is played again
-// as a script is. A call gets the answer of the recorded call of the same agent
+// as a script is. A call gets the response of the recorded call of the same agent
 // (its path in the tree) that asked the same; if none did, as "<name>" that of
 // the same number, which is one more than the number of model turns in the
 // request, and as "<name>:strict" an error that shows the first difference. Ids
 // of tool calls do not count. Failed tries fail again, without what the provider
-// asked to wait; what was shown of an answer that failed is shown again.
+// asked to wait; what was shown of a response that failed is shown again.
 //
 // It imports model, record, genai and yamlfile, and knows nothing of sessions,
 // ADK or the protocol.

@@ -48,8 +48,8 @@ type requestView struct {
 	user string
 }
 
-// readTape reads recorded calls. Those that were canceled before there was an
-// answer are left out, and so are failed ones that another model took over.
+// readTape reads recorded calls. Those that were canceled before there was a
+// response are left out, and so are failed ones that another model took over.
 func readTape(data []byte) (*tape, error) {
 	lines, err := record.Read(bytes.NewReader(data))
 	if err != nil {
@@ -71,7 +71,7 @@ func readTape(data []byte) (*tape, error) {
 	}
 	t.calls = withoutReplaced(t.calls)
 	if len(t.calls) == 0 {
-		return nil, errors.New("no recorded call has an answer")
+		return nil, errors.New("no recorded call has a response")
 	}
 	return t, nil
 }
@@ -171,7 +171,7 @@ type tapePlayer struct {
 	delay  time.Duration
 }
 
-// Generate answers as the recorded call was answered.
+// Generate responds as the model of the recorded call did.
 func (p *tapePlayer) Generate(
 	ctx context.Context, req *model.Request, emit func(model.Delta),
 ) (*model.Response, error) {
@@ -213,7 +213,7 @@ func say(ctx context.Context, delay time.Duration, d model.Delta, emit func(mode
 	return nil
 }
 
-// respond sends the recorded answer word by word.
+// respond sends the recorded response word by word.
 func (c *taped) respond(ctx context.Context, delay time.Duration, emit func(model.Delta)) (*model.Response, error) {
 	r := c.line.Response
 	out := &model.Response{
@@ -226,11 +226,11 @@ func (c *taped) respond(ctx context.Context, delay time.Duration, emit func(mode
 	dec := json.NewDecoder(bytes.NewReader(r.Content))
 	dec.UseNumber()
 	if err := dec.Decode(&out.Content); err != nil {
-		return nil, errorf(model.KindInvalid, "recorded call %d: answer: %v", c.at, err)
+		return nil, errorf(model.KindInvalid, "recorded call %d: response: %v", c.at, err)
 	}
 	for _, part := range out.Content.Parts {
 		if part == nil {
-			return nil, errorf(model.KindInvalid, "recorded call %d: answer: a part is null", c.at)
+			return nil, errorf(model.KindInvalid, "recorded call %d: response: a part is null", c.at)
 		}
 		if part.FunctionCall != nil && part.FunctionCall.Args == nil {
 			part.FunctionCall.Args = map[string]any{} // JSON leaves it out
@@ -242,7 +242,7 @@ func (c *taped) respond(ctx context.Context, delay time.Duration, emit func(mode
 	return out, nil
 }
 
-// find returns the recorded call that answers a request: one of the same agent
+// find returns the recorded call for a request: one of the same agent
 // with an equal request, of several the one that was the same call of its turn, and
 // of those the first. If none is equal that is, unless the tape is strict, the call
 // of that number; of several the one that follows the same words of the user, and

@@ -217,8 +217,8 @@ func TestTapeFiles(t *testing.T) {
 	}
 	for name, c := range map[string]struct{ text, want string }{
 		"broken": {"what\n", "line 1"},
-		"empty":  {"", "no recorded call has an answer"},
-		"silent": {`{"agentd_record":1,"request":{"contents":[]},"error":{"kind":"canceled","message":"x"}}` + "\n", "no recorded call has an answer"},
+		"empty":  {"", "no recorded call has a response"},
+		"silent": {`{"agentd_record":1,"request":{"contents":[]},"error":{"kind":"canceled","message":"x"}}` + "\n", "no recorded call has a response"},
 		"odd":    {`{"agentd_record":1,"request":[],"error":{"kind":"auth","message":"x"}}` + "\n", "call 1: request"},
 	} {
 		if err := os.WriteFile(filepath.Join(dir, name+".jsonl"), []byte(c.text), 0o600); err != nil {

@@ -86,7 +86,7 @@ var BlockedAnswers = map[string]blockedAnswer{
 			`{"type":"message_stop"}`,
 		},
 		Text:   "Half.",
-		Says:   []string{"the model refused to answer: cyber: about " + PromptCanary},
+		Says:   []string{"the model refused to respond: cyber: about " + PromptCanary},
 		Tokens: 8,
 	},
 	"Anthropic, nothing said": {
@@ -96,7 +96,7 @@ var BlockedAnswers = map[string]blockedAnswer{
 			`{"type":"message_delta","delta":{"stop_reason":"refusal"},"usage":{"output_tokens":1}}`,
 			`{"type":"message_stop"}`,
 		},
-		Says:   []string{"the model refused to answer"},
+		Says:   []string{"the model refused to respond"},
 		Tokens: 6,
 	},
 	"Anthropic, a status": {
@@ -129,7 +129,7 @@ var BlockedAnswers = map[string]blockedAnswer{
 				`"usage":{"prompt_tokens":4,"completion_tokens":3,"total_tokens":7}}`,
 			`[DONE]`,
 		},
-		Says:   []string{"the model refused to answer: I will not say " + PromptCanary},
+		Says:   []string{"the model refused to respond: I will not say " + PromptCanary},
 		Tokens: 7,
 	},
 	"chat, Azure's prompt filter": {
@@ -168,7 +168,7 @@ var BlockedAnswers = map[string]blockedAnswer{
 				`"usage":{"input_tokens":4,"output_tokens":3,"total_tokens":7}}}`,
 		},
 		Text:   "Half.",
-		Says:   []string{"the model refused to answer: I will not say " + PromptCanary},
+		Says:   []string{"the model refused to respond: I will not say " + PromptCanary},
 		Tokens: 7,
 	},
 	"Responses, a failure": {

@@ -98,6 +98,6 @@ func CutCall(content *genai.Content, began bool) {
 	}
 	last := content.Parts[len(content.Parts)-1]
 	if last.FunctionCall != nil {
-		last.PartMetadata[seam.MetaArgsError] = "the answer was cut off by the token limit before the arguments"
+		last.PartMetadata[seam.MetaArgsError] = "the response was cut off by the token limit before the arguments"
 	}
 }

@@ -45,7 +45,7 @@ func Foreign(p *genai.Part, account string) bool {
 // sealed for itself: encrypted or signed thinking, and results of its tools. A
 // provider that cannot read its own data any more (its keys have changed, or it is
 // of another account or model) refuses the call for it, this time and every later
-// one. Refused so before anything was answered, which costs nothing, the call is
+// one. Refused so before any response, which costs nothing, the call is
 // made once more without that data. owner is who is named in the parts.
 func WithSealed(
 	req *model.Request, owner string, emit func(model.Delta),

@@ -100,7 +100,7 @@ func (s *Session) askLocked(t *Turn, p *pending, why string) {
 	case callOffered:
 		p.owner.push(render.Item{Offer: &p.call})
 		after := t.timeout(p.call.Name)
-		late := fmt.Sprintf("no answer within %v", after)
+		late := fmt.Sprintf("no result within %v", after)
 		s.alarms.Set(&p.alarm, after, func() { s.settleSoonLocked(t, p, record.TimedOut, late) })
 	case callHandover:
 		s.alarms.Set(&p.alarm, time.Until(p.leftAt.Add(s.limits.HandoverGrace)), func() { s.handOverLocked(t) })

@@ -58,7 +58,7 @@ func (r *Run) Records(ctx context.Context, after int64) iter.Seq2[record.Record,
 func (r *Run) Append(ctx context.Context, data []byte, ev *record.Event) (record.Record, error) {
 	if n := len(ev.Calls); n > r.s.limits.MaxCalls {
 		return record.Record{}, fault.Errorf(fault.LimitExceeded,
-			"one answer asks for %d tool calls, at most %d are allowed", n, r.s.limits.MaxCalls).
+			"one response asks for %d tool calls, at most %d are allowed", n, r.s.limits.MaxCalls).
 			Over("answer_tool_calls", r.s.limits.MaxCalls, n)
 	}
 	return r.s.commit(ctx, &entry{

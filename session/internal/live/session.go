@@ -221,7 +221,7 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolRes
 		return nil, nil, nil
 	case settled:
 		return nil, nil, fault.Errorf(fault.Invalid,
-			"tool call %q: this answer came too late, the call is already settled (%s)", res.CallID, first.Outcome)
+			"tool call %q: this result came too late, the call is already settled (%s)", res.CallID, first.Outcome)
 	case p == nil:
 		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: no such call is open in this turn", res.CallID)
 	case p.phase == callSealed:
@@ -273,7 +273,7 @@ func (s *Session) callLocked(ctx context.Context, of *Turn, res *record.ToolResu
 }
 
 func errTooLate(callID string) error {
-	return fault.Errorf(fault.Invalid, "tool call %q: this answer came too late, the turn is over", callID)
+	return fault.Errorf(fault.Invalid, "tool call %q: this result came too late, the turn is over", callID)
 }
 
 // seal returns the result of a call. It waits for a result that is being recorded, and seals a call that

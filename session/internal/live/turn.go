@@ -201,7 +201,7 @@ func (t *Turn) SubmitResult(ctx context.Context, a ClientResult) error {
 	return refused.OfTurn(t.id)
 }
 
-// resultOf returns an answer as the log has it, or why it cannot be taken.
+// resultOf returns a client's result as the log has it, or why it cannot be taken.
 func (s *Session) resultOf(a ClientResult) (res record.ToolResult, data json.RawMessage, wrong *fault.Error) {
 	res = record.ToolResult{CallID: a.CallID, Outcome: record.Returned, State: a.State, By: a.by, Warnings: a.warnings}
 	switch {
@@ -220,15 +220,15 @@ func (s *Session) resultOf(a ClientResult) (res record.ToolResult, data json.Raw
 			res.Error = "the tool failed without saying why"
 		}
 	default:
-		res.Error = "the client answered without output and without error"
+		res.Error = "the client returned neither output nor error"
 	}
 	data, err := logjson.Marshal(res)
 	if err != nil {
-		return res, nil, fault.Errorf(fault.Invalid, "the answer cannot be stored: %v", err)
+		return res, nil, fault.Errorf(fault.Invalid, "the result cannot be stored: %v", err)
 	}
 	if n, most := len(data), s.limits.MaxResultBytes; n > most {
 		return res, nil, fault.Errorf(fault.LimitExceeded,
-			"the answer takes %d bytes, at most %d are allowed", n, most).
+			"the result takes %d bytes, at most %d are allowed", n, most).
 			Breaking("output", fault.RuleRange).Over("result_bytes", most, n)
 	}
 	if len(a.Parts) == 0 {
@@ -242,7 +242,7 @@ func (s *Session) resultOf(a ClientResult) (res record.ToolResult, data json.Raw
 	}
 	res.Parts = a.Parts
 	if data, err = logjson.Marshal(res); err != nil {
-		return res, nil, fault.Errorf(fault.Invalid, "the answer cannot be stored: %v", err)
+		return res, nil, fault.Errorf(fault.Invalid, "the result cannot be stored: %v", err)
 	}
 	return res, data, nil
 }

@@ -135,7 +135,7 @@ var ErrUnavailable = errors.New("store: not available")
 
 // Unavailable returns the error that a client reads when the store cannot do something, because of err.
 func Unavailable(what string, err error) *fault.Error {
-	why := "it does not answer as it should"
+	why := "it does not respond as it should"
 	switch {
 	case errors.Is(err, store.ErrFull):
 		why = "no space is left"

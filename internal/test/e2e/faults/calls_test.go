@@ -339,7 +339,7 @@ func TestFaultToolNeverAnswers(t *testing.T) {
 		if res := turns[0].Results[id]; res.Outcome != record.TimedOut {
 			t.Errorf("call %s: %+v", id, res)
 		}
-		if told := b.models.resultsOf("<turn never>", fmt.Sprint("call_", i)); len(told) != 1 || !strings.Contains(told[0], "no answer within 30ms") {
+		if told := b.models.resultsOf("<turn never>", fmt.Sprint("call_", i)); len(told) != 1 || !strings.Contains(told[0], "no result within 30ms") {
 			t.Errorf("the model was told %q of call %s", told, id)
 		}
 	}

@@ -159,7 +159,7 @@ func rules() map[string]func(harness.RawClient) {
 		},
 		"6 no result": func(r harness.RawClient) {
 			got := r.Talk(harness.StartTurn(tools, "one", "two"), harness.AnswerAll(""))
-			if text := got.Text["root"]; !got.End.GetCompleted() || !strings.Contains(text, "one: the client answered without output") {
+			if text := got.Text["root"]; !got.End.GetCompleted() || !strings.Contains(text, "one: the client returned neither output nor error") {
 				r.T.Errorf("%q, %v", text, got.End)
 			}
 		},

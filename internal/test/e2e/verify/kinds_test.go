@@ -132,7 +132,7 @@ func TestVerifyKinds(t *testing.T) {
 				got := talk(request(""), c.busy != 0)
 				// A turn whose time is over does not wait for the answer that is on its way.
 				errs := slices.DeleteFunc(slices.Clone(got.Errors), func(e *agentdv1.RunResponse_ErrorResponse) bool {
-					return strings.Contains(e.GetMessage(), "this answer came too late, the turn is over")
+					return strings.Contains(e.GetMessage(), "this result came too late, the turn is over")
 				})
 				switch {
 				case c.code != 0:

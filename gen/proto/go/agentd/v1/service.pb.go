@@ -3,8 +3,8 @@
 // A client opens one bidirectional stream, sends an ExecuteRequest that holds
 // a tree of agents, the tools it offers and a prompt, and then reads events
 // until EndResponse. When an agent wants a tool, the server sends a
-// ToolCallRequest; the client runs the tool next to its own data and answers
-// with a ToolCallResponse that holds only what the model may see.
+// ToolCallRequest; the client runs the tool next to its own data and sends
+// a ToolCallResponse that holds only what the model may see.
 //
 // Every field number, name and JSON name up to 9 (and up to 19 inside a oneof)
 // is fixed: clients that are already deployed speak it. New fields of these
@@ -550,7 +550,7 @@ type RunRequest_Heartbeat struct {
 }
 
 type RunRequest_ToolCallResponse_ struct {
-	// Answers a tool call.
+	// Gives the result of a tool call.
 	ToolCallResponse *RunRequest_ToolCallResponse `protobuf:"bytes,3,opt,name=tool_call_response,json=toolCallResponse,proto3,oneof"`
 }
 
@@ -740,12 +740,12 @@ type RunResponse struct {
 	Response isRunResponse_Response `protobuf_oneof:"response"`
 	// The message's place in the session: rises with every message about the
 	// session, is the same for every client that receives it, and is what
-	// after_seq takes. 0 on answers to this client's own messages (heartbeat,
+	// after_seq takes. 0 on replies to this client's own messages (heartbeat,
 	// error). Not dense: do not compute with it.
 	Seq int64 `protobuf:"varint,10,opt,name=seq,proto3" json:"seq,omitempty"`
 	// The turn the message is about.
 	TurnId string `protobuf:"bytes,11,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
-	// When it happened; unset on text that is on its way and on answers.
+	// When it happened; unset on text that is on its way and on replies.
 	Time *timestamppb.Timestamp `protobuf:"bytes,12,opt,name=time,proto3" json:"time,omitempty"`
 	// True when the message is read from the log: it happened before this stream
 	// was there to see it.
@@ -1073,7 +1073,7 @@ type RunResponse_Execute struct {
 }
 
 type RunResponse_Heartbeat struct {
-	// Answers a heartbeat.
+	// The reply to a heartbeat.
 	Heartbeat *RunResponse_HeartbeatResponse `protobuf:"bytes,2,opt,name=heartbeat,proto3,oneof"`
 }
 
@@ -1133,7 +1133,7 @@ type RunResponse_ModelCallRetried struct {
 }
 
 type RunResponse_ToolCallAnswered struct {
-	// A tool call has been answered.
+	// A tool call has its result.
 	ToolCallAnswered *ToolCallAnswered `protobuf:"bytes,26,opt,name=tool_call_answered,json=toolCallAnswered,proto3,oneof"`
 }
 
@@ -1158,12 +1158,12 @@ type RunResponse_ModelCallFellBack struct {
 }
 
 type RunResponse_ProviderToolsUsed struct {
-	// A provider has run tools, or an answer cites sources.
+	// A provider has run tools, or a response cites sources.
 	ProviderToolsUsed *ProviderToolsUsed `protobuf:"bytes,31,opt,name=provider_tools_used,json=providerToolsUsed,proto3,oneof"`
 }
 
 type RunResponse_RawPayloadReceived struct {
-	// A provider's answer as it came.
+	// A provider's response as it came.
 	RawPayloadReceived *RawPayloadReceived `protobuf:"bytes,32,opt,name=raw_payload_received,json=rawPayloadReceived,proto3,oneof"`
 }
 
@@ -1250,8 +1250,8 @@ func (*RunResponse_AgentEnded) isRunResponse_Response() {}
 func (*RunResponse_Transferred) isRunResponse_Response() {}
 
 // InteractionResponse resolves an interaction. The first one stands: a second
-// one changes nothing and is answered with an ErrorResponse that does not end
-// the turn.
+// one changes nothing, and the server responds with an ErrorResponse that does not
+// end the turn.
 type InteractionResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session; may be empty.
@@ -1462,7 +1462,7 @@ func (x *AbortedModelCall) GetRan() *durationpb.Duration {
 	return nil
 }
 
-// ToolCallRef is one call of the model answers whose tools were under way.
+// ToolCallRef is one call of the responses whose tools were under way.
 type ToolCallRef struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The call's id.
@@ -1924,7 +1924,7 @@ type ModelCallEnded struct {
 	Usage *Usage `protobuf:"bytes,7,opt,name=usage,proto3" json:"usage,omitempty"`
 	// Why the model stopped.
 	StopReason StopReason `protobuf:"varint,10,opt,name=stop_reason,json=stopReason,proto3,enum=agentd.v1.StopReason" json:"stop_reason,omitempty"`
-	// From the first try to the end of the answer, waits included.
+	// From the first try to the end of the response, waits included.
 	Duration *durationpb.Duration `protobuf:"bytes,11,opt,name=duration,proto3" json:"duration,omitempty"`
 	// From the first try to the first text, or thought; unset when there was none.
 	TimeToFirstText *durationpb.Duration `protobuf:"bytes,12,opt,name=time_to_first_text,json=timeToFirstText,proto3" json:"time_to_first_text,omitempty"`
@@ -2292,11 +2292,11 @@ func (x *Citation) GetEndByte() int32 {
 	return 0
 }
 
-// RawPayloadReceived is a provider's answer to one try of a model call as it came over
+// RawPayloadReceived is a provider's response to one try of a model call as it came over
 // the network, but for keys of the request, which are replaced; only for a turn
 // with ExecuteRequest.raw_payloads. It comes before the ModelCallEnded of its
 // call. A try may have several, such as one of a model that pauses, and has none
-// where nothing was answered.
+// where there was no response.
 type RawPayloadReceived struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
@@ -2309,7 +2309,7 @@ type RawPayloadReceived struct {
 	// The try, from 1; it begins anew with each model of LlmAgent.fallback_models
 	// and behind HistoryCompacted.
 	Attempt uint32 `protobuf:"varint,4,opt,name=attempt,proto3" json:"attempt,omitempty"`
-	// Who answered.
+	// Who responded.
 	Provider string `protobuf:"bytes,5,opt,name=provider,proto3" json:"provider,omitempty"`
 	// The HTTP status.
 	Status int32 `protobuf:"varint,6,opt,name=status,proto3" json:"status,omitempty"`
@@ -2753,10 +2753,10 @@ type ToolCallAnswered struct {
 	AgentPath []string `protobuf:"bytes,6,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
 	// More of the result.
 	Parts []*Part `protobuf:"bytes,7,rep,name=parts,proto3" json:"parts,omitempty"`
-	// The id of the principal whose client has answered; set by the server, empty when
+	// The id of the principal whose client has returned the result; set by the server, empty when
 	// no client has.
 	CreatedBy string `protobuf:"bytes,8,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
-	// What of the answer was left out.
+	// What of the result was left out.
 	Warnings      []*Warning `protobuf:"bytes,9,rep,name=warnings,proto3" json:"warnings,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -3065,7 +3065,7 @@ func (x *ToolCallUnserved) GetExpireTime() *timestamppb.Timestamp {
 
 // MessageCompleted says that a message is complete: its text and its thoughts were
 // in the OutputChunks of the same message_id, all of them, and nothing of it will be
-// retracted any more. A model's answer without text and thoughts, such as one of tool
+// retracted any more. A response without text and thoughts, such as one of tool
 // calls alone, is no message.
 type MessageCompleted struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3477,7 +3477,7 @@ type RunRequest_ExecuteRequest struct {
 	SessionBudget *Budget `protobuf:"bytes,14,opt,name=session_budget,json=sessionBudget,proto3" json:"session_budget,omitempty"`
 	// What happens when the session already runs a turn.
 	OnBusy OnBusy `protobuf:"varint,15,opt,name=on_busy,json=onBusy,proto3,enum=agentd.v1.OnBusy" json:"on_busy,omitempty"`
-	// How long a client may take to answer a tool call, for tools that have no
+	// How long a client may take for a tool call, for tools that have no
 	// timeout of their own. Left out: the server's default.
 	ToolTimeout *durationpb.Duration `protobuf:"bytes,16,opt,name=tool_timeout,json=toolTimeout,proto3" json:"tool_timeout,omitempty"`
 	// The id of the new turn, chosen by the caller: 1 to 128 of A-Z, a-z, 0-9 and
@@ -3497,7 +3497,7 @@ type RunRequest_ExecuteRequest struct {
 	// More of what the user says, behind user_prompt, which may then be empty. A
 	// file that no model of the tree takes is refused before the turn is recorded.
 	UserParts []*Part `protobuf:"bytes,20,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
-	// Sends the provider's own answer to each try of the turn's model calls, as
+	// Sends the provider's own response to each try of the turn's model calls, as
 	// RawPayloadReceived. It is kept in the session's log.
 	RawPayloads bool `protobuf:"varint,21,opt,name=raw_payloads,json=rawPayloads,proto3" json:"raw_payloads,omitempty"`
 	// Makes the session that session_id names, if there is none, under that id;
@@ -3676,7 +3676,7 @@ func (x *RunRequest_ExecuteRequest) GetInitialStateJson() string {
 	return ""
 }
 
-// HeartbeatRequest keeps the stream alive; it is answered with a
+// HeartbeatRequest keeps the stream alive; the server replies with a
 // HeartbeatResponse.
 type RunRequest_HeartbeatRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -3723,14 +3723,14 @@ func (x *RunRequest_HeartbeatRequest) GetSessionId() string {
 	return ""
 }
 
-// ToolCallResponse answers one ToolCallRequest. Answers may come in any
-// order. The first answer to a call stands: an equal repeat is ignored, any
-// other answer to a call that is unknown or already settled changes nothing
-// and is answered with an ErrorResponse that does not end the turn.
+// ToolCallResponse is the result of one ToolCallRequest. Results may come in any
+// order. The first result of a call stands: an equal repeat is ignored. Any
+// other result of a call that is unknown or already settled changes nothing:
+// the server responds with an ErrorResponse that does not end the turn.
 //
-// An answer to an open call that cannot be taken settles it too: the call's
+// A result of an open call that cannot be taken settles it too: the call's
 // result is an error that says what was wrong, which the model sees at once, and
-// an ErrorResponse says so on the stream. That is so for an answer above a limit
+// an ErrorResponse says so on the stream. That is so for a result above a limit
 // (by default 1 MiB as JSON without its parts, and 4 MiB for the whole message),
 // with too many parts, or with state that is nested too deeply. A message that is
 // too large to be read is known by its first 1,000 bytes: tool_call_id has to
@@ -4050,7 +4050,7 @@ func (x *RunResponse_ExecuteResponse) GetWarnings() []*Warning {
 	return nil
 }
 
-// HeartbeatResponse answers a HeartbeatRequest.
+// HeartbeatResponse is the reply to a HeartbeatRequest.
 type RunResponse_HeartbeatResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session.
@@ -4096,8 +4096,8 @@ func (x *RunResponse_HeartbeatResponse) GetSessionId() string {
 	return ""
 }
 
-// ToolCallRequest asks the client to run a tool. The calls of one model
-// answer are sent together and are meant to run together.
+// ToolCallRequest asks the client to run a tool. The calls of one
+// response are sent together and are meant to run together.
 type RunResponse_ToolCallRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The stream's session.
@@ -4192,9 +4192,9 @@ type RunResponse_OutputChunk struct {
 	Content string `protobuf:"bytes,3,opt,name=content,proto3" json:"content,omitempty"`
 	// True once per agent and turn in which it spoke, on its last chunk.
 	Last bool `protobuf:"varint,4,opt,name=last,proto3" json:"last,omitempty"`
-	// True when the text is the model's thinking and not its answer.
+	// True when the text is the model's thinking and not its message.
 	IsThought bool `protobuf:"varint,5,opt,name=is_thought,json=isThought,proto3" json:"is_thought,omitempty"`
-	// The message that the text is part of: one answer of one model call. Empty
+	// The message that the text is part of: one response of one model call. Empty
 	// on a chunk that only closes.
 	MessageId     string `protobuf:"bytes,10,opt,name=message_id,json=messageId,proto3" json:"message_id,omitempty"`
 	unknownFields protoimpl.UnknownFields
@@ -4284,15 +4284,15 @@ type RunResponse_ErrorResponse struct {
 	Message string `protobuf:"bytes,3,opt,name=message,proto3" json:"message,omitempty"`
 	// True when the same request may succeed later.
 	Retryable bool `protobuf:"varint,4,opt,name=retryable,proto3" json:"retryable,omitempty"`
-	// The tool call whose answer was refused; empty in any other error. The refused
-	// answer was not stored: a ToolCallAnswered says what was, and without one the call
-	// still waits for an answer.
+	// The tool call whose result was refused; empty in any other error. The refused
+	// result was not stored: a ToolCallAnswered says what was, and without one the call
+	// still waits for a result.
 	ToolCallId string `protobuf:"bytes,10,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
 	// The turn that the error is about: the one that has failed, that runs and makes
 	// the session busy, or that was not found. Empty in any other error.
 	TurnId string `protobuf:"bytes,11,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	// How long to wait, at least, before the same request is sent again; unset when the
-	// server does not know. An answer over HTTP says it in Retry-After too, in whole
+	// server does not know. A reply over HTTP says it in Retry-After too, in whole
 	// seconds, rounded up.
 	RetryAfter *durationpb.Duration `protobuf:"bytes,12,opt,name=retry_after,json=retryAfter,proto3" json:"retry_after,omitempty"`
 	// What is wrong with which field of the request, at most 16 of them; the message is
@@ -4413,7 +4413,7 @@ type RunResponse_EndResponse struct {
 	// EndRequest, an interrupting prompt, a client that stayed away. Unset when it
 	// finished or failed.
 	Receipt *CancelReceipt `protobuf:"bytes,10,opt,name=receipt,proto3" json:"receipt,omitempty"`
-	// The last answer, JSON in the model's own text, when the agent that gave it has
+	// The last response, JSON in the model's own text, when the agent that gave it has
 	// an output_schema, which it satisfies. Its numbers have every digit, and may be
 	// beyond what a float64 holds. Empty unless the turn completed.
 	StructuredOutput string `protobuf:"bytes,11,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`

@@ -2559,7 +2559,7 @@ func (x *WatchSessionResponse) GetCursor() string {
 	return ""
 }
 
-// SubmitToolResultsRequest answers tool calls.
+// SubmitToolResultsRequest gives the results of tool calls.
 type SubmitToolResultsRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// The session.
@@ -3573,9 +3573,9 @@ type PriceTier struct {
 	Input float64 `protobuf:"fixed64,2,opt,name=input,proto3" json:"input,omitempty"`
 	// Of the request, where the provider had it cached.
 	Cached float64 `protobuf:"fixed64,3,opt,name=cached,proto3" json:"cached,omitempty"`
-	// Of the answer.
+	// Of the response.
 	Output float64 `protobuf:"fixed64,4,opt,name=output,proto3" json:"output,omitempty"`
-	// Of the model's thinking; unset where it costs what the answer does.
+	// Of the model's thinking; unset where it costs what the response does.
 	Thinking *float64 `protobuf:"fixed64,5,opt,name=thinking,proto3,oneof" json:"thinking,omitempty"`
 	// Of the request, where the provider writes it into its cache: with rising ttl, of
 	// which the last one that is not longer than the cache is kept holds. A write for
@@ -3715,18 +3715,18 @@ func (x *CacheWritePrice) GetPrice() float64 {
 // ModelCapabilities are what a model can do.
 type ModelCapabilities struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// Tokens of request and answer together, or of the request alone where the
+	// Tokens of request and response together, or of the request alone where the
 	// provider says so; 0 is not known.
 	ContextTokens int64 `protobuf:"varint,1,opt,name=context_tokens,json=contextTokens,proto3" json:"context_tokens,omitempty"`
-	// Tokens of the longest answer; 0 is not known.
+	// Tokens of the longest response; 0 is not known.
 	OutputTokens int64 `protobuf:"varint,2,opt,name=output_tokens,json=outputTokens,proto3" json:"output_tokens,omitempty"`
 	// Kinds of file that it reads: image, audio, video, document.
 	Inputs []string `protobuf:"bytes,3,rep,name=inputs,proto3" json:"inputs,omitempty"`
-	// It thinks before it answers.
+	// It thinks before it responds.
 	Thinking bool `protobuf:"varint,4,opt,name=thinking,proto3" json:"thinking,omitempty"`
 	// It calls tools.
 	Tools bool `protobuf:"varint,5,opt,name=tools,proto3" json:"tools,omitempty"`
-	// It answers by a schema in its provider's native way.
+	// It responds by a schema in its provider's native way.
 	StructuredOutput bool `protobuf:"varint,6,opt,name=structured_output,json=structuredOutput,proto3" json:"structured_output,omitempty"`
 	unknownFields    protoimpl.UnknownFields
 	sizeCache        protoimpl.SizeCache

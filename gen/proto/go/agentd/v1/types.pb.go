@@ -77,7 +77,7 @@ const (
 	// interaction that is resolved already; the message names the state. Not
 	// retryable.
 	ErrorCode_ERROR_CODE_FAILED_PRECONDITION ErrorCode = 18
-	// The model's answer does not fit the output_schema of its agent. Not
+	// The model's response does not fit the output_schema of its agent. Not
 	// retryable.
 	ErrorCode_ERROR_CODE_OUTPUT_INVALID ErrorCode = 19
 	// The session has no such turn or interaction. Not retryable.
@@ -588,7 +588,7 @@ const (
 	ToolChoice_MODE_AUTO ToolChoice_Mode = 1
 	// No tool is called.
 	ToolChoice_MODE_NONE ToolChoice_Mode = 2
-	// A tool is called, in each answer: the agent needs another way to come to an
+	// A tool is called, in each response: the agent needs another way to come to an
 	// end, such as `exit_loop`, a transfer, or a limit.
 	ToolChoice_MODE_REQUIRED ToolChoice_Mode = 3
 )
@@ -912,7 +912,7 @@ type Tool struct {
 	// JSON Schema of its arguments, an object. Left out: no arguments are
 	// declared.
 	InputSchema *string `protobuf:"bytes,3,opt,name=input_schema,json=inputSchema,proto3,oneof" json:"input_schema,omitempty"`
-	// How long a client may take to answer a call of it. Left out: what the
+	// How long a client may take for a call of it. Left out: what the
 	// request says for all tools.
 	Timeout *durationpb.Duration `protobuf:"bytes,10,opt,name=timeout,proto3" json:"timeout,omitempty"`
 	// Each call waits until a person approves it, see Interaction; only then a client
@@ -1738,12 +1738,12 @@ type GenerationSettings struct {
 	Temperature *float64 `protobuf:"fixed64,1,opt,name=temperature,proto3,oneof" json:"temperature,omitempty"`
 	// Only the likeliest words that together have this probability.
 	TopP *float64 `protobuf:"fixed64,2,opt,name=top_p,json=topP,proto3,oneof" json:"top_p,omitempty"`
-	// Longest answer, in tokens, thinking included where the provider counts so; 0
+	// Longest response, in tokens, thinking included where the provider counts so; 0
 	// is what the model allows, or the server's default where a provider demands one.
 	MaxOutputTokens int32 `protobuf:"varint,3,opt,name=max_output_tokens,json=maxOutputTokens,proto3" json:"max_output_tokens,omitempty"`
-	// Texts at which the answer ends.
+	// Texts at which the response ends.
 	StopSequences []string `protobuf:"bytes,4,rep,name=stop_sequences,json=stopSequences,proto3" json:"stop_sequences,omitempty"`
-	// For answers that repeat, as far as the provider can.
+	// For responses that repeat, as far as the provider can.
 	Seed *int32 `protobuf:"varint,5,opt,name=seed,proto3,oneof" json:"seed,omitempty"`
 	// How much the model may think.
 	Thinking *Thinking `protobuf:"bytes,6,opt,name=thinking,proto3" json:"thinking,omitempty"`
@@ -1901,7 +1901,7 @@ func (x *PromptCache) GetTtl() *durationpb.Duration {
 	return nil
 }
 
-// Thinking is how much a model may think before it answers, in one of the two ways
+// Thinking is how much a model may think before it responds, in one of the two ways
 // in which providers put it; each adapter translates the other one.
 type Thinking struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -2337,7 +2337,7 @@ type TokenUsage struct {
 	// Tokens of the whole request: cached ones, those that were written into a cache
 	// and those that tools of the provider have added are among them.
 	PromptTokens int32 `protobuf:"varint,1,opt,name=prompt_tokens,json=promptTokens,proto3" json:"prompt_tokens,omitempty"`
-	// Tokens of the whole answer, with the model's thinking.
+	// Tokens of the whole response, with the model's thinking.
 	CompletionTokens int32 `protobuf:"varint,2,opt,name=completion_tokens,json=completionTokens,proto3" json:"completion_tokens,omitempty"`
 	// Those of prompt_tokens that were read from the provider's cache.
 	CachedTokens int32 `protobuf:"varint,3,opt,name=cached_tokens,json=cachedTokens,proto3" json:"cached_tokens,omitempty"`

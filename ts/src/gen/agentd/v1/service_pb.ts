@@ -3,8 +3,8 @@
 // A client opens one bidirectional stream, sends an ExecuteRequest that holds
 // a tree of agents, the tools it offers and a prompt, and then reads events
 // until EndResponse. When an agent wants a tool, the server sends a
-// ToolCallRequest; the client runs the tool next to its own data and answers
-// with a ToolCallResponse that holds only what the model may see.
+// ToolCallRequest; the client runs the tool next to its own data and sends
+// a ToolCallResponse that holds only what the model may see.
 //
 // Every field number, name and JSON name up to 9 (and up to 19 inside a oneof)
 // is fixed: clients that are already deployed speak it. New fields of these
@@ -64,7 +64,7 @@ export type RunRequest = Message<"agentd.v1.RunRequest"> & {
     case: "heartbeat";
   } | {
     /**
-     * Answers a tool call.
+     * Gives the result of a tool call.
      *
      * @generated from field: agentd.v1.RunRequest.ToolCallResponse tool_call_response = 3;
      */
@@ -126,7 +126,7 @@ export type RunRequestJson = {
   heartbeat?: RunRequest_HeartbeatRequestJson;
 
   /**
-   * Answers a tool call.
+   * Gives the result of a tool call.
    *
    * @generated from field: agentd.v1.RunRequest.ToolCallResponse tool_call_response = 3;
    */
@@ -262,7 +262,7 @@ export type RunRequest_ExecuteRequest = Message<"agentd.v1.RunRequest.ExecuteReq
   onBusy: OnBusy;
 
   /**
-   * How long a client may take to answer a tool call, for tools that have no
+   * How long a client may take for a tool call, for tools that have no
    * timeout of their own. Left out: the server's default.
    *
    * @generated from field: google.protobuf.Duration tool_timeout = 16;
@@ -307,7 +307,7 @@ export type RunRequest_ExecuteRequest = Message<"agentd.v1.RunRequest.ExecuteReq
   userParts: Part[];
 
   /**
-   * Sends the provider's own answer to each try of the turn's model calls, as
+   * Sends the provider's own response to each try of the turn's model calls, as
    * RawPayloadReceived. It is kept in the session's log.
    *
    * @generated from field: bool raw_payloads = 21;
@@ -435,7 +435,7 @@ export type RunRequest_ExecuteRequestJson = {
   onBusy?: OnBusyJson;
 
   /**
-   * How long a client may take to answer a tool call, for tools that have no
+   * How long a client may take for a tool call, for tools that have no
    * timeout of their own. Left out: the server's default.
    *
    * @generated from field: google.protobuf.Duration tool_timeout = 16;
@@ -480,7 +480,7 @@ export type RunRequest_ExecuteRequestJson = {
   userParts?: PartJson[];
 
   /**
-   * Sends the provider's own answer to each try of the turn's model calls, as
+   * Sends the provider's own response to each try of the turn's model calls, as
    * RawPayloadReceived. It is kept in the session's log.
    *
    * @generated from field: bool raw_payloads = 21;
@@ -522,7 +522,7 @@ export const RunRequest_ExecuteRequestSchema: GenMessage<RunRequest_ExecuteReque
   messageDesc(file_agentd_v1_service, 0, 0);
 
 /**
- * HeartbeatRequest keeps the stream alive; it is answered with a
+ * HeartbeatRequest keeps the stream alive; the server replies with a
  * HeartbeatResponse.
  *
  * @generated from message agentd.v1.RunRequest.HeartbeatRequest
@@ -537,7 +537,7 @@ export type RunRequest_HeartbeatRequest = Message<"agentd.v1.RunRequest.Heartbea
 };
 
 /**
- * HeartbeatRequest keeps the stream alive; it is answered with a
+ * HeartbeatRequest keeps the stream alive; the server replies with a
  * HeartbeatResponse.
  *
  * @generated from message agentd.v1.RunRequest.HeartbeatRequest
@@ -559,14 +559,14 @@ export const RunRequest_HeartbeatRequestSchema: GenMessage<RunRequest_HeartbeatR
   messageDesc(file_agentd_v1_service, 0, 1);
 
 /**
- * ToolCallResponse answers one ToolCallRequest. Answers may come in any
- * order. The first answer to a call stands: an equal repeat is ignored, any
- * other answer to a call that is unknown or already settled changes nothing
- * and is answered with an ErrorResponse that does not end the turn.
+ * ToolCallResponse is the result of one ToolCallRequest. Results may come in any
+ * order. The first result of a call stands: an equal repeat is ignored. Any
+ * other result of a call that is unknown or already settled changes nothing:
+ * the server responds with an ErrorResponse that does not end the turn.
  *
- * An answer to an open call that cannot be taken settles it too: the call's
+ * A result of an open call that cannot be taken settles it too: the call's
  * result is an error that says what was wrong, which the model sees at once, and
- * an ErrorResponse says so on the stream. That is so for an answer above a limit
+ * an ErrorResponse says so on the stream. That is so for a result above a limit
  * (by default 1 MiB as JSON without its parts, and 4 MiB for the whole message),
  * with too many parts, or with state that is nested too deeply. A message that is
  * too large to be read is known by its first 1,000 bytes: tool_call_id has to
@@ -649,14 +649,14 @@ export type RunRequest_ToolCallResponse = Message<"agentd.v1.RunRequest.ToolCall
 };
 
 /**
- * ToolCallResponse answers one ToolCallRequest. Answers may come in any
- * order. The first answer to a call stands: an equal repeat is ignored, any
- * other answer to a call that is unknown or already settled changes nothing
- * and is answered with an ErrorResponse that does not end the turn.
+ * ToolCallResponse is the result of one ToolCallRequest. Results may come in any
+ * order. The first result of a call stands: an equal repeat is ignored. Any
+ * other result of a call that is unknown or already settled changes nothing:
+ * the server responds with an ErrorResponse that does not end the turn.
  *
- * An answer to an open call that cannot be taken settles it too: the call's
+ * A result of an open call that cannot be taken settles it too: the call's
  * result is an error that says what was wrong, which the model sees at once, and
- * an ErrorResponse says so on the stream. That is so for an answer above a limit
+ * an ErrorResponse says so on the stream. That is so for a result above a limit
  * (by default 1 MiB as JSON without its parts, and 4 MiB for the whole message),
  * with too many parts, or with state that is nested too deeply. A message that is
  * too large to be read is known by its first 1,000 bytes: tool_call_id has to
@@ -1011,7 +1011,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     case: "execute";
   } | {
     /**
-     * Answers a heartbeat.
+     * The reply to a heartbeat.
      *
      * @generated from field: agentd.v1.RunResponse.HeartbeatResponse heartbeat = 2;
      */
@@ -1107,7 +1107,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     case: "modelCallRetried";
   } | {
     /**
-     * A tool call has been answered.
+     * A tool call has its result.
      *
      * @generated from field: agentd.v1.ToolCallAnswered tool_call_answered = 26;
      */
@@ -1147,7 +1147,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     case: "modelCallFellBack";
   } | {
     /**
-     * A provider has run tools, or an answer cites sources.
+     * A provider has run tools, or a response cites sources.
      *
      * @generated from field: agentd.v1.ProviderToolsUsed provider_tools_used = 31;
      */
@@ -1155,7 +1155,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
     case: "providerToolsUsed";
   } | {
     /**
-     * A provider's answer as it came.
+     * A provider's response as it came.
      *
      * @generated from field: agentd.v1.RawPayloadReceived raw_payload_received = 32;
      */
@@ -1214,7 +1214,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
   /**
    * The message's place in the session: rises with every message about the
    * session, is the same for every client that receives it, and is what
-   * after_seq takes. 0 on answers to this client's own messages (heartbeat,
+   * after_seq takes. 0 on replies to this client's own messages (heartbeat,
    * error). Not dense: do not compute with it.
    *
    * @generated from field: int64 seq = 10;
@@ -1229,7 +1229,7 @@ export type RunResponse = Message<"agentd.v1.RunResponse"> & {
   turnId: string;
 
   /**
-   * When it happened; unset on text that is on its way and on answers.
+   * When it happened; unset on text that is on its way and on replies.
    *
    * @generated from field: google.protobuf.Timestamp time = 12;
    */
@@ -1266,7 +1266,7 @@ export type RunResponseJson = {
   execute?: RunResponse_ExecuteResponseJson;
 
   /**
-   * Answers a heartbeat.
+   * The reply to a heartbeat.
    *
    * @generated from field: agentd.v1.RunResponse.HeartbeatResponse heartbeat = 2;
    */
@@ -1350,7 +1350,7 @@ export type RunResponseJson = {
   modelCallRetried?: ModelCallRetriedJson;
 
   /**
-   * A tool call has been answered.
+   * A tool call has its result.
    *
    * @generated from field: agentd.v1.ToolCallAnswered tool_call_answered = 26;
    */
@@ -1385,14 +1385,14 @@ export type RunResponseJson = {
   modelCallFellBack?: ModelCallFellBackJson;
 
   /**
-   * A provider has run tools, or an answer cites sources.
+   * A provider has run tools, or a response cites sources.
    *
    * @generated from field: agentd.v1.ProviderToolsUsed provider_tools_used = 31;
    */
   providerToolsUsed?: ProviderToolsUsedJson;
 
   /**
-   * A provider's answer as it came.
+   * A provider's response as it came.
    *
    * @generated from field: agentd.v1.RawPayloadReceived raw_payload_received = 32;
    */
@@ -1443,7 +1443,7 @@ export type RunResponseJson = {
   /**
    * The message's place in the session: rises with every message about the
    * session, is the same for every client that receives it, and is what
-   * after_seq takes. 0 on answers to this client's own messages (heartbeat,
+   * after_seq takes. 0 on replies to this client's own messages (heartbeat,
    * error). Not dense: do not compute with it.
    *
    * @generated from field: int64 seq = 10;
@@ -1458,7 +1458,7 @@ export type RunResponseJson = {
   turnId?: string;
 
   /**
-   * When it happened; unset on text that is on its way and on answers.
+   * When it happened; unset on text that is on its way and on replies.
    *
    * @generated from field: google.protobuf.Timestamp time = 12;
    */
@@ -1538,7 +1538,7 @@ export const RunResponse_ExecuteResponseSchema: GenMessage<RunResponse_ExecuteRe
   messageDesc(file_agentd_v1_service, 2, 0);
 
 /**
- * HeartbeatResponse answers a HeartbeatRequest.
+ * HeartbeatResponse is the reply to a HeartbeatRequest.
  *
  * @generated from message agentd.v1.RunResponse.HeartbeatResponse
  */
@@ -1552,7 +1552,7 @@ export type RunResponse_HeartbeatResponse = Message<"agentd.v1.RunResponse.Heart
 };
 
 /**
- * HeartbeatResponse answers a HeartbeatRequest.
+ * HeartbeatResponse is the reply to a HeartbeatRequest.
  *
  * @generated from message agentd.v1.RunResponse.HeartbeatResponse
  */
@@ -1573,8 +1573,8 @@ export const RunResponse_HeartbeatResponseSchema: GenMessage<RunResponse_Heartbe
   messageDesc(file_agentd_v1_service, 2, 1);
 
 /**
- * ToolCallRequest asks the client to run a tool. The calls of one model
- * answer are sent together and are meant to run together.
+ * ToolCallRequest asks the client to run a tool. The calls of one
+ * response are sent together and are meant to run together.
  *
  * @generated from message agentd.v1.RunResponse.ToolCallRequest
  */
@@ -1617,8 +1617,8 @@ export type RunResponse_ToolCallRequest = Message<"agentd.v1.RunResponse.ToolCal
 };
 
 /**
- * ToolCallRequest asks the client to run a tool. The calls of one model
- * answer are sent together and are meant to run together.
+ * ToolCallRequest asks the client to run a tool. The calls of one
+ * response are sent together and are meant to run together.
  *
  * @generated from message agentd.v1.RunResponse.ToolCallRequest
  */
@@ -1703,14 +1703,14 @@ export type RunResponse_OutputChunk = Message<"agentd.v1.RunResponse.OutputChunk
   last: boolean;
 
   /**
-   * True when the text is the model's thinking and not its answer.
+   * True when the text is the model's thinking and not its message.
    *
    * @generated from field: bool is_thought = 5;
    */
   isThought: boolean;
 
   /**
-   * The message that the text is part of: one answer of one model call. Empty
+   * The message that the text is part of: one response of one model call. Empty
    * on a chunk that only closes.
    *
    * @generated from field: string message_id = 10;
@@ -1754,14 +1754,14 @@ export type RunResponse_OutputChunkJson = {
   last?: boolean;
 
   /**
-   * True when the text is the model's thinking and not its answer.
+   * True when the text is the model's thinking and not its message.
    *
    * @generated from field: bool is_thought = 5;
    */
   isThought?: boolean;
 
   /**
-   * The message that the text is part of: one answer of one model call. Empty
+   * The message that the text is part of: one response of one model call. Empty
    * on a chunk that only closes.
    *
    * @generated from field: string message_id = 10;
@@ -1811,9 +1811,9 @@ export type RunResponse_ErrorResponse = Message<"agentd.v1.RunResponse.ErrorResp
   retryable: boolean;
 
   /**
-   * The tool call whose answer was refused; empty in any other error. The refused
-   * answer was not stored: a ToolCallAnswered says what was, and without one the call
-   * still waits for an answer.
+   * The tool call whose result was refused; empty in any other error. The refused
+   * result was not stored: a ToolCallAnswered says what was, and without one the call
+   * still waits for a result.
    *
    * @generated from field: string tool_call_id = 10;
    */
@@ -1829,7 +1829,7 @@ export type RunResponse_ErrorResponse = Message<"agentd.v1.RunResponse.ErrorResp
 
   /**
    * How long to wait, at least, before the same request is sent again; unset when the
-   * server does not know. An answer over HTTP says it in Retry-After too, in whole
+   * server does not know. A reply over HTTP says it in Retry-After too, in whole
    * seconds, rounded up.
    *
    * @generated from field: google.protobuf.Duration retry_after = 12;
@@ -1887,9 +1887,9 @@ export type RunResponse_ErrorResponseJson = {
   retryable?: boolean;
 
   /**
-   * The tool call whose answer was refused; empty in any other error. The refused
-   * answer was not stored: a ToolCallAnswered says what was, and without one the call
-   * still waits for an answer.
+   * The tool call whose result was refused; empty in any other error. The refused
+   * result was not stored: a ToolCallAnswered says what was, and without one the call
+   * still waits for a result.
    *
    * @generated from field: string tool_call_id = 10;
    */
@@ -1905,7 +1905,7 @@ export type RunResponse_ErrorResponseJson = {
 
   /**
    * How long to wait, at least, before the same request is sent again; unset when the
-   * server does not know. An answer over HTTP says it in Retry-After too, in whole
+   * server does not know. A reply over HTTP says it in Retry-After too, in whole
    * seconds, rounded up.
    *
    * @generated from field: google.protobuf.Duration retry_after = 12;
@@ -1980,7 +1980,7 @@ export type RunResponse_EndResponse = Message<"agentd.v1.RunResponse.EndResponse
   receipt?: CancelReceipt | undefined;
 
   /**
-   * The last answer, JSON in the model's own text, when the agent that gave it has
+   * The last response, JSON in the model's own text, when the agent that gave it has
    * an output_schema, which it satisfies. Its numbers have every digit, and may be
    * beyond what a float64 holds. Empty unless the turn completed.
    *
@@ -2034,7 +2034,7 @@ export type RunResponse_EndResponseJson = {
   receipt?: CancelReceiptJson;
 
   /**
-   * The last answer, JSON in the model's own text, when the agent that gave it has
+   * The last response, JSON in the model's own text, when the agent that gave it has
    * an output_schema, which it satisfies. Its numbers have every digit, and may be
    * beyond what a float64 holds. Empty unless the turn completed.
    *
@@ -2139,8 +2139,8 @@ export const RunResponse_StateUpdateSchema: GenMessage<RunResponse_StateUpdate, 
 
 /**
  * InteractionResponse resolves an interaction. The first one stands: a second
- * one changes nothing and is answered with an ErrorResponse that does not end
- * the turn.
+ * one changes nothing, and the server responds with an ErrorResponse that does not
+ * end the turn.
  *
  * @generated from message agentd.v1.InteractionResponse
  */
@@ -2169,8 +2169,8 @@ export type InteractionResponse = Message<"agentd.v1.InteractionResponse"> & {
 
 /**
  * InteractionResponse resolves an interaction. The first one stands: a second
- * one changes nothing and is answered with an ErrorResponse that does not end
- * the turn.
+ * one changes nothing, and the server responds with an ErrorResponse that does not
+ * end the turn.
  *
  * @generated from message agentd.v1.InteractionResponse
  */
@@ -2361,7 +2361,7 @@ export const AbortedModelCallSchema: GenMessage<AbortedModelCall, {jsonType: Abo
   messageDesc(file_agentd_v1_service, 5);
 
 /**
- * ToolCallRef is one call of the model answers whose tools were under way.
+ * ToolCallRef is one call of the responses whose tools were under way.
  *
  * @generated from message agentd.v1.ToolCallRef
  */
@@ -2382,7 +2382,7 @@ export type ToolCallRef = Message<"agentd.v1.ToolCallRef"> & {
 };
 
 /**
- * ToolCallRef is one call of the model answers whose tools were under way.
+ * ToolCallRef is one call of the responses whose tools were under way.
  *
  * @generated from message agentd.v1.ToolCallRef
  */
@@ -2932,7 +2932,7 @@ export type ModelCallEnded = Message<"agentd.v1.ModelCallEnded"> & {
   stopReason: StopReason;
 
   /**
-   * From the first try to the end of the answer, waits included.
+   * From the first try to the end of the response, waits included.
    *
    * @generated from field: google.protobuf.Duration duration = 11;
    */
@@ -3020,7 +3020,7 @@ export type ModelCallEndedJson = {
   stopReason?: StopReasonJson;
 
   /**
-   * From the first try to the end of the answer, waits included.
+   * From the first try to the end of the response, waits included.
    *
    * @generated from field: google.protobuf.Duration duration = 11;
    */
@@ -3380,11 +3380,11 @@ export const CitationSchema: GenMessage<Citation, {jsonType: CitationJson}> = /*
   messageDesc(file_agentd_v1_service, 14);
 
 /**
- * RawPayloadReceived is a provider's answer to one try of a model call as it came over
+ * RawPayloadReceived is a provider's response to one try of a model call as it came over
  * the network, but for keys of the request, which are replaced; only for a turn
  * with ExecuteRequest.raw_payloads. It comes before the ModelCallEnded of its
  * call. A try may have several, such as one of a model that pauses, and has none
- * where nothing was answered.
+ * where there was no response.
  *
  * @generated from message agentd.v1.RawPayloadReceived
  */
@@ -3420,7 +3420,7 @@ export type RawPayloadReceived = Message<"agentd.v1.RawPayloadReceived"> & {
   attempt: number;
 
   /**
-   * Who answered.
+   * Who responded.
    *
    * @generated from field: string provider = 5;
    */
@@ -3456,11 +3456,11 @@ export type RawPayloadReceived = Message<"agentd.v1.RawPayloadReceived"> & {
 };
 
 /**
- * RawPayloadReceived is a provider's answer to one try of a model call as it came over
+ * RawPayloadReceived is a provider's response to one try of a model call as it came over
  * the network, but for keys of the request, which are replaced; only for a turn
  * with ExecuteRequest.raw_payloads. It comes before the ModelCallEnded of its
  * call. A try may have several, such as one of a model that pauses, and has none
- * where nothing was answered.
+ * where there was no response.
  *
  * @generated from message agentd.v1.RawPayloadReceived
  */
@@ -3496,7 +3496,7 @@ export type RawPayloadReceivedJson = {
   attempt?: number;
 
   /**
-   * Who answered.
+   * Who responded.
    *
    * @generated from field: string provider = 5;
    */
@@ -3994,7 +3994,7 @@ export type ToolCallAnswered = Message<"agentd.v1.ToolCallAnswered"> & {
   parts: Part[];
 
   /**
-   * The id of the principal whose client has answered; set by the server, empty when
+   * The id of the principal whose client has returned the result; set by the server, empty when
    * no client has.
    *
    * @generated from field: string created_by = 8;
@@ -4002,7 +4002,7 @@ export type ToolCallAnswered = Message<"agentd.v1.ToolCallAnswered"> & {
   createdBy: string;
 
   /**
-   * What of the answer was left out.
+   * What of the result was left out.
    *
    * @generated from field: repeated agentd.v1.Warning warnings = 9;
    */
@@ -4065,7 +4065,7 @@ export type ToolCallAnsweredJson = {
   parts?: PartJson[];
 
   /**
-   * The id of the principal whose client has answered; set by the server, empty when
+   * The id of the principal whose client has returned the result; set by the server, empty when
    * no client has.
    *
    * @generated from field: string created_by = 8;
@@ -4073,7 +4073,7 @@ export type ToolCallAnsweredJson = {
   createdBy?: string;
 
   /**
-   * What of the answer was left out.
+   * What of the result was left out.
    *
    * @generated from field: repeated agentd.v1.Warning warnings = 9;
    */
@@ -4261,7 +4261,7 @@ export const ToolCallUnservedSchema: GenMessage<ToolCallUnserved, {jsonType: Too
 /**
  * MessageCompleted says that a message is complete: its text and its thoughts were
  * in the OutputChunks of the same message_id, all of them, and nothing of it will be
- * retracted any more. A model's answer without text and thoughts, such as one of tool
+ * retracted any more. A response without text and thoughts, such as one of tool
  * calls alone, is no message.
  *
  * @generated from message agentd.v1.MessageCompleted
@@ -4306,7 +4306,7 @@ export type MessageCompleted = Message<"agentd.v1.MessageCompleted"> & {
 /**
  * MessageCompleted says that a message is complete: its text and its thoughts were
  * in the OutputChunks of the same message_id, all of them, and nothing of it will be
- * retracted any more. A model's answer without text and thoughts, such as one of tool
+ * retracted any more. A response without text and thoughts, such as one of tool
  * calls alone, is no message.
  *
  * @generated from message agentd.v1.MessageCompleted
@@ -4929,17 +4929,17 @@ export const Agentd: GenService<{
    * Run carries one turn of one session.
    *
    * Order of the client's messages: ExecuteRequest or AttachRequest first and
-   * once, then any of the others in any order. Anything else in first place is
-   * answered with one ErrorResponse, and the stream ends.
+   * once, then any of the others in any order. To anything else in first place
+   * the server responds with one ErrorResponse, and the stream ends.
    *
    * Order of the server's messages: ExecuteResponse, then a StateUpdate with
    * the whole state if there is any, then the events of the turn, then exactly
    * one EndResponse, after which the server closes the stream by itself. A
    * client that half-closes early still receives all of it.
    *
-   * A request that cannot start a turn (a malformed tree, an unknown session,
-   * a missing provider key) is answered with one ErrorResponse alone. A turn
-   * that fails on its way is answered with ErrorResponse and then EndResponse.
+   * To a request that cannot start a turn (a malformed tree, an unknown session,
+   * a missing provider key) the server responds with one ErrorResponse alone. A
+   * turn that fails on its way ends with ErrorResponse and then EndResponse.
    * Neither is a transport error as well: the stream itself ends cleanly.
    *
    * A turn outlives its stream. A client that has lost it opens another one

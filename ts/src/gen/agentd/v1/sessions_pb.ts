@@ -2579,7 +2579,7 @@ export const WatchSessionResponseSchema: GenMessage<WatchSessionResponse, {jsonT
   messageDesc(file_agentd_v1_sessions, 32);
 
 /**
- * SubmitToolResultsRequest answers tool calls.
+ * SubmitToolResultsRequest gives the results of tool calls.
  *
  * @generated from message agentd.v1.SubmitToolResultsRequest
  */
@@ -2608,7 +2608,7 @@ export type SubmitToolResultsRequest = Message<"agentd.v1.SubmitToolResultsReque
 };
 
 /**
- * SubmitToolResultsRequest answers tool calls.
+ * SubmitToolResultsRequest gives the results of tool calls.
  *
  * @generated from message agentd.v1.SubmitToolResultsRequest
  */
@@ -3595,14 +3595,14 @@ export type PriceTier = Message<"agentd.v1.PriceTier"> & {
   cached: number;
 
   /**
-   * Of the answer.
+   * Of the response.
    *
    * @generated from field: double output = 4;
    */
   output: number;
 
   /**
-   * Of the model's thinking; unset where it costs what the answer does.
+   * Of the model's thinking; unset where it costs what the response does.
    *
    * @generated from field: optional double thinking = 5;
    */
@@ -3647,14 +3647,14 @@ export type PriceTierJson = {
   cached?: number | "NaN" | "Infinity" | "-Infinity";
 
   /**
-   * Of the answer.
+   * Of the response.
    *
    * @generated from field: double output = 4;
    */
   output?: number | "NaN" | "Infinity" | "-Infinity";
 
   /**
-   * Of the model's thinking; unset where it costs what the answer does.
+   * Of the model's thinking; unset where it costs what the response does.
    *
    * @generated from field: optional double thinking = 5;
    */
@@ -3733,7 +3733,7 @@ export const CacheWritePriceSchema: GenMessage<CacheWritePrice, {jsonType: Cache
  */
 export type ModelCapabilities = Message<"agentd.v1.ModelCapabilities"> & {
   /**
-   * Tokens of request and answer together, or of the request alone where the
+   * Tokens of request and response together, or of the request alone where the
    * provider says so; 0 is not known.
    *
    * @generated from field: int64 context_tokens = 1;
@@ -3741,7 +3741,7 @@ export type ModelCapabilities = Message<"agentd.v1.ModelCapabilities"> & {
   contextTokens: bigint;
 
   /**
-   * Tokens of the longest answer; 0 is not known.
+   * Tokens of the longest response; 0 is not known.
    *
    * @generated from field: int64 output_tokens = 2;
    */
@@ -3755,7 +3755,7 @@ export type ModelCapabilities = Message<"agentd.v1.ModelCapabilities"> & {
   inputs: string[];
 
   /**
-   * It thinks before it answers.
+   * It thinks before it responds.
    *
    * @generated from field: bool thinking = 4;
    */
@@ -3769,7 +3769,7 @@ export type ModelCapabilities = Message<"agentd.v1.ModelCapabilities"> & {
   tools: boolean;
 
   /**
-   * It answers by a schema in its provider's native way.
+   * It responds by a schema in its provider's native way.
    *
    * @generated from field: bool structured_output = 6;
    */
@@ -3783,7 +3783,7 @@ export type ModelCapabilities = Message<"agentd.v1.ModelCapabilities"> & {
  */
 export type ModelCapabilitiesJson = {
   /**
-   * Tokens of request and answer together, or of the request alone where the
+   * Tokens of request and response together, or of the request alone where the
    * provider says so; 0 is not known.
    *
    * @generated from field: int64 context_tokens = 1;
@@ -3791,7 +3791,7 @@ export type ModelCapabilitiesJson = {
   contextTokens?: string;
 
   /**
-   * Tokens of the longest answer; 0 is not known.
+   * Tokens of the longest response; 0 is not known.
    *
    * @generated from field: int64 output_tokens = 2;
    */
@@ -3805,7 +3805,7 @@ export type ModelCapabilitiesJson = {
   inputs?: string[];
 
   /**
-   * It thinks before it answers.
+   * It thinks before it responds.
    *
    * @generated from field: bool thinking = 4;
    */
@@ -3819,7 +3819,7 @@ export type ModelCapabilitiesJson = {
   tools?: boolean;
 
   /**
-   * It answers by a schema in its provider's native way.
+   * It responds by a schema in its provider's native way.
    *
    * @generated from field: bool structured_output = 6;
    */
@@ -4550,8 +4550,8 @@ export const TurnStatusSchema: GenEnum<TurnStatus, TurnStatusJson> = /*@__PURE__
 
 /**
  * SessionService runs turns in the background. A turn that it has created and one
- * that was started by Agentd.Run are the same: either may be followed, answered
- * and canceled by the other.
+ * that was started by Agentd.Run are the same: either may be followed,
+ * given results and canceled by the other.
  *
  * It is served on the port of Agentd for the Connect, gRPC and gRPC-Web
  * protocols, binary and JSON, over HTTP/1.1 and HTTP/2. Reads are free of side

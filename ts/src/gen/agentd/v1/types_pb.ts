@@ -317,7 +317,7 @@ export type Tool = Message<"agentd.v1.Tool"> & {
   inputSchema?: string | undefined;
 
   /**
-   * How long a client may take to answer a call of it. Left out: what the
+   * How long a client may take for a call of it. Left out: what the
    * request says for all tools.
    *
    * @generated from field: google.protobuf.Duration timeout = 10;
@@ -372,7 +372,7 @@ export type ToolJson = {
   inputSchema?: string;
 
   /**
-   * How long a client may take to answer a call of it. Left out: what the
+   * How long a client may take for a call of it. Left out: what the
    * request says for all tools.
    *
    * @generated from field: google.protobuf.Duration timeout = 10;
@@ -1162,7 +1162,7 @@ export type GenerationSettings = Message<"agentd.v1.GenerationSettings"> & {
   topP?: number | undefined;
 
   /**
-   * Longest answer, in tokens, thinking included where the provider counts so; 0
+   * Longest response, in tokens, thinking included where the provider counts so; 0
    * is what the model allows, or the server's default where a provider demands one.
    *
    * @generated from field: int32 max_output_tokens = 3;
@@ -1170,14 +1170,14 @@ export type GenerationSettings = Message<"agentd.v1.GenerationSettings"> & {
   maxOutputTokens: number;
 
   /**
-   * Texts at which the answer ends.
+   * Texts at which the response ends.
    *
    * @generated from field: repeated string stop_sequences = 4;
    */
   stopSequences: string[];
 
   /**
-   * For answers that repeat, as far as the provider can.
+   * For responses that repeat, as far as the provider can.
    *
    * @generated from field: optional int32 seed = 5;
    */
@@ -1228,7 +1228,7 @@ export type GenerationSettingsJson = {
   topP?: number | "NaN" | "Infinity" | "-Infinity";
 
   /**
-   * Longest answer, in tokens, thinking included where the provider counts so; 0
+   * Longest response, in tokens, thinking included where the provider counts so; 0
    * is what the model allows, or the server's default where a provider demands one.
    *
    * @generated from field: int32 max_output_tokens = 3;
@@ -1236,14 +1236,14 @@ export type GenerationSettingsJson = {
   maxOutputTokens?: number;
 
   /**
-   * Texts at which the answer ends.
+   * Texts at which the response ends.
    *
    * @generated from field: repeated string stop_sequences = 4;
    */
   stopSequences?: string[];
 
   /**
-   * For answers that repeat, as far as the provider can.
+   * For responses that repeat, as far as the provider can.
    *
    * @generated from field: optional int32 seed = 5;
    */
@@ -1379,7 +1379,7 @@ export const PromptCache_ModeSchema: GenEnum<PromptCache_Mode, PromptCache_ModeJ
   enumDesc(file_agentd_v1_types, 14, 0);
 
 /**
- * Thinking is how much a model may think before it answers, in one of the two ways
+ * Thinking is how much a model may think before it responds, in one of the two ways
  * in which providers put it; each adapter translates the other one.
  *
  * @generated from message agentd.v1.Thinking
@@ -1417,7 +1417,7 @@ export type Thinking = Message<"agentd.v1.Thinking"> & {
 };
 
 /**
- * Thinking is how much a model may think before it answers, in one of the two ways
+ * Thinking is how much a model may think before it responds, in one of the two ways
  * in which providers put it; each adapter translates the other one.
  *
  * @generated from message agentd.v1.Thinking
@@ -1584,7 +1584,7 @@ export enum ToolChoice_Mode {
   NONE = 2,
 
   /**
-   * A tool is called, in each answer: the agent needs another way to come to an
+   * A tool is called, in each response: the agent needs another way to come to an
    * end, such as `exit_loop`, a transfer, or a limit.
    *
    * @generated from enum value: MODE_REQUIRED = 3;
@@ -1911,7 +1911,7 @@ export type TokenUsage = Message<"agentd.v1.TokenUsage"> & {
   promptTokens: number;
 
   /**
-   * Tokens of the whole answer, with the model's thinking.
+   * Tokens of the whole response, with the model's thinking.
    *
    * @generated from field: int32 completion_tokens = 2;
    */
@@ -1964,7 +1964,7 @@ export type TokenUsageJson = {
   promptTokens?: number;
 
   /**
-   * Tokens of the whole answer, with the model's thinking.
+   * Tokens of the whole response, with the model's thinking.
    *
    * @generated from field: int32 completion_tokens = 2;
    */
@@ -2239,7 +2239,7 @@ export enum ErrorCode {
   FAILED_PRECONDITION = 18,
 
   /**
-   * The model's answer does not fit the output_schema of its agent. Not
+   * The model's response does not fit the output_schema of its agent. Not
    * retryable.
    *
    * @generated from enum value: ERROR_CODE_OUTPUT_INVALID = 19;

@@ -3,8 +3,8 @@
 // A client opens one bidirectional stream, sends an ExecuteRequest that holds
 // a tree of agents, the tools it offers and a prompt, and then reads events
 // until EndResponse. When an agent wants a tool, the server sends a
-// ToolCallRequest; the client runs the tool next to its own data and answers
-// with a ToolCallResponse that holds only what the model may see.
+// ToolCallRequest; the client runs the tool next to its own data and sends
+// a ToolCallResponse that holds only what the model may see.
 //
 // Every field number, name and JSON name up to 9 (and up to 19 inside a oneof)
 // is fixed: clients that are already deployed speak it. New fields of these
@@ -59,17 +59,17 @@ type AgentdClient interface {
 	// Run carries one turn of one session.
 	//
 	// Order of the client's messages: ExecuteRequest or AttachRequest first and
-	// once, then any of the others in any order. Anything else in first place is
-	// answered with one ErrorResponse, and the stream ends.
+	// once, then any of the others in any order. To anything else in first place
+	// the server responds with one ErrorResponse, and the stream ends.
 	//
 	// Order of the server's messages: ExecuteResponse, then a StateUpdate with
 	// the whole state if there is any, then the events of the turn, then exactly
 	// one EndResponse, after which the server closes the stream by itself. A
 	// client that half-closes early still receives all of it.
 	//
-	// A request that cannot start a turn (a malformed tree, an unknown session,
-	// a missing provider key) is answered with one ErrorResponse alone. A turn
-	// that fails on its way is answered with ErrorResponse and then EndResponse.
+	// To a request that cannot start a turn (a malformed tree, an unknown session,
+	// a missing provider key) the server responds with one ErrorResponse alone. A
+	// turn that fails on its way ends with ErrorResponse and then EndResponse.
 	// Neither is a transport error as well: the stream itself ends cleanly.
 	//
 	// A turn outlives its stream. A client that has lost it opens another one
@@ -119,17 +119,17 @@ type AgentdHandler interface {
 	// Run carries one turn of one session.
 	//
 	// Order of the client's messages: ExecuteRequest or AttachRequest first and
-	// once, then any of the others in any order. Anything else in first place is
-	// answered with one ErrorResponse, and the stream ends.
+	// once, then any of the others in any order. To anything else in first place
+	// the server responds with one ErrorResponse, and the stream ends.
 	//
 	// Order of the server's messages: ExecuteResponse, then a StateUpdate with
 	// the whole state if there is any, then the events of the turn, then exactly
 	// one EndResponse, after which the server closes the stream by itself. A
 	// client that half-closes early still receives all of it.
 	//
-	// A request that cannot start a turn (a malformed tree, an unknown session,
-	// a missing provider key) is answered with one ErrorResponse alone. A turn
-	// that fails on its way is answered with ErrorResponse and then EndResponse.
+	// To a request that cannot start a turn (a malformed tree, an unknown session,
+	// a missing provider key) the server responds with one ErrorResponse alone. A
+	// turn that fails on its way ends with ErrorResponse and then EndResponse.
 	// Neither is a transport error as well: the stream itself ends cleanly.
 	//
 	// A turn outlives its stream. A client that has lost it opens another one
