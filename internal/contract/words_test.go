@@ -59,6 +59,7 @@ func TestWordsFinds(t *testing.T) {
 	for text, want := range map[string]int{
 		"a turn is put\naside":                    1,
 		"Insists on it.":                          1,
+		"The model's\nanswer to a tool call":      2,
 		"a thin turn, healthy, insistent, `heal`": 0,
 		"```go\nheal()\n```\nheal, cancelled":     3,
 	} {

@@ -28,7 +28,7 @@ type player struct {
 	delay  time.Duration
 }
 
-// Generate plays the answer that applies to the request.
+// Generate plays the response that applies to the request.
 func (p *player) Generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	s := look(req)
 	s.try = max(modelcall.From(ctx).Try, 1)
@@ -83,11 +83,11 @@ func (p *player) Generate(ctx context.Context, req *model.Request, emit func(mod
 	}, nil
 }
 
-// choose returns the answer that applies.
-func (p *player) choose(s *scene) (*Answer, error) {
+// choose returns the response that applies.
+func (p *player) choose(s *scene) (*Response, error) {
 	place := 0
-	for i := range p.script.Answers {
-		a := &p.script.Answers[i]
+	for i := range p.script.Responses {
+		a := &p.script.Responses[i]
 		if a.When == nil {
 			place++
 			if place == s.call {
@@ -114,8 +114,8 @@ func (w *When) holds(s *scene) bool {
 			func(f *genai.FunctionDeclaration) bool { return f.Name == w.HasTool }))
 }
 
-// fail is how the answer fails.
-func (a *Answer) fail(ctx context.Context, s *scene) error {
+// fail is how the response fails.
+func (a *Response) fail(ctx context.Context, s *scene) error {
 	err := a.Error.happen(ctx, s)
 	if a.Usage != nil {
 		err = a.Usage.orCounted(s.req, nil).Spent(err)

@@ -13,12 +13,12 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// Script is a list of answers. For each request the first one that applies is
+// Script is a list of responses. For each request the first one that applies is
 // played:
 //
-//   - an answer with When applies when all that When says holds; an empty When
+//   - a response with When applies when all that When says holds; an empty When
 //     always holds, so it belongs at the end;
-//   - an answer without When applies to one call: the first such answer to the
+//   - a response without When applies to one call: the first such response to the
 //     first call that the agent makes in its session, and so on. The call's
 //     number is one more than the number of model turns in the request.
 //
@@ -37,13 +37,13 @@ import (
 //	  - when: {after_tool: greet}
 //	    text: 'The tool says: {{tool_result "greet"}}'
 type Script struct {
-	// Answers are the answers; at least one.
-	Answers []Answer `yaml:"answers"`
+	// Responses are the responses; at least one.
+	Responses []Response `yaml:"answers"`
 }
 
-// Answer is one answer of the model.
-type Answer struct {
-	// When says to which calls the answer applies; nil: by its place.
+// Response is one response of the model.
+type Response struct {
+	// When says to which calls the response applies; nil: by its place.
 	When *When `yaml:"when"`
 	// Delay is waited before anything is sent, as in "10ms".
 	Delay time.Duration `yaml:"delay"`
@@ -53,16 +53,16 @@ type Answer struct {
 	Thoughts Chunks `yaml:"thoughts"`
 	Text     Chunks `yaml:"text"`
 	Calls    []Call `yaml:"calls"`
-	// Error ends the answer before its end.
+	// Error ends the response before its end.
 	Error *Failure `yaml:"error"`
 	// Usage is what is reported; default counts words as tokens, and nothing for an
-	// answer that fails.
+	// response that fails.
 	Usage *Usage `yaml:"usage"`
 	// Finish is the finish reason; default STOP.
 	Finish genai.FinishReason `yaml:"finish"`
 }
 
-// When says to which calls an answer applies. Fields that are set must all
+// When says to which calls a response applies. Fields that are set must all
 // hold; patterns are regular expressions.
 type When struct {
 	// Call is the number of the call in the agent's session, from 1: one more
@@ -98,7 +98,7 @@ type Call struct {
 	ArgsText string `yaml:"args_text"`
 }
 
-// Failure is how an answer fails, after some of its pieces were sent.
+// Failure is how a response fails, after some of its pieces were sent.
 type Failure struct {
 	// Kind is a model.Kind, or "truncate" (the stream ends early), "hang" (it
 	// stays silent until the call is aborted) or "panic".
@@ -173,12 +173,12 @@ var failures = []string{
 
 // compiled returns a checked copy of s with its patterns compiled.
 func (s *Script) compiled() (*Script, error) {
-	if s == nil || len(s.Answers) == 0 {
+	if s == nil || len(s.Responses) == 0 {
 		return nil, errors.New("a script needs at least one answer")
 	}
-	out := &Script{Answers: slices.Clone(s.Answers)}
-	for i := range out.Answers {
-		if err := out.Answers[i].compile(); err != nil {
+	out := &Script{Responses: slices.Clone(s.Responses)}
+	for i := range out.Responses {
+		if err := out.Responses[i].compile(); err != nil {
 			return nil, fmt.Errorf("answer %d: %w", i+1, err)
 		}
 	}
@@ -186,7 +186,7 @@ func (s *Script) compiled() (*Script, error) {
 }
 
 // compile checks a and replaces its When by a compiled copy.
-func (a *Answer) compile() error {
+func (a *Response) compile() error {
 	for i, c := range a.Calls {
 		if c.Name == "" {
 			return fmt.Errorf("call %d has no name", i+1)
@@ -219,7 +219,7 @@ func (a *Answer) compile() error {
 }
 
 // templates are all texts of a that may hold actions, but for arguments.
-func (a *Answer) templates() []string {
+func (a *Response) templates() []string {
 	out := slices.Concat(a.Thoughts, a.Text)
 	for _, c := range a.Calls {
 		out = append(out, c.ID, c.ArgsText)

@@ -1,8 +1,8 @@
-// Package scripted is a model that plays answers from a file: no key, no
+// Package scripted is a model that plays responses from a file: no key, no
 // network, the same every time. It is for tests, demonstrations and the
 // quickstart.
 //
-// Which answer is played is a pure function of the request: nothing is counted
+// Which response is played is a pure function of the request: nothing is counted
 // between calls, so concurrent sessions, retries and restarts do not matter.
 // See Script for the format. The script "demo" is built in.
 //

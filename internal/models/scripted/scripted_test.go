@@ -268,7 +268,7 @@ func FuzzParse(f *testing.F) {
 	f.Add([]byte(`{"answers": [{"when": {"user": "x"}, "error": {"kind": "truncate"}}]}`))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		s, err := scripted.Parse(data)
-		if err == nil && len(s.Answers) == 0 {
+		if err == nil && len(s.Responses) == 0 {
 			t.Fatal("a script without answers")
 		}
 	})
@@ -294,7 +294,7 @@ func TestFiles(t *testing.T) {
 	if err := os.Symlink(secret, filepath.Join(dir, "link.yaml")); err != nil {
 		t.Fatal(err)
 	}
-	memory := &scripted.Script{Answers: []scripted.Answer{{Text: scripted.Chunks{"from memory"}}}}
+	memory := &scripted.Script{Responses: []scripted.Response{{Text: scripted.Chunks{"from memory"}}}}
 	p, err := scripted.New(scripted.Config{Dir: dir, Scripts: map[string]*scripted.Script{"c": memory}})
 	if err != nil {
 		t.Fatal(err)
@@ -321,7 +321,7 @@ func TestFiles(t *testing.T) {
 }
 
 func TestNewRefuses(t *testing.T) {
-	good := &scripted.Script{Answers: []scripted.Answer{{Text: scripted.Chunks{"x"}}}}
+	good := &scripted.Script{Responses: []scripted.Response{{Text: scripted.Chunks{"x"}}}}
 	for name, s := range map[string]*scripted.Script{"a/b": good, "nil": nil, "empty": {}} {
 		if _, err := scripted.New(scripted.Config{Scripts: map[string]*scripted.Script{name: s}}); err == nil {
 			t.Errorf("New accepts the script %q: %+v", name, s)
