@@ -86,7 +86,7 @@ func TestAgentsChanged(t *testing.T) {
 }
 
 // TestAgentAlone records nothing of the agent whose start the turn's start holds, also when the
-// turn is run again from any record.
+// turn resumes from any record.
 func TestAgentAlone(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {use("search"), say("A")}})
 	run := newFakeRun(t, llm("a"), "go")

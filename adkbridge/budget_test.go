@@ -39,7 +39,7 @@ func TestUsageReported(t *testing.T) {
 	if got := events[len(events)-2].Text + ", " + events[len(events)-1].Text; got != "fine, still fine" {
 		t.Errorf("texts %q", got)
 	}
-	if n := len(restarted.recs) - len(run.recs); n != 4 { // two answers, a prompt, and a start of root
+	if n := len(restarted.recs) - len(run.recs); n != 4 { // two responses, a prompt, and a start of root
 		t.Errorf("%d more records, want 4", n)
 	}
 	w.checkAll()

@@ -239,7 +239,7 @@ func TestFallbackCancelled(t *testing.T) {
 }
 
 // TestFallbackCrash restarts a turn after each of its records: no response of the log
-// is requested again, and the call that was cut off begins again with the agent's own
+// is requested again, and the call that was cut off restarts with the agent's own
 // model.
 func TestFallbackCrash(t *testing.T) {
 	steps := func() map[string][]step {
@@ -266,7 +266,7 @@ func TestFallbackCrash(t *testing.T) {
 			}
 		}
 		second := newWorld(t, steps())
-		// The script continues behind the answers that the log holds.
+		// The script continues behind the responses that the log holds.
 		for range responses {
 			second.script.drop("root", "b", "c")
 		}

@@ -56,7 +56,7 @@ func TestKilledAtTheEnd(t *testing.T) {
 		w.restart()
 		turn := w.start(tree, "go")
 		watcher := turn.Watch()
-		for done := false; !done; { // one of the three calls is answered
+		for done := false; !done; { // one of the three calls gets its result
 			<-watcher.Ready()
 			msgs, err := watcher.Next(t.Context())
 			for _, m := range msgs {

@@ -73,7 +73,7 @@ func TestCompactAhead(t *testing.T) {
 		known  bool
 		c      *agentdv1.Compaction
 		at     float64
-		window int64 // that is told
+		window int64 // that the model reports
 	}{
 		"of the model":  {true, &agentdv1.Compaction{AtShare: 0.75}, 0, 3000},
 		"of the client": {false, &agentdv1.Compaction{AtShare: 0.75, ContextTokens: 2900, Instruction: "mind the gap"}, 0, 2900},
@@ -166,7 +166,7 @@ func TestCompactNever(t *testing.T) {
 	}
 }
 
-// TestCompactOverflow continues after a prompt was refused, again and again, and ends
+// TestCompactOverflow continues after each prompt that was refused, and ends
 // with the provider's error when nothing can be left out.
 func TestCompactOverflow(t *testing.T) {
 	w := &narrowModels{}
@@ -332,7 +332,7 @@ func TestCompactTurnOnly(t *testing.T) {
 	if got := transcript(w.requests[len(w.requests)-1].Contents); got != "user: hello\n" {
 		t.Errorf("the next turn was told\n%s", got)
 	}
-	// Told of everything again, it is not told of half by a summary of one turn.
+	// With the whole history back in its prompt, the model gets no summary of one turn in place of half of it.
 	tree.GetLlm().IncludeHistory, tree.GetLlm().Compaction = agentdv1.IncludeHistory_INCLUDE_HISTORY_ALL, nil
 	tree.GetLlm().Model = "narrow-100000"
 	run.begin("and all")
@@ -607,7 +607,7 @@ func TestCompactOwnModelDown(t *testing.T) {
 }
 
 // TestCompactSuspended: a summary that exists when the turn is suspended belongs to the
-// turn, and is not written again when the turn resumes.
+// turn, and is not written twice when the turn resumes.
 func TestCompactSuspended(t *testing.T) {
 	ctx, cancel := context.WithCancelCause(t.Context())
 	w := &narrowModels{known: true}

@@ -30,7 +30,7 @@ type billedModels struct {
 	mu sync.Mutex // agents may run side by side
 	// tries are those that have failed, in order; protected by mu.
 	tries []string
-	// bill is what they all took, answers too; protected by mu.
+	// bill is what they all took, responses too; protected by mu.
 	bill record.Usage
 }
 
@@ -201,7 +201,7 @@ func TestCutUsageOld(t *testing.T) {
 	}
 	must(run.Retrying(t.Context(), record.ModelRetry{Path: []string{"root"}}))
 	must(run.FellBack(t.Context(), record.ModelFallback{Path: []string{"root"}, Model: "root", Next: "b"}))
-	// Then the answer has held it all.
+	// Then the response contained it all.
 	must(run.storeFact(record.KindEvent, map[string]any{
 		"author": "root", "invocationId": run.turnID, "content": genai.NewContentFromText("done", genai.RoleModel),
 		"customMetadata": map[string]any{"agentd": meta{LLM: "root|#0", Path: []string{"root"}, Usage: &record.Usage{Total: 105, Calls: 3, Cost: 105}}},
@@ -213,7 +213,7 @@ func TestCutUsageOld(t *testing.T) {
 }
 
 // TestCutSummary is TestCutUsage for a model that fails before it has written a
-// summary, and for a summary that is of no use: that one is not asked for again.
+// summary, and for a summary that is of no use: that one is not requested a second time.
 func TestCutSummary(t *testing.T) {
 	useless := func(context.Context) (*model.Response, error) {
 		return &model.Response{Usage: model.Usage{Prompt: 1000, Total: 1000}}, nil

@@ -74,7 +74,7 @@ func TestOlderDraftsReferences(t *testing.T) {
 	}
 }
 
-// Arguments are held against what the schema of the older draft says.
+// Arguments are checked by the schema of the older draft.
 func TestOlderDraftsCheckInput(t *testing.T) {
 	schema := `{"type":"object","properties":{"n":{"type":"number","minimum":1,"exclusiveMinimum":true,"required":true},"pair":{"items":[{"type":"string"}],"additionalItems":false}},"dependencies":{"pair":["unit"]}}`
 	spec := &record.Spec{Tools: []*agentdv1.Tool{{Name: "t", InputSchema: &schema}}}

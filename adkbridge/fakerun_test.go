@@ -27,7 +27,7 @@ type fakeRun struct {
 	spec   *record.Spec
 	turnID string
 	state  map[string]any
-	// client answers calls; each call once. One without an outcome is none.
+	// client returns the results of calls, of each call once. A result without an outcome is none.
 	client func(call record.ToolCall) record.ToolResult
 	// person resolves interactions; each once.
 	person func(call record.ToolCall) record.Resolution

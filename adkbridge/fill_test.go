@@ -62,7 +62,7 @@ func TestFillSize(t *testing.T) {
 		n := &node{kind: llmKind, instruction: parsed}
 		spec := &record.Spec{Before: rapid.StringN(0, 5, 15).Draw(rt, "before"), After: rapid.StringN(0, 5, 15).Draw(rt, "after")}
 		state := map[string]any{}
-		for _, key := range keys { // no blank values: a text of these alone is not told, and counts
+		for _, key := range keys { // no blank values: a text of these alone is not in the prompt, and counts
 			state[key] = rapid.OneOf(rapid.StringMatching(`v.*`).AsAny(), rapid.Int().AsAny(), rapid.SliceOf(rapid.String()).AsAny()).Draw(rt, key)
 		}
 		f := n.fill(spec, state)
@@ -136,8 +136,7 @@ func TestFillFails(t *testing.T) {
 	}
 }
 
-// TestFillResumed: a turn that a log of an earlier release holds fails when it runs
-// again.
+// TestFillResumed: a turn in a log of an earlier release fails when it resumes.
 func TestFillResumed(t *testing.T) {
 	run := newFakeRun(t, llm("a", multiplied), "turn 0")
 	run.state = map[string]any{"k": megabyte}

@@ -123,7 +123,7 @@ func TestIncludeHistory(t *testing.T) {
 	w := newWorld(t, map[string][]step{"a": {say("A1"), say("A2")}, "b": {use("calc"), say("B1"), use("calc"), say("B2")}})
 	tree := seq("s", llm("a"), llm("b", turnOnly))
 	w.run(tree, "one").ok(t)
-	w.restart() // what it was told is made from the log too
+	w.restart() // the prompts are rebuilt from the log too
 	w.run(tree, "two").ok(t)
 	w.checkAll()
 	got := transcript(w.script.seen("b")[3].contents)

@@ -48,7 +48,7 @@ type step struct {
 	// by then.
 	hang  bool
 	early model.Usage
-	// gate, if set, is received from before answering.
+	// gate, if set, is received from before each response.
 	gate <-chan struct{}
 }
 
@@ -97,9 +97,9 @@ type script struct {
 	requests []request
 	// bad names models that cannot be resolved.
 	bad map[string]error
-	// fail, if set, is asked before each answer.
+	// fail, if set, is called before each response.
 	fail func(agent string, n int) error
-	// always answers agents without steps left.
+	// always is the response for agents without steps left.
 	always func(agent string) step
 }
 
@@ -217,7 +217,7 @@ type world struct {
 	tools   []*agentdv1.Tool
 	state   map[string]any
 	limits  limits.Limits
-	// result is the client's tools; nil answers with {"ok":<name>}.
+	// result is the client's tools; nil returns {"ok":<name>}.
 	result func(tc *agentdv1.RunResponse_ToolCallRequest) session.ClientResult
 	// watch sees each message before it is handled.
 	watch func(turn *session.Turn, m *agentdv1.RunResponse)
@@ -353,7 +353,7 @@ func (w *world) see(turn *session.Turn, m *agentdv1.RunResponse, res *result) {
 		if w.result != nil {
 			a = w.result(tc)
 		}
-		if a.CallID == "-" { // no answer
+		if a.CallID == "-" { // no result
 			return
 		}
 		a.CallID = tc.GetToolCallId()

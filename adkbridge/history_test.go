@@ -64,7 +64,7 @@ func TestPromptProperties(t *testing.T) {
 				t.Fatalf("a prompt that was handed out has changed:\n%s\n%s", o.text, compact(o.contents))
 			}
 		}
-		// Healing decides when it happens; without it, order of asking is free.
+		// Closing the history decides the order; without it, order of asking is free.
 		if slices.ContainsFunc(out, func(o handed) bool { return strings.Contains(o.text, lostText) }) {
 			return
 		}

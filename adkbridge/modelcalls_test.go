@@ -313,7 +313,7 @@ func TestModelCallsOfOtherLogs(t *testing.T) {
 }
 
 // TestStateIsOfTheLastWriter takes in the events of a turn in another order than
-// the log's, as a turn does that runs again.
+// the log's, as a turn does that resumes.
 func TestStateIsOfTheLastWriter(t *testing.T) {
 	run := newFakeRun(t, llm("root"), "go")
 	turn := newTurn(run, newHistory(), New(Config{}), openTurn{})

@@ -13,7 +13,7 @@ import (
 // maxRawBody is how many bytes of a provider's response are kept.
 const maxRawBody = 1 << 20
 
-// TestRushHoldsNoPayloads: what a turn is run again from has no raw payloads.
+// TestRushHoldsNoPayloads: the records from which a turn is replayed have no raw payloads.
 func TestRushHoldsNoPayloads(t *testing.T) {
 	recs := []record.Record{
 		{Seq: 1, TurnID: "t", Kind: record.KindTurnStarted, Data: []byte(`{"prompt":"hi","agent":{}}`)},
@@ -37,7 +37,7 @@ func TestRushHoldsNoPayloads(t *testing.T) {
 	}
 }
 
-// TestModelCallsShareTexts: an instruction that many calls are given is held once.
+// TestModelCallsShareTexts: an instruction that many calls share is in memory once.
 func TestModelCallsShareTexts(t *testing.T) {
 	w := newWorld(t, map[string][]step{"root": {use("search"), use("search"), say("done")}})
 	w.result = func(*agentdv1.RunResponse_ToolCallRequest) session.ClientResult {

@@ -24,9 +24,9 @@ import (
 // result holds N; it responds to any other prompt at once; a summary is a hash. A model
 // whose name begins with "down" fails.
 type narrowModels struct {
-	// known tells the bridge the window.
+	// known is true if the bridge knows the window.
 	known bool
-	// longest is the longest answer that the bridge is told of; 0 is none.
+	// longest is the longest response that the bridge knows of; 0 is none.
 	longest int64
 	// summary, if set, writes summaries.
 	summary func(ctx context.Context) (*model.Response, error)

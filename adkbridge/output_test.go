@@ -339,7 +339,7 @@ func TestStructuredRequest(t *testing.T) {
 }
 
 // TestInvalidOutputReplayed ends a turn in the same way wherever its process has died,
-// without asking the model again for what the log holds.
+// without a second request for what the log holds.
 func TestInvalidOutputReplayed(t *testing.T) {
 	tree := seq("root", llm("a", outputs(personSchema)), llm("b", outputs(personSchema), output("who")), llm("c"))
 	steps := func() map[string][]step {

@@ -177,7 +177,7 @@ func TestCompactionProperties(t *testing.T) {
 				a, b := live.outline(promptKey{agent, ""}, 0, 1), read.outline(promptKey{agent, ""}, 0, 1)
 				text := transcript(a.contents)
 				if strings.Contains(text, "interrupted") {
-					continue // healing decides when it happens
+					continue // closing the history decides when it happens
 				}
 				compared++
 				if text != transcript(b.contents) {

@@ -164,7 +164,7 @@ func (k *killed) first() *fakeRun {
 }
 
 // finish runs the session from its log to the end of its turns, with a fresh
-// process. It fails when something the log holds is done again.
+// process. It fails when something that the log holds is repeated.
 func (k *killed) finish(run *fakeRun, limit int) (*fakeRun, error) {
 	done := map[string]bool{}
 	for _, rec := range run.recs {
@@ -277,7 +277,7 @@ func TestReplayPrefixes(t *testing.T) {
 	}
 }
 
-// TestReplayCrashes kills the process at random records, again and again, until
+// TestReplayCrashes kills the process at random records, as often as needed, until
 // the turns are done.
 func TestReplayCrashes(t *testing.T) {
 	for _, tc := range replayTrees() {

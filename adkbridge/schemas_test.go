@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// TestSchemasAreKept requests schemas again and again: each is compiled once, refused
+// TestSchemasAreKept requests schemas many times: each is compiled once, refused
 // ones are refused each time, and the cache is bounded.
 func TestSchemasAreKept(t *testing.T) {
 	t.Parallel()

@@ -70,8 +70,8 @@ func TestOutputKey(t *testing.T) {
 }
 
 // TestOutputKeyPastBound: a response that would take the state past a bound of the
-// session fails the turn with a reason and writes nothing; it does so again after a
-// restart and in a replay.
+// session fails the turn with a reason and writes nothing; the same
+// happens after a restart and in a replay.
 func TestOutputKeyPastBound(t *testing.T) {
 	for _, tc := range []struct{ key, want string }{
 		{"k", "state: the session's own keys would take "},

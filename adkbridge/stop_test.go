@@ -259,7 +259,7 @@ func TestInterrupted(t *testing.T) {
 		res := resultWith(`"late"`)
 		res.State = map[string]any{"k": "v", "temp:t": 1}
 		if c.Name == "calc" {
-			run.limit = len(run.recs) // search is answered, calc is not
+			run.limit = len(run.recs) // search has a result, calc has none
 		}
 		return res
 	}
@@ -287,7 +287,7 @@ func TestInterrupted(t *testing.T) {
 	results := []string{compact(s.Content.Parts[0].FunctionResponse.Response), compact(s.Content.Parts[1].FunctionResponse.Response)}
 	slices.Sort(results)
 	one, two := `{"error":"cancelled: the turn was stopped before this call was over"}`, `{"output":"late"}`
-	// The tools run at the same time: either is answered first, or none.
+	// The tools run at the same time: either has its result first, or none.
 	if !slices.Contains(results, one) || results[1] != one && results[1] != two {
 		t.Errorf("results %v", results)
 	}
@@ -411,7 +411,7 @@ func TestPanicsAtTheSeams(t *testing.T) {
 				return resultWith("{}")
 			}
 			if where == "append" {
-				// Closing appends too; it has a store that works again.
+				// Closing appends too; by then the store works.
 				run.appending = func(*record.Event) {
 					defer func() { broken = false }()
 					boom("append")

@@ -24,7 +24,7 @@ func TestCompactCut(t *testing.T) {
 		sums            int
 	}{
 		"enough":          {0, 400, []int32{250, 500, 500}, 2},
-		"more than there": {0, 900, []int32{250, 500, 500}, 0}, // again once the prompt was refused
+		"more than there": {0, 900, []int32{250, 500, 500}, 0}, // once more after the prompt was refused
 		"longest":         {400, 300, []int32{250, 400, 400}, 2},
 		"no longer":       {200, 300, []int32{200, 200}, 0},
 	} {
@@ -57,7 +57,7 @@ func TestCompactCut(t *testing.T) {
 	}
 }
 
-// A model that has failed is not asked again for a summary that another one has
+// A model that has failed gets no second request for a summary that another one has
 // begun.
 func TestCompactCutFallsBack(t *testing.T) {
 	w := &narrowModels{known: true}

@@ -131,7 +131,7 @@ func TestCallsTogether(t *testing.T) {
 		if len(open) < 3 || m.GetToolCall() == nil {
 			return
 		}
-		// The last call is here: answer backwards.
+		// The last call is here: return the results backwards.
 		for _, tc := range slices.Backward(append(slices.Clone(open), m.GetToolCall())) {
 			if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: tc.GetToolCallId(), Output: new(tc.GetToolName())}); err != nil {
 				t.Error(err)

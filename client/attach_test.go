@@ -13,7 +13,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// finishedLog returns a log whose tale has been told.
+// finishedLog returns the log of a turn that is over.
 func finishedLog(t *testing.T) (l *turnLog, want []string) {
 	t.Helper()
 	l = newTurnLog(t, tale)
@@ -56,7 +56,7 @@ func TestAttachAfterEveryEvent(t *testing.T) {
 			}
 		}
 	}
-	if runs.Load() != 0 { // all calls have been answered
+	if runs.Load() != 0 { // all calls have results
 		t.Errorf("%d runs", runs.Load())
 	}
 }

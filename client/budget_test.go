@@ -192,7 +192,7 @@ func TestWrongBudgets(t *testing.T) {
 	}
 }
 
-// TestModelRetry shows that a model call is made again.
+// TestModelRetry shows that a model call is retried.
 func TestModelRetry(t *testing.T) {
 	s := newDaemonWith(t, newPuppet(), agentdtest.Config{Scripts: map[string]string{"retry": `answers:
   - {when: {try: 1}, error: {kind: rate_limited, status: 429, message: slow down}}

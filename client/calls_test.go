@@ -75,7 +75,7 @@ func TestParallelCalls(t *testing.T) {
 			if _, err := fmt.Sscan(as[*client.ToolCallAnswered](event).Output, &i); err != nil || as[*client.ToolCallAnswered](event).ID != fmt.Sprintf("c%d", i) {
 				t.Errorf("result: %+v", as[*client.ToolCallAnswered](event))
 			}
-			// The answer leaves after its event: only then may the next one be
+			// The result leaves after its event: only then may the next one be
 			// given.
 			if got, want := <-order, fmt.Sprintf("c%d=%d", i, i); got != want {
 				t.Errorf("answer: got %s, want %s", got, want)
@@ -197,7 +197,7 @@ func TestRepeatedCallRunsOnce(t *testing.T) {
 }
 
 // TestInterruptedCallRunsAgain ends a run while a handler works; the call is
-// asked again in the next run.
+// repeated in the next run.
 func TestInterruptedCallRunsAgain(t *testing.T) {
 	url, scripts := scripted(t)
 	c := dial(t, url)
@@ -253,7 +253,7 @@ func TestToolCancelled(t *testing.T) {
 		if err != nil {
 			return err
 		}
-		m, err := s.toolResult() // canceled calls are not answered
+		m, err := s.toolResult() // canceled calls get no result
 		if err != nil {
 			return err
 		}
@@ -398,7 +398,7 @@ func TestSlowConsumerIsNotADeadServer(t *testing.T) {
 	})
 }
 
-// TestDeadServer never answers heartbeats.
+// TestDeadServer: the server never replies to heartbeats.
 func TestDeadServer(t *testing.T) {
 	tests := map[string]script{
 		"reads, but says nothing": func(_ context.Context, s *peer) error {

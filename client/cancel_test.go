@@ -16,14 +16,14 @@ import (
 // errAbort makes net/http reset the stream.
 var errAbort = http.ErrAbortHandler
 
-// watcher tells what the server saw of the end of a run.
+// watcher records what the server saw of the end of a run.
 type watcher struct {
 	cancelled chan bool     // whether a CancelRequest for the turn came
 	left      chan struct{} // closed when the handler's context has ended
 }
 
 // waiting is a script that says something and then waits for the client; with
-// polite it answers a cancel by EndResponse.
+// polite it responds to a cancel with EndResponse.
 func (w *watcher) waiting(polite bool) script {
 	w.cancelled, w.left = make(chan bool, 1), make(chan struct{})
 	return func(ctx context.Context, s *peer) error {
@@ -294,7 +294,7 @@ func TestEndComesLast(t *testing.T) {
 			return err
 		}
 		<-returned
-		// A result that is told nevertheless gets the time to come.
+		// A result that is reported nevertheless has time to arrive.
 		timer := time.NewTimer(20 * time.Millisecond)
 		defer timer.Stop()
 		select {

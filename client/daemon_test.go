@@ -24,12 +24,12 @@ import (
 	"github.com/apzuk3/agentd/model/adapter"
 )
 
-// puppet is a model of a real daemon whose answers the test gives, one by one.
+// puppet is a model of a real daemon whose responses the test gives, one by one.
 type puppet struct{ calls chan *modelCall }
 
 func newPuppet() puppet { return puppet{make(chan *modelCall)} }
 
-// modelCall is a call that waits for its answer.
+// modelCall is a call that waits for its response.
 type modelCall struct {
 	heard   []string // what the user has said, in order
 	results []string // results of tools, in order
@@ -37,7 +37,7 @@ type modelCall struct {
 	over    <-chan struct{} // closed when nobody waits any more
 }
 
-// reply is what a model answers: it speaks, then calls tools, by their names and
+// reply is a model's response: it speaks, then calls tools, by their names and
 // maybe a space and arguments.
 type reply struct {
 	text  string
@@ -107,7 +107,7 @@ func await[T any](t *testing.T, from <-chan T, what string) T {
 	}
 }
 
-// says answers the next call with text alone and returns what it was about.
+// says responds to the next call with text alone and returns what it was about.
 func (p puppet) says(t *testing.T, text string) *modelCall {
 	t.Helper()
 	c := p.next(t)
@@ -124,7 +124,7 @@ func (c *modelCall) gets(t *testing.T, r reply) {
 	}
 }
 
-// will answers the next call, whenever it comes.
+// will responds to the next call, whenever it comes.
 func (p puppet) will(t *testing.T, r reply) {
 	t.Helper()
 	go func() {

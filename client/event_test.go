@@ -208,8 +208,8 @@ func TestEventOfANewerServer(t *testing.T) {
 	}
 }
 
-// A connection that breaks and comes back is told of once each, in order; one that does
-// not come back is given up.
+// A lost connection and its return are one event each, in order; the run gives up a
+// connection that does not come back.
 func TestConnectionEvents(t *testing.T) {
 	connection := func(c *client.Client) (kinds []string, last error) {
 		for event, err := range c.Run(t.Context(), llm(), "tell") {

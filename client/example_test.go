@@ -167,7 +167,7 @@ func scriptedServer() (url string, stop func()) {
 	return srv.URL, srv.Close
 }
 
-// An answer that a program can use: the model's text is JSON of a Go type.
+// A response that a program can use: the model's text is JSON of a Go type.
 func ExampleOutputSchemaOf() {
 	type city struct {
 		Name   string `json:"name"`
@@ -222,7 +222,7 @@ func ExampleClient_NewSession() {
 	// hello succeeded
 }
 
-// The answer as a Go value: the agent gets the schema of the type.
+// The response as a Go value: the agent gets the schema of the type.
 func ExampleDoAs() {
 	type city struct {
 		Name   string `json:"name"`

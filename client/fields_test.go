@@ -93,7 +93,7 @@ var visible = []cmp.Option{
 	),
 }
 
-// fill sets each field, of messages within messages as deep as it is told, and of each
+// fill sets each field, of messages within messages to the given depth, and of each
 // oneof the first member.
 func fill(m protoreflect.Message, depth int) {
 	fields := m.Descriptor().Fields()

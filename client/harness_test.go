@@ -22,7 +22,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 const session = "s-1"
 
-// script is one scripted answer of the fake server to one Run. An error it
+// script is what the fake server does in one Run. An error it
 // returns is a transport error, except for io.EOF: the client has left.
 type script func(ctx context.Context, s *peer) error
 
@@ -147,7 +147,7 @@ func usage() *agentdv1.UsageSummary {
 	return &agentdv1.UsageSummary{TotalUsage: &agentdv1.TokenUsage{TotalTokens: 7}, LlmCalls: 1}
 }
 
-// receive returns the next message that is no heartbeat, and answers those.
+// receive returns the next message that is no heartbeat, and replies to heartbeats.
 func (s *peer) receive() (*agentdv1.RunRequest, error) {
 	for {
 		m, err := s.stream.Receive()
@@ -162,7 +162,7 @@ func (s *peer) receive() (*agentdv1.RunRequest, error) {
 	}
 }
 
-// toolResult returns the next tool answer.
+// toolResult returns the next result of a tool.
 func (s *peer) toolResult() (*agentdv1.RunRequest_ToolCallResponse, error) {
 	m, err := s.receive()
 	if err != nil {

@@ -67,8 +67,8 @@ func FuzzFailure(f *testing.F) {
 	})
 }
 
-// TestResultCacheProperty compares the memory with a plain model of it: a settled
-// call is answered until it is among the oldest beyond the bounds.
+// TestResultCacheProperty compares the cache with a plain model of it: a settled call has
+// its result until it is among the oldest beyond the bounds.
 func TestResultCacheProperty(t *testing.T) {
 	rapid.Check(t, func(t *rapid.T) {
 		m := newResultCache()
@@ -133,7 +133,7 @@ func TestResultCacheIsBounded(t *testing.T) {
 	}
 }
 
-// An answer is kept until the server has shown it; then its time may come, and its
+// A result is kept until the server has shown it; then it may be dropped, and its
 // parts count.
 func TestRecordedResultsAreReleased(t *testing.T) {
 	c := New("http://127.0.0.1:1")
@@ -209,8 +209,8 @@ func TestCodesAreComplete(t *testing.T) {
 	}
 }
 
-// A caller who takes no events does not keep a run from bringing its connection back; what is
-// over by then is not told, and what is not is told before the next event.
+// A caller who takes no events does not keep a run from bringing its connection back; an outage
+// that is over by then is not reported, any other one is, before the next event.
 func TestConnectionIsReportedWhenThereIsRoom(t *testing.T) {
 	r := &run{events: make(chan *Event, 2), stopped: make(chan struct{})}
 	r.session.Store(new("s"))
@@ -241,7 +241,7 @@ func TestConnectionIsReportedWhenThereIsRoom(t *testing.T) {
 	}
 	full()
 	r.restored()
-	r.lost(why) // again, before the caller has heard that it was back
+	r.lost(why) // once more, before the caller has heard that it was back
 	if got := events(); !slices.Equal(got, []string{"End", "End"}) {
 		t.Errorf("told %q", got)
 	}

@@ -94,7 +94,7 @@ func TestJournalTornAnywhere(t *testing.T) {
 	}
 }
 
-// TestJournalSpoilt: a record whose bytes have changed is no answer.
+// TestJournalSpoilt: a record whose bytes have changed is no result.
 func TestJournalSpoilt(t *testing.T) {
 	dir := t.TempDir()
 	j := journalAt(t, dir)
@@ -178,7 +178,7 @@ func TestJournalOfManyPrograms(t *testing.T) {
 }
 
 // TestJournalReusesFiles: programs that run one after the other share one file, and
-// each finds the answers of those before, also behind a record that a kill has cut off.
+// each finds the results of those before, also behind a record that a kill has cut off.
 func TestJournalReusesFiles(t *testing.T) {
 	dir := t.TempDir()
 	const programs = 30

@@ -11,7 +11,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 )
 
-// A result that no server takes is sent, and told to the caller, as a tool error
+// A result that no server takes is sent, and reported to the caller, as a tool error
 // that names the limit and the size.
 func TestLargeResults(t *testing.T) {
 	for name, tool := range map[string]func(context.Context) (any, error){

@@ -75,7 +75,7 @@ func modelEvents(t *testing.T, c *client.Client) (out []sayAt) {
 	return out
 }
 
-// What happens to model calls is told once, wherever the connection breaks.
+// What happens to model calls is reported once, wherever the connection breaks.
 func TestModelEvents(t *testing.T) {
 	path, cost := []string{"root"}, 0.25
 	want := []sayAt{
@@ -148,7 +148,7 @@ func TestDoCollectsCitations(t *testing.T) {
 	}
 }
 
-// A real server tells of each model call, and the calls add up to the turn.
+// A real server reports each model call, and the calls add up to the turn.
 func TestModelCallsOfADaemon(t *testing.T) {
 	s := newDaemon(t)
 	c, _ := s.client(t)
@@ -184,7 +184,7 @@ func TestModelCallsOfADaemon(t *testing.T) {
 	}
 }
 
-// What a real server has told of a call comes neither again after a cut nor behind
+// What a real server has reported of a call is neither repeated after a cut nor sent behind
 // its position.
 func TestModelCallsAreReportedOnce(t *testing.T) {
 	s := newDaemon(t)

@@ -38,7 +38,7 @@ func readNumbers(t *testing.T) (numbers []number) {
 	return numbers
 }
 
-// sent keeps the last request, to which it answers nothing.
+// sent keeps the last request, to which it sends no reply.
 type sent struct{ body []byte }
 
 func (s *sent) Do(req *http.Request) (*http.Response, error) {
@@ -66,7 +66,7 @@ func read[T any, M interface {
 }
 
 // meanings says what a number of an option means, nil is not given. Amounts of a second or
-// more are told in milliseconds, as times are.
+// more are in milliseconds, as times are.
 var meanings = map[string]func(t *testing.T, n *int64) (any, error){
 	"WithToolTimeout": func(t *testing.T, n *int64) (any, error) {
 		rc, err := configured(t, n, func(n int64) RunOption { return WithToolTimeout(ms(n)) })
@@ -220,8 +220,8 @@ func spending(t *testing.T, n *int64, of func(int64) Budget, field func(*agentdv
 	return "none", err
 }
 
-// What is not given, 0 and below 0 mean what the table says, which the TypeScript client
-// is held to as well.
+// What is not given, 0 and below 0 mean what the table says, as in the TypeScript
+// client.
 func TestNumbers(t *testing.T) {
 	seen := 0
 	for _, want := range readNumbers(t) {
@@ -269,7 +269,7 @@ func TestNumbers(t *testing.T) {
 // lastName is what a refusal says of an option.
 func lastName(name string) string { return name[strings.LastIndexByte(name, '.')+1:] }
 
-// docs/go.md tells the same: each option is in one row, which says what is refused.
+// docs/go.md says the same: each option is in one row, which says what is refused.
 func TestNumbersDocumented(t *testing.T) {
 	text, err := os.ReadFile("../docs/go.md")
 	if err != nil {

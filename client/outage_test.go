@@ -59,7 +59,7 @@ func (n *flaky) client(opts ...client.Option) *client.Client {
 	return dial(n.t, "http://memory", opts...)
 }
 
-// half is a turn that says something and continues when it is told to.
+// half is a turn that says something and continues when more is closed.
 func half(more <-chan struct{}) func(*turnLog) {
 	return func(l *turnLog) {
 		l.say("m", "one ")
@@ -109,8 +109,8 @@ func TestBudget(t *testing.T) {
 	}
 }
 
-// TestCancelDuringBackoff: the run returns at once, and the server is told if
-// it can be.
+// TestCancelDuringBackoff: the run returns at once, and the server receives
+// the cancel if it can be reached.
 func TestCancelDuringBackoff(t *testing.T) {
 	for _, reachable := range []bool{false, true} {
 		synctest.Test(t, func(t *testing.T) {
@@ -151,7 +151,7 @@ func TestCancelDuringBackoff(t *testing.T) {
 	}
 }
 
-// TestSilentStreamIsReplaced: a stream on which heartbeats are not answered.
+// TestSilentStreamIsReplaced: a stream without replies to heartbeats is replaced.
 func TestSilentStreamIsReplaced(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		more := make(chan struct{})

@@ -14,7 +14,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 )
 
-// person is what an agent answers.
+// person is the response of an agent.
 type person struct {
 	Name  string   `json:"name" jsonschema:"the full name"`
 	Age   int64    `json:"age"`
@@ -34,7 +34,7 @@ func TestSchemaOf(t *testing.T) {
 	if a, b := mustJSON(t, got), mustJSON(t, expected); a != b {
 		t.Errorf("schema %s, want %s", a, b)
 	}
-	// Models answer in the order of the properties.
+	// Models write the properties in the order of the schema.
 	if strings.Index(text, `"name"`) > strings.Index(text, `"age"`) {
 		t.Errorf("the properties are out of order: %s", text)
 	}

@@ -131,8 +131,8 @@ func TestResultsWithParts(t *testing.T) {
 	}
 }
 
-// A result with parts is the same whoever asks for it again: from memory, and from
-// the disk after a restart. The caller sees it once.
+// A result with parts is the same when the call is repeated: from memory, and from the
+// disk after a restart. The caller sees it once.
 func TestPartsAreSentAgain(t *testing.T) {
 	url, scripts := scripted(t)
 	dir := t.TempDir()
@@ -185,8 +185,8 @@ func TestPartsAreSentAgain(t *testing.T) {
 	}
 }
 
-// Who answers sees the parts at once, and not again when the server has them;
-// another result is told.
+// The client that returns a result sees its parts at once, and not a second time when the
+// server has them; a result of another client is an event.
 func TestPartsInEvents(t *testing.T) {
 	mine, other := client.Inline("image/png", []byte("mine")), client.Inline("image/png", []byte("other"))
 	for name, tc := range map[string]struct {

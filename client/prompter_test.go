@@ -81,8 +81,8 @@ func addPay(t *testing.T, c client.ToolHolder) {
 	}, client.NeedsApproval()))
 }
 
-// A person approves with other arguments, which the tool gets and the model is
-// told of, then answers a question.
+// A person approves with other arguments, which the tool gets and the model learns of,
+// then answers a question.
 func TestPrompter(t *testing.T) {
 	s, p := newDaemon(t), newAsker()
 	c, _ := s.client(t, client.WithPrompter(p))
@@ -171,8 +171,8 @@ func TestPrompterThatFails(t *testing.T) {
 
 var unfit = said{Resolution: client.Edit(json.RawMessage(`{"amount":"much"}`))}
 
-// TestPrompterRepeatsRefusedQuestion: what the server cannot take, or what cannot be sent, is asked
-// again with the reason, and the turn continues with what fits. Whatever a prompter does to
+// TestPrompterRepeatsRefusedQuestion: a question whose answer the server cannot take, or that cannot be
+// sent, is repeated with the reason, and the turn continues with what fits. Whatever a prompter does to
 // its copy of the question stays with it.
 func TestPrompterRepeatsRefusedQuestion(t *testing.T) {
 	for name, tc := range map[string]struct {
@@ -253,7 +253,7 @@ func TestTwoPrompters(t *testing.T) {
 }
 
 // A person is asked once, though the connection breaks meanwhile, and what they
-// say while there is none arrives when there is one again.
+// say while there is none arrives when there is one.
 func TestPromptOutlivesItsConnection(t *testing.T) {
 	s, p := newDaemon(t), newAsker()
 	c, w := s.client(t, client.WithPrompter(p))

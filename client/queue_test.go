@@ -165,7 +165,7 @@ func TestInject(t *testing.T) {
 	}
 }
 
-// TestInjectTooLate: the model is answering already, and is not called again.
+// TestInjectTooLate: the model is responding already, and is not called a second time.
 func TestInjectTooLate(t *testing.T) {
 	b := newBusy(t)
 	b.door.let(t, "in")

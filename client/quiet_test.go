@@ -13,7 +13,7 @@ import (
 )
 
 // A quiet turn is followed through any number of lost connections, with heartbeats
-// and without: each stream that was answered and held is progress.
+// and without: each stream that the server took and that lasted is progress.
 func TestQuietTurnIsNotGivenUp(t *testing.T) {
 	const streams = 20
 	for _, interval := range []time.Duration{0, 15 * time.Second} {

@@ -9,7 +9,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 )
 
-// TestReceiptOfToolCalls: of three calls asked together one is answered when the
+// TestReceiptOfToolCalls: of three calls of one response one has a result when the
 // turn is canceled, or ended.
 func TestReceiptOfToolCalls(t *testing.T) {
 	for name, stop := range map[string]func(*client.Control) error{
@@ -36,7 +36,7 @@ func receiptOfToolCalls(t *testing.T, stop func(*client.Control) error) {
 		ids[call.Name] = call.ID
 	}
 	quickly.let(t, "done")
-	synctest.Wait() // the server has the answer
+	synctest.Wait() // the server has the result
 	if err := stop(&control); err != nil {
 		t.Fatal(err)
 	}

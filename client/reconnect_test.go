@@ -288,7 +288,7 @@ func TestServerRestarts(t *testing.T) {
 }
 
 // TestRunningCallIsOfferedTwice breaks the stream while a tool runs: the call is
-// asked again, and neither runs nor shows twice.
+// repeated, and neither runs nor shows twice.
 func TestRunningCallIsOfferedTwice(t *testing.T) {
 	l := newTurnLog(t, func(l *turnLog) {
 		l.call("c", "work", "{}")
@@ -304,7 +304,7 @@ func TestRunningCallIsOfferedTwice(t *testing.T) {
 			<-begun
 			panic(http.ErrAbortHandler)
 		}
-		// Twice, and then a heartbeat's answer, which shows that both have come.
+		// Twice, and then the reply to a heartbeat, which shows that both have come.
 		msgs := l.open(1 << 30)
 		if err := steps(func() error { return s.send(msgs[0]) }, func() error { return s.send(msgs[0]) }); err != nil {
 			return true, err
@@ -327,7 +327,7 @@ func TestRunningCallIsOfferedTwice(t *testing.T) {
 	}
 }
 
-// shownOnce runs a turn of one call, of which the caller is told once, and which says
+// shownOnce runs a turn of one call, which the caller sees once, and which says
 // text; heard has what was said so far.
 func shownOnce(t *testing.T, c *client.Client, text string, heard func(text string)) {
 	t.Helper()
@@ -360,7 +360,7 @@ func (l *turnLog) sendTwo(s *peer) error {
 	return steps(func() error { return s.send(msgs[0]) }, func() error { return s.send(msgs[1]) })
 }
 
-// held is a log that holds up who writes that an answer could not be stored.
+// held is a log handler that blocks whoever writes that a result could not be stored.
 type held struct {
 	slog.Handler
 	written, release chan struct{}
@@ -376,8 +376,8 @@ func (h *held) Handle(_ context.Context, r slog.Record) error {
 	return nil
 }
 
-// TestStoredCallIsOfferedTwice breaks the stream while an answer is being stored,
-// which takes its time: the call is asked again, and neither runs nor shows twice.
+// TestStoredCallIsOfferedTwice breaks the stream while a result is being stored,
+// which takes its time: the call is repeated, and neither runs nor shows twice.
 func TestStoredCallIsOfferedTwice(t *testing.T) {
 	l := newTurnLog(t, func(l *turnLog) {
 		l.call("c", "work", "{}")
@@ -404,7 +404,7 @@ func TestStoredCallIsOfferedTwice(t *testing.T) {
 		return "done", errors.Join(os.RemoveAll(dir), os.WriteFile(dir, nil, 0o600)) // so that storing fails, which is logged
 	}))
 	shownOnce(t, c, "so done", func(text string) {
-		if text == "so " { // behind the call that is asked again
+		if text == "so " { // behind the call that is repeated
 			close(storing.release)
 		}
 	})
@@ -478,7 +478,7 @@ func TestUnavailableIsRetried(t *testing.T) {
 }
 
 // TestUnknownStartIsRetried: nobody knows whether the turn has begun, but the
-// request has a key that tells the server.
+// request has an idempotency key.
 func TestUnknownStartIsRetried(t *testing.T) {
 	l := newTurnLog(t, tale)
 	l.cut = func(stream, _ int) bool { return stream <= 3 }
@@ -541,7 +541,7 @@ func TestEndIsSentAgain(t *testing.T) {
 	}
 }
 
-// TestToolJournal starts the client's program again between two questions.
+// TestToolJournal restarts the client's program between two offers of a call.
 func TestToolJournal(t *testing.T) {
 	url, scripts := scripted(t)
 	dir := t.TempDir()
@@ -569,7 +569,7 @@ func TestToolJournal(t *testing.T) {
 	}
 }
 
-// TestStartsOnce: a server may answer each stream with an ExecuteResponse, at
+// TestStartsOnce: a server may begin each stream with an ExecuteResponse, at
 // its place in the log, at none, or as something replayed.
 func TestStartsOnce(t *testing.T) {
 	for name, seq := range map[string]int64{"its place": 10, "none": 0, "another": 45} {

@@ -29,9 +29,9 @@ func (b *busy) isOver(t *testing.T, turnID string) {
 	lastEnd(t, r.rest(t))
 }
 
-// TestCutWhileQueued: the connection breaks while the prompt waits, and is there
-// again while it waits, while its turn runs, when that is over, and when the
-// next one has begun.
+// TestCutWhileQueued: the connection breaks while the prompt waits, and comes back
+// while it waits, while its turn runs, when that is over, and when the next one has
+// begun.
 func TestCutWhileQueued(t *testing.T) {
 	for _, when := range []string{"waiting", "running", "over", "followed"} {
 		t.Run(when, func(t *testing.T) {
@@ -261,7 +261,7 @@ func TestServerThatNamesNoTurns(t *testing.T) {
 }
 
 // TestQueuedTurnBeginsOnce: whatever place the ExecuteResponse has that follows
-// TurnQueued, it is yielded, and none that comes again is.
+// TurnQueued, it is yielded, and no repeat of it is.
 func TestQueuedTurnBeginsOnce(t *testing.T) {
 	for _, seq := range []int64{0, 20} {
 		url := serve(t, func(_ context.Context, s *peer) error {

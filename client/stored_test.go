@@ -34,9 +34,9 @@ func refusalMsg(code agentdv1.ErrorCode, call string) *agentdv1.RunResponse {
 	}}}
 }
 
-// An answer that the server refuses without settling the call is told as a refusal
-// and replaced by an error, once; no result is told but the stored one. A refusal of
-// the error is told nobody.
+// A result that the server refuses without settling the call is reported as a refusal
+// and replaced by an error, once. No result is reported but the stored one, and a refusal
+// of the error is not reported.
 func TestRefusedResultIsReplacedOnce(t *testing.T) {
 	for _, refusedTwice := range []bool{false, true} {
 		url := serve(t, func(_ context.Context, s *peer) error {
@@ -94,8 +94,8 @@ func TestRefusedResultIsReplacedOnce(t *testing.T) {
 	}
 }
 
-// An answer that the server cannot take now is no refusal: the client comes back and
-// sends the same answer again, and tells nothing of it.
+// A result that the server cannot take now is no refusal: the client comes back, repeats
+// the same result, and reports nothing.
 func TestUnacceptedResultIsSentAgain(t *testing.T) {
 	var streams, ran atomic.Int32
 	started := func() *agentdv1.RunResponse {
@@ -154,8 +154,8 @@ func TestUnacceptedResultIsSentAgain(t *testing.T) {
 	}
 }
 
-// A call that nobody serves is told, once though the client comes back, and again
-// when it is so again.
+// A call that nobody serves is reported once, though the client comes back, and once more
+// when it loses its client a second time.
 func TestUnservedCallsAreReported(t *testing.T) {
 	expires := time.Date(2030, 1, 2, 3, 4, 5, 0, time.UTC)
 	unserved := func(id string) *agentdv1.RunResponse {

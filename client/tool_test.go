@@ -25,7 +25,7 @@ type lookup struct {
 	Extra any      `json:"extra,omitempty"`
 }
 
-// callTool runs one call of a tool and returns the answer that reaches the
+// callTool runs one call of a tool and returns the result that reaches the
 // server.
 func callTool(t *testing.T, c *client.Client, url chan script, name, input string) *agentdv1.RunRequest_ToolCallResponse {
 	t.Helper()

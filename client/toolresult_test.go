@@ -14,13 +14,13 @@ import (
 func isToolCall(e *client.Event) bool   { return e.ToolCall != nil }
 func isToolNotice(e *client.Event) bool { return as[*client.ToolCallAnnounced](e) != nil }
 
-// resultsOf are the results of tool calls that were told.
+// resultsOf are the events with results of tool calls.
 func resultsOf(events []*client.Event) []*client.Event {
 	return slices.DeleteFunc(slices.Clone(events), func(e *client.Event) bool { return as[*client.ToolCallAnswered](e) == nil })
 }
 
-// Each client is told the result of a call once, when the server has it: also the
-// one that answers.
+// Each client receives the result of a call once, when the server has it: also the one
+// that returned it.
 func TestResultsAreReportedOnce(t *testing.T) {
 	s := newDaemon(t)
 	c, _ := s.client(t)
@@ -53,8 +53,8 @@ func TestResultsAreReportedOnce(t *testing.T) {
 	}
 }
 
-// A handler whose call somebody else has answered stops, and the result is the
-// other's.
+// A handler stops when another client has returned the result of its call, and that result
+// stands.
 func TestResultOfAnotherClient(t *testing.T) {
 	s := newDaemon(t)
 	c, _ := s.client(t)

@@ -18,7 +18,7 @@ func completed(agent, message string) client.EventData {
 	return &client.MessageCompleted{AgentPath: []string{"root", agent}, MessageID: message}
 }
 
-// eventsOf yields events that say what is told, and then fails if it is to.
+// eventsOf yields events of the data, and then the error if there is one.
 func eventsOf(fails error, list ...client.EventData) iter.Seq2[*client.Event, error] {
 	return func(yield func(*client.Event, error) bool) {
 		for _, data := range list {

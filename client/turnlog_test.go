@@ -137,7 +137,7 @@ func (l *turnLog) call(id, tool, input string) {
 	}}})
 }
 
-// await returns the answer to a call, "" when the turn has ended before.
+// await returns the result of a call, "" when the turn has ended before.
 func (l *turnLog) await(id string) string {
 	for {
 		l.mu.Lock()

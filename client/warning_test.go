@@ -36,9 +36,8 @@ const (
 	inResult  = `state_delta_json["app:seen"]`
 )
 
-// TestWarnings: what the server leaves out of a request and of a tool's result is told
-// with the events, with the whole turn, to who watches later, and of a turn that nobody
-// watches with the turn.
+// TestWarnings: what the server leaves out of a request and of a tool's result is a warning
+// in the events, in the whole turn, for later watchers, and in a turn that nobody watches.
 func TestWarnings(t *testing.T) {
 	s := newDaemon(t, asCaller)
 	c, _ := s.client(t)

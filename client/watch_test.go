@@ -333,8 +333,8 @@ func TestWatchIsAbandoned(t *testing.T) {
 	}
 }
 
-// stories is a session service that tells stories, one to a stream; of all but the last
-// the connection breaks.
+// stories is a session service that sends one story to each stream; the connection of all
+// but the last one breaks.
 type stories struct {
 	agentdv1connect.UnimplementedSessionServiceHandler
 	streams [][]*agentdv1.WatchSessionResponse
@@ -364,7 +364,7 @@ func atCursor(seq int64, cursor string, m *agentdv1.RunResponse) *agentdv1.Watch
 }
 
 // An event that comes in pieces has its place with the last one: pieces before it that
-// come again are not yielded twice. What nobody can do is told once.
+// are repeated are not yielded twice. A call that nobody can run is reported once.
 func TestWatchPieces(t *testing.T) {
 	text := func(seq int64, cursor, content string) *agentdv1.WatchSessionResponse {
 		return atCursor(seq, cursor, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{

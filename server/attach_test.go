@@ -302,8 +302,8 @@ func TestSuspend(t *testing.T) {
 	<-stopped
 }
 
-// A request that comes again with its key follows the turn that it has started,
-// and is asked for the turn's tools.
+// A request that is repeated with its key follows the turn that it has started, and
+// receives calls of the turn's tools.
 func TestRepeatedStart(t *testing.T) {
 	f := serve(t, engine{run: func(ctx context.Context, run *session.Run) error {
 		_, err := ask(ctx, run, "c1-"+run.TurnID())

@@ -37,7 +37,7 @@ func TestLargeRequestsShareRoom(t *testing.T) {
 		}
 		create := func(n int) <-chan error {
 			done := make(chan error, 1)
-			go func() { // ends with its answer
+			go func() { // ends with its reply
 				_, err := c.CreateTurn(context.Background(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: said(n)}))
 				done <- err
 			}()

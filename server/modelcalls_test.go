@@ -14,7 +14,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 )
 
-// One turn is run again at a time; who waits may go away.
+// One turn is replayed at a time; a request that waits may be canceled.
 func TestModelCallsOneAtATime(t *testing.T) {
 	begun, proceed := make(chan struct{}), make(chan struct{})
 	var mu sync.Mutex

@@ -87,7 +87,7 @@ func TestWatchTurnSendsHeadersAtOnce(t *testing.T) {
 	}
 	events := listed.Msg.GetEvents()
 	last := events[len(events)-1].GetSeq()
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // only if the answer does not come
+	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second) // only if the reply does not come
 	defer cancel()
 	s, err := c.WatchTurn(ctx, connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: id, AfterSeq: &last}))
 	if err != nil {

@@ -330,9 +330,9 @@ func TestTimeouts(t *testing.T) {
 			}
 			start := time.Now()
 			time.Sleep(14 * time.Minute)
-			c.send(heartbeat()) // answered, which keeps the stream open
+			c.send(heartbeat()) // gets a reply, which keeps the stream open
 			c.next()
-			for _, id := range []string{"b", "c"} { // so does what is not answered
+			for _, id := range []string{"b", "c"} { // so does what gets no reply
 				time.Sleep(14 * time.Minute)
 				c.send(toolResult(id, "x"))
 			}

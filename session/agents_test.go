@@ -14,7 +14,7 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// worked tells of starts and ends of agents, with their positions.
+// worked lists the starts and ends of agents, with their positions.
 func worked(msgs []*agentdv1.RunResponse) []string {
 	var out []string
 	for _, m := range msgs {
@@ -29,7 +29,7 @@ func worked(msgs []*agentdv1.RunResponse) []string {
 }
 
 // TestAgents ends with the turn, and as the turn, the agents that have not ended before
-// it, and tells a client that comes back the rest from each position.
+// it, and a client that comes back receives the rest from each position.
 func TestAgents(t *testing.T) {
 	starts := func(ctx context.Context, r *session.Run) error {
 		changes := []record.AgentChange{
@@ -105,8 +105,8 @@ func TestAgents(t *testing.T) {
 	}
 }
 
-// TestAgentAlone tells of the agent of a tree of one that it starts and ends with the turn,
-// which no record says.
+// TestAgentAlone: the agent of a tree of one starts and ends with the turn, without a
+// record of its own.
 func TestAgentAlone(t *testing.T) {
 	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error { return say(ctx, r, "m1", []string{"root"}, "one") })

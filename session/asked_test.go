@@ -16,7 +16,7 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// isRequested tells whether a watcher has a request for a call by now.
+// isRequested reports whether a watcher has a request for a call by now.
 func isRequested(t *testing.T, w *session.Watcher) bool {
 	t.Helper()
 	synctest.Wait()
@@ -27,8 +27,8 @@ func isRequested(t *testing.T, w *session.Watcher) bool {
 	return slices.ContainsFunc(msgs, isCall)
 }
 
-// TestAnsweredCallIsAskedOfNobody (F17): while an answer waits for the store, its call
-// is not open any more, whatever its client and others do meanwhile.
+// TestAnsweredCallIsAskedOfNobody (F17): while a result waits for the store, its call
+// is no longer open, whatever its client and others do meanwhile.
 func TestAnsweredCallIsAskedOfNobody(t *testing.T) {
 	with := session.AttachRequest{Tools: []string{"tool"}}
 	for name, meanwhile := range map[string]func(f *fixture, owner *session.Watcher){
@@ -76,8 +76,8 @@ func TestAnsweredCallIsAskedOfNobody(t *testing.T) {
 	}
 }
 
-// TestCallWhoseAnswerIsNotTakenIsAskedAgain: a client that came while a result was
-// being written is asked for the call when that has come to nothing.
+// TestCallWhoseAnswerIsNotTakenIsAskedAgain: a client comes while a result is being
+// written. When the write fails, the client receives the call.
 func TestCallWhoseAnswerIsNotTakenIsAskedAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
@@ -176,7 +176,7 @@ func TestClientThatLeavesWhileItsTurnStarts(t *testing.T) {
 	}
 }
 
-// TestLeavingInAnyOrder: when one client has left and the other cannot answer, a call
+// TestLeavingInAnyOrder: when one client has left and the other has no such tool, a call
 // is abandoned, whichever came first.
 func TestLeavingInAnyOrder(t *testing.T) {
 	for _, closeFirst := range []bool{true, false} {

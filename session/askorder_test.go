@@ -11,8 +11,8 @@ import (
 	"github.com/apzuk3/agentd/session/limits"
 )
 
-// Whoever is asked for calls, first or again, is asked in the order in which the
-// model has made them, whatever their ids are.
+// A client receives calls in the order in which the model has made them, whatever their
+// ids are, for the first time and when they are repeated.
 func TestAskedInTheModelsOrder(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		want := []string{"c5", "c2", "c9", "c1", "c7", "c3", "c8", "c4"}

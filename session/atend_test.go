@@ -82,7 +82,7 @@ func failing(ctx context.Context, r *session.Run) error {
 	return errors.New("the model is gone")
 }
 
-// closings tells how many events of a log close its turn, and whether the turn has its
+// closings returns how many events of a log close its turn, and whether the turn has its
 // end; the last of them precedes that.
 func closings(t *testing.T, store store.Store, id string) (n int, ended bool) {
 	t.Helper()
@@ -113,7 +113,7 @@ func closings(t *testing.T, store store.Store, id string) (n int, ended bool) {
 
 // TestKilledAtTheEnd: wherever around its end a turn's process dies, the log holds all of
 // what the run has handed over for the end together with the end, or nothing of it and
-// the turn goes on.
+// the turn continues.
 func TestKilledAtTheEnd(t *testing.T) {
 	died := 0
 	for _, lost := range []bool{false, true} {

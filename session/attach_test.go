@@ -20,8 +20,8 @@ import (
 
 const unavailable = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
 
-// story is a turn that can go on where its log ends: an answer with a call, the
-// call's result, an answer that has it.
+// story is a turn that can continue where its log ends: a response with a call, the
+// call's result, a response that has it.
 func story(ctx context.Context, r *session.Run) error {
 	events, err := eventsOf(ctx, r)
 	if err != nil {
@@ -308,8 +308,8 @@ func TestManyComeBackAtOnce(t *testing.T) {
 	}
 }
 
-// TestPanicWhileResuming has the engine panic over a turn that is to go on: the
-// next client finds it as it was.
+// TestPanicWhileResuming: the engine panics when it resumes a turn. The next client
+// finds the turn as it was.
 func TestPanicWhileResuming(t *testing.T) {
 	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(story)

@@ -110,7 +110,7 @@ func TestBudgetEndsTheTurn(t *testing.T) {
 					if !strings.HasPrefix(l.GetName(), of+"_") || l.GetValue() < 1 || l.GetReceived() < l.GetValue() {
 						t.Errorf("the limit is %v", l)
 					}
-					// The session goes on: a turn's budget is its own, a session's is not.
+					// The session continues: a turn's budget is its own, a session's is not.
 					msgs = follow(t, f.start(session.Request{SessionID: turn.SessionID(), Budget: req.Budget}).Watch())
 					want := tc.calls
 					if strings.HasSuffix(whose, "session") {
@@ -148,8 +148,8 @@ func TestBudgetSurvivesARestart(t *testing.T) {
 	})
 }
 
-// What tries took that failed before a restart counts, for the turn, its session and
-// the budgets, once; a call that was cut off is one when it is made again.
+// The usage of tries that failed before a restart counts once, for the turn, its session
+// and the budgets. A call that was cut off and its retry count as one call.
 func TestBudgetCountsFailedTries(t *testing.T) {
 	for name, tc := range map[string]struct {
 		budget record.Budget

@@ -41,7 +41,7 @@ func TestPromptsBesideAQuestion(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
-				time.Sleep(time.Hour) // it is not put aside for it either
+				time.Sleep(time.Hour) // the turn is not suspended for it either
 				if info, err := f.m.Turn(t.Context(), id, next.ID()); err != nil || info.Status != index.Pending {
 					t.Fatalf("the prompt that waits: %+v, %v", info, err)
 				}

@@ -17,7 +17,7 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// bothCalls is a turn with two calls that says what came of them; it goes on where
+// bothCalls is a turn with two calls that says what came of them; it continues where
 // its log ends.
 func bothCalls(ctx context.Context, r *session.Run) error {
 	events, err := eventsOf(ctx, r)
@@ -172,8 +172,8 @@ func TestCancelCallRefusals(t *testing.T) {
 	})
 }
 
-// What a client is told is so: a store that takes no writes refuses the cancel, and
-// one that fails for a while has it when the cancel returns.
+// A cancel that succeeds is durable: a store that takes no writes refuses it, and a store
+// that fails for a while has it when the cancel returns.
 func TestCancelCallIsDurable(t *testing.T) {
 	for name, fault := range map[string]error{"full": store.ErrFull, "away for a while": errBlip} {
 		t.Run(name, func(t *testing.T) {
@@ -206,7 +206,7 @@ func TestCancelCallIsDurable(t *testing.T) {
 	}
 }
 
-// Of an answer and cancels at the same time one wins, and all agree which.
+// Of a result and cancels at the same time one wins, and all agree which.
 func TestCancelCallWhileItIsAnswered(t *testing.T) {
 	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(func(ctx context.Context, r *session.Run) error {
@@ -258,8 +258,8 @@ func TestCancelCallWhileItIsAnswered(t *testing.T) {
 	}
 }
 
-// A call is cancelled while the end of its turn, which runs nowhere, is written: it
-// is the end that counts. If the end could not be written, the turn goes on.
+// A call is cancelled while the end of its turn, which runs nowhere, is written: the
+// end counts. If the end cannot be written, the turn continues.
 func TestCancelCallOfATurnThatEnds(t *testing.T) {
 	for name, fault := range map[string]error{"written": nil, "refused": store.ErrFull} {
 		t.Run(name, func(t *testing.T) {

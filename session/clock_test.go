@@ -77,7 +77,7 @@ func timedTurns() map[string]timed {
 	}
 }
 
-// isOver tells whether a turn is.
+// isOver reports whether a turn is over.
 func (f *fixture) isOver(turn *session.Turn) bool {
 	f.t.Helper()
 	synctest.Wait()

@@ -34,10 +34,10 @@ type comings struct {
 	answers sync.WaitGroup
 }
 
-// TestComingsAndGoings: in whatever order clients come, leave, answer and are away for
+// TestComingsAndGoings: in whatever order clients come, leave, return results and are away for
 // so long that the turn leaves memory, and whenever the store stalls: no call is asked of
-// two clients at once, a turn that is to be cancelled without clients is so when nobody
-// is there and only then, and it ends as soon as all is answered.
+// two clients at once, a turn that is to be cancelled without clients is canceled when nobody
+// is there and only then, and it ends as soon as all calls have results.
 func TestComingsAndGoings(t *testing.T) {
 	begun, checks := time.Now(), 0
 	rapid.Check(t, func(rt *rapid.T) {
@@ -58,7 +58,7 @@ func TestComingsAndGoings(t *testing.T) {
 	})
 }
 
-const stay = time.Hour // for which the turn goes on without clients
+const stay = time.Hour // for which the turn continues without clients
 
 func begin(t *testing.T, rt *rapid.T) *comings {
 	day := 24 * time.Hour
@@ -141,7 +141,7 @@ func (x *comings) look() {
 	}
 }
 
-// read reads what there is, and tells whether more may come.
+// read reads what there is, and reports whether more may come.
 func (x *comings) read(g *guest) bool {
 	msgs, err := g.w.Next(x.t.Context())
 	for _, m := range msgs {
@@ -175,11 +175,11 @@ func (x *comings) status() index.Turn {
 	return info
 }
 
-// finish heals the store, waits for longer than the turn goes on without clients, and
-// answers all that is open.
+// finish repairs the store, waits for longer than the turn continues without clients, and
+// settles all that is open.
 func (x *comings) finish() {
 	x.step("heal")
-	time.Sleep(2 * time.Minute) // by then the store has been tried again
+	time.Sleep(2 * time.Minute) // by then the append has been retried
 	x.look()
 	x.answers.Wait()
 	x.look()

@@ -16,7 +16,7 @@ import (
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
-// Who reads a session that is deleted meanwhile is told so.
+// A watcher of a session that is deleted meanwhile receives an error that says so.
 func TestWatchingASessionThatIsDeleted(t *testing.T) {
 	f := newFixture(t, memory(t), limits.Limits{})
 	f.on(talk)
@@ -156,7 +156,7 @@ func TestUpdateBesideASlowSession(t *testing.T) {
 	}
 }
 
-// reluctant is a store whose first Delete fails when it is told to.
+// reluctant is a store whose first Delete fails on demand.
 type reluctant struct {
 	store.Store
 	did      atomic.Bool

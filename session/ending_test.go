@@ -120,7 +120,7 @@ func TestResultIsFinal(t *testing.T) {
 					t.Errorf("answer: %v", err)
 				}
 			})
-			synctest.Wait() // the answer is being written
+			synctest.Wait() // the result is being written
 			rest.Go(func() {
 				if res, ok := r.Result("slow"); !ok || res.Output == nil || *res.Output != out {
 					t.Errorf("the result on its way is %+v, %v", res, ok)

@@ -12,8 +12,8 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// HoldResuming keeps a session's turn from being made to run again until the
-// function it returns is called.
+// HoldResuming keeps a session's turn from being resumed until the function that it
+// returns is called.
 func (m *Manager) HoldResuming(id string) (release func()) {
 	s := m.sessions.Find(id).Value
 	s.Resuming.Lock()

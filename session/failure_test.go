@@ -13,8 +13,8 @@ import (
 	"github.com/apzuk3/agentd/session/limits"
 )
 
-// What the error that ended a turn knows besides its text is told to whoever watches
-// the turn, and to whoever reads it from the log.
+// Watchers of a turn, and readers of its log, receive all fields of the error that ended
+// it, not only its text.
 func TestFailureSaysWhatToDo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{})

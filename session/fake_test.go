@@ -298,7 +298,7 @@ func memory(t *testing.T) store.Store {
 	return s
 }
 
-// eventsOf is how many events the log has of a turn: one that goes on begins behind
+// eventsOf is how many events the log has of a turn: a turn that resumes begins behind
 // them.
 func eventsOf(ctx context.Context, r *session.Run) (n int, err error) {
 	for rec, err := range r.Records(ctx, r.StartSeq()) {

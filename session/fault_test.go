@@ -11,7 +11,7 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// A turn that waits for a tool has to end when the answer cannot be recorded:
+// A turn that waits for a tool has to end when the result cannot be recorded:
 // nothing can settle the call any more.
 func TestStoreThatFailsOnAnAnswer(t *testing.T) {
 	unavailable := agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE

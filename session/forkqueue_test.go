@@ -183,7 +183,7 @@ func TestForkWhileTheStoreIsFull(t *testing.T) {
 
 // A fork at the end of a turn behind which another one waited has no open turn by
 // which a recovery finds it. What it has inherited is dropped nevertheless, when the
-// server starts and when the store has space again.
+// server starts and when the store has space later.
 func TestForkBetweenTurnsWhileTheStoreIsFull(t *testing.T) {
 	for _, restart := range []bool{true, false} {
 		t.Run(map[bool]string{true: "restart", false: "sweep"}[restart], func(t *testing.T) {

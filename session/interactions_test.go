@@ -27,7 +27,7 @@ const (
 )
 
 // careful is a turn that asks for approval of a tool call and then says what came
-// of it; it goes on where its log ends.
+// of it; it continues where its log ends.
 func careful(ctx context.Context, r *session.Run) error { return asksFor(ctx, r, approval) }
 
 // curious is a turn that asks a person something, and says the answer.
@@ -241,7 +241,7 @@ func TestTimeOfATurnThatAsks(t *testing.T) {
 	})
 }
 
-// Calls of which nobody is asked and questions to people are told apart.
+// The status of a turn distinguishes calls that no client receives from questions to people.
 func TestStatusOfATurnThatAsks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{})

@@ -13,8 +13,8 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// A prompt that was taken back is nothing any more: taking it back again does
-// not stop the turn that it was to be injected into.
+// A prompt that was canceled is gone: to cancel it twice does not stop the turn that it
+// was to be injected into.
 func TestTakingBackAPromptTwice(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{})
@@ -236,7 +236,7 @@ func TestTakingBackAPromptThatIsTakenUp(t *testing.T) {
 	}
 }
 
-// A client that has not read all when the log is removed is told so.
+// A client that has not read all when the log is removed receives an error that says so.
 func TestPurgeUnderAWatcher(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{PurgeAfter: 72 * time.Hour, Retention: 1000 * time.Hour})
@@ -365,8 +365,8 @@ func TestWatchWhileTheTurnBegins(t *testing.T) {
 	follow(t, wa)
 }
 
-// A request whose prompt has become a message of the running turn comes again: its
-// client can be asked for the tools that it came with.
+// A request is repeated whose prompt has become a message of the running turn: its
+// client can receive calls of the tools that it brought.
 func TestRepeatOfAnInjectedPrompt(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{})

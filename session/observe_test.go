@@ -12,8 +12,8 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// TestObserver: a turn goes on as if a client that only watches were not there: it is
-// suspended, stays so when such a client comes, and what becomes of it is shown.
+// TestObserver: a turn runs as if observers were not there. It is suspended, stays
+// suspended when an observer comes, and the observer sees what becomes of it.
 func TestObserver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{})
@@ -59,7 +59,7 @@ func TestObserver(t *testing.T) {
 func TestObserverKeepsNobody(t *testing.T) {
 	for name, tc := range map[string]struct {
 		does func(f *fixture, turn *session.Turn) error
-		want agentdv1.ErrorCode // what the observer is told; 0 is the end of the turn
+		want agentdv1.ErrorCode // what the observer receives; 0 is the end of the turn
 	}{
 		"cancel": {func(*fixture, *session.Turn) error { time.Sleep(5 * time.Minute); return nil }, 0},
 		"delete": {func(f *fixture, turn *session.Turn) error { return f.m.DeleteSession(f.t.Context(), turn.SessionID()) }, agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND},

@@ -27,7 +27,7 @@ func (s floats) Append(ctx context.Context, b store.Batch) error {
 	return s.Store.Append(ctx, b)
 }
 
-// TestCostsOfEarlierForm goes on with a session whose log, budget and index have costs
+// TestCostsOfEarlierForm continues a session whose log, budget and index have costs
 // that were summed up as float64.
 func TestCostsOfEarlierForm(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "agentd.db")

@@ -93,7 +93,7 @@ func TestPartsSurviveTheLog(t *testing.T) {
 }
 
 // A prompt may be parts alone, whether its turn runs, waits or becomes a message;
-// everybody who watches is told of them.
+// every watcher receives them.
 func TestPartsOfPrompts(t *testing.T) {
 	parts := record.Parts{filePart("image/png", []byte{0, 1, 255}), textPart("look"), uriPart("video/mp4", "gs://b/f")}
 	store := memory(t)
@@ -169,8 +169,8 @@ func TestPartsInListsAreBounded(t *testing.T) {
 	}
 }
 
-// An answer has its parts with its first text, and the same answer again is one
-// with the same parts.
+// A result has its parts with its first text. An equal repeat is one with the same
+// parts.
 func TestPartsOfAnswers(t *testing.T) {
 	png := record.Parts{filePart("image/png", []byte("png"))}
 	f := newFixture(t, memory(t), limits.Limits{MaxPartsBytes: 1000})
@@ -196,7 +196,7 @@ func TestPartsOfAnswers(t *testing.T) {
 		"with its text": {"c7", session.ClientResult{Output: new(strings.Repeat("a", 990)), Parts: png}, limit, "output and parts take 1008 bytes, at most 1000"},
 	} {
 		tc.answer.CallID = tc.id
-		for range 2 { // the same again is refused like the first
+		for range 2 { // a repeat is refused like the first
 			if e := fault.As(turn.SubmitResult(t.Context(), tc.answer)); e.Code != tc.code || !strings.Contains(e.Message, tc.says) || !strings.Contains(e.Message, tc.id) {
 				t.Errorf("%s: %v", name, e)
 			}

@@ -24,7 +24,7 @@ import (
 
 // busy is a turn that does what its prompt says, a letter at a time: t calls a
 // tool, p asks for approval of a call, q asks a question, b does t and q at once,
-// s says something, e fails. It goes on where its log ends and closes its history.
+// s says something, e fails. It continues where its log ends and closes its history.
 func busy(ctx context.Context, r *session.Run) error {
 	held := map[string]bool{}
 	for rec, err := range r.Records(ctx, r.StartSeq()-1) {

@@ -219,7 +219,7 @@ func TestQuarantineNever(t *testing.T) {
 }
 
 // TestQuarantineOfOneAlone: turns that were running beside the one that kills the
-// process go on, though they were running each time, and none has written anything.
+// process continue, though they were running each time, and none has written anything.
 func TestQuarantineOfOneAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLives(t, limits.Limits{})
@@ -257,7 +257,7 @@ func TestQuarantineOfTheWoken(t *testing.T) {
 		l := newLives(t, limits.Limits{})
 		l.begin()
 		turn := l.start("ask me")
-		<-turn.Done() // put aside
+		<-turn.Done() // suspended
 		l.shutdown()
 		for range 3 {
 			l.begin()
@@ -362,7 +362,7 @@ func TestNoQuarantine(t *testing.T) {
 }
 
 // TestQuarantineThatKills: where the process dies while it ends the turn, the turn
-// is left alone, and the others go on.
+// is left alone, and the others continue.
 func TestQuarantineThatKills(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := newLives(t, limits.Limits{})

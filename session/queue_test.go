@@ -19,7 +19,7 @@ import (
 )
 
 // talk is a turn that says its prompt, waits for its tool if the prompt says
-// "ask", and then repeats what it was told meanwhile.
+// "ask", and then repeats the prompts that were injected meanwhile.
 func talk(ctx context.Context, r *session.Run) error {
 	prompt := r.Spec().Prompt
 	id := "c-" + r.TurnID()
@@ -55,7 +55,7 @@ func talk(ctx context.Context, r *session.Run) error {
 	return say(ctx, r, fmt.Sprintf("m%d-%s", events, r.TurnID()), root, text)
 }
 
-// answer answers the call of a turn that talks.
+// answer submits the result of the call of a turn that talks.
 func answer(t *testing.T, turn *session.Turn) {
 	t.Helper()
 	if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c-" + turn.ID(), Output: new("ok")}); err != nil {
@@ -340,7 +340,7 @@ func TestInjectedPromptThatComesTooLate(t *testing.T) {
 	})
 }
 
-// A client that injects into a turn which waits for nobody can answer for it.
+// A client injects into a suspended turn: it can submit the result that the turn waits for.
 func TestInjectIntoATurnThatWasPutAside(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{})
@@ -349,7 +349,7 @@ func TestInjectIntoATurnThatWasPutAside(t *testing.T) {
 		wa := a.Watch()
 		await(t, wa, isCall)
 		wa.Close()
-		<-a.Done() // put aside
+		<-a.Done() // suspended
 		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: inject})
 		wb := b.Watch()
 		before := await(t, wb, isCall)
@@ -386,7 +386,7 @@ func TestQueuedTurnIsNotHeldUpByOneThatWaits(t *testing.T) {
 	})
 }
 
-// A client that has closed its side while its prompt waited cannot answer later.
+// A client that has closed its side while its prompt waited cannot give results later.
 func TestQueuedClientThatCannotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{})
@@ -490,7 +490,7 @@ func TestNoPromptIsLost(t *testing.T) {
 					} else if code(err) != agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY {
 						t.Errorf("start: %v", err)
 					}
-				case step == 4: // answer whatever is open
+				case step == 4: // settle whatever is open
 					for _, c := range clients {
 						_ = c.turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c-" + c.turn.ID(), Output: new("ok")})
 					}
@@ -525,7 +525,7 @@ func TestNoPromptIsLost(t *testing.T) {
 					}
 				}
 			}
-			// All who wait are answered or time out.
+			// All calls that wait get a result or time out.
 			for range 100 {
 				drain()
 				time.Sleep(time.Minute)

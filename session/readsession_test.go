@@ -66,7 +66,7 @@ func messagesOf(placed []session.Placed) []*agentdv1.RunResponse {
 	return out
 }
 
-// reading is a client that reads a session, and goes on when it is cut off.
+// reading is a client that reads a session, and continues when it is cut off.
 type reading struct {
 	id, cursor string
 	from       string // where it began
@@ -172,7 +172,7 @@ func (x *world) checkTurns(id string, whole []*agentdv1.RunResponse) {
 	x.ok("list turns", err)
 	for _, turn := range turns {
 		if turn.Into != "" {
-			continue // of this one it is told as of the other
+			continue // of this turn the session has the events of the other one
 		}
 		not := func(m *agentdv1.RunResponse) bool { return m.GetTurnId() != turn.ID || m.GetStateUpdate() != nil }
 		msgs, _, err := x.m.Events(x.t.Context(), session.AttachRequest{SessionID: id, TurnID: turn.ID}, 10000, nil)

@@ -88,9 +88,9 @@ func recovering(ctx context.Context, r *session.Run) error {
 	return talk(ctx, r)
 }
 
-// TestRecoverWhatWorks: turns that can go on do, as many as may run at a time, until
-// none is left; those that only wait take no place of theirs, whatever their trees
-// look like and whether they were put aside or cut off.
+// TestRecoverWhatWorks: turns that can continue do, as many as may run at a time, until
+// none is left. Turns that only wait take no place, whatever their trees look like and
+// whether they were suspended or cut off.
 func TestRecoverWhatWorks(t *testing.T) {
 	for _, killed := range []bool{false, true} {
 		t.Run(fmt.Sprintf("killed=%v", killed), func(t *testing.T) {
@@ -110,7 +110,7 @@ func TestRecoverWhatWorks(t *testing.T) {
 				if killed {
 					first.store.(*grave).dead.Store(true)
 				} else {
-					time.Sleep(2 * time.Minute) // those that only wait are put aside
+					time.Sleep(2 * time.Minute) // those that only wait are suspended
 				}
 				first.stop()
 
@@ -150,7 +150,7 @@ func TestRecoverWhatWorks(t *testing.T) {
 	}
 }
 
-// TestRecoverAgain: turns that the store did not let go on at the start do so later.
+// TestRecoverAgain: turns that cannot continue at the start because of the store continue later.
 func TestRecoverAgain(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}

@@ -123,8 +123,8 @@ func TestFirstResolutionStands(t *testing.T) {
 	again()
 }
 
-// What a person says counts wherever the turn is: put aside, or left behind by a
-// server that was killed.
+// A resolution counts wherever the turn is: suspended, or left behind by a server that
+// was killed.
 func TestResolvingATurnThatRunsNowhere(t *testing.T) {
 	for name, tc := range map[string]struct {
 		engine  func(context.Context, *session.Run) error
@@ -191,7 +191,7 @@ func TestResolvingATurnThatRunsNowhere(t *testing.T) {
 	}
 }
 
-// A person who resolves need not bring the caller's own keys: the turn goes on
+// A person who resolves need not bring the caller's own keys: the turn continues
 // when somebody does.
 func TestResolvingATurnOnItsCallersKey(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -236,8 +236,8 @@ func TestResolutionWhileAnotherIsWritten(t *testing.T) {
 	})
 }
 
-// A resolution is on its way into the log while its turn is put aside and goes on
-// again: it counts for the turn that goes on, and nobody comes in between.
+// A resolution is on its way into the log while its turn is suspended and resumes: it
+// counts for the turn that resumes, and nobody comes in between.
 func TestResolutionWhileTheTurnGoesOn(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		g := &gated{Store: memory(t)}
@@ -254,7 +254,7 @@ func TestResolutionWhileTheTurnGoesOn(t *testing.T) {
 			first <- err
 		}()
 		time.Sleep(2 * time.Second)
-		<-turn.Done() // it was put aside
+		<-turn.Done() // it was suspended
 		watched := make(chan *session.Watcher)
 		go func() {
 			_, w := f.attach(session.AttachRequest{SessionID: turn.SessionID()})
@@ -279,7 +279,7 @@ func TestResolutionWhileTheTurnGoesOn(t *testing.T) {
 	})
 }
 
-// A full store refuses what a person says at once; it can be said again.
+// A full store refuses a resolution at once; the resolution can be repeated.
 func TestResolutionAndAFullStore(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}

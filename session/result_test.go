@@ -12,8 +12,8 @@ import (
 	"github.com/apzuk3/agentd/session/limits"
 )
 
-// An answer is shown, at its record, to who gave it, to who watches and to who
-// comes later, whole and as the model sees it; what nobody answered is cancelled.
+// A result is shown, at its record, to the client that gave it, to other watchers and to
+// clients that come later, whole and as the model sees it. A call without one is canceled.
 func TestAnswersAreShown(t *testing.T) {
 	large := strings.Repeat("ä", 1<<19-100)
 	for name, tc := range map[string]struct {

@@ -13,8 +13,8 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// closingRun opens a call, closes it as a run does that ends, and then ends with the
-// server, or once it is told to go on with an end that the store refuses.
+// closingRun opens a call, seals it as a run does that ends, and then ends with the
+// server, or, once fail is closed, with an end that the store refuses.
 func closingRun(sealed chan<- struct{}, fail <-chan struct{}) func(context.Context, *session.Run) error {
 	return func(ctx context.Context, r *session.Run) error {
 		ev := &record.Event{MessageID: "m", Path: root, Calls: []record.ToolCall{{ID: "c", Name: "tool", Path: root, Input: []byte("{}")}}}
@@ -33,8 +33,8 @@ func closingRun(sealed chan<- struct{}, fail <-chan struct{}) func(context.Conte
 	}
 }
 
-// TestAnswerBesideASuspend: a call that a run has sealed which is then suspended takes its
-// result, which waits until that is known. The server that comes next has it.
+// TestAnswerBesideASuspend: a run seals a call and is then suspended. The call takes its
+// result, which waits until the suspension is known. The next server has the result.
 func TestAnswerBesideASuspend(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := memory(t)

@@ -667,7 +667,7 @@ func TestAnswersShareAppends(t *testing.T) {
 	await(t, w, isCall)
 	var wg sync.WaitGroup
 	for _, id := range ids {
-		for range 2 { // each answer comes twice
+		for range 2 { // each result comes twice
 			wg.Go(func() {
 				if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: id, Output: &id}); err != nil {
 					t.Errorf("answer %s: %v", id, err)

@@ -155,7 +155,7 @@ func TestUpdateSession(t *testing.T) {
 	if s, err = f.m.UpdateSession(t.Context(), s.ID, store.Change{Archived: new(false)}); err != nil || s.Version != 3 || s.ClientRef != "b" {
 		t.Errorf("made active: %+v, %v", s, err)
 	}
-	// Archived while it is in memory, with a turn that goes on.
+	// Archived while it is in memory, with a turn that continues.
 	turn := f.start(session.Request{SessionID: s.ID, Prompt: "ask", Agent: tree(), Tools: tools()})
 	w := turn.Watch()
 	await(t, w, isCall)
@@ -320,7 +320,7 @@ func TestPagesOfLargeTurns(t *testing.T) {
 	f.on(talk)
 	id := f.create(session.Names{}).ID
 	for range 5 {
-		f.run(id, strings.Repeat("x", 300<<10)) // it is said again
+		f.run(id, strings.Repeat("x", 300<<10)) // the same text, repeated
 	}
 	got, page := 0, ""
 	for {

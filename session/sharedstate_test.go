@@ -114,7 +114,7 @@ func TestStateIsBounded(t *testing.T) {
 }
 
 // TestStateOfAResult: a tool's result whose state does not fit is a tool error, and
-// its client is told; one that fits is taken.
+// its client receives the error; one that fits is taken.
 func TestStateOfAResult(t *testing.T) {
 	f := newFixture(t, memory(t), smallState)
 	var results map[string]record.ToolResult
@@ -187,8 +187,8 @@ func TestNullRemovesAKey(t *testing.T) {
 	}
 }
 
-// TestStatePastItsBound: a database that has more than the bound goes on: what grows
-// is refused, what does not and what removes is taken.
+// TestStatePastItsBound: a database that has more than the bound still works: a write that
+// grows it is refused, one that does not grow it or removes keys is taken.
 func TestStatePastItsBound(t *testing.T) {
 	store := memory(t)
 	f, _ := stateFixture(t, store, limits.Limits{})
@@ -244,7 +244,7 @@ func TestStateOfAQueuedTurn(t *testing.T) {
 }
 
 // TestWritersAtTheBound (F42): a hundred sessions write to a scope at once. It never
-// has more than its bound, those who are refused are told so, and strangers' turns
+// has more than its bound, writers that are refused receive an error, and strangers' turns
 // complete. Then an operator lists the keys and removes them.
 func TestWritersAtTheBound(t *testing.T) {
 	store := memory(t)

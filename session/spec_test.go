@@ -9,7 +9,7 @@ import (
 )
 
 // TestSpecRaw: that a turn asks for raw payloads is in its first record, so that it
-// holds when the turn goes on elsewhere; logs from before do not ask.
+// holds when another server resumes the turn; logs of earlier versions do not ask.
 func TestSpecRaw(t *testing.T) {
 	for _, raw := range []bool{true, false} {
 		f, err := newTurnStarted(&record.Spec{Agent: &agentdv1.Agent{Name: "root"}, Raw: raw}, Request{})

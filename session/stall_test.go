@@ -77,8 +77,8 @@ func logOf(t *testing.T, store store.Store, id string) string {
 }
 
 // TestTurnWaitsForSpace (F17): while the store is full a turn waits and shows
-// nothing that is not in the log, what needs a write is refused, an answer is taken; when there is
-// space again the turn ends as if nothing had been.
+// nothing that is not in the log, what needs a write is refused, a result is taken. When there is
+// space, the turn ends as if nothing had been.
 func TestTurnWaitsForSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}
@@ -91,7 +91,7 @@ func TestTurnWaitsForSpace(t *testing.T) {
 		await(t, w, isCall)
 		db.tamper(always(store.ErrFull))
 
-		// The answer is taken, not shown, and the turn does not go on.
+		// The result is taken, not shown, and the turn does not continue.
 		if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
 			t.Errorf("answer: %v", err)
 		}
@@ -196,7 +196,7 @@ func TestFullStoreRefusesAtOnce(t *testing.T) {
 	})
 }
 
-// TestCancelWhileTheStoreStalls (F17): the engine is told at once; the end is
+// TestCancelWhileTheStoreStalls (F17): the engine is canceled at once; the end is
 // recorded when that is possible.
 func TestCancelWhileTheStoreStalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -241,8 +241,8 @@ func TestCancelWhileTheStoreStalls(t *testing.T) {
 	})
 }
 
-// TestFaultsThatPass (F19): an append that fails for no known reason, having been
-// done or not, is made again, and is in the log once.
+// TestFaultsThatPass (F19): an append that fails for no known reason, whether it was
+// done or not, is retried, and is in the log once.
 func TestFaultsThatPass(t *testing.T) {
 	for name, done := range map[string]bool{"before": false, "after": true} {
 		t.Run(name, func(t *testing.T) {
@@ -263,7 +263,7 @@ func TestFaultsThatPass(t *testing.T) {
 					}
 					return errBlip
 				})
-				turn := f.start(session.Request{}) // whose start is tried again too
+				turn := f.start(session.Request{}) // whose start is retried too
 				w := turn.Watch()
 				await(t, w, isCall)
 				if err := turn.SubmitResult(t.Context(), session.ClientResult{CallID: "c1", Output: new("fine")}); err != nil {
@@ -280,8 +280,8 @@ func TestFaultsThatPass(t *testing.T) {
 	}
 }
 
-// TestStallOfOneSession: while the appends of one session are tried again, its
-// own clients do not wait, the first answer and the next, and a prompt is refused;
+// TestStallOfOneSession: while the appends of one session are retried, its own clients
+// do not wait: the first result and the next are taken, and a prompt is refused;
 // other sessions are not touched by a fault that has just begun.
 func TestStallOfOneSession(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
@@ -328,7 +328,7 @@ func TestStallOfOneSession(t *testing.T) {
 	})
 }
 
-// unreadable is a store whose reads fail when it is told so.
+// unreadable is a store whose reads fail on demand.
 type unreadable struct {
 	store.Store
 	fails atomic.Bool
@@ -342,7 +342,7 @@ func (s *unreadable) Read(ctx context.Context, id string, after int64, limit int
 }
 
 // TestLogThatCannotBeReadForAWhile (F19): a turn waits for a read that fails; one
-// that has waited for too long has not failed, it goes on later.
+// that has waited for too long has not failed, it resumes later.
 func TestLogThatCannotBeReadForAWhile(t *testing.T) {
 	for _, down := range []time.Duration{20 * time.Second, 5 * time.Minute} {
 		t.Run(down.String(), func(t *testing.T) {
@@ -377,7 +377,7 @@ func TestLogThatCannotBeReadForAWhile(t *testing.T) {
 }
 
 // TestPatienceEnds: a store that fails for no known reason for too long loses the
-// session, which goes on from its log when a client comes.
+// session, which resumes from its log when a client comes.
 func TestPatienceEnds(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &tampered{Store: memory(t)}
@@ -441,7 +441,7 @@ func TestAnotherWriterEndsItAtOnce(t *testing.T) {
 }
 
 // TestShutdownWhileTheStoreStalls (F17): the server stops within its grace, the
-// watchers are told that the turn goes on, and it does.
+// watchers are notified that the turn will continue, and it does on the next server.
 func TestShutdownWhileTheStoreStalls(t *testing.T) {
 	for name, how := range map[string]func(context.Context, store.Batch) error{
 		"full":  always(store.ErrFull),
@@ -509,8 +509,8 @@ func TestShutdownWhileTheStoreStalls(t *testing.T) {
 	}
 }
 
-// TestStoreThatHasFailed (F18): every turn is put aside, its watchers are told,
-// nothing new begins, nothing is written any more, and the server's owner is told
+// TestStoreThatHasFailed (F18): every turn is suspended, its watchers are notified,
+// nothing new begins, nothing more is written, and the server's owner is notified
 // once.
 func TestStoreThatHasFailed(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

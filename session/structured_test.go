@@ -12,7 +12,7 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// answerOf is an answer of an agent below the root.
+// answerOf is a response of an agent below the root.
 func answerOf(agent, text string, structured bool) *record.Event {
 	return &record.Event{
 		MessageID: agent + text, Path: []string{"root", agent}, Text: text, Structured: structured,
@@ -20,7 +20,7 @@ func answerOf(agent, text string, structured bool) *record.Event {
 	}
 }
 
-// TestStructuredOutput ends a turn with the value of its last answer, if that has
+// TestStructuredOutput ends a turn with the value of its last response, if that has
 // one, for every watcher from every position.
 func TestStructuredOutput(t *testing.T) {
 	calls := answerOf("b", `{"a":2}`, false)

@@ -19,8 +19,8 @@ func unservedOf(msgs []*agentdv1.RunResponse) (out []*agentdv1.RunResponse) {
 	return out
 }
 
-// TestNobodyHasTheTool: each client is told once, live, when no client that is there
-// can be asked for a call; the one that comes with the tool is asked.
+// TestNobodyHasTheTool: each client is notified once, live, when no client that is
+// there has the tool of a call; a client that comes with the tool receives the call.
 func TestNobodyHasTheTool(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{})

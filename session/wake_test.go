@@ -13,8 +13,8 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// What a turn waits for comes while it is just being put aside: it goes on
-// nevertheless, with nobody there.
+// The result that a turn waits for comes while the turn is being suspended: the turn
+// resumes, with nobody there.
 func TestAnswerWhileTheTurnIsPutAside(t *testing.T) {
 	for name, tc := range map[string]struct {
 		engine func(context.Context, *session.Run) error
@@ -72,8 +72,8 @@ func TestAnswerWhileTheTurnIsPutAside(t *testing.T) {
 	}
 }
 
-// An answer that was taken while the store is full has its turn go on when it is
-// written, with nobody there.
+// A result that was taken while the store is full resumes its turn when it is written,
+// with nobody there.
 func TestAnswerThatWaitsForSpace(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		db := &tampered{Store: memory(t)}

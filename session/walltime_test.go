@@ -179,8 +179,8 @@ func TestWallTimeOfASession(t *testing.T) {
 	})
 }
 
-// The time goes on while no server runs. A turn that then needs a model is refused
-// it, one that waits ends when it comes back.
+// The time counts while no server runs. A turn that then needs a model gets none, a turn
+// that waits ends when it comes back.
 func TestWallTimeOverARestart(t *testing.T) {
 	for name, tc := range map[string]struct {
 		run   func(context.Context, *session.Run) error

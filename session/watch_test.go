@@ -213,7 +213,7 @@ func TestIdleSessionHoldsNoTurn(t *testing.T) {
 	t.Fatal("the turn is still held")
 }
 
-// line is one model answer of an agent in a random turn.
+// line is one response of an agent in a random turn.
 type line struct {
 	pieces   []string // streamed, a prefix of the text
 	thoughts []string
@@ -343,7 +343,7 @@ func attach(t *testing.T, f *fixture, turn *session.Turn, after *int64) *session
 }
 
 // readInPieces reads some messages, leaves, and comes back with the position of
-// the last one, again and again.
+// the last one, many times.
 func readInPieces(t *testing.T, f *fixture, turn *session.Turn, leaves []int) (out []*agentdv1.RunResponse) {
 	var after *int64
 	for i := 0; ; i++ {

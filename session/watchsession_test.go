@@ -101,7 +101,7 @@ func TestSessionWatcherKeepsNobody(t *testing.T) {
 }
 
 // While a session is quiet a watcher holds nothing of it, yet it sees a turn that
-// starts later, also when the session was read anew; and it looks in vain at no cost.
+// starts later, also when the session was read anew; and a look without a find costs nothing.
 func TestQuietSessionIsLetGo(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{MaxIdleSessions: 1})

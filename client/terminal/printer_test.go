@@ -15,7 +15,7 @@ func says(path, message, text string) client.EventData {
 	return &client.OutputChunk{AgentPath: strings.Split(path, "/"), MessageID: message, Content: text}
 }
 
-// events yields events that say what is told, and then fails if it is to.
+// events yields events of the data, and then the error if there is one.
 func events(fails error, list ...client.EventData) iter.Seq2[*client.Event, error] {
 	return func(yield func(*client.Event, error) bool) {
 		for _, data := range list {

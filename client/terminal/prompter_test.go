@@ -26,7 +26,7 @@ type asked struct {
 }
 
 // On an input whose reads cannot be interrupted a line that was begun for an
-// earlier question is dropped, and the question asked again.
+// earlier question is dropped, and the question repeated.
 func TestStaleLine(t *testing.T) {
 	in, keys := io.Pipe()
 	screen, out := io.Pipe()
@@ -78,7 +78,7 @@ var approval = &client.Interaction{
 	ToolName: "refund", ToolInput: []byte("{\n  \"amount\": 30\n}"),
 }
 
-// What a person types is what the turn is told.
+// What a person types becomes the resolution.
 func TestPrompt(t *testing.T) {
 	question := &client.Interaction{Kind: client.InteractionClarification, Question: "Which one?", Choices: []string{"red", "blue"}}
 	for name, tc := range map[string]struct {
@@ -225,7 +225,7 @@ func TestPrompterOfAClient(t *testing.T) {
 	}
 }
 
-// Arguments that the server refuses are typed again, with the reason on the screen.
+// A person repeats arguments that the server refuses, with the reason on the screen.
 func TestPrompterRepeatsRefusedQuestion(t *testing.T) {
 	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"clerk": `answers:
   - calls: [{name: refund, args: {amount: 30}}]

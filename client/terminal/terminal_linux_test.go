@@ -55,7 +55,7 @@ func TestTypedAhead(t *testing.T) {
 }
 
 // An input that ends is no answer, also behind the beginning of a line; a terminal
-// can be asked again then.
+// can take another question then.
 func TestTerminalEnds(t *testing.T) {
 	term := ttytest.Open(t)
 	p := terminal.New(term.TTY, term.TTY)

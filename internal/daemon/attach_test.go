@@ -148,7 +148,7 @@ func TestDropAtEachMessage(t *testing.T) {
 						if isCall(m) {
 							calls = append(calls, m.GetToolCall())
 						}
-						// Every other time the last message is not answered.
+						// Every other time the last call gets no result.
 						if len(calls) == 2 && (n%2 == 0 || i < n-1) {
 							first.send(resultFor(calls[0]))
 							first.send(resultFor(calls[1]))
@@ -197,7 +197,7 @@ func TestTwoClients(t *testing.T) {
 		synctest.Wait()
 		b.drop()
 		begin := time.Now()
-		m := a.until(isCall) // the one that b has not answered
+		m := a.until(isCall) // the one without a result of b
 		if took := time.Since(begin); took != 2*time.Second || m.GetToolCall().GetToolName() != "first" || !ids[m.GetToolCall().GetToolCallId()] {
 			t.Errorf("got %v after %v, want the first call handed over after 2s", m, took)
 		}
@@ -212,8 +212,7 @@ func TestTwoClients(t *testing.T) {
 	})
 }
 
-// A client that only watches does not answer for the others: neither when it
-// closes its side nor when it leaves.
+// An observer that closes its side or leaves settles no calls of other clients.
 func TestWatcherThatLeaves(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, dial dialer) {
 		a := dial.open(t, everything(t))

@@ -14,7 +14,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
 
-// A turn that asks for its prompts to be cached says so to the provider, and tells
+// A turn that asks for its prompts to be cached says so to the provider, and reports
 // what came out of the cache and what went in. More than the provider can do ends
 // the turn with an error that says what it can.
 func TestPromptCache(t *testing.T) {

@@ -14,7 +14,7 @@ import (
 )
 
 // A call is canceled on each wire by another client than the one that runs the
-// tool: that one is told, and the turn continues. Again it changes nothing.
+// tool: that one is notified, and the turn continues. A repeat changes nothing.
 func TestCancelToolCall(t *testing.T) {
 	d := start(t, daemon.Config{Scripts: map[string]string{"asks": asks}, Turns: limits.Limits{IdleTurn: time.Hour}})
 	tools := wires(t, d)["Connect, binary, HTTP/1.1"]

@@ -196,7 +196,7 @@ func TestCreateAtOnce(t *testing.T) {
 	}
 }
 
-// TestCreatePurged: the id of a session whose log is gone is not made again.
+// TestCreatePurged: the id of a session whose log is gone is not reused.
 func TestCreatePurged(t *testing.T) {
 	onFakeTime(t, func(t *testing.T, dial dialer) {
 		req := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: greet("old", true)}}
@@ -214,7 +214,7 @@ func TestCreatePurged(t *testing.T) {
 	}, testdaemon.WithTurnLimits(limits.Limits{PurgeAfter: time.Hour}))
 }
 
-// TestCreateForOlderClients: a server that was told so makes sessions for requests
+// TestCreateForOlderClients: a server that is configured so makes sessions for requests
 // over Run that cannot say create; over SessionService they can.
 func TestCreateForOlderClients(t *testing.T) {
 	t.Parallel() // it waits

@@ -72,7 +72,7 @@ func serveDamaged(t *testing.T, seed uint64, db []byte, said map[string]string) 
 	if err == nil {
 		ended, now := context.WithCancel(t.Context())
 		now()
-		defer func() { _ = d.Shutdown(ended) }() // a store that has failed is told here too
+		defer func() { _ = d.Shutdown(ended) }() // reports that the store has failed too
 		err = d.Start(ctx)
 	}
 	if err != nil {

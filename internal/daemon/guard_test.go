@@ -99,7 +99,7 @@ func TestForeignPages(t *testing.T) {
 	}
 }
 
-// A health check over HTTP/1.0 names no host, and is answered.
+// A health check over HTTP/1.0 names no host, and is served.
 func TestNoHost(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

@@ -103,7 +103,7 @@ func TestWarnings(t *testing.T) {
 	}
 }
 
-// slow is a script whose one answer takes a minute.
+// slow is a script whose one response takes a minute.
 const slow = `answers: [{text: "part one, part two", chunk_delay: 30s}]`
 
 // A turn that ends within the grace ends naturally; new ones are refused.
@@ -145,7 +145,7 @@ func TestSoftShutdown(t *testing.T) {
 	})
 }
 
-// When the grace is over, turns are suspended, and their clients are told so.
+// When the grace is over, turns are suspended, and their clients are notified.
 func TestHardShutdown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		d := agentdtest.Start(t, agentdtest.Config{

@@ -74,7 +74,7 @@ func TestListModelCalls(t *testing.T) {
 }
 
 // TestListModelCallsInPages reads the calls page by page while the turn continues:
-// none is lost or told twice, and a token is of no use for anything else.
+// none is lost or listed twice, and a token is of no use for anything else.
 func TestListModelCallsInPages(t *testing.T) {
 	d := start(t, daemon.Config{Scripts: map[string]string{"asks": asks}})
 	c := wires(t, d)["Connect, JSON, HTTP/1.1"]

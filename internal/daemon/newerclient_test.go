@@ -90,8 +90,8 @@ func reads(method protoreflect.MethodDescriptor) bool {
 	return ok && opts.GetIdempotencyLevel() == descriptorpb.MethodOptions_NO_SIDE_EFFECTS
 }
 
-// A client that knows more of the protocol than this server is told so, wherever in its
-// request the field stands, and nothing happens.
+// A request with a field that this server does not know is refused, wherever the field
+// stands, and nothing happens.
 func TestNewerClient(t *testing.T) {
 	d := start(t, daemon.Config{})
 	methods := agentdv1.File_agentd_v1_sessions_proto.Services().ByName("SessionService").Methods()

@@ -90,7 +90,7 @@ func TestGetTurnHasThePartsOfItsPrompt(t *testing.T) {
 	}
 }
 
-// submitAll answers what a turn asks for until it has succeeded.
+// submitAll submits the results of a turn's calls until it has succeeded.
 func submitAll(t *testing.T, c agentdv1connect.SessionServiceClient, sessionID, turnID string) {
 	t.Helper()
 	for t.Context().Err() == nil {

@@ -146,7 +146,7 @@ func (p peer) call(t *testing.T, method, message string) printed {
 	return got
 }
 
-// turn runs a turn: it asks for a tool, is answered, and says what it was told.
+// turn runs a turn: it calls a tool, gets its result, and says the result.
 func (p peer) turn(t *testing.T) {
 	turn := p.call(t, "CreateTurn", `{"execute":{"userPrompt":"go","tools":[{"name":"look","description":"looks"}],`+
 		`"agent":{"name":"root","llm":{"model":"scripted/asks","toolNames":["look"]}}}}`).Turn

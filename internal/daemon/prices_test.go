@@ -17,7 +17,7 @@ import (
 	"github.com/apzuk3/agentd/model/openai"
 )
 
-// cachingProvider answers as Anthropic does, with a prompt of 3,100 tokens: 2,000
+// cachingProvider responds as Anthropic does, with a prompt of 3,100 tokens: 2,000
 // read from the cache, 1,000 written to it, 400 of those for an hour.
 func cachingProvider(t *testing.T) daemon.Providers {
 	t.Helper()

@@ -52,7 +52,7 @@ func speaking(t *testing.T, d *daemon.Daemon, who string) agentdv1connect.Sessio
 }
 
 // TestUnauthenticated: who has no credentials is refused on every wire, by every kind of
-// method, with the protocol's own error; what is wrong with them is not told.
+// method, with the protocol's own error; the error does not say what is wrong with them.
 func TestUnauthenticated(t *testing.T) {
 	d := start(t, daemon.Config{Authenticate: byHeader})
 	check := func(what string, err error) {
@@ -188,7 +188,7 @@ func TestRoles(t *testing.T) {
 	}
 }
 
-// TestCreatedBy: sessions, prompts, answers and resolutions say whose they are, also
+// TestCreatedBy: sessions, prompts, results and resolutions say whose they are, also
 // after a restart; an interaction keeps its id, which is not that of its call.
 func TestCreatedBy(t *testing.T) {
 	cfg := daemon.Config{
@@ -278,7 +278,7 @@ func withState(t *testing.T, ex *agentdv1.RunRequest_ExecuteRequest, state map[s
 	return &agentdv1.CreateTurnRequest{Execute: ex}
 }
 
-// instructed runs a turn and returns what its model was told to be.
+// instructed runs a turn and returns the instruction of its model.
 func instructed(t *testing.T, c agentdv1connect.SessionServiceClient, instruction string) string {
 	t.Helper()
 	ex := execute(llm("root", "echo"), "hi").GetExecute()

@@ -43,7 +43,7 @@ var probeScripts = map[string]string{
 // place are ids that belong together, by the names of the fields that hold them.
 type place map[protoreflect.Name]string
 
-// probes makes requests of what callers have been told, and of what nobody has said.
+// probes makes requests with names that callers have received, and with invented ones.
 type probes struct {
 	mu      sync.Mutex                         // protects known
 	known   map[protoreflect.Name][]string     // by the name of a field

@@ -67,8 +67,8 @@ func TestRecordToNowhere(t *testing.T) {
 	}
 }
 
-// A call that falls back to another model is a line for each, and the recording is
-// played as the last one answered.
+// A call that falls back to another model is a line for each, and the recording
+// plays the response of the last one.
 func TestRecordFallback(t *testing.T) {
 	dir := t.TempDir()
 	file := filepath.Join(dir, "calls.jsonl")
@@ -113,7 +113,7 @@ func TestRecordFallback(t *testing.T) {
 }
 
 // A call that is under way when the daemon stops is in the record, as one that was
-// canceled, with what was shown of its answer.
+// canceled, with what was shown of its response.
 func TestRecordIsWholeAfterShutdown(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "calls.jsonl")
 	d, err := daemon.New(daemon.Config{

@@ -105,7 +105,7 @@ func TestRefusalsSayWhatToDo(t *testing.T) {
 	}
 }
 
-// A refusal that passes says when to come again, also in the header that proxies and
+// A refusal that passes says when to retry, also in the header that proxies and
 // clients of HTTP know.
 func TestRetryAfter(t *testing.T) {
 	d := start(t, daemon.Config{Scripts: map[string]string{"asks": asks}, Turns: limits.Limits{MaxTurns: 1}})

@@ -174,7 +174,7 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 		return &agentdv1.RunRequest_ToolCallResponse{ToolCallId: id, Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "fog"}}
 	}
 
-	// Started on Run, answered and watched by SessionService.
+	// Started on Run, given results and watched by SessionService.
 	s := runs.Run(t.Context())
 	send(s, &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: lookRequest("go")}})
 	var onRun []*agentdv1.RunResponse
@@ -196,7 +196,7 @@ func TestTurnsAreTheSameOnBothServices(t *testing.T) {
 	}
 	_ = s.CloseResponse()
 
-	// Started by SessionService, answered on Run.
+	// Started by SessionService, given results on Run.
 	turn := call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: lookRequest("go")}).GetTurn()
 	s = runs.Run(t.Context())
 	send(s, attach(turn.GetSessionId(), -1, lookRequest("").GetTools()...))
@@ -259,7 +259,7 @@ func TestLargeToolResult(t *testing.T) {
 	d := start(t, daemon.Config{Scripts: map[string]string{"asks": `answers:
   - {when: {step: 1}, calls: [{name: look, args: {}}]}
   - {when: {}, text: "thanks"}`}})
-	large := strings.Repeat("ü\"", (1<<20-200)/4) // the answer's record is JSON: a quote takes two bytes
+	large := strings.Repeat("ü\"", (1<<20-200)/4) // the result's record is JSON: a quote takes two bytes
 	all := wires(t, d)
 	for _, name := range []string{"Connect, JSON, HTTP/1.1", "gRPC"} {
 		c := all[name]

@@ -74,7 +74,7 @@ func sameJSON(t *testing.T, what, want, got string) {
 	}
 }
 
-// stateTexts are what a turn has told of the state.
+// stateTexts are the states in the events of a turn.
 func stateTexts(t *testing.T, c agentdv1connect.SessionServiceClient, session, turn string) []string {
 	t.Helper()
 	var texts []string
@@ -203,7 +203,7 @@ func TestStateJSON(t *testing.T) {
 }
 
 // TestStateJSONOverRestart: a turn that waits for a tool continues with its numbers when the
-// daemon has started again.
+// daemon has restarted.
 func TestStateJSONOverRestart(t *testing.T) {
 	cfg := daemon.Config{Addr: "127.0.0.1:0", DataDir: t.TempDir(), Scripts: map[string]string{"asks": asks}}
 	d, err := daemon.New(cfg)
@@ -286,7 +286,7 @@ func merged(t *testing.T, texts ...string) string {
 	return string(data)
 }
 
-// TestStateJSONIsRefused: the field is named, of a turn's beginning, of an answer, and of
+// TestStateJSONIsRefused: the field is named, of a turn's beginning, of a result, and of
 // what sessions share.
 func TestStateJSONIsRefused(t *testing.T) {
 	c := h1(t, start(t, daemon.Config{Scripts: map[string]string{"asks": asks}}))
@@ -341,7 +341,7 @@ func TestStateJSONIsRefused(t *testing.T) {
 		until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
 		_ = name
 	}
-	// An answer that is refused settles its call, and says which field it was.
+	// A result that is refused settles its call, and says which field it was.
 	open := turn.GetPendingToolCalls()[0].GetToolCallId()
 	refused := call(t, c.SubmitToolResults, &agentdv1.SubmitToolResultsRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId(), Results: []*agentdv1.RunRequest_ToolCallResponse{{
 		ToolCallId: open, StateDelta: some, StateDeltaJson: "{}", Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "seen"},

@@ -70,7 +70,7 @@ func heartbeat() *agentdv1.RunRequest {
 
 // TestDiskFull (F17) fills the database under a turn: the turn pauses and shows
 // nothing that is not stored, new ones are refused as something that passes, readyz says
-// no; when there is space again all continues, in the same process.
+// no; when there is space, all continues, in the same process.
 func TestDiskFull(t *testing.T) {
 	store, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "agentd.db"), sqlite.Config{MaxBytes: 1 << 20})
 	if err != nil {
@@ -110,7 +110,7 @@ func TestDiskFull(t *testing.T) {
 	if n := len(log); n == 0 || log[n-1].Kind != record.KindEvent {
 		t.Errorf("the log holds %d records, want the model's answer as the last", n)
 	}
-	// Whoever comes now is told what is stored, and no more.
+	// A client that comes now receives what is stored, and no more.
 	late := dial.open(t, attach(turn.session(), -1))
 	late.send(heartbeat())
 	late.until(func(m *agentdv1.RunResponse) bool { return m.GetHeartbeat() != nil })
@@ -171,7 +171,7 @@ func TestStoreThatDoesNotClose(t *testing.T) {
 	})
 }
 
-// failing is a store that fails for good when it is told to.
+// failing is a store that fails for good on demand.
 type failing struct {
 	store.Store
 	fails atomic.Bool
@@ -184,8 +184,8 @@ func (s *failing) Append(ctx context.Context, b store.Batch) error {
 	return s.Store.Append(ctx, b)
 }
 
-// TestStoreFails (F18): the daemon says that it is of no use any more, and why;
-// those who watch are told to come again.
+// TestStoreFails (F18): the daemon reports that it cannot serve any more, and why;
+// watchers receive an error that says to retry.
 func TestStoreFails(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		memory, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})

@@ -29,8 +29,8 @@ import (
 // The database in testdata/stored is that of a daemon from before the contract
 // (structured output as a Struct, ids of interactions that are those of calls, costs in
 // dollars as floats, no agents' starts, principals or warnings), which was killed while
-// many of its turns were open; facts.txt is what that daemon, once it had been started
-// again, told of the sessions whose turns were over. These are the scripts of its models.
+// many of its turns were open; facts.txt is what that daemon, once it had been
+// restarted, reported of the sessions whose turns were over. These are the scripts of its models.
 var storedScripts = map[string]string{
 	"lookup": `answers:
 - {when: {after_tool: lookup}, thoughts: It says something., text: ["Found ", '{{tool_result "lookup"}}', .]}
@@ -96,7 +96,7 @@ func startStored(t *testing.T, dir string) *daemon.Daemon {
 	})
 }
 
-// factsOf returns what a daemon tells of a session, in the form of facts.txt: the words
+// factsOf returns what a daemon reports of a session, in the form of facts.txt: the words
 // of today, without what a daemon from before the contract did not know.
 func factsOf(t *testing.T, c agentdv1connect.SessionServiceClient, s *agentdv1.Session) string {
 	t.Helper()
@@ -222,8 +222,8 @@ func jsonWire(t *testing.T, d *daemon.Daemon) agentdv1connect.SessionServiceClie
 	return agentdv1connect.NewSessionServiceClient(&http.Client{Transport: tr}, d.URL())
 }
 
-// TestStoredFacts: what was over in a database from before the contract is told in the
-// words of today as it was then, at the same positions; state and labels are there.
+// TestStoredFacts: what was over in a database from before the contract is reported in
+// the words of today as it was then, at the same positions; state and labels are there.
 func TestStoredFacts(t *testing.T) {
 	c := jsonWire(t, startStored(t, storedData(t)))
 	want, ids := storedOver(t)

@@ -71,7 +71,7 @@ func (s *unreliable) write(ctx context.Context, call func(context.Context) error
 	case 2: // lost on the way
 		<-ctx.Done()
 		return ctx.Err()
-	case 3: // its answer is lost on the way
+	case 3: // done, and its reply is lost on the way
 		_ = call(ctx)
 		<-ctx.Done()
 		return ctx.Err()
@@ -173,7 +173,7 @@ func (m countedLLM) Generate(ctx context.Context, req *model.Request, emit func(
 }
 
 // survive runs the turn in which everything happens, as a client that comes back
-// as long as it is told to try again. lost tells how often it had to.
+// as long as errors say that it may retry. lost is how often it had to.
 func survive(t *testing.T, dial dialer) (got []*agentdv1.RunResponse, lost int) {
 	t.Helper()
 	first := everything(t)
@@ -256,7 +256,7 @@ func storeFaults(t *testing.T, rate float64, seed uint64) (faults, lost int) {
 	complete(t, live)
 
 	// What the client saw is what the log says, position for position; text that a
-	// lost session took back was said again.
+	// lost session took back was repeated.
 	all := dial.open(t, attach(live[0].GetExecute().GetSessionId(), -1))
 	all.rest()
 	complete(t, all.got)

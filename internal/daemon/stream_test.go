@@ -119,7 +119,7 @@ func (c *talk) until(fit func(*agentdv1.RunResponse) bool) *agentdv1.RunResponse
 	}
 }
 
-// rest receives to the end of the stream, and answers the calls it is asked for.
+// rest receives to the end of the stream, and returns the results of the calls that it receives.
 // It returns the last message.
 func (c *talk) rest() *agentdv1.RunResponse {
 	c.t.Helper()
@@ -185,9 +185,9 @@ func show(msgs []*agentdv1.RunResponse) string {
 	return b.String()
 }
 
-// story is what messages tell, whoever received them and however they were cut:
+// story is what messages say, whoever received them and however they were cut:
 // chunks of one message that follow each other are one, a request for a tool is
-// a notice of it, and a request that is made again is none.
+// a notice of it, and a repeated request is none.
 func story(t *testing.T, msgs []*agentdv1.RunResponse) []string {
 	t.Helper()
 	var joined []*agentdv1.RunResponse
@@ -230,7 +230,7 @@ func oneMessage(a, b *agentdv1.RunResponse_OutputChunk) bool {
 	return a.GetMessageId() != "" && a.GetMessageId() == b.GetMessageId() && a.GetIsThought() == b.GetIsThought()
 }
 
-// text is what an agent has said, without thoughts. A message that is said again
+// text is what an agent has said, without thoughts. A message that is repeated
 // after a retract starts over.
 func text(msgs []*agentdv1.RunResponse, agent string) string {
 	var order []string

@@ -132,7 +132,7 @@ func attachOn(c agentdv1connect.AgentdClient, session string) func(context.Conte
 	}
 }
 
-// contents is what a stream tells, apart from how texts are cut, from who is asked,
+// contents is what a stream says, apart from how texts are cut, from who is asked,
 // and from when a client came.
 func contents(got []*agentdv1.RunResponse) []string {
 	var out []string
@@ -164,8 +164,8 @@ func contents(got []*agentdv1.RunResponse) []string {
 	return out
 }
 
-// Clients of three wires follow one turn: each is told the same, one of them
-// answers, and whoever leaves changes nothing for the others.
+// Clients of three wires follow one turn: each receives the same, one of them
+// returns results, and whoever leaves changes nothing for the others.
 func TestThreeWires(t *testing.T) {
 	d := start(t, daemon.Config{Scripts: map[string]string{"asks": asks}})
 	clients := wires(t, d)

@@ -122,7 +122,7 @@ func (u *undecodable) send(t *testing.T, c caller, method protoreflect.MethodDes
 	want.check(t, string(method.Name()), strings.NewReplacer(), err)
 }
 
-// What a GET cannot carry is told as the client's mistake.
+// What a GET cannot carry is reported as the client's mistake.
 func TestUnreadableGet(t *testing.T) {
 	d := start(t, daemon.Config{})
 	for query, says := range map[string]string{

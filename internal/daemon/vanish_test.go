@@ -15,8 +15,8 @@ import (
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 )
 
-// cable is a connection that can go dead: nothing arrives any more, and nobody
-// is told.
+// cable is a connection that can go dead: nothing arrives any more, and neither
+// side is notified.
 type cable struct {
 	net.Conn
 	once   sync.Once
@@ -49,8 +49,8 @@ func (c *cable) Close() error {
 	return c.Conn.Close()
 }
 
-// A client that vanishes without a word is noticed by pings, and its turn does
-// what it was told to do then.
+// The server notices by pings that a client has vanished, and its turn does what
+// on_disconnect says.
 func TestClientThatVanishes(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		l := testdaemon.NewListener()

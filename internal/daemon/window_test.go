@@ -71,7 +71,7 @@ func flood(t *testing.T, hc *http.Client, url string) (end func()) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	beat = bytes.Repeat(beat, 12) // the same member of the oneof again and again
+	beat = bytes.Repeat(beat, 12) // the same member of the oneof many times
 	go func() {
 		for data := begin; ; data = beat {
 			frame := append(binary.BigEndian.AppendUint32([]byte{0}, uint32(len(data))), data...)

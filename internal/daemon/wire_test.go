@@ -252,7 +252,7 @@ func TestRefusals(t *testing.T) {
 }
 
 // What a caller sends does not reach the log by way of a provider that repeats
-// it in its errors; the caller is told.
+// it in its errors; the caller receives it.
 func TestPayloadsAreNotLogged(t *testing.T) {
 	_, url := fakeprovider.Start(t, func(_ context.Context, c *fakeprovider.Call) fakeprovider.Reply {
 		at := max(bytes.Index(c.Body, []byte("canary")), 0)
