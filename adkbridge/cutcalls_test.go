@@ -158,7 +158,7 @@ func TestCutUsage(t *testing.T) {
 			"paid again": {},
 			"free again": {free: models.tries[:failed]},
 			"stopped":    {stop: errors.New("enough")},
-			"put aside":  {stop: session.ErrSuspended},
+			"suspended":  {stop: session.ErrSuspended},
 		} {
 			second := &billedModels{free: tc.free}
 			r := New(Config{Resolve: second.Resolve})

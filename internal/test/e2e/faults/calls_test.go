@@ -230,7 +230,7 @@ func TestFaultAnswerTooLate(t *testing.T) {
 				t.Errorf("got %v", end)
 			}
 			b.check(c.session, c)
-			if told := b.models.resultsOf(mark, "call_0"); len(told) != 1 || strings.Contains(told[0], "late") && !strings.Contains(told[0], "no answer") {
+			if told := b.models.resultsOf(mark, "call_0"); len(told) != 1 || strings.Contains(told[0], "late") && !strings.Contains(told[0], "no result") {
 				t.Errorf("the model was told %q of the call", told)
 			}
 
@@ -325,7 +325,7 @@ func (c *chain) flood(t *testing.T, foreign string) {
 	}
 }
 
-// TestFaultToolNeverAnswers is F14: the model is told once that no answer has come
+// TestFaultToolNeverAnswers is F14: the model receives once, as the result, that none came
 // in time.
 func TestFaultToolNeverAnswers(t *testing.T) {
 	b := newFixture(t, askerScripts, testdaemon.WithTurnLimits(limits.Limits{ToolTimeout: 30 * time.Millisecond}))
@@ -345,8 +345,8 @@ func TestFaultToolNeverAnswers(t *testing.T) {
 	}
 }
 
-// TestFaultNobodyAnswers is F14 with no client there: the turn is put aside and
-// holds no goroutine; the time of its calls does not run. It goes on when a client
+// TestFaultNobodyAnswers is F14 with no client there: the turn is suspended and
+// holds no goroutine; the time of its calls does not run. It resumes when a client
 // comes.
 func TestFaultNobodyAnswers(t *testing.T) {
 	b := newFixture(t, askerScripts, testdaemon.WithTurnLimits(limits.Limits{IdleTurn: 50 * time.Millisecond, ToolTimeout: 3 * time.Second}))
@@ -358,12 +358,12 @@ func TestFaultNobodyAnswers(t *testing.T) {
 		c.drop()
 		parked = append(parked, c)
 	}
-	for strings.Count(b.log.String(), `"turn put aside"`) < sessions {
+	for strings.Count(b.log.String(), `"turn suspended"`) < sessions {
 		time.Sleep(time.Millisecond)
 	}
 	time.Sleep(3500 * time.Millisecond) // longer than the time of a call
 	if n := turnGoroutines(); n != 0 {
-		t.Errorf("%d goroutines belong to %d turns that were put aside", n, sessions)
+		t.Errorf("%d goroutines belong to %d suspended turns", n, sessions)
 	}
 	for _, c := range parked {
 		c.attach()
