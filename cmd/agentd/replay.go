@@ -18,7 +18,8 @@ type replayCmd struct {
 // Help is shown below the flags.
 func (*replayCmd) Help() string {
 	return `Runs the turns of a session again with this version of agentd, on the session's own log:
-responses of models, results of tools and resolutions of people are taken from there, no model is called, no tool is run.
+responses of models, results of tools and resolutions of people are taken from there,
+no model is called, no tool is run.
 It tells the first record that this version would write otherwise,
 and is meant for the time before an upgrade, on the new version.
 

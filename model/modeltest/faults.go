@@ -223,7 +223,7 @@ func (h Harness) cut(t testing.TB, w Wire, k int, abort bool) result {
 // before and in the middle of a response.
 func (h Harness) cancel(t *testing.T) {
 	w := h.Encode(Response{Pieces: []Piece{{Text: "first"}, {Text: "second"}}, Usage: h.usage()})
-	for name, frames := range map[string][]string{"before the response": nil, "in the middle": w.Frames[:w.needed()-1]} {
+	for name, frames := range map[string][]string{"before it begins": nil, "in the middle": w.Frames[:w.needed()-1]} {
 		t.Run(name, func(t *testing.T) {
 			stalled, aborted := make(chan struct{}), make(chan struct{})
 			s := serve(t, func(rw http.ResponseWriter, r *http.Request) {
