@@ -7,9 +7,11 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/table"
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
@@ -30,10 +32,16 @@ func newTable(limits limits.Limits) *table.Table[*live.Session] {
 // errKept is the error of a session that was to be removed and still exists.
 var errKept = errors.New("session: not removed")
 
-// acquire returns a reference to a session, which it loads if needed; "" makes a new session.
+// acquire returns a reference to the session that a caller names, which it loads if needed; "" makes a new
+// session.
 func (m *Manager) acquire(ctx context.Context, id string) (*sessionRef, error) {
+	return m.acquireKey(ctx, keyOf(ctx, id))
+}
+
+// acquireKey is acquire for the key of a session.
+func (m *Manager) acquireKey(ctx context.Context, key string) (*sessionRef, error) {
 	for {
-		if ref, err := m.tryAcquire(ctx, id, false); !errors.Is(err, errKept) {
+		if ref, err := m.tryAcquire(ctx, key, false); !errors.Is(err, errKept) {
 			return ref, err
 		}
 	}
@@ -47,12 +55,12 @@ func (m *Manager) acquireToStart(ctx context.Context, id string, create bool) (*
 		ref, err := m.acquire(ctx, id)
 		if err == nil && id != "" && ref.Value.IsUnmade() {
 			m.release(ref)
-			return nil, refusal.NoSession(id)
+			return nil, refusal.NoSession(ref.Value.Key())
 		}
 		return ref, err
 	}
 	for {
-		ref, err := m.tryAcquire(ctx, id, true)
+		ref, err := m.tryAcquire(ctx, keyOf(ctx, id), true)
 		if err == nil || !errors.Is(err, errKept) && fault.As(err).Code != fault.SessionNotFound {
 			return ref, err
 		}
@@ -63,14 +71,14 @@ func (m *Manager) acquireToStart(ctx context.Context, id string, create bool) (*
 // idPattern matches the ids that callers may choose for sessions and turns.
 var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 
-// tryAcquire is acquire, or errKept. With create it makes the session that id names if there is none; then
+// tryAcquire is acquireKey, or errKept. With create it makes the session of the key if there is none; then
 // SESSION_NOT_FOUND is the error of another caller's tryAcquire.
-func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*sessionRef, error) {
-	fresh := id == ""
+func (m *Manager) tryAcquire(ctx context.Context, key string, create bool) (*sessionRef, error) {
+	fresh := key == ""
 	if fresh {
-		id = newSessionID()
+		key = newSessionKey(ctx)
 	}
-	ref, found := m.sessions.Use(id)
+	ref, found := m.sessions.Use(key)
 	if found {
 		if err := ref.Wait(ctx); err != nil {
 			m.release(ref)
@@ -83,19 +91,19 @@ func (m *Manager) tryAcquire(ctx context.Context, id string, create bool) (*sess
 	if !fresh {
 		// Other callers may wait for this read, so it does not end with ctx.
 		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
-		s, err = live.Load(readCtx, m.env(), id)
+		s, err = live.Load(readCtx, m.env(), key)
 		cancel()
 	}
 	var refused error // for this caller only
 	if errors.Is(err, store.ErrNoSession) {
-		err = refusal.NoSession(id)
+		err = refusal.NoSession(key)
 		if create {
-			refused = checkChosenID(id)
+			refused = checkChosenID(tenant.ID(key))
 			fresh = refused == nil
 		}
 	}
 	if fresh {
-		s, err = live.MakeSession(m.env(), id, principal.Of(ctx)), nil
+		s, err = live.MakeSession(m.env(), key, principal.Of(ctx)), nil
 	}
 	ref.Set(s, err)
 	if refused != nil {
@@ -123,8 +131,8 @@ func checkChosenID(id string) error {
 func (m *Manager) release(ref *sessionRef) { m.sessions.Release(ref) }
 
 // sessionInMemory returns a session that is in memory and loaded, or nil.
-func (m *Manager) sessionInMemory(id string) *live.Session {
-	ref := m.sessions.Find(id)
+func (m *Manager) sessionInMemory(key string) *live.Session {
+	ref := m.sessions.Find(key)
 	if ref == nil {
 		return nil
 	}
@@ -134,8 +142,8 @@ func (m *Manager) sessionInMemory(id string) *live.Session {
 
 // whileUnused calls f for a session without users other than observers; with users it returns ErrConflict.
 // Callers of acquire wait meanwhile: they get gone if f succeeds, else the session. Observers get gone.
-func (m *Manager) whileUnused(id string, gone *fault.Error, f func() error) error {
-	ref := m.sessions.Replace(id, func(s *live.Session) { s.EndObservers(gone) })
+func (m *Manager) whileUnused(key string, gone *fault.Error, f func() error) error {
+	ref := m.sessions.Replace(key, func(s *live.Session) { s.EndObservers(gone) })
 	if ref == nil {
 		return store.ErrConflict
 	}
@@ -147,7 +155,7 @@ func (m *Manager) whileUnused(id string, gone *fault.Error, f func() error) erro
 		ref.Set(nil, errKept)
 	}
 	m.release(ref)
-	m.rouseReaders(id)
+	m.rouseReaders(key)
 	return err
 }
 
@@ -157,10 +165,10 @@ func (m *Manager) env() live.Env {
 }
 
 // reader returns a session that is only read from.
-func (m *Manager) reader(id string) *live.Session {
+func (m *Manager) reader(key string) *live.Session {
 	env := m.env()
 	env.Host = nil
-	return live.NewSession(env, id)
+	return live.NewSession(env, key)
 }
 
 // host is the manager as its sessions call it.
@@ -168,8 +176,8 @@ type host struct{ *Manager }
 
 // Present calls f with a session, and resumes its suspended turn: a caller may keep a Turn for longer than
 // its session stays in memory.
-func (h host) Present(ctx context.Context, id string, f func(*live.Session) error) error {
-	ref, err := h.acquire(ctx, id)
+func (h host) Present(ctx context.Context, key string, f func(*live.Session) error) error {
+	ref, err := h.acquireKey(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -177,8 +185,23 @@ func (h host) Present(ctx context.Context, id string, f func(*live.Session) erro
 	if err := f(ref.Value); err != nil || !ref.Value.IsSuspended() {
 		return err
 	}
-	h.resumeAfter(ctx, ref.Value, AttachRequest{SessionID: id})
+	h.resumeAfter(ctx, ref.Value, nil)
 	return nil
+}
+
+// CancelTurn cancels a turn; see Manager.CancelTurn.
+func (h host) CancelTurn(ctx context.Context, key, turnID, reason string) error {
+	return h.cancelTurn(ctx, key, turnID, reason)
+}
+
+// FirstRecord returns the record with which a turn began, or was queued.
+func (h host) FirstRecord(ctx context.Context, key, turnID string) (int64, error) {
+	return h.lists.FirstRecord(ctx, key, turnID)
+}
+
+// Interaction returns an interaction of a session.
+func (h host) Interaction(ctx context.Context, key, id string) (*index.Interaction, error) {
+	return h.lists.Interaction(ctx, key, id)
 }
 
 // Cleared ends the probation of a session's turn.
@@ -188,7 +211,7 @@ func (h host) Cleared(s *live.Session) { h.cleared(s) }
 func (h host) Calmed(s *live.Session) { h.resetAttempts(s, false) }
 
 // Rouse notifies the SessionWatchers of a session.
-func (h host) Rouse(id string) { h.rouseReaders(id) }
+func (h host) Rouse(key string) { h.rouseReaders(key) }
 
 // loadTimeout bounds the reading of a log, which no caller can cancel.
 const loadTimeout = time.Minute

@@ -10,6 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -63,8 +64,8 @@ func (req *AttachRequest) wanted() live.Wanted {
 
 // resumeLast returns the session's last turn. It resumes a suspended turn, once for all callers at the same
 // time.
-func (m *Manager) resumeLast(ctx context.Context, req AttachRequest) (*Turn, error) {
-	ref, err := m.acquire(ctx, req.SessionID)
+func (m *Manager) resumeLast(ctx context.Context, key string, keys Keys) (*Turn, error) {
+	ref, err := m.acquireKey(ctx, key)
 	if err != nil {
 		return nil, err
 	}
@@ -82,9 +83,9 @@ func (m *Manager) resumeLast(ctx context.Context, req AttachRequest) (*Turn, err
 		m.release(ref)
 		return t, nil
 	}
-	t, err := m.resume(ctx, ref, req.Keys)
+	t, err := m.resume(ctx, ref, keys)
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Busy {
-		return nil, fault.Errorf(fault.Unavailable, "session %q is starting another turn: attach again", req.SessionID).
+		return nil, fault.Errorf(fault.Unavailable, "session %q is starting another turn: attach again", tenant.ID(key)).
 			After(refusal.Soon)
 	}
 	return t, err
@@ -183,7 +184,7 @@ func (m *Manager) expire(ctx context.Context, head store.Head) error {
 	if err != nil || len(last) == 0 || m.store.Stamp().Sub(last[0].Time) < m.limits.Retention {
 		return err
 	}
-	ref, err := m.acquire(ctx, head.ID)
+	ref, err := m.acquireKey(ctx, head.ID)
 	if err != nil {
 		return err
 	}
@@ -214,11 +215,11 @@ func (m *Manager) findAndResume(ctx context.Context, s *live.Session, req Attach
 		}
 		if !s.IsLast(t) {
 			if s.IsOpen() {
-				_, err = m.resumeLast(ctx, req)
+				_, err = m.resumeLast(ctx, s.Key(), req.Keys)
 			}
 			return t, err
 		}
-		if t, err = m.resumeLast(ctx, req); err != nil {
+		if t, err = m.resumeLast(ctx, s.Key(), req.Keys); err != nil {
 			return nil, err
 		}
 		if req.TurnID == "" || t.ID() == req.TurnID { // otherwise it has ended meanwhile

@@ -14,36 +14,36 @@ import (
 // come back in time. The server has lost their connections.
 func (m *Manager) clientsLost(s *live.Session) {
 	if turnID, when := s.ClientsLost(); turnID != "" {
-		m.cancelLater(s.ID(), turnID, when)
+		m.cancelLater(s.Key(), turnID, when)
 	}
 }
 
 // cancelLater sets the timer that calls cancelNow.
-func (m *Manager) cancelLater(sessionID, turnID string, when clock.Due) {
+func (m *Manager) cancelLater(key, turnID string, when clock.Due) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
 		return
 	}
-	if timer := m.cancels[sessionID]; timer != nil {
+	if timer := m.cancels[key]; timer != nil {
 		timer.Stop()
 	}
-	m.cancels[sessionID] = time.AfterFunc(when.Left(), func() {
-		if next := m.cancelNow(sessionID, turnID, when); !next.IsZero() {
-			m.cancelLater(sessionID, turnID, next)
+	m.cancels[key] = time.AfterFunc(when.Left(), func() {
+		if next := m.cancelNow(key, turnID, when); !next.IsZero() {
+			m.cancelLater(key, turnID, next)
 		}
 	})
 }
 
 // cancelNow cancels a suspended turn whose time has come, by what its session says now. It returns when to
 // call cancelNow next, zero for never.
-func (m *Manager) cancelNow(sessionID, turnID string, when clock.Due) (next clock.Due) {
-	if !m.admitCancel(sessionID) {
+func (m *Manager) cancelNow(key, turnID string, when clock.Due) (next clock.Due) {
+	if !m.admitCancel(key) {
 		return clock.Due{} // the next server does it
 	}
 	defer m.turns.Done()
 	ctx := context.Background()
-	ref, err := m.acquire(ctx, sessionID)
+	ref, err := m.acquireKey(ctx, key)
 	if err == nil {
 		defer m.release(ref)
 		var is live.State
@@ -59,17 +59,17 @@ func (m *Manager) cancelNow(sessionID, turnID string, when clock.Due) (next cloc
 		return clock.Due{}
 	}
 	m.log.LogAttrs(ctx, slog.LevelWarn, "a turn whose client is gone is left open for now",
-		slog.String("session", sessionID),
+		slog.String("session", key),
 		slog.String("turn", turnID), slog.String("error", err.Error()))
 	return m.store.In(live.ReturnTime)
 }
 
 // admitCancel forgets the timer that has fired, and counts the caller in m.turns. It reports false in a
 // server that stops.
-func (m *Manager) admitCancel(sessionID string) bool {
+func (m *Manager) admitCancel(key string) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	delete(m.cancels, sessionID)
+	delete(m.cancels, key)
 	if !m.draining {
 		m.turns.Add(1)
 	}

@@ -15,7 +15,12 @@ import (
 // "" is the session's last turn. A turn that has ended stays as it is; a turn that the session does not
 // have is a *fault.Error.
 func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason string) error {
-	ref, err := m.acquire(ctx, sessionID)
+	return m.cancelTurn(ctx, keyOf(ctx, sessionID), turnID, reason)
+}
+
+// cancelTurn is CancelTurn for the key of a session.
+func (m *Manager) cancelTurn(ctx context.Context, key, turnID, reason string) error {
+	ref, err := m.acquireKey(ctx, key)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -37,7 +38,7 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (index.Sessi
 	}
 	done, err := m.once(ctx, principal.Of(ctx).Key()+scopeFork, req.Once)
 	if before, ok := errors.AsType[*Repeated](err); ok {
-		return m.finishFork(ctx, before.SessionID)
+		return m.finishFork(ctx, keyOf(ctx, before.SessionID))
 	}
 	if err != nil {
 		return index.Session{}, err
@@ -63,7 +64,7 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (index.Sessi
 
 // fork reads what the fork inherits.
 func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error) {
-	parent, err := m.Known(ctx, req.SessionID)
+	parent, err := m.lists.Known(ctx, keyOf(ctx, req.SessionID))
 	if err != nil {
 		return nil, err
 	}
@@ -74,7 +75,7 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 	f.Into.Budget = parent.Budget
 	if req.At != nil {
 		if f.At = *req.At; f.At < 0 || position.Record(f.At) > parent.LastSeq {
-			return nil, fault.Errorf(fault.Invalid, "seq %d: session %q has not come that far", f.At, parent.ID).
+			return nil, fault.Errorf(fault.Invalid, "seq %d: session %q has not come that far", f.At, tenant.ID(parent.ID)).
 				Breaking("seq", fault.RuleRange)
 		}
 		f.Seq = position.Record(f.At)
@@ -91,8 +92,8 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 }
 
 // finishFork ends the open turns that a fork has inherited, and returns the fork.
-func (m *Manager) finishFork(ctx context.Context, id string) (index.Session, error) {
-	ref, err := m.acquire(ctx, id)
+func (m *Manager) finishFork(ctx context.Context, key string) (index.Session, error) {
+	ref, err := m.acquireKey(ctx, key)
 	if err != nil {
 		return index.Session{}, err
 	}
@@ -102,7 +103,8 @@ func (m *Manager) finishFork(ctx context.Context, id string) (index.Session, err
 	if err := m.closeInherited(ctx, ref.Value); err != nil {
 		return index.Session{}, err
 	}
-	return m.Session(ctx, id)
+	s, err := m.lists.Session(ctx, key)
+	return seen(s), err
 }
 
 // closeInherited ends an open turn that a fork has inherited, and drops inherited prompts: they never
@@ -128,7 +130,7 @@ func (m *Manager) closeInherited(ctx context.Context, s *live.Session) error {
 }
 
 // forkPage is how many queued prompts closeForks reads at a time.
-const forkPage = 16
+const forkPage = 256
 
 // closeForks drops the inherited prompts of forks without an open turn: the server died, or its store was
 // full, before finishFork dropped them. In a session with an open turn, queued prompts follow that turn.
@@ -164,15 +166,15 @@ func (m *Manager) closeForks(ctx context.Context) {
 }
 
 // closeFork is closeForks for one session.
-func (m *Manager) closeFork(ctx context.Context, id string) error {
-	head, err := m.store.Head(ctx, id)
+func (m *Manager) closeFork(ctx context.Context, key string) error {
+	head, err := m.store.Head(ctx, key)
 	if errors.Is(err, store.ErrNoSession) || err == nil && (head.OpenTurn != "" || head.Purged > 0) {
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	ref, err := m.acquire(ctx, id)
+	ref, err := m.acquireKey(ctx, key)
 	if err != nil {
 		return err
 	}

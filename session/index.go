@@ -43,20 +43,17 @@ func (m *Manager) makeIndex(ctx context.Context, head store.Head) error {
 	return m.store.Index(ctx, b, head.LastSeq)
 }
 
-// lists has the methods of the manager that find sessions, turns and interactions.
-type lists = index.Lists
-
 // inMemory gives lists the state of the sessions in memory.
 type inMemory struct{ m *Manager }
 
 // InMemory reports whether a session is in memory, or about to be.
-func (l inMemory) InMemory(id string) bool {
-	return l.m.sessions.Find(id) != nil
+func (l inMemory) InMemory(key string) bool {
+	return l.m.sessions.Find(key) != nil
 }
 
 // TurnNow returns a turn that is not over; see index.Live.
-func (l inMemory) TurnNow(ctx context.Context, sessionID, turnID string) (index.Turn, bool, error) {
-	ref, err := l.m.acquire(ctx, sessionID)
+func (l inMemory) TurnNow(ctx context.Context, key, turnID string) (index.Turn, bool, error) {
+	ref, err := l.m.acquireKey(ctx, key)
 	if err != nil {
 		return index.Turn{}, false, err
 	}
@@ -66,8 +63,8 @@ func (l inMemory) TurnNow(ctx context.Context, sessionID, turnID string) (index.
 }
 
 // LastNow returns the status of a turn if it is the last one of its session; see index.Live.
-func (l inMemory) LastNow(sessionID, turnID string) (index.Status, bool) {
-	s := l.m.sessionInMemory(sessionID)
+func (l inMemory) LastNow(key, turnID string) (index.Status, bool) {
+	s := l.m.sessionInMemory(key)
 	if s == nil {
 		return 0, false
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/probation"
@@ -25,7 +26,7 @@ import (
 // Manager holds the sessions of one server and is their only writer. Its methods may be called from any
 // goroutine.
 type Manager struct {
-	*lists
+	lists  *index.Lists
 	store  *live.Store
 	runner Runner
 	log    *slog.Logger
@@ -76,7 +77,7 @@ func NewManager(cfg Config) (*Manager, error) {
 			}
 		},
 	})
-	m.lists = &lists{Store: m.store.Store, Live: inMemory{m}, Retention: cfg.Limits.Retention, Logger: cfg.Logger}
+	m.lists = &index.Lists{Store: m.store.Store, Live: inMemory{m}, Retention: cfg.Limits.Retention, Logger: cfg.Logger}
 	return m, nil
 }
 
@@ -251,7 +252,7 @@ func (m *Manager) tryStart(
 			OfTurn(s.OpenTurn())
 	case p.OnBusy == live.Inject, asks != "" && p.OnBusy == live.Enqueue:
 		if s.IsOpen() { // it may be suspended
-			if _, err := m.resumeLast(ctx, AttachRequest{SessionID: s.ID(), Keys: p.Keys}); err != nil {
+			if _, err := m.resumeLast(ctx, s.Key(), p.Keys); err != nil {
 				return nil, false, err
 			}
 		}

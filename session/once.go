@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -65,10 +66,10 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 	case known.Content != o.Content:
 		err = fault.Errorf(fault.Conflict,
 			"idempotency_key %q was used for another request, which has made session %q; use a new key",
-			o.Key, known.SessionID).
+			o.Key, tenant.ID(known.SessionID)).
 			OfTurn(known.ID).Breaking("idempotency_key", fault.RuleConflict)
 	default:
-		err = &Repeated{SessionID: known.SessionID, TurnID: known.ID}
+		err = &Repeated{SessionID: tenant.ID(known.SessionID), TurnID: known.ID}
 	}
 	done()
 	return nil, err

@@ -56,7 +56,7 @@ func (m *Manager) restoreAttempts(s *live.Session, attempts int64, waits bool) {
 }
 
 func (m *Manager) setAttempts(ctx context.Context, s *live.Session, attempts int64, waits bool) error {
-	err := m.store.SetAttempts(ctx, s.ID(), attempts, waits)
+	err := m.store.SetAttempts(ctx, s.Key(), attempts, waits)
 	if err == nil {
 		s.SetAttempts(attempts)
 	}
@@ -95,7 +95,7 @@ func (m *Manager) quarantine(ctx context.Context, s *live.Session) (next *live.D
 			"session %q: its turn is quarantined, and the server died while it ended the turn; "+
 				"delete the session, or fork it before the turn", s.ID())
 	}
-	if err := m.store.SetAttempts(ctx, s.ID(), store.AttemptsClosing, false); err != nil {
+	if err := m.store.SetAttempts(ctx, s.Key(), store.AttemptsClosing, false); err != nil {
 		return nil, fmt.Errorf("session %s: %w", s.ID(), err)
 	}
 	why := fault.Errorf(fault.Internal,
@@ -114,7 +114,7 @@ func (m *Manager) quarantine(ctx context.Context, s *live.Session) (next *live.D
 
 // undoClosing resets the count from AttemptsClosing.
 func (m *Manager) undoClosing(ctx context.Context, s *live.Session, attempts int64) {
-	if err := m.store.SetAttempts(context.WithoutCancel(ctx), s.ID(), attempts, false); err != nil {
+	if err := m.store.SetAttempts(context.WithoutCancel(ctx), s.Key(), attempts, false); err != nil {
 		m.log.LogAttrs(ctx, slog.LevelWarn, "a quarantined turn counts as one that cannot be ended",
 			slog.String("session", s.ID()), slog.String("error", err.Error()))
 	}

@@ -68,7 +68,7 @@ func (m *Manager) SessionEvents(
 // Items wait in the log, and in the bounded queue of a Watcher.
 type SessionWatcher struct { //nolint:revive // a Watcher is one of a turn
 	m      *Manager
-	id     string
+	key    string        // of the session
 	ready  chan struct{} // holds one signal
 	roused atomic.Bool   // something has happened since the last Next
 	stop   atomic.Bool   // the server stops
@@ -87,11 +87,13 @@ func (m *Manager) WatchSession(ctx context.Context, id, cursor string) (*Session
 	if err != nil {
 		return nil, err
 	}
-	w := &SessionWatcher{m: m, id: id, ready: make(chan struct{}, 1), places: render.NewPlaces(id, at), replayed: -1}
+	w := &SessionWatcher{
+		m: m, key: keyOf(ctx, id), ready: make(chan struct{}, 1), places: render.NewPlaces(id, at), replayed: -1,
+	}
 	if err := w.open(ctx); err != nil {
 		return nil, err
 	}
-	m.readers.Add(id, w)
+	m.readers.Add(w.key, w)
 	w.rouse()
 	return w, nil
 }
@@ -145,18 +147,18 @@ func (w *SessionWatcher) Next(ctx context.Context) (out []Placed, err error) {
 
 // Close ends the watcher.
 func (w *SessionWatcher) Close() {
-	w.m.readers.Remove(w.id, w)
+	w.m.readers.Remove(w.key, w)
 	w.leave()
 }
 
 // open acquires the session and watches it.
 func (w *SessionWatcher) open(ctx context.Context) error {
-	ref, err := w.m.acquire(ctx, w.id)
+	ref, err := w.m.acquireKey(ctx, w.key)
 	if err != nil {
 		return err
 	}
 	if ref.Value.IsUnmade() {
-		err = refusal.NoSession(w.id)
+		err = refusal.NoSession(w.key)
 	} else {
 		err = ref.Value.CheckPlace(ctx, w.places.Last())
 	}
@@ -201,16 +203,16 @@ func (w *SessionWatcher) rouse() {
 }
 
 // rouseReaders notifies the SessionWatchers of a session.
-func (m *Manager) rouseReaders(id string) { m.readers.Of(id, (*SessionWatcher).rouse) }
+func (m *Manager) rouseReaders(key string) { m.readers.Of(key, (*SessionWatcher).rouse) }
 
 // endReaders ends, in a server that stops, the SessionWatchers of sessions without a running turn.
 func (m *Manager) endReaders() {
 	running := map[string]bool{}
 	for _, d := range m.runningNow() {
-		running[d.Turn().SessionID()] = true
+		running[d.Key()] = true
 	}
-	m.readers.All(func(id string, w *SessionWatcher) {
-		if !running[id] && !w.stop.Swap(true) {
+	m.readers.All(func(key string, w *SessionWatcher) {
+		if !running[key] && !w.stop.Swap(true) {
 			w.rouse()
 		}
 	})

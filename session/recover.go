@@ -136,7 +136,7 @@ func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head store.Head)
 	if head.Waits || r.seen && !mine {
 		return nil
 	}
-	ref, err := m.acquire(ctx, head.ID)
+	ref, err := m.acquireKey(ctx, head.ID)
 	if err != nil {
 		return err
 	}

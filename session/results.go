@@ -24,14 +24,14 @@ func (m *Manager) CancelCall(ctx context.Context, req AttachRequest, callID stri
 		return err
 	}
 	if s.Inherits() { // ends the inherited turn
-		if _, err := m.resumeLast(ctx, AttachRequest{SessionID: s.ID()}); err != nil {
+		if _, err := m.resumeLast(ctx, s.Key(), nil); err != nil {
 			return err
 		}
 	}
 	if err := s.CancelCall(ctx, req.TurnID, callID); err != nil {
 		return err
 	}
-	m.resumeAfter(ctx, s, AttachRequest{SessionID: s.ID(), Keys: req.Keys})
+	m.resumeAfter(ctx, s, req.Keys)
 	return nil
 }
 
@@ -49,7 +49,7 @@ func (m *Manager) Resolve(
 	if err := s.Resolve(ctx, id, r); err != nil {
 		return nil, err
 	}
-	m.resumeAfter(ctx, s, AttachRequest{SessionID: s.ID(), Keys: req.Keys})
+	m.resumeAfter(ctx, s, req.Keys)
 	return m.Interaction(ctx, s.ID(), id)
 }
 
@@ -67,7 +67,7 @@ func (m *Manager) SubmitResults(ctx context.Context, req AttachRequest, results 
 	}
 	t, err := ref.Value.FindOwner(ctx, req.TurnID)
 	if err == nil && ref.Value.IsLast(t) {
-		t, err = m.resumeLast(ctx, req)
+		t, err = m.resumeLast(ctx, ref.Value.Key(), req.Keys)
 	}
 	if err == nil {
 		t, err = ref.Value.WithResults(ctx, t)
@@ -79,18 +79,18 @@ func (m *Manager) SubmitResults(ctx context.Context, req AttachRequest, results 
 	for i, r := range results {
 		errs[i] = t.SubmitResult(ctx, r)
 	}
-	m.resumeAfter(ctx, ref.Value, req) // the turn may have been suspended meanwhile
+	m.resumeAfter(ctx, ref.Value, req.Keys) // the turn may have been suspended meanwhile
 	return errs, nil
 }
 
 // resumeAfter resumes the open turn of a session after something of it was recorded. It only logs an error:
 // what was recorded stands.
-func (m *Manager) resumeAfter(ctx context.Context, s *live.Session, req AttachRequest) {
+func (m *Manager) resumeAfter(ctx context.Context, s *live.Session, keys Keys) {
 	if !s.IsOpen() {
 		return
 	}
-	if _, err := m.resumeLast(ctx, req); err != nil {
+	if _, err := m.resumeLast(ctx, s.Key(), keys); err != nil {
 		m.log.LogAttrs(ctx, slog.LevelInfo, "a turn that could go on waits for a client",
-			slog.String("session", req.SessionID), slog.String("error", err.Error()))
+			slog.String("session", s.Key()), slog.String("error", err.Error()))
 	}
 }

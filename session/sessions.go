@@ -82,12 +82,13 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 	if err := m.store.Create(ctx, s, o.names(principal.Of(ctx).Key()+scopeSession, s.ID, "")); err != nil {
 		return index.Session{}, fmt.Errorf("session %s: create: %w", s.ID, err)
 	}
-	return m.Session(ctx, s.ID)
+	made, err := m.lists.Session(ctx, s.ID)
+	return seen(made), err
 }
 
 func (n Names) newSession(ctx context.Context, at time.Time) store.NewSession {
 	return store.NewSession{
-		ID: newSessionID(), CreatedAt: at, Creator: principal.Of(ctx).Key(),
+		ID: newSessionKey(ctx), CreatedAt: at, Creator: principal.Of(ctx).Key(),
 		Labels: n.Labels, ClientRef: n.ClientRef,
 	}
 }
@@ -112,7 +113,8 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 		return index.Session{}, err
 	}
 	// A turn that starts sees the session before or after the change.
-	done, err := m.exclusive.Lock(ctx, work{scopeUpdate, id})
+	key := keyOf(ctx, id)
+	done, err := m.exclusive.Lock(ctx, work{scopeUpdate, key})
 	if err != nil {
 		return index.Session{}, err
 	}
@@ -127,10 +129,10 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 			Breaking("labels", fault.RuleRange).Over("labels", maxLabels, n)
 	}
 	c.At = m.store.Stamp()
-	info, err := m.store.Update(ctx, id, c)
+	info, err := m.store.Update(ctx, key, c)
 	switch {
 	case errors.Is(err, store.ErrNoSession):
-		return index.Session{}, refusal.NoSession(id)
+		return index.Session{}, refusal.NoSession(key)
 	case errors.Is(err, store.ErrConflict):
 		return index.Session{}, fault.Errorf(fault.Conflict, "version %d: session %q has version %d; read it again",
 			c.Version, id, before.Version).
@@ -138,7 +140,7 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 	case err != nil:
 		return index.Session{}, fmt.Errorf("session %s: update: %w", id, err)
 	}
-	if ref := m.sessions.Find(id); ref != nil {
+	if ref := m.sessions.Find(key); ref != nil {
 		err := ref.Wait(ctx)
 		if s, ok := ref.Now(); ok {
 			s.SetOwn(info)
@@ -146,7 +148,8 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 			return index.Session{}, err
 		}
 	}
-	return m.SessionNow(ctx, info)
+	now, err := m.lists.SessionNow(ctx, info)
+	return seen(now), err
 }
 
 // labelsAfter returns the number of labels after a change.
@@ -172,7 +175,7 @@ func (m *Manager) DeleteSession(ctx context.Context, id string) error {
 		return err
 	}
 	for range deleteTries {
-		done, err := m.tryDelete(ctx, id)
+		done, err := m.tryDelete(ctx, keyOf(ctx, id))
 		if done || err != nil {
 			return err
 		}
@@ -186,8 +189,8 @@ func (m *Manager) DeleteSession(ctx context.Context, id string) error {
 }
 
 // tryDelete reports false if the session is in use.
-func (m *Manager) tryDelete(ctx context.Context, id string) (done bool, err error) {
-	info, err := m.Session(ctx, id)
+func (m *Manager) tryDelete(ctx context.Context, key string) (done bool, err error) {
+	info, err := m.lists.Session(ctx, key)
 	if err != nil {
 		return false, err
 	}
@@ -195,21 +198,21 @@ func (m *Manager) tryDelete(ctx context.Context, id string) (done bool, err erro
 		if err := m.store.Refuses(); err != nil {
 			return false, err
 		}
-		if err := m.stopAll(ctx, id); err != nil {
+		if err := m.stopAll(ctx, key); err != nil {
 			return false, err
 		}
 	}
-	err = m.whileUnused(id, refusal.NoSession(id), func() error {
-		head, err := m.store.Head(ctx, id)
+	err = m.whileUnused(key, refusal.NoSession(key), func() error {
+		head, err := m.store.Head(ctx, key)
 		switch {
 		case errors.Is(err, store.ErrNoSession):
-			return refusal.NoSession(id)
+			return refusal.NoSession(key)
 		case err != nil:
-			return fmt.Errorf("session %s: %w", id, err)
+			return fmt.Errorf("session %s: %w", key, err)
 		case head.OpenTurn != "":
 			return store.ErrConflict
 		}
-		return m.store.Delete(ctx, id, head.LastSeq)
+		return m.store.Delete(ctx, key, head.LastSeq)
 	})
 	if errors.Is(err, store.ErrConflict) {
 		return false, nil
@@ -218,9 +221,9 @@ func (m *Manager) tryDelete(ctx context.Context, id string) (done bool, err erro
 }
 
 // stopAll cancels the turns of a session, queued ones first.
-func (m *Manager) stopAll(ctx context.Context, id string) error {
+func (m *Manager) stopAll(ctx context.Context, key string) error {
 	const why = "the session was deleted"
-	ref, err := m.acquire(ctx, id)
+	ref, err := m.acquireKey(ctx, key)
 	if err != nil {
 		return err
 	}
@@ -232,5 +235,5 @@ func (m *Manager) stopAll(ctx context.Context, id string) error {
 	if err != nil || !open {
 		return err
 	}
-	return m.CancelTurn(ctx, id, "", why)
+	return m.cancelTurn(ctx, key, "", why)
 }

@@ -93,7 +93,7 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	}
 	var names []string
 	for _, d := range m.runningNow() {
-		names = append(names, d.Turn().SessionID()+"/"+d.Turn().ID())
+		names = append(names, d.Key()+"/"+d.Turn().ID())
 	}
 	slices.Sort(names)
 	return fmt.Errorf("session: %d turns did not stop within %v: %s",

@@ -60,21 +60,22 @@ func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, at string) (Tu
 	if after != nil {
 		turnID = after.ID
 	}
-	if _, err := m.Known(ctx, sessionID); err != nil {
+	key := keyOf(ctx, sessionID)
+	if _, err := m.lists.Known(ctx, key); err != nil {
 		return TurnLog{}, err
 	}
-	t, err := m.Turn(ctx, sessionID, turnID)
+	t, err := m.lists.Turn(ctx, key, turnID)
 	if err != nil {
 		return TurnLog{}, err
 	}
-	out := TurnLog{SessionID: sessionID, TurnID: t.ID, Records: m.logOf(ctx, sessionID), query: hash}
+	out := TurnLog{SessionID: sessionID, TurnID: t.ID, Records: m.logOf(ctx, key), query: hash}
 	if after != nil {
 		out.After = after.Seq
 	}
 	if t.Into != "" {
 		out.TurnID = t.Into
 	}
-	info, err := m.Known(ctx, sessionID)
+	info, err := m.lists.Known(ctx, key)
 	if err != nil {
 		return TurnLog{}, err
 	}
@@ -83,15 +84,15 @@ func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, at string) (Tu
 }
 
 // logOf yields a session's records, which it reads in pages.
-func (m *Manager) logOf(ctx context.Context, sessionID string) iter.Seq2[record.Record, error] {
+func (m *Manager) logOf(ctx context.Context, key string) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		for last := int64(0); ; {
-			recs, err := m.store.Read(ctx, sessionID, last, live.ReadPage)
+			recs, err := m.store.Read(ctx, key, last, live.ReadPage)
 			if err != nil {
 				if errors.Is(err, store.ErrNoSession) {
-					err = refusal.NoSession(sessionID)
+					err = refusal.NoSession(key)
 				} else {
-					err = fmt.Errorf("session %s: %w", sessionID, err)
+					err = fmt.Errorf("session %s: %w", key, err)
 				}
 				yield(record.Record{}, err)
 				return

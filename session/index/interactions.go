@@ -7,6 +7,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/page"
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -15,7 +16,7 @@ func (l *Lists) interaction(ctx context.Context, sessionID, id string) (*Interac
 	row, err := l.Store.Row(ctx, store.RowInteraction, sessionID, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, fault.Errorf(fault.NotFound, "interaction_id: session %q has no interaction %q", sessionID, id)
+		return nil, fault.Errorf(fault.NotFound, "interaction_id: session %q has no interaction %q", tenant.ID(sessionID), id)
 	case err != nil:
 		return nil, fmt.Errorf("session %s: interaction %s: %w", sessionID, id, err)
 	}
@@ -73,6 +74,7 @@ func (l *Lists) ListInteractions(
 	}
 	rq := store.RowQuery{
 		Kind:      store.RowInteraction,
+		Tenant:    &q.Tenant,
 		SessionID: q.SessionID,
 		TurnID:    q.TurnID,
 		Limit:     min(limit+1, listRows),

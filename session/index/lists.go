@@ -85,6 +85,7 @@ func (l *Lists) ListSessions(
 		return nil, "", err
 	}
 	q := store.InfoQuery{
+		Tenant:        &f.Tenant,
 		Archived:      f.Archived,
 		Labels:        f.Labels,
 		ClientRef:     f.ClientRef,

@@ -29,6 +29,8 @@ func (s *Session) size() int {
 
 // SessionQuery says which sessions; what is zero does not matter.
 type SessionQuery struct {
+	// Tenant is whom it has to belong to, "" is nobody.
+	Tenant string
 	// Archived is whether the session has to be archived; nil is either.
 	Archived *bool
 	// Labels are those that it has to have, ClientRef its name.
@@ -43,7 +45,9 @@ type SessionQuery struct {
 
 // TurnQuery says which turns; what is zero does not matter.
 type TurnQuery struct {
-	// SessionID is the session they belong to.
+	// Tenant is whom the session has to belong to, "" is nobody.
+	Tenant string
+	// SessionID is the key of the session they belong to.
 	SessionID string
 	// Statuses are those of which a turn has to have one.
 	Statuses []Status
@@ -54,7 +58,9 @@ type TurnQuery struct {
 
 // InteractionQuery says which interactions; what is zero does not matter.
 type InteractionQuery struct {
-	// SessionID and TurnID are those that ask; a turn only together with its session.
+	// Tenant is whom the session has to belong to, "" is nobody.
+	Tenant string
+	// SessionID is the key of the session that asks, and TurnID the turn; a turn only together with its session.
 	SessionID, TurnID string
 	// Statuses are those of which an interaction has to have one.
 	Statuses []agentdv1.InteractionStatus

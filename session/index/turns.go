@@ -12,6 +12,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/page"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -25,7 +26,7 @@ func (l *Lists) Turn(ctx context.Context, sessionID, turnID string) (Turn, error
 			return Turn{}, err
 		}
 		if turnID = info.LastTurn; turnID == "" {
-			return Turn{}, fault.Errorf(fault.NotFound, "session %q has no turn", sessionID)
+			return Turn{}, fault.Errorf(fault.NotFound, "session %q has no turn", tenant.ID(sessionID))
 		}
 	}
 	row, err := l.turnRow(ctx, sessionID, turnID)
@@ -151,7 +152,7 @@ func (l *Lists) ListTurns(
 		}
 	}
 	rq := store.RowQuery{
-		Kind: store.RowTurn, SessionID: q.SessionID, Statuses: recorded(q.Statuses),
+		Kind: store.RowTurn, Tenant: &q.Tenant, SessionID: q.SessionID, Statuses: recorded(q.Statuses),
 		CreatedFrom: q.CreatedFrom, CreatedBefore: q.CreatedBefore, Limit: min(limit+1, listRows),
 	}
 	if after != nil {

@@ -28,6 +28,13 @@
 // the store refuses an append of an older owner, even one that has not noticed the loss of its lease. The
 // lease itself is not the store's.
 //
+// # Tenants
+//
+// A session's id has the tenant that the session belongs to: it is the tenant, percent-encoded, a slash and
+// the id that callers use; without a slash the tenant is "". So the same id in two tenants is two sessions,
+// and a call that names a session cannot reach one of another tenant. Only the filters of lists, see
+// [InfoQuery] and [RowQuery], look at the tenant by itself.
+//
 // # What it must not know
 //
 // A store knows neither what records and rows say, nor sessions in memory, nor who calls it. Ids, keys and
@@ -147,6 +154,9 @@ type Change struct {
 // InfoQuery selects sessions. A session matches if it matches every field; a zero field matches every
 // session. The store cuts times to the microsecond.
 type InfoQuery struct {
+	// Tenant matches sessions of that tenant, see the package doc; nil matches those of all. A page of one
+	// tenant costs what it returns, a page of all of them may cost a look at each session.
+	Tenant *string
 	// Archived matches sessions of that Info.Archived.
 	Archived *bool
 	// Labels matches sessions that have all of these labels, with these values.
@@ -198,6 +208,9 @@ type Row struct {
 // RowQuery selects rows of one kind. A row matches if it matches every field; a zero field other than Kind
 // matches every row. The store cuts times to the microsecond.
 type RowQuery struct {
+	// Tenant matches rows of sessions of that tenant; nil matches those of all, which may cost a look at
+	// each row of the kind and status.
+	Tenant            *string
 	Kind              RowKind
 	SessionID, TurnID string
 	// Statuses matches rows whose Row.Status is one of these.
@@ -274,7 +287,7 @@ type Batch struct {
 
 // SharedValue is one key of the state that sessions share.
 type SharedValue struct {
-	// Scope is "app", or "user:" and the principal's id. An empty one is malformed.
+	// Scope is "app", or "app:" and a tenant, or "user:" and the principal's name. An empty one is malformed.
 	Scope string
 	// Key is the key without the scope's prefix.
 	Key string

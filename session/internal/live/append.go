@@ -216,7 +216,7 @@ func (s *Session) tryLocked(f *flight) error {
 
 // numberLocked makes the batch of a flight and gives its records their sequence numbers.
 func (s *Session) numberLocked(f *flight) error {
-	f.batch = store.Batch{SessionID: s.id, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries)}
+	f.batch = store.Batch{SessionID: s.key, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries)}
 	now := s.store.Stamp()
 	x := s.index.Clone()
 	for i, e := range f.entries {
@@ -226,7 +226,7 @@ func (s *Session) numberLocked(f *flight) error {
 		if e.key != nil { // turns of one session begin one by one
 			f.batch.Key = e.key
 		}
-		rows, err := x.Rows(s.id, e.rec, e.fact)
+		rows, err := x.Rows(s.key, e.rec, e.fact)
 		if err != nil {
 			return fmt.Errorf("%w: session %s: turn %s: %w", store.ErrMalformed, s.id, e.turn.id, err)
 		}
@@ -267,7 +267,7 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 		}
 	}
 	if full || time.Since(f.since) >= stallAfter {
-		s.store.stalls.Begin(s, s.id, err)
+		s.store.stalls.Begin(s, s.key, err)
 		if t := s.turn; t != nil && t.deadline.IsSet() {
 			t.stalled, f.paused = true, t.attempt // the deadline stops during a stall
 			s.reconcileLocked()

@@ -38,7 +38,7 @@ func (p Prompt) keyOf(t *Turn) *store.Key {
 		return nil
 	}
 	key := *p.Key
-	key.SessionID, key.ID = t.s.id, t.id
+	key.SessionID, key.ID = t.s.key, t.id
 	return &key
 }
 

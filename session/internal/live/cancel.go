@@ -142,7 +142,7 @@ func (s *Session) End(t *Turn, reason string) <-chan error {
 	default: // it is suspended, or about to run
 		now.haltLocked(reason)
 		s.store.Flushers.Spawn(func() { // not in a server that stops: the turn stays open
-			_ = s.host.CancelTurn(context.Background(), s.id, t.id, reason)
+			_ = s.host.CancelTurn(context.Background(), s.key, t.id, reason)
 		})
 	}
 	return nil

@@ -87,7 +87,7 @@ func (t *Turn) isOrTook(id string) bool { return t.id == id || slices.Contains(t
 func (s *Session) hasCall(ctx context.Context, turnID, callID string) error {
 	id, exists := turnID, false
 	callers := map[string]bool{}
-	first, err := s.host.FirstRecord(ctx, s.id, turnID)
+	first, err := s.host.FirstRecord(ctx, s.key, turnID)
 	if err != nil {
 		return err
 	}

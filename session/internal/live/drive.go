@@ -24,6 +24,9 @@ type Driver struct {
 // Turn returns the turn of the attempt.
 func (d *Driver) Turn() *Turn { return d.a.t }
 
+// Key returns the key of the session.
+func (d *Driver) Key() string { return d.a.t.s.key }
+
 // Suspend ends the run of an attempt that has begun: its turn is suspended.
 func (d *Driver) Suspend() { d.a.cancel(ErrSuspended) }
 

@@ -17,21 +17,22 @@ type Env struct {
 }
 
 // Host is what a session asks of the server that has it in memory, beyond the session itself. Cleared and
-// Rouse are called with the lock of the session held: they must not call it. The other methods are not.
+// Rouse are called with the lock of the session held: they must not call it. The other methods are not. Sessions are named by
+// their keys.
 type Host interface {
-	// Present calls f with the session of an id, which need not be in memory any more. If f succeeds and
+	// Present calls f with the session of a key, which need not be in memory any more. If f succeeds and
 	// the session's turn is suspended, it is resumed; that this fails is no error.
-	Present(ctx context.Context, sessionID string, f func(*Session) error) error
+	Present(ctx context.Context, key string, f func(*Session) error) error
 	// CancelTurn cancels a turn that may be suspended.
-	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
+	CancelTurn(ctx context.Context, key, turnID, reason string) error
 	// FirstRecord returns the record with which a turn began, or was queued.
-	FirstRecord(ctx context.Context, sessionID, turnID string) (int64, error)
+	FirstRecord(ctx context.Context, key, turnID string) (int64, error)
 	// Interaction returns an interaction of the session.
-	Interaction(ctx context.Context, sessionID, id string) (*index.Interaction, error)
+	Interaction(ctx context.Context, key, id string) (*index.Interaction, error)
 	// Cleared says that the open turn has made a step forward since the process last died.
 	Cleared(*Session)
 	// Calmed says that a turn that may have killed the process has only waited for calmAfter.
 	Calmed(*Session)
 	// Rouse says that watchers of the session have something to read.
-	Rouse(sessionID string)
+	Rouse(key string)
 }

@@ -95,7 +95,7 @@ func (s *Session) findInjected(id string) (*Turn, bool) {
 // FindOver returns from the log a turn that is over, or whose prompt is a message of such a turn. A turn
 // whose end the client already has is refused.
 func (s *Session) FindOver(ctx context.Context, w Wanted) (*Turn, error) {
-	first, err := s.host.FirstRecord(ctx, s.id, w.TurnID)
+	first, err := s.host.FirstRecord(ctx, s.key, w.TurnID)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +133,7 @@ func (s *Session) FindOver(ctx context.Context, w Wanted) (*Turn, error) {
 		}
 	}
 	if !exists {
-		return nil, refusal.NoTurn(s.id, w.TurnID)
+		return nil, refusal.NoTurn(s.key, w.TurnID)
 	}
 	return nil, fault.Errorf(fault.Invalid, "turn_id %q: session %q has no such turn whose end comes after after_seq",
 		w.TurnID, s.id).
@@ -156,7 +156,7 @@ func (s *Session) queuedSpec(ctx context.Context, id string) (*record.Spec, erro
 		}
 		return f.ReadSpec()
 	}
-	return nil, refusal.NoTurn(s.id, id) // not reached: the log has what the session knows
+	return nil, refusal.NoTurn(s.key, id) // not reached: the log has what the session knows
 }
 
 // WithResults returns a turn with the results of its calls. It reads those of an ended turn from the log.

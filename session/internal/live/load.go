@@ -10,26 +10,27 @@ import (
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
 
 // Load reads a session's log, and returns the session. It returns a panic as an error, since other callers may wait for the session.
-func Load(ctx context.Context, env Env, id string) (_ *Session, err error) {
+func Load(ctx context.Context, env Env, key string) (_ *Session, err error) {
 	defer func() {
 		if p := recover(); p != nil {
-			err = fmt.Errorf("session %s: reading the log panicked: %v", id, p)
+			err = fmt.Errorf("session %s: reading the log panicked: %v", key, p)
 		}
 	}()
-	info, err := env.Store.Info(ctx, id)
+	info, err := env.Store.Info(ctx, key)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("session %s: %w", id, err)
+		return nil, fmt.Errorf("session %s: %w", key, err)
 	case info.Purged > 0 && info.Purged == info.LastSeq:
-		return nil, refusal.Purged(id)
+		return nil, refusal.Purged(key)
 	}
-	s := NewSession(env, id)
+	s := NewSession(env, key)
 	s.owner = info.Owner()
 	s.archived, s.own, s.attempts = info.Archived, info.Budget, info.Attempts
 	s.index = &index.Index{Inherited: info.Inherited}
@@ -78,9 +79,10 @@ func (s *Session) subject(rec record.Record, fact any) *Turn {
 }
 
 // NewSession returns a session without records.
-func NewSession(env Env, id string) *Session {
+func NewSession(env Env, key string) *Session {
 	s := &Session{
-		id:       id,
+		key:      key,
+		id:       tenant.ID(key),
 		store:    env.Store,
 		runner:   env.Runner,
 		limits:   env.Limits,
@@ -108,7 +110,7 @@ func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Se
 				}
 				return
 			}
-			page, err := s.store.Read(ctx, s.id, after, pageLen)
+			page, err := s.store.Read(ctx, s.key, after, pageLen)
 			if err != nil {
 				yield(record.Record{}, fmt.Errorf("session %s: read after %d: %w", s.id, after, err))
 				return
@@ -192,9 +194,9 @@ func (s *Session) inheritedOpenLocked() bool {
 }
 
 // MakeSession returns a session that is not in the store yet. Its first record makes it there.
-func MakeSession(env Env, id string, owner principal.Principal) *Session {
-	s := NewSession(env, id)
+func MakeSession(env Env, key string, owner principal.Principal) *Session {
+	s := NewSession(env, key)
 	s.owner = owner
-	s.create = &store.NewSession{ID: id, CreatedAt: s.store.Stamp(), Creator: owner.Key()}
+	s.create = &store.NewSession{ID: key, CreatedAt: s.store.Stamp(), Creator: owner.Key()}
 	return s
 }

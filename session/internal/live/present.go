@@ -8,7 +8,7 @@ func (t *Turn) present(ctx context.Context, f func(now *Turn) error) error {
 	if t.s.host == nil {
 		return f(t.s.now(t))
 	}
-	return t.s.host.Present(ctx, t.s.id, func(s *Session) error {
+	return t.s.host.Present(ctx, t.s.key, func(s *Session) error {
 		now, err := s.present(ctx, t)
 		if err != nil {
 			return err

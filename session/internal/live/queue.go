@@ -168,7 +168,7 @@ func (s *Session) NameTurn(ctx context.Context, wanted string) (string, error) {
 	if wanted == "" {
 		return newTurnID(), nil
 	}
-	_, err := s.store.Row(ctx, store.RowTurn, s.id, wanted)
+	_, err := s.store.Row(ctx, store.RowTurn, s.key, wanted)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
 		return wanted, nil

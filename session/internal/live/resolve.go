@@ -173,7 +173,7 @@ func (s *Session) specOf(t *Turn) (*record.Spec, error) {
 // resolveNotPending returns nil for a repeat of the recorded resolution, else why the interaction takes
 // none.
 func (s *Session) resolveNotPending(ctx context.Context, id string, r record.Resolution) error {
-	in, err := s.host.Interaction(ctx, s.id, id)
+	in, err := s.host.Interaction(ctx, s.key, id)
 	switch {
 	case err != nil:
 		return err

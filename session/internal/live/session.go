@@ -22,7 +22,8 @@ import (
 // Session is one durable conversation. Its state follows from its records: applyLocked applies them in
 // order and alone changes it.
 type Session struct {
-	id     string
+	key    string // under which the store has it
+	id     string // which callers name within their tenant
 	store  *Store
 	runner Runner
 	limits limits.Limits
@@ -60,7 +61,10 @@ type Session struct {
 	attempts    int64 // the value of Head.Attempts
 }
 
-// ID returns the session's id.
+// Key returns the key under which the store has the session.
+func (s *Session) Key() string { return s.key }
+
+// ID returns the session's id, which is its own within its tenant.
 func (s *Session) ID() string { return s.id }
 
 // entry is a record on its way into the log.

@@ -172,9 +172,9 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 	more, err := w.reader.CatchUp(ctx, live)
 	switch {
 	case errors.Is(err, store.ErrNoSession):
-		return refusal.NoSession(w.s.id) // deleted meanwhile
+		return refusal.NoSession(w.s.key) // deleted meanwhile
 	case errors.Is(err, render.ErrPurged):
-		return refusal.Purged(w.s.id) // purged meanwhile
+		return refusal.Purged(w.s.key) // purged meanwhile
 	case more:
 		w.lag()
 	}

@@ -58,7 +58,7 @@ func (s *Session) CheckPlace(ctx context.Context, p render.Place) error {
 // rouse notifies the SessionWatchers of the session.
 func (s *Session) rouse() {
 	if s.host != nil {
-		s.host.Rouse(s.id)
+		s.host.Rouse(s.key)
 	}
 }
 

@@ -1,6 +1,6 @@
 // Package refusal has the refusals that several rooms of a session use.
 //
-// It knows no session.
+// Sessions are named by their keys; a refusal says the id. It knows no session.
 package refusal
 
 import (
@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/tenant"
 )
 
 // How long a client is asked to wait where nothing says it better.
@@ -17,19 +18,20 @@ const (
 )
 
 // NoSession refuses a session that there is not.
-func NoSession(id string) *fault.Error {
-	return fault.Errorf(fault.SessionNotFound, "session %q does not exist", id)
+func NoSession(key string) *fault.Error {
+	return fault.Errorf(fault.SessionNotFound, "session %q does not exist", tenant.ID(key))
 }
 
 // Purged refuses a session whose log is not kept any more.
-func Purged(id string) *fault.Error {
+func Purged(key string) *fault.Error {
 	return fault.Errorf(fault.HistoryPurged,
-		"session %q was not used for so long that its history is no longer kept; start a new session", id)
+		"session %q was not used for so long that its history is no longer kept; start a new session",
+		tenant.ID(key))
 }
 
 // NoTurn refuses a turn that the session does not have.
-func NoTurn(sessionID, id string) *fault.Error {
-	return fault.Errorf(fault.NotFound, "turn_id: session %q has no turn %q", sessionID, id).OfTurn(id)
+func NoTurn(key, id string) *fault.Error {
+	return fault.Errorf(fault.NotFound, "turn_id: session %q has no turn %q", tenant.ID(key), id).OfTurn(id)
 }
 
 // IsGone reports whether an error says that a session was deleted or purged.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"net/url"
 	"strings"
 
 	"github.com/apzuk3/agentd/session/internal/logjson"
@@ -18,22 +19,30 @@ const (
 	Temp = "temp:"
 )
 
-// appScope is the name of `app:` in the store.
-const appScope = "app"
+// appName is the name of `app:` in the store for principals without a tenant, and begins it for others.
+const appName = "app"
+
+// appScope is the name of the `app:` keys of the principal's tenant in the store.
+func appScope(p principal.Principal) string {
+	if p.Tenant == "" {
+		return appName
+	}
+	return App + url.PathEscape(p.Tenant)
+}
 
 // userScope is the name of the principal's `user:` keys in the store.
 func userScope(p principal.Principal) string { return User + p.Key() }
 
 // prefixOf is the prefix that keys of a scope of the store have.
 func prefixOf(scope string) string {
-	if scope == appScope {
+	if scope == appName || strings.HasPrefix(scope, App) {
 		return App
 	}
 	return User
 }
 
 // ScopesOf returns the names, in the store, of the scopes that the principal's sessions share with others.
-func ScopesOf(p principal.Principal) []string { return []string{appScope, userScope(p)} }
+func ScopesOf(p principal.Principal) []string { return []string{appScope(p), userScope(p)} }
 
 // ScopeOf returns the scope of a key: App, User, Temp, or "" for a key of the session's own.
 func ScopeOf(key string) string {
@@ -53,7 +62,7 @@ func ValuesOf(p principal.Principal, state map[string]any) []store.SharedValue {
 		var scope string
 		switch ScopeOf(k) {
 		case App:
-			scope = appScope
+			scope = appScope(p)
 		case User:
 			scope = userScope(p)
 		default:

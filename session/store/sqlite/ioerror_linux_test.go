@@ -99,7 +99,7 @@ func TestIOError(t *testing.T) {
 func ioErrorChild(t *testing.T, dir string) {
 	s := open(t, dir)
 	mustCreate(t, s, "a")
-	limitFiles(t, 256<<10)
+	limitFiles(t, 512<<10)
 	var last int64
 	for {
 		b := crashBatch("a", last)

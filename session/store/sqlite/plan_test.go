@@ -18,24 +18,24 @@ func TestPlans(t *testing.T) {
 	at := &store.Info{Head: store.Head{ID: "a", CreatedAt: start}}
 	behind := &store.Row{ID: "a", SessionID: "a", CreatedAt: start, Seq: 1}
 	sessions := func(q store.InfoQuery) string {
-		q.Limit, q.After = 10, at
+		q.Limit, q.After, q.Tenant = 10, at, new("acme")
 		text, args := sessionsQuery(&q)
 		return plan(t, s, text, args)
 	}
 	rows := func(q store.RowQuery) string {
-		q.Kind, q.Limit, q.After = store.RowTurn, 10, behind
+		q.Kind, q.Limit, q.After, q.Tenant = store.RowTurn, 10, behind, new("acme")
 		text, args := rowsQuery(&q)
 		return plan(t, s, text, args)
 	}
 	for what, c := range map[string]struct{ plan, want string }{
-		"all sessions":   {sessions(store.InfoQuery{}), "SEARCH s USING INDEX sessions_by_creation ((created_at,id)<(?,?))"},
-		"by label":       {sessions(store.InfoQuery{Labels: map[string]string{"k": "v", "l": "w"}}), "SEARCH l USING COVERING INDEX labels_by_value (key=? AND value=? AND (created_at,session_id)<(?,?))"},
-		"by ref":         {sessions(store.InfoQuery{ClientRef: "r", Archived: new(false)}), "SEARCH s USING INDEX sessions_by_ref (client_ref=? AND (created_at,id)<(?,?))"},
-		"by status":      {sessions(store.InfoQuery{LastStatuses: []string{"a", "b"}, Archived: new(true)}), "SEARCH s USING INDEX sessions_by_creation ((created_at,id)<(?,?))"},
-		"all rows":       {rows(store.RowQuery{}), "SEARCH entries USING INDEX entries_by_time (kind=? AND (created_at,session_id,seq,id)<(?,?,?,?))"},
+		"all sessions":   {sessions(store.InfoQuery{}), "SEARCH s USING INDEX sessions_by_creation (tenant=? AND (created_at,id)<(?,?))"},
+		"by label":       {sessions(store.InfoQuery{Labels: map[string]string{"k": "v", "l": "w"}}), "SEARCH l USING COVERING INDEX labels_by_value (tenant=? AND key=? AND value=? AND (created_at,session_id)<(?,?))"},
+		"by ref":         {sessions(store.InfoQuery{ClientRef: "r", Archived: new(false)}), "SEARCH s USING INDEX sessions_by_ref (tenant=? AND client_ref=? AND (created_at,id)<(?,?))"},
+		"by status":      {sessions(store.InfoQuery{LastStatuses: []string{"a", "b"}, Archived: new(true)}), "SEARCH s USING INDEX sessions_by_creation (tenant=? AND (created_at,id)<(?,?))"},
+		"all rows":       {rows(store.RowQuery{}), "SEARCH entries USING INDEX entries_by_time (kind=? AND tenant=? AND (created_at,session_id,seq,id)<(?,?,?,?))"},
 		"of a session":   {rows(store.RowQuery{SessionID: "a", TurnID: "t", Statuses: []string{"a", "b"}}), "SEARCH entries USING INDEX entries_of_session (session_id=? AND kind=? AND created_at<?)"},
-		"of a status":    {rows(store.RowQuery{Statuses: []string{"a"}}), "SEARCH entries USING INDEX entries_by_status (kind=? AND status=? AND (created_at,session_id,seq,id)<(?,?,?,?))"},
-		"of some status": {rows(store.RowQuery{Statuses: []string{"a", "b"}, CreatedFrom: start.Add(-time.Hour)}), "SEARCH entries USING INDEX entries_by_status (kind=? AND status=? AND "},
+		"of a status":    {rows(store.RowQuery{Statuses: []string{"a"}}), "SEARCH entries USING INDEX entries_by_status (kind=? AND status=? AND tenant=? AND (created_at,session_id,seq,id)<(?,?,?,?))"},
+		"of some status": {rows(store.RowQuery{Statuses: []string{"a", "b"}, CreatedFrom: start.Add(-time.Hour)}), "SEARCH entries USING INDEX entries_by_status (kind=? AND status=? AND tenant=? AND "},
 		"no index yet":   {plan(t, s, unindexedQuery, []any{"", 10}), "SEARCH sessions USING INDEX sessions_without_index (id>?)"},
 		"a row":          {plan(t, s, rowQuery, []any{"a", "turn", "t"}), "SEARCH entries USING PRIMARY KEY (session_id=? AND kind=? AND id=?)"},
 		"a key":          {plan(t, s, keyQuery, []any{"a", "k"}), "SEARCH keys USING PRIMARY KEY (scope=? AND name=?)"},

@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -106,6 +107,9 @@ func rowsQuery(q *store.RowQuery) (text string, args []any) {
 		f.add("kind = ?", string(q.Kind))
 		if condition != "" {
 			f.add(condition, values...)
+		}
+		if q.Tenant != nil {
+			f.add("tenant = ?", tenant.Prefix(*q.Tenant))
 		}
 		if q.TurnID != "" {
 			f.add("turn_id = ?", q.TurnID)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -154,16 +155,23 @@ func sessionsQuery(q *store.InfoQuery) (text string, args []any) {
 	labels := slices.Sorted(maps.Keys(q.Labels))
 	var from string
 	switch {
+	case q.Tenant == nil: // of all tenants: no index has the order
+		from = "sessions s"
+		if q.ClientRef != "" {
+			f.add("s.client_ref = ?", q.ClientRef)
+		}
 	case q.ClientRef != "":
 		from = "sessions s INDEXED BY sessions_by_ref"
+		f.add("s.tenant = ?", tenant.Prefix(*q.Tenant))
 		f.add("s.client_ref <> '' AND s.client_ref = ?", q.ClientRef)
 	case len(labels) > 0:
 		from = "labels l INDEXED BY labels_by_value CROSS JOIN sessions s ON s.id = l.session_id"
 		created, id = "l.created_at", "l.session_id"
-		f.add("l.key = ? AND l.value = ?", labels[0], q.Labels[labels[0]])
+		f.add("l.tenant = ? AND l.key = ? AND l.value = ?", tenant.Prefix(*q.Tenant), labels[0], q.Labels[labels[0]])
 		labels = labels[1:]
 	default:
 		from = "sessions s INDEXED BY sessions_by_creation"
+		f.add("s.tenant = ?", tenant.Prefix(*q.Tenant))
 	}
 	for _, key := range labels {
 		f.add("EXISTS (SELECT 1 FROM labels WHERE session_id = s.id AND key = ? AND value = ?)", key, q.Labels[key])

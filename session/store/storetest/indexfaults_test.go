@@ -166,6 +166,7 @@ var besideFaults = map[string]faulty{
 	"sessions paged by time alone": {beside: beside{list: func(q store.InfoQuery, l []store.Info) []store.Info {
 		return slices.DeleteFunc(l, func(i store.Info) bool { return q.After != nil && i.CreatedAt.Equal(q.After.CreatedAt) })
 	}}},
+	"tenant ignored":      {beside: beside{query: func(q *store.InfoQuery) { q.Tenant = nil }}},
 	"archived ignored":    {beside: beside{query: func(q *store.InfoQuery) { q.Archived = nil }}},
 	"one label is enough": {beside: beside{query: func(q *store.InfoQuery) { delete(q.Labels, "half") }}},
 	"ref ignored":         {beside: beside{query: func(q *store.InfoQuery) { q.ClientRef = "" }}},

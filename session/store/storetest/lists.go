@@ -88,6 +88,50 @@ var listTests = []test{
 			}
 		}
 	}},
+	{"Sessions/OfATenant", func(t *testing.T, s store.Store) {
+		for n, id := range []string{"a", "acme/a", "acme/b", "acme%2Fb/a", "acm/c", "b"} {
+			b := withRows(id, 1, row(turnRow, id, "t", 1, "runs"), row(askRow, id, "i", 1, "over"))
+			made := fresh(id)
+			made.CreatedAt = epoch.Add(time.Duration(n) * time.Minute)
+			made.Labels, made.ClientRef = map[string]string{"k": "v"}, "ref"
+			b.Create, b.LastTurn, b.LastStatus = &made, "t", "runs"
+			add(t, s, b)
+		}
+		for of, want := range map[string][]string{
+			"": {"b", "a"}, "acme": {"acme/b", "acme/a"}, "acme/b": {"acme%2Fb/a"}, "acm": {"acm/c"}, "ac": nil, "acme%2Fb": nil,
+		} {
+			for _, q := range []store.InfoQuery{
+				{}, {ClientRef: "ref"}, {Labels: map[string]string{"k": "v"}}, {LastStatuses: []string{"runs"}},
+			} {
+				q.Tenant = &of
+				wantSessions(t, s, q, want...)
+			}
+			wantSessions(t, s, store.InfoQuery{Tenant: &of, ClientRef: "re"})
+			for _, q := range []store.RowQuery{
+				{Kind: turnRow}, {Kind: turnRow, Statuses: []string{"runs", "over"}}, {Kind: askRow, Statuses: []string{"over"}},
+			} {
+				q.Tenant = &of
+				id := map[store.RowKind]string{turnRow: "t", askRow: "i"}[q.Kind]
+				var rows []store.Row
+				for _, session := range slices.Sorted(slices.Values(want)) {
+					status := map[store.RowKind]string{turnRow: "runs", askRow: "over"}[q.Kind]
+					rows = append(rows, row(q.Kind, session, id, 1, status))
+				}
+				slices.Reverse(rows) // all began at one time
+				wantRows(t, s, q, rows...)
+			}
+			for _, session := range []string{"a", "acme/a"} {
+				var rows []store.Row
+				if slices.Contains(want, session) {
+					rows = []store.Row{row(turnRow, session, "t", 1, "runs")}
+				}
+				wantRows(t, s, store.RowQuery{Kind: turnRow, Tenant: &of, SessionID: session}, rows...)
+			}
+		}
+		wantSessions(t, s, store.InfoQuery{}, "b", "acm/c", "acme%2Fb/a", "acme/b", "acme/a", "a")
+		wantSessions(t, s, store.InfoQuery{ClientRef: "ref", Labels: map[string]string{"k": "v"}},
+			"b", "acm/c", "acme%2Fb/a", "acme/b", "acme/a", "a")
+	}},
 	{"Sessions/Filters", func(t *testing.T, s store.Store) {
 		// "0" is the oldest; what they have follows from their number.
 		all := []string{"8", "7", "6", "5", "4", "3", "2", "1", "0"}

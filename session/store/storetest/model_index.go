@@ -9,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -255,6 +256,9 @@ func within(t, from, before time.Time) bool {
 	return (from.IsZero() || !t.Before(micro(from))) && (before.IsZero() || t.Before(micro(before)))
 }
 
+// ofTenant reports whether a session belongs to a tenant; nil is any.
+func ofTenant(id string, t *string) bool { return t == nil || tenant.Of(id) == *t }
+
 func oneOf(list []string, s string) bool { return len(list) == 0 || slices.Contains(list, s) }
 
 func (m *model) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, error) {
@@ -272,7 +276,7 @@ func (m *model) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, 
 	var all []store.Info
 	for _, s := range m.sessions {
 		i := s.full()
-		ok := (q.Archived == nil || *q.Archived == i.Archived) && (q.ClientRef == "" || q.ClientRef == i.ClientRef) &&
+		ok := ofTenant(i.ID, q.Tenant) && (q.Archived == nil || *q.Archived == i.Archived) && (q.ClientRef == "" || q.ClientRef == i.ClientRef) &&
 			oneOf(q.LastStatuses, i.LastStatus) && within(i.CreatedAt, q.CreatedFrom, q.CreatedBefore) &&
 			within(i.UpdatedAt, q.UpdatedFrom, q.UpdatedBefore) && (q.After == nil || order(*q.After, i) < 0)
 		for key, value := range q.Labels {
@@ -317,7 +321,7 @@ func (m *model) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error)
 	var all []store.Row
 	for id, s := range m.sessions {
 		for _, r := range s.rows {
-			if r.Kind == q.Kind &&
+			if r.Kind == q.Kind && ofTenant(id, q.Tenant) &&
 				(q.SessionID == "" || q.SessionID == id) && (q.TurnID == "" || q.TurnID == r.TurnID) &&
 				oneOf(q.Statuses, r.Status) && within(r.CreatedAt, q.CreatedFrom, q.CreatedBefore) &&
 				(q.After == nil || order(*q.After, r) < 0) {

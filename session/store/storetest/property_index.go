@@ -36,6 +36,11 @@ func (c *comparison) ref(t *rapid.T) string {
 	return ""
 }
 
+// tenant draws whose sessions are listed; see id.
+func (c *comparison) tenant(t *rapid.T) *string {
+	return rapid.SampledFrom([]*string{nil, new(""), new(c.prefix + "t"), new(c.prefix + "u")}).Draw(t, "tenant")
+}
+
 func (*comparison) status(t *rapid.T) string {
 	return rapid.SampledFrom([]string{"", "runs", "over"}).Draw(t, "status")
 }
@@ -164,6 +169,7 @@ func (c *comparison) compareKey(scope, name string) {
 
 func (c *comparison) sessions(t *rapid.T) {
 	q := store.InfoQuery{
+		Tenant:       c.tenant(t),
 		Archived:     maybe(t, "by archived", func() bool { return rapid.Bool().Draw(t, "archived") }),
 		ClientRef:    c.ref(t),
 		Labels:       c.labels(t),
@@ -199,6 +205,7 @@ func (c *comparison) compareSessions(q store.InfoQuery) {
 
 func (c *comparison) rows(t *rapid.T) {
 	q := store.RowQuery{
+		Tenant:   c.tenant(t),
 		Kind:     c.kind(t),
 		Statuses: rapid.SliceOfN(rapid.SampledFrom([]string{"", "runs", "over"}), 0, 3).Draw(t, "statuses"),
 		Limit:    rapid.IntRange(1, 3).Draw(t, "limit"),
