@@ -1,5 +1,34 @@
 -- +goose Up
 
+-- A session of a tenant has the tenant before its id, see package store. Until now only the creator said whose
+-- it is: tenant/principal, or the principal alone. A checksum holds the id; records whose session gets another
+-- one have none any more.
+PRAGMA defer_foreign_keys = ON;
+
+UPDATE records SET sum = NULL,
+    session_id = (SELECT substr(s.creator, 1, instr(s.creator, '/')) || s.id FROM sessions s WHERE s.id = session_id)
+    WHERE session_id IN (SELECT id FROM sessions WHERE instr(creator, '/') > 0);
+UPDATE labels SET
+    session_id = (SELECT substr(s.creator, 1, instr(s.creator, '/')) || s.id FROM sessions s WHERE s.id = session_id)
+    WHERE session_id IN (SELECT id FROM sessions WHERE instr(creator, '/') > 0);
+UPDATE entries SET
+    session_id = (SELECT substr(s.creator, 1, instr(s.creator, '/')) || s.id FROM sessions s WHERE s.id = session_id)
+    WHERE session_id IN (SELECT id FROM sessions WHERE instr(creator, '/') > 0);
+UPDATE keys SET
+    session_id = (SELECT substr(s.creator, 1, instr(s.creator, '/')) || s.id FROM sessions s WHERE s.id = session_id)
+    WHERE session_id IN (SELECT id FROM sessions WHERE instr(creator, '/') > 0);
+UPDATE sessions SET
+    forked_from = (SELECT substr(s.creator, 1, instr(s.creator, '/')) || s.id FROM sessions s
+        WHERE s.id = sessions.forked_from)
+    WHERE forked_from IN (SELECT id FROM sessions WHERE instr(creator, '/') > 0);
+
+-- The state that all shared is each tenant's own from now on.
+INSERT INTO shared (scope, key, value)
+    SELECT DISTINCT 'app:' || substr(s.creator, 1, instr(s.creator, '/') - 1), a.key, a.value
+    FROM shared a CROSS JOIN sessions s WHERE a.scope = 'app' AND instr(s.creator, '/') > 0;
+
+UPDATE sessions SET id = substr(creator, 1, instr(creator, '/')) || id WHERE instr(creator, '/') > 0;
+
 -- Whom a session belongs to: what is before the slash of its id, percent-encoded. Lists are of one tenant,
 -- and a page of one costs what it returns however much the others have.
 ALTER TABLE sessions ADD COLUMN tenant TEXT GENERATED ALWAYS AS

@@ -1,0 +1,80 @@
+package sqlite
+
+import (
+	"testing"
+
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// A database from before tenants were part of ids has the sessions of each under the tenant of their creator,
+// with all that belongs to them; what had no tenant stays as it is.
+func TestTenantsOfOlderDatabases(t *testing.T) {
+	dir := t.TempDir()
+	before := known(t)
+	delete(before, "00008_tenant.sql")
+	s := open(t, dir, withMigrations(before))
+	ctx := t.Context()
+	for id, creator := range map[string]string{"plain": "ann", "mine": "acme/ann", "yours": "u%2Fv/bob"} {
+		key := &store.Key{Scope: creator + ":session", Name: "k", SessionID: id}
+		n := store.NewSession{ID: id, CreatedAt: start, Creator: creator, Labels: map[string]string{"k": "v"}}
+		if err := s.Create(ctx, n, key); err != nil {
+			t.Fatal(err)
+		}
+		b := store.Batch{SessionID: id, Records: []record.Record{
+			{Seq: 1, TurnID: "t", Kind: record.KindTurnStarted, Time: start, Data: []byte(`{"n":1}`)},
+			{Seq: 2, TurnID: "t", Kind: record.KindTurnEnded, Time: start, Data: []byte(`{"n":2}`)},
+		}}
+		b.Rows = []store.Row{{Kind: store.RowTurn, SessionID: id, ID: "t", TurnID: "t", Seq: 1, CreatedAt: start, Data: []byte("{}")}}
+		mustAppend(t, s, b)
+		f := store.Fork{From: id, Seq: 2, Into: store.NewSession{ID: "fork-of-" + id, CreatedAt: start, Creator: creator}}
+		if err := s.Fork(ctx, f); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.SetShared(ctx, []store.SharedValue{{Scope: "app", Key: "motto", Value: []byte(`"all"`)}}); err != nil {
+		t.Fatal(err)
+	}
+	mustClose(t, s)
+
+	s = open(t, dir)
+	defer mustClose(t, s)
+	for id, c := range map[string]struct{ key, tenant, creator, app string }{
+		"plain": {"plain", "", "ann", "app"},
+		"mine":  {"acme/mine", "acme", "acme/ann", "app:acme"},
+		"yours": {"u%2Fv/yours", "u/v", "u%2Fv/bob", "app:u%2Fv"},
+	} {
+		recs, err := s.Read(ctx, c.key, 0, 10)
+		if err != nil || len(recs) != 2 || string(recs[1].Data) != `{"n":2}` {
+			t.Errorf("%s: the log is %v, %v", id, recs, err)
+		}
+		key, err := s.Key(ctx, c.creator+":session", "k")
+		if err != nil || key.SessionID != c.key {
+			t.Errorf("%s: the key is %+v, %v", id, key, err)
+		}
+		if row, err := s.Row(ctx, store.RowTurn, c.key, "t"); err != nil || row.SessionID != c.key {
+			t.Errorf("%s: the row is %+v, %v", id, row, err)
+		}
+		list, err := s.Sessions(ctx, store.InfoQuery{Tenant: &c.tenant, Limit: 10})
+		if err != nil || len(list) != 2 {
+			t.Fatalf("%s: the tenant has the sessions %+v, %v", id, list, err)
+		}
+		list, err = s.Sessions(ctx, store.InfoQuery{Tenant: &c.tenant, Labels: map[string]string{"k": "v"}, Limit: 10})
+		if err != nil || len(list) != 1 || list[0].ID != c.key || list[0].Creator != c.creator {
+			t.Errorf("%s: the session is %+v, %v", id, list, err)
+		}
+		fork := c.key[:len(c.key)-len(id)] + "fork-of-" + id
+		if info, err := s.Info(ctx, fork); err != nil || info.ForkedFrom != c.key {
+			t.Errorf("%s: the fork is %+v, %v", id, info, err)
+		}
+		if app, err := s.Shared(ctx, c.app); err != nil || string(app["motto"]) != `"all"` {
+			t.Errorf("%s: the shared state is %s, %v", id, app, err)
+		}
+		mustAppend(t, s, store.Batch{SessionID: c.key, After: 2, Records: []record.Record{
+			{Seq: 3, TurnID: "u", Kind: record.KindTurnStarted, Time: start, Data: []byte("{}")},
+		}})
+	}
+	if all, err := s.Sessions(ctx, store.InfoQuery{Limit: 10}); err != nil || len(all) != 6 {
+		t.Errorf("there are %d sessions, %v", len(all), err)
+	}
+}
