@@ -29,6 +29,14 @@ func (a *Alarm) Stop() {
 	}
 }
 
+// Lacks stops an alarm that is not wanted, and reports whether one that is wanted has yet to be set.
+func (a *Alarm) Lacks(wanted bool) bool {
+	if !wanted {
+		a.Stop()
+	}
+	return wanted && !a.IsSet()
+}
+
 // Group sets the alarms of one lock. The caller of its methods holds the lock.
 type Group struct {
 	mu    sync.Locker
@@ -55,16 +63,3 @@ func (g Group) Set(a *Alarm, after time.Duration, fire func()) {
 	})
 	a.timer = timer
 }
-
-// Keep keeps an alarm set for as long as it is wanted. It calls after when it sets the alarm.
-func (g Group) Keep(a *Alarm, wanted bool, after func() time.Duration, fire func()) {
-	switch {
-	case !wanted:
-		a.Stop()
-	case !a.IsSet():
-		g.Set(a, after(), fire)
-	}
-}
-
-// In returns a fixed time for Keep.
-func In(after time.Duration) func() time.Duration { return func() time.Duration { return after } }

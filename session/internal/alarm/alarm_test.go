@@ -59,15 +59,19 @@ func TestStop(t *testing.T) {
 	})
 }
 
-// Keep sets an alarm once while it is wanted, and stops it when it is not.
-func TestKeep(t *testing.T) {
+// An alarm that is wanted is set once, and one that is not wanted is stopped.
+func TestLacks(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var mu sync.Mutex
 		var a alarm.Alarm
 		fired := 0
 		g := alarm.NewGroup(&mu, func() {})
 		keep := func(wanted bool) {
-			lock.Do(&mu, func() { g.Keep(&a, wanted, alarm.In(time.Minute), func() { fired++ }) })
+			lock.Do(&mu, func() {
+				if a.Lacks(wanted) {
+					g.Set(&a, time.Minute, func() { fired++ })
+				}
+			})
 		}
 		keep(true)
 		time.Sleep(30 * time.Second)

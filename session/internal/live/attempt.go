@@ -25,9 +25,9 @@ type attempt struct {
 	keys   Keys
 	cancel context.CancelCauseFunc
 
-	partials       map[string]*render.Partial      // by message id
+	partials       map[string]*render.Partial      // by message id; nil before the first
 	begun          int64                           // model calls, with those of earlier attempts that have ended
-	modelCalls     map[*record.ModelCall]time.Time // model calls under way, and since when
+	modelCalls     map[*record.ModelCall]time.Time // model calls under way, and since when; nil before the first
 	noCalls        chan struct{}                   // made by who waits; closed when no model call is under way
 	awaited        int                             // awaits under way of calls without a result
 	endTried       chan struct{}                   // of turnEnding: closed when the write has succeeded or failed
@@ -45,18 +45,16 @@ type attempt struct {
 
 // newAttempt returns an attempt of the turn, which has not run yet.
 func (t *Turn) newAttempt() *attempt {
-	return &attempt{
-		t:          t,
-		done:       make(chan struct{}),
-		cancel:     func(error) {},
-		partials:   map[string]*render.Partial{},
-		modelCalls: map[*record.ModelCall]time.Time{},
-	}
+	return &attempt{t: t, done: make(chan struct{}), cancel: func(error) {}}
 }
 
 // noAttempt returns an attempt that does not run: done is closed.
 func (t *Turn) noAttempt() *attempt {
-	a := t.newAttempt()
-	close(a.done)
-	return a
+	return &attempt{t: t, done: closed, cancel: func(error) {}}
 }
+
+var closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()

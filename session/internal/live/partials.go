@@ -19,6 +19,9 @@ func (s *Session) publishDelta(a *attempt, d record.Delta) {
 	m := t.partials[d.MessageID]
 	if m == nil {
 		m = &render.Partial{ID: d.MessageID, Path: d.Path}
+		if t.partials == nil {
+			t.partials = map[string]*render.Partial{}
+		}
 		t.partials[d.MessageID] = m
 	}
 	for piece := range render.Pieces(d) {

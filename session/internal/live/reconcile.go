@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -22,7 +21,9 @@ const calmAfter = 10 * time.Second
 // called at any time.
 func (s *Session) reconcileLocked() {
 	for _, q := range s.queued {
-		s.alarms.Keep(&q.leave, s.dropsIfLeftLocked(q), q.cancelAt.Left, func() { s.leftQueuedLocked(q) })
+		if q.leave.Lacks(s.dropsIfLeftLocked(q)) {
+			s.alarms.Set(&q.leave, q.cancelAt.Left(), func() { s.leftQueuedLocked(q) })
+		}
 	}
 	t := s.turn
 	if t == nil {
@@ -30,13 +31,8 @@ func (s *Session) reconcileLocked() {
 	}
 	s.reconcileCallsLocked(t)
 	s.reconcileDeadlineLocked(t)
-	leaves := s.cancelsIfLeftLocked(t)
-	s.alarms.Keep(&t.leave, leaves && t.stop == nil, t.cancelAt.Left, func() { s.cancelLeftLocked(t) })
-	idles := s.suspendsIfIdleLocked(t) && !leaves
-	s.alarms.Keep(&t.idle, idles, alarm.In(s.limits.IdleTurn), func() { s.suspendLocked(t) })
 	left, bounded := s.wallLeftLocked(t)
-	s.alarms.Keep(&t.wall, bounded && left > 0, alarm.In(left), func() {})
-	s.alarms.Keep(&t.calm, s.isCalmLocked(t), alarm.In(calmAfter), func() { s.calmedLocked(t) })
+	s.reconcileTimersLocked(t, bounded && left > 0, left)
 	if !t.runs() {
 		return
 	}
@@ -47,6 +43,24 @@ func (s *Session) reconcileLocked() {
 		t.cancel(s.lateLocked(t))
 	}
 	s.recordLeaveLocked(t)
+}
+
+// reconcileTimersLocked sets and stops the timers of a turn but for its deadline. late says that a budget
+// ends the turn after left. It allocates only what a timer that it sets needs: it runs often.
+func (s *Session) reconcileTimersLocked(t *Turn, late bool, left time.Duration) {
+	leaves := s.cancelsIfLeftLocked(t)
+	if t.leave.Lacks(leaves && t.stop == nil) {
+		s.alarms.Set(&t.leave, t.cancelAt.Left(), func() { s.cancelLeftLocked(t) })
+	}
+	if t.idle.Lacks(s.suspendsIfIdleLocked(t) && !leaves) {
+		s.alarms.Set(&t.idle, s.limits.IdleTurn, func() { s.suspendLocked(t) })
+	}
+	if t.wall.Lacks(late) {
+		s.alarms.Set(&t.wall, left, func() {})
+	}
+	if t.calm.Lacks(s.isCalmLocked(t)) {
+		s.alarms.Set(&t.calm, calmAfter, func() { s.calmedLocked(t) })
+	}
 }
 
 // reconcileCallsLocked offers each open call of a running turn to a client, or has it wait for one.

@@ -110,6 +110,9 @@ func (r *Run) BeginCall(ctx context.Context, call record.ModelCall) (done func()
 	}
 	a.begun++
 	key := &call
+	if a.modelCalls == nil {
+		a.modelCalls = map[*record.ModelCall]time.Time{}
+	}
 	a.modelCalls[key] = time.Now()
 	s.reconcileLocked()
 	return func() {

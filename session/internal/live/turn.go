@@ -77,8 +77,8 @@ func newTurn(s *Session, id string) *Turn {
 
 // over returns the part of an ended turn that the session keeps.
 func (t *Turn) over() *Turn {
-	kept := newTurn(t.s, t.id)
-	kept.landmarks, kept.phase = t.landmarks, turnEnded
+	kept := &Turn{s: t.s, id: t.id, landmarks: t.landmarks, phase: turnEnded}
+	kept.attempt = kept.noAttempt()
 	return kept
 }
 
