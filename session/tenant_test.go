@@ -79,9 +79,9 @@ var byID = map[string]func(ctx context.Context, m *session.Manager, id, turn str
 		_, err := m.Resolve(ctx, session.AttachRequest{SessionID: id, TurnID: turn}, "i", record.Resolution{Decision: record.Deny})
 		return err
 	},
-	"AnswerTurn": func(ctx context.Context, m *session.Manager, id, turn string) error {
-		_, err := m.AnswerTurn(ctx, session.AttachRequest{SessionID: id, TurnID: turn},
-			[]session.Answer{{CallID: "c", Output: new("foreign")}})
+	"SubmitResults": func(ctx context.Context, m *session.Manager, id, turn string) error {
+		_, err := m.SubmitResults(ctx, session.AttachRequest{SessionID: id, TurnID: turn},
+			[]session.ClientResult{{CallID: "c", Output: new("foreign")}})
 		return err
 	},
 	"CancelCall": func(ctx context.Context, m *session.Manager, id, turn string) error {
