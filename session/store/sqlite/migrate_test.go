@@ -28,8 +28,8 @@ import (
 )
 
 // The environment of TestOpenChild: where to open the store, whether with next
-// after the known migrations, and where they hang: the file, a colon, and after how many
-// statements.
+// after the known migrations, and where the schema's script or a migration hangs: the file, a colon, and
+// after how many statements.
 const (
 	openDirEnv  = "SQLITESTORE_OPEN_DIR"
 	openNextEnv = "SQLITESTORE_OPEN_NEXT"
@@ -43,7 +43,10 @@ UPDATE sessions SET label = 'from before';
 CREATE INDEX sessions_by_label ON sessions (label);
 `
 
-const nextFile = "99999_next.sql"
+const (
+	nextFile   = "99999_next.sql"
+	schemaFile = "schema.sql"
+)
 
 // known returns the migrations of this program.
 func known(t *testing.T) fstest.MapFS {
@@ -71,12 +74,15 @@ func later(t *testing.T) fstest.MapFS {
 	return m
 }
 
-// statementsOf returns how many statements a migration has.
-func statementsOf(migration string) int { return strings.Count(migration, ";\n") }
+// statementsOf returns how many statements a migration or the schema's script has.
+func statementsOf(script string) int { return strings.Count(script, ";\n") }
 
-func hangAfter(migration string, statements int) string {
-	head, rest, _ := strings.Cut(migration, "-- +goose Up\n")
-	head += "-- +goose Up\n"
+func hangAfter(script string, statements int) string {
+	const up = "-- +goose Up\n"
+	head, rest := "", script
+	if before, after, migration := strings.Cut(script, up); migration {
+		head, rest = before+up, after
+	}
 	for range statements {
 		statement, after, _ := strings.Cut(rest, ";\n")
 		head, rest = head+statement+";\n", after
@@ -84,7 +90,10 @@ func hangAfter(migration string, statements int) string {
 	return head + "SELECT hang();\n" + rest
 }
 
-func withMigrations(dir fs.FS) option { return func(o *options) { o.migrations = dir } }
+// withMigrations has them make also the schema of an empty database.
+func withMigrations(dir fs.FS) option {
+	return func(o *options) { o.schema, o.migrations = "", dir }
+}
 
 // opener is a process that opens a store.
 type opener struct {
@@ -138,9 +147,11 @@ func TestOpenChild(t *testing.T) {
 	if dir == "" {
 		return
 	}
+	var opts []option
 	dirFS := known(t)
 	if os.Getenv(openNextEnv) != "" {
 		dirFS = later(t)
+		opts = append(opts, withMigrations(dirFS))
 	}
 	if at := os.Getenv(openHangEnv); at != "" {
 		file, n, _ := strings.Cut(at, ":")
@@ -148,14 +159,19 @@ func TestOpenChild(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		dirFS[file].Data = []byte(hangAfter(string(dirFS[file].Data), statements))
+		if file == schemaFile {
+			opts = append(opts, func(o *options) { o.schema = hangAfter(o.schema, statements) })
+		} else {
+			dirFS[file].Data = []byte(hangAfter(string(dirFS[file].Data), statements))
+			opts = append(opts, withMigrations(dirFS))
+		}
 		sqlite.MustRegisterScalarFunction("hang", 0, func(*sqlite.FunctionContext, []driver.Value) (driver.Value, error) {
 			fmt.Println("hangs")
 			time.Sleep(time.Hour)
 			return nil, errors.New("nobody has killed this process")
 		})
 	}
-	s, err := openAs(t.Context(), filepath.Join(dir, "agentd.db"), withMigrations(dirFS))
+	s, err := openAs(t.Context(), filepath.Join(dir, "agentd.db"), opts...)
 	switch {
 	case errors.Is(err, ErrLocked):
 		fmt.Println("locked")
@@ -173,8 +189,10 @@ func TestOpenChild(t *testing.T) {
 // earlier program finds all as it was.
 func TestKilledMigration(t *testing.T) {
 	t.Parallel()
-	for file, migration := range known(t) {
-		for at := range statementsOf(string(migration.Data)) + 1 {
+	scripts := known(t)
+	scripts[schemaFile] = &fstest.MapFile{Data: []byte(schema)}
+	for file, script := range scripts {
+		for at := range statementsOf(string(script.Data)) + 1 {
 			t.Run(fmt.Sprintf("%s, after %d", file, at), func(t *testing.T) {
 				t.Parallel()
 				dir := t.TempDir()
@@ -319,7 +337,7 @@ func databaseOf(t *testing.T, files []string, queries ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrate(t.Context(), db, true, some); err != nil {
+	if err := migrate(t.Context(), db, true, &options{migrations: some}); err != nil {
 		t.Fatal(err)
 	}
 	for _, query := range queries {

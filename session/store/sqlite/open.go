@@ -7,7 +7,6 @@ import (
 	"embed"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 	"net/url"
 	"os"
@@ -133,13 +132,14 @@ func newDatabase(ctx context.Context, db *sql.DB, wal string, o *options) (*writ
 	// One connection, kept: it holds the pragmas, and in memory the data.
 	db.SetMaxOpenConns(1)
 	db.SetMaxIdleConns(1)
-	if err := migrate(ctx, db, wal != "", o.migrations); err != nil {
+	if err := migrate(ctx, db, wal != "", o); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return newWriter(ctx, db, wal, o)
 }
 
-func migrate(ctx context.Context, db *sql.DB, durable bool, dir fs.FS) error {
+// migrate brings the schema up to date, that of an empty database by one script.
+func migrate(ctx context.Context, db *sql.DB, durable bool, o *options) error {
 	var mode string
 	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return fmt.Errorf("read the journal mode: %w", err)
@@ -148,7 +148,12 @@ func migrate(ctx context.Context, db *sql.DB, durable bool, dir fs.FS) error {
 		return fmt.Errorf("journal mode is %q, want wal: "+
 			"the file system must have shared memory, which those on a network lack", mode)
 	}
-	p, err := goose.NewProvider(goose.DialectSQLite3, db, dir,
+	if o.schema != "" {
+		if err := create(ctx, db, o.schema); err != nil {
+			return err
+		}
+	}
+	p, err := goose.NewProvider(goose.DialectSQLite3, db, o.migrations,
 		goose.WithDisableGlobalRegistry(true), goose.WithSlog(slog.New(slog.DiscardHandler)))
 	if err != nil {
 		return fmt.Errorf("migrations: %w", err)

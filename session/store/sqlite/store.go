@@ -73,6 +73,9 @@ type options struct {
 	anyFiles  bool // also on a network
 	// network is networkOf; tests have another one.
 	network func(path string) (string, error)
+	// schema is the script that makes the schema of an empty database; by "" the migrations do. Tests have
+	// others.
+	schema string
 	// migrations are the schema's versions; tests have others.
 	migrations fs.FS
 	// commit stands between the writer and COMMIT; tests make it fail.
@@ -116,6 +119,7 @@ func openAs(ctx context.Context, path string, opts ...option) (*Store, error) {
 	o := options{
 		commit: func(commit func() error) error { return commit() },
 		log:    slog.New(slog.DiscardHandler), vacuum: vacuumBytes, network: networkOf, scrubStop: scrubAtStop,
+		schema: schema,
 	}
 	var err error
 	if o.migrations, err = fs.Sub(migrations, "migrations"); err != nil {

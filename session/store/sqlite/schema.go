@@ -1,0 +1,35 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"fmt"
+)
+
+// schema makes what the migrations make of an empty database, and says so to goose, which runs those that it
+// lacks.
+//
+//go:embed schema.sql
+var schema string
+
+// create runs the schema's script on an empty database, in one transaction: a process that is killed leaves the
+// database empty. It changes no database that has a table.
+func create(ctx context.Context, db *sql.DB, script string) error {
+	tx, err := db.BeginTx(ctx, nil)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // does nothing after Commit
+	var tables int
+	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
+		return fmt.Errorf("count the tables: %w", err)
+	}
+	if tables > 0 {
+		return nil
+	}
+	if _, err := tx.ExecContext(ctx, script); err != nil {
+		return fmt.Errorf("make the schema: %w", err)
+	}
+	return tx.Commit()
+}

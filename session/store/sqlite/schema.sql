@@ -1,0 +1,101 @@
+-- What the migrations make of an empty database, which Open makes in one transaction. A new migration is added here too;
+-- TestSchema compares.
+
+-- Goose's, with the migrations that need not run.
+CREATE TABLE goose_db_version (
+    id         INTEGER   PRIMARY KEY AUTOINCREMENT,
+    version_id INTEGER   NOT NULL,
+    is_applied INTEGER   NOT NULL,
+    tstamp     TIMESTAMP DEFAULT (datetime('now'))
+);
+INSERT INTO goose_db_version (version_id, is_applied) VALUES
+    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1);
+
+CREATE TABLE sessions (
+    id          TEXT    NOT NULL PRIMARY KEY,
+    created_at  INTEGER NOT NULL,
+    last_seq    INTEGER NOT NULL DEFAULT 0,
+    open_turn   TEXT    NOT NULL DEFAULT '',
+    updated_at  INTEGER NOT NULL DEFAULT 0,
+    purged      INTEGER NOT NULL DEFAULT 0,
+    creator     TEXT    NOT NULL DEFAULT 'local',
+    client_ref  TEXT    NOT NULL DEFAULT '',
+    archived    INTEGER NOT NULL DEFAULT 0,
+    version     INTEGER NOT NULL DEFAULT 1,
+    usage       TEXT    NOT NULL DEFAULT '{}',
+    last_turn   TEXT    NOT NULL DEFAULT '',
+    last_status TEXT    NOT NULL DEFAULT '',
+    forked_from TEXT    NOT NULL DEFAULT '',
+    forked_at   INTEGER NOT NULL DEFAULT 0,
+    inherited   INTEGER NOT NULL DEFAULT 0,
+    indexed     INTEGER NOT NULL DEFAULT 1,
+    attempts    INTEGER NOT NULL DEFAULT 0,
+    waits       INTEGER NOT NULL DEFAULT 0,
+    budget      TEXT    NOT NULL DEFAULT '{}',
+    epoch       INTEGER NOT NULL DEFAULT 0
+) STRICT, WITHOUT ROWID;
+CREATE INDEX sessions_with_open_turn ON sessions (id) WHERE open_turn <> '';
+
+CREATE TABLE records (
+    session_id TEXT    NOT NULL REFERENCES sessions (id),
+    seq        INTEGER NOT NULL CHECK (seq > 0),
+    turn_id    TEXT    NOT NULL,
+    kind       TEXT    NOT NULL,
+    time       INTEGER NOT NULL,
+    data       BLOB    NOT NULL,
+    sum        INTEGER,
+    PRIMARY KEY (session_id, seq)
+) STRICT;
+
+CREATE TABLE shared (
+    scope TEXT NOT NULL,
+    key   TEXT NOT NULL,
+    value BLOB NOT NULL,
+    PRIMARY KEY (scope, key)
+) STRICT, WITHOUT ROWID;
+
+CREATE TABLE probe (
+    id      INTEGER NOT NULL PRIMARY KEY CHECK (id = 1),
+    counter INTEGER NOT NULL,
+    padding BLOB    NOT NULL
+) STRICT;
+INSERT INTO probe (id, counter, padding) VALUES (1, 0, x'');
+
+CREATE INDEX sessions_by_update ON sessions (updated_at) WHERE open_turn = '' AND last_seq > purged;
+CREATE INDEX sessions_by_creation ON sessions (created_at, id);
+CREATE INDEX sessions_by_ref ON sessions (client_ref, created_at, id) WHERE client_ref <> '';
+CREATE INDEX sessions_without_index ON sessions (id) WHERE indexed = 0;
+
+CREATE TABLE labels (
+    session_id TEXT    NOT NULL REFERENCES sessions (id),
+    key        TEXT    NOT NULL,
+    value      TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (session_id, key)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX labels_by_value ON labels (key, value, created_at, session_id);
+
+CREATE TABLE entries (
+    session_id TEXT    NOT NULL REFERENCES sessions (id),
+    kind       TEXT    NOT NULL,
+    id         TEXT    NOT NULL,
+    turn_id    TEXT    NOT NULL,
+    seq        INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    status     TEXT    NOT NULL,
+    data       BLOB    NOT NULL,
+    PRIMARY KEY (session_id, kind, id)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX entries_of_session ON entries (session_id, kind, created_at, seq, id);
+CREATE INDEX entries_by_time ON entries (kind, created_at, session_id, seq, id);
+CREATE INDEX entries_by_status ON entries (kind, status, created_at, session_id, seq, id);
+
+CREATE TABLE keys (
+    scope      TEXT NOT NULL,
+    name       TEXT NOT NULL,
+    content    TEXT NOT NULL,
+    session_id TEXT NOT NULL REFERENCES sessions (id),
+    id         TEXT NOT NULL,
+    PRIMARY KEY (scope, name)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX keys_of_session ON keys (session_id);
