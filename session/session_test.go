@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // little is alive at a time, and collecting it costs
 	session.PanicOnUndrawnPhases()
 	goleak.VerifyTestMain(m)
 }

@@ -13,6 +13,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
@@ -23,7 +24,10 @@ import (
 	"github.com/apzuk3/agentd/internal/daemon"
 )
 
-func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // little is alive at a time, and collecting it costs
+	goleak.VerifyTestMain(m)
+}
 
 // buffer is a log that several goroutines write and a test reads.
 type buffer struct {

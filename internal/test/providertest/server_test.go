@@ -8,6 +8,7 @@ import (
 	"errors"
 	"io"
 	"net/http"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -17,6 +18,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // little is alive at a time, and collecting it costs
 	goleak.VerifyTestMain(m)
 }
 
