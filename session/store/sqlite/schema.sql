@@ -9,7 +9,7 @@ CREATE TABLE goose_db_version (
     tstamp     TIMESTAMP DEFAULT (datetime('now'))
 );
 INSERT INTO goose_db_version (version_id, is_applied) VALUES
-    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1);
+    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1);
 
 CREATE TABLE sessions (
     id          TEXT    NOT NULL PRIMARY KEY,
@@ -32,7 +32,9 @@ CREATE TABLE sessions (
     attempts    INTEGER NOT NULL DEFAULT 0,
     waits       INTEGER NOT NULL DEFAULT 0,
     budget      TEXT    NOT NULL DEFAULT '{}',
-    epoch       INTEGER NOT NULL DEFAULT 0
+    epoch       INTEGER NOT NULL DEFAULT 0,
+    tenant      TEXT GENERATED ALWAYS AS
+    (CASE instr(id, '/') WHEN 0 THEN '' ELSE substr(id, 1, instr(id, '/') - 1) END) VIRTUAL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_with_open_turn ON sessions (id) WHERE open_turn <> '';
 
@@ -62,8 +64,8 @@ CREATE TABLE probe (
 INSERT INTO probe (id, counter, padding) VALUES (1, 0, x'');
 
 CREATE INDEX sessions_by_update ON sessions (updated_at) WHERE open_turn = '' AND last_seq > purged;
-CREATE INDEX sessions_by_creation ON sessions (created_at, id);
-CREATE INDEX sessions_by_ref ON sessions (client_ref, created_at, id) WHERE client_ref <> '';
+CREATE INDEX sessions_by_creation ON sessions (tenant, created_at, id);
+CREATE INDEX sessions_by_ref ON sessions (tenant, client_ref, created_at, id) WHERE client_ref <> '';
 CREATE INDEX sessions_without_index ON sessions (id) WHERE indexed = 0;
 
 CREATE TABLE labels (
@@ -71,9 +73,11 @@ CREATE TABLE labels (
     key        TEXT    NOT NULL,
     value      TEXT    NOT NULL,
     created_at INTEGER NOT NULL,
+    tenant     TEXT GENERATED ALWAYS AS
+    (CASE instr(session_id, '/') WHEN 0 THEN '' ELSE substr(session_id, 1, instr(session_id, '/') - 1) END) VIRTUAL,
     PRIMARY KEY (session_id, key)
 ) STRICT, WITHOUT ROWID;
-CREATE INDEX labels_by_value ON labels (key, value, created_at, session_id);
+CREATE INDEX labels_by_value ON labels (tenant, key, value, created_at, session_id);
 
 CREATE TABLE entries (
     session_id TEXT    NOT NULL REFERENCES sessions (id),
@@ -84,11 +88,13 @@ CREATE TABLE entries (
     created_at INTEGER NOT NULL,
     status     TEXT    NOT NULL,
     data       BLOB    NOT NULL,
+    tenant     TEXT GENERATED ALWAYS AS
+    (CASE instr(session_id, '/') WHEN 0 THEN '' ELSE substr(session_id, 1, instr(session_id, '/') - 1) END) VIRTUAL,
     PRIMARY KEY (session_id, kind, id)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX entries_of_session ON entries (session_id, kind, created_at, seq, id);
-CREATE INDEX entries_by_time ON entries (kind, created_at, session_id, seq, id);
-CREATE INDEX entries_by_status ON entries (kind, status, created_at, session_id, seq, id);
+CREATE INDEX entries_by_time ON entries (kind, tenant, created_at, session_id, seq, id);
+CREATE INDEX entries_by_status ON entries (kind, status, tenant, created_at, session_id, seq, id);
 
 CREATE TABLE keys (
     scope      TEXT NOT NULL,
