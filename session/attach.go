@@ -85,7 +85,8 @@ func (m *Manager) resumeLast(ctx context.Context, key string, keys Keys) (*Turn,
 	}
 	t, err := m.resume(ctx, ref, keys)
 	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Busy {
-		return nil, fault.Errorf(fault.Unavailable, "session %q is starting another turn: attach again", tenant.ID(key)).
+		return nil, fault.Errorf(fault.Unavailable,
+			"session %q is starting another turn: attach again", tenant.ID(key)).
 			After(refusal.Soon)
 	}
 	return t, err

@@ -75,7 +75,8 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 	f.Into.Budget = parent.Budget
 	if req.At != nil {
 		if f.At = *req.At; f.At < 0 || position.Record(f.At) > parent.LastSeq {
-			return nil, fault.Errorf(fault.Invalid, "seq %d: session %q has not come that far", f.At, tenant.ID(parent.ID)).
+			return nil, fault.Errorf(fault.Invalid,
+				"seq %d: session %q has not come that far", f.At, tenant.ID(parent.ID)).
 				Breaking("seq", fault.RuleRange)
 		}
 		f.Seq = position.Record(f.At)

@@ -158,7 +158,8 @@ func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head store.Head)
 	if m.probation.Quarantined(s.AttemptsNow()) {
 		prospect = live.Works
 	}
-	if !mine || s.RunningOrOver() != nil || prospect == live.OnlyWaits || prospect == live.MayWork && r.pass == passWorking {
+	later := prospect == live.OnlyWaits || prospect == live.MayWork && r.pass == passWorking
+	if !mine || s.RunningOrOver() != nil || later {
 		r.beside = r.beside || prospect == live.MayWork
 		m.release(ref)
 		return nil

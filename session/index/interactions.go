@@ -16,7 +16,8 @@ func (l *Lists) interaction(ctx context.Context, sessionID, id string) (*Interac
 	row, err := l.Store.Row(ctx, store.RowInteraction, sessionID, id)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return nil, fault.Errorf(fault.NotFound, "interaction_id: session %q has no interaction %q", tenant.ID(sessionID), id)
+		return nil, fault.Errorf(fault.NotFound,
+			"interaction_id: session %q has no interaction %q", tenant.ID(sessionID), id)
 	case err != nil:
 		return nil, fmt.Errorf("session %s: interaction %s: %w", sessionID, id, err)
 	}

@@ -73,6 +73,7 @@ func (e *stopped) end() *record.TurnEnded {
 // State says what a cancel has to do about a turn.
 type State int
 
+// The states.
 const (
 	Absent    State = iota // neither the last turn nor one that waits for its start
 	Over                   // it has ended

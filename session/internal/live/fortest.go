@@ -30,33 +30,53 @@ func StartedAt(t *Turn) time.Time {
 func (s *Session) CheckTimers() (wrong []string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	check := func(t *Turn, what string, a *alarm.Alarm, wanted bool) {
-		if a.IsSet() != wanted {
-			wrong = append(wrong, fmt.Sprintf("turn %s is %v: its timer %s is set: %v, want %v", t.id, t.phase, what, a.IsSet(), wanted))
-		}
-	}
 	turns := slices.Clone(s.queued)
 	if s.turn != nil {
 		turns = append(turns, s.turn)
 	}
 	for _, t := range turns {
-		last := t == s.turn
-		left, bounded := s.wallLeftLocked(t)
-		leaves := s.cancelsIfLeftLocked(t)
-		check(t, "deadline", &t.deadline, last && t.runs() && !t.expired && !t.stalled && !s.awaitsClientLocked(t) && !t.awaitsPerson())
-		check(t, "leave", &t.leave, !last && s.dropsIfLeftLocked(t) || last && leaves && t.stop == nil)
-		check(t, "idle", &t.idle, last && s.suspendsIfIdleLocked(t) && !leaves)
-		check(t, "wall", &t.wall, last && bounded && left > 0)
-		check(t, "calm", &t.calm, last && s.isCalmLocked(t))
+		wrong = append(wrong, s.checkTurnLocked(t)...)
 		for _, p := range t.pending {
-			waits := p.phase == callOffered || p.phase == callHandover || p.phase == callUnserved && !p.unserved
-			if may := waits || p.phase == callUnserved; p.alarm.IsSet() && !may || !p.alarm.IsSet() && waits && t.runs() {
-				wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v, its timer is set: %v", t.id, t.phase, p.call.ID, p.phase, p.alarm.IsSet()))
-			}
-			if p.open() && p.phase != callOpen && !t.runs() {
-				wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v", t.id, t.phase, p.call.ID, p.phase))
-			}
+			wrong = append(wrong, p.check(t)...)
 		}
+	}
+	return wrong
+}
+
+// checkTurnLocked is CheckTimers for the timers of a turn.
+func (s *Session) checkTurnLocked(t *Turn) (wrong []string) {
+	last := t == s.turn
+	left, bounded := s.wallLeftLocked(t)
+	leaves := last && s.cancelsIfLeftLocked(t)
+	counts := t.runs() && !t.expired && !t.stalled && !s.awaitsClientLocked(t) && !t.awaitsPerson()
+	for name, timer := range map[string]struct {
+		is     *alarm.Alarm
+		wanted bool
+	}{
+		"deadline": {&t.deadline, last && counts},
+		"leave":    {&t.leave, !last && s.dropsIfLeftLocked(t) || leaves && t.stop == nil},
+		"idle":     {&t.idle, last && s.suspendsIfIdleLocked(t) && !leaves},
+		"wall":     {&t.wall, last && bounded && left > 0},
+		"calm":     {&t.calm, last && s.isCalmLocked(t)},
+	} {
+		if is := timer.is.IsSet(); is != timer.wanted {
+			wrong = append(wrong, fmt.Sprintf("turn %s is %v: its timer %s is set: %v, want %v",
+				t.id, t.phase, name, is, timer.wanted))
+		}
+	}
+	return wrong
+}
+
+// check is CheckTimers for a call.
+func (p *pending) check(t *Turn) (wrong []string) {
+	waits := p.phase == callOffered || p.phase == callHandover || p.phase == callUnserved && !p.unserved
+	is, may := p.alarm.IsSet(), waits || p.phase == callUnserved
+	if is && !may || !is && waits && t.runs() {
+		wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v, its timer is set: %v",
+			t.id, t.phase, p.call.ID, p.phase, is))
+	}
+	if p.open() && p.phase != callOpen && !t.runs() {
+		wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v", t.id, t.phase, p.call.ID, p.phase))
 	}
 	return wrong
 }

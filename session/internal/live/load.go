@@ -16,7 +16,8 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Load reads a session's log, and returns the session. It returns a panic as an error, since other callers may wait for the session.
+// Load reads the log of a session, by its key, and returns the session. It returns a panic as an error, since
+// other callers may wait for the session.
 func Load(ctx context.Context, env Env, key string) (_ *Session, err error) {
 	defer func() {
 		if p := recover(); p != nil {

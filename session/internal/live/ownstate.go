@@ -144,7 +144,8 @@ func (s *Session) reserveState(ctx context.Context, entries []*entry) error {
 			e.reserved, err = s.store.SharedKeys.Reserve(ctx, e.shared)
 		}
 		if err != nil && ends {
-			err, e.reserved = nil, s.store.SharedKeys.ReserveUnbounded(e.shared) // Finish or AppendAtEnd has checked them
+			// Finish or AppendAtEnd has checked them.
+			err, e.reserved = nil, s.store.SharedKeys.ReserveUnbounded(e.shared)
 		}
 		if err != nil {
 			return err

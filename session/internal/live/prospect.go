@@ -7,16 +7,17 @@ import (
 )
 
 // Prospect says whether a suspended turn can work without a client.
-type prospect int
+type Prospect int
 
+// The prospects.
 const (
-	OnlyWaits prospect = iota // it only waits for its pending calls
+	OnlyWaits Prospect = iota // it only waits for its pending calls
 	MayWork                   // it has pending calls, and other agents that may work
 	Works                     // it has no pending calls, or a prompt is queued behind it
 )
 
 // Prospect returns the prospect of the session's open turn.
-func (s *Session) Prospect() prospect {
+func (s *Session) Prospect() Prospect {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	switch {

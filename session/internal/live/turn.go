@@ -321,4 +321,5 @@ func (s *Session) unattendedLocked() string {
 }
 
 // ErrResumedLater is the error that watchers of a suspended turn receive.
-var ErrResumedLater = fault.Errorf(fault.Unavailable, "the turn goes on later: attach again with session_id and after_seq")
+var ErrResumedLater = fault.Errorf(fault.Unavailable,
+	"the turn goes on later: attach again with session_id and after_seq")

@@ -98,7 +98,8 @@ var listTests = []test{
 			add(t, s, b)
 		}
 		for of, want := range map[string][]string{
-			"": {"b", "a"}, "acme": {"acme/b", "acme/a"}, "acme/b": {"acme%2Fb/a"}, "acm": {"acm/c"}, "ac": nil, "acme%2Fb": nil,
+			"": {"b", "a"}, "acme": {"acme/b", "acme/a"}, "acme/b": {"acme%2Fb/a"}, "acm": {"acm/c"},
+			"ac": nil, "acme%2Fb": nil,
 		} {
 			for _, q := range []store.InfoQuery{
 				{}, {ClientRef: "ref"}, {Labels: map[string]string{"k": "v"}}, {LastStatuses: []string{"runs"}},
@@ -108,7 +109,8 @@ var listTests = []test{
 			}
 			wantSessions(t, s, store.InfoQuery{Tenant: &of, ClientRef: "re"})
 			for _, q := range []store.RowQuery{
-				{Kind: turnRow}, {Kind: turnRow, Statuses: []string{"runs", "over"}}, {Kind: askRow, Statuses: []string{"over"}},
+				{Kind: turnRow}, {Kind: turnRow, Statuses: []string{"runs", "over"}},
+				{Kind: askRow, Statuses: []string{"over"}},
 			} {
 				q.Tenant = &of
 				id := map[store.RowKind]string{turnRow: "t", askRow: "i"}[q.Kind]

@@ -276,7 +276,8 @@ func (m *model) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, 
 	var all []store.Info
 	for _, s := range m.sessions {
 		i := s.full()
-		ok := ofTenant(i.ID, q.Tenant) && (q.Archived == nil || *q.Archived == i.Archived) && (q.ClientRef == "" || q.ClientRef == i.ClientRef) &&
+		ok := ofTenant(i.ID, q.Tenant) && (q.Archived == nil || *q.Archived == i.Archived) &&
+			(q.ClientRef == "" || q.ClientRef == i.ClientRef) &&
 			oneOf(q.LastStatuses, i.LastStatus) && within(i.CreatedAt, q.CreatedFrom, q.CreatedBefore) &&
 			within(i.UpdatedAt, q.UpdatedFrom, q.UpdatedBefore) && (q.After == nil || order(*q.After, i) < 0)
 		for key, value := range q.Labels {
