@@ -97,8 +97,8 @@ type passage struct {
 	probe bool
 }
 
-// NewBreaker returns a breaker that logs when it suspends calls and when it lets them through
-// again, without keys and without the words of providers; nil if cfg suspends nothing.
+// NewBreaker returns a breaker that logs when a model begins to fail, when it suspends calls, and when the
+// model works again, without keys and without the words of providers; nil if cfg suspends nothing.
 func NewBreaker(cfg BreakerConfig, log *slog.Logger) *Breaker {
 	if cfg = cfg.WithDefaults(); cfg.Failures < 0 {
 		return nil
@@ -194,30 +194,35 @@ func (c *circuit) why() string {
 	return fmt.Sprintf(" (failures in a row: %d, the last one: %s%s)", c.failures, c.last.Kind, status)
 }
 
-// finish applies the end of a call to its circuit, and logs when that suspends the circuit's calls
-// or lets them through again.
+// finish applies the end of a call to its circuit, and logs the first failure of a model that worked,
+// when its calls are suspended or let through again, and when it works again.
 func (b *Breaker) finish(p *passage, err error, longest time.Duration) {
 	did := b.change(p, err, longest)
-	if did.opened == 0 && !did.closed {
+	if did.failures == 0 && !did.closed {
 		return
 	}
 	log := b.log.With(slog.String("provider", p.key.Provider), slog.String("model", p.key.Model),
 		slog.Bool("callers_key", p.key.Account != Account{}))
-	if did.closed {
+	switch {
+	case did.closed:
 		log.Info("a model responds again, its calls resume")
-		return
+	case did.last == nil:
+		log.Info("a model responds again", slog.Int("failures", did.failures))
+	case did.opened > 0:
+		log.Warn("a model keeps failing, its calls are suspended", slog.Duration("for", did.opened),
+			slog.Int("failures", did.failures), slog.String("last", string(did.last.Kind)),
+			slog.Int("status", did.last.Status))
+	case did.failures == 1:
+		log.Warn("a model fails", slog.String("last", string(did.last.Kind)), slog.Int("status", did.last.Status))
 	}
-	log.Warn("a model keeps failing, its calls are suspended", slog.Duration("for", did.opened),
-		slog.Int("failures", did.failures), slog.String("last", string(did.last.Kind)),
-		slog.Int("status", did.last.Status))
 }
 
 // change is what the end of a call did to its circuit.
 type change struct {
 	opened   time.Duration // for how long it opened; 0 if it did not
-	closed   bool
-	failures int          // in a row, of a circuit that opened
-	last     *model.Error // the newest of them
+	closed   bool          // it was open
+	failures int           // in a row, so far or until the response; 0 if there were none
+	last     *model.Error  // the newest of them, nil for a response
 }
 
 // change applies the end of a call to its circuit. A call that began before the circuit opened
@@ -231,6 +236,9 @@ func (b *Breaker) change(p *passage, err error, longest time.Duration) (did chan
 	case c != nil && !c.until.IsZero() && !probe:
 	case err == nil || e != nil && providerWorks(e):
 		did.closed = probe
+		if c != nil {
+			did.failures = c.failures
+		}
 		b.circuits.Remove(p.key)
 	case e != nil && e.Temporary():
 		if c == nil {
@@ -238,8 +246,9 @@ func (b *Breaker) change(p *passage, err error, longest time.Duration) (did chan
 			b.circuits.Add(p.key, c)
 		}
 		c.failures++
+		did = change{failures: c.failures, last: e}
 		if probe || c.failures >= b.cfg.Failures || e.RetryAfter > longest {
-			did = change{opened: c.open(b.cfg, e), failures: c.failures, last: e}
+			did.opened = c.open(b.cfg, e)
 		}
 	case probe:
 		c.probe = nil // the next call finds out

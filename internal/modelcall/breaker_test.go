@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"strings"
 	"sync"
 	"sync/atomic"
@@ -126,7 +127,7 @@ func TestBreakerOpens(t *testing.T) {
 		if made, _ := s.call(s.llm); !made {
 			t.Error("the cool-down did not begin anew")
 		}
-		if log := s.log.String(); strings.Count(log, "level=WARN") != 7 || strings.Count(log, "its calls resume") != 1 || strings.Contains(log, "overloaded") ||
+		if log := s.log.String(); strings.Count(log, "level=WARN") != 9 || strings.Count(log, "its calls resume") != 1 || strings.Contains(log, "overloaded") ||
 			!strings.Contains(log, "provider=fake model=m callers_key=false for=10s failures=3 last=unavailable status=503") {
 			t.Errorf("log\n%s", log)
 		}
@@ -452,4 +453,31 @@ func TestBreakerConcurrent(t *testing.T) {
 			t.Errorf("circuit %d is not closed: %v", i, err)
 		}
 	}
+}
+
+// An operator sees the beginning of an outage with its first failure, and its end, also when it is too short to
+// suspend calls. Errors that are the caller's are no outage.
+func TestBreakerLogsTheBeginningOfAnOutage(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newSteady(t, modelcall.BreakerConfig{Failures: 5})
+		for _, err := range []*model.Error{
+			nil, {Kind: model.KindInvalid, Status: 400}, {Kind: model.KindUnavailable, Status: 503, Message: "overloaded"},
+			{Kind: model.KindRateLimited, Status: 429}, nil, nil,
+		} {
+			s.err = err
+			_, _ = s.llm.Generate(t.Context(), &model.Request{}, func(model.Delta) {})
+		}
+		var lines []string
+		for line := range strings.Lines(s.log.String()) {
+			_, line, _ = strings.Cut(strings.TrimSpace(line), "level=")
+			lines = append(lines, line)
+		}
+		want := []string{
+			`WARN msg="a model fails" provider=fake model=m callers_key=false last=unavailable status=503`,
+			`INFO msg="a model responds again" provider=fake model=m callers_key=false failures=2`,
+		}
+		if !slices.Equal(lines, want) {
+			t.Errorf("log\n%s", strings.Join(lines, "\n"))
+		}
+	})
 }
