@@ -9,6 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/apzuk3/agentd/internal/check"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
@@ -41,6 +42,23 @@ func checkIndex(t testing.TB, db store.Store, runner session.Runner) {
 		if diff := cmp.Diff(want, got, cmp.Comparer(bytes.Equal)); diff != "" {
 			t.Errorf("session %s: the index is not what the log says (-log +index):\n%s", info.ID, diff)
 		}
+	}
+	checkStore(t, db, runner)
+}
+
+// checkStore is agentd check. The engines of these tests need not wait for the results of calls.
+func checkStore(t testing.TB, db store.Store, runner session.Runner) {
+	t.Helper()
+	_, err := check.Run(context.Background(), db, check.Config{
+		Decode: runner.Decode,
+		Report: func(f check.Finding) {
+			if !strings.Contains(f.Found, "has no result, and its turn has completed") {
+				t.Error(f)
+			}
+		},
+	})
+	if err != nil {
+		t.Errorf("check: %v", err)
 	}
 }
 

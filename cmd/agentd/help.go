@@ -86,6 +86,12 @@ var helps = map[string]string{
 		"above which the beginning of a conversation is summarized, " +
 		"for agents that do not say themselves. Default: never.",
 
+	// backup, restore and check.
+	"backup_data": "Folder of the database, as agentd serve has it. Default: agentd in the user's data folder.",
+	"restore_force": "Replace a database that holds something. " +
+		"It is kept beside the new one, under a name that is printed.",
+	"keep_findings": "Keep the copy although the check of it has findings.",
+
 	// run.
 	"run_file": "The agent and its tools, YAML or JSON. With --session it may be left out.",
 	"run_local": "Run a daemon in this process, for this turn alone, with provider keys from the environment. " +

@@ -8,6 +8,9 @@
 //	agentd interactions   answer what turns ask of people
 //	agentd state          list, set and remove the state that sessions share
 //	agentd models         list the models that the server knows
+//	agentd backup         copy the database, also of a running daemon
+//	agentd restore        put a backup in the place of the database
+//	agentd check          compare what the database holds with the rules it is written by
 //	agentd replay         run a session again on its own log
 //	agentd healthcheck    ask the server on this machine whether it is ready
 //	agentd version        print the version
@@ -97,6 +100,9 @@ type commands struct {
 	Interactions interactionsCmd `cmd:"" help:"Answer what turns ask of people."`
 	State        stateCmd        `cmd:"" help:"List and remove the state that sessions share."`
 	Models       modelsCmd       `cmd:"" help:"List the models that the daemon knows."`
+	Backup       backupCmd       `cmd:"" help:"Copy the database to a file, also while a daemon runs."`
+	Restore      restoreCmd      `cmd:"" help:"Put a backup in the place of the database of a stopped daemon."`
+	Check        checkCmd        `cmd:"" help:"Check that what the database holds is consistent."`
 	Replay       replayCmd       `cmd:"" help:"${replay}"`
 	Healthcheck  healthcheckCmd  `cmd:"" help:"Ask the server on this machine whether it is ready."`
 	Version      versionCmd      `cmd:"" help:"Print the version; so does agentd --version."`

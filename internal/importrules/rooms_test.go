@@ -129,6 +129,9 @@ var rooms = []room{
 	{path: "session/store/sqlite", floor: 1,
 		may:   []string{"session/store", "session/record", "session/internal/tenant", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
 		knows: "a store.Store in SQLite"},
+	{path: "internal/check", floor: 1, may: []string{"session/index", "session/record", "session/store"},
+		tests: []string{"adkbridge", "agentdtest", "internal/test/testdaemon", "client"},
+		knows: "what a store may hold; neither databases, nor the engine, nor sessions in memory"},
 	{path: "session/store/storetest", floor: 1, kit: true, may: []string{"session/store", "session/record", "session/internal/tenant"},
 		knows: "what every store.Store must do"},
 
@@ -179,7 +182,7 @@ var rooms = []room{
 		knows: "the wire; neither engine, nor models, nor database"},
 
 	{path: "internal/daemon", floor: 3,
-		may: []string{"session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
+		may: []string{"session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "internal/check", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
 			"model/openai", "internal/models/scripted", "internal/models/echo", "internal/models/record", "adkbridge", "server", gen, genConnect, connect,
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "buf.build/go/protovalidate",
 			"google.golang.org/protobuf/types/known/durationpb"},
@@ -216,7 +219,7 @@ var rooms = []room{
 		knows: "nothing of its own: its tests run the whole of agentd"},
 	{path: "internal/test/harness", floor: 5, kit: true,
 		may: []string{"adkbridge", "agentdtest", "client", gen, genConnect, connect, genai, protobuf, "internal/test/fakeprovider", "internal/test/plainlog",
-			"internal/test/providertest", "internal/test/sessionfront", "internal/test/testdaemon", "model", "model/anthropic", "model/gemini",
+			"internal/test/providertest", "internal/test/sessionfront", "internal/test/testdaemon", "internal/check", "model", "model/anthropic", "model/gemini",
 			"model/openai", "session", "session/store", "session/record", "session/store/sqlite"},
 		knows: "what the tests of the whole of agentd share"},
 	{path: "internal/test/chaos", floor: 5,

@@ -7,6 +7,7 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/agentdtest"
+	"github.com/apzuk3/agentd/internal/check"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -46,7 +47,19 @@ func VerifyLog(ctx context.Context, t *testing.T, store store.Store, id string) 
 	}
 }
 
-// startVerified starts a daemon; when it has ended, all of its sessions are verified.
+// CheckStore is agentd check, which must find nothing.
+func CheckStore(ctx context.Context, t *testing.T, db store.Store) {
+	t.Helper()
+	_, err := check.Run(ctx, db, check.Config{
+		Decode: adkbridge.New(adkbridge.Config{}).Decode,
+		Report: func(f check.Finding) { t.Error(f) },
+	})
+	if err != nil {
+		t.Errorf("check: %v", err)
+	}
+}
+
+// startVerified starts a daemon; when it has ended, all of its sessions are verified, and its store is checked.
 func startVerified(t *testing.T, cfg agentdtest.Config, opts ...testdaemon.Option) *agentdtest.Daemon {
 	t.Helper()
 	disk, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
@@ -59,6 +72,7 @@ func startVerified(t *testing.T, cfg agentdtest.Config, opts ...testdaemon.Optio
 		for _, id := range kept.ids { // the daemon has ended
 			VerifyLog(ctx, t, kept, id)
 		}
+		CheckStore(ctx, t, disk)
 		if err := disk.Close(); err != nil {
 			t.Error(err)
 		}

@@ -60,8 +60,11 @@ func (s *Store) queueAppend(ctx context.Context, b *store.Batch) (*op, error) {
 	if err != nil {
 		return nil, err
 	}
-	if s.closed {
+	switch {
+	case s.closed:
 		return nil, errClosed
+	case s.writer == nil:
+		return nil, errReadOnly
 	}
 	own(b)
 	o := newOp(ctx, b.SessionID, size(b), func(tx *tx) (refusal, fault error) { return tx.append(b, usage) })

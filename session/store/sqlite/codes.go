@@ -103,7 +103,7 @@ func named(err error) error {
 	for _, known := range []error{
 		store.ErrFailed, store.ErrDamaged, store.ErrFull, store.ErrNoSession, store.ErrSessionExists,
 		store.ErrConflict, store.ErrMalformed, store.ErrKeyTaken, store.ErrNotFound,
-		context.Canceled, context.DeadlineExceeded, errClosed, sql.ErrConnDone,
+		context.Canceled, context.DeadlineExceeded, errClosed, errReadOnly, sql.ErrConnDone,
 	} {
 		if errors.Is(err, known) {
 			return err

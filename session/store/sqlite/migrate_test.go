@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path"
@@ -337,7 +338,8 @@ func databaseOf(t *testing.T, files []string, queries ...string) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrate(t.Context(), db, true, &options{migrations: some}); err != nil {
+	o := &options{migrations: some, log: slog.New(slog.DiscardHandler)}
+	if err := migrate(t.Context(), db, filepath.Join(dir, "agentd.db"), o); err != nil {
 		t.Fatal(err)
 	}
 	for _, query := range queries {

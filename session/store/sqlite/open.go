@@ -132,14 +132,16 @@ func newDatabase(ctx context.Context, db *sql.DB, wal string, o *options) (*writ
 	// One connection, kept: it holds the pragmas, and in memory the data.
 	db.SetMaxOpenConns(1)
 	db.SetMaxIdleConns(1)
-	if err := migrate(ctx, db, wal != "", o); err != nil {
+	if err := migrate(ctx, db, strings.TrimSuffix(wal, "-wal"), o); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
 	return newWriter(ctx, db, wal, o)
 }
 
-// migrate brings the schema up to date, that of an empty database by one script.
-func migrate(ctx context.Context, db *sql.DB, durable bool, o *options) error {
+// migrate brings the schema up to date, that of an empty database by one script. path is that of the
+// database, "" in memory.
+func migrate(ctx context.Context, db *sql.DB, path string, o *options) error {
+	durable, made := path != "", false
 	var mode string
 	if err := db.QueryRowContext(ctx, "PRAGMA journal_mode").Scan(&mode); err != nil {
 		return fmt.Errorf("read the journal mode: %w", err)
@@ -149,7 +151,8 @@ func migrate(ctx context.Context, db *sql.DB, durable bool, o *options) error {
 			"the file system must have shared memory, which those on a network lack", mode)
 	}
 	if o.schema != "" {
-		if err := create(ctx, db, o.schema); err != nil {
+		var err error
+		if made, err = create(ctx, db, o.schema); err != nil {
 			return err
 		}
 	}
@@ -163,11 +166,42 @@ func migrate(ctx context.Context, db *sql.DB, durable bool, o *options) error {
 		return fmt.Errorf("read the schema version: %w", err)
 	}
 	if have > want {
-		return fmt.Errorf("schema version is %d, this program knows versions up to %d: "+
-			"a newer agentd has written the database; run that one, or restore a copy from before", have, want)
+		return newerSchema(have, want)
+	}
+	if durable && 0 < have && have < want && !o.unsaved {
+		if err := (upgrade{path, have, want, o.log}).save(ctx, db); err != nil {
+			return err
+		}
 	}
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("bring the schema from version %d to %d: %w", have, want, err)
+	}
+	if durable && (made || have == 0) {
+		o.log.Info("new, empty database", slog.String("path", path))
+	}
+	return mark(ctx, db)
+}
+
+// save is saveBefore on the connection of db. It takes as long as the database is large, so the deadline of
+// ctx does not count.
+func (u upgrade) save(ctx context.Context, db *sql.DB) error {
+	ctx = context.WithoutCancel(ctx)
+	conn, err := db.Conn(ctx)
+	if err != nil {
+		return err
+	}
+	return errors.Join(u.saveBefore(ctx, conn), conn.Close())
+}
+
+// mark writes the application id into a database that has none.
+func mark(ctx context.Context, db *sql.DB) error {
+	var id int64
+	err := db.QueryRowContext(ctx, "PRAGMA application_id").Scan(&id)
+	if err == nil && id == 0 {
+		_, err = db.ExecContext(ctx, fmt.Sprintf("PRAGMA application_id = %d", applicationID))
+	}
+	if err != nil {
+		return fmt.Errorf("mark the database as one of agentd: %w", err)
 	}
 	return nil
 }

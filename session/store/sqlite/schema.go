@@ -14,22 +14,22 @@ import (
 var schema string
 
 // create runs the schema's script on an empty database, in one transaction: a process that is killed leaves the
-// database empty. It changes no database that has a table.
-func create(ctx context.Context, db *sql.DB, script string) error {
+// database empty. It changes no database that has a table. It reports whether it made the schema.
+func create(ctx context.Context, db *sql.DB, script string) (made bool, err error) {
 	tx, err := db.BeginTx(ctx, nil)
 	if err != nil {
-		return err
+		return false, err
 	}
 	defer func() { _ = tx.Rollback() }() // does nothing after Commit
 	var tables int
 	if err := tx.QueryRowContext(ctx, "SELECT count(*) FROM sqlite_schema").Scan(&tables); err != nil {
-		return fmt.Errorf("count the tables: %w", err)
+		return false, fmt.Errorf("count the tables: %w", err)
 	}
 	if tables > 0 {
-		return nil
+		return false, nil
 	}
 	if _, err := tx.ExecContext(ctx, script); err != nil {
-		return fmt.Errorf("make the schema: %w", err)
+		return false, fmt.Errorf("make the schema: %w", err)
 	}
-	return tx.Commit()
+	return true, tx.Commit()
 }

@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"database/sql"
+	"log/slog"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -47,7 +48,8 @@ func TestLaterMigration(t *testing.T) {
 // under its name.
 func contentsOf(t *testing.T, o *options) map[string][]string {
 	t.Helper()
-	db, err := sql.Open("sqlite", dsn(filepath.Join(t.TempDir(), "agentd.db"), pragmas("journal_mode(WAL)")))
+	path := filepath.Join(t.TempDir(), "agentd.db")
+	db, err := sql.Open("sqlite", dsn(path, pragmas("journal_mode(WAL)")))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -56,7 +58,8 @@ func contentsOf(t *testing.T, o *options) map[string][]string {
 			t.Error(err)
 		}
 	}()
-	if err := migrate(t.Context(), db, true, o); err != nil {
+	o.log = slog.New(slog.DiscardHandler)
+	if err := migrate(t.Context(), db, path, o); err != nil {
 		t.Fatal(err)
 	}
 	list := func(query string) (all []string) {

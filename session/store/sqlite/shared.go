@@ -27,17 +27,28 @@ type kept struct {
 
 // Shared returns all keys of a scope. The caller owns the result, but for the bytes of the values.
 func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
+	if s.writer == nil {
+		return s.readShared(ctx, scope)
+	}
 	values, writes := s.writer.kept.of(scope)
 	if values != nil && ctx.Err() == nil && s.isOpen() {
 		return values, nil
 	}
+	values, err := s.readShared(ctx, scope)
+	if err != nil {
+		return nil, err
+	}
+	s.writer.kept.keep(scope, values, writes)
+	return values, nil
+}
+
+func (s *Store) readShared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
 	values, err := view(ctx, s, func(ctx context.Context, r *reads) (map[string]json.RawMessage, error) {
 		return r.shared(ctx, scope)
 	})
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: shared values of %q: %w", scope, err)
 	}
-	s.writer.kept.keep(scope, values, writes)
 	return values, nil
 }
 

@@ -26,7 +26,10 @@ var (
 	ErrNetwork = errors.New("database is on a network file system")
 )
 
-var errClosed = errors.New("store is closed")
+var (
+	errClosed   = errors.New("store is closed")
+	errReadOnly = errors.New("store was opened for reading")
+)
 
 // Store is a store.Store in a SQLite database. It owns two goroutines; Close ends them.
 type Store struct {
@@ -41,7 +44,9 @@ type Store struct {
 	// reads is prepared on readers. In memory it is prepared on the writer's connection and belongs to the
 	// writer goroutine.
 	reads *reads
-	hold  *hold // nil for a store in memory
+	hold  *hold // nil for a store in memory, and for a read-only one
+	// only is set for a read-only store, which has neither writer, readers nor hold.
+	only *readOnly
 }
 
 var _ store.Store = (*Store)(nil)
@@ -58,6 +63,10 @@ type Config struct {
 	// NetworkFiles has Open accept a database on a network file system, which it refuses otherwise. The
 	// caller makes sure that one process of one machine opens it at a time.
 	NetworkFiles bool
+	// ReadOnly opens an existing database for reading, also one that another process has open. Every method
+	// that writes fails. A database of an older schema is read from an upgraded copy in the folder for
+	// temporary files, which Close removes. One goroutine at a time may use the store.
+	ReadOnly bool
 }
 
 // option is what Config sets, or a test.
@@ -65,6 +74,8 @@ type option func(*options)
 
 type options struct {
 	maxBytes int64
+	readOnly bool
+	unsaved  bool // no copy is made before an upgrade
 	log      *slog.Logger
 	vacuum   int64 // bytes up to which a database is rebuilt
 	fresh    bool  // there was no database; set by Open
@@ -88,6 +99,9 @@ func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
 	if n > 0 {
 		pages = max(1, n/pageBytes)
 	}
+	if s.writer == nil {
+		return errReadOnly
+	}
 	full := s.writer.full.Load()
 	err := s.write(ctx, 0, func(*tx) (refusal, fault error) {
 		return nil, s.writer.exec(fmt.Sprintf("PRAGMA max_page_count = %d", pages))
@@ -102,12 +116,13 @@ func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
 }
 
 // Open opens the database at path. It creates the database and its directory if they do not exist; only the
-// owner may read them. It brings the schema up to date, and refuses a database that a newer build has
-// written. It returns ErrLocked if another process, or another Store of this process, has the database open
-// under any name, and ErrNetwork if the database is on a network file system. ctx bounds Open only.
+// owner may read them. It brings the schema up to date, after it has copied the database to a file beside
+// it, and refuses a database that a newer build has written. It returns ErrLocked if another process, or
+// another Store of this process, has the database open under any name, and ErrNetwork if the database is on
+// a network file system. ctx bounds Open only, and not the copy.
 func Open(ctx context.Context, path string, cfg Config) (*Store, error) {
 	return openAs(ctx, path, func(o *options) {
-		o.maxBytes, o.anyFiles = cfg.MaxBytes, cfg.NetworkFiles
+		o.maxBytes, o.anyFiles, o.readOnly = cfg.MaxBytes, cfg.NetworkFiles, cfg.ReadOnly
 		if cfg.Logger != nil {
 			o.log = cfg.Logger
 		}
@@ -129,14 +144,19 @@ func openAs(ctx context.Context, path string, opts ...option) (*Store, error) {
 		opt(&o)
 	}
 	open := openFile
-	if path == Memory {
+	switch {
+	case o.readOnly:
+		open = openReadOnly
+	case path == Memory:
 		open = openMemory
 	}
 	s, err := open(ctx, path, &o)
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: open %q: %w", path, err)
 	}
-	go s.writer.run()
+	if s.writer != nil {
+		go s.writer.run()
+	}
 	return s, nil
 }
 
@@ -201,7 +221,7 @@ func (s *Store) Purge(ctx context.Context, id string, lastSeq int64) error {
 // space, Ping writes as much as a usual append, to find out whether there is space again.
 func (s *Store) Ping(ctx context.Context) error {
 	padding := 0
-	if s.writer.full.Load() {
+	if s.writer != nil && s.writer.full.Load() {
 		padding = probeBytes
 	}
 	probe := func(n int) error {
@@ -226,7 +246,9 @@ func (s *Store) Close() error {
 		return nil
 	}
 	s.closed = true
-	s.writer.stop()
+	if s.writer != nil {
+		s.writer.stop()
+	}
 	if err := s.release(); err != nil {
 		return fmt.Errorf("sqlite: close: %w", err)
 	}
@@ -252,6 +274,9 @@ func (s *Store) release() error {
 	if s.hold != nil {
 		errs = append(errs, s.hold.release())
 	}
+	if s.only != nil {
+		errs = append(errs, s.only.close())
+	}
 	return errors.Join(errs...)
 }
 
@@ -261,8 +286,11 @@ func (s *Store) release() error {
 func (s *Store) write(ctx context.Context, size int, f func(*tx) (refusal, fault error)) error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
-	if s.closed {
+	switch {
+	case s.closed:
 		return errClosed
+	case s.writer == nil:
+		return errReadOnly
 	}
 	o := newOp(ctx, "", size, f)
 	err := s.writer.enqueue(o)
@@ -275,7 +303,7 @@ func (s *Store) write(ctx context.Context, size int, f func(*tx) (refusal, fault
 // view runs a read on the pool of readers, or on the writer goroutine in memory.
 func view[T any](ctx context.Context, s *Store, f func(context.Context, *reads) (T, error)) (T, error) {
 	var zero T
-	if s.readers == nil {
+	if s.readers == nil && s.only == nil {
 		var out T
 		// The writer's connection must not be interrupted, hence not ctx.
 		err := s.write(ctx, 0, func(*tx) (refusal, fault error) {

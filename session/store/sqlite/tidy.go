@@ -86,10 +86,13 @@ func (w *writer) shrink() (more bool, err error) {
 	return free-n > freePages, nil
 }
 
-// emptyWAL moves the WAL into the database and truncates it, unless a reader needs it: then it moves what
-// it can and reports false. It waits for no reader.
-func (w *writer) emptyWAL() (empty bool, err error) {
-	if err := w.exec("PRAGMA busy_timeout = 0"); err != nil {
+// emptyWAL is emptyWALWithin without a wait.
+func (w *writer) emptyWAL() (empty bool, err error) { return w.emptyWALWithin(0) }
+
+// emptyWALWithin moves the WAL into the database and truncates it, unless a reader needs it for longer than
+// a wait: then it moves what it can and reports false.
+func (w *writer) emptyWALWithin(wait time.Duration) (empty bool, err error) {
+	if err := w.exec(fmt.Sprintf("PRAGMA busy_timeout = %d", wait.Milliseconds())); err != nil {
 		return false, err
 	}
 	empty, err = w.truncate()

@@ -17,11 +17,12 @@ import (
 )
 
 const (
-	queueLen   = 256      // operations that wait before callers do
-	groupLen   = 128      // operations in one transaction
-	groupBytes = 4 << 20  // of payload in one transaction, after which it is closed
-	walBytes   = 64 << 20 // size of the WAL at which the writer empties it, waiting for readers
-	probeBytes = 64 << 10 // that Ping writes to see whether there is space again
+	queueLen   = 256                    // operations that wait before callers do
+	groupLen   = 128                    // operations in one transaction
+	groupBytes = 4 << 20                // of payload in one transaction, after which it is closed
+	walBytes   = 64 << 20               // size of the WAL at which the writer empties it, waiting for readers
+	walWait    = 200 * time.Millisecond // how long; a backup reads for longer
+	probeBytes = 64 << 10               // that Ping writes to see whether there is space again
 
 	largeBytes = 64 << 10  // payload above which an append is large
 	largeLen   = 128       // large appends that wait, beside the queue
@@ -333,7 +334,7 @@ func (w *writer) trim() {
 		return
 	}
 	w.walNext = info.Size() + walBytes
-	if _, err := w.truncate(); err != nil {
+	if _, err := w.emptyWALWithin(walWait); err != nil {
 		return
 	}
 	if info, err := os.Stat(w.wal); err == nil {
