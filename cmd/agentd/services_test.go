@@ -32,6 +32,9 @@ var runOnly = map[string]string{
 	"TestServe":     "about starting and stopping: no turn outlives its server",
 	"TestInterrupt": "about signals to the command, whose server is gone for good",
 
+	"TestBackupOfALoadedDaemon": "about the file of the database, which is the same for both services",
+	"TestKilledBackup":          "as TestBackupOfALoadedDaemon",
+
 	"TestWatchAcrossAKill": "reads by SessionService what a turn over Run has written, which is what it is about",
 
 	"TestStopped":                 "about the timers of a process that is stopped, which are the same for both services",

@@ -17,8 +17,8 @@ type Env struct {
 }
 
 // Host is what a session asks of the server that has it in memory, beyond the session itself. Cleared and
-// Rouse are called with the lock of the session held: they must not call it. The other methods are not. Sessions are named by
-// their keys.
+// Rouse are called with the lock of the session held: they must not call it. The other methods are not.
+// Sessions are named by their keys.
 type Host interface {
 	// Present calls f with the session of a key, which need not be in memory any more. If f succeeds and
 	// the session's turn is suspended, it is resumed; that this fails is no error.

@@ -13,6 +13,7 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -378,5 +379,35 @@ func TestReadOnlyOfAnOlderSchema(t *testing.T) {
 	}
 	if !bytes.Equal(readFile(t, dir, "agentd.db"), before) {
 		t.Error("the database has changed")
+	}
+}
+
+// TestAppendsPassALongReader: a reader that needs the WAL, such as a backup, does not hold up the writer when
+// the WAL is due to be emptied.
+func TestAppendsPassALongReader(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	defer mustClose(t, s)
+	mustCreate(t, s, "a")
+	r := openToRead(t, filepath.Join(dir, "agentd.db"))
+	err := r.Snapshot(t.Context(), func(ctx context.Context) error {
+		if _, err := r.Head(ctx, "a"); err != nil {
+			return err
+		}
+		err := s.write(ctx, 0, func(*tx) (refusal, fault error) {
+			s.writer.walNext = 0
+			return nil, nil
+		})
+		begun := time.Now()
+		mustAppend(t, s, batchOf("a", 0, 1, 100))
+		mustAppend(t, s, batchOf("a", 1, 1, 100))
+		if took := time.Since(begun); took > busyMillis*time.Millisecond/2 {
+			t.Errorf("two appends beside a reader took %v", took)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }

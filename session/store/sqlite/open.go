@@ -99,7 +99,7 @@ func openFile(ctx context.Context, path string, o *options) (_ *Store, err error
 	n := max(4, runtime.GOMAXPROCS(0))
 	s.readers.SetMaxOpenConns(n)
 	s.readers.SetMaxIdleConns(n)
-	if s.reads, err = prepareReads(ctx, s.readers); err != nil {
+	if s.reads, err = prepareReads(o.rest(ctx), s.readers); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -135,7 +135,7 @@ func newDatabase(ctx context.Context, db *sql.DB, wal string, o *options) (*writ
 	if err := migrate(ctx, db, strings.TrimSuffix(wal, "-wal"), o); err != nil {
 		return nil, errors.Join(err, db.Close())
 	}
-	return newWriter(ctx, db, wal, o)
+	return newWriter(o.rest(ctx), db, wal, o)
 }
 
 // migrate brings the schema up to date, that of an empty database by one script. path is that of the
@@ -172,7 +172,9 @@ func migrate(ctx context.Context, db *sql.DB, path string, o *options) error {
 		if err := (upgrade{path, have, want, o.log}).save(ctx, db); err != nil {
 			return err
 		}
+		o.saved = true
 	}
+	ctx = o.rest(ctx)
 	if _, err := p.Up(ctx); err != nil {
 		return fmt.Errorf("bring the schema from version %d to %d: %w", have, want, err)
 	}

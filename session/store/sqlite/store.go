@@ -76,6 +76,7 @@ type options struct {
 	maxBytes int64
 	readOnly bool
 	unsaved  bool // no copy is made before an upgrade
+	saved    bool // one was made; set by Open
 	log      *slog.Logger
 	vacuum   int64 // bytes up to which a database is rebuilt
 	fresh    bool  // there was no database; set by Open
@@ -127,6 +128,14 @@ func Open(ctx context.Context, path string, cfg Config) (*Store, error) {
 			o.log = cfg.Logger
 		}
 	})
+}
+
+// rest is the context of the rest of Open: a copy takes its time, so no deadline counts behind it.
+func (o *options) rest(ctx context.Context) context.Context {
+	if o.saved {
+		return context.WithoutCancel(ctx)
+	}
+	return ctx
 }
 
 // openAs is Open with what tests set.
