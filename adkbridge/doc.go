@@ -1,5 +1,5 @@
-// Package adkbridge runs agent trees on google.golang.org/adk/v2. It implements
-// session.Runner and is the only package that knows ADK.
+// Package adkbridge is a part of agentd, not an API: it runs agent trees on google.golang.org/adk/v2. It
+// implements session.Runner and is the only package that knows ADK.
 //
 // # Who does what
 //

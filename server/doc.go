@@ -1,5 +1,5 @@
-// Package server is the wire: Connect handlers for the protocol's services, health,
-// reflection and readiness, as one http.Handler.
+// Package server is a part of agentd, not an API: the wire, Connect handlers for the protocol's services,
+// health, reflection and readiness, as one http.Handler.
 //
 // It validates requests, translates them for package session, and translates what comes
 // back. It decides nothing about a conversation. Everything that a client can make it

@@ -1,4 +1,4 @@
-// Package session is a durable conversation.
+// Package session is a part of agentd, not an API: a durable conversation.
 //
 // # The log is the truth
 //

@@ -1,5 +1,5 @@
-// Package index is the index of turns and interactions: what lists and lookups return without reading a
-// session's log.
+// Package index is a part of agentd, not an API: the index of turns and interactions, what lists and
+// lookups return without reading a session's log.
 //
 // An [Index] is the result of applying a session's records in order. The append of a record also writes the
 // rows that the record changes. [Lists] reads rows, and asks the sessions in memory for what no row says:

@@ -1,5 +1,5 @@
-// Package limits says what one client can make a server hold: the bounds, their defaults, and the refusal of
-// a prompt that is past one.
+// Package limits is a part of agentd, not an API: it says what one client can make a server hold: the
+// bounds, their defaults, and the refusal of a prompt that is past one.
 //
 // It knows neither sessions nor turns.
 package limits

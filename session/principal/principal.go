@@ -1,5 +1,5 @@
-// Package principal says who asks: a principal of a tenant, and what it may do. A server finds it out
-// and carries it in the context of what is done for it.
+// Package principal is a part of agentd, not an API (see agentdhost): it says who asks, a principal of a
+// tenant, and what it may do. A server finds it out and carries it in the context of what is done for it.
 //
 // It knows neither sessions, nor how a caller proves who it is, and imports the standard library alone.
 package principal

@@ -1,4 +1,5 @@
-// Package sqlite keeps session logs in one SQLite database: the store of a single machine.
+// Package sqlite is a part of agentd, not an API: it keeps session logs in one SQLite database, the store
+// of a single machine.
 //
 // # Writing
 //
