@@ -11,6 +11,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -27,6 +28,7 @@ import (
 const asMain = "AGENTD_TEST_AS_MAIN"
 
 func TestMain(m *testing.M) {
+	debug.SetGCPercent(400) // little is alive at a time, and collecting it costs, in the processes that tests start too
 	if os.Getenv(asMain) != "" {
 		if fault := os.Getenv(storeFails); fault != "" {
 			os.Exit(mainThatFails(fault))

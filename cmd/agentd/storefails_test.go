@@ -11,6 +11,7 @@ import (
 	"sync/atomic"
 	"syscall"
 	"testing"
+	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
@@ -18,15 +19,20 @@ import (
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
-// storeFails makes the agentd that the test binary is have a store that fails:
-// the way, a colon, and the number of the append.
-const storeFails = "AGENTD_TEST_STORE_FAILS"
+// storeFails makes the agentd that the test binary is have a store that fails: the way, a colon, and the number
+// of the append. storeWaits is a file before which an append but the first one does not fail: a process that
+// ends before its client follows the turn tells nobody.
+const (
+	storeFails = "AGENTD_TEST_STORE_FAILS"
+	storeWaits = "AGENTD_TEST_STORE_WAITS"
+)
 
 // failingStore fails for good at one of its appends.
 type failingStore struct {
 	store.Store
 	way     string
 	at      int64
+	waits   string // see storeWaits
 	appends atomic.Int64
 	failed  atomic.Bool
 }
@@ -39,6 +45,11 @@ func (s *failingStore) Append(ctx context.Context, b store.Batch) error {
 	}
 	if s.appends.Add(1) != s.at {
 		return s.Store.Append(ctx, b)
+	}
+	for at := time.Now().Add(time.Minute); s.at > 1 && time.Now().Before(at); time.Sleep(time.Millisecond) {
+		if _, err := os.Stat(s.waits); err == nil {
+			break
+		}
 	}
 	switch s.way {
 	case "before":
@@ -55,7 +66,7 @@ func (s *failingStore) Append(ctx context.Context, b store.Batch) error {
 
 // mainThatFails is main with such a store.
 func mainThatFails(fault string) int {
-	s := &failingStore{}
+	s := &failingStore{waits: os.Getenv(storeWaits)}
 	way, at, _ := strings.Cut(fault, ":")
 	s.way = way
 	if _, err := fmt.Sscan(at, &s.at); err != nil {
@@ -97,9 +108,15 @@ func TestStoreFails(t *testing.T) {
 func storeFailsAt(t *testing.T, c *carrier, way string, at int) {
 	env, f := killable(t)
 	env[storeFails] = fmt.Sprintf("%s:%d", way, at)
+	env[storeWaits] = filepath.Join(t.TempDir(), "followed")
 	first := c.binary(t, env)
 	f.open(first, agent("scripted/work", "a", "b", "c", "d"))
 	e := f.until(func(m *agentdv1.RunResponse) bool {
+		if m.GetExecute() != nil {
+			if err := os.WriteFile(env[storeWaits], nil, 0o600); err != nil {
+				t.Fatal(err)
+			}
+		}
 		if call := m.GetToolCall(); call != nil {
 			f.sendResult(call)
 		}
