@@ -443,6 +443,32 @@ func TestCancelReceipt(t *testing.T) {
 	})
 }
 
+// A receipt names the calls of a response that is recorded while the turn is being canceled.
+func TestCancelReceiptNamesLateCalls(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), limits.Limits{})
+		f.on(func(ctx context.Context, r *session.Run) error {
+			_, _ = call(ctx, r, "c1")
+			late := &record.Event{Path: root, Calls: []record.ToolCall{{ID: "c2", Name: "tool", Input: []byte("{}"), Path: root}}}
+			if err := add(context.WithoutCancel(ctx), r, late); err != nil {
+				t.Error(err)
+			}
+			return context.Cause(ctx)
+		})
+		turn := f.start(session.Request{})
+		w := turn.Watch()
+		await(t, w, isCall)
+		turn.Cancel("enough")
+		var ids []string
+		for _, c := range end(t, follow(t, w)).GetReceipt().GetCanceledToolCalls() {
+			ids = append(ids, c.GetToolCallId())
+		}
+		if !slices.Equal(ids, []string{"c1", "c2"}) {
+			t.Errorf("the receipt names %q, want c1 and c2", ids)
+		}
+	})
+}
+
 func TestModelRetryIsTold(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{})

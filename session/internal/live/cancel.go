@@ -189,6 +189,30 @@ func (t *Turn) receiptLocked() record.Receipt {
 	return r
 }
 
+// addLate adds to a receipt the tool calls that it does not name: of a response that was on its way into the log
+// when the turn was canceled.
+func (t *Turn) addLate(r *record.Receipt) {
+	t.s.mu.Lock()
+	defer t.s.mu.Unlock()
+	now := t.receiptLocked()
+	named := map[string]bool{}
+	for _, call := range slices.Concat(r.Settled, r.Cancelled) {
+		named[call.ID] = true
+	}
+	late := func(call record.CallName) bool { return !named[call.ID] }
+	r.Settled = append(r.Settled, only(now.Settled, late)...)
+	r.Cancelled = append(r.Cancelled, only(now.Cancelled, late)...)
+}
+
+func only(calls []record.CallName, is func(record.CallName) bool) (out []record.CallName) {
+	for _, call := range calls {
+		if is(call) {
+			out = append(out, call)
+		}
+	}
+	return out
+}
+
 // onlyWaitsLocked reports whether a running turn only waits for results that no connected client can give.
 func (s *Session) onlyWaitsLocked(t *Turn) bool {
 	return t == s.turn && t.runs() && s.awaitsClientLocked(t) && len(t.modelCalls) == 0 && !t.recordsResult()

@@ -226,6 +226,9 @@ func (s *Session) Finish(ctx context.Context, d *Driver, end *record.TurnEnded) 
 	s.queueing <- struct{}{}
 	defer func() { <-s.queueing }()
 	end.Spoke = s.unfinished(t)
+	if end.Receipt != nil {
+		t.addLate(end.Receipt)
+	}
 	data, err := logjson.Marshal(end)
 	if err != nil {
 		return nil, err
