@@ -20,6 +20,7 @@ import (
 // Whatever clients and the clock do, phases change as they are drawn (see TestMain), and
 // when nothing happens the timers that are set are those that follow from the phases.
 func TestPhasesWhateverHappens(t *testing.T) {
+	t.Parallel() // it takes long
 	rapid.Check(t, func(rt *rapid.T) {
 		failed := false
 		synctest.Test(t, func(t *testing.T) {

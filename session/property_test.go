@@ -99,6 +99,7 @@ func busy(ctx context.Context, r *session.Run) error {
 // Whatever is done to sessions in whatever order, the index says what the logs
 // say, nothing is a fault of ours, and nothing waits for what has come.
 func TestIndexWhateverHappens(t *testing.T) {
+	t.Parallel() // it takes long
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
 			pick := func(n int, what string) int { return rapid.IntRange(0, n-1).Draw(rt, what) }

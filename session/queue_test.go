@@ -431,6 +431,7 @@ func TestQueueIsBounded(t *testing.T) {
 // Whatever comes in whatever order, each prompt is started, injected or dropped
 // once, each turn that started ends once, and each client reads its end.
 func TestNoPromptIsLost(t *testing.T) {
+	t.Parallel() // it takes long
 	rapid.Check(t, func(rt *rapid.T) {
 		steps := rapid.SliceOfN(rapid.IntRange(0, 7), 1, 25).Draw(rt, "steps")
 		synctest.Test(t, func(t *testing.T) {

@@ -187,6 +187,7 @@ func (x *world) checkTurns(id string, whole []*agentdv1.RunResponse) {
 // Whatever happens to sessions: who reads one from any cursor on, page by page or as
 // it happens, across restarts, reads all of its turns, nothing twice and nothing not.
 func TestReadingWhateverHappens(t *testing.T) {
+	t.Parallel() // it takes long
 	rapid.Check(t, func(rt *rapid.T) {
 		synctest.Test(t, func(t *testing.T) {
 			pick := func(n int, what string) int { return rapid.IntRange(0, n-1).Draw(rt, what) }

@@ -229,6 +229,7 @@ var asks = []string{"", "", "approve", "edit", "deny", "reply", "cancel", "leave
 // TestEveryWatcherReadsTheSame has agents speak at the same time, in any order,
 // to watchers of any speed, and compares what each has read.
 func TestEveryWatcherReadsTheSame(t *testing.T) {
+	t.Parallel() // it takes long
 	store := memory(t)
 	rapid.Check(t, func(rt *rapid.T) {
 		items := rapid.IntRange(1, 20).Draw(rt, "items")
