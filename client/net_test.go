@@ -144,15 +144,20 @@ func TestServerWithoutHTTP2(t *testing.T) {
 	mux := http.NewServeMux()
 	mux.Handle(agentdv1connect.NewAgentdHandler(script(greeting)))
 	srv := httptest.NewServer(mux)
-	defer srv.Close()
-	c := dial(t, srv.URL)
-	if _, err := c.Do(t.Context(), llm(), "hi"); !errors.Is(err, client.ErrUnavailable) {
-		t.Errorf("default client: want UNAVAILABLE, got %v", err)
-	}
-	c = dial(t, srv.URL, client.WithHTTPClient(srv.Client()))
-	if _, err := c.Do(t.Context(), llm(), "hi"); err == nil {
-		t.Error("HTTP/1.1 client: want an error")
-	}
+	t.Cleanup(srv.Close)
+	t.Run("default client", func(t *testing.T) {
+		t.Parallel() // it waits
+		if _, err := dial(t, srv.URL).Do(t.Context(), llm(), "hi"); !errors.Is(err, client.ErrUnavailable) {
+			t.Errorf("want UNAVAILABLE, got %v", err)
+		}
+	})
+	t.Run("HTTP/1.1 client", func(t *testing.T) {
+		t.Parallel() // it waits
+		c := dial(t, srv.URL, client.WithHTTPClient(srv.Client()))
+		if _, err := c.Do(t.Context(), llm(), "hi"); err == nil {
+			t.Error("want an error")
+		}
+	})
 }
 
 // TestRedirectIsNotFollowed because it would carry keys elsewhere.

@@ -62,6 +62,21 @@ func agentd(t *testing.T, args ...string) (code int, stdout, stderr string) {
 	return code, out.String(), errs.String()
 }
 
+// grown waits until a database has more records than before, and returns how many; 0 if that takes too long.
+func grown(t *testing.T, file string, before int) int {
+	t.Helper()
+	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
+		records := 0
+		for _, recs := range logsOf(t, file) {
+			records += len(recs)
+		}
+		if records > before {
+			return records
+		}
+	}
+	return 0
+}
+
 // logsOf returns every log of a database.
 func logsOf(t *testing.T, file string) map[string][]record.Record {
 	t.Helper()
@@ -101,8 +116,11 @@ func TestBackupOfALoadedDaemon(t *testing.T) {
 	d, dir, stop := loaded(t)
 	defer stop()
 	var restored []string
+	saved := 0
 	for i := range 4 {
-		time.Sleep(200 * time.Millisecond) // so that there is more each time
+		if saved = grown(t, filepath.Join(dir, "agentd.db"), saved); saved == 0 {
+			t.Fatal("the turns record nothing more")
+		}
 		file, to := filepath.Join(t.TempDir(), "backup.db"), filepath.Join(t.TempDir(), "data")
 		code, out, errs := agentd(t, "backup", "--json", "--data", dir, file)
 		var report struct{ Sessions, Records, Findings, Bytes int64 }
@@ -115,6 +133,7 @@ func TestBackupOfALoadedDaemon(t *testing.T) {
 			}
 		}
 		restored = append(restored, to)
+		saved = int(report.Records)
 	}
 	if code, _, errs := agentd(t, "restore", "--force", "--data", dir, filepath.Join(restored[0], "agentd.db")); code != exitError || !strings.Contains(errs, "in use") {
 		t.Errorf("restore over a daemon: exit code %d, %s", code, errs)
