@@ -145,15 +145,16 @@ func TestServerWithoutHTTP2(t *testing.T) {
 	mux.Handle(agentdv1connect.NewAgentdHandler(script(greeting)))
 	srv := httptest.NewServer(mux)
 	t.Cleanup(srv.Close)
+	soon := client.WithReconnect(client.ReconnectPolicy{Base: time.Millisecond, Cap: 10 * time.Millisecond})
 	t.Run("default client", func(t *testing.T) {
 		t.Parallel() // it waits
-		if _, err := dial(t, srv.URL).Do(t.Context(), llm(), "hi"); !errors.Is(err, client.ErrUnavailable) {
+		if _, err := dial(t, srv.URL, soon).Do(t.Context(), llm(), "hi"); !errors.Is(err, client.ErrUnavailable) {
 			t.Errorf("want UNAVAILABLE, got %v", err)
 		}
 	})
 	t.Run("HTTP/1.1 client", func(t *testing.T) {
 		t.Parallel() // it waits
-		c := dial(t, srv.URL, client.WithHTTPClient(srv.Client()))
+		c := dial(t, srv.URL, soon, client.WithHTTPClient(srv.Client()))
 		if _, err := c.Do(t.Context(), llm(), "hi"); err == nil {
 			t.Error("want an error")
 		}
