@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"maps"
 	"slices"
-	"strings"
 
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -150,7 +149,7 @@ func (s *Store) schemaOf(ctx context.Context) (map[string]string, error) {
 	}
 	schema := make(map[string]string, len(objects))
 	for _, o := range objects {
-		schema[o[0]] = strings.Join(strings.Fields(o[1]), " ")
+		schema[o[0]] = plainStatement(o[1])
 	}
 	return schema, nil
 }

@@ -8,8 +8,8 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"strconv"
 
+	"github.com/pressly/goose/v3"
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
@@ -217,24 +217,13 @@ func (r *readOnly) current() *reading {
 func newest(migrations fs.FS) (version int64, err error) {
 	files, err := fs.Glob(migrations, "*.sql")
 	for _, name := range files {
-		digits := name[:len(name)-len(trimDigits(name))]
-		n, err := strconv.ParseInt(digits, 10, 64)
+		n, err := goose.NumericComponent(name)
 		if err != nil {
 			return 0, fmt.Errorf("migration %s: %w", name, err)
 		}
 		version = max(version, n)
 	}
 	return version, err
-}
-
-// trimDigits returns a name without the digits that it begins with.
-func trimDigits(name string) string {
-	for i, c := range name {
-		if c < '0' || c > '9' {
-			return name[i:]
-		}
-	}
-	return ""
 }
 
 // newerSchema is the error of a database that a newer build has written.

@@ -5,6 +5,7 @@ import (
 	"database/sql"
 	_ "embed"
 	"fmt"
+	"strings"
 )
 
 // schema makes what the migrations make of an empty database, and says so to goose, which runs those that it
@@ -12,6 +13,14 @@ import (
 //
 //go:embed schema.sql
 var schema string
+
+var spaces = strings.NewReplacer(" ,", ",", "( ", "(", " )", ")")
+
+// plainStatement returns a statement of a schema with the white space that counts. SQLite keeps that of the
+// author, and writes a column that a migration adds behind the others, on their line.
+func plainStatement(text string) string {
+	return spaces.Replace(strings.Join(strings.Fields(text), " "))
+}
 
 // create runs the schema's script on an empty database, in one transaction: a process that is killed leaves the
 // database empty. It changes no database that has a table. It reports whether it made the schema.

@@ -80,11 +80,9 @@ func contentsOf(t *testing.T, o *options) map[string][]string {
 		}
 		return all
 	}
-	// A column that was added stands behind the others, on their line, and the space in the statement is the author's.
-	plain := strings.NewReplacer(" ,", ",", "( ", "(", " )", ")")
 	contents := map[string][]string{}
 	for _, statement := range list("SELECT type || ' ' || tbl_name || ': ' || coalesce(sql, name) FROM sqlite_schema ORDER BY type, name") {
-		contents[""] = append(contents[""], plain.Replace(strings.Join(strings.Fields(statement), " ")))
+		contents[""] = append(contents[""], plainStatement(statement))
 	}
 	for _, table := range list("SELECT name FROM sqlite_schema WHERE type = 'table'") {
 		columns := list("SELECT 'quote(' || name || ')' FROM pragma_table_info('" + table + "') WHERE name <> 'tstamp'")
