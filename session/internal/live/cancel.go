@@ -199,18 +199,9 @@ func (t *Turn) addLate(r *record.Receipt) {
 	for _, call := range slices.Concat(r.Settled, r.Cancelled) {
 		named[call.ID] = true
 	}
-	late := func(call record.CallName) bool { return !named[call.ID] }
-	r.Settled = append(r.Settled, only(now.Settled, late)...)
-	r.Cancelled = append(r.Cancelled, only(now.Cancelled, late)...)
-}
-
-func only(calls []record.CallName, is func(record.CallName) bool) (out []record.CallName) {
-	for _, call := range calls {
-		if is(call) {
-			out = append(out, call)
-		}
-	}
-	return out
+	isNamed := func(call record.CallName) bool { return named[call.ID] }
+	r.Settled = append(r.Settled, slices.DeleteFunc(now.Settled, isNamed)...)
+	r.Cancelled = append(r.Cancelled, slices.DeleteFunc(now.Cancelled, isNamed)...)
 }
 
 // onlyWaitsLocked reports whether a running turn only waits for results that no connected client can give.
