@@ -86,8 +86,8 @@ type Config struct {
 	// Authenticate returns who makes a request, by its headers or its connection. It must
 	// not read the body. Several goroutines may call it at once. An error refuses the
 	// request (UNAUTHENTICATED) before anything of it is read; it is logged and not sent.
-	// Health checks are not authenticated. nil: every caller is the operator,
-	// session.Local.
+	// Health checks are not authenticated. nil: every caller is the operator, and has
+	// no tenant.
 	Authenticate func(*http.Request) (principal.Principal, error)
 	// Logger receives one line per turn; no prompts, payloads or keys. Default:
 	// discard.

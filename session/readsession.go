@@ -77,7 +77,7 @@ type SessionWatcher struct { //nolint:revive // a Watcher is one of a turn
 	places   render.Places
 	replayed int64       // the last record before the client came; -1 while unknown
 	ref      *sessionRef // the session, nil while it is quiet
-	watcher  *Watcher    // of held
+	watcher  *Watcher    // of ref
 }
 
 // WatchSession returns a watcher of a session that begins after a cursor; "" is the beginning. An error

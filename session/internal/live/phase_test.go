@@ -20,34 +20,28 @@ func TestPhasesAreDrawn(t *testing.T) {
 }
 
 // phasesNotDrawn are phases that a turn, or a call, that begins cannot come to.
-func phasesNotDrawn() (missing []string) {
-	turns := map[turnPhase]bool{turnNew: true}
-	for range turnPhaseNames {
-		for from := range turns {
-			for _, to := range turnTransitions[from] {
-				turns[to] = true
-			}
-		}
-	}
-	for p, name := range turnPhaseNames {
-		if !turns[turnPhase(p)] {
-			missing = append(missing, "turn "+name)
-		}
-	}
-	calls := map[callPhase]bool{callAsking: true}
+func phasesNotDrawn() []string {
+	begins := []callPhase{callAsking}
 	for p := callOpen; p <= callAbandoned; p++ {
-		calls[p] = true
+		begins = append(begins, p)
 	}
-	for range callPhaseNames {
-		for from := range calls {
-			for _, to := range callTransitions[from] {
-				calls[to] = true
-			}
+	return append(
+		notReached("turn ", turnPhaseNames[:], turnTransitions, turnNew),
+		notReached("call ", callPhaseNames[:], callTransitions, begins...)...)
+}
+
+// notReached returns the names of phases to which no transitions lead from the first ones.
+func notReached[P ~int](of string, names []string, transitions map[P][]P, first ...P) (missing []string) {
+	reached := map[P]bool{}
+	for queue := first; len(queue) > 0; queue = queue[1:] {
+		if p := queue[0]; !reached[p] {
+			reached[p] = true
+			queue = append(queue, transitions[p]...)
 		}
 	}
-	for p, name := range callPhaseNames {
-		if !calls[callPhase(p)] {
-			missing = append(missing, "call "+name)
+	for p, name := range names {
+		if !reached[P(p)] {
+			missing = append(missing, of+name)
 		}
 	}
 	return missing

@@ -209,7 +209,7 @@ export type RunRequest_ExecuteRequest = Message<"agentd.v1.RunRequest.ExecuteReq
   /**
    * State to begin with. On a continued session these keys overwrite the
    * stored ones. Keys follow the engine's scopes: `temp:` lives for the turn,
-   * `user:` is shared by the sessions of one user, `app:` by all sessions. A null
+   * `user:` is shared by the sessions of one user, `app:` by all of a tenant. A null
    * value removes a key. The keys of a session, and of each scope that sessions share,
    * are bounded in number and bytes; what would take them past that is
    * ERROR_CODE_LIMIT_EXCEEDED.
@@ -382,7 +382,7 @@ export type RunRequest_ExecuteRequestJson = {
   /**
    * State to begin with. On a continued session these keys overwrite the
    * stored ones. Keys follow the engine's scopes: `temp:` lives for the turn,
-   * `user:` is shared by the sessions of one user, `app:` by all sessions. A null
+   * `user:` is shared by the sessions of one user, `app:` by all of a tenant. A null
    * value removes a key. The keys of a session, and of each scope that sessions share,
    * are bounded in number and bytes; what would take them past that is
    * ERROR_CODE_LIMIT_EXCEEDED.
