@@ -67,9 +67,7 @@ func grown(t *testing.T, file string, before int) int {
 	t.Helper()
 	for end := time.Now().Add(time.Minute); time.Now().Before(end); time.Sleep(10 * time.Millisecond) {
 		records := 0
-		for _, recs := range logsOf(t, file) {
-			records += len(recs)
-		}
+		read(t, file, func(_ *sqlite.Store, info store.Info) { records += int(info.LastSeq) })
 		if records > before {
 			return records
 		}
@@ -77,8 +75,22 @@ func grown(t *testing.T, file string, before int) int {
 	return 0
 }
 
-// logsOf returns every log of a database.
+// logsOf returns every log of a database to which nobody writes.
 func logsOf(t *testing.T, file string) map[string][]record.Record {
+	t.Helper()
+	logs := map[string][]record.Record{}
+	read(t, file, func(db *sqlite.Store, info store.Info) {
+		recs, err := db.Read(t.Context(), info.ID, 0, 10_000)
+		if err != nil || int64(len(recs)) != info.LastSeq {
+			t.Fatalf("session %s: %d of %d records, %v", info.ID, len(recs), info.LastSeq, err)
+		}
+		logs[info.ID] = recs
+	})
+	return logs
+}
+
+// read calls f for each session of a database.
+func read(t *testing.T, file string, f func(*sqlite.Store, store.Info)) {
 	t.Helper()
 	db, err := sqlite.Open(t.Context(), file, sqlite.Config{ReadOnly: true})
 	if err != nil {
@@ -89,21 +101,16 @@ func logsOf(t *testing.T, file string) map[string][]record.Record {
 			t.Error(err)
 		}
 	}()
-	logs := map[string][]record.Record{}
 	for q := (store.InfoQuery{Limit: 1000}); ; {
 		infos, err := db.Sessions(t.Context(), q)
 		if err != nil {
 			t.Fatal(err)
 		}
 		for _, info := range infos {
-			recs, err := db.Read(t.Context(), info.ID, 0, 10_000)
-			if err != nil || int64(len(recs)) != info.LastSeq {
-				t.Fatalf("session %s: %d of %d records, %v", info.ID, len(recs), info.LastSeq, err)
-			}
-			logs[info.ID] = recs
+			f(db, info)
 		}
 		if len(infos) < q.Limit {
-			return logs
+			return
 		}
 		q.After = &infos[len(infos)-1]
 	}
@@ -139,6 +146,10 @@ func TestBackupOfALoadedDaemon(t *testing.T) {
 		t.Errorf("restore over a daemon: exit code %d, %s", code, errs)
 	}
 	stop()
+	d.signal(syscall.SIGTERM)
+	if code := d.wait(); code != 0 {
+		t.Errorf("the daemon ended with %d: %s", code, d.log)
+	}
 	live := logsOf(t, filepath.Join(dir, "agentd.db"))
 	before := 0
 	for i, to := range restored {
@@ -156,10 +167,6 @@ func TestBackupOfALoadedDaemon(t *testing.T) {
 			t.Errorf("backup %d has %d records, the one before %d", i, records, before)
 		}
 		before = records
-	}
-	d.signal(syscall.SIGTERM)
-	if code := d.wait(); code != 0 {
-		t.Errorf("the daemon ended with %d: %s", code, d.log)
 	}
 	last := restored[len(restored)-1]
 	next := inProcess(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": last})
