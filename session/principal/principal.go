@@ -6,8 +6,11 @@ package principal
 
 import (
 	"context"
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
 )
 
 // Role is what a principal may do.
@@ -38,6 +41,16 @@ func (r Role) String() string {
 	}
 }
 
+// ParseRole returns the role of a name that String returns.
+func ParseRole(name string) (Role, error) {
+	for _, r := range []Role{Caller, Observer, Operator} {
+		if r.String() == name {
+			return r, nil
+		}
+	}
+	return 0, fmt.Errorf("there is no role %q: use caller, observer or operator", name)
+}
+
 // Principal is who asks, as the server has found out; a claim of the request is not.
 type Principal struct {
 	// ID names the principal within its tenant. It is what created_by says.
@@ -46,7 +59,26 @@ type Principal struct {
 	Tenant string
 	// Role is what it may do.
 	Role Role
+	// Expires is when its credential does; zero is never.
+	Expires time.Time
+	// Scope narrows what it may do further; nil for what its role allows.
+	Scope *Scope
+	// Via is the id of the API key that the principal has shown, "" for another credential.
+	Via string
 }
+
+// Scope is what a principal with a token for a web page may do: it knows one session alone.
+type Scope struct {
+	// Session is the id of the session.
+	Session string
+	// Tools are the names of the tools that it may run and declare.
+	Tools []string
+	// Agents allows it to bring an agent tree; without, its turns continue with that of the session.
+	Agents bool
+}
+
+// Runs reports whether a principal of the scope may run a tool; without a scope it may run each.
+func (s *Scope) Runs(tool string) bool { return s == nil || slices.Contains(s.Tools, tool) }
 
 // local is the principal of whoever reaches a server that authenticates nobody.
 var local = Principal{ID: "local", Role: Operator}
