@@ -248,6 +248,8 @@ var rooms = []room{
 		knows: "a terminal of the system, and keys"},
 	{path: "internal/test/heldaddr", floor: 0, kit: true,
 		knows: "addresses that servers come back to"},
+	{path: "internal/test/issuer", floor: 2, kit: true, may: []string{"github.com/go-jose/go-jose/v4"},
+		knows: "tokens as an OpenID Connect issuer makes them"},
 	{path: "internal/contract", floor: 0, knows: "the part of the protocol that may never change"},
 	{path: "internal/importrules", floor: 0, knows: "this table"},
 }
@@ -269,7 +271,7 @@ var bans = []ban{
 		because: "one room reads YAML, with one set of rules and bounds"},
 	{path: "database/sql", but: []string{"session/store/sqlite", "internal/ledger/sqlledger"},
 		because: "storage stands behind store.Store"},
-	{path: "net/http", but: []string{"server", "internal/auth", "client", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",
+	{path: "net/http", but: []string{"server", "internal/auth", "internal/test/issuer", "client", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",
 		"internal/test/fakeprovider", "internal/test/harness", "internal/test/sessionfront", "cmd/agentd", "agentdtest", "internal/test/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect},
 		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
 	{path: "os/exec", but: []string{"internal/toolcmd", "internal/test/ttytest", "examples/supportdesk"}, because: "the server never runs a tool; tools run on the client"},
