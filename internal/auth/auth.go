@@ -29,6 +29,8 @@ type Config struct {
 	Certificates bool
 	// Proxy sets headers that are believed. nil: none.
 	Proxy *Proxy
+	// Next judges requests that have no API key, in place of all that follows. nil: nobody does.
+	Next func(*http.Request) (principal.Principal, error)
 	// Open takes whoever reaches the server for its operator while nothing else is configured and no API key was made.
 	Open bool
 	// Logger receives what goes wrong with the issuer and the ledger. Default: discard.
@@ -63,7 +65,7 @@ func New(cfg Config) (*Authenticator, error) {
 
 // Configured reports whether callers have another way to prove who they are than an API key.
 func (a *Authenticator) Configured() bool {
-	return a.issuer != nil || a.cfg.Certificates || a.cfg.Proxy != nil
+	return a.cfg.Next != nil || a.issuer != nil || a.cfg.Certificates || a.cfg.Proxy != nil
 }
 
 // IsOpen reports whether whoever reaches the server is its operator.
@@ -75,7 +77,10 @@ func (a *Authenticator) IsOpen(ctx context.Context) (bool, error) {
 		return true, nil
 	}
 	has, err := a.keys.any(ctx)
-	return !has && err == nil, err
+	if err != nil {
+		return false, passing{err}
+	}
+	return !has, nil
 }
 
 var (
@@ -84,6 +89,12 @@ var (
 	errTwo = errors.New("the request has both Authorization and X-Api-Key: send one of them")
 )
 
+// passing is the error of a request whose credential was not judged, since what it is compared with cannot be read now.
+type passing struct{ error }
+
+func (passing) Temporary() bool { return true }
+func (p passing) Unwrap() error { return p.error }
+
 // operator is whoever reaches an open server. It is the principal of a context that names nobody.
 var operator = principal.Of(context.Background())
 
@@ -91,13 +102,14 @@ var operator = principal.Of(context.Background())
 // request is refused; it holds no secret, and is for the log.
 func (a *Authenticator) Authenticate(r *http.Request) (principal.Principal, error) {
 	text, err := bearer(r.Header)
-	if err != nil {
-		return principal.Principal{}, err
-	}
 	_, _, ours := parts(text)
 	switch {
 	case ours && a.keys != nil:
 		return a.keys.principal(r.Context(), text)
+	case a.cfg.Next != nil:
+		return a.cfg.Next(r)
+	case err != nil:
+		return principal.Principal{}, err
 	case text != "" && a.issuer != nil:
 		return a.issuer.principal(r.Context(), text)
 	case a.cfg.Certificates && hasCertificate(r):

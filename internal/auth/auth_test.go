@@ -203,6 +203,15 @@ func TestLedgerFails(t *testing.T) {
 	l.broken.Store(true)
 	refused(t, a, "without a credential", request(), "the disk is gone")
 	refused(t, a, "with a key", bearer("agentd_key_abcdefghijkl_X"), "the disk is gone")
+	for _, r := range []*http.Request{request(), bearer("agentd_key_abcdefghijkl_X")} {
+		_, err := a.Authenticate(r)
+		if e, ok := errors.AsType[interface {
+			error
+			Temporary() bool
+		}](err); !ok || !e.Temporary() {
+			t.Errorf("%v is no error that passes", err)
+		}
+	}
 	l.broken.Store(false)
 	taken(t, a, "again", request(), principal.Principal{ID: "local", Role: principal.Operator})
 }

@@ -171,7 +171,8 @@ func (i *issuer) verifiers(ctx context.Context) (current, before verifier, err e
 	i.mu.Lock()
 	defer i.mu.Unlock()
 	if i.current.IDTokenVerifier == nil || time.Since(i.current.made) > stale {
-		return verifier{}, verifier{}, fmt.Errorf("the issuer %s cannot be asked for its keys: %w", i.cfg.URL, i.failure)
+		err := fmt.Errorf("the issuer %s cannot be asked for its keys: %w", i.cfg.URL, i.failure)
+		return verifier{}, verifier{}, passing{err}
 	}
 	return i.current, i.before, nil
 }

@@ -128,8 +128,9 @@ func (k *keys) key(ctx context.Context, id string) (ledger.APIKey, error) {
 	}
 	if err == nil || errors.Is(err, errWrongKey) {
 		k.keep(id, known{key, err, time.Now()})
+		return key, err
 	}
-	return key, err
+	return key, passing{err}
 }
 
 func (k *keys) fresh(id string) (known, bool) {

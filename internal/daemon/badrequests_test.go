@@ -297,6 +297,13 @@ func badRequests() map[string][]badRequest {
 		// They ask for nothing that could be wrong.
 		"GetCapabilities": {},
 		"ListModels":      {},
+		"CreateSessionToken": {
+			{name: "no session", body: `{}`, code: invalidArgument, kind: invalidRequest, says: []string{"session_id"}},
+			{name: "an unknown session", body: `{"sessionId":"none"}`, code: notFound, kind: sessionNotFound, says: []string{"none"}},
+			{name: "too many tools", body: `{"sessionId":"{done}","toolNames":[{names}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_names"}},
+			{name: "no time", body: `{"sessionId":"{done}","lifetime":"0s"}`, code: invalidArgument, kind: invalidRequest, says: []string{"lifetime"}},
+			{name: "too long a time", body: `{"sessionId":"{done}","lifetime":"3601s"}`, code: invalidArgument, kind: invalidRequest, says: []string{"lifetime"}},
+		},
 	}
 	return all
 }

@@ -191,7 +191,7 @@ var rooms = []room{
 		knows: "how a caller proves who it is; neither sessions nor the protocol"},
 
 	{path: "internal/daemon", floor: 3,
-		may: []string{"session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "internal/check", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
+		may: []string{"session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "internal/check", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
 			"model/openai", "internal/models/scripted", "internal/models/echo", "internal/models/record", "adkbridge", "server", gen, genConnect, connect,
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "buf.build/go/protovalidate",
 			"google.golang.org/protobuf/types/known/durationpb"},
