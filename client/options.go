@@ -32,6 +32,7 @@ type config struct {
 	attachments map[string]*ToolSet
 	reconnect   ReconnectPolicy
 	journalDir  string
+	token       TokenSource // nil: no credential is sent
 	err         error // the first wrong option
 }
 

@@ -3,12 +3,9 @@ package server
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"net/http"
 	"strings"
-	"unicode"
-	"unicode/utf8"
 
 	"connectrpc.com/connect"
 
@@ -34,7 +31,7 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.cfg.Authenticate(r)
 		if err == nil {
-			err = named(p)
+			err = p.Check()
 		}
 		if err != nil {
 			s.log.LogAttrs(r.Context(), slog.LevelInfo, "request refused",
@@ -46,23 +43,6 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 		ctx := context.WithValue(r.Context(), requestKey{}, r)
 		next.ServeHTTP(w, r.WithContext(principal.With(ctx, p)))
 	})
-}
-
-// maxName bounds the id of a principal, and its tenant, in bytes.
-const maxName = 256
-
-// named refuses a principal whose names cannot stand in a log or in the key of a session.
-func named(p principal.Principal) error {
-	if p.ID == "" {
-		return errors.New("the principal has no id")
-	}
-	for what, name := range map[string]string{"id": p.ID, "tenant": p.Tenant} {
-		if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-			return fmt.Errorf("the %s %.300q of the principal has control characters, is no UTF-8, or has more than %d bytes",
-				what, name, maxName)
-		}
-	}
-	return nil
 }
 
 // unauthenticated is what a caller reads of why it is refused, which is for the log.

@@ -139,6 +139,16 @@ func OpenKeys(ctx context.Context, dataDir string, allowNetworkFiles bool) (*Key
 	return &Keys{s, sqlledger.New(s)}, nil
 }
 
+// NewPrincipal returns a principal, whose names a server takes.
+func NewPrincipal(id, tenant, role string) (principal.Principal, error) {
+	r, err := principal.ParseRole(role)
+	p := principal.Principal{ID: id, Tenant: tenant, Role: r}
+	if err == nil {
+		err = p.Check()
+	}
+	return p, err
+}
+
 // Create makes an API key for a principal, and returns what its holder sends, which nobody can find out later, and
 // whether it is the first one.
 func (k *Keys) Create(ctx context.Context, p principal.Principal, note string) (text string, key APIKey, first bool, err error) {

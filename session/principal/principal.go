@@ -6,11 +6,14 @@ package principal
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"net/url"
 	"slices"
 	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Role is what a principal may do.
@@ -79,6 +82,23 @@ type Scope struct {
 
 // Runs reports whether a principal of the scope may run a tool; without a scope it may run each.
 func (s *Scope) Runs(tool string) bool { return s == nil || slices.Contains(s.Tools, tool) }
+
+// maxName bounds the id of a principal, and its tenant, in bytes.
+const maxName = 256
+
+// Check refuses a principal without an id, and one whose names cannot stand in a log or in the key of a session.
+func (p Principal) Check() error {
+	if p.ID == "" {
+		return errors.New("the principal has no id")
+	}
+	for what, name := range map[string]string{"id": p.ID, "tenant": p.Tenant} {
+		if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+			return fmt.Errorf("the %s %.300q of the principal has control characters, is no UTF-8, or has more than %d bytes",
+				what, name, maxName)
+		}
+	}
+	return nil
+}
 
 // local is the principal of whoever reaches a server that authenticates nobody.
 var local = Principal{ID: "local", Role: Operator}
