@@ -146,4 +146,3 @@ func bearer(h http.Header) (string, error) {
 	}
 	return "", errTwo
 }
-
