@@ -85,12 +85,12 @@ func (c *Client) newSentToken(ctx context.Context) (context.Context, *sentToken)
 }
 
 // renewed reports whether a request that has failed is worth another try: the server has refused its token, and the
-// source has another one.
+// source has another one, or cannot say so now.
 func (s *sentToken) renewed(ctx context.Context, failure *Error) bool {
 	if s == nil || failure == nil || failure.Code != ErrUnauthenticated {
 		return false
 	}
 	token, err := s.source(ctx)
 	last := s.last.Load()
-	return err == nil && last != nil && token != *last
+	return err != nil || last != nil && token != *last
 }
