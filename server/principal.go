@@ -101,7 +101,7 @@ func mayCall(p principal.Principal, procedure string) *fault.Error {
 	if !listed {
 		need = principal.Operator
 	}
-	if p.Scope != nil && !inScope[procedure] {
+	if p.Session != "" && !inScope[procedure] {
 		return fault.Errorf(codeDenied, "%s is not for a token of one session: use the credential that made the token",
 			strings.TrimPrefix(procedure, "/"))
 	}

@@ -43,22 +43,21 @@ var inScope = map[string]bool{
 
 // mayStart refuses a turn that is beyond the scope of a token, and narrows the request to it.
 func mayStart(p principal.Principal, ex *agentdv1.RunRequest_ExecuteRequest, req *session.Request) *fault.Error {
-	scope := p.Scope
-	if scope == nil {
+	if p.Session == "" {
 		return nil
 	}
 	req.Create = false
 	switch {
 	case ex.GetSessionId() == "":
-		return beyond("execute.session_id", "the token is for session %q alone: name it", scope.Session)
-	case ex.GetAgent() != nil && !scope.Agents:
+		return beyond("execute.session_id", "the token is for session %q alone: name it", p.Session)
+	case ex.GetAgent() != nil && !p.Agents:
 		return beyond("execute.agent", "the token allows no agent tree: leave agent out, "+
 			"and the turn continues with the tree of the session; or make the token with agents")
 	}
 	for i, tool := range ex.GetTools() {
-		if !scope.Runs(tool.GetName()) {
+		if !p.Runs(tool.GetName()) {
 			return beyond(fmt.Sprintf("execute.tools[%d]", i), "the token does not allow the tool %s, only %q",
-				quote(tool.GetName()), scope.Tools)
+				quote(tool.GetName()), p.Tools)
 		}
 	}
 	return nil
@@ -66,12 +65,12 @@ func mayStart(p principal.Principal, ex *agentdv1.RunRequest_ExecuteRequest, req
 
 // mayRun refuses tools that are beyond the scope of a token.
 func mayRun(p principal.Principal, at string, tools []string) *fault.Error {
-	i := slices.IndexFunc(tools, func(name string) bool { return !p.Scope.Runs(name) })
+	i := slices.IndexFunc(tools, func(name string) bool { return !p.Runs(name) })
 	if i < 0 {
 		return nil
 	}
 	return beyond(fmt.Sprintf("%stool_names[%d]", at, i), "the token does not allow the tool %s, only %q",
-		quote(tools[i]), p.Scope.Tools)
+		quote(tools[i]), p.Tools)
 }
 
 func beyond(field, format string, args ...any) *fault.Error {
@@ -83,12 +82,12 @@ func beyond(field, format string, args ...any) *fault.Error {
 func (s *Server) watchStarted(
 	ctx context.Context, turn *session.Turn, keys session.Keys,
 ) (*session.Turn, *session.Watcher, error) {
-	scope := principal.Of(ctx).Scope
-	if scope == nil {
+	p := principal.Of(ctx)
+	if p.Session == "" {
 		return turn, turn.Watch(), nil
 	}
 	return s.cfg.Sessions.Attach(ctx, session.AttachRequest{
-		SessionID: turn.SessionID(), TurnID: turn.ID(), Tools: scope.Tools, Keys: keys,
+		SessionID: turn.SessionID(), TurnID: turn.ID(), Tools: p.Tools, Keys: keys,
 	})
 }
 
@@ -108,9 +107,7 @@ func (s *sessionService) CreateSessionToken(
 	if r.Msg.GetObserve() {
 		token.Role = principal.Observer
 	}
-	token.Scope = &principal.Scope{
-		Session: found.ID, Tools: slices.Clone(r.Msg.GetToolNames()), Agents: r.Msg.GetAgents(),
-	}
+	token.Session, token.Tools, token.Agents = found.ID, slices.Clone(r.Msg.GetToolNames()), r.Msg.GetAgents()
 	lifetime := defaultToken
 	if r.Msg.GetLifetime() != nil {
 		lifetime = r.Msg.GetLifetime().AsDuration()

@@ -201,8 +201,8 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 		// The response to the client's first request may be lost.
 		attach := session.AttachRequest{SessionID: before.SessionID, TurnID: before.TurnID, Starter: true,
 			Keys: req.Keys}
-		if scope := principal.Of(ctx).Scope; scope != nil {
-			attach.Starter, attach.Tools = false, scope.Tools
+		if p := principal.Of(ctx); p.Session != "" {
+			attach.Starter, attach.Tools = false, p.Tools
 		}
 		turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, attach)
 		if err != nil {

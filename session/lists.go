@@ -19,7 +19,7 @@ func keyOf(ctx context.Context, id string) string {
 		return ""
 	}
 	p := principal.Of(ctx)
-	if p.Scope != nil && p.Scope.Session != id {
+	if p.Session != "" && p.Session != id {
 		return tenant.Key(p.Tenant+nobody, id)
 	}
 	return tenant.Key(p.Tenant, id)
@@ -31,8 +31,8 @@ const nobody = "\x00"
 
 // scoped returns the session whose turns and interactions are listed: for a token that of its scope.
 func scoped(ctx context.Context, id string) string {
-	if p := principal.Of(ctx); id == "" && p.Scope != nil {
-		return p.Scope.Session
+	if p := principal.Of(ctx); id == "" {
+		return p.Session
 	}
 	return id
 }

@@ -54,6 +54,17 @@ type keysListCmd struct {
 	Tenant *string `noenv:"" placeholder:"NAME" help:"Only keys of this tenant; an empty name is those of none."`
 }
 
+// Help is shown below the flags.
+func (*keysListCmd) Help() string {
+	return `The secrets are not in the database. When the output is no terminal, it is JSON.
+
+Examples:
+
+  agentd keys list --tenant acme
+
+  agentd keys list --json | jq -r 'select(.revoked == null) | .id'`
+}
+
 type keysRevokeCmd struct {
 	IDs []string `arg:"" help:"The ids of the keys, as agentd keys list shows them."`
 	keysFlags

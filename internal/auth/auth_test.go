@@ -181,11 +181,11 @@ func TestTokenOfARevokedKey(t *testing.T) {
 		ann := principal.Principal{ID: "ann"}
 		_, id := create(t, l, ledger.Key, ann, "")
 		page := ann
-		page.Scope = &principal.Scope{Session: "s", Tools: []string{"look"}}
+		page.Session, page.Tools = "s", []string{"look"}
 		page.Expires = time.Now().Add(time.Hour)
 		text, tokenID := create(t, l, ledger.Token, page, id)
 		p, err := a.Authenticate(bearer(text))
-		if err != nil || p.Scope == nil || p.Scope.Session != "s" || !p.Scope.Runs("look") || p.Scope.Runs("go") || p.Via != tokenID {
+		if err != nil || p.Session != "s" || !p.Runs("look") || p.Runs("go") || p.Via != tokenID {
 			t.Fatalf("%+v, %v", p, err)
 		}
 		if _, err := l.RevokeKey(t.Context(), id, time.Now()); err != nil {

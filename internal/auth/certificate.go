@@ -34,7 +34,8 @@ func ofCertificate(cert *x509.Certificate) (principal.Principal, error) {
 			"agentd://TENANT/ROLE/ID among its URIs")
 	}
 	role, id, _ := strings.Cut(strings.TrimPrefix(found.Path, "/"), "/")
-	r, err := principal.ParseRole(role)
+	p := principal.Principal{ID: id, Tenant: found.Host, Expires: cert.NotAfter}
+	err := p.Role.UnmarshalText([]byte(role))
 	if err == nil && id == "" {
 		err = errors.New("it has no id")
 	}
@@ -42,5 +43,5 @@ func ofCertificate(cert *x509.Certificate) (principal.Principal, error) {
 		return principal.Principal{}, fmt.Errorf("the name %q of the client certificate is not agentd://TENANT/ROLE/ID: %w",
 			found, err)
 	}
-	return principal.Principal{ID: id, Tenant: found.Host, Role: r, Expires: cert.NotAfter}, nil
+	return p, nil
 }

@@ -148,8 +148,7 @@ func (i *issuer) named(token *oidc.IDToken) (principal.Principal, error) {
 	case who[2] == "":
 		return p, nil
 	}
-	var err error
-	if p.Role, err = principal.ParseRole(who[2]); err != nil {
+	if err := p.Role.UnmarshalText([]byte(who[2])); err != nil {
 		return principal.Principal{}, fmt.Errorf("the claim %q of the token: %w", i.cfg.Role, err)
 	}
 	return p, nil

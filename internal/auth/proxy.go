@@ -56,7 +56,7 @@ func (p *Proxy) principal(h http.Header) (principal.Principal, error) {
 	}
 	var err error
 	if who[2] != "" {
-		if out.Role, err = principal.ParseRole(who[2]); err != nil {
+		if err = out.Role.UnmarshalText([]byte(who[2])); err != nil {
 			err = fmt.Errorf("the header %s of the proxy: %w", p.Role, err)
 		}
 	}

@@ -141,8 +141,8 @@ func OpenKeys(ctx context.Context, dataDir string, allowNetworkFiles bool) (*Key
 
 // NewPrincipal returns a principal, whose names a server takes.
 func NewPrincipal(id, tenant, role string) (principal.Principal, error) {
-	r, err := principal.ParseRole(role)
-	p := principal.Principal{ID: id, Tenant: tenant, Role: r}
+	p := principal.Principal{ID: id, Tenant: tenant}
+	err := p.Role.UnmarshalText([]byte(role))
 	if err == nil {
 		err = p.Check()
 	}

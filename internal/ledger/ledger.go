@@ -40,7 +40,7 @@ type APIKey struct {
 	Sum [32]byte
 	// Kind says what the key is for.
 	Kind Kind
-	// Principal is whom the key speaks for. Expires is that of the key; the Scope is set for a Token.
+	// Principal is whom the key speaks for. Expires is that of the key; its Session is set for a Token.
 	Principal principal.Principal
 	// Note is what its maker says of it.
 	Note string

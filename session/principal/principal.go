@@ -44,14 +44,15 @@ func (r Role) String() string {
 	}
 }
 
-// ParseRole returns the role of a name that String returns.
-func ParseRole(name string) (Role, error) {
-	for _, r := range []Role{Caller, Observer, Operator} {
-		if r.String() == name {
-			return r, nil
+// UnmarshalText reads a name that String returns.
+func (r *Role) UnmarshalText(name []byte) error {
+	for _, role := range []Role{Caller, Observer, Operator} {
+		if role.String() == string(name) {
+			*r = role
+			return nil
 		}
 	}
-	return 0, fmt.Errorf("there is no role %q: use caller, observer or operator", name)
+	return fmt.Errorf("there is no role %q: use caller, observer or operator", name)
 }
 
 // Principal is who asks, as the server has found out; a claim of the request is not.
@@ -64,24 +65,20 @@ type Principal struct {
 	Role Role
 	// Expires is when its credential does; zero is never.
 	Expires time.Time
-	// Scope narrows what it may do further; nil for what its role allows.
-	Scope *Scope
 	// Via is the id of the API key that the principal has shown, "" for another credential.
 	Via string
-}
 
-// Scope is what a principal with a token for a web page may do: it knows one session alone.
-type Scope struct {
-	// Session is the id of the session.
+	// Session is set for a principal with a token for a web page: it is the id of the one session that exists for it.
 	Session string
-	// Tools are the names of the tools that it may run and declare.
+	// Tools are the names of the tools that a principal with a Session may run and declare.
 	Tools []string
-	// Agents allows it to bring an agent tree; without, its turns continue with that of the session.
+	// Agents allows a principal with a Session to bring an agent tree; without, its turns continue with that of the
+	// session.
 	Agents bool
 }
 
-// Runs reports whether a principal of the scope may run a tool; without a scope it may run each.
-func (s *Scope) Runs(tool string) bool { return s == nil || slices.Contains(s.Tools, tool) }
+// Runs reports whether the principal may run a tool.
+func (p *Principal) Runs(tool string) bool { return p.Session == "" || slices.Contains(p.Tools, tool) }
 
 // maxName bounds the id of a principal, and its tenant, in bytes.
 const maxName = 256

@@ -32,7 +32,7 @@ func full(id string) ledger.APIKey {
 		ID: id, Sum: sha256.Sum256([]byte(id)), Kind: ledger.Token, Note: "naïve 'note'\n", Maker: "acme/ann", Via: "other",
 		Principal: principal.Principal{
 			ID: "ann@é/x", Tenant: "acme", Role: principal.Observer, Expires: epoch.Add(time.Hour),
-			Scope: &principal.Scope{Session: "s-1", Tools: []string{"look", "go"}, Agents: true},
+			Session: "s-1", Tools: []string{"look", "go"}, Agents: true,
 		},
 		Created: epoch,
 	}
@@ -157,7 +157,7 @@ func races(t *testing.T, l ledger.Ledger) {
 	var made atomic.Int64
 	var wg sync.WaitGroup
 	for range 8 {
-		wg.Go(func() {
+		wg.Go(func() { // ends with its keys
 			for i := range 10 {
 				switch err := l.CreateKey(t.Context(), full(fmt.Sprint(i))); {
 				case err == nil:

@@ -13,7 +13,6 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/ledger"
-	"github.com/apzuk3/agentd/session/principal"
 )
 
 // DB is a database with the tables of a ledger.
@@ -29,7 +28,7 @@ func New(db DB) ledger.Ledger { return &store{db} }
 
 type store struct{ db DB }
 
-// scope is the form of a principal's scope in the database.
+// scope is what a principal with a token may do, in the form of the database.
 type scope struct {
 	Session string   `json:"session"`
 	Tools   []string `json:"tools,omitempty"`
@@ -41,8 +40,8 @@ const columns = `id, sum, kind, tenant, principal, role, scope, note, maker, via
 // CreateKey implements ledger.Ledger.
 func (s *store) CreateKey(ctx context.Context, k ledger.APIKey) error {
 	narrow := ""
-	if sc := k.Principal.Scope; sc != nil {
-		text, err := json.Marshal(scope{Session: sc.Session, Tools: sc.Tools, Agents: sc.Agents})
+	if p := k.Principal; p.Session != "" {
+		text, err := json.Marshal(scope{Session: p.Session, Tools: p.Tools, Agents: p.Agents})
 		if err != nil {
 			return fmt.Errorf("ledger: scope of API key %q: %w", k.ID, err)
 		}
@@ -168,7 +167,7 @@ func scanKey(row interface{ Scan(...any) error }) (k ledger.APIKey, err error) {
 	if copy(k.Sum[:], sum) != len(k.Sum) || len(sum) != len(k.Sum) {
 		return k, fmt.Errorf("the sum of API key %q has %d bytes, want %d", k.ID, len(sum), len(k.Sum))
 	}
-	if p.Role, err = principal.ParseRole(role); err != nil {
+	if err = p.Role.UnmarshalText([]byte(role)); err != nil {
 		return k, fmt.Errorf("API key %q: %w", k.ID, err)
 	}
 	if narrow == "" {
@@ -178,7 +177,7 @@ func scanKey(row interface{ Scan(...any) error }) (k ledger.APIKey, err error) {
 	if err := json.Unmarshal([]byte(narrow), &sc); err != nil {
 		return k, fmt.Errorf("the scope of API key %q: %w", k.ID, err)
 	}
-	p.Scope = &principal.Scope{Session: sc.Session, Tools: sc.Tools, Agents: sc.Agents}
+	p.Session, p.Tools, p.Agents = sc.Session, sc.Tools, sc.Agents
 	return k, nil
 }
 
