@@ -33,7 +33,7 @@ type config struct {
 	reconnect   ReconnectPolicy
 	journalDir  string
 	token       TokenSource // nil: no credential is sent
-	err         error // the first wrong option
+	err         error       // the first wrong option
 }
 
 func defaultConfig() config {

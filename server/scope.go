@@ -84,7 +84,8 @@ func (s *Server) watchStarted(
 ) (*session.Turn, *session.Watcher, error) {
 	p := principal.Of(ctx)
 	if p.Session == "" {
-		return turn, turn.Watch(), nil
+		watch := turn.Watch()
+		return turn, watch, nil
 	}
 	return s.cfg.Sessions.Attach(ctx, session.AttachRequest{
 		SessionID: turn.SessionID(), TurnID: turn.ID(), Tools: p.Tools, Keys: keys,

@@ -40,7 +40,8 @@ func (f *authFlags) authenticate(cfg *daemon.Config) error {
 	cfg.Insecure, cfg.Auth.ClientCAFile = f.Insecure, f.ClientCA
 	if f.OIDCIssuer != "" {
 		cfg.Auth.Issuer = &daemon.Issuer{
-			URL: f.OIDCIssuer, Audience: f.OIDCAudience, ID: f.OIDCIDClaim, Tenant: f.OIDCTenantClaim, Role: f.OIDCRoleClaim,
+			URL: f.OIDCIssuer, Audience: f.OIDCAudience,
+			ID: f.OIDCIDClaim, Tenant: f.OIDCTenantClaim, Role: f.OIDCRoleClaim,
 		}
 	}
 	if len(f.TrustedProxies) == 0 {

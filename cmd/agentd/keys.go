@@ -72,8 +72,8 @@ type keysRevokeCmd struct {
 
 // Help is shown below the flags.
 func (*keysRevokeCmd) Help() string {
-	return `A daemon that runs refuses the keys within two seconds, ends the streams that were opened with them within half a
-minute, and takes no token any more that was made with them. Turns continue. Keys stay in the list.
+	return `A daemon that runs refuses the keys within two seconds, ends the streams that were opened with them
+within half a minute, and takes no token any more that was made with them. Turns continue. Keys stay in the list.
 
 Examples:
 
@@ -193,8 +193,8 @@ func (c *keysListCmd) table(p *process, list []daemon.APIKey) error {
 	fmt.Fprintln(w, "ID\tPRINCIPAL\tTENANT\tROLE\tSTATE\tCREATED\tNOTE")
 	for i := range list {
 		k := &list[i]
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID, cli.Clean(k.Principal.ID), cli.Clean(k.Principal.Tenant),
-			k.Principal.Role, keyState(k), k.Created.UTC().Format(time.DateOnly), cli.Clean(k.Note))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID,
+			cli.Clean(k.Principal.ID), cli.Clean(k.Principal.Tenant), k.Principal.Role, keyState(k), k.Created.UTC().Format(time.DateOnly), cli.Clean(k.Note))
 	}
 	return w.Flush()
 }

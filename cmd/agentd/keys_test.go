@@ -3,6 +3,7 @@ package main
 import (
 	"encoding/json"
 	"errors"
+	"maps"
 	"net"
 	"os"
 	"path/filepath"
@@ -18,9 +19,7 @@ func command(t *testing.T, env map[string]string, args ...string) (code int, std
 	t.Helper()
 	var out, errs strings.Builder
 	all := map[string]string{"HOME": t.TempDir()}
-	for k, v := range env {
-		all[k] = v
-	}
+	maps.Copy(all, env)
 	code = run(nil, args, all, &out, &errs)
 	return code, out.String(), errs.String()
 }
@@ -41,7 +40,10 @@ func TestKeys(t *testing.T) {
 	if key = strings.TrimSpace(key); code != exitOK || !strings.HasPrefix(key, "agentd_key_") || !strings.Contains(errs, "first key") {
 		t.Fatalf("create: %d, %q, %q", code, key, errs)
 	}
-	await(t, "the daemon to close", func() bool { code, errs := models(nil); return code == exitError && strings.Contains(errs, "UNAUTHENTICATED") })
+	await(t, "the daemon to close", func() bool {
+		code, errs := models(nil)
+		return code == exitError && strings.Contains(errs, "UNAUTHENTICATED")
+	})
 	if code, errs := models(map[string]string{"AGENTD_API_KEY": key}); code != exitOK {
 		t.Errorf("with the key of the environment: %d, %s", code, errs)
 	}

@@ -208,9 +208,9 @@ func (c *serveCmd) Run(p *process) error {
 	}
 	if err := d.Start(context.Background()); err != nil {
 		if errors.Is(err, daemon.ErrOpen) {
-			err = fmt.Errorf("%w. Make an API key (agentd keys create NAME), set --oidc-issuer, --client-ca or "+
-				"--trusted-proxies, listen on 127.0.0.1 (--addr), or, if whoever reaches it may run agents at your cost, "+
-				"set --insecure", err)
+			err = fmt.Errorf("%w. Make an API key (agentd keys create NAME), "+
+				"set --oidc-issuer, --client-ca or --trusted-proxies, listen on 127.0.0.1 (--addr), "+
+				"or, if whoever reaches it may run agents at your cost, set --insecure", err)
 		}
 		return errors.Join(err, c.shutdown(p, d))
 	}

@@ -192,7 +192,7 @@ func TestTokenOfARevokedKey(t *testing.T) {
 			t.Fatal(err)
 		}
 		time.Sleep(auth.Freshness)
-		refused(t, a, "a token of a revoked key", bearer(text), "worth nothing")
+		refused(t, a, "a token of a revoked key", bearer(text), "is worth nothing")
 	})
 }
 

@@ -40,8 +40,8 @@ func ofCertificate(cert *x509.Certificate) (principal.Principal, error) {
 		err = errors.New("it has no id")
 	}
 	if err != nil {
-		return principal.Principal{}, fmt.Errorf("the name %q of the client certificate is not agentd://TENANT/ROLE/ID: %w",
-			found, err)
+		return principal.Principal{}, fmt.Errorf(
+			"the name %q of the client certificate is not agentd://TENANT/ROLE/ID: %w", found, err)
 	}
 	return p, nil
 }

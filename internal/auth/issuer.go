@@ -41,7 +41,8 @@ const (
 
 // algorithms are those by which a token may be signed: none is symmetric, none is "none".
 var algorithms = []string{
-	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512, oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
+	oidc.RS256, oidc.RS384, oidc.RS512, oidc.PS256, oidc.PS384, oidc.PS512,
+	oidc.ES256, oidc.ES384, oidc.ES512, oidc.EdDSA,
 }
 
 // Issuer is an OpenID Connect issuer, and how its tokens name principals.
@@ -81,7 +82,8 @@ type verifier struct {
 func newIssuer(cfg Issuer, log *slog.Logger) (*issuer, error) {
 	u, err := url.Parse(cfg.URL)
 	switch {
-	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http" || u.RawQuery != "" || u.Fragment != "":
+	case err != nil || u.Host == "" || u.Scheme != "https" && u.Scheme != "http",
+		u.RawQuery != "" || u.Fragment != "":
 		return nil, fmt.Errorf("auth: the issuer %q is no URL: want https://HOST, as its tokens name it", cfg.URL)
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
 		return nil, fmt.Errorf("auth: the issuer %q is without TLS, which only one on this machine may be", cfg.URL)
@@ -93,13 +95,15 @@ func newIssuer(cfg Issuer, log *slog.Logger) (*issuer, error) {
 	}
 	client := cfg.Client
 	if client == nil {
-		client = &http.Client{CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+		client = &http.Client{CheckRedirect: noRedirect}
 	}
 	own := *client
 	docs := &documents{next: own.Transport, kept: map[string]document{}}
 	own.Transport, own.Timeout = docs, fetchTimeout
 	return &issuer{cfg: cfg, log: log, http: &own, docs: docs}, nil
 }
+
+func noRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 
 func isLoopback(host string) bool {
 	ip := net.ParseIP(host)

@@ -99,7 +99,7 @@ func (k *keys) principal(ctx context.Context, text string) (principal.Principal,
 			err = valid(via)
 		}
 		if err != nil {
-			return principal.Principal{}, fmt.Errorf("the token was made with an API key that is worth nothing: %w", err)
+			return principal.Principal{}, fmt.Errorf("the API key that made the token is worth nothing: %w", err)
 		}
 	}
 	p := key.Principal

@@ -35,7 +35,8 @@ type Issuer = auth.Issuer
 // Proxy is a proxy that says who calls.
 type Proxy = auth.Proxy
 
-// verifyClients has a TLS server verify the certificates that clients show. Clients without one are for others to judge.
+// verifyClients has a TLS server verify the certificates that clients show. Clients without one are for others to
+// judge.
 func (a *Auth) verifyClients(cfg *tls.Config) error {
 	if a.ClientCAFile == "" {
 		return nil
@@ -78,8 +79,8 @@ func (d *Daemon) mayListen(ctx context.Context, addr net.Addr) error {
 	case !d.cfg.Insecure:
 		return fmt.Errorf("daemon: %w: other machines reach %s", ErrOpen, addr)
 	}
-	d.log.Warn("the port is open to the network without authentication: whoever reaches it can run agents at your cost; " +
-		"an API key closes it: agentd keys create NAME")
+	d.log.Warn("the port is open to the network without authentication: " +
+		"whoever reaches it can run agents at your cost; an API key closes it: agentd keys create NAME")
 	return nil
 }
 
@@ -151,7 +152,9 @@ func NewPrincipal(id, tenant, role string) (principal.Principal, error) {
 
 // Create makes an API key for a principal, and returns what its holder sends, which nobody can find out later, and
 // whether it is the first one.
-func (k *Keys) Create(ctx context.Context, p principal.Principal, note string) (text string, key APIKey, first bool, err error) {
+func (k *Keys) Create(
+	ctx context.Context, p principal.Principal, note string,
+) (text string, key APIKey, first bool, err error) {
 	has, err := k.ledger.HasKeys(ctx)
 	if err != nil {
 		return "", APIKey{}, false, err

@@ -90,8 +90,8 @@ func (p Principal) Check() error {
 	}
 	for what, name := range map[string]string{"id": p.ID, "tenant": p.Tenant} {
 		if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
-			return fmt.Errorf("the %s %.300q of the principal has control characters, is no UTF-8, or has more than %d bytes",
-				what, name, maxName)
+			return fmt.Errorf("the %s %.300q of the principal has control characters, is no UTF-8, "+
+				"or has more than %d bytes", what, name, maxName)
 		}
 	}
 	return nil

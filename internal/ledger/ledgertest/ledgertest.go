@@ -29,7 +29,8 @@ var epoch = time.Date(2026, 1, 2, 3, 4, 5, 678_901_234, time.UTC)
 // full is a key with everything set.
 func full(id string) ledger.APIKey {
 	return ledger.APIKey{
-		ID: id, Sum: sha256.Sum256([]byte(id)), Kind: ledger.Token, Note: "naïve 'note'\n", Maker: "acme/ann", Via: "other",
+		ID: id, Sum: sha256.Sum256([]byte(id)), Kind: ledger.Token, Note: "naïve 'note'\n",
+		Maker: "acme/ann", Via: "other",
 		Principal: principal.Principal{
 			ID: "ann@é/x", Tenant: "acme", Role: principal.Observer, Expires: epoch.Add(time.Hour),
 			Session: "s-1", Tools: []string{"look", "go"}, Agents: true,

@@ -58,8 +58,8 @@ func (s *store) CreateKey(ctx context.Context, k ledger.APIKey) error {
 		}
 		_, err = c.ExecContext(ctx, `INSERT INTO api_keys (`+columns+`)
 			VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13)`,
-			k.ID, k.Sum[:], string(k.Kind), k.Principal.Tenant, k.Principal.ID, k.Principal.Role.String(), narrow, k.Note,
-			k.Maker, k.Via, nanos(k.Created), nanos(k.Principal.Expires), nanos(k.Revoked))
+			k.ID, k.Sum[:], string(k.Kind), k.Principal.Tenant, k.Principal.ID, k.Principal.Role.String(), narrow,
+			k.Note, k.Maker, k.Via, nanos(k.Created), nanos(k.Principal.Expires), nanos(k.Revoked))
 		return err
 	})
 	return within(err, "create API key %q", k.ID)

@@ -8,6 +8,7 @@ import (
 	"crypto/rand"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -89,9 +90,7 @@ func (i *Issuer) Token(t testing.TB, claims map[string]any) string {
 
 func (i *Issuer) claims(claims map[string]any) map[string]any {
 	all := map[string]any{"iss": i.URL}
-	for name, value := range claims {
-		all[name] = value
-	}
+	maps.Copy(all, claims)
 	return all
 }
 
@@ -129,7 +128,9 @@ func (i *Issuer) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	var reply any
 	switch r.URL.Path {
 	case "/.well-known/openid-configuration":
-		reply = map[string]any{"issuer": i.URL, "jwks_uri": i.URL + "/keys", "id_token_signing_alg_values_supported": []string{"ES256"}}
+		reply = map[string]any{
+			"issuer": i.URL, "jwks_uri": i.URL + "/keys", "id_token_signing_alg_values_supported": []string{"ES256"},
+		}
 	case "/keys":
 		var public jose.JSONWebKeySet
 		for _, k := range i.keys {

@@ -231,8 +231,8 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolRes
 	case p.phase == callSealed:
 		return nil, nil, errTooLate(res.CallID)
 	case !mayRun(ctx, p.call.Name):
-		return nil, nil, fault.Errorf(fault.Denied, "tool call %q is one of the tool %q, which the token does not allow",
-			res.CallID, p.call.Name)
+		return nil, nil, fault.Errorf(fault.Denied,
+			"tool call %q is one of the tool %q, which the token does not allow", res.CallID, p.call.Name)
 	case p.call.Asks != nil && res.Outcome == record.Returned:
 		return nil, nil, fault.Errorf(fault.Invalid,
 			"tool call %q waits for a person, no client is asked for it: resolve the interaction", res.CallID)
