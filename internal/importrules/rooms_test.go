@@ -46,6 +46,8 @@ var rooms = []room{
 	{path: genConnect, floor: 0, may: []string{gen, connect},
 		knows: "handlers and clients of the protocol, generated"},
 
+	{path: "internal/protorules", floor: 0, may: []string{gen, protobuf, "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go"},
+		knows: "the rules in the protos, and what breaks them; nothing of what messages mean"},
 	{path: "session/fault", floor: 0, may: []string{gen, protobuf},
 		knows: "what a client may read of an error; nothing of sessions"},
 	{path: "session/internal/logjson", floor: 0, knows: "JSON as a log holds it; no record"},
@@ -176,7 +178,7 @@ var rooms = []room{
 			"github.com/google/uuid", lru, "golang.org/x/sync/semaphore"},
 		knows: "the engine; neither database nor transport"},
 	{path: "server", floor: 2,
-		may: []string{"session", "session/index", "session/principal", "session/store", "session/record", "session/fault", gen, genConnect, connect, protobuf, "buf.build/go/protovalidate",
+		may: []string{"session", "session/index", "session/principal", "session/store", "session/record", "session/fault", gen, genConnect, connect, protobuf, "internal/protorules",
 			"connectrpc.com/cors", "connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "github.com/rs/cors", "golang.org/x/time",
 			"golang.org/x/sync/semaphore"},
 		knows: "the wire; neither engine, nor models, nor database"},
@@ -184,7 +186,7 @@ var rooms = []room{
 	{path: "internal/daemon", floor: 3,
 		may: []string{"session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "internal/check", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
 			"model/openai", "internal/models/scripted", "internal/models/echo", "internal/models/record", "adkbridge", "server", gen, genConnect, connect,
-			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "buf.build/go/protovalidate",
+			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "internal/protorules",
 			"google.golang.org/protobuf/types/known/durationpb"},
 		knows: "how the rooms are wired together, and nothing else"},
 
@@ -292,4 +294,5 @@ var testModules = []string{
 	"golang.org/x/sync",
 	"golang.org/x/net",
 	"google.golang.org/grpc",
+	"buf.build/go/protovalidate",
 }
