@@ -3,9 +3,9 @@
 // agentd, not an API.
 //
 // Paths, ids and texts are those of protovalidate. This package replaces it because a rule
-// of protovalidate may be an expression, whose interpreter takes 6 MB of the binary, 2 MB
-// of memory and 10 ms of each start. The package knows the kinds of rules that the
-// protocol has and compiles no other. Its tests compare it with protovalidate.
+// of protovalidate may be an expression, whose interpreter takes 6 MB of the binary and
+// 2 MB of memory. The package knows the kinds of rules that the protocol has and compiles
+// no other. Its tests compare it with protovalidate.
 //
 // The package imports the generated protocol and knows nothing of what messages mean.
 package protorules
