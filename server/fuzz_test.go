@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/jsondiff"
+	"github.com/apzuk3/agentd/internal/protorules"
 )
 
 // Whatever a client sends is refused with a message that can be sent, or
@@ -44,7 +45,7 @@ func FuzzMessage(f *testing.F) {
 	}}}); err == nil {
 		f.Add(data, false)
 	}
-	v, err := newValidator()
+	rules, err := protorules.Protocol()
 	if err != nil {
 		f.Fatal(err)
 	}
@@ -56,7 +57,7 @@ func FuzzMessage(f *testing.F) {
 		} else {
 			err = binaryCodec{}.Unmarshal(data, msg)
 		}
-		e := v.check(msg)
+		e := check(rules, msg)
 		switch {
 		case err != nil:
 			e = receiveError(err, 1<<20)
@@ -85,7 +86,7 @@ func FuzzMessage(f *testing.F) {
 
 // The largest message that gets in costs a bounded time to check.
 func BenchmarkCheckLargestTree(b *testing.B) {
-	v, err := newValidator()
+	rules, err := protorules.Protocol()
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -98,7 +99,7 @@ func BenchmarkCheckLargestTree(b *testing.B) {
 	}}}
 	b.SetBytes(int64(proto.Size(msg)))
 	for b.Loop() {
-		if e := v.check(msg); e != nil {
+		if e := check(rules, msg); e != nil {
 			b.Fatal(e)
 		}
 	}

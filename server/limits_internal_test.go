@@ -7,12 +7,13 @@ import (
 	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/protorules"
 	"github.com/apzuk3/agentd/session/fault"
 )
 
 // TestSizesAreLimits: who sends too much learns by numbers how much may be sent.
 func TestSizesAreLimits(t *testing.T) {
-	v, err := newValidator()
+	rules, err := protorules.Protocol()
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -30,7 +31,7 @@ func TestSizesAreLimits(t *testing.T) {
 		},
 		"no size": {&agentdv1.GetTurnRequest{}, fault.Limit{}},
 	} {
-		e := v.check(test.msg)
+		e := check(rules, test.msg)
 		if e == nil {
 			t.Errorf("%s: not refused", name)
 			continue

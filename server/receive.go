@@ -114,7 +114,7 @@ func (st *stream) halfClosed(err error) {
 
 // handle does what a message asks for. The error says why not.
 func (st *stream) handle(msg *agentdv1.RunRequest) *fault.Error {
-	if e := st.srv.validate.check(msg); e != nil {
+	if e := check(st.srv.rules, msg); e != nil {
 		return st.invalid(msg, e)
 	}
 	if id := sessionIDOf(msg); id != "" && id != st.turn.SessionID() {

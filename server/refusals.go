@@ -131,9 +131,9 @@ func (s *Server) acceptable(m proto.Message) *fault.Error {
 		return fault
 	}
 	if r, ok := m.(*agentdv1.SubmitToolResultsRequest); ok {
-		return s.validate.checkResults(r)
+		return checkResults(s.rules, r)
 	}
-	return s.validate.check(m)
+	return check(s.rules, m)
 }
 
 // envelopeBytes is what the protocols with envelopes put before a message.

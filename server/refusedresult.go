@@ -174,7 +174,7 @@ func (s *sessionService) resultsOf(r *agentdv1.SubmitToolResultsRequest) ([]sess
 				quote(named), quote(r.GetSessionId())).
 				Breaking(fmt.Sprintf("results[%d].session_id", i), fault.RuleConflict)
 		}
-		a, e := session.ClientResult{CallID: result.GetToolCallId()}, s.validate.check(result)
+		a, e := session.ClientResult{CallID: result.GetToolCallId()}, check(s.rules, result)
 		if e == nil {
 			a, e = toolResultOf(result, &left)
 		}

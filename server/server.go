@@ -13,20 +13,21 @@ import (
 	"connectrpc.com/grpcreflect"
 
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/protorules"
 	"github.com/apzuk3/agentd/session/fault"
 )
 
 // Server serves the protocol. Its methods may be called from any goroutine.
 type Server struct {
-	cfg      Config
-	log      *slog.Logger
-	validate *validator
-	handler  http.Handler
-	drain    context.Context //nolint:containedctx // ends when Drain is called
-	stop     context.CancelFunc
-	inbox    *inbox
-	outbox   *outbox
-	replays  chan struct{} // holds a token for each turn that is run again
+	cfg     Config
+	log     *slog.Logger
+	rules   *protorules.Rules
+	handler http.Handler
+	drain   context.Context //nolint:containedctx // ends when Drain is called
+	stop    context.CancelFunc
+	inbox   *inbox
+	outbox  *outbox
+	replays chan struct{} // holds a token for each turn that is run again
 
 	mu      sync.Mutex
 	open    int           // Run streams; protected by mu
@@ -39,11 +40,11 @@ func New(cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	v, err := sharedValidator()
+	rules, err := protorules.Protocol()
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, validate: v, drained: make(chan struct{}), replays: make(chan struct{}, 1),
+	s := &Server{cfg: cfg, log: cfg.Logger, rules: rules, drained: make(chan struct{}), replays: make(chan struct{}, 1),
 		inbox: newInbox(cfg.MaxReplyBytes), outbox: newOutbox(cfg.MaxReplyBytes)}
 	s.drain, s.stop = context.WithCancel(context.Background())
 	s.handler = s.routes()

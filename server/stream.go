@@ -152,7 +152,7 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 	case first.err != nil:
 		return receiveError(first.err, st.srv.cfg.MaxMessageBytes)
 	}
-	if e := st.srv.validate.check(first.msg); e != nil {
+	if e := check(st.srv.rules, first.msg); e != nil {
 		return e
 	}
 	if e := mayCall(principal.Of(ctx), agentdv1connect.AgentdRunProcedure); e != nil {

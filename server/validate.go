@@ -1,46 +1,23 @@
 package server
 
 import (
-	"errors"
 	"fmt"
 	"math"
 	"strconv"
 	"strings"
-	"sync"
 	"unicode/utf8"
 
-	"buf.build/go/protovalidate"
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/reflect/protoreflect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/protorules"
 	"github.com/apzuk3/agentd/session/fault"
 )
 
 // maxQuoted bounds how much of a refused value an error quotes.
 const maxQuoted = 80
-
-// validator checks messages against the rules in the protocol's own text.
-type validator struct{ rules protovalidate.Validator }
-
-// sharedValidator returns the validator of all servers of the process. Compiling the
-// rules takes longer than everything else that a server starts with; a validator does
-// not change, and any goroutine may use it.
-var sharedValidator = sync.OnceValues(newValidator)
-
-func newValidator() (*validator, error) {
-	rules, err := protovalidate.New(protovalidate.WithMessages(
-		&agentdv1.RunRequest{}, &agentdv1.CreateTurnRequest{}, &agentdv1.GetTurnRequest{},
-		&agentdv1.ListTurnsRequest{}, &agentdv1.CancelTurnRequest{}, &agentdv1.CancelToolCallRequest{},
-		&agentdv1.ListTurnEventsRequest{}, &agentdv1.WatchTurnRequest{}, &agentdv1.SubmitToolResultsRequest{},
-		&agentdv1.GetInteractionRequest{}, &agentdv1.ListInteractionsRequest{}, &agentdv1.ResolveInteractionRequest{},
-	))
-	if err != nil {
-		return nil, fmt.Errorf("server: compile the protocol's rules: %w", err)
-	}
-	return &validator{rules: rules}, nil
-}
 
 // A refused message of at most mostChecked bytes is checked to its end for further
 // faults. The first mostViolations are listed.
@@ -51,73 +28,47 @@ const (
 
 // check returns the rules that the message breaks, in the words of the first; nil for
 // none.
-func (v *validator) check(msg proto.Message) *fault.Error {
-	broken, err := v.broken(msg, protovalidate.WithFailFast())
+func check(rules *protorules.Rules, msg proto.Message) *fault.Error {
+	broken := rules.Broken(msg, 1)
 	if len(broken) == 0 {
-		return err
+		return nil
 	}
 	e := violation(broken[0])
 	if proto.Size(msg) > mostChecked {
 		return e
 	}
-	all, err := v.broken(msg)
-	if err != nil {
-		return e
-	}
 	e.Violations = nil
-	for _, b := range all[:min(len(all), mostViolations)] {
-		e = e.Breaking(protovalidate.FieldPathString(b.Proto.GetField()), b.Proto.GetRuleId())
+	for _, b := range rules.Broken(msg, mostViolations) {
+		e = e.Breaking(b.Path, b.Rule)
 	}
 	return e
 }
 
 // checkResults is check without the rules of single results, which are refused one by
 // one.
-func (v *validator) checkResults(r *agentdv1.SubmitToolResultsRequest) *fault.Error {
-	broken, err := v.broken(r)
-	for _, b := range broken {
-		if !strings.HasPrefix(protovalidate.FieldPathString(b.Proto.GetField()), "results[") {
+func checkResults(rules *protorules.Rules, r *agentdv1.SubmitToolResultsRequest) *fault.Error {
+	for _, b := range rules.Broken(r, math.MaxInt) {
+		if !strings.HasPrefix(b.Path, "results[") {
 			return violation(b)
 		}
 	}
-	return err
-}
-
-func (v *validator) broken(
-	msg proto.Message, opts ...protovalidate.ValidationOption,
-) ([]*protovalidate.Violation, *fault.Error) {
-	err := v.rules.Validate(msg, opts...)
-	if err == nil {
-		return nil, nil
-	}
-	broken, ok := errors.AsType[*protovalidate.ValidationError](err)
-	if !ok || len(broken.Violations) == 0 {
-		return nil, fault.As(fmt.Errorf("validate request: %w", err))
-	}
-	return broken.Violations, nil
+	return nil
 }
 
 // violation returns which rule is broken, and by which value.
-func violation(first *protovalidate.Violation) *fault.Error {
-	path := protovalidate.FieldPathString(first.Proto.GetField())
+func violation(first protorules.Violation) *fault.Error {
 	code := codeInvalid
-	if strings.HasPrefix(path, "execute.agent") || strings.HasPrefix(path, "execute.tools") {
+	if strings.HasPrefix(first.Path, "execute.agent") || strings.HasPrefix(first.Path, "execute.tools") {
 		code = codeInvalidTree
 	}
-	rule := first.Proto.GetMessage()
-	if rule == "" {
-		rule = first.Proto.GetRuleId()
-	}
-	text := path + ": " + rule
-	if value := refusedValue(first.FieldValue); value != "" {
+	text := first.String()
+	if value := refusedValue(first.Value); value != "" {
 		text += " (received " + value + ")"
 	}
-	e := fault.Errorf(code, "%s", text).Breaking(path, first.Proto.GetRuleId())
-	if unit, received := sizeOf(first.Proto.GetRuleId(), first.FieldValue); unit != "" {
-		if most, ok := first.RuleValue.Interface().(uint64); ok && most <= math.MaxInt64 {
-			e.Limit = &fault.Limit{Name: leafOf(path) + "_" + unit, Value: int64(most),
-				Received: int64(received)}
-		}
+	e := fault.Errorf(code, "%s", text).Breaking(first.Path, first.Rule)
+	if unit, received := sizeOf(first.Rule, first.Value); unit != "" && first.Most <= math.MaxInt64 {
+		e.Limit = &fault.Limit{Name: leafOf(first.Path) + "_" + unit, Value: int64(first.Most),
+			Received: int64(received)}
 	}
 	return e
 }

@@ -5,12 +5,11 @@ import (
 	"errors"
 	"fmt"
 
-	"buf.build/go/protovalidate"
-
 	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/internal/models/scripted"
+	"github.com/apzuk3/agentd/internal/protorules"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -25,10 +24,9 @@ func TreeRules(others ...model.Provider) (func(*agentdv1.Agent, []*agentdv1.Tool
 	if err != nil {
 		return nil, err
 	}
-	rules, err := protovalidate.New(
-		protovalidate.WithMessages(&agentdv1.Agent{}, &agentdv1.Tool{}), protovalidate.WithDisableLazy())
+	rules, err := protorules.Protocol()
 	if err != nil {
-		return nil, fmt.Errorf("daemon: compile the protocol's rules: %w", err)
+		return nil, fmt.Errorf("daemon: %w", err)
 	}
 	runner := adkbridge.New(adkbridge.Config{Resolve: byName(reg)})
 	return func(agent *agentdv1.Agent, tools []*agentdv1.Tool) error {
@@ -38,20 +36,15 @@ func TreeRules(others ...model.Provider) (func(*agentdv1.Agent, []*agentdv1.Tool
 		// The protocol's own rules, in its own words, come last: where both know a
 		// rule the engine says it better.
 		for _, t := range tools {
-			if err := rules.Validate(t, protovalidate.WithFailFast()); err != nil {
-				return fmt.Errorf("tool %q: %w", t.GetName(), violation(err))
+			for _, broken := range rules.Broken(t, 1) {
+				return fmt.Errorf("tool %q: %s", t.GetName(), broken)
 			}
 		}
-		return violation(rules.Validate(agent, protovalidate.WithFailFast()))
+		for _, broken := range rules.Broken(agent, 1) {
+			return errors.New(broken.String())
+		}
+		return nil
 	}, nil
-}
-
-// violation is the first rule that is broken.
-func violation(err error) error {
-	if broken, ok := errors.AsType[*protovalidate.ValidationError](err); ok && len(broken.Violations) > 0 {
-		return errors.New(broken.Violations[0].String())
-	}
-	return err
 }
 
 // byName finds a model's provider; nothing but the model's name counts.

@@ -337,6 +337,8 @@ func TestStoredTurnsResume(t *testing.T) {
 		says   *agentdv1.Resolution
 		output string
 		want   string
+
+		canceled bool
 	}{
 		"w-tool":       {output: "it", want: "Found it."},
 		"w-half":       {output: "it", want: `Both: result of {"id":"b"}`},
@@ -351,7 +353,7 @@ func TestStoredTurnsResume(t *testing.T) {
 		"r-text":       {want: "Slowly."},
 		"r-after-tool": {want: "Done at last."},
 		"queued":       {want: "Third"},
-		"od-long":      {output: "it", want: "Found it."},
+		"od-long":      {canceled: true}, // its client had 23 hours to come back, which are over
 		"od-short":     {output: "it", want: "Found it."},
 		"od-continue":  {output: "it", want: "Found it."},
 	} {
@@ -368,7 +370,11 @@ func TestStoredTurnsResume(t *testing.T) {
 				turn = until(t, c, turn, waits)
 				submitPending(t, c, turn, tc.output)
 			}
-			turn = until(t, c, turn, done)
+			if tc.canceled {
+				turn = until(t, c, turn, agentdv1.TurnStatus_TURN_STATUS_CANCELED)
+			} else {
+				turn = until(t, c, turn, done)
+			}
 			if turn.GetOutputText() != tc.want {
 				t.Errorf("the turn says %q, want %q", turn.GetOutputText(), tc.want)
 			}

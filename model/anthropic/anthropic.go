@@ -1,15 +1,15 @@
 // Package anthropic serves Claude models over Anthropic's Messages API.
 //
-// The official SDK signs and sends the request.
-// The bodies on both sides are this package's own: what the model wrote has to
-// be kept byte for byte (tool arguments, signatures, blocks of the provider's
-// tools), and a stream without its last event has to be an error.
+// The bodies on both sides are this package's own and not those of the official SDK:
+// what the model wrote has to be kept byte for byte (tool arguments, signatures, blocks
+// of the provider's tools), and a stream without its last event has to be an error. The
+// tests read each request with the SDK's types.
 //
 // Usage: Anthropic counts what was read from its cache, and what was written into
 // it, beside the input; Prompt is the sum of all three. Thoughts is 0 unless Anthropic
 // reports it.
 //
-// It imports model, genai, the SDK and the standard library; it knows neither
+// It imports model, genai and the standard library; it knows neither
 // sessions nor ADK nor the protocol.
 package anthropic
 
@@ -22,9 +22,6 @@ import (
 	"slices"
 	"strings"
 
-	sdk "github.com/anthropics/anthropic-sdk-go"
-	"github.com/anthropics/anthropic-sdk-go/option"
-
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/model/internal/wire"
@@ -35,6 +32,9 @@ const name = "anthropic"
 
 // defaultBaseURL is Anthropic's own endpoint.
 const defaultBaseURL = "https://api.anthropic.com"
+
+// apiVersion is the version of the Messages API that this package speaks.
+const apiVersion = "2023-06-01"
 
 // Config configures the provider; the zero value serves callers who bring
 // their own key.
@@ -100,22 +100,17 @@ func (p *provider) Open(modelName, key string) (model.Model, error) {
 		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name,
 			Message: "the base URL is no http or https URL"}
 	}
-	client := sdk.NewClient(
-		option.WithoutEnvironmentDefaults(),
-		option.WithBaseURL(p.cfg.BaseURL+"/"),
-		option.WithAPIKey(key),
-		option.WithMaxRetries(0),
-		option.WithHTTPClient(p.client),
-		option.WithMiddleware(wire.BoundBody),
-	)
-	return (&llm{client: client, model: modelName, key: key}).opened(), nil
+	header := http.Header{"X-Api-Key": {key}, "Anthropic-Version": {apiVersion}}
+	return (&llm{
+		endpoint: wire.Endpoint{Client: p.client, URL: p.cfg.BaseURL, Header: header}, model: modelName, key: key,
+	}).opened(), nil
 }
 
 // llm is one model with a key. It is immutable.
 type llm struct {
-	client sdk.Client
-	model  string
-	key    string
+	endpoint wire.Endpoint
+	model    string
+	key      string
 }
 
 // opened is the model with what it can do.

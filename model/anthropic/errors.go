@@ -3,12 +3,9 @@ package anthropic
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"strings"
-
-	sdk "github.com/anthropics/anthropic-sdk-go"
 
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -54,22 +51,6 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 	}.Error()
 }
 
-// sendError makes an error of what the SDK returned. A body that cannot be read
-// leaves the status in resp, which may be nil.
-func (l *llm) sendError(ctx context.Context, err error, resp *http.Response) error {
-	if apiErr, ok := errors.AsType[*sdk.Error](err); ok && ctx.Err() == nil {
-		var header http.Header
-		if apiErr.Response != nil {
-			header = apiErr.Response.Header
-		}
-		return l.failure(parseError([]byte(apiErr.RawJSON())), apiErr.StatusCode, header)
-	}
-	if ctx.Err() == nil && resp != nil && resp.StatusCode >= http.StatusBadRequest {
-		return l.failure(apiError{}, resp.StatusCode, resp.Header)
-	}
-	return adapter.TransportError(ctx, name, err, l.key)
-}
-
 // parseError reads an error body. What is no JSON, such as a proxy's page, is
 // not repeated.
 func parseError(body []byte) apiError {
@@ -91,7 +72,7 @@ func parseError(body []byte) apiError {
 }
 
 // checkResponse refuses a response that is no event stream, and closes it.
-func (l *llm) checkResponse(resp *http.Response) error {
+func (l *llm) checkResponse(ctx context.Context, resp *http.Response) error {
 	contentType := wire.ContentType(resp)
 	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
 	if ok && !wire.IsJSON(contentType) && !strings.HasPrefix(contentType, "text/html") {
@@ -99,11 +80,14 @@ func (l *llm) checkResponse(resp *http.Response) error {
 	}
 	defer resp.Body.Close()
 	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if err := ctx.Err(); err != nil {
+		return adapter.TransportError(ctx, name, err, l.key)
+	}
 	e := parseError(body)
-	if e.Message == "" {
+	status := resp.StatusCode
+	if e.Message == "" && status < http.StatusBadRequest {
 		e.Message = "the response is no event stream but " + contentType
 	}
-	status := resp.StatusCode
 	if ok {
 		status = 0
 	}

@@ -8,7 +8,6 @@ import (
 	"net/http"
 	"strings"
 
-	"github.com/anthropics/anthropic-sdk-go/option"
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/internal/rawjson"
@@ -397,13 +396,13 @@ func (l *llm) send(ctx context.Context, body *request) (*http.Response, error) {
 	if err != nil {
 		return nil, invalid("the request cannot be written as JSON: %v", err)
 	}
-	var opts []option.RequestOption
+	header := http.Header{}
 	if t := body.Thinking; t != nil && t.BlockBinding != nil {
-		opts = append(opts, option.WithHeader("Anthropic-Beta", bindingBeta))
+		header.Set("Anthropic-Beta", bindingBeta)
 	}
-	var resp *http.Response
-	if err := l.client.Post(ctx, "v1/messages", data, &resp, opts...); err != nil {
-		return nil, l.sendError(ctx, err, resp)
+	resp, err := l.endpoint.Post(ctx, "v1/messages", data, header)
+	if err != nil {
+		return nil, adapter.TransportError(ctx, name, err, l.key)
 	}
-	return resp, l.checkResponse(resp)
+	return resp, l.checkResponse(ctx, resp)
 }

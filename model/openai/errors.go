@@ -4,16 +4,12 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"maps"
 	"net/http"
 	"slices"
 	"strings"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 
 	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/model"
@@ -163,10 +159,9 @@ func (l *llm) post(ctx context.Context, path string, body any) (*http.Response, 
 	if err != nil {
 		return nil, l.invalid("the request cannot be written as JSON: %v", err)
 	}
-	var resp *http.Response
-	err = l.client.Post(ctx, path, data, &resp, option.WithHeader("Accept", "text/event-stream, application/json"))
+	resp, err := l.endpoint.Post(ctx, path, data, nil)
 	if err != nil {
-		return nil, l.sendError(ctx, err, resp)
+		return nil, adapter.TransportError(ctx, l.cfg.Name, err, l.key)
 	}
 	contentType := wire.ContentType(resp)
 	ok := resp.StatusCode >= 200 && resp.StatusCode < 300
@@ -175,34 +170,18 @@ func (l *llm) post(ctx context.Context, path string, body any) (*http.Response, 
 	}
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
+	if err := ctx.Err(); err != nil {
+		return nil, adapter.TransportError(ctx, l.cfg.Name, err, l.key)
+	}
 	e := parseError(text)
-	if e.Message == "" {
+	status := resp.StatusCode
+	if e.Message == "" && status < http.StatusBadRequest {
 		e.Message = "the response is no event stream but " + contentType
 	}
-	status := resp.StatusCode
 	if ok {
 		status = 0
 	}
 	return nil, l.failure(e, status, resp.Header)
-}
-
-// sendError makes an error of what the SDK returned. The SDK keeps only the
-// "error" member of a body, and refuses bodies that are no JSON; resp holds
-// the whole.
-func (l *llm) sendError(ctx context.Context, err error, resp *http.Response) error {
-	if ctx.Err() == nil && resp != nil && resp.StatusCode >= 400 {
-		var text []byte
-		if resp.Body != nil {
-			text, _ = io.ReadAll(io.LimitReader(resp.Body, maxErrorBody))
-			resp.Body.Close()
-		}
-		return l.failure(parseError(text), resp.StatusCode, resp.Header)
-	}
-	if apiErr, ok := errors.AsType[*sdk.Error](err); ok && ctx.Err() == nil {
-		return l.failure(apiError{Message: apiErr.Message, Code: apiErr.Code, Type: apiErr.Type}, apiErr.StatusCode,
-			nil)
-	}
-	return adapter.TransportError(ctx, l.cfg.Name, err, l.key)
 }
 
 // parseError reads an error body: {"error": …}, or the error by itself, or

@@ -2,15 +2,15 @@
 // of OpenAI itself, and chat completions, which many servers speak (vLLM,
 // Ollama, OpenRouter, Groq, DeepSeek, Mistral and others).
 //
-// The official SDK signs and sends the request.
-// The bodies on both sides are this package's own: what the model wrote has to
-// be kept byte for byte, compatible servers deviate in ways the SDK's decoder
-// hides or refuses, and a stream without its last event has to be an error.
+// The bodies on both sides are this package's own and not those of the official SDK:
+// what the model wrote has to be kept byte for byte, compatible servers deviate in ways
+// the SDK's decoder hides or refuses, and a stream without its last event has to be an
+// error. The tests read each request with the SDK's types.
 //
 // Usage: OpenAI's parts are parts of the whole, as in model.Usage. Servers that count
 // thoughts beside the response say so by their total.
 //
-// It imports model, genai, the SDK and the standard library; it knows neither
+// It imports model, genai and the standard library; it knows neither
 // sessions nor ADK nor the protocol.
 package openai
 
@@ -22,9 +22,6 @@ import (
 	"net/url"
 	"slices"
 	"strings"
-
-	sdk "github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
 
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -181,18 +178,13 @@ func (p *provider) Open(modelName, key string) (model.Model, error) {
 		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: p.cfg.Name,
 			Message: "the base URL is no http or https URL"}
 	}
-	opts := []option.RequestOption{
-		option.WithBaseURL(p.cfg.BaseURL + "/"),
-		option.WithMaxRetries(0),
-		option.WithHTTPClient(p.client),
-		option.WithMiddleware(wire.BoundBody),
-	}
+	header := http.Header{"Accept": {"text/event-stream, application/json"}}
 	if key != "" {
-		opts = append(opts, option.WithAPIKey(key))
+		header.Set("Authorization", "Bearer "+key)
 	}
-	// NewClient would read keys and more from the environment.
 	l := &llm{
-		cfg: &p.cfg, client: sdk.Client{Options: opts}, model: modelName, key: key,
+		cfg: &p.cfg, endpoint: wire.Endpoint{Client: p.client, URL: p.cfg.BaseURL, Header: header},
+		model: modelName, key: key,
 		owner: ownerOf(p.cfg.BaseURL, modelName), account: wire.Account(p.cfg.BaseURL, key),
 	}
 	return model.Model{LLM: l, Takes: l.takes}, nil
@@ -200,11 +192,11 @@ func (p *provider) Open(modelName, key string) (model.Model, error) {
 
 // llm is one model with a key. It is immutable.
 type llm struct {
-	cfg    *Config
-	client sdk.Client
-	model  string
-	key    string
-	owner  string // see ownerOf
+	cfg      *Config
+	endpoint wire.Endpoint
+	model    string
+	key      string
+	owner    string // see ownerOf
 	// account marks the reasoning that OpenAI has encrypted for the organization of
 	// the key: it refuses that of another one. See wire.Account.
 	account string

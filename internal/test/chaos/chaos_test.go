@@ -50,6 +50,7 @@ func TestChaos(t *testing.T) {
 	s := newStorm(t, seed, build(t))
 	for s.total() < int64(*faultsFlag) {
 		s.round(min(int64(*faultsFlag), s.total()+roundFaults))
+		t.Logf("after %d faults: lost=%d repeated=%d rerun=%d, %d facts checked", s.total(), s.verdict.lost, s.verdict.repeated, s.verdict.rerun, s.verdict.facts)
 		if t.Failed() {
 			break
 		}

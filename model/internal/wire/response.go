@@ -24,20 +24,15 @@ const (
 	maxRefusal = 64 << 10
 )
 
-// BoundBody makes reading more of resp's body than any honest response needs an
-// error; the body of an error ends early in place of that, since its status
-// counts whatever the rest is. It is the middleware both SDKs take, which read
-// errors whole.
-func BoundBody(req *http.Request, next func(*http.Request) (*http.Response, error)) (*http.Response, error) {
-	resp, err := next(req)
-	switch {
-	case resp == nil || resp.Body == nil:
-	case resp.StatusCode >= http.StatusBadRequest:
+// bound makes reading more of resp's body than any honest response needs an error; the
+// body of an error ends early in place of that, since its status counts whatever the rest
+// is.
+func bound(resp *http.Response) {
+	if resp.StatusCode >= http.StatusBadRequest {
 		resp.Body = &refusalBody{Reader: io.LimitReader(resp.Body, maxRefusal), Closer: resp.Body}
-	default:
-		resp.Body = &boundBody{ReadCloser: resp.Body, left: maxResponse}
+		return
 	}
-	return resp, err
+	resp.Body = &boundBody{ReadCloser: resp.Body, left: maxResponse}
 }
 
 // refusalBody is the beginning of an error's body.
