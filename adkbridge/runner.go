@@ -245,6 +245,7 @@ type handle interface {
 	Delta(d record.Delta)
 	Marks(messageID string) record.Marks
 	BeginCall(ctx context.Context, call record.ModelCall) (done func(), err error)
+	Wait(ctx context.Context, inCall bool, wait func(context.Context) error) error
 	Retrying(ctx context.Context, retry record.ModelRetry) error
 	FellBack(ctx context.Context, f record.ModelFallback) error
 	Raw(ctx context.Context, p record.RawPayload) error

@@ -45,6 +45,7 @@ type Manager struct {
 	starting int
 	draining bool // no new turns
 	stopping bool // turns are suspended
+	stops    stops
 	endSweep context.CancelFunc
 }
 
@@ -66,6 +67,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		sessions:  newTable(cfg.Limits),
 		running:   map[*live.Driver]struct{}{},
 		cancels:   map[string]*time.Timer{},
+		stops:     stops{cut: map[*live.Driver]string{}},
 		room:      make(chan struct{}, 1),
 	}
 	m.store = live.NewStore(live.StoreConfig{

@@ -43,6 +43,7 @@ func (s *Session) reconcileLocked() {
 		t.cancel(s.lateLocked(t))
 	}
 	s.recordLeaveLocked(t)
+	s.drainLocked()
 }
 
 // reconcileTimersLocked sets and stops the timers of a turn but for its deadline. late says that a budget
@@ -71,6 +72,9 @@ func (s *Session) reconcileCallsLocked(t *Turn) {
 				p.enter(s, callOpen)
 			}
 		}
+		return
+	}
+	if s.store.draining.Load() { // the next server offers them
 		return
 	}
 	var unasked []*pending // a call stays with the client that has the offer

@@ -307,7 +307,7 @@ func (s *Session) publishLocked(it render.Item) {
 		if it.Fact != nil && w.offered != nil && s.nowLocked(w.t) == s.turn {
 			for _, id := range opens(it.Fact) {
 				p := s.turn.pending[id]
-				if p != nil && p.open() && (p.owner == w || p.owner == nil && w.offered[p.call.Name]) {
+				if p != nil && p.open() && (p.owner == w || p.owner == nil && w.offered[p.call.Name] && !s.store.draining.Load()) {
 					it.Offered = append(it.Offered, id)
 				}
 			}

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/clock"
@@ -27,6 +28,7 @@ type Store struct {
 	SharedKeys *shared.State
 	stalls     *stalls.Stalls[*Session] // the sessions that wait for the store
 	Flushers   stalls.Flushers          // the goroutines that write without a caller
+	draining   atomic.Bool              // the server stops, see Drain
 }
 
 // StoreConfig is what a Store works with.
