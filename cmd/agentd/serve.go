@@ -36,7 +36,7 @@ type serveCmd struct {
 	CreateSessions bool   `help:"${serve_create_sessions}"`
 	OnDisconnect   string `default:"auto" enum:"auto,off,continue,cancel" help:"${serve_on_disconnect}"`
 
-	ShutdownGrace time.Duration `default:"30s" help:"${serve_shutdown_grace}"`
+	ShutdownGrace time.Duration `default:"8s" help:"${serve_shutdown_grace}"`
 	Retention     time.Duration `default:"24h" help:"How long a turn waits for a client before it is ended."`
 	PurgeAfter    time.Duration `default:"0s" help:"${serve_purge_after}"`
 	IdleTurn      time.Duration `default:"1m" help:"How long a turn that waits for a client stays in memory."`
