@@ -52,7 +52,9 @@ func (*verifier) Raw(context.Context, record.RawPayload) error      { return nil
 func (*verifier) FellBack(context.Context, record.ModelFallback) error { return nil }
 
 // Wait implements handle.
-func (*verifier) Wait(ctx context.Context, _ bool, wait func(context.Context) error) error { return wait(ctx) }
+func (*verifier) Wait(ctx context.Context, _ bool, wait func(context.Context) error) error {
+	return wait(ctx)
+}
 
 // BeginCall implements handle. It is not reached: modelCall stops each call whose
 // response the log does not hold.

@@ -306,8 +306,7 @@ func (s *Session) publishLocked(it render.Item) {
 		it.Offered = nil
 		if it.Fact != nil && w.offered != nil && s.nowLocked(w.t) == s.turn {
 			for _, id := range opens(it.Fact) {
-				p := s.turn.pending[id]
-				if p != nil && p.open() && (p.owner == w || p.owner == nil && w.offered[p.call.Name] && !s.store.draining.Load()) {
+				if p := s.turn.pending[id]; p != nil && s.showsOfferLocked(p, w) {
 					it.Offered = append(it.Offered, id)
 				}
 			}
@@ -315,6 +314,14 @@ func (s *Session) publishLocked(it render.Item) {
 		w.push(it)
 	}
 	s.rouse()
+}
+
+// showsOfferLocked reports whether a watcher's messages mark a call as offered to its client.
+func (s *Session) showsOfferLocked(p *pending, w *Watcher) bool {
+	if p.owner == nil {
+		return p.open() && w.offered[p.call.Name] && !s.store.draining.Load()
+	}
+	return p.open() && p.owner == w
 }
 
 // opens returns the ids of the calls that a fact may open for clients.
