@@ -215,5 +215,5 @@ func (r *Runner) CheckState(spec *record.Spec, state map[string]any) error {
 	if !ok {
 		return nil
 	}
-	return c.tree.checkFilled(spec, state, r.limits.FilledBytes)
+	return c.tree.checkFilled(spec, state, r.limits().FilledBytes)
 }

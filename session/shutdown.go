@@ -133,8 +133,8 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	}
 	m.suspendAll()
 	m.store.GiveUp()
-	defer time.AfterFunc(m.limits.StopGrace/2, m.store.Abort).Stop() // a store that hangs
-	grace := time.NewTimer(m.limits.StopGrace)
+	defer time.AfterFunc(m.limits().StopGrace/2, m.store.Abort).Stop() // a store that hangs
+	grace := time.NewTimer(m.limits().StopGrace)
 	defer grace.Stop()
 	select {
 	case <-idle:
@@ -147,5 +147,5 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	}
 	slices.Sort(names)
 	return fmt.Errorf("session: %d turns did not stop within %v: %s",
-		len(names), m.limits.StopGrace, strings.Join(names, ", "))
+		len(names), m.limits().StopGrace, strings.Join(names, ", "))
 }

@@ -56,10 +56,10 @@ func (r *Run) Records(ctx context.Context, after int64) iter.Seq2[record.Record,
 // ev: Runner.Decode(data) must return ev. It refuses when ctx has ended; once the append has begun, ctx
 // no longer matters.
 func (r *Run) Append(ctx context.Context, data []byte, ev *record.Event) (record.Record, error) {
-	if n := len(ev.Calls); n > r.s.limits.MaxCalls {
+	if n := len(ev.Calls); n > r.s.limits().MaxCalls {
 		return record.Record{}, fault.Errorf(fault.LimitExceeded,
-			"one response asks for %d tool calls, at most %d are allowed", n, r.s.limits.MaxCalls).
-			Over("answer_tool_calls", r.s.limits.MaxCalls, n)
+			"one response asks for %d tool calls, at most %d are allowed", n, r.s.limits().MaxCalls).
+			Over("answer_tool_calls", r.s.limits().MaxCalls, n)
 	}
 	return r.s.commit(ctx, &entry{
 		turn:    r.t,

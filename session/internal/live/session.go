@@ -26,7 +26,6 @@ type Session struct {
 	id     string // which callers name within their tenant
 	store  *Store
 	runner Runner
-	limits limits.Limits
 	host   Host        // nil for a session that is only read from
 	alarms alarm.Group // of mu
 
@@ -60,6 +59,9 @@ type Session struct {
 	clientsSeen int
 	attempts    int64 // the value of Head.Attempts
 }
+
+// limits returns the limits as they are now.
+func (s *Session) limits() *limits.Limits { return s.store.Limits() }
 
 // Key returns the key under which the store has the session.
 func (s *Session) Key() string { return s.key }

@@ -11,7 +11,7 @@ import (
 func (s *Session) TurnNow(id string) (index.Turn, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, ok := s.index.Turn(s.key, id, s.limits.Retention)
+	t, ok := s.index.Turn(s.key, id, s.limits().Retention)
 	if t.Status == index.Running {
 		t.Status = s.statusLocked()
 	}
