@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/cli"
+	"github.com/apzuk3/agentd/internal/configfile"
 )
 
 // codedError is an error with its exit code. Without an error, the command has reported
@@ -36,6 +37,10 @@ func usage(format string, args ...any) error {
 
 // report tells why a command has failed, and returns its exit code.
 func (p *process) report(err error) int {
+	if _, ok := errors.AsType[configfile.Problems](err); ok {
+		fmt.Fprintln(p.stderr, cli.Clean(err.Error()))
+		return exitUsage
+	}
 	code := exitError
 	if f, ok := errors.AsType[*codedError](err); ok {
 		code = f.code

@@ -11,7 +11,7 @@ import (
 	"github.com/apzuk3/agentd/internal/yamlfile"
 )
 
-// MaxBytes is the size of the largest file, and of the largest value of the environment in it.
+// MaxBytes is the size of the largest file, and of all values of the environment in it.
 const MaxBytes = 256 << 10
 
 // maxProblems bounds the problems of one file.
@@ -55,16 +55,35 @@ type Value struct {
 type File struct {
 	// Name is the file's name, for messages.
 	Name string
-	// Values are the values by key.
+	// Values are the values by key, without those that are wrong.
 	Values map[string]Value
+
+	problems Problems
+}
+
+// Err returns what is wrong with the file, of type Problems; nil for nothing.
+func (f *File) Err() error {
+	if len(f.problems) == 0 {
+		return nil
+	}
+	slices.SortStableFunc(f.problems, func(a, b problem) int { return a.Compare(b.Position) })
+	return f.problems
+}
+
+// Report adds to Err that the value of a key is wrong.
+func (f *File) Report(key, message string) {
+	at := f.Values[key].Position
+	f.problems = append(f.problems, problem{f.Name, yamlfile.Problem{Position: at, Message: message}})
 }
 
 // At returns where the value of a key stands, as FILE:LINE.
 func (f *File) At(key string) string { return fmt.Sprintf("%s:%d", f.Name, f.Values[key].Position.Line) }
 
-// Problemf returns what is wrong with the value of a key.
+// Problemf returns an error, of type Problems, about the value of a key.
 func (f *File) Problemf(key, format string, args ...any) error {
-	return Problems{problem{f.Name, yamlfile.Problem{Position: f.Values[key].Position, Message: fmt.Sprintf(format, args...)}}}
+	alone := File{Name: f.Name, Values: f.Values}
+	alone.Report(key, fmt.Sprintf(format, args...))
+	return alone.Err()
 }
 
 // problem is one thing that is wrong with a file.
@@ -89,7 +108,7 @@ func (ps Problems) Error() string {
 	return strings.Join(lines, "\n")
 }
 
-// Read reads a file; see Parse.
+// Read reads a file as Parse does. The error is that of the file system.
 func Read(name string, keys []Key, getenv func(string) string) (*File, error) {
 	in, err := os.Open(name)
 	if err != nil {
@@ -100,12 +119,12 @@ func Read(name string, keys []Key, getenv func(string) string) (*File, error) {
 	if err != nil {
 		return nil, err // it names the file
 	}
-	return Parse(name, data, keys, getenv)
+	return Parse(name, data, keys, getenv), nil
 }
 
-// Parse returns what a file says, in which these keys may be. getenv reads the environment, where an empty
-// variable counts as none. An error is of type Problems.
-func Parse(name string, data []byte, keys []Key, getenv func(string) string) (*File, error) {
+// Parse returns what a file says, in which these keys may be; Err says what is wrong with it. getenv reads
+// the environment, where an empty variable counts as none.
+func Parse(name string, data []byte, keys []Key, getenv func(string) string) *File {
 	p := &parser{getenv: getenv}
 	root, found := yamlfile.Parse(data, limits)
 	p.problems = found
@@ -116,26 +135,27 @@ func Parse(name string, data []byte, keys []Key, getenv func(string) string) (*F
 		p.problemf(root.Pos, "want keys and their values, such as \"max_turns: 100\", got %s", root.Shown())
 	default:
 		for _, pair := range root.Pairs {
-			if key, ok := p.key(pair, keys); ok {
-				out.Values[pair.Key] = p.value(key, pair.Value)
+			before := len(p.problems)
+			key, ok := p.key(pair, keys)
+			if !ok {
+				continue
+			}
+			if v := p.value(key, pair.Value); len(p.problems) == before {
+				out.Values[pair.Key] = v
 			}
 		}
 	}
-	if len(p.problems) == 0 {
-		return out, nil
-	}
-	slices.SortStableFunc(p.problems, func(a, b yamlfile.Problem) int { return a.Compare(b.Position) })
-	var wrong Problems
 	for _, one := range p.problems {
-		wrong = append(wrong, problem{name, one})
+		out.problems = append(out.problems, problem{name, one})
 	}
-	return nil, wrong
+	return out
 }
 
 // parser reads one file. Problems do not stop it.
 type parser struct {
 	getenv   func(string) string
 	problems []yamlfile.Problem
+	expanded int // bytes of the environment so far
 }
 
 func (p *parser) problemf(at yamlfile.Position, format string, args ...any) {
@@ -222,7 +242,7 @@ var variable = regexp.MustCompile(`\$\{(?:env:([A-Za-z_][A-Za-z0-9_]*)\}|[^}]{0,
 
 // expand puts values of the environment in the place of ${env:NAME}.
 func (p *parser) expand(text string, at yamlfile.Position) string {
-	out := variable.ReplaceAllStringFunc(text, func(found string) string {
+	return variable.ReplaceAllStringFunc(text, func(found string) string {
 		name, ok := strings.CutPrefix(found, "${env:")
 		name, closed := strings.CutSuffix(name, "}")
 		if !ok || !closed || variable.FindStringSubmatch(found)[1] == "" {
@@ -230,18 +250,13 @@ func (p *parser) expand(text string, at yamlfile.Position) string {
 			return ""
 		}
 		value := p.getenv(name)
-		switch {
-		case value == "":
+		if value == "" {
 			p.problemf(at, "the environment variable %s is not set", name)
-		case len(value) > MaxBytes:
-			p.problemf(at, "the environment variable %s has more than %d bytes", name, MaxBytes)
+		}
+		if p.expanded += len(value); p.expanded > MaxBytes {
+			p.problemf(at, "the environment variable %s is too long: all of them take at most %d bytes", name, MaxBytes)
 			return ""
 		}
 		return value
 	})
-	if len(out) > 2*MaxBytes {
-		p.problemf(at, "the value has more than %d bytes with those of the environment", 2*MaxBytes)
-		return ""
-	}
-	return out
 }
