@@ -63,7 +63,7 @@ func TestRefuses(t *testing.T) {
 		"mapping":   {"max_turns: {a: 1}\n", "f:1:12: max_turns: want a text, a number, or true or false, got a mapping"},
 		"list":      {"addr: [x]\n", "f:1:7: addr: want a text, got a list"},
 		"in a list": {"cors_origins: [x, 1]\n", "f:1:19: cors_origins: want a list of texts, got the number 1: put it in quotes if it is one"},
-		"in a map":  {"turn_budget: {calls:}\n", "f:1:20: turn_budget has no value: want a number or a text, or leave the key out"},
+		"in a map":  {"turn_budget: {calls:}\n", "f:1:21: turn_budget has no value: want a number or a text, or leave the key out"},
 		"nothing":   {"max_turns:\n", "f:1:12: max_turns has no value: want a text, a number, or true or false, or leave the key out"},
 		"missing":   {"addr: x\nmax_turns: ${env:NONE}\n", "f:2:12: the environment variable NONE is not set"},
 		"no env":    {"addr: ${KEY}\n", `f:1:7: "${KEY}" is not understood: ${env:NAME} is the value of an environment variable`},
