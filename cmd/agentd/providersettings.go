@@ -59,7 +59,9 @@ func (p *process) providerEnv() (getenv func(string) string, settings []setting,
 				wrong = append(wrong, err)
 			}
 			env[providerSettings[i-1].variable] = before
-			now.Value, now.raw = written, nil
+			if now.Value = written; written != "" {
+				now.raw = [2]string{written, before}
+			}
 		case address:
 			env[s.variable] = written
 			now.Value, now.raw = shownURL(written), written
