@@ -20,15 +20,15 @@ import (
 
 // Server serves the protocol. Its methods may be called from any goroutine.
 type Server struct {
-	cfg      atomic.Pointer[Config] // immutable; see Reload
-	log      *slog.Logger
-	rules    *protorules.Rules
-	handler  http.Handler
-	drain    context.Context //nolint:containedctx // ends when Drain is called
-	stop     context.CancelFunc
-	inbox    *inbox
-	outbox   *outbox
-	replays  chan struct{} // holds a token for each turn that is run again
+	cfg     atomic.Pointer[Config] // immutable; see Reload
+	log     *slog.Logger
+	rules   *protorules.Rules
+	handler http.Handler
+	drain   context.Context //nolint:containedctx // ends when Drain is called
+	stop    context.CancelFunc
+	inbox   *inbox
+	outbox  *outbox
+	replays chan struct{} // holds a token for each turn that is run again
 
 	mu      sync.Mutex
 	open    int           // Run streams; protected by mu

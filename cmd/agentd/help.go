@@ -80,6 +80,7 @@ var helps = map[string]string{
 		"until such calls are suspended; 0 is never.",
 
 	// serve, and run --local.
+	"prices":    "A file with prices and limits of models, laid over the built-in table.",
 	"record_to": "Append each model call to this file, one JSON line each: prompts and responses, never keys.",
 	"model_idle": "Longest silence within a model call: a time without a byte from its provider. " +
 		"Pings count; --model-timeout bounds a response of nothing else.",

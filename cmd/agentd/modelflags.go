@@ -15,7 +15,7 @@ import (
 // run --local.
 type modelFlags struct {
 	Scripts  string `live:"" placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
-	Prices   string `live:"" placeholder:"FILE" help:"A file with prices and limits of models, laid over the built-in table."`
+	Prices   string `live:"" placeholder:"FILE" help:"${prices}"`
 	RecordTo string `placeholder:"FILE" help:"${record_to}"`
 
 	ModelTimeout time.Duration `live:"" default:"10m" help:"Longest model call; each try has it to itself."`

@@ -80,7 +80,7 @@ func (p *process) readAgain() (*serveCmd, []setting, error) {
 		return nil, nil, err
 	}
 	settings, err := p.allSettings(ctx)
-	cmd, _ := ctx.Selected().Target.Addr().Interface().(*serveCmd)
+	cmd, _ := reflect.TypeAssert[*serveCmd](ctx.Selected().Target.Addr())
 	return cmd, settings, err
 }
 

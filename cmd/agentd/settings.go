@@ -5,7 +5,6 @@ import (
 	"io"
 	"log/slog"
 	"reflect"
-	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -104,7 +103,13 @@ func flagsOf(c *serveCmd) (*kong.Kong, []*kong.Flag, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	return parser, slices.DeleteFunc(slices.Clone(parser.Model.Flags), func(f *kong.Flag) bool { return !isSetting(f) }), nil
+	var flags []*kong.Flag
+	for _, f := range parser.Model.Flags {
+		if isSetting(f) {
+			flags = append(flags, f)
+		}
+	}
+	return parser, flags, nil
 }
 
 // readConfig reads a configuration file, and refuses values that the flags of their keys would not take.
@@ -125,7 +130,8 @@ func readConfig(name string, getenv func(string) string) (*configfile.File, erro
 		return nil, err
 	}
 	checkValues(file, parser, flags)
-	return file, file.Err()
+	err = file.Err()
+	return file, err
 }
 
 // checkValues tries each value on the flag of its key.

@@ -77,7 +77,9 @@ func (f *File) Report(key, message string) {
 }
 
 // At returns where the value of a key stands, as FILE:LINE.
-func (f *File) At(key string) string { return fmt.Sprintf("%s:%d", f.Name, f.Values[key].Position.Line) }
+func (f *File) At(key string) string {
+	return fmt.Sprintf("%s:%d", f.Name, f.Values[key].Position.Line)
+}
 
 // Problemf returns an error, of type Problems, about the value of a key.
 func (f *File) Problemf(key, format string, args ...any) error {

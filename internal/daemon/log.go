@@ -30,7 +30,8 @@ type LogConfig struct {
 // NewLogger returns a logger that writes to w. It is a last line of defence:
 // nothing logs a key on purpose.
 func NewLogger(w io.Writer, cfg LogConfig) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: guard(cmp.Or(cfg.Redactor, &Redactor{}).Hide(cfg.Secrets...))}
+	redact := cmp.Or(cfg.Redactor, &Redactor{}).Hide(cfg.Secrets...)
+	opts := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: guard(redact)}
 	if cfg.JSON {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}

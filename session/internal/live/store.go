@@ -37,7 +37,7 @@ type StoreConfig struct {
 	Store  store.Store
 	Logger *slog.Logger
 	Now    func() time.Time // nil is time.Now
-	Limits limits.Limits // with defaults
+	Limits limits.Limits    // with defaults
 	// OnFatal is called once if the store fails for good.
 	OnFatal func(error)
 }
