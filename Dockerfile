@@ -15,7 +15,9 @@ COPY --from=build --chown=65532:65532 /out/tmp /tmp
 COPY --from=build --chown=65532:65532 /out/data /data
 COPY --from=build /out/agentd /agentd
 USER 65532:65532
-ENV AGENTD_DATA=/data AGENTD_ADDR=:8080
+# Open until the first API key is made: docker exec CONTAINER /agentd keys create NAME. Publish the port on 127.0.0.1
+# until then.
+ENV AGENTD_DATA=/data AGENTD_ADDR=:8080 AGENTD_INSECURE=true
 VOLUME /data
 EXPOSE 8080
 HEALTHCHECK --interval=10s --timeout=3s --start-period=10s --retries=3 CMD ["/agentd", "healthcheck"]

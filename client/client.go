@@ -42,7 +42,7 @@ func New(baseURL string, opts ...Option) *Client {
 		results: newResultCache(),
 		err:     checkBaseURL(baseURL),
 	}
-	c.http = httpClient(&cfg)
+	c.http = withToken(httpClient(&cfg), cfg.token)
 	if cfg.journalDir != "" {
 		c.journal = newJournal(cfg.journalDir)
 	}

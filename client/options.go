@@ -32,7 +32,8 @@ type config struct {
 	attachments map[string]*ToolSet
 	reconnect   ReconnectPolicy
 	journalDir  string
-	err         error // the first wrong option
+	token       TokenSource // nil: no credential is sent
+	err         error       // the first wrong option
 }
 
 func defaultConfig() config {

@@ -87,7 +87,7 @@ func (l *link) parts(msg *agentdv1.RunResponse, first bool) bool {
 		return true
 	}
 	code := Code(msg.GetError().GetCode())
-	return code == ErrUnavailable || code == ErrTimeout
+	return code == ErrUnavailable || code == ErrTimeout || code == ErrUnauthenticated
 }
 
 // part has the sender close its side, for which the server waits before it ends

@@ -119,7 +119,8 @@ func (r *run) drive() {
 			failure = errorf(ErrUnavailable, "the HTTP client did not end the stream after its context was canceled")
 		}
 		r.fail(failure)
-		if !lost || l.left || farewell || !r.resumable(l, failure) {
+		renewed := !lost && !out.policy.Off && r.sent.renewed(r.streamCtx, failure)
+		if l.left || farewell || !renewed && !(lost && r.resumable(l, failure)) {
 			return
 		}
 		if l.news || (l.received && time.Since(l.opened) > out.policy.Cap) {

@@ -17,21 +17,27 @@ func unary[Req, Resp any](
 	if err != nil {
 		return nil, err
 	}
-	return unaryWith(ctx, rc, method, msg)
+	return unaryWith(ctx, c, rc, method, msg)
 }
 
 // unaryWith is unary with options that have been applied.
 func unaryWith[Req, Resp any](
-	ctx context.Context, rc *runConfig,
+	ctx context.Context, c *Client, rc *runConfig,
 	method func(context.Context, *connect.Request[Req]) (*connect.Response[Resp], error), msg *Req,
 ) (*Resp, error) {
-	req := connect.NewRequest(msg)
-	maps.Copy(req.Header(), rc.header)
-	resp, err := method(ctx, req)
-	if err != nil {
-		return nil, fromUnary(ctx, err)
+	ctx, sent := c.newSentToken(ctx)
+	for again := false; ; again = true {
+		req := connect.NewRequest(msg)
+		maps.Copy(req.Header(), rc.header)
+		resp, err := method(ctx, req)
+		if err == nil {
+			return resp.Msg, nil
+		}
+		failure := fromUnary(ctx, err)
+		if again || !sent.renewed(ctx, failure) {
+			return nil, failure
+		}
 	}
-	return resp.Msg, nil
 }
 
 // pages yields what the pages of a list hold. The next page is asked for when the one

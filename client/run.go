@@ -50,6 +50,7 @@ type run struct {
 	// streamCtx is that of all streams. It does not end with the caller's ctx,
 	// so that the run can still send a cancel.
 	streamCtx context.Context
+	sent      *sentToken              // of the run's requests
 	abort     context.CancelCauseFunc // ends streamCtx
 
 	events    chan *Event               // to the caller; never closed
@@ -114,6 +115,7 @@ func (c *Client) startRun(ctx context.Context, req *agentdv1.RunRequest, rc *run
 	r.tools = newToolRunner(ctx, r)
 	r.asks = newPrompts(ctx, r)
 	r.streamCtx, r.abort = context.WithCancelCause(context.WithoutCancel(ctx))
+	r.streamCtx, r.sent = c.newSentToken(r.streamCtx)
 	r.unwatch = context.AfterFunc(ctx, func() { r.halt(true) })
 	rc.control.attach(r)
 	go r.drive()

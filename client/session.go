@@ -80,7 +80,7 @@ func (s *Session) Start(ctx context.Context, prompt string, opts ...SendOption) 
 	if err != nil {
 		return nil, err
 	}
-	resp, err := unaryWith(ctx, rc, s.client.sessions.CreateTurn,
+	resp, err := unaryWith(ctx, s.client, rc, s.client.sessions.CreateTurn,
 		&agentdv1.CreateTurnRequest{Execute: req.GetExecute()})
 	if err != nil {
 		return nil, err

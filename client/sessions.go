@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/durationpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -267,4 +268,35 @@ func stampOf(t time.Time) *timestamppb.Timestamp {
 		return nil
 	}
 	return timestamppb.New(t)
+}
+
+// TokenRequest says what a token for one session allows; see [Session.CreateToken].
+type TokenRequest struct {
+	// Tools are the names of the tools that the holder may declare and run.
+	Tools []string
+	// Lifetime is how long the token is valid, at most an hour; 0 is 10 minutes. It ends earlier if the
+	// credential of this client does.
+	Lifetime time.Duration
+	// Observe says that the holder only watches.
+	Observe bool
+	// Agents says that the holder may bring an agent tree. Otherwise its turns continue with that of the session.
+	Agents bool
+}
+
+// CreateToken makes a token with which a web page may use this session, and no other, for some minutes. It returns when
+// the token ends. The page sends it as "Authorization: Bearer TOKEN".
+func (s *Session) CreateToken(
+	ctx context.Context, req TokenRequest, opts ...RequestOption,
+) (token string, expires time.Time, err error) {
+	msg := &agentdv1.CreateSessionTokenRequest{
+		SessionId: s.id, ToolNames: req.Tools, Observe: req.Observe, Agents: req.Agents,
+	}
+	if req.Lifetime != 0 {
+		msg.Lifetime = durationpb.New(req.Lifetime)
+	}
+	resp, err := unary(ctx, s.client, s.request(opts), s.client.sessions.CreateSessionToken, msg)
+	if err != nil {
+		return "", time.Time{}, err
+	}
+	return resp.GetToken(), resp.GetExpireTime().AsTime(), nil
 }

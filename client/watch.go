@@ -32,7 +32,7 @@ func (s *Session) Events(ctx context.Context, opts ...WatchOption) iter.Seq2[*Ev
 		}
 		req := &agentdv1.ListSessionEventsRequest{SessionId: s.id, Cursor: rc.cursor}
 		for more := true; more; {
-			page, err := unaryWith(ctx, rc, s.client.sessions.ListSessionEvents, req)
+			page, err := unaryWith(ctx, s.client, rc, s.client.sessions.ListSessionEvents, req)
 			if err != nil {
 				yield(nil, err)
 				return
@@ -131,6 +131,7 @@ var errSilent = errors.New("the server has said nothing for too long")
 
 // follow opens one stream after the other. It returns why there is none any more.
 func (w *watch) follow(ctx context.Context) *Error {
+	ctx, sent := w.session.client.newSentToken(ctx)
 	for {
 		opened := time.Now()
 		failure, lost := w.read(ctx)
@@ -139,7 +140,7 @@ func (w *watch) follow(ctx context.Context) *Error {
 			return nil
 		case ctx.Err() != nil:
 			return fromContext(ctx)
-		case !lost || w.out.policy.Off:
+		case w.out.policy.Off, !lost && !sent.renewed(ctx, failure):
 			return failure
 		}
 		if w.news || w.heard && time.Since(opened) > w.out.policy.Cap {

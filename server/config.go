@@ -85,10 +85,15 @@ type Config struct {
 	ModelCalls func(ctx context.Context, log session.TurnLog, limit int) ([]session.ReportedCall, bool, error)
 	// Authenticate returns who makes a request, by its headers or its connection. It must
 	// not read the body. Several goroutines may call it at once. An error refuses the
-	// request (UNAUTHENTICATED) before anything of it is read; it is logged and not sent.
+	// request (UNAUTHENTICATED) before anything of it is read; it is logged and not sent. One that
+	// has a method Temporary that returns true says that nobody can be judged now (UNAVAILABLE).
+	// A stream calls it again with its request, see ReauthenticateEvery.
 	// Health checks are not authenticated. nil: every caller is the operator, and has
 	// no tenant.
 	Authenticate func(*http.Request) (principal.Principal, error)
+	// CreateToken makes a token for a principal and returns what its holder sends; maker is the principal that asks for
+	// it. Several goroutines may call it at once. nil: CreateSessionToken is refused.
+	CreateToken func(ctx context.Context, maker, token principal.Principal) (string, error)
 	// Logger receives one line per turn; no prompts, payloads or keys. Default:
 	// discard.
 	Logger *slog.Logger
@@ -135,6 +140,10 @@ type Config struct {
 	// HeartbeatEvery is how long a stream of WatchTurn is silent before a heartbeat
 	// is sent. Default 15 s.
 	HeartbeatEvery time.Duration
+	// ReauthenticateEvery is how often the credential of an open stream is judged again; that also
+	// happens when it expires. A stream whose credential is refused ends, its turn does not.
+	// Default 30 s.
+	ReauthenticateEvery time.Duration
 	// WriteTimeout is how long the client may take to read 16 KiB of what it is sent,
 	// or a message that is smaller. Default 10 s.
 	WriteTimeout time.Duration
@@ -169,6 +178,7 @@ func (c Config) WithDefaults() Config {
 	c.IdleTimeout = cmp.Or(c.IdleTimeout, 15*time.Minute)
 	c.StreamTimeout = cmp.Or(c.StreamTimeout, 24*time.Hour)
 	c.HeartbeatEvery = cmp.Or(c.HeartbeatEvery, 15*time.Second)
+	c.ReauthenticateEvery = cmp.Or(c.ReauthenticateEvery, 30*time.Second)
 	c.WriteTimeout = cmp.Or(c.WriteTimeout, 10*time.Second)
 	c.LingerTimeout = cmp.Or(c.LingerTimeout, 2*time.Second)
 	return c
@@ -218,6 +228,7 @@ func (c Config) Validate() error {
 		{"IdleTimeout", c.IdleTimeout},
 		{"StreamTimeout", c.StreamTimeout},
 		{"HeartbeatEvery", c.HeartbeatEvery},
+		{"ReauthenticateEvery", c.ReauthenticateEvery},
 		{"WriteTimeout", c.WriteTimeout},
 		{"LingerTimeout", c.LingerTimeout},
 	} {

@@ -64,6 +64,8 @@ type peer interface {
 func (f *follower) follow(ctx context.Context) error {
 	age := time.NewTimer(f.srv.now().StreamTimeout)
 	defer age.Stop()
+	proof := f.srv.proofOf(ctx)
+	defer proof.stop()
 	for {
 		var err error
 		select {
@@ -78,6 +80,10 @@ func (f *follower) follow(ctx context.Context) error {
 		case <-age.C:
 			err = fault.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", f.srv.now().StreamTimeout,
 				f.hint)
+		case <-proof.due():
+			if e := proof.again(); e != nil {
+				err = e
+			}
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}

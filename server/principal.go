@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"net/http"
@@ -29,20 +30,36 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 	write := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p, err := s.now().Authenticate(r)
-		if err == nil && p.ID == "" {
-			err = errors.New("the principal has no id")
+		if err == nil {
+			err = p.Check()
 		}
 		if err != nil {
 			s.log.LogAttrs(r.Context(), slog.LevelInfo, "request refused",
 				slog.String("path", r.URL.Path), slog.String("error", err.Error()))
 			w.Header().Set("Cache-Control", "no-store")
-			refused := fault.Errorf(codeUnauthenticated,
-				"the caller's credentials for this server are missing or were refused")
-			_ = write.Write(w, r, connectError(refused)) // a client that is gone reads nothing
+			_ = write.Write(w, r, connectError(unauthenticated(err))) // a client that is gone reads nothing
 			return
 		}
-		next.ServeHTTP(w, r.WithContext(principal.With(r.Context(), p)))
+		ctx := context.WithValue(r.Context(), requestKey{}, r)
+		next.ServeHTTP(w, r.WithContext(principal.With(ctx, p)))
 	})
+}
+
+// unauthenticated is what a caller reads of why it is refused, which is for the log.
+func unauthenticated(err error) *fault.Error {
+	if isPassing(err) {
+		return fault.Errorf(codeUnavailable, "the server cannot tell now who calls; try again later").After(retryLater)
+	}
+	return fault.Errorf(codeUnauthenticated, "the caller's credentials for this server are missing or were refused")
+}
+
+// isPassing reports whether the credentials were not judged: what they are compared with cannot be read now.
+func isPassing(err error) bool {
+	e, ok := errors.AsType[interface {
+		error
+		Temporary() bool
+	}](err)
+	return ok && e.Temporary()
 }
 
 // rights lists the lowest role that may call each method. A method that is not here is
@@ -75,6 +92,7 @@ var rights = map[string]principal.Role{
 	agentdv1connect.SessionServiceSetSharedStateProcedure:     principal.Operator,
 	agentdv1connect.SessionServiceRemoveSharedStateProcedure:  principal.Operator,
 	agentdv1connect.SessionServiceListModelsProcedure:         principal.Observer,
+	agentdv1connect.SessionServiceCreateSessionTokenProcedure: principal.Caller,
 }
 
 // mayCall refuses a method that is not for the principal.
@@ -82,6 +100,10 @@ func mayCall(p principal.Principal, procedure string) *fault.Error {
 	need, listed := rights[procedure]
 	if !listed {
 		need = principal.Operator
+	}
+	if p.Session != "" && !inScope[procedure] {
+		return fault.Errorf(codeDenied, "%s is not for a token of one session: use the credential that made the token",
+			strings.TrimPrefix(procedure, "/"))
 	}
 	return mayBe(p, need, strings.TrimPrefix(procedure, "/"))
 }

@@ -64,7 +64,7 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 	if len(s.now().CORSOrigins) == 0 {
 		return next
 	}
-	own := []string{"Authorization"} // of a proxy in front of this server
+	own := []string{"Authorization", "X-Api-Key"}
 	for _, p := range s.now().Capabilities().GetProviders() {
 		if header := p.GetKeyHeader(); header != "" && !slices.Contains(own, header) {
 			own = append(own, header)
@@ -251,6 +251,9 @@ func (s *sessionService) CreateTurn(
 	if e != nil {
 		return nil, e
 	}
+	if e := mayStart(principal.Of(ctx), ex, &req); e != nil {
+		return nil, e
+	}
 	var sessionID, turnID string
 	started, err := s.now().Sessions.Start(ctx, req)
 	before, repeated := errors.AsType[*session.Repeated](err)
@@ -402,6 +405,9 @@ func (s *sessionService) WatchTurn(
 	req, e := attachOf("", r.Msg, r.Msg.AfterSeq, r.Header())
 	if e == nil {
 		e = mayAttach(principal.Of(ctx), req.Observe)
+	}
+	if e == nil {
+		e = mayRun(principal.Of(ctx), "", req.Tools)
 	}
 	if e != nil {
 		return e

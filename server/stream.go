@@ -188,6 +188,9 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 		req.OnDisconnect.Cancel = true
 	}
 	req.Create = req.Create || st.srv.now().CreateSessions && req.SessionID != ""
+	if e := mayStart(principal.Of(ctx), ex, &req); e != nil {
+		return e
+	}
 	leave, err := st.srv.inbox.enter(ctx, ex)
 	if err != nil {
 		return st.noTurn(ctx, "start turn", err)
@@ -198,6 +201,9 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 		// The response to the client's first request may be lost.
 		attach := session.AttachRequest{SessionID: before.SessionID, TurnID: before.TurnID, Starter: true,
 			Keys: req.Keys}
+		if p := principal.Of(ctx); p.Session != "" {
+			attach.Starter, attach.Tools = false, p.Tools
+		}
 		turn, watch, err := st.srv.now().Sessions.Attach(ctx, attach)
 		if err != nil {
 			return st.noTurn(ctx, "attach", err)
@@ -208,7 +214,9 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	if err != nil {
 		return st.noTurn(ctx, "start turn", inExecute(err))
 	}
-	st.turn, st.watch = turn, turn.Watch()
+	if st.turn, st.watch, err = st.srv.watchStarted(ctx, turn, req.Keys); err != nil {
+		return st.noTurn(ctx, "attach", err)
+	}
 	return nil
 }
 
@@ -216,6 +224,9 @@ func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *fault
 	req, e := attachOf("attach.", at, at.AfterSeq, st.bidi.RequestHeader())
 	if e == nil {
 		e = mayAttach(principal.Of(ctx), req.Observe)
+	}
+	if e == nil {
+		e = mayRun(principal.Of(ctx), "attach.", req.Tools)
 	}
 	if e != nil {
 		return e

@@ -18,7 +18,23 @@ func keyOf(ctx context.Context, id string) string {
 	if id == "" {
 		return ""
 	}
-	return tenant.Key(principal.Of(ctx).Tenant, id)
+	p := principal.Of(ctx)
+	if p.Session != "" && p.Session != id {
+		return tenant.Key(p.Tenant+nobody, id)
+	}
+	return tenant.Key(p.Tenant, id)
+}
+
+// nobody, behind the name of a tenant, makes the name of one that has no sessions: those that a token for one session
+// names besides its own. They are looked for like all others, and are not there.
+const nobody = "\x00"
+
+// scoped returns the session whose turns and interactions are listed: for a token that of its scope.
+func scoped(ctx context.Context, id string) string {
+	if p := principal.Of(ctx); id == "" {
+		return p.Session
+	}
+	return id
 }
 
 // newSessionKey returns the key of a new session of the caller's tenant.
@@ -88,7 +104,7 @@ func (m *Manager) Said(ctx context.Context, t *index.Turn) (record.Parts, error)
 func (m *Manager) ListTurns(
 	ctx context.Context, q index.TurnQuery, page string, limit int,
 ) (turns []index.Turn, next string, err error) {
-	q.Tenant, q.SessionID = principal.Of(ctx).Tenant, keyOf(ctx, q.SessionID)
+	q.Tenant, q.SessionID = principal.Of(ctx).Tenant, keyOf(ctx, scoped(ctx, q.SessionID))
 	turns, next, err = m.lists.ListTurns(ctx, q, page, limit)
 	for i := range turns {
 		turns[i] = seenTurn(turns[i])
@@ -106,7 +122,7 @@ func (m *Manager) Interaction(ctx context.Context, sessionID, id string) (*index
 func (m *Manager) ListInteractions(
 	ctx context.Context, q index.InteractionQuery, page string, limit int,
 ) (list []*index.Interaction, next string, err error) {
-	q.Tenant, q.SessionID = principal.Of(ctx).Tenant, keyOf(ctx, q.SessionID)
+	q.Tenant, q.SessionID = principal.Of(ctx).Tenant, keyOf(ctx, scoped(ctx, q.SessionID))
 	list, next, err = m.lists.ListInteractions(ctx, q, page, limit)
 	for i := range list {
 		list[i] = seenInteraction(list[i])

@@ -5,8 +5,10 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"iter"
 	"os"
+	"strings"
 	"time"
 
 	"github.com/apzuk3/agentd/client"
@@ -83,9 +85,10 @@ func (p *process) colors() bool { return p.env["NO_COLOR"] == "" && p.env["TERM"
 
 // daemonFlags are the flags of commands that talk to a daemon.
 type daemonFlags struct {
-	URL   string `name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Where the daemon is."`
-	HTTP1 bool   `name:"http1" help:"Use requests that need no HTTP/2, for gateways that speak HTTP/1.1 alone."`
-	JSON  bool   `name:"json" noenv:"" help:"Write JSON, one object a line, as is done when the output is no terminal."`
+	URL        string `name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Where the daemon is."`
+	APIKeyFile string `name:"api-key-file" placeholder:"FILE" help:"${api_key_file}"`
+	HTTP1      bool   `name:"http1" help:"Use requests that need no HTTP/2, for gateways that speak HTTP/1.1 alone."`
+	JSON       bool   `name:"json" noenv:"" help:"Write JSON, one object a line, as is done when the output is no terminal."`
 }
 
 // talk is a command's talk with a daemon.
@@ -97,7 +100,7 @@ type talk struct {
 
 // talk has f talk to the daemon.
 func (d *daemonFlags) talk(p *process, f func(talk) error) error {
-	conn, err := cli.Dial(d.URL, d.options()...)
+	conn, err := cli.Dial(d.URL, d.options(p)...)
 	if err != nil {
 		return usage("--url: %w", err)
 	}
@@ -108,11 +111,42 @@ func (d *daemonFlags) talk(p *process, f func(talk) error) error {
 }
 
 // options are those of the client.
-func (d *daemonFlags) options() []client.Option {
+func (d *daemonFlags) options(p *process) (opts []client.Option) {
 	if d.HTTP1 {
-		return []client.Option{client.WithHTTP1()}
+		opts = append(opts, client.WithHTTP1())
 	}
-	return nil
+	switch key := p.getenv("AGENTD_API_KEY"); {
+	case d.APIKeyFile != "":
+		opts = append(opts, client.WithTokenSource(fileToken(d.APIKeyFile)))
+	case key != "":
+		opts = append(opts, client.WithAPIKey(key))
+	}
+	return opts
+}
+
+// maxToken bounds the file of a token, in bytes.
+const maxToken = 16 << 10
+
+// fileToken reads the token from a file for each request: whoever renews it writes the file again.
+func fileToken(name string) client.TokenSource {
+	return func(context.Context) (_ string, err error) {
+		f, err := os.Open(name)
+		if err != nil {
+			return "", err
+		}
+		defer func() { err = errors.Join(err, f.Close()) }()
+		text, err := io.ReadAll(io.LimitReader(f, maxToken+1))
+		token := strings.TrimSpace(string(text))
+		switch {
+		case err != nil:
+			return "", err
+		case len(text) > maxToken:
+			return "", fmt.Errorf("%s has more than %d bytes, it is no token", name, maxToken)
+		case token == "":
+			return "", fmt.Errorf("%s is empty: it has to hold an API key or a token", name)
+		}
+		return token, nil
+	}
 }
 
 // json reports whether programs read the output.

@@ -50,6 +50,22 @@ var helps = map[string]string{
 		"such as https://app.example.com; '*' is any.",
 	"serve_allowed_hosts": "Names by which the server may be called over a loopback address, " +
 		"besides localhost and addresses, such as that of a proxy on this machine.",
+	"serve_insecure": "Listen where other machines reach the server although nothing authenticates callers: " +
+		"whoever reaches it may run agents at your cost, " +
+		"until the first API key is made (agentd keys create).",
+	"serve_client_ca": "Certificates, PEM, of those who issue certificates to clients. " +
+		"A client certificate names the caller by a URI agentd://TENANT/ROLE/ID. Needs --tls-cert.",
+	"serve_oidc_issuer":       "OpenID Connect issuer, https://HOST, whose tokens are taken, besides API keys.",
+	"serve_oidc_audience":     "What a token of the issuer has to be for (aud).",
+	"serve_oidc_id_claim":     "Claim of a token that names the caller.",
+	"serve_oidc_tenant_claim": "Claim that names the caller's tenant. Default: callers have none.",
+	"serve_oidc_role_claim": "Claim that names the role: caller, observer or operator. " +
+		"Default, and without that claim: caller.",
+	"serve_trusted_proxies": "Addresses or networks, such as 10.0.0.0/8, of a proxy that has authenticated callers " +
+		"and says in headers who they are.",
+	"serve_proxy_user_header":   "Header in which the proxy names the caller.",
+	"serve_proxy_tenant_header": "Header in which it names the caller's tenant. Default: callers have none.",
+	"serve_proxy_role_header":   "Header in which it names the role. Default, and without that header: caller.",
 	"serve_create_sessions": "Make the session that a Run request names when there is none, " +
 		"for clients that cannot ask for it.",
 	"serve_on_disconnect": "What becomes of a turn that Run has started without on_disconnect " +
@@ -95,6 +111,16 @@ var helps = map[string]string{
 	"restore_force": "Replace a database that holds something. " +
 		"It is kept beside the new one, under a name that is printed.",
 	"keep_findings": "Keep the copy although the check of it has findings.",
+
+	// keys.
+	"keys_data": "Folder of the database, as agentd serve has it. Default: agentd in the user's data folder.",
+	"keys_role": "What its holder may do: caller, observer (only reads) " +
+		"or operator (also the state that all share).",
+	"keys_expires": "How long it is valid, such as 720h. Default: until it is revoked.",
+
+	// The commands that talk to a daemon.
+	"api_key_file": "Send the API key, or token, of this file, which is read for each request. " +
+		"Or set AGENTD_API_KEY to the key.",
 
 	// run.
 	"run_file": "The agent and its tools, YAML or JSON. With --session it may be left out.",

@@ -8,6 +8,7 @@
 //	agentd turns          look at turns and cancel them
 //	agentd interactions   answer what turns ask of people
 //	agentd state          list, set and remove the state that sessions share
+//	agentd keys           make, list and revoke the API keys of callers
 //	agentd models         list the models that the server knows
 //	agentd backup         copy the database, also of a running daemon
 //	agentd restore        put a backup in the place of the database
@@ -106,6 +107,7 @@ type commands struct {
 	Turns        turnsCmd        `cmd:"" help:"Look at turns and cancel them."`
 	Interactions interactionsCmd `cmd:"" help:"Answer what turns ask of people."`
 	State        stateCmd        `cmd:"" help:"List and remove the state that sessions share."`
+	Keys         keysCmd         `cmd:"" help:"Make, list and revoke the API keys of callers."`
 	Models       modelsCmd       `cmd:"" help:"List the models that the daemon knows."`
 	Backup       backupCmd       `cmd:"" help:"Copy the database to a file, also while a daemon runs."`
 	Restore      restoreCmd      `cmd:"" help:"Put a backup in the place of the database of a stopped daemon."`

@@ -307,7 +307,7 @@ func (c *runCmd) dial(p *process) (conn *cli.Conn, done func(), err error) {
 			return nil, nil, err
 		}
 	}
-	if conn, err = cli.Dial(url, c.options()...); err != nil {
+	if conn, err = cli.Dial(url, c.options(p)...); err != nil {
 		stop()
 		return nil, nil, usage("--url: %w", err)
 	}

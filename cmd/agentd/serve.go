@@ -26,6 +26,8 @@ type serveCmd struct {
 	TLSCert string `live:"" name:"tls-cert" placeholder:"FILE" help:"Certificate, PEM; serves TLS on the same port."`
 	TLSKey  string `live:"" name:"tls-key" placeholder:"FILE" help:"Key of the certificate, PEM."`
 
+	authFlags `embed:""`
+
 	AllowNetworkFiles bool `help:"${serve_allow_network_files}"`
 
 	LogLevel  slog.Level `live:"" default:"info" help:"Least level to log: debug, info, warn or error."`
@@ -128,6 +130,9 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	if c.OnDisconnect == "off" {
 		cfg.OnDisconnect = "continue"
 	}
+	if err := c.authenticate(&cfg); err != nil {
+		return daemon.Config{}, err
+	}
 	c.configure(&cfg)
 	cfg.Turns.MaxTurns = c.MaxTurns
 	cfg.Turns.TurnTimeout = c.TurnTimeout
@@ -156,7 +161,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 
 // Validate refuses limits that would mean a default or none.
 func (c *serveCmd) Validate() error {
-	errs := []error{c.check()}
+	errs := []error{c.modelFlags.check(), c.authFlags.check(c.TLSCert != "")}
 	for name, d := range map[string]time.Duration{
 		"turn-timeout":    c.TurnTimeout,
 		"tool-timeout":    c.ToolTimeout,
@@ -234,6 +239,11 @@ func (c *serveCmd) Run(p *process, ctx *kong.Context) error {
 		return err
 	}
 	if err := d.Start(context.Background()); err != nil {
+		if errors.Is(err, daemon.ErrOpen) {
+			err = fmt.Errorf("%w. Make an API key (agentd keys create NAME), "+
+				"set --oidc-issuer, --client-ca or --trusted-proxies, listen on 127.0.0.1 (--addr), "+
+				"or, if whoever reaches it may run agents at your cost, set --insecure", err)
+		}
 		return errors.Join(err, r.shutdown(p, d))
 	}
 	for {

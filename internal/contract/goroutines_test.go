@@ -73,7 +73,7 @@ func d() { _ = func() { go b() } }
 
 // forTests tells whether a file is of a room that only tests import.
 func forTests(name string) bool {
-	for _, dir := range []string{"internal/test/", "internal/contract/", "internal/importrules/", "model/modeltest/", "session/store/storetest/"} {
+	for _, dir := range []string{"internal/test/", "internal/contract/", "internal/importrules/", "internal/ledger/ledgertest/", "model/modeltest/", "session/store/storetest/"} {
 		if strings.HasPrefix(name, dir) {
 			return true
 		}

@@ -257,6 +257,8 @@ func badRequests() map[string][]badRequest {
 		"WatchSession": append(named(""), placed()...),
 		"WatchTurn": append(append(ofTurn(""), positioned()...),
 			badRequest{name: "tools of an observer", json: `{"sessionId":"{done}","toolNames":["look"],"observe":true}`, code: invalidArgument, kind: invalidRequest, says: []string{"observe", "tool_names"}},
+			badRequest{name: "no session", json: `{}`, code: invalidArgument, kind: invalidRequest, says: []string{"session_id"}},
+			badRequest{name: "unknown session", json: `{"sessionId":"nobody"}`, code: connect.CodeNotFound, kind: noSession, says: []string{`"nobody"`}},
 			badRequest{name: "many tools", json: `{"sessionId":"{done}","toolNames":[{names}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_names", "512"}}),
 		"SubmitToolResults": append(ofChange(results),
 			badRequest{name: "no results", json: `{"sessionId":"{wait}","turnId":"{waitTurn}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"results", "1"}},
@@ -297,6 +299,13 @@ func badRequests() map[string][]badRequest {
 		// They ask for nothing that could be wrong.
 		"GetCapabilities": {},
 		"ListModels":      {},
+		"CreateSessionToken": {
+			{name: "no session", json: `{}`, code: invalidArgument, kind: invalidRequest, says: []string{"session_id"}},
+			{name: "unknown session", json: `{"sessionId":"nobody"}`, code: connect.CodeNotFound, kind: noSession, says: []string{`"nobody"`}},
+			{name: "many tools", json: `{"sessionId":"{done}","toolNames":[{names}]}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_names", "512"}},
+			{name: "no time", json: `{"sessionId":"{done}","lifetime":"0s"}`, code: invalidArgument, kind: invalidRequest, says: []string{"lifetime"}},
+			{name: "too long a time", json: `{"sessionId":"{done}","lifetime":"3601s"}`, code: invalidArgument, kind: invalidRequest, says: []string{"lifetime", "3600"}},
+		},
 	}
 	return all
 }

@@ -80,9 +80,15 @@ type Config struct {
 	// over a loopback address, besides localhost and addresses: a proxy may pass on the
 	// name that it has itself. Default: none.
 	AllowedHosts []string
-	// Authenticate finds out who makes a request; see server.Config. nil: whoever
-	// reaches the daemon is its operator.
+	// Authenticate finds out who makes a request; see server.Config. API keys are taken
+	// besides. nil: Auth says how.
 	Authenticate func(*http.Request) (principal.Principal, error)
+	// Auth says how callers prove who they are. With the zero value they have API keys, and
+	// until the first one is made, whoever reaches the daemon is its operator.
+	Auth Auth
+	// Insecure allows an address that other machines reach while whoever reaches the daemon
+	// is its operator.
+	Insecure bool
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
 	// CreateSessions has Run make the session that a request names when there is none,

@@ -16,6 +16,8 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/auth"
+	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
@@ -49,6 +51,8 @@ type Daemon struct {
 	// recorder is nil unless model calls are recorded.
 	recorder *record.Recorder
 	tls      *tls.Config // nil without a certificate
+	auth     *auth.Authenticator
+	ledger   ledger.Ledger // nil if the store has no place for one
 
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
@@ -85,6 +89,9 @@ func New(cfg Config) (_ *Daemon, err error) {
 			MinVersion:     tls.VersionTLS12,
 			NextProtos:     []string{"h2", "http/1.1"},
 		}
+		if err := cfg.Auth.verifyClients(d.tls); err != nil {
+			return nil, err
+		}
 	}
 	if d.store = cfg.Store; d.store == nil {
 		if d.store, err = openStore(&cfg); err != nil {
@@ -99,6 +106,9 @@ func New(cfg Config) (_ *Daemon, err error) {
 			err = errors.Join(err, d.closeRecorder())
 		}
 	}()
+	if err := d.openAuth(); err != nil {
+		return nil, err
+	}
 	if err := d.openRecorder(); err != nil {
 		return nil, err
 	}
@@ -135,7 +145,8 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 			return capabilities(&now.cfg, now.registry, d.runner.BuiltinTools())
 		},
 		Models:              func() *agentdv1.ListModelsResponse { return listModels(d.live.Load().registry) },
-		Authenticate:        cfg.Authenticate,
+		Authenticate:        d.auth.Authenticate,
+		CreateToken:         d.createTokens(),
 		Logger:              cfg.Logger,
 		NoReflection:        cfg.NoReflection,
 		CORSOrigins:         cfg.CORSOrigins,
@@ -222,6 +233,11 @@ func (d *Daemon) Start(ctx context.Context) error {
 			return fmt.Errorf("daemon: listen on %q: %w", d.cfg.Addr, err)
 		}
 	}
+	if l != nil {
+		if err := d.mayListen(ctx, l.Addr()); err != nil {
+			return errors.Join(err, l.Close())
+		}
+	}
 	if err := d.manager.Recover(ctx); err != nil {
 		if l != nil {
 			err = errors.Join(err, l.Close())
@@ -244,11 +260,6 @@ func (d *Daemon) Start(ctx context.Context) error {
 	}
 	d.log.Info("serving", slog.String("addr", d.listener.Addr().String()), slog.Bool("tls", d.tls != nil),
 		slog.String("data", d.cfg.DataDir), slog.String("version", d.cfg.Version))
-	if exposed(d.listener.Addr()) {
-		d.log.Warn("the port is open to the network without authentication: " +
-			"whoever reaches it can run agents at your cost; " +
-			"listen on 127.0.0.1 or put it behind something that authenticates")
-	}
 	return nil
 }
 
@@ -262,12 +273,6 @@ func (d *Daemon) serve(l net.Listener) {
 			d.failed <- fmt.Errorf("daemon: serve: %w", err)
 		}
 	})
-}
-
-// exposed reports whether others than this machine can reach an address.
-func exposed(a net.Addr) bool {
-	tcp, ok := a.(*net.TCPAddr)
-	return ok && !tcp.IP.IsLoopback()
 }
 
 // storeFailed says, once, that the store has failed for good.

@@ -41,7 +41,7 @@ func TestForeignPages(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		d := start(t, daemon.Config{Listener: l, AllowedHosts: []string{"Agents.example"}, CORSOrigins: []string{"https://app.example.com"}})
+		d := start(t, daemon.Config{Listener: l, Insecure: true, AllowedHosts: []string{"Agents.example"}, CORSOrigins: []string{"https://app.example.com"}})
 		_, port, err := net.SplitHostPort(l.Addr().String())
 		if err != nil {
 			t.Fatal(err)

@@ -84,7 +84,7 @@ func TestWarnings(t *testing.T) {
 		noKey, exposed bool
 	}{
 		"loopback without keys": {daemon.Config{Addr: "127.0.0.1:0"}, true, false},
-		"everywhere with a key": {daemon.Config{Addr: ":0", Providers: daemon.Providers{OpenAIAPIKey: "k"}}, false, true},
+		"everywhere with a key": {daemon.Config{Addr: ":0", Insecure: true, Providers: daemon.Providers{OpenAIAPIKey: "k"}}, false, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var log buffer

@@ -11,6 +11,7 @@ const (
 	Timeout         = agentdv1.ErrorCode_ERROR_CODE_TIMEOUT
 	Busy            = agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY
 	Invalid         = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
+	Denied          = agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED
 	LimitExceeded   = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
 	HistoryPurged   = agentdv1.ErrorCode_ERROR_CODE_HISTORY_PURGED
 	Conflict        = agentdv1.ErrorCode_ERROR_CODE_CONFLICT

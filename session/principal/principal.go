@@ -6,8 +6,14 @@ package principal
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"net/url"
+	"slices"
 	"strings"
+	"time"
+	"unicode"
+	"unicode/utf8"
 )
 
 // Role is what a principal may do.
@@ -38,6 +44,17 @@ func (r Role) String() string {
 	}
 }
 
+// UnmarshalText reads a name that String returns.
+func (r *Role) UnmarshalText(name []byte) error {
+	for _, role := range []Role{Caller, Observer, Operator} {
+		if role.String() == string(name) {
+			*r = role
+			return nil
+		}
+	}
+	return fmt.Errorf("there is no role %q: use caller, observer or operator", name)
+}
+
 // Principal is who asks, as the server has found out; a claim of the request is not.
 type Principal struct {
 	// ID names the principal within its tenant. It is what created_by says.
@@ -46,6 +63,38 @@ type Principal struct {
 	Tenant string
 	// Role is what it may do.
 	Role Role
+	// Expires is when its credential does; zero is never.
+	Expires time.Time
+	// Via is the id of the API key that the principal has shown, "" for another credential.
+	Via string
+
+	// Session is set for a principal with a token for a web page: it is the id of the one session that exists for it.
+	Session string
+	// Tools are the names of the tools that a principal with a Session may run and declare.
+	Tools []string
+	// Agents allows a principal with a Session to bring an agent tree; without, its turns continue with that of the
+	// session.
+	Agents bool
+}
+
+// Runs reports whether the principal may run a tool.
+func (p *Principal) Runs(tool string) bool { return p.Session == "" || slices.Contains(p.Tools, tool) }
+
+// maxName bounds the id of a principal, and its tenant, in bytes.
+const maxName = 256
+
+// Check refuses a principal without an id, and one whose names cannot stand in a log or in the key of a session.
+func (p Principal) Check() error {
+	if p.ID == "" {
+		return errors.New("the principal has no id")
+	}
+	for what, name := range map[string]string{"id": p.ID, "tenant": p.Tenant} {
+		if len(name) > maxName || !utf8.ValidString(name) || strings.ContainsFunc(name, unicode.IsControl) {
+			return fmt.Errorf("the %s %.300q of the principal has control characters, is no UTF-8, "+
+				"or has more than %d bytes", what, name, maxName)
+		}
+	}
+	return nil
 }
 
 // local is the principal of whoever reaches a server that authenticates nobody.

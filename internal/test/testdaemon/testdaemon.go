@@ -9,6 +9,7 @@ import (
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/session/limits"
+	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -54,4 +55,9 @@ func WithTimeouts(idle, write time.Duration) Option {
 // front is called once the daemon runs, with a client of it and its address.
 func WithFront(front func(hc *http.Client, url string) http.Handler) Option {
 	return func(c *Config) { c.Front = front }
+}
+
+// WithAuthentication says who makes a request; see daemon.Config.
+func WithAuthentication(f func(*http.Request) (principal.Principal, error)) Option {
+	return func(c *Config) { c.Daemon.Authenticate = f }
 }

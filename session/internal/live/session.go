@@ -232,12 +232,21 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolRes
 		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: no such call is open in this turn", res.CallID)
 	case p.phase == callSealed:
 		return nil, nil, errTooLate(res.CallID)
+	case !mayRun(ctx, p.call.Name):
+		return nil, nil, fault.Errorf(fault.Denied,
+			"tool call %q is one of the tool %q, which the token does not allow", res.CallID, p.call.Name)
 	case p.call.Asks != nil && res.Outcome == record.Returned:
 		return nil, nil, fault.Errorf(fault.Invalid,
 			"tool call %q waits for a person, no client is asked for it: resolve the interaction", res.CallID)
 	}
 	s.recordLocked(p, res)
 	return t, p, nil
+}
+
+// mayRun reports whether the caller may give results of a tool.
+func mayRun(ctx context.Context, tool string) bool {
+	p := principal.Of(ctx)
+	return p.Runs(tool)
 }
 
 // recordLocked marks that a result of a call is on its way into the log. triedLocked ends that.

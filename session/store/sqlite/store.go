@@ -47,6 +47,8 @@ type Store struct {
 	hold  *hold // nil for a store in memory, and for a read-only one
 	// only is set for a read-only store, which has neither writer, readers nor hold.
 	only *readOnly
+	// beside is set for a store that has nothing but Update and View.
+	beside *beside
 }
 
 var _ store.Store = (*Store)(nil)
@@ -67,6 +69,9 @@ type Config struct {
 	// that writes fails. A database of an older schema is read from an upgraded copy in the folder for
 	// temporary files, which Close removes. One goroutine at a time may use the store.
 	ReadOnly bool
+	// Beside opens an existing database, also one that another process has open, for Transact and View alone. One
+	// goroutine at a time may use the store.
+	Beside bool
 }
 
 // option is what Config sets, or a test.
@@ -75,6 +80,7 @@ type option func(*options)
 type options struct {
 	maxBytes int64
 	readOnly bool
+	beside   bool
 	unsaved  bool // no copy is made before an upgrade
 	saved    bool // one was made; set by Open
 	log      *slog.Logger
@@ -123,7 +129,7 @@ func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
 // a network file system. ctx bounds Open only, and not the copy.
 func Open(ctx context.Context, path string, cfg Config) (*Store, error) {
 	return openAs(ctx, path, func(o *options) {
-		o.maxBytes, o.anyFiles, o.readOnly = cfg.MaxBytes, cfg.NetworkFiles, cfg.ReadOnly
+		o.maxBytes, o.anyFiles, o.readOnly, o.beside = cfg.MaxBytes, cfg.NetworkFiles, cfg.ReadOnly, cfg.Beside
 		if cfg.Logger != nil {
 			o.log = cfg.Logger
 		}
@@ -156,6 +162,8 @@ func openAs(ctx context.Context, path string, opts ...option) (*Store, error) {
 	switch {
 	case o.readOnly:
 		open = openReadOnly
+	case o.beside:
+		open = openBeside
 	case path == Memory:
 		open = openMemory
 	}
@@ -285,6 +293,9 @@ func (s *Store) release() error {
 	}
 	if s.only != nil {
 		errs = append(errs, s.only.close())
+	}
+	if s.beside != nil {
+		errs = append(errs, s.beside.close())
 	}
 	return errors.Join(errs...)
 }

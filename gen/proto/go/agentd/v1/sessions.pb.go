@@ -4443,6 +4443,145 @@ func (x *RemoveSharedStateResponse) GetRemoved() []string {
 	return nil
 }
 
+// CreateSessionTokenRequest says what a token allows.
+type CreateSessionTokenRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The tools that the holder may declare and run. Without any it runs none.
+	ToolNames []string `protobuf:"bytes,2,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
+	// How long the token is valid. Left out: 10 minutes. It ends earlier if the credential of
+	// the caller does.
+	Lifetime *durationpb.Duration `protobuf:"bytes,3,opt,name=lifetime,proto3" json:"lifetime,omitempty"`
+	// The holder only watches.
+	Observe bool `protobuf:"varint,4,opt,name=observe,proto3" json:"observe,omitempty"`
+	// The holder may bring an agent tree. Otherwise its turns continue with the tree of the
+	// session.
+	Agents        bool `protobuf:"varint,5,opt,name=agents,proto3" json:"agents,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateSessionTokenRequest) Reset() {
+	*x = CreateSessionTokenRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[63]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateSessionTokenRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateSessionTokenRequest) ProtoMessage() {}
+
+func (x *CreateSessionTokenRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[63]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateSessionTokenRequest.ProtoReflect.Descriptor instead.
+func (*CreateSessionTokenRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{63}
+}
+
+func (x *CreateSessionTokenRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *CreateSessionTokenRequest) GetToolNames() []string {
+	if x != nil {
+		return x.ToolNames
+	}
+	return nil
+}
+
+func (x *CreateSessionTokenRequest) GetLifetime() *durationpb.Duration {
+	if x != nil {
+		return x.Lifetime
+	}
+	return nil
+}
+
+func (x *CreateSessionTokenRequest) GetObserve() bool {
+	if x != nil {
+		return x.Observe
+	}
+	return false
+}
+
+func (x *CreateSessionTokenRequest) GetAgents() bool {
+	if x != nil {
+		return x.Agents
+	}
+	return false
+}
+
+// CreateSessionTokenResponse has the token.
+type CreateSessionTokenResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The token. The server does not keep it, so nobody can read it later.
+	Token string `protobuf:"bytes,1,opt,name=token,proto3" json:"token,omitempty"`
+	// When it ends.
+	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,2,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CreateSessionTokenResponse) Reset() {
+	*x = CreateSessionTokenResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[64]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CreateSessionTokenResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CreateSessionTokenResponse) ProtoMessage() {}
+
+func (x *CreateSessionTokenResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[64]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CreateSessionTokenResponse.ProtoReflect.Descriptor instead.
+func (*CreateSessionTokenResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{64}
+}
+
+func (x *CreateSessionTokenResponse) GetToken() string {
+	if x != nil {
+		return x.Token
+	}
+	return ""
+}
+
+func (x *CreateSessionTokenResponse) GetExpireTime() *timestamppb.Timestamp {
+	if x != nil {
+		return x.ExpireTime
+	}
+	return nil
+}
+
 var File_agentd_v1_sessions_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_sessions_proto_rawDesc = "" +
@@ -4842,7 +4981,21 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x18RemoveSharedStateRequest\x12(\n" +
 	"\x04keys\x18\x01 \x03(\tB\x14\xbaH\x11\x92\x01\x0e\b\x01\x10\xe8\a\"\ar\x05\x10\x01(\x80 R\x04keys\"5\n" +
 	"\x19RemoveSharedStateResponse\x12\x18\n" +
-	"\aremoved\x18\x01 \x03(\tR\aremoved*c\n" +
+	"\aremoved\x18\x01 \x03(\tR\aremoved\"\xe8\x01\n" +
+	"\x19CreateSessionTokenRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12(\n" +
+	"\n" +
+	"tool_names\x18\x02 \x03(\tB\t\xbaH\x06\x92\x01\x03\x10\x80\x04R\ttoolNames\x12D\n" +
+	"\blifetime\x18\x03 \x01(\v2\x19.google.protobuf.DurationB\r\xbaH\n" +
+	"\xaa\x01\a\"\x03\b\x90\x1c*\x00R\blifetime\x12\x18\n" +
+	"\aobserve\x18\x04 \x01(\bR\aobserve\x12\x16\n" +
+	"\x06agents\x18\x05 \x01(\bR\x06agents\"o\n" +
+	"\x1aCreateSessionTokenResponse\x12\x14\n" +
+	"\x05token\x18\x01 \x01(\tR\x05token\x12;\n" +
+	"\vexpire_time\x18\x02 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
+	"expireTime*c\n" +
 	"\fSessionState\x12\x1d\n" +
 	"\x19SESSION_STATE_UNSPECIFIED\x10\x00\x12\x18\n" +
 	"\x14SESSION_STATE_ACTIVE\x10\x01\x12\x1a\n" +
@@ -4856,7 +5009,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x1dTURN_STATUS_WAITING_FOR_INPUT\x10\x04\x12\x19\n" +
 	"\x15TURN_STATUS_SUCCEEDED\x10\x05\x12\x16\n" +
 	"\x12TURN_STATUS_FAILED\x10\x06\x12\x18\n" +
-	"\x14TURN_STATUS_CANCELED\x10\a2\x81\x11\n" +
+	"\x14TURN_STATUS_CANCELED\x10\a2\xe4\x11\n" +
 	"\x0eSessionService\x12R\n" +
 	"\rCreateSession\x12\x1f.agentd.v1.CreateSessionRequest\x1a .agentd.v1.CreateSessionResponse\x12N\n" +
 	"\n" +
@@ -4886,7 +5039,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x0eSetSharedState\x12 .agentd.v1.SetSharedStateRequest\x1a!.agentd.v1.SetSharedStateResponse\x12^\n" +
 	"\x11RemoveSharedState\x12#.agentd.v1.RemoveSharedStateRequest\x1a$.agentd.v1.RemoveSharedStateResponse\x12N\n" +
 	"\n" +
-	"ListModels\x12\x1c.agentd.v1.ListModelsRequest\x1a\x1d.agentd.v1.ListModelsResponse\"\x03\x90\x02\x01B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
+	"ListModels\x12\x1c.agentd.v1.ListModelsRequest\x1a\x1d.agentd.v1.ListModelsResponse\"\x03\x90\x02\x01\x12a\n" +
+	"\x12CreateSessionToken\x12$.agentd.v1.CreateSessionTokenRequest\x1a%.agentd.v1.CreateSessionTokenResponseB:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_sessions_proto_rawDescOnce sync.Once
@@ -4901,7 +5055,7 @@ func file_agentd_v1_sessions_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 68)
+var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
 var file_agentd_v1_sessions_proto_goTypes = []any{
 	(SessionState)(0),                   // 0: agentd.v1.SessionState
 	(TurnStatus)(0),                     // 1: agentd.v1.TurnStatus
@@ -4968,166 +5122,172 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	(*SetSharedStateResponse)(nil),      // 62: agentd.v1.SetSharedStateResponse
 	(*RemoveSharedStateRequest)(nil),    // 63: agentd.v1.RemoveSharedStateRequest
 	(*RemoveSharedStateResponse)(nil),   // 64: agentd.v1.RemoveSharedStateResponse
-	nil,                                 // 65: agentd.v1.Session.LabelsEntry
-	nil,                                 // 66: agentd.v1.CreateSessionRequest.LabelsEntry
-	nil,                                 // 67: agentd.v1.ListSessionsRequest.LabelsEntry
-	nil,                                 // 68: agentd.v1.UpdateSessionRequest.LabelsEntry
-	nil,                                 // 69: agentd.v1.ForkSessionRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),       // 70: google.protobuf.Timestamp
-	(*Usage)(nil),                       // 71: agentd.v1.Usage
-	(*Budget)(nil),                      // 72: agentd.v1.Budget
-	(ErrorCode)(0),                      // 73: agentd.v1.ErrorCode
-	(*durationpb.Duration)(nil),         // 74: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil), // 75: agentd.v1.RunResponse.ToolCallRequest
-	(*CancelReceipt)(nil),               // 76: agentd.v1.CancelReceipt
-	(StopReason)(0),                     // 77: agentd.v1.StopReason
-	(*Interaction)(nil),                 // 78: agentd.v1.Interaction
-	(*Part)(nil),                        // 79: agentd.v1.Part
-	(*RunRequest_ExecuteRequest)(nil),   // 80: agentd.v1.RunRequest.ExecuteRequest
-	(*Warning)(nil),                     // 81: agentd.v1.Warning
-	(Display_Visibility)(0),             // 82: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                 // 83: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil), // 84: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),   // 85: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),              // 86: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                  // 87: agentd.v1.Resolution
-	(*ModelCallEnded)(nil),              // 88: agentd.v1.ModelCallEnded
-	(*GenerationSettings)(nil),          // 89: agentd.v1.GenerationSettings
+	(*CreateSessionTokenRequest)(nil),   // 65: agentd.v1.CreateSessionTokenRequest
+	(*CreateSessionTokenResponse)(nil),  // 66: agentd.v1.CreateSessionTokenResponse
+	nil,                                 // 67: agentd.v1.Session.LabelsEntry
+	nil,                                 // 68: agentd.v1.CreateSessionRequest.LabelsEntry
+	nil,                                 // 69: agentd.v1.ListSessionsRequest.LabelsEntry
+	nil,                                 // 70: agentd.v1.UpdateSessionRequest.LabelsEntry
+	nil,                                 // 71: agentd.v1.ForkSessionRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),       // 72: google.protobuf.Timestamp
+	(*Usage)(nil),                       // 73: agentd.v1.Usage
+	(*Budget)(nil),                      // 74: agentd.v1.Budget
+	(ErrorCode)(0),                      // 75: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),         // 76: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil), // 77: agentd.v1.RunResponse.ToolCallRequest
+	(*CancelReceipt)(nil),               // 78: agentd.v1.CancelReceipt
+	(StopReason)(0),                     // 79: agentd.v1.StopReason
+	(*Interaction)(nil),                 // 80: agentd.v1.Interaction
+	(*Part)(nil),                        // 81: agentd.v1.Part
+	(*RunRequest_ExecuteRequest)(nil),   // 82: agentd.v1.RunRequest.ExecuteRequest
+	(*Warning)(nil),                     // 83: agentd.v1.Warning
+	(Display_Visibility)(0),             // 84: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                 // 85: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil), // 86: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),   // 87: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),              // 88: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                  // 89: agentd.v1.Resolution
+	(*ModelCallEnded)(nil),              // 90: agentd.v1.ModelCallEnded
+	(*GenerationSettings)(nil),          // 91: agentd.v1.GenerationSettings
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,   // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
-	65,  // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
-	70,  // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	70,  // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	71,  // 4: agentd.v1.Session.usage:type_name -> agentd.v1.Usage
+	67,  // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
+	72,  // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	72,  // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	73,  // 4: agentd.v1.Session.usage:type_name -> agentd.v1.Usage
 	1,   // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
-	72,  // 6: agentd.v1.Session.budget:type_name -> agentd.v1.Budget
+	74,  // 6: agentd.v1.Session.budget:type_name -> agentd.v1.Budget
 	1,   // 7: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
-	73,  // 8: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	71,  // 9: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
-	70,  // 10: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	70,  // 11: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	70,  // 12: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
-	74,  // 13: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
-	75,  // 14: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	76,  // 15: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
-	77,  // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
-	78,  // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	79,  // 18: agentd.v1.Turn.user_parts:type_name -> agentd.v1.Part
-	66,  // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
-	72,  // 20: agentd.v1.CreateSessionRequest.budget:type_name -> agentd.v1.Budget
+	75,  // 8: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
+	73,  // 9: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
+	72,  // 10: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	72,  // 11: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	72,  // 12: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
+	76,  // 13: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
+	77,  // 14: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	78,  // 15: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
+	79,  // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	80,  // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	81,  // 18: agentd.v1.Turn.user_parts:type_name -> agentd.v1.Part
+	68,  // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	74,  // 20: agentd.v1.CreateSessionRequest.budget:type_name -> agentd.v1.Budget
 	2,   // 21: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
 	2,   // 22: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
 	0,   // 23: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	67,  // 24: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	69,  // 24: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
 	1,   // 25: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	70,  // 26: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
-	70,  // 27: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	70,  // 28: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
-	70,  // 29: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	72,  // 26: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
+	72,  // 27: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	72,  // 28: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
+	72,  // 29: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
 	2,   // 30: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	68,  // 31: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	70,  // 31: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
 	0,   // 32: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
-	72,  // 33: agentd.v1.UpdateSessionRequest.budget:type_name -> agentd.v1.Budget
+	74,  // 33: agentd.v1.UpdateSessionRequest.budget:type_name -> agentd.v1.Budget
 	2,   // 34: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	69,  // 35: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	71,  // 35: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
 	2,   // 36: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
-	80,  // 37: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	82,  // 37: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
 	3,   // 38: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
-	81,  // 39: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
+	83,  // 39: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
 	3,   // 40: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
 	1,   // 41: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	70,  // 42: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
-	70,  // 43: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	72,  // 42: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
+	72,  // 43: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
 	3,   // 44: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
 	3,   // 45: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
 	3,   // 46: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
-	82,  // 47: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	83,  // 48: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	82,  // 49: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	83,  // 50: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	82,  // 51: agentd.v1.ListSessionEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	83,  // 52: agentd.v1.SessionEvent.event:type_name -> agentd.v1.RunResponse
+	84,  // 47: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	85,  // 48: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	84,  // 49: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	85,  // 50: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	84,  // 51: agentd.v1.ListSessionEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	85,  // 52: agentd.v1.SessionEvent.event:type_name -> agentd.v1.RunResponse
 	31,  // 53: agentd.v1.ListSessionEventsResponse.events:type_name -> agentd.v1.SessionEvent
-	82,  // 54: agentd.v1.WatchSessionRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	83,  // 55: agentd.v1.WatchSessionResponse.event:type_name -> agentd.v1.RunResponse
-	84,  // 56: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	84,  // 54: agentd.v1.WatchSessionRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	85,  // 55: agentd.v1.WatchSessionResponse.event:type_name -> agentd.v1.RunResponse
+	86,  // 56: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
 	37,  // 57: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
 	3,   // 58: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	85,  // 59: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	78,  // 60: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	86,  // 61: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
-	78,  // 62: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
-	87,  // 63: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
-	78,  // 64: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	87,  // 59: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	80,  // 60: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	88,  // 61: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	80,  // 62: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	89,  // 63: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	80,  // 64: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
 	46,  // 65: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
-	74,  // 66: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	76,  // 66: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
 	49,  // 67: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
 	50,  // 68: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
 	53,  // 69: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
 	51,  // 70: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
 	52,  // 71: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
-	74,  // 72: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
+	76,  // 72: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
 	56,  // 73: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
-	88,  // 74: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
-	89,  // 75: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	90,  // 74: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
+	91,  // 75: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
 	59,  // 76: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
 	61,  // 77: agentd.v1.SetSharedStateRequest.values:type_name -> agentd.v1.SharedStateValue
-	4,   // 78: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
-	6,   // 79: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
-	8,   // 80: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
-	10,  // 81: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
-	12,  // 82: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	14,  // 83: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
-	16,  // 84: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	18,  // 85: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	20,  // 86: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	22,  // 87: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	24,  // 88: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
-	26,  // 89: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	28,  // 90: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	30,  // 91: agentd.v1.SessionService.ListSessionEvents:input_type -> agentd.v1.ListSessionEventsRequest
-	33,  // 92: agentd.v1.SessionService.WatchSession:input_type -> agentd.v1.WatchSessionRequest
-	35,  // 93: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	38,  // 94: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
-	40,  // 95: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
-	42,  // 96: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	54,  // 97: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
-	44,  // 98: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	57,  // 99: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
-	60,  // 100: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
-	63,  // 101: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
-	47,  // 102: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	5,   // 103: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	7,   // 104: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	9,   // 105: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	11,  // 106: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	13,  // 107: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	15,  // 108: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	17,  // 109: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	19,  // 110: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	21,  // 111: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	23,  // 112: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	25,  // 113: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
-	27,  // 114: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	29,  // 115: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	32,  // 116: agentd.v1.SessionService.ListSessionEvents:output_type -> agentd.v1.ListSessionEventsResponse
-	34,  // 117: agentd.v1.SessionService.WatchSession:output_type -> agentd.v1.WatchSessionResponse
-	36,  // 118: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	39,  // 119: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	41,  // 120: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	43,  // 121: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	55,  // 122: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
-	45,  // 123: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	58,  // 124: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
-	62,  // 125: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
-	64,  // 126: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
-	48,  // 127: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	103, // [103:128] is the sub-list for method output_type
-	78,  // [78:103] is the sub-list for method input_type
-	78,  // [78:78] is the sub-list for extension type_name
-	78,  // [78:78] is the sub-list for extension extendee
-	0,   // [0:78] is the sub-list for field type_name
+	76,  // 78: agentd.v1.CreateSessionTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	72,  // 79: agentd.v1.CreateSessionTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
+	4,   // 80: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	6,   // 81: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	8,   // 82: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	10,  // 83: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	12,  // 84: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	14,  // 85: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	16,  // 86: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	18,  // 87: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	20,  // 88: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	22,  // 89: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	24,  // 90: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
+	26,  // 91: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	28,  // 92: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	30,  // 93: agentd.v1.SessionService.ListSessionEvents:input_type -> agentd.v1.ListSessionEventsRequest
+	33,  // 94: agentd.v1.SessionService.WatchSession:input_type -> agentd.v1.WatchSessionRequest
+	35,  // 95: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	38,  // 96: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	40,  // 97: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	42,  // 98: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	54,  // 99: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	44,  // 100: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	57,  // 101: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
+	60,  // 102: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
+	63,  // 103: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
+	47,  // 104: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	65,  // 105: agentd.v1.SessionService.CreateSessionToken:input_type -> agentd.v1.CreateSessionTokenRequest
+	5,   // 106: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,   // 107: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,   // 108: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11,  // 109: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	13,  // 110: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	15,  // 111: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	17,  // 112: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	19,  // 113: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	21,  // 114: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	23,  // 115: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	25,  // 116: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
+	27,  // 117: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	29,  // 118: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	32,  // 119: agentd.v1.SessionService.ListSessionEvents:output_type -> agentd.v1.ListSessionEventsResponse
+	34,  // 120: agentd.v1.SessionService.WatchSession:output_type -> agentd.v1.WatchSessionResponse
+	36,  // 121: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	39,  // 122: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	41,  // 123: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	43,  // 124: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	55,  // 125: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	45,  // 126: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	58,  // 127: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
+	62,  // 128: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
+	64,  // 129: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
+	48,  // 130: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	66,  // 131: agentd.v1.SessionService.CreateSessionToken:output_type -> agentd.v1.CreateSessionTokenResponse
+	106, // [106:132] is the sub-list for method output_type
+	80,  // [80:106] is the sub-list for method input_type
+	80,  // [80:80] is the sub-list for extension type_name
+	80,  // [80:80] is the sub-list for extension extendee
+	0,   // [0:80] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_sessions_proto_init() }
@@ -5149,7 +5309,7 @@ func file_agentd_v1_sessions_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_sessions_proto_rawDesc), len(file_agentd_v1_sessions_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   68,
+			NumMessages:   70,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

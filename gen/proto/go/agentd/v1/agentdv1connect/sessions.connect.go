@@ -110,6 +110,9 @@ const (
 	// SessionServiceListModelsProcedure is the fully-qualified name of the SessionService's ListModels
 	// RPC.
 	SessionServiceListModelsProcedure = "/agentd.v1.SessionService/ListModels"
+	// SessionServiceCreateSessionTokenProcedure is the fully-qualified name of the SessionService's
+	// CreateSessionToken RPC.
+	SessionServiceCreateSessionTokenProcedure = "/agentd.v1.SessionService/CreateSessionToken"
 )
 
 // SessionServiceClient is a client for the agentd.v1.SessionService service.
@@ -198,6 +201,12 @@ type SessionServiceClient interface {
 	// ListModels lists the models that the server knows by name; providers serve
 	// others too.
 	ListModels(context.Context, *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error)
+	// CreateSessionToken makes a token for a web page: for some minutes, its holder may use
+	// one session, and run some tools in it. For it no other session exists. It may start
+	// turns, cancel them, and resolve interactions, but not see what models were sent, change
+	// the session, or make another token. A backend that holds a credential calls this for
+	// its page. The token is sent as that credential is, "Authorization: Bearer TOKEN".
+	CreateSessionToken(context.Context, *connect.Request[v1.CreateSessionTokenRequest]) (*connect.Response[v1.CreateSessionTokenResponse], error)
 }
 
 // NewSessionServiceClient constructs a client for the agentd.v1.SessionService service. By default,
@@ -373,6 +382,12 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		createSessionToken: connect.NewClient[v1.CreateSessionTokenRequest, v1.CreateSessionTokenResponse](
+			httpClient,
+			baseURL+SessionServiceCreateSessionTokenProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("CreateSessionToken")),
+			connect.WithClientOptions(opts...),
+		),
 	}
 }
 
@@ -403,6 +418,7 @@ type sessionServiceClient struct {
 	setSharedState     *connect.Client[v1.SetSharedStateRequest, v1.SetSharedStateResponse]
 	removeSharedState  *connect.Client[v1.RemoveSharedStateRequest, v1.RemoveSharedStateResponse]
 	listModels         *connect.Client[v1.ListModelsRequest, v1.ListModelsResponse]
+	createSessionToken *connect.Client[v1.CreateSessionTokenRequest, v1.CreateSessionTokenResponse]
 }
 
 // CreateSession calls agentd.v1.SessionService.CreateSession.
@@ -530,6 +546,11 @@ func (c *sessionServiceClient) ListModels(ctx context.Context, req *connect.Requ
 	return c.listModels.CallUnary(ctx, req)
 }
 
+// CreateSessionToken calls agentd.v1.SessionService.CreateSessionToken.
+func (c *sessionServiceClient) CreateSessionToken(ctx context.Context, req *connect.Request[v1.CreateSessionTokenRequest]) (*connect.Response[v1.CreateSessionTokenResponse], error) {
+	return c.createSessionToken.CallUnary(ctx, req)
+}
+
 // SessionServiceHandler is an implementation of the agentd.v1.SessionService service.
 type SessionServiceHandler interface {
 	// CreateSession makes a session without turns. A turn makes one too if it names
@@ -616,6 +637,12 @@ type SessionServiceHandler interface {
 	// ListModels lists the models that the server knows by name; providers serve
 	// others too.
 	ListModels(context.Context, *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error)
+	// CreateSessionToken makes a token for a web page: for some minutes, its holder may use
+	// one session, and run some tools in it. For it no other session exists. It may start
+	// turns, cancel them, and resolve interactions, but not see what models were sent, change
+	// the session, or make another token. A backend that holds a credential calls this for
+	// its page. The token is sent as that credential is, "Authorization: Bearer TOKEN".
+	CreateSessionToken(context.Context, *connect.Request[v1.CreateSessionTokenRequest]) (*connect.Response[v1.CreateSessionTokenResponse], error)
 }
 
 // NewSessionServiceHandler builds an HTTP handler from the service implementation. It returns the
@@ -787,6 +814,12 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	sessionServiceCreateSessionTokenHandler := connect.NewUnaryHandler(
+		SessionServiceCreateSessionTokenProcedure,
+		svc.CreateSessionToken,
+		connect.WithSchema(sessionServiceMethods.ByName("CreateSessionToken")),
+		connect.WithHandlerOptions(opts...),
+	)
 	return "/agentd.v1.SessionService/", http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		switch r.URL.Path {
 		case SessionServiceCreateSessionProcedure:
@@ -839,6 +872,8 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 			sessionServiceRemoveSharedStateHandler.ServeHTTP(w, r)
 		case SessionServiceListModelsProcedure:
 			sessionServiceListModelsHandler.ServeHTTP(w, r)
+		case SessionServiceCreateSessionTokenProcedure:
+			sessionServiceCreateSessionTokenHandler.ServeHTTP(w, r)
 		default:
 			http.NotFound(w, r)
 		}
@@ -946,4 +981,8 @@ func (UnimplementedSessionServiceHandler) RemoveSharedState(context.Context, *co
 
 func (UnimplementedSessionServiceHandler) ListModels(context.Context, *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ListModels is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) CreateSessionToken(context.Context, *connect.Request[v1.CreateSessionTokenRequest]) (*connect.Response[v1.CreateSessionTokenResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.CreateSessionToken is not implemented"))
 }
