@@ -88,7 +88,7 @@ type daemonFlags struct {
 	URL        string `name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Where the daemon is."`
 	APIKeyFile string `name:"api-key-file" placeholder:"FILE" help:"${api_key_file}"`
 	HTTP1      bool   `name:"http1" help:"Use requests that need no HTTP/2, for gateways that speak HTTP/1.1 alone."`
-	JSON       bool   `name:"json" noenv:"" help:"Write JSON, one object a line, as is done when the output is no terminal."`
+	JSON       bool   `name:"json" noenv:"" help:"Write JSON, one object a line, as when the output is no terminal."`
 }
 
 // talk is a command's talk with a daemon.

@@ -194,7 +194,8 @@ func (c *keysListCmd) table(p *process, list []daemon.APIKey) error {
 	for i := range list {
 		k := &list[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID,
-			cli.Clean(k.Principal.ID), cli.Clean(k.Principal.Tenant), k.Principal.Role, keyState(k), k.Created.UTC().Format(time.DateOnly), cli.Clean(k.Note))
+			cli.Clean(k.Principal.ID), cli.Clean(k.Principal.Tenant), k.Principal.Role, keyState(k),
+			k.Created.UTC().Format(time.DateOnly), cli.Clean(k.Note))
 	}
 	return w.Flush()
 }

@@ -162,9 +162,9 @@ func audit(t *testing.T, l ledger.Ledger) {
 	want := make([]ledger.Entry, 7)
 	for i := range want {
 		want[i] = ledger.Entry{
-			Time: epoch.Add(time.Duration(i) * time.Minute), Tenant: []string{"", "acme"}[i%2], Principal: fmt.Sprint("p", i%3),
-			Role: principal.Role(i % 3), Via: "k", From: "[::1]:8", Action: "Run.execute", Session: fmt.Sprint("s", i%2),
-			Turn: "t", Subject: "x", Outcome: "ok",
+			Time: epoch.Add(time.Duration(i) * time.Minute), Tenant: []string{"", "acme"}[i%2],
+			Principal: fmt.Sprint("p", i%3), Role: principal.Role(i % 3), Via: "k", From: "[::1]:8",
+			Action: "Run.execute", Session: fmt.Sprint("s", i%2), Turn: "t", Subject: "x", Outcome: "ok",
 		}
 	}
 	for _, part := range [][]ledger.Entry{want[:1], want[1:5], want[5:]} {

@@ -19,8 +19,8 @@ func (s *store) AddEntries(ctx context.Context, entries []ledger.Entry) error {
 			e := &entries[i]
 			_, err := c.ExecContext(ctx, `INSERT INTO audit (`+entryColumns+`)
 				VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`,
-				nanos(e.Time), e.Tenant, e.Principal, e.Role.String(), e.Via, e.From, e.Action, e.Session, e.Turn, e.Subject,
-				e.Outcome)
+				nanos(e.Time), e.Tenant, e.Principal, e.Role.String(), e.Via, e.From, e.Action, e.Session,
+				e.Turn, e.Subject, e.Outcome)
 			if err != nil {
 				return err
 			}
