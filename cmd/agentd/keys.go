@@ -21,6 +21,7 @@ type keysCmd struct {
 
 // keysFlags are those of all commands about keys.
 type keysFlags struct {
+	configFlag
 	Data              string `placeholder:"DIR" help:"${keys_data}"`
 	AllowNetworkFiles bool   `help:"${serve_allow_network_files}"`
 	JSON              bool   `name:"json" noenv:"" help:"Write JSON, one object a line."`

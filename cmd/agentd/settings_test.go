@@ -99,6 +99,8 @@ func other(t *testing.T, f *kong.Flag) string {
 		return "cancel"
 	case "log-format":
 		return "json"
+	case "trusted-proxies":
+		return "192.0.2.0/24"
 	}
 	return configOf(t, "text") // a file, or a text
 }
@@ -108,7 +110,8 @@ func TestLiveFlags(t *testing.T) {
 	env := map[string]string{"HOME": t.TempDir()}
 	of := func(flags ...string) daemon.Config {
 		t.Helper()
-		p := &process{env: env, args: append([]string{"serve", "--tls-cert=a", "--tls-key=b"}, flags...)}
+		p := &process{env: env, args: append([]string{"serve", "--tls-cert=a", "--tls-key=b", "--trusted-proxies=10.0.0.0/8",
+			"--oidc-issuer=https://issuer.example", "--oidc-audience=agentd"}, flags...)}
 		cmd, _, err := p.readAgain()
 		if err != nil {
 			t.Fatal(err)
