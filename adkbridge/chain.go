@@ -62,6 +62,10 @@ func (c *chain) generate(
 				failed)
 			return nil, errors.Join(c.unrecorded, err)
 		}
+		// A server that stops calls no other model.
+		if err := c.last.t.run.Wait(ctx, true, context.Context.Err); err != nil {
+			return nil, err
+		}
 	}
 }
 

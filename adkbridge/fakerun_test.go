@@ -227,6 +227,10 @@ func (*fakeRun) Marks(string) record.Marks { return nil }
 
 func (*fakeRun) BeginCall(context.Context, record.ModelCall) (func(), error) { return func() {}, nil }
 
+func (*fakeRun) Wait(ctx context.Context, _ bool, wait func(context.Context) error) error {
+	return wait(ctx)
+}
+
 func (f *fakeRun) Retrying(_ context.Context, r record.ModelRetry) error {
 	return f.storeFact(record.KindModelRetry, r)
 }

@@ -163,20 +163,29 @@ func (m *agentModel) requestBytes() int {
 // enterCall waits until the turn's other requests, and then those of all turns, leave
 // room for the agent's next one. The caller calls leave when the call is over.
 func (m *agentModel) enterCall(ctx context.Context) (leave func(), err error) {
-	whole := int64(m.requestBytes())
-	size := min(whole, int64(m.t.limits.RequestBytes))
-	if err := m.t.requests.Acquire(ctx, size); err != nil {
-		return nil, context.Cause(ctx)
-	}
-	all, err := m.t.allRequests.enter(ctx, whole)
+	leave = func() {}
+	err = m.t.run.Wait(ctx, false, func(ctx context.Context) (err error) {
+		whole := int64(m.requestBytes())
+		size := min(whole, int64(m.t.limits.RequestBytes))
+		if err := m.t.requests.Acquire(ctx, size); err != nil {
+			return context.Cause(ctx)
+		}
+		all, err := m.t.allRequests.enter(ctx, whole)
+		if err != nil {
+			m.t.requests.Release(size)
+			return err
+		}
+		leave = func() {
+			all()
+			m.t.requests.Release(size)
+		}
+		return nil
+	})
 	if err != nil {
-		m.t.requests.Release(size)
+		leave()
 		return nil, err
 	}
-	return func() {
-		all()
-		m.t.requests.Release(size)
-	}, nil
+	return leave, nil
 }
 
 // checkFilled refuses a tree if an agent's instruction is too large with the state at
@@ -206,5 +215,5 @@ func (r *Runner) CheckState(spec *record.Spec, state map[string]any) error {
 	if !ok {
 		return nil
 	}
-	return c.tree.checkFilled(spec, state, r.limits.FilledBytes)
+	return c.tree.checkFilled(spec, state, r.limits().FilledBytes)
 }

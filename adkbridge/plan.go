@@ -156,10 +156,11 @@ type planner struct {
 // plan checks a spec and returns the tree it describes. Its errors are
 // *fault.Error.
 func (r *Runner) plan(spec *record.Spec, keys session.Keys) (*tree, error) {
+	set := r.settings.Load()
 	p := &planner{
-		limits:  r.limits,
+		limits:  set.limits,
 		resolve: r.resolve,
-		share:   r.compactAt,
+		share:   set.compactAt,
 		priced:  spec.Budget.Cost > 0 || spec.SessionBudget.Cost > 0,
 		keys:    make(map[string]string, len(keys)),
 		tools:   make(map[string]*declaration, len(spec.Tools)),

@@ -302,6 +302,9 @@ func (m *agentModel) generate(
 func (m *agentModel) recordTries(ctx context.Context, info modelcall.Info) context.Context {
 	messageID := info.MessageID
 	info.OnRetry = func(f modelcall.FailedTry) error { return m.recordRetry(ctx, messageID, f) }
+	info.Pause = func(ctx context.Context, wait func(context.Context) error) error {
+		return m.t.run.Wait(ctx, true, wait)
+	}
 	if m.t.run.Spec().Raw {
 		info.OnRaw = func(r modelcall.Raw) error { return m.raw(ctx, messageID, r) }
 	}

@@ -5,6 +5,7 @@ import (
 	"iter"
 	"log/slog"
 	"maps"
+	"sync/atomic"
 	"time"
 
 	"google.golang.org/adk/v2/runner"
@@ -149,11 +150,10 @@ type Config struct {
 
 // Runner runs agent trees. Its methods may be called from any goroutine.
 type Runner struct {
-	resolve   func(name string, keys map[string]string) (Model, error)
-	limits    Limits
-	compactAt float64
-	log       *slog.Logger
-	cache     *cache
+	resolve  func(name string, keys map[string]string) (Model, error)
+	settings atomic.Pointer[settings]
+	log      *slog.Logger
+	cache    *cache
 	// schemas caches the schemas of tools.
 	schemas schemas
 	// requests bounds what its turns send to models.
@@ -171,16 +171,30 @@ func New(cfg Config) *Runner {
 		cfg.Logger = slog.New(slog.DiscardHandler)
 	}
 	limits := cfg.Limits.WithDefaults()
-	return &Runner{
-		resolve:   cfg.Resolve,
-		limits:    limits,
-		compactAt: cfg.CompactAt,
-		log:       cfg.Logger,
-		cache:     newCache(limits.CacheSessions, limits.CacheBytes),
-
+	r := &Runner{
+		resolve:  cfg.Resolve,
+		log:      cfg.Logger,
+		cache:    newCache(limits.CacheSessions, limits.CacheBytes),
 		requests: newRequests(limits.AllRequestBytes),
 	}
+	r.Set(limits, cfg.CompactAt)
+	return r
 }
+
+// settings may change while a Runner works.
+type settings struct {
+	limits    Limits
+	compactAt float64
+}
+
+// Set changes the limits and Config.CompactAt for turns that start, or resume, from now on. The room for
+// the requests of all turns and the cache stay as New has made them.
+func (r *Runner) Set(limits Limits, compactAt float64) {
+	r.settings.Store(&settings{limits: limits.WithDefaults(), compactAt: compactAt})
+}
+
+// limits returns the limits as they are now. They must not be changed.
+func (r *Runner) limits() *Limits { return &r.settings.Load().limits }
 
 // Check refuses a spec that cannot run. It makes no network call. All of its
 // errors are *fault.Error and name the agent by its path.
@@ -245,6 +259,7 @@ type handle interface {
 	Delta(d record.Delta)
 	Marks(messageID string) record.Marks
 	BeginCall(ctx context.Context, call record.ModelCall) (done func(), err error)
+	Wait(ctx context.Context, inCall bool, wait func(context.Context) error) error
 	Retrying(ctx context.Context, retry record.ModelRetry) error
 	FellBack(ctx context.Context, f record.ModelFallback) error
 	Raw(ctx context.Context, p record.RawPayload) error

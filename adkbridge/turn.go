@@ -90,11 +90,12 @@ type openResponse struct {
 // newTurn prepares a run. The events that the log holds of the turn become history one
 // by one, when the tree reaches them again.
 func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
+	limits := *r.limits()
 	t := &turn{
 		run:           run,
 		hist:          hist,
-		limits:        r.limits,
-		requests:      semaphore.NewWeighted(int64(r.limits.RequestBytes)),
+		limits:        limits,
+		requests:      semaphore.NewWeighted(int64(limits.RequestBytes)),
 		allRequests:   r.requests,
 		log:           slog.New(slog.DiscardHandler),
 		state:         run.State(),
@@ -157,7 +158,7 @@ func (t *turn) observe(o observer) {
 // runTurn runs a turn and leaves a valid history, whatever happens.
 func (r *Runner) runTurn(ctx context.Context, run handle) error {
 	hist := r.cache.take(run.SessionID(), run.StartSeq())
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.limits.CloseTimeout)
+	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.limits().CloseTimeout)
 	defer cancel()
 	load := ctx
 	if ctx.Err() != nil {

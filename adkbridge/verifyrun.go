@@ -51,6 +51,11 @@ func (*verifier) Raw(context.Context, record.RawPayload) error      { return nil
 // FellBack implements handle: the model of a verifier never fails.
 func (*verifier) FellBack(context.Context, record.ModelFallback) error { return nil }
 
+// Wait implements handle.
+func (*verifier) Wait(ctx context.Context, _ bool, wait func(context.Context) error) error {
+	return wait(ctx)
+}
+
 // BeginCall implements handle. It is not reached: modelCall stops each call whose
 // response the log does not hold.
 func (*verifier) BeginCall(context.Context, record.ModelCall) (func(), error) {

@@ -185,6 +185,10 @@ func TestSession(t *testing.T) {
 	if watched < len(stored) {
 		t.Errorf("watched %d of %d events", watched, len(stored))
 	}
+	if token, expires, err := s.CreateToken(ctx, client.TokenRequest{Observe: true}); err != nil ||
+		!strings.HasPrefix(token, "agentd_token_") || !expires.After(time.Now()) {
+		t.Errorf("a token %q until %v: %v", token, expires, err)
+	}
 	if err := s.Delete(ctx); err != nil {
 		t.Error(err)
 	}

@@ -17,9 +17,9 @@ const protocolPromptBytes = 1 << 20
 func (s *sessionService) GetCapabilities(
 	context.Context, *connect.Request[agentdv1.GetCapabilitiesRequest],
 ) (*connect.Response[agentdv1.GetCapabilitiesResponse], error) {
-	out := s.cfg.Capabilities()
+	out := s.now().Capabilities()
 	out.MaxPromptBytes = min(cmp.Or(out.GetMaxPromptBytes(), protocolPromptBytes), protocolPromptBytes)
-	out.MaxMessageBytes = int64(s.cfg.MaxMessageBytes)
+	out.MaxMessageBytes = int64(s.now().MaxMessageBytes)
 	out.Features = features
 	return connect.NewResponse(out), nil
 }
@@ -27,7 +27,7 @@ func (s *sessionService) GetCapabilities(
 func (s *sessionService) ListModels(
 	context.Context, *connect.Request[agentdv1.ListModelsRequest],
 ) (*connect.Response[agentdv1.ListModelsResponse], error) {
-	out := s.cfg.Models()
+	out := s.now().Models()
 	slices.SortFunc(out.GetModels(), func(a, b *agentdv1.Model) int {
 		return cmp.Or(cmp.Compare(a.GetProvider(), b.GetProvider()), cmp.Compare(a.GetName(), b.GetName()))
 	})

@@ -62,7 +62,7 @@ type peer interface {
 // a *fault.Error for the client if the stream must end before, the context's cause if
 // the context ends, and otherwise why the client cannot be reached.
 func (f *follower) follow(ctx context.Context) error {
-	age := time.NewTimer(f.srv.cfg.StreamTimeout)
+	age := time.NewTimer(f.srv.now().StreamTimeout)
 	defer age.Stop()
 	proof := f.srv.proofOf(ctx)
 	defer proof.stop()
@@ -78,7 +78,7 @@ func (f *follower) follow(ctx context.Context) error {
 		case e := <-f.peer.stops():
 			err = f.peer.stopped(e)
 		case <-age.C:
-			err = fault.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", f.srv.cfg.StreamTimeout,
+			err = fault.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", f.srv.now().StreamTimeout,
 				f.hint)
 		case <-proof.due():
 			if e := proof.again(); e != nil {
@@ -98,7 +98,7 @@ func (f *follower) follow(ctx context.Context) error {
 
 // forward sends what the feed has. It returns io.EOF at the feed's end.
 func (f *follower) forward(ctx context.Context) error {
-	room, err := f.srv.outbox.enter(ctx, f.feed, f.srv.cfg.WriteTimeout)
+	room, err := f.srv.outbox.enter(ctx, f.feed, f.srv.now().WriteTimeout)
 	f.peer.hold(room)
 	defer f.peer.hold(nil)
 	var events []session.Placed

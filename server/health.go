@@ -50,7 +50,7 @@ func (s *Server) ready(ctx context.Context) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
 	defer cancel()
-	if err := s.cfg.Ready(ctx); err != nil {
+	if err := s.now().Ready(ctx); err != nil {
 		s.log.Warn("not ready", slog.String("error", err.Error()))
 		return errors.New("the store cannot take writes")
 	}

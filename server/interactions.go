@@ -32,7 +32,7 @@ func resolutionOf(r *agentdv1.Resolution) record.Resolution {
 func (s *sessionService) GetInteraction(
 	ctx context.Context, r *connect.Request[agentdv1.GetInteractionRequest],
 ) (*connect.Response[agentdv1.GetInteractionResponse], error) {
-	in, err := s.cfg.Sessions.Interaction(ctx, r.Msg.GetSessionId(), r.Msg.GetInteractionId())
+	in, err := s.now().Sessions.Interaction(ctx, r.Msg.GetSessionId(), r.Msg.GetInteractionId())
 	if err != nil {
 		return nil, err
 	}
@@ -44,7 +44,7 @@ func (s *sessionService) ListInteractions(
 ) (*connect.Response[agentdv1.ListInteractionsResponse], error) {
 	q := index.InteractionQuery{SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(),
 		Statuses: r.Msg.GetStatuses()}
-	list, next, err := s.cfg.Sessions.ListInteractions(ctx, q, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
+	list, next, err := s.now().Sessions.ListInteractions(ctx, q, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
 	if err != nil {
 		return nil, err
 	}
@@ -61,7 +61,7 @@ func (s *sessionService) ResolveInteraction(
 	// A resolution counts even if its client goes away right after.
 	ctx = context.WithoutCancel(ctx)
 	req := session.AttachRequest{SessionID: r.Msg.GetSessionId(), Keys: keysOf(r.Header())}
-	in, err := s.cfg.Sessions.Resolve(ctx, req, r.Msg.GetInteractionId(), resolutionOf(r.Msg.GetResolution()))
+	in, err := s.now().Sessions.Resolve(ctx, req, r.Msg.GetInteractionId(), resolutionOf(r.Msg.GetResolution()))
 	if err != nil {
 		return nil, err
 	}

@@ -22,7 +22,7 @@ const replayTimeout = 30 * time.Second
 func (s *sessionService) ListModelCalls(
 	ctx context.Context, r *connect.Request[agentdv1.ListModelCallsRequest],
 ) (*connect.Response[agentdv1.ListModelCallsResponse], error) {
-	log, err := s.cfg.Sessions.TurnLog(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId(), r.Msg.GetPageToken())
+	log, err := s.now().Sessions.TurnLog(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId(), r.Msg.GetPageToken())
 	if err != nil {
 		return nil, err
 	}
@@ -39,17 +39,17 @@ func (s *sessionService) ListModelCalls(
 			c.Details.Instruction = withoutServerText(c.Details.GetInstruction(), cleanText(c.Operator))
 		}
 		// A large page ends early, like a page of turns.
-		if size += proto.Size(c.Details); size > s.cfg.MaxMessageBytes/2 && len(out.GetCalls()) > 0 {
+		if size += proto.Size(c.Details); size > s.now().MaxMessageBytes/2 && len(out.GetCalls()) > 0 {
 			more = true
 			break
 		}
 		out.Calls, last = append(out.Calls, c.Details), c.Seq
 	}
-	if size := proto.Size(out); size > s.cfg.MaxMessageBytes {
+	if size := proto.Size(out); size > s.now().MaxMessageBytes {
 		return nil, fault.Errorf(codeLimit,
 			"one model call of turn %s takes %d bytes, a reply at most %d", log.TurnID, size,
-			s.cfg.MaxMessageBytes).
-			OfTurn(log.TurnID).Over("message_bytes", s.cfg.MaxMessageBytes, size)
+			s.now().MaxMessageBytes).
+			OfTurn(log.TurnID).Over("message_bytes", s.now().MaxMessageBytes, size)
 	}
 	if more {
 		out.NextPageToken = log.Page(last)
@@ -71,7 +71,7 @@ func withoutServerText(instruction, text string) string {
 func (s *sessionService) modelCalls(
 	ctx context.Context, log session.TurnLog, limit int,
 ) (calls []session.ReportedCall, more bool, err error) {
-	if s.cfg.ModelCalls == nil {
+	if s.now().ModelCalls == nil {
 		return nil, false, connect.NewError(connect.CodeUnimplemented,
 			errors.New("this server does not list model calls"))
 	}
@@ -85,7 +85,7 @@ func (s *sessionService) modelCalls(
 	case <-ctx.Done():
 		return nil, false, context.Cause(ctx)
 	}
-	calls, more, err = s.cfg.ModelCalls(ctx, log, limit)
+	calls, more, err = s.now().ModelCalls(ctx, log, limit)
 	if ctx.Err() != nil {
 		return nil, false, context.Cause(ctx)
 	}

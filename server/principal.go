@@ -24,12 +24,12 @@ const (
 // does; from here on the principal is in the request's context. A refused request gets
 // an error in the form of its protocol before anything of it is read.
 func (s *Server) authenticated(next http.Handler) http.Handler {
-	if s.cfg.Authenticate == nil {
+	if s.now().Authenticate == nil {
 		return next
 	}
 	write := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, err := s.cfg.Authenticate(r)
+		p, err := s.now().Authenticate(r)
 		if err == nil {
 			err = p.Check()
 		}

@@ -35,7 +35,7 @@ func (s *Server) proofOf(ctx context.Context) *proof {
 // wait is the time until the credential is to be looked at once more: at its end, or after a while, since it may be
 // revoked.
 func (p *proof) wait() time.Duration {
-	d := p.srv.cfg.ReauthenticateEvery
+	d := p.srv.now().ReauthenticateEvery
 	if e := p.principal.Expires; !e.IsZero() {
 		d = max(0, min(d, time.Until(e)))
 	}
@@ -52,7 +52,7 @@ func (p *proof) due() <-chan time.Time {
 
 // again returns why the stream must end, or nil.
 func (p *proof) again() *fault.Error {
-	now, err := p.srv.cfg.Authenticate(p.request)
+	now, err := p.srv.now().Authenticate(p.request)
 	expired := !p.principal.Expires.IsZero() && !time.Now().Before(p.principal.Expires)
 	if err != nil && (!isPassing(err) || expired) || err == nil && !same(now, p.principal) {
 		return fault.Errorf(codeUnauthenticated, "the credential of this stream has expired or was revoked; "+

@@ -18,7 +18,7 @@ func (s *sessionService) ListSessionEvents(
 		limit = defaultEvents
 	}
 	see := view{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
-	events, more, err := s.cfg.Sessions.SessionEvents(ctx, r.Msg.GetSessionId(), r.Msg.GetCursor(), limit, see.keep)
+	events, more, err := s.now().Sessions.SessionEvents(ctx, r.Msg.GetSessionId(), r.Msg.GetCursor(), limit, see.keep)
 	if err != nil {
 		return nil, err
 	}
@@ -27,7 +27,7 @@ func (s *sessionService) ListSessionEvents(
 	for _, e := range events {
 		see.apply(e.Message)
 		// A reply is one message too. What is left out comes with the next request.
-		if size += proto.Size(e.Message) + len(e.Cursor); size > s.cfg.MaxMessageBytes/2 && len(out.GetEvents()) > 0 {
+		if size += proto.Size(e.Message) + len(e.Cursor); size > s.now().MaxMessageBytes/2 && len(out.GetEvents()) > 0 {
 			out.More = true
 			break
 		}
@@ -51,7 +51,7 @@ func (s *sessionService) WatchSession(
 	if refused != nil {
 		return refused
 	}
-	watch, err := s.cfg.Sessions.WatchSession(ctx, r.Msg.GetSessionId(), r.Msg.GetCursor())
+	watch, err := s.now().Sessions.WatchSession(ctx, r.Msg.GetSessionId(), r.Msg.GetCursor())
 	if err != nil {
 		return err
 	}

@@ -29,7 +29,7 @@ func (st *stream) receive() {
 			st.cancelTurn(fault.As(errors.New("panic")))
 		}
 	}()
-	cfg := st.srv.cfg
+	cfg := st.srv.now()
 	pace := rate.NewLimiter(rate.Limit(cfg.MessagesPerSecond), 2*cfg.MessagesPerSecond)
 	msg, err := st.bidi.Receive()
 	st.first <- received{msg, err}

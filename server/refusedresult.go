@@ -31,7 +31,7 @@ type resultHead struct{ sessionID, callID string }
 // undecodable returns why a message could not be received. If the message was a result,
 // the refusal becomes the result of its call.
 func (st *stream) undecodable(err error) *fault.Error {
-	e := receiveError(err, st.srv.cfg.MaxMessageBytes)
+	e := receiveError(err, st.srv.now().MaxMessageBytes)
 	if !inStep(err) && !errors.Is(err, errSlowMessage) {
 		return e // the client, or its connection, is gone: it may send the message again
 	}

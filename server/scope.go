@@ -87,7 +87,7 @@ func (s *Server) watchStarted(
 		watch := turn.Watch()
 		return turn, watch, nil
 	}
-	return s.cfg.Sessions.Attach(ctx, session.AttachRequest{
+	return s.now().Sessions.Attach(ctx, session.AttachRequest{
 		SessionID: turn.SessionID(), TurnID: turn.ID(), Tools: p.Tools, Keys: keys,
 	})
 }
@@ -95,10 +95,10 @@ func (s *Server) watchStarted(
 func (s *sessionService) CreateSessionToken(
 	ctx context.Context, r *connect.Request[agentdv1.CreateSessionTokenRequest],
 ) (*connect.Response[agentdv1.CreateSessionTokenResponse], error) {
-	if s.cfg.CreateToken == nil {
+	if s.now().CreateToken == nil {
 		return nil, fault.Errorf(codePrecondition, "this server makes no tokens: it keeps no API keys")
 	}
-	found, err := s.cfg.Sessions.Session(ctx, r.Msg.GetSessionId())
+	found, err := s.now().Sessions.Session(ctx, r.Msg.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -117,7 +117,7 @@ func (s *sessionService) CreateSessionToken(
 	if !maker.Expires.IsZero() && maker.Expires.Before(token.Expires) {
 		token.Expires = maker.Expires
 	}
-	text, err := s.cfg.CreateToken(ctx, maker, token)
+	text, err := s.now().CreateToken(ctx, maker, token)
 	if err != nil {
 		return nil, err
 	}

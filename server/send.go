@@ -26,7 +26,7 @@ const resumeHint = "the turn is not over: attach again with after_seq"
 // watches.
 func (st *stream) follow(ctx context.Context) {
 	defer st.detach()
-	st.idle = time.NewTimer(st.srv.cfg.IdleTimeout)
+	st.idle = time.NewTimer(st.srv.now().IdleTimeout)
 	defer st.idle.Stop()
 	f := &follower{
 		srv: st.srv, feed: &turnFeed{Watcher: st.watch}, view: st.view, hint: resumeHint,
@@ -85,7 +85,7 @@ func (p runPeer) forwarded(n int) error {
 
 // onQuiet ends a stream that was quiet for too long.
 func (p runPeer) onQuiet() error {
-	limit := p.srv.cfg.IdleTimeout
+	limit := p.srv.now().IdleTimeout
 	if left := limit - p.stream.quiet(); left > 0 {
 		p.idle.Reset(left)
 		return nil
@@ -227,7 +227,7 @@ func (st *stream) flushReplies() {
 // awaitRefusal sends the replies, including the reply to the message that the receiver
 // is handling. It waits for that as long as for a client to close its side.
 func (st *stream) awaitRefusal() {
-	timer := time.NewTimer(st.srv.cfg.LingerTimeout)
+	timer := time.NewTimer(st.srv.now().LingerTimeout)
 	defer timer.Stop()
 	for waiting := true; waiting; {
 		select {
@@ -254,7 +254,7 @@ func (st *stream) send(msg *agentdv1.RunResponse) {
 	if msg != nil {
 		st.view.apply(msg)
 	}
-	st.writing.Reset(st.srv.cfg.WriteTimeout)
+	st.writing.Reset(st.srv.now().WriteTimeout)
 	err := st.bidi.Send(msg)
 	st.sentMessage = st.sentMessage || msg != nil
 	st.writing.Stop()

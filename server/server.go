@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"net/http"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"connectrpc.com/connect"
@@ -19,7 +20,7 @@ import (
 
 // Server serves the protocol. Its methods may be called from any goroutine.
 type Server struct {
-	cfg     Config
+	cfg     atomic.Pointer[Config] // immutable; see Reload
 	log     *slog.Logger
 	rules   *protorules.Rules
 	handler http.Handler
@@ -44,11 +45,33 @@ func New(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Server{cfg: cfg, log: cfg.Logger, rules: rules, drained: make(chan struct{}), replays: make(chan struct{}, 1),
+	s := &Server{log: cfg.Logger, rules: rules, drained: make(chan struct{}), replays: make(chan struct{}, 1),
 		inbox: newInbox(cfg.MaxReplyBytes), outbox: newOutbox(cfg.MaxReplyBytes)}
+	s.cfg.Store(&cfg)
 	s.drain, s.stop = context.WithCancel(context.Background())
 	s.handler = s.routes()
 	return s, nil
+}
+
+// now returns the configuration as it is now.
+func (s *Server) now() *Config { return s.cfg.Load() }
+
+// Reload takes over from cfg what may change while the server serves: CreateSessions, OnDisconnect,
+// MaxStreams, MessagesPerSecond, and the timeouts. Streams that are open keep what they have begun with. An
+// invalid cfg changes nothing.
+func (s *Server) Reload(cfg Config) error {
+	next := *s.now()
+	next.CreateSessions, next.OnDisconnect = cfg.CreateSessions, cfg.OnDisconnect
+	next.MaxStreams, next.MessagesPerSecond = cfg.MaxStreams, cfg.MessagesPerSecond
+	next.FirstMessageTimeout, next.IdleTimeout = cfg.FirstMessageTimeout, cfg.IdleTimeout
+	next.StreamTimeout, next.WriteTimeout = cfg.StreamTimeout, cfg.WriteTimeout
+	next.LingerTimeout = cfg.LingerTimeout
+	next = next.WithDefaults()
+	if err := next.Validate(); err != nil {
+		return err
+	}
+	s.cfg.Store(&next)
+	return nil
 }
 
 // Handler serves every route of the server. It needs HTTP/2 for Run.
@@ -56,17 +79,17 @@ func (s *Server) Handler() http.Handler { return s.handler }
 
 func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
-	opts := handlerOptions(s.cfg.MaxMessageBytes)
+	opts := handlerOptions(s.now().MaxMessageBytes)
 	path, run := agentdv1connect.NewAgentdHandler(s, opts...)
-	mux.Handle(path, s.authenticated(withExplanations(withTransport(s.cfg.MaxMessageBytes, run))))
-	opts = append(sessionOptions(s.cfg.MaxMessageBytes), connect.WithInterceptors(s.checked()))
+	mux.Handle(path, s.authenticated(withExplanations(withTransport(s.now().MaxMessageBytes, run))))
+	opts = append(sessionOptions(s.now().MaxMessageBytes), connect.WithInterceptors(s.checked()))
 	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, opts...)
 	mux.Handle(path, s.crossOrigin(s.authenticated(s.exchange(withExplanations(sessions)))))
 
 	opts = othersOptions()
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)
 	mux.Handle(path, s.short(health))
-	if !s.cfg.NoReflection {
+	if !s.now().NoReflection {
 		reflector := grpcreflect.NewStaticReflector(agentdv1connect.AgentdName, agentdv1connect.SessionServiceName,
 			grpchealth.HealthV1ServiceName)
 		path, reflection := grpcreflect.NewHandlerV1(reflector, opts...)
@@ -112,10 +135,10 @@ func (s *Server) enter() *fault.Error {
 	switch {
 	case s.drain.Err() != nil:
 		return errDraining
-	case s.open > s.cfg.MaxStreams:
+	case s.open > s.now().MaxStreams:
 		return fault.Errorf(codeUnavailable, "the server has %d open streams, its limit; try again later",
-			s.cfg.MaxStreams).
-			After(retryLater).Over("streams", s.cfg.MaxStreams, s.open)
+			s.now().MaxStreams).
+			After(retryLater).Over("streams", s.now().MaxStreams, s.open)
 	}
 	return nil
 }

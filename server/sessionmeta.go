@@ -29,7 +29,7 @@ func (s *sessionService) CreateSession(
 ) (*connect.Response[agentdv1.CreateSessionResponse], error) {
 	names := session.Names{Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef()}
 	once := onceOf(r.Msg.GetIdempotencyKey(), r.Msg)
-	info, err := s.cfg.Sessions.CreateSession(ctx, names, budgetOf(r.Msg.GetBudget()), once)
+	info, err := s.now().Sessions.CreateSession(ctx, names, budgetOf(r.Msg.GetBudget()), once)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +39,7 @@ func (s *sessionService) CreateSession(
 func (s *sessionService) GetSession(
 	ctx context.Context, r *connect.Request[agentdv1.GetSessionRequest],
 ) (*connect.Response[agentdv1.GetSessionResponse], error) {
-	info, err := s.cfg.Sessions.Session(ctx, r.Msg.GetSessionId())
+	info, err := s.now().Sessions.Session(ctx, r.Msg.GetSessionId())
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ func (s *sessionService) ListSessions(
 			f.Archived = nil // both
 		}
 	}
-	infos, next, err := s.cfg.Sessions.ListSessions(ctx, f, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
+	infos, next, err := s.now().Sessions.ListSessions(ctx, f, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
 	if err != nil {
 		return nil, err
 	}
@@ -88,7 +88,7 @@ func (s *sessionService) UpdateSession(
 	if b := r.Msg.GetBudget(); b != nil {
 		change.Budget = new(budgetOf(b))
 	}
-	info, err := s.cfg.Sessions.UpdateSession(ctx, r.Msg.GetSessionId(), change)
+	info, err := s.now().Sessions.UpdateSession(ctx, r.Msg.GetSessionId(), change)
 	if err != nil {
 		return nil, err
 	}
@@ -98,7 +98,7 @@ func (s *sessionService) UpdateSession(
 func (s *sessionService) DeleteSession(
 	ctx context.Context, r *connect.Request[agentdv1.DeleteSessionRequest],
 ) (*connect.Response[agentdv1.DeleteSessionResponse], error) {
-	if err := s.cfg.Sessions.DeleteSession(ctx, r.Msg.GetSessionId()); err != nil {
+	if err := s.now().Sessions.DeleteSession(ctx, r.Msg.GetSessionId()); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&agentdv1.DeleteSessionResponse{}), nil
@@ -107,7 +107,7 @@ func (s *sessionService) DeleteSession(
 func (s *sessionService) ForkSession(
 	ctx context.Context, r *connect.Request[agentdv1.ForkSessionRequest],
 ) (*connect.Response[agentdv1.ForkSessionResponse], error) {
-	info, err := s.cfg.Sessions.ForkSession(ctx, session.ForkRequest{
+	info, err := s.now().Sessions.ForkSession(ctx, session.ForkRequest{
 		SessionID: r.Msg.GetSessionId(),
 		At:        r.Msg.ThroughSeq,
 		Names:     session.Names{Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef()},

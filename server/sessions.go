@@ -39,18 +39,18 @@ type exchangeKey struct{}
 // hands its handler the means to bound the reply.
 func (s *Server) exchange(next http.Handler) http.Handler {
 	bounded := http.MaxBytesHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = newBoundedBody(r.Body, s.cfg.MaxMessageBytes) // the request is a copy of MaxBytesHandler's
+		r.Body = newBoundedBody(r.Body, s.now().MaxMessageBytes) // the request is a copy of MaxBytesHandler's
 		e := &exchange{rc: http.NewResponseController(w), out: &countingWriter{ResponseWriter: w}}
 		e.out.progress = func() {
 			if e.room.isLate() {
 				e.bound(-time.Second)
 				return
 			}
-			e.bound(s.cfg.WriteTimeout)
+			e.bound(s.now().WriteTimeout)
 		}
 		defer func() { e.room.close() }()
 		next.ServeHTTP(e.out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e)))
-	}), skipFactor*int64(s.cfg.MaxMessageBytes))
+	}), skipFactor*int64(s.now().MaxMessageBytes))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store") // the response to a GET could be kept
 		// Without support for deadlines the server's own limits hold.
@@ -61,17 +61,17 @@ func (s *Server) exchange(next http.Handler) http.Handler {
 
 // crossOrigin lets web pages of the origins that are allowed call next.
 func (s *Server) crossOrigin(next http.Handler) http.Handler {
-	if len(s.cfg.CORSOrigins) == 0 {
+	if len(s.now().CORSOrigins) == 0 {
 		return next
 	}
 	own := []string{"Authorization", "X-Api-Key"}
-	for _, p := range s.cfg.Capabilities().GetProviders() {
+	for _, p := range s.now().Capabilities().GetProviders() {
 		if header := p.GetKeyHeader(); header != "" && !slices.Contains(own, header) {
 			own = append(own, header)
 		}
 	}
 	return cors.New(cors.Options{
-		AllowedOrigins: s.cfg.CORSOrigins,
+		AllowedOrigins: s.now().CORSOrigins,
 		AllowedMethods: connectcors.AllowedMethods(),
 		AllowedHeaders: append(own, connectcors.AllowedHeaders()...),
 		ExposedHeaders: append(connectcors.ExposedHeaders(), "Retry-After"),
@@ -137,7 +137,7 @@ type checks struct{ s *Server }
 func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
 		e := arrived(ctx)
-		defer e.bound(c.s.cfg.WriteTimeout)
+		defer e.bound(c.s.now().WriteTimeout)
 		defer func() { err = c.clientError(ctx, req.Spec().Procedure, recover(), err) }()
 		if e := mayCall(principal.Of(ctx), req.Spec().Procedure); e != nil {
 			return nil, e
@@ -152,7 +152,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			}
 			defer leave()
 		}
-		return c.s.outbox.serve(ctx, e, req, next, c.s.cfg.WriteTimeout)
+		return c.s.outbox.serve(ctx, e, req, next, c.s.now().WriteTimeout)
 	}
 }
 
@@ -255,7 +255,7 @@ func (s *sessionService) CreateTurn(
 		return nil, e
 	}
 	var sessionID, turnID string
-	started, err := s.cfg.Sessions.Start(ctx, req)
+	started, err := s.now().Sessions.Start(ctx, req)
 	before, repeated := errors.AsType[*session.Repeated](err)
 	switch {
 	case repeated:
@@ -265,7 +265,7 @@ func (s *sessionService) CreateTurn(
 	default:
 		sessionID, turnID = started.SessionID(), started.ID()
 	}
-	info, err := s.cfg.Sessions.Turn(ctx, sessionID, turnID)
+	info, err := s.now().Sessions.Turn(ctx, sessionID, turnID)
 	if err != nil {
 		return nil, err
 	}
@@ -279,13 +279,13 @@ func (s *sessionService) CreateTurn(
 func (s *sessionService) GetTurn(
 	ctx context.Context, r *connect.Request[agentdv1.GetTurnRequest],
 ) (*connect.Response[agentdv1.GetTurnResponse], error) {
-	t, err := s.cfg.Sessions.Turn(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId())
+	t, err := s.now().Sessions.Turn(ctx, r.Msg.GetSessionId(), r.Msg.GetTurnId())
 	if err != nil {
 		return nil, err
 	}
 	turn := turnOf(&t)
 	if r.Msg.GetUserParts() {
-		if turn.UserParts, err = s.cfg.Sessions.Said(ctx, &t); err != nil {
+		if turn.UserParts, err = s.now().Sessions.Said(ctx, &t); err != nil {
 			return nil, err
 		}
 	}
@@ -294,7 +294,7 @@ func (s *sessionService) GetTurn(
 
 // turn finds a turn; "" is the last one that started.
 func (s *sessionService) turn(ctx context.Context, sessionID, turnID string) (*agentdv1.Turn, error) {
-	t, err := s.cfg.Sessions.Turn(ctx, sessionID, turnID)
+	t, err := s.now().Sessions.Turn(ctx, sessionID, turnID)
 	if err != nil {
 		return nil, err
 	}
@@ -310,7 +310,7 @@ func (s *sessionService) ListTurns(
 		CreatedFrom:   timeOf(r.Msg.GetCreatedSince()),
 		CreatedBefore: timeOf(r.Msg.GetCreatedBefore()),
 	}
-	turns, next, err := s.cfg.Sessions.ListTurns(ctx, q, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
+	turns, next, err := s.now().Sessions.ListTurns(ctx, q, r.Msg.GetPageToken(), pageSize(r.Msg.GetPageSize()))
 	if err != nil {
 		return nil, err
 	}
@@ -332,7 +332,7 @@ func (s *sessionService) CancelTurn(
 	if reason == "" {
 		reason = "cancelled by the client"
 	}
-	if err := s.cfg.Sessions.CancelTurn(ctx, before.GetSessionId(), before.GetId(), reason); err != nil {
+	if err := s.now().Sessions.CancelTurn(ctx, before.GetSessionId(), before.GetId(), reason); err != nil {
 		return nil, err
 	}
 	turn, err := s.turn(ctx, before.GetSessionId(), before.GetId())
@@ -350,7 +350,7 @@ func (s *sessionService) CancelToolCall(
 		return nil, err
 	}
 	req := session.AttachRequest{SessionID: before.GetSessionId(), TurnID: before.GetId(), Keys: keysOf(r.Header())}
-	if err := s.cfg.Sessions.CancelCall(ctx, req, r.Msg.GetToolCallId()); err != nil {
+	if err := s.now().Sessions.CancelCall(ctx, req, r.Msg.GetToolCallId()); err != nil {
 		return nil, err
 	}
 	turn, err := s.turn(ctx, before.GetSessionId(), before.GetId())
@@ -369,7 +369,7 @@ func (s *sessionService) ListTurnEvents(
 	}
 	req := session.AttachRequest{SessionID: r.Msg.GetSessionId(), TurnID: r.Msg.GetTurnId(), After: r.Msg.AfterSeq}
 	see := view{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()}
-	events, more, err := s.cfg.Sessions.Events(ctx, req, limit, see.keep)
+	events, more, err := s.now().Sessions.Events(ctx, req, limit, see.keep)
 	if err != nil {
 		return nil, err
 	}
@@ -378,7 +378,7 @@ func (s *sessionService) ListTurnEvents(
 	for _, event := range events {
 		see.apply(event)
 		// A reply is one message too. What is left out comes with the next request.
-		if size += proto.Size(event); size > s.cfg.MaxMessageBytes/2 && len(out.GetEvents()) > 0 {
+		if size += proto.Size(event); size > s.now().MaxMessageBytes/2 && len(out.GetEvents()) > 0 {
 			out.More = true
 			break
 		}
@@ -412,7 +412,7 @@ func (s *sessionService) WatchTurn(
 	if e != nil {
 		return e
 	}
-	_, watch, err := s.cfg.Sessions.Attach(ctx, req)
+	_, watch, err := s.now().Sessions.Attach(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -441,7 +441,7 @@ func (s *sessionService) SubmitToolResults(
 	}
 	// What a client has sent counts, also when it goes away right after.
 	ctx = context.WithoutCancel(ctx)
-	errs, err := s.cfg.Sessions.SubmitResults(ctx,
+	errs, err := s.now().Sessions.SubmitResults(ctx,
 		session.AttachRequest{SessionID: id, TurnID: r.Msg.GetTurnId(), Keys: keysOf(r.Header())}, results)
 	if err != nil {
 		return nil, err

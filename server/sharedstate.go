@@ -13,7 +13,7 @@ import (
 func (s *sessionService) ListSharedState(
 	ctx context.Context, req *connect.Request[agentdv1.ListSharedStateRequest],
 ) (*connect.Response[agentdv1.ListSharedStateResponse], error) {
-	keys, next, err := s.cfg.Sessions.SharedKeys(ctx, req.Msg.GetPrefix(), req.Msg.GetPageToken(),
+	keys, next, err := s.now().Sessions.SharedKeys(ctx, req.Msg.GetPrefix(), req.Msg.GetPageToken(),
 		pageSize(req.Msg.GetPageSize()))
 	if err != nil {
 		return nil, err
@@ -42,7 +42,7 @@ func (s *sessionService) SetSharedState(
 		}
 		state[v.GetKey()] = value
 	}
-	if err := s.cfg.Sessions.SetShared(ctx, state); err != nil {
+	if err := s.now().Sessions.SetShared(ctx, state); err != nil {
 		return nil, err
 	}
 	return connect.NewResponse(&agentdv1.SetSharedStateResponse{}), nil
@@ -51,7 +51,7 @@ func (s *sessionService) SetSharedState(
 func (s *sessionService) RemoveSharedState(
 	ctx context.Context, req *connect.Request[agentdv1.RemoveSharedStateRequest],
 ) (*connect.Response[agentdv1.RemoveSharedStateResponse], error) {
-	removed, err := s.cfg.Sessions.RemoveShared(ctx, req.Msg.GetKeys())
+	removed, err := s.now().Sessions.RemoveShared(ctx, req.Msg.GetKeys())
 	if err != nil {
 		return nil, err
 	}

@@ -93,7 +93,7 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 			t.abortWrite()
 			return
 		}
-		st.writing.Reset(s.cfg.WriteTimeout)
+		st.writing.Reset(s.now().WriteTimeout)
 	}
 	st.touch()
 	return st
@@ -132,7 +132,7 @@ func (st *stream) serve(ctx context.Context, refused *fault.Error, leave func())
 
 // open waits for the first message, and starts the turn or attaches to it.
 func (st *stream) open(ctx context.Context) *fault.Error {
-	timeout := st.srv.cfg.FirstMessageTimeout
+	timeout := st.srv.now().FirstMessageTimeout
 	timer := time.NewTimer(timeout)
 	defer timer.Stop()
 	var first received
@@ -150,7 +150,7 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 	case errors.Is(first.err, io.EOF):
 		return fault.Errorf(codeInvalid, "the stream ended before an ExecuteRequest or an AttachRequest")
 	case first.err != nil:
-		return receiveError(first.err, st.srv.cfg.MaxMessageBytes)
+		return receiveError(first.err, st.srv.now().MaxMessageBytes)
 	}
 	if e := check(st.srv.rules, first.msg); e != nil {
 		return e
@@ -168,7 +168,7 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 				quote(r.Execute.GetSessionId())).
 				Breaking("execute.user_prompt", fault.RuleRequired)
 		}
-		st.cancelsOnReset = st.srv.cfg.OnDisconnect == onDisconnectAuto && !hasNewFields(first.msg.ProtoReflect())
+		st.cancelsOnReset = st.srv.now().OnDisconnect == onDisconnectAuto && !hasNewFields(first.msg.ProtoReflect())
 		return st.start(ctx, r.Execute)
 	default:
 		return fault.Errorf(codeInvalid,
@@ -184,10 +184,10 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 	if e != nil {
 		return e
 	}
-	if st.srv.cfg.OnDisconnect == onDisconnectCancel && ex.GetOnDisconnect() == 0 {
+	if st.srv.now().OnDisconnect == onDisconnectCancel && ex.GetOnDisconnect() == 0 {
 		req.OnDisconnect.Cancel = true
 	}
-	req.Create = req.Create || st.srv.cfg.CreateSessions && req.SessionID != ""
+	req.Create = req.Create || st.srv.now().CreateSessions && req.SessionID != ""
 	if e := mayStart(principal.Of(ctx), ex, &req); e != nil {
 		return e
 	}
@@ -196,7 +196,7 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 		return st.noTurn(ctx, "start turn", err)
 	}
 	defer leave()
-	turn, err := st.srv.cfg.Sessions.Start(ctx, req)
+	turn, err := st.srv.now().Sessions.Start(ctx, req)
 	if before, ok := errors.AsType[*session.Repeated](err); ok {
 		// The response to the client's first request may be lost.
 		attach := session.AttachRequest{SessionID: before.SessionID, TurnID: before.TurnID, Starter: true,
@@ -204,7 +204,7 @@ func (st *stream) start(ctx context.Context, ex *agentdv1.RunRequest_ExecuteRequ
 		if p := principal.Of(ctx); p.Session != "" {
 			attach.Starter, attach.Tools = false, p.Tools
 		}
-		turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, attach)
+		turn, watch, err := st.srv.now().Sessions.Attach(ctx, attach)
 		if err != nil {
 			return st.noTurn(ctx, "attach", err)
 		}
@@ -231,7 +231,7 @@ func (st *stream) attach(ctx context.Context, at *agentdv1.AttachRequest) *fault
 	if e != nil {
 		return e
 	}
-	turn, watch, err := st.srv.cfg.Sessions.Attach(ctx, req)
+	turn, watch, err := st.srv.now().Sessions.Attach(ctx, req)
 	if err != nil {
 		return st.noTurn(ctx, "attach", within("attach.", err))
 	}
@@ -255,7 +255,7 @@ func (st *stream) noTurn(ctx context.Context, where string, err error) *fault.Er
 // linger waits for the client to close its side. A server that returns earlier
 // resets the stream, and some clients then lose what was sent last.
 func (st *stream) linger() {
-	timer := time.NewTimer(st.srv.cfg.LingerTimeout)
+	timer := time.NewTimer(st.srv.now().LingerTimeout)
 	defer timer.Stop()
 	select {
 	case <-st.receiverDone:
@@ -278,7 +278,7 @@ func (st *stream) close() {
 	st.t.out.progress = nil // what is still written has its own bound
 	st.t.abortRead()
 	<-st.receiverDone
-	st.t.lastWrite(st.srv.cfg.WriteTimeout)
+	st.t.lastWrite(st.srv.now().WriteTimeout)
 }
 
 // logEnd writes one line: the outcome of a request that started no turn. The manager

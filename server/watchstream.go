@@ -32,13 +32,13 @@ func (w *watchStream) serve(ctx context.Context) error {
 	if err := w.write(session.Placed{}); err != nil {
 		return err
 	}
-	defer w.exchange.bound(w.s.cfg.WriteTimeout) // the end of the stream
+	defer w.exchange.bound(w.s.now().WriteTimeout) // the end of the stream
 	if w.greets {
 		if err := w.onQuiet(); err != nil {
 			return err
 		}
 	}
-	w.heartbeats = time.NewTicker(w.s.cfg.HeartbeatEvery)
+	w.heartbeats = time.NewTicker(w.s.now().HeartbeatEvery)
 	defer w.heartbeats.Stop()
 	f := &follower{srv: w.s, feed: w.feed, view: w.view, hint: w.hint, peer: w, quiet: w.heartbeats.C}
 	err := f.follow(ctx)
@@ -59,7 +59,7 @@ func (w *watchStream) send(e session.Placed, more bool) error {
 // write bounds one write. HTTP/2 resets a stream when its deadline passes, also when
 // nothing is written.
 func (w *watchStream) write(e session.Placed) error {
-	w.exchange.bound(w.s.cfg.WriteTimeout)
+	w.exchange.bound(w.s.now().WriteTimeout)
 	defer w.exchange.unbound()
 	return w.put(e)
 }
@@ -67,7 +67,7 @@ func (w *watchStream) write(e session.Placed) error {
 // forwarded puts off the next heartbeat.
 func (w *watchStream) forwarded(n int) error {
 	if n > 0 {
-		w.heartbeats.Reset(w.s.cfg.HeartbeatEvery)
+		w.heartbeats.Reset(w.s.now().HeartbeatEvery)
 	}
 	return nil
 }

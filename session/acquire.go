@@ -161,7 +161,7 @@ func (m *Manager) whileUnused(key string, gone *fault.Error, f func() error) err
 
 // env returns what the sessions of the manager share.
 func (m *Manager) env() live.Env {
-	return live.Env{Store: m.store, Runner: m.runner, Limits: m.limits, Host: host{m}}
+	return live.Env{Store: m.store, Runner: m.runner, Host: host{m}}
 }
 
 // reader returns a session that is only read from.

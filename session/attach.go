@@ -137,8 +137,8 @@ func (m *Manager) resume(ctx context.Context, ref *sessionRef, keys Keys) (_ *Tu
 
 // sweep periodically expires turns, drops what forks have inherited, and purges unused sessions.
 func (m *Manager) sweep(ctx context.Context) {
-	every := m.limits.Retention
-	if after := m.limits.PurgeAfter; after > 0 {
+	every := m.limits().Retention
+	if after := m.limits().PurgeAfter; after > 0 {
 		every = min(every, after)
 	}
 	tick := time.NewTicker(max(every/24, time.Second))
@@ -151,7 +151,7 @@ func (m *Manager) sweep(ctx context.Context) {
 		}
 		m.expireAll(ctx)
 		m.closeForks(ctx)
-		if m.limits.PurgeAfter > 0 {
+		if m.limits().PurgeAfter > 0 {
 			m.purgeAll(ctx)
 		}
 	}
@@ -182,7 +182,7 @@ func (m *Manager) expireAll(ctx context.Context) {
 // expire ends an open turn whose log has not changed for the retention.
 func (m *Manager) expire(ctx context.Context, head store.Head) error {
 	last, err := m.store.Read(ctx, head.ID, head.LastSeq-1, 1)
-	if err != nil || len(last) == 0 || m.store.Stamp().Sub(last[0].Time) < m.limits.Retention {
+	if err != nil || len(last) == 0 || m.store.Stamp().Sub(last[0].Time) < m.limits().Retention {
 		return err
 	}
 	ref, err := m.acquireKey(ctx, head.ID)
@@ -190,7 +190,7 @@ func (m *Manager) expire(ctx context.Context, head store.Head) error {
 		return err
 	}
 	defer m.release(ref)
-	reason := fmt.Sprintf("expired: no client came within %v", m.limits.Retention)
+	reason := fmt.Sprintf("expired: no client came within %v", m.limits().Retention)
 	if t := ref.Value.RunningOrOver(); t != nil {
 		ref.Value.HaltWaiting(t, reason)
 		return nil

@@ -34,7 +34,7 @@ func Started(t *Turn) time.Time { return live.StartedAt(t) }
 func IndexOf(ctx context.Context, db store.Store, runner Runner, info store.Info) (store.Batch, error) {
 	limits := limits.Limits{}.WithDefaults()
 	st := live.NewStore(live.StoreConfig{Store: db, Logger: slog.New(slog.DiscardHandler), Limits: limits})
-	s := live.NewSession(live.Env{Store: st, Runner: runner, Limits: limits}, info.ID)
+	s := live.NewSession(live.Env{Store: st, Runner: runner}, info.ID)
 	x, rows, err := s.ReadIndex(ctx, info.Inherited, info.LastSeq, info.ID)
 	if err != nil {
 		return store.Batch{}, err

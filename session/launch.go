@@ -61,6 +61,7 @@ func (m *Manager) drive(ctx context.Context, s *live.Session, d *live.Driver) (n
 	unread := errors.Is(err, retry.ErrUnavailable) && context.Cause(ctx) == nil
 	if err != nil && errors.Is(context.Cause(ctx), ErrSuspended) || unread {
 		m.resetAttempts(s, d.WaitsForClient())
+		m.stopped(d, true)
 		d.StopRunning(live.ErrResumedLater)
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("session", s.ID()), slog.String("turn", d.Turn().ID())}
 		if unread {
@@ -76,6 +77,7 @@ func (m *Manager) drive(ctx context.Context, s *live.Session, d *live.Driver) (n
 		m.resetAttempts(s, false)
 	}
 	m.cleared(s)
+	m.stopped(d, unwritten != nil)
 	if unwritten == nil {
 		d.StopRunning(nil)
 	} else {

@@ -30,7 +30,6 @@ type Manager struct {
 	store  *live.Store
 	runner Runner
 	log    *slog.Logger
-	limits limits.Limits
 	turns  sync.WaitGroup // the goroutines that run turns
 	room   chan struct{}  // holds one signal: there is room for another turn
 
@@ -45,6 +44,7 @@ type Manager struct {
 	starting int
 	draining bool // no new turns
 	stopping bool // turns are suspended
+	stops    stops
 	endSweep context.CancelFunc
 }
 
@@ -61,11 +61,11 @@ func NewManager(cfg Config) (*Manager, error) {
 	m := &Manager{
 		runner:    cfg.Runner,
 		log:       cfg.Logger,
-		limits:    cfg.Limits,
 		probation: probation.New[*live.Session](cfg.Limits.QuarantineAfter),
 		sessions:  newTable(cfg.Limits),
 		running:   map[*live.Driver]struct{}{},
 		cancels:   map[string]*time.Timer{},
+		stops:     stops{cut: map[*live.Driver]string{}},
 		room:      make(chan struct{}, 1),
 	}
 	m.store = live.NewStore(live.StoreConfig{
@@ -79,6 +79,20 @@ func NewManager(cfg Config) (*Manager, error) {
 	})
 	m.lists = &index.Lists{Store: m.store.Store, Live: inMemory{m}, Retention: cfg.Limits.Retention, Logger: cfg.Logger}
 	return m, nil
+}
+
+// limits returns the limits as they are now.
+func (m *Manager) limits() *limits.Limits { return m.store.Limits() }
+
+// SetLimits changes the limits of turns to come, and what is checked later of running ones; timers that
+// run keep their times. What NewManager has derived from the limits stays: MaxIdleSessions, Retention in
+// lists, QuarantineAfter, StorePatience and those of shared keys. An invalid l changes nothing.
+func (m *Manager) SetLimits(l limits.Limits) error {
+	if err := l.Validate(); err != nil {
+		return err
+	}
+	m.store.SetLimits(l.WithDefaults())
+	return nil
 }
 
 // signalRoom signals that there is room for another turn.
@@ -104,7 +118,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	req.StateField = cmp.Or(req.StateField, "initial_state")
 	req.OnBusy = cmp.Or(req.OnBusy, live.Reject)
 	req.InitialState, req.warnings = shared.Permitted(req.by, req.StateField, req.InitialState)
-	if req.Raw && req.by.Role != principal.Operator && m.limits.Instruction != "" {
+	if req.Raw && req.by.Role != principal.Operator && m.limits().Instruction != "" {
 		req.Raw = false
 		req.warnings = shared.AddWarnings(req.warnings, record.Warning{
 			Code: warnRaw, Field: "raw_payloads",
@@ -137,11 +151,11 @@ func (m *Manager) admit() error {
 	if m.draining {
 		return fault.Errorf(fault.Unavailable, "the server is stopping")
 	}
-	if n := len(m.running) + m.starting; n >= m.limits.MaxTurns {
+	if n := len(m.running) + m.starting; n >= m.limits().MaxTurns {
 		return &fault.Error{
 			Code: fault.Unavailable, Err: errNoRoom, RetryAfter: refusal.Later,
-			Message: fmt.Sprintf("the server runs %d turns, its limit is %d", n, m.limits.MaxTurns),
-			Limit:   &fault.Limit{Name: "turns", Value: int64(m.limits.MaxTurns), Received: int64(n + 1)},
+			Message: fmt.Sprintf("the server runs %d turns, its limit is %d", n, m.limits().MaxTurns),
+			Limit:   &fault.Limit{Name: "turns", Value: int64(m.limits().MaxTurns), Received: int64(n + 1)},
 		}
 	}
 	if err := m.store.Refuses(); err != nil {
@@ -201,7 +215,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	agent, warnings := shared.PermittedTree(req.by, spec.Agent)
 	spec.Agent, req.warnings = agent, shared.AddWarnings(req.warnings, warnings...)
 	spec.Prompt, spec.Parts = req.Prompt, req.Parts
-	spec.Before, spec.After, spec.Raw = m.limits.Instruction, req.Instruction, req.Raw
+	spec.Before, spec.After, spec.Raw = m.limits().Instruction, req.Instruction, req.Raw
 	s.Limit(spec, req.Budget, req.SessionBudget)
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
 		return nil, err

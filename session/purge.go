@@ -13,7 +13,7 @@ import (
 // purgeAll purges unused sessions. The next round retries what fails.
 func (m *Manager) purgeAll(ctx context.Context) {
 	for ctx.Err() == nil {
-		heads, err := m.store.Idle(ctx, m.store.Stamp().Add(-m.limits.PurgeAfter), live.ReadPage)
+		heads, err := m.store.Idle(ctx, m.store.Stamp().Add(-m.limits().PurgeAfter), live.ReadPage)
 		if err != nil {
 			return
 		}

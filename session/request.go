@@ -111,7 +111,7 @@ type Request struct {
 const warnRaw = "raw_payloads_ignored"
 
 func (m *Manager) checkRequest(req Request) error {
-	if err := m.limits.CheckPrompt(req.Prompt, req.Parts); err != nil {
+	if err := m.limits().CheckPrompt(req.Prompt, req.Parts); err != nil {
 		return err
 	}
 	switch {
@@ -120,11 +120,11 @@ func (m *Manager) checkRequest(req Request) error {
 			"turn_id: an id that the caller chooses has 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, "+
 				"a letter or a digit first (received %q)", req.TurnID).
 			Breaking("turn_id", fault.RuleFormat)
-	case len(req.Instruction) > m.limits.MaxPromptBytes:
+	case len(req.Instruction) > m.limits().MaxPromptBytes:
 		return fault.Errorf(fault.LimitExceeded, "instruction has %d bytes, at most %d are allowed",
-			len(req.Instruction), m.limits.MaxPromptBytes).
+			len(req.Instruction), m.limits().MaxPromptBytes).
 			Breaking("instruction", fault.RuleRange).
-			Over("instruction_bytes", m.limits.MaxPromptBytes, len(req.Instruction))
+			Over("instruction_bytes", m.limits().MaxPromptBytes, len(req.Instruction))
 	case req.Agent == nil && req.SessionID == "":
 		return fault.Errorf(fault.Invalid, "agent is missing: a new session needs an agent tree").
 			Breaking("agent", fault.RuleRequired)
@@ -146,10 +146,10 @@ func (m *Manager) checkRequest(req Request) error {
 		if err != nil {
 			return fault.Errorf(fault.Invalid, "%s: %v", req.StateField, err).Breaking(req.StateField, fault.RuleFormat)
 		}
-		if n := len(data); n > m.limits.MaxStateBytes {
+		if n := len(data); n > m.limits().MaxStateBytes {
 			return fault.Errorf(fault.LimitExceeded, "%s takes %d bytes as JSON, at most %d are allowed",
-				req.StateField, n, m.limits.MaxStateBytes).
-				Breaking(req.StateField, fault.RuleRange).Over("initial_state_bytes", m.limits.MaxStateBytes, n)
+				req.StateField, n, m.limits().MaxStateBytes).
+				Breaking(req.StateField, fault.RuleRange).Over("initial_state_bytes", m.limits().MaxStateBytes, n)
 		}
 	}
 	return nil

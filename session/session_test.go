@@ -614,17 +614,16 @@ func TestShutdown(t *testing.T) {
 	})
 }
 
-// A soft stop waits for clients that are asked, and for nobody else: a person may take days.
-func TestShutdownLeavesWhatOnlyWaits(t *testing.T) {
+// A stop waits for nobody: a person may take days, and a tool minutes.
+func TestShutdownSuspendsWhatWaits(t *testing.T) {
 	for name, tc := range map[string]struct {
 		turn  func(context.Context, *session.Run) error
 		tools []string // of the client that is there
 		until func(*agentdv1.RunResponse) bool
-		waits bool
 	}{
-		"a person is asked":          {careful, []string{"tool"}, isAsked, false},
-		"nobody has the tool":        {story, nil, func(m *agentdv1.RunResponse) bool { return m.GetToolCallAnnounced() != nil }, false},
-		"a client's tool is at work": {story, []string{"tool"}, isCall, true},
+		"a person is asked":          {careful, []string{"tool"}, isAsked},
+		"nobody has the tool":        {story, nil, func(m *agentdv1.RunResponse) bool { return m.GetToolCallAnnounced() != nil }},
+		"a client's tool is at work": {story, []string{"tool"}, isCall},
 	} {
 		t.Run(name, func(t *testing.T) {
 			synctest.Test(t, func(t *testing.T) {
@@ -639,8 +638,8 @@ func TestShutdownLeavesWhatOnlyWaits(t *testing.T) {
 				if err := f.m.Shutdown(ctx); err != nil {
 					t.Fatal(err)
 				}
-				if waited := time.Since(begin) >= time.Minute; waited != tc.waits {
-					t.Errorf("the stop took %v", time.Since(begin))
+				if took := time.Since(begin); took >= time.Second {
+					t.Errorf("the stop took %v", took)
 				}
 				if _, err := followErr(t, w); code(err) != agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
 					t.Errorf("the watcher was told %v", err)

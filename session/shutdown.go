@@ -3,31 +3,75 @@ package session
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"maps"
 	"slices"
 	"strings"
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/live"
+	"github.com/apzuk3/agentd/session/internal/lock"
 )
+
+// stops counts what has become of the turns that ran when the server began to stop.
+type stops struct {
+	finished  int
+	suspended int                     // between two steps
+	cut       map[*live.Driver]string // SESSION/TURN of those that were suspended within model calls
+	cutCalls  int                     // these model calls
+}
+
+// maxNamed bounds the turns that the log names.
+const maxNamed = 20
 
 // suspendAll refuses new turns and suspends those that run.
 func (m *Manager) suspendAll() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.draining, m.stopping = true, true
-	for d := range m.running {
-		d.Suspend()
+	lock.Do(&m.mu, func() { m.draining, m.stopping = true, true })
+	for _, d := range m.runningNow() {
+		calls := d.Suspend()
+		if calls == 0 {
+			continue
+		}
+		lock.Do(&m.mu, func() {
+			if m.stops.cut != nil && m.stops.cut[d] == "" {
+				m.stops.cut[d] = d.Turn().SessionID() + "/" + d.Turn().ID()
+				m.stops.cutCalls += calls
+			}
+		})
 	}
 }
 
-// suspendWaiting suspends turns that only wait for a person or an absent client: that may take days.
-func (m *Manager) suspendWaiting() {
-	for _, d := range m.runningNow() {
-		if d.OnlyWaits() {
-			d.Suspend()
-		}
+// stopped counts a turn that does not run any more, if the server stops.
+func (m *Manager) stopped(d *live.Driver, suspended bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case !m.draining:
+	case !suspended:
+		m.stops.finished++
+	case m.stops.cut[d] == "":
+		m.stops.suspended++
 	}
+}
+
+// logStops says once what has become of the turns.
+func (m *Manager) logStops() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.stops.cut == nil {
+		return
+	}
+	names := slices.Sorted(maps.Values(m.stops.cut))
+	attrs := []slog.Attr{
+		slog.Int("finished", m.stops.finished),
+		slog.Int("suspended_between_steps", m.stops.suspended),
+		slog.Int("model_calls_cut_off", m.stops.cutCalls),
+	}
+	if n := len(names); n > 0 {
+		attrs = append(attrs, slog.Int("turns_cut_off", n), slog.Any("turns", names[:min(n, maxNamed)]))
+	}
+	m.stops.cut = nil
+	m.log.LogAttrs(context.Background(), slog.LevelInfo, "the turns have stopped", attrs...)
 }
 
 // runningNow returns the running attempts.
@@ -37,28 +81,35 @@ func (m *Manager) runningNow() []*live.Driver {
 	return slices.Collect(maps.Keys(m.running))
 }
 
-// drain refuses new turns, and ends the sweep and the timers of suspended turns.
+// drain refuses new turns, lets running ones begin no further step, and ends the sweep and the timers of
+// suspended turns.
 func (m *Manager) drain() {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.draining = true
-	if m.endSweep != nil {
-		m.endSweep()
-	}
-	for _, timer := range m.cancels {
-		timer.Stop()
+	lock.Do(&m.mu, func() {
+		m.draining = true
+		if m.endSweep != nil {
+			m.endSweep()
+		}
+		for _, timer := range m.cancels {
+			timer.Stop()
+		}
+	})
+	m.store.Drain()
+	for _, d := range m.runningNow() {
+		d.Drain()
 	}
 }
 
-// waitingLook is how often a shutdown looks for turns that only wait by now.
-const waitingLook = 50 * time.Millisecond
+// readersLook is how often a shutdown looks for sessions whose turns do not run any more.
+const readersLook = 50 * time.Millisecond
 
-// Shutdown refuses new turns and waits for the running ones. Turns that only wait for a person or an
-// absent client are suspended at once. When ctx ends, it suspends the others, so that the next server on
-// the store resumes them, and waits for Limits.StopGrace. The error names the turns that still run. It
-// may be called more than once.
+// Shutdown refuses new turns and waits for model calls that are under way. Turns that wait (for a result, a
+// person, a client, the next try of a model call, or their next model call) are suspended at once, and
+// others when they come to that. When ctx ends, it suspends the rest and waits for Limits.StopGrace. The
+// next server on the store resumes what was suspended. The error names the turns that still run. It may be
+// called more than once.
 func (m *Manager) Shutdown(ctx context.Context) error {
 	m.drain()
+	defer m.logStops()
 	idle := make(chan struct{})
 	go func() { // ends with the last turn
 		m.turns.Wait()
@@ -66,11 +117,10 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 		m.store.Flushers.Wait()
 		close(idle)
 	}()
-	look := time.NewTicker(waitingLook)
+	look := time.NewTicker(readersLook)
 	defer look.Stop()
 	defer m.endReaders() // of sessions whose turns have ended meanwhile
 	for soft := true; soft; {
-		m.suspendWaiting()
 		m.endObserversOfSuspended()
 		m.endReaders()
 		select {
@@ -83,8 +133,8 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	}
 	m.suspendAll()
 	m.store.GiveUp()
-	defer time.AfterFunc(m.limits.StopGrace/2, m.store.Abort).Stop() // a store that hangs
-	grace := time.NewTimer(m.limits.StopGrace)
+	defer time.AfterFunc(m.limits().StopGrace/2, m.store.Abort).Stop() // a store that hangs
+	grace := time.NewTimer(m.limits().StopGrace)
 	defer grace.Stop()
 	select {
 	case <-idle:
@@ -97,5 +147,5 @@ func (m *Manager) Shutdown(ctx context.Context) error {
 	}
 	slices.Sort(names)
 	return fmt.Errorf("session: %d turns did not stop within %v: %s",
-		len(names), m.limits.StopGrace, strings.Join(names, ", "))
+		len(names), m.limits().StopGrace, strings.Join(names, ", "))
 }

@@ -17,6 +17,8 @@ import (
 type databaseFlags struct {
 	Data string `placeholder:"DIR" help:"${backup_data}"`
 	JSON bool   `name:"json" noenv:"" help:"Write JSON, one object a line."`
+
+	configFlag
 }
 
 type backupCmd struct {

@@ -25,6 +25,24 @@ func (b budgetFlag) of() client.Budget {
 	}
 }
 
+// String is the budget as UnmarshalText takes it.
+func (b budgetFlag) String() string {
+	var parts []string
+	if b.ModelCalls > 0 {
+		parts = append(parts, fmt.Sprint("calls=", b.ModelCalls))
+	}
+	if b.Tokens > 0 {
+		parts = append(parts, fmt.Sprint("tokens=", b.Tokens))
+	}
+	if b.Cost > 0 {
+		parts = append(parts, fmt.Sprint("cost=", b.Cost.Dollars()))
+	}
+	if b.Wall > 0 {
+		parts = append(parts, fmt.Sprint("time=", b.Wall))
+	}
+	return strings.Join(parts, ",")
+}
+
 // newBudgetFlag is a budget that takes the place of another one; "none" takes that away.
 type newBudgetFlag budgetFlag
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/cli"
+	"github.com/apzuk3/agentd/internal/configfile"
 )
 
 // codedError is an error with its exit code. Without an error, the command has reported
@@ -38,6 +39,10 @@ func usage(format string, args ...any) error {
 
 // report tells why a command has failed, and returns its exit code.
 func (p *process) report(err error) int {
+	if _, ok := errors.AsType[configfile.Problems](err); ok {
+		fmt.Fprintln(p.stderr, cli.Clean(err.Error()))
+		return exitUsage
+	}
 	code := exitError
 	if f, ok := errors.AsType[*codedError](err); ok {
 		code = f.code
@@ -83,7 +88,7 @@ type daemonFlags struct {
 	URL        string `name:"url" default:"http://127.0.0.1:8080" placeholder:"URL" help:"Where the daemon is."`
 	APIKeyFile string `name:"api-key-file" placeholder:"FILE" help:"${api_key_file}"`
 	HTTP1      bool   `name:"http1" help:"Use requests that need no HTTP/2, for gateways that speak HTTP/1.1 alone."`
-	JSON       bool   `name:"json" noenv:"" help:"Write JSON, one object a line, as is done when the output is no terminal."`
+	JSON       bool   `name:"json" noenv:"" help:"Write JSON, one object a line, as when the output is no terminal."`
 }
 
 // talk is a command's talk with a daemon.

@@ -11,8 +11,10 @@ import (
 )
 
 type healthcheckCmd struct {
-	Addr    string        `default:":8080" placeholder:"HOST:PORT" help:"Where the server listens."`
+	Addr    string        `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where the server listens."`
 	Timeout time.Duration `default:"3s" help:"How long to wait for its reply."`
+
+	configFlag
 }
 
 // Run fails unless the server says that it is ready.

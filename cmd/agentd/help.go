@@ -39,6 +39,9 @@ var helps = map[string]string{
 	// The commands.
 	"replay": "Run a session of a stopped daemon again on its own log, and tell where it differs.",
 
+	// serve, and commands that read its configuration.
+	"config_file": "The configuration of agentd serve: a YAML file, whose keys are the names of flags with _ for -.",
+
 	// serve.
 	"serve_data": "Folder of the database, ':memory:' for none. Default: agentd in the user's data folder.",
 	"serve_allow_network_files": "Take a --data folder on a network file system, which is refused otherwise: " +
@@ -68,8 +71,8 @@ var helps = map[string]string{
 	"serve_on_disconnect": "What becomes of a turn that Run has started without on_disconnect " +
 		"when its last client is gone: auto (it is canceled if its client is too old to know on_disconnect " +
 		"and has reset its stream, and goes on otherwise), continue (it goes on; off is the same), or cancel.",
-	"serve_shutdown_grace": "How long running turns are waited for when the server stops; " +
-		"later ones go on after the next start.",
+	"serve_shutdown_grace": "How long model calls that are under way are waited for when the server stops. " +
+		"All else is suspended at once, and goes on after the next start.",
 	"serve_purge_after":    "How long the log of a session that is not used is kept; 0 is for ever.",
 	"serve_handover_grace": "How long the tool calls of a client that has left wait before another client is asked.",
 	"serve_model_cool_down": "How long the calls of a model that keeps failing are suspended at first; " +
@@ -93,6 +96,7 @@ var helps = map[string]string{
 		"until such calls are suspended; 0 is never.",
 
 	// serve, and run --local.
+	"prices":    "A file with prices and limits of models, laid over the built-in table.",
 	"record_to": "Append each model call to this file, one JSON line each: prompts and responses, never keys.",
 	"model_idle": "Longest silence within a model call: a time without a byte from its provider. " +
 		"Pings count; --model-timeout bounds a response of nothing else.",

@@ -21,6 +21,7 @@ type keysCmd struct {
 
 // keysFlags are those of all commands about keys.
 type keysFlags struct {
+	configFlag
 	Data              string `placeholder:"DIR" help:"${keys_data}"`
 	AllowNetworkFiles bool   `help:"${serve_allow_network_files}"`
 	JSON              bool   `name:"json" noenv:"" help:"Write JSON, one object a line."`
@@ -194,7 +195,8 @@ func (c *keysListCmd) table(p *process, list []daemon.APIKey) error {
 	for i := range list {
 		k := &list[i]
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", k.ID,
-			cli.Clean(k.Principal.ID), cli.Clean(k.Principal.Tenant), k.Principal.Role, keyState(k), k.Created.UTC().Format(time.DateOnly), cli.Clean(k.Note))
+			cli.Clean(k.Principal.ID), cli.Clean(k.Principal.Tenant), k.Principal.Role, keyState(k),
+			k.Created.UTC().Format(time.DateOnly), cli.Clean(k.Note))
 	}
 	return w.Flush()
 }

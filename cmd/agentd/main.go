@@ -1,6 +1,7 @@
 // Agentd hosts agent trees: agents run here, tools run on the client.
 //
 //	agentd serve          serve until told to stop
+//	agentd config         print the configuration of serve, and where each value is from
 //	agentd run            run an agent of a file, and its tools
 //	agentd validate       check files
 //	agentd sessions       look at sessions and change them
@@ -16,16 +17,18 @@
 //	agentd healthcheck    ask the server on this machine whether it is ready
 //	agentd version        print the version
 //
-// Every flag of serve is an environment variable too: --addr is AGENTD_ADDR. A
-// flag wins over its variable; of the commands that are clients only --url has one,
-// and what run --local has in common with serve.
-// Provider keys come from GEMINI_API_KEY, ANTHROPIC_API_KEY and OPENAI_API_KEY.
+// Every flag of serve is an environment variable and a key of the file of --config too: --addr is
+// AGENTD_ADDR and addr. A flag wins over its variable, and that over the file; of the commands that are
+// clients only --url has a variable, and what run --local has in common with serve.
+// Provider keys come from GEMINI_API_KEY, ANTHROPIC_API_KEY and OPENAI_API_KEY, or from the file.
 //
-// SIGTERM, SIGINT and SIGHUP (the terminal was closed; not under nohup) stop the server. It
-// refuses new turns and waits for running ones, up to --shutdown-grace, then suspends
-// them; the next start resumes them. Turns that wait for a person, or for a client that is
-// not there, are suspended at once; a second SIGTERM or SIGINT suspends all. The next start
-// also resumes the turns that ran when the server was killed.
+// SIGTERM and SIGINT stop the server. It refuses new turns and waits for model calls that are
+// under way, up to --shutdown-grace; other turns are suspended at once, and the next start resumes
+// them. A second signal suspends all. The next start also resumes the turns that ran when the
+// server was killed.
+//
+// SIGHUP has the server read its configuration file, and the files that it names, again. The hang-up of
+// the terminal on which it was started stops it as SIGTERM does. Under nohup it is ignored.
 //
 // run takes SIGINT and SIGTERM for a cancel of its turn. A second one, and SIGHUP, leave
 // the turn: run kills its tools, the turn continues.
@@ -43,6 +46,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"os"
@@ -55,6 +59,7 @@ import (
 	"github.com/alecthomas/kong"
 	"github.com/mattn/go-isatty"
 
+	"github.com/apzuk3/agentd/internal/configfile"
 	"github.com/apzuk3/agentd/internal/daemon"
 )
 
@@ -76,6 +81,7 @@ func main() {
 	}
 	p := &process{signals: signals, env: environ(os.Environ()), stdin: os.Stdin, stdout: os.Stdout, stderr: os.Stderr}
 	p.tty.stdin, p.tty.stdout, p.tty.stderr = isTerminal(os.Stdin), isTerminal(os.Stdout), isTerminal(os.Stderr)
+	p.hungUp = func() bool { return p.tty.stdin && !isTerminal(os.Stdin) || p.tty.stderr && !isTerminal(os.Stderr) }
 	os.Exit(p.run(os.Args[1:]))
 }
 
@@ -94,6 +100,7 @@ func environ(list []string) map[string]string {
 // commands is the command line.
 type commands struct {
 	Serve        serveCmd        `cmd:"" help:"Serve until told to stop."`
+	Config       configCmd       `cmd:"" help:"Print the configuration of serve, and where each value is from."`
 	Run          runCmd          `cmd:"" help:"Run an agent of a file, and its tools."`
 	Validate     validateCmd     `cmd:"" help:"Check files with agents and tools."`
 	Sessions     sessionsCmd     `cmd:"" help:"Look at sessions and change them."`
@@ -118,7 +125,10 @@ type process struct {
 	stdout  io.Writer
 	stderr  io.Writer
 	tty     struct{ stdin, stdout, stderr bool } // which of them are terminals
+	hungUp  func() bool                          // a terminal of them has closed; nil for never
 	adjust  func(*daemon.Config)                 // for tests; may be nil
+	args    []string
+	file    *configfile.File // the configuration file; nil for none
 }
 
 // getenv reads the environment.
@@ -134,11 +144,6 @@ func run(signals <-chan os.Signal, args []string, env map[string]string, stdout,
 
 func (p *process) run(args []string) (code int) {
 	stderr := p.stderr
-	parser, err := p.parser()
-	if err != nil {
-		fmt.Fprintln(stderr, "agentd:", err)
-		return exitError
-	}
 	defer func() {
 		switch e := recover().(type) {
 		case nil:
@@ -151,7 +156,11 @@ func (p *process) run(args []string) (code int) {
 	if slices.Equal(args, []string{"--version"}) { // no flag: commands have one of this name
 		args = []string{"version"}
 	}
-	ctx, err := parser.Parse(args)
+	p.args = args
+	ctx, err := p.parse()
+	if _, ok := errors.AsType[configfile.Problems](err); ok {
+		return p.report(err)
+	}
 	if err != nil {
 		fmt.Fprintln(stderr, "agentd:", err)
 		fmt.Fprintln(stderr, "Run agentd --help for what there is.")
@@ -170,7 +179,7 @@ func (p *process) parser() (*kong.Kong, error) {
 		kong.Description("Hosts agent trees: agents run here, tools run on the client."),
 		kong.PostBuild(longHelps),
 		kong.Writers(p.stdout, p.stderr),
-		kong.Resolvers(fromEnv(p.env)),
+		kong.Resolvers(p.resolver()),
 		kong.ExplicitGroups([]kong.Group{localGroup}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Exit(func(code int) { panic(exit{code}) }),
@@ -198,29 +207,10 @@ func versionText() string {
 	return info.Main.Version
 }
 
-// noVariable is the tag of flags that have no environment variable.
-const noVariable = "noenv"
-
-// variable is the environment variable of a flag.
-func variable(flag string) string {
-	return "AGENTD_" + strings.ToUpper(strings.ReplaceAll(flag, "-", "_"))
-}
-
 // withVariable names a flag's variable in the help.
 func withVariable(v *kong.Value) string {
 	if v.Flag == nil || v.Name == "help" || v.Tag.Has(noVariable) {
 		return v.Help
 	}
 	return v.Help + " ($" + variable(v.Name) + ")"
-}
-
-// fromEnv gives flags that are not on the command line the values of their
-// variables. An empty variable counts as none.
-func fromEnv(env map[string]string) kong.ResolverFunc {
-	return func(_ *kong.Context, _ *kong.Path, flag *kong.Flag) (any, error) {
-		if value := env[variable(flag.Name)]; value != "" && !flag.Tag.Has(noVariable) {
-			return value, nil
-		}
-		return nil, nil
-	}
 }

@@ -247,62 +247,72 @@ func TestServe(t *testing.T) {
 	}
 }
 
-// The first signal waits for turns, the second puts them aside.
+// The first signal waits for model calls, and for nothing else; the second cuts them off.
 func TestSignals(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
 	t.Parallel()
 	for name, tc := range map[string]struct {
+		model     string
 		second    bool
 		completed bool
-	}{"one signal": {false, true}, "two signals": {true, false}} {
+		logged    string // of what became of the turn
+	}{
+		"a model call":              {"scripted/short", false, true, `"finished":1,"suspended_between_steps":0,"model_calls_cut_off":0`},
+		"a model call, two signals": {"scripted/endless", true, false, `"finished":0,"suspended_between_steps":0,"model_calls_cut_off":1,"turns_cut_off":1`},
+		"a tool call":               {"scripted/demo", false, false, `"finished":0,"suspended_between_steps":1,"model_calls_cut_off":0`},
+	} {
 		t.Run(name, func(t *testing.T) {
 			overBoth(t, func(t *testing.T, over *carrier) {
-				s := over.binary(t, map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": t.TempDir(), "AGENTD_SHUTDOWN_GRACE": "1m"})
+				scripts := t.TempDir()
+				for name, script := range map[string]string{
+					"short":   `answers: [{text: "one two three four five", chunk_delay: 300ms}]`,
+					"endless": `answers: [{text: [one, two], error: {kind: hang, after: 1}}]`,
+				} {
+					if err := os.WriteFile(filepath.Join(scripts, name+".yaml"), []byte(script), 0o600); err != nil {
+						t.Fatal(err)
+					}
+				}
+				s := over.binary(t, map[string]string{
+					"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": t.TempDir(), "AGENTD_SCRIPTS": scripts, "AGENTD_SHUTDOWN_GRACE": "1m",
+				})
 				c := client.New(s.url, client.WithReconnect(client.ReconnectPolicy{Off: true}))
 				defer c.CloseIdleConnections()
-				called := make(chan struct{})
-				release := make(chan struct{})
+				works := make(chan struct{}, 16)
 				err := client.AddTool(c, "wait", "Waits", func(ctx context.Context, _ struct{}) (any, error) {
-					close(called)
-					select {
-					case <-release:
-						return "done", nil
-					case <-ctx.Done():
-						return nil, ctx.Err()
-					}
+					works <- struct{}{}
+					<-ctx.Done()
+					return nil, ctx.Err()
 				})
 				if err != nil {
 					t.Fatal(err)
 				}
-				type outcome struct {
-					res *client.Result
-					err error
-				}
-				done := make(chan outcome, 1)
+				done := make(chan error, 1)
 				go func() {
-					res, err := c.Do(t.Context(), agent("scripted/demo", "wait"), "go")
-					done <- outcome{res, err}
-				}()
-				<-called
-				s.signal(syscall.SIGTERM)
-				for { // until it has been taken
-					if code := run(nil, []string{"healthcheck", "--addr", s.addr}, nil, io.Discard, io.Discard); code != exitOK {
-						break
+					for event, err := range c.Run(t.Context(), agent(tc.model, "wait"), "go") {
+						switch {
+						case err != nil:
+							done <- err
+							return
+						case event.OutputChunk != nil && tc.model != "scripted/demo":
+							works <- struct{}{}
+						}
 					}
-				}
+					done <- nil
+				}()
+				<-works
+				s.signal(syscall.SIGTERM)
 				if tc.second {
+					for { // until it has been taken
+						if code := run(nil, []string{"healthcheck", "--addr", s.addr}, nil, io.Discard, io.Discard); code != exitOK {
+							break
+						}
+					}
 					s.signal(syscall.SIGINT)
-				} else {
-					close(release)
 				}
-				got := <-done
-				if completed := got.err == nil && got.res.Completed; completed != tc.completed {
-					t.Errorf("completed %v, want %v: %v", completed, tc.completed, got.err)
+				if err := <-done; (err == nil) != tc.completed || err != nil && !strings.Contains(err.Error(), "attach again") {
+					t.Errorf("got %v, want a turn that completes: %v, or else one that goes on later", err, tc.completed)
 				}
-				if !tc.completed && (got.err == nil || !strings.Contains(got.err.Error(), "attach again")) {
-					t.Errorf("got %v, want that the turn goes on later", got.err)
-				}
-				if code := s.wait(); code != exitOK {
-					t.Errorf("exit code %d: %s", code, s.log)
+				if code := s.wait(); code != exitOK || !strings.Contains(s.log.String(), tc.logged) {
+					t.Errorf("exit code %d, want the log to say %s: %s", code, tc.logged, s.log)
 				}
 			})
 		})

@@ -14,15 +14,15 @@ import (
 // modelFlags say what a daemon does about models: that of serve, and that of
 // run --local.
 type modelFlags struct {
-	Scripts  string `placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
-	Prices   string `placeholder:"FILE" help:"A file with prices and limits of models, laid over the built-in table."`
+	Scripts  string `live:"" placeholder:"DIR" help:"Folder of scripts for the models 'scripted/…'."`
+	Prices   string `live:"" placeholder:"FILE" help:"${prices}"`
 	RecordTo string `placeholder:"FILE" help:"${record_to}"`
 
-	ModelTimeout time.Duration `default:"10m" help:"Longest model call; each try has it to itself."`
-	ModelIdle    time.Duration `default:"5m" help:"${model_idle}"`
-	ModelTries   int           `default:"5" help:"${model_tries}"`
+	ModelTimeout time.Duration `live:"" default:"10m" help:"Longest model call; each try has it to itself."`
+	ModelIdle    time.Duration `live:"" default:"5m" help:"${model_idle}"`
+	ModelTries   int           `live:"" default:"5" help:"${model_tries}"`
 
-	CompactAt float64 `placeholder:"SHARE" help:"${compact_at}"`
+	CompactAt float64 `live:"" placeholder:"SHARE" help:"${compact_at}"`
 }
 
 // configure says it to a daemon.

@@ -13,6 +13,8 @@ type replayCmd struct {
 	ID   string `arg:"" name:"SESSION" help:"The session."`
 	Data string `placeholder:"DIR" help:"Folder of the database. Default: agentd in the user's data folder."`
 	JSON bool   `name:"json" noenv:"" help:"Write JSON, one object."`
+
+	configFlag
 }
 
 // Help is shown below the flags.

@@ -36,7 +36,37 @@ const (
   - {when: {}, text: " {{tool_result \"a\"}}, {{tool_result \"b\"}}, {{tool_result \"c\"}}", chunk_delay: 30ms}
 `
 	rollingText = long + " and more a done, b done, c done"
+	// rollingCall is a model call that is under way when a server is told to stop.
+	rollingCall = `answers: [{text: "one two three four five six", chunk_delay: 200ms}]`
 )
+
+// underWay begins a turn of one model call, and returns when the model speaks. end waits for the turn.
+func underWay(t *testing.T, url string) (end func()) {
+	t.Helper()
+	c := client.New(url)
+	speaks, ended := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(ended)
+		defer c.CloseIdleConnections()
+		spoken, completed := sync.OnceFunc(func() { close(speaks) }), false
+		defer spoken()
+		for event, err := range c.Run(t.Context(), agent("scripted/under-way"), "go") {
+			if err != nil {
+				t.Errorf("a turn whose only model call is under way: %v", err)
+				return
+			}
+			if event.OutputChunk != nil {
+				spoken()
+			}
+			completed = completed || event.End != nil && event.End.Completed
+		}
+		if !completed {
+			t.Error("a turn whose only model call was under way has not completed")
+		}
+	}()
+	<-speaks
+	return func() { <-ended }
+}
 
 // load is clients that run one turn after the other, each in a session of its own,
 // whatever becomes of the server.
@@ -130,7 +160,7 @@ func (r ready) ask() (status int, text string, err error) {
 
 // TestRollingRestart is F32 on one machine: the server is stopped and started
 // again, three times, while clients run turns with tools. No turn fails, each
-// client gets all of its turns, and a server that stops says so: readyz is 503, and
+// client gets all of its turns, a model call under way finishes, and a server that stops says so: readyz is 503, and
 // streams end with UNAVAILABLE and how to continue.
 func TestRollingRestart(t *testing.T) { //nolint:tparallel // overBoth runs them side by side
 	t.Parallel()
@@ -140,9 +170,11 @@ func TestRollingRestart(t *testing.T) { //nolint:tparallel // overBoth runs them
 func rollingRestart(t *testing.T, c *carrier) {
 	env, f := killable(t)
 	env["AGENTD_ADDR"] = heldaddr.New(t)
-	env["AGENTD_SHUTDOWN_GRACE"] = "1m" // until the second signal
-	if err := os.WriteFile(filepath.Join(env["AGENTD_SCRIPTS"], "rolling.yaml"), []byte(rollingTurn), 0o600); err != nil {
-		t.Fatal(err)
+	env["AGENTD_SHUTDOWN_GRACE"] = "1m"
+	for name, script := range map[string]string{"rolling": rollingTurn, "under-way": rollingCall} {
+		if err := os.WriteFile(filepath.Join(env["AGENTD_SCRIPTS"], name+".yaml"), []byte(script), 0o600); err != nil {
+			t.Fatal(err)
+		}
 	}
 	s := c.binary(t, env)
 	l := newLoad(t)
@@ -157,6 +189,7 @@ func rollingRestart(t *testing.T, c *carrier) {
 		if status, text, err := r.ask(); err != nil || status != http.StatusOK {
 			t.Fatalf("before the stop: %d %q, %v", status, text, err)
 		}
+		end := underWay(t, s.url)
 		s.signal(syscall.SIGTERM)
 		status, text, err := r.ask()
 		for err == nil && status == http.StatusOK {
@@ -165,8 +198,8 @@ func rollingRestart(t *testing.T, c *carrier) {
 		if err != nil || status != http.StatusServiceUnavailable || !strings.Contains(text, "stopping") {
 			t.Errorf("while the server stops: %d %q, %v; want 503", status, text, err)
 		}
-		s.signal(syscall.SIGTERM) // the time is up
-		f.suspended()
+		f.suspended() // at once: it waits for its client
+		end()
 		f.drop()
 		if code := s.wait(); code != exitOK {
 			t.Errorf("exit code %d: %s", code, s.log)

@@ -12,21 +12,25 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/alecthomas/kong"
+
 	"github.com/apzuk3/agentd/internal/daemon"
 )
 
 type serveCmd struct {
-	Addr string `default:":8080" placeholder:"HOST:PORT" help:"Where to listen; no host means every address."`
+	configFlag
+
+	Addr string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen; no host means every address."`
 	Data string `placeholder:"DIR" help:"${serve_data}"`
 
-	TLSCert string `name:"tls-cert" placeholder:"FILE" help:"Certificate, PEM; serves TLS on the same port."`
-	TLSKey  string `name:"tls-key" placeholder:"FILE" help:"Key of the certificate, PEM."`
+	TLSCert string `live:"" name:"tls-cert" placeholder:"FILE" help:"Certificate, PEM; serves TLS on the same port."`
+	TLSKey  string `live:"" name:"tls-key" placeholder:"FILE" help:"Key of the certificate, PEM."`
 
 	authFlags `embed:""`
 
 	AllowNetworkFiles bool `help:"${serve_allow_network_files}"`
 
-	LogLevel  slog.Level `default:"info" help:"Least level to log: debug, info, warn or error."`
+	LogLevel  slog.Level `live:"" default:"info" help:"Least level to log: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
 
 	modelFlags `embed:""`
@@ -35,55 +39,71 @@ type serveCmd struct {
 	AllowedHosts []string `name:"allowed-hosts" placeholder:"NAME" help:"${serve_allowed_hosts}"`
 	NoReflection bool     `help:"Do not serve gRPC reflection."`
 
-	CreateSessions bool   `help:"${serve_create_sessions}"`
-	OnDisconnect   string `default:"auto" enum:"auto,off,continue,cancel" help:"${serve_on_disconnect}"`
+	CreateSessions bool   `live:"" help:"${serve_create_sessions}"`
+	OnDisconnect   string `live:"" default:"auto" enum:"auto,off,continue,cancel" help:"${serve_on_disconnect}"`
 
-	ShutdownGrace time.Duration `default:"30s" help:"${serve_shutdown_grace}"`
+	ShutdownGrace time.Duration `live:"" default:"8s" help:"${serve_shutdown_grace}"`
 	Retention     time.Duration `default:"24h" help:"How long a turn waits for a client before it is ended."`
 	PurgeAfter    time.Duration `default:"0s" help:"${serve_purge_after}"`
-	IdleTurn      time.Duration `default:"1m" help:"How long a turn that waits for a client stays in memory."`
-	HandoverGrace time.Duration `default:"2s" help:"${serve_handover_grace}"`
-	TurnTimeout   time.Duration `default:"1h" help:"Longest turn."`
-	ToolTimeout   time.Duration `default:"10m" help:"Longest wait for the result of a tool call."`
-	ModelCoolDown time.Duration `default:"10s" help:"${serve_model_cool_down}"`
-	IdleTimeout   time.Duration `help:"${serve_idle_timeout}"`
-	StreamTimeout time.Duration `default:"24h" help:"Longest stream."`
-	WriteTimeout  time.Duration `default:"10s" help:"${serve_write_timeout}"`
+	IdleTurn      time.Duration `live:"" default:"1m" help:"How long a turn that waits for a client stays in memory."`
+	HandoverGrace time.Duration `live:"" default:"2s" help:"${serve_handover_grace}"`
+	TurnTimeout   time.Duration `live:"" default:"1h" help:"Longest turn."`
+	ToolTimeout   time.Duration `live:"" default:"10m" help:"Longest wait for the result of a tool call."`
+	ModelCoolDown time.Duration `live:"" default:"10s" help:"${serve_model_cool_down}"`
+	IdleTimeout   time.Duration `live:"" help:"${serve_idle_timeout}"`
+	StreamTimeout time.Duration `live:"" default:"24h" help:"Longest stream."`
+	WriteTimeout  time.Duration `live:"" default:"10s" help:"${serve_write_timeout}"`
 
-	InstructionFile []byte `type:"filecontent" placeholder:"FILE" help:"${serve_instruction_file}"`
+	InstructionFile string `live:"" placeholder:"FILE" help:"${serve_instruction_file}"`
 
-	TurnBudget    budgetFlag `placeholder:"BUDGET" help:"${serve_turn_budget}"`
-	SessionBudget budgetFlag `placeholder:"BUDGET" help:"${serve_session_budget}"`
+	TurnBudget    budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_turn_budget}"`
+	SessionBudget budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_session_budget}"`
 
 	MaxConns          int `default:"4096" help:"Connections at once."`
-	MaxStreams        int `default:"4096" help:"Run streams at once."`
-	MaxTurns          int `default:"1000" help:"Turns at once."`
+	MaxStreams        int `live:"" default:"4096" help:"Run streams at once."`
+	MaxTurns          int `live:"" default:"1000" help:"Turns at once."`
 	MaxMessageBytes   int `default:"4194304" help:"Size of the largest request message."`
 	MaxReplyBytes     int `default:"268435456" help:"${serve_max_reply_bytes}"`
-	MessagesPerSecond int `default:"200" help:"Messages a second that are taken from one stream."`
-	MaxModelCalls     int `default:"500" help:"Model calls of one turn."`
+	MessagesPerSecond int `live:"" default:"200" help:"Messages a second that are taken from one stream."`
+	MaxModelCalls     int `live:"" default:"500" help:"Model calls of one turn."`
 	MaxRequestBytes   int `default:"536870912" help:"${serve_max_request_bytes}"`
-	MaxQueued         int `default:"16" help:"Turns of one session that may wait for their start."`
+	MaxQueued         int `live:"" default:"16" help:"Turns of one session that may wait for their start."`
 	MaxSharedBytes    int `default:"262144" help:"${serve_max_shared_bytes}"`
 	MaxSharedKeys     int `default:"1000" help:"Keys that sessions share, of each of app: and user:."`
-	MaxStateBytes     int `default:"4194304" help:"Size of the state of one session's own, as JSON."`
-	MaxStateKeys      int `default:"10000" help:"Keys of one session's own."`
+	MaxStateBytes     int `live:"" default:"4194304" help:"Size of the state of one session's own, as JSON."`
+	MaxStateKeys      int `live:"" default:"10000" help:"Keys of one session's own."`
 	QuarantineAfter   int `default:"3" help:"${serve_quarantine_after}"`
-	ModelBreaker      int `default:"10" help:"${serve_model_breaker}"`
+	ModelBreaker      int `live:"" default:"10" help:"${serve_model_breaker}"`
 }
 
+// instruction is the text of the instruction file.
+func (c *serveCmd) instruction() (string, error) {
+	if c.InstructionFile == "" {
+		return "", nil
+	}
+	text, err := os.ReadFile(c.InstructionFile)
+	if err != nil {
+		return "", fmt.Errorf("--instruction-file: %w", err)
+	}
+	return strings.TrimSpace(string(text)), nil
+}
+
+// config is the configuration of the daemon, without its logger.
 func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	data := c.Data
+	var err error
 	if data == "" {
-		var err error
 		if data, err = dataDir(runtime.GOOS, p.env); err != nil {
 			return daemon.Config{}, err
 		}
 	}
-	log := daemon.LogConfig{
-		Level:   c.LogLevel,
-		JSON:    c.LogFormat == "json",
-		Secrets: daemon.Secrets(p.getenv),
+	instruction, err := c.instruction()
+	if err != nil {
+		return daemon.Config{}, err
+	}
+	getenv, _, err := p.providerEnv()
+	if err != nil {
+		return daemon.Config{}, err
 	}
 	cfg := daemon.Config{
 		Addr:              c.Addr,
@@ -91,8 +111,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		TLSKeyFile:        c.TLSKey,
 		DataDir:           data,
 		AllowNetworkFiles: c.AllowNetworkFiles,
-		Getenv:            p.getenv,
-		Logger:            daemon.NewLogger(p.stderr, log),
+		Getenv:            getenv,
 		Version:           versionText(),
 		CORSOrigins:       c.CORSOrigins,
 		AllowedHosts:      c.AllowedHosts,
@@ -125,7 +144,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.MaxQueued = c.MaxQueued
 	cfg.Turns.MaxSharedBytes, cfg.Turns.MaxSharedKeys = c.MaxSharedBytes, c.MaxSharedKeys
 	cfg.Turns.MaxOwnBytes, cfg.Turns.MaxOwnKeys = c.MaxStateBytes, c.MaxStateKeys
-	cfg.Turns.Instruction = strings.TrimSpace(string(c.InstructionFile))
+	cfg.Turns.Instruction = instruction
 	cfg.Turns.Budget = daemon.Budget(c.TurnBudget)
 	cfg.Turns.SessionBudget = daemon.Budget(c.SessionBudget)
 	if cfg.Turns.QuarantineAfter = c.QuarantineAfter; c.QuarantineAfter == 0 {
@@ -190,9 +209,22 @@ func (c *serveCmd) Validate() error {
 	return errors.Join(errs...)
 }
 
+// Help is shown below the flags.
+func (*serveCmd) Help() string {
+	return `Each flag is an environment variable, named in parentheses, and a key of the file of --config: max_turns
+is that of --max-turns. The first of flag, variable and file counts that says something. The file may also hold
+keys and addresses of providers (gemini_api_key, gemini_api_key_file, gemini_base_url and so on), and
+${env:NAME} in place of a value. agentd config prints what counts.
+
+SIGTERM and SIGINT stop the server: model calls that are under way have --shutdown-grace, all other turns are
+suspended at once. A second signal suspends all. SIGHUP has it read the file, and the files that it names,
+again; the log says what has changed, and what needs a restart. When the terminal on which it was started has
+closed, SIGHUP stops it. Under nohup, SIGHUP is ignored.`
+}
+
 // Run serves until a signal, or until serving fails.
-func (c *serveCmd) Run(p *process) error {
-	cfg, err := c.config(p)
+func (c *serveCmd) Run(p *process, ctx *kong.Context) error {
+	r, cfg, err := c.start(p, ctx)
 	if err != nil {
 		return err
 	}
@@ -212,20 +244,26 @@ func (c *serveCmd) Run(p *process) error {
 				"set --oidc-issuer, --client-ca or --trusted-proxies, listen on 127.0.0.1 (--addr), "+
 				"or, if whoever reaches it may run agents at your cost, set --insecure", err)
 		}
-		return errors.Join(err, c.shutdown(p, d))
+		return errors.Join(err, r.shutdown(p, d))
 	}
-	var failed error
-	select {
-	case s := <-p.signals:
-		cfg.Logger.Info("stopping", slog.String("signal", s.String()), slog.Duration("grace", c.ShutdownGrace))
-	case failed = <-d.Failed():
+	for {
+		select {
+		case s := <-p.signals:
+			if s == syscall.SIGHUP && (p.hungUp == nil || !p.hungUp()) {
+				r.reload(d)
+				continue
+			}
+			cfg.Logger.Info("stopping", slog.String("signal", s.String()), slog.Duration("grace", r.cmd.ShutdownGrace))
+			return r.shutdown(p, d)
+		case failed := <-d.Failed():
+			return errors.Join(failed, r.shutdown(p, d))
+		}
 	}
-	return errors.Join(failed, c.shutdown(p, d))
 }
 
 // shutdown stops softly, and hard upon another signal.
-func (c *serveCmd) shutdown(p *process, d *daemon.Daemon) error {
-	ctx, cancel := context.WithTimeout(context.Background(), c.ShutdownGrace)
+func (r *running) shutdown(p *process, d *daemon.Daemon) error {
+	ctx, cancel := context.WithTimeout(context.Background(), r.cmd.ShutdownGrace)
 	defer cancel()
 	done := make(chan struct{})
 	watched := make(chan struct{})

@@ -133,6 +133,22 @@ func TestHangUp(t *testing.T) {
 	s.says(false, "turns", "cancel", turn["sessionId"].(string))
 }
 
+// A server on a terminal reloads by SIGHUP while the terminal is there, and stops when that closes.
+func TestServeOnTerminal(t *testing.T) {
+	heedHangUps(t)
+	term := ttytest.Open(t)
+	cmd := onTerminal(t, term, "", "serve", "--addr=127.0.0.1:0", "--data=:memory:")
+	term.Await(0, "msg=serving")
+	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
+		t.Fatal(err)
+	}
+	term.Await(0, "the configuration was reloaded")
+	term.Close()
+	if err := cmd.Wait(); err != nil {
+		t.Errorf("ended with %v", err)
+	}
+}
+
 // heedHangUps has the commands that a test starts take SIGHUP: under nohup they would
 // ignore it, as the test does.
 func heedHangUps(t *testing.T) {

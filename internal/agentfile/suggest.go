@@ -5,9 +5,10 @@ import (
 	"maps"
 	"slices"
 	"strings"
-	"unicode"
 
 	"google.golang.org/protobuf/reflect/protoreflect"
+
+	"github.com/apzuk3/agentd/internal/yamlfile"
 )
 
 // fields are the names that a message takes in a file.
@@ -34,58 +35,8 @@ func oneof(of protoreflect.OneofDescriptor) string {
 // unknown says that there is no such field, and which may be meant.
 func unknown(key string, known []string) string {
 	text := fmt.Sprintf("unknown field %.64q", key)
-	if near := nearest(key, known); near != "" {
+	if near := yamlfile.Nearest(key, known); near != "" {
 		return fmt.Sprintf("%s; did you mean %s?", text, near)
 	}
 	return fmt.Sprintf("%s; there are %s", text, strings.Join(known, ", "))
-}
-
-// nearest returns the name that is like key, "" if none is.
-func nearest(key string, names []string) string {
-	if len(key) > 64 {
-		return ""
-	}
-	key = snake(key)
-	best, least := "", max(2, len(key)/3)+1
-	for _, name := range names {
-		if n := distance(key, name); n < least {
-			best, least = name, n
-		}
-	}
-	return best
-}
-
-// snake writes toolNames and tool-names as tool_names.
-func snake(s string) string {
-	var b strings.Builder
-	for i, r := range s {
-		if unicode.IsUpper(r) && i > 0 {
-			b.WriteByte('_')
-		}
-		if r == '-' || r == ' ' {
-			r = '_'
-		}
-		b.WriteRune(unicode.ToLower(r))
-	}
-	return b.String()
-}
-
-// distance is how many letters have to be changed, added or removed.
-func distance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := 1
-			if a[i] == b[j] {
-				cost = 0
-			}
-			diagonal, row[j+1] = row[j+1], min(row[j+1]+1, row[j]+1, diagonal+cost)
-		}
-	}
-	return row[len(b)]
 }

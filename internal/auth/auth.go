@@ -2,8 +2,8 @@
 // OpenID Connect issuer, a client certificate, or a header that a trusted proxy sets.
 //
 // A request proves who it is in one way, the first of these that it uses; a credential that is refused is not made
-// good by another one. A server without any of them that is Open takes whoever reaches it for its operator, until a first
-// API key is made; it stays closed when that is revoked.
+// good by another one. A server without any of them that is Open takes whoever reaches it for its operator, until a
+// first API key is made; it stays closed when that is revoked.
 //
 // It knows neither sessions nor the protocol.
 package auth

@@ -24,10 +24,10 @@ import (
 const Memory = ":memory:"
 
 // Config is the configuration of a daemon. The zero value serves on port 8080
-// with everything in memory and only the models that need no key.
+// of 127.0.0.1 with everything in memory and only the models that need no key.
 type Config struct {
 	// Addr is where to listen, as host:port; no host means all addresses.
-	// Default ":8080".
+	// Default "127.0.0.1:8080".
 	Addr string
 	// Listener is used in place of Addr. The daemon closes it.
 	Listener net.Listener
@@ -51,8 +51,6 @@ type Config struct {
 	Getenv func(name string) string
 	// Providers says the same of those that come with agentd, and wins.
 	Providers Providers
-	// keys are the secrets of all providers.
-	keys []string
 	// ScriptsDir holds scripts for the models "scripted/…". Default none.
 	ScriptsDir string
 	// Scripts are scripts by name, as YAML or JSON; they win over files.
@@ -178,7 +176,7 @@ type Providers struct {
 // WithDefaults returns the config with its zero values replaced. The limits of
 // other packages keep theirs: those packages know their defaults.
 func (c Config) WithDefaults() Config {
-	c.Addr = cmp.Or(c.Addr, ":8080")
+	c.Addr = cmp.Or(c.Addr, "127.0.0.1:8080")
 	if c.Store == nil {
 		c.DataDir = cmp.Or(c.DataDir, Memory)
 	}

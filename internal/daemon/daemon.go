@@ -18,7 +18,6 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/auth"
 	"github.com/apzuk3/agentd/internal/ledger"
-	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
@@ -42,10 +41,11 @@ const (
 
 // Daemon is a running agentd. Its methods may be called from any goroutine.
 type Daemon struct {
-	cfg     Config
+	cfg     Config // as New was called
 	log     *slog.Logger
 	store   store.Store
 	manager *session.Manager
+	runner  *adkbridge.Runner
 	server  *server.Server
 	http    *http.Server
 	// recorder is nil unless model calls are recorded.
@@ -53,6 +53,9 @@ type Daemon struct {
 	tls      *tls.Config // nil without a certificate
 	auth     *auth.Authenticator
 	ledger   ledger.Ledger // nil if the store has no place for one
+
+	reloading sync.Mutex // held while Reload works; taken before mu
+	live      atomic.Pointer[live]
 
 	requests gate        // those that are being served, of any kind
 	broken   atomic.Bool // the store has failed for good
@@ -75,23 +78,20 @@ func New(cfg Config) (_ *Daemon, err error) {
 	}
 	cfg = cfg.WithDefaults()
 	d := &Daemon{cfg: cfg, log: cfg.Logger, failed: make(chan error, 3)}
+	now, err := d.newLive(cfg, nil)
+	if err != nil {
+		return nil, err
+	}
+	d.live.Store(now)
 	if cfg.TLSCertFile != "" {
-		cert, err := tls.LoadX509KeyPair(cfg.TLSCertFile, cfg.TLSKeyFile)
-		if err != nil {
-			return nil, fmt.Errorf("daemon: TLS certificate: %w", err)
-		}
 		d.tls = &tls.Config{
-			Certificates: []tls.Certificate{cert},
-			MinVersion:   tls.VersionTLS12,
-			NextProtos:   []string{"h2", "http/1.1"},
+			GetCertificate: func(*tls.ClientHelloInfo) (*tls.Certificate, error) { return d.live.Load().cert, nil },
+			MinVersion:     tls.VersionTLS12,
+			NextProtos:     []string{"h2", "http/1.1"},
 		}
 		if err := cfg.Auth.verifyClients(d.tls); err != nil {
 			return nil, err
 		}
-	}
-	registry, err := newRegistry(&d.cfg)
-	if err != nil {
-		return nil, err
 	}
 	if d.store = cfg.Store; d.store == nil {
 		if d.store, err = openStore(&cfg); err != nil {
@@ -109,33 +109,42 @@ func New(cfg Config) (_ *Daemon, err error) {
 	if err := d.openAuth(); err != nil {
 		return nil, err
 	}
-	resolve, err := d.openRecorder(adkbridge.FromRegistry(registry, modelcall.Limits{
-		Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout,
-		Retry: cfg.ModelRetry, Breaker: modelcall.NewBreaker(cfg.ModelBreaker, cfg.Logger),
-	}))
-	if err != nil {
+	if err := d.openRecorder(); err != nil {
 		return nil, err
 	}
-	runner := adkbridge.New(adkbridge.Config{
-		Resolve: resolve,
-		Limits:  cfg.Trees,
-		Logger:  cfg.Logger,
+	d.runner = adkbridge.New(adkbridge.Config{
+		Resolve: func(name string, keys map[string]string) (adkbridge.Model, error) {
+			return d.live.Load().resolve(name, keys)
+		},
+		Limits: cfg.Trees,
+		Logger: cfg.Logger,
 
 		CompactAt: cfg.CompactAt,
 	})
 	if d.manager, err = session.NewManager(session.Config{
-		Store: d.store, Runner: runner, Logger: cfg.Logger, Limits: cfg.Turns, OnFatal: d.storeFailed,
+		Store: d.store, Runner: d.runner, Logger: cfg.Logger, Limits: cfg.Turns, OnFatal: d.storeFailed,
 	}); err != nil {
 		return nil, err
 	}
-	d.server, err = server.New(server.Config{
+	if d.server, err = server.New(d.serverConfig(&cfg)); err != nil {
+		return nil, err
+	}
+	d.http = newHTTPServer(&cfg, d.requests.guard(d.guarded(d.server.Handler())))
+	logModels(d.log, now.registry)
+	return d, nil
+}
+
+// serverConfig is the configuration of the server of a daemon with this one.
+func (d *Daemon) serverConfig(cfg *Config) server.Config {
+	return server.Config{
 		Sessions:   d.manager,
 		Ready:      d.manager.Ready,
-		ModelCalls: runner.ModelCalls,
+		ModelCalls: d.runner.ModelCalls,
 		Capabilities: func() *agentdv1.GetCapabilitiesResponse {
-			return capabilities(&d.cfg, registry, runner.BuiltinTools())
+			now := d.live.Load()
+			return capabilities(&now.cfg, now.registry, d.runner.BuiltinTools())
 		},
-		Models:              func() *agentdv1.ListModelsResponse { return listModels(registry) },
+		Models:              func() *agentdv1.ListModelsResponse { return listModels(d.live.Load().registry) },
 		Authenticate:        d.auth.Authenticate,
 		CreateToken:         d.createTokens(),
 		Logger:              cfg.Logger,
@@ -152,13 +161,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		StreamTimeout:       cfg.StreamTimeout,
 		WriteTimeout:        cfg.WriteTimeout,
 		LingerTimeout:       cfg.LingerTimeout,
-	})
-	if err != nil {
-		return nil, err
 	}
-	d.http = newHTTPServer(&cfg, d.requests.guard(d.guarded(d.server.Handler())))
-	logModels(d.log, registry)
-	return d, nil
 }
 
 // ErrNetworkFiles is why New refuses a DataDir on a network file system.

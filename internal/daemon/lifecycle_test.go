@@ -124,6 +124,7 @@ func TestSoftShutdown(t *testing.T) {
 		if ev := <-events; as[*client.TurnStarted](ev) == nil {
 			t.Fatalf("got %v, want the start", ev)
 		}
+		synctest.Wait() // until its model responds
 		down := make(chan error)
 		go func() {
 			ctx, cancel := context.WithTimeout(context.Background(), time.Hour)

@@ -1,10 +1,13 @@
 package daemon
 
 import (
+	"cmp"
 	"io"
 	"log/slog"
 	"slices"
 	"strings"
+	"sync"
+	"sync/atomic"
 )
 
 // hidden stands for what must not be logged.
@@ -15,31 +18,64 @@ var secretNames = []string{"api_key", "api-key", "apikey", "authorization", "pas
 
 // LogConfig is how a daemon's log looks.
 type LogConfig struct {
-	// Level is the least level that is written.
-	Level slog.Level
+	// Level is the least level that is written; a slog.LevelVar may change it later. Default info.
+	Level slog.Leveler
 	// JSON writes one JSON object a line in place of text.
 	JSON bool
-	// Secrets are hidden wherever they turn up.
-	Secrets []string
+	// Secrets are hidden wherever they turn up, and so is what Redactor hides, which may be nil.
+	Secrets  []string
+	Redactor *Redactor
 }
 
 // NewLogger returns a logger that writes to w. It is a last line of defence:
 // nothing logs a key on purpose.
 func NewLogger(w io.Writer, cfg LogConfig) *slog.Logger {
-	opts := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: guard(cfg.Secrets)}
+	redact := cmp.Or(cfg.Redactor, &Redactor{}).Hide(cfg.Secrets...)
+	opts := &slog.HandlerOptions{Level: cfg.Level, ReplaceAttr: guard(redact)}
 	if cfg.JSON {
 		return slog.New(slog.NewJSONHandler(w, opts))
 	}
 	return slog.New(slog.NewTextHandler(w, opts))
 }
 
-// guard hides attributes by name, and known secrets in any text.
-func guard(secrets []string) func([]string, slog.Attr) slog.Attr {
-	pairs := make([]string, 0, 2*len(secrets))
+// maxSecrets bounds the secrets of a Redactor; beyond it the oldest are forgotten.
+const maxSecrets = 1000
+
+// Redactor hides secrets in texts. The zero value hides none. Its methods may be called from any goroutine.
+type Redactor struct {
+	mu       sync.Mutex // protects secrets
+	secrets  []string
+	replacer atomic.Pointer[strings.Replacer]
+}
+
+// Hide hides further secrets; empty ones are none. It returns the redactor.
+func (r *Redactor) Hide(secrets ...string) *Redactor {
+	r.mu.Lock()
+	defer r.mu.Unlock()
 	for _, s := range secrets {
+		if s != "" && !slices.Contains(r.secrets, s) {
+			r.secrets = append(r.secrets, s)
+		}
+	}
+	r.secrets = r.secrets[max(len(r.secrets)-maxSecrets, 0):]
+	pairs := make([]string, 0, 2*len(r.secrets))
+	for _, s := range r.secrets {
 		pairs = append(pairs, s, hidden)
 	}
-	redact := strings.NewReplacer(pairs...)
+	r.replacer.Store(strings.NewReplacer(pairs...))
+	return r
+}
+
+// Replace returns a text without the secrets.
+func (r *Redactor) Replace(text string) string {
+	if now := r.replacer.Load(); now != nil {
+		return now.Replace(text)
+	}
+	return text
+}
+
+// guard hides attributes by name, and known secrets in any text.
+func guard(redact *Redactor) func([]string, slog.Attr) slog.Attr {
 	return func(_ []string, a slog.Attr) slog.Attr {
 		name := strings.ToLower(a.Key)
 		if slices.ContainsFunc(secretNames, func(s string) bool { return strings.HasSuffix(name, s) }) {

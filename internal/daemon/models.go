@@ -13,18 +13,17 @@ import (
 	"github.com/apzuk3/agentd/internal/models"
 )
 
-// newRegistry returns the models that the config describes.
-func newRegistry(cfg *Config) (*models.Registry, error) {
+// newRegistry returns the models that the config describes, and the keys of their providers.
+func newRegistry(cfg *Config) (reg *models.Registry, keys []string, err error) {
 	all, err := providers(cfg)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
-	reg, err := models.NewRegistry(all...)
-	if err != nil {
-		return nil, fmt.Errorf("daemon: %w", err)
+	if reg, err = models.NewRegistry(all...); err != nil {
+		return nil, nil, fmt.Errorf("daemon: %w", err)
 	}
-	cfg.keys = secrets(all)
-	return withPrices(reg, cfg.Prices)
+	reg, err = withPrices(reg, cfg.Prices)
+	return reg, secrets(all), err
 }
 
 // capabilities are what the daemon says of itself; builtins are the tools of its engine.

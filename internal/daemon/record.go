@@ -12,27 +12,32 @@ import (
 // resolver finds models by name; see adkbridge.Config.
 type resolver = func(name string, keys map[string]string) (adkbridge.Model, error)
 
-// openRecorder has the calls of models recorded, if the config says so.
-func (d *Daemon) openRecorder(resolve resolver) (resolver, error) {
+// openRecorder opens the record of model calls, if the config says so.
+func (d *Daemon) openRecorder() error {
 	if d.cfg.RecordTo == "" {
-		return resolve, nil
+		return nil
 	}
 	rec, err := record.Open(d.cfg.RecordTo, d.log)
 	if err != nil {
-		return nil, fmt.Errorf("daemon: %w", err)
+		return fmt.Errorf("daemon: %w", err)
 	}
 	d.recorder = rec
+	return nil
+}
+
+// recorded has the calls of models recorded, if there is a record. secrets are the keys of the server.
+func (d *Daemon) recorded(resolve resolver, secrets []string) resolver {
 	return func(name string, keys map[string]string) (adkbridge.Model, error) {
 		m, err := resolve(name, keys)
-		if err != nil {
+		if err != nil || d.recorder == nil {
 			return m, err
 		}
-		m.LLM = rec.Wrap(m.LLM, record.Source{
+		m.LLM = d.recorder.Wrap(m.LLM, record.Source{
 			Provider: m.Provider, Model: name,
-			Secrets: slices.AppendSeq(slices.Clone(d.cfg.keys), maps.Values(keys)),
+			Secrets: slices.AppendSeq(slices.Clone(secrets), maps.Values(keys)),
 		})
 		return m, nil
-	}, nil
+	}
 }
 
 // closeRecorder ends the recording, if there is one.

@@ -20,7 +20,7 @@ import (
 // daemon has a script is for that daemon to say. The function may be called from
 // any goroutine and opens no connection. others are providers besides the built-in ones.
 func TreeRules(others ...model.Provider) (func(*agentdv1.Agent, []*agentdv1.Tool) error, error) {
-	reg, err := newRegistry(&Config{ExtraProviders: others})
+	reg, _, err := newRegistry(&Config{ExtraProviders: others})
 	if err != nil {
 		return nil, err
 	}

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"log/slog"
 	"net/http"
 	"os"
 	"os/exec"
@@ -266,7 +267,7 @@ func TestPayloadsAreNotLogged(t *testing.T) {
 	}
 	d := agentdtest.Start(t, agentdtest.Config{
 		Getenv: func(name string) string { return env[name] },
-		Logger: daemon.NewLogger(&log, daemon.LogConfig{Level: -8}),
+		Logger: daemon.NewLogger(&log, daemon.LogConfig{Level: slog.Level(-8)}),
 	})
 	c := d.Client()
 	for _, model := range []string{"gemini-2.5-flash", "claude-sonnet-4-5", "openai-chat/gpt-5", "openai-responses/gpt-5"} {
@@ -297,7 +298,7 @@ func TestKeysAreNotLogged(t *testing.T) {
 		GeminiAPIKey: "canary-server-gemini", AnthropicAPIKey: "canary-server-anthropic", OpenAIAPIKey: "canary-server-openai",
 		GeminiBaseURL: url, AnthropicBaseURL: url, OpenAIBaseURL: url,
 	}
-	d := start(t, daemon.Config{Providers: cfg, Logger: daemon.NewLogger(&log, daemon.LogConfig{Level: -8})})
+	d := start(t, daemon.Config{Providers: cfg, Logger: daemon.NewLogger(&log, daemon.LogConfig{Level: slog.Level(-8)})})
 	c := agentdv1connect.NewAgentdClient(h2c(t), d.URL())
 	for header, model := range map[string]string{
 		"X-Agentd-Gemini-Api-Key": "gemini-2.5-flash", "X-Agentd-Anthropic-Api-Key": "claude-sonnet-4-5", "X-Agentd-Openai-Api-Key": "gpt-5",

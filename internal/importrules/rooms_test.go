@@ -125,6 +125,7 @@ var rooms = []room{
 	{path: "internal/jsondiff", floor: 0, knows: "where two JSON values differ, and whether they do"},
 	{path: "internal/yamlfile", floor: 0, may: []string{"github.com/goccy/go-yaml"}, knows: "YAML, and no file's meaning"},
 	{path: "internal/toolcmd", floor: 0, knows: "programs as tools, on the client"},
+	{path: "internal/configfile", floor: 1, may: []string{"internal/yamlfile"}, knows: "the form of a configuration file; neither its keys nor flags"},
 	{path: "internal/agentfile", floor: 1, may: []string{gen, protobuf, "internal/yamlfile"}, tests: []string{"internal/daemon"},
 		knows: "how agents and tools are written down in files; not what a tree may be"},
 
@@ -203,7 +204,7 @@ var rooms = []room{
 		knows: "the command line as a user of package client: what to ask a daemon and how to show it; neither connections nor the server"},
 
 	{path: "cmd/agentd", floor: 4,
-		may: []string{"internal/daemon", "internal/cli", "internal/agentfile", "internal/toolcmd", "client", "client/terminal", gen, protobuf,
+		may: []string{"internal/daemon", "internal/cli", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/terminal", gen, protobuf,
 			"github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model", "session", "session/principal"}, tests: []string{"client", gen},

@@ -1,5 +1,5 @@
-// Package ledger is a part of agentd, not an API: it is the seam for what a server keeps beside its sessions, which so
-// far is its API keys.
+// Package ledger is a part of agentd, not an API: it is the seam for what a server keeps beside its sessions, its API
+// keys and its audit trail.
 //
 // It knows neither requests nor SQL. Package sqlledger keeps it in the database of the sessions; package ledgertest is
 // what every ledger must do.
@@ -65,6 +65,40 @@ type KeyQuery struct {
 	Limit int
 }
 
+// Entry is an entry of the audit trail: who did what, to which session, when, and from where.
+type Entry struct {
+	// Seq rises by at least one with each entry; a ledger sets it.
+	Seq  int64
+	Time time.Time
+	// Tenant, Principal and Role are who did it, Via is the id of the API key, "" for another credential.
+	Tenant, Principal string
+	Role              principal.Role
+	Via               string
+	// From is the address that it was done from.
+	From string
+	// Action is what was done, such as SessionService.CancelTurn, Run.execute or keys.revoke.
+	Action string
+	// Session, Turn and Subject are the ids of what it was done to; Subject is that of an interaction, of a tool call
+	// or of an API key.
+	Session, Turn, Subject string
+	// Outcome is "ok", or the error code of a refusal.
+	Outcome string
+}
+
+// EntryQuery selects entries of the audit trail; a zero field selects all.
+type EntryQuery struct {
+	// Tenant is the tenant of the entries, if AllTenants is not set.
+	Tenant     string
+	AllTenants bool
+	// Session and Principal are whose entries there are.
+	Session, Principal string
+	// Since is the time of the first entry.
+	Since time.Time
+	// After is the Seq of the last entry of the page before, Limit how many entries there are at most.
+	After int64
+	Limit int
+}
+
 // Ledger keeps what a server has beside its sessions. All methods may be called from any goroutine. What a method has
 // written is durable when it returns nil.
 type Ledger interface {
@@ -80,4 +114,11 @@ type Ledger interface {
 	HasKeys(ctx context.Context) (bool, error)
 	// RemoveTokens removes at most limit keys of the kind Token that expired before a time, and returns how many.
 	RemoveTokens(ctx context.Context, before time.Time, limit int) (int, error)
+
+	// AddEntries adds entries to the audit trail, all or none.
+	AddEntries(ctx context.Context, entries []Entry) error
+	// Entries returns entries in the order of their Seq.
+	Entries(ctx context.Context, q EntryQuery) ([]Entry, error)
+	// RemoveEntries removes at most limit entries from before a time, the oldest first, and returns how many.
+	RemoveEntries(ctx context.Context, before time.Time, limit int) (int, error)
 }

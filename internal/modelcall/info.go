@@ -25,6 +25,9 @@ type Info struct {
 	// OnRetry, when not nil, receives each try that failed, before the wait for the next one.
 	// It runs on the calling goroutine; its error ends the call.
 	OnRetry func(FailedTry) error
+	// Pause, when not nil, calls wait, which waits for the time between two tries. It runs on the
+	// calling goroutine; its error ends the call.
+	Pause func(ctx context.Context, wait func(context.Context) error) error
 	// OnRaw, when not nil, receives the provider's HTTP responses to each try, after the try
 	// and before OnRetry. It runs on the calling goroutine; its error ends the call.
 	OnRaw func(Raw) error

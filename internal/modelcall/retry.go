@@ -94,11 +94,20 @@ func (r *retrying) Generate(ctx context.Context, req *model.Request, emit func(m
 				return nil, interrupted(e, cause, failed)
 			}
 		}
-		if err := backoff.Wait(ctx, wait); err != nil {
+		if err := info.pause(ctx, wait); err != nil {
 			return nil, interrupted(e, err, failed)
 		}
 		last, failed = e, append(failed, e.Usage)
 	}
+}
+
+// pause waits between two tries.
+func (i Info) pause(ctx context.Context, d time.Duration) error {
+	wait := func(ctx context.Context) error { return backoff.Wait(ctx, d) }
+	if i.Pause == nil {
+		return wait(ctx)
+	}
+	return i.Pause(ctx, wait)
 }
 
 // wait returns the time between a try and the next one.

@@ -21,6 +21,7 @@ func Run(t *testing.T, open func(*testing.T) ledger.Ledger) {
 	t.Run("lists", func(t *testing.T) { lists(t, open(t)) })
 	t.Run("revocation", func(t *testing.T) { revocation(t, open(t)) })
 	t.Run("tokens", func(t *testing.T) { tokens(t, open(t)) })
+	t.Run("audit", func(t *testing.T) { audit(t, open(t)) })
 	t.Run("races", func(t *testing.T) { races(t, open(t)) })
 }
 
@@ -150,6 +151,78 @@ func tokens(t *testing.T, l ledger.Ledger) {
 	left, err := l.Keys(ctx, ledger.KeyQuery{AllTenants: true, Limit: 10})
 	if err != nil || len(left) != 3 || left[0].ID != "t1" || left[1].ID != "t2" || left[2].ID != "t5" {
 		t.Errorf("left %+v, %v", left, err)
+	}
+}
+
+func audit(t *testing.T, l ledger.Ledger) {
+	ctx := t.Context()
+	if err := l.AddEntries(ctx, nil); err != nil {
+		t.Error(err)
+	}
+	want := make([]ledger.Entry, 7)
+	for i := range want {
+		want[i] = ledger.Entry{
+			Time: epoch.Add(time.Duration(i) * time.Minute), Tenant: []string{"", "acme"}[i%2],
+			Principal: fmt.Sprint("p", i%3), Role: principal.Role(i % 3), Via: "k", From: "[::1]:8",
+			Action: "Run.execute", Session: fmt.Sprint("s", i%2), Turn: "t", Subject: "x", Outcome: "ok",
+		}
+	}
+	for _, part := range [][]ledger.Entry{want[:1], want[1:5], want[5:]} {
+		if err := l.AddEntries(ctx, part); err != nil {
+			t.Fatal(err)
+		}
+	}
+	list := func(q ledger.EntryQuery) (out []int) {
+		t.Helper()
+		q.Limit = max(q.Limit, 1)
+		got, err := l.Entries(ctx, q)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, e := range got {
+			i := int(e.Time.Sub(epoch) / time.Minute)
+			out = append(out, i)
+			if e.Seq = 0; !reflect.DeepEqual(e, want[i]) {
+				t.Errorf("read %+v\nwrote %+v", e, want[i])
+			}
+		}
+		return out
+	}
+	first, err := l.Entries(ctx, ledger.EntryQuery{AllTenants: true, Limit: 3})
+	if err != nil || len(first) != 3 || first[0].Seq >= first[1].Seq || first[1].Seq >= first[2].Seq {
+		t.Fatalf("the first page is %+v, %v", first, err)
+	}
+	for name, tt := range map[string]struct {
+		q    ledger.EntryQuery
+		want string
+	}{
+		"all":       {ledger.EntryQuery{AllTenants: true, Limit: 10}, "[0 1 2 3 4 5 6]"},
+		"page":      {ledger.EntryQuery{AllTenants: true, Limit: 2, After: first[2].Seq}, "[3 4]"},
+		"no tenant": {ledger.EntryQuery{Limit: 10}, "[0 2 4 6]"},
+		"tenant":    {ledger.EntryQuery{Tenant: "acme", Limit: 10}, "[1 3 5]"},
+		"session":   {ledger.EntryQuery{AllTenants: true, Session: "s1", Limit: 10}, "[1 3 5]"},
+		"principal": {ledger.EntryQuery{AllTenants: true, Principal: "p0", Limit: 10}, "[0 3 6]"},
+		"since":     {ledger.EntryQuery{AllTenants: true, Since: epoch.Add(5 * time.Minute), Limit: 10}, "[5 6]"},
+		"nothing":   {ledger.EntryQuery{Tenant: "acm", Limit: 10}, "[]"},
+	} {
+		if got := fmt.Sprint(list(tt.q)); got != tt.want {
+			t.Errorf("%s: %v, want %s", name, got, tt.want)
+		}
+	}
+	for _, want := range []int{2, 1, 0} {
+		if n, err := l.RemoveEntries(ctx, epoch.Add(3*time.Minute), 2); err != nil || n != want {
+			t.Errorf("removed %d, %v, want %d", n, err, want)
+		}
+	}
+	if got := fmt.Sprint(list(ledger.EntryQuery{AllTenants: true, Limit: 10})); got != "[3 4 5 6]" {
+		t.Errorf("left %s", got)
+	}
+	if err := l.AddEntries(ctx, want[:1]); err != nil {
+		t.Fatal(err)
+	}
+	last, err := l.Entries(ctx, ledger.EntryQuery{AllTenants: true, Limit: 10})
+	if err != nil || len(last) != 5 || last[4].Seq <= last[3].Seq {
+		t.Errorf("after another entry: %+v, %v", last, err)
 	}
 }
 

@@ -159,6 +159,7 @@ func (s *Session) flushLocked() {
 		}
 	}
 	s.flushing = false
+	s.drainLocked()
 }
 
 // retryFlight retries an append until it is written or given up, then writes the queue.

@@ -30,6 +30,7 @@ type attempt struct {
 	modelCalls     map[*record.ModelCall]time.Time // model calls under way, and since when; nil before the first
 	noCalls        chan struct{}                   // made by who waits; closed when no model call is under way
 	awaited        int                             // awaits under way of calls without a result
+	held, resting  int                             // waits before a model call, and between its tries; see Run.Wait
 	endTried       chan struct{}                   // of turnEnding: closed when the write has succeeded or failed
 	stop           *stopped                        // the turn is canceled
 	failed         *fault.Error                    // the error of the watchers when the run leaves no end in the log

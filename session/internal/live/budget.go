@@ -14,13 +14,13 @@ import (
 func (s *Session) sessionBudgetLocked(asked *record.Budget) record.Budget {
 	switch {
 	case s.own != record.Budget{} && asked != nil:
-		return s.own.Least(*asked).Least(s.limits.SessionBudget)
+		return s.own.Least(*asked).Least(s.limits().SessionBudget)
 	case s.own != record.Budget{}:
-		return s.own.Least(s.limits.SessionBudget)
+		return s.own.Least(s.limits().SessionBudget)
 	case asked != nil:
-		return asked.Least(s.limits.SessionBudget)
+		return asked.Least(s.limits().SessionBudget)
 	default:
-		return s.asked.Least(s.limits.SessionBudget)
+		return s.asked.Least(s.limits().SessionBudget)
 	}
 }
 
@@ -88,6 +88,6 @@ func (s *Session) Limit(spec *record.Spec, turn record.Budget, session *record.B
 
 // limitLocked sets what the turn of a spec may spend.
 func (s *Session) limitLocked(spec *record.Spec, f *record.TurnStarted) {
-	spec.Budget = f.Budget.Least(s.limits.Budget)
+	spec.Budget = f.Budget.Least(s.limits().Budget)
 	spec.SessionBudget = s.sessionBudgetLocked(f.SessionBudget)
 }

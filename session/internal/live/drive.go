@@ -15,7 +15,7 @@ import (
 
 // Driver is one attempt of a turn as the server uses it: [Driver.Begin], [Driver.Drive], [Session.Finish],
 // [Driver.StopRunning], [Driver.Log], [Driver.Retire] and [Driver.Over], in this order, from one goroutine at
-// a time. Halt, Suspend, Ended and OnlyWaits may be called from any goroutine once it has begun.
+// a time. Halt, Suspend, Drain and Ended may be called from any goroutine once it has begun.
 type Driver struct {
 	a   *attempt
 	run *Run // what the engine has of it
@@ -27,8 +27,13 @@ func (d *Driver) Turn() *Turn { return d.a.t }
 // Key returns the key of the session.
 func (d *Driver) Key() string { return d.a.t.s.key }
 
-// Suspend ends the run of an attempt that has begun: its turn is suspended.
-func (d *Driver) Suspend() { d.a.cancel(ErrSuspended) }
+// Suspend ends the run of an attempt that has begun: its turn is suspended. It returns how many requests to
+// models it cuts off.
+func (d *Driver) Suspend() (cut int) {
+	cut = lock.Get(&d.a.t.s.mu, d.a.requests)
+	d.a.cancel(ErrSuspended)
+	return cut
+}
 
 // Halt cancels the turn, unless the turn has another attempt by now. The first reason stands.
 func (d *Driver) Halt(reason string) { d.a.halt(reason) }

@@ -4,14 +4,12 @@ import (
 	"context"
 
 	"github.com/apzuk3/agentd/session/index"
-	"github.com/apzuk3/agentd/session/limits"
 )
 
 // Env is what the sessions of one server share.
 type Env struct {
 	Store  *Store
 	Runner Runner
-	Limits limits.Limits
 	// Host has the sessions in memory; nil for a session that is only read from.
 	Host Host
 }

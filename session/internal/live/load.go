@@ -86,7 +86,6 @@ func NewSession(env Env, key string) *Session {
 		id:       tenant.ID(key),
 		store:    env.Store,
 		runner:   env.Runner,
-		limits:   env.Limits,
 		host:     env.Host,
 		queueing: make(chan struct{}, 1),
 		state:    map[string]any{},

@@ -108,7 +108,7 @@ func (s *Session) ownFits(delta map[string]any) error {
 		}
 	}
 	after := shared.Use{Keys: len(s.sizes) + grow.Keys, Bytes: s.stateBytes + grow.Bytes}
-	most := shared.Use{Keys: s.limits.MaxOwnKeys, Bytes: s.limits.MaxOwnBytes}
+	most := shared.Use{Keys: s.limits().MaxOwnKeys, Bytes: s.limits().MaxOwnBytes}
 	return shared.Fits("the session's own keys", grow, after, most)
 }
 

@@ -103,10 +103,10 @@ func (s *Session) Enqueue(ctx context.Context, p Prompt) (*Turn, error) {
 	switch {
 	case running == nil:
 		return nil, ErrIdle
-	case ahead >= s.limits.MaxQueued:
+	case ahead >= s.limits().MaxQueued:
 		return nil, fault.Errorf(fault.Busy, "session %q runs a turn and %d more wait, the limit",
-			s.id, s.limits.MaxQueued).
-			OfTurn(running.t.id).Over("queued_turns", s.limits.MaxQueued, ahead+1)
+			s.id, s.limits().MaxQueued).
+			OfTurn(running.t.id).Over("queued_turns", s.limits().MaxQueued, ahead+1)
 	}
 	fact := &record.TurnQueued{
 		TurnStarted: *started, Inject: p.OnBusy == Inject, Front: p.OnBusy == interrupt, Into: running.t.id,

@@ -43,6 +43,7 @@ func (s *Session) reconcileLocked() {
 		t.cancel(s.lateLocked(t))
 	}
 	s.recordLeaveLocked(t)
+	s.drainLocked()
 }
 
 // reconcileTimersLocked sets and stops the timers of a turn but for its deadline. late says that a budget
@@ -53,7 +54,7 @@ func (s *Session) reconcileTimersLocked(t *Turn, late bool, left time.Duration) 
 		s.alarms.Set(&t.leave, t.cancelAt.Left(), func() { s.cancelLeftLocked(t) })
 	}
 	if t.idle.Lacks(s.suspendsIfIdleLocked(t) && !leaves) {
-		s.alarms.Set(&t.idle, s.limits.IdleTurn, func() { s.suspendLocked(t) })
+		s.alarms.Set(&t.idle, s.limits().IdleTurn, func() { s.suspendLocked(t) })
 	}
 	if t.wall.Lacks(late) {
 		s.alarms.Set(&t.wall, left, func() {})
@@ -71,6 +72,9 @@ func (s *Session) reconcileCallsLocked(t *Turn) {
 				p.enter(s, callOpen)
 			}
 		}
+		return
+	}
+	if s.store.draining.Load() { // the next server offers them
 		return
 	}
 	var unasked []*pending // a call stays with the client that has the offer
@@ -117,7 +121,7 @@ func (s *Session) askLocked(t *Turn, p *pending, why string) {
 		late := fmt.Sprintf("no result within %v", after)
 		s.alarms.Set(&p.alarm, after, func() { s.settleSoonLocked(t, p, record.TimedOut, late) })
 	case callHandover:
-		s.alarms.Set(&p.alarm, time.Until(p.leftAt.Add(s.limits.HandoverGrace)), func() { s.handOverLocked(t) })
+		s.alarms.Set(&p.alarm, time.Until(p.leftAt.Add(s.limits().HandoverGrace)), func() { s.handOverLocked(t) })
 	case callAbandoned:
 		s.alarms.Set(&p.alarm, 0, func() { s.settleSoonLocked(t, p, record.Abandoned, why) })
 	default:
@@ -129,7 +133,7 @@ func (s *Session) askLocked(t *Turn, p *pending, why string) {
 // releases all calls of a client at once, so that they are offered in order.
 func (s *Session) handOverLocked(t *Turn) {
 	for _, p := range t.pending {
-		if p.newer > 0 && time.Since(p.leftAt) >= s.limits.HandoverGrace {
+		if p.newer > 0 && time.Since(p.leftAt) >= s.limits().HandoverGrace {
 			p.newer = 0
 		}
 	}
@@ -151,8 +155,8 @@ func (s *Session) reconcileDeadlineLocked(t *Turn) {
 		a.due = time.Now().Add(a.left)
 		s.alarms.Set(&a.deadline, a.left, func() {
 			a.expired = true
-			a.cancel(fault.Errorf(fault.Timeout, "the turn took longer than %v", s.limits.TurnTimeout).
-				Over("turn_time_ms", int(s.limits.TurnTimeout.Milliseconds()), 0))
+			a.cancel(fault.Errorf(fault.Timeout, "the turn took longer than %v", s.limits().TurnTimeout).
+				Over("turn_time_ms", int(s.limits().TurnTimeout.Milliseconds()), 0))
 		})
 	case !counts && a.deadline.IsSet():
 		a.left = max(time.Until(a.due), 1)
@@ -163,7 +167,7 @@ func (s *Session) reconcileDeadlineLocked(t *Turn) {
 // restartDeadline resets the deadline to the whole turn timeout.
 func (s *Session) restartDeadline(a *attempt) {
 	a.deadline.Stop()
-	a.left = s.limits.TurnTimeout
+	a.left = s.limits().TurnTimeout
 }
 
 // wallLeftLocked returns the wall time that the budgets leave to a running turn. bounded is false if no

@@ -121,7 +121,7 @@ func (p *pending) triedLocked(s *Session) {
 // checkResolution refuses a resolution that does not fit the call, and compacts its arguments as the log
 // has them.
 func (s *Session) checkResolution(t *Turn, call record.ToolCall, r *record.Resolution) error {
-	if n, most := len(r.Answer)+len(r.Input)+len(r.Reason), s.limits.MaxResultBytes; n > most {
+	if n, most := len(r.Answer)+len(r.Input)+len(r.Reason), s.limits().MaxResultBytes; n > most {
 		return fault.Errorf(fault.LimitExceeded, "interaction %q: the resolution takes more than %d bytes",
 			call.InteractionID(), most).
 			Breaking("resolution", fault.RuleRange).Over("resolution_bytes", most, n)

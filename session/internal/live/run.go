@@ -56,10 +56,10 @@ func (r *Run) Records(ctx context.Context, after int64) iter.Seq2[record.Record,
 // ev: Runner.Decode(data) must return ev. It refuses when ctx has ended; once the append has begun, ctx
 // no longer matters.
 func (r *Run) Append(ctx context.Context, data []byte, ev *record.Event) (record.Record, error) {
-	if n := len(ev.Calls); n > r.s.limits.MaxCalls {
+	if n := len(ev.Calls); n > r.s.limits().MaxCalls {
 		return record.Record{}, fault.Errorf(fault.LimitExceeded,
-			"one response asks for %d tool calls, at most %d are allowed", n, r.s.limits.MaxCalls).
-			Over("answer_tool_calls", r.s.limits.MaxCalls, n)
+			"one response asks for %d tool calls, at most %d are allowed", n, r.s.limits().MaxCalls).
+			Over("answer_tool_calls", r.s.limits().MaxCalls, n)
 	}
 	return r.s.commit(ctx, &entry{
 		turn:    r.t,
@@ -90,7 +90,7 @@ func (r *Run) Marks(messageID string) record.Marks {
 // When the budget of the turn or of its session is used up, BeginCall waits until no other call of the
 // turn is under way, and returns BUDGET_EXHAUSTED: a refusal ends the turn, and the admitted calls must
 // be recorded first. So a call under way must not wait for a BeginCall. When ctx ends first, it returns
-// the cause.
+// the cause. In a server that stops it waits for that: see Run.Wait.
 func (r *Run) BeginCall(ctx context.Context, call record.ModelCall) (done func(), err error) {
 	s, t, a := r.s, r.t, r.a
 	s.mu.Lock()
@@ -107,6 +107,9 @@ func (r *Run) BeginCall(ctx context.Context, call record.ModelCall) (done func()
 	})
 	if err := cmp.Or(err, refused); err != nil {
 		return nil, err
+	}
+	if s.store.draining.Load() {
+		return nil, s.waitLocked(ctx, &a.held, func(context.Context) error { return nil })
 	}
 	a.begun++
 	key := &call

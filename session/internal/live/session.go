@@ -26,7 +26,6 @@ type Session struct {
 	id     string // which callers name within their tenant
 	store  *Store
 	runner Runner
-	limits limits.Limits
 	host   Host        // nil for a session that is only read from
 	alarms alarm.Group // of mu
 
@@ -60,6 +59,9 @@ type Session struct {
 	clientsSeen int
 	attempts    int64 // the value of Head.Attempts
 }
+
+// limits returns the limits as they are now.
+func (s *Session) limits() *limits.Limits { return s.store.Limits() }
 
 // Key returns the key under which the store has the session.
 func (s *Session) Key() string { return s.key }
@@ -315,8 +317,7 @@ func (s *Session) publishLocked(it render.Item) {
 		it.Offered = nil
 		if it.Fact != nil && w.offered != nil && s.nowLocked(w.t) == s.turn {
 			for _, id := range opens(it.Fact) {
-				p := s.turn.pending[id]
-				if p != nil && p.open() && (p.owner == w || p.owner == nil && w.offered[p.call.Name]) {
+				if p := s.turn.pending[id]; p != nil && s.showsOfferLocked(p, w) {
 					it.Offered = append(it.Offered, id)
 				}
 			}
@@ -324,6 +325,14 @@ func (s *Session) publishLocked(it render.Item) {
 		w.push(it)
 	}
 	s.rouse()
+}
+
+// showsOfferLocked reports whether a watcher's messages mark a call as offered to its client.
+func (s *Session) showsOfferLocked(p *pending, w *Watcher) bool {
+	if p.owner == nil {
+		return p.open() && w.offered[p.call.Name] && !s.store.draining.Load()
+	}
+	return p.open() && p.owner == w
 }
 
 // opens returns the ids of the calls that a fact may open for clients.

@@ -11,7 +11,7 @@ import (
 func (s *Session) TurnNow(id string) (index.Turn, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t, ok := s.index.Turn(s.key, id, s.limits.Retention)
+	t, ok := s.index.Turn(s.key, id, s.limits().Retention)
 	if t.Status == index.Running {
 		t.Status = s.statusLocked()
 	}
@@ -48,19 +48,6 @@ func (s *Session) statusLocked() index.Status {
 		}
 	}
 	return t.waitsFor()
-}
-
-// OnlyWaits reports whether a running turn waits for a person or an absent client, and nothing of it works.
-func (d *Driver) OnlyWaits() bool {
-	a, s := d.a, d.a.t.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	t := a.t
-	if t != s.turn || a != t.attempt || !t.runs() {
-		return false
-	}
-	status := s.statusLocked()
-	return status == index.WaitingForClient || status == index.WaitingForInput
 }
 
 // waitsFor returns the status of a turn that only waits.

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/clock"
@@ -27,6 +28,8 @@ type Store struct {
 	SharedKeys *shared.State
 	stalls     *stalls.Stalls[*Session] // the sessions that wait for the store
 	Flushers   stalls.Flushers          // the goroutines that write without a caller
+	draining   atomic.Bool              // the server stops, see Drain
+	limits     atomic.Pointer[limits.Limits]
 }
 
 // StoreConfig is what a Store works with.
@@ -34,7 +37,7 @@ type StoreConfig struct {
 	Store  store.Store
 	Logger *slog.Logger
 	Now    func() time.Time // nil is time.Now
-	Limits limits.Limits
+	Limits limits.Limits    // with defaults
 	// OnFatal is called once if the store fails for good.
 	OnFatal func(error)
 }
@@ -55,9 +58,17 @@ func NewStore(cfg StoreConfig) *Store {
 			cfg.OnFatal(err)
 		},
 	})
+	st.SetLimits(cfg.Limits)
 	st.SharedKeys = shared.New(st, shared.Use{Keys: cfg.Limits.MaxSharedKeys, Bytes: cfg.Limits.MaxSharedBytes})
 	return st
 }
+
+// Limits returns the limits as they are now. They must not be changed.
+func (st *Store) Limits() *limits.Limits { return st.limits.Load() }
+
+// SetLimits changes the limits. What was derived from them before stays: timers that run, and what the
+// StoreConfig was for.
+func (st *Store) SetLimits(l limits.Limits) { st.limits.Store(&l) }
 
 // Refuses returns why the store takes no new work that needs a write, or nil.
 func (st *Store) Refuses() error {

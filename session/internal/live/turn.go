@@ -226,7 +226,7 @@ func (s *Session) resultOf(a ClientResult) (res record.ToolResult, data json.Raw
 	if err != nil {
 		return res, nil, fault.Errorf(fault.Invalid, "the result cannot be stored: %v", err)
 	}
-	if n, most := len(data), s.limits.MaxResultBytes; n > most {
+	if n, most := len(data), s.limits().MaxResultBytes; n > most {
 		return res, nil, fault.Errorf(fault.LimitExceeded,
 			"the result takes %d bytes, at most %d are allowed", n, most).
 			Breaking("output", fault.RuleRange).Over("result_bytes", most, n)
@@ -237,7 +237,7 @@ func (s *Session) resultOf(a ClientResult) (res record.ToolResult, data json.Raw
 	if wrong := a.Parts.Check("parts", true); wrong != nil {
 		return res, nil, wrong
 	}
-	if wrong := a.Parts.CheckSize("parts", "output", len(*res.Output), s.limits.MaxPartsBytes); wrong != nil {
+	if wrong := a.Parts.CheckSize("parts", "output", len(*res.Output), s.limits().MaxPartsBytes); wrong != nil {
 		return res, nil, wrong
 	}
 	res.Parts = a.Parts
@@ -272,7 +272,7 @@ func (t *Turn) closeSteps() {
 
 // timeout returns how long a client may take for a call of a tool.
 func (t *Turn) timeout(tool string) time.Duration {
-	after := cmp.Or(t.toolTimeout, t.s.limits.ToolTimeout)
+	after := cmp.Or(t.toolTimeout, t.s.limits().ToolTimeout)
 	if t.spec == nil {
 		return after
 	}

@@ -38,7 +38,7 @@ func (s *Session) unservedLocked(t *Turn) []render.Unserved {
 
 // expiresLocked returns when the open turn ends if the client that it needs does not come.
 func (s *Session) expiresLocked(t *Turn) time.Time {
-	at := s.lastAt.Add(s.limits.Retention)
+	at := s.lastAt.Add(s.limits().Retention)
 	if t.runs() && (t.deadline.IsSet() || t.stalled) && s.attendedLocked() && t.due.Before(at) {
 		at = t.due
 	}

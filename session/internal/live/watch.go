@@ -82,7 +82,7 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 		w.failed = s.turn.failed // the turn that it waits for does not run here
 	}
 	start := render.Start{
-		SessionID: s.id, Retention: s.limits.Retention, MaxBytes: s.limits.WatchBytes,
+		SessionID: s.id, Retention: s.limits().Retention, MaxBytes: s.limits().WatchBytes,
 		After: from.after, Turn: t.id, Only: from.only,
 	}
 	if !from.live {
@@ -252,7 +252,7 @@ func (w *Watcher) push(it render.Item) {
 		return
 	}
 	if !w.lagged {
-		l := w.s.limits
+		l := w.s.limits()
 		if len(w.queue) > 0 && (len(w.queue) >= l.WatchItems || w.bytes+it.Size > l.WatchBytes) {
 			w.queue, w.bytes, w.lagged = nil, 0, true
 		} else {

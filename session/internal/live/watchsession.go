@@ -19,7 +19,7 @@ func (s *Session) WatchWhole(at render.Place, replayed int64, ready chan struct{
 		replayed = s.seq
 	}
 	w := &Watcher{s: s, ready: ready, lagged: true, reader: render.NewReader(sessionLog{s}, render.Start{
-		SessionID: s.id, Retention: s.limits.Retention, MaxBytes: s.limits.WatchBytes,
+		SessionID: s.id, Retention: s.limits().Retention, MaxBytes: s.limits().WatchBytes,
 		After: at.At, Rendered: max(at.From-1, 0), Replayed: replayed,
 	})}
 	s.joinLocked(w)

@@ -122,3 +122,21 @@ CREATE TABLE api_keys (
     revoked_at INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX api_keys_by_kind ON api_keys (kind, expires_at);
+
+-- The audit trail of a server, see package ledger.
+CREATE TABLE audit (
+    seq        INTEGER PRIMARY KEY AUTOINCREMENT,
+    time       INTEGER NOT NULL,
+    tenant     TEXT    NOT NULL,
+    principal  TEXT    NOT NULL,
+    role       TEXT    NOT NULL,
+    via        TEXT    NOT NULL,
+    origin     TEXT    NOT NULL,
+    action     TEXT    NOT NULL,
+    session_id TEXT    NOT NULL,
+    turn_id    TEXT    NOT NULL,
+    subject    TEXT    NOT NULL,
+    outcome    TEXT    NOT NULL
+) STRICT;
+CREATE INDEX audit_by_session ON audit (session_id, seq) WHERE session_id <> '';
+CREATE INDEX audit_by_time ON audit (time);
