@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/principal"
@@ -94,6 +95,11 @@ type Config struct {
 	// CreateToken makes a token for a principal and returns what its holder sends; maker is the principal that asks for
 	// it. Several goroutines may call it at once. nil: CreateSessionToken is refused.
 	CreateToken func(ctx context.Context, maker, token principal.Principal) (string, error)
+	// Audit receives what callers do and what they are refused, reads and tool results aside. Several goroutines may
+	// call it at once; a caller waits for it. nil: nothing is noted.
+	Audit func(ledger.Entry)
+	// From returns where a request comes from, for Audit. Default: the address of the connection.
+	From func(*http.Request) string
 	// Logger receives one line per turn; no prompts, payloads or keys. Default:
 	// discard.
 	Logger *slog.Logger

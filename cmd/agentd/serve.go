@@ -45,6 +45,9 @@ type serveCmd struct {
 	ShutdownGrace time.Duration `live:"" default:"8s" help:"${serve_shutdown_grace}"`
 	Retention     time.Duration `default:"24h" help:"How long a turn waits for a client before it is ended."`
 	PurgeAfter    time.Duration `default:"0s" help:"${serve_purge_after}"`
+
+	AuditRetention time.Duration `default:"8760h" help:"How long entries of the audit trail are kept; 0 is for ever."`
+
 	IdleTurn      time.Duration `live:"" default:"1m" help:"How long a turn that waits for a client stays in memory."`
 	HandoverGrace time.Duration `live:"" default:"2s" help:"${serve_handover_grace}"`
 	TurnTimeout   time.Duration `live:"" default:"1h" help:"Longest turn."`
@@ -133,6 +136,9 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	if err := c.authenticate(&cfg); err != nil {
 		return daemon.Config{}, err
 	}
+	if cfg.AuditRetention = c.AuditRetention; c.AuditRetention == 0 {
+		cfg.AuditRetention = -1
+	}
 	c.configure(&cfg)
 	cfg.Turns.MaxTurns = c.MaxTurns
 	cfg.Turns.TurnTimeout = c.TurnTimeout
@@ -199,6 +205,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if c.PurgeAfter < 0 {
 		errs = append(errs, fmt.Errorf("--purge-after is %v, must not be below 0", c.PurgeAfter))
+	}
+	if c.AuditRetention < 0 {
+		errs = append(errs, fmt.Errorf("--audit-retention is %v, must not be below 0", c.AuditRetention))
 	}
 	if c.IdleTimeout < 0 {
 		errs = append(errs, fmt.Errorf("--idle-timeout is %v, must be above 0", c.IdleTimeout))

@@ -89,6 +89,8 @@ type Config struct {
 	// Insecure allows an address that other machines reach while whoever reaches the daemon
 	// is its operator.
 	Insecure bool
+	// AuditRetention is how long entries of the audit trail are kept. Default 365 days; a negative one is for ever.
+	AuditRetention time.Duration
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
 	// CreateSessions has Run make the session that a request names when there is none,

@@ -16,6 +16,7 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/audit"
 	"github.com/apzuk3/agentd/internal/auth"
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/models/record"
@@ -53,6 +54,7 @@ type Daemon struct {
 	tls      *tls.Config // nil without a certificate
 	auth     *auth.Authenticator
 	ledger   ledger.Ledger // nil if the store has no place for one
+	trail    *audit.Trail  // nil without a ledger
 
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
@@ -99,6 +101,9 @@ func New(cfg Config) (_ *Daemon, err error) {
 		}
 	}
 	defer func() {
+		if err != nil {
+			d.closeTrail()
+		}
 		if err != nil && cfg.Store == nil {
 			err = errors.Join(err, d.closeStore())
 		}
@@ -109,6 +114,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 	if err := d.openAuth(); err != nil {
 		return nil, err
 	}
+	d.openTrail()
 	if err := d.openRecorder(); err != nil {
 		return nil, err
 	}
@@ -147,6 +153,8 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 		Models:              func() *agentdv1.ListModelsResponse { return listModels(d.live.Load().registry) },
 		Authenticate:        d.auth.Authenticate,
 		CreateToken:         d.createTokens(),
+		Audit:               d.audit(),
+		From:                d.auth.From,
 		Logger:              cfg.Logger,
 		NoReflection:        cfg.NoReflection,
 		CORSOrigins:         cfg.CORSOrigins,
@@ -351,6 +359,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	if n := d.requests.close(streamsGrace); n > 0 {
 		errs = append(errs, fmt.Errorf("daemon: %d requests did not end within %v", n, streamsGrace))
 	}
+	d.closeTrail()
 	errs = append(errs, d.closeStore(), d.closeRecorder())
 	err := errors.Join(errs...)
 	if err == nil {

@@ -181,7 +181,7 @@ var rooms = []room{
 	{path: "server", floor: 2,
 		may: []string{"session", "session/index", "session/principal", "session/store", "session/record", "session/fault", gen, genConnect, connect, protobuf, "internal/protorules",
 			"connectrpc.com/cors", "connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "github.com/rs/cors", "golang.org/x/time",
-			"golang.org/x/sync/semaphore"},
+			"golang.org/x/sync/semaphore", "internal/ledger"},
 		knows: "the wire; neither engine, nor models, nor database"},
 
 	{path: "internal/ledger", floor: 1, may: []string{"session/principal"},
@@ -190,11 +190,13 @@ var rooms = []room{
 		knows: "a ledger in the tables of an SQL database"},
 	{path: "internal/ledger/ledgertest", floor: 2, kit: true, may: []string{"internal/ledger", "session/principal"},
 		knows: "what every ledger must do"},
+	{path: "internal/audit", floor: 2, may: []string{"internal/ledger"}, tests: []string{"internal/ledger/sqlledger", "session/store/sqlite"},
+		knows: "how entries of the audit trail are written; not what is worth one"},
 	{path: "internal/auth", floor: 2, may: []string{"internal/ledger", "session/principal", "github.com/coreos/go-oidc/v3", "github.com/hashicorp/golang-lru/v2"},
 		knows: "how a caller proves who it is; neither sessions nor the protocol"},
 
 	{path: "internal/daemon", floor: 3,
-		may: []string{"session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "internal/check", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
+		may: []string{"session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "internal/check", "internal/audit", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
 			"model/openai", "internal/models/scripted", "internal/models/echo", "internal/models/record", "adkbridge", "server", gen, genConnect, connect,
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "internal/protorules",
 			"google.golang.org/protobuf/types/known/durationpb"},
