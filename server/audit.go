@@ -152,7 +152,7 @@ func targetOf(msg any) (on target) {
 // the session.
 func (st *stream) auditMessage(msg *agentdv1.RunRequest, e *fault.Error) {
 	on := target{session: st.turn.SessionID(), turn: st.turn.ID()}
-	action := ""
+	var action string
 	switch r := msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_InteractionResponse:
 		action, on.subject = "Run.interaction_response", r.InteractionResponse.GetInteractionId()

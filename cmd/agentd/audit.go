@@ -14,10 +14,10 @@ import (
 
 type auditCmd struct {
 	ledgerFlags
-	Tenant    *string   `noenv:"" placeholder:"NAME" help:"Only what callers of this tenant did; an empty name is none."`
+	Tenant    *string   `noenv:"" placeholder:"NAME" help:"Only acts of this tenant; an empty name is none."`
 	Principal string    `noenv:"" placeholder:"NAME" help:"Only what this caller did."`
 	Session   string    `noenv:"" placeholder:"ID" help:"Only what was done to this session."`
-	Since     sinceFlag `noenv:"" placeholder:"TIME" help:"Only from then on: a time such as 2026-01-31T08:00:00Z, or 24h ago."`
+	Since     sinceFlag `noenv:"" placeholder:"TIME" help:"Only from then on: 2026-01-31T08:00:00Z, or 24h ago."`
 	After     int64     `noenv:"" placeholder:"SEQ" help:"Only entries behind this one."`
 }
 

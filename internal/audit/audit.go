@@ -51,8 +51,8 @@ func New(cfg Config) *Trail {
 	return t
 }
 
-// Add has an entry written, within about 100 ms. A process that dies before loses it. It waits while too many wait to be
-// written. What cannot be written, and what comes after Close, goes to the log.
+// Add has an entry written, within about 100 ms. A process that dies before loses it. It waits while too many wait to
+// be written. What cannot be written, and what comes after Close, goes to the log.
 func (t *Trail) Add(e ledger.Entry) {
 	t.ending.RLock()
 	defer t.ending.RUnlock()

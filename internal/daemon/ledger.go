@@ -100,7 +100,8 @@ func (l *Ledger) CreateKey(
 	if err := l.ledger.CreateKey(ctx, key); err != nil {
 		return "", APIKey{}, false, err
 	}
-	return text, key, !has, l.note(ctx, "keys.create", &key)
+	err = l.note(ctx, "keys.create", &key)
+	return text, key, !has, err
 }
 
 // Keys returns the API keys of a tenant, or of all, in the order of their ids.
@@ -117,14 +118,15 @@ func (l *Ledger) Keys(ctx context.Context, tenant string, all bool) (keys []APIK
 	}
 }
 
-// RevokeKey ends an API key, and the tokens that were made with it. A daemon refuses it within two seconds, and ends its
-// streams within half a minute.
+// RevokeKey ends an API key, and the tokens that were made with it. A daemon refuses it within two seconds, and ends
+// its streams within half a minute.
 func (l *Ledger) RevokeKey(ctx context.Context, id string) (APIKey, error) {
 	key, err := l.ledger.RevokeKey(ctx, id, time.Now())
 	if err != nil {
 		return key, err
 	}
-	return key, l.note(ctx, "keys.revoke", &key)
+	err = l.note(ctx, "keys.revoke", &key)
+	return key, err
 }
 
 // note adds what a user of this machine has done to the audit trail.
