@@ -52,6 +52,9 @@ type Limits struct {
 	// Budget and SessionBudget are what a turn and a session may spend at most,
 	// whatever a request says. By default they have no bound.
 	Budget, SessionBudget record.Budget
+	// TenantDay and TenantMonth are what a tenant may spend on model calls in a day and in a month of UTC, in tokens and
+	// money, by its name; "*" is each tenant that is not named. By default they have no bound.
+	TenantDay, TenantMonth map[string]record.Budget
 	// Instruction is put before that of each agent. It is pinned in the log when a
 	// turn is recorded. Default: none.
 	Instruction string
@@ -139,6 +142,19 @@ func (l Limits) Validate() error {
 		return errors.New("session: Config.Limits has a negative field")
 	}
 	return nil
+}
+
+// TenantBudgets returns what a tenant may spend in a day and in a month.
+func (l Limits) TenantBudgets(tenant string) (day, month record.Budget) {
+	return budgetOf(l.TenantDay, tenant), budgetOf(l.TenantMonth, tenant)
+}
+
+func budgetOf(of map[string]record.Budget, tenant string) record.Budget {
+	b, named := of[tenant]
+	if !named {
+		b = of["*"]
+	}
+	return record.Budget{Tokens: b.Tokens, Cost: b.Cost}
 }
 
 // CheckPrompt refuses a prompt that says nothing, or too much.
