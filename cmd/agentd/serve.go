@@ -62,6 +62,10 @@ type serveCmd struct {
 	TurnBudget    budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_turn_budget}"`
 	SessionBudget budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_session_budget}"`
 
+	TenantDayBudget   budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_tenant_day_budget}"`
+	TenantMonthBudget budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_tenant_month_budget}"`
+	Tenants           string     `live:"" placeholder:"FILE" help:"${serve_tenants}"`
+
 	MaxConns          int `default:"4096" help:"Connections at once."`
 	MaxStreams        int `live:"" default:"4096" help:"Run streams at once."`
 	MaxTurns          int `live:"" default:"1000" help:"Turns at once."`
@@ -153,6 +157,9 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.Instruction = instruction
 	cfg.Turns.Budget = daemon.Budget(c.TurnBudget)
 	cfg.Turns.SessionBudget = daemon.Budget(c.SessionBudget)
+	cfg.Turns.TenantDay = everybody(c.TenantDayBudget)
+	cfg.Turns.TenantMonth = everybody(c.TenantMonthBudget)
+	cfg.Tenants = c.Tenants
 	if cfg.Turns.QuarantineAfter = c.QuarantineAfter; c.QuarantineAfter == 0 {
 		cfg.Turns.QuarantineAfter = -1
 	}
@@ -163,6 +170,14 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		cfg.ModelBreaker.Failures = -1
 	}
 	return cfg, nil
+}
+
+// everybody gives each tenant a budget.
+func everybody(b budgetFlag) map[string]daemon.Budget {
+	if b == (budgetFlag{}) {
+		return nil
+	}
+	return map[string]daemon.Budget{"*": daemon.Budget(b)}
 }
 
 // Validate refuses limits that would mean a default or none.
@@ -196,6 +211,13 @@ func (c *serveCmd) Validate() error {
 		"max-state-keys":      c.MaxStateKeys,
 	} {
 		errs = append(errs, atLeast1(name, n))
+	}
+	for name, b := range map[string]budgetFlag{
+		"tenant-day-budget": c.TenantDayBudget, "tenant-month-budget": c.TenantMonthBudget,
+	} {
+		if b.ModelCalls > 0 || b.Wall > 0 {
+			errs = append(errs, fmt.Errorf("--%s is %s: want tokens=N and cost=DOLLARS alone", name, b))
+		}
 	}
 	if c.ModelBreaker < 0 {
 		errs = append(errs, fmt.Errorf("--model-breaker is %d, must not be below 0", c.ModelBreaker))

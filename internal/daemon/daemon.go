@@ -128,7 +128,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		CompactAt: cfg.CompactAt,
 	})
 	if d.manager, err = session.NewManager(session.Config{
-		Store: d.store, Runner: d.runner, Logger: cfg.Logger, Limits: cfg.Turns, OnFatal: d.storeFailed,
+		Store: d.store, Runner: d.runner, Logger: cfg.Logger, Limits: now.turns, OnFatal: d.storeFailed,
 	}); err != nil {
 		return nil, err
 	}
