@@ -121,6 +121,10 @@ type Config struct {
 
 	// MaxStreams is how many Run streams may be open at once. Default 4096.
 	MaxStreams int
+	// MaxTenantStreams is how many of them may be of one tenant, TenantRequestsPerSecond how many requests a second a
+	// tenant may make, twice as many at once. Callers without a tenant have no bound of their own. Defaults half of
+	// MaxStreams, and 500.
+	MaxTenantStreams, TenantRequestsPerSecond int
 	// MaxMessageBytes is the size of the largest request message. Default 4 MiB.
 	MaxMessageBytes int
 	// MaxReplyBytes is about how much memory large replies may take at the same time.
@@ -176,6 +180,8 @@ func (c Config) WithDefaults() Config {
 	}
 	c.OnDisconnect = cmp.Or(c.OnDisconnect, onDisconnectAuto)
 	c.MaxStreams = cmp.Or(c.MaxStreams, 4096)
+	c.MaxTenantStreams = cmp.Or(c.MaxTenantStreams, max(c.MaxStreams/2, 1))
+	c.TenantRequestsPerSecond = cmp.Or(c.TenantRequestsPerSecond, 500)
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 4<<20)
 	c.MaxReplyBytes = cmp.Or(c.MaxReplyBytes, 256<<20)
 	c.MessagesPerSecond = cmp.Or(c.MessagesPerSecond, 200)
@@ -217,6 +223,8 @@ func (c Config) Validate() error {
 		value int
 	}{
 		{"MaxStreams", c.MaxStreams},
+		{"MaxTenantStreams", c.MaxTenantStreams},
+		{"TenantRequestsPerSecond", c.TenantRequestsPerSecond},
 		{"MaxMessageBytes", c.MaxMessageBytes},
 		{"MaxReplyBytes", c.MaxReplyBytes},
 		{"MessagesPerSecond", c.MessagesPerSecond},

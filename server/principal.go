@@ -40,9 +40,23 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 			_ = write.Write(w, r, connectError(unauthenticated(err))) // a client that is gone reads nothing
 			return
 		}
+		if e := s.tenants.request(p.Tenant, s.now().TenantRequestsPerSecond); e != nil {
+			if streams[r.URL.Path] {
+				e.Code = codeUnavailable // upon which clients come back
+			}
+			_ = write.Write(w, r, connectError(e))
+			return
+		}
 		ctx := context.WithValue(r.Context(), requestKey{}, r)
 		next.ServeHTTP(w, r.WithContext(principal.With(ctx, p)))
 	})
+}
+
+// streams are the methods whose clients come back when a connection is lost.
+var streams = map[string]bool{
+	agentdv1connect.AgentdRunProcedure:                  true,
+	agentdv1connect.SessionServiceWatchTurnProcedure:    true,
+	agentdv1connect.SessionServiceWatchSessionProcedure: true,
 }
 
 // unauthenticated is what a caller reads of why it is refused, which is for the log.

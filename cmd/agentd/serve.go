@@ -66,8 +66,12 @@ type serveCmd struct {
 	TenantMonthBudget budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_tenant_month_budget}"`
 	Tenants           string     `live:"" placeholder:"FILE" help:"${serve_tenants}"`
 
-	MaxConns          int `default:"4096" help:"Connections at once."`
-	MaxStreams        int `live:"" default:"4096" help:"Run streams at once."`
+	MaxConns                int `default:"4096" help:"Connections at once."`
+	MaxStreams              int `live:"" default:"4096" help:"Run streams at once."`
+	MaxTenantStreams        int `live:"" default:"2048" help:"${serve_max_tenant_streams}"`
+	MaxTenantTurns          int `live:"" default:"500" help:"Turns of one tenant at once."`
+	TenantRequestsPerSecond int `live:"" default:"500" help:"${serve_tenant_requests_per_second}"`
+
 	MaxTurns          int `live:"" default:"1000" help:"Turns at once."`
 	MaxMessageBytes   int `default:"4194304" help:"Size of the largest request message."`
 	MaxReplyBytes     int `default:"268435456" help:"${serve_max_reply_bytes}"`
@@ -127,6 +131,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		OnDisconnect:      c.OnDisconnect,
 		MaxConns:          c.MaxConns,
 		MaxStreams:        c.MaxStreams,
+		MaxTenantStreams:  c.MaxTenantStreams,
 		MaxMessageBytes:   c.MaxMessageBytes,
 		MaxReplyBytes:     c.MaxReplyBytes,
 		MessagesPerSecond: c.MessagesPerSecond,
@@ -144,7 +149,8 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		cfg.AuditRetention = -1
 	}
 	c.configure(&cfg)
-	cfg.Turns.MaxTurns = c.MaxTurns
+	cfg.TenantRequestsPerSecond = c.TenantRequestsPerSecond
+	cfg.Turns.MaxTurns, cfg.Turns.MaxTenantTurns = c.MaxTurns, c.MaxTenantTurns
 	cfg.Turns.TurnTimeout = c.TurnTimeout
 	cfg.Turns.ToolTimeout = c.ToolTimeout
 	cfg.Turns.Retention = c.Retention
@@ -196,8 +202,13 @@ func (c *serveCmd) Validate() error {
 		errs = append(errs, above0(name, d))
 	}
 	for name, n := range map[string]int{
-		"max-conns":           c.MaxConns,
-		"max-streams":         c.MaxStreams,
+		"max-conns":          c.MaxConns,
+		"max-streams":        c.MaxStreams,
+		"max-tenant-streams": c.MaxTenantStreams,
+		"max-tenant-turns":   c.MaxTenantTurns,
+
+		"tenant-requests-per-second": c.TenantRequestsPerSecond,
+
 		"max-turns":           c.MaxTurns,
 		"max-message-bytes":   c.MaxMessageBytes,
 		"max-reply-bytes":     c.MaxReplyBytes,

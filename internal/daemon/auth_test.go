@@ -116,7 +116,7 @@ func newGated(t *testing.T) *gated {
 	cert, key, pool := certificate(t)
 	g := &gated{t: t, dir: t.TempDir(), issuer: issuer.Start(t), ca: newAuthority(t), pool: pool}
 	g.d = start(t, daemon.Config{
-		DataDir: g.dir, TLSCertFile: cert, TLSKeyFile: key, Scripts: map[string]string{"asks": asks},
+		DataDir: g.dir, TenantRequestsPerSecond: 1_000_000, TLSCertFile: cert, TLSKeyFile: key, Scripts: map[string]string{"asks": asks},
 		Auth: daemon.Auth{
 			Issuer:       &daemon.Issuer{URL: g.issuer.URL, Audience: "agentd", Tenant: "org", Role: "role"},
 			ClientCAFile: g.ca.file,

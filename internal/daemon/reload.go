@@ -62,6 +62,7 @@ func (c Config) Reloaded(next Config) Config {
 	c.ScriptsDir, c.Prices = next.ScriptsDir, next.Prices
 	c.CreateSessions, c.OnDisconnect = next.CreateSessions, next.OnDisconnect
 	c.MaxStreams, c.MessagesPerSecond = next.MaxStreams, next.MessagesPerSecond
+	c.MaxTenantStreams, c.TenantRequestsPerSecond = next.MaxTenantStreams, next.TenantRequestsPerSecond
 	c.FirstMessageTimeout, c.IdleTimeout = next.FirstMessageTimeout, next.IdleTimeout
 	c.StreamTimeout, c.WriteTimeout = next.StreamTimeout, next.WriteTimeout
 	c.LingerTimeout = next.LingerTimeout
@@ -69,6 +70,7 @@ func (c Config) Reloaded(next Config) Config {
 	c.ModelRetry, c.ModelBreaker = next.ModelRetry, next.ModelBreaker
 	c.CompactAt = next.CompactAt
 	c.Trees.ModelCalls = next.Trees.ModelCalls
+	c.Turns.MaxTenantTurns = next.Turns.MaxTenantTurns
 	c.Turns.MaxTurns, c.Turns.MaxQueued = next.Turns.MaxTurns, next.Turns.MaxQueued
 	c.Turns.TurnTimeout, c.Turns.ToolTimeout = next.Turns.TurnTimeout, next.Turns.ToolTimeout
 	c.Turns.HandoverGrace, c.Turns.IdleTurn = next.Turns.HandoverGrace, next.Turns.IdleTurn

@@ -95,7 +95,7 @@ func TestTenantBudget(t *testing.T) {
 	if done*each > budget || refused == 0 || done == 0 {
 		t.Errorf("%d turns of %d tokens, want them within %d, and %d refused, want some", done, each, budget, refused)
 	}
-	if (budget-done*each) > 1000 {
+	if (budget - done*each) > 1000 {
 		t.Errorf("%d tokens are left", budget-done*each)
 	}
 	if got, err := turn(of("umbrella")); err != nil || got.GetStatus() != agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED {

@@ -184,7 +184,7 @@ var rooms = []room{
 	{path: "server", floor: 2,
 		may: []string{"session", "session/index", "session/principal", "session/store", "session/record", "session/fault", gen, genConnect, connect, protobuf, "internal/protorules",
 			"connectrpc.com/cors", "connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "github.com/rs/cors", "golang.org/x/time",
-			"golang.org/x/sync/semaphore", "internal/ledger"},
+			"golang.org/x/sync/semaphore", lru, "internal/ledger"},
 		knows: "the wire; neither engine, nor models, nor database"},
 
 	{path: "internal/ledger", floor: 1, may: []string{"session/principal"},

@@ -18,6 +18,9 @@ import (
 type Limits struct {
 	// MaxTurns is how many turns may run at once. Default 1,000.
 	MaxTurns int
+	// MaxTenantTurns is how many turns of one tenant may run at once; it does not count for sessions without a tenant.
+	// Default half of MaxTurns.
+	MaxTenantTurns int
 	// MaxIdleSessions is how many sessions without a running turn stay in
 	// memory. Default 256.
 	MaxIdleSessions int
@@ -106,6 +109,7 @@ func (l Limits) WithDefaults() Limits {
 		}
 	}
 	set(&l.MaxTurns, 1000)
+	set(&l.MaxTenantTurns, max(l.MaxTurns/2, 1))
 	set(&l.MaxIdleSessions, 256)
 	set(&l.MaxQueued, 16)
 	set(&l.QuarantineAfter, 3)
@@ -133,8 +137,8 @@ func (l Limits) WithDefaults() Limits {
 // Validate says which field is out of range.
 func (l Limits) Validate() error {
 	l = l.WithDefaults()
-	counts := min(l.MaxTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes, l.MaxPartsBytes,
-		l.MaxResultBytes, l.MaxStateBytes, l.MaxOwnBytes, l.MaxOwnKeys, l.MaxSharedBytes, l.MaxSharedKeys, l.WatchItems,
+	counts := min(l.MaxTurns, l.MaxTenantTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes,
+		l.MaxPartsBytes, l.MaxResultBytes, l.MaxStateBytes, l.MaxOwnBytes, l.MaxOwnKeys, l.MaxSharedBytes, l.MaxSharedKeys, l.WatchItems,
 		l.WatchBytes)
 	spans := min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.IdleTurn, l.Retention, l.PurgeAfter, l.StopGrace,
 		l.StorePatience)
