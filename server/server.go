@@ -59,8 +59,8 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) now() *Config { return s.cfg.Load() }
 
 // Reload takes over from cfg what may change while the server serves: CreateSessions, OnDisconnect,
-// MaxStreams, MessagesPerSecond, the limits of tenants, and the timeouts. Streams that are open keep what they have begun with. An
-// invalid cfg changes nothing.
+// MaxStreams, MessagesPerSecond, the limits of tenants, and the timeouts. Streams that are open keep what they have
+// begun with. An invalid cfg changes nothing.
 func (s *Server) Reload(cfg Config) error {
 	next := *s.now()
 	next.CreateSessions, next.OnDisconnect = cfg.CreateSessions, cfg.OnDisconnect

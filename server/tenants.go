@@ -49,8 +49,8 @@ func (t *tenants) request(tenant string, perSecond int) *fault.Error {
 		return nil
 	}
 	r.Cancel()
-	return fault.Errorf(codeRate, "the tenant makes more than %d requests a second, its limit; try again later", perSecond).
-		After(max(wait, 100*time.Millisecond)).Over("tenant_requests_per_second", perSecond, perSecond+1)
+	return fault.Errorf(codeRate, "the tenant makes more than %d requests a second, its limit; try again later",
+		perSecond).After(max(wait, 100*time.Millisecond)).Over("tenant_requests_per_second", perSecond, perSecond+1)
 }
 
 // enter counts a stream of a tenant, also one that it refuses.

@@ -38,12 +38,12 @@ type Manager struct {
 	sessions  *table.Table[*live.Session]
 	exclusive lock.Keyed[work]
 
-	mu       sync.Mutex // protects the fields below
+	mu       sync.Mutex              // protects the fields below
 	running  map[*live.Driver]string // with their tenants
 	starting map[string]int          // turns about to start, by tenant
-	cancels  map[string]*time.Timer // by session, see cancelLater
-	draining bool // no new turns
-	stopping bool // turns are suspended
+	cancels  map[string]*time.Timer  // by session, see cancelLater
+	draining bool                    // no new turns
+	stopping bool                    // turns are suspended
 	stops    stops
 	endSweep context.CancelFunc
 }

@@ -55,8 +55,8 @@ type Limits struct {
 	// Budget and SessionBudget are what a turn and a session may spend at most,
 	// whatever a request says. By default they have no bound.
 	Budget, SessionBudget record.Budget
-	// TenantDay and TenantMonth are what a tenant may spend on model calls in a day and in a month of UTC, in tokens and
-	// money, by its name; "*" is each tenant that is not named. By default they have no bound.
+	// TenantDay and TenantMonth are what a tenant may spend on model calls in a day and in a month of UTC, in tokens
+	// and money, by its name; "*" is each tenant that is not named. By default they have no bound.
 	TenantDay, TenantMonth map[string]record.Budget
 	// Instruction is put before that of each agent. It is pinned in the log when a
 	// turn is recorded. Default: none.
@@ -138,8 +138,8 @@ func (l Limits) WithDefaults() Limits {
 func (l Limits) Validate() error {
 	l = l.WithDefaults()
 	counts := min(l.MaxTurns, l.MaxTenantTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes,
-		l.MaxPartsBytes, l.MaxResultBytes, l.MaxStateBytes, l.MaxOwnBytes, l.MaxOwnKeys, l.MaxSharedBytes, l.MaxSharedKeys, l.WatchItems,
-		l.WatchBytes)
+		l.MaxPartsBytes, l.MaxResultBytes, l.MaxStateBytes, l.MaxOwnBytes, l.MaxOwnKeys, l.MaxSharedBytes,
+		l.MaxSharedKeys, l.WatchItems, l.WatchBytes)
 	spans := min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.IdleTurn, l.Retention, l.PurgeAfter, l.StopGrace,
 		l.StorePatience)
 	if counts < 0 || spans < 0 {

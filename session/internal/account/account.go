@@ -1,8 +1,8 @@
 // Package account keeps what tenants may spend on model calls: what they have spent today and this month, and what
 // the calls that are under way may still cost.
 //
-// The most that a call can cost is reserved before it begins, so that calls at the same time do not spend more than there
-// is, and what it did not cost is given back. What it costs beyond is charged as well.
+// The most that a call can cost is reserved before it begins, so that calls at the same time do not spend more than
+// there is, and what it did not cost is given back. What it costs beyond is charged as well.
 //
 // It knows neither sessions nor models.
 package account
@@ -129,25 +129,38 @@ func (a *Accounts) charge(tenant string, day int64, spent record.Spent) {
 	}
 }
 
-// Reserve reserves the most that a call can cost, until the caller calls release, which may be called again. While other
-// calls have reserved what is missing, it waits for them; when ctx ends first, it returns the cause. An error of the
-// budget is BUDGET_EXHAUSTED.
-func (a *Accounts) Reserve(ctx context.Context, tenant string, most func() record.Spent) (release func(), err error) {
-	var need record.Spent
-	for first := true; ; first = false {
-		b := budgets{}
-		if b.day, b.month = a.cfg.Budgets(tenant); b == (budgets{}) {
-			return func() {}, nil
+// Bounds reports whether a tenant has a budget.
+func (a *Accounts) Bounds(tenant string) bool { return a.budgets(tenant) != (budgets{}) }
+
+func (a *Accounts) budgets(tenant string) (b budgets) {
+	b.day, b.month = a.cfg.Budgets(tenant)
+	return b
+}
+
+// Reserve reserves the most that a call can cost, until the caller calls release, which may be called again. While
+// other calls have reserved what is missing, it waits for them; when ctx ends first, it returns the cause. refused is
+// why the budget does not allow the call, BUDGET_EXHAUSTED; release then does nothing.
+func (a *Accounts) Reserve(
+	ctx context.Context, tenant string, most func() record.Spent,
+) (release func(), refused *fault.Error, err error) {
+	var need *record.Spent
+	for {
+		b := a.budgets(tenant)
+		if b == (budgets{}) {
+			return func() {}, nil, nil
 		}
-		if first {
-			need = most()
+		if need == nil {
+			need = new(most())
 		}
-		release, freed, err := a.try(ctx, tenant, need, b)
-		if release != nil || err != nil {
-			return release, err
+		if err := a.load(ctx, tenant); err != nil {
+			return nil, nil, err
+		}
+		release, refused, freed := a.try(tenant, *need, b)
+		if freed == nil {
+			return release, refused, nil
 		}
 		if err := lock.Wait(ctx, freed); err != nil {
-			return nil, err
+			return nil, nil, err
 		}
 	}
 }
@@ -161,18 +174,15 @@ func (b budgets) allow(acc *account, more record.Spent) bool {
 
 // try reserves, or returns what is closed when it may be tried again.
 func (a *Accounts) try(
-	ctx context.Context, tenant string, most record.Spent, b budgets,
-) (release func(), freed <-chan struct{}, err error) {
-	if err := a.load(ctx, tenant); err != nil {
-		return nil, nil, err
-	}
+	tenant string, most record.Spent, b budgets,
+) (release func(), refused *fault.Error, freed <-chan struct{}) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	acc := a.byTenant[tenant]
-	if acc == nil { // forgotten meanwhile
+	if acc == nil { // forgotten since it was read
 		again := make(chan struct{})
 		close(again)
-		return nil, again, nil
+		return nil, nil, again
 	}
 	acc.turnTo(Day(a.cfg.Now()))
 	switch with := plus(most, acc.reserved); {
@@ -184,13 +194,13 @@ func (a *Accounts) try(
 		if acc.freed == nil {
 			acc.freed = make(chan struct{})
 		}
-		return nil, acc.freed, nil
+		return nil, nil, acc.freed
 	}
-	err = exhausted("day", acc.day+1, b.day, acc.today, most)
-	if err == nil {
-		err = exhausted("month", nextMonth(acc.day), b.month, acc.sum, most)
+	refused = exhausted("day", acc.day+1, b.day, acc.today, most)
+	if refused == nil {
+		refused = exhausted("month", nextMonth(acc.day), b.month, acc.sum, most)
 	}
-	return nil, nil, err
+	return func() {}, refused, nil
 }
 
 // load reads an account, with all that was appended before and nothing that is appended later.
@@ -251,7 +261,7 @@ func (a *Accounts) shrinkLocked() {
 }
 
 // exhausted is why a call may not begin, nil if a budget allows it. The next period begins on the day next.
-func exhausted(period string, next int64, b record.Budget, spent, most record.Spent) error {
+func exhausted(period string, next int64, b record.Budget, spent, most record.Spent) *fault.Error {
 	all := plus(spent, most)
 	var limit fault.Limit
 	var text string
@@ -260,7 +270,8 @@ func exhausted(period string, next int64, b record.Budget, spent, most record.Sp
 		limit = fault.Limit{Name: "tenant_" + period + "_tokens", Value: b.Tokens, Received: all.Tokens}
 		text = fmt.Sprintf("%d of %d tokens, and this call may take %d", spent.Tokens, b.Tokens, most.Tokens)
 	case b.Cost > 0 && all.Cost > b.Cost:
-		limit = fault.Limit{Name: "tenant_" + period + "_cost_nano_usd", Value: int64(b.Cost), Received: int64(all.Cost)}
+		limit = fault.Limit{Name: "tenant_" + period + "_cost_nano_usd", Value: int64(b.Cost),
+			Received: int64(all.Cost)}
 		text = fmt.Sprintf("%v of %v US dollars, and this call may cost %v", spent.Cost, b.Cost, most.Cost)
 	default:
 		return nil

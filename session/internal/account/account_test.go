@@ -87,7 +87,11 @@ func (b *bank) reserve(t rapid.TB, tenant string, tokens int64, cost record.Nano
 	t.Helper()
 	ctx, cancel := context.WithCancel(context.Background())
 	cancel() // waits for nothing
-	return b.Reserve(ctx, tenant, func() record.Spent { return record.Spent{Tokens: tokens, Cost: cost} })
+	release, refused, err := b.Reserve(ctx, tenant, func() record.Spent { return record.Spent{Tokens: tokens, Cost: cost} })
+	if refused != nil {
+		err = refused
+	}
+	return release, err
 }
 
 func tokens(n int64) record.Budget { return record.Budget{Tokens: n} }
@@ -139,7 +143,7 @@ func TestReservations(t *testing.T) {
 	b.now = b.now.Add(24 * time.Hour) // another day of the month
 	_, err = b.reserve(t, "acme", 31, 0)
 	wantLimit(t, err, "tenant_month_tokens", 150, 151)
-	if _, err := b.open().Reserve(t.Context(), "acme", func() record.Spent { return record.Spent{Tokens: 31} }); err == nil {
+	if _, refused, err := b.open().Reserve(t.Context(), "acme", func() record.Spent { return record.Spent{Tokens: 31} }); refused == nil || err != nil {
 		t.Error("another process has forgotten what was spent")
 	}
 	b.now = b.now.Add(24 * time.Hour) // another month
@@ -161,7 +165,7 @@ func TestCost(t *testing.T) {
 func TestBudgetLater(t *testing.T) {
 	b := newBank(record.Budget{}, record.Budget{})
 	for range 3 {
-		release, err := b.Reserve(t.Context(), "acme", nil)
+		release, _, err := b.Reserve(t.Context(), "acme", nil)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -182,7 +186,7 @@ func TestBudgetLater(t *testing.T) {
 func TestUnreadable(t *testing.T) {
 	b := newBank(tokens(10), record.Budget{})
 	b.books.err = errors.New("the disk is gone")
-	if _, err := b.Reserve(t.Context(), "acme", func() record.Spent { return record.Spent{} }); !errors.Is(err, b.books.err) {
+	if _, _, err := b.Reserve(t.Context(), "acme", func() record.Spent { return record.Spent{} }); !errors.Is(err, b.books.err) {
 		t.Errorf("got %v", err)
 	}
 	b.books.err = nil
@@ -199,9 +203,9 @@ func TestWaits(t *testing.T) {
 		var wg sync.WaitGroup
 		for i := range 64 {
 			wg.Go(func() {
-				release, err := b.Reserve(t.Context(), "acme", func() record.Spent { return record.Spent{Tokens: 10} })
-				if err != nil {
-					t.Error(err)
+				release, refused, err := b.Reserve(t.Context(), "acme", func() record.Spent { return record.Spent{Tokens: 10} })
+				if err != nil || refused != nil {
+					t.Error(err, refused)
 					return
 				}
 				now.Store(i, true)

@@ -206,7 +206,7 @@ func (s *Session) tryLocked(f *flight) error {
 			e.turn.enter(turnStarting)
 		}
 		if e.attempt != nil && record.UsageOf(e.fact) != nil {
-			e.attempt.settle()
+			e.attempt.debts.Settle()
 		}
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()

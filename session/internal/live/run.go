@@ -3,7 +3,6 @@ package live
 import (
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
 	"iter"
 	"maps"
@@ -109,49 +108,21 @@ func (r *Run) BeginCall(
 	}
 	return func(owed bool) {
 		over()
-		if !owed || !r.owe(release) {
-			release()
-		}
+		r.a.debts.End(release, owed)
 	}, nil
-}
-
-// owe has a reservation given back when the turn has recorded some usage, or when the run is over; false if it is.
-func (r *Run) owe(release func()) bool {
-	r.s.mu.Lock()
-	defer r.s.mu.Unlock()
-	if r.a.over {
-		return false
-	}
-	r.a.owed = append(r.a.owed, release)
-	return true
-}
-
-// settle gives back what was reserved for calls whose usage is recorded by now.
-func (a *attempt) settle() {
-	for _, release := range a.owed {
-		release()
-	}
-	a.owed = nil
 }
 
 // reserve reserves what a call may cost of the tenant's budget. refused is why it must not begin.
 func (r *Run) reserve(ctx context.Context, most func() record.Spent) (release func(), refused *fault.Error, err error) {
-	release = func() {}
 	payer := tenant.Of(r.s.key)
-	if day, month := r.s.limits().TenantBudgets(payer); day == (record.Budget{}) && month == (record.Budget{}) {
-		return release, nil, nil
+	if !r.s.store.Accounts.Bounds(payer) {
+		return func() {}, nil, nil
 	}
-	err = r.Wait(ctx, false, func(ctx context.Context) error {
-		reserved, err := r.s.store.Accounts.Reserve(ctx, payer, most)
-		if err == nil {
-			release = reserved
-		}
+	err = r.Wait(ctx, false, func(ctx context.Context) (err error) {
+		release, refused, err = r.s.store.Accounts.Reserve(ctx, payer, most)
 		return err
 	})
-	if ctx.Err() == nil && errors.As(err, &refused) {
-		err = nil
-	}
-	if err != nil {
+	if err != nil && release != nil {
 		release()
 	}
 	return release, refused, err

@@ -69,7 +69,8 @@ func checkShared(values []store.SharedValue) error {
 
 // checkIndex refuses a batch for Index that holds what Index does not write.
 func checkIndex(b *store.Batch) error {
-	if len(b.Records) > 0 || len(b.Shared) > 0 || b.Spent != (record.Spent{}) || b.Create != nil || b.Key != nil || b.Epoch != 0 {
+	if len(b.Records) > 0 || len(b.Shared) > 0 || b.Create != nil || b.Key != nil || b.Epoch != 0 ||
+		b.Spent != (record.Spent{}) {
 		return malformed("an index has rows, usage and a last turn, nothing else")
 	}
 	return checkRows(b.SessionID, b.Rows)

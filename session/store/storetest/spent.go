@@ -10,7 +10,7 @@ import (
 var spentTests = []test{
 	{"Spent", func(t *testing.T, s store.Store) {
 		create(t, s, "a", "b")
-		wantSpent(t, s, "acme", 0, 100, record.Spent{})
+		wantSpent(t, s, "acme", [2]int64{0, 100}, record.Spent{})
 		add(t, s, spending(batch("a", events(0, 1)...), "acme", 20, 5, 7))
 		add(t, s, spending(batch("b", events(0, 1)...), "acme", 20, 1, 1))
 		add(t, s, spending(batch("a", events(1, 1)...), "acme", 21, 10, 0))
@@ -28,7 +28,7 @@ var spentTests = []test{
 			{"", 0, 100, record.Spent{Tokens: 100, Cost: 100}},
 			{"umbrella", 0, 100, record.Spent{}},
 		} {
-			wantSpent(t, s, tt.tenant, tt.from, tt.to, tt.want)
+			wantSpent(t, s, tt.tenant, [2]int64{tt.from, tt.to}, tt.want)
 		}
 	}},
 	{"Spent/Repeat", func(t *testing.T, s store.Store) {
@@ -36,17 +36,17 @@ var spentTests = []test{
 		b := spending(batch("a", events(0, 1)...), "acme", 20, 5, 7)
 		add(t, s, b)
 		add(t, s, b)
-		wantSpent(t, s, "acme", 0, 100, record.Spent{Tokens: 5, Cost: 7})
+		wantSpent(t, s, "acme", [2]int64{0, 100}, record.Spent{Tokens: 5, Cost: 7})
 	}},
 	{"Spent/Refused", func(t *testing.T, s store.Store) {
 		create(t, s, "a")
-		wantErr(t, "Append at a distance", s.Append(t.Context(), spending(batch("a", events(7, 1)...), "acme", 20, 5, 7)),
-			store.ErrConflict)
+		far := spending(batch("a", events(7, 1)...), "acme", 20, 5, 7)
+		wantErr(t, "Append at a distance", s.Append(t.Context(), far), store.ErrConflict)
 		wantErr(t, "less than nothing", s.Append(t.Context(), spending(batch("a", events(0, 1)...), "acme", 20, -1, 7)),
 			store.ErrMalformed)
 		wantErr(t, "less than no cost", s.Append(t.Context(), spending(batch("a", events(0, 1)...), "acme", 20, 1, -7)),
 			store.ErrMalformed)
-		wantSpent(t, s, "acme", 0, 100, record.Spent{})
+		wantSpent(t, s, "acme", [2]int64{0, 100}, record.Spent{})
 	}},
 	{"Spent/Deleted", func(t *testing.T, s store.Store) { // what is paid stays paid
 		create(t, s, "a")
@@ -54,7 +54,7 @@ var spentTests = []test{
 		if err := s.Delete(t.Context(), "a", 1); err != nil {
 			t.Fatal(err)
 		}
-		wantSpent(t, s, "acme", 0, 100, record.Spent{Tokens: 5, Cost: 7})
+		wantSpent(t, s, "acme", [2]int64{0, 100}, record.Spent{Tokens: 5, Cost: 7})
 	}},
 	{"Spent/Huge", func(t *testing.T, s store.Store) {
 		create(t, s, "a")
@@ -74,10 +74,10 @@ func spending(b store.Batch, tenant string, day, tokens int64, cost record.NanoU
 	return b
 }
 
-func wantSpent(t *testing.T, s store.Store, tenant string, from, to int64, want record.Spent) {
+func wantSpent(t *testing.T, s store.Store, tenant string, days [2]int64, want record.Spent) {
 	t.Helper()
-	got, err := s.Spent(t.Context(), tenant, from, to)
+	got, err := s.Spent(t.Context(), tenant, days[0], days[1])
 	if err != nil || got != want {
-		t.Errorf("Spent(%q, %d, %d): %+v, %v, want %+v", tenant, from, to, got, err, want)
+		t.Errorf("Spent(%q, %v): %+v, %v, want %+v", tenant, days, got, err, want)
 	}
 }
