@@ -50,8 +50,8 @@ func Parse(name string, data []byte) (map[string]Tenant, error) {
 		t := file.Tenants[tenant]
 		for key, a := range map[string]Amount{"day_budget": t.Day, "month_budget": t.Month} {
 			if a.Tokens < 0 || !(a.Cost >= 0 && a.Cost < 1e12) {
-				errs = append(errs, fmt.Errorf("%s: %s of tenant %q is %v: want tokens and a cost of at least 0", name, key,
-					tenant, a))
+				errs = append(errs, fmt.Errorf("%s: %s of tenant %q is %v: want tokens and a cost of at least 0",
+					name, key, tenant, a))
 			}
 		}
 	}

@@ -33,11 +33,14 @@ func (d *Debts) Settle() { d.settle(false) }
 func (d *Debts) Close() { d.settle(true) }
 
 func (d *Debts) settle(closes bool) {
-	d.mu.Lock()
-	owed := d.owed
-	d.owed, d.closed = nil, d.closed || closes
-	d.mu.Unlock()
-	for _, release := range owed {
+	for _, release := range d.take(closes) {
 		release()
 	}
+}
+
+func (d *Debts) take(closes bool) (owed []func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	owed, d.owed, d.closed = d.owed, nil, d.closed || closes
+	return owed
 }
