@@ -50,16 +50,6 @@ func (s *Store) Keys(ctx context.Context, sessionID string, after store.Key, lim
 	return keys, nil
 }
 
-// Scopes returns at most limit scopes of shared values above after, in their order.
-func (s *Store) Scopes(ctx context.Context, after string, limit int) ([]string, error) {
-	scopes, err := inspect(ctx, s, scanText,
-		`SELECT DISTINCT scope FROM shared WHERE scope > ? ORDER BY scope`+atMost, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("sqlite: scopes of shared values: %w", err)
-	}
-	return scopes, nil
-}
-
 // Orphans calls report for each session that does not exist and that a table has rows of.
 func (s *Store) Orphans(ctx context.Context, report func(table, sessionID string, rows int64)) error {
 	type orphan struct {
