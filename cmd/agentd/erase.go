@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"os"
 
 	"github.com/apzuk3/agentd/internal/daemon"
@@ -17,7 +16,7 @@ type whoseFlags struct {
 	configFlag
 	Data   string  `placeholder:"DIR" help:"${backup_data}"`
 	Tenant *string `noenv:"" placeholder:"NAME" help:"The tenant; an empty name is that of callers without one."`
-	User   string  `noenv:"" placeholder:"ID" help:"One of its users: what created_by says. Default: all of the tenant."`
+	User   string  `noenv:"" placeholder:"ID" help:"One of its users, see created_by. Default: all of the tenant."`
 }
 
 // Validate refuses a request that does not say whose data is meant.
@@ -52,7 +51,7 @@ func (c *exportCmd) Run(p *process) (err error) {
 	if err != nil {
 		return err
 	}
-	var to io.Writer = p.stdout
+	to := p.stdout
 	if c.File != "-" {
 		file, err := os.OpenFile(c.File, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
 		if err != nil {
@@ -69,7 +68,7 @@ func (c *exportCmd) Run(p *process) (err error) {
 	defer stop()
 	out := bufio.NewWriter(to)
 	counts, err := daemon.Export(ctx, data, *c.Tenant, c.User, out)
-	if err = errors.Join(err, out.Flush()); err != nil {
+	if err := errors.Join(err, out.Flush()); err != nil {
 		return err
 	}
 	p.notef("exported %d sessions, %d records, %d shared keys, %d API keys, %d entries of the audit trail",

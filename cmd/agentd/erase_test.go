@@ -57,8 +57,8 @@ func TestExportAndErase(t *testing.T) {
 			}
 		}
 		for line := range strings.Lines(got) {
-			var any struct{ Kind string }
-			if err := json.Unmarshal([]byte(line), &any); err != nil || any.Kind == "" {
+			var of struct{ Kind string }
+			if err := json.Unmarshal([]byte(line), &of); err != nil || of.Kind == "" {
 				t.Errorf("line %q: %v", line, err)
 			}
 		}

@@ -141,7 +141,8 @@ func eraseAlone(ctx context.Context, cfg Config, id int64) (result string, err e
 
 // Erasable returns how many sessions an erasure removes.
 func Erasable(ctx context.Context, cfg Config, e Erasure) (sessions int, err error) {
-	err = eachSession(ctx, cfg.DataDir, e.Tenant, e.User, func(context.Context, *source, *sessionInfo) error {
+	p := principal.Principal{ID: e.User, Tenant: e.Tenant}
+	err = eachSession(ctx, cfg.DataDir, p, func(context.Context, *source, *sessionInfo) error {
 		sessions++
 		return nil
 	})

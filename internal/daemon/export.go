@@ -57,8 +57,8 @@ type exportLine struct {
 // Exported counts the lines of an export by their kinds.
 type Exported map[string]int
 
-// Export writes what a database has of a tenant, or of a user if that is not "", as one JSON object a line: sessions with
-// all their records, shared state, API keys without secrets, and the audit trail. A daemon may run; what it writes
+// Export writes what a database has of a tenant, or of a user if that is not "", as one JSON object a line: sessions
+// with all their records, shared state, API keys without secrets, and the audit trail. A daemon may run; what it writes
 // meanwhile is not in the export.
 func Export(ctx context.Context, dataDir, tenant, user string, to io.Writer) (Exported, error) {
 	out, counts := json.NewEncoder(to), Exported{}
@@ -66,10 +66,10 @@ func Export(ctx context.Context, dataDir, tenant, user string, to io.Writer) (Ex
 		counts[line.Kind]++
 		return out.Encode(line)
 	}
-	err := eachSession(ctx, dataDir, tenant, user, func(ctx context.Context, db *source, info *sessionInfo) error {
+	p := principal.Principal{ID: user, Tenant: tenant}
+	err := eachSession(ctx, dataDir, p, func(ctx context.Context, db *source, info *sessionInfo) error {
 		return exportSession(ctx, db, info, write)
 	}, func(ctx context.Context, db *source) error {
-		p := principal.Principal{ID: user, Tenant: tenant}
 		return errors.Join(exportShared(ctx, db, p, write), exportLedger(ctx, sqlledger.New(db), p, write))
 	})
 	return counts, err
@@ -78,7 +78,7 @@ func Export(ctx context.Context, dataDir, tenant, user string, to io.Writer) (Ex
 // eachSession calls each with the sessions of a tenant, or of a user of it, in one snapshot of a database, and then
 // rest.
 func eachSession(
-	ctx context.Context, dataDir, tenant, user string, each func(context.Context, *source, *sessionInfo) error,
+	ctx context.Context, dataDir string, p principal.Principal, each func(context.Context, *source, *sessionInfo) error,
 	rest ...func(context.Context, *source) error,
 ) (err error) {
 	db, err := open(ctx, filepath.Join(dataDir, databaseFile))
@@ -86,16 +86,15 @@ func eachSession(
 		return err
 	}
 	defer func() { err = errors.Join(err, db.Close()) }()
-	creator := principal.Principal{ID: user, Tenant: tenant}.Key()
 	return db.Snapshot(ctx, func(ctx context.Context) error {
-		q := store.InfoQuery{Tenant: &tenant, Limit: exportPage}
+		q := store.InfoQuery{Tenant: &p.Tenant, Limit: exportPage}
 		for {
 			page, err := db.Sessions(ctx, q)
 			if err != nil {
 				return err
 			}
 			for i := range page {
-				if user != "" && page[i].Creator != creator {
+				if p.ID != "" && page[i].Creator != p.Key() {
 					continue
 				}
 				if err := each(ctx, db, &page[i]); err != nil {
@@ -178,8 +177,9 @@ func exportLedger(ctx context.Context, l ledger.Ledger, p principal.Principal, w
 			if p.ID != "" && k.Principal.ID != p.ID {
 				continue
 			}
-			line := exportLine{Kind: "api_key", Subject: k.ID, Principal: k.Principal.ID, Note: k.Note, Time: &k.Created}
-			if err := write(line); err != nil {
+			if err := write(exportLine{
+				Kind: "api_key", Subject: k.ID, Principal: k.Principal.ID, Note: k.Note, Time: &k.Created,
+			}); err != nil {
 				return err
 			}
 		}
@@ -196,8 +196,9 @@ func exportLedger(ctx context.Context, l ledger.Ledger, p principal.Principal, w
 			e := &page[i]
 			q.After = e.Seq
 			line := exportLine{
-				Kind: "audit", Seq: e.Seq, Principal: e.Principal, Role: e.Role.String(), From: e.From, Action: e.Action,
-				Session: e.Session, Turn: e.Turn, Subject: e.Subject, Outcome: e.Outcome, Time: &e.Time,
+				Kind: "audit", Seq: e.Seq, Principal: e.Principal, Role: e.Role.String(), From: e.From,
+				Action: e.Action, Session: e.Session, Turn: e.Turn, Subject: e.Subject,
+				Outcome: e.Outcome, Time: &e.Time,
 			}
 			if err := write(line); err != nil {
 				return err

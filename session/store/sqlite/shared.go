@@ -60,7 +60,8 @@ func (s *Store) Scopes(ctx context.Context, after string, limit int) ([]string, 
 	}
 	names, err := view(ctx, s, func(ctx context.Context, r *reads) ([]string, error) {
 		return query(ctx, r.getScopes, func(rows *sql.Rows) (name string, err error) {
-			return name, rows.Scan(&name)
+			err = rows.Scan(&name)
+			return name, err
 		}, after, limit)
 	})
 	if err != nil {
