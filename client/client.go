@@ -186,6 +186,6 @@ func (c directClient) Do(req *http.Request) (*http.Response, error) {
 	if u, err := resp.Location(); err == nil {
 		to = u.Scheme + "://" + u.Host // what follows may hold a secret
 	}
-	return nil, connect.NewError(connect.CodeUnimplemented,
-		fmt.Errorf("%s redirects to %s, and redirects are not followed: use the address of agentd itself", req.URL.Host, to))
+	return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf(
+		"%s redirects to %s, and redirects are not followed: use the address of agentd itself", req.URL.Host, to))
 }
