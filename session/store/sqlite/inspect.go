@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -95,14 +96,20 @@ func (s *Store) Integrity(ctx context.Context) ([]string, error) {
 // damagedError reports whether an error says that the file is damaged.
 func damagedError(err error) bool { return errors.Is(err, store.ErrDamaged) }
 
-// schemaDiffers compares the schema with that of a new database.
-func (s *Store) schemaDiffers(ctx context.Context) ([]string, error) {
-	fresh, err := Open(ctx, Memory, Config{})
+// newSchema returns what schemaOf returns of a new database. Nobody changes it.
+var newSchema = sync.OnceValues(func() (map[string]string, error) {
+	fresh, err := Open(context.Background(), Memory, Config{})
 	if err != nil {
 		return nil, err
 	}
-	want, err := fresh.schemaOf(ctx)
-	if err := errors.Join(err, fresh.Close()); err != nil {
+	schema, err := fresh.schemaOf(context.Background())
+	return schema, errors.Join(err, fresh.Close())
+})
+
+// schemaDiffers compares the schema with that of a new database.
+func (s *Store) schemaDiffers(ctx context.Context) ([]string, error) {
+	want, err := newSchema()
+	if err != nil {
 		return nil, err
 	}
 	have, err := s.schemaOf(ctx)
