@@ -1,11 +1,11 @@
 package daemon_test
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"connectrpc.com/connect"
 
@@ -21,13 +21,20 @@ const paying = `answers: [{when: {}, text: "one two three", chunk_delay: 5ms, us
 
 // ended waits for the end of a turn.
 func ended(t *testing.T, c agentdv1connect.SessionServiceClient, turn *agentdv1.Turn) (*agentdv1.Turn, error) {
-	for {
-		resp, err := c.GetTurn(t.Context(), connect.NewRequest(&agentdv1.GetTurnRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId()}))
-		if err != nil || resp.Msg.GetTurn().EndTime != nil {
-			return resp.Msg.GetTurn(), err
-		}
-		time.Sleep(20 * time.Millisecond)
+	watch, err := c.WatchTurn(t.Context(), connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId()}))
+	if err != nil {
+		return nil, err
 	}
+	for watch.Receive() {
+	}
+	if err := errors.Join(watch.Err(), watch.Close()); err != nil {
+		return nil, err
+	}
+	resp, err := c.GetTurn(t.Context(), connect.NewRequest(&agentdv1.GetTurnRequest{SessionId: turn.GetSessionId(), TurnId: turn.GetId()}))
+	if err != nil {
+		return nil, err
+	}
+	return resp.Msg.GetTurn(), nil
 }
 
 // TestTenantBudget: callers of a tenant at the same time never spend more than its budget, and all that they spend is
