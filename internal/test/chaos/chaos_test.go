@@ -94,8 +94,9 @@ type seal struct {
 func newStorm(t *testing.T, seed uint64, binary string) *storm {
 	p := newProvider(t, true)
 	s := &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), live: map[*talk]bool{}, sealed: map[string]seal{}, orphans: map[string]bool{}}
-	s.daemon = newDaemon(t, binary, p.url)
-	s.w = &world{t: t, url: s.daemon.url(), lines: &lines{open: map[*line]bool{}}, provider: p, slow: true}
+	// So large that nothing is refused: what is reserved and spent is counted all the same.
+	s.daemon = newDaemon(t, binary, p.url, "AGENTD_TENANT_DAY_BUDGET=tokens=1000000000000")
+	s.w = &world{t: t, url: s.daemon.url(), key: s.daemon.createKey(), lines: &lines{open: map[*line]bool{}}, provider: p, slow: true}
 	for range fronts {
 		s.w.fronts = append(s.w.fronts, inFront(t, s.w.url, s.w.lines))
 	}
@@ -386,8 +387,34 @@ func (s *storm) epilogue() {
 			s.verdict.lostf("session %s: the first %d of its records are not what they were", id, was.records)
 		}
 	}
+	s.accounts(store)
 	if err := store.Close(); err != nil {
 		s.t.Error(err)
+	}
+}
+
+// accounts compares what was spent with the usage of all sessions.
+func (s *storm) accounts(db *sqlite.Store) {
+	var used int64
+	for q := (store.InfoQuery{Limit: 500}); ; {
+		page, err := db.Sessions(s.t.Context(), q)
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for i := range page {
+			used += page[i].Usage.Total
+			q.After = &page[i]
+		}
+		if len(page) < q.Limit {
+			break
+		}
+	}
+	spent, err := db.Spent(s.t.Context(), "", 0, 1<<40)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if used == 0 || spent.Tokens != used {
+		s.verdict.otherf("%d tokens were spent, the sessions have used %d", spent.Tokens, used)
 	}
 }
 

@@ -71,6 +71,18 @@ func newDaemon(t testing.TB, path, provider string, env ...string) *process {
 	return d
 }
 
+// createKey makes an API key, which closes the daemon to whoever has none.
+func (d *process) createKey() string {
+	d.t.Helper()
+	cmd := exec.Command(d.path, "keys", "create", "chaos")
+	cmd.Env = d.env
+	out, err := cmd.Output()
+	if err != nil {
+		d.t.Fatalf("make an API key: %v", err)
+	}
+	return strings.TrimSpace(string(out))
+}
+
 func (d *process) url() string { return "http://" + d.addr }
 
 // spawn starts a process and does not wait for it.

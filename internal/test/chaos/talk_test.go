@@ -21,6 +21,7 @@ import (
 type world struct {
 	t        testing.TB
 	url      string
+	key      string   // of all clients; "" of an open daemon
 	fronts   []string // serve every other session's Run by SessionService, unless there are none
 	lines    *lines
 	provider *provider
@@ -100,6 +101,14 @@ type talk struct {
 	counted, judged, asked int // records, turns and model calls that are in the numbers of the test
 }
 
+// credential is what clients prove with who they are.
+func (w *world) credential() []client.Option {
+	if w.key == "" {
+		return nil
+	}
+	return []client.Option{client.WithAPIKey(w.key)}
+}
+
 func (w *world) newTalk(sh shape, seed uint64, journal string) *talk {
 	number, url := w.provider.serve(script{seed, sh.root, sh.files}), w.url
 	if n := len(w.fronts); n > 0 && number%2 == 1 {
@@ -124,6 +133,7 @@ func (t *talk) newClient() {
 		client.WithGrace(2 * time.Second),
 		recording(&t.recorder),
 	}
+	opts = append(opts, t.w.credential()...)
 	if t.journal != "" {
 		opts = append(opts, client.WithToolJournal(t.journal))
 	}
@@ -378,8 +388,8 @@ func (t *talk) newWatcher(who string, restless bool) *watcher {
 
 // watch follows the session from its beginning until it is over.
 func (w *watcher) watch(ctx context.Context) {
-	c := client.New(w.t.url, client.WithHTTPClient(w.t.w.lines.phone().client()), recording(&w.recorder),
-		client.WithReconnect(client.ReconnectPolicy{Base: 4 * time.Millisecond, Cap: 150 * time.Millisecond, MaxElapsed: time.Minute}))
+	c := client.New(w.t.url, append(w.t.w.credential(), client.WithHTTPClient(w.t.w.lines.phone().client()), recording(&w.recorder),
+		client.WithReconnect(client.ReconnectPolicy{Base: 4 * time.Millisecond, Cap: 150 * time.Millisecond, MaxElapsed: time.Minute}))...)
 	defer c.CloseIdleConnections()
 	last := int64(0)
 	for ctx.Err() == nil {

@@ -117,11 +117,11 @@ type stream struct {
 	returned bool       // the handler is over: nobody may send any more; protected by mu
 }
 
-// call makes a request of the client's own, with its keys.
+// call makes a request of the client's own, with its keys and its credential.
 func call[T any](st *stream, msg *T) *connect.Request[T] {
 	req := connect.NewRequest(msg)
 	for name, values := range st.header {
-		if strings.HasPrefix(name, "X-Agentd-") {
+		if strings.HasPrefix(name, "X-Agentd-") || name == "Authorization" {
 			req.Header()[name] = values
 		}
 	}
