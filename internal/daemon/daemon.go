@@ -62,6 +62,7 @@ type Daemon struct {
 
 	mu       sync.Mutex   // protects the fields below
 	listener net.Listener // nil before Start
+	admin    *admin       // nil before Start, and without an address for it
 	started  bool
 	stopped  bool
 	served   sync.WaitGroup // the goroutines that serve
@@ -235,14 +236,15 @@ func (d *Daemon) Start(ctx context.Context) error {
 	}
 	if l != nil {
 		if err := d.mayListen(ctx, l.Addr()); err != nil {
-			return errors.Join(err, l.Close())
+			return errors.Join(err, closeListener(l))
 		}
 	}
+	var err error
+	if d.admin, err = d.startAdmin(ctx); err != nil {
+		return errors.Join(err, closeListener(l))
+	}
 	if err := d.manager.Recover(ctx); err != nil {
-		if l != nil {
-			err = errors.Join(err, l.Close())
-		}
-		return fmt.Errorf("daemon: recover open turns: %w", err)
+		return errors.Join(fmt.Errorf("daemon: recover open turns: %w", err), closeListener(l))
 	}
 	d.started = true
 	if l == nil {
@@ -261,6 +263,14 @@ func (d *Daemon) Start(ctx context.Context) error {
 	d.log.Info("serving", slog.String("addr", d.listener.Addr().String()), slog.Bool("tls", d.tls != nil),
 		slog.String("data", d.cfg.DataDir), slog.String("version", d.cfg.Version))
 	return nil
+}
+
+// closeListener closes a listener, which may be nil.
+func closeListener(l net.Listener) error {
+	if l == nil {
+		return nil
+	}
+	return l.Close()
 }
 
 func (d *Daemon) serve(l net.Listener) {
@@ -323,7 +333,7 @@ func (d *Daemon) URL() string {
 func (d *Daemon) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	d.stopped = true
-	started := d.started
+	started, admin := d.started, d.admin
 	d.mu.Unlock()
 	// The request that met the failure of the store may still wait for its reply.
 	replying := d.requests.inside() > 0 || d.broken.Load()
@@ -351,7 +361,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	if n := d.requests.close(streamsGrace); n > 0 {
 		errs = append(errs, fmt.Errorf("daemon: %d requests did not end within %v", n, streamsGrace))
 	}
-	errs = append(errs, d.closeStore(), d.closeRecorder())
+	errs = append(errs, d.closeStore(), d.closeRecorder(), admin.close())
 	err := errors.Join(errs...)
 	if err == nil {
 		d.log.Info("stopped")
