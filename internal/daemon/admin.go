@@ -57,6 +57,7 @@ func (d *Daemon) startAdmin(ctx context.Context) (*admin, error) {
 // adminRoutes are what the operator's listener serves.
 func (d *Daemon) adminRoutes() http.Handler {
 	mux := http.NewServeMux()
+	mux.Handle("GET /metrics", d.metrics.Handler())
 	mux.Handle("GET /healthz", d.server.Handler())
 	mux.Handle("GET /readyz", d.server.Handler())
 	if d.cfg.Debug != nil {

@@ -19,6 +19,7 @@ import (
 	"github.com/apzuk3/agentd/internal/auth"
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/models/record"
+	"github.com/apzuk3/agentd/internal/telemetry"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/store"
@@ -48,6 +49,7 @@ type Daemon struct {
 	runner  *adkbridge.Runner
 	server  *server.Server
 	http    *http.Server
+	metrics *telemetry.Metrics
 	// recorder is nil unless model calls are recorded.
 	recorder *record.Recorder
 	tls      *tls.Config // nil without a certificate
@@ -57,6 +59,7 @@ type Daemon struct {
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
 
+	counting counting    // of sessions and turns
 	requests gate        // those that are being served, of any kind
 	broken   atomic.Bool // the store has failed for good
 
@@ -79,6 +82,9 @@ func New(cfg Config) (_ *Daemon, err error) {
 	}
 	cfg = cfg.WithDefaults()
 	d := &Daemon{cfg: cfg, log: cfg.Logger, failed: make(chan error, 3)}
+	d.metrics = telemetry.New(telemetry.Config{
+		Version: cfg.Version, Counts: d.counts, Breakers: d.breakers, Logger: cfg.Logger,
+	})
 	now, err := d.newLive(cfg, nil)
 	if err != nil {
 		return nil, err
@@ -123,7 +129,8 @@ func New(cfg Config) (_ *Daemon, err error) {
 		CompactAt: cfg.CompactAt,
 	})
 	if d.manager, err = session.NewManager(session.Config{
-		Store: d.store, Runner: d.runner, Logger: cfg.Logger, Limits: cfg.Turns, OnFatal: d.storeFailed,
+		Store: d.metrics.Store(d.store), Runner: d.runner, Logger: cfg.Logger, Limits: cfg.Turns,
+		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered,
 	}); err != nil {
 		return nil, err
 	}
@@ -148,6 +155,8 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 		Models:              func() *agentdv1.ListModelsResponse { return listModels(d.live.Load().registry) },
 		Authenticate:        d.auth.Authenticate,
 		CreateToken:         d.createTokens(),
+		Observe:             d.metrics.Call,
+		OnLimit:             d.metrics.LimitHit,
 		Logger:              cfg.Logger,
 		NoReflection:        cfg.NoReflection,
 		CORSOrigins:         cfg.CORSOrigins,
@@ -361,6 +370,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	if n := d.requests.close(streamsGrace); n > 0 {
 		errs = append(errs, fmt.Errorf("daemon: %d requests did not end within %v", n, streamsGrace))
 	}
+	d.counting.stop()
 	errs = append(errs, d.closeStore(), d.closeRecorder(), admin.close())
 	err := errors.Join(errs...)
 	if err == nil {

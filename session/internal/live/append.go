@@ -201,6 +201,7 @@ func (s *Session) tryLocked(f *flight) error {
 			e.turn.attempt = e.attempt
 			e.turn.enter(turnStarting)
 		}
+		s.reportLocked(e)
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()
 		s.tail.Add(e.rec)

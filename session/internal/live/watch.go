@@ -255,6 +255,7 @@ func (w *Watcher) push(it render.Item) {
 		l := w.s.limits()
 		if len(w.queue) > 0 && (len(w.queue) >= l.WatchItems || w.bytes+it.Size > l.WatchBytes) {
 			w.queue, w.bytes, w.lagged = nil, 0, true
+			w.s.store.lags.Add(1)
 		} else {
 			w.queue = append(w.queue, it)
 			w.bytes += it.Size
