@@ -194,7 +194,6 @@ var rooms = []room{
 		knows: "how a caller proves who it is; neither sessions nor the protocol"},
 
 	{path: "internal/telemetry", floor: 2, may: []string{"internal/modelcall", "model", "session/record", "session/store", "github.com/prometheus/client_golang"},
-		tests: []string{"github.com/prometheus/common"},
 		knows: "what is counted and measured of a daemon; neither requests, nor sessions, nor who calls"},
 
 	{path: "internal/daemon", floor: 3,
@@ -240,6 +239,8 @@ var rooms = []room{
 		knows: "what the tests of the whole of agentd share"},
 	{path: "internal/test/chaos", floor: 5,
 		knows: "nothing of its own: its tests break the whole of agentd"},
+	{path: "internal/test/metrics", floor: 5,
+		knows: "nothing of its own: its tests watch the whole of agentd"},
 	{path: "internal/test/attacks", floor: 5,
 		knows: "nothing of its own: its tests attack the whole of agentd"},
 
@@ -310,6 +311,8 @@ var testModules = []string{
 	"go.uber.org/goleak",
 	"pgregory.net/rapid",
 	"github.com/google/go-cmp",
+	"github.com/prometheus/common",
+	"github.com/prometheus/client_model",
 	"golang.org/x/sync",
 	"golang.org/x/net",
 	"google.golang.org/grpc",
