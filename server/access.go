@@ -49,7 +49,10 @@ func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began, method := time.Now(), methodOf(r.URL.Path)
 		ctx, ended := s.now().Observe(r.Context(), method)
-		a := &access{who: principal.Of(ctx)}
+		a := &access{}
+		if s.now().Authenticate == nil {
+			a.who = principal.Of(ctx)
+		}
 		in, out := &countedBody{ReadCloser: r.Body}, &statusWriter{ResponseWriter: w}
 		whole := false
 		defer func() {

@@ -35,7 +35,7 @@ func TestOnTry(t *testing.T) {
 		"a try that is retried": {[]error{fails(model.KindRateLimited), nil}, false, []string{"rate_limited", "ok"}},
 		"suspended":             {[]error{fails(model.KindTimeout), fails(model.KindTimeout)}, false, []string{"timeout", "timeout", "suspended"}},
 		"of no retry":           {[]error{fails(model.KindInvalid)}, false, []string{"invalid"}},
-		"a fault":               {[]error{errors.New("broken")}, false, []string{"unavailable", "suspended"}},
+		"a fault":               {[]error{errors.New("broken")}, false, []string{"unavailable", "unavailable", "suspended"}},
 		"a caller who leaves":   {[]error{nil}, true, []string{"canceled"}},
 	} {
 		t.Run(name, func(t *testing.T) {
