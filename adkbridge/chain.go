@@ -33,6 +33,9 @@ func newChain(t *turn, models []*node) *chain {
 	return &chain{last: &agentModel{t: t, n: models[0]}, rest: models[1:]}
 }
 
+// models are those that the call may yet be made to.
+func (c *chain) models() []*node { return append([]*node{c.last.n}, c.rest...) }
+
 // takeCutUsage takes over what the log has of the call: a crash has cut it off.
 func (c *chain) takeCutUsage() {
 	t, agent := c.last.t, c.last.n.name

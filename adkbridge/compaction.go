@@ -261,32 +261,40 @@ func (m *agentModel) summarize(
 			m.n.at(), t.limits.ModelCalls).
 			Over("turn_model_calls", t.limits.ModelCalls, t.limits.ModelCalls+1)
 	}
-	done, err := t.run.BeginCall(ctx, record.ModelCall{Path: m.n.path, Model: models[0].modelName, MessageID: l.id})
-	if err != nil {
-		return "", nil, err
-	}
-	defer done()
 	instruction := summaryInstruction
 	if mind := m.n.compaction.text; mind != "" {
 		instruction += "\n\nFor this agent, mind in particular:\n" + mind
 	}
+	ask := "<conversation>\n" + text + "</conversation>\n\nWrite the summary."
+	request := func(by *node) *model.Request {
+		return &model.Request{
+			Contents: []*genai.Content{genai.NewContentFromText(ask, genai.RoleUser)},
+			Config: &genai.GenerateContentConfig{
+				SystemInstruction: genai.NewContentFromText(instruction, ""),
+				MaxOutputTokens:   int32(maxSummaryTokens(by, fact.Window, retry)),
+			},
+		}
+	}
+	call := record.ModelCall{Path: m.n.path, Model: models[0].modelName, MessageID: l.id}
+	done, err := t.run.BeginCall(ctx, call, func() record.Spent {
+		req := request(models[0])
+		return most(req.Contents, req.Config, models)
+	})
+	if err != nil {
+		return "", nil, err
+	}
+	// What the summary cost is appended later.
+	defer func() { done(true) }()
 	began := time.Now()
 	c := newChain(t, models)
 	c.takeCutUsage()
-	ask := "<conversation>\n" + text + "</conversation>\n\nWrite the summary."
 	resp, failed := c.generate(ctx, "", func(by *agentModel, replaceable bool) (*model.Response, bool, error) {
 		// A call can be made without a summary, unless it was refused.
 		info := modelcall.Info{
 			Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id,
 			Replaceable: !fact.Overflow || replaceable,
 		}
-		resp, err := by.generateSilently(ctx, info, &model.Request{
-			Contents: []*genai.Content{genai.NewContentFromText(ask, genai.RoleUser)},
-			Config: &genai.GenerateContentConfig{
-				SystemInstruction: genai.NewContentFromText(instruction, ""),
-				MaxOutputTokens:   int32(maxSummaryTokens(by.n, fact.Window, retry)),
-			},
-		})
+		resp, err := by.generateSilently(ctx, info, request(by.n))
 		return resp, false, err
 	})
 	by := c.last

@@ -225,7 +225,9 @@ func (f *fakeRun) AgentsChangedAtEnd(c record.AgentsChanged) error {
 
 func (*fakeRun) Marks(string) record.Marks { return nil }
 
-func (*fakeRun) BeginCall(context.Context, record.ModelCall) (func(), error) { return func() {}, nil }
+func (*fakeRun) BeginCall(context.Context, record.ModelCall, func() record.Spent) (func(bool), error) {
+	return func(bool) {}, nil
+}
 
 func (*fakeRun) Wait(ctx context.Context, _ bool, wait func(context.Context) error) error {
 	return wait(ctx)

@@ -22,12 +22,15 @@ type liveCall struct {
 // callModel makes a live model call.
 func (m *agentModel) callModel(ctx context.Context, l *liveCall) (*model.Response, *record.CallInfo, error) {
 	t := m.t
-	done, err := t.run.BeginCall(ctx, record.ModelCall{Path: m.n.path, Model: l.chain.last.n.modelName,
-		MessageID: l.id})
+	call := record.ModelCall{Path: m.n.path, Model: l.chain.last.n.modelName, MessageID: l.id}
+	done, err := t.run.BeginCall(ctx, call, func() record.Spent {
+		return most(t.hist.prompt(m.n.name, l.branch, m.since()), l.config, l.chain.models())
+	})
 	if err != nil {
 		return nil, nil, err
 	}
-	defer done()
+	owed := true // the response is recorded later
+	defer func() { done(owed) }()
 	l.chain.takeCutUsage()
 	began := time.Now()
 	var first time.Duration
@@ -50,14 +53,14 @@ func (m *agentModel) callModel(ctx context.Context, l *liveCall) (*model.Respons
 		return resp, shown, err
 	})
 	last := l.chain.last
-	call := &record.CallInfo{Model: last.n.modelName, Provider: last.n.model.Provider, Took: time.Since(began),
+	made := &record.CallInfo{Model: last.n.modelName, Provider: last.n.model.Provider, Took: time.Since(began),
 		FirstText: first}
 	if err != nil {
-		last.keepUsage(err, l.branch, call)
+		owed = last.keepUsage(err, l.branch, made)
 		if ctx.Err() != nil {
 			return nil, nil, context.Cause(ctx)
 		}
 		return nil, nil, l.chain.callError(err)
 	}
-	return resp, call, nil
+	return resp, made, nil
 }

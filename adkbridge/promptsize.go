@@ -175,7 +175,10 @@ func (it *item) weigh() int {
 }
 
 // weigh returns how many bytes of text take about as many tokens as a content.
-func weigh(c *genai.Content) int {
+func weigh(c *genai.Content) int { return weighWith(c, weighMedia, pictureWeight) }
+
+// weighWith returns the weight of a content, with that of inline data and of a file that the provider has.
+func weighWith(c *genai.Content, inline func(mime string, size int) int, file int) int {
 	n := 0
 	for _, p := range c.Parts {
 		n += partWeight + len(p.Text)
@@ -189,18 +192,18 @@ func weigh(c *genai.Content) int {
 			}
 			for _, media := range r.Parts {
 				if media.InlineData != nil {
-					n += weighMedia(media.InlineData.MIMEType, len(media.InlineData.Data))
+					n += inline(media.InlineData.MIMEType, len(media.InlineData.Data))
 				}
 				if media.FileData != nil {
-					n += pictureWeight
+					n += file
 				}
 			}
 		}
 		if p.InlineData != nil {
-			n += weighMedia(p.InlineData.MIMEType, len(p.InlineData.Data))
+			n += inline(p.InlineData.MIMEType, len(p.InlineData.Data))
 		}
 		if p.FileData != nil {
-			n += pictureWeight
+			n += file
 		}
 		if p.ExecutableCode != nil {
 			n += len(p.ExecutableCode.Code)

@@ -258,7 +258,7 @@ type handle interface {
 	AgentsChangedAtEnd(f record.AgentsChanged) error
 	Delta(d record.Delta)
 	Marks(messageID string) record.Marks
-	BeginCall(ctx context.Context, call record.ModelCall) (done func(), err error)
+	BeginCall(ctx context.Context, call record.ModelCall, most func() record.Spent) (done func(owed bool), err error)
 	Wait(ctx context.Context, inCall bool, wait func(context.Context) error) error
 	Retrying(ctx context.Context, retry record.ModelRetry) error
 	FellBack(ctx context.Context, f record.ModelFallback) error

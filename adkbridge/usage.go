@@ -12,15 +12,17 @@ import (
 )
 
 // keepUsage keeps the usage of a failed call, all of its tries, until the agent makes
-// another call or the turn is closed.
-func (m *agentModel) keepUsage(err error, branch string, call *record.CallInfo) {
+// another call or the turn is closed, and reports whether there is any.
+func (m *agentModel) keepUsage(err error, branch string, call *record.CallInfo) bool {
 	info := &meta{Path: m.n.path, Call: call}
 	info.Usage, info.Before = m.splitUsage(modelcall.Took(err))
 	m.recorded, m.reported = record.Usage{}, 0 // it is kept
-	if info.Usage.Calls > 0 || info.Before != nil {
-		m.t.keepCallEnd(&response{author: m.n.name, branch: branch, content: &genai.Content{Role: genai.RoleModel},
-			meta: info})
+	if info.Usage.Calls == 0 && info.Before == nil {
+		return false
 	}
+	m.t.keepCallEnd(&response{author: m.n.name, branch: branch, content: &genai.Content{Role: genai.RoleModel},
+		meta: info})
+	return true
 }
 
 // keepCallEnd keeps the end of a model call until it is reported.

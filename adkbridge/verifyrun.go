@@ -58,7 +58,7 @@ func (*verifier) Wait(ctx context.Context, _ bool, wait func(context.Context) er
 
 // BeginCall implements handle. It is not reached: modelCall stops each call whose
 // response the log does not hold.
-func (*verifier) BeginCall(context.Context, record.ModelCall) (func(), error) {
+func (*verifier) BeginCall(context.Context, record.ModelCall, func() record.Spent) (func(bool), error) {
 	return nil, errors.New("a turn of the log calls no model")
 }
 

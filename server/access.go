@@ -83,7 +83,7 @@ func (s *Server) logCall(r *http.Request, a *access, attrs ...slog.Attr) {
 		attrs = append(attrs, slog.String("path", logged(r.URL.Path)))
 	}
 	for _, known := range []struct{ key, value string }{
-		{"principal", a.who.ID}, {"tenant", a.who.Tenant}, {"session", a.session}, {"turn", a.turn}, {"from", r.RemoteAddr},
+		{"principal", a.who.ID}, {"tenant", a.who.Tenant}, {"session", a.session}, {"turn", a.turn}, {"from", s.now().From(r)},
 		{"error", a.why},
 	} {
 		if known.value != "" {

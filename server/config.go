@@ -13,6 +13,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/principal"
@@ -102,6 +103,11 @@ type Config struct {
 	// OnLimit receives the name of each limit because of which something of a client was refused. Several goroutines
 	// may call it at once. Default: none.
 	OnLimit func(name string)
+	// Audit receives what callers do and what they are refused, reads and tool results aside. Several goroutines may
+	// call it at once; a caller waits for it. nil: nothing is noted.
+	Audit func(ledger.Entry)
+	// From returns where a request comes from, for Audit and the log. Default: the address of the connection.
+	From func(*http.Request) string
 	// Logger receives one line per call; no prompts, payloads or keys. Default:
 	// discard.
 	Logger *slog.Logger
@@ -123,6 +129,10 @@ type Config struct {
 
 	// MaxStreams is how many Run streams may be open at once. Default 4096.
 	MaxStreams int
+	// MaxTenantStreams is how many of them may be of one tenant, TenantRequestsPerSecond how many requests a second a
+	// tenant may make, twice as many at once. Callers without a tenant have no bound of their own. Defaults half of
+	// MaxStreams, and 500.
+	MaxTenantStreams, TenantRequestsPerSecond int
 	// MaxMessageBytes is the size of the largest request message. Default 4 MiB.
 	MaxMessageBytes int
 	// MaxReplyBytes is about how much memory large replies may take at the same time.
@@ -179,11 +189,16 @@ func (c Config) WithDefaults() Config {
 	if c.Observe == nil {
 		c.Observe = func(ctx context.Context, _ string) (context.Context, func(string)) { return ctx, func(string) {} }
 	}
+	if c.From == nil {
+		c.From = func(r *http.Request) string { return r.RemoteAddr }
+	}
 	if c.OnLimit == nil {
 		c.OnLimit = func(string) {}
 	}
 	c.OnDisconnect = cmp.Or(c.OnDisconnect, onDisconnectAuto)
 	c.MaxStreams = cmp.Or(c.MaxStreams, 4096)
+	c.MaxTenantStreams = cmp.Or(c.MaxTenantStreams, max(c.MaxStreams/2, 1))
+	c.TenantRequestsPerSecond = cmp.Or(c.TenantRequestsPerSecond, 500)
 	c.MaxMessageBytes = cmp.Or(c.MaxMessageBytes, 4<<20)
 	c.MaxReplyBytes = cmp.Or(c.MaxReplyBytes, 256<<20)
 	c.MessagesPerSecond = cmp.Or(c.MessagesPerSecond, 200)
@@ -225,6 +240,8 @@ func (c Config) Validate() error {
 		value int
 	}{
 		{"MaxStreams", c.MaxStreams},
+		{"MaxTenantStreams", c.MaxTenantStreams},
+		{"TenantRequestsPerSecond", c.TenantRequestsPerSecond},
 		{"MaxMessageBytes", c.MaxMessageBytes},
 		{"MaxReplyBytes", c.MaxReplyBytes},
 		{"MessagesPerSecond", c.MessagesPerSecond},

@@ -18,6 +18,7 @@ const (
 	codePrecondition = agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION
 	codeInvalid      = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
 	codeLimit        = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
+	codeRate         = agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED
 	codeUnavailable  = agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE
 	cancelTurn       = agentdv1.OnDisconnect_ON_DISCONNECT_CANCEL
 )

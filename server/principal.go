@@ -41,6 +41,16 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 			return
 		}
 		accessOf(r.Context()).as(p)
+		if e := s.tenants.request(p.Tenant, s.now().TenantRequestsPerSecond); e != nil {
+			if streams[r.URL.Path] {
+				e.Code = codeUnavailable // upon which clients come back
+			}
+			refusal := connectError(e)
+			s.limited(e)
+			accessOf(r.Context()).failed(refusal)
+			_ = write.Write(w, r, refusal)
+			return
+		}
 		ctx := context.WithValue(r.Context(), requestKey{}, r)
 		next.ServeHTTP(w, r.WithContext(principal.With(ctx, p)))
 	})
@@ -55,6 +65,13 @@ func (s *Server) noteRefused(r *http.Request, err error, refusal *connect.Error)
 	}
 	s.log.LogAttrs(r.Context(), slog.LevelInfo, "request refused",
 		slog.String("path", logged(r.URL.Path)), slog.String("error", err.Error()))
+}
+
+// streams are the methods whose clients come back when a connection is lost.
+var streams = map[string]bool{
+	agentdv1connect.AgentdRunProcedure:                  true,
+	agentdv1connect.SessionServiceWatchTurnProcedure:    true,
+	agentdv1connect.SessionServiceWatchSessionProcedure: true,
 }
 
 // unauthenticated is what a caller reads of why it is refused, which is for the log.

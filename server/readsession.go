@@ -47,8 +47,8 @@ func (s *sessionService) WatchSession(
 	if e := s.acceptable(r.Msg); e != nil {
 		return e
 	}
-	refused := s.enter()
-	defer s.leave()
+	leave, refused := s.enter(ctx)
+	defer leave()
 	if refused != nil {
 		return refused
 	}

@@ -86,7 +86,9 @@ func (st *stream) handleReceived(msg *agentdv1.RunRequest, err error) *fault.Err
 	switch {
 	case err == nil:
 		st.touch()
-		return st.handle(msg)
+		e := st.handle(msg)
+		st.auditMessage(msg, e)
+		return e
 	case errors.Is(err, io.EOF):
 		return nil
 	default:

@@ -16,6 +16,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/protorules"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // Server serves the protocol. Its methods may be called from any goroutine.
@@ -28,6 +29,7 @@ type Server struct {
 	stop    context.CancelFunc
 	inbox   *inbox
 	outbox  *outbox
+	tenants *tenants
 	replays chan struct{} // holds a token for each turn that is run again
 
 	mu      sync.Mutex
@@ -46,7 +48,7 @@ func New(cfg Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{log: cfg.Logger, rules: rules, drained: make(chan struct{}), replays: make(chan struct{}, 1),
-		inbox: newInbox(cfg.MaxReplyBytes), outbox: newOutbox(cfg.MaxReplyBytes)}
+		inbox: newInbox(cfg.MaxReplyBytes), outbox: newOutbox(cfg.MaxReplyBytes), tenants: newTenants()}
 	s.cfg.Store(&cfg)
 	s.drain, s.stop = context.WithCancel(context.Background())
 	s.handler = s.routes()
@@ -57,12 +59,13 @@ func New(cfg Config) (*Server, error) {
 func (s *Server) now() *Config { return s.cfg.Load() }
 
 // Reload takes over from cfg what may change while the server serves: CreateSessions, OnDisconnect,
-// MaxStreams, MessagesPerSecond, and the timeouts. Streams that are open keep what they have begun with. An
-// invalid cfg changes nothing.
+// MaxStreams, MessagesPerSecond, the limits of tenants, and the timeouts. Streams that are open keep what they have
+// begun with. An invalid cfg changes nothing.
 func (s *Server) Reload(cfg Config) error {
 	next := *s.now()
 	next.CreateSessions, next.OnDisconnect = cfg.CreateSessions, cfg.OnDisconnect
 	next.MaxStreams, next.MessagesPerSecond = cfg.MaxStreams, cfg.MessagesPerSecond
+	next.MaxTenantStreams, next.TenantRequestsPerSecond = cfg.MaxTenantStreams, cfg.TenantRequestsPerSecond
 	next.FirstMessageTimeout, next.IdleTimeout = cfg.FirstMessageTimeout, cfg.IdleTimeout
 	next.StreamTimeout, next.WriteTimeout = cfg.StreamTimeout, cfg.WriteTimeout
 	next.LingerTimeout = cfg.LingerTimeout
@@ -127,8 +130,22 @@ func (s *Server) Streams() int {
 	return s.open
 }
 
-// enter counts a stream, including one that it refuses.
-func (s *Server) enter() *fault.Error {
+// enter counts a stream, including one that it refuses. The caller calls leave, once.
+func (s *Server) enter(ctx context.Context) (leave func(), refused *fault.Error) {
+	tenant := principal.Of(ctx).Tenant
+	byTenant := s.tenants.enter(tenant, s.now().MaxTenantStreams)
+	refused = s.count()
+	if refused == nil {
+		refused = byTenant
+	}
+	return func() {
+		s.tenants.leave(tenant)
+		s.uncount()
+	}, refused
+}
+
+// count counts a stream, including one that it refuses.
+func (s *Server) count() *fault.Error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open++
@@ -143,7 +160,7 @@ func (s *Server) enter() *fault.Error {
 	return nil
 }
 
-func (s *Server) leave() {
+func (s *Server) uncount() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.open--
@@ -174,8 +191,8 @@ func (s *Server) Run(ctx context.Context, bidi *bidiStream) (err error) {
 			err = connect.NewError(connect.CodeInternal, errors.New("internal error"))
 		}
 	}()
-	refused := s.enter()
-	leave := sync.OnceFunc(s.leave)
+	leave, refused := s.enter(ctx)
+	leave = sync.OnceFunc(leave)
 	defer leave()
 	st.serve(ctx, refused, leave)
 	return nil

@@ -138,6 +138,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 	return func(ctx context.Context, req connect.AnyRequest) (resp connect.AnyResponse, err error) {
 		e := arrived(ctx)
 		defer e.bound(c.s.now().WriteTimeout)
+		defer func() { c.s.auditCall(ctx, req.Spec(), req, resp, err) }()
 		defer func() { err = c.clientError(ctx, req.Spec().Procedure, recover(), err) }()
 		accessOf(ctx).about(req.Any())
 		if e := mayCall(principal.Of(ctx), req.Spec().Procedure); e != nil {
@@ -411,22 +412,15 @@ func (s *sessionService) WatchTurn(
 	if e := s.acceptable(r.Msg); e != nil {
 		return e
 	}
-	refused := s.enter()
-	defer s.leave()
+	leave, refused := s.enter(ctx)
+	defer leave()
 	if refused != nil {
 		return refused
 	}
-	req, e := attachOf("", r.Msg, r.Msg.AfterSeq, r.Header())
-	if e == nil {
-		e = mayAttach(principal.Of(ctx), req.Observe)
+	turn, watch, err := s.attach(ctx, r)
+	if !r.Msg.GetObserve() {
+		s.auditAttach(ctx, r.Msg, turn, err)
 	}
-	if e == nil {
-		e = mayRun(principal.Of(ctx), "", req.Tools)
-	}
-	if e != nil {
-		return e
-	}
-	_, watch, err := s.now().Sessions.Attach(ctx, req)
 	if err != nil {
 		return err
 	}
@@ -443,6 +437,22 @@ func (s *sessionService) WatchTurn(
 		},
 	}
 	return out.serve(ctx)
+}
+
+func (s *sessionService) attach(
+	ctx context.Context, r *connect.Request[agentdv1.WatchTurnRequest],
+) (*session.Turn, *session.Watcher, error) {
+	req, e := attachOf("", r.Msg, r.Msg.AfterSeq, r.Header())
+	if e == nil {
+		e = mayAttach(principal.Of(ctx), req.Observe)
+	}
+	if e == nil {
+		e = mayRun(principal.Of(ctx), "", req.Tools)
+	}
+	if e != nil {
+		return nil, nil, e
+	}
+	return s.now().Sessions.Attach(ctx, req)
 }
 
 func (s *sessionService) SubmitToolResults(

@@ -159,7 +159,14 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 	if e := mayCall(principal.Of(ctx), agentdv1connect.AgentdRunProcedure); e != nil {
 		return e
 	}
-	switch r := first.msg.GetRequest().(type) {
+	e := st.begin(ctx, first.msg)
+	st.auditOpening(ctx, first.msg, e)
+	return e
+}
+
+// begin does what the first message asks for.
+func (st *stream) begin(ctx context.Context, msg *agentdv1.RunRequest) *fault.Error {
+	switch r := msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_Attach:
 		return st.attach(ctx, r.Attach)
 	case *agentdv1.RunRequest_Execute:
@@ -169,11 +176,11 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 				quote(r.Execute.GetSessionId())).
 				Breaking("execute.user_prompt", fault.RuleRequired)
 		}
-		st.cancelsOnReset = st.srv.now().OnDisconnect == onDisconnectAuto && !hasNewFields(first.msg.ProtoReflect())
+		st.cancelsOnReset = st.srv.now().OnDisconnect == onDisconnectAuto && !hasNewFields(msg.ProtoReflect())
 		return st.start(ctx, r.Execute)
 	default:
 		return fault.Errorf(codeInvalid,
-			"the first message must be an ExecuteRequest or an AttachRequest, received %s", nameOf(first.msg))
+			"the first message must be an ExecuteRequest or an AttachRequest, received %s", nameOf(msg))
 	}
 }
 

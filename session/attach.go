@@ -101,11 +101,12 @@ func (m *Manager) resume(ctx context.Context, ref *sessionRef, keys Keys) (_ *Tu
 			m.release(ref)
 		}
 	}()
-	if err := m.admit(); err != nil {
+	payer := tenant.Of(ref.Value.Key())
+	if err := m.admit(payer, false); err != nil {
 		return nil, err
 	}
 	defer func() {
-		m.admitted()
+		m.admitted(payer)
 		if !launched {
 			m.turns.Done()
 		}

@@ -41,11 +41,11 @@ func calls(n int) func(context.Context, *session.Run) error {
 }
 
 func modelCall(ctx context.Context, r *session.Run, id string) error {
-	done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "m", MessageID: id})
+	done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "m", MessageID: id}, nil)
 	if err != nil {
 		return err
 	}
-	defer done()
+	defer done(false)
 	select {
 	case <-time.After(10 * time.Second):
 	case <-ctx.Done():
@@ -169,11 +169,11 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 					}
 					f := newFixture(t, memory(t), limits.Limits{})
 					f.on(func(ctx context.Context, r *session.Run) error {
-						done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "a", MessageID: "m"})
+						done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "a", MessageID: "m"}, nil)
 						if err != nil {
 							return err
 						}
-						defer done()
+						defer done(false)
 						if err := r.Retrying(ctx, record.ModelRetry{MessageID: "m", Path: root, Attempt: 1, Usage: &record.Usage{Total: 4, Calls: 1, Cost: 40_000_000}}); err != nil {
 							return err
 						}
@@ -188,11 +188,11 @@ func TestBudgetCountsFailedTries(t *testing.T) {
 					f.stop()
 					f = newFixture(t, f.store, limits.Limits{})
 					f.on(func(ctx context.Context, r *session.Run) error {
-						done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "b", MessageID: "m"})
+						done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "b", MessageID: "m"}, nil)
 						if err != nil {
 							return err
 						}
-						defer done()
+						defer done(false)
 						return add(ctx, r, &record.Event{
 							MessageID: "m", Path: root, Text: "hi", Usage: &record.Usage{Total: 5, Calls: 1, Cost: 50_000_000}, Before: &record.Usage{Total: 10, Calls: 2, Cost: 100_000_000},
 						})

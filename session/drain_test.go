@@ -19,7 +19,7 @@ import (
 // twoCalls is a run that makes a model call, of a second, and then another one.
 func twoCalls(ctx context.Context, r *session.Run) error {
 	for _, id := range []string{"m1", "m2"} {
-		done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "m", MessageID: id})
+		done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "m", MessageID: id}, nil)
 		if err != nil {
 			return err
 		}
@@ -29,7 +29,7 @@ func twoCalls(ctx context.Context, r *session.Run) error {
 		case <-ctx.Done():
 			err = context.Cause(ctx)
 		}
-		done()
+		done(false)
 		if err != nil {
 			return err
 		}
@@ -94,11 +94,11 @@ func TestQueuedTurnOfAStop(t *testing.T) {
 		started := 0
 		f.on(func(ctx context.Context, r *session.Run) error {
 			started++
-			done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "m", MessageID: r.TurnID()})
+			done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "m", MessageID: r.TurnID()}, nil)
 			if err != nil {
 				return err
 			}
-			defer done()
+			defer done(false)
 			time.Sleep(time.Second)
 			return say(ctx, r, r.TurnID(), root, "done")
 		})

@@ -66,9 +66,9 @@ func TestForkCountsNoTimeOfItsParent(t *testing.T) {
 			case <-ctx.Done():
 				return context.Cause(ctx)
 			}
-			done, err := r.BeginCall(ctx, record.ModelCall{})
+			done, err := r.BeginCall(ctx, record.ModelCall{}, nil)
 			if err == nil {
-				done()
+				done(false)
 			}
 			return err
 		})

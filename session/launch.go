@@ -9,6 +9,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/retry"
+	"github.com/apzuk3/agentd/session/internal/tenant"
 )
 
 // launch runs an attempt of a turn on its own goroutine, which releases ref.
@@ -16,7 +17,7 @@ func (m *Manager) launch(ctx context.Context, ref *sessionRef, d *live.Driver) {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	d.Begin(stop)
 	lock.Do(&m.mu, func() {
-		m.running[d] = struct{}{}
+		m.running[d] = tenant.Of(ref.Value.Key())
 		if m.stopping {
 			stop(ErrSuspended)
 		}

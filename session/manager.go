@@ -38,12 +38,12 @@ type Manager struct {
 	sessions  *table.Table[*live.Session]
 	exclusive lock.Keyed[work]
 
-	mu       sync.Mutex // protects the fields below
-	running  map[*live.Driver]struct{}
-	cancels  map[string]*time.Timer // by session, see cancelLater
-	starting int
-	draining bool // no new turns
-	stopping bool // turns are suspended
+	mu       sync.Mutex              // protects the fields below
+	running  map[*live.Driver]string // with their tenants
+	starting map[string]int          // turns about to start, by tenant
+	cancels  map[string]*time.Timer  // by session, see cancelLater
+	draining bool                    // no new turns
+	stopping bool                    // turns are suspended
 	stops    stops
 	endSweep context.CancelFunc
 }
@@ -63,7 +63,8 @@ func NewManager(cfg Config) (*Manager, error) {
 		log:       cfg.Logger,
 		probation: probation.New[*live.Session](cfg.Limits.QuarantineAfter),
 		sessions:  newTable(cfg.Limits),
-		running:   map[*live.Driver]struct{}{},
+		running:   map[*live.Driver]string{},
+		starting:  map[string]int{},
 		cancels:   map[string]*time.Timer{},
 		stops:     stops{cut: map[*live.Driver]string{}},
 		room:      make(chan struct{}, 1),
@@ -134,36 +135,58 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 		return nil, err
 	}
 	defer done()
-	if err := m.admit(); err != nil {
+	if err := m.admit(req.by.Tenant, true); err != nil {
 		return nil, err
 	}
-	defer m.admitted()
+	defer m.admitted(req.by.Tenant)
 	return m.start(ctx, req)
 }
 
 // errNoRoom marks the refusal of a turn when the limit of running turns is reached.
 var errNoRoom = errors.New("session: as many turns run as may")
 
-// admit counts a turn that is about to start.
-func (m *Manager) admit() error {
+// admit counts a turn of a tenant that is about to start. One that is not new has its place among those of the tenant.
+func (m *Manager) admit(tenant string, isNew bool) error {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.draining {
 		return fault.Errorf(fault.Unavailable, "the server is stopping")
 	}
-	if n := len(m.running) + m.starting; n >= m.limits().MaxTurns {
+	n, own := m.countLocked(tenant)
+	if n >= m.limits().MaxTurns {
 		return &fault.Error{
 			Code: fault.Unavailable, Err: errNoRoom, RetryAfter: refusal.Later,
 			Message: fmt.Sprintf("the server runs %d turns, its limit is %d", n, m.limits().MaxTurns),
 			Limit:   &fault.Limit{Name: "turns", Value: int64(m.limits().MaxTurns), Received: int64(n + 1)},
 		}
 	}
+	if most := m.limits().MaxTenantTurns; isNew && tenant != "" && own >= most {
+		return &fault.Error{
+			Code: fault.Unavailable, Err: errNoRoom, RetryAfter: refusal.Later,
+			Message: fmt.Sprintf("the tenant runs %d turns, its limit is %d", own, most),
+			Limit:   &fault.Limit{Name: "tenant_turns", Value: int64(most), Received: int64(own + 1)},
+		}
+	}
 	if err := m.store.Refuses(); err != nil {
 		return err
 	}
-	m.starting++
+	m.starting[tenant]++
 	m.turns.Add(1)
 	return nil
+}
+
+// countLocked returns how many turns run or are about to start, and how many of those are a tenant's.
+func (m *Manager) countLocked(tenant string) (all, own int) {
+	all, own = len(m.running), m.starting[tenant]
+	for _, n := range m.starting {
+		all += n
+	}
+	for _, whose := range m.running {
+		if whose == tenant {
+			own++
+		}
+	}
+	return all, own
 }
 
 // admitEnd counts in m.turns a caller that ends a suspended turn. It takes no place of a running turn.
@@ -181,11 +204,13 @@ func (m *Manager) admitEnd() error {
 }
 
 // admitted ends what admit began: the turn is running by now, or did not start.
-func (m *Manager) admitted() {
+func (m *Manager) admitted(tenant string) {
 	defer m.signalRoom()
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	m.starting--
+	if m.starting[tenant]--; m.starting[tenant] == 0 {
+		delete(m.starting, tenant)
+	}
 }
 
 // start is Start for an admitted request. Whoever ends the turn calls m.turns.Done.

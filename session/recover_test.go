@@ -53,11 +53,11 @@ func besides(both bool) func(ctx context.Context, r *session.Run) error {
 			}
 		}
 		if !both {
-			done, err := r.BeginCall(ctx, record.ModelCall{Path: []string{"root", "b"}, MessageID: "b"})
+			done, err := r.BeginCall(ctx, record.ModelCall{Path: []string{"root", "b"}, MessageID: "b"}, nil)
 			if err != nil {
 				return err
 			}
-			defer done()
+			defer done(false)
 			select {
 			case <-time.After(10 * time.Minute):
 				return say(ctx, r, "b", []string{"root", "b"}, "done")

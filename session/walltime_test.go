@@ -57,10 +57,10 @@ func TestWallTime(t *testing.T) {
 			errs := make([]error, 2)
 			wg.Go(func() { errs[0] = waits(ctx, r) })
 			wg.Go(func() {
-				done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "m", MessageID: "m1"})
+				done, err := r.BeginCall(ctx, record.ModelCall{Path: root, Model: "m", MessageID: "m1"}, nil)
 				if err == nil {
 					time.Sleep(10 * time.Second)
-					done()
+					done(false)
 				}
 				errs[1] = err
 			})

@@ -68,6 +68,13 @@ var helps = map[string]string{
 	"serve_proxy_user_header":   "Header in which the proxy names the caller.",
 	"serve_proxy_tenant_header": "Header in which it names the caller's tenant. Default: callers have none.",
 	"serve_proxy_role_header":   "Header in which it names the role. Default, and without that header: caller.",
+	"serve_tenant_day_budget": "What each tenant may spend on model calls in a day of UTC: tokens=N,cost=DOLLARS. " +
+		"The most that a call can take is reserved before it begins.",
+	"serve_tenant_month_budget": "What each tenant may spend in a month of UTC, as --tenant-day-budget.",
+	"serve_max_tenant_streams":  "Streams of one tenant at once. Callers without a tenant have no bound of their own.",
+	"serve_tenant_requests_per_second": "Requests a second that one tenant may make, twice as many at once. " +
+		"Callers without a tenant have no bound of their own.",
+	"serve_tenants": "A file with the budgets of tenants, by their names.",
 	"serve_create_sessions": "Make the session that a Run request names when there is none, " +
 		"for clients that cannot ask for it.",
 	"serve_on_disconnect": "What becomes of a turn that Run has started without on_disconnect " +

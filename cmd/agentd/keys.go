@@ -19,8 +19,8 @@ type keysCmd struct {
 	Revoke keysRevokeCmd `cmd:"" help:"Revoke API keys."`
 }
 
-// keysFlags are those of all commands about keys.
-type keysFlags struct {
+// ledgerFlags are those of all commands about API keys and the audit trail.
+type ledgerFlags struct {
 	configFlag
 	Data              string `placeholder:"DIR" help:"${keys_data}"`
 	AllowNetworkFiles bool   `help:"${serve_allow_network_files}"`
@@ -29,7 +29,7 @@ type keysFlags struct {
 
 type keysCreateCmd struct {
 	Name string `arg:"" help:"Whose key it is: what created_by says of whatever its holder makes."`
-	keysFlags
+	ledgerFlags
 	Tenant  string        `noenv:"" placeholder:"NAME" help:"The tenant of its holder. Default: none."`
 	Role    string        `noenv:"" default:"caller" enum:"caller,observer,operator" help:"${keys_role}"`
 	Expires time.Duration `noenv:"" placeholder:"DURATION" help:"${keys_expires}"`
@@ -51,7 +51,7 @@ Examples:
 }
 
 type keysListCmd struct {
-	keysFlags
+	ledgerFlags
 	Tenant *string `noenv:"" placeholder:"NAME" help:"Only keys of this tenant; an empty name is those of none."`
 }
 
@@ -68,7 +68,7 @@ Examples:
 
 type keysRevokeCmd struct {
 	IDs []string `arg:"" help:"The ids of the keys, as agentd keys list shows them."`
-	keysFlags
+	ledgerFlags
 }
 
 // Help is shown below the flags.
@@ -108,8 +108,8 @@ func lineOf(k *daemon.APIKey, text string) keyLine {
 	return line
 }
 
-// with opens the keys of the database for f.
-func (f *keysFlags) with(p *process, use func(context.Context, *daemon.Keys) error) (err error) {
+// with opens the ledger of the database for f.
+func (f *ledgerFlags) with(p *process, use func(context.Context, *daemon.Ledger) error) (err error) {
 	data := f.Data
 	if data == "" {
 		if data, err = dataDir(runtime.GOOS, p.env); err != nil {
@@ -121,12 +121,12 @@ func (f *keysFlags) with(p *process, use func(context.Context, *daemon.Keys) err
 	}
 	ctx, stop := p.context()
 	defer stop()
-	keys, err := daemon.OpenKeys(ctx, data, f.AllowNetworkFiles)
+	l, err := daemon.OpenLedger(ctx, data, f.AllowNetworkFiles)
 	if err != nil {
 		return err
 	}
-	defer func() { err = errors.Join(err, keys.Close()) }()
-	return use(ctx, keys)
+	defer func() { err = errors.Join(err, l.Close()) }()
+	return use(ctx, l)
 }
 
 // Validate refuses a key that would have ended before it was made.
@@ -149,8 +149,8 @@ func (c *keysCreateCmd) Run(p *process) error {
 	if c.Expires > 0 {
 		who.Expires = time.Now().Add(c.Expires)
 	}
-	return c.with(p, func(ctx context.Context, keys *daemon.Keys) error {
-		text, key, first, err := keys.Create(ctx, who, c.Note)
+	return c.with(p, func(ctx context.Context, l *daemon.Ledger) error {
+		text, key, first, err := l.CreateKey(ctx, who, c.Note)
 		if err != nil {
 			return err
 		}
@@ -171,8 +171,8 @@ func (c *keysListCmd) Run(p *process) error {
 	if c.Tenant != nil {
 		tenant = *c.Tenant
 	}
-	return c.with(p, func(ctx context.Context, keys *daemon.Keys) error {
-		list, err := keys.List(ctx, tenant, c.Tenant == nil)
+	return c.with(p, func(ctx context.Context, l *daemon.Ledger) error {
+		list, err := l.Keys(ctx, tenant, c.Tenant == nil)
 		if err != nil {
 			return err
 		}
@@ -216,10 +216,10 @@ func keyState(k *daemon.APIKey) string {
 
 // Run revokes keys.
 func (c *keysRevokeCmd) Run(p *process) error {
-	return c.with(p, func(ctx context.Context, keys *daemon.Keys) error {
+	return c.with(p, func(ctx context.Context, l *daemon.Ledger) error {
 		var errs []error
 		for _, id := range c.IDs {
-			key, err := keys.Revoke(ctx, id)
+			key, err := l.RevokeKey(ctx, id)
 			switch {
 			case errors.Is(err, daemon.ErrNoKey):
 				errs = append(errs, fmt.Errorf("there is no API key of the id %q: agentd keys list shows them", id))

@@ -48,6 +48,9 @@ type serveCmd struct {
 	ShutdownGrace time.Duration `live:"" default:"8s" help:"${serve_shutdown_grace}"`
 	Retention     time.Duration `default:"24h" help:"How long a turn waits for a client before it is ended."`
 	PurgeAfter    time.Duration `default:"0s" help:"${serve_purge_after}"`
+
+	AuditRetention time.Duration `default:"8760h" help:"How long entries of the audit trail are kept; 0 is for ever."`
+
 	IdleTurn      time.Duration `live:"" default:"1m" help:"How long a turn that waits for a client stays in memory."`
 	HandoverGrace time.Duration `live:"" default:"2s" help:"${serve_handover_grace}"`
 	TurnTimeout   time.Duration `live:"" default:"1h" help:"Longest turn."`
@@ -62,8 +65,16 @@ type serveCmd struct {
 	TurnBudget    budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_turn_budget}"`
 	SessionBudget budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_session_budget}"`
 
-	MaxConns          int `default:"4096" help:"Connections at once."`
-	MaxStreams        int `live:"" default:"4096" help:"Run streams at once."`
+	TenantDayBudget   budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_tenant_day_budget}"`
+	TenantMonthBudget budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_tenant_month_budget}"`
+	Tenants           string     `live:"" placeholder:"FILE" help:"${serve_tenants}"`
+
+	MaxConns                int `default:"4096" help:"Connections at once."`
+	MaxStreams              int `live:"" default:"4096" help:"Run streams at once."`
+	MaxTenantStreams        int `live:"" default:"2048" help:"${serve_max_tenant_streams}"`
+	MaxTenantTurns          int `live:"" default:"500" help:"Turns of one tenant at once."`
+	TenantRequestsPerSecond int `live:"" default:"500" help:"${serve_tenant_requests_per_second}"`
+
 	MaxTurns          int `live:"" default:"1000" help:"Turns at once."`
 	MaxMessageBytes   int `default:"4194304" help:"Size of the largest request message."`
 	MaxReplyBytes     int `default:"268435456" help:"${serve_max_reply_bytes}"`
@@ -124,6 +135,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		OnDisconnect:      c.OnDisconnect,
 		MaxConns:          c.MaxConns,
 		MaxStreams:        c.MaxStreams,
+		MaxTenantStreams:  c.MaxTenantStreams,
 		MaxMessageBytes:   c.MaxMessageBytes,
 		MaxReplyBytes:     c.MaxReplyBytes,
 		MessagesPerSecond: c.MessagesPerSecond,
@@ -140,8 +152,12 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	if err := c.authenticate(&cfg); err != nil {
 		return daemon.Config{}, err
 	}
+	if cfg.AuditRetention = c.AuditRetention; c.AuditRetention == 0 {
+		cfg.AuditRetention = -1
+	}
 	c.configure(&cfg)
-	cfg.Turns.MaxTurns = c.MaxTurns
+	cfg.TenantRequestsPerSecond = c.TenantRequestsPerSecond
+	cfg.Turns.MaxTurns, cfg.Turns.MaxTenantTurns = c.MaxTurns, c.MaxTenantTurns
 	cfg.Turns.TurnTimeout = c.TurnTimeout
 	cfg.Turns.ToolTimeout = c.ToolTimeout
 	cfg.Turns.Retention = c.Retention
@@ -154,6 +170,9 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.Instruction = instruction
 	cfg.Turns.Budget = daemon.Budget(c.TurnBudget)
 	cfg.Turns.SessionBudget = daemon.Budget(c.SessionBudget)
+	cfg.Turns.TenantDay = everybody(c.TenantDayBudget)
+	cfg.Turns.TenantMonth = everybody(c.TenantMonthBudget)
+	cfg.Tenants = c.Tenants
 	if cfg.Turns.QuarantineAfter = c.QuarantineAfter; c.QuarantineAfter == 0 {
 		cfg.Turns.QuarantineAfter = -1
 	}
@@ -164,6 +183,14 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		cfg.ModelBreaker.Failures = -1
 	}
 	return cfg, nil
+}
+
+// everybody gives each tenant a budget.
+func everybody(b budgetFlag) map[string]daemon.Budget {
+	if b == (budgetFlag{}) {
+		return nil
+	}
+	return map[string]daemon.Budget{"*": daemon.Budget(b)}
 }
 
 // Validate refuses limits that would mean a default or none.
@@ -182,8 +209,13 @@ func (c *serveCmd) Validate() error {
 		errs = append(errs, above0(name, d))
 	}
 	for name, n := range map[string]int{
-		"max-conns":           c.MaxConns,
-		"max-streams":         c.MaxStreams,
+		"max-conns":          c.MaxConns,
+		"max-streams":        c.MaxStreams,
+		"max-tenant-streams": c.MaxTenantStreams,
+		"max-tenant-turns":   c.MaxTenantTurns,
+
+		"tenant-requests-per-second": c.TenantRequestsPerSecond,
+
 		"max-turns":           c.MaxTurns,
 		"max-message-bytes":   c.MaxMessageBytes,
 		"max-reply-bytes":     c.MaxReplyBytes,
@@ -198,6 +230,13 @@ func (c *serveCmd) Validate() error {
 	} {
 		errs = append(errs, atLeast1(name, n))
 	}
+	for name, b := range map[string]budgetFlag{
+		"tenant-day-budget": c.TenantDayBudget, "tenant-month-budget": c.TenantMonthBudget,
+	} {
+		if b.ModelCalls > 0 || b.Wall > 0 {
+			errs = append(errs, fmt.Errorf("--%s is %s: want tokens=N and cost=DOLLARS alone", name, b))
+		}
+	}
 	if c.ModelBreaker < 0 {
 		errs = append(errs, fmt.Errorf("--model-breaker is %d, must not be below 0", c.ModelBreaker))
 	}
@@ -206,6 +245,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if c.PurgeAfter < 0 {
 		errs = append(errs, fmt.Errorf("--purge-after is %v, must not be below 0", c.PurgeAfter))
+	}
+	if c.AuditRetention < 0 {
+		errs = append(errs, fmt.Errorf("--audit-retention is %v, must not be below 0", c.AuditRetention))
 	}
 	if c.IdleTimeout < 0 {
 		errs = append(errs, fmt.Errorf("--idle-timeout is %v, must be above 0", c.IdleTimeout))

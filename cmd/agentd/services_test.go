@@ -35,7 +35,8 @@ var runOnly = map[string]string{
 	"TestBackupOfALoadedDaemon": "about the file of the database, which is the same for both services",
 	"TestKilledBackup":          "as TestBackupOfALoadedDaemon",
 
-	"TestKeys": "about who may call, which one seam answers for both services",
+	"TestAuditTrail": "as TestKeys",
+	"TestKeys":       "about who may call, which one seam answers for both services",
 
 	"TestWatchAcrossAKill": "reads by SessionService what a turn over Run has written, which is what it is about",
 

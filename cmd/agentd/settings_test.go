@@ -86,7 +86,7 @@ func other(t *testing.T, f *kong.Flag) string {
 	case time.Duration:
 		return "37m"
 	case budgetFlag:
-		return "calls=7"
+		return "tokens=7" // each budget may have tokens
 	case bool:
 		return "true"
 	case float64:
@@ -99,6 +99,8 @@ func other(t *testing.T, f *kong.Flag) string {
 		return "cancel"
 	case "log-format":
 		return "json"
+	case "tenants":
+		return configOf(t, "tenants: {acme: {day_budget: {cost: 3}}}")
 	case "trusted-proxies":
 		return "192.0.2.0/24"
 	}

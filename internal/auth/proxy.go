@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"net/netip"
 	"slices"
+	"strings"
 
 	"github.com/apzuk3/agentd/session/principal"
 )
@@ -35,6 +36,21 @@ func (p *Proxy) sent(r *http.Request) bool {
 	addr, err := netip.ParseAddrPort(r.RemoteAddr)
 	from := addr.Addr().Unmap()
 	return err == nil && slices.ContainsFunc(p.From, func(net netip.Prefix) bool { return net.Contains(from) })
+}
+
+// From returns the address of whoever makes a request: that of the connection, or, if that is the trusted proxy's, what
+// the proxy says last in X-Forwarded-For.
+func (a *Authenticator) From(r *http.Request) string {
+	p := a.cfg.Proxy
+	if p == nil || !p.sent(r) {
+		return r.RemoteAddr
+	}
+	all := strings.Split(strings.Join(r.Header.Values("X-Forwarded-For"), ","), ",")
+	addr, err := netip.ParseAddr(strings.TrimSpace(all[len(all)-1]))
+	if err != nil {
+		return r.RemoteAddr
+	}
+	return addr.String()
 }
 
 // principal reads the headers.

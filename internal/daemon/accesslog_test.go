@@ -39,8 +39,8 @@ func (t whoTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	return t.next.RoundTrip(r)
 }
 
-// ended returns the lines about calls, once there are so many.
-func ended(t *testing.T, log *buffer, want int) (lines []map[string]any) {
+// endedCalls returns the lines about calls, once there are so many.
+func endedCalls(t *testing.T, log *buffer, want int) (lines []map[string]any) {
 	t.Helper()
 	for range 500 { // a line is written after the reply
 		lines = nil
@@ -100,7 +100,7 @@ func TestCallsAreLogged(t *testing.T) {
 			if err := watch.Close(); err != nil {
 				t.Fatal(err)
 			}
-			lines := ended(t, log, before+5)[before:]
+			lines := endedCalls(t, log, before+5)[before:]
 			for i, want := range []struct{ method, code, principal, session, turn string }{
 				{"SessionService/CreateTurn", "ok", "ann", turn.GetSessionId(), turn.GetId()},
 				{"SessionService/GetSession", "not_found", "ann", "nobody", ""},
@@ -136,7 +136,7 @@ func TestRunIsLogged(t *testing.T) {
 	refused := connectDialer(h2c(t), d.URL()).open(t, execute(llm("root", "no-such/model"), "hi"))
 	refused.next()
 	refused.drop()
-	lines := ended(t, log, 2)
+	lines := endedCalls(t, log, 2)
 	if l := lines[0]; l["method"] != "Agentd/Run" || l["code"] != "ok" || l["outcome"] != "completed" || l["session"] != run.session() || l["model_calls"] != 1.0 {
 		t.Errorf("got %v", l)
 	}

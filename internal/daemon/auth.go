@@ -9,14 +9,12 @@ import (
 	"net"
 	"net/netip"
 	"os"
-	"path/filepath"
 	"time"
 
 	"github.com/apzuk3/agentd/internal/auth"
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/ledger/sqlledger"
 	"github.com/apzuk3/agentd/session/principal"
-	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // Auth says how callers of a daemon prove who they are, besides API keys, which each daemon takes.
@@ -52,7 +50,7 @@ func (a *Auth) verifyClients(cfg *tls.Config) error {
 	return nil
 }
 
-// openAuth finds the ledger and makes what authenticates.
+// openAuth finds the ledger and makes what authenticates, and the audit trail.
 func (d *Daemon) openAuth() (err error) {
 	if db, ok := d.store.(sqlledger.DB); ok {
 		d.ledger = sqlledger.New(db)
@@ -115,81 +113,6 @@ func (d *Daemon) createTokens() func(context.Context, principal.Principal, princ
 		return text, d.ledger.CreateKey(ctx, k)
 	}
 }
-
-// APIKey is an API key without its secret.
-type APIKey = ledger.APIKey
-
-// Keys are the API keys of a database on disk, also of a daemon that runs. Close ends it. One goroutine at a time may
-// use it.
-type Keys struct {
-	store  *sqlite.Store
-	ledger ledger.Ledger
-}
-
-// OpenKeys opens the database of a folder, and makes it if there is none.
-func OpenKeys(ctx context.Context, dataDir string, allowNetworkFiles bool) (*Keys, error) {
-	path := filepath.Join(dataDir, databaseFile)
-	cfg := sqlite.Config{NetworkFiles: allowNetworkFiles}
-	s, err := sqlite.Open(ctx, path, cfg)
-	if errors.Is(err, sqlite.ErrLocked) { // a daemon has it
-		cfg.Beside = true
-		s, err = sqlite.Open(ctx, path, cfg)
-	}
-	if err != nil {
-		return nil, err
-	}
-	return &Keys{s, sqlledger.New(s)}, nil
-}
-
-// NewPrincipal returns a principal, whose names a server takes.
-func NewPrincipal(id, tenant, role string) (principal.Principal, error) {
-	p := principal.Principal{ID: id, Tenant: tenant}
-	err := p.Role.UnmarshalText([]byte(role))
-	if err == nil {
-		err = p.Check()
-	}
-	return p, err
-}
-
-// Create makes an API key for a principal, and returns what its holder sends, which nobody can find out later, and
-// whether it is the first one.
-func (k *Keys) Create(
-	ctx context.Context, p principal.Principal, note string,
-) (text string, key APIKey, first bool, err error) {
-	has, err := k.ledger.HasKeys(ctx)
-	if err != nil {
-		return "", APIKey{}, false, err
-	}
-	text, key = auth.NewKey(ledger.Key, p)
-	key.Note = note
-	return text, key, !has, k.ledger.CreateKey(ctx, key)
-}
-
-// List returns the API keys of a tenant, or of all, in the order of their ids.
-func (k *Keys) List(ctx context.Context, tenant string, all bool) (keys []APIKey, err error) {
-	const page = 500
-	q := ledger.KeyQuery{Kind: ledger.Key, Tenant: tenant, AllTenants: all, Limit: page}
-	for {
-		more, err := k.ledger.Keys(ctx, q)
-		keys = append(keys, more...)
-		if err != nil || len(more) < page {
-			return keys, err
-		}
-		q.After = more[len(more)-1].ID
-	}
-}
-
-// Revoke ends an API key, and the tokens that were made with it. A daemon refuses it within two seconds, and ends its
-// streams within half a minute.
-func (k *Keys) Revoke(ctx context.Context, id string) (APIKey, error) {
-	return k.ledger.RevokeKey(ctx, id, time.Now())
-}
-
-// Close closes the database.
-func (k *Keys) Close() error { return k.store.Close() }
-
-// ErrNoKey means that there is no API key of an id.
-var ErrNoKey = ledger.ErrNoKey
 
 // Networks reads addresses and networks, such as 10.0.0.0/8 or ::1.
 func Networks(list []string) ([]netip.Prefix, error) {

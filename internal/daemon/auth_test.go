@@ -116,7 +116,7 @@ func newGated(t *testing.T) *gated {
 	cert, key, pool := certificate(t)
 	g := &gated{t: t, dir: t.TempDir(), issuer: issuer.Start(t), ca: newAuthority(t), pool: pool}
 	g.d = start(t, daemon.Config{
-		DataDir: g.dir, TLSCertFile: cert, TLSKeyFile: key, Scripts: map[string]string{"asks": asks},
+		DataDir: g.dir, TenantRequestsPerSecond: 1_000_000, TLSCertFile: cert, TLSKeyFile: key, Scripts: map[string]string{"asks": asks},
 		Auth: daemon.Auth{
 			Issuer:       &daemon.Issuer{URL: g.issuer.URL, Audience: "agentd", Tenant: "org", Role: "role"},
 			ClientCAFile: g.ca.file,
@@ -143,11 +143,11 @@ func (g *gated) bearer(token string) *http.Client {
 // key makes an API key, beside the daemon.
 func (g *gated) key(p principal.Principal) (text, id string) {
 	g.t.Helper()
-	keys, err := daemon.OpenKeys(g.t.Context(), g.dir, false)
+	keys, err := daemon.OpenLedger(g.t.Context(), g.dir, false)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	text, key, _, err := keys.Create(g.t.Context(), p, "")
+	text, key, _, err := keys.CreateKey(g.t.Context(), p, "")
 	if err = errors.Join(err, keys.Close()); err != nil {
 		g.t.Fatal(err)
 	}
@@ -156,11 +156,11 @@ func (g *gated) key(p principal.Principal) (text, id string) {
 
 func (g *gated) revoke(id string) {
 	g.t.Helper()
-	keys, err := daemon.OpenKeys(g.t.Context(), g.dir, false)
+	keys, err := daemon.OpenLedger(g.t.Context(), g.dir, false)
 	if err != nil {
 		g.t.Fatal(err)
 	}
-	_, err = keys.Revoke(g.t.Context(), id)
+	_, err = keys.RevokeKey(g.t.Context(), id)
 	if err = errors.Join(err, keys.Close()); err != nil {
 		g.t.Fatal(err)
 	}

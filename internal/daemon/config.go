@@ -96,6 +96,11 @@ type Config struct {
 	// Insecure allows an address that other machines reach while whoever reaches the daemon
 	// is its operator.
 	Insecure bool
+	// Tenants is a file that says what tenants may spend, by their names; see docs/security.md. It overrides
+	// Turns.TenantDay and Turns.TenantMonth for those that it names. Default none.
+	Tenants string
+	// AuditRetention is how long entries of the audit trail are kept. Default 365 days; a negative one is for ever.
+	AuditRetention time.Duration
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
 	// CreateSessions has Run make the session that a request names when there is none,
@@ -115,6 +120,8 @@ type Config struct {
 	MaxStreamsPerConn int
 	// MaxStreams is how many Run streams may be open at once. Default 4096.
 	MaxStreams int
+	// MaxTenantStreams and TenantRequestsPerSecond bound what the callers of one tenant do; see server.Config.
+	MaxTenantStreams, TenantRequestsPerSecond int
 	// MaxMessageBytes is the size of the largest request message. Default 4 MiB.
 	MaxMessageBytes int
 	// MaxReplyBytes is about how much memory large replies may take at the same time;

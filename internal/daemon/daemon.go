@@ -16,6 +16,7 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/audit"
 	"github.com/apzuk3/agentd/internal/auth"
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/models/record"
@@ -55,6 +56,7 @@ type Daemon struct {
 	tls      *tls.Config // nil without a certificate
 	auth     *auth.Authenticator
 	ledger   ledger.Ledger // nil if the store has no place for one
+	trail    *audit.Trail  // nil without a ledger
 
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
@@ -106,6 +108,9 @@ func New(cfg Config) (_ *Daemon, err error) {
 		}
 	}
 	defer func() {
+		if err != nil {
+			d.closeTrail()
+		}
 		if err != nil && cfg.Store == nil {
 			err = errors.Join(err, d.closeStore())
 		}
@@ -116,6 +121,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 	if err := d.openAuth(); err != nil {
 		return nil, err
 	}
+	d.openTrail()
 	if err := d.openRecorder(); err != nil {
 		return nil, err
 	}
@@ -129,7 +135,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		CompactAt: cfg.CompactAt,
 	})
 	if d.manager, err = session.NewManager(session.Config{
-		Store: d.metrics.Store(d.store), Runner: d.runner, Logger: cfg.Logger, Limits: cfg.Turns,
+		Store: d.metrics.Store(d.store), Runner: d.runner, Logger: cfg.Logger, Limits: now.turns,
 		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered,
 	}); err != nil {
 		return nil, err
@@ -152,17 +158,22 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 			now := d.live.Load()
 			return capabilities(&now.cfg, now.registry, d.runner.BuiltinTools())
 		},
-		Models:              func() *agentdv1.ListModelsResponse { return listModels(d.live.Load().registry) },
-		Authenticate:        d.auth.Authenticate,
-		CreateToken:         d.createTokens(),
-		Observe:             d.metrics.Call,
-		OnLimit:             d.metrics.LimitHit,
-		Logger:              cfg.Logger,
-		NoReflection:        cfg.NoReflection,
-		CORSOrigins:         cfg.CORSOrigins,
-		CreateSessions:      cfg.CreateSessions,
-		OnDisconnect:        cfg.OnDisconnect,
-		MaxStreams:          cfg.MaxStreams,
+		Models:         func() *agentdv1.ListModelsResponse { return listModels(d.live.Load().registry) },
+		Authenticate:   d.auth.Authenticate,
+		CreateToken:    d.createTokens(),
+		Audit:          d.audit(),
+		From:           d.auth.From,
+		Observe:        d.metrics.Call,
+		OnLimit:        d.metrics.LimitHit,
+		Logger:         cfg.Logger,
+		NoReflection:   cfg.NoReflection,
+		CORSOrigins:    cfg.CORSOrigins,
+		CreateSessions: cfg.CreateSessions,
+		OnDisconnect:   cfg.OnDisconnect,
+		MaxStreams:     cfg.MaxStreams,
+
+		MaxTenantStreams: cfg.MaxTenantStreams, TenantRequestsPerSecond: cfg.TenantRequestsPerSecond,
+
 		MaxMessageBytes:     cfg.MaxMessageBytes,
 		MaxReplyBytes:       cfg.MaxReplyBytes,
 		MessagesPerSecond:   cfg.MessagesPerSecond,
@@ -370,6 +381,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	if n := d.requests.close(streamsGrace); n > 0 {
 		errs = append(errs, fmt.Errorf("daemon: %d requests did not end within %v", n, streamsGrace))
 	}
+	d.closeTrail()
 	d.counting.stop()
 	errs = append(errs, d.closeStore(), d.closeRecorder(), admin.close())
 	err := errors.Join(errs...)

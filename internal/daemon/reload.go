@@ -7,11 +7,13 @@ import (
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/session/limits"
 )
 
 // live is what of a daemon may change while it runs. It is immutable.
 type live struct {
 	cfg      Config
+	turns    limits.Limits // with what the file of tenants says
 	registry *models.Registry
 	resolve  resolver
 	breaker  *modelcall.Breaker
@@ -28,6 +30,10 @@ func (d *Daemon) newLive(cfg Config, before *live) (*live, error) {
 			return nil, fmt.Errorf("daemon: TLS certificate: %w", err)
 		}
 		now.cert = &cert
+	}
+	var err error
+	if now.turns, err = withTenants(cfg.Turns, cfg.Tenants); err != nil {
+		return nil, err
 	}
 	registry, keys, err := newRegistry(&cfg)
 	if err != nil {
@@ -57,6 +63,7 @@ func (c Config) Reloaded(next Config) Config {
 	c.ScriptsDir, c.Prices = next.ScriptsDir, next.Prices
 	c.CreateSessions, c.OnDisconnect = next.CreateSessions, next.OnDisconnect
 	c.MaxStreams, c.MessagesPerSecond = next.MaxStreams, next.MessagesPerSecond
+	c.MaxTenantStreams, c.TenantRequestsPerSecond = next.MaxTenantStreams, next.TenantRequestsPerSecond
 	c.FirstMessageTimeout, c.IdleTimeout = next.FirstMessageTimeout, next.IdleTimeout
 	c.StreamTimeout, c.WriteTimeout = next.StreamTimeout, next.WriteTimeout
 	c.LingerTimeout = next.LingerTimeout
@@ -64,10 +71,13 @@ func (c Config) Reloaded(next Config) Config {
 	c.ModelRetry, c.ModelBreaker = next.ModelRetry, next.ModelBreaker
 	c.CompactAt = next.CompactAt
 	c.Trees.ModelCalls = next.Trees.ModelCalls
+	c.Turns.MaxTenantTurns = next.Turns.MaxTenantTurns
 	c.Turns.MaxTurns, c.Turns.MaxQueued = next.Turns.MaxTurns, next.Turns.MaxQueued
 	c.Turns.TurnTimeout, c.Turns.ToolTimeout = next.Turns.TurnTimeout, next.Turns.ToolTimeout
 	c.Turns.HandoverGrace, c.Turns.IdleTurn = next.Turns.HandoverGrace, next.Turns.IdleTurn
 	c.Turns.Budget, c.Turns.SessionBudget = next.Turns.Budget, next.Turns.SessionBudget
+	c.Turns.TenantDay, c.Turns.TenantMonth = next.Turns.TenantDay, next.Turns.TenantMonth
+	c.Tenants = next.Tenants
 	c.Turns.Instruction = next.Turns.Instruction
 	c.Turns.MaxOwnBytes, c.Turns.MaxOwnKeys = next.Turns.MaxOwnBytes, next.Turns.MaxOwnKeys
 	return c
@@ -97,7 +107,7 @@ func (d *Daemon) Reload(next Config) error {
 	}
 	d.runner.Set(cfg.Trees, cfg.CompactAt)
 	d.live.Store(now)
-	return d.manager.SetLimits(cfg.Turns) // validated above
+	return d.manager.SetLimits(now.turns) // validated above
 }
 
 // CheckConfig returns why New would refuse a config, as far as that can be told without its database, its

@@ -76,6 +76,7 @@ func TestClientThatVanishes(t *testing.T) {
 		if msg, err := c.Receive(); err != nil || msg.GetExecute() == nil {
 			t.Fatalf("got %v, %v", msg, err)
 		}
+		synctest.Wait() // until its model responds
 		close(wire.cut)
 		begin := time.Now()
 		soft, stopSoft := context.WithTimeout(context.Background(), 12*time.Hour)

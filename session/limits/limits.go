@@ -18,6 +18,9 @@ import (
 type Limits struct {
 	// MaxTurns is how many turns may run at once. Default 1,000.
 	MaxTurns int
+	// MaxTenantTurns is how many turns of one tenant may run at once; it does not count for sessions without a tenant.
+	// Default half of MaxTurns.
+	MaxTenantTurns int
 	// MaxIdleSessions is how many sessions without a running turn stay in
 	// memory. Default 256.
 	MaxIdleSessions int
@@ -52,6 +55,9 @@ type Limits struct {
 	// Budget and SessionBudget are what a turn and a session may spend at most,
 	// whatever a request says. By default they have no bound.
 	Budget, SessionBudget record.Budget
+	// TenantDay and TenantMonth are what a tenant may spend on model calls in a day and in a month of UTC, in tokens
+	// and money, by its name; "*" is each tenant that is not named. By default they have no bound.
+	TenantDay, TenantMonth map[string]record.Budget
 	// Instruction is put before that of each agent. It is pinned in the log when a
 	// turn is recorded. Default: none.
 	Instruction string
@@ -103,6 +109,7 @@ func (l Limits) WithDefaults() Limits {
 		}
 	}
 	set(&l.MaxTurns, 1000)
+	set(&l.MaxTenantTurns, max(l.MaxTurns/2, 1))
 	set(&l.MaxIdleSessions, 256)
 	set(&l.MaxQueued, 16)
 	set(&l.QuarantineAfter, 3)
@@ -130,15 +137,28 @@ func (l Limits) WithDefaults() Limits {
 // Validate says which field is out of range.
 func (l Limits) Validate() error {
 	l = l.WithDefaults()
-	counts := min(l.MaxTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes, l.MaxPartsBytes,
-		l.MaxResultBytes, l.MaxStateBytes, l.MaxOwnBytes, l.MaxOwnKeys, l.MaxSharedBytes, l.MaxSharedKeys, l.WatchItems,
-		l.WatchBytes)
+	counts := min(l.MaxTurns, l.MaxTenantTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes,
+		l.MaxPartsBytes, l.MaxResultBytes, l.MaxStateBytes, l.MaxOwnBytes, l.MaxOwnKeys, l.MaxSharedBytes,
+		l.MaxSharedKeys, l.WatchItems, l.WatchBytes)
 	spans := min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.IdleTurn, l.Retention, l.PurgeAfter, l.StopGrace,
 		l.StorePatience)
 	if counts < 0 || spans < 0 {
 		return errors.New("session: Config.Limits has a negative field")
 	}
 	return nil
+}
+
+// TenantBudgets returns what a tenant may spend in a day and in a month.
+func (l Limits) TenantBudgets(tenant string) (day, month record.Budget) {
+	return budgetOf(l.TenantDay, tenant), budgetOf(l.TenantMonth, tenant)
+}
+
+func budgetOf(of map[string]record.Budget, tenant string) record.Budget {
+	b, named := of[tenant]
+	if !named {
+		b = of["*"]
+	}
+	return record.Budget{Tokens: b.Tokens, Cost: b.Cost}
 }
 
 // CheckPrompt refuses a prompt that says nothing, or too much.

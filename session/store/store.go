@@ -273,6 +273,11 @@ type Batch struct {
 	Rows []Row
 	// Usage becomes Info.Usage.
 	Usage record.Usage
+	// Spent, its tokens and cost, is added to what the tenant Payer has spent on PaidOn, a day of UTC counted from
+	// 1970-01-01. It outlasts the session. A negative one is malformed.
+	Spent  record.Spent
+	Payer  string
+	PaidOn int64
 	// LastTurn and LastStatus become those of Info.
 	LastTurn, LastStatus string
 	// Key, if set, is written for what the append creates; its SessionID is that of the batch.
@@ -391,6 +396,8 @@ type Store interface {
 	// SetShared writes shared values outside an append, all of them or none. It may be repeated. It returns
 	// ErrMalformed for a value without a scope or that is not JSON.
 	SetShared(ctx context.Context, values []SharedValue) error
+	// Spent returns the tokens and the cost that a tenant has paid for from a day to another, both included.
+	Spent(ctx context.Context, tenant string, from, to int64) (record.Spent, error)
 	// OpenTurns returns the heads of at most limit sessions whose OpenTurn is not empty and whose id is
 	// above after, in the order of ids.
 	OpenTurns(ctx context.Context, after string, limit int) ([]Head, error)

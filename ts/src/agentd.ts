@@ -1,6 +1,7 @@
 // The client.
 import { amountOf, waitOf } from "./amounts.js";
 import { persist, policyOf, type ReconnectPolicy } from "./backoff.js";
+import { Credential } from "./credential.js";
 import { AgentdError, fromThrown } from "./errors.js";
 import { capabilitiesOf, modelsOf } from "./fromjson.js";
 import type { AgentJson } from "./gen/agentd/v1/types_pb.js";
@@ -83,7 +84,9 @@ export class Agentd {
     );
     this.#limits = limitsOf(options);
     this.#attachments = { ...options.attachments };
-    this.#wire = new Wire(addressOf(baseUrl), reaching(baseUrl, options.fetch));
+    const credential = new Credential(options.token, this.#requestTimeoutMs);
+    credential.mustBeAlone(this.#headers);
+    this.#wire = new Wire(addressOf(baseUrl), reaching(baseUrl, options.fetch), credential);
     this.#unary = unary(this.#wire, this.#headers, this.#requestTimeoutMs);
     const [wire, headers, reconnect, silenceMs] = [this.#wire, this.#headers, this.#reconnect, this.#silenceMs];
     this.sessions = new Sessions(this.#unary, { wire, headers, reconnect, silenceMs });

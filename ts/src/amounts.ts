@@ -20,6 +20,9 @@ export interface Bounds {
   whole?: boolean;
 }
 
+/** The longest life of a token for a session, an hour in milliseconds. */
+export const hourMs = 3_600_000;
+
 /** amountOf checks a number. It throws INVALID_REQUEST, also for what is no number at all. */
 export function amountOf(name: string, value: number, { least, most = Infinity, whole = false }: Bounds): number {
   const fits =

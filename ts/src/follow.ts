@@ -70,8 +70,8 @@ interface Source extends Shown {
 
 /**
  * follow yields the messages of a turn in order, each once, up to its end; heartbeats and what only ends a stream are
- * not among them. A stream that breaks or is silent is replaced by another one that begins where it ended, which is
- * told. It returns early when nothing comes after afterSeq. It throws an AgentdError when the turn cannot be followed
+ * not among them. A stream that breaks or is silent, or whose token is refused while there is another one, is replaced
+ * by another one that begins where it ended, which is told. It returns early when nothing comes after afterSeq. It throws an AgentdError when the turn cannot be followed
  * any further, or the signal's reason.
  */
 export function follow(options: FollowOptions): AsyncGenerator<Followed, void, undefined> {
@@ -101,6 +101,7 @@ export function followWhole(options: WholeOptions): AsyncGenerator<Followed, voi
 
 async function* streams(options: Source, state: Position): AsyncGenerator<Followed, void, undefined> {
   const outage = new Outage(options.reconnect);
+  const { credential } = options.wire;
   for (;;) {
     options.signal.throwIfAborted();
     const failure = yield* stream(options, state, outage);
@@ -110,7 +111,10 @@ async function* streams(options: Source, state: Position): AsyncGenerator<Follow
     const turnId = options.endless ? undefined : state.turnId || undefined;
     const error = failure.with({ sessionId: options.sessionId, turnId });
     const { cursor } = state;
-    const wait = isLost(failure) ? outage.next(failure.retryAfterMs) : undefined;
+    const again =
+      isLost(failure) ||
+      (failure.code === "UNAUTHENTICATED" && (await credential.renewed(state.token, options.signal)));
+    const wait = again ? outage.next(failure.retryAfterMs) : undefined;
     if (wait === undefined) {
       if (state.lost !== undefined) {
         yield { connection: { type: "connection_abandoned", ...sinceOf(state.lost), error }, cursor };
@@ -135,7 +139,8 @@ async function* stream(
   const { controller, release } = follows(o.signal);
   let openedAt: number | undefined; // when the server took the stream
   const onHeader = () => void (openedAt = performance.now());
-  const messages = o.open(state, { signal: controller.signal, headers: o.headers, onHeader });
+  const onToken = (token: string | undefined) => void (state.token = token);
+  const messages = o.open(state, { signal: controller.signal, headers: o.headers, onHeader, onToken });
   const giveUp = () =>
     controller.abort(new AgentdError("UNAVAILABLE", `nothing came for ${o.silenceMs} ms, not even a heartbeat`));
   state.reconnected();
@@ -205,6 +210,8 @@ class Position {
   turnId: string;
   /** Since when the connection is lost, as was told, and how often it was tried. */
   lost: { at: number; attempts: number } | undefined;
+  /** The token of the last stream. */
+  token: string | undefined;
   readonly #resumes: boolean;
   #news = false;
   #stream = 0;

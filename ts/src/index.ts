@@ -7,6 +7,7 @@
  */
 export { Agentd } from "./agentd.js";
 export type { ReconnectPolicy } from "./backoff.js";
+export type { TokenSource } from "./credential.js";
 export { AgentdError, type ErrorCode, type ErrorDetails, type ExceededLimit, type Violation } from "./errors.js";
 export type { AgentKind, AgentOutcome, End, Event, EventBase, EventBody, ToolCall } from "./events.js";
 export type { InteractionFilter, Interactions } from "./interactions.js";
@@ -40,12 +41,14 @@ export {
 } from "./schema.js";
 export type {
   CreateSessionOptions,
+  CreateTokenOptions,
   ForkSessionOptions,
   SessionEvent,
   SessionEventsOptions,
   SessionFields,
   SessionFilter,
   Sessions,
+  SessionToken,
   UpdateSessionOptions,
   WatchSessionOptions,
 } from "./sessions.js";

@@ -6,6 +6,7 @@ export interface Methods {
   CancelToolCall: [s.CancelToolCallRequestJson, s.CancelToolCallResponseJson];
   CancelTurn: [s.CancelTurnRequestJson, s.CancelTurnResponseJson];
   CreateSession: [s.CreateSessionRequestJson, s.CreateSessionResponseJson];
+  CreateSessionToken: [s.CreateSessionTokenRequestJson, s.CreateSessionTokenResponseJson];
   CreateTurn: [s.CreateTurnRequestJson, s.CreateTurnResponseJson];
   DeleteSession: [s.DeleteSessionRequestJson, s.DeleteSessionResponseJson];
   ForkSession: [s.ForkSessionRequestJson, s.ForkSessionResponseJson];

@@ -1,6 +1,7 @@
 // What callers may choose.
 import { amountOf, dayMs, sumOf, timeOf } from "./amounts.js";
 import type { ReconnectPolicy } from "./backoff.js";
+import type { TokenSource } from "./credential.js";
 import { AgentdError } from "./errors.js";
 import type { RunRequest_ExecuteRequestJson } from "./gen/agentd/v1/service_pb.js";
 import type { AgentJson, BudgetJson, ToolJson } from "./gen/agentd/v1/types_pb.js";
@@ -26,6 +27,14 @@ export interface Keys {
 export interface AgentdOptions {
   /** In place of the global fetch. */
   fetch?: typeof globalThis.fetch | undefined;
+  /**
+   * Proves who calls: an API key of agentd, a token of the issuer that the server trusts, or one for a session of
+   * sessions.createToken; or a function that returns one, which is called for each request. A request whose token is
+   * refused is made once more, and a stream whose token has expired or was revoked is set up again where it was, if the
+   * function then returns another one. It must not go over a network without TLS. Not together with the headers
+   * authorization and x-api-key, also of a single run: that is INVALID_REQUEST.
+   */
+  token?: string | TokenSource | undefined;
   /** Sent with each request. */
   headers?: HeadersInit | undefined;
   /** The caller's own provider keys. */

@@ -240,7 +240,8 @@ export class Run implements AsyncIterable<Event>, AsyncDisposable {
     try {
       yield* this.#follow(place, signal);
     } catch (thrown) {
-      if (!signal.aborted && !isLost(fromThrown(thrown))) {
+      const error = fromThrown(thrown);
+      if (!signal.aborted && !isLost(error) && error.code !== "UNAUTHENTICATED") {
         await this.#leave(); // the server does not let this client follow the turn
       }
       throw thrown;

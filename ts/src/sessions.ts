@@ -1,16 +1,17 @@
 // Sessions: conversations of many turns.
-import { countOf } from "./amounts.js";
+import { countOf, hourMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
 import { eventOf, ownEvent, type Event } from "./events.js";
 import { followWhole, type Followed, type StreamsOptions } from "./follow.js";
 import { sessionOf } from "./fromjson.js";
 import type {
   CreateSessionRequestJson,
+  CreateSessionTokenRequestJson,
   ForkSessionRequestJson,
   ListSessionEventsRequestJson,
   UpdateSessionRequestJson,
 } from "./gen/agentd/v1/sessions_pb.js";
-import { given } from "./json.js";
+import { dateOf, given } from "./json.js";
 import { budgetOf, headersOf, seqOf, visibilityOf, type Budget } from "./options.js";
 import { filterOf } from "./tojson.js";
 import type { Session, SessionState, TurnStatus, Visibility } from "./types.js";
@@ -55,6 +56,29 @@ export interface ForkSessionOptions extends SessionFields {
   idempotencyKey?: string | undefined;
   /** The seq of the last event that the fork is to have; left out: all there is. */
   throughSeq?: number | undefined;
+}
+
+/** CreateTokenOptions says what the holder of a token for one session may do. */
+export interface CreateTokenOptions {
+  /** The tools that the holder may have; left out: none. */
+  tools?: readonly string[] | undefined;
+  /**
+   * How long the token is valid, in milliseconds, at most an hour; left out, or 0: 10 minutes. It ends earlier if the
+   * credential of this client does.
+   */
+  lifetimeMs?: number | undefined;
+  /** The holder only watches. */
+  observe?: boolean | undefined;
+  /** The holder's turns may have an agent; else they run with the tree of the session. */
+  agents?: boolean | undefined;
+}
+
+/** SessionToken is a token for one session. */
+export interface SessionToken {
+  /** What its holder gives a client as token. The server does not keep it. */
+  readonly token: string;
+  /** When it ends. */
+  readonly expireTime: Date;
 }
 
 /** SessionFilter says which sessions to list; what is left out, or empty, narrows nothing. */
@@ -161,6 +185,19 @@ export class Sessions {
     const request = given<ForkSessionRequestJson>({ sessionId, labels, clientRef, idempotencyKey });
     const { session } = await this.#unary("ForkSession", { ...request, ...through });
     return sessionOf(required(session, "a session"));
+  }
+
+  /**
+   * createToken makes a token for one session, which a server hands to a page in place of its own key: to its holder no
+   * other session exists. The token ends with the key of this client.
+   */
+  async createToken(sessionId: string, options: CreateTokenOptions = {}): Promise<SessionToken> {
+    const { tools = [], observe, agents } = options;
+    const lifetime = timeOf("lifetimeMs", options.lifetimeMs, { most: hourMs });
+    const toolNames = [...tools];
+    const request = given<CreateSessionTokenRequestJson>({ sessionId, toolNames, lifetime, observe, agents });
+    const { token, expireTime } = await this.#unary("CreateSessionToken", request);
+    return { token: required(token, "a token"), expireTime: required(dateOf(expireTime), "the end of the token") };
   }
 
   /**

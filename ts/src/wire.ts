@@ -1,5 +1,6 @@
 // The Connect protocol over fetch, with JSON: requests with one reply, and with a stream of them.
-import { AgentdError, codes, type ErrorCode } from "./errors.js";
+import type { Credential } from "./credential.js";
+import { AgentdError, codes, fromThrown, type ErrorCode } from "./errors.js";
 import { errorOf } from "./fromjson.js";
 import type { RunResponse_ErrorResponseJson } from "./gen/agentd/v1/service_pb.js";
 import { bytesOf } from "./json.js";
@@ -24,6 +25,8 @@ export interface UnaryOptions extends CallOptions {
 export interface StreamOptions extends CallOptions {
   /** Told that the server has taken the stream. */
   onHeader?: () => void;
+  /** Told which token the request has; undefined if none. */
+  onToken?: (token: string | undefined) => void;
 }
 
 /** Failure is an error of the Connect protocol. */
@@ -45,15 +48,19 @@ const endOfStream = 2;
 
 /**
  * Wire speaks to one server. Each call makes one request and throws an AgentdError, or the reason of its signal; a
- * request without a reply in time is TIMEOUT.
+ * request without a reply in time is TIMEOUT. One with one reply whose token is refused is made once more, if there is
+ * another token; a stream is for its caller to open again.
  */
 export class Wire {
+  /** Whose token each request has. */
+  readonly credential: Credential;
   readonly #base: string;
   readonly #fetch: typeof globalThis.fetch;
 
-  constructor(baseUrl: string, fetch: typeof globalThis.fetch) {
+  constructor(baseUrl: string, fetch: typeof globalThis.fetch, credential: Credential) {
     this.#base = baseUrl.replace(/\/+$/, "") + service;
     this.#fetch = fetch;
+    this.credential = credential;
   }
 
   /** call makes a request with one reply. */
@@ -69,7 +76,7 @@ export class Wire {
     try {
       const headers = this.#headers(options.headers, "application/json");
       headers.set("Connect-Timeout-Ms", String(Math.min(Math.ceil(timeoutMs), 9_999_999_999)));
-      const response = await this.#send(method, JSON.stringify(request), headers, controller.signal);
+      const response = await this.#sendOrRenew(method, JSON.stringify(request), headers, controller.signal);
       checkType(response, "application/json");
       return (await response.json()) as Methods[M][1];
     } catch (thrown) {
@@ -90,6 +97,7 @@ export class Wire {
     try {
       const headers = this.#headers(options.headers, "application/connect+json");
       const body = enveloped(JSON.stringify(request));
+      options.onToken?.(await this.#authorize(headers, controller.signal));
       const response = await this.#send(method, body, headers, controller.signal);
       checkType(response, "application/connect+json");
       options.onHeader?.();
@@ -114,10 +122,34 @@ export class Wire {
   }
 
   #headers(base: Headers, contentType: string): Headers {
+    this.credential.mustBeAlone(base);
     const headers = new Headers(base);
     headers.set("Content-Type", contentType);
     headers.set("Connect-Protocol-Version", "1");
     return headers;
+  }
+
+  /** authorize sets the token of a request, and returns it. */
+  async #authorize(headers: Headers, signal: AbortSignal): Promise<string | undefined> {
+    const token = await this.credential.token(signal);
+    if (token !== undefined) {
+      headers.set("Authorization", `Bearer ${token}`);
+    }
+    return token;
+  }
+
+  /** sendOrRenew is send, once more where the token is refused and there is another one. */
+  async #sendOrRenew(method: string, body: BodyInit, headers: Headers, signal: AbortSignal): Promise<Response> {
+    const token = await this.#authorize(headers, signal);
+    try {
+      return await this.#send(method, body, headers, signal);
+    } catch (thrown) {
+      const refused = fromThrown(thrown).code === "UNAUTHENTICATED";
+      if (!refused || (await this.#authorize(headers, signal)) === token) {
+        throw thrown;
+      }
+      return this.#send(method, body, headers, signal);
+    }
   }
 
   /** send makes a request and returns its reply, if the server has not refused it. */

@@ -1,11 +1,12 @@
 // A real daemon for tests: the command, in a process of its own, on loopback.
-import { spawn, type ChildProcess } from "node:child_process";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { mkdtemp, rm, writeFile } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 import { createInterface } from "node:readline";
 import type { TestContext } from "node:test";
 import { fileURLToPath } from "node:url";
+import { promisify } from "node:util";
 
 /** program is one of those that `npm test` builds first. */
 const program = (name: string) => fileURLToPath(new URL(`./${name}`, import.meta.url));
@@ -62,6 +63,24 @@ export class Daemon {
 export function serve(t: TestContext, scripts: Scripts = {}, ...args: string[]): Promise<Daemon> {
   const base = ["serve", "--addr=127.0.0.1:0", "--admin-addr=off", "--log-format=json", "--handover-grace=50ms"];
   return start(t, scripts, "agentd", (dir) => [...base, `--data=${join(dir, "data")}`, `--scripts=${dir}`, ...args]);
+}
+
+/** Key is an API key: its id, and the text that its holder sends. */
+export interface Key {
+  id: string;
+  key: string;
+}
+
+/** createKey makes an API key for a daemon of serve. From the first one on it asks who calls. */
+export async function createKey(daemon: Daemon, name: string): Promise<Key> {
+  const args = ["keys", "create", name, `--data=${join(daemon.dir, "data")}`, "--json"];
+  const { stdout } = await promisify(execFile)(program("agentd"), args, { env: {} });
+  return JSON.parse(stdout) as Key;
+}
+
+/** revokeKey ends one. */
+export async function revokeKey(daemon: Daemon, { id }: Key): Promise<void> {
+  await promisify(execFile)(program("agentd"), ["keys", "revoke", id, `--data=${join(daemon.dir, "data")}`], { env: {} });
 }
 
 /** guarded starts one that asks who calls: a bearer token is a name, and behind a slash a role. */

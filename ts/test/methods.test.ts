@@ -32,6 +32,7 @@ test("a call of the package leads to every method", async (t) => {
   const { id: sessionId } = await sessions.create();
   assert.equal((await sessions.get(sessionId)).id, sessionId);
   assert.deepEqual((await sessions.update(sessionId, { labels: { a: "b" } })).labels, { a: "b" });
+  assert.ok((await sessions.createToken(sessionId)).expireTime > new Date());
   const { turn } = await agentd.run({ agent, sessionId, prompt: "work" }).result();
   assert.equal((await turns.get(sessionId)).id, turn.id);
   assert.equal((await all(turns.list({ sessionId }))).length, 1);

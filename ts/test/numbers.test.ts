@@ -3,7 +3,7 @@ import assert from "node:assert/strict";
 import { readFileSync } from "node:fs";
 import { test, type TestContext } from "node:test";
 import { AgentdError, llm, type Agentd, type AgentdOptions, type AttachOptions, type RunOptions } from "@apzuk3/agentd";
-import type { CreateTurnRequest, ForkSessionRequest, ListTurnsRequest } from "@apzuk3/agentd/proto";
+import type { CreateSessionTokenRequest, CreateTurnRequest, ForkSessionRequest, ListTurnsRequest } from "@apzuk3/agentd/proto";
 import { SessionStore } from "@apzuk3/agentd/react";
 import { longestWaitMs } from "../dist/amounts.js";
 import { policyOf } from "../dist/backoff.js";
@@ -158,6 +158,12 @@ const meanings: Record<string, (n: number | undefined, t: TestContext) => Means 
     const { agentd } = playing([], { methods: { getCapabilities: () => ({}) } }, { requestTimeoutMs: n });
     const noted = await waits(() => agentd.capabilities());
     return waitOf(noted[0]!);
+  },
+  lifetimeMs: async (n) => {
+    const asked: CreateSessionTokenRequest[] = [];
+    const createSessionToken = (request: CreateSessionTokenRequest) => (asked.push(request), { token: "t", expireTime: { seconds: 1n, nanos: 0 } });
+    await playing([], { methods: { createSessionToken } }).agentd.sessions.createToken("s", { lifetimeMs: n });
+    return msOf(asked[0]?.lifetime);
   },
   history: (n, t) => read(t, n),
 };

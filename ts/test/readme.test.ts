@@ -18,7 +18,7 @@ declare function picture(): Promise<Uint8Array>;
 test("the program of the README compiles as strict code and runs", async (t) => {
   const daemon = await serve(t);
   const readme = await readFile(`${root}README.md`, "utf8");
-  const [program = "", schemas = "", files = "", hook = "", chat = ""] = Array.from(readme.matchAll(/```ts\n([^]*?)```/g), (block) => block[1]);
+  const [program = "", schemas = "", files = "", hook = "", chat = "", backend = "", source = ""] = Array.from(readme.matchAll(/```ts\n([^]*?)```/g), (block) => block[1]);
   const ours = program.replace("http://127.0.0.1:8080", daemon.url);
   assert.notEqual(ours, program, "the README names no server");
   const dir = `${root}dist-test/readme`;
@@ -28,11 +28,13 @@ test("the program of the README compiles as strict code and runs", async (t) => 
   await writeFile(`${dir}/files.ts`, around.replace("llm, ", "") + files);
   assert.match(chat, /AgentdChatTransport\(/);
   await writeFile(`${dir}/chat.ts`, `${around.replace("llm, ToolOutput, ", "").replace(", file: File", "").replace(/declare function.*\n/, "")}${chat}export { useDeskChat };`);
+  assert.match(backend + source, /createToken[^]*new Agentd\([^]*, { token }\)/);
+  await writeFile(`${dir}/token.ts`, `import { Agentd, type SessionToken } from "@apzuk3/agentd";\n${backend}${source}export { page, tokenFor };`);
   assert.match(hook, /useSession\(/);
   await writeFile(`${dir}/hook.ts`, `${around.replace("llm, ToolOutput, ", "").replace(", file: File", "").replace(/declare function.*\n/, "")}${hook}export { useDesk };`);
   assert.match(schemas, /zodSchema\(/);
   await writeFile(`${dir}/schemas.ts`, `${around.replace("ToolOutput, ", "")}${schemas}export { city };`);
-  await writeFile(`${dir}/tsconfig.json`, '{"extends": "../../test/tsconfig.json", "compilerOptions": {"rootDir": ".", "outDir": "."}, "include": [], "files": ["program.ts", "schemas.ts", "files.ts", "hook.ts", "chat.ts"]}');
+  await writeFile(`${dir}/tsconfig.json`, '{"extends": "../../test/tsconfig.json", "compilerOptions": {"rootDir": ".", "outDir": "."}, "include": [], "files": ["program.ts", "schemas.ts", "files.ts", "hook.ts", "chat.ts", "token.ts"]}');
   await run(process.execPath, [`${root}node_modules/typescript/bin/tsc`, "-p", dir]);
   const { stdout } = await run(process.execPath, [`${dir}/program.js`]);
   assert.match(stdout, /The \ntool \ngreet \nsays: \nHello, \nAlice!/);

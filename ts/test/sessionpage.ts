@@ -5,7 +5,12 @@ import { createElement as h, StrictMode, useState } from "react";
 import { createRoot } from "react-dom/client";
 
 const query = new URLSearchParams(location.search);
-const agentd = new Agentd(query.get("agentd") ?? "", { reconnect: { baseMs: 1, capMs: 20 } });
+/** source is where the page's own server has tokens for the session; without it the daemon asks nobody who calls. */
+const source = query.get("tokens");
+const agentd = new Agentd(query.get("agentd") ?? "", {
+  reconnect: { baseMs: 1, capMs: 20 },
+  token: source === null ? undefined : async () => (await fetch(source)).text(),
+});
 const agent = llm({ name: "a", model: "echo" });
 
 function Chat() {

@@ -8,9 +8,11 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/retry"
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -189,7 +191,9 @@ func (s *Session) tryLocked(f *flight) error {
 		}
 	}
 	var err error
-	lock.Without(&s.mu, func() { err = s.store.Write(f.batch) })
+	lock.Without(&s.mu, func() {
+		err = s.store.Accounts.Append(&f.batch, func() error { return s.store.Write(f.batch) })
+	})
 	if err != nil {
 		return err
 	}
@@ -202,6 +206,9 @@ func (s *Session) tryLocked(f *flight) error {
 			e.turn.enter(turnStarting)
 		}
 		s.reportLocked(e)
+		if e.attempt != nil && record.UsageOf(e.fact) != nil {
+			e.attempt.debts.Settle()
+		}
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()
 		s.tail.Add(e.rec)
@@ -218,8 +225,9 @@ func (s *Session) tryLocked(f *flight) error {
 
 // numberLocked makes the batch of a flight and gives its records their sequence numbers.
 func (s *Session) numberLocked(f *flight) error {
-	f.batch = store.Batch{SessionID: s.key, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries)}
 	now := s.store.Stamp()
+	f.batch = store.Batch{SessionID: s.key, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries),
+		Payer: tenant.Of(s.key), PaidOn: account.Day(now)}
 	x := s.index.Clone()
 	for i, e := range f.entries {
 		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
@@ -227,6 +235,10 @@ func (s *Session) numberLocked(f *flight) error {
 		f.batch.Shared = append(f.batch.Shared, e.shared...)
 		if e.key != nil { // turns of one session begin one by one
 			f.batch.Key = e.key
+		}
+		if u := record.UsageOf(e.fact); u != nil {
+			f.batch.Spent.Tokens += u.Total
+			f.batch.Spent.Cost += u.Cost
 		}
 		rows, err := x.Rows(s.key, e.rec, e.fact)
 		if err != nil {

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/record"
@@ -31,6 +32,7 @@ type attempt struct {
 	noCalls        chan struct{}                   // made by who waits; closed when no model call is under way
 	awaited        int                             // awaits under way of calls without a result
 	held, resting  int                             // waits before a model call, and between its tries; see Run.Wait
+	debts          account.Debts                   // for calls whose usage is recorded later
 	endTried       chan struct{}                   // of turnEnding: closed when the write has succeeded or failed
 	stop           *stopped                        // the turn is canceled
 	failed         *fault.Error                    // the error of the watchers when the run leaves no end in the log

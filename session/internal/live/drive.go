@@ -95,6 +95,7 @@ func (d *Driver) StopRunning(why *fault.Error) {
 	s, t := d.a.t.s, d.a.t
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	d.a.debts.Close()
 	waits := t.phase == turnSuspending
 	if t.phase != turnEnded {
 		t.enter(turnSuspended)

@@ -1,11 +1,5 @@
 package live
 
-import (
-	"slices"
-
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-)
-
 // Prospect says whether a suspended turn can work without a client.
 type Prospect int
 
@@ -31,32 +25,8 @@ func (s *Session) Prospect() Prospect {
 		paths = append(paths, p.call.Path)
 	}
 	spec, err := s.lastSpec.ReadSpec()
-	if err == nil && blocked(spec.Agent, paths) {
+	if err == nil && spec.Blocked(paths) {
 		return OnlyWaits
 	}
 	return MayWork
-}
-
-// blocked reports whether an agent only waits for calls. paths are the paths, from this agent on, of the
-// agents that have made the calls. A parallel agent is blocked if each of its agents is.
-func blocked(a *agentdv1.Agent, paths [][]string) bool {
-	var below [][]string
-	for _, path := range paths {
-		if len(path) == 0 || path[0] != a.GetName() {
-			continue
-		}
-		if len(path) == 1 {
-			return true // its own call
-		}
-		below = append(below, path[1:])
-	}
-	if len(below) == 0 {
-		return false
-	}
-	waits := func(sub *agentdv1.Agent) bool { return blocked(sub, below) }
-	if p := a.GetParallel(); p != nil {
-		return !slices.ContainsFunc(p.GetAgents(), func(sub *agentdv1.Agent) bool { return !waits(sub) })
-	}
-	subs := slices.Concat(a.GetLlm().GetSubAgents(), a.GetSequential().GetAgents(), a.GetLoop().GetAgents())
-	return slices.ContainsFunc(subs, waits)
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -85,19 +86,59 @@ func (r *Run) Marks(messageID string) record.Marks {
 }
 
 // BeginCall admits a model call. The call is under way until the caller calls done, when the response is
-// recorded or the call has failed. A turn with a call under way is not suspended.
+// recorded or the call has failed. A turn with a call under way is not suspended. most says, for a tenant with a
+// budget, what the call can cost at most, which is reserved until done; calls of the tenant that have reserved what
+// is missing are waited for. owed says that usage of the call is recorded later, and extends the reservation to then.
 //
 // When the budget of the turn or of its session is used up, BeginCall waits until no other call of the
 // turn is under way, and returns BUDGET_EXHAUSTED: a refusal ends the turn, and the admitted calls must
 // be recorded first. So a call under way must not wait for a BeginCall. When ctx ends first, it returns
 // the cause. In a server that stops it waits for that: see Run.Wait.
-func (r *Run) BeginCall(ctx context.Context, call record.ModelCall) (done func(), err error) {
+func (r *Run) BeginCall(
+	ctx context.Context, call record.ModelCall, most func() record.Spent,
+) (done func(owed bool), err error) {
+	release, refused, err := r.reserve(ctx, most)
+	if err != nil {
+		return nil, err
+	}
+	over, err := r.admit(ctx, call, refused)
+	if err != nil {
+		release()
+		return nil, err
+	}
+	return func(owed bool) {
+		over()
+		r.a.debts.End(release, owed)
+	}, nil
+}
+
+// reserve reserves what a call may cost of the tenant's budget. refused is why it must not begin.
+func (r *Run) reserve(ctx context.Context, most func() record.Spent) (release func(), refused *fault.Error, err error) {
+	payer := tenant.Of(r.s.key)
+	if !r.s.store.Accounts.Bounds(payer) {
+		return func() {}, nil, nil
+	}
+	err = r.Wait(ctx, false, func(ctx context.Context) (err error) {
+		release, refused, err = r.s.store.Accounts.Reserve(ctx, payer, most)
+		return err
+	})
+	if err != nil && release != nil {
+		release()
+	}
+	return release, refused, err
+}
+
+// admit is BeginCall behind the budget of the tenant; before is why that refuses the call.
+func (r *Run) admit(ctx context.Context, call record.ModelCall, before *fault.Error) (done func(), err error) {
 	s, t, a := r.s, r.t, r.a
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	var refused error
 	err = lock.Await(ctx, &s.mu, func() <-chan struct{} {
-		if refused = s.exhaustedLocked(t); refused == nil || len(a.modelCalls) == 0 {
+		if refused = s.exhaustedLocked(t); refused == nil && before != nil {
+			refused = before
+		}
+		if refused == nil || len(a.modelCalls) == 0 {
 			return nil
 		}
 		if a.noCalls == nil {

@@ -6,6 +6,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/clock"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/internal/shared"
@@ -27,6 +28,7 @@ type Store struct {
 	log *slog.Logger
 
 	SharedKeys *shared.State
+	Accounts   *account.Accounts        // of the tenants
 	stalls     *stalls.Stalls[*Session] // the sessions that wait for the store
 	Flushers   stalls.Flushers          // the goroutines that write without a caller
 	draining   atomic.Bool              // the server stops, see Drain
@@ -67,6 +69,10 @@ func NewStore(cfg StoreConfig) *Store {
 		},
 	})
 	st.SetLimits(cfg.Limits)
+	st.Accounts = account.New(account.Config{
+		Spent: st.Spent, Now: st.Stamp,
+		Budgets: func(tenant string) (day, month record.Budget) { return st.Limits().TenantBudgets(tenant) },
+	})
 	st.SharedKeys = shared.New(st, shared.Use{Keys: cfg.Limits.MaxSharedKeys, Bytes: cfg.Limits.MaxSharedBytes})
 	return st
 }

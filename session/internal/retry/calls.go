@@ -34,6 +34,13 @@ func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMe
 	})
 }
 
+// Spent reads what a tenant has spent.
+func (s *Store) Spent(ctx context.Context, tenant string, from, to int64) (record.Spent, error) {
+	return withRetries(ctx, s, beRead, func(ctx context.Context) (record.Spent, error) {
+		return s.raw.Spent(ctx, tenant, from, to)
+	})
+}
+
 // Idle reads the heads of sessions that are not used.
 func (s *Store) Idle(ctx context.Context, before time.Time, limit int) ([]store.Head, error) {
 	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {

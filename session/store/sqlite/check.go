@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"math"
 
@@ -32,7 +33,7 @@ func check(b *store.Batch) error {
 			return malformed("record %d is of kind %q and has no turn id", r.Seq, r.Kind)
 		}
 	}
-	if err := checkShared(b.Shared); err != nil {
+	if err := errors.Join(checkShared(b.Shared), checkSpent(b)); err != nil {
 		return err
 	}
 	if n := b.Create; n != nil {
@@ -68,7 +69,8 @@ func checkShared(values []store.SharedValue) error {
 
 // checkIndex refuses a batch for Index that holds what Index does not write.
 func checkIndex(b *store.Batch) error {
-	if len(b.Records) > 0 || len(b.Shared) > 0 || b.Create != nil || b.Key != nil || b.Epoch != 0 {
+	if len(b.Records) > 0 || len(b.Shared) > 0 || b.Create != nil || b.Key != nil || b.Epoch != 0 ||
+		b.Spent != (record.Spent{}) {
 		return malformed("an index has rows, usage and a last turn, nothing else")
 	}
 	return checkRows(b.SessionID, b.Rows)

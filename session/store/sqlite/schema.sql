@@ -9,7 +9,7 @@ CREATE TABLE goose_db_version (
     tstamp     TIMESTAMP DEFAULT (datetime('now'))
 );
 INSERT INTO goose_db_version (version_id, is_applied) VALUES
-    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1);
+    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1);
 
 CREATE TABLE sessions (
     id          TEXT    NOT NULL PRIMARY KEY,
@@ -140,3 +140,12 @@ CREATE TABLE audit (
 ) STRICT;
 CREATE INDEX audit_by_session ON audit (session_id, seq) WHERE session_id <> '';
 CREATE INDEX audit_by_time ON audit (time);
+
+-- What tenants have spent on model calls, by days of UTC since 1970. Cost is in billionths of a dollar.
+CREATE TABLE spent (
+    tenant TEXT    NOT NULL,
+    day    INTEGER NOT NULL,
+    tokens INTEGER NOT NULL,
+    cost   INTEGER NOT NULL,
+    PRIMARY KEY (tenant, day)
+) STRICT, WITHOUT ROWID;

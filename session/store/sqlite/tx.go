@@ -19,6 +19,7 @@ type tx struct {
 	state, end, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
 	deleteLog, deleteRows, setPurged, setAttempts, deleteShared                   *sql.Stmt
 	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession          *sql.Stmt
+	addSpent                                                                      *sql.Stmt
 	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys             *sql.Stmt
 
 	shared  bool // shared values were written in this transaction
@@ -49,6 +50,9 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.setPurged: `UPDATE sessions SET purged = last_seq, indexed = 1 WHERE id = ?`,
 		&t.setShared: `INSERT INTO shared (scope, key, value) VALUES (?, ?, ?)
 			ON CONFLICT (scope, key) DO UPDATE SET value = excluded.value`,
+		&t.addSpent: `INSERT INTO spent (tenant, day, tokens, cost) VALUES (?1, ?2, ?3, ?4)
+			ON CONFLICT (tenant, day) DO UPDATE SET tokens = min(tokens + excluded.tokens, ?5),
+			cost = min(cost + excluded.cost, ?5)`,
 		&t.deleteShared: `DELETE FROM shared WHERE scope = ? AND key = ?`,
 		&t.setAttempts:  `UPDATE sessions SET attempts = ?, waits = ? WHERE id = ?`,
 		&t.setProbe:     `UPDATE probe SET counter = counter + 1, padding = zeroblob(?)`,
@@ -164,7 +168,7 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 	if err != nil {
 		return nil, err
 	}
-	return nil, errors.Join(t.share(b.Shared), t.rows(b.Rows), t.key(b.Key))
+	return nil, errors.Join(t.share(b.Shared), t.rows(b.Rows), t.key(b.Key), t.pay(b))
 }
 
 // repeated decides on an append to a log that does not end at b.After. It is a repeat, and no refusal, if

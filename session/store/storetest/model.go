@@ -20,6 +20,7 @@ type model struct {
 	mu       sync.Mutex // protects the fields below
 	sessions map[string]*modelSession
 	values   map[string]map[string]json.RawMessage
+	spent    map[string]map[int64]record.Spent
 	keys     map[[2]string]store.Key // by scope and name
 	space    int                     // bytes of data that fit; 0 is no bound
 	failing  bool                    // the next append fails, ...
@@ -106,6 +107,7 @@ func (m *model) Append(ctx context.Context, b store.Batch) error {
 		s.updated = r.Time
 	}
 	m.share(b.Shared)
+	m.pay(b)
 	if m.failed {
 		return store.ErrFailed
 	}
@@ -193,7 +195,7 @@ func wellFormed(b store.Batch) bool {
 		bounds := r.Kind == record.KindTurnStarted || r.Kind == record.KindTurnEnded
 		ok = ok && r.Seq == b.After+int64(i)+1 && r.Kind.Known() && (r.TurnID != "" || !bounds)
 	}
-	ok = ok && wellShared(b.Shared)
+	ok = ok && wellShared(b.Shared) && b.Spent.Tokens >= 0 && b.Spent.Cost >= 0
 	if n := b.Create; n != nil {
 		ok = ok && b.After == 0 && n.ID == b.SessionID && wellNamed(n.ID, n.Labels)
 	}
@@ -293,6 +295,30 @@ func (m *model) Shared(ctx context.Context, scope string) (map[string]json.RawMe
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return maps.Clone(m.values[scope]), ctx.Err()
+}
+
+func (m *model) pay(b store.Batch) {
+	if m.spent == nil {
+		m.spent = map[string]map[int64]record.Spent{}
+	}
+	if m.spent[b.Payer] == nil {
+		m.spent[b.Payer] = map[int64]record.Spent{}
+	}
+	day := m.spent[b.Payer][b.PaidOn]
+	day.Tokens = min(day.Tokens, 1<<50) + min(b.Spent.Tokens, 1<<50)
+	day.Cost = min(day.Cost, 1<<50) + min(b.Spent.Cost, 1<<50)
+	m.spent[b.Payer][b.PaidOn] = day
+}
+
+func (m *model) Spent(ctx context.Context, tenant string, from, to int64) (sum record.Spent, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	for day, s := range m.spent[tenant] {
+		if day >= from && day <= to {
+			sum.Tokens, sum.Cost = sum.Tokens+s.Tokens, sum.Cost+s.Cost
+		}
+	}
+	return sum, ctx.Err()
 }
 
 func (m *model) OpenTurns(ctx context.Context, after string, limit int) ([]store.Head, error) {

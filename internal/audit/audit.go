@@ -1,0 +1,153 @@
+// Package audit is a part of agentd, not an API: it writes the audit trail of a server to its ledger, some entries at a
+// time, so that they cost callers next to nothing.
+//
+// It knows neither requests nor what is worth an entry.
+package audit
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/apzuk3/agentd/internal/ledger"
+)
+
+const (
+	// maxWaiting is how many entries may wait to be written. Who adds another one waits.
+	maxWaiting = 1024
+	// gathering is how long an entry waits for others to be written with.
+	gathering = 100 * time.Millisecond
+	// writeTimeout bounds one write.
+	writeTimeout = 30 * time.Second
+	// sweepEvery is how often old entries are removed, sweepSize how many at a time.
+	sweepEvery = time.Hour
+	sweepSize  = 1000
+)
+
+// Config says what a trail does.
+type Config struct {
+	// Ledger has the entries. Required.
+	Ledger ledger.Ledger
+	// Keep is how long entries are kept; 0 is for ever.
+	Keep time.Duration
+	// Logger receives the entries that cannot be written. Required.
+	Logger *slog.Logger
+}
+
+// Trail takes entries. All methods may be called from any goroutine.
+type Trail struct {
+	cfg     Config
+	waiting chan ledger.Entry
+	ending  sync.RWMutex // held for writing while the trail ends, for reading while an entry is added
+	ended   bool
+	done    chan struct{} // closed when everything is written
+}
+
+// New starts a trail. Its goroutine ends with Close.
+func New(cfg Config) *Trail {
+	t := &Trail{cfg: cfg, waiting: make(chan ledger.Entry, maxWaiting), done: make(chan struct{})}
+	go t.run()
+	return t
+}
+
+// Add has an entry written, within about 100 ms. A process that dies before loses it. It waits while too many wait to
+// be written. What cannot be written, and what comes after Close, goes to the log.
+func (t *Trail) Add(e ledger.Entry) {
+	t.ending.RLock()
+	defer t.ending.RUnlock()
+	if t.ended {
+		t.log([]ledger.Entry{e}, "the trail has ended")
+		return
+	}
+	t.waiting <- e
+}
+
+// Close writes what waits, and ends the trail.
+func (t *Trail) Close() {
+	t.ending.Lock()
+	first := !t.ended
+	t.ended = true
+	t.ending.Unlock()
+	if first {
+		close(t.waiting)
+	}
+	<-t.done
+}
+
+// run is the one goroutine that writes.
+func (t *Trail) run() {
+	defer close(t.done)
+	t.sweep()
+	sweeps := time.NewTicker(sweepEvery)
+	defer sweeps.Stop()
+	for {
+		select {
+		case e, ok := <-t.waiting:
+			if !ok {
+				return
+			}
+			t.write(t.gather(e))
+		case <-sweeps.C:
+			t.sweep()
+		}
+	}
+}
+
+// gather waits for the entries that are written with a first one.
+func (t *Trail) gather(first ledger.Entry) []ledger.Entry {
+	batch := []ledger.Entry{first}
+	timer := time.NewTimer(gathering)
+	defer timer.Stop()
+	for len(batch) < maxWaiting {
+		select {
+		case e, ok := <-t.waiting:
+			if !ok {
+				return batch
+			}
+			batch = append(batch, e)
+		case <-timer.C:
+			return batch
+		}
+	}
+	return batch
+}
+
+func (t *Trail) write(batch []ledger.Entry) {
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	defer cancel()
+	if err := t.cfg.Ledger.AddEntries(ctx, batch); err != nil {
+		t.log(batch, err.Error())
+	}
+}
+
+// log writes entries to the log that are nowhere else.
+func (t *Trail) log(batch []ledger.Entry, why string) {
+	for i := range batch {
+		e := &batch[i]
+		t.cfg.Logger.Error("an entry of the audit trail is not written", slog.String("error", why),
+			slog.Time("at", e.Time), slog.String("tenant", e.Tenant), slog.String("principal", e.Principal),
+			slog.String("role", e.Role.String()), slog.String("via", e.Via), slog.String("from", e.From),
+			slog.String("action", e.Action), slog.String("session", e.Session), slog.String("turn", e.Turn),
+			slog.String("subject", e.Subject), slog.String("outcome", e.Outcome))
+	}
+}
+
+// sweep removes old entries, in pieces, so that other writers come between.
+func (t *Trail) sweep() {
+	if t.cfg.Keep == 0 {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
+	defer cancel()
+	before := time.Now().Add(-t.cfg.Keep)
+	for {
+		n, err := t.cfg.Ledger.RemoveEntries(ctx, before, sweepSize)
+		if err != nil {
+			t.cfg.Logger.Warn("old entries of the audit trail are not removed", slog.String("error", err.Error()))
+		}
+		if err != nil || n < sweepSize {
+			return
+		}
+	}
+}

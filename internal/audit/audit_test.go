@@ -1,0 +1,139 @@
+package audit_test
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/apzuk3/agentd/internal/audit"
+	"github.com/apzuk3/agentd/internal/ledger"
+	"github.com/apzuk3/agentd/internal/ledger/sqlledger"
+	"github.com/apzuk3/agentd/session/store/sqlite"
+)
+
+// slow is a ledger that writes as slowly as a test says, or not at all.
+type slow struct {
+	ledger.Ledger
+	mu     sync.Mutex // held while it writes
+	writes int
+	err    error
+}
+
+func (l *slow) AddEntries(ctx context.Context, entries []ledger.Entry) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.writes++
+	if l.err != nil {
+		return l.err
+	}
+	return l.Ledger.AddEntries(ctx, entries)
+}
+
+// open returns a ledger in memory.
+func open(t *testing.T) *slow {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return &slow{Ledger: sqlledger.New(s)}
+}
+
+func entry(n int) ledger.Entry {
+	return ledger.Entry{Time: time.Now(), Principal: fmt.Sprint("p", n), Action: "Run.execute", Outcome: "ok", From: "here"}
+}
+
+func (l *slow) all(t *testing.T) (out []string) {
+	t.Helper()
+	list, err := l.Entries(t.Context(), ledger.EntryQuery{AllTenants: true, Limit: 100_000})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range list {
+		out = append(out, e.Principal)
+	}
+	return out
+}
+
+// More entries than may wait are written, in order and in few writes, while the ledger hangs for a time.
+func TestTrail(t *testing.T) {
+	const entries = 5000
+	l := open(t)
+	trail := audit.New(audit.Config{Ledger: l, Logger: slog.New(slog.DiscardHandler)})
+	l.mu.Lock()
+	added := make(chan struct{})
+	go func() {
+		defer close(added)
+		for i := range entries {
+			trail.Add(entry(i))
+		}
+	}()
+	select {
+	case <-added:
+		t.Error("nobody waits for a ledger that hangs")
+	case <-time.After(300 * time.Millisecond):
+	}
+	l.mu.Unlock()
+	<-added
+	trail.Close()
+	trail.Close()
+	got := l.all(t)
+	if len(got) != entries || l.writes > entries/500 {
+		t.Errorf("%d entries of %d in %d writes", len(got), entries, l.writes)
+	}
+	for i, who := range got {
+		if who != fmt.Sprint("p", i) {
+			t.Fatalf("entry %d is of %s", i, who)
+		}
+	}
+}
+
+// What is not written is in the log, as is what comes after the end.
+func TestUnwrittenEntries(t *testing.T) {
+	l := open(t)
+	l.err = errors.New("the disk is full")
+	var log bytes.Buffer
+	trail := audit.New(audit.Config{Ledger: l, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+	trail.Add(entry(1))
+	trail.Close()
+	trail.Add(entry(2))
+	for _, want := range []string{"the disk is full", "principal=p1", "the trail has ended", "principal=p2"} {
+		if !strings.Contains(log.String(), want) {
+			t.Errorf("the log has no %q: %s", want, log.String())
+		}
+	}
+}
+
+// Old entries go, also while the server runs; without a bound all stay.
+func TestOldEntries(t *testing.T) {
+	for keep, want := range map[time.Duration]int{0: 2501, 24 * time.Hour: 1} {
+		synctest.Test(t, func(t *testing.T) {
+			l := open(t)
+			for i := range 2500 {
+				if err := l.AddEntries(context.Background(), []ledger.Entry{entry(i)}); err != nil {
+					t.Fatal(err)
+				}
+			}
+			trail := audit.New(audit.Config{Ledger: l, Keep: keep, Logger: slog.New(slog.DiscardHandler)})
+			time.Sleep(20 * time.Hour)
+			trail.Add(entry(2500))
+			time.Sleep(6 * time.Hour)
+			trail.Close()
+			if got := len(l.all(t)); got != want {
+				t.Errorf("with %v there are %d entries, want %d", keep, got, want)
+			}
+		})
+	}
+}
