@@ -20,6 +20,7 @@ import (
 	"errors"
 	"log/slog"
 	"net/http"
+	"sync"
 	"testing"
 	"time"
 
@@ -153,12 +154,30 @@ func (d *Daemon) Client(opts ...client.Option) *client.Client {
 // Shutdown ends the daemon. It waits for running turns until ctx ends. It may be called more than
 // once.
 func (d *Daemon) Shutdown(ctx context.Context) error {
+	done := make(chan struct{})
+	var closer sync.WaitGroup
+	closer.Go(func() { d.closeIdle(done) })
 	err := d.d.Shutdown(ctx)
+	close(done)
+	closer.Wait()
 	if d.endFront != nil {
 		err = errors.Join(err, d.endFront())
 	}
 	d.transport.CloseIdleConnections()
 	return err
+}
+
+// closeIdle closes the clients' connections, until done, as soon as they carry nothing: the daemon waits a second for
+// that when it stops.
+func (d *Daemon) closeIdle(done <-chan struct{}) {
+	for wait := time.Millisecond; ; wait = min(2*wait, 200*time.Millisecond) {
+		d.transport.CloseIdleConnections()
+		select {
+		case <-done:
+			return
+		case <-time.After(wait):
+		}
+	}
 }
 
 // Close ends the daemon. It suspends running turns after Config.Grace. It may be called

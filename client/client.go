@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"fmt"
 	"iter"
 	"net/http"
 	"net/url"
@@ -46,9 +47,9 @@ func New(baseURL string, opts ...Option) *Client {
 	if cfg.journalDir != "" {
 		c.journal = newJournal(cfg.journalDir)
 	}
-	c.stub = agentdv1connect.NewAgentdClient(linkedClient{c.http}, strings.TrimSpace(baseURL), cfg.connectOptions()...)
-	c.sessions = agentdv1connect.NewSessionServiceClient(
-		linkedClient{c.http}, strings.TrimSpace(baseURL), cfg.connectOptions()...)
+	hc := linkedClient{directClient{c.http}}
+	c.stub = agentdv1connect.NewAgentdClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
+	c.sessions = agentdv1connect.NewSessionServiceClient(hc, strings.TrimSpace(baseURL), cfg.connectOptions()...)
 	return c
 }
 
@@ -171,3 +172,20 @@ func httpClient(cfg *config) connect.HTTPClient {
 }
 
 func refuseRedirect(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
+
+// directClient makes an error of a redirect: to try again leads to the same one.
+type directClient struct{ connect.HTTPClient }
+
+func (c directClient) Do(req *http.Request) (*http.Response, error) {
+	resp, err := c.HTTPClient.Do(req)
+	if err != nil || resp.StatusCode/100 != 3 {
+		return resp, err
+	}
+	_ = resp.Body.Close()
+	to := "an address that it does not name"
+	if u, err := resp.Location(); err == nil {
+		to = u.Scheme + "://" + u.Host // what follows may hold a secret
+	}
+	return nil, connect.NewError(connect.CodeUnimplemented, fmt.Errorf(
+		"%s redirects to %s, and redirects are not followed: use the address of agentd itself", req.URL.Host, to))
+}

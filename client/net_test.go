@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"iter"
 	"net"
 	"net/http"
 	"net/http/httptest"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -163,13 +165,17 @@ func TestServerWithoutHTTP2(t *testing.T) {
 
 // TestRedirectIsNotFollowed because it would carry keys elsewhere.
 func TestRedirectIsNotFollowed(t *testing.T) {
-	t.Parallel() // it waits
 	var leaked atomic.Bool
 	other := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
 		leaked.Store(r.Header.Get("X-Agentd-Gemini-Api-Key") != "" || leaked.Load())
 	}))
 	defer other.Close()
-	srv := httptest.NewUnstartedServer(http.RedirectHandler(other.URL, http.StatusFound))
+	var asked atomic.Int32
+	redirect := http.RedirectHandler(other.URL+"/a-secret", http.StatusFound)
+	srv := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		redirect.ServeHTTP(w, r)
+	}))
 	srv.Config.Protocols = new(http.Protocols)
 	srv.Config.Protocols.SetUnencryptedHTTP2(true)
 	srv.Config.Protocols.SetHTTP1(true)
@@ -178,9 +184,22 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	own := &http.Client{Transport: &http.Transport{Protocols: new(http.Protocols)}}
 	own.Transport.(*http.Transport).Protocols.SetUnencryptedHTTP2(true)
 	for _, opts := range [][]client.Option{nil, {client.WithHTTPClient(own)}} {
-		if _, err := dial(t, srv.URL, opts...).Do(t.Context(), llm(), "hi", client.WithProviderKey("gemini", "k")); err == nil {
-			t.Error("want an error")
+		c := dial(t, srv.URL, opts...)
+		for name, events := range map[string]iter.Seq2[*client.Event, error]{
+			"Run":    c.Run(t.Context(), llm(), "hi", client.WithProviderKey("gemini", "k")),
+			"Attach": c.Attach(t.Context(), session),
+		} {
+			var err error
+			for _, err = range events {
+			}
+			if !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), "redirects to "+other.URL+",") ||
+				strings.Contains(err.Error(), "a-secret") {
+				t.Errorf("%s: want INVALID_REQUEST that names %s and no more of the address, got %v", name, other.URL, err)
+			}
 		}
+	}
+	if n := asked.Load(); n != 4 {
+		t.Errorf("%d requests, want 4: a redirect is final", n)
 	}
 	if own.CheckRedirect != nil {
 		t.Error("the caller's HTTP client was changed")

@@ -61,15 +61,28 @@ func (s *frames) reset(code uint32) {
 
 func (s *frames) halfClose() { s.frame(frameData, flagEndStream, 1, nil) }
 
+// hangUp ends the connection without a reset of TCP, so that the server reads all that was sent. Close resets it where
+// a frame of the server is not read yet, and the last frames are lost then.
+func (s *frames) hangUp() {
+	s.t.Helper()
+	_ = s.tcp().CloseWrite()
+}
+
 // dropConn closes the connection, with a reset of TCP.
 func (s *frames) dropConn() {
+	s.t.Helper()
+	conn := s.tcp()
+	_ = conn.SetLinger(0)
+	_ = conn.Close()
+}
+
+func (s *frames) tcp() *net.TCPConn {
 	s.t.Helper()
 	conn, ok := s.conn.(*net.TCPConn)
 	if !ok {
 		s.t.Fatalf("%T is no TCP connection", s.conn)
 	}
-	_ = conn.SetLinger(0)
-	_ = conn.Close()
+	return conn
 }
 
 // openRaw starts a turn on its own connection, and returns after the server's first
@@ -137,7 +150,7 @@ func TestResetCancels(t *testing.T) {
 	}{
 		"reset":                     {leave: func(_ *fixture, s *frames) { s.reset(cancel) }, cancelled: true},
 		"half-closed and reset":     {leave: func(_ *fixture, s *frames) { s.halfClose(); s.reset(cancel) }, cancelled: true},
-		"reset and gone":            {leave: func(_ *fixture, s *frames) { s.reset(cancel); _ = s.conn.Close() }, cancelled: true},
+		"reset and gone":            {leave: func(_ *fixture, s *frames) { s.reset(cancel); s.hangUp() }, cancelled: true},
 		"no error":                  {leave: func(_ *fixture, s *frames) { s.reset(noError) }},
 		"another code":              {leave: func(_ *fixture, s *frames) { s.reset(internalError) }},
 		"calm":                      {leave: func(_ *fixture, s *frames) { s.reset(enhanceYourCalm) }},

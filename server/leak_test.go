@@ -1,13 +1,9 @@
 package server_test
 
 import (
-	"runtime/debug"
 	"testing"
 
-	"go.uber.org/goleak"
+	"github.com/apzuk3/agentd/internal/test/testmain"
 )
 
-func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // little is alive at a time, and collecting it costs
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testmain.Run(m) }

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"runtime"
 	"time"
 
 	"github.com/apzuk3/agentd/internal/cli"
@@ -85,14 +84,8 @@ Examples:
 
 // copying is what the command is about, with findings on the standard output and progress on a terminal.
 func (f *databaseFlags) copying(p *process) (c daemon.Copying, m *meter, err error) {
-	c.DataDir = f.Data
-	if c.DataDir == "" {
-		if c.DataDir, err = dataDir(runtime.GOOS, p.env); err != nil {
-			return c, nil, err
-		}
-	}
-	if c.DataDir == daemon.Memory {
-		return c, nil, usage("--data: a database in memory is not on disk")
+	if c.DataDir, err = p.folder(f.Data); err != nil {
+		return c, nil, err
 	}
 	m = &meter{w: p.stderr, on: p.tty.stderr, now: time.Now}
 	c.Progress = m.show

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"runtime"
 	"text/tabwriter"
 	"time"
 
@@ -110,14 +109,9 @@ func lineOf(k *daemon.APIKey, text string) keyLine {
 
 // with opens the ledger of the database for f.
 func (f *ledgerFlags) with(p *process, use func(context.Context, *daemon.Ledger) error) (err error) {
-	data := f.Data
-	if data == "" {
-		if data, err = dataDir(runtime.GOOS, p.env); err != nil {
-			return err
-		}
-	}
-	if data == daemon.Memory {
-		return usage("--data: a database in memory is not on disk")
+	data, err := p.folder(f.Data)
+	if err != nil {
+		return err
 	}
 	ctx, stop := p.context()
 	defer stop()

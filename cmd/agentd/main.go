@@ -108,6 +108,8 @@ type commands struct {
 	Interactions interactionsCmd `cmd:"" help:"Answer what turns ask of people."`
 	State        stateCmd        `cmd:"" help:"List and remove the state that sessions share."`
 	Keys         keysCmd         `cmd:"" help:"Make, list and revoke the API keys of callers."`
+	Export       exportCmd       `cmd:"" help:"Write all that a database has of a tenant or a user."`
+	Erase        eraseCmd        `cmd:"" help:"Erase all that a database has of a tenant or a user."`
 	Audit        auditCmd        `cmd:"" help:"List who did what, when, and from where."`
 	Models       modelsCmd       `cmd:"" help:"List the models that the daemon knows."`
 	Backup       backupCmd       `cmd:"" help:"Copy the database to a file, also while a daemon runs."`

@@ -5,24 +5,20 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
-	"flag"
 	"io"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"runtime"
 	"runtime/debug"
-	"strconv"
 	"strings"
 	"sync"
 	"syscall"
 	"testing"
 
-	"go.uber.org/goleak"
-
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/test/testmain"
 )
 
 // asMain makes the test binary be agentd.
@@ -37,12 +33,7 @@ func TestMain(m *testing.M) {
 		main()
 		return
 	}
-	// Tests that run processes wait for the most part, for what those write and for
-	// their ends.
-	if err := flag.Set("test.parallel", strconv.Itoa(4*runtime.GOMAXPROCS(0))); err != nil {
-		panic(err)
-	}
-	goleak.VerifyTestMain(m)
+	testmain.Run(m)
 }
 
 func TestCommandLine(t *testing.T) {

@@ -340,6 +340,17 @@ func (r *running) shutdown(p *process, d *daemon.Daemon) error {
 	return err
 }
 
+// folder is the folder of a database on disk; data is what --data says.
+func (p *process) folder(data string) (_ string, err error) {
+	if data == "" {
+		data, err = dataDir(runtime.GOOS, p.env)
+	}
+	if data == daemon.Memory {
+		err = usage("--data: a database in memory is not on disk")
+	}
+	return data, err
+}
+
 // dataDir is agentd's folder in the place where programs keep a user's data.
 func dataDir(goos string, env map[string]string) (string, error) {
 	home := env["HOME"]

@@ -35,8 +35,9 @@ var runOnly = map[string]string{
 	"TestBackupOfALoadedDaemon": "about the file of the database, which is the same for both services",
 	"TestKilledBackup":          "as TestBackupOfALoadedDaemon",
 
-	"TestAuditTrail": "as TestKeys",
-	"TestKeys":       "about who may call, which one seam answers for both services",
+	"TestExportAndErase": "about a database, which is the same for both services",
+	"TestAuditTrail":     "as TestKeys",
+	"TestKeys":           "about who may call, which one seam answers for both services",
 
 	"TestWatchAcrossAKill": "reads by SessionService what a turn over Run has written, which is what it is about",
 

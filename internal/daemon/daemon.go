@@ -70,10 +70,12 @@ type Daemon struct {
 	admin    *admin       // nil before Start, and without an address for it
 	started  bool
 	stopped  bool
-	served   sync.WaitGroup // the goroutines that serve
-	failed   chan error     // holds why the daemon is of no use any more
-	once     sync.Once      // closes the store
-	closeErr error
+	served   sync.WaitGroup // the goroutines that serve, and that which erases
+	// stopErasing ends the goroutine that erases; nil before Start.
+	stopErasing context.CancelFunc
+	failed      chan error // holds why the daemon is of no use any more
+	once        sync.Once  // closes the store
+	closeErr    error
 }
 
 // New opens the store and puts the parts together. It listens to nothing yet.
@@ -267,6 +269,11 @@ func (d *Daemon) Start(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("daemon: recover open turns: %w", err), closeListener(l))
 	}
 	d.started = true
+	if d.ledger != nil {
+		var ctx context.Context
+		ctx, d.stopErasing = context.WithCancel(context.Background())
+		d.served.Go(func() { d.erasing(ctx) })
+	}
 	if l == nil {
 		d.log.Info("ready", slog.String("data", d.cfg.DataDir), slog.String("version", d.cfg.Version))
 		return nil
@@ -354,6 +361,9 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	d.stopped = true
 	started, admin := d.started, d.admin
+	if d.stopErasing != nil {
+		d.stopErasing()
+	}
 	d.mu.Unlock()
 	// The request that met the failure of the store may still wait for its reply.
 	replying := d.requests.inside() > 0 || d.broken.Load()

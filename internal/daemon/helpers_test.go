@@ -13,21 +13,16 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"runtime/debug"
 	"sync"
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/test/testmain"
 )
 
-func TestMain(m *testing.M) {
-	debug.SetGCPercent(400) // little is alive at a time, and collecting it costs
-	goleak.VerifyTestMain(m)
-}
+func TestMain(m *testing.M) { testmain.Run(m) }
 
 // buffer is a log that several goroutines write and a test reads.
 type buffer struct {

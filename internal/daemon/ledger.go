@@ -57,6 +57,7 @@ var ErrNoKey = ledger.ErrNoKey
 // Ledger is what a database on disk has beside its sessions: API keys and the audit trail. A daemon may run meanwhile.
 // Close ends it. One goroutine at a time may use it.
 type Ledger struct {
+	alone  bool // no daemon has the database open
 	store  *sqlite.Store
 	ledger ledger.Ledger
 }
@@ -73,7 +74,7 @@ func OpenLedger(ctx context.Context, dataDir string, allowNetworkFiles bool) (*L
 	if err != nil {
 		return nil, err
 	}
-	return &Ledger{s, sqlledger.New(s)}, nil
+	return &Ledger{alone: !cfg.Beside, store: s, ledger: sqlledger.New(s)}, nil
 }
 
 // NewPrincipal returns a principal, whose names a server takes.
@@ -131,14 +132,19 @@ func (l *Ledger) RevokeKey(ctx context.Context, id string) (APIKey, error) {
 
 // note adds what a user of this machine has done to the audit trail.
 func (l *Ledger) note(ctx context.Context, action string, key *APIKey) error {
-	who := "os:unknown"
-	if u, err := user.Current(); err == nil {
-		who = "os:" + u.Username
-	}
 	return l.ledger.AddEntries(ctx, []ledger.Entry{{
-		Time: time.Now(), Tenant: key.Principal.Tenant, Principal: who, Role: principal.Operator, From: "local",
+		Time: time.Now(), Tenant: key.Principal.Tenant, Principal: osUser(), Role: principal.Operator, From: "local",
 		Action: action, Subject: key.ID, Outcome: "ok",
 	}})
+}
+
+// osUser is the name of a user of this machine in the audit trail.
+func osUser() string {
+	u, err := user.Current()
+	if err != nil {
+		return "os:unknown"
+	}
+	return "os:" + u.Username
 }
 
 // Entries yields the entries of the audit trail, the oldest first. q.Limit is ignored.

@@ -265,6 +265,8 @@ var rooms = []room{
 		knows: "addresses that servers come back to"},
 	{path: "internal/test/issuer", floor: 2, kit: true, may: []string{"github.com/go-jose/go-jose/v4"},
 		knows: "tokens as an OpenID Connect issuer makes them"},
+	{path: "internal/test/testmain", floor: 0, kit: true,
+		knows: "how the tests of a package that wait are run"},
 	{path: "internal/contract", floor: 0, knows: "the part of the protocol that may never change"},
 	{path: "internal/importrules", floor: 0, knows: "this table"},
 }

@@ -1,5 +1,5 @@
 // Package ledger is a part of agentd, not an API: it is the seam for what a server keeps beside its sessions, its API
-// keys and its audit trail.
+// keys, its audit trail, and what it is to erase.
 //
 // It knows neither requests nor SQL. Package sqlledger keeps it in the database of the sessions; package ledgertest is
 // what every ledger must do.
@@ -19,6 +19,8 @@ var (
 	ErrNoKey = errors.New("there is no such API key")
 	// ErrKeyExists means that there is an API key of this id already.
 	ErrKeyExists = errors.New("an API key of this id exists")
+	// ErrNoErasure means that there is no erasure of this number.
+	ErrNoErasure = errors.New("there is no such erasure")
 )
 
 // Kind says what an API key is for.
@@ -99,6 +101,18 @@ type EntryQuery struct {
 	Limit int
 }
 
+// Erasure is a request to erase what a server has of a tenant, or of one of its users.
+type Erasure struct {
+	ID int64
+	// Tenant is whose it is; User is the id of its principal, "" for all of the tenant.
+	Tenant, User string
+	// Trail says that the entries of the audit trail are erased too.
+	Trail bool
+	// Asked and Ended are when; Ended is zero for one that is not over. Result says how it went.
+	Asked, Ended time.Time
+	Result       string
+}
+
 // Ledger keeps what a server has beside its sessions. All methods may be called from any goroutine. What a method has
 // written is durable when it returns nil.
 type Ledger interface {
@@ -114,6 +128,19 @@ type Ledger interface {
 	HasKeys(ctx context.Context) (bool, error)
 	// RemoveTokens removes at most limit keys of the kind Token that expired before a time, and returns how many.
 	RemoveTokens(ctx context.Context, before time.Time, limit int) (int, error)
+
+	// AddErasure asks the server for an erasure, and returns its number.
+	AddErasure(ctx context.Context, e Erasure) (int64, error)
+	// Erasure returns an erasure, or ErrNoErasure.
+	Erasure(ctx context.Context, id int64) (Erasure, error)
+	// OpenErasures returns at most limit erasures that are not over, the oldest first.
+	OpenErasures(ctx context.Context, limit int) ([]Erasure, error)
+	// EndErasure notes that an erasure is over, with its result, and forgets whose it was.
+	EndErasure(ctx context.Context, id int64, at time.Time, result string) error
+	// RemoveKeysOf removes the keys, and tokens, of a tenant, or of its user if that is not "".
+	RemoveKeysOf(ctx context.Context, tenant, user string) (int, error)
+	// RemoveEntriesOf removes at most limit entries of a tenant, or of its user if that is not "".
+	RemoveEntriesOf(ctx context.Context, tenant, user string, limit int) (int, error)
 
 	// AddEntries adds entries to the audit trail, all or none.
 	AddEntries(ctx context.Context, entries []Entry) error

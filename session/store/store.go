@@ -49,6 +49,8 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"net/url"
+	"strings"
 	"time"
 
 	"github.com/apzuk3/agentd/session/principal"
@@ -300,6 +302,19 @@ type SharedValue struct {
 	Value json.RawMessage
 }
 
+// Owner returns whose scope it is: a principal, or one without an id for that of a tenant.
+func (v SharedValue) Owner() (p principal.Principal) {
+	if name, isUser := strings.CutPrefix(v.Scope, "user:"); isUser {
+		p.Read(name)
+		return p
+	}
+	tenant, err := url.PathUnescape(strings.TrimPrefix(strings.TrimPrefix(v.Scope, "app"), ":"))
+	if err == nil {
+		p.Tenant = tenant
+	}
+	return p
+}
+
 // Errors of a Store. Implementations return them so that errors.Is finds them, one at a time.
 var (
 	// ErrNoSession means that the store has no session of that id. Nothing was written.
@@ -393,6 +408,8 @@ type Store interface {
 	Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error)
 	// Shared returns all shared values of a scope by key; none for an unknown scope.
 	Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error)
+	// Scopes returns at most limit names of scopes that have shared values, above after, in their order.
+	Scopes(ctx context.Context, after string, limit int) ([]string, error)
 	// SetShared writes shared values outside an append, all of them or none. It may be repeated. It returns
 	// ErrMalformed for a value without a scope or that is not JSON.
 	SetShared(ctx context.Context, values []SharedValue) error

@@ -22,6 +22,7 @@ func Run(t *testing.T, open func(*testing.T) ledger.Ledger) {
 	t.Run("revocation", func(t *testing.T) { revocation(t, open(t)) })
 	t.Run("tokens", func(t *testing.T) { tokens(t, open(t)) })
 	t.Run("audit", func(t *testing.T) { audit(t, open(t)) })
+	t.Run("erasures", func(t *testing.T) { erasures(t, open(t)) })
 	t.Run("races", func(t *testing.T) { races(t, open(t)) })
 }
 

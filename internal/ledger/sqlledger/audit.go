@@ -74,15 +74,7 @@ func scanEntry(rows *sql.Rows) (e ledger.Entry, err error) {
 
 // RemoveEntries implements ledger.Ledger.
 func (s *store) RemoveEntries(ctx context.Context, before time.Time, limit int) (removed int, err error) {
-	err = s.db.Transact(ctx, func(ctx context.Context, c *sql.Conn) error {
-		result, err := c.ExecContext(ctx, `DELETE FROM audit WHERE seq IN (SELECT seq FROM audit
-			WHERE time < $1 ORDER BY seq LIMIT $2)`, nanos(before), limit)
-		if err != nil {
-			return err
-		}
-		n, err := result.RowsAffected()
-		removed = int(n)
-		return err
-	})
+	removed, err = s.count(ctx, `DELETE FROM audit WHERE seq IN (SELECT seq FROM audit
+		WHERE time < $1 ORDER BY seq LIMIT $2)`, nanos(before), limit)
 	return removed, within(err, "remove entries of the audit trail")
 }

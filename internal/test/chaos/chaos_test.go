@@ -45,6 +45,7 @@ const (
 // session's turns are carried by SessionService, over connections that break like
 // those of the clients.
 func TestChaos(t *testing.T) {
+	t.Parallel()
 	seed := *seedFlag
 	t.Logf("-chaos.seed %d", seed)
 	s := newStorm(t, seed, build(t))

@@ -41,7 +41,8 @@ const pointLimit = 60 * time.Second
 // undisturbed is what they are held against. By itself it kills at some thirty of
 // more than seven hundred places, and at some eighty with the race detector; make
 // chaos, which CI runs, at all of them.
-func TestKillPoints(t *testing.T) {
+func TestKillPoints(t *testing.T) { //nolint:tparallel // the group of its subtests ends before their sum is checked
+	t.Parallel()
 	p := newProvider(t, false)
 	var mu sync.Mutex // protects the fields below
 	var ready []time.Duration

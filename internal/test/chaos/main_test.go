@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/signal"
 	"path/filepath"
-	"runtime/debug"
 	"strconv"
 	"strings"
 	"sync"
@@ -16,9 +15,8 @@ import (
 	"testing"
 	"time"
 
-	"go.uber.org/goleak"
-
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/test/testmain"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
@@ -39,8 +37,7 @@ func TestMain(m *testing.M) {
 		}
 		return
 	}
-	debug.SetGCPercent(400) // of the tests; daemons collect as they do
-	goleak.VerifyTestMain(m)
+	testmain.Run(m)
 }
 
 // serve is a daemon as the command starts it, but for its store.

@@ -34,6 +34,13 @@ func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMe
 	})
 }
 
+// Scopes reads the names of the scopes of shared values.
+func (s *Store) Scopes(ctx context.Context, after string, limit int) ([]string, error) {
+	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]string, error) {
+		return s.raw.Scopes(ctx, after, limit)
+	})
+}
+
 // Spent reads what a tenant has spent.
 func (s *Store) Spent(ctx context.Context, tenant string, from, to int64) (record.Spent, error) {
 	return withRetries(ctx, s, beRead, func(ctx context.Context) (record.Spent, error) {

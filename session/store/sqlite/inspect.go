@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"maps"
 	"slices"
+	"sync"
 
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -48,16 +49,6 @@ func (s *Store) Keys(ctx context.Context, sessionID string, after store.Key, lim
 		return nil, fmt.Errorf("sqlite: keys of session %q: %w", sessionID, err)
 	}
 	return keys, nil
-}
-
-// Scopes returns at most limit scopes of shared values above after, in their order.
-func (s *Store) Scopes(ctx context.Context, after string, limit int) ([]string, error) {
-	scopes, err := inspect(ctx, s, scanText,
-		`SELECT DISTINCT scope FROM shared WHERE scope > ? ORDER BY scope`+atMost, after, limit)
-	if err != nil {
-		return nil, fmt.Errorf("sqlite: scopes of shared values: %w", err)
-	}
-	return scopes, nil
 }
 
 // Orphans calls report for each session that does not exist and that a table has rows of.
@@ -105,14 +96,20 @@ func (s *Store) Integrity(ctx context.Context) ([]string, error) {
 // damagedError reports whether an error says that the file is damaged.
 func damagedError(err error) bool { return errors.Is(err, store.ErrDamaged) }
 
-// schemaDiffers compares the schema with that of a new database.
-func (s *Store) schemaDiffers(ctx context.Context) ([]string, error) {
-	fresh, err := Open(ctx, Memory, Config{})
+// newSchema returns what schemaOf returns of a new database. Nobody changes it.
+var newSchema = sync.OnceValues(func() (map[string]string, error) {
+	fresh, err := Open(context.Background(), Memory, Config{})
 	if err != nil {
 		return nil, err
 	}
-	want, err := fresh.schemaOf(ctx)
-	if err := errors.Join(err, fresh.Close()); err != nil {
+	schema, err := fresh.schemaOf(context.Background())
+	return schema, errors.Join(err, fresh.Close())
+})
+
+// schemaDiffers compares the schema with that of a new database.
+func (s *Store) schemaDiffers(ctx context.Context) ([]string, error) {
+	want, err := newSchema()
+	if err != nil {
 		return nil, err
 	}
 	have, err := s.schemaOf(ctx)

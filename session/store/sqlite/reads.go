@@ -18,8 +18,8 @@ type reads struct {
 	// db runs the queries that cannot be prepared.
 	db queryer
 
-	getHead, getLog, getShared, getSpent, getOpenTurns, getIdle *sql.Stmt
-	getInfo, getRow, getKey, getUnindexed                       *sql.Stmt
+	getHead, getLog, getShared, getScopes, getSpent, getOpenTurns, getIdle *sql.Stmt
+	getInfo, getRow, getKey, getUnindexed                                  *sql.Stmt
 }
 
 // atMost ends a query that has a limit. The plus sign keeps SQLite from reading the value when it plans the
@@ -44,6 +44,7 @@ func prepareReads(ctx context.Context, p queryer) (*reads, error) {
 			WHERE session_id = ? AND seq > ? ORDER BY seq` + atMost,
 		&r.getSpent: `SELECT coalesce(sum(tokens), 0), coalesce(sum(cost), 0)
 			FROM spent WHERE tenant = ? AND day BETWEEN ? AND ?`,
+		&r.getScopes:    `SELECT DISTINCT scope FROM shared WHERE scope > ? ORDER BY scope LIMIT ?`,
 		&r.getShared:    `SELECT key, value FROM shared WHERE scope = ?`,
 		&r.getOpenTurns: openTurnsQuery,
 		&r.getIdle:      idleQuery,

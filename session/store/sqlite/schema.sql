@@ -9,7 +9,7 @@ CREATE TABLE goose_db_version (
     tstamp     TIMESTAMP DEFAULT (datetime('now'))
 );
 INSERT INTO goose_db_version (version_id, is_applied) VALUES
-    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1);
+    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1);
 
 CREATE TABLE sessions (
     id          TEXT    NOT NULL PRIMARY KEY,
@@ -149,3 +149,15 @@ CREATE TABLE spent (
     cost   INTEGER NOT NULL,
     PRIMARY KEY (tenant, day)
 ) STRICT, WITHOUT ROWID;
+
+-- What a server was asked to erase, see package ledger. Tenant and name are empty when it is over.
+CREATE TABLE erasures (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    tenant   TEXT    NOT NULL,
+    name     TEXT    NOT NULL,
+    trail    INTEGER NOT NULL,
+    asked_at INTEGER NOT NULL,
+    ended_at INTEGER NOT NULL,
+    result   TEXT    NOT NULL
+) STRICT;
+CREATE INDEX erasures_open ON erasures (id) WHERE ended_at = 0;

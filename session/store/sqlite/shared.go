@@ -2,6 +2,7 @@ package sqlite
 
 import (
 	"context"
+	"database/sql"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -50,6 +51,23 @@ func (s *Store) readShared(ctx context.Context, scope string) (map[string]json.R
 		return nil, fmt.Errorf("sqlite: shared values of %q: %w", scope, err)
 	}
 	return values, nil
+}
+
+// Scopes returns the names of scopes; see store.Store.
+func (s *Store) Scopes(ctx context.Context, after string, limit int) ([]string, error) {
+	if limit <= 0 {
+		return nil, malformed("limit is %d, want at least 1", limit)
+	}
+	names, err := view(ctx, s, func(ctx context.Context, r *reads) ([]string, error) {
+		return query(ctx, r.getScopes, func(rows *sql.Rows) (name string, err error) {
+			err = rows.Scan(&name)
+			return name, err
+		}, after, limit)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("sqlite: scopes of shared values: %w", err)
+	}
+	return names, nil
 }
 
 // SetShared writes shared values outside an append; see store.Store.

@@ -297,6 +297,20 @@ func (m *model) Shared(ctx context.Context, scope string) (map[string]json.RawMe
 	return maps.Clone(m.values[scope]), ctx.Err()
 }
 
+func (m *model) Scopes(ctx context.Context, after string, limit int) (names []string, err error) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if limit <= 0 {
+		return nil, store.ErrMalformed
+	}
+	for _, name := range slices.Sorted(maps.Keys(m.values)) {
+		if name > after && len(m.values[name]) > 0 && len(names) < limit {
+			names = append(names, name)
+		}
+	}
+	return names, ctx.Err()
+}
+
 func (m *model) pay(b store.Batch) {
 	if m.spent == nil {
 		m.spent = map[string]map[int64]record.Spent{}

@@ -91,6 +91,37 @@ var sharedTests = []test{
 			store.SharedValue{Scope: "app", Key: "k", Value: []byte(`null`)})
 		wantShared(t, s, "app", map[string]string{"k": `null`, "l": `"x"`})
 	}},
+	{"Shared/Scopes", func(t *testing.T, s store.Store) {
+		values := func(value []byte, scopes ...string) (out []store.SharedValue) {
+			for _, scope := range scopes {
+				out = append(out, store.SharedValue{Scope: scope, Key: "k", Value: value},
+					store.SharedValue{Scope: scope, Key: "l", Value: value})
+			}
+			return out
+		}
+		for _, v := range [][]store.SharedValue{
+			values([]byte("1"), "user:a", "app", "app:acme", "user:gone", "user:b"), values(nil, "user:gone"),
+		} {
+			if err := s.SetShared(t.Context(), v); err != nil {
+				t.Fatal(err)
+			}
+		}
+		var all []string
+		for after := ""; ; after = all[len(all)-1] {
+			names, err := s.Scopes(t.Context(), after, 2)
+			if err != nil || len(names) > 2 {
+				t.Fatalf("Scopes(%q): %q, %v", after, names, err)
+			}
+			if all = append(all, names...); len(names) < 2 {
+				break
+			}
+		}
+		if want := []string{"app", "app:acme", "user:a", "user:b"}; !slices.Equal(all, want) {
+			t.Errorf("Scopes: %q, want %q", all, want)
+		}
+		_, err := s.Scopes(t.Context(), "", 0)
+		wantErr(t, "no limit", err, store.ErrMalformed)
+	}},
 	{"Shared/NoValueRemovesTheKey", func(t *testing.T, s store.Store) {
 		create(t, s, "a")
 		b := batch("a", events(0, 1)...)
