@@ -83,8 +83,8 @@ func (s *Server) logCall(r *http.Request, a *access, attrs ...slog.Attr) {
 		attrs = append(attrs, slog.String("path", logged(r.URL.Path)))
 	}
 	for _, known := range []struct{ key, value string }{
-		{"principal", a.who.ID}, {"tenant", a.who.Tenant}, {"session", a.session}, {"turn", a.turn}, {"from", s.now().From(r)},
-		{"error", a.why},
+		{"principal", a.who.ID}, {"tenant", a.who.Tenant}, {"session", a.session}, {"turn", a.turn},
+		{"from", s.now().From(r)}, {"error", a.why},
 	} {
 		if known.value != "" {
 			attrs = append(attrs, slog.String(known.key, logged(known.value)))

@@ -5,6 +5,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/tally"
 )
 
 const (
@@ -15,8 +16,8 @@ const (
 
 // Stats counts sessions, turns and watchers. It looks at each session in memory, and at most 100,000 open turns of
 // the store. An error is that of the store; what is in memory is counted then.
-func (m *Manager) Stats(ctx context.Context) (live.Stats, error) {
-	st := live.Stats{Lags: m.store.Lags()}
+func (m *Manager) Stats(ctx context.Context) (tally.Tally, error) {
+	st := tally.Tally{Lags: m.store.Lags.Load()}
 	m.sessions.Each(func(s *live.Session, _, _ int) { s.AddTo(&st) })
 	driven := lock.Get(&m.mu, func() map[string]bool {
 		keys := make(map[string]bool, len(m.running))

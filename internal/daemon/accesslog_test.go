@@ -95,7 +95,8 @@ func TestCallsAreLogged(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			for watch.Receive() { //nolint:revive // to its end
+			for watch.Receive() {
+				continue
 			}
 			if err := watch.Close(); err != nil {
 				t.Fatal(err)

@@ -10,8 +10,8 @@ import (
 	"github.com/apzuk3/agentd/internal/telemetry"
 )
 
-// countsKept is how long counts are reported before there is a new count: a daemon with many suspended turns reads all of
-// them.
+// countsKept is how long counts are reported before there is a new count: a daemon reads all of its suspended turns
+// for one.
 const countsKept = 2 * time.Second
 
 // counting lets one goroutine at a time count, while the store is open.

@@ -36,9 +36,9 @@ var (
 	sessionsDesc = desc("agentd_sessions_live", "Sessions in memory.")
 	streamsDesc  = desc("agentd_streams_open", "Run streams that are open.")
 	behindDesc   = desc("agentd_stream_behind_messages", "Messages that wait for clients, of all streams.")
-	furthestDesc = desc("agentd_stream_behind_most_messages", "Messages that wait for the client that is furthest behind.")
+	furthestDesc = desc("agentd_stream_behind_most_messages", "Messages that wait for the client furthest behind.")
 	laggingDesc  = desc("agentd_streams_lagging", "Streams that are so far behind that they read the log.")
-	lagsDesc     = desc("agentd_stream_lags_total", "How often a stream fell so far behind that it had to read the log.")
+	lagsDesc     = desc("agentd_stream_lags_total", "How often a stream fell so far behind that it read the log.")
 	breakerDesc  = desc("agentd_model_breaker_state",
 		"What the breaker does with calls of a model: 0 closed, 1 half open, 2 open; the worst of all keys of callers.",
 		"model", "key")

@@ -55,7 +55,8 @@ var (
 
 // New returns metrics in which nothing was counted.
 func New(cfg Config) *Metrics {
-	m := &Metrics{cfg: cfg, registry: prometheus.NewRegistry(), models: newNames(maxModels), limits: newNames(maxLimits)}
+	m := &Metrics{cfg: cfg, registry: prometheus.NewRegistry()}
+	m.models, m.limits = newNames(maxModels), newNames(maxLimits)
 	m.tries = m.histogram("agentd_model_call_duration_seconds", slow,
 		"Time of each try of a model call, by its outcome.", "model", "outcome")
 	m.tokens = m.counter("agentd_model_tokens_total",

@@ -115,7 +115,10 @@ func (b *busy) traffic() {
 func (b *busy) run() {
 	b.t.Helper()
 	c := client.New(b.d.URL())
-	client.AddTool(c, "look", "looks", func(context.Context, struct{}) (string, error) { return "a hill", nil })
+	look := func(context.Context, struct{}) (string, error) { return "a hill", nil }
+	if err := client.AddTool(c, "look", "looks", look); err != nil {
+		b.t.Fatal(err)
+	}
 	for event, err := range c.Run(b.t.Context(), client.LLM("root", "scripted/looks", client.Tools("look")), "go") {
 		if err != nil {
 			b.t.Fatal(err)

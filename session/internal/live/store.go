@@ -33,7 +33,7 @@ type Store struct {
 	Flushers   stalls.Flushers          // the goroutines that write without a caller
 	draining   atomic.Bool              // the server stops, see Drain
 	limits     atomic.Pointer[limits.Limits]
-	lags       atomic.Int64 // how often a watcher's queue was dropped
+	Lags       atomic.Int64 // how often a watcher began to lag
 
 	onToolResult func(record.Outcome, time.Duration) // may be nil
 }
