@@ -36,10 +36,7 @@ func (s *Server) audit(ctx context.Context, action string, on target, outcome st
 		Action: action, Session: on.session, Turn: on.turn, Subject: on.subject, Outcome: outcome,
 	}
 	if r, ok := ctx.Value(requestKey{}).(*http.Request); ok {
-		e.From = r.RemoteAddr
-		if from := s.now().From; from != nil {
-			e.From = from(r)
-		}
+		e.From = s.now().From(r)
 	}
 	write(e)
 }

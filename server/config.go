@@ -95,12 +95,20 @@ type Config struct {
 	// CreateToken makes a token for a principal and returns what its holder sends; maker is the principal that asks for
 	// it. Several goroutines may call it at once. nil: CreateSessionToken is refused.
 	CreateToken func(ctx context.Context, maker, token principal.Principal) (string, error)
+	// Observe is called when a call of Agentd or SessionService begins, with its method, such as
+	// SessionService/CreateTurn; a method that there is not is "other". The call goes on in the context that it
+	// returns, and ended is called when the call is over, with "ok" or the code of Connect. Several goroutines may
+	// call it at once. Default: none.
+	Observe func(ctx context.Context, method string) (_ context.Context, ended func(code string))
+	// OnLimit receives the name of each limit because of which something of a client was refused. Several goroutines
+	// may call it at once. Default: none.
+	OnLimit func(name string)
 	// Audit receives what callers do and what they are refused, reads and tool results aside. Several goroutines may
 	// call it at once; a caller waits for it. nil: nothing is noted.
 	Audit func(ledger.Entry)
-	// From returns where a request comes from, for Audit. Default: the address of the connection.
+	// From returns where a request comes from, for Audit and the log. Default: the address of the connection.
 	From func(*http.Request) string
-	// Logger receives one line per turn; no prompts, payloads or keys. Default:
+	// Logger receives one line per call; no prompts, payloads or keys. Default:
 	// discard.
 	Logger *slog.Logger
 	// CORSOrigins are the origins from which web pages may call SessionService,
@@ -177,6 +185,15 @@ func (c Config) WithDefaults() Config {
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)
+	}
+	if c.Observe == nil {
+		c.Observe = func(ctx context.Context, _ string) (context.Context, func(string)) { return ctx, func(string) {} }
+	}
+	if c.From == nil {
+		c.From = func(r *http.Request) string { return r.RemoteAddr }
+	}
+	if c.OnLimit == nil {
+		c.OnLimit = func(string) {}
 	}
 	c.OnDisconnect = cmp.Or(c.OnDisconnect, onDisconnectAuto)
 	c.MaxStreams = cmp.Or(c.MaxStreams, 4096)

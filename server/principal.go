@@ -34,22 +34,37 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 			err = p.Check()
 		}
 		if err != nil {
-			s.log.LogAttrs(r.Context(), slog.LevelInfo, "request refused",
-				slog.String("path", r.URL.Path), slog.String("error", err.Error()))
+			refusal := connectError(unauthenticated(err))
+			s.noteRefused(r, err, refusal)
 			w.Header().Set("Cache-Control", "no-store")
-			_ = write.Write(w, r, connectError(unauthenticated(err))) // a client that is gone reads nothing
+			_ = write.Write(w, r, refusal) // a client that is gone reads nothing
 			return
 		}
+		accessOf(r.Context()).as(p)
 		if e := s.tenants.request(p.Tenant, s.now().TenantRequestsPerSecond); e != nil {
 			if streams[r.URL.Path] {
 				e.Code = codeUnavailable // upon which clients come back
 			}
-			_ = write.Write(w, r, connectError(e))
+			refusal := connectError(e)
+			s.limited(e)
+			accessOf(r.Context()).failed(refusal)
+			_ = write.Write(w, r, refusal)
 			return
 		}
 		ctx := context.WithValue(r.Context(), requestKey{}, r)
 		next.ServeHTTP(w, r.WithContext(principal.With(ctx, p)))
 	})
+}
+
+// noteRefused has the line of a call say why its caller is refused. Reflection has no such line.
+func (s *Server) noteRefused(r *http.Request, err error, refusal *connect.Error) {
+	if a := accessOf(r.Context()); a != nil {
+		a.why = err.Error()
+		a.failed(refusal)
+		return
+	}
+	s.log.LogAttrs(r.Context(), slog.LevelInfo, "request refused",
+		slog.String("path", logged(r.URL.Path)), slog.String("error", err.Error()))
 }
 
 // streams are the methods whose clients come back when a connection is lost.

@@ -43,6 +43,7 @@ func (s *sessionService) WatchSession(
 	stream *connect.ServerStream[agentdv1.WatchSessionResponse],
 ) error {
 	exchange := arrived(ctx)
+	accessOf(ctx).about(r.Msg)
 	if e := s.acceptable(r.Msg); e != nil {
 		return e
 	}

@@ -9,6 +9,7 @@ import (
 	"net/url"
 	"path"
 	"strings"
+	"sync"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protowire"
@@ -143,12 +144,22 @@ const envelopeBytes = 5
 // size. It is owned by the goroutine that reads.
 type boundedBody struct {
 	io.ReadCloser
-	left  int64 // below 0: there was more
-	limit int
+	left    int64 // below 0: there was more
+	refused func() *connect.Error
 }
 
-func newBoundedBody(body io.ReadCloser, limit int) *boundedBody {
-	return &boundedBody{ReadCloser: body, left: int64(limit) + envelopeBytes, limit: limit}
+func (s *Server) newBoundedBody(r *http.Request) *boundedBody {
+	limit := s.now().MaxMessageBytes
+	return &boundedBody{
+		ReadCloser: r.Body, left: int64(limit) + envelopeBytes,
+		refused: sync.OnceValue(func() *connect.Error {
+			e := errTooLarge(limit)
+			s.limited(e)
+			err := connectError(e)
+			accessOf(r.Context()).failed(err)
+			return err
+		}),
+	}
 }
 
 func (b *boundedBody) Read(p []byte) (int, error) {
@@ -160,7 +171,7 @@ func (b *boundedBody) Read(p []byte) (int, error) {
 		// A client that still sends does not read the error.
 		_, _ = io.Copy(io.Discard, b.ReadCloser)
 	}
-	return 0, connectError(errTooLarge(b.limit))
+	return 0, b.refused()
 }
 
 // withExplanations makes refusals without an RPC error (no such method, verb or content
@@ -170,6 +181,7 @@ func withExplanations(next http.Handler) http.Handler {
 	write := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if err := unreadable(r); err != nil {
+			accessOf(r.Context()).failed(err)
 			_ = write.Write(w, r, err) // a client that is gone reads nothing
 			return
 		}
@@ -243,6 +255,7 @@ func (e *explainer) WriteHeader(status int) {
 	if status == http.StatusNotFound {
 		err = detailed(connect.CodeUnimplemented, errors.New(err.Message()), why)
 	}
+	accessOf(e.r.Context()).failed(err)
 	e.Header().Del("X-Content-Type-Options")
 	_ = e.write.Write(keepStatus{e.ResponseWriter, status}, e.r, err) // a client that is gone reads nothing
 }

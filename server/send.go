@@ -129,6 +129,7 @@ func (st *stream) endEarly(e *fault.Error) {
 
 // errorOf returns the wire form of an error of a stream that has its turn.
 func (st *stream) errorOf(e *fault.Error) *agentdv1.RunResponse {
+	st.srv.limited(e)
 	if e.TurnID == "" {
 		e = e.OfTurn(st.turn.ID())
 	}

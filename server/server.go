@@ -84,10 +84,10 @@ func (s *Server) routes() http.Handler {
 	mux := http.NewServeMux()
 	opts := handlerOptions(s.now().MaxMessageBytes)
 	path, run := agentdv1connect.NewAgentdHandler(s, opts...)
-	mux.Handle(path, s.authenticated(withExplanations(withTransport(s.now().MaxMessageBytes, run))))
+	mux.Handle(path, s.observed(s.authenticated(withExplanations(withTransport(s.now().MaxMessageBytes, run)))))
 	opts = append(sessionOptions(s.now().MaxMessageBytes), connect.WithInterceptors(s.checked()))
 	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, opts...)
-	mux.Handle(path, s.crossOrigin(s.authenticated(s.exchange(withExplanations(sessions)))))
+	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(sessions))))))
 
 	opts = othersOptions()
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)

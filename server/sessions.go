@@ -39,7 +39,7 @@ type exchangeKey struct{}
 // hands its handler the means to bound the reply.
 func (s *Server) exchange(next http.Handler) http.Handler {
 	bounded := http.MaxBytesHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		r.Body = newBoundedBody(r.Body, s.now().MaxMessageBytes) // the request is a copy of MaxBytesHandler's
+		r.Body = s.newBoundedBody(r) // the request is a copy of MaxBytesHandler's
 		e := &exchange{rc: http.NewResponseController(w), out: &countingWriter{ResponseWriter: w}}
 		e.out.progress = func() {
 			if e.room.isLate() {
@@ -140,6 +140,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		defer e.bound(c.s.now().WriteTimeout)
 		defer func() { c.s.auditCall(ctx, req.Spec(), req, resp, err) }()
 		defer func() { err = c.clientError(ctx, req.Spec().Procedure, recover(), err) }()
+		accessOf(ctx).about(req.Any())
 		if e := mayCall(principal.Of(ctx), req.Spec().Procedure); e != nil {
 			return nil, e
 		}
@@ -153,7 +154,11 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			}
 			defer leave()
 		}
-		return c.s.outbox.serve(ctx, e, req, next, c.s.now().WriteTimeout)
+		resp, err = c.s.outbox.serve(ctx, e, req, next, c.s.now().WriteTimeout)
+		if err == nil {
+			accessOf(ctx).about(resp.Any())
+		}
+		return resp, err
 	}
 }
 
@@ -171,12 +176,20 @@ func (c checks) WrapStreamingClient(next connect.StreamingClientFunc) connect.St
 	return next
 }
 
-// clientError turns an error or a panic into an error that a client may see.
+// clientError turns an error or a panic into an error that a client may see, and notes it.
 func (c checks) clientError(ctx context.Context, where string, p any, err error) error {
 	if p != nil {
 		c.s.panicked(where, p)
 		err = errors.New("panic")
 	}
+	c.s.limited(err)
+	err = c.wireError(ctx, where, err)
+	accessOf(ctx).failed(err)
+	return err
+}
+
+// wireError is the error that a client sees.
+func (c checks) wireError(ctx context.Context, where string, err error) error {
 	if err == nil {
 		return nil
 	}
@@ -395,6 +408,7 @@ func (s *sessionService) WatchTurn(
 	stream *connect.ServerStream[agentdv1.WatchTurnResponse],
 ) error {
 	exchange := arrived(ctx)
+	accessOf(ctx).about(r.Msg)
 	if e := s.acceptable(r.Msg); e != nil {
 		return e
 	}
@@ -459,6 +473,7 @@ func (s *sessionService) SubmitToolResults(
 	out := &agentdv1.SubmitToolResultsResponse{}
 	for i, err := range errs {
 		if err != nil {
+			s.limited(err)
 			refusal := errorResponse(id, s.internal("record result", err)).GetError()
 			refusal.TurnId, refusal.ToolCallId = r.Msg.GetTurnId(), results[i].CallID
 			out.Refused = append(out.Refused, &agentdv1.RefusedToolResult{ToolCallId: refusal.ToolCallId,

@@ -116,6 +116,7 @@ func (st *stream) serve(ctx context.Context, refused *fault.Error, leave func())
 	}
 	if refused != nil {
 		st.errorCode = refused.Code
+		st.srv.limited(refused)
 		st.send(errorResponse("", refused))
 	} else {
 		close(st.attached)
@@ -123,7 +124,7 @@ func (st *stream) serve(ctx context.Context, refused *fault.Error, leave func())
 	}
 	st.finished = true
 	st.finish()
-	st.logEnd()
+	st.note()
 	leave()
 	if !st.gone && st.sentMessage {
 		st.linger()
@@ -288,31 +289,30 @@ func (st *stream) close() {
 	st.t.lastWrite(st.srv.now().WriteTimeout)
 }
 
-// logEnd writes one line: the outcome of a request that started no turn. The manager
-// logs turns; a stream's line about its turn is for debugging.
-func (st *stream) logEnd() {
-	level := slog.LevelDebug
-	if st.turn == nil {
-		level = slog.LevelInfo
+// note has the line of the call say what came of the stream.
+func (st *stream) note() {
+	a := accessOf(st.t.ctx)
+	if a == nil {
+		return
 	}
-	attrs := []slog.Attr{
-		slog.Duration("took", time.Since(st.started)),
-		slog.Int64("bytes_in", st.t.body.total.Load()),
-		slog.Int64("bytes_out", st.t.out.total),
+	switch {
+	case st.gone:
+		a.code = connect.CodeCanceled.String()
+	case st.end == nil:
+		a.failedWith(st.errorCode)
 	}
 	if st.turn != nil {
-		attrs = append(attrs, slog.String("session", st.turn.SessionID()), slog.String("turn", st.turn.ID()))
+		a.session, a.turn = st.turn.SessionID(), st.turn.ID()
 	}
+	a.more = append(a.more, slog.String("outcome", st.outcome()))
 	if st.errorCode != 0 {
-		attrs = append(attrs, slog.String("code", st.errorCode.String()))
+		a.more = append(a.more, slog.String("error_code", st.errorCode.String()))
 	}
 	if st.end != nil {
-		attrs = append(attrs,
+		a.more = append(a.more,
 			slog.Int64("model_calls", int64(st.end.GetUsageSummary().GetLlmCalls())),
 			slog.Int64("tokens", int64(st.end.GetUsageSummary().GetTotalUsage().GetTotalTokens())))
 	}
-	attrs = append(attrs, slog.String("outcome", st.outcome()))
-	st.srv.log.LogAttrs(context.Background(), level, "stream ended", attrs...)
 }
 
 func (st *stream) outcome() string {

@@ -43,6 +43,8 @@ func (w *watchStream) serve(ctx context.Context) error {
 	f := &follower{srv: w.s, feed: w.feed, view: w.view, hint: w.hint, peer: w, quiet: w.heartbeats.C}
 	err := f.follow(ctx)
 	if e, ok := errors.AsType[*fault.Error](err); ok {
+		accessOf(ctx).failedWith(e.Code)
+		w.s.limited(e)
 		return w.send(session.Placed{Message: errorResponse(w.sessionID, e)}, false)
 	}
 	return err

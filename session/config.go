@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/limits"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -23,6 +24,9 @@ type Config struct {
 	Now func() time.Time
 	// Limits bound the manager.
 	Limits limits.Limits
+	// OnToolResult, if not nil, receives how each tool call was settled and how long that took from its request,
+	// or from the approval of a person. It must not block, nor call the manager.
+	OnToolResult func(outcome record.Outcome, took time.Duration)
 	// OnFatal is called once if the store fails for good (ErrFailed). By then the manager
 	// refuses new turns and suspends those that run. The process must end, so that the next
 	// one opens the store. It must not block, nor call the manager.

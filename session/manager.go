@@ -70,7 +70,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		room:      make(chan struct{}, 1),
 	}
 	m.store = live.NewStore(live.StoreConfig{
-		Store: cfg.Store, Logger: cfg.Logger, Now: cfg.Now, Limits: cfg.Limits,
+		Store: cfg.Store, Logger: cfg.Logger, Now: cfg.Now, Limits: cfg.Limits, OnToolResult: cfg.OnToolResult,
 		OnFatal: func(err error) {
 			m.suspendAll()
 			if cfg.OnFatal != nil {

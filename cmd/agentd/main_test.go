@@ -6,6 +6,7 @@ import (
 	"context"
 	"encoding/json"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -132,6 +133,13 @@ func awaitServing(t *testing.T, r io.Reader, log *bytes.Buffer) (addr string, re
 	}
 }
 
+// withoutAdmin is an environment in which serve takes no port for its operator, unless env names one.
+func withoutAdmin(env map[string]string) map[string]string {
+	out := map[string]string{"AGENTD_ADMIN_ADDR": "off"}
+	maps.Copy(out, env)
+	return out
+}
+
 // inProcess runs serve on a goroutine.
 func inProcess(t *testing.T, env map[string]string) *served {
 	t.Helper()
@@ -139,7 +147,7 @@ func inProcess(t *testing.T, env map[string]string) *served {
 	r, w := io.Pipe()
 	code := make(chan int, 1)
 	go func() {
-		code <- run(signals, []string{"serve", "--log-format=json"}, env, io.Discard, w)
+		code <- run(signals, []string{"serve", "--log-format=json"}, withoutAdmin(env), io.Discard, w)
 		_ = w.Close()
 	}()
 	s := &served{log: &bytes.Buffer{}, signal: func(sig os.Signal) { signals <- sig }}
@@ -165,7 +173,7 @@ func binary(t *testing.T, env map[string]string) *served {
 	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve", "--log-format=json")
 	// Under the race detector a process sleeps for a second before it ends.
 	cmd.Env = []string{asMain + "=1", "GORACE=atexit_sleep_ms=0"}
-	for k, v := range env {
+	for k, v := range withoutAdmin(env) {
 		cmd.Env = append(cmd.Env, k+"="+v)
 	}
 	stderr, err := cmd.StderrPipe()

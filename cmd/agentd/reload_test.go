@@ -31,7 +31,7 @@ func startReloaded(t *testing.T, text string, env map[string]string) *reloaded {
 	out, in := io.Pipe()
 	ended := make(chan int, 1)
 	go func() {
-		ended <- run(r.signals, []string{"serve", "--config", r.file, "--log-format=json"}, env, io.Discard, in)
+		ended <- run(r.signals, []string{"serve", "--config", r.file, "--log-format=json"}, withoutAdmin(env), io.Discard, in)
 		_ = in.Close()
 	}()
 	go func() { // ends with the log
@@ -161,7 +161,7 @@ func TestReload(t *testing.T) {
 func TestHangUpOfAServer(t *testing.T) {
 	signals := make(chan os.Signal, 2)
 	out, in := io.Pipe()
-	p := &process{signals: signals, env: map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_DATA": ":memory:"}, stdout: io.Discard, stderr: in}
+	p := &process{signals: signals, env: map[string]string{"AGENTD_ADDR": "127.0.0.1:0", "AGENTD_ADMIN_ADDR": "off", "AGENTD_DATA": ":memory:"}, stdout: io.Discard, stderr: in}
 	gone := false // owned by the test until it sends the second signal
 	p.hungUp = func() bool { return gone }
 	ended := make(chan int, 1)

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -22,6 +23,8 @@ type serveCmd struct {
 
 	Addr string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen; no host means every address."`
 	Data string `placeholder:"DIR" help:"${serve_data}"`
+
+	AdminAddr string `default:"127.0.0.1:9090" placeholder:"HOST:PORT" help:"${serve_admin_addr}"`
 
 	TLSCert string `live:"" name:"tls-cert" placeholder:"FILE" help:"Certificate, PEM; serves TLS on the same port."`
 	TLSKey  string `live:"" name:"tls-key" placeholder:"FILE" help:"Key of the certificate, PEM."`
@@ -118,6 +121,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	}
 	cfg := daemon.Config{
 		Addr:              c.Addr,
+		AdminAddr:         c.AdminAddr,
 		TLSCertFile:       c.TLSCert,
 		TLSKeyFile:        c.TLSKey,
 		DataDir:           data,
@@ -138,6 +142,9 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		IdleTimeout:       c.IdleTimeout,
 		StreamTimeout:     c.StreamTimeout,
 		WriteTimeout:      c.WriteTimeout,
+	}
+	if c.AdminAddr == "off" {
+		cfg.AdminAddr = ""
 	}
 	if c.OnDisconnect == "off" {
 		cfg.OnDisconnect = "continue"
@@ -270,6 +277,10 @@ func (c *serveCmd) Run(p *process, ctx *kong.Context) error {
 	if err != nil {
 		return err
 	}
+	cfg.Debug = profiles()
+	cfg.AdminMayFail = slices.ContainsFunc(r.settings, func(s setting) bool {
+		return s.Key == "admin_addr" && s.Source == defaultSource
+	})
 	if p.adjust != nil {
 		p.adjust(&cfg)
 	}

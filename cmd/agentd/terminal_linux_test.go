@@ -137,7 +137,7 @@ func TestHangUp(t *testing.T) {
 func TestServeOnTerminal(t *testing.T) {
 	heedHangUps(t)
 	term := ttytest.Open(t)
-	cmd := onTerminal(t, term, "", "serve", "--addr=127.0.0.1:0", "--data=:memory:")
+	cmd := onTerminal(t, term, "", "serve", "--addr=127.0.0.1:0", "--admin-addr=off", "--data=:memory:")
 	term.Await(0, "msg=serving")
 	if err := cmd.Process.Signal(syscall.SIGHUP); err != nil {
 		t.Fatal(err)

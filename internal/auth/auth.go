@@ -33,6 +33,9 @@ type Config struct {
 	Next func(*http.Request) (principal.Principal, error)
 	// Open takes whoever reaches the server for its operator while nothing else is configured and no API key was made.
 	Open bool
+	// OnRefused, if not nil, receives why a request is refused: one of the Reason constants. Several goroutines may
+	// call it at once.
+	OnRefused func(reason string)
 	// Logger receives what goes wrong with the issuer and the ledger. Default: discard.
 	Logger *slog.Logger
 }
@@ -101,33 +104,47 @@ var operator = principal.Of(context.Background())
 // Authenticate returns who makes a request. It reads the headers and the connection alone. The error says why the
 // request is refused; it holds no secret, and is for the log.
 func (a *Authenticator) Authenticate(r *http.Request) (principal.Principal, error) {
+	p, way, err := a.authenticate(r)
+	if err != nil && a.cfg.OnRefused != nil {
+		a.cfg.OnRefused(reasonOf(err, way))
+	}
+	return p, err
+}
+
+// authenticate returns who makes a request, and the way in which it proves that, as a reason for a refusal.
+func (a *Authenticator) authenticate(r *http.Request) (p principal.Principal, way string, err error) {
 	text, err := bearer(r.Header)
 	_, _, ours := parts(text)
 	switch {
 	case ours && a.keys != nil:
-		return a.keys.principal(r.Context(), text)
+		p, err = a.keys.principal(r.Context(), text)
+		return p, ReasonKey, err
 	case a.cfg.Next != nil:
-		return a.cfg.Next(r)
+		p, err = a.cfg.Next(r)
+		return p, ReasonCustom, err
 	case err != nil:
-		return principal.Principal{}, err
+		return p, ReasonMalformed, err
 	case text != "" && a.issuer != nil:
-		return a.issuer.principal(r.Context(), text)
+		p, err = a.issuer.principal(r.Context(), text)
+		return p, ReasonToken, err
 	case a.cfg.Certificates && hasCertificate(r):
-		return ofCertificate(r.TLS.VerifiedChains[0][0])
+		p, err = ofCertificate(r.TLS.VerifiedChains[0][0])
+		return p, ReasonCertificate, err
 	case a.cfg.Proxy != nil && a.cfg.Proxy.sent(r):
-		return a.cfg.Proxy.principal(r.Header)
+		p, err = a.cfg.Proxy.principal(r.Header)
+		return p, ReasonProxy, err
 	}
 	// A credential that nothing here reads may be one for a proxy in front.
 	open, err := a.IsOpen(r.Context())
 	switch {
 	case err != nil:
-		return principal.Principal{}, err
+		return p, ReasonUnavailable, err
 	case open:
-		return operator, nil
+		return operator, "", nil
 	case text != "":
-		return principal.Principal{}, errors.New("the credential is no API key, and this server takes no other tokens")
+		return p, ReasonUnknown, errors.New("the credential is no API key, and this server takes no other tokens")
 	}
-	return principal.Principal{}, errNone
+	return p, ReasonMissing, errNone
 }
 
 // bearer is the credential of a request, "" if it has none of its own.

@@ -59,6 +59,7 @@ func (d *Daemon) openAuth() (err error) {
 	d.auth, err = auth.New(auth.Config{
 		Ledger: d.ledger, Issuer: a.Issuer, Certificates: a.ClientCAFile != "", Proxy: a.Proxy,
 		Next: d.cfg.Authenticate, Open: true, Logger: d.log,
+		OnRefused: d.metrics.Refused,
 	})
 	return err
 }

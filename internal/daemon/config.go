@@ -33,6 +33,13 @@ type Config struct {
 	Listener net.Listener
 	// HandlerOnly is for a daemon that does not listen: somebody else serves its Handler.
 	HandlerOnly bool
+	// AdminAddr is where the operator's listener is, as host:port: /metrics, /healthz, /readyz and
+	// Debug. It has neither TLS nor authentication. Default: none.
+	AdminAddr string
+	// AdminMayFail lets the daemon start, with a warning, while somebody else listens on AdminAddr.
+	AdminMayFail bool
+	// Debug serves /debug/ on AdminAddr. nil: nothing is there.
+	Debug http.Handler
 	// TLSCertFile and TLSKeyFile are PEM files. With both, TLS is served on the
 	// same port, besides cleartext; with one alone the daemon does not start.
 	TLSCertFile, TLSKeyFile string
@@ -213,6 +220,12 @@ func (c Config) Validate() error {
 		if _, _, err := net.SplitHostPort(c.Addr); err != nil {
 			errs = append(errs,
 				fmt.Errorf("daemon: address %q: want host:port, such as :8080 or 127.0.0.1:8080: %w", c.Addr, err))
+		}
+	}
+	if c.AdminAddr != "" {
+		if _, _, err := net.SplitHostPort(c.AdminAddr); err != nil {
+			errs = append(errs,
+				fmt.Errorf("daemon: admin address %q: want host:port, such as 127.0.0.1:9090: %w", c.AdminAddr, err))
 		}
 	}
 	if c.CompactAt < 0 || c.CompactAt > 1 || math.IsNaN(c.CompactAt) {

@@ -20,6 +20,7 @@ import (
 	"github.com/apzuk3/agentd/internal/auth"
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/models/record"
+	"github.com/apzuk3/agentd/internal/telemetry"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/store"
@@ -49,6 +50,7 @@ type Daemon struct {
 	runner  *adkbridge.Runner
 	server  *server.Server
 	http    *http.Server
+	metrics *telemetry.Metrics
 	// recorder is nil unless model calls are recorded.
 	recorder *record.Recorder
 	tls      *tls.Config // nil without a certificate
@@ -59,11 +61,13 @@ type Daemon struct {
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
 
+	counting counting    // of sessions and turns
 	requests gate        // those that are being served, of any kind
 	broken   atomic.Bool // the store has failed for good
 
 	mu       sync.Mutex   // protects the fields below
 	listener net.Listener // nil before Start
+	admin    *admin       // nil before Start, and without an address for it
 	started  bool
 	stopped  bool
 	served   sync.WaitGroup // the goroutines that serve, and that which erases
@@ -82,6 +86,9 @@ func New(cfg Config) (_ *Daemon, err error) {
 	}
 	cfg = cfg.WithDefaults()
 	d := &Daemon{cfg: cfg, log: cfg.Logger, failed: make(chan error, 3)}
+	d.metrics = telemetry.New(telemetry.Config{
+		Version: cfg.Version, Counts: d.counts, Breakers: d.breakers, Logger: cfg.Logger,
+	})
 	now, err := d.newLive(cfg, nil)
 	if err != nil {
 		return nil, err
@@ -130,7 +137,8 @@ func New(cfg Config) (_ *Daemon, err error) {
 		CompactAt: cfg.CompactAt,
 	})
 	if d.manager, err = session.NewManager(session.Config{
-		Store: d.store, Runner: d.runner, Logger: cfg.Logger, Limits: now.turns, OnFatal: d.storeFailed,
+		Store: d.metrics.Store(d.store), Runner: d.runner, Logger: cfg.Logger, Limits: now.turns,
+		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered,
 	}); err != nil {
 		return nil, err
 	}
@@ -157,6 +165,8 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 		CreateToken:    d.createTokens(),
 		Audit:          d.audit(),
 		From:           d.auth.From,
+		Observe:        d.metrics.Call,
+		OnLimit:        d.metrics.LimitHit,
 		Logger:         cfg.Logger,
 		NoReflection:   cfg.NoReflection,
 		CORSOrigins:    cfg.CORSOrigins,
@@ -248,14 +258,15 @@ func (d *Daemon) Start(ctx context.Context) error {
 	}
 	if l != nil {
 		if err := d.mayListen(ctx, l.Addr()); err != nil {
-			return errors.Join(err, l.Close())
+			return errors.Join(err, closeListener(l))
 		}
 	}
+	var err error
+	if d.admin, err = d.startAdmin(ctx); err != nil {
+		return errors.Join(err, closeListener(l))
+	}
 	if err := d.manager.Recover(ctx); err != nil {
-		if l != nil {
-			err = errors.Join(err, l.Close())
-		}
-		return fmt.Errorf("daemon: recover open turns: %w", err)
+		return errors.Join(fmt.Errorf("daemon: recover open turns: %w", err), closeListener(l))
 	}
 	d.started = true
 	if d.ledger != nil {
@@ -279,6 +290,14 @@ func (d *Daemon) Start(ctx context.Context) error {
 	d.log.Info("serving", slog.String("addr", d.listener.Addr().String()), slog.Bool("tls", d.tls != nil),
 		slog.String("data", d.cfg.DataDir), slog.String("version", d.cfg.Version))
 	return nil
+}
+
+// closeListener closes a listener, which may be nil.
+func closeListener(l net.Listener) error {
+	if l == nil {
+		return nil
+	}
+	return l.Close()
 }
 
 func (d *Daemon) serve(l net.Listener) {
@@ -341,7 +360,7 @@ func (d *Daemon) URL() string {
 func (d *Daemon) Shutdown(ctx context.Context) error {
 	d.mu.Lock()
 	d.stopped = true
-	started := d.started
+	started, admin := d.started, d.admin
 	if d.stopErasing != nil {
 		d.stopErasing()
 	}
@@ -373,7 +392,8 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("daemon: %d requests did not end within %v", n, streamsGrace))
 	}
 	d.closeTrail()
-	errs = append(errs, d.closeStore(), d.closeRecorder())
+	d.counting.stop()
+	errs = append(errs, d.closeStore(), d.closeRecorder(), admin.close())
 	err := errors.Join(errs...)
 	if err == nil {
 		d.log.Info("stopped")

@@ -5,7 +5,8 @@
 // # One port
 //
 // HTTP/1.1, cleartext HTTP/2 and, with a certificate, TLS are served on one
-// port: the first byte of a connection tells TLS from the rest.
+// port: the first byte of a connection tells TLS from the rest. What is for the operator alone
+// (metrics, profiles) has another address, Config.AdminAddr.
 //
 // # Start and stop
 //
@@ -13,7 +14,7 @@
 // turns that were open, and listens. Shutdown ends it all: no new connections and
 // turns, then the running turns are waited for until the context ends, then they
 // are suspended, and their streams report it to the clients; then connections close;
-// the store is closed last, when nobody is left to write.
+// the store is closed when nobody is left to write, and the listener of the operator last.
 //
 // A store without space is waited for: turns pause, new ones are refused, readyz
 // says so. A store that has failed for good ends the daemon: see Daemon.Failed.

@@ -47,6 +47,7 @@ func (d *Daemon) newLive(cfg Config, before *live) (*live, error) {
 	}
 	now.resolve = d.recorded(adkbridge.FromRegistry(registry, modelcall.Limits{
 		Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout, Retry: cfg.ModelRetry, Breaker: now.breaker,
+		OnTry: d.onTry(),
 	}), keys)
 	return now, nil
 }

@@ -273,3 +273,32 @@ func (c *circuit) open(cfg BreakerConfig, e *model.Error) time.Duration {
 	c.until, c.last, c.probe = time.Now().Add(wait), &model.Error{Kind: e.Kind, Status: e.Status}, nil
 	return wait
 }
+
+// State is what a circuit does with calls.
+type State int
+
+// The states of a circuit.
+const (
+	Closed   State = iota // calls go through
+	HalfOpen              // one call goes through
+	Open                  // calls fail
+)
+
+// Each calls f with each circuit that is not closed. f must not call the breaker. A nil breaker has no circuits.
+func (b *Breaker) Each(f func(Circuit, State)) {
+	if b == nil {
+		return
+	}
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	for _, key := range b.circuits.Keys() {
+		c, _ := b.circuits.Peek(key)
+		switch {
+		case c.until.IsZero():
+		case time.Until(c.until) > 0:
+			f(key, Open)
+		default:
+			f(key, HalfOpen)
+		}
+	}
+}

@@ -13,11 +13,15 @@ import "github.com/apzuk3/agentd/model"
 
 // Wrap returns llm behind a Guard with these limits, with the files that takes refuses in words,
 // with its calls suspended while it keeps failing (limits.Breaker, by circuit), and with failed
-// ones made again (limits.Retry). Each try has the guard's limits to itself. takes may be nil.
+// ones made again (limits.Retry). limits.OnTry receives each try. Each try has the guard's limits to
+// itself. takes may be nil.
 func Wrap(llm model.LLM, circuit Circuit, takes func(model.File) error, limits Limits) model.LLM {
 	llm = filterFiles(Guard(llm, limits), takes)
 	if limits.Breaker != nil {
 		llm = limits.Breaker.wrap(llm, circuit, limits.Retry.WithDefaults().MaxRetryAfter)
+	}
+	if limits.OnTry != nil {
+		llm = &reporting{llm: llm, circuit: circuit, report: limits.OnTry}
 	}
 	return WithRetry(llm, limits.Retry)
 }

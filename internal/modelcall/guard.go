@@ -38,6 +38,8 @@ type Limits struct {
 	Counters *Counters
 	// Breaker, when not nil, suspends the calls of a model that keeps failing; see Wrap.
 	Breaker *Breaker
+	// OnTry, when not nil, receives each try of a call of Wrap after its end, on the calling goroutine.
+	OnTry func(context.Context, Tried)
 	// Retry says when Wrap makes a failed call again. A guard alone makes one try.
 	Retry Retry
 }

@@ -2,6 +2,7 @@ package models
 
 import (
 	"cmp"
+	"context"
 	"errors"
 	"fmt"
 	"maps"
@@ -81,6 +82,13 @@ func (r Ref) Guarded(limits modelcall.Limits) model.LLM {
 	limits.Provider = r.Provider
 	if r.Provider == "scripted" || r.Provider == "echo" {
 		limits.Breaker = nil
+	}
+	if report := limits.OnTry; report != nil {
+		limits.OnTry = func(ctx context.Context, t modelcall.Tried) {
+			t.Known = r.Known.Price != nil || r.Known.Capabilities != nil
+			t.Nanos, t.Priced = r.Known.Cost(t.Usage)
+			report(ctx, t)
+		}
 	}
 	circuit := modelcall.Circuit{Provider: r.Provider, Model: r.Model, Account: r.account}
 	return modelcall.Wrap(r.LLM, circuit, r.Takes, limits)

@@ -61,7 +61,7 @@ export class Daemon {
 
 /** serve starts a daemon for one test. Its data is on disk if it is to survive a restart. */
 export function serve(t: TestContext, scripts: Scripts = {}, ...args: string[]): Promise<Daemon> {
-  const base = ["serve", "--addr=127.0.0.1:0", "--log-format=json", "--handover-grace=50ms"];
+  const base = ["serve", "--addr=127.0.0.1:0", "--admin-addr=off", "--log-format=json", "--handover-grace=50ms"];
   return start(t, scripts, "agentd", (dir) => [...base, `--data=${join(dir, "data")}`, `--scripts=${dir}`, ...args]);
 }
 

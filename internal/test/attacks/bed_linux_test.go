@@ -61,7 +61,7 @@ func newBed(t *testing.T, bin string, args ...string) *bed {
 	for i, arg := range args {
 		args[i] = strings.ReplaceAll(arg, "{scripts}", b.scripts)
 	}
-	b.args = append([]string{"serve", "--addr", b.addr, "--data", b.data, "--scripts", b.scripts, "--log-level", "warn", "--shutdown-grace", "2s"}, args...)
+	b.args = append([]string{"serve", "--addr", b.addr, "--admin-addr", "off", "--data", b.data, "--scripts", b.scripts, "--log-level", "warn", "--shutdown-grace", "2s"}, args...)
 	tr := &http.Transport{Protocols: &http.Protocols{}}
 	tr.Protocols.SetUnencryptedHTTP2(true)
 	t.Cleanup(tr.CloseIdleConnections)

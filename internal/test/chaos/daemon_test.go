@@ -63,7 +63,7 @@ func newDaemon(t testing.TB, path, provider string, env ...string) *process {
 	d := &process{t: t, path: path, args: []string{"serve"}, dir: t.TempDir(), home: t.TempDir(), addr: heldaddr.New(t)}
 	d.env = append([]string{
 		"HOME=" + d.home, "GORACE=atexit_sleep_ms=0 halt_on_error=1", "OPENAI_BASE_URL=" + provider + "/v1",
-		"AGENTD_ADDR=" + d.addr, "AGENTD_DATA=" + d.dir, "AGENTD_LOG_LEVEL=warn", "AGENTD_LOG_FORMAT=json",
+		"AGENTD_ADDR=" + d.addr, "AGENTD_ADMIN_ADDR=off", "AGENTD_DATA=" + d.dir, "AGENTD_LOG_LEVEL=warn", "AGENTD_LOG_FORMAT=json",
 		"AGENTD_SHUTDOWN_GRACE=150ms", "AGENTD_HANDOVER_GRACE=150ms",
 		"AGENTD_QUARANTINE_AFTER=0", // no turn is to blame for kills that come from outside
 	}, env...)

@@ -205,6 +205,7 @@ func (s *Session) tryLocked(f *flight) error {
 			e.turn.attempt = e.attempt
 			e.turn.enter(turnStarting)
 		}
+		s.reportLocked(e)
 		if e.attempt != nil && record.UsageOf(e.fact) != nil {
 			e.attempt.debts.Settle()
 		}

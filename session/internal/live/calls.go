@@ -26,7 +26,7 @@ const (
 // openCallLocked adds a call to the pending ones.
 func (s *Session) openCallLocked(t *Turn, call record.ToolCall) {
 	t.opened++
-	p := &pending{call: call, order: t.opened, done: make(chan struct{})}
+	p := &pending{call: call, order: t.opened, asked: s.lastAt, done: make(chan struct{})}
 	if call.Asks != nil {
 		p.phase = callAsking
 	}
@@ -42,7 +42,7 @@ func (s *Session) applyResolutionLocked(t *Turn, f *record.InteractionResolved) 
 		return
 	}
 	if p := t.pending[f.ID]; p != nil {
-		p.call = f.ApprovedCall(p.call)
+		p.call, p.asked = f.ApprovedCall(p.call), s.lastAt
 		p.enter(s, callOpen)
 	}
 }

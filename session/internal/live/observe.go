@@ -28,7 +28,7 @@ func (s *Session) EndObservers(why *fault.Error) {
 	defer s.mu.Unlock()
 	for w := range s.watchers {
 		if !w.asks {
-			w.fail(why)
+			w.backlog.Fail(why)
 			delete(s.watchers, w)
 		}
 	}

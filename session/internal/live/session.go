@@ -353,7 +353,7 @@ func (s *Session) failLocked(t *Turn, err *fault.Error, waits bool) {
 	t.failed = err
 	for w := range s.watchers {
 		if w.asks || !waits || s.broken != nil {
-			w.fail(err)
+			w.backlog.Fail(err)
 			delete(s.watchers, w)
 		}
 	}

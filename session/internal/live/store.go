@@ -33,6 +33,9 @@ type Store struct {
 	Flushers   stalls.Flushers          // the goroutines that write without a caller
 	draining   atomic.Bool              // the server stops, see Drain
 	limits     atomic.Pointer[limits.Limits]
+	Lags       atomic.Int64 // how often a watcher began to lag
+
+	onToolResult func(record.Outcome, time.Duration) // may be nil
 }
 
 // StoreConfig is what a Store works with.
@@ -41,6 +44,8 @@ type StoreConfig struct {
 	Logger *slog.Logger
 	Now    func() time.Time // nil is time.Now
 	Limits limits.Limits    // with defaults
+	// OnToolResult, if not nil, receives each tool call that is settled. It is called under the session's lock.
+	OnToolResult func(outcome record.Outcome, took time.Duration)
 	// OnFatal is called once if the store fails for good.
 	OnFatal func(error)
 }
@@ -51,6 +56,8 @@ func NewStore(cfg StoreConfig) *Store {
 		Clock:  clock.Clock{Now: cfg.Now},
 		log:    cfg.Logger,
 		stalls: stalls.New[*Session](cfg.Logger),
+
+		onToolResult: cfg.OnToolResult,
 	}
 	st.Store = retry.New(retry.Config{
 		Store:    cfg.Store,

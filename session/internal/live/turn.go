@@ -89,7 +89,8 @@ var ErrSuspended = errors.New("session: the turn is suspended")
 // pending is a tool call without a result.
 type pending struct {
 	call  record.ToolCall
-	order int // rises with each call of the turn
+	order int       // rises with each call of the turn
+	asked time.Time // when the model has called it, or a person has approved it, as in the log
 
 	// The fields below are protected by s.mu.
 	phase     callPhase

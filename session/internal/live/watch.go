@@ -5,11 +5,10 @@ import (
 	"errors"
 	"io"
 	"iter"
-	"sync"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/backlog"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/render"
@@ -26,7 +25,6 @@ import (
 type Watcher struct {
 	s     *Session
 	t     *Turn         // nil: always the session's last turn
-	ready chan struct{} // holds one signal
 	// tools are those of calls that may be offered to the client; nil is none. Protected by s.mu.
 	tools map[string]bool
 	// offered are the tools that the client had when it joined. After Unattended its
@@ -42,12 +40,8 @@ type Watcher struct {
 	reader *render.Reader
 	fresh  bool // the client has sent the prompt, and Next was not called yet: the log to read is short
 
-	mu     sync.Mutex // protects the fields below; taken after s.mu
-	queue  []render.Item
-	bytes  int
-	lagged bool // the queue was dropped: read the log
-	failed *fault.Error
-	closed bool
+	// backlog has the items that Next has not rendered. Its lock is taken after s.mu.
+	backlog *backlog.Backlog[render.Item]
 }
 
 // watch says what a watcher begins with.
@@ -68,19 +62,19 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 	w := &Watcher{
 		s:       s,
 		t:       t,
-		ready:   make(chan struct{}, 1),
 		tools:   from.tools,
 		offered: from.tools,
 		asks:    from.asks,
 		fresh:   from.live,
-		lagged:  true,
 	}
+	var failed *fault.Error
 	if !from.observes {
-		w.failed = t.failed
+		failed = t.failed
 	}
-	if t.waits != nil && t.startSeq == 0 && s.turn != nil && w.failed == nil && !from.observes {
-		w.failed = s.turn.failed // the turn that it waits for does not run here
+	if t.waits != nil && t.startSeq == 0 && s.turn != nil && failed == nil && !from.observes {
+		failed = s.turn.failed // the turn that it waits for does not run here
 	}
+	w.backlog = newBacklog(make(chan struct{}, 1), failed)
 	start := render.Start{
 		SessionID: s.id, Retention: s.limits().Retention, MaxBytes: s.limits().WatchBytes,
 		After: from.after, Turn: t.id, Only: from.only,
@@ -97,12 +91,20 @@ func (s *Session) watch(t *Turn, from watch) *Watcher {
 	w.reader = render.NewReader(sessionLog{s}, start)
 	w.reader.SetState(t.id, t.snapshot)
 	s.joinLocked(w)
-	w.wake()
+	w.backlog.Wake()
 	return w
 }
 
+// newBacklog returns the backlog of a watcher, which begins with the log.
+func newBacklog(ready chan struct{}, failed *fault.Error) *backlog.Backlog[render.Item] {
+	if failed == nil {
+		return backlog.New[render.Item](ready, nil)
+	}
+	return backlog.New[render.Item](ready, failed)
+}
+
 // Ready receives when Next may have messages. It may also receive when there are none.
-func (w *Watcher) Ready() <-chan struct{} { return w.ready }
+func (w *Watcher) Ready() <-chan struct{} { return w.backlog.Ready() }
 
 // Next returns the messages there are now, possibly none, in order, and io.EOF with or after the last
 // message of the turn. It never waits for the turn, only for the store. Any other error is final: the log
@@ -112,7 +114,7 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 		return nil, io.EOF
 	}
 	w.fresh = false
-	lagged, failed, queue := w.takeQueue()
+	queue, lagged, failed := w.backlog.Take()
 	if lagged {
 		if err := w.catchUp(ctx); err != nil {
 			return w.reader.Take(), err
@@ -125,19 +127,10 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 		w.Close()
 		return w.reader.Take(), io.EOF
 	}
-	if failed != nil && !w.lagging() {
+	if failed != nil && !w.backlog.Lags() {
 		return w.reader.Take(), failed
 	}
 	return w.reader.Take(), nil
-}
-
-// takeQueue empties the queue.
-func (w *Watcher) takeQueue() (lagged bool, failed *fault.Error, queue []render.Item) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	lagged, failed, queue = w.lagged, w.failed, w.queue
-	w.queue, w.bytes = nil, 0
-	return lagged, failed, queue
 }
 
 // turnLocked returns the turn that the watcher follows now; nil if the session has no turn.
@@ -176,7 +169,7 @@ func (w *Watcher) catchUp(ctx context.Context) error {
 	case errors.Is(err, render.ErrPurged):
 		return refusal.Purged(w.s.key) // purged meanwhile
 	case more:
-		w.lag()
+		w.backlog.Lag() // the next call of Next continues from the log
 	}
 	return err
 }
@@ -194,29 +187,14 @@ func (w *Watcher) live() (out render.Live, err error) {
 			w.reader.SetState(now.id, now.snapshot)
 		}
 	}
-	w.caughtUp()
+	w.backlog.CaughtUp()
 	return out, err
-}
-
-// caughtUp has push queue items from now on.
-func (w *Watcher) caughtUp() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.lagged = false
-}
-
-// lag drops the queue: the next call of Next continues from the log.
-func (w *Watcher) lag() {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.queue, w.bytes, w.lagged = nil, 0, true
-	w.wake()
 }
 
 // Close ends the watcher. Request.OnDisconnect says what happens to a turn whose last client closes.
 func (w *Watcher) Close() {
 	w.s.leave(w)
-	lock.Do(&w.mu, func() { w.closed, w.queue = true, nil })
+	w.backlog.Close()
 	if w.onClose != nil {
 		w.onClose()
 	}
@@ -244,43 +222,10 @@ func (w *Watcher) isAlone() bool {
 	return true
 }
 
-// push queues an item. A full queue is dropped, and the watcher lags. It does not block.
+// push keeps an item for Next. It does not block.
 func (w *Watcher) push(it render.Item) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	if w.closed {
-		return
-	}
-	if !w.lagged {
-		l := w.s.limits()
-		if len(w.queue) > 0 && (len(w.queue) >= l.WatchItems || w.bytes+it.Size > l.WatchBytes) {
-			w.queue, w.bytes, w.lagged = nil, 0, true
-		} else {
-			w.queue = append(w.queue, it)
-			w.bytes += it.Size
-		}
-	}
-	w.wake()
-}
-
-// lagging reports whether the next call of Next reads the log.
-func (w *Watcher) lagging() bool {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	return w.lagged
-}
-
-// fail ends the watcher with an error in place of the turn's end.
-func (w *Watcher) fail(err *fault.Error) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	w.failed = err
-	w.wake()
-}
-
-func (w *Watcher) wake() {
-	select {
-	case w.ready <- struct{}{}:
-	default:
+	l := w.s.limits()
+	if w.backlog.Push(it, it.Size, l.WatchItems, l.WatchBytes) {
+		w.s.store.Lags.Add(1)
 	}
 }

@@ -18,12 +18,12 @@ func (s *Session) WatchWhole(at render.Place, replayed int64, ready chan struct{
 	if replayed < 0 {
 		replayed = s.seq
 	}
-	w := &Watcher{s: s, ready: ready, lagged: true, reader: render.NewReader(sessionLog{s}, render.Start{
+	w := &Watcher{s: s, backlog: newBacklog(ready, nil), reader: render.NewReader(sessionLog{s}, render.Start{
 		SessionID: s.id, Retention: s.limits().Retention, MaxBytes: s.limits().WatchBytes,
 		After: at.At, Rendered: max(at.From-1, 0), Replayed: replayed,
 	})}
 	s.joinLocked(w)
-	w.wake()
+	w.backlog.Wake()
 	return w, replayed
 }
 

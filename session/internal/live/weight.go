@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"slices"
 
 	"github.com/apzuk3/agentd/session/internal/render"
 )
@@ -14,8 +13,9 @@ func (w *Watcher) Weight(ctx context.Context) int64 {
 		return 0
 	}
 	upTo, begins, texts, snapshot := w.weigh()
-	lagged, bytes, first := w.weighQueue()
-	if lagged {
+	_, bytes := w.backlog.Len()
+	first := w.backlog.Has(func(it render.Item) bool { return it.State != nil })
+	if w.backlog.Lags() {
 		bytes = texts + w.reader.LogBytes(ctx, upTo)
 	}
 	weight := render.TextWeight(bytes)
@@ -44,13 +44,5 @@ func (w *Watcher) weigh() (upTo, begins int64, texts int, snapshot map[string]an
 	return w.s.seq, begins, texts, snapshot
 }
 
-// weighQueue returns the size of the queue in bytes, and whether it has the start of a turn.
-func (w *Watcher) weighQueue() (lagged bool, bytes int, starts bool) {
-	w.mu.Lock()
-	defer w.mu.Unlock()
-	starts = slices.ContainsFunc(w.queue, func(it render.Item) bool { return it.State != nil })
-	return w.lagged, w.bytes, starts
-}
-
 // Lags reports whether Weight and Next read a log that may be long.
-func (w *Watcher) Lags() bool { return !w.fresh && w.lagging() }
+func (w *Watcher) Lags() bool { return !w.fresh && w.backlog.Lags() }
