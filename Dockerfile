@@ -5,8 +5,9 @@ WORKDIR /src
 COPY go.mod go.sum ./
 RUN go mod download
 COPY . .
-ARG VERSION=dev
-RUN VERSION="$VERSION" scripts/build /out/agentd && mkdir /out/data /out/tmp
+# What `agentd version` says. Without them it says the commit, which .git tells where the clone has one.
+ARG VERSION COMMIT
+RUN VERSION="$VERSION" COMMIT="$COMMIT" scripts/build /out/agentd && mkdir /out/data /out/tmp
 
 FROM scratch
 COPY --from=build /etc/ssl/certs/ca-certificates.crt /etc/ssl/certs/
