@@ -82,12 +82,12 @@ func TestConfiguration(t *testing.T) {
 func TestUnknownInstructions(t *testing.T) {
 	t.Parallel()
 	for text, want := range map[string]string{
-		"FROM a AS b\nUSER 1":                              "not from scratch",
-		"#\nFROM scratch\nRUN ls":                          "RUN ls: the instruction is not known",
-		"#\nFROM scratch\nCMD serve":                       "CMD serve: invalid character",
-		"#\nFROM scratch\nARG OTHER":                       "the argument OTHER is not known",
-		"#\nFROM scratch\nLABEL a":                         "want one KEY=VALUE",
-		"#\nFROM scratch\nHEALTHCHECK NONE":                "want CMD",
+		"FROM a AS b\nUSER 1":                               "not from scratch",
+		"#\nFROM scratch\nRUN ls":                           "RUN ls: the instruction is not known",
+		"#\nFROM scratch\nCMD serve":                        "CMD serve: invalid character",
+		"#\nFROM scratch\nARG OTHER":                        "the argument OTHER is not known",
+		"#\nFROM scratch\nLABEL a":                          "want one KEY=VALUE",
+		"#\nFROM scratch\nHEALTHCHECK NONE":                 "want CMD",
 		"#\nFROM scratch\nHEALTHCHECK --size=3 CMD [\"a\"]": "--size=3: the option is not known",
 	} {
 		if _, err := parse(text, nil); err == nil || !strings.Contains(err.Error(), want) {
