@@ -62,7 +62,7 @@ func TestImageKnowsItsCommit(t *testing.T) {
 		}
 		return strings.TrimSpace(string(out))
 	}
-	write(t, filepath.Join(clone, "scripts/version"), read(t, "scripts/version"))
+	write(t, filepath.Join(clone, "scripts", "version"), read(t, "scripts/version"))
 	git("init", "--quiet")
 	git("config", "user.name", "somebody")
 	git("config", "user.email", "somebody@example.com")

@@ -44,7 +44,7 @@ func TestSystemd(t *testing.T) {
 		t.Fatal(err)
 	}
 	closed(t, settings, kill)
-	if got, want := settings["data"].Value, filepath.Join("/var/lib", one("StateDirectory")); got != want {
+	if got, want := settings["data"].Value, "/var/lib/"+one("StateDirectory"); got != want {
 		t.Errorf("the data is in %s, the unit's folder is %s", got, want)
 	}
 	if one("User") == "root" || one("Restart") != "on-failure" || one("ExecReload") != "kill -HUP $MAINPID" {

@@ -46,7 +46,8 @@ func write(dir string, config v1.Config, created time.Time, binaries map[string]
 		if err != nil {
 			return v1.Hash{}, err
 		}
-		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: plain{img}, Descriptor: v1.Descriptor{Platform: &platform}})
+		about := v1.Descriptor{Platform: &platform}
+		index = mutate.AppendManifests(index, mutate.IndexAddendum{Add: plain{img}, Descriptor: about})
 		tag, err := name.NewTag("agentd:latest")
 		if err != nil {
 			return v1.Hash{}, err
@@ -95,7 +96,8 @@ func image(config v1.Config, created time.Time, platform v1.Platform, binary str
 		return nil, err
 	}
 	about = about.DeepCopy()
-	about.OS, about.Architecture, about.Created, about.Config = platform.OS, platform.Architecture, v1.Time{Time: created}, config
+	about.OS, about.Architecture = platform.OS, platform.Architecture
+	about.Created, about.Config = v1.Time{Time: created}, config
 	return mutate.ConfigFile(img, about)
 }
 
@@ -108,8 +110,7 @@ func pack(files []file, user string, created time.Time) (v1.Layer, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, f := range files {
-		header := tar.Header{Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: created, Format: tar.FormatPAX}
-		header.Typeflag = tar.TypeReg
+		header := tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: created}
 		if strings.HasSuffix(f.name, "/") {
 			header.Typeflag = tar.TypeDir
 		}
