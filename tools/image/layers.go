@@ -110,7 +110,8 @@ func pack(files []file, user string, created time.Time) (v1.Layer, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, f := range files {
-		header := tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, Size: int64(len(f.data)), ModTime: created}
+		header := tar.Header{Typeflag: tar.TypeReg, Name: f.name, Mode: f.mode, ModTime: created}
+		header.Size = int64(len(f.data))
 		if strings.HasSuffix(f.name, "/") {
 			header.Typeflag = tar.TypeDir
 		}
