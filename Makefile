@@ -6,10 +6,9 @@ export FUZZTIME ?= 20000x
 BENCHTIME ?= 1s
 FAULTS ?= 300
 SEEDS ?= 500
-VERSION ?= $(shell git describe --tags --always --dirty 2>/dev/null || echo dev)
 
 .PHONY: help build test race cover bench fuzz examples lint fmt generate generate-check breaking house vuln \
-	chaos damage attacks web image-smoke docker check ci clean
+	chaos damage attacks web image-smoke image deploy targets docker check ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -79,8 +78,17 @@ vuln: ## look for known vulnerabilities
 image-smoke: ## run the binary as the image would, without Docker
 	scripts/image-smoke
 
-docker: ## build the image agentd:VERSION
-	docker build --build-arg VERSION=$(VERSION) --tag agentd:$(VERSION) .
+image: ## build the image without Docker, twice; into .cache/image
+	scripts/image-twice
+
+deploy: ## check deploy/ against the binary
+	scripts/deploy
+
+targets: ## vet the client and the command for each platform of a release
+	scripts/targets
+
+docker: ## build the image agentd:VERSION with Docker
+	read -r version commit <<<"$$(scripts/version)"; docker build --build-arg VERSION="$$version" --build-arg COMMIT="$$commit" --tag "agentd:$$version" .
 
 check: generate-check breaking house lint race ## what to run before a commit
 

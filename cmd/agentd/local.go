@@ -40,7 +40,7 @@ func (c *runCmd) local(p *process) (url string, stop func(), err error) {
 		DataDir: dir,
 		Getenv:  p.getenv,
 		Logger:  daemon.NewLogger(p.stderr, log),
-		Version: versionText(),
+		Version: thisRelease().version,
 	}
 	c.configure(&cfg)
 	d, err := daemon.New(cfg)

@@ -15,7 +15,7 @@
 //	agentd check          compare what the database holds with the rules it is written by
 //	agentd replay         run a session again on its own log
 //	agentd healthcheck    ask the server on this machine whether it is ready
-//	agentd version        print the version
+//	agentd version        print the version and the commit
 //
 // Every flag of serve is an environment variable and a key of the file of --config too: --addr is
 // AGENTD_ADDR and addr. A flag wins over its variable, and that over the file; of the commands that are
@@ -51,7 +51,6 @@ import (
 	"io"
 	"os"
 	"os/signal"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -69,9 +68,6 @@ const (
 	exitError = 1
 	exitUsage = 2
 )
-
-// version is set by the linker.
-var version string
 
 func main() {
 	signals := make(chan os.Signal, 2)
@@ -188,26 +184,6 @@ func (p *process) parser() (*kong.Kong, error) {
 		kong.Exit(func(code int) { panic(exit{code}) }),
 		kong.ValueFormatter(withVariable),
 	)
-}
-
-type versionCmd struct{}
-
-// Run prints the version.
-func (versionCmd) Run(p *process) error {
-	_, err := fmt.Fprintln(p.stdout, "agentd", versionText())
-	return err
-}
-
-// versionText is the linker's version, else what the build knows of the module.
-func versionText() string {
-	if version != "" {
-		return version
-	}
-	info, ok := debug.ReadBuildInfo()
-	if !ok || info.Main.Version == "" {
-		return "(devel)"
-	}
-	return info.Main.Version
 }
 
 // withVariable names a flag's variable in the help.

@@ -127,7 +127,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		DataDir:           data,
 		AllowNetworkFiles: c.AllowNetworkFiles,
 		Getenv:            getenv,
-		Version:           versionText(),
+		Version:           thisRelease().version,
 		CORSOrigins:       c.CORSOrigins,
 		AllowedHosts:      c.AllowedHosts,
 		NoReflection:      c.NoReflection,
