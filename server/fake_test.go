@@ -120,7 +120,7 @@ type fixture struct {
 	srv   *server.Server
 	hc    *http.Client
 	url   string
-	log   *bytes.Buffer // read it only after stop
+	log   *logBuffer // the line of a stream comes after it has ended
 	stop  func()
 	pipes *testdaemon.Listener // nil on a network
 }
@@ -129,7 +129,7 @@ type fixture struct {
 // stop.
 func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture {
 	t.Helper()
-	f := &fixture{log: &bytes.Buffer{}}
+	f := &fixture{log: &logBuffer{}}
 	cfg.Logger = slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
 	store, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
 	if err != nil {
@@ -327,3 +327,24 @@ func toolFailure(id string) *agentdv1.RunRequest {
 		ToolCallId: id,
 	}}}
 }
+
+// logBuffer is a log that handlers write and a test reads.
+type logBuffer struct {
+	mu sync.Mutex // protects b
+	b  bytes.Buffer
+}
+
+func (l *logBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+// Bytes returns what the log has now.
+func (l *logBuffer) Bytes() []byte {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return bytes.Clone(l.b.Bytes())
+}
+
+func (l *logBuffer) String() string { return string(l.Bytes()) }

@@ -4,7 +4,10 @@
 // It knows neither readers nor what they read.
 package backlog
 
-import "sync"
+import (
+	"slices"
+	"sync"
+)
 
 // Backlog is the backlog of one reader, who lags at first. Its methods may be called from any goroutine; none blocks.
 type Backlog[T any] struct {
@@ -111,10 +114,5 @@ func (b *Backlog[T]) Len() (items, bytes int) {
 func (b *Backlog[T]) Has(fits func(T) bool) bool {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	for _, item := range b.items {
-		if fits(item) {
-			return true
-		}
-	}
-	return false
+	return slices.ContainsFunc(b.items, fits)
 }

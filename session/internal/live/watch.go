@@ -23,8 +23,8 @@ import (
 // Items wait in a queue of bounded size. A full queue is dropped, and Next continues from the log, which
 // has every fact, and from the partials.
 type Watcher struct {
-	s     *Session
-	t     *Turn         // nil: always the session's last turn
+	s *Session
+	t *Turn // nil: always the session's last turn
 	// tools are those of calls that may be offered to the client; nil is none. Protected by s.mu.
 	tools map[string]bool
 	// offered are the tools that the client had when it joined. After Unattended its
