@@ -13,6 +13,7 @@ import (
 	apps "k8s.io/api/apps/v1"
 	core "k8s.io/api/core/v1"
 	policy "k8s.io/api/policy/v1"
+	"sigs.k8s.io/json"
 	"sigs.k8s.io/yaml"
 )
 
@@ -45,8 +46,16 @@ func decode(t *testing.T) *manifests {
 			t.Fatalf("%s: want each of %q once", kind, slices.Sorted(maps.Keys(into)))
 		}
 		delete(into, kind)
-		if err := yaml.UnmarshalStrict([]byte(document), target); err != nil {
-			t.Errorf("%s: %v", kind, err)
+		text, err := yaml.YAMLToJSONStrict([]byte(document))
+		if err != nil {
+			t.Fatalf("%s: %v", kind, err)
+		}
+		// As the API server does: fields are case-sensitive.
+		unknown, err := json.UnmarshalStrict(text, target)
+		for _, err := range append(unknown, err) {
+			if err != nil {
+				t.Errorf("%s: %v", kind, err)
+			}
 		}
 	}
 	if len(into) > 0 {
