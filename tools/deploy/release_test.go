@@ -1,6 +1,7 @@
 package deploy_test
 
 import (
+	"io/fs"
 	"path/filepath"
 	"regexp"
 	"slices"
@@ -44,10 +45,24 @@ func TestReleaseBuildsAsScriptsDo(t *testing.T) {
 			t.Errorf("goreleaser builds for %q, scripts/targets does not", list)
 		}
 	}
+	shipped := map[string]bool{}
 	for _, file := range config.Archives[0].Files {
-		if files, err := filepath.Glob(filepath.Join(root, strings.ReplaceAll(file.Src, "**/", ""))); err != nil || len(files) == 0 {
+		files, err := filepath.Glob(filepath.Join(root, file.Src))
+		if err != nil || len(files) == 0 {
 			t.Errorf("the archives hold %s: there is none", file.Src)
 		}
+		for _, path := range files {
+			shipped[filepath.Clean(path)] = true
+		}
+	}
+	err := filepath.WalkDir(filepath.Join(root, "deploy"), func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() && !shipped[filepath.Clean(path)] {
+			t.Errorf("the archives lack %s", path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
 	}
 }
 
