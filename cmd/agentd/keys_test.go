@@ -129,9 +129,6 @@ func TestOpenAddress(t *testing.T) {
 	if _, err := client.New(url).CreateSession(t.Context(), client.NewSessionInfo{}); err != nil {
 		t.Errorf("with --insecure: %v", err)
 	}
-	if !strings.Contains(d.log.String(), "without authentication") {
-		t.Errorf("the log has no warning: %s", d.log)
-	}
 	_, key, _ := agentd(t, "keys", "create", "ops", "--data", dir)
 	await(t, "the daemon to close", func() bool {
 		_, err := client.New(url).CreateSession(t.Context(), client.NewSessionInfo{})
@@ -140,6 +137,9 @@ func TestOpenAddress(t *testing.T) {
 	d.signal(os.Interrupt)
 	if code := d.wait(); code != 0 {
 		t.Fatalf("ended with %d: %s", code, d.log)
+	}
+	if !strings.Contains(d.log.String(), "without authentication") {
+		t.Errorf("the log has no warning: %s", d.log)
 	}
 	delete(env, "AGENTD_INSECURE")
 	d = inProcess(t, env)
