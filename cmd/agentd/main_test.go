@@ -106,14 +106,14 @@ func TestDataDir(t *testing.T) {
 type served struct {
 	url    string
 	addr   string
-	log    *bytes.Buffer // read it only after wait
-	wait   func() int    // returns the exit code
+	log    *locked    // whole after wait
+	wait   func() int // returns the exit code
 	signal func(os.Signal)
 }
 
 // awaitServing reads a JSON log up to the line that names the address, and hands
 // the rest to log in the background.
-func awaitServing(t *testing.T, r io.Reader, log *bytes.Buffer) (addr string, rest *sync.WaitGroup) {
+func awaitServing(t *testing.T, r io.Reader, log *locked) (addr string, rest *sync.WaitGroup) {
 	t.Helper()
 	lines := bufio.NewReader(io.TeeReader(r, log))
 	for {
@@ -150,7 +150,7 @@ func inProcess(t *testing.T, env map[string]string) *served {
 		code <- run(signals, []string{"serve", "--log-format=json"}, withoutAdmin(env), io.Discard, w)
 		_ = w.Close()
 	}()
-	s := &served{log: &bytes.Buffer{}, signal: func(sig os.Signal) { signals <- sig }}
+	s := &served{log: &locked{}, signal: func(sig os.Signal) { signals <- sig }}
 	addr, rest := awaitServing(t, r, s.log)
 	s.addr, s.url = addr, "http://"+addr
 	s.wait = sync.OnceValue(func() int {
@@ -183,7 +183,7 @@ func binary(t *testing.T, env map[string]string) *served {
 	if err := cmd.Start(); err != nil {
 		t.Fatal(err)
 	}
-	s := &served{log: &bytes.Buffer{}}
+	s := &served{log: &locked{}}
 	addr, rest := awaitServing(t, stderr, s.log)
 	s.addr, s.url = addr, "http://"+addr
 	s.signal = func(sig os.Signal) {
@@ -236,7 +236,7 @@ func TestServe(t *testing.T) {
 			if code := run(nil, []string{"healthcheck", "--addr", s.addr}, nil, &stdout, &stderr); code != exitError {
 				t.Errorf("healthcheck of a stopped server: %d", code)
 			}
-			if bytes.Contains(s.log.Bytes(), []byte("canary")) {
+			if strings.Contains(s.log.String(), "canary") {
 				t.Error("the log holds a key")
 			}
 			if _, err := os.Stat(filepath.Join(data, name, "agentd.db")); err != nil {
