@@ -269,7 +269,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		return errors.Join(fmt.Errorf("daemon: recover open turns: %w", err), closeListener(l))
 	}
 	d.started = true
-	if d.ledger != nil {
+	if d.ledger != nil && d.cfg.Store == nil && d.cfg.DataDir != Memory { // others may write beside
 		var ctx context.Context
 		ctx, d.stopErasing = context.WithCancel(context.Background())
 		d.served.Go(func() { d.erasing(ctx) })

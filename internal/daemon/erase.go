@@ -15,8 +15,9 @@ import (
 type Erasure = ledger.Erasure
 
 const (
-	// erasureEvery is how often a daemon looks for what it is to erase.
-	erasureEvery = time.Second
+	// erasureEvery is how often a daemon looks for what it is to erase, erasurePoll how often who waits for it does.
+	erasureEvery = 5 * time.Second
+	erasurePoll  = 200 * time.Millisecond
 	// erasedEntries is how many entries of the audit trail one transaction removes.
 	erasedEntries = 1000
 )
@@ -96,7 +97,7 @@ func Erase(ctx context.Context, cfg Config, e Erasure) (result string, err error
 
 // awaitErasure waits until a daemon has done an erasure.
 func (l *Ledger) awaitErasure(ctx context.Context, id int64) (string, error) {
-	tick := time.NewTicker(erasureEvery / 5)
+	tick := time.NewTicker(erasurePoll)
 	defer tick.Stop()
 	for {
 		e, err := l.ledger.Erasure(ctx, id)
