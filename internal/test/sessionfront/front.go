@@ -109,6 +109,7 @@ type stream struct {
 	b             *bidi
 	header        http.Header
 	session, turn string
+	started       string // the turn that this stream has started, until its first event
 	observes      bool
 	open          chan struct{} // closed when replies may be sent
 
@@ -161,7 +162,7 @@ func (st *stream) begin(
 		return nil, err
 	}
 	turn := created.Msg.GetTurn()
-	st.session, st.turn = turn.GetSessionId(), turn.GetId()
+	st.session, st.turn, st.started = turn.GetSessionId(), turn.GetId(), turn.GetId()
 	return &agentdv1.WatchTurnRequest{
 		SessionId: st.session,
 		TurnId:    st.turn,
@@ -208,7 +209,7 @@ func (st *stream) carry(ctx context.Context, req *agentdv1.WatchTurnRequest) err
 		}
 		if !opened {
 			close(st.open)
-			opened = true
+			opened, st.started = true, ""
 		}
 	}
 	if err := events.Err(); err != nil {
@@ -253,7 +254,8 @@ func (st *stream) leave() {
 }
 
 // refuse ends the stream with the error of a method: as Run says it when the
-// daemon has said it, otherwise as it is, for the daemon was not reached.
+// daemon has said it, otherwise as it is, for the daemon was not reached. A turn that has
+// started and cannot be watched yet is named: the client comes back to it.
 func (st *stream) refuse(ctx context.Context, err error) error {
 	if ctx.Err() != nil {
 		return context.Cause(ctx)
@@ -262,6 +264,7 @@ func (st *stream) refuse(ctx context.Context, err error) error {
 	if said == nil {
 		return err
 	}
+	said.TurnId = st.started
 	return st.send(said)
 }
 

@@ -1,6 +1,7 @@
 package turns
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"flag"
@@ -268,6 +269,7 @@ func (a *actor) act(t testing.TB, ex *agentdv1.RunRequest_ExecuteRequest) (other
 		}
 		if e := m.GetError(); m.GetSeq() == 0 && e.GetCode() == agentdv1.ErrorCode_ERROR_CODE_UNAVAILABLE {
 			a.drop() // the next turn is just starting
+			a.id = cmp.Or(a.id, m.GetTurnId())
 			a.comeBack(t)
 			continue
 		} else if m.GetSeq() == 0 && e != nil {
@@ -303,7 +305,11 @@ func (a *actor) tools() []*agentdv1.Tool {
 
 // comeBack follows the turn from where the client is.
 func (a *actor) comeBack(t testing.TB) {
-	a.open(t, harness.Attach(a.session, a.id, &a.cursor, a.tools()...))
+	var after *int64 // from the beginning of the turn
+	if a.cursor > 0 {
+		after = &a.cursor
+	}
+	a.open(t, harness.Attach(a.session, a.id, after, a.tools()...))
 }
 
 func (a *actor) open(t testing.TB, first *agentdv1.RunRequest) {
