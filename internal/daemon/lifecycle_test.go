@@ -167,6 +167,7 @@ func TestHardShutdown(t *testing.T) {
 			}
 		}()
 		<-started
+		synctest.Wait() // until its model responds
 		soft := make(chan error, 1)
 		go func() { soft <- d.Shutdown(context.Background()) }() // would wait for the turn
 		synctest.Wait()
@@ -217,6 +218,7 @@ func TestNoConnectionWhileStopping(t *testing.T) {
 			ended <- nil
 		}()
 		<-started
+		synctest.Wait() // until its model responds
 		down := make(chan error, 1)
 		go func() { down <- d.Shutdown(context.Background()) }()
 		synctest.Wait()

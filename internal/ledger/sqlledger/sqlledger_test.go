@@ -109,3 +109,25 @@ func TestFailedUpdate(t *testing.T) {
 		}
 	}
 }
+
+// TestGivenUp has callers stop waiting at any moment: what they get then is not written to any more.
+func TestGivenUp(t *testing.T) {
+	l := sqlledger.New(open(t, sqlite.Memory, sqlite.Config{}))
+	if err := l.CreateKey(t.Context(), ledger.APIKey{ID: "a", Kind: ledger.Key}); err != nil {
+		t.Fatal(err)
+	}
+	for i := range 300 {
+		ctx, cancel := context.WithTimeout(t.Context(), time.Duration(i%60)*time.Microsecond)
+		has, err := l.HasKeys(ctx)
+		if err == nil && !has {
+			t.Error("the key is not there")
+		}
+		if k, err := l.Key(ctx, "a"); err == nil && k.ID != "a" {
+			t.Errorf("read %+v", k)
+		}
+		if keys, err := l.Keys(ctx, ledger.KeyQuery{Limit: 10}); err == nil && len(keys) != 1 {
+			t.Errorf("listed %+v", keys)
+		}
+		cancel()
+	}
+}

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"path/filepath"
+	"sync"
 )
 
 // What follows is for what a server keeps in the same database beside its sessions; see package ledger.
@@ -16,9 +17,26 @@ func (s *Store) Transact(ctx context.Context, f func(context.Context, *sql.Conn)
 	if s.beside != nil {
 		return s.beside.update(ctx, f)
 	}
-	return s.write(ctx, 0, func(*tx) (refusal, fault error) {
-		return s.writer.savepoint(f)
+	return s.writeWith(ctx, func() (refusal, fault error) { return s.writer.savepoint(f) })
+}
+
+// writeWith runs f on the writer goroutine. It does not return while f runs: f may write to variables of the caller,
+// who reads them afterwards, also when ctx has ended.
+func (s *Store) writeWith(ctx context.Context, f func() (refusal, fault error)) error {
+	var running sync.Mutex // held while f runs; protects over
+	over := false          // nobody waits for f
+	err := s.write(ctx, 0, func(*tx) (refusal, fault error) {
+		running.Lock()
+		defer running.Unlock()
+		if over {
+			return context.Cause(ctx), nil
+		}
+		return f()
 	})
+	running.Lock()
+	defer running.Unlock()
+	over = true
+	return err
 }
 
 // savepoint calls f within the transaction of the writer, and undoes what f has written if f fails.
@@ -43,9 +61,7 @@ func (s *Store) View(ctx context.Context, f func(context.Context, *sql.Conn) err
 	case s.only != nil:
 		return f(ctx, s.only.current().conn)
 	case s.readers == nil:
-		return s.write(ctx, 0, func(*tx) (refusal, fault error) {
-			return f(context.Background(), s.writer.conn), nil
-		})
+		return s.writeWith(ctx, func() (refusal, fault error) { return f(context.Background(), s.writer.conn), nil })
 	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
