@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	// codeOK is the code of a call without an error.
+	// codeOK is the code of a call without an error, and the outcome of what was done.
 	codeOK = "ok"
 	// otherMethod stands for methods that there are not.
 	otherMethod = "other"
@@ -136,18 +136,8 @@ func (a *access) about(msg any) {
 	if a == nil {
 		return
 	}
-	if m, ok := msg.(interface{ GetTurn() *agentdv1.Turn }); ok && m.GetTurn() != nil {
-		a.session, a.turn = m.GetTurn().GetSessionId(), m.GetTurn().GetId()
-	}
-	if m, ok := msg.(interface{ GetSession() *agentdv1.Session }); ok && m.GetSession() != nil {
-		a.session = m.GetSession().GetId()
-	}
-	if m, ok := msg.(interface{ GetSessionId() string }); ok && m.GetSessionId() != "" {
-		a.session = m.GetSessionId()
-	}
-	if m, ok := msg.(interface{ GetTurnId() string }); ok && m.GetTurnId() != "" {
-		a.turn = m.GetTurnId()
-	}
+	on := targetOf(msg)
+	a.session, a.turn = cmp.Or(on.session, a.session), cmp.Or(on.turn, a.turn)
 }
 
 // failed notes the error that the call ends with.

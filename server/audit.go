@@ -17,9 +17,6 @@ import (
 	"github.com/apzuk3/agentd/session/principal"
 )
 
-// outcomeOK is the outcome of what was done.
-const outcomeOK = "ok"
-
 // target is what was acted on.
 type target struct{ session, turn, subject string }
 
@@ -44,7 +41,7 @@ func (s *Server) audit(ctx context.Context, action string, on target, outcome st
 // outcomeOf is the outcome of what may have been refused.
 func outcomeOf(e *fault.Error) string {
 	if e == nil {
-		return outcomeOK
+		return codeOK
 	}
 	return strings.TrimPrefix(e.Code.String(), "ERROR_CODE_")
 }
@@ -52,7 +49,7 @@ func outcomeOf(e *fault.Error) string {
 // outcomeOfCall is the outcome of a call with this error for its client.
 func outcomeOfCall(err error) string {
 	if err == nil {
-		return outcomeOK
+		return codeOK
 	}
 	if e, ok := errors.AsType[*connect.Error](err); ok {
 		for _, d := range e.Details() {
@@ -81,7 +78,7 @@ func (s *Server) auditCall(ctx context.Context, spec connect.Spec, req, resp any
 
 // auditAttach notes that a caller has begun to run the tools of a turn, or why not.
 func (s *Server) auditAttach(ctx context.Context, req *agentdv1.WatchTurnRequest, turn *session.Turn, err error) {
-	on, outcome := targetOf(req), outcomeOK
+	on, outcome := targetOf(req), codeOK
 	switch e, ok := errors.AsType[*fault.Error](err); {
 	case ok:
 		outcome = outcomeOf(e)
@@ -94,9 +91,7 @@ func (s *Server) auditAttach(ctx context.Context, req *agentdv1.WatchTurnRequest
 }
 
 // actionOf is the action of a procedure, such as SessionService.CancelTurn.
-func actionOf(procedure string) string {
-	return strings.ReplaceAll(strings.TrimPrefix(procedure, "/agentd.v1."), "/", ".")
-}
+func actionOf(procedure string) string { return strings.ReplaceAll(methodOf(procedure), "/", ".") }
 
 // or fills in what is missing. What a call has made beside what it names is the subject.
 func (t target) or(other target) target {
@@ -113,10 +108,7 @@ func (t target) or(other target) target {
 
 // targetOf finds what a message is about.
 func targetOf(msg any) (on target) {
-	if r, ok := msg.(connect.AnyRequest); ok {
-		msg = r.Any()
-	}
-	if r, ok := msg.(connect.AnyResponse); ok {
+	if r, ok := msg.(interface{ Any() any }); ok { // a request or a response of connect
 		msg = r.Any()
 	}
 	if m, ok := msg.(interface {

@@ -32,7 +32,7 @@
 // ErrorResponse, and the turn continues. When the framing itself is broken nothing more
 // can be read: the turn continues as if the client had closed its side.
 //
-// This package imports session, the generated protocol and its rules, connect and its
-// health and reflection services, and x/time/rate. It knows neither the engine, nor
-// models, nor a database.
+// This package imports session, the generated protocol and its rules, the entries of the audit
+// trail, connect and its health and reflection services, x/time/rate and an LRU. It knows neither
+// the engine, nor models, nor a database.
 package server

@@ -40,7 +40,7 @@ type exchangeKey struct{}
 func (s *Server) exchange(next http.Handler) http.Handler {
 	bounded := http.MaxBytesHandler(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		r.Body = s.newBoundedBody(r) // the request is a copy of MaxBytesHandler's
-		e := &exchange{rc: http.NewResponseController(w), out: &countingWriter{ResponseWriter: w}}
+		e := &exchange{rc: http.NewResponseController(w), out: &pieceWriter{ResponseWriter: w}}
 		e.out.progress = func() {
 			if e.room.isLate() {
 				e.bound(-time.Second)
@@ -83,7 +83,7 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 // nil exchange does nothing.
 type exchange struct {
 	rc   *http.ResponseController
-	out  *countingWriter
+	out  *pieceWriter
 	room *lease // of what is being sent
 }
 

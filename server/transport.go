@@ -6,7 +6,6 @@ import (
 	"io"
 	"net/http"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -26,7 +25,7 @@ type transport struct {
 	// does not end it.
 	ctx  context.Context //nolint:containedctx // of one request
 	body *meteredBody
-	out  *countingWriter
+	out  *pieceWriter
 
 	mu sync.Mutex
 	rc *http.ResponseController // nil once the handler has returned; protected by mu
@@ -47,7 +46,7 @@ func withTransport(maxMessageBytes int, next http.Handler) http.Handler {
 		t := &transport{
 			ctx:  r.Context(),
 			body: &meteredBody{ReadCloser: r.Body, perMessage: skipFactor * int64(maxMessageBytes)},
-			out:  &countingWriter{ResponseWriter: w},
+			out:  &pieceWriter{ResponseWriter: w},
 			rc:   http.NewResponseController(w),
 		}
 		t.body.next()
@@ -102,14 +101,12 @@ func (t *transport) lastWrite(d time.Duration) {
 	}
 }
 
-// meteredBody bounds the bytes that one message may take. All but total is
-// owned by the goroutine that receives.
+// meteredBody bounds the bytes that one message may take. The goroutine that receives owns it.
 type meteredBody struct {
 	io.ReadCloser
 	perMessage int64
 	left       int64
 	head       []byte // the beginning of the message, headBytes at most
-	total      atomic.Int64
 }
 
 // next begins a message.
@@ -122,7 +119,6 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p[:min(int64(len(p)), b.left)])
 	b.left -= int64(n)
 	b.head = append(b.head, p[:min(n, headBytes-len(b.head))]...)
-	b.total.Add(int64(n))
 	return n, err
 }
 
@@ -130,12 +126,10 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 // timeout: one frame of HTTP/2.
 const pieceBytes = 16 << 10
 
-// countingWriter counts the bytes of the reply and reports each piece that the client
-// has room for. The handler goroutine owns it.
-type countingWriter struct {
+// pieceWriter reports each piece of the reply that the client has room for. The handler goroutine owns it.
+type pieceWriter struct {
 	http.ResponseWriter
-	total int64
-	err   error // of the last write that failed
+	err error // of the last write that failed
 	// progress is called after each piece of what takes more than one, if it is not
 	// nil. It gives the rest of the message the whole write timeout again.
 	progress func()
@@ -145,11 +139,10 @@ type countingWriter struct {
 	more bool
 }
 
-func (w *countingWriter) Write(p []byte) (int, error) {
+func (w *pieceWriter) Write(p []byte) (int, error) {
 	written := 0
 	for {
 		n, err := w.ResponseWriter.Write(p[written:min(len(p), written+pieceBytes)])
-		w.total += int64(n)
 		written += n
 		if len(p) > pieceBytes && err == nil && w.progress != nil {
 			w.progress() // also after the last piece: a flush follows
@@ -165,7 +158,7 @@ func (w *countingWriter) Write(p []byte) (int, error) {
 }
 
 // Flush is what connect looks for, and calls after each message.
-func (w *countingWriter) Flush() {
+func (w *pieceWriter) Flush() {
 	if w.more {
 		return
 	}
@@ -175,4 +168,4 @@ func (w *countingWriter) Flush() {
 }
 
 // Unwrap is what http.ResponseController looks for.
-func (w *countingWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+func (w *pieceWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
