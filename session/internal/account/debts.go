@@ -2,45 +2,62 @@ package account
 
 import "sync"
 
-// Debts are the reservations for calls that are over and whose usage is recorded later. The zero value has none. Its
-// methods may be called from any goroutine.
+// Debts are the reservations for calls that are over and whose usage is recorded later, by the agents that made them,
+// oldest first. The zero value has none. Its methods may be called from any goroutine.
 type Debts struct {
 	mu     sync.Mutex // protects the fields below
-	owed   []func()
+	owed   map[string][]func()
 	closed bool
 }
 
-// End gives back what was reserved for a call: at once, or with owed once usage is recorded.
-func (d *Debts) End(release func(), owed bool) {
-	if !owed || !d.keep(release) {
+// End gives back what was reserved for a call of an agent: at once, or with owed once its usage is recorded.
+func (d *Debts) End(agent string, release func(), owed bool) {
+	if !owed || !d.keep(agent, release) {
 		release()
 	}
 }
 
-func (d *Debts) keep(release func()) bool {
+func (d *Debts) keep(agent string, release func()) bool {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	if !d.closed {
-		d.owed = append(d.owed, release)
+	if d.closed {
+		return false
 	}
-	return !d.closed
+	if d.owed == nil {
+		d.owed = map[string][]func(){}
+	}
+	d.owed[agent] = append(d.owed[agent], release)
+	return true
 }
 
-// Settle gives back what was reserved for calls whose usage is recorded.
-func (d *Debts) Settle() { d.settle(false) }
-
-// Close is Settle when nothing more is recorded; what is owed later is given back at once.
-func (d *Debts) Close() { d.settle(true) }
-
-func (d *Debts) settle(closes bool) {
-	for _, release := range d.take(closes) {
+// Settle gives back what was reserved for the oldest call of an agent whose usage is recorded now.
+func (d *Debts) Settle(agent string) {
+	if release := d.oldest(agent); release != nil {
 		release()
 	}
 }
 
-func (d *Debts) take(closes bool) (owed []func()) {
+func (d *Debts) oldest(agent string) (release func()) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	owed, d.owed, d.closed = d.owed, nil, d.closed || closes
+	if of := d.owed[agent]; len(of) > 0 {
+		release, d.owed[agent] = of[0], of[1:]
+	}
+	return release
+}
+
+// Close gives back the rest: nothing more is recorded. What is owed later is given back at once.
+func (d *Debts) Close() {
+	for _, of := range d.close() {
+		for _, release := range of {
+			release()
+		}
+	}
+}
+
+func (d *Debts) close() (owed map[string][]func()) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	owed, d.owed, d.closed = d.owed, nil, true
 	return owed
 }

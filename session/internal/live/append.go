@@ -206,8 +206,8 @@ func (s *Session) tryLocked(f *flight) error {
 			e.turn.enter(turnStarting)
 		}
 		s.reportLocked(e)
-		if e.attempt != nil && record.UsageOf(e.fact) != nil {
-			e.attempt.debts.Settle()
+		if ev, ok := e.fact.(*record.Event); ok && ev.Usage != nil && e.attempt != nil {
+			e.attempt.debts.Settle(agentOf(ev.Path))
 		}
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()
@@ -226,8 +226,7 @@ func (s *Session) tryLocked(f *flight) error {
 // numberLocked makes the batch of a flight and gives its records their sequence numbers.
 func (s *Session) numberLocked(f *flight) error {
 	now := s.store.Stamp()
-	f.batch = store.Batch{SessionID: s.key, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries),
-		Payer: tenant.Of(s.key), PaidOn: account.Day(now)}
+	f.batch = store.Batch{SessionID: s.key, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries)}
 	x := s.index.Clone()
 	for i, e := range f.entries {
 		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
@@ -245,6 +244,9 @@ func (s *Session) numberLocked(f *flight) error {
 			return fmt.Errorf("%w: session %s: turn %s: %w", store.ErrMalformed, s.id, e.turn.id, err)
 		}
 		f.batch.Rows = append(f.batch.Rows, rows...)
+	}
+	if f.batch.Spent != (record.Spent{}) {
+		f.batch.Payer, f.batch.PaidOn = tenant.Of(s.key), account.Day(now)
 	}
 	f.batch.Usage, f.batch.LastTurn, f.batch.LastStatus = x.Usage, x.Last, x.LastAs
 	return nil

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"iter"
 	"maps"
+	"strings"
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
@@ -103,20 +104,28 @@ func (r *Run) BeginCall(
 	}
 	over, err := r.admit(ctx, call, refused)
 	if err != nil {
-		release()
+		if release != nil {
+			release()
+		}
 		return nil, err
 	}
 	return func(owed bool) {
 		over()
-		r.a.debts.End(release, owed)
+		if release != nil {
+			r.a.debts.End(agentOf(call.Path), release, owed)
+		}
 	}, nil
 }
 
-// reserve reserves what a call may cost of the tenant's budget. refused is why it must not begin.
+// agentOf names the agent at a path, for Debts.
+func agentOf(path []string) string { return strings.Join(path, "/") }
+
+// reserve reserves what a call may cost of the tenant's budget; release is nil if it has none. refused is why the call
+// must not begin.
 func (r *Run) reserve(ctx context.Context, most func() record.Spent) (release func(), refused *fault.Error, err error) {
 	payer := tenant.Of(r.s.key)
 	if !r.s.store.Accounts.Bounds(payer) {
-		return func() {}, nil, nil
+		return nil, nil, nil
 	}
 	err = r.Wait(ctx, false, func(ctx context.Context) (err error) {
 		release, refused, err = r.s.store.Accounts.Reserve(ctx, payer, most)
