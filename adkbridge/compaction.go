@@ -276,15 +276,19 @@ func (m *agentModel) summarize(
 		}
 	}
 	call := record.ModelCall{Path: m.n.path, Model: models[0].modelName, MessageID: l.id}
-	done, err := t.run.BeginCall(ctx, call, func() record.Spent {
-		req := request(models[0])
-		return most(req.Contents, req.Config, models)
+	done, err := t.run.BeginCall(ctx, call, func() (all record.Spent) {
+		for i, by := range models {
+			req := request(by)
+			one := most(req.Contents, req.Config, models[i:i+1])
+			all.Tokens, all.Cost = max(all.Tokens, one.Tokens), max(all.Cost, one.Cost)
+		}
+		return all
 	})
 	if err != nil {
 		return "", nil, err
 	}
-	// What the summary cost is appended later.
-	defer func() { done(true) }()
+	owed := true // the summary is recorded later
+	defer func() { done(owed) }()
 	began := time.Now()
 	c := newChain(t, models)
 	c.takeCutUsage()
@@ -311,14 +315,14 @@ func (m *agentModel) summarize(
 		}
 		return strings.TrimSpace(adapter.Text(resp.Content)), info, nil
 	case ctx.Err() != nil:
-		by.keepUsage(failed, l.branch, info.Call)
+		owed = by.keepUsage(failed, l.branch, info.Call)
 		return "", nil, context.Cause(ctx)
 	case c.unrecorded != nil:
-		by.keepUsage(failed, l.branch, info.Call)
+		owed = by.keepUsage(failed, l.branch, info.Call)
 		return "", nil, c.unrecorded
 	}
 	if info.Usage, info.Before = by.splitUsage(modelcall.Took(failed)); info.Usage.Calls == 0 && info.Before == nil {
-		info.Usage = nil
+		info.Usage, owed = nil, false
 	}
 	return "", info, nil
 }

@@ -11,14 +11,14 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// What is reserved of a tenant's budget before a model call begins: more than the call takes, if its provider counts as
-// they all do. A byte of text is counted as a token, which is at least what tokenizers make of it.
+// What is reserved of a tenant's budget before a model call begins: at least what its text and its response take, since
+// no tokenizer makes more than one token of a byte, and about what its media take.
 const (
 	// longestUnknown is how long the response of a model may be whose longest response is not known.
 	longestUnknown = 64 << 10
 	// mostPicture, and mostFile, are the tokens of a picture, and of a file that the provider has.
 	mostPicture, mostFile = 5_000, 100_000
-	// mediaPerToken is how many bytes of sound and video are a token, with a margin of five for the densest codecs.
+	// mediaPerToken is about how many bytes of sound and video are a token: providers count their length.
 	mediaPerToken = 32
 )
 
