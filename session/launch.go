@@ -16,8 +16,10 @@ import (
 func (m *Manager) launch(ctx context.Context, ref *sessionRef, d *live.Driver) {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	d.Begin(stop)
+	payer := tenant.Of(ref.Value.Key())
 	lock.Do(&m.mu, func() {
-		m.running[d] = tenant.Of(ref.Value.Key())
+		m.running[d] = struct{}{}
+		m.runningOf[payer]++
 		if m.stopping {
 			stop(ErrSuspended)
 		}
@@ -25,7 +27,12 @@ func (m *Manager) launch(ctx context.Context, ref *sessionRef, d *live.Driver) {
 	go func() {
 		defer m.turns.Done()
 		next := m.drive(ctx, ref.Value, d)
-		lock.Do(&m.mu, func() { delete(m.running, d) })
+		lock.Do(&m.mu, func() {
+			delete(m.running, d)
+			if m.runningOf[payer]--; m.runningOf[payer] == 0 {
+				delete(m.runningOf, payer)
+			}
+		})
 		m.signalRoom()
 		if next != nil {
 			m.launchNext(ctx, ref, next)

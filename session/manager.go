@@ -38,14 +38,15 @@ type Manager struct {
 	sessions  *table.Table[*live.Session]
 	exclusive lock.Keyed[work]
 
-	mu       sync.Mutex              // protects the fields below
-	running  map[*live.Driver]string // with their tenants
-	starting map[string]int          // turns about to start, by tenant
-	cancels  map[string]*time.Timer  // by session, see cancelLater
-	draining bool                    // no new turns
-	stopping bool                    // turns are suspended
-	stops    stops
-	endSweep context.CancelFunc
+	mu        sync.Mutex // protects the fields below
+	running   map[*live.Driver]struct{}
+	runningOf map[string]int         // how many of them are of each tenant
+	starting  map[string]int         // turns about to start, by tenant
+	cancels   map[string]*time.Timer // by session, see cancelLater
+	draining  bool                   // no new turns
+	stopping  bool                   // turns are suspended
+	stops     stops
+	endSweep  context.CancelFunc
 }
 
 // NewManager returns a manager with no session in memory. A session is read from the store when a client
@@ -63,7 +64,8 @@ func NewManager(cfg Config) (*Manager, error) {
 		log:       cfg.Logger,
 		probation: probation.New[*live.Session](cfg.Limits.QuarantineAfter),
 		sessions:  newTable(cfg.Limits),
-		running:   map[*live.Driver]string{},
+		running:   map[*live.Driver]struct{}{},
+		runningOf: map[string]int{},
 		starting:  map[string]int{},
 		cancels:   map[string]*time.Timer{},
 		stops:     stops{cut: map[*live.Driver]string{}},
@@ -181,12 +183,7 @@ func (m *Manager) countLocked(tenant string) (all, own int) {
 	for _, n := range m.starting {
 		all += n
 	}
-	for _, whose := range m.running {
-		if whose == tenant {
-			own++
-		}
-	}
-	return all, own
+	return all, own + m.runningOf[tenant]
 }
 
 // admitEnd counts in m.turns a caller that ends a suspended turn. It takes no place of a running turn.
