@@ -103,16 +103,16 @@ func (b *Backlog[T]) Lags() bool {
 	return b.lags
 }
 
-// Len returns how many items there are, and how many bytes they have.
-func (b *Backlog[T]) Len() (items, bytes int) {
+// Len returns how many items there are, and whether the reader lags.
+func (b *Backlog[T]) Len() (items int, lags bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return len(b.items), b.bytes
+	return len(b.items), b.lags
 }
 
-// Has reports whether there is an item that fits.
-func (b *Backlog[T]) Has(fits func(T) bool) bool {
+// Size returns how many bytes the items have, whether one of them fits, and whether the reader lags.
+func (b *Backlog[T]) Size(fits func(T) bool) (bytes int, has, lags bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
-	return slices.ContainsFunc(b.items, fits)
+	return b.bytes, slices.ContainsFunc(b.items, fits), b.lags
 }

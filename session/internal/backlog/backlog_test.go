@@ -24,8 +24,13 @@ func TestBacklog(t *testing.T) {
 	b.CaughtUp()
 	push(2)
 	push(3)
-	if items, bytes := b.Len(); items != 2 || bytes != 20 || !b.Has(func(i int) bool { return i == 3 }) || b.Has(func(i int) bool { return i == 4 }) {
-		t.Errorf("%d items, %d bytes", items, bytes)
+	if items, lags := b.Len(); items != 2 || lags {
+		t.Errorf("%d items, lags %v; want 2 of a reader that does not lag", items, lags)
+	}
+	for item, want := range map[int]bool{3: true, 4: false} {
+		if bytes, has, lags := b.Size(func(i int) bool { return i == item }); bytes != 20 || has != want || lags {
+			t.Errorf("%d bytes, has %d: %v, lags %v; want 20 bytes, %v, of a reader that does not lag", bytes, item, has, lags, want)
+		}
 	}
 	take(false, 2, 3)
 	b.Push(4, 100, 3, 25) // the only one: it has to go somewhere

@@ -20,8 +20,7 @@ func (s *Session) AddTo(to *tally.Tally) {
 		to.Waiting++
 	}
 	for w := range s.watchers {
-		items, _ := w.backlog.Len()
-		to.Reader(items, w.backlog.Lags())
+		to.Reader(w.backlog.Len())
 	}
 }
 

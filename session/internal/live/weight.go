@@ -13,9 +13,8 @@ func (w *Watcher) Weight(ctx context.Context) int64 {
 		return 0
 	}
 	upTo, begins, texts, snapshot := w.weigh()
-	_, bytes := w.backlog.Len()
-	first := w.backlog.Has(func(it render.Item) bool { return it.State != nil })
-	if w.backlog.Lags() {
+	bytes, first, lags := w.backlog.Size(func(it render.Item) bool { return it.State != nil })
+	if lags {
 		bytes = texts + w.reader.LogBytes(ctx, upTo)
 	}
 	weight := render.TextWeight(bytes)
