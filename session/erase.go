@@ -52,8 +52,7 @@ func (m *Manager) eraseShared(ctx context.Context, p principal.Principal) (remov
 		}
 		for _, scope := range scopes {
 			after = scope
-			owner := store.SharedValue{Scope: scope}.Owner()
-			if owner.Tenant != p.Tenant || p.ID != "" && owner.ID != p.ID {
+			if !(store.SharedValue{Scope: scope}).IsOf(p) {
 				continue
 			}
 			n, err := m.eraseScope(ctx, scope)

@@ -145,8 +145,7 @@ func exportShared(ctx context.Context, db *source, p principal.Principal, write 
 		}
 		for _, scope := range scopes {
 			after = scope
-			owner := store.SharedValue{Scope: scope}.Owner()
-			if owner.Tenant != p.Tenant || p.ID != "" && owner.ID != p.ID {
+			if !(store.SharedValue{Scope: scope}).IsOf(p) {
 				continue
 			}
 			values, err := db.Shared(ctx, scope)

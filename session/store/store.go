@@ -302,17 +302,15 @@ type SharedValue struct {
 	Value json.RawMessage
 }
 
-// Owner returns whose scope it is: a principal, or one without an id for that of a tenant.
-func (v SharedValue) Owner() (p principal.Principal) {
+// IsOf reports whether the scope is a principal's own or, for one without an id, any of its tenant.
+func (v SharedValue) IsOf(p principal.Principal) bool {
+	var owner principal.Principal
 	if name, isUser := strings.CutPrefix(v.Scope, "user:"); isUser {
-		p.Read(name)
-		return p
+		owner.Read(name)
+	} else if tenant, err := url.PathUnescape(strings.TrimPrefix(strings.TrimPrefix(v.Scope, "app"), ":")); err == nil {
+		owner.Tenant = tenant
 	}
-	tenant, err := url.PathUnescape(strings.TrimPrefix(strings.TrimPrefix(v.Scope, "app"), ":"))
-	if err == nil {
-		p.Tenant = tenant
-	}
-	return p
+	return owner.Tenant == p.Tenant && (p.ID == "" || owner.ID == p.ID)
 }
 
 // Errors of a Store. Implementations return them so that errors.Is finds them, one at a time.
