@@ -17,6 +17,7 @@ import (
 	"github.com/google/uuid"
 	"golang.org/x/sync/semaphore"
 
+	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
 )
@@ -222,7 +223,7 @@ func (t *turn) runTree(ctx context.Context, r *Runner) (err error) {
 			err = panicError("the agent engine", p)
 		}
 	}()
-	ctx = platform.WithUUIDProvider(ctx, uuids(t.run.TurnID()))
+	ctx = tracecontext.Untraced(platform.WithUUIDProvider(ctx, uuids(t.run.TurnID())))
 	for _, err := range rn.Run(ctx, appName, t.run.SessionID(), nil, agent.RunConfig{}) {
 		if err != nil {
 			return err // continuing would run the next agent

@@ -57,6 +57,15 @@ func (c *Call) AgentPath() []string {
 	return slices.Clone(c.req.GetAgentPath())
 }
 
+// Trace returns the trace that the call is part of, as the headers traceparent and tracestate of W3C's Trace Context
+// have it; "" for none. It is for handlers that pass it on without OpenTelemetry, which finds it in their context.
+func (c *Call) Trace() (parent, state string) {
+	if c == nil {
+		return "", ""
+	}
+	return c.req.GetTraceparent(), c.req.GetTracestate()
+}
+
 // State returns the value of a key of the session's state, as this handler set
 // it or as the run last saw it; see [StateUpdate] for its type. What other agents do
 // at the same time may not have arrived yet.

@@ -402,7 +402,9 @@ func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse)
 		}
 	}()
 	current := &Call{req: c.req, seen: t.state}
-	result, err := c.tool.invoke(context.WithValue(c.ctx, callContextKey{}, current), c.req.GetToolInput())
+	ctx, end := toolSpan(context.WithValue(c.ctx, callContextKey{}, current), c.req)
+	defer func() { end(msg) }()
+	result, err := c.tool.invoke(ctx, c.req.GetToolInput())
 	if err != nil {
 		return failure(c.req, err)
 	}

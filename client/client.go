@@ -43,7 +43,7 @@ func New(baseURL string, opts ...Option) *Client {
 		results: newResultCache(),
 		err:     checkBaseURL(baseURL),
 	}
-	c.http = withToken(httpClient(&cfg), cfg.token)
+	c.http = withToken(traced{httpClient(&cfg)}, cfg.token)
 	if cfg.journalDir != "" {
 		c.journal = newJournal(cfg.journalDir)
 	}
@@ -104,6 +104,9 @@ func (c *Client) yieldRun(
 		yield(nil, fromContext(runCtx))
 		return
 	}
+	runCtx, ended := runSpan(runCtx)
+	var failed error
+	defer func() { ended(failed) }()
 	r := c.startRun(runCtx, req, rc)
 	defer r.close()
 	for {
@@ -116,8 +119,8 @@ func (c *Client) yieldRun(
 		}
 	}
 	r.close()
-	if err := r.outcome(); err != nil {
-		yield(nil, err)
+	if failed = r.outcome(); failed != nil {
+		yield(nil, failed)
 	}
 }
 

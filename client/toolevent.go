@@ -20,6 +20,9 @@ type ToolCall struct {
 	Input json.RawMessage
 	// AgentPath runs from the root of the tree to the agent that called.
 	AgentPath []string
+	// Traceparent and Tracestate are the trace that the call is part of, as W3C's Trace Context has them; "" for
+	// none. The context of the tool's handler has it already, for OpenTelemetry.
+	Traceparent, Tracestate string
 }
 
 // ToolCallAnnounced is a tool call that another client is asked to run, or that has
@@ -94,10 +97,12 @@ func (*ToolCallCanceled) eventData()  {}
 
 func toolCallOf(m *agentdv1.RunResponse_ToolCallRequest) *ToolCall {
 	return &ToolCall{
-		ID:        m.GetToolCallId(),
-		Name:      m.GetToolName(),
-		Input:     json.RawMessage(m.GetToolInput()),
-		AgentPath: m.GetAgentPath(),
+		ID:          m.GetToolCallId(),
+		Name:        m.GetToolName(),
+		Input:       json.RawMessage(m.GetToolInput()),
+		AgentPath:   m.GetAgentPath(),
+		Traceparent: m.GetTraceparent(),
+		Tracestate:  m.GetTracestate(),
 	}
 }
 

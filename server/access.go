@@ -14,6 +14,7 @@ import (
 	"connectrpc.com/connect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/principal"
 )
@@ -48,7 +49,8 @@ func accessOf(ctx context.Context) *access {
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		began, method := time.Now(), methodOf(r.URL.Path)
-		ctx, ended := s.now().Observe(r.Context(), method)
+		part := tracecontext.Parse(r.Header.Get(tracecontext.Header), r.Header.Values(tracecontext.StateHeader)...)
+		ctx, ended := s.now().Observe(tracecontext.With(r.Context(), part), method)
 		a := &access{}
 		if s.now().Authenticate == nil {
 			a.who = principal.Of(ctx)
@@ -84,7 +86,7 @@ func (s *Server) logCall(r *http.Request, a *access, attrs ...slog.Attr) {
 	}
 	for _, known := range []struct{ key, value string }{
 		{"principal", a.who.ID}, {"tenant", a.who.Tenant}, {"session", a.session}, {"turn", a.turn},
-		{"from", s.now().From(r)}, {"error", a.why},
+		{"trace_id", tracecontext.In(r.Context()).TraceID()}, {"from", s.now().From(r)}, {"error", a.why},
 	} {
 		if known.value != "" {
 			attrs = append(attrs, slog.String(known.key, logged(known.value)))

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/live"
@@ -117,7 +118,7 @@ func (m *Manager) Ready(ctx context.Context) error {
 // stayed unknown for Limits.StorePatience. A request whose key has already started a turn returns
 // *Repeated.
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
-	req.by = principal.Of(ctx)
+	req.by, req.trace = principal.Of(ctx), tracecontext.In(ctx)
 	req.StateField = cmp.Or(req.StateField, "initial_state")
 	req.OnBusy = cmp.Or(req.OnBusy, live.Reject)
 	req.InitialState, req.warnings = shared.Permitted(req.by, req.StateField, req.InitialState)

@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/encoding/protojson"
 
+	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/logjson"
@@ -36,6 +37,7 @@ func newTurnStarted(spec *record.Spec, req Request) (*record.TurnStarted, error)
 		ToolTimeout:   req.ToolTimeout,
 		Raw:           spec.Raw,
 		By:            req.by.ID,
+		Trace:         req.trace,
 		Warnings:      req.warnings,
 		Alone:         loneAgent(spec.Agent),
 	}
@@ -99,8 +101,9 @@ type Request struct {
 	ToolTimeout time.Duration
 	// Raw asks for a RawPayload of each try of a model call of the turn.
 	Raw bool
-	// by is who sends the request, and warnings are what Start left out of it. Start sets both.
+	// by is who sends the request, trace what it is part of, and warnings are what Start left out of it. Start sets them.
 	by       principal.Principal
+	trace    tracecontext.Context
 	warnings []record.Warning
 	// Once, if it has a key, keeps the request from starting a second turn.
 	Once Once

@@ -46,6 +46,8 @@ var helps = map[string]string{
 	"serve_data": "Folder of the database, ':memory:' for none. Default: agentd in the user's data folder.",
 	"serve_admin_addr": "Where metrics (/metrics), health (/healthz, /readyz) and profiles (/debug/pprof/) are, " +
 		"without authentication; 'off' for nowhere. The default address may be in use: the server starts without them.",
+	"serve_trace_share": "Share of traces, from 0 to 1, that are exported to the collector of otlp_endpoint, " +
+		"of those that begin here: of others whoever began them decides.",
 	"serve_allow_network_files": "Take a --data folder on a network file system, which is refused otherwise: " +
 		"nothing keeps daemons of other machines out of it.",
 	"serve_cors_origins": "Origins from which web pages may call SessionService, " +

@@ -15,11 +15,12 @@ const maxKeyFile = 64 << 10
 // hidden is shown in place of a secret.
 const hidden = "***"
 
-// providerSetting is a setting of a provider: a key of the configuration file that is an environment
+// providerSetting is a setting of a provider, or of a collector: a key of the configuration file that is an environment
 // variable too. It is no flag, since all users of a machine can read command lines.
 type providerSetting struct {
 	key, variable string
 	form          form
+	restart       bool // a reload does not change it
 }
 
 // form is what a providerSetting holds.
@@ -31,17 +32,19 @@ const (
 	address                // a URL
 )
 
-// providerSettings are the settings of the built-in providers.
+// providerSettings are the settings of the built-in providers, and of the collector.
 var providerSettings = []providerSetting{
-	{"gemini_api_key", "GEMINI_API_KEY", secret},
-	{"gemini_api_key_file", "GEMINI_API_KEY_FILE", secretFile},
-	{"gemini_base_url", "GOOGLE_GEMINI_BASE_URL", address},
-	{"anthropic_api_key", "ANTHROPIC_API_KEY", secret},
-	{"anthropic_api_key_file", "ANTHROPIC_API_KEY_FILE", secretFile},
-	{"anthropic_base_url", "ANTHROPIC_BASE_URL", address},
-	{"openai_api_key", "OPENAI_API_KEY", secret},
-	{"openai_api_key_file", "OPENAI_API_KEY_FILE", secretFile},
-	{"openai_base_url", "OPENAI_BASE_URL", address},
+	{"gemini_api_key", "GEMINI_API_KEY", secret, false},
+	{"gemini_api_key_file", "GEMINI_API_KEY_FILE", secretFile, false},
+	{"gemini_base_url", "GOOGLE_GEMINI_BASE_URL", address, false},
+	{"anthropic_api_key", "ANTHROPIC_API_KEY", secret, false},
+	{"anthropic_api_key_file", "ANTHROPIC_API_KEY_FILE", secretFile, false},
+	{"anthropic_base_url", "ANTHROPIC_BASE_URL", address, false},
+	{"openai_api_key", "OPENAI_API_KEY", secret, false},
+	{"openai_api_key_file", "OPENAI_API_KEY_FILE", secretFile, false},
+	{"openai_base_url", "OPENAI_BASE_URL", address, false},
+	{"otlp_endpoint", "OTEL_EXPORTER_OTLP_ENDPOINT", address, true},
+	{"otlp_headers", "OTEL_EXPORTER_OTLP_HEADERS", secret, true},
 }
 
 // providerEnv returns the environment with what the configuration file says of providers, and with the keys
@@ -83,7 +86,7 @@ func (p *process) providerEnv() (getenv func(string) string, settings []setting,
 
 // providerValue returns a setting without its value, and the value.
 func (p *process) providerValue(s providerSetting) (now setting, value string) {
-	now = setting{Key: s.key, Source: defaultSource, live: true}
+	now = setting{Key: s.key, Source: defaultSource, live: !s.restart}
 	if value = p.env[s.variable]; value != "" {
 		now.Source = "environment variable " + s.variable
 	} else if p.file != nil && p.file.Values[s.key].Text != "" {

@@ -247,8 +247,11 @@ func (c *runCmd) task(p *process) (*task, error) {
 		return t, nil
 	}
 	var err error
-	t.prompt, err = c.prompt(t.file, prompt)
-	return t, err
+	if t.prompt, err = c.prompt(t.file, prompt); err != nil {
+		return t, err
+	}
+	t.prompt.Traceparent, t.prompt.Tracestate = p.getenv("TRACEPARENT"), p.getenv("TRACESTATE")
+	return t, nil
 }
 
 // prompt is the turn that is asked for.

@@ -31,6 +31,8 @@ type serveCmd struct {
 
 	authFlags `embed:""`
 
+	TraceShare float64 `default:"1" placeholder:"SHARE" help:"${serve_trace_share}"`
+
 	AllowNetworkFiles bool `help:"${serve_allow_network_files}"`
 
 	LogLevel  slog.Level `live:"" default:"info" help:"Least level to log: debug, info, warn or error."`
@@ -136,6 +138,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		MaxConns:          c.MaxConns,
 		MaxStreams:        c.MaxStreams,
 		MaxTenantStreams:  c.MaxTenantStreams,
+		TraceShare:        c.TraceShare,
 		MaxMessageBytes:   c.MaxMessageBytes,
 		MaxReplyBytes:     c.MaxReplyBytes,
 		MessagesPerSecond: c.MessagesPerSecond,

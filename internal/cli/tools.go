@@ -17,6 +17,9 @@ func AddTool(to *client.ToolSet, declared *agentdv1.Tool, program toolcmd.Comman
 		call, program := client.CallFrom(ctx), program
 		program.Env = append(slices.Clip(program.Env),
 			"AGENTD_SESSION_ID="+call.SessionID(), "AGENTD_TOOL_CALL_ID="+call.ID())
+		if parent, state := call.Trace(); parent != "" {
+			program.Env = append(program.Env, "TRACEPARENT="+parent, "TRACESTATE="+state)
+		}
 		return toolcmd.Run(ctx, program, string(input))
 	}
 	var opts []client.ToolOption

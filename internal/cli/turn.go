@@ -63,6 +63,8 @@ type Prompt struct {
 	State map[string]any
 	// Budget bounds what the turn may spend; zero: no bound.
 	Budget client.Budget
+	// Traceparent and Tracestate are the trace that the turn is part of, as the headers of W3C's Trace Context have it.
+	Traceparent, Tracestate string
 }
 
 // options are those of the turn's start.
@@ -76,6 +78,9 @@ func (p *Prompt) options() []client.SendOption {
 	}
 	if p.Budget != (client.Budget{}) {
 		out = append(out, client.WithBudget(p.Budget))
+	}
+	if p.Traceparent != "" {
+		out = append(out, client.WithHeader("Traceparent", p.Traceparent), client.WithHeader("Tracestate", p.Tracestate))
 	}
 	return out
 }

@@ -61,5 +61,5 @@ func (d *Daemon) onTry() func(context.Context, modelcall.Tried) {
 	if d.metrics == nil {
 		return nil
 	}
-	return d.metrics.ModelTried
+	return d.modelTried
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/apzuk3/agentd/internal/auth"
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/models/record"
+	"github.com/apzuk3/agentd/internal/otlp"
 	"github.com/apzuk3/agentd/internal/telemetry"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
@@ -51,6 +52,9 @@ type Daemon struct {
 	server  *server.Server
 	http    *http.Server
 	metrics *telemetry.Metrics
+	// exporter and spans are nil without a collector.
+	exporter *otlp.Exporter
+	spans    *otlp.Spans
 	// recorder is nil unless model calls are recorded.
 	recorder *record.Recorder
 	tls      *tls.Config // nil without a certificate
@@ -112,6 +116,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 	defer func() {
 		if err != nil {
 			d.closeTrail()
+			d.exporter.Close()
 		}
 		if err != nil && cfg.Store == nil {
 			err = errors.Join(err, d.closeStore())
@@ -136,8 +141,11 @@ func New(cfg Config) (_ *Daemon, err error) {
 
 		CompactAt: cfg.CompactAt,
 	})
+	if err := d.openExporter(); err != nil {
+		return nil, err
+	}
 	if d.manager, err = session.NewManager(session.Config{
-		Store: d.metrics.Store(d.store), Runner: d.runner, Logger: cfg.Logger, Limits: now.turns,
+		Store: d.traced(d.metrics.Store(d.store)), Runner: d.tracedRunner(), Logger: cfg.Logger, Limits: now.turns,
 		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered,
 	}); err != nil {
 		return nil, err
@@ -165,7 +173,7 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 		CreateToken:    d.createTokens(),
 		Audit:          d.audit(),
 		From:           d.auth.From,
-		Observe:        d.metrics.Call,
+		Observe:        d.observe,
 		OnLimit:        d.metrics.LimitHit,
 		Logger:         cfg.Logger,
 		NoReflection:   cfg.NoReflection,
@@ -392,6 +400,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 		errs = append(errs, fmt.Errorf("daemon: %d requests did not end within %v", n, streamsGrace))
 	}
 	d.closeTrail()
+	d.exporter.Close()
 	d.counting.stop()
 	errs = append(errs, d.closeStore(), d.closeRecorder(), admin.close())
 	err := errors.Join(errs...)

@@ -11,6 +11,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+	"go.opentelemetry.io/otel/metric"
+	"go.opentelemetry.io/otel/semconv/v1.41.0/genaiconv"
 
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/session/record"
@@ -45,12 +47,22 @@ type Metrics struct {
 	tries, tools, appends, calls                                   *prometheus.HistogramVec
 	tokens, cost, unpriced, retries, ended, hit, refused, requests *prometheus.CounterVec
 	open                                                           *prometheus.GaugeVec
+
+	// The GenAI conventions' own; zero without MeasureCalls.
+	duration genaiconv.ClientOperationDuration
+	usage    genaiconv.ClientTokenUsage
 }
 
 // Buckets in seconds: of what a machine does, and of what waits for models, clients and people.
 var (
 	quick = []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 10}
 	slow  = []float64{.05, .1, .25, .5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600, 3600}
+)
+
+// callSeconds and callTokens are the buckets that the GenAI conventions (1.41) give their histograms.
+var (
+	callSeconds = []float64{.01, .02, .04, .08, .16, .32, .64, 1.28, 2.56, 5.12, 10.24, 20.48, 40.96, 81.92}
+	callTokens  = []float64{1, 4, 16, 64, 256, 1024, 4096, 16384, 65536, 262144, 1048576, 4194304, 16777216, 67108864}
 )
 
 // New returns metrics in which nothing was counted.
@@ -109,6 +121,20 @@ func buildInfo(version string) prometheus.Collector {
 		Name: "agentd_build_info", Help: "1, with the version of the program.",
 		ConstLabels: prometheus.Labels{"version": version, "commit": commit},
 	}, func() float64 { return 1 })
+}
+
+// Gatherer returns the metrics, for those who export them elsewhere.
+func (m *Metrics) Gatherer() prometheus.Gatherer { return m.registry }
+
+// MeasureCalls has model calls measured with instruments of a meter too, as the GenAI semantic conventions of
+// OpenTelemetry have it. It is called before any other method.
+func (m *Metrics) MeasureCalls(meter metric.Meter) (err error) {
+	if m.duration, err = genaiconv.NewClientOperationDuration(meter,
+		metric.WithExplicitBucketBoundaries(callSeconds...)); err != nil {
+		return err
+	}
+	m.usage, err = genaiconv.NewClientTokenUsage(meter, metric.WithExplicitBucketBoundaries(callTokens...))
+	return err
 }
 
 // Handler serves the metrics.

@@ -10,6 +10,7 @@ import (
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session/fault"
 )
 
@@ -105,6 +106,8 @@ type TurnStarted struct {
 	Raw bool `json:"raw,omitempty"`
 	// By is the id of the principal whose prompt it is; "" in logs of before there were principals.
 	By string `json:"by,omitempty"`
+	// Trace is the trace that the turn is part of, also after a restart; zero for none.
+	Trace tracecontext.Context `json:"trace,omitzero"`
 	// Warnings are about what of the request was left out.
 	Warnings []Warning `json:"warnings,omitempty"`
 	// Alone is the start of the tree's agent if it is an LLM agent without others: it starts with the turn,

@@ -53,6 +53,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -291,6 +292,9 @@ type Batch struct {
 	// Otherwise the append sets Head.Epoch. A negative epoch is malformed.
 	Epoch int64
 }
+
+// Names returns the tenant of the session, "" for none, and the id that callers know it by.
+func (b *Batch) Names() (tenantName, id string) { return tenant.Of(b.SessionID), tenant.ID(b.SessionID) }
 
 // SharedValue is one key of the state that sessions share.
 type SharedValue struct {

@@ -64,6 +64,9 @@ export interface ToolCall {
   readonly toolInput: string;
   /** From the root of the tree to the agent that calls. */
   readonly agentPath: readonly string[];
+  /** The trace that a call for this client is part of, as W3C's Trace Context has it; not set for none. */
+  readonly traceparent?: string;
+  readonly tracestate?: string;
 }
 
 /** EventBody is what an event is about; its type says which, in the protocol's words. */

@@ -153,8 +153,9 @@ export function structuredOf(text = ""): Pick<plain.Turn, "structuredOutput" | "
 
 /** callOf is a call, or a notice of one. */
 export function callOf(json: m.RunResponse_ToolCallRequestJson): ToolCall {
-  const { toolCallId = "", toolName = "", toolInput = "", agentPath = [] } = json;
-  return { toolCallId, toolName, toolInput, agentPath };
+  const { toolCallId = "", toolName = "", toolInput = "", agentPath = [], traceparent, tracestate } = json;
+  const trace = { ...(traceparent && { traceparent }), ...(tracestate && { tracestate }) };
+  return { toolCallId, toolName, toolInput, agentPath, ...trace };
 }
 
 export function receiptOf(json: m.CancelReceiptJson | undefined): plain.CancelReceipt | undefined {

@@ -139,6 +139,9 @@ func (d *Driver) Log(end *record.TurnEnded, err error) {
 		slog.Float64("cost_usd", u.Cost.Dollars()),
 		slog.Duration("took", time.Since(t.began)),
 	}
+	if trace := t.trace.TraceID(); trace != "" {
+		attrs = append(attrs, slog.String("trace_id", trace))
+	}
 	if u.Unpriced > 0 {
 		attrs = append(attrs, slog.Int64("unpriced_calls", u.Unpriced))
 	}

@@ -32,6 +32,9 @@ type Run struct {
 // SessionID returns the session's id.
 func (r *Run) SessionID() string { return r.s.id }
 
+// Key returns what a store calls the session.
+func (r *Run) Key() string { return r.s.key }
+
 // TurnID returns the turn's id: its caller's own, or "e-" and a random text.
 func (r *Run) TurnID() string { return r.t.id }
 

@@ -101,7 +101,7 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 		s.turn = t
 		t.enter(turnStarting)
 		s.unqueueLocked(t.id)
-		t.into, t.onDisconnect, t.toolTimeout = "", f.OnDisconnect, f.ToolTimeout
+		t.into, t.onDisconnect, t.toolTimeout, t.trace = "", f.OnDisconnect, f.ToolTimeout, f.Trace
 		// The turn's time begins with this record.
 		t.startSeq, t.started, t.began = rec.Seq, rec.Time, s.store.Began(rec.Time)
 		s.lastSpec = f

@@ -9,6 +9,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/internal/clock"
@@ -53,6 +54,7 @@ type facts struct {
 	began        time.Time // the same moment by the time of this process
 	onDisconnect record.OnDisconnect
 	toolTimeout  time.Duration                // 0 is the server's
+	trace        tracecontext.Context         // what the turn is part of
 	pending      map[string]*pending          // calls without a result
 	opened       int                          // the number of calls that were ever in pending
 	results      map[string]record.ToolResult // of settled calls

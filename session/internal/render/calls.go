@@ -47,9 +47,11 @@ func (v *view) resolved(slot int, in *index.Interaction) {
 }
 
 func (v *view) request(c record.ToolCall) *agentdv1.RunResponse {
+	below := v.trace.Below(v.turnID, c.ID)
 	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCall{
 		ToolCall: &agentdv1.RunResponse_ToolCallRequest{
 			SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
+			Traceparent: below.Parent, Tracestate: below.State,
 		},
 	}}
 }

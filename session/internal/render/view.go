@@ -8,6 +8,7 @@ import (
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/record"
@@ -47,6 +48,7 @@ type rendered struct {
 	asking    index.Asked       // what people are asked
 	usage     record.Usage
 	output    string // the output, if it is structured
+	trace     tracecontext.Context
 }
 
 // begin makes the view render another turn from its beginning, and returns what it has kept of
@@ -151,6 +153,7 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 	switch f := fact.(type) {
 	case *record.TurnStarted:
 		v.begin(rec.TurnID)
+		v.trace = f.Trace
 		v.begun(f.Warnings)
 		if v.whole {
 			v.state(position.State, f.State)

@@ -4110,7 +4110,13 @@ type RunResponse_ToolCallRequest struct {
 	// The arguments, a JSON object, in the model's own text.
 	ToolInput string `protobuf:"bytes,4,opt,name=tool_input,json=toolInput,proto3" json:"tool_input,omitempty"`
 	// From the root to the agent that called.
-	AgentPath     []string `protobuf:"bytes,5,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	AgentPath []string `protobuf:"bytes,5,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The trace that the turn is part of, as in the headers of W3C's Trace
+	// Context: the spans of the tool are below it. Empty if the request that
+	// started the turn had none and the server makes none.
+	Traceparent string `protobuf:"bytes,10,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
+	// The vendors' part of it.
+	Tracestate    string `protobuf:"bytes,11,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -4178,6 +4184,20 @@ func (x *RunResponse_ToolCallRequest) GetAgentPath() []string {
 		return x.AgentPath
 	}
 	return nil
+}
+
+func (x *RunResponse_ToolCallRequest) GetTraceparent() string {
+	if x != nil {
+		return x.Traceparent
+	}
+	return ""
+}
+
+func (x *RunResponse_ToolCallRequest) GetTracestate() string {
+	if x != nil {
+		return x.Tracestate
+	}
+	return ""
 }
 
 // OutputChunk is a piece of an agent's text. Text arrives exactly once: the
@@ -4653,7 +4673,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"visibility\x18\a \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\xf1\x1a\n" +
+	"_after_seq\"\xb3\x1b\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -4696,7 +4716,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	" \x03(\v2\x12.agentd.v1.WarningR\bwarnings\x1a2\n" +
 	"\x11HeartbeatResponse\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xad\x01\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xef\x01\n" +
 	"\x0fToolCallRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12 \n" +
@@ -4706,7 +4726,12 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"tool_input\x18\x04 \x01(\tR\ttoolInput\x12\x1d\n" +
 	"\n" +
-	"agent_path\x18\x05 \x03(\tR\tagentPath\x1a\xb7\x01\n" +
+	"agent_path\x18\x05 \x03(\tR\tagentPath\x12 \n" +
+	"\vtraceparent\x18\n" +
+	" \x01(\tR\vtraceparent\x12\x1e\n" +
+	"\n" +
+	"tracestate\x18\v \x01(\tR\n" +
+	"tracestate\x1a\xb7\x01\n" +
 	"\vOutputChunk\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +

@@ -1,0 +1,365 @@
+package otlp
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	lru "github.com/hashicorp/golang-lru/v2"
+	"go.opentelemetry.io/otel/attribute"
+	"go.opentelemetry.io/otel/codes"
+	semconv "go.opentelemetry.io/otel/semconv/v1.41.0"
+	"go.opentelemetry.io/otel/trace"
+
+	"github.com/apzuk3/agentd/internal/tracecontext"
+	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// Spans makes the spans of a daemon. Its methods may be called from any goroutine.
+type Spans struct {
+	tracer trace.Tracer
+	decode func([]byte) (*record.Event, error)
+
+	// turns are those that run, by their sessions and ids; nil for one without spans. What a turn has that is not
+	// here any more, it has no spans for.
+	turns *lru.Cache[string, *turn]
+}
+
+// maxTurns is how many turns at once have spans.
+const maxTurns = 1 << 14
+
+// Spans returns what makes spans; decode is Runner.Decode of the engine.
+func (e *Exporter) Spans(decode func([]byte) (*record.Event, error)) *Spans {
+	turns, err := lru.New[string, *turn](maxTurns)
+	if err != nil {
+		panic(err) // the size is a constant
+	}
+	return &Spans{tracer: e.tracer(), decode: decode, turns: turns}
+}
+
+// spanOf is a span that is over.
+type spanOf struct {
+	name         string
+	kind         trace.SpanKind
+	id           trace.SpanID // zero for a random one
+	above        tracecontext.Context
+	began, ended time.Time
+	attributes   []attribute.KeyValue
+	failed       string // the type of the error; "" for none
+	resumed      []time.Time
+}
+
+func (s *Spans) emit(o spanOf) {
+	ctx := trace.ContextWithRemoteSpanContext(context.Background(), o.above.SpanContext())
+	if o.id.IsValid() {
+		ctx = withID(ctx, o.id)
+	}
+	_, span := s.tracer.Start(ctx, o.name, trace.WithSpanKind(o.kind), trace.WithTimestamp(o.began),
+		trace.WithAttributes(attributes(o.attributes...)...))
+	for _, at := range o.resumed {
+		span.AddEvent("agentd.turn.resumed", trace.WithTimestamp(at))
+	}
+	if o.failed != "" {
+		span.SetStatus(codes.Error, "")
+		span.SetAttributes(semconv.ErrorTypeKey.String(o.failed))
+	}
+	// The clock may have been set back.
+	if o.ended.Before(o.began) {
+		o.ended = o.began
+	}
+	span.End(trace.WithTimestamp(o.ended))
+}
+
+// turn is what is known of a turn that has spans.
+type turn struct {
+	at      tracecontext.Context // of its first record
+	id      string
+	session string
+	tenant  string
+
+	mu      sync.Mutex // protects the fields below
+	name    string     // of the root of its tree
+	began   time.Time
+	resumed []time.Time
+	agents  map[string]*begun // those that work, by path
+	starts  map[string]int    // of each agent
+	calls   map[string]*begun // without a result
+}
+
+// begun is an agent or a tool call that is under way.
+type begun struct {
+	name  string
+	path  []string
+	below string // the name of its span
+	at    time.Time
+	model string
+}
+
+const pathSeparator = "\x00"
+
+func keyOf(path []string) string { return strings.Join(path, pathSeparator) }
+
+// below is the place below the turn's own span.
+func (t *turn) below() tracecontext.Context { return t.at.Below(t.id) }
+
+// aboveLocked returns what a span of an agent's work is below: the agent, the nearest of those above it that work, or
+// the turn.
+func (t *turn) aboveLocked(path []string) tracecontext.Context {
+	for n := len(path); n > 0; n-- {
+		if a := t.agents[keyOf(path[:n])]; a != nil {
+			return t.at.Below(t.id, a.below)
+		}
+	}
+	return t.below()
+}
+
+func (t *turn) aboveModel(path []string) tracecontext.Context {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.aboveLocked(path)
+}
+
+type turnKey struct{}
+
+// turnOf returns the turn whose run has this context; nil if it has no spans.
+func turnOf(ctx context.Context) *turn {
+	t, _ := ctx.Value(turnKey{}).(*turn)
+	return t
+}
+
+// Runner returns the engine with what its runs do below the spans of their turns.
+func (s *Spans) Runner(r session.Runner) session.Runner { return &tracedRunner{r, s} }
+
+type tracedRunner struct {
+	session.Runner
+	spans *Spans
+}
+
+// Run implements session.Runner.
+func (r *tracedRunner) Run(ctx context.Context, run *session.Run) error {
+	key := run.Key() + pathSeparator + run.TurnID()
+	if t := r.spans.turn(ctx, key, run); t != nil {
+		ctx = context.WithValue(ctx, turnKey{}, t)
+	}
+	err := r.Runner.Run(ctx, run)
+	if err != nil && errors.Is(context.Cause(ctx), session.ErrSuspended) {
+		r.spans.turns.Remove(key) // whoever resumes it reads it
+	}
+	return err
+}
+
+// turn returns the turn of a run, from the log if this process did not start it; nil if it has no spans.
+func (s *Spans) turn(ctx context.Context, key string, run *session.Run) *turn {
+	t, known := s.turns.Get(key)
+	if known {
+		return t
+	}
+	for rec, err := range run.Records(ctx, run.StartSeq()-1) {
+		if err != nil {
+			break // the run meets the same error
+		}
+		if rec.TurnID != run.TurnID() {
+			continue // a prompt that waits
+		}
+		if t == nil {
+			if t = s.begin(run.Key(), rec); t == nil {
+				break
+			}
+			continue
+		}
+		s.add(t, rec, false)
+	}
+	s.turns.Add(key, t)
+	return t
+}
+
+// Store returns the store with the spans made of what is appended.
+func (s *Spans) Store(of store.Store) store.Store { return &traced{of, s} }
+
+type traced struct {
+	store.Store
+	spans *Spans
+}
+
+// Append implements store.Store.
+func (s *traced) Append(ctx context.Context, b store.Batch) error {
+	err := s.Store.Append(ctx, b)
+	if err == nil {
+		for _, rec := range b.Records {
+			s.spans.appended(b.SessionID, rec)
+		}
+	}
+	return err
+}
+
+// appended takes a record that is durable.
+func (s *Spans) appended(session string, rec record.Record) {
+	key := session + pathSeparator + rec.TurnID
+	if rec.Kind == record.KindTurnStarted {
+		s.turns.Add(key, s.begin(session, rec))
+		return
+	}
+	t, _ := s.turns.Get(key)
+	if rec.Kind == record.KindTurnEnded {
+		s.turns.Remove(key)
+	}
+	if t != nil {
+		s.add(t, rec, true)
+	}
+}
+
+// begin returns the turn that a record starts; nil if it has no spans.
+func (s *Spans) begin(session string, rec record.Record) *turn {
+	var started struct {
+		Trace tracecontext.Context `json:"trace"`
+		Agent struct {
+			Name string `json:"name"`
+		} `json:"agent"`
+		Alone *record.AgentChange `json:"agent_started"`
+	}
+	if json.Unmarshal(rec.Data, &started) != nil || !started.Trace.Spans {
+		return nil
+	}
+	t := &turn{
+		at: started.Trace, id: rec.TurnID, name: started.Agent.Name, began: rec.Time,
+		agents: map[string]*begun{}, starts: map[string]int{}, calls: map[string]*begun{},
+	}
+	t.tenant, t.session = (&store.Batch{SessionID: session}).Names()
+	if started.Alone != nil {
+		t.changedLocked(*started.Alone, rec.Time)
+	}
+	return t
+}
+
+// add takes what a record says of a turn, and exports the spans that it ends.
+func (s *Spans) add(t *turn, rec record.Record, export bool) {
+	over := t.add(rec, s.decode)
+	if export {
+		for _, o := range over {
+			s.emit(o)
+		}
+	}
+}
+
+// add returns the spans that end with a record.
+func (t *turn) add(rec record.Record, decode func([]byte) (*record.Event, error)) (over []spanOf) {
+	switch rec.Kind {
+	case record.KindAgentsChanged, record.KindEvent, record.KindToolCall, record.KindToolResult, record.KindTurnEnded,
+		record.KindTurnResumed:
+	default:
+		return nil
+	}
+	fact, err := rec.Decode(decode)
+	if err != nil {
+		return nil // whoever reads the log finds it
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	switch f := fact.(type) {
+	case *record.TurnResumed:
+		t.resumed = append(t.resumed, rec.Time)
+	case *record.AgentsChanged:
+		for _, c := range f.Changes {
+			over = append(over, t.changedLocked(c, rec.Time)...)
+		}
+	case *record.Event, *record.ToolCall:
+		for _, c := range record.CallsOf(f) {
+			t.calls[c.ID] = &begun{name: c.Name, path: c.Path, below: c.ID, at: rec.Time}
+		}
+	case *record.ToolResult:
+		if c := t.calls[f.CallID]; c != nil {
+			delete(t.calls, f.CallID)
+			over = append(over, t.toolLocked(c, f, rec.Time))
+		}
+	case *record.TurnEnded:
+		over = t.endLocked(f, rec.Time)
+	}
+	return over
+}
+
+// changedLocked notes that an agent starts or ends.
+func (t *turn) changedLocked(c record.AgentChange, at time.Time) []spanOf {
+	key := keyOf(c.Path)
+	if c.Ended != "" {
+		a := t.agents[key]
+		if a == nil {
+			return nil
+		}
+		delete(t.agents, key)
+		return []spanOf{t.agentLocked(a, string(c.Ended), at)}
+	}
+	t.starts[key]++
+	name := ""
+	if n := len(c.Path); n > 0 {
+		name = c.Path[n-1]
+	}
+	t.agents[key] = &begun{
+		name: name, path: c.Path, below: "agent" + pathSeparator + key + pathSeparator + strconv.Itoa(t.starts[key]),
+		at: at, model: c.Model,
+	}
+	return nil
+}
+
+// agentLocked is the span of an agent that has ended.
+func (t *turn) agentLocked(a *begun, how string, at time.Time) spanOf {
+	return spanOf{
+		name: "invoke_agent " + a.name, kind: trace.SpanKindInternal, id: t.at.SpanID(t.id, a.below),
+		above: t.aboveLocked(a.path[:max(len(a.path)-1, 0)]), began: a.at, ended: at,
+		attributes: []attribute.KeyValue{
+			semconv.GenAIOperationNameInvokeAgent, semconv.GenAIAgentName(a.name), semconv.GenAIConversationID(t.session),
+			semconv.GenAIRequestModel(a.model), attribute.String("agentd.turn.id", t.id),
+			attribute.String("agentd.agent.path", strings.Join(a.path, "/")), attribute.String("agentd.agent.ended", how),
+		},
+	}
+}
+
+// toolLocked is the span of a tool call that is settled.
+func (t *turn) toolLocked(c *begun, f *record.ToolResult, at time.Time) spanOf {
+	o := spanOf{
+		name: "execute_tool " + c.name, kind: trace.SpanKindClient, id: t.at.SpanID(t.id, c.below),
+		above: t.aboveLocked(c.path), began: c.at, ended: at,
+		attributes: []attribute.KeyValue{
+			semconv.GenAIOperationNameExecuteTool, semconv.GenAIToolName(c.name), semconv.GenAIToolCallID(c.below),
+			semconv.GenAIToolType("function"), semconv.GenAIConversationID(t.session),
+			attribute.String("agentd.turn.id", t.id), attribute.String("agentd.tool.outcome", string(f.Outcome)),
+		},
+	}
+	switch {
+	case f.Outcome != record.Returned:
+		o.failed = string(f.Outcome)
+	case f.Output == nil && f.Error != "":
+		o.failed = "tool_error"
+	}
+	return o
+}
+
+// endLocked returns the spans that the end of the turn ends: the turn's own last.
+func (t *turn) endLocked(f *record.TurnEnded, at time.Time) (over []spanOf) {
+	for _, c := range t.calls {
+		over = append(over, t.toolLocked(c, &record.ToolResult{Outcome: "none"}, at))
+	}
+	for _, a := range t.agents {
+		over = append(over, t.agentLocked(a, "with its turn", at))
+	}
+	status, failed := "succeeded", ""
+	switch {
+	case f.Code != 0:
+		status, failed = "failed", f.Code.String()
+	case !f.Completed:
+		status = "canceled"
+	}
+	return append(over, spanOf{
+		name: "turn " + t.name, kind: trace.SpanKindInternal, id: t.at.SpanID(t.id), above: t.at,
+		began: t.began, ended: at, failed: failed, resumed: t.resumed,
+		attributes: []attribute.KeyValue{
+			semconv.GenAIConversationID(t.session), attribute.String("agentd.turn.id", t.id),
+			attribute.String("agentd.turn.status", status), attribute.String("agentd.tenant", t.tenant),
+		},
+	})
+}
