@@ -41,7 +41,8 @@ func (t traced) CloseIdleConnections() {
 	}
 }
 
-// runSpan makes a span of a run, on as many streams as it takes; end ends it with what the run has failed with, if it has.
+// runSpan makes a span of a run, on as many streams as it takes; end ends it with what the run has failed with, if it
+// has.
 func runSpan(ctx context.Context) (_ context.Context, end func(error)) {
 	ctx, span := tracer().Start(ctx, "agentd.v1.Agentd/Run", trace.WithSpanKind(trace.SpanKindClient),
 		trace.WithAttributes(attribute.String("rpc.system.name", "connectrpc"),
@@ -60,9 +61,12 @@ func runSpan(ctx context.Context) (_ context.Context, end func(error)) {
 func toolSpan(
 	ctx context.Context, req *agentdv1.RunResponse_ToolCallRequest,
 ) (_ context.Context, end func(*agentdv1.RunRequest_ToolCallResponse)) {
-	ctx = w3c.Extract(ctx, propagation.MapCarrier{"traceparent": req.GetTraceparent(), "tracestate": req.GetTracestate()})
+	ctx = w3c.Extract(ctx, propagation.MapCarrier{
+		"traceparent": req.GetTraceparent(), "tracestate": req.GetTracestate(),
+	})
 	ctx, span := tracer().Start(ctx, "execute_tool "+req.GetToolName(), trace.WithAttributes(
-		attribute.String("gen_ai.operation.name", "execute_tool"), attribute.String("gen_ai.tool.name", req.GetToolName()),
+		attribute.String("gen_ai.operation.name", "execute_tool"),
+		attribute.String("gen_ai.tool.name", req.GetToolName()),
 		attribute.String("gen_ai.tool.call.id", req.GetToolCallId()), attribute.String("gen_ai.tool.type", "function"),
 		attribute.String("gen_ai.conversation.id", req.GetSessionId())))
 	return ctx, func(msg *agentdv1.RunRequest_ToolCallResponse) {

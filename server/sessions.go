@@ -64,7 +64,7 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 	if len(s.now().CORSOrigins) == 0 {
 		return next
 	}
-	own := []string{"Authorization", "X-Api-Key"}
+	own := []string{"Authorization", "X-Api-Key", "Traceparent", "Tracestate"}
 	for _, p := range s.now().Capabilities().GetProviders() {
 		if header := p.GetKeyHeader(); header != "" && !slices.Contains(own, header) {
 			own = append(own, header)

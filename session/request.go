@@ -101,7 +101,8 @@ type Request struct {
 	ToolTimeout time.Duration
 	// Raw asks for a RawPayload of each try of a model call of the turn.
 	Raw bool
-	// by is who sends the request, trace what it is part of, and warnings are what Start left out of it. Start sets them.
+	// by is who sends the request, trace what it is part of, and warnings are what Start left out of it. Start sets
+	// them.
 	by       principal.Principal
 	trace    tracecontext.Context
 	warnings []record.Warning

@@ -70,7 +70,11 @@ func TestSettingsAreWhole(t *testing.T) {
 		}
 	}
 	for _, s := range providerSettings {
-		want[s.key] = row{}
+		r := row{}
+		if s.restart {
+			r.Reload = "restart"
+		}
+		want[s.key] = r
 	}
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("the settings, and docs/configuration.md:\n%s", diff)

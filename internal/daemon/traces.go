@@ -18,7 +18,8 @@ func (d *Daemon) openExporter() (err error) {
 	}
 	if d.exporter, err = otlp.New(otlp.Config{
 		Endpoint: endpoint, Headers: d.cfg.Getenv("OTEL_EXPORTER_OTLP_HEADERS"), Share: d.cfg.TraceShare,
-		Service: "agentd", Version: d.cfg.Version, Metrics: d.metrics.Gatherer(), Client: d.cfg.Collector, Logger: d.log,
+		Service: "agentd", Version: d.cfg.Version, Metrics: d.metrics.Gatherer(), Client: d.cfg.Collector,
+		Logger: d.log,
 	}); err != nil {
 		return err
 	}

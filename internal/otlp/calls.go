@@ -68,8 +68,10 @@ func (s *Spans) ModelTried(ctx context.Context, t modelcall.Tried) {
 		attribute.String("agentd.message.id", info.MessageID), attribute.Int("agentd.try", t.Try),
 	}
 	if u := t.Usage.Normal(); u.Total > 0 {
-		attrs = append(attrs, semconv.GenAIUsageInputTokens(int(u.Prompt)), semconv.GenAIUsageOutputTokens(int(u.Completion)),
-			semconv.GenAIUsageCacheReadInputTokens(int(u.Cached)), semconv.GenAIUsageReasoningOutputTokens(int(u.Thoughts)))
+		attrs = append(attrs,
+			semconv.GenAIUsageInputTokens(int(u.Prompt)), semconv.GenAIUsageCacheReadInputTokens(int(u.Cached)),
+			semconv.GenAIUsageOutputTokens(int(u.Completion)),
+			semconv.GenAIUsageReasoningOutputTokens(int(u.Thoughts)))
 	}
 	if t.Priced {
 		attrs = append(attrs, attribute.Float64("agentd.cost_usd", float64(t.Nanos)/1e9))

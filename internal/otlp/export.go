@@ -139,17 +139,17 @@ func New(cfg Config) (*Exporter, error) {
 		periods = append(periods,
 			sdkmetric.WithProducer(prombridge.NewMetricProducer(prombridge.WithGatherer(cfg.Metrics))))
 	}
-	report := func(what string) *outage { return &outage{log: cfg.Logger, what: what} }
+	away := &outage{log: cfg.Logger}
+	reader := sdkmetric.NewPeriodicReader(&reportingMetrics{metrics, away}, periods...)
 	return &Exporter{
 		traces: sdktrace.NewTracerProvider(
-			sdktrace.WithBatcher(&reportingSpans{spans, report("spans")}),
+			sdktrace.WithBatcher(&reportingSpans{spans, away}),
 			sdktrace.WithResource(from),
 			sdktrace.WithIDGenerator(ids{}),
 			sdktrace.WithSampler(sdktrace.ParentBased(sdktrace.TraceIDRatioBased(cfg.Share))),
 		),
 		metrics: sdkmetric.NewMeterProvider(
-			sdkmetric.WithReader(sdkmetric.NewPeriodicReader(&reportingMetrics{metrics, report("metrics")}, periods...)),
-			sdkmetric.WithResource(from),
+			sdkmetric.WithReader(reader), sdkmetric.WithResource(from),
 		),
 	}, nil
 }
@@ -178,17 +178,16 @@ func (e *Exporter) Close() {
 // outage logs the first failure of a row, and its end.
 type outage struct {
 	log    *slog.Logger
-	what   string
 	failed atomic.Bool
 }
 
 func (o *outage) note(err error) {
 	switch {
 	case err != nil && !o.failed.Swap(true):
-		o.log.Warn(o.what+" cannot be exported to the collector: they are dropped until they can",
+		o.log.Warn("the collector takes no spans and metrics: they are dropped until it does",
 			slog.String("error", err.Error()))
 	case err == nil && o.failed.Swap(false):
-		o.log.Info(o.what + " are exported to the collector again")
+		o.log.Info("the collector takes spans and metrics again")
 	}
 }
 

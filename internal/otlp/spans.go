@@ -78,13 +78,16 @@ func (s *Spans) emit(o spanOf) {
 
 // turn is what is known of a turn that has spans.
 type turn struct {
+	mu      sync.Mutex      // protects the fields below
+	reading bool            // its log is being read
+	held    []record.Record // appended meanwhile
+	through int64           // the last record that was taken
+
 	at      tracecontext.Context // of its first record
 	id      string
 	session string
 	tenant  string
-
-	mu      sync.Mutex // protects the fields below
-	name    string     // of the root of its tree
+	name    string // of the root of its tree
 	began   time.Time
 	resumed []time.Time
 	agents  map[string]*begun // those that work, by path
@@ -156,10 +159,12 @@ func (r *tracedRunner) Run(ctx context.Context, run *session.Run) error {
 
 // turn returns the turn of a run, from the log if this process did not start it; nil if it has no spans.
 func (s *Spans) turn(ctx context.Context, key string, run *session.Run) *turn {
-	t, known := s.turns.Get(key)
-	if known {
-		return t
+	t := &turn{reading: true}
+	if known, ok, _ := s.turns.PeekOrAdd(key, t); ok {
+		return known
 	}
+	var over []spanOf
+	traced := false
 	for rec, err := range run.Records(ctx, run.StartSeq()-1) {
 		if err != nil {
 			break // the run meets the same error
@@ -167,15 +172,24 @@ func (s *Spans) turn(ctx context.Context, key string, run *session.Run) *turn {
 		if rec.TurnID != run.TurnID() {
 			continue // a prompt that waits
 		}
-		if t == nil {
-			if t = s.begin(run.Key(), rec); t == nil {
+		if rec.Kind == record.KindTurnStarted {
+			if traced = t.start(run.Key(), rec); !traced {
 				break
 			}
 			continue
 		}
-		s.add(t, rec, false)
+		if rec.Kind == record.KindTurnResumed {
+			over = nil // what ended before it was exported by whoever ran the turn then
+		}
+		over = append(over, t.read(rec, s.decode)...)
 	}
-	s.turns.Add(key, t)
+	if !traced {
+		s.turns.Add(key, nil)
+		return nil
+	}
+	for _, o := range append(over, t.readThrough(s.decode)...) {
+		s.emit(o)
+	}
 	return t
 }
 
@@ -209,13 +223,25 @@ func (s *Spans) appended(session string, rec record.Record) {
 	if rec.Kind == record.KindTurnEnded {
 		s.turns.Remove(key)
 	}
-	if t != nil {
-		s.add(t, rec, true)
+	if t == nil {
+		return
+	}
+	for _, o := range t.add(rec, s.decode) {
+		s.emit(o)
 	}
 }
 
 // begin returns the turn that a record starts; nil if it has no spans.
 func (s *Spans) begin(session string, rec record.Record) *turn {
+	t := &turn{}
+	if !t.start(session, rec) {
+		return nil
+	}
+	return t
+}
+
+// start takes the first record of a turn, and reports whether the turn has spans.
+func (t *turn) start(session string, rec record.Record) bool {
 	var started struct {
 		Trace tracecontext.Context `json:"trace"`
 		Agent struct {
@@ -224,31 +250,54 @@ func (s *Spans) begin(session string, rec record.Record) *turn {
 		Alone *record.AgentChange `json:"agent_started"`
 	}
 	if json.Unmarshal(rec.Data, &started) != nil || !started.Trace.Spans {
-		return nil
+		return false
 	}
-	t := &turn{
-		at: started.Trace, id: rec.TurnID, name: started.Agent.Name, began: rec.Time,
-		agents: map[string]*begun{}, starts: map[string]int{}, calls: map[string]*begun{},
-	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.at, t.id, t.name, t.began = started.Trace, rec.TurnID, started.Agent.Name, rec.Time
+	t.agents, t.starts, t.calls = map[string]*begun{}, map[string]int{}, map[string]*begun{}
 	t.tenant, t.session = (&store.Batch{SessionID: session}).Names()
 	if started.Alone != nil {
 		t.changedLocked(*started.Alone, rec.Time)
 	}
-	return t
+	return true
 }
 
-// add takes what a record says of a turn, and exports the spans that it ends.
-func (s *Spans) add(t *turn, rec record.Record, export bool) {
-	over := t.add(rec, s.decode)
-	if export {
-		for _, o := range over {
-			s.emit(o)
-		}
+// add takes a record that is appended, and returns the spans that end with it.
+func (t *turn) add(rec record.Record, decode func([]byte) (*record.Event, error)) []spanOf {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	if t.reading {
+		t.held = append(t.held, rec)
+		return nil
 	}
+	return t.takeLocked(rec, decode)
 }
 
-// add returns the spans that end with a record.
-func (t *turn) add(rec record.Record, decode func([]byte) (*record.Event, error)) (over []spanOf) {
+// read takes a record of the log, and returns the spans that end with it.
+func (t *turn) read(rec record.Record, decode func([]byte) (*record.Event, error)) []spanOf {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	return t.takeLocked(rec, decode)
+}
+
+// readThrough ends the reading of the log, and returns the spans that have ended meanwhile.
+func (t *turn) readThrough(decode func([]byte) (*record.Event, error)) (over []spanOf) {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	for _, rec := range t.held {
+		over = append(over, t.takeLocked(rec, decode)...)
+	}
+	t.held, t.reading = nil, false
+	return over
+}
+
+// takeLocked takes a record that follows those that were taken; it leaves out one that was taken.
+func (t *turn) takeLocked(rec record.Record, decode func([]byte) (*record.Event, error)) (over []spanOf) {
+	if rec.Seq <= t.through {
+		return nil
+	}
+	t.through = rec.Seq
 	switch rec.Kind {
 	case record.KindAgentsChanged, record.KindEvent, record.KindToolCall, record.KindToolResult, record.KindTurnEnded,
 		record.KindTurnResumed:
@@ -259,8 +308,6 @@ func (t *turn) add(rec record.Record, decode func([]byte) (*record.Event, error)
 	if err != nil {
 		return nil // whoever reads the log finds it
 	}
-	t.mu.Lock()
-	defer t.mu.Unlock()
 	switch f := fact.(type) {
 	case *record.TurnResumed:
 		t.resumed = append(t.resumed, rec.Time)
@@ -312,9 +359,10 @@ func (t *turn) agentLocked(a *begun, how string, at time.Time) spanOf {
 		name: "invoke_agent " + a.name, kind: trace.SpanKindInternal, id: t.at.SpanID(t.id, a.below),
 		above: t.aboveLocked(a.path[:max(len(a.path)-1, 0)]), began: a.at, ended: at,
 		attributes: []attribute.KeyValue{
-			semconv.GenAIOperationNameInvokeAgent, semconv.GenAIAgentName(a.name), semconv.GenAIConversationID(t.session),
-			semconv.GenAIRequestModel(a.model), attribute.String("agentd.turn.id", t.id),
-			attribute.String("agentd.agent.path", strings.Join(a.path, "/")), attribute.String("agentd.agent.ended", how),
+			semconv.GenAIOperationNameInvokeAgent, semconv.GenAIAgentName(a.name),
+			semconv.GenAIConversationID(t.session), semconv.GenAIRequestModel(a.model),
+			attribute.String("agentd.turn.id", t.id), attribute.String("agentd.agent.ended", how),
+			attribute.String("agentd.agent.path", strings.Join(a.path, "/")),
 		},
 	}
 }

@@ -12,9 +12,13 @@ import (
 	"go.opentelemetry.io/otel/trace"
 )
 
+// Header is the header of HTTP, in lower case, that names the span above.
+const Header = "traceparent"
+
+// StateHeader is the header that goes with it.
+const StateHeader = "tracestate"
+
 const (
-	// Header and StateHeader are the headers of HTTP, in lower case, in which a trace travels.
-	Header, StateHeader = "traceparent", "tracestate"
 	// maxState bounds a tracestate, in bytes: what W3C has everybody pass on. A longer one is left out.
 	maxState = 512
 	// traceIDAt and spanIDAt are where the ids stand in a traceparent, and flagsAt its flags.

@@ -294,7 +294,9 @@ type Batch struct {
 }
 
 // Names returns the tenant of the session, "" for none, and the id that callers know it by.
-func (b *Batch) Names() (tenantName, id string) { return tenant.Of(b.SessionID), tenant.ID(b.SessionID) }
+func (b *Batch) Names() (tenantName, id string) {
+	return tenant.Of(b.SessionID), tenant.ID(b.SessionID)
+}
 
 // SharedValue is one key of the state that sessions share.
 type SharedValue struct {

@@ -15,6 +15,8 @@ export interface Asked {
   sessionId: string;
   agentPath: readonly string[];
   toolInput: string;
+  traceparent?: string;
+  tracestate?: string;
   /** The session's state as the run has seen it. */
   state: Readonly<JsonObject>;
 }
@@ -94,7 +96,8 @@ export class Tool {
       input = checked.value;
     }
     const delta = new Map<string, string>(); // values as JSON text
-    const { toolCallId, sessionId, agentPath, state } = asked;
+    const { toolCallId, sessionId, agentPath, state, traceparent, tracestate } = asked;
+    const trace = { ...(traceparent && { traceparent }), ...(tracestate && { tracestate }) };
     const getState = (key: string) => {
       const text = delta.get(key);
       const value = text !== undefined ? jsonValue(text) : Object.hasOwn(state, key) ? state[key] : undefined;
@@ -103,7 +106,7 @@ export class Tool {
     const setState = (key: string, value: JsonValue) => {
       delta.set(key, jsonText(value));
     };
-    const returned = await this.#definition.run(input, { toolCallId, sessionId, agentPath, signal, getState, setState });
+    const returned = await this.#definition.run(input, { toolCallId, sessionId, agentPath, ...trace, signal, getState, setState });
     const { output, parts } = returned instanceof ToolOutput ? returned : new ToolOutput(returned, []);
     const value = output === undefined && parts.length > 0 ? "" : textOf(output);
     const result: ToolResult = { output: value };

@@ -12,6 +12,9 @@ export interface ToolContext {
   readonly sessionId: string;
   /** From the root of the tree to the agent that calls. */
   readonly agentPath: readonly string[];
+  /** The trace that the call is part of, as the headers of W3C's Trace Context have it; not set for none. */
+  readonly traceparent?: string;
+  readonly tracestate?: string;
   /** Aborted when nobody waits for the call any more: it was cancelled or took too long, or the run is over. */
   readonly signal: AbortSignal;
   /**

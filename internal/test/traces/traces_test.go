@@ -3,6 +3,8 @@ package traces
 import (
 	"bytes"
 	"context"
+	"io"
+	"log/slog"
 	"net/http"
 	"slices"
 	"strings"
@@ -28,7 +30,7 @@ var scripts = map[string]string{
 }
 
 // up starts a daemon that exports to a collector.
-func up(t *testing.T, c *collector, addr, dir string, share float64) *daemon.Daemon {
+func up(t *testing.T, c *collector, addr, dir string, share float64, log ...io.Writer) *daemon.Daemon {
 	t.Helper()
 	d, err := daemon.New(daemon.Config{
 		Addr: addr, DataDir: dir, Scripts: scripts, TraceShare: share, Version: "v1.2.3",
@@ -39,6 +41,7 @@ func up(t *testing.T, c *collector, addr, dir string, share float64) *daemon.Dae
 		},
 		ModelRetry: modelcall.Retry{Base: time.Millisecond},
 		Collector:  &http.Client{Transport: below{}},
+		Logger:     slog.New(slog.NewTextHandler(io.MultiWriter(log...), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -222,14 +225,18 @@ func TestCollectorAway(t *testing.T) {
 	c := newCollector(t)
 	c.refusals = 1 << 30
 	addr := heldaddr.New(t)
-	d := up(t, c, addr, daemon.Memory, 1)
+	var log bytes.Buffer // read after the daemon has stopped
+	d := up(t, c, addr, daemon.Memory, 1, &log)
 	cl := client.New("http://" + addr)
 	defer cl.CloseIdleConnections()
 	if _, err := cl.Do(t.Context(), client.LLM("teller", "scripted/tells"), "go"); err != nil {
 		t.Fatal(err)
 	}
 	down(t, d)
-	if n := len(c.spans); n > 0 {
-		t.Errorf("%d spans", n)
+	if n := strings.Count(log.String(), "the collector takes no spans and metrics"); n != 1 || len(c.spans) > 0 {
+		t.Errorf("said %d times, %d spans:\n%s", n, len(c.spans), log.String())
+	}
+	if strings.Contains(log.String(), "canary") || !strings.Contains(log.String(), "trace_id=") {
+		t.Errorf("the log:\n%s", log.String())
 	}
 }

@@ -1,0 +1,166 @@
+// The client.
+import { amountOf, waitOf } from "./amounts.js";
+import { persist, policyOf } from "./backoff.js";
+import { Credential } from "./credential.js";
+import { AgentdError, fromThrown } from "./errors.js";
+import { capabilitiesOf, modelsOf } from "./fromjson.js";
+import { Interactions } from "./interactions.js";
+import { headersOf, keyHeaders, requestOf, seqOf, visibilityOf, } from "./options.js";
+import { addressOf, reaching } from "./reach.js";
+import { ResultCache } from "./resultcache.js";
+import { limitsOf } from "./resultsize.js";
+import { Run } from "./run.js";
+import { Sessions } from "./sessions.js";
+import { SharedState } from "./sharedstate.js";
+import { ToolSet } from "./toolset.js";
+import { resolved, withAttachments } from "./treewalk.js";
+import { Turns } from "./turns.js";
+import { unary } from "./unary.js";
+import { Gate } from "./wait.js";
+import { Wire } from "./wire.js";
+const defaultSilenceMs = 45_000;
+const defaultRequestTimeoutMs = 30_000;
+const defaultTools = 16;
+/**
+ * Agentd speaks to one server. Agents run there, tools run here, next to the caller's own data.
+ *
+ * A client remembers, within bounds, the results of tool calls: one that the server asks again under the same id, also
+ * in a later run, gets its result from memory, so that its tool runs once per page. A call that was interrupted by the
+ * end of its run has no result; it runs again when it is asked again.
+ */
+export class Agentd {
+    /** Sessions: conversations of many turns. */
+    sessions;
+    /** Turns: what one prompt sets off. */
+    turns;
+    /** Interactions: what turns ask people. */
+    interactions;
+    /** State that sessions share, for operators. */
+    sharedState;
+    #wire;
+    #prompter;
+    #silenceMs;
+    #requestTimeoutMs;
+    #headers;
+    #reconnect;
+    #unary;
+    #tools = new ToolSet();
+    #attachments;
+    #results = new ResultCache();
+    #gate;
+    #limits;
+    /**
+     * Makes a client of the server at a URL, such as `http://127.0.0.1:8080`. Nothing is sent before it is used. In a
+     * page it may be relative. It throws INVALID_REQUEST for anything else, and for options that cannot be.
+     */
+    constructor(baseUrl, options = {}) {
+        this.#prompter = options.prompter;
+        this.#headers = headersOf(keyHeaders(options.keys), options.headers);
+        this.#reconnect = policyOf(options.reconnect);
+        this.#silenceMs = waitOf("silenceMs", options.silenceMs, defaultSilenceMs);
+        this.#requestTimeoutMs = waitOf("requestTimeoutMs", options.requestTimeoutMs, defaultRequestTimeoutMs);
+        this.#gate = new Gate(amountOf("maxConcurrentTools", options.maxConcurrentTools ?? defaultTools, { least: 1, whole: true }));
+        this.#limits = limitsOf(options);
+        this.#attachments = { ...options.attachments };
+        const credential = new Credential(options.token, this.#requestTimeoutMs);
+        credential.mustBeAlone(this.#headers);
+        this.#wire = new Wire(addressOf(baseUrl), reaching(baseUrl, options.fetch), credential);
+        this.#unary = unary(this.#wire, this.#headers, this.#requestTimeoutMs);
+        const [wire, headers, reconnect, silenceMs] = [this.#wire, this.#headers, this.#reconnect, this.#silenceMs];
+        this.sessions = new Sessions(this.#unary, { wire, headers, reconnect, silenceMs });
+        this.turns = new Turns(this.#unary);
+        this.interactions = new Interactions(this.#unary);
+        this.sharedState = new SharedState(this.#unary);
+    }
+    /**
+     * addTool offers a tool to agents that list its name. Runs that begin later see it. It throws INVALID_REQUEST for a
+     * name that does not match [A-Za-z_][A-Za-z0-9_.:-]{0,63} or is taken, and for a description or a schema that the
+     * protocol does not take.
+     */
+    addTool(name, definition) {
+        this.#tools.addTool(name, definition);
+        return this;
+    }
+    /** run starts a turn, once its events or its result are asked for, and follows it. */
+    run(options) {
+        const own = this.#tools.tools;
+        const tree = options.agent === undefined ? undefined : resolved(options.agent, own, this.#attachments);
+        const tools = tree === undefined ? withAttachments(own, this.#attachments) : new Map([...own, ...tree.used]);
+        const declared = [...(tree?.used.values() ?? [])].map(({ declaration }) => declaration);
+        const execute = requestOf(options, tree?.agent, declared);
+        const headers = headersOf(this.#headers, options.headers);
+        const timeoutMs = this.#requestTimeoutMs;
+        const begin = async (signal) => {
+            // The key has a repeat find the turn that the first request has started.
+            const policy = { ...this.#reconnect, maxElapsedMs: this.#reconnect.startElapsedMs };
+            const { turn } = await persist(policy, signal, () => this.#wire.call("CreateTurn", { execute }, { signal, headers, timeoutMs })).catch((thrown) => {
+                throw signal.aborted ? thrown : named(fromThrown(thrown), options.sessionId);
+            });
+            if (turn === undefined) {
+                throw new AgentdError("INTERNAL", "the server did not name the turn");
+            }
+            return { sessionId: turn.sessionId ?? "", turnId: turn.id ?? "", afterSeq: undefined };
+        };
+        const prompter = options.prompter === undefined ? this.#prompter : options.prompter;
+        const cancels = cancelsOf(options, "cancel");
+        const nameless = (options.idempotencyKey ?? "") === "";
+        return this.#run(begin, options, { tools, prompter: prompter ?? undefined, observe: false, nameless, cancels });
+    }
+    /**
+     * attach follows a turn that there is, such as after a reload of the page: from its beginning, or behind the last
+     * event that the caller has. Calls without a result are asked again. A person is asked only where options hold a
+     * prompter.
+     */
+    attach(sessionId, options = {}) {
+        const { turnId = "", afterSeq, visibility, observe = false } = options;
+        const prompter = options.prompter ?? undefined;
+        const cancels = cancelsOf(options, "detach");
+        if (visibility !== undefined && !observe) {
+            throw new AgentdError("INVALID_REQUEST", "visibility needs observe: who is asked for tools has to see all events");
+        }
+        if ((prompter !== undefined || cancels) && observe) {
+            throw new AgentdError("INVALID_REQUEST", 'observe only watches: it does not go with a prompter, nor with onLeave "cancel"');
+        }
+        const place = { sessionId, turnId, afterSeq: afterSeq === undefined ? undefined : seqOf(afterSeq) };
+        const tools = observe ? new Map() : withAttachments(this.#tools.tools, this.#attachments);
+        return this.#run(() => Promise.resolve(place), options, { tools, prompter, observe, nameless: false, cancels });
+    }
+    /** capabilities says what the server is and allows. */
+    async capabilities() {
+        return capabilitiesOf(await this.#unary("GetCapabilities", {}));
+    }
+    /** models lists the models that the server knows by name; providers serve others too. */
+    async models() {
+        return modelsOf(await this.#unary("ListModels", {}));
+    }
+    #run(begin, options, part) {
+        return new Run({
+            wire: this.#wire,
+            begin,
+            ...part,
+            results: this.#results,
+            gate: this.#gate,
+            limits: this.#limits,
+            headers: headersOf(this.#headers, options.headers),
+            reconnect: this.#reconnect,
+            silenceMs: this.#silenceMs,
+            requestTimeoutMs: this.#requestTimeoutMs,
+            display: options.display ?? false,
+            visibility: visibilityOf(options.visibility),
+            signal: options.signal,
+        });
+    }
+}
+/** named is an error that says of which session it is, as far as that is known. */
+function named(error, sessionId) {
+    return error.sessionId === undefined && sessionId ? error.with({ sessionId }) : error;
+}
+/** cancelsOf tells whether a turn that is left is cancelled. */
+function cancelsOf({ onLeave }, byDefault) {
+    const what = onLeave ?? byDefault;
+    if (what !== "cancel" && what !== "detach") {
+        throw new AgentdError("INVALID_REQUEST", `onLeave is ${JSON.stringify(what)}, must be "cancel" or "detach"`);
+    }
+    return what === "cancel";
+}
+//# sourceMappingURL=agentd.js.map

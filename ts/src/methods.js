@@ -1,0 +1,2 @@
+export {};
+//# sourceMappingURL=methods.js.map

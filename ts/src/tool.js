@@ -1,0 +1,121 @@
+// One tool: how it is declared, and how a call of it becomes a result.
+import { amountOf, dayMs, timeOf } from "./amounts.js";
+import { AgentdError } from "./errors.js";
+import { given } from "./json.js";
+import { messagesOf, ToolOutput } from "./parts.js";
+import { listOf, schemaText, validated } from "./schema.js";
+import { asJson, byteLength, jsonText, jsonValue, messageOf, wellFormed } from "./text.js";
+import { follows, orAborted } from "./wait.js";
+const namePattern = /^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$/;
+const maxDescription = 16_384;
+/** How much longer than the tool the server waits, so that the result arrives which says that its time is over. */
+const resultWayMs = 2_000;
+/** Tool is a tool that was added; it does not change. */
+export class Tool {
+    /** What the server is told of it. */
+    declaration;
+    #definition;
+    #timeoutMs; // 0 is none
+    constructor(name, definition) {
+        const wrong = problemOf(name, definition);
+        if (wrong !== undefined) {
+            throw new AgentdError("INVALID_REQUEST", wrong);
+        }
+        const { description, input, timeoutMs, needsApproval, deferred } = definition;
+        const most = timeoutMs === undefined ? 0 : amountOf(`tool ${name}: timeoutMs`, timeoutMs, { least: 1, most: dayMs });
+        const timeout = timeOf("timeoutMs", most === 0 ? 0 : Math.min(most + resultWayMs, dayMs), { most: dayMs });
+        this.#timeoutMs = most;
+        this.#definition = definition;
+        this.declaration = given({
+            name,
+            description: wellFormed(description),
+            needsApproval,
+            deferred,
+            inputSchema: input === undefined ? undefined : schemaText(input, `the input of tool ${name}`),
+            timeout,
+        });
+    }
+    /** call runs the tool. It never throws, but the signal's reason when that is aborted. */
+    async call(asked, signal) {
+        const { controller, release } = follows(signal);
+        const timeoutMs = this.#timeoutMs;
+        const late = new Error(`the tool took longer than ${timeoutMs} ms`);
+        const timer = timeoutMs === 0 ? undefined : setTimeout(() => controller.abort(late), timeoutMs);
+        try {
+            return await orAborted(this.#run(asked, controller.signal), controller.signal);
+        }
+        catch (thrown) {
+            signal.throwIfAborted();
+            return failed(messageOf(thrown));
+        }
+        finally {
+            clearTimeout(timer);
+            release();
+        }
+    }
+    async #run(asked, signal) {
+        let input;
+        try {
+            input = JSON.parse(asked.toolInput === "" ? "{}" : asked.toolInput);
+        }
+        catch (thrown) {
+            return failed(`the arguments are no JSON: ${messageOf(thrown)}`);
+        }
+        const schema = this.#definition.input;
+        if (schema !== undefined) {
+            const checked = await validated(schema, input);
+            if (checked.issues !== undefined) {
+                return failed(`the arguments do not fit the schema of ${this.declaration.name}:\n${listOf(checked.issues)}`);
+            }
+            input = checked.value;
+        }
+        const delta = new Map(); // values as JSON text
+        const { toolCallId, sessionId, agentPath, state, traceparent, tracestate } = asked;
+        const trace = { ...(traceparent && { traceparent }), ...(tracestate && { tracestate }) };
+        const getState = (key) => {
+            const text = delta.get(key);
+            const value = text !== undefined ? jsonValue(text) : Object.hasOwn(state, key) ? state[key] : undefined;
+            return value === undefined || value === null ? undefined : asJson(value);
+        };
+        const setState = (key, value) => {
+            delta.set(key, jsonText(value));
+        };
+        const returned = await this.#definition.run(input, { toolCallId, sessionId, agentPath, ...trace, signal, getState, setState });
+        const { output, parts } = returned instanceof ToolOutput ? returned : new ToolOutput(returned, []);
+        const value = output === undefined && parts.length > 0 ? "" : textOf(output);
+        const result = { output: value };
+        if (parts.length > 0) {
+            result.parts = messagesOf(parts);
+        }
+        if (delta.size > 0) {
+            result.stateDeltaJson = `{${[...delta].map(([key, text]) => `${JSON.stringify(key)}:${text}`).join(",")}}`;
+        }
+        return result;
+    }
+}
+/** How many characters of an error the model is told. */
+const maxErrorText = 16_384;
+/** failed is the result of a tool that has failed. */
+export function failed(why) {
+    const text = why.length > maxErrorText ? `${why.slice(0, maxErrorText)} [cut]` : why;
+    return { error: wellFormed(text) };
+}
+function textOf(result) {
+    return wellFormed(typeof result === "string" ? result : (JSON.stringify(result) ?? "null"));
+}
+function problemOf(name, { description, run }) {
+    if (!namePattern.test(name)) {
+        return `tool name ${JSON.stringify(name.slice(0, 80))} must match ${namePattern.source}`;
+    }
+    if (description === "") {
+        return `tool ${name} needs a description: the model chooses by it`;
+    }
+    if (byteLength(description) > maxDescription) {
+        return `tool ${name}: the description has ${byteLength(description)} bytes, at most ${maxDescription} are allowed`;
+    }
+    if (typeof run !== "function") {
+        return `tool ${name} has no function run`;
+    }
+    return undefined;
+}
+//# sourceMappingURL=tool.js.map

@@ -1,0 +1,3 @@
+// What model calls took.
+export {};
+//# sourceMappingURL=usage.js.map
