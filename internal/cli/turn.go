@@ -80,7 +80,8 @@ func (p *Prompt) options() []client.SendOption {
 		out = append(out, client.WithBudget(p.Budget))
 	}
 	if p.Traceparent != "" {
-		out = append(out, client.WithHeader("Traceparent", p.Traceparent), client.WithHeader("Tracestate", p.Tracestate))
+		out = append(out,
+			client.WithHeader("Traceparent", p.Traceparent), client.WithHeader("Tracestate", p.Tracestate))
 	}
 	return out
 }

@@ -31,7 +31,7 @@ test("a tool is told the trace of its call, and a call without one has none", as
       },
     });
   });
-  for await (const event of agentd.run(llm({ name: "a", model: "echo", tools: ["work"] }), "go")) {
+  for await (const event of agentd.run({ agent: llm({ name: "a", model: "echo", tools: ["work"] }), prompt: "go" })) {
     if (event.type === "tool_call") {
       const expected = event.toolCallId === "traced" ? trace : {};
       assert.deepEqual({ ...(event.traceparent && { traceparent: event.traceparent }), ...(event.tracestate && { tracestate: event.tracestate }) }, expected);
