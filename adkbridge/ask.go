@@ -97,6 +97,9 @@ func (n *node) needsApproval(tool string) bool {
 	return slices.ContainsFunc(n.tools, func(d *declaration) bool { return d.name == tool && d.approve })
 }
 
+// editedText begins the note on a call whose arguments a person has changed. It is a part of logs.
+const editedText = "A person has changed the arguments of this call. The tool was called with "
+
 // result returns what the model sees of a call's result. A person's reply is passed as
 // it is. If a person changed the arguments of the call, a note says so.
 func (t *turn) result(callID string, res record.ToolResult) map[string]any {
@@ -111,8 +114,7 @@ func (t *turn) result(callID string, res record.ToolResult) map[string]any {
 		if res.Outcome == record.Returned && res.Output != nil && isObject(*res.Output) && !hasTexts(res.Parts) {
 			out = map[string]any{"output": out}
 		}
-		out["note"] = "A person has changed the arguments of this call. The tool was called with " +
-			string(resolution.Input)
+		out["note"] = editedText + string(resolution.Input)
 	}
 	return out
 }

@@ -71,6 +71,8 @@ type meta struct {
 	InjectedBy string `json:"injected_by,omitempty"`
 	// NoText is true if the prompt has only parts.
 	NoText bool `json:"no_text,omitempty"`
+	// Dropped is true if what tools were given and returned is not in the event any more; see WithoutPayloads.
+	Dropped bool `json:"dropped,omitempty"`
 }
 
 // event is an ADK event without its methods: ADK's own decoder would turn

@@ -412,7 +412,7 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 			req.Tools[call.Name] = &unknownTool{baseTool{t: m.t, name: call.Name}}
 		case call.Name == exitLoopTool: // whatever its arguments
 		case bad != "":
-			reason = "the arguments are no JSON object: " + cut(bad, 512)
+			reason = malformedText + cut(bad, 512)
 		case call.Name == transferTool:
 			target, _ := call.Args["agent_name"].(string)
 			switch targets := m.n.targets(); {
@@ -423,6 +423,15 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 					quoteAll(targets))
 			default:
 				handed = true
+			}
+		case a.meta.Dropped: // the arguments are not there any more: what was found then stands
+			if !slices.Contains(a.meta.Calls, call.ID) {
+				reason = dropped
+				break
+			}
+			ours = append(ours, call.ID)
+			if slices.Contains(a.meta.Asks, call.ID) {
+				asks = append(asks, call.ID)
 			}
 		default:
 			if n := len(adapter.ArgsText(p)); n > m.t.limits.ValueBytes {
@@ -507,6 +516,9 @@ func callsOf(c *genai.Content) []*genai.Part {
 	}
 	return out
 }
+
+// malformedText begins the results of calls whose arguments are no JSON object. It is a part of logs.
+const malformedText = "the arguments are no JSON object: "
 
 // onlyThoughts reports whether a response holds only thoughts; ADK then calls the model
 // again.
