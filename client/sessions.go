@@ -63,6 +63,8 @@ type SessionInfo struct {
 	LastSeq int64
 	// Purged is true when its log is no longer kept: it takes no new turns.
 	Purged bool
+	// DropToolPayloads is true when what tools were given and returned is not kept after its turn.
+	DropToolPayloads bool
 
 	message *agentdv1.Session
 }
@@ -81,7 +83,8 @@ func sessionOf(m *agentdv1.Session) *SessionInfo {
 		Usage: UsageOf(m.GetUsage()), Budget: budgetOf(m.GetBudget()), Version: m.GetVersion(),
 		ForkedFrom: m.GetForkedFrom(), ForkedThroughSeq: m.GetForkedThroughSeq(),
 		LastTurnID: m.GetLastTurnId(), LastTurnStatus: TurnStatus(wordOf(m.GetLastTurnStatus(), "TURN_STATUS_")),
-		LastSeq: m.GetLastSeq(), Purged: m.GetPurged(), message: m,
+		LastSeq: m.GetLastSeq(), Purged: m.GetPurged(), DropToolPayloads: m.GetDropToolPayloads(),
+		message: m,
 	}
 }
 
@@ -97,6 +100,9 @@ type NewSessionInfo struct {
 	// Budget is what the session may spend from its beginning, all of its turns together.
 	// [WithSessionBudget] only tightens it, for its turn; [Session.Update] changes it.
 	Budget Budget
+	// DropToolPayloads has the arguments and the results of tools removed from the session's log with the end of their
+	// turn: later turns, and readers, find the calls without them.
+	DropToolPayloads bool
 }
 
 // CreateSession makes a session without turns, which the server names. A first turn
@@ -104,6 +110,7 @@ type NewSessionInfo struct {
 func (c *Client) CreateSession(ctx context.Context, info NewSessionInfo, opts ...RequestOption) (*SessionInfo, error) {
 	req := &agentdv1.CreateSessionRequest{
 		Labels: info.Labels, ClientRef: info.ClientRef, IdempotencyKey: info.IdempotencyKey,
+		DropToolPayloads: info.DropToolPayloads,
 	}
 	if info.Budget != (Budget{}) {
 		var err error

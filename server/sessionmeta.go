@@ -27,7 +27,9 @@ const defaultPage = 50
 func (s *sessionService) CreateSession(
 	ctx context.Context, r *connect.Request[agentdv1.CreateSessionRequest],
 ) (*connect.Response[agentdv1.CreateSessionResponse], error) {
-	names := session.Names{Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef()}
+	names := session.Names{
+		Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef(), DropToolPayloads: r.Msg.GetDropToolPayloads(),
+	}
 	once := onceOf(r.Msg.GetIdempotencyKey(), r.Msg)
 	info, err := s.now().Sessions.CreateSession(ctx, names, budgetOf(r.Msg.GetBudget()), once)
 	if err != nil {
@@ -127,6 +129,7 @@ func sessionOf(s *index.Session) *agentdv1.Session {
 		CreateTime: stamp(s.CreatedAt), UpdateTime: stamp(s.UpdatedAt), Usage: s.Usage.Proto(), Version: s.Version,
 		ForkedFrom: s.ForkedFrom, ForkedThroughSeq: s.ForkedAt,
 		LastTurnId: s.LastTurn, LastTurnStatus: turnStatuses[s.LastIs], LastSeq: s.LastPosition(), Purged: s.Purged > 0,
+		DropToolPayloads: s.DropToolPayloads,
 	}
 	if s.Budget != (record.Budget{}) {
 		out.Budget = s.Budget.Proto()

@@ -72,7 +72,7 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 		From: parent.ID, Seq: parent.LastSeq, At: position.LastOf(parent.LastSeq),
 		Into: req.newSession(ctx, m.store.Stamp()),
 	}
-	f.Into.Budget = parent.Budget
+	f.Into.Budget, f.Into.DropToolPayloads = parent.Budget, parent.DropToolPayloads
 	if req.At != nil {
 		if f.At = *req.At; f.At < 0 || position.Record(f.At) > parent.LastSeq {
 			return nil, fault.Errorf(fault.Invalid,

@@ -33,6 +33,8 @@ type Names struct {
 	// Labels are keys and values of the caller, and ClientRef is its own name of the session.
 	Labels    map[string]string
 	ClientRef string
+	// DropToolPayloads has a new session keep what tools are given and return for the time of their turn alone.
+	DropToolPayloads bool
 }
 
 func (n Names) check(labels map[string]string) error {
@@ -89,7 +91,7 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 func (n Names) newSession(ctx context.Context, at time.Time) store.NewSession {
 	return store.NewSession{
 		ID: newSessionKey(ctx), CreatedAt: at, Creator: principal.Of(ctx).Key(),
-		Labels: n.Labels, ClientRef: n.ClientRef,
+		Labels: n.Labels, ClientRef: n.ClientRef, DropToolPayloads: n.DropToolPayloads,
 	}
 }
 

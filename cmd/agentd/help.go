@@ -153,6 +153,7 @@ var helps = map[string]string{
 		"with --attach, of a turn that was begun so.",
 
 	// sessions.
+	"sessions_create_drop_tool_payloads": "Keep what tools are given and return for the time of their turn alone.",
 	"sessions_create_label": "Give it a label; may be given several times.",
 	"sessions_create_budget": "What it may spend, such as calls=100,tokens=2000000,cost=5,time=30m. " +
 		"Default: no bound but the server's.",

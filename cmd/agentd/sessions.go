@@ -29,6 +29,8 @@ type sessionsCreateCmd struct {
 	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"${sessions_create_label}"`
 	Ref         string            `noenv:"" placeholder:"NAME" help:"Call it by this name."`
 	Budget      budgetFlag        `noenv:"" placeholder:"BUDGET" help:"${sessions_create_budget}"`
+
+	DropToolPayloads bool `noenv:"" help:"${sessions_create_drop_tool_payloads}"`
 }
 
 // Help is shown below the flags.
@@ -43,7 +45,9 @@ func (*sessionsCreateCmd) Help() string {
 // Run makes a session.
 func (c *sessionsCreateCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		info := client.NewSessionInfo{Labels: c.Label, ClientRef: c.Ref, Budget: c.Budget.of()}
+		info := client.NewSessionInfo{
+			Labels: c.Label, ClientRef: c.Ref, Budget: c.Budget.of(), DropToolPayloads: c.DropToolPayloads,
+		}
 		return t.session(func(ctx context.Context) (*client.SessionInfo, error) {
 			return t.conn.CreateSession(ctx, info)
 		})

@@ -142,6 +142,9 @@ func (p *Printer) Session(s *agentdv1.Session) error {
 	if s.GetLastTurnId() != "" {
 		facts = append(facts, fact{"last turn", s.GetLastTurnId() + ", " + status(s.GetLastTurnStatus())})
 	}
+	if s.GetDropToolPayloads() {
+		facts = append(facts, fact{"tool payloads", "not kept after their turn"})
+	}
 	if s.GetPurged() {
 		facts = append(facts, fact{"log", "no longer kept"})
 	}

@@ -96,6 +96,7 @@ export function sessionOf(json: s.SessionJson): plain.Session {
     lastTurnStatus: wordOf("TURN_STATUS_", json.lastTurnStatus),
     lastSeq: numberOf(json.lastSeq),
     purged: json.purged ?? false,
+    dropToolPayloads: json.dropToolPayloads ?? false,
   };
 }
 

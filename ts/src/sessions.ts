@@ -35,6 +35,11 @@ export interface CreateSessionOptions extends SessionFields {
    * it, for its turn; update changes it.
    */
   budget?: Budget | undefined;
+  /**
+   * Has the arguments and the results of tools removed from the session's log with the end of their turn: later turns,
+   * and readers, find the calls without them.
+   */
+  dropToolPayloads?: boolean | undefined;
 }
 
 /** UpdateSessionOptions is what to change; what is left out stays. */
@@ -137,9 +142,9 @@ export class Sessions {
 
   /** create makes a session without turns. */
   async create(options: CreateSessionOptions = {}): Promise<Session> {
-    const { labels, clientRef, idempotencyKey, budget } = options;
+    const { labels, clientRef, idempotencyKey, budget, dropToolPayloads } = options;
     const bounds = budget === undefined ? undefined : budgetOf("budget", budget);
-    const request = given<CreateSessionRequestJson>({ labels, clientRef, idempotencyKey, budget: bounds });
+    const request = given<CreateSessionRequestJson>({ labels, clientRef, idempotencyKey, budget: bounds, dropToolPayloads });
     const { session } = await this.#unary("CreateSession", request);
     return sessionOf(required(session, "a session"));
   }

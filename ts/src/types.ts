@@ -55,6 +55,8 @@ export interface Session {
   readonly lastSeq: number;
   /** Whether its log was removed. */
   readonly purged: boolean;
+  /** True when what tools were given and returned is not kept after its turn. */
+  readonly dropToolPayloads: boolean;
 }
 
 /** Turn is what one prompt sets off. */

@@ -190,9 +190,11 @@ type Session struct {
 	Purged bool `protobuf:"varint,15,opt,name=purged,proto3" json:"purged,omitempty"`
 	// What it may spend, from its beginning; unset for no bound of its own. The server
 	// may have limits of its own; the smaller one holds.
-	Budget        *Budget `protobuf:"bytes,17,opt,name=budget,proto3" json:"budget,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Budget *Budget `protobuf:"bytes,17,opt,name=budget,proto3" json:"budget,omitempty"`
+	// True when what tools were given and returned is not kept after its turn.
+	DropToolPayloads bool `protobuf:"varint,18,opt,name=drop_tool_payloads,json=dropToolPayloads,proto3" json:"drop_tool_payloads,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -335,6 +337,13 @@ func (x *Session) GetBudget() *Budget {
 		return x.Budget
 	}
 	return nil
+}
+
+func (x *Session) GetDropToolPayloads() bool {
+	if x != nil {
+		return x.DropToolPayloads
+	}
+	return false
 }
 
 // Turn is what one prompt sets off.
@@ -591,9 +600,13 @@ type CreateSessionRequest struct {
 	// What the session may spend from its beginning, all of its turns together. Left
 	// out, or without an amount: no bound. A turn's session_budget only tightens it, for
 	// that turn; UpdateSession changes it.
-	Budget        *Budget `protobuf:"bytes,4,opt,name=budget,proto3" json:"budget,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Budget *Budget `protobuf:"bytes,4,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Has the arguments and the results of client tools removed from the log with the
+	// end of their turn: later turns, and readers, find the calls without them. What
+	// models say, and state, stays. The server may do so for all sessions.
+	DropToolPayloads bool `protobuf:"varint,5,opt,name=drop_tool_payloads,json=dropToolPayloads,proto3" json:"drop_tool_payloads,omitempty"`
+	unknownFields    protoimpl.UnknownFields
+	sizeCache        protoimpl.SizeCache
 }
 
 func (x *CreateSessionRequest) Reset() {
@@ -652,6 +665,13 @@ func (x *CreateSessionRequest) GetBudget() *Budget {
 		return x.Budget
 	}
 	return nil
+}
+
+func (x *CreateSessionRequest) GetDropToolPayloads() bool {
+	if x != nil {
+		return x.DropToolPayloads
+	}
+	return false
 }
 
 // CreateSessionResponse holds the session.
@@ -4586,7 +4606,7 @@ var File_agentd_v1_sessions_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
-	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc5\x05\n" +
+	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x05\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.agentd.v1.SessionStateR\x05state\x126\n" +
@@ -4610,7 +4630,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x10last_turn_status\x18\r \x01(\x0e2\x15.agentd.v1.TurnStatusR\x0elastTurnStatus\x12\x19\n" +
 	"\blast_seq\x18\x0e \x01(\x03R\alastSeq\x12\x16\n" +
 	"\x06purged\x18\x0f \x01(\bR\x06purged\x12)\n" +
-	"\x06budget\x18\x11 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x1a9\n" +
+	"\x06budget\x18\x11 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x12,\n" +
+	"\x12drop_tool_payloads\x18\x12 \x01(\bR\x10dropToolPayloads\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf1\a\n" +
@@ -4646,13 +4667,14 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
 	"user_parts\x18\x15 \x03(\v2\x0f.agentd.v1.PartR\tuserParts\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\x16 \x01(\tR\tcreatedBy\"\xb8\x02\n" +
+	"created_by\x18\x16 \x01(\tR\tcreatedBy\"\xe6\x02\n" +
 	"\x14CreateSessionRequest\x12^\n" +
 	"\x06labels\x18\x01 \x03(\v2+.agentd.v1.CreateSessionRequest.LabelsEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\x06r\x04\x10\x01(?*\ar\x05\x10\x01(\x80\bR\x06labels\x12'\n" +
 	"\n" +
 	"client_ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\tclientRef\x121\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKey\x12)\n" +
-	"\x06budget\x18\x04 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x1a9\n" +
+	"\x06budget\x18\x04 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x12,\n" +
+	"\x12drop_tool_payloads\x18\x05 \x01(\bR\x10dropToolPayloads\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"E\n" +
