@@ -23,6 +23,7 @@ import (
 	"github.com/apzuk3/agentd/internal/telemetry"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
@@ -128,8 +129,8 @@ func New(cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.runner = adkbridge.New(adkbridge.Config{
-		Resolve: func(name string, keys map[string]string) (adkbridge.Model, error) {
-			return d.live.Load().resolve(name, keys)
+		ResolveFor: func(tenant string) func(string, map[string]string) (adkbridge.Model, error) {
+			return d.live.Load().modelsOf(tenant).resolve
 		},
 		Limits: cfg.Trees,
 		Logger: cfg.Logger,
@@ -156,11 +157,14 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 		Sessions:   d.manager,
 		Ready:      d.manager.Ready,
 		ModelCalls: d.runner.ModelCalls,
-		Capabilities: func() *agentdv1.GetCapabilitiesResponse {
+		Capabilities: func(ctx context.Context) *agentdv1.GetCapabilitiesResponse {
 			now := d.live.Load()
-			return capabilities(&now.cfg, now.registry, d.runner.BuiltinTools())
+			reg := now.modelsOf(principal.Of(ctx).Tenant).registry
+			return capabilities(&now.cfg, reg, d.runner.BuiltinTools())
 		},
-		Models:         func() *agentdv1.ListModelsResponse { return listModels(d.live.Load().registry) },
+		Models: func(ctx context.Context) *agentdv1.ListModelsResponse {
+			return listModels(d.live.Load().modelsOf(principal.Of(ctx).Tenant).registry)
+		},
 		Authenticate:   d.auth.Authenticate,
 		CreateToken:    d.createTokens(),
 		Audit:          d.audit(),
