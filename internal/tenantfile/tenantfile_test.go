@@ -123,7 +123,7 @@ func TestRefusals(t *testing.T) {
 		of("api_key: [sk-canary]"):                   {"want a key"},
 		of("api_key: "):                              {"want a key"},
 		of(`api_key: "sk-canary\nb"`):                {"want a key", "on one line"},
-		of("api_key: '${env:NONE}'"):                   {"the environment variable NONE is not set"},
+		of("api_key: '${env:NONE}'"):                 {"the environment variable NONE is not set"},
 		of("api_key_file: none"):                     {"api_key_file: open none: no such file"},
 		of("api_key_file: odd"):                      {"on one line"},
 		of("base_url: sk-canary.example"):            {"want an http or https URL"},
