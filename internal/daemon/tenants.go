@@ -1,6 +1,7 @@
 package daemon
 
 import (
+	"cmp"
 	"fmt"
 	"io"
 	"maps"
@@ -33,9 +34,7 @@ func readTenants(cfg *Config, all []model.Provider) (map[string]tenantfile.Tenan
 	for _, p := range all {
 		if about := p.Describe(); !about.Keyless && about.KeysOf == "" {
 			_, may := addressOf[about.Name]
-			around.Providers[about.Name] = may && !slices.ContainsFunc(cfg.ExtraProviders, func(p model.Provider) bool {
-				return p.Describe().Name == about.Name
-			})
+			around.Providers[about.Name] = may && !isOneOf(cfg.ExtraProviders, about.Name)
 		}
 	}
 	tenants, err := tenantfile.Parse(cfg.Tenants, data, around)
@@ -43,6 +42,11 @@ func readTenants(cfg *Config, all []model.Provider) (map[string]tenantfile.Tenan
 		return nil, fmt.Errorf("daemon: tenants: %w", err)
 	}
 	return tenants, nil
+}
+
+// isOneOf reports whether a provider has that name.
+func isOneOf(providers []model.Provider, name string) bool {
+	return slices.ContainsFunc(providers, func(p model.Provider) bool { return p.Describe().Name == name })
 }
 
 // readFile reads a file, of one that is larger than most a byte more.
@@ -116,12 +120,8 @@ func termsOf(t tenantfile.Tenant, replaced []model.Provider) models.Terms {
 	}
 	for _, p := range remote(func(name string) string { return addresses[name] }) {
 		about := p.Describe()
-		isReplaced := slices.ContainsFunc(replaced, func(p model.Provider) bool { return p.Describe().Name == about.Name })
-		family := about.Name
-		if about.KeysOf != "" {
-			family = about.KeysOf
-		}
-		if addresses[addressOf[family]] != "" && !isReplaced {
+		family := cmp.Or(about.KeysOf, about.Name)
+		if addresses[addressOf[family]] != "" && !isOneOf(replaced, about.Name) {
 			out.Providers = append(out.Providers, p)
 		}
 	}

@@ -206,7 +206,7 @@ var rooms = []room{
 		knows: "what is counted and measured of a daemon; neither requests, nor sessions, nor who calls"},
 
 	{path: "internal/daemon", floor: 3,
-		may: []string{"session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "internal/check", "internal/tenantfile", "internal/audit", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
+		may: []string{"session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "internal/check", "internal/configfile", "internal/tenantfile", "internal/audit", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
 			"model/openai", "internal/models/scripted", "internal/models/echo", "internal/models/record", "internal/telemetry", "adkbridge", "server", gen, genConnect, connect,
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "internal/protorules",
 			"google.golang.org/protobuf/types/known/durationpb"},

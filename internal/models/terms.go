@@ -18,8 +18,8 @@ type Terms struct {
 	Keys map[string]string
 	// Providers replace those of the same names: they serve the same models at other addresses.
 	Providers []model.Provider
-	// OwnKeys keeps the server's keys from it. Without, it has those of the providers for which it has neither a key nor
-	// an address.
+	// OwnKeys keeps the server's keys from it. Without, it has those of the providers for which it has neither a key
+	// nor an address.
 	OwnKeys bool
 	// Allowed are the names of models that it may use, in which * is any text; nil is all of them.
 	Allowed []string
@@ -91,7 +91,7 @@ func (e *NotAllowedError) Error() string {
 	return text
 }
 
-// allows refuses a model that the tenant may not use. A name without a provider stands for the model that it names here.
+// allows refuses a model that the tenant may not use. A name without a provider is that of the model that has it here.
 func (r *Registry) allows(provider, id string) error {
 	if !r.terms.bound {
 		return nil
@@ -148,6 +148,7 @@ func (r *Registry) keyFor(provider string) (key string, servers bool) {
 
 // noKey returns the error of a provider for which the tenant has no key.
 func (r *Registry) noKey(provider string) *model.Error {
-	return &model.Error{Kind: model.KindAuth, Provider: provider, Message: "no API key: the tenant has none of its own, " +
-		"and may not use the server's: send the header " + r.about[provider].KeyHeader()}
+	return &model.Error{Kind: model.KindAuth, Provider: provider,
+		Message: "no API key: the tenant has none of its own, and may not use the server's: send the header " +
+			r.about[provider].KeyHeader()}
 }

@@ -123,7 +123,8 @@ func (p *parser) models(n *yamlfile.Node) []string {
 	for _, item := range n.Items {
 		switch {
 		case item.Kind != yamlfile.Text || !patternRule.MatchString(item.Text):
-			p.problemf(item.Pos, "want the name of a model, in which * is any text, as in gemini-*, got %s", item.Shown())
+			p.problemf(item.Pos, "want the name of a model, in which * is any text, as in gemini-*, got %s",
+				item.Shown())
 		case slices.Contains(out, item.Text):
 			p.problemf(item.Pos, "%q is there twice", item.Text)
 		default:
@@ -174,7 +175,8 @@ func (p *parser) provider(of yamlfile.Pair) (out Provider) {
 	case has("api_key") && has("api_key_file"):
 		p.problemf(of.Value.Pos, "api_key and api_key_file are both there: want one of them")
 	case of.Value.Kind == yamlfile.Mapping && len(of.Value.Pairs) == 0:
-		p.problemf(of.Value.Pos, "want api_key, api_key_file or base_url; own_keys: true keeps the server's keys from the tenant")
+		p.problemf(of.Value.Pos,
+			"want api_key, api_key_file or base_url; own_keys: true keeps the server's keys from the tenant")
 	}
 	out.Key = Secret(key + file)
 	return out
@@ -217,8 +219,8 @@ func (p *parser) address(n *yamlfile.Node, provider string) string {
 	return text
 }
 
-// text returns a text that is not empty, with values of the environment. What is there in its place may be a key, so that
-// no message shows it.
+// text returns a text that is not empty, with values of the environment. What is there in its place may be a key, so
+// that no message shows it.
 func (p *parser) text(n *yamlfile.Node, want string) string {
 	switch {
 	case n.Kind == yamlfile.Number || n.Kind == yamlfile.Bool:
