@@ -75,7 +75,7 @@ func (c Config) Reloaded(next Config) Config {
 	c.ModelRetry, c.ModelBreaker = next.ModelRetry, next.ModelBreaker
 	c.CompactAt = next.CompactAt
 	c.Trees.ModelCalls = next.Trees.ModelCalls
-	c.Turns.MaxTenantTurns = next.Turns.MaxTenantTurns
+	c.Turns.MaxTenantTurns, c.Turns.MaxTenantSessions = next.Turns.MaxTenantTurns, next.Turns.MaxTenantSessions
 	c.Turns.MaxTurns, c.Turns.MaxQueued = next.Turns.MaxTurns, next.Turns.MaxQueued
 	c.Turns.TurnTimeout, c.Turns.ToolTimeout = next.Turns.TurnTimeout, next.Turns.ToolTimeout
 	c.Turns.HandoverGrace, c.Turns.IdleTurn = next.Turns.HandoverGrace, next.Turns.IdleTurn

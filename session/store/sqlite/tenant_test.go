@@ -19,9 +19,11 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 		if name >= "00008" {
 			delete(before, name)
 		}
-		if name == "00007_epoch.sql" { // an append needs the table
-			_, table, _ := bytes.Cut(known(t)["00010_spent.sql"].Data, []byte("-- +goose Up"))
-			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, table)}
+		if name == "00007_epoch.sql" { // writes need the tables
+			_, spent, _ := bytes.Cut(known(t)["00010_spent.sql"].Data, []byte("-- +goose Up"))
+			_, counts, _ := bytes.Cut(known(t)["00012_session_counts.sql"].Data, []byte("-- +goose Up"))
+			counts, _, _ = bytes.Cut(counts, []byte("INSERT"))
+			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, spent, counts)}
 		}
 	}
 	s := open(t, dir, withMigrations(before))
@@ -47,7 +49,7 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, s)
-	execSQL(t, dir, "DROP TABLE spent")
+	execSQL(t, dir, "DROP TABLE spent", "DROP TABLE session_counts")
 
 	s = open(t, dir)
 	defer mustClose(t, s)
@@ -85,6 +87,14 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 		mustAppend(t, s, store.Batch{SessionID: c.key, After: 2, Records: []record.Record{
 			{Seq: 3, TurnID: "u", Kind: record.KindTurnStarted, Time: start, Data: []byte("{}")},
 		}})
+	}
+	// The sessions of a tenant from before are counted.
+	for tenant, of := range map[string]store.NewSession{
+		"acme": {ID: "acme/more", CreatedAt: start, MaxOfTenant: 2}, "u/v": {ID: "u%2Fv/more", CreatedAt: start, MaxOfTenant: 2},
+	} {
+		if err := s.Create(ctx, of, nil); !of.IsTooMany(err) {
+			t.Errorf("a third session of %s: %v", tenant, err)
+		}
 	}
 	if all, err := s.Sessions(ctx, store.InfoQuery{Limit: 10}); err != nil || len(all) != 6 {
 		t.Errorf("there are %d sessions, %v", len(all), err)
