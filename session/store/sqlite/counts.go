@@ -35,3 +35,11 @@ func (t *tx) count(id string, sessions int) error {
 	}
 	return err
 }
+
+// miscountedQuery names tenants of which there are other sessions than are counted.
+const miscountedQuery = `SELECT
+		'the tenant ' || coalesce(c.tenant, s.tenant) || ' has ' || coalesce(s.n, 0) || ' sessions, and '
+		|| coalesce(c.sessions, 0) || ' are counted'
+	FROM session_counts c
+	FULL OUTER JOIN (SELECT tenant, count(*) AS n FROM sessions WHERE tenant <> '' GROUP BY tenant) s ON s.tenant = c.tenant
+	WHERE coalesce(s.n, 0) <> coalesce(c.sessions, 0) LIMIT ?`

@@ -100,3 +100,30 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 		t.Errorf("there are %d sessions, %v", len(all), err)
 	}
 }
+
+// TestMiscounted: a check finds sessions of tenants that are not counted right.
+func TestMiscounted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	for _, id := range []string{"acme/a", "acme/b", "umbrella/a", "u%2Fv/a", "plain"} {
+		mustCreate(t, s, id)
+	}
+	if problems, err := s.Integrity(t.Context()); err != nil || len(problems) > 0 {
+		t.Errorf("%q, %v", problems, err)
+	}
+	mustClose(t, s)
+	execSQL(t, dir, "UPDATE session_counts SET sessions = 3 WHERE tenant = 'acme'",
+		"DELETE FROM session_counts WHERE tenant = 'umbrella'", "INSERT INTO session_counts VALUES ('gone', 1)")
+	s = open(t, dir)
+	defer mustClose(t, s)
+	problems, err := s.Integrity(t.Context())
+	slices.Sort(problems)
+	want := []string{
+		"the tenant acme has 2 sessions, and 3 are counted", "the tenant gone has 0 sessions, and 1 are counted",
+		"the tenant umbrella has 1 sessions, and 0 are counted",
+	}
+	if err != nil || !slices.Equal(problems, want) {
+		t.Errorf("%q, %v, want %q", problems, err, want)
+	}
+}
