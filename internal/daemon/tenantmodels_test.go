@@ -407,7 +407,9 @@ func TestTenantReload(t *testing.T) {
 				ToolCallId: p.GetToolCallId(), Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: "x"},
 			})
 		}
-		call(t, c.SubmitToolResults, req)
+		if _, err := c.SubmitToolResults(t.Context(), connect.NewRequest(req)); err != nil {
+			return nil, err
+		}
 		return ended(t, c, turn)
 	}
 	suspended := func(turn *agentdv1.Turn) { // waits until the turn has left memory
@@ -446,6 +448,23 @@ func TestTenantReload(t *testing.T) {
 		t.Errorf("after a restart: %q", got)
 	}
 
+	turn, _ = waiting()
+	suspended(turn)
+	x.edit(`"claude-*", `, "")
+	if err := x.d.Reload(x.cfg); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := answer(turn, c); connect.CodeOf(err) != connect.CodePermissionDenied {
+		t.Errorf("a turn whose model is not allowed any more: %v", err)
+	}
+	x.edit("models: [", `models: ["claude-*", `)
+	if err := x.d.Reload(x.cfg); err != nil {
+		t.Fatal(err)
+	}
+	got, err := answer(turn, c)
+	if calls := x.heard(); err != nil || got.GetStatus() != agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED || len(calls) != 1 {
+		t.Errorf("the turn when its model is allowed again: %v, %v, %q", got, err, calls)
+	}
 	x.edit(`"claude-*", `, "")
 	if err := x.d.Reload(x.cfg); err != nil {
 		t.Fatal(err)
