@@ -31,8 +31,9 @@ func Purged(key string) *fault.Error {
 
 // TooManySessions refuses a session of whose tenant there may be so many.
 func TooManySessions(most int64) *fault.Error {
-	return fault.Errorf(fault.LimitExceeded, "the tenant has %d sessions, its limit: delete those that it does not need",
-		most).Over("tenant_sessions", int(most), int(most)+1)
+	return fault.Errorf(fault.LimitExceeded,
+		"the tenant has %d sessions, its limit: delete those that it does not need", most).
+		Over("tenant_sessions", int(most), int(most)+1)
 }
 
 // NoTurn refuses a turn that the session does not have.

@@ -41,5 +41,6 @@ const miscountedQuery = `SELECT
 		'the tenant ' || coalesce(c.tenant, s.tenant) || ' has ' || coalesce(s.n, 0) || ' sessions, and '
 		|| coalesce(c.sessions, 0) || ' are counted'
 	FROM session_counts c
-	FULL OUTER JOIN (SELECT tenant, count(*) AS n FROM sessions WHERE tenant <> '' GROUP BY tenant) s ON s.tenant = c.tenant
+	FULL OUTER JOIN (SELECT tenant, count(*) AS n FROM sessions WHERE tenant <> '' GROUP BY tenant) s
+		ON s.tenant = c.tenant
 	WHERE coalesce(s.n, 0) <> coalesce(c.sessions, 0) LIMIT ?`

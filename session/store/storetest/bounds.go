@@ -77,7 +77,8 @@ var boundTests = []test{
 		}
 		wg.Wait()
 		if made.Load() != most || refused.Load() != callers-most {
-			t.Errorf("%d sessions were made and %d refused, want %d and %d", made.Load(), refused.Load(), most, callers-most)
+			t.Errorf("%d sessions were made and %d refused, want %d and %d",
+				made.Load(), refused.Load(), most, callers-most)
 		}
 	}},
 }
