@@ -252,20 +252,10 @@ func (d *Daemon) Start(ctx context.Context) error {
 	case d.started:
 		return errors.New("daemon: started twice")
 	}
-	l := d.cfg.Listener
-	if l == nil && !d.cfg.HandlerOnly {
-		var lc net.ListenConfig
-		var err error
-		if l, err = lc.Listen(ctx, "tcp", d.cfg.Addr); err != nil {
-			return fmt.Errorf("daemon: listen on %q: %w", d.cfg.Addr, err)
-		}
+	l, err := d.listen(ctx)
+	if err != nil {
+		return err
 	}
-	if l != nil {
-		if err := d.mayListen(ctx, l.Addr()); err != nil {
-			return errors.Join(err, closeListener(l))
-		}
-	}
-	var err error
 	if d.admin, err = d.startAdmin(ctx); err != nil {
 		return errors.Join(err, closeListener(l))
 	}
