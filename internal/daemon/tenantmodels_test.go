@@ -500,3 +500,33 @@ func TestTenantTape(t *testing.T) {
 		t.Errorf("%v: %s", err, tape)
 	}
 }
+
+// TestTenantsNotNamed: what a file leaves out of a tenant is what the server allows all, and "*" is for those that it
+// does not name.
+func TestTenantsNotNamed(t *testing.T) {
+	t.Parallel()
+	name := filepath.Join(t.TempDir(), "tenants.yaml")
+	text := `tenants: {a: {models: [scripted/pays]}, b: {day_budget: {}}, "*": {models: [echo], day_budget: {tokens: 1000000}}}`
+	if err := os.WriteFile(name, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := daemon.Config{Authenticate: byHeader, Tenants: name, Scripts: map[string]string{"pays": paying}}
+	cfg.Turns.TenantDay = map[string]daemon.Budget{"*": {Tokens: 1}}
+	cfg.Turns.TenantMonth = map[string]daemon.Budget{"*": {Tokens: 1_000_000}, "a": {Tokens: 1}}
+	x := &tenancy{t: t, d: start(t, cfg)}
+	for _, tc := range []struct{ who, model, want string }{
+		{"ann@a", "scripted/pays", "budget for the month"},
+		{"ann@a", "echo", "may not use it"},
+		{"ben@b", "scripted/pays", ""},
+		{"ben@b", "echo", ""},
+		{"eve@other", "scripted/pays", "may not use it"},
+		{"eve@other", "echo", ""},
+		{"joe", "scripted/pays", ""},
+		{"joe", "echo", ""},
+	} {
+		_, err := x.turn(x.client(tc.who, nil), llm("root", tc.model))
+		if (err == nil) != (tc.want == "") || err != nil && !strings.Contains(err.Error(), tc.want) {
+			t.Errorf("%s, %s: %v, want %q", tc.who, tc.model, err, tc.want)
+		}
+	}
+}
