@@ -45,7 +45,7 @@ func BenchmarkModelCall(b *testing.B) {
 					s.requests = nil
 					run.recs = run.recs[:n]
 					run.begin("go on")
-					r.cache.put(run.SessionID(), hist)
+					r.cache.put(cacheKey{id: run.SessionID()}, hist)
 					if err := r.runTurn(b.Context(), run); err != nil {
 						b.Fatal(err)
 					}

@@ -12,9 +12,12 @@ type cache struct {
 	maxBytes int
 
 	mu      sync.Mutex // protects the fields below
-	entries *simplelru.LRU[string, cached]
+	entries *simplelru.LRU[cacheKey, cached]
 	bytes   int
 }
+
+// cacheKey names a session: two tenants may have one of the same id.
+type cacheKey struct{ tenant, id string }
 
 // cached is an entry; size is the history's size when it was put.
 type cached struct {
@@ -26,21 +29,21 @@ type cached struct {
 func newCache(entries, bytes int) *cache {
 	c := &cache{maxBytes: bytes}
 	if entries > 0 { // the error is about the count alone
-		c.entries, _ = simplelru.NewLRU(entries, func(_ string, e cached) { c.bytes -= e.size })
+		c.entries, _ = simplelru.NewLRU(entries, func(_ cacheKey, e cached) { c.bytes -= e.size })
 	}
 	return c
 }
 
 // take returns a session's history and removes it. The history is empty if there is
 // none, or if it knows more than the turn that asks.
-func (c *cache) take(id string, startSeq int64) *history {
+func (c *cache) take(key cacheKey, startSeq int64) *history {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entries == nil {
 		return newHistory()
 	}
-	e, ok := c.entries.Peek(id)
-	c.entries.Remove(id)
+	e, ok := c.entries.Peek(key)
+	c.entries.Remove(key)
 	if ok && e.hist.upto < startSeq {
 		return e.hist
 	}
@@ -48,17 +51,17 @@ func (c *cache) take(id string, startSeq int64) *history {
 }
 
 // put keeps a history. The caller must not use it after.
-func (c *cache) put(id string, hist *history) {
+func (c *cache) put(key cacheKey, hist *history) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if c.entries == nil {
 		return
 	}
-	c.entries.Remove(id)
+	c.entries.Remove(key)
 	if hist.bytes > c.maxBytes {
 		return
 	}
-	c.entries.Add(id, cached{hist: hist, size: hist.bytes})
+	c.entries.Add(key, cached{hist: hist, size: hist.bytes})
 	for c.bytes += hist.bytes; c.bytes > c.maxBytes; {
 		c.entries.RemoveOldest()
 	}

@@ -53,7 +53,7 @@ func sameHistory(t *testing.T, r *Runner, run *fakeRun) {
 	t.Helper()
 	ended := run.restarted(len(run.recs))
 	ended.start = int64(len(run.recs)) + 1 // all is history
-	live := r.cache.take("s", ended.start)
+	live := r.cache.take(cacheKey{id: "s"}, ended.start)
 	read := newHistory()
 	if _, err := read.load(t.Context(), ended); err != nil {
 		t.Fatal(err)
@@ -63,7 +63,7 @@ func sameHistory(t *testing.T, r *Runner, run *fakeRun) {
 	if compact(a.contents) != compact(b.contents) || a.tokens(0) != b.tokens(0) || a.bytes != b.bytes {
 		t.Fatalf("live, %d tokens:\n%s\nread, %d tokens:\n%s", a.tokens(0), transcript(a.contents), b.tokens(0), transcript(b.contents))
 	}
-	r.cache.put("s", live)
+	r.cache.put(cacheKey{id: "s"}, live)
 }
 
 // TestCompactAhead keeps a conversation of many turns, and one of many rounds in

@@ -121,29 +121,29 @@ func TestCache(t *testing.T) {
 	}
 	c := newCache(2, 100)
 	a, b := sized(10, 5), sized(20, 5)
-	c.put("a", a)
-	c.put("b", b)
-	if c.take("a", 6) != a || c.take("a", 6) == a {
+	c.put(cacheKey{id: "a"}, a)
+	c.put(cacheKey{id: "b"}, b)
+	if c.take(cacheKey{id: "a"}, 6) != a || c.take(cacheKey{id: "a"}, 6) == a {
 		t.Error("a history is taken once")
 	}
-	c.put("a", a)
-	c.put("c", sized(1, 1)) // drops b, the least recently used
-	if got := c.take("b", 6); got == b || got.upto != 0 {
+	c.put(cacheKey{id: "a"}, a)
+	c.put(cacheKey{id: "c"}, sized(1, 1)) // drops b, the least recently used
+	if got := c.take(cacheKey{id: "b"}, 6); got == b || got.upto != 0 {
 		t.Error("b is still there")
 	}
-	c.put("big", sized(101, 1))
-	if c.entries.Contains("big") || !c.entries.Contains("a") {
+	c.put(cacheKey{id: "big"}, sized(101, 1))
+	if c.entries.Contains(cacheKey{id: "big"}) || !c.entries.Contains(cacheKey{id: "a"}) {
 		t.Error("a history above the bound is kept")
 	}
-	c.put("d", sized(95, 1)) // drops by size
-	if c.entries.Contains("a") || !c.entries.Contains("c") || c.bytes != 96 {
+	c.put(cacheKey{id: "d"}, sized(95, 1)) // drops by size
+	if c.entries.Contains(cacheKey{id: "a"}) || !c.entries.Contains(cacheKey{id: "c"}) || c.bytes != 96 {
 		t.Errorf("%d entries, %d bytes", c.entries.Len(), c.bytes)
 	}
-	c.put("c", a)
-	if c.take("c", 5) == a {
+	c.put(cacheKey{id: "c"}, a)
+	if c.take(cacheKey{id: "c"}, 5) == a {
 		t.Error("a history that knows the turn already is used")
 	}
-	if c.put("d", sized(3, 1)); c.bytes != 3 || c.entries.Len() != 1 {
+	if c.put(cacheKey{id: "d"}, sized(3, 1)); c.bytes != 3 || c.entries.Len() != 1 {
 		t.Errorf("%d entries, %d bytes", c.entries.Len(), c.bytes)
 	}
 }

@@ -168,6 +168,9 @@ func (r *Runner) plan(spec *record.Spec, keys session.Keys) (*tree, error) {
 		schemas: &r.schemas,
 		tree:    &tree{byName: map[string]*node{}},
 	}
+	if r.tenants != nil {
+		p.resolve = r.tenants(spec.Tenant)
+	}
 	for name, key := range keys {
 		p.keys[name] = string(key)
 	}

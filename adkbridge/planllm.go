@@ -10,6 +10,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/models"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session/fault"
 )
@@ -111,6 +112,9 @@ func (p *planner) openModel(n *node, name string) error {
 	if !ok {
 		var err error
 		if m, err = p.resolve(name, p.keys); err != nil {
+			if e, ok := errors.AsType[*models.NotAllowedError](err); ok {
+				return fault.Errorf(fault.Denied, "%s: model %q: %w", n.at(), cut(name, maxName), e)
+			}
 			if _, ok := errors.AsType[*model.Error](err); !ok {
 				err = &model.Error{Kind: model.KindUnavailable, Provider: "model", Message: "cannot be served",
 					Err: err}

@@ -138,6 +138,9 @@ type Config struct {
 	// FromRegistry makes one. keys are the caller's own by provider name. It makes no
 	// network call; its errors are of type *model.Error. Required to check and to run.
 	Resolve func(name string, keys map[string]string) (Model, error)
+	// ResolveFor, if not nil, returns the Resolve of a tenant, "" for none. It is called once for each
+	// turn that is checked, starts or resumes.
+	ResolveFor func(tenant string) (resolve func(name string, keys map[string]string) (Model, error))
 	// Limits may be zero.
 	Limits Limits
 	// CompactAt is the share of the context window, from 0 to 1, above which an agent's
@@ -151,6 +154,7 @@ type Config struct {
 // Runner runs agent trees. Its methods may be called from any goroutine.
 type Runner struct {
 	resolve  func(name string, keys map[string]string) (Model, error)
+	tenants  func(tenant string) (resolve func(name string, keys map[string]string) (Model, error))
 	settings atomic.Pointer[settings]
 	log      *slog.Logger
 	cache    *cache
@@ -173,6 +177,7 @@ func New(cfg Config) *Runner {
 	limits := cfg.Limits.WithDefaults()
 	r := &Runner{
 		resolve:  cfg.Resolve,
+		tenants:  cfg.ResolveFor,
 		log:      cfg.Logger,
 		cache:    newCache(limits.CacheSessions, limits.CacheBytes),
 		requests: newRequests(limits.AllRequestBytes),

@@ -158,7 +158,8 @@ func (t *turn) observe(o observer) {
 
 // runTurn runs a turn and leaves a valid history, whatever happens.
 func (r *Runner) runTurn(ctx context.Context, run handle) error {
-	hist := r.cache.take(run.SessionID(), run.StartSeq())
+	key := cacheKey{run.Spec().Tenant, run.SessionID()}
+	hist := r.cache.take(key, run.StartSeq())
 	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.limits().CloseTimeout)
 	defer cancel()
 	load := ctx
@@ -187,7 +188,7 @@ func (r *Runner) runTurn(ctx context.Context, run handle) error {
 		return err // the history has to be read again, see history.dropFiles
 	}
 	hist.seal(run.StartSeq())
-	r.cache.put(run.SessionID(), hist)
+	r.cache.put(key, hist)
 	return err
 }
 

@@ -118,7 +118,7 @@ func New(cfg Config) (*Host, error) {
 	}
 	if cfg.Logger == nil {
 		cfg.Logger = daemon.NewLogger(os.Stderr,
-			daemon.LogConfig{Secrets: daemon.Secrets(cfg.Getenv, cfg.Providers...)})
+			daemon.LogConfig{Secrets: daemon.Secrets(daemon.Config{Getenv: cfg.Getenv, ExtraProviders: cfg.Providers})})
 	}
 	d, err := daemon.New(daemon.Config{
 		Addr: cfg.addr(), Listener: cfg.Listener, HandlerOnly: cfg.HandlerOnly, Authenticate: cfg.Authenticate,

@@ -15,9 +15,9 @@ import (
 const protocolPromptBytes = 1 << 20
 
 func (s *sessionService) GetCapabilities(
-	context.Context, *connect.Request[agentdv1.GetCapabilitiesRequest],
+	ctx context.Context, _ *connect.Request[agentdv1.GetCapabilitiesRequest],
 ) (*connect.Response[agentdv1.GetCapabilitiesResponse], error) {
-	out := s.now().Capabilities()
+	out := s.now().Capabilities(ctx)
 	out.MaxPromptBytes = min(cmp.Or(out.GetMaxPromptBytes(), protocolPromptBytes), protocolPromptBytes)
 	out.MaxMessageBytes = int64(s.now().MaxMessageBytes)
 	out.Features = features
@@ -25,9 +25,9 @@ func (s *sessionService) GetCapabilities(
 }
 
 func (s *sessionService) ListModels(
-	context.Context, *connect.Request[agentdv1.ListModelsRequest],
+	ctx context.Context, _ *connect.Request[agentdv1.ListModelsRequest],
 ) (*connect.Response[agentdv1.ListModelsResponse], error) {
-	out := s.now().Models()
+	out := s.now().Models(ctx)
 	slices.SortFunc(out.GetModels(), func(a, b *agentdv1.Model) int {
 		return cmp.Or(cmp.Compare(a.GetProvider(), b.GetProvider()), cmp.Compare(a.GetName(), b.GetName()))
 	})

@@ -72,14 +72,14 @@ type Config struct {
 	Sessions sessions
 	// Ready reports whether turns can be served; nil means they always can.
 	Ready func(context.Context) error
-	// Capabilities returns what the server says of itself each time that a client asks, in a
-	// message that the server may change: it adds its features and its own bounds, and a
+	// Capabilities returns what the server says of itself to the principal of a context each time that a client
+	// asks, in a message that the server may change: it adds its features and its own bounds, and a
 	// MaxPromptBytes of 0 becomes the protocol's. Several goroutines may call it at once. Web
 	// pages may send the key headers of the providers that it returns when the server is made.
 	// nil: nothing is known.
-	Capabilities func() *agentdv1.GetCapabilitiesResponse
+	Capabilities func(context.Context) *agentdv1.GetCapabilitiesResponse
 	// Models returns the models that are known by name, in any order, as Capabilities does.
-	Models func() *agentdv1.ListModelsResponse
+	Models func(context.Context) *agentdv1.ListModelsResponse
 	// ModelCalls returns what the models of a turn received, from the session's log: at
 	// most limit calls that ended after log.After, in order, and whether there are more.
 	// nil: ListModelCalls is not served.
@@ -176,12 +176,12 @@ func (c Config) WithDefaults() Config {
 		c.Ready = func(context.Context) error { return nil }
 	}
 	if c.Capabilities == nil {
-		c.Capabilities = func() *agentdv1.GetCapabilitiesResponse {
+		c.Capabilities = func(context.Context) *agentdv1.GetCapabilitiesResponse {
 			return &agentdv1.GetCapabilitiesResponse{Retention: durationpb.New(0)}
 		}
 	}
 	if c.Models == nil {
-		c.Models = func() *agentdv1.ListModelsResponse { return &agentdv1.ListModelsResponse{} }
+		c.Models = func(context.Context) *agentdv1.ListModelsResponse { return &agentdv1.ListModelsResponse{} }
 	}
 	if c.Logger == nil {
 		c.Logger = slog.New(slog.DiscardHandler)

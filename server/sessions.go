@@ -65,7 +65,7 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 		return next
 	}
 	own := []string{"Authorization", "X-Api-Key", "Traceparent", "Tracestate"}
-	for _, p := range s.now().Capabilities().GetProviders() {
+	for _, p := range s.now().Capabilities(context.Background()).GetProviders() {
 		if header := p.GetKeyHeader(); header != "" && !slices.Contains(own, header) {
 			own = append(own, header)
 		}

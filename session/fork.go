@@ -52,6 +52,8 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (index.Sessi
 		err = m.store.Fork(ctx, *f)
 	}
 	switch {
+	case f != nil && f.Into.IsTooMany(err):
+		return index.Session{}, refusal.TooManySessions(f.Into.MaxOfTenant)
 	case errors.Is(err, store.ErrConflict), errors.Is(err, store.ErrNoSession):
 		return index.Session{}, fault.Errorf(fault.Unavailable, "session %q has changed while it was forked; try again",
 			req.SessionID).
@@ -70,7 +72,7 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 	}
 	f := &store.Fork{
 		From: parent.ID, Seq: parent.LastSeq, At: position.LastOf(parent.LastSeq),
-		Into: req.newSession(ctx, m.store.Stamp()),
+		Into: m.newSession(ctx, req.Names),
 	}
 	f.Into.Budget, f.Into.DropToolPayloads = parent.Budget, parent.DropToolPayloads
 	if req.At != nil {

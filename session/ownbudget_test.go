@@ -167,6 +167,7 @@ func TestBudgetOfATurnThatWaits(t *testing.T) {
 			t.Errorf("the queued turn ended after %v: %v", took, e)
 		}
 		f.rebudget(id, record.Budget{Wall: 110 * time.Second})
+		synctest.Wait() // the session is free a moment after its watchers read the end
 		again := f.start(session.Request{SessionID: id, Prompt: "ask"})
 		time.Sleep(5 * time.Second)
 		f.rebudget(id, record.Budget{Wall: 104 * time.Second}) // less than has gone by

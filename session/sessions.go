@@ -79,19 +79,24 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 	if err := m.store.Refuses(); err != nil {
 		return index.Session{}, err
 	}
-	s := names.newSession(ctx, m.store.Stamp())
+	s := m.newSession(ctx, names)
 	s.Budget = budget
-	if err := m.store.Create(ctx, s, o.names(principal.Of(ctx).Key()+scopeSession, s.ID, "")); err != nil {
+	err = m.store.Create(ctx, s, o.names(principal.Of(ctx).Key()+scopeSession, s.ID, ""))
+	switch {
+	case s.IsTooMany(err):
+		return index.Session{}, refusal.TooManySessions(s.MaxOfTenant)
+	case err != nil:
 		return index.Session{}, fmt.Errorf("session %s: create: %w", s.ID, err)
 	}
 	made, err := m.lists.Session(ctx, s.ID)
 	return seen(made), err
 }
 
-func (n Names) newSession(ctx context.Context, at time.Time) store.NewSession {
+func (m *Manager) newSession(ctx context.Context, n Names) store.NewSession {
+	by := principal.Of(ctx)
 	return store.NewSession{
-		ID: newSessionKey(ctx), CreatedAt: at, Creator: principal.Of(ctx).Key(),
-		Labels: n.Labels, ClientRef: n.ClientRef, DropToolPayloads: n.DropToolPayloads,
+		ID: newSessionKey(ctx), CreatedAt: m.store.Stamp(), Creator: by.Key(), Labels: n.Labels, ClientRef: n.ClientRef,
+		DropToolPayloads: n.DropToolPayloads, MaxOfTenant: m.limits().SessionsOf(by.Tenant),
 	}
 }
 

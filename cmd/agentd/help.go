@@ -73,10 +73,13 @@ var helps = map[string]string{
 	"serve_tenant_day_budget": "What each tenant may spend on model calls in a day of UTC: tokens=N,cost=DOLLARS. " +
 		"The most that a call can take is reserved before it begins.",
 	"serve_tenant_month_budget": "What each tenant may spend in a month of UTC, as --tenant-day-budget.",
-	"serve_max_tenant_streams":  "Streams of one tenant at once. Callers without a tenant have no bound of their own.",
+	"serve_max_tenant_sessions": "Sessions of one tenant, until they are deleted; 0 is no bound. " +
+		"Callers without a tenant have no bound of their own.",
+	"serve_max_tenant_streams": "Streams of one tenant at once. Callers without a tenant have no bound of their own.",
 	"serve_tenant_requests_per_second": "Requests a second that one tenant may make, twice as many at once. " +
 		"Callers without a tenant have no bound of their own.",
-	"serve_tenants": "A file with the budgets of tenants, by their names.",
+	"serve_tenants": "A file that says of tenants, by their names, what they may spend, which models they may use, " +
+		"at which prices, and with which keys and addresses of providers.",
 	"serve_create_sessions": "Make the session that a Run request names when there is none, " +
 		"for clients that cannot ask for it.",
 	"serve_on_disconnect": "What becomes of a turn that Run has started without on_disconnect " +

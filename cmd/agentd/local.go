@@ -34,7 +34,7 @@ func (c *runCmd) local(p *process) (url string, stop func(), err error) {
 	if err != nil {
 		return "", nil, err
 	}
-	log := daemon.LogConfig{Level: slog.LevelError, Secrets: daemon.Secrets(p.getenv)}
+	log := daemon.LogConfig{Level: slog.LevelError, Secrets: daemon.Secrets(daemon.Config{Getenv: p.getenv})}
 	cfg := daemon.Config{
 		Addr:    "127.0.0.1:0",
 		DataDir: dir,

@@ -3,14 +3,11 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io"
 	"net/url"
-	"os"
 	"strings"
-)
 
-// maxKeyFile bounds a file that holds a key, in bytes.
-const maxKeyFile = 64 << 10
+	"github.com/apzuk3/agentd/internal/configfile"
+)
 
 // hidden is shown in place of a secret.
 const hidden = "***"
@@ -110,7 +107,7 @@ func (p *process) keyOfFile(key, file providerSetting, at *setting) (string, err
 		}
 		return "", p.file.Problemf(file.key, "%s and %s are both there: want one of them", key.key, file.key)
 	}
-	text, err := readKey(name)
+	text, err := configfile.ReadKey(name)
 	if err != nil && !inEnv(*at) {
 		return "", p.file.Problemf(file.key, "%s: %v", file.key, err)
 	}
@@ -118,26 +115,6 @@ func (p *process) keyOfFile(key, file providerSetting, at *setting) (string, err
 		return "", fmt.Errorf("%s: %w", file.variable, err)
 	}
 	return text, nil
-}
-
-// readKey reads a file that holds a key alone.
-func readKey(name string) (string, error) {
-	in, err := os.Open(name)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = in.Close() }()
-	text, err := io.ReadAll(io.LimitReader(in, maxKeyFile+1))
-	key := strings.TrimSpace(string(text))
-	switch {
-	case err != nil:
-		return "", err
-	case len(text) > maxKeyFile:
-		return "", fmt.Errorf("%s has more than %d bytes: want a file that holds a key alone", name, maxKeyFile)
-	case key == "" || strings.ContainsAny(key, "\r\n"):
-		return "", fmt.Errorf("%s: want a file that holds a key, on one line", name)
-	}
-	return key, nil
 }
 
 // shownURL is an address without a user and without a query, which may hold secrets.

@@ -31,7 +31,7 @@ func (c *serveCmd) start(p *process, ctx *kong.Context) (*running, daemon.Config
 		return nil, cfg, err
 	}
 	r.level.Set(c.LogLevel)
-	r.redactor.Hide(daemon.Secrets(cfg.Getenv)...)
+	r.redactor.Hide(daemon.Secrets(cfg)...)
 	r.log = daemon.NewLogger(p.stderr, daemon.LogConfig{
 		Level: &r.level, JSON: c.LogFormat == "json", Redactor: &r.redactor,
 	})
@@ -105,7 +105,7 @@ func (r *running) apply(d *daemon.Daemon, p *process, next *serveCmd) error {
 	if err != nil {
 		return err
 	}
-	r.redactor.Hide(daemon.Secrets(cfg.Getenv)...) // before anything uses them
+	r.redactor.Hide(daemon.Secrets(cfg)...) // before anything uses them
 	if err := d.Reload(cfg); err != nil {
 		return err
 	}

@@ -75,6 +75,7 @@ type serveCmd struct {
 	MaxStreams              int `live:"" default:"4096" help:"Run streams at once."`
 	MaxTenantStreams        int `live:"" default:"2048" help:"${serve_max_tenant_streams}"`
 	MaxTenantTurns          int `live:"" default:"500" help:"Turns of one tenant at once."`
+	MaxTenantSessions       int `live:"" default:"1000000" help:"${serve_max_tenant_sessions}"`
 	TenantRequestsPerSecond int `live:"" default:"500" help:"${serve_tenant_requests_per_second}"`
 
 	MaxTurns          int `live:"" default:"1000" help:"Turns at once."`
@@ -161,6 +162,9 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	c.configure(&cfg)
 	cfg.TenantRequestsPerSecond = c.TenantRequestsPerSecond
 	cfg.Turns.MaxTurns, cfg.Turns.MaxTenantTurns = c.MaxTurns, c.MaxTenantTurns
+	if cfg.Turns.MaxTenantSessions = c.MaxTenantSessions; c.MaxTenantSessions == 0 {
+		cfg.Turns.MaxTenantSessions = -1
+	}
 	cfg.Turns.TurnTimeout = c.TurnTimeout
 	cfg.Turns.ToolTimeout = c.ToolTimeout
 	cfg.Turns.Retention = c.Retention
@@ -242,6 +246,9 @@ func (c *serveCmd) Validate() error {
 	}
 	if c.ModelBreaker < 0 {
 		errs = append(errs, fmt.Errorf("--model-breaker is %d, must not be below 0", c.ModelBreaker))
+	}
+	if c.MaxTenantSessions < 0 {
+		errs = append(errs, fmt.Errorf("--max-tenant-sessions is %d, must not be below 0", c.MaxTenantSessions))
 	}
 	if c.QuarantineAfter < 0 {
 		errs = append(errs, fmt.Errorf("--quarantine-after is %d, must not be below 0", c.QuarantineAfter))

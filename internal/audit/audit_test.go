@@ -14,8 +14,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/audit"
 	"github.com/apzuk3/agentd/internal/ledger"
-	"github.com/apzuk3/agentd/internal/ledger/sqlledger"
-	"github.com/apzuk3/agentd/session/store/sqlite"
+	"github.com/apzuk3/agentd/internal/test/memledger"
 )
 
 // slow is a ledger that writes as slowly as a test says, or not at all.
@@ -39,16 +38,7 @@ func (l *slow) AddEntries(ctx context.Context, entries []ledger.Entry) error {
 // open returns a ledger in memory.
 func open(t *testing.T) *slow {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &slow{Ledger: sqlledger.New(s)}
+	return &slow{Ledger: memledger.Open(t)}
 }
 
 func entry(n int) ledger.Entry {

@@ -19,10 +19,9 @@ import (
 
 	"github.com/apzuk3/agentd/internal/auth"
 	"github.com/apzuk3/agentd/internal/ledger"
-	"github.com/apzuk3/agentd/internal/ledger/sqlledger"
 	"github.com/apzuk3/agentd/internal/test/issuer"
+	"github.com/apzuk3/agentd/internal/test/memledger"
 	"github.com/apzuk3/agentd/session/principal"
-	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // counted counts the reads of a ledger.
@@ -49,16 +48,7 @@ func (c *counted) HasKeys(ctx context.Context) (bool, error) {
 
 func newLedger(t *testing.T) *counted {
 	t.Helper()
-	s, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(func() {
-		if err := s.Close(); err != nil {
-			t.Error(err)
-		}
-	})
-	return &counted{Ledger: sqlledger.New(s)}
+	return &counted{Ledger: memledger.Open(t)}
 }
 
 func create(t *testing.T, l ledger.Ledger, kind ledger.Kind, p principal.Principal, via string) (text, id string) {

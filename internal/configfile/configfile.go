@@ -4,7 +4,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"regexp"
 	"slices"
 	"strings"
 
@@ -127,7 +126,7 @@ func Read(name string, keys []Key, getenv func(string) string) (*File, error) {
 // Parse returns what a file says, in which these keys may be; Err says what is wrong with it. getenv reads
 // the environment, where an empty variable counts as none.
 func Parse(name string, data []byte, keys []Key, getenv func(string) string) *File {
-	p := &parser{getenv: getenv}
+	p := &parser{env: Environment{Getenv: getenv}}
 	root, found := yamlfile.Parse(data, limits)
 	p.problems = found
 	out := &File{Name: name, Values: map[string]Value{}}
@@ -155,9 +154,8 @@ func Parse(name string, data []byte, keys []Key, getenv func(string) string) *Fi
 
 // parser reads one file. Problems do not stop it.
 type parser struct {
-	getenv   func(string) string
+	env      Environment
 	problems []yamlfile.Problem
-	expanded int // bytes of the environment so far
 }
 
 func (p *parser) problemf(at yamlfile.Position, format string, args ...any) {
@@ -239,26 +237,7 @@ func (p *parser) scalar(key Key, n *yamlfile.Node, want string) string {
 	return ""
 }
 
-// variable matches what is replaced, and what looks as if it were to be.
-var variable = regexp.MustCompile(`\$\{(?:env:([A-Za-z_][A-Za-z0-9_]*)\}|[^}]{0,64}\}?)`)
-
 // expand puts values of the environment in the place of ${env:NAME}.
 func (p *parser) expand(text string, at yamlfile.Position) string {
-	return variable.ReplaceAllStringFunc(text, func(found string) string {
-		name, ok := strings.CutPrefix(found, "${env:")
-		name, closed := strings.CutSuffix(name, "}")
-		if !ok || !closed || variable.FindStringSubmatch(found)[1] == "" {
-			p.problemf(at, "%q is not understood: ${env:NAME} is the value of an environment variable", found)
-			return ""
-		}
-		value := p.getenv(name)
-		if value == "" {
-			p.problemf(at, "the environment variable %s is not set", name)
-		}
-		if p.expanded += len(value); p.expanded > MaxBytes {
-			p.problemf(at, "the environment variable %s is too long: all of them take at most %d bytes", name, MaxBytes)
-			return ""
-		}
-		return value
-	})
+	return p.env.Expand(text, func(message string) { p.problemf(at, "%s", message) })
 }

@@ -102,8 +102,9 @@ type Config struct {
 	// Insecure allows an address that other machines reach while whoever reaches the daemon
 	// is its operator.
 	Insecure bool
-	// Tenants is a file that says what tenants may spend, by their names; see docs/security.md. It overrides
-	// Turns.TenantDay and Turns.TenantMonth for those that it names. Default none.
+	// Tenants is a file that says what tenants may spend, which models they may use, and with which keys, addresses
+	// and prices, by their names; see docs/security.md. A budget in it overrides Turns.TenantDay or Turns.TenantMonth
+	// for its tenant. Default none.
 	Tenants string
 	// AuditRetention is how long entries of the audit trail are kept. Default 365 days; a negative one is for ever.
 	AuditRetention time.Duration

@@ -24,6 +24,7 @@ import (
 	"github.com/apzuk3/agentd/internal/telemetry"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
@@ -133,8 +134,8 @@ func New(cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.runner = adkbridge.New(adkbridge.Config{
-		Resolve: func(name string, keys map[string]string) (adkbridge.Model, error) {
-			return d.live.Load().resolve(name, keys)
+		ResolveFor: func(tenant string) func(string, map[string]string) (adkbridge.Model, error) {
+			return d.live.Load().modelsOf(tenant).resolve
 		},
 		Limits: cfg.Trees,
 		Logger: cfg.Logger,
@@ -164,11 +165,14 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 		Sessions:   d.manager,
 		Ready:      d.manager.Ready,
 		ModelCalls: d.runner.ModelCalls,
-		Capabilities: func() *agentdv1.GetCapabilitiesResponse {
+		Capabilities: func(ctx context.Context) *agentdv1.GetCapabilitiesResponse {
 			now := d.live.Load()
-			return capabilities(&now.cfg, now.registry, d.runner.BuiltinTools())
+			reg := now.modelsOf(principal.Of(ctx).Tenant).registry
+			return capabilities(&now.cfg, reg, d.runner.BuiltinTools())
 		},
-		Models:         func() *agentdv1.ListModelsResponse { return listModels(d.live.Load().registry) },
+		Models: func(ctx context.Context) *agentdv1.ListModelsResponse {
+			return listModels(d.live.Load().modelsOf(principal.Of(ctx).Tenant).registry)
+		},
 		Authenticate:   d.auth.Authenticate,
 		CreateToken:    d.createTokens(),
 		Audit:          d.audit(),
@@ -256,20 +260,10 @@ func (d *Daemon) Start(ctx context.Context) error {
 	case d.started:
 		return errors.New("daemon: started twice")
 	}
-	l := d.cfg.Listener
-	if l == nil && !d.cfg.HandlerOnly {
-		var lc net.ListenConfig
-		var err error
-		if l, err = lc.Listen(ctx, "tcp", d.cfg.Addr); err != nil {
-			return fmt.Errorf("daemon: listen on %q: %w", d.cfg.Addr, err)
-		}
+	l, err := d.listen(ctx)
+	if err != nil {
+		return err
 	}
-	if l != nil {
-		if err := d.mayListen(ctx, l.Addr()); err != nil {
-			return errors.Join(err, closeListener(l))
-		}
-	}
-	var err error
 	if d.admin, err = d.startAdmin(ctx); err != nil {
 		return errors.Join(err, closeListener(l))
 	}

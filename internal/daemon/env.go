@@ -1,16 +1,21 @@
 package daemon
 
-import "github.com/apzuk3/agentd/model"
-
-// Secrets are the keys that the providers of a daemon hold, the built-in ones with this
-// environment and others; no log line may hold them. Providers that are not right are
-// New's to report.
-func Secrets(getenv func(name string) string, others ...model.Provider) []string {
-	all, err := providers(&Config{Getenv: getenv, ExtraProviders: others})
+// Secrets are the keys that the providers of a daemon with this config hold, the server's and the tenants'; no log line
+// may hold them. What is not right is New's to report.
+func Secrets(cfg Config) []string {
+	all, err := providers(&cfg)
 	if err != nil {
 		return nil
 	}
-	return secrets(all)
+	out := secrets(all)
+	tenants, err := readTenants(&cfg, all)
+	if err != nil {
+		return out
+	}
+	for _, t := range tenants {
+		out = append(out, keysOf(t)...)
+	}
+	return out
 }
 
 // getenv reads the environment for the built-in providers, below what the config itself

@@ -2,6 +2,7 @@ package daemon_test
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"net/http"
 	"os"
@@ -100,6 +101,22 @@ func TestWarnings(t *testing.T) {
 				t.Errorf("warned of an open port: %v, want %v: %s", got, tc.exposed, log.String())
 			}
 		})
+	}
+}
+
+// TestOpenNeverListens: an open daemon is refused an address that other machines reach before it listens there. Nobody
+// here has this one, so that listening fails otherwise.
+func TestOpenNeverListens(t *testing.T) {
+	t.Parallel()
+	for addr, refused := range map[string]bool{"192.0.2.1:8080": true, "[2001:db8::1]:8080": true, "127.0.0.1:0": false, "localhost:0": false} {
+		d, err := daemon.New(daemon.Config{Addr: addr})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if err := d.Start(t.Context()); errors.Is(err, daemon.ErrOpen) != refused || err != nil && (!refused || !strings.Contains(err.Error(), addr)) {
+			t.Errorf("%s: %v", addr, err)
+		}
+		stop(t, d)
 	}
 }
 

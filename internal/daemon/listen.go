@@ -5,6 +5,7 @@ import (
 	"context"
 	"crypto/tls"
 	"errors"
+	"fmt"
 	"net"
 	"sync"
 	"time"
@@ -16,6 +17,33 @@ const sniffTimeout = 5 * time.Second
 // tlsHandshake is the first byte of a TLS connection: a record of type
 // handshake. No HTTP request begins with it.
 const tlsHandshake = 0x16
+
+// listen returns the listener of the config, or one on its address, which is judged before anybody can connect; nil for
+// a daemon that does not listen.
+func (d *Daemon) listen(ctx context.Context) (net.Listener, error) {
+	if l := d.cfg.Listener; l != nil {
+		if err := d.mayListen(ctx, l.Addr()); err != nil {
+			return nil, errors.Join(err, l.Close())
+		}
+		return l, nil
+	}
+	if d.cfg.HandlerOnly {
+		return nil, nil //nolint:nilnil // it is no error
+	}
+	addr, err := net.ResolveTCPAddr("tcp", d.cfg.Addr)
+	if err != nil {
+		return nil, fmt.Errorf("daemon: listen on %q: %w", d.cfg.Addr, err)
+	}
+	if err := d.mayListen(ctx, addr); err != nil {
+		return nil, err
+	}
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", addr.String())
+	if err != nil {
+		return nil, fmt.Errorf("daemon: listen on %q: %w", d.cfg.Addr, err)
+	}
+	return l, nil
+}
 
 // limited is a listener with a bounded number of connections; more wait in the
 // system's queue.

@@ -39,7 +39,7 @@ func NewLogger(w io.Writer, cfg LogConfig) *slog.Logger {
 }
 
 // maxSecrets bounds the secrets of a Redactor; beyond it the oldest are forgotten.
-const maxSecrets = 1000
+const maxSecrets = 10_000
 
 // Redactor hides secrets in texts. The zero value hides none. Its methods may be called from any goroutine.
 type Redactor struct {
@@ -52,9 +52,13 @@ type Redactor struct {
 func (r *Redactor) Hide(secrets ...string) *Redactor {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	known := map[string]bool{"": true}
+	for _, s := range r.secrets {
+		known[s] = true
+	}
 	for _, s := range secrets {
-		if s != "" && !slices.Contains(r.secrets, s) {
-			r.secrets = append(r.secrets, s)
+		if !known[s] {
+			known[s], r.secrets = true, append(r.secrets, s)
 		}
 	}
 	r.secrets = r.secrets[max(len(r.secrets)-maxSecrets, 0):]

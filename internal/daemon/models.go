@@ -11,19 +11,19 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/models"
+	"github.com/apzuk3/agentd/model"
 )
 
-// newRegistry returns the models that the config describes, and the keys of their providers.
-func newRegistry(cfg *Config) (reg *models.Registry, keys []string, err error) {
-	all, err := providers(cfg)
-	if err != nil {
+// newRegistry returns the models that the config describes, and their providers.
+func newRegistry(cfg *Config) (reg *models.Registry, all []model.Provider, err error) {
+	if all, err = providers(cfg); err != nil {
 		return nil, nil, err
 	}
 	if reg, err = models.NewRegistry(all...); err != nil {
 		return nil, nil, fmt.Errorf("daemon: %w", err)
 	}
 	reg, err = withPrices(reg, cfg.Prices)
-	return reg, secrets(all), err
+	return reg, all, err
 }
 
 // capabilities are what the daemon says of itself; builtins are the tools of its engine.

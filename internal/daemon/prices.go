@@ -2,8 +2,6 @@ package daemon
 
 import (
 	"fmt"
-	"io"
-	"os"
 	"time"
 
 	"google.golang.org/protobuf/types/known/durationpb"
@@ -18,16 +16,7 @@ func withPrices(reg *models.Registry, file string) (*models.Registry, error) {
 	if file == "" {
 		return reg, nil
 	}
-	in, err := os.Open(file)
-	if err != nil {
-		return nil, fmt.Errorf("daemon: prices: %w", err)
-	}
-	defer func() { _ = in.Close() }()
-	data, err := io.ReadAll(io.LimitReader(in, catalog.MaxBytes+1))
-	if err != nil {
-		return nil, fmt.Errorf("daemon: prices: %w", err)
-	}
-	table, err := catalog.Parse(file, data)
+	table, err := readPrices(file)
 	if err != nil {
 		return nil, fmt.Errorf("daemon: prices: %w", err)
 	}

@@ -21,16 +21,7 @@ func providers(cfg *Config) ([]model.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours := []model.Provider{
-		anthropic.New(anthropic.Config{Getenv: cfg.getenv}), echo.New(echo.Config{}),
-		gemini.New(gemini.Config{Getenv: cfg.getenv}), script,
-	}
-	for _, api := range []struct {
-		name string
-		api  openai.API
-	}{{"openai", openai.Auto}, {"openai-chat", openai.Chat}, {"openai-responses", openai.Responses}} {
-		ours = append(ours, openai.New(openai.Config{Name: api.name, API: api.api, Getenv: cfg.getenv}))
-	}
+	ours := append(remote(cfg.getenv), echo.New(echo.Config{}), script)
 	given := map[string]bool{}
 	for i, p := range cfg.ExtraProviders {
 		if p == nil {
@@ -43,6 +34,20 @@ func providers(cfg *Config) ([]model.Provider, error) {
 		given[name] = true
 	}
 	return models.Instead(ours, cfg.ExtraProviders), nil
+}
+
+// remote are the providers that every daemon has and that serve models over the network.
+func remote(getenv func(name string) string) []model.Provider {
+	out := []model.Provider{
+		anthropic.New(anthropic.Config{Getenv: getenv}), gemini.New(gemini.Config{Getenv: getenv}),
+	}
+	for _, api := range []struct {
+		name string
+		api  openai.API
+	}{{"openai", openai.Auto}, {"openai-chat", openai.Chat}, {"openai-responses", openai.Responses}} {
+		out = append(out, openai.New(openai.Config{Name: api.name, API: api.api, Getenv: getenv}))
+	}
+	return out
 }
 
 // newScripted serves the scripts of the config besides those of its folder.

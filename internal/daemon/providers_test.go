@@ -60,7 +60,7 @@ func TestProvidersReadTheEnvironment(t *testing.T) {
 				t.Errorf("keys of %v, want %v; headers %v", keys, tc.keys, said)
 			}
 			secret := slices.Contains(slices.Collect(maps.Values(tc.env)), "canary") || name == "gemini"
-			if got := daemon.Secrets(getenv); slices.Contains(got, "canary") != secret {
+			if got := daemon.Secrets(daemon.Config{Getenv: getenv}); slices.Contains(got, "canary") != secret {
 				t.Errorf("secrets %q", got)
 			}
 		})

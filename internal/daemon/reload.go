@@ -12,12 +12,12 @@ import (
 
 // live is what of a daemon may change while it runs. It is immutable.
 type live struct {
-	cfg      Config
-	turns    limits.Limits // with what the file of tenants says
-	registry *models.Registry
-	resolve  resolver
-	breaker  *modelcall.Breaker
-	cert     *tls.Certificate // nil without TLS
+	cfg     Config
+	turns   limits.Limits // with what the file of tenants says
+	served                // to callers without a tenant
+	tenants map[string]served
+	breaker *modelcall.Breaker
+	cert    *tls.Certificate // nil without TLS
 }
 
 // newLive reads the files that the config names. It keeps the breaker of before, which may be nil, if its
@@ -31,25 +31,29 @@ func (d *Daemon) newLive(cfg Config, before *live) (*live, error) {
 		}
 		now.cert = &cert
 	}
-	var err error
-	if now.turns, err = withTenants(cfg.Turns, cfg.Tenants); err != nil {
-		return nil, err
-	}
-	registry, keys, err := newRegistry(&cfg)
+	registry, all, err := newRegistry(&cfg)
 	if err != nil {
 		return nil, err
 	}
-	now.registry = registry
+	tenants, err := readTenants(&cfg, all)
+	if err != nil {
+		return nil, err
+	}
+	now.turns = withTenants(cfg.Turns, tenants)
 	if before != nil && before.cfg.ModelBreaker == cfg.ModelBreaker {
 		now.breaker = before.breaker
 	} else {
 		now.breaker = modelcall.NewBreaker(cfg.ModelBreaker, cfg.Logger)
 	}
-	now.resolve = d.recorded(adkbridge.FromRegistry(registry, modelcall.Limits{
-		Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout, Retry: cfg.ModelRetry, Breaker: now.breaker,
-		OnTry: d.onTry(),
-	}), keys)
-	return now, nil
+	of := func(reg *models.Registry, further []string) resolver {
+		return d.recorded(adkbridge.FromRegistry(reg, modelcall.Limits{
+			Total: cfg.ModelTimeout, Idle: cfg.ModelIdleTimeout, Retry: cfg.ModelRetry, Breaker: now.breaker,
+			OnTry: d.onTry(),
+		}), append(secrets(all), further...))
+	}
+	now.served = served{registry, of(registry, nil)}
+	now.tenants, err = serveTenants(now.served, tenants, cfg.ExtraProviders, of)
+	return now, err
 }
 
 // Reloaded returns the config with what Reload takes over from next: keys and addresses of providers,
@@ -71,7 +75,7 @@ func (c Config) Reloaded(next Config) Config {
 	c.ModelRetry, c.ModelBreaker = next.ModelRetry, next.ModelBreaker
 	c.CompactAt = next.CompactAt
 	c.Trees.ModelCalls = next.Trees.ModelCalls
-	c.Turns.MaxTenantTurns = next.Turns.MaxTenantTurns
+	c.Turns.MaxTenantTurns, c.Turns.MaxTenantSessions = next.Turns.MaxTenantTurns, next.Turns.MaxTenantSessions
 	c.Turns.MaxTurns, c.Turns.MaxQueued = next.Turns.MaxTurns, next.Turns.MaxQueued
 	c.Turns.TurnTimeout, c.Turns.ToolTimeout = next.Turns.TurnTimeout, next.Turns.ToolTimeout
 	c.Turns.HandoverGrace, c.Turns.IdleTurn = next.Turns.HandoverGrace, next.Turns.IdleTurn

@@ -45,8 +45,8 @@ func (c BreakerConfig) WithDefaults() BreakerConfig {
 // Breaker suspends the calls of models that keep failing, so that callers neither wait for a
 // provider that is down nor all call it. It is safe for concurrent use.
 //
-// A circuit is a model of a provider with a key: the server's, or one caller's own. Circuits do not
-// affect each other. A circuit is closed at first: calls go through. It opens after a number of
+// A circuit is a model of a provider with a key: the server's, a tenant's, or one caller's own. Circuits
+// do not affect each other. A circuit is closed at first: calls go through. It opens after a number of
 // tries in a row that failed with errors that are Temporary, for the cool-down, or for as long as
 // the provider asks to wait if that is longer; a wish that is too long for a retry opens it at
 // once. While it is open, calls fail before they are made. Their error is Suspended, of
@@ -71,10 +71,10 @@ type Circuit struct {
 	Account         Account
 }
 
-// Account identifies a caller's own key without revealing it; the zero value is the server's key.
+// Account identifies a key that is not the server's without revealing it; the zero value is the server's key.
 type Account [sha256.Size]byte
 
-// AccountOf returns the account of a caller's own key, "" for the server's.
+// AccountOf returns the account of a key, "" for the server's.
 func AccountOf(key string) Account {
 	if key == "" {
 		return Account{}

@@ -25,6 +25,7 @@ type Registry struct {
 	routes    routes
 	table     *catalog.Table
 	own       *catalog.Table // what of table is the server's own
+	terms     terms
 }
 
 // NewRegistry returns a registry of the given providers. Their names must be
@@ -73,7 +74,7 @@ type Ref struct {
 	// Known is what the server knows of the model.
 	Known Knowledge
 
-	account modelcall.Account // of the caller's own key
+	account modelcall.Account // of the key, if it is not the server's
 }
 
 // Guarded returns the model as the server calls it, see modelcall.Wrap. Models without a provider
@@ -97,14 +98,24 @@ func (r Ref) Guarded(limits modelcall.Limits) model.LLM {
 // Resolve opens the model of that name. keys holds the caller's own keys by provider name; an empty
 // value counts as none, and a provider may take the keys of another one, see model.Description. It
 // makes no network call. Its errors are of type *model.Error: KindUnavailable if no provider serves
-// the name, KindAuth if the key is missing.
+// the name, KindAuth if the key is missing; or of type *NotAllowedError, whoever's the key is.
 func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 	provider, id, err := r.Route(name)
 	if err != nil {
 		return Ref{}, err
 	}
-	p := r.providers[provider]
-	key := cmp.Or(keys[provider], keys[r.about[provider].KeysOf])
+	if err := r.allows(provider, id); err != nil {
+		return Ref{}, err
+	}
+	p, about := r.providers[provider], r.about[provider]
+	key := cmp.Or(keys[provider], keys[about.KeysOf])
+	ownKey := key != ""
+	if !ownKey && !about.Keyless {
+		var servers bool
+		if key, servers = r.keyFor(provider); key == "" && !servers {
+			return Ref{}, r.noKey(provider)
+		}
+	}
 	open, err := p.Open(id, key)
 	if err != nil {
 		if _, ok := errors.AsType[*model.Error](err); !ok {
@@ -119,11 +130,15 @@ func (r *Registry) Resolve(name string, keys map[string]string) (Ref, error) {
 	}
 	builtins := open.Builtins
 	if builtins == nil {
-		builtins = r.about[provider].Builtins
+		builtins = about.Builtins
+	}
+	account := key
+	if r.terms.moved[provider] {
+		account = about.Endpoint + "\x00" + key
 	}
 	return Ref{
-		Provider: provider, Model: id, Builtins: builtins, LLM: open.LLM, Takes: open.Takes, OwnKey: key != "",
-		Known: r.Knows(provider, id), account: modelcall.AccountOf(key),
+		Provider: provider, Model: id, Builtins: builtins, LLM: open.LLM, Takes: open.Takes, OwnKey: ownKey,
+		Known: r.Knows(provider, id), account: modelcall.AccountOf(account),
 	}, nil
 }
 
@@ -157,7 +172,7 @@ type Status struct {
 	Provider string
 	// NeedsKey is false for providers such as "echo".
 	NeedsKey bool
-	// HasKey is true when the server holds a key of its own.
+	// HasKey is true when the server holds a key of its own, or of the tenant's.
 	HasKey bool
 	// KeyHeader is the request header that carries a caller's own key, "" when none
 	// is needed.
@@ -173,18 +188,24 @@ type Status struct {
 	Models []string
 }
 
-// Providers returns what the server can do with each provider, by name. To find out whether it
-// holds a key, it opens a model without a caller's key.
+// Providers returns what the server can do with each provider of which the tenant may use a model, by name. To find
+// out whether it holds a key, it opens a model without a caller's key.
 func (r *Registry) Providers() []Status {
 	var out []Status
 	for _, name := range r.names() {
+		if !r.allowsSome(name) {
+			continue
+		}
 		p := r.providers[name]
 		about := p.Describe()
 		st := Status{
 			Provider: name, NeedsKey: !about.Keyless, Builtins: about.Builtins, KeyHeader: about.KeyHeader(),
 			KeyVariables: about.KeyVariables, Endpoint: about.Endpoint,
 		}
-		for _, m := range append(r.families(name), about.Models...) {
+		for _, m := range slices.Concat(r.families(name), about.Models, r.allowedNames(name)) {
+			if r.allows(name, m) != nil {
+				continue
+			}
 			if to, _, err := r.Route(m); err != nil || to != name {
 				m = name + "/" + m
 			}
@@ -192,7 +213,9 @@ func (r *Registry) Providers() []Status {
 				st.Models = append(st.Models, m)
 			}
 		}
-		if st.NeedsKey {
+		if key, servers := r.keyFor(name); st.NeedsKey && !servers {
+			st.HasKey = key != ""
+		} else if st.NeedsKey {
 			_, err := p.Open("any", "")
 			e, ok := errors.AsType[*model.Error](err)
 			st.HasKey = !ok || e.Kind != model.KindAuth

@@ -21,6 +21,9 @@ type Limits struct {
 	// MaxTenantTurns is how many turns of one tenant may run at once; it does not count for sessions without a tenant.
 	// Default half of MaxTurns.
 	MaxTenantTurns int
+	// MaxTenantSessions is how many sessions a tenant may have, also those whose logs are purged; callers without a
+	// tenant have no bound. Default 1,000,000; below 0 is no bound.
+	MaxTenantSessions int
 	// MaxIdleSessions is how many sessions without a running turn stay in
 	// memory. Default 256.
 	MaxIdleSessions int
@@ -110,6 +113,7 @@ func (l Limits) WithDefaults() Limits {
 	}
 	set(&l.MaxTurns, 1000)
 	set(&l.MaxTenantTurns, max(l.MaxTurns/2, 1))
+	set(&l.MaxTenantSessions, 1_000_000)
 	set(&l.MaxIdleSessions, 256)
 	set(&l.MaxQueued, 16)
 	set(&l.QuarantineAfter, 3)
@@ -151,6 +155,14 @@ func (l Limits) Validate() error {
 // TenantBudgets returns what a tenant may spend in a day and in a month.
 func (l Limits) TenantBudgets(tenant string) (day, month record.Budget) {
 	return budgetOf(l.TenantDay, tenant), budgetOf(l.TenantMonth, tenant)
+}
+
+// SessionsOf returns how many sessions a tenant may have, 0 for no bound.
+func (l Limits) SessionsOf(tenant string) int64 {
+	if tenant == "" {
+		return 0
+	}
+	return int64(max(l.MaxTenantSessions, 0))
 }
 
 func budgetOf(of map[string]record.Budget, tenant string) record.Budget {

@@ -52,6 +52,8 @@ type Spec struct {
 	SessionBudget Budget
 	// Raw asks for a RawPayload of each try of a model call.
 	Raw bool
+	// Tenant is whom the session belongs to: its models are those of the turn. It is no part of the log.
+	Tenant string
 	// Pinned is true for a tree that the log holds: it was accepted once, and goes on where one that is new
 	// would be refused for what has only become wrong since.
 	Pinned bool

@@ -103,7 +103,25 @@ type NewSession struct {
 	ClientRef string
 	// Budget is what the session may spend; the zero value sets no bound.
 	Budget record.Budget
+	// MaxOfTenant is how many sessions its tenant may have, this one included; 0 is no bound. Above it the
+	// session is refused with the error of TooMany.
+	MaxOfTenant int64
 }
+
+// errTooMany is the error of TooMany.
+var errTooMany = errors.New("store: the tenant has as many sessions as it may")
+
+// TooMany returns why the session must not be created when its tenant has so many sessions, or nil. Nothing
+// was written.
+func (n *NewSession) TooMany(sessions int64) error {
+	if n.MaxOfTenant == 0 || sessions < n.MaxOfTenant {
+		return nil
+	}
+	return errTooMany
+}
+
+// IsTooMany reports whether an error is that of TooMany.
+func (*NewSession) IsTooMany(err error) bool { return errors.Is(err, errTooMany) }
 
 // Info is all that a store returns of a session without reading its log.
 type Info struct {
@@ -382,7 +400,8 @@ func (q RowQuery) IsLast(rows []Row) bool {
 // Package storetest is the definition of what an implementation must do.
 type Store interface {
 	// Create creates a session with an empty log, and writes the key if it is not nil. It returns
-	// ErrSessionExists if the session exists, and ErrKeyTaken if the key does.
+	// ErrSessionExists if the session exists, ErrKeyTaken if the key does, and the error of
+	// NewSession.TooMany.
 	Create(ctx context.Context, s NewSession, key *Key) error
 	// Head returns the head of a session, or ErrNoSession.
 	Head(ctx context.Context, id string) (Head, error)
@@ -395,7 +414,8 @@ type Store interface {
 	// ErrConflict.
 	//
 	// It returns ErrNoSession for an unknown session. It returns ErrSessionExists if Create is set and the
-	// session exists, unless the append is a repeat. It returns ErrKeyTaken if the key exists. It returns
+	// session exists, unless the append is a repeat. It returns ErrKeyTaken if the key exists, and the error
+	// of NewSession.TooMany. It returns
 	// ErrMalformed for a batch without records, with sequence numbers that do not follow After, with an
 	// unknown kind, and for one that starts a turn while one is open or ends a turn that is not open.
 	Append(ctx context.Context, b Batch) error
@@ -438,7 +458,7 @@ type Store interface {
 	Delete(ctx context.Context, id string, lastSeq int64) error
 	// Fork creates a session with a copy of another session's log. It returns ErrNoSession if the other
 	// session is unknown, and ErrConflict if its log ends before f.Seq or was purged. It returns
-	// ErrSessionExists and ErrKeyTaken as Create does.
+	// ErrSessionExists, ErrKeyTaken and the error of NewSession.TooMany as Create does.
 	Fork(ctx context.Context, f Fork) error
 	// Row returns one row, or ErrNotFound.
 	Row(ctx context.Context, kind RowKind, sessionID, id string) (Row, error)

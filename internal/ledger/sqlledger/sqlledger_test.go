@@ -11,6 +11,7 @@ import (
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/ledger/ledgertest"
 	"github.com/apzuk3/agentd/internal/ledger/sqlledger"
+	"github.com/apzuk3/agentd/internal/test/memledger"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
@@ -35,7 +36,7 @@ func TestLedger(t *testing.T) {
 		})
 	})
 	t.Run("memory", func(t *testing.T) {
-		ledgertest.Run(t, func(t *testing.T) ledger.Ledger { return sqlledger.New(open(t, sqlite.Memory, sqlite.Config{})) })
+		ledgertest.Run(t, func(t *testing.T) ledger.Ledger { return memledger.Open(t) })
 	})
 }
 

@@ -58,6 +58,14 @@ func Parse(name string, data []byte) (*Table, error) {
 	return t, nil
 }
 
+// Read reads a table that is a value of another file. It is of no use if there are problems.
+func Read(n *yamlfile.Node) (*Table, []yamlfile.Problem) {
+	p := &parser{}
+	t := &Table{entries: map[string]map[string]Entry{}}
+	p.table(n, t)
+	return t, p.problems
+}
+
 // MustParse is Parse for text that is part of a program; it panics on errors.
 func MustParse(name, text string) *Table {
 	t, err := Parse(name, []byte(text))

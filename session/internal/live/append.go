@@ -10,6 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/internal/tenant"
@@ -256,6 +257,9 @@ func (s *Session) numberLocked(f *flight) error {
 func (s *Session) overcomeLocked(f *flight, err error) bool {
 	full := errors.Is(err, store.ErrFull)
 	switch {
+	case f.batch.Create.IsTooMany(err):
+		s.breakLocked(f, refusal.TooManySessions(f.batch.Create.MaxOfTenant))
+		return true
 	case retry.Known(err), errors.Is(err, store.ErrFailed), !full && time.Since(f.since) >= s.store.Patience():
 		s.breakLocked(f, &fault.Error{
 			Code:    fault.Unavailable,

@@ -3,6 +3,7 @@ package live
 import (
 	"time"
 
+	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -79,15 +80,16 @@ func (s *Session) lateLocked(t *Turn) error {
 	return record.Budget{Wall: s.sessionBudgetNowLocked(t).Wall}.Exhausted("session", session)
 }
 
-// Limit sets what the turn of a spec may spend, by the budgets of its request.
+// Limit sets whose turn a spec is, and what the turn may spend by the budgets of its request.
 func (s *Session) Limit(spec *record.Spec, turn record.Budget, session *record.Budget) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.limitLocked(spec, &record.TurnStarted{Budget: turn, SessionBudget: session})
 }
 
-// limitLocked sets what the turn of a spec may spend.
+// limitLocked sets whose turn a spec is, and what it may spend.
 func (s *Session) limitLocked(spec *record.Spec, f *record.TurnStarted) {
+	spec.Tenant = tenant.Of(s.key)
 	spec.Budget = f.Budget.Least(s.limits().Budget)
 	spec.SessionBudget = s.sessionBudgetLocked(f.SessionBudget)
 }

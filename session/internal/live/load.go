@@ -197,6 +197,8 @@ func (s *Session) inheritedOpenLocked() bool {
 func MakeSession(env Env, key string, owner principal.Principal) *Session {
 	s := NewSession(env, key)
 	s.owner = owner
-	s.create = &store.NewSession{ID: key, CreatedAt: s.store.Stamp(), Creator: owner.Key()}
+	s.create = &store.NewSession{
+		ID: key, CreatedAt: s.store.Stamp(), Creator: owner.Key(), MaxOfTenant: s.limits().SessionsOf(owner.Tenant),
+	}
 	return s
 }

@@ -29,6 +29,13 @@ func Purged(key string) *fault.Error {
 		tenant.ID(key))
 }
 
+// TooManySessions refuses a session of whose tenant there may be so many.
+func TooManySessions(most int64) *fault.Error {
+	return fault.Errorf(fault.LimitExceeded,
+		"the tenant has %d sessions, its limit: delete those that it does not need", most).
+		Over("tenant_sessions", int(most), int(most)+1)
+}
+
 // NoTurn refuses a turn that the session does not have.
 func NoTurn(key, id string) *fault.Error {
 	return fault.Errorf(fault.NotFound, "turn_id: session %q has no turn %q", tenant.ID(key), id).OfTurn(id)

@@ -127,7 +127,7 @@ func Known(err error) bool {
 			return true
 		}
 	}
-	return false
+	return (*store.NewSession)(nil).IsTooMany(err)
 }
 
 // ErrUnavailable marks an error of the store that may pass: it does not fail a turn.

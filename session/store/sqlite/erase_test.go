@@ -126,6 +126,35 @@ func TestErase(t *testing.T) {
 	}
 }
 
+// TestEraseTenant: the name of a tenant is nowhere when its last session is removed.
+func TestEraseTenant(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	word := canary("tenant")
+	for i := range 300 { // counts of many pages
+		mustCreate(t, s, fmt.Sprintf("other-%d/a", i))
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		mustCreate(t, s, word+"/"+id)
+	}
+	for _, id := range []string{"a", "b", "c"} {
+		tidied(t, s)
+		if len(found(t, dir, word)) == 0 {
+			t.Fatalf("the canary is nowhere before %s is removed", id)
+		}
+		if err := s.Delete(t.Context(), word+"/"+id, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tidied(t, s)
+	if n := found(t, dir, word); len(n) > 0 {
+		t.Errorf("the canary is still in %v", n)
+	}
+	mustClose(t, s)
+	checkIntegrity(t, filepath.Join(dir, "agentd.db"))
+}
+
 // TestEraseAfterKill: a process that was killed right after a delete leaves the canary in
 // the WAL; the next one removes it.
 func TestEraseAfterKill(t *testing.T) {

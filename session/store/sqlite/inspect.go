@@ -74,7 +74,8 @@ func (s *Store) Orphans(ctx context.Context, report func(table, sessionID string
 }
 
 // Integrity returns what SQLite finds wrong with the file, at most 100 problems of each kind, and what its
-// schema has besides the tables and indexes of this program, or lacks. It reads the whole file.
+// schema has besides the tables and indexes of this program, or lacks, or else which tenants' sessions are not
+// counted right. It reads the whole file.
 func (s *Store) Integrity(ctx context.Context) ([]string, error) {
 	problems, err := inspect(ctx, s, scanText, fmt.Sprintf(`PRAGMA integrity_check(%d)`, integrityMost))
 	if damagedError(err) { // so much that SQLite cannot look
@@ -90,7 +91,13 @@ func (s *Store) Integrity(ctx context.Context) ([]string, error) {
 	if err != nil {
 		return nil, fmt.Errorf("sqlite: compare the schema: %w", err)
 	}
-	return append(problems, differ...), nil
+	if problems = append(problems, differ...); len(problems) > 0 {
+		return problems, nil
+	}
+	if problems, err = inspect(ctx, s, scanText, miscountedQuery, integrityMost); err != nil {
+		return nil, fmt.Errorf("sqlite: count the sessions of tenants: %w", err)
+	}
+	return problems, nil
 }
 
 // damagedError reports whether an error says that the file is damaged.

@@ -19,9 +19,11 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 		if name >= "00008" {
 			delete(before, name)
 		}
-		if name == "00007_epoch.sql" { // an append needs the table
-			_, table, _ := bytes.Cut(known(t)["00010_spent.sql"].Data, []byte("-- +goose Up"))
-			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, table)}
+		if name == "00007_epoch.sql" { // writes need the tables
+			_, spent, _ := bytes.Cut(known(t)["00010_spent.sql"].Data, []byte("-- +goose Up"))
+			_, counts, _ := bytes.Cut(known(t)["00012_session_counts.sql"].Data, []byte("-- +goose Up"))
+			counts, _, _ = bytes.Cut(counts, []byte("INSERT"))
+			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, spent, counts)}
 		}
 	}
 	s := open(t, dir, withMigrations(before))
@@ -47,7 +49,7 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, s)
-	execSQL(t, dir, "DROP TABLE spent")
+	execSQL(t, dir, "DROP TABLE spent", "DROP TABLE session_counts")
 
 	s = open(t, dir)
 	defer mustClose(t, s)
@@ -86,7 +88,42 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 			{Seq: 3, TurnID: "u", Kind: record.KindTurnStarted, Time: start, Data: []byte("{}")},
 		}})
 	}
+	// The sessions of a tenant from before are counted.
+	for tenant, of := range map[string]store.NewSession{
+		"acme": {ID: "acme/more", CreatedAt: start, MaxOfTenant: 2}, "u/v": {ID: "u%2Fv/more", CreatedAt: start, MaxOfTenant: 2},
+	} {
+		if err := s.Create(ctx, of, nil); !of.IsTooMany(err) {
+			t.Errorf("a third session of %s: %v", tenant, err)
+		}
+	}
 	if all, err := s.Sessions(ctx, store.InfoQuery{Limit: 10}); err != nil || len(all) != 6 {
 		t.Errorf("there are %d sessions, %v", len(all), err)
+	}
+}
+
+// TestMiscounted: a check finds sessions of tenants that are not counted right.
+func TestMiscounted(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	s := open(t, dir)
+	for _, id := range []string{"acme/a", "acme/b", "umbrella/a", "u%2Fv/a", "plain"} {
+		mustCreate(t, s, id)
+	}
+	if problems, err := s.Integrity(t.Context()); err != nil || len(problems) > 0 {
+		t.Errorf("%q, %v", problems, err)
+	}
+	mustClose(t, s)
+	execSQL(t, dir, "UPDATE session_counts SET sessions = 3 WHERE tenant = 'acme'",
+		"DELETE FROM session_counts WHERE tenant = 'umbrella'", "INSERT INTO session_counts VALUES ('gone', 1)")
+	s = open(t, dir)
+	defer mustClose(t, s)
+	problems, err := s.Integrity(t.Context())
+	slices.Sort(problems)
+	want := []string{
+		"the tenant acme has 2 sessions, and 3 are counted", "the tenant gone has 0 sessions, and 1 are counted",
+		"the tenant umbrella has 1 sessions, and 0 are counted",
+	}
+	if err != nil || !slices.Equal(problems, want) {
+		t.Errorf("%q, %v, want %q", problems, err, want)
 	}
 }

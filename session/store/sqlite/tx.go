@@ -19,7 +19,7 @@ type tx struct {
 	state, end, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
 	deleteLog, deleteRows, setPurged, setAttempts, deleteShared                   *sql.Stmt
 	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession          *sql.Stmt
-	addSpent                                                                      *sql.Stmt
+	addSpent, getCount, addCount, deleteCount                                     *sql.Stmt
 	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys             *sql.Stmt
 
 	shared  bool // shared values were written in this transaction
@@ -53,6 +53,10 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.addSpent: `INSERT INTO spent (tenant, day, tokens, cost) VALUES (?1, ?2, ?3, ?4)
 			ON CONFLICT (tenant, day) DO UPDATE SET tokens = min(tokens + excluded.tokens, ?5),
 			cost = min(cost + excluded.cost, ?5)`,
+		&t.getCount: `SELECT sessions FROM session_counts WHERE tenant = ?`,
+		&t.addCount: `INSERT INTO session_counts (tenant, sessions) VALUES (?, ?)
+			ON CONFLICT (tenant) DO UPDATE SET sessions = sessions + excluded.sessions`,
+		&t.deleteCount:  `DELETE FROM session_counts WHERE tenant = ? AND sessions <= 0`,
 		&t.deleteShared: `DELETE FROM shared WHERE scope = ? AND key = ?`,
 		&t.setAttempts:  `UPDATE sessions SET attempts = ?, waits = ? WHERE id = ?`,
 		&t.setProbe:     `UPDATE probe SET counter = counter + 1, padding = zeroblob(?)`,
@@ -149,6 +153,9 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 		return refusal, fault
 	}
 	if b.Create != nil {
+		if refusal, fault := t.hasRoom(b.Create); refusal != nil || fault != nil {
+			return refusal, fault
+		}
 		if err := t.insert(b.Create); err != nil {
 			return nil, err
 		}

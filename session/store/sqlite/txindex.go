@@ -25,6 +25,9 @@ func (t *tx) create(n *store.NewSession, key *store.Key) (refusal, fault error) 
 	if refusal, fault := t.keyIsFree(key); refusal != nil || fault != nil {
 		return refusal, fault
 	}
+	if refusal, fault := t.hasRoom(n); refusal != nil || fault != nil {
+		return refusal, fault
+	}
 	return nil, errors.Join(t.insert(n), t.key(key))
 }
 
@@ -34,6 +37,9 @@ func (t *tx) insert(n *store.NewSession) error {
 	budget, err := json.Marshal(n.Budget)
 	if err == nil {
 		err = write(t.insertSession, n.ID, at, at, n.Creator, n.ClientRef, string(budget))
+	}
+	if err == nil {
+		err = t.count(n.ID, 1)
 	}
 	if err != nil {
 		return err
@@ -150,7 +156,7 @@ func (t *tx) delete(id string, lastSeq int64) (refusal, fault error) {
 			return nil, err
 		}
 	}
-	return nil, nil
+	return nil, t.count(id, -1)
 }
 
 // fork looks at the new session first. If it exists, the fork has happened, whatever became of the other
@@ -175,6 +181,9 @@ func (t *tx) fork(f *store.Fork) (refusal, fault error) {
 		return fmt.Errorf("%w: its records up to %d are gone", store.ErrConflict, from.purged), nil
 	}
 	if refusal, fault := t.keyIsFree(f.Key); refusal != nil || fault != nil {
+		return refusal, fault
+	}
+	if refusal, fault := t.hasRoom(&f.Into); refusal != nil || fault != nil {
 		return refusal, fault
 	}
 	if err := t.insert(&f.Into); err != nil {

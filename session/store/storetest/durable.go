@@ -48,6 +48,20 @@ var durableTests = []struct {
 		})
 		wantErr(t, "Create of a session from before", s.Create(t.Context(), fresh("a"), nil), store.ErrSessionExists)
 	}},
+	{"Reopen/KeepsTheBound", func(t *testing.T, open func() store.Store) {
+		s := open()
+		wantMade(t, s.Create(t.Context(), ofAtMost("acme/a", 2), nil), true)
+		wantMade(t, s.Append(t.Context(), creating(ofAtMost("acme/b", 2))), true)
+		closeStore(t, s)
+		s = open()
+		defer closeStore(t, s)
+		wantMade(t, s.Create(t.Context(), ofAtMost("acme/c", 2), nil), false)
+		if err := s.Delete(t.Context(), "acme/a", 0); err != nil {
+			t.Fatal(err)
+		}
+		wantMade(t, s.Create(t.Context(), ofAtMost("acme/c", 2), nil), true)
+		wantMade(t, s.Create(t.Context(), ofAtMost("acme/d", 2), nil), false)
+	}},
 	{"Reopen/KeepsTheEpoch", func(t *testing.T, open func() store.Store) {
 		s := open()
 		create(t, s, "a", "b")

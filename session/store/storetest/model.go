@@ -85,6 +85,11 @@ func (m *model) Append(ctx context.Context, b store.Batch) error {
 	if _, ok := m.key(b.Key); ok {
 		return store.ErrKeyTaken
 	}
+	if b.Create != nil {
+		if err := m.tooMany(b.Create); err != nil {
+			return err
+		}
+	}
 	if m.space > 0 && m.used()+dataLen(b) > m.space {
 		return store.ErrFull
 	}

@@ -137,9 +137,26 @@ func (m *model) Create(ctx context.Context, n store.NewSession, key *store.Key) 
 	if _, ok := m.key(key); ok {
 		return store.ErrKeyTaken
 	}
+	if err := m.tooMany(&n); err != nil {
+		return err
+	}
 	m.sessions[n.ID] = newModelSession(n)
 	m.name(key)
 	return nil
+}
+
+// tooMany refuses a session of which its tenant has as many as it may.
+func (m *model) tooMany(n *store.NewSession) error {
+	of, sessions := tenant.Of(n.ID), int64(0)
+	if of == "" {
+		return nil
+	}
+	for id := range m.sessions {
+		if tenant.Of(id) == of {
+			sessions++
+		}
+	}
+	return n.TooMany(sessions)
 }
 
 func (m *model) Update(ctx context.Context, id string, c store.Change) (store.Info, error) {
@@ -207,6 +224,9 @@ func (m *model) Fork(ctx context.Context, f store.Fork) error {
 	}
 	if _, ok := m.key(f.Key); ok {
 		return store.ErrKeyTaken
+	}
+	if err := m.tooMany(&f.Into); err != nil {
+		return err
 	}
 	s := newModelSession(f.Into)
 	s.log = slices.Clone(from.log[:f.Seq])
