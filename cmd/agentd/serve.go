@@ -33,6 +33,8 @@ type serveCmd struct {
 
 	AllowNetworkFiles bool `help:"${serve_allow_network_files}"`
 
+	encryptionFlags `embed:""`
+
 	LogLevel  slog.Level `live:"" default:"info" help:"Least level to log: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
 
@@ -126,6 +128,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		TLSKeyFile:        c.TLSKey,
 		DataDir:           data,
 		AllowNetworkFiles: c.AllowNetworkFiles,
+		Encryption:        c.encryption(),
 		Getenv:            getenv,
 		Version:           thisRelease().version,
 		CORSOrigins:       c.CORSOrigins,

@@ -254,6 +254,9 @@ type Fork struct {
 	LastTurn, LastStatus, OpenTurn string
 	// Key, if set, is written for the new session; its SessionID is Into.ID.
 	Key *Key
+	// Recode, if set, changes Data of each copy before it is written. It must not use the store, and may be called
+	// again for the same record. Its error is that of Fork, which then writes nothing.
+	Recode func(*record.Record) error
 }
 
 // Batch is what one append writes: all of it or nothing.

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -21,6 +22,8 @@ type tx struct {
 	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession          *sql.Stmt
 	addSpent                                                                      *sql.Stmt
 	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys             *sql.Stmt
+	getLog, save, undo, release                                                   *sql.Stmt
+	recodeRecord, recodeRow, recodeShared, recodeKey                              *sql.Stmt
 
 	shared  bool // shared values were written in this transaction
 	removed bool // something was removed in this transaction
@@ -81,6 +84,16 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.getKey:     keyQuery,
 		&t.insertKey:  `INSERT INTO keys (scope, name, content, session_id, id) VALUES (?, ?, ?, ?, ?)`,
 		&t.deleteKeys: `DELETE FROM keys WHERE session_id = ?`,
+
+		&t.getLog:  logQuery,
+		&t.save:    `SAVEPOINT fork`,
+		&t.undo:    `ROLLBACK TO fork`,
+		&t.release: `RELEASE fork`,
+
+		&t.recodeRecord: `UPDATE records SET data = ?, sum = ? WHERE session_id = ? AND seq = ? AND data = ?`,
+		&t.recodeRow:    `UPDATE entries SET data = ? WHERE session_id = ? AND kind = ? AND id = ? AND data = ?`,
+		&t.recodeShared: `UPDATE shared SET value = ? WHERE scope = ? AND key = ? AND value = ?`,
+		&t.recodeKey:    `UPDATE keys SET content = ? WHERE scope = ? AND name = ? AND content = ?`,
 	})
 	return t, err
 }
@@ -154,11 +167,8 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 		}
 	}
 	for i := range b.Records {
-		r := &b.Records[i]
-		err := write(t.insertRecord, b.SessionID, r.Seq,
-			r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data), sumOf(b.SessionID, r))
-		if err != nil {
-			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
+		if err := t.record(b.SessionID, &b.Records[i]); err != nil {
+			return nil, err
 		}
 	}
 	last := &b.Records[len(b.Records)-1]
@@ -169,6 +179,15 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 		return nil, err
 	}
 	return nil, errors.Join(t.share(b.Shared), t.rows(b.Rows), t.key(b.Key), t.pay(b))
+}
+
+// record writes a record of a session.
+func (t *tx) record(id string, r *record.Record) error {
+	err := write(t.insertRecord, id, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data), sumOf(id, r))
+	if err != nil {
+		err = fmt.Errorf("record %d: %w", r.Seq, err)
+	}
+	return err
 }
 
 // repeated decides on an append to a log that does not end at b.After. It is a repeat, and no refusal, if

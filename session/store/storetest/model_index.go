@@ -210,6 +210,14 @@ func (m *model) Fork(ctx context.Context, f store.Fork) error {
 	}
 	s := newModelSession(f.Into)
 	s.log = slices.Clone(from.log[:f.Seq])
+	for i := range s.log {
+		if f.Recode == nil {
+			break
+		}
+		if err := f.Recode(&s.log[i]); err != nil {
+			return err
+		}
+	}
 	s.write(f.Rows)
 	s.open, s.info.LastTurn, s.info.LastStatus = f.OpenTurn, f.LastTurn, f.LastStatus
 	s.info.ForkedFrom, s.info.ForkedAt, s.info.Inherited = f.From, f.At, f.Seq
