@@ -124,6 +124,9 @@ func open(ctx context.Context, path string) (*sqlite.Store, error) {
 func (c *Copying) copy(
 	ctx context.Context, db *sqlite.Store, part string, tolerates func(CheckFinding) bool,
 ) (out Copied, err error) {
+	if _, err := newSource(ctx, db, c.Encryption); err != nil { // before all is copied
+		return out, err
+	}
 	err = db.Backup(ctx, part, func(done, total int64) { c.progress("copied", done, total) })
 	if err != nil {
 		return out, err

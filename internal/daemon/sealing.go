@@ -222,7 +222,9 @@ func (s *source) Row(ctx context.Context, kind store.RowKind, sessionID, id stri
 	return s.values.Row(ctx, kind, sessionID, id)
 }
 
-func (s *source) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error) { return s.values.Rows(ctx, q) }
+func (s *source) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error) {
+	return s.values.Rows(ctx, q)
+}
 
 func (s *source) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
 	return s.values.Shared(ctx, scope)
