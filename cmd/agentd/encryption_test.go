@@ -232,6 +232,12 @@ func TestKilledReseal(t *testing.T) {
 	if out := reseal(); !strings.Contains(out, fmt.Sprintf("sealed %d values, removed 1 old", sessions*records)) {
 		t.Errorf("reseal by a daemon: %s", out)
 	}
+	for end := time.Now().Add(30 * time.Second); len(found(t, []string{"canary-bulk"}, filepath.Join(data, "agentd.db*"))) > 0; {
+		if time.Sleep(100 * time.Millisecond); time.Now().After(end) {
+			t.Error("the files still have what was clear while the daemon runs")
+			break
+		}
+	}
 	d.signal(syscall.SIGTERM)
 	d.wait()
 	if clear := found(t, []string{"canary-bulk"}, filepath.Join(data, "*")); len(clear) > 0 {

@@ -158,7 +158,7 @@ func (c *resealing) Record(ctx context.Context, sessionID string, r *record.Reco
 	if key != nil {
 		r.Data = key.seal(at, data)
 	}
-	return err
+	return within(err, "record %d of session %q", r.Seq, sessionID)
 }
 
 func (c *resealing) Row(ctx context.Context, r *store.Row) error {
@@ -167,7 +167,7 @@ func (c *resealing) Row(ctx context.Context, r *store.Row) error {
 	if key != nil {
 		r.Data = key.seal(at, data)
 	}
-	return err
+	return within(err, "row %q of kind %q of session %q", r.ID, r.Kind, r.SessionID)
 }
 
 func (c *resealing) Shared(ctx context.Context, v *store.SharedValue) error {
@@ -179,7 +179,7 @@ func (c *resealing) Shared(ctx context.Context, v *store.SharedValue) error {
 	if key != nil {
 		v.Value = key.sealJSON(at, json.RawMessage(data))
 	}
-	return err
+	return within(err, "shared value %q of %q", v.Key, v.Scope)
 }
 
 func (c *resealing) Key(ctx context.Context, k *store.Key) error {
@@ -191,7 +191,7 @@ func (c *resealing) Key(ctx context.Context, k *store.Key) error {
 	if key != nil {
 		k.Content = key.sealText(at, string(data))
 	}
-	return err
+	return within(err, "key %q of %q", k.Name, k.Scope)
 }
 
 func (c *resealing) Failed(err error) error {

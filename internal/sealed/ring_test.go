@@ -1,8 +1,10 @@
 package sealed
 
 import (
+	"context"
 	"database/sql"
 	"errors"
+	"fmt"
 	"log/slog"
 	"os"
 	"path/filepath"
@@ -47,6 +49,107 @@ func TestRotation(t *testing.T) {
 		!strings.Contains(err.Error(), `the encryption key "b" is another one`) {
 		t.Errorf("with another key of the same id: %v", err)
 	}
+}
+
+// Sealing all values again, while others write, leaves none that is clear or sealed by an old key, but for one that is
+// damaged: with that the old keys stay.
+func TestSeal(t *testing.T) {
+	dir := t.TempDir()
+	plain := openInner(t, dir, sqlite.Config{})
+	for i := range 100 {
+		add(t, plain, filled(fmt.Sprintf("clear-%d", i)))
+	}
+	closed(t, plain)
+	s := openAt(t, dir)
+	defer closed(t, s)
+	inner, _ := s.Store.(*sqlite.Store)
+	for i := range 100 {
+		add(t, s, filled(fmt.Sprintf("old-%d", i)))
+	}
+	old := s.ring.current.id
+	list := Sealings{inner}
+	seal := func() (result string) {
+		t.Helper()
+		id, err := list.Add(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		x, err := list.Open(t.Context())
+		if err != nil || x.ID != id {
+			t.Fatalf("sealing %+v, %v, want %d", x, err, id)
+		}
+		if result, err = s.ring.Seal(t.Context(), inner, x); err != nil {
+			t.Fatal(err)
+		}
+		if x, err = list.Get(t.Context(), id); err != nil || x.Result != result || x.Ended.IsZero() {
+			t.Fatalf("sealing %+v, %v", x, err)
+		}
+		if x, err = list.Open(t.Context()); err != nil || x.ID != 0 {
+			t.Fatalf("what is open is %+v, %v", x, err)
+		}
+		return result
+	}
+	execute(t, inner, `UPDATE entries SET data = CAST(data || x'00' AS BLOB) WHERE session_id = 'old-7'`)
+	if got := seal(); !strings.Contains(got, "1 values are damaged") || !strings.Contains(got, "old-7") {
+		t.Errorf("with a damaged value: %s", got)
+	}
+	wantFilled(t, s, "old-8")
+	if err := s.Delete(t.Context(), "old-7", 2); err != nil {
+		t.Fatal(err)
+	}
+	ends := make(chan int)
+	done := make(chan struct{})
+	go func() {
+		defer close(ends)
+		for i := 0; ; i++ {
+			select {
+			case <-done:
+				ends <- i
+				return
+			default:
+				if err := s.Append(context.Background(), filled(fmt.Sprintf("new-%d", i))); err != nil {
+					t.Error(err)
+				}
+			}
+		}
+	}()
+	got := seal()
+	close(done)
+	added := <-ends
+	if !strings.Contains(got, "removed 2 old data keys") {
+		t.Errorf("sealed: %s", got)
+	}
+	reopened := New(inner, openRing(t, inner, keys(t, "a")))
+	if reopened.ring.known(old) != nil || reopened.ring.current.id <= old+1 {
+		t.Errorf("the old data key %d is still there, or %d is not new", old, reopened.ring.current.id)
+	}
+	for i := range 100 {
+		wantFilled(t, reopened, fmt.Sprintf("clear-%d", i))
+		if i != 7 {
+			wantFilled(t, reopened, fmt.Sprintf("old-%d", i))
+		}
+	}
+	for i := range added {
+		wantFilled(t, reopened, fmt.Sprintf("new-%d", i))
+	}
+	if n := clearValues(t, inner); n > 0 {
+		t.Errorf("%d values are clear", n)
+	}
+}
+
+// clearValues counts the values of a database that are not sealed.
+func clearValues(t *testing.T, s *sqlite.Store) (n int) {
+	t.Helper()
+	err := s.View(t.Context(), func(ctx context.Context, c *sql.Conn) error {
+		return c.QueryRowContext(ctx, `SELECT (SELECT count(*) FROM records WHERE substr(data, 1, 1) <> x'00')
+			+ (SELECT count(*) FROM entries WHERE substr(data, 1, 1) <> x'00')
+			+ (SELECT count(*) FROM shared WHERE substr(value, 1, 15) <> CAST(' "agentd-sealed' AS BLOB))
+			+ (SELECT count(*) FROM keys WHERE substr(content, 1, 13) <> 'agentd-sealed')`).Scan(&n)
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
 }
 
 // A data key seals a bounded number of values, which is counted before they are sealed, also across restarts.
