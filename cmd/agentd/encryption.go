@@ -34,10 +34,9 @@ file encrypts, the others open what they have encrypted before. Who loses the ke
 
 Examples:
 
-  (umask 077 && agentd encryption new-key main-2027 > encryption.keys)
+  agentd encryption new-key main-2027 | (umask 077; cat > encryption.keys)
 
-  # rotate: the new key first
-  (umask 077 && agentd encryption new-key main-2028 | cat - encryption.keys > new.keys && mv new.keys encryption.keys)`
+  agentd encryption new-key main-2028 | (umask 077; cat - encryption.keys > new.keys) && mv new.keys encryption.keys`
 }
 
 // Run prints a key.
@@ -61,9 +60,9 @@ type resealCmd struct {
 
 // Help is shown below the flags.
 func (*resealCmd) Help() string {
-	return `Encrypts what was written before the server had keys, and all else anew with a new data key; older data keys are
-removed. What was there before is gone from the files of the database as after a delete. A server that runs does it,
-and continues if this command is interrupted or the server is restarted; without one, this command does it.
+	return `Encrypts what was written before the server had keys, and all else anew with a new data key; older data
+keys are removed. What was there before is gone from the files of the database as after a delete. A server that runs
+does it, and continues if this command is interrupted or the server is restarted; without one, this command does it.
 
 Backups and copies of the database keep what they have, and need the keys that they were made with.
 

@@ -108,12 +108,12 @@ tools:
 			say("state", "set", "app:k", `"canary-shared"`)
 			backup := filepath.Join(dir, "backup.db")
 			say("backup", backup)
-			clear := append(found(t, sealedCanaries, filepath.Join(data, "agentd.db*")), found(t, sealedCanaries, backup)...)
-			if encrypted && len(clear) > 0 {
-				t.Errorf("clear: %q", clear)
+			inClear := append(found(t, sealedCanaries, filepath.Join(data, "agentd.db*")), found(t, sealedCanaries, backup)...)
+			if encrypted && len(inClear) > 0 {
+				t.Errorf("clear: %q", inClear)
 			}
 			for _, text := range sealedCanaries {
-				if !encrypted && !strings.Contains(strings.Join(clear, " "), text) {
+				if !encrypted && !strings.Contains(strings.Join(inClear, " "), text) {
 					t.Errorf("no file of a clear database has %s", text)
 				}
 			}
@@ -128,8 +128,8 @@ tools:
 				t.Fatalf("exit code %d: %s", code, d.log)
 			}
 			if encrypted {
-				if clear := found(t, sealedCanaries, filepath.Join(data, "*")); len(clear) > 0 {
-					t.Errorf("clear after the end: %q", clear)
+				if has := found(t, sealedCanaries, filepath.Join(data, "*")); len(has) > 0 {
+					t.Errorf("clear after the end: %q", has)
 				}
 				if text := d.log.String(); strings.Contains(text, "canary-") {
 					t.Errorf("the log has a canary: %s", text)
@@ -208,7 +208,7 @@ func TestKilledReseal(t *testing.T) {
 		}
 	}
 	for range 3 {
-		cmd := exec.CommandContext(t.Context(), os.Args[0], "encryption", "reseal") //nolint:gosec // this test
+		cmd := exec.CommandContext(t.Context(), os.Args[0], "encryption", "reseal")
 		cmd.Env = []string{asMain + "=1", "GORACE=atexit_sleep_ms=0", "AGENTD_DATA=" + data, "AGENTD_ENCRYPTION_KEYS=" + first}
 		if err := cmd.Start(); err != nil {
 			t.Fatal(err)
@@ -240,8 +240,8 @@ func TestKilledReseal(t *testing.T) {
 	}
 	d.signal(syscall.SIGTERM)
 	d.wait()
-	if clear := found(t, []string{"canary-bulk"}, filepath.Join(data, "*")); len(clear) > 0 {
-		t.Errorf("%q", clear)
+	if has := found(t, []string{"canary-bulk"}, filepath.Join(data, "*")); len(has) > 0 {
+		t.Errorf("%q", has)
 	}
 	// The next key wraps the data keys anew; that of before is not needed any more.
 	env["AGENTD_ENCRYPTION_KEYS"] = encryptionKey(t, dir, first, "second")

@@ -46,10 +46,10 @@ var helps = map[string]string{
 	"serve_data": "Folder of the database, ':memory:' for none. Default: agentd in the user's data folder.",
 	"serve_admin_addr": "Where metrics (/metrics), health (/healthz, /readyz) and profiles (/debug/pprof/) are, " +
 		"without authentication; 'off' for nowhere. The default address may be in use: the server starts without them.",
-	"encryption_keys": "Encrypt what sessions say with the first key of this file; the others open what they have encrypted. " +
-		"A line is an id and 32 bytes in base64, see agentd encryption new-key.",
-	"encryption_command": "Encrypt with data keys that this program wraps and unwraps (a KMS), in place of the first key " +
-		"of --encryption-keys. Its argument is wrap or unwrap; it reads and writes bytes.",
+	"encryption_keys": "Encrypt what sessions say with the first key of this file; the others open what they have " +
+		"encrypted. A line is an id and 32 bytes in base64, see agentd encryption new-key.",
+	"encryption_command": "Encrypt with data keys that this program wraps and unwraps (a KMS), in place of the first " +
+		"key of --encryption-keys. Its argument is wrap or unwrap; it reads and writes bytes.",
 	"serve_allow_network_files": "Take a --data folder on a network file system, which is refused otherwise: " +
 		"nothing keeps daemons of other machines out of it.",
 	"serve_cors_origins": "Origins from which web pages may call SessionService, " +

@@ -45,7 +45,8 @@ func (s Sealings) Add(ctx context.Context) (id int64, err error) {
 			return err
 		}
 		if keys == 0 {
-			return errors.New("the server has no encryption keys: start it with --encryption-keys or --encryption-command")
+			return errors.New("the server has no encryption keys: " +
+				"start it with --encryption-keys or --encryption-command")
 		}
 		return c.QueryRowContext(ctx, `INSERT INTO sealings (data_key, asked_at, ended_at, result)
 			VALUES (0, $1, 0, '') RETURNING id`, time.Now().UnixNano()).Scan(&id)
@@ -60,7 +61,8 @@ func (s Sealings) Get(ctx context.Context, id int64) (Sealing, error) {
 
 // Open returns the sealing that is to be done next; its ID is 0 if there is none.
 func (s Sealings) Open(ctx context.Context) (Sealing, error) {
-	x, err := s.one(ctx, `SELECT id, data_key, ended_at, result FROM sealings WHERE ended_at = $1 ORDER BY id LIMIT 1`, 0)
+	x, err := s.one(ctx, `SELECT id, data_key, ended_at, result FROM sealings
+		WHERE ended_at = $1 ORDER BY id LIMIT 1`, 0)
 	if errors.Is(err, sql.ErrNoRows) {
 		return Sealing{}, nil
 	}

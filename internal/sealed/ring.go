@@ -58,11 +58,14 @@ func Open(ctx context.Context, db DB, cfg Config, log *slog.Logger) (*Ring, erro
 	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r, r.reserve(ctx, 1)
+	if err := r.reserve(ctx, 1); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
-// Reload reads the file of master keys again, and wraps anew what others than the first one have wrapped. After an error
-// nothing has changed.
+// Reload reads the file of master keys again, and wraps anew what others than the first one have wrapped. After an
+// error nothing has changed.
 func (r *Ring) Reload(ctx context.Context, log *slog.Logger) error {
 	m, err := r.cfg.masters()
 	if err == nil {
@@ -93,7 +96,10 @@ func read(ctx context.Context, db DB, cfg Config) (*Ring, error) {
 	if m.none() && len(wrapped) == 0 {
 		return nil, nil
 	}
-	return r, r.unwrap(ctx, wrapped)
+	if err := r.unwrap(ctx, wrapped); err != nil {
+		return nil, err
+	}
+	return r, nil
 }
 
 // unwrap adds keys that the ring does not have yet. The caller holds mu, or nobody else has the ring.

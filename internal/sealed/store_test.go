@@ -182,11 +182,11 @@ func inFiles(t testing.TB, dir string) bool {
 
 // Nothing that is only carried is in the files, also not while the store is open; without the wrapper it is.
 func TestNothingIsClear(t *testing.T) {
-	dir, clear := t.TempDir(), t.TempDir()
-	s, plain := openAt(t, dir), openInner(t, clear, sqlite.Config{})
+	dir, open := t.TempDir(), t.TempDir()
+	s, plain := openAt(t, dir), openInner(t, open, sqlite.Config{})
 	add(t, s, filled("x"))
 	add(t, plain, filled("x"))
-	if !inFiles(t, clear) {
+	if !inFiles(t, open) {
 		t.Error("the canary is not in the files of a clear store")
 	}
 	if inFiles(t, dir) {

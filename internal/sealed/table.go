@@ -77,7 +77,8 @@ func (t table) add(ctx context.Context, w *wrappedKey, prove func(id int64) ([]b
 	err := t.db.Transact(ctx, func(ctx context.Context, c *sql.Conn) error {
 		var id int64
 		err := c.QueryRowContext(ctx, `INSERT INTO data_keys (master, wrapped, proof, used, created_at)
-			VALUES ($1, $2, $3, $4, $5) RETURNING id`, w.master, w.wrapped, []byte{}, w.used, w.created.UnixNano()).Scan(&id)
+			VALUES ($1, $2, $3, $4, $5) RETURNING id`,
+			w.master, w.wrapped, []byte{}, w.used, w.created.UnixNano()).Scan(&id)
 		if err != nil {
 			return err
 		}

@@ -56,6 +56,16 @@ type update struct {
 	args []any
 }
 
+// run makes the change and returns how many values it has changed: none if somebody else did.
+func (u *update) run(t *tx) (int64, error) {
+	stmt := u.stmt(t) // which prepareTx owns
+	result, err := stmt.ExecContext(context.Background(), u.args...)
+	if err != nil {
+		return 0, err
+	}
+	return result.RowsAffected()
+}
+
 // write makes changes in one transaction.
 func (r *recoding) write(updates []update, shared bool) error {
 	if len(updates) == 0 {
@@ -66,11 +76,7 @@ func (r *recoding) write(updates []update, shared bool) error {
 		n = 0
 		tx.removed, tx.shared = true, tx.shared || shared
 		for i := range updates {
-			result, err := updates[i].stmt(tx).ExecContext(context.Background(), updates[i].args...)
-			if err != nil {
-				return nil, err
-			}
-			rows, err := result.RowsAffected()
+			rows, err := updates[i].run(tx)
 			if err != nil {
 				return nil, err
 			}
@@ -145,14 +151,10 @@ func (r *recoding) records() error {
 			v := &recs[i]
 			session, seq = v.session, v.Seq
 			before := v.Data
-			if v.sum.Valid && v.sum.Int64 != sumOf(session, &v.Record) {
-				err = fmt.Errorf("%w: %w", store.ErrDamaged, wrongSum(session, &v.Record, v.sum.Int64))
-			} else {
-				err = r.c.Record(r.ctx, session, &v.Record)
-			}
+			wrong := r.record(v)
 			switch {
-			case err != nil:
-				if err = r.failed(err); err != nil {
+			case wrong != nil:
+				if err := r.failed(wrong); err != nil {
 					return nil, 0, err
 				}
 			case !bytes.Equal(before, v.Data):
@@ -162,6 +164,14 @@ func (r *recoding) records() error {
 		}
 		return updates, len(recs), err
 	})
+}
+
+// record changes a record, unless it is damaged.
+func (r *recoding) record(v *storedRecord) error {
+	if v.sum.Valid && v.sum.Int64 != sumOf(v.session, &v.Record) {
+		return fmt.Errorf("%w: %w", store.ErrDamaged, wrongSum(v.session, &v.Record, v.sum.Int64))
+	}
+	return r.c.Record(r.ctx, v.session, &v.Record)
 }
 
 func scanStored(rows *sql.Rows) (r storedRecord, err error) {

@@ -79,7 +79,7 @@ func TestRecode(t *testing.T) {
 	if _, err := s.Shared(t.Context(), "app:s1"); err != nil { // which is kept in memory
 		t.Fatal(err)
 	}
-	u := &upper{}
+	u, loud := &upper{}, strings.ToUpper(canary)
 	const values = sessions*(records+3+3+1) - 1
 	if n, err := s.Recode(t.Context(), u); n != values || err != nil || len(u.failed) != 1 {
 		t.Fatalf("changed %d values, %v, %v, want %d and one failure", n, err, u.failed, values)
@@ -99,15 +99,15 @@ func TestRecode(t *testing.T) {
 			}
 		}
 		row, err := s.Row(t.Context(), store.RowTurn, id, "2")
-		if err != nil || string(row.Data) != strings.ToUpper(canary) {
+		if err != nil || string(row.Data) != loud {
 			t.Errorf("row of %s: %s, %v", id, row.Data, err)
 		}
 		shared, err := s.Shared(t.Context(), "app:"+id)
-		if err != nil || string(shared["2"]) != `"`+strings.ToUpper(canary)+`"` {
+		if err != nil || string(shared["2"]) != `"`+loud+`"` {
 			t.Errorf("shared values of %s: %s, %v", id, shared, err)
 		}
 		key, err := s.Key(t.Context(), "s", id)
-		if err != nil || key.Content != strings.ToUpper(canary) {
+		if err != nil || key.Content != loud {
 			t.Errorf("key of %s: %+v, %v", id, key, err)
 		}
 	}

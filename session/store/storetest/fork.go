@@ -165,7 +165,8 @@ var forkTests = []test{
 	{"Fork/CannotRecode", func(t *testing.T, s store.Store) {
 		log := parent(t, s, 40)
 		f := forkOf("b", 41)
-		f.Rows, f.Key = []store.Row{row(turnRow, "b", "t", 1, "over")}, &store.Key{Scope: "s", Name: "k", SessionID: "b"}
+		f.Rows = []store.Row{row(turnRow, "b", "t", 1, "over")}
+		f.Key = &store.Key{Scope: "s", Name: "k", SessionID: "b"}
 		f.Recode = func(r *record.Record) error {
 			if r.Seq == 30 {
 				return store.ErrDamaged
