@@ -198,7 +198,7 @@ func everybody(b budgetFlag) map[string]daemon.Budget {
 
 // Validate refuses limits that would mean a default or none.
 func (c *serveCmd) Validate() error {
-	errs := []error{c.modelFlags.check(), c.authFlags.check(c.TLSCert != "")}
+	errs := []error{c.modelFlags.check()}
 	for name, d := range map[string]time.Duration{
 		"turn-timeout":    c.TurnTimeout,
 		"tool-timeout":    c.ToolTimeout,

@@ -48,7 +48,8 @@ var rooms = []room{
 
 	{path: "internal/protorules", floor: 0, may: []string{gen, protobuf, "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go"},
 		knows: "the rules in the protos, and what breaks them; nothing of what messages mean"},
-	{path: "session/fault", floor: 0, may: []string{gen, protobuf},
+	{path: "internal/keytext", floor: 0, knows: "what agentd's own keys look like in a text; neither who has them, nor texts"},
+	{path: "session/fault", floor: 0, may: []string{gen, protobuf, "internal/keytext"},
 		knows: "what a client may read of an error; nothing of sessions"},
 	{path: "session/internal/logjson", floor: 0, knows: "JSON as a log holds it; no record"},
 	{path: "session/record", floor: 0, may: []string{gen, protobuf, "session/fault", "session/internal/logjson"},
@@ -189,7 +190,7 @@ var rooms = []room{
 	{path: "server", floor: 2,
 		may: []string{"session", "session/index", "session/principal", "session/store", "session/record", "session/fault", gen, genConnect, connect, protobuf, "internal/protorules",
 			"connectrpc.com/cors", "connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "github.com/rs/cors", "golang.org/x/time",
-			"golang.org/x/sync/semaphore", lru, "internal/ledger"},
+			"golang.org/x/sync/semaphore", lru, "internal/ledger", "internal/keytext"},
 		knows: "the wire; neither engine, nor models, nor database"},
 
 	{path: "internal/ledger", floor: 1, may: []string{"session/principal"},
@@ -200,7 +201,7 @@ var rooms = []room{
 		knows: "what every ledger must do"},
 	{path: "internal/tenantfile", floor: 1, may: []string{"internal/yamlfile"},
 		knows: "what an operator writes about tenants; neither sessions nor models"},
-	{path: "internal/audit", floor: 2, may: []string{"internal/ledger"}, tests: []string{"internal/ledger/sqlledger", "session/store/sqlite"},
+	{path: "internal/audit", floor: 2, may: []string{"internal/keytext", "internal/ledger"}, tests: []string{"internal/ledger/sqlledger", "session/store/sqlite"},
 		knows: "how entries of the audit trail are written; not what is worth one"},
 	{path: "internal/auth", floor: 2, may: []string{"internal/ledger", "session/principal", "github.com/coreos/go-oidc/v3", "github.com/hashicorp/golang-lru/v2"},
 		knows: "how a caller proves who it is; neither sessions nor the protocol"},
@@ -209,7 +210,7 @@ var rooms = []room{
 		knows: "what is counted and measured of a daemon; neither requests, nor sessions, nor who calls"},
 
 	{path: "internal/daemon", floor: 3,
-		may: []string{"session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "internal/check", "internal/tenantfile", "internal/audit", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "internal/sealed", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
+		may: []string{"session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "internal/check", "internal/tenantfile", "internal/audit", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "internal/keytext", "internal/sealed", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
 			"model/openai", "internal/models/scripted", "internal/models/echo", "internal/models/record", "internal/telemetry", "adkbridge", "server", gen, genConnect, connect,
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "internal/protorules",
 			"google.golang.org/protobuf/types/known/durationpb"},

@@ -58,8 +58,7 @@ type update struct {
 
 // run makes the change and returns how many values it has changed: none if somebody else did.
 func (u *update) run(t *tx) (int64, error) {
-	stmt := u.stmt(t) // which prepareTx owns
-	result, err := stmt.ExecContext(context.Background(), u.args...)
+	result, err := u.stmt(t).ExecContext(context.Background(), u.args...) //nolint:sqlclosecheck // prepareTx owns it
 	if err != nil {
 		return 0, err
 	}
