@@ -202,12 +202,15 @@ proxy_user_header: X-Canary-User
 	}
 	run := func(who, name string, own bool) (session string) {
 		c := newClient(callers[who]...)
-		client.AddTool(c, "look", "Looks.", func(context.Context, struct {
+		look := func(context.Context, struct {
 			At string `json:"at"`
 		},
 		) (any, error) {
 			return "canary-tool-result", nil
-		})
+		}
+		if err := client.AddTool(c, "look", "Looks.", look); err != nil {
+			t.Error(err)
+		}
 		header, _, _ := strings.Cut(strings.ReplaceAll(name, "-", "/"), "/")
 		opts := []client.RunOption{
 			client.WithHeader("Cookie", "id="+cookie), client.WithHeader("X-Proxy-Secret", secret), client.WithRawPayloads(),
@@ -245,7 +248,8 @@ proxy_user_header: X-Canary-User
 		t.Fatal(err)
 	}
 	keys.add("a token for a page", token)
-	for range newClient(client.WithAPIKey(token)).Session(session).Watch(t.Context()) {
+	for _, err := range newClient(client.WithAPIKey(token)).Session(session).Watch(t.Context()) {
+		refusal(err)
 		break
 	}
 	ops := newClient(callers["key"]...)

@@ -5,7 +5,9 @@ import (
 	"context"
 	"database/sql"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"log/slog"
 	"maps"
 	"os"
 	"os/exec"
@@ -15,6 +17,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/sealed"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
@@ -156,6 +159,13 @@ tools:
 					t.Errorf("serve with another key: %d, %s", code, errs)
 				}
 			}
+			if encrypted {
+				damage(t, backup)
+				code, out, errs := command(t, env, "check", backup)
+				if code != exitError || !strings.Contains(out, "it was changed or moved") {
+					t.Errorf("check of a value that was moved: %d, %s%s", code, out, errs)
+				}
+			}
 			again := binary(t, env)
 			env["AGENTD_URL"] = again.url
 			if out := say("run", "--session", session, "say it again"); !strings.Contains(out, session) {
@@ -168,13 +178,29 @@ tools:
 	}
 }
 
+// damage puts the data of a record in the place of that of a row.
+func damage(t *testing.T, path string) {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path, sqlite.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	err = s.Transact(t.Context(), func(ctx context.Context, c *sql.Conn) error {
+		_, err := c.ExecContext(ctx, `UPDATE entries SET data = (SELECT data FROM records LIMIT 1)`)
+		return err
+	})
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
+	}
+}
+
 // TestKilledReseal kills who encrypts a database anew, a command and a daemon, in the middle of it. At last everything is
 // encrypted, by the new key alone, says what it said before, and nothing clear is in the files.
 func TestKilledReseal(t *testing.T) {
 	t.Parallel()
 	dir, data := t.TempDir(), t.TempDir()
 	path := filepath.Join(data, "agentd.db")
-	const sessions, records = 20, 1000
+	const sessions, records = 20, 400
 	bulk(t, path, sessions, records)
 	if len(found(t, []string{"canary-bulk"}, path)) == 0 {
 		t.Fatal("the database does not have the canary")
@@ -243,9 +269,27 @@ func TestKilledReseal(t *testing.T) {
 	if has := found(t, []string{"canary-bulk"}, filepath.Join(data, "*")); len(has) > 0 {
 		t.Errorf("%q", has)
 	}
+	// A rotation to a KMS is killed when half of the data keys are wrapped anew: nothing has changed.
+	kms := filepath.Join(dir, "kms")
+	const script = "#!/bin/sh\ncase $1 in unwrap) base64 -d;; wrap) [ -e $0.once ] && kill -9 $PPID; touch $0.once; base64;; esac\n"
+	if err := os.WriteFile(kms, []byte(script), 0o700); err != nil { //nolint:gosec // a program
+		t.Fatal(err)
+	}
+	twoDataKeys(t, path, first)
+	cmd := exec.CommandContext(t.Context(), os.Args[0], "serve")
+	cmd.Env = []string{
+		asMain + "=1", "GORACE=atexit_sleep_ms=0", "PATH=" + os.Getenv("PATH"), "AGENTD_ADDR=127.0.0.1:0", "AGENTD_ADMIN_ADDR=off",
+		"AGENTD_DATA=" + data, "AGENTD_ENCRYPTION_KEYS=" + first, "AGENTD_ENCRYPTION_COMMAND=" + kms,
+	}
+	if err := cmd.Run(); err == nil || cmd.ProcessState.Exited() {
+		t.Fatalf("the rotation was not killed: %v", err)
+	}
+	if got := export(env); got != want {
+		t.Error("the export is another one after a rotation that was killed")
+	}
 	// The next key wraps the data keys anew; that of before is not needed any more.
 	env["AGENTD_ENCRYPTION_KEYS"] = encryptionKey(t, dir, first, "second")
-	if out := reseal(); !strings.Contains(out, fmt.Sprintf("sealed %d values, removed 1 old", sessions*records)) {
+	if out := reseal(); !strings.Contains(out, fmt.Sprintf("sealed %d values, removed 2 old", sessions*records)) {
 		t.Errorf("reseal by the command: %s", out)
 	}
 	second := filepath.Join(dir, "second-alone.keys")
@@ -260,6 +304,26 @@ func TestKilledReseal(t *testing.T) {
 	env["AGENTD_ENCRYPTION_KEYS"] = second
 	if got := export(env); got != want {
 		t.Error("the export is another one")
+	}
+}
+
+// twoDataKeys gives a database a second data key.
+func twoDataKeys(t *testing.T, path, keys string) {
+	t.Helper()
+	s, err := sqlite.Open(t.Context(), path, sqlite.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	// The first one has sealed as many values as it may.
+	err = s.Transact(t.Context(), func(ctx context.Context, c *sql.Conn) error {
+		_, err := c.ExecContext(ctx, `UPDATE data_keys SET used = 1 << 31`)
+		return err
+	})
+	if err == nil {
+		_, err = sealed.Open(t.Context(), s, sealed.Config{KeysFile: keys}, slog.New(slog.DiscardHandler))
+	}
+	if err = errors.Join(err, s.Close()); err != nil {
+		t.Fatal(err)
 	}
 }
 

@@ -24,7 +24,8 @@ type LogConfig struct {
 	Level slog.Leveler
 	// JSON writes one JSON object a line in place of text.
 	JSON bool
-	// Secrets are hidden wherever they turn up, and so is what Redactor hides, which may be nil, and API keys of agentd.
+	// Secrets are hidden wherever they turn up, and so are API keys of agentd, and what Redactor hides, which may be
+	// nil.
 	Secrets  []string
 	Redactor *Redactor
 }

@@ -51,6 +51,41 @@ func TestRotation(t *testing.T) {
 	}
 }
 
+// A file that is read again wraps the data keys anew; one that is wrong changes nothing.
+func TestReload(t *testing.T) {
+	dir := t.TempDir()
+	inner := openInner(t, dir, sqlite.Config{})
+	defer closed(t, inner)
+	cfg, discard := keys(t, "a"), slog.New(slog.DiscardHandler)
+	r := openRing(t, inner, cfg)
+	s := New(inner, r)
+	add(t, s, filled("x"))
+	for text, want := range map[string]string{
+		"":                        "it has no key",
+		fixedKeys["b"]:            `"a" (--encryption-keys)`,
+		fixedKeys["b"] + "\nnone": "has 1 words",
+	} {
+		if err := os.WriteFile(cfg.KeysFile, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Reload(t.Context(), discard); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%q: %v, want %q", text, err, want)
+		}
+		openRing(t, inner, keys(t, "a"))
+	}
+	if err := os.WriteFile(cfg.KeysFile, []byte(fixedKeys["b"]+"\n"+fixedKeys["a"]), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Reload(t.Context(), discard); err != nil {
+		t.Fatal(err)
+	}
+	add(t, s, filled("y"))
+	for _, id := range []string{"x", "y"} {
+		wantFilled(t, s, id)
+		wantFilled(t, New(inner, openRing(t, inner, keys(t, "b"))), id)
+	}
+}
+
 // Sealing all values again, while others write, leaves none that is clear or sealed by an old key, but for one that is
 // damaged: with that the old keys stay.
 func TestSeal(t *testing.T) {
