@@ -8,6 +8,7 @@ import (
 	"connectrpc.com/connect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/keytext"
 	"github.com/apzuk3/agentd/session/fault"
 )
 
@@ -46,6 +47,7 @@ func inExecute(err error) error { return within("execute.", err) }
 
 // wireText bounds a text and makes it one that protobuf accepts.
 func wireText(s string) string {
+	s = keytext.Hide(s)
 	if len(s) > maxErrorBytes {
 		s = s[:maxErrorBytes] + "…"
 	}

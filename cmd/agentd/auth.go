@@ -37,6 +37,10 @@ func (f *authFlags) check(tls bool) error {
 
 // authenticate configures a daemon.
 func (f *authFlags) authenticate(cfg *daemon.Config) error {
+	// Not as serve validates its flags: keys of a file are tried one by one.
+	if err := f.check(cfg.TLSCertFile != ""); err != nil {
+		return usage("%w", err)
+	}
 	cfg.Insecure, cfg.Auth.ClientCAFile = f.Insecure, f.ClientCA
 	if f.OIDCIssuer != "" {
 		cfg.Auth.Issuer = &daemon.Issuer{

@@ -18,6 +18,7 @@ type databaseFlags struct {
 	JSON bool   `name:"json" noenv:"" help:"Write JSON, one object a line."`
 
 	configFlag
+	encryptionFlags
 }
 
 type backupCmd struct {
@@ -87,6 +88,7 @@ func (f *databaseFlags) copying(p *process) (c daemon.Copying, m *meter, err err
 	if c.DataDir, err = p.folder(f.Data); err != nil {
 		return c, nil, err
 	}
+	c.Encryption = f.encryption()
 	m = &meter{w: p.stderr, on: p.tty.stderr, now: time.Now}
 	c.Progress = m.show
 	c.Finding = func(finding daemon.CheckFinding) {

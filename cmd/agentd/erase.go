@@ -17,6 +17,7 @@ type whoseFlags struct {
 	Data   string  `placeholder:"DIR" help:"${backup_data}"`
 	Tenant *string `noenv:"" placeholder:"NAME" help:"The tenant; an empty name is that of callers without one."`
 	User   string  `noenv:"" placeholder:"ID" help:"One of its users, see created_by. Default: all of the tenant."`
+	encryptionFlags
 }
 
 // Validate refuses a request that does not say whose data is meant.
@@ -67,7 +68,7 @@ func (c *exportCmd) Run(p *process) (err error) {
 	ctx, stop := p.context()
 	defer stop()
 	out := bufio.NewWriter(to)
-	counts, err := daemon.Export(ctx, data, *c.Tenant, c.User, out)
+	counts, err := daemon.Export(ctx, daemon.Config{DataDir: data, Encryption: c.encryption()}, *c.Tenant, c.User, out)
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return err
 	}
@@ -109,7 +110,7 @@ func (c *eraseCmd) Run(p *process) error {
 	}
 	ctx, stop := p.context()
 	defer stop()
-	cfg := daemon.Config{DataDir: data, AllowNetworkFiles: c.AllowNetworkFiles}
+	cfg := daemon.Config{DataDir: data, AllowNetworkFiles: c.AllowNetworkFiles, Encryption: c.encryption()}
 	e := daemon.Erasure{Tenant: *c.Tenant, User: c.User, Trail: c.Trail}
 	if !c.Yes {
 		n, err := daemon.Erasable(ctx, cfg, e)

@@ -48,6 +48,10 @@ var helps = map[string]string{
 		"without authentication; 'off' for nowhere. The default address may be in use: the server starts without them.",
 	"serve_trace_share": "Share of traces, from 0 to 1, that are exported to the collector of otlp_endpoint, " +
 		"of those that begin here: of others whoever began them decides.",
+	"encryption_keys": "Encrypt what sessions say with the first key of this file; the others open what they have " +
+		"encrypted. A line is an id and 32 bytes in base64, see agentd encryption new-key.",
+	"encryption_command": "Encrypt with data keys that this program wraps and unwraps (a KMS), in place of the first " +
+		"key of --encryption-keys. Its argument is wrap or unwrap; it reads and writes bytes.",
 	"serve_allow_network_files": "Take a --data folder on a network file system, which is refused otherwise: " +
 		"nothing keeps daemons of other machines out of it.",
 	"serve_cors_origins": "Origins from which web pages may call SessionService, " +
@@ -157,7 +161,7 @@ var helps = map[string]string{
 
 	// sessions.
 	"sessions_create_drop_tool_payloads": "Keep what tools are given and return for the time of their turn alone.",
-	"sessions_create_label": "Give it a label; may be given several times.",
+	"sessions_create_label":              "Give it a label; may be given several times.",
 	"sessions_create_budget": "What it may spend, such as calls=100,tokens=2000000,cost=5,time=30m. " +
 		"Default: no bound but the server's.",
 	"sessions_list_label": "Only sessions with this label; may be given several times.",

@@ -106,6 +106,7 @@ type commands struct {
 	Keys         keysCmd         `cmd:"" help:"Make, list and revoke the API keys of callers."`
 	Export       exportCmd       `cmd:"" help:"Write all that a database has of a tenant or a user."`
 	Erase        eraseCmd        `cmd:"" help:"Erase all that a database has of a tenant or a user."`
+	Encryption   encryptionCmd   `cmd:"" help:"Make encryption keys, and encrypt a database anew."`
 	Audit        auditCmd        `cmd:"" help:"List who did what, when, and from where."`
 	Models       modelsCmd       `cmd:"" help:"List the models that the daemon knows."`
 	Backup       backupCmd       `cmd:"" help:"Copy the database to a file, also while a daemon runs."`

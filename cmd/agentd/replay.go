@@ -15,6 +15,7 @@ type replayCmd struct {
 	JSON bool   `name:"json" noenv:"" help:"Write JSON, one object."`
 
 	configFlag
+	encryptionFlags
 }
 
 // Help is shown below the flags.
@@ -66,7 +67,7 @@ func (c *replayCmd) Run(p *process) error {
 	}
 	ctx, stop := p.context()
 	defer stop()
-	rep, err := daemon.Replay(ctx, data, c.ID)
+	rep, err := daemon.Replay(ctx, daemon.Config{DataDir: data, Encryption: c.encryption()}, c.ID)
 	if err != nil {
 		return err
 	}

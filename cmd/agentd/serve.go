@@ -35,6 +35,8 @@ type serveCmd struct {
 
 	AllowNetworkFiles bool `help:"${serve_allow_network_files}"`
 
+	encryptionFlags `embed:""`
+
 	LogLevel  slog.Level `live:"" default:"info" help:"Least level to log: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
 
@@ -129,6 +131,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		TLSKeyFile:        c.TLSKey,
 		DataDir:           data,
 		AllowNetworkFiles: c.AllowNetworkFiles,
+		Encryption:        c.encryption(),
 		Getenv:            getenv,
 		Version:           thisRelease().version,
 		CORSOrigins:       c.CORSOrigins,
@@ -202,7 +205,7 @@ func everybody(b budgetFlag) map[string]daemon.Budget {
 
 // Validate refuses limits that would mean a default or none.
 func (c *serveCmd) Validate() error {
-	errs := []error{c.modelFlags.check(), c.authFlags.check(c.TLSCert != "")}
+	errs := []error{c.modelFlags.check()}
 	for name, d := range map[string]time.Duration{
 		"turn-timeout":    c.TurnTimeout,
 		"tool-timeout":    c.ToolTimeout,

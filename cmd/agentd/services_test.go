@@ -35,6 +35,8 @@ var runOnly = map[string]string{
 	"TestBackupOfALoadedDaemon": "about the file of the database, which is the same for both services",
 	"TestKilledBackup":          "as TestBackupOfALoadedDaemon",
 
+	"TestEncryption":     "as TestExportAndErase",
+	"TestKilledReseal":   "as TestExportAndErase",
 	"TestExportAndErase": "about a database, which is the same for both services",
 	"TestAuditTrail":     "as TestKeys",
 	"TestKeys":           "about who may call, which one seam answers for both services",

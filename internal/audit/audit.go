@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/keytext"
 	"github.com/apzuk3/agentd/internal/ledger"
 )
 
@@ -54,6 +55,9 @@ func New(cfg Config) *Trail {
 // Add has an entry written, within about 100 ms. A process that dies before loses it. It waits while too many wait to
 // be written. What cannot be written, and what comes after Close, goes to the log.
 func (t *Trail) Add(e ledger.Entry) {
+	for _, text := range []*string{&e.Session, &e.Turn, &e.Subject} { // which callers may have named
+		*text = keytext.Hide(*text)
+	}
 	t.ending.RLock()
 	defer t.ending.RUnlock()
 	if t.ended {

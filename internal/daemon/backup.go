@@ -42,6 +42,8 @@ type Copying struct {
 	KeepFindings bool
 	// AllowNetworkFiles has Restore write to a network file system.
 	AllowNetworkFiles bool
+	// Encryption are the keys of a database that is encrypted. The copy stays so.
+	Encryption Encryption
 	// Finding receives what is wrong.
 	Finding func(CheckFinding)
 	// Progress, if not nil, is called with bytes of the copy, then with records that were checked; total is 0
@@ -122,6 +124,9 @@ func open(ctx context.Context, path string) (*sqlite.Store, error) {
 func (c *Copying) copy(
 	ctx context.Context, db *sqlite.Store, part string, tolerates func(CheckFinding) bool,
 ) (out Copied, err error) {
+	if _, err := newSource(ctx, db, c.Encryption); err != nil { // before all is copied
+		return out, err
+	}
 	err = db.Backup(ctx, part, func(done, total int64) { c.progress("copied", done, total) })
 	if err != nil {
 		return out, err
@@ -147,7 +152,7 @@ func (c *Copying) copy(
 }
 
 func (c *Copying) check(ctx context.Context, file string, finding func(CheckFinding)) (_ CheckSummary, err error) {
-	db, err := open(ctx, file)
+	db, err := openSource(ctx, file, c.Encryption)
 	if err != nil {
 		return CheckSummary{}, err
 	}

@@ -50,6 +50,9 @@ type Config struct {
 	// AllowNetworkFiles takes a DataDir on a network file system, which is refused
 	// otherwise. The operator ensures that one daemon of one machine uses it at a time.
 	AllowNetworkFiles bool
+	// Encryption seals what sessions say before it is written; see docs/security.md. A database that is
+	// encrypted needs its keys. Default: none.
+	Encryption Encryption
 	// Store is used in place of a database in DataDir. Shutdown closes it.
 	Store store.Store
 

@@ -21,6 +21,7 @@ import (
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/internal/otlp"
+	"github.com/apzuk3/agentd/internal/sealed"
 	"github.com/apzuk3/agentd/internal/telemetry"
 	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
@@ -62,6 +63,7 @@ type Daemon struct {
 	auth     *auth.Authenticator
 	ledger   ledger.Ledger // nil if the store has no place for one
 	trail    *audit.Trail  // nil without a ledger
+	ring     *sealed.Ring  // nil unless the database is encrypted
 
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
@@ -75,8 +77,8 @@ type Daemon struct {
 	admin    *admin       // nil before Start, and without an address for it
 	started  bool
 	stopped  bool
-	served   sync.WaitGroup // the goroutines that serve, and that which erases
-	// stopErasing ends the goroutine that erases; nil before Start.
+	served   sync.WaitGroup // the goroutines that serve, erase, and seal
+	// stopErasing ends the goroutines that erase and seal; nil before Start.
 	stopErasing context.CancelFunc
 	failed      chan error // holds why the daemon is of no use any more
 	once        sync.Once  // closes the store
@@ -126,6 +128,10 @@ func New(cfg Config) (_ *Daemon, err error) {
 			err = errors.Join(err, d.closeRecorder())
 		}
 	}()
+	kept, err := d.sealedStore()
+	if err != nil {
+		return nil, err
+	}
 	if err := d.openAuth(); err != nil {
 		return nil, err
 	}
@@ -146,7 +152,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if d.manager, err = session.NewManager(session.Config{
-		Store: d.traced(d.metrics.Store(d.store)), Runner: d.tracedRunner(), Logger: cfg.Logger, Limits: now.turns,
+		Store: d.traced(d.metrics.Store(kept)), Runner: d.tracedRunner(), Logger: cfg.Logger, Limits: now.turns,
 		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered,
 	}); err != nil {
 		return nil, err
@@ -275,6 +281,9 @@ func (d *Daemon) Start(ctx context.Context) error {
 		var ctx context.Context
 		ctx, d.stopErasing = context.WithCancel(context.Background())
 		d.served.Go(func() { d.erasing(ctx) })
+		if db, ok := d.store.(sealed.Recoder); ok && d.ring != nil {
+			d.served.Go(func() { d.sealing(ctx, db) })
+		}
 	}
 	if l == nil {
 		d.log.Info("ready", slog.String("data", d.cfg.DataDir), slog.String("version", d.cfg.Version))

@@ -143,7 +143,7 @@ func eraseAlone(ctx context.Context, cfg Config, id int64) (result string, err e
 // Erasable returns how many sessions an erasure removes.
 func Erasable(ctx context.Context, cfg Config, e Erasure) (sessions int, err error) {
 	p := principal.Principal{ID: e.User, Tenant: e.Tenant}
-	err = eachSession(ctx, cfg.DataDir, p, func(context.Context, *source, *sessionInfo) error {
+	err = eachSession(ctx, cfg, p, func(context.Context, *source, *sessionInfo) error {
 		sessions++
 		return nil
 	})

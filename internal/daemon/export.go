@@ -13,16 +13,12 @@ import (
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
-	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // exportPage is how many sessions, records or entries one read asks for.
 const exportPage = 200
 
-type (
-	source      = sqlite.Store
-	sessionInfo = store.Info
-)
+type sessionInfo = store.Info
 
 // exportLine is a line of an export. Kind says which fields it has.
 type exportLine struct {
@@ -57,17 +53,17 @@ type exportLine struct {
 // Exported counts the lines of an export by their kinds.
 type Exported map[string]int
 
-// Export writes what a database has of a tenant, or of a user if that is not "", as one JSON object a line: sessions
-// with all their records, shared state, API keys without secrets, and the audit trail. A daemon may run; what it writes
-// meanwhile is not in the export.
-func Export(ctx context.Context, dataDir, tenant, user string, to io.Writer) (Exported, error) {
+// Export writes what the database of a config has of a tenant, or of a user if that is not "", as one JSON object a
+// line: sessions with all their records, shared state, API keys without secrets, and the audit trail. A daemon may
+// run; what it writes meanwhile is not in the export.
+func Export(ctx context.Context, cfg Config, tenant, user string, to io.Writer) (Exported, error) {
 	out, counts := json.NewEncoder(to), Exported{}
 	write := func(line exportLine) error {
 		counts[line.Kind]++
 		return out.Encode(line)
 	}
 	p := principal.Principal{ID: user, Tenant: tenant}
-	err := eachSession(ctx, dataDir, p, func(ctx context.Context, db *source, info *sessionInfo) error {
+	err := eachSession(ctx, cfg, p, func(ctx context.Context, db *source, info *sessionInfo) error {
 		return exportSession(ctx, db, info, write)
 	}, func(ctx context.Context, db *source) error {
 		return errors.Join(exportShared(ctx, db, p, write), exportLedger(ctx, sqlledger.New(db), p, write))
@@ -78,10 +74,10 @@ func Export(ctx context.Context, dataDir, tenant, user string, to io.Writer) (Ex
 // eachSession calls each with the sessions of a tenant, or of a user of it, in one snapshot of a database, and then
 // rest.
 func eachSession(
-	ctx context.Context, dataDir string, p principal.Principal, each func(context.Context, *source, *sessionInfo) error,
+	ctx context.Context, cfg Config, p principal.Principal, each func(context.Context, *source, *sessionInfo) error,
 	rest ...func(context.Context, *source) error,
 ) (err error) {
-	db, err := open(ctx, filepath.Join(dataDir, databaseFile))
+	db, err := openSource(ctx, filepath.Join(cfg.DataDir, databaseFile), cfg.Encryption)
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"sync"
 	"sync/atomic"
+
+	"github.com/apzuk3/agentd/internal/keytext"
 )
 
 // hidden stands for what must not be logged.
@@ -22,7 +24,8 @@ type LogConfig struct {
 	Level slog.Leveler
 	// JSON writes one JSON object a line in place of text.
 	JSON bool
-	// Secrets are hidden wherever they turn up, and so is what Redactor hides, which may be nil.
+	// Secrets are hidden wherever they turn up, and so are API keys of agentd, and what Redactor hides, which may be
+	// nil.
 	Secrets  []string
 	Redactor *Redactor
 }
@@ -70,8 +73,9 @@ func (r *Redactor) Hide(secrets ...string) *Redactor {
 	return r
 }
 
-// Replace returns a text without the secrets.
+// Replace returns a text without the secrets, and without API keys and tokens of agentd.
 func (r *Redactor) Replace(text string) string {
+	text = keytext.Hide(text)
 	if now := r.replacer.Load(); now != nil {
 		return now.Replace(text)
 	}

@@ -2,6 +2,7 @@ package daemon
 
 import (
 	"crypto/tls"
+	"errors"
 	"fmt"
 
 	"github.com/apzuk3/agentd/adkbridge"
@@ -106,6 +107,9 @@ func (d *Daemon) Reload(next Config) error {
 	if err != nil {
 		return err
 	}
+	if err := d.reloadKeys(); err != nil {
+		return err
+	}
 	if err := d.server.Reload(d.serverConfig(&cfg)); err != nil {
 		return err
 	}
@@ -125,5 +129,5 @@ func CheckConfig(cfg Config) error {
 		return err
 	}
 	_, err := new(Daemon).newLive(cfg, nil)
-	return err
+	return errors.Join(err, cfg.Encryption.Check())
 }

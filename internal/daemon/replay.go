@@ -21,8 +21,9 @@ type ReplayReport = adkbridge.Report
 
 // Replay runs a session of a stopped daemon again on its own log; see
 // adkbridge.Verify. It works on a copy of the database, in the folder for
-// temporary files, and writes nothing to dataDir.
-func Replay(ctx context.Context, dataDir, sessionID string) (_ ReplayReport, err error) {
+// temporary files, and writes nothing to the folder of the config.
+func Replay(ctx context.Context, cfg Config, sessionID string) (_ ReplayReport, err error) {
+	dataDir := cfg.DataDir
 	scratch, err := os.MkdirTemp("", "agentd-replay-")
 	if err != nil {
 		return ReplayReport{}, err
@@ -36,11 +37,15 @@ func Replay(ctx context.Context, dataDir, sessionID string) (_ ReplayReport, err
 		return ReplayReport{}, err
 	}
 	// Which brings the copy's schema up to date. Wherever temporary files are, nobody else opens it.
-	db, err := sqlite.Open(ctx, path, sqlite.Config{NetworkFiles: true})
+	copied, err := sqlite.Open(ctx, path, sqlite.Config{NetworkFiles: true})
 	if err != nil {
 		return ReplayReport{}, err
 	}
-	defer func() { err = errors.Join(err, db.Close()) }()
+	defer func() { err = errors.Join(err, copied.Close()) }()
+	db, err := newSource(ctx, copied, cfg.Encryption)
+	if err != nil {
+		return ReplayReport{}, err
+	}
 	head, err := db.Info(ctx, sessionID)
 	switch {
 	case errors.Is(err, store.ErrNoSession):

@@ -71,7 +71,7 @@ func TestReplay(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if _, err := daemon.Replay(t.Context(), dir, "any"); !errors.Is(err, sqlite.ErrLocked) {
+	if _, err := daemon.Replay(t.Context(), daemon.Config{DataDir: dir}, "any"); !errors.Is(err, sqlite.ErrLocked) {
 		t.Errorf("while the daemon runs: %v", err)
 	}
 	stop(t, d)
@@ -91,7 +91,7 @@ func TestReplay(t *testing.T) {
 
 	for _, data := range []string{dir, killed} {
 		before := contentsOf(t, data)
-		rep, err := daemon.Replay(t.Context(), data, id)
+		rep, err := daemon.Replay(t.Context(), daemon.Config{DataDir: data}, id)
 		if err != nil || rep.Divergence != nil || rep.Turns != 1 || rep.Records != 3 {
 			t.Errorf("%+v, %v", rep, err)
 		}
@@ -100,7 +100,7 @@ func TestReplay(t *testing.T) {
 		}
 	}
 	for where, want := range map[string]string{dir: "there is no session", t.TempDir(): "there is no database"} {
-		if _, err := daemon.Replay(t.Context(), where, "none"); err == nil || !strings.Contains(err.Error(), want) {
+		if _, err := daemon.Replay(t.Context(), daemon.Config{DataDir: where}, "none"); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
@@ -113,7 +113,7 @@ func TestReplay(t *testing.T) {
 	if err := errors.Join(err, raw.Close()); err != nil {
 		t.Fatal(err)
 	}
-	rep, err := daemon.Replay(t.Context(), dir, id)
+	rep, err := daemon.Replay(t.Context(), daemon.Config{DataDir: dir}, id)
 	want := `record 2 (event) of turn ` + infos[0].LastTurn + `, actions.stateDelta.said: the log has "Nothing is well.", the engine "All is well."`
 	if err != nil || rep.Divergence == nil || rep.Divergence.String() != want {
 		t.Errorf("%+v, %v; want %s", rep.Divergence, err, want)

@@ -191,7 +191,7 @@ func TestStateJSON(t *testing.T) {
 	}
 	stop(t, d)
 	for _, s := range all {
-		if rep, err := daemon.Replay(t.Context(), dir, s.session); err != nil || rep.Divergence != nil || rep.Turns != 1 {
+		if rep, err := daemon.Replay(t.Context(), daemon.Config{DataDir: dir}, s.session); err != nil || rep.Divergence != nil || rep.Turns != 1 {
 			t.Errorf("replay: %+v, %v", rep, err)
 		}
 	}

@@ -273,7 +273,7 @@ func TestStoredFacts(t *testing.T) {
 func replayStored(t *testing.T, dir string, ids []string) {
 	t.Helper()
 	for _, id := range ids {
-		rep, err := daemon.Replay(t.Context(), dir, id)
+		rep, err := daemon.Replay(t.Context(), daemon.Config{DataDir: dir}, id)
 		if err != nil || rep.Divergence != nil || rep.Records == 0 {
 			t.Errorf("session %s is replayed with %v, %v: %+v", id, rep.Divergence, err, rep)
 		}

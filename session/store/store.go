@@ -103,6 +103,8 @@ type NewSession struct {
 	ClientRef string
 	// Budget is what the session may spend; the zero value sets no bound.
 	Budget record.Budget
+	// DropToolPayloads says that what tools are given and return is not kept after its turn.
+	DropToolPayloads bool
 	// MaxOfTenant is how many sessions its tenant may have, this one included; 0 is no bound. Above it the
 	// session is refused with the error of TooMany.
 	MaxOfTenant int64
@@ -133,6 +135,8 @@ type Info struct {
 	ClientRef string
 	// Budget is that of NewSession, or of the last Change that set one.
 	Budget record.Budget
+	// DropToolPayloads is that of NewSession.
+	DropToolPayloads bool
 	// Archived is that of the last Change that set it; false before.
 	Archived bool
 	// Version is 1 for a new session. Each Update adds 1.
@@ -273,6 +277,9 @@ type Fork struct {
 	LastTurn, LastStatus, OpenTurn string
 	// Key, if set, is written for the new session; its SessionID is Into.ID.
 	Key *Key
+	// Recode, if set, changes Data of each copy before it is written. It must not use the store, and may be called
+	// again for the same record. Its error is that of Fork, which then writes nothing.
+	Recode func(*record.Record) error
 }
 
 // Batch is what one append writes: all of it or nothing.
@@ -290,6 +297,9 @@ type Batch struct {
 	// Shared are shared values to write. The later one of two writes of a key stands, in the order of the
 	// appends.
 	Shared []SharedValue
+	// Rewrites replace the data of records that the log has. Each is such a record but for its Data; another one is
+	// malformed. What was there before is removed as by Delete.
+	Rewrites []record.Record
 	// Rows replace the rows of the same kind and id, but for Seq and CreatedAt.
 	Rows []Row
 	// Usage becomes Info.Usage.

@@ -82,6 +82,7 @@ func appendError(b *store.Batch, err error) error {
 // own copies what the caller may change after it has stopped waiting.
 func own(b *store.Batch) {
 	b.Records, b.Shared, b.Rows = slices.Clone(b.Records), slices.Clone(b.Shared), slices.Clone(b.Rows)
+	b.Rewrites = slices.Clone(b.Rewrites)
 	b.Create, b.Key = ownNew(b.Create), ownKey(b.Key)
 }
 

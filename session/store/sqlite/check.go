@@ -165,6 +165,9 @@ func size(b *store.Batch) int {
 	for i := range b.Records {
 		n += len(b.Records[i].Data) + 128
 	}
+	for i := range b.Rewrites {
+		n += len(b.Rewrites[i].Data) + 128
+	}
 	for i := range b.Shared {
 		n += len(b.Shared[i].Value) + 128
 	}

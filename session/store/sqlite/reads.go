@@ -34,14 +34,16 @@ const openTurnsQuery = `SELECT ` + headColumns + ` FROM sessions
 const idleQuery = `SELECT ` + headColumns + ` FROM sessions
 	WHERE open_turn = '' AND last_seq > purged AND updated_at < ? ORDER BY updated_at, id` + atMost
 
+const logQuery = `SELECT seq, turn_id, kind, time, data, sum FROM records
+	WHERE session_id = ? AND seq > ? ORDER BY seq` + atMost
+
 const headColumns = `id, created_at, last_seq, open_turn, updated_at, purged, attempts, waits, epoch`
 
 func prepareReads(ctx context.Context, p queryer) (*reads, error) {
 	r := &reads{db: p}
 	err := r.prepare(ctx, p, map[**sql.Stmt]string{
 		&r.getHead: `SELECT ` + headColumns + ` FROM sessions WHERE id = ?`,
-		&r.getLog: `SELECT seq, turn_id, kind, time, data, sum FROM records
-			WHERE session_id = ? AND seq > ? ORDER BY seq` + atMost,
+		&r.getLog:  logQuery,
 		&r.getSpent: `SELECT coalesce(sum(tokens), 0), coalesce(sum(cost), 0)
 			FROM spent WHERE tenant = ? AND day BETWEEN ? AND ?`,
 		&r.getScopes:    `SELECT DISTINCT scope FROM shared WHERE scope > ? ORDER BY scope LIMIT ?`,

@@ -9,7 +9,7 @@ CREATE TABLE goose_db_version (
     tstamp     TIMESTAMP DEFAULT (datetime('now'))
 );
 INSERT INTO goose_db_version (version_id, is_applied) VALUES
-    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1);
+    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1);
 
 CREATE TABLE sessions (
     id          TEXT    NOT NULL PRIMARY KEY,
@@ -34,7 +34,8 @@ CREATE TABLE sessions (
     budget      TEXT    NOT NULL DEFAULT '{}',
     epoch       INTEGER NOT NULL DEFAULT 0,
     tenant      TEXT GENERATED ALWAYS AS
-    (CASE instr(id, '/') WHEN 0 THEN '' ELSE substr(id, 1, instr(id, '/') - 1) END) VIRTUAL
+    (CASE instr(id, '/') WHEN 0 THEN '' ELSE substr(id, 1, instr(id, '/') - 1) END) VIRTUAL,
+    drop_payloads INTEGER NOT NULL DEFAULT 0
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_with_open_turn ON sessions (id) WHERE open_turn <> '';
 
@@ -168,3 +169,24 @@ CREATE TABLE session_counts (
     tenant   TEXT    NOT NULL PRIMARY KEY,
     sessions INTEGER NOT NULL
 ) STRICT, WITHOUT ROWID;
+
+-- The keys that values are sealed with, see package sealed: each wrapped by a master key, which the server is given.
+-- Proof is an empty value that was sealed with it; used is how many values it may have sealed.
+CREATE TABLE data_keys (
+    id         INTEGER PRIMARY KEY AUTOINCREMENT,
+    master     TEXT    NOT NULL,
+    wrapped    BLOB    NOT NULL,
+    proof      BLOB    NOT NULL,
+    used       INTEGER NOT NULL,
+    created_at INTEGER NOT NULL
+) STRICT;
+
+-- When a server was asked to seal all values again, and the first of the data keys that may have sealed them then. Times
+-- are nanoseconds since 1970, 0 for none.
+CREATE TABLE sealings (
+    id       INTEGER PRIMARY KEY AUTOINCREMENT,
+    data_key INTEGER NOT NULL,
+    asked_at INTEGER NOT NULL,
+    ended_at INTEGER NOT NULL,
+    result   TEXT    NOT NULL
+) STRICT;

@@ -6,7 +6,9 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"time"
 
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -21,6 +23,8 @@ type tx struct {
 	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession          *sql.Stmt
 	addSpent, getCount, addCount, deleteCount                                     *sql.Stmt
 	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys             *sql.Stmt
+	getLog, save, undo, release                                                   *sql.Stmt
+	rewrite, recodeRecord, recodeRow, recodeShared, recodeKey                     *sql.Stmt
 
 	shared  bool // shared values were written in this transaction
 	removed bool // something was removed in this transaction
@@ -37,8 +41,8 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.state:      `SELECT last_seq, open_turn, purged, version, created_at FROM sessions WHERE id = ?`,
 		&t.end:        `SELECT last_seq, open_turn, epoch FROM sessions WHERE id = ?`,
 		&t.known:      `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
-		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref, budget)
-			VALUES (?, ?, ?, ?, ?, ?)`,
+		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref, budget, drop_payloads)
+			VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		&t.insertRecord: `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum)
 			VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		&t.setState: `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ?, usage = ?,
@@ -85,6 +89,17 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.getKey:     keyQuery,
 		&t.insertKey:  `INSERT INTO keys (scope, name, content, session_id, id) VALUES (?, ?, ?, ?, ?)`,
 		&t.deleteKeys: `DELETE FROM keys WHERE session_id = ?`,
+
+		&t.getLog:  logQuery,
+		&t.save:    `SAVEPOINT fork`,
+		&t.undo:    `ROLLBACK TO fork`,
+		&t.release: `RELEASE fork`,
+
+		&t.rewrite:      `UPDATE records SET data = ?, sum = ? WHERE session_id = ? AND seq = ?`,
+		&t.recodeRecord: `UPDATE records SET data = ?, sum = ? WHERE session_id = ? AND seq = ? AND data = ?`,
+		&t.recodeRow:    `UPDATE entries SET data = ? WHERE session_id = ? AND kind = ? AND id = ? AND data = ?`,
+		&t.recodeShared: `UPDATE shared SET value = ? WHERE scope = ? AND key = ? AND value = ?`,
+		&t.recodeKey:    `UPDATE keys SET content = ? WHERE scope = ? AND name = ? AND content = ?`,
 	})
 	return t, err
 }
@@ -152,6 +167,9 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 	if refusal, fault := t.keyIsFree(b.Key); refusal != nil || fault != nil {
 		return refusal, fault
 	}
+	if refusal, fault := t.rewritable(b); refusal != nil || fault != nil {
+		return refusal, fault
+	}
 	if b.Create != nil {
 		if refusal, fault := t.hasRoom(b.Create); refusal != nil || fault != nil {
 			return refusal, fault
@@ -161,10 +179,14 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 		}
 	}
 	for i := range b.Records {
-		r := &b.Records[i]
-		err := write(t.insertRecord, b.SessionID, r.Seq,
-			r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data), sumOf(b.SessionID, r))
-		if err != nil {
+		if err := t.record(b.SessionID, &b.Records[i]); err != nil {
+			return nil, err
+		}
+	}
+	for i := range b.Rewrites {
+		t.removed = true
+		r := &b.Rewrites[i]
+		if err := write(t.rewrite, blob(r.Data), sumOf(b.SessionID, r), b.SessionID, r.Seq); err != nil {
 			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
 		}
 	}
@@ -178,6 +200,45 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 	return nil, errors.Join(t.share(b.Shared), t.rows(b.Rows), t.key(b.Key), t.pay(b))
 }
 
+// rewritable refuses a rewrite of a record that the log does not have.
+func (t *tx) rewritable(b *store.Batch) (refusal, fault error) {
+	for i := range b.Rewrites {
+		r := &b.Rewrites[i]
+		old, err := t.knows(b.SessionID, r.Seq)
+		switch {
+		case err != nil:
+			return nil, err
+		case old == nil || old.TurnID != r.TurnID || old.Kind != r.Kind ||
+			old.Time.UnixMicro() != r.Time.UnixMicro():
+			return malformed("record %d to rewrite is another", r.Seq), nil
+		}
+	}
+	return nil, nil
+}
+
+// knows reads a record of a session; nil if there is none.
+func (t *tx) knows(id string, seq int64) (*record.Record, error) {
+	r, at := &record.Record{Seq: seq}, int64(0)
+	err := t.known.QueryRowContext(context.Background(), id, seq).Scan(&r.TurnID, &r.Kind, &at, &r.Data)
+	switch {
+	case errors.Is(err, sql.ErrNoRows):
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("record %d: %w", seq, err)
+	}
+	r.Time = time.UnixMicro(at).UTC()
+	return r, nil
+}
+
+// record writes a record of a session.
+func (t *tx) record(id string, r *record.Record) error {
+	err := write(t.insertRecord, id, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data), sumOf(id, r))
+	if err != nil {
+		err = fmt.Errorf("record %d: %w", r.Seq, err)
+	}
+	return err
+}
+
 // repeated decides on an append to a log that does not end at b.After. It is a repeat, and no refusal, if
 // the log holds the same records and the key names what they created. Nothing else is compared, since later
 // appends may have replaced it.
@@ -187,17 +248,14 @@ func (t *tx) repeated(b *store.Batch, last int64) (refusal, fault error) {
 	}
 	for i := range b.Records {
 		r := &b.Records[i]
-		var turn, kind string
-		var at int64
-		var data []byte
-		err := t.known.QueryRowContext(context.Background(), b.SessionID, r.Seq).Scan(&turn, &kind, &at, &data)
-		if errors.Is(err, sql.ErrNoRows) { // it was purged
+		old, err := t.knows(b.SessionID, r.Seq)
+		switch {
+		case err != nil:
+			return nil, err
+		case old == nil: // it was purged
 			return fmt.Errorf("%w: it ends at %d and its record %d is gone", store.ErrConflict, last, r.Seq), nil
-		}
-		if err != nil {
-			return nil, fmt.Errorf("record %d: %w", r.Seq, err)
-		}
-		if turn != r.TurnID || kind != string(r.Kind) || at != r.Time.UnixMicro() || !bytes.Equal(data, r.Data) {
+		case old.TurnID != r.TurnID || old.Kind != r.Kind || old.Time.UnixMicro() != r.Time.UnixMicro() ||
+			!bytes.Equal(old.Data, r.Data):
 			return fmt.Errorf("%w: it ends at %d and its record %d is another", store.ErrConflict, last, r.Seq), nil
 		}
 	}

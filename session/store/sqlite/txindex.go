@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -36,7 +37,8 @@ func (t *tx) insert(n *store.NewSession) error {
 	at := n.CreatedAt.UnixMicro()
 	budget, err := json.Marshal(n.Budget)
 	if err == nil {
-		err = write(t.insertSession, n.ID, at, at, n.Creator, n.ClientRef, string(budget))
+		err = write(t.insertSession, n.ID, at, at, n.Creator, n.ClientRef, string(budget),
+			n.DropToolPayloads)
 	}
 	if err == nil {
 		err = t.count(n.ID, 1)
@@ -186,6 +188,9 @@ func (t *tx) fork(f *store.Fork) (refusal, fault error) {
 	if refusal, fault := t.hasRoom(&f.Into); refusal != nil || fault != nil {
 		return refusal, fault
 	}
+	if f.Recode != nil {
+		return t.recoding(f)
+	}
 	if err := t.insert(&f.Into); err != nil {
 		return nil, err
 	}
@@ -195,8 +200,62 @@ func (t *tx) fork(f *store.Fork) (refusal, fault error) {
 			return nil, fmt.Errorf("records after %d: %w", after, err)
 		}
 	}
-	err = write(t.setFork, f.Seq, f.Seq, f.From, f.At, f.OpenTurn, f.LastTurn, f.LastStatus, f.Into.ID)
-	return nil, errors.Join(err, t.rows(f.Rows), t.key(f.Key))
+	return nil, t.forked(f)
+}
+
+// recoding is the rest of a fork that changes the records. It undoes what it has written if a record cannot be changed.
+func (t *tx) recoding(f *store.Fork) (refusal, fault error) {
+	if err := write(t.save); err != nil {
+		return nil, err
+	}
+	fault = t.insert(&f.Into)
+	for after := int64(0); fault == nil && refusal == nil && after < f.Seq; after += copyRecords {
+		refusal, fault = t.recode(f, after)
+	}
+	if fault == nil && refusal == nil {
+		fault = t.forked(f)
+	}
+	if refusal != nil {
+		fault = write(t.undo)
+	}
+	if fault == nil {
+		fault = write(t.release)
+	}
+	return refusal, fault
+}
+
+// recode copies some records behind a position, with the data that f.Recode gives them.
+func (t *tx) recode(f *store.Fork, after int64) (refusal, fault error) {
+	type summed struct {
+		record.Record
+		sum sql.NullInt64
+	}
+	recs, err := query(context.Background(), t.getLog, func(rows *sql.Rows) (r summed, err error) {
+		r.Record, r.sum, err = scanRecord(rows)
+		return r, err
+	}, f.From, after, min(copyRecords, f.Seq-after))
+	if err != nil {
+		return nil, fmt.Errorf("records after %d: %w", after, err)
+	}
+	for i := range recs {
+		r := &recs[i].Record
+		if sum := recs[i].sum; sum.Valid && sum.Int64 != sumOf(f.From, r) {
+			return fmt.Errorf("%w: %w", store.ErrDamaged, wrongSum(f.From, r, sum.Int64)), nil
+		}
+		if err := f.Recode(r); err != nil {
+			return fmt.Errorf("record %d: %w", r.Seq, err), nil
+		}
+		if err := t.record(f.Into.ID, r); err != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+// forked writes what a fork has besides records.
+func (t *tx) forked(f *store.Fork) error {
+	err := write(t.setFork, f.Seq, f.Seq, f.From, f.At, f.OpenTurn, f.LastTurn, f.LastStatus, f.Into.ID)
+	return errors.Join(err, t.rows(f.Rows), t.key(f.Key))
 }
 
 // index writes the rows, the usage and the last turn of b for a log that ends at lastSeq. usage is the text

@@ -146,6 +146,41 @@ func forkInfo(f store.Fork) store.Info {
 }
 
 var forkTests = []test{
+	{"Fork/Recodes", func(t *testing.T, s store.Store) {
+		log := parent(t, s, 40)
+		f := forkOf("b", 41)
+		f.Recode = func(r *record.Record) error {
+			r.Data = append([]byte{byte(r.Seq)}, r.Data...)
+			return nil
+		}
+		mustFork(t, s, f)
+		want := slices.Clone(log[:41])
+		for i := range want {
+			want[i].Data = append([]byte{byte(want[i].Seq)}, want[i].Data...)
+		}
+		wantRecords(t, all(t, s, "b"), want)
+		wantInfo(t, s, forkInfo(f))
+		wantRecords(t, all(t, s, "a"), log)
+	}},
+	{"Fork/CannotRecode", func(t *testing.T, s store.Store) {
+		log := parent(t, s, 40)
+		f := forkOf("b", 41)
+		f.Rows = []store.Row{row(turnRow, "b", "t", 1, "over")}
+		f.Key = &store.Key{Scope: "s", Name: "k", SessionID: "b"}
+		f.Recode = func(r *record.Record) error {
+			if r.Seq == 30 {
+				return store.ErrDamaged
+			}
+			return nil
+		}
+		wantNamed(t, "Fork of a record that cannot be changed", s.Fork(t.Context(), f), store.ErrDamaged)
+		wantSessions(t, s, store.InfoQuery{}, "a")
+		wantRows(t, s, store.RowQuery{Kind: turnRow, SessionID: "b"})
+		wantNoKey(t, s, "s", "k")
+		f.Recode = nil
+		mustFork(t, s, f)
+		wantRecords(t, all(t, s, "b"), log[:41])
+	}},
 	{"Fork/InheritsTheLog", func(t *testing.T, s store.Store) {
 		log := parent(t, s, 50)
 		before, err := s.Info(t.Context(), "a")

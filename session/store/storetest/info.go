@@ -67,6 +67,7 @@ var infoTests = []test{
 				Cost:       123_456_789_123_456_789,
 				Wall:       time.Hour + 1,
 			},
+			DropToolPayloads: true,
 		}
 		if err := s.Create(t.Context(), n, nil); err != nil {
 			t.Fatalf("Create: %v", err)
@@ -74,6 +75,7 @@ var infoTests = []test{
 		wantInfo(t, s, store.Info{
 			Head:    store.Head{ID: "b", CreatedAt: epoch, UpdatedAt: epoch},
 			Creator: "ann", ClientRef: "ref", Labels: map[string]string{"k": "v"}, Budget: n.Budget, Version: 1,
+			DropToolPayloads: true,
 		})
 		_, err := s.Info(t.Context(), "c")
 		wantNamed(t, "Info of no session", err, store.ErrNoSession)

@@ -90,6 +90,9 @@ func (m *model) Append(ctx context.Context, b store.Batch) error {
 			return err
 		}
 	}
+	if !s.has(b.Rewrites) {
+		return store.ErrMalformed
+	}
 	if m.space > 0 && m.used()+dataLen(b) > m.space {
 		return store.ErrFull
 	}
@@ -110,6 +113,9 @@ func (m *model) Append(ctx context.Context, b store.Batch) error {
 		r.Data = bytes.Clone(r.Data)
 		s.log = append(s.log, r)
 		s.updated = r.Time
+	}
+	for _, r := range b.Rewrites {
+		s.log[r.Seq-1].Data = bytes.Clone(r.Data)
 	}
 	m.share(b.Shared)
 	m.pay(b)

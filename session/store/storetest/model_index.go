@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/tenant"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -22,10 +23,22 @@ type rowName struct {
 func newModelSession(n store.NewSession) *modelSession {
 	at := micro(n.CreatedAt)
 	s := &modelSession{updated: at, rows: map[rowName]store.Row{}}
-	s.info = store.Info{Creator: n.Creator, ClientRef: n.ClientRef, Budget: n.Budget, Version: 1}
+	s.info = store.Info{Creator: n.Creator, ClientRef: n.ClientRef, Budget: n.Budget, Version: 1,
+		DropToolPayloads: n.DropToolPayloads}
 	s.info.ID, s.info.CreatedAt = n.ID, at
 	s.label(n.Labels)
 	return s
+}
+
+// has reports whether the log has records, but for their data.
+func (s *modelSession) has(recs []record.Record) bool {
+	return !slices.ContainsFunc(recs, func(r record.Record) bool {
+		if r.Seq < 1 || r.Seq > int64(len(s.log)) {
+			return true
+		}
+		old := s.log[r.Seq-1]
+		return old.TurnID != r.TurnID || old.Kind != r.Kind || !old.Time.Equal(micro(r.Time))
+	})
 }
 
 func micro(t time.Time) time.Time { return t.UTC().Truncate(time.Microsecond) }
@@ -230,6 +243,14 @@ func (m *model) Fork(ctx context.Context, f store.Fork) error {
 	}
 	s := newModelSession(f.Into)
 	s.log = slices.Clone(from.log[:f.Seq])
+	for i := range s.log {
+		if f.Recode == nil {
+			break
+		}
+		if err := f.Recode(&s.log[i]); err != nil {
+			return err
+		}
+	}
 	s.write(f.Rows)
 	s.open, s.info.LastTurn, s.info.LastStatus = f.OpenTurn, f.LastTurn, f.LastStatus
 	s.info.ForkedFrom, s.info.ForkedAt, s.info.Inherited = f.From, f.At, f.Seq

@@ -51,7 +51,7 @@ func (h Harness) Run(t *testing.T) {
 func runOpen(t *testing.T, open func(t *testing.T) store.Store) {
 	for _, tests := range [][]test{
 		sessionTests, appendTests, conflictTests, malformedTests, turnTests,
-		epochTests, manyTests, readTests, sharedTests, spentTests, boundTests, attemptsTests, purgeTests,
+		epochTests, manyTests, readTests, sharedTests, spentTests, boundTests, rewriteTests, attemptsTests, purgeTests,
 		infoTests, updateTests, listTests, rowTests, keyTests, batchTests, forkTests,
 		contextTests, concurrencyTests, modelTests,
 	} {

@@ -1,0 +1,235 @@
+package daemon
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/apzuk3/agentd/internal/ledger"
+	"github.com/apzuk3/agentd/internal/sealed"
+	"github.com/apzuk3/agentd/session/principal"
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/sqlite"
+)
+
+// Encryption says with which keys a database is encrypted. The zero value encrypts nothing.
+type Encryption = sealed.Config
+
+// ErrNoKeys is why a database that is encrypted is not opened without its keys.
+var ErrNoKeys = sealed.ErrNoKeys
+
+// NewEncryptionKey returns a line of Encryption.KeysFile, with a new key.
+func NewEncryptionKey(id string) (string, error) { return sealed.NewKey(id) }
+
+// sealedStore returns what sessions are kept in: the store, or one that seals what it writes to it.
+func (d *Daemon) sealedStore() (store.Store, error) {
+	db, ok := d.store.(sealed.DB)
+	if !ok {
+		if !d.cfg.Encryption.IsZero() {
+			return nil, errors.New("daemon: Encryption needs a store with Transact and View, as that of a DataDir has")
+		}
+		return d.store, nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	var err error
+	if d.ring, err = sealed.Open(ctx, db, d.cfg.Encryption, d.log); err != nil {
+		return nil, fmt.Errorf("daemon: %w", err)
+	}
+	if d.ring == nil {
+		return d.store, nil
+	}
+	return sealed.New(d.store, d.ring), nil
+}
+
+// reloadKeys reads the file of keys again.
+func (d *Daemon) reloadKeys() error {
+	if d.ring == nil {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	return d.ring.Reload(ctx, d.log)
+}
+
+// sealing seals all values again when it is asked to, until ctx ends. What a process does not finish, the next one
+// does.
+func (d *Daemon) sealing(ctx context.Context, db sealed.Recoder) {
+	tick := time.NewTicker(erasureEvery)
+	defer tick.Stop()
+	for {
+		if _, err := d.seal(ctx, db); err != nil && ctx.Err() == nil {
+			d.log.Error("values could not be sealed again; it is tried again", slog.String("error", err.Error()))
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+	}
+}
+
+// seal does the next sealing that was asked for; more is false if there is none.
+func (d *Daemon) seal(ctx context.Context, db sealed.Recoder) (more bool, err error) {
+	x, err := sealed.Sealings{DB: db}.Open(ctx)
+	if err != nil || x.ID == 0 {
+		return false, err
+	}
+	result, err := d.ring.Seal(ctx, db, x)
+	if err != nil {
+		return false, fmt.Errorf("sealing %d: %w", x.ID, err)
+	}
+	d.log.Info("all values were sealed again", slog.Int64("sealing", x.ID), slog.String("result", result))
+	return true, nil
+}
+
+// Reseal seals all values of a database under a new data key: those that are clear, and those of older data keys, which
+// are removed. A daemon that runs does it; else this process does. ctx bounds the wait; it goes on. left are files
+// beside the database that may have clear values.
+func Reseal(ctx context.Context, cfg Config) (result string, left []string, err error) {
+	l, err := OpenLedger(ctx, cfg.DataDir, cfg.AllowNetworkFiles)
+	if err != nil {
+		return "", nil, err
+	}
+	if l.alone {
+		if err := l.Close(); err != nil {
+			return "", nil, err
+		}
+		result, err = resealAlone(ctx, cfg)
+	} else {
+		result, err = l.reseal(ctx)
+		err = errors.Join(err, l.Close())
+	}
+	if err == nil {
+		left, err = copiesBeside(cfg.DataDir)
+	}
+	return result, left, err
+}
+
+// askForSealing notes that all values are to be sealed again.
+func askForSealing(ctx context.Context, db sealed.DB, l ledger.Ledger) (id int64, err error) {
+	if id, err = (sealed.Sealings{DB: db}).Add(ctx); err != nil {
+		return 0, err
+	}
+	return id, l.AddEntries(ctx, []ledger.Entry{{
+		Time: time.Now(), Principal: osUser(), Role: principal.Operator, From: "local",
+		Action: "reseal", Subject: fmt.Sprint(id), Outcome: "ok",
+	}})
+}
+
+// reseal has the daemon that runs seal all values again.
+func (l *Ledger) reseal(ctx context.Context) (string, error) {
+	id, err := askForSealing(ctx, l.store, l.ledger)
+	if err != nil {
+		return "", err
+	}
+	tick := time.NewTicker(erasurePoll)
+	defer tick.Stop()
+	for {
+		x, err := sealed.Sealings{DB: l.store}.Get(ctx, id)
+		if err != nil || !x.Ended.IsZero() {
+			return x.Result, err
+		}
+		select {
+		case <-tick.C:
+		case <-ctx.Done():
+			return "", fmt.Errorf("sealing %d is not over; the server continues: %w", id, context.Cause(ctx))
+		}
+	}
+}
+
+// resealAlone seals the values of a database that no daemon has open. It runs no turn.
+func resealAlone(ctx context.Context, cfg Config) (result string, err error) {
+	cfg.HandlerOnly = true
+	d, err := New(cfg)
+	if err != nil {
+		return "", err
+	}
+	defer func() {
+		now, cancel := context.WithCancel(context.Background())
+		cancel()
+		err = errors.Join(err, d.Shutdown(now))
+	}()
+	db, ok := d.store.(sealed.Recoder)
+	if !ok || d.ring == nil {
+		return "", errors.New("there are no encryption keys: want --encryption-keys or --encryption-command")
+	}
+	id, err := askForSealing(ctx, db, d.ledger)
+	for more := true; more && err == nil; {
+		more, err = d.seal(ctx, db)
+	}
+	if err != nil {
+		return "", err
+	}
+	x, err := sealed.Sealings{DB: db}.Get(ctx, id)
+	return x.Result, err
+}
+
+// copiesBeside returns the copies of a database that are beside it: from before upgrades, and what Restore has kept.
+func copiesBeside(dataDir string) ([]string, error) {
+	path := filepath.Join(dataDir, databaseFile)
+	files, err := filepath.Glob(escapeGlob(path) + "*")
+	return slices.DeleteFunc(files, func(name string) bool {
+		return slices.Contains([]string{"", "-wal", "-shm", ".lock"}, strings.TrimPrefix(name, path))
+	}), err
+}
+
+// escapeGlob is a pattern that matches a path alone.
+func escapeGlob(path string) string {
+	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
+}
+
+// source is a database that is read, with the values that sessions have written.
+type source struct {
+	*sqlite.Store
+	values store.Store
+}
+
+// openSource opens a database for reading, with the keys that it is encrypted with.
+func openSource(ctx context.Context, path string, keys Encryption) (*source, error) {
+	db, err := open(ctx, path)
+	if err != nil {
+		return nil, err
+	}
+	s, err := newSource(ctx, db, keys)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), db.Close())
+	}
+	return s, nil
+}
+
+func newSource(ctx context.Context, db *sqlite.Store, keys Encryption) (*source, error) {
+	ring, err := sealed.OpenReadOnly(ctx, db, keys)
+	if err != nil || ring == nil {
+		return &source{db, db}, err
+	}
+	return &source{db, sealed.New(db, ring)}, nil
+}
+
+// Read, Row, Rows, Shared and Key open what is sealed.
+func (s *source) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
+	return s.values.Read(ctx, id, after, limit)
+}
+
+func (s *source) Row(ctx context.Context, kind store.RowKind, sessionID, id string) (store.Row, error) {
+	return s.values.Row(ctx, kind, sessionID, id)
+}
+
+func (s *source) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error) {
+	return s.values.Rows(ctx, q)
+}
+
+func (s *source) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
+	return s.values.Shared(ctx, scope)
+}
+
+func (s *source) Key(ctx context.Context, scope, name string) (store.Key, error) {
+	return s.values.Key(ctx, scope, name)
+}
