@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/json"
 	"fmt"
+	"iter"
 	"slices"
 
 	"google.golang.org/genai"
@@ -22,19 +23,26 @@ const noArgs = "{}"
 // WithoutPayloads returns those records of a turn that say what its tools were given and what they returned, without it:
 // arguments become {}, and results a text that says so. Calls keep their ids, names and outcomes, and the state that
 // they set. What the engine's own tools ask and are told stays, and so does what models say. recs are all records of a
-// turn, in order; none of them is changed. A record that has nothing to drop is not returned: a second time gives none.
-func (r *Runner) WithoutPayloads(recs []record.Record) ([]record.Record, error) {
+// turn, in order, read twice; none of them is changed. A record that has nothing to drop is not returned: a second time
+// gives none.
+func (*Runner) WithoutPayloads(recs iter.Seq2[record.Record, error]) ([]record.Record, error) {
 	d := dropping{
 		calls: map[string]bool{}, outcomes: map[string]record.Outcome{}, outputs: map[string]bool{},
 		malformed: map[string]bool{}, edited: map[string]bool{},
 	}
-	for _, rec := range recs {
+	for rec, err := range recs {
+		if err != nil {
+			return nil, err
+		}
 		if err := d.look(rec); err != nil {
 			return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
 		}
 	}
 	var out []record.Record
-	for _, rec := range recs {
+	for rec, err := range recs {
+		if err != nil {
+			return nil, err
+		}
 		data, err := d.without(rec)
 		if err != nil {
 			return nil, fmt.Errorf("record %d: %w", rec.Seq, err)
@@ -46,6 +54,9 @@ func (r *Runner) WithoutPayloads(recs []record.Record) ([]record.Record, error) 
 	}
 	return out, nil
 }
+
+// Forget drops what is in memory of a session between its turns.
+func (r *Runner) Forget(tenant, sessionID string) { r.cache.take(cacheKey{tenant, sessionID}, 0) }
 
 // dropping is a turn whose payloads are dropped.
 type dropping struct {

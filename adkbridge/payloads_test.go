@@ -2,6 +2,7 @@ package adkbridge
 
 import (
 	"bytes"
+	"iter"
 	"slices"
 	"strings"
 	"testing"
@@ -41,7 +42,7 @@ func TestWithoutPayloads(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	changed, err := w.runner.WithoutPayloads(recs)
+	changed, err := w.runner.WithoutPayloads(each(recs))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -64,7 +65,7 @@ func TestWithoutPayloads(t *testing.T) {
 	if before < 10 || len(changed) == 0 {
 		t.Fatalf("the log had it %d times, %d records are changed", before, len(changed))
 	}
-	if again, err := w.runner.WithoutPayloads(without); err != nil || len(again) > 0 {
+	if again, err := w.runner.WithoutPayloads(each(without)); err != nil || len(again) > 0 {
 		t.Errorf("a second time changes %d records, %v", len(again), err)
 	}
 	rep, err := Verify(t.Context(), w.session, logOfTurn(w.session, "", without).Records, nil)
@@ -82,5 +83,15 @@ func TestWithoutPayloads(t *testing.T) {
 	got := describe(seen[len(seen)-1].contents)
 	if strings.Contains(got, "canary") || !strings.Contains(got, dropped) || !strings.Contains(got, "called tool `fetch`") {
 		t.Errorf("the next turn reads\n%s", got)
+	}
+}
+
+func each(recs []record.Record) iter.Seq2[record.Record, error] {
+	return func(yield func(record.Record, error) bool) {
+		for _, rec := range recs {
+			if !yield(rec, nil) {
+				return
+			}
+		}
 	}
 }

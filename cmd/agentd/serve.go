@@ -53,6 +53,8 @@ type serveCmd struct {
 	Retention     time.Duration `default:"24h" help:"How long a turn waits for a client before it is ended."`
 	PurgeAfter    time.Duration `default:"0s" help:"${serve_purge_after}"`
 
+	DropToolPayloads bool `live:"" help:"${serve_drop_tool_payloads}"`
+
 	AuditRetention time.Duration `default:"8760h" help:"How long entries of the audit trail are kept; 0 is for ever."`
 
 	IdleTurn      time.Duration `live:"" default:"1m" help:"How long a turn that waits for a client stays in memory."`
@@ -143,6 +145,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		MaxStreams:        c.MaxStreams,
 		MaxTenantStreams:  c.MaxTenantStreams,
 		TraceShare:        c.TraceShare,
+		DropToolPayloads:  c.DropToolPayloads,
 		MaxMessageBytes:   c.MaxMessageBytes,
 		MaxReplyBytes:     c.MaxReplyBytes,
 		MessagesPerSecond: c.MessagesPerSecond,

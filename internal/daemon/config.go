@@ -109,6 +109,9 @@ type Config struct {
 	// and prices, by their names; see docs/security.md. A budget in it overrides Turns.TenantDay or Turns.TenantMonth
 	// for its tenant. Default none.
 	Tenants string
+	// DropToolPayloads has no session keep what tools were given and returned after its turn; else each session says
+	// so for itself.
+	DropToolPayloads bool
 	// AuditRetention is how long entries of the audit trail are kept. Default 365 days; a negative one is for ever.
 	AuditRetention time.Duration
 	// NoReflection leaves out the gRPC reflection service.

@@ -74,7 +74,7 @@ func (c Config) Reloaded(next Config) Config {
 	c.LingerTimeout = next.LingerTimeout
 	c.ModelTimeout, c.ModelIdleTimeout = next.ModelTimeout, next.ModelIdleTimeout
 	c.ModelRetry, c.ModelBreaker = next.ModelRetry, next.ModelBreaker
-	c.CompactAt = next.CompactAt
+	c.CompactAt, c.DropToolPayloads = next.CompactAt, next.DropToolPayloads
 	c.Trees.ModelCalls = next.Trees.ModelCalls
 	c.Turns.MaxTenantTurns, c.Turns.MaxTenantSessions = next.Turns.MaxTenantTurns, next.Turns.MaxTenantSessions
 	c.Turns.MaxTurns, c.Turns.MaxQueued = next.Turns.MaxTurns, next.Turns.MaxQueued

@@ -221,8 +221,10 @@ var rooms = []room{
 			"go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/sdk/metric", "go.opentelemetry.io/otel/trace", "golang.org/x/net"},
 		knows: "spans, made of logs, and where they are exported to; neither requests nor the engine"},
 
+	{path: "internal/payloads", floor: 2, may: []string{"session/index", "session/record", "session/store", lru},
+		knows: "when payloads leave a log; neither the engine's form, nor databases, nor sessions in memory"},
 	{path: "internal/daemon", floor: 3,
-		may: []string{"internal/otlp", "session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "internal/check", "internal/configfile", "internal/tenantfile", "internal/audit", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "internal/keytext", "internal/sealed", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
+		may: []string{"internal/payloads", "internal/otlp", "session", "session/limits", "session/principal", "session/store", "session/record", "session/store/sqlite", "internal/check", "internal/configfile", "internal/tenantfile", "internal/audit", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "internal/keytext", "internal/sealed", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
 			"model/openai", "internal/models/scripted", "internal/models/echo", "internal/models/record", "internal/telemetry", "adkbridge", "server", gen, genConnect, connect,
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "internal/protorules",
 			"google.golang.org/protobuf/types/known/durationpb"},
