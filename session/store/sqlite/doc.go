@@ -70,6 +70,11 @@
 // SQLite checks the WAL and the form of its pages. Nothing checks the values of what stands beside the
 // logs: lists, labels, shared values.
 //
+// # Values that change their form
+//
+// [Store.Recode] replaces values by others that say the same, 64 of them or 256 KiB in a transaction, also while the
+// store is in use: a value is replaced only if it is still the one that was read. The checksum of a record follows.
+//
 // # Copies
 //
 // [Config].ReadOnly opens a database for reading, also beside the process that holds it: it takes no lock
