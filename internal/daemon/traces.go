@@ -12,12 +12,12 @@ import (
 
 // openExporter starts to export spans and metrics, if the environment names a collector.
 func (d *Daemon) openExporter() (err error) {
-	endpoint := d.cfg.Getenv("OTEL_EXPORTER_OTLP_ENDPOINT")
+	endpoint := d.cfg.getenv("OTEL_EXPORTER_OTLP_ENDPOINT")
 	if endpoint == "" {
 		return nil
 	}
 	if d.exporter, err = otlp.New(otlp.Config{
-		Endpoint: endpoint, Headers: d.cfg.Getenv("OTEL_EXPORTER_OTLP_HEADERS"), Share: d.cfg.TraceShare,
+		Endpoint: endpoint, Headers: d.cfg.getenv("OTEL_EXPORTER_OTLP_HEADERS"), Share: d.cfg.TraceShare,
 		Service: "agentd", Version: d.cfg.Version, Metrics: d.metrics.Gatherer(), Client: d.cfg.Collector,
 		Logger: d.log,
 	}); err != nil {
