@@ -161,7 +161,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	d.http = newHTTPServer(&cfg, d.requests.guard(d.guarded(d.server.Handler())))
-	logModels(d.log, now.registry)
+	logModels(d.log, now)
 	return d, nil
 }
 

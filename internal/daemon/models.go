@@ -60,11 +60,17 @@ func listModels(reg *models.Registry) *agentdv1.ListModelsResponse {
 	return out
 }
 
-// logModels says which providers the server has a key for, and what to do when
-// it has none.
-func logModels(log *slog.Logger, reg *models.Registry) {
+// logModels says which providers the server has a key for, how many tenants have keys of their own, and what to do
+// when there is none.
+func logModels(log *slog.Logger, now *live) {
+	tenants := 0
+	for _, s := range now.tenants {
+		if s.registry.HasTenantKeys() {
+			tenants++
+		}
+	}
 	var with, without, variables, headers, endpoints []string
-	for _, st := range reg.Providers() {
+	for _, st := range now.registry.Providers() {
 		if at := shown(st.Endpoint); at != "" {
 			endpoints = append(endpoints, st.Provider+"="+at)
 		}
@@ -79,8 +85,9 @@ func logModels(log *slog.Logger, reg *models.Registry) {
 		}
 	}
 	log.Debug("endpoints of providers", slog.Any("endpoints", endpoints))
-	if len(with) > 0 {
-		log.Info("models", slog.Any("server_keys", with), slog.Any("callers_keys_only", without))
+	if len(with) > 0 || tenants > 0 {
+		log.Info("models", slog.Any("server_keys", with), slog.Any("callers_keys_only", without),
+			slog.Int("tenants_with_keys", tenants))
 		return
 	}
 	log.Warn("no provider key: only the models echo and scripted/… (try scripted/demo) work without one",

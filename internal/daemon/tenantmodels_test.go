@@ -227,6 +227,9 @@ func TestTenantModels(t *testing.T) {
 		}
 	}
 	stop(t, x.d)
+	if !strings.Contains(x.log.String(), "tenants_with_keys=3") {
+		t.Errorf("the log does not say how many tenants have keys:\n%s", x.log.String())
+	}
 	x.quiet()
 }
 

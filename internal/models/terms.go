@@ -139,6 +139,9 @@ func (r *Registry) allowedNames(provider string) []string {
 	return out
 }
 
+// HasTenantKeys reports whether the tenant has keys of its own.
+func (r *Registry) HasTenantKeys() bool { return len(r.terms.keys) > 0 }
+
 // keyFor returns the tenant's own key for a provider, and whether it may use the server's, which is "" here.
 func (r *Registry) keyFor(provider string) (key string, servers bool) {
 	of := r.about[provider].KeysOf
