@@ -20,7 +20,7 @@ const dropped = "(not kept after its turn)"
 // noArgs are the arguments of a call whose own are not kept.
 const noArgs = "{}"
 
-// WithoutPayloads returns those records of a turn that say what its tools were given and what they returned, without it:
+// WithoutPayloads returns those records of a turn that say what its tools were given and returned, without it:
 // arguments become {}, and results a text that says so. Calls keep their ids, names and outcomes, and the state that
 // they set. What the engine's own tools ask and are told stays, and so does what models say. recs are all records of a
 // turn, in order, read twice; none of them is changed. A record that has nothing to drop is not returned: a second time
@@ -96,6 +96,7 @@ func (d *dropping) look(rec record.Record) error {
 			return err
 		}
 		d.edited[f.ID] = f.Decision == record.Approve && f.Input != nil
+	default:
 	}
 	return nil
 }
@@ -121,8 +122,9 @@ func (d *dropping) without(rec record.Record) ([]byte, error) {
 		}
 		f.Body, f.Truncated = nil, true
 		return marshal(f)
+	default:
+		return nil, nil
 	}
-	return nil, nil
 }
 
 // result drops the payload of a result. The texts of outcomes other than a tool's own are not its payload.
@@ -158,7 +160,10 @@ func (d *dropping) event(data []byte) ([]byte, error) {
 
 // eventHas reports whether an event has payloads that are there still.
 func (d *dropping) eventHas(s *stored) bool {
-	return s.Content != nil && !s.CustomMetadata.Agentd.Dropped && slices.ContainsFunc(s.Content.Parts, func(p *genai.Part) bool {
+	if s.Content == nil || s.CustomMetadata.Agentd.Dropped {
+		return false
+	}
+	return slices.ContainsFunc(s.Content.Parts, func(p *genai.Part) bool {
 		return p.FunctionCall != nil && d.calls[p.FunctionCall.ID] ||
 			p.FunctionResponse != nil && d.calls[p.FunctionResponse.ID]
 	})

@@ -46,8 +46,8 @@ var helps = map[string]string{
 	"serve_data": "Folder of the database, ':memory:' for none. Default: agentd in the user's data folder.",
 	"serve_admin_addr": "Where metrics (/metrics), health (/healthz, /readyz) and profiles (/debug/pprof/) are, " +
 		"without authentication; 'off' for nowhere. The default address may be in use: the server starts without them.",
-	"serve_drop_tool_payloads": "Remove what tools were given and returned from the logs of all sessions when their turns " +
-		"are over. Without it each session says so when it is made.",
+	"serve_drop_tool_payloads": "Remove what tools were given and returned from the logs of all sessions " +
+		"when their turns are over. Without it each session says so when it is made.",
 	"serve_trace_share": "Share of traces, from 0 to 1, that are exported to the collector of otlp_endpoint, " +
 		"of those that begin here: of others whoever began them decides.",
 	"encryption_keys": "Encrypt what sessions say with the first key of this file; the others open what they have " +

@@ -152,7 +152,8 @@ func New(cfg Config) (_ *Daemon, err error) {
 		return nil, err
 	}
 	if d.manager, err = session.NewManager(session.Config{
-		Store: d.withoutPayloads(d.traced(d.metrics.Store(kept))), Runner: d.tracedRunner(), Logger: cfg.Logger, Limits: now.turns,
+		Store: d.withoutPayloads(d.traced(d.metrics.Store(kept))), Runner: d.tracedRunner(),
+		Logger: cfg.Logger, Limits: now.turns,
 		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered,
 	}); err != nil {
 		return nil, err

@@ -51,7 +51,7 @@ func dropPayloads(t *testing.T, bySession, byDaemon, kept bool) {
 		given = append(given, i.What)
 		return client.ToolOutput{Output: "canary-output", Parts: []client.Part{client.Inline("image/png", []byte("canary-file"))}}, nil
 	}
-	act := func(_ context.Context, i in) (string, error) { return "", errorOf("canary-error of " + i.What) }
+	act := func(_ context.Context, i in) (string, error) { return "", toolError("canary-error of " + i.What) }
 	if err := client.AddTool(cl, "look", "looks", look); err != nil {
 		t.Fatal(err)
 	}
@@ -126,7 +126,7 @@ func dropPayloads(t *testing.T, bySession, byDaemon, kept bool) {
 	}
 }
 
-// errorOf is an error of a tool.
-type errorOf string
+// toolError is an error of a tool.
+type toolError string
 
-func (e errorOf) Error() string { return string(e) }
+func (e toolError) Error() string { return string(e) }

@@ -12,6 +12,7 @@ import (
 	"errors"
 	"fmt"
 	"iter"
+	"slices"
 
 	lru "github.com/hashicorp/golang-lru/v2"
 
@@ -29,7 +30,8 @@ const (
 
 // Engine is the engine, which knows the form of its events.
 type Engine interface {
-	// WithoutPayloads returns the records of a turn that have payloads, without them. It ranges over recs more than once.
+	// WithoutPayloads returns the records of a turn that have payloads, without them. It ranges over recs more than
+	// once.
 	WithoutPayloads(recs iter.Seq2[record.Record, error]) ([]record.Record, error)
 	// Decode returns the fact of an event.
 	Decode(data []byte) (*record.Event, error)
@@ -202,7 +204,7 @@ func (s *Store) index(ctx context.Context, b *store.Batch, turn string, from int
 	}
 	for _, row := range rows {
 		if row.Kind == store.RowInteraction {
-			b.Rows = append(b.Rows[:len(b.Rows):len(b.Rows)], row)
+			b.Rows = append(slices.Clip(b.Rows), row)
 		}
 	}
 	return nil

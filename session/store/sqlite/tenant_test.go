@@ -23,7 +23,8 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 			_, spent, _ := bytes.Cut(known(t)["00010_spent.sql"].Data, []byte("-- +goose Up"))
 			_, counts, _ := bytes.Cut(known(t)["00012_session_counts.sql"].Data, []byte("-- +goose Up"))
 			counts, _, _ = bytes.Cut(counts, []byte("INSERT"))
-			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, spent, counts)}
+			_, drops, _ := bytes.Cut(known(t)["00014_drop_payloads.sql"].Data, []byte("-- +goose Up"))
+			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, spent, counts, drops)}
 		}
 	}
 	s := open(t, dir, withMigrations(before))
@@ -49,7 +50,7 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, s)
-	execSQL(t, dir, "DROP TABLE spent", "DROP TABLE session_counts")
+	execSQL(t, dir, "DROP TABLE spent", "DROP TABLE session_counts", "ALTER TABLE sessions DROP COLUMN drop_payloads")
 
 	s = open(t, dir)
 	defer mustClose(t, s)
