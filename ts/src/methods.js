@@ -1,2 +1,0 @@
-export {};
-//# sourceMappingURL=methods.js.map

@@ -1,3 +1,0 @@
-// What model calls took.
-export {};
-//# sourceMappingURL=usage.js.map
