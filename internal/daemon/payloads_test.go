@@ -126,6 +126,43 @@ func dropPayloads(t *testing.T, bySession, byDaemon, kept bool) {
 	}
 }
 
+// TestPayloadsOfAnotherSession: a session with the id of one that was deleted keeps its payloads or not by itself.
+func TestPayloadsOfAnotherSession(t *testing.T) {
+	t.Parallel()
+	d := start(t, daemon.Config{CreateSessions: true, Scripts: map[string]string{
+		"works": "answers: [{when: {step: 1}, calls: [{name: look, args: {}}]}, {when: {}, text: over}]",
+	}})
+	cl := client.New(d.URL())
+	defer cl.CloseIdleConnections()
+	look := func(context.Context, struct{}) (string, error) { return "canary", nil }
+	if err := client.AddTool(cl, "look", "looks", look); err != nil {
+		t.Fatal(err)
+	}
+	info, err := cl.CreateSession(t.Context(), client.NewSessionInfo{DropToolPayloads: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, kept := range []bool{false, true} {
+		agent := client.LLM("a", "scripted/works", client.Tools("look"))
+		if _, err := cl.Do(t.Context(), agent, "go", client.WithSessionID(info.ID)); err != nil {
+			t.Fatal(err)
+		}
+		var shown strings.Builder
+		for ev, err := range cl.Session(info.ID).Events(t.Context()) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			shown.WriteString(ev.Proto().String())
+		}
+		if got := strings.Contains(shown.String(), "canary"); got != kept {
+			t.Errorf("a reader finds what the tool returned: %v, want %v", got, kept)
+		}
+		if err := cl.Session(info.ID).Delete(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
 // toolError is an error of a tool.
 type toolError string
 

@@ -58,12 +58,12 @@ func New(s store.Store, engine Engine, all func() bool) *Store {
 
 // Append implements store.Store.
 func (s *Store) Append(ctx context.Context, b store.Batch) error {
-	ends, err := s.drop(ctx, &b)
+	dropped, err := s.drop(ctx, &b)
 	if err != nil {
 		return err
 	}
 	err = s.Store.Append(ctx, b)
-	if err == nil && ends {
+	if err == nil && dropped {
 		s.engine.Forget(b.Names())
 	}
 	return err
@@ -71,25 +71,32 @@ func (s *Store) Append(ctx context.Context, b store.Batch) error {
 
 // AppendMany implements store.Store.
 func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
-	errs := make([]error, len(batches))
+	errs, dropped := make([]error, len(batches)), make([]bool, len(batches))
 	var good []store.Batch
 	var at []int
 	for i := range batches {
 		b := batches[i]
-		if _, errs[i] = s.drop(ctx, &b); errs[i] == nil {
+		if dropped[i], errs[i] = s.drop(ctx, &b); errs[i] == nil {
 			good, at = append(good, b), append(at, i)
 		}
 	}
 	for j, err := range s.Store.AppendMany(ctx, good) {
-		if errs[at[j]] = err; err == nil {
+		if errs[at[j]] = err; err == nil && dropped[at[j]] {
 			s.engine.Forget(good[j].Names())
 		}
 	}
 	return errs
 }
 
-// drop has a batch that ends a turn take its payloads out of the log, and reports whether it does.
-func (s *Store) drop(ctx context.Context, b *store.Batch) (ends bool, err error) {
+// Delete implements store.Store. The session's id may be that of another one later, which keeps its payloads or not.
+func (s *Store) Delete(ctx context.Context, id string, lastSeq int64) error {
+	err := s.Store.Delete(ctx, id, lastSeq)
+	s.known.Remove(id)
+	return err
+}
+
+// drop has a batch that ends a turn take its payloads out of the log, and reports whether there are any.
+func (s *Store) drop(ctx context.Context, b *store.Batch) (dropped bool, err error) {
 	turn := ""
 	for i := range b.Records {
 		if b.Records[i].Kind == record.KindTurnEnded {
@@ -115,13 +122,14 @@ func (s *Store) drop(ctx context.Context, b *store.Batch) (ends bool, err error)
 	if err != nil {
 		return false, fmt.Errorf("payloads of turn %q: %w", turn, err)
 	}
+	if len(changed) == 0 {
+		return false, nil
+	}
 	now := map[int64]record.Record{}
 	for _, rec := range changed {
-		now[rec.Seq] = rec
-		if rec.Seq > b.After {
-			continue
+		if now[rec.Seq] = rec; rec.Seq <= b.After {
+			b.Rewrites = append(b.Rewrites, rec)
 		}
-		b.Rewrites = append(b.Rewrites, rec)
 	}
 	own := make([]record.Record, len(b.Records))
 	for i, rec := range b.Records {
