@@ -144,7 +144,10 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		MaxConns:          c.MaxConns,
 		MaxStreams:        c.MaxStreams,
 		MaxTenantStreams:  c.MaxTenantStreams,
-		TraceShare:        c.TraceShare,
+		Collector: daemon.Collector{
+			Endpoint: getenv("OTEL_EXPORTER_OTLP_ENDPOINT"), Headers: getenv("OTEL_EXPORTER_OTLP_HEADERS"),
+			TraceShare: c.TraceShare,
+		},
 		DropToolPayloads:  c.DropToolPayloads,
 		MaxMessageBytes:   c.MaxMessageBytes,
 		MaxReplyBytes:     c.MaxReplyBytes,

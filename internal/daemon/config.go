@@ -77,11 +77,8 @@ type Config struct {
 	// see package record. It holds prompts and responses, and no keys. Default none.
 	RecordTo string
 
-	// TraceShare is the share of traces that begin here, from 0 to 1, that are exported. Where to is in Getenv:
-	// OTEL_EXPORTER_OTLP_ENDPOINT and OTEL_EXPORTER_OTLP_HEADERS, see package otlp.
-	TraceShare float64
-	// Collector makes the requests to it. Default: a client of the exporter's own.
-	Collector *http.Client
+	// Collector is where spans and metrics are exported to, if its Endpoint is set.
+	Collector Collector
 
 	// Logger receives what is worth knowing, and no keys, prompts or payloads.
 	// Default: none.
@@ -241,8 +238,8 @@ func (c Config) Validate() error {
 				fmt.Errorf("daemon: admin address %q: want host:port, such as 127.0.0.1:9090: %w", c.AdminAddr, err))
 		}
 	}
-	if c.TraceShare < 0 || c.TraceShare > 1 || math.IsNaN(c.TraceShare) {
-		errs = append(errs, fmt.Errorf("daemon: TraceShare is %v, must be from 0 to 1", c.TraceShare))
+	if err := c.Collector.check(); err != nil {
+		errs = append(errs, fmt.Errorf("daemon: %w", err))
 	}
 	if c.CompactAt < 0 || c.CompactAt > 1 || math.IsNaN(c.CompactAt) {
 		errs = append(errs, fmt.Errorf("daemon: CompactAt is %v, must be from 0 to 1", c.CompactAt))

@@ -3,6 +3,7 @@ package daemon
 import (
 	"context"
 	"log/slog"
+	"net/http"
 
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/otlp"
@@ -10,22 +11,44 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// openExporter starts to export spans and metrics, if the environment names a collector.
-func (d *Daemon) openExporter() (err error) {
-	endpoint := d.cfg.getenv("OTEL_EXPORTER_OTLP_ENDPOINT")
-	if endpoint == "" {
+// Collector is an OpenTelemetry collector, which takes OTLP over HTTP.
+type Collector struct {
+	// Endpoint is its address, such as http://127.0.0.1:4318. Default: nothing is exported.
+	Endpoint string
+	// Headers are sent with each request: name=value, separated by commas, with values as in URLs. They may be secrets.
+	Headers string
+	// TraceShare is the share of traces that are exported, from 0 to 1, of those that begin here; of others who has
+	// begun them decides.
+	TraceShare float64
+	// Client makes the requests. Default: one of the exporter's own.
+	Client *http.Client
+}
+
+func (c *Collector) config() otlp.Config {
+	return otlp.Config{Endpoint: c.Endpoint, Headers: c.Headers, Share: c.TraceShare, Client: c.Client}
+}
+
+func (c *Collector) check() error {
+	if c.Endpoint == "" {
 		return nil
 	}
-	if d.exporter, err = otlp.New(otlp.Config{
-		Endpoint: endpoint, Headers: d.cfg.getenv("OTEL_EXPORTER_OTLP_HEADERS"), Share: d.cfg.TraceShare,
-		Service: "agentd", Version: d.cfg.Version, Metrics: d.metrics.Gatherer(), Client: d.cfg.Collector,
-		Logger: d.log,
-	}); err != nil {
+	cfg := c.config()
+	return cfg.Check()
+}
+
+// openExporter starts to export spans and metrics, if there is a collector.
+func (d *Daemon) openExporter() (err error) {
+	if d.cfg.Collector.Endpoint == "" {
+		return nil
+	}
+	cfg := d.cfg.Collector.config()
+	cfg.Service, cfg.Version, cfg.Metrics, cfg.Logger = "agentd", d.cfg.Version, d.metrics.Gatherer(), d.log
+	if d.exporter, err = otlp.New(cfg); err != nil {
 		return err
 	}
 	d.spans = d.exporter.Spans(d.runner.Decode)
-	d.log.Info("spans and metrics are exported", slog.String("otlp_endpoint", endpoint),
-		slog.Float64("trace_share", d.cfg.TraceShare))
+	d.log.Info("spans and metrics are exported", slog.String("otlp_endpoint", cfg.Endpoint),
+		slog.Float64("trace_share", cfg.Share))
 	return d.metrics.MeasureCalls(d.exporter.Meter())
 }
 

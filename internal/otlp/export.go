@@ -55,18 +55,20 @@ type Config struct {
 	Logger *slog.Logger
 }
 
-// CheckEndpoint returns what is wrong with the address of a collector.
-func CheckEndpoint(endpoint string) error {
-	u, err := url.Parse(endpoint)
+// Check returns what is wrong with the address of a collector, the headers, or the share of traces. The error has
+// neither the address nor a value of a header, which may be secrets.
+func (c *Config) Check() error {
+	u, err := url.Parse(c.Endpoint)
 	switch {
-	case err != nil:
-		return errors.New("it is no URL") // the error of url.Parse has the URL, which may hold a password
-	case u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
-		return errors.New("want http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:4318")
+	case err != nil || u.Scheme != "http" && u.Scheme != "https" || u.Host == "":
+		return errors.New("otlp: endpoint: want http://HOST:PORT or https://HOST:PORT, such as http://127.0.0.1:4318")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		return errors.New("it may have neither a user nor a query; OTEL_EXPORTER_OTLP_HEADERS has credentials")
+		return errors.New("otlp: the endpoint may have neither a user nor a query: the headers have credentials")
+	case !(c.Share >= 0 && c.Share <= 1):
+		return fmt.Errorf("otlp: the share of traces is %v, must be from 0 to 1", c.Share)
 	}
-	return nil
+	_, err = parseHeaders(c.Headers)
+	return err
 }
 
 // parseHeaders reads the form of OTEL_EXPORTER_OTLP_HEADERS. Its errors do not have the values.
@@ -95,8 +97,8 @@ type Exporter struct {
 
 // New returns an exporter, whose goroutines end with Close. It makes no request yet.
 func New(cfg Config) (*Exporter, error) {
-	if err := CheckEndpoint(cfg.Endpoint); err != nil {
-		return nil, fmt.Errorf("otlp: endpoint: %w", err)
+	if err := cfg.Check(); err != nil {
+		return nil, err
 	}
 	// What goes wrong before the daemon serves is here; a collector that is away is no error.
 	ctx := context.Background()
@@ -126,8 +128,9 @@ func New(cfg Config) (*Exporter, error) {
 	if err != nil {
 		return nil, fmt.Errorf("otlp: %w", err)
 	}
-	from, err := resource.New(ctx, resource.WithFromEnv(), resource.WithTelemetrySDK(), resource.WithHost(),
-		resource.WithAttributes(semconv.ServiceName(cfg.Service), semconv.ServiceVersion(cfg.Version)))
+	from, err := resource.New(ctx, resource.WithTelemetrySDK(), resource.WithHost(),
+		resource.WithAttributes(semconv.ServiceName(cfg.Service), semconv.ServiceVersion(cfg.Version)),
+		resource.WithFromEnv()) // which wins
 	if err != nil {
 		return nil, fmt.Errorf("otlp: %w", err)
 	}

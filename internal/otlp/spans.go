@@ -80,7 +80,7 @@ func (s *Spans) emit(o spanOf) {
 type turn struct {
 	mu      sync.Mutex      // protects the fields below
 	reading bool            // its log is being read
-	held    []record.Record // appended meanwhile
+	held    []record.Record // appended meanwhile: the results that come before the run begins
 	through int64           // the last record that was taken
 
 	at      tracecontext.Context // of its first record
@@ -164,7 +164,7 @@ func (s *Spans) turn(ctx context.Context, key string, run *session.Run) *turn {
 		return known
 	}
 	var over []spanOf
-	traced := false
+	sampled := false
 	for rec, err := range run.Records(ctx, run.StartSeq()-1) {
 		if err != nil {
 			break // the run meets the same error
@@ -173,7 +173,7 @@ func (s *Spans) turn(ctx context.Context, key string, run *session.Run) *turn {
 			continue // a prompt that waits
 		}
 		if rec.Kind == record.KindTurnStarted {
-			if traced = t.start(run.Key(), rec); !traced {
+			if sampled = t.start(run.Key(), rec); !sampled {
 				break
 			}
 			continue
@@ -183,7 +183,7 @@ func (s *Spans) turn(ctx context.Context, key string, run *session.Run) *turn {
 		}
 		over = append(over, t.read(rec, s.decode)...)
 	}
-	if !traced {
+	if !sampled {
 		s.turns.Add(key, nil)
 		return nil
 	}
@@ -299,8 +299,8 @@ func (t *turn) takeLocked(rec record.Record, decode func([]byte) (*record.Event,
 	}
 	t.through = rec.Seq
 	switch rec.Kind {
-	case record.KindAgentsChanged, record.KindEvent, record.KindToolCall, record.KindToolResult, record.KindTurnEnded,
-		record.KindTurnResumed:
+	case record.KindAgentsChanged, record.KindEvent, record.KindToolCall, record.KindToolResult,
+		record.KindInteractionResolved, record.KindTurnEnded, record.KindTurnResumed:
 	default:
 		return nil
 	}
@@ -320,9 +320,10 @@ func (t *turn) takeLocked(rec record.Record, decode func([]byte) (*record.Event,
 			t.calls[c.ID] = &begun{name: c.Name, path: c.Path, below: c.ID, at: rec.Time}
 		}
 	case *record.ToolResult:
-		if c := t.calls[f.CallID]; c != nil {
-			delete(t.calls, f.CallID)
-			over = append(over, t.toolLocked(c, f, rec.Time))
+		over = t.settledLocked(f, rec.Time)
+	case *record.InteractionResolved:
+		if res := f.Result(); res != nil { // a person has answered, or has said no
+			over = t.settledLocked(res, rec.Time)
 		}
 	case *record.TurnEnded:
 		over = t.endLocked(f, rec.Time)
@@ -367,6 +368,16 @@ func (t *turn) agentLocked(a *begun, how string, at time.Time) spanOf {
 	}
 }
 
+// settledLocked returns the span of a call that has its result now.
+func (t *turn) settledLocked(f *record.ToolResult, at time.Time) []spanOf {
+	c := t.calls[f.CallID]
+	if c == nil {
+		return nil
+	}
+	delete(t.calls, f.CallID)
+	return []spanOf{t.toolLocked(c, f, at)}
+}
+
 // toolLocked is the span of a tool call that is settled.
 func (t *turn) toolLocked(c *begun, f *record.ToolResult, at time.Time) spanOf {
 	o := spanOf{
@@ -393,7 +404,7 @@ func (t *turn) endLocked(f *record.TurnEnded, at time.Time) (over []spanOf) {
 		over = append(over, t.toolLocked(c, &record.ToolResult{Outcome: "none"}, at))
 	}
 	for _, a := range t.agents {
-		over = append(over, t.agentLocked(a, "with its turn", at))
+		over = append(over, t.agentLocked(a, "turn_ended", at))
 	}
 	status, failed := "succeeded", ""
 	switch {

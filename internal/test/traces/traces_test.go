@@ -26,21 +26,20 @@ var scripts = map[string]string{
   - {when: {step: 1, try: 1}, error: {kind: unavailable, message: down}}
   - {when: {step: 1}, text: let me see, calls: [{name: find, args: {what: canary-argument}}], usage: {prompt: 7, completion: 2}}
   - {when: {}, text: canary-text}`,
-	"tells": "answers: [{when: {}, text: canary-text}]",
+	"tells":    "answers: [{when: {}, text: canary-text}]",
+	"inquires": `answers: [{when: {step: 1}, calls: [{name: ask_user, args: {question: canary-question}}]}, {when: {}, text: canary-text}]`,
 }
 
 // up starts a daemon that exports to a collector.
 func up(t *testing.T, c *collector, addr, dir string, share float64, log ...io.Writer) *daemon.Daemon {
 	t.Helper()
 	d, err := daemon.New(daemon.Config{
-		Addr: addr, DataDir: dir, Scripts: scripts, TraceShare: share, Version: "v1.2.3",
-		Getenv: func(name string) string {
-			return map[string]string{
-				"OTEL_EXPORTER_OTLP_ENDPOINT": c.URL + "/below", "OTEL_EXPORTER_OTLP_HEADERS": "x-team=a%20b,authorization=Bearer canary-header",
-			}[name]
+		Addr: addr, DataDir: dir, Scripts: scripts, Version: "v1.2.3",
+		Collector: daemon.Collector{
+			Endpoint: c.URL + "/below", Headers: "x-team=a%20b,authorization=Bearer canary-header", TraceShare: share,
+			Client: &http.Client{Transport: below{}},
 		},
 		ModelRetry: modelcall.Retry{Base: time.Millisecond},
-		Collector:  &http.Client{Transport: below{}},
 		Logger:     slog.New(slog.NewTextHandler(io.MultiWriter(log...), nil)),
 	})
 	if err != nil {
@@ -238,5 +237,29 @@ func TestCollectorAway(t *testing.T) {
 	}
 	if strings.Contains(log.String(), "canary") || !strings.Contains(log.String(), "trace_id=") {
 		t.Errorf("the log:\n%s", log.String())
+	}
+}
+
+// TestAnswered: a question has a span that ends with its answer, not with the turn.
+func TestAnswered(t *testing.T) {
+	c := newCollector(t)
+	addr := heldaddr.New(t)
+	d := up(t, c, addr, daemon.Memory, 1)
+	cl := client.New("http://" + addr)
+	defer cl.CloseIdleConnections()
+	answers := client.PrompterFunc(func(context.Context, *client.Interaction) (*client.Resolution, error) {
+		return client.Answer("canary-answer"), nil
+	})
+	agent := client.LLM("asker", "scripted/inquires", client.BuiltinTools("ask_user"))
+	if _, err := client.Collect(cl.Run(t.Context(), agent, "go", client.WithPrompter(answers))); err != nil {
+		t.Fatal(err)
+	}
+	down(t, d)
+	i := slices.IndexFunc(c.spans, func(s span) bool { return s.name == "execute_tool ask_user" })
+	if i < 0 || c.spans[i].attributes["agentd.tool.outcome"] != "answered" || c.spans[i].failed {
+		t.Errorf("spans %+v", c.spans)
+	}
+	if bytes.Contains(c.raw.Bytes(), []byte("canary")) {
+		t.Error("what is said is exported")
 	}
 }
