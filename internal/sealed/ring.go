@@ -65,7 +65,7 @@ func Open(ctx context.Context, db DB, cfg Config, log *slog.Logger) (*Ring, erro
 }
 
 // Reload reads the file of master keys again, and wraps anew what others than the first one have wrapped. After an
-// error nothing has changed.
+// error all that is sealed can be opened as before.
 func (r *Ring) Reload(ctx context.Context, log *slog.Logger) error {
 	m, err := r.cfg.masters()
 	if err == nil {
@@ -74,10 +74,14 @@ func (r *Ring) Reload(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	r.setMasters(m)
+	return r.rewrap(ctx, m, log) // a key that was made meanwhile
+}
+
+func (r *Ring) setMasters(m *masters) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.masters = m
-	return nil
 }
 
 // OpenReadOnly is Open for a database that is only read.
