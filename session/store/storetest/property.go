@@ -105,6 +105,9 @@ func (c *comparison) append(t *rapid.T) {
 	for range rapid.IntRange(0, 2).Draw(t, "values") {
 		b.Shared = append(b.Shared, c.sharedValue(t))
 	}
+	if rapid.IntRange(0, 3).Draw(t, "rewrite") == 0 {
+		b.Rewrites = c.rewrites(t, b.SessionID)
+	}
 	b.Attempts = rapid.Int64Range(0, 2).Draw(t, "attempts")
 	b.Key = c.key(t, b.SessionID)
 	_, err := c.model.Head(c.t.Context(), b.SessionID)
@@ -113,6 +116,21 @@ func (c *comparison) append(t *rapid.T) {
 	}
 	c.tried = append(c.tried, b)
 	c.agree("Append", c.store.Append(c.t.Context(), b), c.model.Append(c.t.Context(), b))
+}
+
+// rewrites are records of a log with other data; now and then one is of another turn.
+func (c *comparison) rewrites(t *rapid.T, id string) []record.Record {
+	log, err := c.model.Read(c.t.Context(), id, 0, 3)
+	if err != nil {
+		return nil
+	}
+	for i := range log {
+		log[i].Data = rapid.SliceOfN(rapid.Byte(), 0, 3).Draw(t, "data")
+	}
+	if len(log) > 0 && rapid.IntRange(0, 9).Draw(t, "of another turn") == 0 {
+		log[0].TurnID += "x"
+	}
+	return log
 }
 
 // sharedValue may be one without a value, which removes its key.

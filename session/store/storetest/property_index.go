@@ -74,6 +74,8 @@ func (c *comparison) newSession(t *rapid.T, id string) store.NewSession {
 		Labels:    c.labels(t),
 		ClientRef: c.ref(t),
 		Budget:    c.budget(t),
+
+		DropToolPayloads: rapid.Bool().Draw(t, "drop payloads"),
 	}
 }
 
