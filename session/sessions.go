@@ -28,7 +28,7 @@ const (
 
 func newSessionID() string { return strings.ToLower(rand.Text()) }
 
-// Names are a caller's labels of a session and its reference to it.
+// Names are a caller's labels of a session and its reference to it, and what else it says of a new one.
 type Names struct {
 	// Labels are keys and values of the caller, and ClientRef is its own name of the session.
 	Labels    map[string]string
