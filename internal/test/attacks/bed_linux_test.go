@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"io"
 	"net/http"
 	"os"
 	"os/exec"
@@ -36,6 +37,8 @@ type bed struct {
 	bin, addr, data, scripts string
 	args                     []string
 	log                      *tail
+	stderr                   io.Writer       // what the daemon logs to: log, unless a test looks at it first
+	honest                   []client.Option // of the stranger
 
 	cmd  *exec.Cmd     // nil: none runs
 	over chan struct{} // closed when it has ended, as its state says
@@ -61,11 +64,9 @@ func newBed(t *testing.T, bin string, args ...string) *bed {
 	for i, arg := range args {
 		args[i] = strings.ReplaceAll(arg, "{scripts}", b.scripts)
 	}
+	b.stderr = b.log
 	b.args = append([]string{"serve", "--addr", b.addr, "--admin-addr", "off", "--data", b.data, "--scripts", b.scripts, "--log-level", "warn", "--shutdown-grace", "2s"}, args...)
-	tr := &http.Transport{Protocols: &http.Protocols{}}
-	tr.Protocols.SetUnencryptedHTTP2(true)
-	t.Cleanup(tr.CloseIdleConnections)
-	b.hc = &http.Client{Transport: tr}
+	b.hc = b.newClient()
 	b.sessions = agentdv1connect.NewSessionServiceClient(b.hc, b.url())
 	b.streams = agentdv1connect.NewAgentdClient(b.hc, b.url())
 	t.Cleanup(func() {
@@ -75,6 +76,14 @@ func newBed(t *testing.T, bin string, args ...string) *bed {
 		}
 	})
 	return b
+}
+
+// newClient has a connection of its own, of HTTP/2.
+func (b *bed) newClient() *http.Client {
+	tr := &http.Transport{Protocols: &http.Protocols{}}
+	tr.Protocols.SetUnencryptedHTTP2(true)
+	b.Cleanup(tr.CloseIdleConnections)
+	return &http.Client{Transport: tr}
 }
 
 func (b *bed) url() string { return "http://" + b.addr }
@@ -88,7 +97,7 @@ func (b *bed) spawn() {
 	limit := fmt.Sprintf("ulimit -v %d && exec \"$0\" \"$@\"", max(*limitMB, 1024)<<10)
 	b.cmd = exec.Command("sh", append([]string{"-c", limit, b.bin}, b.args...)...)
 	b.cmd.Env = []string{"HOME=" + b.data}
-	b.cmd.Stderr = b.log
+	b.cmd.Stderr = b.stderr
 	if err := b.cmd.Start(); err != nil {
 		b.Fatal(err)
 	}
@@ -175,7 +184,7 @@ func (b *bed) memory() int {
 // ping has a stranger's turn complete.
 func (b *bed) ping() time.Duration {
 	b.Helper()
-	c := client.New(b.url())
+	c := client.New(b.url(), b.honest...)
 	defer c.CloseIdleConnections()
 	return b.turn(c)
 }
@@ -197,7 +206,7 @@ func (b *bed) measure(do func()) latency {
 	var took latency
 	var wg sync.WaitGroup
 	wg.Go(func() {
-		c := client.New(b.url())
+		c := client.New(b.url(), b.honest...)
 		defer c.CloseIdleConnections()
 		for {
 			took = append(took, b.turn(c))
@@ -219,6 +228,14 @@ func (b *bed) measure(do func()) latency {
 
 // latency is how long turns took.
 type latency []time.Duration
+
+// median is how long the turn in the middle took.
+func (l latency) median() time.Duration {
+	if len(l) == 0 {
+		return 0
+	}
+	return slices.Sorted(slices.Values(l))[len(l)/2]
+}
 
 func (l latency) String() string {
 	if len(l) == 0 {
