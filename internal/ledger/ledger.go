@@ -2,7 +2,8 @@
 // keys, its audit trail, and what it is to erase.
 //
 // It knows neither requests nor SQL. Package sqlledger keeps it in the database of the sessions; package ledgertest is
-// what every ledger must do.
+// what every ledger must do. What a tenant has spent and how many sessions it has are not here but in the store: they
+// change in one transaction with a log. ledgertest.RunDatabase is what the two do together.
 package ledger
 
 import (

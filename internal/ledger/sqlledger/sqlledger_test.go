@@ -38,6 +38,12 @@ func TestLedger(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		ledgertest.Run(t, func(t *testing.T) ledger.Ledger { return memledger.Open(t) })
 	})
+	t.Run("database", func(t *testing.T) {
+		ledgertest.RunDatabase(t, func(t *testing.T) ledgertest.Database {
+			s := open(t, filepath.Join(t.TempDir(), "a.db"), sqlite.Config{})
+			return ledgertest.Database{Store: s, Ledger: sqlledger.New(s)}
+		})
+	})
 }
 
 // TestBeside writes to a database that a server has open, and the other way round.
