@@ -12,16 +12,16 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// Database is all that a server keeps of its tenants. Budgets and counts of sessions change in one transaction with a log,
-// and are therefore the store's; keys, the audit trail and erasures are the ledger's.
+// Database is all that a server keeps of its tenants. Budgets and counts of sessions change in one transaction with a
+// log, and are therefore the store's; keys, the audit trail and erasures are the ledger's.
 type Database struct {
 	Store  store.Store
 	Ledger ledger.Ledger
 }
 
-// RunDatabase holds the halves of a database against each other: each tenant has its keys, its trail, its budget and its
-// count of sessions, whatever the names of tenants look like, and what is done to one half leaves the other. Package
-// storetest and Run hold each half against what it says itself. open returns a new, empty one.
+// RunDatabase holds the halves of a database against each other: each tenant has its keys, its trail, its budget and
+// its count of sessions, whatever the names of tenants look like, and what is done to one half leaves the other.
+// Package storetest and Run hold each half against what it says itself. open returns a new, empty one.
 func RunDatabase(t *testing.T, open func(*testing.T) Database) {
 	t.Run("tenants", func(t *testing.T) { tenants(t, open(t)) })
 	t.Run("together", func(t *testing.T) { together(t, open(t)) })
@@ -45,24 +45,31 @@ func (d Database) session(t *testing.T, tenant string, n int, tokens int64) erro
 	})
 }
 
-// check compares what there is of a tenant.
-func (d Database) check(t *testing.T, tenant string, keys, entries int, tokens int64, sessions int) {
+// facts are what there is of a tenant.
+type facts struct {
+	keys, entries, sessions int
+	tokens                  int64
+}
+
+// check compares them.
+func (d Database) check(t *testing.T, tenant string, want facts) {
 	t.Helper()
 	ks, err := d.Ledger.Keys(t.Context(), ledger.KeyQuery{Tenant: tenant, Limit: 100})
-	if err != nil || len(ks) != keys {
-		t.Errorf("%s: %d keys, %v, want %d", tenant, len(ks), err, keys)
+	if err != nil || len(ks) != want.keys {
+		t.Errorf("%s: %d keys, %v, want %d", tenant, len(ks), err, want.keys)
 	}
 	es, err := d.Ledger.Entries(t.Context(), ledger.EntryQuery{Tenant: tenant, Limit: 100})
-	if err != nil || len(es) != entries {
-		t.Errorf("%s: %d entries, %v, want %d", tenant, len(es), err, entries)
+	if err != nil || len(es) != want.entries {
+		t.Errorf("%s: %d entries, %v, want %d", tenant, len(es), err, want.entries)
 	}
 	spent, err := d.Store.Spent(t.Context(), tenant, 0, 100)
-	if want := (record.Spent{Tokens: tokens, Cost: record.NanoUSD(10 * tokens)}); err != nil || spent != want {
-		t.Errorf("%s: spent %+v, %v, want %+v", tenant, spent, err, want)
+	paid := record.Spent{Tokens: want.tokens, Cost: record.NanoUSD(10 * want.tokens)}
+	if err != nil || spent != paid {
+		t.Errorf("%s: spent %+v, %v, want %+v", tenant, spent, err, paid)
 	}
 	infos, err := d.Store.Sessions(t.Context(), store.InfoQuery{Tenant: &tenant, Limit: 100})
-	if err != nil || len(infos) != sessions {
-		t.Errorf("%s: %d sessions, %v, want %d", tenant, len(infos), err, sessions)
+	if err != nil || len(infos) != want.sessions {
+		t.Errorf("%s: %d sessions, %v, want %d", tenant, len(infos), err, want.sessions)
 	}
 }
 
@@ -88,7 +95,7 @@ func tenants(t *testing.T, d Database) {
 		}
 	}
 	for i, tenant := range names {
-		d.check(t, tenant, 1, 1, int64(bound*(i+1)), bound)
+		d.check(t, tenant, facts{keys: 1, entries: 1, sessions: bound, tokens: int64(bound * (i + 1))})
 	}
 
 	// What a tenant is and was said to have done goes; what it has spent stays.
@@ -101,12 +108,12 @@ func tenants(t *testing.T, d Database) {
 	if err := d.Store.Delete(ctx, "acme/s0", 1); err != nil {
 		t.Fatal(err)
 	}
-	d.check(t, "acme", 0, 0, bound, bound-1)
+	d.check(t, "acme", facts{sessions: bound - 1, tokens: bound})
 	if err := d.session(t, "acme", bound, 1); err != nil {
 		t.Errorf("a session in place of one that was deleted: %v", err)
 	}
 	for i, tenant := range names[1:] {
-		d.check(t, tenant, 1, 1, int64(bound*(i+2)), bound)
+		d.check(t, tenant, facts{keys: 1, entries: 1, sessions: bound, tokens: int64(bound * (i + 2))})
 	}
 }
 
@@ -136,6 +143,6 @@ func together(t *testing.T, d Database) {
 	}
 	wg.Wait()
 	for _, tenant := range names {
-		d.check(t, tenant, each, each, bound, bound)
+		d.check(t, tenant, facts{keys: each, entries: each, sessions: bound, tokens: bound})
 	}
 }

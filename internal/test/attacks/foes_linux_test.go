@@ -314,10 +314,7 @@ func manyStreams(ctx context.Context, a *attacker) {
 	data = append(envelope(0, uint32(len(data))), data...)
 	var wg sync.WaitGroup
 	for range times(30) {
-		tr := &http.Transport{Protocols: &http.Protocols{}, HTTP2: &http.HTTP2Config{StrictMaxConcurrentRequests: true}}
-		tr.Protocols.SetUnencryptedHTTP2(true)
-		defer tr.CloseIdleConnections()
-		hc := &http.Client{Transport: tr}
+		hc := a.newClient()
 		for range 100 {
 			if !pause(ctx, jitter(2*time.Millisecond)) {
 				break
