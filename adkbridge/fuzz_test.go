@@ -233,7 +233,7 @@ func FuzzLog(f *testing.F) {
 	f.Add([]byte("t\tturn_queued\t{}\nt\tturn_dropped\t{}\n"), []byte{})
 	f.Fuzz(func(t *testing.T, text, edits []byte) {
 		recs := logtext.Parse(text, edits)
-		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+		ctx, cancel := context.WithTimeout(t.Context(), 50*time.Millisecond) // a turn that is stopped is waited for
 		defer cancel()
 		_, verr := Verify(ctx, "s", logtext.All(recs), nil)
 		r := New(Config{Resolve: func(string, map[string]string) (Model, error) {
