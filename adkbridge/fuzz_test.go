@@ -301,9 +301,11 @@ func TestSeeds(t *testing.T) {
 				writeSeed(t, dir, name, logtext.Format(recs), []byte{})
 			}
 			for _, rec := range recs { // the last of each kind
-				if rec.Kind != record.KindEvent {
-					writeSeed(t, "../session/record/testdata/fuzz/FuzzDecode", string(rec.Kind), string(rec.Kind), rec.Data)
+				if rec.Kind == record.KindEvent {
+					writeSeed(t, "testdata/fuzz/FuzzDecode", name, rec.Data)
+					continue
 				}
+				writeSeed(t, "../session/record/testdata/fuzz/FuzzDecode", string(rec.Kind), string(rec.Kind), rec.Data)
 			}
 		}
 		for i, req := range fuzzTrees() {
