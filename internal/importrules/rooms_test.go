@@ -283,6 +283,8 @@ var rooms = []room{
 		knows: "the log of a session, without what differs from run to run"},
 	{path: "internal/test/ttytest", floor: 0, kit: true, may: []string{"golang.org/x/sys"},
 		knows: "a terminal of the system, and keys"},
+	{path: "internal/test/logtext", floor: 1, kit: true, may: []string{"session/record"},
+		knows: "logs as text that fuzzers change; nothing of who reads them"},
 	{path: "internal/test/heldaddr", floor: 0, kit: true,
 		knows: "addresses that servers come back to"},
 	{path: "internal/test/memledger", floor: 2, kit: true, may: []string{"internal/ledger", "internal/ledger/sqlledger", "session/store/sqlite"},

@@ -7,13 +7,18 @@ import (
 	"fmt"
 	"hash/fnv"
 	"math/rand/v2"
+	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/ledger"
+	"github.com/apzuk3/agentd/internal/ledger/sqlledger"
+	"github.com/apzuk3/agentd/internal/sealed"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
@@ -66,7 +71,9 @@ type storm struct {
 	seed   uint64
 	w      *world
 	daemon *process
-	rng    *rand.Rand // of the faults; owned by the goroutine that makes them
+	told   *watched      // what the daemons tell of themselves
+	keys   sealed.Config // what the database is encrypted with; zero for not
+	rng    *rand.Rand    // of the faults; owned by the goroutine that makes them
 
 	made                        atomic.Int64 // sessions
 	kills, stops, deaths        atomic.Int64
@@ -83,6 +90,7 @@ type storm struct {
 	old                         []*talk // go on in the next round
 	sealed                      map[string]seal
 	orphans                     map[string]bool // sessions whose beginning was lost
+	audited                     int             // sessions of which the audit trail says who has started turns
 }
 
 // seal is what a session's log began with.
@@ -95,8 +103,16 @@ func newStorm(t *testing.T, seed uint64, binary string) *storm {
 	p := newProvider(t, true)
 	s := &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), live: map[*talk]bool{}, sealed: map[string]seal{}, orphans: map[string]bool{}}
 	// So large that nothing is refused: what is reserved and spent is counted all the same.
-	s.daemon = newDaemon(t, binary, p.url, "AGENTD_TENANT_DAY_BUDGET=tokens=1000000000000")
+	s.told = newWatched(t)
+	env := append(s.told.env(), "AGENTD_TENANT_DAY_BUDGET=tokens=1000000000000")
+	master := ""
+	if seed%2 == 1 {
+		s.keys.KeysFile, master = newMasterKey(t)
+		env = append(env, "AGENTD_ENCRYPTION_KEYS="+s.keys.KeysFile)
+	}
+	s.daemon = newDaemon(t, binary, p.url, env...)
 	s.w = &world{t: t, url: s.daemon.url(), key: s.daemon.createKey(), lines: &lines{open: map[*line]bool{}}, provider: p, slow: true}
+	s.told.keys = func() []string { return []string{s.w.key, master} }
 	for range fronts {
 		s.w.fronts = append(s.w.fronts, inFront(t, s.w.url, s.w.lines))
 	}
@@ -133,9 +149,13 @@ func (s *storm) providerFault() string {
 func (s *storm) round(until int64) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), roundLimit)
 	defer cancel()
+	s.told.calm.Store(false)
 	s.daemon.start()
+	watching, watched := context.WithCancel(ctx)
+	defer watched()
 	var calm atomic.Bool
-	var workers sync.WaitGroup
+	var workers, scraper sync.WaitGroup
+	scraper.Go(func() { s.told.scrape(watching) })
 	var mu sync.Mutex // protects done
 	var done []*talk
 	old := s.old
@@ -167,11 +187,14 @@ func (s *storm) round(until int64) {
 	s.armed = nil
 	s.mu.Unlock()
 	calm.Store(true)
+	s.told.calm.Store(true)
 	workers.Wait()
 	for _, talk := range done {
 		workers.Go(func() { talk.newWatcher("auditor", false).watch(ctx) })
 	}
 	workers.Wait()
+	watched()
+	scraper.Wait()
 	s.daemon.stop()
 	s.examine(done)
 }
@@ -261,15 +284,13 @@ func (s *storm) kill(ctx context.Context) {
 
 // examine reads the database and checks every session of the round.
 func (s *storm) examine(talks []*talk) {
-	store, err := sqlite.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"), sqlite.Config{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	file, store := s.database()
 	defer func() {
-		if err := store.Close(); err != nil {
+		if err := file.Close(); err != nil {
 			s.t.Error(err)
 		}
 	}()
+	s.told.check(func(id string) []record.Record { return s.records(store, id) })
 	known := map[string]bool{}
 	for i, talk := range talks {
 		if talk.id == "" {
@@ -288,7 +309,7 @@ func (s *storm) examine(talks []*talk) {
 		s.w.provider.forget(talk.number)
 	}
 	s.open(store, known)
-	for _, text := range slices.Concat(s.w.takeProblems(), s.w.provider.takeProblems(), s.daemon.complaints()) {
+	for _, text := range slices.Concat(s.w.takeProblems(), s.w.provider.takeProblems(), s.daemon.complaints(), s.told.takeProblems()) {
 		s.verdict.otherf("%s", text)
 	}
 	s.show()
@@ -378,18 +399,86 @@ func sealOf(records []record.Record) seal {
 
 // epilogue reads all sessions once more: what was written stays as it is.
 func (s *storm) epilogue() {
-	store, err := sqlite.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"), sqlite.Config{})
-	if err != nil {
-		s.t.Fatal(err)
-	}
+	file, store := s.database()
 	for id, was := range s.sealed {
 		if records := s.records(store, id); len(records) < was.records || sealOf(records[:was.records]) != was {
 			s.verdict.lostf("session %s: the first %d of its records are not what they were", id, was.records)
 		}
 	}
-	s.accounts(store)
-	if err := store.Close(); err != nil {
+	s.accounts(file)
+	s.trail(file)
+	if err := file.Close(); err != nil {
 		s.t.Error(err)
+	}
+	s.readable()
+}
+
+// database opens the database of the daemon, which is down, and what decrypts it.
+func (s *storm) database() (*sqlite.Store, store.Store) {
+	file, err := sqlite.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"), sqlite.Config{})
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	ring, err := sealed.OpenReadOnly(s.t.Context(), file, s.keys)
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	if ring == nil {
+		return file, file
+	}
+	return file, sealed.New(file, ring)
+}
+
+// newMasterKey returns a key to encrypt databases with, and a file that holds it.
+func newMasterKey(t *testing.T) (file, key string) {
+	line, err := sealed.NewKey("chaos")
+	if err != nil {
+		t.Fatal(err)
+	}
+	file = filepath.Join(t.TempDir(), "keys")
+	if err := os.WriteFile(file, []byte(line+"\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, strings.TrimPrefix(line, "chaos ")
+}
+
+// readable looks for what models have said in the file of the database: it is there, unless it is encrypted.
+func (s *storm) readable() {
+	data, err := os.ReadFile(filepath.Join(s.daemon.dir, "agentd.db"))
+	if err != nil {
+		s.t.Fatal(err)
+	}
+	said := stepMark.Find(data)
+	if encrypted := s.keys.KeysFile != ""; (said == nil) != encrypted {
+		s.verdict.otherf("encrypted: %v, and the database has %q", encrypted, said)
+	}
+}
+
+// trail reads the audit trail: it says who has started turns, in the order of time, as far as no kill took its end.
+func (s *storm) trail(db *sqlite.Store) {
+	started, last := map[string]bool{}, int64(0)
+	for {
+		page, err := sqlledger.New(db).Entries(s.t.Context(), ledger.EntryQuery{AllTenants: true, After: last, Limit: 500})
+		if err != nil {
+			s.t.Fatal(err)
+		}
+		for i := range page {
+			e := &page[i]
+			if e.Seq <= last || e.Action == "" || e.Outcome == "" || e.Time.IsZero() || e.Principal == "" {
+				s.verdict.otherf("after entry %d the audit trail has %+v", last, e)
+			}
+			last = e.Seq
+			if e.Outcome == "ok" && e.Turn != "" {
+				started[e.Session] = true
+			}
+		}
+		if len(page) < 500 {
+			break
+		}
+	}
+	s.audited = len(started)
+	if s.audited == 0 || last == 0 {
+		s.verdict.otherf("the audit trail has %d entries, of %d sessions", last, s.audited)
 	}
 }
 
@@ -435,6 +524,10 @@ func (s *storm) report() {
 		s.kills.Load(), s.stops.Load(), s.w.lines.cuts.Load(), s.w.lines.far.Load(), s.deaths.Load(), s.truncated.Load(), s.resets.Load(), s.refused.Load())
 	s.t.Logf("ready after a kill: p50 %v, p99 %v; caught up after a reconnect: p50 %v, p99 %v; %d facts checked, %d other faults found",
 		percentile(s.ready, 50), percentile(s.ready, 99), percentile(s.caught, 50), percentile(s.caught, 99), v.facts, v.other)
+	s.t.Logf("%v; encrypted: %v; the audit trail has turns of %d sessions", s.told, s.keys.KeysFile != "", s.audited)
+	for _, text := range s.told.whole() {
+		s.t.Error(text)
+	}
 	if s.fronted == 0 || s.fronted == len(s.sealed) {
 		s.t.Errorf("%d of %d sessions were driven over SessionService, want some over either service", s.fronted, len(s.sealed))
 	}
