@@ -58,11 +58,12 @@ func (c *cache) put(key cacheKey, hist *history) {
 		return
 	}
 	c.entries.Remove(key)
-	if hist.bytes > c.maxBytes {
+	size := hist.size()
+	if size > c.maxBytes {
 		return
 	}
-	c.entries.Add(key, cached{hist: hist, size: hist.bytes})
-	for c.bytes += hist.bytes; c.bytes > c.maxBytes; {
+	c.entries.Add(key, cached{hist: hist, size: size})
+	for c.bytes += size; c.bytes > c.maxBytes; {
 		c.entries.RemoveOldest()
 	}
 }

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/encoded"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -40,10 +41,20 @@ type history struct {
 	upto    int64      // seq of the last record read
 	bytes   int        // stored size of the items
 	prompts map[promptKey]*prompt
+	room    *encoded.Room // for what requests of models were made of
 }
 
+// maxEncoded bounds what of a session's requests is kept as it was sent, in bytes.
+const maxEncoded = 16 << 20
+
 func newHistory() *history {
-	return &history{prompts: map[promptKey]*prompt{}}
+	return &history{prompts: map[promptKey]*prompt{}, room: encoded.NewRoom(maxEncoded)}
+}
+
+// forgetLocked drops a prompt. It is rebuilt when it is asked for.
+func (h *history) forgetLocked(key promptKey) {
+	h.prompts[key].encoded.Forget()
+	delete(h.prompts, key)
 }
 
 // add adds one event, whose record has size bytes. Its place is the end, unless a
@@ -61,16 +72,16 @@ func (h *history) add(it *item, size int) {
 	h.items = slices.Insert(h.items, at, it)
 	for k, p := range h.prompts {
 		if p.next > at {
-			delete(h.prompts, k) // rebuilt when it is asked for
+			h.forgetLocked(k)
 		}
 	}
 }
 
-// size is what the log holds of the items, in bytes.
+// size is what the log holds of the items and what is kept of requests, in bytes.
 func (h *history) size() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.bytes
+	return h.bytes + h.room.Bytes()
 }
 
 // addStored adds a decoded event.
@@ -244,7 +255,7 @@ func (h *history) prune(keep func(name string) bool) {
 	defer h.mu.Unlock()
 	for k := range h.prompts {
 		if !keep(k.agent) {
-			delete(h.prompts, k)
+			h.forgetLocked(k)
 		}
 	}
 }

@@ -34,10 +34,12 @@ func (m *agentModel) callModel(ctx context.Context, l *liveCall) (*model.Respons
 	l.chain.takeCutUsage()
 	began := time.Now()
 	var first time.Duration
+	contents, kept := t.hist.request(m.n.name, l.branch, m.since())
 	req := &model.Request{
-		Contents: t.hist.prompt(m.n.name, l.branch, m.since()),
+		Contents: contents,
 		Config:   l.config,
 		Cache:    m.n.cacheOf(t.run.SessionID()),
+		Encoded:  kept,
 	}
 	info := modelcall.Info{Session: t.run.SessionID(), Turn: t.run.TurnID(), Path: m.n.path, MessageID: l.id}
 	resp, err := l.chain.generate(ctx, l.id, func(last *agentModel, replaceable bool) (*model.Response, bool, error) {

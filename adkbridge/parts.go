@@ -245,7 +245,9 @@ func (h *history) dropFiles(since int64) {
 			without := *it
 			without.content, without.converted, without.weight = c, nil, 0
 			h.items[i] = &without
-			clear(h.prompts) // rebuilt when they are asked for
+			for key := range h.prompts {
+				h.forgetLocked(key)
+			}
 		}
 	}
 }

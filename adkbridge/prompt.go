@@ -4,6 +4,8 @@ import (
 	"slices"
 
 	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/internal/encoded"
 )
 
 // continueText ends a prompt that would end on a model's turn; ADK's words.
@@ -23,6 +25,7 @@ type prompt struct {
 	contents []*genai.Content
 	next     int         // index into history.items of the first one not seen
 	open     []*openCall // own calls without a result, rarely more than one
+	encoded  *encoded.Conversation
 	measures
 }
 
@@ -37,13 +40,20 @@ type openCall struct {
 // from a record on, ending on a user's turn. The result is shared and must not be
 // changed.
 func (h *history) prompt(agent, branch string, since int64) []*genai.Content {
+	contents, _ := h.request(agent, branch, since)
+	return contents
+}
+
+// request returns the prompt, and what is kept of it between calls.
+func (h *history) request(agent, branch string, since int64) ([]*genai.Content, *encoded.Conversation) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	out := slices.Clip(h.upToDateLocked(promptKey{agent, branch}, since).contents)
+	p := h.upToDateLocked(promptKey{agent, branch}, since)
+	out := slices.Clip(p.contents)
 	if n := len(out); n == 0 || out[n-1].Role != genai.RoleUser {
 		out = append(out, genai.NewContentFromText(continueText, genai.RoleUser))
 	}
-	return out
+	return out, p.encoded
 }
 
 // upToDateLocked returns the prompt of a key with all events, from a record or from the
@@ -51,7 +61,10 @@ func (h *history) prompt(agent, branch string, since int64) []*genai.Content {
 func (h *history) upToDateLocked(key promptKey, since int64) *prompt {
 	p := h.prompts[key]
 	if p == nil || p.since != since {
-		p = &prompt{since: since}
+		if p != nil {
+			h.forgetLocked(key)
+		}
+		p = &prompt{since: since, encoded: h.room.Conversation()}
 		h.prompts[key] = p
 	}
 	for ; p.next < len(h.items); p.next++ {

@@ -16,14 +16,16 @@
 // result are metadata of its part, see References: they are stored, replayed and recorded with it, and
 // are gone once it is summarized.
 //
-// The package imports genai and the standard library; it knows neither sessions, nor the engine,
-// nor the protocol.
+// The package imports genai, the standard library, and what is kept of requests; it knows neither
+// sessions, nor the engine, nor the protocol.
 package model
 
 import (
 	"context"
 
 	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/internal/encoded"
 )
 
 // Request is one model call.
@@ -48,6 +50,9 @@ type Request struct {
 	// ToolSearch asks the provider to search Deferred. Adapters of providers without a search
 	// refuse it. Never set without Deferred.
 	ToolSearch bool `json:"-"`
+	// Encoded keeps between the calls of an agent what adapters of this module have made of Contents and Config; nil
+	// keeps nothing.
+	Encoded *encoded.Conversation `json:"-"`
 	// forgotten are functions that the model found and that Load leaves out because there are too
 	// many.
 	forgotten map[string]bool

@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	prombridge "go.opentelemetry.io/contrib/bridges/prometheus"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -155,6 +156,13 @@ func New(cfg Config) (*Exporter, error) {
 			sdkmetric.WithReader(reader), sdkmetric.WithResource(from),
 		),
 	}, nil
+}
+
+// LogErrors has what OpenTelemetry's own code complains about logged, as debug messages; it would print it otherwise.
+// What is worth a warning, that a collector is away, an Exporter says itself. It holds for the process, so that the
+// program calls it, once, and no library does.
+func LogErrors(to *slog.Logger) {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { to.Debug("telemetry", "error", err) }))
 }
 
 // Meter makes instruments whose values are exported.

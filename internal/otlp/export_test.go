@@ -1,9 +1,15 @@
 package otlp
 
 import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
+
+	"go.opentelemetry.io/otel"
 )
 
 // TestCheck: what is wrong with a configuration is said, without its secrets.
@@ -30,5 +36,16 @@ func TestCheck(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
+	}
+}
+
+// TestLogErrors: what OpenTelemetry complains about is in the log, and nowhere else.
+func TestLogErrors(t *testing.T) {
+	var log bytes.Buffer
+	LogErrors(slog.New(slog.NewJSONHandler(&log, &slog.HandlerOptions{Level: slog.LevelDebug})))
+	otel.Handle(errors.New("no room"))
+	var line struct{ Level, Msg, Error string }
+	if err := json.Unmarshal(log.Bytes(), &line); err != nil || line.Level != "DEBUG" || line.Error != "no room" {
+		t.Errorf("the log is %s (%v)", log.Bytes(), err)
 	}
 }

@@ -1,11 +1,12 @@
 package gemini
 
 import (
+	"io"
 	"testing"
 
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/internal/rawjson"
+	"github.com/apzuk3/agentd/model"
 )
 
 // TestFilesOfResults: where a file of a result stands depends on the model, on its
@@ -36,12 +37,16 @@ func TestFilesOfResults(t *testing.T) {
 		{"gemini-2.5-flash", false, file("image/png", ""), bare + `{"inlineData":{"data":"eA==","mimeType":"image/png"}}`},
 	} {
 		l := &llm{model: c.model, vertex: c.vertex}
-		contents := l.contents([]*genai.Content{{Role: genai.RoleUser, Parts: []*genai.Part{
+		req := &model.Request{Contents: []*genai.Content{{Role: genai.RoleUser, Parts: []*genai.Part{
 			{FunctionResponse: &genai.FunctionResponse{Name: "f", Response: map[string]any{"a": 1}, Parts: []*genai.FunctionResponsePart{nil, c.file}}},
 			{FunctionResponse: &genai.FunctionResponse{Name: "g"}},
-		}}})
-		got, err := rawjson.Marshal(contents)
-		if want := `[{"role":"user","parts":[` + c.want + `]}]`; err != nil || string(got) != want {
+		}}}}
+		body, err := l.body(req, []byte("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := io.ReadAll(body.Reader())
+		if want := `{"contents":[{"role":"user","parts":[` + c.want + `]}]}`; err != nil || string(got) != want {
 			t.Errorf("%s, Vertex %t: %s, error %v, want %s", c.model, c.vertex, got, err, want)
 		}
 	}

@@ -16,6 +16,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"slices"
 	"strings"
@@ -23,6 +24,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/encoded"
 	"github.com/apzuk3/agentd/internal/wiretap"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -202,7 +204,7 @@ func (p *provider) vertexClient() (*genai.Client, error) {
 // client gets its own, since the SDK may put authorisation into it.
 func (p *provider) httpClient() *http.Client {
 	return &http.Client{
-		Transport:     capturer{p.transport},
+		Transport:     carrier{p.transport},
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
 	}
 }
@@ -259,12 +261,7 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 			return nil, err
 		}
 	}
-	cfg, err := l.config(req)
-	if err != nil {
-		return nil, &model.Error{Kind: model.KindInvalid, Provider: name,
-			Message: wiretap.Redact(err.Error(), l.secret)}
-	}
-	resp, err := send(ctx, client, l.model, cfg)
+	resp, err := l.send(ctx, client, req)
 	if err != nil {
 		if _, ok := errors.AsType[*model.Error](err); ok {
 			return nil, err
@@ -278,25 +275,48 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	return l.read(ctx, resp, emit)
 }
 
-// captured is where a call's HTTP response ends up; owned by the goroutine that
-// makes the call.
-type captured struct{ resp *http.Response }
+// call is one call that the SDK makes; owned by the goroutine that makes it.
+type call struct {
+	// body makes the body of the request, from what the SDK would send if there is something.
+	body func(sdk []byte) (*encoded.Body, error)
+	resp *http.Response
+}
 
-// captureKey is the context key of *captured.
-type captureKey struct{}
+// callKey is the context key of *call.
+type callKey struct{}
 
-// capturer hands the response to the *captured in the request's context and shows
-// the SDK an empty success, so that the SDK neither reads nor judges it.
-type capturer struct{ base http.RoundTripper }
+// carrier sends the body of the *call in the request's context in place of the SDK's, and shows the SDK an empty
+// success, so that the SDK neither reads nor judges the response.
+type carrier struct{ base http.RoundTripper }
 
 // RoundTrip implements http.RoundTripper.
-func (c capturer) RoundTrip(req *http.Request) (*http.Response, error) {
-	resp, err := c.base.RoundTrip(req)
-	into, ok := req.Context().Value(captureKey{}).(*captured)
-	if err != nil || !ok {
-		return resp, err
+func (c carrier) RoundTrip(req *http.Request) (*http.Response, error) {
+	of, ok := req.Context().Value(callKey{}).(*call)
+	if !ok { // such as one for a token
+		return c.base.RoundTrip(req)
 	}
-	into.resp = resp
+	var sdk []byte
+	var err error
+	if req.Body != nil {
+		sdk, err = io.ReadAll(req.Body)
+		_ = req.Body.Close()
+	}
+	if err != nil {
+		return nil, err
+	}
+	body, err := of.body(sdk)
+	if err != nil {
+		return nil, err
+	}
+	own := *req
+	own.ContentLength = body.Len()
+	own.Body = body.Reader()
+	own.GetBody = func() (io.ReadCloser, error) { return body.Reader(), nil }
+	resp, err := c.base.RoundTrip(&own)
+	if err != nil {
+		return nil, err
+	}
+	of.resp = resp
 	empty := *resp
 	empty.StatusCode, empty.Status, empty.Body = http.StatusOK, "200 OK", http.NoBody
 	return &empty, nil
@@ -304,21 +324,40 @@ func (c capturer) RoundTrip(req *http.Request) (*http.Response, error) {
 
 // send makes the SDK send the request and returns the response, whose body the
 // caller closes. An error before anything was sent is a *model.Error.
-func send(
-	ctx context.Context, client *genai.Client, modelName string, cfg *genai.GenerateContentConfig,
-) (*http.Response, error) {
-	got := new(captured)
-	for _, err := range client.Models.GenerateContentStream(context.WithValue(ctx, captureKey{}, got), modelName, nil,
-		cfg) {
+func (l *llm) send(ctx context.Context, client *genai.Client, req *model.Request) (*http.Response, error) {
+	invalid := func(err error) error {
+		return &model.Error{Kind: model.KindInvalid, Provider: name, Message: wiretap.Redact(err.Error(), l.secret)}
+	}
+	cfg := new(genai.GenerateContentConfig)
+	settings, known := req.Encoded.Settings(l.wire(), req.Config)
+	if !known {
+		var err error
+		if cfg, err = l.settings(req); err != nil {
+			return nil, invalid(err)
+		}
+	}
+	made := &call{body: func(sdk []byte) (*encoded.Body, error) {
+		if !known {
+			settings = sdk
+			req.Encoded.KeepSettings(l.wire(), req.Config, sdk)
+		}
+		body, err := l.body(req, settings)
 		if err != nil {
-			if got.resp != nil {
-				got.resp.Body.Close()
+			return nil, invalid(err)
+		}
+		return body, nil
+	}}
+	ctx = context.WithValue(ctx, callKey{}, made)
+	for _, err := range client.Models.GenerateContentStream(ctx, l.model, nil, cfg) {
+		if err != nil {
+			if made.resp != nil {
+				made.resp.Body.Close()
 			}
 			return nil, err
 		}
 	}
-	if got.resp == nil {
+	if made.resp == nil {
 		return nil, &model.Error{Kind: model.KindInvalid, Provider: name, Message: "the SDK sent no request"}
 	}
-	return got.resp, nil
+	return made.resp, nil
 }

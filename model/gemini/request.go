@@ -2,12 +2,15 @@ package gemini
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
+	"sync"
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/encoded"
 	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
@@ -19,12 +22,6 @@ import (
 // unsigned is the signature that Google documents for calls that another model
 // made.
 var unsigned = []byte("skip_thought_signature_validator")
-
-// content is a genai.Content on the wire.
-type content struct {
-	Role  string `json:"role"`
-	Parts []any  `json:"parts"`
-}
 
 // textPart is a part of text. Text is always there, since a part may hold a
 // signature and nothing else.
@@ -58,9 +55,95 @@ type functionResult struct {
 	Parts    []*genai.FunctionResponsePart `json:"parts,omitempty"`
 }
 
-// config returns a copy of the request's configuration that makes the SDK send
-// it with the request's contents, once.
-func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
+// body returns the body of a request: the conversation, and settings as the SDK encodes them, see settings.
+func (l *llm) body(req *model.Request, settings []byte) (*encoded.Body, error) {
+	contents := req.ReferencesInWords(nil, nil)
+	ids := sync.OnceValue(func() map[string]string { return adapter.CallIDs(contents) })
+	pieces, err := req.Encoded.Pieces(l.wire(), contents, func(c *genai.Content) ([]encoded.Piece, error) {
+		return l.pieces(c, ids)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("the conversation cannot be encoded: %w", err)
+	}
+	b := new(encoded.Body)
+	b.Grow(4 * len(contents))
+	b.Add(beginContents)
+	addContents(b, contents, pieces)
+	if len(settings) > len(`{}`) {
+		b.Add(endContents, comma, settings[1:])
+	} else {
+		b.Add(endContents, endObject)
+	}
+	return b, nil
+}
+
+// What stands between what is kept.
+var (
+	beginContents = []byte(`{"contents":[`)
+	beginUser     = []byte(`{"role":"user","parts":[`)
+	beginModel    = []byte(`{"role":"model","parts":[`)
+	endContent    = []byte(`]}`)
+	endContents   = []byte(`]`)
+	endObject     = []byte(`}`)
+	comma         = []byte(`,`)
+)
+
+// wire names all that the pieces of a content depend on.
+func (l *llm) wire() string { return fmt.Sprintf("%s/%d/%t", name, l.generation(), l.vertex) }
+
+// addContents adds the contents on the wire. Those of which nothing is left are left out, and neighbors of one role
+// become one, with the results of functions first: Gemini wants all results of the calls in one content in the next
+// one.
+func addContents(b *encoded.Body, contents []*genai.Content, pieces [][]encoded.Piece) {
+	first := true
+	for i := 0; i < len(contents); {
+		if len(pieces[i]) == 0 {
+			i++
+			continue
+		}
+		model, n := ofModel(contents[i]), i+1
+		for n < len(contents) && (len(pieces[n]) == 0 || ofModel(contents[n]) == model) {
+			n++
+		}
+		if !first {
+			b.Add(comma)
+		}
+		first = false
+		if model {
+			b.Add(beginModel)
+		} else {
+			b.Add(beginUser)
+		}
+		addParts(b, pieces[i:n])
+		b.Add(endContent)
+		i = n
+	}
+}
+
+// addParts adds the parts of one content on the wire, by their ranks.
+func addParts(b *encoded.Body, pieces [][]encoded.Piece) {
+	first := true
+	for rank := rankResult; rank <= rankOther; rank++ {
+		for _, of := range pieces {
+			for _, p := range of {
+				if p.Kind != rank {
+					continue
+				}
+				if !first {
+					b.Add(comma)
+				}
+				first = false
+				b.Add(p.JSON)
+			}
+		}
+	}
+}
+
+// ofModel reports whether a content is the model's on the wire; others are the user's.
+func ofModel(c *genai.Content) bool { return c != nil && c.Role == genai.RoleModel }
+
+// settings returns a copy of the request's configuration that makes the SDK encode it once, without contents.
+func (l *llm) settings(req *model.Request) (*genai.GenerateContentConfig, error) {
 	cfg := *req.Config
 	if cfg.CandidateCount > 1 {
 		return nil, fmt.Errorf("CandidateCount is %d: one response can be read", cfg.CandidateCount)
@@ -68,10 +151,7 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	if _, err := json.Marshal(&cfg); err != nil { // the SDK would send half of it
 		return nil, fmt.Errorf("the request cannot be encoded: %w", err)
 	}
-	contents, err := rawjson.Marshal(l.contents(req.ReferencesInWords(nil, nil)))
-	if err != nil {
-		return nil, fmt.Errorf("the conversation cannot be encoded: %w", err)
-	}
+	var err error
 	// The SDK would put the keys of the schema into another order, which the model
 	// would follow.
 	var schema json.RawMessage
@@ -92,7 +172,7 @@ func (l *llm) config(req *model.Request) (*genai.GenerateContentConfig, error) {
 	cfg.CandidateCount = 0
 	cfg.HTTPOptions = &genai.HTTPOptions{
 		ExtrasRequestProvider: func(body map[string]any) map[string]any {
-			body["contents"] = json.RawMessage(contents)
+			delete(body, "contents")
 			if generation, ok := body["generationConfig"].(map[string]any); ok && schema != nil {
 				generation["responseJsonSchema"] = schema
 			}
@@ -204,58 +284,44 @@ func bare(parts []*genai.Part) []*genai.Part {
 	return out
 }
 
-// contents translates a conversation. Contents of which nothing is left are
-// left out, and neighbors of one role become one, with the results of functions
-// first: Gemini wants all results of the calls in one content in the next one.
-func (l *llm) contents(in []*genai.Content) []content {
-	ids := adapter.CallIDs(in)
-	out := []content{}
-	for _, c := range in {
-		if c == nil {
-			continue
-		}
-		w := content{Role: genai.RoleUser}
-		if c.Role == genai.RoleModel {
-			w.Role = genai.RoleModel
-		}
-		firstCall := true
-		for _, p := range c.Parts {
-			if p == nil {
-				continue
-			}
-			switch {
-			case p.FunctionCall != nil:
-				w.Parts = append(w.Parts, l.call(p, firstCall))
-				firstCall = false
-			case p.FunctionResponse != nil:
-				wire, behind := l.result(p.FunctionResponse, ids)
-				w.Parts = append(append(w.Parts, wire), behind...)
-			default:
-				if part := l.other(p); part != nil {
-					w.Parts = append(w.Parts, part)
-				}
-			}
-		}
-		switch n := len(out); {
-		case len(w.Parts) == 0:
-		case n > 0 && out[n-1].Role == w.Role:
-			out[n-1].Parts = append(out[n-1].Parts, w.Parts...)
-		default:
-			out = append(out, w)
-		}
-	}
-	for _, w := range out {
-		slices.SortStableFunc(w.Parts, func(a, b any) int { return rank(a) - rank(b) })
-	}
-	return out
-}
+// The ranks of the parts of a content: results stand before everything else.
+const (
+	rankResult = iota
+	rankOther
+)
 
-// rank sorts results before everything else.
-func rank(part any) int {
-	if _, ok := part.(resultPart); ok {
-		return 0
+// pieces translates the parts of a content. ids are the provider's ids of the calls.
+func (l *llm) pieces(c *genai.Content, ids func() map[string]string) ([]encoded.Piece, error) {
+	if c == nil {
+		return nil, nil
 	}
-	return 1
+	var out []encoded.Piece
+	var failed error
+	put := func(rank int, part any) {
+		data, err := rawjson.Marshal(part)
+		failed = errors.Join(failed, err)
+		out = append(out, encoded.Piece{Kind: rank, JSON: data})
+	}
+	firstCall := true
+	for _, p := range c.Parts {
+		switch {
+		case p == nil:
+		case p.FunctionCall != nil:
+			put(rankOther, l.call(p, firstCall))
+			firstCall = false
+		case p.FunctionResponse != nil:
+			result, behind := l.result(p.FunctionResponse, ids())
+			put(rankResult, result)
+			for _, part := range behind {
+				put(rankOther, part)
+			}
+		default:
+			if part := l.other(p); part != nil {
+				put(rankOther, part)
+			}
+		}
+	}
+	return out, failed
 }
 
 // call translates a function call. The provider's own id goes out, never one

@@ -40,7 +40,7 @@ func TestToolsTogether(t *testing.T) {
 	} {
 		l := &llm{model: tc.model, vertex: tc.vertex}
 		req := &model.Request{Config: &genai.GenerateContentConfig{Tools: tc.tools, ToolConfig: tc.given}}
-		cfg, err := l.config(req)
+		cfg, err := l.settings(req)
 		if tc.refused != "" {
 			if err == nil || !strings.Contains(err.Error(), tc.refused+" ") || !strings.Contains(err.Error(), tc.model) {
 				t.Errorf("%s: error %v", name, err)
