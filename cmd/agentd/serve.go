@@ -13,6 +13,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/KimMachineGun/automemlimit/memlimit"
 	"github.com/alecthomas/kong"
 
 	"github.com/apzuk3/agentd/internal/daemon"
@@ -304,6 +305,7 @@ func (c *serveCmd) Run(p *process, ctx *kong.Context) error {
 		p.adjust(&cfg)
 	}
 	daemon.OwnProcess(cfg.Logger)
+	boundMemory(cfg.Logger, memlimit.FromCgroup)
 	d, err := daemon.New(cfg)
 	if errors.Is(err, daemon.ErrNetworkFiles) {
 		return fmt.Errorf("%w (--data), or set --allow-network-files if one daemon of one machine alone uses it", err)

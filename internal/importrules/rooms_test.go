@@ -237,7 +237,7 @@ var rooms = []room{
 
 	{path: "cmd/agentd", floor: 4,
 		may: []string{"internal/daemon", "internal/cli", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/terminal", gen, protobuf,
-			"github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
+			"github.com/KimMachineGun/automemlimit", "github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model", "session", "session/principal"}, tests: []string{"client", gen},
 		knows: "a real daemon in somebody else's program"},
