@@ -15,9 +15,10 @@ const memoryShare = 0.9
 // there is no container, and where it has no limit, nothing is bounded.
 func boundMemory(log *slog.Logger, limit memlimit.Provider) {
 	bytes, err := memlimit.SetGoMemLimitWithOpts(memlimit.WithProvider(limit), memlimit.WithRatio(memoryShare))
+	none := errors.Is(err, memlimit.ErrNoLimit) || errors.Is(err, memlimit.ErrNoCgroup) ||
+		errors.Is(err, memlimit.ErrCgroupsNotSupported)
 	switch {
-	case errors.Is(err, memlimit.ErrNoLimit), errors.Is(err, memlimit.ErrNoCgroup), errors.Is(err, memlimit.ErrCgroupsNotSupported):
-	case err != nil:
+	case err != nil && !none:
 		log.Debug("the memory of the container is not known", "error", err)
 	case bytes > 0:
 		log.Debug("memory is bounded by that of the container", "bytes", bytes)
