@@ -11,8 +11,8 @@ import (
 // more. The rest is for what it does not count: SQLite's own memory, and files in the cache of the system.
 const memoryShare = 0.9
 
-// boundMemory bounds the memory of the process by that of its container, as limit says it, unless GOMEMLIMIT does. Where
-// there is no container, and where it has no limit, nothing is bounded.
+// boundMemory bounds the memory of the process by that of its container, as limit says it, unless GOMEMLIMIT does.
+// Where there is no container, and where it has no limit, nothing is bounded.
 func boundMemory(log *slog.Logger, limit memlimit.Provider) {
 	bytes, err := memlimit.SetGoMemLimitWithOpts(memlimit.WithProvider(limit), memlimit.WithRatio(memoryShare))
 	none := errors.Is(err, memlimit.ErrNoLimit) || errors.Is(err, memlimit.ErrNoCgroup) ||
