@@ -5,9 +5,11 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"reflect"
+	"strings"
 	"testing"
 
 	"google.golang.org/genai"
@@ -170,3 +172,24 @@ func BenchmarkRequest(b *testing.B) {
 type roundTrip func(*http.Request) (*http.Response, error)
 
 func (f roundTrip) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
+
+// TestUnencodable: what is no JSON is refused before anything is sent, with or without what is kept.
+func TestUnencodable(t *testing.T) {
+	m, err := gemini.New(gemini.Config{APIKey: "k", Transport: roundTrip(func(r *http.Request) (*http.Response, error) {
+		t.Error("a request was sent")
+		return &http.Response{StatusCode: http.StatusBadRequest, Body: http.NoBody, Request: r}, nil
+	})}).Open("gemini-2.5-flash", "")
+	if err != nil {
+		t.Fatal(err)
+	}
+	bad := []*genai.Content{{Role: genai.RoleUser, Parts: []*genai.Part{{FunctionResponse: &genai.FunctionResponse{
+		Name: "look", Response: map[string]any{"output": math.NaN()}}}}}}
+	for _, kept := range []*encoded.Conversation{nil, encoded.NewRoom(1 << 20).Conversation()} {
+		for range 2 {
+			_, err := m.LLM.Generate(t.Context(), &model.Request{Contents: bad, Config: settings(0), Encoded: kept}, func(model.Delta) {})
+			if e, ok := err.(*model.Error); !ok || e.Kind != model.KindInvalid || !strings.Contains(e.Message, "cannot be encoded") { //nolint:errorlint // it is not wrapped
+				t.Errorf("got %T %v", err, err)
+			}
+		}
+	}
+}

@@ -263,8 +263,8 @@ func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.
 	}
 	resp, err := l.send(ctx, client, req)
 	if err != nil {
-		if _, ok := errors.AsType[*model.Error](err); ok {
-			return nil, err
+		if e, ok := errors.AsType[*model.Error](err); ok {
+			return nil, e
 		}
 		return nil, adapter.TransportError(ctx, name, err, l.secret)
 	}
