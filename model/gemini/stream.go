@@ -134,6 +134,9 @@ func join(a, b string) string { return strings.Trim(a+": "+b, ": ") }
 // categories are those of a list of safety ratings for which content is blocked,
 // with how probable they are; "" for none.
 func categories(ratings json.RawMessage) string {
+	if len(ratings) == 0 { // of most chunks
+		return ""
+	}
 	var list []struct {
 		Category    string `json:"category"`
 		Probability string `json:"probability"`
