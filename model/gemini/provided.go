@@ -73,6 +73,9 @@ type observed struct {
 
 // candidate takes in what a candidate says besides its parts.
 func (o *observed) candidate(c *candidate) {
+	if len(c.Grounding)+len(c.URLContext)+len(c.Citations) == 0 { // most have none
+		return
+	}
 	var g grounding
 	if _ = json.Unmarshal(c.Grounding, &g); len(g.Queries)+len(g.ImageQueries)+len(g.Chunks)+len(g.Supports) > 0 {
 		o.grounding = g
