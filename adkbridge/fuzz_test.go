@@ -9,6 +9,7 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -39,7 +40,7 @@ func fuzzTrees() (out []*agentdv1.RunRequest_ExecuteRequest) {
 	for _, tc := range replayTrees() {
 		req := &agentdv1.RunRequest_ExecuteRequest{Agent: tc.tree, Tools: offered}
 		if tc.ask {
-			req.Tools = append(offered[:3:3], offer("loop_continue"))
+			req.Tools = slices.Concat(offered, []*agentdv1.Tool{offer("loop_continue")})
 		}
 		out = append(out, req)
 	}
@@ -60,14 +61,14 @@ func fuzzTrees() (out []*agentdv1.RunRequest_ExecuteRequest) {
 		}),
 		seq("root", llm("a", func(a *agentdv1.LlmAgent) { a.Model = "no such" })),
 	} {
-		out = append(out, &agentdv1.RunRequest_ExecuteRequest{Agent: tree, Tools: append(offered[:3:3], late)})
+		out = append(out, &agentdv1.RunRequest_ExecuteRequest{Agent: tree, Tools: slices.Concat(offered, []*agentdv1.Tool{late})})
 	}
 	return out
 }
 
 // places are the paths of the agents of a tree, as far down as a check goes.
 func places(a *agentdv1.Agent, above []string, found map[string]bool) {
-	path := append(above[:len(above):len(above)], a.GetName())
+	path := slices.Concat(above, []string{a.GetName()})
 	found[pathString(path)] = true
 	if len(path) > new(Limits).WithDefaults().Depth {
 		found[pathString(path[:3])+"…"] = true

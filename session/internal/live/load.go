@@ -45,8 +45,8 @@ func Load(ctx context.Context, env Env, key string) (_ *Session, err error) {
 		}
 		t := s.subject(rec, fact)
 		if t == nil || t.ended != nil || t.id != rec.TurnID {
-			return nil, fmt.Errorf("session %s: record %d (%s) is of turn %q, which is not open", s.id, rec.Seq, rec.Kind,
-				rec.TurnID)
+			return nil, fmt.Errorf("session %s: record %d (%s) is of turn %q, which is not open",
+				s.id, rec.Seq, rec.Kind, rec.TurnID)
 		}
 		s.applyLocked(rec, fact, t)
 	}
