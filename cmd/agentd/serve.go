@@ -303,6 +303,7 @@ func (c *serveCmd) Run(p *process, ctx *kong.Context) error {
 	if p.adjust != nil {
 		p.adjust(&cfg)
 	}
+	daemon.OwnProcess(cfg.Logger)
 	d, err := daemon.New(cfg)
 	if errors.Is(err, daemon.ErrNetworkFiles) {
 		return fmt.Errorf("%w (--data), or set --allow-network-files if one daemon of one machine alone uses it", err)

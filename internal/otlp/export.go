@@ -13,6 +13,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	prombridge "go.opentelemetry.io/contrib/bridges/prometheus"
+	"go.opentelemetry.io/otel"
 	"go.opentelemetry.io/otel/attribute"
 	"go.opentelemetry.io/otel/exporters/otlp/otlpmetric/otlpmetrichttp"
 	"go.opentelemetry.io/otel/exporters/otlp/otlptrace/otlptracehttp"
@@ -176,6 +177,16 @@ func (e *Exporter) Close() {
 	// What could not be exported is reported already.
 	_ = e.traces.Shutdown(ctx)
 	_ = e.metrics.Shutdown(ctx)
+}
+
+// OwnProcess has what OpenTelemetry's SDK reports go to a logger, for all of the process, in place of lines of its own on
+// standard error. A program that is more than a daemon decides that itself.
+func OwnProcess(log *slog.Logger) {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		if !errors.Is(err, context.Canceled) { // an export that the daemon's stop has cut off
+			log.Warn("OpenTelemetry reports an error", slog.String("error", err.Error()))
+		}
+	}))
 }
 
 // outage logs the first failure of a row, and its end.

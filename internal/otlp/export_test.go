@@ -1,9 +1,16 @@
 package otlp
 
 import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
 	"math"
 	"strings"
 	"testing"
+
+	"go.opentelemetry.io/otel"
 )
 
 // TestCheck: what is wrong with a configuration is said, without its secrets.
@@ -30,5 +37,17 @@ func TestCheck(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "canary") {
 			t.Errorf("%+v: %v, want %q", c, err, want)
 		}
+	}
+}
+
+// TestOwnProcess: what the SDK reports is a line of the log, but for what a stop has cut off.
+func TestOwnProcess(t *testing.T) {
+	var log bytes.Buffer
+	OwnProcess(slog.New(slog.NewTextHandler(&log, nil)))
+	t.Cleanup(func() { OwnProcess(slog.New(slog.DiscardHandler)) })
+	otel.Handle(fmt.Errorf("collect: %w", context.Canceled))
+	otel.Handle(errors.New("no such instrument"))
+	if text := log.String(); strings.Count(text, "\n") != 1 || !strings.Contains(text, "no such instrument") {
+		t.Errorf("the log is %q", text)
 	}
 }
