@@ -36,7 +36,8 @@ func (c *Collector) check() error {
 	return cfg.Check()
 }
 
-// OwnProcess says that the process is a daemon and nothing else: libraries that report to the process do so to a logger.
+// OwnProcess says that the process is a daemon and nothing else: libraries that report to all of the process do so to
+// a logger.
 func OwnProcess(log *slog.Logger) { otlp.OwnProcess(log) }
 
 // openExporter starts to export spans and metrics, if there is a collector.

@@ -179,8 +179,8 @@ func (e *Exporter) Close() {
 	_ = e.metrics.Shutdown(ctx)
 }
 
-// OwnProcess has what OpenTelemetry's SDK reports go to a logger, for all of the process, in place of lines of its own on
-// standard error. A program that is more than a daemon decides that itself.
+// OwnProcess has what OpenTelemetry's SDK reports go to a logger, for all of the process, in place of lines of its own
+// on standard error. A program that is more than a daemon decides that itself.
 func OwnProcess(log *slog.Logger) {
 	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
 		if !errors.Is(err, context.Canceled) { // an export that the daemon's stop has cut off
