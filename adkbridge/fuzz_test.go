@@ -61,7 +61,7 @@ func fuzzTrees() (out []*agentdv1.RunRequest_ExecuteRequest) {
 		}),
 		seq("root", llm("a", func(a *agentdv1.LlmAgent) { a.Model = "no such" })),
 	} {
-		out = append(out, &agentdv1.RunRequest_ExecuteRequest{Agent: tree, Tools: append(offered[:3:3], late)})
+		out = append(out, &agentdv1.RunRequest_ExecuteRequest{Agent: tree, Tools: slices.Concat(offered, []*agentdv1.Tool{late})})
 	}
 	return out
 }

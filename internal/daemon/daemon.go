@@ -251,10 +251,6 @@ func newHTTPServer(cfg *Config, h http.Handler) *http.Server {
 	}
 }
 
-// OwnProcess says that the daemon has the process to itself: what a library would print goes to its log. Call it once,
-// before New.
-func OwnProcess(log *slog.Logger) { otlp.LogErrors(log) }
-
 // Handler serves all requests, for a daemon that is HandlerOnly. It responds 503 once
 // Shutdown is over. A server that is to serve Run needs HTTP/2, in cleartext too.
 func (d *Daemon) Handler() http.Handler { return d.http.Handler }

@@ -36,6 +36,10 @@ func (c *Collector) check() error {
 	return cfg.Check()
 }
 
+// OwnProcess says that the process is a daemon and nothing else: libraries that report to all of the process do so to
+// a logger.
+func OwnProcess(log *slog.Logger) { otlp.OwnProcess(log) }
+
 // openExporter starts to export spans and metrics, if there is a collector.
 func (d *Daemon) openExporter() (err error) {
 	if d.cfg.Collector.Endpoint == "" {

@@ -158,13 +158,6 @@ func New(cfg Config) (*Exporter, error) {
 	}, nil
 }
 
-// LogErrors has what OpenTelemetry's own code complains about logged, as debug messages; it would print it otherwise.
-// What is worth a warning, that a collector is away, an Exporter says itself. It holds for the process, so that the
-// program calls it, once, and no library does.
-func LogErrors(to *slog.Logger) {
-	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) { to.Debug("telemetry", "error", err) }))
-}
-
 // Meter makes instruments whose values are exported.
 func (e *Exporter) Meter() metric.Meter {
 	return e.metrics.Meter(scope, metric.WithSchemaURL(semconv.SchemaURL))
@@ -184,6 +177,16 @@ func (e *Exporter) Close() {
 	// What could not be exported is reported already.
 	_ = e.traces.Shutdown(ctx)
 	_ = e.metrics.Shutdown(ctx)
+}
+
+// OwnProcess has what OpenTelemetry's SDK reports go to a logger, for all of the process, in place of lines of its own
+// on standard error. A program that is more than a daemon decides that itself.
+func OwnProcess(log *slog.Logger) {
+	otel.SetErrorHandler(otel.ErrorHandlerFunc(func(err error) {
+		if !errors.Is(err, context.Canceled) { // an export that the daemon's stop has cut off
+			log.Warn("OpenTelemetry reports an error", slog.String("error", err.Error()))
+		}
+	}))
 }
 
 // outage logs the first failure of a row, and its end.

@@ -525,7 +525,7 @@ func (s *storm) report() {
 	s.t.Logf("ready after a kill: p50 %v, p99 %v; caught up after a reconnect: p50 %v, p99 %v; %d facts checked, %d other faults found",
 		percentile(s.ready, 50), percentile(s.ready, 99), percentile(s.caught, 50), percentile(s.caught, 99), v.facts, v.other)
 	s.t.Logf("%v; encrypted: %v; the audit trail has turns of %d sessions", s.told, s.keys.KeysFile != "", s.audited)
-	for _, text := range s.told.whole() {
+	for _, text := range s.told.whole(*faultsFlag >= short) {
 		s.t.Error(text)
 	}
 	if s.fronted == 0 || s.fronted == len(s.sealed) {

@@ -26,7 +26,8 @@ func Format(recs []record.Record) []byte {
 }
 
 // Parse reads any text as a log, of which it takes the first records, and edits it: each three bytes of edits are what
-// to do, a record, and another one. A store has such a log for the numbers and times of the records are in order.
+// to do, a record, and another one. The numbers and times of the records are in order, as a
+// store has them.
 func Parse(text, edits []byte) []record.Record {
 	var recs []record.Record
 	for line := range bytes.Lines(text) {
@@ -36,7 +37,8 @@ func Parse(text, edits []byte) []record.Record {
 		turn, rest, _ := strings.Cut(strings.TrimSuffix(string(line), "\n"), "\t")
 		kind, data, _ := strings.Cut(rest, "\t")
 		recs = append(recs, record.Record{
-			TurnID: strings.ToValidUTF8(strings.ReplaceAll(turn, "\x00", ""), ""), Kind: record.Kind(kind), Data: []byte(data),
+			TurnID: strings.ToValidUTF8(strings.ReplaceAll(turn, "\x00", ""), ""),
+			Kind:   record.Kind(kind), Data: []byte(data),
 		})
 	}
 	for edit := range slices.Chunk(edits[:min(len(edits), 3*Most)], 3) {

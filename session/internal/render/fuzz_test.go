@@ -1,7 +1,9 @@
 package render_test
 
 import (
+	"encoding/base64"
 	"errors"
+	"slices"
 	"testing"
 
 	"github.com/apzuk3/agentd/session/fault"
@@ -14,6 +16,12 @@ func FuzzPlaceOf(f *testing.F) {
 		f.Add(p.Cursor("s1"), "s1")
 	}
 	f.Add("AQ", "s1")
+	data, err := base64.RawURLEncoding.DecodeString(render.Place{At: 1}.Cursor("s1"))
+	if err != nil {
+		f.Fatal(err)
+	}
+	long := slices.Concat(data[:len(data)-2], []byte{0x81, 0, 0}) // 1 in two bytes
+	f.Add(base64.RawURLEncoding.EncodeToString(long), "s1")
 	f.Fuzz(func(t *testing.T, cursor, session string) {
 		p, err := render.PlaceOf(cursor, session)
 		if _, refused := errors.AsType[*fault.Error](err); err != nil && !refused {
