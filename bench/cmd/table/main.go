@@ -42,6 +42,7 @@ type bench struct {
 	profiles           string
 	seconds            int
 	wire               providertest.Wire
+	api                string
 	model              *proc.Process
 }
 
@@ -57,8 +58,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.BoolVar(&b.short, "short", false, "run little of each, once, and all wires: a check of the answers, not a measurement")
 	flags.IntVar(&b.repeats, "repeats", 3, "how often each is measured; the median counts")
 	flags.StringVar(&only, "only", "", "workloads, separated by commas: "+strings.Join(names(), ", "))
-	flags.StringVar(&servers, "servers", "", "servers, separated by commas, such as 'floor,agentd, disk'; default: all")
+	flags.StringVar(&servers, "servers", "", "servers, separated by commas, such as floor,disk; default: all")
 	flags.StringVar(&wire, "wire", string(providertest.Gemini), "wire of agentd's model; floor and ADK REST have Gemini's")
+	flags.StringVar(&b.api, "api", "run", "how agentd is asked: run (one stream a turn), or sessions (SessionService)")
 	flags.StringVar(&b.profiles, "profiles", "", "folder for CPU profiles of agentd, one a workload, in place of the table")
 	flags.IntVar(&b.seconds, "seconds", 10, "how long a profile takes")
 	if err := flags.Parse(args); err != nil {
@@ -67,6 +69,9 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	b.wire = providertest.Wire(wire)
 	if models[b.wire] == "" {
 		return fmt.Errorf("-wire %s: there are %v", wire, providertest.Wires)
+	}
+	if b.api != "run" && b.api != "sessions" {
+		return fmt.Errorf("-api %s: there are run and sessions", b.api)
 	}
 	if b.short {
 		b.repeats = 1
@@ -111,19 +116,29 @@ func (b *bench) all(ctx context.Context, chosen []workload, columns []kind, out 
 	return nil
 }
 
-// wires runs agentd with the other wires.
+// wires runs agentd with the other wires, and by SessionService.
 func (b *bench) wires(ctx context.Context, chosen []workload) error {
-	for _, wire := range providertest.Wires {
+	chosen = slices.DeleteFunc(slices.Clone(chosen), func(w workload) bool {
+		return !slices.Contains([]string{"session", "rounds", "burst", "parallel", "long-turns"}, w.name)
+	})
+	check := func(wire providertest.Wire) error {
 		for _, w := range chosen {
-			if wire == b.wire || !slices.Contains([]string{"session", "rounds", "burst", "parallel", "long-turns"}, w.name) {
-				continue
-			}
 			if err := b.measure(ctx, w, memory, wire, results{}); err != nil {
-				return fmt.Errorf("%s, %s, %s: %w", w.name, memory, wire, err)
+				return fmt.Errorf("%s, %s, %s, -api %s: %w", w.name, memory, wire, b.api, err)
 			}
 		}
+		return nil
 	}
-	return nil
+	for _, wire := range providertest.Wires {
+		if wire == b.wire {
+			continue
+		}
+		if err := check(wire); err != nil {
+			return err
+		}
+	}
+	b.api = map[string]string{"run": "sessions", "sessions": "run"}[b.api]
+	return check(b.wire)
 }
 
 // measure runs a workload on a server that it starts.
@@ -198,11 +213,14 @@ func (b *bench) columns(list string) ([]kind, error) {
 	return chosen, nil
 }
 
-// flag is the name of a server in a flag.
+// flag is the name of a server in a flag: floor, adk, disk, memory, base-disk or base-memory.
 func (k kind) flag() string {
 	words := strings.Fields(strings.ToLower(strings.ReplaceAll(string(k), ",", "")))
-	if words[0] == "adk" {
-		return "adk"
+	switch words[0] {
+	case "base":
+		return strings.Join(words, "-")
+	case "agentd":
+		return words[1]
 	}
-	return words[len(words)-1] + map[bool]string{true: "-base"}[words[0] == "base"]
+	return words[0]
 }

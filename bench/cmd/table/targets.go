@@ -95,7 +95,11 @@ func (b *bench) startAgentd(ctx context.Context, t *target, binary string, wire 
 		"ANTHROPIC_API_KEY=bench", "ANTHROPIC_BASE_URL=" + b.model.URL,
 		"OPENAI_API_KEY=bench", "OPENAI_BASE_URL=" + b.model.URL + "/v1",
 	}, args...)
-	if err == nil {
+	switch {
+	case err != nil:
+	case b.api == "sessions":
+		t.server = peer.NewSessions(t.URL, models[wire], header)
+	default:
 		t.server = peer.NewAgentd(t.URL, models[wire], header)
 	}
 	return err

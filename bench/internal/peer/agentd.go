@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"sync"
 	"time"
@@ -27,10 +28,14 @@ type Agentd struct {
 
 // NewAgentd returns the client of a server, whose agents use a model. Each request has the header.
 func NewAgentd(url, model string, header http.Header) *Agentd {
+	return &Agentd{stub: agentdv1connect.NewAgentdClient(http2(), url), model: model, header: header}
+}
+
+// http2 is a transport whose streams share connections.
+func http2() *http.Client {
 	protocols := new(http.Protocols)
 	protocols.SetUnencryptedHTTP2(true)
-	client := &http.Client{Transport: &http.Transport{Protocols: protocols, DisableCompression: true}}
-	return &Agentd{stub: agentdv1connect.NewAgentdClient(client, url), model: model, header: header}
+	return &http.Client{Transport: &http.Transport{Protocols: protocols, DisableCompression: true}}
 }
 
 // Begin begins a conversation.
@@ -59,10 +64,8 @@ func (c *agentdConversation) Turn(ctx context.Context, t Turn) (Heard, error) {
 	defer func() { _ = r.stream.CloseResponse() }()
 	// A request whose context ends continues until its body ends too.
 	context.AfterFunc(ctx, func() { _ = r.stream.CloseRequest() })
-	for name, values := range c.server.header {
-		r.stream.RequestHeader()[name] = values
-	}
-	r.send(c.execute(t))
+	maps.Copy(r.stream.RequestHeader(), c.server.header)
+	r.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: c.execute(t)}})
 	if t.Heartbeat > 0 {
 		r.beside.Go(func() { r.beat(ctx) })
 	}
@@ -96,16 +99,11 @@ func (r *run) work(ctx context.Context, call *agentdv1.RunResponse_ToolCallReque
 		r.turn.Parked()
 		return nil
 	}
-	var in struct{ N int }
-	if err := json.Unmarshal([]byte(call.GetToolInput()), &in); err != nil {
-		return fmt.Errorf("the input of a tool call: %w", err)
+	result, err := answerTo(call)
+	if err != nil {
+		return err
 	}
-	answer := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{
-		ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{
-			ToolCallId: call.GetToolCallId(), ToolName: call.GetToolName(),
-			Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: script.Result(in.N)},
-		},
-	}}
+	answer := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: result}}
 	if r.turn.Wait == 0 {
 		r.send(answer)
 		return nil
@@ -118,7 +116,7 @@ func (r *run) work(ctx context.Context, call *agentdv1.RunResponse_ToolCallReque
 	return nil
 }
 
-func (c *agentdConversation) execute(t Turn) *agentdv1.RunRequest {
+func (c *agentdConversation) execute(t Turn) *agentdv1.RunRequest_ExecuteRequest {
 	schema := script.Schema
 	execute := &agentdv1.RunRequest_ExecuteRequest{
 		UserPrompt: t.Prompt(),
@@ -130,7 +128,19 @@ func (c *agentdConversation) execute(t Turn) *agentdv1.RunRequest {
 	if c.session != "" {
 		execute.SessionId = &c.session
 	}
-	return &agentdv1.RunRequest{Request: &agentdv1.RunRequest_Execute{Execute: execute}}
+	return execute
+}
+
+// answerTo is what the tool returns.
+func answerTo(call *agentdv1.RunResponse_ToolCallRequest) (*agentdv1.RunRequest_ToolCallResponse, error) {
+	var in struct{ N int }
+	if err := json.Unmarshal([]byte(call.GetToolInput()), &in); err != nil {
+		return nil, fmt.Errorf("the input of a tool call: %w", err)
+	}
+	return &agentdv1.RunRequest_ToolCallResponse{
+		ToolCallId: call.GetToolCallId(), ToolName: call.GetToolName(),
+		Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: script.Result(in.N)},
+	}, nil
 }
 
 // receive hears the turn to its end, runs its tools, and then closes the stream.
@@ -156,30 +166,34 @@ func (c *agentdConversation) receive(ctx context.Context, r *run) (Heard, error)
 		case *agentdv1.RunResponse_Error:
 			return h, fmt.Errorf("agentd says: %v", m.Error)
 		case *agentdv1.RunResponse_End:
-			return r.ended(h, m.End)
+			return h, errors.Join(h.end(m.End), r.close())
 		}
 	}
 }
 
-// ended reads the stream to its end, which the server waits for.
-func (r *run) ended(h Heard, end *agentdv1.RunResponse_EndResponse) (Heard, error) {
+// end hears the end of a turn.
+func (h *Heard) end(end *agentdv1.RunResponse_EndResponse) error {
 	if !end.GetCompleted() {
-		return h, fmt.Errorf("the turn was not completed: %s", end.GetReason())
+		return fmt.Errorf("the turn was not completed: %s", end.GetReason())
 	}
 	u := end.GetUsageSummary()
 	h.ModelCalls = int(u.GetLlmCalls())
 	h.Usage = script.Usage{
 		Prompt: int64(u.GetTotalUsage().GetPromptTokens()), Completion: int64(u.GetTotalUsage().GetCompletionTokens()),
 	}
+	return nil
+}
+
+// close closes the client's side, and reads the stream to its end. What follows the end of a turn is no event of it.
+func (r *run) close() error {
 	if err := r.stream.CloseRequest(); err != nil {
-		return h, err
+		return err
 	}
-	// What follows the end is no event of the turn.
 	for {
 		if _, err := r.stream.Receive(); errors.Is(err, io.EOF) {
-			return h, nil
+			return nil
 		} else if err != nil {
-			return h, fmt.Errorf("after the end of the turn: %w", err)
+			return fmt.Errorf("after the end of the turn: %w", err)
 		}
 	}
 }
