@@ -35,36 +35,41 @@ func run(args []string) error {
 	if len(args) != 1 {
 		return fmt.Errorf("adkpeer MODEL-URL: got %d arguments", len(args))
 	}
-	transport := http.DefaultTransport.(*http.Transport).Clone()
-	transport.MaxIdleConnsPerHost = 100
-	m, err := gemini.NewModel(context.Background(), script.GeminiModel, &genai.ClientConfig{
-		APIKey:      "bench",
-		Backend:     genai.BackendGeminiAPI,
-		HTTPClient:  &http.Client{Transport: transport},
-		HTTPOptions: genai.HTTPOptions{BaseURL: args[0]},
-	})
+	server, err := newServer(context.Background(), args[0])
 	if err != nil {
 		return err
 	}
+	return proc.Serve(server)
+}
+
+// newServer returns the server of a model at an address.
+func newServer(ctx context.Context, url string) (http.Handler, error) {
+	transport := http.DefaultTransport.(*http.Transport).Clone()
+	transport.MaxIdleConnsPerHost = 100
+	m, err := gemini.NewModel(ctx, script.GeminiModel, &genai.ClientConfig{
+		APIKey:      "bench",
+		Backend:     genai.BackendGeminiAPI,
+		HTTPClient:  &http.Client{Transport: transport},
+		HTTPOptions: genai.HTTPOptions{BaseURL: url},
+	})
+	if err != nil {
+		return nil, err
+	}
 	work, err := functiontool.New(functiontool.Config{Name: script.Tool, Description: script.ToolDescription}, work)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	a, err := llmagent.New(llmagent.Config{
 		Name: script.Agent, Model: m, Instruction: script.Instruction, Tools: []tool.Tool{work},
 	})
 	if err != nil {
-		return err
+		return nil, err
 	}
-	server, err := adkrest.NewServer(adkrest.ServerConfig{
+	return adkrest.NewServer(adkrest.ServerConfig{
 		AgentLoader:     agent.NewSingleLoader(a),
 		SessionService:  session.InMemoryService(),
 		SSEWriteTimeout: streamTimeout,
 	})
-	if err != nil {
-		return err
-	}
-	return proc.Serve(server)
 }
 
 // input is what the tool is given: which call of the conversation it is, and how long it takes, in microseconds.

@@ -14,7 +14,9 @@ import (
 	"slices"
 	"strings"
 	"syscall"
+	"time"
 
+	"github.com/apzuk3/agentd/bench/internal/peer"
 	"github.com/apzuk3/agentd/bench/internal/proc"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
@@ -67,7 +69,7 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 		return err
 	}
 	b.wire = providertest.Wire(wire)
-	if models[b.wire] == "" {
+	if peer.Models[b.wire] == "" {
 		return fmt.Errorf("-wire %s: there are %v", wire, providertest.Wires)
 	}
 	if b.api != "run" && b.api != "sessions" {
@@ -146,6 +148,8 @@ func (b *bench) measure(ctx context.Context, w workload, k kind, wire providerte
 	if slices.Contains(w.without, k) {
 		return nil
 	}
+	ctx, cancel := context.WithTimeoutCause(ctx, b.timeout(), fmt.Errorf("it takes more than %s", b.timeout()))
+	defer cancel()
 	t, err := b.start(ctx, k, wire)
 	if err != nil {
 		return errors.Join(err, t.stop())
@@ -162,6 +166,14 @@ func (b *bench) measure(ctx context.Context, w workload, k kind, wire providerte
 		r.add(row.title, k, values[i])
 	}
 	return nil
+}
+
+// timeout is how long one measurement of one server may take.
+func (b *bench) timeout() time.Duration {
+	if b.short {
+		return time.Minute
+	}
+	return 10 * time.Minute
 }
 
 // choose returns the workloads of a list of names.

@@ -61,7 +61,7 @@ func (b *bench) cell(row row, k kind, r results) string {
 		beside, known = map[kind]kind{disk: baseDisk, memory: baseMemory}[k]
 	}
 	if least, ok := r.median(row.title, beside); known && ok && least > 0 {
-		return fmt.Sprintf("%s (%.2g×)", number(v), v/least)
+		return number(v) + " (" + times(v/least) + ")"
 	}
 	return number(v)
 }
@@ -83,9 +83,16 @@ func (row row) judge(r results) string {
 	case !ok:
 		return text
 	case v <= must:
-		return text + ", is"
+		return text + ": met"
 	}
-	return fmt.Sprintf("%s, is %.2g×", text, v/must)
+	return text + ": " + times(v/must)
+}
+
+func times(v float64) string {
+	if v >= 10 {
+		return fmt.Sprintf("%.0f×", v)
+	}
+	return fmt.Sprintf("%.2g×", v)
 }
 
 // number is a number with three digits or more.

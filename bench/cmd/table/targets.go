@@ -29,14 +29,6 @@ const (
 // proxyUser is the header in which the callers of a server in memory say who they are: such a server has no API keys.
 const proxyUser = "X-Forwarded-User"
 
-// models are those that agentd's agents use, by the wire of the provider.
-var models = map[providertest.Wire]string{
-	providertest.Gemini:          "gemini-2.5-flash",
-	providertest.OpenAIChat:      "openai-chat/gpt-5-mini",
-	providertest.OpenAIResponses: "openai-responses/gpt-5-mini",
-	providertest.Anthropic:       "claude-sonnet-4-5",
-}
-
 // target is a server that runs.
 type target struct {
 	*proc.Process
@@ -90,17 +82,17 @@ func (b *bench) startAgentd(ctx context.Context, t *target, binary string, wire 
 		args = append(args, "--data", ":memory:", "--trusted-proxies", "127.0.0.1/32", "--proxy-user-header", proxyUser)
 	}
 	var err error
-	t.Process, err = proc.Start(ctx, b.core, []string{
-		"GEMINI_API_KEY=bench", "GOOGLE_GEMINI_BASE_URL=" + b.model.URL,
-		"ANTHROPIC_API_KEY=bench", "ANTHROPIC_BASE_URL=" + b.model.URL,
-		"OPENAI_API_KEY=bench", "OPENAI_BASE_URL=" + b.model.URL + "/v1",
-	}, args...)
+	var env []string
+	for name, value := range peer.Environment(b.model.URL) {
+		env = append(env, name+"="+value)
+	}
+	t.Process, err = proc.Start(ctx, b.core, env, args...)
 	switch {
 	case err != nil:
 	case b.api == "sessions":
-		t.server = peer.NewSessions(t.URL, models[wire], header)
+		t.server = peer.NewSessions(t.URL, peer.Models[wire], header)
 	default:
-		t.server = peer.NewAgentd(t.URL, models[wire], header)
+		t.server = peer.NewAgentd(t.URL, peer.Models[wire], header)
 	}
 	return err
 }

@@ -16,7 +16,25 @@ import (
 	"github.com/apzuk3/agentd/bench/internal/script"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/test/providertest"
 )
+
+// Models are what agentd's agents have for a model, by the wire of its provider.
+var Models = map[providertest.Wire]string{
+	providertest.Gemini:          script.GeminiModel,
+	providertest.OpenAIChat:      "openai-chat/gpt-5-mini",
+	providertest.OpenAIResponses: "openai-responses/gpt-5-mini",
+	providertest.Anthropic:       "claude-sonnet-4-5",
+}
+
+// Environment is what has agentd find all its models at an address.
+func Environment(model string) map[string]string {
+	return map[string]string{
+		"GEMINI_API_KEY": "bench", "GOOGLE_GEMINI_BASE_URL": model,
+		"ANTHROPIC_API_KEY": "bench", "ANTHROPIC_BASE_URL": model,
+		"OPENAI_API_KEY": "bench", "OPENAI_BASE_URL": model + "/v1",
+	}
+}
 
 // Agentd is a client of agentd: each turn is a Run.
 type Agentd struct {

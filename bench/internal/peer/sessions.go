@@ -10,6 +10,7 @@ import (
 
 	"connectrpc.com/connect"
 
+	"github.com/apzuk3/agentd/bench/internal/script"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 )
@@ -54,7 +55,7 @@ func (c *sessionsConversation) Turn(ctx context.Context, t Turn) (Heard, error) 
 	turn := created.Msg.GetTurn()
 	c.session = turn.GetSessionId()
 	events, err := c.server.stub.WatchTurn(ctx, with(c, &agentdv1.WatchTurnRequest{
-		SessionId: c.session, TurnId: turn.GetId(),
+		SessionId: c.session, TurnId: turn.GetId(), ToolNames: []string{script.Tool},
 	}))
 	if err != nil {
 		return h, err
@@ -107,9 +108,12 @@ func (c *sessionsConversation) work(
 	if err := wait(ctx, t.Wait); err != nil {
 		return err
 	}
-	_, err = c.server.stub.SubmitToolResults(ctx, with(c, &agentdv1.SubmitToolResultsRequest{
+	resp, err := c.server.stub.SubmitToolResults(ctx, with(c, &agentdv1.SubmitToolResultsRequest{
 		SessionId: c.session, TurnId: turn, Results: []*agentdv1.RunRequest_ToolCallResponse{result},
 	}))
+	if err == nil && len(resp.Msg.GetRefused()) > 0 {
+		err = fmt.Errorf("agentd has refused a result: %v", resp.Msg.GetRefused())
+	}
 	return err
 }
 
