@@ -1,4 +1,5 @@
-// Command adkpeer is the REST server of ADK itself, which stores nothing: one agent with Gemini and a tool that does nothing.
+// Command adkpeer is the REST server of ADK itself, which stores nothing: one agent with Gemini and a tool that does
+// nothing.
 package main
 
 import (

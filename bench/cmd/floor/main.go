@@ -1,5 +1,5 @@
-// Command floor is the least that can stand between a client and a model: the proxy of Go's standard library, which sends on
-// each piece as it comes.
+// Command floor is the least that can stand between a client and a model: the proxy of Go's standard library, which
+// sends on each piece as it comes.
 package main
 
 import (

@@ -99,7 +99,8 @@ func (b *bench) counts(ctx context.Context, method string) (fake.Counts, error) 
 		return counts, err
 	}
 	defer func() { _ = resp.Body.Close() }()
-	return counts, json.NewDecoder(resp.Body).Decode(&counts)
+	err = json.NewDecoder(resp.Body).Decode(&counts)
+	return counts, err
 }
 
 // perUnit is the server's time on its core for each of n units of what work does, in microseconds.

@@ -1,5 +1,6 @@
-// Command table measures agentd beside the least that a server can do and beside ADK's own server, in one run, and prints what
-// each takes. Every answer is checked: a wrong one ends the run. docs/performance.md says what is measured.
+// Command table measures agentd beside the least that a server can do and beside ADK's own server, in one run, and
+// prints what each takes. Every answer is checked: a wrong one ends the run. docs/performance.md says what is
+// measured.
 package main
 
 import (
@@ -56,14 +57,14 @@ func run(ctx context.Context, args []string, out io.Writer) error {
 	flags.StringVar(&b.agentd, "agentd", "agentd", "binary of agentd")
 	flags.StringVar(&b.base, "base", "", "binary of another agentd, to which it is compared in place of the others")
 	flags.StringVar(&b.dir, "dir", "", "folder for databases; default: that for temporary files")
-	flags.StringVar(&b.core, "core", "", "core on which each server runs, such as 0; give this command another with taskset")
-	flags.BoolVar(&b.short, "short", false, "run little of each, once, and all wires: a check of the answers, not a measurement")
+	flags.StringVar(&b.core, "core", "", "core of each server, such as 0; give this command another with taskset")
+	flags.BoolVar(&b.short, "short", false, "run little of each, once, and all wires, to check the answers alone")
 	flags.IntVar(&b.repeats, "repeats", 3, "how often each is measured; the median counts")
 	flags.StringVar(&only, "only", "", "workloads, separated by commas: "+strings.Join(names(), ", "))
 	flags.StringVar(&servers, "servers", "", "servers, separated by commas, such as floor,disk; default: all")
-	flags.StringVar(&wire, "wire", string(providertest.Gemini), "wire of agentd's model; floor and ADK REST have Gemini's")
+	flags.StringVar(&wire, "wire", string(providertest.Gemini), "wire of agentd's model; the others have Gemini's")
 	flags.StringVar(&b.api, "api", "run", "how agentd is asked: run (one stream a turn), or sessions (SessionService)")
-	flags.StringVar(&b.profiles, "profiles", "", "folder for CPU profiles of agentd, one a workload, in place of the table")
+	flags.StringVar(&b.profiles, "profiles", "", "folder for CPU profiles of agentd, one a workload, and no table")
 	flags.IntVar(&b.seconds, "seconds", 10, "how long a profile takes")
 	if err := flags.Parse(args); err != nil {
 		return err

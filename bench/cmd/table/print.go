@@ -26,7 +26,8 @@ func (r results) median(row string, k kind) (v float64, ok bool) {
 	return median(values), true
 }
 
-// print writes the table: in each cell the median, and how many times the floor it is; or the base, when two builds are compared.
+// print writes the table: in each cell the median, and how many times the floor it is; or the base, when two builds
+// are compared.
 func (b *bench) print(out io.Writer, chosen []workload, columns []kind, r results) {
 	head := []string{"work"}
 	for _, k := range columns {

@@ -100,7 +100,9 @@ func (b *bench) steady(ctx context.Context, t *target, sessions, units int, s sc
 	if err := l.sessions(ctx, max(sessions/10, 2), atOnce, peer.Turn{Script: s}); err != nil {
 		return nil, err
 	}
-	v, err := perUnit(t, sessions*units, func() error { return l.sessions(ctx, sessions, atOnce, peer.Turn{Script: s}) })
+	v, err := perUnit(t, sessions*units, func() error {
+		return l.sessions(ctx, sessions, atOnce, peer.Turn{Script: s})
+	})
 	if err != nil {
 		return nil, err
 	}
@@ -204,7 +206,8 @@ func runLatency(ctx context.Context, b *bench, t *target) ([]float64, error) {
 // runLongRounds measures the rounds of one conversation, whose turns have ten each, as it grows.
 func runLongRounds(ctx context.Context, b *bench, t *target) ([]float64, error) {
 	return b.long(ctx, t, func(turn int) (peer.Turn, int) {
-		return peer.Turn{Script: script.Script{Chunks: 1, Rounds: window, Calls: 1, Turn: turn, Past: (turn - 1) * window}}, window
+		s := script.Script{Chunks: 1, Rounds: window, Calls: 1, Turn: turn, Past: (turn - 1) * window}
+		return peer.Turn{Script: s}, window
 	})
 }
 
@@ -252,7 +255,8 @@ func (b *bench) long(ctx context.Context, t *target, next func(turn int) (peer.T
 func runParked(ctx context.Context, b *bench, t *target) ([]float64, error) {
 	n := b.size(1000, 50)
 	l := &load{server: t.server}
-	if err := l.sessions(ctx, atOnce, atOnce, peer.Turn{Script: script.Script{Chunks: 1, Rounds: 1, Calls: 1}}); err != nil {
+	first := script.Script{Chunks: 1, Rounds: 1, Calls: 1}
+	if err := l.sessions(ctx, atOnce, atOnce, peer.Turn{Script: first}); err != nil {
 		return nil, err
 	}
 	if err := pause(ctx, b.settle()); err != nil {

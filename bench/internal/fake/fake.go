@@ -1,6 +1,7 @@
-// Package fake is a model for benchmarks. It speaks the wires of Gemini, OpenAI (chat completions and responses) and Anthropic,
-// as package fakeprovider does, whose events it renders before they are needed: an answer is one write of bytes that are there.
-// The last script in a request says what the answer is. A request that does not hold what it must is refused.
+// Package fake is a model for benchmarks. It speaks the wires of Gemini, OpenAI (chat completions and responses) and
+// Anthropic, as package fakeprovider does, whose events it renders before they are needed: an answer is one write of
+// bytes that are there. The last script in a request says what the answer is. A request that does not hold what it
+// must is refused.
 package fake
 
 import (
@@ -38,8 +39,8 @@ var results = map[providertest.Wire][]byte{
 
 // Counts is what the model has answered.
 type Counts struct {
-	// Answered are the calls that were answered in full, Refused those whose request was wrong, and Left those whose caller
-	// was gone before the end.
+	// Answered are the calls that were answered in full, Refused those whose request was wrong, and Left those whose
+	// caller was gone before the end.
 	Answered, Refused, Left int
 	// Why is the first refusal.
 	Why string
@@ -63,7 +64,8 @@ type key struct {
 
 // answer is a rendered answer.
 type answer struct {
-	// events are the event stream in the pieces that are sent one by one, and stamps where a piece has its time; -1 is nowhere.
+	// events are the event stream in the pieces that are sent one by one, and stamps where a piece has its time; -1
+	// is nowhere.
 	events [][]byte
 	stamps []int
 }
@@ -93,7 +95,8 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		})
 		w.Header().Set("Content-Type", "application/json")
 		w.WriteHeader(http.StatusBadRequest)
-		_, _ = w.Write(providertest.ErrorBody(wire, http.StatusBadRequest, "bench", err.Error()))
+		body := providertest.ErrorBody(wire, http.StatusBadRequest, "bench", err.Error())
+		_, _ = w.Write(body) //nolint:gosec // no browser reads it
 		return
 	}
 	w.Header()["Content-Type"] = eventStream
@@ -134,7 +137,8 @@ func judge(wire providertest.Wire, body []byte) (s script.Script, round int, err
 		return s, 0, nil
 	}
 	if s.Calls == 0 || given%s.Calls != 0 || given/s.Calls > s.Rounds {
-		return s, 0, fmt.Errorf("the request has %d tool results in the turn, of %d rounds with %d", given, s.Rounds, s.Calls)
+		return s, 0, fmt.Errorf("the request has %d tool results in the turn, of %d rounds with %d",
+			given, s.Rounds, s.Calls)
 	}
 	for n := given - s.Calls; n < given; n++ {
 		if want := script.Result(s.Past + n); bytes.Count(turn, []byte(want)) != 1 {
@@ -195,19 +199,14 @@ func render(wire providertest.Wire, s script.Script, round int) *answer {
 // send sends the answer, one event each so often.
 func (a *answer) send(w http.ResponseWriter, r *http.Request, every time.Duration) error {
 	flush := http.NewResponseController(w).Flush
-	var next time.Time
-	var timer *time.Timer
+	timer := time.NewTimer(every)
+	defer timer.Stop()
+	// The pace is kept by the clock: what one event is late by is not added to the next.
+	next := time.Now()
 	for i, event := range a.events {
 		if every > 0 && i > 0 {
-			// The pace is kept by the clock: what one event is late by is not added to the next.
-			if timer == nil {
-				next = time.Now()
-				timer = time.NewTimer(every)
-				defer timer.Stop()
-			}
-			if next = next.Add(every); i > 1 {
-				timer.Reset(time.Until(next))
-			}
+			next = next.Add(every)
+			timer.Reset(time.Until(next))
 			select {
 			case <-timer.C:
 			case <-r.Context().Done():
@@ -218,7 +217,7 @@ func (a *answer) send(w http.ResponseWriter, r *http.Request, every time.Duratio
 			event = bytes.Clone(event)
 			script.Stamp(event[at:], time.Now())
 		}
-		if _, err := w.Write(event); err != nil {
+		if _, err := w.Write(event); err != nil { //nolint:gosec // no browser reads it
 			return err
 		}
 		// The last piece is flushed with the end of the body.

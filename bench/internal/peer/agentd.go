@@ -104,7 +104,9 @@ func (r *run) beat(ctx context.Context) {
 	for {
 		select {
 		case <-ticker.C:
-			r.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Heartbeat{Heartbeat: &agentdv1.RunRequest_HeartbeatRequest{}}})
+			r.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Heartbeat{
+				Heartbeat: &agentdv1.RunRequest_HeartbeatRequest{},
+			}})
 		case <-ctx.Done():
 			return
 		}
@@ -184,7 +186,8 @@ func (c *agentdConversation) receive(ctx context.Context, r *run) (Heard, error)
 		case *agentdv1.RunResponse_Error:
 			return h, fmt.Errorf("agentd says: %v", m.Error)
 		case *agentdv1.RunResponse_End:
-			return h, errors.Join(h.end(m.End), r.close())
+			err := errors.Join(h.end(m.End), r.close())
+			return h, err
 		}
 	}
 }

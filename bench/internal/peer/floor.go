@@ -9,7 +9,8 @@ import (
 	"github.com/apzuk3/agentd/bench/internal/script"
 )
 
-// Floor is a client that calls the model itself, through a proxy: it holds the conversation, and sends all of it each time.
+// Floor is a client that calls the model itself, through a proxy: it holds the conversation, and sends all of it each
+// time.
 type Floor struct {
 	url    string
 	client *http.Client

@@ -1,5 +1,5 @@
-// Package peer is the client of each server that is measured, and the judge of what they hear. A client costs as little as it
-// can; what it takes is not counted. It knows neither workloads nor processes.
+// Package peer is the client of each server that is measured, and the judge of what they hear. A client costs as
+// little as it can; what it takes is not counted. It knows neither workloads nor processes.
 package peer
 
 import (
@@ -29,8 +29,8 @@ type Turn struct {
 	script.Script
 	// Heartbeat is how often the client says that it lives, if it can.
 	Heartbeat time.Duration
-	// Parked is called when all tool calls of a round have been asked for, in place of answering them, and may be called by
-	// several goroutines. On servers that run tools themselves it is called when the calls are heard of.
+	// Parked is called when all tool calls of a round have been asked for, in place of answering them, and may be
+	// called by several goroutines. On servers that run tools themselves it is called when the calls are heard of.
 	Parked func()
 }
 

@@ -15,8 +15,8 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 )
 
-// Sessions is a client of agentd that never opens a Run: a turn is a CreateTurn, a WatchTurn, and a SubmitToolResults for each
-// tool call. It sends no heartbeats.
+// Sessions is a client of agentd that never opens a Run: a turn is a CreateTurn, a WatchTurn, and a SubmitToolResults
+// for each tool call. It sends no heartbeats.
 type Sessions struct {
 	stub  agentdv1connect.SessionServiceClient
 	agent *Agentd
@@ -86,7 +86,8 @@ func (c *sessionsConversation) Turn(ctx context.Context, t Turn) (Heard, error) 
 		case *agentdv1.RunResponse_Error:
 			return h, fmt.Errorf("agentd says: %v", m.Error)
 		case *agentdv1.RunResponse_End:
-			return h, h.end(m.End)
+			err := h.end(m.End)
+			return h, err
 		}
 	}
 	select {

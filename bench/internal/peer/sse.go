@@ -42,7 +42,8 @@ func stream(ctx context.Context, client *http.Client, url string, body []byte, h
 	return lines.Err()
 }
 
-// geminiEvent is what a client needs of an event of Gemini, and of one of ADK, which has its content without candidates.
+// geminiEvent is what a client needs of an event of Gemini, and of one of ADK, which has its content without
+// candidates.
 type geminiEvent struct {
 	Candidates    []struct{ Content geminiContent }
 	Content       geminiContent

@@ -1,5 +1,5 @@
-// Package proc runs the servers of a benchmark as processes of their own, each on a core, and reads what they take of it. It
-// knows no server.
+// Package proc runs the servers of a benchmark as processes of their own, each on a core, and reads what they take of
+// it. It knows no server.
 package proc
 
 import (

@@ -1,5 +1,6 @@
-// Package script is what a user turn of a benchmark is: the prompt holds what the model is to answer, so that the fake model,
-// the driver and the check of what was heard agree without talking to each other. It knows no wire and no server.
+// Package script is what a user turn of a benchmark is: the prompt holds what the model is to answer, so that the
+// fake model, the driver and the check of what was heard agree without talking to each other. It knows no wire and no
+// server.
 package script
 
 import (
@@ -14,11 +15,14 @@ const (
 	Mark = "bench:"
 	// Tool is the name of the one tool; its input has a number n and a wait in microseconds.
 	Tool = "work"
-	// ToolDescription, Agent and Instruction are the same on all servers, and so is the model.
+	// ToolDescription is what the model is told of it.
 	ToolDescription = "Does a piece of work and returns its result."
-	Agent           = "worker"
-	Instruction     = "You are a worker. Do what the user asks with the work tool, and answer in few words."
-	GeminiModel     = "gemini-2.5-flash"
+	// Agent is the name of the one agent.
+	Agent = "worker"
+	// Instruction is that of the agent.
+	Instruction = "You are a worker. Do what the user asks with the work tool, and answer in few words."
+	// GeminiModel is its model, where that is one of Gemini.
+	GeminiModel = "gemini-2.5-flash"
 	// Schema is what the tool takes.
 	Schema = `{"type":"object","properties":{"n":{"type":"integer"},"wait":{"type":"integer"}},"required":["n","wait"]}`
 	// stampLen is the length of the time before a piece of text, in nanoseconds since 1970, and of the space behind it.
@@ -29,7 +33,8 @@ const (
 	maxCount = 1_000_000
 )
 
-// Script is one user turn. Each of Rounds model calls asks for Calls tool calls at once; one more says Chunks pieces of text.
+// Script is one user turn. Each of Rounds model calls asks for Calls tool calls at once; one more says Chunks pieces
+// of text.
 type Script struct {
 	// Chunks are the pieces of the text, sent one Every, or all at once if it is 0.
 	Chunks int
@@ -39,8 +44,8 @@ type Script struct {
 	// Rounds and Calls are the tool rounds before the text; each tool takes Wait.
 	Rounds, Calls int
 	Wait          time.Duration
-	// Turn counts the user turns of the conversation, from 1, and Past the tool results before this one: a request that does
-	// not hold all of them is refused.
+	// Turn counts the user turns of the conversation, from 1, and Past the tool results before this one: a request
+	// that does not hold all of them is refused.
 	Turn, Past int
 }
 
@@ -49,8 +54,8 @@ type Usage struct{ Prompt, Completion int64 }
 
 // Prompt is what the user says.
 func (s Script) Prompt() string {
-	return fmt.Sprintf("%schunks=%d every=%d stamped=%d rounds=%d calls=%d wait=%d turn=%d past=%d;",
-		Mark, s.Chunks, s.Every.Microseconds(), b2i(s.Stamped), s.Rounds, s.Calls, s.Wait.Microseconds(), s.Turn, s.Past)
+	return fmt.Sprintf(Mark+"chunks=%d every=%d stamped=%d rounds=%d calls=%d wait=%d turn=%d past=%d;",
+		s.Chunks, s.Every.Microseconds(), b2i(s.Stamped), s.Rounds, s.Calls, s.Wait.Microseconds(), s.Turn, s.Past)
 }
 
 // Parse reads a script that begins text.
