@@ -108,15 +108,26 @@ func (b *bench) all(ctx context.Context, chosen []workload, columns []kind, out 
 				}
 			}
 		}
-		for _, row := range w.rows {
-			fmt.Fprintln(os.Stderr, row.title, r[row.title])
-		}
+		b.progress(w, columns, r)
 	}
 	if b.short {
 		return b.wires(ctx, chosen)
 	}
 	b.print(out, chosen, columns, r)
 	return nil
+}
+
+// progress says what has been measured so far. The times of the short form say nothing.
+func (b *bench) progress(w workload, columns []kind, r results) {
+	if b.short {
+		fmt.Fprintf(os.Stderr, "%s: all answers are right\n", w.name)
+		return
+	}
+	for _, row := range w.rows {
+		for _, k := range columns {
+			fmt.Fprintf(os.Stderr, "%s, %s: %.4g\n", row.title, k, r[row.title][k])
+		}
+	}
 }
 
 // wires runs agentd with the other wires, and by SessionService.
