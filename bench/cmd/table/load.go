@@ -138,9 +138,9 @@ func quantile(values []time.Duration, q float64) float64 {
 	return float64(values[at].Microseconds()) / 1e3
 }
 
-// parked runs n sessions whose turns wait for a tool, until the context ends, and calls between when all do.
-func (l *load) parked(ctx context.Context, n int, between func() error) error {
-	turn := peer.Turn{Script: script.Script{Chunks: 1, Rounds: 1, Calls: 1, Wait: parkedFor, Turn: 1}}
+// waiting runs n sessions whose turns wait for a tool, until the context ends, and calls between when all do.
+func (l *load) waiting(ctx context.Context, n int, between func() error) error {
+	turn := peer.Turn{Script: script.Script{Chunks: 1, Rounds: 1, Calls: 1, Wait: waitsFor, Turn: 1}}
 	ctx, cancel := context.WithCancel(ctx)
 	var turns sync.WaitGroup
 	defer turns.Wait()
@@ -150,7 +150,7 @@ func (l *load) parked(ctx context.Context, n int, between func() error) error {
 	start := func() {
 		own := turn
 		var once sync.Once
-		own.Parked = func() { once.Do(func() { waits <- struct{}{} }) }
+		own.Waiting = func() { once.Do(func() { waits <- struct{}{} }) }
 		turns.Go(func() {
 			if _, err := l.server.Begin().Turn(ctx, own); ctx.Err() == nil {
 				failed <- errors.Join(errors.New("a turn did not wait for its tool"), err)

@@ -21,8 +21,8 @@ const (
 	pace   = 10 * time.Millisecond
 	// window is how many rounds or turns are measured at a length of history.
 	window = 10
-	// parkedFor is longer than any measurement.
-	parkedFor = 30 * time.Minute
+	// waitsFor is longer than any measurement.
+	waitsFor = 30 * time.Minute
 	// settled is how long memory has to come to rest.
 	settled = 3 * time.Second
 	// heartbeat is how often a client says that it lives.
@@ -78,8 +78,8 @@ func workloads() []workload {
 		}, run: runLatency},
 		{name: "long-rounds", rows: perHistory("µs per tool round after %d rounds", 600), run: runLongRounds},
 		{name: "long-turns", rows: perHistory("µs per user turn after %d turns", 900), run: runLongTurns},
-		{name: "parked", rows: []row{{title: "KB per attached turn parked on a tool (1,000)", must: 40}},
-			without: []kind{floor}, run: runParked},
+		{name: "waiting", rows: []row{{title: "KB per attached turn that waits for a tool (1,000)", must: 40}},
+			without: []kind{floor}, run: runWaiting},
 		{name: "start", rows: []row{
 			{title: "MB resident, idle after start", must: 35}, {title: "ms until it serves, empty store", must: 60},
 		}, run: runStart},
@@ -252,7 +252,7 @@ func (b *bench) long(ctx context.Context, t *target, next func(turn int) (peer.T
 	return values, b.counted(ctx, l)
 }
 
-func runParked(ctx context.Context, b *bench, t *target) ([]float64, error) {
+func runWaiting(ctx context.Context, b *bench, t *target) ([]float64, error) {
 	n := b.size(1000, 50)
 	l := &load{server: t.server}
 	first := script.Script{Chunks: 1, Rounds: 1, Calls: 1}
@@ -267,7 +267,7 @@ func runParked(ctx context.Context, b *bench, t *target) ([]float64, error) {
 		return nil, err
 	}
 	var after int64
-	err = l.parked(ctx, n, func() error {
+	err = l.waiting(ctx, n, func() error {
 		if err := pause(ctx, b.settle()); err != nil {
 			return err
 		}

@@ -68,8 +68,8 @@ func (c *adkConversation) Turn(ctx context.Context, t Turn) (Heard, error) {
 			h.Usage.Prompt += e.UsageMetadata.PromptTokenCount
 			h.Usage.Completion += e.UsageMetadata.CandidatesTokenCount
 		}
-		if t.Parked != nil && waiting > 0 {
-			t.Parked()
+		if t.Waiting != nil && waiting > 0 {
+			t.Waiting()
 		}
 		return nil
 	})

@@ -115,8 +115,8 @@ func (r *run) beat(ctx context.Context) {
 
 // work runs the tool: at once, or beside the others that are asked for.
 func (r *run) work(ctx context.Context, call *agentdv1.RunResponse_ToolCallRequest) error {
-	if r.turn.Parked != nil {
-		r.turn.Parked()
+	if r.turn.Waiting != nil {
+		r.turn.Waiting()
 		return nil
 	}
 	result, err := answerTo(call)

@@ -29,9 +29,9 @@ type Turn struct {
 	script.Script
 	// Heartbeat is how often the client says that it lives, if it can.
 	Heartbeat time.Duration
-	// Parked is called when all tool calls of a round have been asked for, in place of answering them, and may be
+	// Waiting is called when all tool calls of a round have been asked for, in place of answering them, and may be
 	// called by several goroutines. On servers that run tools themselves it is called when the calls are heard of.
-	Parked func()
+	Waiting func()
 }
 
 // Heard is what a client has heard of a turn.

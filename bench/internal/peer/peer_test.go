@@ -84,14 +84,14 @@ func TestStamps(t *testing.T) {
 }
 
 // A turn whose client leaves while it waits for its tool ends at once.
-func TestParked(t *testing.T) {
+func TestWaiting(t *testing.T) {
 	env := peer.Environment(startModel(t))
 	d := agentdtest.Start(t, agentdtest.Config{Addr: "127.0.0.1:0", Getenv: func(name string) string { return env[name] }})
 	for _, server := range []peer.Server{
 		peer.NewAgentd(d.URL, script.GeminiModel, nil), peer.NewSessions(d.URL, script.GeminiModel, nil),
 	} {
 		ctx, cancel := context.WithCancel(t.Context())
-		turn := peer.Turn{Script: script.Script{Chunks: 1, Rounds: 1, Calls: 1, Turn: 1}, Parked: cancel}
+		turn := peer.Turn{Script: script.Script{Chunks: 1, Rounds: 1, Calls: 1, Turn: 1}, Waiting: cancel}
 		began := time.Now()
 		if _, err := server.Begin().Turn(ctx, turn); err == nil || time.Since(began) > 30*time.Second {
 			t.Errorf("%T: %v after %s", server, err, time.Since(began))

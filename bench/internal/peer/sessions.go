@@ -70,8 +70,8 @@ func (c *sessionsConversation) Turn(ctx context.Context, t Turn) (Heard, error) 
 			}
 		case *agentdv1.RunResponse_ToolCall:
 			h.ToolCalls++
-			if t.Parked != nil {
-				t.Parked()
+			if t.Waiting != nil {
+				t.Waiting()
 				continue
 			}
 			tools.Go(func() {
