@@ -6,8 +6,9 @@ export FUZZTIME ?= 20000x
 BENCHTIME ?= 1s
 FAULTS ?= 300
 SEEDS ?= 500
+BASE ?= HEAD
 
-.PHONY: help build test race cover bench fuzz examples lint fmt generate generate-check breaking house vuln \
+.PHONY: help build test race cover bench bench-table bench-compare fuzz examples lint fmt generate generate-check breaking house vuln \
 	chaos damage attacks web image-smoke image deploy targets docker check ci clean
 
 help: ## list the targets
@@ -31,6 +32,12 @@ cover: ## measure what the tests cover; writes .cache/cover.html
 bench: ## run the benchmarks, BENCHTIME each
 	go test -run '^$$' -bench . -benchmem -benchtime $(BENCHTIME) ./...
 
+bench-table: ## measure agentd beside a proxy and ADK's server; ARGS are flags of bench/cmd/table
+	scripts/bench $(ARGS)
+
+bench-compare: ## measure the build of the commit BASE and this one in one run
+	scripts/bench --base $(BASE) $(ARGS)
+
 fuzz: ## fuzz each target with FUZZTIME inputs
 	scripts/fuzz
 
@@ -49,7 +56,6 @@ damage: ## flip bits in SEEDS databases that are down, and open them
 	go test -count=1 -run 'TestDamagedDatabase$$' -v ./internal/daemon -daemon.damageseeds=$(SEEDS) -timeout 1h
 
 attacks: ## run hostile clients against a daemon under a memory limit, beside a stranger; prints what was measured
-	go test -count=1 -run 'TestHostile$$' -v ./internal/test/attacks -attacks.share=1 -attacks.factor=40 -timeout 10m
 	go test -count=1 -run 'TestAttacks$$' -v ./internal/test/attacks -attacks.share=1 -timeout 30m
 
 web: ## build and test the TypeScript client, in Node.js and in Chromium
