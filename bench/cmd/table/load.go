@@ -16,9 +16,6 @@ import (
 	"github.com/apzuk3/agentd/bench/internal/script"
 )
 
-// countTimeout is how long the last calls may take to be counted after their callers have heard them.
-const countTimeout = 5 * time.Second
-
 // load is what one measurement asks of a server.
 type load struct {
 	server peer.Server
@@ -65,27 +62,18 @@ func (l *load) sessions(ctx context.Context, n, atOnce int, t peer.Turn) error {
 
 // counted fails unless the model has answered what was asked, once, and forgets it.
 func (b *bench) counted(ctx context.Context, l *load) error {
-	ctx, cancel := context.WithTimeout(ctx, countTimeout)
-	defer cancel()
+	counts, err := b.counts(ctx, http.MethodPost)
 	want := int(l.asked.Load())
-	for {
-		counts, err := b.counts(ctx, http.MethodGet)
-		switch {
-		case err != nil:
-			return err
-		case counts.Refused > 0:
-			return fmt.Errorf("the model has refused %d requests, the first since %s", counts.Refused, counts.Why)
-		case counts.Answered+counts.Left > want, counts.Left > 0:
-			return fmt.Errorf("the model has answered %d calls, %d of them not in full, in place of %d",
-				counts.Answered+counts.Left, counts.Left, want)
-		case counts.Answered == want:
-			_, err := b.counts(ctx, http.MethodPost)
-			return err
-		}
-		if err := pause(ctx, time.Millisecond); err != nil {
-			return fmt.Errorf("the model has answered %d calls in place of %d", counts.Answered, want)
-		}
+	switch {
+	case err != nil:
+		return err
+	case counts.Refused > 0:
+		return fmt.Errorf("the model has refused %d requests, the first since %s", counts.Refused, counts.Why)
+	case counts.Answered != want, counts.Left > 0:
+		return fmt.Errorf("the model has answered %d calls, %d of them not in full, in place of %d",
+			counts.Answered, counts.Left, want)
 	}
+	return nil
 }
 
 func (b *bench) counts(ctx context.Context, method string) (fake.Counts, error) {

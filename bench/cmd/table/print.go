@@ -90,8 +90,11 @@ func (row row) judge(r results) string {
 }
 
 func times(v float64) string {
-	if v >= 10 {
+	switch {
+	case v >= 10:
 		return fmt.Sprintf("%.0f×", v)
+	case v < 2:
+		return fmt.Sprintf("%.2f×", v)
 	}
 	return fmt.Sprintf("%.2g×", v)
 }

@@ -19,7 +19,7 @@ const (
 	// chunks is how many pieces a long text has, pace the time between two.
 	chunks = 200
 	pace   = 10 * time.Millisecond
-	// window is how many rounds or turns are measured at a length of history.
+	// window is how many rounds or turns are measured at a length of history, at least.
 	window = 10
 	// waitsFor is longer than any measurement.
 	waitsFor = 30 * time.Minute
@@ -243,7 +243,9 @@ func (b *bench) long(ctx context.Context, t *target, next func(turn int) (peer.T
 		if err := until(n); err != nil {
 			return nil, err
 		}
-		v, err := perUnit(t, window, func() error { return until(length + window) })
+		// A longer one where it changes the history less, so that collections of garbage spread evenly.
+		width := max(window, min(n/4, 5*window)/window*window)
+		v, err := perUnit(t, width, func() error { return until(length + width) })
 		if err != nil {
 			return nil, err
 		}

@@ -39,8 +39,8 @@ var results = map[providertest.Wire][]byte{
 
 // Counts is what the model has answered.
 type Counts struct {
-	// Answered are the calls that were answered in full, Refused those whose request was wrong, and Left those whose
-	// caller was gone before the end.
+	// Answered are the calls whose answer was begun, Refused those whose request was wrong, and Left those of the first
+	// whose caller was gone before the end. Who has heard an answer finds it counted.
 	Answered, Refused, Left int
 	// Why is the first refusal.
 	Why string
@@ -99,12 +99,11 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		_, _ = w.Write(body) //nolint:gosec // no browser reads it
 		return
 	}
+	m.count(func(c *Counts) { c.Answered++ })
 	w.Header()["Content-Type"] = eventStream
 	if err := m.answer(wire, s, round).send(w, r, s.Every); err != nil {
 		m.count(func(c *Counts) { c.Left++ })
-		return
 	}
-	m.count(func(c *Counts) { c.Answered++ })
 }
 
 var eventStream = []string{"text/event-stream"}
