@@ -19,7 +19,7 @@ type cache struct {
 // cacheKey names a session: two tenants may have one of the same id.
 type cacheKey struct{ tenant, id string }
 
-// cached is an entry; size is the history's size when it was put.
+// cached is an entry; size is what the history took when it was put.
 type cached struct {
 	hist *history
 	size int
@@ -58,7 +58,7 @@ func (c *cache) put(key cacheKey, hist *history) {
 		return
 	}
 	c.entries.Remove(key)
-	size := hist.size()
+	size := hist.memory()
 	if size > c.maxBytes {
 		return
 	}

@@ -77,12 +77,15 @@ func (h *history) add(it *item, size int) {
 	}
 }
 
-// size is what the log holds of the items and what is kept of requests, in bytes.
+// size is what the log holds of the items, in bytes.
 func (h *history) size() int {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return h.bytes + h.room.Bytes()
+	return h.bytes
 }
+
+// memory is about what the history takes, in bytes: its size, and what is kept of requests.
+func (h *history) memory() int { return h.size() + h.room.Bytes() }
 
 // addStored adds a decoded event.
 func (h *history) addStored(seq int64, s *stored, size int) {

@@ -2,7 +2,8 @@
 // encodes what is new since the last one and nothing else. It is a part of agentd, not an API.
 //
 // It relies on what model.Request says: contents are shared between calls and never change, so that one is known by its
-// address. It knows no wire: what the pieces of a content depend on besides the content is in the name of the wire.
+// address. It knows no wire: what pieces and settings depend on besides the content, or the configuration, is in the
+// name of the wire.
 package encoded
 
 import (

@@ -106,6 +106,39 @@ func TestEncodedOnce(t *testing.T) {
 	}
 }
 
+// TestEncodedOfModels: what is kept of one model, and of one account, is not sent to another.
+func TestEncodedOfModels(t *testing.T) {
+	url, last := bodies(t)
+	kept := encoded.NewRoom(1 << 20).Conversation()
+	seen := map[string]bool{}
+	for range 2 {
+		for _, cfg := range []gemini.Config{{APIKey: "k", BaseURL: url}, {APIKey: "k", BaseURL: url, Vertex: true}} {
+			for _, name := range []string{"gemini-2.5-flash", "gemini-3-pro-preview", "gemini-3-flash-preview"} {
+				m, err := gemini.New(cfg).Open(name, "")
+				if err != nil {
+					t.Fatal(err)
+				}
+				var sent []string
+				for _, kept := range []*encoded.Conversation{kept, kept, nil} {
+					req := &model.Request{Contents: round(1), Config: settings(1), Encoded: kept}
+					req.Config.ThinkingConfig = &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevelMinimal}
+					if _, err := m.LLM.Generate(t.Context(), req, func(model.Delta) {}); err != nil {
+						t.Fatal(err)
+					}
+					sent = append(sent, string(last()))
+				}
+				if sent[0] != sent[2] || sent[1] != sent[2] {
+					t.Errorf("%s, Vertex %v: kept\n%s\nagain\n%s\nnot\n%s", name, cfg.Vertex, sent[0], sent[1], sent[2])
+				}
+				seen[sent[2]] = true
+			}
+		}
+	}
+	if len(seen) < 3 {
+		t.Errorf("%d models get %d different requests", 3, len(seen))
+	}
+}
+
 // value is JSON without what the SDK alone says: which model, and ids and metadata that are ours.
 func value(t *testing.T, data []byte) map[string]any {
 	t.Helper()

@@ -328,8 +328,9 @@ func (l *llm) send(ctx context.Context, client *genai.Client, req *model.Request
 	invalid := func(err error) error {
 		return &model.Error{Kind: model.KindInvalid, Provider: name, Message: wiretap.Redact(err.Error(), l.secret)}
 	}
-	cfg := new(genai.GenerateContentConfig)
-	settings, known := req.Encoded.Settings(l.wire(), req.Config)
+	cfg := &genai.GenerateContentConfig{AutomaticContinuation: new(bool)} // the SDK makes one request
+	of := l.wire() + "/" + l.model // what thinking is depends on the model
+	settings, known := req.Encoded.Settings(of, req.Config)
 	if !known {
 		var err error
 		if cfg, err = l.settings(req); err != nil {
@@ -339,7 +340,7 @@ func (l *llm) send(ctx context.Context, client *genai.Client, req *model.Request
 	made := &call{body: func(sdk []byte) (*encoded.Body, error) {
 		if !known {
 			settings = sdk
-			req.Encoded.KeepSettings(l.wire(), req.Config, sdk)
+			req.Encoded.KeepSettings(of, req.Config, sdk)
 		}
 		body, err := l.body(req, settings)
 		if err != nil {
