@@ -8,6 +8,8 @@ import (
 
 	"google.golang.org/genai"
 	"pgregory.net/rapid"
+
+	"github.com/apzuk3/agentd/internal/encoded"
 )
 
 // TestPromptProperties plays random histories, valid or not: a prompt that was
@@ -145,5 +147,31 @@ func TestCache(t *testing.T) {
 	}
 	if c.put(cacheKey{id: "d"}, sized(3, 1)); c.bytes != 3 || c.entries.Len() != 1 {
 		t.Errorf("%d entries, %d bytes", c.entries.Len(), c.bytes)
+	}
+}
+
+// TestKeptRequests: what is kept of requests is memory of a session, and no part of its next request; it goes with the
+// prompt that it is of.
+func TestKeptRequests(t *testing.T) {
+	h := newHistory()
+	h.add(&item{seq: 1, author: user, content: genai.NewContentFromText("hello", genai.RoleUser)}, 100)
+	contents, kept := h.request("a", "", 0)
+	pieces := func(*genai.Content) ([]encoded.Piece, error) { return []encoded.Piece{{JSON: make([]byte, 1000)}}, nil }
+	if _, err := kept.Pieces("wire", contents, pieces); err != nil {
+		t.Fatal(err)
+	}
+	if size, memory := h.size(), h.memory(); size != 100 || memory < 1100 {
+		t.Errorf("the size is %d and the memory %d", size, memory)
+	}
+	if _, again := h.request("a", "", 0); again != kept {
+		t.Error("the next request of the same prompt has something else")
+	}
+	c := newCache(10, 1000)
+	if c.put(cacheKey{id: "s"}, h); c.entries.Len() != 0 {
+		t.Error("a history that takes more than there may be is kept")
+	}
+	h.prune(func(string) bool { return false })
+	if memory := h.memory(); memory != 100 {
+		t.Errorf("the memory is %d once the prompt is gone", memory)
 	}
 }
