@@ -104,18 +104,6 @@ func perUnit(t *target, n int, work func() error) (float64, error) {
 	return float64((after - before).Nanoseconds()) / 1e3 / float64(n), err
 }
 
-// pause waits.
-func pause(ctx context.Context, d time.Duration) error {
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-timer.C:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
 // quantile is that of values, which it sorts, in milliseconds.
 func quantile(values []time.Duration, q float64) float64 {
 	if len(values) == 0 {

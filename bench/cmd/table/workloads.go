@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/bench/internal/peer"
 	"github.com/apzuk3/agentd/bench/internal/script"
+	"github.com/apzuk3/agentd/internal/backoff"
 )
 
 const (
@@ -261,7 +262,7 @@ func runWaiting(ctx context.Context, b *bench, t *target) ([]float64, error) {
 	if err := l.sessions(ctx, atOnce, atOnce, peer.Turn{Script: first}); err != nil {
 		return nil, err
 	}
-	if err := pause(ctx, b.settle()); err != nil {
+	if err := backoff.Wait(ctx, b.settle()); err != nil {
 		return nil, err
 	}
 	before, err := t.Resident()
@@ -270,7 +271,7 @@ func runWaiting(ctx context.Context, b *bench, t *target) ([]float64, error) {
 	}
 	var after int64
 	err = l.waiting(ctx, n, func() error {
-		if err := pause(ctx, b.settle()); err != nil {
+		if err := backoff.Wait(ctx, b.settle()); err != nil {
 			return err
 		}
 		if err := b.counted(ctx, l); err != nil {
@@ -283,7 +284,7 @@ func runWaiting(ctx context.Context, b *bench, t *target) ([]float64, error) {
 }
 
 func runStart(ctx context.Context, b *bench, t *target) ([]float64, error) {
-	if err := pause(ctx, b.settle()); err != nil {
+	if err := backoff.Wait(ctx, b.settle()); err != nil {
 		return nil, err
 	}
 	resident, err := t.Resident()

@@ -16,6 +16,7 @@ import (
 	"github.com/apzuk3/agentd/bench/internal/script"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/backoff"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
 
@@ -129,7 +130,7 @@ func (r *run) work(ctx context.Context, call *agentdv1.RunResponse_ToolCallReque
 		return nil
 	}
 	r.beside.Go(func() {
-		if wait(ctx, r.turn.Wait) == nil {
+		if backoff.Wait(ctx, r.turn.Wait) == nil {
 			r.send(answer)
 		}
 	})

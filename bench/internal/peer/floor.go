@@ -7,6 +7,7 @@ import (
 	"net/http"
 
 	"github.com/apzuk3/agentd/bench/internal/script"
+	"github.com/apzuk3/agentd/internal/backoff"
 )
 
 // Floor is a client that calls the model itself, through a proxy: it holds the conversation, and sends all of it each
@@ -72,7 +73,7 @@ func (c *floorConversation) Turn(ctx context.Context, t Turn) (Heard, error) {
 		h.ToolCalls += asked
 		c.add(fmt.Sprintf(`{"parts":[%s],"role":"model"}`, calls[:len(calls)-1]))
 		// The tools run at the same time.
-		if err := wait(ctx, t.Wait); err != nil {
+		if err := backoff.Wait(ctx, t.Wait); err != nil {
 			return h, err
 		}
 		var answers []byte

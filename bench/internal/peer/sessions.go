@@ -13,6 +13,7 @@ import (
 	"github.com/apzuk3/agentd/bench/internal/script"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/backoff"
 )
 
 // Sessions is a client of agentd that never opens a Run: a turn is a CreateTurn, a WatchTurn, and a SubmitToolResults
@@ -106,7 +107,7 @@ func (c *sessionsConversation) work(
 	if err != nil {
 		return err
 	}
-	if err := wait(ctx, t.Wait); err != nil {
+	if err := backoff.Wait(ctx, t.Wait); err != nil {
 		return err
 	}
 	resp, err := c.server.stub.SubmitToolResults(ctx, with(c, &agentdv1.SubmitToolResultsRequest{
