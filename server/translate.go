@@ -196,7 +196,7 @@ func notFinite(v *structpb.Value) (where string, bad bool) {
 	case *structpb.Value_StructValue:
 		for name, e := range k.StructValue.GetFields() {
 			if where, bad := notFinite(e); bad {
-				return fmt.Sprintf("[%q]%s", name, where), true
+				return "[" + quote(name) + "]" + where, true
 			}
 		}
 	case *structpb.Value_ListValue:

@@ -12,6 +12,7 @@ package protorules
 
 import (
 	"strconv"
+	"strings"
 	"sync"
 
 	"google.golang.org/protobuf/proto"
@@ -153,10 +154,20 @@ func (c *checking) entries(f *field, entries protoreflect.Map) {
 		c.value(f.keys, nil, key.Value())
 		c.value(f.each, f.message, v)
 		if len(c.broken) > from {
-			c.within(from, "["+strconv.Quote(key.String())+"]")
+			c.within(from, "["+strconv.Quote(cut(key.String()))+"]")
 		}
 		return !c.done()
 	})
+}
+
+// maxKey bounds how much of a key of a map a path holds, in bytes: the key may be what is too long.
+const maxKey = 80
+
+func cut(key string) string {
+	if len(key) <= maxKey {
+		return key
+	}
+	return strings.ToValidUTF8(key[:maxKey], "") + "…"
 }
 
 func (c *checking) value(rules []rule, nested *message, v protoreflect.Value) {

@@ -201,6 +201,11 @@ func wanted(t *testing.T, oracle protovalidate.Validator, m proto.Message, opts 
 		if strings.Contains(b.Proto.GetRuleId(), ".max_") {
 			most = b.RuleValue.Uint()
 		}
+		for _, e := range b.Proto.GetField().GetElements() {
+			if key, ok := e.GetSubscript().(*validate.FieldPathElement_StringKey); ok {
+				key.StringKey = cut(key.StringKey) // ours are bounded
+			}
+		}
 		out = append(out, fmt.Sprintf("%s: %s [%s] most %d, received %s", protovalidate.FieldPathString(b.Proto.GetField()),
 			b.Proto.GetMessage(), b.Proto.GetRuleId(), most, show(b.FieldValue)))
 	}
@@ -339,5 +344,20 @@ func text(r *rand.Rand, rules *validate.StringRules) string {
 		return strings.Repeat("é", int(n))
 	default:
 		return strings.Repeat("a", max(int(n)-1, 0))
+	}
+}
+
+// TestLongKey: the path to what is wrong with a key of a megabyte is short, and is text.
+func TestLongKey(t *testing.T) {
+	rules, _ := both(t)
+	key := strings.Repeat("naïve ", 150_000)
+	broken := rules.Broken(&agentdv1.CreateSessionRequest{Labels: map[string]string{key: "x"}}, 10)
+	if len(broken) == 0 {
+		t.Fatal("a long key of a label is fine")
+	}
+	for _, b := range broken {
+		if len(b.Path) > 2*maxKey || !strings.HasPrefix(b.Path, `labels["naïve naïve `) || !strings.HasSuffix(b.Path, `…"]`) {
+			t.Errorf("the path is %.200s, of %d bytes", b.Path, len(b.Path))
+		}
 	}
 }

@@ -329,7 +329,7 @@ func (l *llm) send(ctx context.Context, client *genai.Client, req *model.Request
 		return &model.Error{Kind: model.KindInvalid, Provider: name, Message: wiretap.Redact(err.Error(), l.secret)}
 	}
 	cfg := &genai.GenerateContentConfig{AutomaticContinuation: new(bool)} // the SDK makes one request
-	of := l.wire() + "/" + l.model // what thinking is depends on the model
+	of := l.wire() + "/" + l.model                                        // what thinking is depends on the model
 	settings, known := req.Encoded.Settings(of, req.Config)
 	if !known {
 		var err error
