@@ -56,7 +56,7 @@ damage: ## flip bits in SEEDS databases that are down, and open them
 	go test -count=1 -run 'TestDamagedDatabase$$' -v ./internal/daemon -daemon.damageseeds=$(SEEDS) -timeout 1h
 
 attacks: ## run hostile clients against a daemon under a memory limit, beside a stranger; prints what was measured
-	go test -count=1 -run 'TestHostile$$' -v ./internal/test/attacks -attacks.share=1 -timeout 10m
+	go test -count=1 -run 'TestHostile$$' -v ./internal/test/attacks -attacks.share=1 -attacks.factor=10 -timeout 10m
 	go test -count=1 -run 'TestAttacks$$' -v ./internal/test/attacks -attacks.share=1 -timeout 30m
 
 web: ## build and test the TypeScript client, in Node.js and in Chromium

@@ -9,7 +9,9 @@ import (
 	"maps"
 	"math/rand/v2"
 	"net/http"
+	"os"
 	"os/exec"
+	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
@@ -20,11 +22,12 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 )
 
 // What TestHostile states: memory is asserted, the factor only where -attacks.factor says so.
 const (
-	hostileMiB = 1536
+	hostileMiB = 1024
 	injected   = "INJECTED-BY-A-CALLER"
 )
 
@@ -54,16 +57,11 @@ type attacker struct {
 	*bed
 	name, key       string
 	hc              *http.Client
+	sessions        agentdv1connect.SessionServiceClient
 	session, turnID string // of its tenant: a turn that waits for a client
 
 	mu     sync.Mutex // protects counts
 	counts map[string]int
-}
-
-// attacker makes one, with a tenant of this name.
-func (b *bed) attacker(name, tenant string) *attacker {
-	b.Helper()
-	return &attacker{bed: b, name: name, key: createKey(b, tenant), hc: b.newClient(), counts: map[string]int{}}
 }
 
 // renew starts a turn that waits.
@@ -85,6 +83,69 @@ func (a *attacker) count(what string) {
 	a.counts[what]++
 }
 
+// orders are what the process of the foes gets, in the environment variable foesVariable.
+type orders struct {
+	Addr  string        // of the daemon
+	Keys  []string      // one for each foe
+	For   time.Duration // how long they attack
+	Tells string        // a file, for a list of what became of it: a map for each foe
+}
+
+const foesVariable = "AGENTD_TEST_FOES"
+
+// TestFoes is the process of the foes, which come from elsewhere: what they take of this machine is what nobody else
+// wants.
+func TestFoes(t *testing.T) {
+	text := os.Getenv(foesVariable)
+	if text == "" {
+		t.Skip("TestHostile runs it, in a process of its own")
+	}
+	var o orders
+	if err := json.Unmarshal([]byte(text), &o); err != nil {
+		t.Fatal(err)
+	}
+	b := &bed{T: t, addr: o.Addr, log: &tail{}}
+	ctx, cancel := context.WithTimeout(t.Context(), o.For)
+	defer cancel()
+	var wg sync.WaitGroup
+	told := make([]map[string]int, len(foes))
+	for i, f := range foes {
+		told[i] = map[string]int{}
+		hc := b.newClient()
+		a := &attacker{bed: b, name: f.name, key: o.Keys[i], hc: hc, counts: told[i],
+			sessions: agentdv1connect.NewSessionServiceClient(hc, b.url())}
+		wg.Go(func() { f.run(ctx, a) })
+	}
+	wg.Wait()
+	if err := os.WriteFile(o.Tells, must(json.Marshal(told)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// unleash runs the foes to their end, and returns what became of each.
+func unleash(b *bed) []map[string]int {
+	b.Helper()
+	o := orders{Addr: b.addr, For: 4 * quiet(), Tells: filepath.Join(b.TempDir(), "told")}
+	for i := range foes {
+		o.Keys = append(o.Keys, createKey(b, fmt.Sprint("foe", i)))
+	}
+	b.honest = []client.Option{client.WithAPIKey(createKey(b, "honest"))}
+	b.before = b.measure(func() { time.Sleep(2 * quiet()) })
+	cmd := exec.CommandContext(b.Context(), "nice", "-n", "19", os.Args[0], "-test.run=^TestFoes$",
+		fmt.Sprint("-attacks.share=", *share))
+	cmd.Env = append(os.Environ(), foesVariable+"="+string(must(json.Marshal(o))))
+	b.during = b.measure(func() {
+		if out, err := cmd.CombinedOutput(); err != nil {
+			b.Errorf("the foes: %v: %s", err, out)
+		}
+	})
+	var told []map[string]int
+	if err := json.Unmarshal(must(os.ReadFile(o.Tells)), &told); err != nil {
+		b.Fatal(err)
+	}
+	return told
+}
+
 // TestHostile has all foes attack one daemon at once, beside an honest client of another tenant whose turns all complete.
 func TestHostile(t *testing.T) {
 	if *share <= 0 {
@@ -94,23 +155,8 @@ func TestHostile(t *testing.T) {
 	lines := &logLinesSeen{to: b.log}
 	b.stderr = lines
 	b.start()
-	var attackers []*attacker
-	for i, f := range foes {
-		attackers = append(attackers, b.attacker(f.name, fmt.Sprint("foe", i)))
-	}
-	b.honest = []client.Option{client.WithAPIKey(createKey(b, "honest"))}
-
-	b.before = b.measure(func() { time.Sleep(2 * quiet()) })
 	from := b.memory()
-	b.during = b.measure(func() {
-		ctx, cancel := context.WithTimeout(t.Context(), 4*quiet())
-		defer cancel()
-		var wg sync.WaitGroup
-		for i, f := range foes {
-			wg.Go(func() { f.run(ctx, attackers[i]) })
-		}
-		wg.Wait()
-	})
+	told := unleash(b)
 	to := b.memory()
 	after := b.measure(func() { time.Sleep(quiet()) })
 	b.stop()
@@ -126,13 +172,13 @@ func TestHostile(t *testing.T) {
 		t.Errorf("%d lines of the log are no JSON of ours, such as %q", lines.torn, lines.first)
 	}
 	var table strings.Builder
-	for _, a := range attackers {
-		if len(a.counts) == 0 {
-			t.Errorf("%s: nothing happened", a.name)
+	for i, f := range foes {
+		if len(told[i]) == 0 {
+			t.Errorf("%s: nothing happened", f.name)
 		}
-		fmt.Fprintf(&table, "| %s |", a.name)
-		for _, what := range slices.Sorted(maps.Keys(a.counts)) {
-			fmt.Fprintf(&table, " %s: %d;", what, a.counts[what])
+		fmt.Fprintf(&table, "| %s |", f.name)
+		for _, what := range slices.Sorted(maps.Keys(told[i])) {
+			fmt.Fprintf(&table, " %s: %d;", what, told[i][what])
 		}
 		table.WriteString("\n")
 	}
