@@ -17,6 +17,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/heap"
 )
 
 type serveCmd struct {
@@ -306,6 +307,7 @@ func (c *serveCmd) Run(p *process, ctx *kong.Context) error {
 	}
 	daemon.OwnProcess(cfg.Logger)
 	boundMemory(cfg.Logger, memlimit.FromCgroup)
+	defer heap.Pace()()
 	d, err := daemon.New(cfg)
 	if errors.Is(err, daemon.ErrNetworkFiles) {
 		return fmt.Errorf("%w (--data), or set --allow-network-files if one daemon of one machine alone uses it", err)

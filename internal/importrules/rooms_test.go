@@ -131,6 +131,7 @@ var rooms = []room{
 		knows: "a person at a terminal, what is shown and asked there; nothing of connections"},
 
 	{path: "internal/backoff", floor: 0, knows: "how long to wait between attempts"},
+	{path: "internal/heap", floor: 0, knows: "when Go's heap is collected; not what is in it"},
 	{path: "internal/jsondiff", floor: 0, knows: "where two JSON values differ, and whether they do"},
 	{path: "internal/yamlfile", floor: 0, may: []string{"github.com/goccy/go-yaml"}, knows: "YAML, and no file's meaning"},
 	{path: "internal/toolcmd", floor: 0, knows: "programs as tools, on the client"},

@@ -10,14 +10,20 @@ import (
 	"github.com/apzuk3/agentd/internal/wiretap"
 )
 
+// idleConns are the unused connections that are kept to one host.
+const idleConns = 128
+
 // HTTPClient returns a client for a provider's calls. It follows no redirect, since the key would
 // travel along in a header of the provider's own; it ends a response with a line of more than
 // maxLine bytes (0 means 1 MiB); it lets the server see that the provider is not silent, and keep
 // raw responses for turns that ask for them. It sets no timeout, since the server does. base may
-// be nil for a transport of its own with the default settings.
+// be nil for a transport of its own with the default settings, but that it keeps up to 128 unused
+// connections to each host, since a server of HTTP/1.1 needs one for each call at the same time.
 func HTTPClient(base http.RoundTripper, maxLine int) *http.Client {
 	if base == nil {
-		base = http.DefaultTransport.(*http.Transport).Clone()
+		own := http.DefaultTransport.(*http.Transport).Clone()
+		own.MaxIdleConns, own.MaxIdleConnsPerHost = 4*idleConns, idleConns
+		base = own
 	}
 	return &http.Client{
 		Transport:     lineLimitTransport{base, cmp.Or(maxLine, seam.MaxLine)},
