@@ -202,6 +202,11 @@ func (f *fakeRun) Append(ctx context.Context, data []byte, ev *record.Event) (re
 	return rec, nil
 }
 
+// AppendLater appends at once: its run never waits.
+func (f *fakeRun) AppendLater(ctx context.Context, data []byte, ev *record.Event) (record.Record, error) {
+	return f.Append(ctx, data, ev)
+}
+
 // AppendAtEnd appends at once: the log of a fake run holds no ends.
 func (f *fakeRun) AppendAtEnd(ctx context.Context, data []byte, ev *record.Event) error {
 	_, err := f.Append(ctx, data, ev)

@@ -148,12 +148,29 @@ func (t *turn) putBack(l *loggedEvent) {
 // a reloaded history yields the same prompts.
 func (t *turn) commit(ctx context.Context, ev *adksession.Event, m *meta) error {
 	return t.write(ev, m, func(data []byte, s *stored) error {
-		rec, err := t.run.Append(ctx, data, s.sessionEvent())
+		event, put := s.sessionEvent(), t.run.Append
+		if t.mayWait(ev, m, event) {
+			put = t.run.AppendLater
+		}
+		rec, err := put(ctx, data, event)
 		if err == nil {
 			t.apply(rec.Seq, s, len(data), tempKeys(ev.Actions.StateDelta))
 		}
 		return err
 	})
+}
+
+// mayWait reports whether nobody waits for an event: it gives results to the model, without anything that clients are
+// told; or it is the response with which a tree of one agent is about to end.
+func (t *turn) mayWait(ev *adksession.Event, m *meta, event *record.Event) bool {
+	switch {
+	case len(event.State) > 0, len(event.To) > 0, event.Injected != "", event.Compacted != nil, t.tree == nil:
+		return false
+	case m.LLM == "":
+		return !event.Last && event.Usage == nil && len(responses(ev.Content)) > 0
+	}
+	root := t.tree.root
+	return root.kind == llmKind && len(root.kids) == 0 && event.Usage != nil && event.Final()
 }
 
 // commitAtEnd appends an event together with the turn's end. The event is not added to

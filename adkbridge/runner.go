@@ -258,6 +258,7 @@ type handle interface {
 	StartSeq() int64
 	Records(ctx context.Context, after int64) iter.Seq2[record.Record, error]
 	Append(ctx context.Context, data []byte, ev *record.Event) (record.Record, error)
+	AppendLater(ctx context.Context, data []byte, ev *record.Event) (record.Record, error)
 	AppendAtEnd(ctx context.Context, data []byte, ev *record.Event) error
 	AgentsChanged(ctx context.Context, f record.AgentsChanged) error
 	AgentsChangedAtEnd(f record.AgentsChanged) error

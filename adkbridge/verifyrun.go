@@ -131,6 +131,11 @@ func (v *verifier) Append(_ context.Context, data []byte, _ *record.Event) (reco
 	return v.record(l.seq), nil
 }
 
+// AppendLater implements handle.
+func (v *verifier) AppendLater(ctx context.Context, data []byte, ev *record.Event) (record.Record, error) {
+	return v.Append(ctx, data, ev)
+}
+
 // AppendAtEnd implements handle. Later turns read only their own records, so the
 // history takes the event here.
 func (v *verifier) AppendAtEnd(ctx context.Context, data []byte, ev *record.Event) error {

@@ -1,6 +1,9 @@
 package session
 
-import "github.com/apzuk3/agentd/session/internal/live"
+import (
+	"github.com/apzuk3/agentd/session/internal/keys"
+	"github.com/apzuk3/agentd/session/internal/live"
+)
 
 // A session in memory is of package live. What callers and engines have of it is named here; its methods
 // are documented there.
@@ -18,16 +21,16 @@ type (
 	// Runner is the agent engine: Check, CheckState, CheckInput, Decode and Run.
 	Runner = live.Runner
 	// Run gives a Runner access to the turn that it drives: what the turn runs, its log and its state,
-	// Append and AppendAtEnd, Delta, BeginCall, Await and Ask. Its methods may be called from any goroutine
+	// Append, AppendLater and AppendAtEnd, Delta, BeginCall, Await and Ask. Its methods may be called from any goroutine
 	// until Runner.Run returns.
 	Run = live.Run
 	// Injected is a prompt that is to become a message of the running turn; see [live.Run.Injected].
 	Injected = live.Injected
 
 	// Keys are a caller's own provider keys by provider name.
-	Keys = live.Keys
+	Keys = keys.Of
 	// Secret is a provider key. It prints as *** and does not marshal.
-	Secret = live.Secret
+	Secret = keys.Secret
 )
 
 // ErrSuspended is the cause with which the context of a run ends when its turn is suspended. The runner

@@ -63,10 +63,20 @@ func (s *Store) Append(ctx context.Context, b store.Batch) error {
 		return err
 	}
 	err = s.Store.Append(ctx, b)
-	if err == nil && dropped {
-		s.engine.Forget(b.Names())
+	if err == nil {
+		s.appended(&b, dropped)
 	}
 	return err
+}
+
+// appended notes what follows from an append.
+func (s *Store) appended(b *store.Batch, dropped bool) {
+	if b.Create != nil {
+		s.known.Add(b.SessionID, b.Create.DropToolPayloads)
+	}
+	if dropped {
+		s.engine.Forget(b.Names())
+	}
 }
 
 // AppendMany implements store.Store.
@@ -81,8 +91,8 @@ func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
 		}
 	}
 	for j, err := range s.Store.AppendMany(ctx, good) {
-		if errs[at[j]] = err; err == nil && dropped[at[j]] {
-			s.engine.Forget(good[j].Names())
+		if errs[at[j]] = err; err == nil {
+			s.appended(&good[j], dropped[at[j]])
 		}
 	}
 	return errs

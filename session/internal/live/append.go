@@ -147,13 +147,13 @@ type flight struct {
 	paused  *attempt  // whose deadline is stopped
 }
 
-// flushLocked writes the queue, one append after the other. It gives up the lock while the store works;
+// flushLocked writes what waits and the queue, one append after the other. It gives up the lock while the store works;
 // the flag flushing keeps other writers out. When the store cannot take an append now, a goroutine of the
 // server retries it, and the flag stays set.
 func (s *Session) flushLocked() {
-	for len(s.queue) > 0 {
-		f := &flight{entries: s.queue, since: time.Now()}
-		s.queue = nil
+	for len(s.waiting)+len(s.queue) > 0 {
+		f := &flight{entries: append(s.waiting, s.queue...), since: time.Now()}
+		s.waiting, s.queue = nil, nil
 		if err := s.tryLocked(f); err != nil && !s.overcomeLocked(f, err) {
 			if s.store.Flushers.Spawn(func() { s.retryFlight(f) }) {
 				return

@@ -7,6 +7,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -23,7 +24,7 @@ type attempt struct {
 	closes bool // it only closes the turn
 
 	spec   *record.Spec // nil for a turn that is read from the log and not resumed
-	keys   Keys
+	keys   keys.Of
 	cancel context.CancelCauseFunc
 
 	partials       map[string]*render.Partial      // by message id; nil before the first

@@ -8,6 +8,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/principal"
@@ -25,7 +26,7 @@ type Prompt struct {
 	Spec    *record.Spec
 	Started *record.TurnStarted
 	// Keys are the caller's own provider keys.
-	Keys Keys
+	Keys keys.Of
 	// OnBusy says what happens when the session already runs a turn.
 	OnBusy agentdv1.OnBusy
 	// Key is the idempotency key under which the turn is stored; nil for none.

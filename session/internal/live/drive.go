@@ -4,11 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"runtime/debug"
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/endlog"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -63,7 +63,11 @@ func (d *Driver) Drive(ctx context.Context) (err error) {
 			err = fmt.Errorf("the engine panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
-	return d.a.t.s.runner.Run(ctx, d.run)
+	err = d.a.t.s.runner.Run(ctx, d.run)
+	if err != nil { // else the end of the turn takes them along
+		d.a.t.s.writeLater(true)
+	}
+	return err
 }
 
 // WaitsForClient reports whether the turn is suspending because it waits for a client, who may stay away
@@ -93,6 +97,7 @@ func EndOf(ctx context.Context, err error) (*record.TurnEnded, error) {
 // calls; its watchers fail with why, if it is not nil.
 func (d *Driver) StopRunning(why *fault.Error) {
 	s, t := d.a.t.s, d.a.t
+	s.writeLater(true) // nothing, unless the end could not be written
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d.a.debts.Close()
@@ -128,52 +133,8 @@ func (d *Driver) Over() {
 // Log logs the end of the turn.
 func (d *Driver) Log(end *record.TurnEnded, err error) {
 	a, t := d.a, d.a.t
-	u := lock.Get(&t.s.mu, func() record.Usage { return t.usage })
-	attrs := []slog.Attr{
-		slog.String("session", t.s.id),
-		slog.String("turn", t.id),
-		slog.String("agent", a.spec.Agent.GetName()),
-		slog.Bool("completed", end.Completed),
-		slog.Int64("model_calls", u.Calls),
-		slog.Int64("tokens", u.Total),
-		slog.Float64("cost_usd", u.Cost.Dollars()),
-		slog.Duration("took", time.Since(t.began)),
-	}
-	if trace := t.trace.TraceID(); trace != "" {
-		attrs = append(attrs, slog.String("trace_id", trace))
-	}
-	if u.Unpriced > 0 {
-		attrs = append(attrs, slog.Int64("unpriced_calls", u.Unpriced))
-	}
-	level := slog.LevelInfo
-	if end.Code != 0 {
-		attrs = append(attrs, slog.String("code", end.Code.String()))
-	} else if !end.Completed {
-		attrs = append(attrs, slog.String("reason", "stopped by the client"))
-	}
-	if err != nil {
-		level = slog.LevelWarn
-		cause := err
-		if e, ok := errors.AsType[*fault.Error](err); ok && e.Err != nil {
-			cause = e.Err
-		}
-		if end.Code == fault.Internal || end.Code == 0 {
-			level = slog.LevelError
-		}
-		attrs = append(attrs, slog.Attr{Key: "error", Value: logValue(cause)})
-	}
-	t.s.store.log.LogAttrs(context.Background(), level, "turn ended", attrs...)
-}
-
-// logValue returns an error as the server logs it. An error of the chain that is a slog.LogValuer leaves
-// out what only the client may read.
-func logValue(err error) slog.Value {
-	type valuer interface {
-		error
-		slog.LogValuer
-	}
-	if v, ok := errors.AsType[valuer](err); ok {
-		return v.LogValue()
-	}
-	return slog.StringValue(err.Error())
+	endlog.Log(t.s.store.log, endlog.Turn{
+		Session: t.s.id, ID: t.id, Agent: a.spec.Agent.GetName(), Took: time.Since(t.began), Trace: t.trace.TraceID(),
+		Usage: lock.Get(&t.s.mu, func() record.Usage { return t.usage }),
+	}, end, err)
 }

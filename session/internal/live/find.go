@@ -5,6 +5,7 @@ import (
 	"fmt"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/position"
@@ -66,7 +67,7 @@ func (s *Session) findLast(id string) (*Turn, bool) {
 }
 
 // findQueued returns a queued turn. A turn without keys gets those of the caller.
-func (s *Session) findQueued(id string, keys Keys) (*Turn, bool) {
+func (s *Session) findQueued(id string, keys keys.Of) (*Turn, bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, t := range s.queued {

@@ -8,6 +8,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/record"
@@ -15,7 +16,7 @@ import (
 
 // Reopen makes an attempt of the session's open turn, with the state at the turn's start. resume or
 // beginClosing makes it the turn's own.
-func (s *Session) Reopen(ctx context.Context, keys Keys) (*Driver, error) {
+func (s *Session) Reopen(ctx context.Context, keys keys.Of) (*Driver, error) {
 	whole, err := s.wholeState(ctx)
 	if err != nil {
 		return nil, err
@@ -67,12 +68,12 @@ func (d *Driver) Resume(ctx context.Context) error {
 }
 
 // ownKeysOf returns placeholders of the caller's keys, for a run that calls no model.
-func ownKeysOf(s *Session) Keys {
+func ownKeysOf(s *Session) keys.Of {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	keys := Keys{}
+	own := keys.Of{}
 	for _, provider := range s.lastSpec.OwnKeys {
-		keys[provider] = "none"
+		own[provider] = "none"
 	}
-	return keys
+	return own
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/tenant"
@@ -42,7 +43,7 @@ func (r *Run) TurnID() string { return r.t.id }
 func (r *Run) Spec() *record.Spec { return r.a.spec }
 
 // Keys returns the caller's own provider keys. It must not be changed.
-func (r *Run) Keys() Keys { return r.a.keys }
+func (r *Run) Keys() keys.Of { return r.a.keys }
 
 // State returns a copy of the state at the turn's start: the session's keys, the shared keys as "app:…" and
 // "user:…", and the turn's own "temp:…".
@@ -101,6 +102,7 @@ func (r *Run) Marks(messageID string) record.Marks {
 func (r *Run) BeginCall(
 	ctx context.Context, call record.ModelCall, most func() record.Spent,
 ) (done func(owed bool), err error) {
+	r.s.writeLater(false)
 	release, refused, err := r.reserve(ctx, most)
 	if err != nil {
 		return nil, err

@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 
+	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -12,7 +13,7 @@ type Runner interface {
 	// Check refuses a spec that cannot run (a malformed tree, an unknown tool, a model that
 	// cannot be served, a missing key) before a token is spent. Its errors are of type
 	// *fault.Error.
-	Check(ctx context.Context, spec *record.Spec, keys Keys) error
+	Check(ctx context.Context, spec *record.Spec, keys keys.Of) error
 
 	// CheckState refuses a spec that cannot run with the state at the start of its turn. The
 	// spec has passed Check. Its errors are of type *fault.Error. It must not change the state.

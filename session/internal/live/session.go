@@ -51,6 +51,7 @@ type Session struct {
 	starting    chan struct{} // not nil while the session is reserved; closed by Unreserve
 	broken      error         // an append has failed for good: the log must be reloaded
 	stall       error         // why an append is being retried
+	waiting     []*entry      // for the next append, see AppendLater; none while flushing is set
 	queue       []*entry
 	flushing    bool      // a goroutine writes the queue
 	tail        tail.Tail // the last records written here

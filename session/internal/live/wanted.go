@@ -1,6 +1,9 @@
 package live
 
-import "github.com/apzuk3/agentd/session/internal/position"
+import (
+	"github.com/apzuk3/agentd/session/internal/keys"
+	"github.com/apzuk3/agentd/session/internal/position"
+)
 
 // Wanted says which turn of a session a client wants, and what it has of it.
 type Wanted struct {
@@ -13,7 +16,7 @@ type Wanted struct {
 	Tools   []string
 	Starter bool
 	// Keys are the caller's own provider keys.
-	Keys Keys
+	Keys keys.Of
 }
 
 // from returns what a watcher of the turn begins with. If the client names no turn, the watcher receives

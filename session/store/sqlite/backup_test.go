@@ -396,7 +396,7 @@ func TestAppendsPassALongReader(t *testing.T) {
 			return err
 		}
 		err := s.write(ctx, 0, func(*tx) (refusal, fault error) {
-			s.writer.walNext = 0
+			s.writer.walNext, s.writer.unlooked = 0, lookBytes
 			return nil, nil
 		})
 		begun := time.Now()

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"log/slog"
 	"os"
+	"runtime"
 	"slices"
 	"sync/atomic"
 	"time"
@@ -21,6 +22,7 @@ const (
 	groupLen   = 128                    // operations in one transaction
 	groupBytes = 4 << 20                // of payload in one transaction, after which it is closed
 	walBytes   = 64 << 20               // size of the WAL at which the writer empties it, waiting for readers
+	lookBytes  = 4 << 20                // of writes after which the writer looks how long the WAL is
 	walWait    = 200 * time.Millisecond // how long; a backup reads for longer
 	probeBytes = 64 << 10               // that Ping writes to see whether there is space again
 
@@ -51,8 +53,10 @@ type writer struct {
 	wal     string    // path of the WAL, "" in memory
 	hold    *hold     // of the database, nil in memory and until it is open
 	walNext int64     // owned by the goroutine of run: WAL size to act on
-	log     *slog.Logger
-	vacuum  int64 // bytes up to which modernize rebuilds a database
+	// unlooked are the bytes written, by estimate, since trim looked at the WAL; owned by the goroutine of run.
+	unlooked int
+	log      *slog.Logger
+	vacuum   int64 // bytes up to which modernize rebuilds a database
 
 	shrinks   bool          // owned by the goroutine of run: the database has auto_vacuum
 	tidyTimer *time.Timer   // owned by the goroutine of run: until tidy, nil if there is nothing to tidy
@@ -156,6 +160,7 @@ func (w *writer) run() {
 				w.scrubAll(w.scrubStop)
 				return
 			}
+			runtime.Gosched() // who is about to append shares the transaction; nobody waits if nobody is
 			w.write(w.collect(o))
 			w.trim()
 		case <-w.tidyDue():
@@ -273,6 +278,7 @@ func (w *writer) transact(group []*op) error {
 			bytes += o.size
 		}
 		w.checkpoints.wrote(len(group)*opPages + bytes/pageBytes)
+		w.unlooked += len(group)*opPages*pageBytes + bytes
 	}
 	if w.hold != nil {
 		if err := w.hold.moved(); err != nil { // nothing is acknowledged that its name does not lead to
@@ -329,6 +335,10 @@ func (w *writer) trim() {
 		_ = w.failed("checkpoint", err)
 		return
 	}
+	if w.unlooked < lookBytes {
+		return
+	}
+	w.unlooked = 0
 	info, err := os.Stat(w.wal)
 	if err != nil || info.Size() < w.walNext {
 		return

@@ -322,7 +322,7 @@ func TestWriterEmptiesLargeWAL(t *testing.T) {
 		t.Fatalf("the WAL has %d bytes, want a MiB to begin with", size())
 	}
 	err := s.write(t.Context(), 0, func(*tx) (refusal, fault error) {
-		s.writer.walNext = 1 << 20
+		s.writer.walNext, s.writer.unlooked = 1<<20, lookBytes
 		return nil, nil
 	})
 	if err != nil {

@@ -1,8 +1,7 @@
-package live
+// Package keys is what a caller's own provider keys are in memory. It knows neither callers nor providers.
+package keys
 
-import (
-	"log/slog"
-)
+import "log/slog"
 
 // Secret is a provider key. It prints as *** and does not marshal.
 type Secret string
@@ -19,6 +18,6 @@ func (Secret) LogValue() slog.Value { return slog.StringValue("***") }
 // MarshalText hides the value.
 func (Secret) MarshalText() ([]byte, error) { return []byte("***"), nil }
 
-// Keys are a caller's own provider keys by provider name. They live in memory,
+// Of are a caller's own provider keys by provider name. They live in memory,
 // for one turn.
-type Keys map[string]Secret
+type Of map[string]Secret
