@@ -2,12 +2,12 @@ package client
 
 import (
 	"context"
-	"crypto/rand"
 	"iter"
-	"strings"
 	"sync"
+	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/newid"
 )
 
 // Session is one conversation on a server, of many turns. [Client.NewSession] begins
@@ -29,7 +29,7 @@ type Session struct {
 // NewSession begins a session for an agent, under a name that it makes up. Nothing is
 // sent: the first turn makes the session. opts hold for each of its turns.
 func (c *Client) NewSession(agent *Agent, opts ...SendOption) *Session {
-	return c.SessionOrNew(strings.ToLower(rand.Text()), append([]SendOption{WithAgent(agent)}, opts...)...)
+	return c.SessionOrNew(newid.Session(time.Now()), append([]SendOption{WithAgent(agent)}, opts...)...)
 }
 
 // Session is the session of an id, whoever has made it. Nothing is sent. Its turns run

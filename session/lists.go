@@ -3,7 +3,9 @@ package session
 import (
 	"context"
 	"slices"
+	"time"
 
+	"github.com/apzuk3/agentd/internal/newid"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/principal"
@@ -38,7 +40,7 @@ func scoped(ctx context.Context, id string) string {
 }
 
 // newSessionKey returns the key of a new session of the caller's tenant.
-func newSessionKey(ctx context.Context) string { return keyOf(ctx, newSessionID()) }
+func newSessionKey(ctx context.Context) string { return keyOf(ctx, newid.Session(time.Now())) }
 
 // seen returns a session as callers see it.
 func seen(s index.Session) index.Session {

@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"crypto/rand"
 	"errors"
 	"fmt"
 	"strings"
@@ -25,8 +24,6 @@ const (
 	deleteTries      = 64
 	deleteRetryAfter = 20 * time.Millisecond
 )
-
-func newSessionID() string { return strings.ToLower(rand.Text()) }
 
 // Names are a caller's labels of a session and its reference to it, and what else it says of a new one.
 type Names struct {

@@ -108,7 +108,7 @@ var rooms = []room{
 			"session/internal/retry", "session/internal/shared", "session/internal/stalls", "session/internal/tail", "session/internal/tenant"},
 		knows: "one session; neither the others, nor who has it in memory, nor engine, database or transport"},
 	{path: "session", floor: 1,
-		may: []string{gen, protobuf, "internal/tracecontext", "session/fault", "session/index", "session/limits", "session/principal", "session/record",
+		may: []string{gen, protobuf, "internal/newid", "internal/tracecontext", "session/fault", "session/index", "session/limits", "session/principal", "session/record",
 			"session/store",
 			"session/internal/clock", "session/internal/keys", "session/internal/live", "session/internal/lock", "session/internal/logjson",
 			"session/internal/page", "session/internal/position", "session/internal/probation", "session/internal/readers",
@@ -125,7 +125,7 @@ var rooms = []room{
 	{path: "model", floor: 1, may: []string{"internal/encoded", "internal/seam", genai},
 		tests: []string{"model/adapter", "internal/models/echo", "internal/models/scripted", "model/gemini", "model/anthropic", "model/openai"},
 		knows: "what a provider must do; neither sessions, nor the engine, nor the protocol"},
-	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf, "internal/backoff",
+	{path: "client", floor: 1, may: []string{gen, genConnect, connect, jsonschema, protobuf, "internal/backoff", "internal/newid",
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/trace"},
 		knows: "the protocol from the caller's side; nothing of the server"},
 
@@ -134,6 +134,7 @@ var rooms = []room{
 
 	{path: "internal/backoff", floor: 0, knows: "how long to wait between attempts"},
 	{path: "internal/heap", floor: 0, knows: "when Go's heap is collected; not what is in it"},
+	{path: "internal/newid", floor: 0, knows: "what an id of a session is made of"},
 	{path: "internal/jsondiff", floor: 0, knows: "where two JSON values differ, and whether they do"},
 	{path: "internal/yamlfile", floor: 0, may: []string{"github.com/goccy/go-yaml"}, knows: "YAML, and no file's meaning"},
 	{path: "internal/toolcmd", floor: 0, knows: "programs as tools, on the client"},
