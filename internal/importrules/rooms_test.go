@@ -119,7 +119,7 @@ var rooms = []room{
 	{path: "internal/models/catalog", floor: 0, may: []string{"internal/yamlfile"},
 		knows: "what models cost and can do; neither providers' code, nor how they count"},
 	{path: "internal/seam", floor: 0, may: []string{genai}, knows: "what model calls share and package model does not show"},
-	{path: "internal/encoded", floor: 0, may: []string{genai},
+	{path: "internal/encoded", floor: 0, may: []string{genai, lru},
 		knows: "what is kept of a conversation between calls; neither wires nor models"},
 	{path: "internal/wiretap", floor: 0, knows: "what is heard of the HTTP answers of a call, without its keys"},
 	{path: "model", floor: 1, may: []string{"internal/encoded", "internal/seam", genai},

@@ -14,6 +14,7 @@ package gemini
 import (
 	"cmp"
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -68,12 +69,15 @@ type provider struct {
 	// server is the client with the server's own credentials, made on first use:
 	// finding default credentials may ask the network.
 	server func() (*genai.Client, error)
+	known  *encoded.Known // settings
 }
 
 // New returns the provider of Gemini models, and of all names that no other provider claims.
 func New(cfg Config) model.Provider {
 	cfg = cfg.fromEnv()
-	p := &provider{cfg: cfg, transport: adapter.HTTPClient(cfg.Transport, wire.MaxLine).Transport}
+	p := &provider{
+		cfg: cfg, transport: adapter.HTTPClient(cfg.Transport, wire.MaxLine).Transport, known: encoded.NewKnown(),
+	}
 	p.server = sync.OnceValues(func() (*genai.Client, error) {
 		if cfg.Vertex {
 			return p.vertexClient()
@@ -125,7 +129,7 @@ func (p *provider) Open(modelName, key string) (model.Model, error) {
 	if err := checkModel(modelName, overVertex); err != nil {
 		return model.Model{}, err
 	}
-	l := &llm{model: modelName, secret: key, vertex: overVertex, client: p.server}
+	l := &llm{model: modelName, secret: key, vertex: overVertex, client: p.server, known: p.known}
 	switch {
 	case key != "":
 		l.client = sync.OnceValues(func() (*genai.Client, error) { return p.client(key) })
@@ -225,6 +229,7 @@ type llm struct {
 	secret string
 	vertex bool
 	client func() (*genai.Client, error)
+	known  *encoded.Known // settings, of all models of the provider
 }
 
 // String names the model and hides the key.
@@ -331,6 +336,17 @@ func (l *llm) send(ctx context.Context, client *genai.Client, req *model.Request
 	cfg := &genai.GenerateContentConfig{AutomaticContinuation: new(bool)} // the SDK makes one request
 	of := l.wire() + "/" + l.model                                        // what thinking is depends on the model
 	settings, known := req.Encoded.Settings(of, req.Config)
+	key := ""
+	if !known {
+		data, err := json.Marshal(req.Config)
+		if err != nil {
+			return nil, invalid(fmt.Errorf("the request cannot be encoded: %w", err))
+		}
+		key = of + "\x00" + string(data) // the SDK encodes what it says, too
+		if settings, known = l.known.Get(key); known {
+			req.Encoded.KeepSettings(of, req.Config, settings)
+		}
+	}
 	if !known {
 		var err error
 		if cfg, err = l.settings(req); err != nil {
@@ -341,6 +357,7 @@ func (l *llm) send(ctx context.Context, client *genai.Client, req *model.Request
 		if !known {
 			settings = sdk
 			req.Encoded.KeepSettings(of, req.Config, sdk)
+			l.known.Keep(key, sdk)
 		}
 		body, err := l.body(req, settings)
 		if err != nil {
