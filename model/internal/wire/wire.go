@@ -7,11 +7,8 @@ package wire
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 
@@ -63,6 +60,38 @@ func rank(p *genai.Part) int {
 		return 0
 	}
 	return 1
+}
+
+// Span is a Turn by its contents: from From on, up to To.
+type Span struct {
+	Model    bool
+	From, To int
+}
+
+// Spans are the turns that Turns merges.
+func Spans(contents []*genai.Content) iter.Seq[Span] {
+	return func(yield func(Span) bool) {
+		begun, s := false, Span{}
+		for i, c := range contents {
+			if c == nil || len(c.Parts) == 0 {
+				continue
+			}
+			isModel := c.Role == genai.RoleModel
+			if begun && s.Model != isModel {
+				if !yield(s) {
+					return
+				}
+				begun = false
+			}
+			if !begun {
+				begun, s = true, Span{Model: isModel, From: i}
+			}
+			s.To = i + 1
+		}
+		if begun {
+			yield(s)
+		}
+	}
 }
 
 // System returns the texts of the system instruction, without empty ones.
@@ -255,73 +284,11 @@ func mimeType(s string) string {
 	return s
 }
 
-// maxCallID bounds a call's id, in bytes, at what every provider takes.
-const maxCallID = 40
-
-// idMap maps the ids of function calls, as the engine wrote them, to those they
-// go out with.
-type idMap map[string]string
-
 // CallID returns the provider's own id of the call p, as the provider wants it back; "" if the
 // provider gave none.
 func CallID(p *genai.Part) string {
 	id, _ := p.PartMetadata[seam.MetaCallID].(string)
 	return id
-}
-
-// newIDs returns the ids of the calls in contents. A call goes out with the id
-// that its provider gave it, so that the provider finds its own words again,
-// unless another call has the same one, as with servers that count from zero in
-// each response, or another provider would refuse it; then with the engine's,
-// which is unique.
-func newIDs(contents []*genai.Content) idMap {
-	ids, uses := idMap{}, map[string]int{}
-	for c := range calls(contents) {
-		own := CallID(c)
-		if len(own) > maxCallID || clean(own, maxCallID) != own {
-			own = ""
-		}
-		ids[c.FunctionCall.ID] = own
-		uses[own]++
-		uses[c.FunctionCall.ID]++
-	}
-	for id, own := range ids {
-		if own == "" || own != id && uses[own] > 1 {
-			ids[id] = id
-		}
-	}
-	return ids
-}
-
-// of returns the id that the call, or its result, goes out with.
-func (ids idMap) of(id string) string {
-	if own, ok := ids[id]; ok {
-		return own
-	}
-	return id
-}
-
-// ofLength returns ids that have exactly n letters and digits: those that do stay, for
-// others goes a hash. The result depends on the set of ids alone.
-func (ids idMap) ofLength(n int) idMap {
-	out, taken := idMap{}, map[string]bool{}
-	for id, own := range ids {
-		if len(own) == n && !strings.ContainsAny(clean(own, n), "_-") {
-			out[id], taken[own] = own, true
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(ids)) {
-		if out[id] != "" {
-			continue
-		}
-		short := ""
-		for seed := ids[id]; short == "" || taken[short]; seed += "#" {
-			sum := sha256.Sum256([]byte(seed))
-			short = hex.EncodeToString(sum[:])[:n]
-		}
-		out[id], taken[short] = short, true
-	}
-	return out
 }
 
 // calls are the parts with function calls.
