@@ -164,6 +164,8 @@ var rooms = []room{
 		knows: "schemas of tools as every provider takes them"},
 	{path: "model/internal/wire", floor: 2, may: []string{"model", "model/adapter", "internal/encoded", "internal/rawjson", "internal/seam", genai},
 		knows: "what the built-in providers' wires have in common"},
+	{path: "model/internal/talk", floor: 2, kit: true, may: []string{"model", "model/adapter", "internal/encoded", "internal/seam", genai},
+		knows: "conversations as tests of wires need them; no provider"},
 	{path: "model/gemini", floor: 2,
 		may: []string{"model", "model/adapter", "internal/encoded", "internal/rawjson", "model/internal/toolschema", "model/internal/wire", "internal/seam", "internal/wiretap",
 			genai, "cloud.google.com/go/auth"},

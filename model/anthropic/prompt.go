@@ -56,7 +56,7 @@ func newPrompt(modelName string, req *model.Request, names *wire.Names) (*prompt
 	}
 	kept := keptRuns(contents, pieces, func(name string) bool { return req.ToolSearch && deferred[name] })
 	before, after := wire.Around(settings)
-	w := &writer{out: make([][]byte, 0, wire.Count(pieces)+len(contents)+3)}
+	w := &writer{out: make([][]byte, 0, wire.Count(pieces)+len(contents)+4)}
 	w.out = append(w.out, before)
 	w.messages(contents, pieces, kept)
 	if len(w.out) == 1 {
@@ -260,9 +260,10 @@ func (w *writer) messages(contents []*genai.Content, pieces [][]encoded.Piece, k
 // body is the body of POST /v1/messages. A response that was paused continues behind what it
 // has so far, and in the container in which its code ran, "" for none.
 func (p *prompt) body(paused []block, container string) (*encoded.Body, error) {
-	b := new(encoded.Body)
-	b.Grow(len(p.begin) + 3)
-	b.Add(p.begin...)
+	if len(paused) == 0 && container == "" {
+		return encoded.NewBody(append(p.begin, p.end)...), nil // p.begin has room for it
+	}
+	b := encoded.NewBody(slices.Clone(p.begin)...)
 	if len(paused) > 0 {
 		data, err := wire.Element(message{Role: "assistant", Content: paused})
 		if err != nil {

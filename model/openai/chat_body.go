@@ -32,7 +32,8 @@ const (
 
 // chatBody is the body of POST /chat/completions. What was kept of the last request is not translated again.
 func (l *llm) chatBody(req *model.Request, names *wire.Names) (*encoded.Body, error) {
-	if isMistral(l.cfg.BaseURL) {
+	mistral := isMistral(l.cfg.BaseURL)
+	if mistral {
 		names = names.WithIDs(mistralID)
 	}
 	of := fmt.Sprintf("chat/%s/%s/%s", l.cfg.BaseURL, l.model, l.account)
@@ -59,8 +60,8 @@ func (l *llm) chatBody(req *model.Request, names *wire.Names) (*encoded.Body, er
 		return nil, err
 	}
 	before, after := wire.Around(settings)
-	w := &chatWriter{llm: l, names: names, out: make([][]byte, 0, 2*wire.Count(pieces)+2*len(contents)+2)}
-	w.out = append(w.out, before)
+	w := &chatWriter{llm: l, names: names, mistral: mistral, wanted: wantsThoughts(l.cfg.BaseURL)}
+	w.out = append(make([][]byte, 0, 2*wire.Count(pieces)+len(contents)+2), before)
 	for turn := range wire.Spans(contents) {
 		if turn.Model {
 			w.assistant(contents[turn.From:turn.To], pieces[turn.From:turn.To])
@@ -168,8 +169,10 @@ func (l *llm) chatUser(parts []*genai.Part, names *wire.Names, put func(kind int
 
 // chatWriter puts messages together, each with a comma before it.
 type chatWriter struct {
-	llm   *llm
-	names *wire.Names
+	llm     *llm
+	names   *wire.Names
+	mistral bool // see isMistral
+	wanted  bool // see wantsThoughts
 
 	out         [][]byte // what stands before them, and they
 	tool        bool     // whether the last message is a tool's
@@ -179,7 +182,7 @@ type chatWriter struct {
 // What stands between the pieces.
 var (
 	beginAssistant   = []byte(`,{"role":"assistant"`)
-	beginContent     = []byte(`,"content":"`)
+	beginContent     = []byte(`,{"role":"assistant","content":"`)
 	beginThought     = []byte(`,"reasoning_content":"`)
 	beginPlain       = []byte(`,"reasoning":"`)
 	beginDetails     = []byte(`,"reasoning_details":[`)
@@ -210,16 +213,16 @@ func (w *chatWriter) assistant(contents []*genai.Content, pieces [][]encoded.Pie
 		return
 	}
 	w.tool = false
-	w.out = append(w.out, beginAssistant)
 	if has[kindSaid] {
 		w.out = append(addKind(append(w.out, beginContent), pieces, kindSaid), endText)
+	} else {
+		w.out = append(w.out, beginAssistant)
 	}
-	wanted := wantsThoughts(w.llm.cfg.BaseURL)
-	if wanted || w.afterResult || has[kindCall] {
+	if w.wanted || w.afterResult || has[kindCall] {
 		switch {
 		case has[kindThought]:
 			w.out = append(addKind(append(w.out, beginThought), pieces, kindThought), endText)
-		case wanted: // Of others there is none, and an empty one is refused.
+		case w.wanted: // Of others there is none, and an empty one is refused.
 			w.out = append(w.out, blankThought)
 		}
 		if has[kindThoughtPlain] {
@@ -227,20 +230,22 @@ func (w *chatWriter) assistant(contents []*genai.Content, pieces [][]encoded.Pie
 		}
 		if has[kindDetail] {
 			w.list(beginDetails, w.details(contents, pieces), kindDetail)
+			w.out = append(w.out, endList)
 		}
 	}
 	if has[kindCall] {
 		w.list(beginCalls, pieces, kindCall)
+		w.out = append(w.out, endListAndObject)
+	} else {
+		w.out = append(w.out, endObject)
 	}
-	w.out = append(w.out, endObject)
 }
 
-// list adds the pieces of a kind as a list; there is one at least.
+// list adds the pieces of a kind as a list without its end; there is one at least.
 func (w *chatWriter) list(begin []byte, pieces [][]encoded.Piece, kind int) {
 	n := len(w.out) + 1
 	w.out = addKind(append(w.out, begin), pieces, kind)
 	w.out[n] = w.out[n][1:]
-	w.out = append(w.out, endList)
 }
 
 // details returns pieces of the details of a turn. They may name calls in other contents of it.
@@ -278,7 +283,7 @@ func (w *chatWriter) user(pieces [][]encoded.Piece) {
 	if !files && !texts {
 		return
 	}
-	if w.tool && isMistral(w.llm.cfg.BaseURL) { // It refuses a user right behind a tool.
+	if w.tool && w.mistral { // It refuses a user right behind a tool.
 		w.out = append(w.out, afterTool)
 	}
 	w.tool = false
