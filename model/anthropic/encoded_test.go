@@ -7,6 +7,7 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
 	"testing"
 
 	"google.golang.org/genai"
@@ -94,6 +95,17 @@ func TestEncodedOnce(t *testing.T) {
 		keptEqual(t, seed, 12)
 	}
 	keptEqual(t, 1000, 300)
+}
+
+// TestTalk: a long conversation of everything that there may be in one is what it was when requests were encoded whole.
+func TestTalk(t *testing.T) {
+	req := talk.Long(ownParts)
+	req.Cache = &model.Cache{}
+	body, err := bodyOf("claude-sonnet-4-5", req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	talk.Golden(t, filepath.Join("testdata", "talk.golden.json"), body, *update)
 }
 
 func FuzzEncoded(f *testing.F) {

@@ -7,6 +7,8 @@ import (
 	"io"
 	"math/rand/v2"
 	"net/http"
+	"path/filepath"
+	"slices"
 	"testing"
 
 	"google.golang.org/genai"
@@ -142,6 +144,52 @@ func TestEncodedOnce(t *testing.T) {
 	}
 	for seed := range uint64(len(endpoints)) {
 		keptEqual(t, 1000+seed, 100)
+	}
+}
+
+// TestTalk: a long conversation of everything that there may be in one is what it was when requests were encoded whole.
+func TestTalk(t *testing.T) {
+	for name, cfg := range map[string]Config{
+		"chat": {API: Chat, BaseURL: "http://127.0.0.1:1/v1"}, "mistral": {API: Chat, BaseURL: "https://api.mistral.ai/v1"},
+		"deepseek": {API: Chat, BaseURL: "https://api.deepseek.com/v1"}, "responses": {API: Responses},
+	} {
+		l := openFor(t, cfg, "acme/one")
+		body, err := bodyOf(l, talk.Long(ownParts(l)))
+		if err != nil {
+			t.Fatal(err)
+		}
+		talk.Golden(t, filepath.Join("testdata", name+"_talk.golden.json"), body, *update)
+	}
+}
+
+// TestDetailsOfATurn: details of thinking name the calls of their turn, which may be in another content of it.
+func TestDetailsOfATurn(t *testing.T) {
+	l := openFor(t, Config{API: Chat}, "acme/one")
+	kept := encoded.NewRoom(1 << 20).Conversation()
+	call := func(id string) *genai.Part {
+		return &genai.Part{FunctionCall: &genai.FunctionCall{ID: id, Name: "f"}, PartMetadata: map[string]any{seam.MetaCallID: "call_0"}}
+	}
+	contents := []*genai.Content{
+		user(text("hi")), resultOf(&genai.Part{Thought: true, PartMetadata: owned(l.owner, `[{"type":"x","id":"call_0"}]`)}),
+	}
+	for n, want := range []string{`"call_0"`, `"call_0"`, `"e2"`} {
+		req := &model.Request{Contents: contents, Config: &genai.GenerateContentConfig{}, Encoded: kept}
+		if n == 0 {
+			req.Contents = append(slices.Clone(contents), resultOf(call("call_0")))
+		}
+		for _, m := range sentMessages(t, l, req) {
+			for _, d := range m.ReasoningDetails {
+				if string(d["id"]) != want {
+					t.Errorf("request %d: the detail names %s, want %s", n, d["id"], want)
+				}
+			}
+		}
+		switch n {
+		case 0:
+			contents = append(contents, resultOf(call("e2")))
+		case 1:
+			contents = append(contents, user(result("e2", nil)), resultOf(call("e3")), user(result("e3", nil)))
+		}
 	}
 }
 

@@ -2,9 +2,13 @@
 package talk
 
 import (
+	"bytes"
+	"encoding/json"
 	"fmt"
 	"math/rand/v2"
+	"os"
 	"slices"
+	"testing"
 
 	"google.golang.org/genai"
 
@@ -170,6 +174,37 @@ func (t *Talk) result() *genai.Part {
 		p = seam.Refer(p, "fs.read", "unheard")
 	}
 	return p
+}
+
+// Long is a request with a long conversation.
+func Long(own func(r *rand.Rand, n int) *genai.Part) *model.Request {
+	t := New(1, own)
+	for range 80 {
+		t.Contents = append(t.Contents, t.more())
+	}
+	t.Contents = append(t.Contents, t.text(genai.RoleUser, "next"))
+	return &model.Request{Contents: t.Contents, Config: Settings()}
+}
+
+// Golden holds JSON against a file, or with update writes the file.
+func Golden(t *testing.T, file string, body []byte, update bool) {
+	t.Helper()
+	var got bytes.Buffer
+	if err := json.Indent(&got, append(body, '\n'), "", "  "); err != nil {
+		t.Fatal(err)
+	}
+	if update {
+		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(got.Bytes(), want) {
+		t.Errorf("the request differs from %s (rewrite with -update):\n%s", file, got.Bytes())
+	}
 }
 
 // Round is what a user says, what the model answers, and what its tools return.
