@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -78,7 +79,7 @@ func keptEqual(t *testing.T, seed uint64, requests int) {
 		want, wantErr := bodyOf(name, &fresh)
 		for range 2 {
 			got, err := bodyOf(name, req)
-			if string(got) != string(want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			if !bytes.Equal(got, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
 				t.Fatalf("seed %d, request %d: with what is kept\n%s, %v\nwithout\n%s, %v", seed, n, got, err, want, wantErr)
 			}
 		}

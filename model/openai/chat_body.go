@@ -200,8 +200,9 @@ var (
 	endObject        = []byte(`}`)
 )
 
-// assistant adds a turn of the model's, unless nothing of it goes back. Thinking goes back, in all turns, with calls and
-// with what follows their results: there some servers require it. Elsewhere it is only tokens, which some servers refuse.
+// assistant adds a turn of the model's, unless nothing of it goes back. Thinking goes back, in all turns, with calls
+// and with what follows their results: there some servers require it. Elsewhere it is only tokens, which some servers
+// refuse.
 func (w *chatWriter) assistant(contents []*genai.Content, pieces [][]encoded.Piece) {
 	var has [kindCall + 1]bool
 	for _, of := range pieces {

@@ -1,6 +1,7 @@
 package openai
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -126,7 +127,7 @@ func keptEqual(t *testing.T, seed uint64, requests int) {
 		want, wantErr := bodyOf(l, &fresh)
 		for range 2 {
 			got, err := bodyOf(l, req)
-			if string(got) != string(want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+			if !bytes.Equal(got, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
 				t.Fatalf("seed %d, request %d: with what is kept\n%s, %v\nwithout\n%s, %v", seed, n, got, err, want, wantErr)
 			}
 		}

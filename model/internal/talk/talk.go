@@ -70,16 +70,22 @@ func (t *Talk) Request(kept *encoded.Conversation) *model.Request {
 // config is made anew for each call, as the engine makes it, and seldom differs.
 func (t *Talk) config() *genai.GenerateContentConfig {
 	cfg := &genai.GenerateContentConfig{
-		SystemInstruction: genai.NewContentFromText("be <brief>: \"messages\":[] \"input\":[]", genai.RoleUser), MaxOutputTokens: 100,
+		SystemInstruction: genai.NewContentFromText("be <brief>: \"messages\":[] \"input\":[]", genai.RoleUser),
+		MaxOutputTokens:   100,
 		Tools: []*genai.Tool{{FunctionDeclarations: []*genai.FunctionDeclaration{
-			{Name: "look", Description: "looks", ParametersJsonSchema: map[string]any{"type": "object", "properties": map[string]any{
-				"messages": map[string]any{"type": "array", "default": []any{}}, "input": map[string]any{"default": []any{}}}}},
+			{Name: "look", Description: "looks", ParametersJsonSchema: map[string]any{
+				"type": "object", "properties": map[string]any{
+					"messages": map[string]any{"type": "array", "default": []any{}},
+					"input":    map[string]any{"default": []any{}},
+				},
+			}},
 			{Name: "fs.read"},
 		}}},
 	}
 	switch t.IntN(8) {
 	case 0:
-		cfg.Tools[0].FunctionDeclarations = append(cfg.Tools[0].FunctionDeclarations, &genai.FunctionDeclaration{Name: "fs:read"})
+		of := cfg.Tools[0]
+		of.FunctionDeclarations = append(of.FunctionDeclarations, &genai.FunctionDeclaration{Name: "fs:read"})
 	case 1:
 		cfg.SystemInstruction = nil
 	case 2:
@@ -99,7 +105,8 @@ func (t *Talk) text(role, what string) *genai.Content {
 func (t *Talk) more() *genai.Content {
 	switch t.IntN(10) {
 	case 0:
-		return Pick(t.Rand, nil, &genai.Content{Role: genai.RoleModel}, &genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{nil}},
+		return Pick(t.Rand, nil, &genai.Content{Role: genai.RoleModel},
+			&genai.Content{Role: genai.RoleUser, Parts: []*genai.Part{nil}},
 			&genai.Content{Role: genai.RoleModel, Parts: []*genai.Part{nil}})
 	case 1, 2, 3, 4:
 		c := &genai.Content{Role: genai.RoleModel}
@@ -137,8 +144,10 @@ func (t *Talk) said() *genai.Part {
 
 // call is one as the engine stores it.
 func (t *Talk) call() *genai.Part {
-	own := Pick(t.Rand, fmt.Sprint("call_", t.n), fmt.Sprint("call_", t.n), "call_0", "call_1", "call/1", "V2bduoFbR", "")
-	p := adapter.NewCall(fmt.Sprint("adk-", t.n), Pick(t.Rand, tools...), Pick(t.Rand, `{"at": 1, "why":"<a & b>"}`, "", `{"broken`, `[1]`))
+	own := fmt.Sprint("call_", t.n)
+	own = Pick(t.Rand, own, own, "call_0", "call_1", "call/1", "V2bduoFbR", "")
+	p := adapter.NewCall(fmt.Sprint("adk-", t.n), Pick(t.Rand, tools...),
+		Pick(t.Rand, `{"at": 1, "why":"<a & b>"}`, "", `{"broken`, `[1]`))
 	p.PartMetadata[seam.MetaCallID] = own
 	t.open = append(t.open, p.FunctionCall)
 	return p
@@ -150,7 +159,8 @@ func (t *Talk) user() *genai.Part {
 	case 0:
 		return &genai.Part{Text: Pick(t.Rand, texts...)}
 	case 1:
-		return &genai.Part{InlineData: &genai.Blob{MIMEType: Pick(t.Rand, "image/png", "application/pdf"), Data: []byte("file")}}
+		return &genai.Part{InlineData: &genai.Blob{
+			MIMEType: Pick(t.Rand, "image/png", "application/pdf"), Data: []byte("file")}}
 	case 2:
 		return nil
 	default:
@@ -167,7 +177,8 @@ func (t *Talk) result() *genai.Part {
 	r.Response = Pick(t.Rand, map[string]any{"output": fmt.Sprint("r", t.n)}, map[string]any{"error": "no <file>"},
 		map[string]any{"output": ""}, nil, map[string]any{"a": 1.5, "b": []any{"x"}})
 	if t.IntN(4) == 0 {
-		r.Parts = []*genai.FunctionResponsePart{{InlineData: &genai.FunctionResponseBlob{MIMEType: "image/png", Data: []byte("shot")}}}
+		r.Parts = []*genai.FunctionResponsePart{{InlineData: &genai.FunctionResponseBlob{
+			MIMEType: "image/png", Data: []byte("shot")}}}
 	}
 	p := &genai.Part{FunctionResponse: r}
 	if t.IntN(6) == 0 {
@@ -194,7 +205,7 @@ func Golden(t *testing.T, file string, body []byte, update bool) {
 		t.Fatal(err)
 	}
 	if update {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
+		if err := os.WriteFile(file, got.Bytes(), 0o600); err != nil {
 			t.Fatal(err)
 		}
 	}

@@ -31,7 +31,8 @@ type history struct {
 		ids   idMap
 		after int
 	}
-	// state is another number, of all processes' one, as soon as an id, or a name, goes out as something else than before.
+	// state is a number that no other history has or had. It is another one as soon as an id, or a name, goes out as
+	// something else than before.
 	state uint64
 }
 

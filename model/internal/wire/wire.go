@@ -18,57 +18,14 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// Turn is a run of neighboring contents of one role.
-type Turn struct {
-	// Model is true for the model's turn, false for the user's.
-	Model bool
-	// Parts are the parts in order; in a user's turn the function responses come
-	// first, because they must follow the calls directly.
-	Parts []*genai.Part
-}
-
-// Turns merges neighboring contents of one role. Contents without parts are
-// dropped; the contents themselves are not changed.
-func Turns(contents []*genai.Content) []Turn {
-	var turns []Turn
-	for _, c := range contents {
-		if c == nil || len(c.Parts) == 0 {
-			continue
-		}
-		isModel := c.Role == genai.RoleModel
-		if n := len(turns); n == 0 || turns[n-1].Model != isModel {
-			turns = append(turns, Turn{Model: isModel})
-		}
-		last := &turns[len(turns)-1]
-		for _, p := range c.Parts {
-			if p != nil {
-				last.Parts = append(last.Parts, p)
-			}
-		}
-	}
-	for _, t := range turns {
-		if !t.Model {
-			slices.SortStableFunc(t.Parts, func(a, b *genai.Part) int { return rank(a) - rank(b) })
-		}
-	}
-	return turns
-}
-
-// rank sorts function responses before everything else.
-func rank(p *genai.Part) int {
-	if p.FunctionResponse != nil {
-		return 0
-	}
-	return 1
-}
-
-// Span is a Turn by its contents: from From on, up to To.
+// Span is a turn: a run of neighboring contents of one role, from From on, up to To. Contents without parts may be
+// among them.
 type Span struct {
-	Model    bool
+	Model    bool // whether it is the model's turn, else it is the user's
 	From, To int
 }
 
-// Spans are the turns that Turns merges.
+// Spans are the turns of a conversation. Contents without parts neither make nor part turns.
 func Spans(contents []*genai.Content) iter.Seq[Span] {
 	return func(yield func(Span) bool) {
 		begun, s := false, Span{}
