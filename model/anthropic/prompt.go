@@ -104,7 +104,11 @@ const lastOfUser = kindSaid
 // piecesOf translates a content.
 func piecesOf(c *genai.Content, names *wire.Names, to family) (out []encoded.Piece, err error) {
 	put := func(kind int, b *block, of any) error {
-		data, err := wire.Element(b)
+		v := any(b.raw)
+		if b.raw == nil {
+			v = (*plain)(b) // it need not be encoded twice
+		}
+		data, err := wire.Element(v)
 		if err != nil {
 			return invalid("the request cannot be written as JSON: %v", err)
 		}

@@ -62,9 +62,11 @@ func (b block) MarshalJSON() ([]byte, error) {
 	if b.raw != nil {
 		return b.raw, nil
 	}
-	type plain block
 	return rawjson.Marshal(plain(b))
 }
+
+// plain is a block that is not raw.
+type plain block
 
 // source is where an image or a document comes from.
 type source struct {

@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 
 	"google.golang.org/genai"
@@ -140,11 +141,11 @@ func keptEqual(t *testing.T, seed uint64, requests int) {
 
 // TestEncodedOnce: what is sent is the same, byte for byte, whether anything is kept between calls or not.
 func TestEncodedOnce(t *testing.T) {
-	for seed := range uint64(200) {
+	for seed := range uint64(100) {
 		keptEqual(t, seed, 12)
 	}
 	for seed := range uint64(len(endpoints)) {
-		keptEqual(t, 1000+seed, 100)
+		keptEqual(t, 1000+seed, 60)
 	}
 }
 
@@ -197,6 +198,38 @@ func TestDetailsOfATurn(t *testing.T) {
 func FuzzEncoded(f *testing.F) {
 	f.Add(uint64(1))
 	f.Fuzz(func(t *testing.T, seed uint64) { keptEqual(t, seed, 15) })
+}
+
+// TestEncodedAtOnce: calls of one conversation at the same time send what they send one after another.
+func TestEncodedAtOnce(t *testing.T) {
+	var contents []*genai.Content
+	for n := range 40 {
+		contents = append(contents, talk.Round(n)...)
+	}
+	for _, api := range []API{Chat, Responses} {
+		l := openFor(t, Config{API: api}, "acme/one")
+		room := encoded.NewRoom(1 << 20)
+		kept := room.Conversation()
+		var group sync.WaitGroup
+		for g := range 4 {
+			group.Go(func() {
+				for n := range 40 {
+					req := &model.Request{Contents: contents[:3*(1+(n+10*g)%40)], Config: talk.Settings(), Encoded: kept}
+					fresh := *req
+					fresh.Encoded = nil
+					want, err := bodyOf(l, &fresh)
+					got, gotErr := bodyOf(l, req)
+					if err != nil || gotErr != nil || !bytes.Equal(got, want) {
+						t.Errorf("%s: got\n%s, %v\nwant\n%s, %v", api, got, gotErr, want, err)
+					}
+				}
+			})
+		}
+		group.Wait()
+		if kept.Forget(); room.Bytes() != 0 {
+			t.Errorf("%d bytes remain", room.Bytes())
+		}
+	}
 }
 
 // TestEncodedIsKept: of a conversation that grows, only what is new is encoded.
