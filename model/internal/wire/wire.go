@@ -1,8 +1,8 @@
 // Package wire holds what the built-in adapters for HTTP APIs share beyond package adapter: turns,
 // tool names, media, settings and sealed data.
 //
-// It knows the common form of content and no provider. It imports model, model/adapter, genai and
-// the standard library.
+// It knows the common form of content and no provider. It imports model, model/adapter, genai,
+// what is kept of requests, and the standard library.
 package wire
 
 import (
