@@ -47,6 +47,8 @@ type Piece struct {
 	Kind int
 	// JSON is the piece. It is not changed.
 	JSON []byte
+	// Of is what else the adapter knows of the piece; often nil. It is small, and is not changed.
+	Of any
 }
 
 // Conversation is that of one agent on one branch. A nil one keeps nothing. Its methods may be called from any
@@ -58,6 +60,8 @@ type Conversation struct {
 	wire     string
 	items    []item
 	settings settings
+	left     any // by Put
+	leftSize int
 }
 
 // Conversation returns one that keeps in this room.
@@ -137,14 +141,20 @@ func (c *Conversation) putLocked(i int, content *genai.Content, pieces []Piece) 
 	}
 }
 
-// pieceBytes is what a Piece takes besides its JSON.
-const pieceBytes = 32
+// What a Piece takes besides its JSON, and what its Of may.
+const (
+	pieceBytes = 48
+	ofBytes    = 256
+)
 
 // size is about what pieces take in memory.
 func size(pieces []Piece) int {
 	n := 0
-	for _, p := range pieces {
-		n += len(p.JSON) + pieceBytes
+	for i := range pieces {
+		n += len(pieces[i].JSON) + pieceBytes
+		if pieces[i].Of != nil {
+			n += ofBytes
+		}
 	}
 	return n
 }
@@ -177,6 +187,36 @@ func (c *Conversation) KeepSettings(wire string, cfg *genai.GenerateContentConfi
 	}
 }
 
+// Put leaves v, which takes about so many bytes, for the next Take, if there is room. It is the caller's no more.
+func (c *Conversation) Put(v any, bytes int) {
+	if c == nil {
+		return
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.takeLocked()
+	if c.room.take(bytes) {
+		c.left, c.leftSize = v, bytes
+	}
+}
+
+// Take returns what Put has left, and removes it: it is the caller's alone. It returns nil if there is nothing.
+func (c *Conversation) Take() any {
+	if c == nil {
+		return nil
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.takeLocked()
+}
+
+func (c *Conversation) takeLocked() any {
+	v := c.left
+	c.room.give(c.leftSize)
+	c.left, c.leftSize = nil, 0
+	return v
+}
+
 // Forget gives back all room. What c keeps afterwards takes it again.
 func (c *Conversation) Forget() {
 	if c == nil {
@@ -184,6 +224,7 @@ func (c *Conversation) Forget() {
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	c.takeLocked()
 	c.cutLocked(0)
 	c.room.give(len(c.settings.json))
 	c.settings = settings{}
@@ -193,6 +234,15 @@ func (c *Conversation) Forget() {
 type Body struct {
 	segments [][]byte
 	length   int64
+}
+
+// NewBody returns a body of these segments, which must not change.
+func NewBody(segments ...[]byte) *Body {
+	b := &Body{segments: segments}
+	for _, s := range segments {
+		b.length += int64(len(s))
+	}
+	return b
 }
 
 // Grow makes room for n more segments.

@@ -174,3 +174,32 @@ func TestBody(t *testing.T) {
 		t.Errorf("an empty body is %q, %v", empty, err)
 	}
 }
+
+// TestPut: what is left is for one taker, and takes room until then.
+func TestPut(t *testing.T) {
+	room := NewRoom(10)
+	c := room.Conversation()
+	c.Put("a", 6)
+	c.Put("b", 7)
+	if got := room.Bytes(); got != 7 {
+		t.Errorf("%d bytes are taken, want 7", got)
+	}
+	if got := c.Take(); got != "b" || room.Bytes() != 0 {
+		t.Errorf("%v is left, and %d bytes are taken", got, room.Bytes())
+	}
+	if got := c.Take(); got != nil {
+		t.Errorf("%v is left twice", got)
+	}
+	c.Put("too much", 11)
+	if got := c.Take(); got != nil || room.Bytes() != 0 {
+		t.Errorf("without room %v is left, and %d bytes are taken", got, room.Bytes())
+	}
+	c.Put("c", 5)
+	if c.Forget(); c.Take() != nil || room.Bytes() != 0 {
+		t.Errorf("something is left, %d bytes", room.Bytes())
+	}
+	var none *Conversation
+	if none.Put("a", 1); none.Take() != nil {
+		t.Error("nothing keeps something")
+	}
+}

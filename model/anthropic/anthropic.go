@@ -145,25 +145,24 @@ func (l *llm) Generate(ctx context.Context, req *model.Request, emit func(model.
 
 func (l *llm) generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	names := wire.NewNames(maxToolName, req)
-	body, err := newRequest(l.model, req, names)
+	defer names.Leave(req)
+	prompt, err := newPrompt(l.model, req, names)
 	if err != nil {
 		return nil, err
 	}
 	a := &collector{llm: l, names: names, builder: &adapter.Builder{Provider: name, Emit: emit}}
-	messages := body.Messages
+	var paused []block
 	for range maxPauses {
-		if err := a.read(ctx, body); err != nil {
+		if err := a.read(ctx, prompt, paused); err != nil {
 			return nil, a.total.Spent(err)
 		}
 		if a.stop != "pause_turn" {
 			return a.response()
 		}
-		so := assistantBlocks(a.builder.Content(), names, familyOf(l.model))
-		if len(so) == 0 {
+		paused = assistantBlocks(a.builder.Content(), names, familyOf(l.model))
+		if len(paused) == 0 {
 			return nil, a.total.Spent(broken("the provider paused a response that had not begun"))
 		}
-		body.Messages = slices.Concat(messages, []message{{Role: "assistant", Content: so}})
-		body.Container = a.container
 	}
 	err = &model.Error{Kind: model.KindUnavailable, Provider: name, Final: true,
 		Message: fmt.Sprintf("the provider paused the response more than %d times", maxPauses)}

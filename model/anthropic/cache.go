@@ -15,34 +15,37 @@ type cacheControl struct {
 	TTL string `json:"ttl,omitempty"`
 }
 
-// setCache marks what the next call begins with too: the tools, the instructions,
-// and the conversation up to its newest message. What was the newest one in the
-// call before is marked again, since Anthropic looks back from a mark over 20
-// blocks only.
-func (r *request) setCache(c *model.Cache) error {
+// newMark is the mark that is asked for, nil for none.
+func newMark(c *model.Cache) (*cacheControl, error) {
 	if c == nil {
-		return nil
+		return nil, nil
 	}
 	span, err := c.Span(name, 5*time.Minute, time.Hour)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	mark := &cacheControl{Type: "ephemeral"}
 	if span == time.Hour {
 		mark.TTL = "1h"
 	}
+	return mark, nil
+}
+
+// maxMarks bounds the marks in the conversation. What the next call begins with too is
+// marked: the tools, the instructions, and the conversation up to its newest message. What
+// was the newest one in the call before is marked again, since Anthropic looks back from a
+// mark over 20 blocks only.
+const maxMarks = 2
+
+// setCache marks the tools and the instructions; mark may be nil.
+func (r *request) setCache(mark *cacheControl) {
+	if mark == nil {
+		return
+	}
 	r.markTools(mark)
 	if n := len(r.System); n > 0 {
 		r.System[n-1].CacheControl = mark
 	}
-	left := 2
-	for i := len(r.Messages) - 1; i >= 0 && left > 0; i-- {
-		if m := r.Messages[i]; m.Role == "user" {
-			m.Content[len(m.Content)-1].CacheControl = mark
-			left--
-		}
-	}
-	return nil
 }
 
 // markTools marks the last tool that the prompt begins with: one that is deferred

@@ -10,7 +10,6 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // However long a conversation is, a request has at most four marks, and none of
@@ -20,18 +19,15 @@ func TestCacheMarks(t *testing.T) {
 	req.Cache = &model.Cache{}
 	before := ""
 	for n := range 6 {
-		r, err := newRequest("claude-sonnet-4-5", &req, wire.NewNames(maxToolName, &req))
+		whole, err := bodyOf("claude-sonnet-4-5", &req)
 		if err != nil {
 			t.Fatal(err)
 		}
-		data, err := json.Marshal(r.Messages)
-		if err != nil {
+		var body struct{ Messages json.RawMessage }
+		if err := json.Unmarshal(whole, &body); err != nil {
 			t.Fatal(err)
 		}
-		whole, err := json.Marshal(r)
-		if err != nil {
-			t.Fatal(err)
-		}
+		data := body.Messages
 		const mark = `,"cache_control":{"type":"ephemeral"}`
 		if got := strings.Count(string(whole), mark); got < 3 || got > 4 {
 			t.Errorf("%d turns more: %d marks in %s", n, got, whole)

@@ -123,6 +123,12 @@ func (f family) bare(cfg *genai.ThinkingConfig) bool {
 	return f.preserves() && t != nil && t.Type == "disabled"
 }
 
+// binds reports whether a request says what becomes of thinking before which something has changed.
+func (f family) binds(cfg *genai.ThinkingConfig) bool {
+	t, _ := f.thinking(cfg)
+	return f.preserves() && (t == nil || t.Type == "adaptive")
+}
+
 // withoutThoughts is a conversation without the model's thinking. What was given is
 // not changed.
 func withoutThoughts(contents []*genai.Content) []*genai.Content {

@@ -14,7 +14,6 @@ import (
 
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // thoughtStream is an answer that thinks, and then calls a tool.
@@ -155,7 +154,7 @@ func TestSettingsOfModels(t *testing.T) {
 			"claude-unheard-of": "",
 		} {
 			req := &model.Request{Contents: genai.Text("hello"), Config: cfg}
-			_, err := newRequest(name, req, wire.NewNames(maxToolName, req))
+			_, err := bodyOf(name, req)
 			want := what != "" && strings.Contains(refuses, what)
 			e, ok := errors.AsType[*model.Error](err)
 			if ok != want || ok && (e.Kind != model.KindInvalid || !strings.Contains(strings.ToLower(e.Message), strings.ToLower(what))) {

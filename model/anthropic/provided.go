@@ -7,9 +7,13 @@ import (
 	"slices"
 	"strings"
 
+	"google.golang.org/genai"
+
+	"github.com/apzuk3/agentd/internal/encoded"
 	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // providerTool is a block of a tool that Anthropic has run: the use, or its result.
@@ -94,59 +98,71 @@ func (a *collector) cited(b *openBlock) {
 	}
 }
 
-// dropStale takes out of the turns of a model what Anthropic refuses of the runs of
-// its own tools: searches for tools that found one which finds does not know, such
-// as of another agent, a use without a result, since the response ended before it,
-// and a result without its use, which may have been summarized. The result of a use
-// beside the model's calls comes with the next response.
-func dropStale(turns [][]block, finds func(name string) bool) {
+// keptRuns are the runs of Anthropic's own tools that go back, by id: Anthropic refuses
+// searches for tools that found one which finds does not know, such as of another agent,
+// a use without a result, since the response ended before it, and a result without its
+// use, which may have been summarized. The result of a use beside the model's calls comes
+// with the next response.
+func keptRuns(
+	contents []*genai.Content, pieces [][]encoded.Piece, finds func(name string) bool,
+) map[string]bool {
+	if !slices.ContainsFunc(pieces, func(of []encoded.Piece) bool {
+		return slices.ContainsFunc(of, func(p encoded.Piece) bool { return p.Kind == kindRun })
+	}) {
+		return nil
+	}
 	kept, missing := map[string]bool{}, map[string]bool{} // by id of the use; missing is part of the turn before
-	for i, blocks := range turns {
-		open := map[string]bool{}
-		for _, b := range blocks {
-			id, result := b.run()
-			switch {
-			case id == "":
-			case !result:
-				open[id] = true
-			case open[id] || missing[id]:
-				kept[id] = b.found(finds)
-				delete(open, id)
+	for turn := range wire.Spans(contents) {
+		if !turn.Model {
+			continue
+		}
+		open, called := map[string]bool{}, false
+		for _, of := range pieces[turn.From:turn.To] {
+			for _, p := range of {
+				called = called || p.Kind == kindCall
+				r, ok := p.Of.(*run)
+				switch {
+				case !ok:
+				case !r.result:
+					open[r.id] = true
+				case open[r.id] || missing[r.id]:
+					kept[r.id] = !slices.ContainsFunc(r.found, func(name string) bool { return !finds(name) })
+					delete(open, r.id)
+				}
 			}
 		}
 		missing = nil
-		if slices.ContainsFunc(blocks, func(b block) bool { return b.Type == "tool_use" }) {
+		if called {
 			missing = open
 		}
-		if i == len(turns)-1 {
-			for id := range missing {
-				kept[id] = true
-			}
-		}
 	}
-	for i := range turns {
-		turns[i] = slices.DeleteFunc(turns[i], func(b block) bool {
-			id, _ := b.run()
-			return id != "" && !kept[id]
-		})
+	for id := range missing {
+		kept[id] = true
 	}
+	return kept
 }
 
-// run is the id of the run of a provider's tool that the block is about, "" for any
-// other, and whether the block is its result.
-func (b *block) run() (id string, result bool) {
+// run is what a block tells of the run of a provider's tool.
+type run struct {
+	id     string // of the use
+	result bool   // whether the block is the result
+	found  []string
+}
+
+// runOf is what a block tells of the run of a provider's tool, nil for any other.
+func runOf(b *block) *run {
 	var of providerTool
-	if b.raw == nil || json.Unmarshal(b.raw, &of) != nil {
-		return "", false
+	if b.raw == nil || json.Unmarshal(b.raw, &of) != nil || cmp.Or(of.ToolUseID, of.ID) == "" {
+		return nil
 	}
-	return cmp.Or(of.ToolUseID, of.ID), of.ToolUseID != ""
+	return &run{id: cmp.Or(of.ToolUseID, of.ID), result: of.ToolUseID != "", found: found(b.raw)}
 }
 
-// found reports whether finds knows all that a search for tools has found; true for
-// any other block.
-func (b *block) found(finds func(name string) bool) bool {
-	if !bytes.Contains(b.raw, []byte("tool_search_tool_result")) {
-		return true
+// found are the tools that a search for tools has found, by the block of its result; none
+// for any other block.
+func found(raw json.RawMessage) []string {
+	if !bytes.Contains(raw, []byte("tool_search_tool_result")) {
+		return nil
 	}
 	var result struct {
 		Content struct {
@@ -155,11 +171,10 @@ func (b *block) found(finds func(name string) bool) bool {
 			} `json:"tool_references"`
 		} `json:"content"`
 	}
-	_ = json.Unmarshal(b.raw, &result) // It was read when it came.
+	_ = json.Unmarshal(raw, &result) // It was read when it came.
+	var names []string
 	for _, ref := range result.Content.References {
-		if !finds(ref.Name) {
-			return false
-		}
+		names = append(names, ref.Name)
 	}
-	return true
+	return names
 }

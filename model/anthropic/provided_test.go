@@ -1,6 +1,7 @@
 package anthropic
 
 import (
+	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -44,18 +45,29 @@ func TestStaleRuns(t *testing.T) {
 		"result before use":      {[]*genai.Content{prompt, said(result("1"), use("1"), text), prompt}, "", 3},
 	} {
 		req := &model.Request{Config: &genai.GenerateContentConfig{}, Contents: tc.contents}
-		r, err := newRequest("claude-sonnet-4-5", req, wire.NewNames(maxToolName, req))
+		body, err := bodyOf("claude-sonnet-4-5", req)
 		if err != nil {
 			t.Errorf("%s: %v", name, err)
 			continue
 		}
+		var r struct {
+			Messages []struct {
+				Content []json.RawMessage
+			}
+		}
+		if err := json.Unmarshal(body, &r); err != nil {
+			t.Fatal(err)
+		}
 		var got []string
 		for _, m := range r.Messages {
 			for _, b := range m.Content {
-				if id, isResult := b.run(); isResult {
-					got = append(got, id+"+")
-				} else if id != "" {
-					got = append(got, id)
+				if strings.Contains(string(b), `"tool_use"`) || strings.Contains(string(b), `"tool_result"`) {
+					continue // a function's
+				}
+				if of := runOf(&block{raw: b}); of != nil && of.result {
+					got = append(got, of.id+"+")
+				} else if of != nil {
+					got = append(got, of.id)
 				}
 			}
 		}

@@ -23,7 +23,7 @@ type request struct {
 	Model         string        `json:"model"`
 	MaxTokens     int64         `json:"max_tokens"`
 	System        []block       `json:"system,omitempty"`
-	Messages      []message     `json:"messages"`
+	Messages      [0]any        `json:"messages"`        // see prompt
 	Tools         []any         `json:"tools,omitempty"` // tool or serverTool
 	ToolChoice    *toolChoice   `json:"tool_choice,omitempty"`
 	Thinking      *thinking     `json:"thinking,omitempty"`
@@ -33,13 +33,6 @@ type request struct {
 	TopK          *int64        `json:"top_k,omitempty"`
 	StopSequences []string      `json:"stop_sequences,omitempty"`
 	Stream        bool          `json:"stream"`
-	// Container is where code runs; a paused response continues in its own.
-	Container string `json:"container,omitempty"`
-}
-
-type message struct {
-	Role    string  `json:"role"`
-	Content []block `json:"content"`
 }
 
 // block is a content block of any type; raw, when set, is the whole block.
@@ -69,9 +62,11 @@ func (b block) MarshalJSON() ([]byte, error) {
 	if b.raw != nil {
 		return b.raw, nil
 	}
-	type plain block
 	return rawjson.Marshal(plain(b))
 }
+
+// plain is a block that is not raw.
+type plain block
 
 // source is where an image or a document comes from.
 type source struct {
@@ -115,11 +110,8 @@ type outputFormat struct {
 	Schema json.RawMessage `json:"schema"`
 }
 
-// newRequest translates req.
+// newRequest translates req, but for the conversation.
 func newRequest(modelName string, req *model.Request, names *wire.Names) (*request, error) {
-	if len(req.Chosen()) > 0 {
-		req = req.Load()
-	}
 	cfg := req.Config
 	if names := wire.Unsupported(cfg, "StopSequences", "TopK"); len(names) > 0 {
 		return nil, invalid("settings that Anthropic does not know: %s", strings.Join(names, ", "))
@@ -128,17 +120,7 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	for _, text := range wire.System(cfg) {
 		r.System = append(r.System, block{Type: "text", Text: text})
 	}
-	var err error
 	if err := r.setTools(req, names); err != nil {
-		return nil, err
-	}
-	finds := func(name string) bool { return req.ToolSearch && r.defers(name) }
-	contents := req.ReferencesInWords(names.Wire, func(name string) bool { return r.defers(names.Wire(name)) })
-	family := familyOf(modelName)
-	if family.bare(cfg.ThinkingConfig) {
-		contents = withoutThoughts(contents)
-	}
-	if r.Messages, err = messages(contents, names, family, finds); err != nil {
 		return nil, err
 	}
 	if schema := nativeSchema(modelName, cfg); schema != nil {
@@ -149,9 +131,11 @@ func newRequest(modelName string, req *model.Request, names *wire.Names) (*reque
 	if err := r.setSampling(cfg); err != nil {
 		return nil, err
 	}
-	if err := r.setCache(req.Cache); err != nil {
+	mark, err := newMark(req.Cache)
+	if err != nil {
 		return nil, err
 	}
+	r.setCache(mark)
 	return r, nil
 }
 
@@ -174,7 +158,7 @@ func (r *request) setSampling(cfg *genai.GenerateContentConfig) error {
 		if r.Thinking == nil {
 			r.Thinking = &thinking{Type: "adaptive"}
 		}
-		if r.Thinking.Type == "adaptive" {
+		if family.binds(cfg.ThinkingConfig) {
 			r.Thinking.BlockBinding = &blockBinding{OnMismatch: "drop_block"}
 		}
 	}
@@ -256,55 +240,7 @@ func (r *request) setTools(req *model.Request, names *wire.Names) error {
 	return nil
 }
 
-// defers reports whether a tool is declared and deferred: Anthropic refuses references
-// to others.
-func (r *request) defers(name string) bool {
-	return slices.ContainsFunc(r.Tools, func(t any) bool {
-		of, ok := t.(tool)
-		return ok && of.Deferred && of.Name == name
-	})
-}
-
-// messages translates the conversation for a model of a family; finds reports whether
-// a search for tools can find one of that name.
-func messages(
-	contents []*genai.Content, names *wire.Names, to family, finds func(name string) bool,
-) ([]message, error) {
-	var out []message
-	turns := wire.Turns(contents)
-	var said [][]block // of the model, turn by turn
-	for _, t := range turns {
-		if t.Model {
-			said = append(said, assistantBlocks(&genai.Content{Parts: t.Parts}, names, to))
-		}
-	}
-	dropStale(said, finds)
-	for _, t := range turns {
-		if t.Model {
-			if len(said[0]) > 0 {
-				out = append(out, message{Role: "assistant", Content: said[0]})
-			}
-			said = said[1:]
-			continue
-		}
-		blocks, err := userBlocks(t.Parts, names)
-		if err != nil {
-			return nil, err
-		}
-		if n := len(out); n > 0 && out[n-1].Role == "user" {
-			// The model's turn between the two had nothing that goes back.
-			out[n-1].Content = append(out[n-1].Content, blocks...)
-			continue
-		}
-		out = append(out, message{Role: "user", Content: blocks})
-	}
-	if len(out) == 0 {
-		return nil, invalid("the conversation is empty")
-	}
-	return out, nil
-}
-
-// assistantBlocks translates a turn of the model. Thinking goes back only to
+// assistantBlocks translates what the model said. Thinking goes back only to
 // where it came from, and only signed.
 func assistantBlocks(c *genai.Content, names *wire.Names, to family) []block {
 	if c == nil {
@@ -312,6 +248,9 @@ func assistantBlocks(c *genai.Content, names *wire.Names, to family) []block {
 	}
 	var blocks []block
 	for _, p := range c.Parts {
+		if p == nil {
+			continue
+		}
 		opaque := adapter.Opaque(p, name)
 		if origin, _ := p.PartMetadata[seam.MetaModel].(string); p.Thought && !to.reads(origin) {
 			continue
@@ -345,42 +284,6 @@ func assistantBlocks(c *genai.Content, names *wire.Names, to family) []block {
 		}
 	}
 	return blocks
-}
-
-// userBlocks translates a turn of the user, in which results come first; it is never
-// empty.
-func userBlocks(parts []*genai.Part, names *wire.Names) ([]block, error) {
-	var blocks, behind []block
-	for i, p := range parts {
-		switch media := wire.MediaOf(p); {
-		case p.FunctionResponse != nil:
-			b, files, err := toolResult(p.FunctionResponse, names)
-			if err != nil {
-				return nil, err
-			}
-			behind = append(behind, files...)
-			if refs := model.References(p); len(refs) > 0 {
-				behind = append(behind, b.refer(refs, p.FunctionResponse, names)...)
-			}
-			blocks = append(blocks, b)
-			if i+1 == len(parts) || parts[i+1].FunctionResponse == nil {
-				blocks = append(blocks, behind...)
-			}
-		case media != nil:
-			b, err := mediaBlock(media)
-			if err != nil {
-				return nil, err
-			}
-			blocks = append(blocks, b)
-		case strings.TrimSpace(p.Text) != "":
-			blocks = append(blocks, block{Type: "text", Text: p.Text})
-		}
-	}
-	if len(blocks) == 0 {
-		// Anthropic refuses empty messages and text that is only white space.
-		blocks = []block{{Type: "text", Text: "(empty message)"}}
-	}
-	return blocks, nil
 }
 
 // toolResult translates a result, and what of it has to stand behind all results as

@@ -13,10 +13,8 @@ import (
 	sdk "github.com/anthropics/anthropic-sdk-go"
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -118,11 +116,7 @@ func requests() map[string]*model.Request {
 func TestRequests(t *testing.T) {
 	for name, req := range requests() {
 		t.Run(name, func(t *testing.T) {
-			r, err := newRequest("claude-sonnet-4-5", req, wire.NewNames(maxToolName, req))
-			if err != nil {
-				t.Fatal(err)
-			}
-			body, err := rawjson.Marshal(r)
+			body, err := bodyOf("claude-sonnet-4-5", req)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -189,7 +183,7 @@ func TestInvalidRequests(t *testing.T) {
 		"thinking, top k": {Config: &genai.GenerateContentConfig{TopK: new(float32(5)), ThinkingConfig: &genai.ThinkingConfig{}}, Contents: []*genai.Content{hello}},
 		"JSON at random":  {Config: &genai.GenerateContentConfig{ResponseMIMEType: "application/json"}, Contents: []*genai.Content{hello}},
 	} {
-		_, err := newRequest("claude-x", req, wire.NewNames(maxToolName, req))
+		_, err := bodyOf("claude-x", req)
 		if e, ok := errors.AsType[*model.Error](err); !ok || e.Kind != model.KindInvalid {
 			t.Errorf("%s: error %v, want one of kind %s", name, err, model.KindInvalid)
 		}

@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"encoding/json"
 	"slices"
 	"strings"
 	"testing"
@@ -10,7 +9,6 @@ import (
 
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // TestNoThoughtsWhereNoneIsAskedFor: a model that checks what stood before its
@@ -35,11 +33,7 @@ func TestNoThoughtsWhereNoneIsAskedFor(t *testing.T) {
 			Contents: []*genai.Content{genai.NewContentFromText("hi", genai.RoleUser), said, genai.NewContentFromText("more", genai.RoleUser)},
 			Config:   &genai.GenerateContentConfig{ThinkingConfig: tc.thinking},
 		}
-		r, err := newRequest(tc.model, req, wire.NewNames(maxToolName, req))
-		if err != nil {
-			t.Fatal(err)
-		}
-		data, err := json.Marshal(r)
+		data, err := bodyOf(tc.model, req)
 		if err != nil {
 			t.Fatal(err)
 		}

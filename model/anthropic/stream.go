@@ -10,6 +10,7 @@ import (
 
 	"google.golang.org/genai"
 
+	"github.com/apzuk3/agentd/internal/encoded"
 	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
@@ -127,8 +128,12 @@ type collector struct {
 
 // read sends one request and reads its stream to the end. What was counted until
 // an error is counted too.
-func (a *collector) read(ctx context.Context, body *request) error {
-	resp, err := a.llm.send(ctx, body)
+func (a *collector) read(ctx context.Context, of *prompt, paused []block) error {
+	body, err := of.body(paused, a.container)
+	if err != nil {
+		return err
+	}
+	resp, err := a.llm.send(ctx, body, of.binds)
 	if err != nil {
 		return err
 	}
@@ -391,16 +396,12 @@ func broken(msg string) *model.Error {
 }
 
 // send makes the request and returns a response that is an event stream.
-func (l *llm) send(ctx context.Context, body *request) (*http.Response, error) {
-	data, err := rawjson.Marshal(body)
-	if err != nil {
-		return nil, invalid("the request cannot be written as JSON: %v", err)
-	}
+func (l *llm) send(ctx context.Context, body *encoded.Body, binds bool) (*http.Response, error) {
 	header := http.Header{}
-	if t := body.Thinking; t != nil && t.BlockBinding != nil {
+	if binds {
 		header.Set("Anthropic-Beta", bindingBeta)
 	}
-	resp, err := l.endpoint.Post(ctx, "v1/messages", data, header)
+	resp, err := l.endpoint.Post(ctx, "v1/messages", body, header)
 	if err != nil {
 		return nil, adapter.TransportError(ctx, name, err, l.key)
 	}

@@ -14,7 +14,6 @@ import (
 
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // organizations is a server that encrypts reasoning for the key of the request, and
@@ -181,7 +180,7 @@ func TestAccountsOfDetails(t *testing.T) {
 	}
 	req.Contents = append(req.Contents, resp.Content, user(result("c", map[string]any{"output": "x"})))
 	for key, want := range map[string]int{"a-key": 2, "b-key": 1} {
-		m, _ := open(key).chatAssistant(resp.Content.Parts, wire.NewNames(maxToolName, req))
+		m := sentMessages(t, open(key), req)[1]
 		if len(m.ReasoningDetails) != want {
 			t.Errorf("%s gets %s, want %d details", key, mustJSON(m.ReasoningDetails), want)
 		}

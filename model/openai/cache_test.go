@@ -1,13 +1,11 @@
 package openai
 
 import (
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // A server that is not OpenAI's own is told nothing that only OpenAI knows.
@@ -16,18 +14,8 @@ func TestCacheElsewhere(t *testing.T) {
 		l := &llm{cfg: &Config{Name: "openai", BaseURL: "http://127.0.0.1:1/v1", API: api}, model: "llama"}
 		req := *requests()["plain"]
 		send := func() (string, error) {
-			var body any
-			var err error
-			if api == Chat {
-				body, err = l.newChatRequest(&req, wire.NewNames(maxToolName, &req))
-			} else {
-				body, err = l.newResponsesRequest(&req, wire.NewNames(maxToolName, &req))
-			}
-			if err != nil {
-				return "", err
-			}
-			data, err := json.Marshal(body)
-			return string(data), err
+			body, err := bodyOf(l, &req)
+			return string(body), err
 		}
 		before, err := send()
 		if err != nil {

@@ -1,7 +1,6 @@
 package openai
 
 import (
-	"cmp"
 	"encoding/json"
 	"net/url"
 	"strings"
@@ -42,7 +41,7 @@ func ownerOf(baseURL, modelName string) string {
 // chatRequest is the body of POST /chat/completions.
 type chatRequest struct {
 	Model               string         `json:"model"`
-	Messages            []chatMessage  `json:"messages"`
+	Messages            [0]any         `json:"messages"` // see chatBody
 	Tools               []chatTool     `json:"tools,omitempty"`
 	ToolChoice          any            `json:"tool_choice,omitempty"`
 	ResponseFormat      any            `json:"response_format,omitempty"`
@@ -65,16 +64,11 @@ type streamOptions struct {
 	IncludeUsage bool `json:"include_usage"`
 }
 
-// chatMessage is a message of any role. Content is nil, a text or a list of
-// chatPart.
+// chatMessage is a message of the system, or of a tool. Those of others are put together from their pieces.
 type chatMessage struct {
-	Role             string     `json:"role"`
-	Content          any        `json:"content,omitempty"`
-	ReasoningContent string     `json:"reasoning_content,omitempty"`
-	Reasoning        string     `json:"reasoning,omitempty"`
-	ReasoningDetails []detail   `json:"reasoning_details,omitempty"`
-	ToolCalls        []chatCall `json:"tool_calls,omitempty"`
-	ToolCallID       string     `json:"tool_call_id,omitempty"`
+	Role       string `json:"role"`
+	Content    string `json:"content"`
+	ToolCallID string `json:"tool_call_id,omitempty"`
 }
 
 type chatPart struct {
@@ -135,7 +129,7 @@ type jsonSchema struct {
 	Strict bool            `json:"strict"`
 }
 
-// newChatRequest translates req.
+// newChatRequest translates req, but for the instructions and the conversation.
 func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatRequest, error) {
 	cfg := req.Config
 	if names := wire.Unsupported(cfg, "StopSequences", "Seed", "PresencePenalty", "FrequencyPenalty"); len(names) > 0 {
@@ -166,17 +160,10 @@ func (l *llm) newChatRequest(req *model.Request, names *wire.Names) (*chatReques
 	}
 	if isMistral(l.cfg.BaseURL) {
 		r.StreamOptions = nil // Refused there; usage comes anyway.
-		names = names.WithIDs(mistralID)
 	}
 	schema, err := toolschema.Response(cfg)
 	if err != nil {
 		return nil, l.invalid("the response schema is no JSON: %v", err)
-	}
-	if system := strings.Join(wire.System(cfg), "\n\n"); system != "" {
-		r.Messages = append(r.Messages, chatMessage{Role: "system", Content: system})
-	}
-	if err := l.chatMessages(r, req, names); err != nil {
-		return nil, err
 	}
 	asked, other := wire.ProviderTools(cfg)
 	if asked.Search != nil {
@@ -268,123 +255,6 @@ func widen(f *float32) *float64 {
 		return nil
 	}
 	return new(wire.Float(*f))
-}
-
-// chatMessages translates the conversation and adds it to r. Thinking goes back,
-// in all turns, with calls and with what follows their results: there some servers
-// require it. Elsewhere it is only tokens, which some servers refuse.
-func (l *llm) chatMessages(r *chatRequest, req *model.Request, names *wire.Names) error {
-	system, afterResult, wanted := len(r.Messages), false, wantsThoughts(l.cfg.BaseURL)
-	for _, t := range wire.Turns(req.ReferencesInWords(names.Wire, nil)) {
-		if t.Model {
-			m, ok := l.chatAssistant(t.Parts, names)
-			switch {
-			case wanted:
-				// Of others there is none, and an empty one is refused.
-				m.ReasoningContent = cmp.Or(m.ReasoningContent, " ")
-			case !afterResult && len(m.ToolCalls) == 0:
-				m.ReasoningContent, m.Reasoning, m.ReasoningDetails = "", "", nil
-			}
-			if ok {
-				r.Messages = append(r.Messages, m)
-			}
-			continue
-		}
-		afterResult = len(t.Parts) > 0 && t.Parts[0].FunctionResponse != nil
-		if err := l.chatUser(r, t.Parts, names); err != nil {
-			return err
-		}
-	}
-	if len(r.Messages) == system {
-		return l.invalid("the conversation is empty")
-	}
-	return nil
-}
-
-// chatAssistant translates a turn of the model; ok is false when nothing of it
-// goes back.
-func (l *llm) chatAssistant(parts []*genai.Part, names *wire.Names) (m chatMessage, ok bool) {
-	m = chatMessage{Role: "assistant"}
-	var text strings.Builder
-	for _, p := range parts {
-		opaque := adapter.Opaque(p, l.owner)
-		switch media := wire.MediaOf(p); {
-		case p.FunctionCall != nil:
-			c := chatCall{
-				ID: names.ID(p.FunctionCall.ID), Type: "function",
-				Function: chatFunction{Name: names.Wire(p.FunctionCall.Name), Arguments: wire.ArgsText(p)},
-			}
-			if json.Valid([]byte(opaque)) {
-				c.ExtraContent = json.RawMessage(opaque)
-			}
-			m.ToolCalls = append(m.ToolCalls, c)
-		case p.Thought:
-			switch opaque {
-			case "reasoning_content":
-				m.ReasoningContent += p.Text
-			case "reasoning":
-				m.Reasoning += p.Text
-			default:
-				m.ReasoningDetails = append(m.ReasoningDetails, l.detailsOf(p, parts, names)...)
-			}
-		case p.Text != "":
-			text.WriteString(p.Text)
-		case media != nil:
-			text.WriteString(media.Placeholder())
-		}
-	}
-	if text.Len() > 0 {
-		m.Content = text.String()
-	}
-	return m, m.Content != nil || len(m.ToolCalls) > 0
-}
-
-// chatUser translates a turn of the user: the tool results first, then what the
-// user said. A tool message has no room for files: they follow as the user's.
-func (l *llm) chatUser(r *chatRequest, parts []*genai.Part, names *wire.Names) error {
-	var content []chatPart
-	files := false
-	file := func(m *wire.Media) error {
-		part, err := l.mediaPart(m)
-		files = true
-		content = append(content, part)
-		return err
-	}
-	for _, p := range parts {
-		switch media := wire.MediaOf(p); {
-		case p.FunctionResponse != nil:
-			r.Messages = append(r.Messages, chatMessage{
-				Role: "tool", ToolCallID: names.ID(p.FunctionResponse.ID), Content: resultText(p.FunctionResponse),
-			})
-			for _, m := range wire.ResultMedia(p.FunctionResponse) {
-				if err := file(m); err != nil {
-					return err
-				}
-			}
-		case media != nil:
-			if err := file(media); err != nil {
-				return err
-			}
-		case p.Text != "":
-			content = append(content, chatPart{Type: "text", Text: p.Text})
-		}
-	}
-	if n := len(r.Messages); n > 0 && r.Messages[n-1].Role == "tool" && len(content) > 0 && isMistral(l.cfg.BaseURL) {
-		// It refuses a user right behind a tool.
-		r.Messages = append(r.Messages, chatMessage{Role: "assistant", Content: "OK"})
-	}
-	switch {
-	case files:
-		r.Messages = append(r.Messages, chatMessage{Role: "user", Content: content})
-	case len(content) > 0:
-		// A plain text is what every server understands.
-		var texts []string
-		for _, p := range content {
-			texts = append(texts, p.Text)
-		}
-		r.Messages = append(r.Messages, chatMessage{Role: "user", Content: strings.Join(texts, "\n\n")})
-	}
-	return nil
 }
 
 // mediaPart translates images; wav and mp3, and documents, as far as they are not

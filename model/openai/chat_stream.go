@@ -103,7 +103,8 @@ type chatResponse struct {
 // chat makes one call over chat completions.
 func (l *llm) chat(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	names := wire.NewNames(maxToolName, req)
-	body, err := l.newChatRequest(req, names)
+	defer names.Leave(req)
+	body, err := l.chatBody(req, names)
 	if err != nil {
 		return nil, err
 	}

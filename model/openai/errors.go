@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apzuk3/agentd/internal/encoded"
 	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
@@ -154,12 +155,8 @@ func (l *llm) failure(e apiError, status int, header http.Header) *model.Error {
 
 // post makes the request and returns a response that is an event stream, or
 // JSON.
-func (l *llm) post(ctx context.Context, path string, body any) (*http.Response, error) {
-	data, err := rawjson.Marshal(body)
-	if err != nil {
-		return nil, l.invalid("the request cannot be written as JSON: %v", err)
-	}
-	resp, err := l.endpoint.Post(ctx, path, data, nil)
+func (l *llm) post(ctx context.Context, path string, body *encoded.Body) (*http.Response, error) {
+	resp, err := l.endpoint.Post(ctx, path, body, nil)
 	if err != nil {
 		return nil, adapter.TransportError(ctx, l.cfg.Name, err, l.key)
 	}

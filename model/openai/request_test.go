@@ -15,7 +15,6 @@ import (
 	"github.com/openai/openai-go/v3/responses"
 	"google.golang.org/genai"
 
-	"github.com/apzuk3/agentd/internal/rawjson"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/internal/wire"
@@ -141,28 +140,23 @@ func openFor(t testing.TB, cfg Config, modelName string) *llm {
 
 func TestRequests(t *testing.T) {
 	for name, req := range requests() {
-		names := wire.NewNames(maxToolName, req)
 		t.Run("chat/"+name, func(t *testing.T) {
-			r, err := openFor(t, Config{BaseURL: "http://127.0.0.1:1/v1"}, "test-model").newChatRequest(req, names)
-			checkGolden(t, "chat_"+name, r, err, new(sdk.ChatCompletionNewParams))
+			body, err := bodyOf(openFor(t, Config{BaseURL: "http://127.0.0.1:1/v1"}, "test-model"), req)
+			checkGolden(t, "chat_"+name, body, err, new(sdk.ChatCompletionNewParams))
 		})
 		t.Run("responses/"+name, func(t *testing.T) {
 			cfg := *req.Config
 			cfg.Seed, cfg.StopSequences = nil, nil // Refused, see TestInvalidRequests.
-			r, err := openFor(t, Config{}, "test-model").newResponsesRequest(&model.Request{Contents: req.Contents, Config: &cfg}, names)
-			checkGolden(t, "responses_"+name, r, err, new(responses.ResponseNewParams))
+			body, err := bodyOf(openFor(t, Config{}, "test-model"), &model.Request{Contents: req.Contents, Config: &cfg})
+			checkGolden(t, "responses_"+name, body, err, new(responses.ResponseNewParams))
 		})
 	}
 }
 
 // checkGolden compares a request with its golden file, and reads it as the
 // SDK's own.
-func checkGolden(t *testing.T, name string, r any, err error, params any) {
+func checkGolden(t *testing.T, name string, body []byte, err error, params any) {
 	t.Helper()
-	if err != nil {
-		t.Fatal(err)
-	}
-	body, err := rawjson.Marshal(r)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -309,9 +303,8 @@ func TestUnknownSettings(t *testing.T) {
 		"mode VALIDATED":  {genai.GenerateContentConfig{ToolConfig: &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{Mode: genai.FunctionCallingConfigModeValidated}}}, false, false},
 	} {
 		req := &model.Request{Contents: []*genai.Content{user(text("x"))}, Config: &c.cfg}
-		names := wire.NewNames(maxToolName, req)
-		_, chatErr := openFor(t, Config{API: Chat}, "m").newChatRequest(req, names)
-		_, responsesErr := openFor(t, Config{}, "m").newResponsesRequest(req, names)
+		_, chatErr := bodyOf(openFor(t, Config{API: Chat}, "m"), req)
+		_, responsesErr := bodyOf(openFor(t, Config{}, "m"), req)
 		for err, takes := range map[error]bool{chatErr: c.chat, responsesErr: c.responses} {
 			if takes && err != nil || !takes && (err == nil || !strings.Contains(err.Error(), name)) {
 				t.Errorf("%s: error %v, taken: %t", name, err, takes)
@@ -336,9 +329,8 @@ func TestInvalidRequests(t *testing.T) {
 			Contents: []*genai.Content{user(text("x"))},
 		},
 	} {
-		names := wire.NewNames(maxToolName, req)
-		_, chatErr := openFor(t, Config{API: Chat}, "m").newChatRequest(req, names)
-		_, responsesErr := openFor(t, Config{}, "m").newResponsesRequest(req, names)
+		_, chatErr := bodyOf(openFor(t, Config{API: Chat}, "m"), req)
+		_, responsesErr := bodyOf(openFor(t, Config{}, "m"), req)
 		for _, err := range []error{chatErr, responsesErr} {
 			if e, ok := errors.AsType[*model.Error](err); !ok || e.Kind != model.KindInvalid {
 				t.Errorf("%s: error %v, want one of kind %s", name, err, model.KindInvalid)

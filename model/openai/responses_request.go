@@ -21,7 +21,7 @@ const responsesOwner = "openai"
 type responsesRequest struct {
 	Model           string      `json:"model"`
 	Instructions    string      `json:"instructions,omitempty"`
-	Input           []any       `json:"input"` // inputMessage, callItem, outputItem or raw JSON
+	Input           [0]any      `json:"input"` // see responsesBody
 	Tools           []any       `json:"tools,omitempty"`
 	ToolChoice      any         `json:"tool_choice,omitempty"`
 	Text            *textConfig `json:"text,omitempty"`
@@ -102,7 +102,7 @@ type phase struct {
 	Phase string `json:"phase"`
 }
 
-// newResponsesRequest translates req. Stop sequences, seed and penalties do not
+// newResponsesRequest translates req, but for the conversation. Stop sequences, seed and penalties do not
 // exist on this wire.
 func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*responsesRequest, error) {
 	cfg := req.Config
@@ -136,20 +136,6 @@ func (l *llm) newResponsesRequest(req *model.Request, names *wire.Names) (*respo
 		if t.IncludeThoughts {
 			r.Reasoning.Summary = "auto"
 		}
-	}
-	for _, t := range wire.Turns(req.ReferencesInWords(names.Wire, nil)) {
-		if t.Model {
-			r.Input = append(r.Input, l.assistantItems(t.Parts, names, req.ToolSearch)...)
-			continue
-		}
-		items, err := l.userItems(t.Parts, names)
-		if err != nil {
-			return nil, err
-		}
-		r.Input = append(r.Input, items...)
-	}
-	if len(r.Input) == 0 {
-		return nil, l.invalid("the conversation is empty")
 	}
 	if err := l.responsesTools(r, req, names); err != nil {
 		return nil, err
@@ -211,15 +197,18 @@ func (l *llm) responsesTools(r *responsesRequest, req *model.Request, names *wir
 	return nil
 }
 
-// assistantItems translates a turn of the model. Items of the provider's own
+// assistantItems translates what the model said. Items of the provider's own
 // go back as they came, without the ids, since the provider has not stored what
 // they name; reasoning goes back only before what it led to, searches for tools only
 // where the model can search, and what is encrypted only to the account that it was
 // encrypted for.
-func (l *llm) assistantItems(parts []*genai.Part, names *wire.Names, searches bool) []any {
-	var items []any
-	end := 0 // The items up to the last one that is no reasoning.
+func (l *llm) assistantItems(
+	parts []*genai.Part, names *wire.Names, searches bool, put func(kind int, item any),
+) {
 	for _, p := range parts {
+		if p == nil {
+			continue
+		}
 		opaque := adapter.Opaque(p, responsesOwner)
 		switch media := wire.MediaOf(p); {
 		case p.FunctionCall != nil:
@@ -227,19 +216,18 @@ func (l *llm) assistantItems(parts []*genai.Part, names *wire.Names, searches bo
 			if searches {
 				_ = json.Unmarshal([]byte(opaque), &ns) // Not every call has one.
 			}
-			items = append(items, callItem{
+			put(kindItem, callItem{
 				Type: "function_call", CallID: names.ID(p.FunctionCall.ID),
 				Name: names.Wire(p.FunctionCall.Name), Namespace: ns.Namespace, Arguments: wire.ArgsText(p),
 			})
 		case p.Thought:
 			if item := storeless(opaque, "encrypted_content"); item != nil && !wire.Foreign(p, l.account) {
-				items = append(items, item)
+				put(kindReasoning, item)
 			}
-			continue
 		case p.Text != "":
 			var ph phase
 			_ = json.Unmarshal([]byte(opaque), &ph) // Not every text has one.
-			items = append(items, said(p.Text, ph.Phase))
+			put(kindItem, said(p.Text, ph.Phase))
 		case opaque != "":
 			item := storeless(opaque, "type")
 			if item == nil {
@@ -253,15 +241,11 @@ func (l *llm) assistantItems(parts []*genai.Part, names *wire.Names, searches bo
 			case item["encrypted_content"] != nil && wire.Foreign(p, l.account):
 				continue
 			}
-			items = append(items, item)
+			put(kindItem, item)
 		case media != nil:
-			items = append(items, said(media.Placeholder(), ""))
-		default:
-			continue
+			put(kindItem, said(media.Placeholder(), ""))
 		}
-		end = len(items)
 	}
-	return items[:end]
 }
 
 // said is a message of the model.
@@ -292,32 +276,30 @@ func storeless(opaque, need string) map[string]json.RawMessage {
 	return item
 }
 
-// userItems translates a turn of the user.
-func (l *llm) userItems(parts []*genai.Part, names *wire.Names) ([]any, error) {
-	var items []any
-	var content []inputPart
+// userItems translates what the user says, and what tools have returned.
+func (l *llm) userItems(parts []*genai.Part, names *wire.Names, put func(kind int, item any)) error {
 	for _, p := range parts {
+		if p == nil {
+			continue
+		}
 		switch media := wire.MediaOf(p); {
 		case p.FunctionResponse != nil:
 			out, err := l.toolOutput(p.FunctionResponse, names)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			items = append(items, out)
+			put(kindOutput, out)
 		case media != nil:
 			part, err := l.filePart(media)
 			if err != nil {
-				return nil, err
+				return err
 			}
-			content = append(content, part)
+			put(kindPart, part)
 		case p.Text != "":
-			content = append(content, inputPart{Type: "input_text", Text: p.Text})
+			put(kindPart, inputPart{Type: "input_text", Text: p.Text})
 		}
 	}
-	if len(content) > 0 {
-		items = append(items, inputMessage{Type: "message", Role: "user", Content: content})
-	}
-	return items, nil
+	return nil
 }
 
 func (l *llm) toolOutput(fr *genai.FunctionResponse, names *wire.Names) (outputItem, error) {

@@ -129,7 +129,8 @@ type responsesResponse struct {
 // respond makes one call over the Responses API.
 func (l *llm) respond(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	names := wire.NewNames(maxToolName, req)
-	body, err := l.newResponsesRequest(req, names)
+	defer names.Leave(req)
+	body, err := l.responsesBody(req, names)
 	if err != nil {
 		return nil, err
 	}

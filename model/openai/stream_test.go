@@ -20,7 +20,6 @@ import (
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/internal/test/providertest"
 	"github.com/apzuk3/agentd/model"
-	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
 // serve answers every request with body, and keeps the requests.
@@ -318,12 +317,8 @@ func TestDetailsGoBack(t *testing.T) {
 				}
 			}
 			req.Contents = append(req.Contents, first.Content, user(result("e1", map[string]any{"output": "x"})), resultOf(text("done")), user(text("thanks")))
-			sent := func(modelName string) chatMessage {
-				r, err := openFor(t, Config{BaseURL: url}, modelName).newChatRequest(req, wire.NewNames(maxToolName, req))
-				if err != nil {
-					t.Fatal(err)
-				}
-				return r.Messages[1]
+			sent := func(modelName string) sentMessage {
+				return sentMessages(t, openFor(t, Config{BaseURL: url}, modelName), req)[1]
 			}
 			m := sent("acme/one")
 			if got := mustJSON(m.ReasoningDetails); c.want != "" && (got != c.want || m.Reasoning != "") {
@@ -370,12 +365,8 @@ func TestWantedThoughts(t *testing.T) {
 			resultOf(&genai.Part{Thought: true, Text: "hm", PartMetadata: owned(l.owner, "reasoning_content")}, call("a")), user(result("a", output)),
 			resultOf(&genai.Part{Thought: true, Text: "foreign", PartMetadata: owned(chatOwner+"@elsewhere.example", "reasoning")}, call("b")), user(result("b", output)),
 			resultOf(text("done")), user(text("thanks")), resultOf(text("welcome")), user(text("bye")))
-		r, err := l.newChatRequest(req, wire.NewNames(maxToolName, req))
-		if err != nil {
-			t.Fatal(err)
-		}
 		var got []string
-		for _, m := range r.Messages {
+		for _, m := range sentMessages(t, l, req) {
 			if m.Role == "assistant" {
 				got = append(got, m.ReasoningContent+m.Reasoning)
 			}
@@ -658,7 +649,15 @@ func TestLateReasoning(t *testing.T) {
 	}
 	req := hello()
 	req.Contents = append(req.Contents, out.resp.Content)
-	got := mustJSON(openFor(t, Config{BaseURL: url, API: Responses}, "m").assistantItems(out.resp.Content.Parts, wire.NewNames(maxToolName, req), false))
+	body, err := bodyOf(openFor(t, Config{BaseURL: url, API: Responses}, "m"), req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var sent struct{ Input []json.RawMessage }
+	if err := json.Unmarshal(body, &sent); err != nil {
+		t.Fatal(err)
+	}
+	got := mustJSON(sent.Input[1:])
 	want := `[{"encrypted_content":"ZW5j","summary":[],"type":"reasoning"},{"type":"function_call","call_id":"c","name":"f","arguments":"{}"}]`
 	if got != want {
 		t.Errorf("goes back as %s, want %s", got, want)

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"strings"
 	"testing"
+
+	"github.com/apzuk3/agentd/internal/encoded"
 )
 
 // TestPost: a request goes to a path below the base, with the header of the endpoint and its
@@ -20,7 +22,9 @@ func TestPost(t *testing.T) {
 		return &http.Response{StatusCode: http.StatusTeapot, Body: io.NopCloser(strings.NewReader("refused"))}, req.Context().Err()
 	})}
 	e := &Endpoint{Client: client, URL: "https://user:pw@host/v1", Header: http.Header{"Accept": {"text/event-stream"}, "X-Api-Key": {"k"}}}
-	resp, err := e.Post(t.Context(), "chat/completions", []byte("{}"), http.Header{"Beta": {"b"}})
+	body := new(encoded.Body)
+	body.Add([]byte("{"), []byte("}"))
+	resp, err := e.Post(t.Context(), "chat/completions", body, http.Header{"Beta": {"b"}})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -28,7 +32,7 @@ func TestPost(t *testing.T) {
 	if body, err := io.ReadAll(resp.Body); resp.StatusCode != http.StatusTeapot || string(body) != "refused" || err != nil {
 		t.Errorf("the response is %d %q, error %v", resp.StatusCode, body, err)
 	}
-	if got.Method != http.MethodPost || got.URL.String() != "https://user:pw@host/v1/chat/completions" || string(text) != "{}" {
+	if got.Method != http.MethodPost || got.URL.String() != "https://user:pw@host/v1/chat/completions" || string(text) != "{}" || got.ContentLength != 2 {
 		t.Errorf("the request is %s %s %q", got.Method, got.URL, text)
 	}
 	for name, want := range map[string]string{
@@ -40,7 +44,7 @@ func TestPost(t *testing.T) {
 	}
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := e.Post(ctx, "x", nil, nil); !errors.Is(err, context.Canceled) {
+	if _, err := e.Post(ctx, "x", body, nil); !errors.Is(err, context.Canceled) {
 		t.Errorf("the error of a canceled request is %v", err)
 	}
 	if len(e.Header) != 2 {

@@ -1,17 +1,14 @@
 // Package wire holds what the built-in adapters for HTTP APIs share beyond package adapter: turns,
 // tool names, media, settings and sealed data.
 //
-// It knows the common form of content and no provider. It imports model, model/adapter, genai and
-// the standard library.
+// It knows the common form of content and no provider. It imports model, model/adapter, genai,
+// what is kept of requests, and the standard library.
 package wire
 
 import (
 	"cmp"
-	"crypto/sha256"
 	"encoding/base64"
-	"encoding/hex"
 	"iter"
-	"maps"
 	"slices"
 	"strings"
 
@@ -21,48 +18,37 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
-// Turn is a run of neighboring contents of one role.
-type Turn struct {
-	// Model is true for the model's turn, false for the user's.
-	Model bool
-	// Parts are the parts in order; in a user's turn the function responses come
-	// first, because they must follow the calls directly.
-	Parts []*genai.Part
+// Span is a turn: a run of neighboring contents of one role, from From on, up to To. Contents without parts may be
+// among them.
+type Span struct {
+	Model    bool // whether it is the model's turn, else it is the user's
+	From, To int
 }
 
-// Turns merges neighboring contents of one role. Contents without parts are
-// dropped; the contents themselves are not changed.
-func Turns(contents []*genai.Content) []Turn {
-	var turns []Turn
-	for _, c := range contents {
-		if c == nil || len(c.Parts) == 0 {
-			continue
-		}
-		isModel := c.Role == genai.RoleModel
-		if n := len(turns); n == 0 || turns[n-1].Model != isModel {
-			turns = append(turns, Turn{Model: isModel})
-		}
-		last := &turns[len(turns)-1]
-		for _, p := range c.Parts {
-			if p != nil {
-				last.Parts = append(last.Parts, p)
+// Spans are the turns of a conversation. Contents without parts neither make nor part turns.
+func Spans(contents []*genai.Content) iter.Seq[Span] {
+	return func(yield func(Span) bool) {
+		begun, s := false, Span{}
+		for i, c := range contents {
+			if c == nil || len(c.Parts) == 0 {
+				continue
 			}
+			isModel := c.Role == genai.RoleModel
+			if begun && s.Model != isModel {
+				if !yield(s) {
+					return
+				}
+				begun = false
+			}
+			if !begun {
+				begun, s = true, Span{Model: isModel, From: i}
+			}
+			s.To = i + 1
+		}
+		if begun {
+			yield(s)
 		}
 	}
-	for _, t := range turns {
-		if !t.Model {
-			slices.SortStableFunc(t.Parts, func(a, b *genai.Part) int { return rank(a) - rank(b) })
-		}
-	}
-	return turns
-}
-
-// rank sorts function responses before everything else.
-func rank(p *genai.Part) int {
-	if p.FunctionResponse != nil {
-		return 0
-	}
-	return 1
 }
 
 // System returns the texts of the system instruction, without empty ones.
@@ -255,73 +241,11 @@ func mimeType(s string) string {
 	return s
 }
 
-// maxCallID bounds a call's id, in bytes, at what every provider takes.
-const maxCallID = 40
-
-// idMap maps the ids of function calls, as the engine wrote them, to those they
-// go out with.
-type idMap map[string]string
-
 // CallID returns the provider's own id of the call p, as the provider wants it back; "" if the
 // provider gave none.
 func CallID(p *genai.Part) string {
 	id, _ := p.PartMetadata[seam.MetaCallID].(string)
 	return id
-}
-
-// newIDs returns the ids of the calls in contents. A call goes out with the id
-// that its provider gave it, so that the provider finds its own words again,
-// unless another call has the same one, as with servers that count from zero in
-// each response, or another provider would refuse it; then with the engine's,
-// which is unique.
-func newIDs(contents []*genai.Content) idMap {
-	ids, uses := idMap{}, map[string]int{}
-	for c := range calls(contents) {
-		own := CallID(c)
-		if len(own) > maxCallID || clean(own, maxCallID) != own {
-			own = ""
-		}
-		ids[c.FunctionCall.ID] = own
-		uses[own]++
-		uses[c.FunctionCall.ID]++
-	}
-	for id, own := range ids {
-		if own == "" || own != id && uses[own] > 1 {
-			ids[id] = id
-		}
-	}
-	return ids
-}
-
-// of returns the id that the call, or its result, goes out with.
-func (ids idMap) of(id string) string {
-	if own, ok := ids[id]; ok {
-		return own
-	}
-	return id
-}
-
-// ofLength returns ids that have exactly n letters and digits: those that do stay, for
-// others goes a hash. The result depends on the set of ids alone.
-func (ids idMap) ofLength(n int) idMap {
-	out, taken := idMap{}, map[string]bool{}
-	for id, own := range ids {
-		if len(own) == n && !strings.ContainsAny(clean(own, n), "_-") {
-			out[id], taken[own] = own, true
-		}
-	}
-	for _, id := range slices.Sorted(maps.Keys(ids)) {
-		if out[id] != "" {
-			continue
-		}
-		short := ""
-		for seed := ids[id]; short == "" || taken[short]; seed += "#" {
-			sum := sha256.Sum256([]byte(seed))
-			short = hex.EncodeToString(sum[:])[:n]
-		}
-		out[id], taken[short] = short, true
-	}
-	return out
 }
 
 // calls are the parts with function calls.
