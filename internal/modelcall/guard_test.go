@@ -407,22 +407,24 @@ func TestGuardKeepsUsageOfAborted(t *testing.T) {
 
 // TestGuardKeepsOrder: whatever waits for the caller comes to it, in order, before the call is over.
 func TestGuardKeepsOrder(t *testing.T) {
-	const n = 1000
-	var want strings.Builder
-	_, deltas, err := run(t.Context(), modelcall.Limits{}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
-		for i := range n {
-			text := fmt.Sprintf("%d ", i)
-			want.WriteString(text)
-			emit(model.Delta{Text: text})
-		}
-		return respond(&genai.Part{Text: want.String()}), nil
-	})
-	if err != nil || len(deltas) != n {
-		t.Fatalf("%d deltas, error %v", len(deltas), err)
+	const n = 100
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "%d ", i)
 	}
-	for i, d := range deltas {
-		if d.Text != fmt.Sprintf("%d ", i) {
-			t.Fatalf("delta %d is %q", i, d.Text)
+	for range 200 {
+		_, deltas, err := run(t.Context(), modelcall.Limits{}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+			for word := range strings.SplitAfterSeq(text.String(), " ") {
+				emit(model.Delta{Text: word})
+			}
+			return respond(&genai.Part{Text: text.String()}), nil
+		})
+		var got strings.Builder
+		for _, d := range deltas {
+			got.WriteString(d.Text)
+		}
+		if err != nil || len(deltas) != n || got.String() != text.String() {
+			t.Fatalf("%d deltas, error %v: %s", len(deltas), err, got.String())
 		}
 	}
 }
