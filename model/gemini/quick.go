@@ -23,10 +23,10 @@ func (q *quickChunk) read(data []byte, model string) *chunk {
 	for s.Enter('{'); s.Next('}'); {
 		switch key := s.Key(); string(key) {
 		case "candidates":
-			once(&s, &candidates)
+			s.Once(&candidates)
 			q.readCandidates(&s)
 		case "usageMetadata":
-			once(&s, &counted)
+			s.Once(&counted)
 			q.readUsage(&s)
 		case "modelVersion":
 			q.chunk.ModelVersion = s.String(model)
@@ -40,14 +40,6 @@ func (q *quickChunk) read(data []byte, model string) *chunk {
 		return nil
 	}
 	return &q.chunk
-}
-
-// once fails on the second of two members that encoding/json merges.
-func once(s *wire.Scan, seen *bool) {
-	if *seen {
-		s.Fail()
-	}
-	*seen = true
 }
 
 func (q *quickChunk) readCandidates(s *wire.Scan) {
@@ -69,7 +61,7 @@ func (c *candidate) quick(s *wire.Scan) {
 	for s.Enter('{'); s.Next('}'); {
 		switch key := s.Key(); string(key) {
 		case "content":
-			once(s, &said)
+			s.Once(&said)
 			c.Content.quick(s)
 		case "finishReason":
 			c.FinishReason = genai.FinishReason(s.String(string(genai.FinishReasonStop)))
@@ -93,7 +85,7 @@ func (c *content) quick(s *wire.Scan) {
 			s.Unknown(key, "parts")
 			continue
 		}
-		once(s, &seen)
+		s.Once(&seen)
 		for s.Enter('['); s.Next(']'); {
 			c.Parts = append(c.Parts, quickPart(s))
 		}

@@ -10,9 +10,10 @@ import (
 // for the events of streams, of which most have one of a few shapes.
 //
 // It reads less than package encoding/json does, and nothing that encoding/json reads otherwise: it fails on the rest,
-// such as a null, names that differ in case from those that are known, and texts that are no UTF-8. After that it
-// yields nothing, and Done is false: the caller drops what it has read, and lets encoding/json decode the value, or
-// say what is wrong with it. The caller must fail on a member that comes twice where encoding/json merges the two.
+// such as a null that is not asked for, names that differ in case from those that are known, and texts that are no
+// UTF-8. After that it yields nothing, and Done is false: the caller drops what it has read, and lets encoding/json
+// decode the value, or say what is wrong with it. The caller must fail on a member that comes twice where
+// encoding/json merges the two.
 type Scan struct {
 	data   []byte
 	at     int
@@ -113,6 +114,23 @@ func (s *Scan) Is(want string) bool {
 		s.Fail()
 	}
 	return string(text) == want
+}
+
+// Null reads a null, if one comes next, and reports it. encoding/json leaves a text or a number as it was.
+func (s *Scan) Null() bool {
+	if s.peek() != 'n' {
+		return false
+	}
+	s.literal("null")
+	return !s.failed
+}
+
+// Once fails on the second of two members that encoding/json merges: the caller has seen the first one.
+func (s *Scan) Once(seen *bool) {
+	if *seen {
+		s.Fail()
+	}
+	*seen = true
 }
 
 // Bool returns a boolean.
