@@ -36,8 +36,8 @@ func handlerOptions(maxMessageBytes int) []connect.HandlerOption {
 	}
 }
 
-// newCompressor returns one that compresses fast: the text of a turn gets hardly larger than with the default level, for
-// a third of the work.
+// newCompressor returns one that compresses fast: the text of a turn gets hardly larger than with the default level,
+// for a third of the work.
 func newCompressor() connect.Compressor {
 	w, err := gzip.NewWriterLevel(io.Discard, gzip.BestSpeed)
 	if err != nil {
@@ -122,6 +122,9 @@ func (binaryCodec) Marshal(message any) ([]byte, error) {
 }
 
 func (binaryCodec) MarshalAppend(b []byte, message any) ([]byte, error) {
+	if s, ok := message.(*sharedMessage); ok {
+		return s.appendBinary(b)
+	}
 	m, err := asProto(message)
 	if err != nil {
 		return nil, err
@@ -172,6 +175,9 @@ func (jsonCodec) Marshal(message any) ([]byte, error) {
 }
 
 func (jsonCodec) MarshalAppend(b []byte, message any) ([]byte, error) {
+	if s, ok := message.(*sharedMessage); ok {
+		return s.appendJSON(b)
+	}
 	m, err := asProto(message)
 	if err != nil {
 		return nil, err
