@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -68,7 +69,8 @@ func (v *view) begin(turnID string) (before rendered) {
 type joining struct {
 	chunk *agentdv1.RunResponse_OutputChunk
 	msg   *agentdv1.RunResponse
-	text  strings.Builder
+	first string          // the text of its first delta
+	text  strings.Builder // its whole text once it shows several
 	// shared is the delta that the chunk shows, if it is one alone.
 	shared *Shared
 }
@@ -76,7 +78,7 @@ type joining struct {
 // takes reports whether the chunk may grow by a delta.
 func (j *joining) takes(d *record.Delta) bool {
 	return j.chunk.GetMessageId() == d.MessageID && j.chunk.GetIsThought() == d.Thought &&
-		j.text.Len()+len(d.Text) <= maxPiece
+		max(len(j.first), j.text.Len())+len(d.Text) <= maxPiece
 }
 
 // take returns the messages rendered since the last call.
@@ -96,6 +98,9 @@ func (v *view) delta(d *record.Delta, pos int64, replayed bool, shared *Shared) 
 	}
 	v.at = pos
 	if j := v.joining; j != nil && j.takes(d) {
+		if j.text.Len() == 0 {
+			j.text.WriteString(j.first)
+		}
 		j.text.WriteString(d.Text)
 		j.msg.Seq, j.shared = pos, nil
 		return
@@ -107,8 +112,7 @@ func (v *view) delta(d *record.Delta, pos int64, replayed bool, shared *Shared) 
 		Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c},
 	}
 	v.out = append(v.out, m)
-	v.joining = &joining{chunk: c, msg: m, shared: shared}
-	v.joining.text.WriteString(d.Text)
+	v.joining = &joining{chunk: c, msg: m, first: d.Text, shared: shared}
 }
 
 // finishJoin completes the chunk that may grow.
@@ -117,7 +121,7 @@ func (v *view) finishJoin() {
 	if j == nil {
 		return
 	}
-	j.chunk.Content = j.text.String()
+	j.chunk.Content = cmp.Or(j.text.String(), j.first)
 	if j.shared != nil {
 		v.shared = append(v.shared, sharedMessage{len(v.out) - 1, j.shared})
 	}
