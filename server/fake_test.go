@@ -127,7 +127,7 @@ type fixture struct {
 
 // serveOn serves a runner on a listener. All of it ends with the test, or with
 // stop.
-func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture {
+func serveOn(t testing.TB, l net.Listener, e engine, cfg server.Config) *fixture {
 	t.Helper()
 	f := &fixture{log: &logBuffer{}}
 	cfg.Logger = slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
@@ -186,7 +186,7 @@ func serveOn(t *testing.T, l net.Listener, e engine, cfg server.Config) *fixture
 }
 
 // serve serves a runner on a loopback port.
-func serve(t *testing.T, e engine, cfg server.Config) *fixture {
+func serve(t testing.TB, e engine, cfg server.Config) *fixture {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {

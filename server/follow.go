@@ -133,10 +133,15 @@ func (f *follower) sendAll(room *lease, events []session.Placed) error {
 		if !f.view.keep(e.Message) {
 			continue
 		}
-		for _, piece := range pieces(e.Message) {
+		sent := pieces(e.Message)
+		for _, piece := range sent {
 			f.batch = append(f.batch, session.Placed{Message: piece})
 		}
-		f.batch[len(f.batch)-1].Cursor = e.Cursor
+		last := &f.batch[len(f.batch)-1]
+		last.Cursor = e.Cursor
+		if len(sent) == 1 && f.view == (view{}) {
+			last.Shared = e.Shared
+		}
 	}
 	room.shrink(sendFactor * weight)
 	for i, e := range f.batch {
@@ -159,8 +164,8 @@ func (f *turnFeed) Next(ctx context.Context) ([]session.Placed, error) {
 	msgs, err := f.Watcher.Next(ctx)
 	clear(f.events)
 	f.events = f.events[:0]
-	for _, msg := range msgs {
-		f.events = append(f.events, session.Placed{Message: msg})
+	for i, msg := range msgs {
+		f.events = append(f.events, session.Placed{Message: msg, Shared: f.Shared(i)})
 	}
 	return f.events, err
 }

@@ -66,6 +66,9 @@ func (s *sessionService) WatchSession(
 			if e.Message == nil {
 				return stream.Send(nil)
 			}
+			if e.Shared != nil {
+				return stream.Conn().Send(shared(e, &agentdv1.WatchSessionResponse{Cursor: e.Cursor}))
+			}
 			return stream.Send(&agentdv1.WatchSessionResponse{Event: e.Message, Cursor: e.Cursor})
 		},
 	}

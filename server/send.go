@@ -70,7 +70,7 @@ func (p runPeer) send(e session.Placed, more bool) error {
 		}
 		p.end = r.End
 	}
-	return p.reply(e.Message)
+	return p.put(e)
 }
 
 // forwarded sends the headers if nothing was sent: the client is attached and has
@@ -104,8 +104,10 @@ func (p runPeer) replies() <-chan *agentdv1.RunResponse {
 }
 
 // reply implements peer.
-func (p runPeer) reply(msg *agentdv1.RunResponse) error {
-	p.stream.send(msg)
+func (p runPeer) reply(msg *agentdv1.RunResponse) error { return p.put(session.Placed{Message: msg}) }
+
+func (p runPeer) put(e session.Placed) error {
+	p.stream.put(e)
 	if p.gone {
 		return errGone
 	}
@@ -248,16 +250,24 @@ func (st *stream) awaitRefusal() {
 
 // send sends one message, or with nil the headers alone. A client that does not
 // read it in time is gone.
-func (st *stream) send(msg *agentdv1.RunResponse) {
+func (st *stream) send(msg *agentdv1.RunResponse) { st.put(session.Placed{Message: msg}) }
+
+// put is send for a message that may be shared.
+func (st *stream) put(e session.Placed) {
 	if st.gone {
 		return
 	}
-	if msg != nil {
-		st.view.apply(msg)
+	if e.Message != nil {
+		st.view.apply(e.Message)
 	}
 	st.writing.Reset(st.srv.now().WriteTimeout)
-	err := st.bidi.Send(msg)
-	st.sentMessage = st.sentMessage || msg != nil
+	var err error
+	if e.Shared == nil {
+		err = st.bidi.Send(e.Message)
+	} else {
+		err = st.bidi.Conn().Send(shared(e, e.Message))
+	}
+	st.sentMessage = st.sentMessage || e.Message != nil
 	st.writing.Stop()
 	if err != nil {
 		st.gone = true

@@ -433,6 +433,9 @@ func (s *sessionService) WatchTurn(
 			if e.Message == nil {
 				return stream.Send(nil)
 			}
+			if e.Shared != nil {
+				return stream.Conn().Send(shared(e, &agentdv1.WatchTurnResponse{}))
+			}
 			return stream.Send(&agentdv1.WatchTurnResponse{Event: e.Message})
 		},
 	}

@@ -118,7 +118,7 @@ func tree() *agentdv1.Agent {
 
 type fixture struct {
 	*engine
-	t     *testing.T
+	t     testing.TB
 	store store.Store
 	m     *session.Manager
 }
@@ -126,13 +126,13 @@ type fixture struct {
 // fixtures are the stores that have one, or several.
 var fixtures sync.Map
 
-func newFixture(t *testing.T, store store.Store, limits limits.Limits) *fixture {
+func newFixture(t testing.TB, store store.Store, limits limits.Limits) *fixture {
 	t.Helper()
 	return newFixtureAt(t, store, limits, nil)
 }
 
 // newFixtureAt is newFixture with a clock.
-func newFixtureAt(t *testing.T, store store.Store, limits limits.Limits, now func() time.Time) *fixture {
+func newFixtureAt(t testing.TB, store store.Store, limits limits.Limits, now func() time.Time) *fixture {
 	t.Helper()
 	e := &engine{}
 	if limits.StorePatience == 0 {
@@ -179,7 +179,7 @@ func (f *fixture) start(req session.Request) *session.Turn {
 }
 
 // follow reads a watcher to its end.
-func follow(t *testing.T, w *session.Watcher) []*agentdv1.RunResponse {
+func follow(t testing.TB, w *session.Watcher) []*agentdv1.RunResponse {
 	t.Helper()
 	out, err := followErr(t, w)
 	if err != nil {
@@ -189,7 +189,7 @@ func follow(t *testing.T, w *session.Watcher) []*agentdv1.RunResponse {
 }
 
 // followErr reads a watcher to its end, which may be an error.
-func followErr(t *testing.T, w *session.Watcher) ([]*agentdv1.RunResponse, error) {
+func followErr(t testing.TB, w *session.Watcher) ([]*agentdv1.RunResponse, error) {
 	t.Helper()
 	var out []*agentdv1.RunResponse
 	for {
@@ -209,7 +209,7 @@ func followErr(t *testing.T, w *session.Watcher) ([]*agentdv1.RunResponse, error
 }
 
 // await reads a watcher until a message satisfies want.
-func await(t *testing.T, w *session.Watcher, want func(*agentdv1.RunResponse) bool) []*agentdv1.RunResponse {
+func await(t testing.TB, w *session.Watcher, want func(*agentdv1.RunResponse) bool) []*agentdv1.RunResponse {
 	t.Helper()
 	var out []*agentdv1.RunResponse
 	for {
@@ -238,7 +238,7 @@ func texts(msgs []*agentdv1.RunResponse) map[string]string {
 	return out
 }
 
-func end(t *testing.T, msgs []*agentdv1.RunResponse) *agentdv1.RunResponse_EndResponse {
+func end(t testing.TB, msgs []*agentdv1.RunResponse) *agentdv1.RunResponse_EndResponse {
 	t.Helper()
 	var found *agentdv1.RunResponse_EndResponse
 	for i, m := range msgs {
@@ -284,7 +284,7 @@ func (s *faulty) Append(ctx context.Context, b store.Batch) error {
 }
 
 // memory opens a store that keeps everything in memory.
-func memory(t *testing.T) store.Store {
+func memory(t testing.TB) store.Store {
 	t.Helper()
 	s, err := sqlite.Open(t.Context(), ":memory:", sqlite.Config{})
 	if err != nil {

@@ -19,6 +19,8 @@ type Placed struct {
 	Message *agentdv1.RunResponse
 	// Cursor names the place, after which a client may continue; "" for a message without one.
 	Cursor string
+	// Shared keeps the wire forms of a message that other clients receive too; nil for most.
+	Shared *render.Shared
 }
 
 // errStops is the error of a SessionWatcher when the server stops.
@@ -186,9 +188,9 @@ func (w *SessionWatcher) leave() {
 func (w *SessionWatcher) place(msgs []*agentdv1.RunResponse) []Placed {
 	ends := live.TakeEnds(w.watcher)
 	out := make([]Placed, 0, len(msgs))
-	for _, m := range msgs {
+	for i, m := range msgs {
 		if cursor, repeated := w.places.Next(m, ends); !repeated {
-			out = append(out, Placed{Message: m, Cursor: cursor})
+			out = append(out, Placed{Message: m, Cursor: cursor, Shared: w.watcher.Shared(i)})
 		}
 	}
 	return out

@@ -14,6 +14,9 @@ import (
 	"github.com/apzuk3/agentd/model"
 )
 
+// maxWaiting is how many deltas may wait for the caller's goroutine.
+const maxWaiting = 64
+
 // abortGrace is how long a guard waits for an adapter to return after its context ended, before it
 // abandons the adapter.
 const abortGrace = 250 * time.Millisecond
@@ -137,20 +140,22 @@ func (g *guard) unreported(ctx context.Context, cause error, usage model.Usage) 
 }
 
 // generate makes the call. The adapter runs on a goroutine of its own, which this call owns and its
-// context ends. Deltas come over an unbuffered channel, so that emit runs on the caller's goroutine
-// and nothing piles up.
+// context ends. emit runs on the caller's goroutine; of the deltas that wait for it, which are few and
+// together no longer than a response, it takes all at once.
 func (g *guard) generate(ctx context.Context, req *model.Request, emit func(model.Delta)) (*model.Response, error) {
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
-	heard := make(wiretap.Heard, 1)
-	callCtx, cancel := context.WithCancel(heard.Listen(ctx))
-	over := make(chan struct{})
-	deltas := make(chan model.Delta)
-	done := make(chan outcome, 1)
+	listening, heard := wiretap.Listen(ctx)
+	callCtx, cancel := context.WithCancel(listening)
+	from := sources{
+		heard: heard, deltas: make(chan model.Delta, maxWaiting), done: make(chan outcome, 1),
+		over: make(chan struct{}), stop: callCtx.Done(),
+	}
+	from.left.Store(int64(g.limits.ResponseBytes))
 	running := new(atomic.Int32) // 0 running, 1 returned, 2 abandoned
 	defer cancel()
-	defer close(over)
+	defer func() { g.limits.Counters.LateDeltas.Add(from.end()) }()
 
 	go func() {
 		var out outcome
@@ -163,28 +168,20 @@ func (g *guard) generate(ctx context.Context, req *model.Request, emit func(mode
 					Err:   &PanicError{Value: v, Stack: debug.Stack()},
 				}}
 			}
-			done <- out
+			from.done <- out
 			if !running.CompareAndSwap(0, 1) {
 				g.limits.Counters.Abandoned.Add(-1)
 			}
 		}()
 		out.resp, out.err = g.llm.Generate(callCtx, req, func(d model.Delta) {
-			select {
-			case <-over:
-				g.limits.Counters.LateDeltas.Add(1)
-				return
-			default:
-			}
-			select {
-			case deltas <- d:
-			case <-over:
+			if !from.send(d) {
 				g.limits.Counters.LateDeltas.Add(1)
 			}
 		})
 	}()
 
 	check := newChecker(g.limits)
-	out, err := g.drive(ctx, sources{heard, deltas, done}, func(d model.Delta) error {
+	out, err := g.drive(ctx, &from, func(d model.Delta) error {
 		if d.Text == "" {
 			return nil
 		}
@@ -196,7 +193,7 @@ func (g *guard) generate(ctx context.Context, req *model.Request, emit func(mode
 	})
 	if err != nil {
 		cancel()
-		return nil, g.abandon(deltas, done, running).usage().Spent(err)
+		return nil, g.abandon(&from, running).usage().Spent(err)
 	}
 	if out.err != nil {
 		return nil, out.usage().Spent(g.adapterError(ctx, out.err))
@@ -211,33 +208,95 @@ func (g *guard) generate(ctx context.Context, req *model.Request, emit func(mode
 	return bounded(out.resp), nil
 }
 
-// sources are the channels of a call that is under way.
+// sources is what comes of a call that is under way.
 type sources struct {
-	heard  wiretap.Heard
-	deltas <-chan model.Delta
-	done   <-chan outcome
+	heard  *wiretap.Heard
+	deltas chan model.Delta
+	done   chan outcome
+	over   chan struct{}   // closed when nobody receives deltas any more
+	stop   <-chan struct{} // closed when the adapter is to return
+	left   atomic.Int64    // bytes that the adapter may still emit
+}
+
+// send passes a delta on, on the adapter's goroutine, and reports whether the call still takes deltas. Behind
+// a response that is too long nothing more waits: the caller refuses it when it comes to its end.
+func (s *sources) send(d model.Delta) bool {
+	select {
+	case <-s.over:
+		return false
+	default:
+	}
+	tooLong := s.left.Add(-int64(len(d.Text))) < 0
+	select {
+	case s.deltas <- d:
+	default:
+		select {
+		case s.deltas <- d:
+		case <-s.over:
+			return false
+		}
+	}
+	if tooLong {
+		<-s.stop
+	}
+	return true
+}
+
+// waiting calls emit for the deltas that wait, as many as there can be.
+func (s *sources) waiting(emit func(model.Delta) error) error {
+	for range maxWaiting {
+		select {
+		case d := <-s.deltas:
+			if err := emit(d); err != nil {
+				return err
+			}
+		default:
+			return nil
+		}
+	}
+	return nil
+}
+
+// end takes no more deltas, and returns how many have waited in vain.
+func (s *sources) end() (late int64) {
+	close(s.over)
+	_ = s.waiting(func(model.Delta) error { // fails for none
+		late++
+		return nil
+	})
+	return late
 }
 
 // drive passes deltas to emit until the adapter returns, or until it gives up the call and returns
 // why.
-func (g *guard) drive(ctx context.Context, from sources, emit func(model.Delta) error) (outcome, error) {
+func (g *guard) drive(ctx context.Context, from *sources, emit func(model.Delta) error) (outcome, error) {
 	idle, total := newTimer(g.limits.Idle), newTimer(g.limits.Total)
 	defer idle.stop()
 	defer total.stop()
 	for {
 		select {
 		case d := <-from.deltas:
-			if err := emit(d); err != nil {
+			err := emit(d)
+			if err == nil {
+				err = from.waiting(emit)
+			}
+			if err != nil {
 				return outcome{}, err
 			}
-			idle.reset()
-		case <-from.heard:
-			idle.reset()
+			from.heard.Note()
 		case out := <-from.done:
+			if err := from.waiting(emit); err != nil {
+				from.done <- out
+				return outcome{}, err
+			}
 			return out, nil
 		case <-ctx.Done():
 			return outcome{}, ctx.Err()
 		case <-idle.c:
+			if left := g.limits.Idle - from.heard.Silence(); left > 0 {
+				idle.t.Reset(left)
+				continue
+			}
 			return outcome{}, g.errorf(model.KindTimeout, "the model sent nothing for %v", g.limits.Idle)
 		case <-total.c:
 			return outcome{}, g.errorf(model.KindTimeout, "the model did not finish within %v", g.limits.Total)
@@ -247,14 +306,14 @@ func (g *guard) drive(ctx context.Context, from sources, emit func(model.Delta) 
 
 // abandon gives an adapter whose context has ended a moment to return. If the adapter does not
 // return, abandon counts it as abandoned, and the outcome is empty.
-func (g *guard) abandon(deltas <-chan model.Delta, done <-chan outcome, running *atomic.Int32) outcome {
+func (g *guard) abandon(from *sources, running *atomic.Int32) outcome {
 	grace := time.NewTimer(abortGrace)
 	defer grace.Stop()
 	for {
 		select {
-		case out := <-done:
+		case out := <-from.done:
 			return out
-		case <-deltas:
+		case <-from.deltas:
 			g.limits.Counters.LateDeltas.Add(1)
 		case <-grace.C:
 			g.limits.Counters.Abandoned.Add(1)
@@ -286,7 +345,6 @@ func (g *guard) errorf(kind model.Kind, format string, args ...any) *model.Error
 // timer is a timer that never fires when its duration is negative.
 type timer struct {
 	t *time.Timer
-	d time.Duration
 	c <-chan time.Time
 }
 
@@ -295,13 +353,7 @@ func newTimer(d time.Duration) *timer {
 		return &timer{}
 	}
 	t := time.NewTimer(d)
-	return &timer{t: t, d: d, c: t.C}
-}
-
-func (t *timer) reset() {
-	if t.t != nil {
-		t.t.Reset(t.d)
-	}
+	return &timer{t: t, c: t.C}
 }
 
 func (t *timer) stop() {

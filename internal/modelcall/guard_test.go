@@ -404,3 +404,84 @@ func TestGuardKeepsUsageOfAborted(t *testing.T) {
 		})
 	}
 }
+
+// TestGuardKeepsOrder: whatever waits for the caller comes to it, in order, before the call is over.
+func TestGuardKeepsOrder(t *testing.T) {
+	const n = 100
+	var text strings.Builder
+	for i := range n {
+		fmt.Fprintf(&text, "%d ", i)
+	}
+	for range 200 {
+		_, deltas, err := run(t.Context(), modelcall.Limits{}, func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+			for word := range strings.SplitAfterSeq(text.String(), " ") {
+				emit(model.Delta{Text: word})
+			}
+			return respond(&genai.Part{Text: text.String()}), nil
+		})
+		var got strings.Builder
+		for _, d := range deltas {
+			got.WriteString(d.Text)
+		}
+		if err != nil || len(deltas) != n || got.String() != text.String() {
+			t.Fatalf("%d deltas, error %v: %s", len(deltas), err, got.String())
+		}
+	}
+}
+
+// TestGuardBoundsWhatWaits: an adapter whose caller takes nothing emits no more than a few deltas, and no more text than
+// a response may have.
+func TestGuardBoundsWhatWaits(t *testing.T) {
+	for name, c := range map[string]struct {
+		text string
+		most int64
+	}{
+		"many": {"x", 66}, // one with the caller, one with the adapter
+		"long": {strings.Repeat("x", 400), 3},
+	} {
+		t.Run(name, func(t *testing.T) {
+			synctest.Test(t, func(t *testing.T) {
+				var emitted int64
+				release := make(chan struct{})
+				adapter := fake(func(ctx context.Context, emit func(model.Delta)) (*model.Response, error) {
+					for ctx.Err() == nil {
+						emitted++
+						emit(model.Delta{Text: c.text})
+					}
+					return nil, ctx.Err()
+				})
+				counters := new(modelcall.Counters)
+				go func() {
+					synctest.Wait()
+					if emitted != c.most {
+						t.Errorf("%d deltas were emitted, want %d", emitted, c.most)
+					}
+					close(release)
+				}()
+				_, err := modelcall.Guard(adapter, modelcall.Limits{Provider: "fake", ResponseBytes: 1000, Counters: counters}).
+					Generate(t.Context(), &model.Request{}, func(model.Delta) { <-release })
+				wantKind(t, err, model.KindUnavailable, "longer than 1000 bytes")
+				if n := counters.Abandoned.Load(); n != 0 {
+					t.Errorf("%d adapters were abandoned", n)
+				}
+			})
+		})
+	}
+}
+
+func BenchmarkGuard(b *testing.B) {
+	const n = 200
+	text := strings.Repeat("some words of an answer ", n)
+	llm := modelcall.Guard(fake(func(_ context.Context, emit func(model.Delta)) (*model.Response, error) {
+		for i := range n {
+			emit(model.Delta{Text: text[24*i : 24*(i+1)]})
+		}
+		return respond(&genai.Part{Text: text}), nil
+	}), modelcall.Limits{})
+	b.ReportAllocs()
+	for b.Loop() {
+		if _, err := llm.Generate(b.Context(), &model.Request{}, func(model.Delta) {}); err != nil {
+			b.Fatal(err)
+		}
+	}
+}

@@ -14,6 +14,8 @@ import (
 	"regexp"
 	"strings"
 	"sync"
+	"sync/atomic"
+	"time"
 )
 
 const (
@@ -58,34 +60,41 @@ type tapped struct {
 	read     int64
 }
 
-// tapKey is the context key of *Tap, and heardKey that of Heard.
+// tapKey is the context key of *Tap, and heardKey that of *Heard.
 type (
 	tapKey   struct{}
 	heardKey struct{}
 )
 
-// Heard receives a value when bytes of a response were read. It is made with room for one value.
-type Heard chan struct{}
-
-// Listen returns a context whose HTTP responses send to h, as far as they pass Body.
-func (h Heard) Listen(ctx context.Context) context.Context {
-	return context.WithValue(ctx, heardKey{}, h)
+// Heard notes when bytes of a response were last read; safe for concurrent use.
+type Heard struct {
+	began time.Time
+	last  atomic.Int64 // in nanoseconds after began
 }
+
+// Listen returns a context whose HTTP responses are noted, as far as they pass Body. Their silence begins now.
+func Listen(ctx context.Context) (context.Context, *Heard) {
+	h := &Heard{began: time.Now()}
+	return context.WithValue(ctx, heardKey{}, h), h
+}
+
+// Note notes a sign of life.
+func (h *Heard) Note() { h.last.Store(int64(time.Since(h.began))) }
+
+// Silence returns how long there was no sign of life.
+func (h *Heard) Silence() time.Duration { return time.Since(h.began) - time.Duration(h.last.Load()) }
 
 // heardBody belongs to its reader.
 type heardBody struct {
 	io.ReadCloser
-	heard Heard
+	heard *Heard
 }
 
 // Read implements io.Reader.
 func (b *heardBody) Read(p []byte) (int, error) {
 	n, err := b.ReadCloser.Read(p)
 	if n > 0 {
-		select {
-		case b.heard <- struct{}{}:
-		default: // a value is waiting
-		}
+		b.heard.Note()
 	}
 	return n, err
 }
@@ -103,7 +112,7 @@ func Body(req *http.Request, resp *http.Response) io.ReadCloser {
 	if body == nil {
 		return nil
 	}
-	if h, ok := req.Context().Value(heardKey{}).(Heard); ok {
+	if h, ok := req.Context().Value(heardKey{}).(*Heard); ok {
 		body = &heardBody{body, h}
 	}
 	t, _ := req.Context().Value(tapKey{}).(*Tap)

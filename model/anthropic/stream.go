@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/sse"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -141,18 +142,22 @@ func (a *collector) read(ctx context.Context, of *prompt, paused []block) error 
 	var n counts
 	defer func() { a.count(n) }()
 	a.stop, a.block, a.started = "", nil, false
-	for line, err := range adapter.ReadEvents(resp.Body, wire.MaxLine) {
+	var quick event
+	for line, err := range sse.Read(resp.Body, wire.MaxLine) {
 		if err != nil {
 			return adapter.TransportError(ctx, name, err, a.llm.key)
 		}
-		if strings.TrimSpace(line.Data) == "" {
+		if len(bytes.TrimSpace(line.Data)) == 0 {
 			continue
 		}
-		var ev event
-		if err := json.Unmarshal([]byte(line.Data), &ev); err != nil {
-			return broken("an event of the stream is not the JSON expected")
+		ev := &quick
+		if !ev.quick(line.Data) {
+			ev = &event{}
+			if err := json.Unmarshal(line.Data, ev); err != nil {
+				return broken("an event of the stream is not the JSON expected")
+			}
 		}
-		done, err := a.event(&ev, &n)
+		done, err := a.event(ev, &n)
 		if err != nil {
 			return err
 		}

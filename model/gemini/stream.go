@@ -16,6 +16,7 @@ import (
 	"github.com/apzuk3/agentd/internal/wiretap"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/sse"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -33,9 +34,7 @@ type chunk struct {
 }
 
 type candidate struct {
-	Content *struct {
-		Parts []json.RawMessage `json:"parts"`
-	} `json:"content"`
+	Content       content            `json:"content"`
 	FinishReason  genai.FinishReason `json:"finishReason"`
 	FinishMessage string             `json:"finishMessage"`
 	Index         int                `json:"index"`
@@ -43,6 +42,23 @@ type candidate struct {
 	Grounding     json.RawMessage    `json:"groundingMetadata"`
 	URLContext    json.RawMessage    `json:"urlContextMetadata"`
 	Citations     json.RawMessage    `json:"citationMetadata"`
+}
+
+type content struct {
+	Parts []chunkPart `json:"parts"`
+}
+
+// chunkPart is a part as it came, or as quick has read it.
+type chunkPart struct {
+	raw     json.RawMessage // nil of plain text
+	text    string
+	thought bool
+}
+
+// UnmarshalJSON implements json.Unmarshaler. It takes any JSON.
+func (p *chunkPart) UnmarshalJSON(data []byte) error {
+	*p = chunkPart{raw: bytes.Clone(data)}
+	return nil
 }
 
 // usage is cumulative: each chunk repeats and raises the one before. Google counts
@@ -72,6 +88,7 @@ type collector struct {
 	usage  *model.Usage // nil before the provider reports it
 	model  string
 	seen   observed
+	quick  quickChunk
 }
 
 // read reads a response.
@@ -90,7 +107,7 @@ func (l *llm) stream(ctx context.Context, resp *http.Response, a *collector) (*m
 	if t, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); t == "text/html" {
 		return nil, l.errorf(model.KindUnavailable, "the response is %s, no event stream", t)
 	}
-	for ev, err := range adapter.ReadEvents(resp.Body, wire.MaxLine) {
+	for ev, err := range sse.Read(resp.Body, wire.MaxLine) {
 		if err != nil {
 			return nil, adapter.TransportError(ctx, name, err, l.secret)
 		}
@@ -153,35 +170,46 @@ func categories(ratings json.RawMessage) string {
 }
 
 // event takes one event in.
-func (l *llm) event(a *collector, data string) error {
-	var c chunk
-	if err := json.Unmarshal([]byte(data), &c); err != nil {
-		return l.errorf(model.KindUnavailable, "an event of the stream is malformed: %v", err)
+func (l *llm) event(a *collector, data []byte) error {
+	c := a.quick.read(data, a.model)
+	if c == nil {
+		c = &chunk{}
+		if err := json.Unmarshal(data, c); err != nil {
+			return l.errorf(model.KindUnavailable, "an event of the stream is malformed: %v", err)
+		}
 	}
+	return l.chunk(a, c, data)
+}
+
+// chunk takes in what an event says.
+func (l *llm) chunk(a *collector, c *chunk, data []byte) error {
 	if c.UsageMetadata != nil {
-		u := c.UsageMetadata.usage()
-		a.usage = &u
+		if a.usage == nil {
+			a.usage = new(model.Usage)
+		}
+		*a.usage = c.UsageMetadata.usage()
 	}
 	if len(c.Error) > 0 && string(c.Error) != "null" {
-		return l.apiError(http.StatusOK, nil, []byte(data))
+		return l.apiError(http.StatusOK, nil, data)
 	}
 	if f := c.PromptFeedback; f != nil && f.BlockReason != "" {
 		return adapter.Blocked(name, "the prompt was blocked with "+wiretap.Redact(f.BlockReason, l.secret),
 			join(categories(f.Ratings), f.BlockReasonMessage), l.secret)
 	}
 	a.model = cmp.Or(c.ModelVersion, a.model)
-	for _, cand := range c.Candidates {
+	for i := range c.Candidates {
+		cand := &c.Candidates[i]
 		if cand.Index != 0 {
 			continue
 		}
-		if cand.Content != nil {
-			for _, raw := range cand.Content.Parts {
-				if err := a.part(raw); err != nil {
-					return l.errorf(model.KindUnavailable, "a part of the response is malformed: %v", err)
-				}
+		for _, p := range cand.Content.Parts {
+			if p.raw == nil {
+				a.text(p.text, p.thought)
+			} else if err := a.part(p.raw); err != nil {
+				return l.errorf(model.KindUnavailable, "a part of the response is malformed: %v", err)
 			}
 		}
-		a.seen.candidate(&cand)
+		a.seen.candidate(cand)
 		a.rated = cmp.Or(categories(cand.Ratings), a.rated)
 		a.finish = cmp.Or(cand.FinishReason, a.finish)
 		a.detail = cmp.Or(cand.FinishMessage, a.detail)

@@ -14,6 +14,7 @@ import (
 
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/sse"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -52,6 +53,8 @@ type chatDelta struct {
 	ToolCalls        []callDelta     `json:"tool_calls"`
 	Annotations      json.RawMessage `json:"annotations"`
 	Executed         json.RawMessage `json:"executed_tools"` // Groq
+
+	text string // the content, if quick has read it
 }
 
 // contentPart is how Mistral sends text next to thinking.
@@ -97,7 +100,8 @@ type chatResponse struct {
 	counted  bool // whether usage was reported
 	usageDue bool // whether the server announced usage and has not sent it
 
-	seen seenInChat
+	seen  seenInChat
+	quick quickChunk
 }
 
 // chat makes one call over chat completions.
@@ -139,11 +143,11 @@ func (a *chatResponse) readWhole(ctx context.Context, resp *http.Response) error
 // it, to its end. What makes a response complete is its finish reason, and the
 // usage behind it where the server has announced one.
 func (a *chatResponse) readStream(ctx context.Context, resp *http.Response) error {
-	for line, err := range adapter.ReadEvents(resp.Body, maxLine) {
+	for line, err := range sse.Read(resp.Body, maxLine) {
 		if err != nil {
 			return adapter.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
 		}
-		data := bytes.TrimSpace([]byte(line.Data))
+		data := bytes.TrimSpace(line.Data)
 		if bytes.HasPrefix(data, []byte("[DONE]")) {
 			return nil
 		}
@@ -165,14 +169,25 @@ func (a *chatResponse) readStream(ctx context.Context, resp *http.Response) erro
 
 // event takes one event in.
 func (a *chatResponse) event(data []byte) error {
-	var c chunk
-	if err := json.Unmarshal(data, &c); err != nil {
-		return a.llm.broken("an event of the stream is not the JSON expected")
+	c := a.quick.read(data, a.model)
+	if c == nil {
+		c = &chunk{}
+		if err := json.Unmarshal(data, c); err != nil {
+			return a.llm.broken("an event of the stream is not the JSON expected")
+		}
 	}
+	return a.chunk(c, data)
+}
+
+// chunk takes in what an event says.
+func (a *chatResponse) chunk(c *chunk, data []byte) error {
 	if c.XGroq != nil && c.XGroq.Usage != nil {
 		a.count(c.XGroq.Usage)
 	}
-	if len(c.Usage) > 0 {
+	switch {
+	case string(c.Usage) == "null":
+		a.usageDue = !a.counted
+	case len(c.Usage) > 0:
 		var u *chatUsage
 		// What cannot be read is not counted: the response is what was paid for.
 		unreadable := json.Unmarshal(c.Usage, &u) != nil
@@ -187,8 +202,11 @@ func (a *chatResponse) event(data []byte) error {
 	if c.Model != "" {
 		a.model = c.Model
 	}
-	a.seen.chunk(&c)
-	for _, choice := range c.Choices {
+	if len(c.SearchResults) > 0 {
+		a.seen.chunk(c)
+	}
+	for i := range c.Choices {
+		choice := &c.Choices[i]
 		if choice.Index != 0 {
 			continue
 		}
@@ -204,7 +222,9 @@ func (a *chatResponse) event(data []byte) error {
 		if choice.FinishReason != "" {
 			a.finish = choice.FinishReason
 		}
-		a.filtered = cmp.Or(categories(choice.Filter), a.filtered)
+		if len(choice.Filter) > 0 {
+			a.filtered = cmp.Or(categories(choice.Filter), a.filtered)
+		}
 	}
 	return nil
 }
@@ -227,11 +247,14 @@ func (a *chatResponse) delta(d *chatDelta) error {
 	if err := a.addDetails(d.ReasoningDetails); err != nil {
 		return err
 	}
+	a.builder.Text(d.text)
 	if err := a.content(d.Content); err != nil {
 		return err
 	}
 	a.refusal.WriteString(d.Refusal)
-	a.seen.delta(d)
+	if len(d.Executed)+len(d.Annotations) > 0 {
+		a.seen.delta(d)
+	}
 	for i := range d.ToolCalls {
 		if err := a.call(&d.ToolCalls[i]); err != nil {
 			return err

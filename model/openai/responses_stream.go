@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/internal/wiretap"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/model/internal/sse"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -172,20 +173,24 @@ func (a *responsesResponse) readWhole(ctx context.Context, resp *http.Response) 
 
 // readStream reads the stream up to the event that ends the response.
 func (a *responsesResponse) readStream(ctx context.Context, resp *http.Response) (*model.Response, error) {
-	for line, err := range adapter.ReadEvents(resp.Body, maxLine) {
+	var quick responsesEvent
+	for line, err := range sse.Read(resp.Body, maxLine) {
 		if err != nil {
 			return nil, adapter.TransportError(ctx, a.llm.cfg.Name, err, a.llm.key)
 		}
-		data := bytes.TrimSpace([]byte(line.Data))
+		data := bytes.TrimSpace(line.Data)
 		if len(data) == 0 || bytes.HasPrefix(data, []byte("[DONE]")) {
 			continue
 		}
-		var ev responsesEvent
-		if err := json.Unmarshal(data, &ev); err != nil {
-			if isUnknown(data) {
-				continue
+		ev := &quick
+		if !ev.quick(data) {
+			ev = &responsesEvent{}
+			if err := json.Unmarshal(data, ev); err != nil {
+				if isUnknown(data) {
+					continue
+				}
+				return nil, a.llm.broken("an event of the stream is not the JSON expected")
 			}
-			return nil, a.llm.broken("an event of the stream is not the JSON expected")
 		}
 		if ev.Response != nil && ev.Response.Usage != nil {
 			a.usage = ev.Response.Usage
@@ -204,7 +209,7 @@ func (a *responsesResponse) readStream(ctx context.Context, resp *http.Response)
 			a.usage = cmp.Or(ev.Usage, a.usage)
 			return nil, a.llm.failure(e, 0, nil)
 		}
-		if err := a.event(&ev); err != nil {
+		if err := a.event(ev); err != nil {
 			return nil, err
 		}
 	}

@@ -30,7 +30,11 @@ func (s *Session) publishDelta(a *attempt, d record.Delta) {
 		}
 		pos := position.Of(s.seq, position.Deltas+s.deltas)
 		s.deltas++
-		s.publishLocked(m.Add(pos, piece))
+		it := m.Add(pos, piece)
+		if len(s.watchers) > 1 {
+			it.Shared = new(render.Shared)
+		}
+		s.publishLocked(it)
 	}
 }
 

@@ -133,6 +133,9 @@ func (w *Watcher) Next(ctx context.Context) ([]*agentdv1.RunResponse, error) {
 	return w.reader.Take(), nil
 }
 
+// Shared is render.Reader.Shared of the messages that Next returned last.
+func (w *Watcher) Shared(index int) *render.Shared { return w.reader.Shared(index) }
+
 // turnLocked returns the turn that the watcher follows now; nil if the session has no turn.
 func (w *Watcher) turnLocked() *Turn {
 	if w.t == nil {

@@ -19,6 +19,8 @@ type Item struct {
 	// came.
 	Delta    *record.Delta
 	Replayed bool
+	// Shared is of a delta that other watchers receive too.
+	Shared *Shared
 	// Offer is a call that is offered to the reader's client after its fact was rendered.
 	Offer *record.ToolCall
 	// Unserved is a call that no client can run.

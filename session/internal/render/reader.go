@@ -207,7 +207,7 @@ func (r *Reader) Render(it Item) {
 	case it.Unserved != nil:
 		r.view.unserved(*it.Unserved)
 	case it.Delta != nil:
-		r.view.delta(it.Delta, it.Pos, it.Replayed)
+		r.view.delta(it.Delta, it.Pos, it.Replayed, it.Shared)
 	case it.Record.Seq > r.rendered:
 		r.rendered = it.Record.Seq
 		if it.State != nil {

@@ -1,6 +1,7 @@
 package render
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -28,7 +29,9 @@ type view struct {
 	injectedInto string                    // the turn that the prompt of the turn to show has become a message of
 
 	out     []*agentdv1.RunResponse
-	joining *joining // the chunk at the end of out, while it may grow
+	joining *joining        // the chunk at the end of out, while it may grow
+	shared  []sharedMessage // of out
+	taken   []sharedMessage // of what was taken last
 
 	rendered // the turn that is being rendered
 
@@ -66,13 +69,16 @@ func (v *view) begin(turnID string) (before rendered) {
 type joining struct {
 	chunk *agentdv1.RunResponse_OutputChunk
 	msg   *agentdv1.RunResponse
-	text  strings.Builder
+	first string          // the text of its first delta
+	text  strings.Builder // its whole text once it shows several
+	// shared is the delta that the chunk shows, if it is one alone.
+	shared *Shared
 }
 
 // takes reports whether the chunk may grow by a delta.
 func (j *joining) takes(d *record.Delta) bool {
 	return j.chunk.GetMessageId() == d.MessageID && j.chunk.GetIsThought() == d.Thought &&
-		j.text.Len()+len(d.Text) <= maxPiece
+		max(len(j.first), j.text.Len())+len(d.Text) <= maxPiece
 }
 
 // take returns the messages rendered since the last call.
@@ -80,19 +86,23 @@ func (v *view) take() []*agentdv1.RunResponse {
 	v.finishJoin()
 	out := v.out
 	v.out = nil
+	v.taken, v.shared = v.shared, v.taken[:0]
 	return out
 }
 
 // delta renders a delta, or joins it to the one before. Of deltas that are joined either all are
 // replayed, or none is.
-func (v *view) delta(d *record.Delta, pos int64, replayed bool) {
+func (v *view) delta(d *record.Delta, pos int64, replayed bool, shared *Shared) {
 	if pos <= v.at || v.hidden() {
 		return
 	}
 	v.at = pos
 	if j := v.joining; j != nil && j.takes(d) {
+		if j.text.Len() == 0 {
+			j.text.WriteString(j.first)
+		}
 		j.text.WriteString(d.Text)
-		j.msg.Seq = pos
+		j.msg.Seq, j.shared = pos, nil
 		return
 	}
 	v.finishJoin()
@@ -102,16 +112,20 @@ func (v *view) delta(d *record.Delta, pos int64, replayed bool) {
 		Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: c},
 	}
 	v.out = append(v.out, m)
-	v.joining = &joining{chunk: c, msg: m}
-	v.joining.text.WriteString(d.Text)
+	v.joining = &joining{chunk: c, msg: m, first: d.Text, shared: shared}
 }
 
 // finishJoin completes the chunk that may grow.
 func (v *view) finishJoin() {
-	if v.joining != nil {
-		v.joining.chunk.Content = v.joining.text.String()
-		v.joining = nil
+	j := v.joining
+	if j == nil {
+		return
 	}
+	j.chunk.Content = cmp.Or(j.text.String(), j.first)
+	if j.shared != nil {
+		v.shared = append(v.shared, sharedMessage{len(v.out) - 1, j.shared})
+	}
+	v.joining = nil
 }
 
 // hidden reports whether the client does not receive the turn that is rendered.
