@@ -63,8 +63,7 @@ func (d *Driver) Drive(ctx context.Context) (err error) {
 			err = fmt.Errorf("the engine panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
-	err = d.a.t.s.runner.Run(ctx, d.run)
-	if err != nil { // else the end of the turn takes them along
+	if err = d.a.t.s.runner.Run(ctx, d.run); err != nil { // else the end of the turn takes along what waits
 		d.a.t.s.writeLater(true)
 	}
 	return err
