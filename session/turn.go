@@ -21,8 +21,8 @@ type (
 	// Runner is the agent engine: Check, CheckState, CheckInput, Decode and Run.
 	Runner = live.Runner
 	// Run gives a Runner access to the turn that it drives: what the turn runs, its log and its state,
-	// Append, AppendLater and AppendAtEnd, Delta, BeginCall, Await and Ask. Its methods may be called from any goroutine
-	// until Runner.Run returns.
+	// Append, AppendLater and AppendAtEnd, Delta, BeginCall, Await and Ask. Its methods may be called from any
+	// goroutine until Runner.Run returns.
 	Run = live.Run
 	// Injected is a prompt that is to become a message of the running turn; see [live.Run.Injected].
 	Injected = live.Injected

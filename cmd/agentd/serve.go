@@ -307,7 +307,8 @@ func (c *serveCmd) Run(p *process, ctx *kong.Context) error {
 	}
 	daemon.OwnProcess(cfg.Logger)
 	boundMemory(cfg.Logger, memlimit.FromCgroup)
-	defer heap.Pace()()
+	stop := heap.Pace()
+	defer stop()
 	d, err := daemon.New(cfg)
 	if errors.Is(err, daemon.ErrNetworkFiles) {
 		return fmt.Errorf("%w (--data), or set --allow-network-files if one daemon of one machine alone uses it", err)

@@ -78,7 +78,6 @@ func pace(t *testing.T) {
 	runtime.GC()
 	eventually(t, "a large heap may double", func() bool { return percent() == 100 })
 	runtime.KeepAlive(held)
-	held = nil
 	runtime.GC()
 	eventually(t, "the heap is small again", func() bool { return percent() >= 800 })
 	for range 3 * restUnused / len(page{}) {
