@@ -153,7 +153,7 @@ func without(v any, keys ...string) {
 
 var (
 	// anID is what the daemon names sessions, turns and calls.
-	anID = regexp.MustCompile(`(?:call_|loop_|e-|\b)[a-z2-7]{26}\b`)
+	anID = regexp.MustCompile(`(?:call_|loop_|e-|\b[0-9a-v]{9}|\b)[a-z2-7]{26}\b`)
 	// anyID is one that WithoutIDs has numbered.
 	anyID = regexp.MustCompile(`ID\d+`)
 	// local is what of an error depends on where and when it was made: a provider may name
