@@ -5,9 +5,9 @@ import (
 )
 
 const (
-	// maxKnown and maxKnownBytes bound what a Known keeps: at most 8 MiB.
-	maxKnown      = 128
-	maxKnownBytes = 64 << 10
+	// maxKnown and maxKnownBytes bound what a Known keeps: at most 512 KiB, since tenants may have providers of their own.
+	maxKnown      = 32
+	maxKnownBytes = 16 << 10
 )
 
 // Known keeps what settings are on the wire across conversations, since many have the same agent. Its methods may be

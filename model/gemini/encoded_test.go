@@ -75,6 +75,16 @@ func TestEncodedOnce(t *testing.T) {
 	}
 	send := func(req *model.Request) string {
 		t.Helper()
+		if req.Encoded == nil { // nothing is kept, nor known
+			m, err := gemini.New(gemini.Config{APIKey: "k", BaseURL: url}).Open("gemini-2.5-flash", "")
+			if err != nil {
+				t.Fatal(err)
+			}
+			if _, err := m.LLM.Generate(t.Context(), req, func(model.Delta) {}); err != nil {
+				t.Fatal(err)
+			}
+			return string(last())
+		}
 		if _, err := m.LLM.Generate(t.Context(), req, func(model.Delta) {}); err != nil {
 			t.Fatal(err)
 		}
@@ -118,8 +128,15 @@ func TestEncodedOfModels(t *testing.T) {
 				if err != nil {
 					t.Fatal(err)
 				}
+				fresh, err := gemini.New(cfg).Open(name, "")
+				if err != nil {
+					t.Fatal(err)
+				}
 				var sent []string
 				for _, kept := range []*encoded.Conversation{kept, kept, nil} {
+					if kept == nil {
+						m = fresh
+					}
 					req := &model.Request{Contents: round(1), Config: settings(1), Encoded: kept}
 					req.Config.ThinkingConfig = &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevelMinimal}
 					if _, err := m.LLM.Generate(t.Context(), req, func(model.Delta) {}); err != nil {
@@ -136,6 +153,68 @@ func TestEncodedOfModels(t *testing.T) {
 	}
 	if len(seen) < 3 {
 		t.Errorf("%d models get %d different requests", 3, len(seen))
+	}
+}
+
+// TestKnownSettings: a provider that has sent the settings of many agents sends those of each as one does that has not:
+// settings that differ in anything are others.
+func TestKnownSettings(t *testing.T) {
+	url, last := bodies(t)
+	open := func(of model.Provider, name string) model.Model {
+		m, err := of.Open(name, "")
+		if err != nil {
+			t.Fatal(err)
+		}
+		return m
+	}
+	cfg := gemini.Config{APIKey: "k", BaseURL: url}
+	shared, seen := gemini.New(cfg), map[string]bool{}
+	changes := []func(*genai.GenerateContentConfig){
+		func(*genai.GenerateContentConfig) {},
+		func(c *genai.GenerateContentConfig) { c.SystemInstruction.Parts[0].Text += "." },
+		func(c *genai.GenerateContentConfig) { c.Temperature = new(float32(0)) },
+		func(c *genai.GenerateContentConfig) { c.Temperature = nil },
+		func(c *genai.GenerateContentConfig) { c.MaxOutputTokens++ },
+		func(c *genai.GenerateContentConfig) { c.StopSequences = append(c.StopSequences, "stop") },
+		func(c *genai.GenerateContentConfig) { c.Seed = new(int32(7)) },
+		func(c *genai.GenerateContentConfig) { c.Tools[0].FunctionDeclarations[0].Description = "looks well" },
+		func(c *genai.GenerateContentConfig) {
+			c.Tools[0].FunctionDeclarations[0].ParametersJsonSchema = map[string]any{"type": "object"}
+		},
+		func(c *genai.GenerateContentConfig) {
+			c.ResponseMIMEType, c.ResponseJsonSchema = "application/json", json.RawMessage(`{"type":"object","properties":{"b":{},"a":{}}}`)
+		},
+		func(c *genai.GenerateContentConfig) {
+			c.ResponseMIMEType, c.ResponseJsonSchema = "application/json", json.RawMessage(`{"type":"object","properties":{"a":{},"b":{}}}`)
+		},
+		func(c *genai.GenerateContentConfig) {
+			c.ThinkingConfig = &genai.ThinkingConfig{ThinkingLevel: genai.ThinkingLevelLow}
+		},
+		func(c *genai.GenerateContentConfig) {
+			c.ToolConfig = &genai.ToolConfig{FunctionCallingConfig: &genai.FunctionCallingConfig{Mode: genai.FunctionCallingConfigModeAny}}
+		},
+	}
+	for range 2 {
+		for i, change := range changes {
+			for _, name := range []string{"gemini-2.5-flash", "gemini-3-pro-preview"} {
+				var sent []string
+				for _, of := range []model.Provider{shared, gemini.New(cfg)} {
+					req := &model.Request{Contents: round(1), Config: settings(1), Encoded: encoded.NewRoom(1 << 20).Conversation()}
+					change(req.Config)
+					if _, err := open(of, name).LLM.Generate(t.Context(), req, func(model.Delta) {}); err != nil {
+						t.Fatal(err)
+					}
+					sent = append(sent, string(last()))
+				}
+				if sent[0] != sent[1] {
+					t.Errorf("%s, change %d: it sends\n%s\nwant\n%s", name, i, sent[0], sent[1])
+				}
+				seen[sent[1]] = true
+			}
+		}
+	}
+	if len(seen) < len(changes) {
+		t.Errorf("%d settings are %d on the wire", len(changes), len(seen))
 	}
 }
 
