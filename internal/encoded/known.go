@@ -5,7 +5,8 @@ import (
 )
 
 const (
-	// maxKnown and maxKnownBytes bound what a Known keeps: at most 512 KiB, since tenants may have providers of their own.
+	// maxKnown and maxKnownBytes bound what a Known keeps: at most 512 KiB, since tenants may have providers of
+	// their own.
 	maxKnown      = 32
 	maxKnownBytes = 16 << 10
 )

@@ -257,7 +257,7 @@ func (s *sources) waiting(emit func(model.Delta) error) error {
 	return nil
 }
 
-// end takes no more deltas, and returns how many have waited in vain.
+// end takes no more deltas, and returns how many have waited for nobody.
 func (s *sources) end() (late int64) {
 	close(s.over)
 	_ = s.waiting(func(model.Delta) error { // fails for none
