@@ -153,6 +153,12 @@ func TestRoles(t *testing.T) {
 	_, err = speaking(t, d, "x/strange").GetTurn(ctx, connect.NewRequest(&agentdv1.GetTurnRequest{SessionId: id}))
 	refused("a strange role", err)
 
+	for range 1000 { // on a slow machine the turn has not asked yet
+		if len(call(t, eve.GetTurn, &agentdv1.GetTurnRequest{SessionId: id}).GetTurn().GetPendingToolCalls()) > 0 {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
 	if got := call(t, eve.GetTurn, &agentdv1.GetTurnRequest{SessionId: id}).GetTurn(); got.GetStatus() == agentdv1.TurnStatus_TURN_STATUS_CANCELED || len(got.GetPendingToolCalls()) != 1 {
 		t.Errorf("the observer reads %v", got)
 	}
