@@ -1,7 +1,6 @@
 package anthropic
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"fmt"
@@ -66,28 +65,17 @@ func ownParts(r *rand.Rand, n int) *genai.Part {
 func keptEqual(t *testing.T, seed uint64, requests int) {
 	t.Helper()
 	conversation := talk.New(seed, ownParts)
-	room := encoded.NewRoom(talk.Pick(conversation.Rand, int64(1<<20), 1<<20, 2000, 0))
-	kept := room.Conversation()
-	for n := range requests {
+	t.Logf("seed %d", seed)
+	conversation.KeptEqual(t, requests, func(kept *encoded.Conversation) (
+		*model.Request, func(*model.Request) ([]byte, error),
+	) {
 		req := conversation.Request(kept)
 		name := talk.Pick(conversation.Rand, "claude-sonnet-4-5", "claude-sonnet-4-5", "claude-sonnet-4-5", "claude-haiku-5-5")
 		if conversation.IntN(8) == 0 {
 			req.Config.ThinkingConfig = &genai.ThinkingConfig{ThinkingBudget: new(int32(0))}
 		}
-		fresh := *req
-		fresh.Encoded = nil
-		want, wantErr := bodyOf(name, &fresh)
-		for range 2 {
-			got, err := bodyOf(name, req)
-			if !bytes.Equal(got, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
-				t.Fatalf("seed %d, request %d: with what is kept\n%s, %v\nwithout\n%s, %v", seed, n, got, err, want, wantErr)
-			}
-		}
-	}
-	kept.Forget()
-	if room.Bytes() != 0 {
-		t.Errorf("seed %d: %d bytes remain", seed, room.Bytes())
-	}
+		return req, func(req *model.Request) ([]byte, error) { return bodyOf(name, req) }
+	})
 }
 
 // TestEncodedOnce: what is sent is the same, byte for byte, whether anything is kept between calls or not.

@@ -1,11 +1,9 @@
 package anthropic
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
-	"os"
 	"path/filepath"
 	"reflect"
 	"testing"
@@ -15,6 +13,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/talk"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files")
@@ -120,23 +119,7 @@ func TestRequests(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			var got bytes.Buffer
-			if err := json.Indent(&got, append(body, '\n'), "", "  "); err != nil {
-				t.Fatal(err)
-			}
-			file := filepath.Join("testdata", name+".golden.json")
-			if *update {
-				if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if !bytes.Equal(got.Bytes(), want) {
-				t.Errorf("the request differs from %s (rewrite with -update):\n%s", file, got.Bytes())
-			}
+			talk.Golden(t, filepath.Join("testdata", name+".golden.json"), body, *update)
 			checkFields(t, body)
 		})
 	}

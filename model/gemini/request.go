@@ -142,14 +142,12 @@ func addParts(b *encoded.Body, pieces [][]encoded.Piece) {
 // ofModel reports whether a content is the model's on the wire; others are the user's.
 func ofModel(c *genai.Content) bool { return c != nil && c.Role == genai.RoleModel }
 
-// settings returns a copy of the request's configuration that makes the SDK encode it once, without contents.
+// settings returns a copy of the request's configuration that makes the SDK encode it once, without contents. The
+// caller has encoded it: of one that cannot be encoded the SDK would send half.
 func (l *llm) settings(req *model.Request) (*genai.GenerateContentConfig, error) {
 	cfg := *req.Config
 	if cfg.CandidateCount > 1 {
 		return nil, fmt.Errorf("CandidateCount is %d: one response can be read", cfg.CandidateCount)
-	}
-	if _, err := json.Marshal(&cfg); err != nil { // the SDK would send half of it
-		return nil, fmt.Errorf("the request cannot be encoded: %w", err)
 	}
 	var err error
 	// The SDK would put the keys of the schema into another order, which the model

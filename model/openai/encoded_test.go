@@ -118,25 +118,14 @@ func keptEqual(t *testing.T, seed uint64, requests int) {
 	t.Helper()
 	first := openFor(t, endpoints[seed%uint64(len(endpoints))], "acme/one")
 	conversation := talk.New(seed, ownParts(first))
-	room := encoded.NewRoom(talk.Pick(conversation.Rand, int64(1<<20), 1<<20, 2000, 0))
-	kept := room.Conversation()
-	for n := range requests {
+	t.Logf("seed %d", seed)
+	conversation.KeptEqual(t, requests, func(kept *encoded.Conversation) (
+		*model.Request, func(*model.Request) ([]byte, error),
+	) {
 		req := conversation.Request(kept).Load()
 		l := random(t, conversation.Rand, seed)
-		fresh := *req
-		fresh.Encoded = nil
-		want, wantErr := bodyOf(l, &fresh)
-		for range 2 {
-			got, err := bodyOf(l, req)
-			if !bytes.Equal(got, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
-				t.Fatalf("seed %d, request %d: with what is kept\n%s, %v\nwithout\n%s, %v", seed, n, got, err, want, wantErr)
-			}
-		}
-	}
-	kept.Forget()
-	if room.Bytes() != 0 {
-		t.Errorf("seed %d: %d bytes remain", seed, room.Bytes())
-	}
+		return req, func(req *model.Request) ([]byte, error) { return bodyOf(l, req) }
+	})
 }
 
 // TestEncodedOnce: what is sent is the same, byte for byte, whether anything is kept between calls or not.

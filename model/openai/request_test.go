@@ -1,11 +1,9 @@
 package openai
 
 import (
-	"bytes"
 	"encoding/json"
 	"errors"
 	"flag"
-	"os"
 	"path/filepath"
 	"reflect"
 	"strings"
@@ -17,6 +15,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/model/internal/talk"
 	"github.com/apzuk3/agentd/model/internal/wire"
 )
 
@@ -160,23 +159,7 @@ func checkGolden(t *testing.T, name string, body []byte, err error, params any) 
 	if err != nil {
 		t.Fatal(err)
 	}
-	var got bytes.Buffer
-	if err := json.Indent(&got, append(body, '\n'), "", "  "); err != nil {
-		t.Fatal(err)
-	}
-	file := filepath.Join("testdata", name+".golden.json")
-	if *update {
-		if err := os.WriteFile(file, got.Bytes(), 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if !bytes.Equal(got.Bytes(), want) {
-		t.Errorf("the request differs from %s (rewrite with -update):\n%s", file, got.Bytes())
-	}
+	talk.Golden(t, filepath.Join("testdata", name+".golden.json"), body, *update)
 	checkFields(t, body, params)
 }
 

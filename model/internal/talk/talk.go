@@ -197,6 +197,32 @@ func Long(own func(r *rand.Rand, n int) *genai.Part) *model.Request {
 	return &model.Request{Contents: t.Contents, Config: Settings()}
 }
 
+// Next returns a request with what is kept, and what makes the body of one.
+type Next func(kept *encoded.Conversation) (*model.Request, func(*model.Request) ([]byte, error))
+
+// KeptEqual holds the bodies of a conversation's requests with what is kept against those without.
+func (t *Talk) KeptEqual(tb testing.TB, requests int, next Next) {
+	tb.Helper()
+	room := encoded.NewRoom(Pick(t.Rand, int64(1<<20), 1<<20, 2000, 0))
+	kept := room.Conversation()
+	for n := range requests {
+		req, body := next(kept)
+		fresh := *req
+		fresh.Encoded = nil
+		want, wantErr := body(&fresh)
+		for range 2 {
+			got, err := body(req)
+			if !bytes.Equal(got, want) || fmt.Sprint(err) != fmt.Sprint(wantErr) {
+				tb.Fatalf("request %d: with what is kept\n%s, %v\nwithout\n%s, %v", n, got, err, want, wantErr)
+			}
+		}
+	}
+	kept.Forget()
+	if room.Bytes() != 0 {
+		tb.Errorf("%d bytes remain", room.Bytes())
+	}
+}
+
 // Golden holds JSON against a file, or with update writes the file.
 func Golden(t *testing.T, file string, body []byte, update bool) {
 	t.Helper()
