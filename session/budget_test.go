@@ -365,8 +365,8 @@ func TestToolTimeouts(t *testing.T) {
 				tool.Timeout = durationpb.New(tc.tool)
 			}
 			var took time.Duration
+			from := time.Now()
 			f.on(func(ctx context.Context, r *session.Run) error {
-				from := time.Now()
 				res, err := call(ctx, r, "c1")
 				took = time.Since(from)
 				if err == nil && res["c1"].Outcome != record.TimedOut {

@@ -68,8 +68,19 @@ func (e *engine) on(run func(ctx context.Context, r *session.Run) error) {
 	e.mu.Unlock()
 }
 
-// add appends an event.
+// add appends an event, unless it has calls that the log has: the turn runs again, as it does after it hibernated.
 func add(ctx context.Context, r *session.Run, ev *record.Event) error {
+	for rec, err := range r.Records(ctx, r.StartSeq()) {
+		if len(ev.Calls) == 0 || err != nil {
+			break // Append has the error
+		}
+		if rec.Kind != record.KindEvent || rec.TurnID != r.TurnID() {
+			continue
+		}
+		if had, err := (&engine{}).Decode(rec.Data); err == nil && len(had.Calls) > 0 && had.Calls[0].ID == ev.Calls[0].ID {
+			return nil
+		}
+	}
 	ev.Marks = r.Marks(ev.MessageID)
 	data, err := json.Marshal(ev)
 	if err != nil {

@@ -12,7 +12,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/tenant"
 )
 
-// launch runs an attempt of a turn on its own goroutine, which releases ref.
+// launch runs an attempt of a turn on a goroutine, which releases ref.
 func (m *Manager) launch(ctx context.Context, ref *sessionRef, d *live.Driver) {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	d.Begin(stop)
@@ -24,9 +24,19 @@ func (m *Manager) launch(ctx context.Context, ref *sessionRef, d *live.Driver) {
 			stop(ErrSuspended)
 		}
 	})
+	m.carry(ctx, ref, d)
+}
+
+// carry drives an attempt on a goroutine, which ends when the turn hibernates; then another one follows.
+func (m *Manager) carry(ctx context.Context, ref *sessionRef, d *live.Driver) {
 	go func() {
+		err := d.Drive(ctx)
+		if err != nil && d.Hibernates(ctx, func() { m.carry(ctx, ref, d) }) {
+			return
+		}
 		defer m.turns.Done()
-		next := m.drive(ctx, ref.Value, d)
+		next := m.finish(ctx, ref.Value, d, err)
+		payer := tenant.Of(ref.Value.Key())
 		lock.Do(&m.mu, func() {
 			delete(m.running, d)
 			if m.runningOf[payer]--; m.runningOf[payer] == 0 {
@@ -61,10 +71,9 @@ func (m *Manager) launchNext(ctx context.Context, ref *sessionRef, next *live.Dr
 	m.launch(ctx, ref, next)
 }
 
-// drive runs a turn to its end and records the end. It runs on the turn's own goroutine and returns the
-// turn to run next.
-func (m *Manager) drive(ctx context.Context, s *live.Session, d *live.Driver) (next *live.Driver) {
-	err := d.Drive(ctx)
+// finish records the end of a turn whose engine has returned err, or suspends it. It runs on the turn's own goroutine
+// and returns the turn to run next.
+func (m *Manager) finish(ctx context.Context, s *live.Session, d *live.Driver, err error) (next *live.Driver) {
 	// A turn does not fail because the store does.
 	unread := errors.Is(err, retry.ErrUnavailable) && context.Cause(ctx) == nil
 	if err != nil && errors.Is(context.Cause(ctx), ErrSuspended) || unread {

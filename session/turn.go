@@ -1,6 +1,7 @@
 package session
 
 import (
+	"github.com/apzuk3/agentd/session/internal/given"
 	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/live"
 )
@@ -12,7 +13,7 @@ type (
 	// CancelCall, Cancel and End. Its methods may be called from any goroutine.
 	Turn = live.Turn
 	// ClientResult is the result that a client gives to a tool call; see [live.Turn.SubmitResult].
-	ClientResult = live.ClientResult
+	ClientResult = given.Result
 	// Watcher renders the records of a session, and the deltas between them, as protocol messages, until a
 	// turn is over: Ready, Next, Weight and Lags, Unattended, Close and CloseAndCancel. One goroutine at a
 	// time may use it; Close may be called from any.

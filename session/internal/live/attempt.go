@@ -38,6 +38,7 @@ type attempt struct {
 	stop           *stopped                        // the turn is canceled
 	failed         *fault.Error                    // the error of the watchers when the run leaves no end in the log
 	recordingLeave bool                            // a goroutine is in recordLeave
+	asleep         hibernation
 	// Timers, see reconcileLocked: the turn timeout; the last client stays away; the turn waits
 	// for an absent client; the wall time of the budget; the turn is no suspect any more.
 	deadline, leave, idle, wall, calm alarm.Alarm

@@ -27,7 +27,7 @@ func (s *Session) drainLocked() {
 	if !s.store.draining.Load() || s.flushing || t == nil || !t.runs() {
 		return
 	}
-	if t.requests() == 0 && t.awaited+t.held+t.resting > 0 {
+	if t.requests() == 0 && t.awaited+t.held+t.resting > 0 || t.asleep.begun {
 		t.cancel(ErrSuspended)
 	}
 }

@@ -13,9 +13,9 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// Driver is one attempt of a turn as the server uses it: [Driver.Begin], [Driver.Drive], [Session.Finish],
-// [Driver.StopRunning], [Driver.Log], [Driver.Retire] and [Driver.Over], in this order, from one goroutine at
-// a time. Halt, Suspend, Drain and Ended may be called from any goroutine once it has begun.
+// Driver is one attempt of a turn as the server uses it: [Driver.Begin], [Driver.Drive], once more each time that
+// [Driver.Hibernates] says so, [Session.Finish], [Driver.StopRunning], [Driver.Log], [Driver.Retire] and [Driver.Over],
+// in this order, from one goroutine at a time. Halt, Suspend, Drain and Ended may be called from any goroutine once it has begun.
 type Driver struct {
 	a   *attempt
 	run *Run // what the engine has of it
@@ -58,11 +58,16 @@ func (d *Driver) Begin(stop context.CancelCauseFunc) {
 // Drive has the engine run the turn, and returns its panic as an error.
 func (d *Driver) Drive(ctx context.Context) (err error) {
 	defer func() {
-		d.a.keys = nil
 		if p := recover(); p != nil {
 			err = fmt.Errorf("the engine panicked: %v\n%s", p, debug.Stack())
 		}
 	}()
+	ctx, let := context.WithCancelCause(ctx)
+	defer let(nil)
+	d.runsAgain(let)
+	if cause := context.Cause(ctx); errors.Is(cause, ErrSuspended) {
+		return cause // the engine has nothing to do, and the log may be long
+	}
 	if err = d.a.t.s.runner.Run(ctx, d.run); err != nil { // else the end of the turn takes along what waits
 		d.a.t.s.writeLater(true)
 	}
@@ -100,6 +105,7 @@ func (d *Driver) StopRunning(why *fault.Error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	d.a.debts.Close()
+	d.a.keys = nil
 	waits := t.phase == turnSuspending
 	if t.phase != turnEnded {
 		t.enter(turnSuspended)

@@ -59,6 +59,10 @@ func (s *Session) reconcileTimersLocked(t *Turn, late bool, left time.Duration) 
 	if t.wall.Lacks(late) {
 		s.alarms.Set(&t.wall, left, func() {})
 	}
+	if t.asleep.alarm.Lacks(s.hibernatesLocked(t)) {
+		after := hibernateAfter + time.Duration(s.seq)*hibernateFor
+		s.alarms.Set(&t.asleep.alarm, after, func() { s.hibernateLocked(t) })
+	}
 	if t.calm.Lacks(s.isCalmLocked(t)) {
 		s.alarms.Set(&t.calm, calmAfter, func() { s.calmedLocked(t) })
 	}
@@ -206,7 +210,8 @@ func (s *Session) suspendsIfIdleLocked(t *Turn) bool {
 // isCalmLocked reports whether a turn that was running when the process died only waits for results. After
 // calmAfter it is cleared.
 func (s *Session) isCalmLocked(t *Turn) bool {
-	return s.attempts >= 2 && t.runs() && t.awaited > 0 && t.awaited >= len(t.pending) && len(t.modelCalls) == 0
+	waits := t.awaited > 0 && t.awaited >= len(t.pending) || t.asleep.begun
+	return s.attempts >= 2 && t.runs() && waits && len(t.modelCalls) == 0
 }
 
 func (s *Session) calmedLocked(t *Turn) {

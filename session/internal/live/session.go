@@ -170,7 +170,9 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 func (s *Session) applyResultLocked(t *Turn, res *record.ToolResult) {
 	t = s.nowLocked(t)
 	t.results[res.CallID] = *res
-	t.closeSteps()
+	if before := len(t.steps); t.closeSteps() < before {
+		t.wakeLocked()
+	}
 	if p := t.pending[res.CallID]; p != nil {
 		delete(t.pending, res.CallID)
 		p.enter(s, callSettled)

@@ -3,7 +3,6 @@ package live
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"slices"
@@ -13,6 +12,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/internal/clock"
+	"github.com/apzuk3/agentd/session/internal/given"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/shared"
@@ -107,29 +107,6 @@ type pending struct {
 	result    *record.ToolResult // written before done is closed
 }
 
-// ClientResult is the result that a client gives to a tool call.
-type ClientResult struct {
-	// CallID is the id of the call.
-	CallID string
-	// Output is the output of the tool, and Error says why it failed. Without both, and
-	// without Parts, the model sees a tool error that says so.
-	Output, Error *string
-	// Parts are the rest of the result; not together with Error.
-	Parts record.Parts
-	// State are keys to write with the result. Numbers may be of type json.Number, which
-	// keeps their digits.
-	State map[string]any
-	// StateField is the name of State in errors and warnings; "" is state_delta.
-	StateField string
-	// by is who gives the result, and warnings are what [Turn.SubmitResult] left out of it.
-	// [Turn.SubmitResult] sets both.
-	by       string
-	warnings []record.Warning
-	// Refused, if set, is why the result cannot be taken. Then only CallID counts; see
-	// [Turn.SubmitResult].
-	Refused *fault.Error
-}
-
 // SessionID returns the session's id.
 func (t *Turn) SessionID() string { return t.s.id }
 
@@ -171,12 +148,12 @@ func (t *Turn) first() (after int64, waited bool) {
 // *fault.Error of code INVALID_REQUEST and changes nothing. A result that cannot be taken, because it is
 // too large or malformed, still settles the call: the model sees a tool error with the reason, and the
 // returned *fault.Error has the reason too.
-func (t *Turn) SubmitResult(ctx context.Context, a ClientResult) error {
+func (t *Turn) SubmitResult(ctx context.Context, a given.Result) error {
 	p := principal.Of(ctx)
-	a.by = p.ID
 	field := cmp.Or(a.StateField, "state_delta")
-	a.State, a.warnings = shared.Permitted(p, field, a.State)
-	res, data, wrong := t.s.resultOf(a)
+	var warnings []record.Warning
+	a.State, warnings = shared.Permitted(p, field, a.State)
+	res, data, wrong := a.Recorded(p.ID, warnings, t.s.limits())
 	if wrong == nil {
 		err := t.s.stateFits(ctx, a.State)
 		if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.LimitExceeded {
@@ -189,7 +166,7 @@ func (t *Turn) SubmitResult(ctx context.Context, a ClientResult) error {
 	}
 	if wrong != nil {
 		var err error
-		res = record.ToolResult{CallID: a.CallID, Outcome: record.Returned, By: a.by}
+		res = record.ToolResult{CallID: a.CallID, Outcome: record.Returned, By: p.ID}
 		res.Error = "the tool's result was refused: " + wrong.Message
 		if data, err = logjson.Marshal(res); err != nil {
 			return err
@@ -202,52 +179,6 @@ func (t *Turn) SubmitResult(ctx context.Context, a ClientResult) error {
 	refused := *wrong
 	refused.Message, refused.Err = fmt.Sprintf("tool call %q: %s", a.CallID, wrong.Message), nil
 	return refused.OfTurn(t.id)
-}
-
-// resultOf returns a client's result as the log has it, or why it cannot be taken.
-func (s *Session) resultOf(a ClientResult) (res record.ToolResult, data json.RawMessage, wrong *fault.Error) {
-	res = record.ToolResult{CallID: a.CallID, Outcome: record.Returned, State: a.State, By: a.by, Warnings: a.warnings}
-	switch {
-	case a.Refused != nil:
-		return res, nil, a.Refused
-	case a.Error != nil && len(a.Parts) > 0:
-		return res, nil, fault.Errorf(fault.Invalid, "parts together with error: a tool that has failed has no result").
-			Breaking("parts", fault.RuleExcluded)
-	case a.Output != nil:
-		res.Output = a.Output
-	case len(a.Parts) > 0:
-		res.Output = new("")
-	case a.Error != nil:
-		res.Error = *a.Error
-		if res.Error == "" {
-			res.Error = "the tool failed without saying why"
-		}
-	default:
-		res.Error = "the client returned neither output nor error"
-	}
-	data, err := logjson.Marshal(res)
-	if err != nil {
-		return res, nil, fault.Errorf(fault.Invalid, "the result cannot be stored: %v", err)
-	}
-	if n, most := len(data), s.limits().MaxResultBytes; n > most {
-		return res, nil, fault.Errorf(fault.LimitExceeded,
-			"the result takes %d bytes, at most %d are allowed", n, most).
-			Breaking("output", fault.RuleRange).Over("result_bytes", most, n)
-	}
-	if len(a.Parts) == 0 {
-		return res, data, nil
-	}
-	if wrong := a.Parts.Check("parts", true); wrong != nil {
-		return res, nil, wrong
-	}
-	if wrong := a.Parts.CheckSize("parts", "output", len(*res.Output), s.limits().MaxPartsBytes); wrong != nil {
-		return res, nil, wrong
-	}
-	res.Parts = a.Parts
-	if data, err = logjson.Marshal(res); err != nil {
-		return res, nil, fault.Errorf(fault.Invalid, "the result cannot be stored: %v", err)
-	}
-	return res, data, nil
 }
 
 // CancelCall settles a call as canceled: the model sees a canceled tool, and the turn continues. An
@@ -266,11 +197,12 @@ func (t *Turn) openStep(calls []record.ToolCall) {
 	}
 }
 
-// closeSteps forgets the responses whose calls all have results.
-func (t *Turn) closeSteps() {
+// closeSteps forgets the responses whose calls all have results, and returns how many are left.
+func (t *Turn) closeSteps() int {
 	t.steps = slices.DeleteFunc(t.steps, func(step []record.ToolCall) bool {
 		return !slices.ContainsFunc(step, func(c record.ToolCall) bool { _, ok := t.results[c.ID]; return !ok })
 	})
+	return len(t.steps)
 }
 
 // timeout returns how long a client may take for a call of a tool.
