@@ -48,27 +48,48 @@ func accessOf(ctx context.Context) *access {
 // observed has each call of next reported to Config.Observe, and writes one line for it.
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		began, method := time.Now(), methodOf(r.URL.Path)
-		part := tracecontext.Parse(r.Header.Get(tracecontext.Header), r.Header.Values(tracecontext.StateHeader)...)
-		ctx, ended := s.now().Observe(tracecontext.With(r.Context(), part), method)
-		a := &access{}
-		if s.now().Authenticate == nil {
-			a.who = principal.Of(ctx)
-		}
-		in, out := &countedBody{ReadCloser: r.Body}, &statusWriter{ResponseWriter: w}
-		whole := false
-		defer func() {
-			code := a.codeOf(out, whole)
-			ended(code)
-			s.logCall(r, a,
-				slog.String("method", method), slog.String("code", code), slog.Duration("took", time.Since(began)),
-				slog.Int64("bytes_in", in.total.Load()), slog.Int64("bytes_out", out.total))
-		}()
-		r = r.WithContext(context.WithValue(ctx, accessKey{}, a))
-		r.Body = in
-		next.ServeHTTP(out, r)
-		whole = true
+		c := s.begin(w, r)
+		defer c.end()
+		next.ServeHTTP(c.out, c.r)
+		c.whole = true
 	})
+}
+
+// call is one call of a method that is observed. The stack of its handler is there for as long as its stream is, and so
+// holds little.
+type call struct {
+	s      *Server
+	r      *http.Request
+	began  time.Time
+	method string
+	ended  func(code string)
+	access access
+	in     countedBody
+	out    *statusWriter
+	whole  bool // the handler has not panicked
+}
+
+// begin begins to observe a call.
+func (s *Server) begin(w http.ResponseWriter, r *http.Request) *call {
+	c := &call{s: s, began: time.Now(), method: methodOf(r.URL.Path), out: &statusWriter{ResponseWriter: w}}
+	part := tracecontext.Parse(r.Header.Get(tracecontext.Header), r.Header.Values(tracecontext.StateHeader)...)
+	ctx, ended := s.now().Observe(tracecontext.With(r.Context(), part), c.method)
+	if c.ended = ended; s.now().Authenticate == nil {
+		c.access.who = principal.Of(ctx)
+	}
+	c.in.ReadCloser = r.Body
+	c.r = r.WithContext(context.WithValue(ctx, accessKey{}, &c.access))
+	c.r.Body = &c.in
+	return c
+}
+
+// end reports a call that is over.
+func (c *call) end() {
+	code := c.access.codeOf(c.out, c.whole)
+	c.ended(code)
+	c.s.logCall(c.r, &c.access,
+		slog.String("method", c.method), slog.String("code", code), slog.Duration("took", time.Since(c.began)),
+		slog.Int64("bytes_in", c.in.total.Load()), slog.Int64("bytes_out", c.out.total))
 }
 
 // methodOf is the method that a path calls, without the package of the protocol.

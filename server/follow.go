@@ -78,8 +78,7 @@ func (f *follower) follow(ctx context.Context) error {
 		case e := <-f.peer.stops():
 			err = f.peer.stopped(e)
 		case <-age.C:
-			err = fault.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", f.srv.now().StreamTimeout,
-				f.hint)
+			err = f.tooOld()
 		case <-proof.due():
 			if e := proof.again(); e != nil {
 				err = e
@@ -94,6 +93,11 @@ func (f *follower) follow(ctx context.Context) error {
 			return err
 		}
 	}
+}
+
+// tooOld ends a stream that was open for as long as one may be.
+func (f *follower) tooOld() error {
+	return fault.Errorf(codeTimeout, "the stream was open for %v, its limit; %s", f.srv.now().StreamTimeout, f.hint)
 }
 
 // forward sends what the feed has. It returns io.EOF at the feed's end.

@@ -29,31 +29,39 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 	}
 	write := connect.NewErrorWriter()
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		p, err := s.now().Authenticate(r)
-		if err == nil {
-			err = p.Check()
+		if r = s.authenticate(write, w, r); r != nil {
+			next.ServeHTTP(w, r)
 		}
-		if err != nil {
-			refusal := connectError(unauthenticated(err))
-			s.noteRefused(r, err, refusal)
-			w.Header().Set("Cache-Control", "no-store")
-			_ = write.Write(w, r, refusal) // a client that is gone reads nothing
-			return
-		}
-		accessOf(r.Context()).as(p)
-		if e := s.tenants.request(p.Tenant, s.now().TenantRequestsPerSecond); e != nil {
-			if streams[r.URL.Path] {
-				e.Code = codeUnavailable // upon which clients come back
-			}
-			refusal := connectError(e)
-			s.limited(e)
-			accessOf(r.Context()).failed(refusal)
-			_ = write.Write(w, r, refusal)
-			return
-		}
-		ctx := context.WithValue(r.Context(), requestKey{}, r)
-		next.ServeHTTP(w, r.WithContext(principal.With(ctx, p)))
 	})
+}
+
+// authenticate returns the request with its principal, or nil after it has refused it. It is apart from the handler,
+// whose stack is there for as long as its stream is.
+func (s *Server) authenticate(write *connect.ErrorWriter, w http.ResponseWriter, r *http.Request) *http.Request {
+	p, err := s.now().Authenticate(r)
+	if err == nil {
+		err = p.Check()
+	}
+	if err != nil {
+		refusal := connectError(unauthenticated(err))
+		s.noteRefused(r, err, refusal)
+		w.Header().Set("Cache-Control", "no-store")
+		_ = write.Write(w, r, refusal) // a client that is gone reads nothing
+		return nil
+	}
+	accessOf(r.Context()).as(p)
+	if e := s.tenants.request(p.Tenant, s.now().TenantRequestsPerSecond); e != nil {
+		if streams[r.URL.Path] {
+			e.Code = codeUnavailable // upon which clients come back
+		}
+		refusal := connectError(e)
+		s.limited(e)
+		accessOf(r.Context()).failed(refusal)
+		_ = write.Write(w, r, refusal)
+		return nil
+	}
+	ctx := context.WithValue(r.Context(), requestKey{}, r)
+	return r.WithContext(principal.With(ctx, p))
 }
 
 // noteRefused has the line of a call say why its caller is refused. Reflection has no such line.

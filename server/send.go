@@ -26,13 +26,22 @@ const resumeHint = "the turn is not over: attach again with after_seq"
 // watches.
 func (st *stream) follow(ctx context.Context) {
 	defer st.detach()
-	st.idle = time.NewTimer(st.srv.now().IdleTimeout)
+	f := st.newFollower()
 	defer st.idle.Stop()
-	f := &follower{
+	st.followed(f.follow(ctx))
+}
+
+// newFollower returns what follows the turn.
+func (st *stream) newFollower() *follower {
+	st.idle = time.NewTimer(st.srv.now().IdleTimeout)
+	return &follower{
 		srv: st.srv, feed: &turnFeed{Watcher: st.watch}, view: st.view, hint: resumeHint,
 		peer: runPeer{st}, quiet: st.idle.C,
 	}
-	err := f.follow(ctx)
+}
+
+// followed ends the stream after its follower has returned err.
+func (st *stream) followed(err error) {
 	e, ok := errors.AsType[*fault.Error](err)
 	switch {
 	case err == nil:

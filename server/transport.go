@@ -43,18 +43,24 @@ func withTransport(maxMessageBytes int, next http.Handler) http.Handler {
 					"received "+r.Proto, http.StatusHTTPVersionNotSupported)
 			return
 		}
-		t := &transport{
-			ctx:  r.Context(),
-			body: &meteredBody{ReadCloser: r.Body, perMessage: skipFactor * int64(maxMessageBytes)},
-			out:  &pieceWriter{ResponseWriter: w},
-			rc:   http.NewResponseController(w),
-		}
-		t.body.next()
+		t, r := newTransport(w, r, maxMessageBytes)
 		defer t.close()
-		r = r.WithContext(context.WithValue(r.Context(), transportKey{}, t))
-		r.Body = t.body
 		next.ServeHTTP(t.out, r)
 	})
+}
+
+// newTransport returns the transport of a request, and the request that has it.
+func newTransport(w http.ResponseWriter, r *http.Request, maxMessageBytes int) (*transport, *http.Request) {
+	t := &transport{
+		ctx:  r.Context(),
+		body: &meteredBody{ReadCloser: r.Body, perMessage: skipFactor * int64(maxMessageBytes)},
+		out:  &pieceWriter{ResponseWriter: w},
+		rc:   http.NewResponseController(w),
+	}
+	t.body.next()
+	r = r.WithContext(context.WithValue(r.Context(), transportKey{}, t))
+	r.Body = t.body
+	return t, r
 }
 
 // close makes the deadlines of no effect: a ResponseController must not be used

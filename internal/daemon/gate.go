@@ -22,16 +22,21 @@ type visit struct{ cancel context.CancelFunc }
 // guard lets h serve requests while the gate is open.
 func (g *gate) guard(h http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		ctx, cancel := context.WithCancel(r.Context())
-		defer cancel()
-		v := &visit{cancel}
+		v, r := newVisit(r)
+		defer v.cancel()
 		if !g.enter(v) {
 			http.Error(w, "this server has stopped", http.StatusServiceUnavailable)
 			return
 		}
 		defer g.leave(v)
-		h.ServeHTTP(w, r.WithContext(ctx))
+		h.ServeHTTP(w, r)
 	})
+}
+
+// newVisit returns the visit of a request, and the request that it can cancel.
+func newVisit(r *http.Request) (*visit, *http.Request) {
+	ctx, cancel := context.WithCancel(r.Context())
+	return &visit{cancel}, r.WithContext(ctx)
 }
 
 func (g *gate) enter(v *visit) bool {

@@ -103,6 +103,7 @@ func (p *pacer) rest(now time.Time) {
 	if h.allocated-before > restAlloc || h.unused < restUnused || now.Before(p.next) {
 		return
 	}
+	runtime.GC() // it halves the stacks that are too large, and so does the next one
 	debug.FreeOSMemory()
 	took := time.Since(now)
 	p.next = time.Now().Add(restFactor * took)
