@@ -101,7 +101,7 @@ func say(ctx context.Context, r *session.Run, id string, path []string, pieces .
 	})
 }
 
-// call appends an event with tool calls and awaits them all.
+// call appends an event with tool calls and awaits them all at once, as ADK does.
 func call(ctx context.Context, r *session.Run, ids ...string) (map[string]record.ToolResult, error) {
 	ev := &record.Event{Path: []string{"root"}}
 	for _, id := range ids {
@@ -110,15 +110,28 @@ func call(ctx context.Context, r *session.Run, ids ...string) (map[string]record
 	if err := add(ctx, r, ev); err != nil {
 		return nil, err
 	}
-	out := map[string]record.ToolResult{}
-	for _, id := range ids {
-		res, err := r.Await(ctx, id)
-		if err != nil {
-			return out, err
-		}
-		out[id] = res
+	type outcome struct {
+		id  string
+		res record.ToolResult
+		err error
 	}
-	return out, nil
+	results := make(chan outcome)
+	for _, id := range ids {
+		go func() {
+			res, err := r.Await(ctx, id)
+			results <- outcome{id, res, err}
+		}()
+	}
+	out := map[string]record.ToolResult{}
+	var failed error
+	for range ids {
+		if o := <-results; o.err == nil {
+			out[o.id] = o.res
+		} else {
+			failed = o.err
+		}
+	}
+	return out, failed
 }
 
 var root = []string{"root"}

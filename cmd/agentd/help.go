@@ -93,7 +93,9 @@ var helps = map[string]string{
 		"and has reset its stream, and goes on otherwise), continue (it goes on; off is the same), or cancel.",
 	"serve_shutdown_grace": "How long model calls that are under way are waited for when the server stops. " +
 		"All else is suspended at once, and goes on after the next start.",
-	"serve_purge_after":    "How long the log of a session that is not used is kept; 0 is for ever.",
+	"serve_purge_after": "How long the log of a session that is not used is kept; 0 is for ever.",
+	"serve_hibernate_after": "How long a turn must only wait for results until it lets its engine go, which " +
+		"runs again from the log; longer by a thousandth for each record of the session.",
 	"serve_handover_grace": "How long the tool calls of a client that has left wait before another client is asked.",
 	"serve_model_cool_down": "How long the calls of a model that keeps failing are suspended at first; " +
 		"longer each time it fails again, up to 2m.",

@@ -59,7 +59,9 @@ type serveCmd struct {
 
 	AuditRetention time.Duration `default:"8760h" help:"How long entries of the audit trail are kept; 0 is for ever."`
 
-	IdleTurn      time.Duration `live:"" default:"1m" help:"How long a turn that waits for a client stays in memory."`
+	IdleTurn       time.Duration `live:"" default:"1m" help:"How long a turn that waits for a client stays in memory."`
+	HibernateAfter time.Duration `live:"" default:"1s" help:"${serve_hibernate_after}"`
+
 	HandoverGrace time.Duration `live:"" default:"2s" help:"${serve_handover_grace}"`
 	TurnTimeout   time.Duration `live:"" default:"1h" help:"Longest turn."`
 	ToolTimeout   time.Duration `live:"" default:"10m" help:"Longest wait for the result of a tool call."`
@@ -181,7 +183,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.Retention = c.Retention
 	cfg.Turns.PurgeAfter = c.PurgeAfter
 	cfg.Turns.IdleTurn = c.IdleTurn
-	cfg.Turns.HandoverGrace = c.HandoverGrace
+	cfg.Turns.HandoverGrace, cfg.Turns.HibernateAfter = c.HandoverGrace, c.HibernateAfter
 	cfg.Turns.MaxQueued = c.MaxQueued
 	cfg.Turns.MaxSharedBytes, cfg.Turns.MaxSharedKeys = c.MaxSharedBytes, c.MaxSharedKeys
 	cfg.Turns.MaxOwnBytes, cfg.Turns.MaxOwnKeys = c.MaxStateBytes, c.MaxStateKeys
@@ -223,6 +225,7 @@ func (c *serveCmd) Validate() error {
 		"retention":       c.Retention,
 		"idle-turn":       c.IdleTurn,
 		"handover-grace":  c.HandoverGrace,
+		"hibernate-after": c.HibernateAfter,
 	} {
 		errs = append(errs, above0(name, d))
 	}

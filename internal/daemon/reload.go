@@ -80,6 +80,7 @@ func (c Config) Reloaded(next Config) Config {
 	c.Turns.MaxTurns, c.Turns.MaxQueued = next.Turns.MaxTurns, next.Turns.MaxQueued
 	c.Turns.TurnTimeout, c.Turns.ToolTimeout = next.Turns.TurnTimeout, next.Turns.ToolTimeout
 	c.Turns.HandoverGrace, c.Turns.IdleTurn = next.Turns.HandoverGrace, next.Turns.IdleTurn
+	c.Turns.HibernateAfter = next.Turns.HibernateAfter
 	c.Turns.Budget, c.Turns.SessionBudget = next.Turns.Budget, next.Turns.SessionBudget
 	c.Turns.TenantDay, c.Turns.TenantMonth = next.Turns.TenantDay, next.Turns.TenantMonth
 	c.Tenants = next.Tenants

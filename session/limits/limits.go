@@ -38,6 +38,10 @@ type Limits struct {
 	// HandoverGrace is how long the calls of a client that has left wait for it
 	// before another client is asked. Default 2 s.
 	HandoverGrace time.Duration
+	// HibernateAfter is how long a turn must only wait for results until it lets its
+	// engine go, which runs again from the log; longer by a thousandth for each record
+	// of the session. Default 1 s.
+	HibernateAfter time.Duration
 	// IdleTurn is how long a turn that waits for a client stays in memory.
 	// Default 1 min.
 	IdleTurn time.Duration
@@ -131,6 +135,7 @@ func (l Limits) WithDefaults() Limits {
 	span(&l.TurnTimeout, time.Hour)
 	span(&l.ToolTimeout, 10*time.Minute)
 	span(&l.HandoverGrace, 2*time.Second)
+	span(&l.HibernateAfter, time.Second)
 	span(&l.IdleTurn, time.Minute)
 	span(&l.Retention, 24*time.Hour)
 	span(&l.StopGrace, 5*time.Second)
@@ -144,8 +149,8 @@ func (l Limits) Validate() error {
 	counts := min(l.MaxTurns, l.MaxTenantTurns, l.MaxIdleSessions, l.MaxQueued, l.MaxCalls, l.MaxPromptBytes,
 		l.MaxPartsBytes, l.MaxResultBytes, l.MaxStateBytes, l.MaxOwnBytes, l.MaxOwnKeys, l.MaxSharedBytes,
 		l.MaxSharedKeys, l.WatchItems, l.WatchBytes)
-	spans := min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.IdleTurn, l.Retention, l.PurgeAfter, l.StopGrace,
-		l.StorePatience)
+	spans := min(l.TurnTimeout, l.ToolTimeout, l.HandoverGrace, l.HibernateAfter, l.IdleTurn, l.Retention,
+		l.PurgeAfter, l.StopGrace, l.StorePatience)
 	if counts < 0 || spans < 0 {
 		return errors.New("session: Config.Limits has a negative field")
 	}

@@ -64,7 +64,7 @@ func newDaemon(t testing.TB, path, provider string, env ...string) *process {
 	d.env = append([]string{
 		"HOME=" + d.home, "GORACE=atexit_sleep_ms=0 halt_on_error=1", "OPENAI_BASE_URL=" + provider + "/v1",
 		"AGENTD_ADDR=" + d.addr, "AGENTD_ADMIN_ADDR=off", "AGENTD_DATA=" + d.dir, "AGENTD_LOG_LEVEL=warn", "AGENTD_LOG_FORMAT=json",
-		"AGENTD_SHUTDOWN_GRACE=150ms", "AGENTD_HANDOVER_GRACE=150ms",
+		"AGENTD_SHUTDOWN_GRACE=150ms", "AGENTD_HANDOVER_GRACE=150ms", "AGENTD_HIBERNATE_AFTER=5ms",
 		"AGENTD_QUARANTINE_AFTER=0", // no turn is to blame for kills that come from outside
 	}, env...)
 	t.Cleanup(d.kill)

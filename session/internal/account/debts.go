@@ -1,6 +1,9 @@
 package account
 
-import "sync"
+import (
+	"strings"
+	"sync"
+)
 
 // Debts are the reservations for calls that are over and whose usage is recorded later, by the agents that made them,
 // oldest first. The zero value has none. Its methods may be called from any goroutine.
@@ -10,9 +13,9 @@ type Debts struct {
 	closed bool
 }
 
-// End gives back what was reserved for a call of an agent: at once, or with owed once its usage is recorded.
-func (d *Debts) End(agent string, release func(), owed bool) {
-	if !owed || !d.keep(agent, release) {
+// End gives back what was reserved for a call of the agent at a path: at once, or with owed once its usage is recorded.
+func (d *Debts) End(path []string, release func(), owed bool) {
+	if !owed || !d.keep(strings.Join(path, "/"), release) {
 		release()
 	}
 }
@@ -30,9 +33,9 @@ func (d *Debts) keep(agent string, release func()) bool {
 	return true
 }
 
-// Settle gives back what was reserved for the oldest call of an agent whose usage is recorded now.
-func (d *Debts) Settle(agent string) {
-	if release := d.oldest(agent); release != nil {
+// Settle gives back what was reserved for the oldest call of the agent at a path whose usage is recorded now.
+func (d *Debts) Settle(path []string) {
+	if release := d.oldest(strings.Join(path, "/")); release != nil {
 		release()
 	}
 }

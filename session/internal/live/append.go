@@ -10,6 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/probation"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/retry"
@@ -208,7 +209,7 @@ func (s *Session) tryLocked(f *flight) error {
 		}
 		s.reportLocked(e)
 		if ev, ok := e.fact.(*record.Event); ok && ev.Usage != nil && e.attempt != nil {
-			e.attempt.debts.Settle(agentOf(ev.Path))
+			e.attempt.debts.Settle(ev.Path)
 		}
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()
@@ -227,11 +228,14 @@ func (s *Session) tryLocked(f *flight) error {
 // numberLocked makes the batch of a flight and gives its records their sequence numbers.
 func (s *Session) numberLocked(f *flight) error {
 	now := s.store.Stamp()
-	f.batch = store.Batch{SessionID: s.key, Create: s.create, After: s.seq, Attempts: stepsForward(f.entries)}
+	f.batch = store.Batch{SessionID: s.key, Create: s.create, After: s.seq}
 	x := s.index.Clone()
 	for i, e := range f.entries {
 		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
 		f.batch.Records = append(f.batch.Records, e.rec)
+		if probation.IsStep(e.kind) {
+			f.batch.Attempts = 1
+		}
 		f.batch.Shared = append(f.batch.Shared, e.shared...)
 		if e.key != nil { // turns of one session begin one by one
 			f.batch.Key = e.key

@@ -8,6 +8,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/internal/keys"
+	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -55,11 +56,5 @@ func (t *Turn) newAttempt() *attempt {
 
 // noAttempt returns an attempt that does not run: done is closed.
 func (t *Turn) noAttempt() *attempt {
-	return &attempt{t: t, done: closed, cancel: func(error) {}}
+	return &attempt{t: t, done: lock.Closed, cancel: func(error) {}}
 }
-
-var closed = func() chan struct{} {
-	c := make(chan struct{})
-	close(c)
-	return c
-}()

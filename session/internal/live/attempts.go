@@ -1,19 +1,6 @@
 package live
 
-import "github.com/apzuk3/agentd/session/internal/probation"
-
-// stepsForward returns the count of attempts after entries are written: 1 if one is a step forward, 0 for
-// no change.
-func stepsForward(entries []*entry) int64 {
-	for _, e := range entries {
-		if probation.IsStep(e.kind) {
-			return 1
-		}
-	}
-	return 0
-}
-
-// steppedLocked applies the count of stepsForward.
+// steppedLocked applies the count of attempts after an append: 1 if it is a step forward, 0 for no change.
 func (s *Session) steppedLocked(attempts int64) {
 	if attempts > 0 {
 		if s.attempts > 1 {

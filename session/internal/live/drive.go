@@ -15,7 +15,8 @@ import (
 
 // Driver is one attempt of a turn as the server uses it: [Driver.Begin], [Driver.Drive], once more each time that
 // [Driver.Hibernates] says so, [Session.Finish], [Driver.StopRunning], [Driver.Log], [Driver.Retire] and [Driver.Over],
-// in this order, from one goroutine at a time. Halt, Suspend, Drain and Ended may be called from any goroutine once it has begun.
+// in this order, from one goroutine at a time. Halt, Suspend, Drain and Ended may be called from any goroutine once it
+// has begun.
 type Driver struct {
 	a   *attempt
 	run *Run // what the engine has of it

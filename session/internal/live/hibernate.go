@@ -12,12 +12,12 @@ import (
 // its timers and its clients stay as they are. When a response has all of its results, or the turn is to end, the
 // engine runs once more, from the log, as it does when a turn is resumed.
 
-// hibernateAfter is how long a turn must only wait before it hibernates, and hibernateFor how much longer for each
-// record of the session: what the engine has to read again is to be little beside the wait.
-const (
-	hibernateAfter = time.Second
-	hibernateFor   = time.Millisecond
-)
+// hibernateAfter is how long a turn must only wait before it hibernates: longer in a long session, so that what the
+// engine has to read again is little beside the wait.
+func (s *Session) hibernateAfter() time.Duration {
+	after := s.limits().HibernateAfter
+	return after + after/1000*time.Duration(min(s.seq, 10_000))
+}
 
 // hibernation is the part of an attempt that is about it. Session.mu protects it.
 type hibernation struct {
@@ -52,6 +52,7 @@ func (s *Session) hibernateLocked(t *Turn) {
 		t.asleep.busy = t.answered()
 		return
 	}
+	s.tail.Shorten()
 	t.asleep.begun = true
 	t.asleep.let(ErrSuspended)
 }

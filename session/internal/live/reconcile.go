@@ -60,8 +60,7 @@ func (s *Session) reconcileTimersLocked(t *Turn, late bool, left time.Duration) 
 		s.alarms.Set(&t.wall, left, func() {})
 	}
 	if t.asleep.alarm.Lacks(s.hibernatesLocked(t)) {
-		after := hibernateAfter + time.Duration(s.seq)*hibernateFor
-		s.alarms.Set(&t.asleep.alarm, after, func() { s.hibernateLocked(t) })
+		s.alarms.Set(&t.asleep.alarm, s.hibernateAfter(), func() { s.hibernateLocked(t) })
 	}
 	if t.calm.Lacks(s.isCalmLocked(t)) {
 		s.alarms.Set(&t.calm, calmAfter, func() { s.calmedLocked(t) })

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"iter"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
@@ -117,13 +116,10 @@ func (r *Run) BeginCall(
 	return func(owed bool) {
 		over()
 		if release != nil {
-			r.a.debts.End(agentOf(call.Path), release, owed)
+			r.a.debts.End(call.Path, release, owed)
 		}
 	}, nil
 }
-
-// agentOf names the agent at a path, for Debts.
-func agentOf(path []string) string { return strings.Join(path, "/") }
 
 // reserve reserves what a call may cost of the tenant's budget; release is nil if it has none. refused is why the call
 // must not begin.
@@ -177,9 +173,12 @@ func (r *Run) admit(ctx context.Context, call record.ModelCall, before *fault.Er
 		s.mu.Lock()
 		defer s.mu.Unlock()
 		delete(a.modelCalls, key)
-		if len(a.modelCalls) == 0 && a.noCalls != nil {
-			close(a.noCalls)
-			a.noCalls = nil
+		if len(a.modelCalls) == 0 {
+			a.modelCalls = nil
+			if a.noCalls != nil {
+				close(a.noCalls)
+				a.noCalls = nil
+			}
 		}
 		s.reconcileLocked()
 	}, nil

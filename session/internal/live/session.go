@@ -319,7 +319,7 @@ func (s *Session) publishLocked(it render.Item) {
 	for w := range s.watchers {
 		it.Offered = nil
 		if it.Fact != nil && w.offered != nil && s.nowLocked(w.t) == s.turn {
-			for _, id := range opens(it.Fact) {
+			for _, id := range it.Opens() {
 				if p := s.turn.pending[id]; p != nil && s.showsOfferLocked(p, w) {
 					it.Offered = append(it.Offered, id)
 				}
@@ -336,18 +336,6 @@ func (s *Session) showsOfferLocked(p *pending, w *Watcher) bool {
 		return p.open() && w.offered[p.call.Name] && !s.store.draining.Load()
 	}
 	return p.open() && p.owner == w
-}
-
-// opens returns the ids of the calls that a fact may open for clients.
-func opens(fact any) []string {
-	if f, ok := fact.(*record.InteractionResolved); ok {
-		return []string{f.ID}
-	}
-	var ids []string
-	for _, call := range record.CallsOf(fact) {
-		ids = append(ids, call.ID)
-	}
-	return ids
 }
 
 // failLocked ends the watchers of the turn with an error, and those that join until it is resumed. If

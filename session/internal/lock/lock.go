@@ -57,3 +57,10 @@ func Await(ctx context.Context, mu *sync.Mutex, look func() <-chan struct{}) err
 		}
 	}
 }
+
+// Closed is a channel that is closed, of what is over before it began.
+var Closed = func() chan struct{} {
+	c := make(chan struct{})
+	close(c)
+	return c
+}()

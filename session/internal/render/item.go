@@ -43,3 +43,15 @@ type Unserved struct {
 func FactItem(rec record.Record, fact any) Item {
 	return Item{Pos: position.Of(rec.Seq, 0), Record: rec, Fact: fact}
 }
+
+// Opens returns the ids of the calls that a fact may open for clients.
+func (it *Item) Opens() []string {
+	if f, ok := it.Fact.(*record.InteractionResolved); ok {
+		return []string{f.ID}
+	}
+	var ids []string
+	for _, call := range record.CallsOf(it.Fact) {
+		ids = append(ids, call.ID)
+	}
+	return ids
+}
