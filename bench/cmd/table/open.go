@@ -114,7 +114,7 @@ func runCancel(ctx context.Context, b *bench, t *target) ([]float64, error) {
 	l := &load{server: t.server}
 	turn := peer.Turn{Script: script.Script{Chunks: 1000, Every: pace, Turn: 1}, Cancel: true}
 	times := b.size(200, 5)
-	var took []time.Duration
+	var quiet, aborted []time.Duration
 	for i := range times + times/10 {
 		heard, err := l.server.Begin().Turn(ctx, turn)
 		if err != nil {
@@ -129,12 +129,12 @@ func runCancel(ctx context.Context, b *bench, t *target) ([]float64, error) {
 		if err != nil {
 			return nil, err
 		}
-		quiet := max(heard.Ended.Sub(heard.Canceled), gone.Sub(heard.Canceled))
 		if i >= times/10 { // after some that warm up
-			took = append(took, quiet)
+			aborted = append(aborted, gone.Sub(heard.Canceled))
+			quiet = append(quiet, max(heard.Ended.Sub(heard.Canceled), aborted[len(aborted)-1]))
 		}
 	}
-	return []float64{quantile(took, 0.99)}, b.counted(ctx, l)
+	return []float64{quantile(quiet, 0.99), quantile(aborted, 0.99)}, b.counted(ctx, l)
 }
 
 // left waits until the callers of so many model calls are gone, and returns when the last one was.
