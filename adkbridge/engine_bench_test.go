@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"runtime"
+	"strings"
 	"testing"
 	"time"
 
@@ -18,7 +19,7 @@ import (
 )
 
 // BenchmarkEngine is a turn of 20 tool calls, one after the other, and a text, whose model and tool take no time, after
-// so many rounds of history. engine=adk is the bridge with ADK, engine=none the bridge alone: a loop calls the model, keeps
+// so many rounds of history, and with tool results of so many bytes. engine=adk is the bridge with ADK, engine=none the bridge alone: a loop calls the model, keeps
 // the response, runs the tool, and keeps its result. Between them is what ADK takes: adk-µs/step, adk-allocs/step and
 // adk-B/step for each model call with its tool call.
 func BenchmarkEngine(b *testing.B) {
@@ -27,10 +28,10 @@ func BenchmarkEngine(b *testing.B) {
 		name string
 		run  func(r *Runner, ctx context.Context, run handle) error
 	}{{"none", (*Runner).runBare}, {"adk", (*Runner).runTurn}}
-	for _, rounds := range []int{10, 100, 1000} {
+	for _, c := range []struct{ rounds, result int }{{10, 10}, {100, 10}, {1000, 10}, {10, 64 << 10}} {
 		var bare took
 		for _, engine := range engines {
-			b.Run(fmt.Sprintf("rounds=%d/engine=%s", rounds, engine.name), func(b *testing.B) {
+			b.Run(fmt.Sprintf("rounds=%d/result=%d/engine=%s", c.rounds, c.result, engine.name), func(b *testing.B) {
 				calls := 0
 				s := &script{always: func(string) step {
 					if calls++; calls%(steps+1) == 0 {
@@ -41,7 +42,9 @@ func BenchmarkEngine(b *testing.B) {
 				root := llm("root")
 				run := quickRun{newFakeRun(b, root, "")}
 				run.recs = nil
-				n := 5 * rounds // a round is a prompt, a call, its result, and two texts
+				result := resultWith(fmt.Sprintf(`{"ok":%q}`, strings.Repeat("x", c.result)))
+				run.client = func(record.ToolCall) record.ToolResult { return result }
+				n := 5 * c.rounds // a round is a prompt, a call, its result, and two texts
 				hist := benchHistory(b, run.fakeRun, n, "root")
 				hist.prompt("root", "", 0)
 				saved, items := *hist.prompts[promptKey{"root", ""}], len(hist.items)
@@ -66,7 +69,7 @@ func BenchmarkEngine(b *testing.B) {
 				}
 				each := now().since(before, float64(b.N*(steps+1)))
 				b.ReportMetric(each.micros, "µs/step")
-				if engine.name == "none" {
+				if engine.name == "none" || bare.allocs == 0 {
 					bare = each
 					return
 				}
