@@ -91,7 +91,8 @@ func workloads() []workload {
 			{title: "ms, reconnect to a turn of 1,000 events that is over, p50", must: 2},
 		}, without: []kind{floor, adk}, run: runReconnect},
 		{name: "cancel", rows: []row{
-			{title: "ms, cancel to quiet, p99", must: 1}, {title: "ms, cancel until its model call is gone, p99", must: 1},
+			{title: "ms, cancel to quiet, p99", must: 1},
+			{title: "ms, cancel until its model call is gone, p99", must: 1},
 		}, without: []kind{floor, adk}, run: runCancel},
 		{name: "start-open", rows: []row{{title: "ms until it serves, 10,000 open turns", must: 1000}},
 			without: []kind{floor, adk, memory, baseMemory}, once: true, run: runStartOpen},

@@ -156,7 +156,9 @@ func (c *agentdConversation) execute(t Turn) *agentdv1.RunRequest_ExecuteRequest
 }
 
 // answerTo is what the tool returns to the n-th call of the conversation.
-func answerTo(call *agentdv1.RunResponse_ToolCallRequest) (result *agentdv1.RunRequest_ToolCallResponse, n int, err error) {
+func answerTo(
+	call *agentdv1.RunResponse_ToolCallRequest,
+) (result *agentdv1.RunRequest_ToolCallResponse, n int, err error) {
 	var in struct{ N int }
 	if err := json.Unmarshal([]byte(call.GetToolInput()), &in); err != nil {
 		return nil, 0, fmt.Errorf("the input of a tool call: %w", err)
@@ -188,7 +190,9 @@ func (c *agentdConversation) receive(ctx context.Context, r *run) (Heard, error)
 			}
 			if r.turn.Cancel && h.Canceled.IsZero() {
 				h.Canceled = time.Now()
-				r.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Cancel{Cancel: &agentdv1.RunRequest_CancelRequest{}}})
+				r.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Cancel{
+					Cancel: &agentdv1.RunRequest_CancelRequest{},
+				}})
 			}
 		case *agentdv1.RunResponse_ToolCall:
 			h.ToolCalls++

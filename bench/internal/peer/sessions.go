@@ -130,10 +130,10 @@ func (c *sessionsConversation) work(
 // cancel cancels a turn. That it is canceled is said by its end.
 func (c *sessionsConversation) cancel(ctx context.Context, turn string) error {
 	_, err := c.server.stub.CancelTurn(ctx, with(c, &agentdv1.CancelTurnRequest{SessionId: c.session, TurnId: turn}))
-	if ctx.Err() != nil { // the end was heard before the answer
-		return nil
+	if ctx.Err() == nil { // else the end was heard before the answer
+		return err
 	}
-	return err
+	return nil
 }
 
 // with is a request with the header of the client.
