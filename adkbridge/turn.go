@@ -241,8 +241,10 @@ func (t *turn) runTree(ctx context.Context, r *Runner) (err error) {
 // one call, and a turn that waits for it waits on one goroutine less.
 func runTasks(ctx context.Context, tasks []func(context.Context)) {
 	last := len(tasks) - 1
+	var others sync.WaitGroup
+	defer others.Wait()
 	for _, task := range tasks[:last] {
-		go task(ctx)
+		others.Go(func() { task(ctx) })
 	}
 	tasks[last](ctx)
 }
