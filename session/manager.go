@@ -266,8 +266,9 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		After(refusal.Soon)
 }
 
-// startTries bounds how often tryStart is called when it races with the ends of other turns.
-const startTries = 8
+// startTries bounds how often tryStart is called when it races with other starts: each lost race is a turn that another
+// caller has started and that is over already.
+const startTries = 64
 
 // tryStart starts a turn or queues its prompt. launched reports whether a goroutine drives the turn: that
 // goroutine then owns ref and one count of m.turns.

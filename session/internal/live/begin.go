@@ -68,13 +68,16 @@ func (s *Session) Unreserve() {
 	}
 }
 
-// AwaitStart waits until nobody has reserved the session: the turn runs, or has failed to start.
+// AwaitStart waits until nobody has reserved the session, and no turn is suspending or ending.
 func (s *Session) AwaitStart(ctx context.Context) error {
-	starting := lock.Get(&s.mu, func() chan struct{} { return s.starting })
-	if starting == nil {
-		return nil
-	}
-	return lock.Wait(ctx, starting)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return lock.Await(ctx, &s.mu, func() <-chan struct{} {
+		if t := s.turn; t != nil && t.runs() && t.phase != turnRunning {
+			return t.done
+		}
+		return s.starting
+	})
 }
 
 // RepeatSpec returns the session's last tree and tools, without a prompt.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/internal/lock"
 )
 
 // What tests of a manager do with its sessions.
@@ -20,9 +21,7 @@ func (s *Session) HoldStart() (release func()) {
 
 // StartedAt returns when a turn has started.
 func StartedAt(t *Turn) time.Time {
-	t.s.mu.Lock()
-	defer t.s.mu.Unlock()
-	return t.started
+	return lock.Get(&t.s.mu, func() time.Time { return t.started })
 }
 
 // CheckTimers returns what of the timers in force does not follow from the phases, or the other way round.

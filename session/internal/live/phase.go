@@ -8,9 +8,8 @@ import (
 
 // A turn and a tool call each have one phase, which one function changes: [Turn.enter] and [pending.enter].
 // Offers and timers follow from the phases: see [Session.reconcileLocked].
-//
-// turnPhase is the phase of a turn in this process. It is apart from the records and the attempt of the
-// turn.
+
+// turnPhase is the phase of a turn in this process, apart from its records and its attempt.
 //
 //	new ──► queued ──► claimed ──► injected        a prompt waits; it becomes
 //	 │       │ ▲ │ ◄─────┘                         a message of the running turn, or
