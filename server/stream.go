@@ -287,6 +287,7 @@ func (st *stream) close() {
 	st.t.abortRead()
 	<-st.receiverDone
 	st.t.lastWrite(st.srv.now().WriteTimeout)
+	st.t.out.more = true // net/http sends the end of the stream together with connect's
 }
 
 // note has the line of the call say what came of the stream.
