@@ -9,7 +9,6 @@ import (
 	"google.golang.org/adk/v2/agent/workflowagents/parallelagent"
 	"google.golang.org/adk/v2/agent/workflowagents/sequentialagent"
 	adksession "google.golang.org/adk/v2/session"
-	"google.golang.org/adk/v2/tool"
 	"google.golang.org/genai"
 )
 
@@ -93,7 +92,7 @@ func (t *turn) buildNode(n *node, built map[string]agent.Agent) (agent.Agent, er
 // buildLLM builds an LLM agent. ADK's output key is not used: it stores the text
 // of every event, that of tool calls and results included; see commit.
 func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
-	var tools []tool.Tool
+	var tools toolbox
 	for _, d := range n.tools {
 		tools = append(tools, &remoteTool{baseTool{t: t, name: d.name, decl: d.decl}})
 	}
@@ -113,7 +112,7 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 		AfterAgentCallbacks:  t.afterAgent(n),
 
 		Model: &agentModel{t: t, n: n},
-		Tools: tools,
+		Tools: tools.forADK(),
 		// Left unset, ADK writes it while the tree runs, which is a data race.
 		Mode: llmagent.ModeChat,
 		// Without an LLM agent above there is no transfer, but ADK would offer one to the

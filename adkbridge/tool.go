@@ -100,6 +100,34 @@ func (e *exitTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
 	})
 }
 
+// toolbox is all tools of an agent as one, which only offers them: for each tool of an agent ADK makes a context and
+// a random id at each model call. ADK finds the tool that it runs in the request, where the toolbox has put it.
+type toolbox []interface {
+	tool.Tool
+	ProcessRequest(ctx agent.Context, req *adkmodel.LLMRequest) error
+}
+
+func (toolbox) Name() string        { return "agentd.tools" }
+func (toolbox) Description() string { return "" }
+func (toolbox) IsLongRunning() bool { return false }
+
+func (b toolbox) ProcessRequest(ctx agent.Context, req *adkmodel.LLMRequest) error {
+	for _, t := range b {
+		if err := t.ProcessRequest(ctx, req); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// forADK returns the tools as ADK takes them.
+func (b toolbox) forADK() []tool.Tool {
+	if len(b) == 0 {
+		return nil
+	}
+	return []tool.Tool{b}
+}
+
 // transferRunner replaces ADK's transfer tool, which lets a model transfer to agents
 // that do not exist. classify has checked the target.
 type transferRunner struct{ t *turn }

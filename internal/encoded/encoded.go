@@ -7,6 +7,7 @@
 package encoded
 
 import (
+	"bytes"
 	"io"
 	"reflect"
 	"slices"
@@ -261,8 +262,17 @@ func (b *Body) Add(segments ...[]byte) {
 // Len is the length of the body.
 func (b *Body) Len() int64 { return b.length }
 
+// small is the length up to which a body is read from one copy: net/http writes the headers apart from what it does not
+// know to be in memory.
+const small = 16 << 10
+
 // Reader returns a reader of the whole body, as often as it is called.
-func (b *Body) Reader() io.ReadCloser { return &reader{rest: b.segments} }
+func (b *Body) Reader() io.ReadCloser {
+	if b.length <= small {
+		return io.NopCloser(bytes.NewReader(slices.Concat(b.segments...)))
+	}
+	return &reader{rest: b.segments}
+}
 
 // reader reads segments.
 type reader struct {

@@ -1,10 +1,16 @@
 package encoded
 
 import (
+	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
 	"math/rand/v2"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"sync/atomic"
 	"testing"
 	"testing/iotest"
 
@@ -169,6 +175,10 @@ func TestBody(t *testing.T) {
 	if b.Len() != 9 {
 		t.Errorf("the length is %d", b.Len())
 	}
+	large := bytes.Repeat([]byte("0123456789"), small/10)
+	if err := iotest.TestReader(NewBody(large, []byte("0123456789")).Reader(), append(large, "0123456789"...)); err != nil {
+		t.Error(err)
+	}
 	empty, err := io.ReadAll(new(Body).Reader())
 	if err != nil || len(empty) > 0 {
 		t.Errorf("an empty body is %q, %v", empty, err)
@@ -202,4 +212,48 @@ func TestPut(t *testing.T) {
 	if none.Put("a", 1); none.Take() != nil {
 		t.Error("nothing keeps something")
 	}
+}
+
+// TestSmallBodyIsOneWrite: net/http sends a small body together with the headers.
+func TestSmallBodyIsOneWrite(t *testing.T) {
+	srv := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body)
+	}))
+	defer srv.Close()
+	var writes atomic.Int32
+	hc := &http.Client{Transport: &http.Transport{
+		WriteBufferSize: 2 * small,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			c, err := new(net.Dialer).DialContext(ctx, network, addr)
+			return writeCounter{c, &writes}, err
+		},
+	}}
+	defer hc.CloseIdleConnections()
+	for _, n := range []int{0, 100, small} {
+		body := NewBody(make([]byte, n/2), make([]byte, n-n/2))
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL, body.Reader())
+		if err != nil {
+			t.Fatal(err)
+		}
+		req.ContentLength = body.Len()
+		writes.Store(0)
+		resp, err := hc.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		_ = resp.Body.Close()
+		if got := writes.Load(); got != 1 {
+			t.Errorf("a request of %d bytes takes %d writes", n, got)
+		}
+	}
+}
+
+type writeCounter struct {
+	net.Conn
+	n *atomic.Int32
+}
+
+func (c writeCounter) Write(p []byte) (int, error) {
+	c.n.Add(1)
+	return c.Conn.Write(p)
 }

@@ -13,16 +13,20 @@ import (
 // idleConns are the unused connections that are kept to one host.
 const idleConns = 128
 
+// writeBytes is up to which length a request is one write.
+const writeBytes = 16 << 10
+
 // HTTPClient returns a client for a provider's calls. It follows no redirect, since the key would
 // travel along in a header of the provider's own; it ends a response with a line of more than
 // maxLine bytes (0 means 1 MiB); it lets the server see that the provider is not silent, and keep
 // raw responses for turns that ask for them. It sets no timeout, since the server does. base may
-// be nil for a transport of its own with the default settings, but that it keeps up to 128 unused
-// connections to each host, since a server of HTTP/1.1 needs one for each call at the same time.
+// be nil for a transport of its own with the default settings, but that it writes up to 16 KiB at once,
+// and keeps up to 128 unused connections to each host, since a server of HTTP/1.1 needs one for each call at the same time.
 func HTTPClient(base http.RoundTripper, maxLine int) *http.Client {
 	if base == nil {
 		own := http.DefaultTransport.(*http.Transport).Clone()
 		own.MaxIdleConns, own.MaxIdleConnsPerHost = 4*idleConns, idleConns
+		own.WriteBufferSize = writeBytes
 		base = own
 	}
 	return &http.Client{

@@ -100,7 +100,11 @@ func (b *bench) all(ctx context.Context, chosen []workload, columns []kind, out 
 	}
 	r := results{}
 	for _, w := range chosen {
-		for range b.repeats {
+		repeats := b.repeats
+		if w.once {
+			repeats = 1
+		}
+		for range repeats {
 			// One after another, so that what changes on the machine changes for all.
 			for _, k := range columns {
 				if err := b.measure(ctx, w, k, b.wire, r); err != nil {

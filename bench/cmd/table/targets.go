@@ -34,7 +34,9 @@ type target struct {
 	*proc.Process
 	kind   kind
 	server peer.Server
-	dir    string // of its data; "" is none
+	turns  *peer.Turns                     // of agentd
+	dir    string                          // of its data; "" is none
+	again  func(ctx context.Context) error // starts an agentd on its data
 }
 
 // start starts a server of a kind.
@@ -82,20 +84,36 @@ func (b *bench) startAgentd(ctx context.Context, t *target, binary string, wire 
 		header.Set(proxyUser, "bench")
 		args = append(args, "--data", ":memory:", "--trusted-proxies", "127.0.0.1/32", "--proxy-user-header", proxyUser)
 	}
-	var err error
 	var env []string
 	for name, value := range peer.Environment(b.model.URL) {
 		env = append(env, name+"="+value)
 	}
-	t.Process, err = proc.Start(ctx, b.core, env, args...)
-	switch {
-	case err != nil:
-	case b.api == "sessions":
-		t.server = peer.NewSessions(t.URL, peer.Models[wire], header)
-	default:
-		t.server = peer.NewAgentd(t.URL, peer.Models[wire], header)
+	t.again = func(ctx context.Context) error {
+		var err error
+		if t.Process, err = proc.Start(ctx, b.core, env, args...); err == nil {
+			t.connect(b.api, peer.Models[wire], header)
+		}
+		return err
 	}
-	return err
+	return t.again(ctx)
+}
+
+// connect makes the clients of an agentd.
+func (t *target) connect(api, model string, header http.Header) {
+	t.server = peer.NewAgentd(t.URL, model, header)
+	if api == "sessions" {
+		t.server = peer.NewSessions(t.URL, model, header)
+	}
+	t.turns = peer.NewTurns(t.URL, header, api == "sessions")
+}
+
+// restart stops an agentd and starts it again on its data.
+func (t *target) restart(ctx context.Context) error {
+	if err := t.Stop(); err != nil {
+		t.Process = nil
+		return err
+	}
+	return t.again(ctx)
 }
 
 // stop ends the server and removes its data.

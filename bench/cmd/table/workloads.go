@@ -47,6 +47,8 @@ type workload struct {
 	rows []row
 	// without are the servers for which it means nothing.
 	without []kind
+	// once has it measured once: it repeats what counts by itself.
+	once bool
 	// run returns a value for each row.
 	run func(ctx context.Context, b *bench, t *target) ([]float64, error)
 }
@@ -84,6 +86,16 @@ func workloads() []workload {
 		{name: "start", rows: []row{
 			{title: "MB resident, idle after start", must: 35}, {title: "ms until it serves, empty store", must: 60},
 		}, run: runStart},
+		{name: "reconnect", rows: []row{
+			{title: "ms, reconnect to an open turn of 1,000 events, p50", must: 2},
+			{title: "ms, reconnect to a turn of 1,000 events that is over, p50", must: 2},
+		}, without: []kind{floor, adk}, run: runReconnect},
+		{name: "cancel", rows: []row{
+			{title: "ms, cancel to quiet, p99", must: 1},
+			{title: "ms, cancel until its model call is gone, p99", must: 1},
+		}, without: []kind{floor, adk}, run: runCancel},
+		{name: "start-open", rows: []row{{title: "ms until it serves, 10,000 open turns", must: 1000}},
+			without: []kind{floor, adk, memory, baseMemory}, once: true, run: runStartOpen},
 	}
 }
 

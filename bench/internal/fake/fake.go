@@ -42,6 +42,8 @@ type Counts struct {
 	// Answered are the calls whose answer was begun, Refused those whose request was wrong, and Left those of the first
 	// whose caller was gone before the end. Who has heard an answer finds it counted.
 	Answered, Refused, Left int
+	// LeftAt is when the last of those that left was found to be gone.
+	LeftAt time.Time
 	// Why is the first refusal.
 	Why string
 }
@@ -102,7 +104,8 @@ func (m *Model) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	m.count(func(c *Counts) { c.Answered++ })
 	w.Header()["Content-Type"] = eventStream
 	if err := m.answer(wire, s, round).send(w, r, s.Every); err != nil {
-		m.count(func(c *Counts) { c.Left++ })
+		gone := time.Now()
+		m.count(func(c *Counts) { c.Left, c.LeftAt = c.Left+1, gone })
 	}
 }
 

@@ -116,13 +116,13 @@ func (r *run) beat(ctx context.Context) {
 
 // work runs the tool: at once, or beside the others that are asked for.
 func (r *run) work(ctx context.Context, call *agentdv1.RunResponse_ToolCallRequest) error {
-	if r.turn.Waiting != nil {
-		r.turn.Waiting()
-		return nil
-	}
-	result, err := answerTo(call)
+	result, n, err := answerTo(call)
 	if err != nil {
 		return err
+	}
+	if r.turn.waits(n) {
+		r.turn.Waiting()
+		return nil
 	}
 	answer := &agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{ToolCallResponse: result}}
 	if r.turn.Wait == 0 {
@@ -146,23 +146,31 @@ func (c *agentdConversation) execute(t Turn) *agentdv1.RunRequest_ExecuteRequest
 		}}},
 		Tools: []*agentdv1.Tool{{Name: script.Tool, Description: script.ToolDescription, InputSchema: &schema}},
 	}
+	if t.Waiting != nil {
+		execute.OnDisconnect = agentdv1.OnDisconnect_ON_DISCONNECT_CONTINUE
+	}
 	if c.session != "" {
 		execute.SessionId = &c.session
 	}
 	return execute
 }
 
-// answerTo is what the tool returns.
-func answerTo(call *agentdv1.RunResponse_ToolCallRequest) (*agentdv1.RunRequest_ToolCallResponse, error) {
+// answerTo is what the tool returns to the n-th call of the conversation.
+func answerTo(
+	call *agentdv1.RunResponse_ToolCallRequest,
+) (result *agentdv1.RunRequest_ToolCallResponse, n int, err error) {
 	var in struct{ N int }
 	if err := json.Unmarshal([]byte(call.GetToolInput()), &in); err != nil {
-		return nil, fmt.Errorf("the input of a tool call: %w", err)
+		return nil, 0, fmt.Errorf("the input of a tool call: %w", err)
 	}
 	return &agentdv1.RunRequest_ToolCallResponse{
 		ToolCallId: call.GetToolCallId(), ToolName: call.GetToolName(),
 		Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: script.Result(in.N)},
-	}, nil
+	}, in.N, nil
 }
+
+// waits reports whether the n-th call of the conversation stays without a result.
+func (t Turn) waits(n int) bool { return t.Waiting != nil && n >= t.Past+t.Answers }
 
 // receive hears the turn to its end, runs its tools, and then closes the stream.
 func (c *agentdConversation) receive(ctx context.Context, r *run) (Heard, error) {
@@ -175,9 +183,16 @@ func (c *agentdConversation) receive(ctx context.Context, r *run) (Heard, error)
 		switch m := msg.GetResponse().(type) {
 		case *agentdv1.RunResponse_Execute:
 			c.session = m.Execute.GetSessionId()
+			h.Session = c.session
 		case *agentdv1.RunResponse_OutputChunk_:
 			if text := m.OutputChunk.GetContent(); text != "" {
 				h.say(text)
+			}
+			if r.turn.Cancel && h.Canceled.IsZero() {
+				h.Canceled = time.Now()
+				r.send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Cancel{
+					Cancel: &agentdv1.RunRequest_CancelRequest{},
+				}})
 			}
 		case *agentdv1.RunResponse_ToolCall:
 			h.ToolCalls++
@@ -187,17 +202,19 @@ func (c *agentdConversation) receive(ctx context.Context, r *run) (Heard, error)
 		case *agentdv1.RunResponse_Error:
 			return h, fmt.Errorf("agentd says: %v", m.Error)
 		case *agentdv1.RunResponse_End:
-			err := errors.Join(h.end(m.End), r.close())
+			err := errors.Join(h.end(r.turn, m.End), r.close())
 			return h, err
 		}
 	}
 }
 
 // end hears the end of a turn.
-func (h *Heard) end(end *agentdv1.RunResponse_EndResponse) error {
-	if !end.GetCompleted() {
-		return fmt.Errorf("the turn was not completed: %s", end.GetReason())
+func (h *Heard) end(t Turn, end *agentdv1.RunResponse_EndResponse) error {
+	h.Ended = time.Now()
+	if end.GetCompleted() == t.Cancel {
+		return fmt.Errorf("the turn was completed: %t: %s", end.GetCompleted(), end.GetReason())
 	}
+	h.Aborted = len(end.GetReceipt().GetAbortedModelCalls())
 	u := end.GetUsageSummary()
 	h.ModelCalls = int(u.GetLlmCalls())
 	h.Usage = script.Usage{

@@ -32,6 +32,10 @@ type Turn struct {
 	// Waiting is called when all tool calls of a round have been asked for, in place of answering them, and may be
 	// called by several goroutines. On servers that run tools themselves it is called when the calls are heard of.
 	Waiting func()
+	// Answers is how many calls are answered nevertheless before Waiting is called.
+	Answers int
+	// Cancel has the client cancel the turn at the first piece of text. Only agentd can.
+	Cancel bool
 }
 
 // Heard is what a client has heard of a turn.
@@ -44,6 +48,12 @@ type Heard struct {
 	// ToolCalls and ModelCalls are how many there were, as far as the server says.
 	ToolCalls, ModelCalls int
 	Usage                 script.Usage
+	// Session is the session of the turn, on agentd.
+	Session string
+	// Canceled and Ended are when the client canceled the turn and when it heard the end, and Aborted how many model
+	// calls agentd has aborted.
+	Canceled, Ended time.Time
+	Aborted         int
 }
 
 // arrival is when the text had so many bytes.

@@ -7,6 +7,7 @@ import (
 	"maps"
 	"net/http"
 	"sync"
+	"time"
 
 	"connectrpc.com/connect"
 
@@ -55,6 +56,7 @@ func (c *sessionsConversation) Turn(ctx context.Context, t Turn) (Heard, error) 
 	}
 	turn := created.Msg.GetTurn()
 	c.session = turn.GetSessionId()
+	h.Session = c.session
 	events, err := c.server.stub.WatchTurn(ctx, with(c, &agentdv1.WatchTurnRequest{
 		SessionId: c.session, TurnId: turn.GetId(), ToolNames: []string{script.Tool},
 	}))
@@ -63,31 +65,33 @@ func (c *sessionsConversation) Turn(ctx context.Context, t Turn) (Heard, error) 
 	}
 	defer func() { _ = events.Close() }()
 	failed := make(chan error, 1)
+	fail := func(err error) {
+		if err == nil {
+			return
+		}
+		select {
+		case failed <- err:
+		default:
+		}
+		cancel()
+	}
 	for events.Receive() {
 		switch m := events.Msg().GetEvent().GetResponse().(type) {
 		case *agentdv1.RunResponse_OutputChunk_:
 			if text := m.OutputChunk.GetContent(); text != "" {
 				h.say(text)
 			}
+			if t.Cancel && h.Canceled.IsZero() {
+				h.Canceled = time.Now()
+				tools.Go(func() { fail(c.cancel(ctx, turn.GetId())) })
+			}
 		case *agentdv1.RunResponse_ToolCall:
 			h.ToolCalls++
-			if t.Waiting != nil {
-				t.Waiting()
-				continue
-			}
-			tools.Go(func() {
-				if err := c.work(ctx, t, turn.GetId(), m.ToolCall); err != nil {
-					select {
-					case failed <- err:
-					default:
-					}
-					cancel()
-				}
-			})
+			tools.Go(func() { fail(c.work(ctx, t, turn.GetId(), m.ToolCall)) })
 		case *agentdv1.RunResponse_Error:
 			return h, fmt.Errorf("agentd says: %v", m.Error)
 		case *agentdv1.RunResponse_End:
-			err := h.end(m.End)
+			err := h.end(t, m.End)
 			return h, err
 		}
 	}
@@ -103,9 +107,13 @@ func (c *sessionsConversation) Turn(ctx context.Context, t Turn) (Heard, error) 
 func (c *sessionsConversation) work(
 	ctx context.Context, t Turn, turn string, call *agentdv1.RunResponse_ToolCallRequest,
 ) error {
-	result, err := answerTo(call)
+	result, n, err := answerTo(call)
 	if err != nil {
 		return err
+	}
+	if t.waits(n) {
+		t.Waiting()
+		return nil
 	}
 	if err := backoff.Wait(ctx, t.Wait); err != nil {
 		return err
@@ -117,6 +125,15 @@ func (c *sessionsConversation) work(
 		err = fmt.Errorf("agentd has refused a result: %v", resp.Msg.GetRefused())
 	}
 	return err
+}
+
+// cancel cancels a turn. That it is canceled is said by its end.
+func (c *sessionsConversation) cancel(ctx context.Context, turn string) error {
+	_, err := c.server.stub.CancelTurn(ctx, with(c, &agentdv1.CancelTurnRequest{SessionId: c.session, TurnId: turn}))
+	if ctx.Err() == nil { // else the end was heard before the answer
+		return err
+	}
+	return nil
 }
 
 // with is a request with the header of the client.
