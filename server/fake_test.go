@@ -143,7 +143,8 @@ func serveOn(t testing.TB, l net.Listener, e engine, cfg server.Config) *fixture
 	}
 	mgr, err := session.NewManager(session.Config{
 		Store: in, Runner: e, Logger: cfg.Logger,
-		Limits: limits.Limits{StopGrace: 5 * time.Second, ToolTimeout: 2 * time.Hour},
+		// The engines of these tests do not replay.
+		Limits: limits.Limits{StopGrace: 5 * time.Second, ToolTimeout: 2 * time.Hour, HibernateAfter: time.Hour},
 	})
 	if err != nil {
 		t.Fatal(err)
