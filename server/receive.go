@@ -25,7 +25,7 @@ const halfCloseGrace = time.Second
 func (st *stream) receive() {
 	defer close(st.receiverDone)
 	defer st.results.Wait()
-	defer st.survive()
+	defer func() { st.survive(recover()) }()
 	cfg := st.srv.now()
 	pace := rate.NewLimiter(rate.Limit(cfg.MessagesPerSecond), 2*cfg.MessagesPerSecond)
 	msg, err := st.bidi.Receive()
@@ -63,9 +63,9 @@ func (st *stream) receive() {
 	}
 }
 
-// survive is deferred: after a panic it cancels the turn.
-func (st *stream) survive() {
-	if p := recover(); p != nil {
+// survive cancels the turn after a panic.
+func (st *stream) survive(p any) {
+	if p != nil {
 		st.srv.panicked("receiver", p)
 		st.cancelTurn(fault.As(errors.New("panic")))
 	}
@@ -97,7 +97,7 @@ func (st *stream) handleResult(msg *agentdv1.RunRequest) (taken bool) {
 	st.results.Go(func() {
 		defer func() { <-st.handling }()
 		defer outcome(false) // after a panic
-		defer st.survive()
+		defer func() { st.survive(recover()) }()
 		outcome(st.refuse(msg, st.handleReceived(msg, nil, func() { outcome(true) })))
 	})
 	return <-first

@@ -40,7 +40,7 @@ type stream struct {
 	observes     bool                       // the client only watches; written before attached is closed
 	view         view                       // what the client sees of events; written before attached is closed
 	replies      chan *agentdv1.RunResponse // from the receiver to the sender
-	handling     chan struct{}              // holds a token for each message that is handled, until it is refused or taken
+	handling     chan struct{}              // holds a token for each message until it is taken or refused
 	results      sync.WaitGroup             // what waits until results are durable; added to by the receiver
 	stopReasons  chan *fault.Error          // from the receiver, once: why the stream must end
 	over         chan struct{}              // closed by finish

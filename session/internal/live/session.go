@@ -200,18 +200,17 @@ func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o record
 	if err != nil {
 		return err
 	}
-	return s.settle(ctx, t, &entry{data: data, fact: &res})
+	return s.settle(ctx, t, entry{data: data, fact: &res})
 }
 
-// settle records the result of a call, by a new entry, which it completes. See Turn.SubmitResult for what it
-// refuses.
-func (s *Session) settle(ctx context.Context, t *Turn, e *entry) error {
+// settle records the result of a call, whose entry it completes. See Turn.SubmitResult for what it refuses.
+func (s *Session) settle(ctx context.Context, t *Turn, e entry) error {
 	t, p, err := s.callToSettle(ctx, t, e.fact.(*record.ToolResult))
 	if p == nil || err != nil {
 		return err
 	}
 	e.turn, e.kind, e.settles = t, record.KindToolResult, p
-	_, err = s.commit(ctx, e)
+	_, err = s.commit(ctx, &e)
 	return err
 }
 

@@ -172,7 +172,8 @@ func (t *Turn) SubmitResult(ctx context.Context, a given.Result) error {
 			return err
 		}
 	}
-	settle := func(now *Turn) error { return now.s.settle(ctx, now, &entry{data: data, fact: new(res), queued: a.Queued}) }
+	e := entry{data: data, fact: &res, queued: a.Queued}
+	settle := func(now *Turn) error { return now.s.settle(ctx, now, e) }
 	if err := t.present(ctx, settle); err != nil || wrong == nil {
 		return err
 	}
