@@ -14,7 +14,6 @@ import (
 	"connectrpc.com/connect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/internal/stack"
 	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/principal"
@@ -49,7 +48,6 @@ func accessOf(ctx context.Context) *access {
 // observed has each call of next reported to Config.Observe, and writes one line for it.
 func (s *Server) observed(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		stack.Grow()
 		c := s.begin(w, r)
 		defer c.end()
 		next.ServeHTTP(c.out, c.r)

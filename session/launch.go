@@ -5,7 +5,6 @@ import (
 	"errors"
 	"log/slog"
 
-	"github.com/apzuk3/agentd/internal/stack"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/lock"
@@ -31,7 +30,6 @@ func (m *Manager) launch(ctx context.Context, ref *sessionRef, d *live.Driver) {
 // carry drives an attempt on a goroutine, which ends when the turn hibernates; then another one follows.
 func (m *Manager) carry(ctx context.Context, ref *sessionRef, d *live.Driver) {
 	go func() {
-		stack.Grow()
 		err := d.Drive(ctx)
 		if err != nil && d.Hibernates(ctx, func() { m.carry(ctx, ref, d) }) {
 			return
