@@ -19,8 +19,8 @@ import (
 )
 
 // BenchmarkEngine is a turn of 20 tool calls, one after the other, and a text, whose model and tool take no time, after
-// so many rounds of history, and with tool results of so many bytes. engine=adk is the bridge with ADK, engine=none the bridge alone: a loop calls the model, keeps
-// the response, runs the tool, and keeps its result. Between them is what ADK takes: adk-µs/step, adk-allocs/step and
+// so many rounds of history, and with tool results of so many bytes. engine=adk is the bridge with ADK, engine=none the
+// bridge alone: a loop calls the model, keeps the response, runs the tool, and keeps its result. Between them is what ADK takes: adk-µs/step, adk-allocs/step and
 // adk-B/step for each model call with its tool call.
 func BenchmarkEngine(b *testing.B) {
 	const steps = 20

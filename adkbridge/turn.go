@@ -224,7 +224,8 @@ func (t *turn) runTree(ctx context.Context, r *Runner) (err error) {
 			err = panicError("the agent engine", p)
 		}
 	}()
-	ctx = tracecontext.Untraced(platform.WithUUIDProvider(ctx, uuids(t.run.TurnID())))
+	ctx = platform.WithTaskRunner(platform.WithUUIDProvider(ctx, uuids(t.run.TurnID())), runTasks)
+	ctx = tracecontext.Untraced(ctx)
 	for _, err := range rn.Run(ctx, appName, t.run.SessionID(), nil, agent.RunConfig{}) {
 		if err != nil {
 			return err // continuing would run the next agent
@@ -234,6 +235,18 @@ func (t *turn) runTree(ctx context.Context, r *Runner) (err error) {
 		return diverged("the tree has finished, but the log holds events it did not reach")
 	}
 	return nil
+}
+
+// runTasks runs the tool calls of a response at the same time, one of them on ADK's own goroutine: most responses have
+// one call, and a turn that waits for it waits on one goroutine less.
+func runTasks(ctx context.Context, tasks []func(context.Context)) {
+	last := len(tasks) - 1
+	var others sync.WaitGroup
+	defer others.Wait()
+	for _, task := range tasks[:last] {
+		others.Go(func() { task(ctx) })
+	}
+	tasks[last](ctx)
 }
 
 // uuids provides ADK with ids. The first one it asks for becomes the invocation

@@ -21,7 +21,8 @@ const writeBytes = 16 << 10
 // maxLine bytes (0 means 1 MiB); it lets the server see that the provider is not silent, and keep
 // raw responses for turns that ask for them. It sets no timeout, since the server does. base may
 // be nil for a transport of its own with the default settings, but that it writes up to 16 KiB at once,
-// and keeps up to 128 unused connections to each host, since a server of HTTP/1.1 needs one for each call at the same time.
+// and keeps up to 128 unused connections to each host, since a server of HTTP/1.1 needs one for each
+// call at the same time.
 func HTTPClient(base http.RoundTripper, maxLine int) *http.Client {
 	if base == nil {
 		own := http.DefaultTransport.(*http.Transport).Clone()
