@@ -23,6 +23,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
@@ -30,6 +31,7 @@ import (
 type engine struct {
 	check func(*record.Spec, session.Keys) error
 	run   func(context.Context, *session.Run) error
+	wrap  func(store.Store) store.Store // what its sessions are kept in; may be nil
 }
 
 func (e engine) Check(_ context.Context, spec *record.Spec, keys session.Keys) error {
@@ -131,12 +133,16 @@ func serveOn(t testing.TB, l net.Listener, e engine, cfg server.Config) *fixture
 	t.Helper()
 	f := &fixture{log: &logBuffer{}}
 	cfg.Logger = slog.New(slog.NewJSONHandler(f.log, &slog.HandlerOptions{Level: slog.LevelDebug}))
-	store, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
+	kept, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
 	if err != nil {
 		t.Fatal(err)
 	}
+	var in store.Store = kept
+	if e.wrap != nil {
+		in = e.wrap(kept)
+	}
 	mgr, err := session.NewManager(session.Config{
-		Store: store, Runner: e, Logger: cfg.Logger,
+		Store: in, Runner: e, Logger: cfg.Logger,
 		// The engines of these tests do not replay.
 		Limits: limits.Limits{StopGrace: 5 * time.Second, ToolTimeout: 2 * time.Hour, HibernateAfter: time.Hour},
 	})
@@ -171,7 +177,7 @@ func serveOn(t testing.TB, l net.Listener, e engine, cfg server.Config) *fixture
 		f.srv.Drain()
 		ctx, cancel := context.WithCancel(context.Background())
 		cancel()
-		if err := errors.Join(mgr.Shutdown(ctx), store.Close()); err != nil {
+		if err := errors.Join(mgr.Shutdown(ctx), kept.Close()); err != nil {
 			t.Error(err)
 		}
 		<-f.srv.Drained()

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"golang.org/x/time/rate"
+	"google.golang.org/protobuf/proto"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
@@ -23,12 +24,8 @@ const halfCloseGrace = time.Second
 // that before it returns.
 func (st *stream) receive() {
 	defer close(st.receiverDone)
-	defer func() {
-		if p := recover(); p != nil {
-			st.srv.panicked("receiver", p)
-			st.cancelTurn(fault.As(errors.New("panic")))
-		}
-	}()
+	defer st.results.Wait()
+	defer func() { st.survive(recover()) }()
 	cfg := st.srv.now()
 	pace := rate.NewLimiter(rate.Limit(cfg.MessagesPerSecond), 2*cfg.MessagesPerSecond)
 	msg, err := st.bidi.Receive()
@@ -66,12 +63,48 @@ func (st *stream) receive() {
 	}
 }
 
+// survive cancels the turn after a panic.
+func (st *stream) survive(p any) {
+	if p != nil {
+		st.srv.panicked("receiver", p)
+		st.cancelTurn(fault.As(errors.New("panic")))
+	}
+}
+
 // handleOrRefuse handles what Receive returned, or replies why not. A refused result
 // may end the turn; awaitRefusal sends the reply before that end.
 func (st *stream) handleOrRefuse(msg *agentdv1.RunRequest, err error) (taken bool) {
 	st.handling <- struct{}{}
+	if err == nil && msg.GetToolCallResponse() != nil && proto.Size(msg) <= freeRequest {
+		return st.handleResult(msg)
+	}
 	defer func() { <-st.handling }()
-	e := st.handleReceived(msg, err)
+	st.results.Wait()
+	return st.refuse(msg, st.handleReceived(msg, err, nil))
+}
+
+// handleResult returns when a result has its place in the log, or is refused. Until it is
+// durable, a goroutine of its own waits for that, so that results that come together are
+// written together, in their order. All other messages wait for them.
+func (st *stream) handleResult(msg *agentdv1.RunRequest) (taken bool) {
+	first := make(chan bool, 1)
+	outcome := func(taken bool) {
+		select {
+		case first <- taken:
+		default: // it is known already
+		}
+	}
+	st.results.Go(func() {
+		defer func() { <-st.handling }()
+		defer outcome(false) // after a panic
+		defer func() { st.survive(recover()) }()
+		outcome(st.refuse(msg, st.handleReceived(msg, nil, func() { outcome(true) })))
+	})
+	return <-first
+}
+
+// refuse replies why a message was refused, if e is not nil.
+func (st *stream) refuse(msg *agentdv1.RunRequest, e *fault.Error) (taken bool) {
 	if e == nil {
 		return true
 	}
@@ -81,12 +114,13 @@ func (st *stream) handleOrRefuse(msg *agentdv1.RunRequest, err error) (taken boo
 	return false
 }
 
-// handleReceived handles what Receive returned. The error says why not.
-func (st *stream) handleReceived(msg *agentdv1.RunRequest, err error) *fault.Error {
+// handleReceived handles what Receive returned. The error says why not. queued may be
+// nil; see session.ClientResult.
+func (st *stream) handleReceived(msg *agentdv1.RunRequest, err error, queued func()) *fault.Error {
 	switch {
 	case err == nil:
 		st.touch()
-		e := st.handle(msg)
+		e := st.handle(msg, queued)
 		st.auditMessage(msg, e)
 		return e
 	case errors.Is(err, io.EOF):
@@ -115,7 +149,7 @@ func (st *stream) halfClosed(err error) {
 }
 
 // handle does what a message asks for. The error says why not.
-func (st *stream) handle(msg *agentdv1.RunRequest) *fault.Error {
+func (st *stream) handle(msg *agentdv1.RunRequest, queued func()) *fault.Error {
 	if e := check(st.srv.rules, msg); e != nil {
 		return st.invalid(msg, e)
 	}
@@ -144,7 +178,7 @@ func (st *stream) handle(msg *agentdv1.RunRequest) *fault.Error {
 		}})
 	case *agentdv1.RunRequest_ToolCallResponse_:
 		result, e := toolResultOf(r.ToolCallResponse, new(maxValues))
-		result.Refused = e
+		result.Refused, result.Queued = e, queued
 		return st.submitResult(ctx, result)
 	case *agentdv1.RunRequest_InteractionResponse:
 		said := r.InteractionResponse

@@ -237,17 +237,24 @@ func (st *stream) flushReplies() {
 }
 
 // awaitRefusal sends the replies, including the reply to the message that the receiver
-// is handling. It waits for that as long as for a client to close its side.
+// is handling, and to results that wait. It waits for that as long as for a client to
+// close its side.
 func (st *stream) awaitRefusal() {
 	timer := time.NewTimer(st.srv.now().LingerTimeout)
 	defer timer.Stop()
+	held := 0
+	defer func() {
+		for range held {
+			<-st.handling
+		}
+	}()
 	for waiting := true; waiting; {
 		select {
 		case msg := <-st.replies:
 			st.send(msg)
 		case st.handling <- struct{}{}:
-			<-st.handling
-			waiting = false
+			held++
+			waiting = held < maxHandled
 		case <-timer.C:
 			waiting = false
 		case <-st.t.ctx.Done():

@@ -18,6 +18,9 @@ import (
 	"github.com/apzuk3/agentd/session/principal"
 )
 
+// maxHandled is how many messages are handled at a time: results, or one other.
+const maxHandled = 16
+
 // maxReplies is how many replies may wait for the sender.
 const maxReplies = 16
 
@@ -37,7 +40,8 @@ type stream struct {
 	observes     bool                       // the client only watches; written before attached is closed
 	view         view                       // what the client sees of events; written before attached is closed
 	replies      chan *agentdv1.RunResponse // from the receiver to the sender
-	handling     chan struct{}              // holds a token while the receiver handles a message and refuses it
+	handling     chan struct{}              // holds a token for each message until it is taken or refused
+	results      sync.WaitGroup             // what waits until results are durable; added to by the receiver
 	stopReasons  chan *fault.Error          // from the receiver, once: why the stream must end
 	over         chan struct{}              // closed by finish
 	paceCtx      context.Context            //nolint:containedctx // ends with the stream and with its connection
@@ -74,7 +78,7 @@ func newStream(s *Server, t *transport, bidi *bidiStream) *stream {
 		first:        make(chan received, 1),
 		attached:     make(chan struct{}),
 		replies:      make(chan *agentdv1.RunResponse, maxReplies),
-		handling:     make(chan struct{}, 1),
+		handling:     make(chan struct{}, maxHandled),
 		stopReasons:  make(chan *fault.Error, 1),
 		over:         make(chan struct{}),
 		receiverDone: make(chan struct{}),
@@ -287,6 +291,7 @@ func (st *stream) close() {
 	st.t.abortRead()
 	<-st.receiverDone
 	st.t.lastWrite(st.srv.now().WriteTimeout)
+	st.t.out.more = true // net/http sends the end of the stream together with connect's
 }
 
 // note has the line of the call say what came of the stream.

@@ -139,9 +139,9 @@ type pieceWriter struct {
 	// progress is called after each piece of what takes more than one, if it is not
 	// nil. It gives the rest of the message the whole write timeout again.
 	progress func()
-	// more is set while another message follows at once, which goes out together
-	// with this one: each flush costs a frame and a system call here, and a wake-up
-	// there.
+	// more is set while another message, or the end, follows at once, which goes out
+	// together with this one: each flush costs a frame and a system call here, and a
+	// wake-up there.
 	more bool
 }
 

@@ -32,7 +32,10 @@ func (w *watchStream) serve(ctx context.Context) error {
 	if err := w.write(session.Placed{}); err != nil {
 		return err
 	}
-	defer w.exchange.bound(w.s.now().WriteTimeout) // the end of the stream
+	defer func() { // the end of the stream, of connect and of net/http, which go out together
+		w.exchange.bound(w.s.now().WriteTimeout)
+		w.exchange.more(true)
+	}()
 	if w.greets {
 		if err := w.onQuiet(); err != nil {
 			return err

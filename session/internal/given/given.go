@@ -29,6 +29,10 @@ type Result struct {
 	// Refused, if set, is why the result cannot be taken. Then only CallID counts: the call is
 	// settled all the same.
 	Refused *fault.Error
+	// Queued, if set, is called when the result has its place in the log, before it is durable, unless it is
+	// refused; perhaps more than once. It must not block. Results that get their places while another one is
+	// written are written together.
+	Queued func()
 }
 
 // Recorded returns the result as the log has it, with who gives it and what was left out of it, or why it cannot be

@@ -54,6 +54,9 @@ func (s *Session) write(ctx context.Context, entries []*entry, refused error) er
 	}
 	for _, e := range entries {
 		e.done = make(chan struct{})
+		if e.queued != nil {
+			e.queued()
+		}
 		if e.kind == record.KindTurnEnded {
 			e.turn.enter(turnEnding)
 			e.turn.endTried = e.done

@@ -80,6 +80,7 @@ type entry struct {
 	shared   []store.SharedValue
 	reserved *shared.Reservation // of shared
 	key      *store.Key          // names what the entry makes
+	queued   func()              // if not nil, called when the entry has its place in the queue
 	asked    bool                // a client waits for it: refused when the store cannot take writes
 	settles  *pending            // the call whose result it is; protected by Session.mu
 	resolves *pending            // the call whose interaction it resolves
@@ -199,22 +200,24 @@ func (s *Session) settleAs(ctx context.Context, t *Turn, callID string, o record
 	if err != nil {
 		return err
 	}
-	return s.settle(ctx, t, res, data)
+	return s.settle(ctx, t, entry{data: data, fact: &res})
 }
 
-// settle records the result of a call. See Turn.SubmitResult for what it refuses.
-func (s *Session) settle(ctx context.Context, t *Turn, res record.ToolResult, data []byte) error {
-	t, p, err := s.callToSettle(ctx, t, &res)
+// settle records the result of a call, whose entry it completes. See Turn.SubmitResult for what it refuses.
+func (s *Session) settle(ctx context.Context, t *Turn, e entry) error {
+	t, p, err := s.callToSettle(ctx, t, e.fact.(*record.ToolResult))
 	if p == nil || err != nil {
 		return err
 	}
-	_, err = s.commit(ctx, &entry{turn: t, kind: record.KindToolResult, data: data, fact: &res, settles: p})
+	e.turn, e.kind, e.settles = t, record.KindToolResult, p
+	_, err = s.commit(ctx, &e)
 	return err
 }
 
 // callToSettle claims the call of a result for the caller, and returns it with its turn. It returns
 // neither if the call has the same result already.
 func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolResult) (*Turn, *pending, error) {
+	who := principal.Of(ctx)
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t, p, err := s.callLocked(ctx, t, res)
@@ -235,7 +238,7 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolRes
 		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: no such call is open in this turn", res.CallID)
 	case p.phase == callSealed:
 		return nil, nil, errTooLate(res.CallID)
-	case !mayRun(ctx, p.call.Name):
+	case !who.Runs(p.call.Name):
 		return nil, nil, fault.Errorf(fault.Denied,
 			"tool call %q is one of the tool %q, which the token does not allow", res.CallID, p.call.Name)
 	case p.call.Asks != nil && res.Outcome == record.Returned:
@@ -244,12 +247,6 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolRes
 	}
 	s.recordLocked(p, res)
 	return t, p, nil
-}
-
-// mayRun reports whether the caller may give results of a tool.
-func mayRun(ctx context.Context, tool string) bool {
-	p := principal.Of(ctx)
-	return p.Runs(tool)
 }
 
 // recordLocked marks that a result of a call is on its way into the log. triedLocked ends that.

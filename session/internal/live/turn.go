@@ -167,12 +167,13 @@ func (t *Turn) SubmitResult(ctx context.Context, a given.Result) error {
 	if wrong != nil {
 		var err error
 		res = record.ToolResult{CallID: a.CallID, Outcome: record.Returned, By: p.ID}
-		res.Error = "the tool's result was refused: " + wrong.Message
+		res.Error, a.Queued = "the tool's result was refused: "+wrong.Message, nil
 		if data, err = logjson.Marshal(res); err != nil {
 			return err
 		}
 	}
-	settle := func(now *Turn) error { return now.s.settle(ctx, now, res, data) }
+	e := entry{data: data, fact: &res, queued: a.Queued}
+	settle := func(now *Turn) error { return now.s.settle(ctx, now, e) }
 	if err := t.present(ctx, settle); err != nil || wrong == nil {
 		return err
 	}
