@@ -10,8 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session/record"
 )
 
-// ReturnTime is the least time that clients get to come back after the server was down or has suspended
-// their turn.
+// ReturnTime is the least time that clients get to come back after the server was down or has suspended their turn.
 const ReturnTime = time.Minute
 
 // ClientsLeft records when a turn is canceled if its clients stay away, so that the next server knows. The

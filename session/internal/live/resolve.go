@@ -86,8 +86,7 @@ func (t *Turn) asking(id string) *pending {
 	return nil
 }
 
-// resolution checks a resolution of a call and returns its entry. If it fails, the call may be resolved by
-// another one.
+// resolution checks a resolution of a call and returns its entry. If it fails, the call may be resolved by another one.
 func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r record.Resolution) (e *entry, err error) {
 	call := lock.Get(&s.mu, func() record.ToolCall { return p.call })
 	defer func() {
@@ -106,8 +105,7 @@ func (s *Session) resolution(ctx context.Context, t *Turn, p *pending, r record.
 	return &entry{turn: t, kind: record.KindInteractionResolved, data: data, fact: fact, asked: true, resolves: p}, nil
 }
 
-// triedLocked ends the write of a result or a resolution. If nothing was recorded, the call takes
-// another one.
+// triedLocked ends the write of a result or a resolution. If nothing was recorded, the call takes another one.
 func (p *pending) triedLocked(s *Session) {
 	if p.isBusy() {
 		p.reopen(s)
@@ -117,8 +115,7 @@ func (p *pending) triedLocked(s *Session) {
 	close(p.tried)
 }
 
-// checkResolution refuses a resolution that does not fit the call, and compacts its arguments as the log
-// has them.
+// checkResolution refuses a resolution that does not fit the call, and compacts its arguments as the log has them.
 func (s *Session) checkResolution(t *Turn, call record.ToolCall, r *record.Resolution) error {
 	if err := given.CheckResolution(call, r, s.limits()); err != nil || r.Decision != record.Approve || r.Input == nil {
 		return err
@@ -149,8 +146,7 @@ func (s *Session) specOf(t *Turn) (*record.Spec, error) {
 	return spec, nil
 }
 
-// resolveNotPending returns nil for a repeat of the recorded resolution, else why the interaction takes
-// none.
+// resolveNotPending returns nil for a repeat of the recorded resolution, else why the interaction takes none.
 func (s *Session) resolveNotPending(ctx context.Context, id string, r record.Resolution) error {
 	in, err := s.host.Interaction(ctx, s.key, id)
 	switch {
