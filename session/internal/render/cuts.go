@@ -11,7 +11,7 @@ import (
 // cut returns the record up to which to render at once: the data of the records is at most
 // maxBytes, but a message is never cut, whose first deltas come before records that follow.
 func (r *Reader) cut(ctx context.Context, upTo int64, partials []Item) (int64, error) {
-	if fits, err := r.fits(ctx, upTo); fits || err != nil {
+	if size, err := r.size(ctx, upTo); size <= r.maxBytes || err != nil {
 		return upTo, err
 	}
 	if len(r.cuts) == 0 {
@@ -32,21 +32,33 @@ func (r *Reader) cut(ctx context.Context, upTo int64, partials []Item) (int64, e
 	return next, nil
 }
 
-// fits reports whether the data of the records up to one is at most maxBytes.
-func (r *Reader) fits(ctx context.Context, upTo int64) (bool, error) {
-	size := 0
-	for rec, err := range r.log.Records(ctx, r.rendered) {
+// sizes is what is known of the size of the log after a record.
+type sizes struct {
+	after int64
+	upTo  int64 // the last record whose size is in bytes
+	bytes int
+}
+
+// size returns the size of the data of the records up to one, or a part that is more than maxBytes. It reads what it has
+// not read since the last record was rendered.
+func (r *Reader) size(ctx context.Context, upTo int64) (int, error) {
+	if r.sizes.after != r.rendered {
+		r.sizes = sizes{after: r.rendered, upTo: r.rendered}
+	}
+	if r.sizes.upTo >= upTo || r.sizes.bytes > r.maxBytes {
+		return r.sizes.bytes, nil
+	}
+	for rec, err := range r.log.Records(ctx, r.sizes.upTo) {
 		if err != nil {
-			return false, err
+			return r.sizes.bytes, err
 		}
-		if rec.Seq > upTo {
+		if rec.Seq > upTo || r.sizes.bytes > r.maxBytes {
 			break
 		}
-		if size += len(rec.Data); size > r.maxBytes {
-			return false, nil
-		}
+		r.sizes.bytes += len(rec.Data)
+		r.sizes.upTo = rec.Seq
 	}
-	return true, nil
+	return r.sizes.bytes, nil
 }
 
 // step is a record after which a log may be cut.

@@ -58,6 +58,7 @@ type Reader struct {
 	turn     string  // the turn whose end is the reader's; "" for none
 	over     bool    // that end has been rendered
 	cuts     []int64 // records after which a long log may be cut, in order; see cut
+	sizes    sizes   // of what follows the last record rendered
 }
 
 // NewReader returns a reader of a log.

@@ -39,12 +39,6 @@ func StateWeight(v any) int64 {
 
 // LogBytes returns about the size of the records up to one that CatchUp renders at once.
 func (r *Reader) LogBytes(ctx context.Context, upTo int64) int {
-	size := 0
-	for rec, err := range r.log.Records(ctx, r.rendered) {
-		if err != nil || rec.Seq > upTo || size > r.maxBytes {
-			break // CatchUp returns the error
-		}
-		size += len(rec.Data)
-	}
+	size, _ := r.size(ctx, upTo) // CatchUp returns the error
 	return size
 }
