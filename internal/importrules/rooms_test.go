@@ -131,6 +131,7 @@ var rooms = []room{
 		"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/trace"},
 		knows: "the protocol from the caller's side; nothing of the server"},
 
+	{path: "client/conf", floor: 1, knows: "the settings of a project; neither tools, nor the gate, nor connections"},
 	{path: "client/terminal", floor: 2, may: []string{"client", "golang.org/x/sys"}, tests: []string{"agentdtest"},
 		knows: "a person at a terminal, what is shown and asked there; nothing of connections"},
 
