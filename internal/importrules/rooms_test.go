@@ -132,6 +132,10 @@ var rooms = []room{
 		knows: "the protocol from the caller's side; nothing of the server"},
 
 	{path: "client/conf", floor: 1, knows: "the settings of a project; neither tools, nor the gate, nor connections"},
+	{path: "client/permit", floor: 2, may: []string{"client/conf", "mvdan.cc/sh/v3"},
+		knows: "what tools may do, and who is asked; neither tools nor connections"},
+	{path: "client/tools", floor: 3, may: []string{"client", "client/conf", "client/permit", "internal/toolcmd", "github.com/itchyny/gojq"}, tests: []string{"agentdtest"},
+		knows: "files, search, the shell, the web and plans, as tools; neither people nor connections to a daemon"},
 	{path: "client/terminal", floor: 2, may: []string{"client", "golang.org/x/sys"}, tests: []string{"agentdtest"},
 		knows: "a person at a terminal, what is shown and asked there; nothing of connections"},
 
@@ -327,7 +331,7 @@ var bans = []ban{
 		because: "one room reads YAML, with one set of rules and bounds"},
 	{path: "database/sql", but: []string{"session/store/sqlite", "internal/ledger/sqlledger", "internal/sealed"},
 		because: "storage stands behind store.Store"},
-	{path: "net/http", but: []string{"server", "internal/auth", "internal/telemetry", "internal/otlp", "internal/test/issuer", "client", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",
+	{path: "net/http", but: []string{"server", "internal/auth", "internal/telemetry", "internal/otlp", "internal/test/issuer", "client", "client/tools", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",
 		"internal/test/fakeprovider", "internal/test/harness", "internal/test/sessionfront", "cmd/agentd", "agentdtest", "internal/test/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect},
 		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
 	{path: "os/exec", but: []string{"internal/toolcmd", "internal/test/ttytest", "examples/supportdesk", "internal/sealed"},
