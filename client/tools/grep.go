@@ -71,8 +71,12 @@ func matches(ctx context.Context, re *regexp.Regexp, from io.Reader, take func(i
 		return false, nil
 	}
 	var line []byte
+	read := 0
 	for number := 1; ; {
 		piece, err := in.ReadSlice('\n')
+		if read += len(piece); read > maxScan || !textual(piece) {
+			return false, nil // it is no text after all, or larger than what is searched
+		}
 		if len(line)+len(piece) <= maxLine {
 			line = append(line, piece...)
 		}

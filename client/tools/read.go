@@ -19,7 +19,7 @@ import (
 var largeText = conf.OutputCap{KiB: 256, Lines: 5000}
 
 const (
-	// maxScan is how far a file is read to count its lines.
+	// maxScan is how far a file is read to count its lines, or to search it.
 	maxScan = 256 << 20
 	// sniff is how many bytes tell whether a file is text.
 	sniff = 8 << 10

@@ -137,7 +137,7 @@ var builders = map[string]func(*Registry) error{
 			"Finds files below path whose base names match pattern, such as *.go. It has no **: all folders are searched.", r.glob)
 	},
 	"grep": func(r *Registry) error {
-		return add(r, "grep", "Finds lines that match a regular expression (RE2) in a file, or in all files below a folder.", r.grep)
+		return add(r, "grep", "Finds lines that match a regular expression (RE2) in a file, or in all text files below a folder.", r.grep)
 	},
 	"json_query": func(r *Registry) error {
 		return add(r, "json_query", "Runs a jq query on a JSON file (path) or on a JSON text (json).", r.jsonQuery)
