@@ -28,6 +28,9 @@ var names = []string{
 	"bash", "bash_output", "bash_kill", "todo", "record_plan",
 }
 
+// Names returns the names of all tools that there are.
+func Names() []string { return slices.Clone(names) }
+
 // Default returns all tools. fetch_url is built only if url_scope allows something.
 func Default() Builtins {
 	var b Builtins

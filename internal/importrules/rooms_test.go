@@ -247,11 +247,11 @@ var rooms = []room{
 			"google.golang.org/protobuf/types/known/durationpb"},
 		knows: "how the rooms are wired together, and nothing else"},
 
-	{path: "internal/cli", floor: 3, may: []string{"internal/backoff", "internal/toolcmd", "client", "client/terminal", gen, protobuf},
+	{path: "internal/cli", floor: 3, may: []string{"internal/backoff", "internal/toolcmd", "client", "client/permit", "client/terminal", gen, protobuf},
 		knows: "the command line as a user of package client: what to ask a daemon and how to show it; neither connections nor the server"},
 
 	{path: "cmd/agentd", floor: 4,
-		may: []string{"internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/terminal", gen, protobuf,
+		may: []string{"internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/permit", "client/tools", "client/terminal", gen, protobuf,
 			"github.com/KimMachineGun/automemlimit", "github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model", "session", "session/principal"}, tests: []string{"client", gen},
