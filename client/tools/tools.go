@@ -171,7 +171,18 @@ var builders = map[string]func(*Registry) error{
 
 // add adds a tool whose calls may wait for a person.
 func add[In, Out any](r *Registry, name, description string, run func(context.Context, In) (Out, error)) error {
-	return client.AddTool(r.Set, name, description, run, client.ToolTimeout(maxWait))
+	effect, ok := effects[name]
+	if !ok {
+		effect = client.EffectRead
+	}
+	return client.AddTool(r.Set, name, description, run, client.ToolTimeout(maxWait), client.ToolEffect(effect))
+}
+
+// effects are those of the tools that do not only read.
+var effects = map[string]client.Effect{
+	"write_file": client.EffectWrite, "edit_file": client.EffectWrite, "delete_file": client.EffectWrite,
+	"fetch_url": client.EffectNetwork, "bash": client.EffectExecute, "bash_kill": client.EffectExecute,
+	"todo": client.EffectInternal, "record_plan": client.EffectInternal,
 }
 
 // Close ends the commands in the background and waits until they are gone. The tools must not be called any more.

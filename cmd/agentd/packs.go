@@ -30,6 +30,7 @@ type pack struct {
 	reg     *tools.Registry
 	gate    *cli.Gate
 	options []client.Option
+	plans   bool // the mode is plan
 }
 
 // pack builds the tools, if the tree names some or is not known.
@@ -50,7 +51,7 @@ func (f *packFlags) pack(p *process, file *agentfile.File) (*pack, error) {
 	if f.Permissions != "" {
 		cfg.Permissions.Mode = f.Permissions
 	}
-	out := &pack{gate: &cli.Gate{}}
+	out := &pack{gate: &cli.Gate{}, plans: cfg.Permissions.Mode == "plan"}
 	gate, err := permit.New(cfg, permit.Serialize(out.gate))
 	if err != nil {
 		return nil, &codedError{code: exitUsage, err: err}

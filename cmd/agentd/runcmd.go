@@ -264,6 +264,7 @@ func (c *runCmd) task(p *process) (*task, error) {
 	if t.prompt, err = c.prompt(t.file, prompt); err != nil {
 		return t, err
 	}
+	t.prompt.PlanMode = t.pack != nil && t.pack.plans
 	t.prompt.Traceparent, t.prompt.Tracestate = p.getenv("TRACEPARENT"), p.getenv("TRACESTATE")
 	return t, nil
 }
