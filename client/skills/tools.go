@@ -13,6 +13,12 @@ import (
 	"github.com/apzuk3/agentd/client/permit"
 )
 
+// LoadSkill is the tool with which an agent loads a skill.
+const LoadSkill = "load_skill"
+
+// ToolNames returns the names of the tools that AddTo adds.
+func ToolNames() []string { return []string{"list_skills", LoadSkill, "load_skill_resource"} }
+
 type (
 	nothing struct{}
 	listed  struct {
@@ -49,7 +55,7 @@ func (s *Set) AddTo(to client.ToolHolder, gate *permit.Gate) error {
 	read := []client.ToolOption{client.ToolEffect(client.EffectRead), client.ToolTimeout(24 * time.Hour)}
 	return errors.Join(
 		client.AddTool(to, "list_skills", "Lists the skills that can be loaded.", a.list, read...),
-		client.AddTool(to, "load_skill", "Loads the instructions of a skill.", a.load, read...),
+		client.AddTool(to, LoadSkill, "Loads the instructions of a skill.", a.load, read...),
 		client.AddTool(to, "load_skill_resource", "Reads a file of a skill that its instructions name.", a.resource, read...),
 	)
 }

@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/apzuk3/agentd/client/memory"
 	"github.com/apzuk3/agentd/internal/test/ttytest"
 )
 
@@ -127,13 +128,63 @@ func TestPermissionFlags(t *testing.T) {
 	}{
 		{[]string{"run", "coder.yaml", "x"}, "config.json: version must be 1, it is 2"},
 		{[]string{"run", "coder.yaml", "x", "--disable-tools", "bsh"}, `unknown tool "bsh"; known are: bash, `},
-		{[]string{"run", "coder.yaml", "x", "--no-builtin-tools"}, `names the tool "bash", which is not registered`},
+		{[]string{"run", "coder.yaml", "x", "--no-builtin-tools", "--no-memory"}, `names the tool "bash", which is not registered`},
 		{[]string{"run", "coder.yaml", "x", "--permissions", "all"}, "--permissions must be one of"},
 	} {
 		out, err := c.command(row.args...).CombinedOutput()
 		if err == nil || c.command(row.args...).Run().(*exec.ExitError).ExitCode() != exitUsage || !strings.Contains(string(out), row.want) { //nolint:errorlint // it is that
 			t.Errorf("%q: %v: %s", row.args, err, out)
 		}
+	}
+}
+
+// TestInstruction: a model reads the daemon's text, the agent's own, the default, what the user and the project have written
+// down, and the skills; agentd instruction shows the same, but of the daemon's text only its size and hash.
+func TestInstruction(t *testing.T) {
+	t.Parallel()
+	c := newCoder(t, "answers:\n  - text: '[{{system}}]'\n", `{"version": 1}`)
+	config := t.TempDir()
+	for path, text := range map[string]string{
+		filepath.Join(c.dir, "CLAUDE.md"):                          "Project {rules}.\n",
+		filepath.Join(config, "agentd", "AGENTS.md"):               "User rules.\n",
+		filepath.Join(c.dir, ".agents", "skills", "x", "SKILL.md"): "---\nname: x\ndescription: A skill.\n---\nDo x.\n",
+		filepath.Join(c.dir, ".agents", "skills", "y", "SKILL.md"): "no skill\n",
+		filepath.Join(c.dir, "coder.yaml"):                         "agent:\n  name: both\n  sequential:\n    agents:\n    - {name: a, llm: {model: scripted/coder, instruction: Be a., tool_names: [load_skill]}}\n",
+	} {
+		if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	run := func(args ...string) string {
+		t.Helper()
+		cmd := c.command(args...)
+		cmd.Env = append(cmd.Env, "XDG_CONFIG_HOME="+config, "HOME="+config)
+		out, err := cmd.CombinedOutput()
+		if err != nil {
+			t.Fatalf("%q: %v: %s", args, err, out)
+		}
+		return string(out)
+	}
+	told := run("run", "coder.yaml", "x", "-o", "text")
+	layers := []string{"Be a.", memory.Default, "User rules.", "Project {rules}.", "- x: A skill."}
+	for i, want := range layers {
+		_, rest, ok := strings.Cut(told, want)
+		if !ok {
+			t.Fatalf("layer %d, %q, is not in its place:\n%s", i, want, told)
+		}
+		told = rest
+	}
+	shown := run("instruction", "coder.yaml")
+	contains(t, shown, `"agent":"both/a"`, `"source":"agent","bytes":5,"text":"Be a."`, `"source":"default"`, `AGENTS.md","bytes":12,"text":"User rules.\n"`, `CLAUDE.md","bytes":17`,
+		"y/SKILL.md: it is no skill: it has no frontmatter")
+	if bare := run("run", "coder.yaml", "x", "-o", "text", "--no-memory"); strings.Contains(bare, "rules") || strings.Contains(bare, memory.Default) {
+		t.Errorf("without memory: %s", bare)
+	}
+	if alone := run("run", "-m", "scripted/coder", "x", "-o", "text"); !strings.Contains(alone, "Project {rules}.") || strings.Contains(alone, "A skill") {
+		t.Errorf("a model alone: %s", alone)
 	}
 }
 

@@ -61,6 +61,8 @@ type Prompt struct {
 	Parts []client.Part
 	// Raw asks for the responses of providers, as they came.
 	Raw bool
+	// Instruction comes behind that of each agent; "" is none.
+	Instruction string
 	// PlanMode keeps tools that change something from being run.
 	PlanMode bool
 	// State are keys of the session's state to set; nil: none.
@@ -76,6 +78,9 @@ func (p *Prompt) options() []client.SendOption {
 	out := []client.SendOption{client.WithIdempotencyKey(rand.Text()), client.WithParts(p.Parts...)}
 	if p.Raw {
 		out = append(out, client.WithRawPayloads())
+	}
+	if p.Instruction != "" {
+		out = append(out, client.WithInstruction(p.Instruction))
 	}
 	if p.PlanMode {
 		out = append(out, client.WithPlanMode())
