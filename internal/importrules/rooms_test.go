@@ -142,6 +142,9 @@ var rooms = []room{
 	{path: "client/terminal", floor: 2, may: []string{"client", "golang.org/x/sys"}, tests: []string{"agentdtest"},
 		knows: "a person at a terminal, what is shown and asked there; nothing of connections"},
 
+	{path: "client/console", floor: 3, may: []string{"client", "client/terminal", "github.com/mattn/go-isatty"}, tests: []string{"agentdtest"},
+		knows: "how events look as lines; neither people who answer nor connections"},
+
 	{path: "internal/backoff", floor: 0, knows: "how long to wait between attempts"},
 	{path: "internal/heap", floor: 0, knows: "when Go's heap is collected; not what is in it"},
 	{path: "internal/newid", floor: 0, knows: "what an id of a session is made of"},
