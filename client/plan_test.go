@@ -12,8 +12,8 @@ import (
 	"github.com/apzuk3/agentd/client"
 )
 
-// TestPlanMode: a turn that only plans runs no tool that may change something, in no agent, also when it goes on after a
-// restart; the next turn does.
+// TestPlanMode: a turn that only plans runs no tool that may change something, in no agent, also when it goes on
+// after a restart; the next turn does.
 func TestPlanMode(t *testing.T) {
 	const script = `answers:
   - {when: {step: 1}, calls: [{name: look}, {name: note}, {name: write}, {name: run}, {name: fetch}, {name: any}]}

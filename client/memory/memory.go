@@ -46,8 +46,8 @@ type Layer struct {
 	Truncated bool
 }
 
-// Layers returns the layers for a project, without those that are empty. Warnings are for the user: a file that was cut, or
-// could not be read.
+// Layers returns the layers for a project, without those that are empty. Warnings are for the user: a file that was
+// cut, or could not be read.
 func Layers(root, skills string) (layers []Layer, warnings []string) {
 	layers = []Layer{{Source: "default", Text: Default, Size: int64(len(Default))}}
 	add := func(dir string, names []string) {

@@ -45,8 +45,8 @@ type (
 	}
 )
 
-// AddTo adds the tools with which agents load skills. The gate is asked about the tool skill, with the skill's name, which
-// counts as a read; it may be nil. Without skills nothing is added.
+// AddTo adds the tools with which agents load skills. The gate is asked about the tool skill, with the skill's name,
+// which counts as a read; it may be nil. Without skills nothing is added.
 func (s *Set) AddTo(to client.ToolHolder, gate *permit.Gate) error {
 	if len(s.skills) == 0 {
 		return nil

@@ -75,8 +75,8 @@ type Registry struct {
 // maxWait is how long a call may take with the question to a person: the protocol's most.
 const maxWait = 24 * time.Hour
 
-// Build makes the tools. Without a configuration or a gate it fails: tools that nothing holds back must be asked for by a
-// gate in mode yolo. So do names in tools.disable that no tool has.
+// Build makes the tools. Without a configuration or a gate it fails: tools that nothing holds back must be asked for
+// by a gate in mode yolo. So do names in tools.disable that no tool has.
 func Build(cfg *conf.Config, gate *permit.Gate, b Builtins) (*Registry, error) {
 	switch {
 	case cfg == nil:
