@@ -393,7 +393,8 @@ func (t *toolRunner) begin(c *call) error {
 	first, err := t.run.client.journal.begin(key)
 	switch {
 	case err != nil:
-		return fmt.Errorf("%s was not run: that it begins could not be written to the journal: %w", c.req.GetToolName(), err)
+		return fmt.Errorf("%s was not run: that it begins could not be written to the journal: %w",
+			c.req.GetToolName(), err)
 	case !first:
 		return fmt.Errorf("%s was started before this program stopped: it may have happened; look before you repeat it",
 			c.req.GetToolName())

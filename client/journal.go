@@ -238,7 +238,8 @@ func (j *journal) begin(key callKey) (first bool, err error) {
 	if j.has(begun) {
 		return false, nil
 	}
-	return true, j.append(begun, &agentdv1.RunRequest_ToolCallResponse{SessionId: begun.session, ToolCallId: begun.call})
+	msg := &agentdv1.RunRequest_ToolCallResponse{SessionId: begun.session, ToolCallId: begun.call}
+	return true, j.append(begun, msg)
 }
 
 // holdsLocked reports whether there is a file of this program, and still under its name.

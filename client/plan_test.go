@@ -73,8 +73,10 @@ func TestPlanMode(t *testing.T) {
 	first := make(chan struct{})
 	go func() {
 		defer close(first)
-		for range clnt.Run(ctx, tree, "go", opts...) { // until it is left
-			_ = ctx
+		for _, err := range clnt.Run(ctx, tree, "go", opts...) {
+			if err != nil {
+				return // it was left
+			}
 		}
 	}()
 	<-started

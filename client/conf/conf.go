@@ -173,8 +173,8 @@ func home() string {
 	if err != nil {
 		return ""
 	}
-	if real, err := realPath(dir); err == nil {
-		return real
+	if path, err := realPath(dir); err == nil {
+		return path
 	}
 	return dir
 }
@@ -263,7 +263,8 @@ func (c *Config) check() error {
 	}
 	for name, limit := range c.ToolOutput {
 		if limit.KiB < 1 || limit.Lines < 1 {
-			return fmt.Errorf("tool_output.%s: kib and lines must be at least 1, they are %d and %d", name, limit.KiB, limit.Lines)
+			return fmt.Errorf("tool_output.%s: kib and lines must be at least 1, they are %d and %d",
+				name, limit.KiB, limit.Lines)
 		}
 	}
 	for name, p := range c.Pricing {
@@ -341,7 +342,8 @@ func (c *Config) save() (err error) {
 	if err == nil {
 		err = f.Sync()
 	}
-	if err = errors.Join(err, f.Close()); err != nil {
+	err = errors.Join(err, f.Close())
+	if err != nil {
 		return err
 	}
 	return os.Rename(f.Name(), c.Path())

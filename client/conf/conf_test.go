@@ -1,6 +1,7 @@
 package conf_test
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"path/filepath"
@@ -55,7 +56,7 @@ func TestDefaults(t *testing.T) {
 		t.Fatal(err)
 	}
 	write(t, filepath.Join(dir, ".agents", "config.json"), string(data))
-	if again, err := json.Marshal(load(t, dir)); err != nil || string(again) != string(data) {
+	if again, err := json.Marshal(load(t, dir)); err != nil || !bytes.Equal(again, data) {
 		t.Errorf("read as\n%s, not\n%s (%v)", again, data, err)
 	}
 }
@@ -98,10 +99,10 @@ func TestLookup(t *testing.T) {
 // TestRefused: what the file must not say is refused with its path and the key.
 func TestRefused(t *testing.T) {
 	for text, want := range map[string]string{
-		`{`:                           "unexpected end",
-		`{}`:                          "version must be 1, it is none",
-		`{"version": 2}`:              "version must be 1, it is 2",
-		`{"version": 1, "modle": ""}`: `unknown field "modle"`,
+		`{`:                          "unexpected end",
+		`{}`:                         "version must be 1, it is none",
+		`{"version": 2}`:             "version must be 1, it is 2",
+		`{"version": 1, "mode": ""}`: `unknown field "mode"`,
 		`{"version": 1, "agent": {"max_steps": 0}}`:                        "agent.max_steps must be at least 1",
 		`{"version": 1, "permissions": {"mode": "yes"}}`:                   `permissions.mode must be one of ask, allow, plan, acceptEdits, yolo, it is "yes"`,
 		`{"version": 1, "permissions": {"allow": "x"}}`:                    "permissions.allow",

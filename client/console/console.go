@@ -11,7 +11,6 @@ package console
 import (
 	"cmp"
 	"encoding/json"
-	"fmt"
 	"io"
 	"iter"
 	"maps"
@@ -40,7 +39,8 @@ func IsTerminal(w io.Writer) bool {
 	return ok && isatty.IsTerminal(f.Fd())
 }
 
-// WriteEvents prints the events of a run until it ends, and returns what it failed with, or why nothing could be written.
+// WriteEvents prints the events of a run until it ends, and returns what it failed with, or why nothing could be
+// written.
 func WriteEvents(events iter.Seq2[*client.Event, error], out, info io.Writer, opts ...Option) error {
 	p := New(out, info, opts...)
 	for event, err := range events {
@@ -100,7 +100,8 @@ func (p *Printer) Line(text string) error {
 	return p.err
 }
 
-// end ends the line of text that is open, if a person sees it: elsewhere the text is what the model has said, and no more.
+// end ends the line of text that is open, if a person sees it: elsewhere the text is what the model has said, and no
+// more.
 func (p *Printer) end() {
 	if p.open && p.screen {
 		p.write(p.out, "\n", "")
@@ -123,12 +124,12 @@ func (p *Printer) Print(event *client.Event) error {
 			p.open = !strings.HasSuffix(text, "\n")
 		}
 	case *client.ToolCall:
-		p.call("→", p.called, e.ID, e.Name, e.Input, cyan)
+		p.once("→", p.called, e.ID, call(e.Name, e.Input))
 	case *client.ToolCallAnswered:
 		if e.Error != "" {
-			p.once("←", p.told, e.ID, fmt.Sprintf("%s: error: %s", terminal.Line(e.Name, maxValue), terminal.Line(e.Error, 2*maxValue)), cyan)
+			p.once("←", p.told, e.ID, terminal.Line(e.Name, maxValue)+": error: "+terminal.Line(e.Error, 2*maxValue))
 		} else {
-			p.call("←", p.told, e.ID, e.Name, []byte(e.Output), cyan)
+			p.once("←", p.told, e.ID, call(e.Name, []byte(e.Output)))
 		}
 	case *client.MessageRetracted:
 		return p.Line("(what was said last is void)")
@@ -136,18 +137,19 @@ func (p *Printer) Print(event *client.Event) error {
 	return p.err
 }
 
-// call prints a call or a result, once.
-func (p *Printer) call(arrow string, shown map[string]bool, id, name string, value []byte, color string) {
-	p.once(arrow, shown, id, terminal.Line(name, maxValue)+"("+pairs(value)+")", color)
+// call is a call or a result.
+func call(name string, value []byte) string {
+	return terminal.Line(name, maxValue) + "(" + pairs(value) + ")"
 }
 
-func (p *Printer) once(arrow string, shown map[string]bool, id, text, color string) {
+// once prints the line of a call or a result, unless it was.
+func (p *Printer) once(arrow string, shown map[string]bool, id, text string) {
 	if shown[id] {
 		return
 	}
 	shown[id] = true
 	p.end()
-	p.write(p.info, arrow+" "+text, color)
+	p.write(p.info, arrow+" "+text, cyan)
 	p.write(p.info, "\n", "")
 }
 

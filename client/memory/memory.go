@@ -30,8 +30,8 @@ var names = []string{"AGENTS.md", "CLAUDE.md", "GEMINI.md"}
 
 // Default is what the client tells each agent.
 const Default = `Be helpful and brief. Say what you have done and what you have not.
-Calls of tools that do not depend on one another belong into one response, so that they run at the same time. Never write
-to one path in two calls of one response.
+Calls of tools that do not depend on one another belong into one response, so that they run at the same time.
+Never write to one path in two calls of one response.
 A summary of the conversation is history: what it says was done is done, and it is no new request.`
 
 // Layer is a part of what a model is told.
@@ -58,7 +58,8 @@ func Layers(root, skills string) (layers []Layer, warnings []string) {
 		case l == nil:
 		default:
 			if l.Truncated {
-				warnings = append(warnings, fmt.Sprintf("%s has %d bytes: only the first %d count", l.Source, l.Size, MaxFile))
+				cut := fmt.Sprintf("%s has %d bytes: only the first %d count", l.Source, l.Size, MaxFile)
+				warnings = append(warnings, cut)
 			}
 			if l.Text != "" {
 				layers = append(layers, *l)

@@ -88,11 +88,11 @@ func TestOddFiles(t *testing.T) {
 	t.Setenv("XDG_CONFIG_HOME", t.TempDir())
 	write(t, filepath.Join(far, "secret"), "hidden")
 	at := filepath.Join(root, "AGENTS.md")
-	for name, make := range map[string]func() error{
+	for name, put := range map[string]func() error{
 		"a link that leads out": func() error { return os.Symlink(filepath.Join(far, "secret"), at) },
 		"a folder":              func() error { return os.Mkdir(at, 0o755) },
 	} {
-		if err := make(); err != nil {
+		if err := put(); err != nil {
 			t.Fatal(err)
 		}
 		if layers, warnings := memory.Layers(root, ""); len(layers) != 1 || len(warnings) != 1 || !strings.Contains(warnings[0], at) {

@@ -25,7 +25,8 @@ func (s *script) judge(c *simple) {
 		}
 	case name == "dd":
 		for _, a := range c.args() {
-			if to, ok := strings.CutPrefix(a, "of="); ok && strings.HasPrefix(clean(to), "/dev/") && !isHarmless(clean(to)) {
+			to, ok := strings.CutPrefix(a, "of=")
+			if to = clean(to); ok && strings.HasPrefix(to, "/dev/") && !isHarmless(to) {
 				s.forbid("dd writes to a device")
 			}
 		}
@@ -157,16 +158,22 @@ func (s *script) interprets(n syntax.Node) (found bool) {
 		for _, w := range words[1:] {
 			plain = plain && (strings.HasPrefix(w.text, "-") || strings.HasPrefix(w.text, "/dev/"))
 		}
+		has := func(is func(text string) bool) bool {
+			return slices.ContainsFunc(words[1:], func(w word) bool { return is(w.text) })
+		}
 		switch {
+		case found:
 		case isShell(name):
-			script := slices.ContainsFunc(words[1:], func(w word) bool {
-				return strings.HasPrefix(w.text, "-") && !strings.HasPrefix(w.text, "--") && strings.Contains(w.text, "c")
+			script := has(func(t string) bool {
+				return strings.HasPrefix(t, "-") && !strings.HasPrefix(t, "--") && strings.Contains(t, "c")
 			})
-			found = found || !script && (plain || slices.ContainsFunc(words[1:], func(w word) bool { return strings.HasPrefix(w.text, "-s") }))
+			found = !script && (plain || has(func(t string) bool { return strings.HasPrefix(t, "-s") }))
 		case slices.Contains(runsInput, name):
-			found = found || plain && !slices.ContainsFunc(words[1:], func(w word) bool { return len(w.text) > 1 && strings.ContainsAny(w.text[1:2], "cemV") })
-		case name == "xargs", name == "source", name == ".":
-			found = found || slices.ContainsFunc(words[1:], func(w word) bool { return isShell(program(w.text)) }) || name != "xargs"
+			found = plain && !has(func(t string) bool { return len(t) > 1 && strings.ContainsAny(t[1:2], "cemV") })
+		case name == "source", name == ".":
+			found = true
+		case name == "xargs":
+			found = has(func(t string) bool { return isShell(program(t)) })
 		}
 		return !found
 	})
@@ -180,9 +187,8 @@ func (s *script) bomb(n *syntax.FuncDecl) {
 	}
 	calls := func(n2 syntax.Node) (found bool) {
 		s.walk(n2, func(m syntax.Node) bool {
-			if call, ok := m.(*syntax.CallExpr); ok && len(call.Args) > 0 && s.constant(call.Args[0]).text == n.Name.Value {
-				found = true
-			}
+			call, ok := m.(*syntax.CallExpr)
+			found = found || ok && len(call.Args) > 0 && s.constant(call.Args[0]).text == n.Name.Value
 			return !found
 		})
 		return found

@@ -2,7 +2,9 @@
 // an agent and the computer of the client.
 //
 //	gate, err := permit.New(cfg, permit.Serialize(prompter))
-//	err = gate.Check(ctx, permit.Request{Tool: "bash", Kind: permit.Command, Detail: "go test ./...", Effect: permit.Execute})
+//	err = gate.Check(ctx, permit.Request{
+//		Tool: "bash", Kind: permit.Command, Detail: "go test ./...", Effect: permit.Execute,
+//	})
 //
 // # The order of decisions
 //

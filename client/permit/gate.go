@@ -355,7 +355,7 @@ func (g *Gate) ask(ctx context.Context, q *query, why string) error {
 	}
 	ask := PromptRequest{
 		Kind: q.Kind, ToolName: q.Tool, Detail: q.Detail, PersistTool: q.Tool, PersistKey: g.persistKey(q),
-		Verb: q.verb(), Source: q.Source, Access: map[string]string{Read: "r", Write: "w", Execute: "x", Network: "n"}[q.Effect],
+		Verb: q.verb(), Source: q.Source, Access: access[q.Effect],
 	}
 	var d Decision
 	var err error
@@ -376,6 +376,9 @@ func (g *Gate) ask(ctx context.Context, q *query, why string) error {
 	}
 	return g.apply(q, ask, d)
 }
+
+// access are the values of PromptRequest.Access.
+var access = map[string]string{Read: "r", Write: "w", Execute: "x", Network: "n"}
 
 // persistKey is the glob that Always writes for a request: exactly that.
 func (g *Gate) persistKey(q *query) string {

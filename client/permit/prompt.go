@@ -20,8 +20,12 @@ const (
 
 // Key returns the decision of a key, false for a key that has none.
 func Key(text string) (Decision, bool) {
-	d, ok := map[string]Decision{"": Deny, "n": Deny, "y": Once, "s": Session, "v": SessionVerb, "t": SessionTool, "a": Always}[text]
+	d, ok := keys[text]
 	return d, ok
+}
+
+var keys = map[string]Decision{
+	"": Deny, "n": Deny, "y": Once, "s": Session, "v": SessionVerb, "t": SessionTool, "a": Always,
 }
 
 // PromptRequest is a question to a person.

@@ -21,12 +21,12 @@ func newReach(root string, p conf.AllowedPath) reach {
 		at = filepath.Join(root, at)
 	}
 	at = filepath.Clean(at)
-	real, err := filepath.EvalSymlinks(at)
+	resolved, err := filepath.EvalSymlinks(at)
 	if err != nil {
-		real = at // it is not there yet
+		resolved = at // it is not there yet
 	}
-	info, err := os.Lstat(real)
-	return reach{at, real, p.Access != "w", p.Access != "r", err == nil && !info.IsDir()}
+	info, err := os.Lstat(resolved)
+	return reach{at, resolved, p.Access != "w", p.Access != "r", err == nil && !info.IsDir()}
 }
 
 // Reach returns the folder in scope that holds a path, which is absolute and clean, with the access r or w, and the

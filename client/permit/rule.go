@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 )
 
@@ -21,14 +22,15 @@ var toolOfRule = regexp.MustCompile(`(?s)^([a-z][a-z0-9_]*):(.*)$`)
 
 func parseRule(text string) (rule, error) {
 	r := rule{text: text, glob: text}
-	if m := toolOfRule.FindStringSubmatch(text); m != nil && !strings.HasPrefix(m[2], "//") {
+	if m := toolOfRule.FindStringSubmatch(text); len(m) == 3 && !strings.HasPrefix(m[2], "//") {
 		r.tool, r.glob = m[1], m[2]
 	}
 	if r.glob == "" {
 		return r, fmt.Errorf("the rule %q has no glob: tool:* is all of a tool", text)
 	}
 	if _, err := filepath.Match(r.glob, ""); err != nil {
-		return r, fmt.Errorf("the rule %q is malformed: want * ? [a-z], and \\ before these where they mean themselves", text)
+		return r, fmt.Errorf("the rule %q is malformed: want * ? [a-z], and \\ before these where they mean themselves",
+			text)
 	}
 	body, star := strings.CutSuffix(r.glob, "*")
 	plain, special := unescape(r.glob)
@@ -94,11 +96,4 @@ func (r *rule) matches(text string) bool {
 func (r *rule) isFor(tool string) bool { return r.tool == "" || r.tool == tool }
 
 // any reports whether the rule matches one of the texts.
-func (r *rule) any(texts []string) bool {
-	for _, text := range texts {
-		if r.matches(text) {
-			return true
-		}
-	}
-	return false
-}
+func (r *rule) any(texts []string) bool { return slices.ContainsFunc(texts, r.matches) }

@@ -16,7 +16,8 @@ const (
 	maxCommand = 64 << 10
 	// maxWork is how much of a script is looked at: its nodes, each as often as it is, and the bytes of its words.
 	maxWork = 2 << 20
-	// maxDepth is how deep scripts may stand in strings of scripts, and maxSimple how many simple commands may be in one.
+	// maxDepth is how deep scripts may stand in strings of scripts, and maxSimple how many simple commands may be in
+	// one.
 	maxDepth  = 8
 	maxSimple = 4096
 )
@@ -401,8 +402,7 @@ func (s *script) within(c *simple) (inner []word, outer bool) {
 		}
 	case name == "trap" && len(c.words) > 2:
 		s.string(c.words[1])
-	case name == "export", name == "set", name == "unset", name == "enable", name == "hash", name == "shopt", name == "read",
-		name == "typeset", name == "readonly", name == "local", name == "declare", name == "printf" && slices.Contains(c.args(), "-v"):
+	case slices.Contains(setters, name), name == "printf" && slices.Contains(c.args(), "-v"):
 		s.hide("it changes the shell that runs what follows")
 	case name == "find":
 		s.find(c)
@@ -415,6 +415,11 @@ func (s *script) within(c *simple) (inner []word, outer bool) {
 		}
 	}
 	return s.unwrap(c)
+}
+
+// setters are commands that change the shell itself.
+var setters = []string{
+	"export", "set", "unset", "enable", "hash", "shopt", "read", "typeset", "readonly", "local", "declare",
 }
 
 // shell reads the script of `sh -c`, and reports whether there is one.

@@ -80,7 +80,8 @@ func (s *Set) Listing() string {
 		return ""
 	}
 	var b strings.Builder
-	b.WriteString("Skills are instructions for special tasks. When a task fits one, load it with load_skill before you begin:\n")
+	b.WriteString("Skills are instructions for special tasks. " +
+		"When a task fits one, load it with load_skill before you begin:\n")
 	for i, k := range s.skills {
 		line := fmt.Sprintf("- %s: %s\n", k.Name, strings.Join(strings.Fields(k.Description), " "))
 		if b.Len()+len(line) > maxListing {
@@ -93,7 +94,8 @@ func (s *Set) Listing() string {
 }
 
 func (s *Set) find(name string) (*Skill, error) {
-	if i, ok := slices.BinarySearchFunc(s.skills, name, func(k Skill, name string) int { return strings.Compare(k.Name, name) }); ok {
+	byName := func(k Skill, name string) int { return strings.Compare(k.Name, name) }
+	if i, ok := slices.BinarySearchFunc(s.skills, name, byName); ok {
 		return &s.skills[i], nil
 	}
 	return nil, fmt.Errorf("there is no skill %q; there are: %s", name, strings.Join(s.names(), ", "))
@@ -106,7 +108,7 @@ func (s *Set) names() (out []string) {
 	return out
 }
 
-func (s *Set) warn(path, format string, args ...any) {
+func (s *Set) warnf(path, format string, args ...any) {
 	s.Warnings = append(s.Warnings, path+": "+fmt.Sprintf(format, args...))
 }
 
@@ -115,7 +117,7 @@ func (s *Set) folder(dir string, project bool) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
 		if !errors.Is(err, fs.ErrNotExist) {
-			s.warn(dir, "%v", err)
+			s.warnf(dir, "%v", err)
 		}
 		return
 	}
@@ -130,21 +132,21 @@ func (s *Set) folder(dir string, project bool) {
 		}
 		path := filepath.Join(at, "SKILL.md")
 		if err != nil {
-			s.warn(path, "%v", err)
+			s.warnf(path, "%v", err)
 			continue
 		}
 		k, err := s.parse(path, data)
 		if err != nil {
-			s.warn(path, "it is no skill: %v", err)
+			s.warnf(path, "it is no skill: %v", err)
 			continue
 		}
 		k.Dir, k.Project = at, project
 		switch same := slices.IndexFunc(s.skills, func(o Skill) bool { return o.Name == k.Name }); {
 		case same >= 0 && s.skills[same].Project && !project: // the project's wins
 		case same >= 0:
-			s.warn(path, "the name %q is that of %s", k.Name, s.skills[same].Dir)
+			s.warnf(path, "the name %q is that of %s", k.Name, s.skills[same].Dir)
 		case len(s.skills) >= maxSkills:
-			s.warn(path, "there are more than %d skills", maxSkills)
+			s.warnf(path, "there are more than %d skills", maxSkills)
 			return
 		default:
 			s.skills = append(s.skills, *k)
@@ -176,18 +178,18 @@ func (s *Set) parse(path string, data []byte) (*Skill, error) {
 		return nil, errors.New("its frontmatter has no description")
 	}
 	if n := utf8.RuneCountInString(k.Description); n > maxDescription {
-		s.warn(path, "the description has %d characters, at most %d are allowed", n, maxDescription)
+		s.warnf(path, "the description has %d characters, at most %d are allowed", n, maxDescription)
 	}
 	dir := filepath.Base(filepath.Dir(path))
 	k.Name, _ = k.Frontmatter["name"].(string)
 	switch {
 	case k.Name == "":
-		s.warn(path, "the name is missing: it is taken to be that of the folder")
+		s.warnf(path, "the name is missing: it is taken to be that of the folder")
 		k.Name = dir
 	case len(k.Name) > maxName || !nameForm.MatchString(k.Name):
-		s.warn(path, "the name %.80q must be 1 to %d of a-z, 0-9 and single - between them", k.Name, maxName)
+		s.warnf(path, "the name %.80q must be 1 to %d of a-z, 0-9 and single - between them", k.Name, maxName)
 	case k.Name != dir:
-		s.warn(path, "the name %q must be that of the folder, %q", k.Name, dir)
+		s.warnf(path, "the name %q must be that of the folder, %q", k.Name, dir)
 	}
 	s.check(path, k.Frontmatter)
 	return k, nil
@@ -199,10 +201,10 @@ func (s *Set) check(path string, head map[string]any) {
 		v, set := head[key]
 		text, ok := v.(string)
 		if set && !ok {
-			s.warn(path, "%s must be a text", key)
+			s.warnf(path, "%s must be a text", key)
 		}
 		if n := utf8.RuneCountInString(text); key == "compatibility" && n > maxCompatible {
-			s.warn(path, "compatibility has %d characters, at most %d are allowed", n, maxCompatible)
+			s.warnf(path, "compatibility has %d characters, at most %d are allowed", n, maxCompatible)
 		}
 	}
 	if v, set := head["metadata"]; set {
@@ -213,12 +215,12 @@ func (s *Set) check(path string, head map[string]any) {
 			}
 		}
 		if !ok {
-			s.warn(path, "metadata must be texts by name")
+			s.warnf(path, "metadata must be texts by name")
 		}
 	}
 	for key := range head {
 		if !slices.Contains(known, key) {
-			s.warn(path, "%q is no key of the frontmatter; known are: %s", key, strings.Join(known, ", "))
+			s.warnf(path, "%q is no key of the frontmatter; known are: %s", key, strings.Join(known, ", "))
 		}
 	}
 	slices.Sort(s.Warnings)

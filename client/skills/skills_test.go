@@ -126,7 +126,7 @@ func TestTools(t *testing.T) {
 	w.file(w.root, "pdf-forms/SKILL.md", published)
 	w.file(w.root, "pdf-forms/references/fields.md", "fields")
 	w.file(w.root, "secret/SKILL.md", "---\nname: secret\ndescription: Do not.\n---\nHidden.\n")
-	if err := os.Symlink("../secret/SKILL.md", filepath.Join(w.root, ".agents/skills/pdf-forms/link.md")); err != nil {
+	if err := os.Symlink("../secret/SKILL.md", filepath.Join(w.root, ".agents", "skills", "pdf-forms", "link.md")); err != nil {
 		t.Fatal(err)
 	}
 	cfg, err := conf.Load(w.root)

@@ -56,7 +56,8 @@ func (s *Set) AddTo(to client.ToolHolder, gate *permit.Gate) error {
 	return errors.Join(
 		client.AddTool(to, "list_skills", "Lists the skills that can be loaded.", a.list, read...),
 		client.AddTool(to, LoadSkill, "Loads the instructions of a skill.", a.load, read...),
-		client.AddTool(to, "load_skill_resource", "Reads a file of a skill that its instructions name.", a.resource, read...),
+		client.AddTool(to, "load_skill_resource", "Reads a file of a skill that its instructions name.",
+			a.resource, read...),
 	)
 }
 
@@ -107,7 +108,9 @@ func (a *access) open(ctx context.Context, name string) (*Skill, error) {
 		return k, err
 	}
 	call := client.CallFrom(ctx)
-	ask := permit.Request{Tool: "skill", Kind: permit.Call, Detail: k.Name, Effect: permit.Read, Session: call.SessionID()}
+	ask := permit.Request{
+		Tool: "skill", Kind: permit.Call, Detail: k.Name, Effect: permit.Read, Session: call.SessionID(),
+	}
 	if path := call.AgentPath(); len(path) > 1 {
 		ask.Source = path[len(path)-1]
 	}

@@ -27,7 +27,7 @@ const (
 
 type fetchURLIn struct {
 	URL      string `json:"url"`
-	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"how much of the page to return, 65536 at most and by default"`
+	MaxBytes int    `json:"max_bytes,omitempty" jsonschema:"how much to return, 65536 at most and by default"`
 }
 
 type fetchURLOut struct {
@@ -93,7 +93,8 @@ func newFetcher(entries []string) (*fetcher, error) {
 		u, err := url.Parse(text)
 		if err != nil || u.Hostname() == "" || u.User != nil || u.RawQuery != "" || u.Fragment != "" ||
 			u.Scheme != "https" && u.Scheme != "http" || strings.Contains(strings.TrimPrefix(u.Hostname(), "*."), "*") {
-			return nil, fmt.Errorf("url_scope.allow: want a host, or https://host/prefix, whose first label may be *; got %q", entry)
+			return nil, fmt.Errorf("url_scope.allow: want a host, whose first label may be *, or https://host/prefix; "+
+				"got %q", entry)
 		}
 		f.allow = append(f.allow, allowed{u.Scheme, strings.ToLower(u.Hostname()), portOf(u), u.Path})
 	}
@@ -213,8 +214,8 @@ func readable(contentType string, body []byte) bool {
 	if err != nil {
 		return textual(body)
 	}
-	switch group, _, _ := strings.Cut(kind, "/"); {
-	case group == "image", group == "audio", group == "video", group == "font":
+	switch group, _, _ := strings.Cut(kind, "/"); group {
+	case "image", "audio", "video", "font":
 		return kind == "image/svg+xml"
 	default:
 		return textual(body)
@@ -251,13 +252,14 @@ func (f *fetcher) dial(ctx context.Context, netw, addr string) (net.Conn, error)
 // reaches says why an address must not be connected to: private ones belong to hosts that an entry names in full.
 func (f *fetcher) reaches(host string, ip netip.Addr) error {
 	switch {
-	case ip.IsLinkLocalUnicast(), ip.IsMulticast(), ip.IsUnspecified(), ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
+	case ip.IsLinkLocalUnicast(), ip.IsMulticast(), ip.IsUnspecified(),
+		ip == netip.AddrFrom4([4]byte{255, 255, 255, 255}):
 		return fmt.Errorf("%s has the address %s, which is never in reach", host, ip)
 	case !isPrivate(ip):
 		return nil
 	}
 	for _, a := range f.allow {
-		if a.host == strings.ToLower(host) {
+		if strings.EqualFold(a.host, host) {
 			return nil
 		}
 	}

@@ -97,7 +97,7 @@ func TestReadManyFiles(t *testing.T) {
 	b.file("node_modules/x.go", "x\n")
 	b.want("read_many_files", `{"paths": ["sub/c.txt", "a.go", "a.go", "gone", "sub", "sub/.env"], "pattern": "*.go"}`, `{"files": [
 		{"path": "sub/c.txt", "content": "c\n"}, {"path": "a.go", "content": "a\n"}, {"path": "gone", "skipped": "missing"}, {"path": "sub", "skipped": "a directory"},
-		{"path": "sub/.env", "skipped": "denied: read_many_files(`+filepath.Join(b.dir, "sub/.env")+`) is denied: the rule \"*.env\" of permissions.deny forbids it"},
+		{"path": "sub/.env", "skipped": "denied: read_many_files(`+filepath.Join(b.dir, "sub", ".env")+`) is denied: the rule \"*.env\" of permissions.deny forbids it"},
 		{"path": "sub/b.go", "content": "b\n"}]}`)
 	b.want("read_many_files", `{"pattern": "*", "path": "sub"}`, `{"files": [{"path": "sub/b.go", "content": "b\n"}, {"path": "sub/c.txt", "content": "c\n"}]}`)
 	b.want("read_many_files", `{"pattern": "nothing"}`, `{"files": []}`)

@@ -18,7 +18,7 @@ const (
 
 type grepIn struct {
 	Pattern string `json:"pattern" jsonschema:"a regular expression, in the syntax of RE2"`
-	Path    string `json:"path,omitempty" jsonschema:"the file or folder to search; the project's folder if it is missing"`
+	Path    string `json:"path,omitempty" jsonschema:"the file or folder to search; the project's if it is missing"`
 }
 
 type grepOut struct {
@@ -45,7 +45,7 @@ func (r *Registry) grep(ctx context.Context, in grepIn) (*grepOut, error) {
 	err = r.walk(ctx, "grep", in.Path, "", func(f *found) (bool, error) {
 		file, _, err := r.openFile(f.place)
 		if err != nil {
-			return true, nil //nolint:nilerr // it has gone, or is not to be read
+			return true, nil // it has gone, or is not to be read
 		}
 		defer func() { _ = file.Close() }()
 		full, err := matches(ctx, re, file, func(line int, text string) bool {
@@ -65,7 +65,9 @@ func (r *Registry) grep(ctx context.Context, in grepIn) (*grepOut, error) {
 }
 
 // matches calls take for each line that matches until it returns false, which full reports. A binary file has no lines.
-func matches(ctx context.Context, re *regexp.Regexp, from io.Reader, take func(int, string) bool) (full bool, err error) {
+func matches(
+	ctx context.Context, re *regexp.Regexp, from io.Reader, take func(int, string) bool,
+) (full bool, err error) {
 	in := bufio.NewReaderSize(from, 64<<10)
 	if head, _ := in.Peek(sniff); !textual(head) {
 		return false, nil

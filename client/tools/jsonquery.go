@@ -79,7 +79,8 @@ func (r *Registry) jsonQuery(ctx context.Context, in jsonQueryIn) (*jsonQueryOut
 		}
 		if !room.fits(len(text)) {
 			if out.Count == 0 {
-				return nil, fmt.Errorf("the first result has %d bytes, more than may be returned: ask for less of it", len(text))
+				return nil, fmt.Errorf("the first result has %d bytes, more than may be returned: ask for less of it",
+					len(text))
 			}
 			out.Truncated = true
 			return out, nil

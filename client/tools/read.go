@@ -131,8 +131,8 @@ func errBinary(name string) error { return fmt.Errorf("%s is a binary file: it h
 
 type readManyFilesIn struct {
 	Paths   []string `json:"paths,omitempty" jsonschema:"files to read, first"`
-	Pattern string   `json:"pattern,omitempty" jsonschema:"read all files below path whose base names match, such as *.go"`
-	Path    string   `json:"path,omitempty" jsonschema:"where to look for pattern; the project's folder if it is missing"`
+	Pattern string   `json:"pattern,omitempty" jsonschema:"read files below path whose base names match, such as *.go"`
+	Path    string   `json:"path,omitempty" jsonschema:"where to look for pattern; the project's folder by default"`
 }
 
 type readManyFilesOut struct {

@@ -25,8 +25,8 @@ const (
 
 type bashIn struct {
 	Command        string `json:"command"`
-	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"when to end it: 30 if it is missing, 3600 at most"`
-	Background     bool   `json:"background,omitempty" jsonschema:"return at once, with an id for bash_output and bash_kill"`
+	TimeoutSeconds int    `json:"timeout_seconds,omitempty" jsonschema:"when to end it: 30 by default, 3600 at most"`
+	Background     bool   `json:"background,omitempty" jsonschema:"return at once, with an id for bash_output"`
 }
 
 type bashOut struct {
@@ -136,7 +136,7 @@ func (r *Registry) bashKill(ctx context.Context, in bashKillIn) (*bashKillOut, e
 }
 
 const (
-	// maxJobs is how many commands a session may have in the background, and maxEnded how many that have ended are kept.
+	// maxJobs is how many commands of a session may run in the background.
 	maxJobs = 8
 	// maxAllJobs is how many there are of all sessions, ended ones included.
 	maxAllJobs = 64
@@ -192,7 +192,8 @@ func (js *jobs) start(call *client.Call, command, dir string) (id string, err er
 	}
 	js.forgetLocked()
 	if len(js.byID) >= maxAllJobs {
-		return "", fmt.Errorf("%d commands of all sessions run in the background, the limit: try again later", len(js.byID))
+		return "", fmt.Errorf("%d commands of all sessions run in the background, the limit: try again later",
+			len(js.byID))
 	}
 	if err := call.Begin(); err != nil {
 		return "", err

@@ -189,7 +189,8 @@ func (r *Registry) recordPlan(ctx context.Context, in recordPlanIn) (*recordPlan
 			return nil, err
 		}
 		_, err = f.WriteString(strings.TrimRight(in.Plan, "\n") + "\n")
-		if err = errors.Join(err, f.Close()); err != nil {
+		err = errors.Join(err, f.Close())
+		if err != nil {
 			return nil, err
 		}
 		r.gate.Planned(client.CallFrom(ctx).SessionID())

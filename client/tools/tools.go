@@ -43,8 +43,8 @@ func Default() Builtins {
 // fields are pointers to the fields, in the order of names.
 func (b *Builtins) fields() (out []*bool) {
 	v := reflect.ValueOf(b).Elem()
-	for i := range v.NumField() {
-		out = append(out, v.Field(i).Addr().Interface().(*bool))
+	for _, field := range v.Fields() {
+		out = append(out, field.Addr().Interface().(*bool))
 	}
 	return out
 }
@@ -53,7 +53,8 @@ func (b *Builtins) fields() (out []*bool) {
 func (b *Builtins) Disable(name string) error {
 	i := slices.Index(names, name)
 	if i < 0 {
-		return fmt.Errorf("unknown tool %q; known are: %s", name, strings.Join(slices.Sorted(slices.Values(names)), ", "))
+		known := slices.Sorted(slices.Values(names))
+		return fmt.Errorf("unknown tool %q; known are: %s", name, strings.Join(known, ", "))
 	}
 	*b.fields()[i] = false
 	return nil
@@ -63,7 +64,7 @@ func (b *Builtins) Disable(name string) error {
 type Registry struct {
 	// Set has the tools, for client.WithTools or client.WithAttachment.
 	Set *client.ToolSet
-	// Todo has the lists of the tool todo, for screens to show.
+	// The lists of what is to be done that agents keep, for screens to show.
 	Todo *TodoStore
 
 	cfg  *conf.Config
@@ -112,70 +113,56 @@ func Build(cfg *conf.Config, gate *permit.Gate, b Builtins) (*Registry, error) {
 
 // builders add each tool to a registry.
 var builders = map[string]func(*Registry) error{
-	"read_file": func(r *Registry) error {
-		return add(r, "read_file", "Reads a text file: its lines from offset on. next_offset is where to go on.", r.readFile)
-	},
-	"read_many_files": func(r *Registry) error {
-		return add(r, "read_many_files",
-			"Reads several text files at once: those of paths, then those below path whose names match pattern.", r.readManyFiles)
-	},
-	"write_file": func(r *Registry) error {
-		return add(r, "write_file", "Writes a file as a whole, and makes the folders above it.", r.writeFile)
-	},
-	"edit_file": func(r *Registry) error {
-		return add(r, "edit_file",
-			"Replaces old_string by new_string in a file. old_string must occur once, unless replace_all is true.", r.editFile)
-	},
-	"delete_file": func(r *Registry) error {
-		return add(r, "delete_file", "Deletes a file. One that is not there counts as deleted; a folder is refused.", r.deleteFile)
-	},
-	"stat": func(r *Registry) error {
-		return add(r, "stat", "Tells whether a path exists, and its size, time and mode.", r.stat)
-	},
-	"list_dir": func(r *Registry) error {
-		return add(r, "list_dir", "Lists what is in a folder.", r.listDir)
-	},
-	"glob": func(r *Registry) error {
-		return add(r, "glob",
-			"Finds files below path whose base names match pattern, such as *.go. It has no **: all folders are searched.", r.glob)
-	},
-	"grep": func(r *Registry) error {
-		return add(r, "grep", "Finds lines that match a regular expression (RE2) in a file, or in all text files below a folder.", r.grep)
-	},
-	"json_query": func(r *Registry) error {
-		return add(r, "json_query", "Runs a jq query on a JSON file (path) or on a JSON text (json).", r.jsonQuery)
-	},
-	"fetch_url": func(r *Registry) error {
-		return add(r, "fetch_url", "Fetches a web page by GET. Only some hosts are in reach.", r.fetchURL)
-	},
-	"bash": func(r *Registry) error {
-		return add(r, "bash",
-			"Runs a command with /bin/sh in the project's folder. With background true it goes on until the turn ends: bash_output "+
-				"reads what it says, bash_kill ends it.", r.bash)
-	},
-	"bash_output": func(r *Registry) error {
-		return add(r, "bash_output", "Reads what a command in the background has said, from a byte on.", r.bashOutput)
-	},
-	"bash_kill": func(r *Registry) error {
-		return add(r, "bash_kill", "Ends a command in the background, with all that it has started.", r.bashKill)
-	},
-	"todo": func(r *Registry) error {
-		return add(r, "todo",
-			"Keeps the list of what is to be done. action is list, add (text), set_status (id, and status pending, in_progress or "+
-				"completed), or clear.", r.todo)
-	},
-	"record_plan": func(r *Registry) error {
-		return add(r, "record_plan", "Writes down the plan of what is to be done, before anything is changed.", r.recordPlan)
-	},
+	"read_file":       func(r *Registry) error { return add(r, "read_file", r.readFile) },
+	"read_many_files": func(r *Registry) error { return add(r, "read_many_files", r.readManyFiles) },
+	"write_file":      func(r *Registry) error { return add(r, "write_file", r.writeFile) },
+	"edit_file":       func(r *Registry) error { return add(r, "edit_file", r.editFile) },
+	"delete_file":     func(r *Registry) error { return add(r, "delete_file", r.deleteFile) },
+	"stat":            func(r *Registry) error { return add(r, "stat", r.stat) },
+	"list_dir":        func(r *Registry) error { return add(r, "list_dir", r.listDir) },
+	"glob":            func(r *Registry) error { return add(r, "glob", r.glob) },
+	"grep":            func(r *Registry) error { return add(r, "grep", r.grep) },
+	"json_query":      func(r *Registry) error { return add(r, "json_query", r.jsonQuery) },
+	"fetch_url":       func(r *Registry) error { return add(r, "fetch_url", r.fetchURL) },
+	"bash":            func(r *Registry) error { return add(r, "bash", r.bash) },
+	"bash_output":     func(r *Registry) error { return add(r, "bash_output", r.bashOutput) },
+	"bash_kill":       func(r *Registry) error { return add(r, "bash_kill", r.bashKill) },
+	"todo":            func(r *Registry) error { return add(r, "todo", r.todo) },
+	"record_plan":     func(r *Registry) error { return add(r, "record_plan", r.recordPlan) },
+}
+
+// descriptions are what models read.
+var descriptions = map[string]string{
+	"read_file": "Reads a text file: its lines from offset on. next_offset is where to go on.",
+	"read_many_files": "Reads several text files at once: those of paths, then those below path whose names match " +
+		"pattern.",
+	"write_file": "Writes a file as a whole, and makes the folders above it.",
+	"edit_file": "Replaces old_string by new_string in a file. old_string must occur once, unless replace_all is " +
+		"true.",
+	"delete_file": "Deletes a file. One that is not there counts as deleted; a folder is refused.",
+	"stat":        "Tells whether a path exists, and its size, time and mode.",
+	"list_dir":    "Lists what is in a folder.",
+	"glob": "Finds files below path whose base names match pattern, such as *.go. It has no **: all folders are " +
+		"searched.",
+	"grep":       "Finds lines that match a regular expression (RE2) in a file, or in all text files below a folder.",
+	"json_query": "Runs a jq query on a JSON file (path) or on a JSON text (json).",
+	"fetch_url":  "Fetches a web page by GET. Only some hosts are in reach.",
+	"bash": "Runs a command with /bin/sh in the project's folder. With background true it goes on until the turn " +
+		"ends: bash_output reads what it says, bash_kill ends it.",
+	"bash_output": "Reads what a command in the background has said, from a byte on.",
+	"bash_kill":   "Ends a command in the background, with all that it has started.",
+	"todo": "Keeps the list of what is to be done. action is list, add (text), set_status (id, and status pending, " +
+		"in_progress or completed), or clear.",
+	"record_plan": "Writes down the plan of what is to be done, before anything is changed.",
 }
 
 // add adds a tool whose calls may wait for a person.
-func add[In, Out any](r *Registry, name, description string, run func(context.Context, In) (Out, error)) error {
+func add[In, Out any](r *Registry, name string, run func(context.Context, In) (Out, error)) error {
 	effect, ok := effects[name]
 	if !ok {
 		effect = client.EffectRead
 	}
-	return client.AddTool(r.Set, name, description, run, client.ToolTimeout(maxWait), client.ToolEffect(effect))
+	return client.AddTool(r.Set, name, descriptions[name], run, client.ToolTimeout(maxWait), client.ToolEffect(effect))
 }
 
 // effects are those of the tools that do not only read.

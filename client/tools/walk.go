@@ -59,8 +59,8 @@ func (r *Registry) walk(
 			return context.Cause(ctx)
 		case err != nil && at == start:
 			return r.explain(top, err)
-		case err != nil: // it has gone, or is not to be read
-			return nil
+		case err != nil:
+			return nil //nolint:nilerr // it has gone, or is not to be read
 		case entry.IsDir() && at != start && slices.Contains(skipped, entry.Name()):
 			return fs.SkipDir
 		case !entry.Type().IsRegular():
@@ -79,7 +79,8 @@ func (r *Registry) walk(
 		if r.gate.Denies(tool, abs) {
 			return nil
 		}
-		more, err := visit(&found{&place{root: top.root, rel: filepath.FromSlash(at), path: abs, name: r.name(abs)}, entry})
+		p := &place{root: top.root, rel: filepath.FromSlash(at), path: abs, name: r.name(abs)}
+		more, err := visit(&found{p, entry})
 		if err == nil && !more {
 			return fs.SkipAll
 		}

@@ -52,10 +52,10 @@ type editFileOut struct {
 }
 
 func (r *Registry) editFile(ctx context.Context, in editFileIn) (*editFileOut, error) {
-	switch {
-	case in.OldString == "":
+	switch in.OldString {
+	case "":
 		return nil, errors.New("old_string is empty: write_file makes a file")
-	case in.OldString == in.NewString:
+	case in.NewString:
 		return nil, errors.New("old_string and new_string are the same")
 	}
 	p, err := r.toWrite(ctx, "edit_file", in.Path)

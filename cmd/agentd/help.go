@@ -33,9 +33,9 @@ func named(text string) string {
 // names them, such as help:"${replay}".
 var helps = map[string]string{
 	// What flags may be.
-	"outputs":          ",text,json,events",
-	"permission_modes": ",ask,allow,plan,acceptEdits,yolo",
-	"turn_statuses":    "pending,running,waiting-for-client,waiting-for-input,succeeded,failed,canceled",
+	"outputs":       ",text,json,events",
+	"pack_modes":    ",ask,allow,plan,acceptEdits,yolo",
+	"turn_statuses": "pending,running,waiting-for-client,waiting-for-input,succeeded,failed,canceled",
 
 	// The commands.
 	"replay": "Run a session of a stopped daemon again on its own log, and tell where it differs.",

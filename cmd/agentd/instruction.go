@@ -21,9 +21,10 @@ type instructionCmd struct {
 
 // Help is shown below the flags.
 func (*instructionCmd) Help() string {
-	return `For each agent with a model the layers come in the order in which the model reads them: the text of the daemon, of which only
-the size and the hash are shown; the agent's own instruction; and what agentd run adds here: the default, the user's AGENTS.md,
-that of the project (AGENTS.md, CLAUDE.md or GEMINI.md), and the skills. Placeholders are not filled in.
+	return `For each agent with a model the layers come in the order in which the model reads them:
+the text of the daemon, of which only the size and the hash are shown; the agent's own instruction;
+and what agentd run adds here: the default, the user's AGENTS.md, that of the project (AGENTS.md,
+CLAUDE.md or GEMINI.md), and the skills. Placeholders are not filled in.
 
 Examples:
 

@@ -22,7 +22,7 @@ import (
 type packFlags struct {
 	NoBuiltinTools bool     `noenv:"" help:"${pack_none}"`
 	DisableTools   []string `noenv:"" placeholder:"NAME,NAME" help:"${pack_disable}"`
-	Permissions    string   `noenv:"" enum:"${permission_modes}" default:"" placeholder:"MODE" help:"${pack_permissions}"`
+	Permissions    string   `noenv:"" enum:"${pack_modes}" default:"" placeholder:"MODE" help:"${pack_permissions}"`
 	NoMemory       bool     `noenv:"" help:"${pack_no_memory}"`
 }
 

@@ -1,6 +1,7 @@
 package toolcmd
 
 import (
+	"context"
 	"io"
 	"os"
 	"os/exec"
@@ -19,8 +20,8 @@ type Shell struct {
 	Script string
 	// Dir is the folder that it runs in; "" is the current one.
 	Dir string
-	// Stdout and Stderr get what it says. Each is written by one goroutine at a time, and by none after Done. They may be
-	// the same writer if its Write may be called concurrently.
+	// Stdout and Stderr get what it says. Each is written by one goroutine at a time, and by none after Done. They may
+	// be	// the same writer if its Write may be called concurrently.
 	Stdout, Stderr io.Writer
 }
 
@@ -36,7 +37,7 @@ type Script struct {
 // Start starts a script. It ends by itself or by Kill; whoever starts it waits for Done.
 func (s Shell) Start() (*Script, error) {
 	//nolint:gosec // running what it is given is what this is for
-	cmd := exec.Command("/bin/sh", "-c", s.Script)
+	cmd := exec.CommandContext(context.Background(), "/bin/sh", "-c", s.Script) // it ends by Kill
 	cmd.Dir = s.Dir
 	for _, kv := range environment(os.Environ(), nil) {
 		if name, _, _ := strings.Cut(kv, "="); !strings.HasSuffix(strings.ToUpper(name), "_API_KEY") {
