@@ -132,6 +132,8 @@ var rooms = []room{
 		knows: "the protocol from the caller's side; nothing of the server"},
 
 	{path: "client/conf", floor: 1, knows: "the settings of a project; neither tools, nor the gate, nor connections"},
+	{path: "client/mcp", floor: 2, may: []string{"client", "internal/backoff", "github.com/modelcontextprotocol/go-sdk"}, tests: []string{"agentdtest"},
+		knows: "MCP servers as tools of a client; neither the gate's rules, nor who is asked, nor the daemon"},
 	{path: "client/terminal", floor: 2, may: []string{"client", "golang.org/x/sys"}, tests: []string{"agentdtest"},
 		knows: "a person at a terminal, what is shown and asked there; nothing of connections"},
 
@@ -327,11 +329,11 @@ var bans = []ban{
 		because: "one room reads YAML, with one set of rules and bounds"},
 	{path: "database/sql", but: []string{"session/store/sqlite", "internal/ledger/sqlledger", "internal/sealed"},
 		because: "storage stands behind store.Store"},
-	{path: "net/http", but: []string{"server", "internal/auth", "internal/telemetry", "internal/otlp", "internal/test/issuer", "client", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",
+	{path: "net/http", but: []string{"server", "internal/auth", "internal/telemetry", "internal/otlp", "internal/test/issuer", "client", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest", "client/mcp",
 		"internal/test/fakeprovider", "internal/test/harness", "internal/test/sessionfront", "cmd/agentd", "agentdtest", "internal/test/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect},
 		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
-	{path: "os/exec", but: []string{"internal/toolcmd", "internal/test/ttytest", "examples/supportdesk", "internal/sealed"},
-		because: "the server never runs a tool; tools run on the client. internal/sealed runs what the operator names, for keys"},
+	{path: "os/exec", but: []string{"internal/toolcmd", "client/mcp", "internal/test/ttytest", "examples/supportdesk", "internal/sealed"},
+		because: "the server never runs a tool; tools and MCP servers run on the client. internal/sealed runs what the operator names, for keys"},
 	{path: "github.com/prometheus", but: []string{"internal/telemetry", "internal/otlp"},
 		because: "the rooms that are measured have hooks, so that what measures them can be replaced"},
 	{path: "go.opentelemetry.io", but: []string{"internal/telemetry", "internal/otlp", "internal/tracecontext", "client"},

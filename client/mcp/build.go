@@ -1,0 +1,112 @@
+package mcp
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"sync"
+
+	"github.com/apzuk3/agentd/client"
+)
+
+// Gate decides whether a tool of a server may be called; its errors are for the model. It may take as long as a person
+// takes to answer. It may be asked concurrently.
+type Gate interface {
+	Check(ctx context.Context, server, tool string) error
+}
+
+// Option configures a [Build].
+type Option func(*builder)
+
+// OnNotice has f called with what is worth a line: that a tool was left out, that a question was declined, that
+// a server was lost. It may be called concurrently. By default each is a line on standard error.
+func OnNotice(f func(text string)) Option {
+	return func(b *builder) { b.notice = f }
+}
+
+// Build connects to the servers of dir/mcp.json, all at once, and returns them in the order of their names; none
+// without the file. Its error is about the file itself, and no server is started then. A server that is not
+// connected within 10 s, or whose entry refers to a variable that is not set, has StatusError, and is no reason for another
+// one to fail. ctx is for the time of Build; a server lives until its Close.
+//
+// A tool has the name <server>_<tool>, at most 64 of [A-Za-z0-9_]; other characters become _, and a digit at
+// the beginning gets a _ before it. Of a name that is longer, or that another tool has, the first 58 bytes and 6 hex digits
+// of a hash remain.
+//
+// Each call asks the gate, which must not be nil. A nil elicit declines what servers ask, with one notice.
+func Build(ctx context.Context, dir string, gate Gate, elicit Elicitor, opts ...Option) ([]*Server, error) {
+	if gate == nil {
+		return nil, errors.New("mcp.Build: the gate is missing")
+	}
+	configs, err := readFile(dir)
+	if err != nil {
+		return nil, fmt.Errorf("mcp.Build: %w", err)
+	}
+	b := newBuilder(gate, elicit, opts)
+	var servers []*Server
+	for _, name := range slices.Sorted(maps.Keys(configs)) {
+		s := b.server(ctx, name)
+		var err error
+		s.cfg, s.hidden, err = configs[name].expand(os.LookupEnv)
+		go s.run(err)
+		servers = append(servers, s)
+	}
+	b.begin(ctx, servers)
+	return servers, nil
+}
+
+// builder is what the servers of a Build share.
+type builder struct {
+	gate     Gate // nil for none
+	elicit   Elicitor
+	notice   func(string)
+	times    times
+	sep      string // between the names of server and tool
+	declined sync.Once
+
+	mu      sync.Mutex // protects the fields below, and what servers offer
+	names   names
+	servers []*Server // that have begun
+	defers  bool      // their tools are deferred
+}
+
+func newBuilder(gate Gate, elicit Elicitor, opts []Option) *builder {
+	b := &builder{gate: gate, elicit: elicit, times: usualTimes, sep: "_", names: names{}}
+	b.notice = func(text string) { fmt.Fprintln(os.Stderr, "mcp: "+text) }
+	for _, opt := range opts {
+		opt(b)
+	}
+	return b
+}
+
+func (b *builder) server(ctx context.Context, name string) *Server {
+	s := &Server{
+		Name: name, b: b, set: client.NewToolSet(), first: make(chan struct{}), done: make(chan struct{}),
+		again: make(chan struct{}, 1), changed: make(chan struct{}), active: map[*activeCall]struct{}{},
+	}
+	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
+	return s
+}
+
+// begin waits until each server is connected or has failed, and publishes what they have, in the order of their names.
+func (b *builder) begin(ctx context.Context, servers []*Server) {
+	for _, s := range servers {
+		select {
+		case <-s.first:
+		case <-ctx.Done():
+			s.end()
+			<-s.first
+		}
+	}
+	b.mu.Lock()
+	b.servers = servers
+	b.mu.Unlock()
+	for _, s := range servers {
+		b.publish(s)
+		state := s.State()
+		s.Status, s.Tools, s.Err = state.Status, state.Tools, state.Err
+	}
+}
