@@ -29,12 +29,12 @@ func OnNotice(f func(text string)) Option {
 
 // Build connects to the servers of dir/mcp.json, all at once, and returns them in the order of their names; none
 // without the file. Its error is about the file itself, and no server is started then. A server that is not
-// connected within 10 s, or whose entry refers to a variable that is not set, has StatusError, and is no reason for another
-// one to fail. ctx is for the time of Build; a server lives until its Close.
+// connected within 10 s, or whose entry refers to a variable that is not set, has StatusError and hurts no other.
+// ctx is for the time of Build; a server lives until its Close.
 //
 // A tool has the name <server>_<tool>, at most 64 of [A-Za-z0-9_]; other characters become _, and a digit at
-// the beginning gets a _ before it. Of a name that is longer, or that another tool has, the first 58 bytes and 6 hex digits
-// of a hash remain.
+// the beginning gets a _ before it. A name that is longer, or that another tool has, is cut to 58 and gets 6 hex digits
+// of a hash.
 //
 // Each call asks the gate, which must not be nil. A nil elicit declines what servers ask, with one notice.
 func Build(ctx context.Context, dir string, gate Gate, elicit Elicitor, opts ...Option) ([]*Server, error) {

@@ -148,7 +148,7 @@ func TestEnvironment(t *testing.T) {
 	web["headers"] = map[string]string{"Authorization": "Bearer ${env:FILES_TOKEN}"}
 	servers := build(t, map[string]any{"p": program(t, "plain", "TOKEN=x${env:FILES_TOKEN}y"), "w": web}, nil)
 	env := turn(t.Context(), t, servers[0], "p_environment", nil).Output
-	for _, line := range strings.Split(env, "\n") {
+	for line := range strings.SplitSeq(env, "\n") {
 		name, value, _ := strings.Cut(line, "=")
 		switch name {
 		case "PATH", "HOME", "TMPDIR", "LANG", "LC_ALL", "LC_CTYPE", "MCP_TEST_SERVER", "GORACE":

@@ -65,7 +65,8 @@ func (s *Server) connect(ctx context.Context) (*conn, error) {
 		if status := seen.refusal(); status != nil {
 			err = status
 		}
-		return c, c.why(ctx, err)
+		err = c.why(ctx, err)
+		return c, err
 	}
 	c.watcher.Go(func() {
 		_ = c.session.Wait()
@@ -161,7 +162,8 @@ func (s *Server) request(ctx context.Context, repeat bool, do func(context.Conte
 		}
 		c.lose()
 		if happened && !repeat {
-			return fmt.Errorf("the connection to the MCP server %s was lost during the call, which may have happened: %w",
+			return fmt.Errorf(
+				"the connection to the MCP server %s was lost during the call, which may have happened: %w",
 				s.Name, s.hidden.hide(err))
 		}
 		if try > 0 {
@@ -194,8 +196,8 @@ func mayRepeat(t *sdk.Tool) bool {
 	return t.Annotations != nil && (t.Annotations.ReadOnlyHint || t.Annotations.IdempotentHint)
 }
 
-// calling returns the context of a tool call: it ends with the connection, and when the call has taken too long, without
-// the time in which a person is asked.
+// calling returns the context of a tool call: it ends with the connection, and when the call has taken too long,
+// without the time in which a person is asked.
 func (s *Server) calling(ctx context.Context, c *conn) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.life, func() { cancel(context.Canceled) })

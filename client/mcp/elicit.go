@@ -18,34 +18,46 @@ type Elicitor func(ctx context.Context, server string, r *sdk.ElicitRequest) (*s
 func (s *Server) elicit(ctx context.Context, c *conn, r *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 	if s.b.elicit == nil {
 		s.b.declined.Do(func() {
-			s.b.notice(fmt.Sprintf("the MCP server %s asks a question, which is declined: there is nobody to ask", s.Name))
+			s.b.notice(fmt.Sprintf("the MCP server %s asks a question, which is declined: nobody can be asked", s.Name))
 		})
 		return &sdk.ElicitResult{Action: "decline"}, nil
 	}
-	s.mu.Lock()
-	s.questions++
-	if client.CallFrom(ctx) == nil && len(s.active) == 1 {
-		for call := range s.active {
-			with, cancel := context.WithCancel(call.ctx)
-			defer cancel()
-			defer context.AfterFunc(ctx, cancel)()
-			ctx = with
-		}
+	s.count(1)
+	defer s.count(-1)
+	about := ctx
+	if client.CallFrom(ctx) == nil {
+		about = s.onlyCall(ctx)
 	}
-	s.mu.Unlock()
-	defer func() {
-		s.mu.Lock()
-		defer s.mu.Unlock()
-		s.questions--
-	}()
-	ctx, cancel := context.WithCancel(ctx)
+	about, cancel := context.WithCancel(about)
 	defer cancel()
-	defer context.AfterFunc(c.life, cancel)()
-	res, err := s.b.elicit(ctx, s.Name, r)
+	stop, stopToo := context.AfterFunc(ctx, cancel), context.AfterFunc(c.life, cancel)
+	defer stop()
+	defer stopToo()
+	res, err := s.b.elicit(about, s.Name, r)
 	if res == nil && err == nil {
 		res = &sdk.ElicitResult{Action: "cancel"}
 	}
 	return res, err
+}
+
+// onlyCall returns the context of the tool call that is under way, if it is the only one, or else ctx.
+func (s *Server) onlyCall(ctx context.Context) context.Context {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.active) != 1 {
+		return ctx
+	}
+	for call := range s.active {
+		return call.ctx
+	}
+	return ctx
+}
+
+// count counts the questions that a person is being asked.
+func (s *Server) count(n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.questions += n
 }
 
 // asking reports whether a person is being asked.

@@ -131,7 +131,7 @@ func (b *builder) publish(s *Server) {
 	defer b.mu.Unlock()
 	total := 0
 	for _, other := range b.servers {
-		total += other.count()
+		total += other.toolCount()
 	}
 	if defers := total > maxTools; defers != b.defers {
 		b.defers = defers
@@ -144,8 +144,8 @@ func (b *builder) publish(s *Server) {
 	s.offer()
 }
 
-// count is how many tools the server would offer.
-func (s *Server) count() int {
+// toolCount is how many tools the server would offer.
+func (s *Server) toolCount() int {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	n := len(s.list.tools)

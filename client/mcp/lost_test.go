@@ -152,7 +152,10 @@ func TestCanceled(t *testing.T) {
 	ended := make(chan struct{})
 	go func() {
 		defer close(ended)
-		for range run(ctx, t, s, "s_wait", fmt.Appendf(nil, `{"text":%q}`, log)) { //nolint:revive // until it ends
+		for _, err := range run(ctx, t, s, "s_wait", fmt.Appendf(nil, `{"text":%q}`, log)) {
+			if err != nil && ctx.Err() == nil {
+				t.Error(err)
+			}
 		}
 	}()
 	select {

@@ -54,8 +54,8 @@ func (s *Server) output(res *sdk.CallToolResult) (*client.ToolOutput, error) {
 	return c.output(), nil
 }
 
-// structured is the JSON of a structured content. A text that says the same, as servers should have one, has its numbers
-// and the order of its keys as the server wrote them, and so is preferred.
+// structured is the JSON of a structured content. A text that says the same, as servers should have one, has its
+// numbers and the order of its keys as the server wrote them, and so is preferred.
 func structured(v any, texts []string) (string, error) {
 	for _, text := range texts {
 		var same any

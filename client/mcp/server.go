@@ -72,8 +72,8 @@ func (s *Server) State() State {
 // first; the calls of tools of a server that has failed later are tool errors.
 func (s *Server) ToolSet() *client.ToolSet { return s.set }
 
-// Close ends the server: calls that are under way are canceled, a program has its standard input closed and gets SIGTERM, and
-// 3 s later SIGKILL, as does what it has started. It returns when all that is done. It may be called again.
+// Close ends the server: calls that are under way are canceled, a program has its standard input closed and gets
+// SIGTERM, and 3 s later SIGKILL, as does what it has started. It returns when that is done. It may be called again.
 func (s *Server) Close() error {
 	s.end()
 	<-s.done
@@ -164,7 +164,8 @@ func (s *Server) attend(c *conn) {
 			case <-c.lost:
 			case <-s.life.Done():
 			default:
-				s.b.notice(fmt.Sprintf("the MCP server %s does not say what it has now: %v", s.Name, s.hidden.hide(err)))
+				err = s.hidden.hide(err)
+				s.b.notice(fmt.Sprintf("the MCP server %s does not say what it has now: %v", s.Name, err))
 			}
 			continue
 		}

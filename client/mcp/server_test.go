@@ -3,6 +3,7 @@ package mcp_test
 import (
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"net"
 	"net/http"
@@ -27,35 +28,37 @@ import (
 // TestMain is the tests, or a server that a test has started.
 func TestMain(m *testing.M) {
 	if mode := os.Getenv("MCP_TEST_SERVER"); mode != "" {
-		serveStdio(mode)
-		return
+		os.Exit(serveStdio(mode))
 	}
 	goleak.VerifyTestMain(m)
 }
 
 // serveStdio is the program of a server: as mode says, it hangs, dies with a word, ignores SIGTERM, or is an ordinary one.
-func serveStdio(mode string) {
+func serveStdio(mode string) int {
 	switch mode {
 	case "dead":
 		fmt.Fprintln(os.Stderr, "the license has expired: "+os.Getenv("TOKEN"))
-		os.Exit(3) //nolint:forbidigo // the program of a test
+		return 3
 	case "hung":
 		signal.Ignore(syscall.SIGTERM)
 		select {}
 	case "stubborn":
 		signal.Ignore(syscall.SIGTERM)
-		defer func() { select {} }()
 	case "once": // it starts only once
 		flag := os.Getenv("FLAG")
 		if _, err := os.Stat(flag); err == nil {
-			os.Exit(4) //nolint:forbidigo // the program of a test
+			return 4
 		}
 		_ = os.WriteFile(flag, nil, 0o600)
 	}
 	if log := os.Getenv("STARTS"); log != "" {
 		appendTo(log, "start\n")
 	}
-	_ = newServer(mode).Run(context.Background(), &sdk.StdioTransport{})
+	_ = newServer(context.Background(), mode).Run(context.Background(), &sdk.StdioTransport{})
+	if mode == "stubborn" {
+		select {}
+	}
+	return 0
 }
 
 func appendTo(path, text string) {
@@ -74,8 +77,8 @@ func said(text string) *sdk.CallToolResult {
 	return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: text}}}
 }
 
-// newServer makes a server of the SDK. A mode that holds "legacy" speaks the protocol of 2025-11-25.
-func newServer(mode string) *sdk.Server {
+// newServer makes a server of the SDK, whose calls end with life. A mode that holds "legacy" speaks the protocol of 2025-11-25.
+func newServer(life context.Context, mode string) *sdk.Server {
 	s := sdk.NewServer(&sdk.Implementation{Name: "test", Version: "1"}, nil)
 	if strings.Contains(mode, "legacy") {
 		s.AddReceivingMiddleware(func(next sdk.MethodHandler) sdk.MethodHandler {
@@ -142,8 +145,11 @@ func newServer(mode string) *sdk.Server {
 		if data, _ := os.ReadFile(in.Text); strings.Count(string(data), "called") > 1 {
 			return said("done"), nil
 		}
-		<-ctx.Done()
-		return nil, ctx.Err()
+		select {
+		case <-ctx.Done():
+		case <-life.Done():
+		}
+		return nil, errors.New("it was ended")
 	}
 	raw("wait", `{"type":"object","properties":{"text":{"type":"string"}}}`, nil, wait)
 	raw("wait_readonly", object, &sdk.ToolAnnotations{ReadOnlyHint: true}, wait)
@@ -213,6 +219,7 @@ type front struct {
 	headers chan http.Header
 	mu      sync.Mutex
 	server  *httptest.Server
+	end     func() // ends what the server does
 }
 
 func newFront(t *testing.T, mode string) *front {
@@ -227,7 +234,8 @@ func (f *front) start(t *testing.T) {
 	t.Helper()
 	f.mu.Lock()
 	defer f.mu.Unlock()
-	server := newServer(f.mode)
+	life, end := context.WithCancel(context.Background())
+	server := newServer(life, f.mode)
 	handler := sdk.NewStreamableHTTPHandler(func(*http.Request) *sdk.Server { return server }, nil)
 	s := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		select {
@@ -246,6 +254,12 @@ func (f *front) start(t *testing.T) {
 	}
 	s.Start()
 	f.server, f.addr = s, s.Listener.Addr().String()
+	f.end = func() {
+		end()
+		for session := range server.Sessions() {
+			session.Close()
+		}
+	}
 }
 
 // kill breaks all connections, as the death of a process does.
@@ -257,6 +271,7 @@ func (f *front) kill() {
 	}
 	f.server.Listener.Close()
 	f.server.CloseClientConnections()
+	f.end()
 	f.server.Close()
 	f.server = nil
 }
