@@ -17,6 +17,9 @@ import (
 type Call struct {
 	req  *agentdv1.RunResponse_ToolCallRequest // immutable
 	seen *stateView                            // guards itself
+	// begin notes in the journal that the call has begun; ended is closed when the run is over.
+	begin func() error
+	ended <-chan struct{}
 
 	mu    sync.Mutex // protects the fields below
 	delta map[string]json.RawMessage
@@ -64,6 +67,26 @@ func (c *Call) Trace() (parent, state string) {
 		return "", ""
 	}
 	return c.req.GetTraceparent(), c.req.GetTracestate()
+}
+
+// Begin says that from here on the call does what must not be done twice: it writes a file, runs a command, sends a
+// request. A handler calls it after all questions and checks, and does nothing if it fails. With [WithToolJournal] the
+// beginning is on disk when Begin returns. If the program ends before the call has a result, the call is asked again, and
+// Begin fails with an error for the model: what the tool does may have happened. Without a journal Begin does nothing.
+func (c *Call) Begin() error {
+	if c == nil || c.begin == nil {
+		return nil
+	}
+	return c.begin()
+}
+
+// Ended is closed when the run that asked is over. What a handler leaves running, such as a command in the
+// background, has to end then. It is nil for a nil Call.
+func (c *Call) Ended() <-chan struct{} {
+	if c == nil {
+		return nil
+	}
+	return c.ended
 }
 
 // State returns the value of a key of the session's state, as this handler set

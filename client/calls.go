@@ -387,6 +387,20 @@ func (t *toolRunner) record(c *call, msg *agentdv1.RunRequest_ToolCallResponse) 
 	}
 }
 
+// begin notes in the journal that the call has begun, which it must not have.
+func (t *toolRunner) begin(c *call) error {
+	key := t.key(c.req)
+	first, err := t.run.client.journal.begin(key)
+	switch {
+	case err != nil:
+		return fmt.Errorf("%s was not run: that it begins could not be written to the journal: %w", c.req.GetToolName(), err)
+	case !first:
+		return fmt.Errorf("%s was started before this program stopped: it may have happened; look before you repeat it",
+			c.req.GetToolName())
+	}
+	return nil
+}
+
 // invoke calls the handler and returns its result; a panic is an error result.
 func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse) {
 	if c.tool == nil {
@@ -401,7 +415,7 @@ func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse)
 				slog.String("stack", string(debug.Stack())))
 		}
 	}()
-	current := &Call{req: c.req, seen: t.state}
+	current := &Call{req: c.req, seen: t.state, begin: func() error { return t.begin(c) }, ended: t.ctx.Done()}
 	ctx, end := toolSpan(context.WithValue(c.ctx, callContextKey{}, current), c.req)
 	defer func() { end(msg) }()
 	result, err := c.tool.invoke(ctx, c.req.GetToolInput())

@@ -225,6 +225,21 @@ func (j *journal) append(key callKey, msg *agentdv1.RunRequest_ToolCallResponse)
 	return nil
 }
 
+// begunPrefix stands before the id of a call in the record that says that the call has begun. Ids of calls do not begin so.
+const begunPrefix = "\x00begun "
+
+// begin stores that a call has begun. It reports false if that is stored already, by this process or an earlier one.
+func (j *journal) begin(key callKey) (first bool, err error) {
+	if j == nil {
+		return true, nil
+	}
+	begun := callKey{key.session, begunPrefix + key.call}
+	if j.has(begun) {
+		return false, nil
+	}
+	return true, j.append(begun, &agentdv1.RunRequest_ToolCallResponse{SessionId: begun.session, ToolCallId: begun.call})
+}
+
 // holdsLocked reports whether there is a file of this program, and still under its name.
 func (j *journal) holdsLocked() bool {
 	if j.own == nil {

@@ -10,13 +10,8 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/permit"
 )
-
-// Gate decides whether a tool of a server may be called; its errors are for the model. It may take as long as a person
-// takes to answer. It may be asked concurrently.
-type Gate interface {
-	Check(ctx context.Context, server, tool string) error
-}
 
 // Option configures a [Build].
 type Option func(*builder)
@@ -36,8 +31,8 @@ func OnNotice(f func(text string)) Option {
 // the beginning gets a _ before it. A name that is longer, or that another tool has, is cut to 58 and gets 6 hex digits
 // of a hash.
 //
-// Each call asks the gate, which must not be nil. A nil elicit declines what servers ask, with one notice.
-func Build(ctx context.Context, dir string, gate Gate, elicit Elicitor, opts ...Option) ([]*Server, error) {
+// Each call asks the gate, which must not be nil, about the tool mcp with the tool's name: mcp:files_* is a rule. A nil elicit declines what servers ask, with one notice.
+func Build(ctx context.Context, dir string, gate *permit.Gate, elicit Elicitor, opts ...Option) ([]*Server, error) {
 	if gate == nil {
 		return nil, errors.New("mcp.Build: the gate is missing")
 	}
@@ -60,7 +55,7 @@ func Build(ctx context.Context, dir string, gate Gate, elicit Elicitor, opts ...
 
 // builder is what the servers of a Build share.
 type builder struct {
-	gate     Gate // nil for none
+	gate     *permit.Gate // nil for none
 	elicit   Elicitor
 	notice   func(string)
 	times    times
@@ -73,7 +68,7 @@ type builder struct {
 	defers  bool      // their tools are deferred
 }
 
-func newBuilder(gate Gate, elicit Elicitor, opts []Option) *builder {
+func newBuilder(gate *permit.Gate, elicit Elicitor, opts []Option) *builder {
 	b := &builder{gate: gate, elicit: elicit, times: usualTimes, sep: "_", names: names{}}
 	b.notice = func(text string) { fmt.Fprintln(os.Stderr, "mcp: "+text) }
 	for _, opt := range opts {

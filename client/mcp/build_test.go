@@ -1,3 +1,5 @@
+//go:build unix
+
 package mcp_test
 
 import (
@@ -39,20 +41,20 @@ func TestFile(t *testing.T) {
 		"wrong type":        {`{"version":1,"servers":[]}`, "cannot unmarshal array"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			servers, err := mcp.Build(t.Context(), folderOf(t, tc.file), &gate{}, nil)
+			servers, err := mcp.Build(t.Context(), folderOf(t, tc.file), yolo(t), nil)
 			if err == nil || !strings.Contains(err.Error(), tc.err) || !strings.Contains(err.Error(), "mcp.json") || servers != nil {
 				t.Errorf("got %v, %v; want an error of the file with %q", servers, err, tc.err)
 			}
 		})
 	}
-	if servers, err := mcp.Build(t.Context(), t.TempDir(), &gate{}, nil); err != nil || len(servers) != 0 {
+	if servers, err := mcp.Build(t.Context(), t.TempDir(), yolo(t), nil); err != nil || len(servers) != 0 {
 		t.Errorf("without a file: %v, %v", servers, err)
 	}
 	dir := t.TempDir()
 	if err := os.Mkdir(filepath.Join(dir, "mcp.json"), 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := mcp.Build(t.Context(), dir, &gate{}, nil); err == nil {
+	if _, err := mcp.Build(t.Context(), dir, yolo(t), nil); err == nil {
 		t.Error("a folder is no file")
 	}
 }
@@ -130,7 +132,7 @@ func TestHung(t *testing.T) {
 	ctx, cancel := context.WithTimeout(t.Context(), 100*time.Millisecond)
 	defer cancel()
 	began = time.Now()
-	got, err := mcp.Build(ctx, folder(t, map[string]any{"hung": program(t, "hung")}), &gate{}, nil,
+	got, err := mcp.Build(ctx, folder(t, map[string]any{"hung": program(t, "hung")}), yolo(t), nil,
 		mcp.Quick(time.Minute, time.Minute, time.Millisecond, 50*time.Millisecond))
 	if err != nil || got[0].Status != mcp.StatusError || time.Since(began) > 5*time.Second {
 		t.Errorf("got %v, %v after %s", got, err, time.Since(began))

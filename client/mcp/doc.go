@@ -41,6 +41,6 @@
 //
 // # What it must not know
 //
-// The package knows nothing of the gate's rules and of who answers questions. It may import package client, the
-// MCP SDK and internal/backoff.
+// The package knows nothing of the gate's rules and of who answers questions. It may import client, client/permit,
+// the MCP SDK and internal/backoff.
 package mcp

@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/permit"
 )
 
 const (
@@ -211,7 +212,7 @@ func (s *Server) addTool(set *client.ToolSet, t *sdk.Tool) (string, error) {
 	name := s.b.names.give(s.Name, s.b.sep, t.Name)
 	about := clip(cmp.Or(t.Description, t.Title, t.Name), maxDescription)
 	call := func(ctx context.Context, args json.RawMessage) (*client.ToolOutput, error) {
-		if err := s.ask(ctx, t.Name); err != nil {
+		if err := s.ask(ctx, name); err != nil {
 			return nil, err
 		}
 		res, err := s.callTool(ctx, t, args)
@@ -240,12 +241,20 @@ func (s *Server) toolOptions() []client.ToolOption {
 	return opts
 }
 
-// ask asks the gate whether a tool may be called.
-func (s *Server) ask(ctx context.Context, tool string) error {
+// ask asks the gate whether a tool may be called, by the name that models know. Whatever a server says of its tools,
+// it is elsewhere.
+func (s *Server) ask(ctx context.Context, name string) error {
 	if s.b.gate == nil {
 		return nil
 	}
-	return s.b.gate.Check(ctx, s.Name, tool)
+	call := client.CallFrom(ctx)
+	r := permit.Request{
+		Tool: "mcp", Kind: permit.Call, Detail: name, Effect: permit.Network, Session: call.SessionID(),
+	}
+	if path := call.AgentPath(); len(path) > 1 {
+		r.Source = path[len(path)-1]
+	}
+	return s.b.gate.Check(ctx, r)
 }
 
 func (s *Server) addReadResource(set *client.ToolSet, name, known string) error {
@@ -257,7 +266,7 @@ func (s *Server) addReadResource(set *client.ToolSet, name, known string) error 
 		URI string `json:"uri" jsonschema:"the URI of the resource"`
 	}
 	return client.AddTool(set, name, about, func(ctx context.Context, in arguments) (*client.ToolOutput, error) {
-		if err := s.ask(ctx, readResource); err != nil {
+		if err := s.ask(ctx, name); err != nil {
 			return nil, err
 		}
 		var res *sdk.ReadResourceResult

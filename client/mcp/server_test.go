@@ -1,3 +1,5 @@
+//go:build unix
+
 package mcp_test
 
 import (
@@ -22,7 +24,9 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 	"go.uber.org/goleak"
 
+	"github.com/apzuk3/agentd/client/conf"
 	"github.com/apzuk3/agentd/client/mcp"
+	"github.com/apzuk3/agentd/client/permit"
 )
 
 // TestMain is the tests, or a server that a test has started.
@@ -299,21 +303,35 @@ func folderOf(t *testing.T, text string) string {
 	return dir
 }
 
-// gate lets calls pass, but those that it refuses.
-type gate struct {
-	mu     sync.Mutex
-	asked  []string
-	refuse map[string]bool
+// yolo is a gate that lets all pass but what rules deny.
+func yolo(t *testing.T, deny ...string) *permit.Gate {
+	t.Helper()
+	return gateOf(t, "yolo", nil, deny...)
 }
 
-func (g *gate) Check(_ context.Context, server, tool string) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.asked = append(g.asked, server+"/"+tool)
-	if g.refuse[tool] {
-		return fmt.Errorf("%s is not allowed", tool)
+func gateOf(t *testing.T, mode string, p permit.Prompter, deny ...string) *permit.Gate {
+	t.Helper()
+	cfg := conf.Default()
+	cfg.Permissions.Mode, cfg.Permissions.Deny = mode, deny
+	gate, err := permit.New(cfg, p)
+	if err != nil {
+		t.Fatal(err)
 	}
-	return nil
+	return gate
+}
+
+// person answers the gate's questions.
+type person struct {
+	mu    sync.Mutex
+	asked []permit.PromptRequest
+	says  permit.Decision
+}
+
+func (p *person) AskApproval(_ context.Context, r permit.PromptRequest) (permit.Decision, error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.asked = append(p.asked, r)
+	return p.says, nil
 }
 
 // notices keeps what Build says.
@@ -338,7 +356,7 @@ func (n *notices) all() string {
 func build(t *testing.T, servers map[string]any, elicit mcp.Elicitor, opts ...mcp.Option) []*mcp.Server {
 	t.Helper()
 	quiet := mcp.OnNotice(func(string) {})
-	got, err := mcp.Build(t.Context(), folder(t, servers), &gate{}, elicit, append([]mcp.Option{quiet}, opts...)...)
+	got, err := mcp.Build(t.Context(), folder(t, servers), yolo(t), elicit, append([]mcp.Option{quiet}, opts...)...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,3 +1,5 @@
+//go:build unix
+
 package mcp_test
 
 import (
@@ -5,12 +7,14 @@ import (
 	"encoding/json"
 	"fmt"
 	"iter"
+	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/apzuk3/agentd/agentdtest"
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/client/mcp"
+	"github.com/apzuk3/agentd/client/permit"
 )
 
 // answer is a result as it is in the log of a daemon.
@@ -134,18 +138,35 @@ func TestSchemas(t *testing.T) {
 
 // TestGate: each call asks; what is refused never reaches the server, and a read of a resource asks too.
 func TestGate(t *testing.T) {
-	g := &gate{refuse: map[string]bool{"echo": true}}
-	servers, err := mcp.Build(t.Context(), folder(t, map[string]any{"s": program(t, "plain")}), g, nil, mcp.OnNotice(func(string) {}))
-	if err != nil {
-		t.Fatal(err)
+	p := &person{says: permit.Once}
+	note := map[string]any{"uri": "mem://note"}
+	open := func(gate *permit.Gate) *mcp.Server {
+		servers, err := mcp.Build(t.Context(), folder(t, map[string]any{"s": program(t, "plain")}), gate, nil, mcp.OnNotice(func(string) {}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { servers[0].Close() })
+		return servers[0]
 	}
-	defer servers[0].Close()
-	fails(t, servers[0], "s_echo", map[string]any{"text": "x"}, "echo is not allowed")
-	gives(t, servers[0], "s_empty", nil, "")
-	turn(t.Context(), t, servers[0], "s_read_resource", map[string]any{"uri": "mem://note"})
-	if want := "[s/echo s/empty s/read_resource]"; fmt.Sprint(g.asked) != want {
-		t.Errorf("asked %v, want %s", g.asked, want)
+	s := open(gateOf(t, "ask", p, "mcp:s_pid"))
+	gives(t, s, "s_echo", map[string]any{"text": "x"}, "x")
+	if got := turn(t.Context(), t, s, "s_read_resource", note); got.Output != "noted" {
+		t.Errorf("read %+v", got)
 	}
+	log := filepath.Join(t.TempDir(), "log")
+	p.says = permit.Deny
+	fails(t, s, "s_wait_readonly", map[string]any{"text": log}, "denied")
+	if count(log, "called") > 0 {
+		t.Error("the server was called though it was denied")
+	}
+	fails(t, s, "s_pid", nil, "denied")
+	want := permit.PromptRequest{Kind: permit.Call, ToolName: "mcp", Detail: "s_echo", PersistTool: "mcp", PersistKey: "s_echo", Access: "n"}
+	if len(p.asked) != 3 || p.asked[0] != want {
+		t.Errorf("asked %+v, want first %+v", p.asked, want)
+	}
+	s = open(yolo(t, "mcp:s_e*"))
+	fails(t, s, "s_echo", map[string]any{"text": "x"}, "denied")
+	gives(t, s, "s_structured", nil, `{"a":2.5,"b":"<1>"}`)
 	if _, err := mcp.Build(t.Context(), t.TempDir(), nil, nil); err == nil || !strings.Contains(err.Error(), "gate") {
 		t.Errorf("without a gate: %v", err)
 	}

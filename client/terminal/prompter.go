@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -105,6 +106,41 @@ func (p *Prompter) Confirm(ctx context.Context, question string) (bool, error) {
 }
 
 func yes(s string) bool { return strings.EqualFold(s, "y") || strings.EqualFold(s, "yes") }
+
+// Choose asks what is to become of a text that somebody else has written, such as a command: what is shown is the text,
+// on one line and with each of its characters, between before and the question with its answers. It returns one of keys;
+// m, which is not one of them, shows what was left out of a long text.
+func (p *Prompter) Choose(ctx context.Context, before, text, question string, keys ...string) (string, error) {
+	if err := p.begin(ctx); err != nil {
+		return "", err
+	}
+	defer p.end()
+	whole := visible(text)
+	shown, left := middle(whole)
+	hint := "Please answer " + strings.Join(keys, ", ")
+	whole = before + whole + "\n" + question
+	first := before + shown + "\n" + question
+	if left > 0 {
+		first = before + shown + "\n" + characters(left) + " are left out: [m] shows them.\n" + question
+		hint += " or m"
+	}
+	prompt := first
+	for {
+		said, err := p.ask(ctx, prompt)
+		if err != nil {
+			return "", err
+		}
+		said = strings.ToLower(said)
+		switch {
+		case slices.Contains(keys, said):
+			return said, nil
+		case said == "m" && left > 0:
+			prompt = whole
+		default:
+			prompt = hint + ": "
+		}
+	}
+}
 
 // approval asks whether a tool may be called.
 func (p *Prompter) approval(ctx context.Context, i *client.Interaction) (*client.Resolution, error) {

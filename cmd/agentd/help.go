@@ -33,8 +33,9 @@ func named(text string) string {
 // names them, such as help:"${replay}".
 var helps = map[string]string{
 	// What flags may be.
-	"outputs":       ",text,json,events",
-	"turn_statuses": "pending,running,waiting-for-client,waiting-for-input,succeeded,failed,canceled",
+	"outputs":          ",text,json,events",
+	"permission_modes": ",ask,allow,plan,acceptEdits,yolo",
+	"turn_statuses":    "pending,running,waiting-for-client,waiting-for-input,succeeded,failed,canceled",
 
 	// The commands.
 	"replay": "Run a session of a stopped daemon again on its own log, and tell where it differs.",
@@ -145,6 +146,10 @@ var helps = map[string]string{
 		"Or set AGENTD_API_KEY to the key.",
 
 	// run.
+	"pack_none":    "Have no tools but those of the file.",
+	"pack_disable": "Do without these built-in tools.",
+	"pack_permissions": "What built-in tools may do without being asked, in place of what .agents/config.json says: " +
+		"ask and acceptEdits ask, allow and plan refuse, yolo lets all pass that no rule forbids.",
 	"run_file": "The agent and its tools, YAML or JSON. With --session it may be left out.",
 	"run_local": "Run a daemon in this process, for this turn alone, with provider keys from the environment. " +
 		"It keeps everything in memory, but with --session, --attach or --data in a folder of its own.",

@@ -180,7 +180,7 @@ func (p *process) parser() (*kong.Kong, error) {
 		kong.PostBuild(longHelps),
 		kong.Writers(p.stdout, p.stderr),
 		kong.Resolvers(p.resolver()),
-		kong.ExplicitGroups([]kong.Group{localGroup}),
+		kong.ExplicitGroups([]kong.Group{localGroup, toolsGroup}),
 		kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 		kong.Exit(func(code int) { panic(exit{code}) }),
 		kong.ValueFormatter(withVariable),

@@ -45,6 +45,8 @@ type runCmd struct {
 	Files    []string          `name:"file" short:"f" noenv:"" sep:"none" placeholder:"FILE" help:"${run_files}"`
 	Raw      string            `noenv:"" placeholder:"FILE" help:"${run_raw}"`
 
+	packFlags `embed:"" group:"tools"`
+
 	BudgetCalls  int64         `noenv:"" placeholder:"N" help:"Model calls that the turn may make."`
 	BudgetTokens int64         `noenv:"" placeholder:"N" help:"Tokens that the turn may use."`
 	BudgetCost   float64       `noenv:"" placeholder:"USD" help:"US dollars that the turn may cost."`
@@ -55,6 +57,9 @@ type runCmd struct {
 func (*runCmd) Help() string {
 	return `Agents run on the daemon. The tools of the file run here:
 each call starts the tool's command, with the arguments as JSON on its standard input.
+
+Agents may also name tools that run here and need no declaration, such as read_file, edit_file, grep and bash: see
+docs/tools.md. What these may do, .agents/config.json says, and you are asked for the rest.
 
 On a terminal you see what the agents say, and are asked what they ask.
 Otherwise each event is a line of JSON on standard output, or what --output says.
@@ -108,6 +113,7 @@ func (c *runCmd) Validate(ctx *kong.Context) error {
 type task struct {
 	file  *agentfile.File // nil: none
 	tools *client.ToolSet // of the file; nil: none
+	pack  *pack
 	// prompt starts a turn; nil: one is followed.
 	prompt *cli.Prompt
 	// alone is true when standard input holds the prompt: nobody can be asked.
@@ -124,12 +130,14 @@ func (c *runCmd) Run(p *process) error {
 	if spinner != nil {
 		defer spinner.Close()
 	}
-	conn, done, err := c.dial(p)
+	defer t.pack.close()
+	conn, done, err := c.dial(p, t.pack.client()...)
 	if err != nil {
 		return err
 	}
 	defer done()
 	turn := &cli.Turn{Conn: conn, Tools: t.tools, Note: p.notef}
+	t.pack.serve(turn)
 	if p.tty.stdin && p.tty.stderr && !t.alone {
 		turn.Person = terminal.New(p.stdin, p.stderr)
 	}
@@ -227,7 +235,13 @@ func (c *runCmd) task(p *process) (*task, error) {
 		if t.file, err = agentfile.Read(name); err != nil {
 			return nil, &codedError{code: exitUsage, err: err}
 		}
-		if t.tools, err = tools(t.file); err != nil {
+		if t.tools, err = ownTools(t.file); err != nil {
+			return nil, err
+		}
+	}
+	if c.Model == "" || t.file != nil {
+		var err error
+		if t.pack, err = c.pack(p, t.file); err != nil {
 			return nil, err
 		}
 	}
@@ -285,8 +299,8 @@ func (c *runCmd) prompt(file *agentfile.File, text string) (*cli.Prompt, error) 
 	return out, err
 }
 
-// tools are the tools of a file; their calls run its programs.
-func tools(file *agentfile.File) (*client.ToolSet, error) {
+// ownTools are the tools of a file; their calls run its programs.
+func ownTools(file *agentfile.File) (*client.ToolSet, error) {
 	out := client.NewToolSet()
 	for _, t := range file.Tools {
 		program := toolcmd.Command{Args: t.Command, Base: filepath.Dir(file.Name), Pass: t.PassEnv}
@@ -303,14 +317,14 @@ func tools(file *agentfile.File) (*client.ToolSet, error) {
 }
 
 // dial names the daemon, or starts one.
-func (c *runCmd) dial(p *process) (conn *cli.Conn, done func(), err error) {
+func (c *runCmd) dial(p *process, opts ...client.Option) (conn *cli.Conn, done func(), err error) {
 	url, stop := c.URL, func() {}
 	if c.Local {
 		if url, stop, err = c.local(p); err != nil {
 			return nil, nil, err
 		}
 	}
-	if conn, err = cli.Dial(url, c.options(p)...); err != nil {
+	if conn, err = cli.Dial(url, append(c.options(p), opts...)...); err != nil {
 		stop()
 		return nil, nil, usage("--url: %w", err)
 	}

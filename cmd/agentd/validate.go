@@ -60,5 +60,5 @@ func check(file *agentfile.File) (agentfile.Problems, error) {
 	if err != nil {
 		return nil, err
 	}
-	return file.Check(rules), nil
+	return file.Check(withPack(rules)), nil
 }

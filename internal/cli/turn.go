@@ -28,6 +28,8 @@ type Turn struct {
 	Conn *Conn
 	// Tools run in this process; may be nil. See AddTool.
 	Tools *client.ToolSet
+	// Builtins do too; one of Tools of the same name hides one of these. It may be nil.
+	Builtins *client.ToolSet
 	// Screen shows what happens.
 	Screen Screen
 	// Person is asked; nil: nobody is there to be asked.
@@ -130,7 +132,7 @@ func (t *Turn) create(ctx context.Context, prompt Prompt) (*client.Turn, error) 
 	default:
 		session = t.Conn.Client.Session(prompt.Session, client.WithAgent(prompt.Agent))
 	}
-	opts := append(prompt.options(), client.WithTools(t.Tools))
+	opts := append(prompt.options(), client.WithTools(t.Builtins), client.WithTools(t.Tools))
 	begun, lost := time.Now(), false
 	more := func(e *Error) bool {
 		lost = lost || e.unknownOutcome()
@@ -201,7 +203,7 @@ func (t *Turn) follow(ctx context.Context, turn *client.Turn) (*Ending, error) {
 	asked := newQuestions(ctx, t)
 	t.asked.Store(asked)
 	defer asked.close()
-	opts := []client.AttachOption{client.WithTools(t.Tools)}
+	opts := []client.AttachOption{client.WithTools(t.Builtins), client.WithTools(t.Tools)}
 	if t.Person != nil {
 		opts = append(opts, client.WithPrompter(asked))
 	}

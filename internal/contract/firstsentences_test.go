@@ -12,6 +12,7 @@ import (
 // api are the packages for programs that use agentd, and for those who write a provider or a store.
 var api = []string{
 	"agentdhost", "agentdtest", "client", "client/terminal",
+	"client/mcp",
 	"model", "model/adapter", "model/anthropic", "model/gemini", "model/modeltest", "model/openai",
 	"session/store", "session/store/storetest",
 }

@@ -1,0 +1,188 @@
+package tools
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"syscall"
+)
+
+// place is a path in reach: what it is called, and where it is opened.
+type place struct {
+	root *os.Root
+	rel  string // from root, "." for root itself
+	path string // absolute, without .. and double slashes
+	name string // what the model sees: from the project's folder, or absolute outside of it
+}
+
+func (p *place) close() { _ = p.root.Close() }
+
+// at returns a place for a path that a model has given, if the gate agrees.
+func (r *Registry) at(ctx context.Context, tool, path, effect string) (*place, error) {
+	abs, err := r.absolute(path)
+	if err != nil {
+		return nil, err
+	}
+	if err := r.allowed(ctx, tool, "path", abs, effect); err != nil {
+		return nil, err
+	}
+	return r.open(abs, effect)
+}
+
+// absolute returns a path as the gate takes it.
+func (r *Registry) absolute(path string) (string, error) {
+	switch {
+	case path == "":
+		return "", errors.New("the path is empty")
+	case strings.ContainsRune(path, 0):
+		return "", fmt.Errorf("the path %q has a NUL byte", path)
+	case !filepath.IsAbs(path):
+		path = filepath.Join(r.cfg.Root, path)
+	}
+	return filepath.Clean(path), nil
+}
+
+// open opens the folder that confines a path that the gate has let through.
+func (r *Registry) open(abs, effect string) (*place, error) {
+	access := "r"
+	if effect != reads {
+		access = "w"
+	}
+	folder, rel, ok := r.gate.Reach(abs, access)
+	if !ok { // a person has consented to this path alone
+		folder, rel = filepath.Dir(abs), filepath.Base(abs)
+		if folder == abs {
+			rel = "."
+		}
+	}
+	p := &place{rel: rel, path: abs, name: r.name(abs)}
+	var err error
+	if p.root, err = os.OpenRoot(folder); err != nil {
+		return nil, r.explain(p, err)
+	}
+	return p, nil
+}
+
+// name is what a path is called in results.
+func (r *Registry) name(abs string) string {
+	if rel, err := filepath.Rel(r.cfg.Root, abs); err == nil && filepath.IsLocal(rel) {
+		return rel
+	}
+	return abs
+}
+
+// explain says what is wrong with a place, for a model.
+func (r *Registry) explain(p *place, err error) error {
+	var why string
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, fs.ErrNotExist):
+		why = "there is no such file or folder"
+	case errors.Is(err, fs.ErrPermission):
+		why = "the system does not permit it"
+	case errors.Is(err, syscall.ENOTDIR):
+		why = "a part of the path is no folder"
+	case errors.Is(err, syscall.ENOSPC):
+		why = "the disk is full"
+	default:
+		why = err.Error()
+		if e, ok := errors.AsType[*fs.PathError](err); ok {
+			why = e.Err.Error()
+		}
+	}
+	if strings.Contains(why, "escapes from parent") {
+		why = "it leads out of the folders in reach, by a link"
+	}
+	return &placeError{p.name + ": " + why, err}
+}
+
+// placeError is what is wrong with a place.
+type placeError struct {
+	text string
+	err  error
+}
+
+func (e *placeError) Error() string { return e.text }
+func (e *placeError) Unwrap() error { return e.err }
+
+func isMissing(err error) bool { return errors.Is(err, fs.ErrNotExist) }
+
+// kind names what is no regular file.
+func kind(mode fs.FileMode) string {
+	switch {
+	case mode.IsDir():
+		return "a folder"
+	case mode&fs.ModeNamedPipe != 0:
+		return "a FIFO"
+	case mode&fs.ModeDevice != 0:
+		return "a device"
+	case mode&fs.ModeSocket != 0:
+		return "a socket"
+	case mode&fs.ModeSymlink != 0:
+		return "a link"
+	default:
+		return "no regular file"
+	}
+}
+
+// stat returns what a place is, links followed.
+func (r *Registry) statPlace(p *place) (fs.FileInfo, error) {
+	info, err := p.root.Stat(p.rel)
+	return info, r.explain(p, err)
+}
+
+// openFile opens a regular file for reading. Nothing else is opened: a FIFO would block, a device may do something.
+func (r *Registry) openFile(p *place) (*os.File, fs.FileInfo, error) {
+	info, err := r.statPlace(p)
+	if err != nil {
+		return nil, nil, err
+	}
+	if !info.Mode().IsRegular() {
+		return nil, nil, fmt.Errorf("%s is %s, not a file", p.name, kind(info.Mode()))
+	}
+	f, err := p.root.OpenFile(p.rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
+	if err != nil {
+		return nil, nil, r.explain(p, err)
+	}
+	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() { // swapped in between
+		err = fmt.Errorf("%s is %s, not a file", p.name, kind(info.Mode()))
+	}
+	if err != nil {
+		_ = f.Close()
+		return nil, nil, err
+	}
+	return f, info, nil
+}
+
+// maxLinks bounds the links of one path.
+const maxLinks = 16
+
+// target follows the links that a file to be written is, so that what they lead to is replaced and they stay.
+func (r *Registry) target(p *place) error {
+	for range maxLinks {
+		info, err := p.root.Lstat(p.rel)
+		if errors.Is(err, fs.ErrNotExist) || err == nil && info.Mode()&fs.ModeSymlink == 0 {
+			return nil
+		}
+		if err != nil {
+			return r.explain(p, err)
+		}
+		to, err := p.root.Readlink(p.rel)
+		if err != nil {
+			return r.explain(p, err)
+		}
+		if filepath.IsAbs(to) {
+			return fmt.Errorf("%s is a link to an absolute path, %s: name that path", p.name, to)
+		}
+		// Lexically, as if no folder of the path were a link: if one is, the file is looked up elsewhere in the root.
+		if p.rel = filepath.Join(filepath.Dir(p.rel), to); !filepath.IsLocal(p.rel) {
+			return fmt.Errorf("%s: it leads out of the folders in reach, by a link", p.name)
+		}
+	}
+	return fmt.Errorf("%s: more than %d links follow one another", p.name, maxLinks)
+}
