@@ -31,7 +31,8 @@ func OnNotice(f func(text string)) Option {
 // the beginning gets a _ before it. A name that is longer, or that another tool has, is cut to 58 and gets 6 hex digits
 // of a hash.
 //
-// Each call asks the gate, which must not be nil, about the tool mcp with the tool's name: mcp:files_* is a rule. A nil elicit declines what servers ask, with one notice.
+// Each call asks the gate, which must not be nil, about the tool mcp with the tool's name: mcp:files_* is a rule.
+// A nil elicit declines what servers ask, with one notice.
 func Build(ctx context.Context, dir string, gate *permit.Gate, elicit Elicitor, opts ...Option) ([]*Server, error) {
 	if gate == nil {
 		return nil, errors.New("mcp.Build: the gate is missing")

@@ -56,6 +56,9 @@ func (s *Server) connect(ctx context.Context) (*conn, error) {
 		}
 	} else if c.web, err = newWeb(s.cfg, c.lose); err == nil {
 		transport = c.web.transport()
+		// A server that does not answer would keep the SDK in its goodbyes.
+		stop := context.AfterFunc(ctx, c.web.abort)
+		defer stop()
 	}
 	if err != nil {
 		return c, err
@@ -92,13 +95,15 @@ func (c *conn) close(grace time.Duration) {
 	if c.process != nil {
 		c.process.stop(grace)
 	}
+	if c.web != nil {
+		defer c.web.close()
+		timer := time.AfterFunc(grace, c.web.abort)
+		defer timer.Stop()
+	}
 	if c.session != nil {
 		_ = c.session.Close()
 	}
 	c.watcher.Wait()
-	if c.web != nil {
-		c.web.close()
-	}
 }
 
 // sdkClient returns the client of one connection, for the notices of its server. There are neither roots nor sampling.
@@ -201,36 +206,26 @@ func mayRepeat(t *sdk.Tool) bool {
 func (s *Server) calling(ctx context.Context, c *conn) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
 	stop := context.AfterFunc(c.life, func() { cancel(context.Canceled) })
-	call := &activeCall{ctx: ctx}
+	call := &activeCall{ctx: ctx, timer: time.AfterFunc(s.b.times.call, func() {
+		if !s.asking() {
+			cancel(errSlow)
+		}
+	})}
 	s.mu.Lock()
 	s.active[call] = struct{}{}
 	s.mu.Unlock()
-	call.mu.Lock()
-	defer call.mu.Unlock()
-	call.timer = time.AfterFunc(s.b.times.call, func() {
-		call.mu.Lock()
-		defer call.mu.Unlock()
-		if s.asking() {
-			call.timer.Reset(s.b.times.call)
-			return
-		}
-		cancel(errSlow)
-	})
 	return ctx, func() {
-		stop()
-		call.mu.Lock()
-		call.timer.Stop()
-		call.mu.Unlock()
-		cancel(nil)
 		s.mu.Lock()
 		delete(s.active, call)
 		s.mu.Unlock()
+		stop()
+		call.timer.Stop()
+		cancel(nil)
 	}
 }
 
 // activeCall is a tool call that is under way.
 type activeCall struct {
-	ctx   context.Context //nolint:containedctx // for questions that the server asks on behalf of the call
-	mu    sync.Mutex      // protects timer
-	timer *time.Timer
+	ctx   context.Context // for questions that the server asks on behalf of the call
+	timer *time.Timer     // ends the call, unless a person is being asked
 }

@@ -53,11 +53,16 @@ func (s *Server) onlyCall(ctx context.Context) context.Context {
 	return ctx
 }
 
-// count counts the questions that a person is being asked.
+// count counts the questions that a person is being asked. The time of calls begins anew after the last.
 func (s *Server) count(n int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	s.questions += n
+	if s.questions += n; s.questions > 0 {
+		return
+	}
+	for call := range s.active {
+		call.timer.Reset(s.b.times.call)
+	}
 }
 
 // asking reports whether a person is being asked.

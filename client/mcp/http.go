@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"mime"
 	"net"
 	"net/http"
 	"net/url"
@@ -22,7 +23,9 @@ type web struct {
 	endpoint *url.URL
 	headers  map[string]string
 	base     *http.Transport
-	lost     func() // called when the stream of a server's own messages ends
+	lost     func()          // called when the stream of a server's own messages ends
+	life     context.Context // ends all requests
+	abort    context.CancelFunc
 }
 
 func newWeb(c serverConfig, lost func()) (*web, error) {
@@ -37,7 +40,9 @@ func newWeb(c serverConfig, lost func()) (*web, error) {
 		ForceAttemptHTTP2:   true,
 		IdleConnTimeout:     time.Minute,
 	}
-	return &web{endpoint: u, headers: c.Headers, base: base, lost: lost}, nil
+	w := &web{endpoint: u, headers: c.Headers, base: base, lost: lost}
+	w.life, w.abort = context.WithCancel(context.Background())
+	return w, nil
 }
 
 func (w *web) transport() sdk.Transport {
@@ -58,12 +63,21 @@ func (w *web) transport() sdk.Transport {
 
 func (w *web) own(u *url.URL) bool { return u.Scheme == w.endpoint.Scheme && u.Host == w.endpoint.Host }
 
-func (w *web) close() { w.base.CloseIdleConnections() }
+func (w *web) close() {
+	w.abort()
+	w.base.CloseIdleConnections()
+}
 
 // RoundTrip implements [http.RoundTripper].
 func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
+	ctx, cancel := context.WithCancel(req.Context())
+	stop := context.AfterFunc(w.life, cancel)
+	done := func() {
+		stop()
+		cancel()
+	}
+	req = req.Clone(ctx)
 	if w.own(req.URL) {
-		req = req.Clone(req.Context())
 		for name, value := range w.headers {
 			req.Header.Set(name, value)
 		}
@@ -71,32 +85,41 @@ func (w *web) RoundTrip(req *http.Request) (*http.Response, error) {
 	resp, err := w.base.RoundTrip(req)
 	noteOutcome(req.Context(), resp, err)
 	if err != nil {
+		done()
 		return nil, err
 	}
-	if req.Header.Get("Mcp-Method") == "subscriptions/listen" {
-		resp.Body = &watched{ReadCloser: resp.Body, ended: w.lost}
-		return resp, nil
+	b := &body{ReadCloser: resp.Body, ended: func() {}, closed: done}
+	switch mediaType, _, _ := mime.ParseMediaType(resp.Header.Get("Content-Type")); {
+	case req.Header.Get("Mcp-Method") == "subscriptions/listen":
+		// In the protocol of 2026-07-28 nothing else shows that a server has gone, and with it the notices that
+		// the client has subscribed to.
+		b.ended = w.lost
+	case mediaType != "text/event-stream":
+		b.ReadCloser = http.MaxBytesReader(nil, resp.Body, maxBody)
 	}
-	if resp.Header.Get("Content-Type") == "application/json" || resp.StatusCode >= 300 {
-		resp.Body = http.MaxBytesReader(nil, resp.Body, maxBody)
-	}
+	resp.Body = b
 	return resp, nil
 }
 
-// watched reports the end of a body. In the protocol of 2026-07-28 nothing else shows that a server has gone, and
-// with it the notices that the client has subscribed to.
-type watched struct {
+// body is the body of a response, which says when it ends.
+type body struct {
 	io.ReadCloser
-	once  sync.Once
-	ended func()
+	once   sync.Once
+	ended  func() // called once, when there is no more to read
+	closed func()
 }
 
-func (w *watched) Read(p []byte) (int, error) {
-	n, err := w.ReadCloser.Read(p)
+func (b *body) Read(p []byte) (int, error) {
+	n, err := b.ReadCloser.Read(p)
 	if err != nil {
-		w.once.Do(w.ended)
+		b.once.Do(b.ended)
 	}
 	return n, err
+}
+
+func (b *body) Close() error {
+	defer b.closed()
+	return b.ReadCloser.Close()
 }
 
 // outcome is what became of the request of a call; see noteOutcome.

@@ -135,7 +135,18 @@ func (p *process) why(err error) error {
 
 // transport is the program's standard input and output.
 func (p *process) transport() sdk.Transport {
-	return &sdk.IOTransport{Reader: output{p.stdout}, Writer: p.stdin}
+	return &sdk.IOTransport{Reader: output{p.stdout}, Writer: input{p.stdin}}
+}
+
+// writeTime is how long a program may take to read what is written to it.
+const writeTime = 30 * time.Second
+
+// input is the program's standard input. A program that does not read would hold up whoever writes.
+type input struct{ *os.File }
+
+func (i input) Write(p []byte) (int, error) {
+	_ = i.SetWriteDeadline(time.Now().Add(writeTime))
+	return i.File.Write(p)
 }
 
 // output is read until the process closes it: the SDK ends a session by closing the input.
