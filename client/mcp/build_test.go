@@ -268,12 +268,16 @@ func TestElicit(t *testing.T) {
 
 // TestElicitTakesTime: the time of a call stands still while a person is asked.
 func TestElicitTakesTime(t *testing.T) {
+	var name any
 	asked := func(context.Context, string, *sdk.ElicitRequest) (*sdk.ElicitResult, error) {
 		<-time.After(time.Second)
-		return &sdk.ElicitResult{Action: "decline"}, nil
+		return &sdk.ElicitResult{Action: "accept", Content: map[string]any{"name": name}}, nil
 	}
 	s := build(t, map[string]any{"s": program(t, "plain")}, asked, mcp.Quick(10*time.Second, 200*time.Millisecond, time.Millisecond, time.Second))[0]
-	gives(t, s, "s_ask", nil, "decline <nil>")
+	name = "Hal"
+	gives(t, s, "s_ask", nil, "accept Hal")
+	name = "slow"
+	fails(t, s, "s_ask", nil, "has taken too long")
 	fails(t, s, "s_wait", map[string]any{"text": filepath.Join(t.TempDir(), "log")}, "has taken too long")
 	gives(t, s, "s_echo", map[string]any{"text": "x"}, "x")
 }

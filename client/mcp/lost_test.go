@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -119,11 +120,25 @@ func TestDownBetweenCalls(t *testing.T) {
 	}
 }
 
+// TestComesBack: the loss of a connection that nobody uses is noticed, and what the server has then is asked anew.
+func TestComesBack(t *testing.T) {
+	for _, mode := range []string{"plain", "legacy"} {
+		t.Run(mode, func(t *testing.T) {
+			f := newFront(t, mode)
+			s := build(t, map[string]any{"s": f.entry()}, nil, mcp.Quick(10*time.Second, time.Minute, 50*time.Millisecond, time.Second))[0]
+			f.kill()
+			f.mode = mode + " many"
+			f.start(t)
+			eventually(t, "it has other tools", func() bool { return slices.Contains(s.State().Tools, "s_tool050") })
+		})
+	}
+}
+
 // TestLostForGood: after its attempts the server has failed, with a notice; calls are tool errors.
 func TestLostForGood(t *testing.T) {
-	flag := filepath.Join(t.TempDir(), "flag")
+	flag, starts := filepath.Join(t.TempDir(), "flag"), filepath.Join(t.TempDir(), "starts")
 	var n notices
-	s := build(t, map[string]any{"s": program(t, "once", "FLAG="+flag)}, nil,
+	s := build(t, map[string]any{"s": program(t, "once", "FLAG="+flag, "STARTS="+starts)}, nil,
 		mcp.OnNotice(n.add), mcp.Quick(10*time.Second, time.Minute, time.Millisecond, time.Second))[0]
 	if s.Status != mcp.StatusOK {
 		t.Fatal(s.Err)
@@ -138,6 +153,9 @@ func TestLostForGood(t *testing.T) {
 	}
 	if s.Status != mcp.StatusOK {
 		t.Error("what Build found has changed")
+	}
+	if n := count(starts, "start"); n != 6 {
+		t.Errorf("started %d times, want once and 5 attempts", n)
 	}
 	eventually(t, "a notice", func() bool { return strings.Contains(n.all(), "the MCP server s is lost") })
 }

@@ -39,6 +39,9 @@ func TestMain(m *testing.M) {
 
 // serveStdio is the program of a server: as mode says, it hangs, dies with a word, ignores SIGTERM, or is an ordinary one.
 func serveStdio(mode string) int {
+	if log := os.Getenv("STARTS"); log != "" {
+		appendTo(log, "start\n")
+	}
 	switch mode {
 	case "dead":
 		fmt.Fprintln(os.Stderr, "the license has expired: "+os.Getenv("TOKEN"))
@@ -54,9 +57,6 @@ func serveStdio(mode string) int {
 			return 4
 		}
 		_ = os.WriteFile(flag, nil, 0o600)
-	}
-	if log := os.Getenv("STARTS"); log != "" {
-		appendTo(log, "start\n")
 	}
 	_ = newServer(context.Background(), mode).Run(context.Background(), &sdk.StdioTransport{})
 	if mode == "stubborn" {
@@ -180,6 +180,10 @@ func newServer(life context.Context, mode string) *sdk.Server {
 			return &sdk.CallToolResult{InputRequests: sdk.InputRequestMap{"q": params}}, nil
 		}
 		answer, _ := r.Params.InputResponses["q"].(*sdk.ElicitResult)
+		if answer.Content["name"] == "slow" {
+			<-ctx.Done()
+			return nil, ctx.Err()
+		}
 		return said(fmt.Sprint(answer.Action, " ", answer.Content["name"])), nil
 	})
 	raw("bad-ref", `{"type":"object","properties":{"a":{"$ref":"https://example.com/schema"}}}`, nil, result(said("")))
