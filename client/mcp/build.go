@@ -47,12 +47,15 @@ func Build(ctx context.Context, dir string, gate *permit.Gate, elicit Elicitor, 
 		s := b.server(ctx, name)
 		var err error
 		s.cfg, s.hidden, err = configs[name].expand(os.LookupEnv)
-		go s.run(err)
+		s.start(err)
 		servers = append(servers, s)
 	}
 	b.begin(ctx, servers)
 	return servers, nil
 }
+
+// start connects the server; failed is why it is not even tried.
+func (s *Server) start(failed error) { go s.run(failed) }
 
 // builder is what the servers of a Build share.
 type builder struct {
@@ -80,7 +83,7 @@ func newBuilder(gate *permit.Gate, elicit Elicitor, opts []Option) *builder {
 
 func (b *builder) server(ctx context.Context, name string) *Server {
 	s := &Server{
-		Name: name, b: b, set: client.NewToolSet(), first: make(chan struct{}), done: make(chan struct{}),
+		Name: name, prefix: name, b: b, set: client.NewToolSet(), first: make(chan struct{}), done: make(chan struct{}),
 		again: make(chan struct{}, 1), changed: make(chan struct{}), active: map[*activeCall]struct{}{},
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))

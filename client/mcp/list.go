@@ -166,7 +166,7 @@ func (s *Server) offer() {
 		has[t.Name] = true
 	}
 	has[readResource] = has[readResource] || l.resources
-	s.b.names.release(s.Name, has)
+	s.b.names.release(s.prefix, has)
 
 	set := client.NewToolSet()
 	var offered []string
@@ -184,7 +184,7 @@ func (s *Server) offer() {
 		offered = append(offered, name)
 	}
 	if l.resources && !seen[readResource] {
-		name := s.b.names.give(s.Name, s.b.sep, readResource)
+		name := s.b.names.give(s.prefix, s.b.sep, readResource)
 		if err := s.addReadResource(set, name, l.known); err == nil {
 			offered = append(offered, name)
 		}
@@ -209,7 +209,7 @@ func (s *Server) addTool(set *client.ToolSet, t *sdk.Tool) (string, error) {
 		}
 		opts = append(opts, client.ToolSchema(schema))
 	}
-	name := s.b.names.give(s.Name, s.b.sep, t.Name)
+	name := s.b.names.give(s.prefix, s.b.sep, t.Name)
 	about := clip(cmp.Or(t.Description, t.Title, t.Name), maxDescription)
 	call := func(ctx context.Context, args json.RawMessage) (*client.ToolOutput, error) {
 		if err := s.ask(ctx, name); err != nil {

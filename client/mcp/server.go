@@ -30,6 +30,7 @@ type Server struct {
 	Err    error    // why Status is StatusError
 
 	b      *builder
+	prefix string // of the names that models know
 	cfg    serverConfig
 	hidden secrets
 	set    *client.ToolSet
