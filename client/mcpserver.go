@@ -63,7 +63,7 @@ func RegisterMCP(connect MCPConnector) { mcpConnector.Store(&connect) }
 // withServers returns a client for one run, which has the tools of the MCP servers too, and what ends the connections
 // to them.
 func (c *Client) withServers(ctx context.Context) (*Client, func(), error) {
-	if len(c.cfg.mcpServers) == 0 || c.cfg.err != nil {
+	if len(c.cfg.mcpServers) == 0 {
 		return c, func() {}, nil
 	}
 	connect := mcpConnector.Load()
