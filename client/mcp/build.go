@@ -59,12 +59,14 @@ func (s *Server) start(failed error) { go s.run(failed) }
 
 // builder is what the servers of a Build share.
 type builder struct {
-	gate     *permit.Gate // nil for none
-	elicit   Elicitor
-	notice   func(string)
-	times    times
-	sep      string // between the names of server and tool
-	declined sync.Once
+	gate   *permit.Gate // nil for none
+	elicit Elicitor
+	notice func(string)
+	// authorize shows a person where to allow the use of a server; nil for none.
+	authorize func(ctx context.Context, server, url string) error
+	times     times
+	sep       string // between the names of server and tool
+	declined  sync.Once
 
 	mu      sync.Mutex // protects the fields below, and what servers offer
 	names   names
@@ -84,7 +86,7 @@ func newBuilder(gate *permit.Gate, elicit Elicitor, opts []Option) *builder {
 func (b *builder) server(ctx context.Context, name string) *Server {
 	s := &Server{
 		Name: name, prefix: name, b: b, set: client.NewToolSet(), first: make(chan struct{}), done: make(chan struct{}),
-		again: make(chan struct{}, 1), changed: make(chan struct{}), active: map[*activeCall]struct{}{},
+		again: make(chan struct{}, 1), changed: make(chan struct{}), active: map[*work]struct{}{},
 	}
 	s.life, s.end = context.WithCancel(context.WithoutCancel(ctx))
 	return s

@@ -134,6 +134,16 @@ func (c serverConfig) check() error {
 	return nil
 }
 
+// hasAuthorization reports whether the headers say who calls.
+func (c serverConfig) hasAuthorization() bool {
+	for name := range c.Headers {
+		if strings.EqualFold(name, "Authorization") {
+			return true
+		}
+	}
+	return false
+}
+
 var reference = regexp.MustCompile(`\$\{env:([A-Za-z_][A-Za-z0-9_]*)\}`)
 
 // expand returns the entry with its references replaced by what getenv says, and the values that no

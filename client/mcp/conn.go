@@ -55,7 +55,7 @@ func (s *Server) connect(ctx context.Context) (*conn, error) {
 			transport = c.process.transport()
 		}
 	} else if c.web, err = newWeb(s.cfg, c.lose); err == nil {
-		transport = c.web.transport()
+		transport = c.web.transport(s.auth)
 		// A server that does not answer would keep the SDK in its goodbyes.
 		stop := context.AfterFunc(ctx, c.web.abort)
 		defer stop()
@@ -65,7 +65,7 @@ func (s *Server) connect(ctx context.Context) (*conn, error) {
 	}
 	ctx, seen := withOutcome(ctx)
 	if c.session, err = s.sdkClient(c).Connect(ctx, transport, nil); err != nil {
-		if status := seen.refusal(); status != nil {
+		if status := seen.refusal(); status != nil && !errors.Is(err, errNotAllowed) {
 			err = status
 		}
 		err = c.why(ctx, err)
@@ -201,31 +201,41 @@ func mayRepeat(t *sdk.Tool) bool {
 	return t.Annotations != nil && (t.Annotations.ReadOnlyHint || t.Annotations.IdempotentHint)
 }
 
-// calling returns the context of a tool call: it ends with the connection, and when the call has taken too long,
-// without the time in which a person is asked.
+// calling returns the context of a tool call: it ends with the connection, and when the call has taken too long.
 func (s *Server) calling(ctx context.Context, c *conn) (context.Context, func()) {
+	ctx, done := s.timed(ctx, s.b.times.call, errSlow)
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(c.life, cancel)
+	return ctx, func() {
+		stop()
+		cancel()
+		done()
+	}
+}
+
+// timed returns a context that ends with a cause after a time, without the time in which a person is asked.
+func (s *Server) timed(ctx context.Context, limit time.Duration, cause error) (context.Context, func()) {
 	ctx, cancel := context.WithCancelCause(ctx)
-	stop := context.AfterFunc(c.life, func() { cancel(context.Canceled) })
-	call := &activeCall{ctx: ctx, timer: time.AfterFunc(s.b.times.call, func() {
+	w := &work{ctx: ctx, limit: limit, timer: time.AfterFunc(limit, func() {
 		if !s.asking() {
-			cancel(errSlow)
+			cancel(cause)
 		}
 	})}
 	s.mu.Lock()
-	s.active[call] = struct{}{}
+	s.active[w] = struct{}{}
 	s.mu.Unlock()
 	return ctx, func() {
 		s.mu.Lock()
-		delete(s.active, call)
+		delete(s.active, w)
 		s.mu.Unlock()
-		stop()
-		call.timer.Stop()
+		w.timer.Stop()
 		cancel(nil)
 	}
 }
 
-// activeCall is a tool call that is under way.
-type activeCall struct {
-	ctx   context.Context // for questions that the server asks on behalf of the call
-	timer *time.Timer     // ends the call, unless a person is being asked
+// work is under way and has a time limit.
+type work struct {
+	ctx   context.Context // for questions that the server asks on its behalf
+	limit time.Duration
+	timer *time.Timer // ends the work, unless a person is being asked
 }

@@ -47,8 +47,8 @@ func (s *Server) onlyCall(ctx context.Context) context.Context {
 	if len(s.active) != 1 {
 		return ctx
 	}
-	for call := range s.active {
-		return call.ctx
+	for w := range s.active {
+		return w.ctx
 	}
 	return ctx
 }
@@ -60,8 +60,8 @@ func (s *Server) count(n int) {
 	if s.questions += n; s.questions > 0 {
 		return
 	}
-	for call := range s.active {
-		call.timer.Reset(s.b.times.call)
+	for w := range s.active {
+		w.timer.Reset(w.limit)
 	}
 }
 

@@ -45,8 +45,8 @@ func newWeb(c serverConfig, lost func()) (*web, error) {
 	return w, nil
 }
 
-func (w *web) transport() sdk.Transport {
-	return &sdk.StreamableClientTransport{
+func (w *web) transport(a *authorizer) sdk.Transport {
+	t := &sdk.StreamableClientTransport{
 		Endpoint: w.endpoint.String(),
 		HTTPClient: &http.Client{
 			Transport: w,
@@ -59,6 +59,10 @@ func (w *web) transport() sdk.Transport {
 			},
 		},
 	}
+	if a != nil {
+		t.OAuthHandler = a
+	}
+	return t
 }
 
 func (w *web) own(u *url.URL) bool { return u.Scheme == w.endpoint.Scheme && u.Host == w.endpoint.Host }

@@ -33,6 +33,7 @@ type Server struct {
 	prefix string // of the names that models know
 	cfg    serverConfig
 	hidden secrets
+	auth   *authorizer // nil for none
 	set    *client.ToolSet
 	life   context.Context    // ends with Close
 	end    context.CancelFunc // ends life
@@ -46,7 +47,7 @@ type Server struct {
 	changed   chan struct{} // closed, and replaced, when conn or err changes
 	list      listing
 	offered   []string // the names of the tools
-	active    map[*activeCall]struct{}
+	active    map[*work]struct{}
 	questions int // that a person is being asked
 }
 
@@ -85,6 +86,10 @@ func (s *Server) Close() error {
 func (s *Server) run(failed error) {
 	defer close(s.done)
 	defer s.end()
+	if s.b.authorize != nil && s.cfg.Transport == httpTransport && !s.cfg.hasAuthorization() {
+		s.auth = newAuthorizer(s)
+		defer s.auth.close()
+	}
 	if failed != nil {
 		s.fail(failed)
 		close(s.first)
@@ -131,9 +136,8 @@ var errClosed = errors.New("it was closed")
 
 // open connects, and asks what the server has. Its caller owes the connection a close, also if there is an error.
 func (s *Server) open() (*conn, error) {
-	ctx, cancel := context.WithTimeoutCause(s.life, s.b.times.start,
-		fmt.Errorf("not connected within %s", s.b.times.start))
-	defer cancel()
+	ctx, done := s.timed(s.life, s.b.times.start, fmt.Errorf("not connected within %s", s.b.times.start))
+	defer done()
 	c, err := s.connect(ctx)
 	if err != nil {
 		return c, s.hidden.hide(err)

@@ -136,7 +136,7 @@ var rooms = []room{
 		knows: "what tools may do, and who is asked; neither tools nor connections"},
 	{path: "client/tools", floor: 3, may: []string{"client", "client/conf", "client/permit", "internal/toolcmd", "github.com/itchyny/gojq"}, tests: []string{"agentdtest"},
 		knows: "files, search, the shell, the web and plans, as tools; neither people nor connections to a daemon"},
-	{path: "client/mcp", floor: 3, may: []string{"client", "client/permit", "internal/backoff", "github.com/modelcontextprotocol/go-sdk"},
+	{path: "client/mcp", floor: 3, may: []string{"client", "client/permit", "internal/backoff", "github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"},
 		tests: []string{"agentdtest", "client/conf"},
 		knows: "MCP servers as tools of a client; neither the gate's rules, nor who is asked, nor the daemon"},
 	{path: "client/terminal", floor: 2, may: []string{"client", "golang.org/x/sys"}, tests: []string{"agentdtest"},
