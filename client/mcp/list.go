@@ -128,8 +128,16 @@ func clip(s string, n int) string {
 // publish offers what the server has now. When that makes the tools of all servers too many, or few enough again, it
 // offers those of the others anew too.
 func (b *builder) publish(s *Server) {
+	for _, text := range b.publishAll(s) {
+		b.notice(text)
+	}
+}
+
+// publishAll is publish; it returns what is worth a notice, which nobody gets under a lock.
+func (b *builder) publishAll(s *Server) []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
+	var notices []string
 	total := 0
 	for _, other := range b.servers {
 		total += other.toolCount()
@@ -138,11 +146,11 @@ func (b *builder) publish(s *Server) {
 		b.defers = defers
 		for _, other := range b.servers {
 			if other != s {
-				other.offer()
+				notices = append(notices, other.offer()...)
 			}
 		}
 	}
-	s.offer()
+	return append(notices, s.offer()...)
 }
 
 // toolCount is how many tools the server would offer.
@@ -156,8 +164,9 @@ func (s *Server) toolCount() int {
 	return n
 }
 
-// offer fills the server's set. The caller holds the builder's mutex.
-func (s *Server) offer() {
+// offer fills the server's set, and returns notices of tools that are left out and were not before. The caller holds
+// the builder's mutex.
+func (s *Server) offer() []string {
 	s.mu.Lock()
 	l := s.list
 	s.mu.Unlock()
@@ -169,8 +178,9 @@ func (s *Server) offer() {
 	s.b.names.release(s.prefix, has)
 
 	set := client.NewToolSet()
-	var offered []string
-	seen := map[string]bool{}
+	var offered, notices []string
+	seen, told := map[string]bool{}, s.told
+	s.told = map[string]bool{}
 	for _, t := range l.tools {
 		if seen[t.Name] {
 			continue // the second of the same name could not be called
@@ -178,7 +188,10 @@ func (s *Server) offer() {
 		seen[t.Name] = true
 		name, err := s.addTool(set, t)
 		if err != nil {
-			s.b.notice(fmt.Sprintf("the tool %s of the MCP server %s is left out: %v", clip(t.Name, 100), s.Name, err))
+			text := fmt.Sprintf("the tool %s of the MCP server %s is left out: %v", clip(t.Name, 100), s.Name, err)
+			if s.told[text] = true; !told[text] {
+				notices = append(notices, text)
+			}
 			continue
 		}
 		offered = append(offered, name)
@@ -194,6 +207,7 @@ func (s *Server) offer() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.offered = offered
+	return notices
 }
 
 // addTool adds a tool of the server to a set, or says why it cannot be.

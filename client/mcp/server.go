@@ -35,6 +35,7 @@ type Server struct {
 	hidden secrets
 	auth   *authorizer // nil for none
 	set    *client.ToolSet
+	told   map[string]bool    // the notices of tools that are left out; the builder's mutex protects it
 	life   context.Context    // ends with Close
 	end    context.CancelFunc // ends life
 	first  chan struct{}      // closed when the server is connected for the first time, or has failed
@@ -70,8 +71,9 @@ func (s *Server) State() State {
 }
 
 // ToolSet returns the server's tools, for [client.WithAttachment] or [client.WithTools]. It is always the same set;
-// what it holds changes with the server, for runs that start from then on. It is empty if the server has failed at
-// first; the calls of tools of a server that has failed later are tool errors.
+// what it holds changes with the server, for runs that start from then on and give their agent: a turn that continues
+// a session without one keeps the tools of the turn before. It is empty if the server has failed at first; the calls of
+// tools of a server that has failed later are tool errors.
 func (s *Server) ToolSet() *client.ToolSet { return s.set }
 
 // Close ends the server: calls that are under way are canceled, a program has its standard input closed and gets

@@ -131,6 +131,12 @@ func TestSchemas(t *testing.T) {
 			t.Errorf("no notice has %q: %s", want, n.all())
 		}
 	}
+	said := n.all()
+	gives(t, s, "s_extend", nil, "extended")
+	eventually(t, "the list has changed", func() bool { return strings.Contains(strings.Join(s.State().Tools, " "), "s_extra") })
+	if n.all() != said {
+		t.Errorf("it is said again: %s", n.all())
+	}
 	if !strings.Contains(strings.Join(s.Tools, " "), "s_echo") {
 		t.Errorf("got %v", s.Tools)
 	}
