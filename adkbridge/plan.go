@@ -130,6 +130,8 @@ type declaration struct {
 	bytes   int  // of its declaration
 	// deferred has the model look for it.
 	deferred bool
+	// effect is what a call does, as its client says.
+	effect agentdv1.Tool_Effect
 }
 
 // tree is a spec that has passed all checks.
@@ -214,7 +216,7 @@ func (p *planner) clientTools(tools []*agentdv1.Tool) error {
 				Breaking(fmt.Sprintf("tools[%d].input_schema", i), fault.RuleFormat)
 		}
 		p.tools[name] = &declaration{
-			name: name, approve: t.GetNeedsApproval(), deferred: t.GetDeferred(),
+			name: name, approve: t.GetNeedsApproval(), deferred: t.GetDeferred(), effect: t.GetEffect(),
 			bytes: len(name) + len(t.GetDescription()) + len(t.GetInputSchema()),
 			decl: &genai.FunctionDeclaration{
 				Name:                 name,

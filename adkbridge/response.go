@@ -14,6 +14,7 @@ import (
 	adkmodel "google.golang.org/adk/v2/model"
 	"google.golang.org/genai"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/model"
@@ -434,16 +435,13 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 				asks = append(asks, call.ID)
 			}
 		default:
-			if n := len(adapter.ArgsText(p)); n > m.t.limits.ValueBytes {
-				reason = fmt.Sprintf("not run: the arguments take %d bytes, at most %d are allowed", n,
-					m.t.limits.ValueBytes)
-			} else if ask, err := m.needsPerson(call); err != nil {
-				reason = err.Error()
-			} else {
-				ours = append(ours, call.ID)
-				if ask {
-					asks = append(asks, call.ID)
-				}
+			ask, why := m.runs(call, len(adapter.ArgsText(p)))
+			if reason = why; reason != "" {
+				break
+			}
+			ours = append(ours, call.ID)
+			if ask {
+				asks = append(asks, call.ID)
 			}
 		}
 		if reason != "" {
@@ -457,6 +455,42 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 	}
 	m.t.mu.Unlock()
 	return ours, asks
+}
+
+// runs returns why a call with so many bytes of arguments is not run, or whether a person is asked about it.
+func (m *agentModel) runs(call *genai.FunctionCall, bytes int) (ask bool, reason string) {
+	if most := m.t.limits.ValueBytes; bytes > most {
+		return false, fmt.Sprintf("not run: the arguments take %d bytes, at most %d are allowed", bytes, most)
+	}
+	if reason := m.notPlanned(call.Name); reason != "" {
+		return false, reason
+	}
+	ask, err := m.needsPerson(call)
+	if err != nil {
+		return false, err.Error()
+	}
+	return ask, ""
+}
+
+// notPlanned returns why a turn that only plans does not run a tool, "" if it does.
+func (m *agentModel) notPlanned(name string) string {
+	if !m.t.run.Spec().PlanMode {
+		return ""
+	}
+	for _, d := range m.n.tools {
+		if d.name != name {
+			continue
+		}
+		switch d.effect {
+		case agentdv1.Tool_EFFECT_READ, agentdv1.Tool_EFFECT_INTERNAL:
+			return ""
+		case agentdv1.Tool_EFFECT_UNSPECIFIED:
+			return fmt.Sprintf("plan mode: %s was not run: it may change something", name)
+		default:
+			return fmt.Sprintf("plan mode: %s (%s) was not run", name, strings.TrimPrefix(d.effect.String(), "EFFECT_"))
+		}
+	}
+	return ""
 }
 
 // needsPerson reports whether a person is asked about a call; the error says why the

@@ -70,9 +70,10 @@ func (c *Call) Trace() (parent, state string) {
 }
 
 // Begin says that from here on the call does what must not be done twice: it writes a file, runs a command, sends a
-// request. A handler calls it after all questions and checks, and does nothing if it fails. With [WithToolJournal] the
-// beginning is on disk when Begin returns. If the program ends before the call has a result, the call is asked again, and
-// Begin fails with an error for the model: what the tool does may have happened. Without a journal Begin does nothing.
+// request. A handler calls it after all questions and checks, and does nothing if it fails. With [WithToolJournal]
+// the beginning is on disk when Begin returns. If the program ends before the call has a result, the call is asked
+// again, and Begin fails with an error for the model: what the tool does may have happened. Without a journal Begin
+// does nothing.
 func (c *Call) Begin() error {
 	if c == nil || c.begin == nil {
 		return nil

@@ -28,6 +28,10 @@ type Capabilities struct {
 	// beginning, such as "RunRequest.ExecuteRequest.on_busy"; a request with a field that
 	// the server does not know is INVALID_REQUEST.
 	Features []string
+	// InstructionBytes and InstructionSHA256, in hexadecimal digits, are of the text that the server puts before the
+	// instruction of each agent; 0 and "" without one.
+	InstructionBytes  int64
+	InstructionSHA256 string
 
 	message *agentdv1.GetCapabilitiesResponse
 }
@@ -60,6 +64,7 @@ func capabilitiesOf(m *agentdv1.GetCapabilitiesResponse) *Capabilities {
 		Version: m.GetVersion(), BuiltinTools: m.GetBuiltinTools(), MaxPromptBytes: m.GetMaxPromptBytes(),
 		MaxMessageBytes: m.GetMaxMessageBytes(), Retention: m.GetRetention().AsDuration(), Features: m.GetFeatures(),
 		Providers: mapped(m.GetProviders(), providerOf), message: m,
+		InstructionBytes: m.GetInstructionBytes(), InstructionSHA256: m.GetInstructionSha256(),
 	}
 }
 

@@ -225,7 +225,8 @@ func (j *journal) append(key callKey, msg *agentdv1.RunRequest_ToolCallResponse)
 	return nil
 }
 
-// begunPrefix stands before the id of a call in the record that says that the call has begun. Ids of calls do not begin so.
+// begunPrefix stands before the id of a call in the record that says that the call has begun. Ids of calls do not
+// begin so.
 const begunPrefix = "\x00begun "
 
 // begin stores that a call has begun. It reports false if that is stored already, by this process or an earlier one.

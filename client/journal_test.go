@@ -327,6 +327,44 @@ func TestJournalWhoseFileIsGone(t *testing.T) {
 	}
 }
 
+// TestJournalBegins: a call begins once, whichever process asks, also when the first one has ended without a result.
+func TestJournalBegins(t *testing.T) {
+	dir := t.TempDir()
+	j, key := journalAt(t, dir), callKey{"s", "1"}
+	for i, want := range []bool{true, false} {
+		if first, err := j.begin(key); first != want || err != nil {
+			t.Errorf("%d: %v, %v", i, first, err)
+		}
+	}
+	again := journalAt(t, dir)
+	if first, err := again.begin(key); first || err != nil {
+		t.Errorf("another process: %v, %v", first, err)
+	}
+	if again.has(key) || again.find(key) != nil {
+		t.Error("what has only begun has a result")
+	}
+	for _, other := range []callKey{{"s", "2"}, {"t", "1"}} {
+		if first, err := again.begin(other); !first || err != nil {
+			t.Errorf("%v: %v, %v", other, first, err)
+		}
+	}
+	var none *journal
+	for range 2 {
+		if first, err := none.begin(key); !first || err != nil {
+			t.Errorf("without a journal: %v, %v", first, err)
+		}
+	}
+	if err := os.RemoveAll(dir); err != nil {
+		t.Fatal(err)
+	}
+	if err := os.WriteFile(dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if first, err := newJournal(dir).begin(key); err == nil {
+		t.Errorf("what cannot be written begins: %v", first)
+	}
+}
+
 func TestJournalOfNothing(t *testing.T) {
 	var j *journal
 	key := callKey{"s", "c"}

@@ -12,6 +12,12 @@ func WithRawPayloads() TurnOption {
 	return option{useRun, func(c *runConfig) { c.rawPayloads = true }}
 }
 
+// WithPlanMode has the turn only plan: a call of a tool that changes something, or may, is not run, and the model is
+// told so. Tools with [EffectRead] and [EffectInternal] run; see [ToolEffect].
+func WithPlanMode() TurnOption {
+	return option{useRun, func(c *runConfig) { c.planMode = true }}
+}
+
 // ModelCallRetried says that a model call has failed before any of its text was there,
 // and is made again; nothing is void.
 type ModelCallRetried struct {

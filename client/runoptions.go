@@ -29,6 +29,7 @@ type runConfig struct {
 	instruction   string
 	parts         []*agentdv1.Part // behind the prompt
 	rawPayloads   bool
+	planMode      bool
 	// idempotencyKey is the caller's own, of a Run; "" stands for one of its own.
 	idempotencyKey string
 

@@ -53,7 +53,7 @@ func newTypedTool[In, Out any](
 	}
 	declaration := &agentdv1.Tool{
 		Name: name, Description: description, InputSchema: &cfg.schema,
-		NeedsApproval: cfg.approve, Deferred: cfg.defers,
+		NeedsApproval: cfg.approve, Deferred: cfg.defers, Effect: cfg.effect,
 	}
 	if err := checkTool(declaration); err != nil {
 		return nil, err
@@ -82,7 +82,7 @@ func newRawTool[Out any](
 		opt(&cfg)
 	}
 	declaration := &agentdv1.Tool{
-		Name: name, Description: description, NeedsApproval: cfg.approve, Deferred: cfg.defers,
+		Name: name, Description: description, NeedsApproval: cfg.approve, Deferred: cfg.defers, Effect: cfg.effect,
 	}
 	if cfg.schema != "" {
 		declaration.InputSchema = &cfg.schema

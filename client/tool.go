@@ -98,6 +98,7 @@ type toolConfig struct {
 	schema  string
 	approve bool
 	defers  bool
+	effect  Effect
 }
 
 // ToolTimeout bounds each call of the tool, by more than 0 and at most a day; see
@@ -118,6 +119,23 @@ func NeedsApproval() ToolOption {
 // the two. For agents with many tools.
 func Deferred() ToolOption {
 	return func(c *toolConfig) { c.defers = true }
+}
+
+// Effect is what a tool does to the world.
+type Effect = agentdv1.Tool_Effect
+
+// Effects. The zero value is that it is not known, which counts as an effect.
+const (
+	EffectRead     = agentdv1.Tool_EFFECT_READ     // it only reads
+	EffectWrite    = agentdv1.Tool_EFFECT_WRITE    // it changes files or data
+	EffectExecute  = agentdv1.Tool_EFFECT_EXECUTE  // it runs programs
+	EffectNetwork  = agentdv1.Tool_EFFECT_NETWORK  // it asks another computer
+	EffectInternal = agentdv1.Tool_EFFECT_INTERNAL // it changes nothing but what is the agent's own, such as its plan
+)
+
+// ToolEffect says what a call of the tool does; nothing checks it. See [WithPlanMode].
+func ToolEffect(e Effect) ToolOption {
+	return func(c *toolConfig) { c.effect = e }
 }
 
 // ToolSchema declares the arguments by a JSON Schema (an object) in place of

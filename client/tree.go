@@ -92,6 +92,7 @@ func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
 
 		UserParts:      c.parts,
 		RawPayloads:    c.rawPayloads,
+		PlanMode:       c.planMode,
 		Create:         c.create,
 		TurnId:         c.turnID,
 		Instruction:    c.instruction,

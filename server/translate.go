@@ -101,6 +101,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		Budget:      budgetOf(ex.GetBudget()),
 		ToolTimeout: ex.GetToolTimeout().AsDuration(),
 		Raw:         ex.GetRawPayloads(),
+		PlanMode:    ex.GetPlanMode(),
 	}
 	if ex.GetSessionBudget() != nil {
 		b := budgetOf(ex.GetSessionBudget())

@@ -239,6 +239,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	spec.Agent, req.warnings = agent, shared.AddWarnings(req.warnings, warnings...)
 	spec.Prompt, spec.Parts = req.Prompt, req.Parts
 	spec.Before, spec.After, spec.Raw = m.limits().Instruction, req.Instruction, req.Raw
+	spec.PlanMode = req.PlanMode
 	s.Limit(spec, req.Budget, req.SessionBudget)
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
 		return nil, err

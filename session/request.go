@@ -36,6 +36,7 @@ func newTurnStarted(spec *record.Spec, req Request) (*record.TurnStarted, error)
 		SessionBudget: req.SessionBudget,
 		ToolTimeout:   req.ToolTimeout,
 		Raw:           spec.Raw,
+		PlanMode:      spec.PlanMode,
 		By:            req.by.ID,
 		Trace:         req.trace,
 		Warnings:      req.warnings,
@@ -101,6 +102,8 @@ type Request struct {
 	ToolTimeout time.Duration
 	// Raw asks for a RawPayload of each try of a model call of the turn.
 	Raw bool
+	// PlanMode keeps tools of the turn that change something from being asked for.
+	PlanMode bool
 	// by is who sends the request, trace what it is part of, and warnings are what Start left out of it. Start sets
 	// them.
 	by       principal.Principal

@@ -281,8 +281,9 @@ func oneOf(key, value string, known ...string) error {
 	return fmt.Errorf("%s must be one of %s, it is %q", key, strings.Join(known, ", "), value)
 }
 
-// Update changes the file: change gets what it holds now, which may be more than c does, and the same is done to c. The
-// file is replaced as a whole or not at all. It may be called from any goroutine; c's fields must not be read meanwhile.
+// Update changes the file: change gets what it holds now, which may be more than c does, and the same is done to c.
+// The file is replaced as a whole or not at all. It may be called from any goroutine; c's fields must not be read
+// meanwhile.
 func (c *Config) Update(change func(*Config)) error {
 	if c.mu == nil {
 		return errors.New("a configuration is made by conf.Default or conf.Load")
@@ -346,8 +347,8 @@ func (c *Config) save() (err error) {
 	return os.Rename(f.Name(), c.Path())
 }
 
-// Cap returns how much a tool may return: what the file says of the tool; else own, unless it is zero; else what the file
-// says of all tools; else 32 KiB and 500 lines.
+// Cap returns how much a tool may return: what the file says of the tool; else own, unless it is zero; else what the
+// file says of all tools; else 32 KiB and 500 lines.
 func (c *Config) Cap(tool string, own OutputCap) OutputCap {
 	if limit, ok := c.ToolOutput[tool]; ok {
 		return limit

@@ -58,8 +58,8 @@ type Gate struct {
 // memory is a decision for a session: of one request, of a verb, or of a tool.
 type memory struct{ session, tool, kind, detail string }
 
-// New makes a gate. p may be nil: what would have to be asked then fails with [ErrNoPrompter]. The configuration must not be
-// changed any more, but by the gate.
+// New makes a gate. p may be nil: what would have to be asked then fails with [ErrNoPrompter]. The configuration must
+// not be changed any more, but by the gate.
 func New(cfg *conf.Config, p Prompter) (*Gate, error) {
 	if cfg == nil {
 		return nil, errors.New("permit.New: the configuration is missing; conf.Default has one")
@@ -120,8 +120,8 @@ func (g *Gate) setPlanned(session string, is bool) {
 	g.planned[session] = is
 }
 
-// Check returns nil if the tool may do it. It may take as long as a person takes to answer. Its errors are for the model,
-// and match [ErrDenied], [ErrNoPrompter], or what the prompter or the context failed with.
+// Check returns nil if the tool may do it. It may take as long as a person takes to answer. Its errors are for the
+// model, and match [ErrDenied], [ErrNoPrompter], or what the prompter or the context failed with.
 func (g *Gate) Check(ctx context.Context, r Request) error {
 	if r.Effect == Internal {
 		return nil

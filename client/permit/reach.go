@@ -29,8 +29,8 @@ func newReach(root string, p conf.AllowedPath) reach {
 	return reach{at, real, p.Access != "w", p.Access != "r", err == nil && !info.IsDir()}
 }
 
-// Reach returns the folder in scope that holds a path, which is absolute and clean, with the access r or w, and the path
-// from there. It is the project's folder or one of path_scope, the deepest of them. ok is false out of scope.
+// Reach returns the folder in scope that holds a path, which is absolute and clean, with the access r or w, and the
+// path from there. It is the project's folder or one of path_scope, the deepest of them. ok is false out of scope.
 func (g *Gate) Reach(path, access string) (folder, rel string, ok bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

@@ -377,8 +377,8 @@ func (s *script) run(words []word) {
 	}
 }
 
-// within returns the command that another one runs, if its words have it; outer says that the other one does nothing else.
-// It reads scripts that stand in strings.
+// within returns the command that another one runs, if its words have it; outer says that the other one does nothing
+// else. It reads scripts that stand in strings.
 func (s *script) within(c *simple) (inner []word, outer bool) {
 	switch name := c.name; {
 	case name == "":

@@ -107,9 +107,9 @@ func (p *Prompter) Confirm(ctx context.Context, question string) (bool, error) {
 
 func yes(s string) bool { return strings.EqualFold(s, "y") || strings.EqualFold(s, "yes") }
 
-// Choose asks what is to become of a text that somebody else has written, such as a command: what is shown is the text,
-// on one line and with each of its characters, between before and the question with its answers. It returns one of keys;
-// m, which is not one of them, shows what was left out of a long text.
+// Choose asks what is to become of a text that somebody else has written, such as a command: what is shown is the
+// text, on one line and with each of its characters, between before and the question with its answers. It returns one
+// of keys; m, which is not one of them, shows what was left out of a long text.
 func (p *Prompter) Choose(ctx context.Context, before, text, question string, keys ...string) (string, error) {
 	if err := p.begin(ctx); err != nil {
 		return "", err

@@ -6,7 +6,7 @@
 //	gate, _ := permit.New(cfg, prompter)
 //	reg, _ := tools.Build(cfg, gate, tools.Default())
 //	defer reg.Close()
-//	clnt := client.New(url, client.WithTools(reg.Set))
+//	for event, err := range clnt.Run(ctx, agent, prompt, client.WithTools(reg.Set)) { … }
 //
 // An agent has those that its tool_names list.
 //

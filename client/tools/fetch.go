@@ -264,7 +264,8 @@ func (f *fetcher) reaches(host string, ip netip.Addr) error {
 	return fmt.Errorf("%s has the private address %s: url_scope.allow must name that host itself", host, ip)
 }
 
-// notGlobal are addresses that lead to no host of the Internet, or to one behind a translation, beside those that net/netip knows.
+// notGlobal are addresses that lead to no host of the Internet, or to one behind a translation, beside those that
+// net/netip knows.
 var notGlobal = []netip.Prefix{
 	netip.MustParsePrefix("0.0.0.0/8"), netip.MustParsePrefix("100.64.0.0/10"), netip.MustParsePrefix("192.0.0.0/24"),
 	netip.MustParsePrefix("198.18.0.0/15"), netip.MustParsePrefix("240.0.0.0/4"), netip.MustParsePrefix("64:ff9b::/96"),

@@ -75,8 +75,8 @@ type Registry struct {
 // maxWait is how long a call may take with the question to a person: the protocol's most.
 const maxWait = 24 * time.Hour
 
-// Build makes the tools. Without a configuration or a gate it fails: tools that nothing holds back must be asked for by a
-// gate in mode yolo. So do names in tools.disable that no tool has.
+// Build makes the tools. Without a configuration or a gate it fails: tools that nothing holds back must be asked for
+// by a gate in mode yolo. So do names in tools.disable that no tool has.
 func Build(cfg *conf.Config, gate *permit.Gate, b Builtins) (*Registry, error) {
 	switch {
 	case cfg == nil:
@@ -171,7 +171,18 @@ var builders = map[string]func(*Registry) error{
 
 // add adds a tool whose calls may wait for a person.
 func add[In, Out any](r *Registry, name, description string, run func(context.Context, In) (Out, error)) error {
-	return client.AddTool(r.Set, name, description, run, client.ToolTimeout(maxWait))
+	effect, ok := effects[name]
+	if !ok {
+		effect = client.EffectRead
+	}
+	return client.AddTool(r.Set, name, description, run, client.ToolTimeout(maxWait), client.ToolEffect(effect))
+}
+
+// effects are those of the tools that do not only read.
+var effects = map[string]client.Effect{
+	"write_file": client.EffectWrite, "edit_file": client.EffectWrite, "delete_file": client.EffectWrite,
+	"fetch_url": client.EffectNetwork, "bash": client.EffectExecute, "bash_kill": client.EffectExecute,
+	"todo": client.EffectInternal, "record_plan": client.EffectInternal,
 }
 
 // Close ends the commands in the background and waits until they are gone. The tools must not be called any more.

@@ -146,8 +146,9 @@ var helps = map[string]string{
 		"Or set AGENTD_API_KEY to the key.",
 
 	// run.
-	"pack_none":    "Have no tools but those of the file.",
-	"pack_disable": "Do without these built-in tools.",
+	"pack_none":      "Have no tools but those of the file.",
+	"pack_disable":   "Do without these built-in tools.",
+	"pack_no_memory": "Leave out what AGENTS.md files say, and the list of skills.",
 	"pack_permissions": "What built-in tools may do without being asked, in place of what .agents/config.json says: " +
 		"ask and acceptEdits ask, allow and plan refuse, yolo lets all pass that no rule forbids.",
 	"run_file": "The agent and its tools, YAML or JSON. With --session it may be left out.",

@@ -9,39 +9,49 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/client/conf"
+	"github.com/apzuk3/agentd/client/memory"
 	"github.com/apzuk3/agentd/client/permit"
+	"github.com/apzuk3/agentd/client/skills"
 	"github.com/apzuk3/agentd/client/tools"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/agentfile"
 	"github.com/apzuk3/agentd/internal/cli"
 )
 
-// packFlags are about the tools that run here without a command of their own.
+// packFlags are about what a project adds to a turn: tools that need no declaration, and instructions.
 type packFlags struct {
 	NoBuiltinTools bool     `noenv:"" help:"${pack_none}"`
 	DisableTools   []string `noenv:"" placeholder:"NAME,NAME" help:"${pack_disable}"`
 	Permissions    string   `noenv:"" enum:"${permission_modes}" default:"" placeholder:"MODE" help:"${pack_permissions}"`
+	NoMemory       bool     `noenv:"" help:"${pack_no_memory}"`
 }
 
-var toolsGroup = kong.Group{Key: "tools", Title: "Flags of the tools that need no declaration:"}
+var toolsGroup = kong.Group{Key: "tools", Title: "Flags of the tools and instructions of a project:"}
+
+// project is what the current folder adds to a turn.
+type project struct {
+	pack   *pack
+	layers []memory.Layer // of the instruction; none if the project and the user have nothing to say
+}
 
 // pack is the tools that agents of a turn may name without anybody declaring them. A nil pack has none.
 type pack struct {
 	reg     *tools.Registry
 	gate    *cli.Gate
 	options []client.Option
+	plans   bool // the mode is plan
 }
 
-// pack builds the tools, if the tree names some or is not known.
-func (f *packFlags) pack(p *process, file *agentfile.File) (*pack, error) {
+// project reads what the current folder adds for a tree; file is nil if that is not known.
+func (f *packFlags) project(p *process, file *agentfile.File) (*project, error) {
 	enabled := tools.Default()
 	for _, name := range f.DisableTools {
 		if err := enabled.Disable(name); err != nil {
 			return nil, usage("--disable-tools: %w", err)
 		}
 	}
-	if f.NoBuiltinTools || file != nil && len(packed(file.Agent, file.Declarations())) == 0 {
-		return nil, nil
+	if f.NoBuiltinTools && f.NoMemory {
+		return &project{}, nil
 	}
 	cfg, err := conf.Load(".")
 	if err != nil {
@@ -50,26 +60,55 @@ func (f *packFlags) pack(p *process, file *agentfile.File) (*pack, error) {
 	if f.Permissions != "" {
 		cfg.Permissions.Mode = f.Permissions
 	}
-	out := &pack{gate: &cli.Gate{}}
+	var named []string
+	if file != nil {
+		named = packed(file.Agent, file.Declarations())
+	}
+	out := &project{}
+	known := skills.Load(cfg.Root)
+	if !f.NoBuiltinTools && (file == nil || len(named) > 0) {
+		if out.pack, err = newPack(p, cfg, enabled, known); err != nil {
+			return nil, &codedError{code: exitUsage, err: err}
+		}
+	}
+	if f.NoMemory {
+		return out, nil
+	}
+	listing := ""
+	if out.pack != nil && (file == nil || slices.Contains(named, skills.LoadSkill)) {
+		listing = known.Listing()
+		warn(p, known.Warnings)
+	}
+	layers, warnings := memory.Layers(cfg.Root, listing)
+	warn(p, warnings)
+	if len(layers) > 1 || out.pack != nil {
+		out.layers = layers
+	}
+	return out, nil
+}
+
+func warn(p *process, warnings []string) {
+	for _, w := range warnings {
+		p.notef("%s", w)
+	}
+}
+
+func newPack(p *process, cfg *conf.Config, enabled tools.Builtins, known *skills.Set) (*pack, error) {
+	out := &pack{gate: &cli.Gate{}, plans: cfg.Permissions.Mode == "plan"}
 	gate, err := permit.New(cfg, permit.Serialize(out.gate))
 	if err != nil {
-		return nil, &codedError{code: exitUsage, err: err}
+		return nil, err
 	}
 	if out.reg, err = tools.Build(cfg, gate, enabled); err != nil {
-		return nil, &codedError{code: exitUsage, err: err}
+		return nil, err
+	}
+	if err := known.AddTo(out.reg.Set, gate); err != nil {
+		return nil, err
 	}
 	if dir, err := dataDir(runtime.GOOS, p.env); err == nil {
 		out.options = append(out.options, client.WithToolJournal(filepath.Join(dir, "tool-results")))
 	}
 	return out, nil
-}
-
-// set returns the tools, nil for none.
-func (k *pack) set() *client.ToolSet {
-	if k == nil {
-		return nil
-	}
-	return k.reg.Set
 }
 
 // serve has the person of a turn asked what its tools may do.
@@ -99,7 +138,7 @@ func (k *pack) close() {
 func packed(a *agentdv1.Agent, declared []*agentdv1.Tool) (names []string) {
 	for _, name := range a.GetLlm().GetToolNames() {
 		own := slices.ContainsFunc(declared, func(t *agentdv1.Tool) bool { return t.GetName() == name })
-		if !own && slices.Contains(tools.Names(), name) {
+		if !own && (slices.Contains(tools.Names(), name) || slices.Contains(skills.ToolNames(), name)) {
 			names = append(names, name)
 		}
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/memory"
 	"github.com/apzuk3/agentd/client/terminal"
 	"github.com/apzuk3/agentd/internal/agentfile"
 	"github.com/apzuk3/agentd/internal/cli"
@@ -113,7 +114,8 @@ func (c *runCmd) Validate(ctx *kong.Context) error {
 type task struct {
 	file  *agentfile.File // nil: none
 	tools *client.ToolSet // of the file; nil: none
-	pack  *pack
+	// project is what the current folder adds.
+	project *project
 	// prompt starts a turn; nil: one is followed.
 	prompt *cli.Prompt
 	// alone is true when standard input holds the prompt: nobody can be asked.
@@ -130,14 +132,14 @@ func (c *runCmd) Run(p *process) error {
 	if spinner != nil {
 		defer spinner.Close()
 	}
-	defer t.pack.close()
-	conn, done, err := c.dial(p, t.pack.client()...)
+	defer t.project.pack.close()
+	conn, done, err := c.dial(p, t.project.pack.client()...)
 	if err != nil {
 		return err
 	}
 	defer done()
 	turn := &cli.Turn{Conn: conn, Tools: t.tools, Note: p.notef}
-	t.pack.serve(turn)
+	t.project.pack.serve(turn)
 	if p.tty.stdin && p.tty.stderr && !t.alone {
 		turn.Person = terminal.New(p.stdin, p.stderr)
 	}
@@ -239,11 +241,8 @@ func (c *runCmd) task(p *process) (*task, error) {
 			return nil, err
 		}
 	}
-	if c.Model == "" || t.file != nil {
-		var err error
-		if t.pack, err = c.pack(p, t.file); err != nil {
-			return nil, err
-		}
+	if err := c.readProject(p, t); err != nil {
+		return nil, err
 	}
 	if prompt == "-" {
 		if p.tty.stdin {
@@ -264,8 +263,18 @@ func (c *runCmd) task(p *process) (*task, error) {
 	if t.prompt, err = c.prompt(t.file, prompt); err != nil {
 		return t, err
 	}
+	t.prompt.PlanMode = t.project.pack != nil && t.project.pack.plans
+	t.prompt.Instruction = memory.Join(t.project.layers)
 	t.prompt.Traceparent, t.prompt.Tracestate = p.getenv("TRACEPARENT"), p.getenv("TRACESTATE")
 	return t, nil
+}
+
+// readProject reads what the current folder adds to the task.
+func (c *runCmd) readProject(p *process, t *task) (err error) {
+	flags := c.packFlags
+	flags.NoBuiltinTools = flags.NoBuiltinTools || c.Model != "" // a model alone has no tools
+	t.project, err = flags.project(p, t.file)
+	return err
 }
 
 // prompt is the turn that is asked for.

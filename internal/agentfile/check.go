@@ -83,6 +83,7 @@ func (c *checker) tools() {
 		try("input_schema", func() { draft.InputSchema = t.InputSchema })
 		try("timeout", func() { draft.Timeout = t.GetTimeout() })
 		try("deferred", func() { draft.Deferred = t.GetDeferred() })
+		try("effect", func() { draft.Effect = t.GetEffect() })
 		draft.InputSchema = nil
 		c.offered = append(c.offered, draft)
 	}

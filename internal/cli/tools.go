@@ -35,5 +35,8 @@ func AddTool(to *client.ToolSet, declared *agentdv1.Tool, program toolcmd.Comman
 	if declared.GetDeferred() {
 		opts = append(opts, client.Deferred())
 	}
+	if e := declared.GetEffect(); e != 0 {
+		opts = append(opts, client.ToolEffect(e))
+	}
 	return client.AddRawTool(to, declared.GetName(), declared.GetDescription(), run, opts...)
 }

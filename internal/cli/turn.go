@@ -61,6 +61,10 @@ type Prompt struct {
 	Parts []client.Part
 	// Raw asks for the responses of providers, as they came.
 	Raw bool
+	// Instruction comes behind that of each agent; "" is none.
+	Instruction string
+	// PlanMode keeps tools that change something from being run.
+	PlanMode bool
 	// State are keys of the session's state to set; nil: none.
 	State map[string]any
 	// Budget bounds what the turn may spend; zero: no bound.
@@ -74,6 +78,12 @@ func (p *Prompt) options() []client.SendOption {
 	out := []client.SendOption{client.WithIdempotencyKey(rand.Text()), client.WithParts(p.Parts...)}
 	if p.Raw {
 		out = append(out, client.WithRawPayloads())
+	}
+	if p.Instruction != "" {
+		out = append(out, client.WithInstruction(p.Instruction))
+	}
+	if p.PlanMode {
+		out = append(out, client.WithPlanMode())
 	}
 	if p.State != nil {
 		out = append(out, client.WithInitialState(p.State))

@@ -16,7 +16,7 @@ import (
 // when it is added.
 const reserved = `
 RunRequest 21 interaction_request
-RunRequest.ExecuteRequest 22-29
+RunRequest.ExecuteRequest 23-29
 RunRequest.ExecuteRequest 31 agent_ref
 RunResponse 15 lineage
 RunResponse 34 goal

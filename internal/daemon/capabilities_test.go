@@ -25,11 +25,12 @@ import (
 // A daemon says what it is, on each wire, and what it says holds.
 func TestGetCapabilities(t *testing.T) {
 	d := start(t, daemon.Config{
-		Version: "v1.2.3", MaxMessageBytes: 1 << 20, Turns: limits.Limits{Retention: time.Hour, MaxPromptBytes: 1000},
+		Version: "v1.2.3", MaxMessageBytes: 1 << 20, Turns: limits.Limits{Retention: time.Hour, MaxPromptBytes: 1000, Instruction: "Be kind."},
 		Providers: daemon.Providers{AnthropicAPIKey: "secret"},
 	})
 	want := &agentdv1.GetCapabilitiesResponse{
 		Version: "v1.2.3", BuiltinTools: []string{"ask_user", "exit_loop"}, MaxPromptBytes: 1000, MaxMessageBytes: 1 << 20,
+		InstructionBytes: 8, InstructionSha256: "5499befb38dbf3fcc08107141cb2a9e7f42a6aae403361dc3601b8296d7967ea",
 	}
 	for name, c := range wires(t, d) {
 		got := call(t, c.GetCapabilities, &agentdv1.GetCapabilitiesRequest{})

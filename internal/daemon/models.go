@@ -1,6 +1,8 @@
 package daemon
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"fmt"
 	"log/slog"
 	"net/url"
@@ -34,6 +36,10 @@ func capabilities(cfg *Config, reg *models.Registry, builtins []string) *agentdv
 		BuiltinTools:   builtins,
 		MaxPromptBytes: int64(turns.MaxPromptBytes),
 		Retention:      durationpb.New(turns.Retention),
+	}
+	if text := turns.Instruction; text != "" {
+		sum := sha256.Sum256([]byte(text))
+		out.InstructionBytes, out.InstructionSha256 = int64(len(text)), hex.EncodeToString(sum[:])
 	}
 	for _, st := range reg.Providers() {
 		out.Providers = append(out.Providers, &agentdv1.Provider{

@@ -134,6 +134,9 @@ var rooms = []room{
 	{path: "client/conf", floor: 1, knows: "the settings of a project; neither tools, nor the gate, nor connections"},
 	{path: "client/permit", floor: 2, may: []string{"client/conf", "mvdan.cc/sh/v3"},
 		knows: "what tools may do, and who is asked; neither tools nor connections"},
+	{path: "client/memory", floor: 1, knows: "what users and projects have written down for agents; neither tools nor connections"},
+	{path: "client/skills", floor: 3, may: []string{"client", "client/permit", "internal/yamlfile"}, tests: []string{"agentdtest", "client/conf"},
+		knows: "skills as folders, and the tools that load them; neither instructions nor connections"},
 	{path: "client/tools", floor: 3, may: []string{"client", "client/conf", "client/permit", "internal/toolcmd", "github.com/itchyny/gojq"}, tests: []string{"agentdtest"},
 		knows: "files, search, the shell, the web and plans, as tools; neither people nor connections to a daemon"},
 	{path: "client/mcp", floor: 3, may: []string{"client", "client/permit", "internal/backoff", "github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"},
@@ -141,6 +144,9 @@ var rooms = []room{
 		knows: "MCP servers as tools of a client; neither the gate's rules, nor who is asked, nor the daemon"},
 	{path: "client/terminal", floor: 2, may: []string{"client", "golang.org/x/sys"}, tests: []string{"agentdtest"},
 		knows: "a person at a terminal, what is shown and asked there; nothing of connections"},
+
+	{path: "client/console", floor: 3, may: []string{"client", "client/terminal", "github.com/mattn/go-isatty"}, tests: []string{"agentdtest"},
+		knows: "how events look as lines; neither people who answer nor connections"},
 
 	{path: "internal/backoff", floor: 0, knows: "how long to wait between attempts"},
 	{path: "internal/heap", floor: 0, knows: "when Go's heap is collected; not what is in it"},
@@ -254,7 +260,7 @@ var rooms = []room{
 		knows: "the command line as a user of package client: what to ask a daemon and how to show it; neither connections nor the server"},
 
 	{path: "cmd/agentd", floor: 4,
-		may: []string{"internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/permit", "client/tools", "client/terminal", gen, protobuf,
+		may: []string{"internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/memory", "client/permit", "client/skills", "client/tools", "client/terminal", gen, protobuf,
 			"github.com/KimMachineGun/automemlimit", "github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model", "session", "session/principal"}, tests: []string{"client", gen},

@@ -12,9 +12,9 @@ import (
 // holdTime is how long what has left the group of a script may hold the script's output open.
 const holdTime = 5 * time.Second
 
-// Shell is a script for /bin/sh. It runs in a process group of its own, so that what it has started ends with it; only what
-// makes a session of its own survives. It reads an empty input and has the environment that the package's doc says, also
-// without all names that end in _API_KEY.
+// Shell is a script for /bin/sh. It runs in a process group of its own, so that what it has started ends with it;
+// only what makes a session of its own survives. It reads an empty input and has the environment that the package's
+// doc says, also without all names that end in _API_KEY.
 type Shell struct {
 	Script string
 	// Dir is the folder that it runs in; "" is the current one.

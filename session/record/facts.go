@@ -17,7 +17,7 @@ import (
 // ReadSpec returns what the turn runs.
 func (f *TurnStarted) ReadSpec() (*Spec, error) {
 	spec := &Spec{
-		Prompt: f.Prompt, Parts: f.Parts, Before: f.Before, After: f.After, Raw: f.Raw,
+		Prompt: f.Prompt, Parts: f.Parts, Before: f.Before, After: f.After, Raw: f.Raw, PlanMode: f.PlanMode,
 		Agent: &agentdv1.Agent{}, Pinned: true,
 	}
 	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
@@ -52,6 +52,8 @@ type Spec struct {
 	SessionBudget Budget
 	// Raw asks for a RawPayload of each try of a model call.
 	Raw bool
+	// PlanMode keeps tools that change something from being asked for.
+	PlanMode bool
 	// Tenant is whom the session belongs to: its models are those of the turn. It is no part of the log.
 	Tenant string
 	// Pinned is true for a tree that the log holds: it was accepted once, and goes on where one that is new
@@ -106,6 +108,8 @@ type TurnStarted struct {
 	ToolTimeout time.Duration `json:"tool_timeout,omitempty"`
 	// Raw is that of the Spec.
 	Raw bool `json:"raw,omitempty"`
+	// PlanMode is that of the Spec.
+	PlanMode bool `json:"plan_mode,omitempty"`
 	// By is the id of the principal whose prompt it is; "" in logs of before there were principals.
 	By string `json:"by,omitempty"`
 	// Trace is the trace that the turn is part of, also after a restart; zero for none.

@@ -265,6 +265,8 @@ export function capabilitiesOf(json: s.GetCapabilitiesResponseJson): plain.Capab
     maxMessageBytes: numberOf(json.maxMessageBytes),
     retentionMs: msOf(json.retention),
     features: json.features ?? [],
+    instructionBytes: Number(json.instructionBytes ?? 0),
+    instructionSha256: json.instructionSha256 ?? "",
   };
 }
 

@@ -128,6 +128,11 @@ export interface RunOptions extends WatchOptions {
    * session.
    */
   rawPayloads?: boolean | undefined;
+  /**
+   * The turn only plans: a call of a tool that changes something, or may, is not run, and the model is told so. Tools with
+   * the effect read or internal run, see ToolDefinition.
+   */
+  planMode?: boolean | undefined;
   /** The tree. May be left out on a session that has run before: its last tree and tools then run again. */
   agent?: Agent | undefined;
   /** The session to continue; left out: a new one. One that there is not is SESSION_NOT_FOUND, unless create is set. */
@@ -208,6 +213,7 @@ function messageFor(o: RunOptions, agent: AgentJson | undefined, tools: ToolJson
       userPrompt: wellFormed(prompt),
       userParts: promptOf(o.parts ?? []),
       rawPayloads: o.rawPayloads,
+      planMode: o.planMode,
       tools,
       idempotencyKey: o.idempotencyKey || newKey(),
       onBusy: enumOf("ON_BUSY_", o.onBusy),

@@ -2,7 +2,7 @@
 import { amountOf, dayMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
 import type { PartJson, ToolJson } from "./gen/agentd/v1/types_pb.js";
-import { given, type JsonObject, type JsonValue } from "./json.js";
+import { enumOf, given, type JsonObject, type JsonValue } from "./json.js";
 import { messagesOf, ToolOutput } from "./parts.js";
 import { listOf, schemaText, validated } from "./schema.js";
 import { asJson, byteLength, jsonText, jsonValue, messageOf, wellFormed } from "./text.js";
@@ -47,7 +47,7 @@ export class Tool {
     if (wrong !== undefined) {
       throw new AgentdError("INVALID_REQUEST", wrong);
     }
-    const { description, input, timeoutMs, needsApproval, deferred } = definition;
+    const { description, input, timeoutMs, needsApproval, deferred, effect } = definition;
     const most =
       timeoutMs === undefined ? 0 : amountOf(`tool ${name}: timeoutMs`, timeoutMs, { least: 1, most: dayMs });
     const timeout = timeOf("timeoutMs", most === 0 ? 0 : Math.min(most + resultWayMs, dayMs), { most: dayMs });
@@ -58,6 +58,7 @@ export class Tool {
       description: wellFormed(description),
       needsApproval,
       deferred,
+      effect: enumOf("EFFECT_", effect),
       inputSchema: input === undefined ? undefined : schemaText(input, `the input of tool ${name}`),
       timeout,
     });

@@ -57,6 +57,11 @@ export interface ToolDefinition<S extends Schema = Schema> {
    * agent then needs one of the two. For agents with many tools.
    */
   deferred?: boolean | undefined;
+  /**
+   * What a call does to the world; nothing checks it. Left out, it is not known, which counts as an effect. See
+   * RunOptions.planMode.
+   */
+  effect?: "read" | "write" | "execute" | "network" | "internal" | undefined;
 }
 
 /** The protocol's bound of tools of one client. */

@@ -200,6 +200,10 @@ export interface Capabilities {
   readonly retentionMs: number | undefined;
   /** What the server knows, by name. */
   readonly features: readonly string[];
+  /** How long the text is, in bytes, that the server puts before the instruction of each agent; 0 without one. */
+  readonly instructionBytes: number;
+  /** The SHA-256 of that text in hexadecimal digits; "" without one. */
+  readonly instructionSha256: string;
 }
 
 /** Provider serves models. */

@@ -39,8 +39,8 @@ type sizes struct {
 	bytes int
 }
 
-// size returns the size of the data of the records up to one, or a part that is more than maxBytes. It reads what it has
-// not read since the last record was rendered.
+// size returns the size of the data of the records up to one, or a part that is more than maxBytes. It reads what it
+// has not read since the last record was rendered.
 func (r *Reader) size(ctx context.Context, upTo int64) (int, error) {
 	if r.sizes.after != r.rendered {
 		r.sizes = sizes{after: r.rendered, upTo: r.rendered}

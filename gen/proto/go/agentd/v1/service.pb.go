@@ -3500,6 +3500,10 @@ type RunRequest_ExecuteRequest struct {
 	// Sends the provider's own response to each try of the turn's model calls, as
 	// RawPayloadReceived. It is kept in the session's log.
 	RawPayloads bool `protobuf:"varint,21,opt,name=raw_payloads,json=rawPayloads,proto3" json:"raw_payloads,omitempty"`
+	// The turn only plans: a call of a tool that changes something, or may (see
+	// Tool.effect), is not asked of a client; its result tells the model so. It holds
+	// for all agents of the tree.
+	PlanMode bool `protobuf:"varint,22,opt,name=plan_mode,json=planMode,proto3" json:"plan_mode,omitempty"`
 	// Makes the session that session_id names, if there is none, under that id;
 	// one that there is is continued. Only for a request that starts a turn, with a
 	// session_id. An id under which a session is made has 1 to 128 of A-Z, a-z, 0-9
@@ -3658,6 +3662,13 @@ func (x *RunRequest_ExecuteRequest) GetUserParts() []*Part {
 func (x *RunRequest_ExecuteRequest) GetRawPayloads() bool {
 	if x != nil {
 		return x.RawPayloads
+	}
+	return false
+}
+
+func (x *RunRequest_ExecuteRequest) GetPlanMode() bool {
+	if x != nil {
+		return x.PlanMode
 	}
 	return false
 }
@@ -4593,7 +4604,7 @@ var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xe7\x10\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x11\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
@@ -4602,7 +4613,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x03end\x18\x04 \x01(\v2 .agentd.v1.RunRequest.EndRequestH\x00R\x03end\x12=\n" +
 	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12S\n" +
 	"\x14interaction_response\x18\x14 \x01(\v2\x1e.agentd.v1.InteractionResponseH\x00R\x13interactionResponse\x122\n" +
-	"\x06attach\x18\x16 \x01(\v2\x18.agentd.v1.AttachRequestH\x00R\x06attach\x1a\xf5\a\n" +
+	"\x06attach\x18\x16 \x01(\v2\x18.agentd.v1.AttachRequestH\x00R\x06attach\x1a\x92\b\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -4619,14 +4630,15 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\ftool_timeout\x18\x10 \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\vtoolTimeout\x12!\n" +
 	"\aturn_id\x18\x11 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x06turnId\x121\n" +
 	"\x0fidempotency_key\x18\x12 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKey\x12+\n" +
-	"\vinstruction\x18\x13 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\vinstruction\x128\n" +
+	"\vinstruction\x18\x13 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x10R\vinstruction\x128\n" +
 	"\n" +
 	"user_parts\x18\x14 \x03(\v2\x0f.agentd.v1.PartB\b\xbaH\x05\x92\x01\x02\x10@R\tuserParts\x12!\n" +
-	"\fraw_payloads\x18\x15 \x01(\bR\vrawPayloads\x12\x16\n" +
+	"\fraw_payloads\x18\x15 \x01(\bR\vrawPayloads\x12\x1b\n" +
+	"\tplan_mode\x18\x16 \x01(\bR\bplanMode\x12\x16\n" +
 	"\x06create\x18\x1e \x01(\bR\x06create\x12,\n" +
 	"\x12initial_state_json\x18! \x01(\tR\x10initialStateJsonB\r\n" +
 	"\v_session_idJ\x04\b\n" +
-	"\x10\vJ\x04\b \x10!J\x04\b\x16\x10\x1eJ\x04\b\x1f\x10 R\tafter_seqR\aobserveR\tagent_ref\x1a1\n" +
+	"\x10\vJ\x04\b \x10!J\x04\b\x17\x10\x1eJ\x04\b\x1f\x10 R\tafter_seqR\aobserveR\tagent_ref\x1a1\n" +
 	"\x10HeartbeatRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xcd\x02\n" +

@@ -3164,9 +3164,14 @@ type GetCapabilitiesResponse struct {
 	// sorted: methods, and fields of requests, by their names in agentd.v1, such as
 	// `SessionService.CreateTurn` and `RunRequest.ExecuteRequest.on_busy`. A request
 	// with a field that is not among them is ERROR_CODE_INVALID_REQUEST.
-	Features      []string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`
-	unknownFields protoimpl.UnknownFields
-	sizeCache     protoimpl.SizeCache
+	Features []string `protobuf:"bytes,7,rep,name=features,proto3" json:"features,omitempty"`
+	// How long the text is, in bytes, that the server puts before the instruction of each
+	// agent; 0 without one.
+	InstructionBytes int64 `protobuf:"varint,10,opt,name=instruction_bytes,json=instructionBytes,proto3" json:"instruction_bytes,omitempty"`
+	// The SHA-256 of that text in hexadecimal digits; empty without one.
+	InstructionSha256 string `protobuf:"bytes,11,opt,name=instruction_sha256,json=instructionSha256,proto3" json:"instruction_sha256,omitempty"`
+	unknownFields     protoimpl.UnknownFields
+	sizeCache         protoimpl.SizeCache
 }
 
 func (x *GetCapabilitiesResponse) Reset() {
@@ -3246,6 +3251,20 @@ func (x *GetCapabilitiesResponse) GetFeatures() []string {
 		return x.Features
 	}
 	return nil
+}
+
+func (x *GetCapabilitiesResponse) GetInstructionBytes() int64 {
+	if x != nil {
+		return x.InstructionBytes
+	}
+	return 0
+}
+
+func (x *GetCapabilitiesResponse) GetInstructionSha256() string {
+	if x != nil {
+		return x.InstructionSha256
+	}
+	return ""
 }
 
 // Provider serves models.
@@ -4907,7 +4926,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"resolution\"V\n" +
 	"\x1aResolveInteractionResponse\x128\n" +
 	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction\"\x18\n" +
-	"\x16GetCapabilitiesRequest\"\xb6\x02\n" +
+	"\x16GetCapabilitiesRequest\"\x92\x03\n" +
 	"\x17GetCapabilitiesResponse\x12\x18\n" +
 	"\aversion\x18\x01 \x01(\tR\aversion\x121\n" +
 	"\tproviders\x18\x02 \x03(\v2\x13.agentd.v1.ProviderR\tproviders\x12#\n" +
@@ -4915,7 +4934,10 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x10max_prompt_bytes\x18\x04 \x01(\x03R\x0emaxPromptBytes\x12*\n" +
 	"\x11max_message_bytes\x18\x05 \x01(\x03R\x0fmaxMessageBytes\x127\n" +
 	"\tretention\x18\x06 \x01(\v2\x19.google.protobuf.DurationR\tretention\x12\x1a\n" +
-	"\bfeatures\x18\a \x03(\tR\bfeatures\"{\n" +
+	"\bfeatures\x18\a \x03(\tR\bfeatures\x12+\n" +
+	"\x11instruction_bytes\x18\n" +
+	" \x01(\x03R\x10instructionBytes\x12-\n" +
+	"\x12instruction_sha256\x18\v \x01(\tR\x11instructionSha256\"{\n" +
 	"\bProvider\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12\x17\n" +
 	"\ahas_key\x18\x02 \x01(\bR\x06hasKey\x12#\n" +

@@ -464,6 +464,71 @@ func (StopReason) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
+// Effect is what a tool does.
+type Tool_Effect int32
+
+const (
+	// It is not known, and counts as an effect.
+	Tool_EFFECT_UNSPECIFIED Tool_Effect = 0
+	// It only reads.
+	Tool_EFFECT_READ Tool_Effect = 1
+	// It changes files or data.
+	Tool_EFFECT_WRITE Tool_Effect = 2
+	// It runs programs.
+	Tool_EFFECT_EXECUTE Tool_Effect = 3
+	// It asks another computer.
+	Tool_EFFECT_NETWORK Tool_Effect = 4
+	// It changes nothing but what belongs to the agent, such as its plan.
+	Tool_EFFECT_INTERNAL Tool_Effect = 5
+)
+
+// Enum value maps for Tool_Effect.
+var (
+	Tool_Effect_name = map[int32]string{
+		0: "EFFECT_UNSPECIFIED",
+		1: "EFFECT_READ",
+		2: "EFFECT_WRITE",
+		3: "EFFECT_EXECUTE",
+		4: "EFFECT_NETWORK",
+		5: "EFFECT_INTERNAL",
+	}
+	Tool_Effect_value = map[string]int32{
+		"EFFECT_UNSPECIFIED": 0,
+		"EFFECT_READ":        1,
+		"EFFECT_WRITE":       2,
+		"EFFECT_EXECUTE":     3,
+		"EFFECT_NETWORK":     4,
+		"EFFECT_INTERNAL":    5,
+	}
+)
+
+func (x Tool_Effect) Enum() *Tool_Effect {
+	p := new(Tool_Effect)
+	*p = x
+	return p
+}
+
+func (x Tool_Effect) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (Tool_Effect) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_types_proto_enumTypes[6].Descriptor()
+}
+
+func (Tool_Effect) Type() protoreflect.EnumType {
+	return &file_agentd_v1_types_proto_enumTypes[6]
+}
+
+func (x Tool_Effect) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use Tool_Effect.Descriptor instead.
+func (Tool_Effect) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4, 0}
+}
+
 // Mode is what to do.
 type PromptCache_Mode int32
 
@@ -501,11 +566,11 @@ func (x PromptCache_Mode) String() string {
 }
 
 func (PromptCache_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[6].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[7].Descriptor()
 }
 
 func (PromptCache_Mode) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[6]
+	return &file_agentd_v1_types_proto_enumTypes[7]
 }
 
 func (x PromptCache_Mode) Number() protoreflect.EnumNumber {
@@ -562,11 +627,11 @@ func (x Thinking_Effort) String() string {
 }
 
 func (Thinking_Effort) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[7].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[8].Descriptor()
 }
 
 func (Thinking_Effort) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[7]
+	return &file_agentd_v1_types_proto_enumTypes[8]
 }
 
 func (x Thinking_Effort) Number() protoreflect.EnumNumber {
@@ -620,11 +685,11 @@ func (x ToolChoice_Mode) String() string {
 }
 
 func (ToolChoice_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[8].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[9].Descriptor()
 }
 
 func (ToolChoice_Mode) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[8]
+	return &file_agentd_v1_types_proto_enumTypes[9]
 }
 
 func (x ToolChoice_Mode) Number() protoreflect.EnumNumber {
@@ -922,7 +987,10 @@ type Tool struct {
 	// `tool_search`, a builtin tool that some providers run, or with a tool of the client
 	// that returns Part.tool, which works with all models. The agent needs one of the two
 	// then. For agents with many tools.
-	Deferred      bool `protobuf:"varint,12,opt,name=deferred,proto3" json:"deferred,omitempty"`
+	Deferred bool `protobuf:"varint,12,opt,name=deferred,proto3" json:"deferred,omitempty"`
+	// What a call of it does to the world, as its client says; nothing checks it. See
+	// ExecuteRequest.plan_mode.
+	Effect        Tool_Effect `protobuf:"varint,13,opt,name=effect,proto3,enum=agentd.v1.Tool_Effect" json:"effect,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -997,6 +1065,13 @@ func (x *Tool) GetDeferred() bool {
 		return x.Deferred
 	}
 	return false
+}
+
+func (x *Tool) GetEffect() Tool_Effect {
+	if x != nil {
+		return x.Effect
+	}
+	return Tool_EFFECT_UNSPECIFIED
 }
 
 // Part is a piece of what a user says, or of a tool's result.
@@ -2521,7 +2596,7 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"modelCalls\x12\x1f\n" +
 	"\x06tokens\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\x06tokens\x12+\n" +
 	"\bcost_usd\x18\x03 \x01(\x01B\x10\xbaH\r\x12\v@\x01)\x00\x00\x00\x00\x00\x00\x00\x00R\acostUsd\x12G\n" +
-	"\twall_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\bwallTime\"\xc2\x02\n" +
+	"\twall_time\x18\x04 \x01(\v2\x19.google.protobuf.DurationB\x0f\xbaH\f\xaa\x01\t\"\x05\b\x80\xe7\x84\x0f2\x00R\bwallTime\"\xff\x03\n" +
 	"\x04Tool\x12?\n" +
 	"\x04name\x18\x01 \x01(\tB+\xbaH(r&\x10\x01\x18@2 ^[A-Za-z_][A-Za-z0-9_.:-]{0,63}$R\x04name\x12-\n" +
 	"\vdescription\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80\x01R\vdescription\x121\n" +
@@ -2529,7 +2604,15 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\atimeout\x18\n" +
 	" \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x05*\x00R\atimeout\x12%\n" +
 	"\x0eneeds_approval\x18\v \x01(\bR\rneedsApproval\x12\x1a\n" +
-	"\bdeferred\x18\f \x01(\bR\bdeferredB\x0f\n" +
+	"\bdeferred\x18\f \x01(\bR\bdeferred\x128\n" +
+	"\x06effect\x18\r \x01(\x0e2\x16.agentd.v1.Tool.EffectB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06effect\"\x80\x01\n" +
+	"\x06Effect\x12\x16\n" +
+	"\x12EFFECT_UNSPECIFIED\x10\x00\x12\x0f\n" +
+	"\vEFFECT_READ\x10\x01\x12\x10\n" +
+	"\fEFFECT_WRITE\x10\x02\x12\x12\n" +
+	"\x0eEFFECT_EXECUTE\x10\x03\x12\x12\n" +
+	"\x0eEFFECT_NETWORK\x10\x04\x12\x13\n" +
+	"\x0fEFFECT_INTERNAL\x10\x05B\x0f\n" +
 	"\r_input_schema\"\xd5\x01\n" +
 	"\x04Part\x12!\n" +
 	"\x04text\x18\x01 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@H\x00R\x04text\x12/\n" +
@@ -2731,7 +2814,7 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_types_proto_rawDescData
 }
 
-var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 9)
+var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
 var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
@@ -2740,65 +2823,67 @@ var file_agentd_v1_types_proto_goTypes = []any{
 	(IncludeHistory)(0),         // 3: agentd.v1.IncludeHistory
 	(AgentKind)(0),              // 4: agentd.v1.AgentKind
 	(StopReason)(0),             // 5: agentd.v1.StopReason
-	(PromptCache_Mode)(0),       // 6: agentd.v1.PromptCache.Mode
-	(Thinking_Effort)(0),        // 7: agentd.v1.Thinking.Effort
-	(ToolChoice_Mode)(0),        // 8: agentd.v1.ToolChoice.Mode
-	(*FieldViolation)(nil),      // 9: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),       // 10: agentd.v1.ExceededLimit
-	(*Warning)(nil),             // 11: agentd.v1.Warning
-	(*Budget)(nil),              // 12: agentd.v1.Budget
-	(*Tool)(nil),                // 13: agentd.v1.Tool
-	(*Part)(nil),                // 14: agentd.v1.Part
-	(*ToolReference)(nil),       // 15: agentd.v1.ToolReference
-	(*InlineData)(nil),          // 16: agentd.v1.InlineData
-	(*FileUri)(nil),             // 17: agentd.v1.FileUri
-	(*Agent)(nil),               // 18: agentd.v1.Agent
-	(*McpAttachment)(nil),       // 19: agentd.v1.McpAttachment
-	(*LlmAgent)(nil),            // 20: agentd.v1.LlmAgent
-	(*Compaction)(nil),          // 21: agentd.v1.Compaction
-	(*GenerationSettings)(nil),  // 22: agentd.v1.GenerationSettings
-	(*PromptCache)(nil),         // 23: agentd.v1.PromptCache
-	(*Thinking)(nil),            // 24: agentd.v1.Thinking
-	(*ToolChoice)(nil),          // 25: agentd.v1.ToolChoice
-	(*SequentialAgent)(nil),     // 26: agentd.v1.SequentialAgent
-	(*ParallelAgent)(nil),       // 27: agentd.v1.ParallelAgent
-	(*LoopAgent)(nil),           // 28: agentd.v1.LoopAgent
-	(*Usage)(nil),               // 29: agentd.v1.Usage
-	(*TokenUsage)(nil),          // 30: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),        // 31: agentd.v1.UsageSummary
-	(*durationpb.Duration)(nil), // 32: google.protobuf.Duration
+	(Tool_Effect)(0),            // 6: agentd.v1.Tool.Effect
+	(PromptCache_Mode)(0),       // 7: agentd.v1.PromptCache.Mode
+	(Thinking_Effort)(0),        // 8: agentd.v1.Thinking.Effort
+	(ToolChoice_Mode)(0),        // 9: agentd.v1.ToolChoice.Mode
+	(*FieldViolation)(nil),      // 10: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),       // 11: agentd.v1.ExceededLimit
+	(*Warning)(nil),             // 12: agentd.v1.Warning
+	(*Budget)(nil),              // 13: agentd.v1.Budget
+	(*Tool)(nil),                // 14: agentd.v1.Tool
+	(*Part)(nil),                // 15: agentd.v1.Part
+	(*ToolReference)(nil),       // 16: agentd.v1.ToolReference
+	(*InlineData)(nil),          // 17: agentd.v1.InlineData
+	(*FileUri)(nil),             // 18: agentd.v1.FileUri
+	(*Agent)(nil),               // 19: agentd.v1.Agent
+	(*McpAttachment)(nil),       // 20: agentd.v1.McpAttachment
+	(*LlmAgent)(nil),            // 21: agentd.v1.LlmAgent
+	(*Compaction)(nil),          // 22: agentd.v1.Compaction
+	(*GenerationSettings)(nil),  // 23: agentd.v1.GenerationSettings
+	(*PromptCache)(nil),         // 24: agentd.v1.PromptCache
+	(*Thinking)(nil),            // 25: agentd.v1.Thinking
+	(*ToolChoice)(nil),          // 26: agentd.v1.ToolChoice
+	(*SequentialAgent)(nil),     // 27: agentd.v1.SequentialAgent
+	(*ParallelAgent)(nil),       // 28: agentd.v1.ParallelAgent
+	(*LoopAgent)(nil),           // 29: agentd.v1.LoopAgent
+	(*Usage)(nil),               // 30: agentd.v1.Usage
+	(*TokenUsage)(nil),          // 31: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),        // 32: agentd.v1.UsageSummary
+	(*durationpb.Duration)(nil), // 33: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	32, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
-	32, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
-	16, // 2: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
-	17, // 3: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
-	15, // 4: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
-	20, // 5: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
-	26, // 6: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
-	27, // 7: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
-	28, // 8: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
-	18, // 9: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
-	19, // 10: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
-	22, // 11: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
-	3,  // 12: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
-	21, // 13: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
-	24, // 14: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
-	25, // 15: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
-	23, // 16: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
-	6,  // 17: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
-	32, // 18: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
-	7,  // 19: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
-	8,  // 20: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
-	18, // 21: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
-	18, // 22: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
-	18, // 23: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	30, // 24: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
-	25, // [25:25] is the sub-list for method output_type
-	25, // [25:25] is the sub-list for method input_type
-	25, // [25:25] is the sub-list for extension type_name
-	25, // [25:25] is the sub-list for extension extendee
-	0,  // [0:25] is the sub-list for field type_name
+	33, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	33, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	6,  // 2: agentd.v1.Tool.effect:type_name -> agentd.v1.Tool.Effect
+	17, // 3: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
+	18, // 4: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
+	16, // 5: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
+	21, // 6: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
+	27, // 7: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
+	28, // 8: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
+	29, // 9: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
+	19, // 10: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
+	20, // 11: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
+	23, // 12: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
+	3,  // 13: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
+	22, // 14: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
+	25, // 15: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
+	26, // 16: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
+	24, // 17: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
+	7,  // 18: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
+	33, // 19: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
+	8,  // 20: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
+	9,  // 21: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
+	19, // 22: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
+	19, // 23: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
+	19, // 24: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
+	31, // 25: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	26, // [26:26] is the sub-list for method output_type
+	26, // [26:26] is the sub-list for method input_type
+	26, // [26:26] is the sub-list for extension type_name
+	26, // [26:26] is the sub-list for extension extendee
+	0,  // [0:26] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_types_proto_init() }
@@ -2831,7 +2916,7 @@ func file_agentd_v1_types_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
-			NumEnums:      9,
+			NumEnums:      10,
 			NumMessages:   23,
 			NumExtensions: 0,
 			NumServices:   0,
