@@ -26,12 +26,18 @@ import (
 // [Control] ends or cancels the turn.
 func (c *Client) Attach(ctx context.Context, sessionID string, opts ...AttachOption) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		req, rc, err := c.prepareAttach(sessionID, opts)
+		run, end, err := c.withServers(ctx)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		c.yieldRun(ctx, req, rc, yield)
+		defer end()
+		req, rc, err := run.prepareAttach(sessionID, opts)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		run.yieldRun(ctx, req, rc, yield)
 	}
 }
 

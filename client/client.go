@@ -85,12 +85,18 @@ func New(baseURL string, opts ...Option) *Client {
 // not returned is left behind and its result is dropped.
 func (c *Client) Run(ctx context.Context, agent *Agent, prompt string, opts ...RunOption) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		req, rc, err := c.prepare(agent, prompt, runOptions(opts))
+		run, end, err := c.withServers(ctx)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		c.yieldRun(ctx, req, rc, yield)
+		defer end()
+		req, rc, err := run.prepare(agent, prompt, runOptions(opts))
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		run.yieldRun(ctx, req, rc, yield)
 	}
 }
 

@@ -30,6 +30,7 @@ type config struct {
 	connect     []connect.ClientOption
 	defaults    []option // of the runs, in order
 	attachments map[string]*ToolSet
+	mcpServers  []MCPServer
 	reconnect   ReconnectPolicy
 	journalDir  string
 	token       TokenSource // nil: no credential is sent

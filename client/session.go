@@ -58,12 +58,18 @@ func (s *Session) ID() string { return s.id }
 // Stream starts a turn and yields what happens until it ends, as [Client.Run] does.
 func (s *Session) Stream(ctx context.Context, prompt string, opts ...SendOption) iter.Seq2[*Event, error] {
 	return func(yield func(*Event, error) bool) {
-		req, rc, err := s.prepare(prompt, opts)
+		run, end, err := s.client.withServers(ctx)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		s.client.yieldRun(ctx, req, rc, s.noting(yield))
+		defer end()
+		req, rc, err := s.prepare(run, prompt, opts)
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		run.yieldRun(ctx, req, rc, s.noting(yield))
 	}
 }
 
@@ -76,7 +82,12 @@ func (s *Session) Send(ctx context.Context, prompt string, opts ...SendOption) (
 // runs its tool calls, nor answers what it asks people, until somebody attaches. [Turn].Warnings
 // has what of the request was left out.
 func (s *Session) Start(ctx context.Context, prompt string, opts ...SendOption) (*Turn, error) {
-	req, rc, err := s.prepare(prompt, opts)
+	run, end, err := s.client.withServers(ctx)
+	if err != nil {
+		return nil, err
+	}
+	defer end()
+	req, rc, err := s.prepare(run, prompt, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -112,12 +123,18 @@ func (s *Session) Attach(ctx context.Context, opts ...AttachOption) iter.Seq2[*E
 			all = append(all, option{useAttach, func(c *runConfig) { c.turnID, c.after = turn, &seq }})
 		}
 		s.mu.Unlock()
-		req, rc, err := s.client.prepareAttach(s.id, append(all, opts...))
+		run, end, err := s.client.withServers(ctx)
 		if err != nil {
 			yield(nil, err)
 			return
 		}
-		s.client.yieldRun(ctx, req, rc, s.noting(yield))
+		defer end()
+		req, rc, err := run.prepareAttach(s.id, append(all, opts...))
+		if err != nil {
+			yield(nil, err)
+			return
+		}
+		run.yieldRun(ctx, req, rc, s.noting(yield))
 	}
 }
 
@@ -128,15 +145,15 @@ func SendAs[T any](ctx context.Context, s *Session, prompt string, opts ...SendO
 	return decoded[T](result, err)
 }
 
-// prepare makes the request for a turn.
-func (s *Session) prepare(prompt string, opts []SendOption) (*agentdv1.RunRequest, *runConfig, error) {
+// prepare makes the request for a turn, which run is to have.
+func (s *Session) prepare(run *Client, prompt string, opts []SendOption) (*agentdv1.RunRequest, *runConfig, error) {
 	if s.id == "" {
 		return nil, nil, errorf(ErrInvalidRequest, "client.Session needs the id of a session")
 	}
 	s.mu.Lock()
 	create := s.create
 	s.mu.Unlock()
-	return s.client.prepare(nil, prompt, func(rc *runConfig) {
+	return run.prepare(nil, prompt, func(rc *runConfig) {
 		sendOptions(s.opts)(rc)
 		sendOptions(opts)(rc)
 		rc.sessionID, rc.create = s.id, create

@@ -81,7 +81,7 @@ func TestWhereOptionsApply(t *testing.T) {
 		"New": {
 			client.WithHTTPClient, client.WithTLSConfig, client.WithHeartbeatInterval, client.WithGrace, client.WithMaxMessageBytes,
 			client.WithMaxResultBytes, client.WithGRPC, client.WithGRPCWeb, client.WithConnectOptions, client.WithLogger,
-			client.WithAttachment, client.WithReconnect, client.WithToolJournal,
+			client.WithAttachment, client.WithMCPServer, client.WithReconnect, client.WithToolJournal,
 		},
 		"Watch":                             {client.WithCursor},
 		"New Run Send Attach request Watch": {client.WithHeader, client.WithProviderKey},

@@ -66,6 +66,15 @@ func (s *ToolSet) add(t *tool, err error) error {
 	return nil
 }
 
+// Replace has the set hold the tools of another one in place of its own, for runs that start from then on.
+func (s *ToolSet) Replace(with *ToolSet) {
+	byName := make(map[string]*tool)
+	err := with.copyTo(byName)
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.byName, s.err = byName, err
+}
+
 // copyTo adds the set's tools to dst and returns why an Add failed, if one did.
 func (s *ToolSet) copyTo(dst map[string]*tool) error {
 	s.mu.Lock()
