@@ -25,7 +25,9 @@
 // If the servers of a Build have more than 100 tools, all are deferred, see [client.Deferred].
 //
 // Each call asks the gate first. What a server says of its tools (readOnlyHint and the like) grants
-// nothing; it only decides whether a call is repeated after the connection was lost.
+// nothing: their effect is client.EffectNetwork, so that none runs in plan mode. It only decides whether a call is
+// repeated after the connection was lost, or after this program has ended in the middle of it, see
+// [client.Call.Begin].
 //
 // A server that has resources gets one more tool, <server>_read_resource; its prompts are for people,
 // see [Server.Prompts].

@@ -229,6 +229,11 @@ func (s *Server) addTool(set *client.ToolSet, t *sdk.Tool) (string, error) {
 		if err := s.ask(ctx, name); err != nil {
 			return nil, err
 		}
+		if !mayRepeat(t) {
+			if err := client.CallFrom(ctx).Begin(); err != nil {
+				return nil, err
+			}
+		}
 		res, err := s.callTool(ctx, t, args)
 		if err != nil {
 			return nil, err
@@ -244,7 +249,7 @@ func (s *Server) addTool(set *client.ToolSet, t *sdk.Tool) (string, error) {
 
 // toolOptions are those of all tools.
 func (s *Server) toolOptions() []client.ToolOption {
-	var opts []client.ToolOption
+	opts := []client.ToolOption{client.ToolEffect(client.EffectNetwork)}
 	if s.b.gate != nil || s.b.elicit != nil {
 		// A person may take long to answer; the call itself has a limit of its own.
 		opts = append(opts, client.ToolTimeout(maxAnswer))

@@ -178,6 +178,58 @@ func TestGate(t *testing.T) {
 	}
 }
 
+// TestPlanMode: what a server says of its tools lets none run.
+func TestPlanMode(t *testing.T) {
+	log := filepath.Join(t.TempDir(), "log")
+	s := build(t, map[string]any{"s": program(t, "plain")}, nil)[0]
+	script := fmt.Sprintf(`{"answers":[{"calls":[{"name":"s_wait_readonly","args":{"text":%q}}]},
+		{"when":{},"text":"told {{tool_result \"s_wait_readonly\"}}"}]}`, log)
+	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"m": script}})
+	c := d.Client(client.WithAttachment("s", s.ToolSet()))
+	got, err := c.Do(t.Context(), client.LLM("m", "scripted/m", client.AttachedTools("s")), "go", client.WithPlanMode())
+	if err != nil || !strings.Contains(got.Text, "plan mode: s_wait_readonly (NETWORK) was not run") || count(log, "called") > 0 {
+		t.Errorf("got %+v, %v", got, err)
+	}
+}
+
+// TestBegun: a call that was under way when its program ended is not made again by the next one, unless it may be.
+func TestBegun(t *testing.T) {
+	for tool, again := range map[string]bool{"wait": false, "wait_readonly": true} {
+		log, journal := filepath.Join(t.TempDir(), "log"), t.TempDir()
+		s := build(t, map[string]any{"s": program(t, "plain")}, nil)[0]
+		script := fmt.Sprintf(`{"answers":[{"calls":[{"name":"s_%s","args":{"text":%q}}]},{"when":{},"text":"done"}]}`, tool, log)
+		d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"m": script}})
+		program := func() *client.Client {
+			return d.Client(client.WithAttachment("s", s.ToolSet()), client.WithToolJournal(journal))
+		}
+		ctx, end := context.WithCancel(t.Context())
+		go func() {
+			eventually(t, "the call is under way", func() bool { return count(log, "called") > 0 })
+			end()
+		}()
+		session := ""
+		agent := client.LLM("m", "scripted/m", client.AttachedTools("s"))
+		for event, err := range program().Run(ctx, agent, "go", client.WithOnLeave(client.OnLeaveDetach)) {
+			if err == nil && event.SessionID != "" {
+				session = event.SessionID
+			}
+		}
+		var got *client.ToolCallAnswered
+		for event, err := range program().Attach(t.Context(), session) {
+			if err != nil {
+				t.Fatal(err)
+			}
+			if a, ok := event.Data.(*client.ToolCallAnswered); ok {
+				got = a
+			}
+		}
+		n := count(log, "called")
+		if got == nil || again != (got.Output == "done") || again != (n == 2) || !again && !strings.Contains(got.Error, "may have happened") {
+			t.Errorf("%s: called %d times, got %+v", tool, n, got)
+		}
+	}
+}
+
 // TestListChanged: the next turn has the tools that the server has now, from the same set.
 func TestListChanged(t *testing.T) {
 	for name, entry := range wires(t) {
