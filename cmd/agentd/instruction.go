@@ -121,10 +121,8 @@ func llms(a *agentdv1.Agent, above []string) (out []llmAgent) {
 	if a.GetLlm() != nil {
 		out = append(out, llmAgent{strings.Join(path, "/"), a.GetLlm().GetInstruction()})
 	}
-	for _, below := range slices.Concat(
-		a.GetLlm().GetSubAgents(), a.GetSequential().GetAgents(), a.GetParallel().GetAgents(), a.GetLoop().GetAgents(),
-	) {
-		out = append(out, llms(below, path)...)
+	for _, b := range below(a) {
+		out = append(out, llms(b, path)...)
 	}
 	return out
 }

@@ -26,6 +26,10 @@ const asMain = "AGENTD_TEST_AS_MAIN"
 
 func TestMain(m *testing.M) {
 	debug.SetGCPercent(400) // little is alive at a time, and collecting it costs, in the processes that tests start too
+	if os.Getenv(asMCP) != "" {
+		serveMCP()
+		return
+	}
 	if os.Getenv(asMain) != "" {
 		if fault := os.Getenv(storeFails); fault != "" {
 			os.Exit(mainThatFails(fault))

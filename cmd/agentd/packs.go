@@ -6,9 +6,11 @@ import (
 	"slices"
 
 	"github.com/alecthomas/kong"
+	"google.golang.org/protobuf/proto"
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/client/conf"
+	"github.com/apzuk3/agentd/client/mcp"
 	"github.com/apzuk3/agentd/client/memory"
 	"github.com/apzuk3/agentd/client/permit"
 	"github.com/apzuk3/agentd/client/skills"
@@ -24,6 +26,8 @@ type packFlags struct {
 	DisableTools   []string `noenv:"" placeholder:"NAME,NAME" help:"${pack_disable}"`
 	Permissions    string   `noenv:"" enum:"${pack_modes}" default:"" placeholder:"MODE" help:"${pack_permissions}"`
 	NoMemory       bool     `noenv:"" help:"${pack_no_memory}"`
+
+	bare bool // a model alone, which has no tools
 }
 
 var toolsGroup = kong.Group{Key: "tools", Title: "Flags of the tools and instructions of a project:"}
@@ -34,12 +38,15 @@ type project struct {
 	layers []memory.Layer // of the instruction; none if the project and the user have nothing to say
 }
 
-// pack is the tools that agents of a turn may name without anybody declaring them. A nil pack has none.
+// pack is the tools that agents of a turn may name without anybody declaring them, and those of the MCP servers of the
+// project. A nil pack has none.
 type pack struct {
 	reg     *tools.Registry
 	gate    *cli.Gate
+	servers []*mcp.Server
 	options []client.Option
 	plans   bool // the mode is plan
+	permits *permit.Gate
 }
 
 // project reads what the current folder adds for a tree; file is nil if that is not known.
@@ -50,7 +57,8 @@ func (f *packFlags) project(p *process, file *agentfile.File) (*project, error) 
 			return nil, usage("--disable-tools: %w", err)
 		}
 	}
-	if f.NoBuiltinTools && f.NoMemory {
+	attaches := !f.bare && (file == nil || attachesServers(file.Agent))
+	if f.NoBuiltinTools && f.NoMemory && !attaches {
 		return &project{}, nil
 	}
 	cfg, err := conf.Load(".")
@@ -66,8 +74,14 @@ func (f *packFlags) project(p *process, file *agentfile.File) (*project, error) 
 	}
 	out := &project{}
 	known := skills.Load(cfg.Root)
-	if !f.NoBuiltinTools && (file == nil || len(named) > 0) {
-		if out.pack, err = newPack(p, cfg, enabled, known); err != nil {
+	if f.NoBuiltinTools {
+		enabled, known, named = tools.Builtins{}, &skills.Set{}, nil
+	}
+	if attaches || len(named) > 0 {
+		if out.pack, err = newPack(p, cfg, enabled, known); err == nil && attaches {
+			err = out.pack.connect(p, cfg)
+		}
+		if err != nil {
 			return nil, &codedError{code: exitUsage, err: err}
 		}
 	}
@@ -99,6 +113,7 @@ func newPack(p *process, cfg *conf.Config, enabled tools.Builtins, known *skills
 	if err != nil {
 		return nil, err
 	}
+	out.permits = gate
 	if out.reg, err = tools.Build(cfg, gate, enabled); err != nil {
 		return nil, err
 	}
@@ -111,12 +126,31 @@ func newPack(p *process, cfg *conf.Config, enabled tools.Builtins, known *skills
 	return out, nil
 }
 
+// connect starts the MCP servers of the project.
+func (k *pack) connect(p *process, cfg *conf.Config) (err error) {
+	ctx, stop := p.context()
+	defer stop()
+	notice := mcp.OnNotice(func(text string) { p.notef("%s", text) })
+	k.servers, err = mcp.Build(ctx, filepath.Join(cfg.Root, conf.Folder), k.permits, nil, notice)
+	for _, s := range k.servers {
+		if s.Err != nil {
+			p.notef("the MCP server %s has failed: %v", s.Name, s.Err)
+		}
+		k.options = append(k.options, client.WithAttachment(s.Name, s.ToolSet()))
+	}
+	return err
+}
+
 // serve has the person of a turn asked what its tools may do.
 func (k *pack) serve(t *cli.Turn) {
-	if k != nil {
-		t.Builtins = k.reg.Set
-		k.gate.For(t)
+	if k == nil {
+		return
 	}
+	for _, s := range k.servers {
+		t.Builtins = append(t.Builtins, s.ToolSet())
+	}
+	t.Builtins = append(t.Builtins, k.reg.Set)
+	k.gate.For(t)
 }
 
 // client are the options of the client that runs the tools.
@@ -129,9 +163,43 @@ func (k *pack) client() []client.Option {
 
 // close ends what the tools have left running.
 func (k *pack) close() {
-	if k != nil {
-		_ = k.reg.Close()
+	if k == nil {
+		return
 	}
+	_ = k.reg.Close()
+	for _, s := range k.servers {
+		_ = s.Close()
+	}
+}
+
+// below are the agents right below another one.
+func below(a *agentdv1.Agent) []*agentdv1.Agent {
+	return slices.Concat(
+		a.GetLlm().GetSubAgents(), a.GetSequential().GetAgents(), a.GetParallel().GetAgents(), a.GetLoop().GetAgents())
+}
+
+// attachesServers reports whether a tree attaches MCP servers.
+func attachesServers(a *agentdv1.Agent) bool {
+	return len(a.GetLlm().GetMcpAttachments()) > 0 || slices.ContainsFunc(below(a), attachesServers)
+}
+
+// detached is a tree without its MCP servers, whose tools only they know.
+func detached(a *agentdv1.Agent) *agentdv1.Agent {
+	if !attachesServers(a) {
+		return a
+	}
+	a = proto.CloneOf(a)
+	var strip func(*agentdv1.Agent)
+	strip = func(a *agentdv1.Agent) {
+		if a.GetLlm() != nil {
+			a.GetLlm().McpAttachments = nil
+		}
+		for _, b := range below(a) {
+			strip(b)
+		}
+	}
+	strip(a)
+	return a
 }
 
 // packed returns the tools of the pack that a tree names and that are not declared.
@@ -142,10 +210,8 @@ func packed(a *agentdv1.Agent, declared []*agentdv1.Tool) (names []string) {
 			names = append(names, name)
 		}
 	}
-	for _, below := range slices.Concat(
-		a.GetLlm().GetSubAgents(), a.GetSequential().GetAgents(), a.GetParallel().GetAgents(), a.GetLoop().GetAgents(),
-	) {
-		names = append(names, packed(below, declared)...)
+	for _, b := range below(a) {
+		names = append(names, packed(b, declared)...)
 	}
 	return names
 }
@@ -159,6 +225,6 @@ func withPack(rules agentfile.Rules) agentfile.Rules {
 				all = append(all, &agentdv1.Tool{Name: name, Description: "a tool of agentd run"})
 			}
 		}
-		return rules(a, all)
+		return rules(detached(a), all)
 	}
 }

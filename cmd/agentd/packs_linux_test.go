@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"os/exec"
@@ -9,6 +10,8 @@ import (
 	"syscall"
 	"testing"
 	"time"
+
+	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/apzuk3/agentd/client/memory"
 	"github.com/apzuk3/agentd/internal/test/ttytest"
@@ -186,6 +189,58 @@ func TestInstruction(t *testing.T) {
 	if alone := run("run", "-m", "scripted/coder", "x", "-o", "text"); !strings.Contains(alone, "Project {rules}.") || strings.Contains(alone, "A skill") {
 		t.Errorf("a model alone: %s", alone)
 	}
+}
+
+// asMCP makes the test binary be an MCP server.
+const asMCP = "AGENTD_TEST_AS_MCP"
+
+// serveMCP serves two tools on standard input and output.
+func serveMCP() {
+	type in struct {
+		Text string `json:"text"`
+	}
+	s := sdk.NewServer(&sdk.Implementation{Name: "words", Version: "1"}, nil)
+	for name, change := range map[string]func(string) string{"shout": strings.ToUpper, "whisper": strings.ToLower} {
+		sdk.AddTool(s, &sdk.Tool{Name: name, Description: "Says it otherwise"},
+			func(_ context.Context, _ *sdk.CallToolRequest, in in) (*sdk.CallToolResult, any, error) {
+				return &sdk.CallToolResult{Content: []sdk.Content{&sdk.TextContent{Text: change(in.Text)}}}, nil, nil
+			})
+	}
+	if err := s.Run(context.Background(), &sdk.StdioTransport{}); err != nil {
+		os.Exit(1)
+	}
+}
+
+// TestAttachedServers: agents of a file get the tools of the project's MCP servers that they attach, behind the gate; one that
+// does not start hurts none.
+func TestAttachedServers(t *testing.T) {
+	t.Parallel()
+	c := newCoder(t, "answers:\n  - when: {step: 1}\n    calls: [{name: words_shout, args: {text: hello}}, {name: words_whisper, args: {text: HELLO}}]\n"+
+		"  - when: {}\n    text: 'Told: {{tool_result \"words_shout\"}}, {{tool_result \"words_whisper\"}}'\n",
+		`{"version": 1, "permissions": {"allow": ["mcp:words_*"], "deny": ["mcp:*_whisper"]}}`)
+	for name, text := range map[string]string{
+		".agents/mcp.json": fmt.Sprintf(`{"version": 1, "servers": {"words": {"transport": "stdio", "command": %q, "env": {"AGENTD_TEST_AS_MCP": "1"}},
+			"gone": {"transport": "stdio", "command": "no-such-program"}}}`, os.Args[0]),
+		"coder.yaml": "agent:\n  name: coder\n  llm: {model: scripted/coder, mcp_attachments: [{mcp_name: words}]}\n",
+	} {
+		if err := os.WriteFile(filepath.Join(c.dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if out, err := c.command("validate", "coder.yaml").CombinedOutput(); err != nil {
+		t.Errorf("%v: %s", err, out)
+	}
+	out, err := c.command("run", "coder.yaml", "go", "-o", "text").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	contains(t, string(out), "Told: HELLO", `the rule "mcp:*_whisper" of permissions.deny forbids it`, "the MCP server gone has failed")
+	session := sessionOf(t, string(out))
+	out, err = c.command("run", "--session", session, "again", "-o", "text", "--no-builtin-tools").CombinedOutput()
+	if err != nil {
+		t.Fatalf("%v: %s", err, out)
+	}
+	contains(t, string(out), "Told: HELLO")
 }
 
 // TestKilledInACommand: a client that is killed while a command runs does not run it again when it comes back: the command

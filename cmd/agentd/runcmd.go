@@ -272,7 +272,9 @@ func (c *runCmd) task(p *process) (*task, error) {
 // readProject reads what the current folder adds to the task.
 func (c *runCmd) readProject(p *process, t *task) (err error) {
 	flags := c.packFlags
-	flags.NoBuiltinTools = flags.NoBuiltinTools || c.Model != "" // a model alone has no tools
+	if c.Model != "" {
+		flags.NoBuiltinTools, flags.bare = true, true
+	}
 	t.project, err = flags.project(p, t.file)
 	return err
 }

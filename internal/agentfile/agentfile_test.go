@@ -113,7 +113,7 @@ func TestParseProblems(t *testing.T) {
 		"unknown top": {agent + "tool: []\n", []string{`2:1: unknown field "tool"; did you mean tools?`}},
 		"unknown": {"agent:\n  name: a\n  llm:\n    modell: echo\n    toolNames: [x]\n    zzzzzz: 1\n", []string{
 			`4:5: a: unknown field "modell"; did you mean model?`, `5:5: a: unknown field "toolNames"; did you mean tool_names?`,
-			`6:5: a: unknown field "zzzzzz"; there are builtin_tools, compaction, fallback_models, generation, include_history, instruction, model, output_key, output_schema, sub_agents, tool_names`,
+			`6:5: a: unknown field "zzzzzz"; there are builtin_tools, compaction, fallback_models, generation, include_history, instruction, mcp_attachments, model, output_key, output_schema, sub_agents, tool_names`,
 		}},
 		"wrong types": {"agent:\n  name: 4\n  description: yes please\n  loop: {max_iterations: -1, agents: {name: x}}\n", []string{
 			`2:9: ?: name: want text, got the number 4; write it as "4"`, `4:26: ?: max_iterations: want a whole number from 0 to 4294967295, got the number -1`,
@@ -122,7 +122,7 @@ func TestParseProblems(t *testing.T) {
 		"two kinds": {"agent:\n  name: a\n  llm: {model: echo}\n  sequential: {agents: []}\n", []string{"4:3: a: llm and sequential: only one of llm, sequential, parallel, loop may be there"}},
 		"deep path": {"agent:\n  name: a\n  parallel:\n    agents:\n      - name: b\n        llm: {model: true}\n", []string{`6:22: a/b: model: want text, got true; write it as "true"`}},
 		"empty":     {"agent:\n  name:\n  llm: {model: echo}\n", []string{"2:8: ?: name: want text, got nothing"}},
-		"mcp":       {"agent: {name: a, llm: {model: echo, mcp_attachments: []}}\n", []string{"1:37: a: mcp_attachments: no MCP servers are attached here"}},
+		"mcp":       {"agent: {name: a, llm: {model: echo, mcp_attachments: [{name: x}]}}\n", []string{`1:56: a: unknown field "name"`}},
 		"tools": {agent + "tools:\n  - {name: x, description: d}\n  - name: y\n    description: d\n    command: ls -l\n    timeout: 5\n    needs_approval: maybe\n  - {name: z, description: d, command: [], timeout: -1s}\n  - w\n", []string{
 			"3:5: tool x: no command: name the program", "6:14: tool y: command: want a list of the program", "7:14: tool y: timeout: want a duration such as 30s or 1m30s, got the number 5",
 			`8:21: tool y: needs_approval: want true or false, got the text "maybe"`, "9:40: tool z: command: want a list", "9:53: tool z: timeout: -1s is not above 0", "10:5: tools[3]: want a mapping of fields, got text",

@@ -26,11 +26,6 @@ const maxMessage = 3 << 20
 // start is the place of what is wrong with a whole file.
 var start = yamlfile.Position{Line: 1, Column: 1}
 
-// refused are fields of the protocol that mean nothing in a file, and why.
-var refused = map[protoreflect.Name]string{
-	"mcp_attachments": "no MCP servers are attached here; declare the tools in this file and name them in tool_names",
-}
-
 // decoder turns nodes into messages. It continues after a problem.
 type decoder struct {
 	file     *File
@@ -205,10 +200,6 @@ func (d *decoder) message(n *yamlfile.Node, m protoreflect.Message, more map[str
 		fd := desc.Fields().ByName(protoreflect.Name(p.Key))
 		if fd == nil {
 			d.problemf(p.Pos, "%s", unknown(p.Key, fields(desc, more)))
-			continue
-		}
-		if why, ok := refused[fd.Name()]; ok {
-			d.problemf(p.Pos, "%s: %s", p.Key, why)
 			continue
 		}
 		if of := fd.ContainingOneof(); of != nil && !of.IsSynthetic() {

@@ -15,9 +15,7 @@ import (
 func fields[V any](desc protoreflect.MessageDescriptor, more map[string]V) []string {
 	out := slices.Collect(maps.Keys(more))
 	for i := range desc.Fields().Len() {
-		if name := desc.Fields().Get(i).Name(); refused[name] == "" {
-			out = append(out, string(name))
-		}
+		out = append(out, string(desc.Fields().Get(i).Name()))
 	}
 	slices.Sort(out)
 	return out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"crypto/rand"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -28,8 +29,8 @@ type Turn struct {
 	Conn *Conn
 	// Tools run in this process; may be nil. See AddTool.
 	Tools *client.ToolSet
-	// Builtins do too; one of Tools of the same name hides one of these. It may be nil.
-	Builtins *client.ToolSet
+	// Builtins do too; of two of the same name the later counts, and before all of these one of Tools.
+	Builtins []*client.ToolSet
 	// Screen shows what happens.
 	Screen Screen
 	// Person is asked; nil: nobody is there to be asked.
@@ -42,6 +43,9 @@ type Turn struct {
 	once          sync.Once
 	found         chan struct{} // see begun
 }
+
+// toolSets are the tools of the turn; of two of the same name the later counts.
+func (t *Turn) toolSets() []*client.ToolSet { return append(slices.Clip(t.Builtins), t.Tools) }
 
 // begun is closed when the turn is known.
 func (t *Turn) begun() chan struct{} {
@@ -142,7 +146,10 @@ func (t *Turn) create(ctx context.Context, prompt Prompt) (*client.Turn, error) 
 	default:
 		session = t.Conn.Client.Session(prompt.Session, client.WithAgent(prompt.Agent))
 	}
-	opts := append(prompt.options(), client.WithTools(t.Builtins), client.WithTools(t.Tools))
+	opts := prompt.options()
+	for _, set := range t.toolSets() {
+		opts = append(opts, client.WithTools(set))
+	}
 	begun, lost := time.Now(), false
 	more := func(e *Error) bool {
 		lost = lost || e.unknownOutcome()
@@ -213,7 +220,10 @@ func (t *Turn) follow(ctx context.Context, turn *client.Turn) (*Ending, error) {
 	asked := newQuestions(ctx, t)
 	t.asked.Store(asked)
 	defer asked.close()
-	opts := []client.AttachOption{client.WithTools(t.Builtins), client.WithTools(t.Tools)}
+	var opts []client.AttachOption
+	for _, set := range t.toolSets() {
+		opts = append(opts, client.WithTools(set))
+	}
 	if t.Person != nil {
 		opts = append(opts, client.WithPrompter(asked))
 	}

@@ -260,7 +260,7 @@ var rooms = []room{
 		knows: "the command line as a user of package client: what to ask a daemon and how to show it; neither connections nor the server"},
 
 	{path: "cmd/agentd", floor: 4,
-		may: []string{"internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/memory", "client/permit", "client/skills", "client/tools", "client/terminal", gen, protobuf,
+		may: []string{"internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/mcp", "client/memory", "client/permit", "client/skills", "client/tools", "client/terminal", gen, protobuf,
 			"github.com/KimMachineGun/automemlimit", "github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model", "session", "session/principal"}, tests: []string{"client", gen},
