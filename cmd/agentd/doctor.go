@@ -62,11 +62,11 @@ type findings struct {
 	failed bool
 }
 
-func (f *findings) ok(check, format string, args ...any)   { f.add(check, "ok", format, args...) }
-func (f *findings) warn(check, format string, args ...any) { f.add(check, "warn", format, args...) }
-func (f *findings) fail(check, format string, args ...any) { f.add(check, "fail", format, args...) }
+func (f *findings) okf(check, format string, args ...any)   { f.addf(check, "ok", format, args...) }
+func (f *findings) warnf(check, format string, args ...any) { f.addf(check, "warn", format, args...) }
+func (f *findings) failf(check, format string, args ...any) { f.addf(check, "fail", format, args...) }
 
-func (f *findings) add(check, result, format string, args ...any) {
+func (f *findings) addf(check, result, format string, args ...any) {
 	f.all = append(f.all, finding{check, result, fmt.Sprintf(format, args...)})
 	f.failed = f.failed || result == "fail"
 }
@@ -106,44 +106,44 @@ func (c *doctorCmd) print(p *process, one finding) error {
 func (c *doctorCmd) project(ctx context.Context, f *findings) {
 	cfg, err := conf.Load(".")
 	if err != nil {
-		f.fail("settings", "%v", err)
+		f.failf("settings", "%v", err)
 		return
 	}
 	gate, err := permit.New(cfg, nil)
 	if err != nil {
-		f.fail("settings", "%s: %v", cfg.Path(), err)
+		f.failf("settings", "%s: %v", cfg.Path(), err)
 		return
 	}
 	where := cfg.Path()
 	if _, err := os.Stat(where); errors.Is(err, fs.ErrNotExist) {
 		where = "the defaults, without " + where
 	}
-	f.ok("settings", "%s; mode %s", where, cfg.Permissions.Mode)
+	f.okf("settings", "%s; mode %s", where, cfg.Permissions.Mode)
 	known := skills.Load(cfg.Root)
 	layers, warnings := memory.Layers(cfg.Root, "")
 	for _, l := range layers[1:] {
-		f.ok("memory", "%s, %d bytes", l.Source, l.Size)
+		f.okf("memory", "%s, %d bytes", l.Source, l.Size)
 	}
 	for _, w := range warnings {
-		f.warn("memory", "%s", w)
+		f.warnf("memory", "%s", w)
 	}
 	if n := len(known.All()); n > 0 {
-		f.ok("skills", "%d can be loaded", n)
+		f.okf("skills", "%d can be loaded", n)
 	}
 	for _, w := range known.Warnings {
-		f.warn("skills", "%s", w)
+		f.warnf("skills", "%s", w)
 	}
 	servers, err := mcp.Build(ctx, filepath.Join(cfg.Root, conf.Folder), gate, nil, mcp.OnNotice(func(text string) {
-		f.warn("mcp", "%s", text)
+		f.warnf("mcp", "%s", text)
 	}))
 	if err != nil {
-		f.fail("mcp", "%v", err)
+		f.failf("mcp", "%v", err)
 	}
 	for _, s := range servers {
 		if s.Err != nil {
-			f.fail("mcp", "%s: %v", s.Name, s.Err)
+			f.failf("mcp", "%s: %v", s.Name, s.Err)
 		} else {
-			f.ok("mcp", "%s has %d tools", s.Name, len(s.Tools))
+			f.okf("mcp", "%s has %d tools", s.Name, len(s.Tools))
 		}
 	}
 	for _, s := range servers {
@@ -162,19 +162,19 @@ func keepsJournal(p *process, f *findings) {
 		made, err = os.CreateTemp(dir, ".doctor-*")
 	}
 	if err != nil {
-		f.warn("journal", "what tools have begun cannot be kept, so that a killed agentd run may repeat it: %v", err)
+		f.warnf("journal", "what tools have begun cannot be kept, so that a killed agentd run may repeat it: %v", err)
 		return
 	}
 	_ = made.Close()
 	_ = os.Remove(made.Name())
-	f.ok("journal", "%s can be written", dir)
+	f.okf("journal", "%s can be written", dir)
 }
 
 // daemon looks at the daemon, and reports whether there is one.
 func (c *doctorCmd) daemon(ctx context.Context, p *process, f *findings) bool {
 	conn, err := cli.Dial(c.URL, c.options(p)...)
 	if err != nil {
-		f.fail("daemon", "--url: %v", err)
+		f.failf("daemon", "--url: %v", err)
 		return false
 	}
 	defer conn.Close()
@@ -183,10 +183,10 @@ func (c *doctorCmd) daemon(ctx context.Context, p *process, f *findings) bool {
 	begun := time.Now()
 	known, err := conn.Client.Capabilities(ctx)
 	if err != nil {
-		f.fail("daemon", "%s: %v; agentd serve starts one, --url or AGENTD_URL names another", cli.Clean(c.URL), err)
+		f.failf("daemon", "%s: %v; agentd serve starts one, --url or AGENTD_URL names another", cli.Clean(c.URL), err)
 		return false
 	}
-	f.ok("daemon", "%s, version %s, %d ms away", cli.Clean(c.URL), known.Version, time.Since(begun).Milliseconds())
+	f.okf("daemon", "%s, version %s, %d ms away", cli.Clean(c.URL), known.Version, time.Since(begun).Milliseconds())
 	keys(f, known)
 	return true
 }
@@ -204,10 +204,11 @@ func keys(f *findings, known *client.Capabilities) {
 		}
 	}
 	if len(with) == 0 {
-		f.warn("models", "the daemon has no key of a model provider: callers bring their own, for %s", strings.Join(without, ", "))
+		f.warnf("models", "the daemon has no key of a model provider: callers bring their own, for %s",
+			strings.Join(without, ", "))
 		return
 	}
-	f.ok("models", "keys for %s", strings.Join(with, ", "))
+	f.okf("models", "keys for %s", strings.Join(with, ", "))
 }
 
 // clock compares the clocks of this computer and the daemon, by the date of an HTTP answer.
@@ -216,29 +217,29 @@ func (c *doctorCmd) clock(ctx context.Context, f *findings) {
 	defer stop()
 	req, err := http.NewRequestWithContext(ctx, http.MethodHead, c.URL, http.NoBody)
 	if err != nil {
-		f.warn("clock", "%v", err)
+		f.warnf("clock", "%v", err)
 		return
 	}
 	begun := time.Now()
 	resp, err := http.DefaultTransport.RoundTrip(req)
 	if err != nil {
-		f.warn("clock", "the daemon's time is not known: %v", err)
+		f.warnf("clock", "the daemon's time is not known: %v", err)
 		return
 	}
 	_ = resp.Body.Close()
 	there, err := http.ParseTime(resp.Header.Get("Date"))
 	if err != nil {
-		f.warn("clock", "the daemon does not say what time it is")
+		f.warnf("clock", "the daemon does not say what time it is")
 		return
 	}
 	// The date has whole seconds: it is up to one in the past.
 	skew := there.Add(500 * time.Millisecond).Sub(begun.Add(time.Since(begun) / 2)).Round(time.Second)
 	switch apart := skew.Abs(); {
 	case apart > skewFails:
-		f.fail("clock", "the daemon's clock is %s from this one: set one of them", skew)
+		f.failf("clock", "the daemon's clock is %s from this one: set one of them", skew)
 	case apart > skewWarns:
-		f.warn("clock", "the daemon's clock is %s from this one", skew)
+		f.warnf("clock", "the daemon's clock is %s from this one", skew)
 	default:
-		f.ok("clock", "within %s of the daemon's", skewWarns)
+		f.okf("clock", "within %s of the daemon's", skewWarns)
 	}
 }

@@ -17,6 +17,7 @@
 //	agentd check          compare what the database holds with the rules it is written by
 //	agentd replay         run a session again on its own log
 //	agentd healthcheck    ask the server on this machine whether it is ready
+//	agentd completion     print a script that completes commands in a shell
 //	agentd version        print the version and the commit
 //
 // Every flag of serve is an environment variable and a key of the file of --config too: --addr is
@@ -118,6 +119,7 @@ type commands struct {
 	Check        checkCmd        `cmd:"" help:"Check that what the database holds is consistent."`
 	Replay       replayCmd       `cmd:"" help:"${replay}"`
 	Healthcheck  healthcheckCmd  `cmd:"" help:"Ask the server on this machine whether it is ready."`
+	Completion   completionCmd   `cmd:"" help:"Print a script that completes commands in a shell."`
 	Version      versionCmd      `cmd:"" help:"Print the version; so does agentd --version."`
 }
 
