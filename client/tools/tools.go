@@ -67,10 +67,11 @@ type Registry struct {
 	// The lists of what is to be done that agents keep, for screens to show.
 	Todo *TodoStore
 
-	cfg  *conf.Config
-	gate *permit.Gate
-	web  *fetcher
-	jobs jobs
+	built []string
+	cfg   *conf.Config
+	gate  *permit.Gate
+	web   *fetcher
+	jobs  jobs
 }
 
 // maxWait is how long a call may take with the question to a person: the protocol's most.
@@ -106,6 +107,7 @@ func Build(cfg *conf.Config, gate *permit.Gate, b Builtins) (*Registry, error) {
 			if err := builders[names[i]](r); err != nil {
 				return nil, err
 			}
+			r.built = append(r.built, names[i])
 		}
 	}
 	return r, nil
@@ -171,6 +173,9 @@ var effects = map[string]client.Effect{
 	"fetch_url": client.EffectNetwork, "bash": client.EffectExecute, "bash_kill": client.EffectExecute,
 	"todo": client.EffectInternal, "record_plan": client.EffectInternal,
 }
+
+// Names returns the names of the tools that there are.
+func (r *Registry) Names() []string { return slices.Clone(r.built) }
 
 // Close ends the commands in the background and waits until they are gone. The tools must not be called any more.
 func (r *Registry) Close() error {

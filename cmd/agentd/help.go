@@ -146,6 +146,12 @@ var helps = map[string]string{
 		"Or set AGENTD_API_KEY to the key.",
 
 	// run.
+	"chat_file": "The agent and its tools, YAML or JSON.",
+	"chat_local": "Run a daemon in this process, with provider keys from the environment. " +
+		"It keeps its sessions in a folder.",
+	"chat_attach":    "Follow the running turn of this session, and go on with it.",
+	"chat_model":     "Talk to this model, without a file; default: that of .agents/config.json.",
+	"chat_prompt":    "Run one turn with this prompt, and leave.",
 	"pack_none":      "Have no tools but those of the file.",
 	"pack_disable":   "Do without these built-in tools.",
 	"pack_no_memory": "Leave out what AGENTS.md files say, and the list of skills.",

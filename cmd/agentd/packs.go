@@ -28,6 +28,7 @@ type packFlags struct {
 	NoMemory       bool     `noenv:"" help:"${pack_no_memory}"`
 
 	bare bool // a model alone, which has no tools
+	all  bool // the tree is made here and has all tools
 }
 
 var toolsGroup = kong.Group{Key: "tools", Title: "Flags of the tools and instructions of a project:"}
@@ -35,6 +36,8 @@ var toolsGroup = kong.Group{Key: "tools", Title: "Flags of the tools and instruc
 // project is what the current folder adds to a turn.
 type project struct {
 	pack   *pack
+	root   string         // the folder of the project
+	model  string         // of the settings; "" for none
 	layers []memory.Layer // of the instruction; none if the project and the user have nothing to say
 }
 
@@ -47,6 +50,7 @@ type pack struct {
 	options []client.Option
 	plans   bool // the mode is plan
 	permits *permit.Gate
+	skills  bool // there are some
 }
 
 // project reads what the current folder adds for a tree; file is nil if that is not known.
@@ -59,7 +63,7 @@ func (f *packFlags) project(p *process, file *agentfile.File) (*project, error) 
 	}
 	attaches := !f.bare && (file == nil || attachesServers(file.Agent))
 	if f.NoBuiltinTools && f.NoMemory && !attaches {
-		return &project{}, nil
+		return &project{root: "."}, nil
 	}
 	cfg, err := conf.Load(".")
 	if err != nil {
@@ -72,12 +76,12 @@ func (f *packFlags) project(p *process, file *agentfile.File) (*project, error) 
 	if file != nil {
 		named = packed(file.Agent, file.Declarations())
 	}
-	out := &project{}
+	out := &project{root: cfg.Root, model: cfg.Model}
 	known := skills.Load(cfg.Root)
 	if f.NoBuiltinTools {
 		enabled, known, named = tools.Builtins{}, &skills.Set{}, nil
 	}
-	if attaches || len(named) > 0 {
+	if attaches || len(named) > 0 || f.all {
 		if out.pack, err = newPack(p, cfg, enabled, known); err == nil && attaches {
 			err = out.pack.connect(p, cfg)
 		}
@@ -89,7 +93,7 @@ func (f *packFlags) project(p *process, file *agentfile.File) (*project, error) 
 		return out, nil
 	}
 	listing := ""
-	if out.pack != nil && (file == nil || slices.Contains(named, skills.LoadSkill)) {
+	if out.pack != nil && (file == nil || f.all || slices.Contains(named, skills.LoadSkill)) {
 		listing = known.Listing()
 		warn(p, known.Warnings)
 	}
@@ -113,7 +117,7 @@ func newPack(p *process, cfg *conf.Config, enabled tools.Builtins, known *skills
 	if err != nil {
 		return nil, err
 	}
-	out.permits = gate
+	out.permits, out.skills = gate, len(known.All()) > 0
 	if out.reg, err = tools.Build(cfg, gate, enabled); err != nil {
 		return nil, err
 	}

@@ -1,0 +1,126 @@
+package chat
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// maxCommand is the largest file of a command, in bytes.
+const maxCommand = 256 << 10
+
+const help = `/help          this
+/mode [MODE]   what tools may do without being asked: ask, allow, plan, acceptEdits, yolo
+/replan        ask for another plan before anything is changed
+/session       the id of this session
+/exit, /quit   leave; so do Ctrl+D, and Ctrl+C twice`
+
+// command does what a line says. It returns the prompt of a turn, and false when the line was none.
+func (c *Chat) command(line string) (prompt string, ok bool) {
+	name, rest, _ := strings.Cut(line, " ")
+	if !strings.HasPrefix(name, "/") {
+		return line, true
+	}
+	switch name {
+	case "/exit", "/quit":
+		c.left = true
+	case "/help":
+		c.sayf("%s", help)
+		for _, own := range c.commands() {
+			c.sayf("/%s", own)
+		}
+	case "/session":
+		c.sayf("%s", c.Prompt.Session)
+	case "/mode", "/replan":
+		c.modes(name, strings.TrimSpace(rest))
+	default:
+		text, err := c.own(name[1:], strings.TrimSpace(rest))
+		if err != nil {
+			c.sayf("%v", err)
+			return "", false
+		}
+		return text, true
+	}
+	return "", false
+}
+
+// modes shows or changes what tools may do.
+func (c *Chat) modes(name, mode string) {
+	switch {
+	case c.Modes == nil:
+		c.sayf("this conversation has no tools that are asked about")
+	case name == "/replan":
+		c.Modes.Replan(c.Prompt.Session)
+		c.sayf("another plan is asked for")
+	case mode != "":
+		if err := c.Modes.SetMode(mode); err != nil {
+			c.sayf("%v", err)
+			return
+		}
+		c.Prompt.PlanMode = mode == "plan"
+		fallthrough
+	default:
+		c.sayf("mode %s", c.Modes.Mode())
+	}
+}
+
+var commandName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)
+
+// own returns the prompt of a command of the project. $ARGUMENTS in it is what stands behind the command.
+func (c *Chat) own(name, arguments string) (string, error) {
+	unknown := fmt.Errorf("there is no command /%.64s; /help lists those that there are", name)
+	if !commandName.MatchString(name) {
+		return "", unknown
+	}
+	root, err := os.OpenRoot(c.Root)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = root.Close() }()
+	at := filepath.Join(".agents", "commands", name+".md")
+	info, err := root.Stat(at)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", unknown
+	}
+	if err == nil && !info.Mode().IsRegular() {
+		err = fmt.Errorf("%s is no file", at)
+	}
+	if err != nil {
+		return "", err
+	}
+	f, err := root.Open(at)
+	if err != nil {
+		return "", err
+	}
+	defer func() { _ = f.Close() }()
+	data, err := io.ReadAll(io.LimitReader(f, maxCommand+1))
+	if err == nil && len(data) > maxCommand {
+		err = fmt.Errorf("%s has more than %d bytes", at, maxCommand)
+	}
+	if err != nil {
+		return "", err
+	}
+	text := strings.ToValidUTF8(string(data), "\uFFFD")
+	return strings.TrimSpace(strings.ReplaceAll(text, "$ARGUMENTS", arguments)), nil
+}
+
+// commands are the names of the project's commands.
+func (c *Chat) commands() (names []string) {
+	entries, err := os.ReadDir(filepath.Join(c.Root, ".agents", "commands"))
+	if err != nil {
+		return nil
+	}
+	for _, entry := range entries {
+		if name, ok := strings.CutSuffix(entry.Name(), ".md"); ok && commandName.MatchString(name) {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
