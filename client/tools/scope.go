@@ -33,11 +33,16 @@ func (r *Registry) at(ctx context.Context, tool, path, effect string) (*place, e
 	return r.open(abs, effect)
 }
 
+// maxPath is the longest path, in bytes.
+const maxPath = 4096
+
 // absolute returns a path as the gate takes it.
 func (r *Registry) absolute(path string) (string, error) {
 	switch {
 	case path == "":
 		return "", errors.New("the path is empty")
+	case len(path) > maxPath:
+		return "", fmt.Errorf("the path has %d bytes, at most %d are allowed", len(path), maxPath)
 	case strings.ContainsRune(path, 0):
 		return "", fmt.Errorf("the path %q has a NUL byte", path)
 	case !filepath.IsAbs(path):

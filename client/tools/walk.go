@@ -12,9 +12,6 @@ import (
 	"github.com/apzuk3/agentd/client/conf"
 )
 
-// entryOverhead is what an entry of a list takes beside its name.
-const entryOverhead = 16
-
 // skipped are folders that no walk goes into.
 var skipped = []string{".git", ".svn", ".hg", "node_modules", "vendor"}
 
@@ -165,7 +162,7 @@ func (r *Registry) listDir(ctx context.Context, in listDirIn) (*listDirOut, erro
 		if info, err := entry.Info(); err == nil {
 			e.Size = info.Size()
 		}
-		if !room.fits(len(e.Name) + entryOverhead) {
+		if !room.fits(e.Name) {
 			out.Truncated = true
 			break
 		}
@@ -195,7 +192,7 @@ func (r *Registry) glob(ctx context.Context, in globIn) (*globOut, error) {
 	out := &globOut{Paths: []string{}}
 	room := newList(r.cfg.Cap("glob", conf.OutputCap{}))
 	err := r.walk(ctx, "glob", in.Path, in.Pattern, func(f *found) (bool, error) {
-		if !room.fits(len(f.place.name) + entryOverhead) {
+		if !room.fits(f.place.name) {
 			out.Truncated = true
 			return false, nil
 		}
