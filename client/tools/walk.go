@@ -50,6 +50,7 @@ func (r *Registry) walk(
 		return err
 	}
 	start := filepath.ToSlash(top.rel)
+	behind := resolved(top.path)
 	return fs.WalkDir(top.root.FS(), start, func(at string, entry fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
@@ -73,7 +74,7 @@ func (r *Registry) walk(
 			return err
 		}
 		abs := filepath.Join(top.path, rel)
-		if r.gate.Denies(tool, abs) {
+		if r.gate.Denies(tool, abs) || behind != top.path && r.gate.Denies(tool, filepath.Join(behind, rel)) {
 			return nil
 		}
 		p := &place{root: top.root, rel: filepath.FromSlash(at), path: abs, name: r.name(abs)}
