@@ -152,7 +152,8 @@ func (s *script) pipe(n *syntax.BinaryCmd) {
 		if fetched && s.interprets(st) {
 			s.forbid("it runs what it fetches")
 		}
-		if call, ok := st.Cmd.(*syntax.CallExpr); ok && i > 0 && len(call.Args) > 0 && readsScript(s.unwrapped(call.Args)) {
+		call, ok := st.Cmd.(*syntax.CallExpr)
+		if ok && i > 0 && len(call.Args) > 0 && readsScript(s.unwrapped(call.Args)) {
 			s.feed(stages[i-1])
 		}
 		fetched = fetched || s.fetchesIn(st)
@@ -193,7 +194,6 @@ func readsScript(words []word) bool {
 	if !isShell(program(words[0].text)) && strings.Trim(words[0].text, `"${}`) != "SHELL" {
 		return false
 	}
-	plain := true
 	for i := 1; i < len(words); i++ {
 		t := words[i].text
 		short := strings.HasPrefix(t, "-") && !strings.HasPrefix(t, "--")
@@ -204,10 +204,11 @@ func readsScript(words []word) bool {
 			return true
 		case takesValue(t):
 			i++
+		case !strings.HasPrefix(t, "-") && !strings.HasPrefix(t, "+"):
+			return strings.HasPrefix(t, "/dev/") // else the script is in that file
 		}
-		plain = plain && (strings.HasPrefix(t, "-") || strings.HasPrefix(t, "+") || strings.HasPrefix(t, "/dev/"))
 	}
-	return plain
+	return true
 }
 
 // fetchesIn reports whether a part of a script fetches something.

@@ -482,7 +482,7 @@ func (s *script) call(args []*syntax.Word) {
 	for _, a := range args {
 		w := s.constant(a)
 		if splits := len(a.Parts) == 1 && !w.open; splits && isParam(a.Parts[0]) {
-			for _, field := range strings.Fields(w.text) {
+			for field := range strings.FieldsSeq(w.text) {
 				words = append(words, word{text: field, node: a})
 			}
 			continue
@@ -555,7 +555,8 @@ func (s *script) within(c *simple) (inner []word, outer bool) {
 		if s.string(c.words[1]); c.words[1].text == "--" {
 			s.string(c.words[2])
 		}
-	case slices.Contains(setters, name), name == "printf" && strings.HasPrefix(c.words[min(1, len(c.words)-1)].text, "-v"):
+	case slices.Contains(setters, name),
+		name == "printf" && len(c.words) > 1 && strings.HasPrefix(c.words[1].text, "-v"):
 		s.hide("it changes the shell that runs what follows")
 	case name == "find":
 		s.find(c)

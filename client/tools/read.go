@@ -186,7 +186,8 @@ type manyReader struct {
 }
 
 func (m *manyReader) full() bool {
-	if m.used >= m.room.KiB<<10 || m.wire > wireRoom-maxPath*8 || m.room.Lines < 1 || len(m.out.Files) >= manyFiles || m.ctx.Err() != nil {
+	if m.used >= m.room.KiB<<10 || m.wire > wireRoom-8*maxPath || m.room.Lines < 1 ||
+		len(m.out.Files) >= manyFiles || m.ctx.Err() != nil {
 		m.out.Truncated = true
 	}
 	return m.out.Truncated

@@ -41,8 +41,8 @@ func (r *Registry) at(ctx context.Context, tool, path, effect string) (*place, e
 // undenied refuses a path whose links lead to what a deny rule forbids.
 func (r *Registry) undenied(tool, abs string) error {
 	if at := resolved(abs); at != abs && r.gate.Denies(tool, at) {
-		return fmt.Errorf("%s(%s) is %w: it is %s, by a link, which a rule of permissions.deny forbids", tool, r.name(abs),
-			permit.ErrDenied, r.name(at))
+		return fmt.Errorf("%s(%s) is %w: it is %s, by a link, which a rule of permissions.deny forbids", tool,
+			r.name(abs), permit.ErrDenied, r.name(at))
 	}
 	return nil
 }
