@@ -200,12 +200,16 @@ func (j *journal) append(key callKey, msg *agentdv1.RunRequest_ToolCallResponse)
 	if j == nil {
 		return nil
 	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.appendLocked(key, msg)
+}
+
+func (j *journal) appendLocked(key callKey, msg *agentdv1.RunRequest_ToolCallResponse) error {
 	record, err := encodeRecord(msg)
 	if err != nil {
 		return err
 	}
-	j.mu.Lock()
-	defer j.mu.Unlock()
 	if !j.holdsLocked() || j.size >= journalSegment {
 		if err := j.beginLocked(); err != nil {
 			return err
@@ -235,11 +239,13 @@ func (j *journal) begin(key callKey) (first bool, err error) {
 		return true, nil
 	}
 	begun := callKey{key.session, begunPrefix + key.call}
-	if j.has(begun) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	if _, ok := j.index[begun]; ok {
 		return false, nil
 	}
 	msg := &agentdv1.RunRequest_ToolCallResponse{SessionId: begun.session, ToolCallId: begun.call}
-	return true, j.append(begun, msg)
+	return true, j.appendLocked(begun, msg)
 }
 
 // holdsLocked reports whether there is a file of this program, and still under its name.

@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -324,6 +326,28 @@ func TestJournalWhoseFileIsGone(t *testing.T) {
 	keep(t, j, callKey{"s", "2"}, "y")
 	if j.find(callKey{"s", "2"}).GetOutput() != "y" {
 		t.Error("not kept")
+	}
+}
+
+// TestJournalBeginsOnceAtATime: of several who begin a call at the same time one does.
+func TestJournalBeginsOnceAtATime(t *testing.T) {
+	j := journalAt(t, t.TempDir())
+	for i := range 20 {
+		var firsts atomic.Int32
+		var wg sync.WaitGroup
+		for range 4 {
+			wg.Go(func() {
+				if first, err := j.begin(callKey{"s", fmt.Sprint(i)}); err != nil {
+					t.Error(err)
+				} else if first {
+					firsts.Add(1)
+				}
+			})
+		}
+		wg.Wait()
+		if n := firsts.Load(); n != 1 {
+			t.Fatalf("%d have begun call %d", n, i)
+		}
 	}
 }
 

@@ -283,14 +283,19 @@ func oneOf(key, value string, known ...string) error {
 }
 
 // Update changes the file: change gets what it holds now, which may be more than c does, and the same is done to c.
-// The file is replaced as a whole or not at all. It may be called from any goroutine; c's fields must not be read
-// meanwhile.
+// The file is replaced as a whole or not at all, and what other processes change meanwhile is kept. It may be called
+// from any goroutine; c's fields must not be read meanwhile.
 func (c *Config) Update(change func(*Config)) error {
 	if c.mu == nil {
 		return errors.New("a configuration is made by conf.Default or conf.Load")
 	}
 	c.mu.Lock()
 	defer c.mu.Unlock()
+	unlock, err := lock(filepath.Dir(c.Path()))
+	if err != nil {
+		return err
+	}
+	defer unlock()
 	now := defaults(c.Root)
 	data, err := read(c.Path())
 	switch {
@@ -312,6 +317,29 @@ func (c *Config) Update(change func(*Config)) error {
 	return nil
 }
 
+// updates is held while any file is updated.
+var updates sync.Mutex
+
+// lock makes a folder and keeps others from updating its file.
+func lock(folder string) (unlock func(), err error) {
+	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // as the project's other folders
+		return nil, err
+	}
+	f, err := os.Open(folder)
+	if err != nil {
+		return nil, err
+	}
+	updates.Lock()
+	if err := lockFile(f); err != nil {
+		updates.Unlock()
+		return nil, errors.Join(fmt.Errorf("%s cannot be locked: %w", folder, err), f.Close())
+	}
+	return func() {
+		_ = f.Close() // and with it the lock
+		updates.Unlock()
+	}, nil
+}
+
 // save writes the file beside its place and moves it there.
 func (c *Config) save() (err error) {
 	data, err := json.MarshalIndent(c, "", "  ")
@@ -319,9 +347,6 @@ func (c *Config) save() (err error) {
 		return err
 	}
 	folder := filepath.Dir(c.Path())
-	if err := os.MkdirAll(folder, 0o755); err != nil { //nolint:gosec // as the project's other folders
-		return err
-	}
 	mode := fs.FileMode(0o644)
 	if info, err := os.Stat(c.Path()); err == nil {
 		mode = info.Mode().Perm()

@@ -3,6 +3,7 @@ package conf_test
 import (
 	"bytes"
 	"encoding/json"
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -201,5 +202,24 @@ func TestCap(t *testing.T) {
 	}
 	if got := load(t, project(t, "")).Cap("glob", conf.OutputCap{}); got != (conf.OutputCap{KiB: 32, Lines: 500}) {
 		t.Errorf("got %v", got)
+	}
+}
+
+// TestUpdatesOfOthers: what several who have loaded the same file write at the same time is all in it.
+func TestUpdatesOfOthers(t *testing.T) {
+	dir := project(t, `{"version": 1}`)
+	var wg sync.WaitGroup
+	for i := range 20 {
+		c := load(t, dir)
+		wg.Go(func() {
+			err := c.Update(func(c *conf.Config) { c.Permissions.Allow = append(c.Permissions.Allow, fmt.Sprint("x", i)) })
+			if err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := len(load(t, dir).Permissions.Allow); n != 20 {
+		t.Errorf("%d of 20 are left", n)
 	}
 }

@@ -18,9 +18,10 @@ func (s *script) judge(c *simple) {
 	case name == "cd", name == "pushd":
 		args := c.args()
 		s.all = len(args) == 0 || isAll(args[len(args)-1])
+	case name == "popd":
+		s.all = false
 	case name == "rm" && hasFlag(c, 'r', 'R', "recursive"):
-		here := func(p string) bool { return slices.Contains([]string{".", "*", ".*"}, clean(p)) }
-		if slices.ContainsFunc(c.args(), isAll) || s.all && slices.ContainsFunc(c.args(), here) {
+		if slices.ContainsFunc(c.args(), isAll) || s.all && slices.ContainsFunc(c.args(), isHere) {
 			s.forbid("it removes all files")
 		}
 	case name == "dd":
@@ -35,15 +36,19 @@ func (s *script) judge(c *simple) {
 	case name == "shred", name == "wipefs":
 		s.forbid("it wipes what is there")
 	case name == "chmod", name == "chown", name == "chgrp":
-		if hasFlag(c, 'R', 'R', "recursive") && slices.ContainsFunc(c.args(), isRoot) {
+		if hasFlag(c, 'R', 'R', "recursive") && (slices.ContainsFunc(c.args(), isRoot) ||
+			s.all && slices.ContainsFunc(c.args(), isHere)) {
 			s.forbid("it changes the rights of all files")
 		}
-	case name == "tee", name == "cp", name == "mv":
+	case slices.Contains(writers, name):
 		if slices.ContainsFunc(c.args(), isDisk) {
 			s.forbid("it writes to a disk itself")
 		}
 	}
 }
+
+// writers are programs that write to what they are given.
+var writers = []string{"tee", "cp", "mv", "install", "rsync", "truncate", "blkdiscard", "mkswap"}
 
 // hasFlag reports whether a command has a flag, in one of its spellings.
 func hasFlag(c *simple, short, other byte, long string) bool {
@@ -72,34 +77,50 @@ func clean(p string) string {
 	return path.Clean(p)
 }
 
-// isRoot reports whether a word is the root, or all that is in it.
-func isRoot(p string) bool {
-	if !strings.HasPrefix(p, "/") {
-		return false
+// homeless stands for a home folder that is not known.
+const homeless = "/~"
+
+func homeDir() string {
+	if home, err := os.UserHomeDir(); err == nil && path.Clean(home) != "/" {
+		return clean(home)
 	}
-	p = clean(p)
-	return p == "/" || p == "/*" || p == "/.*" || p == "/**" || p == "/{*,.*}"
+	return homeless
 }
 
-// isAll reports whether a word is the root or a home folder, or all that is in it.
-func isAll(p string) bool {
-	if isRoot(p) {
-		return true
-	}
-	homes := []string{"~", "$HOME"}
-	if home, err := os.UserHomeDir(); err == nil && home != "/" {
-		homes = append(homes, clean(home))
-	}
-	p = clean(p)
-	for _, home := range homes {
-		if rest, ok := strings.CutPrefix(p, home); ok && slices.Contains([]string{"", "/*", "/.*", "/**"}, rest) {
-			return true
+var (
+	throughProc = regexp.MustCompile(`^/proc/(self|thread-self|[0-9]+)/root(/|$)`)
+	// wild is a name that a pattern has nothing but signs for: what it matches is about everything.
+	wild = regexp.MustCompile(`^([*?.{},!]|\[[^]]*\])*[*?\]]([*?.{},!]|\[[^]]*\])*$`)
+)
+
+// whole is the folder that a word is, or that it names all of: /, /. and /* are /.
+func whole(p string) string {
+	for _, home := range []string{"~", "$HOME"} {
+		if rest, ok := strings.CutPrefix(p, home); ok && (rest == "" || rest[0] == '/') {
+			p = homeDir() + rest
 		}
 	}
-	return strings.HasPrefix(p, "~") && otherHome.MatchString(p)
+	p = clean(throughProc.ReplaceAllString(clean(p), "/"))
+	for wild.MatchString(path.Base(p)) {
+		p = path.Dir(p)
+	}
+	return p
 }
 
-var otherHome = regexp.MustCompile(`^~[a-z_][a-z0-9_-]*(/\*)?$`)
+// isHere reports whether a word is the current folder, or all that is in it.
+func isHere(p string) bool { return whole(p) == "." }
+
+// isRoot reports whether a word is the root, or all that is in it.
+func isRoot(p string) bool { return whole(p) == "/" }
+
+// isAll reports whether a word is the root, or a home folder or one above it, or all that is in it.
+func isAll(p string) bool {
+	at := whole(p)
+	return at == "/" || at == homeDir() || strings.HasPrefix(at, "/") && strings.HasPrefix(homeDir(), at+"/") ||
+		otherHome.MatchString(p)
+}
+
+var otherHome = regexp.MustCompile(`^~[a-z_][a-z0-9_-]*/?\*?$`)
 
 // isHarmless reports whether a file of /dev is no device that keeps anything.
 func isHarmless(p string) bool {
@@ -127,12 +148,67 @@ func (s *script) pipe(n *syntax.BinaryCmd) {
 	flatten(n.X)
 	flatten(n.Y)
 	fetched := false
-	for _, st := range stages {
+	for i, st := range stages {
 		if fetched && s.interprets(st) {
 			s.forbid("it runs what it fetches")
 		}
+		call, ok := st.Cmd.(*syntax.CallExpr)
+		if ok && i > 0 && len(call.Args) > 0 && readsScript(s.unwrapped(call.Args)) {
+			s.feed(stages[i-1])
+		}
 		fetched = fetched || s.fetchesIn(st)
 	}
+}
+
+// feed reads what a command says into a shell, where the text tells.
+func (s *script) feed(st *syntax.Stmt) {
+	for _, r := range st.Redirs {
+		if r.Hdoc != nil {
+			s.text(r.Hdoc)
+		} else if r.Op == syntax.WordHdoc {
+			s.text(r.Word)
+		}
+	}
+	call, ok := st.Cmd.(*syntax.CallExpr)
+	if !ok || len(call.Args) == 0 {
+		return
+	}
+	words := s.unwrapped(call.Args)
+	if name := program(words[0].text); name != "echo" && name != "printf" {
+		return
+	}
+	var texts []string
+	for _, w := range words[1:] {
+		if w.open {
+			return
+		}
+		if len(texts) > 0 || !strings.HasPrefix(w.text, "-") {
+			texts = append(texts, strings.ReplaceAll(w.text, `\n`, "\n"))
+		}
+	}
+	s.read(strings.Join(texts, " "))
+}
+
+// readsScript reports whether a command is a shell whose script is its input.
+func readsScript(words []word) bool {
+	if !isShell(program(words[0].text)) && strings.Trim(words[0].text, `"${}`) != "SHELL" {
+		return false
+	}
+	for i := 1; i < len(words); i++ {
+		t := words[i].text
+		short := strings.HasPrefix(t, "-") && !strings.HasPrefix(t, "--")
+		switch {
+		case short && strings.Contains(t, "c"):
+			return false
+		case short && strings.Contains(t, "s"):
+			return true
+		case takesValue(t):
+			i++
+		case !strings.HasPrefix(t, "-") && !strings.HasPrefix(t, "+"):
+			return strings.HasPrefix(t, "/dev/") // else the script is in that file
+		}
+	}
+	return true
 }
 
 // fetchesIn reports whether a part of a script fetches something.
@@ -163,12 +239,9 @@ func (s *script) interprets(n syntax.Node) (found bool) {
 		}
 		switch {
 		case found:
-		case isShell(name):
-			script := has(func(t string) bool {
-				return strings.HasPrefix(t, "-") && !strings.HasPrefix(t, "--") && strings.Contains(t, "c")
-			})
-			found = !script && (plain || has(func(t string) bool { return strings.HasPrefix(t, "-s") }))
-		case slices.Contains(runsInput, name):
+		case readsScript(words):
+			found = true
+		case runsInput.MatchString(name):
 			found = plain && !has(func(t string) bool { return len(t) > 1 && strings.ContainsAny(t[1:2], "cemV") })
 		case name == "source", name == ".":
 			found = true

@@ -249,6 +249,9 @@ func (q *query) texts(r *rule) []string {
 			if c.name != "" { // without the folder of the program
 				out = append(out, strings.Join(append([]string{c.name}, c.args()...), " "))
 			}
+			if bare := c.bare(); bare != "" {
+				out = append(out, bare)
+			}
 		}
 		return out
 	}

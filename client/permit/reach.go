@@ -29,6 +29,12 @@ func newReach(root string, p conf.AllowedPath) reach {
 	return reach{at, resolved, p.Access != "w", p.Access != "r", err == nil && !info.IsDir()}
 }
 
+// isFolder reports whether a path is one now: a file may have been allowed before it was there.
+func isFolder(path string) bool {
+	info, err := os.Stat(path)
+	return err == nil && info.IsDir()
+}
+
 // Reach returns the folder in scope that holds a path, which is absolute and clean, with the access r or w, and the
 // path from there. It is the project's folder or one of path_scope, the deepest of them. ok is false out of scope.
 func (g *Gate) Reach(path, access string) (folder, rel string, ok bool) {
@@ -43,7 +49,7 @@ func (g *Gate) Reach(path, access string) (folder, rel string, ok bool) {
 			if err != nil || !filepath.IsLocal(at) || in.file && at != "." || ok && len(in.real) <= len(folder) {
 				continue
 			}
-			if folder, rel, ok = in.real, at, true; in.file {
+			if folder, rel, ok = in.real, at, true; in.file || at == "." && !isFolder(in.real) {
 				folder, rel = filepath.Dir(in.real), filepath.Base(in.real)
 			}
 		}

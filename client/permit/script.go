@@ -62,6 +62,7 @@ type script struct {
 	danger  string // what of the denylist is in it
 	depth   int
 	vars    map[string]string // constants; a name that has two values has none
+	fetched map[string]bool   // variables that hold what is fetched
 	all     bool              // it has gone to the root or to a home folder
 	work    int               // what has been looked at, see maxWork
 }
@@ -81,7 +82,7 @@ func (s *script) forbid(what string) {
 
 // parse reads a command.
 func parse(command string) *script {
-	s := &script{vars: map[string]string{}}
+	s := &script{vars: map[string]string{}, fetched: map[string]bool{}}
 	s.read(command)
 	return s
 }
@@ -111,13 +112,40 @@ func (s *script) read(text string) {
 		}
 	}
 	s.collect(file)
-	s.walk(file, func(n syntax.Node) bool {
-		s.visit(n)
-		return len(s.simples) < maxSimple
-	})
+	s.visitAll(file)
 	if len(s.simples) >= maxSimple {
 		s.forbid(fmt.Sprintf("it has more than %d commands", maxSimple))
 	}
+}
+
+// visitAll visits all nodes. A subshell that goes to another folder does so alone.
+func (s *script) visitAll(file *syntax.File) {
+	type place struct{ apart, all bool }
+	var above []place
+	syntax.Walk(file, func(n syntax.Node) bool {
+		if n == nil {
+			if last := above[len(above)-1]; last.apart {
+				s.all = last.all
+			}
+			above = above[:len(above)-1]
+			return true
+		}
+		if !s.works(1) {
+			return false
+		}
+		apart := false
+		switch n.(type) {
+		case *syntax.Subshell, *syntax.CmdSubst, *syntax.ProcSubst:
+			apart = true
+		}
+		above = append(above, place{apart, s.all})
+		s.visit(n)
+		if len(s.simples) >= maxSimple {
+			above = above[:len(above)-1]
+			return false
+		}
+		return true
+	})
 }
 
 // works counts work and reports whether it may be done.
@@ -146,6 +174,9 @@ func (s *script) collect(file *syntax.File) {
 			return true
 		}
 		value := word{open: true}
+		if a.Value != nil && lone(a.Value) != nil && s.fetchesIn(a.Value) {
+			s.fetched[a.Name.Value] = true
+		}
 		switch {
 		case a.Value != nil && !a.Append && a.Index == nil:
 			value = s.constant(a.Value)
@@ -184,6 +215,11 @@ func (s *script) visit(n syntax.Node) {
 		s.bomb(n)
 	case *syntax.ForClause, *syntax.LetClause:
 		s.hide("it sets variables")
+	case *syntax.TimeClause:
+		s.time(n)
+	case *syntax.ParamExp, *syntax.ArithmExp, *syntax.ArithmCmd, *syntax.BinaryArithm, *syntax.UnaryArithm,
+		*syntax.BinaryTest, *syntax.UnaryTest:
+		s.compute(n)
 	case *syntax.CoprocClause:
 		s.hide("it starts a coprocess")
 	}
@@ -194,10 +230,16 @@ var quiet = []string{"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"}
 
 func (s *script) redirects(n *syntax.Stmt) {
 	for _, r := range n.Redirs {
+		if r.N != nil && strings.HasPrefix(r.N.Value, "{") {
+			s.hide("it sets variables")
+		}
 		switch r.Op {
 		case syntax.DplOut, syntax.DplIn:
 			if w := s.constant(r.Word); !w.open && regexp.MustCompile(`^([0-9]+-?|-)$`).MatchString(w.text) {
 				continue
+			}
+			if isDisk(s.constant(r.Word).text) {
+				s.forbid("it writes to a disk itself")
 			}
 			s.hide("its output goes to a file")
 		case syntax.RdrOut, syntax.AppOut, syntax.RdrClob, syntax.RdrInOut, syntax.RdrAll, syntax.AppAll:
@@ -350,11 +392,24 @@ func program(text string) string { return path.Base(text) }
 
 // call adds a simple command, and those that it runs.
 func (s *script) call(args []*syntax.Word) {
-	words := make([]word, len(args))
-	for i, a := range args {
-		words[i] = s.constant(a)
+	var words []word
+	for _, a := range args {
+		w := s.constant(a)
+		if splits := len(a.Parts) == 1 && !w.open; splits && isParam(a.Parts[0]) {
+			for field := range strings.FieldsSeq(w.text) {
+				words = append(words, word{text: field, node: a})
+			}
+			continue
+		}
+		words = append(words, w)
 	}
 	s.run(words)
+}
+
+// isParam reports whether a part of a word is a variable that is not quoted: the shell makes words of its value.
+func isParam(p syntax.WordPart) bool {
+	_, is := p.(*syntax.ParamExp)
+	return is
 }
 
 // run adds the command that some words are.
@@ -386,6 +441,16 @@ func (s *script) within(c *simple) (inner []word, outer bool) {
 		return nil, false
 	case isShell(name):
 		return nil, s.shell(c)
+	case runsInput.MatchString(name):
+		for i, w := range c.words[1:] {
+			if w.node == nil {
+				continue
+			}
+			flag := strings.HasPrefix(c.words[i].text, "-") && strings.ContainsAny(c.words[i].text, "cer")
+			if _, ok := lone(w.node).(*syntax.CmdSubst); ok && flag && s.fetches(w.node) {
+				s.forbid("it runs what it fetches")
+			}
+		}
 	case name == "eval":
 		s.eval(c.words[1:])
 	case name == ".", name == "source":
@@ -401,16 +466,19 @@ func (s *script) within(c *simple) (inner []word, outer bool) {
 			}
 		}
 	case name == "trap" && len(c.words) > 2:
-		s.string(c.words[1])
-	case slices.Contains(setters, name), name == "printf" && slices.Contains(c.args(), "-v"):
+		if s.string(c.words[1]); c.words[1].text == "--" {
+			s.string(c.words[2])
+		}
+	case slices.Contains(setters, name),
+		name == "printf" && len(c.words) > 1 && strings.HasPrefix(c.words[1].text, "-v"):
 		s.hide("it changes the shell that runs what follows")
 	case name == "find":
 		s.find(c)
-	case name == "su", name == "runuser", name == "watch", name == "script":
+	case name == "su", name == "runuser", name == "watch", name == "script", name == "parallel":
 		s.hide("it runs what the text does not tell")
 		for _, w := range c.words[1:] {
 			if strings.ContainsAny(w.text, " ;|&") && !w.open {
-				s.read(w.text)
+				s.read(strings.TrimPrefix(strings.TrimPrefix(w.text, "--command="), "-c"))
 			}
 		}
 	}
@@ -420,20 +488,44 @@ func (s *script) within(c *simple) (inner []word, outer bool) {
 // setters are commands that change the shell itself.
 var setters = []string{
 	"export", "set", "unset", "enable", "hash", "shopt", "read", "typeset", "readonly", "local", "declare",
+	"mapfile", "readarray", "getopts",
+}
+
+// otherShells have a syntax of their own: what is read of their scripts may not be all.
+var otherShells = []string{"zsh", "fish", "csh", "tcsh"}
+
+// takesValue reports whether the word behind a shell's flag is its value.
+func takesValue(flag string) bool {
+	return flag == "--rcfile" || flag == "--init-file" || !strings.HasPrefix(flag, "--") && len(flag) > 1 &&
+		strings.ContainsAny(flag[:1], "-+") && strings.ContainsAny(flag[len(flag)-1:], "oO")
 }
 
 // shell reads the script of `sh -c`, and reports whether there is one.
 func (s *script) shell(c *simple) bool {
-	if s.fetchesAny(c.words) {
-		s.forbid("it runs what it fetches")
+	defer func(all bool) { s.all = all }(s.all)
+	if slices.Contains(otherShells, c.name) {
+		s.hide("it is a script for another shell")
 	}
-	for i, w := range c.words[1:] {
+	for i := 0; i+1 < len(c.words); i++ {
+		w := c.words[i+1]
+		flag := strings.HasPrefix(w.text, "-") || strings.HasPrefix(w.text, "+")
 		switch {
-		case w.open && strings.HasPrefix(w.text, "-"):
+		case w.open && flag:
 			s.hide("the text does not tell what a shell runs")
 			return false
-		case strings.HasPrefix(w.text, "--"), w.text == "-o", w.text == "+o":
-		case strings.HasPrefix(w.text, "-") && strings.Contains(w.text, "c"):
+		case w.text == "--rcfile", w.text == "--init-file":
+			s.hide("a shell runs a file or its input")
+			i++
+		case takesValue(w.text):
+			i++
+		case strings.HasPrefix(w.text, "--"):
+		case !flag: // what follows is for the script in that file
+			if w.node != nil && s.fetches(w.node) {
+				s.forbid("it runs what it fetches")
+			}
+			s.hide("a shell runs a file or its input")
+			return false
+		case strings.Contains(w.text, "c"):
 			rest := c.words[i+2:]
 			for len(rest) > 1 && strings.HasPrefix(rest[0].text, "-") { // a flag, or the script
 				s.string(rest[0])
@@ -469,9 +561,12 @@ func (s *script) eval(words []word) {
 	}
 	s.hide("it runs text as a command")
 	var texts []string
-	for _, w := range words {
+	for i, w := range words {
 		if w.open {
 			return
+		}
+		if i == 0 && w.text == "--" {
+			continue
 		}
 		texts = append(texts, w.text)
 	}

@@ -70,7 +70,11 @@ type access struct {
 func (a *access) list(context.Context, nothing) (*listed, error) {
 	out := &listed{Skills: []entry{}}
 	for _, k := range a.set.skills {
-		out.Skills = append(out.Skills, entry{k.Name, k.Description})
+		text := k.Description
+		if len(text) > maxDescription { // all of them have to fit into a result
+			text = strings.ToValidUTF8(text[:maxDescription], "") + "…"
+		}
+		out.Skills = append(out.Skills, entry{k.Name, text})
 	}
 	return out, nil
 }

@@ -11,10 +11,11 @@ import (
 
 // clip keeps the beginning of a text, and counts the rest. Its methods must not be called concurrently.
 type clip struct {
-	maxBytes, maxLines int
+	maxBytes, maxLines, maxWire int
 
 	kept   []byte
 	weight int // of kept, see weigh
+	wire   int // of kept, see weighWire
 	lines  int // line ends in kept
 	cut    bool
 	bytes  int64 // of all
@@ -23,20 +24,41 @@ type clip struct {
 }
 
 func newClip(limit conf.OutputCap) *clip {
-	return &clip{maxBytes: limit.KiB << 10, maxLines: limit.Lines}
+	return &clip{maxBytes: limit.KiB << 10, maxLines: limit.Lines, maxWire: wireRoom}
 }
 
-// weigh is how many bytes one byte counts for. A control character takes six in JSON, so that text full of them would
-// outgrow what a result may be.
+// wireRoom is how much texts may take in a result, which has at most 1 MiB; the rest is for what stands around them.
+const wireRoom = 960 << 10
+
+// weigh is how many bytes one byte counts for: of a control character, what a model sees of it.
 func weigh(b byte) int {
-	switch {
-	case b == '\n', b == '\r', b == '\t':
-		return 1
-	case b < ' ', b == 0x7f:
+	if b < ' ' && b != '\n' && b != '\r' && b != '\t' || b == 0x7f {
 		return 6
+	}
+	return 1
+}
+
+// weighWire is how many bytes of a result a byte of a text takes at most: a result is JSON in a JSON string. What is no
+// ASCII may be a line separator, or no UTF-8.
+func weighWire(b byte) int {
+	switch {
+	case b == '"', b == '\\':
+		return 4
+	case b == '\n', b == '\r', b == '\t', b == '\b', b == '\f', b >= 0x80:
+		return 3
+	case b < ' ':
+		return 7
 	default:
 		return 1
 	}
+}
+
+// wireSize is how many bytes of a result a text takes at most.
+func wireSize(text string) (n int) {
+	for i := range len(text) {
+		n += weighWire(text[i])
+	}
+	return n
 }
 
 // Write takes more of the text. It never fails.
@@ -52,12 +74,13 @@ func (c *clip) Write(p []byte) (int, error) {
 	}
 	n := 0
 	for ; n < len(p); n++ {
-		w := weigh(p[n])
-		if c.weight+w > c.maxBytes || c.lines >= c.maxLines {
+		w, wire := weigh(p[n]), weighWire(p[n])
+		if c.weight+w > c.maxBytes || c.wire+wire > c.maxWire || c.lines >= c.maxLines {
 			c.cut = true
 			break
 		}
 		c.weight += w
+		c.wire += wire
 		if p[n] == '\n' {
 			c.lines++
 		}
@@ -109,17 +132,29 @@ func valid(b []byte) string { return strings.ToValidUTF8(string(b), "\uFFFD") }
 
 // list counts the entries of a list that is bounded as text is, a line each.
 type list struct {
-	bytes, lines int
+	bytes, lines, wire int
 }
 
-func newList(limit conf.OutputCap) *list { return &list{limit.KiB << 10, limit.Lines} }
+func newList(limit conf.OutputCap) *list { return &list{limit.KiB << 10, limit.Lines, wireRoom} }
 
-// fits takes an entry of so many bytes, unless there is no room.
-func (l *list) fits(bytes int) bool {
-	if l.lines < 1 || l.bytes < bytes {
+const (
+	// entryOverhead is what an entry of a list takes beside its texts, and entryWire what it takes in a result.
+	entryOverhead = 16
+	entryWire     = 80
+)
+
+// fits takes an entry with some texts, unless there is no room.
+func (l *list) fits(texts ...string) bool {
+	bytes, wire := entryOverhead, entryWire
+	for _, text := range texts {
+		bytes += len(text)
+		wire += wireSize(text)
+	}
+	if l.lines < 1 || l.bytes < bytes || l.wire < wire {
 		return false
 	}
 	l.lines--
 	l.bytes -= bytes
+	l.wire -= wire
 	return true
 }

@@ -49,10 +49,10 @@ func (r *Registry) grep(ctx context.Context, in grepIn) (*grepOut, error) {
 		}
 		defer func() { _ = file.Close() }()
 		full, err := matches(ctx, re, file, func(line int, text string) bool {
-			if !room.fits(len(f.place.name) + len(text) + entryOverhead) {
+			if !room.fits(f.place.name, text) {
 				return false
 			}
-			out.Matches = append(out.Matches, match{f.place.name, line, text})
+			out.Matches = append(out.Matches, match{valid([]byte(f.place.name)), line, text})
 			return true
 		})
 		out.Truncated = full

@@ -77,7 +77,7 @@ func (r *Registry) jsonQuery(ctx context.Context, in jsonQueryIn) (*jsonQueryOut
 		if err != nil {
 			return nil, fmt.Errorf("query: %w", err)
 		}
-		if !room.fits(len(text)) {
+		if !room.fits(string(text)) {
 			if out.Count == 0 {
 				return nil, fmt.Errorf("the first result has %d bytes, more than may be returned: ask for less of it",
 					len(text))

@@ -54,13 +54,14 @@ func (r *Registry) readFile(ctx context.Context, in readFileIn) (*readFileOut, e
 		return nil, err
 	}
 	defer func() { _ = f.Close() }()
-	return readLines(ctx, p.name, f, window{in.Offset, in.Limit, r.cfg.Cap("read_file", largeText)})
+	return readLines(ctx, p.name, f, window{in.Offset, in.Limit, r.cfg.Cap("read_file", largeText), wireRoom})
 }
 
 // window is what of a file is returned.
 type window struct {
 	offset, limit int // lines
 	cap           conf.OutputCap
+	wire          int // how much it may take in a result
 }
 
 // readLines returns some lines of a text. It holds no more of it than that, and counts the rest up to a bound.
@@ -74,6 +75,7 @@ func readLines(ctx context.Context, name string, from io.Reader, w window) (*rea
 		limit = w.cap.Lines
 	}
 	kept := newClip(conf.OutputCap{KiB: w.cap.KiB, Lines: limit})
+	kept.maxWire = w.wire
 	var all clip // counts
 	all.cut = true
 	line, next, full := 0, 0, false // the line of what is read next, the first line that is not returned
@@ -178,12 +180,14 @@ type manyReader struct {
 	ctx  context.Context //nolint:containedctx // of the one call
 	room conf.OutputCap  // what is left, in bytes and lines: KiB is bytes here
 	used int             // bytes
+	wire int             // what they take in a result
 	seen map[string]bool
 	out  readManyFilesOut
 }
 
 func (m *manyReader) full() bool {
-	if m.used >= m.room.KiB<<10 || m.room.Lines < 1 || len(m.out.Files) >= manyFiles || m.ctx.Err() != nil {
+	if m.used >= m.room.KiB<<10 || m.wire > wireRoom-8*maxPath || m.room.Lines < 1 ||
+		len(m.out.Files) >= manyFiles || m.ctx.Err() != nil {
 		m.out.Truncated = true
 	}
 	return m.out.Truncated
@@ -201,8 +205,17 @@ func (m *manyReader) explicit(path string) {
 }
 
 func (m *manyReader) skip(path, why string) {
-	m.out.Files = append(m.out.Files, fileText{Path: path, Skipped: why})
-	m.used += len(path) + len(why)
+	if len(path) > maxPath {
+		path = path[:100] + "…"
+	}
+	m.add(fileText{Path: path, Skipped: why})
+}
+
+func (m *manyReader) add(f fileText) {
+	f.Path = valid([]byte(f.Path))
+	m.out.Files = append(m.out.Files, f)
+	m.used += len(f.Path) + len(f.Skipped) + len(f.Content) + entryOverhead
+	m.wire += wireSize(f.Path) + wireSize(f.Skipped) + wireSize(f.Content) + entryWire
 }
 
 func (m *manyReader) read(p *place) {
@@ -229,13 +242,13 @@ func (m *manyReader) read(p *place) {
 	}
 	defer func(f *os.File) { _ = f.Close() }(f)
 	left := max((m.room.KiB<<10-m.used)>>10, 1)
-	got, err := readLines(m.ctx, p.name, f, window{cap: conf.OutputCap{KiB: min(manyFile, left), Lines: m.room.Lines}})
+	most := conf.OutputCap{KiB: min(manyFile, left), Lines: m.room.Lines}
+	got, err := readLines(m.ctx, p.name, f, window{cap: most, wire: wireRoom - m.wire})
 	if err != nil {
 		m.skip(p.name, err.Error())
 		return
 	}
-	m.out.Files = append(m.out.Files, fileText{Path: p.name, Content: got.Content, Truncated: got.Truncated})
-	m.used += len(p.name) + len(got.Content)
+	m.add(fileText{Path: p.name, Content: got.Content, Truncated: got.Truncated})
 	m.room.Lines -= strings.Count(got.Content, "\n") + 1
 }
 

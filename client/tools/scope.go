@@ -9,6 +9,8 @@ import (
 	"path/filepath"
 	"strings"
 	"syscall"
+
+	"github.com/apzuk3/agentd/client/permit"
 )
 
 // place is a path in reach: what it is called, and where it is opened.
@@ -30,14 +32,45 @@ func (r *Registry) at(ctx context.Context, tool, path, effect string) (*place, e
 	if err := r.allowed(ctx, tool, "path", abs, effect); err != nil {
 		return nil, err
 	}
+	if err := r.undenied(tool, abs); err != nil {
+		return nil, err
+	}
 	return r.open(abs, effect)
 }
+
+// undenied refuses a path whose links lead to what a deny rule forbids.
+func (r *Registry) undenied(tool, abs string) error {
+	if at := resolved(abs); at != abs && r.gate.Denies(tool, at) {
+		return fmt.Errorf("%s(%s) is %w: it is %s, by a link, which a rule of permissions.deny forbids", tool,
+			r.name(abs), permit.ErrDenied, r.name(at))
+	}
+	return nil
+}
+
+// resolved is a path without links, as far as there is something.
+func resolved(abs string) string {
+	rest := ""
+	for at := abs; ; at = filepath.Dir(at) {
+		if to, err := filepath.EvalSymlinks(at); err == nil {
+			return filepath.Join(to, rest)
+		}
+		if at == filepath.Dir(at) {
+			return abs
+		}
+		rest = filepath.Join(filepath.Base(at), rest)
+	}
+}
+
+// maxPath is the longest path, in bytes.
+const maxPath = 4096
 
 // absolute returns a path as the gate takes it.
 func (r *Registry) absolute(path string) (string, error) {
 	switch {
 	case path == "":
 		return "", errors.New("the path is empty")
+	case len(path) > maxPath:
+		return "", fmt.Errorf("the path has %d bytes, at most %d are allowed", len(path), maxPath)
 	case strings.ContainsRune(path, 0):
 		return "", fmt.Errorf("the path %q has a NUL byte", path)
 	case !filepath.IsAbs(path):

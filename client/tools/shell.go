@@ -64,6 +64,7 @@ func (r *Registry) bash(ctx context.Context, in bashIn) (*bashOut, error) {
 	}
 	limit := r.cfg.Cap("bash", shellText)
 	stdout, stderr := newClip(limit), newClip(limit)
+	stdout.maxWire, stderr.maxWire = wireRoom/2, wireRoom/2
 	script, err := toolcmd.Shell{Script: in.Command, Dir: r.cfg.Root, Stdout: stdout, Stderr: stderr}.Start()
 	if err != nil {
 		return nil, fmt.Errorf("the command cannot be run: %w", err)

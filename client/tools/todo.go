@@ -121,6 +121,13 @@ func (l *todoList) add(text string) error {
 	case len(l.items) >= maxItems:
 		return fmt.Errorf("the list has %d items, the limit: clear it", len(l.items))
 	}
+	wire := wireSize(text) + entryWire
+	for _, item := range l.items {
+		wire += wireSize(item.Text) + entryWire
+	}
+	if wire > wireRoom {
+		return fmt.Errorf("the list has %d items that are too long together: clear it", len(l.items))
+	}
 	l.last++
 	l.items = append(l.items, TodoItem{strconv.Itoa(l.last), text, statuses[0]})
 	return nil

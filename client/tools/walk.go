@@ -12,9 +12,6 @@ import (
 	"github.com/apzuk3/agentd/client/conf"
 )
 
-// entryOverhead is what an entry of a list takes beside its name.
-const entryOverhead = 16
-
 // skipped are folders that no walk goes into.
 var skipped = []string{".git", ".svn", ".hg", "node_modules", "vendor"}
 
@@ -53,6 +50,7 @@ func (r *Registry) walk(
 		return err
 	}
 	start := filepath.ToSlash(top.rel)
+	behind := resolved(top.path)
 	return fs.WalkDir(top.root.FS(), start, func(at string, entry fs.DirEntry, err error) error {
 		switch {
 		case ctx.Err() != nil:
@@ -76,7 +74,7 @@ func (r *Registry) walk(
 			return err
 		}
 		abs := filepath.Join(top.path, rel)
-		if r.gate.Denies(tool, abs) {
+		if r.gate.Denies(tool, abs) || behind != top.path && r.gate.Denies(tool, filepath.Join(behind, rel)) {
 			return nil
 		}
 		p := &place{root: top.root, rel: filepath.FromSlash(at), path: abs, name: r.name(abs)}
@@ -165,7 +163,7 @@ func (r *Registry) listDir(ctx context.Context, in listDirIn) (*listDirOut, erro
 		if info, err := entry.Info(); err == nil {
 			e.Size = info.Size()
 		}
-		if !room.fits(len(e.Name) + entryOverhead) {
+		if !room.fits(e.Name) {
 			out.Truncated = true
 			break
 		}
@@ -195,7 +193,7 @@ func (r *Registry) glob(ctx context.Context, in globIn) (*globOut, error) {
 	out := &globOut{Paths: []string{}}
 	room := newList(r.cfg.Cap("glob", conf.OutputCap{}))
 	err := r.walk(ctx, "glob", in.Path, in.Pattern, func(f *found) (bool, error) {
-		if !room.fits(len(f.place.name) + entryOverhead) {
+		if !room.fits(f.place.name) {
 			out.Truncated = true
 			return false, nil
 		}

@@ -131,7 +131,10 @@ func (r *Registry) toWrite(ctx context.Context, tool, path string) (*place, erro
 	if err != nil {
 		return nil, err
 	}
-	if err := r.target(p); err != nil {
+	if err = r.target(p); err == nil {
+		err = r.undenied(tool, filepath.Join(p.root.Name(), p.rel))
+	}
+	if err != nil {
 		p.close()
 		return nil, err
 	}

@@ -21,7 +21,7 @@ type Shell struct {
 	// Dir is the folder that it runs in; "" is the current one.
 	Dir string
 	// Stdout and Stderr get what it says. Each is written by one goroutine at a time, and by none after Done. They may
-	// be	// the same writer if its Write may be called concurrently.
+	// be the same writer if its Write may be called concurrently.
 	Stdout, Stderr io.Writer
 }
 
