@@ -54,7 +54,7 @@ func newRequests(m protoreflect.MessageDescriptor) []newRequest {
 func newRequestAt(m protoreflect.MessageDescriptor, path []protoreflect.FieldDescriptor) newRequest {
 	r := newRequest{
 		binary: protowire.AppendVarint(protowire.AppendTag(nil, 99, protowire.VarintType), 1),
-		json:   `{"planMode":true}`, of: m,
+		json:   `{"followChildren":true}`, of: m,
 	}
 	sayable := !m.IsMapEntry() && !strings.HasPrefix(string(m.FullName()), "google.protobuf.")
 	for _, f := range slices.Backward(path) {
@@ -79,7 +79,7 @@ func newRequestAt(m protoreflect.MessageDescriptor, path []protoreflect.FieldDes
 
 func (r *newRequest) says(json bool) string {
 	if json {
-		return fmt.Sprintf("this server does not know `planMode` of %s", r.of.Name())
+		return fmt.Sprintf("this server does not know `followChildren` of %s", r.of.Name())
 	}
 	return fmt.Sprintf("this server does not know field 99 of %s", r.of.FullName())
 }

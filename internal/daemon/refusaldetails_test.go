@@ -142,11 +142,11 @@ func TestUnreadableRefusalsSayWhatToDo(t *testing.T) {
 		body string
 		want *agentdv1.RunResponse_ErrorResponse
 	}{
-		"unknown": {`{"sessionId": "s", "execute": {"planMode": true}}`, &agentdv1.RunResponse_ErrorResponse{
+		"unknown": {`{"sessionId": "s", "execute": {"followChildren": true}}`, &agentdv1.RunResponse_ErrorResponse{
 			Code: agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, Violations: violations("sessionId", "unknown"),
 		}},
-		"unknown within": {`{"execute": {"planMode": true}}`, &agentdv1.RunResponse_ErrorResponse{
-			Code: agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, Violations: violations("execute.planMode", "unknown"),
+		"unknown within": {`{"execute": {"followChildren": true}}`, &agentdv1.RunResponse_ErrorResponse{
+			Code: agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST, Violations: violations("execute.followChildren", "unknown"),
 		}},
 		"large": {`{"execute": {"userPrompt": "` + strings.Repeat("x", 3000) + `"}}`, &agentdv1.RunResponse_ErrorResponse{
 			Code: agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED, Limit: &agentdv1.ExceededLimit{Name: "message_bytes", Value: 2000},
