@@ -310,3 +310,19 @@ func TestCommand(t *testing.T) {
 		t.Errorf("a command with another key: %v", err)
 	}
 }
+
+// TestHideKeys: a key is not shown whatever its bytes are, such as white space at its ends or parts of characters.
+func TestHideKeys(t *testing.T) {
+	for _, key := range []string{
+		"\n" + strings.Repeat("k", keyBytes-2) + " ", "\xa9" + strings.Repeat("\xc3", keyBytes-1), strings.Repeat("\xff\t", keyBytes/2),
+	} {
+		for _, around := range []string{"", "\xc3", " it is: "} {
+			if got := hideKeys(around+key+around, []byte(key)); got != "what it says has a key and is not shown" {
+				t.Errorf("%q is shown: %q", key, got)
+			}
+		}
+	}
+	if got := hideKeys(" no such key\n", []byte("short")); got != "no such key" {
+		t.Errorf("got %q", got)
+	}
+}
