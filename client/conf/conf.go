@@ -61,9 +61,12 @@ type Config struct {
 	mu *sync.Mutex // held while the file is written
 }
 
+// Modes are the values of permissions.mode.
+func Modes() []string { return []string{"ask", "allow", "plan", "acceptEdits", "yolo"} }
+
 // Permissions is what the gate asks a person about. A rule is `tool:glob` or `glob`.
 type Permissions struct {
-	Mode  string   `json:"mode"` // ask, allow, plan, acceptEdits or yolo
+	Mode  string   `json:"mode"` // one of Modes
 	Allow []string `json:"allow"`
 	Deny  []string `json:"deny"`
 }
@@ -241,7 +244,7 @@ func (c *Config) Check() error {
 }
 
 func (c *Config) check() error {
-	if err := oneOf("permissions.mode", c.Permissions.Mode, "ask", "allow", "plan", "acceptEdits", "yolo"); err != nil {
+	if err := oneOf("permissions.mode", c.Permissions.Mode, Modes()...); err != nil {
 		return err
 	}
 	for i, p := range c.PathScope.AllowPaths {

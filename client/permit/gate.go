@@ -94,7 +94,7 @@ func (g *Gate) Mode() string {
 
 // SetMode changes the mode, for all sessions.
 func (g *Gate) SetMode(mode string) error {
-	if !slices.Contains(modes, mode) {
+	if modes := conf.Modes(); !slices.Contains(modes, mode) {
 		return fmt.Errorf("mode must be one of %s, it is %q", strings.Join(modes, ", "), mode)
 	}
 	g.mu.Lock()
@@ -102,8 +102,6 @@ func (g *Gate) SetMode(mode string) error {
 	g.mode = mode
 	return nil
 }
-
-var modes = []string{"ask", "allow", "plan", "acceptEdits", "yolo"}
 
 // Planned says that a session has recorded its plan, which plan_mode required asks for.
 func (g *Gate) Planned(session string) { g.setPlanned(session, true) }
@@ -151,7 +149,7 @@ func (g *Gate) DeniesURL(tool, url string) bool {
 // query is a request with what the gate has found out of it.
 type query struct {
 	Request
-	names   []string // of what is not a command: what rules are compared with
+	names   []string // what rules are compared with
 	script  *script  // of a command
 	outside bool
 }
@@ -161,6 +159,7 @@ func (g *Gate) look(r Request) *query {
 	switch r.Kind {
 	case Command:
 		q.script = parse(r.Detail)
+		q.names = append([]string{r.Detail}, q.script.texts()...)
 	case Path:
 		q.names = []string{r.Detail}
 		if rel, err := filepath.Rel(g.cfg.Root, r.Detail); err == nil && filepath.IsLocal(rel) {
@@ -241,20 +240,6 @@ func (g *Gate) denied(q *query) *rule {
 
 // texts are what a rule is compared with.
 func (q *query) texts(r *rule) []string {
-	if q.script != nil {
-		out := []string{q.Detail}
-		for i := range q.script.simples {
-			c := &q.script.simples[i]
-			out = append(out, c.text())
-			if c.name != "" { // without the folder of the program
-				out = append(out, strings.Join(append([]string{c.name}, c.args()...), " "))
-			}
-			if bare := c.bare(); bare != "" {
-				out = append(out, bare)
-			}
-		}
-		return out
-	}
 	if q.Kind == Path && !strings.Contains(r.glob, "/") {
 		return append(slices.Clip(q.names), filepath.Base(q.Detail))
 	}

@@ -55,6 +55,21 @@ func (s *simple) args() []string {
 	return out
 }
 
+// texts are the texts of all simple commands: as they are, without the folder of the program, without the flags of git.
+func (s *script) texts() (out []string) {
+	for i := range s.simples {
+		c := &s.simples[i]
+		out = append(out, c.text())
+		if c.name != "" {
+			out = append(out, strings.Join(append([]string{c.name}, c.args()...), " "))
+		}
+		if bare := c.bare(); bare != "" {
+			out = append(out, bare)
+		}
+	}
+	return out
+}
+
 // script is what a command does, as far as its text tells.
 type script struct {
 	simples []simple
@@ -228,6 +243,9 @@ func (s *script) visit(n syntax.Node) {
 // quiet are files that may be written to.
 var quiet = []string{"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty"}
 
+// descriptor is what an output is duplicated to, or closed by.
+var descriptor = regexp.MustCompile(`^([0-9]+-?|-)$`)
+
 func (s *script) redirects(n *syntax.Stmt) {
 	for _, r := range n.Redirs {
 		if r.N != nil && strings.HasPrefix(r.N.Value, "{") {
@@ -235,10 +253,11 @@ func (s *script) redirects(n *syntax.Stmt) {
 		}
 		switch r.Op {
 		case syntax.DplOut, syntax.DplIn:
-			if w := s.constant(r.Word); !w.open && regexp.MustCompile(`^([0-9]+-?|-)$`).MatchString(w.text) {
+			w := s.constant(r.Word)
+			if !w.open && descriptor.MatchString(w.text) {
 				continue
 			}
-			if isDisk(s.constant(r.Word).text) {
+			if isDisk(w.text) {
 				s.forbid("it writes to a disk itself")
 			}
 			s.hide("its output goes to a file")

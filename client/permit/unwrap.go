@@ -177,18 +177,11 @@ var runsInput = regexp.MustCompile(`^(python|perl|ruby|node|php|lua)[0-9.]*$`)
 var fetchers = []string{"curl", "wget", "fetch", "http", "https", "aria2c", "lynx"}
 
 // fetches reports whether a fetch stands in a substitution of a word.
-func (s *script) fetches(w *syntax.Word) (found bool) {
+func (s *script) fetches(w *syntax.Word) bool {
 	if p, ok := lone(w).(*syntax.ParamExp); ok && p.Param != nil && s.fetched[p.Param.Value] {
 		return true
 	}
-	s.walk(w, func(n syntax.Node) bool {
-		if call, ok := n.(*syntax.CallExpr); ok && len(call.Args) > 0 {
-			words := s.unwrapped(call.Args)
-			found = found || slices.Contains(fetchers, program(words[0].text))
-		}
-		return !found
-	})
-	return found
+	return s.fetchesIn(w)
 }
 
 // lone is the only part of a word, also in quotes; nil if there are more.

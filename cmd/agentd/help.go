@@ -4,6 +4,8 @@ import (
 	"strings"
 
 	"github.com/alecthomas/kong"
+
+	"github.com/apzuk3/agentd/client/conf"
 )
 
 // longHelps puts the texts of helps into the commands and flags that name them. kong.Vars
@@ -34,7 +36,7 @@ func named(text string) string {
 var helps = map[string]string{
 	// What flags may be.
 	"outputs":       ",text,json,events",
-	"pack_modes":    ",ask,allow,plan,acceptEdits,yolo",
+	"pack_modes":    "," + strings.Join(conf.Modes(), ","),
 	"turn_statuses": "pending,running,waiting-for-client,waiting-for-input,succeeded,failed,canceled",
 
 	// The commands.

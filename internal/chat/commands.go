@@ -16,7 +16,7 @@ import (
 const maxCommand = 256 << 10
 
 const help = `/help          this
-/mode [MODE]   what tools may do without being asked: ask, allow, plan, acceptEdits, yolo
+/mode [MODE]   what tools may do without being asked; an unknown one lists those that there are
 /replan        ask for another plan before anything is changed
 /session       the id of this session
 /exit, /quit   leave; so do Ctrl+D, and Ctrl+C twice`
