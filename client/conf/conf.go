@@ -88,7 +88,7 @@ type URLScope struct {
 	Allow []string `json:"allow"`
 }
 
-// Agent is what bounds an agent.
+// Agent is what bounds an agent; agentd run and agentd chat do so where it has tools of the project.
 type Agent struct {
 	MaxSteps int `json:"max_steps"` // model calls of one turn
 }
@@ -104,12 +104,13 @@ type Tools struct {
 	Disable []string `json:"disable"`
 }
 
-// Otel is where spans go: none, console or otlp.
+// Otel is where spans go: none, console or otlp. Nothing sends any yet.
 type Otel struct {
 	Exporter string `json:"exporter"`
 }
 
-// Price is what a model costs, in USD for a million tokens; 0 is unknown.
+// Price is what a model costs, in USD for a million tokens; 0 is unknown. Prices are the daemon's; nothing reads these
+// yet.
 type Price struct {
 	Input  float64 `json:"input"`
 	Output float64 `json:"output"`

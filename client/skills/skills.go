@@ -19,6 +19,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path/filepath"
 	"regexp"
@@ -218,12 +219,11 @@ func (s *Set) check(path string, head map[string]any) {
 			s.warnf(path, "metadata must be texts by name")
 		}
 	}
-	for key := range head {
+	for _, key := range slices.Sorted(maps.Keys(head)) {
 		if !slices.Contains(known, key) {
 			s.warnf(path, "%q is no key of the frontmatter; known are: %s", key, strings.Join(known, ", "))
 		}
 	}
-	slices.Sort(s.Warnings)
 }
 
 // frontmatter splits a file at its first two lines of ---.

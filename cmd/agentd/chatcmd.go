@@ -117,10 +117,10 @@ func (c *chatCmd) chat(p *process) (_ *chat.Chat, done func(), err error) {
 	out := &chat.Chat{
 		Prompt: cli.Prompt{
 			Agent: tree, Session: c.Session, Create: c.Local, Instruction: memory.Join(found.layers),
-			PlanMode: found.pack != nil && found.pack.plans,
+			PlanMode: found.pack != nil && found.pack.plans, Budget: client.Budget{ModelCalls: found.steps()},
 		},
-		Attach: c.Attach, Out: p.stdout, Info: p.stderr, Colors: p.tty.stdout && p.colors(), Interrupts: p.signals,
-		Root: found.root, Model: model, Lines: chat.Piped(p.stdin),
+		Attach: c.Attach, Out: p.stdout, Info: p.stderr, Colors: p.tty.stdout && p.tty.stderr && p.colors(), Interrupts: p.signals,
+		Root: found.root(), Model: model, Lines: chat.Piped(p.stdin),
 	}
 	var person *terminal.Prompter
 	if p.tty.stdin && p.tty.stderr {
@@ -145,7 +145,7 @@ func (c *chatCmd) tree(file *agentfile.File, found *project, goesOn bool) (*agen
 	}
 	model := c.Model
 	if model == "" {
-		model = found.model
+		model = found.model()
 	}
 	switch {
 	case goesOn && c.Model == "":
@@ -165,7 +165,7 @@ func firstModel(a *agentdv1.Agent) string {
 	if m := a.GetLlm().GetModel(); m != "" {
 		return m
 	}
-	for _, b := range below(a) {
+	for _, b := range agentfile.Children(a) {
 		if m := firstModel(b); m != "" {
 			return m
 		}

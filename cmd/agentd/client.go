@@ -80,6 +80,13 @@ func (p *process) notef(format string, args ...any) {
 	fmt.Fprintln(p.stderr, "agentd:", cli.Clean(fmt.Sprintf(format, args...)))
 }
 
+// printJSON writes a value as a line of JSON.
+func (p *process) printJSON(v any) error {
+	out := json.NewEncoder(p.stdout)
+	out.SetEscapeHTML(false)
+	return out.Encode(v)
+}
+
 // colors reports whether what goes to a terminal may be colored; see no-color.org.
 func (p *process) colors() bool { return p.env["NO_COLOR"] == "" && p.env["TERM"] != "dumb" }
 

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"text/tabwriter"
@@ -56,10 +55,8 @@ func (c *configCmd) Run(p *process, ctx *kong.Context) error {
 
 func (c *configCmd) print(p *process, settings []setting) error {
 	if c.JSON {
-		out := json.NewEncoder(p.stdout)
-		out.SetEscapeHTML(false)
 		for _, s := range settings {
-			if err := out.Encode(s); err != nil {
+			if err := p.printJSON(s); err != nil {
 				return err
 			}
 		}

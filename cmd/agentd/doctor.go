@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -11,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/apzuk3/agentd/client"
@@ -38,7 +38,8 @@ type doctorCmd struct {
 // Help is shown below the flags.
 func (*doctorCmd) Help() string {
 	return `It looks at what agentd run needs here: the settings of the project, what is written down for agents,
-skills, MCP servers, the daemon, its clock, and whether it has keys of model providers. Nothing is changed.
+skills, MCP servers, which it starts and ends, the daemon, its clock, and whether it has keys of model providers.
+Nothing is changed but that the folder for data is made.
 
 Each line is ok, warn or fail. The exit code is 1 when one is fail.
 
@@ -56,8 +57,9 @@ type finding struct {
 	Text   string `json:"text"`
 }
 
-// findings are those of one command.
+// findings are those of one command. They may be added to concurrently: MCP servers are looked at all at once.
 type findings struct {
+	mu     sync.Mutex // protects the fields below
 	all    []finding
 	failed bool
 }
@@ -67,6 +69,8 @@ func (f *findings) warnf(check, format string, args ...any) { f.addf(check, "war
 func (f *findings) failf(check, format string, args ...any) { f.addf(check, "fail", format, args...) }
 
 func (f *findings) addf(check, result, format string, args ...any) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
 	f.all = append(f.all, finding{check, result, fmt.Sprintf(format, args...)})
 	f.failed = f.failed || result == "fail"
 }
@@ -94,9 +98,7 @@ func (c *doctorCmd) Run(p *process) error {
 
 func (c *doctorCmd) print(p *process, one finding) error {
 	if c.json(p) {
-		enc := json.NewEncoder(p.stdout)
-		enc.SetEscapeHTML(false)
-		return enc.Encode(one)
+		return p.printJSON(one)
 	}
 	_, err := fmt.Fprintf(p.stdout, "%-4s  %-8s  %s\n", one.Result, one.Check, cli.Clean(one.Text))
 	return err

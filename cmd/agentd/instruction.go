@@ -1,7 +1,6 @@
 package main
 
 import (
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -51,7 +50,9 @@ func (c *instructionCmd) Run(p *process) error {
 	if err != nil {
 		return &codedError{code: exitUsage, err: err}
 	}
-	project, err := c.project(p, file)
+	flags := c.packFlags
+	flags.read = true
+	project, err := flags.project(p, file)
 	if err != nil {
 		return err
 	}
@@ -83,9 +84,7 @@ func (c *instructionCmd) Run(p *process) error {
 func (c *instructionCmd) print(p *process, out []layersOut) error {
 	for _, a := range out {
 		if c.json(p) {
-			enc := json.NewEncoder(p.stdout)
-			enc.SetEscapeHTML(false)
-			if err := enc.Encode(a); err != nil {
+			if err := p.printJSON(a); err != nil {
 				return err
 			}
 			continue
@@ -121,7 +120,7 @@ func llms(a *agentdv1.Agent, above []string) (out []llmAgent) {
 	if a.GetLlm() != nil {
 		out = append(out, llmAgent{strings.Join(path, "/"), a.GetLlm().GetInstruction()})
 	}
-	for _, b := range below(a) {
+	for _, b := range agentfile.Children(a) {
 		out = append(out, llms(b, path)...)
 	}
 	return out

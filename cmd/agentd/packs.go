@@ -29,6 +29,7 @@ type packFlags struct {
 
 	bare bool // a model alone, which has no tools
 	all  bool // the tree is made here and has all tools
+	read bool // nothing is to run: no server is started
 }
 
 var toolsGroup = kong.Group{Key: "tools", Title: "Flags of the tools and instructions of a project:"}
@@ -36,8 +37,7 @@ var toolsGroup = kong.Group{Key: "tools", Title: "Flags of the tools and instruc
 // project is what the current folder adds to a turn.
 type project struct {
 	pack   *pack
-	root   string         // the folder of the project
-	model  string         // of the settings; "" for none
+	cfg    *conf.Config   // nil where nothing of the project counts
 	layers []memory.Layer // of the instruction; none if the project and the user have nothing to say
 }
 
@@ -53,6 +53,9 @@ type pack struct {
 	skills  bool // there are some
 }
 
+// planFirst is what models are told with plan_mode advisory and required; the latter the gate holds them to.
+const planFirst = "Before you change anything, write down what you are going to do with record_plan."
+
 // project reads what the current folder adds for a tree; file is nil if that is not known.
 func (f *packFlags) project(p *process, file *agentfile.File) (*project, error) {
 	enabled := tools.Default()
@@ -63,7 +66,7 @@ func (f *packFlags) project(p *process, file *agentfile.File) (*project, error) 
 	}
 	attaches := !f.bare && (file == nil || attachesServers(file.Agent))
 	if f.NoBuiltinTools && f.NoMemory && !attaches {
-		return &project{root: "."}, nil
+		return &project{}, nil
 	}
 	cfg, err := conf.Load(".")
 	if err != nil {
@@ -76,13 +79,13 @@ func (f *packFlags) project(p *process, file *agentfile.File) (*project, error) 
 	if file != nil {
 		named = packed(file.Agent, file.Declarations())
 	}
-	out := &project{root: cfg.Root, model: cfg.Model}
+	out := &project{cfg: cfg}
 	known := skills.Load(cfg.Root)
 	if f.NoBuiltinTools {
 		enabled, known, named = tools.Builtins{}, &skills.Set{}, nil
 	}
 	if attaches || len(named) > 0 || f.all {
-		if out.pack, err = newPack(p, cfg, enabled, known); err == nil && attaches {
+		if out.pack, err = newPack(p, cfg, enabled, known); err == nil && attaches && !f.read {
 			err = out.pack.connect(p, cfg)
 		}
 		if err != nil {
@@ -93,16 +96,43 @@ func (f *packFlags) project(p *process, file *agentfile.File) (*project, error) 
 		return out, nil
 	}
 	listing := ""
-	if out.pack != nil && (file == nil || f.all || slices.Contains(named, skills.LoadSkill)) {
+	if out.pack != nil && (file == nil || slices.Contains(named, skills.LoadSkill)) {
 		listing = known.Listing()
 		warn(p, known.Warnings)
 	}
 	layers, warnings := memory.Layers(cfg.Root, listing)
 	warn(p, warnings)
+	if out.pack != nil && cfg.PlanMode != "off" && (file == nil || slices.Contains(named, "record_plan")) {
+		layers = append(layers, memory.Layer{Source: "plan_mode", Text: planFirst, Size: int64(len(planFirst))})
+	}
 	if len(layers) > 1 || out.pack != nil {
 		out.layers = layers
 	}
 	return out, nil
+}
+
+// root is the folder of the project.
+func (j *project) root() string {
+	if j.cfg == nil {
+		return "."
+	}
+	return j.cfg.Root
+}
+
+// model is the model of the settings, "" for none.
+func (j *project) model() string {
+	if j.cfg == nil {
+		return ""
+	}
+	return j.cfg.Model
+}
+
+// steps is how many model calls a turn may make that has tools of the project; 0 is no bound.
+func (j *project) steps() int64 {
+	if j.pack == nil {
+		return 0
+	}
+	return int64(j.cfg.Agent.MaxSteps)
 }
 
 func warn(p *process, warnings []string) {
@@ -176,15 +206,9 @@ func (k *pack) close() {
 	}
 }
 
-// below are the agents right below another one.
-func below(a *agentdv1.Agent) []*agentdv1.Agent {
-	return slices.Concat(
-		a.GetLlm().GetSubAgents(), a.GetSequential().GetAgents(), a.GetParallel().GetAgents(), a.GetLoop().GetAgents())
-}
-
 // attachesServers reports whether a tree attaches MCP servers.
 func attachesServers(a *agentdv1.Agent) bool {
-	return len(a.GetLlm().GetMcpAttachments()) > 0 || slices.ContainsFunc(below(a), attachesServers)
+	return len(a.GetLlm().GetMcpAttachments()) > 0 || slices.ContainsFunc(agentfile.Children(a), attachesServers)
 }
 
 // detached is a tree without its MCP servers, whose tools only they know.
@@ -198,7 +222,7 @@ func detached(a *agentdv1.Agent) *agentdv1.Agent {
 		if a.GetLlm() != nil {
 			a.GetLlm().McpAttachments = nil
 		}
-		for _, b := range below(a) {
+		for _, b := range agentfile.Children(a) {
 			strip(b)
 		}
 	}
@@ -214,7 +238,7 @@ func packed(a *agentdv1.Agent, declared []*agentdv1.Tool) (names []string) {
 			names = append(names, name)
 		}
 	}
-	for _, b := range below(a) {
+	for _, b := range agentfile.Children(a) {
 		names = append(names, packed(b, declared)...)
 	}
 	return names

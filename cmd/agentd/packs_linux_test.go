@@ -220,6 +220,23 @@ func TestAttachedServers(t *testing.T) {
 	contains(t, string(out), "Told: HELLO")
 }
 
+// TestProjectSettings: max_steps bounds the model calls of a turn, unless the command line does, and plan_mode has models told.
+func TestProjectSettings(t *testing.T) {
+	t.Parallel()
+	c := newCoder(t, "answers:\n  - {when: {call: 3}, text: '[{{system}}]'}\n  - {when: {}, calls: [{name: todo, args: {action: list}}]}\n",
+		`{"version": 1, "agent": {"max_steps": 2}, "plan_mode": "advisory"}`)
+	if err := os.WriteFile(filepath.Join(c.dir, "coder.yaml"), []byte(strings.Replace(coderIs, "todo]", "todo, record_plan]", 1)), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	out, err := c.command("run", "coder.yaml", "x", "-o", "text").CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "2 model calls") {
+		t.Errorf("within 2 steps: %v: %s", err, out)
+	}
+	if out, err = c.command("run", "coder.yaml", "x", "-o", "text", "--budget-calls", "3").CombinedOutput(); err != nil || !strings.Contains(string(out), planFirst) {
+		t.Errorf("within 3 steps: %v: %s", err, out)
+	}
+}
+
 // TestKilledInACommand: a client that is killed while a command runs does not run it again when it comes back: the command
 // ran once, and the model is told that it may have happened.
 func TestKilledInACommand(t *testing.T) {

@@ -265,6 +265,9 @@ func (c *runCmd) task(p *process) (*task, error) {
 	}
 	t.prompt.PlanMode = t.project.pack != nil && t.project.pack.plans
 	t.prompt.Instruction = memory.Join(t.project.layers)
+	if t.prompt.Budget.ModelCalls == 0 {
+		t.prompt.Budget.ModelCalls = t.project.steps()
+	}
 	t.prompt.Traceparent, t.prompt.Tracestate = p.getenv("TRACEPARENT"), p.getenv("TRACESTATE")
 	return t, nil
 }

@@ -186,7 +186,7 @@ func (c *checker) shell(a *agentdv1.Agent, parent *draft) *draft {
 			return nil
 		}
 	}
-	for _, kid := range children(a) {
+	for _, kid := range Children(a) {
 		c.shell(kid, d)
 	}
 	return d
@@ -290,7 +290,8 @@ func (c *checker) refused(name string) bool {
 		!slices.ContainsFunc(c.offered, func(t *agentdv1.Tool) bool { return t.GetName() == name })
 }
 
-func children(a *agentdv1.Agent) []*agentdv1.Agent {
+// Children returns the agents right below another one.
+func Children(a *agentdv1.Agent) []*agentdv1.Agent {
 	return slices.Concat(
 		a.GetLlm().GetSubAgents(), a.GetSequential().GetAgents(),
 		a.GetParallel().GetAgents(), a.GetLoop().GetAgents())

@@ -4,23 +4,25 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 
 	"github.com/apzuk3/agentd/client/permit"
 	"github.com/apzuk3/agentd/client/terminal"
 )
 
 // Gate has the person of a turn asked what tools may do. It is made before its turn and asks nobody until then.
-type Gate struct{ turn *Turn }
+type Gate struct{ turn atomic.Pointer[Turn] }
 
-// For says whose turn it is. It is called before the turn starts.
-func (g *Gate) For(t *Turn) { g.turn = t }
+// For says whose turn it is. It is called before the turn starts; a tool of the turn before may still ask.
+func (g *Gate) For(t *Turn) { g.turn.Store(t) }
 
 // AskApproval is that of permit.Prompter. It is called by one goroutine at a time, see permit.Serialize.
 func (g *Gate) AskApproval(ctx context.Context, r permit.PromptRequest) (permit.Decision, error) {
-	if g.turn == nil || g.turn.Person == nil {
+	turn := g.turn.Load()
+	if turn == nil || turn.Person == nil {
 		return permit.Deny, permit.ErrNoPrompter
 	}
-	q := g.turn.asked.Load()
+	q := turn.asked.Load()
 	if q == nil {
 		return permit.Deny, permit.ErrNoPrompter
 	}
