@@ -11,8 +11,7 @@
 // A key that the package does not know, a value that has no meaning and another version
 // are errors that name the file and the key: a typo in a rule must not open a door.
 //
-// The package knows no tool, no gate and no connection, and imports the standard
-// library alone.
+// The package knows no tool, no gate and no connection.
 package conf
 
 import (
@@ -27,6 +26,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/apzuk3/agentd/internal/plainfile"
 )
 
 // Version is the version of the file's form.
@@ -344,38 +345,17 @@ func lock(folder string) (unlock func(), err error) {
 	}, nil
 }
 
-// save writes the file beside its place and moves it there.
-func (c *Config) save() (err error) {
+// save replaces the file.
+func (c *Config) save() error {
 	data, err := json.MarshalIndent(c, "", "  ")
 	if err != nil {
 		return err
 	}
-	folder := filepath.Dir(c.Path())
 	mode := fs.FileMode(0o644)
 	if info, err := os.Stat(c.Path()); err == nil {
 		mode = info.Mode().Perm()
 	}
-	f, err := os.CreateTemp(folder, fileName+".*")
-	if err != nil {
-		return err
-	}
-	defer func() {
-		if err != nil {
-			_ = os.Remove(f.Name())
-		}
-	}()
-	_, err = f.Write(append(data, '\n'))
-	if err == nil {
-		err = f.Chmod(mode)
-	}
-	if err == nil {
-		err = f.Sync()
-	}
-	err = errors.Join(err, f.Close())
-	if err != nil {
-		return err
-	}
-	return os.Rename(f.Name(), c.Path())
+	return plainfile.Replace(c.Path(), append(data, '\n'), mode)
 }
 
 // Cap returns how much a tool may return: what the file says of the tool; else own, unless it is zero; else what the

@@ -14,6 +14,7 @@ import (
 	sdk "github.com/modelcontextprotocol/go-sdk/mcp"
 
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/internal/gated"
 	"github.com/apzuk3/agentd/client/permit"
 )
 
@@ -266,14 +267,8 @@ func (s *Server) ask(ctx context.Context, name string) error {
 	if s.b.gate == nil {
 		return nil
 	}
-	call := client.CallFrom(ctx)
-	r := permit.Request{
-		Tool: "mcp", Kind: permit.Call, Detail: name, Effect: permit.Network, Session: call.SessionID(),
-	}
-	if path := call.AgentPath(); len(path) > 1 {
-		r.Source = path[len(path)-1]
-	}
-	return s.b.gate.Check(ctx, r)
+	ask := permit.Request{Tool: "mcp", Kind: permit.Call, Detail: name, Effect: permit.Network}
+	return gated.Check(ctx, s.b.gate, ask)
 }
 
 func (s *Server) addReadResource(set *client.ToolSet, name, known string) error {

@@ -20,6 +20,8 @@ import (
 	"path/filepath"
 	"strings"
 	"unicode/utf8"
+
+	"github.com/apzuk3/agentd/internal/plainfile"
 )
 
 // MaxFile is how much of a file counts, in bytes.
@@ -108,7 +110,7 @@ func first(dir string, names []string) (*Layer, error) {
 	}
 	defer func() { _ = root.Close() }()
 	for _, name := range names {
-		info, err := root.Stat(name)
+		f, info, err := plainfile.Open(root, name)
 		if errors.Is(err, fs.ErrNotExist) {
 			continue
 		}
@@ -116,19 +118,13 @@ func first(dir string, names []string) (*Layer, error) {
 		if err != nil {
 			return nil, fmt.Errorf("%s: %w", path, err)
 		}
-		if !info.Mode().IsRegular() {
-			return nil, fmt.Errorf("%s is no regular file", path)
-		}
-		return read(root, name, path, info.Size())
+		return read(f, path, info.Size())
 	}
 	return nil, nil
 }
 
-func read(root *os.Root, name, path string, size int64) (*Layer, error) {
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, fmt.Errorf("%s: %w", path, err)
-	}
+// read reads a file and closes it.
+func read(f *os.File, path string, size int64) (*Layer, error) {
 	defer func() { _ = f.Close() }()
 	data, err := io.ReadAll(io.LimitReader(f, MaxFile+1))
 	if err != nil {

@@ -17,7 +17,6 @@ import (
 	"bytes"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"maps"
 	"os"
@@ -27,6 +26,7 @@ import (
 	"strings"
 	"unicode/utf8"
 
+	"github.com/apzuk3/agentd/internal/plainfile"
 	"github.com/apzuk3/agentd/internal/yamlfile"
 )
 
@@ -243,29 +243,9 @@ func frontmatter(text string) (head, body string, ok bool) {
 	return head, body, ok
 }
 
-// text reads a regular file inside a folder; links must not lead out of that.
+// text reads a text file inside a folder.
 func text(dir, name string, most int) ([]byte, error) {
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = root.Close() }()
-	info, err := root.Stat(name)
-	if err != nil {
-		return nil, err
-	}
-	if !info.Mode().IsRegular() {
-		return nil, errors.New("it is no regular file")
-	}
-	f, err := root.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, int64(most)+1))
-	if err == nil && len(data) > most {
-		err = fmt.Errorf("it has more than %d bytes", most)
-	}
+	data, err := plainfile.Read(dir, name, most)
 	if err == nil && bytes.IndexByte(data, 0) >= 0 {
 		err = errors.New("it is a binary file")
 	}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/internal/gated"
 	"github.com/apzuk3/agentd/client/permit"
 )
 
@@ -111,12 +112,6 @@ func (a *access) open(ctx context.Context, name string) (*Skill, error) {
 	if err != nil || a.gate == nil {
 		return k, err
 	}
-	call := client.CallFrom(ctx)
-	ask := permit.Request{
-		Tool: "skill", Kind: permit.Call, Detail: k.Name, Effect: permit.Read, Session: call.SessionID(),
-	}
-	if path := call.AgentPath(); len(path) > 1 {
-		ask.Source = path[len(path)-1]
-	}
-	return k, a.gate.Check(ctx, ask)
+	ask := permit.Request{Tool: "skill", Kind: permit.Call, Detail: k.Name, Effect: permit.Read}
+	return k, gated.Check(ctx, a.gate, ask)
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/permit"
 )
 
 const (
@@ -55,7 +56,7 @@ func (r *Registry) fetchURL(ctx context.Context, in fetchURLIn) (*fetchURLOut, e
 	if err := r.web.check(at); err != nil {
 		return nil, err
 	}
-	if err := r.allowed(ctx, "fetch_url", "url", at.String(), network); err != nil {
+	if err := r.allowed(ctx, "fetch_url", permit.URL, at.String(), permit.Network); err != nil {
 		return nil, err
 	}
 	if err := client.CallFrom(ctx).Begin(); err != nil {

@@ -42,17 +42,17 @@ func (r *Registry) grep(ctx context.Context, in grepIn) (*grepOut, error) {
 	}
 	out := &grepOut{Matches: []match{}}
 	room := newList(r.cfg.Cap("grep", largeText))
-	err = r.walk(ctx, "grep", in.Path, "", func(f *found) (bool, error) {
-		file, _, err := r.openFile(f.place)
+	err = r.walk(ctx, "grep", in.Path, "", func(p *place) (bool, error) {
+		file, _, err := r.openFile(p)
 		if err != nil {
 			return true, nil // it has gone, or is not to be read
 		}
 		defer func() { _ = file.Close() }()
 		full, err := matches(ctx, re, file, func(line int, text string) bool {
-			if !room.fits(f.place.name, text) {
+			if !room.fits(p.name, text) {
 				return false
 			}
-			out.Matches = append(out.Matches, match{valid([]byte(f.place.name)), line, text})
+			out.Matches = append(out.Matches, match{valid([]byte(p.name)), line, text})
 			return true
 		})
 		out.Truncated = full

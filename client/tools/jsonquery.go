@@ -12,6 +12,7 @@ import (
 	"github.com/itchyny/gojq"
 
 	"github.com/apzuk3/agentd/client/conf"
+	"github.com/apzuk3/agentd/client/permit"
 )
 
 const (
@@ -90,7 +91,7 @@ func (r *Registry) jsonQuery(ctx context.Context, in jsonQueryIn) (*jsonQueryOut
 }
 
 func (r *Registry) jsonFile(ctx context.Context, path string) (string, []byte, error) {
-	p, err := r.at(ctx, "json_query", path, reads)
+	p, err := r.at(ctx, "json_query", path, permit.Read)
 	if err != nil {
 		return "", nil, err
 	}

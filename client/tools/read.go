@@ -9,10 +9,10 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"slices"
 	"strings"
 
 	"github.com/apzuk3/agentd/client/conf"
+	"github.com/apzuk3/agentd/client/permit"
 )
 
 // largeText is how much the tools that read return, unless the configuration says otherwise.
@@ -44,7 +44,7 @@ func (r *Registry) readFile(ctx context.Context, in readFileIn) (*readFileOut, e
 	if in.Offset < 0 || in.Limit < 0 {
 		return nil, fmt.Errorf("offset and limit must be at least 0, they are %d and %d", in.Offset, in.Limit)
 	}
-	p, err := r.at(ctx, "read_file", in.Path, reads)
+	p, err := r.at(ctx, "read_file", in.Path, permit.Read)
 	if err != nil {
 		return nil, err
 	}
@@ -67,7 +67,7 @@ type window struct {
 // readLines returns some lines of a text. It holds no more of it than that, and counts the rest up to a bound.
 func readLines(ctx context.Context, name string, from io.Reader, w window) (*readFileOut, error) {
 	in := bufio.NewReaderSize(from, 64<<10)
-	if head, _ := in.Peek(sniff); bytes.IndexByte(head, 0) >= 0 {
+	if head, _ := in.Peek(sniff); !textual(head) {
 		return nil, errBinary(name)
 	}
 	limit := w.limit
@@ -85,7 +85,7 @@ func readLines(ctx context.Context, name string, from io.Reader, w window) (*rea
 		}
 		piece, err := in.ReadSlice('\n')
 		_, _ = all.Write(piece)
-		if bytes.IndexByte(piece, 0) >= 0 && !full {
+		if !textual(piece) && !full {
 			return nil, errBinary(name)
 		}
 		if line >= w.offset && !full && len(piece) > 0 {
@@ -163,8 +163,8 @@ func (r *Registry) readManyFiles(ctx context.Context, in readManyFilesIn) (*read
 		m.explicit(path)
 	}
 	if in.Pattern != "" && !m.full() {
-		err := r.walk(ctx, "read_many_files", in.Path, in.Pattern, func(f *found) (bool, error) {
-			m.read(f.place)
+		err := r.walk(ctx, "read_many_files", in.Path, in.Pattern, func(p *place) (bool, error) {
+			m.read(p)
 			return !m.full(), nil
 		})
 		if err != nil {
@@ -178,7 +178,7 @@ func (r *Registry) readManyFiles(ctx context.Context, in readManyFilesIn) (*read
 type manyReader struct {
 	r    *Registry
 	ctx  context.Context //nolint:containedctx // of the one call
-	room conf.OutputCap  // what is left, in bytes and lines: KiB is bytes here
+	room conf.OutputCap  // of all; its Lines are those that are left
 	used int             // bytes
 	wire int             // what they take in a result
 	seen map[string]bool
@@ -195,7 +195,7 @@ func (m *manyReader) full() bool {
 
 // explicit reads a file that was named, or says why not.
 func (m *manyReader) explicit(path string) {
-	p, err := m.r.at(m.ctx, "read_many_files", path, reads)
+	p, err := m.r.at(m.ctx, "read_many_files", path, permit.Read)
 	if err != nil {
 		m.skip(path, "denied: "+err.Error())
 		return
@@ -252,5 +252,5 @@ func (m *manyReader) read(p *place) {
 	m.room.Lines -= strings.Count(got.Content, "\n") + 1
 }
 
-// textual reports whether the beginning of a file is text.
-func textual(head []byte) bool { return !slices.Contains(head, 0) }
+// textual reports whether a piece of a file is text: it has no NUL byte.
+func textual(head []byte) bool { return bytes.IndexByte(head, 0) < 0 }

@@ -11,6 +11,7 @@ import (
 	"syscall"
 
 	"github.com/apzuk3/agentd/client/permit"
+	"github.com/apzuk3/agentd/internal/plainfile"
 )
 
 // place is a path in reach: what it is called, and where it is opened.
@@ -29,7 +30,7 @@ func (r *Registry) at(ctx context.Context, tool, path, effect string) (*place, e
 	if err != nil {
 		return nil, err
 	}
-	if err := r.allowed(ctx, tool, "path", abs, effect); err != nil {
+	if err := r.allowed(ctx, tool, permit.Path, abs, effect); err != nil {
 		return nil, err
 	}
 	if err := r.undenied(tool, abs); err != nil {
@@ -82,7 +83,7 @@ func (r *Registry) absolute(path string) (string, error) {
 // open opens the folder that confines a path that the gate has let through.
 func (r *Registry) open(abs, effect string) (*place, error) {
 	access := "r"
-	if effect != reads {
+	if effect != permit.Read {
 		access = "w"
 	}
 	folder, rel, ok := r.gate.Reach(abs, access)
@@ -169,27 +170,13 @@ func (r *Registry) statPlace(p *place) (fs.FileInfo, error) {
 	return info, r.explain(p, err)
 }
 
-// openFile opens a regular file for reading. Nothing else is opened: a FIFO would block, a device may do something.
+// openFile opens a regular file for reading, and nothing else.
 func (r *Registry) openFile(p *place) (*os.File, fs.FileInfo, error) {
-	info, err := r.statPlace(p)
-	if err != nil {
-		return nil, nil, err
+	f, info, err := plainfile.Open(p.root, p.rel)
+	if not, ok := errors.AsType[*plainfile.NotRegular](err); ok {
+		return nil, nil, fmt.Errorf("%s is %s, not a file", p.name, kind(not.Mode))
 	}
-	if !info.Mode().IsRegular() {
-		return nil, nil, fmt.Errorf("%s is %s, not a file", p.name, kind(info.Mode()))
-	}
-	f, err := p.root.OpenFile(p.rel, os.O_RDONLY|syscall.O_NONBLOCK, 0)
-	if err != nil {
-		return nil, nil, r.explain(p, err)
-	}
-	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() { // swapped in between
-		err = fmt.Errorf("%s is %s, not a file", p.name, kind(info.Mode()))
-	}
-	if err != nil {
-		_ = f.Close()
-		return nil, nil, err
-	}
-	return f, info, nil
+	return f, info, r.explain(p, err)
 }
 
 // maxLinks bounds the links of one path.

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/client/conf"
+	"github.com/apzuk3/agentd/client/permit"
 	"github.com/apzuk3/agentd/internal/toolcmd"
 )
 
@@ -48,7 +49,7 @@ func (r *Registry) bash(ctx context.Context, in bashIn) (*bashOut, error) {
 	case in.TimeoutSeconds == 0:
 		in.TimeoutSeconds = shellTime
 	}
-	if err := r.allowed(ctx, "bash", "command", in.Command, executes); err != nil {
+	if err := r.allowed(ctx, "bash", permit.Command, in.Command, permit.Execute); err != nil {
 		return nil, err
 	}
 	call := client.CallFrom(ctx)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/client/conf"
+	"github.com/apzuk3/agentd/client/internal/gated"
 	"github.com/apzuk3/agentd/client/permit"
 )
 
@@ -183,20 +184,7 @@ func (r *Registry) Close() error {
 	return nil
 }
 
-// allowed asks the gate. Where effect is no read, the call has begun afterwards.
+// allowed asks the gate.
 func (r *Registry) allowed(ctx context.Context, tool, kind, detail, effect string) error {
-	call := client.CallFrom(ctx)
-	ask := permit.Request{Tool: tool, Kind: kind, Detail: detail, Effect: effect, Session: call.SessionID()}
-	if path := call.AgentPath(); len(path) > 1 {
-		ask.Source = path[len(path)-1]
-	}
-	return r.gate.Check(ctx, ask)
+	return gated.Check(ctx, r.gate, permit.Request{Tool: tool, Kind: kind, Detail: detail, Effect: effect})
 }
-
-// Effects of tools, see permit.Request.
-const (
-	reads    = "read"
-	writes   = "write"
-	executes = "execute"
-	network  = "network"
-)

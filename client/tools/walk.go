@@ -10,22 +10,17 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/client/conf"
+	"github.com/apzuk3/agentd/client/permit"
 )
 
 // skipped are folders that no walk goes into.
 var skipped = []string{".git", ".svn", ".hg", "node_modules", "vendor"}
 
-// found is a file that a walk has come to.
-type found struct {
-	place *place // whose root the walk closes
-	entry fs.DirEntry
-}
-
-// walk calls visit for each regular file below a path whose base name matches a pattern, "" for all, in the order of
+// walk calls visit, which must not close its place, for each regular file below a path whose base name matches a pattern, "" for all, in the order of
 // their paths, until it returns false. It follows no links, and passes over files that a deny rule forbids. A path that
 // is a file is that file.
 func (r *Registry) walk(
-	ctx context.Context, tool, from, pattern string, visit func(*found) (more bool, err error),
+	ctx context.Context, tool, from, pattern string, visit func(*place) (more bool, err error),
 ) error {
 	if _, err := filepath.Match(pattern, ""); err != nil {
 		return fmt.Errorf("the pattern %q is malformed: want * ? [a-z] and other characters, \\ before those", pattern)
@@ -33,7 +28,7 @@ func (r *Registry) walk(
 	if from == "" {
 		from = "."
 	}
-	top, err := r.at(ctx, tool, from, reads)
+	top, err := r.at(ctx, tool, from, permit.Read)
 	if err != nil {
 		return err
 	}
@@ -46,7 +41,7 @@ func (r *Registry) walk(
 		if !info.Mode().IsRegular() {
 			return fmt.Errorf("%s is %s, neither a file nor a folder", top.name, kind(info.Mode()))
 		}
-		_, err := visit(&found{top, fs.FileInfoToDirEntry(info)})
+		_, err := visit(top)
 		return err
 	}
 	start := filepath.ToSlash(top.rel)
@@ -78,7 +73,7 @@ func (r *Registry) walk(
 			return nil
 		}
 		p := &place{root: top.root, rel: filepath.FromSlash(at), path: abs, name: r.name(abs)}
-		more, err := visit(&found{p, entry})
+		more, err := visit(p)
 		if err == nil && !more {
 			return fs.SkipAll
 		}
@@ -100,7 +95,7 @@ type statOut struct {
 }
 
 func (r *Registry) stat(ctx context.Context, in statIn) (*statOut, error) {
-	p, err := r.at(ctx, "stat", in.Path, reads)
+	p, err := r.at(ctx, "stat", in.Path, permit.Read)
 	if isMissing(err) {
 		return &statOut{Path: in.Path}, nil
 	}
@@ -140,7 +135,7 @@ func (r *Registry) listDir(ctx context.Context, in listDirIn) (*listDirOut, erro
 	if in.Path == "" {
 		in.Path = "."
 	}
-	p, err := r.at(ctx, "list_dir", in.Path, reads)
+	p, err := r.at(ctx, "list_dir", in.Path, permit.Read)
 	if err != nil {
 		return nil, err
 	}
@@ -192,12 +187,12 @@ func (r *Registry) glob(ctx context.Context, in globIn) (*globOut, error) {
 	}
 	out := &globOut{Paths: []string{}}
 	room := newList(r.cfg.Cap("glob", conf.OutputCap{}))
-	err := r.walk(ctx, "glob", in.Path, in.Pattern, func(f *found) (bool, error) {
-		if !room.fits(f.place.name) {
+	err := r.walk(ctx, "glob", in.Path, in.Pattern, func(p *place) (bool, error) {
+		if !room.fits(p.name) {
 			out.Truncated = true
 			return false, nil
 		}
-		out.Paths = append(out.Paths, valid([]byte(f.place.name)))
+		out.Paths = append(out.Paths, valid([]byte(p.name)))
 		return true, nil
 	})
 	return out, err

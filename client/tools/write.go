@@ -12,6 +12,7 @@ import (
 	"path/filepath"
 
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/permit"
 )
 
 // maxEdit is the largest file that edit_file takes.
@@ -97,7 +98,7 @@ type deleteFileOut struct {
 }
 
 func (r *Registry) deleteFile(ctx context.Context, in deleteFileIn) (*deleteFileOut, error) {
-	p, err := r.at(ctx, "delete_file", in.Path, writes)
+	p, err := r.at(ctx, "delete_file", in.Path, permit.Write)
 	if isMissing(err) {
 		return &deleteFileOut{"not there"}, nil
 	}
@@ -127,7 +128,7 @@ func (r *Registry) deleteFile(ctx context.Context, in deleteFileIn) (*deleteFile
 
 // toWrite returns the place of a file to be written, where links lead.
 func (r *Registry) toWrite(ctx context.Context, tool, path string) (*place, error) {
-	p, err := r.at(ctx, tool, path, writes)
+	p, err := r.at(ctx, tool, path, permit.Write)
 	if err != nil {
 		return nil, err
 	}

@@ -3,13 +3,14 @@ package chat
 import (
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/apzuk3/agentd/internal/plainfile"
 )
 
 // maxCommand is the largest file of a command, in bytes.
@@ -78,33 +79,13 @@ func (c *Chat) own(name, arguments string) (string, error) {
 	if !commandName.MatchString(name) {
 		return "", unknown
 	}
-	root, err := os.OpenRoot(c.Root)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = root.Close() }()
 	at := filepath.Join(".agents", "commands", name+".md")
-	info, err := root.Stat(at)
-	if errors.Is(err, fs.ErrNotExist) {
+	data, err := plainfile.Read(c.Root, at, maxCommand)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
 		return "", unknown
-	}
-	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no file", at)
-	}
-	if err != nil {
-		return "", err
-	}
-	f, err := root.Open(at)
-	if err != nil {
-		return "", err
-	}
-	defer func() { _ = f.Close() }()
-	data, err := io.ReadAll(io.LimitReader(f, maxCommand+1))
-	if err == nil && len(data) > maxCommand {
-		err = fmt.Errorf("%s has more than %d bytes", at, maxCommand)
-	}
-	if err != nil {
-		return "", err
+	case err != nil:
+		return "", fmt.Errorf("%s: %w", at, err)
 	}
 	text := strings.ToValidUTF8(string(data), "\uFFFD")
 	return strings.TrimSpace(strings.ReplaceAll(text, "$ARGUMENTS", arguments)), nil

@@ -2,7 +2,6 @@ package chat
 
 import (
 	"encoding/json"
-	"errors"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -10,6 +9,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/cli"
+	"github.com/apzuk3/agentd/internal/plainfile"
 )
 
 // totals are what all turns have used.
@@ -105,20 +105,8 @@ func (t *transcript) save(used *totals) error {
 	if err != nil {
 		return err
 	}
-	folder := filepath.Dir(t.path)
-	if err := os.MkdirAll(folder, 0o700); err != nil {
+	if err := os.MkdirAll(filepath.Dir(t.path), 0o700); err != nil {
 		return err
 	}
-	f, err := os.CreateTemp(folder, ".transcript-*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(append(data, '\n'))
-	if err = errors.Join(err, f.Close()); err == nil {
-		err = os.Rename(f.Name(), t.path)
-	}
-	if err != nil {
-		_ = os.Remove(f.Name())
-	}
-	return err
+	return plainfile.Replace(t.path, append(data, '\n'), 0o600)
 }
