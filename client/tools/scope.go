@@ -173,7 +173,7 @@ func (r *Registry) statPlace(p *place) (fs.FileInfo, error) {
 // openFile opens a regular file for reading, and nothing else.
 func (r *Registry) openFile(p *place) (*os.File, fs.FileInfo, error) {
 	f, info, err := plainfile.Open(p.root, p.rel)
-	if not, ok := errors.AsType[*plainfile.NotRegular](err); ok {
+	if not, ok := errors.AsType[*plainfile.NotRegularError](err); ok {
 		return nil, nil, fmt.Errorf("%s is %s, not a file", p.name, kind(not.Mode))
 	}
 	return f, info, r.explain(p, err)

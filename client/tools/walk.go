@@ -16,9 +16,9 @@ import (
 // skipped are folders that no walk goes into.
 var skipped = []string{".git", ".svn", ".hg", "node_modules", "vendor"}
 
-// walk calls visit, which must not close its place, for each regular file below a path whose base name matches a pattern, "" for all, in the order of
-// their paths, until it returns false. It follows no links, and passes over files that a deny rule forbids. A path that
-// is a file is that file.
+// walk calls visit, which must not close its place, for each regular file below a path whose base name matches a
+// pattern, "" for all, in the order of their paths, until it returns false. It follows no links, and passes over files
+// that a deny rule forbids. A path that is a file is that file.
 func (r *Registry) walk(
 	ctx context.Context, tool, from, pattern string, visit func(*place) (more bool, err error),
 ) error {

@@ -117,7 +117,8 @@ func (c *chatCmd) chat(p *process) (_ *chat.Chat, done func(), err error) {
 	out := &chat.Chat{
 		Prompt: cli.Prompt{
 			Agent: tree, Session: c.Session, Create: c.Local, Instruction: memory.Join(found.layers),
-			PlanMode: found.pack != nil && found.pack.plans, Budget: client.Budget{ModelCalls: found.steps()},
+			PlanMode: found.pack != nil && found.pack.plans,
+			Budget:   client.Budget{ModelCalls: found.steps()},
 		},
 		Attach: c.Attach, Out: p.stdout, Info: p.stderr, Colors: p.tty.stdout && p.tty.stderr && p.colors(), Interrupts: p.signals,
 		Root: found.root(), Model: model, Lines: chat.Piped(p.stdin),

@@ -14,10 +14,10 @@ import (
 	"syscall"
 )
 
-// NotRegular is why something is not opened.
-type NotRegular struct{ Mode fs.FileMode }
+// NotRegularError is why something is not opened.
+type NotRegularError struct{ Mode fs.FileMode }
 
-func (*NotRegular) Error() string { return "it is no regular file" }
+func (*NotRegularError) Error() string { return "it is no regular file" }
 
 // Open opens a regular file below a root for reading.
 func Open(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
@@ -26,14 +26,14 @@ func Open(root *os.Root, name string) (*os.File, fs.FileInfo, error) {
 		return nil, nil, err
 	}
 	if !info.Mode().IsRegular() {
-		return nil, nil, &NotRegular{info.Mode()}
+		return nil, nil, &NotRegularError{info.Mode()}
 	}
 	f, err := root.OpenFile(name, os.O_RDONLY|syscall.O_NONBLOCK, 0)
 	if err != nil {
 		return nil, nil, err
 	}
 	if info, err = f.Stat(); err == nil && !info.Mode().IsRegular() { // swapped in between
-		err = &NotRegular{info.Mode()}
+		err = &NotRegularError{info.Mode()}
 	}
 	if err != nil {
 		return nil, nil, errors.Join(err, f.Close())

@@ -41,7 +41,7 @@ func TestRead(t *testing.T) {
 		}
 	}
 	_, err = plainfile.Read(dir, "folder", 5)
-	if not, ok := errors.AsType[*plainfile.NotRegular](err); !ok || !not.Mode.IsDir() {
+	if not, ok := errors.AsType[*plainfile.NotRegularError](err); !ok || !not.Mode.IsDir() {
 		t.Errorf("a folder: %v", err)
 	}
 }
