@@ -76,9 +76,23 @@ func (p *Prompter) Ask(ctx context.Context, prompt string) (string, error) {
 	return p.ask(ctx, prompt)
 }
 
+// Line is Ask for what answers no question, such as the next message of a conversation: what was typed before counts.
+func (p *Prompter) Line(ctx context.Context, prompt string) (string, error) {
+	if err := p.begin(ctx); err != nil {
+		return "", err
+	}
+	defer p.end()
+	return p.read(ctx, prompt)
+}
+
 // ask is Ask of the question that is open.
 func (p *Prompter) ask(ctx context.Context, prompt string) (string, error) {
 	p.in.discard()
+	return p.read(ctx, prompt)
+}
+
+// read shows a prompt and returns the line behind it.
+func (p *Prompter) read(ctx context.Context, prompt string) (string, error) {
 	for {
 		if _, err := io.WriteString(p.out, prompt); err != nil {
 			return "", err

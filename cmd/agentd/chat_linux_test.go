@@ -142,6 +142,10 @@ func TestChatOnTerminal(t *testing.T) {
 	term.Await(mark, "stopped: ")
 	term.Await(mark, "> ")
 	says("still here\n", "Heard still here", "> ")
+	mark = term.Mark()
+	term.Type("first\nsecond\n") // typed ahead, it is the next turn
+	term.Await(mark, "Heard first")
+	term.Await(mark, "Heard second")
 	says("/mode yolo\n", "mode yolo", "> ")
 	time.Sleep(1100 * time.Millisecond) // the interrupt before was another one
 	mark = term.Mark()

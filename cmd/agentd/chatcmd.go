@@ -120,8 +120,9 @@ func (c *chatCmd) chat(p *process) (_ *chat.Chat, done func(), err error) {
 			PlanMode: found.pack != nil && found.pack.plans,
 			Budget:   client.Budget{ModelCalls: found.steps()},
 		},
-		Attach: c.Attach, Out: p.stdout, Info: p.stderr, Colors: p.tty.stdout && p.tty.stderr && p.colors(), Interrupts: p.signals,
-		Root: found.root(), Model: model, Lines: chat.Piped(p.stdin),
+		Attach: c.Attach, Out: p.stdout, Info: p.stderr, Interrupts: p.signals,
+		Colors: p.tty.stdout && p.tty.stderr && p.colors(),
+		Root:   found.root(), Model: model, Lines: chat.Piped(p.stdin),
 	}
 	var person *terminal.Prompter
 	if p.tty.stdin && p.tty.stderr {

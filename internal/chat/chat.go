@@ -243,4 +243,4 @@ func Typed(p *terminal.Prompter) Lines { return typed{p, "> "} }
 // Piped returns the lines of an input that is no terminal.
 func Piped(in io.Reader) Lines { return typed{terminal.New(in, io.Discard), ""} }
 
-func (t typed) Line(ctx context.Context) (string, error) { return t.person.Ask(ctx, t.prompt) }
+func (t typed) Line(ctx context.Context) (string, error) { return t.person.Line(ctx, t.prompt) }

@@ -23,8 +23,8 @@ type questions struct {
 	mu     sync.Mutex // protects the fields below, and is held to show something
 	closed bool
 	open   map[string]*question // by interaction; until it is resolved
-	// shown are closed when the screen has the request of an interaction, by its id; the
-	// turn bounds them.
+	// shown are closed when the screen has the request of an interaction, by its id, or a tool call, by ofCall;
+	// the turn bounds them.
 	shown  map[string]chan struct{}
 	asking sync.WaitGroup // grows only while closed is false
 }
@@ -66,17 +66,24 @@ func (q *questions) close() {
 func (q *questions) show(event *agentdv1.RunResponse) error {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if in := event.GetInteractionRequested().GetInteraction(); in != nil {
+	asks := event.GetInteractionRequested().GetInteraction().GetId()
+	if call := event.GetToolCall().GetToolCallId(); call != "" {
+		asks = ofCall(call)
+	}
+	if asks != "" {
 		select {
-		case <-q.requestLocked(in.GetId()):
+		case <-q.requestLocked(asks):
 		default:
-			defer close(q.requestLocked(in.GetId()))
+			defer close(q.requestLocked(asks))
 		}
 	}
 	return q.turn.Screen.Event(event)
 }
 
-// requestLocked returns what is closed when the request of an interaction was shown.
+// ofCall is the id in shown of a tool call, about which the gate may ask.
+func ofCall(id string) string { return "call " + id }
+
+// requestLocked returns what is closed when the request of an interaction, or a tool call, was shown.
 func (q *questions) requestLocked(id string) chan struct{} {
 	if q.shown[id] == nil {
 		q.shown[id] = make(chan struct{})

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"sync/atomic"
 
+	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/client/permit"
 	"github.com/apzuk3/agentd/client/terminal"
 )
@@ -35,6 +36,13 @@ func (g *Gate) AskApproval(ctx context.Context, r permit.PromptRequest) (permit.
 
 // permission asks what a tool may do, when no other question is open.
 func (q *questions) permission(ctx context.Context, r permit.PromptRequest) (permit.Decision, error) {
+	if id := client.CallFrom(ctx).ID(); id != "" { // first the person sees the call
+		select {
+		case <-q.request(ofCall(id)):
+		case <-ctx.Done():
+			return permit.Deny, context.Cause(ctx)
+		}
+	}
 	select {
 	case q.free <- struct{}{}:
 	case <-ctx.Done():
