@@ -10,6 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/probation"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/render"
@@ -58,7 +59,7 @@ func (s *Session) write(ctx context.Context, entries []*entry, refused error) er
 			e.queued()
 		}
 		if e.kind == record.KindTurnEnded {
-			e.turn.enter(turnEnding)
+			e.turn.enter(phase.TurnEnding)
 			e.turn.endTried = e.done
 		}
 		if s.stall != nil && e.later() {
@@ -104,7 +105,7 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 		case record.KindTurnStarted, record.KindTurnResumed, record.KindTurnQueued, record.KindTurnDropped:
 		default:
 			late := e.attempt != nil && e.attempt != e.turn.attempt
-			if late || e.turn != s.turn || e.turn.phase == turnEnding || e.turn.phase == turnEnded {
+			if late || e.turn != s.turn || e.turn.phase == phase.TurnEnding || e.turn.phase == phase.TurnEnded {
 				return fault.Errorf(fault.Invalid, "turn %s is over", e.turn.id)
 			}
 		}
@@ -208,7 +209,7 @@ func (s *Session) tryLocked(f *flight) error {
 	for _, e := range f.entries {
 		if e.kind == record.KindTurnResumed {
 			e.turn.attempt = e.attempt
-			e.turn.enter(turnStarting)
+			e.turn.enter(phase.TurnStarting)
 		}
 		s.reportLocked(e)
 		if ev, ok := e.fact.(*record.Event); ok && ev.Usage != nil && e.attempt != nil {

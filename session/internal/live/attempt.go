@@ -35,7 +35,7 @@ type attempt struct {
 	awaited        int                             // awaits under way of calls without a result
 	held, resting  int                             // waits before a model call, and between its tries; see Run.Wait
 	debts          account.Debts                   // for calls whose usage is recorded later
-	endTried       chan struct{}                   // of turnEnding: closed when the write has succeeded or failed
+	endTried       chan struct{}                   // of phase.TurnEnding: closed when the write has succeeded or failed
 	stop           *stopped                        // the turn is canceled
 	failed         *fault.Error                    // the error of the watchers when the run leaves no end in the log
 	recordingLeave bool                            // a goroutine is in recordLeave

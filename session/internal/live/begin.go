@@ -11,6 +11,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -73,7 +74,7 @@ func (s *Session) AwaitStart(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return lock.Await(ctx, &s.mu, func() <-chan struct{} {
-		if t := s.turn; t != nil && t.runs() && t.phase != turnRunning {
+		if t := s.turn; t != nil && t.runs() && t.phase != phase.TurnRunning {
 			return t.done
 		}
 		return s.starting

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/clock"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -28,7 +29,7 @@ func (s *Session) openCallLocked(t *Turn, call record.ToolCall) {
 	t.opened++
 	p := &pending{call: call, order: t.opened, asked: s.lastAt, done: make(chan struct{})}
 	if call.Asks != nil {
-		p.phase = callAsking
+		p.phase = phase.CallAsking
 	}
 	t.pending[call.ID] = p
 }
@@ -43,7 +44,7 @@ func (s *Session) applyResolutionLocked(t *Turn, f *record.InteractionResolved) 
 	}
 	if p := t.pending[f.ID]; p != nil {
 		p.call, p.asked = f.ApprovedCall(p.call), s.lastAt
-		p.enter(s, callOpen)
+		p.enter(s, phase.CallOpen)
 	}
 }
 

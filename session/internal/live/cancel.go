@@ -13,6 +13,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/clock"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -261,8 +262,8 @@ func (s *Session) Drop(ctx context.Context, t *Turn, reason string, asked bool) 
 	}
 	defer func() { <-s.queueing }()
 	lock.Do(&s.mu, func() {
-		if waits = t.phase == turnQueued; waits {
-			t.enter(turnDropping) // no run may claim it meanwhile
+		if waits = t.phase == phase.TurnQueued; waits {
+			t.enter(phase.TurnDropping) // no run may claim it meanwhile
 		}
 	})
 	if !waits {
@@ -275,7 +276,7 @@ func (s *Session) Drop(ctx context.Context, t *Turn, reason string, asked bool) 
 		_, err = s.commit(context.Background(), e)
 	}
 	if err != nil {
-		lock.Do(&s.mu, func() { t.enter(turnQueued) })
+		lock.Do(&s.mu, func() { t.enter(phase.TurnQueued) })
 	}
 	return true, err
 }
@@ -368,7 +369,7 @@ func (d *Driver) beginClosing() record.Receipt {
 	defer a.t.s.mu.Unlock()
 	a.closes = true
 	a.t.attempt = a
-	a.t.enter(turnClosing)
+	a.t.enter(phase.TurnClosing)
 	return a.t.receiptLocked()
 }
 
@@ -376,7 +377,7 @@ func (d *Driver) beginClosing() record.Receipt {
 func (s *Session) leaveOpen(t *Turn) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.enter(turnSuspended)
+	t.enter(phase.TurnSuspended)
 	t.unseal()
 }
 

@@ -8,6 +8,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -55,9 +56,9 @@ func (s *Session) callToCancel(
 			return nil
 		case p.isBusy():
 			return p.tried
-		case t.phase == turnEnding:
+		case t.phase == phase.TurnEnding:
 			return t.endTried
-		case p.phase == callSealed: // by a run that is about to end
+		case p.phase == phase.CallSealed: // by a run that is about to end
 			return t.done
 		}
 		return nil

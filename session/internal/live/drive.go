@@ -10,6 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/endlog"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -47,7 +48,7 @@ func (d *Driver) Begin(stop context.CancelCauseFunc) {
 	s, t := d.a.t.s, d.a.t
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	t.enter(turnRunning)
+	t.enter(phase.TurnRunning)
 	t.cancel = stop
 	if t.stop != nil { // stopped before it ran
 		stop(t.stop)
@@ -79,7 +80,7 @@ func (d *Driver) Drive(ctx context.Context) (err error) {
 // for as long as the retention lets it.
 func (d *Driver) WaitsForClient() bool {
 	t := d.a.t
-	return lock.Get(&t.s.mu, func() bool { return t.phase == turnSuspending && !t.onDisconnect.Cancel })
+	return lock.Get(&t.s.mu, func() bool { return t.phase == phase.TurnSuspending && !t.onDisconnect.Cancel })
 }
 
 // EndOf returns the end of a turn whose run has returned err, and what is to be logged of err: nothing of a
@@ -107,9 +108,9 @@ func (d *Driver) StopRunning(why *fault.Error) {
 	defer s.mu.Unlock()
 	d.a.debts.Close()
 	d.a.keys = nil
-	waits := t.phase == turnSuspending
-	if t.phase != turnEnded {
-		t.enter(turnSuspended)
+	waits := t.phase == phase.TurnSuspending
+	if t.phase != phase.TurnEnded {
+		t.enter(phase.TurnSuspended)
 	}
 	t.unseal()
 	s.reconcileLocked()

@@ -8,6 +8,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/record"
@@ -89,7 +90,7 @@ func (s *Session) findInjected(id string) (*Turn, bool) {
 		return nil, false
 	}
 	t := newTurn(s, id)
-	t.into, t.phase = s.turn.id, turnInjected
+	t.into, t.phase = s.turn.id, phase.TurnInjected
 	return t, true
 }
 
@@ -101,7 +102,7 @@ func (s *Session) FindOver(ctx context.Context, w Wanted) (*Turn, error) {
 		return nil, err
 	}
 	t := newTurn(s, w.TurnID)
-	t.besideSeq, t.phase = first, turnEnded
+	t.besideSeq, t.phase = first, phase.TurnEnded
 	id, exists, after := w.TurnID, false, int64(0)
 	if w.After != nil {
 		after = position.Record(*w.After)
@@ -167,7 +168,7 @@ func (s *Session) WithResults(ctx context.Context, t *Turn) (*Turn, error) {
 		return t, nil
 	}
 	over := newTurn(s, t.id)
-	over.ended, over.phase = t.ended, turnEnded
+	over.ended, over.phase = t.ended, phase.TurnEnded
 	for rec, err := range s.records(ctx, max(t.startSeq, 1)-1, ReadPage) {
 		if err != nil {
 			return nil, err

@@ -7,6 +7,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/phase"
 )
 
 // What tests of a manager do with its sessions.
@@ -68,13 +69,13 @@ func (s *Session) checkTurnLocked(t *Turn) (wrong []string) {
 
 // check is CheckTimers for a call.
 func (p *pending) check(t *Turn) (wrong []string) {
-	waits := p.phase == callOffered || p.phase == callHandover || p.phase == callUnserved && !p.unserved
-	is, may := p.alarm.IsSet(), waits || p.phase == callUnserved
+	waits := p.phase == phase.CallOffered || p.phase == phase.CallHandover || p.phase == phase.CallUnserved && !p.unserved
+	is, may := p.alarm.IsSet(), waits || p.phase == phase.CallUnserved
 	if is && !may || !is && waits && t.runs() {
 		wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v, its timer is set: %v",
 			t.id, t.phase, p.call.ID, p.phase, is))
 	}
-	if p.open() && p.phase != callOpen && !t.runs() {
+	if p.open() && p.phase != phase.CallOpen && !t.runs() {
 		wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v", t.id, t.phase, p.call.ID, p.phase))
 	}
 	return wrong

@@ -6,6 +6,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/phase"
 )
 
 // A running turn that only waits for results lets its engine go after a while: it hibernates. Its phase, its offers,
@@ -35,7 +36,7 @@ func (t *Turn) answered() int { return t.opened + len(t.results) }
 // hibernatesLocked reports whether a turn only waits for results, and may hibernate.
 func (s *Session) hibernatesLocked(t *Turn) bool {
 	a := t.attempt
-	return t.phase == turnRunning && t.stop == nil && !a.asleep.begun && a.awaited > 0 && a.awaited >= len(t.pending) &&
+	return t.phase == phase.TurnRunning && t.stop == nil && !a.asleep.begun && a.awaited > 0 && a.awaited >= len(t.pending) &&
 		len(a.modelCalls)+a.held == 0 && a.asleep.busy != t.answered()
 }
 

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/principal"
@@ -50,8 +51,8 @@ func Load(ctx context.Context, env Env, key string) (_ *Session, err error) {
 		}
 		s.applyLocked(rec, fact, t)
 	}
-	if t := s.turn; t != nil && t.phase == turnStarting {
-		t.enter(turnSuspended)
+	if t := s.turn; t != nil && t.phase == phase.TurnStarting {
+		t.enter(phase.TurnSuspended)
 	}
 	return s, nil
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/clock"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -35,7 +36,7 @@ var ErrIdle = errors.New("session: no turn runs")
 
 // queueLocked applies TurnQueued: it puts the turn into the queue.
 func (s *Session) queueLocked(t *Turn, seq int64, f *record.TurnQueued) {
-	t.enter(turnQueued)
+	t.enter(phase.TurnQueued)
 	t.waits, t.queuedSeq = f, seq
 	if s.turn != nil {
 		t.besideSeq = s.turn.startSeq
@@ -149,7 +150,7 @@ func (s *Session) attemptToWaitFor() (running *attempt, ahead int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.turn
-	if t == nil || t.phase != turnRunning {
+	if t == nil || t.phase != phase.TurnRunning {
 		return nil, 0
 	}
 	return t.attempt, len(s.queued)
@@ -201,8 +202,8 @@ func (r *Run) Injected() []Injected {
 	defer r.s.mu.Unlock()
 	var out []Injected
 	for _, t := range r.s.queued {
-		if t.waits.Inject && t.phase == turnQueued && t.stop == nil && t.into == r.t.id {
-			t.enter(turnClaimed)
+		if t.waits.Inject && t.phase == phase.TurnQueued && t.stop == nil && t.into == r.t.id {
+			t.enter(phase.TurnClaimed)
 			out = append(out, Injected{ID: t.id, Text: t.waits.Prompt, Parts: t.waits.Parts, By: t.waits.By})
 		}
 	}
@@ -212,8 +213,8 @@ func (r *Run) Injected() []Injected {
 // unclaimLocked returns prompts to the queue that a run has claimed and not appended.
 func (s *Session) unclaimLocked() {
 	for _, t := range s.queued {
-		if t.phase == turnClaimed {
-			t.enter(turnQueued)
+		if t.phase == phase.TurnClaimed {
+			t.enter(phase.TurnQueued)
 		}
 	}
 }
@@ -328,7 +329,7 @@ func (d *Driver) LacksKey() bool {
 	if t.stop != nil || !slices.ContainsFunc(t.waits.OwnKeys, lacks) {
 		return false
 	}
-	t.enter(turnSuspended)
+	t.enter(phase.TurnSuspended)
 	s.failLocked(t, ErrResumedLater, false)
 	return true
 }

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -71,8 +72,8 @@ func (s *Session) reconcileTimersLocked(t *Turn, late bool, left time.Duration) 
 func (s *Session) reconcileCallsLocked(t *Turn) {
 	if !t.runs() {
 		for _, p := range t.pending {
-			if p.open() && p.phase != callOpen {
-				p.enter(s, callOpen)
+			if p.open() && p.phase != phase.CallOpen {
+				p.enter(s, phase.CallOpen)
 			}
 		}
 		return
@@ -82,7 +83,7 @@ func (s *Session) reconcileCallsLocked(t *Turn) {
 	}
 	var unasked []*pending // a call stays with the client that has the offer
 	for _, p := range t.pending {
-		if p.open() && (p.owner == nil || p.phase != callOffered) {
+		if p.open() && (p.owner == nil || p.phase != phase.CallOffered) {
 			unasked = append(unasked, p)
 		}
 	}
@@ -104,28 +105,28 @@ func (s *Session) askLocked(t *Turn, p *pending, why string) {
 	if p.owner == nil {
 		p.owner = s.clientForLocked(p.call.Name, p.newer)
 	}
-	to := callUnserved
+	to := phase.CallUnserved
 	switch {
 	case p.owner != nil:
-		to, p.newer = callOffered, 0
+		to, p.newer = phase.CallOffered, 0
 	case p.newer > 0:
-		to = callHandover
+		to = phase.CallHandover
 	case why != "":
-		to = callAbandoned
+		to = phase.CallAbandoned
 	}
 	if to == p.phase && p.owner == before {
 		return
 	}
 	p.enter(s, to)
 	switch to {
-	case callOffered:
+	case phase.CallOffered:
 		p.owner.push(render.Item{Offer: &p.call})
 		after := t.timeout(p.call.Name)
 		late := fmt.Sprintf("no result within %v", after)
 		s.alarms.Set(&p.alarm, after, func() { s.settleSoonLocked(t, p, record.TimedOut, late) })
-	case callHandover:
+	case phase.CallHandover:
 		s.alarms.Set(&p.alarm, time.Until(p.leftAt.Add(s.limits().HandoverGrace)), func() { s.handOverLocked(t) })
-	case callAbandoned:
+	case phase.CallAbandoned:
 		s.alarms.Set(&p.alarm, 0, func() { s.settleSoonLocked(t, p, record.Abandoned, why) })
 	default:
 		s.alarms.Set(&p.alarm, unservedAfter, func() { s.notifyUnservedLocked(t, p) })
@@ -203,7 +204,7 @@ func (s *Session) cancelsIfLeftLocked(t *Turn) bool {
 // suspendsIfIdleLocked reports whether a running turn waits for an absent client. It is suspended after
 // Limits.IdleTurn.
 func (s *Session) suspendsIfIdleLocked(t *Turn) bool {
-	return t.phase == turnRunning && s.awaitsClientLocked(t)
+	return t.phase == phase.TurnRunning && s.awaitsClientLocked(t)
 }
 
 // isCalmLocked reports whether a turn that was running when the process died only waits for results. After
@@ -237,7 +238,7 @@ func (t *Turn) awaitsPerson() bool {
 // recordsResult reports whether a result is on its way into the log.
 func (t *Turn) recordsResult() bool {
 	for _, p := range t.pending {
-		if p.phase == callRecording {
+		if p.phase == phase.CallRecording {
 			return true
 		}
 	}
@@ -254,7 +255,7 @@ func (s *Session) suspendLocked(t *Turn) {
 	case len(s.queued) > 0:
 		t.haltLocked(Interrupted)
 	default:
-		t.enter(turnSuspending)
+		t.enter(phase.TurnSuspending)
 		t.cancel(ErrSuspended)
 	}
 }

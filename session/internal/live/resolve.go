@@ -10,6 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/given"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
@@ -56,9 +57,9 @@ func (s *Session) callToResolve(ctx context.Context, id string) (t *Turn, p *pen
 		switch {
 		case p == nil:
 			return nil
-		case p.phase == callResolving:
+		case p.phase == phase.CallResolving:
 			return p.tried
-		case p.phase == callSealed, t.phase == turnEnding && p.phase != callRecording:
+		case p.phase == phase.CallSealed, t.phase == phase.TurnEnding && p.phase != phase.CallRecording:
 			return t.done
 		}
 		return nil
@@ -68,10 +69,10 @@ func (s *Session) callToResolve(ctx context.Context, id string) (t *Turn, p *pen
 		return nil, nil, err
 	case p == nil:
 		return t, nil, nil
-	case p.phase == callRecording:
+	case p.phase == phase.CallRecording:
 		return nil, nil, errNotAsked(id)
 	}
-	p.enter(s, callResolving)
+	p.enter(s, phase.CallResolving)
 	p.tried = make(chan struct{})
 	return t, p, nil
 }

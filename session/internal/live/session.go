@@ -10,6 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/internal/tail"
@@ -101,7 +102,7 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 	switch f := fact.(type) {
 	case *record.TurnStarted:
 		s.turn = t
-		t.enter(turnStarting)
+		t.enter(phase.TurnStarting)
 		s.unqueueLocked(t.id)
 		t.into, t.onDisconnect, t.toolTimeout, t.trace = "", f.OnDisconnect, f.ToolTimeout, f.Trace
 		// The turn's time begins with this record.
@@ -118,13 +119,13 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 	case *record.TurnDropped:
 		s.unqueueLocked(t.id)
 		t.ended = f.End()
-		t.enter(turnEnded)
+		t.enter(phase.TurnEnded)
 		close(t.done)
 	case *record.Event:
 		s.mergeStateLocked(f.State)
 		if f.Injected != "" {
 			if q := s.unqueueLocked(f.Injected); q != nil {
-				q.enter(turnInjected)
+				q.enter(phase.TurnInjected)
 				close(q.done)
 				if q.stop != nil { // its client has canceled it meanwhile
 					t.haltLocked(q.stop.reason)
@@ -157,9 +158,9 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 		if t.startSeq > s.index.Inherited {
 			s.wall += max(rec.Time.Sub(t.started), 0) // the clock may have been set back
 		}
-		t.enter(turnEnded)
+		t.enter(phase.TurnEnded)
 		for _, p := range t.pending {
-			p.enter(s, callSettled)
+			p.enter(s, phase.CallSettled)
 		}
 		clear(t.pending)
 		clear(t.partials)
@@ -176,7 +177,7 @@ func (s *Session) applyResultLocked(t *Turn, res *record.ToolResult) {
 	}
 	if p := t.pending[res.CallID]; p != nil {
 		delete(t.pending, res.CallID)
-		p.enter(s, callSettled)
+		p.enter(s, phase.CallSettled)
 		p.result = res
 		close(p.done)
 	}
@@ -225,7 +226,7 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolRes
 		return nil, nil, err
 	}
 	first, settled := t.results[res.CallID]
-	if p != nil && p.phase == callRecording {
+	if p != nil && p.phase == phase.CallRecording {
 		first, settled = *p.recording, true
 	}
 	switch {
@@ -236,7 +237,7 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolRes
 			"tool call %q: this result came too late, the call is already settled (%s)", res.CallID, first.Outcome)
 	case p == nil:
 		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: no such call is open in this turn", res.CallID)
-	case p.phase == callSealed:
+	case p.phase == phase.CallSealed:
 		return nil, nil, errTooLate(res.CallID)
 	case !who.Runs(p.call.Name):
 		return nil, nil, fault.Errorf(fault.Denied,
@@ -251,7 +252,7 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolRes
 
 // recordLocked marks that a result of a call is on its way into the log. triedLocked ends that.
 func (s *Session) recordLocked(p *pending, res *record.ToolResult) {
-	p.enter(s, callRecording)
+	p.enter(s, phase.CallRecording)
 	p.recording, p.tried = res, make(chan struct{})
 	s.reconcileLocked()
 }
@@ -268,11 +269,11 @@ func (s *Session) callLocked(ctx context.Context, of *Turn, res *record.ToolResu
 		switch {
 		case p == nil:
 			return nil
-		case p.phase == callResolving:
+		case p.phase == phase.CallResolving:
 			return p.tried
 		case res.Outcome != record.Returned && res.Outcome != record.Cancelled:
 			return nil
-		case p.phase == callSealed, t.phase == turnEnding && p.phase != callRecording:
+		case p.phase == phase.CallSealed, t.phase == phase.TurnEnding && p.phase != phase.CallRecording:
 			waited = true
 			return t.done
 		}
@@ -303,8 +304,8 @@ func (s *Session) seal(t *Turn, callID string) (record.ToolResult, bool) {
 		}
 		return nil
 	})
-	if p := t.pending[callID]; p != nil && p.phase != callSealed {
-		p.enter(s, callSealed)
+	if p := t.pending[callID]; p != nil && p.phase != phase.CallSealed {
+		p.enter(s, phase.CallSealed)
 	}
 	res, ok := t.results[callID]
 	return res, ok

@@ -5,6 +5,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/phase"
 )
 
 // TurnNow returns a turn that is not over; false for any other.
@@ -43,7 +44,7 @@ func (s *Session) statusLocked() index.Status {
 		return index.Running
 	}
 	for _, p := range t.pending {
-		if p.owner != nil || p.phase == callRecording {
+		if p.owner != nil || p.phase == phase.CallRecording {
 			return index.Running
 		}
 	}
@@ -93,14 +94,14 @@ func (s *Session) IsSuspended() bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	t := s.turn
-	return t != nil && t.phase == turnSuspended && s.starting == nil
+	return t != nil && t.phase == phase.TurnSuspended && s.starting == nil
 }
 
 // RunningOrOver returns the last turn if it runs or has ended, else nil.
 func (s *Session) RunningOrOver() *Turn {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if s.turn != nil && (s.turn.runs() || s.turn.phase == turnEnded) {
+	if s.turn != nil && (s.turn.runs() || s.turn.phase == phase.TurnEnded) {
 		return s.turn
 	}
 	return nil
@@ -111,7 +112,7 @@ func (s *Session) AwaitSuspended(ctx context.Context) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return lock.Await(ctx, &s.mu, func() <-chan struct{} {
-		if t := s.turn; t != nil && t.phase == turnSuspending {
+		if t := s.turn; t != nil && t.phase == phase.TurnSuspending {
 			return t.done
 		}
 		return nil

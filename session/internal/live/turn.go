@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/clock"
 	"github.com/apzuk3/agentd/session/internal/given"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/principal"
@@ -29,7 +30,7 @@ type Turn struct {
 	id string
 
 	// The fields below are protected by s.mu.
-	phase turnPhase
+	phase phase.Turn
 	landmarks
 	facts
 	*attempt
@@ -79,7 +80,7 @@ func newTurn(s *Session, id string) *Turn {
 
 // over returns the part of an ended turn that the session keeps.
 func (t *Turn) over() *Turn {
-	kept := &Turn{s: t.s, id: t.id, landmarks: t.landmarks, phase: turnEnded}
+	kept := &Turn{s: t.s, id: t.id, landmarks: t.landmarks, phase: phase.TurnEnded}
 	kept.attempt = kept.noAttempt()
 	return kept
 }
@@ -95,12 +96,12 @@ type pending struct {
 	asked time.Time // when the model has called it, or a person has approved it, as in the log
 
 	// The fields below are protected by s.mu.
-	phase     callPhase
+	phase     phase.Call
 	alarm     alarm.Alarm        // of the phase
 	owner     *Watcher           // whose client has the offer
-	recording *record.ToolResult // of callRecording: the result on its way
-	tried     chan struct{}      // of callRecording and callResolving: closed when the write has succeeded or failed
-	newer     int                // of callHandover: only clients of a higher Watcher.order get the offer; 0 is any
+	recording *record.ToolResult // of phase.CallRecording: the result on its way
+	tried     chan struct{}      // of phase.CallRecording and phase.CallResolving: closed when the write has succeeded or failed
+	newer     int                // of phase.CallHandover: only clients of a higher Watcher.order get the offer; 0 is any
 	leftAt    time.Time          // of newer: when the client with the offer left
 	unserved  bool               // no client has had the tool for unservedAfter; watchers are notified
 	done      chan struct{}      // closed when result is set
