@@ -84,7 +84,9 @@ type entry struct {
 	queued   func()              // if not nil, called when the entry has its place in the queue
 	asked    bool                // a client waits for it: refused when the store cannot take writes
 	settles  *pending            // the call whose result it is; protected by Session.mu
-	resolves *pending            // the call whose interaction it resolves
+	resolves *pending            // the call whose own interaction it resolves
+	raises   *pending            // the call about which it asks
+	answers  *raised             // the question that it resolves
 	rec      record.Record       // set before done is closed
 	err      error               // set before done is closed
 	done     chan struct{}       // closed when the entry is durable or has failed; see commit
@@ -146,6 +148,8 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 		s.openCallLocked(t, *f)
 	case *record.ToolResult:
 		s.applyResultLocked(t, f)
+	case *record.Question:
+		s.applyRaisedLocked(t, f)
 	case *record.InteractionResolved:
 		s.applyResolutionLocked(t, f)
 	case *record.ClientsLeft:

@@ -19,9 +19,7 @@ func (v *view) call(slot int, c record.ToolCall, offered []string) {
 		i := slices.IndexFunc(v.asking.Pending, func(in *index.Interaction) bool {
 			return in.Call.ID == c.ID
 		})
-		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested{
-			InteractionRequested: &agentdv1.InteractionRequested{Interaction: v.asking.Pending[i].Proto()},
-		}})
+		v.requests(slot, v.asking.Pending[i])
 		return
 	}
 	if !slices.Contains(offered, c.ID) {
@@ -37,6 +35,13 @@ func (v *view) call(slot int, c record.ToolCall, offered []string) {
 		v.requested[c.ID] = true
 		v.send(slot, v.turnID, v.request(c)) // also while its prompt waits to be injected
 	}
+}
+
+// requests renders that a person is asked.
+func (v *view) requests(slot int, in *index.Interaction) {
+	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested{
+		InteractionRequested: &agentdv1.InteractionRequested{Interaction: in.Proto()},
+	}})
 }
 
 // resolved renders that an interaction has ended.
