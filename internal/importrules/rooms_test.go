@@ -133,7 +133,7 @@ var rooms = []room{
 		knows: "the protocol from the caller's side; nothing of the server"},
 
 	{path: "client/conf", floor: 1, may: []string{"internal/plainfile"}, knows: "the settings of a project; neither tools, nor the gate, nor connections"},
-	{path: "client/permit", floor: 2, may: []string{"client/conf", "mvdan.cc/sh/v3"},
+	{path: "client/permit", floor: 2, may: []string{"client", "client/conf", "mvdan.cc/sh/v3"}, tests: []string{"agentdtest"},
 		knows: "what tools may do, and who is asked; neither tools nor connections"},
 	{path: "client/internal/gated", floor: 2, may: []string{"client", "client/permit"}, knows: "how a call asks the gate; no tool"},
 	{path: "client/memory", floor: 1, may: []string{"internal/plainfile"}, knows: "what users and projects have written down for agents; neither tools nor connections"},
@@ -141,7 +141,7 @@ var rooms = []room{
 		knows: "skills as folders, and the tools that load them; neither instructions nor connections"},
 	{path: "client/tools", floor: 3, may: []string{"client", "client/conf", "client/internal/gated", "client/permit", "internal/plainfile", "internal/toolcmd", "github.com/itchyny/gojq"}, tests: []string{"agentdtest"},
 		knows: "files, search, the shell, the web and plans, as tools; neither people nor connections to a daemon"},
-	{path: "client/mcp", floor: 3, may: []string{"client", "client/internal/gated", "client/permit", "internal/backoff", "github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"},
+	{path: "client/mcp", floor: 3, may: []string{"client", "client/internal/gated", "client/permit", "internal/backoff", "github.com/google/jsonschema-go", "github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"},
 		tests: []string{"agentdtest", "client/conf"},
 		knows: "MCP servers as tools of a client; neither the gate's rules, nor who is asked, nor the daemon"},
 	{path: "client/terminal", floor: 2, may: []string{"client", "golang.org/x/sys"}, tests: []string{"agentdtest"},
