@@ -20,7 +20,8 @@ var does = map[string]string{"r": "read ", "w": "write ", "x": "run ", "n": "rea
 
 // scopes are the decisions that approve, by the words of [client.Resolution].
 var scopes = map[string]Decision{
-	"": Once, "once": Once, "session": Session, "session_verb": SessionVerb, "session_tool": SessionTool, "always": Always,
+	"": Once, "once": Once, "always": Always,
+	"session": Session, "session_verb": SessionVerb, "session_tool": SessionTool,
 }
 
 func (p inTurn) AskApproval(ctx context.Context, r PromptRequest) (Decision, error) {

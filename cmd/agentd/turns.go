@@ -190,7 +190,7 @@ type interactionsResolveCmd struct {
 	ID          string `arg:"" name:"INTERACTION" help:"The interaction."`
 	Decision    string `arg:"" name:"DECISION" enum:"approve,deny,answer" help:"One of approve, deny and answer."`
 	Text        string `arg:"" optional:"" name:"TEXT" help:"${interactions_resolve_text}"`
-	Scope       string `placeholder:"SCOPE" enum:",once,session,session_verb,session_tool,always" default:"" help:"${interactions_resolve_scope}"`
+	Scope       string `placeholder:"SCOPE" enum:"${approval_scopes}" default:"" help:"${interactions_resolve_scope}"`
 }
 
 // Help is shown below the flags.

@@ -44,8 +44,8 @@ func (v *view) requests(slot int, in *index.Interaction) {
 	}})
 }
 
-// resolved renders that an interaction has ended. A client that runs the call and has asked about it receives it also if
-// the turn is hidden.
+// resolved renders that an interaction has ended. A client that runs the call and has asked about it receives it also
+// if the turn is hidden.
 func (v *view) resolved(slot int, in *index.Interaction) {
 	if v.hidden() && !(in.Raised() && v.requested[in.Call.ID]) {
 		return
