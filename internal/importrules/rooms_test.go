@@ -262,10 +262,13 @@ var rooms = []room{
 	{path: "internal/cli", floor: 3, may: []string{"internal/backoff", "internal/toolcmd", "client", "client/permit", "client/terminal", gen, protobuf},
 		knows: "the command line as a user of package client: what to ask a daemon and how to show it; neither connections nor the server"},
 
+	{path: "internal/mcpserve", floor: 3, may: []string{"client", "client/permit", "client/terminal", "github.com/modelcontextprotocol/go-sdk"}, tests: []string{"agentdtest"},
+		knows: "agent trees as tools of an MCP server; neither files nor flags, nor the gate's rules, nor where the daemon is"},
+
 	{path: "internal/chat", floor: 4, may: []string{"internal/cli", "internal/plainfile", "client", "client/console", "client/terminal", gen},
 		knows: "a conversation at a terminal: lines, commands, interrupts, what was used; neither connections nor flags"},
 	{path: "cmd/agentd", floor: 4,
-		may: []string{"internal/chat", "internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/mcp", "client/memory", "client/permit", "client/skills", "client/tools", "client/terminal", gen, protobuf,
+		may: []string{"internal/chat", "internal/mcpserve", "internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/mcp", "client/memory", "client/permit", "client/skills", "client/tools", "client/terminal", gen, protobuf,
 			"github.com/KimMachineGun/automemlimit", "github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model", "session", "session/principal"}, tests: []string{"client", gen},
@@ -345,7 +348,7 @@ var bans = []ban{
 		because: "one room reads YAML, with one set of rules and bounds"},
 	{path: "database/sql", but: []string{"session/store/sqlite", "internal/ledger/sqlledger", "internal/sealed"},
 		because: "storage stands behind store.Store"},
-	{path: "net/http", but: []string{"server", "internal/auth", "internal/telemetry", "internal/otlp", "internal/test/issuer", "client", "client/mcp", "client/tools", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",
+	{path: "net/http", but: []string{"server", "internal/auth", "internal/telemetry", "internal/otlp", "internal/test/issuer", "client", "client/mcp", "internal/mcpserve", "client/tools", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",
 		"internal/test/fakeprovider", "internal/test/harness", "internal/test/sessionfront", "cmd/agentd", "agentdtest", "internal/test/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect},
 		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
 	{path: "os/exec", but: []string{"internal/toolcmd", "client/mcp", "internal/test/ttytest", "examples/supportdesk", "internal/sealed"},
