@@ -129,7 +129,13 @@ func (s *Server) Add(t Tool) error {
 // Serve serves one host over two streams, one message a line, until in ends or ctx does. It returns when all turns are
 // over.
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
-	err := s.sdk.Run(ctx, &sdk.IOTransport{Reader: in, Writer: out})
+	life, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	defer context.AfterFunc(ctx, func() {
+		s.Close() // before the SDK, which waits for the calls
+		stop()
+	})()
+	err := s.sdk.Run(life, &sdk.IOTransport{Reader: in, Writer: out})
 	s.Close()
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {
 		return nil
