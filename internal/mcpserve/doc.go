@@ -10,7 +10,7 @@
 //
 // # Who owns a turn
 //
-// A turn belongs to its call. It is canceled when the host cancels the call (notifications/cancelled), when its MCP
+// A turn belongs to its call. It is canceled when the host cancels the call, when its MCP
 // session ends (the end of standard input, DELETE), and when the server ends. The daemon logs it as canceled then. Of a
 // program that is killed, or that does not reach the daemon any more, the daemon cancels the turns by itself after
 // [Config].Grace. A request over HTTP whose connection is lost cancels nothing: the host can ask for the rest of
