@@ -177,6 +177,9 @@ var helps = map[string]string{
 	"run_raw": "Append the responses of providers, as they came, to this file, one JSON line each: " +
 		"with --attach, of a turn that was begun so.",
 
+	// test.
+	"test_files": "Files with cases, NAME.test.yaml, or the files with agents beside them, NAME.yaml.",
+
 	// mcp serve.
 	"mcp_files": "Files with an agent and its tools, YAML or JSON: each is a tool.",
 	"mcp_local": "Run a daemon in this process, with provider keys from the environment. " +

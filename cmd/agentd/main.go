@@ -8,6 +8,7 @@
 //	agentd doctor         look whether what run needs works
 //	agentd instruction    print what models of a file are told
 //	agentd validate       check files
+//	agentd test           run the cases of files with agents
 //	agentd sessions       look at sessions and change them
 //	agentd turns          look at turns and cancel them
 //	agentd interactions   answer what turns ask of people
@@ -108,6 +109,7 @@ type commands struct {
 	Doctor       doctorCmd       `cmd:"" help:"Look whether everything that run needs here works."`
 	Instruction  instructionCmd  `cmd:"" help:"Print what models of a file are told, layer by layer."`
 	Validate     validateCmd     `cmd:"" help:"Check files with agents and tools."`
+	Test         testCmd         `cmd:"" help:"Run the cases that stand beside files with agents."`
 	Sessions     sessionsCmd     `cmd:"" help:"Look at sessions and change them."`
 	Turns        turnsCmd        `cmd:"" help:"Look at turns and cancel them."`
 	Interactions interactionsCmd `cmd:"" help:"Answer what turns ask of people."`

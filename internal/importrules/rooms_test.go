@@ -262,13 +262,17 @@ var rooms = []room{
 	{path: "internal/cli", floor: 3, may: []string{"internal/backoff", "internal/toolcmd", "client", "client/permit", "client/terminal", gen, protobuf},
 		knows: "the command line as a user of package client: what to ask a daemon and how to show it; neither connections nor the server"},
 
+	{path: "internal/treetest", floor: 4,
+		may: []string{"internal/agentfile", "internal/cli", "internal/daemon", "internal/models/scripted", "internal/yamlfile", "model", "client", protobuf,
+			"github.com/aymanbagabas/go-udiff"},
+		knows: "cases about trees in files, and their transcripts; neither flags nor terminals"},
 	{path: "internal/mcpserve", floor: 3, may: []string{"client", "client/permit", "client/terminal", "github.com/modelcontextprotocol/go-sdk"}, tests: []string{"agentdtest"},
 		knows: "agent trees as tools of an MCP server; neither files nor flags, nor the gate's rules, nor where the daemon is"},
 
 	{path: "internal/chat", floor: 4, may: []string{"internal/cli", "internal/plainfile", "client", "client/console", "client/terminal", gen},
 		knows: "a conversation at a terminal: lines, commands, interrupts, what was used; neither connections nor flags"},
 	{path: "cmd/agentd", floor: 4,
-		may: []string{"internal/chat", "internal/mcpserve", "internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/mcp", "client/memory", "client/permit", "client/skills", "client/tools", "client/terminal", gen, protobuf,
+		may: []string{"internal/chat", "internal/mcpserve", "internal/treetest", "internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/mcp", "client/memory", "client/permit", "client/skills", "client/tools", "client/terminal", gen, protobuf,
 			"github.com/KimMachineGun/automemlimit", "github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model", "session", "session/principal"}, tests: []string{"client", gen},
