@@ -30,7 +30,7 @@ type peers struct {
 func (p *peers) stdio(name string, env map[string]string, args ...string) map[string]any {
 	script := `echo $$ >"$0"; exec node "$@"`
 	all := append([]string{"-c", script, filepath.Join(p.dir, name+".pid"),
-		filepath.Join(p.home, "node_modules/.bin/mcp-server-"+name)}, args...)
+		filepath.Join(p.home, "node_modules", ".bin", "mcp-server-"+name)}, args...)
 	entry := map[string]any{"transport": "stdio", "command": "sh", "args": all}
 	if env != nil {
 		entry["env"] = env
@@ -51,8 +51,8 @@ func (p *peers) pid(name string) int {
 // web starts the server everything over streamable HTTP, on this computer's own address.
 func (p *peers) web() map[string]any {
 	p.t.Helper()
-	cmd := exec.Command("node", "--import", filepath.Join(p.home, "loopback.mjs"), //nolint:gosec // what scripts/mcp has installed
-		filepath.Join(p.home, "node_modules/.bin/mcp-server-everything"), "streamableHttp")
+	cmd := exec.Command("node", "--import", filepath.Join(p.home, "loopback.mjs"),
+		filepath.Join(p.home, "node_modules", ".bin", "mcp-server-everything"), "streamableHttp")
 	cmd.Env = append(os.Environ(), "PORT=0")
 	stderr, err := cmd.StderrPipe()
 	if err != nil {

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -8,6 +9,7 @@ import (
 	"net/netip"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 
 	"github.com/alecthomas/kong"
@@ -88,12 +90,18 @@ func (c *mcpServeCmd) Run(p *process) (err error) {
 		run.URL, run.Local = url, false
 	}
 	server := mcpserve.New(mcpserve.Config{Version: thisRelease().version, Calls: c.Calls, Note: p.notef})
+	var done []func()
+	defer func() {
+		for _, end := range slices.Backward(done) {
+			end()
+		}
+	}()
 	for _, file := range files {
-		done, err := c.add(p, &run, server, file)
+		end, err := c.add(p, &run, server, file)
 		if err != nil {
 			return err
 		}
-		defer done()
+		done = append(done, end)
 	}
 	ctx, stop := p.context()
 	defer stop()
@@ -203,7 +211,7 @@ func loopback(addr string) (net.Listener, error) {
 		return nil, usage("--http %s: nothing authenticates callers, so it has to be an address of this computer "+
 			"alone, such as 127.0.0.1:%s; others need a proxy in front of it that asks who they are", addr, port)
 	}
-	l, err := net.Listen("tcp", net.JoinHostPort(host, port))
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", net.JoinHostPort(host, port))
 	if err != nil {
 		return nil, fmt.Errorf("--http: %w", err)
 	}

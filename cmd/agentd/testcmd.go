@@ -12,8 +12,8 @@ import (
 
 type testCmd struct {
 	Files  []string `arg:"" name:"FILE" help:"${test_files}"`
-	Only   string   `name:"run" noenv:"" placeholder:"REGEXP" help:"Only cases whose names this regular expression matches."`
-	Update bool     `noenv:"" help:"Write the golden transcripts, in place of comparing with them."`
+	Only   string   `name:"run" noenv:"" placeholder:"REGEXP" help:"${test_only}"`
+	Update bool     `noenv:"" help:"${test_update}"`
 }
 
 // Help is shown below the flags.
@@ -74,8 +74,8 @@ func (c *testCmd) Run(p *process) error {
 		}
 		for _, name := range golden.Stale(s) {
 			failed++
-			fmt.Fprintf(p.stdout, "FAIL  %s: there is no case %q any more: agentd test --update removes its transcript\n",
-				cli.Clean(golden.Name), cli.Clean(name))
+			fmt.Fprintf(p.stdout, "FAIL  %s: there is no case %q any more: "+
+				"agentd test --update removes its transcript\n", cli.Clean(golden.Name), cli.Clean(name))
 		}
 	}
 	switch {

@@ -101,7 +101,8 @@ func (c *call) asks() bool {
 func (c *call) ask(ctx context.Context, text string, schema any) (map[string]any, error) {
 	about, stop := context.WithCancelCause(c.ctx)
 	defer stop(nil)
-	defer context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })()
+	unwatch := context.AfterFunc(ctx, func() { stop(context.Cause(ctx)) })
+	defer unwatch()
 	said, err := c.host.Elicit(about, &sdk.ElicitParams{
 		Message: terminal.Line(text, maxQuestion), RequestedSchema: schema,
 	})

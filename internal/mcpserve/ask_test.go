@@ -2,6 +2,7 @@ package mcpserve_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -99,7 +100,7 @@ func TestQuestions(t *testing.T) {
 func TestNobodyAsks(t *testing.T) {
 	t.Parallel()
 	s := mcpserve.New(mcpserve.Config{})
-	if d, err := s.AskApproval(t.Context(), permit.PromptRequest{}); d != permit.Deny || err != permit.ErrNoPrompter {
+	if d, err := s.AskApproval(t.Context(), permit.PromptRequest{}); d != permit.Deny || !errors.Is(err, permit.ErrNoPrompter) {
 		t.Errorf("got %v, %v", d, err)
 	}
 }

@@ -2,7 +2,6 @@ package mcpserve
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"time"
 
@@ -14,7 +13,7 @@ import (
 // input is what a tool takes.
 type input struct {
 	Prompt    string `json:"prompt" jsonschema:"what the user says to the agent"`
-	SessionID string `json:"session_id,omitempty" jsonschema:"goes on with the conversation of an earlier call, whose result has this id; without it a new one begins"`
+	SessionID string `json:"session_id,omitempty" jsonschema:"that of an earlier result, to go on with its conversation"`
 }
 
 // output is the structured content of a result.
@@ -22,7 +21,7 @@ type output struct {
 	Text       string   `json:"text" jsonschema:"the agent's last text"`
 	SessionID  string   `json:"session_id,omitempty" jsonschema:"the conversation, for another call"`
 	TurnID     string   `json:"turn_id,omitempty"`
-	Structured any      `json:"structured,omitempty" jsonschema:"the last text as JSON, of agents with an output schema"`
+	Structured any      `json:"structured,omitempty" jsonschema:"the last text as JSON, if it is JSON"`
 	Usage      *usage   `json:"usage,omitempty" jsonschema:"what the models took"`
 	Error      *failure `json:"error,omitempty" jsonschema:"why the turn has failed"`
 }
@@ -68,7 +67,8 @@ func (s *Server) call(
 	c := &call{s: s, host: r.Session, ctx: context.WithoutCancel(ctx)}
 	ctx, end := context.WithCancelCause(ctx)
 	defer end(nil)
-	defer s.presence.watch(c, end)()
+	forget := s.presence.watch(c, end)
+	defer forget()
 	leave, err := s.enter(ctx)
 	if err != nil {
 		return nil, output{}, err
@@ -131,7 +131,7 @@ func (c *call) run(ctx context.Context, t *Tool, in input) output {
 	<-canceler
 	out.Text, out.Usage = result.Text, usageOf(result.Usage)
 	if result.Structured != nil {
-		out.Structured = json.RawMessage(result.Structured)
+		out.Structured = result.Structured
 	}
 	out.Error = failureOf(result, err, context.Cause(life))
 	if out.TurnID == "" {
@@ -159,7 +159,8 @@ func (c *call) last(session *client.Session, out *output) {
 // cancel cancels the turn when its call ends before it. stop leaves a turn that cannot be canceled, or of which nobody
 // hears.
 func (c *call) cancel(
-	ctx context.Context, session *client.Session, started <-chan string, over <-chan struct{}, stop context.CancelCauseFunc,
+	ctx context.Context, session *client.Session,
+	started <-chan string, over <-chan struct{}, stop context.CancelCauseFunc,
 ) {
 	reason := "canceled by the MCP host"
 	select {

@@ -217,7 +217,7 @@ func (b *bench) ends() *client.Turn {
 }
 
 // TestCall: both wires list the tools and call them; a call goes on with the session of another one.
-func TestCall(t *testing.T) {
+func TestCall(t *testing.T) { //nolint:tparallel // its subtests ask for the newest turn
 	t.Parallel()
 	b := newBench(t, mcpserve.Config{})
 	overStdio, _ := b.stdio(host(nil))

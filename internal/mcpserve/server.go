@@ -88,10 +88,10 @@ func New(cfg Config) *Server {
 	}
 	return &Server{
 		cfg: cfg,
-		sdk: sdk.NewServer(&sdk.Implementation{Name: "agentd", Title: "agentd", Version: cfg.Version}, &sdk.ServerOptions{
-			Capabilities:              &sdk.ServerCapabilities{},
-			SupportedProtocolVersions: protocols,
-		}),
+		sdk: sdk.NewServer(
+			&sdk.Implementation{Name: "agentd", Title: "agentd", Version: cfg.Version},
+			&sdk.ServerOptions{Capabilities: &sdk.ServerCapabilities{}, SupportedProtocolVersions: protocols},
+		),
 		slots: make(chan struct{}, cfg.Calls),
 		ended: make(chan struct{}),
 
@@ -131,10 +131,11 @@ func (s *Server) Add(t Tool) error {
 func (s *Server) Serve(ctx context.Context, in io.ReadCloser, out io.WriteCloser) error {
 	life, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
-	defer context.AfterFunc(ctx, func() {
+	unwatch := context.AfterFunc(ctx, func() {
 		s.Close() // before the SDK, which waits for the calls
 		stop()
-	})()
+	})
+	defer unwatch()
 	err := s.sdk.Run(life, &sdk.IOTransport{Reader: in, Writer: out})
 	s.Close()
 	if ctx.Err() != nil || errors.Is(err, io.EOF) {

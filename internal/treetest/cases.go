@@ -168,7 +168,10 @@ func Read(name string) (*Suite, error) {
 	}
 	s.Cases = said.Cases
 	root, _ := yamlfile.Parse(data, limits) // it was read before
-	return s, s.check(root)
+	if err := s.check(root); err != nil {
+		return nil, err
+	}
+	return s, nil
 }
 
 func isFile(name string) bool {
@@ -274,8 +277,8 @@ func (c *Case) give(a *client.Agent) error {
 	llm, name := a.GetLlm(), a.GetName()
 	if c.Model == "" && c.AnswersOf == nil {
 		if m := llm.GetModel(); m != "echo" && !strings.HasPrefix(m, "scripted/") || len(llm.GetFallbackModels()) > 0 {
-			return fmt.Errorf("the agent %s has the model %s, which no test calls: say answers, answers_of or model: echo",
-				name, m)
+			return fmt.Errorf("the agent %s has the model %s, which no test calls: "+
+				"say answers, answers_of or model: echo", name, m)
 		}
 		return nil
 	}

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"maps"
 	"slices"
@@ -46,7 +45,7 @@ func (s *Suite) Run(ctx context.Context, c *Case) (*Outcome, error) {
 	d, err := daemon.New(daemon.Config{
 		Addr: "127.0.0.1:0", DataDir: daemon.Memory, ExtraProviders: extra,
 		Getenv: func(string) string { return "" }, // no keys
-		Logger: slog.New(slog.NewTextHandler(io.Discard, nil)),
+		Logger: slog.New(slog.DiscardHandler),
 	})
 	if err != nil {
 		return nil, err
@@ -87,7 +86,7 @@ func (r *runner) plays(script string, answer int) {
 	r.played[script][answer] = true
 }
 
-func (r *runner) wrongLocked(format string, args ...any) {
+func (r *runner) wrongLockedf(format string, args ...any) {
 	r.wrong = append(r.wrong, fmt.Sprintf(format, args...))
 }
 
@@ -178,7 +177,7 @@ func (r *runner) tool(to *client.ToolSet, name, description string, opts ...clie
 		r.calls[name]++
 		switch {
 		case i >= len(results):
-			r.wrongLocked("tools: call %d of %s has no result", i+1, name)
+			r.wrongLockedf("tools: call %d of %s has no result", i+1, name)
 			return "", errors.New("the case has no result for this call")
 		case results[i].Error != "":
 			return "", errors.New(results[i].Error)
@@ -192,12 +191,12 @@ func (r *runner) Prompt(_ context.Context, in *client.Interaction) (*client.Reso
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if in.Refused != nil {
-		r.wrongLocked("people: reply %d is refused: %s", r.people, in.Refused.Message)
+		r.wrongLockedf("people: reply %d is refused: %s", r.people, in.Refused.Message)
 		return client.Deny("the case has no reply that can be taken"), nil
 	}
 	r.people++
 	if r.people > len(r.c.People) {
-		r.wrongLocked("people: question %d has no reply", r.people)
+		r.wrongLockedf("people: question %d has no reply", r.people)
 		return client.Deny("the case has no reply to this question"), nil
 	}
 	return r.c.People[r.people-1].resolution(), nil
@@ -210,16 +209,16 @@ func (r *runner) leftovers() {
 	for _, agent := range slices.Sorted(maps.Keys(r.c.scripts)) {
 		for i := range r.c.scripts[agent].Responses {
 			if !r.c.unused[agent] && !r.played[agent][i] {
-				r.wrongLocked("answers: answer %d of %s was not played", i+1, agent)
+				r.wrongLockedf("answers: answer %d of %s was not played", i+1, agent)
 			}
 		}
 	}
 	for _, tool := range slices.Sorted(maps.Keys(r.c.Tools)) {
 		if n, all := r.calls[tool], len(r.c.Tools[tool]); n < all {
-			r.wrongLocked("tools: %d of the %d results of %s were asked for", n, all, tool)
+			r.wrongLockedf("tools: %d of the %d results of %s were asked for", n, all, tool)
 		}
 	}
 	if r.people < len(r.c.People) {
-		r.wrongLocked("people: %d of the %d replies were asked for", r.people, len(r.c.People))
+		r.wrongLockedf("people: %d of the %d replies were asked for", r.people, len(r.c.People))
 	}
 }

@@ -71,7 +71,7 @@ type Config struct {
 	// Delay is waited before each piece of text that a script gives no delay of
 	// its own; default none.
 	Delay time.Duration
-	// Played is told which answer of a script is played, counted from 0; several calls at once may tell. Nil: nobody is.
+	// Played is told which answer of a script is played, counted from 0. It is called concurrently; nil: nobody is.
 	Played func(script string, answer int)
 }
 
