@@ -13,7 +13,7 @@ import (
 // input is what a tool takes.
 type input struct {
 	Prompt    string `json:"prompt" jsonschema:"what the user says to the agent"`
-	SessionID string `json:"session_id,omitempty" jsonschema:"that of an earlier result, to go on with its conversation"`
+	SessionID string `json:"session_id,omitempty" jsonschema:"of an earlier result, to go on with its conversation"`
 }
 
 // output is the structured content of a result.
