@@ -66,8 +66,8 @@ type Harness struct {
 	skilled bool
 }
 
-// New composes. Its error is about the settings or mcp.json; a server that fails hurts nothing else. ctx is for the time
-// of New. The caller ends what it has started with Close.
+// New composes. Its error is about the settings or mcp.json; a server that fails hurts nothing else. ctx is for the
+// time of New. The caller ends what it has started with Close.
 func New(ctx context.Context, cfg Config) (_ *Harness, err error) {
 	if cfg.Notice == nil {
 		cfg.Notice = func(string) {}

@@ -15,7 +15,8 @@ import (
 func main() { demo.MainWithProject(script, run) }
 
 func run(ctx context.Context, e demo.Example) error {
-	h, err := harness.New(ctx, harness.Config{Dir: e.Project, Prompter: asker{}}) // .agents/config.json, mcp.json, skills
+	// The folder has .agents/mcp.json; it may have settings, skills and AGENTS.md.
+	h, err := harness.New(ctx, harness.Config{Dir: e.Project, Prompter: asker{}})
 	if err != nil {
 		return err
 	}
