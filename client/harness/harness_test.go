@@ -130,7 +130,8 @@ func TestParts(t *testing.T) {
 	if _, err := harness.New(t.Context(), harness.Config{Dir: dir, DisableTools: []string{"bsh"}}); err == nil || !strings.Contains(err.Error(), `unknown tool "bsh"`) {
 		t.Errorf("got %v", err)
 	}
-	for name, text := range map[string]string{"mcp.json": "{", "config.json": `{"version": 1, "modes": 1}`} {
+	for _, wrong := range [][2]string{{"mcp.json", "{"}, {"config.json", `{"version": 1, "modes": 1}`}} {
+		name, text := wrong[0], wrong[1]
 		if err := os.WriteFile(filepath.Join(dir, ".agents", name), []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}
