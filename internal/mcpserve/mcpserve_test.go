@@ -380,7 +380,7 @@ func TestCut(t *testing.T) {
 	h, _ := b.stdio(host(nil))
 	go func() { <-b.began; cut.cancel() }()
 	got := call(t, h, "far", map[string]any{"prompt": "x"})
-	if !got.isErr || got.fail["code"] != "UNAVAILABLE" {
+	if !got.isErr || got.fail["code"] != "UNAVAILABLE" && got.fail["code"] != "CANCELED" { // whichever it hears of first
 		t.Errorf("the host is told %+v", got)
 	}
 	if turn := b.ends(); turn.Status != client.TurnCanceled {
