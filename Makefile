@@ -8,7 +8,7 @@ FAULTS ?= 300
 SEEDS ?= 500
 BASE ?= HEAD
 
-.PHONY: help build test race cover bench bench-table bench-compare fuzz examples lint fmt generate generate-check breaking house vuln \
+.PHONY: help build test race cover bench bench-table bench-compare fuzz examples mcp lint fmt generate generate-check breaking house vuln \
 	chaos damage attacks web image-smoke image deploy targets docker check ci clean
 
 help: ## list the targets
@@ -61,6 +61,9 @@ attacks: ## run hostile clients against a daemon under a memory limit, beside a 
 
 web: ## build and test the TypeScript client, in Node.js and in Chromium
 	scripts/web
+
+mcp: ## have agentd talk to the official clients and servers of MCP
+	scripts/mcp
 
 lint: ## run the linters
 	scripts/lint

@@ -115,12 +115,16 @@ func TestExamples(t *testing.T) {
 			`billing wants to call refund {"euros":30,"order":17,"solved":false}`, "the call of refund was approved",
 			"case: {Order:17 Euros:30 Solved:true}\n",
 		},
-		"files": {"scripted/example failed (AUTH_FAILED), echo is called\nWhat is this?\n[image/png, 67 bytes]\nanswered by echo\n"},
-		"chat":  {"Nice to meet you, Ada.", `You said "What did I say?"; that was turn 2.`, `You said "And now?"; that was turn 3.`},
+		"harness": {"may mcp be used with clock_now? yes\nmay write_file be used with time.txt? yes\nIT IS noon, hurry hurry.\n"},
+		"files":   {"scripted/example failed (AUTH_FAILED), echo is called\nWhat is this?\n[image/png, 67 bytes]\nanswered by echo\n"},
+		"chat":    {"Nice to meet you, Ada.", `You said "What did I say?"; that was turn 2.`, `You said "And now?"; that was turn 3.`},
 	}
 	programs, err := filepath.Glob("*/main.go")
 	if err != nil {
 		t.Fatal(err)
+	}
+	if text, err := os.ReadFile("harness/main.go"); err != nil || bytes.Count(text, []byte("\n")) >= 40 {
+		t.Errorf("harness/main.go has %d lines, want fewer than 40: %v", bytes.Count(text, []byte("\n")), err)
 	}
 	bin := build(t, programs)
 	for _, p := range programs {

@@ -177,6 +177,20 @@ var helps = map[string]string{
 	"run_raw": "Append the responses of providers, as they came, to this file, one JSON line each: " +
 		"with --attach, of a turn that was begun so.",
 
+	// test.
+	"test_only":   "Only cases whose names this regular expression matches.",
+	"test_update": "Write the golden transcripts, in place of comparing with them.",
+	"test_files":  "Files with cases, NAME.test.yaml, or the files with agents beside them, NAME.yaml.",
+
+	// mcp serve.
+	"mcp_files": "Files with an agent and its tools, YAML or JSON: each is a tool.",
+	"mcp_local": "Run a daemon in this process, with provider keys from the environment. " +
+		"It keeps everything in memory, but with --data in a folder.",
+	"mcp_data": "Folder of local sessions; one command at a time has it open.",
+	"mcp_http": "Serve streamable HTTP at http://ADDR/mcp in place of standard input and output, " +
+		"such as 127.0.0.1:8090. " +
+		"Nothing authenticates callers: it has to be an address of this computer alone.",
+
 	// sessions.
 	"sessions_create_drop_tool_payloads": "Keep what tools are given and return for the time of their turn alone.",
 	"sessions_create_label":              "Give it a label; may be given several times.",

@@ -4,9 +4,11 @@
 //	agentd config         print the configuration of serve, and where each value is from
 //	agentd run            run an agent of a file, and its tools
 //	agentd chat           talk to an agent, a turn a line
+//	agentd mcp serve      offer agents of files as tools of an MCP server
 //	agentd doctor         look whether what run needs works
 //	agentd instruction    print what models of a file are told
 //	agentd validate       check files
+//	agentd test           run the cases of files with agents
 //	agentd sessions       look at sessions and change them
 //	agentd turns          look at turns and cancel them
 //	agentd interactions   answer what turns ask of people
@@ -103,9 +105,11 @@ type commands struct {
 	Config       configCmd       `cmd:"" help:"Print the configuration of serve, and where each value is from."`
 	Run          runCmd          `cmd:"" help:"Run an agent of a file, and its tools."`
 	Chat         chatCmd         `cmd:"" help:"Talk to an agent, a turn a line."`
+	MCP          mcpCmd          `cmd:"" name:"mcp" help:"Offer agents to MCP hosts."`
 	Doctor       doctorCmd       `cmd:"" help:"Look whether everything that run needs here works."`
 	Instruction  instructionCmd  `cmd:"" help:"Print what models of a file are told, layer by layer."`
 	Validate     validateCmd     `cmd:"" help:"Check files with agents and tools."`
+	Test         testCmd         `cmd:"" help:"Run the cases that stand beside files with agents."`
 	Sessions     sessionsCmd     `cmd:"" help:"Look at sessions and change them."`
 	Turns        turnsCmd        `cmd:"" help:"Look at turns and cancel them."`
 	Interactions interactionsCmd `cmd:"" help:"Answer what turns ask of people."`

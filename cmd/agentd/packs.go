@@ -27,9 +27,10 @@ type packFlags struct {
 	Permissions    string   `noenv:"" enum:"${pack_modes}" default:"" placeholder:"MODE" help:"${pack_permissions}"`
 	NoMemory       bool     `noenv:"" help:"${pack_no_memory}"`
 
-	bare bool // a model alone, which has no tools
-	all  bool // the tree is made here and has all tools
-	read bool // nothing is to run: no server is started
+	bare bool            // a model alone, which has no tools
+	all  bool            // the tree is made here and has all tools
+	read bool            // nothing is to run: no server is started
+	asks permit.Prompter // is asked what tools may do; nil: the person of the turn, see pack.serve
 }
 
 var toolsGroup = kong.Group{Key: "tools", Title: "Flags of the tools and instructions of a project:"}
@@ -85,7 +86,7 @@ func (f *packFlags) project(p *process, file *agentfile.File) (*project, error) 
 		enabled, known, named = tools.Builtins{}, &skills.Set{}, nil
 	}
 	if attaches || len(named) > 0 || f.all {
-		if out.pack, err = newPack(p, cfg, enabled, known); err == nil && attaches && !f.read {
+		if out.pack, err = f.newPack(p, cfg, enabled, known); err == nil && attaches && !f.read {
 			err = out.pack.connect(p, cfg)
 		}
 		if err != nil {
@@ -141,9 +142,15 @@ func warn(p *process, warnings []string) {
 	}
 }
 
-func newPack(p *process, cfg *conf.Config, enabled tools.Builtins, known *skills.Set) (*pack, error) {
+func (f *packFlags) newPack(
+	p *process, cfg *conf.Config, enabled tools.Builtins, known *skills.Set,
+) (*pack, error) {
 	out := &pack{gate: &cli.Gate{}, plans: cfg.Permissions.Mode == "plan"}
-	gate, err := permit.New(cfg, permit.Serialize(out.gate))
+	asks := f.asks
+	if asks == nil {
+		asks = out.gate
+	}
+	gate, err := permit.New(cfg, permit.Serialize(asks))
 	if err != nil {
 		return nil, err
 	}
@@ -184,11 +191,19 @@ func (k *pack) serve(t *cli.Turn) {
 	if k == nil {
 		return
 	}
-	for _, s := range k.servers {
-		t.Builtins = append(t.Builtins, s.ToolSet())
-	}
-	t.Builtins = append(t.Builtins, k.reg.Set)
+	t.Builtins = append(t.Builtins, k.sets()...)
 	k.gate.For(t)
+}
+
+// sets are the tools; of two of the same name the later counts.
+func (k *pack) sets() (sets []*client.ToolSet) {
+	if k == nil {
+		return nil
+	}
+	for _, s := range k.servers {
+		sets = append(sets, s.ToolSet())
+	}
+	return append(sets, k.reg.Set)
 }
 
 // client are the options of the client that runs the tools.

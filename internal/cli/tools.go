@@ -22,7 +22,11 @@ func AddTool(to *client.ToolSet, declared *agentdv1.Tool, program toolcmd.Comman
 		}
 		return toolcmd.Run(ctx, program, string(input))
 	}
-	var opts []client.ToolOption
+	return client.AddRawTool(to, declared.GetName(), declared.GetDescription(), run, ToolOptions(declared)...)
+}
+
+// ToolOptions are what a declaration says of a tool besides its name and description.
+func ToolOptions(declared *agentdv1.Tool) (opts []client.ToolOption) {
 	if declared.InputSchema != nil {
 		opts = append(opts, client.ToolSchema(declared.GetInputSchema()))
 	}
@@ -38,5 +42,5 @@ func AddTool(to *client.ToolSet, declared *agentdv1.Tool, program toolcmd.Comman
 	if e := declared.GetEffect(); e != 0 {
 		opts = append(opts, client.ToolEffect(e))
 	}
-	return client.AddRawTool(to, declared.GetName(), declared.GetDescription(), run, opts...)
+	return opts
 }

@@ -18,6 +18,8 @@ type Example struct {
 	URL string
 	// Model is the name of the agents' model.
 	Model string
+	// Project is a folder with an MCP server; "" unless MainWithProject runs the example.
+	Project string
 }
 
 // Main runs an example and exits with 1 if it fails. With -addr it uses the
@@ -34,6 +36,22 @@ func Main(script string, run func(context.Context, Example) error) {
 		fmt.Fprintln(os.Stderr, "error:", err)
 		os.Exit(1)
 	}
+}
+
+// MainWithProject is Main for an example that needs a folder with an MCP server.
+func MainWithProject(script string, run func(context.Context, Example) error) {
+	if serveClock() {
+		return
+	}
+	Main(script, func(ctx context.Context, e Example) error {
+		dir, err := project()
+		defer func() { _ = os.RemoveAll(dir) }()
+		if err != nil {
+			return err
+		}
+		e.Project = dir
+		return run(ctx, e)
+	})
 }
 
 func start(ctx context.Context, e Example, script string, run func(context.Context, Example) error) error {

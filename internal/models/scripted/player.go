@@ -26,6 +26,7 @@ type player struct {
 	name   string
 	script *Script
 	delay  time.Duration
+	played func(script string, answer int) // may be nil
 }
 
 // Generate plays the response that applies to the request.
@@ -90,10 +91,11 @@ func (p *player) choose(s *scene) (*Response, error) {
 		a := &p.script.Responses[i]
 		if a.When == nil {
 			place++
-			if place == s.call {
-				return a, nil
+		}
+		if a.When == nil && place == s.call || a.When != nil && a.When.holds(s) {
+			if p.played != nil {
+				p.played(p.name, i)
 			}
-		} else if a.When.holds(s) {
 			return a, nil
 		}
 	}

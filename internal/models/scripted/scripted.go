@@ -71,6 +71,8 @@ type Config struct {
 	// Delay is waited before each piece of text that a script gives no delay of
 	// its own; default none.
 	Delay time.Duration
+	// Played is told which answer of a script is played, counted from 0. It is called concurrently; nil: nobody is.
+	Played func(script string, answer int)
 }
 
 // Provider serves scripts by name. Its methods may be called from any goroutine.
@@ -158,7 +160,7 @@ func (p *Provider) Open(script, _ string) (model.Model, error) {
 		return model.Model{}, errorf(model.KindUnavailable,
 			"script %q: only recorded calls (%s%s) can be played strictly", script, script, tapeExt)
 	case err == nil:
-		return model.Model{LLM: &player{name: script, script: s, delay: p.cfg.Delay}}, nil
+		return model.Model{LLM: &player{name: script, script: s, delay: p.cfg.Delay, played: p.cfg.Played}}, nil
 	case !errors.Is(err, fs.ErrNotExist):
 		return model.Model{}, &model.Error{Kind: model.KindUnavailable, Provider: name,
 			Message: fmt.Sprintf("script %q: %v", script, err), Err: err}
