@@ -12,6 +12,7 @@ import (
 	"strings"
 	"sync"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/charmbracelet/x/ansi"
 	"github.com/yuin/goldmark/ast"
@@ -262,11 +263,12 @@ func (p *page) flow(text spans, first, rest string) {
 		}
 		for _, part := range word {
 			for part.text != "" {
-				cut := part.text
+				cut := head(part.text, 16*width)
 				if used+ansi.StringWidth(cut) > width {
 					cut = ansi.Truncate(part.text, width-used, "")
 					if cut == "" && used == 0 {
-						cut = part.text // one character that is too wide
+						_, n := utf8.DecodeRuneInString(part.text)
+						cut = part.text[:n] // it is too wide
 					}
 				}
 				line.WriteString(p.Paint(cut, part.code))
@@ -311,6 +313,17 @@ func (p *page) flow(text spans, first, rest string) {
 	if used > 0 {
 		end()
 	}
+}
+
+// head is the beginning of a text, of so many bytes or a few less.
+func head(text string, most int) string {
+	if len(text) <= most {
+		return text
+	}
+	for most > 1 && !utf8.RuneStart(text[most]) {
+		most--
+	}
+	return text[:most]
 }
 
 // clean is a text without the characters that drive a terminal.
