@@ -321,7 +321,7 @@ func (u *tui) answers(a *ask, k tea.KeyPressMsg) tea.Cmd {
 // reply gives an answer, and asks the next question.
 func (u *tui) reply(a *ask, said string) tea.Cmd {
 	a.reply <- said
-	u.put(kindNote, u.dim(strings.TrimSpace(a.prompt)+" "+cli.Clean(said)))
+	u.put(kindNote, u.dim("answered: "+cli.Clean(said)))
 	u.hint = ""
 	u.asks = u.asks[1:]
 	return u.openAsk()
