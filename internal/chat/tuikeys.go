@@ -104,7 +104,7 @@ func (u *tui) escape() tea.Cmd {
 	case u.offers != nil:
 		u.offers = nil
 	case u.live != nil:
-		u.hint = again
+		u.hint, u.chat.last = again, time.Now()
 		return tea.Batch(u.cancel(), tea.Tick(twice, func(time.Time) tea.Msg { return hintMsg(again) }))
 	}
 	return nil

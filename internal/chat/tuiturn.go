@@ -41,7 +41,7 @@ type liveTurn struct {
 	canceled bool // a cancel was asked for
 	lost     bool // the connection
 
-	said     strings.Builder // for the transcript
+	said     bytes.Buffer    // for the transcript
 	messages []*spoken       // which are being written
 	speaker  string          // who has spoken last
 	thinking time.Time       // since when; zero: nobody thinks
@@ -65,6 +65,8 @@ type openCall struct{ id, name string }
 type spoken struct {
 	id, who string
 	stream  markdown.Stream
+	from    int  // where in what was said it begins
+	printed bool // some of it was
 }
 
 type (
@@ -88,9 +90,8 @@ type (
 // begin follows a turn, which it starts unless it runs or waits already.
 func (u *tui) begin(l *liveTurn) tea.Cmd {
 	ctx, cancel := context.WithCancelCause(u.ctx)
-	l.cancel, l.begun, l.byCall = cancel, time.Now(), map[string]*client.ToolCall{}
-	l.calls = console.New(io.Discard, &l.buf)
-	l.rest = terminal.Printer{Out: &l.buf, HideQuestions: true}
+	l.cancel = cancel
+	l.prepare()
 	if l.turn == nil {
 		l.turn = u.chat.Start()
 	}
@@ -122,6 +123,13 @@ func (u *tui) begin(l *liveTurn) tea.Cmd {
 		u.send(m)
 	})
 	return u.tick()
+}
+
+// prepare makes what events are shown with.
+func (l *liveTurn) prepare() {
+	l.begun, l.byCall = time.Now(), map[string]*client.ToolCall{}
+	l.calls = console.New(io.Discard, &l.buf)
+	l.rest = terminal.Printer{Out: &l.buf, HideQuestions: true}
 }
 
 // said prints what the person has said.
@@ -276,15 +284,15 @@ func (u *tui) chunk(l *liveTurn, c *client.OutputChunk) {
 		return
 	}
 	u.thought(l)
-	if l.said.Len()+len(text) <= maxText {
-		l.said.WriteString(text)
-	}
 	i := slices.IndexFunc(l.messages, func(m *spoken) bool { return m.id == c.MessageID })
 	if i < 0 {
 		i = len(l.messages)
-		l.messages = append(l.messages, &spoken{id: c.MessageID, who: speaker(c.AgentPath)})
+		l.messages = append(l.messages, &spoken{id: c.MessageID, who: speaker(c.AgentPath), from: l.said.Len()})
 	}
 	m := l.messages[i]
+	if l.said.Len()+len(text) <= maxText {
+		l.said.WriteString(text)
+	}
 	u.blocks(l, m, m.stream.Add(text))
 }
 
@@ -299,6 +307,7 @@ func speaker(path []string) string {
 // blocks prints what is complete of a message.
 func (u *tui) blocks(l *liveTurn, m *spoken, done []markdown.Block) {
 	for _, b := range done {
+		m.printed = true
 		if m.who != l.speaker {
 			l.speaker = m.who
 			if m.who != "" {
@@ -326,9 +335,20 @@ func (u *tui) finish(l *liveTurn, id string) {
 
 // retract drops what is not printed of a message, and says that the rest is void.
 func (u *tui) retract(l *liveTurn, id string) {
-	l.messages = slices.DeleteFunc(l.messages, func(m *spoken) bool { return id == "" || m.id == id })
-	l.said.Reset()
-	u.put(kindNote, u.dim("(what was said last is void)"))
+	printed := false
+	l.messages = slices.DeleteFunc(l.messages, func(m *spoken) bool {
+		if id != "" && m.id != id {
+			return false
+		}
+		printed = printed || m.printed
+		if l.said.Len() > m.from {
+			l.said.Truncate(m.from)
+		}
+		return true
+	})
+	if printed {
+		u.put(kindNote, u.dim("(what was said last is void)"))
+	}
 }
 
 // thought says how long an agent has thought, when it does no longer.

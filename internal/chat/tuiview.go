@@ -39,8 +39,9 @@ func (u *tui) View() tea.View {
 	below, row, column := u.below()
 	room := max(u.height-len(below)-1, 0)
 	lines := u.saying(min(room, maxTail))
-	for _, line := range u.pending(room - len(lines)) {
-		lines = append(lines, line)
+	lines = append(lines, u.pending(room-len(lines))...)
+	if room > len(lines) {
+		lines = append([]string{""}, lines...)
 	}
 	v := tea.NewView("")
 	if row >= 0 {
@@ -79,9 +80,12 @@ func (u *tui) saying(most int) (lines []string) {
 // pending are the prompts that wait.
 func (u *tui) pending(most int) []string {
 	lines := u.waiting()
-	if n := min(maxShownQueue, max(most, 0)); len(lines) > n {
-		more := fmt.Sprintf("and %d more: /queue shows them", len(lines)-n)
-		lines = append(lines[:n], more)
+	n := min(maxShownQueue, most-1)
+	if n < 0 {
+		return nil
+	}
+	if len(lines) > n {
+		lines = append(lines[:n], fmt.Sprintf("%d more wait: /queue shows them", len(lines)-n))
 	}
 	for i, line := range lines {
 		lines[i] = u.dim(u.fit(line))
