@@ -78,12 +78,12 @@ type tui struct {
 
 	live      *liveTurn                // nil: none
 	following atomic.Pointer[liveTurn] // the last of live; for any goroutine
-	queue   []*queued
-	sending bool // one of queue is on its way to the server
-	asks    []*ask
-	picker  *picker
-	windows map[string]int64 // how many tokens models can read, by name
-	context string           // how much of it is used
+	queue     []*queued
+	sending   bool // one of queue is on its way to the server
+	asks      []*ask
+	picker    *picker
+	windows   map[string]int64 // how many tokens models can read, by name
+	context   string           // how much of it is used
 
 	unfold  bool // thoughts are shown
 	typed   time.Time

@@ -41,10 +41,10 @@ type liveTurn struct {
 	canceled bool // a cancel was asked for
 	lost     bool // the connection
 
-	said     bytes.Buffer    // for the transcript
-	messages []*spoken       // which are being written
-	speaker  string          // who has spoken last
-	thinking time.Time       // since when; zero: nobody thinks
+	said     bytes.Buffer // for the transcript
+	messages []*spoken    // which are being written
+	speaker  string       // who has spoken last
+	thinking time.Time    // since when; zero: nobody thinks
 	thought  strings.Builder
 	waits    []string // interactions that are open
 	open     []openCall
