@@ -297,10 +297,11 @@ func TestScreenKeys(t *testing.T) {
 	m.do("send-keys", "Enter")
 	m.await("last prompt is: please edit")
 	m.says("/resume", "Enter")
+	m.await("Go on with which session?")
+	m.do("resize-window", "-x", "120", "-y", "40")
 	m.await("fork of")
 	m.do("send-keys", "Escape")
 	time.Sleep(200 * time.Millisecond) // Escape and a key are another key
-	m.do("resize-window", "-x", "120", "-y", "40")
 	m.says("and on", "Enter")
 	m.await("Heard and on in call ")
 	m.await("ready · ")
