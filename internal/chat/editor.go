@@ -16,8 +16,8 @@ const (
 	maxTyped = 200_000
 	// maxInputRows is how many rows of a message are shown.
 	maxInputRows = 8
-	// maxRemembered is how many messages can be got back.
-	maxRemembered = 500
+	// maxRemembered is how many messages can be got back, and maxRememberedText how long one may be, in bytes.
+	maxRemembered, maxRememberedText = 500, 16 << 10
 )
 
 // editor is the text that a person is typing.
@@ -192,7 +192,7 @@ type remembered struct {
 }
 
 func (h *remembered) add(text string) {
-	if len(h.all) == 0 || h.all[len(h.all)-1] != text {
+	if len(text) <= maxRememberedText && (len(h.all) == 0 || h.all[len(h.all)-1] != text) {
 		h.all = append(h.all, text)
 	}
 	if len(h.all) > maxRemembered {

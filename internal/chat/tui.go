@@ -62,7 +62,7 @@ type tui struct {
 	send   func(tea.Msg)   // by any goroutine
 	others sync.WaitGroup  // goroutines of the screen
 
-	width, height int
+	width, height int  // that are used
 	ready         bool // what is printed finds its place
 	style         markdown.Style
 
@@ -170,7 +170,8 @@ func (u *tui) Update(msg tea.Msg) (tea.Model, tea.Cmd) {
 func (u *tui) update(msg tea.Msg) tea.Cmd {
 	switch msg := msg.(type) {
 	case tea.WindowSizeMsg:
-		u.width, u.height = max(msg.Width, 10), max(msg.Height, 4)
+		// The last column stays empty: what terminals do behind it differs.
+		u.width, u.height = max(msg.Width-1, 9), max(msg.Height, 4)
 		u.style.Width = u.width
 	case tea.KeyPressMsg:
 		return u.key(msg)

@@ -399,6 +399,9 @@ func (u *tui) ended(m endedMsg) tea.Cmd {
 	u.finish(l, "")
 	u.live = nil
 	u.asks = nil // their contexts have ended
+	if m.err != nil && l.turn.Session() == "" && u.input.String() == "" && !u.leaving {
+		u.input.set(l.text) // it was not sent
+	}
 	u.chat.note(l.turn, [2]string{l.text, l.said.String()}, m.ending, m.err)
 	switch {
 	case errors.Is(m.err, errLeft) || u.leaving:
