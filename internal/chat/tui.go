@@ -117,8 +117,7 @@ func (u *tui) Init() tea.Cmd {
 		u.readWindows,
 	}
 	if u.chat.Attach != "" {
-		u.chat.Prompt.Session = u.chat.Attach
-		cmds = append(cmds, u.begin(&liveTurn{attach: true}))
+		cmds = append(cmds, u.resume(u.chat.Attach))
 	}
 	return tea.Batch(cmds...)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/client/terminal"
 	"github.com/apzuk3/agentd/internal/cli"
+	"github.com/apzuk3/agentd/internal/markdown"
 )
 
 const (
@@ -47,7 +48,7 @@ type (
 	pickedMsg struct {
 		session string
 		running bool // its last turn is to be followed
-		said    string
+		said    [2]string // last: by the person, and by agents
 		err     error
 	}
 )
@@ -170,7 +171,7 @@ func (u *tui) resume(id string) tea.Cmd {
 		if err != nil {
 			return pickedMsg{err: err}
 		}
-		return pickedMsg{session: id, running: turn.EndTime.IsZero(), said: turn.Prompt}
+		return pickedMsg{session: id, running: turn.EndTime.IsZero(), said: [2]string{turn.Prompt, turn.Text}}
 	}
 	if id != "" {
 		if u.live != nil || len(u.queue) > 0 {
@@ -230,7 +231,7 @@ func (u *tui) fork() tea.Cmd {
 	}
 	newest := client.ForkAt{}
 	var before *client.Turn // the turn behind the one that is listed
-	do := func(at client.ForkAt, said string) func(context.Context) pickedMsg {
+	do := func(at client.ForkAt, said [2]string) func(context.Context) pickedMsg {
 		return func(ctx context.Context) pickedMsg {
 			s, err := cli.Call(ctx, conn, func(ctx context.Context) (*client.Session, error) {
 				return conn.Session(id).Fork(ctx, at)
@@ -251,7 +252,7 @@ func (u *tui) fork() tea.Cmd {
 					at.ThroughSeq = new(before.AfterSeq)
 				}
 				before = t
-				return pick{terminal.Line(t.Prompt, 300) + " · " + string(t.Status), do(at, t.Prompt)}
+				return pick{terminal.Line(t.Prompt, 300) + " · " + string(t.Status), do(at, [2]string{t.Prompt, t.Text})}
 			})
 		},
 	})
@@ -264,9 +265,15 @@ func (u *tui) picked(m pickedMsg) tea.Cmd {
 		return nil
 	}
 	u.chat.Prompt.Session, u.chat.Prompt.Create, u.context = m.session, false, ""
-	u.note(fmt.Sprintf("session %s, whose last prompt is: %s", m.session, terminal.Line(m.said, 300)))
+	u.note("session " + m.session)
+	if m.said[0] != "" {
+		u.said(m.said[0])
+	}
 	if m.running {
 		return u.begin(&liveTurn{attach: true})
 	}
+	var text markdown.Stream
+	done := text.Add(cli.Clean(m.said[1]))
+	u.blocks(&liveTurn{}, &spoken{}, append(done, text.Close()...))
 	return nil
 }
