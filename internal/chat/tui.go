@@ -13,6 +13,7 @@ import (
 	tea "charm.land/bubbletea/v2"
 
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/terminal"
 	"github.com/apzuk3/agentd/internal/cli"
 	"github.com/apzuk3/agentd/internal/markdown"
 )
@@ -127,7 +128,7 @@ func (c *Chat) greeting() string {
 	if model == "" {
 		model = "the session's models"
 	}
-	return fmt.Sprintf("agentd · %s · /help says what there is", model)
+	return fmt.Sprintf("agentd · %s · /help says what there is", terminal.Line(model, 200))
 }
 
 // readWindows asks how many tokens models can read.

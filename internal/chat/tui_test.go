@@ -4,6 +4,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
 	"runtime"
@@ -16,6 +17,7 @@ import (
 	"github.com/charmbracelet/x/ansi"
 
 	"github.com/apzuk3/agentd/client"
+	"github.com/apzuk3/agentd/client/skills"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/cli"
 )
@@ -338,6 +340,47 @@ func TestComplete(t *testing.T) {
 	r.has(r.view(), "@src/main.go  @src/map.go")
 }
 
+// fakePrompts are the prompts of a server.
+type fakePrompts struct{}
+
+func (fakePrompts) Names() []string { return []string{"files:list"} }
+
+func (fakePrompts) Prompt(_ context.Context, server, name, arguments string) (string, error) {
+	if server+":"+name != "files:list" {
+		return "", errors.New("no such prompt")
+	}
+	return "List " + arguments, nil
+}
+
+// TestQueue: what is said while a turn runs waits, in order, and is shown as it was typed: a skill, a prompt of a server.
+func TestQueue(t *testing.T) {
+	r := newRig(t)
+	at := filepath.Join(r.u.chat.Root, ".agents", "skills", "pdf")
+	if err := errors.Join(os.MkdirAll(at, 0o700), os.WriteFile(filepath.Join(at, "SKILL.md"), []byte("---\nname: pdf\ndescription: d\n---\nFill it.\n"), 0o600)); err != nil {
+		t.Fatal(err)
+	}
+	r.u.chat.Skills, r.u.chat.Prompts = skills.Load(r.u.chat.Root), fakePrompts{}
+	r.keys("/skill pdf the form", "enter", "/skill no", "enter", "steer", "alt+enter")
+	r.u.Update(r.u.ofServer("files", "list", "all", "/files:list all")())
+	r.u.Update(r.u.ofServer("files", "gone", "", "/files:gone")())
+	var got []string
+	for _, q := range r.u.queue {
+		got = append(got, fmt.Sprint(q.text, "|", q.typed, "|", q.inject))
+	}
+	if want := []string{"Use the skill pdf. Its instructions:\n\nFill it.\n\nthe form|/skill pdf the form|false", "steer|steer|true", "List all|/files:list all|false"}; !slices.Equal(got, want) {
+		t.Errorf("waiting are %q", got)
+	}
+	r.has(r.view(), "queued: /skill pdf the form", "steers: steer")
+	r.has(r.printed(), `there is no skill "no"; there are: pdf`, "/files:gone: no such prompt")
+	r.u.queue[1].on = &client.Turn{ID: "q"}
+	r.event(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageInjected{MessageInjected: &agentdv1.MessageInjected{UserPrompt: "steer", QueuedTurnId: "q"}}})
+	r.has(r.printed(), "> steer")
+	r.keys("/queue", "enter", "/queue clear", "enter")
+	if r.has(r.printed(), "queued: /files:list all"); len(r.u.queue) != 0 {
+		t.Errorf("%d still wait", len(r.u.queue))
+	}
+}
+
 // TestFits: whatever goes on, the view fits the terminal.
 func TestFits(t *testing.T) {
 	for _, size := range [][2]int{{10, 4}, {20, 5}, {80, 24}, {200, 50}} {
@@ -345,7 +388,7 @@ func TestFits(t *testing.T) {
 		r.u.Update(tea.WindowSizeMsg{Width: size[0], Height: size[1]})
 		r.says(strings.Repeat("word 日本語 ", 400))
 		for range 9 {
-			r.u.queue = append(r.u.queue, &queued{text: strings.Repeat("wait ", 50)})
+			r.u.queue = append(r.u.queue, &queued{typed: strings.Repeat("wait ", 50)})
 		}
 		r.keys(strings.Repeat("typed 語 ", 60))
 		check := func(what string) {

@@ -32,7 +32,7 @@ func (u *tui) complete() {
 		ways = u.chat.names()
 	case strings.HasPrefix(before, "/skill ") && strings.Count(before, " ") == 1 && u.chat.Skills != nil:
 		for _, k := range u.chat.Skills.All() {
-			ways = append(ways, k.Name)
+			ways = append(ways, printable(k.Name)...)
 		}
 	case strings.HasPrefix(word, "@"):
 		if ways = files(u.chat.Root, word[1:]); len(ways) == 1 && !strings.HasPrefix(ways[0], word) {
@@ -139,12 +139,12 @@ type Prompts interface {
 
 // promptMsg is a prompt of a server.
 type promptMsg struct {
-	text string
-	err  error
+	text, typed string
+	err         error
 }
 
 // ofServer asks a server for a prompt.
-func (u *tui) ofServer(server, name, arguments string) tea.Cmd {
+func (u *tui) ofServer(server, name, arguments, typed string) tea.Cmd {
 	return func() tea.Msg {
 		ctx, stop := context.WithTimeout(u.ctx, cancelTime)
 		defer stop()
@@ -152,7 +152,7 @@ func (u *tui) ofServer(server, name, arguments string) tea.Cmd {
 		if err != nil {
 			err = fmt.Errorf("/%s:%s: %w", server, name, err)
 		}
-		return promptMsg{text, err}
+		return promptMsg{text, typed, err}
 	}
 }
 
@@ -163,7 +163,7 @@ func (u *tui) prompted(m promptMsg) tea.Cmd {
 	case strings.TrimSpace(m.text) == "":
 		u.note("the prompt is empty")
 	default:
-		return u.submit(m.text, false)
+		return u.submit(m.text, m.typed, false)
 	}
 	return nil
 }

@@ -146,7 +146,7 @@ func (u *tui) enter(inject bool) tea.Cmd {
 	if !ok || prompt == "" {
 		return nil
 	}
-	return u.submit(prompt, inject)
+	return u.submit(prompt, text, inject)
 }
 
 // command does what the commands of a screen say, and reports whether the text is one.
@@ -175,7 +175,7 @@ func (u *tui) command(text string) (tea.Cmd, bool) {
 		if u.chat.Prompts == nil {
 			return nil, false
 		}
-		return u.ofServer(server, prompt, rest), true
+		return u.ofServer(server, prompt, rest, text), true
 	}
 	return nil, false
 }

@@ -47,7 +47,7 @@ type (
 	// pickedMsg is a session to go on with.
 	pickedMsg struct {
 		session string
-		running bool // its last turn is to be followed
+		running bool      // its last turn is to be followed
 		said    [2]string // last: by the person, and by agents
 		err     error
 	}

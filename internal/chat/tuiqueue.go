@@ -18,6 +18,7 @@ const maxQueued = 50
 // queued is a prompt that waits for the turn that runs, or to become a part of it.
 type queued struct {
 	text   string
+	typed  string // what stands for it on the screen
 	inject bool
 	turn   *cli.Turn    // set when it is on its way
 	on     *client.Turn // as the server has it; nil before
@@ -31,16 +32,16 @@ type queuedMsg struct {
 }
 
 // submit says a text: at once, or, while a turn runs, to the queue.
-func (u *tui) submit(text string, inject bool) tea.Cmd {
+func (u *tui) submit(text, typed string, inject bool) tea.Cmd {
 	switch {
 	case u.live == nil && len(u.queue) == 0:
-		return u.begin(&liveTurn{text: text})
+		return u.begin(&liveTurn{text: text, typed: typed})
 	case len(u.queue) >= maxQueued:
 		u.note(fmt.Sprintf("%d prompts wait already", maxQueued))
-		u.input.set(text)
+		u.input.set(typed)
 		return nil
 	}
-	u.queue = append(u.queue, &queued{text: text, inject: inject})
+	u.queue = append(u.queue, &queued{text: text, typed: typed, inject: inject})
 	return u.enqueue()
 }
 
@@ -75,7 +76,7 @@ func (u *tui) accepted(m queuedMsg) tea.Cmd {
 		u.queue = slices.DeleteFunc(u.queue, func(q *queued) bool { return q == m.of })
 		u.note(fmt.Sprintf("not queued: %v", m.err))
 		if u.input.String() == "" {
-			u.input.set(m.of.text)
+			u.input.set(m.of.typed)
 		}
 	}
 	if cmd := u.enqueue(); cmd != nil {
@@ -97,7 +98,7 @@ func (u *tui) next() tea.Cmd {
 		return u.enqueue() // the answer goes on
 	}
 	u.queue = slices.Delete(u.queue, 0, 1)
-	return u.begin(&liveTurn{text: q.text, turn: q.turn, created: q.on})
+	return u.begin(&liveTurn{text: q.text, typed: q.typed, turn: q.turn, created: q.on})
 }
 
 // injected notes that a prompt has become a part of the turn.
@@ -108,17 +109,19 @@ func (u *tui) injected(d *client.MessageInjected) {
 		}
 		return q.on.ID == d.QueuedTurnID
 	})
+	said := d.Prompt
 	if i >= 0 {
+		said = u.queue[i].typed
 		u.queue = slices.Delete(u.queue, i, i+1)
 	}
 	u.finish(u.live, "")
-	u.said(d.Prompt)
+	u.said(said)
 }
 
 // unsent gives back what could not be sent, as there is no session.
 func (u *tui) unsent() {
 	for _, q := range u.queue {
-		u.note("not sent: " + terminal.Line(q.text, 200))
+		u.note("not sent: " + terminal.Line(q.typed, 200))
 	}
 	u.queue = nil
 }
@@ -156,7 +159,7 @@ func (u *tui) waiting() (lines []string) {
 		if q.inject {
 			how = "steers: "
 		}
-		lines = append(lines, how+terminal.Line(q.text, 200))
+		lines = append(lines, how+terminal.Line(q.typed, 200))
 	}
 	return lines
 }

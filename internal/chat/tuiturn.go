@@ -31,6 +31,7 @@ const (
 // liveTurn is the turn that is followed. But for calls the program's goroutine owns it.
 type liveTurn struct {
 	text    string
+	typed   string       // what stands for it on the screen
 	attach  bool         // the session's last turn is followed
 	created *client.Turn // set: it waits on the server
 	turn    *cli.Turn
@@ -103,8 +104,8 @@ func (u *tui) begin(l *liveTurn) tea.Cmd {
 	}
 	u.live = l
 	u.following.Store(l)
-	if l.text != "" {
-		u.said(l.text)
+	if l.typed != "" {
+		u.said(l.typed)
 	}
 	prompt := u.chat.Prompt
 	prompt.Text = l.text
@@ -400,7 +401,7 @@ func (u *tui) ended(m endedMsg) tea.Cmd {
 	u.live = nil
 	u.asks = nil // their contexts have ended
 	if m.err != nil && l.turn.Session() == "" && u.input.String() == "" && !u.leaving {
-		u.input.set(l.text) // it was not sent
+		u.input.set(l.typed) // it was not sent
 	}
 	u.chat.note(l.turn, [2]string{l.text, l.said.String()}, m.ending, m.err)
 	switch {
