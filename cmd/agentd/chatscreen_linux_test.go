@@ -52,7 +52,7 @@ func newTmux(t *testing.T) *tmux {
 		t.Skip("tmux is not installed: what people see is not looked at")
 	}
 	n := fmt.Sprintf("a%07d%02d", os.Getpid()%10_000_000, screens.Add(1)%100)
-	m := &tmux{t: t, socket: n, dir: filepath.Join("/tmp", n)}
+	m := &tmux{t: t, socket: n, dir: "/tmp/" + n}
 	for name, text := range map[string]string{
 		"sum.go": sumGo, "coder.yaml": coderIs, ".agents/config.json": `{"version": 1}`,
 	} {
@@ -68,7 +68,7 @@ func newTmux(t *testing.T) *tmux {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = exec.Command("tmux", "-L", m.socket, "kill-server").Run() //nolint:noctx // the test's context has ended
+		_ = exec.Command("tmux", "-L", m.socket, "kill-server").Run()
 		_ = os.RemoveAll(m.dir)
 	})
 	return m
@@ -137,7 +137,7 @@ var (
 func (m *tmux) lasting(from string) string {
 	m.t.Helper()
 	screen := m.screen()
-	screen = strings.ReplaceAll(screen[max(strings.LastIndex(screen, from), 0):], m.dir, "/tmp/project---")
+	screen = strings.ReplaceAll(screen[max(strings.LastIndex(screen, from), 0):], m.dir, "/project-------")
 	screen = screenSession.ReplaceAllString(screen, "$1${2}SESSION\n")
 	screen = screenPort.ReplaceAllString(screenTokens.ReplaceAllString(screen, "N"), "HOST:PORT")
 	return strings.TrimRight(screenTime.ReplaceAllString(screen, "Ns"), "\n") + "\n"

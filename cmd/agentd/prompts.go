@@ -41,7 +41,7 @@ func (s serverPrompts) Prompt(ctx context.Context, server, name, arguments strin
 				continue
 			}
 			args := map[string]string{}
-			for _, word := range strings.Fields(arguments) {
+			for word := range strings.FieldsSeq(arguments) {
 				if key, value, ok := strings.Cut(word, "="); ok {
 					args[key] = value
 				}

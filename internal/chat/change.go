@@ -17,8 +17,8 @@ import (
 // maxChanged is how large a file may be whose change is shown, in bytes.
 const maxChanged = 256 << 10
 
-// changeOf is what a call of a tool would change in a file, as lines of a diff; nil if it changes none. What is asked about
-// is shown as it is now: the file, not what the model has read of it. At path the call's file is, or at the call's own.
+// changeOf is what a call of a tool would change in a file, as lines of a diff; nil if it changes none. The file is read
+// as it is now, not as the model has read it. It is at path, or else where the call says.
 func changeOf(root string, call *client.ToolCall, path string) []string {
 	var in struct {
 		Path, Content string
@@ -26,7 +26,8 @@ func changeOf(root string, call *client.ToolCall, path string) []string {
 		NewString     string `json:"new_string"`
 		ReplaceAll    bool   `json:"replace_all"`
 	}
-	if call.Name != "edit_file" && call.Name != "write_file" || json.Unmarshal(call.Input, &in) != nil || in.Path == "" {
+	changes := call.Name == "edit_file" || call.Name == "write_file"
+	if !changes || json.Unmarshal(call.Input, &in) != nil || in.Path == "" {
 		return nil
 	}
 	if !filepath.IsAbs(path) {

@@ -4,8 +4,8 @@
 // line that begins with / is a command: one of the chat's own, or a prompt that the project has in
 // .agents/commands. A turn that fails ends nothing.
 //
-// On a terminal a [Chat.Screen] takes the place of the lines: it prints what is complete, and below it shows what goes on.
-// Nothing that somebody else has written reaches the terminal unless it was cleaned.
+// On a terminal a [Chat.Screen] takes the place of the lines: it prints what is complete, and below it shows what goes
+// on. Nothing that somebody else has written reaches the terminal unless it was cleaned.
 package chat
 
 import (

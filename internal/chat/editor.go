@@ -52,8 +52,8 @@ func (e *editor) remove(to int) {
 	e.at = from
 }
 
-// key does what a key says, and reports whether it knows the key.
-func (e *editor) key(k tea.KeyPressMsg) bool {
+// key does what a key says, if it is one of an editor.
+func (e *editor) key(k tea.KeyPressMsg) {
 	switch k.String() {
 	case "left", "ctrl+b":
 		e.at = max(e.at-1, 0)
@@ -82,12 +82,8 @@ func (e *editor) key(k tea.KeyPressMsg) bool {
 	case "ctrl+j", "shift+enter":
 		e.insert("\n")
 	default:
-		if k.Text == "" {
-			return false
-		}
 		e.insert(k.Text)
 	}
-	return true
 }
 
 // line is the place where the cursor's line begins or ends.

@@ -6,8 +6,8 @@ import (
 	"sync"
 )
 
-// Notes is where a program writes what people should know. While a screen has the terminal, it shows them. Its methods may
-// be called from any goroutine.
+// Notes is where a program writes what people should know. While a screen has the terminal, it shows them. Its methods
+// may be called from any goroutine.
 type Notes struct {
 	// Out is where they go else.
 	Out io.Writer

@@ -32,8 +32,8 @@ type Terminal struct {
 	Env []string
 }
 
-// Screen talks as Run does, on a terminal whose last lines show what goes on and what is typed. What is complete is printed
-// above them, so that the terminal keeps it and nothing here grows with it.
+// Screen talks as Run does, on a terminal whose last lines show what goes on and what is typed. What is complete is
+// printed above them, so that the terminal keeps it and nothing here grows with it.
 func (c *Chat) Screen(t Terminal) error {
 	c.begin()
 	u := newTUI(c)

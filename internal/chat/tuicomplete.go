@@ -111,7 +111,7 @@ func files(root, begin string) (out []string) {
 		if n++; n > maxWalked || len(out) >= maxOffers {
 			return fs.SkipAll
 		}
-		if err != nil || e.IsDir() && (strings.HasPrefix(e.Name(), ".") && at != root || e.Name() == "node_modules" || e.Name() == "vendor") {
+		if err != nil || e.IsDir() && at != root && skipped(e.Name()) {
 			return fs.SkipDir
 		}
 		if rel, err := filepath.Rel(root, at); err == nil && !e.IsDir() && strings.HasPrefix(e.Name(), name) {
@@ -120,6 +120,11 @@ func files(root, begin string) (out []string) {
 		return nil
 	})
 	return out
+}
+
+// skipped reports whether a completion leaves out what is in a folder.
+func skipped(name string) bool {
+	return strings.HasPrefix(name, ".") || name == "node_modules" || name == "vendor"
 }
 
 // printable is a name that a terminal shows as it is, or none.

@@ -252,7 +252,8 @@ func (u *tui) fork() tea.Cmd {
 					at.ThroughSeq = new(before.AfterSeq)
 				}
 				before = t
-				return pick{terminal.Line(t.Prompt, 300) + " · " + string(t.Status), do(at, [2]string{t.Prompt, t.Text})}
+				line := terminal.Line(t.Prompt, 300) + " · " + string(t.Status)
+				return pick{line, do(at, [2]string{t.Prompt, t.Text})}
 			})
 		},
 	})

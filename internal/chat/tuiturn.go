@@ -384,7 +384,8 @@ func (u *tui) used(l *liveTurn, d *client.ModelCallEnded) {
 	_, bare, _ := strings.Cut(d.Model, "/")
 	for _, name := range []string{d.Model, d.ServedModel, bare} {
 		if window := u.windows[name]; window > 0 {
-			u.context = fmt.Sprintf("context %d%%", min((d.Usage.PromptTokens+d.Usage.CompletionTokens)*100/window, 100))
+			used := d.Usage.PromptTokens + d.Usage.CompletionTokens
+			u.context = fmt.Sprintf("context %d%%", min(used*100/window, 100))
 			return
 		}
 	}

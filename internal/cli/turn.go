@@ -28,8 +28,8 @@ type Screen interface {
 type Person interface {
 	// Prompt asks what a turn asks.
 	Prompt(ctx context.Context, in *client.Interaction) (*client.Resolution, error)
-	// Choose asks what is to become of a text that somebody else has written, and returns one of keys. Text stands between
-	// before and the question. The context is that of a tool call, see [client.CallFrom], if it is about one.
+	// Choose asks what is to become of a text that somebody else has written, and returns one of keys. Text stands
+	// between before and the question. The context is that of a tool call, see [client.CallFrom], if it is about one.
 	Choose(ctx context.Context, before, text, question string, keys ...string) (string, error)
 	// Say shows a line.
 	Say(text string)
@@ -156,7 +156,7 @@ func (t *Turn) Start(ctx context.Context, prompt Prompt) (*Ending, error) {
 }
 
 // Create starts a turn, or has its prompt wait, and does not follow it. Its errors are *Error.
-// It is once: when the reply to the request is lost, the request is
+// It does so once: when the reply to the request is lost, the request is
 // repeated under its idempotency key.
 func (t *Turn) Create(ctx context.Context, prompt Prompt) (*client.Turn, error) {
 	var session *client.Session

@@ -1,7 +1,7 @@
 // Package markdown shows Markdown on a terminal: as lines that fit a width, with or without colors.
 //
-// A text that is still being written is parted into blocks by a [Stream], so that what is complete can be shown while the
-// rest comes. Whatever the source says, lines have no control characters but the colors of this package.
+// A text that is still being written is parted into blocks by a [Stream], so that what is complete can be shown while
+// the rest comes. Whatever the source says, lines have no control characters but the colors of this package.
 //
 // The syntax is goldmark's. The package knows neither terminals nor what is talked about.
 package markdown
@@ -102,7 +102,7 @@ func (p *page) put(before, line string) {
 // children shows the blocks below n. The first line is behind first, the others behind rest.
 func (p *page) children(n ast.Node, first, rest string) {
 	for c := n.FirstChild(); c != nil; c = c.NextSibling() {
-		if c.PreviousSibling() != nil && c.Kind() != ast.KindListItem && c.Kind() != ast.KindTextBlock && c.Kind() != ast.KindList {
+		if k := c.Kind(); c.PreviousSibling() != nil && k != ast.KindTextBlock && k != ast.KindList {
 			p.put(rest, "")
 		}
 		p.block(c, first, rest)
@@ -305,8 +305,8 @@ func (p *page) flow(text spans, first, rest string) {
 			if space == "" {
 				end()
 			}
-			r := []rune(one.text[n:])[0]
-			one.text = one.text[n+len(string(r)):]
+			_, size := utf8.DecodeRuneInString(one.text[n:])
+			one.text = one.text[n+size:]
 		}
 	}
 	flush("")

@@ -18,8 +18,8 @@ type Block struct {
 	Code bool
 }
 
-// Stream parts a text that comes in pieces into blocks. What it holds is bounded: a block that is too long is parted. The
-// zero value is ready for use.
+// Stream parts a text that comes in pieces into blocks. What it holds is bounded: a block that is too long is parted.
+// The zero value is ready for use.
 type Stream struct {
 	tail  []byte // what is in no block yet: whole lines first
 	whole int    // how much of tail are whole lines
@@ -53,7 +53,8 @@ func (s *Stream) line(done []Block) []Block {
 	switch {
 	case s.fence != "":
 		s.tail = s.tail[:0]
-		if mark != "" && mark[0] == s.fence[0] && len(mark) >= len(s.fence) && strings.Trim(line, " \t\r\n"+mark[:1]) == "" {
+		closes := strings.HasPrefix(mark, s.fence) && strings.Trim(line, " \t\r\n"+mark[:1]) == ""
+		if closes {
 			s.fence = ""
 			return done
 		}
