@@ -263,7 +263,7 @@ func (p *page) flow(text spans, first, rest string) {
 		}
 		for _, part := range word {
 			for part.text != "" {
-				cut := head(part.text, 16*width)
+				cut := head(part.text, max(4*width, 64))
 				if used+ansi.StringWidth(cut) > width {
 					cut = ansi.Truncate(part.text, width-used, "")
 					if cut == "" && used == 0 {

@@ -42,9 +42,9 @@ A & B [31m [31mred`
 
 // TestBounds: whatever comes, lines fit, drive no terminal, and little is held.
 func TestBounds(t *testing.T) {
-	for _, width := range []int{8, 20, 80} {
-		for _, piece := range []int{1, 7, 4096} {
-			text := strings.Repeat(sample+"日本語"+strings.Repeat("x", 300)+"\n~~~\nopen "+strings.Repeat("y", 50)+"\n", 4) + strings.Repeat("word", 9000)
+	for _, width := range []int{8, 80} {
+		for _, piece := range []int{1, 4096} {
+			text := strings.Repeat(sample+"日本語"+strings.Repeat("x", 300)+"\n~~~\nopen "+strings.Repeat("y", 50)+"\n", 4) + strings.Repeat("word", 5000)
 			var s Stream
 			var plain strings.Builder
 			show := func(blocks []Block) {
@@ -69,7 +69,7 @@ func TestBounds(t *testing.T) {
 				}
 			}
 			show(s.Close())
-			if got, want := strings.Count(plain.String(), "word"), 9000+4; got < want-4 || got > want+4 {
+			if got, want := strings.Count(plain.String(), "word"), 5000+4; got < want-4 || got > want+4 {
 				t.Errorf("%d of %d words came", got, want)
 			}
 		}
