@@ -447,6 +447,24 @@ func TestHeap(t *testing.T) {
 	}
 }
 
+// TestRoom: an event waits while too much is to be printed.
+func TestRoom(t *testing.T) {
+	r := newRig(t)
+	r.u.above = slices.Repeat([]string{"line"}, maxAbove+1)
+	done := make(chan struct{})
+	chunk := &agentdv1.RunResponse{Response: &agentdv1.RunResponse_OutputChunk_{OutputChunk: &agentdv1.RunResponse_OutputChunk{MessageId: "1", Content: "more"}}}
+	r.u.Update(eventMsg{r.u.live, chunk, done})
+	r.u.Update(printedMsg{})
+	select {
+	case <-done:
+		t.Fatal("the event does not wait")
+	default:
+	}
+	r.u.above = nil
+	r.u.Update(printedMsg{})
+	<-done
+}
+
 // TestNotes: while a screen shows them, notes come as whole lines.
 func TestNotes(t *testing.T) {
 	var out strings.Builder

@@ -263,13 +263,10 @@ func (p *page) flow(text spans, first, rest string) {
 		}
 		for _, part := range word {
 			for part.text != "" {
-				cut := head(part.text, max(4*width, 64))
-				if used+ansi.StringWidth(cut) > width {
-					cut = ansi.Truncate(part.text, width-used, "")
-					if cut == "" && used == 0 {
-						_, n := utf8.DecodeRuneInString(part.text)
-						cut = part.text[:n] // it is too wide
-					}
+				cut := head(part.text, width-used)
+				if cut == "" && used == 0 {
+					_, n := utf8.DecodeRuneInString(part.text)
+					cut = part.text[:n] // it is too wide
 				}
 				line.WriteString(p.Paint(cut, part.code))
 				used += ansi.StringWidth(cut)
@@ -315,15 +312,22 @@ func (p *page) flow(text spans, first, rest string) {
 	}
 }
 
-// head is the beginning of a text, of so many bytes or a few less.
-func head(text string, most int) string {
-	if len(text) <= most {
-		return text
+// head is the beginning of a text that fits so many cells, or a little less of it.
+func head(text string, cells int) string {
+	n := 0
+	for n < min(len(text), cells) && text[n] >= ' ' && text[n] <= '~' {
+		n++
 	}
-	for most > 1 && !utf8.RuneStart(text[most]) {
-		most--
+	if n == len(text) || n == cells && text[n] <= '~' {
+		return text[:n]
 	}
-	return text[:most]
+	if n = max(4*cells, 64); n < len(text) { // the rest does not count
+		for !utf8.RuneStart(text[n]) {
+			n--
+		}
+		text = text[:n]
+	}
+	return ansi.Truncate(text, cells, "")
 }
 
 // clean is a text without the characters that drive a terminal.
