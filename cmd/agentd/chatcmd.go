@@ -37,8 +37,8 @@ type chatCmd struct {
 
 // Help is shown below the flags.
 func (*chatCmd) Help() string {
-	return `On a terminal a screen shows what goes on and what is typed; /help lists its keys and commands. Elsewhere, and
-with --plain, each line is a turn: what models say goes to standard output, all else to standard error.
+	return `On a terminal a screen shows what goes on and what is typed; /help lists its keys and commands.
+Elsewhere, and with --plain, each line is a turn: what models say goes to standard output, all else to standard error.
 Without FILE one agent has all tools that need no declaration: see docs/tools.md.
 
 Ctrl+C cancels the turn and keeps the history; twice within a second it leaves, and so do Ctrl+D, /exit and /quit.

@@ -17,8 +17,8 @@ import (
 // maxChanged is how large a file may be whose change is shown, in bytes.
 const maxChanged = 256 << 10
 
-// changeOf is what a call of a tool would change in a file, as lines of a diff; nil if it changes none. The file is read
-// as it is now, not as the model has read it. It is at path, or else where the call says.
+// changeOf is what a call of a tool would change in a file, as lines of a diff; nil if it changes none. The file is
+// read as it is now, not as the model has read it. It is at path, or else where the call says.
 func changeOf(root string, call *client.ToolCall, path string) []string {
 	var in struct {
 		Path, Content string

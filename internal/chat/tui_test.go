@@ -372,9 +372,9 @@ func TestQueue(t *testing.T) {
 	}
 	r.has(r.view(), "queued: /skill pdf the form", "steers: steer")
 	r.has(r.printed(), `there is no skill "no"; there are: pdf`, "/files:gone: no such prompt")
-	r.u.queue[1].on = &client.Turn{ID: "q"}
+	r.u.queue[1].on, r.u.queue[1].typed = &client.Turn{ID: "q"}, "/steer"
 	r.event(&agentdv1.RunResponse{Response: &agentdv1.RunResponse_MessageInjected{MessageInjected: &agentdv1.MessageInjected{UserPrompt: "steer", QueuedTurnId: "q"}}})
-	r.has(r.printed(), "> steer")
+	r.has(r.printed(), "> /steer")
 	r.keys("/queue", "enter", "/queue clear", "enter")
 	if r.has(r.printed(), "queued: /files:list all"); len(r.u.queue) != 0 {
 		t.Errorf("%d still wait", len(r.u.queue))
@@ -425,7 +425,7 @@ func TestHeap(t *testing.T) {
 	r := newRig(t)
 	say := func(lines int) uint64 {
 		for i := range lines {
-			r.says("line of a long answer that goes on and on, in a paragraph of its own\n\n")
+			r.says(strings.Repeat("a line of a long answer that goes on and on ", 20) + "\n\n")
 			if i%7 == 0 {
 				r.says("```\ncode\n```\n")
 			}
