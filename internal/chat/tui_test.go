@@ -438,6 +438,7 @@ func TestHeap(t *testing.T) {
 		var m runtime.MemStats
 		runtime.GC()
 		runtime.ReadMemStats(&m)
+		runtime.KeepAlive(r)
 		return m.HeapAlloc
 	}
 	r.u.live.said.Grow(maxText) // the transcript has its own bound
