@@ -118,6 +118,17 @@ func (m *tmux) await(want string) string {
 	return ""
 }
 
+// rests waits until nothing goes on, and nothing is said below what is typed.
+func (m *tmux) rests() {
+	m.t.Helper()
+	last := regexp.MustCompile(`\n> *\nready · .*\n*$`)
+	for deadline := time.Now().Add(time.Minute); !last.MatchString(m.do("capture-pane", "-p")); time.Sleep(20 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			m.t.Fatalf("something goes on: the screen is\n%s", m.screen())
+		}
+	}
+}
+
 // says types a line. Enter is pressed when the terminal has the rest.
 func (m *tmux) says(text, enter string) {
 	m.t.Helper()
@@ -213,7 +224,6 @@ func TestScreens(t *testing.T) {
 
 			m.says("edit it", "Enter")
 			m.await("Allow? ")
-			time.Sleep(2 * settles)
 			golden("approval", "> edit it")
 			m.do("send-keys", "y")
 			m.await("Heard edit it.")
@@ -258,9 +268,6 @@ func TestScreens(t *testing.T) {
 	}
 }
 
-// settles is how long nobody must have typed until a question takes keys.
-const settles = 300 * time.Millisecond
-
 // TestScreenKeys: a change is refused, a turn is canceled, sessions are forked and chosen, the terminal changes its size, and
 // two interrupts leave. Text has colors unless NO_COLOR says otherwise.
 func TestScreenKeys(t *testing.T) {
@@ -275,8 +282,7 @@ func TestScreenKeys(t *testing.T) {
 		t.Errorf("there is no color in %q", out)
 	}
 	m.says("please edit", "Enter")
-	m.await("Allow? ")
-	time.Sleep(3 * settles)
+	m.await("[a]lways:\nwaiting for approval") // nobody types: it takes keys
 	m.do("send-keys", "n")
 	m.await("answered: n")
 	m.await("Heard please edit")
@@ -302,11 +308,11 @@ func TestScreenKeys(t *testing.T) {
 	m.do("resize-window", "-x", "120", "-y", "40")
 	m.await("fork of")
 	m.do("send-keys", "Escape")
-	time.Sleep(200 * time.Millisecond) // Escape and a key are another key
+	m.rests() // Escape and a key are another key
 	m.says("and on", "Enter")
 	m.await("Heard and on in call ")
 	m.await("ready · ")
-	time.Sleep(1100 * time.Millisecond) // the interrupt before was another one
+	m.rests() // the interrupt before was another one
 	m.do("send-keys", "C-c")
 	m.await("press Ctrl+C again within 1s to exit")
 	m.do("send-keys", "C-c")
