@@ -157,7 +157,7 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 				open.changed(f.Changes...)
 			}
 		case record.KindTurnResumed, record.KindToolCall, record.KindToolResult,
-			record.KindRawPayload, record.KindInteractionResolved,
+			record.KindRawPayload, record.KindInteractionRaised, record.KindInteractionResolved,
 			record.KindTurnQueued, record.KindTurnDropped, record.KindClientsLeft:
 			// A result becomes history in the event that holds it, a queued prompt in the
 			// turn that it starts or the event that it becomes.

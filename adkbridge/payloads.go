@@ -95,7 +95,7 @@ func (d *dropping) look(rec record.Record) error {
 		if err := unmarshal(rec.Data, &f); err != nil {
 			return err
 		}
-		d.edited[f.ID] = f.Decision == record.Approve && f.Input != nil
+		d.edited[f.ID] = d.edited[f.ID] || f.Decision == record.Approve && f.Input != nil
 	default:
 	}
 	return nil

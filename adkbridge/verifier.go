@@ -120,6 +120,9 @@ func (v *verifier) read(rec record.Record) error {
 		if err := unmarshal(rec.Data, &resolved); err != nil {
 			return err
 		}
+		if resolved.N > 0 { // the engine does not know of it
+			return nil
+		}
 		v.resolved[resolved.ID] = resolved.Resolution
 		if res := resolved.Result(); res != nil {
 			v.results[resolved.ID] = *res

@@ -19,6 +19,7 @@ type Call struct {
 	seen *stateView                            // guards itself
 	// begin notes in the journal that the call has begun; ended is closed when the run is over.
 	begin func() error
+	ask   func(context.Context, Question) (*Resolution, error)
 	ended <-chan struct{}
 
 	mu    sync.Mutex // protects the fields below

@@ -55,8 +55,9 @@ type call struct {
 	cancel context.CancelCauseFunc
 	expire context.CancelFunc // ends the part of ctx that has the timeout
 	rouse  func() bool        // stops waiting for the end of ctx; set while the call waits for a handler
-	over   atomic.Bool        // the call has a result, or gets none from this run
-	taken  atomic.Bool        // another client has sent the result
+	asks   *asking
+	over   atomic.Bool // the call has a result, or gets none from this run
+	taken  atomic.Bool // another client has sent the result
 }
 
 func newToolRunner(ctx context.Context, r *run) *toolRunner {
@@ -75,7 +76,10 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 	if req.GetSessionId() == "" {
 		req.SessionId = *t.run.session.Load()
 	}
-	c := &call{req: req, stored: msg.GetSeq() > 0, turnID: msg.GetTurnId(), tool: t.run.rc.available[req.GetToolName()]}
+	c := &call{
+		req: req, stored: msg.GetSeq() > 0, turnID: msg.GetTurnId(), tool: t.run.rc.available[req.GetToolName()],
+		asks: newAsking(),
+	}
 	t.mu.Lock()
 	old := t.calls[req.GetToolCallId()]
 	if t.stopped || (old != nil && !old.over.Load()) {
@@ -417,6 +421,7 @@ func (t *toolRunner) invoke(c *call) (msg *agentdv1.RunRequest_ToolCallResponse)
 		}
 	}()
 	current := &Call{req: c.req, seen: t.state, begin: func() error { return t.begin(c) }, ended: t.ctx.Done()}
+	current.ask = func(ctx context.Context, q Question) (*Resolution, error) { return t.ask(ctx, c, q) }
 	ctx, end := toolSpan(context.WithValue(c.ctx, callContextKey{}, current), c.req)
 	defer func() { end(msg) }()
 	result, err := c.tool.invoke(ctx, c.req.GetToolInput())

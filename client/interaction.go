@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 	"strings"
 	"time"
 
@@ -63,9 +64,10 @@ type Interaction struct {
 	Status InteractionStatus
 	// AgentPath runs from the root of the tree to the agent that asks.
 	AgentPath []string
-	// Question is the model's; empty on an approval.
+	// Question is the model's, or a tool's; empty on an approval of a tool call.
 	Question string
-	// Choices are answers that the model suggests; any other is allowed too.
+	// Choices are answers that are suggested; any other is allowed too. On an approval that
+	// a tool asks for they are the scopes that it knows; see [Resolution].Scope.
 	Choices []string
 	// ToolName is, on an approval, the tool that is to be called, and ToolInput its
 	// arguments, a JSON object in the model's own text.
@@ -76,6 +78,10 @@ type Interaction struct {
 	CreateTime, EndTime time.Time
 	// Resolution is what a person has said; nil unless it is resolved.
 	Resolution *Resolution
+	// Source is, of a question that a tool asks, in whose name; see [Call.Ask]. N is the number
+	// of that question among those of the tool call; 0 if no tool asks.
+	Source string
+	N      int
 	// Refused is, for a [Prompter] that is asked again, why what it has returned before
 	// cannot be taken: arguments that do not fit the tool's schema, a text that is too long,
 	// or a decision that is none of this kind. It is nil the first time.
@@ -105,6 +111,8 @@ func InteractionOf(m *agentdv1.Interaction) *Interaction {
 		Choices:    m.GetChoices(),
 		ToolName:   m.GetToolName(),
 		ToolInput:  rawOf(m.GetToolInput()),
+		Source:     m.GetSource(),
+		N:          int(m.GetN()),
 		CreateTime: timeOf(m.GetCreateTime()),
 		EndTime:    timeOf(m.GetEndTime()),
 		Resolution: ResolutionOf(m.GetResolution()),
@@ -161,6 +169,9 @@ type Resolution struct {
 	// ToolInput is, in an approval, the arguments to call the tool with, a JSON object;
 	// nil: the model's.
 	ToolInput json.RawMessage
+	// Scope is how far the approval of what a tool asks holds: once, session, session_verb,
+	// session_tool or always; empty: once. On any other resolution it is refused.
+	Scope string
 	// Reason is the text of a denial that the model receives; at most 65,536 bytes.
 	Reason string
 	// Answer is the text of an answer that the model receives; at most 1 MiB.
@@ -205,6 +216,9 @@ func ResolutionOf(m *agentdv1.Resolution) *Resolution {
 	switch d := m.GetDecision().(type) {
 	case *agentdv1.Resolution_Approve:
 		out.Kind = ResolutionApproval
+		if d.Approve.Scope != nil {
+			out.Scope = wordOf(d.Approve.GetScope(), "APPROVAL_SCOPE_")
+		}
 		if d.Approve.ToolInput != nil {
 			out.ToolInput = json.RawMessage(d.Approve.GetToolInput())
 		}
@@ -226,6 +240,9 @@ func (r *Resolution) Proto() *agentdv1.Resolution {
 		if r.ToolInput != nil {
 			approval.ToolInput = new(validUTF8(string(r.ToolInput)))
 		}
+		if n := r.scope(); n > 0 {
+			approval.Scope = n.Enum()
+		}
 		out.Decision = &agentdv1.Resolution_Approve{Approve: approval}
 	case ResolutionDenial:
 		out.Decision = &agentdv1.Resolution_Deny{Deny: &agentdv1.Denial{Reason: validUTF8(r.Reason)}}
@@ -239,6 +256,11 @@ func (r *Resolution) Proto() *agentdv1.Resolution {
 	return out
 }
 
+// scope is the protocol's form of Scope, 0 or less for none.
+func (r *Resolution) scope() agentdv1.ApprovalScope {
+	return agentdv1.ApprovalScope(numberOf(r.Scope, "APPROVAL_SCOPE_", agentdv1.ApprovalScope_value))
+}
+
 // checked returns the message to send, or why it cannot be sent.
 func (r *Resolution) checked() (*agentdv1.Resolution, error) {
 	switch {
@@ -246,6 +268,9 @@ func (r *Resolution) checked() (*agentdv1.Resolution, error) {
 		return nil, errors.New("there is no resolution; make one with client.Approve, Edit, Deny or Answer")
 	case r.err != nil:
 		return nil, r.err
+	case r.Scope != "" && r.Kind != ResolutionApproval, r.scope() == math.MaxInt32:
+		return nil, fmt.Errorf("the scope of an approval is one of once, session, session_verb, session_tool and always, "+
+			"got %.80q", r.Scope)
 	default:
 		return r.Proto(), nil
 	}

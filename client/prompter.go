@@ -213,7 +213,7 @@ func (p *prompts) prompt(ctx context.Context, in *Interaction) (said *Resolution
 // isOver reports whether a replayed interaction is resolved. The events that follow
 // would show it too, but only after the person was asked.
 func (p *prompts) isOver(ctx context.Context, in *Interaction) (over bool) {
-	err := p.retry(ctx, func(ctx context.Context) error {
+	err := p.run.retry(ctx, func(ctx context.Context) error {
 		now, err := p.run.client.interaction(ctx, p.run.rc.header, in.SessionID, in.ID)
 		over = now != nil && now.Status != InteractionStatusPending
 		return err
@@ -231,7 +231,7 @@ func (p *prompts) send(ctx context.Context, in *Interaction, said *Resolution) e
 	if msg.GetIdempotencyKey() == "" {
 		msg.IdempotencyKey = rand.Text() // a lost request is sent again
 	}
-	err = p.retry(ctx, func(ctx context.Context) error {
+	err = p.run.retry(ctx, func(ctx context.Context) error {
 		_, err := p.run.client.resolve(ctx, p.run.rc.header, in.SessionID, in.ID, msg)
 		return err
 	})
@@ -239,33 +239,4 @@ func (p *prompts) send(ctx context.Context, in *Interaction, said *Resolution) e
 		return nil
 	}
 	return err
-}
-
-// retry makes a request, and repeats it by the reconnect policy while the server
-// cannot be reached.
-func (p *prompts) retry(ctx context.Context, request func(context.Context) error) error {
-	out := outage{policy: p.run.client.cfg.reconnect}
-	for {
-		try, cancel := context.WithTimeout(ctx, requestTimeout)
-		err := request(try)
-		cancel()
-		if err == nil || ctx.Err() != nil || !errors.Is(err, ErrUnavailable) && !errors.Is(err, ErrTimeout) {
-			return err
-		}
-		var asked time.Duration
-		if e, ok := errors.AsType[*Error](err); ok {
-			asked = e.RetryAfter
-		}
-		delay, ok := out.next(time.Now(), asked)
-		if !ok || out.policy.Off {
-			return err
-		}
-		timer := time.NewTimer(delay)
-		select {
-		case <-timer.C:
-		case <-ctx.Done():
-			timer.Stop()
-			return context.Cause(ctx)
-		}
-	}
 }

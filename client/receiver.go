@@ -178,6 +178,9 @@ func (r *run) handle(l *link, msg *agentdv1.RunResponse) {
 		return
 	case *agentdv1.RunResponse_InteractionResolved:
 		r.asks.over(m.InteractionResolved.GetInteraction().GetId())
+		if m.InteractionResolved.GetInteraction().GetN() > 0 {
+			r.tools.answered(InteractionOf(m.InteractionResolved.GetInteraction()))
+		}
 	}
 	r.deliver(eventOf(msg, dataOf(msg)))
 }

@@ -145,6 +145,8 @@ func (st *stream) auditMessage(msg *agentdv1.RunRequest, e *fault.Error) {
 	switch r := msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_InteractionResponse:
 		action, on.subject = "Run.interaction_response", r.InteractionResponse.GetInteractionId()
+	case *agentdv1.RunRequest_InteractionRequest:
+		action, on.subject = "Run.interaction_request", r.InteractionRequest.GetToolCallId()
 	case *agentdv1.RunRequest_End:
 		action = "Run.end"
 	case *agentdv1.RunRequest_Cancel:

@@ -64,6 +64,9 @@ type sessions interface {
 	Resolve(
 		ctx context.Context, req session.AttachRequest, id string, r record.Resolution,
 	) (*index.Interaction, error)
+	Raise(
+		ctx context.Context, sessionID, callID string, q record.Question,
+	) (in *index.Interaction, again bool, err error)
 }
 
 // Config configures a Server. A zero field, other than Sessions, has its default.

@@ -8,6 +8,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -18,6 +19,7 @@ func resolutionOf(r *agentdv1.Resolution) record.Resolution {
 	switch d := r.GetDecision().(type) {
 	case *agentdv1.Resolution_Approve:
 		out.Decision = record.Approve
+		out.Scope = d.Approve.GetScope()
 		if d.Approve.ToolInput != nil {
 			out.Input = json.RawMessage(d.Approve.GetToolInput())
 		}
@@ -66,4 +68,49 @@ func (s *sessionService) ResolveInteraction(
 		return nil, err
 	}
 	return connect.NewResponse(&agentdv1.ResolveInteractionResponse{Interaction: in.Proto()}), nil
+}
+
+// questionOf translates what a client asks about its call.
+func questionOf(r *agentdv1.RaiseInteractionRequest) record.Question {
+	in := r.GetInteraction()
+	return record.Question{
+		Kind: in.GetKind(), Text: in.GetQuestion(), Choices: in.GetChoices(), N: r.GetN(), Source: in.GetSource(),
+	}
+}
+
+func (s *sessionService) RaiseInteraction(
+	ctx context.Context, r *connect.Request[agentdv1.RaiseInteractionRequest],
+) (*connect.Response[agentdv1.RaiseInteractionResponse], error) {
+	if r.Msg.GetSessionId() == "" {
+		return nil, fault.Errorf(codeInvalid, "session_id is empty: only a stream knows its session").
+			Breaking("session_id", fault.RuleRequired)
+	}
+	// A question counts even if its client goes away right after.
+	ctx = context.WithoutCancel(ctx)
+	in, _, err := s.now().Sessions.Raise(ctx, r.Msg.GetSessionId(), r.Msg.GetToolCallId(), questionOf(r.Msg))
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.RaiseInteractionResponse{Interaction: in.Proto()}), nil
+}
+
+// raise has a person asked about a call that the client of the stream runs. Of a question that was asked before the
+// client learns how it is.
+func (st *stream) raise(ctx context.Context, r *agentdv1.RaiseInteractionRequest) *fault.Error {
+	in, again, err := st.srv.now().Sessions.Raise(ctx, st.turn.SessionID(), r.GetToolCallId(), questionOf(r))
+	if err != nil || !again {
+		return st.resultOf("raise interaction", err)
+	}
+	m := &agentdv1.RunResponse{TurnId: in.TurnID, Replayed: true}
+	if in.Resolution == nil {
+		m.Response = &agentdv1.RunResponse_InteractionRequested{
+			InteractionRequested: &agentdv1.InteractionRequested{Interaction: in.Proto()},
+		}
+	} else {
+		m.Response = &agentdv1.RunResponse_InteractionResolved{
+			InteractionResolved: &agentdv1.InteractionResolved{Interaction: in.Proto()},
+		}
+	}
+	st.enqueueReply(m)
+	return nil
 }

@@ -123,6 +123,7 @@ var rights = map[string]principal.Role{
 	agentdv1connect.SessionServiceGetInteractionProcedure:     principal.Observer,
 	agentdv1connect.SessionServiceListInteractionsProcedure:   principal.Observer,
 	agentdv1connect.SessionServiceResolveInteractionProcedure: principal.Caller,
+	agentdv1connect.SessionServiceRaiseInteractionProcedure:   principal.Caller,
 	agentdv1connect.SessionServiceListModelCallsProcedure:     principal.Observer,
 	agentdv1connect.SessionServiceGetCapabilitiesProcedure:    principal.Observer,
 	agentdv1connect.SessionServiceListSharedStateProcedure:    principal.Operator,

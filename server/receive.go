@@ -1,6 +1,7 @@
 package server
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"io"
@@ -109,7 +110,8 @@ func (st *stream) refuse(msg *agentdv1.RunRequest, e *fault.Error) (taken bool) 
 		return true
 	}
 	refusal := st.errorOf(e)
-	refusal.GetError().ToolCallId = msg.GetToolCallResponse().GetToolCallId()
+	refusal.GetError().ToolCallId = cmp.Or(
+		msg.GetToolCallResponse().GetToolCallId(), msg.GetInteractionRequest().GetToolCallId())
 	st.enqueueReply(refusal)
 	return false
 }
@@ -184,6 +186,8 @@ func (st *stream) handle(msg *agentdv1.RunRequest, queued func()) *fault.Error {
 		said := r.InteractionResponse
 		return st.resultOf("resolve interaction",
 			st.turn.Resolve(ctx, said.GetInteractionId(), resolutionOf(said.GetResolution())))
+	case *agentdv1.RunRequest_InteractionRequest:
+		return st.raise(ctx, r.InteractionRequest)
 	case *agentdv1.RunRequest_End:
 		reason := r.End.GetReason()
 		if reason == "" {
@@ -203,7 +207,7 @@ func (st *stream) handle(msg *agentdv1.RunRequest, queued func()) *fault.Error {
 func changes(msg *agentdv1.RunRequest) bool {
 	switch msg.GetRequest().(type) {
 	case *agentdv1.RunRequest_ToolCallResponse_, *agentdv1.RunRequest_InteractionResponse,
-		*agentdv1.RunRequest_End, *agentdv1.RunRequest_Cancel:
+		*agentdv1.RunRequest_InteractionRequest, *agentdv1.RunRequest_End, *agentdv1.RunRequest_Cancel:
 		return true
 	default:
 		return false

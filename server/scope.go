@@ -37,6 +37,7 @@ var inScope = map[string]bool{
 	agentdv1connect.SessionServiceGetInteractionProcedure:     true,
 	agentdv1connect.SessionServiceListInteractionsProcedure:   true,
 	agentdv1connect.SessionServiceResolveInteractionProcedure: true,
+	agentdv1connect.SessionServiceRaiseInteractionProcedure:   true,
 	agentdv1connect.SessionServiceGetCapabilitiesProcedure:    true,
 	agentdv1connect.SessionServiceListModelsProcedure:         true,
 }

@@ -223,6 +223,8 @@ func sessionIDOf(msg *agentdv1.RunRequest) string {
 		return r.Cancel.GetSessionId()
 	case *agentdv1.RunRequest_InteractionResponse:
 		return r.InteractionResponse.GetSessionId()
+	case *agentdv1.RunRequest_InteractionRequest:
+		return r.InteractionRequest.GetSessionId()
 	default:
 		return ""
 	}
@@ -255,6 +257,8 @@ func nameOf(msg *agentdv1.RunRequest) string {
 		return "CancelRequest"
 	case *agentdv1.RunRequest_InteractionResponse:
 		return "InteractionResponse"
+	case *agentdv1.RunRequest_InteractionRequest:
+		return "RaiseInteractionRequest"
 	default:
 		return "a message without a request"
 	}

@@ -155,7 +155,7 @@ func TestIndexWhateverHappensAtOnce(t *testing.T) {
 // whatever are the steps; the last ones, as many as alone, nothing else is done
 // beside.
 var whatever = []string{
-	"start", "start", "start", "start", "answer", "answer", "answer", "cancel", "cancel a call", "fork", "delete", "archive", "attach", "look",
+	"start", "start", "start", "start", "answer", "answer", "answer", "raise", "cancel", "cancel a call", "fork", "delete", "archive", "attach", "look",
 	"leave", "sleep", "restart",
 }
 
@@ -225,7 +225,7 @@ func (x *world) answer(turn index.Turn, all bool) {
 			if x.bool("denied") {
 				said = deny("no")
 			}
-			_, err := x.m.Resolve(ctx, req, in.Call.ID, said)
+			_, err := x.m.Resolve(ctx, req, in.ID(), said)
 			x.ok("resolve", err)
 		}
 	}
@@ -256,6 +256,21 @@ func (x *world) step(what string) {
 	case "answer":
 		if open := x.turns(); len(open) > 0 {
 			x.answer(open[x.pick(len(open), "turn")], false)
+		}
+	case "raise":
+		if open := x.turns(); len(open) > 0 {
+			turn := open[x.pick(len(open), "turn")]
+			kind := []agentdv1.InteractionKind{approval, question}[x.pick(2, "kind")]
+			for _, c := range turn.Open {
+				for n := range 1 + x.pick(2, "questions") {
+					q := record.Question{N: uint32(n + 1), Kind: kind, Text: "may I?"}
+					_, _, err := x.m.Raise(ctx, turn.SessionID, c.ID, q)
+					x.ok(what, err)
+					if c.Name == "tool" && err != nil && !x.atOnce && turn.Status != index.Pending {
+						x.t.Errorf("raise %d of %s: %v", n+1, c.ID, err)
+					}
+				}
+			}
 		}
 	case "cancel":
 		if open := x.turns(); len(open) > 0 {

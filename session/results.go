@@ -49,8 +49,31 @@ func (m *Manager) Resolve(
 	if err := s.Resolve(ctx, id, r); err != nil {
 		return nil, err
 	}
-	m.resumeAfter(ctx, s, req.Keys)
-	return m.Interaction(ctx, s.ID(), id)
+	in, err := m.Interaction(ctx, s.ID(), id)
+	if in == nil || !in.Raised() { // one that was raised is for the client that runs the call
+		m.resumeAfter(ctx, s, req.Keys)
+	}
+	return in, err
+}
+
+// Raise has a person asked about a call of a session's last turn by the client that runs it, durably, before it
+// returns. It returns the interaction as it is then; again reports that one of that number was asked before, which
+// stands and may be resolved. A call that no client runs, or that is over, is a *fault.Error of code
+// FAILED_PRECONDITION; a number that would leave a gap is INVALID_REQUEST.
+func (m *Manager) Raise(
+	ctx context.Context, sessionID, callID string, q record.Question,
+) (in *index.Interaction, again bool, err error) {
+	ref, err := m.acquire(ctx, sessionID)
+	if err != nil {
+		return nil, false, err
+	}
+	defer m.release(ref)
+	q.Raise(callID, "")
+	if again, err = ref.Value.Raise(ctx, callID, q); err != nil {
+		return nil, false, err
+	}
+	in, err = m.Interaction(ctx, ref.Value.ID(), q.ID)
+	return in, again, err
 }
 
 // SubmitResults records results of tool calls of a turn, and returns for each what Turn.SubmitResult returns. It

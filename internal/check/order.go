@@ -20,9 +20,12 @@ type order struct {
 
 // call is a tool call of the open turn.
 type call struct {
-	seq     int64
-	asks    bool // a person is asked
-	settled int64
+	seq  int64
+	asks bool // a person is asked
+	// questions is the number of the last one that a client has raised, and raised are those that wait.
+	questions uint32
+	raised    map[uint32]bool
+	settled   int64
 }
 
 var seed = maphash.MakeSeed()
@@ -101,6 +104,8 @@ func (o *order) within(rec record.Record, fact any) {
 		}
 	case *record.ToolResult:
 		o.settle(rec, f.CallID)
+	case *record.Question:
+		o.raise(rec, f)
 	case *record.InteractionResolved:
 		o.resolve(rec, f)
 	case *record.TurnEnded:
@@ -122,9 +127,35 @@ func (o *order) settle(rec record.Record, id string) {
 	}
 }
 
+// raise applies a question of a client about its call.
+func (o *order) raise(rec record.Record, f *record.Question) {
+	c := o.calls[f.CallID]
+	switch {
+	case c == nil || c.asks || c.settled > 0:
+		o.reportf(ruleCall, rec.Seq, "a call that a client runs",
+			"it asks about tool call %q, which no client runs then", f.CallID)
+	case f.N != c.questions+1:
+		o.reportf(ruleCall, rec.Seq, fmt.Sprintf("question %d", c.questions+1),
+			"it is question %d about tool call %q", f.N, f.CallID)
+	default:
+		if c.questions++; c.raised == nil {
+			c.raised = map[uint32]bool{}
+		}
+		c.raised[f.N] = true
+	}
+}
+
 // resolve applies what a person has said. An approval opens the call for clients, anything else is its result.
 func (o *order) resolve(rec record.Record, f *record.InteractionResolved) {
 	c := o.calls[f.ID]
+	if f.N > 0 && c != nil {
+		if c.settled > 0 || !c.raised[f.N] {
+			o.reportf(ruleCall, rec.Seq, "a question that waits",
+				"it resolves question %d of tool call %q, which does not wait", f.N, f.ID)
+		}
+		delete(c.raised, f.N)
+		return
+	}
 	switch {
 	case c == nil || !c.asks:
 		o.reportf(ruleCall, rec.Seq, "a call that asks a person", "it resolves tool call %q, which asks nobody", f.ID)

@@ -22,6 +22,7 @@ Display.Visibility: As a filter: all. Never sent.
 IncludeHistory: INCLUDE_HISTORY_ALL.
 PromptCache.Mode: As the provider does.
 ToolChoice.Mode: MODE_AUTO.
+InteractionStatus: Never sent.
 Tool.Effect: It is not known, and counts as an effect.
 `
 

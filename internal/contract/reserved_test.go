@@ -15,7 +15,6 @@ import (
 // the range of numbers, and the name, if it has one already. A field takes its line away
 // when it is added.
 const reserved = `
-RunRequest 21 interaction_request
 RunRequest.ExecuteRequest 23-29
 RunRequest.ExecuteRequest 31 agent_ref
 RunResponse 15 lineage
@@ -23,7 +22,6 @@ RunResponse 34 goal
 RunResponse 40 remote_session
 Agent 20 remote
 Part 5 file_id
-Interaction 14 source
 WatchSessionRequest 5 tree
 WatchSessionRequest 6 tool_names
 `

@@ -68,9 +68,11 @@ func (x *Index) note(rec record.Record, fact any) []entry {
 	for _, t := range x.noteTurn(rec, fact) {
 		changed = append(changed, t)
 	}
-	for _, in := range x.asked.Add(rec, fact) {
+	t := x.turns[rec.TurnID]
+	for _, in := range x.asked.Add(rec, fact, t.open()) {
 		changed = append(changed, in)
-		if t := x.turns[rec.TurnID]; t != nil && in.Resolution != nil && in.Resolution.Decision == record.Approve {
+		opens := in.Resolution != nil && in.Resolution.Decision == record.Approve && !in.Raised()
+		if t != nil && opens {
 			t.Open = append(t.Open, in.Resolution.ApprovedCall(in.Call))
 		}
 	}

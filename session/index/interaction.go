@@ -13,10 +13,13 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// An interaction is a tool call with a question; its id is the call's. Until a person resolves it, the
+// An interaction is a tool call with a question; in old logs its id is the call's. Until a person resolves it, the
 // server offers the call to no client and the call's timeout does not run. The resolution is one record. It
 // is the call's result, except for an approval, which opens the call for clients. A result without a
 // resolution (a cancel) and the end of the turn cancel the interaction.
+//
+// A client may raise questions about a call that it runs, which are interactions too. They change nothing for the
+// call: the client makes of what is said what it will. The call's result and the end of the turn cancel them.
 
 const (
 	askApproval = agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL
@@ -57,6 +60,9 @@ type Interaction struct {
 // ID is the interaction's id.
 func (in *Interaction) ID() string { return in.Call.InteractionID() }
 
+// Raised reports whether a client asks, about a call that it runs.
+func (in *Interaction) Raised() bool { return in.Call.Asks.N > 0 }
+
 // Proto is the protocol's form. A caller's key is not part of it.
 func (in *Interaction) Proto() *agentdv1.Interaction {
 	out := &agentdv1.Interaction{
@@ -71,6 +77,8 @@ func (in *Interaction) Proto() *agentdv1.Interaction {
 		Question:   in.Call.Asks.Text,
 		Choices:    in.Call.Asks.Choices,
 		CreateTime: timestamppb.New(in.Created),
+		Source:     in.Call.Asks.Source,
+		N:          in.Call.Asks.N,
 	}
 	if out.GetKind() == askApproval {
 		out.ToolName, out.ToolInput = in.Call.Name, string(in.Call.Input)
@@ -91,6 +99,9 @@ func resolutionProto(r *record.Resolution) *agentdv1.Resolution {
 	switch r.Decision {
 	case record.Approve:
 		approve := &agentdv1.Approval{}
+		if r.Scope != 0 {
+			approve.Scope = r.Scope.Enum()
+		}
 		if r.Input != nil {
 			approve.ToolInput = new(string(r.Input))
 		}
@@ -109,29 +120,24 @@ type Asked struct {
 	Pending   []*Interaction // in the order in which they were asked
 }
 
-// Add takes a record and returns the interactions that it has made or ended.
-func (a *Asked) Add(rec record.Record, fact any) (changed []*Interaction) {
+// Add takes a record and returns the interactions that it has made or ended. open are calls for clients, with all
+// of its turn that have no result.
+func (a *Asked) Add(rec record.Record, fact any, open []record.ToolCall) (changed []*Interaction) {
 	switch f := fact.(type) {
 	case *record.Event, *record.ToolCall:
 		for _, c := range record.CallsOf(f) {
 			if c.Asks != nil {
-				in := &Interaction{
-					SessionID: a.SessionID,
-					TurnID:    rec.TurnID,
-					Call:      c,
-					Status:    askPending,
-					Created:   rec.Time,
-					seq:       rec.Seq,
-				}
-				if a.Retention > 0 {
-					in.Expires = rec.Time.Add(a.Retention)
-				}
-				a.Pending = append(a.Pending, in)
-				changed = append(changed, in)
+				changed = append(changed, a.begin(rec, c))
+			}
+		}
+	case *record.Question:
+		for _, c := range open {
+			if c.ID == f.CallID && c.Asks == nil {
+				return []*Interaction{a.begin(rec, f.Asking(c))}
 			}
 		}
 	case *record.InteractionResolved:
-		changed = a.end(func(in *Interaction) bool { return in.Call.ID == f.ID })
+		changed = a.end(func(in *Interaction) bool { return in.Call.ID == f.ID && in.Call.Asks.N == f.N })
 		for _, in := range changed {
 			in.Status, in.Ended, in.Resolution, in.By = askResolved, rec.Time, &f.Resolution, f.By
 		}
@@ -147,6 +153,23 @@ func (a *Asked) Add(rec record.Record, fact any) (changed []*Interaction) {
 		}
 	}
 	return changed
+}
+
+// begin makes an interaction of a call that asks.
+func (a *Asked) begin(rec record.Record, c record.ToolCall) *Interaction {
+	in := &Interaction{
+		SessionID: a.SessionID,
+		TurnID:    rec.TurnID,
+		Call:      c,
+		Status:    askPending,
+		Created:   rec.Time,
+		seq:       rec.Seq,
+	}
+	if a.Retention > 0 {
+		in.Expires = rec.Time.Add(a.Retention)
+	}
+	a.Pending = append(a.Pending, in)
+	return in
 }
 
 // end returns those that are not pending any more.

@@ -72,6 +72,14 @@ func recorded(want []Status) []string {
 	return out
 }
 
+// open are the calls for clients of a turn; none of nil.
+func (t *Turn) open() []record.ToolCall {
+	if t == nil {
+		return nil
+	}
+	return t.Open
+}
+
 // Turn is what is known of a turn.
 type Turn struct {
 	// ID and SessionID name it.

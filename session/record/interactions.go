@@ -22,6 +22,24 @@ type Question struct {
 	Text string `json:"text,omitempty"`
 	// Choices are answers to suggest.
 	Choices []string `json:"choices,omitempty"`
+	// N is the number of a question that a client raises about a call that it runs, from 1; 0 for a call's own.
+	N uint32 `json:"n,omitempty"`
+	// CallID is, of such a question, the call's; Source says in whose name the client asks, "" for none; and By is
+	// the id of the principal who asks.
+	CallID string `json:"call_id,omitempty"`
+	Source string `json:"source,omitempty"`
+	By     string `json:"by,omitempty"`
+}
+
+// Raise makes the question one that a client raises about a call, as its number says.
+func (q *Question) Raise(callID, by string) {
+	q.ID, q.CallID, q.By = fmt.Sprintf("%s#%d", callID, q.N), callID, by
+}
+
+// Asking is the call that the question was raised about, as one that asks it.
+func (q *Question) Asking(c ToolCall) ToolCall {
+	c.Asks = q
+	return c
 }
 
 // Decision is what a person has decided.
@@ -38,6 +56,8 @@ const (
 type Resolution struct {
 	// Decision says which of the fields below counts.
 	Decision Decision `json:"decision"`
+	// Scope, of Approve to a question that was raised, is how far it holds; 0 is this once.
+	Scope agentdv1.ApprovalScope `json:"scope,omitempty"`
 	// Input, of Approve, are arguments in place of the model's, a JSON object; nil leaves those.
 	Input json.RawMessage `json:"input,omitempty"`
 	// Reason, of Deny, is the text that the model receives.
@@ -53,17 +73,19 @@ type Resolution struct {
 type InteractionResolved struct {
 	// ID is the call's.
 	ID string `json:"id"`
+	// N is the number of a question that was raised; 0 for the call's own.
+	N uint32 `json:"n,omitempty"`
 	// By is the id of the principal who has resolved it.
 	By string `json:"by,omitempty"`
 	Resolution
 }
 
-// Result is the result of the call; nil where a client is to make it.
+// Result is the result of the call; nil where a client makes it.
 func (f *InteractionResolved) Result() *ToolResult {
-	switch f.Decision {
-	case Approve:
+	switch {
+	case f.N > 0, f.Decision == Approve:
 		return nil
-	case Reply:
+	case f.Decision == Reply:
 		return &ToolResult{CallID: f.ID, Outcome: Returned, Output: &f.Answer}
 	default:
 		reason := f.Reason
@@ -105,7 +127,7 @@ func (r *Resolution) Repeats(id string, o Resolution) error {
 			o.Input = b.Bytes()
 		}
 	}
-	if r.Key != "" && r.Key == o.Key && r.Decision == o.Decision && r.Reason == o.Reason &&
+	if r.Key != "" && r.Key == o.Key && r.Decision == o.Decision && r.Reason == o.Reason && r.Scope == o.Scope &&
 		r.Answer == o.Answer && bytes.Equal(r.Input, o.Input) {
 		return nil
 	}

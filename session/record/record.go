@@ -25,6 +25,7 @@ const (
 
 	KindModelFallback Kind = "model_fallback" // ModelFallback
 
+	KindInteractionRaised   Kind = "interaction_raised"   // Question
 	KindInteractionResolved Kind = "interaction_resolved" // InteractionResolved
 
 	KindClientsLeft Kind = "clients_left" // ClientsLeft
@@ -48,6 +49,7 @@ var kinds = []struct {
 	{KindRawPayload, func() any { return &RawPayload{} }},
 	{KindEvent, nil},
 	{KindToolCall, func() any { return &ToolCall{} }},
+	{KindInteractionRaised, func() any { return &Question{} }},
 	{KindInteractionResolved, func() any { return &InteractionResolved{} }},
 	{KindToolResult, func() any { return &ToolResult{} }},
 	{KindClientsLeft, func() any { return &ClientsLeft{} }},

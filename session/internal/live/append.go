@@ -77,7 +77,7 @@ func (s *Session) write(ctx context.Context, entries []*entry, refused error) er
 // prepareLocked completes entries before they are queued.
 func (s *Session) prepareLocked(entries []*entry) {
 	for _, e := range entries {
-		if e.settles != nil || e.resolves != nil {
+		if e.settles != nil || e.resolves != nil || e.raises != nil || e.answers != nil {
 			e.turn = s.nowLocked(e.turn) // the turn may have been resumed since the call was looked up
 		}
 	}
@@ -140,6 +140,12 @@ func (e *entry) overLocked(err error) {
 	}
 	if e.resolves != nil {
 		e.resolves.triedLocked(e.turn.s)
+	}
+	if e.raises != nil {
+		e.raises.endRaiseLocked()
+	}
+	if e.answers != nil {
+		e.answers.triedLocked()
 	}
 }
 

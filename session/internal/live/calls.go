@@ -37,6 +37,12 @@ func (s *Session) openCallLocked(t *Turn, call record.ToolCall) {
 // applyResolutionLocked applies a resolution: the call has its result, or is open for clients.
 func (s *Session) applyResolutionLocked(t *Turn, f *record.InteractionResolved) {
 	t = s.nowLocked(t)
+	if f.N > 0 {
+		if p := t.pending[f.ID]; p != nil {
+			s.answeredLocked(t, p, f.N)
+		}
+		return
+	}
 	t.resolved[f.ID] = f.Resolution
 	if res := f.Result(); res != nil {
 		s.applyResultLocked(t, res)

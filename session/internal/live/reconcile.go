@@ -2,7 +2,6 @@ package live
 
 import (
 	"context"
-	"fmt"
 	"math"
 	"slices"
 	"time"
@@ -121,9 +120,8 @@ func (s *Session) askLocked(t *Turn, p *pending, why string) {
 	switch to {
 	case phase.CallOffered:
 		p.owner.push(render.Item{Offer: &p.call})
-		after := t.timeout(p.call.Name)
-		late := fmt.Sprintf("no result within %v", after)
-		s.alarms.Set(&p.alarm, after, func() { s.settleSoonLocked(t, p, record.TimedOut, late) })
+		p.left = t.timeout(p.call.Name)
+		s.timeLocked(t, p)
 	case phase.CallHandover:
 		s.alarms.Set(&p.alarm, time.Until(p.leftAt.Add(s.limits().HandoverGrace)), func() { s.handOverLocked(t) })
 	case phase.CallAbandoned:
@@ -228,7 +226,7 @@ func (s *Session) awaitsClientLocked(t *Turn) bool {
 // awaitsPerson reports whether the turn waits for a person and for nothing else.
 func (t *Turn) awaitsPerson() bool {
 	for _, p := range t.pending {
-		if p.call.Asks == nil {
+		if !p.isAsked() {
 			return false
 		}
 	}

@@ -26,6 +26,13 @@ func (t *Turn) Resolve(ctx context.Context, id string, r record.Resolution) erro
 
 // Resolve is [Turn.Resolve] for the session's last turn.
 func (s *Session) Resolve(ctx context.Context, id string, r record.Resolution) error {
+	q, err := s.raisedToResolve(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case q != nil:
+		return s.answer(ctx, q, r)
+	}
 	t, p, err := s.callToResolve(ctx, id)
 	switch {
 	case err != nil:

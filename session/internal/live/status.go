@@ -44,7 +44,7 @@ func (s *Session) statusLocked() index.Status {
 		return index.Running
 	}
 	for _, p := range t.pending {
-		if p.owner != nil || p.phase == phase.CallRecording {
+		if p.owner != nil && !p.isAsked() || p.phase == phase.CallRecording {
 			return index.Running
 		}
 	}
@@ -54,7 +54,7 @@ func (s *Session) statusLocked() index.Status {
 // waitsFor returns the status of a turn that only waits.
 func (t *Turn) waitsFor() index.Status {
 	for _, p := range t.pending {
-		if p.call.Asks != nil {
+		if p.isAsked() {
 			return index.WaitingForInput
 		}
 	}

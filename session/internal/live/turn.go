@@ -99,11 +99,16 @@ type pending struct {
 	phase     phase.Call
 	alarm     alarm.Alarm        // of the phase
 	owner     *Watcher           // whose client has the offer
-	recording *record.ToolResult // of phase.CallRecording: the result on its way
-	tried     chan struct{}      // of phase.CallRecording and phase.CallResolving: closed when the write has succeeded or failed
-	newer     int                // of phase.CallHandover: only clients of a higher Watcher.order get the offer; 0 is any
+	recording *record.ToolResult // of CallRecording: the result on its way
+	tried     chan struct{}      // of CallRecording and CallResolving: closed when the write has succeeded or failed
+	newer     int                // of CallHandover: only clients of a higher Watcher.order get the offer; 0 is any
 	leftAt    time.Time          // of newer: when the client with the offer left
 	unserved  bool               // no client has had the tool for unservedAfter; watchers are notified
+	raised    uint32             // the number of the last question that a client has raised
+	asks      []*raised          // those that nobody has resolved
+	raising   chan struct{}      // not nil while another one is on its way into the log; closed when that has ended
+	due       time.Time          // of callOffered: when it times out
+	left      time.Duration      // of callOffered: the time that it has, while that stands still
 	done      chan struct{}      // closed when result is set
 	result    *record.ToolResult // written before done is closed
 }

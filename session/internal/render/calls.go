@@ -19,9 +19,7 @@ func (v *view) call(slot int, c record.ToolCall, offered []string) {
 		i := slices.IndexFunc(v.asking.Pending, func(in *index.Interaction) bool {
 			return in.Call.ID == c.ID
 		})
-		v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested{
-			InteractionRequested: &agentdv1.InteractionRequested{Interaction: v.asking.Pending[i].Proto()},
-		}})
+		v.requests(slot, v.asking.Pending[i])
 		return
 	}
 	if !slices.Contains(offered, c.ID) {
@@ -39,9 +37,20 @@ func (v *view) call(slot int, c record.ToolCall, offered []string) {
 	}
 }
 
-// resolved renders that an interaction has ended.
+// requests renders that a person is asked.
+func (v *view) requests(slot int, in *index.Interaction) {
+	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionRequested{
+		InteractionRequested: &agentdv1.InteractionRequested{Interaction: in.Proto()},
+	}})
+}
+
+// resolved renders that an interaction has ended. A client that runs the call and has asked about it receives it also
+// if the turn is hidden.
 func (v *view) resolved(slot int, in *index.Interaction) {
-	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved{
+	if v.hidden() && !(in.Raised() && v.requested[in.Call.ID]) {
+		return
+	}
+	v.send(slot, v.turnID, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved{
 		InteractionResolved: &agentdv1.InteractionResolved{Interaction: in.Proto()},
 	}})
 }

@@ -47,6 +47,9 @@ func FactItem(rec record.Record, fact any) Item {
 // Opens returns the ids of the calls that a fact may open for clients.
 func (it *Item) Opens() []string {
 	if f, ok := it.Fact.(*record.InteractionResolved); ok {
+		if f.N > 0 { // the call was open before
+			return nil
+		}
 		return []string{f.ID}
 	}
 	var ids []string

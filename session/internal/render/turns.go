@@ -51,11 +51,16 @@ func (v *view) injected(ev *record.Event) {
 func (v *view) end(f *record.TurnEnded, asking []*index.Interaction) {
 	for i, c := range v.calls {
 		slot := position.Calls + min(i, position.Close-position.Calls-1)
-		if at := slices.IndexFunc(asking, func(in *index.Interaction) bool { return in.Call.ID == c.ID }); at >= 0 {
+		own := func(in *index.Interaction) bool { return in.Call.ID == c.ID && !in.Raised() }
+		if at := slices.IndexFunc(asking, own); at >= 0 {
 			v.resolved(slot, asking[at])
 		} else {
 			v.canceled(slot, c.ID, "the turn ended")
 		}
+	}
+	raised := slices.DeleteFunc(slices.Clone(asking), func(in *index.Interaction) bool { return !in.Raised() })
+	for i, in := range raised {
+		v.resolved(position.Calls+min(len(v.calls)+i, position.Close-position.Calls-1), in)
 	}
 	for _, path := range f.Spoke {
 		v.speaker(path)

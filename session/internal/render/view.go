@@ -160,7 +160,7 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 	v.finishJoin()
 	rec.Data = nil // fact states it, and the view outlives the record
 	v.rec, v.replayed = rec, replayed
-	asking := v.asking.Add(rec, fact)
+	asking := v.asking.Add(rec, fact, v.calls)
 	if u := record.UsageOf(fact); u != nil {
 		v.usage = v.usage.Add(*u)
 	}
@@ -209,15 +209,25 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 	case *record.ToolCall:
 		v.call(position.Calls, *f, offered)
 	case *record.ToolResult:
-		if len(asking) > 0 {
+		if len(asking) > 0 && !asking[0].Raised() {
 			v.resolved(position.Calls, asking[0])
 			v.calls = slices.DeleteFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.CallID })
-		} else {
-			v.settled(f)
+			break
+		}
+		v.settled(f)
+		for i, in := range asking {
+			v.resolved(position.Calls+1+i, in)
+		}
+	case *record.Question:
+		for _, in := range asking {
+			v.requests(position.Calls, in)
 		}
 	case *record.InteractionResolved:
 		for _, in := range asking {
 			v.resolved(position.Calls, in)
+			if in.Raised() {
+				break
+			}
 			v.calls = slices.DeleteFunc(v.calls, func(c record.ToolCall) bool { return c.ID == f.ID })
 			if f.Decision == record.Approve {
 				v.call(position.Calls+1, f.ApprovedCall(in.Call), offered)

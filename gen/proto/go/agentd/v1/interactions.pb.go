@@ -139,6 +139,72 @@ func (InteractionStatus) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_interactions_proto_rawDescGZIP(), []int{1}
 }
 
+// ApprovalScope is how far an approval holds that a client has asked for. The client
+// keeps what it says; the server only passes it on.
+type ApprovalScope int32
+
+const (
+	// Never sent.
+	ApprovalScope_APPROVAL_SCOPE_UNSPECIFIED ApprovalScope = 0
+	// This once.
+	ApprovalScope_APPROVAL_SCOPE_ONCE ApprovalScope = 1
+	// For exactly this, as long as the session goes on.
+	ApprovalScope_APPROVAL_SCOPE_SESSION ApprovalScope = 2
+	// For commands with this first word, as long as the session goes on.
+	ApprovalScope_APPROVAL_SCOPE_SESSION_VERB ApprovalScope = 3
+	// For this tool, as long as the session goes on.
+	ApprovalScope_APPROVAL_SCOPE_SESSION_TOOL ApprovalScope = 4
+	// For exactly this, from now on.
+	ApprovalScope_APPROVAL_SCOPE_ALWAYS ApprovalScope = 5
+)
+
+// Enum value maps for ApprovalScope.
+var (
+	ApprovalScope_name = map[int32]string{
+		0: "APPROVAL_SCOPE_UNSPECIFIED",
+		1: "APPROVAL_SCOPE_ONCE",
+		2: "APPROVAL_SCOPE_SESSION",
+		3: "APPROVAL_SCOPE_SESSION_VERB",
+		4: "APPROVAL_SCOPE_SESSION_TOOL",
+		5: "APPROVAL_SCOPE_ALWAYS",
+	}
+	ApprovalScope_value = map[string]int32{
+		"APPROVAL_SCOPE_UNSPECIFIED":  0,
+		"APPROVAL_SCOPE_ONCE":         1,
+		"APPROVAL_SCOPE_SESSION":      2,
+		"APPROVAL_SCOPE_SESSION_VERB": 3,
+		"APPROVAL_SCOPE_SESSION_TOOL": 4,
+		"APPROVAL_SCOPE_ALWAYS":       5,
+	}
+)
+
+func (x ApprovalScope) Enum() *ApprovalScope {
+	p := new(ApprovalScope)
+	*p = x
+	return p
+}
+
+func (x ApprovalScope) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (ApprovalScope) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_interactions_proto_enumTypes[2].Descriptor()
+}
+
+func (ApprovalScope) Type() protoreflect.EnumType {
+	return &file_agentd_v1_interactions_proto_enumTypes[2]
+}
+
+func (x ApprovalScope) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use ApprovalScope.Descriptor instead.
+func (ApprovalScope) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_interactions_proto_rawDescGZIP(), []int{2}
+}
+
 // Interaction is one question of a turn to a person. The agent that asks waits,
 // for as long as the server keeps waiting turns; any client may resolve it, once.
 type Interaction struct {
@@ -152,15 +218,16 @@ type Interaction struct {
 	TurnId string `protobuf:"bytes,3,opt,name=turn_id,json=turnId,proto3" json:"turn_id,omitempty"`
 	// The question.
 	Kind InteractionKind `protobuf:"varint,4,opt,name=kind,proto3,enum=agentd.v1.InteractionKind" json:"kind,omitempty"`
-	// How it is.
+	// How it is. In a request it says nothing.
 	Status InteractionStatus `protobuf:"varint,5,opt,name=status,proto3,enum=agentd.v1.InteractionStatus" json:"status,omitempty"`
 	// From the root to the agent that asks.
 	AgentPath []string `protobuf:"bytes,6,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
-	// The model's question; empty on an approval.
+	// The model's question, or the client's; empty on an approval that no client asks for.
 	Question string `protobuf:"bytes,7,opt,name=question,proto3" json:"question,omitempty"`
-	// Answers that the model suggests; any other is allowed too.
+	// Answers that are suggested; any other is allowed too. On an approval that a client
+	// asks for, the scopes that it knows, by the names of ApprovalScope in lower case.
 	Choices []string `protobuf:"bytes,8,rep,name=choices,proto3" json:"choices,omitempty"`
-	// On an approval, the tool that is to be called.
+	// On an approval, the tool that is to be called, or that a client is running.
 	ToolName string `protobuf:"bytes,9,opt,name=tool_name,json=toolName,proto3" json:"tool_name,omitempty"`
 	// On an approval, the arguments, a JSON object, in the model's own text.
 	ToolInput string `protobuf:"bytes,10,opt,name=tool_input,json=toolInput,proto3" json:"tool_input,omitempty"`
@@ -176,7 +243,12 @@ type Interaction struct {
 	ResolvedBy string `protobuf:"bytes,16,opt,name=resolved_by,json=resolvedBy,proto3" json:"resolved_by,omitempty"`
 	// When the server ends the turn that asks, unless something has happened in the turn
 	// since it was asked; unset when it is no longer pending.
-	ExpireTime    *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	ExpireTime *timestamppb.Timestamp `protobuf:"bytes,17,opt,name=expire_time,json=expireTime,proto3" json:"expire_time,omitempty"`
+	// Of a question that a client asks about a call that it runs, in whose name, such as
+	// that of a sub-agent; empty otherwise.
+	Source string `protobuf:"bytes,14,opt,name=source,proto3" json:"source,omitempty"`
+	// The number of that question among those of its call, from 1; 0 if no client asks.
+	N             uint32 `protobuf:"varint,18,opt,name=n,proto3" json:"n,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -323,6 +395,20 @@ func (x *Interaction) GetExpireTime() *timestamppb.Timestamp {
 	return nil
 }
 
+func (x *Interaction) GetSource() string {
+	if x != nil {
+		return x.Source
+	}
+	return ""
+}
+
+func (x *Interaction) GetN() uint32 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
 // Resolution is what a person says to an interaction.
 type Resolution struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -444,7 +530,10 @@ type Approval struct {
 	// The arguments to call it with, a JSON object that fits the tool's
 	// input_schema. Left out: the model's. The model reads that they were
 	// changed.
-	ToolInput     *string `protobuf:"bytes,1,opt,name=tool_input,json=toolInput,proto3,oneof" json:"tool_input,omitempty"`
+	ToolInput *string `protobuf:"bytes,1,opt,name=tool_input,json=toolInput,proto3,oneof" json:"tool_input,omitempty"`
+	// How far the approval holds, of one that a client asks for; ERROR_CODE_INVALID_REQUEST
+	// on any other. Unset: once.
+	Scope         *ApprovalScope `protobuf:"varint,2,opt,name=scope,proto3,enum=agentd.v1.ApprovalScope,oneof" json:"scope,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -484,6 +573,13 @@ func (x *Approval) GetToolInput() string {
 		return *x.ToolInput
 	}
 	return ""
+}
+
+func (x *Approval) GetScope() ApprovalScope {
+	if x != nil && x.Scope != nil {
+		return *x.Scope
+	}
+	return ApprovalScope_APPROVAL_SCOPE_UNSPECIFIED
 }
 
 // Denial refuses.
@@ -532,18 +628,145 @@ func (x *Denial) GetReason() string {
 	return ""
 }
 
+// RaiseInteractionRequest asks a person about a tool call that the caller runs. The call's
+// time stands still until the question is resolved; the turn waits for input if it has
+// nothing else to do. Whoever is asked for the call later asks the same questions again,
+// and gets what was said.
+type RaiseInteractionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session; may be empty on a stream.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// The call. One that has its result, or that no client runs:
+	// ERROR_CODE_FAILED_PRECONDITION.
+	ToolCallId string `protobuf:"bytes,2,opt,name=tool_call_id,json=toolCallId,proto3" json:"tool_call_id,omitempty"`
+	// The number of the question among those of the call, from 1 to 64, without gaps. The
+	// question of a number that was asked before stands as it was, whatever is said now.
+	N uint32 `protobuf:"varint,3,opt,name=n,proto3" json:"n,omitempty"`
+	// What is asked: kind, question (at most 65,536 bytes; none on an approval is allowed),
+	// choices (at most 100, of at most 1,024 bytes) and source (at most 256 bytes). The rest
+	// is the server's.
+	Interaction   *Interaction `protobuf:"bytes,4,opt,name=interaction,proto3" json:"interaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaiseInteractionRequest) Reset() {
+	*x = RaiseInteractionRequest{}
+	mi := &file_agentd_v1_interactions_proto_msgTypes[4]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaiseInteractionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaiseInteractionRequest) ProtoMessage() {}
+
+func (x *RaiseInteractionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_interactions_proto_msgTypes[4]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaiseInteractionRequest.ProtoReflect.Descriptor instead.
+func (*RaiseInteractionRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_interactions_proto_rawDescGZIP(), []int{4}
+}
+
+func (x *RaiseInteractionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RaiseInteractionRequest) GetToolCallId() string {
+	if x != nil {
+		return x.ToolCallId
+	}
+	return ""
+}
+
+func (x *RaiseInteractionRequest) GetN() uint32 {
+	if x != nil {
+		return x.N
+	}
+	return 0
+}
+
+func (x *RaiseInteractionRequest) GetInteraction() *Interaction {
+	if x != nil {
+		return x.Interaction
+	}
+	return nil
+}
+
+// RaiseInteractionResponse holds the interaction.
+type RaiseInteractionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The interaction as it is now; it may be resolved.
+	Interaction   *Interaction `protobuf:"bytes,1,opt,name=interaction,proto3" json:"interaction,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RaiseInteractionResponse) Reset() {
+	*x = RaiseInteractionResponse{}
+	mi := &file_agentd_v1_interactions_proto_msgTypes[5]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RaiseInteractionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RaiseInteractionResponse) ProtoMessage() {}
+
+func (x *RaiseInteractionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_interactions_proto_msgTypes[5]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RaiseInteractionResponse.ProtoReflect.Descriptor instead.
+func (*RaiseInteractionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_interactions_proto_rawDescGZIP(), []int{5}
+}
+
+func (x *RaiseInteractionResponse) GetInteraction() *Interaction {
+	if x != nil {
+		return x.Interaction
+	}
+	return nil
+}
+
 var File_agentd_v1_interactions_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_interactions_proto_rawDesc = "" +
 	"\n" +
-	"\x1cagentd/v1/interactions.proto\x12\tagentd.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x85\x05\n" +
+	"\x1cagentd/v1/interactions.proto\x12\tagentd.v1\x1a\x1bbuf/validate/validate.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xb3\x05\n" +
 	"\vInteraction\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x02 \x01(\tR\tsessionId\x12\x17\n" +
-	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12.\n" +
-	"\x04kind\x18\x04 \x01(\x0e2\x1a.agentd.v1.InteractionKindR\x04kind\x124\n" +
-	"\x06status\x18\x05 \x01(\x0e2\x1c.agentd.v1.InteractionStatusR\x06status\x12\x1d\n" +
+	"\aturn_id\x18\x03 \x01(\tR\x06turnId\x12:\n" +
+	"\x04kind\x18\x04 \x01(\x0e2\x1a.agentd.v1.InteractionKindB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00R\x04kind\x12>\n" +
+	"\x06status\x18\x05 \x01(\x0e2\x1c.agentd.v1.InteractionStatusB\b\xbaH\x05\x82\x01\x02\x10\x01R\x06status\x12\x1d\n" +
 	"\n" +
 	"agent_path\x18\x06 \x03(\tR\tagentPath\x12\x1a\n" +
 	"\bquestion\x18\a \x01(\tR\bquestion\x12\x18\n" +
@@ -563,7 +786,9 @@ const file_agentd_v1_interactions_proto_rawDesc = "" +
 	"\vresolved_by\x18\x10 \x01(\tR\n" +
 	"resolvedBy\x12;\n" +
 	"\vexpire_time\x18\x11 \x01(\v2\x1a.google.protobuf.TimestampR\n" +
-	"expireTimeJ\x04\b\x0e\x10\x0fR\x06source\"\xd1\x01\n" +
+	"expireTime\x12\x16\n" +
+	"\x06source\x18\x0e \x01(\tR\x06source\x12\f\n" +
+	"\x01n\x18\x12 \x01(\rR\x01n\"\xd1\x01\n" +
 	"\n" +
 	"Resolution\x12/\n" +
 	"\aapprove\x18\x01 \x01(\v2\x13.agentd.v1.ApprovalH\x00R\aapprove\x12'\n" +
@@ -571,13 +796,26 @@ const file_agentd_v1_interactions_proto_rawDesc = "" +
 	"\x06answer\x18\x03 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@H\x00R\x06answer\x121\n" +
 	"\x0fidempotency_key\x18\n" +
 	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKeyB\x11\n" +
-	"\bdecision\x12\x05\xbaH\x02\b\x01\"H\n" +
+	"\bdecision\x12\x05\xbaH\x02\b\x01\"\x93\x01\n" +
 	"\bApproval\x12-\n" +
 	"\n" +
-	"tool_input\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@H\x00R\ttoolInput\x88\x01\x01B\r\n" +
-	"\v_tool_input\"+\n" +
+	"tool_input\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80@H\x00R\ttoolInput\x88\x01\x01\x12?\n" +
+	"\x05scope\x18\x02 \x01(\x0e2\x18.agentd.v1.ApprovalScopeB\n" +
+	"\xbaH\a\x82\x01\x04\x10\x01 \x00H\x01R\x05scope\x88\x01\x01B\r\n" +
+	"\v_tool_inputB\b\n" +
+	"\x06_scope\"+\n" +
 	"\x06Denial\x12!\n" +
-	"\x06reason\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x06reason*\x92\x01\n" +
+	"\x06reason\x18\x01 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x04R\x06reason\"\xc0\x01\n" +
+	"\x17RaiseInteractionRequest\x12'\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tsessionId\x12,\n" +
+	"\ftool_call_id\x18\x02 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\n" +
+	"toolCallId\x12\f\n" +
+	"\x01n\x18\x03 \x01(\rR\x01n\x12@\n" +
+	"\vinteraction\x18\x04 \x01(\v2\x16.agentd.v1.InteractionB\x06\xbaH\x03\xc8\x01\x01R\vinteraction\"T\n" +
+	"\x18RaiseInteractionResponse\x128\n" +
+	"\vinteraction\x18\x01 \x01(\v2\x16.agentd.v1.InteractionR\vinteraction*\x92\x01\n" +
 	"\x0fInteractionKind\x12 \n" +
 	"\x1cINTERACTION_KIND_UNSPECIFIED\x10\x00\x12\x1d\n" +
 	"\x19INTERACTION_KIND_APPROVAL\x10\x01\x12\"\n" +
@@ -587,7 +825,14 @@ const file_agentd_v1_interactions_proto_rawDesc = "" +
 	"\x1eINTERACTION_STATUS_UNSPECIFIED\x10\x00\x12\x1e\n" +
 	"\x1aINTERACTION_STATUS_PENDING\x10\x01\x12\x1f\n" +
 	"\x1bINTERACTION_STATUS_RESOLVED\x10\x02\x12\x1f\n" +
-	"\x1bINTERACTION_STATUS_CANCELED\x10\x03B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
+	"\x1bINTERACTION_STATUS_CANCELED\x10\x03*\xc1\x01\n" +
+	"\rApprovalScope\x12\x1e\n" +
+	"\x1aAPPROVAL_SCOPE_UNSPECIFIED\x10\x00\x12\x17\n" +
+	"\x13APPROVAL_SCOPE_ONCE\x10\x01\x12\x1a\n" +
+	"\x16APPROVAL_SCOPE_SESSION\x10\x02\x12\x1f\n" +
+	"\x1bAPPROVAL_SCOPE_SESSION_VERB\x10\x03\x12\x1f\n" +
+	"\x1bAPPROVAL_SCOPE_SESSION_TOOL\x10\x04\x12\x19\n" +
+	"\x15APPROVAL_SCOPE_ALWAYS\x10\x05B:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
 
 var (
 	file_agentd_v1_interactions_proto_rawDescOnce sync.Once
@@ -601,31 +846,37 @@ func file_agentd_v1_interactions_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_interactions_proto_rawDescData
 }
 
-var file_agentd_v1_interactions_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agentd_v1_interactions_proto_msgTypes = make([]protoimpl.MessageInfo, 4)
+var file_agentd_v1_interactions_proto_enumTypes = make([]protoimpl.EnumInfo, 3)
+var file_agentd_v1_interactions_proto_msgTypes = make([]protoimpl.MessageInfo, 6)
 var file_agentd_v1_interactions_proto_goTypes = []any{
-	(InteractionKind)(0),          // 0: agentd.v1.InteractionKind
-	(InteractionStatus)(0),        // 1: agentd.v1.InteractionStatus
-	(*Interaction)(nil),           // 2: agentd.v1.Interaction
-	(*Resolution)(nil),            // 3: agentd.v1.Resolution
-	(*Approval)(nil),              // 4: agentd.v1.Approval
-	(*Denial)(nil),                // 5: agentd.v1.Denial
-	(*timestamppb.Timestamp)(nil), // 6: google.protobuf.Timestamp
+	(InteractionKind)(0),             // 0: agentd.v1.InteractionKind
+	(InteractionStatus)(0),           // 1: agentd.v1.InteractionStatus
+	(ApprovalScope)(0),               // 2: agentd.v1.ApprovalScope
+	(*Interaction)(nil),              // 3: agentd.v1.Interaction
+	(*Resolution)(nil),               // 4: agentd.v1.Resolution
+	(*Approval)(nil),                 // 5: agentd.v1.Approval
+	(*Denial)(nil),                   // 6: agentd.v1.Denial
+	(*RaiseInteractionRequest)(nil),  // 7: agentd.v1.RaiseInteractionRequest
+	(*RaiseInteractionResponse)(nil), // 8: agentd.v1.RaiseInteractionResponse
+	(*timestamppb.Timestamp)(nil),    // 9: google.protobuf.Timestamp
 }
 var file_agentd_v1_interactions_proto_depIdxs = []int32{
-	0, // 0: agentd.v1.Interaction.kind:type_name -> agentd.v1.InteractionKind
-	1, // 1: agentd.v1.Interaction.status:type_name -> agentd.v1.InteractionStatus
-	6, // 2: agentd.v1.Interaction.create_time:type_name -> google.protobuf.Timestamp
-	6, // 3: agentd.v1.Interaction.end_time:type_name -> google.protobuf.Timestamp
-	3, // 4: agentd.v1.Interaction.resolution:type_name -> agentd.v1.Resolution
-	6, // 5: agentd.v1.Interaction.expire_time:type_name -> google.protobuf.Timestamp
-	4, // 6: agentd.v1.Resolution.approve:type_name -> agentd.v1.Approval
-	5, // 7: agentd.v1.Resolution.deny:type_name -> agentd.v1.Denial
-	8, // [8:8] is the sub-list for method output_type
-	8, // [8:8] is the sub-list for method input_type
-	8, // [8:8] is the sub-list for extension type_name
-	8, // [8:8] is the sub-list for extension extendee
-	0, // [0:8] is the sub-list for field type_name
+	0,  // 0: agentd.v1.Interaction.kind:type_name -> agentd.v1.InteractionKind
+	1,  // 1: agentd.v1.Interaction.status:type_name -> agentd.v1.InteractionStatus
+	9,  // 2: agentd.v1.Interaction.create_time:type_name -> google.protobuf.Timestamp
+	9,  // 3: agentd.v1.Interaction.end_time:type_name -> google.protobuf.Timestamp
+	4,  // 4: agentd.v1.Interaction.resolution:type_name -> agentd.v1.Resolution
+	9,  // 5: agentd.v1.Interaction.expire_time:type_name -> google.protobuf.Timestamp
+	5,  // 6: agentd.v1.Resolution.approve:type_name -> agentd.v1.Approval
+	6,  // 7: agentd.v1.Resolution.deny:type_name -> agentd.v1.Denial
+	2,  // 8: agentd.v1.Approval.scope:type_name -> agentd.v1.ApprovalScope
+	3,  // 9: agentd.v1.RaiseInteractionRequest.interaction:type_name -> agentd.v1.Interaction
+	3,  // 10: agentd.v1.RaiseInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	11, // [11:11] is the sub-list for method output_type
+	11, // [11:11] is the sub-list for method input_type
+	11, // [11:11] is the sub-list for extension type_name
+	11, // [11:11] is the sub-list for extension extendee
+	0,  // [0:11] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_interactions_proto_init() }
@@ -644,8 +895,8 @@ func file_agentd_v1_interactions_proto_init() {
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_interactions_proto_rawDesc), len(file_agentd_v1_interactions_proto_rawDesc)),
-			NumEnums:      2,
-			NumMessages:   4,
+			NumEnums:      3,
+			NumMessages:   6,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

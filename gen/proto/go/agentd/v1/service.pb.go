@@ -429,6 +429,7 @@ type RunRequest struct {
 	//	*RunRequest_End
 	//	*RunRequest_Cancel
 	//	*RunRequest_InteractionResponse
+	//	*RunRequest_InteractionRequest
 	//	*RunRequest_Attach
 	Request       isRunRequest_Request `protobuf_oneof:"request"`
 	unknownFields protoimpl.UnknownFields
@@ -526,6 +527,15 @@ func (x *RunRequest) GetInteractionResponse() *InteractionResponse {
 	return nil
 }
 
+func (x *RunRequest) GetInteractionRequest() *RaiseInteractionRequest {
+	if x != nil {
+		if x, ok := x.Request.(*RunRequest_InteractionRequest); ok {
+			return x.InteractionRequest
+		}
+	}
+	return nil
+}
+
 func (x *RunRequest) GetAttach() *AttachRequest {
 	if x != nil {
 		if x, ok := x.Request.(*RunRequest_Attach); ok {
@@ -569,6 +579,13 @@ type RunRequest_InteractionResponse struct {
 	InteractionResponse *InteractionResponse `protobuf:"bytes,20,opt,name=interaction_response,json=interactionResponse,proto3,oneof"`
 }
 
+type RunRequest_InteractionRequest struct {
+	// Asks a person about a tool call that this client runs. InteractionRequested and
+	// InteractionResolved follow; of a question that was asked before, once more, without
+	// a position.
+	InteractionRequest *RaiseInteractionRequest `protobuf:"bytes,21,opt,name=interaction_request,json=interactionRequest,proto3,oneof"`
+}
+
 type RunRequest_Attach struct {
 	// Attaches to a turn that there is; first and once, in place of execute.
 	Attach *AttachRequest `protobuf:"bytes,22,opt,name=attach,proto3,oneof"`
@@ -585,6 +602,8 @@ func (*RunRequest_End) isRunRequest_Request() {}
 func (*RunRequest_Cancel) isRunRequest_Request() {}
 
 func (*RunRequest_InteractionResponse) isRunRequest_Request() {}
+
+func (*RunRequest_InteractionRequest) isRunRequest_Request() {}
 
 func (*RunRequest_Attach) isRunRequest_Request() {}
 
@@ -4604,7 +4623,7 @@ var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\x84\x11\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x11\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
@@ -4612,7 +4631,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x12tool_call_response\x18\x03 \x01(\v2&.agentd.v1.RunRequest.ToolCallResponseH\x00R\x10toolCallResponse\x124\n" +
 	"\x03end\x18\x04 \x01(\v2 .agentd.v1.RunRequest.EndRequestH\x00R\x03end\x12=\n" +
 	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12S\n" +
-	"\x14interaction_response\x18\x14 \x01(\v2\x1e.agentd.v1.InteractionResponseH\x00R\x13interactionResponse\x122\n" +
+	"\x14interaction_response\x18\x14 \x01(\v2\x1e.agentd.v1.InteractionResponseH\x00R\x13interactionResponse\x12U\n" +
+	"\x13interaction_request\x18\x15 \x01(\v2\".agentd.v1.RaiseInteractionRequestH\x00R\x12interactionRequest\x122\n" +
 	"\x06attach\x18\x16 \x01(\v2\x18.agentd.v1.AttachRequestH\x00R\x06attach\x1a\x92\b\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
@@ -4670,7 +4690,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x02H\x00R\n" +
 	"toolCallId\x88\x01\x01B\x0f\n" +
 	"\r_tool_call_idB\x10\n" +
-	"\arequest\x12\x05\xbaH\x02\b\x01J\x04\b\x15\x10\x16R\x13interaction_request\"\xbd\x02\n" +
+	"\arequest\x12\x05\xbaH\x02\b\x01\"\xbd\x02\n" +
 	"\rAttachRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -5118,25 +5138,26 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(*RunResponse_ErrorResponse)(nil),     // 44: agentd.v1.RunResponse.ErrorResponse
 	(*RunResponse_EndResponse)(nil),       // 45: agentd.v1.RunResponse.EndResponse
 	(*RunResponse_StateUpdate)(nil),       // 46: agentd.v1.RunResponse.StateUpdate
-	(*timestamppb.Timestamp)(nil),         // 47: google.protobuf.Timestamp
-	(*Resolution)(nil),                    // 48: agentd.v1.Resolution
-	(*durationpb.Duration)(nil),           // 49: google.protobuf.Duration
-	(*Part)(nil),                          // 50: agentd.v1.Part
-	(ErrorCode)(0),                        // 51: agentd.v1.ErrorCode
-	(*Usage)(nil),                         // 52: agentd.v1.Usage
-	(StopReason)(0),                       // 53: agentd.v1.StopReason
-	(*Warning)(nil),                       // 54: agentd.v1.Warning
-	(*Interaction)(nil),                   // 55: agentd.v1.Interaction
-	(AgentKind)(0),                        // 56: agentd.v1.AgentKind
-	(*Agent)(nil),                         // 57: agentd.v1.Agent
-	(*Tool)(nil),                          // 58: agentd.v1.Tool
-	(*structpb.Struct)(nil),               // 59: google.protobuf.Struct
-	(OnDisconnect)(0),                     // 60: agentd.v1.OnDisconnect
-	(*Budget)(nil),                        // 61: agentd.v1.Budget
-	(OnBusy)(0),                           // 62: agentd.v1.OnBusy
-	(*FieldViolation)(nil),                // 63: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),                 // 64: agentd.v1.ExceededLimit
-	(*UsageSummary)(nil),                  // 65: agentd.v1.UsageSummary
+	(*RaiseInteractionRequest)(nil),       // 47: agentd.v1.RaiseInteractionRequest
+	(*timestamppb.Timestamp)(nil),         // 48: google.protobuf.Timestamp
+	(*Resolution)(nil),                    // 49: agentd.v1.Resolution
+	(*durationpb.Duration)(nil),           // 50: google.protobuf.Duration
+	(*Part)(nil),                          // 51: agentd.v1.Part
+	(ErrorCode)(0),                        // 52: agentd.v1.ErrorCode
+	(*Usage)(nil),                         // 53: agentd.v1.Usage
+	(StopReason)(0),                       // 54: agentd.v1.StopReason
+	(*Warning)(nil),                       // 55: agentd.v1.Warning
+	(*Interaction)(nil),                   // 56: agentd.v1.Interaction
+	(AgentKind)(0),                        // 57: agentd.v1.AgentKind
+	(*Agent)(nil),                         // 58: agentd.v1.Agent
+	(*Tool)(nil),                          // 59: agentd.v1.Tool
+	(*structpb.Struct)(nil),               // 60: google.protobuf.Struct
+	(OnDisconnect)(0),                     // 61: agentd.v1.OnDisconnect
+	(*Budget)(nil),                        // 62: agentd.v1.Budget
+	(OnBusy)(0),                           // 63: agentd.v1.OnBusy
+	(*FieldViolation)(nil),                // 64: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),                 // 65: agentd.v1.ExceededLimit
+	(*UsageSummary)(nil),                  // 66: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
 	35, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
@@ -5145,92 +5166,93 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	38, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
 	39, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
 	9,  // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.InteractionResponse
-	7,  // 6: agentd.v1.RunRequest.attach:type_name -> agentd.v1.AttachRequest
-	5,  // 7: agentd.v1.AttachRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	40, // 8: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
-	41, // 9: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
-	42, // 10: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	44, // 11: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	45, // 12: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
-	43, // 13: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
-	46, // 14: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
-	23, // 15: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
-	24, // 16: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
-	25, // 17: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
-	13, // 18: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.TurnQueued
-	14, // 19: agentd.v1.RunResponse.message_injected:type_name -> agentd.v1.MessageInjected
-	15, // 20: agentd.v1.RunResponse.model_call_retried:type_name -> agentd.v1.ModelCallRetried
-	26, // 21: agentd.v1.RunResponse.tool_call_answered:type_name -> agentd.v1.ToolCallAnswered
-	27, // 22: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.InteractionRequested
-	28, // 23: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.InteractionResolved
-	17, // 24: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.ModelCallEnded
-	16, // 25: agentd.v1.RunResponse.model_call_fell_back:type_name -> agentd.v1.ModelCallFellBack
-	18, // 26: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
-	21, // 27: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
-	22, // 28: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
-	29, // 29: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
-	30, // 30: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
-	32, // 31: agentd.v1.RunResponse.agent_started:type_name -> agentd.v1.AgentStarted
-	33, // 32: agentd.v1.RunResponse.agent_ended:type_name -> agentd.v1.AgentEnded
-	31, // 33: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
-	47, // 34: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	34, // 35: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	48, // 36: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
-	11, // 37: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
-	12, // 38: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
-	12, // 39: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
-	49, // 40: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
-	49, // 41: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
-	50, // 42: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	50, // 43: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
-	49, // 44: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
-	51, // 45: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
-	51, // 46: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
-	52, // 47: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
-	53, // 48: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
-	49, // 49: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
-	49, // 50: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
-	0,  // 51: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
-	19, // 52: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
-	20, // 53: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
-	1,  // 54: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
-	50, // 55: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
-	54, // 56: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
-	55, // 57: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	55, // 58: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	47, // 59: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
-	56, // 60: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
-	2,  // 61: agentd.v1.AgentEnded.outcome:type_name -> agentd.v1.AgentEnded.Outcome
-	3,  // 62: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	4,  // 63: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	5,  // 64: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	57, // 65: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	58, // 66: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	59, // 67: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	60, // 68: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	49, // 69: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	61, // 70: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	61, // 71: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	62, // 72: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	49, // 73: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	50, // 74: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	59, // 75: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	50, // 76: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	54, // 77: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
-	51, // 78: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	49, // 79: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
-	63, // 80: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
-	64, // 81: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
-	65, // 82: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	10, // 83: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	59, // 84: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	6,  // 85: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	8,  // 86: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	86, // [86:87] is the sub-list for method output_type
-	85, // [85:86] is the sub-list for method input_type
-	85, // [85:85] is the sub-list for extension type_name
-	85, // [85:85] is the sub-list for extension extendee
-	0,  // [0:85] is the sub-list for field type_name
+	47, // 6: agentd.v1.RunRequest.interaction_request:type_name -> agentd.v1.RaiseInteractionRequest
+	7,  // 7: agentd.v1.RunRequest.attach:type_name -> agentd.v1.AttachRequest
+	5,  // 8: agentd.v1.AttachRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	40, // 9: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
+	41, // 10: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
+	42, // 11: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	44, // 12: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	45, // 13: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
+	43, // 14: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
+	46, // 15: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
+	23, // 16: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
+	24, // 17: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
+	25, // 18: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
+	13, // 19: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.TurnQueued
+	14, // 20: agentd.v1.RunResponse.message_injected:type_name -> agentd.v1.MessageInjected
+	15, // 21: agentd.v1.RunResponse.model_call_retried:type_name -> agentd.v1.ModelCallRetried
+	26, // 22: agentd.v1.RunResponse.tool_call_answered:type_name -> agentd.v1.ToolCallAnswered
+	27, // 23: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.InteractionRequested
+	28, // 24: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.InteractionResolved
+	17, // 25: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.ModelCallEnded
+	16, // 26: agentd.v1.RunResponse.model_call_fell_back:type_name -> agentd.v1.ModelCallFellBack
+	18, // 27: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
+	21, // 28: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
+	22, // 29: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
+	29, // 30: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
+	30, // 31: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
+	32, // 32: agentd.v1.RunResponse.agent_started:type_name -> agentd.v1.AgentStarted
+	33, // 33: agentd.v1.RunResponse.agent_ended:type_name -> agentd.v1.AgentEnded
+	31, // 34: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
+	48, // 35: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	34, // 36: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	49, // 37: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	11, // 38: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
+	12, // 39: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
+	12, // 40: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
+	50, // 41: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
+	50, // 42: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
+	51, // 43: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	51, // 44: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
+	50, // 45: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
+	52, // 46: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
+	52, // 47: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
+	53, // 48: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
+	54, // 49: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	50, // 50: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	50, // 51: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
+	0,  // 52: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
+	19, // 53: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
+	20, // 54: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
+	1,  // 55: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
+	51, // 56: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
+	55, // 57: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
+	56, // 58: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	56, // 59: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	48, // 60: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
+	57, // 61: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
+	2,  // 62: agentd.v1.AgentEnded.outcome:type_name -> agentd.v1.AgentEnded.Outcome
+	3,  // 63: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	4,  // 64: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	5,  // 65: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	58, // 66: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	59, // 67: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	60, // 68: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	61, // 69: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	50, // 70: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	62, // 71: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	62, // 72: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	63, // 73: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	50, // 74: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	51, // 75: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	60, // 76: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	51, // 77: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	55, // 78: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
+	52, // 79: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	50, // 80: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
+	64, // 81: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
+	65, // 82: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
+	66, // 83: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	10, // 84: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	60, // 85: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	6,  // 86: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	8,  // 87: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	87, // [87:88] is the sub-list for method output_type
+	86, // [86:87] is the sub-list for method input_type
+	86, // [86:86] is the sub-list for extension type_name
+	86, // [86:86] is the sub-list for extension extendee
+	0,  // [0:86] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -5247,6 +5269,7 @@ func file_agentd_v1_service_proto_init() {
 		(*RunRequest_End)(nil),
 		(*RunRequest_Cancel)(nil),
 		(*RunRequest_InteractionResponse)(nil),
+		(*RunRequest_InteractionRequest)(nil),
 		(*RunRequest_Attach)(nil),
 	}
 	file_agentd_v1_service_proto_msgTypes[1].OneofWrappers = []any{}

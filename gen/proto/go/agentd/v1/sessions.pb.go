@@ -5053,7 +5053,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x1dTURN_STATUS_WAITING_FOR_INPUT\x10\x04\x12\x19\n" +
 	"\x15TURN_STATUS_SUCCEEDED\x10\x05\x12\x16\n" +
 	"\x12TURN_STATUS_FAILED\x10\x06\x12\x18\n" +
-	"\x14TURN_STATUS_CANCELED\x10\a2\xe4\x11\n" +
+	"\x14TURN_STATUS_CANCELED\x10\a2\xc1\x12\n" +
 	"\x0eSessionService\x12R\n" +
 	"\rCreateSession\x12\x1f.agentd.v1.CreateSessionRequest\x1a .agentd.v1.CreateSessionResponse\x12N\n" +
 	"\n" +
@@ -5076,7 +5076,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x11SubmitToolResults\x12#.agentd.v1.SubmitToolResultsRequest\x1a$.agentd.v1.SubmitToolResultsResponse\x12Z\n" +
 	"\x0eGetInteraction\x12 .agentd.v1.GetInteractionRequest\x1a!.agentd.v1.GetInteractionResponse\"\x03\x90\x02\x01\x12`\n" +
 	"\x10ListInteractions\x12\".agentd.v1.ListInteractionsRequest\x1a#.agentd.v1.ListInteractionsResponse\"\x03\x90\x02\x01\x12a\n" +
-	"\x12ResolveInteraction\x12$.agentd.v1.ResolveInteractionRequest\x1a%.agentd.v1.ResolveInteractionResponse\x12Z\n" +
+	"\x12ResolveInteraction\x12$.agentd.v1.ResolveInteractionRequest\x1a%.agentd.v1.ResolveInteractionResponse\x12[\n" +
+	"\x10RaiseInteraction\x12\".agentd.v1.RaiseInteractionRequest\x1a#.agentd.v1.RaiseInteractionResponse\x12Z\n" +
 	"\x0eListModelCalls\x12 .agentd.v1.ListModelCallsRequest\x1a!.agentd.v1.ListModelCallsResponse\"\x03\x90\x02\x01\x12]\n" +
 	"\x0fGetCapabilities\x12!.agentd.v1.GetCapabilitiesRequest\x1a\".agentd.v1.GetCapabilitiesResponse\"\x03\x90\x02\x01\x12]\n" +
 	"\x0fListSharedState\x12!.agentd.v1.ListSharedStateRequest\x1a\".agentd.v1.ListSharedStateResponse\"\x03\x90\x02\x01\x12U\n" +
@@ -5193,6 +5194,8 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	(*Resolution)(nil),                  // 89: agentd.v1.Resolution
 	(*ModelCallEnded)(nil),              // 90: agentd.v1.ModelCallEnded
 	(*GenerationSettings)(nil),          // 91: agentd.v1.GenerationSettings
+	(*RaiseInteractionRequest)(nil),     // 92: agentd.v1.RaiseInteractionRequest
+	(*RaiseInteractionResponse)(nil),    // 93: agentd.v1.RaiseInteractionResponse
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,   // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
@@ -5294,41 +5297,43 @@ var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	38,  // 96: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
 	40,  // 97: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
 	42,  // 98: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	54,  // 99: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
-	44,  // 100: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	57,  // 101: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
-	60,  // 102: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
-	63,  // 103: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
-	47,  // 104: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	65,  // 105: agentd.v1.SessionService.CreateSessionToken:input_type -> agentd.v1.CreateSessionTokenRequest
-	5,   // 106: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	7,   // 107: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	9,   // 108: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	11,  // 109: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	13,  // 110: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	15,  // 111: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	17,  // 112: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	19,  // 113: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	21,  // 114: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	23,  // 115: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	25,  // 116: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
-	27,  // 117: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	29,  // 118: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	32,  // 119: agentd.v1.SessionService.ListSessionEvents:output_type -> agentd.v1.ListSessionEventsResponse
-	34,  // 120: agentd.v1.SessionService.WatchSession:output_type -> agentd.v1.WatchSessionResponse
-	36,  // 121: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	39,  // 122: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	41,  // 123: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	43,  // 124: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	55,  // 125: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
-	45,  // 126: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	58,  // 127: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
-	62,  // 128: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
-	64,  // 129: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
-	48,  // 130: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	66,  // 131: agentd.v1.SessionService.CreateSessionToken:output_type -> agentd.v1.CreateSessionTokenResponse
-	106, // [106:132] is the sub-list for method output_type
-	80,  // [80:106] is the sub-list for method input_type
+	92,  // 99: agentd.v1.SessionService.RaiseInteraction:input_type -> agentd.v1.RaiseInteractionRequest
+	54,  // 100: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	44,  // 101: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	57,  // 102: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
+	60,  // 103: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
+	63,  // 104: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
+	47,  // 105: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	65,  // 106: agentd.v1.SessionService.CreateSessionToken:input_type -> agentd.v1.CreateSessionTokenRequest
+	5,   // 107: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,   // 108: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,   // 109: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11,  // 110: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	13,  // 111: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	15,  // 112: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	17,  // 113: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	19,  // 114: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	21,  // 115: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	23,  // 116: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	25,  // 117: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
+	27,  // 118: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	29,  // 119: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	32,  // 120: agentd.v1.SessionService.ListSessionEvents:output_type -> agentd.v1.ListSessionEventsResponse
+	34,  // 121: agentd.v1.SessionService.WatchSession:output_type -> agentd.v1.WatchSessionResponse
+	36,  // 122: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	39,  // 123: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	41,  // 124: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	43,  // 125: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	93,  // 126: agentd.v1.SessionService.RaiseInteraction:output_type -> agentd.v1.RaiseInteractionResponse
+	55,  // 127: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	45,  // 128: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	58,  // 129: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
+	62,  // 130: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
+	64,  // 131: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
+	48,  // 132: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	66,  // 133: agentd.v1.SessionService.CreateSessionToken:output_type -> agentd.v1.CreateSessionTokenResponse
+	107, // [107:134] is the sub-list for method output_type
+	80,  // [80:107] is the sub-list for method input_type
 	80,  // [80:80] is the sub-list for extension type_name
 	80,  // [80:80] is the sub-list for extension extendee
 	0,   // [0:80] is the sub-list for field type_name

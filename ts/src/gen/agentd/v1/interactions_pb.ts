@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/interactions.proto.
  */
 export const file_agentd_v1_interactions: GenFile = /*@__PURE__*/
-  fileDesc("ChxhZ2VudGQvdjEvaW50ZXJhY3Rpb25zLnByb3RvEglhZ2VudGQudjEi6AMKC0ludGVyYWN0aW9uEgoKAmlkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSDwoHdHVybl9pZBgDIAEoCRIoCgRraW5kGAQgASgOMhouYWdlbnRkLnYxLkludGVyYWN0aW9uS2luZBIsCgZzdGF0dXMYBSABKA4yHC5hZ2VudGQudjEuSW50ZXJhY3Rpb25TdGF0dXMSEgoKYWdlbnRfcGF0aBgGIAMoCRIQCghxdWVzdGlvbhgHIAEoCRIPCgdjaG9pY2VzGAggAygJEhEKCXRvb2xfbmFtZRgJIAEoCRISCgp0b29sX2lucHV0GAogASgJEi8KC2NyZWF0ZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoKcmVzb2x1dGlvbhgNIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uEhQKDHRvb2xfY2FsbF9pZBgPIAEoCRITCgtyZXNvbHZlZF9ieRgQIAEoCRIvCgtleHBpcmVfdGltZRgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXBKBAgOEA9SBnNvdXJjZSKOAQoKUmVzb2x1dGlvbhImCgdhcHByb3ZlGAEgASgLMhMuYWdlbnRkLnYxLkFwcHJvdmFsSAASIQoEZGVueRgCIAEoCzIRLmFnZW50ZC52MS5EZW5pYWxIABIQCgZhbnN3ZXIYAyABKAlIABIXCg9pZGVtcG90ZW5jeV9rZXkYCiABKAlCCgoIZGVjaXNpb24iMgoIQXBwcm92YWwSFwoKdG9vbF9pbnB1dBgBIAEoCUgAiAEBQg0KC190b29sX2lucHV0IhgKBkRlbmlhbBIOCgZyZWFzb24YASABKAkqkgEKD0ludGVyYWN0aW9uS2luZBIgChxJTlRFUkFDVElPTl9LSU5EX1VOU1BFQ0lGSUVEEAASHQoZSU5URVJBQ1RJT05fS0lORF9BUFBST1ZBTBABEiIKHklOVEVSQUNUSU9OX0tJTkRfQ0xBUklGSUNBVElPThACEhoKFklOVEVSQUNUSU9OX0tJTkRfSU5QVVQQAyqZAQoRSW50ZXJhY3Rpb25TdGF0dXMSIgoeSU5URVJBQ1RJT05fU1RBVFVTX1VOU1BFQ0lGSUVEEAASHgoaSU5URVJBQ1RJT05fU1RBVFVTX1BFTkRJTkcQARIfChtJTlRFUkFDVElPTl9TVEFUVVNfUkVTT0xWRUQQAhIfChtJTlRFUkFDVElPTl9TVEFUVVNfQ0FOQ0VMRUQQA0I6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_google_protobuf_timestamp]);
+  fileDesc("ChxhZ2VudGQvdjEvaW50ZXJhY3Rpb25zLnByb3RvEglhZ2VudGQudjEi9QMKC0ludGVyYWN0aW9uEgoKAmlkGAEgASgJEhIKCnNlc3Npb25faWQYAiABKAkSDwoHdHVybl9pZBgDIAEoCRIoCgRraW5kGAQgASgOMhouYWdlbnRkLnYxLkludGVyYWN0aW9uS2luZBIsCgZzdGF0dXMYBSABKA4yHC5hZ2VudGQudjEuSW50ZXJhY3Rpb25TdGF0dXMSEgoKYWdlbnRfcGF0aBgGIAMoCRIQCghxdWVzdGlvbhgHIAEoCRIPCgdjaG9pY2VzGAggAygJEhEKCXRvb2xfbmFtZRgJIAEoCRISCgp0b29sX2lucHV0GAogASgJEi8KC2NyZWF0ZV90aW1lGAsgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIsCghlbmRfdGltZRgMIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASKQoKcmVzb2x1dGlvbhgNIAEoCzIVLmFnZW50ZC52MS5SZXNvbHV0aW9uEhQKDHRvb2xfY2FsbF9pZBgPIAEoCRITCgtyZXNvbHZlZF9ieRgQIAEoCRIvCgtleHBpcmVfdGltZRgRIAEoCzIaLmdvb2dsZS5wcm90b2J1Zi5UaW1lc3RhbXASDgoGc291cmNlGA4gASgJEgkKAW4YEiABKA0ijgEKClJlc29sdXRpb24SJgoHYXBwcm92ZRgBIAEoCzITLmFnZW50ZC52MS5BcHByb3ZhbEgAEiEKBGRlbnkYAiABKAsyES5hZ2VudGQudjEuRGVuaWFsSAASEAoGYW5zd2VyGAMgASgJSAASFwoPaWRlbXBvdGVuY3lfa2V5GAogASgJQgoKCGRlY2lzaW9uImoKCEFwcHJvdmFsEhcKCnRvb2xfaW5wdXQYASABKAlIAIgBARIsCgVzY29wZRgCIAEoDjIYLmFnZW50ZC52MS5BcHByb3ZhbFNjb3BlSAGIAQFCDQoLX3Rvb2xfaW5wdXRCCAoGX3Njb3BlIhgKBkRlbmlhbBIOCgZyZWFzb24YASABKAkiewoXUmFpc2VJbnRlcmFjdGlvblJlcXVlc3QSEgoKc2Vzc2lvbl9pZBgBIAEoCRIUCgx0b29sX2NhbGxfaWQYAiABKAkSCQoBbhgDIAEoDRIrCgtpbnRlcmFjdGlvbhgEIAEoCzIWLmFnZW50ZC52MS5JbnRlcmFjdGlvbiJHChhSYWlzZUludGVyYWN0aW9uUmVzcG9uc2USKwoLaW50ZXJhY3Rpb24YASABKAsyFi5hZ2VudGQudjEuSW50ZXJhY3Rpb24qkgEKD0ludGVyYWN0aW9uS2luZBIgChxJTlRFUkFDVElPTl9LSU5EX1VOU1BFQ0lGSUVEEAASHQoZSU5URVJBQ1RJT05fS0lORF9BUFBST1ZBTBABEiIKHklOVEVSQUNUSU9OX0tJTkRfQ0xBUklGSUNBVElPThACEhoKFklOVEVSQUNUSU9OX0tJTkRfSU5QVVQQAyqZAQoRSW50ZXJhY3Rpb25TdGF0dXMSIgoeSU5URVJBQ1RJT05fU1RBVFVTX1VOU1BFQ0lGSUVEEAASHgoaSU5URVJBQ1RJT05fU1RBVFVTX1BFTkRJTkcQARIfChtJTlRFUkFDVElPTl9TVEFUVVNfUkVTT0xWRUQQAhIfChtJTlRFUkFDVElPTl9TVEFUVVNfQ0FOQ0VMRUQQAyrBAQoNQXBwcm92YWxTY29wZRIeChpBUFBST1ZBTF9TQ09QRV9VTlNQRUNJRklFRBAAEhcKE0FQUFJPVkFMX1NDT1BFX09OQ0UQARIaChZBUFBST1ZBTF9TQ09QRV9TRVNTSU9OEAISHwobQVBQUk9WQUxfU0NPUEVfU0VTU0lPTl9WRVJCEAMSHwobQVBQUk9WQUxfU0NPUEVfU0VTU0lPTl9UT09MEAQSGQoVQVBQUk9WQUxfU0NPUEVfQUxXQVlTEAVCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_google_protobuf_timestamp]);
 
 /**
  * Interaction is one question of a turn to a person. The agent that asks waits,
@@ -53,7 +53,7 @@ export type Interaction = Message<"agentd.v1.Interaction"> & {
   kind: InteractionKind;
 
   /**
-   * How it is.
+   * How it is. In a request it says nothing.
    *
    * @generated from field: agentd.v1.InteractionStatus status = 5;
    */
@@ -67,21 +67,22 @@ export type Interaction = Message<"agentd.v1.Interaction"> & {
   agentPath: string[];
 
   /**
-   * The model's question; empty on an approval.
+   * The model's question, or the client's; empty on an approval that no client asks for.
    *
    * @generated from field: string question = 7;
    */
   question: string;
 
   /**
-   * Answers that the model suggests; any other is allowed too.
+   * Answers that are suggested; any other is allowed too. On an approval that a client
+   * asks for, the scopes that it knows, by the names of ApprovalScope in lower case.
    *
    * @generated from field: repeated string choices = 8;
    */
   choices: string[];
 
   /**
-   * On an approval, the tool that is to be called.
+   * On an approval, the tool that is to be called, or that a client is running.
    *
    * @generated from field: string tool_name = 9;
    */
@@ -136,6 +137,21 @@ export type Interaction = Message<"agentd.v1.Interaction"> & {
    * @generated from field: google.protobuf.Timestamp expire_time = 17;
    */
   expireTime?: Timestamp | undefined;
+
+  /**
+   * Of a question that a client asks about a call that it runs, in whose name, such as
+   * that of a sub-agent; empty otherwise.
+   *
+   * @generated from field: string source = 14;
+   */
+  source: string;
+
+  /**
+   * The number of that question among those of its call, from 1; 0 if no client asks.
+   *
+   * @generated from field: uint32 n = 18;
+   */
+  n: number;
 };
 
 /**
@@ -175,7 +191,7 @@ export type InteractionJson = {
   kind?: InteractionKindJson;
 
   /**
-   * How it is.
+   * How it is. In a request it says nothing.
    *
    * @generated from field: agentd.v1.InteractionStatus status = 5;
    */
@@ -189,21 +205,22 @@ export type InteractionJson = {
   agentPath?: string[];
 
   /**
-   * The model's question; empty on an approval.
+   * The model's question, or the client's; empty on an approval that no client asks for.
    *
    * @generated from field: string question = 7;
    */
   question?: string;
 
   /**
-   * Answers that the model suggests; any other is allowed too.
+   * Answers that are suggested; any other is allowed too. On an approval that a client
+   * asks for, the scopes that it knows, by the names of ApprovalScope in lower case.
    *
    * @generated from field: repeated string choices = 8;
    */
   choices?: string[];
 
   /**
-   * On an approval, the tool that is to be called.
+   * On an approval, the tool that is to be called, or that a client is running.
    *
    * @generated from field: string tool_name = 9;
    */
@@ -258,6 +275,21 @@ export type InteractionJson = {
    * @generated from field: google.protobuf.Timestamp expire_time = 17;
    */
   expireTime?: TimestampJson;
+
+  /**
+   * Of a question that a client asks about a call that it runs, in whose name, such as
+   * that of a sub-agent; empty otherwise.
+   *
+   * @generated from field: string source = 14;
+   */
+  source?: string;
+
+  /**
+   * The number of that question among those of its call, from 1; 0 if no client asks.
+   *
+   * @generated from field: uint32 n = 18;
+   */
+  n?: number;
 };
 
 /**
@@ -372,6 +404,14 @@ export type Approval = Message<"agentd.v1.Approval"> & {
    * @generated from field: optional string tool_input = 1;
    */
   toolInput?: string | undefined;
+
+  /**
+   * How far the approval holds, of one that a client asks for; ERROR_CODE_INVALID_REQUEST
+   * on any other. Unset: once.
+   *
+   * @generated from field: optional agentd.v1.ApprovalScope scope = 2;
+   */
+  scope?: ApprovalScope | undefined;
 };
 
 /**
@@ -388,6 +428,14 @@ export type ApprovalJson = {
    * @generated from field: optional string tool_input = 1;
    */
   toolInput?: string;
+
+  /**
+   * How far the approval holds, of one that a client asks for; ERROR_CODE_INVALID_REQUEST
+   * on any other. Unset: once.
+   *
+   * @generated from field: optional agentd.v1.ApprovalScope scope = 2;
+   */
+  scope?: ApprovalScopeJson;
 };
 
 /**
@@ -431,6 +479,132 @@ export type DenialJson = {
  */
 export const DenialSchema: GenMessage<Denial, {jsonType: DenialJson}> = /*@__PURE__*/
   messageDesc(file_agentd_v1_interactions, 3);
+
+/**
+ * RaiseInteractionRequest asks a person about a tool call that the caller runs. The call's
+ * time stands still until the question is resolved; the turn waits for input if it has
+ * nothing else to do. Whoever is asked for the call later asks the same questions again,
+ * and gets what was said.
+ *
+ * @generated from message agentd.v1.RaiseInteractionRequest
+ */
+export type RaiseInteractionRequest = Message<"agentd.v1.RaiseInteractionRequest"> & {
+  /**
+   * The session; may be empty on a stream.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId: string;
+
+  /**
+   * The call. One that has its result, or that no client runs:
+   * ERROR_CODE_FAILED_PRECONDITION.
+   *
+   * @generated from field: string tool_call_id = 2;
+   */
+  toolCallId: string;
+
+  /**
+   * The number of the question among those of the call, from 1 to 64, without gaps. The
+   * question of a number that was asked before stands as it was, whatever is said now.
+   *
+   * @generated from field: uint32 n = 3;
+   */
+  n: number;
+
+  /**
+   * What is asked: kind, question (at most 65,536 bytes; none on an approval is allowed),
+   * choices (at most 100, of at most 1,024 bytes) and source (at most 256 bytes). The rest
+   * is the server's.
+   *
+   * @generated from field: agentd.v1.Interaction interaction = 4;
+   */
+  interaction?: Interaction | undefined;
+};
+
+/**
+ * RaiseInteractionRequest asks a person about a tool call that the caller runs. The call's
+ * time stands still until the question is resolved; the turn waits for input if it has
+ * nothing else to do. Whoever is asked for the call later asks the same questions again,
+ * and gets what was said.
+ *
+ * @generated from message agentd.v1.RaiseInteractionRequest
+ */
+export type RaiseInteractionRequestJson = {
+  /**
+   * The session; may be empty on a stream.
+   *
+   * @generated from field: string session_id = 1;
+   */
+  sessionId?: string;
+
+  /**
+   * The call. One that has its result, or that no client runs:
+   * ERROR_CODE_FAILED_PRECONDITION.
+   *
+   * @generated from field: string tool_call_id = 2;
+   */
+  toolCallId?: string;
+
+  /**
+   * The number of the question among those of the call, from 1 to 64, without gaps. The
+   * question of a number that was asked before stands as it was, whatever is said now.
+   *
+   * @generated from field: uint32 n = 3;
+   */
+  n?: number;
+
+  /**
+   * What is asked: kind, question (at most 65,536 bytes; none on an approval is allowed),
+   * choices (at most 100, of at most 1,024 bytes) and source (at most 256 bytes). The rest
+   * is the server's.
+   *
+   * @generated from field: agentd.v1.Interaction interaction = 4;
+   */
+  interaction?: InteractionJson;
+};
+
+/**
+ * Describes the message agentd.v1.RaiseInteractionRequest.
+ * Use `create(RaiseInteractionRequestSchema)` to create a new message.
+ */
+export const RaiseInteractionRequestSchema: GenMessage<RaiseInteractionRequest, {jsonType: RaiseInteractionRequestJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_interactions, 4);
+
+/**
+ * RaiseInteractionResponse holds the interaction.
+ *
+ * @generated from message agentd.v1.RaiseInteractionResponse
+ */
+export type RaiseInteractionResponse = Message<"agentd.v1.RaiseInteractionResponse"> & {
+  /**
+   * The interaction as it is now; it may be resolved.
+   *
+   * @generated from field: agentd.v1.Interaction interaction = 1;
+   */
+  interaction?: Interaction | undefined;
+};
+
+/**
+ * RaiseInteractionResponse holds the interaction.
+ *
+ * @generated from message agentd.v1.RaiseInteractionResponse
+ */
+export type RaiseInteractionResponseJson = {
+  /**
+   * The interaction as it is now; it may be resolved.
+   *
+   * @generated from field: agentd.v1.Interaction interaction = 1;
+   */
+  interaction?: InteractionJson;
+};
+
+/**
+ * Describes the message agentd.v1.RaiseInteractionResponse.
+ * Use `create(RaiseInteractionResponseSchema)` to create a new message.
+ */
+export const RaiseInteractionResponseSchema: GenMessage<RaiseInteractionResponse, {jsonType: RaiseInteractionResponseJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_interactions, 5);
 
 /**
  * InteractionKind is the kind of a question to a person.
@@ -527,4 +701,68 @@ export type InteractionStatusJson = "INTERACTION_STATUS_UNSPECIFIED" | "INTERACT
  */
 export const InteractionStatusSchema: GenEnum<InteractionStatus, InteractionStatusJson> = /*@__PURE__*/
   enumDesc(file_agentd_v1_interactions, 1);
+
+/**
+ * ApprovalScope is how far an approval holds that a client has asked for. The client
+ * keeps what it says; the server only passes it on.
+ *
+ * @generated from enum agentd.v1.ApprovalScope
+ */
+export enum ApprovalScope {
+  /**
+   * Never sent.
+   *
+   * @generated from enum value: APPROVAL_SCOPE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * This once.
+   *
+   * @generated from enum value: APPROVAL_SCOPE_ONCE = 1;
+   */
+  ONCE = 1,
+
+  /**
+   * For exactly this, as long as the session goes on.
+   *
+   * @generated from enum value: APPROVAL_SCOPE_SESSION = 2;
+   */
+  SESSION = 2,
+
+  /**
+   * For commands with this first word, as long as the session goes on.
+   *
+   * @generated from enum value: APPROVAL_SCOPE_SESSION_VERB = 3;
+   */
+  SESSION_VERB = 3,
+
+  /**
+   * For this tool, as long as the session goes on.
+   *
+   * @generated from enum value: APPROVAL_SCOPE_SESSION_TOOL = 4;
+   */
+  SESSION_TOOL = 4,
+
+  /**
+   * For exactly this, from now on.
+   *
+   * @generated from enum value: APPROVAL_SCOPE_ALWAYS = 5;
+   */
+  ALWAYS = 5,
+}
+
+/**
+ * ApprovalScope is how far an approval holds that a client has asked for. The client
+ * keeps what it says; the server only passes it on.
+ *
+ * @generated from enum agentd.v1.ApprovalScope
+ */
+export type ApprovalScopeJson = "APPROVAL_SCOPE_UNSPECIFIED" | "APPROVAL_SCOPE_ONCE" | "APPROVAL_SCOPE_SESSION" | "APPROVAL_SCOPE_SESSION_VERB" | "APPROVAL_SCOPE_SESSION_TOOL" | "APPROVAL_SCOPE_ALWAYS";
+
+/**
+ * Describes the enum agentd.v1.ApprovalScope.
+ */
+export const ApprovalScopeSchema: GenEnum<ApprovalScope, ApprovalScopeJson> = /*@__PURE__*/
+  enumDesc(file_agentd_v1_interactions, 2);
 

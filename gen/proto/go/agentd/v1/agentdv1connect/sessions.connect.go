@@ -92,6 +92,9 @@ const (
 	// SessionServiceResolveInteractionProcedure is the fully-qualified name of the SessionService's
 	// ResolveInteraction RPC.
 	SessionServiceResolveInteractionProcedure = "/agentd.v1.SessionService/ResolveInteraction"
+	// SessionServiceRaiseInteractionProcedure is the fully-qualified name of the SessionService's
+	// RaiseInteraction RPC.
+	SessionServiceRaiseInteractionProcedure = "/agentd.v1.SessionService/RaiseInteraction"
 	// SessionServiceListModelCallsProcedure is the fully-qualified name of the SessionService's
 	// ListModelCalls RPC.
 	SessionServiceListModelCallsProcedure = "/agentd.v1.SessionService/ListModelCalls"
@@ -182,6 +185,10 @@ type SessionServiceClient interface {
 	// second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution is
 	// recorded; a turn that waited is resumed.
 	ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error)
+	// RaiseInteraction asks a person about a tool call that the caller runs. It returns when
+	// the question is recorded; what is said comes with InteractionResolved, or from
+	// GetInteraction. A repeat returns the question as it is now.
+	RaiseInteraction(context.Context, *connect.Request[v1.RaiseInteractionRequest]) (*connect.Response[v1.RaiseInteractionResponse], error)
 	// ListModelCalls returns what the models of a turn were sent, call by call. It runs
 	// the turn again without models, at most 30 seconds long (ERROR_CODE_TIMEOUT), and one
 	// turn at a time. A large page ends early; a single call that does not fit into a
@@ -342,6 +349,12 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithSchema(sessionServiceMethods.ByName("ResolveInteraction")),
 			connect.WithClientOptions(opts...),
 		),
+		raiseInteraction: connect.NewClient[v1.RaiseInteractionRequest, v1.RaiseInteractionResponse](
+			httpClient,
+			baseURL+SessionServiceRaiseInteractionProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("RaiseInteraction")),
+			connect.WithClientOptions(opts...),
+		),
 		listModelCalls: connect.NewClient[v1.ListModelCallsRequest, v1.ListModelCallsResponse](
 			httpClient,
 			baseURL+SessionServiceListModelCallsProcedure,
@@ -412,6 +425,7 @@ type sessionServiceClient struct {
 	getInteraction     *connect.Client[v1.GetInteractionRequest, v1.GetInteractionResponse]
 	listInteractions   *connect.Client[v1.ListInteractionsRequest, v1.ListInteractionsResponse]
 	resolveInteraction *connect.Client[v1.ResolveInteractionRequest, v1.ResolveInteractionResponse]
+	raiseInteraction   *connect.Client[v1.RaiseInteractionRequest, v1.RaiseInteractionResponse]
 	listModelCalls     *connect.Client[v1.ListModelCallsRequest, v1.ListModelCallsResponse]
 	getCapabilities    *connect.Client[v1.GetCapabilitiesRequest, v1.GetCapabilitiesResponse]
 	listSharedState    *connect.Client[v1.ListSharedStateRequest, v1.ListSharedStateResponse]
@@ -516,6 +530,11 @@ func (c *sessionServiceClient) ResolveInteraction(ctx context.Context, req *conn
 	return c.resolveInteraction.CallUnary(ctx, req)
 }
 
+// RaiseInteraction calls agentd.v1.SessionService.RaiseInteraction.
+func (c *sessionServiceClient) RaiseInteraction(ctx context.Context, req *connect.Request[v1.RaiseInteractionRequest]) (*connect.Response[v1.RaiseInteractionResponse], error) {
+	return c.raiseInteraction.CallUnary(ctx, req)
+}
+
 // ListModelCalls calls agentd.v1.SessionService.ListModelCalls.
 func (c *sessionServiceClient) ListModelCalls(ctx context.Context, req *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error) {
 	return c.listModelCalls.CallUnary(ctx, req)
@@ -618,6 +637,10 @@ type SessionServiceHandler interface {
 	// second one is ERROR_CODE_FAILED_PRECONDITION. It returns when the resolution is
 	// recorded; a turn that waited is resumed.
 	ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error)
+	// RaiseInteraction asks a person about a tool call that the caller runs. It returns when
+	// the question is recorded; what is said comes with InteractionResolved, or from
+	// GetInteraction. A repeat returns the question as it is now.
+	RaiseInteraction(context.Context, *connect.Request[v1.RaiseInteractionRequest]) (*connect.Response[v1.RaiseInteractionResponse], error)
 	// ListModelCalls returns what the models of a turn were sent, call by call. It runs
 	// the turn again without models, at most 30 seconds long (ERROR_CODE_TIMEOUT), and one
 	// turn at a time. A large page ends early; a single call that does not fit into a
@@ -774,6 +797,12 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 		connect.WithSchema(sessionServiceMethods.ByName("ResolveInteraction")),
 		connect.WithHandlerOptions(opts...),
 	)
+	sessionServiceRaiseInteractionHandler := connect.NewUnaryHandler(
+		SessionServiceRaiseInteractionProcedure,
+		svc.RaiseInteraction,
+		connect.WithSchema(sessionServiceMethods.ByName("RaiseInteraction")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sessionServiceListModelCallsHandler := connect.NewUnaryHandler(
 		SessionServiceListModelCallsProcedure,
 		svc.ListModelCalls,
@@ -860,6 +889,8 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 			sessionServiceListInteractionsHandler.ServeHTTP(w, r)
 		case SessionServiceResolveInteractionProcedure:
 			sessionServiceResolveInteractionHandler.ServeHTTP(w, r)
+		case SessionServiceRaiseInteractionProcedure:
+			sessionServiceRaiseInteractionHandler.ServeHTTP(w, r)
 		case SessionServiceListModelCallsProcedure:
 			sessionServiceListModelCallsHandler.ServeHTTP(w, r)
 		case SessionServiceGetCapabilitiesProcedure:
@@ -957,6 +988,10 @@ func (UnimplementedSessionServiceHandler) ListInteractions(context.Context, *con
 
 func (UnimplementedSessionServiceHandler) ResolveInteraction(context.Context, *connect.Request[v1.ResolveInteractionRequest]) (*connect.Response[v1.ResolveInteractionResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ResolveInteraction is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) RaiseInteraction(context.Context, *connect.Request[v1.RaiseInteractionRequest]) (*connect.Response[v1.RaiseInteractionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.RaiseInteraction is not implemented"))
 }
 
 func (UnimplementedSessionServiceHandler) ListModelCalls(context.Context, *connect.Request[v1.ListModelCallsRequest]) (*connect.Response[v1.ListModelCallsResponse], error) {
