@@ -194,6 +194,7 @@ func TestPerson(t *testing.T) {
 		"deny":    {&client.Interaction{Kind: client.InteractionApproval, ToolName: "pay", ToolInput: json.RawMessage(`{}`)}, [][]string{{"n"}, {"too much", "enter"}}, client.Deny("too much")},
 		"edit": {&client.Interaction{Kind: client.InteractionApproval, ToolName: "pay", ToolInput: json.RawMessage(`{"a":1}`)}, [][]string{{"e"}, {"backspace", "enter", ",\"b\":2}", "enter"}},
 			&client.Resolution{Kind: client.ResolutionApproval, ToolInput: json.RawMessage(`{"a":1,"b":2}`)}},
+		"tool":   {&client.Interaction{Kind: client.InteractionApproval, N: 1, ToolName: "bash", Question: "run ls\nrm", Choices: []string{"once", "session_verb"}}, [][]string{{"v"}}, &client.Resolution{Kind: client.ResolutionApproval, Scope: "session_verb"}},
 		"choice": {&client.Interaction{Kind: client.InteractionClarification, Question: "Which?", Choices: []string{"red", "blue"}}, [][]string{{"2", "enter"}}, client.Answer("blue")},
 		"none":   {&client.Interaction{Kind: client.InteractionInput, Question: "Why?"}, [][]string{{"enter"}}, client.Deny("no answer")},
 	} {
@@ -218,7 +219,7 @@ func TestPerson(t *testing.T) {
 				r.keys(keys...)
 			}
 			said := <-got
-			if said.Kind != row.want.Kind || said.Reason != row.want.Reason || said.Answer != row.want.Answer || string(said.ToolInput) != string(row.want.ToolInput) {
+			if said.Kind != row.want.Kind || said.Reason != row.want.Reason || said.Answer != row.want.Answer || said.Scope != row.want.Scope || string(said.ToolInput) != string(row.want.ToolInput) {
 				t.Errorf("said %+v, want %+v", said, row.want)
 			}
 		})

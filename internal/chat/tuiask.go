@@ -93,6 +93,9 @@ func (p *person) Prompt(ctx context.Context, in *client.Interaction) (*client.Re
 	if n := len(in.AgentPath); n > 0 {
 		who = terminal.Line(in.AgentPath[n-1], 200)
 	}
+	if in.Kind == client.InteractionApproval && in.N > 0 {
+		return p.permission(ctx, in, title)
+	}
 	if in.Kind == client.InteractionApproval {
 		return p.approval(ctx, in, append(title, who+" wants to call "+terminal.Line(in.ToolName, 200)))
 	}
@@ -115,6 +118,54 @@ func (p *person) Prompt(ctx context.Context, in *client.Interaction) (*client.Re
 		said = in.Choices[n-1]
 	}
 	return client.Answer(said), nil
+}
+
+// scopes are how far an approval holds that a tool asks for: the word, the key, and what is shown.
+var scopes = []struct{ word, key, shown string }{
+	{"session", "s", "this for the [s]ession"},
+	{"session_verb", "v", "each command with this first word for it ([v])"},
+	{"session_tool", "t", "all of this [t]ool for it"},
+	{"always", "a", "this [a]lways"},
+}
+
+// permission asks what a tool asks that runs: whether it may do something, and how far that holds.
+func (p *person) permission(
+	ctx context.Context, in *client.Interaction, title []string,
+) (*client.Resolution, error) {
+	asks := terminal.Line(in.ToolName, 200) + " asks: "
+	if in.Source != "" {
+		asks = "[" + terminal.Line(in.Source, 200) + "] " + asks
+	}
+	a := &ask{prompt: "Allow? [y]es, [n]o", keys: []string{"y", "n"}}
+	words := map[string]string{"y": "once"}
+	for _, s := range scopes {
+		if slices.Contains(in.Choices, s.word) {
+			words[s.key] = s.word
+			a.prompt, a.keys = a.prompt+", "+s.shown, append(a.keys, s.key)
+		}
+	}
+	a.prompt += ":"
+	text := in.Question
+	if text == "" {
+		text = string(in.ToolInput)
+	}
+	if whole := visible(text); len(whole) == 1 {
+		asks += whole[0]
+	} else {
+		a.about(bars(whole))
+	}
+	a.title = append(title, strings.TrimSpace(asks))
+	if change := p.change(in.ToolCallID, ""); change != nil {
+		a.about(change)
+	}
+	said, err := p.put(ctx, a)
+	switch {
+	case err != nil:
+		return nil, err
+	case said == "n":
+		return client.Deny(""), nil
+	}
+	return &client.Resolution{Kind: client.ResolutionApproval, Scope: words[said]}, nil
 }
 
 // approval asks whether a tool may be called.
