@@ -110,7 +110,7 @@ func TestChatOnTerminal(t *testing.T) {
 	t.Parallel()
 	c := newCoder(t, talks, `{"version": 1}`)
 	term := ttytest.Open(t)
-	cmd := c.command("chat", "coder.yaml")
+	cmd := c.command("chat", "--plain", "coder.yaml")
 	term.Start(cmd)
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	mark := 0
@@ -163,7 +163,7 @@ func TestChatEnds(t *testing.T) {
 	t.Parallel()
 	c := newCoder(t, talks, `{"version": 1}`)
 	term := ttytest.Open(t)
-	cmd := c.command("chat", "coder.yaml")
+	cmd := c.command("chat", "--plain", "coder.yaml")
 	term.Start(cmd)
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
 	term.Await(0, "> ")

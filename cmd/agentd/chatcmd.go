@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"path/filepath"
 	"runtime"
 
@@ -28,6 +29,7 @@ type chatCmd struct {
 	Session     string `noenv:"" placeholder:"ID" help:"${run_session}"`
 	Attach      string `noenv:"" placeholder:"ID" help:"${chat_attach}"`
 	Model       string `short:"m" noenv:"" placeholder:"MODEL" help:"${chat_model}"`
+	Plain       bool   `noenv:"" help:"${chat_plain}"`
 	Prompt      string `short:"p" noenv:"" placeholder:"PROMPT" help:"${chat_prompt}"`
 
 	packFlags `embed:"" group:"tools"`
@@ -35,7 +37,8 @@ type chatCmd struct {
 
 // Help is shown below the flags.
 func (*chatCmd) Help() string {
-	return `Each line is a turn. What models say goes to standard output, all else to standard error.
+	return `On a terminal a screen shows what goes on and what is typed; /help lists its keys and commands.
+Elsewhere, and with --plain, each line is a turn: what models say goes to standard output, all else to standard error.
 Without FILE one agent has all tools that need no declaration: see docs/tools.md.
 
 Ctrl+C cancels the turn and keeps the history; twice within a second it leaves, and so do Ctrl+D, /exit and /quit.
@@ -75,6 +78,9 @@ func (c *chatCmd) Run(p *process) error {
 		return err
 	}
 	defer done()
+	if c.onScreen(p) {
+		return talk.Screen(chat.Terminal{In: os.Stdin, Out: os.Stdout, Env: os.Environ()})
+	}
 	if c.Prompt == "" {
 		return talk.Run()
 	}
@@ -85,8 +91,15 @@ func (c *chatCmd) Run(p *process) error {
 	return err
 }
 
+// onScreen reports whether the conversation has a screen.
+func (c *chatCmd) onScreen(p *process) bool {
+	return c.Prompt == "" && !c.Plain && p.tty.stdin && p.tty.stdout && p.tty.stderr && p.env["TERM"] != "dumb"
+}
+
 // chat prepares the conversation.
 func (c *chatCmd) chat(p *process) (_ *chat.Chat, done func(), err error) {
+	notes := &chat.Notes{Out: p.stderr}
+	p.stderr = notes
 	var file *agentfile.File
 	own := client.NewToolSet()
 	if c.File != "" {
@@ -123,18 +136,20 @@ func (c *chatCmd) chat(p *process) (_ *chat.Chat, done func(), err error) {
 		Attach: c.Attach, Out: p.stdout, Info: p.stderr, Interrupts: p.signals,
 		Colors: p.tty.stdout && p.tty.stderr && p.colors(),
 		Root:   found.root(), Model: model, Lines: chat.Piped(p.stdin),
+		Conn: conn, Serve: found.pack.ask, Notes: notes, Skills: found.skills, Prompts: found.pack.prompts(),
 	}
-	var person *terminal.Prompter
-	if p.tty.stdin && p.tty.stderr {
-		person = terminal.New(p.stdin, p.stderr)
-		out.Lines = chat.Typed(person)
+	var person cli.Person
+	if p.tty.stdin && p.tty.stderr && !c.onScreen(p) {
+		typed := terminal.New(p.stdin, p.stderr)
+		person = typed
+		out.Lines = chat.Typed(typed)
 	}
 	if found.pack != nil {
 		out.Modes = found.pack.permits
 	}
 	out.Start = func() *cli.Turn {
 		turn := &cli.Turn{Conn: conn, Tools: own, Note: p.notef, Person: person}
-		found.pack.serve(turn)
+		found.pack.equip(turn)
 		return turn
 	}
 	return out, func() { hangUp(); found.pack.close() }, nil

@@ -153,6 +153,7 @@ var helps = map[string]string{
 		"It keeps its sessions in a folder.",
 	"chat_attach":    "Follow the running turn of this session, and go on with it.",
 	"chat_model":     "Talk to this model, without a file; default: that of .agents/config.json.",
+	"chat_plain":     "Talk by lines, also on a terminal.",
 	"chat_prompt":    "Run one turn with this prompt, and leave.",
 	"pack_none":      "Have no tools but those of the file.",
 	"pack_disable":   "Do without these built-in tools.",

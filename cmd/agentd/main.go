@@ -3,7 +3,7 @@
 //	agentd serve          serve until told to stop
 //	agentd config         print the configuration of serve, and where each value is from
 //	agentd run            run an agent of a file, and its tools
-//	agentd chat           talk to an agent, a turn a line
+//	agentd chat           talk to an agent
 //	agentd mcp serve      offer agents of files as tools of an MCP server
 //	agentd doctor         look whether what run needs works
 //	agentd instruction    print what models of a file are told
@@ -104,7 +104,7 @@ type commands struct {
 	Serve        serveCmd        `cmd:"" help:"Serve until told to stop."`
 	Config       configCmd       `cmd:"" help:"Print the configuration of serve, and where each value is from."`
 	Run          runCmd          `cmd:"" help:"Run an agent of a file, and its tools."`
-	Chat         chatCmd         `cmd:"" help:"Talk to an agent, a turn a line."`
+	Chat         chatCmd         `cmd:"" help:"Talk to an agent."`
 	MCP          mcpCmd          `cmd:"" name:"mcp" help:"Offer agents to MCP hosts."`
 	Doctor       doctorCmd       `cmd:"" help:"Look whether everything that run needs here works."`
 	Instruction  instructionCmd  `cmd:"" help:"Print what models of a file are told, layer by layer."`

@@ -38,6 +38,7 @@ var toolsGroup = kong.Group{Key: "tools", Title: "Flags of the tools and instruc
 // project is what the current folder adds to a turn.
 type project struct {
 	pack   *pack
+	skills *skills.Set    // nil where nothing of the project counts
 	cfg    *conf.Config   // nil where nothing of the project counts
 	layers []memory.Layer // of the instruction; none if the project and the user have nothing to say
 }
@@ -82,6 +83,7 @@ func (f *packFlags) project(p *process, file *agentfile.File) (*project, error) 
 	}
 	out := &project{cfg: cfg}
 	known := skills.Load(cfg.Root)
+	out.skills = known
 	if f.NoBuiltinTools {
 		enabled, known, named = tools.Builtins{}, &skills.Set{}, nil
 	}
@@ -186,13 +188,25 @@ func (k *pack) connect(p *process, cfg *conf.Config) (err error) {
 	return err
 }
 
-// serve has the person of a turn asked what its tools may do.
+// serve gives a turn the tools, and has its person asked what they may do.
 func (k *pack) serve(t *cli.Turn) {
+	k.equip(t)
+	k.ask(t)
+}
+
+// equip gives a turn the tools.
+func (k *pack) equip(t *cli.Turn) {
 	if k == nil {
 		return
 	}
 	t.Builtins = append(t.Builtins, k.sets()...)
-	k.gate.For(t)
+}
+
+// ask has the person of a turn asked what tools may do.
+func (k *pack) ask(t *cli.Turn) {
+	if k != nil {
+		k.gate.For(t)
+	}
 }
 
 // sets are the tools; of two of the same name the later counts.

@@ -30,6 +30,7 @@ import (
 var runOnly = map[string]string{
 	"TestDataInUse": "drives no turn",
 	"TestServe":     "about starting and stopping: no turn outlives its server",
+	"TestScreens":   "about what a person sees of a turn, which is the client's",
 	"TestInterrupt": "about signals to the command, whose server is gone for good",
 
 	"TestBackupOfALoadedDaemon": "about the file of the database, which is the same for both services",

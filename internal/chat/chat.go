@@ -1,9 +1,11 @@
-// Package chat is a part of agentd, not an API: a conversation at a terminal, a turn a line.
+// Package chat is a part of agentd, not an API: a conversation, a turn a line, or on a screen.
 //
 // What models say goes to one place and all else to another, so that the text can be piped on. A
 // line that begins with / is a command: one of the chat's own, or a prompt that the project has in
-// .agents/commands. A turn that fails ends nothing. The package knows no connection: it is given
-// what starts a turn.
+// .agents/commands. A turn that fails ends nothing.
+//
+// On a terminal a [Chat.Screen] takes the place of the lines: it prints what is complete, and below it shows what goes
+// on. Nothing that somebody else has written reaches the terminal unless it was cleaned.
 package chat
 
 import (
@@ -15,6 +17,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/apzuk3/agentd/client/skills"
 	"github.com/apzuk3/agentd/client/terminal"
 	"github.com/apzuk3/agentd/internal/cli"
 )
@@ -51,11 +54,23 @@ type Chat struct {
 	Model string
 	// Modes changes what tools may do; nil where there are none.
 	Modes Modes
+	// Skills can be loaded by their names; nil: there are none.
+	Skills *skills.Set
+
+	// Conn is the daemon, for what a screen does besides turns.
+	Conn *cli.Conn
+	// Serve is called before a turn that was made by Start is followed; may be nil.
+	Serve func(*cli.Turn)
+	// Notes is what a screen shows besides; may be nil.
+	Notes *Notes
+	// Prompts are those of MCP servers; nil: there are none.
+	Prompts Prompts
 
 	totals     totals
 	transcript transcript
 	last       time.Time // of the last interrupt
 	left       bool
+	show       func(text string) // says what is no part of the conversation; nil: Info gets it
 }
 
 // Lines reads what a person types, or an input that is no terminal.
@@ -112,7 +127,12 @@ func (c *Chat) end() error {
 }
 
 func (c *Chat) sayf(format string, args ...any) {
-	_, _ = fmt.Fprintln(c.Info, cli.Clean(fmt.Sprintf(format, args...))) // the last line fails, too
+	text := cli.Clean(fmt.Sprintf(format, args...))
+	if c.show != nil {
+		c.show(text)
+		return
+	}
+	_, _ = fmt.Fprintln(c.Info, text) // the last line fails, too
 }
 
 // read returns the next line. An interrupt drops what was typed; a second one soon behind it leaves.
@@ -157,6 +177,9 @@ func (c *Chat) interrupted(s os.Signal) bool {
 // turn runs a turn, or follows the one that runs, and reports whether it has completed.
 func (c *Chat) turn(text string, attach bool) (completed bool) {
 	turn := c.Start()
+	if c.Serve != nil {
+		c.Serve(turn)
+	}
 	screen := newScreen(c.Out, c.Info, c.Colors)
 	turn.Screen = screen
 	prompt := c.Prompt
@@ -184,7 +207,8 @@ func (c *Chat) turn(text string, attach bool) (completed bool) {
 		case e := <-done:
 			cancel(nil)
 			<-canceled
-			return c.ended(turn, screen, text, e.ending, e.err)
+			_ = screen.printer.Close() // the next write fails, too
+			return c.note(turn, [2]string{text, screen.text.String()}, e.ending, e.err)
 		case s := <-c.Interrupts:
 			turn.Withdraw()
 			if c.interrupted(s) {
@@ -206,9 +230,8 @@ func (c *Chat) turn(text string, attach bool) (completed bool) {
 	}
 }
 
-// ended notes what came of a turn.
-func (c *Chat) ended(turn *cli.Turn, s *screen, text string, ending *cli.Ending, err error) (completed bool) {
-	_ = s.printer.Close() // the next write fails, too
+// note notes what came of a turn, and what was said in it: by the person, and by agents.
+func (c *Chat) note(turn *cli.Turn, said [2]string, ending *cli.Ending, err error) (completed bool) {
 	if id := turn.Session(); id != "" {
 		c.Prompt.Session = id
 	}
@@ -224,7 +247,7 @@ func (c *Chat) ended(turn *cli.Turn, s *screen, text string, ending *cli.Ending,
 		}
 		c.totals.add(ending)
 	}
-	c.transcript.add(text, s.text.String())
+	c.transcript.add(said[0], said[1])
 	if err := c.transcript.save(&c.totals); err != nil {
 		c.sayf("the transcript could not be written: %v", err)
 	}

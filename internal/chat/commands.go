@@ -20,7 +20,21 @@ const help = `/help          this
 /mode [MODE]   what tools may do without being asked; an unknown one lists those that there are
 /replan        ask for another plan before anything is changed
 /session       the id of this session
+/skill NAME …  load a skill, and say what stands behind it
 /exit, /quit   leave; so do Ctrl+D, and Ctrl+C twice`
+
+// screenHelp is what a screen has besides.
+const screenHelp = `/queue         what waits for the turn that runs; /queue clear takes it back
+/resume [ID]   go on with another session
+/fork          go on with a copy of this one, up to a turn of it`
+
+const keysHelp = `Enter          say it; while a turn runs, queue it
+Alt+Enter      while a turn runs, say it to that turn
+Ctrl+J         another line
+Esc, Ctrl+C    cancel the turn
+Ctrl+T         show what models think from now on, or fold it
+Tab            complete a command, or a file behind @
+Up, Down       what was said before`
 
 // command does what a line says. It returns the prompt of a turn, and false when the line was none.
 func (c *Chat) command(line string) (prompt string, ok bool) {
@@ -33,11 +47,21 @@ func (c *Chat) command(line string) (prompt string, ok bool) {
 		c.left = true
 	case "/help":
 		c.sayf("%s", help)
+		if c.show != nil {
+			c.sayf("%s\n%s", screenHelp, keysHelp)
+		}
 		for _, own := range c.commands() {
 			c.sayf("/%s", own)
 		}
 	case "/session":
 		c.sayf("%s", c.Prompt.Session)
+	case "/skill":
+		text, err := c.skill(strings.TrimSpace(rest))
+		if err != nil {
+			c.sayf("%v", err)
+			return "", false
+		}
+		return text, true
 	case "/mode", "/replan":
 		c.modes(name, strings.TrimSpace(rest))
 	default:
@@ -69,6 +93,25 @@ func (c *Chat) modes(name, mode string) {
 	default:
 		c.sayf("mode %s", c.Modes.Mode())
 	}
+}
+
+// skill returns the instructions of a skill, and what is said to it.
+func (c *Chat) skill(rest string) (string, error) {
+	name, arguments, _ := strings.Cut(rest, " ")
+	var names []string
+	if c.Skills != nil {
+		for _, k := range c.Skills.All() {
+			if k.Name == name {
+				text := fmt.Sprintf("Use the skill %s. Its instructions:\n\n%s", k.Name, k.Instructions)
+				return strings.TrimSpace(text + "\n\n" + strings.TrimSpace(arguments)), nil
+			}
+			names = append(names, k.Name)
+		}
+	}
+	if len(names) == 0 {
+		return "", errors.New("there are no skills: they are in .agents/skills, each in a folder with a SKILL.md")
+	}
+	return "", fmt.Errorf("there is no skill %.64q; there are: %s", name, strings.Join(names, ", "))
 }
 
 var commandName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,63}$`)

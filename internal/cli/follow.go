@@ -21,6 +21,8 @@ type Following struct {
 	// Lost is called when the connection is lost and retried; may be nil. The goroutine
 	// that ranges calls it.
 	Lost func(error)
+	// Restored is called when it is there again; may be nil.
+	Restored func()
 }
 
 // Follow yields the events of a turn up to its end, with those of package client that are
@@ -80,7 +82,11 @@ func (c *Conn) follow(
 			if f.Lost != nil {
 				f.Lost(c.lost(d.Err))
 			}
-		case *client.ConnectionRestored, *client.ConnectionAbandoned:
+		case *client.ConnectionRestored:
+			if f.Restored != nil {
+				f.Restored()
+			}
+		case *client.ConnectionAbandoned:
 		default:
 			if !yield(event, nil) {
 				return

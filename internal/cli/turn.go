@@ -23,6 +23,20 @@ type Screen interface {
 	Hold(bool) error
 }
 
+// Person answers questions, one at a time. [terminal.Prompter] is one who reads a terminal. An error is
+// [terminal.ErrNobody] if nobody answers, or the cause of ctx's end.
+type Person interface {
+	// Prompt asks what a turn asks.
+	Prompt(ctx context.Context, in *client.Interaction) (*client.Resolution, error)
+	// Choose asks what is to become of a text that somebody else has written, and returns one of keys. Text stands
+	// between before and the question. The context is that of a tool call, see [client.CallFrom], if it is about one.
+	Choose(ctx context.Context, before, text, question string, keys ...string) (string, error)
+	// Say shows a line.
+	Say(text string)
+}
+
+var _ Person = (*terminal.Prompter)(nil)
+
 // Turn follows one turn, once, runs its tools and asks its questions.
 type Turn struct {
 	// Conn is the daemon.
@@ -34,7 +48,9 @@ type Turn struct {
 	// Screen shows what happens.
 	Screen Screen
 	// Person is asked; nil: nobody is there to be asked.
-	Person *terminal.Prompter
+	Person Person
+	// Connected is told that the connection is lost, and that it is there again; may be nil.
+	Connected func(bool)
 	// Note tells a person what is no event; several goroutines call it.
 	Note func(format string, args ...any)
 
@@ -73,6 +89,8 @@ type Prompt struct {
 	State map[string]any
 	// Budget bounds what the turn may spend; zero: no bound.
 	Budget client.Budget
+	// OnBusy says what happens if the session runs a turn; 0 is what the daemon does then.
+	OnBusy client.OnBusy
 	// Traceparent and Tracestate are the trace that the turn is part of, as the headers of W3C's Trace Context have it.
 	Traceparent, Tracestate string
 }
@@ -88,6 +106,9 @@ func (p *Prompt) options() []client.SendOption {
 	}
 	if p.PlanMode {
 		out = append(out, client.WithPlanMode())
+	}
+	if p.OnBusy != 0 {
+		out = append(out, client.WithOnBusy(p.OnBusy))
 	}
 	if p.State != nil {
 		out = append(out, client.WithInitialState(p.State))
@@ -127,16 +148,17 @@ func known(p *atomic.Pointer[string]) string {
 
 // Start starts a turn and follows it to its end. Its errors are *Error.
 func (t *Turn) Start(ctx context.Context, prompt Prompt) (*Ending, error) {
-	created, err := t.create(ctx, prompt)
+	created, err := t.Create(ctx, prompt)
 	if err != nil {
 		return nil, err
 	}
-	return t.follow(ctx, created)
+	return t.Follow(ctx, created)
 }
 
-// create starts a turn, once: when the reply to the request is lost, the request is
+// Create starts a turn, or has its prompt wait, and does not follow it. Its errors are *Error.
+// It does so once: when the reply to the request is lost, the request is
 // repeated under its idempotency key.
-func (t *Turn) create(ctx context.Context, prompt Prompt) (*client.Turn, error) {
+func (t *Turn) Create(ctx context.Context, prompt Prompt) (*client.Turn, error) {
 	var session *client.Session
 	switch {
 	case prompt.Session == "":
@@ -173,7 +195,7 @@ func (t *Turn) Attach(ctx context.Context, session string) (*Ending, error) {
 	if err != nil {
 		return nil, err
 	}
-	return t.follow(ctx, last)
+	return t.Follow(ctx, last)
 }
 
 // Result is the turn as the daemon has it, after its end. Its errors are *Error.
@@ -210,7 +232,8 @@ func (t *Turn) Cancel(ctx context.Context, reason string) error {
 	return err
 }
 
-func (t *Turn) follow(ctx context.Context, turn *client.Turn) (*Ending, error) {
+// Follow follows a turn to its end. Its errors are *Error.
+func (t *Turn) Follow(ctx context.Context, turn *client.Turn) (*Ending, error) {
 	start := time.Now()
 	t.session.Store(&turn.SessionID)
 	t.turn.Store(&turn.ID)
@@ -227,8 +250,13 @@ func (t *Turn) follow(ctx context.Context, turn *client.Turn) (*Ending, error) {
 	if t.Person != nil {
 		opts = append(opts, client.WithPrompter(asked))
 	}
-	lost := func(err error) { t.Note("%v; trying again", err) }
-	f := Following{Session: turn.SessionID, Turn: turn.ID, Patient: true, Lost: lost}
+	lost := func(err error) {
+		t.connected(false)
+		t.Note("%v; trying again", err)
+	}
+	f := Following{
+		Session: turn.SessionID, Turn: turn.ID, Patient: true, Lost: lost, Restored: func() { t.connected(true) },
+	}
 
 	ending := &Ending{Session: turn.SessionID}
 	tools := map[string]string{} // names of the tools that were called, by call; the turn bounds them
@@ -263,6 +291,12 @@ func (t *Turn) follow(ctx context.Context, turn *client.Turn) (*Ending, error) {
 		return nil, &Error{Message: "the daemon has not said how the turn ended"}
 	}
 	return ending, nil
+}
+
+func (t *Turn) connected(is bool) {
+	if t.Connected != nil {
+		t.Connected(is)
+	}
 }
 
 // react does what an event asks for, and reports whether the event is to be shown: what

@@ -229,10 +229,10 @@ func TestPerson(t *testing.T) {
 
 // Nobody to ask: the turn waits, and is told who may answer.
 func TestNobody(t *testing.T) {
-	for name, person := range map[string]func() *terminal.Prompter{
-		"none":               func() *terminal.Prompter { return nil },
-		"gone":               func() *terminal.Prompter { return terminal.New(strings.NewReader(""), io.Discard) },
-		"gone within a line": func() *terminal.Prompter { return terminal.New(strings.NewReader("y"), io.Discard) },
+	for name, person := range map[string]func() cli.Person{
+		"none":               func() cli.Person { return nil },
+		"gone":               func() cli.Person { return terminal.New(strings.NewReader(""), io.Discard) },
+		"gone within a line": func() cli.Person { return terminal.New(strings.NewReader("y"), io.Discard) },
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := &fake{status: agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING}
