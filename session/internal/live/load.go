@@ -88,16 +88,9 @@ func (s *Session) subject(rec record.Record, fact any) *Turn {
 // NewSession returns a session without records.
 func NewSession(env Env, key string) *Session {
 	s := &Session{
-		key:      key,
-		id:       tenant.ID(key),
-		store:    env.Store,
-		runner:   env.Runner,
-		host:     env.Host,
-		queueing: make(chan struct{}, 1),
-		state:    map[string]any{},
-		sizes:    map[string]int{},
-		index:    &index.Index{},
-		watchers: map[*Watcher]struct{}{},
+		key: key, id: tenant.ID(key), store: env.Store, runner: env.Runner, host: env.Host,
+		queueing: make(chan struct{}, 1), state: map[string]any{}, sizes: map[string]int{},
+		index: &index.Index{}, watchers: map[*Watcher]struct{}{},
 	}
 	s.alarms = alarm.NewGroup(&s.mu, s.reconcileLocked)
 	return s
