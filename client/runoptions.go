@@ -30,6 +30,7 @@ type runConfig struct {
 	parts         []*agentdv1.Part // behind the prompt
 	rawPayloads   bool
 	planMode      bool
+	conversation
 	// idempotencyKey is the caller's own, of a Run; "" stands for one of its own.
 	idempotencyKey string
 
@@ -248,7 +249,7 @@ func WithTurnID(id string) FollowOption {
 const maxTurnID = 128
 
 // WithInstruction adds a text to the instruction of every agent of a [Client.Run],
-// for this turn. At most 64 KiB.
+// for this turn; [WithInstructionMode] says where. At most 256 KiB.
 func WithInstruction(text string) TurnOption {
 	return option{useRun, func(c *runConfig) { c.instruction = text }}
 }
