@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -31,6 +32,7 @@ type runConfig struct {
 	rawPayloads   bool
 	planMode      bool
 	conversation
+	beforeCall func(context.Context, *ToolCall) // nil for none
 	// idempotencyKey is the caller's own, of a Run; "" stands for one of its own.
 	idempotencyKey string
 
@@ -205,6 +207,13 @@ func (c *runConfig) cancelsOnLeave() bool {
 // programs that pass events on.
 func WithFailureEvents() StreamOption {
 	return option{useStream, func(c *runConfig) { c.failureEvents = true }}
+}
+
+// WithBeforeCall has f run before the handler of each call that this run yields as [ToolCall], in the goroutine of the
+// handler, which waits for it: f may wait in turn until the caller has seen that event, or ctx ends. It is for programs
+// that show a call before it runs. Calls run at the same time, and so does f.
+func WithBeforeCall(f func(ctx context.Context, call *ToolCall)) FollowOption {
+	return option{useStream, func(c *runConfig) { c.beforeCall = f }}
 }
 
 // WithControl lets the caller end or cancel the run through control while it

@@ -90,7 +90,7 @@ func TestWhereOptionsApply(t *testing.T) {
 			client.WithBudget, client.WithOnBusy, client.WithOnDisconnect, client.WithInstruction, client.WithRawPayloads,
 			client.WithInstructionMode, client.WithAuthor, client.WithMetadata,
 		},
-		"Run Send Attach": {client.WithTools, client.WithControl, client.WithTurnID, client.WithOnLeave},
+		"Run Send Attach": {client.WithTools, client.WithControl, client.WithTurnID, client.WithOnLeave, client.WithBeforeCall},
 		"Run Send":        {client.WithParts, client.WithIdempotencyKey, client.WithInitialState, client.WithSessionBudget, client.WithLabels},
 		"Send":            {client.WithAgent},
 		"Run":             {client.WithSessionID, client.WithSessionOrNew, client.WithFork, client.WithSeedMessages},
