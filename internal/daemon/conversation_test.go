@@ -301,3 +301,55 @@ func TestRefusedConversation(t *testing.T) {
 		t.Errorf("%d sessions, want the one", len(list))
 	}
 }
+
+// TestSeedsAreCompacted: a history that the session began with is summarized as any other, also where the summary ends
+// within it.
+func TestSeedsAreCompacted(t *testing.T) {
+	t.Parallel()
+	summaries := 0
+	provider, url := fakeprovider.Start(t, func(ctx context.Context, c *fakeprovider.Call) fakeprovider.Reply {
+		if strings.Contains(string(c.Body), "You write the memory") {
+			summaries++
+			return fakeprovider.Reply{Text: []string{"they met"}, Usage: providertest.Usage{Prompt: 1, Completion: 2, Total: 3}}
+		}
+		return fakeprovider.Say("done")(ctx, c)
+	})
+	cfg := daemon.Config{Addr: "127.0.0.1:0", DataDir: t.TempDir(), Providers: daemon.Providers{AnthropicAPIKey: "k", AnthropicBaseURL: url}}
+	d, err := daemon.New(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := d.Start(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	c := wires(t, d)["gRPC"]
+	ex := execute(llm("root", "claude-x"), "go on").GetExecute()
+	ex.Agent.GetLlm().Compaction = &agentdv1.Compaction{AtShare: 0.5, ContextTokens: 2000}
+	ex.SessionId, ex.Create = new("chat"), true
+	long := strings.Repeat("x", 2000)
+	ex.SeedMessages = seeds("user: first "+long, "assistant: second "+long, "user: third "+long, "assistant: fourth")
+	turn := until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
+	if summaries != 1 {
+		t.Fatalf("%d summaries", summaries)
+	}
+	check := func(when string, want ...string) {
+		t.Helper()
+		_, said := saidIn(t, provider.Last())
+		if !strings.Contains(said[0], "they met") || strings.Contains(said[0], "first") || !slices.Equal(said[1:], want) {
+			t.Errorf("%s the model received %.300q", when, said)
+		}
+	}
+	check("at first", "assistant: fourth", "user: go on")
+	for _, e := range call(t, c.ListTurnEvents, &agentdv1.ListTurnEventsRequest{SessionId: "chat", TurnId: turn.GetId()}).GetEvents() {
+		if m := e.GetHistoryCompacted(); m != nil && m.GetThroughSeq() < 0 {
+			t.Errorf("compacted through %d", m.GetThroughSeq())
+		}
+	}
+	stop(t, d)
+	d = start(t, cfg)
+	c = wires(t, d)["gRPC"]
+	next := execute(nil, "more").GetExecute()
+	next.SessionId = new("chat")
+	until(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: next}).GetTurn(), agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
+	check("after a restart", "assistant: fourth", "user: go on", "assistant: done", "user: more")
+}
