@@ -36,7 +36,8 @@ type filling struct {
 // nor agent and which print objects and large numbers as Go does.
 func (n *node) fill(spec *record.Spec, state map[string]any) *filling {
 	f := &filling{
-		template: n.instruction, n: n, before: spec.Before, after: spec.After, mode: spec.Mode, values: map[string]string{},
+		template: n.instruction, n: n, before: spec.Before, after: spec.After, mode: spec.Mode,
+		values: map[string]string{},
 	}
 	if spec.Mode == agentdv1.InstructionMode_INSTRUCTION_MODE_REPLACE {
 		f.template = template{}

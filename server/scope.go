@@ -56,7 +56,8 @@ func mayStart(p principal.Principal, ex *agentdv1.RunRequest_ExecuteRequest, req
 			"and the turn continues with the tree of the session; or make the token with agents")
 	}
 	if field := widens(ex, p.Agents); field != "" {
-		return beyond("execute."+field, "the token is for the turns of session %q as it is: leave %s out", p.Session, field)
+		return beyond("execute."+field, "the token is for the turns of session %q as it is: leave %s out",
+			p.Session, field)
 	}
 	for i, tool := range ex.GetTools() {
 		if !p.Runs(tool.GetName()) {

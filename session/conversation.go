@@ -28,7 +28,8 @@ func (m *Manager) checkConversation(req *Request) error {
 	}
 	switch {
 	case len(req.Author) > maxAuthor:
-		return fault.Errorf(fault.LimitExceeded, "author has %d bytes, at most %d are allowed", len(req.Author), maxAuthor).
+		return fault.Errorf(fault.LimitExceeded, "author has %d bytes, at most %d are allowed",
+			len(req.Author), maxAuthor).
 			Breaking("author", fault.RuleRange).Over("author_bytes", maxAuthor, len(req.Author))
 	case req.Mode > agentdv1.InstructionMode_INSTRUCTION_MODE_APPEND && strings.TrimSpace(req.Instruction) == "":
 		return fault.Errorf(fault.Invalid,
@@ -77,8 +78,8 @@ func checkSeed(s *live.Session, n int) error {
 		return nil
 	}
 	return fault.Errorf(fault.Invalid,
-		"seed_messages are the history of a new session, and there is a session %q: leave them out, or name another session",
-		s.ID()).
+		"seed_messages are the history of a new session, and there is a session %q: "+
+			"leave them out, or name another session", s.ID()).
 		Breaking("seed_messages", fault.RuleExcluded)
 }
 

@@ -232,7 +232,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	if len(req.Seed) > 0 {
 		req.OnBusy = live.Reject // a new session is not busy
 	}
-	if err = checkSeed(s, len(req.Seed)); err != nil {
+	if err := checkSeed(s, len(req.Seed)); err != nil {
 		return nil, err
 	}
 	if _, err = s.NameTurn(ctx, req.TurnID); err != nil {
@@ -335,10 +335,10 @@ func (m *Manager) tryStart(
 	if err != nil {
 		return nil, false, err
 	}
-	if err = checkSeed(s, len(p.Started.Seed)); err != nil { // nobody else makes the session from here on
+	if err := checkSeed(s, len(p.Started.Seed)); err != nil { // nobody else makes the session from here on
 		return nil, false, err
 	}
-	if err = m.setLabels(ctx, s, p.Labels); err != nil {
+	if err := m.setLabels(ctx, s, p.Labels); err != nil {
 		return nil, false, err
 	}
 	d, err := s.Begin(ctx, p)

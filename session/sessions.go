@@ -49,7 +49,8 @@ func (n Names) check(labels map[string]string) error {
 // checkPairs checks labels, or what is bounded as they are.
 func checkPairs(field string, pairs map[string]string) error {
 	if len(pairs) > maxLabels {
-		return fault.Errorf(fault.LimitExceeded, "%s: %d of them, at most %d are allowed", field, len(pairs), maxLabels).
+		return fault.Errorf(fault.LimitExceeded, "%s: %d of them, at most %d are allowed",
+			field, len(pairs), maxLabels).
 			Breaking(field, fault.RuleRange).Over(field, maxLabels, len(pairs))
 	}
 	for k, v := range pairs {

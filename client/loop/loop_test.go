@@ -150,7 +150,7 @@ func TestRun(t *testing.T) {
 func TestRunFails(t *testing.T) {
 	b := newBench(t, looks)
 	agent := client.LLM("root", "scripted/m", client.Tools("look"))
-	ask := func(r loop.Request) (*loop.Response, error, int) {
+	ask := func(r loop.Request) (*loop.Response, int, error) {
 		t.Helper()
 		resp, err := loop.Run(t.Context(), b.clnt, agent, b.watched(r))
 		tries := 0
@@ -159,25 +159,25 @@ func TestRunFails(t *testing.T) {
 				tries++
 			}
 		}
-		return resp, err, tries
+		return resp, tries, err
 	}
-	resp, err, tries := ask(loop.Request{Prompt: "fail"})
+	resp, tries, err := ask(loop.Request{Prompt: "fail"})
 	if err == nil || resp == nil || resp.SessionID == "" || resp.Error != err.Error() || tries != 1 {
 		t.Errorf("a new session: %+v, %v, %d tries", resp, err, tries)
 	}
 	id := resp.SessionID
-	resp, err, tries = ask(loop.Request{SessionID: id, Prompt: "fail"})
+	resp, tries, err = ask(loop.Request{SessionID: id, Prompt: "fail"})
 	if err == nil || resp.SessionID != id || resp.Error != err.Error() || tries != 2 {
 		t.Errorf("a session: %+v, %v, %d tries", resp, err, tries)
 	}
-	resp, err, tries = ask(loop.Request{SessionID: id, ForkSession: true, Prompt: "fail"})
+	resp, tries, err = ask(loop.Request{SessionID: id, ForkSession: true, Prompt: "fail"})
 	if err == nil || resp.SessionID == id || resp.SessionID == "" || tries != 2 {
 		t.Errorf("a fork: %+v, %v, %d tries", resp, err, tries)
 	}
 	if forks := forksOf(t, b.clnt, id); forks != 1 {
 		t.Errorf("%d forks, want the one on which it was tried twice", forks)
 	}
-	resp, err, _ = ask(loop.Request{SessionID: "none", Prompt: "x"})
+	resp, _, err = ask(loop.Request{SessionID: "none", Prompt: "x"})
 	if !errors.Is(err, client.ErrSessionNotFound) || resp.SessionID != "none" || resp.Error == "" {
 		t.Errorf("no session: %+v, %v", resp, err)
 	}

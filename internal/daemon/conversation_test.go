@@ -125,7 +125,7 @@ func TestBegunConversation(t *testing.T) {
 			if m := turn.GetPendingToolCalls()[0].GetMetadata(); !maps.Equal(m, map[string]string{"dir_path": "/srv/a", "empty": ""}) || turn.GetAuthor() != "ann" {
 				t.Errorf("%v, restarted: %v: metadata %v of %q", mode, restarts, m, turn.GetAuthor())
 			}
-			turn = answerAll(t, c, turn)
+			answerAll(t, c, turn)
 			next := execute(nil, "more").GetExecute()
 			next.SessionId, next.InitialStateJson = new("chat"), `{"unset": "x"}`
 			answerAll(t, c, call(t, c.CreateTurn, &agentdv1.CreateTurnRequest{Execute: next}).GetTurn())
@@ -271,18 +271,20 @@ func TestRefusedConversation(t *testing.T) {
 		"a role":                           {func(ex *request) { ex.SeedMessages = seeds("user: x", "system: x") }, invalid, "execute.seed_messages[1].role"},
 		"an empty seed":                    {func(ex *request) { ex.SeedMessages = seeds("user: ") }, invalid, "execute.seed_messages[0].content"},
 		"a blank seed":                     {func(ex *request) { ex.SeedMessages = seeds("user:  ") }, invalid, "execute.seed_messages[0].content"},
-		"long seeds":                       {func(ex *request) { ex.SeedMessages = seeds("user: "+strings.Repeat("x", 600), "user: "+strings.Repeat("x", 600)) }, exceeded, "execute.seed_messages"},
-		"many seeds":                       {func(ex *request) { ex.SeedMessages = seeds(slices.Repeat([]string{"user: x"}, 513)...) }, invalid, "execute.seed_messages"},
-		"fork of nothing":                  {func(ex *request) { ex.Fork = true }, invalid, "execute.session_id"},
-		"fork of one that there is not":    {func(ex *request) { ex.SessionId, ex.Fork = new("none"), true }, none, ""},
-		"fork and create":                  {func(ex *request) { ex.SessionId, ex.Fork, ex.Create = &known, true, true }, invalid, "execute.create"},
-		"a mode that there is not":         {func(ex *request) { ex.Instruction, ex.InstructionMode = "x", 9 }, invalid, "execute.instruction_mode"},
-		"a mode of nothing":                {func(ex *request) { ex.InstructionMode = agentdv1.InstructionMode_INSTRUCTION_MODE_REPLACE }, invalid, "execute.instruction"},
-		"many labels":                      {func(ex *request) { ex.Labels = many }, invalid, "execute.labels"},
-		"an empty label":                   {func(ex *request) { ex.Labels = map[string]string{"a": ""} }, invalid, `execute.labels["a"]`},
-		"much metadata":                    {func(ex *request) { ex.Metadata = many }, invalid, "execute.metadata"},
-		"long metadata":                    {func(ex *request) { ex.Metadata = map[string]string{"a": strings.Repeat("x", 1025)} }, invalid, `execute.metadata["a"]`},
-		"a long author":                    {func(ex *request) { ex.Author = strings.Repeat("x", 257) }, invalid, "execute.author"},
+		"long seeds": {func(ex *request) {
+			ex.SeedMessages = seeds("user: "+strings.Repeat("x", 600), "user: "+strings.Repeat("x", 600))
+		}, exceeded, "execute.seed_messages"},
+		"many seeds":                    {func(ex *request) { ex.SeedMessages = seeds(slices.Repeat([]string{"user: x"}, 513)...) }, invalid, "execute.seed_messages"},
+		"fork of nothing":               {func(ex *request) { ex.Fork = true }, invalid, "execute.session_id"},
+		"fork of one that there is not": {func(ex *request) { ex.SessionId, ex.Fork = new("none"), true }, none, ""},
+		"fork and create":               {func(ex *request) { ex.SessionId, ex.Fork, ex.Create = &known, true, true }, invalid, "execute.create"},
+		"a mode that there is not":      {func(ex *request) { ex.Instruction, ex.InstructionMode = "x", 9 }, invalid, "execute.instruction_mode"},
+		"a mode of nothing":             {func(ex *request) { ex.InstructionMode = agentdv1.InstructionMode_INSTRUCTION_MODE_REPLACE }, invalid, "execute.instruction"},
+		"many labels":                   {func(ex *request) { ex.Labels = many }, invalid, "execute.labels"},
+		"an empty label":                {func(ex *request) { ex.Labels = map[string]string{"a": ""} }, invalid, `execute.labels["a"]`},
+		"much metadata":                 {func(ex *request) { ex.Metadata = many }, invalid, "execute.metadata"},
+		"long metadata":                 {func(ex *request) { ex.Metadata = map[string]string{"a": strings.Repeat("x", 1025)} }, invalid, `execute.metadata["a"]`},
+		"a long author":                 {func(ex *request) { ex.Author = strings.Repeat("x", 257) }, invalid, "execute.author"},
 	} {
 		ex := lookRequest("go")
 		r.change(ex)
