@@ -112,8 +112,9 @@ func (t *toolRunner) ask(ctx context.Context, c *call, q Question) (*Resolution,
 // raise asks the next question of the call, and returns it as it is then. A question that was asked before under its
 // number and is another one, since the tool knows by now what it has asked first, is passed over.
 func (t *toolRunner) raise(ctx context.Context, c *call, q Question) (in *Interaction, err error) {
+	kind := numberOf(string(q.Kind), "INTERACTION_KIND_", agentdv1.InteractionKind_value)
 	asked := &agentdv1.Interaction{
-		Kind:     agentdv1.InteractionKind(numberOf(string(q.Kind), "INTERACTION_KIND_", agentdv1.InteractionKind_value)),
+		Kind:     agentdv1.InteractionKind(kind),
 		Question: validUTF8(q.Text), Source: validUTF8(q.Source),
 	}
 	for _, choice := range q.Choices {

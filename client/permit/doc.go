@@ -1,7 +1,7 @@
 // Package permit decides whether a tool may do what a model asks for: the gate between
 // an agent and the computer of the client.
 //
-//	gate, err := permit.New(cfg, permit.Serialize(prompter))
+//	gate, err := permit.New(cfg, permit.InTurn(nil))
 //	err = gate.Check(ctx, permit.Request{
 //		Tool: "bash", Kind: permit.Command, Detail: "go test ./...", Effect: permit.Execute,
 //	})
@@ -41,5 +41,11 @@
 // It is care against accidents and against a model that is led astray, no sandbox: a program that is let through may
 // do anything.
 //
-// The package imports client/conf and a parser of shell scripts. It knows neither tools nor connections.
+// # Who is asked
+//
+// With [InTurn] a question is an interaction of the turn: the client's own [client.Prompter], a page, or another
+// terminal answers it, the first answer counts, and a restart loses none. Any other [Prompter] asks in this program.
+//
+// The package imports client, for the call that asks, client/conf and a parser of shell scripts. It knows neither tools
+// nor connections.
 package permit

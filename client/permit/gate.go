@@ -359,7 +359,10 @@ func (g *Gate) ask(ctx context.Context, q *query, why string) error {
 	} else {
 		d, err = g.prompter.AskApproval(ctx, ask)
 	}
-	if err != nil {
+	switch {
+	case errors.Is(err, ErrDenied):
+		return fmt.Errorf("%s(%s) is denied by a person: %w", q.Tool, shorten(q.Detail), err)
+	case err != nil:
 		return fmt.Errorf("%s(%s) was not run: nobody has answered: %w", q.Tool, shorten(q.Detail), err)
 	}
 	return g.apply(q, ask, d)

@@ -40,7 +40,8 @@ type PromptRequest struct {
 // Prompter asks a person.
 type Prompter interface {
 	// AskApproval returns what a person says. It is called concurrently, unless [Serialize] stands before it; ctx ends
-	// when the call does. An error refuses the call, and the model reads it.
+	// when the call does. An error refuses the call, and the model reads it; one that matches [ErrDenied] says why a
+	// person has said no.
 	AskApproval(ctx context.Context, req PromptRequest) (Decision, error)
 }
 

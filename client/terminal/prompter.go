@@ -44,7 +44,10 @@ func (p *Prompter) Prompt(ctx context.Context, in *client.Interaction) (*client.
 	if in.Refused != nil {
 		p.Say("This was refused: " + indented(in.Refused.Message))
 	}
-	if in.Kind == client.InteractionApproval {
+	switch {
+	case in.Kind == client.InteractionApproval && in.N > 0:
+		return p.permission(ctx, in)
+	case in.Kind == client.InteractionApproval:
 		return p.approval(ctx, in)
 	}
 	return p.question(ctx, in)
@@ -129,6 +132,11 @@ func (p *Prompter) Choose(ctx context.Context, before, text, question string, ke
 		return "", err
 	}
 	defer p.end()
+	return p.choose(ctx, before, text, question, keys)
+}
+
+// choose is Choose of the question that is open.
+func (p *Prompter) choose(ctx context.Context, before, text, question string, keys []string) (string, error) {
 	whole := visible(text)
 	shown, left := middle(whole)
 	hint := "Please answer " + strings.Join(keys, ", ")
@@ -154,6 +162,43 @@ func (p *Prompter) Choose(ctx context.Context, before, text, question string, ke
 			prompt = hint + ": "
 		}
 	}
+}
+
+// scopes are how far an approval holds that a tool asks for: the word, the key, and what is shown.
+var scopes = []struct{ word, key, shown string }{
+	{"once", "y", "[y]es"},
+	{"session", "s", "this for the [s]ession"},
+	{"session_verb", "v", "each command with this first word for it ([v])"},
+	{"session_tool", "t", "all of this [t]ool for it"},
+	{"always", "a", "this [a]lways"},
+}
+
+// permission asks what a tool asks that runs: whether it may do something, and how far that holds.
+func (p *Prompter) permission(ctx context.Context, i *client.Interaction) (*client.Resolution, error) {
+	before := Line(i.ToolName, maxName) + " asks: "
+	if i.Source != "" {
+		before = "[" + Line(i.Source, maxName) + "] " + before
+	}
+	words := map[string]string{"y": "once"}
+	question, keys := "Allow? [y]es, [n]o", []string{"y", "n"}
+	for _, s := range scopes[1:] {
+		if slices.Contains(i.Choices, s.word) {
+			words[s.key] = s.word
+			question, keys = question+", "+s.shown, append(keys, s.key)
+		}
+	}
+	text := i.Question
+	if text == "" {
+		text = string(i.ToolInput)
+	}
+	said, err := p.choose(ctx, before, text, question+": ", keys)
+	switch {
+	case err != nil:
+		return nil, err
+	case said == "n":
+		return client.Deny(""), nil
+	}
+	return &client.Resolution{Kind: client.ResolutionApproval, Scope: words[said]}, nil
 }
 
 // approval asks whether a tool may be called.

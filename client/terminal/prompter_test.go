@@ -81,17 +81,25 @@ var approval = &client.Interaction{
 // What a person types becomes the resolution.
 func TestPrompt(t *testing.T) {
 	question := &client.Interaction{Kind: client.InteractionClarification, Question: "Which one?", Choices: []string{"red", "blue"}}
+	raised := &client.Interaction{
+		Kind: client.InteractionApproval, AgentPath: []string{"desk"}, ToolName: "bash", Question: "run ls\x1b[2J", Source: "scout", N: 1,
+		Choices: []string{"once", "session", "session_verb", "always"},
+	}
 	for name, tc := range map[string]struct {
 		asked *client.Interaction
 		types string
 		want  string
 		shown string
 	}{
-		"yes":       {approval, "y\n", "approve:{}", "clerk wants to call refund {\"amount\":30}\nApprove? [y]es, [n]o, [e]dit the arguments: "},
-		"no":        {approval, "n\nnot today\n", `deny:{reason:"not today"}`, "Why? (may be empty) "},
-		"edit":      {approval, "e\n[1]\n{\"amount\": 5}\n", `approve:{tool_input:"{\"amount\": 5}"}`, "That is no JSON object"},
-		"choice":    {question, "2\n", `answer:"blue"`, "agent asks: Which one?\n  1. red\n  2. blue\n"},
-		"no answer": {question, "\n", `deny:{reason:"no answer"}`, ""},
+		"a tool: once":                {raised, "y\n", "approve:{scope:APPROVAL_SCOPE_ONCE}", "[scout] bash asks: run ls\\u001b[2J\nAllow? [y]es, [n]o, this for the [s]ession, each command with this first word for it ([v]), this [a]lways: "},
+		"a tool: no":                  {raised, "n\n", "deny:{}", ""},
+		"a tool: its verb":            {raised, "v\n", "approve:{scope:APPROVAL_SCOPE_SESSION_VERB}", ""},
+		"a tool: what is not offered": {raised, "t\ny\n", "approve:{scope:APPROVAL_SCOPE_ONCE}", "Please answer y, n, s, v, a: "},
+		"yes":                         {approval, "y\n", "approve:{}", "clerk wants to call refund {\"amount\":30}\nApprove? [y]es, [n]o, [e]dit the arguments: "},
+		"no":                          {approval, "n\nnot today\n", `deny:{reason:"not today"}`, "Why? (may be empty) "},
+		"edit":                        {approval, "e\n[1]\n{\"amount\": 5}\n", `approve:{tool_input:"{\"amount\": 5}"}`, "That is no JSON object"},
+		"choice":                      {question, "2\n", `answer:"blue"`, "agent asks: Which one?\n  1. red\n  2. blue\n"},
+		"no answer":                   {question, "\n", `deny:{reason:"no answer"}`, ""},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var shown strings.Builder

@@ -20,7 +20,7 @@ func speaker(path []string) string {
 
 // asked is what a person is asked.
 func asked(i *client.Interaction) string {
-	if i.Kind == client.InteractionApproval {
+	if i.Kind == client.InteractionApproval && i.Question == "" {
 		return fmt.Sprintf("asks to call %s %s", i.ToolName, Line(string(i.ToolInput), maxDetail))
 	}
 	return "asks: " + Line(i.Question, maxDetail)
@@ -29,7 +29,9 @@ func asked(i *client.Interaction) string {
 // Outcome says in a line what has become of an interaction.
 func Outcome(i *client.Interaction) string {
 	what := "the question"
-	if i.ToolName != "" {
+	if i.N > 0 {
+		what += ", " + Line(i.Question, maxDetail) + ","
+	} else if i.ToolName != "" {
 		what = "the call of " + Line(i.ToolName, maxDetail)
 	}
 	said := i.Resolution
@@ -40,6 +42,9 @@ func Outcome(i *client.Interaction) string {
 	case client.ResolutionApproval:
 		if said.ToolInput != nil {
 			return what + " was approved with other arguments: " + Line(string(said.ToolInput), maxDetail)
+		}
+		if said.Scope != "" && said.Scope != "once" {
+			return what + " was approved for: " + said.Scope
 		}
 		return what + " was approved"
 	case client.ResolutionDenial:

@@ -124,7 +124,7 @@ func TestChatOnTerminal(t *testing.T) {
 	}
 	term.Await(0, "> ")
 	says("one\n", "Heard one in call 1.", "> ")
-	says("please edit\n", `→ edit_file(new_string="total += x"`, "edit_file wants to write: ", "this [a]lways: ")
+	says("please edit\n", `→ edit_file(new_string="total += x"`, "edit_file asks: write ", "this [a]lways: ")
 	says("y\n", `← edit_file(replacements=1, status="edited")`, "Heard please edit", "> ")
 	if !strings.Contains(c.text("sum.go"), "+=") {
 		t.Error("the file is not edited")

@@ -200,4 +200,7 @@ var helps = map[string]string{
 	"interactions_status": "Only interactions that are so: pending, resolved, canceled or all.",
 	"interactions_resolve_text": "With approve, other arguments for the tool, a JSON object; " +
 		"with deny, why; with answer, the answer.",
+	"approval_scopes": ",once,session,session_verb,session_tool,always",
+	"interactions_resolve_scope": "With approve, how far the approval of what a tool asks holds: " +
+		"once, session, session_verb, session_tool or always.",
 }

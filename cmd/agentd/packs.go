@@ -164,8 +164,12 @@ func newPack(p *process, cfg *conf.Config, enabled tools.Builtins, known *skills
 func (k *pack) connect(p *process, cfg *conf.Config) (err error) {
 	ctx, stop := p.context()
 	defer stop()
+	var ask mcp.Elicitor
+	if p.tty.stdin && p.tty.stderr { // a person is there
+		ask = mcp.InTurn
+	}
 	notice := mcp.OnNotice(func(text string) { p.notef("%s", text) })
-	k.servers, err = mcp.Build(ctx, filepath.Join(cfg.Root, conf.Folder), k.permits, nil, notice)
+	k.servers, err = mcp.Build(ctx, filepath.Join(cfg.Root, conf.Folder), k.permits, ask, notice)
 	for _, s := range k.servers {
 		if s.Err != nil {
 			p.notef("the MCP server %s has failed: %v", s.Name, s.Err)

@@ -78,7 +78,7 @@ func TestCodingTask(t *testing.T) {
 	cmd := c.command("run", "coder.yaml", "Mend it")
 	term.Start(cmd)
 	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
-	term.Await(0, "edit_file wants to write: "+filepath.Join(c.dir, "sum.go"))
+	term.Await(0, "edit_file asks: write "+filepath.Join(c.dir, "sum.go"))
 	term.Await(0, "this [a]lways: ")
 	mark := term.Mark()
 	term.Type("x\n") // no answer
@@ -89,7 +89,7 @@ func TestCodingTask(t *testing.T) {
 	if err := cmd.Wait(); err != nil {
 		t.Fatal(err)
 	}
-	if n := strings.Count(term.Screen(), "wants to"); n != 1 {
+	if n := strings.Count(term.Screen(), "Allow?"); n != 1 {
 		t.Errorf("asked %d times:\n%s", n, term.Screen())
 	}
 	if got := c.text("sum.go"); got != strings.Replace(sumGo, "-=", "+=", 1) {
@@ -271,4 +271,37 @@ func TestKilledInACommand(t *testing.T) {
 	if got := c.text("ran"); strings.Count(got, "ran") != 1 {
 		t.Errorf("it ran %q", got)
 	}
+}
+
+// TestAnsweredElsewhere: what the gate asks at one terminal is answered from another one, and holds as far as that says;
+// the question is one of the session, with its own line in the list.
+func TestAnsweredElsewhere(t *testing.T) {
+	t.Parallel()
+	c := newCoder(t, "answers:\n  - calls: [{name: bash, args: {command: echo one}}]\n  - calls: [{name: bash, args: {command: echo two}}]\n"+
+		"  - text: \"Both ran.\"\n", `{"version": 1}`)
+	term := ttytest.Open(t)
+	cmd := c.command("run", "coder.yaml", "Go")
+	term.Start(cmd)
+	t.Cleanup(func() { _ = cmd.Process.Kill(); _ = cmd.Wait() })
+	term.Await(0, "bash asks: run echo one")
+	list := strings.Fields(lastLine(c.says(true, "interactions", "list")))
+	if len(list) < 7 || !strings.Contains(strings.Join(list, " "), "run echo one") {
+		t.Fatalf("listed %q", list)
+	}
+	out := c.says(true, "interactions", "resolve", list[1], list[0], "approve", "--scope", "session_verb")
+	if !strings.Contains(out, "was approved for: session_verb") {
+		t.Errorf("resolving says %q", out)
+	}
+	term.Await(0, "Both ran.")
+	if err := cmd.Wait(); err != nil {
+		t.Fatal(err)
+	}
+	if n := strings.Count(term.Screen(), "Allow?"); n != 1 || !strings.Contains(term.Screen(), "answered elsewhere") {
+		t.Errorf("asked %d times:\n%s", n, term.Screen())
+	}
+}
+
+func lastLine(text string) string {
+	lines := strings.Split(strings.TrimSpace(text), "\n")
+	return lines[len(lines)-1]
 }

@@ -190,6 +190,7 @@ type interactionsResolveCmd struct {
 	ID          string `arg:"" name:"INTERACTION" help:"The interaction."`
 	Decision    string `arg:"" name:"DECISION" enum:"approve,deny,answer" help:"One of approve, deny and answer."`
 	Text        string `arg:"" optional:"" name:"TEXT" help:"${interactions_resolve_text}"`
+	Scope       string `placeholder:"SCOPE" enum:"${approval_scopes}" default:"" help:"${interactions_resolve_scope}"`
 }
 
 // Help is shown below the flags.
@@ -202,6 +203,8 @@ Examples:
 
   agentd interactions resolve SESSION INTERACTION approve '{"amount": 5}'
 
+  agentd interactions resolve SESSION INTERACTION approve --scope session
+
   agentd interactions resolve SESSION INTERACTION deny "not on a Friday"
 
   agentd interactions resolve SESSION INTERACTION answer "the blue one"`
@@ -210,11 +213,15 @@ Examples:
 // Run resolves an interaction.
 func (c *interactionsResolveCmd) Run(p *process) error {
 	var said *client.Resolution
+	if c.Scope != "" && c.Decision != "approve" {
+		return usage("--scope goes with approve: agentd interactions resolve SESSION INTERACTION approve --scope SCOPE")
+	}
 	switch c.Decision {
 	case "approve":
 		if said = client.Approve(); c.Text != "" {
 			said.ToolInput = json.RawMessage(c.Text)
 		}
+		said.Scope = c.Scope
 	case "deny":
 		said = client.Deny(c.Text)
 	case "answer":

@@ -20,12 +20,12 @@ type order struct {
 
 // call is a tool call of the open turn.
 type call struct {
-	seq     int64
-	asks    bool // a person is asked
+	seq  int64
+	asks bool // a person is asked
 	// questions is the number of the last one that a client has raised, and raised are those that wait.
 	questions uint32
 	raised    map[uint32]bool
-	settled int64
+	settled   int64
 }
 
 var seed = maphash.MakeSeed()
@@ -150,8 +150,8 @@ func (o *order) resolve(rec record.Record, f *record.InteractionResolved) {
 	c := o.calls[f.ID]
 	if f.N > 0 && c != nil {
 		if c.settled > 0 || !c.raised[f.N] {
-			o.reportf(ruleCall, rec.Seq, "a question that waits", "it resolves question %d of tool call %q, which does not wait",
-				f.N, f.ID)
+			o.reportf(ruleCall, rec.Seq, "a question that waits",
+				"it resolves question %d of tool call %q, which does not wait", f.N, f.ID)
 		}
 		delete(c.raised, f.N)
 		return

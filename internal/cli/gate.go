@@ -17,7 +17,8 @@ type Gate struct{ turn atomic.Pointer[Turn] }
 // For says whose turn it is. It is called before the turn starts; a tool of the turn before may still ask.
 func (g *Gate) For(t *Turn) { g.turn.Store(t) }
 
-// AskApproval is that of permit.Prompter. It is called by one goroutine at a time, see permit.Serialize.
+// AskApproval is that of permit.Prompter. It is called by one goroutine at a time, see permit.Serialize. The question
+// becomes one of the turn, which its person sees as any other.
 func (g *Gate) AskApproval(ctx context.Context, r permit.PromptRequest) (permit.Decision, error) {
 	turn := g.turn.Load()
 	if turn == nil || turn.Person == nil {
@@ -27,7 +28,14 @@ func (g *Gate) AskApproval(ctx context.Context, r permit.PromptRequest) (permit.
 	if q == nil {
 		return permit.Deny, permit.ErrNoPrompter
 	}
-	d, err := q.permission(ctx, r)
+	return permit.InTurn(here{q}).AskApproval(ctx, r)
+}
+
+// here asks the person of a turn alone, since the daemon takes no questions of tools.
+type here struct{ q *questions }
+
+func (h here) AskApproval(ctx context.Context, r permit.PromptRequest) (permit.Decision, error) {
+	d, err := h.q.permission(ctx, r)
 	if errors.Is(err, terminal.ErrNobody) {
 		err = permit.ErrNoPrompter
 	}

@@ -222,7 +222,7 @@ func part(p *agentdv1.Part) string {
 
 // asks says what an interaction asks, on one line.
 func asks(i *agentdv1.Interaction) string {
-	if i.GetKind() == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL {
+	if i.GetKind() == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL && i.GetQuestion() == "" {
 		return i.GetToolName() + " " + line(i.GetToolInput(), maxDetail)
 	}
 	text := i.GetQuestion()

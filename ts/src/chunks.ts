@@ -155,7 +155,7 @@ export class Chunks {
     if (interaction.status !== "pending") {
       return [];
     }
-    if (interaction.kind !== "approval") {
+    if (interaction.kind !== "approval" || interaction.n > 0) {
       return [{ type: "data-interaction", id: interaction.id, data: interaction }];
     }
     this.approvals.set(interaction.id, interaction);
@@ -166,7 +166,7 @@ export class Chunks {
   #settled(interaction: Interaction): UIMessageChunk[] {
     const { id, toolCallId, status, resolution } = interaction;
     this.approvals.delete(id);
-    if (interaction.kind !== "approval") {
+    if (interaction.kind !== "approval" || interaction.n > 0) {
       return [{ type: "data-interaction", id, data: interaction }];
     }
     if (!this.#told.has(toolCallId)) {

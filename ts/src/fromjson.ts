@@ -188,6 +188,8 @@ export function interactionOf(json: i.InteractionJson): plain.Interaction {
     toolCallId: json.toolCallId ?? "",
     toolName: json.toolName ?? "",
     toolInput: json.toolInput ?? "",
+    source: json.source ?? "",
+    n: json.n ?? 0,
     createTime: dateOf(json.createTime),
     endTime: dateOf(json.endTime),
     expireTime: dateOf(json.expireTime),
@@ -198,8 +200,12 @@ export function interactionOf(json: i.InteractionJson): plain.Interaction {
 
 function resolutionOf({ approve, deny, answer }: i.ResolutionJson): plain.Resolution | undefined {
   if (approve !== undefined) {
-    const { toolInput } = approve;
-    return { approve: true, ...(toolInput === undefined ? {} : { toolInput: JSON.parse(toolInput) as JsonObject }) };
+    const { toolInput, scope } = approve;
+    return {
+      approve: true,
+      ...(toolInput === undefined ? {} : { toolInput: JSON.parse(toolInput) as JsonObject }),
+      ...(scope === undefined ? {} : { scope: wordOf("APPROVAL_SCOPE_", scope) }),
+    };
   }
   return deny === undefined
     ? answer === undefined

@@ -10,7 +10,7 @@ export type { ReconnectPolicy } from "./backoff.js";
 export type { TokenSource } from "./credential.js";
 export { AgentdError, type ErrorCode, type ErrorDetails, type ExceededLimit, type Violation } from "./errors.js";
 export type { AgentKind, AgentOutcome, End, Event, EventBase, EventBody, ToolCall } from "./events.js";
-export type { InteractionFilter, Interactions } from "./interactions.js";
+export type { InteractionFilter, Interactions, Question } from "./interactions.js";
 export type { JsonObject, JsonValue } from "./json.js";
 export {
   citedPart,
@@ -71,6 +71,7 @@ export {
 export type { EventsOptions, TurnFilter, Turns } from "./turns.js";
 export type {
   AbortedModelCall,
+  ApprovalScope,
   CacheWritePrice,
   CancelReceipt,
   Capabilities,

@@ -1,12 +1,13 @@
 // Interactions: what turns ask people.
 import { pageSizeOf } from "./amounts.js";
 import { interactionOf } from "./fromjson.js";
+import type { InteractionJson, InteractionKindJson } from "./gen/agentd/v1/interactions_pb.js";
 import type { ListInteractionsRequestJson } from "./gen/agentd/v1/sessions_pb.js";
-import { given } from "./json.js";
+import { enumOf, given, type Word } from "./json.js";
 import { resolutionOf } from "./prompts.js";
 import { newKey } from "./text.js";
 import { interactionStatusesOf } from "./tojson.js";
-import type { Interaction, InteractionStatus, Resolution } from "./types.js";
+import type { Interaction, InteractionKind, InteractionStatus, Resolution } from "./types.js";
 import { pages, required, type Unary } from "./unary.js";
 
 /** InteractionFilter says which questions to list; what is left out, or empty, narrows nothing. */
@@ -16,6 +17,17 @@ export interface InteractionFilter {
   /** How many to read with one request at most; left out, or 0: the server's own. */
   pageSize?: number | undefined;
   statuses?: readonly InteractionStatus[] | undefined;
+}
+
+/** Question is what a tool asks a person about its call. */
+export interface Question {
+  kind: InteractionKind;
+  /** At most 65,536 bytes; only an approval may have none. */
+  question?: string | undefined;
+  /** Answers to suggest; on an approval the scopes that mean something to the tool. */
+  choices?: readonly string[] | undefined;
+  /** In whose name it asks. */
+  source?: string | undefined;
 }
 
 /** Interactions looks at questions and answers them for people who watch no run. Each method throws an AgentdError. */
@@ -43,6 +55,27 @@ export class Interactions {
       const { interactions, nextPageToken } = await this.#unary("ListInteractions", { ...request, ...page });
       return { items: interactions, nextPageToken };
     }, interactionOf);
+  }
+
+  /**
+   * raise asks a person about a tool call that this client runs, as the n-th question of the call, from 1. The call's
+   * time stands still until it is resolved, which the run yields as `interaction_resolved`. A question of a number that
+   * was asked before stands, and is returned as it is now: whoever runs the call later gets what was said.
+   */
+  async raise(sessionId: string, toolCallId: string, n: number, question: Question): Promise<Interaction> {
+    const kind = enumOf("INTERACTION_KIND_", question.kind as Word<"INTERACTION_KIND_", InteractionKindJson>);
+    const { interaction } = await this.#unary("RaiseInteraction", {
+      sessionId,
+      toolCallId,
+      n,
+      interaction: given<InteractionJson>({
+        kind,
+        question: question.question,
+        choices: question.choices && [...question.choices],
+        source: question.source,
+      }),
+    });
+    return interactionOf(required(interaction, "an interaction"));
   }
 
   /**

@@ -1,4 +1,5 @@
 // The methods of agentd.v1.SessionService that this package calls, as JSON has their messages.
+import type * as i from "./gen/agentd/v1/interactions_pb.js";
 import type * as s from "./gen/agentd/v1/sessions_pb.js";
 
 /** Methods is what each method takes and returns. */
@@ -23,6 +24,7 @@ export interface Methods {
   ListTurnEvents: [s.ListTurnEventsRequestJson, s.ListTurnEventsResponseJson];
   ListTurns: [s.ListTurnsRequestJson, s.ListTurnsResponseJson];
   RemoveSharedState: [s.RemoveSharedStateRequestJson, s.RemoveSharedStateResponseJson];
+  RaiseInteraction: [i.RaiseInteractionRequestJson, i.RaiseInteractionResponseJson];
   ResolveInteraction: [s.ResolveInteractionRequestJson, s.ResolveInteractionResponseJson];
   SetSharedState: [s.SetSharedStateRequestJson, s.SetSharedStateResponseJson];
   SubmitToolResults: [s.SubmitToolResultsRequestJson, s.SubmitToolResultsResponseJson];

@@ -1,8 +1,8 @@
 // Questions of a turn to a person.
 import { persist, type ReconnectPolicy } from "./backoff.js";
 import { AgentdError, fromThrown } from "./errors.js";
-import type { ResolutionJson } from "./gen/agentd/v1/interactions_pb.js";
-import type { JsonObject } from "./json.js";
+import type { ApprovalScopeJson, ResolutionJson } from "./gen/agentd/v1/interactions_pb.js";
+import { enumOf, type JsonObject, type Word } from "./json.js";
 import { messageOf, newKey, wellFormed } from "./text.js";
 import type { Interaction, Resolution } from "./types.js";
 import { follows, orAborted } from "./wait.js";
@@ -28,9 +28,10 @@ export type Prompter = (
  * `{ approve: false }` and `{ answer: null }`: neither is a yes.
  */
 export function resolutionOf(resolution: Resolution, idempotencyKey: string): ResolutionJson {
-  const { approve, toolInput, deny, reason, answer } = resolution as {
+  const { approve, toolInput, scope, deny, reason, answer } = resolution as {
     approve?: unknown;
     toolInput?: JsonObject;
+    scope?: string;
     deny?: unknown;
     reason?: string;
     answer?: unknown;
@@ -38,7 +39,11 @@ export function resolutionOf(resolution: Resolution, idempotencyKey: string): Re
   const said = [approve, deny, answer].filter((one) => one !== undefined);
   if (said.length === 1 && approve === true) {
     const changed = toolInput === undefined ? {} : { toolInput: wellFormed(JSON.stringify(toolInput)) };
-    return { idempotencyKey, approve: changed };
+    const held =
+      scope === undefined
+        ? {}
+        : { scope: enumOf("APPROVAL_SCOPE_", scope as Word<"APPROVAL_SCOPE_", ApprovalScopeJson>) };
+    return { idempotencyKey, approve: { ...changed, ...held } };
   }
   if (said.length === 1 && deny === true) {
     return { idempotencyKey, deny: { reason: wellFormed(reason ?? "") } };

@@ -134,6 +134,9 @@ export interface Interaction {
   /** Of an approval: the tool, and its arguments as JSON. */
   readonly toolName: string;
   readonly toolInput: string;
+  /** Of what a tool asks that runs: in whose name, and the number among the questions of its call; 0 if no tool asks. */
+  readonly source: string;
+  readonly n: number;
   readonly createTime: Date | undefined;
   readonly endTime: Date | undefined;
   /** When the turn ends if nobody answers. */
@@ -144,10 +147,16 @@ export interface Interaction {
   readonly resolution: Resolution | undefined;
 }
 
+/** ApprovalScope is how far an approval holds that a tool asks for; the tool's client keeps what it says. */
+export type ApprovalScope = Open<"once" | "session" | "session_verb" | "session_tool" | "always">;
+
 /** Resolution is what a person says to an interaction. */
 export type Resolution =
-  /** Lets a tool be called, with other arguments than the model's if they are given. */
-  | { readonly approve: true; readonly toolInput?: JsonObject }
+  /**
+   * Lets a tool be called, with other arguments than the model's if they are given; or lets a tool that runs do what it
+   * asks, as far as the scope says, which is once if it is left out.
+   */
+  | { readonly approve: true; readonly toolInput?: JsonObject; readonly scope?: ApprovalScope }
   /** Refuses a tool call, or an answer; the model is told why. */
   | { readonly deny: true; readonly reason?: string }
   /** What the model is told. */

@@ -173,3 +173,35 @@ test("a person is asked once, though the daemon is killed meanwhile, and the ans
   assert.deepEqual([asked, paid], [1, [100]]);
   assert.equal(way.losing.get("ResolveInteraction"), 0);
 });
+
+test("a tool that runs asks a person, and learns how far the approval holds", async (t) => {
+  const { url } = await serve(t, scripts);
+  const asked: string[] = [];
+  const prompter: Prompter = (interaction) => {
+    const { kind, question, source, n, toolName, choices } = interaction;
+    asked.push(`${kind} ${question} ${source} ${n} ${toolName} ${choices.join()}`);
+    return { approve: true, scope: "session_tool" };
+  };
+  const agentd: Agentd = new Agentd(url, { prompter }).addTool("pay", {
+    description: "Pays",
+    input: z.object({ amount: z.number() }),
+    run: async ({ amount }, { sessionId, toolCallId }) => {
+      const question = { kind: "approval", question: `pay ${amount}`, choices: ["once", "session_tool"], source: "till" } as const;
+      let { resolution, id } = await agentd.interactions.raise(sessionId, toolCallId, 1, question);
+      while (resolution === undefined) {
+        await new Promise((done) => setTimeout(done, 20));
+        ({ resolution } = await agentd.interactions.get(sessionId, id));
+      }
+      const again = await agentd.interactions.raise(sessionId, toolCallId, 1, { kind: "input", question: "other?" });
+      assert.deepEqual([again.id, again.question, again.status], [id, "pay 100", "resolved"]);
+      return resolution;
+    },
+  });
+  const run = agentd.run({ agent: payer, prompt: "pay" });
+  assert.equal((await run.result()).text, '{"approve":true,"scope":"session_tool"}');
+  assert.deepEqual(asked, ["approval pay 100 till 1 pay once,session_tool"]);
+  await assert.rejects(
+    agentd.interactions.raise(run.sessionId!, "none", 1, { kind: "approval" }),
+    (err) => err instanceof AgentdError && err.code === "FAILED_PRECONDITION",
+  );
+});

@@ -21,10 +21,12 @@ func CheckResolution(call record.ToolCall, r *record.Resolution, l *limits.Limit
 	}
 	switch raised := call.Asks.N > 0; {
 	case r.Scope != 0 && !raised:
-		return fault.Errorf(fault.Invalid, "interaction %q: scope is for approvals that a client asks for", call.InteractionID()).
+		return fault.Errorf(fault.Invalid,
+			"interaction %q: scope is for approvals that a client asks for", call.InteractionID()).
 			Breaking("resolution.approve.scope", fault.RuleExcluded)
 	case r.Input != nil && raised:
-		return fault.Errorf(fault.Invalid, "interaction %q: the tool runs already, its arguments stand", call.InteractionID()).
+		return fault.Errorf(fault.Invalid,
+			"interaction %q: the tool runs already, its arguments stand", call.InteractionID()).
 			Breaking("resolution.approve.tool_input", fault.RuleExcluded)
 	}
 	switch approval := call.Asks.Kind == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL; {
@@ -62,7 +64,8 @@ const (
 // wrong.
 func CheckQuestion(q *record.Question, l *limits.Limits) error {
 	if q.N < 1 || q.N > maxQuestions {
-		return fault.Errorf(fault.Invalid, "n must be 1 to %d, it is %d", maxQuestions, q.N).Breaking("n", fault.RuleRange)
+		return fault.Errorf(fault.Invalid, "n must be 1 to %d, it is %d", maxQuestions, q.N).
+			Breaking("n", fault.RuleRange)
 	}
 	approval := q.Kind == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL
 	if q.Text == "" && !approval {

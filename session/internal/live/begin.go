@@ -114,11 +114,7 @@ func (s *Session) Begin(ctx context.Context, p Prompt) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock.Do(&s.mu, func() {
-		if s.create != nil {
-			s.create.Labels = p.Labels
-		}
-	})
+	lock.Do(&s.mu, func() { s.create.SetLabels(p.Labels) })
 	t := newTurn(s, id)
 	t.attempt = t.newAttempt()
 	t.spec, t.keys, t.snapshot = spec, p.Keys, maps.Clone(whole)

@@ -86,38 +86,18 @@ func (t *Turn) isOrTook(id string) bool { return t.id == id || slices.Contains(t
 
 // hasCall returns nil if the log has a call of a turn, or of the turn that took its prompt as a message.
 func (s *Session) hasCall(ctx context.Context, turnID, callID string) error {
-	id, exists := turnID, false
-	callers := map[string]bool{}
 	first, err := s.host.FirstRecord(ctx, s.key, turnID)
 	if err != nil {
 		return err
 	}
-	for rec, err := range s.records(ctx, first-1, ReadPage) {
-		if err != nil {
-			return err
-		}
-		exists = exists || rec.TurnID == turnID
-		if rec.Kind == record.KindTurnEnded && rec.TurnID == id {
-			break
-		}
-		if rec.Kind != record.KindEvent && rec.Kind != record.KindToolCall {
-			continue
-		}
-		fact, err := s.decode(rec)
-		if err != nil {
-			return err
-		}
-		if ev, ok := fact.(*record.Event); ok && ev.Injected == turnID {
-			id = rec.TurnID
-		}
-		if slices.ContainsFunc(record.CallsOf(fact), func(c record.ToolCall) bool { return c.ID == callID }) {
-			callers[rec.TurnID] = true
-		}
+	exists, made, err := s.past(ctx, first-1).HasCall(turnID, callID)
+	if err != nil {
+		return err
 	}
 	switch {
 	case !exists:
 		return fault.Errorf(fault.NotFound, "turn_id: session %q has no turn %q", s.id, turnID).OfTurn(turnID)
-	case !callers[id]:
+	case !made:
 		return errNoCall(turnID, callID)
 	}
 	return nil

@@ -7,7 +7,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/lock"
-	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/past"
 	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/position"
 	"github.com/apzuk3/agentd/session/internal/refusal"
@@ -103,36 +103,16 @@ func (s *Session) FindOver(ctx context.Context, w Wanted) (*Turn, error) {
 	}
 	t := newTurn(s, w.TurnID)
 	t.besideSeq, t.phase = first, phase.TurnEnded
-	id, exists, after := w.TurnID, false, int64(0)
+	after := int64(0)
 	if w.After != nil {
 		after = position.Record(*w.After)
 	}
-	for rec, err := range s.records(ctx, first-1, ReadPage) {
-		if err != nil {
-			return nil, err
-		}
-		exists = exists || rec.TurnID == w.TurnID
-		if rec.Kind != record.KindEvent && rec.Kind != record.KindTurnEnded && rec.Kind != record.KindTurnDropped {
-			continue
-		}
-		fact, err := s.decode(rec)
-		if err != nil {
-			return nil, err
-		}
-		switch f := fact.(type) {
-		case *record.TurnEnded:
-			t.ended = f
-		case *record.TurnDropped:
-			t.ended = f.End()
-		case *record.Event:
-			if f.Injected == w.TurnID {
-				id = rec.TurnID // whose end is the one to look for
-			}
-			continue
-		}
-		if rec.TurnID == id && rec.Seq >= after {
-			return t, nil
-		}
+	end, exists, err := s.past(ctx, first-1).End(w.TurnID, after)
+	if err != nil {
+		return nil, err
+	}
+	if t.ended = end; end != nil {
+		return t, nil
 	}
 	if !exists {
 		return nil, refusal.NoTurn(s.key, w.TurnID)
@@ -145,18 +125,12 @@ func (s *Session) FindOver(ctx context.Context, w Wanted) (*Turn, error) {
 // queuedSpec returns the spec of an injected prompt of the session's last turn.
 func (s *Session) queuedSpec(ctx context.Context, id string) (*record.Spec, error) {
 	began := lock.Get(&s.mu, func() int64 { return s.turn.startSeq })
-	for rec, err := range s.records(ctx, began, ReadPage) {
-		if err != nil {
-			return nil, err
-		}
-		if rec.Kind != record.KindTurnQueued || rec.TurnID != id {
-			continue
-		}
-		f := &record.TurnQueued{}
-		if err := logjson.Unmarshal(rec.Data, f); err != nil {
-			return nil, fmt.Errorf("session %s: record %d: %w", s.id, rec.Seq, err)
-		}
-		return f.ReadSpec()
+	spec, err := s.past(ctx, began).QueuedSpec(id)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("session %s: %w", s.id, err)
+	case spec != nil:
+		return spec, nil
 	}
 	return nil, refusal.NoTurn(s.key, id) // not reached: the log has what the session knows
 }
@@ -169,22 +143,16 @@ func (s *Session) WithResults(ctx context.Context, t *Turn) (*Turn, error) {
 	}
 	over := newTurn(s, t.id)
 	over.ended, over.phase = t.ended, phase.TurnEnded
-	for rec, err := range s.records(ctx, max(t.startSeq, 1)-1, ReadPage) {
-		if err != nil {
-			return nil, err
-		}
-		if rec.TurnID != t.id || rec.Kind != record.KindToolResult {
-			continue
-		}
-		fact, err := s.decode(rec)
-		if err != nil {
-			return nil, err
-		}
-		if res, ok := fact.(*record.ToolResult); ok {
-			over.results[res.CallID] = *res
-		}
+	var err error
+	if over.results, err = s.past(ctx, max(t.startSeq, 1)-1).Results(t.id); err != nil {
+		return nil, err
 	}
 	return over, nil
+}
+
+// past is the log after a sequence number.
+func (s *Session) past(ctx context.Context, after int64) past.Log {
+	return past.Log{Records: s.records(ctx, after, ReadPage), Decode: s.decode}
 }
 
 // CheckPosition refuses a session without turns, and a position that the session has not reached.

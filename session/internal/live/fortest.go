@@ -69,7 +69,8 @@ func (s *Session) checkTurnLocked(t *Turn) (wrong []string) {
 
 // check is CheckTimers for a call.
 func (p *pending) check(t *Turn) (wrong []string) {
-	waits := p.phase == phase.CallOffered && len(p.asks) == 0 || p.phase == phase.CallHandover || p.phase == phase.CallUnserved && !p.unserved
+	waits := p.phase == phase.CallOffered && len(p.asks) == 0 || p.phase == phase.CallHandover ||
+		p.phase == phase.CallUnserved && !p.unserved
 	is, may := p.alarm.IsSet(), waits || p.phase == phase.CallUnserved
 	if is && !may || !is && waits && t.runs() {
 		wrong = append(wrong, fmt.Sprintf("turn %s is %v: call %s is %v, its timer is set: %v",

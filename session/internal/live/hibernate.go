@@ -36,8 +36,8 @@ func (t *Turn) answered() int { return t.opened + len(t.results) }
 // hibernatesLocked reports whether a turn only waits for results, and may hibernate.
 func (s *Session) hibernatesLocked(t *Turn) bool {
 	a := t.attempt
-	return t.phase == phase.TurnRunning && t.stop == nil && !a.asleep.begun && a.awaited > 0 && a.awaited >= len(t.pending) &&
-		len(a.modelCalls)+a.held == 0 && a.asleep.busy != t.answered()
+	return t.phase == phase.TurnRunning && t.stop == nil && !a.asleep.begun && a.awaited > 0 &&
+		a.awaited >= len(t.pending) && len(a.modelCalls)+a.held == 0 && a.asleep.busy != t.answered()
 }
 
 // hibernateLocked lets the engine of a turn go, unless something is being written or another agent may work.

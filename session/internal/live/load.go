@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"iter"
-	"maps"
 	"slices"
 
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/internal/ownkeys"
 	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/tenant"
@@ -66,7 +66,7 @@ func (s *Session) subject(rec record.Record, fact any) *Turn {
 			t = newTurn(s, rec.TurnID)
 		}
 		t.attempt, t.waits = t.noAttempt(), nil
-		t.snapshot = maps.Clone(s.state)
+		t.snapshot = s.state.Copy()
 		writeState(t.snapshot, f.State)
 		return t
 	case *record.TurnQueued:
@@ -89,8 +89,10 @@ func (s *Session) subject(rec record.Record, fact any) *Turn {
 func NewSession(env Env, key string) *Session {
 	s := &Session{
 		key: key, id: tenant.ID(key), store: env.Store, runner: env.Runner, host: env.Host,
-		queueing: make(chan struct{}, 1), state: map[string]any{}, sizes: map[string]int{},
-		index: &index.Index{}, watchers: map[*Watcher]struct{}{},
+		queueing: make(chan struct{}, 1),
+		state:    ownkeys.New(),
+		index:    &index.Index{},
+		watchers: map[*Watcher]struct{}{},
 	}
 	s.alarms = alarm.NewGroup(&s.mu, s.reconcileLocked)
 	return s

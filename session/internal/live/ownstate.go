@@ -7,7 +7,6 @@ import (
 	"slices"
 
 	"github.com/apzuk3/agentd/session/internal/lock"
-	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
@@ -40,7 +39,7 @@ func (s *Session) sharedValues(state map[string]any) []store.SharedValue {
 
 // wholeState returns the session's own keys and the shared ones.
 func (s *Session) wholeState(ctx context.Context) (map[string]any, error) {
-	out := lock.Get(&s.mu, func() map[string]any { return maps.Clone(s.state) })
+	out := lock.Get(&s.mu, s.state.Copy)
 	for _, scope := range shared.ScopesOf(s.madeBy()) {
 		keys, err := s.store.SharedKeys.Now(ctx, scope)
 		if err != nil {
@@ -62,54 +61,11 @@ func writeState(state, delta map[string]any) {
 	}
 }
 
-// mergeStateLocked writes the session's own keys. The store keeps those of other scopes.
-func (s *Session) mergeStateLocked(delta map[string]any) {
-	for k, v := range delta {
-		if shared.ScopeOf(k) != "" {
-			continue
-		}
-		s.stateBytes -= s.sizes[k]
-		if v == nil {
-			delete(s.state, k)
-			delete(s.sizes, k)
-			continue
-		}
-		s.state[k], s.sizes[k] = v, sizeOf(k, v)
-		s.stateBytes += s.sizes[k]
-	}
-}
-
-func sizeOf(key string, v any) int {
-	data, err := logjson.Marshal(v)
-	if err != nil {
-		return 0 // the record that holds the same value does not marshal either
-	}
-	return shared.KeySize(key, data)
-}
-
 // ownFits refuses a delta that takes the session's own keys past their bounds.
 func (s *Session) ownFits(delta map[string]any) error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	var grow shared.Use
-	for k, v := range delta {
-		if shared.ScopeOf(k) != "" {
-			continue
-		}
-		before, had := s.sizes[k]
-		size := sizeOf(k, v)
-		switch {
-		case v == nil && had:
-			grow.Keys, grow.Bytes = grow.Keys-1, grow.Bytes-before
-		case v != nil && had:
-			grow.Bytes += size - before
-		case v != nil:
-			grow.Keys, grow.Bytes = grow.Keys+1, grow.Bytes+size
-		}
-	}
-	after := shared.Use{Keys: len(s.sizes) + grow.Keys, Bytes: s.stateBytes + grow.Bytes}
-	most := shared.Use{Keys: s.limits().MaxOwnKeys, Bytes: s.limits().MaxOwnBytes}
-	return shared.Fits("the session's own keys", grow, after, most)
+	return s.state.Fits(delta, shared.Use{Keys: s.limits().MaxOwnKeys, Bytes: s.limits().MaxOwnBytes})
 }
 
 // stateFits refuses a delta that takes the session, or a scope, past its bounds. It reserves nothing.

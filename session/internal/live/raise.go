@@ -82,8 +82,9 @@ func (s *Session) callToRaise(ctx context.Context, callID string, n uint32) (t *
 	case n <= p.raised:
 		return t, nil, nil
 	case n > p.raised+1:
-		return nil, nil, fault.Errorf(fault.Invalid, "n: the next question about tool call %q has the number %d, not %d",
-			callID, p.raised+1, n).Breaking("n", fault.RuleRange)
+		return nil, nil, fault.Errorf(fault.Invalid,
+			"n: the next question about tool call %q is number %d, not %d", callID, p.raised+1, n).
+			Breaking("n", fault.RuleRange)
 	}
 	p.raising = make(chan struct{})
 	return t, p, nil

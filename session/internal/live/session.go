@@ -10,6 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/alarm"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/ownkeys"
 	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/shared"
@@ -37,9 +38,7 @@ type Session struct {
 	owner       principal.Principal // who made it
 	seq         int64               // of the last durable record
 	lastAt      time.Time           // the time of that record
-	state       map[string]any
-	sizes       map[string]int // of the keys of state, in bytes
-	stateBytes  int            // their sum
+	state       *ownkeys.Keys
 	index       *index.Index
 	archived    bool              // it takes no new turns
 	create      *store.NewSession // to be made by its first append; nil once it is in the store
@@ -113,7 +112,7 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 		if f.SessionBudget != nil {
 			s.asked = *f.SessionBudget
 		}
-		s.mergeStateLocked(f.State)
+		s.state.Merge(f.State)
 	case *record.TurnResumed:
 		s.unclaimLocked()
 	case *record.TurnQueued:
@@ -124,7 +123,7 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 		t.enter(phase.TurnEnded)
 		close(t.done)
 	case *record.Event:
-		s.mergeStateLocked(f.State)
+		s.state.Merge(f.State)
 		if f.Injected != "" {
 			if q := s.unqueueLocked(f.Injected); q != nil {
 				q.enter(phase.TurnInjected)

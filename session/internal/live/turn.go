@@ -99,9 +99,9 @@ type pending struct {
 	phase     phase.Call
 	alarm     alarm.Alarm        // of the phase
 	owner     *Watcher           // whose client has the offer
-	recording *record.ToolResult // of phase.CallRecording: the result on its way
-	tried     chan struct{}      // of phase.CallRecording and phase.CallResolving: closed when the write has succeeded or failed
-	newer     int                // of phase.CallHandover: only clients of a higher Watcher.order get the offer; 0 is any
+	recording *record.ToolResult // of CallRecording: the result on its way
+	tried     chan struct{}      // of CallRecording and CallResolving: closed when the write has succeeded or failed
+	newer     int                // of CallHandover: only clients of a higher Watcher.order get the offer; 0 is any
 	leftAt    time.Time          // of newer: when the client with the offer left
 	unserved  bool               // no client has had the tool for unservedAfter; watchers are notified
 	raised    uint32             // the number of the last question that a client has raised

@@ -44,9 +44,13 @@ func (v *view) requests(slot int, in *index.Interaction) {
 	}})
 }
 
-// resolved renders that an interaction has ended.
+// resolved renders that an interaction has ended. A client that runs the call and has asked about it receives it also
+// if the turn is hidden.
 func (v *view) resolved(slot int, in *index.Interaction) {
-	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved{
+	if v.hidden() && !(in.Raised() && v.requested[in.Call.ID]) {
+		return
+	}
+	v.send(slot, v.turnID, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_InteractionResolved{
 		InteractionResolved: &agentdv1.InteractionResolved{Interaction: in.Proto()},
 	}})
 }
