@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -25,7 +26,8 @@ func (t *turn) instructed(n *node) bool {
 type filling struct {
 	template
 	n             *node
-	before, after string            // the server's text and the caller's for this turn
+	before, after string // the server's text and the caller's for this turn
+	mode          agentdv1.InstructionMode
 	values        map[string]string // of the keys; what is missing is absent
 }
 
@@ -33,8 +35,14 @@ type filling struct {
 // it is used. It takes the place of ADK's templates, whose errors name neither key
 // nor agent and which print objects and large numbers as Go does.
 func (n *node) fill(spec *record.Spec, state map[string]any) *filling {
-	f := &filling{template: n.instruction, n: n, before: spec.Before, after: spec.After, values: map[string]string{}}
-	for key := range n.instruction.uses {
+	f := &filling{
+		template: n.instruction, n: n, before: spec.Before, after: spec.After, mode: spec.Mode,
+		values: map[string]string{},
+	}
+	if spec.Mode == agentdv1.InstructionMode_INSTRUCTION_MODE_REPLACE {
+		f.template = template{}
+	}
+	for key := range f.uses {
 		if v, ok := state[key]; ok {
 			f.values[key] = stateText(v)
 		}
@@ -83,7 +91,8 @@ func (f *filling) check(most int) error {
 // layerBreak separates the texts of an instruction.
 const layerBreak = "\n\n"
 
-// text returns the whole instruction: the server's text, the agent's own, the caller's.
+// text returns the whole instruction: the server's text, then the agent's own and the caller's, which may come before
+// it or be there in its place.
 func (f *filling) text() string {
 	var own strings.Builder
 	own.Grow(f.size())
@@ -91,7 +100,11 @@ func (f *filling) text() string {
 		own.WriteString(s.text)
 		own.WriteString(f.values[s.key])
 	}
-	layers := slices.DeleteFunc([]string{f.before, own.String(), f.after},
+	layers := []string{f.before, own.String(), f.after}
+	if f.mode == agentdv1.InstructionMode_INSTRUCTION_MODE_PREPEND {
+		layers[1], layers[2] = layers[2], layers[1]
+	}
+	layers = slices.DeleteFunc(layers,
 		func(s string) bool { return strings.TrimSpace(s) == "" })
 	return strings.Join(layers, layerBreak)
 }

@@ -11,6 +11,7 @@ import (
 
 	"google.golang.org/genai"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/encoded"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session/record"
@@ -113,9 +114,10 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 		switch rec.Kind {
 		case record.KindTurnStarted:
 			var f struct {
-				Prompt string              `json:"prompt"`
-				Parts  record.Parts        `json:"parts"`
-				Alone  *record.AgentChange `json:"agent_started"`
+				Prompt string                  `json:"prompt"`
+				Parts  record.Parts            `json:"parts"`
+				Seed   []*agentdv1.SeedMessage `json:"seed"`
+				Alone  *record.AgentChange     `json:"agent_started"`
 			}
 			if err := unmarshal(rec.Data, &f); err != nil {
 				return open, fmt.Errorf("record %d: %w", rec.Seq, err)
@@ -123,6 +125,7 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 			if began = rec.Seq; began == startSeq && f.Alone != nil {
 				open.changed(*f.Alone)
 			}
+			h.addSeed(rec.Seq, f.Seed)
 			h.add(&item{seq: rec.Seq, author: user, content: userContent(f.Prompt, f.Parts)}, len(rec.Data))
 		case record.KindEvent:
 			s, err := decode(rec.Data)
@@ -168,6 +171,23 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 	}
 	return open, nil
 }
+
+// addSeed adds the messages that a session begins with. They come before its first record, the turn's start, whose size
+// includes theirs. All agents see what the assistant said as their own.
+func (h *history) addSeed(seq int64, seed []*agentdv1.SeedMessage) {
+	for i, m := range seed {
+		role := genai.Role(genai.RoleUser)
+		if m.GetRole() == seedAssistant {
+			role = genai.RoleModel
+		}
+		h.add(&item{
+			seq: seq - int64(len(seed)-i), author: user, content: genai.NewContentFromText(m.GetContent(), role),
+		}, 0)
+	}
+}
+
+// seedAssistant is the role of a seed message of a model.
+const seedAssistant = "assistant"
 
 // loggedEvent is an event of the running turn that the log already holds.
 type loggedEvent struct {

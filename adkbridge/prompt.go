@@ -91,7 +91,7 @@ func (h *history) afterLocked(seq int64) int {
 
 // addVisible adds one event if the agent sees it.
 func (p *prompt) addVisible(it *item, key promptKey) {
-	if it.compacted != nil || it.seq < p.since || it.content == nil || len(it.content.Parts) == 0 ||
+	if it.compacted != nil || p.since > 0 && it.seq < p.since || it.content == nil || len(it.content.Parts) == 0 ||
 		!visible(key.branch, it.branch) {
 		return
 	}

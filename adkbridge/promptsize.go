@@ -48,7 +48,7 @@ func (p *prompt) noteBefore(it *item, key promptKey) {
 	if it.response && it.context > 0 && it.author == key.agent && it.branch == key.branch {
 		p.context, p.counted = it.context, p.bytes
 	}
-	if n := len(p.points); it.author == user && n > 0 {
+	if n := len(p.points); it.author == user && it.content.Role != genai.RoleModel && n > 0 {
 		p.points[n-1].asks = true
 	}
 }

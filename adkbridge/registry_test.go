@@ -85,7 +85,7 @@ func TestFallbackNames(t *testing.T) {
 		"the agent's own":       {own: "gpt-4o", names: []string{"gpt-5", "openai/gpt-4o"}, code: codeTree, want: `root: fallback_models[1]: "openai/gpt-4o" is the agent's own model, "gpt-4o"`},
 		"the agent's own, long": {own: "openai/gpt-4o", names: []string{"gpt-4o"}, code: codeTree, want: `root: fallback_models[0]: "gpt-4o" is the agent's own model, "openai/gpt-4o"`},
 		"twice":                 {own: "gpt-4o", names: []string{"gpt-5", "gpt-5-mini", "openai/gpt-5"}, code: codeTree, want: `root: fallback_models[2]: "openai/gpt-5" is the same model as "gpt-5", which is listed before`},
-		"not known":             {own: "gpt-4o", names: []string{"gemini/gpt-4o"}, code: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, want: `root: model "gemini/gpt-4o": model: model "gemini/gpt-4o" is served by no provider`},
+		"not known":             {own: "gpt-4o", names: []string{"gemini/gpt-4o"}, code: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, want: `root: model "gemini/gpt-4o": model: unknown provider "gemini" (registered: [`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			tree := llm("root", func(a *agentdv1.LlmAgent) { a.Model = tc.own }, fallback(tc.names...), tools())

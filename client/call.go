@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"sync"
 
@@ -59,6 +60,14 @@ func (c *Call) AgentPath() []string {
 		return nil
 	}
 	return slices.Clone(c.req.GetAgentPath())
+}
+
+// Metadata returns what the caller of the turn tells its tools, and models do not see; see [WithMetadata].
+func (c *Call) Metadata() map[string]string {
+	if c == nil {
+		return nil
+	}
+	return maps.Clone(c.req.GetMetadata())
 }
 
 // Trace returns the trace that the call is part of, as the headers traceparent and tracestate of W3C's Trace Context

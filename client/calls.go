@@ -49,15 +49,17 @@ type toolRunner struct {
 type call struct {
 	req    *agentdv1.RunResponse_ToolCallRequest
 	stored bool // the server sends the results that it has recorded
-	turnID string
-	tool   *tool // nil: this client has none of that name
-	ctx    context.Context
-	cancel context.CancelCauseFunc
-	expire context.CancelFunc // ends the part of ctx that has the timeout
-	rouse  func() bool        // stops waiting for the end of ctx; set while the call waits for a handler
-	asks   *asking
-	over   atomic.Bool // the call has a result, or gets none from this run
-	taken  atomic.Bool // another client has sent the result
+	// yielded is set by start before the call may run.
+	yielded bool
+	turnID  string
+	tool    *tool // nil: this client has none of that name
+	ctx     context.Context
+	cancel  context.CancelCauseFunc
+	expire  context.CancelFunc // ends the part of ctx that has the timeout
+	rouse   func() bool        // stops waiting for the end of ctx; set while the call waits for a handler
+	asks    *asking
+	over    atomic.Bool // the call has a result, or gets none from this run
+	taken   atomic.Bool // another client has sent the result
 }
 
 func newToolRunner(ctx context.Context, r *run) *toolRunner {
@@ -104,6 +106,7 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 	// A call in t.calls was yielded before, also if its result is being stored.
 	if key := t.key(req); old == nil && !t.run.client.results.known(key) && !t.run.client.journal.has(key) {
 		t.run.deliver(eventOf(msg, toolCallOf(req)))
+		c.yielded = true
 	}
 
 	t.mu.Lock()
@@ -300,6 +303,9 @@ func (t *toolRunner) perform(c *call) {
 			memory.abandon(entry)
 		}
 	}()
+	if f := t.run.rc.beforeCall; f != nil && c.yielded && c.ctx.Err() == nil {
+		f(c.ctx, toolCallOf(c.req))
+	}
 	if c.ctx.Err() == nil {
 		msg = t.invoke(c)
 	}

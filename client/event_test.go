@@ -53,11 +53,13 @@ func filled(m protoreflect.Message, depth int) protoreflect.Message {
 	fields := m.Descriptor().Fields()
 	for i := range fields.Len() {
 		f := fields.Get(i)
-		if o := f.ContainingOneof(); f.IsMap() || o != nil && m.WhichOneof(o) != nil {
+		if o := f.ContainingOneof(); f.IsMap() && f.MapValue().Message() != nil || o != nil && m.WhichOneof(o) != nil {
 			continue
 		}
 		value := m.NewField(f)
 		switch {
+		case f.IsMap():
+			value.Map().Set(scalar(f.MapKey()).MapKey(), scalar(f.MapValue()))
 		case f.Message() != nil && depth == 0:
 			continue
 		case f.IsList() && f.Message() != nil:

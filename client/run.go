@@ -111,7 +111,11 @@ func (c *Client) startRun(ctx context.Context, req *agentdv1.RunRequest, rc *run
 	if rc.attach {
 		r.turn = rc.turnID
 	}
-	r.session.Store(&rc.sessionID)
+	id := rc.sessionID
+	if rc.fork {
+		id = "" // the server names the fork
+	}
+	r.session.Store(&id)
 	r.tools = newToolRunner(ctx, r)
 	r.asks = newPrompts(ctx, r)
 	r.streamCtx, r.abort = context.WithCancelCause(context.WithoutCancel(ctx))

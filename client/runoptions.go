@@ -1,6 +1,7 @@
 package client
 
 import (
+	"context"
 	"net/http"
 	"time"
 
@@ -30,6 +31,8 @@ type runConfig struct {
 	parts         []*agentdv1.Part // behind the prompt
 	rawPayloads   bool
 	planMode      bool
+	conversation
+	beforeCall func(context.Context, *ToolCall) // nil for none
 	// idempotencyKey is the caller's own, of a Run; "" stands for one of its own.
 	idempotencyKey string
 
@@ -206,6 +209,13 @@ func WithFailureEvents() StreamOption {
 	return option{useStream, func(c *runConfig) { c.failureEvents = true }}
 }
 
+// WithBeforeCall has f run before the handler of each call that this run yields as [ToolCall], in the goroutine of the
+// handler, which waits for it: f may wait in turn until the caller has seen that event, or ctx ends. It is for programs
+// that show a call before it runs. Calls run at the same time, and so does f.
+func WithBeforeCall(f func(ctx context.Context, call *ToolCall)) FollowOption {
+	return option{useStream, func(c *runConfig) { c.beforeCall = f }}
+}
+
 // WithControl lets the caller end or cancel the run through control while it
 // ranges over the events.
 func WithControl(control *Control) FollowOption {
@@ -248,7 +258,7 @@ func WithTurnID(id string) FollowOption {
 const maxTurnID = 128
 
 // WithInstruction adds a text to the instruction of every agent of a [Client.Run],
-// for this turn. At most 64 KiB.
+// for this turn; [WithInstructionMode] says where. At most 256 KiB.
 func WithInstruction(text string) TurnOption {
 	return option{useRun, func(c *runConfig) { c.instruction = text }}
 }

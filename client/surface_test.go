@@ -88,11 +88,12 @@ func TestWhereOptionsApply(t *testing.T) {
 		"New Run Send Attach":               {client.WithTimeout, client.WithConcurrency, client.WithToolTimeout, client.WithPrompter},
 		"New Run Send": {
 			client.WithBudget, client.WithOnBusy, client.WithOnDisconnect, client.WithInstruction, client.WithRawPayloads,
+			client.WithInstructionMode, client.WithAuthor, client.WithMetadata,
 		},
-		"Run Send Attach": {client.WithTools, client.WithControl, client.WithTurnID, client.WithOnLeave},
-		"Run Send":        {client.WithParts, client.WithIdempotencyKey, client.WithInitialState, client.WithSessionBudget},
+		"Run Send Attach": {client.WithTools, client.WithControl, client.WithTurnID, client.WithOnLeave, client.WithBeforeCall},
+		"Run Send":        {client.WithParts, client.WithIdempotencyKey, client.WithInitialState, client.WithSessionBudget, client.WithLabels},
 		"Send":            {client.WithAgent},
-		"Run":             {client.WithSessionID, client.WithSessionOrNew},
+		"Run":             {client.WithSessionID, client.WithSessionOrNew, client.WithFork, client.WithSeedMessages},
 		"Attach":          {client.WithAfterSeq, client.Observe},
 	} {
 		for _, option := range options {

@@ -2,6 +2,7 @@ package client
 
 import (
 	"encoding/json"
+	"maps"
 	"slices"
 	"time"
 
@@ -23,6 +24,8 @@ type ToolCall struct {
 	// Traceparent and Tracestate are the trace that the call is part of, as W3C's Trace Context has them; "" for
 	// none. The context of the tool's handler has it already, for OpenTelemetry.
 	Traceparent, Tracestate string
+	// Metadata are those of the turn; see [WithMetadata].
+	Metadata map[string]string
 }
 
 // ToolCallAnnounced is a tool call that another client is asked to run, or that has
@@ -103,6 +106,7 @@ func toolCallOf(m *agentdv1.RunResponse_ToolCallRequest) *ToolCall {
 		AgentPath:   m.GetAgentPath(),
 		Traceparent: m.GetTraceparent(),
 		Tracestate:  m.GetTracestate(),
+		Metadata:    maps.Clone(m.GetMetadata()),
 	}
 }
 

@@ -42,6 +42,9 @@ func (c *Client) prepare(
 		return nil, nil, errorf(ErrInvalidRequest,
 			"a run needs an agent, or the id of a session to continue (client.WithSessionID)")
 	}
+	if rc.fork && rc.sessionID == "" {
+		return nil, nil, errorf(ErrInvalidRequest, "client.WithFork needs the session to fork (client.WithSessionID)")
+	}
 	execute := rc.request(prompt)
 	if agent != nil {
 		if err := checkDepth(agent, 1); err != nil {
@@ -98,6 +101,7 @@ func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
 		Instruction:    c.instruction,
 		IdempotencyKey: cmp.Or(c.idempotencyKey, rand.Text()),
 	}
+	c.conversation.addTo(execute)
 	if c.grace > 0 {
 		execute.DisconnectGrace = durationpb.New(c.grace)
 	}

@@ -46,6 +46,8 @@ type Turn struct {
 	ID, SessionID string
 	// CreatedBy is the id of the principal whose prompt it is, as the server knows it.
 	CreatedBy string
+	// Author is who it is for, as the caller says; see [WithAuthor].
+	Author string
 	// Status is how it is.
 	Status TurnStatus
 	// StatusMessage is why it ended, when it did not end by itself, and ErrorCode the
@@ -98,6 +100,7 @@ func turnOf(m *agentdv1.Turn) *Turn {
 		ID:                  m.GetId(),
 		SessionID:           m.GetSessionId(),
 		CreatedBy:           m.GetCreatedBy(),
+		Author:              m.GetAuthor(),
 		Status:              TurnStatus(wordOf(m.GetStatus(), "TURN_STATUS_")),
 		StatusMessage:       m.GetStatusMessage(),
 		ErrorCode:           Code(m.GetErrorCode()),

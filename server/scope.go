@@ -55,6 +55,10 @@ func mayStart(p principal.Principal, ex *agentdv1.RunRequest_ExecuteRequest, req
 		return beyond("execute.agent", "the token allows no agent tree: leave agent out, "+
 			"and the turn continues with the tree of the session; or make the token with agents")
 	}
+	if field := widens(ex, p.Agents); field != "" {
+		return beyond("execute."+field, "the token is for the turns of session %q as it is: leave %s out",
+			p.Session, field)
+	}
 	for i, tool := range ex.GetTools() {
 		if !p.Runs(tool.GetName()) {
 			return beyond(fmt.Sprintf("execute.tools[%d]", i), "the token does not allow the tool %s, only %q",
@@ -62,6 +66,23 @@ func mayStart(p principal.Principal, ex *agentdv1.RunRequest_ExecuteRequest, req
 		}
 	}
 	return nil
+}
+
+// widens returns the field of a request that reaches beyond the turns of one session, or, unless agents is set, beyond
+// its tree; "" for none.
+func widens(ex *agentdv1.RunRequest_ExecuteRequest, agents bool) string {
+	switch {
+	case ex.GetFork():
+		return "fork"
+	case len(ex.GetLabels()) > 0:
+		return "labels"
+	case len(ex.GetMetadata()) > 0 && !agents:
+		return "metadata" // tools of others may trust it
+	case ex.GetInstructionMode() > agentdv1.InstructionMode_INSTRUCTION_MODE_APPEND && !agents:
+		return "instruction_mode"
+	default:
+		return ""
+	}
 }
 
 // mayRun refuses tools that are beyond the scope of a token.

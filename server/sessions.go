@@ -506,7 +506,7 @@ func turnOf(t *index.Turn) *agentdv1.Turn {
 		Id: t.ID, SessionId: t.SessionID, Status: turnStatuses[t.Status],
 		UserPrompt: t.Prompt, OutputText: cleanText(t.Output), Usage: t.Usage.Proto(), InjectedInto: t.Into,
 		CreateTime: stamp(t.Created), StartTime: stamp(t.Started), EndTime: stamp(t.Ended), AfterSeq: t.After,
-		Model: cleanText(t.Model), CreatedBy: t.By,
+		Model: cleanText(t.Model), CreatedBy: t.By, Author: t.Author,
 	}
 	out.StopReason = t.StopReason()
 	if t.End != nil && t.End.Code == agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED {
@@ -518,6 +518,7 @@ func turnOf(t *index.Turn) *agentdv1.Turn {
 	for _, c := range t.Open {
 		out.PendingToolCalls = append(out.PendingToolCalls, &agentdv1.RunResponse_ToolCallRequest{
 			SessionId: t.SessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
+			Metadata: t.Metadata,
 		})
 	}
 	for _, in := range t.Asking {

@@ -69,6 +69,10 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 			"execute.create without session_id: say under which id the session is to be made, "+
 				"or leave out both for one that the server names").
 			Breaking("execute.session_id", fault.RuleRequired)
+	case ex.GetCreate() && ex.GetFork():
+		return session.Request{}, fault.Errorf(codeInvalid,
+			"execute.create together with fork: only a session that there is can be forked").
+			Breaking("execute.create", fault.RuleExcluded).Breaking("execute.fork", fault.RuleExcluded)
 	case ex.GetDisconnectGrace() != nil && ex.GetOnDisconnect() != cancelTurn:
 		return session.Request{}, fault.Errorf(codeInvalid,
 			"execute.disconnect_grace is for on_disconnect ON_DISCONNECT_CANCEL, received %v", ex.GetOnDisconnect()).
@@ -102,6 +106,12 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		ToolTimeout: ex.GetToolTimeout().AsDuration(),
 		Raw:         ex.GetRawPayloads(),
 		PlanMode:    ex.GetPlanMode(),
+		Mode:        ex.GetInstructionMode(),
+		Seed:        ex.GetSeedMessages(),
+		Fork:        ex.GetFork(),
+		Labels:      ex.GetLabels(),
+		Author:      ex.GetAuthor(),
+		Metadata:    ex.GetMetadata(),
 	}
 	if ex.GetSessionBudget() != nil {
 		b := budgetOf(ex.GetSessionBudget())

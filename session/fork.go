@@ -1,6 +1,7 @@
 package session
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -26,6 +27,8 @@ type ForkRequest struct {
 	Names
 	// Once, if it has a key, keeps the request from making a second fork.
 	Once Once
+	// scope is that of the key; "" is scopeFork.
+	scope string
 }
 
 // ForkSession makes a session that begins with a copy of another session's log up to a position. The
@@ -36,7 +39,8 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (index.Sessi
 	if err := req.check(req.Labels); err != nil {
 		return index.Session{}, err
 	}
-	done, err := m.once(ctx, principal.Of(ctx).Key()+scopeFork, req.Once)
+	req.scope = principal.Of(ctx).Key() + cmp.Or(req.scope, scopeFork)
+	done, err := m.once(ctx, req.scope, req.Once)
 	if before, ok := errors.AsType[*Repeated](err); ok {
 		return m.finishFork(ctx, keyOf(ctx, before.SessionID))
 	}
@@ -90,7 +94,7 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 	}
 	f.Rows = rows
 	f.LastTurn, f.LastStatus, f.OpenTurn = x.Last, x.LastAs, x.OpenTurn()
-	f.Key = req.Once.names(principal.Of(ctx).Key()+scopeFork, f.Into.ID, "")
+	f.Key = req.Once.names(req.scope, f.Into.ID, "")
 	return f, nil
 }
 

@@ -142,6 +142,9 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 		return nil, err
 	}
 	defer m.admitted(req.by.Tenant)
+	if req.Fork {
+		return m.startOnFork(ctx, req)
+	}
 	return m.start(ctx, req)
 }
 
@@ -226,6 +229,12 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 		return nil, err
 	}
 	s := ref.Value
+	if len(req.Seed) > 0 {
+		req.OnBusy = live.Reject // a new session is not busy
+	}
+	if err := checkSeed(s, len(req.Seed)); err != nil {
+		return nil, err
+	}
 	if _, err = s.NameTurn(ctx, req.TurnID); err != nil {
 		return nil, err // before the request changes anything
 	}
@@ -239,7 +248,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	spec.Agent, req.warnings = agent, shared.AddWarnings(req.warnings, warnings...)
 	spec.Prompt, spec.Parts = req.Prompt, req.Parts
 	spec.Before, spec.After, spec.Raw = m.limits().Instruction, req.Instruction, req.Raw
-	spec.PlanMode = req.PlanMode
+	spec.PlanMode, spec.Mode = req.PlanMode, req.Mode
 	s.Limit(spec, req.Budget, req.SessionBudget)
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
 		return nil, err
@@ -301,6 +310,9 @@ func (m *Manager) tryStart(
 		}
 	}
 	if p.OnBusy != live.Reject {
+		if err := m.setLabels(ctx, s, p.Labels); err != nil {
+			return nil, false, err
+		}
 		t, err := s.Enqueue(ctx, p)
 		if !errors.Is(err, live.ErrIdle) {
 			return t, false, err
@@ -321,6 +333,12 @@ func (m *Manager) tryStart(
 	}
 	defer s.Unreserve()
 	if err != nil {
+		return nil, false, err
+	}
+	if err := checkSeed(s, len(p.Started.Seed)); err != nil { // nobody else makes the session from here on
+		return nil, false, err
+	}
+	if err := m.setLabels(ctx, s, p.Labels); err != nil {
 		return nil, false, err
 	}
 	d, err := s.Begin(ctx, p)

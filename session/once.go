@@ -25,6 +25,7 @@ const (
 	scopeTurn    = ":turn"
 	scopeSession = ":session"
 	scopeFork    = ":fork"
+	scopeTurnOn  = ":turn-on-fork" // the fork that a turn is to run on
 )
 
 // scopeUpdate is the scope of updates of sessions, which are made one at a time.

@@ -37,6 +37,10 @@ func newTurnStarted(spec *record.Spec, req Request) (*record.TurnStarted, error)
 		ToolTimeout:   req.ToolTimeout,
 		Raw:           spec.Raw,
 		PlanMode:      spec.PlanMode,
+		Mode:          spec.Mode,
+		Seed:          req.Seed,
+		Author:        req.Author,
+		Metadata:      req.Metadata,
 		By:            req.by.ID,
 		Trace:         req.trace,
 		Warnings:      req.warnings,
@@ -77,8 +81,18 @@ type Request struct {
 	// them is not empty.
 	Prompt string
 	Parts  record.Parts
-	// Instruction is appended to that of each agent, for this turn.
+	// Instruction is appended to that of each agent, for this turn, or goes where Mode says.
 	Instruction string
+	Mode        agentdv1.InstructionMode
+	// Seed is the history that a new session begins with, oldest first.
+	Seed []*agentdv1.SeedMessage
+	// Fork has the turn run on a fork of the session that SessionID names.
+	Fork bool
+	// Labels are set on the session. Those of a new one, or of a fork, are these alone.
+	Labels map[string]string
+	// Author is who the turn is for, as the caller says, and Metadata are for its tools alone.
+	Author   string
+	Metadata map[string]string
 	// InitialState are keys to set before the turn runs. Numbers may be of type
 	// json.Number, which keeps their digits.
 	InitialState map[string]any
@@ -140,6 +154,9 @@ func (m *Manager) checkRequest(req Request) error {
 			"tools without agent: send the agent tree too, or neither to run the session's last ones again").
 			Breaking("agent", fault.RuleRequired)
 	}
+	if err := m.checkConversation(&req); err != nil {
+		return err
+	}
 	if err := req.Budget.Check("budget"); err != nil {
 		return err
 	}
@@ -167,7 +184,7 @@ func (req *Request) prompt(spec *record.Spec) (live.Prompt, error) {
 	started, err := newTurnStarted(spec, *req)
 	return live.Prompt{
 		ID: req.TurnID, By: req.by, Spec: spec, Started: started, Keys: req.Keys, OnBusy: req.OnBusy,
-		Key: req.Once.names(req.by.Key()+scopeTurn, "", ""),
+		Labels: req.Labels, Key: req.Once.names(req.by.Key()+scopeTurn, "", ""),
 	}, err
 }
 

@@ -35,22 +35,31 @@ type Names struct {
 }
 
 func (n Names) check(labels map[string]string) error {
-	if len(labels) > maxLabels {
-		return fault.Errorf(fault.LimitExceeded, "labels: %d of them, at most %d are allowed", len(labels), maxLabels).
-			Breaking("labels", fault.RuleRange).Over("labels", maxLabels, len(labels))
-	}
-	for k, v := range labels {
-		if k == "" || len(k) > maxLabelBytes || len(v) > maxLabelValue || strings.Contains(k+v, "\x00") {
-			return fault.Errorf(fault.Invalid,
-				"labels[%.64q]: a key has 1 to %d bytes, a value at most %d, none of them 0",
-				k, maxLabelBytes, maxLabelValue).
-				Breaking("labels", fault.RuleRange)
-		}
+	if err := checkPairs("labels", labels); err != nil {
+		return err
 	}
 	if len(n.ClientRef) > maxClientRef || strings.Contains(n.ClientRef, "\x00") {
 		return fault.Errorf(fault.Invalid, "client_ref has %d bytes, at most %d are allowed, none of them 0",
 			len(n.ClientRef), maxClientRef).
 			Breaking("client_ref", fault.RuleRange)
+	}
+	return nil
+}
+
+// checkPairs checks labels, or what is bounded as they are.
+func checkPairs(field string, pairs map[string]string) error {
+	if len(pairs) > maxLabels {
+		return fault.Errorf(fault.LimitExceeded, "%s: %d of them, at most %d are allowed",
+			field, len(pairs), maxLabels).
+			Breaking(field, fault.RuleRange).Over(field, maxLabels, len(pairs))
+	}
+	for k, v := range pairs {
+		if k == "" || len(k) > maxLabelBytes || len(v) > maxLabelValue || strings.Contains(k+v, "\x00") {
+			return fault.Errorf(fault.Invalid,
+				"%s[%.64q]: a key has 1 to %d bytes, a value at most %d, none of them 0",
+				field, k, maxLabelBytes, maxLabelValue).
+				Breaking(field, fault.RuleRange)
+		}
 	}
 	return nil
 }

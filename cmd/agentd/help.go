@@ -127,9 +127,8 @@ var helps = map[string]string{
 		"Pings count; --model-timeout bounds a response of nothing else.",
 	"model_tries": "How often a model call is made at most when its provider fails before it has said anything; " +
 		"1 means no retries.",
-	"compact_at": "Share of a model's context window, such as 0.8, " +
-		"above which the beginning of a conversation is summarized, " +
-		"for agents that do not say themselves. Default: never.",
+	"compact_at": "Share of a model's context window above which the beginning of a conversation is summarized, " +
+		"for agents that do not say themselves; 0 is never.",
 
 	// backup, restore and check.
 	"backup_data": "Folder of the database, as agentd serve has it. Default: agentd in the user's data folder.",

@@ -22,7 +22,7 @@ type modelFlags struct {
 	ModelIdle    time.Duration `live:"" default:"5m" help:"${model_idle}"`
 	ModelTries   int           `live:"" default:"5" help:"${model_tries}"`
 
-	CompactAt float64 `live:"" placeholder:"SHARE" help:"${compact_at}"`
+	CompactAt float64 `live:"" default:"0.85" placeholder:"SHARE" help:"${compact_at}"`
 }
 
 // configure says it to a daemon.

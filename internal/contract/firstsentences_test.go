@@ -11,7 +11,7 @@ import (
 
 // api are the packages for programs that use agentd, and for those who write a provider or a store.
 var api = []string{
-	"agentdhost", "agentdtest", "client", "client/terminal", "client/conf", "client/console", "client/harness", "client/mcp", "client/memory", "client/permit", "client/skills", "client/tools",
+	"agentdhost", "agentdtest", "client", "client/terminal", "client/conf", "client/console", "client/harness", "client/loop", "client/mcp", "client/memory", "client/permit", "client/skills", "client/tools",
 	"model", "model/adapter", "model/anthropic", "model/gemini", "model/modeltest", "model/openai",
 	"session/store", "session/store/storetest",
 }

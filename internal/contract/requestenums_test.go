@@ -23,6 +23,7 @@ IncludeHistory: INCLUDE_HISTORY_ALL.
 PromptCache.Mode: As the provider does.
 ToolChoice.Mode: MODE_AUTO.
 InteractionStatus: Never sent.
+InstructionMode: INSTRUCTION_MODE_APPEND.
 Tool.Effect: It is not known, and counts as an effect.
 `
 

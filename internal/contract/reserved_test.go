@@ -15,7 +15,7 @@ import (
 // the range of numbers, and the name, if it has one already. A field takes its line away
 // when it is added.
 const reserved = `
-RunRequest.ExecuteRequest 23-29
+RunRequest.ExecuteRequest 29
 RunRequest.ExecuteRequest 31 agent_ref
 RunResponse 15 lineage
 RunResponse 34 goal

@@ -466,6 +466,22 @@ func TestSessionTokens(t *testing.T) {
 			t.Errorf("%s with a token: %v", m.Name(), got)
 		}
 	}
+	for field, change := range map[string]func(ex *agentdv1.RunRequest_ExecuteRequest){
+		"fork":     func(ex *agentdv1.RunRequest_ExecuteRequest) { ex.Fork = true },
+		"labels":   func(ex *agentdv1.RunRequest_ExecuteRequest) { ex.Labels = map[string]string{"a": "b"} },
+		"metadata": func(ex *agentdv1.RunRequest_ExecuteRequest) { ex.Metadata = map[string]string{"a": "b"} },
+		"instruction_mode": func(ex *agentdv1.RunRequest_ExecuteRequest) {
+			ex.Instruction, ex.InstructionMode = "x", agentdv1.InstructionMode_INSTRUCTION_MODE_REPLACE
+		},
+	} {
+		ex := execute(nil, "hi").GetExecute()
+		ex.SessionId = new(own.GetSessionId())
+		change(ex)
+		_, err := c.CreateTurn(t.Context(), connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: ex}))
+		if e := details(t, err); e.GetCode() != agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED || e.GetViolations()[0].GetField() != "execute."+field {
+			t.Errorf("a turn with %s: %v", field, e)
+		}
+	}
 	if turns := call(t, c.ListTurns, &agentdv1.ListTurnsRequest{}).GetTurns(); len(turns) != 2 || turns[0].GetSessionId() != own.GetSessionId() || turns[0].GetCreatedBy() != "shop" {
 		t.Errorf("a token lists %v", turns)
 	}

@@ -145,6 +145,8 @@ var rooms = []room{
 		knows: "skills as folders, and the tools that load them; neither instructions nor connections"},
 	{path: "client/tools", floor: 3, may: []string{"client", "client/conf", "client/internal/gated", "client/permit", "internal/plainfile", "internal/toolcmd", "github.com/itchyny/gojq"}, tests: []string{"agentdtest"},
 		knows: "files, search, the shell, the web and plans, as tools; neither people nor connections to a daemon"},
+	{path: "client/loop", floor: 2, may: []string{"client", gen}, tests: []string{"agentdtest"},
+		knows: "turns as chat orchestrators ask for them; neither tools nor connections"},
 	{path: "client/mcp", floor: 3, may: []string{"client", "client/internal/gated", "client/permit", "internal/backoff", "github.com/google/jsonschema-go", "github.com/modelcontextprotocol/go-sdk", "golang.org/x/oauth2"},
 		tests: []string{"agentdtest", "client/conf"},
 		knows: "MCP servers as tools of a client; neither the gate's rules, nor who is asked, nor the daemon"},

@@ -157,11 +157,12 @@ func (r *Registry) Route(name string) (provider, id string, err error) {
 		return before, after, nil
 	}
 	if provider = r.routes.of(name); provider == "" {
-		return "", "", &model.Error{
-			Kind: model.KindUnavailable, Provider: "model",
-			Message: fmt.Sprintf("model %q is served by no provider that this server has; it has: %s", name,
-				strings.Join(r.names(), ", ")),
+		msg := fmt.Sprintf("model %q is served by no provider that this server has; it has: %s", name,
+			strings.Join(r.names(), ", "))
+		if before, _, ok := strings.Cut(name, "/"); ok {
+			msg = fmt.Sprintf("unknown provider %q (registered: %v)", before, r.names())
 		}
+		return "", "", &model.Error{Kind: model.KindUnavailable, Provider: "model", Message: msg}
 	}
 	return provider, name, nil
 }

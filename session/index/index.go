@@ -94,14 +94,14 @@ func (x *Index) noteTurn(rec record.Record, fact any) []*Turn {
 	case *record.TurnQueued:
 		t = x.add(rec)
 		t.Prompt, t.recorded = said(f.Prompt, f.Parts), rowPending
-		t.By, t.Warnings = f.By, f.Warnings
+		t.began(&f.TurnStarted)
 		return []*Turn{t}
 	case *record.TurnStarted:
 		if t == nil {
 			t = x.add(rec)
 		}
 		t.Prompt, t.Started, t.recorded = said(f.Prompt, f.Parts), rec.Time, rowOpen
-		t.By, t.Warnings = f.By, f.Warnings
+		t.began(f)
 		x.Last, x.LastAs = t.ID, rowOpen
 		return []*Turn{t}
 	case *record.Event:
@@ -142,7 +142,7 @@ func (x *Index) add(rec record.Record) *Turn {
 
 // over lets go of a turn that is over, and of those whose prompts it has taken up.
 func (x *Index) over(t *Turn, at time.Time, end *record.TurnEnded) []*Turn {
-	t.Ended, t.End, t.Open = at, end, nil
+	t.Ended, t.End, t.Open, t.Metadata = at, end, nil, nil
 	switch {
 	case end.Completed:
 		t.recorded = rowSucceeded

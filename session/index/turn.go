@@ -117,6 +117,9 @@ type Turn struct {
 	// out.
 	By       string           `json:"by,omitempty"`
 	Warnings []record.Warning `json:"warnings,omitempty"`
+	// Author and Metadata are those of record.TurnStarted; of Metadata only a turn that is not over has any.
+	Author   string            `json:"author,omitempty"`
+	Metadata map[string]string `json:"metadata,omitempty"`
 
 	recorded string // the status of its row
 }
@@ -142,6 +145,11 @@ func readTurn(r store.Row) (*Turn, error) {
 	err := logjson.Unmarshal(r.Data, t)
 	t.SessionID, t.Status, t.recorded = r.SessionID, overAs[r.Status], r.Status
 	return t, err
+}
+
+// began notes what the first record of a turn says besides its prompt.
+func (t *Turn) began(f *record.TurnStarted) {
+	t.By, t.Warnings, t.Author, t.Metadata = f.By, f.Warnings, f.Author, f.Metadata
 }
 
 func (t *Turn) event(ev *record.Event) {
@@ -170,12 +178,16 @@ func (t *Turn) StructuredOutput() string { return logjson.Structured(t.Output) }
 func (t *Turn) size() int {
 	// A value of one digit takes two bytes as JSON and eleven in a message.
 	const structured = 6
-	n := len(t.Prompt) + len(t.Output)
+	n := len(t.Prompt) + len(t.Output) + len(t.Author)
 	if t.Structured {
 		n += structured * len(t.Output)
 	}
+	metadata := 0
+	for k, v := range t.Metadata {
+		metadata += len(k) + len(v)
+	}
 	for _, c := range t.Open {
-		n += c.Size()
+		n += c.Size() + metadata
 	}
 	for _, in := range t.Asking {
 		n += in.Call.Size()

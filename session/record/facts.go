@@ -18,7 +18,7 @@ import (
 func (f *TurnStarted) ReadSpec() (*Spec, error) {
 	spec := &Spec{
 		Prompt: f.Prompt, Parts: f.Parts, Before: f.Before, After: f.After, Raw: f.Raw, PlanMode: f.PlanMode,
-		Agent: &agentdv1.Agent{}, Pinned: true,
+		Mode: f.Mode, Agent: &agentdv1.Agent{}, Pinned: true,
 	}
 	opts := protojson.UnmarshalOptions{DiscardUnknown: true}
 	if err := opts.Unmarshal(f.Agent, spec.Agent); err != nil {
@@ -45,6 +45,8 @@ type Spec struct {
 	Tools []*agentdv1.Tool
 	// Before and After are texts around the instruction of each agent: the server's and the caller's.
 	Before, After string
+	// Mode says where After goes; 0 is APPEND.
+	Mode agentdv1.InstructionMode
 	// Budget is what the turn may spend.
 	Budget Budget
 	// SessionBudget is what the session may spend; it counts from its beginning. It is that of the turn's
@@ -85,9 +87,16 @@ type TurnStarted struct {
 	Agent json.RawMessage `json:"agent"`
 	// Tools are protobuf JSON, one each.
 	Tools []json.RawMessage `json:"tools,omitempty"`
-	// Before and After are those of the Spec.
-	Before string `json:"before,omitempty"`
-	After  string `json:"after,omitempty"`
+	// Before, After and Mode are those of the Spec.
+	Before string                   `json:"before,omitempty"`
+	After  string                   `json:"after,omitempty"`
+	Mode   agentdv1.InstructionMode `json:"instruction_mode,omitempty"`
+	// Seed is the history that the session begins with, oldest first.
+	Seed []*agentdv1.SeedMessage `json:"seed,omitempty"`
+	// Author is who the turn is for, as the caller says.
+	Author string `json:"author,omitempty"`
+	// Metadata are for the tools of the turn; models do not see them.
+	Metadata map[string]string `json:"metadata,omitempty"`
 	// State are the keys the client set, without those of scope temp.
 	State map[string]any `json:"state,omitempty"`
 	// Temp are the keys of scope temp that the client set: a turn that goes on after a restart needs them

@@ -126,10 +126,10 @@ func (p Parts) CheckSize(name, text string, beside, most int) *fault.Error {
 
 // WithoutParts is what a session keeps of the start of a turn that is over.
 func (f *TurnStarted) WithoutParts() *TurnStarted {
-	if len(f.Parts) == 0 {
+	if len(f.Parts) == 0 && len(f.Seed) == 0 {
 		return f
 	}
 	kept := *f
-	kept.Parts = nil
+	kept.Parts, kept.Seed = nil, nil
 	return &kept
 }

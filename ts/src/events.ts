@@ -67,6 +67,8 @@ export interface ToolCall {
   /** The trace that a call for this client is part of, as W3C's Trace Context has it; not set for none. */
   readonly traceparent?: string;
   readonly tracestate?: string;
+  /** RunOptions.metadata of the turn, in a call for this client; not set for none. */
+  readonly metadata?: Readonly<Record<string, string>>;
 }
 
 /** EventBody is what an event is about; its type says which, in the protocol's words. */

@@ -123,6 +123,7 @@ export function turnOf(json: s.TurnJson): plain.Turn {
     errorCode: json.errorCode === undefined ? undefined : codeOf(json.errorCode),
     userPrompt: json.userPrompt ?? "",
     createdBy: json.createdBy ?? "",
+    author: json.author ?? "",
     outputText: json.outputText ?? "",
     usage: usageOf(json.usage),
     createTime: dateOf(json.createTime),
@@ -154,9 +155,9 @@ export function structuredOf(text = ""): Pick<plain.Turn, "structuredOutput" | "
 
 /** callOf is a call, or a notice of one. */
 export function callOf(json: m.RunResponse_ToolCallRequestJson): ToolCall {
-  const { toolCallId = "", toolName = "", toolInput = "", agentPath = [], traceparent, tracestate } = json;
-  const trace = { ...(traceparent && { traceparent }), ...(tracestate && { tracestate }) };
-  return { toolCallId, toolName, toolInput, agentPath, ...trace };
+  const { toolCallId = "", toolName = "", toolInput = "", agentPath = [], traceparent, tracestate, metadata } = json;
+  const more = { ...(traceparent && { traceparent }), ...(tracestate && { tracestate }), ...(metadata && { metadata }) };
+  return { toolCallId, toolName, toolInput, agentPath, ...more };
 }
 
 export function receiptOf(json: m.CancelReceiptJson | undefined): plain.CancelReceipt | undefined {

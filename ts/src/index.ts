@@ -24,7 +24,7 @@ export {
   type ProviderToolUse,
   type RawPayloadReceived,
 } from "./modelevents.js";
-export type { AgentdOptions, AttachOptions, Budget, Keys, RunOptions, WatchOptions } from "./options.js";
+export type { AgentdOptions, AttachOptions, Budget, Keys, RunOptions, SeedMessage, WatchOptions } from "./options.js";
 export { ToolOutput, type Part, type ResultPart } from "./parts.js";
 export type { Prompter } from "./prompts.js";
 export type { Result, Run } from "./run.js";

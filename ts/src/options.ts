@@ -117,6 +117,13 @@ export interface Budget {
   wallTimeMs?: number | undefined;
 }
 
+/** SeedMessage is a message of a conversation that was held elsewhere. */
+export interface SeedMessage {
+  role: "user" | "assistant";
+  /** Not empty. */
+  content: string;
+}
+
 /** RunOptions describes a turn. */
 export interface RunOptions extends WatchOptions {
   /** What the user says; may be left out where there are parts. */
@@ -144,8 +151,23 @@ export interface RunOptions extends WatchOptions {
    * has is CONFLICT, unless idempotencyKey makes it the same run. Left out: the server names the turn.
    */
   turnId?: string | undefined;
-  /** A text behind the instruction of every agent of the turn, at most 65,536 bytes. */
+  /** A text behind the instruction of every agent of the turn, or where instructionMode says, at most 262,144 bytes. */
   instruction?: string | undefined;
+  /** Where instruction goes: behind an agent's own, before it, or in its place; the server's is first. Default: append. */
+  instructionMode?: "append" | "prepend" | "replace" | undefined;
+  /**
+   * The history of a new session, oldest first: models read it before the prompt. At most 512, together not longer than
+   * a prompt may be. A session that there is refuses it.
+   */
+  seedMessages?: readonly SeedMessage[] | undefined;
+  /** Runs the turn on a fork of the session that sessionId names, which stays as it is; the run has the fork's id. */
+  fork?: boolean | undefined;
+  /** Labels of the session, as sessions.create has them. A session that there is keeps its others. */
+  labels?: Readonly<Record<string, string>> | undefined;
+  /** Who the turn is for, such as the writer of a message of a chat; nobody checks it. */
+  author?: string | undefined;
+  /** For the tools of the turn, see ToolContext.metadata; models do not see it. Bounded as labels are. */
+  metadata?: Readonly<Record<string, string>> | undefined;
   /**
    * State to begin with. An integer beyond 2⁵³ that JavaScript has no number for can be said as JSON.rawJSON, where
    * there is that.
@@ -190,6 +212,9 @@ export function requestOf(
   if (o.create === true && (o.sessionId ?? "") === "") {
     throw new AgentdError("INVALID_REQUEST", "create makes the session that sessionId names: there is no sessionId");
   }
+  if (o.fork === true && (o.sessionId ?? "") === "") {
+    throw new AgentdError("INVALID_REQUEST", "fork runs on a fork of the session that sessionId names: there is no sessionId");
+  }
   if (agent === undefined && (o.sessionId ?? "") === "") {
     throw new AgentdError("INVALID_REQUEST", "a run needs an agent, or the sessionId of a session to continue");
   }
@@ -219,6 +244,12 @@ function messageFor(o: RunOptions, agent: AgentJson | undefined, tools: ToolJson
       onBusy: enumOf("ON_BUSY_", o.onBusy),
       onDisconnect: enumOf("ON_DISCONNECT_", o.onDisconnect),
       instruction: wellFormed(o.instruction ?? ""),
+      instructionMode: enumOf("INSTRUCTION_MODE_", o.instructionMode),
+      seedMessages: (o.seedMessages ?? []).map(({ role, content }) => ({ role, content: wellFormed(content) })),
+      fork: o.fork,
+      labels: { ...o.labels },
+      author: o.author,
+      metadata: { ...o.metadata },
       create: o.create,
       turnId: o.turnId,
       agent,

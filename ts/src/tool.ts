@@ -17,6 +17,7 @@ export interface Asked {
   toolInput: string;
   traceparent?: string;
   tracestate?: string;
+  metadata?: Readonly<Record<string, string>>;
   /** The session's state as the run has seen it. */
   state: Readonly<JsonObject>;
 }
@@ -97,7 +98,7 @@ export class Tool {
       input = checked.value;
     }
     const delta = new Map<string, string>(); // values as JSON text
-    const { toolCallId, sessionId, agentPath, state, traceparent, tracestate } = asked;
+    const { toolCallId, sessionId, agentPath, state, traceparent, tracestate, metadata = {} } = asked;
     const trace = { ...(traceparent && { traceparent }), ...(tracestate && { tracestate }) };
     const getState = (key: string) => {
       const text = delta.get(key);
@@ -107,7 +108,7 @@ export class Tool {
     const setState = (key: string, value: JsonValue) => {
       delta.set(key, jsonText(value));
     };
-    const returned = await this.#definition.run(input, { toolCallId, sessionId, agentPath, ...trace, signal, getState, setState });
+    const returned = await this.#definition.run(input, { toolCallId, sessionId, agentPath, metadata, ...trace, signal, getState, setState });
     const { output, parts } = returned instanceof ToolOutput ? returned : new ToolOutput(returned, []);
     const value = output === undefined && parts.length > 0 ? "" : textOf(output);
     const result: ToolResult = { output: value };

@@ -15,6 +15,8 @@ export interface ToolContext {
   /** The trace that the call is part of, as the headers of W3C's Trace Context have it; not set for none. */
   readonly traceparent?: string;
   readonly tracestate?: string;
+  /** What the caller of the turn tells its tools, and models do not see; see RunOptions.metadata. */
+  readonly metadata: Readonly<Record<string, string>>;
   /** Aborted when nobody waits for the call any more: it was cancelled or took too long, or the run is over. */
   readonly signal: AbortSignal;
   /**

@@ -71,6 +71,8 @@ export interface Turn {
   readonly userPrompt: string;
   /** Whose prompt it is, as the server knows them. */
   readonly createdBy: string;
+  /** Who it is for, as the caller says; see RunOptions.author. */
+  readonly author: string;
   /** What the last agent said at last. */
   readonly outputText: string;
   readonly usage: Usage | undefined;

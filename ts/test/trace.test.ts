@@ -10,7 +10,7 @@ test("a tool is told the trace of its call, and a call without one has none", as
   const fetch = fetching({
     createTurn: () => ({ turn: { id: "t", sessionId: "s" } }),
     async *watchTurn() {
-      yield { event: { seq: 1n, turnId: "t", response: { case: "toolCall", value: { ...call, toolCallId: "traced", ...trace } } } };
+      yield { event: { seq: 1n, turnId: "t", response: { case: "toolCall", value: { ...call, toolCallId: "traced", ...trace, metadata: { dir: "/a" } } } } };
       yield { event: { seq: 2n, turnId: "t", response: { case: "toolCall", value: { ...call, toolCallId: "plain" } } } };
       yield { event: { seq: 3n, turnId: "t", response: { case: "end", value: { completed: true } } } };
     },
@@ -22,8 +22,8 @@ test("a tool is told the trace of its call, and a call without one has none", as
   const called = new Promise<void>((resolve) => {
     agentd.addTool("work", {
       description: "Works",
-      run: (_, { toolCallId, traceparent, tracestate }) => {
-        told[toolCallId] = { traceparent, tracestate };
+      run: (_, { toolCallId, traceparent, tracestate, metadata }) => {
+        told[toolCallId] = { traceparent, tracestate, metadata };
         if (Object.keys(told).length === 2) {
           resolve();
         }
@@ -38,5 +38,5 @@ test("a tool is told the trace of its call, and a call without one has none", as
     }
   }
   await called;
-  assert.deepEqual(told, { traced: trace, plain: { traceparent: undefined, tracestate: undefined } });
+  assert.deepEqual(told, { traced: { ...trace, metadata: { dir: "/a" } }, plain: { traceparent: undefined, tracestate: undefined, metadata: {} } });
 });

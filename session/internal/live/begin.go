@@ -30,6 +30,8 @@ type Prompt struct {
 	Keys keys.Of
 	// OnBusy says what happens when the session already runs a turn.
 	OnBusy agentdv1.OnBusy
+	// Labels are those of a session that the turn makes.
+	Labels map[string]string
 	// Key is the idempotency key under which the turn is stored; nil for none.
 	Key *store.Key
 }
@@ -112,6 +114,7 @@ func (s *Session) Begin(ctx context.Context, p Prompt) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
+	lock.Do(&s.mu, func() { s.create.SetLabels(p.Labels) })
 	t := newTurn(s, id)
 	t.attempt = t.newAttempt()
 	t.spec, t.keys, t.snapshot = spec, p.Keys, maps.Clone(whole)

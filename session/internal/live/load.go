@@ -88,11 +88,7 @@ func (s *Session) subject(rec record.Record, fact any) *Turn {
 // NewSession returns a session without records.
 func NewSession(env Env, key string) *Session {
 	s := &Session{
-		key:      key,
-		id:       tenant.ID(key),
-		store:    env.Store,
-		runner:   env.Runner,
-		host:     env.Host,
+		key: key, id: tenant.ID(key), store: env.Store, runner: env.Runner, host: env.Host,
 		queueing: make(chan struct{}, 1),
 		state:    ownkeys.New(),
 		index:    &index.Index{},

@@ -60,7 +60,7 @@ func (v *view) request(c record.ToolCall) *agentdv1.RunResponse {
 	return &agentdv1.RunResponse{Response: &agentdv1.RunResponse_ToolCall{
 		ToolCall: &agentdv1.RunResponse_ToolCallRequest{
 			SessionId: v.sessionID, ToolCallId: c.ID, ToolName: c.Name, ToolInput: string(c.Input), AgentPath: c.Path,
-			Traceparent: below.Parent, Tracestate: below.State,
+			Traceparent: below.Parent, Tracestate: below.State, Metadata: v.metadata,
 		},
 	}}
 }

@@ -47,8 +47,9 @@ func (v *view) provided(p *record.Provided, ev *record.Event) *agentdv1.Provider
 
 func (v *view) compacted(c *record.Compacted, ev *record.Event) *agentdv1.HistoryCompacted {
 	m := &agentdv1.HistoryCompacted{
-		SessionId: v.sessionID, AgentPath: ev.Path, Summary: c.Summary, ThroughSeq: position.Of(c.Through+1, 0) - 1,
-		Reason: agentdv1.HistoryCompacted_REASON_SHARE, PromptTokens: c.Prompt, ContextTokens: c.Window,
+		SessionId: v.sessionID, AgentPath: ev.Path, Summary: c.Summary,
+		ThroughSeq: position.Of(max(c.Through, 0)+1, 0) - 1, // seed messages have no position
+		Reason:     agentdv1.HistoryCompacted_REASON_SHARE, PromptTokens: c.Prompt, ContextTokens: c.Window,
 	}
 	if c.Overflow {
 		m.Reason = agentdv1.HistoryCompacted_REASON_OVERFLOW

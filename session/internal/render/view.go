@@ -52,6 +52,7 @@ type rendered struct {
 	usage     record.Usage
 	output    string // the output, if it is structured
 	trace     tracecontext.Context
+	metadata  map[string]string // for the tools
 }
 
 // begin makes the view render another turn from its beginning, and returns what it has kept of
@@ -167,7 +168,7 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 	switch f := fact.(type) {
 	case *record.TurnStarted:
 		v.begin(rec.TurnID)
-		v.trace = f.Trace
+		v.trace, v.metadata = f.Trace, f.Metadata
 		v.begun(f.Warnings)
 		if v.whole {
 			v.state(position.State, f.State)

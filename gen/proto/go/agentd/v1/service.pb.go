@@ -3510,8 +3510,8 @@ type RunRequest_ExecuteRequest struct {
 	// that the first one has started, from its beginning. The same key with other
 	// content is ERROR_CODE_CONFLICT. Keys are kept as long as their sessions.
 	IdempotencyKey string `protobuf:"bytes,18,opt,name=idempotency_key,json=idempotencyKey,proto3" json:"idempotency_key,omitempty"`
-	// Put behind the instruction of every agent, for this turn alone. It is text,
-	// without placeholders.
+	// Put behind the instruction of every agent, or where instruction_mode says, for
+	// this turn alone. It is text, without placeholders.
 	Instruction string `protobuf:"bytes,19,opt,name=instruction,proto3" json:"instruction,omitempty"`
 	// More of what the user says, behind user_prompt, which may then be empty. A
 	// file that no model of the tree takes is refused before the turn is recorded.
@@ -3523,6 +3523,30 @@ type RunRequest_ExecuteRequest struct {
 	// Tool.effect), is not asked of a client; its result tells the model so. It holds
 	// for all agents of the tree.
 	PlanMode bool `protobuf:"varint,22,opt,name=plan_mode,json=planMode,proto3" json:"plan_mode,omitempty"`
+	// The history that a new session begins with, oldest first: models read it before
+	// the prompt, as if it had been said here. Not for a session that there is, forks
+	// included, which is ERROR_CODE_INVALID_REQUEST. The texts together are bounded as
+	// user_prompt is.
+	SeedMessages []*SeedMessage `protobuf:"bytes,23,rep,name=seed_messages,json=seedMessages,proto3" json:"seed_messages,omitempty"`
+	// Forks the session that session_id names, as ForkSession does without a
+	// through_seq, and runs the turn on the fork; ExecuteResponse has its id. The
+	// session itself stays as it is, also one that runs a turn. Not together with
+	// create. A request that is refused leaves no fork, and a repeat with its
+	// idempotency_key makes no second one.
+	Fork bool `protobuf:"varint,24,opt,name=fork,proto3" json:"fork,omitempty"`
+	// Where instruction goes. PREPEND and REPLACE need one.
+	InstructionMode InstructionMode `protobuf:"varint,25,opt,name=instruction_mode,json=instructionMode,proto3,enum=agentd.v1.InstructionMode" json:"instruction_mode,omitempty"`
+	// Labels of the session, as in CreateSessionRequest. A session that there is gets
+	// them in place of those of the same keys and keeps its others; a fork gets these
+	// alone.
+	Labels map[string]string `protobuf:"bytes,26,rep,name=labels,proto3" json:"labels,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
+	// Who the turn is for, such as the writer of a message of a chat. The caller says
+	// so, and nobody checks it: created_by is who the server knows it from. Turn.author
+	// has it.
+	Author string `protobuf:"bytes,27,opt,name=author,proto3" json:"author,omitempty"`
+	// What the turn's tools are told besides their arguments, see
+	// ToolCallRequest.metadata. Models do not see it.
+	Metadata map[string]string `protobuf:"bytes,28,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	// Makes the session that session_id names, if there is none, under that id;
 	// one that there is is continued. Only for a request that starts a turn, with a
 	// session_id. An id under which a session is made has 1 to 128 of A-Z, a-z, 0-9
@@ -3690,6 +3714,48 @@ func (x *RunRequest_ExecuteRequest) GetPlanMode() bool {
 		return x.PlanMode
 	}
 	return false
+}
+
+func (x *RunRequest_ExecuteRequest) GetSeedMessages() []*SeedMessage {
+	if x != nil {
+		return x.SeedMessages
+	}
+	return nil
+}
+
+func (x *RunRequest_ExecuteRequest) GetFork() bool {
+	if x != nil {
+		return x.Fork
+	}
+	return false
+}
+
+func (x *RunRequest_ExecuteRequest) GetInstructionMode() InstructionMode {
+	if x != nil {
+		return x.InstructionMode
+	}
+	return InstructionMode_INSTRUCTION_MODE_UNSPECIFIED
+}
+
+func (x *RunRequest_ExecuteRequest) GetLabels() map[string]string {
+	if x != nil {
+		return x.Labels
+	}
+	return nil
+}
+
+func (x *RunRequest_ExecuteRequest) GetAuthor() string {
+	if x != nil {
+		return x.Author
+	}
+	return ""
+}
+
+func (x *RunRequest_ExecuteRequest) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
 }
 
 func (x *RunRequest_ExecuteRequest) GetCreate() bool {
@@ -4038,7 +4104,7 @@ type RunResponse_ExecuteResponse struct {
 
 func (x *RunResponse_ExecuteResponse) Reset() {
 	*x = RunResponse_ExecuteResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	mi := &file_agentd_v1_service_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4050,7 +4116,7 @@ func (x *RunResponse_ExecuteResponse) String() string {
 func (*RunResponse_ExecuteResponse) ProtoMessage() {}
 
 func (x *RunResponse_ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[34]
+	mi := &file_agentd_v1_service_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4091,7 +4157,7 @@ type RunResponse_HeartbeatResponse struct {
 
 func (x *RunResponse_HeartbeatResponse) Reset() {
 	*x = RunResponse_HeartbeatResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[35]
+	mi := &file_agentd_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4103,7 +4169,7 @@ func (x *RunResponse_HeartbeatResponse) String() string {
 func (*RunResponse_HeartbeatResponse) ProtoMessage() {}
 
 func (x *RunResponse_HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[35]
+	mi := &file_agentd_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4146,14 +4212,16 @@ type RunResponse_ToolCallRequest struct {
 	// started the turn had none and the server makes none.
 	Traceparent string `protobuf:"bytes,10,opt,name=traceparent,proto3" json:"traceparent,omitempty"`
 	// The vendors' part of it.
-	Tracestate    string `protobuf:"bytes,11,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
+	Tracestate string `protobuf:"bytes,11,opt,name=tracestate,proto3" json:"tracestate,omitempty"`
+	// ExecuteRequest.metadata of the turn.
+	Metadata      map[string]string `protobuf:"bytes,12,rep,name=metadata,proto3" json:"metadata,omitempty" protobuf_key:"bytes,1,opt,name=key" protobuf_val:"bytes,2,opt,name=value"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunResponse_ToolCallRequest) Reset() {
 	*x = RunResponse_ToolCallRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[36]
+	mi := &file_agentd_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4165,7 +4233,7 @@ func (x *RunResponse_ToolCallRequest) String() string {
 func (*RunResponse_ToolCallRequest) ProtoMessage() {}
 
 func (x *RunResponse_ToolCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[36]
+	mi := &file_agentd_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4230,6 +4298,13 @@ func (x *RunResponse_ToolCallRequest) GetTracestate() string {
 	return ""
 }
 
+func (x *RunResponse_ToolCallRequest) GetMetadata() map[string]string {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
+}
+
 // OutputChunk is a piece of an agent's text. Text arrives exactly once: the
 // chunks of one agent that are not thoughts, joined, are the model's text.
 type RunResponse_OutputChunk struct {
@@ -4253,7 +4328,7 @@ type RunResponse_OutputChunk struct {
 
 func (x *RunResponse_OutputChunk) Reset() {
 	*x = RunResponse_OutputChunk{}
-	mi := &file_agentd_v1_service_proto_msgTypes[37]
+	mi := &file_agentd_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4265,7 +4340,7 @@ func (x *RunResponse_OutputChunk) String() string {
 func (*RunResponse_OutputChunk) ProtoMessage() {}
 
 func (x *RunResponse_OutputChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[37]
+	mi := &file_agentd_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4356,7 +4431,7 @@ type RunResponse_ErrorResponse struct {
 
 func (x *RunResponse_ErrorResponse) Reset() {
 	*x = RunResponse_ErrorResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[38]
+	mi := &file_agentd_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4368,7 +4443,7 @@ func (x *RunResponse_ErrorResponse) String() string {
 func (*RunResponse_ErrorResponse) ProtoMessage() {}
 
 func (x *RunResponse_ErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[38]
+	mi := &file_agentd_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4473,7 +4548,7 @@ type RunResponse_EndResponse struct {
 
 func (x *RunResponse_EndResponse) Reset() {
 	*x = RunResponse_EndResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[39]
+	mi := &file_agentd_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4485,7 +4560,7 @@ func (x *RunResponse_EndResponse) String() string {
 func (*RunResponse_EndResponse) ProtoMessage() {}
 
 func (x *RunResponse_EndResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[39]
+	mi := &file_agentd_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4570,7 +4645,7 @@ type RunResponse_StateUpdate struct {
 
 func (x *RunResponse_StateUpdate) Reset() {
 	*x = RunResponse_StateUpdate{}
-	mi := &file_agentd_v1_service_proto_msgTypes[40]
+	mi := &file_agentd_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4582,7 +4657,7 @@ func (x *RunResponse_StateUpdate) String() string {
 func (*RunResponse_StateUpdate) ProtoMessage() {}
 
 func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[40]
+	mi := &file_agentd_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4623,7 +4698,7 @@ var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xc0\x11\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x15\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
@@ -4633,7 +4708,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12S\n" +
 	"\x14interaction_response\x18\x14 \x01(\v2\x1e.agentd.v1.InteractionResponseH\x00R\x13interactionResponse\x12U\n" +
 	"\x13interaction_request\x18\x15 \x01(\v2\".agentd.v1.RaiseInteractionRequestH\x00R\x12interactionRequest\x122\n" +
-	"\x06attach\x18\x16 \x01(\v2\x18.agentd.v1.AttachRequestH\x00R\x06attach\x1a\x92\b\n" +
+	"\x06attach\x18\x16 \x01(\v2\x18.agentd.v1.AttachRequestH\x00R\x06attach\x1a\xa7\f\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -4654,11 +4729,23 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"user_parts\x18\x14 \x03(\v2\x0f.agentd.v1.PartB\b\xbaH\x05\x92\x01\x02\x10@R\tuserParts\x12!\n" +
 	"\fraw_payloads\x18\x15 \x01(\bR\vrawPayloads\x12\x1b\n" +
-	"\tplan_mode\x18\x16 \x01(\bR\bplanMode\x12\x16\n" +
+	"\tplan_mode\x18\x16 \x01(\bR\bplanMode\x12F\n" +
+	"\rseed_messages\x18\x17 \x03(\v2\x16.agentd.v1.SeedMessageB\t\xbaH\x06\x92\x01\x03\x10\x80\x04R\fseedMessages\x12\x12\n" +
+	"\x04fork\x18\x18 \x01(\bR\x04fork\x12O\n" +
+	"\x10instruction_mode\x18\x19 \x01(\x0e2\x1a.agentd.v1.InstructionModeB\b\xbaH\x05\x82\x01\x02\x10\x01R\x0finstructionMode\x12c\n" +
+	"\x06labels\x18\x1a \x03(\v20.agentd.v1.RunRequest.ExecuteRequest.LabelsEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\x06r\x04\x10\x01(?*\ar\x05\x10\x01(\x80\bR\x06labels\x12 \n" +
+	"\x06author\x18\x1b \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06author\x12g\n" +
+	"\bmetadata\x18\x1c \x03(\v22.agentd.v1.RunRequest.ExecuteRequest.MetadataEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\x06r\x04\x10\x01(?*\x05r\x03(\x80\bR\bmetadata\x12\x16\n" +
 	"\x06create\x18\x1e \x01(\bR\x06create\x12,\n" +
-	"\x12initial_state_json\x18! \x01(\tR\x10initialStateJsonB\r\n" +
+	"\x12initial_state_json\x18! \x01(\tR\x10initialStateJson\x1a9\n" +
+	"\vLabelsEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
 	"\v_session_idJ\x04\b\n" +
-	"\x10\vJ\x04\b \x10!J\x04\b\x17\x10\x1eJ\x04\b\x1f\x10 R\tafter_seqR\aobserveR\tagent_ref\x1a1\n" +
+	"\x10\vJ\x04\b \x10!J\x04\b\x1d\x10\x1eJ\x04\b\x1f\x10 R\tafter_seqR\aobserveR\tagent_ref\x1a1\n" +
 	"\x10HeartbeatRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xcd\x02\n" +
@@ -4705,7 +4792,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"visibility\x18\a \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\xb3\x1b\n" +
+	"_after_seq\"\xc2\x1c\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -4748,7 +4835,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	" \x03(\v2\x12.agentd.v1.WarningR\bwarnings\x1a2\n" +
 	"\x11HeartbeatResponse\x12\x1d\n" +
 	"\n" +
-	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xef\x01\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xfe\x02\n" +
 	"\x0fToolCallRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12 \n" +
@@ -4763,7 +4850,11 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	" \x01(\tR\vtraceparent\x12\x1e\n" +
 	"\n" +
 	"tracestate\x18\v \x01(\tR\n" +
-	"tracestate\x1a\xb7\x01\n" +
+	"tracestate\x12P\n" +
+	"\bmetadata\x18\f \x03(\v24.agentd.v1.RunResponse.ToolCallRequest.MetadataEntryR\bmetadata\x1a;\n" +
+	"\rMetadataEntry\x12\x10\n" +
+	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a\xb7\x01\n" +
 	"\vOutputChunk\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -5089,7 +5180,7 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 41)
+var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
 var file_agentd_v1_service_proto_goTypes = []any{
 	(ModelCallEnded_Outcome)(0),           // 0: agentd.v1.ModelCallEnded.Outcome
 	(HistoryCompacted_Reason)(0),          // 1: agentd.v1.HistoryCompacted.Reason
@@ -5131,33 +5222,38 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(*RunRequest_ToolCallResponse)(nil),   // 37: agentd.v1.RunRequest.ToolCallResponse
 	(*RunRequest_EndRequest)(nil),         // 38: agentd.v1.RunRequest.EndRequest
 	(*RunRequest_CancelRequest)(nil),      // 39: agentd.v1.RunRequest.CancelRequest
-	(*RunResponse_ExecuteResponse)(nil),   // 40: agentd.v1.RunResponse.ExecuteResponse
-	(*RunResponse_HeartbeatResponse)(nil), // 41: agentd.v1.RunResponse.HeartbeatResponse
-	(*RunResponse_ToolCallRequest)(nil),   // 42: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_OutputChunk)(nil),       // 43: agentd.v1.RunResponse.OutputChunk
-	(*RunResponse_ErrorResponse)(nil),     // 44: agentd.v1.RunResponse.ErrorResponse
-	(*RunResponse_EndResponse)(nil),       // 45: agentd.v1.RunResponse.EndResponse
-	(*RunResponse_StateUpdate)(nil),       // 46: agentd.v1.RunResponse.StateUpdate
-	(*RaiseInteractionRequest)(nil),       // 47: agentd.v1.RaiseInteractionRequest
-	(*timestamppb.Timestamp)(nil),         // 48: google.protobuf.Timestamp
-	(*Resolution)(nil),                    // 49: agentd.v1.Resolution
-	(*durationpb.Duration)(nil),           // 50: google.protobuf.Duration
-	(*Part)(nil),                          // 51: agentd.v1.Part
-	(ErrorCode)(0),                        // 52: agentd.v1.ErrorCode
-	(*Usage)(nil),                         // 53: agentd.v1.Usage
-	(StopReason)(0),                       // 54: agentd.v1.StopReason
-	(*Warning)(nil),                       // 55: agentd.v1.Warning
-	(*Interaction)(nil),                   // 56: agentd.v1.Interaction
-	(AgentKind)(0),                        // 57: agentd.v1.AgentKind
-	(*Agent)(nil),                         // 58: agentd.v1.Agent
-	(*Tool)(nil),                          // 59: agentd.v1.Tool
-	(*structpb.Struct)(nil),               // 60: google.protobuf.Struct
-	(OnDisconnect)(0),                     // 61: agentd.v1.OnDisconnect
-	(*Budget)(nil),                        // 62: agentd.v1.Budget
-	(OnBusy)(0),                           // 63: agentd.v1.OnBusy
-	(*FieldViolation)(nil),                // 64: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),                 // 65: agentd.v1.ExceededLimit
-	(*UsageSummary)(nil),                  // 66: agentd.v1.UsageSummary
+	nil,                                   // 40: agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
+	nil,                                   // 41: agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
+	(*RunResponse_ExecuteResponse)(nil),   // 42: agentd.v1.RunResponse.ExecuteResponse
+	(*RunResponse_HeartbeatResponse)(nil), // 43: agentd.v1.RunResponse.HeartbeatResponse
+	(*RunResponse_ToolCallRequest)(nil),   // 44: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_OutputChunk)(nil),       // 45: agentd.v1.RunResponse.OutputChunk
+	(*RunResponse_ErrorResponse)(nil),     // 46: agentd.v1.RunResponse.ErrorResponse
+	(*RunResponse_EndResponse)(nil),       // 47: agentd.v1.RunResponse.EndResponse
+	(*RunResponse_StateUpdate)(nil),       // 48: agentd.v1.RunResponse.StateUpdate
+	nil,                                   // 49: agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
+	(*RaiseInteractionRequest)(nil),       // 50: agentd.v1.RaiseInteractionRequest
+	(*timestamppb.Timestamp)(nil),         // 51: google.protobuf.Timestamp
+	(*Resolution)(nil),                    // 52: agentd.v1.Resolution
+	(*durationpb.Duration)(nil),           // 53: google.protobuf.Duration
+	(*Part)(nil),                          // 54: agentd.v1.Part
+	(ErrorCode)(0),                        // 55: agentd.v1.ErrorCode
+	(*Usage)(nil),                         // 56: agentd.v1.Usage
+	(StopReason)(0),                       // 57: agentd.v1.StopReason
+	(*Warning)(nil),                       // 58: agentd.v1.Warning
+	(*Interaction)(nil),                   // 59: agentd.v1.Interaction
+	(AgentKind)(0),                        // 60: agentd.v1.AgentKind
+	(*Agent)(nil),                         // 61: agentd.v1.Agent
+	(*Tool)(nil),                          // 62: agentd.v1.Tool
+	(*structpb.Struct)(nil),               // 63: google.protobuf.Struct
+	(OnDisconnect)(0),                     // 64: agentd.v1.OnDisconnect
+	(*Budget)(nil),                        // 65: agentd.v1.Budget
+	(OnBusy)(0),                           // 66: agentd.v1.OnBusy
+	(*SeedMessage)(nil),                   // 67: agentd.v1.SeedMessage
+	(InstructionMode)(0),                  // 68: agentd.v1.InstructionMode
+	(*FieldViolation)(nil),                // 69: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),                 // 70: agentd.v1.ExceededLimit
+	(*UsageSummary)(nil),                  // 71: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
 	35, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
@@ -5166,16 +5262,16 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	38, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
 	39, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
 	9,  // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.InteractionResponse
-	47, // 6: agentd.v1.RunRequest.interaction_request:type_name -> agentd.v1.RaiseInteractionRequest
+	50, // 6: agentd.v1.RunRequest.interaction_request:type_name -> agentd.v1.RaiseInteractionRequest
 	7,  // 7: agentd.v1.RunRequest.attach:type_name -> agentd.v1.AttachRequest
 	5,  // 8: agentd.v1.AttachRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	40, // 9: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
-	41, // 10: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
-	42, // 11: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	44, // 12: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	45, // 13: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
-	43, // 14: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
-	46, // 15: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
+	42, // 9: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
+	43, // 10: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
+	44, // 11: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	46, // 12: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	47, // 13: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
+	45, // 14: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
+	48, // 15: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
 	23, // 16: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
 	24, // 17: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
 	25, // 18: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
@@ -5195,64 +5291,69 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	32, // 32: agentd.v1.RunResponse.agent_started:type_name -> agentd.v1.AgentStarted
 	33, // 33: agentd.v1.RunResponse.agent_ended:type_name -> agentd.v1.AgentEnded
 	31, // 34: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
-	48, // 35: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	51, // 35: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
 	34, // 36: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	49, // 37: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	52, // 37: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
 	11, // 38: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
 	12, // 39: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
 	12, // 40: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
-	50, // 41: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
-	50, // 42: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
-	51, // 43: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	51, // 44: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
-	50, // 45: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
-	52, // 46: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
-	52, // 47: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
-	53, // 48: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
-	54, // 49: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
-	50, // 50: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
-	50, // 51: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
+	53, // 41: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
+	53, // 42: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
+	54, // 43: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	54, // 44: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
+	53, // 45: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
+	55, // 46: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
+	55, // 47: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
+	56, // 48: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
+	57, // 49: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	53, // 50: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	53, // 51: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
 	0,  // 52: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
 	19, // 53: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
 	20, // 54: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
 	1,  // 55: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
-	51, // 56: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
-	55, // 57: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
-	56, // 58: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	56, // 59: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	48, // 60: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
-	57, // 61: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
+	54, // 56: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
+	58, // 57: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
+	59, // 58: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	59, // 59: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	51, // 60: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
+	60, // 61: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
 	2,  // 62: agentd.v1.AgentEnded.outcome:type_name -> agentd.v1.AgentEnded.Outcome
 	3,  // 63: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
 	4,  // 64: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
 	5,  // 65: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	58, // 66: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	59, // 67: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	60, // 68: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	61, // 69: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	50, // 70: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	62, // 71: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	62, // 72: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	63, // 73: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	50, // 74: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	51, // 75: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	60, // 76: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	51, // 77: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	55, // 78: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
-	52, // 79: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	50, // 80: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
-	64, // 81: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
-	65, // 82: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
-	66, // 83: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	10, // 84: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	60, // 85: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	6,  // 86: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	8,  // 87: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	87, // [87:88] is the sub-list for method output_type
-	86, // [86:87] is the sub-list for method input_type
-	86, // [86:86] is the sub-list for extension type_name
-	86, // [86:86] is the sub-list for extension extendee
-	0,  // [0:86] is the sub-list for field type_name
+	61, // 66: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	62, // 67: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	63, // 68: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	64, // 69: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	53, // 70: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	65, // 71: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	65, // 72: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	66, // 73: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	53, // 74: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	54, // 75: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	67, // 76: agentd.v1.RunRequest.ExecuteRequest.seed_messages:type_name -> agentd.v1.SeedMessage
+	68, // 77: agentd.v1.RunRequest.ExecuteRequest.instruction_mode:type_name -> agentd.v1.InstructionMode
+	40, // 78: agentd.v1.RunRequest.ExecuteRequest.labels:type_name -> agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
+	41, // 79: agentd.v1.RunRequest.ExecuteRequest.metadata:type_name -> agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
+	63, // 80: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	54, // 81: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	58, // 82: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
+	49, // 83: agentd.v1.RunResponse.ToolCallRequest.metadata:type_name -> agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
+	55, // 84: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	53, // 85: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
+	69, // 86: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
+	70, // 87: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
+	71, // 88: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	10, // 89: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	63, // 90: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	6,  // 91: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	8,  // 92: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	92, // [92:93] is the sub-list for method output_type
+	91, // [91:92] is the sub-list for method input_type
+	91, // [91:91] is the sub-list for extension type_name
+	91, // [91:91] is the sub-list for extension extendee
+	0,  // [0:91] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -5312,14 +5413,14 @@ func file_agentd_v1_service_proto_init() {
 	}
 	file_agentd_v1_service_proto_msgTypes[32].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[33].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[39].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[41].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_service_proto_rawDesc), len(file_agentd_v1_service_proto_rawDesc)),
 			NumEnums:      6,
-			NumMessages:   41,
+			NumMessages:   44,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -397,7 +397,9 @@ type Turn struct {
 	// The parts of the prompt, with the files whole. Set by GetTurn alone, for a request with user_parts.
 	UserParts []*Part `protobuf:"bytes,21,rep,name=user_parts,json=userParts,proto3" json:"user_parts,omitempty"`
 	// The id of the principal whose prompt it is; set by the server.
-	CreatedBy     string `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	CreatedBy string `protobuf:"bytes,22,opt,name=created_by,json=createdBy,proto3" json:"created_by,omitempty"`
+	// ExecuteRequest.author: who it is for, as the caller says.
+	Author        string `protobuf:"bytes,23,opt,name=author,proto3" json:"author,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -582,6 +584,13 @@ func (x *Turn) GetUserParts() []*Part {
 func (x *Turn) GetCreatedBy() string {
 	if x != nil {
 		return x.CreatedBy
+	}
+	return ""
+}
+
+func (x *Turn) GetAuthor() string {
+	if x != nil {
+		return x.Author
 	}
 	return ""
 }
@@ -4653,7 +4662,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x12drop_tool_payloads\x18\x12 \x01(\bR\x10dropToolPayloads\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
-	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\xf1\a\n" +
+	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x89\b\n" +
 	"\x04Turn\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12\x1d\n" +
 	"\n" +
@@ -4686,7 +4695,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
 	"user_parts\x18\x15 \x03(\v2\x0f.agentd.v1.PartR\tuserParts\x12\x1d\n" +
 	"\n" +
-	"created_by\x18\x16 \x01(\tR\tcreatedBy\"\xe6\x02\n" +
+	"created_by\x18\x16 \x01(\tR\tcreatedBy\x12\x16\n" +
+	"\x06author\x18\x17 \x01(\tR\x06author\"\xe6\x02\n" +
 	"\x14CreateSessionRequest\x12^\n" +
 	"\x06labels\x18\x01 \x03(\v2+.agentd.v1.CreateSessionRequest.LabelsEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\x06r\x04\x10\x01(?*\ar\x05\x10\x01(\x80\bR\x06labels\x12'\n" +
 	"\n" +

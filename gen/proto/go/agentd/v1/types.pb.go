@@ -289,6 +289,64 @@ func (OnBusy) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_types_proto_rawDescGZIP(), []int{2}
 }
 
+// InstructionMode says where the caller's instruction of a turn goes. That of the
+// server always comes first.
+type InstructionMode int32
+
+const (
+	// INSTRUCTION_MODE_APPEND.
+	InstructionMode_INSTRUCTION_MODE_UNSPECIFIED InstructionMode = 0
+	// Behind the agent's own.
+	InstructionMode_INSTRUCTION_MODE_APPEND InstructionMode = 1
+	// Before the agent's own.
+	InstructionMode_INSTRUCTION_MODE_PREPEND InstructionMode = 2
+	// In place of the agent's own, whose placeholders then need no state.
+	InstructionMode_INSTRUCTION_MODE_REPLACE InstructionMode = 3
+)
+
+// Enum value maps for InstructionMode.
+var (
+	InstructionMode_name = map[int32]string{
+		0: "INSTRUCTION_MODE_UNSPECIFIED",
+		1: "INSTRUCTION_MODE_APPEND",
+		2: "INSTRUCTION_MODE_PREPEND",
+		3: "INSTRUCTION_MODE_REPLACE",
+	}
+	InstructionMode_value = map[string]int32{
+		"INSTRUCTION_MODE_UNSPECIFIED": 0,
+		"INSTRUCTION_MODE_APPEND":      1,
+		"INSTRUCTION_MODE_PREPEND":     2,
+		"INSTRUCTION_MODE_REPLACE":     3,
+	}
+)
+
+func (x InstructionMode) Enum() *InstructionMode {
+	p := new(InstructionMode)
+	*p = x
+	return p
+}
+
+func (x InstructionMode) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (InstructionMode) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_types_proto_enumTypes[3].Descriptor()
+}
+
+func (InstructionMode) Type() protoreflect.EnumType {
+	return &file_agentd_v1_types_proto_enumTypes[3]
+}
+
+func (x InstructionMode) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use InstructionMode.Descriptor instead.
+func (InstructionMode) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
+}
+
 // IncludeHistory is how much of a conversation a model is sent.
 type IncludeHistory int32
 
@@ -326,11 +384,11 @@ func (x IncludeHistory) String() string {
 }
 
 func (IncludeHistory) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[3].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[4].Descriptor()
 }
 
 func (IncludeHistory) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[3]
+	return &file_agentd_v1_types_proto_enumTypes[4]
 }
 
 func (x IncludeHistory) Number() protoreflect.EnumNumber {
@@ -339,7 +397,7 @@ func (x IncludeHistory) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use IncludeHistory.Descriptor instead.
 func (IncludeHistory) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 // AgentKind is what an agent of a tree is.
@@ -387,11 +445,11 @@ func (x AgentKind) String() string {
 }
 
 func (AgentKind) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[4].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[5].Descriptor()
 }
 
 func (AgentKind) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[4]
+	return &file_agentd_v1_types_proto_enumTypes[5]
 }
 
 func (x AgentKind) Number() protoreflect.EnumNumber {
@@ -400,7 +458,7 @@ func (x AgentKind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use AgentKind.Descriptor instead.
 func (AgentKind) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 // StopReason is why a model ended a response.
@@ -448,11 +506,11 @@ func (x StopReason) String() string {
 }
 
 func (StopReason) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[5].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[6].Descriptor()
 }
 
 func (StopReason) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[5]
+	return &file_agentd_v1_types_proto_enumTypes[6]
 }
 
 func (x StopReason) Number() protoreflect.EnumNumber {
@@ -461,7 +519,7 @@ func (x StopReason) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use StopReason.Descriptor instead.
 func (StopReason) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
 }
 
 // Effect is what a tool does.
@@ -513,11 +571,11 @@ func (x Tool_Effect) String() string {
 }
 
 func (Tool_Effect) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[6].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[7].Descriptor()
 }
 
 func (Tool_Effect) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[6]
+	return &file_agentd_v1_types_proto_enumTypes[7]
 }
 
 func (x Tool_Effect) Number() protoreflect.EnumNumber {
@@ -526,7 +584,7 @@ func (x Tool_Effect) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Tool_Effect.Descriptor instead.
 func (Tool_Effect) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5, 0}
 }
 
 // Mode is what to do.
@@ -566,11 +624,11 @@ func (x PromptCache_Mode) String() string {
 }
 
 func (PromptCache_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[7].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[8].Descriptor()
 }
 
 func (PromptCache_Mode) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[7]
+	return &file_agentd_v1_types_proto_enumTypes[8]
 }
 
 func (x PromptCache_Mode) Number() protoreflect.EnumNumber {
@@ -579,7 +637,7 @@ func (x PromptCache_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use PromptCache_Mode.Descriptor instead.
 func (PromptCache_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15, 0}
 }
 
 // Effort is how much to think, in words.
@@ -627,11 +685,11 @@ func (x Thinking_Effort) String() string {
 }
 
 func (Thinking_Effort) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[8].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[9].Descriptor()
 }
 
 func (Thinking_Effort) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[8]
+	return &file_agentd_v1_types_proto_enumTypes[9]
 }
 
 func (x Thinking_Effort) Number() protoreflect.EnumNumber {
@@ -640,7 +698,7 @@ func (x Thinking_Effort) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Thinking_Effort.Descriptor instead.
 func (Thinking_Effort) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16, 0}
 }
 
 // Mode is what the model has to do.
@@ -685,11 +743,11 @@ func (x ToolChoice_Mode) String() string {
 }
 
 func (ToolChoice_Mode) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_types_proto_enumTypes[9].Descriptor()
+	return file_agentd_v1_types_proto_enumTypes[10].Descriptor()
 }
 
 func (ToolChoice_Mode) Type() protoreflect.EnumType {
-	return &file_agentd_v1_types_proto_enumTypes[9]
+	return &file_agentd_v1_types_proto_enumTypes[10]
 }
 
 func (x ToolChoice_Mode) Number() protoreflect.EnumNumber {
@@ -698,7 +756,7 @@ func (x ToolChoice_Mode) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use ToolChoice_Mode.Descriptor instead.
 func (ToolChoice_Mode) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16, 0}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17, 0}
 }
 
 // FieldViolation says which field of a request breaks which rule.
@@ -887,6 +945,61 @@ func (x *Warning) GetMessage() string {
 	return ""
 }
 
+// SeedMessage is a message of a conversation that was held elsewhere.
+type SeedMessage struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// Whose it is: `user` or `assistant`; anything else is ERROR_CODE_INVALID_REQUEST.
+	Role string `protobuf:"bytes,1,opt,name=role,proto3" json:"role,omitempty"`
+	// What it says.
+	Content       string `protobuf:"bytes,2,opt,name=content,proto3" json:"content,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *SeedMessage) Reset() {
+	*x = SeedMessage{}
+	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *SeedMessage) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*SeedMessage) ProtoMessage() {}
+
+func (x *SeedMessage) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use SeedMessage.ProtoReflect.Descriptor instead.
+func (*SeedMessage) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
+}
+
+func (x *SeedMessage) GetRole() string {
+	if x != nil {
+		return x.Role
+	}
+	return ""
+}
+
+func (x *SeedMessage) GetContent() string {
+	if x != nil {
+		return x.Content
+	}
+	return ""
+}
+
 // Budget bounds what a turn or a session may spend. It is checked before each
 // model call, so that it is overshot by no more than the calls under way.
 // Running out ends the turn with ERROR_CODE_BUDGET_EXHAUSTED; what it has
@@ -911,7 +1024,7 @@ type Budget struct {
 
 func (x *Budget) Reset() {
 	*x = Budget{}
-	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	mi := &file_agentd_v1_types_proto_msgTypes[4]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -923,7 +1036,7 @@ func (x *Budget) String() string {
 func (*Budget) ProtoMessage() {}
 
 func (x *Budget) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[3]
+	mi := &file_agentd_v1_types_proto_msgTypes[4]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -936,7 +1049,7 @@ func (x *Budget) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Budget.ProtoReflect.Descriptor instead.
 func (*Budget) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{3}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
 }
 
 func (x *Budget) GetModelCalls() int64 {
@@ -997,7 +1110,7 @@ type Tool struct {
 
 func (x *Tool) Reset() {
 	*x = Tool{}
-	mi := &file_agentd_v1_types_proto_msgTypes[4]
+	mi := &file_agentd_v1_types_proto_msgTypes[5]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1009,7 +1122,7 @@ func (x *Tool) String() string {
 func (*Tool) ProtoMessage() {}
 
 func (x *Tool) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[4]
+	mi := &file_agentd_v1_types_proto_msgTypes[5]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1022,7 +1135,7 @@ func (x *Tool) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Tool.ProtoReflect.Descriptor instead.
 func (*Tool) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{4}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
 }
 
 func (x *Tool) GetName() string {
@@ -1092,7 +1205,7 @@ type Part struct {
 
 func (x *Part) Reset() {
 	*x = Part{}
-	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	mi := &file_agentd_v1_types_proto_msgTypes[6]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1104,7 +1217,7 @@ func (x *Part) String() string {
 func (*Part) ProtoMessage() {}
 
 func (x *Part) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[5]
+	mi := &file_agentd_v1_types_proto_msgTypes[6]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1117,7 +1230,7 @@ func (x *Part) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Part.ProtoReflect.Descriptor instead.
 func (*Part) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{5}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
 }
 
 func (x *Part) GetContent() isPart_Content {
@@ -1209,7 +1322,7 @@ type ToolReference struct {
 
 func (x *ToolReference) Reset() {
 	*x = ToolReference{}
-	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	mi := &file_agentd_v1_types_proto_msgTypes[7]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1221,7 +1334,7 @@ func (x *ToolReference) String() string {
 func (*ToolReference) ProtoMessage() {}
 
 func (x *ToolReference) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[6]
+	mi := &file_agentd_v1_types_proto_msgTypes[7]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1234,7 +1347,7 @@ func (x *ToolReference) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolReference.ProtoReflect.Descriptor instead.
 func (*ToolReference) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{6}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7}
 }
 
 func (x *ToolReference) GetToolName() string {
@@ -1260,7 +1373,7 @@ type InlineData struct {
 
 func (x *InlineData) Reset() {
 	*x = InlineData{}
-	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	mi := &file_agentd_v1_types_proto_msgTypes[8]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1272,7 +1385,7 @@ func (x *InlineData) String() string {
 func (*InlineData) ProtoMessage() {}
 
 func (x *InlineData) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[7]
+	mi := &file_agentd_v1_types_proto_msgTypes[8]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1285,7 +1398,7 @@ func (x *InlineData) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use InlineData.ProtoReflect.Descriptor instead.
 func (*InlineData) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{7}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{8}
 }
 
 func (x *InlineData) GetMimeType() string {
@@ -1317,7 +1430,7 @@ type FileUri struct {
 
 func (x *FileUri) Reset() {
 	*x = FileUri{}
-	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	mi := &file_agentd_v1_types_proto_msgTypes[9]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1329,7 +1442,7 @@ func (x *FileUri) String() string {
 func (*FileUri) ProtoMessage() {}
 
 func (x *FileUri) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[8]
+	mi := &file_agentd_v1_types_proto_msgTypes[9]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1342,7 +1455,7 @@ func (x *FileUri) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use FileUri.ProtoReflect.Descriptor instead.
 func (*FileUri) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{8}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{9}
 }
 
 func (x *FileUri) GetMimeType() string {
@@ -1384,7 +1497,7 @@ type Agent struct {
 
 func (x *Agent) Reset() {
 	*x = Agent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[9]
+	mi := &file_agentd_v1_types_proto_msgTypes[10]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1396,7 +1509,7 @@ func (x *Agent) String() string {
 func (*Agent) ProtoMessage() {}
 
 func (x *Agent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[9]
+	mi := &file_agentd_v1_types_proto_msgTypes[10]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1409,7 +1522,7 @@ func (x *Agent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Agent.ProtoReflect.Descriptor instead.
 func (*Agent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{9}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{10}
 }
 
 func (x *Agent) GetName() string {
@@ -1519,7 +1632,7 @@ type McpAttachment struct {
 
 func (x *McpAttachment) Reset() {
 	*x = McpAttachment{}
-	mi := &file_agentd_v1_types_proto_msgTypes[10]
+	mi := &file_agentd_v1_types_proto_msgTypes[11]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1531,7 +1644,7 @@ func (x *McpAttachment) String() string {
 func (*McpAttachment) ProtoMessage() {}
 
 func (x *McpAttachment) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[10]
+	mi := &file_agentd_v1_types_proto_msgTypes[11]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1544,7 +1657,7 @@ func (x *McpAttachment) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use McpAttachment.ProtoReflect.Descriptor instead.
 func (*McpAttachment) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{10}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{11}
 }
 
 func (x *McpAttachment) GetMcpName() string {
@@ -1613,7 +1726,7 @@ type LlmAgent struct {
 
 func (x *LlmAgent) Reset() {
 	*x = LlmAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[11]
+	mi := &file_agentd_v1_types_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1625,7 +1738,7 @@ func (x *LlmAgent) String() string {
 func (*LlmAgent) ProtoMessage() {}
 
 func (x *LlmAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[11]
+	mi := &file_agentd_v1_types_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1638,7 +1751,7 @@ func (x *LlmAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LlmAgent.ProtoReflect.Descriptor instead.
 func (*LlmAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{11}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *LlmAgent) GetModel() string {
@@ -1748,7 +1861,7 @@ type Compaction struct {
 
 func (x *Compaction) Reset() {
 	*x = Compaction{}
-	mi := &file_agentd_v1_types_proto_msgTypes[12]
+	mi := &file_agentd_v1_types_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1760,7 +1873,7 @@ func (x *Compaction) String() string {
 func (*Compaction) ProtoMessage() {}
 
 func (x *Compaction) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[12]
+	mi := &file_agentd_v1_types_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1773,7 +1886,7 @@ func (x *Compaction) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Compaction.ProtoReflect.Descriptor instead.
 func (*Compaction) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{12}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13}
 }
 
 func (x *Compaction) GetAtShare() float64 {
@@ -1832,7 +1945,7 @@ type GenerationSettings struct {
 
 func (x *GenerationSettings) Reset() {
 	*x = GenerationSettings{}
-	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	mi := &file_agentd_v1_types_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1844,7 +1957,7 @@ func (x *GenerationSettings) String() string {
 func (*GenerationSettings) ProtoMessage() {}
 
 func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[13]
+	mi := &file_agentd_v1_types_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1857,7 +1970,7 @@ func (x *GenerationSettings) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GenerationSettings.ProtoReflect.Descriptor instead.
 func (*GenerationSettings) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{13}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *GenerationSettings) GetTemperature() float64 {
@@ -1934,7 +2047,7 @@ type PromptCache struct {
 
 func (x *PromptCache) Reset() {
 	*x = PromptCache{}
-	mi := &file_agentd_v1_types_proto_msgTypes[14]
+	mi := &file_agentd_v1_types_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1946,7 +2059,7 @@ func (x *PromptCache) String() string {
 func (*PromptCache) ProtoMessage() {}
 
 func (x *PromptCache) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[14]
+	mi := &file_agentd_v1_types_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1959,7 +2072,7 @@ func (x *PromptCache) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PromptCache.ProtoReflect.Descriptor instead.
 func (*PromptCache) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *PromptCache) GetMode() PromptCache_Mode {
@@ -1995,7 +2108,7 @@ type Thinking struct {
 
 func (x *Thinking) Reset() {
 	*x = Thinking{}
-	mi := &file_agentd_v1_types_proto_msgTypes[15]
+	mi := &file_agentd_v1_types_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2007,7 +2120,7 @@ func (x *Thinking) String() string {
 func (*Thinking) ProtoMessage() {}
 
 func (x *Thinking) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[15]
+	mi := &file_agentd_v1_types_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2020,7 +2133,7 @@ func (x *Thinking) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Thinking.ProtoReflect.Descriptor instead.
 func (*Thinking) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{15}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *Thinking) GetAmount() isThinking_Amount {
@@ -2086,7 +2199,7 @@ type ToolChoice struct {
 
 func (x *ToolChoice) Reset() {
 	*x = ToolChoice{}
-	mi := &file_agentd_v1_types_proto_msgTypes[16]
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2098,7 +2211,7 @@ func (x *ToolChoice) String() string {
 func (*ToolChoice) ProtoMessage() {}
 
 func (x *ToolChoice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[16]
+	mi := &file_agentd_v1_types_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2111,7 +2224,7 @@ func (x *ToolChoice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ToolChoice.ProtoReflect.Descriptor instead.
 func (*ToolChoice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{16}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *ToolChoice) GetMode() ToolChoice_Mode {
@@ -2139,7 +2252,7 @@ type SequentialAgent struct {
 
 func (x *SequentialAgent) Reset() {
 	*x = SequentialAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	mi := &file_agentd_v1_types_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2151,7 +2264,7 @@ func (x *SequentialAgent) String() string {
 func (*SequentialAgent) ProtoMessage() {}
 
 func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[17]
+	mi := &file_agentd_v1_types_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2164,7 +2277,7 @@ func (x *SequentialAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SequentialAgent.ProtoReflect.Descriptor instead.
 func (*SequentialAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{17}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *SequentialAgent) GetAgents() []*Agent {
@@ -2186,7 +2299,7 @@ type ParallelAgent struct {
 
 func (x *ParallelAgent) Reset() {
 	*x = ParallelAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[18]
+	mi := &file_agentd_v1_types_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2198,7 +2311,7 @@ func (x *ParallelAgent) String() string {
 func (*ParallelAgent) ProtoMessage() {}
 
 func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[18]
+	mi := &file_agentd_v1_types_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2211,7 +2324,7 @@ func (x *ParallelAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ParallelAgent.ProtoReflect.Descriptor instead.
 func (*ParallelAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{18}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *ParallelAgent) GetAgents() []*Agent {
@@ -2238,7 +2351,7 @@ type LoopAgent struct {
 
 func (x *LoopAgent) Reset() {
 	*x = LoopAgent{}
-	mi := &file_agentd_v1_types_proto_msgTypes[19]
+	mi := &file_agentd_v1_types_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2250,7 +2363,7 @@ func (x *LoopAgent) String() string {
 func (*LoopAgent) ProtoMessage() {}
 
 func (x *LoopAgent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[19]
+	mi := &file_agentd_v1_types_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2263,7 +2376,7 @@ func (x *LoopAgent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use LoopAgent.ProtoReflect.Descriptor instead.
 func (*LoopAgent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{19}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *LoopAgent) GetAgents() []*Agent {
@@ -2314,7 +2427,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[20]
+	mi := &file_agentd_v1_types_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2326,7 +2439,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[20]
+	mi := &file_agentd_v1_types_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2339,7 +2452,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{20}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *Usage) GetPromptTokens() int64 {
@@ -2430,7 +2543,7 @@ type TokenUsage struct {
 
 func (x *TokenUsage) Reset() {
 	*x = TokenUsage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[21]
+	mi := &file_agentd_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2442,7 +2555,7 @@ func (x *TokenUsage) String() string {
 func (*TokenUsage) ProtoMessage() {}
 
 func (x *TokenUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[21]
+	mi := &file_agentd_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2455,7 +2568,7 @@ func (x *TokenUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenUsage.ProtoReflect.Descriptor instead.
 func (*TokenUsage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *TokenUsage) GetPromptTokens() int32 {
@@ -2519,7 +2632,7 @@ type UsageSummary struct {
 
 func (x *UsageSummary) Reset() {
 	*x = UsageSummary{}
-	mi := &file_agentd_v1_types_proto_msgTypes[22]
+	mi := &file_agentd_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2531,7 +2644,7 @@ func (x *UsageSummary) String() string {
 func (*UsageSummary) ProtoMessage() {}
 
 func (x *UsageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[22]
+	mi := &file_agentd_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2544,7 +2657,7 @@ func (x *UsageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSummary.ProtoReflect.Descriptor instead.
 func (*UsageSummary) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *UsageSummary) GetTotalUsage() *TokenUsage {
@@ -2590,7 +2703,10 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\aWarning\x12\x12\n" +
 	"\x04code\x18\x01 \x01(\tR\x04code\x12\x14\n" +
 	"\x05field\x18\x02 \x01(\tR\x05field\x12\x18\n" +
-	"\amessage\x18\x03 \x01(\tR\amessage\"\xc9\x01\n" +
+	"\amessage\x18\x03 \x01(\tR\amessage\"Q\n" +
+	"\vSeedMessage\x12\x1b\n" +
+	"\x04role\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x18\x10R\x04role\x12%\n" +
+	"\acontent\x18\x02 \x01(\tB\v\xbaH\br\x06\x10\x01(\x80\x80@R\acontent\"\xc9\x01\n" +
 	"\x06Budget\x12(\n" +
 	"\vmodel_calls\x18\x01 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\n" +
 	"modelCalls\x12\x1f\n" +
@@ -2783,7 +2899,12 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x0eON_BUSY_REJECT\x10\x01\x12\x13\n" +
 	"\x0fON_BUSY_ENQUEUE\x10\x02\x12\x15\n" +
 	"\x11ON_BUSY_INTERRUPT\x10\x03\x12\x12\n" +
-	"\x0eON_BUSY_INJECT\x10\x04*d\n" +
+	"\x0eON_BUSY_INJECT\x10\x04*\x8c\x01\n" +
+	"\x0fInstructionMode\x12 \n" +
+	"\x1cINSTRUCTION_MODE_UNSPECIFIED\x10\x00\x12\x1b\n" +
+	"\x17INSTRUCTION_MODE_APPEND\x10\x01\x12\x1c\n" +
+	"\x18INSTRUCTION_MODE_PREPEND\x10\x02\x12\x1c\n" +
+	"\x18INSTRUCTION_MODE_REPLACE\x10\x03*d\n" +
 	"\x0eIncludeHistory\x12\x1f\n" +
 	"\x1bINCLUDE_HISTORY_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13INCLUDE_HISTORY_ALL\x10\x01\x12\x18\n" +
@@ -2814,71 +2935,73 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_types_proto_rawDescData
 }
 
-var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 10)
-var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 23)
+var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
+var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 24)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
 	(OnDisconnect)(0),           // 1: agentd.v1.OnDisconnect
 	(OnBusy)(0),                 // 2: agentd.v1.OnBusy
-	(IncludeHistory)(0),         // 3: agentd.v1.IncludeHistory
-	(AgentKind)(0),              // 4: agentd.v1.AgentKind
-	(StopReason)(0),             // 5: agentd.v1.StopReason
-	(Tool_Effect)(0),            // 6: agentd.v1.Tool.Effect
-	(PromptCache_Mode)(0),       // 7: agentd.v1.PromptCache.Mode
-	(Thinking_Effort)(0),        // 8: agentd.v1.Thinking.Effort
-	(ToolChoice_Mode)(0),        // 9: agentd.v1.ToolChoice.Mode
-	(*FieldViolation)(nil),      // 10: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),       // 11: agentd.v1.ExceededLimit
-	(*Warning)(nil),             // 12: agentd.v1.Warning
-	(*Budget)(nil),              // 13: agentd.v1.Budget
-	(*Tool)(nil),                // 14: agentd.v1.Tool
-	(*Part)(nil),                // 15: agentd.v1.Part
-	(*ToolReference)(nil),       // 16: agentd.v1.ToolReference
-	(*InlineData)(nil),          // 17: agentd.v1.InlineData
-	(*FileUri)(nil),             // 18: agentd.v1.FileUri
-	(*Agent)(nil),               // 19: agentd.v1.Agent
-	(*McpAttachment)(nil),       // 20: agentd.v1.McpAttachment
-	(*LlmAgent)(nil),            // 21: agentd.v1.LlmAgent
-	(*Compaction)(nil),          // 22: agentd.v1.Compaction
-	(*GenerationSettings)(nil),  // 23: agentd.v1.GenerationSettings
-	(*PromptCache)(nil),         // 24: agentd.v1.PromptCache
-	(*Thinking)(nil),            // 25: agentd.v1.Thinking
-	(*ToolChoice)(nil),          // 26: agentd.v1.ToolChoice
-	(*SequentialAgent)(nil),     // 27: agentd.v1.SequentialAgent
-	(*ParallelAgent)(nil),       // 28: agentd.v1.ParallelAgent
-	(*LoopAgent)(nil),           // 29: agentd.v1.LoopAgent
-	(*Usage)(nil),               // 30: agentd.v1.Usage
-	(*TokenUsage)(nil),          // 31: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),        // 32: agentd.v1.UsageSummary
-	(*durationpb.Duration)(nil), // 33: google.protobuf.Duration
+	(InstructionMode)(0),        // 3: agentd.v1.InstructionMode
+	(IncludeHistory)(0),         // 4: agentd.v1.IncludeHistory
+	(AgentKind)(0),              // 5: agentd.v1.AgentKind
+	(StopReason)(0),             // 6: agentd.v1.StopReason
+	(Tool_Effect)(0),            // 7: agentd.v1.Tool.Effect
+	(PromptCache_Mode)(0),       // 8: agentd.v1.PromptCache.Mode
+	(Thinking_Effort)(0),        // 9: agentd.v1.Thinking.Effort
+	(ToolChoice_Mode)(0),        // 10: agentd.v1.ToolChoice.Mode
+	(*FieldViolation)(nil),      // 11: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),       // 12: agentd.v1.ExceededLimit
+	(*Warning)(nil),             // 13: agentd.v1.Warning
+	(*SeedMessage)(nil),         // 14: agentd.v1.SeedMessage
+	(*Budget)(nil),              // 15: agentd.v1.Budget
+	(*Tool)(nil),                // 16: agentd.v1.Tool
+	(*Part)(nil),                // 17: agentd.v1.Part
+	(*ToolReference)(nil),       // 18: agentd.v1.ToolReference
+	(*InlineData)(nil),          // 19: agentd.v1.InlineData
+	(*FileUri)(nil),             // 20: agentd.v1.FileUri
+	(*Agent)(nil),               // 21: agentd.v1.Agent
+	(*McpAttachment)(nil),       // 22: agentd.v1.McpAttachment
+	(*LlmAgent)(nil),            // 23: agentd.v1.LlmAgent
+	(*Compaction)(nil),          // 24: agentd.v1.Compaction
+	(*GenerationSettings)(nil),  // 25: agentd.v1.GenerationSettings
+	(*PromptCache)(nil),         // 26: agentd.v1.PromptCache
+	(*Thinking)(nil),            // 27: agentd.v1.Thinking
+	(*ToolChoice)(nil),          // 28: agentd.v1.ToolChoice
+	(*SequentialAgent)(nil),     // 29: agentd.v1.SequentialAgent
+	(*ParallelAgent)(nil),       // 30: agentd.v1.ParallelAgent
+	(*LoopAgent)(nil),           // 31: agentd.v1.LoopAgent
+	(*Usage)(nil),               // 32: agentd.v1.Usage
+	(*TokenUsage)(nil),          // 33: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),        // 34: agentd.v1.UsageSummary
+	(*durationpb.Duration)(nil), // 35: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	33, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
-	33, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
-	6,  // 2: agentd.v1.Tool.effect:type_name -> agentd.v1.Tool.Effect
-	17, // 3: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
-	18, // 4: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
-	16, // 5: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
-	21, // 6: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
-	27, // 7: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
-	28, // 8: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
-	29, // 9: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
-	19, // 10: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
-	20, // 11: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
-	23, // 12: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
-	3,  // 13: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
-	22, // 14: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
-	25, // 15: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
-	26, // 16: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
-	24, // 17: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
-	7,  // 18: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
-	33, // 19: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
-	8,  // 20: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
-	9,  // 21: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
-	19, // 22: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
-	19, // 23: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
-	19, // 24: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	31, // 25: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	35, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	35, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	7,  // 2: agentd.v1.Tool.effect:type_name -> agentd.v1.Tool.Effect
+	19, // 3: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
+	20, // 4: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
+	18, // 5: agentd.v1.Part.tool:type_name -> agentd.v1.ToolReference
+	23, // 6: agentd.v1.Agent.llm:type_name -> agentd.v1.LlmAgent
+	29, // 7: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
+	30, // 8: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
+	31, // 9: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
+	21, // 10: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
+	22, // 11: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
+	25, // 12: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
+	4,  // 13: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
+	24, // 14: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
+	27, // 15: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
+	28, // 16: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
+	26, // 17: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
+	8,  // 18: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
+	35, // 19: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
+	9,  // 20: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
+	10, // 21: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
+	21, // 22: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
+	21, // 23: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
+	21, // 24: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
+	33, // 25: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
 	26, // [26:26] is the sub-list for method output_type
 	26, // [26:26] is the sub-list for method input_type
 	26, // [26:26] is the sub-list for extension type_name
@@ -2891,33 +3014,33 @@ func file_agentd_v1_types_proto_init() {
 	if File_agentd_v1_types_proto != nil {
 		return
 	}
-	file_agentd_v1_types_proto_msgTypes[4].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[5].OneofWrappers = []any{
+	file_agentd_v1_types_proto_msgTypes[5].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[6].OneofWrappers = []any{
 		(*Part_Text)(nil),
 		(*Part_Inline)(nil),
 		(*Part_File)(nil),
 		(*Part_Tool)(nil),
 	}
-	file_agentd_v1_types_proto_msgTypes[9].OneofWrappers = []any{
+	file_agentd_v1_types_proto_msgTypes[10].OneofWrappers = []any{
 		(*Agent_Llm)(nil),
 		(*Agent_Sequential)(nil),
 		(*Agent_Parallel)(nil),
 		(*Agent_Loop)(nil),
 	}
-	file_agentd_v1_types_proto_msgTypes[11].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[13].OneofWrappers = []any{}
-	file_agentd_v1_types_proto_msgTypes[15].OneofWrappers = []any{
+	file_agentd_v1_types_proto_msgTypes[12].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[14].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[16].OneofWrappers = []any{
 		(*Thinking_Effort_)(nil),
 		(*Thinking_BudgetTokens)(nil),
 	}
-	file_agentd_v1_types_proto_msgTypes[20].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[21].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
-			NumEnums:      10,
-			NumMessages:   23,
+			NumEnums:      11,
+			NumMessages:   24,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/types.proto.
  */
 export const file_agentd_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSItCg5GaWVsZFZpb2xhdGlvbhINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJIj4KDUV4Y2VlZGVkTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAxIQCghyZWNlaXZlZBgDIAEoAyI3CgdXYXJuaW5nEgwKBGNvZGUYASABKAkSDQoFZmllbGQYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSJtCgZCdWRnZXQSEwoLbW9kZWxfY2FsbHMYASABKAMSDgoGdG9rZW5zGAIgASgDEhAKCGNvc3RfdXNkGAMgASgBEiwKCXdhbGxfdGltZRgEIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiLWAgoEVG9vbBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEhkKDGlucHV0X3NjaGVtYRgDIAEoCUgAiAEBEioKB3RpbWVvdXQYCiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24SFgoObmVlZHNfYXBwcm92YWwYCyABKAgSEAoIZGVmZXJyZWQYDCABKAgSJgoGZWZmZWN0GA0gASgOMhYuYWdlbnRkLnYxLlRvb2wuRWZmZWN0IoABCgZFZmZlY3QSFgoSRUZGRUNUX1VOU1BFQ0lGSUVEEAASDwoLRUZGRUNUX1JFQUQQARIQCgxFRkZFQ1RfV1JJVEUQAhISCg5FRkZFQ1RfRVhFQ1VURRADEhIKDkVGRkVDVF9ORVRXT1JLEAQSEwoPRUZGRUNUX0lOVEVSTkFMEAVCDwoNX2lucHV0X3NjaGVtYSKnAQoEUGFydBIOCgR0ZXh0GAEgASgJSAASJwoGaW5saW5lGAIgASgLMhUuYWdlbnRkLnYxLklubGluZURhdGFIABIiCgRmaWxlGAMgASgLMhIuYWdlbnRkLnYxLkZpbGVVcmlIABIoCgR0b29sGAQgASgLMhguYWdlbnRkLnYxLlRvb2xSZWZlcmVuY2VIAEIJCgdjb250ZW50SgQIBRAGUgdmaWxlX2lkIiIKDVRvb2xSZWZlcmVuY2USEQoJdG9vbF9uYW1lGAEgASgJIi0KCklubGluZURhdGESEQoJbWltZV90eXBlGAEgASgJEgwKBGRhdGEYAiABKAwiKQoHRmlsZVVyaRIRCgltaW1lX3R5cGUYASABKAkSCwoDdXJpGAIgASgJIvABCgVBZ2VudBIMCgRuYW1lGAEgASgJEhMKC2Rlc2NyaXB0aW9uGAIgASgJEiIKA2xsbRgDIAEoCzITLmFnZW50ZC52MS5MbG1BZ2VudEgAEjAKCnNlcXVlbnRpYWwYBCABKAsyGi5hZ2VudGQudjEuU2VxdWVudGlhbEFnZW50SAASLAoIcGFyYWxsZWwYBSABKAsyGC5hZ2VudGQudjEuUGFyYWxsZWxBZ2VudEgAEiQKBGxvb3AYBiABKAsyFC5hZ2VudGQudjEuTG9vcEFnZW50SABCDAoKYWdlbnRfdHlwZUoECBQQFVIGcmVtb3RlIj0KDU1jcEF0dGFjaG1lbnQSEAoIbWNwX25hbWUYASABKAkSGgoSaW5jbHVkZV90b29sX25hbWVzGAIgAygJIp8DCghMbG1BZ2VudBINCgVtb2RlbBgBIAEoCRISCgp0b29sX25hbWVzGAIgAygJEiQKCnN1Yl9hZ2VudHMYAyADKAsyEC5hZ2VudGQudjEuQWdlbnQSEwoLaW5zdHJ1Y3Rpb24YBCABKAkSFQoNYnVpbHRpbl90b29scxgFIAMoCRISCgpvdXRwdXRfa2V5GAYgASgJEjEKD21jcF9hdHRhY2htZW50cxgHIAMoCzIYLmFnZW50ZC52MS5NY3BBdHRhY2htZW50EhoKDW91dHB1dF9zY2hlbWEYCiABKAlIAIgBARIxCgpnZW5lcmF0aW9uGAsgASgLMh0uYWdlbnRkLnYxLkdlbmVyYXRpb25TZXR0aW5ncxIyCg9pbmNsdWRlX2hpc3RvcnkYDCABKA4yGS5hZ2VudGQudjEuSW5jbHVkZUhpc3RvcnkSFwoPZmFsbGJhY2tfbW9kZWxzGA0gAygJEikKCmNvbXBhY3Rpb24YDiABKAsyFS5hZ2VudGQudjEuQ29tcGFjdGlvbkIQCg5fb3V0cHV0X3NjaGVtYSJaCgpDb21wYWN0aW9uEhAKCGF0X3NoYXJlGAEgASgBEhYKDmNvbnRleHRfdG9rZW5zGAIgASgDEg0KBW1vZGVsGAMgASgJEhMKC2luc3RydWN0aW9uGAQgASgJIqUCChJHZW5lcmF0aW9uU2V0dGluZ3MSGAoLdGVtcGVyYXR1cmUYASABKAFIAIgBARISCgV0b3BfcBgCIAEoAUgBiAEBEhkKEW1heF9vdXRwdXRfdG9rZW5zGAMgASgFEhYKDnN0b3Bfc2VxdWVuY2VzGAQgAygJEhEKBHNlZWQYBSABKAVIAogBARIlCgh0aGlua2luZxgGIAEoCzITLmFnZW50ZC52MS5UaGlua2luZxIqCgt0b29sX2Nob2ljZRgHIAEoCzIVLmFnZW50ZC52MS5Ub29sQ2hvaWNlEiUKBWNhY2hlGAggASgLMhYuYWdlbnRkLnYxLlByb21wdENhY2hlQg4KDF90ZW1wZXJhdHVyZUIICgZfdG9wX3BCBwoFX3NlZWQimQEKC1Byb21wdENhY2hlEikKBG1vZGUYASABKA4yGy5hZ2VudGQudjEuUHJvbXB0Q2FjaGUuTW9kZRImCgN0dGwYAiABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24iNwoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDAoITU9ERV9PRkYQARILCgdNT0RFX09OEAIi3wEKCFRoaW5raW5nEiwKBmVmZm9ydBgBIAEoDjIaLmFnZW50ZC52MS5UaGlua2luZy5FZmZvcnRIABIXCg1idWRnZXRfdG9rZW5zGAIgASgFSAASGAoQaW5jbHVkZV90aG91Z2h0cxgDIAEoCCJoCgZFZmZvcnQSFgoSRUZGT1JUX1VOU1BFQ0lGSUVEEAASEgoORUZGT1JUX01JTklNQUwQARIOCgpFRkZPUlRfTE9XEAISEQoNRUZGT1JUX01FRElVTRADEg8KC0VGRk9SVF9ISUdIEARCCAoGYW1vdW50IpkBCgpUb29sQ2hvaWNlEigKBG1vZGUYASABKA4yGi5hZ2VudGQudjEuVG9vbENob2ljZS5Nb2RlEhIKCnRvb2xfbmFtZXMYAiADKAkiTQoETW9kZRIUChBNT0RFX1VOU1BFQ0lGSUVEEAASDQoJTU9ERV9BVVRPEAESDQoJTU9ERV9OT05FEAISEQoNTU9ERV9SRVFVSVJFRBADIjMKD1NlcXVlbnRpYWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiMQoNUGFyYWxsZWxBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQiRQoJTG9vcEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudBIWCg5tYXhfaXRlcmF0aW9ucxgCIAEoDSLsAQoFVXNhZ2USFQoNcHJvbXB0X3Rva2VucxgBIAEoAxIZChFjb21wbGV0aW9uX3Rva2VucxgCIAEoAxIVCg1jYWNoZWRfdG9rZW5zGAMgASgDEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgEIAEoAxIXCg90aG91Z2h0c190b2tlbnMYBSABKAMSFAoMdG90YWxfdG9rZW5zGAYgASgDEhMKC21vZGVsX2NhbGxzGAcgASgDEhUKCGNvc3RfdXNkGAggASgBSACIAQESFgoOdW5wcmljZWRfY2FsbHMYCSABKANCCwoJX2Nvc3RfdXNkIqABCgpUb2tlblVzYWdlEhUKDXByb21wdF90b2tlbnMYASABKAUSGQoRY29tcGxldGlvbl90b2tlbnMYAiABKAUSFQoNY2FjaGVkX3Rva2VucxgDIAEoBRIXCg90aG91Z2h0c190b2tlbnMYBCABKAUSFAoMdG90YWxfdG9rZW5zGAUgASgFEhoKEmNhY2hlX3dyaXRlX3Rva2VucxgKIAEoBSJ9CgxVc2FnZVN1bW1hcnkSKgoLdG90YWxfdXNhZ2UYASABKAsyFS5hZ2VudGQudjEuVG9rZW5Vc2FnZRIRCglsbG1fY2FsbHMYAiABKAUSFgoOZXN0aW1hdGVkX2Nvc3QYAyABKAESFgoOdW5wcmljZWRfY2FsbHMYCiABKAUqqQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUEh4KGkVSUk9SX0NPREVfVU5BVVRIRU5USUNBVEVEEBUqYwoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIaChZPTl9ESVNDT05ORUNUX0NPTlRJTlVFEAESGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQAip1CgZPbkJ1c3kSFwoTT05fQlVTWV9VTlNQRUNJRklFRBAAEhIKDk9OX0JVU1lfUkVKRUNUEAESEwoPT05fQlVTWV9FTlFVRVVFEAISFQoRT05fQlVTWV9JTlRFUlJVUFQQAxISCg5PTl9CVVNZX0lOSkVDVBAEKmQKDkluY2x1ZGVIaXN0b3J5Eh8KG0lOQ0xVREVfSElTVE9SWV9VTlNQRUNJRklFRBAAEhcKE0lOQ0xVREVfSElTVE9SWV9BTEwQARIYChRJTkNMVURFX0hJU1RPUllfVFVSThACKoQBCglBZ2VudEtpbmQSGgoWQUdFTlRfS0lORF9VTlNQRUNJRklFRBAAEhIKDkFHRU5UX0tJTkRfTExNEAESGQoVQUdFTlRfS0lORF9TRVFVRU5USUFMEAISFwoTQUdFTlRfS0lORF9QQVJBTExFTBADEhMKD0FHRU5UX0tJTkRfTE9PUBAEKpMBCgpTdG9wUmVhc29uEhsKF1NUT1BfUkVBU09OX1VOU1BFQ0lGSUVEEAASFAoQU1RPUF9SRUFTT05fU1RPUBABEhoKFlNUT1BfUkVBU09OX01BWF9UT0tFTlMQAhIfChtTVE9QX1JFQVNPTl9DT05URU5UX0JMT0NLRUQQAxIVChFTVE9QX1JFQVNPTl9PVEhFUhAEQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_google_protobuf_duration]);
+  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSItCg5GaWVsZFZpb2xhdGlvbhINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJIj4KDUV4Y2VlZGVkTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAxIQCghyZWNlaXZlZBgDIAEoAyI3CgdXYXJuaW5nEgwKBGNvZGUYASABKAkSDQoFZmllbGQYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSIsCgtTZWVkTWVzc2FnZRIMCgRyb2xlGAEgASgJEg8KB2NvbnRlbnQYAiABKAkibQoGQnVkZ2V0EhMKC21vZGVsX2NhbGxzGAEgASgDEg4KBnRva2VucxgCIAEoAxIQCghjb3N0X3VzZBgDIAEoARIsCgl3YWxsX3RpbWUYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24i1gIKBFRvb2wSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIZCgxpbnB1dF9zY2hlbWEYAyABKAlIAIgBARIqCgd0aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDm5lZWRzX2FwcHJvdmFsGAsgASgIEhAKCGRlZmVycmVkGAwgASgIEiYKBmVmZmVjdBgNIAEoDjIWLmFnZW50ZC52MS5Ub29sLkVmZmVjdCKAAQoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEg8KC0VGRkVDVF9SRUFEEAESEAoMRUZGRUNUX1dSSVRFEAISEgoORUZGRUNUX0VYRUNVVEUQAxISCg5FRkZFQ1RfTkVUV09SSxAEEhMKD0VGRkVDVF9JTlRFUk5BTBAFQg8KDV9pbnB1dF9zY2hlbWEipwEKBFBhcnQSDgoEdGV4dBgBIAEoCUgAEicKBmlubGluZRgCIAEoCzIVLmFnZW50ZC52MS5JbmxpbmVEYXRhSAASIgoEZmlsZRgDIAEoCzISLmFnZW50ZC52MS5GaWxlVXJpSAASKAoEdG9vbBgEIAEoCzIYLmFnZW50ZC52MS5Ub29sUmVmZXJlbmNlSABCCQoHY29udGVudEoECAUQBlIHZmlsZV9pZCIiCg1Ub29sUmVmZXJlbmNlEhEKCXRvb2xfbmFtZRgBIAEoCSItCgpJbmxpbmVEYXRhEhEKCW1pbWVfdHlwZRgBIAEoCRIMCgRkYXRhGAIgASgMIikKB0ZpbGVVcmkSEQoJbWltZV90eXBlGAEgASgJEgsKA3VyaRgCIAEoCSLwAQoFQWdlbnQSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIiCgNsbG0YAyABKAsyEy5hZ2VudGQudjEuTGxtQWdlbnRIABIwCgpzZXF1ZW50aWFsGAQgASgLMhouYWdlbnRkLnYxLlNlcXVlbnRpYWxBZ2VudEgAEiwKCHBhcmFsbGVsGAUgASgLMhguYWdlbnRkLnYxLlBhcmFsbGVsQWdlbnRIABIkCgRsb29wGAYgASgLMhQuYWdlbnRkLnYxLkxvb3BBZ2VudEgAQgwKCmFnZW50X3R5cGVKBAgUEBVSBnJlbW90ZSI9Cg1NY3BBdHRhY2htZW50EhAKCG1jcF9uYW1lGAEgASgJEhoKEmluY2x1ZGVfdG9vbF9uYW1lcxgCIAMoCSKfAwoITGxtQWdlbnQSDQoFbW9kZWwYASABKAkSEgoKdG9vbF9uYW1lcxgCIAMoCRIkCgpzdWJfYWdlbnRzGAMgAygLMhAuYWdlbnRkLnYxLkFnZW50EhMKC2luc3RydWN0aW9uGAQgASgJEhUKDWJ1aWx0aW5fdG9vbHMYBSADKAkSEgoKb3V0cHV0X2tleRgGIAEoCRIxCg9tY3BfYXR0YWNobWVudHMYByADKAsyGC5hZ2VudGQudjEuTWNwQXR0YWNobWVudBIaCg1vdXRwdXRfc2NoZW1hGAogASgJSACIAQESMQoKZ2VuZXJhdGlvbhgLIAEoCzIdLmFnZW50ZC52MS5HZW5lcmF0aW9uU2V0dGluZ3MSMgoPaW5jbHVkZV9oaXN0b3J5GAwgASgOMhkuYWdlbnRkLnYxLkluY2x1ZGVIaXN0b3J5EhcKD2ZhbGxiYWNrX21vZGVscxgNIAMoCRIpCgpjb21wYWN0aW9uGA4gASgLMhUuYWdlbnRkLnYxLkNvbXBhY3Rpb25CEAoOX291dHB1dF9zY2hlbWEiWgoKQ29tcGFjdGlvbhIQCghhdF9zaGFyZRgBIAEoARIWCg5jb250ZXh0X3Rva2VucxgCIAEoAxINCgVtb2RlbBgDIAEoCRITCgtpbnN0cnVjdGlvbhgEIAEoCSKlAgoSR2VuZXJhdGlvblNldHRpbmdzEhgKC3RlbXBlcmF0dXJlGAEgASgBSACIAQESEgoFdG9wX3AYAiABKAFIAYgBARIZChFtYXhfb3V0cHV0X3Rva2VucxgDIAEoBRIWCg5zdG9wX3NlcXVlbmNlcxgEIAMoCRIRCgRzZWVkGAUgASgFSAKIAQESJQoIdGhpbmtpbmcYBiABKAsyEy5hZ2VudGQudjEuVGhpbmtpbmcSKgoLdG9vbF9jaG9pY2UYByABKAsyFS5hZ2VudGQudjEuVG9vbENob2ljZRIlCgVjYWNoZRgIIAEoCzIWLmFnZW50ZC52MS5Qcm9tcHRDYWNoZUIOCgxfdGVtcGVyYXR1cmVCCAoGX3RvcF9wQgcKBV9zZWVkIpkBCgtQcm9tcHRDYWNoZRIpCgRtb2RlGAEgASgOMhsuYWdlbnRkLnYxLlByb21wdENhY2hlLk1vZGUSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjcKBE1vZGUSFAoQTU9ERV9VTlNQRUNJRklFRBAAEgwKCE1PREVfT0ZGEAESCwoHTU9ERV9PThACIt8BCghUaGlua2luZxIsCgZlZmZvcnQYASABKA4yGi5hZ2VudGQudjEuVGhpbmtpbmcuRWZmb3J0SAASFwoNYnVkZ2V0X3Rva2VucxgCIAEoBUgAEhgKEGluY2x1ZGVfdGhvdWdodHMYAyABKAgiaAoGRWZmb3J0EhYKEkVGRk9SVF9VTlNQRUNJRklFRBAAEhIKDkVGRk9SVF9NSU5JTUFMEAESDgoKRUZGT1JUX0xPVxACEhEKDUVGRk9SVF9NRURJVU0QAxIPCgtFRkZPUlRfSElHSBAEQggKBmFtb3VudCKZAQoKVG9vbENob2ljZRIoCgRtb2RlGAEgASgOMhouYWdlbnRkLnYxLlRvb2xDaG9pY2UuTW9kZRISCgp0b29sX25hbWVzGAIgAygJIk0KBE1vZGUSFAoQTU9ERV9VTlNQRUNJRklFRBAAEg0KCU1PREVfQVVUTxABEg0KCU1PREVfTk9ORRACEhEKDU1PREVfUkVRVUlSRUQQAyIzCg9TZXF1ZW50aWFsQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50IjEKDVBhcmFsbGVsQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50IkUKCUxvb3BBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQSFgoObWF4X2l0ZXJhdGlvbnMYAiABKA0i7AEKBVVzYWdlEhUKDXByb21wdF90b2tlbnMYASABKAMSGQoRY29tcGxldGlvbl90b2tlbnMYAiABKAMSFQoNY2FjaGVkX3Rva2VucxgDIAEoAxIaChJjYWNoZV93cml0ZV90b2tlbnMYBCABKAMSFwoPdGhvdWdodHNfdG9rZW5zGAUgASgDEhQKDHRvdGFsX3Rva2VucxgGIAEoAxITCgttb2RlbF9jYWxscxgHIAEoAxIVCghjb3N0X3VzZBgIIAEoAUgAiAEBEhYKDnVucHJpY2VkX2NhbGxzGAkgASgDQgsKCV9jb3N0X3VzZCKgAQoKVG9rZW5Vc2FnZRIVCg1wcm9tcHRfdG9rZW5zGAEgASgFEhkKEWNvbXBsZXRpb25fdG9rZW5zGAIgASgFEhUKDWNhY2hlZF90b2tlbnMYAyABKAUSFwoPdGhvdWdodHNfdG9rZW5zGAQgASgFEhQKDHRvdGFsX3Rva2VucxgFIAEoBRIaChJjYWNoZV93cml0ZV90b2tlbnMYCiABKAUifQoMVXNhZ2VTdW1tYXJ5EioKC3RvdGFsX3VzYWdlGAEgASgLMhUuYWdlbnRkLnYxLlRva2VuVXNhZ2USEQoJbGxtX2NhbGxzGAIgASgFEhYKDmVzdGltYXRlZF9jb3N0GAMgASgBEhYKDnVucHJpY2VkX2NhbGxzGAogASgFKqkFCglFcnJvckNvZGUSGgoWRVJST1JfQ09ERV9VTlNQRUNJRklFRBAAEhcKE0VSUk9SX0NPREVfSU5URVJOQUwQARIhCh1FUlJPUl9DT0RFX0lOVkFMSURfQUdFTlRfVFJFRRACEhsKF0VSUk9SX0NPREVfUkFURV9MSU1JVEVEEAMSGgoWRVJST1JfQ09ERV9BVVRIX0ZBSUxFRBAEEiAKHEVSUk9SX0NPREVfU0VTU0lPTl9OT1RfRk9VTkQQBRIgChxFUlJPUl9DT0RFX01PREVMX1VOQVZBSUxBQkxFEAYSFgoSRVJST1JfQ09ERV9USU1FT1VUEAcSGwoXRVJST1JfQ09ERV9TRVNTSU9OX0JVU1kQCBIeChpFUlJPUl9DT0RFX0lOVkFMSURfUkVRVUVTVBAJEh8KG0VSUk9SX0NPREVfQlVER0VUX0VYSEFVU1RFRBAKEh0KGUVSUk9SX0NPREVfTElNSVRfRVhDRUVERUQQCxIgChxFUlJPUl9DT0RFX1BFUk1JU1NJT05fREVOSUVEEAwSHQoZRVJST1JfQ09ERV9ISVNUT1JZX1BVUkdFRBANEh4KGkVSUk9SX0NPREVfQ09OVEVOVF9CTE9DS0VEEA4SHwobRVJST1JfQ09ERV9DT05URVhUX1RPT19MT05HEA8SGgoWRVJST1JfQ09ERV9VTkFWQUlMQUJMRRAQEhcKE0VSUk9SX0NPREVfQ09ORkxJQ1QQERIiCh5FUlJPUl9DT0RFX0ZBSUxFRF9QUkVDT05ESVRJT04QEhIdChlFUlJPUl9DT0RFX09VVFBVVF9JTlZBTElEEBMSGAoURVJST1JfQ09ERV9OT1RfRk9VTkQQFBIeChpFUlJPUl9DT0RFX1VOQVVUSEVOVElDQVRFRBAVKmMKDE9uRGlzY29ubmVjdBIdChlPTl9ESVNDT05ORUNUX1VOU1BFQ0lGSUVEEAASGgoWT05fRElTQ09OTkVDVF9DT05USU5VRRABEhgKFE9OX0RJU0NPTk5FQ1RfQ0FOQ0VMEAIqdQoGT25CdXN5EhcKE09OX0JVU1lfVU5TUEVDSUZJRUQQABISCg5PTl9CVVNZX1JFSkVDVBABEhMKD09OX0JVU1lfRU5RVUVVRRACEhUKEU9OX0JVU1lfSU5URVJSVVBUEAMSEgoOT05fQlVTWV9JTkpFQ1QQBCqMAQoPSW5zdHJ1Y3Rpb25Nb2RlEiAKHElOU1RSVUNUSU9OX01PREVfVU5TUEVDSUZJRUQQABIbChdJTlNUUlVDVElPTl9NT0RFX0FQUEVORBABEhwKGElOU1RSVUNUSU9OX01PREVfUFJFUEVORBACEhwKGElOU1RSVUNUSU9OX01PREVfUkVQTEFDRRADKmQKDkluY2x1ZGVIaXN0b3J5Eh8KG0lOQ0xVREVfSElTVE9SWV9VTlNQRUNJRklFRBAAEhcKE0lOQ0xVREVfSElTVE9SWV9BTEwQARIYChRJTkNMVURFX0hJU1RPUllfVFVSThACKoQBCglBZ2VudEtpbmQSGgoWQUdFTlRfS0lORF9VTlNQRUNJRklFRBAAEhIKDkFHRU5UX0tJTkRfTExNEAESGQoVQUdFTlRfS0lORF9TRVFVRU5USUFMEAISFwoTQUdFTlRfS0lORF9QQVJBTExFTBADEhMKD0FHRU5UX0tJTkRfTE9PUBAEKpMBCgpTdG9wUmVhc29uEhsKF1NUT1BfUkVBU09OX1VOU1BFQ0lGSUVEEAASFAoQU1RPUF9SRUFTT05fU1RPUBABEhoKFlNUT1BfUkVBU09OX01BWF9UT0tFTlMQAhIfChtTVE9QX1JFQVNPTl9DT05URU5UX0JMT0NLRUQQAxIVChFTVE9QX1JFQVNPTl9PVEhFUhAEQjpaOGdpdGh1Yi5jb20vYXB6dWszL2FnZW50ZC9nZW4vcHJvdG8vZ28vYWdlbnRkL3YxO2FnZW50ZHYxYgZwcm90bzM", [file_google_protobuf_duration]);
 
 /**
  * FieldViolation says which field of a request breaks which rule.
@@ -198,6 +198,55 @@ export const WarningSchema: GenMessage<Warning, {jsonType: WarningJson}> = /*@__
   messageDesc(file_agentd_v1_types, 2);
 
 /**
+ * SeedMessage is a message of a conversation that was held elsewhere.
+ *
+ * @generated from message agentd.v1.SeedMessage
+ */
+export type SeedMessage = Message<"agentd.v1.SeedMessage"> & {
+  /**
+   * Whose it is: `user` or `assistant`; anything else is ERROR_CODE_INVALID_REQUEST.
+   *
+   * @generated from field: string role = 1;
+   */
+  role: string;
+
+  /**
+   * What it says.
+   *
+   * @generated from field: string content = 2;
+   */
+  content: string;
+};
+
+/**
+ * SeedMessage is a message of a conversation that was held elsewhere.
+ *
+ * @generated from message agentd.v1.SeedMessage
+ */
+export type SeedMessageJson = {
+  /**
+   * Whose it is: `user` or `assistant`; anything else is ERROR_CODE_INVALID_REQUEST.
+   *
+   * @generated from field: string role = 1;
+   */
+  role?: string;
+
+  /**
+   * What it says.
+   *
+   * @generated from field: string content = 2;
+   */
+  content?: string;
+};
+
+/**
+ * Describes the message agentd.v1.SeedMessage.
+ * Use `create(SeedMessageSchema)` to create a new message.
+ */
+export const SeedMessageSchema: GenMessage<SeedMessage, {jsonType: SeedMessageJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 3);
+
+/**
  * Budget bounds what a turn or a session may spend. It is checked before each
  * model call, so that it is overshot by no more than the calls under way.
  * Running out ends the turn with ERROR_CODE_BUDGET_EXHAUSTED; what it has
@@ -286,7 +335,7 @@ export type BudgetJson = {
  * Use `create(BudgetSchema)` to create a new message.
  */
 export const BudgetSchema: GenMessage<Budget, {jsonType: BudgetJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 3);
+  messageDesc(file_agentd_v1_types, 4);
 
 /**
  * Tool is a function that the client offers to run.
@@ -419,7 +468,7 @@ export type ToolJson = {
  * Use `create(ToolSchema)` to create a new message.
  */
 export const ToolSchema: GenMessage<Tool, {jsonType: ToolJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 4);
+  messageDesc(file_agentd_v1_types, 5);
 
 /**
  * Effect is what a tool does.
@@ -481,7 +530,7 @@ export type Tool_EffectJson = "EFFECT_UNSPECIFIED" | "EFFECT_READ" | "EFFECT_WRI
  * Describes the enum agentd.v1.Tool.Effect.
  */
 export const Tool_EffectSchema: GenEnum<Tool_Effect, Tool_EffectJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 4, 0);
+  enumDesc(file_agentd_v1_types, 5, 0);
 
 /**
  * Part is a piece of what a user says, or of a tool's result.
@@ -569,7 +618,7 @@ export type PartJson = {
  * Use `create(PartSchema)` to create a new message.
  */
 export const PartSchema: GenMessage<Part, {jsonType: PartJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 5);
+  messageDesc(file_agentd_v1_types, 6);
 
 /**
  * ToolReference names a deferred tool of the agent, in the result of a tool that
@@ -610,7 +659,7 @@ export type ToolReferenceJson = {
  * Use `create(ToolReferenceSchema)` to create a new message.
  */
 export const ToolReferenceSchema: GenMessage<ToolReference, {jsonType: ToolReferenceJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 6);
+  messageDesc(file_agentd_v1_types, 7);
 
 /**
  * InlineData is a file within a message. A prompt with a file that no model of the
@@ -665,7 +714,7 @@ export type InlineDataJson = {
  * Use `create(InlineDataSchema)` to create a new message.
  */
 export const InlineDataSchema: GenMessage<InlineData, {jsonType: InlineDataJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 7);
+  messageDesc(file_agentd_v1_types, 8);
 
 /**
  * FileUri is a file that the model's provider fetches, or holds: the server never
@@ -718,7 +767,7 @@ export type FileUriJson = {
  * Use `create(FileUriSchema)` to create a new message.
  */
 export const FileUriSchema: GenMessage<FileUri, {jsonType: FileUriJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 8);
+  messageDesc(file_agentd_v1_types, 9);
 
 /**
  * Agent is a node of the tree: a model with instructions, or an order in which
@@ -840,7 +889,7 @@ export type AgentJson = {
  * Use `create(AgentSchema)` to create a new message.
  */
 export const AgentSchema: GenMessage<Agent, {jsonType: AgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 9);
+  messageDesc(file_agentd_v1_types, 10);
 
 /**
  * McpAttachment names tools of an MCP server that the client has attached. The
@@ -899,7 +948,7 @@ export type McpAttachmentJson = {
  * Use `create(McpAttachmentSchema)` to create a new message.
  */
 export const McpAttachmentSchema: GenMessage<McpAttachment, {jsonType: McpAttachmentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 10);
+  messageDesc(file_agentd_v1_types, 11);
 
 /**
  * LlmAgent is a model with instructions.
@@ -1126,7 +1175,7 @@ export type LlmAgentJson = {
  * Use `create(LlmAgentSchema)` to create a new message.
  */
 export const LlmAgentSchema: GenMessage<LlmAgent, {jsonType: LlmAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 11);
+  messageDesc(file_agentd_v1_types, 12);
 
 /**
  * Compaction is when and how the beginning of a conversation is summarized for a
@@ -1215,7 +1264,7 @@ export type CompactionJson = {
  * Use `create(CompactionSchema)` to create a new message.
  */
 export const CompactionSchema: GenMessage<Compaction, {jsonType: CompactionJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 12);
+  messageDesc(file_agentd_v1_types, 13);
 
 /**
  * GenerationSettings are how a model is to write. What the model's provider has no
@@ -1354,7 +1403,7 @@ export type GenerationSettingsJson = {
  * Use `create(GenerationSettingsSchema)` to create a new message.
  */
 export const GenerationSettingsSchema: GenMessage<GenerationSettings, {jsonType: GenerationSettingsJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 13);
+  messageDesc(file_agentd_v1_types, 14);
 
 /**
  * PromptCache is whether the provider is to keep the prompt (instructions, tools
@@ -1413,7 +1462,7 @@ export type PromptCacheJson = {
  * Use `create(PromptCacheSchema)` to create a new message.
  */
 export const PromptCacheSchema: GenMessage<PromptCache, {jsonType: PromptCacheJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 14);
+  messageDesc(file_agentd_v1_types, 15);
 
 /**
  * Mode is what to do.
@@ -1454,7 +1503,7 @@ export type PromptCache_ModeJson = "MODE_UNSPECIFIED" | "MODE_OFF" | "MODE_ON";
  * Describes the enum agentd.v1.PromptCache.Mode.
  */
 export const PromptCache_ModeSchema: GenEnum<PromptCache_Mode, PromptCache_ModeJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 14, 0);
+  enumDesc(file_agentd_v1_types, 15, 0);
 
 /**
  * Thinking is how much a model may think before it responds, in one of the two ways
@@ -1528,7 +1577,7 @@ export type ThinkingJson = {
  * Use `create(ThinkingSchema)` to create a new message.
  */
 export const ThinkingSchema: GenMessage<Thinking, {jsonType: ThinkingJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 15);
+  messageDesc(file_agentd_v1_types, 16);
 
 /**
  * Effort is how much to think, in words.
@@ -1583,7 +1632,7 @@ export type Thinking_EffortJson = "EFFORT_UNSPECIFIED" | "EFFORT_MINIMAL" | "EFF
  * Describes the enum agentd.v1.Thinking.Effort.
  */
 export const Thinking_EffortSchema: GenEnum<Thinking_Effort, Thinking_EffortJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 15, 0);
+  enumDesc(file_agentd_v1_types, 16, 0);
 
 /**
  * ToolChoice is whether a model has to call a tool.
@@ -1632,7 +1681,7 @@ export type ToolChoiceJson = {
  * Use `create(ToolChoiceSchema)` to create a new message.
  */
 export const ToolChoiceSchema: GenMessage<ToolChoice, {jsonType: ToolChoiceJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 16);
+  messageDesc(file_agentd_v1_types, 17);
 
 /**
  * Mode is what the model has to do.
@@ -1681,7 +1730,7 @@ export type ToolChoice_ModeJson = "MODE_UNSPECIFIED" | "MODE_AUTO" | "MODE_NONE"
  * Describes the enum agentd.v1.ToolChoice.Mode.
  */
 export const ToolChoice_ModeSchema: GenEnum<ToolChoice_Mode, ToolChoice_ModeJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 16, 0);
+  enumDesc(file_agentd_v1_types, 17, 0);
 
 /**
  * SequentialAgent runs its agents one after the other.
@@ -1716,7 +1765,7 @@ export type SequentialAgentJson = {
  * Use `create(SequentialAgentSchema)` to create a new message.
  */
 export const SequentialAgentSchema: GenMessage<SequentialAgent, {jsonType: SequentialAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 17);
+  messageDesc(file_agentd_v1_types, 18);
 
 /**
  * ParallelAgent runs its agents at the same time, each on its own branch of
@@ -1753,7 +1802,7 @@ export type ParallelAgentJson = {
  * Use `create(ParallelAgentSchema)` to create a new message.
  */
 export const ParallelAgentSchema: GenMessage<ParallelAgent, {jsonType: ParallelAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 18);
+  messageDesc(file_agentd_v1_types, 19);
 
 /**
  * LoopAgent runs its agents in order, again and again, until its cap is
@@ -1810,7 +1859,7 @@ export type LoopAgentJson = {
  * Use `create(LoopAgentSchema)` to create a new message.
  */
 export const LoopAgentSchema: GenMessage<LoopAgent, {jsonType: LoopAgentJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 19);
+  messageDesc(file_agentd_v1_types, 20);
 
 /**
  * Usage is what model calls took. Its counts mean the same for every provider; a
@@ -1971,7 +2020,7 @@ export type UsageJson = {
  * Use `create(UsageSchema)` to create a new message.
  */
 export const UsageSchema: GenMessage<Usage, {jsonType: UsageJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 20);
+  messageDesc(file_agentd_v1_types, 21);
 
 /**
  * TokenUsage counts tokens as Usage does. A count of more than 2,147,483,647 comes as
@@ -2084,7 +2133,7 @@ export type TokenUsageJson = {
  * Use `create(TokenUsageSchema)` to create a new message.
  */
 export const TokenUsageSchema: GenMessage<TokenUsage, {jsonType: TokenUsageJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 21);
+  messageDesc(file_agentd_v1_types, 22);
 
 /**
  * UsageSummary is what a turn used. Each model call counts once. A count of more than
@@ -2165,7 +2214,7 @@ export type UsageSummaryJson = {
  * Use `create(UsageSummarySchema)` to create a new message.
  */
 export const UsageSummarySchema: GenMessage<UsageSummary, {jsonType: UsageSummaryJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 22);
+  messageDesc(file_agentd_v1_types, 23);
 
 /**
  * ErrorCode is the kind of an error. Codes up to 7 are fixed.
@@ -2461,6 +2510,56 @@ export const OnBusySchema: GenEnum<OnBusy, OnBusyJson> = /*@__PURE__*/
   enumDesc(file_agentd_v1_types, 2);
 
 /**
+ * InstructionMode says where the caller's instruction of a turn goes. That of the
+ * server always comes first.
+ *
+ * @generated from enum agentd.v1.InstructionMode
+ */
+export enum InstructionMode {
+  /**
+   * INSTRUCTION_MODE_APPEND.
+   *
+   * @generated from enum value: INSTRUCTION_MODE_UNSPECIFIED = 0;
+   */
+  UNSPECIFIED = 0,
+
+  /**
+   * Behind the agent's own.
+   *
+   * @generated from enum value: INSTRUCTION_MODE_APPEND = 1;
+   */
+  APPEND = 1,
+
+  /**
+   * Before the agent's own.
+   *
+   * @generated from enum value: INSTRUCTION_MODE_PREPEND = 2;
+   */
+  PREPEND = 2,
+
+  /**
+   * In place of the agent's own, whose placeholders then need no state.
+   *
+   * @generated from enum value: INSTRUCTION_MODE_REPLACE = 3;
+   */
+  REPLACE = 3,
+}
+
+/**
+ * InstructionMode says where the caller's instruction of a turn goes. That of the
+ * server always comes first.
+ *
+ * @generated from enum agentd.v1.InstructionMode
+ */
+export type InstructionModeJson = "INSTRUCTION_MODE_UNSPECIFIED" | "INSTRUCTION_MODE_APPEND" | "INSTRUCTION_MODE_PREPEND" | "INSTRUCTION_MODE_REPLACE";
+
+/**
+ * Describes the enum agentd.v1.InstructionMode.
+ */
+export const InstructionModeSchema: GenEnum<InstructionMode, InstructionModeJson> = /*@__PURE__*/
+  enumDesc(file_agentd_v1_types, 3);
+
+/**
  * IncludeHistory is how much of a conversation a model is sent.
  *
  * @generated from enum agentd.v1.IncludeHistory
@@ -2499,7 +2598,7 @@ export type IncludeHistoryJson = "INCLUDE_HISTORY_UNSPECIFIED" | "INCLUDE_HISTOR
  * Describes the enum agentd.v1.IncludeHistory.
  */
 export const IncludeHistorySchema: GenEnum<IncludeHistory, IncludeHistoryJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 3);
+  enumDesc(file_agentd_v1_types, 4);
 
 /**
  * AgentKind is what an agent of a tree is.
@@ -2554,7 +2653,7 @@ export type AgentKindJson = "AGENT_KIND_UNSPECIFIED" | "AGENT_KIND_LLM" | "AGENT
  * Describes the enum agentd.v1.AgentKind.
  */
 export const AgentKindSchema: GenEnum<AgentKind, AgentKindJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 4);
+  enumDesc(file_agentd_v1_types, 5);
 
 /**
  * StopReason is why a model ended a response.
@@ -2609,5 +2708,5 @@ export type StopReasonJson = "STOP_REASON_UNSPECIFIED" | "STOP_REASON_STOP" | "S
  * Describes the enum agentd.v1.StopReason.
  */
 export const StopReasonSchema: GenEnum<StopReason, StopReasonJson> = /*@__PURE__*/
-  enumDesc(file_agentd_v1_types, 5);
+  enumDesc(file_agentd_v1_types, 6);
 
