@@ -81,10 +81,15 @@ const clerkScript = `answers:
 func TestSession(t *testing.T) {
 	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"clerk": clerkScript}})
 	called := &methods{seen: make(map[string]bool)}
-	c := d.Client(client.WithConnectOptions(connect.WithInterceptors(called)))
+	yes := client.PrompterFunc(func(context.Context, *client.Interaction) (*client.Resolution, error) { return client.Approve(), nil })
+	c := d.Client(client.WithConnectOptions(connect.WithInterceptors(called)), client.WithPrompter(yes))
 	ctx := t.Context()
 	mustAdd(t, client.AddTool(c, "count", "counts", func(ctx context.Context, _ struct{}) (string, error) {
-		return "1", client.CallFrom(ctx).SetState("n", 1)
+		call := client.CallFrom(ctx)
+		if _, err := call.Ask(ctx, client.Question{Kind: client.InteractionApproval}); err != nil {
+			return "", err
+		}
+		return "1", call.SetState("n", 1)
 	}))
 	s := c.NewSession(client.LLM("clerk", "scripted/clerk", client.Tools("count")), client.WithHeader("X-Extra", "1"))
 	for _, prompt := range []string{"one", "count", "three"} {

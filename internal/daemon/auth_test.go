@@ -220,7 +220,8 @@ var needs = map[protoreflect.Name]principal.Role{
 	"WatchTurn":         principal.Caller, // without observe
 	"ListSessionEvents": principal.Observer, "WatchSession": principal.Observer, "SubmitToolResults": principal.Caller,
 	"GetInteraction": principal.Observer, "ListInteractions": principal.Observer, "ResolveInteraction": principal.Caller,
-	"ListModelCalls": principal.Observer, "GetCapabilities": principal.Observer, "ListSharedState": principal.Operator,
+	"RaiseInteraction": principal.Caller,
+	"ListModelCalls":   principal.Observer, "GetCapabilities": principal.Observer, "ListSharedState": principal.Operator,
 	"SetSharedState": principal.Operator, "RemoveSharedState": principal.Operator, "ListModels": principal.Observer,
 	"CreateSessionToken": principal.Caller,
 }
@@ -454,7 +455,7 @@ func TestSessionTokens(t *testing.T) {
 	c := agentdv1connect.NewSessionServiceClient(page, g.url())
 	allowed := []string{
 		"GetSession", "CreateTurn", "GetTurn", "ListTurns", "CancelTurn", "CancelToolCall", "ListTurnEvents", "WatchTurn", "ListSessionEvents",
-		"WatchSession", "SubmitToolResults", "GetInteraction", "ListInteractions", "ResolveInteraction", "GetCapabilities", "ListModels",
+		"WatchSession", "SubmitToolResults", "GetInteraction", "ListInteractions", "ResolveInteraction", "RaiseInteraction", "GetCapabilities", "ListModels",
 	}
 	for _, m := range methods() {
 		req, _ := filled(m, own.GetSessionId(), own.GetId())

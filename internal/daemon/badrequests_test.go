@@ -40,6 +40,7 @@ const (
 	invalidRequest  = agentdv1.ErrorCode_ERROR_CODE_INVALID_REQUEST
 	noSession       = agentdv1.ErrorCode_ERROR_CODE_SESSION_NOT_FOUND
 	notFound        = agentdv1.ErrorCode_ERROR_CODE_NOT_FOUND
+	notNow          = agentdv1.ErrorCode_ERROR_CODE_FAILED_PRECONDITION
 	limitExceeded   = agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED
 	badTree         = agentdv1.ErrorCode_ERROR_CODE_INVALID_AGENT_TREE
 	conflict        = agentdv1.ErrorCode_ERROR_CODE_CONFLICT
@@ -269,6 +270,17 @@ func badRequests() map[string][]badRequest {
 		"ResolveInteraction": append(ofInteraction(`,"resolution":{"approve":{}}`),
 			badRequest{name: "no resolution", json: `{"sessionId":"{done}","interactionId":"x"}`, code: invalidArgument, kind: invalidRequest, says: []string{"resolution"}},
 			badRequest{name: "no decision", json: `{"sessionId":"{done}","interactionId":"x","resolution":{}}`, code: invalidArgument, kind: invalidRequest, says: []string{"decision"}}),
+		"RaiseInteraction": append(named(`,"toolCallId":"x","n":1,"interaction":{"kind":1}`),
+			badRequest{name: "no call", json: `{"sessionId":"{wait}","n":1,"interaction":{"kind":1}}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_call_id", "1"}},
+			badRequest{name: "long call", json: `{"sessionId":"{wait}","toolCallId":"{long}{long}","n":1,"interaction":{"kind":1}}`, code: invalidArgument, kind: invalidRequest, says: []string{"tool_call_id", "256"}},
+			badRequest{name: "unknown call", json: `{"sessionId":"{wait}","toolCallId":"x","n":1,"interaction":{"kind":1}}`, code: connect.CodeFailedPrecondition, kind: notNow, says: []string{`"x"`}},
+			badRequest{name: "call of a turn that is over", json: `{"sessionId":"{done}","toolCallId":"x","n":1,"interaction":{"kind":1}}`, code: connect.CodeFailedPrecondition, kind: notNow, says: []string{`"x"`}},
+			badRequest{name: "no number", json: `{"sessionId":"{wait}","toolCallId":"{call}","interaction":{"kind":1}}`, code: invalidArgument, kind: invalidRequest, says: []string{"n must be 1 to 64"}},
+			badRequest{name: "a gap", json: `{"sessionId":"{wait}","toolCallId":"{call}","n":2,"interaction":{"kind":1}}`, code: invalidArgument, kind: invalidRequest, says: []string{"number 1, not 2"}},
+			badRequest{name: "nothing asked", json: `{"sessionId":"{wait}","toolCallId":"{call}","n":1}`, code: invalidArgument, kind: invalidRequest, says: []string{"interaction"}},
+			badRequest{name: "no kind", json: `{"sessionId":"{wait}","toolCallId":"{call}","n":1,"interaction":{"question":"x"}}`, code: invalidArgument, kind: invalidRequest, says: []string{"interaction.kind"}},
+			badRequest{name: "unknown kind", json: `{"sessionId":"{wait}","toolCallId":"{call}","n":1,"interaction":{"kind":99}}`, code: invalidArgument, kind: invalidRequest, says: []string{"interaction.kind"}},
+			badRequest{name: "no question", json: `{"sessionId":"{wait}","toolCallId":"{call}","n":1,"interaction":{"kind":3}}`, code: invalidArgument, kind: invalidRequest, says: []string{"interaction.question"}}),
 		"ListModelCalls": append(append(ofTurn(""), paged(session)...),
 			badRequest{name: "token of other things", json: `{"pageToken":"{turnsToken}"` + session + `}`, code: invalidArgument, kind: invalidRequest, says: []string{"page_token"}}),
 		"ListInteractions": append(paged(""),

@@ -41,6 +41,9 @@ func filled(m protoreflect.MethodDescriptor, session, turn string) (req proto.Me
 	case "ResolveInteraction":
 		deny := &agentdv1.Resolution{Decision: &agentdv1.Resolution_Deny{Deny: &agentdv1.Denial{}}}
 		return &agentdv1.ResolveInteractionRequest{SessionId: session, InteractionId: "i-none", Resolution: deny}, true
+	case "RaiseInteraction":
+		asks := &agentdv1.Interaction{Kind: agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL}
+		return &agentdv1.RaiseInteractionRequest{SessionId: session, ToolCallId: "c-none", N: 1, Interaction: asks}, true
 	case "UpdateSession":
 		return &agentdv1.UpdateSessionRequest{SessionId: session, ClientRef: new("mine")}, true
 	}
