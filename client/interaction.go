@@ -269,8 +269,8 @@ func (r *Resolution) checked() (*agentdv1.Resolution, error) {
 	case r.err != nil:
 		return nil, r.err
 	case r.Scope != "" && r.Kind != ResolutionApproval, r.scope() == math.MaxInt32:
-		return nil, fmt.Errorf("the scope of an approval is one of once, session, session_verb, session_tool and always, "+
-			"got %.80q", r.Scope)
+		return nil, fmt.Errorf("the scope of an approval is one of once, session, session_verb, session_tool "+
+			"and always, got %.80q", r.Scope)
 	default:
 		return r.Proto(), nil
 	}

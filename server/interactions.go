@@ -82,7 +82,8 @@ func (s *sessionService) RaiseInteraction(
 	ctx context.Context, r *connect.Request[agentdv1.RaiseInteractionRequest],
 ) (*connect.Response[agentdv1.RaiseInteractionResponse], error) {
 	if r.Msg.GetSessionId() == "" {
-		return nil, fault.Errorf(codeInvalid, "session_id must have at least 1 character: only a stream knows its session").
+		return nil, fault.Errorf(codeInvalid,
+			"session_id must have at least 1 character: only a stream knows its session").
 			Breaking("session_id", fault.RuleRequired)
 	}
 	// A question counts even if its client goes away right after.

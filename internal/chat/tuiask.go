@@ -154,7 +154,8 @@ func (p *person) permission(
 	} else {
 		a.about(bars(whole))
 	}
-	a.title = append(title, strings.TrimSpace(asks))
+	title = append(title, strings.TrimSpace(asks))
+	a.title = title
 	if change := p.change(in.ToolCallID, ""); change != nil {
 		a.about(change)
 	}

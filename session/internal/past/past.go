@@ -19,8 +19,8 @@ type Log struct {
 	Decode func(record.Record) (any, error)
 }
 
-// End returns the end of a turn, or of the turn that took its prompt as a message, if its record has the sequence number
-// after, or a later one. exists reports whether the log has the turn.
+// End returns the end of a turn, or of the turn that took its prompt as a message, if its record has the sequence
+// number after, or a later one. exists reports whether the log has the turn.
 func (l Log) End(turnID string, after int64) (end *record.TurnEnded, exists bool, err error) {
 	id := turnID
 	for rec, err := range l.Records {
