@@ -110,11 +110,25 @@ func (d *dropping) without(rec record.Record) ([]byte, error) {
 		return d.result(rec.Data)
 	case record.KindInteractionResolved:
 		var f record.InteractionResolved
-		if err := unmarshal(rec.Data, &f); err != nil || !d.calls[f.ID] || f.Input == nil {
+		if err := unmarshal(rec.Data, &f); err != nil || !d.calls[f.ID] {
 			return nil, err
 		}
-		f.Input = json.RawMessage(noArgs)
+		switch {
+		case f.Input != nil:
+			f.Input = json.RawMessage(noArgs)
+		case f.N > 0 && f.Answer != "": // a person's to the tool
+			f.Answer = ""
+		default:
+			return nil, nil
+		}
 		return marshal(f)
+	case record.KindInteractionRaised: // it says what the tool is about to do with its arguments
+		var q record.Question
+		if err := unmarshal(rec.Data, &q); err != nil || !d.calls[q.CallID] || q.Text == "" && len(q.Choices) == 0 {
+			return nil, err
+		}
+		q.Text, q.Choices = "", nil
+		return marshal(q)
 	case record.KindRawPayload:
 		var f record.RawPayload
 		if err := unmarshal(rec.Data, &f); err != nil || len(f.Body) == 0 {

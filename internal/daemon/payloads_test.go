@@ -47,8 +47,12 @@ func dropPayloads(t *testing.T, bySession, byDaemon, kept bool) {
 		What string `json:"what"`
 	}
 	var given []string
-	look := func(_ context.Context, i in) (client.ToolOutput, error) {
+	look := func(ctx context.Context, i in) (client.ToolOutput, error) {
 		given = append(given, i.What)
+		q := client.Question{Kind: client.InteractionInput, Text: "canary-question", Choices: []string{"canary-choice"}}
+		if said, err := client.CallFrom(ctx).Ask(ctx, q); err != nil || said.Answer != "canary-answer" {
+			t.Errorf("the tool was told %+v, %v", said, err)
+		}
 		return client.ToolOutput{Output: "canary-output", Parts: []client.Part{client.Inline("image/png", []byte("canary-file"))}}, nil
 	}
 	act := func(_ context.Context, i in) (string, error) { return "", toolError("canary-error of " + i.What) }
@@ -62,8 +66,11 @@ func dropPayloads(t *testing.T, bySession, byDaemon, kept bool) {
 	if err != nil || info.DropToolPayloads != bySession {
 		t.Fatalf("%+v, %v", info, err)
 	}
-	edits := client.PrompterFunc(func(context.Context, *client.Interaction) (*client.Resolution, error) {
-		return client.Edit(in{"canary-edited"}), nil
+	edits := client.PrompterFunc(func(_ context.Context, in *client.Interaction) (*client.Resolution, error) {
+		if in.N > 0 {
+			return client.Answer("canary-answer"), nil
+		}
+		return client.Edit(map[string]string{"what": "canary-edited"}), nil
 	})
 	agent := client.LLM("a", "scripted/works", client.Tools("look", "act"))
 	run := func(prompt string) *client.Result {
@@ -106,7 +113,8 @@ func dropPayloads(t *testing.T, bySession, byDaemon, kept bool) {
 		}
 		files.Write(data)
 	}
-	for _, canary := range []string{"canary-args", "canary-act", "canary-more", "canary-output", "canary-error", "canary-edited", "Y2FuYXJ5LWZpbGU"} {
+	for _, canary := range []string{"canary-args", "canary-act", "canary-more", "canary-output", "canary-error", "canary-edited", "Y2FuYXJ5LWZpbGU",
+		"canary-question", "canary-choice", "canary-answer"} {
 		if got := bytes.Contains(files.Bytes(), []byte(canary)); got != kept {
 			t.Errorf("%s is in the database: %v", canary, got)
 		}
