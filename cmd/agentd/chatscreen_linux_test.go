@@ -129,6 +129,22 @@ func (m *tmux) rests() {
 	}
 }
 
+// ends waits until the program has ended, with an exit code. Tmux says so on the screen too, but not always.
+func (m *tmux) ends(code string) {
+	m.t.Helper()
+	got := ""
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		got = strings.TrimSpace(m.do("display-message", "-p", "#{pane_dead} #{pane_dead_status}"))
+		if dead, status, _ := strings.Cut(got, " "); dead == "1" && status != "" {
+			if status != code {
+				m.t.Errorf("the program has ended with %s, want %s", status, code)
+			}
+			return
+		}
+	}
+	m.t.Fatalf("the program has not ended: tmux says %q; the screen is\n%s", got, m.screen())
+}
+
 // says types a line. Enter is pressed when the terminal has the rest.
 func (m *tmux) says(text, enter string) {
 	m.t.Helper()
@@ -170,7 +186,7 @@ func (m *tmux) golden(name, from string) {
 		m.t.Fatal(err)
 	}
 	var got string
-	for deadline := time.Now().Add(4 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
 		if got = m.lasting(from); got == string(want) {
 			return
 		}
@@ -289,6 +305,7 @@ func TestScreenKeys(t *testing.T) {
 	if data, err := os.ReadFile(filepath.Join(m.dir, "sum.go")); err != nil || bytes.Contains(data, []byte("+=")) {
 		t.Errorf("%v: the file is edited: %s", err, data)
 	}
+	m.rests() // else it waits for the turn before, which the interrupt would meet
 	m.says("slowly", "Enter")
 	m.await("running ")
 	m.do("send-keys", "C-c")
@@ -317,7 +334,7 @@ func TestScreenKeys(t *testing.T) {
 	m.await("press Ctrl+C again within 1s to exit")
 	m.do("send-keys", "C-c")
 	m.await("turn(s) · ")
-	m.await("Pane is dead (status 0")
+	m.ends("0")
 }
 
 // TestScreenSoak: a chat that has shown ten thousand lines takes as much memory as one that has shown a thousand.
