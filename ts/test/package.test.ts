@@ -16,8 +16,8 @@ const root = fileURLToPath(new URL("../", import.meta.url));
 /** Where the package is installed: outside of this repository, so that nothing here is found from there. */
 let project = "";
 
-/** How large a page with one tool may be, in bytes, minified and gzipped: 40 kB is what was promised, and it had 17,300 when this was set. */
-const maxPage = 20_000;
+/** How large a page with one tool may be, in bytes, minified and gzipped: 40 kB is what was promised, and it had 20,200 when this was set. */
+const maxPage = 22_000;
 
 /** A module with a tool that is called and one whose arguments have no type. */
 const program = `import { Agentd, jsonSchema, llm } from "@apzuk3/agentd";
