@@ -103,7 +103,7 @@ func (st *stream) raise(ctx context.Context, r *agentdv1.RaiseInteractionRequest
 		return st.resultOf("raise interaction", err)
 	}
 	m := &agentdv1.RunResponse{TurnId: in.TurnID, Replayed: true}
-	if in.Resolution == nil {
+	if in.Status == agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING {
 		m.Response = &agentdv1.RunResponse_InteractionRequested{
 			InteractionRequested: &agentdv1.InteractionRequested{Interaction: in.Proto()},
 		}

@@ -68,11 +68,11 @@ func (m *Manager) Raise(
 		return nil, false, err
 	}
 	defer m.release(ref)
-	q.Raise(callID, "")
-	if again, err = ref.Value.Raise(ctx, callID, q); err != nil {
+	id, again, err := ref.Value.Raise(ctx, callID, q)
+	if err != nil {
 		return nil, false, err
 	}
-	in, err = m.Interaction(ctx, ref.Value.ID(), q.ID)
+	in, err = m.Interaction(ctx, ref.Value.ID(), id)
 	return in, again, err
 }
 

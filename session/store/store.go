@@ -110,13 +110,6 @@ type NewSession struct {
 	MaxOfTenant int64
 }
 
-// SetLabels replaces Labels; of nil it does nothing.
-func (n *NewSession) SetLabels(labels map[string]string) {
-	if n != nil {
-		n.Labels = labels
-	}
-}
-
 // errTooMany is the error of TooMany.
 var errTooMany = errors.New("store: the tenant has as many sessions as it may")
 

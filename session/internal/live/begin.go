@@ -100,7 +100,7 @@ func (s *Session) RepeatSpec() (*record.Spec, error) {
 
 // Begin records the turn's start. The caller has reserved the session.
 func (s *Session) Begin(ctx context.Context, p Prompt) (*Driver, error) {
-	s.adopt(p.By)
+	s.adopt(p.By, p.Labels)
 	spec, started := p.Spec, p.Started
 	whole, err := s.wholeState(ctx)
 	if err != nil {
@@ -114,7 +114,6 @@ func (s *Session) Begin(ctx context.Context, p Prompt) (*Driver, error) {
 	if err != nil {
 		return nil, err
 	}
-	lock.Do(&s.mu, func() { s.create.SetLabels(p.Labels) })
 	t := newTurn(s, id)
 	t.attempt = t.newAttempt()
 	t.spec, t.keys, t.snapshot = spec, p.Keys, maps.Clone(whole)

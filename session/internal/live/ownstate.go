@@ -20,14 +20,14 @@ func (s *Session) madeBy() principal.Principal {
 	return s.owner
 }
 
-// adopt gives a session that is not in the store yet to the principal whose turn begins: others may have
-// wanted to make it under the same id.
-func (s *Session) adopt(p principal.Principal) {
+// adopt gives a session that is not in the store yet to the principal whose turn begins, with its labels: others may
+// have wanted to make it under the same id.
+func (s *Session) adopt(p principal.Principal, labels map[string]string) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.create != nil {
 		made := *s.create
-		made.Creator = p.Key()
+		made.Creator, made.Labels = p.Key(), labels
 		s.owner, s.create = p, &made
 	}
 }

@@ -28,28 +28,28 @@ type raised struct {
 	tried chan struct{} // not nil while a resolution is on its way into the log; closed when that has ended
 }
 
-// Raise records a question of a client about a call of the last turn, durably, before it returns. again reports that
-// one of that number was asked before: it stands. A call that no client runs, or that is over, is a *fault.Error of
+// Raise records a question of a client about a call of the last turn, durably, before it returns its id. again reports
+// that one of that number was asked before: it stands. A call that no client runs, or that is over, is a *fault.Error of
 // code FAILED_PRECONDITION; a number that would leave a gap is INVALID_REQUEST.
-func (s *Session) Raise(ctx context.Context, callID string, q record.Question) (again bool, err error) {
+func (s *Session) Raise(ctx context.Context, callID string, q record.Question) (id string, again bool, err error) {
 	if err := given.CheckQuestion(&q, s.limits()); err != nil {
-		return false, err
+		return "", false, err
 	}
 	q.Raise(callID, principal.Of(ctx).ID)
 	t, p, err := s.callToRaise(ctx, callID, q.N)
 	if p == nil || err != nil {
-		return err == nil, err
+		return q.ID, err == nil, err
 	}
 	e := &entry{turn: t, kind: record.KindInteractionRaised, fact: &q, asked: true, raises: p}
 	if e.data, err = logjson.Marshal(&q); err != nil {
 		lock.Do(&s.mu, p.endRaiseLocked)
-		return false, err
+		return "", false, err
 	}
 	_, err = s.commit(ctx, e)
 	if over, ok := errors.AsType[*fault.Error](err); ok && over.Code == fault.Invalid {
-		return false, errNoneRuns(callID) // the turn has ended
+		return "", false, errNoneRuns(callID) // the turn has ended
 	}
-	return false, err
+	return q.ID, false, err
 }
 
 // callToRaise claims a call for a question of a number, and returns it with its turn; no call if that was asked before.
@@ -66,10 +66,8 @@ func (s *Session) callToRaise(ctx context.Context, callID string, n uint32) (t *
 			return nil
 		case p.raising != nil:
 			return p.raising
-		case p.phase == phase.CallSealed, t.phase == phase.TurnEnding && p.phase != phase.CallRecording:
-			return t.done
 		}
-		return nil
+		return p.fateLocked(t)
 	})
 	switch {
 	case err != nil:
@@ -149,10 +147,8 @@ func (s *Session) raisedToResolve(ctx context.Context, id string) (q *raised, er
 			return nil
 		case q.tried != nil:
 			return q.tried
-		case q.p.phase == phase.CallSealed, q.t.phase == phase.TurnEnding && q.p.phase != phase.CallRecording:
-			return q.t.done
 		}
-		return nil
+		return q.p.fateLocked(q.t)
 	})
 	switch {
 	case err != nil || q == nil:

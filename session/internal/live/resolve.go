@@ -66,10 +66,8 @@ func (s *Session) callToResolve(ctx context.Context, id string) (t *Turn, p *pen
 			return nil
 		case p.phase == phase.CallResolving:
 			return p.tried
-		case p.phase == phase.CallSealed, t.phase == phase.TurnEnding && p.phase != phase.CallRecording:
-			return t.done
 		}
-		return nil
+		return p.fateLocked(t)
 	})
 	switch {
 	case err != nil:

@@ -276,11 +276,10 @@ func (s *Session) callLocked(ctx context.Context, of *Turn, res *record.ToolResu
 			return p.tried
 		case res.Outcome != record.Returned && res.Outcome != record.Cancelled:
 			return nil
-		case p.phase == phase.CallSealed, t.phase == phase.TurnEnding && p.phase != phase.CallRecording:
-			waited = true
-			return t.done
 		}
-		return nil
+		over := p.fateLocked(t)
+		waited = waited || over != nil
+		return over
 	})
 	switch {
 	case err != nil:
@@ -289,6 +288,15 @@ func (s *Session) callLocked(ctx context.Context, of *Turn, res *record.ToolResu
 		return nil, nil, errTooLate(res.CallID)
 	}
 	return t, p, nil
+}
+
+// fateLocked returns what is closed when it is known what becomes of a call whose run has sealed it, or is ending: it is
+// settled, or open once more. It returns nil for any other call.
+func (p *pending) fateLocked(t *Turn) <-chan struct{} {
+	if p.phase == phase.CallSealed || t.phase == phase.TurnEnding && p.phase != phase.CallRecording {
+		return t.done
+	}
+	return nil
 }
 
 func errTooLate(callID string) error {
