@@ -24,7 +24,8 @@ var scopes = map[string]Decision{
 	"session": Session, "session_verb": SessionVerb, "session_tool": SessionTool,
 }
 
-func (p inTurn) AskApproval(ctx context.Context, r PromptRequest) (Decision, error) {
+// Question is the request as a question of the call whose handler asks.
+func (r *PromptRequest) Question() client.Question {
 	q := client.Question{
 		Kind: client.InteractionApproval, Text: does[r.Access] + r.Detail, Source: r.Source,
 		Choices: []string{"once", "session"},
@@ -36,15 +37,13 @@ func (p inTurn) AskApproval(ctx context.Context, r PromptRequest) (Decision, err
 	if r.PersistKey != "" {
 		q.Choices = append(q.Choices, "always")
 	}
-	said, err := client.CallFrom(ctx).Ask(ctx, q)
-	switch {
-	case errors.Is(err, errors.ErrUnsupported) && p.otherwise != nil:
-		return p.otherwise.AskApproval(ctx, r)
-	case errors.Is(err, errors.ErrUnsupported):
-		return Deny, ErrNoPrompter
-	case err != nil:
-		return Deny, err
-	case said.Kind != client.ResolutionApproval:
+	return q
+}
+
+// DecisionOf is what was said to a [PromptRequest.Question]. Of a denial with a reason the error has that, and matches
+// [ErrDenied].
+func DecisionOf(said *client.Resolution) (Decision, error) {
+	if said.Kind != client.ResolutionApproval {
 		if said.Reason != "" {
 			return Deny, fmt.Errorf("%w: %s", ErrDenied, said.Reason)
 		}
@@ -55,4 +54,17 @@ func (p inTurn) AskApproval(ctx context.Context, r PromptRequest) (Decision, err
 		d = Once
 	}
 	return d, nil
+}
+
+func (p inTurn) AskApproval(ctx context.Context, r PromptRequest) (Decision, error) {
+	said, err := client.CallFrom(ctx).Ask(ctx, r.Question())
+	switch {
+	case errors.Is(err, errors.ErrUnsupported) && p.otherwise != nil:
+		return p.otherwise.AskApproval(ctx, r)
+	case errors.Is(err, errors.ErrUnsupported):
+		return Deny, ErrNoPrompter
+	case err != nil:
+		return Deny, err
+	}
+	return DecisionOf(said)
 }

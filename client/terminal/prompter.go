@@ -124,26 +124,16 @@ func (p *Prompter) Confirm(ctx context.Context, question string) (bool, error) {
 
 func yes(s string) bool { return strings.EqualFold(s, "y") || strings.EqualFold(s, "yes") }
 
-// Choose asks what is to become of a text that somebody else has written, such as a command: what is shown is the
-// text, on one line and with each of its characters, between before and the question with its answers. It returns one
-// of keys; m, which is not one of them, shows what was left out of a long text.
-func (p *Prompter) Choose(ctx context.Context, before, text, question string, keys ...string) (string, error) {
-	if err := p.begin(ctx); err != nil {
-		return "", err
-	}
-	defer p.end()
-	return p.choose(ctx, before, text, question, keys)
-}
-
-// choose is Choose of the question that is open.
-func (p *Prompter) choose(ctx context.Context, before, text, question string, keys []string) (string, error) {
-	whole := visible(text)
+// choose asks for a permission: what is shown of its text stands on one line with each of its characters. It returns one
+// of the keys; m, which is not one of them, shows what was left out of a long text.
+func (p *Prompter) choose(ctx context.Context, asked *Permission) (string, error) {
+	whole := visible(asked.Text)
 	shown, left := middle(whole)
-	hint := "Please answer " + strings.Join(keys, ", ")
-	whole = before + whole + "\n" + question
-	first := before + shown + "\n" + question
+	hint := "Please answer " + strings.Join(asked.Keys, ", ")
+	whole = asked.Asks + whole + "\n" + asked.Prompt
+	first := asked.Asks + shown + "\n" + asked.Prompt
 	if left > 0 {
-		first = before + shown + "\n" + characters(left) + " are left out: [m] shows them.\n" + question
+		first = asked.Asks + shown + "\n" + characters(left) + " are left out: [m] shows them.\n" + asked.Prompt
 		hint += " or m"
 	}
 	prompt := first
@@ -154,7 +144,7 @@ func (p *Prompter) choose(ctx context.Context, before, text, question string, ke
 		}
 		said = strings.ToLower(said)
 		switch {
-		case slices.Contains(keys, said):
+		case slices.Contains(asked.Keys, said):
 			return said, nil
 		case said == "m" && left > 0:
 			prompt = whole
@@ -164,41 +154,14 @@ func (p *Prompter) choose(ctx context.Context, before, text, question string, ke
 	}
 }
 
-// scopes are how far an approval holds that a tool asks for: the word, the key, and what is shown.
-var scopes = []struct{ word, key, shown string }{
-	{"once", "y", "[y]es"},
-	{"session", "s", "this for the [s]ession"},
-	{"session_verb", "v", "each command with this first word for it ([v])"},
-	{"session_tool", "t", "all of this [t]ool for it"},
-	{"always", "a", "this [a]lways"},
-}
-
-// permission asks what a tool asks that runs: whether it may do something, and how far that holds.
+// permission asks whether a tool that runs may do something, and how far that holds.
 func (p *Prompter) permission(ctx context.Context, i *client.Interaction) (*client.Resolution, error) {
-	before := Line(i.ToolName, maxName) + " asks: "
-	if i.Source != "" {
-		before = "[" + Line(i.Source, maxName) + "] " + before
-	}
-	words := map[string]string{"y": "once"}
-	question, keys := "Allow? [y]es, [n]o", []string{"y", "n"}
-	for _, s := range scopes[1:] {
-		if slices.Contains(i.Choices, s.word) {
-			words[s.key] = s.word
-			question, keys = question+", "+s.shown, append(keys, s.key)
-		}
-	}
-	text := i.Question
-	if text == "" {
-		text = string(i.ToolInput)
-	}
-	said, err := p.choose(ctx, before, text, question+": ", keys)
-	switch {
-	case err != nil:
+	asked := PermissionOf(i)
+	said, err := p.choose(ctx, &asked)
+	if err != nil {
 		return nil, err
-	case said == "n":
-		return client.Deny(""), nil
 	}
-	return &client.Resolution{Kind: client.ResolutionApproval, Scope: words[said]}, nil
+	return asked.Said(said), nil
 }
 
 // approval asks whether a tool may be called.

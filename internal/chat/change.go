@@ -18,8 +18,8 @@ import (
 const maxChanged = 256 << 10
 
 // changeOf is what a call of a tool would change in a file, as lines of a diff; nil if it changes none. The file is
-// read as it is now, not as the model has read it. It is at path, or else where the call says.
-func changeOf(root string, call *client.ToolCall, path string) []string {
+// read as it is now, not as the model has read it.
+func changeOf(root string, call *client.ToolCall) []string {
 	var in struct {
 		Path, Content string
 		OldString     string `json:"old_string"`
@@ -30,9 +30,7 @@ func changeOf(root string, call *client.ToolCall, path string) []string {
 	if !changes || json.Unmarshal(call.Input, &in) != nil || in.Path == "" {
 		return nil
 	}
-	if !filepath.IsAbs(path) {
-		path = in.Path
-	}
+	path := in.Path
 	if !filepath.IsAbs(path) {
 		path = filepath.Join(root, path)
 	}

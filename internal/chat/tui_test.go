@@ -159,7 +159,7 @@ func TestQuestion(t *testing.T) {
 	in := `{"path":"sum.go","old_string":"total -= x","new_string":"total += x\u001b[31m"}`
 	r.call("c1", "edit_file", in)
 	a := &ask{title: []string{"edit_file wants to write: " + name}, prompt: "Allow? [y]es, [n]o:", keys: []string{"y", "n"}, reply: make(chan string, 1)}
-	a.about(changeOf(r.u.chat.Root, &client.ToolCall{Name: "edit_file", Input: json.RawMessage(in)}, name))
+	a.about(changeOf(r.u.chat.Root, &client.ToolCall{Name: "edit_file", Input: json.RawMessage(in)}))
 	r.keys("yes")
 	r.u.Update(askMsg{a})
 	r.has(r.printed(), "? edit_file wants to write: ", "│ -total -= x", `│ +total += x\u001b[31m`)
@@ -231,7 +231,9 @@ func TestPerson(t *testing.T) {
 	over := errors.New("over")
 	ended := make(chan error, 1)
 	go func() {
-		_, err := (&person{r.u}).Choose(ctx, "bash wants to run: ", "ls", "Allow?", "y", "n")
+		_, err := (&person{r.u}).Prompt(ctx, &client.Interaction{
+			Kind: client.InteractionApproval, N: 1, ToolName: "bash", Question: "run ls",
+		})
 		ended <- err
 	}()
 	r.u.Update(<-asked)
@@ -240,7 +242,7 @@ func TestPerson(t *testing.T) {
 		t.Error(err)
 	}
 	r.u.Update(<-asked)
-	r.has(r.printed(), "? bash wants to run: ls", "(no longer asked)")
+	r.has(r.printed(), "? bash asks: run ls", "(no longer asked)")
 	if len(r.u.asks) != 0 {
 		t.Error("it is still asked")
 	}

@@ -55,23 +55,8 @@ var _ cli.Person = (*person)(nil)
 // Say is that of cli.Person.
 func (p *person) Say(text string) { p.u.send(noteMsg(text)) }
 
-// Choose is that of cli.Person. A change of a file is shown before it is asked about.
-func (p *person) Choose(ctx context.Context, before, text, question string, keys ...string) (string, error) {
-	a := &ask{title: []string{before + firstLine(text)}, prompt: strings.TrimSpace(question), keys: keys}
-	if whole := visible(text); len(whole) > 1 {
-		a.title = []string{strings.TrimSpace(before)}
-		a.about(bars(whole))
-	}
-	if id := client.CallFrom(ctx).ID(); id != "" {
-		if change := p.change(id, text); change != nil {
-			a.about(change)
-		}
-	}
-	return p.put(ctx, a)
-}
-
 // change is the change that a call of a tool would make, nil if it is not known.
-func (p *person) change(call, path string) []string {
+func (p *person) change(call string) []string {
 	l := p.u.following.Load()
 	if l == nil {
 		return nil
@@ -80,7 +65,7 @@ func (p *person) change(call, path string) []string {
 	if c == nil {
 		return nil
 	}
-	return changeOf(p.u.chat.Root, c, path)
+	return changeOf(p.u.chat.Root, c)
 }
 
 // Prompt is that of cli.Person.
@@ -120,53 +105,27 @@ func (p *person) Prompt(ctx context.Context, in *client.Interaction) (*client.Re
 	return client.Answer(said), nil
 }
 
-// scopes are how far an approval holds that a tool asks for: the word, the key, and what is shown.
-var scopes = []struct{ word, key, shown string }{
-	{"session", "s", "this for the [s]ession"},
-	{"session_verb", "v", "each command with this first word for it ([v])"},
-	{"session_tool", "t", "all of this [t]ool for it"},
-	{"always", "a", "this [a]lways"},
-}
-
-// permission asks what a tool asks that runs: whether it may do something, and how far that holds.
+// permission asks whether a tool that runs may do something, and how far that holds.
 func (p *person) permission(
 	ctx context.Context, in *client.Interaction, title []string,
 ) (*client.Resolution, error) {
-	asks := terminal.Line(in.ToolName, 200) + " asks: "
-	if in.Source != "" {
-		asks = "[" + terminal.Line(in.Source, 200) + "] " + asks
-	}
-	a := &ask{prompt: "Allow? [y]es, [n]o", keys: []string{"y", "n"}}
-	words := map[string]string{"y": "once"}
-	for _, s := range scopes {
-		if slices.Contains(in.Choices, s.word) {
-			words[s.key] = s.word
-			a.prompt, a.keys = a.prompt+", "+s.shown, append(a.keys, s.key)
-		}
-	}
-	a.prompt += ":"
-	text := in.Question
-	if text == "" {
-		text = string(in.ToolInput)
-	}
-	if whole := visible(text); len(whole) == 1 {
-		asks += whole[0]
+	asked := terminal.PermissionOf(in)
+	a := &ask{prompt: strings.TrimSpace(asked.Prompt), keys: asked.Keys}
+	whole := visible(asked.Text)
+	if len(whole) == 1 {
+		asked.Asks += whole[0]
 	} else {
 		a.about(bars(whole))
 	}
-	title = append(title, strings.TrimSpace(asks))
-	a.title = title
-	if change := p.change(in.ToolCallID, ""); change != nil {
+	a.title = slices.Concat(title, []string{strings.TrimSpace(asked.Asks)})
+	if change := p.change(in.ToolCallID); change != nil {
 		a.about(change)
 	}
 	said, err := p.put(ctx, a)
-	switch {
-	case err != nil:
+	if err != nil {
 		return nil, err
-	case said == "n":
-		return client.Deny(""), nil
 	}
-	return &client.Resolution{Kind: client.ResolutionApproval, Scope: words[said]}, nil
+	return asked.Said(said), nil
 }
 
 // approval asks whether a tool may be called.
@@ -174,7 +133,7 @@ func (p *person) approval(ctx context.Context, in *client.Interaction, title []s
 	a := &ask{title: title, prompt: "Approve? [y]es, [n]o, [e]dit the arguments", keys: []string{"y", "n", "e"}}
 	a.about(bars(visible(pretty(in.ToolInput))))
 	call := &client.ToolCall{Name: in.ToolName, Input: in.ToolInput}
-	if change := changeOf(p.u.chat.Root, call, ""); change != nil {
+	if change := changeOf(p.u.chat.Root, call); change != nil {
 		a.about(change)
 	}
 	said, err := p.put(ctx, a)
@@ -248,8 +207,6 @@ func visible(text string) (lines []string) {
 	}
 	return lines
 }
-
-func firstLine(text string) string { return visible(text)[0] }
 
 // bars marks lines that somebody else has written: they cannot look like a question.
 func bars(lines []string) (out []string) {

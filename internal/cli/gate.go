@@ -3,7 +3,6 @@ package cli
 import (
 	"context"
 	"errors"
-	"fmt"
 	"sync/atomic"
 
 	"github.com/apzuk3/agentd/client"
@@ -35,55 +34,20 @@ func (g *Gate) AskApproval(ctx context.Context, r permit.PromptRequest) (permit.
 type here struct{ q *questions }
 
 func (h here) AskApproval(ctx context.Context, r permit.PromptRequest) (permit.Decision, error) {
-	d, err := h.q.permission(ctx, r)
-	if errors.Is(err, terminal.ErrNobody) {
-		err = permit.ErrNoPrompter
+	call := client.CallFrom(ctx).ID()
+	if call == "" {
+		return permit.Deny, permit.ErrNoPrompter
 	}
-	return d, err
-}
-
-// permission asks what a tool may do, when no other question is open.
-func (q *questions) permission(ctx context.Context, r permit.PromptRequest) (permit.Decision, error) {
-	if id := client.CallFrom(ctx).ID(); id != "" { // first the person sees the call
-		select {
-		case <-q.request(ofCall(id)):
-		case <-ctx.Done():
-			return permit.Deny, context.Cause(ctx)
-		}
-	}
-	select {
-	case q.free <- struct{}{}:
-	case <-ctx.Done():
-		return permit.Deny, context.Cause(ctx)
-	}
-	defer func() { <-q.free }()
-	if err := q.hold(true); err != nil {
+	q := r.Question()
+	said, err := h.q.put(ctx, &client.Interaction{ // its id is that of what the person sees first, the call
+		ID: ofCall(call), ToolCallID: call, ToolName: r.ToolName, N: 1,
+		Kind: q.Kind, Question: q.Text, Choices: q.Choices, Source: q.Source,
+	})
+	switch {
+	case errors.Is(err, terminal.ErrNobody):
+		return permit.Deny, permit.ErrNoPrompter
+	case err != nil:
 		return permit.Deny, err
 	}
-	defer func() { _ = q.hold(false) }() // a screen that cannot be written says so with the next event
-	does := map[string]string{"r": "read", "w": "write", "x": "run", "n": "reach"}[r.Access]
-	before := fmt.Sprintf("%s wants to %s: ", terminal.Line(r.ToolName, maxAsker), does)
-	if r.Source != "" {
-		before = "[" + terminal.Line(r.Source, maxAsker) + "] " + before
-	}
-	keys := []string{"y", "n", "s", "t"}
-	question := "Allow? [y]es, [n]o, this for the [s]ession, "
-	if r.Verb != "" {
-		keys = append(keys, "v")
-		question += fmt.Sprintf("each %s for it ([v]), ", terminal.Line(r.Verb, maxAsker))
-	}
-	question += "all of this [t]ool for it"
-	if r.PersistKey != "" {
-		keys = append(keys, "a")
-		question += ", this [a]lways"
-	}
-	said, err := q.turn.Person.Choose(ctx, before, r.Detail, question+": ", keys...)
-	if err != nil {
-		return permit.Deny, err
-	}
-	d, _ := permit.Key(said)
-	return d, nil
+	return permit.DecisionOf(said)
 }
-
-// maxAsker bounds the names in a question.
-const maxAsker = 200

@@ -28,9 +28,6 @@ type Screen interface {
 type Person interface {
 	// Prompt asks what a turn asks.
 	Prompt(ctx context.Context, in *client.Interaction) (*client.Resolution, error)
-	// Choose asks what is to become of a text that somebody else has written, and returns one of keys. Text stands
-	// between before and the question. The context is that of a tool call, see [client.CallFrom], if it is about one.
-	Choose(ctx context.Context, before, text, question string, keys ...string) (string, error)
 	// Say shows a line.
 	Say(text string)
 }
