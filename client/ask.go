@@ -40,9 +40,9 @@ type Question struct {
 //
 // The server lets the call's time stand still meanwhile; a [ToolTimeout] and
 // [WithToolTimeout] go on in this program. ctx is the handler's. The error says why nobody
-// has answered: the cause of ctx's end, or an [*Error] of code INVALID_REQUEST for a
-// question that no server takes. It matches [errors.ErrUnsupported] where the server does
-// not know such questions, and for a nil Call.
+// has answered: the cause of ctx's end, [ErrInteractionOver], or an [*Error], such as
+// INVALID_REQUEST or LIMIT_EXCEEDED for a question that no server takes. It matches
+// [errors.ErrUnsupported] where the server does not know such questions, and for a nil Call.
 func (c *Call) Ask(ctx context.Context, q Question) (*Resolution, error) {
 	if c == nil || c.ask == nil {
 		return nil, fmt.Errorf("client.Call.Ask: this context is not that of a tool call: %w", errors.ErrUnsupported)
@@ -50,37 +50,37 @@ func (c *Call) Ask(ctx context.Context, q Question) (*Resolution, error) {
 	return c.ask(ctx, q)
 }
 
-// asking are the questions of one call.
+// asking are the questions of one call; most calls ask none.
 type asking struct {
 	raising sync.Mutex // held while a question gets its number
 	asked   uint32     // the last number; protected by raising
 
 	mu       sync.Mutex              // protects the fields below
 	resolved map[string]*Interaction // those that are over, by id; at most maxAsked
-	changed  chan struct{}           // closed, and replaced, when one is over
-}
-
-func newAsking() *asking {
-	return &asking{resolved: make(map[string]*Interaction), changed: make(chan struct{})}
+	changed  chan struct{}           // closed when one is over; nil: nobody waits
 }
 
 // over notes that a question of the call is over.
 func (a *asking) over(in *Interaction) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	if len(a.resolved) < maxAsked {
-		a.resolved[in.ID] = in
+	if len(a.resolved) >= maxAsked {
+		return
+	}
+	if a.resolved == nil {
+		a.resolved = make(map[string]*Interaction)
+	}
+	a.resolved[in.ID] = in
+	if a.changed != nil {
 		close(a.changed)
-		a.changed = make(chan struct{})
+		a.changed = nil
 	}
 }
 
 // await returns a question of the call when it is over.
 func (a *asking) await(ctx context.Context, id string) (*Interaction, error) {
 	for {
-		a.mu.Lock()
-		in, changed := a.resolved[id], a.changed
-		a.mu.Unlock()
+		in, changed := a.look(id)
 		if in != nil {
 			return in, nil
 		}
@@ -90,6 +90,16 @@ func (a *asking) await(ctx context.Context, id string) (*Interaction, error) {
 			return nil, context.Cause(ctx)
 		}
 	}
+}
+
+// look returns a question that is over, or what is closed when another one is.
+func (a *asking) look(id string) (*Interaction, <-chan struct{}) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if a.changed == nil {
+		a.changed = make(chan struct{})
+	}
+	return a.resolved[id], a.changed
 }
 
 // ask is [Call.Ask].

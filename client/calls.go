@@ -57,7 +57,7 @@ type call struct {
 	cancel  context.CancelCauseFunc
 	expire  context.CancelFunc // ends the part of ctx that has the timeout
 	rouse   func() bool        // stops waiting for the end of ctx; set while the call waits for a handler
-	asks    *asking
+	asks    asking
 	over    atomic.Bool // the call has a result, or gets none from this run
 	taken   atomic.Bool // another client has sent the result
 }
@@ -78,10 +78,7 @@ func (t *toolRunner) start(l *link, msg *agentdv1.RunResponse) {
 	if req.GetSessionId() == "" {
 		req.SessionId = *t.run.session.Load()
 	}
-	c := &call{
-		req: req, stored: msg.GetSeq() > 0, turnID: msg.GetTurnId(), tool: t.run.rc.available[req.GetToolName()],
-		asks: newAsking(),
-	}
+	c := &call{req: req, stored: msg.GetSeq() > 0, turnID: msg.GetTurnId(), tool: t.run.rc.available[req.GetToolName()]}
 	t.mu.Lock()
 	old := t.calls[req.GetToolCallId()]
 	if t.stopped || (old != nil && !old.over.Load()) {

@@ -159,7 +159,10 @@ func (r *Request) options() []client.RunOption {
 
 // run makes one try. The response has the session of the request where the server has named none.
 func (t *turn) run(ctx context.Context, c *client.Client, agent *agentdv1.Agent) (*Response, error) {
-	opts := append(t.r.options(), client.WithSessionID(t.sessionID), client.WithBeforeCall(t.awaitShown))
+	opts := append(t.r.options(), client.WithSessionID(t.sessionID))
+	if t.r.OnToolUse != nil {
+		opts = append(opts, client.WithBeforeCall(t.awaitShown))
+	}
 	if t.forks {
 		opts = append(opts, client.WithFork())
 	}

@@ -124,8 +124,8 @@ func (p *Prompter) Confirm(ctx context.Context, question string) (bool, error) {
 
 func yes(s string) bool { return strings.EqualFold(s, "y") || strings.EqualFold(s, "yes") }
 
-// choose asks for a permission: what is shown of its text stands on one line with each of its characters. It returns one
-// of the keys; m, which is not one of them, shows what was left out of a long text.
+// choose asks for a permission: what is shown of its text stands on one line with each of its characters. It returns
+// one of the keys; m, which is not one of them, shows what was left out of a long text.
 func (p *Prompter) choose(ctx context.Context, asked *Permission) (string, error) {
 	whole := visible(asked.Text)
 	shown, left := middle(whole)

@@ -53,6 +53,8 @@ type pack struct {
 	plans   bool // the mode is plan
 	permits *permit.Gate
 	skills  bool // there are some
+	// answered: there is a person, to whom the turns' questions come.
+	answered bool
 }
 
 // planFirst is what models are told with plan_mode advisory and required; the latter the gate holds them to.
@@ -147,7 +149,10 @@ func warn(p *process, warnings []string) {
 func (f *packFlags) newPack(
 	p *process, cfg *conf.Config, enabled tools.Builtins, known *skills.Set,
 ) (*pack, error) {
-	out := &pack{gate: &cli.Gate{}, plans: cfg.Permissions.Mode == "plan"}
+	out := &pack{
+		gate: &cli.Gate{}, plans: cfg.Permissions.Mode == "plan",
+		answered: p.tty.stdin && p.tty.stderr || f.asks != nil,
+	}
 	asks := f.asks
 	if asks == nil {
 		asks = out.gate
@@ -174,7 +179,7 @@ func (k *pack) connect(p *process, cfg *conf.Config) (err error) {
 	ctx, stop := p.context()
 	defer stop()
 	var ask mcp.Elicitor
-	if p.tty.stdin && p.tty.stderr { // a person is there
+	if k.answered {
 		ask = mcp.InTurn
 	}
 	notice := mcp.OnNotice(func(text string) { p.notef("%s", text) })

@@ -157,10 +157,12 @@ func (s shown) Event(event *agentdv1.RunResponse) error {
 	if event.GetHeartbeat() != nil {
 		return nil
 	}
-	if call, ok := client.EventOf(event).Data.(*client.ToolCall); ok {
-		s.l.mu.Lock()
-		s.l.byCall[call.ID] = call
-		s.l.mu.Unlock()
+	if event.GetToolCall() != nil {
+		if call, ok := client.EventOf(event).Data.(*client.ToolCall); ok {
+			s.l.mu.Lock()
+			s.l.byCall[call.ID] = call
+			s.l.mu.Unlock()
+		}
 	}
 	done := make(chan struct{})
 	s.u.send(eventMsg{s.l, event, done})

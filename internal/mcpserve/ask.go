@@ -61,6 +61,9 @@ func (c *call) Prompt(ctx context.Context, in *client.Interaction) (*client.Reso
 	}
 	if in.Kind == client.InteractionApproval {
 		text := fmt.Sprintf("%s wants to call %s with %s", name(in.AgentPath), in.ToolName, in.ToolInput)
+		if in.N > 0 && in.Question != "" { // of a tool that runs
+			text = in.ToolName + " asks: " + in.Question
+		}
 		said, err := c.ask(ctx, text, choice([]string{"deny", "approve"}, []string{"no", "yes"}))
 		switch {
 		case err != nil:

@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -82,9 +81,8 @@ func (g *Golden) Stale(s *Suite) []string {
 // Write writes the transcripts of a suite's cases, in their order, and no others.
 func (g *Golden) Write(s *Suite) error {
 	var out strings.Builder
-	left := maps.Clone(g.texts)
 	for _, c := range s.Cases {
-		if text, ok := left[c.Name]; ok {
+		if text, ok := g.texts[c.Name]; ok {
 			if out.Len() > 0 {
 				out.WriteString("\n")
 			}

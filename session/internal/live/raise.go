@@ -28,10 +28,12 @@ type raised struct {
 	tried chan struct{} // not nil while a resolution is on its way into the log; closed when that has ended
 }
 
-// Raise records a question of a client about a call of the last turn, durably, before it returns its id. again reports
-// that one of that number was asked before: it stands. A call that no client runs, or that is over, is a *fault.Error of
-// code FAILED_PRECONDITION; a number that would leave a gap is INVALID_REQUEST.
-func (s *Session) Raise(ctx context.Context, callID string, q record.Question) (id string, again bool, err error) {
+// Raise records a question of a client about a call of the last turn, durably, before it returns its id. again
+// reports that one of that number was asked before: it stands. A call that no client runs, or that is over, is a
+// *fault.Error of code FAILED_PRECONDITION; a number that would leave a gap is INVALID_REQUEST.
+func (s *Session) Raise(
+	ctx context.Context, callID string, q record.Question,
+) (id string, again bool, err error) {
 	if err := given.CheckQuestion(&q, s.limits()); err != nil {
 		return "", false, err
 	}

@@ -290,8 +290,8 @@ func (s *Session) callLocked(ctx context.Context, of *Turn, res *record.ToolResu
 	return t, p, nil
 }
 
-// fateLocked returns what is closed when it is known what becomes of a call whose run has sealed it, or is ending: it is
-// settled, or open once more. It returns nil for any other call.
+// fateLocked returns what is closed when it is known what becomes of a call whose run has sealed it, or is ending: it
+// is settled, or open once more. It returns nil for any other call.
 func (p *pending) fateLocked(t *Turn) <-chan struct{} {
 	if p.phase == phase.CallSealed || t.phase == phase.TurnEnding && p.phase != phase.CallRecording {
 		return t.done
