@@ -27,12 +27,16 @@ const (
 // the same JSON.
 func visible(arguments string) string {
 	var b bytes.Buffer
-	if json.Compact(&b, []byte(arguments)) != nil {
-		b.Reset()
-		b.WriteString(arguments)
+	if json.Compact(&b, []byte(arguments)) == nil {
+		arguments = b.String()
 	}
+	return Visible(arguments)
+}
+
+// Visible is a text with each of its characters: those that do not print, ends of lines too, are escaped as in JSON.
+func Visible(text string) string {
 	var out strings.Builder
-	for _, r := range b.String() {
+	for _, r := range text {
 		if unicode.IsPrint(r) {
 			out.WriteRune(r)
 			continue

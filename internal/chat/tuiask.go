@@ -9,8 +9,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
-	"unicode/utf16"
 
 	tea "charm.land/bubbletea/v2"
 
@@ -190,20 +188,10 @@ func (a *ask) about(lines []string) {
 	a.body, a.left = append(a.body, lines[:n]...), append(a.left, lines[n:]...)
 }
 
-// visible is a text with each of its characters: those that a terminal does not print are escaped.
+// visible are the lines of a text, with each of their characters.
 func visible(text string) (lines []string) {
 	for line := range strings.SplitSeq(text, "\n") {
-		var out strings.Builder
-		for _, r := range line {
-			if unicode.IsPrint(r) {
-				out.WriteRune(r)
-				continue
-			}
-			for _, unit := range utf16.Encode([]rune{r}) {
-				fmt.Fprintf(&out, `\u%04x`, unit)
-			}
-		}
-		lines = append(lines, out.String())
+		lines = append(lines, terminal.Visible(line))
 	}
 	return lines
 }
