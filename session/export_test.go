@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/live"
+	"github.com/apzuk3/agentd/session/internal/storage"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/store"
 )
@@ -33,7 +34,7 @@ func Started(t *Turn) time.Time { return live.StartedAt(t) }
 // IndexOf is what the log of a session says of it: rows in order of their ids.
 func IndexOf(ctx context.Context, db store.Store, runner Runner, info store.Info) (store.Batch, error) {
 	limits := limits.Limits{}.WithDefaults()
-	st := live.NewStore(live.StoreConfig{Store: db, Logger: slog.New(slog.DiscardHandler), Limits: limits})
+	st := storage.New(storage.Config{Store: db, Logger: slog.New(slog.DiscardHandler), Limits: limits})
 	s := live.NewSession(live.Env{Store: st, Runner: runner}, info.ID)
 	x, rows, err := s.ReadIndex(ctx, info.Inherited, info.LastSeq, info.ID)
 	if err != nil {

@@ -18,6 +18,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/readers"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/shared"
+	"github.com/apzuk3/agentd/session/internal/storage"
 	"github.com/apzuk3/agentd/session/internal/table"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
@@ -28,7 +29,7 @@ import (
 // goroutine.
 type Manager struct {
 	lists  *index.Lists
-	store  *live.Store
+	store  *storage.Store
 	runner Runner
 	log    *slog.Logger
 	turns  sync.WaitGroup // the goroutines that run turns
@@ -72,7 +73,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		stops:     stops{cut: map[*live.Driver]string{}},
 		room:      make(chan struct{}, 1),
 	}
-	m.store = live.NewStore(live.StoreConfig{
+	m.store = storage.New(storage.Config{
 		Store: cfg.Store, Logger: cfg.Logger, Now: cfg.Now, Limits: cfg.Limits, OnToolResult: cfg.OnToolResult,
 		OnFatal: func(err error) {
 			m.suspendAll()

@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/retry"
+	"github.com/apzuk3/agentd/session/internal/storage"
 	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -300,8 +301,8 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 			}
 		}
 	}
-	if full || time.Since(f.since) >= stallAfter {
-		s.store.stalls.Begin(s, s.key, err)
+	if full || time.Since(f.since) >= storage.StallAfter {
+		s.store.Stalls.Begin(s, s.key, err)
 		if t := s.turn; t != nil && t.deadline.IsSet() {
 			t.stalled, f.paused = true, t.attempt // the deadline stops during a stall
 			s.reconcileLocked()
@@ -326,7 +327,7 @@ func refuseAsked(entries []*entry, err error) []*entry {
 // unstallLocked ends the stall of a flight.
 func (s *Session) unstallLocked(f *flight, written bool) {
 	s.stall = nil
-	s.store.stalls.End(s, written)
+	s.store.Stalls.End(s, written)
 	if f.paused != nil && f.paused == s.turn.attempt && written {
 		s.turn.stalled = false
 		s.restartDeadline(s.turn.attempt)

@@ -356,7 +356,7 @@ func (s *Session) CloseAs(
 		return nil, fmt.Errorf("session %s: turn %s ran although it was to end", s.id, d.a.t.id)
 	}
 	if !errors.Is(err, cause) {
-		s.store.log.Error("repair of an interrupted turn failed",
+		s.store.Log.Error("repair of an interrupted turn failed",
 			slog.String("session", s.id), slog.String("turn", d.a.t.id), slog.String("error", err.Error()))
 	}
 	return s.Finish(ctx, d, end())

@@ -10,9 +10,6 @@ import (
 // a turn: no model call, no other try of one, no offer of a tool call. A turn is suspended as soon as it
 // waits, has no such request under way, and writes nothing: what its steps have brought is in the log.
 
-// Drain lets turns begin no further step from now on; Driver.Drain looks at those that run.
-func (st *Store) Drain() { st.draining.Store(true) }
-
 // Drain suspends the turn if it waits. Otherwise it is suspended when it waits.
 func (d *Driver) Drain() {
 	s := d.a.t.s
@@ -24,7 +21,7 @@ func (d *Driver) Drain() {
 // drainLocked suspends the running turn of a server that stops, if it waits.
 func (s *Session) drainLocked() {
 	t := s.turn
-	if !s.store.draining.Load() || s.flushing || t == nil || !t.runs() {
+	if !s.store.Draining.Load() || s.flushing || t == nil || !t.runs() {
 		return
 	}
 	if t.requests() == 0 && t.awaited+t.held+t.resting > 0 || t.asleep.begun {
@@ -55,7 +52,7 @@ func (s *Session) waitLocked(ctx context.Context, waits *int, wait func(context.
 	defer func() { *waits-- }()
 	s.reconcileLocked()
 	lock.Without(&s.mu, func() { err = wait(ctx) })
-	if s.store.draining.Load() {
+	if s.store.Draining.Load() {
 		lock.Without(&s.mu, func() { <-ctx.Done() })
 		err = context.Cause(ctx)
 	}

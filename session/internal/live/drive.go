@@ -140,7 +140,7 @@ func (d *Driver) Over() {
 // Log logs the end of the turn.
 func (d *Driver) Log(end *record.TurnEnded, err error) {
 	a, t := d.a, d.a.t
-	endlog.Log(t.s.store.log, endlog.Turn{
+	endlog.Log(t.s.store.Log, endlog.Turn{
 		Session: t.s.id, ID: t.id, Agent: a.spec.Agent.GetName(), Took: time.Since(t.began), Trace: t.trace.TraceID(),
 		Usage: lock.Get(&t.s.mu, func() record.Usage { return t.usage }),
 	}, end, err)

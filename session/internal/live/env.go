@@ -4,11 +4,12 @@ import (
 	"context"
 
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/internal/storage"
 )
 
 // Env is what the sessions of one server share.
 type Env struct {
-	Store  *Store
+	Store  *storage.Store
 	Runner Runner
 	// Host has the sessions in memory; nil for a session that is only read from.
 	Host Host

@@ -12,7 +12,7 @@ import (
 
 // Undrawn is called for a transition that package phase has not drawn: it logs it. In tests it panics.
 var Undrawn = func(s *Session, change string) {
-	s.store.log.Error("a phase was changed in a way that is not drawn",
+	s.store.Log.Error("a phase was changed in a way that is not drawn",
 		slog.String("session", s.id), slog.String("change", change))
 }
 

@@ -77,7 +77,7 @@ func (s *Session) reconcileCallsLocked(t *Turn) {
 		}
 		return
 	}
-	if s.store.draining.Load() { // the next server offers them
+	if s.store.Draining.Load() { // the next server offers them
 		return
 	}
 	var unasked []*pending // a call stays with the client that has the offer

@@ -159,7 +159,7 @@ func (r *Run) admit(ctx context.Context, call record.ModelCall, before *fault.Er
 	if err := cmp.Or(err, refused); err != nil {
 		return nil, err
 	}
-	if s.store.draining.Load() {
+	if s.store.Draining.Load() {
 		return nil, s.waitLocked(ctx, &a.held, func(context.Context) error { return nil })
 	}
 	a.begun++

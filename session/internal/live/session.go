@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/shared"
+	"github.com/apzuk3/agentd/session/internal/storage"
 	"github.com/apzuk3/agentd/session/internal/tail"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
@@ -26,7 +27,7 @@ import (
 type Session struct {
 	key    string // under which the store has it
 	id     string // which callers name within their tenant
-	store  *Store
+	store  *storage.Store
 	runner Runner
 	host   Host        // nil for a session that is only read from
 	alarms alarm.Group // of mu
@@ -342,7 +343,7 @@ func (s *Session) publishLocked(it render.Item) {
 // showsOfferLocked reports whether a watcher's messages mark a call as offered to its client.
 func (s *Session) showsOfferLocked(p *pending, w *Watcher) bool {
 	if p.owner == nil {
-		return p.open() && w.offered[p.call.Name] && !s.store.draining.Load()
+		return p.open() && w.offered[p.call.Name] && !s.store.Draining.Load()
 	}
 	return p.open() && p.owner == w
 }

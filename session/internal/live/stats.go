@@ -27,10 +27,10 @@ func (s *Session) AddTo(to *tally.Tally) {
 // reportLocked reports the result of a tool call that is about to be applied.
 func (s *Session) reportLocked(e *entry) {
 	res, ok := e.fact.(*record.ToolResult)
-	if !ok || s.store.onToolResult == nil {
+	if !ok || s.store.OnToolResult == nil {
 		return
 	}
 	if p := s.nowLocked(e.turn).pending[res.CallID]; p != nil {
-		s.store.onToolResult(res.Outcome, max(e.rec.Time.Sub(p.asked), 0)) // the clock may have been set back
+		s.store.OnToolResult(res.Outcome, max(e.rec.Time.Sub(p.asked), 0)) // the clock may have been set back
 	}
 }

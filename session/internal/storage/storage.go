@@ -1,4 +1,6 @@
-package live
+// Package storage is a part of agentd, not an API: it is a store as the sessions of one server use it, with retries, the
+// shared state, the budgets of tenants, the stalls, and the goroutines that write without a caller.
+package storage
 
 import (
 	"context"
@@ -16,30 +18,29 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// stallAfter is how long writes fail before new turns are refused. A store without space refuses them at
+// StallAfter is how long writes fail before new turns are refused. A store without space refuses them at
 // once.
-const stallAfter = time.Second
+const StallAfter = time.Second
 
-// Store is the store as the sessions of one server use it: with retries, the shared state, the stalls, and
-// the goroutines that write without a caller.
+// Store is the store of the sessions of one server. Its methods may be called from any goroutine.
 type Store struct {
 	*retry.Store
 	clock.Clock
-	log *slog.Logger
+	Log *slog.Logger
 
 	SharedKeys *shared.State
-	Accounts   *account.Accounts        // of the tenants
-	stalls     *stalls.Stalls[*Session] // the sessions that wait for the store
-	Flushers   stalls.Flushers          // the goroutines that write without a caller
-	draining   atomic.Bool              // the server stops, see Drain
+	Accounts   *account.Accounts   // of the tenants
+	Stalls     *stalls.Stalls[any] // the sessions that wait for the store
+	Flushers   stalls.Flushers     // the goroutines that write without a caller
+	Draining   atomic.Bool         // the server stops, see live.Session.Drain
 	limits     atomic.Pointer[limits.Limits]
 	Lags       atomic.Int64 // how often a watcher began to lag
 
-	onToolResult func(record.Outcome, time.Duration) // may be nil
+	OnToolResult func(record.Outcome, time.Duration) // may be nil
 }
 
-// StoreConfig is what a Store works with.
-type StoreConfig struct {
+// Config is what a Store works with.
+type Config struct {
 	Store  store.Store
 	Logger *slog.Logger
 	Now    func() time.Time // nil is time.Now
@@ -50,14 +51,14 @@ type StoreConfig struct {
 	OnFatal func(error)
 }
 
-// NewStore returns a Store.
-func NewStore(cfg StoreConfig) *Store {
+// New returns a Store.
+func New(cfg Config) *Store {
 	st := &Store{
 		Clock:  clock.Clock{Now: cfg.Now},
-		log:    cfg.Logger,
-		stalls: stalls.New[*Session](cfg.Logger),
+		Log:    cfg.Logger,
+		Stalls: stalls.New[any](cfg.Logger),
 
-		onToolResult: cfg.OnToolResult,
+		OnToolResult: cfg.OnToolResult,
 	}
 	st.Store = retry.New(retry.Config{
 		Store:    cfg.Store,
@@ -81,14 +82,14 @@ func NewStore(cfg StoreConfig) *Store {
 func (st *Store) Limits() *limits.Limits { return st.limits.Load() }
 
 // SetLimits changes the limits. What was derived from them before stays: timers that run, and what the
-// StoreConfig was for.
+// Config was for.
 func (st *Store) SetLimits(l limits.Limits) { st.limits.Store(&l) }
 
 // Refuses returns why the store takes no new work that needs a write, or nil.
 func (st *Store) Refuses() error {
 	err := st.Failed()
 	if err == nil {
-		err = st.stalls.Err()
+		err = st.Stalls.Err()
 	}
 	if err == nil {
 		return nil
@@ -98,7 +99,7 @@ func (st *Store) Refuses() error {
 
 // Ready is Refuses, with a write to check the store.
 func (st *Store) Ready(ctx context.Context) error {
-	if err := st.stalls.Err(); err != nil {
+	if err := st.Stalls.Err(); err != nil {
 		return err
 	}
 	return st.Ping(ctx)
@@ -109,3 +110,6 @@ func (st *Store) GiveUp() {
 	st.Flushers.Stop()
 	st.Stop()
 }
+
+// Drain lets turns begin no further step from now on; live.Driver.Drain looks at those that run.
+func (st *Store) Drain() { st.Draining.Store(true) }
