@@ -23,6 +23,20 @@ var exitDecl = &genai.FunctionDeclaration{
 	ParametersJsonSchema: map[string]any{"type": "object", "properties": map[string]any{}},
 }
 
+// doneDecl declares mark_task_done.
+var doneDecl = &genai.FunctionDeclaration{
+	Name: taskDoneTool,
+	Description: "Marks a task as done. Call it when a task is complete and what comes next needs its outcome, " +
+		"not its details: soon afterwards a summary stands in the place of the conversation so far.",
+	ParametersJsonSchema: map[string]any{
+		"type": "object",
+		"properties": map[string]any{
+			"detail": map[string]any{"type": "string",
+				"description": "What was done, and what must be remembered of it: results, names, decisions."},
+		},
+	},
+}
+
 // build makes the ADK tree of a turn. Its root is an agent of ours above the
 // client's root, which starts the turn where the last one has left off; with an
 // LLM agent as root ADK would run the tree as a `workflow` node, on goroutines and
@@ -101,6 +115,9 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 	}
 	if n.askUser {
 		tools = append(tools, &askTool{remoteTool{baseTool{t: t, name: askUserTool, decl: askDecl}}})
+	}
+	if n.taskDone {
+		tools = append(tools, &doneTool{baseTool{t: t, name: taskDoneTool, decl: doneDecl}})
 	}
 	alone := n.parent == nil || n.parent.kind != llmKind
 	cfg := llmagent.Config{

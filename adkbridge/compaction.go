@@ -35,7 +35,8 @@ const (
 // compaction is when and how an agent's conversation is summarized. It is
 // immutable.
 type compaction struct {
-	share  float64 // of the window; 0 is only when a prompt was refused
+	off    bool    // only when somebody asks for it
+	share  float64 // of the window; 0 is only when a prompt was refused, or somebody asks
 	window int64   // of any model, in tokens; 0 is what is known of it
 	by     *node   // the agent with the model that writes summaries; nil is its own
 	text   string  // what the client wants to be kept in mind
@@ -48,7 +49,7 @@ func (c *compaction) windowOf(n *node) int64 { return cmp.Or(c.window, n.model.W
 func (p *planner) compaction(n *node, c *agentdv1.Compaction) (*compaction, error) {
 	if c == nil {
 		if p.share == 0 {
-			return nil, nil
+			return &compaction{off: true}, nil
 		}
 		c = &agentdv1.Compaction{AtShare: p.share}
 	}
@@ -73,14 +74,27 @@ func (p *planner) compaction(n *node, c *agentdv1.Compaction) (*compaction, erro
 	return out, nil
 }
 
-// compactAhead compacts the conversation before a call whose prompt takes more than its
-// share of the context window. If that fails and the call can be made, it is no error.
+// compactAhead compacts the conversation before a call if somebody has asked for it, or
+// if the prompt takes more than its share of the context window. If that fails and the
+// call can be made, it is no error.
 func (m *agentModel) compactAhead(ctx context.Context, l *liveCall) error {
-	c := m.n.compaction
-	if c == nil || c.share == 0 || c.windowOf(m.n) == 0 {
+	c, wish := m.n.compaction, m.wish(l)
+	if wish.seq == 0 && (c.share == 0 || c.windowOf(m.n) == 0) {
 		return nil
 	}
 	o := m.outline(l)
+	if wish.seq > 0 {
+		s, ok := o.choose(0, false)
+		if ok {
+			_, err := m.compact(ctx, l, o, s, &record.Compacted{
+				Asked: wish.by, Prompt: o.tokens(l.rest(o)), Window: c.windowOf(m.n),
+			})
+			return err
+		}
+		if c.share == 0 || c.windowOf(m.n) == 0 {
+			return nil
+		}
+	}
 	tokens := o.tokens(l.rest(o))
 	room := c.share * float64(c.windowOf(m.n))
 	if m.triedWithoutGain(l, false) || o.fresh || float64(tokens) <= room {
@@ -106,7 +120,7 @@ func (m *agentModel) triedWithoutGain(l *liveCall, overflow bool) bool {
 // anything was shown, and may be repeated with a shorter one.
 func (m *agentModel) overflowed(ctx context.Context, l *liveCall, err error) bool {
 	e, ok := errors.AsType[*model.Error](err)
-	return ok && e.Kind == model.KindContextTooLong && m.n.compaction != nil && !l.shown && ctx.Err() == nil
+	return ok && e.Kind == model.KindContextTooLong && !m.n.compaction.off && !l.shown && ctx.Err() == nil
 }
 
 // compactOverflow compacts the conversation after its prompt was refused, and reports
@@ -210,10 +224,12 @@ func (m *agentModel) compact(
 		meta.Compacted, meta.Span = fact, &span{Since: m.since(), Kept: s.kept}
 	case fact.Overflow:
 		meta.NoGain = noGainOverflow
+	case fact.Asked != "":
+		meta.NoGain = noGainAsked
 	default:
 		meta.NoGain = noGainShare
 	}
-	if !helps {
+	if !helps && fact.Asked == "" { // what was asked for is not asked for again
 		m.t.mu.Lock()
 		m.t.noGain[summaryTry{promptKey{m.n.name, l.branch}, fact.Overflow}] = true
 		m.t.mu.Unlock()
@@ -264,6 +280,13 @@ func (m *agentModel) summarize(
 	instruction := summaryInstruction
 	if mind := m.n.compaction.text; mind != "" {
 		instruction += "\n\nFor this agent, mind in particular:\n" + mind
+	}
+	switch wish := m.wish(l); {
+	case fact.Asked == "" || wish.focus == "":
+	case fact.Asked == record.ByCheckpoint:
+		instruction += "\n\nThe agent has said that a task is done; what comes next needs its outcome:\n" + wish.focus
+	default:
+		instruction += "\n\nFor this summary, mind in particular:\n" + wish.focus
 	}
 	ask := "<conversation>\n" + text + "</conversation>\n\nWrite the summary."
 	request := func(by *node) *model.Request {

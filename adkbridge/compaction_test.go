@@ -206,18 +206,23 @@ func TestCompactCrashes(t *testing.T) {
 		known bool
 		cut   bool // the first summary
 		c     *agentdv1.Compaction
+		asks  bool // somebody, in the middle; the model marks two tasks as done
 	}{
-		"ahead":        {true, false, &agentdv1.Compaction{AtShare: 0.8}},
-		"overflow":     {false, false, &agentdv1.Compaction{}},
-		"cut":          {true, true, &agentdv1.Compaction{AtShare: 0.8}},
-		"cut overflow": {false, true, &agentdv1.Compaction{ContextTokens: 2000}},
+		"ahead":        {true, false, &agentdv1.Compaction{AtShare: 0.8}, false},
+		"overflow":     {false, false, &agentdv1.Compaction{}, false},
+		"cut":          {true, true, &agentdv1.Compaction{AtShare: 0.8}, false},
+		"cut overflow": {false, true, &agentdv1.Compaction{ContextTokens: 2000}, false},
+		"asked":        {true, false, nil, true},
+		"asked, cut":   {true, true, nil, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			models := &narrowModels{known: tc.known}
 			if tc.cut {
 				models.summary = models.thinking(500)
 			}
+			var now *fakeRun
 			finish := func(run *fakeRun) *fakeRun {
+				now = run
 				r := New(Config{Resolve: models.Resolve})
 				if err := r.runTurn(t.Context(), run); err != nil {
 					t.Fatalf("%d records: %v", len(run.recs), err)
@@ -235,7 +240,20 @@ func TestCompactCrashes(t *testing.T) {
 				}
 				return out
 			}
-			full := finish(long(t, compacts(2000, tc.c), "20 rounds"))
+			first := long(t, compacts(2000, tc.c), "20 rounds")
+			if tc.asks {
+				models.say = doneAfter(map[string]string{"4": "one", "13": "two"})
+				first = long(t, marks(compacts(9000, tc.c)), "20 rounds")
+				client := first.client
+				first.client = func(c record.ToolCall) record.ToolResult {
+					asked := slices.ContainsFunc(now.recs, func(r record.Record) bool { return r.Kind == record.KindCompactionAsked })
+					if c.Name == "fetch" && string(c.Input) == `{"q":8}` && !asked {
+						now.ask("the plan")
+					}
+					return client(c)
+				}
+			}
+			full := finish(first)
 			want := said(full)
 			if n := len(compacted(New(Config{}), full)); n < 2 {
 				t.Fatalf("%d summaries", n)

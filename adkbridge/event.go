@@ -54,7 +54,7 @@ type meta struct {
 	Provided *record.Provided `json:"provided,omitempty"`
 	// Compacted is the summary that the event is.
 	Compacted *record.Compacted `json:"compacted,omitempty"`
-	// NoGain says why a summary brought nothing (noGainShare, noGainOverflow), or that it
+	// NoGain says why a summary brought nothing (noGainShare and the like), or that it
 	// is asked for again (summaryCut). The event is the end of that call and holds nothing
 	// else.
 	NoGain string `json:"vain,omitempty"`
@@ -197,6 +197,7 @@ func (s *stored) context() int64 {
 const (
 	noGainShare    = "share"    // the prompt took more than its share of the context window
 	noGainOverflow = "overflow" // it was refused
+	noGainAsked    = "asked"    // it was asked for
 	summaryCut     = "cut"      // the summary was cut at its limit, and may be longer the next time
 )
 

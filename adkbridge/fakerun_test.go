@@ -124,7 +124,7 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 			for _, c := range s.sessionEvent().Calls {
 				g.calls[c.ID] = c
 			}
-		case record.KindModelFallback, record.KindModelRetry, record.KindAgentsChanged:
+		case record.KindModelFallback, record.KindModelRetry, record.KindAgentsChanged, record.KindCompactionAsked:
 		default:
 			f.t.Fatal("a fake log holds neither ends nor resumptions")
 		}
@@ -157,6 +157,19 @@ func (f *fakeRun) Spec() *record.Spec    { return f.spec }
 func (f *fakeRun) Keys() session.Keys    { return nil }
 func (f *fakeRun) State() map[string]any { return f.state }
 func (f *fakeRun) StartSeq() int64       { return f.start }
+
+func (f *fakeRun) CompactionAsked() (seq int64, focus string) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, rec := range f.recs {
+		if rec.Kind == record.KindCompactionAsked {
+			var asked record.CompactionAsked
+			f.must(json.Unmarshal(rec.Data, &asked))
+			seq, focus = rec.Seq, asked.Focus
+		}
+	}
+	return seq, focus
+}
 
 func (f *fakeRun) Records(ctx context.Context, after int64) iter.Seq2[record.Record, error] {
 	f.mu.Lock()

@@ -107,6 +107,7 @@ func (*planner) toolChoice(n *node, c *agentdv1.ToolChoice) error {
 	}
 	has := func(name string) bool {
 		return name == exitLoopTool && n.exitLoop || name == askUserTool && n.askUser ||
+			name == taskDoneTool && n.taskDone ||
 			slices.ContainsFunc(n.tools, func(d *declaration) bool { return d.name == name })
 	}
 	for _, name := range names {
@@ -119,7 +120,7 @@ func (*planner) toolChoice(n *node, c *agentdv1.ToolChoice) error {
 	case agentdv1.ToolChoice_MODE_NONE:
 		mode = genai.FunctionCallingConfigModeNone
 	case agentdv1.ToolChoice_MODE_REQUIRED:
-		if len(n.tools) == 0 && !n.exitLoop && !n.askUser {
+		if len(n.tools) == 0 && !n.exitLoop && !n.askUser && !n.taskDone {
 			return n.errorf("generation.tool_choice is MODE_REQUIRED, and the agent has no tools")
 		}
 		mode = genai.FunctionCallingConfigModeAny

@@ -32,6 +32,7 @@ type item struct {
 	context        int64          // see stored.context
 	compacted      *record.Compacted
 	span           span // of compacted
+	tried          bool // a summary that was asked for brought nothing
 }
 
 // history holds a session's events and the prompts built from them. Its methods may be
@@ -93,7 +94,7 @@ func (h *history) addStored(seq int64, s *stored, size int) {
 	m := &s.CustomMetadata.Agentd
 	it := &item{
 		seq: seq, author: s.Author, branch: s.Branch, content: s.Content,
-		response: m.LLM != "", context: s.context(), compacted: m.Compacted,
+		response: m.LLM != "", context: s.context(), compacted: m.Compacted, tried: m.NoGain == noGainAsked,
 	}
 	if m.Span != nil {
 		it.span = *m.Span
@@ -161,7 +162,7 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 			}
 		case record.KindTurnResumed, record.KindToolCall, record.KindToolResult,
 			record.KindRawPayload, record.KindInteractionRaised, record.KindInteractionResolved,
-			record.KindTurnQueued, record.KindTurnDropped, record.KindClientsLeft:
+			record.KindTurnQueued, record.KindTurnDropped, record.KindClientsLeft, record.KindCompactionAsked:
 			// A result becomes history in the event that holds it, a queued prompt in the
 			// turn that it starts or the event that it becomes.
 		}

@@ -28,6 +28,8 @@ type narrowModels struct {
 	known bool
 	// longest is the longest response that the bridge knows of; 0 is none.
 	longest int64
+	// say, if set, may say something else than the models say by themselves.
+	say func(contents []*genai.Content) []*genai.Part
 	// summary, if set, writes summaries.
 	summary func(ctx context.Context) (*model.Response, error)
 
@@ -139,13 +141,18 @@ func (m narrowModel) generate(ctx context.Context, req *model.Request, emit func
 		resp.Content.Parts = []*genai.Part{{Text: fmt.Sprintf("summary %x", sum)}}
 		return resp, nil
 	}
+	if m.w.say != nil {
+		if resp.Content.Parts = m.w.say(req.Contents); resp.Content.Parts != nil {
+			return resp, nil
+		}
+	}
 	var rounds, round int
 	for _, c := range req.Contents {
 		for _, p := range c.Parts {
 			if _, err := fmt.Sscanf(p.Text, "%d rounds", &rounds); err == nil {
 				round = 0
 			}
-			if p.FunctionResponse != nil {
+			if p.FunctionResponse != nil && p.FunctionResponse.Name != taskDoneTool {
 				n, err := p.FunctionResponse.Response["n"].(json.Number).Int64()
 				if err != nil {
 					return nil, err

@@ -34,6 +34,7 @@ const (
 	exitLoopTool    = "exit_loop"
 	askLoopTool     = "loop_continue"
 	askUserTool     = "ask_user"
+	taskDoneTool    = "mark_task_done"
 	toolSearchTool  = "tool_search"
 	modelResultTool = "set_model_response"
 	stopStreamTool  = "stop_streaming"
@@ -63,6 +64,7 @@ type node struct {
 	tools       []*declaration // of the client
 	exitLoop    bool           // may end the loop above
 	askUser     bool           // may ask a person
+	taskDone    bool           // may say that a task is done
 	turnOnly    bool           // its model sees only the current turn
 	generation  generation
 	builtins    []*genai.Tool // run by the model's provider

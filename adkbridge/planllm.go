@@ -210,11 +210,18 @@ func (p *planner) builtins(n *node, names []string) error {
 			n.askUser = true
 			continue
 		}
+		if name == taskDoneTool {
+			if slices.ContainsFunc(n.tools, func(d *declaration) bool { return d.name == name }) {
+				return n.errorf("builtin tool %q: the agent has a tool of that name, too; name one of them", name)
+			}
+			n.taskDone = true
+			continue
+		}
 		tool, known := providerTools[name]
 		if !known || !slices.Contains(n.model.Builtins, name) {
 			return n.errorf("builtin tool %q: not available for model %q; the server runs no tools itself, "+
-				"it allows %q, %q below a loop agent and what the model's provider runs: %s",
-				cut(name, maxName), n.modelName, askUserTool, exitLoopTool, quoteAll(n.model.Builtins))
+				"it allows %q, %q, %q below a loop agent and what the model's provider runs: %s",
+				cut(name, maxName), n.modelName, askUserTool, taskDoneTool, exitLoopTool, quoteAll(n.model.Builtins))
 		}
 		if name != toolSearchTool {
 			n.builtins = append(n.builtins, &tool)

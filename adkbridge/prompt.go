@@ -27,6 +27,7 @@ type prompt struct {
 	open     []*openCall // own calls without a result, rarely more than one
 	encoded  *encoded.Conversation
 	measures
+	wishes
 }
 
 // openCall is a content of an agent's own with calls that lack results.
@@ -69,6 +70,7 @@ func (h *history) upToDateLocked(key promptKey, since int64) *prompt {
 	}
 	for ; p.next < len(h.items); p.next++ {
 		it := h.items[p.next]
+		p.noteWish(it, key)
 		if it.compacted == nil {
 			p.addVisible(it, key)
 		} else if it.author == key.agent && it.branch == key.branch && it.span.Since == since {

@@ -44,4 +44,4 @@ func modelOf(ref models.Ref, limits modelcall.Limits) Model {
 
 // BuiltinTools returns the names of builtin tools that the bridge itself knows,
 // sorted; those of the models' providers come on top.
-func (*Runner) BuiltinTools() []string { return []string{askUserTool, exitLoopTool} }
+func (*Runner) BuiltinTools() []string { return []string{askUserTool, exitLoopTool, taskDoneTool} }

@@ -411,7 +411,7 @@ func (m *agentModel) classify(a *response, req *adkmodel.LLMRequest) (ours, asks
 		case !slices.Contains(offered, call.Name):
 			reason = fmt.Sprintf("there is no tool %q; available: %s", cut(call.Name, maxName), quoteAll(offered))
 			req.Tools[call.Name] = &unknownTool{baseTool{t: m.t, name: call.Name}}
-		case call.Name == exitLoopTool: // whatever its arguments
+		case call.Name == exitLoopTool, call.Name == taskDoneTool && m.n.taskDone: // whatever its arguments
 		case bad != "":
 			reason = malformedText + cut(bad, 512)
 		case call.Name == transferTool:

@@ -275,4 +275,5 @@ type handle interface {
 	ResultNow(callID string) (record.ToolResult, bool)
 	Result(callID string) (record.ToolResult, bool)
 	Resolved(callID string) (record.Resolution, bool)
+	CompactionAsked() (seq int64, focus string)
 }

@@ -100,6 +100,21 @@ func (e *exitTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
 	})
 }
 
+// doneTool takes note that a task is done: see prompt.wish.
+type doneTool struct{ baseTool }
+
+func (d *doneTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) error {
+	return toolutils.PackTool(req, d)
+}
+
+// Run answers the same whatever the arguments are: they are in the history already.
+func (d *doneTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
+	return d.runGuarded(ctx, func() (map[string]any, error) { return map[string]any{"output": doneText}, nil })
+}
+
+// doneText is the result of mark_task_done. It is a part of logs.
+const doneText = "noted"
+
 // toolbox is all tools of an agent as one, which only offers them: for each tool of an agent ADK makes a context and
 // a random id at each model call. ADK finds the tool that it runs in the request, where the toolbox has put it.
 type toolbox []interface {
@@ -160,6 +175,7 @@ func (u *unknownTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
 var (
 	_ tool.Tool = (*remoteTool)(nil)
 	_ tool.Tool = (*exitTool)(nil)
+	_ tool.Tool = (*doneTool)(nil)
 	_ tool.Tool = (*transferRunner)(nil)
 	_ tool.Tool = (*unknownTool)(nil)
 )

@@ -122,9 +122,12 @@ func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 	for _, l := range logged.events {
 		if noGain := l.ev.CustomMetadata.Agentd.NoGain; noGain != "" {
 			key := promptKey{l.ev.Author, l.ev.Branch}
-			if noGain == summaryCut {
+			switch noGain {
+			case summaryCut:
 				t.cutShort[key] = true
-			} else {
+			case noGainAsked:
+				t.apply(l.seq, l.ev, l.size, nil) // it was tried, the run itself never comes to it
+			default:
 				t.noGain[summaryTry{key, noGain == noGainOverflow}] = true
 			}
 			t.modelCalls++

@@ -32,6 +32,7 @@ type sessions interface {
 		ctx context.Context, f index.SessionQuery, page string, limit int,
 	) (sessions []index.Session, next string, err error)
 	UpdateSession(ctx context.Context, id string, c store.Change) (index.Session, error)
+	CompactSession(ctx context.Context, id, focus string) (pos int64, err error)
 	DeleteSession(ctx context.Context, id string) error
 	ForkSession(ctx context.Context, req session.ForkRequest) (index.Session, error)
 

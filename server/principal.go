@@ -110,6 +110,7 @@ var rights = map[string]principal.Role{
 	agentdv1connect.SessionServiceUpdateSessionProcedure:      principal.Caller,
 	agentdv1connect.SessionServiceDeleteSessionProcedure:      principal.Caller,
 	agentdv1connect.SessionServiceForkSessionProcedure:        principal.Caller,
+	agentdv1connect.SessionServiceCompactSessionProcedure:     principal.Caller,
 	agentdv1connect.SessionServiceCreateTurnProcedure:         principal.Caller,
 	agentdv1connect.SessionServiceGetTurnProcedure:            principal.Observer,
 	agentdv1connect.SessionServiceListTurnsProcedure:          principal.Observer,

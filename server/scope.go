@@ -27,6 +27,7 @@ var inScope = map[string]bool{
 	agentdv1connect.SessionServiceCreateTurnProcedure:         true,
 	agentdv1connect.SessionServiceGetTurnProcedure:            true,
 	agentdv1connect.SessionServiceListTurnsProcedure:          true,
+	agentdv1connect.SessionServiceCompactSessionProcedure:     true,
 	agentdv1connect.SessionServiceCancelTurnProcedure:         true,
 	agentdv1connect.SessionServiceCancelToolCallProcedure:     true,
 	agentdv1connect.SessionServiceListTurnEventsProcedure:     true,

@@ -97,6 +97,16 @@ func (s *sessionService) UpdateSession(
 	return connect.NewResponse(&agentdv1.UpdateSessionResponse{Session: sessionOf(&info)}), nil
 }
 
+func (s *sessionService) CompactSession(
+	ctx context.Context, r *connect.Request[agentdv1.CompactSessionRequest],
+) (*connect.Response[agentdv1.CompactSessionResponse], error) {
+	pos, err := s.now().Sessions.CompactSession(ctx, r.Msg.GetSessionId(), r.Msg.GetFocus())
+	if err != nil {
+		return nil, err
+	}
+	return connect.NewResponse(&agentdv1.CompactSessionResponse{Seq: pos}), nil
+}
+
 func (s *sessionService) DeleteSession(
 	ctx context.Context, r *connect.Request[agentdv1.DeleteSessionRequest],
 ) (*connect.Response[agentdv1.DeleteSessionResponse], error) {

@@ -254,9 +254,8 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	if err := m.runner.Check(ctx, spec, req.Keys); err != nil {
 		return nil, err
 	}
-	if s.IsArchived() {
-		return nil, fault.Errorf(fault.Precondition,
-			"session %q is archived: make it active with UpdateSession before it takes a new turn", s.ID())
+	if err := takesTurns(s); err != nil {
+		return nil, err
 	}
 	p, err := req.prompt(spec)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"log/slog"
 
+	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/record"
@@ -74,6 +75,30 @@ func (m *Manager) Raise(
 	}
 	in, err = m.Interaction(ctx, ref.Value.ID(), id)
 	return in, again, err
+}
+
+// CompactSession has summaries replace what the models of a session have read so far, before the next model call of
+// each, durably. It returns the position of what comes last before the request. A session without a turn, and an
+// archived one, is a *fault.Error of code FAILED_PRECONDITION.
+func (m *Manager) CompactSession(ctx context.Context, id, focus string) (pos int64, err error) {
+	ref, err := m.acquire(ctx, id)
+	if err != nil {
+		return 0, err
+	}
+	defer m.release(ref)
+	if err := takesTurns(ref.Value); err != nil {
+		return 0, err
+	}
+	return ref.Value.AskCompaction(ctx, focus)
+}
+
+// takesTurns refuses a session that is archived.
+func takesTurns(s *live.Session) error {
+	if !s.IsArchived() {
+		return nil
+	}
+	return fault.Errorf(fault.Precondition,
+		"session %q is archived: make it active with UpdateSession before it takes a new turn", s.ID())
 }
 
 // SubmitResults records results of tool calls of a turn, and returns for each what Turn.SubmitResult returns. It

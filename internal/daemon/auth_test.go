@@ -214,7 +214,7 @@ func (g *gated) bad() map[string]*http.Client {
 // needs says which role each method of SessionService is for.
 var needs = map[protoreflect.Name]principal.Role{
 	"CreateSession": principal.Caller, "GetSession": principal.Observer, "ListSessions": principal.Observer,
-	"UpdateSession": principal.Caller, "DeleteSession": principal.Caller, "ForkSession": principal.Caller,
+	"UpdateSession": principal.Caller, "CompactSession": principal.Caller, "DeleteSession": principal.Caller, "ForkSession": principal.Caller,
 	"CreateTurn": principal.Caller, "GetTurn": principal.Observer, "ListTurns": principal.Observer,
 	"CancelTurn": principal.Caller, "CancelToolCall": principal.Caller, "ListTurnEvents": principal.Observer,
 	"WatchTurn":         principal.Caller, // without observe
@@ -455,7 +455,7 @@ func TestSessionTokens(t *testing.T) {
 	c := agentdv1connect.NewSessionServiceClient(page, g.url())
 	allowed := []string{
 		"GetSession", "CreateTurn", "GetTurn", "ListTurns", "CancelTurn", "CancelToolCall", "ListTurnEvents", "WatchTurn", "ListSessionEvents",
-		"WatchSession", "SubmitToolResults", "GetInteraction", "ListInteractions", "ResolveInteraction", "RaiseInteraction", "GetCapabilities", "ListModels",
+		"CompactSession", "WatchSession", "SubmitToolResults", "GetInteraction", "ListInteractions", "ResolveInteraction", "RaiseInteraction", "GetCapabilities", "ListModels",
 	}
 	for _, m := range methods() {
 		req, _ := filled(m, own.GetSessionId(), own.GetId())

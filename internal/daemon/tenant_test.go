@@ -44,6 +44,8 @@ func filled(m protoreflect.MethodDescriptor, session, turn string) (req proto.Me
 	case "RaiseInteraction":
 		asks := &agentdv1.Interaction{Kind: agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL}
 		return &agentdv1.RaiseInteractionRequest{SessionId: session, ToolCallId: "c-none", N: 1, Interaction: asks}, true
+	case "CompactSession":
+		return &agentdv1.CompactSessionRequest{SessionId: session, Focus: "mine"}, true
 	case "UpdateSession":
 		return &agentdv1.UpdateSessionRequest{SessionId: session, ClientRef: new("mine")}, true
 	}

@@ -31,6 +31,8 @@ const (
 	KindClientsLeft Kind = "clients_left" // ClientsLeft
 
 	KindAgentsChanged Kind = "agents_changed" // AgentsChanged
+
+	KindCompactionAsked Kind = "compaction_asked" // CompactionAsked; of no turn
 )
 
 // kinds is the table of kinds, in an order in which one turn can have them: what Data of each is read into,
@@ -54,6 +56,7 @@ var kinds = []struct {
 	{KindToolResult, func() any { return &ToolResult{} }},
 	{KindClientsLeft, func() any { return &ClientsLeft{} }},
 	{KindTurnEnded, func() any { return &TurnEnded{} }},
+	{KindCompactionAsked, func() any { return &CompactionAsked{} }},
 }
 
 // Kinds returns every kind, in an order in which one turn can have them.
@@ -82,7 +85,7 @@ func (k Kind) row() int {
 type Record struct {
 	// Seq is 1 for the first record of a session and rises by one.
 	Seq int64
-	// TurnID is the turn the record belongs to.
+	// TurnID is the turn the record belongs to; "" for one of the session alone.
 	TurnID string
 	// Kind says how to read Data.
 	Kind Kind

@@ -29,6 +29,7 @@ export interface Methods {
   SetSharedState: [s.SetSharedStateRequestJson, s.SetSharedStateResponseJson];
   SubmitToolResults: [s.SubmitToolResultsRequestJson, s.SubmitToolResultsResponseJson];
   UpdateSession: [s.UpdateSessionRequestJson, s.UpdateSessionResponseJson];
+  CompactSession: [s.CompactSessionRequestJson, s.CompactSessionResponseJson];
   WatchSession: [s.WatchSessionRequestJson, s.WatchSessionResponseJson];
   WatchTurn: [s.WatchTurnRequestJson, s.WatchTurnResponseJson];
 }

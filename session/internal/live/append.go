@@ -90,7 +90,7 @@ func (s *Session) prepareLocked(entries []*entry) {
 }
 
 // refusesLocked returns why entries may not be written. Entries belong to the session's last turn, except
-// for the start of a turn and for what happens to a queued one.
+// for the start of a turn, what happens to a queued one, and a request for summaries.
 func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 	switch {
 	case ctx.Err() != nil:
@@ -103,7 +103,8 @@ func (s *Session) refusesLocked(ctx context.Context, entries []*entry) error {
 			return retry.Unavailable(retry.TakeWrites, s.stall)
 		}
 		switch e.kind {
-		case record.KindTurnStarted, record.KindTurnResumed, record.KindTurnQueued, record.KindTurnDropped:
+		case record.KindTurnStarted, record.KindTurnResumed, record.KindTurnQueued, record.KindTurnDropped,
+			record.KindCompactionAsked:
 		default:
 			late := e.attempt != nil && e.attempt != e.turn.attempt
 			if late || e.turn != s.turn || e.turn.phase == phase.TurnEnding || e.turn.phase == phase.TurnEnded {
@@ -242,7 +243,7 @@ func (s *Session) numberLocked(f *flight) error {
 	f.batch = store.Batch{SessionID: s.key, Create: s.create, After: s.seq}
 	x := s.index.Clone()
 	for i, e := range f.entries {
-		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
+		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turnID(), Kind: e.kind, Time: now, Data: e.data}
 		f.batch.Records = append(f.batch.Records, e.rec)
 		if probation.IsStep(e.kind) {
 			f.batch.Attempts = 1

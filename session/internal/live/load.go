@@ -45,6 +45,10 @@ func Load(ctx context.Context, env Env, key string) (_ *Session, err error) {
 			return nil, err
 		}
 		t := s.subject(rec, fact)
+		if rec.Kind == record.KindCompactionAsked {
+			s.applyLocked(rec, fact, t)
+			continue
+		}
 		if t == nil || t.ended != nil || t.id != rec.TurnID {
 			return nil, fmt.Errorf("session %s: record %d (%s) is of turn %q, which is not open",
 				s.id, rec.Seq, rec.Kind, rec.TurnID)

@@ -45,6 +45,7 @@ type Session struct {
 	create      *store.NewSession // to be made by its first append; nil once it is in the store
 	lastSpec    *record.TurnStarted
 	own         record.Budget // the session's own budget, by CreateSession or UpdateSession
+	compact     compactionAsked
 	asked       record.Budget // the session budget of the last request with one; see sessionBudgetLocked
 	wall        time.Duration // the duration of all turns that have ended
 	turn        *Turn         // the last turn, running or over; nil before the first
@@ -154,6 +155,8 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 		s.applyResolutionLocked(t, f)
 	case *record.ClientsLeft:
 		s.applyClientsLeftLocked(t, f)
+	case *record.CompactionAsked:
+		s.compact = compactionAsked{rec.Seq, f.Focus}
 	case *record.TurnEnded:
 		t.ended = f
 		if s.lastSpec != nil {

@@ -51,8 +51,13 @@ func (v *view) compacted(c *record.Compacted, ev *record.Event) *agentdv1.Histor
 		ThroughSeq: position.Of(max(c.Through, 0)+1, 0) - 1, // seed messages have no position
 		Reason:     agentdv1.HistoryCompacted_REASON_SHARE, PromptTokens: c.Prompt, ContextTokens: c.Window,
 	}
-	if c.Overflow {
+	switch {
+	case c.Overflow:
 		m.Reason = agentdv1.HistoryCompacted_REASON_OVERFLOW
+	case c.Asked == record.ByRequest:
+		m.Reason = agentdv1.HistoryCompacted_REASON_REQUESTED
+	case c.Asked == record.ByCheckpoint:
+		m.Reason = agentdv1.HistoryCompacted_REASON_CHECKPOINT
 	}
 	return m
 }

@@ -109,6 +109,10 @@ const (
 	HistoryCompacted_REASON_SHARE HistoryCompacted_Reason = 1
 	// The provider refused the prompt as too long.
 	HistoryCompacted_REASON_OVERFLOW HistoryCompacted_Reason = 2
+	// The model has said by the builtin tool `mark_task_done` that a task is done.
+	HistoryCompacted_REASON_CHECKPOINT HistoryCompacted_Reason = 3
+	// A caller has asked for it, see SessionService.CompactSession.
+	HistoryCompacted_REASON_REQUESTED HistoryCompacted_Reason = 4
 )
 
 // Enum value maps for HistoryCompacted_Reason.
@@ -117,11 +121,15 @@ var (
 		0: "REASON_UNSPECIFIED",
 		1: "REASON_SHARE",
 		2: "REASON_OVERFLOW",
+		3: "REASON_CHECKPOINT",
+		4: "REASON_REQUESTED",
 	}
 	HistoryCompacted_Reason_value = map[string]int32{
 		"REASON_UNSPECIFIED": 0,
 		"REASON_SHARE":       1,
 		"REASON_OVERFLOW":    2,
+		"REASON_CHECKPOINT":  3,
+		"REASON_REQUESTED":   4,
 	}
 )
 
@@ -5029,7 +5037,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x06status\x18\x06 \x01(\x05R\x06status\x12!\n" +
 	"\fcontent_type\x18\a \x01(\tR\vcontentType\x12\x12\n" +
 	"\x04body\x18\b \x01(\fR\x04body\x12\x1c\n" +
-	"\ttruncated\x18\t \x01(\bR\ttruncated\"\xdc\x02\n" +
+	"\ttruncated\x18\t \x01(\bR\ttruncated\"\x89\x03\n" +
 	"\x10HistoryCompacted\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -5040,11 +5048,13 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"throughSeq\x12:\n" +
 	"\x06reason\x18\x05 \x01(\x0e2\".agentd.v1.HistoryCompacted.ReasonR\x06reason\x12#\n" +
 	"\rprompt_tokens\x18\x06 \x01(\x03R\fpromptTokens\x12%\n" +
-	"\x0econtext_tokens\x18\a \x01(\x03R\rcontextTokens\"G\n" +
+	"\x0econtext_tokens\x18\a \x01(\x03R\rcontextTokens\"t\n" +
 	"\x06Reason\x12\x16\n" +
 	"\x12REASON_UNSPECIFIED\x10\x00\x12\x10\n" +
 	"\fREASON_SHARE\x10\x01\x12\x13\n" +
-	"\x0fREASON_OVERFLOW\x10\x02\"k\n" +
+	"\x0fREASON_OVERFLOW\x10\x02\x12\x15\n" +
+	"\x11REASON_CHECKPOINT\x10\x03\x12\x14\n" +
+	"\x10REASON_REQUESTED\x10\x04\"k\n" +
 	"\x10ToolCallCanceled\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12 \n" +

@@ -1147,6 +1147,108 @@ func (x *UpdateSessionResponse) GetSession() *Session {
 	return nil
 }
 
+// CompactSessionRequest asks for summaries.
+type CompactSessionRequest struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// What the summaries are to keep in particular, for the models that write them.
+	Focus         string `protobuf:"bytes,2,opt,name=focus,proto3" json:"focus,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactSessionRequest) Reset() {
+	*x = CompactSessionRequest{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[10]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactSessionRequest) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactSessionRequest) ProtoMessage() {}
+
+func (x *CompactSessionRequest) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[10]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactSessionRequest.ProtoReflect.Descriptor instead.
+func (*CompactSessionRequest) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{10}
+}
+
+func (x *CompactSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *CompactSessionRequest) GetFocus() string {
+	if x != nil {
+		return x.Focus
+	}
+	return ""
+}
+
+// CompactSessionResponse says that the request is in the log.
+type CompactSessionResponse struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The seq up to which there is something to summarize. A HistoryCompacted after it
+	// is the answer.
+	Seq           int64 `protobuf:"varint,1,opt,name=seq,proto3" json:"seq,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *CompactSessionResponse) Reset() {
+	*x = CompactSessionResponse{}
+	mi := &file_agentd_v1_sessions_proto_msgTypes[11]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *CompactSessionResponse) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*CompactSessionResponse) ProtoMessage() {}
+
+func (x *CompactSessionResponse) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_sessions_proto_msgTypes[11]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use CompactSessionResponse.ProtoReflect.Descriptor instead.
+func (*CompactSessionResponse) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{11}
+}
+
+func (x *CompactSessionResponse) GetSeq() int64 {
+	if x != nil {
+		return x.Seq
+	}
+	return 0
+}
+
 // DeleteSessionRequest names a session.
 type DeleteSessionRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
@@ -1158,7 +1260,7 @@ type DeleteSessionRequest struct {
 
 func (x *DeleteSessionRequest) Reset() {
 	*x = DeleteSessionRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[10]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[12]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1170,7 +1272,7 @@ func (x *DeleteSessionRequest) String() string {
 func (*DeleteSessionRequest) ProtoMessage() {}
 
 func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[10]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[12]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1183,7 +1285,7 @@ func (x *DeleteSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionRequest.ProtoReflect.Descriptor instead.
 func (*DeleteSessionRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{10}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{12}
 }
 
 func (x *DeleteSessionRequest) GetSessionId() string {
@@ -1202,7 +1304,7 @@ type DeleteSessionResponse struct {
 
 func (x *DeleteSessionResponse) Reset() {
 	*x = DeleteSessionResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[11]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[13]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1214,7 +1316,7 @@ func (x *DeleteSessionResponse) String() string {
 func (*DeleteSessionResponse) ProtoMessage() {}
 
 func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[11]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[13]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1227,7 +1329,7 @@ func (x *DeleteSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use DeleteSessionResponse.ProtoReflect.Descriptor instead.
 func (*DeleteSessionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{11}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{13}
 }
 
 // ForkSessionRequest names a session and a position.
@@ -1250,7 +1352,7 @@ type ForkSessionRequest struct {
 
 func (x *ForkSessionRequest) Reset() {
 	*x = ForkSessionRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[12]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[14]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1262,7 +1364,7 @@ func (x *ForkSessionRequest) String() string {
 func (*ForkSessionRequest) ProtoMessage() {}
 
 func (x *ForkSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[12]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[14]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1275,7 +1377,7 @@ func (x *ForkSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSessionRequest.ProtoReflect.Descriptor instead.
 func (*ForkSessionRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{12}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{14}
 }
 
 func (x *ForkSessionRequest) GetSessionId() string {
@@ -1324,7 +1426,7 @@ type ForkSessionResponse struct {
 
 func (x *ForkSessionResponse) Reset() {
 	*x = ForkSessionResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[13]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[15]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1336,7 +1438,7 @@ func (x *ForkSessionResponse) String() string {
 func (*ForkSessionResponse) ProtoMessage() {}
 
 func (x *ForkSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[13]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[15]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1349,7 +1451,7 @@ func (x *ForkSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ForkSessionResponse.ProtoReflect.Descriptor instead.
 func (*ForkSessionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{13}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{15}
 }
 
 func (x *ForkSessionResponse) GetSession() *Session {
@@ -1371,7 +1473,7 @@ type CreateTurnRequest struct {
 
 func (x *CreateTurnRequest) Reset() {
 	*x = CreateTurnRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[14]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[16]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1383,7 +1485,7 @@ func (x *CreateTurnRequest) String() string {
 func (*CreateTurnRequest) ProtoMessage() {}
 
 func (x *CreateTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[14]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[16]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1396,7 +1498,7 @@ func (x *CreateTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTurnRequest.ProtoReflect.Descriptor instead.
 func (*CreateTurnRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{14}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{16}
 }
 
 func (x *CreateTurnRequest) GetExecute() *RunRequest_ExecuteRequest {
@@ -1419,7 +1521,7 @@ type CreateTurnResponse struct {
 
 func (x *CreateTurnResponse) Reset() {
 	*x = CreateTurnResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[15]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[17]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1431,7 +1533,7 @@ func (x *CreateTurnResponse) String() string {
 func (*CreateTurnResponse) ProtoMessage() {}
 
 func (x *CreateTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[15]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[17]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1444,7 +1546,7 @@ func (x *CreateTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateTurnResponse.ProtoReflect.Descriptor instead.
 func (*CreateTurnResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{15}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{17}
 }
 
 func (x *CreateTurnResponse) GetTurn() *Turn {
@@ -1476,7 +1578,7 @@ type GetTurnRequest struct {
 
 func (x *GetTurnRequest) Reset() {
 	*x = GetTurnRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[16]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[18]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1488,7 +1590,7 @@ func (x *GetTurnRequest) String() string {
 func (*GetTurnRequest) ProtoMessage() {}
 
 func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[16]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[18]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1501,7 +1603,7 @@ func (x *GetTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnRequest.ProtoReflect.Descriptor instead.
 func (*GetTurnRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{16}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{18}
 }
 
 func (x *GetTurnRequest) GetSessionId() string {
@@ -1536,7 +1638,7 @@ type GetTurnResponse struct {
 
 func (x *GetTurnResponse) Reset() {
 	*x = GetTurnResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[17]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[19]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1548,7 +1650,7 @@ func (x *GetTurnResponse) String() string {
 func (*GetTurnResponse) ProtoMessage() {}
 
 func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[17]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[19]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1561,7 +1663,7 @@ func (x *GetTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetTurnResponse.ProtoReflect.Descriptor instead.
 func (*GetTurnResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{17}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{19}
 }
 
 func (x *GetTurnResponse) GetTurn() *Turn {
@@ -1593,7 +1695,7 @@ type ListTurnsRequest struct {
 
 func (x *ListTurnsRequest) Reset() {
 	*x = ListTurnsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[18]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[20]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1605,7 +1707,7 @@ func (x *ListTurnsRequest) String() string {
 func (*ListTurnsRequest) ProtoMessage() {}
 
 func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[18]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[20]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1618,7 +1720,7 @@ func (x *ListTurnsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{18}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{20}
 }
 
 func (x *ListTurnsRequest) GetSessionId() string {
@@ -1676,7 +1778,7 @@ type ListTurnsResponse struct {
 
 func (x *ListTurnsResponse) Reset() {
 	*x = ListTurnsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[19]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[21]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1688,7 +1790,7 @@ func (x *ListTurnsResponse) String() string {
 func (*ListTurnsResponse) ProtoMessage() {}
 
 func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[19]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[21]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1701,7 +1803,7 @@ func (x *ListTurnsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{19}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{21}
 }
 
 func (x *ListTurnsResponse) GetTurns() []*Turn {
@@ -1734,7 +1836,7 @@ type CancelTurnRequest struct {
 
 func (x *CancelTurnRequest) Reset() {
 	*x = CancelTurnRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[20]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1746,7 +1848,7 @@ func (x *CancelTurnRequest) String() string {
 func (*CancelTurnRequest) ProtoMessage() {}
 
 func (x *CancelTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[20]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1759,7 +1861,7 @@ func (x *CancelTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTurnRequest.ProtoReflect.Descriptor instead.
 func (*CancelTurnRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{20}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *CancelTurnRequest) GetSessionId() string {
@@ -1794,7 +1896,7 @@ type CancelTurnResponse struct {
 
 func (x *CancelTurnResponse) Reset() {
 	*x = CancelTurnResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[21]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1806,7 +1908,7 @@ func (x *CancelTurnResponse) String() string {
 func (*CancelTurnResponse) ProtoMessage() {}
 
 func (x *CancelTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[21]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1819,7 +1921,7 @@ func (x *CancelTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelTurnResponse.ProtoReflect.Descriptor instead.
 func (*CancelTurnResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{21}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *CancelTurnResponse) GetTurn() *Turn {
@@ -1845,7 +1947,7 @@ type CancelToolCallRequest struct {
 
 func (x *CancelToolCallRequest) Reset() {
 	*x = CancelToolCallRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[22]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1857,7 +1959,7 @@ func (x *CancelToolCallRequest) String() string {
 func (*CancelToolCallRequest) ProtoMessage() {}
 
 func (x *CancelToolCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[22]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1870,7 +1972,7 @@ func (x *CancelToolCallRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelToolCallRequest.ProtoReflect.Descriptor instead.
 func (*CancelToolCallRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{22}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *CancelToolCallRequest) GetSessionId() string {
@@ -1905,7 +2007,7 @@ type CancelToolCallResponse struct {
 
 func (x *CancelToolCallResponse) Reset() {
 	*x = CancelToolCallResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[23]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1917,7 +2019,7 @@ func (x *CancelToolCallResponse) String() string {
 func (*CancelToolCallResponse) ProtoMessage() {}
 
 func (x *CancelToolCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[23]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1930,7 +2032,7 @@ func (x *CancelToolCallResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CancelToolCallResponse.ProtoReflect.Descriptor instead.
 func (*CancelToolCallResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{23}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *CancelToolCallResponse) GetTurn() *Turn {
@@ -1964,7 +2066,7 @@ type ListTurnEventsRequest struct {
 
 func (x *ListTurnEventsRequest) Reset() {
 	*x = ListTurnEventsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[24]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[26]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -1976,7 +2078,7 @@ func (x *ListTurnEventsRequest) String() string {
 func (*ListTurnEventsRequest) ProtoMessage() {}
 
 func (x *ListTurnEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[24]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[26]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -1989,7 +2091,7 @@ func (x *ListTurnEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListTurnEventsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{24}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{26}
 }
 
 func (x *ListTurnEventsRequest) GetSessionId() string {
@@ -2050,7 +2152,7 @@ type ListTurnEventsResponse struct {
 
 func (x *ListTurnEventsResponse) Reset() {
 	*x = ListTurnEventsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[25]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[27]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2062,7 +2164,7 @@ func (x *ListTurnEventsResponse) String() string {
 func (*ListTurnEventsResponse) ProtoMessage() {}
 
 func (x *ListTurnEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[25]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[27]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2075,7 +2177,7 @@ func (x *ListTurnEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListTurnEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListTurnEventsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{25}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{27}
 }
 
 func (x *ListTurnEventsResponse) GetEvents() []*RunResponse {
@@ -2126,7 +2228,7 @@ type WatchTurnRequest struct {
 
 func (x *WatchTurnRequest) Reset() {
 	*x = WatchTurnRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[26]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2138,7 +2240,7 @@ func (x *WatchTurnRequest) String() string {
 func (*WatchTurnRequest) ProtoMessage() {}
 
 func (x *WatchTurnRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[26]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2151,7 +2253,7 @@ func (x *WatchTurnRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTurnRequest.ProtoReflect.Descriptor instead.
 func (*WatchTurnRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{26}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{28}
 }
 
 func (x *WatchTurnRequest) GetSessionId() string {
@@ -2214,7 +2316,7 @@ type WatchTurnResponse struct {
 
 func (x *WatchTurnResponse) Reset() {
 	*x = WatchTurnResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[27]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2226,7 +2328,7 @@ func (x *WatchTurnResponse) String() string {
 func (*WatchTurnResponse) ProtoMessage() {}
 
 func (x *WatchTurnResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[27]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2239,7 +2341,7 @@ func (x *WatchTurnResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchTurnResponse.ProtoReflect.Descriptor instead.
 func (*WatchTurnResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{27}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *WatchTurnResponse) GetEvent() *RunResponse {
@@ -2271,7 +2373,7 @@ type ListSessionEventsRequest struct {
 
 func (x *ListSessionEventsRequest) Reset() {
 	*x = ListSessionEventsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2283,7 +2385,7 @@ func (x *ListSessionEventsRequest) String() string {
 func (*ListSessionEventsRequest) ProtoMessage() {}
 
 func (x *ListSessionEventsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[28]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2296,7 +2398,7 @@ func (x *ListSessionEventsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionEventsRequest.ProtoReflect.Descriptor instead.
 func (*ListSessionEventsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{28}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{30}
 }
 
 func (x *ListSessionEventsRequest) GetSessionId() string {
@@ -2349,7 +2451,7 @@ type SessionEvent struct {
 
 func (x *SessionEvent) Reset() {
 	*x = SessionEvent{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2361,7 +2463,7 @@ func (x *SessionEvent) String() string {
 func (*SessionEvent) ProtoMessage() {}
 
 func (x *SessionEvent) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[29]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2374,7 +2476,7 @@ func (x *SessionEvent) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SessionEvent.ProtoReflect.Descriptor instead.
 func (*SessionEvent) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{29}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{31}
 }
 
 func (x *SessionEvent) GetEvent() *RunResponse {
@@ -2407,7 +2509,7 @@ type ListSessionEventsResponse struct {
 
 func (x *ListSessionEventsResponse) Reset() {
 	*x = ListSessionEventsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2419,7 +2521,7 @@ func (x *ListSessionEventsResponse) String() string {
 func (*ListSessionEventsResponse) ProtoMessage() {}
 
 func (x *ListSessionEventsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[30]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2432,7 +2534,7 @@ func (x *ListSessionEventsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSessionEventsResponse.ProtoReflect.Descriptor instead.
 func (*ListSessionEventsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{30}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{32}
 }
 
 func (x *ListSessionEventsResponse) GetEvents() []*SessionEvent {
@@ -2475,7 +2577,7 @@ type WatchSessionRequest struct {
 
 func (x *WatchSessionRequest) Reset() {
 	*x = WatchSessionRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2487,7 +2589,7 @@ func (x *WatchSessionRequest) String() string {
 func (*WatchSessionRequest) ProtoMessage() {}
 
 func (x *WatchSessionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[31]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2500,7 +2602,7 @@ func (x *WatchSessionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionRequest.ProtoReflect.Descriptor instead.
 func (*WatchSessionRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{31}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{33}
 }
 
 func (x *WatchSessionRequest) GetSessionId() string {
@@ -2546,7 +2648,7 @@ type WatchSessionResponse struct {
 
 func (x *WatchSessionResponse) Reset() {
 	*x = WatchSessionResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2558,7 +2660,7 @@ func (x *WatchSessionResponse) String() string {
 func (*WatchSessionResponse) ProtoMessage() {}
 
 func (x *WatchSessionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[32]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2571,7 +2673,7 @@ func (x *WatchSessionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use WatchSessionResponse.ProtoReflect.Descriptor instead.
 func (*WatchSessionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{32}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{34}
 }
 
 func (x *WatchSessionResponse) GetEvent() *RunResponse {
@@ -2604,7 +2706,7 @@ type SubmitToolResultsRequest struct {
 
 func (x *SubmitToolResultsRequest) Reset() {
 	*x = SubmitToolResultsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2616,7 +2718,7 @@ func (x *SubmitToolResultsRequest) String() string {
 func (*SubmitToolResultsRequest) ProtoMessage() {}
 
 func (x *SubmitToolResultsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[33]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2629,7 +2731,7 @@ func (x *SubmitToolResultsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitToolResultsRequest.ProtoReflect.Descriptor instead.
 func (*SubmitToolResultsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{33}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{35}
 }
 
 func (x *SubmitToolResultsRequest) GetSessionId() string {
@@ -2666,7 +2768,7 @@ type SubmitToolResultsResponse struct {
 
 func (x *SubmitToolResultsResponse) Reset() {
 	*x = SubmitToolResultsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2678,7 +2780,7 @@ func (x *SubmitToolResultsResponse) String() string {
 func (*SubmitToolResultsResponse) ProtoMessage() {}
 
 func (x *SubmitToolResultsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[34]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2691,7 +2793,7 @@ func (x *SubmitToolResultsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SubmitToolResultsResponse.ProtoReflect.Descriptor instead.
 func (*SubmitToolResultsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{34}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{36}
 }
 
 func (x *SubmitToolResultsResponse) GetRefused() []*RefusedToolResult {
@@ -2723,7 +2825,7 @@ type RefusedToolResult struct {
 
 func (x *RefusedToolResult) Reset() {
 	*x = RefusedToolResult{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2735,7 +2837,7 @@ func (x *RefusedToolResult) String() string {
 func (*RefusedToolResult) ProtoMessage() {}
 
 func (x *RefusedToolResult) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[35]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2748,7 +2850,7 @@ func (x *RefusedToolResult) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RefusedToolResult.ProtoReflect.Descriptor instead.
 func (*RefusedToolResult) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{35}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{37}
 }
 
 func (x *RefusedToolResult) GetToolCallId() string {
@@ -2778,7 +2880,7 @@ type GetInteractionRequest struct {
 
 func (x *GetInteractionRequest) Reset() {
 	*x = GetInteractionRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2790,7 +2892,7 @@ func (x *GetInteractionRequest) String() string {
 func (*GetInteractionRequest) ProtoMessage() {}
 
 func (x *GetInteractionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[36]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2803,7 +2905,7 @@ func (x *GetInteractionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInteractionRequest.ProtoReflect.Descriptor instead.
 func (*GetInteractionRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{36}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{38}
 }
 
 func (x *GetInteractionRequest) GetSessionId() string {
@@ -2831,7 +2933,7 @@ type GetInteractionResponse struct {
 
 func (x *GetInteractionResponse) Reset() {
 	*x = GetInteractionResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2843,7 +2945,7 @@ func (x *GetInteractionResponse) String() string {
 func (*GetInteractionResponse) ProtoMessage() {}
 
 func (x *GetInteractionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[37]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2856,7 +2958,7 @@ func (x *GetInteractionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetInteractionResponse.ProtoReflect.Descriptor instead.
 func (*GetInteractionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{37}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39}
 }
 
 func (x *GetInteractionResponse) GetInteraction() *Interaction {
@@ -2888,7 +2990,7 @@ type ListInteractionsRequest struct {
 
 func (x *ListInteractionsRequest) Reset() {
 	*x = ListInteractionsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2900,7 +3002,7 @@ func (x *ListInteractionsRequest) String() string {
 func (*ListInteractionsRequest) ProtoMessage() {}
 
 func (x *ListInteractionsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[38]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2913,7 +3015,7 @@ func (x *ListInteractionsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInteractionsRequest.ProtoReflect.Descriptor instead.
 func (*ListInteractionsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{38}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{40}
 }
 
 func (x *ListInteractionsRequest) GetSessionId() string {
@@ -2964,7 +3066,7 @@ type ListInteractionsResponse struct {
 
 func (x *ListInteractionsResponse) Reset() {
 	*x = ListInteractionsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2976,7 +3078,7 @@ func (x *ListInteractionsResponse) String() string {
 func (*ListInteractionsResponse) ProtoMessage() {}
 
 func (x *ListInteractionsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[39]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2989,7 +3091,7 @@ func (x *ListInteractionsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListInteractionsResponse.ProtoReflect.Descriptor instead.
 func (*ListInteractionsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{39}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41}
 }
 
 func (x *ListInteractionsResponse) GetInteractions() []*Interaction {
@@ -3021,7 +3123,7 @@ type ResolveInteractionRequest struct {
 
 func (x *ResolveInteractionRequest) Reset() {
 	*x = ResolveInteractionRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3033,7 +3135,7 @@ func (x *ResolveInteractionRequest) String() string {
 func (*ResolveInteractionRequest) ProtoMessage() {}
 
 func (x *ResolveInteractionRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[40]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3046,7 +3148,7 @@ func (x *ResolveInteractionRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveInteractionRequest.ProtoReflect.Descriptor instead.
 func (*ResolveInteractionRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{40}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{42}
 }
 
 func (x *ResolveInteractionRequest) GetSessionId() string {
@@ -3081,7 +3183,7 @@ type ResolveInteractionResponse struct {
 
 func (x *ResolveInteractionResponse) Reset() {
 	*x = ResolveInteractionResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3093,7 +3195,7 @@ func (x *ResolveInteractionResponse) String() string {
 func (*ResolveInteractionResponse) ProtoMessage() {}
 
 func (x *ResolveInteractionResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[41]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3106,7 +3208,7 @@ func (x *ResolveInteractionResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ResolveInteractionResponse.ProtoReflect.Descriptor instead.
 func (*ResolveInteractionResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{41}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{43}
 }
 
 func (x *ResolveInteractionResponse) GetInteraction() *Interaction {
@@ -3125,7 +3227,7 @@ type GetCapabilitiesRequest struct {
 
 func (x *GetCapabilitiesRequest) Reset() {
 	*x = GetCapabilitiesRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3137,7 +3239,7 @@ func (x *GetCapabilitiesRequest) String() string {
 func (*GetCapabilitiesRequest) ProtoMessage() {}
 
 func (x *GetCapabilitiesRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[42]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3150,7 +3252,7 @@ func (x *GetCapabilitiesRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCapabilitiesRequest.ProtoReflect.Descriptor instead.
 func (*GetCapabilitiesRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{42}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{44}
 }
 
 // GetCapabilitiesResponse says what this server is and allows.
@@ -3185,7 +3287,7 @@ type GetCapabilitiesResponse struct {
 
 func (x *GetCapabilitiesResponse) Reset() {
 	*x = GetCapabilitiesResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3197,7 +3299,7 @@ func (x *GetCapabilitiesResponse) String() string {
 func (*GetCapabilitiesResponse) ProtoMessage() {}
 
 func (x *GetCapabilitiesResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[43]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3210,7 +3312,7 @@ func (x *GetCapabilitiesResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use GetCapabilitiesResponse.ProtoReflect.Descriptor instead.
 func (*GetCapabilitiesResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{43}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{45}
 }
 
 func (x *GetCapabilitiesResponse) GetVersion() string {
@@ -3294,7 +3396,7 @@ type Provider struct {
 
 func (x *Provider) Reset() {
 	*x = Provider{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3306,7 +3408,7 @@ func (x *Provider) String() string {
 func (*Provider) ProtoMessage() {}
 
 func (x *Provider) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[44]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3319,7 +3421,7 @@ func (x *Provider) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Provider.ProtoReflect.Descriptor instead.
 func (*Provider) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{44}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{46}
 }
 
 func (x *Provider) GetName() string {
@@ -3359,7 +3461,7 @@ type ListModelsRequest struct {
 
 func (x *ListModelsRequest) Reset() {
 	*x = ListModelsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3371,7 +3473,7 @@ func (x *ListModelsRequest) String() string {
 func (*ListModelsRequest) ProtoMessage() {}
 
 func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[45]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3384,7 +3486,7 @@ func (x *ListModelsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{45}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{47}
 }
 
 // ListModelsResponse lists models.
@@ -3401,7 +3503,7 @@ type ListModelsResponse struct {
 
 func (x *ListModelsResponse) Reset() {
 	*x = ListModelsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3413,7 +3515,7 @@ func (x *ListModelsResponse) String() string {
 func (*ListModelsResponse) ProtoMessage() {}
 
 func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[46]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3426,7 +3528,7 @@ func (x *ListModelsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{46}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{48}
 }
 
 func (x *ListModelsResponse) GetModels() []*Model {
@@ -3470,7 +3572,7 @@ type Model struct {
 
 func (x *Model) Reset() {
 	*x = Model{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3482,7 +3584,7 @@ func (x *Model) String() string {
 func (*Model) ProtoMessage() {}
 
 func (x *Model) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[47]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3495,7 +3597,7 @@ func (x *Model) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Model.ProtoReflect.Descriptor instead.
 func (*Model) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{47}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{49}
 }
 
 func (x *Model) GetName() string {
@@ -3569,7 +3671,7 @@ type ModelPrice struct {
 
 func (x *ModelPrice) Reset() {
 	*x = ModelPrice{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3581,7 +3683,7 @@ func (x *ModelPrice) String() string {
 func (*ModelPrice) ProtoMessage() {}
 
 func (x *ModelPrice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[48]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3594,7 +3696,7 @@ func (x *ModelPrice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelPrice.ProtoReflect.Descriptor instead.
 func (*ModelPrice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{48}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{50}
 }
 
 func (x *ModelPrice) GetTiers() []*PriceTier {
@@ -3635,7 +3737,7 @@ type PriceTier struct {
 
 func (x *PriceTier) Reset() {
 	*x = PriceTier{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3647,7 +3749,7 @@ func (x *PriceTier) String() string {
 func (*PriceTier) ProtoMessage() {}
 
 func (x *PriceTier) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[49]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3660,7 +3762,7 @@ func (x *PriceTier) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use PriceTier.ProtoReflect.Descriptor instead.
 func (*PriceTier) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{49}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{51}
 }
 
 func (x *PriceTier) GetAbovePromptTokens() int64 {
@@ -3718,7 +3820,7 @@ type CacheWritePrice struct {
 
 func (x *CacheWritePrice) Reset() {
 	*x = CacheWritePrice{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3730,7 +3832,7 @@ func (x *CacheWritePrice) String() string {
 func (*CacheWritePrice) ProtoMessage() {}
 
 func (x *CacheWritePrice) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[50]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3743,7 +3845,7 @@ func (x *CacheWritePrice) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CacheWritePrice.ProtoReflect.Descriptor instead.
 func (*CacheWritePrice) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{50}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{52}
 }
 
 func (x *CacheWritePrice) GetTtl() *durationpb.Duration {
@@ -3782,7 +3884,7 @@ type ModelCapabilities struct {
 
 func (x *ModelCapabilities) Reset() {
 	*x = ModelCapabilities{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3794,7 +3896,7 @@ func (x *ModelCapabilities) String() string {
 func (*ModelCapabilities) ProtoMessage() {}
 
 func (x *ModelCapabilities) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[51]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3807,7 +3909,7 @@ func (x *ModelCapabilities) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCapabilities.ProtoReflect.Descriptor instead.
 func (*ModelCapabilities) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{51}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{53}
 }
 
 func (x *ModelCapabilities) GetContextTokens() int64 {
@@ -3869,7 +3971,7 @@ type ListModelCallsRequest struct {
 
 func (x *ListModelCallsRequest) Reset() {
 	*x = ListModelCallsRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3881,7 +3983,7 @@ func (x *ListModelCallsRequest) String() string {
 func (*ListModelCallsRequest) ProtoMessage() {}
 
 func (x *ListModelCallsRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[52]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3894,7 +3996,7 @@ func (x *ListModelCallsRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelCallsRequest.ProtoReflect.Descriptor instead.
 func (*ListModelCallsRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{52}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{54}
 }
 
 func (x *ListModelCallsRequest) GetSessionId() string {
@@ -3938,7 +4040,7 @@ type ListModelCallsResponse struct {
 
 func (x *ListModelCallsResponse) Reset() {
 	*x = ListModelCallsResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3950,7 +4052,7 @@ func (x *ListModelCallsResponse) String() string {
 func (*ListModelCallsResponse) ProtoMessage() {}
 
 func (x *ListModelCallsResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[53]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3963,7 +4065,7 @@ func (x *ListModelCallsResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListModelCallsResponse.ProtoReflect.Descriptor instead.
 func (*ListModelCallsResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{53}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{55}
 }
 
 func (x *ListModelCallsResponse) GetCalls() []*ModelCallDetails {
@@ -4007,7 +4109,7 @@ type ModelCallDetails struct {
 
 func (x *ModelCallDetails) Reset() {
 	*x = ModelCallDetails{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4019,7 +4121,7 @@ func (x *ModelCallDetails) String() string {
 func (*ModelCallDetails) ProtoMessage() {}
 
 func (x *ModelCallDetails) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[54]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4032,7 +4134,7 @@ func (x *ModelCallDetails) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ModelCallDetails.ProtoReflect.Descriptor instead.
 func (*ModelCallDetails) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{54}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{56}
 }
 
 func (x *ModelCallDetails) GetCall() *ModelCallEnded {
@@ -4093,7 +4195,7 @@ type ListSharedStateRequest struct {
 
 func (x *ListSharedStateRequest) Reset() {
 	*x = ListSharedStateRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4105,7 +4207,7 @@ func (x *ListSharedStateRequest) String() string {
 func (*ListSharedStateRequest) ProtoMessage() {}
 
 func (x *ListSharedStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[55]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4118,7 +4220,7 @@ func (x *ListSharedStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSharedStateRequest.ProtoReflect.Descriptor instead.
 func (*ListSharedStateRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{55}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{57}
 }
 
 func (x *ListSharedStateRequest) GetPageSize() int32 {
@@ -4155,7 +4257,7 @@ type ListSharedStateResponse struct {
 
 func (x *ListSharedStateResponse) Reset() {
 	*x = ListSharedStateResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[58]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4167,7 +4269,7 @@ func (x *ListSharedStateResponse) String() string {
 func (*ListSharedStateResponse) ProtoMessage() {}
 
 func (x *ListSharedStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[56]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[58]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4180,7 +4282,7 @@ func (x *ListSharedStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use ListSharedStateResponse.ProtoReflect.Descriptor instead.
 func (*ListSharedStateResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{56}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{58}
 }
 
 func (x *ListSharedStateResponse) GetEntries() []*SharedStateEntry {
@@ -4212,7 +4314,7 @@ type SharedStateEntry struct {
 
 func (x *SharedStateEntry) Reset() {
 	*x = SharedStateEntry{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[59]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4224,7 +4326,7 @@ func (x *SharedStateEntry) String() string {
 func (*SharedStateEntry) ProtoMessage() {}
 
 func (x *SharedStateEntry) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[57]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[59]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4237,7 +4339,7 @@ func (x *SharedStateEntry) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedStateEntry.ProtoReflect.Descriptor instead.
 func (*SharedStateEntry) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{57}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{59}
 }
 
 func (x *SharedStateEntry) GetKey() string {
@@ -4272,7 +4374,7 @@ type SetSharedStateRequest struct {
 
 func (x *SetSharedStateRequest) Reset() {
 	*x = SetSharedStateRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[58]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[60]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4284,7 +4386,7 @@ func (x *SetSharedStateRequest) String() string {
 func (*SetSharedStateRequest) ProtoMessage() {}
 
 func (x *SetSharedStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[58]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[60]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4297,7 +4399,7 @@ func (x *SetSharedStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharedStateRequest.ProtoReflect.Descriptor instead.
 func (*SetSharedStateRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{58}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{60}
 }
 
 func (x *SetSharedStateRequest) GetValues() []*SharedStateValue {
@@ -4320,7 +4422,7 @@ type SharedStateValue struct {
 
 func (x *SharedStateValue) Reset() {
 	*x = SharedStateValue{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[59]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[61]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4332,7 +4434,7 @@ func (x *SharedStateValue) String() string {
 func (*SharedStateValue) ProtoMessage() {}
 
 func (x *SharedStateValue) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[59]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[61]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4345,7 +4447,7 @@ func (x *SharedStateValue) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SharedStateValue.ProtoReflect.Descriptor instead.
 func (*SharedStateValue) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{59}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{61}
 }
 
 func (x *SharedStateValue) GetKey() string {
@@ -4371,7 +4473,7 @@ type SetSharedStateResponse struct {
 
 func (x *SetSharedStateResponse) Reset() {
 	*x = SetSharedStateResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[60]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[62]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4383,7 +4485,7 @@ func (x *SetSharedStateResponse) String() string {
 func (*SetSharedStateResponse) ProtoMessage() {}
 
 func (x *SetSharedStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[60]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[62]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4396,7 +4498,7 @@ func (x *SetSharedStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use SetSharedStateResponse.ProtoReflect.Descriptor instead.
 func (*SetSharedStateResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{60}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{62}
 }
 
 // RemoveSharedStateRequest names keys.
@@ -4410,7 +4512,7 @@ type RemoveSharedStateRequest struct {
 
 func (x *RemoveSharedStateRequest) Reset() {
 	*x = RemoveSharedStateRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[61]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[63]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4422,7 +4524,7 @@ func (x *RemoveSharedStateRequest) String() string {
 func (*RemoveSharedStateRequest) ProtoMessage() {}
 
 func (x *RemoveSharedStateRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[61]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[63]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4435,7 +4537,7 @@ func (x *RemoveSharedStateRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSharedStateRequest.ProtoReflect.Descriptor instead.
 func (*RemoveSharedStateRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{61}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{63}
 }
 
 func (x *RemoveSharedStateRequest) GetKeys() []string {
@@ -4456,7 +4558,7 @@ type RemoveSharedStateResponse struct {
 
 func (x *RemoveSharedStateResponse) Reset() {
 	*x = RemoveSharedStateResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[62]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[64]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4468,7 +4570,7 @@ func (x *RemoveSharedStateResponse) String() string {
 func (*RemoveSharedStateResponse) ProtoMessage() {}
 
 func (x *RemoveSharedStateResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[62]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[64]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4481,7 +4583,7 @@ func (x *RemoveSharedStateResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use RemoveSharedStateResponse.ProtoReflect.Descriptor instead.
 func (*RemoveSharedStateResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{62}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{64}
 }
 
 func (x *RemoveSharedStateResponse) GetRemoved() []string {
@@ -4512,7 +4614,7 @@ type CreateSessionTokenRequest struct {
 
 func (x *CreateSessionTokenRequest) Reset() {
 	*x = CreateSessionTokenRequest{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[63]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[65]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4524,7 +4626,7 @@ func (x *CreateSessionTokenRequest) String() string {
 func (*CreateSessionTokenRequest) ProtoMessage() {}
 
 func (x *CreateSessionTokenRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[63]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[65]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4537,7 +4639,7 @@ func (x *CreateSessionTokenRequest) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionTokenRequest.ProtoReflect.Descriptor instead.
 func (*CreateSessionTokenRequest) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{63}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{65}
 }
 
 func (x *CreateSessionTokenRequest) GetSessionId() string {
@@ -4588,7 +4690,7 @@ type CreateSessionTokenResponse struct {
 
 func (x *CreateSessionTokenResponse) Reset() {
 	*x = CreateSessionTokenResponse{}
-	mi := &file_agentd_v1_sessions_proto_msgTypes[64]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[66]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4600,7 +4702,7 @@ func (x *CreateSessionTokenResponse) String() string {
 func (*CreateSessionTokenResponse) ProtoMessage() {}
 
 func (x *CreateSessionTokenResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_sessions_proto_msgTypes[64]
+	mi := &file_agentd_v1_sessions_proto_msgTypes[66]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4613,7 +4715,7 @@ func (x *CreateSessionTokenResponse) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use CreateSessionTokenResponse.ProtoReflect.Descriptor instead.
 func (*CreateSessionTokenResponse) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{64}
+	return file_agentd_v1_sessions_proto_rawDescGZIP(), []int{66}
 }
 
 func (x *CreateSessionTokenResponse) GetToken() string {
@@ -4755,7 +4857,14 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\v_client_refB\b\n" +
 	"\x06_state\"E\n" +
 	"\x15UpdateSessionResponse\x12,\n" +
-	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\"A\n" +
+	"\asession\x18\x01 \x01(\v2\x12.agentd.v1.SessionR\asession\"c\n" +
+	"\x15CompactSessionRequest\x12)\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\tsessionId\x12\x1f\n" +
+	"\x05focus\x18\x02 \x01(\tB\t\xbaH\x06r\x04(\x80\x80\x01R\x05focus\"*\n" +
+	"\x16CompactSessionResponse\x12\x10\n" +
+	"\x03seq\x18\x01 \x01(\x03R\x03seq\"A\n" +
 	"\x14DeleteSessionRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -5063,7 +5172,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x1dTURN_STATUS_WAITING_FOR_INPUT\x10\x04\x12\x19\n" +
 	"\x15TURN_STATUS_SUCCEEDED\x10\x05\x12\x16\n" +
 	"\x12TURN_STATUS_FAILED\x10\x06\x12\x18\n" +
-	"\x14TURN_STATUS_CANCELED\x10\a2\xc1\x12\n" +
+	"\x14TURN_STATUS_CANCELED\x10\a2\x98\x13\n" +
 	"\x0eSessionService\x12R\n" +
 	"\rCreateSession\x12\x1f.agentd.v1.CreateSessionRequest\x1a .agentd.v1.CreateSessionResponse\x12N\n" +
 	"\n" +
@@ -5071,7 +5180,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\fListSessions\x12\x1e.agentd.v1.ListSessionsRequest\x1a\x1f.agentd.v1.ListSessionsResponse\"\x03\x90\x02\x01\x12R\n" +
 	"\rUpdateSession\x12\x1f.agentd.v1.UpdateSessionRequest\x1a .agentd.v1.UpdateSessionResponse\x12R\n" +
 	"\rDeleteSession\x12\x1f.agentd.v1.DeleteSessionRequest\x1a .agentd.v1.DeleteSessionResponse\x12L\n" +
-	"\vForkSession\x12\x1d.agentd.v1.ForkSessionRequest\x1a\x1e.agentd.v1.ForkSessionResponse\x12I\n" +
+	"\vForkSession\x12\x1d.agentd.v1.ForkSessionRequest\x1a\x1e.agentd.v1.ForkSessionResponse\x12U\n" +
+	"\x0eCompactSession\x12 .agentd.v1.CompactSessionRequest\x1a!.agentd.v1.CompactSessionResponse\x12I\n" +
 	"\n" +
 	"CreateTurn\x12\x1c.agentd.v1.CreateTurnRequest\x1a\x1d.agentd.v1.CreateTurnResponse\x12E\n" +
 	"\aGetTurn\x12\x19.agentd.v1.GetTurnRequest\x1a\x1a.agentd.v1.GetTurnResponse\"\x03\x90\x02\x01\x12K\n" +
@@ -5110,7 +5220,7 @@ func file_agentd_v1_sessions_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_sessions_proto_enumTypes = make([]protoimpl.EnumInfo, 2)
-var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 70)
+var file_agentd_v1_sessions_proto_msgTypes = make([]protoimpl.MessageInfo, 72)
 var file_agentd_v1_sessions_proto_goTypes = []any{
 	(SessionState)(0),                   // 0: agentd.v1.SessionState
 	(TurnStatus)(0),                     // 1: agentd.v1.TurnStatus
@@ -5124,226 +5234,230 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	(*ListSessionsResponse)(nil),        // 9: agentd.v1.ListSessionsResponse
 	(*UpdateSessionRequest)(nil),        // 10: agentd.v1.UpdateSessionRequest
 	(*UpdateSessionResponse)(nil),       // 11: agentd.v1.UpdateSessionResponse
-	(*DeleteSessionRequest)(nil),        // 12: agentd.v1.DeleteSessionRequest
-	(*DeleteSessionResponse)(nil),       // 13: agentd.v1.DeleteSessionResponse
-	(*ForkSessionRequest)(nil),          // 14: agentd.v1.ForkSessionRequest
-	(*ForkSessionResponse)(nil),         // 15: agentd.v1.ForkSessionResponse
-	(*CreateTurnRequest)(nil),           // 16: agentd.v1.CreateTurnRequest
-	(*CreateTurnResponse)(nil),          // 17: agentd.v1.CreateTurnResponse
-	(*GetTurnRequest)(nil),              // 18: agentd.v1.GetTurnRequest
-	(*GetTurnResponse)(nil),             // 19: agentd.v1.GetTurnResponse
-	(*ListTurnsRequest)(nil),            // 20: agentd.v1.ListTurnsRequest
-	(*ListTurnsResponse)(nil),           // 21: agentd.v1.ListTurnsResponse
-	(*CancelTurnRequest)(nil),           // 22: agentd.v1.CancelTurnRequest
-	(*CancelTurnResponse)(nil),          // 23: agentd.v1.CancelTurnResponse
-	(*CancelToolCallRequest)(nil),       // 24: agentd.v1.CancelToolCallRequest
-	(*CancelToolCallResponse)(nil),      // 25: agentd.v1.CancelToolCallResponse
-	(*ListTurnEventsRequest)(nil),       // 26: agentd.v1.ListTurnEventsRequest
-	(*ListTurnEventsResponse)(nil),      // 27: agentd.v1.ListTurnEventsResponse
-	(*WatchTurnRequest)(nil),            // 28: agentd.v1.WatchTurnRequest
-	(*WatchTurnResponse)(nil),           // 29: agentd.v1.WatchTurnResponse
-	(*ListSessionEventsRequest)(nil),    // 30: agentd.v1.ListSessionEventsRequest
-	(*SessionEvent)(nil),                // 31: agentd.v1.SessionEvent
-	(*ListSessionEventsResponse)(nil),   // 32: agentd.v1.ListSessionEventsResponse
-	(*WatchSessionRequest)(nil),         // 33: agentd.v1.WatchSessionRequest
-	(*WatchSessionResponse)(nil),        // 34: agentd.v1.WatchSessionResponse
-	(*SubmitToolResultsRequest)(nil),    // 35: agentd.v1.SubmitToolResultsRequest
-	(*SubmitToolResultsResponse)(nil),   // 36: agentd.v1.SubmitToolResultsResponse
-	(*RefusedToolResult)(nil),           // 37: agentd.v1.RefusedToolResult
-	(*GetInteractionRequest)(nil),       // 38: agentd.v1.GetInteractionRequest
-	(*GetInteractionResponse)(nil),      // 39: agentd.v1.GetInteractionResponse
-	(*ListInteractionsRequest)(nil),     // 40: agentd.v1.ListInteractionsRequest
-	(*ListInteractionsResponse)(nil),    // 41: agentd.v1.ListInteractionsResponse
-	(*ResolveInteractionRequest)(nil),   // 42: agentd.v1.ResolveInteractionRequest
-	(*ResolveInteractionResponse)(nil),  // 43: agentd.v1.ResolveInteractionResponse
-	(*GetCapabilitiesRequest)(nil),      // 44: agentd.v1.GetCapabilitiesRequest
-	(*GetCapabilitiesResponse)(nil),     // 45: agentd.v1.GetCapabilitiesResponse
-	(*Provider)(nil),                    // 46: agentd.v1.Provider
-	(*ListModelsRequest)(nil),           // 47: agentd.v1.ListModelsRequest
-	(*ListModelsResponse)(nil),          // 48: agentd.v1.ListModelsResponse
-	(*Model)(nil),                       // 49: agentd.v1.Model
-	(*ModelPrice)(nil),                  // 50: agentd.v1.ModelPrice
-	(*PriceTier)(nil),                   // 51: agentd.v1.PriceTier
-	(*CacheWritePrice)(nil),             // 52: agentd.v1.CacheWritePrice
-	(*ModelCapabilities)(nil),           // 53: agentd.v1.ModelCapabilities
-	(*ListModelCallsRequest)(nil),       // 54: agentd.v1.ListModelCallsRequest
-	(*ListModelCallsResponse)(nil),      // 55: agentd.v1.ListModelCallsResponse
-	(*ModelCallDetails)(nil),            // 56: agentd.v1.ModelCallDetails
-	(*ListSharedStateRequest)(nil),      // 57: agentd.v1.ListSharedStateRequest
-	(*ListSharedStateResponse)(nil),     // 58: agentd.v1.ListSharedStateResponse
-	(*SharedStateEntry)(nil),            // 59: agentd.v1.SharedStateEntry
-	(*SetSharedStateRequest)(nil),       // 60: agentd.v1.SetSharedStateRequest
-	(*SharedStateValue)(nil),            // 61: agentd.v1.SharedStateValue
-	(*SetSharedStateResponse)(nil),      // 62: agentd.v1.SetSharedStateResponse
-	(*RemoveSharedStateRequest)(nil),    // 63: agentd.v1.RemoveSharedStateRequest
-	(*RemoveSharedStateResponse)(nil),   // 64: agentd.v1.RemoveSharedStateResponse
-	(*CreateSessionTokenRequest)(nil),   // 65: agentd.v1.CreateSessionTokenRequest
-	(*CreateSessionTokenResponse)(nil),  // 66: agentd.v1.CreateSessionTokenResponse
-	nil,                                 // 67: agentd.v1.Session.LabelsEntry
-	nil,                                 // 68: agentd.v1.CreateSessionRequest.LabelsEntry
-	nil,                                 // 69: agentd.v1.ListSessionsRequest.LabelsEntry
-	nil,                                 // 70: agentd.v1.UpdateSessionRequest.LabelsEntry
-	nil,                                 // 71: agentd.v1.ForkSessionRequest.LabelsEntry
-	(*timestamppb.Timestamp)(nil),       // 72: google.protobuf.Timestamp
-	(*Usage)(nil),                       // 73: agentd.v1.Usage
-	(*Budget)(nil),                      // 74: agentd.v1.Budget
-	(ErrorCode)(0),                      // 75: agentd.v1.ErrorCode
-	(*durationpb.Duration)(nil),         // 76: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil), // 77: agentd.v1.RunResponse.ToolCallRequest
-	(*CancelReceipt)(nil),               // 78: agentd.v1.CancelReceipt
-	(StopReason)(0),                     // 79: agentd.v1.StopReason
-	(*Interaction)(nil),                 // 80: agentd.v1.Interaction
-	(*Part)(nil),                        // 81: agentd.v1.Part
-	(*RunRequest_ExecuteRequest)(nil),   // 82: agentd.v1.RunRequest.ExecuteRequest
-	(*Warning)(nil),                     // 83: agentd.v1.Warning
-	(Display_Visibility)(0),             // 84: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                 // 85: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil), // 86: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),   // 87: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),              // 88: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                  // 89: agentd.v1.Resolution
-	(*ModelCallEnded)(nil),              // 90: agentd.v1.ModelCallEnded
-	(*GenerationSettings)(nil),          // 91: agentd.v1.GenerationSettings
-	(*RaiseInteractionRequest)(nil),     // 92: agentd.v1.RaiseInteractionRequest
-	(*RaiseInteractionResponse)(nil),    // 93: agentd.v1.RaiseInteractionResponse
+	(*CompactSessionRequest)(nil),       // 12: agentd.v1.CompactSessionRequest
+	(*CompactSessionResponse)(nil),      // 13: agentd.v1.CompactSessionResponse
+	(*DeleteSessionRequest)(nil),        // 14: agentd.v1.DeleteSessionRequest
+	(*DeleteSessionResponse)(nil),       // 15: agentd.v1.DeleteSessionResponse
+	(*ForkSessionRequest)(nil),          // 16: agentd.v1.ForkSessionRequest
+	(*ForkSessionResponse)(nil),         // 17: agentd.v1.ForkSessionResponse
+	(*CreateTurnRequest)(nil),           // 18: agentd.v1.CreateTurnRequest
+	(*CreateTurnResponse)(nil),          // 19: agentd.v1.CreateTurnResponse
+	(*GetTurnRequest)(nil),              // 20: agentd.v1.GetTurnRequest
+	(*GetTurnResponse)(nil),             // 21: agentd.v1.GetTurnResponse
+	(*ListTurnsRequest)(nil),            // 22: agentd.v1.ListTurnsRequest
+	(*ListTurnsResponse)(nil),           // 23: agentd.v1.ListTurnsResponse
+	(*CancelTurnRequest)(nil),           // 24: agentd.v1.CancelTurnRequest
+	(*CancelTurnResponse)(nil),          // 25: agentd.v1.CancelTurnResponse
+	(*CancelToolCallRequest)(nil),       // 26: agentd.v1.CancelToolCallRequest
+	(*CancelToolCallResponse)(nil),      // 27: agentd.v1.CancelToolCallResponse
+	(*ListTurnEventsRequest)(nil),       // 28: agentd.v1.ListTurnEventsRequest
+	(*ListTurnEventsResponse)(nil),      // 29: agentd.v1.ListTurnEventsResponse
+	(*WatchTurnRequest)(nil),            // 30: agentd.v1.WatchTurnRequest
+	(*WatchTurnResponse)(nil),           // 31: agentd.v1.WatchTurnResponse
+	(*ListSessionEventsRequest)(nil),    // 32: agentd.v1.ListSessionEventsRequest
+	(*SessionEvent)(nil),                // 33: agentd.v1.SessionEvent
+	(*ListSessionEventsResponse)(nil),   // 34: agentd.v1.ListSessionEventsResponse
+	(*WatchSessionRequest)(nil),         // 35: agentd.v1.WatchSessionRequest
+	(*WatchSessionResponse)(nil),        // 36: agentd.v1.WatchSessionResponse
+	(*SubmitToolResultsRequest)(nil),    // 37: agentd.v1.SubmitToolResultsRequest
+	(*SubmitToolResultsResponse)(nil),   // 38: agentd.v1.SubmitToolResultsResponse
+	(*RefusedToolResult)(nil),           // 39: agentd.v1.RefusedToolResult
+	(*GetInteractionRequest)(nil),       // 40: agentd.v1.GetInteractionRequest
+	(*GetInteractionResponse)(nil),      // 41: agentd.v1.GetInteractionResponse
+	(*ListInteractionsRequest)(nil),     // 42: agentd.v1.ListInteractionsRequest
+	(*ListInteractionsResponse)(nil),    // 43: agentd.v1.ListInteractionsResponse
+	(*ResolveInteractionRequest)(nil),   // 44: agentd.v1.ResolveInteractionRequest
+	(*ResolveInteractionResponse)(nil),  // 45: agentd.v1.ResolveInteractionResponse
+	(*GetCapabilitiesRequest)(nil),      // 46: agentd.v1.GetCapabilitiesRequest
+	(*GetCapabilitiesResponse)(nil),     // 47: agentd.v1.GetCapabilitiesResponse
+	(*Provider)(nil),                    // 48: agentd.v1.Provider
+	(*ListModelsRequest)(nil),           // 49: agentd.v1.ListModelsRequest
+	(*ListModelsResponse)(nil),          // 50: agentd.v1.ListModelsResponse
+	(*Model)(nil),                       // 51: agentd.v1.Model
+	(*ModelPrice)(nil),                  // 52: agentd.v1.ModelPrice
+	(*PriceTier)(nil),                   // 53: agentd.v1.PriceTier
+	(*CacheWritePrice)(nil),             // 54: agentd.v1.CacheWritePrice
+	(*ModelCapabilities)(nil),           // 55: agentd.v1.ModelCapabilities
+	(*ListModelCallsRequest)(nil),       // 56: agentd.v1.ListModelCallsRequest
+	(*ListModelCallsResponse)(nil),      // 57: agentd.v1.ListModelCallsResponse
+	(*ModelCallDetails)(nil),            // 58: agentd.v1.ModelCallDetails
+	(*ListSharedStateRequest)(nil),      // 59: agentd.v1.ListSharedStateRequest
+	(*ListSharedStateResponse)(nil),     // 60: agentd.v1.ListSharedStateResponse
+	(*SharedStateEntry)(nil),            // 61: agentd.v1.SharedStateEntry
+	(*SetSharedStateRequest)(nil),       // 62: agentd.v1.SetSharedStateRequest
+	(*SharedStateValue)(nil),            // 63: agentd.v1.SharedStateValue
+	(*SetSharedStateResponse)(nil),      // 64: agentd.v1.SetSharedStateResponse
+	(*RemoveSharedStateRequest)(nil),    // 65: agentd.v1.RemoveSharedStateRequest
+	(*RemoveSharedStateResponse)(nil),   // 66: agentd.v1.RemoveSharedStateResponse
+	(*CreateSessionTokenRequest)(nil),   // 67: agentd.v1.CreateSessionTokenRequest
+	(*CreateSessionTokenResponse)(nil),  // 68: agentd.v1.CreateSessionTokenResponse
+	nil,                                 // 69: agentd.v1.Session.LabelsEntry
+	nil,                                 // 70: agentd.v1.CreateSessionRequest.LabelsEntry
+	nil,                                 // 71: agentd.v1.ListSessionsRequest.LabelsEntry
+	nil,                                 // 72: agentd.v1.UpdateSessionRequest.LabelsEntry
+	nil,                                 // 73: agentd.v1.ForkSessionRequest.LabelsEntry
+	(*timestamppb.Timestamp)(nil),       // 74: google.protobuf.Timestamp
+	(*Usage)(nil),                       // 75: agentd.v1.Usage
+	(*Budget)(nil),                      // 76: agentd.v1.Budget
+	(ErrorCode)(0),                      // 77: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),         // 78: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil), // 79: agentd.v1.RunResponse.ToolCallRequest
+	(*CancelReceipt)(nil),               // 80: agentd.v1.CancelReceipt
+	(StopReason)(0),                     // 81: agentd.v1.StopReason
+	(*Interaction)(nil),                 // 82: agentd.v1.Interaction
+	(*Part)(nil),                        // 83: agentd.v1.Part
+	(*RunRequest_ExecuteRequest)(nil),   // 84: agentd.v1.RunRequest.ExecuteRequest
+	(*Warning)(nil),                     // 85: agentd.v1.Warning
+	(Display_Visibility)(0),             // 86: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                 // 87: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil), // 88: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),   // 89: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),              // 90: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                  // 91: agentd.v1.Resolution
+	(*ModelCallEnded)(nil),              // 92: agentd.v1.ModelCallEnded
+	(*GenerationSettings)(nil),          // 93: agentd.v1.GenerationSettings
+	(*RaiseInteractionRequest)(nil),     // 94: agentd.v1.RaiseInteractionRequest
+	(*RaiseInteractionResponse)(nil),    // 95: agentd.v1.RaiseInteractionResponse
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,   // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
-	67,  // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
-	72,  // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
-	72,  // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
-	73,  // 4: agentd.v1.Session.usage:type_name -> agentd.v1.Usage
+	69,  // 1: agentd.v1.Session.labels:type_name -> agentd.v1.Session.LabelsEntry
+	74,  // 2: agentd.v1.Session.create_time:type_name -> google.protobuf.Timestamp
+	74,  // 3: agentd.v1.Session.update_time:type_name -> google.protobuf.Timestamp
+	75,  // 4: agentd.v1.Session.usage:type_name -> agentd.v1.Usage
 	1,   // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
-	74,  // 6: agentd.v1.Session.budget:type_name -> agentd.v1.Budget
+	76,  // 6: agentd.v1.Session.budget:type_name -> agentd.v1.Budget
 	1,   // 7: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
-	75,  // 8: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	73,  // 9: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
-	72,  // 10: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	72,  // 11: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	72,  // 12: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
-	76,  // 13: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
-	77,  // 14: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	78,  // 15: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
-	79,  // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
-	80,  // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	81,  // 18: agentd.v1.Turn.user_parts:type_name -> agentd.v1.Part
-	68,  // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
-	74,  // 20: agentd.v1.CreateSessionRequest.budget:type_name -> agentd.v1.Budget
+	77,  // 8: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
+	75,  // 9: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
+	74,  // 10: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	74,  // 11: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	74,  // 12: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
+	78,  // 13: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
+	79,  // 14: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	80,  // 15: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
+	81,  // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	82,  // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	83,  // 18: agentd.v1.Turn.user_parts:type_name -> agentd.v1.Part
+	70,  // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	76,  // 20: agentd.v1.CreateSessionRequest.budget:type_name -> agentd.v1.Budget
 	2,   // 21: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
 	2,   // 22: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
 	0,   // 23: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	69,  // 24: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	71,  // 24: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
 	1,   // 25: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	72,  // 26: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
-	72,  // 27: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	72,  // 28: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
-	72,  // 29: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	74,  // 26: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
+	74,  // 27: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	74,  // 28: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
+	74,  // 29: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
 	2,   // 30: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	70,  // 31: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	72,  // 31: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
 	0,   // 32: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
-	74,  // 33: agentd.v1.UpdateSessionRequest.budget:type_name -> agentd.v1.Budget
+	76,  // 33: agentd.v1.UpdateSessionRequest.budget:type_name -> agentd.v1.Budget
 	2,   // 34: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	71,  // 35: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	73,  // 35: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
 	2,   // 36: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
-	82,  // 37: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	84,  // 37: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
 	3,   // 38: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
-	83,  // 39: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
+	85,  // 39: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
 	3,   // 40: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
 	1,   // 41: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	72,  // 42: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
-	72,  // 43: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	74,  // 42: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
+	74,  // 43: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
 	3,   // 44: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
 	3,   // 45: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
 	3,   // 46: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
-	84,  // 47: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	85,  // 48: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	84,  // 49: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	85,  // 50: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	84,  // 51: agentd.v1.ListSessionEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	85,  // 52: agentd.v1.SessionEvent.event:type_name -> agentd.v1.RunResponse
-	31,  // 53: agentd.v1.ListSessionEventsResponse.events:type_name -> agentd.v1.SessionEvent
-	84,  // 54: agentd.v1.WatchSessionRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	85,  // 55: agentd.v1.WatchSessionResponse.event:type_name -> agentd.v1.RunResponse
-	86,  // 56: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	37,  // 57: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
+	86,  // 47: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	87,  // 48: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	86,  // 49: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	87,  // 50: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	86,  // 51: agentd.v1.ListSessionEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	87,  // 52: agentd.v1.SessionEvent.event:type_name -> agentd.v1.RunResponse
+	33,  // 53: agentd.v1.ListSessionEventsResponse.events:type_name -> agentd.v1.SessionEvent
+	86,  // 54: agentd.v1.WatchSessionRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	87,  // 55: agentd.v1.WatchSessionResponse.event:type_name -> agentd.v1.RunResponse
+	88,  // 56: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	39,  // 57: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
 	3,   // 58: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	87,  // 59: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	80,  // 60: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	88,  // 61: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
-	80,  // 62: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
-	89,  // 63: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
-	80,  // 64: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	46,  // 65: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
-	76,  // 66: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
-	49,  // 67: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
-	50,  // 68: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
-	53,  // 69: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
-	51,  // 70: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
-	52,  // 71: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
-	76,  // 72: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
-	56,  // 73: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
-	90,  // 74: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
-	91,  // 75: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
-	59,  // 76: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
-	61,  // 77: agentd.v1.SetSharedStateRequest.values:type_name -> agentd.v1.SharedStateValue
-	76,  // 78: agentd.v1.CreateSessionTokenRequest.lifetime:type_name -> google.protobuf.Duration
-	72,  // 79: agentd.v1.CreateSessionTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
+	89,  // 59: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	82,  // 60: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	90,  // 61: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	82,  // 62: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	91,  // 63: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	82,  // 64: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	48,  // 65: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
+	78,  // 66: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	51,  // 67: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
+	52,  // 68: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
+	55,  // 69: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
+	53,  // 70: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
+	54,  // 71: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
+	78,  // 72: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
+	58,  // 73: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
+	92,  // 74: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
+	93,  // 75: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	61,  // 76: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
+	63,  // 77: agentd.v1.SetSharedStateRequest.values:type_name -> agentd.v1.SharedStateValue
+	78,  // 78: agentd.v1.CreateSessionTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	74,  // 79: agentd.v1.CreateSessionTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
 	4,   // 80: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
 	6,   // 81: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
 	8,   // 82: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
 	10,  // 83: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
-	12,  // 84: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	14,  // 85: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
-	16,  // 86: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	18,  // 87: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	20,  // 88: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	22,  // 89: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	24,  // 90: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
-	26,  // 91: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	28,  // 92: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	30,  // 93: agentd.v1.SessionService.ListSessionEvents:input_type -> agentd.v1.ListSessionEventsRequest
-	33,  // 94: agentd.v1.SessionService.WatchSession:input_type -> agentd.v1.WatchSessionRequest
-	35,  // 95: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	38,  // 96: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
-	40,  // 97: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
-	42,  // 98: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	92,  // 99: agentd.v1.SessionService.RaiseInteraction:input_type -> agentd.v1.RaiseInteractionRequest
-	54,  // 100: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
-	44,  // 101: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	57,  // 102: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
-	60,  // 103: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
-	63,  // 104: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
-	47,  // 105: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	65,  // 106: agentd.v1.SessionService.CreateSessionToken:input_type -> agentd.v1.CreateSessionTokenRequest
-	5,   // 107: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	7,   // 108: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	9,   // 109: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	11,  // 110: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	13,  // 111: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	15,  // 112: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	17,  // 113: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	19,  // 114: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	21,  // 115: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	23,  // 116: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	25,  // 117: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
-	27,  // 118: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	29,  // 119: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	32,  // 120: agentd.v1.SessionService.ListSessionEvents:output_type -> agentd.v1.ListSessionEventsResponse
-	34,  // 121: agentd.v1.SessionService.WatchSession:output_type -> agentd.v1.WatchSessionResponse
-	36,  // 122: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	39,  // 123: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	41,  // 124: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	43,  // 125: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	93,  // 126: agentd.v1.SessionService.RaiseInteraction:output_type -> agentd.v1.RaiseInteractionResponse
-	55,  // 127: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
-	45,  // 128: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	58,  // 129: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
-	62,  // 130: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
-	64,  // 131: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
-	48,  // 132: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	66,  // 133: agentd.v1.SessionService.CreateSessionToken:output_type -> agentd.v1.CreateSessionTokenResponse
-	107, // [107:134] is the sub-list for method output_type
-	80,  // [80:107] is the sub-list for method input_type
+	14,  // 84: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	16,  // 85: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	12,  // 86: agentd.v1.SessionService.CompactSession:input_type -> agentd.v1.CompactSessionRequest
+	18,  // 87: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	20,  // 88: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	22,  // 89: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	24,  // 90: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	26,  // 91: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
+	28,  // 92: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	30,  // 93: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	32,  // 94: agentd.v1.SessionService.ListSessionEvents:input_type -> agentd.v1.ListSessionEventsRequest
+	35,  // 95: agentd.v1.SessionService.WatchSession:input_type -> agentd.v1.WatchSessionRequest
+	37,  // 96: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	40,  // 97: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	42,  // 98: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	44,  // 99: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	94,  // 100: agentd.v1.SessionService.RaiseInteraction:input_type -> agentd.v1.RaiseInteractionRequest
+	56,  // 101: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	46,  // 102: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	59,  // 103: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
+	62,  // 104: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
+	65,  // 105: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
+	49,  // 106: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	67,  // 107: agentd.v1.SessionService.CreateSessionToken:input_type -> agentd.v1.CreateSessionTokenRequest
+	5,   // 108: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,   // 109: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,   // 110: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11,  // 111: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	15,  // 112: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	17,  // 113: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	13,  // 114: agentd.v1.SessionService.CompactSession:output_type -> agentd.v1.CompactSessionResponse
+	19,  // 115: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	21,  // 116: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	23,  // 117: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	25,  // 118: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	27,  // 119: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
+	29,  // 120: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	31,  // 121: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	34,  // 122: agentd.v1.SessionService.ListSessionEvents:output_type -> agentd.v1.ListSessionEventsResponse
+	36,  // 123: agentd.v1.SessionService.WatchSession:output_type -> agentd.v1.WatchSessionResponse
+	38,  // 124: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	41,  // 125: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	43,  // 126: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	45,  // 127: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	95,  // 128: agentd.v1.SessionService.RaiseInteraction:output_type -> agentd.v1.RaiseInteractionResponse
+	57,  // 129: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	47,  // 130: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	60,  // 131: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
+	64,  // 132: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
+	66,  // 133: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
+	50,  // 134: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	68,  // 135: agentd.v1.SessionService.CreateSessionToken:output_type -> agentd.v1.CreateSessionTokenResponse
+	108, // [108:136] is the sub-list for method output_type
+	80,  // [80:108] is the sub-list for method input_type
 	80,  // [80:80] is the sub-list for extension type_name
 	80,  // [80:80] is the sub-list for extension extendee
 	0,   // [0:80] is the sub-list for field type_name
@@ -5358,17 +5472,17 @@ func file_agentd_v1_sessions_proto_init() {
 	file_agentd_v1_service_proto_init()
 	file_agentd_v1_types_proto_init()
 	file_agentd_v1_sessions_proto_msgTypes[8].OneofWrappers = []any{}
-	file_agentd_v1_sessions_proto_msgTypes[12].OneofWrappers = []any{}
-	file_agentd_v1_sessions_proto_msgTypes[24].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[14].OneofWrappers = []any{}
 	file_agentd_v1_sessions_proto_msgTypes[26].OneofWrappers = []any{}
-	file_agentd_v1_sessions_proto_msgTypes[49].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[28].OneofWrappers = []any{}
+	file_agentd_v1_sessions_proto_msgTypes[51].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_sessions_proto_rawDesc), len(file_agentd_v1_sessions_proto_rawDesc)),
 			NumEnums:      2,
-			NumMessages:   70,
+			NumMessages:   72,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

@@ -1693,8 +1693,9 @@ type LlmAgent struct {
 	// one that was set to it is absent.
 	Instruction string `protobuf:"bytes,4,opt,name=instruction,proto3" json:"instruction,omitempty"`
 	// Control flow of the server (`exit_loop`; `ask_user`, which puts a question
-	// to a person, see Interaction) and tools that the model's own provider runs
-	// (such as `google_search`). Any other name is refused.
+	// to a person, see Interaction; `mark_task_done`, after which a summary replaces
+	// what was said of a task that is done, see HistoryCompacted) and tools that the
+	// model's own provider runs (such as `google_search`). Any other name is refused.
 	BuiltinTools []string `protobuf:"bytes,5,rep,name=builtin_tools,json=builtinTools,proto3" json:"builtin_tools,omitempty"`
 	// State key that receives the agent's final text.
 	OutputKey string `protobuf:"bytes,6,opt,name=output_key,json=outputKey,proto3" json:"output_key,omitempty"`

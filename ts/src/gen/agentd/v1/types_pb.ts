@@ -993,8 +993,9 @@ export type LlmAgent = Message<"agentd.v1.LlmAgent"> & {
 
   /**
    * Control flow of the server (`exit_loop`; `ask_user`, which puts a question
-   * to a person, see Interaction) and tools that the model's own provider runs
-   * (such as `google_search`). Any other name is refused.
+   * to a person, see Interaction; `mark_task_done`, after which a summary replaces
+   * what was said of a task that is done, see HistoryCompacted) and tools that the
+   * model's own provider runs (such as `google_search`). Any other name is refused.
    *
    * @generated from field: repeated string builtin_tools = 5;
    */
@@ -1103,8 +1104,9 @@ export type LlmAgentJson = {
 
   /**
    * Control flow of the server (`exit_loop`; `ask_user`, which puts a question
-   * to a person, see Interaction) and tools that the model's own provider runs
-   * (such as `google_search`). Any other name is refused.
+   * to a person, see Interaction; `mark_task_done`, after which a summary replaces
+   * what was said of a task that is done, see HistoryCompacted) and tools that the
+   * model's own provider runs (such as `google_search`). Any other name is refused.
    *
    * @generated from field: repeated string builtin_tools = 5;
    */

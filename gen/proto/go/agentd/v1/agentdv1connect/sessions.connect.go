@@ -54,6 +54,9 @@ const (
 	// SessionServiceForkSessionProcedure is the fully-qualified name of the SessionService's
 	// ForkSession RPC.
 	SessionServiceForkSessionProcedure = "/agentd.v1.SessionService/ForkSession"
+	// SessionServiceCompactSessionProcedure is the fully-qualified name of the SessionService's
+	// CompactSession RPC.
+	SessionServiceCompactSessionProcedure = "/agentd.v1.SessionService/CompactSession"
 	// SessionServiceCreateTurnProcedure is the fully-qualified name of the SessionService's CreateTurn
 	// RPC.
 	SessionServiceCreateTurnProcedure = "/agentd.v1.SessionService/CreateTurn"
@@ -137,6 +140,13 @@ type SessionServiceClient interface {
 	// counts from zero; a turn that was open at that position is over in the fork.
 	// The fork has the budget that the parent has now.
 	ForkSession(context.Context, *connect.Request[v1.ForkSessionRequest]) (*connect.Response[v1.ForkSessionResponse], error)
+	// CompactSession asks that a summary replaces what the models have read so far, see
+	// HistoryCompacted: each agent writes its own before its next model call, of this
+	// turn or of one to come, whatever its share of the context. The session keeps all
+	// of it. An agent that has nothing to summarize yet does so when it has; a summary
+	// that fails, or is no shorter, is not tried again until it is asked for again.
+	// A session without a turn is ERROR_CODE_FAILED_PRECONDITION.
+	CompactSession(context.Context, *connect.Request[v1.CompactSessionRequest]) (*connect.Response[v1.CompactSessionResponse], error)
 	// CreateTurn records a turn and returns. The turn runs in the background, whether or
 	// not anybody watches.
 	CreateTurn(context.Context, *connect.Request[v1.CreateTurnRequest]) (*connect.Response[v1.CreateTurnResponse], error)
@@ -263,6 +273,12 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			httpClient,
 			baseURL+SessionServiceForkSessionProcedure,
 			connect.WithSchema(sessionServiceMethods.ByName("ForkSession")),
+			connect.WithClientOptions(opts...),
+		),
+		compactSession: connect.NewClient[v1.CompactSessionRequest, v1.CompactSessionResponse](
+			httpClient,
+			baseURL+SessionServiceCompactSessionProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("CompactSession")),
 			connect.WithClientOptions(opts...),
 		),
 		createTurn: connect.NewClient[v1.CreateTurnRequest, v1.CreateTurnResponse](
@@ -412,6 +428,7 @@ type sessionServiceClient struct {
 	updateSession      *connect.Client[v1.UpdateSessionRequest, v1.UpdateSessionResponse]
 	deleteSession      *connect.Client[v1.DeleteSessionRequest, v1.DeleteSessionResponse]
 	forkSession        *connect.Client[v1.ForkSessionRequest, v1.ForkSessionResponse]
+	compactSession     *connect.Client[v1.CompactSessionRequest, v1.CompactSessionResponse]
 	createTurn         *connect.Client[v1.CreateTurnRequest, v1.CreateTurnResponse]
 	getTurn            *connect.Client[v1.GetTurnRequest, v1.GetTurnResponse]
 	listTurns          *connect.Client[v1.ListTurnsRequest, v1.ListTurnsResponse]
@@ -463,6 +480,11 @@ func (c *sessionServiceClient) DeleteSession(ctx context.Context, req *connect.R
 // ForkSession calls agentd.v1.SessionService.ForkSession.
 func (c *sessionServiceClient) ForkSession(ctx context.Context, req *connect.Request[v1.ForkSessionRequest]) (*connect.Response[v1.ForkSessionResponse], error) {
 	return c.forkSession.CallUnary(ctx, req)
+}
+
+// CompactSession calls agentd.v1.SessionService.CompactSession.
+func (c *sessionServiceClient) CompactSession(ctx context.Context, req *connect.Request[v1.CompactSessionRequest]) (*connect.Response[v1.CompactSessionResponse], error) {
+	return c.compactSession.CallUnary(ctx, req)
 }
 
 // CreateTurn calls agentd.v1.SessionService.CreateTurn.
@@ -589,6 +611,13 @@ type SessionServiceHandler interface {
 	// counts from zero; a turn that was open at that position is over in the fork.
 	// The fork has the budget that the parent has now.
 	ForkSession(context.Context, *connect.Request[v1.ForkSessionRequest]) (*connect.Response[v1.ForkSessionResponse], error)
+	// CompactSession asks that a summary replaces what the models have read so far, see
+	// HistoryCompacted: each agent writes its own before its next model call, of this
+	// turn or of one to come, whatever its share of the context. The session keeps all
+	// of it. An agent that has nothing to summarize yet does so when it has; a summary
+	// that fails, or is no shorter, is not tried again until it is asked for again.
+	// A session without a turn is ERROR_CODE_FAILED_PRECONDITION.
+	CompactSession(context.Context, *connect.Request[v1.CompactSessionRequest]) (*connect.Response[v1.CompactSessionResponse], error)
 	// CreateTurn records a turn and returns. The turn runs in the background, whether or
 	// not anybody watches.
 	CreateTurn(context.Context, *connect.Request[v1.CreateTurnRequest]) (*connect.Response[v1.CreateTurnResponse], error)
@@ -711,6 +740,12 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 		SessionServiceForkSessionProcedure,
 		svc.ForkSession,
 		connect.WithSchema(sessionServiceMethods.ByName("ForkSession")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceCompactSessionHandler := connect.NewUnaryHandler(
+		SessionServiceCompactSessionProcedure,
+		svc.CompactSession,
+		connect.WithSchema(sessionServiceMethods.ByName("CompactSession")),
 		connect.WithHandlerOptions(opts...),
 	)
 	sessionServiceCreateTurnHandler := connect.NewUnaryHandler(
@@ -863,6 +898,8 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 			sessionServiceDeleteSessionHandler.ServeHTTP(w, r)
 		case SessionServiceForkSessionProcedure:
 			sessionServiceForkSessionHandler.ServeHTTP(w, r)
+		case SessionServiceCompactSessionProcedure:
+			sessionServiceCompactSessionHandler.ServeHTTP(w, r)
 		case SessionServiceCreateTurnProcedure:
 			sessionServiceCreateTurnHandler.ServeHTTP(w, r)
 		case SessionServiceGetTurnProcedure:
@@ -936,6 +973,10 @@ func (UnimplementedSessionServiceHandler) DeleteSession(context.Context, *connec
 
 func (UnimplementedSessionServiceHandler) ForkSession(context.Context, *connect.Request[v1.ForkSessionRequest]) (*connect.Response[v1.ForkSessionResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ForkSession is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) CompactSession(context.Context, *connect.Request[v1.CompactSessionRequest]) (*connect.Response[v1.CompactSessionResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.CompactSession is not implemented"))
 }
 
 func (UnimplementedSessionServiceHandler) CreateTurn(context.Context, *connect.Request[v1.CreateTurnRequest]) (*connect.Response[v1.CreateTurnResponse], error) {
