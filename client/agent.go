@@ -79,7 +79,7 @@ func Tools(names ...string) AgentOption {
 	return ofLLM(func(l *agentdv1.LlmAgent) { l.ToolNames = append(l.ToolNames, names...) })
 }
 
-// BuiltinTools adds tools that run elsewhere than in clients: exit_loop and ask_user
+// BuiltinTools adds tools that run elsewhere than in clients: exit_loop, ask_user and mark_task_done
 // on the server, and those of the model's provider, such as google_search.
 func BuiltinTools(names ...string) AgentOption {
 	return ofLLM(func(l *agentdv1.LlmAgent) { l.BuiltinTools = append(l.BuiltinTools, names...) })

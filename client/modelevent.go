@@ -202,6 +202,10 @@ const (
 	CompactionShare CompactionReason = "share"
 	// CompactionOverflow: the provider had refused the prompt as too long.
 	CompactionOverflow CompactionReason = "overflow"
+	// CompactionCheckpoint: the model has marked a task as done, with the builtin tool mark_task_done.
+	CompactionCheckpoint CompactionReason = "checkpoint"
+	// CompactionRequested: somebody has asked for it, see [Session.Compact].
+	CompactionRequested CompactionReason = "requested"
 )
 
 func (*ModelCallRetried) eventData()   {}

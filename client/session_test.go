@@ -141,6 +141,9 @@ func TestSession(t *testing.T) {
 	if err == nil && refused["none"] == nil {
 		t.Error("a result of an unknown call was taken")
 	}
+	if seq := must[int64](t)(s.Compact(ctx, "")); seq <= turns[0].AfterSeq {
+		t.Errorf("asked for summaries at %d", seq)
+	}
 	if _, err := s.Interaction(ctx, "none"); !errors.Is(err, client.ErrNotFound) {
 		t.Errorf("an unknown interaction: %v", err)
 	}
@@ -287,5 +290,49 @@ func TestDoAs(t *testing.T) {
 	got, _, err := client.SendAs[person](t.Context(), c.NewSession(client.LLM("clerk", "scripted/clerk", client.OutputSchemaOf[person]())), "who?")
 	if err != nil || got.Name != "Ada" {
 		t.Errorf("of a session: %+v, %v", got, err)
+	}
+}
+
+const plannerScript = `answers:
+  - when: {user: "<conversation>"}
+    text: "They agreed."
+  - when: {}
+    text: "heard {{last_user}}, at length: {{last_user}} {{last_user}} {{last_user}}"`
+
+// A summary that was asked for is written before the next model call, is told, and is what the model reads then.
+func TestCompactSession(t *testing.T) {
+	d := agentdtest.Start(t, agentdtest.Config{Scripts: map[string]string{"planner": plannerScript}})
+	c, ctx := d.Client(), t.Context()
+	s := c.NewSession(client.LLM("planner", "scripted/planner"))
+	if _, err := s.Compact(ctx, ""); err == nil {
+		t.Error("a session that is not there was compacted")
+	}
+	for _, prompt := range []string{"plan the move " + strings.Repeat("of all boxes ", 50), "and the lunch"} {
+		if _, err := s.Send(ctx, prompt); err != nil {
+			t.Fatal(err)
+		}
+	}
+	asked := must[int64](t)(s.Compact(ctx, "what was agreed"))
+	var summary *client.HistoryCompacted
+	for event, err := range s.Stream(ctx, "what now?") {
+		if err != nil {
+			t.Fatal(err)
+		}
+		if h, ok := event.Data.(*client.HistoryCompacted); ok {
+			if summary != nil || event.Seq <= asked {
+				t.Errorf("a summary at %d, asked for at %d: %+v", event.Seq, asked, h)
+			}
+			summary = h
+		}
+	}
+	if summary == nil || summary.Summary != "They agreed." || summary.Reason != client.CompactionRequested {
+		t.Fatalf("the summary is %+v", summary)
+	}
+	calls := all(t, s.ModelCalls(ctx, ""))
+	if len(calls) == 0 || calls[len(calls)-1].Contents != 2 {
+		t.Errorf("the model was sent %+v, want the summary and the prompt", calls)
+	}
+	if _, err := s.Compact(ctx, strings.Repeat("x", 16<<10+1)); !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), "focus") {
+		t.Errorf("a long focus: %v", err)
 	}
 }

@@ -198,6 +198,17 @@ func (s *Session) Update(ctx context.Context, update SessionUpdate, opts ...Requ
 	return sessionOf(resp.GetSession()), err
 }
 
+// Compact asks that a summary replaces what the models of the session have read so far:
+// each agent writes its own before its next model call, of a turn that runs or of the
+// next one, and [HistoryCompacted] says so. focus is what the summaries are to keep in
+// particular, at most 16 KiB. It returns the position behind which they come. A session
+// without a turn is FAILED_PRECONDITION.
+func (s *Session) Compact(ctx context.Context, focus string, opts ...RequestOption) (seq int64, err error) {
+	resp, err := unary(ctx, s.client, s.request(opts), s.client.sessions.CompactSession,
+		&agentdv1.CompactSessionRequest{SessionId: s.id, Focus: focus})
+	return resp.GetSeq(), err
+}
+
 // Delete cancels what runs in the session and removes it for good, with its log.
 func (s *Session) Delete(ctx context.Context, opts ...RequestOption) error {
 	_, err := unary(ctx, s.client, s.request(opts), s.client.sessions.DeleteSession,

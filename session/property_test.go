@@ -155,7 +155,7 @@ func TestIndexWhateverHappensAtOnce(t *testing.T) {
 // whatever are the steps; the last ones, as many as alone, nothing else is done
 // beside.
 var whatever = []string{
-	"start", "start", "start", "start", "answer", "answer", "answer", "raise", "cancel", "cancel a call", "fork", "delete", "archive", "attach", "look",
+	"start", "start", "start", "start", "answer", "answer", "answer", "raise", "cancel", "cancel a call", "fork", "delete", "archive", "compact", "attach", "look",
 	"leave", "sleep", "restart",
 }
 
@@ -317,6 +317,11 @@ func (x *world) step(what string) {
 			if err != nil && !x.atOnce {
 				x.t.Errorf("delete: %v", err)
 			}
+		}
+	case "compact":
+		if s.ID != "" {
+			_, err := x.m.CompactSession(ctx, s.ID, "what matters")
+			x.ok(what, err)
 		}
 	case "archive":
 		if s.ID != "" {

@@ -506,6 +506,9 @@ func TestSessionsCommands(t *testing.T) {
 	contains(t, s.says(true, "sessions", "show", ids[0]), "session     "+ids[0], "used        2 model calls")
 	contains(t, s.fails(exitError, "sessions", "show", "nobody"), "SESSION_NOT_FOUND")
 
+	contains(t, s.says(true, "sessions", "compact", ids[0], "--focus", "names"), "session     "+ids[0])
+	contains(t, s.fails(exitError, "sessions", "compact", "nobody"), "SESSION_NOT_FOUND")
+
 	fork := s.lines("sessions", "fork", ids[0], "--ref", "fork", "--label", "a=b")[0]
 	if fork["forkedFrom"] != ids[0] || fork["clientRef"] != "fork" {
 		t.Errorf("forked as %v", fork)

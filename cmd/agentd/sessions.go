@@ -20,6 +20,7 @@ type sessionsCmd struct {
 	Events  sessionsEventsCmd  `cmd:"" help:"Show what has happened in a session, or in a turn, event by event."`
 	Update  sessionsUpdateCmd  `cmd:"" help:"Change what a session is called and may spend."`
 	Archive sessionsArchiveCmd `cmd:"" help:"Have a session take no new turns."`
+	Compact sessionsCompactCmd `cmd:"" help:"Have summaries replace what the models of a session have read so far."`
 	Fork    sessionsForkCmd    `cmd:"" help:"Make a session that begins with the history of another one."`
 	Delete  sessionsDeleteCmd  `cmd:"" help:"Remove a session for good, with its log."`
 }
@@ -278,6 +279,34 @@ func (c *sessionsArchiveCmd) Run(p *process) error {
 		to = client.SessionActive
 	}
 	return c.talk(p, func(t talk) error { return t.update(c.ID, client.SessionUpdate{State: to}) })
+}
+
+type sessionsCompactCmd struct {
+	daemonFlags `embed:""`
+	ID          string `arg:"" name:"SESSION" help:"The session."`
+	Focus       string `noenv:"" placeholder:"TEXT" help:"What the summaries are to keep in particular."`
+}
+
+// Help is shown below the flags.
+func (*sessionsCompactCmd) Help() string {
+	return `Each agent writes its summary before its next model call. The session keeps all that was said.
+
+Examples:
+
+  agentd sessions compact SESSION --focus "names of files and what was decided"`
+}
+
+// Run asks for summaries.
+func (c *sessionsCompactCmd) Run(p *process) error {
+	return c.talk(p, func(t talk) error {
+		return t.session(func(ctx context.Context) (*client.SessionInfo, error) {
+			s := t.conn.Session(c.ID)
+			if _, err := s.Compact(ctx, c.Focus); err != nil {
+				return nil, err
+			}
+			return s.Info(ctx)
+		})
+	})
 }
 
 type sessionsForkCmd struct {

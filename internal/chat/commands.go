@@ -1,6 +1,7 @@
 package chat
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,6 +11,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apzuk3/agentd/internal/cli"
 	"github.com/apzuk3/agentd/internal/plainfile"
 )
 
@@ -20,6 +22,7 @@ const help = `/help          this
 /mode [MODE]   what tools may do without being asked; an unknown one lists those that there are
 /replan        ask for another plan before anything is changed
 /session       the id of this session
+/compact […]   have a summary stand for what was said so far, and say what it is to keep
 /skill NAME …  load a skill, and say what stands behind it
 /exit, /quit   leave; so do Ctrl+D, and Ctrl+C twice`
 
@@ -55,6 +58,8 @@ func (c *Chat) command(line string) (prompt string, ok bool) {
 		}
 	case "/session":
 		c.sayf("%s", c.Prompt.Session)
+	case "/compact":
+		c.compact(strings.TrimSpace(rest))
 	case "/skill":
 		text, err := c.skill(strings.TrimSpace(rest))
 		if err != nil {
@@ -93,6 +98,23 @@ func (c *Chat) modes(name, mode string) {
 	default:
 		c.sayf("mode %s", c.Modes.Mode())
 	}
+}
+
+// compact has a summary replace what models have read so far, before the next model call.
+func (c *Chat) compact(focus string) {
+	id := c.Prompt.Session
+	if c.Conn == nil || id == "" {
+		c.sayf("there is no session yet")
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
+	defer cancel()
+	_, err := cli.Call(ctx, c.Conn, func(ctx context.Context) (int64, error) { return c.Conn.Session(id).Compact(ctx, focus) })
+	if err != nil {
+		c.sayf("%v", err)
+		return
+	}
+	c.sayf("what was said so far is summarized before the next model call")
 }
 
 // skill returns the instructions of a skill, and what is said to it.

@@ -57,6 +57,10 @@ func (o *order) add(rec record.Record, fact any) {
 		o.unqueue(rec, rec.TurnID, "dropped")
 	case *record.TurnStarted:
 		o.start(rec)
+	case *record.CompactionAsked:
+		if rec.TurnID != "" {
+			o.reportf(ruleOrder, rec.Seq, "one of no turn", "it is a %s of turn %q", rec.Kind, rec.TurnID)
+		}
 	default:
 		o.within(rec, f)
 	}

@@ -20,11 +20,16 @@ func fellBack(f *agentdv1.ModelCallFellBack) string {
 
 // compacted says that a summary replaces the beginning of the conversation.
 func compacted(c *agentdv1.HistoryCompacted) string {
-	how := "the prompt had"
-	if c.GetReason() == agentdv1.HistoryCompacted_REASON_OVERFLOW {
+	how, out := "the prompt had", "a summary stands for the beginning of the conversation"
+	switch c.GetReason() {
+	case agentdv1.HistoryCompacted_REASON_OVERFLOW:
 		how = "the prompt was too long:"
+	case agentdv1.HistoryCompacted_REASON_REQUESTED:
+		out += ", as was asked for"
+	case agentdv1.HistoryCompacted_REASON_CHECKPOINT:
+		out += ", since a task is done"
+	case agentdv1.HistoryCompacted_REASON_UNSPECIFIED, agentdv1.HistoryCompacted_REASON_SHARE:
 	}
-	out := "a summary stands for the beginning of the conversation"
 	if c.GetPromptTokens() > 0 {
 		out += fmt.Sprintf("; %s %s", how, number(c.GetPromptTokens()))
 		if c.GetContextTokens() > 0 {

@@ -111,9 +111,9 @@ export interface HistoryCompacted {
   readonly throughSeq: number;
   /**
    * Why: `overflow` if the provider had refused the prompt as too long, `share` if it had come to the share that was
-   * set.
+   * set, `checkpoint` if the model has marked a task as done, `requested` if somebody has asked for it.
    */
-  readonly reason: Open<"unspecified" | "share" | "overflow">;
+  readonly reason: Open<"unspecified" | "share" | "overflow" | "checkpoint" | "requested">;
   /** Tokens of the prompt before; 0 is not known. */
   readonly promptTokens: number;
   /** The context window that was counted with, in tokens; 0 is not known. */

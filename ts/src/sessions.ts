@@ -9,6 +9,7 @@ import type {
   CreateSessionTokenRequestJson,
   ForkSessionRequestJson,
   ListSessionEventsRequestJson,
+  CompactSessionRequestJson,
   UpdateSessionRequestJson,
 } from "./gen/agentd/v1/sessions_pb.js";
 import { dateOf, given } from "./json.js";
@@ -176,6 +177,15 @@ export class Sessions {
         : { state: state === "archived" ? "SESSION_STATE_ARCHIVED" : "SESSION_STATE_ACTIVE" }),
     });
     return sessionOf(required(session, "a session"));
+  }
+
+  /**
+   * compact asks that a summary replaces what the models have read so far: each agent writes its own before its next
+   * model call. focus is what the summaries are to keep. It returns the seq behind which they come.
+   */
+  async compact(sessionId: string, focus?: string): Promise<number> {
+    const { seq } = await this.#unary("CompactSession", given<CompactSessionRequestJson>({ sessionId, focus }));
+    return Number(seq ?? 0);
   }
 
   /** delete cancels what runs in a session and removes it for good. */

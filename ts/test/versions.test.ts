@@ -188,6 +188,7 @@ test("a method that an older server does not have is named", async () => {
     ["SetSharedState", () => agentd.sharedState.set({ "app:a": 1 })],
     ["ListSharedState", () => all(agentd.sharedState.list())],
     ["ForkSession", () => agentd.sessions.fork("s")],
+    ["CompactSession", () => agentd.sessions.compact("s")],
     ["ListSessions", () => all(agentd.sessions.list())],
     ["ResolveInteraction", () => agentd.interactions.resolve("s", "q", { approve: true })],
     ["GetCapabilities", () => agentd.capabilities()],
