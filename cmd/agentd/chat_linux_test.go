@@ -32,7 +32,7 @@ func TestChatPiped(t *testing.T) {
 		t.Fatal(err)
 	}
 	cmd := c.command("chat")
-	cmd.Stdin = strings.NewReader("one\n\nfail\n/greet Al Bo\n/nope\n/help\n/session\n/mode\n/mode fast\n/quit\nnot read\n")
+	cmd.Stdin = strings.NewReader("/compact\none\n\nfail\n/greet Al Bo\n/nope\n/help\n/session\n/mode\n/mode fast\n/compact names\n/quit\nnot read\n")
 	var out, info bytes.Buffer
 	cmd.Stdout, cmd.Stderr = &out, &info
 	if err := cmd.Run(); err != nil {
@@ -41,7 +41,7 @@ func TestChatPiped(t *testing.T) {
 	if want := "Heard one in call 1.Heard Greet Al Bo, twice: Al Bo in call "; !strings.HasPrefix(out.String(), want) || strings.Contains(out.String(), "not read") {
 		t.Fatalf("said %q, want %q: %s", &out, want, &info)
 	}
-	contains(t, info.String(), "no such luck", "there is no command /nope", "/greet\n", "mode ask\n", "mode must be one of", c.session())
+	contains(t, info.String(), "there is no session yet", "summarized before the next model call", "no such luck", "there is no command /nope", "/greet\n", "mode ask\n", "mode must be one of", c.session())
 	lines := strings.Split(strings.TrimSpace(info.String()), "\n")
 	if last := lines[len(lines)-1]; !strings.HasPrefix(last, "3 turn(s) · ↑") || !strings.HasSuffix(last, "(scripted/coder)") {
 		t.Errorf("the last line is %q", last)

@@ -59,7 +59,9 @@ func (c *Chat) command(line string) (prompt string, ok bool) {
 	case "/session":
 		c.sayf("%s", c.Prompt.Session)
 	case "/compact":
-		c.compact(strings.TrimSpace(rest))
+		ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
+		defer cancel()
+		c.sayf("%s", c.compact(ctx, c.Prompt.Session, strings.TrimSpace(rest)))
 	case "/skill":
 		text, err := c.skill(strings.TrimSpace(rest))
 		if err != nil {
@@ -100,21 +102,19 @@ func (c *Chat) modes(name, mode string) {
 	}
 }
 
-// compact has a summary replace what models have read so far, before the next model call.
-func (c *Chat) compact(focus string) {
-	id := c.Prompt.Session
+// compact has a summary replace what models of a session have read so far, before the next model call, and returns what
+// came of it.
+func (c *Chat) compact(ctx context.Context, id, focus string) string {
 	if c.Conn == nil || id == "" {
-		c.sayf("there is no session yet")
-		return
+		return "there is no session yet"
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), cancelTime)
-	defer cancel()
-	_, err := cli.Call(ctx, c.Conn, func(ctx context.Context) (int64, error) { return c.Conn.Session(id).Compact(ctx, focus) })
+	_, err := cli.Call(ctx, c.Conn, func(ctx context.Context) (int64, error) {
+		return c.Conn.Session(id).Compact(ctx, focus)
+	})
 	if err != nil {
-		c.sayf("%v", err)
-		return
+		return err.Error()
 	}
-	c.sayf("what was said so far is summarized before the next model call")
+	return "what was said so far is summarized before the next model call"
 }
 
 // skill returns the instructions of a skill, and what is said to it.

@@ -166,6 +166,9 @@ func (u *tui) command(text string) (tea.Cmd, bool) {
 			u.note(line)
 		}
 		return nil, true
+	case "/compact":
+		session := u.chat.Prompt.Session
+		return func() tea.Msg { return noteMsg(u.chat.compact(u.ctx, session, rest)) }, true
 	case "/resume":
 		return u.resume(rest), true
 	case "/fork":
