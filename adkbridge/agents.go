@@ -31,6 +31,9 @@ type agentTracker struct {
 	onChange func(record.AgentChange)
 }
 
+// maxAgentChanges is how many changes one record holds, see record.AgentsChanged.
+const maxAgentChanges = 256
+
 // changeKey names the starts or the ends of an agent.
 type changeKey struct {
 	name  string
@@ -107,7 +110,7 @@ func (t *turn) recordAgents(ctx context.Context) error {
 	defer func() { <-s.recording }()
 	changes := s.takeChanges()
 	for len(changes) > 0 {
-		next := changes[:min(len(changes), record.MaxAgentChanges)]
+		next := changes[:min(len(changes), maxAgentChanges)]
 		if err := t.run.AgentsChanged(ctx, record.AgentsChanged{Changes: next}); err != nil {
 			s.mu.Lock()
 			s.changes = slices.Concat(changes, s.changes)
@@ -125,7 +128,7 @@ func (t *turn) recordAgentsAtEnd(cause error) error {
 	if cause == nil || errors.Is(cause, session.ErrSuspended) {
 		return nil
 	}
-	for changes := range slices.Chunk(t.agents.takeChanges(), record.MaxAgentChanges) {
+	for changes := range slices.Chunk(t.agents.takeChanges(), maxAgentChanges) {
 		if err := t.run.AgentsChangedAtEnd(record.AgentsChanged{Changes: changes}); err != nil {
 			return err
 		}

@@ -14,7 +14,7 @@ import (
 func changesOf(run *fakeRun, rec record.Record) []record.AgentChange {
 	var f record.AgentsChanged
 	run.must(json.Unmarshal(rec.Data, &f))
-	if n := len(f.Changes); n == 0 || n > record.MaxAgentChanges {
+	if n := len(f.Changes); n == 0 || n > maxAgentChanges {
 		run.t.Errorf("record %d holds %d changes", rec.Seq, n)
 	}
 	return f.Changes

@@ -87,7 +87,7 @@ func (m *agentModel) compactAhead(ctx context.Context, l *liveCall) error {
 		s, ok := o.choose(0, false)
 		if ok {
 			_, err := m.compact(ctx, l, o, s, &record.Compacted{
-				Asked: wish.by, Prompt: o.tokens(l.rest(o)), Window: c.windowOf(m.n),
+				Asked: !wish.done, Done: wish.done, Prompt: o.tokens(l.rest(o)), Window: c.windowOf(m.n),
 			})
 			return err
 		}
@@ -224,12 +224,12 @@ func (m *agentModel) compact(
 		meta.Compacted, meta.Span = fact, &span{Since: m.since(), Kept: s.kept}
 	case fact.Overflow:
 		meta.NoGain = noGainOverflow
-	case fact.Asked != "":
+	case fact.Asked, fact.Done:
 		meta.NoGain = noGainAsked
 	default:
 		meta.NoGain = noGainShare
 	}
-	if !helps && fact.Asked == "" { // what was asked for is not asked for again
+	if !helps && meta.NoGain != noGainAsked { // what was asked for is not asked for again
 		m.t.mu.Lock()
 		m.t.noGain[summaryTry{promptKey{m.n.name, l.branch}, fact.Overflow}] = true
 		m.t.mu.Unlock()
@@ -282,8 +282,8 @@ func (m *agentModel) summarize(
 		instruction += "\n\nFor this agent, mind in particular:\n" + mind
 	}
 	switch wish := m.wish(l); {
-	case fact.Asked == "" || wish.focus == "":
-	case fact.Asked == record.ByCheckpoint:
+	case !fact.Asked && !fact.Done || wish.focus == "":
+	case fact.Done:
 		instruction += "\n\nThe agent has said that a task is done; what comes next needs its outcome:\n" + wish.focus
 	default:
 		instruction += "\n\nFor this summary, mind in particular:\n" + wish.focus

@@ -25,10 +25,10 @@ func (v *verifier) Resolve(string, map[string]string) (Model, error) {
 	}, nil
 }
 
-func (v *verifier) SessionID() string     { return v.sessionID }
-func (v *verifier) TurnID() string        { return v.recs[0].TurnID }
-func (v *verifier) Spec() *record.Spec    { return v.spec }
-func (*verifier) Keys() session.Keys      { return nil }
+func (v *verifier) SessionID() string  { return v.sessionID }
+func (v *verifier) TurnID() string     { return v.recs[0].TurnID }
+func (v *verifier) Spec() *record.Spec { return v.spec }
+func (*verifier) Keys() session.Keys   { return nil }
 
 // CompactionAsked says that nobody asks: the summaries of the log stand already.
 func (*verifier) CompactionAsked() (seq int64, focus string) { return 0, "" }

@@ -1,16 +1,12 @@
 package adkbridge
 
-import (
-	"github.com/apzuk3/agentd/session/record"
-)
-
 // A summary may be asked for: by a caller, with a record of the session, or by the model with mark_task_done. The
 // request stands until a summary of the agent's conversation follows it in the log, or one that brought nothing.
 
 // wish is a request for a summary; the zero value is none.
 type wish struct {
-	seq   int64 // of the record that asks, or from which on it holds
-	by    record.CompactionBy
+	seq   int64  // of the record that asks, or from which on it holds
+	done  bool   // the model asks, since a task is done
 	focus string // what the summary is to keep
 }
 
@@ -35,7 +31,7 @@ func (p *prompt) noteWish(it *item, key promptKey) {
 		return
 	}
 	if it.response && p.marked {
-		p.wished, p.marked = wish{seq: it.seq, by: record.ByCheckpoint, focus: p.done}, false
+		p.wished, p.marked = wish{seq: it.seq, done: true, focus: p.done}, false
 	}
 	for _, part := range it.content.Parts {
 		switch {
@@ -55,7 +51,7 @@ func (m *agentModel) wish(l *liveCall) wish {
 	w := m.t.hist.wish(promptKey{m.n.name, l.branch}, m.since(), m.n.taskDone)
 	switch {
 	case seq > w.tried && seq > w.wished.seq && seq > m.since():
-		return wish{seq: seq, by: record.ByRequest, focus: focus}
+		return wish{seq: seq, focus: focus}
 	case w.wished.seq > w.tried:
 		return w.wished
 	}

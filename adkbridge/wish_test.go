@@ -70,7 +70,7 @@ func TestCompactAsked(t *testing.T) {
 	r = New(Config{Resolve: w.Resolve})
 	turn("and now " + strings.Repeat("u", 300))
 	sums := compacted(r, run)
-	if len(sums) != 1 || sums[0].Compacted.Asked != record.ByRequest || sums[0].Compacted.Overflow {
+	if len(sums) != 1 || !sums[0].Compacted.Asked || sums[0].Compacted.Overflow {
 		t.Fatalf("summaries: %s", compact(sums))
 	}
 	asked := adapter.Text(w.summed[0].Config.SystemInstruction)
@@ -97,7 +97,7 @@ func TestCompactAsked(t *testing.T) {
 		return client(c)
 	}
 	turn("5 rounds")
-	if sums = compacted(r, run); len(sums) != 2 || sums[1].Compacted.Asked != record.ByRequest {
+	if sums = compacted(r, run); len(sums) != 2 || !sums[1].Compacted.Asked {
 		t.Fatalf("summaries: %s", compact(sums))
 	}
 	if through := sums[1].Compacted.Through; through <= run.start {
@@ -175,7 +175,7 @@ func TestTaskDone(t *testing.T) {
 	}
 	turn("")
 	sums := compacted(r, run)
-	if len(sums) != 1 || sums[0].Compacted.Asked != record.ByCheckpoint {
+	if len(sums) != 1 || !sums[0].Compacted.Done {
 		t.Fatalf("summaries: %s", compact(sums))
 	}
 	if text := adapter.Text(w.summed[0].Config.SystemInstruction); !strings.HasSuffix(text, "\nthe sum is 42") {
@@ -190,7 +190,7 @@ func TestTaskDone(t *testing.T) {
 	}
 	r = New(Config{Resolve: w.Resolve})
 	turn("what now? " + strings.Repeat("u", 200))
-	if sums = compacted(r, run); len(sums) != 2 || sums[1].Compacted.Asked != record.ByCheckpoint || sums[1].Compacted.Through >= run.start {
+	if sums = compacted(r, run); len(sums) != 2 || !sums[1].Compacted.Done || sums[1].Compacted.Through >= run.start {
 		t.Fatalf("summaries: %s", compact(sums))
 	}
 	if text := adapter.Text(w.summed[1].Config.SystemInstruction); !strings.HasSuffix(text, "\nall is done") {

@@ -167,7 +167,7 @@ func badRequests() map[string][]badRequest {
 			badRequest{name: "unknown state", json: `{"sessionId":"{done}","state":9}`, code: invalidArgument, kind: invalidRequest, says: []string{"state"}}),
 		"CompactSession": append(named(""),
 			badRequest{name: "no turn", json: `{"sessionId":"{empty}"}`, code: connect.CodeFailedPrecondition, kind: notNow, says: []string{"{empty}", "no turn"}},
-			badRequest{name: "long focus", json: `{"sessionId":"{done}","focus":"{message}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"focus", "16384"}}),
+			badRequest{name: "long focus", json: `{"sessionId":"{done}","focus":"{kilobytes}{kilobytes}{kilobytes}{kilobytes}{kilobytes}{kilobytes}{kilobytes}{kilobytes}{kilobytes}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"focus", "16384"}}),
 		"DeleteSession": named(""),
 		"ForkSession": append(append(named(""), labelled(session)...),
 			badRequest{name: "position to come", json: `{"sessionId":"{done}","throughSeq":"1099511627776"}`, code: invalidArgument, kind: invalidRequest, says: []string{"seq"}},

@@ -29,7 +29,7 @@ func TestGetCapabilities(t *testing.T) {
 		Providers: daemon.Providers{AnthropicAPIKey: "secret"},
 	})
 	want := &agentdv1.GetCapabilitiesResponse{
-		Version: "v1.2.3", BuiltinTools: []string{"ask_user", "exit_loop"}, MaxPromptBytes: 1000, MaxMessageBytes: 1 << 20,
+		Version: "v1.2.3", BuiltinTools: []string{"ask_user", "exit_loop", "mark_task_done"}, MaxPromptBytes: 1000, MaxMessageBytes: 1 << 20,
 		InstructionBytes: 8, InstructionSha256: "5499befb38dbf3fcc08107141cb2a9e7f42a6aae403361dc3601b8296d7967ea",
 	}
 	for name, c := range wires(t, d) {

@@ -2,12 +2,9 @@ package record
 
 // AgentsChanged says which agents of the tree have started and ended, in order.
 type AgentsChanged struct {
-	// Changes are at least 1 and at most MaxAgentChanges.
+	// Changes are at least 1 and at most 256.
 	Changes []AgentChange `json:"changes"`
 }
-
-// MaxAgentChanges is how many changes one record holds.
-const MaxAgentChanges = 256
 
 // AgentChange is the start or the end of an agent.
 type AgentChange struct {

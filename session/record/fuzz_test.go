@@ -30,9 +30,9 @@ func FuzzDecode(f *testing.F) {
 		record.KindModelFallback: &record.ModelFallback{
 			MessageID: "t/a|#0", Path: path, Model: "m", Next: "n", Code: fault.Unavailable, Message: "down", Usage: took,
 		},
-		record.KindRawPayload:  &record.RawPayload{MessageID: "t/a|#0", Path: path, Attempt: 1, Provider: "p", Status: 200, Body: []byte{0, 255}, Truncated: true},
+		record.KindRawPayload:      &record.RawPayload{MessageID: "t/a|#0", Path: path, Attempt: 1, Provider: "p", Status: 200, Body: []byte{0, 255}, Truncated: true},
 		record.KindCompactionAsked: &record.CompactionAsked{Focus: "the plan", By: "ann"},
-		record.KindClientsLeft: &record.ClientsLeft{CancelAt: time.Unix(1_700_000_000, 1000).UTC()},
+		record.KindClientsLeft:     &record.ClientsLeft{CancelAt: time.Unix(1_700_000_000, 1000).UTC()},
 		record.KindToolResult: &record.ToolResult{
 			CallID: "c", Outcome: record.Returned, Output: new("x"), State: map[string]any{"a": []any{nil, true}}, By: "p",
 			Warnings: []record.Warning{{Code: "c", Field: "f", Message: "m"}},

@@ -88,22 +88,15 @@ type Compacted struct {
 	Through int64 `json:"through"`
 	// Overflow is true when the provider had refused the prompt as too long.
 	Overflow bool `json:"overflow,omitempty"`
-	// Asked is who has asked for it, if the prompt was not too long.
-	Asked CompactionBy `json:"asked,omitempty"`
+	// Asked is true when a caller had asked for it, see CompactionAsked, and Done when the model had said that a task
+	// was done.
+	Asked bool `json:"asked,omitempty"`
+	Done  bool `json:"done,omitempty"`
 	// Prompt is what the prompt took before, and Window the context that was counted with, in tokens; 0 is
 	// not known.
 	Prompt int64 `json:"prompt,omitempty"`
 	Window int64 `json:"window,omitempty"`
 }
-
-// CompactionBy is who has asked for a summary.
-type CompactionBy string
-
-// Who asks.
-const (
-	ByRequest    CompactionBy = "request"    // a caller, see CompactionAsked
-	ByCheckpoint CompactionBy = "checkpoint" // the model, when a task was done
-)
 
 // CompactionAsked says that a caller wants summaries in place of what the models of the session have read so far.
 type CompactionAsked struct {

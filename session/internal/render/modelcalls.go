@@ -54,9 +54,9 @@ func (v *view) compacted(c *record.Compacted, ev *record.Event) *agentdv1.Histor
 	switch {
 	case c.Overflow:
 		m.Reason = agentdv1.HistoryCompacted_REASON_OVERFLOW
-	case c.Asked == record.ByRequest:
+	case c.Asked:
 		m.Reason = agentdv1.HistoryCompacted_REASON_REQUESTED
-	case c.Asked == record.ByCheckpoint:
+	case c.Done:
 		m.Reason = agentdv1.HistoryCompacted_REASON_CHECKPOINT
 	}
 	return m

@@ -1,5 +1,5 @@
-// Package storage is a part of agentd, not an API: it is a store as the sessions of one server use it, with retries, the
-// shared state, the budgets of tenants, the stalls, and the goroutines that write without a caller.
+// Package storage is a part of agentd, not an API: it is a store as the sessions of one server use it, with retries,
+// the shared state, the budgets of tenants, the stalls, and the goroutines that write without a caller.
 package storage
 
 import (
