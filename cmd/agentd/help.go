@@ -193,6 +193,8 @@ var helps = map[string]string{
 
 	// sessions.
 	"sessions_create_drop_tool_payloads": "Keep what tools are given and return for the time of their turn alone.",
+	"sessions_create_id":                 "The id of the session; left out: the daemon makes one.",
+	"sessions_create_metadata":           "A JSON object of your own, which is kept with the session.",
 	"sessions_create_label":              "Give it a label; may be given several times.",
 	"sessions_create_budget": "What it may spend, such as calls=100,tokens=2000000,cost=5,time=30m. " +
 		"Default: no bound but the server's.",
@@ -202,8 +204,9 @@ var helps = map[string]string{
 		"pending, running, waiting-for-client, waiting-for-input, succeeded, failed or canceled.",
 	"sessions_events_follow": "Go on with what happens: " +
 		"to the end of the turn with --turn, else until you interrupt it.",
-	"sessions_events_cursor": "Without --turn: begin behind the event of this cursor, which --json shows.",
-	"sessions_update_label":  "Set a label; an empty value removes it.",
+	"sessions_events_cursor":   "Without --turn: begin behind the event of this cursor, which --json shows.",
+	"sessions_update_metadata": "A JSON object that takes the place of the metadata; {} takes it away.",
+	"sessions_update_label":    "Set a label; an empty value removes it.",
 	"sessions_update_budget": "What it may spend from its beginning, " +
 		"such as calls=100,tokens=2000000,cost=5,time=30m, in place of all that was said before; " +
 		"none is no bound but the server's.",
