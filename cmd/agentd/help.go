@@ -59,6 +59,7 @@ var helps = map[string]string{
 		"key of --encryption-keys. Its argument is wrap or unwrap; it reads and writes bytes.",
 	"serve_allow_network_files": "Take a --data folder on a network file system, which is refused otherwise: " +
 		"nothing keeps daemons of other machines out of it.",
+	"serve_face": "Serve this protocol of others too; may be given several times.",
 	"serve_cors_origins": "Origins from which web pages may call SessionService, " +
 		"such as https://app.example.com; '*' is any.",
 	"serve_allowed_hosts": "Names by which the server may be called over a loopback address, " +
