@@ -58,7 +58,7 @@ func (*Runner) ModelCalls(
 			v.recorder.wanted[c.key] = c.seq
 		}
 	}
-	var diverged *Divergence
+	var diverged *divergence
 	if len(v.recorder.wanted) > 0 {
 		if diverged, err = v.turn(ctx, recs); err != nil {
 			return nil, false, err

@@ -50,7 +50,7 @@ type verifier struct {
 
 	mu      sync.Mutex       // protects the fields below
 	metas   map[string]*meta // what the run finds in responses of the log, by model call
-	found   *Divergence      // the first one, by seq
+	found   *divergence      // the first one, by seq
 	waiting bool             // somebody has come to where the log ends
 	steps   int              // rises when the run makes progress
 
@@ -143,7 +143,7 @@ func (v *verifier) diverge(rec record.Record, field, recorded, replayed string) 
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if v.found == nil || rec.Seq < v.found.Seq {
-		v.found = &Divergence{Turn: v.TurnID(), Seq: rec.Seq, Kind: rec.Kind, Field: field, Recorded: recorded,
+		v.found = &divergence{Turn: v.TurnID(), Seq: rec.Seq, Kind: rec.Kind, Field: field, Recorded: recorded,
 			Replayed: replayed}
 	}
 	return errDiverged

@@ -21,11 +21,11 @@ type Report struct {
 	// one.
 	Turns, Records int
 	// Divergence is the first one; nil if the log is what the engine would write.
-	Divergence *Divergence
+	Divergence *divergence
 }
 
-// Divergence is a place where a log differs from what the engine would write.
-type Divergence struct {
+// divergence is a place where a log differs from what the engine would write.
+type divergence struct {
 	// Turn is the turn's id.
 	Turn string
 	// Seq and Kind are those of the record.
@@ -40,7 +40,7 @@ type Divergence struct {
 }
 
 // String returns the divergence in one line.
-func (d *Divergence) String() string {
+func (d *divergence) String() string {
 	field := ""
 	if d.Field != "" {
 		field = ", " + d.Field
@@ -109,7 +109,7 @@ type verification struct {
 }
 
 // turn verifies one turn.
-func (v *verification) turn(ctx context.Context, recs []record.Record) (*Divergence, error) {
+func (v *verification) turn(ctx context.Context, recs []record.Record) (*divergence, error) {
 	run, err := newVerifier(v.sessionID, recs)
 	if err != nil {
 		return nil, err

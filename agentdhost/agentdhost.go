@@ -15,7 +15,7 @@
 //
 // With HandlerOnly a host listens to nothing, and you serve its Handler.
 //
-// The package imports the daemon, package model, and the principals of package session.
+// The package imports the daemon, package model, the faces of package server, and the principals of package session.
 package agentdhost
 
 import (
@@ -30,6 +30,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session/principal"
 )
 
@@ -59,6 +60,9 @@ type Config struct {
 	// on. The host refuses other names, since a web page may point its name at this machine.
 	// Default none.
 	AllowedHosts []string
+
+	// Faces serve other protocols beside agentd's, on routes of their own. Default none.
+	Faces []server.Face
 
 	// Providers are served besides the built-in ones, or in place of those of the same name. No two
 	// of them may have the same name, or claim the same models.
@@ -123,6 +127,7 @@ func New(cfg Config) (*Host, error) {
 	d, err := daemon.New(daemon.Config{
 		Addr: cfg.addr(), Listener: cfg.Listener, HandlerOnly: cfg.HandlerOnly, Authenticate: cfg.Authenticate,
 		AllowedHosts: cfg.AllowedHosts, Insecure: true, // check has refused what is not
+		Faces:   cfg.Faces,
 		DataDir: cfg.DataDir, ScriptsDir: cfg.ScriptsDir, Prices: cfg.Prices, RecordTo: cfg.RecordTo,
 		Getenv: cfg.Getenv, ExtraProviders: cfg.Providers, Logger: cfg.Logger,
 	})

@@ -2,6 +2,7 @@ package client
 
 import (
 	"context"
+	"encoding/json"
 	"iter"
 	"maps"
 	"slices"
@@ -9,6 +10,7 @@ import (
 
 	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -65,6 +67,8 @@ type SessionInfo struct {
 	Purged bool
 	// DropToolPayloads is true when what tools were given and returned is not kept after its turn.
 	DropToolPayloads bool
+	// Metadata is the caller's own object, with numbers as float64; nil for none.
+	Metadata map[string]any
 
 	message *agentdv1.Session
 }
@@ -84,8 +88,32 @@ func sessionOf(m *agentdv1.Session) *SessionInfo {
 		ForkedFrom: m.GetForkedFrom(), ForkedThroughSeq: m.GetForkedThroughSeq(),
 		LastTurnID: m.GetLastTurnId(), LastTurnStatus: TurnStatus(wordOf(m.GetLastTurnStatus(), "TURN_STATUS_")),
 		LastSeq: m.GetLastSeq(), Purged: m.GetPurged(), DropToolPayloads: m.GetDropToolPayloads(),
-		message: m,
+		Metadata: metadataOf(m.GetMetadata()), message: m,
 	}
+}
+
+// metadataOf returns an object of the caller's own, nil for none.
+func metadataOf(m *structpb.Struct) map[string]any {
+	if m == nil {
+		return nil
+	}
+	return m.AsMap()
+}
+
+// metadataMessage is metadataOf the other way round. A map that is not nil becomes an object, also an empty one.
+func metadataMessage(field string, m map[string]any) (*structpb.Struct, error) {
+	if m == nil {
+		return nil, nil //nolint:nilnil // none is not said
+	}
+	data, err := json.Marshal(m)
+	out := &structpb.Struct{}
+	if err == nil {
+		err = json.Unmarshal(data, out)
+	}
+	if err != nil {
+		return nil, errorf(ErrInvalidRequest, "%s: it is no JSON object: %v", field, err)
+	}
+	return out, nil
 }
 
 // NewSessionInfo describes a session to make; a zero field is not said.
@@ -103,17 +131,25 @@ type NewSessionInfo struct {
 	// DropToolPayloads has the arguments and the results of tools removed from the session's log with the end of their
 	// turn: later turns, and readers, find the calls without them.
 	DropToolPayloads bool
+	// ID is the session's id, of at most 128 bytes; "" has the server choose one. A repeat with the same ID and content
+	// returns the session that the first request has made. Not with IdempotencyKey.
+	ID string
+	// Metadata is an object of the caller's own, which the server keeps and does not read: at most 16,384 bytes as JSON.
+	Metadata map[string]any
 }
 
-// CreateSession makes a session without turns, which the server names. A first turn
+// CreateSession makes a session without turns. A first turn
 // makes one too: see [Client.NewSession].
 func (c *Client) CreateSession(ctx context.Context, info NewSessionInfo, opts ...RequestOption) (*SessionInfo, error) {
 	req := &agentdv1.CreateSessionRequest{
 		Labels: info.Labels, ClientRef: info.ClientRef, IdempotencyKey: info.IdempotencyKey,
-		DropToolPayloads: info.DropToolPayloads,
+		DropToolPayloads: info.DropToolPayloads, SessionId: info.ID,
+	}
+	var err error
+	if req.Metadata, err = metadataMessage("client.NewSessionInfo.Metadata", info.Metadata); err != nil {
+		return nil, err
 	}
 	if info.Budget != (Budget{}) {
-		var err error
 		if req.Budget, err = info.Budget.checked("client.NewSessionInfo.Budget"); err != nil {
 			return nil, err
 		}
@@ -175,6 +211,8 @@ type SessionUpdate struct {
 	// that points to the zero Budget takes it away. It holds at once: a turn that runs is
 	// checked against it from its next model call on.
 	Budget *Budget
+	// Metadata takes the place of the session's whole metadata; an empty map takes it away, nil leaves it.
+	Metadata map[string]any
 }
 
 // Update changes what a session is called and may spend, or archives it.
@@ -182,11 +220,14 @@ func (s *Session) Update(ctx context.Context, update SessionUpdate, opts ...Requ
 	req := &agentdv1.UpdateSessionRequest{
 		SessionId: s.id, Labels: update.Labels, ClientRef: update.ClientRef,
 	}
+	var err error
+	if req.Metadata, err = metadataMessage("client.SessionUpdate.Metadata", update.Metadata); err != nil {
+		return nil, err
+	}
 	if update.State != "" {
 		req.State = new(update.State.Proto())
 	}
 	if update.Budget != nil {
-		var err error
 		if req.Budget, err = update.Budget.checked("client.SessionUpdate.Budget"); err != nil {
 			return nil, err
 		}
@@ -222,7 +263,7 @@ type ForkAt struct {
 	// all there is.
 	ThroughSeq *int64
 	// Labels, ClientRef and IdempotencyKey are those of [NewSessionInfo]; a fork inherits
-	// none of them.
+	// none of them. It has a copy of the metadata.
 	Labels         map[string]string
 	ClientRef      string
 	IdempotencyKey string

@@ -109,6 +109,7 @@ func TestExamples(t *testing.T) {
 		"transfer":   {"frontdesk: I will get the billing department.\nfrontdesk/billing: Your invoice is paid.\nyou: thanks\nfrontdesk/billing: You are welcome.\n"},
 		"state":      {"Your cart is worth 50.", `state: cart_total=50 answer="Your cart is worth 50."`},
 		"cancel":     {"the handler stops: the tool call was canceled", "The archive did not answer.\n  [completed: true ]", "It all began\n  [completed: false cancelled by the client]", "It is fine.\n  [completed: true ]"},
+		"face":       {"\nsays: Say hello\nend\n"},
 		"provider":   {"Three, two, one.\ncompleted: true\n"},
 		"supportdesk": {
 			"desk: One moment, I ask a colleague.", "orders: Order 17 is delivered.\n",

@@ -47,8 +47,13 @@ func accessOf(ctx context.Context) *access {
 
 // observed has each call of next reported to Config.Observe, and writes one line for it.
 func (s *Server) observed(next http.Handler) http.Handler {
+	return s.observedAs(func(r *http.Request) string { return methodOf(r.URL.Path) }, next)
+}
+
+// observedAs is observed for calls that have other names.
+func (s *Server) observedAs(name func(*http.Request) string, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		c := s.begin(w, r)
+		c := s.begin(w, r, name(r))
 		defer c.end()
 		next.ServeHTTP(c.out, c.r)
 		c.whole = true
@@ -70,8 +75,8 @@ type call struct {
 }
 
 // begin begins to observe a call.
-func (s *Server) begin(w http.ResponseWriter, r *http.Request) *call {
-	c := &call{s: s, began: time.Now(), method: methodOf(r.URL.Path), out: &statusWriter{ResponseWriter: w}}
+func (s *Server) begin(w http.ResponseWriter, r *http.Request, method string) *call {
+	c := &call{s: s, began: time.Now(), method: method, out: &statusWriter{ResponseWriter: w}}
 	part := tracecontext.Parse(r.Header.Get(tracecontext.Header), r.Header.Values(tracecontext.StateHeader)...)
 	ctx, ended := s.now().Observe(tracecontext.With(r.Context(), part), c.method)
 	if c.ended = ended; s.now().Authenticate == nil {

@@ -118,6 +118,8 @@ type Config struct {
 	// CORSOrigins are the origins from which web pages may call SessionService,
 	// such as "https://app.example.com"; "*" is any. Default: none.
 	CORSOrigins []string
+	// Faces serve other protocols beside agentd's. Default: none.
+	Faces []Face
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
 
@@ -233,6 +235,7 @@ func (c Config) Validate() error {
 					"such as https://app.example.com, and no path, or *", o))
 		}
 	}
+	errs = append(errs, checkFaces(c.Faces))
 	switch c.OnDisconnect {
 	case onDisconnectAuto, onDisconnectContinue, onDisconnectCancel:
 	default:

@@ -28,8 +28,26 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 		return next
 	}
 	write := connect.NewErrorWriter()
+	return s.authenticatedBy(func(w http.ResponseWriter, r *http.Request, e *fault.Error) {
+		if e.Code != codeUnauthenticated && streams[r.URL.Path] {
+			e.Code = codeUnavailable // upon which clients come back
+		}
+		refusal := connectError(e)
+		accessOf(r.Context()).failed(refusal)
+		_ = write.Write(w, r, refusal) // a client that is gone reads nothing
+	}, next)
+}
+
+// refuser writes the refusal of a request in the form of its protocol, and notes it.
+type refuser func(w http.ResponseWriter, r *http.Request, e *fault.Error)
+
+// authenticatedBy is authenticated for a protocol with a form of its own for refusals.
+func (s *Server) authenticatedBy(refuse refuser, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if r = s.authenticate(write, w, r); r != nil {
+		if s.now().Authenticate != nil {
+			r = s.authenticate(refuse, w, r)
+		}
+		if r != nil {
 			next.ServeHTTP(w, r)
 		}
 	})
@@ -37,27 +55,21 @@ func (s *Server) authenticated(next http.Handler) http.Handler {
 
 // authenticate returns the request with its principal, or nil after it has refused it. It is apart from the handler,
 // whose stack is there for as long as its stream is.
-func (s *Server) authenticate(write *connect.ErrorWriter, w http.ResponseWriter, r *http.Request) *http.Request {
+func (s *Server) authenticate(refuse refuser, w http.ResponseWriter, r *http.Request) *http.Request {
 	p, err := s.now().Authenticate(r)
 	if err == nil {
 		err = p.Check()
 	}
 	if err != nil {
-		refusal := connectError(unauthenticated(err))
-		s.noteRefused(r, err, refusal)
+		s.noteRefused(r, err)
 		w.Header().Set("Cache-Control", "no-store")
-		_ = write.Write(w, r, refusal) // a client that is gone reads nothing
+		refuse(w, r, unauthenticated(err))
 		return nil
 	}
 	accessOf(r.Context()).as(p)
 	if e := s.tenants.request(p.Tenant, s.now().TenantRequestsPerSecond); e != nil {
-		if streams[r.URL.Path] {
-			e.Code = codeUnavailable // upon which clients come back
-		}
-		refusal := connectError(e)
 		s.limited(e)
-		accessOf(r.Context()).failed(refusal)
-		_ = write.Write(w, r, refusal)
+		refuse(w, r, e)
 		return nil
 	}
 	ctx := context.WithValue(r.Context(), requestKey{}, r)
@@ -65,10 +77,9 @@ func (s *Server) authenticate(write *connect.ErrorWriter, w http.ResponseWriter,
 }
 
 // noteRefused has the line of a call say why its caller is refused. Reflection has no such line.
-func (s *Server) noteRefused(r *http.Request, err error, refusal *connect.Error) {
+func (s *Server) noteRefused(r *http.Request, err error) {
 	if a := accessOf(r.Context()); a != nil {
 		a.why = err.Error()
-		a.failed(refusal)
 		return
 	}
 	s.log.LogAttrs(r.Context(), slog.LevelInfo, "request refused",

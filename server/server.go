@@ -51,7 +51,10 @@ func New(cfg Config) (*Server, error) {
 		inbox: newInbox(cfg.MaxReplyBytes), outbox: newOutbox(cfg.MaxReplyBytes), tenants: newTenants()}
 	s.cfg.Store(&cfg)
 	s.drain, s.stop = context.WithCancel(context.Background())
-	s.handler = s.routes()
+	if s.handler, err = s.routes(); err != nil {
+		s.stop()
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -80,14 +83,15 @@ func (s *Server) Reload(cfg Config) error {
 // Handler serves every route of the server. It needs HTTP/2 for Run.
 func (s *Server) Handler() http.Handler { return s.handler }
 
-func (s *Server) routes() http.Handler {
+func (s *Server) routes() (http.Handler, error) {
 	mux := http.NewServeMux()
 	opts := handlerOptions(s.now().MaxMessageBytes)
 	path, run := agentdv1connect.NewAgentdHandler(s, opts...)
 	mux.Handle(path, s.observed(s.authenticated(withExplanations(withTransport(s.now().MaxMessageBytes, run)))))
 	opts = append(sessionOptions(s.now().MaxMessageBytes), connect.WithInterceptors(s.checked()))
 	path, sessions := agentdv1connect.NewSessionServiceHandler(&sessionService{s}, opts...)
-	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(s.exchange(withExplanations(sessions))))))
+	sessions = s.exchange(withExplanations(sessions))
+	mux.Handle(path, s.crossOrigin(s.observed(s.authenticated(sessions))))
 
 	opts = othersOptions()
 	path, health := grpchealth.NewHandler(healthChecker{s}, opts...)
@@ -102,7 +106,14 @@ func (s *Server) routes() http.Handler {
 	}
 	mux.Handle("GET /healthz", s.short(http.HandlerFunc(s.healthz)))
 	mux.Handle("GET /readyz", s.short(http.HandlerFunc(s.readyz)))
-	return mux
+	if len(s.now().Faces) > 0 {
+		faces, err := s.faces(sessions)
+		if err != nil {
+			return nil, err
+		}
+		mux.Handle("/", faces)
+	}
+	return mux, nil
 }
 
 // Drain refuses new streams from now on and makes the server not ready. Open streams

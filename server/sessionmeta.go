@@ -7,15 +7,18 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"slices"
+	"strings"
 	"time"
 
 	"connectrpc.com/connect"
 	"google.golang.org/protobuf/encoding/protojson"
 	"google.golang.org/protobuf/proto"
+	"google.golang.org/protobuf/types/known/structpb"
 	"google.golang.org/protobuf/types/known/timestamppb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -27,8 +30,13 @@ const defaultPage = 50
 func (s *sessionService) CreateSession(
 	ctx context.Context, r *connect.Request[agentdv1.CreateSessionRequest],
 ) (*connect.Response[agentdv1.CreateSessionResponse], error) {
+	metadata, e := metadataText(r.Msg.GetMetadata())
+	if e != nil {
+		return nil, e
+	}
 	names := session.Names{
 		Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef(), DropToolPayloads: r.Msg.GetDropToolPayloads(),
+		ID: r.Msg.GetSessionId(), Metadata: metadata,
 	}
 	once := onceOf(r.Msg.GetIdempotencyKey(), r.Msg)
 	info, err := s.now().Sessions.CreateSession(ctx, names, budgetOf(r.Msg.GetBudget()), once)
@@ -90,6 +98,13 @@ func (s *sessionService) UpdateSession(
 	if b := r.Msg.GetBudget(); b != nil {
 		change.Budget = new(budgetOf(b))
 	}
+	if r.Msg.Metadata != nil {
+		text, e := metadataText(r.Msg.GetMetadata())
+		if e != nil {
+			return nil, e
+		}
+		change.Metadata = &text
+	}
 	info, err := s.now().Sessions.UpdateSession(ctx, r.Msg.GetSessionId(), change)
 	if err != nil {
 		return nil, err
@@ -144,10 +159,35 @@ func sessionOf(s *index.Session) *agentdv1.Session {
 	if s.Budget != (record.Budget{}) {
 		out.Budget = s.Budget.Proto()
 	}
+	if s.Metadata != "" {
+		out.Metadata = &structpb.Struct{}
+		if json.Unmarshal([]byte(s.Metadata), out.GetMetadata()) != nil { // not reached: the server has written it
+			out.Metadata = nil
+		}
+	}
 	if s.Archived {
 		out.State = agentdv1.SessionState_SESSION_STATE_ARCHIVED
 	}
 	return out
+}
+
+// metadataText returns a session's metadata as it is kept: JSON text without white space, "" for an empty object.
+func metadataText(m *structpb.Struct) (string, *fault.Error) {
+	if len(m.GetFields()) == 0 {
+		return "", nil
+	}
+	var b strings.Builder
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if err := enc.Encode(m.AsMap()); err != nil {
+		return "", fault.Errorf(codeInvalid, "metadata: %v", err).Breaking("metadata", fault.RuleFormat)
+	}
+	text := strings.TrimSuffix(b.String(), "\n")
+	left := maxValues
+	if _, e := jsonText("metadata", text, &left); e != nil {
+		return "", e
+	}
+	return text, nil
 }
 
 func stamp(at time.Time) *timestamppb.Timestamp {

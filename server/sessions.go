@@ -70,13 +70,30 @@ func (s *Server) crossOrigin(next http.Handler) http.Handler {
 			own = append(own, header)
 		}
 	}
-	return cors.New(cors.Options{
-		AllowedOrigins: s.now().CORSOrigins,
+	return s.fromOrigins(cors.Options{
 		AllowedMethods: connectcors.AllowedMethods(),
 		AllowedHeaders: append(own, connectcors.AllowedHeaders()...),
 		ExposedHeaders: append(connectcors.ExposedHeaders(), "Retry-After"),
-		MaxAge:         int((2 * time.Hour).Seconds()),
-	}).Handler(next)
+	}, next)
+}
+
+// crossOriginFace is crossOrigin for a face, whose protocol has methods and headers of its own.
+func (s *Server) crossOriginFace(next http.Handler) http.Handler {
+	return s.fromOrigins(cors.Options{
+		AllowedMethods: []string{
+			http.MethodGet, http.MethodHead, http.MethodPost, http.MethodPut, http.MethodPatch, http.MethodDelete,
+		},
+		AllowedHeaders: []string{"*"},
+		ExposedHeaders: []string{"Retry-After", "Request-Id"},
+	}, next)
+}
+
+func (s *Server) fromOrigins(o cors.Options, next http.Handler) http.Handler {
+	if len(s.now().CORSOrigins) == 0 {
+		return next
+	}
+	o.AllowedOrigins, o.MaxAge = s.now().CORSOrigins, int((2 * time.Hour).Seconds())
+	return cors.New(o).Handler(next)
 }
 
 // exchange gives a method access to its HTTP exchange, which connect does not expose. A

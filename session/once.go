@@ -24,6 +24,7 @@ type Once struct {
 const (
 	scopeTurn    = ":turn"
 	scopeSession = ":session"
+	scopeNamed   = ":named" // sessions whose id is the key
 	scopeFork    = ":fork"
 	scopeTurnOn  = ":turn-on-fork" // the fork that a turn is to run on
 )

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
@@ -21,6 +22,7 @@ const (
 	maxLabelBytes    = 63
 	maxLabelValue    = 1024
 	maxClientRef     = 256
+	maxMetadata      = 16 << 10
 	deleteTries      = 64
 	deleteRetryAfter = 20 * time.Millisecond
 )
@@ -32,6 +34,10 @@ type Names struct {
 	ClientRef string
 	// DropToolPayloads has a new session keep what tools are given and return for the time of their turn alone.
 	DropToolPayloads bool
+	// ID is the id of a new session that the caller chooses; "" has one made.
+	ID string
+	// Metadata is the JSON text of an object of the caller's own; "" is none.
+	Metadata string
 }
 
 func (n Names) check(labels map[string]string) error {
@@ -42,6 +48,16 @@ func (n Names) check(labels map[string]string) error {
 		return fault.Errorf(fault.Invalid, "client_ref has %d bytes, at most %d are allowed, none of them 0",
 			len(n.ClientRef), maxClientRef).
 			Breaking("client_ref", fault.RuleRange)
+	}
+	return checkMetadata(n.Metadata)
+}
+
+// checkMetadata checks the size of a session's metadata, whose form whoever has read the request has checked.
+func checkMetadata(text string) error {
+	if n := len(text); n > maxMetadata {
+		return fault.Errorf(fault.LimitExceeded, "metadata takes %d bytes as JSON, at most %d are allowed",
+			n, maxMetadata).
+			Breaking("metadata", fault.RuleRange).Over("metadata_bytes", maxMetadata, n)
 	}
 	return nil
 }
@@ -65,8 +81,9 @@ func checkPairs(field string, pairs map[string]string) error {
 }
 
 // CreateSession makes a session without turns and with a budget; the zero Budget is none. A repeat under
-// the same key returns the session that the first request made, as it is now. An error that a client may
-// see is of type *fault.Error.
+// the same key returns the session that the first request made, as it is now. An id that the caller chooses
+// takes the place of the key: o.Content tells a repeat. An error that a client may see is of type
+// *fault.Error.
 func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.Budget, o Once) (index.Session, error) {
 	if err := names.check(names.Labels); err != nil {
 		return index.Session{}, err
@@ -74,9 +91,19 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 	if err := budget.Check("budget"); err != nil {
 		return index.Session{}, err
 	}
-	done, err := m.once(ctx, principal.Of(ctx).Key()+scopeSession, o)
+	scope := principal.Of(ctx).Key() + scopeSession
+	if names.ID != "" {
+		if err := checkChosen(names.ID, o); err != nil {
+			return index.Session{}, err
+		}
+		scope, o.Key = principal.Of(ctx).Key()+scopeNamed, names.ID
+	}
+	done, err := m.once(ctx, scope, o)
 	if before, ok := errors.AsType[*Repeated](err); ok {
 		return m.Session(ctx, before.SessionID)
+	}
+	if err != nil && names.ID != "" && fault.As(err).Code == fault.Conflict {
+		return index.Session{}, refuseUsedID(names.ID)
 	}
 	if err != nil {
 		return index.Session{}, err
@@ -87,8 +114,10 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 	}
 	s := m.newSession(ctx, names)
 	s.Budget = budget
-	err = m.store.Create(ctx, s, o.names(principal.Of(ctx).Key()+scopeSession, s.ID, ""))
+	err = m.create(ctx, s, o.names(scope, s.ID, ""), names.ID != "")
 	switch {
+	case errors.Is(err, store.ErrSessionExists) && names.ID != "":
+		return index.Session{}, refuseUsedID(names.ID)
 	case s.IsTooMany(err):
 		return index.Session{}, refusal.TooManySessions(s.MaxOfTenant)
 	case err != nil:
@@ -98,10 +127,60 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 	return seen(made), err
 }
 
+// create makes a session in the store. While it makes one under an id that the caller has chosen, a turn that is to
+// make that session waits, and then finds it.
+func (m *Manager) create(ctx context.Context, s store.NewSession, key *store.Key, chosen bool) error {
+	if !chosen {
+		return m.store.Create(ctx, s, key)
+	}
+	if _, err := m.store.Head(ctx, s.ID); !errors.Is(err, store.ErrNoSession) {
+		if err == nil {
+			err = store.ErrSessionExists
+		}
+		return err
+	}
+	ref := m.sessions.Replace(s.ID, func(*live.Session) {})
+	if ref == nil { // a turn is about to make it
+		return store.ErrSessionExists
+	}
+	err := m.store.Create(ctx, s, key)
+	m.sessions.Remove(ref)
+	ref.Set(nil, errKept) // who waits looks in the store
+	m.release(ref)
+	return err
+}
+
+// checkChosen checks the id that a caller chooses for a new session.
+func checkChosen(id string, o Once) error {
+	switch {
+	case !idPattern.MatchString(id):
+		return fault.Errorf(fault.Invalid,
+			"session_id: an id that the caller chooses has 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, "+
+				"a letter or a digit first (received %.140q)", id).
+			Breaking("session_id", fault.RuleFormat)
+	case o.Key != "":
+		return fault.Errorf(fault.Invalid,
+			"idempotency_key together with session_id: a repeat is known by its session_id, leave out idempotency_key").
+			Breaking("idempotency_key", fault.RuleExcluded).Breaking("session_id", fault.RuleExcluded)
+	}
+	return nil
+}
+
+// refuseUsedID refuses an id that a session has.
+func refuseUsedID(id string) *fault.Error {
+	return fault.Errorf(fault.Conflict,
+		"session_id %q is in use, and not by a repeat of this request: choose another id", id).
+		Breaking("session_id", fault.RuleConflict)
+}
+
 func (m *Manager) newSession(ctx context.Context, n Names) store.NewSession {
 	by := principal.Of(ctx)
+	key := newSessionKey(ctx)
+	if n.ID != "" {
+		key = keyOf(ctx, n.ID)
+	}
 	return store.NewSession{
-		ID: newSessionKey(ctx), CreatedAt: m.store.Stamp(), Creator: by.Key(), Labels: n.Labels, ClientRef: n.ClientRef,
+		ID: key, Metadata: n.Metadata, CreatedAt: m.store.Stamp(), Creator: by.Key(), Labels: n.Labels, ClientRef: n.ClientRef,
 		DropToolPayloads: n.DropToolPayloads, MaxOfTenant: m.limits().SessionsOf(by.Tenant),
 	}
 }
@@ -111,6 +190,9 @@ func (m *Manager) newSession(ctx context.Context, n Names) store.NewSession {
 // *fault.Error of code CONFLICT.
 func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) (index.Session, error) {
 	names := Names{}
+	if c.Metadata != nil {
+		names.Metadata = *c.Metadata
+	}
 	if c.ClientRef != nil {
 		names.ClientRef = *c.ClientRef
 	}

@@ -59,6 +59,7 @@ var helps = map[string]string{
 		"key of --encryption-keys. Its argument is wrap or unwrap; it reads and writes bytes.",
 	"serve_allow_network_files": "Take a --data folder on a network file system, which is refused otherwise: " +
 		"nothing keeps daemons of other machines out of it.",
+	"serve_face": "Serve this protocol of others too; may be given several times.",
 	"serve_cors_origins": "Origins from which web pages may call SessionService, " +
 		"such as https://app.example.com; '*' is any.",
 	"serve_allowed_hosts": "Names by which the server may be called over a loopback address, " +
@@ -193,6 +194,8 @@ var helps = map[string]string{
 
 	// sessions.
 	"sessions_create_drop_tool_payloads": "Keep what tools are given and return for the time of their turn alone.",
+	"sessions_create_id":                 "The id of the session; left out: the daemon makes one.",
+	"sessions_create_metadata":           "A JSON object of your own, which is kept with the session.",
 	"sessions_create_label":              "Give it a label; may be given several times.",
 	"sessions_create_budget": "What it may spend, such as calls=100,tokens=2000000,cost=5,time=30m. " +
 		"Default: no bound but the server's.",
@@ -202,8 +205,9 @@ var helps = map[string]string{
 		"pending, running, waiting-for-client, waiting-for-input, succeeded, failed or canceled.",
 	"sessions_events_follow": "Go on with what happens: " +
 		"to the end of the turn with --turn, else until you interrupt it.",
-	"sessions_events_cursor": "Without --turn: begin behind the event of this cursor, which --json shows.",
-	"sessions_update_label":  "Set a label; an empty value removes it.",
+	"sessions_events_cursor":   "Without --turn: begin behind the event of this cursor, which --json shows.",
+	"sessions_update_metadata": "A JSON object that takes the place of the metadata; {} takes it away.",
+	"sessions_update_label":    "Set a label; an empty value removes it.",
 	"sessions_update_budget": "What it may spend from its beginning, " +
 		"such as calls=100,tokens=2000000,cost=5,time=30m, in place of all that was said before; " +
 		"none is no bound but the server's.",

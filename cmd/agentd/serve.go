@@ -17,6 +17,7 @@ import (
 	"github.com/alecthomas/kong"
 
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/faces"
 	"github.com/apzuk3/agentd/internal/heap"
 )
 
@@ -47,6 +48,7 @@ type serveCmd struct {
 	CORSOrigins  []string `name:"cors-origins" placeholder:"ORIGIN" help:"${serve_cors_origins}"`
 	AllowedHosts []string `name:"allowed-hosts" placeholder:"NAME" help:"${serve_allowed_hosts}"`
 	NoReflection bool     `help:"Do not serve gRPC reflection."`
+	Face         []string `placeholder:"NAME" help:"${serve_face}"`
 
 	CreateSessions bool   `live:"" help:"${serve_create_sessions}"`
 	OnDisconnect   string `live:"" default:"auto" enum:"auto,off,continue,cancel" help:"${serve_on_disconnect}"`
@@ -126,11 +128,16 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	if err != nil {
 		return daemon.Config{}, err
 	}
+	served, err := faces.Named(c.Face)
+	if err != nil {
+		return daemon.Config{}, fmt.Errorf("--face: %w", err)
+	}
 	getenv, _, err := p.providerEnv()
 	if err != nil {
 		return daemon.Config{}, err
 	}
 	cfg := daemon.Config{
+		Faces:             served,
 		Addr:              c.Addr,
 		AdminAddr:         c.AdminAddr,
 		TLSCertFile:       c.TLSCert,

@@ -32,6 +32,9 @@ type sessionsCreateCmd struct {
 	Budget      budgetFlag        `noenv:"" placeholder:"BUDGET" help:"${sessions_create_budget}"`
 
 	DropToolPayloads bool `noenv:"" help:"${sessions_create_drop_tool_payloads}"`
+
+	ID       string       `noenv:"" placeholder:"ID" help:"${sessions_create_id}"`
+	Metadata metadataFlag `noenv:"" placeholder:"JSON" help:"${sessions_create_metadata}"`
 }
 
 // Help is shown below the flags.
@@ -48,6 +51,7 @@ func (c *sessionsCreateCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
 		info := client.NewSessionInfo{
 			Labels: c.Label, ClientRef: c.Ref, Budget: c.Budget.of(), DropToolPayloads: c.DropToolPayloads,
+			ID: c.ID, Metadata: c.Metadata,
 		}
 		return t.session(func(ctx context.Context) (*client.SessionInfo, error) {
 			return t.conn.CreateSession(ctx, info)
@@ -216,6 +220,7 @@ type sessionsUpdateCmd struct {
 	Label       map[string]string `noenv:"" mapsep:"none" placeholder:"KEY=VALUE" help:"${sessions_update_label}"`
 	Ref         *string           `noenv:"" placeholder:"NAME" help:"Call it by this name."`
 	Budget      *newBudgetFlag    `noenv:"" placeholder:"BUDGET" help:"${sessions_update_budget}"`
+	Metadata    metadataFlag      `noenv:"" placeholder:"JSON" help:"${sessions_update_metadata}"`
 	Version     *int64            `noenv:"" placeholder:"N" help:"Change it only if it is at this version."`
 }
 
@@ -232,13 +237,13 @@ Examples:
 
 // Run changes a session.
 func (c *sessionsUpdateCmd) Run(p *process) error {
-	if len(c.Label) == 0 && c.Ref == nil && c.Budget == nil {
-		return usage("nothing to change: give --label, --ref or --budget")
+	if len(c.Label) == 0 && c.Ref == nil && c.Budget == nil && c.Metadata == nil {
+		return usage("nothing to change: give --label, --ref, --budget or --metadata")
 	}
 	if c.Version != nil && *c.Version < 1 {
 		return fmt.Errorf("--version is %d, must be at least 1", *c.Version)
 	}
-	change := client.SessionUpdate{Labels: c.Label, ClientRef: c.Ref}
+	change := client.SessionUpdate{Labels: c.Label, ClientRef: c.Ref, Metadata: c.Metadata}
 	if c.Version != nil {
 		change.Version = *c.Version
 	}

@@ -2,6 +2,7 @@ package cli
 
 import (
 	"cmp"
+	"encoding/json"
 	"fmt"
 	"io"
 	"strconv"
@@ -135,6 +136,11 @@ func (p *Printer) Session(s *agentdv1.Session) error {
 		{"budget", budget(s.GetBudget())},
 		{"version", strconv.FormatInt(s.GetVersion(), 10)},
 		{"last seq", strconv.FormatInt(s.GetLastSeq(), 10)},
+	}
+	if m := s.GetMetadata(); m != nil {
+		if text, err := json.Marshal(m.AsMap()); err == nil {
+			facts = append(facts, fact{"metadata", string(text)})
+		}
 	}
 	if s.GetForkedFrom() != "" {
 		facts = append(facts, fact{"forked from", fmt.Sprintf("%s at %d", s.GetForkedFrom(), s.GetForkedThroughSeq())})

@@ -149,6 +149,11 @@ func badRequests() map[string][]badRequest {
 	const session = `,"sessionId":"{done}"`
 	all := map[string][]badRequest{
 		"CreateSession": append(labelled(""),
+			badRequest{name: "id of another form", json: `{"sessionId":"a/b"}`, code: invalidArgument, kind: invalidRequest, says: []string{"session_id", "a/b", "letter"}},
+			badRequest{name: "long id", json: `{"sessionId":"{kilobyte}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"session_id", "128"}},
+			badRequest{name: "id of another session", json: `{"sessionId":"{done}","clientRef":"mine"}`, code: connect.CodeAborted, kind: conflict, says: []string{"session_id", "another id"}},
+			badRequest{name: "id and key", json: `{"sessionId":"x","idempotencyKey":"k"}`, code: invalidArgument, kind: invalidRequest, says: []string{"idempotency_key", "session_id"}},
+			badRequest{name: "metadata that is no object", json: `{"metadata":["a"]}`, code: invalidArgument, kind: invalidRequest, says: []string{"unexpected token"}, jsonOnly: true},
 			badRequest{name: "long key", json: `{"idempotencyKey":"{long}"}`, code: invalidArgument, kind: invalidRequest, says: []string{"idempotency_key", "128"}},
 			badRequest{name: "the same key for another session", json: `{"idempotencyKey":"taken","clientRef":"another"}`, code: connect.CodeAborted, kind: conflict, says: []string{"idempotency_key"}}),
 		"GetSession": named(""),

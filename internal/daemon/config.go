@@ -13,6 +13,7 @@ import (
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/model"
+	"github.com/apzuk3/agentd/server"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
@@ -111,6 +112,8 @@ type Config struct {
 	DropToolPayloads bool
 	// AuditRetention is how long entries of the audit trail are kept. Default 365 days; a negative one is for ever.
 	AuditRetention time.Duration
+	// Faces serve other protocols beside agentd's; see server.Face. Default: none.
+	Faces []server.Face
 	// NoReflection leaves out the gRPC reflection service.
 	NoReflection bool
 	// CreateSessions has Run make the session that a request names when there is none,

@@ -188,6 +188,7 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 		OnLimit:        d.metrics.LimitHit,
 		Logger:         cfg.Logger,
 		NoReflection:   cfg.NoReflection,
+		Faces:          cfg.Faces,
 		CORSOrigins:    cfg.CORSOrigins,
 		CreateSessions: cfg.CreateSessions,
 		OnDisconnect:   cfg.OnDisconnect,

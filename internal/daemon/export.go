@@ -29,6 +29,7 @@ type exportLine struct {
 	Creator   string            `json:"creator,omitempty"`
 	ClientRef string            `json:"client_ref,omitempty"`
 	Labels    map[string]string `json:"labels,omitempty"`
+	Metadata  json.RawMessage   `json:"metadata,omitempty"`
 
 	Seq        int64           `json:"seq,omitempty"`
 	Turn       string          `json:"turn,omitempty"`
@@ -114,7 +115,7 @@ func eachSession(
 func exportSession(ctx context.Context, db *source, info *sessionInfo, write func(exportLine) error) error {
 	err := write(exportLine{
 		Kind: "session", Session: info.ID, Creator: info.Creator, ClientRef: info.ClientRef, Labels: info.Labels,
-		Time: &info.CreatedAt,
+		Metadata: json.RawMessage(info.Metadata), Time: &info.CreatedAt,
 	})
 	for after := int64(0); err == nil; {
 		var page []record.Record

@@ -22,6 +22,9 @@ func filled(m protoreflect.MethodDescriptor, session, turn string) (req proto.Me
 		ex.SessionId = &session
 		return &agentdv1.CreateTurnRequest{Execute: ex}, true
 	}
+	if m.Name() == "CreateSession" { // its session_id is one to make
+		return &agentdv1.CreateSessionRequest{}, false
+	}
 	msg := dynamicpb.NewMessage(m.Input())
 	for name, value := range map[protoreflect.Name]string{
 		"session_id": session, "turn_id": turn, "interaction_id": "i-none", "tool_call_id": "c-none",

@@ -44,7 +44,7 @@ func TestImports(t *testing.T) {
 		}
 	}
 	for _, r := range rooms {
-		if !slices.ContainsFunc(files, func(f file) bool { return matches(f.room, r.path) }) {
+		if !r.later && !slices.ContainsFunc(files, func(f file) bool { return matches(f.room, r.path) }) {
 			t.Errorf("room %s is in the table and has no Go files: remove it", r.path)
 		}
 	}
@@ -72,6 +72,13 @@ func TestRules(t *testing.T) {
 		{"session/a_test.go", module + "/server", "floor"},
 		{"server/a.go", "google.golang.org/adk/v2/agent", "only room that knows the engine"},
 		{"server/a.go", module + "/adkbridge", "not in its list"},
+		{"internal/faces/other/a.go", module + "/server", ""},
+		{"internal/faces/other/a.go", "net/http", ""},
+		{"internal/faces/other/a.go", module + "/" + genConnect, ""},
+		{"internal/faces/other/a.go", module + "/session", "not in its list"},
+		{"internal/faces/other/a.go", module + "/session/store", "not in its list"},
+		{"internal/faces/other/a.go", module + "/internal/daemon", "not in its list"},
+		{"internal/faces/other/a.go", "database/sql", "behind store.Store"},
 		{"server/a.go", module + "/session/store/sqlite", "not in its list"},
 		{"server/a.go", module + "/agentdtest", "not in its list"},
 		{"server/a_test.go", module + "/agentdtest", ""},

@@ -22,7 +22,7 @@ type Error struct {
 	// 0 when that is not known.
 	RetryAfter time.Duration
 	// Violations say what is wrong with which field of the request.
-	Violations []Violation
+	Violations []violation
 	// Limit is the limit that was exceeded, nil for none.
 	Limit *Limit
 	// Err is the cause, for our logs only; may be nil.
@@ -36,9 +36,9 @@ func Errorf(code agentdv1.ErrorCode, format string, args ...any) *Error {
 	return &Error{Code: code, Message: err.Error(), Err: errors.Unwrap(err)}
 }
 
-// Violation is a field of a request, by its path, and the rule that it breaks: the id
+// violation is a field of a request, by its path, and the rule that it breaks: the id
 // of one of the protos' rules, or one of the Rule constants.
-type Violation struct {
+type violation struct {
 	Field string
 	Rule  string
 }
@@ -78,7 +78,7 @@ func (e *Error) After(wait time.Duration) *Error {
 // Breaking returns the error with one more field that breaks a rule.
 func (e *Error) Breaking(field, rule string) *Error {
 	with := *e
-	with.Violations = append(slices.Clip(e.Violations), Violation{field, rule})
+	with.Violations = append(slices.Clip(e.Violations), violation{field, rule})
 	return &with
 }
 

@@ -20,7 +20,7 @@ func (s *Session) LastPosition() int64 { return position.LastOf(s.LastSeq) }
 
 // size is about how many bytes of a list it takes.
 func (s *Session) size() int {
-	n := len(s.ClientRef)
+	n := len(s.ClientRef) + len(s.Metadata)
 	for k, v := range s.Labels {
 		n += len(k) + len(v)
 	}

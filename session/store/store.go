@@ -101,6 +101,8 @@ type NewSession struct {
 	// empty value is ignored; one with an empty key is malformed.
 	Labels    map[string]string
 	ClientRef string
+	// Metadata is the JSON text of the caller's own object, "" for none. A store does not read it.
+	Metadata string
 	// Budget is what the session may spend; the zero value sets no bound.
 	Budget record.Budget
 	// DropToolPayloads says that what tools are given and return is not kept after its turn.
@@ -133,6 +135,8 @@ type Info struct {
 	Creator   string
 	Labels    map[string]string
 	ClientRef string
+	// Metadata is that of NewSession, or of the last Change that set it.
+	Metadata string
 	// Budget is that of NewSession, or of the last Change that set one.
 	Budget record.Budget
 	// DropToolPayloads is that of NewSession.
@@ -168,6 +172,8 @@ type Change struct {
 	Labels map[string]string
 	// ClientRef is the caller's own name for the session.
 	ClientRef *string
+	// Metadata replaces the session's metadata; "" removes it.
+	Metadata *string
 	// Archived says whether the session takes no new turns.
 	Archived *bool
 	// Budget replaces the session's budget; the zero value removes it.

@@ -97,6 +97,7 @@ export function sessionOf(json: s.SessionJson): plain.Session {
     lastSeq: numberOf(json.lastSeq),
     purged: json.purged ?? false,
     dropToolPayloads: json.dropToolPayloads ?? false,
+    metadata: json.metadata,
   };
 }
 

@@ -41,6 +41,13 @@ export interface CreateSessionOptions extends SessionFields {
    * and readers, find the calls without them.
    */
   dropToolPayloads?: boolean | undefined;
+  /**
+   * The id of the session; left out: the server makes one. A repeat with the same id and content returns the same session.
+   * Not with idempotencyKey.
+   */
+  id?: string | undefined;
+  /** An object of the caller's own, which the server keeps and does not read: at most 16,384 bytes as JSON. */
+  metadata?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** UpdateSessionOptions is what to change; what is left out stays. */
@@ -54,6 +61,8 @@ export interface UpdateSessionOptions extends SessionFields {
    * once: a turn that runs is checked against it from its next model call on.
    */
   budget?: Budget | undefined;
+  /** Takes the place of the session's whole metadata; an empty object takes it away. */
+  metadata?: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** ForkSessionOptions describes a fork. It has the budget that the session has now. */
@@ -143,9 +152,12 @@ export class Sessions {
 
   /** create makes a session without turns. */
   async create(options: CreateSessionOptions = {}): Promise<Session> {
-    const { labels, clientRef, idempotencyKey, budget, dropToolPayloads } = options;
+    const { labels, clientRef, idempotencyKey, budget, dropToolPayloads, id: sessionId } = options;
     const bounds = budget === undefined ? undefined : budgetOf("budget", budget);
-    const request = given<CreateSessionRequestJson>({ labels, clientRef, idempotencyKey, budget: bounds, dropToolPayloads });
+    const metadata = options.metadata as CreateSessionRequestJson["metadata"];
+    const request = given<CreateSessionRequestJson>({
+      labels, clientRef, idempotencyKey, budget: bounds, dropToolPayloads, sessionId, metadata,
+    });
     const { session } = await this.#unary("CreateSession", request);
     return sessionOf(required(session, "a session"));
   }
@@ -167,10 +179,12 @@ export class Sessions {
   /** update changes what a session is called and may spend, or archives it. */
   async update(sessionId: string, options: UpdateSessionOptions): Promise<Session> {
     const { version, labels, clientRef, state, budget } = options;
+    const metadata = options.metadata as UpdateSessionRequestJson["metadata"];
     const { session } = await this.#unary("UpdateSession", {
       ...given<UpdateSessionRequestJson>({ sessionId, labels }),
       ...(version === undefined ? {} : { version: String(version) }),
       ...(clientRef === undefined ? {} : { clientRef }),
+      ...(metadata === undefined ? {} : { metadata }),
       ...(budget === undefined ? {} : { budget: budgetOf("budget", budget) }),
       ...(state === undefined
         ? {}

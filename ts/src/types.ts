@@ -57,6 +57,8 @@ export interface Session {
   readonly purged: boolean;
   /** True when what tools were given and returned is not kept after its turn. */
   readonly dropToolPayloads: boolean;
+  /** The caller's own object; undefined for none. */
+  readonly metadata: Readonly<Record<string, unknown>> | undefined;
 }
 
 /** Turn is what one prompt sets off. */

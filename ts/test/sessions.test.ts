@@ -37,6 +37,15 @@ test("sessions are made, found, changed and removed", async (t) => {
   await assert.rejects(turns.get(one.id), refused("SESSION_NOT_FOUND"));
   await assert.rejects(sessions.create({ labels: { "": "x" } }), refused("INVALID_REQUEST"));
 
+  const named = { id: "ticket-17", metadata: { n: 1, deep: [{ a: null }] } };
+  const own = await sessions.create(named);
+  assert.deepEqual([own.id, own.metadata], [named.id, named.metadata]);
+  assert.deepEqual(await sessions.create(named), own);
+  await assert.rejects(sessions.create({ id: named.id }), refused("CONFLICT"));
+  assert.deepEqual((await sessions.update(named.id, { metadata: { z: 1 } })).metadata, { z: 1 });
+  assert.equal((await sessions.update(named.id, { metadata: {} })).metadata, undefined);
+  await sessions.delete(named.id);
+
   const key = { idempotencyKey: "k", clientRef: "same" };
   assert.equal((await sessions.create(key)).id, (await sessions.create(key)).id);
   await assert.rejects(sessions.create({ ...key, clientRef: "other" }), refused("CONFLICT"));

@@ -140,6 +140,7 @@ func madeIn(c store.Change, i *store.Info) bool {
 		}
 	}
 	return (c.ClientRef == nil || *c.ClientRef == i.ClientRef) && (c.Archived == nil || *c.Archived == i.Archived) &&
+		(c.Metadata == nil || *c.Metadata == i.Metadata) &&
 		(c.Budget == nil || *c.Budget == i.Budget)
 }
 

@@ -9,7 +9,7 @@ CREATE TABLE goose_db_version (
     tstamp     TIMESTAMP DEFAULT (datetime('now'))
 );
 INSERT INTO goose_db_version (version_id, is_applied) VALUES
-    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1);
+    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1);
 
 CREATE TABLE sessions (
     id          TEXT    NOT NULL PRIMARY KEY,
@@ -35,7 +35,8 @@ CREATE TABLE sessions (
     epoch       INTEGER NOT NULL DEFAULT 0,
     tenant      TEXT GENERATED ALWAYS AS
     (CASE instr(id, '/') WHEN 0 THEN '' ELSE substr(id, 1, instr(id, '/') - 1) END) VIRTUAL,
-    drop_payloads INTEGER NOT NULL DEFAULT 0
+    drop_payloads INTEGER NOT NULL DEFAULT 0,
+    metadata TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_with_open_turn ON sessions (id) WHERE open_turn <> '';
 

@@ -24,7 +24,8 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 			_, counts, _ := bytes.Cut(known(t)["00012_session_counts.sql"].Data, []byte("-- +goose Up"))
 			counts, _, _ = bytes.Cut(counts, []byte("INSERT"))
 			_, drops, _ := bytes.Cut(known(t)["00014_drop_payloads.sql"].Data, []byte("-- +goose Up"))
-			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, spent, counts, drops)}
+			_, says, _ := bytes.Cut(known(t)["00016_metadata.sql"].Data, []byte("-- +goose Up"))
+			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, spent, counts, drops, says)}
 		}
 	}
 	s := open(t, dir, withMigrations(before))
@@ -50,7 +51,8 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 		t.Fatal(err)
 	}
 	mustClose(t, s)
-	execSQL(t, dir, "DROP TABLE spent", "DROP TABLE session_counts", "ALTER TABLE sessions DROP COLUMN drop_payloads")
+	execSQL(t, dir, "DROP TABLE spent", "DROP TABLE session_counts", "ALTER TABLE sessions DROP COLUMN drop_payloads",
+		"ALTER TABLE sessions DROP COLUMN metadata")
 
 	s = open(t, dir)
 	defer mustClose(t, s)

@@ -41,8 +41,8 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.state:      `SELECT last_seq, open_turn, purged, version, created_at FROM sessions WHERE id = ?`,
 		&t.end:        `SELECT last_seq, open_turn, epoch FROM sessions WHERE id = ?`,
 		&t.known:      `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
-		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref, budget, drop_payloads)
-			VALUES (?, ?, ?, ?, ?, ?, ?)`,
+		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref, budget, drop_payloads,
+			metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
 		&t.insertRecord: `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum)
 			VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		&t.setState: `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ?, usage = ?,
@@ -67,7 +67,7 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 
 		&t.getInfo: infoQuery,
 		&t.setInfo: `UPDATE sessions SET version = version + 1, client_ref = coalesce(?, client_ref),
-			archived = coalesce(?, archived), budget = coalesce(?, budget), updated_at = coalesce(?, updated_at)
+			metadata = coalesce(?, metadata), archived = coalesce(?, archived), budget = coalesce(?, budget), updated_at = coalesce(?, updated_at)
 			WHERE id = ?`,
 		&t.setLabel: `INSERT INTO labels (session_id, key, value, created_at) VALUES (?, ?, ?, ?)
 			ON CONFLICT (session_id, key) DO UPDATE SET value = excluded.value`,

@@ -38,7 +38,7 @@ func (t *tx) insert(n *store.NewSession) error {
 	budget, err := json.Marshal(n.Budget)
 	if err == nil {
 		err = write(t.insertSession, n.ID, at, at, n.Creator, n.ClientRef, string(budget),
-			n.DropToolPayloads)
+			n.DropToolPayloads, n.Metadata)
 	}
 	if err == nil {
 		err = t.count(n.ID, 1)
@@ -135,7 +135,7 @@ func (t *tx) update(id string, c *store.Change) (info store.Info, refusal, fault
 		}
 		budget = sql.NullString{String: string(data), Valid: true}
 	}
-	if err := write(t.setInfo, c.ClientRef, c.Archived, budget, at, id); err != nil {
+	if err := write(t.setInfo, c.ClientRef, c.Metadata, c.Archived, budget, at, id); err != nil {
 		return info, nil, err
 	}
 	if err := t.labels(id, s.created, c.Labels); err != nil {

@@ -68,6 +68,7 @@ var infoTests = []test{
 				Wall:       time.Hour + 1,
 			},
 			DropToolPayloads: true,
+			Metadata:         `{"k":[1,"é\u0000"]}`,
 		}
 		if err := s.Create(t.Context(), n, nil); err != nil {
 			t.Fatalf("Create: %v", err)
@@ -75,7 +76,7 @@ var infoTests = []test{
 		wantInfo(t, s, store.Info{
 			Head:    store.Head{ID: "b", CreatedAt: epoch, UpdatedAt: epoch},
 			Creator: "ann", ClientRef: "ref", Labels: map[string]string{"k": "v"}, Budget: n.Budget, Version: 1,
-			DropToolPayloads: true,
+			DropToolPayloads: true, Metadata: n.Metadata,
 		})
 		_, err := s.Info(t.Context(), "c")
 		wantNamed(t, "Info of no session", err, store.ErrNoSession)
@@ -146,6 +147,9 @@ var updateTests = []test{
 				i.ClientRef, i.Labels = "", nil
 			}},
 			{store.Change{Archived: new(false), Version: 6}, func(i *store.Info) { i.Archived = false }},
+			{store.Change{Metadata: new(`{"k":1}`)}, func(i *store.Info) { i.Metadata = `{"k":1}` }},
+			{store.Change{Metadata: new("")}, func(i *store.Info) { i.Metadata = "" }},
+			{store.Change{Metadata: new(`{"l":2}`)}, func(i *store.Info) { i.Metadata = `{"l":2}` }},
 			{store.Change{Budget: &record.Budget{Tokens: 5, Cost: 1}}, func(i *store.Info) {
 				i.Budget = record.Budget{Tokens: 5, Cost: 1}
 			}},

@@ -76,7 +76,12 @@ func (c *comparison) newSession(t *rapid.T, id string) store.NewSession {
 		Budget:    c.budget(t),
 
 		DropToolPayloads: rapid.Bool().Draw(t, "drop payloads"),
+		Metadata:         c.metadata(t),
 	}
+}
+
+func (*comparison) metadata(t *rapid.T) string {
+	return rapid.SampledFrom([]string{"", `{"a":1}`, `{"b":"x"}`}).Draw(t, "metadata")
 }
 
 func (*comparison) budget(t *rapid.T) record.Budget {
@@ -117,6 +122,7 @@ func (c *comparison) update(t *rapid.T) {
 		ClientRef: maybe(t, "set the ref", func() string { return c.ref(t) }),
 		Archived:  maybe(t, "set archived", func() bool { return rapid.Bool().Draw(t, "archived") }),
 		Budget:    maybe(t, "set the budget", func() record.Budget { return c.budget(t) }),
+		Metadata:  maybe(t, "set the metadata", func() string { return c.metadata(t) }),
 		Version:   rapid.SampledFrom([]int64{0, 1, 2, 3}).Draw(t, "version"),
 	}
 	if rapid.Bool().Draw(t, "set the time") {

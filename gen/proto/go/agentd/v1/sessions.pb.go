@@ -14,6 +14,7 @@ import (
 	protoreflect "google.golang.org/protobuf/reflect/protoreflect"
 	protoimpl "google.golang.org/protobuf/runtime/protoimpl"
 	durationpb "google.golang.org/protobuf/types/known/durationpb"
+	structpb "google.golang.org/protobuf/types/known/structpb"
 	timestamppb "google.golang.org/protobuf/types/known/timestamppb"
 	reflect "reflect"
 	sync "sync"
@@ -193,8 +194,11 @@ type Session struct {
 	Budget *Budget `protobuf:"bytes,17,opt,name=budget,proto3" json:"budget,omitempty"`
 	// True when what tools were given and returned is not kept after its turn.
 	DropToolPayloads bool `protobuf:"varint,18,opt,name=drop_tool_payloads,json=dropToolPayloads,proto3" json:"drop_tool_payloads,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The caller's own object, as CreateSession or the last UpdateSession has said it;
+	// unset if it is empty. It stays when the log is purged, and goes with the session.
+	Metadata      *structpb.Struct `protobuf:"bytes,16,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *Session) Reset() {
@@ -344,6 +348,13 @@ func (x *Session) GetDropToolPayloads() bool {
 		return x.DropToolPayloads
 	}
 	return false
+}
+
+func (x *Session) GetMetadata() *structpb.Struct {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
 }
 
 // Turn is what one prompt sets off.
@@ -614,8 +625,19 @@ type CreateSessionRequest struct {
 	// end of their turn: later turns, and readers, find the calls without them. What
 	// models say, and state, stays. The server may do so for all sessions.
 	DropToolPayloads bool `protobuf:"varint,5,opt,name=drop_tool_payloads,json=dropToolPayloads,proto3" json:"drop_tool_payloads,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// The id of the new session: 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a
+	// digit first. Left out: the server makes one. A repeat of the request by the same
+	// principal returns the session as it is now. An id that another session of the tenant
+	// has, or another request has made, is ERROR_CODE_CONFLICT. It takes the place of
+	// idempotency_key: a request has one of them at most.
+	SessionId string `protobuf:"bytes,10,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// An object of the caller's own, which the server keeps with the session and does not
+	// read: at most 16,384 bytes as JSON without white space, 32 levels. Lists do not
+	// search it, models and tools do not see it. A fork begins with a copy of it. It stays
+	// with drop_tool_payloads, and is not encrypted in the database: put no secrets there.
+	Metadata      *structpb.Struct `protobuf:"bytes,11,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *CreateSessionRequest) Reset() {
@@ -681,6 +703,20 @@ func (x *CreateSessionRequest) GetDropToolPayloads() bool {
 		return x.DropToolPayloads
 	}
 	return false
+}
+
+func (x *CreateSessionRequest) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *CreateSessionRequest) GetMetadata() *structpb.Struct {
+	if x != nil {
+		return x.Metadata
+	}
+	return nil
 }
 
 // CreateSessionResponse holds the session.
@@ -1024,7 +1060,10 @@ type UpdateSessionRequest struct {
 	// at once: a turn that runs is checked against it from its next model call on, and one
 	// that waits ends when its time is over. A bound in money is refused for a tree with
 	// unpriced models when the next turn starts; the turn that runs counts what is priced.
-	Budget        *Budget `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
+	Budget *Budget `protobuf:"bytes,6,opt,name=budget,proto3" json:"budget,omitempty"`
+	// Takes the place of the session's whole metadata, bounded as in CreateSessionRequest;
+	// an empty object takes it away. Left out: it stays as it is.
+	Metadata      *structpb.Struct `protobuf:"bytes,10,opt,name=metadata,proto3" json:"metadata,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -1097,6 +1136,13 @@ func (x *UpdateSessionRequest) GetState() SessionState {
 func (x *UpdateSessionRequest) GetBudget() *Budget {
 	if x != nil {
 		return x.Budget
+	}
+	return nil
+}
+
+func (x *UpdateSessionRequest) GetMetadata() *structpb.Struct {
+	if x != nil {
+		return x.Metadata
 	}
 	return nil
 }
@@ -4736,7 +4782,7 @@ var File_agentd_v1_sessions_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
-	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf3\x05\n" +
+	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x06\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.agentd.v1.SessionStateR\x05state\x126\n" +
@@ -4761,7 +4807,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\blast_seq\x18\x0e \x01(\x03R\alastSeq\x12\x16\n" +
 	"\x06purged\x18\x0f \x01(\bR\x06purged\x12)\n" +
 	"\x06budget\x18\x11 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x12,\n" +
-	"\x12drop_tool_payloads\x18\x12 \x01(\bR\x10dropToolPayloads\x1a9\n" +
+	"\x12drop_tool_payloads\x18\x12 \x01(\bR\x10dropToolPayloads\x123\n" +
+	"\bmetadata\x18\x10 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x89\b\n" +
@@ -4798,14 +4845,18 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"user_parts\x18\x15 \x03(\v2\x0f.agentd.v1.PartR\tuserParts\x12\x1d\n" +
 	"\n" +
 	"created_by\x18\x16 \x01(\tR\tcreatedBy\x12\x16\n" +
-	"\x06author\x18\x17 \x01(\tR\x06author\"\xe6\x02\n" +
+	"\x06author\x18\x17 \x01(\tR\x06author\"\xc4\x03\n" +
 	"\x14CreateSessionRequest\x12^\n" +
 	"\x06labels\x18\x01 \x03(\v2+.agentd.v1.CreateSessionRequest.LabelsEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\x06r\x04\x10\x01(?*\ar\x05\x10\x01(\x80\bR\x06labels\x12'\n" +
 	"\n" +
 	"client_ref\x18\x02 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\tclientRef\x121\n" +
 	"\x0fidempotency_key\x18\x03 \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\x0eidempotencyKey\x12)\n" +
 	"\x06budget\x18\x04 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x12,\n" +
-	"\x12drop_tool_payloads\x18\x05 \x01(\bR\x10dropToolPayloads\x1a9\n" +
+	"\x12drop_tool_payloads\x18\x05 \x01(\bR\x10dropToolPayloads\x12'\n" +
+	"\n" +
+	"session_id\x18\n" +
+	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tsessionId\x123\n" +
+	"\bmetadata\x18\v \x01(\v2\x17.google.protobuf.StructR\bmetadata\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"E\n" +
@@ -4837,7 +4888,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"n\n" +
 	"\x14ListSessionsResponse\x12.\n" +
 	"\bsessions\x18\x01 \x03(\v2\x12.agentd.v1.SessionR\bsessions\x12&\n" +
-	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xc0\x03\n" +
+	"\x0fnext_page_token\x18\x02 \x01(\tR\rnextPageToken\"\xf5\x03\n" +
 	"\x14UpdateSessionRequest\x12)\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tB\n" +
@@ -4848,7 +4899,9 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"client_ref\x18\x04 \x01(\tB\b\xbaH\x05r\x03(\x80\x02H\x01R\tclientRef\x88\x01\x01\x12>\n" +
 	"\x05state\x18\x05 \x01(\x0e2\x17.agentd.v1.SessionStateB\n" +
 	"\xbaH\a\x82\x01\x04\x10\x01 \x00H\x02R\x05state\x88\x01\x01\x12)\n" +
-	"\x06budget\x18\x06 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x1a9\n" +
+	"\x06budget\x18\x06 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x123\n" +
+	"\bmetadata\x18\n" +
+	" \x01(\v2\x17.google.protobuf.StructR\bmetadata\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\n" +
@@ -5299,25 +5352,26 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	(*timestamppb.Timestamp)(nil),       // 74: google.protobuf.Timestamp
 	(*Usage)(nil),                       // 75: agentd.v1.Usage
 	(*Budget)(nil),                      // 76: agentd.v1.Budget
-	(ErrorCode)(0),                      // 77: agentd.v1.ErrorCode
-	(*durationpb.Duration)(nil),         // 78: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil), // 79: agentd.v1.RunResponse.ToolCallRequest
-	(*CancelReceipt)(nil),               // 80: agentd.v1.CancelReceipt
-	(StopReason)(0),                     // 81: agentd.v1.StopReason
-	(*Interaction)(nil),                 // 82: agentd.v1.Interaction
-	(*Part)(nil),                        // 83: agentd.v1.Part
-	(*RunRequest_ExecuteRequest)(nil),   // 84: agentd.v1.RunRequest.ExecuteRequest
-	(*Warning)(nil),                     // 85: agentd.v1.Warning
-	(Display_Visibility)(0),             // 86: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                 // 87: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil), // 88: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),   // 89: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),              // 90: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                  // 91: agentd.v1.Resolution
-	(*ModelCallEnded)(nil),              // 92: agentd.v1.ModelCallEnded
-	(*GenerationSettings)(nil),          // 93: agentd.v1.GenerationSettings
-	(*RaiseInteractionRequest)(nil),     // 94: agentd.v1.RaiseInteractionRequest
-	(*RaiseInteractionResponse)(nil),    // 95: agentd.v1.RaiseInteractionResponse
+	(*structpb.Struct)(nil),             // 77: google.protobuf.Struct
+	(ErrorCode)(0),                      // 78: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),         // 79: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil), // 80: agentd.v1.RunResponse.ToolCallRequest
+	(*CancelReceipt)(nil),               // 81: agentd.v1.CancelReceipt
+	(StopReason)(0),                     // 82: agentd.v1.StopReason
+	(*Interaction)(nil),                 // 83: agentd.v1.Interaction
+	(*Part)(nil),                        // 84: agentd.v1.Part
+	(*RunRequest_ExecuteRequest)(nil),   // 85: agentd.v1.RunRequest.ExecuteRequest
+	(*Warning)(nil),                     // 86: agentd.v1.Warning
+	(Display_Visibility)(0),             // 87: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                 // 88: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil), // 89: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),   // 90: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),              // 91: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                  // 92: agentd.v1.Resolution
+	(*ModelCallEnded)(nil),              // 93: agentd.v1.ModelCallEnded
+	(*GenerationSettings)(nil),          // 94: agentd.v1.GenerationSettings
+	(*RaiseInteractionRequest)(nil),     // 95: agentd.v1.RaiseInteractionRequest
+	(*RaiseInteractionResponse)(nil),    // 96: agentd.v1.RaiseInteractionResponse
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,   // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
@@ -5327,140 +5381,143 @@ var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	75,  // 4: agentd.v1.Session.usage:type_name -> agentd.v1.Usage
 	1,   // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
 	76,  // 6: agentd.v1.Session.budget:type_name -> agentd.v1.Budget
-	1,   // 7: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
-	77,  // 8: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	75,  // 9: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
-	74,  // 10: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	74,  // 11: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	74,  // 12: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
-	78,  // 13: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
-	79,  // 14: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	80,  // 15: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
-	81,  // 16: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
-	82,  // 17: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	83,  // 18: agentd.v1.Turn.user_parts:type_name -> agentd.v1.Part
-	70,  // 19: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
-	76,  // 20: agentd.v1.CreateSessionRequest.budget:type_name -> agentd.v1.Budget
-	2,   // 21: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
-	2,   // 22: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
-	0,   // 23: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	71,  // 24: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
-	1,   // 25: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	74,  // 26: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
-	74,  // 27: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	74,  // 28: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
-	74,  // 29: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
-	2,   // 30: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	72,  // 31: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
-	0,   // 32: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
-	76,  // 33: agentd.v1.UpdateSessionRequest.budget:type_name -> agentd.v1.Budget
-	2,   // 34: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	73,  // 35: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
-	2,   // 36: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
-	84,  // 37: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	3,   // 38: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
-	85,  // 39: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
-	3,   // 40: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
-	1,   // 41: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	74,  // 42: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
-	74,  // 43: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
-	3,   // 44: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
-	3,   // 45: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
-	3,   // 46: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
-	86,  // 47: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	87,  // 48: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	86,  // 49: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	87,  // 50: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	86,  // 51: agentd.v1.ListSessionEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	87,  // 52: agentd.v1.SessionEvent.event:type_name -> agentd.v1.RunResponse
-	33,  // 53: agentd.v1.ListSessionEventsResponse.events:type_name -> agentd.v1.SessionEvent
-	86,  // 54: agentd.v1.WatchSessionRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	87,  // 55: agentd.v1.WatchSessionResponse.event:type_name -> agentd.v1.RunResponse
-	88,  // 56: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	39,  // 57: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
-	3,   // 58: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	89,  // 59: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	82,  // 60: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	90,  // 61: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
-	82,  // 62: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
-	91,  // 63: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
-	82,  // 64: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	48,  // 65: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
-	78,  // 66: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
-	51,  // 67: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
-	52,  // 68: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
-	55,  // 69: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
-	53,  // 70: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
-	54,  // 71: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
-	78,  // 72: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
-	58,  // 73: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
-	92,  // 74: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
-	93,  // 75: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
-	61,  // 76: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
-	63,  // 77: agentd.v1.SetSharedStateRequest.values:type_name -> agentd.v1.SharedStateValue
-	78,  // 78: agentd.v1.CreateSessionTokenRequest.lifetime:type_name -> google.protobuf.Duration
-	74,  // 79: agentd.v1.CreateSessionTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
-	4,   // 80: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
-	6,   // 81: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
-	8,   // 82: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
-	10,  // 83: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
-	14,  // 84: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	16,  // 85: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
-	12,  // 86: agentd.v1.SessionService.CompactSession:input_type -> agentd.v1.CompactSessionRequest
-	18,  // 87: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	20,  // 88: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	22,  // 89: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	24,  // 90: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	26,  // 91: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
-	28,  // 92: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	30,  // 93: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	32,  // 94: agentd.v1.SessionService.ListSessionEvents:input_type -> agentd.v1.ListSessionEventsRequest
-	35,  // 95: agentd.v1.SessionService.WatchSession:input_type -> agentd.v1.WatchSessionRequest
-	37,  // 96: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	40,  // 97: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
-	42,  // 98: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
-	44,  // 99: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	94,  // 100: agentd.v1.SessionService.RaiseInteraction:input_type -> agentd.v1.RaiseInteractionRequest
-	56,  // 101: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
-	46,  // 102: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	59,  // 103: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
-	62,  // 104: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
-	65,  // 105: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
-	49,  // 106: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	67,  // 107: agentd.v1.SessionService.CreateSessionToken:input_type -> agentd.v1.CreateSessionTokenRequest
-	5,   // 108: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	7,   // 109: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	9,   // 110: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	11,  // 111: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	15,  // 112: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	17,  // 113: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	13,  // 114: agentd.v1.SessionService.CompactSession:output_type -> agentd.v1.CompactSessionResponse
-	19,  // 115: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	21,  // 116: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	23,  // 117: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	25,  // 118: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	27,  // 119: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
-	29,  // 120: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	31,  // 121: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	34,  // 122: agentd.v1.SessionService.ListSessionEvents:output_type -> agentd.v1.ListSessionEventsResponse
-	36,  // 123: agentd.v1.SessionService.WatchSession:output_type -> agentd.v1.WatchSessionResponse
-	38,  // 124: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	41,  // 125: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	43,  // 126: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	45,  // 127: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	95,  // 128: agentd.v1.SessionService.RaiseInteraction:output_type -> agentd.v1.RaiseInteractionResponse
-	57,  // 129: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
-	47,  // 130: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	60,  // 131: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
-	64,  // 132: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
-	66,  // 133: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
-	50,  // 134: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	68,  // 135: agentd.v1.SessionService.CreateSessionToken:output_type -> agentd.v1.CreateSessionTokenResponse
-	108, // [108:136] is the sub-list for method output_type
-	80,  // [80:108] is the sub-list for method input_type
-	80,  // [80:80] is the sub-list for extension type_name
-	80,  // [80:80] is the sub-list for extension extendee
-	0,   // [0:80] is the sub-list for field type_name
+	77,  // 7: agentd.v1.Session.metadata:type_name -> google.protobuf.Struct
+	1,   // 8: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
+	78,  // 9: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
+	75,  // 10: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
+	74,  // 11: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	74,  // 12: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	74,  // 13: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
+	79,  // 14: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
+	80,  // 15: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	81,  // 16: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
+	82,  // 17: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	83,  // 18: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	84,  // 19: agentd.v1.Turn.user_parts:type_name -> agentd.v1.Part
+	70,  // 20: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	76,  // 21: agentd.v1.CreateSessionRequest.budget:type_name -> agentd.v1.Budget
+	77,  // 22: agentd.v1.CreateSessionRequest.metadata:type_name -> google.protobuf.Struct
+	2,   // 23: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
+	2,   // 24: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
+	0,   // 25: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
+	71,  // 26: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	1,   // 27: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
+	74,  // 28: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
+	74,  // 29: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	74,  // 30: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
+	74,  // 31: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	2,   // 32: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
+	72,  // 33: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	0,   // 34: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
+	76,  // 35: agentd.v1.UpdateSessionRequest.budget:type_name -> agentd.v1.Budget
+	77,  // 36: agentd.v1.UpdateSessionRequest.metadata:type_name -> google.protobuf.Struct
+	2,   // 37: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
+	73,  // 38: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	2,   // 39: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
+	85,  // 40: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	3,   // 41: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
+	86,  // 42: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
+	3,   // 43: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
+	1,   // 44: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
+	74,  // 45: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
+	74,  // 46: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	3,   // 47: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
+	3,   // 48: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
+	3,   // 49: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
+	87,  // 50: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	88,  // 51: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	87,  // 52: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	88,  // 53: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	87,  // 54: agentd.v1.ListSessionEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	88,  // 55: agentd.v1.SessionEvent.event:type_name -> agentd.v1.RunResponse
+	33,  // 56: agentd.v1.ListSessionEventsResponse.events:type_name -> agentd.v1.SessionEvent
+	87,  // 57: agentd.v1.WatchSessionRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	88,  // 58: agentd.v1.WatchSessionResponse.event:type_name -> agentd.v1.RunResponse
+	89,  // 59: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	39,  // 60: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
+	3,   // 61: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
+	90,  // 62: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	83,  // 63: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	91,  // 64: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	83,  // 65: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	92,  // 66: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	83,  // 67: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	48,  // 68: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
+	79,  // 69: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	51,  // 70: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
+	52,  // 71: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
+	55,  // 72: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
+	53,  // 73: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
+	54,  // 74: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
+	79,  // 75: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
+	58,  // 76: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
+	93,  // 77: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
+	94,  // 78: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	61,  // 79: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
+	63,  // 80: agentd.v1.SetSharedStateRequest.values:type_name -> agentd.v1.SharedStateValue
+	79,  // 81: agentd.v1.CreateSessionTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	74,  // 82: agentd.v1.CreateSessionTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
+	4,   // 83: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	6,   // 84: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	8,   // 85: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	10,  // 86: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	14,  // 87: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	16,  // 88: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	12,  // 89: agentd.v1.SessionService.CompactSession:input_type -> agentd.v1.CompactSessionRequest
+	18,  // 90: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	20,  // 91: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	22,  // 92: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	24,  // 93: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	26,  // 94: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
+	28,  // 95: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	30,  // 96: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	32,  // 97: agentd.v1.SessionService.ListSessionEvents:input_type -> agentd.v1.ListSessionEventsRequest
+	35,  // 98: agentd.v1.SessionService.WatchSession:input_type -> agentd.v1.WatchSessionRequest
+	37,  // 99: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	40,  // 100: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	42,  // 101: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	44,  // 102: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	95,  // 103: agentd.v1.SessionService.RaiseInteraction:input_type -> agentd.v1.RaiseInteractionRequest
+	56,  // 104: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	46,  // 105: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	59,  // 106: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
+	62,  // 107: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
+	65,  // 108: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
+	49,  // 109: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	67,  // 110: agentd.v1.SessionService.CreateSessionToken:input_type -> agentd.v1.CreateSessionTokenRequest
+	5,   // 111: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,   // 112: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,   // 113: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11,  // 114: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	15,  // 115: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	17,  // 116: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	13,  // 117: agentd.v1.SessionService.CompactSession:output_type -> agentd.v1.CompactSessionResponse
+	19,  // 118: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	21,  // 119: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	23,  // 120: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	25,  // 121: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	27,  // 122: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
+	29,  // 123: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	31,  // 124: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	34,  // 125: agentd.v1.SessionService.ListSessionEvents:output_type -> agentd.v1.ListSessionEventsResponse
+	36,  // 126: agentd.v1.SessionService.WatchSession:output_type -> agentd.v1.WatchSessionResponse
+	38,  // 127: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	41,  // 128: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	43,  // 129: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	45,  // 130: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	96,  // 131: agentd.v1.SessionService.RaiseInteraction:output_type -> agentd.v1.RaiseInteractionResponse
+	57,  // 132: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	47,  // 133: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	60,  // 134: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
+	64,  // 135: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
+	66,  // 136: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
+	50,  // 137: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	68,  // 138: agentd.v1.SessionService.CreateSessionToken:output_type -> agentd.v1.CreateSessionTokenResponse
+	111, // [111:139] is the sub-list for method output_type
+	83,  // [83:111] is the sub-list for method input_type
+	83,  // [83:83] is the sub-list for extension type_name
+	83,  // [83:83] is the sub-list for extension extendee
+	0,   // [0:83] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_sessions_proto_init() }

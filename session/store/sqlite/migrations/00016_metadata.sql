@@ -1,0 +1,4 @@
+-- +goose Up
+
+-- The JSON text of an object of the caller's own, '' for none.
+ALTER TABLE sessions ADD COLUMN metadata TEXT NOT NULL DEFAULT '';
