@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/retry"
+	"github.com/apzuk3/agentd/session/internal/tail"
 	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -156,6 +157,12 @@ type flight struct {
 	unsure  bool      // an earlier try may have written it
 	since   time.Time // of the first try, or of the last one that is known to have written nothing
 	paused  *attempt  // whose deadline is stopped
+	taken   func()    // set from before the first try on if the append ends a turn, see recent.Log.Take
+}
+
+// endsTurn reports whether the append ends a turn: then a store may change what the log has of the turn.
+func (f *flight) endsTurn() bool {
+	return slices.ContainsFunc(f.entries, func(e *entry) bool { return e.kind == record.KindTurnEnded })
 }
 
 // flushLocked writes what waits and the queue, one append after the other. It gives up the lock while the store works;
@@ -203,11 +210,18 @@ func (s *Session) tryLocked(f *flight) error {
 		}
 	}
 	var err error
+	ends := f.endsTurn()
+	if ends && f.taken == nil {
+		f.taken = s.recent.Take()
+	}
 	lock.Without(&s.mu, func() {
 		err = s.store.Accounts.Append(&f.batch, func() error { return s.store.Write(f.batch) })
 	})
 	if err != nil {
-		return err
+		return err // what may be taken out of the log is read again from the store alone
+	}
+	if ends {
+		defer f.taken() // after the tail is without it too
 	}
 	s.unstallLocked(f, true)
 	s.create = nil
@@ -223,6 +237,9 @@ func (s *Session) tryLocked(f *flight) error {
 		}
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()
+		if e.kind == record.KindTurnEnded {
+			s.tail = tail.Tail{} // the store may have other data now
+		}
 		s.tail.Add(e.rec)
 		it := render.FactItem(e.rec, e.fact)
 		it.Size = len(e.data)
@@ -284,7 +301,12 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 	case !full:
 		f.unsure = true
 	case !f.unsure:
-		if f.entries = refuseAsked(f.entries, err); len(f.entries) == 0 {
+		f.entries = refuseAsked(f.entries, err)
+		if f.taken != nil && !f.endsTurn() {
+			f.taken() // nothing was written
+			f.taken = nil
+		}
+		if len(f.entries) == 0 {
 			return true
 		}
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/ownkeys"
 	"github.com/apzuk3/agentd/session/internal/phase"
+	"github.com/apzuk3/agentd/session/internal/recent"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/internal/tail"
@@ -30,6 +31,7 @@ type Session struct {
 	runner Runner
 	host   Host        // nil for a session that is only read from
 	alarms alarm.Group // of mu
+	recent *recent.Log // what watchers have read; nil for a session that is only read from
 
 	Resuming sync.Mutex    // held while an open turn is resumed; taken before mu
 	queueing chan struct{} // full while a turn is queued, dropped, or ends; filled before mu is taken

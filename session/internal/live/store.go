@@ -8,6 +8,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/clock"
+	"github.com/apzuk3/agentd/session/internal/recent"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/internal/stalls"
@@ -28,6 +29,7 @@ type Store struct {
 	log *slog.Logger
 
 	SharedKeys *shared.State
+	Recent     *recent.Memory           // what was read of logs a moment ago
 	Accounts   *account.Accounts        // of the tenants
 	stalls     *stalls.Stalls[*Session] // the sessions that wait for the store
 	Flushers   stalls.Flushers          // the goroutines that write without a caller
@@ -58,6 +60,7 @@ func NewStore(cfg StoreConfig) *Store {
 		stalls: stalls.New[*Session](cfg.Logger),
 
 		onToolResult: cfg.OnToolResult,
+		Recent:       recent.New(),
 	}
 	st.Store = retry.New(retry.Config{
 		Store:    cfg.Store,
