@@ -96,15 +96,34 @@ func asksOften(rounds int) func(ctx context.Context, r *session.Run) error {
 	}
 }
 
-// answerOf answers a call with the secret, when its client w is asked for it.
-func (f *fixture) answerOf(turn *session.Turn, w *session.Watcher, n int) {
+// awaitCall waits until the client w is asked for a call.
+func (f *fixture) awaitCall(w *session.Watcher, n int) {
 	f.t.Helper()
 	id := fmt.Sprintf("c%d", n)
 	await(f.t, w, func(m *agentdv1.RunResponse) bool { return m.GetToolCall().GetToolCallId() == id })
-	res := session.ClientResult{CallID: id, Output: new(`{"text":"` + secret + `"}`)}
+}
+
+// answerCall answers a call with the secret.
+func (f *fixture) answerCall(turn *session.Turn, n int) {
+	f.t.Helper()
+	res := session.ClientResult{CallID: fmt.Sprintf("c%d", n), Output: new(`{"text":"` + secret + `"}`)}
 	if err := turn.SubmitResult(f.t.Context(), res); err != nil {
 		f.t.Fatal(err)
 	}
+}
+
+// asked starts a turn of asksOften that waits for the last call, and the client that it asks.
+func (f *fixture) asked(rounds int) (*session.Turn, *session.Watcher) {
+	f.t.Helper()
+	f.on(asksOften(rounds))
+	turn := f.start(session.Request{})
+	w := turn.Watch()
+	for i := range rounds - 1 {
+		f.awaitCall(w, i)
+		f.answerCall(turn, i)
+	}
+	f.awaitCall(w, rounds-1)
+	return turn, w
 }
 
 // seen is what an observer sees of a turn now, as it is sent; the error is that of the last Next.
@@ -142,12 +161,7 @@ func TestTheNextReaderReadsNothing(t *testing.T) {
 	const rounds = 40
 	db := &forgetful{Store: memory(t)}
 	f := newFixture(t, db, limits.Limits{})
-	f.on(asksOften(rounds))
-	turn := f.start(session.Request{})
-	w := turn.Watch()
-	for i := range rounds - 1 {
-		f.answerOf(turn, w, i)
-	}
+	turn, w := f.asked(rounds)
 	check := func(what string) {
 		t.Helper()
 		first, _ := f.seen(turn.SessionID(), turn.ID())
@@ -168,7 +182,7 @@ func TestTheNextReaderReadsNothing(t *testing.T) {
 		}
 	}
 	check("open")
-	f.answerOf(turn, w, rounds-1)
+	f.answerCall(turn, rounds-1)
 	follow(t, w)
 	check("over")
 }
@@ -180,12 +194,7 @@ func TestWhatIsTakenOutIsNotShown(t *testing.T) {
 	rapid.Check(t, func(rt *rapid.T) {
 		db := &forgetful{Store: memory(t)}
 		f := newFixture(t, db, limits.Limits{})
-		f.on(asksOften(rounds))
-		turn := f.start(session.Request{})
-		w := turn.Watch()
-		for i := range rounds - 1 {
-			f.answerOf(turn, w, i)
-		}
+		turn, w := f.asked(rounds)
 		id := turn.SessionID()
 		if rapid.Bool().Draw(rt, "read before") {
 			if got, _ := f.seen(id, turn.ID()); !strings.Contains(got, secret) {
@@ -193,7 +202,7 @@ func TestWhatIsTakenOutIsNotShown(t *testing.T) {
 			}
 		}
 		ends := func() {
-			f.answerOf(turn, w, rounds-1)
+			f.answerCall(turn, rounds-1)
 			follow(t, w)
 		}
 		removed := func() {
