@@ -33,6 +33,7 @@ type forgetful struct {
 	mu     sync.Mutex // protects the fields below
 	skip   int        // so many reads before
 	onRead func()
+	onEnd  func() // called when a turn's end is in the store, and the session does not know yet
 }
 
 func (s *forgetful) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
@@ -73,7 +74,14 @@ func (s *forgetful) Append(ctx context.Context, b store.Batch) error {
 			}
 		}
 	}
-	return s.Store.Append(ctx, b)
+	err := s.Store.Append(ctx, b)
+	s.mu.Lock()
+	on := s.onEnd
+	s.mu.Unlock()
+	if on != nil && slices.ContainsFunc(b.Records, ended) {
+		on()
+	}
+	return err
 }
 
 func (s *forgetful) AppendMany(ctx context.Context, batches []store.Batch) []error {
@@ -250,6 +258,29 @@ func TestWhatIsTakenOutIsNotShown(t *testing.T) {
 			rt.Fatalf("%d bytes are kept of sessions that are deleted", n)
 		}
 	})
+}
+
+// What is taken out of a log is not shown from the moment on at which the store has it no more, before the session knows.
+func TestWhatIsTakenOutIsNotShownMeanwhile(t *testing.T) {
+	const rounds = 12 // of which the tail of the log has some
+	db := &forgetful{Store: memory(t)}
+	f := newFixture(t, db, limits.Limits{})
+	turn, w := f.asked(rounds)
+	if got, _ := f.seen(turn.SessionID(), turn.ID()); strings.Count(got, secret) != rounds-1 {
+		t.Fatalf("while the turn runs it shows\n%s", got)
+	}
+	var meanwhile string
+	db.mu.Lock()
+	db.onEnd = func() { meanwhile, _ = f.seen(turn.SessionID(), turn.ID()) }
+	db.mu.Unlock()
+	f.answerCall(turn, rounds-1)
+	follow(t, w)
+	if strings.Contains(meanwhile, secret) || strings.Count(meanwhile, "gone") != rounds {
+		t.Errorf("the turn's end is in the store, a reader sees\n%s", meanwhile)
+	}
+	if f.m.Recent() != 0 {
+		t.Errorf("%d bytes are kept that were read before the end was applied", f.m.Recent())
+	}
 }
 
 // isDone reports whether a turn is over.

@@ -213,6 +213,7 @@ func (s *Session) tryLocked(f *flight) error {
 	ends := f.endsTurn()
 	if ends && f.taken == nil {
 		f.taken = s.recent.Take()
+		s.tail = tail.Tail{} // the store may soon have other data
 	}
 	lock.Without(&s.mu, func() {
 		err = s.store.Accounts.Append(&f.batch, func() error { return s.store.Write(f.batch) })
@@ -238,7 +239,7 @@ func (s *Session) tryLocked(f *flight) error {
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()
 		if e.kind == record.KindTurnEnded {
-			s.tail = tail.Tail{} // the store may have other data now
+			s.tail = tail.Tail{} // also of records in the same append
 		}
 		s.tail.Add(e.rec)
 		it := render.FactItem(e.rec, e.fact)
