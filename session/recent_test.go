@@ -262,7 +262,7 @@ func TestWhatIsTakenOutIsNotShown(t *testing.T) {
 
 // What is taken out of a log is not shown from the moment on at which the store has it no more, before the session knows.
 func TestWhatIsTakenOutIsNotShownMeanwhile(t *testing.T) {
-	const rounds = 12 // of which the tail of the log has some
+	const rounds = 20 // of two records: the tail of the log begins within the second page
 	db := &forgetful{Store: memory(t)}
 	f := newFixture(t, db, limits.Limits{})
 	turn, w := f.asked(rounds)

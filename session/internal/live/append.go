@@ -210,10 +210,8 @@ func (s *Session) tryLocked(f *flight) error {
 		}
 	}
 	var err error
-	ends := f.endsTurn()
-	if ends && f.taken == nil {
-		f.taken = s.recent.Take()
-		s.tail = tail.Tail{} // the store may soon have other data
+	if f.endsTurn() && f.taken == nil {
+		f.taken, s.tail = s.recent.Take(), tail.Tail{} // the store may soon have other data
 	}
 	lock.Without(&s.mu, func() {
 		err = s.store.Accounts.Append(&f.batch, func() error { return s.store.Write(f.batch) })
@@ -221,7 +219,7 @@ func (s *Session) tryLocked(f *flight) error {
 	if err != nil {
 		return err // what may be taken out of the log is read again from the store alone
 	}
-	if ends {
+	if f.taken != nil {
 		defer f.taken() // after the tail is without it too
 	}
 	s.unstallLocked(f, true)
@@ -238,9 +236,6 @@ func (s *Session) tryLocked(f *flight) error {
 		}
 		s.applyLocked(e.rec, e.fact, e.turn)
 		s.reconcileLocked()
-		if e.kind == record.KindTurnEnded {
-			s.tail = tail.Tail{} // also of records in the same append
-		}
 		s.tail.Add(e.rec)
 		it := render.FactItem(e.rec, e.fact)
 		it.Size = len(e.data)

@@ -157,8 +157,7 @@ func (s *Session) decode(rec record.Record) (any, error) {
 	return fact, nil
 }
 
-// LeaveMemory says that the session is no longer the one of its key: nothing of its log is kept any more. It may be
-// called with any lock but that of Store.Recent.
+// LeaveMemory says that the session is no longer the one of its key: nothing of its log is kept any more.
 func (s *Session) LeaveMemory() { s.recent.Close() }
 
 // IsUnmade reports whether the session is not in the store yet.

@@ -4,13 +4,16 @@ import (
 	"context"
 	"errors"
 	"io"
+	"iter"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/backlog"
 	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/recent"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/render"
+	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -141,6 +144,20 @@ func (w *Watcher) turnLocked() *Turn {
 	}
 	return w.s.nowLocked(w.t)
 }
+
+// watchPage is how many records a watcher that catches up reads at once.
+const watchPage = 32
+
+// sessionLog is the log of a session as its watchers read it.
+type sessionLog struct{ s *Session }
+
+// Records returns the records after a seq.
+func (l sessionLog) Records(ctx context.Context, after int64) iter.Seq2[*recent.Entry, error] {
+	return l.s.recent.Records(ctx, after, watchPage, l.s.page)
+}
+
+// Decode returns the fact that a record states.
+func (l sessionLog) Decode(rec record.Record) (any, error) { return l.s.decode(rec) }
 
 // catchUp renders the log and the live items; what follows comes through the queue. If the log is
 // too long to be rendered at once, the next call continues.

@@ -101,8 +101,8 @@ func sizeOf(v reflect.Value, depth int) (n int64) {
 		if v.Type() == timeType {
 			return 0
 		}
-		for i := range v.NumField() {
-			if field := v.Field(i); !strings.HasPrefix(field.Type().PkgPath(), "google.golang.org/protobuf/") ||
+		for _, field := range v.Fields() {
+			if !strings.HasPrefix(field.Type().PkgPath(), "google.golang.org/protobuf/") ||
 				field.Kind() != reflect.Struct { // which refers to the type of the message
 				n += sizeOf(field, depth+1)
 			}

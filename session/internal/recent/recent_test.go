@@ -46,7 +46,7 @@ func seqs(l *recent.Log, after int64) (out []int64) {
 type world struct {
 	kept    *recent.Log
 	gone    []*recent.Log // of sessions that left memory
-	store   []int // the version of each record's data; a removal changes it
+	store   []int         // the version of each record's data; a removal changes it
 	turn    string
 	taken   func() // of the removal under way
 	reading []*reading
