@@ -134,7 +134,8 @@ type NewSessionInfo struct {
 	// ID is the session's id, of at most 128 bytes; "" has the server choose one. A repeat with the same ID and content
 	// returns the session that the first request has made. Not with IdempotencyKey.
 	ID string
-	// Metadata is an object of the caller's own, which the server keeps and does not read: at most 16,384 bytes as JSON.
+	// Metadata is an object of the caller's own, which the server keeps and does not read: at most 16,384 bytes as
+	// JSON.
 	Metadata map[string]any
 }
 

@@ -22,31 +22,31 @@ import (
 
 // Face serves another protocol beside those of agentd. It can do what a client of SessionService can, no more.
 //
-// The server holds each route to what holds for its own: callers are authenticated before the face sees a request, web
-// pages are let in as CORSOrigins says, a body has at most MaxMessageBytes, streams count towards MaxStreams, writes
-// that nobody reads end, and a call is traced, counted under the name "face/" and that of the face, and has its line in
-// the log. What it does by FaceEnv.Sessions is in the audit trail.
+// The server holds each route to what holds for its own: callers are authenticated before the face sees a request,
+// web pages are let in as CORSOrigins says, a body has at most MaxMessageBytes, streams count towards MaxStreams,
+// writes that nobody reads end, and a call is traced, counted under the name "face/" and that of the face, and has
+// its line in the log. What it does by FaceEnv.Sessions is in the audit trail.
 //
 // A face may have a method
 //
 //	Refuse(w http.ResponseWriter, r *http.Request, status int, e *agentdv1.RunResponse_ErrorResponse)
 //
-// that writes what the server refuses before the face sees it (401, 413, 429, 503), in the face's own form. Without it
-// that is a JSON object with code and message.
+// that writes what the server refuses before the face sees it (401, 413, 429, 503), in the face's own form. Without
+// it that is a JSON object with code and message.
 type Face interface {
 	// Name is what the face is called: 1 to 64 of a-z, 0-9 and -.
 	Name() string
-	// Mount adds the routes to a mux of the face's own; it is called once, when the server is made. Of faces that serve
-	// the same path the first one gets the request, and no face gets one of the server's own. An error is why the server
-	// cannot be made.
+	// Mount adds the routes to a mux of the face's own; it is called once, when the server is made. Of faces that
+	// serve the same path the first one gets the request, and no face gets one of the server's own. An error is
+	// why the server cannot be made.
 	Mount(mux *http.ServeMux, env FaceEnv) error
 }
 
 // FaceEnv is what a face has of the server. Its methods may be called from any goroutine that serves a request.
 type FaceEnv struct {
-	// Sessions is SessionService as the caller of a request may use it. Its methods need the context of the request that
-	// is served, or one below it; without it they act for nobody, and are refused where callers are authenticated. A
-	// request waits for the end of the streams that it has begun.
+	// Sessions is SessionService as the caller of a request may use it. Its methods need the context of the
+	// request that is served, or one below it; without it they act for nobody, and are refused where callers are
+	// authenticated. A request waits for the end of the streams that it has begun.
 	Sessions agentdv1connect.SessionServiceClient
 
 	server *Server
@@ -79,8 +79,8 @@ type mountedFace struct {
 	handler http.Handler // of the mux, behind what holds for each route
 }
 
-// faces serves what the server itself does not, by the routes of its faces. sessions is the handler of SessionService
-// for callers that are authenticated.
+// faces serves what the server itself does not, by the routes of its faces. sessions is the handler of
+// SessionService for callers that are authenticated.
 func (s *Server) faces(sessions http.Handler) (http.Handler, error) {
 	var all []mountedFace
 	for _, f := range s.now().Faces {
@@ -104,8 +104,8 @@ func (s *Server) faces(sessions http.Handler) (http.Handler, error) {
 	}), nil
 }
 
-// serves reports whether the face has a route for the request. That of a page that asks whether it may send another one
-// is the other one's.
+// serves reports whether the face has a route for the request. That of a page that asks whether it may send another
+// one is the other one's.
 func (f *mountedFace) serves(r *http.Request) bool {
 	if asked := r.Header.Get("Access-Control-Request-Method"); r.Method == http.MethodOptions && asked != "" {
 		other := *r
@@ -212,7 +212,9 @@ func (env FaceEnv) refuse(w http.ResponseWriter, r *http.Request, e *fault.Error
 
 // writePlain writes an error as a JSON object.
 func writePlain(w http.ResponseWriter, status int, e *agentdv1.RunResponse_ErrorResponse) {
-	data, err := json.Marshal(map[string]string{"code": outcomeOf(&fault.Error{Code: e.GetCode()}), "message": e.GetMessage()})
+	data, err := json.Marshal(map[string]string{
+		"code": outcomeOf(&fault.Error{Code: e.GetCode()}), "message": e.GetMessage(),
+	})
 	if err != nil { // not reached: texts can be written
 		data = []byte("{}")
 	}
@@ -221,8 +223,9 @@ func writePlain(w http.ResponseWriter, status int, e *agentdv1.RunResponse_Error
 	_, _ = w.Write(append(data, '\n')) // a client that is gone reads nothing
 }
 
-// Error returns the HTTP status for an error of Sessions, and what a client may read of it: 400, 401, 403, 404, 409, 410
-// (the log was purged), 413 (a message that is too large), 429 (a limit, also that of streams), 500, 503 or 504.
+// Error returns the HTTP status for an error of Sessions, and what a client may read of it: 400, 401, 403, 404,
+// 409, 410 (the log was purged), 413 (a message that is too large), 429 (a limit, also that of streams), 500, 503
+// or 504.
 func (FaceEnv) Error(err error) (status int, e *agentdv1.RunResponse_ErrorResponse) {
 	if ce, ok := errors.AsType[*connect.Error](err); ok {
 		for _, d := range ce.Details() {
@@ -242,10 +245,10 @@ func (FaceEnv) Error(err error) (status int, e *agentdv1.RunResponse_ErrorRespon
 
 // statusOf is the HTTP status of an error.
 func statusOf(e *agentdv1.RunResponse_ErrorResponse) int {
-	switch name := e.GetLimit().GetName(); {
-	case name == "message_bytes":
+	switch e.GetLimit().GetName() {
+	case "message_bytes":
 		return http.StatusRequestEntityTooLarge
-	case name == "streams", name == "tenant_streams", name == "tenant_requests_per_second":
+	case "streams", "tenant_streams", "tenant_requests_per_second":
 		return http.StatusTooManyRequests
 	}
 	if status, ok := faceStatuses[e.GetCode()]; ok {

@@ -19,14 +19,14 @@ import (
 // frameName matches what a frame of server-sent events may be called.
 var frameName = regexp.MustCompile(`^[A-Za-z0-9._-]{0,128}$`)
 
-// Stream serves the events of a session as server-sent events, until the client leaves or the server ends the stream. It
-// takes no part in turns: one whose watcher leaves continues.
+// Stream serves the events of a session as server-sent events, until the client leaves or the server ends the
+// stream. It takes no part in turns: one whose watcher leaves continues.
 //
-// frames is called with each event, on the goroutine that calls Stream, and sends any number of frames for it, of a name
-// that may be empty and of any text. Of the frames of an event with a seq the last one has it as its id. A request with
-// Last-Event-ID: n gets what follows n once, 0 is the beginning, and then what happens; without it what happens from now
-// on. A cut between the frames of an event repeats all of them. What has no seq, such as pieces of a text, has no id and
-// is never repeated. In silence a comment goes out every 15 seconds.
+// frames is called with each event, on the goroutine that calls Stream, and sends any number of frames for it, of a
+// name that may be empty and of any text. Of the frames of an event with a seq the last one has it as its id. A
+// request with Last-Event-ID: n gets what follows n once, 0 is the beginning, and then what happens; without it
+// what happens from now on. A cut between the frames of an event repeats all of them. What has no seq, such as
+// pieces of a text, has no id and is never repeated. In silence a comment goes out every 15 seconds.
 //
 // It returns nil once the reply has begun, whatever ends it. Before, it writes nothing and returns why: an error of
 // FaceEnv.Sessions, or of frames.

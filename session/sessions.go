@@ -180,8 +180,8 @@ func (m *Manager) newSession(ctx context.Context, n Names) store.NewSession {
 		key = keyOf(ctx, n.ID)
 	}
 	return store.NewSession{
-		ID: key, Metadata: n.Metadata, CreatedAt: m.store.Stamp(), Creator: by.Key(), Labels: n.Labels, ClientRef: n.ClientRef,
-		DropToolPayloads: n.DropToolPayloads, MaxOfTenant: m.limits().SessionsOf(by.Tenant),
+		ID: key, CreatedAt: m.store.Stamp(), Creator: by.Key(), Labels: n.Labels, ClientRef: n.ClientRef,
+		Metadata: n.Metadata, DropToolPayloads: n.DropToolPayloads, MaxOfTenant: m.limits().SessionsOf(by.Tenant),
 	}
 }
 

@@ -1,5 +1,5 @@
-// Face is a daemon that speaks one more protocol than agentd does: the package lines makes it, a value that this program
-// gives its host. The client that reads the lines is played by this program too.
+// Face is a daemon that speaks one more protocol than agentd does: the package lines makes it, a value that this
+// program gives its host. The client that reads the lines is played by this program too.
 package main
 
 import (
@@ -36,7 +36,11 @@ func run() error {
 func talk(url string) error {
 	ctx, cancel := context.WithCancel(context.Background())
 	defer cancel()
-	made, err := http.Post(url+"/lines/greeting", "text/plain", nil)
+	create, err := http.NewRequestWithContext(ctx, http.MethodPost, url+"/lines/greeting", nil)
+	if err != nil {
+		return err
+	}
+	made, err := http.DefaultClient.Do(create)
 	if err != nil {
 		return err
 	}

@@ -450,7 +450,8 @@ func TestFaceLeaver(t *testing.T) {
 // Who does not read is cut off, and its stream counts no more.
 func TestFaceSlowReader(t *testing.T) {
 	t.Parallel() // it waits
-	d := start(t, daemon.Config{MaxStreams: 1, WriteTimeout: 100 * time.Millisecond, Faces: []server.Face{face{fill: 8 << 20}}})
+	var log buffer
+	d := start(t, daemon.Config{Logger: daemon.NewLogger(&log, daemon.LogConfig{JSON: true}), MaxStreams: 1, WriteTimeout: 100 * time.Millisecond, Faces: []server.Face{face{fill: 8 << 20}}})
 	c := agentdv1connect.NewSessionServiceClient(h2c(t), d.URL())
 	speak(t, c, "s", "hi")
 	conn, err := net.Dial("tcp", d.Addr().String())
@@ -462,7 +463,17 @@ func TestFaceSlowReader(t *testing.T) {
 	if line, err := bufio.NewReaderSize(conn, 16).ReadString('\n'); err != nil || !strings.Contains(line, "200") {
 		t.Fatal(line, err)
 	}
-	for { // until it is cut off
+	const line = `"method":"face/test"`
+	for range 1000 { // until the request has ended, while nobody reads
+		if strings.Contains(log.String(), line) {
+			break
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if !strings.Contains(log.String(), line) {
+		t.Error("the request of who does not read goes on")
+	}
+	for { // and its stream counts no more
 		s := openStream(t, plain(t), d.URL()+"/test/s", "")
 		if s.resp.StatusCode == 200 {
 			break
