@@ -330,7 +330,7 @@ func TestFaceStreams(t *testing.T) {
 	}
 	defer watch.Close()
 	first := openStream(t, plain(t), d.URL()+"/test/s", "0")
-	if first.resp.StatusCode != 200 || first.resp.Header.Get("Content-Type") != "text/event-stream" {
+	if first.resp.StatusCode != http.StatusOK || first.resp.Header.Get("Content-Type") != "text/event-stream" {
 		t.Fatalf("the first stream: %d %v", first.resp.StatusCode, first.resp.Header)
 	}
 	if status, text, _ := send(t, plain(t), http.MethodGet, d.URL()+"/test/s", ""); status != 429 || !strings.Contains(text, "2 open streams") {
@@ -339,7 +339,7 @@ func TestFaceStreams(t *testing.T) {
 	first.close()
 	for { // until the server knows
 		s := openStream(t, plain(t), d.URL()+"/test/s", "0")
-		if s.resp.StatusCode == 200 {
+		if s.resp.StatusCode == http.StatusOK {
 			break
 		}
 		s.close()
@@ -475,7 +475,7 @@ func TestFaceSlowReader(t *testing.T) {
 	}
 	for { // and its stream counts no more
 		s := openStream(t, plain(t), d.URL()+"/test/s", "")
-		if s.resp.StatusCode == 200 {
+		if s.resp.StatusCode == http.StatusOK {
 			break
 		}
 		s.close()
@@ -502,7 +502,7 @@ func TestFaceSilenceAndPurge(t *testing.T) {
 		for _, last := range []string{"0", ""} {
 			s := openStream(t, d.HTTPClient(), d.URL+"/test/s", last)
 			text, _ := io.ReadAll(s.resp.Body)
-			if s.resp.StatusCode != 410 || !strings.Contains(string(text), "HISTORY_PURGED") {
+			if s.resp.StatusCode != http.StatusGone || !strings.Contains(string(text), "HISTORY_PURGED") {
 				t.Errorf("a purged session: %d %s", s.resp.StatusCode, text)
 			}
 		}

@@ -67,7 +67,8 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 
 		&t.getInfo: infoQuery,
 		&t.setInfo: `UPDATE sessions SET version = version + 1, client_ref = coalesce(?, client_ref),
-			metadata = coalesce(?, metadata), archived = coalesce(?, archived), budget = coalesce(?, budget), updated_at = coalesce(?, updated_at)
+			metadata = coalesce(?, metadata), archived = coalesce(?, archived), budget = coalesce(?, budget),
+			updated_at = coalesce(?, updated_at)
 			WHERE id = ?`,
 		&t.setLabel: `INSERT INTO labels (session_id, key, value, created_at) VALUES (?, ?, ?, ?)
 			ON CONFLICT (session_id, key) DO UPDATE SET value = excluded.value`,

@@ -190,6 +190,9 @@ func (m *model) Update(ctx context.Context, id string, c store.Change) (store.In
 	if c.ClientRef != nil {
 		s.info.ClientRef = *c.ClientRef
 	}
+	if c.Metadata != nil {
+		s.info.Metadata = *c.Metadata
+	}
 	if c.Archived != nil {
 		s.info.Archived = *c.Archived
 	}
