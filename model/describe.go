@@ -20,6 +20,9 @@ type Description struct {
 	Names, Prefixes []string
 	// Rest is true for the provider of all names that no other provider claims. At most one has it.
 	Rest bool
+	// Plain is true if the rest has no name with a slash, but for those of Prefixes: what stands before
+	// the slash is then taken for a provider that there is not.
+	Plain bool
 	// Models are names that Open accepts, sorted, as far as the provider knows them without a
 	// network call; it may serve others. They may differ from one Describe to the next.
 	Models []string

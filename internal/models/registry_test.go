@@ -19,7 +19,7 @@ type provider struct{ name, key string }
 // Describe says what the real ones of these names do.
 func (p provider) Describe() model.Description {
 	d := map[string]model.Description{
-		"gemini":      {Rest: true},
+		"gemini":      {Rest: true, Plain: true, Prefixes: []string{"models/"}},
 		"anthropic":   {Prefixes: []string{"claude-"}},
 		"openai":      {Prefixes: []string{"gpt-", "o1", "o3", "o4", "chatgpt-"}},
 		"openai-chat": {KeysOf: "openai"},
@@ -97,7 +97,6 @@ func TestRoute(t *testing.T) {
 		"anthropic/my-model":            "anthropic my-model",
 		"openai/meta-llama/llama-3:8b":  "openai meta-llama/llama-3:8b",
 		"openai/gemini-2.5-flash":       "openai gemini-2.5-flash",
-		"meta-llama/llama-3":            "gemini meta-llama/llama-3",
 		"gemini/claude-sonnet-4-5":      "gemini claude-sonnet-4-5",
 		"claude-sonnet-4-5@20250929":    "anthropic claude-sonnet-4-5@20250929",
 		"gpt-oss/gpt-oss-120b":          "openai gpt-oss/gpt-oss-120b",
@@ -113,6 +112,24 @@ func TestRoute(t *testing.T) {
 		if e, ok := errors.AsType[*model.Error](err); !ok || e.Kind != model.KindUnavailable {
 			t.Errorf("Route(%q): %v, want KindUnavailable", bad, err)
 		}
+	}
+}
+
+// The rest of a provider that has no such names is not taken for a provider that there is not; another one's is.
+func TestRouteOfTheRest(t *testing.T) {
+	plainly := newRegistry(t, provider{"gemini", "k"})
+	for name, want := range map[string]string{
+		"meta-llama/llama-3": `unknown provider "meta-llama" (registered: [gemini])`,
+		"modelss/x":          `unknown provider "modelss" (registered: [gemini])`,
+	} {
+		_, _, err := plainly.Route(name)
+		e, ok := errors.AsType[*model.Error](err)
+		if !ok || e.Kind != model.KindUnavailable || e.Message != want {
+			t.Errorf("Route(%q): %v, want %s", name, err, want)
+		}
+	}
+	if p, m, err := newRegistry(t, provider{"other", "k"}).Route("meta-llama/llama-3"); err != nil || p != "other" || m != "meta-llama/llama-3" {
+		t.Errorf("the rest of another one: %s %s, %v", p, m, err)
 	}
 }
 

@@ -25,7 +25,7 @@ type substitute struct {
 func (s substitute) Describe() model.Description {
 	d := s.Provider.Describe()
 	d.Names, d.Prefixes, d.Rest, d.KeysOf = s.replaced.Names, s.replaced.Prefixes, s.replaced.Rest, s.replaced.KeysOf
-	return d
+	return d // names with a slash too: where it calls may be anywhere
 }
 
 // Instead returns providers with others added. One of others replaces the provider of the same
@@ -53,6 +53,7 @@ type routes struct {
 	// prefixes begin with the longest.
 	prefixes []prefix
 	rest     string
+	plain    bool // the rest has no name with a slash
 }
 
 type prefix struct{ text, provider string }
@@ -84,7 +85,7 @@ func (r *routes) claim(provider string, d model.Description) error {
 	if r.rest != "" {
 		return fmt.Errorf("model: providers %q and %q both claim the models that nobody else does", r.rest, provider)
 	}
-	r.rest = provider
+	r.rest, r.plain = provider, d.Plain
 	return nil
 }
 
@@ -97,6 +98,9 @@ func (r *routes) of(model string) string {
 		if strings.HasPrefix(model, p.text) {
 			return p.provider
 		}
+	}
+	if r.plain && strings.Contains(model, "/") {
+		return ""
 	}
 	return r.rest
 }

@@ -97,10 +97,15 @@ func (p *provider) GoString() string { return p.String() }
 // what other providers have too, here Google Search.
 var builtins = []string{"code_execution", "google_search", "url_context", "web_search"}
 
-// Describe says that Gemini serves all models that no other provider claims.
+// prefixes begin the names that Google gives to resources of the API and of Vertex AI.
+var prefixes = []string{"endpoints/", "models/", "projects/", "publishers/", "tunedModels/"}
+
+// Describe says that Gemini serves all models that no other provider claims; at an address that is not Google's also
+// those whose names have a slash.
 func (p *provider) Describe() model.Description {
 	return model.Description{
-		Name: name, Rest: true, Builtins: slices.Clone(builtins),
+		Name: name, Rest: true, Plain: p.cfg.BaseURL == "", Prefixes: slices.Clone(prefixes),
+		Builtins:     slices.Clone(builtins),
 		KeyVariables: []string{"GEMINI_API_KEY"}, Secrets: model.Secrets{p.cfg.APIKey}, Endpoint: p.endpoint(),
 	}
 }
