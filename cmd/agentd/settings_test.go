@@ -138,6 +138,9 @@ func TestLiveFlags(t *testing.T) {
 	}
 	before := of()
 	for _, f := range flags {
+		if f.Name == "face" { // this build has none that it could name: TestFaceFlag
+			continue
+		}
 		next := of("--" + f.Name + "=" + other(t, f))
 		if slices.Contains([]string{"log-level", "log-format", "shutdown-grace"}, f.Name) { // of the command itself
 			continue
@@ -152,6 +155,18 @@ func TestLiveFlags(t *testing.T) {
 		if !f.Tag.Has(liveTag) && !equal(took, before) {
 			t.Errorf("a reload takes over --%s, which is said to need a restart", f.Name)
 		}
+	}
+}
+
+// TestFaceFlag: a face that there is not is refused before anything is served.
+func TestFaceFlag(t *testing.T) {
+	p := &process{env: map[string]string{"HOME": t.TempDir()}, args: []string{"serve", "--face=agui"}}
+	cmd, _, err := p.readAgain()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := cmd.config(p); err == nil || !strings.Contains(err.Error(), `--face: there is no face "agui"`) {
+		t.Errorf("an unknown face: %v", err)
 	}
 }
 
