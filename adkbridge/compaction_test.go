@@ -207,16 +207,23 @@ func TestCompactCrashes(t *testing.T) {
 		cut   bool // the first summary
 		c     *agentdv1.Compaction
 		asks  bool // somebody, in the middle; the model marks two tasks as done
+		fails bool // each summary
 	}{
-		"ahead":        {true, false, &agentdv1.Compaction{AtShare: 0.8}, false},
-		"overflow":     {false, false, &agentdv1.Compaction{}, false},
-		"cut":          {true, true, &agentdv1.Compaction{AtShare: 0.8}, false},
-		"cut overflow": {false, true, &agentdv1.Compaction{ContextTokens: 2000}, false},
-		"asked":        {true, false, nil, true},
-		"asked, cut":   {true, true, nil, true},
+		"ahead":        {true, false, &agentdv1.Compaction{AtShare: 0.8}, false, false},
+		"overflow":     {false, false, &agentdv1.Compaction{}, false, false},
+		"cut":          {true, true, &agentdv1.Compaction{AtShare: 0.8}, false, false},
+		"cut overflow": {false, true, &agentdv1.Compaction{ContextTokens: 2000}, false, false},
+		"asked":        {true, false, nil, true, false},
+		"asked, cut":   {true, true, nil, true, false},
+		"asked, fails": {true, false, nil, true, true},
 	} {
 		t.Run(name, func(t *testing.T) {
 			models := &narrowModels{known: tc.known}
+			if tc.fails {
+				models.summary = func(context.Context) (*model.Response, error) {
+					return nil, &model.Error{Kind: model.KindUnavailable, Provider: "narrow", Message: "down", Status: 404}
+				}
+			}
 			if tc.cut {
 				models.summary = models.thinking(500)
 			}
@@ -255,7 +262,7 @@ func TestCompactCrashes(t *testing.T) {
 			}
 			full := finish(first)
 			want := said(full)
-			if n := len(compacted(New(Config{}), full)); n < 2 {
+			if n := len(compacted(New(Config{}), full)); n < 2 && !tc.fails {
 				t.Fatalf("%d summaries", n)
 			}
 			for n := 1; n <= len(full.recs); n++ {
