@@ -53,6 +53,7 @@ test("a call of the package leads to every method", async (t) => {
   assert.equal((await turns.cancel(sessionId)).status, "succeeded");
   await turns.cancelToolCall(sessionId, "none").catch(() => {}); // of a turn that is over
   await interactions.raise(sessionId, "none", 1, { kind: "approval" }).catch(() => {}); // likewise
+  assert.ok((await sessions.compact(sessionId, "what was done")) > 0);
   const fork = await sessions.fork(sessionId);
   assert.equal((await all(sessions.list())).length, 2);
   await sessions.delete(fork.id);
