@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/live"
-	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/store"
@@ -157,11 +156,11 @@ func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head store.Head)
 	}
 	prospect := s.Prospect()
 	if m.probation.Quarantined(s.AttemptsNow()) {
-		prospect = phase.Works
+		prospect = live.Works
 	}
-	later := prospect == phase.OnlyWaits || prospect == phase.MayWork && r.pass == passWorking
+	later := prospect == live.OnlyWaits || prospect == live.MayWork && r.pass == passWorking
 	if !mine || s.RunningOrOver() != nil || later {
-		r.beside = r.beside || prospect == phase.MayWork
+		r.beside = r.beside || prospect == live.MayWork
 		m.release(ref)
 		return nil
 	}

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-	"github.com/apzuk3/agentd/session/internal/recent"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -21,7 +20,7 @@ var ErrPurged = errors.New("the log has gone")
 type Log interface {
 	// Records returns the records after a seq, in order and without a gap. It may return
 	// records that the session has not applied yet.
-	Records(ctx context.Context, after int64) iter.Seq2[*recent.Entry, error]
+	Records(ctx context.Context, after int64) iter.Seq2[record.Record, error]
 	// Decode returns the fact that a record states.
 	Decode(rec record.Record) (any, error)
 }
@@ -142,21 +141,15 @@ func (r *Reader) CatchUp(ctx context.Context, live Live) (more bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	items := facts
-	if len(live.Partials) > 0 {
-		items = slices.Concat(live.Partials, facts)
-	}
-	byPosition := func(a, b Item) int { return cmp.Compare(a.Pos, b.Pos) }
-	if !slices.IsSortedFunc(items, byPosition) {
-		slices.SortStableFunc(items, byPosition)
-	}
+	items := slices.Concat(live.Partials, facts)
+	slices.SortStableFunc(items, func(a, b Item) int { return cmp.Compare(a.Pos, b.Pos) })
 	var offered []string
 	for _, call := range live.Offered {
 		offered = append(offered, call.ID)
 	}
-	for i := range items {
-		items[i].Offered = offered
-		r.Render(items[i])
+	for _, it := range items {
+		it.Offered = offered
+		r.Render(it)
 	}
 	switch {
 	case r.over:
@@ -176,18 +169,17 @@ func (r *Reader) CatchUp(ctx context.Context, live Live) (more bool, err error) 
 // facts reads the records up to one, and the deltas of their messages.
 func (r *Reader) facts(ctx context.Context, upTo int64) ([]Item, error) {
 	var items []Item
-	for e, err := range r.log.Records(ctx, r.rendered) {
+	for rec, err := range r.log.Records(ctx, r.rendered) {
 		if err != nil {
 			return nil, err
 		}
-		if e.Record.Seq > upTo {
+		if rec.Seq > upTo {
 			break
 		}
-		fact, err := e.Fact(r.log.Decode)
+		fact, err := r.log.Decode(rec)
 		if err != nil {
 			return nil, err
 		}
-		rec := e.Record
 		if ev, ok := fact.(*record.Event); ok {
 			deltas, err := deltasOf(ev, r.view.at)
 			if err != nil {

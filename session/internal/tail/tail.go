@@ -22,12 +22,8 @@ type Tail struct {
 	bytes   int             // of their data
 }
 
-// Add adds the next record, and drops the oldest ones beyond the bounds. With the end of a turn it drops all before it:
-// the store may have other data of the turn now.
+// Add adds the next record, and drops the oldest ones beyond the bounds.
 func (t *Tail) Add(rec record.Record) {
-	if rec.Kind == record.KindTurnEnded {
-		*t = Tail{}
-	}
 	t.records = append(t.records, rec)
 	t.bytes += len(rec.Data)
 	for len(t.records) > maxRecords || t.bytes > maxBytes {
