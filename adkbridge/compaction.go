@@ -78,24 +78,25 @@ func (p *planner) compaction(n *node, c *agentdv1.Compaction) (*compaction, erro
 // if the prompt takes more than its share of the context window. If that fails and the
 // call can be made, it is no error.
 func (m *agentModel) compactAhead(ctx context.Context, l *liveCall) error {
-	c, wish := m.n.compaction, m.wish(l)
-	if wish.seq == 0 && (c.share == 0 || c.windowOf(m.n) == 0) {
+	l.wish = m.wish(l)
+	c, asked := m.n.compaction, l.wish.seq > 0
+	bounded := c.share > 0 && c.windowOf(m.n) > 0
+	if !asked && !bounded {
 		return nil
 	}
 	o := m.outline(l)
-	if wish.seq > 0 {
-		s, ok := o.choose(0, false)
-		if ok {
+	tokens := o.tokens(l.rest(o))
+	if asked {
+		if s, ok := o.choose(0, false); ok {
 			_, err := m.compact(ctx, l, o, s, &record.Compacted{
-				Asked: !wish.done, Done: wish.done, Prompt: o.tokens(l.rest(o)), Window: c.windowOf(m.n),
+				Asked: !l.wish.done, Done: l.wish.done, Prompt: tokens, Window: c.windowOf(m.n),
 			})
 			return err
 		}
-		if c.share == 0 || c.windowOf(m.n) == 0 {
-			return nil
-		}
 	}
-	tokens := o.tokens(l.rest(o))
+	if !bounded {
+		return nil
+	}
 	room := c.share * float64(c.windowOf(m.n))
 	if m.triedWithoutGain(l, false) || o.fresh || float64(tokens) <= room {
 		return nil
@@ -281,12 +282,12 @@ func (m *agentModel) summarize(
 	if mind := m.n.compaction.text; mind != "" {
 		instruction += "\n\nFor this agent, mind in particular:\n" + mind
 	}
-	switch wish := m.wish(l); {
-	case !fact.Asked && !fact.Done || wish.focus == "":
+	switch {
+	case !fact.Asked && !fact.Done || l.wish.focus == "":
 	case fact.Done:
-		instruction += "\n\nThe agent has said that a task is done; what comes next needs its outcome:\n" + wish.focus
+		instruction += "\n\nThe agent has said that a task is done; what comes next needs its outcome:\n" + l.wish.focus
 	default:
-		instruction += "\n\nFor this summary, mind in particular:\n" + wish.focus
+		instruction += "\n\nFor this summary, mind in particular:\n" + l.wish.focus
 	}
 	ask := "<conversation>\n" + text + "</conversation>\n\nWrite the summary."
 	request := func(by *node) *model.Request {

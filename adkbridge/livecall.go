@@ -17,6 +17,7 @@ type liveCall struct {
 	config     *genai.GenerateContentConfig
 	chain      *chain
 	shown      bool // something of the response was shown
+	wish       wish // for a summary before it
 }
 
 // callModel makes a live model call.

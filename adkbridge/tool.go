@@ -100,7 +100,7 @@ func (e *exitTool) Run(ctx agent.Context, _ any) (map[string]any, error) {
 	})
 }
 
-// doneTool takes note that a task is done: see prompt.wish.
+// doneTool takes note that a task is done: see prompt.noteWish.
 type doneTool struct{ baseTool }
 
 func (d *doneTool) ProcessRequest(_ agent.Context, req *adkmodel.LLMRequest) error {
