@@ -159,7 +159,9 @@ func (s *Server) request(ctx context.Context, repeat bool, do func(context.Conte
 			return err
 		}
 		happened := c.web == nil || seen.mayHaveRun()
-		if status := seen.refusal(); status != nil && !errors.Is(err, sdk.ErrSessionMissing) {
+		// Of a connection that has ended meanwhile, err may say no more than that it was canceled.
+		gone := errors.Is(err, sdk.ErrSessionMissing) || c.life.Err() != nil || c.isLost()
+		if status := seen.refusal(); status != nil && !gone {
 			if happened && !repeat {
 				return fmt.Errorf("the MCP server %s failed, and the call may have happened: %w", s.Name, status)
 			}

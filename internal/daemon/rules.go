@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 
 	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -17,8 +19,9 @@ import (
 // TreeRules returns what a daemon with default limits has against a tree and its
 // tools, before it runs: a function that returns the first reason, without its
 // code, or nil. Models are judged by their names, no key is needed; whether a
-// daemon has a script is for that daemon to say. The function may be called from
-// any goroutine and opens no connection. others are providers besides the built-in ones.
+// daemon has a script, or a provider that is not built in, is for that daemon to say.
+// The function may be called from any goroutine and opens no connection. others are
+// providers besides the built-in ones.
 func TreeRules(others ...model.Provider) (func(*agentdv1.Agent, []*agentdv1.Tool) error, error) {
 	reg, _, err := newRegistry(&Config{ExtraProviders: others})
 	if err != nil {
@@ -56,8 +59,12 @@ func byName(reg *models.Registry) resolver {
 	// What a script has is for a daemon to say, see TreeRules; it may be recorded
 	// calls.
 	builtins["scripted"] = scripted.TapeBuiltins()
+	all := slices.Concat(slices.Collect(maps.Values(builtins))...)
 	return func(name string, _ map[string]string) (adkbridge.Model, error) {
 		provider, _, err := reg.Route(name)
+		if errors.Is(err, models.ErrNoProvider) {
+			return adkbridge.Model{Builtins: all}, nil
+		}
 		if err != nil {
 			return adkbridge.Model{}, err
 		}

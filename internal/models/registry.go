@@ -17,6 +17,9 @@ import (
 // maxNameLen bounds a model name, in bytes.
 const maxNameLen = 256
 
+// ErrNoProvider is the cause of an error about a name that no provider claims.
+var ErrNoProvider = errors.New("no provider claims the model")
+
 // Registry finds the provider of a model name. It is immutable and safe for
 // concurrent use.
 type Registry struct {
@@ -162,7 +165,9 @@ func (r *Registry) Route(name string) (provider, id string, err error) {
 		if before, _, ok := strings.Cut(name, "/"); ok {
 			msg = fmt.Sprintf("unknown provider %q (registered: %v)", before, r.names())
 		}
-		return "", "", &model.Error{Kind: model.KindUnavailable, Provider: "model", Message: msg}
+		return "", "", &model.Error{
+			Kind: model.KindUnavailable, Provider: "model", Message: msg, Err: ErrNoProvider,
+		}
 	}
 	return provider, name, nil
 }
