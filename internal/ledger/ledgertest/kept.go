@@ -186,6 +186,22 @@ func objects(t *testing.T, l ledger.Ledger) {
 	if a, b, c := list("", 9), list("", 1), list("a", 9); a != "a=two b=b " || b != "a=two " || c != "b=b " {
 		t.Errorf("lists %q, %q, %q", a, b, c)
 	}
+	of := func(user string) (ids string) {
+		for after := (ledger.Object{Tenant: "acme"}); ; {
+			page, err := l.ObjectsOf(ctx, user, after, 1)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if len(page) == 0 {
+				return ids
+			}
+			after = page[0]
+			ids += after.Face + after.Kind + after.ID + " "
+		}
+	}
+	if all, anns := of(""), of("ann"); all != "fka fkb fla gka " || anns != "fka fla gka " {
+		t.Errorf("objects of the tenant %q, of ann %q", all, anns)
+	}
 	if err := l.RemoveObject(ctx, at); err != nil {
 		t.Error(err)
 	}
