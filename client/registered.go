@@ -89,9 +89,9 @@ func registeredOf(m *agentdv1.RegisteredAgent) *RegisteredAgent {
 	own := proto.CloneOf(m)
 	return &RegisteredAgent{
 		AgentRef: AgentRef{m.GetName(), m.GetVersion()}, ContentHash: m.GetContentHash(),
-		Agent: own.GetAgent(), Tools: own.GetTools(), Metadata: metadataOf(m.GetMetadata()), CreatedBy: m.GetCreatedBy(),
-		CreateTime: timeOf(m.GetCreateTime()), FirstCreateTime: timeOf(m.GetFirstCreateTime()),
-		ArchiveTime: timeOf(m.GetArchiveTime()), message: m,
+		Agent: own.GetAgent(), Tools: own.GetTools(), Metadata: metadataOf(m.GetMetadata()),
+		CreatedBy: m.GetCreatedBy(), CreateTime: timeOf(m.GetCreateTime()),
+		FirstCreateTime: timeOf(m.GetFirstCreateTime()), ArchiveTime: timeOf(m.GetArchiveTime()), message: m,
 	}
 }
 

@@ -55,12 +55,18 @@ func (c *agentsApplyCmd) Validate() error {
 // Run has the daemon keep agents.
 func (c *agentsApplyCmd) Run(p *process) error {
 	var defs []client.AgentDefinition
+	var ends []func()
+	defer func() {
+		for _, end := range ends {
+			end()
+		}
+	}()
 	for _, name := range c.Files {
 		def, done, err := definition(p, name)
 		if err != nil {
 			return err
 		}
-		defer done()
+		ends = append(ends, done)
 		if c.Name != "" {
 			def.Name = c.Name
 		}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"fmt"
 	"os"
 	"path/filepath"
 	"strings"
@@ -42,7 +43,7 @@ func TestAgentsCommands(t *testing.T) {
 	if got := s.says(true, "agents", "diff", "greeter", greeter); got != "" {
 		t.Errorf("differs from itself in %q", got)
 	}
-	if got := s.lines("agents", "apply", "--version", "1", "--metadata", `{"team":"a"}`, warm)[0]; got["created"] != true {
+	if got := s.lines("agents", "apply", "--version", "1", "--metadata", `{"team":"a"}`, warm)[0]; fmt.Sprint(got["created"]) != "true" {
 		t.Errorf("applied %v", got)
 	}
 	for _, refs := range [][]string{{"greeter@2"}, {"greeter@1", "greeter"}} {

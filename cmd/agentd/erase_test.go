@@ -66,7 +66,7 @@ func TestExportAndErase(t *testing.T) {
 	if out := say("erase", "--tenant", "acme", "--user", "ann"); !strings.HasPrefix(out, "1 sessions would") || !strings.Contains(all("--tenant", "acme"), ann) {
 		t.Errorf("without --yes: %s", out)
 	}
-	if out := say("erase", "--tenant", "acme", "--user", "ann", "--yes", "--trail"); !strings.HasPrefix(out, "erased 1 sessions, 0 shared keys, 1 API keys, 2 entries") {
+	if out := say("erase", "--tenant", "acme", "--user", "ann", "--yes", "--trail"); !strings.HasPrefix(out, "erased 1 sessions, 0 shared keys, 1 API keys, 0 agents, 0 objects, 2 entries") {
 		t.Errorf("erased by the daemon: %s", out)
 	}
 	if got := all("--tenant", "acme"); strings.Contains(got, ann) || strings.Contains(got, `"ann"`) || !strings.Contains(got, ben) {

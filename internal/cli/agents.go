@@ -28,8 +28,8 @@ func ReadAgentRef(text string) (client.AgentRef, error) {
 	}
 	version, err := strconv.ParseInt(after, 10, 64)
 	if err != nil || version < 1 || name == "" {
-		return client.AgentRef{}, fmt.Errorf("%q names no agent: write NAME, NAME@VERSION, or NAME@ and the first 8 or "+
-			"more digits of its content hash", text)
+		return client.AgentRef{}, fmt.Errorf("%q names no agent: write NAME, NAME@VERSION, or NAME@ and the "+
+			"first 8 or more digits of its content hash", text)
 	}
 	return client.AgentRef{Name: name, Version: version}, nil
 }

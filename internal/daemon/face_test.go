@@ -451,7 +451,7 @@ func TestFaceLeaver(t *testing.T) {
 func TestFaceSlowReader(t *testing.T) {
 	t.Parallel() // it waits
 	var log buffer
-	d := start(t, daemon.Config{Logger: daemon.NewLogger(&log, daemon.LogConfig{JSON: true}), MaxStreams: 1, WriteTimeout: 100 * time.Millisecond, Faces: []server.Face{face{fill: 8 << 20}}})
+	d := start(t, daemon.Config{Logger: daemon.NewLogger(&log, daemon.LogConfig{JSON: true}), MaxStreams: 1, WriteTimeout: 500 * time.Millisecond, Faces: []server.Face{face{fill: 8 << 20}}})
 	c := agentdv1connect.NewSessionServiceClient(h2c(t), d.URL())
 	speak(t, c, "s", "hi")
 	conn, err := net.Dial("tcp", d.Addr().String())

@@ -22,8 +22,8 @@ func agents(t *testing.T, l ledger.Ledger) {
 		t.Helper()
 		a, made, err := add(tenant, name, hash, version-1, at)
 		want := ledger.Agent{
-			Tenant: tenant, Name: name, Version: version, Hash: hash, Content: []byte("{" + hash + "}\x00é"), Maker: "ann",
-			Created: at, First: a.First,
+			Tenant: tenant, Name: name, Version: version, Hash: hash, Content: []byte("{" + hash + "}\x00é"),
+			Maker: "ann", Created: at, First: a.First,
 		}
 		if err != nil || !made || !reflect.DeepEqual(a, want) {
 			t.Fatalf("added %+v, %v, %v", a, made, err)
@@ -34,7 +34,8 @@ func agents(t *testing.T, l ledger.Ledger) {
 		t.Errorf("an agent that is not there: %v", err)
 	}
 	one := must("acme", "desk", "aa11", 1, epoch)
-	if again, made, err := add("acme", "desk", "aa11", ledger.AnyVersion, epoch.Add(time.Hour)); err != nil || made || !reflect.DeepEqual(again, one) {
+	again, made, err := add("acme", "desk", "aa11", ledger.AnyVersion, epoch.Add(time.Hour))
+	if err != nil || made || !reflect.DeepEqual(again, one) {
 		t.Errorf("the same again: %+v, %v, %v", again, made, err)
 	}
 	two := must("acme", "desk", "bb22", 2, epoch.Add(time.Hour))
@@ -56,8 +57,12 @@ func agents(t *testing.T, l ledger.Ledger) {
 		version int64
 		prefix  string
 		want    ledger.Agent
-	}{"newest": {0, "", three}, "first": {1, "", one}, "by hash": {0, "bb2", two}, "the newer of a hash": {0, "aa", three}} {
-		if got, err := l.Agent(ctx, "acme", "desk", c.version, c.prefix); err != nil || !reflect.DeepEqual(got, c.want) {
+	}{
+		"newest": {0, "", three}, "first": {1, "", one}, "by hash": {0, "bb2", two},
+		"the newer of a hash": {0, "aa", three},
+	} {
+		got, err := l.Agent(ctx, "acme", "desk", c.version, c.prefix)
+		if err != nil || !reflect.DeepEqual(got, c.want) {
 			t.Errorf("%s: %+v, %v, want %+v", what, got, err, c.want)
 		}
 	}
@@ -65,8 +70,12 @@ func agents(t *testing.T, l ledger.Ledger) {
 		tenant, name string
 		version      int64
 		prefix       string
-	}{{"", "desk", 0, ""}, {"acme", "Desk", 0, ""}, {"acme", "desk", 4, ""}, {"acme", "desk", 0, "ff"}, {"acme", "desk", 1, "bb"}} {
-		if _, err := l.Agent(ctx, none.tenant, none.name, none.version, none.prefix); !errors.Is(err, ledger.ErrNoAgent) {
+	}{
+		{"", "desk", 0, ""}, {"acme", "Desk", 0, ""}, {"acme", "desk", 4, ""},
+		{"acme", "desk", 0, "ff"}, {"acme", "desk", 1, "bb"},
+	} {
+		_, err := l.Agent(ctx, none.tenant, none.name, none.version, none.prefix)
+		if !errors.Is(err, ledger.ErrNoAgent) {
 			t.Errorf("%+v: %v", none, err)
 		}
 	}
@@ -82,7 +91,8 @@ func agents(t *testing.T, l ledger.Ledger) {
 	if err != nil || archived.Archived != epoch.Add(3*time.Hour) {
 		t.Errorf("archived %+v, %v", archived, err)
 	}
-	if again, err := l.ArchiveAgent(ctx, "acme", "shop", epoch.Add(4*time.Hour)); err != nil || !reflect.DeepEqual(again, archived) {
+	again, err = l.ArchiveAgent(ctx, "acme", "shop", epoch.Add(4*time.Hour))
+	if err != nil || !reflect.DeepEqual(again, archived) {
 		t.Errorf("archived again %+v, %v", again, err)
 	}
 	if _, err := l.ArchiveAgent(ctx, "acme", "nobody", epoch); !errors.Is(err, ledger.ErrNoAgent) {
@@ -170,7 +180,8 @@ func objects(t *testing.T, l ledger.Ledger) {
 			t.Errorf("other %d: %d, %v", i, n, err)
 		}
 	}
-	if _, err := l.PutObject(ctx, ledger.Object{Tenant: "acme", Face: "f", Kind: "k", ID: "z", Data: []byte("z")}, 3); !errors.Is(err, ledger.ErrTooMany) {
+	more := ledger.Object{Tenant: "acme", Face: "f", Kind: "k", ID: "z", Data: []byte("z")}
+	if _, err := l.PutObject(ctx, more, 3); !errors.Is(err, ledger.ErrTooMany) {
 		t.Errorf("one too many: %v", err)
 	}
 	list := func(after string, limit int) (ids string) {

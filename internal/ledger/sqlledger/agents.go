@@ -20,7 +20,7 @@ func (s *store) AddAgent(
 ) (out ledger.Agent, made bool, err error) {
 	err = s.db.Transact(ctx, func(ctx context.Context, c *sql.Conn) error {
 		made = false
-		now, err := agent(ctx, c, a.Tenant, a.Name, 0, "")
+		now, err := agent(ctx, c, version{tenant: a.Tenant, name: a.Name})
 		isNew := errors.Is(err, ledger.ErrNoAgent)
 		switch {
 		case err != nil && !isNew:
@@ -47,8 +47,8 @@ func (s *store) AddAgent(
 			return err
 		}
 		out, made = a, true
-		_, err = c.ExecContext(ctx, `INSERT INTO agent_versions (tenant, name, version, hash, content, maker, created_at)
-			VALUES ($1, $2, $3, $4, $5, $6, $7)`,
+		_, err = c.ExecContext(ctx, `INSERT INTO agent_versions
+			(tenant, name, version, hash, content, maker, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
 			a.Tenant, a.Name, a.Version, a.Hash, a.Content, a.Maker, nanos(a.Created))
 		return err
 	})
@@ -72,21 +72,26 @@ func addName(ctx context.Context, c *sql.Conn, a *ledger.Agent, most int) error 
 
 // Agent implements ledger.Ledger.
 func (s *store) Agent(
-	ctx context.Context, tenant, name string, version int64, prefix string,
+	ctx context.Context, tenant, name string, number int64, prefix string,
 ) (a ledger.Agent, err error) {
 	err = s.db.View(ctx, func(ctx context.Context, c *sql.Conn) (err error) {
-		a, err = agent(ctx, c, tenant, name, version, prefix)
+		a, err = agent(ctx, c, version{tenant, name, number, prefix})
 		return err
 	})
 	return a, within(err, "read agent %q", name)
 }
 
-func agent(
-	ctx context.Context, c *sql.Conn, tenant, name string, version int64, prefix string,
-) (ledger.Agent, error) {
+// version is which version of an agent is meant: number 0 is the newest one with the prefix.
+type version struct {
+	tenant, name string
+	number       int64
+	prefix       string
+}
+
+func agent(ctx context.Context, c *sql.Conn, v version) (ledger.Agent, error) {
 	a, err := scanAgent(c.QueryRowContext(ctx, `SELECT `+agentColumns+agentTables+`
 		WHERE a.tenant = $1 AND a.name = $2 AND ($3 = 0 OR v.version = $3) AND substr(v.hash, 1, $4) = $5
-		ORDER BY v.version DESC LIMIT 1`, tenant, name, version, len(prefix), prefix))
+		ORDER BY v.version DESC LIMIT 1`, v.tenant, v.name, v.number, len(v.prefix), v.prefix))
 	if errors.Is(err, sql.ErrNoRows) {
 		return ledger.Agent{}, ledger.ErrNoAgent
 	}
@@ -144,7 +149,7 @@ func (s *store) ArchiveAgent(ctx context.Context, tenant, name string, at time.T
 		if err != nil {
 			return err
 		}
-		a, err = agent(ctx, c, tenant, name, 0, "")
+		a, err = agent(ctx, c, version{tenant: tenant, name: name})
 		return err
 	})
 	return a, within(err, "archive agent %q", name)

@@ -82,6 +82,7 @@ func (s *store) ObjectsOf(ctx context.Context, user string, o ledger.Object, lim
 func (s *store) objects(ctx context.Context, where string, args ...any) (all []ledger.Object, err error) {
 	err = s.db.View(ctx, func(ctx context.Context, c *sql.Conn) (err error) {
 		all = nil
+		//nolint:gosec // where is one of two texts of this file
 		rows, err := c.QueryContext(ctx, `SELECT `+objectColumns+` FROM objects `+where, args...)
 		if err != nil {
 			return err
