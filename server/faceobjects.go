@@ -65,8 +65,11 @@ func (o faceObjects) Put(ctx context.Context, kind, id string, version int64, da
 	if err != nil {
 		return 0, err
 	}
-	if id == "" || len(data) > maxObjectBytes {
-		return 0, connectError(fault.Errorf(codeLimit, "object %.200q has %d bytes, at most %d are allowed, and an id",
+	switch {
+	case id == "":
+		return 0, connectError(fault.Errorf(codeInvalid, "an object of the kind %.200q has no id", kind))
+	case len(data) > maxObjectBytes:
+		return 0, connectError(fault.Errorf(codeLimit, "object %.200q has %d bytes, at most %d are allowed",
 			id, len(data), maxObjectBytes).Over("object_bytes", maxObjectBytes, len(data)))
 	}
 	at.Version, at.Data = version, data

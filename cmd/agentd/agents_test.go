@@ -55,7 +55,7 @@ func TestAgentsCommands(t *testing.T) {
 	}
 	hash, _ := list[1]["contentHash"].(string)
 	contains(t, s.says(true, "agents", "show", "greeter@"+hash[:8]), "version        1", "hash           "+hash, `"instruction": "Greet people`)
-	contains(t, s.says(true, "agents", "list"), "AGENT", "greeter", hash[:0]+"local", "active")
+	contains(t, s.says(true, "agents", "list"), "AGENT", "greeter", "local", "active")
 
 	for ref, says := range map[string]string{"greeter": "Warmly", "greeter@1": "Greet people", "greeter@" + hash[:12]: "Greet people"} {
 		s.stdout, s.stderr = nil, nil

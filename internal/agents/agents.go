@@ -141,22 +141,10 @@ func (r *Registry) wouldAdd(
 	ctx context.Context, a ledger.Agent, read int64, _, _ int,
 ) (_ ledger.Agent, made bool, err error) {
 	now, err := r.cfg.Ledger.Agent(ctx, a.Tenant, a.Name, 0, "")
-	isNew := errors.Is(err, ledger.ErrNoAgent)
-	switch {
-	case err != nil && !isNew:
+	if err != nil && !errors.Is(err, ledger.ErrNoAgent) {
 		return a, false, err
-	case !now.Archived.IsZero():
-		return a, false, ledger.ErrAgentArchived
-	case read != ledger.AnyVersion && read != now.Version:
-		return a, false, &ledger.ChangedError{Version: now.Version}
-	case !isNew && now.Hash == a.Hash:
-		return now, false, nil
 	}
-	a.Version, a.First = now.Version+1, now.First
-	if isNew {
-		a.First = a.Created
-	}
-	return a, true, nil
+	return now.Next(a, read)
 }
 
 // Get returns a version of an agent.

@@ -18,6 +18,9 @@ import (
 // exportPage is how many sessions, records or entries one read asks for.
 const exportPage = 200
 
+// agentPage is exportPage for agents, each of which may be as large as a message.
+const agentPage = 16
+
 type sessionInfo = store.Info
 
 // exportLine is a line of an export. Kind says which fields it has.
@@ -167,7 +170,7 @@ func exportShared(ctx context.Context, db *source, p principal.Principal, write 
 
 // exportAgents writes the agents of a tenant in all their versions, or those that a user has made.
 func exportAgents(ctx context.Context, l ledger.Ledger, p principal.Principal, write func(exportLine) error) error {
-	for q := (ledger.AgentQuery{Tenant: p.Tenant, Archived: true, Limit: exportPage}); ; {
+	for q := (ledger.AgentQuery{Tenant: p.Tenant, Archived: true, Limit: agentPage}); ; {
 		names, err := l.Agents(ctx, q)
 		if err != nil {
 			return err
@@ -177,7 +180,7 @@ func exportAgents(ctx context.Context, l ledger.Ledger, p principal.Principal, w
 				return err
 			}
 		}
-		if len(names) < exportPage {
+		if len(names) < agentPage {
 			return nil
 		}
 		q.After = &names[len(names)-1]
@@ -213,7 +216,7 @@ func exportObjects(ctx context.Context, l ledger.Ledger, p principal.Principal, 
 func exportVersions(
 	ctx context.Context, l ledger.Ledger, p principal.Principal, name string, write func(exportLine) error,
 ) error {
-	for q := (ledger.AgentQuery{Tenant: p.Tenant, Name: name, Limit: exportPage}); ; {
+	for q := (ledger.AgentQuery{Tenant: p.Tenant, Name: name, Limit: agentPage}); ; {
 		versions, err := l.Agents(ctx, q)
 		if err != nil {
 			return err
@@ -229,7 +232,7 @@ func exportVersions(
 				return err
 			}
 		}
-		if len(versions) < exportPage {
+		if len(versions) < agentPage {
 			return nil
 		}
 		q.After = &versions[len(versions)-1]

@@ -45,6 +45,25 @@ type Agent struct {
 	First, Archived time.Time
 }
 
+// Next is what follows of an agent when its newest version, the zero Agent for none, is to be what a says: the version
+// to add, or the newest one itself and false if it is so already. read and the errors are those of Agents.AddAgent, which
+// has the bounds.
+func (newest *Agent) Next(a Agent, read int64) (_ Agent, made bool, err error) {
+	switch {
+	case !newest.Archived.IsZero():
+		return Agent{}, false, ErrAgentArchived
+	case read != AnyVersion && read != newest.Version:
+		return Agent{}, false, &ChangedError{Version: newest.Version}
+	case newest.Version > 0 && newest.Hash == a.Hash:
+		return *newest, false, nil
+	}
+	a.Version, a.First, a.Archived = newest.Version+1, newest.First, time.Time{}
+	if a.Version == 1 {
+		a.First = a.Created
+	}
+	return a, true, nil
+}
+
 // AgentQuery selects agents of a tenant.
 type AgentQuery struct {
 	Tenant string

@@ -19,37 +19,28 @@ func (s *store) AddAgent(
 	ctx context.Context, a ledger.Agent, read int64, names, versions int,
 ) (out ledger.Agent, made bool, err error) {
 	err = s.db.Transact(ctx, func(ctx context.Context, c *sql.Conn) error {
-		made = false
 		now, err := agent(ctx, c, version{tenant: a.Tenant, name: a.Name})
-		isNew := errors.Is(err, ledger.ErrNoAgent)
-		switch {
-		case err != nil && !isNew:
+		if err != nil && !errors.Is(err, ledger.ErrNoAgent) {
 			return err
-		case !now.Archived.IsZero():
-			return ledger.ErrAgentArchived
-		case read != ledger.AnyVersion && read != now.Version:
-			return &ledger.ChangedError{Version: now.Version}
-		case !isNew && now.Hash == a.Hash:
-			out = now
-			return nil
+		}
+		if out, made, err = now.Next(a, read); err != nil || !made {
+			return err
+		}
+		switch {
 		case now.Version >= int64(versions):
 			return ledger.ErrTooMany
-		}
-		a.Version, a.First, a.Archived = now.Version+1, now.First, time.Time{}
-		if isNew {
-			a.First = a.Created
-			err = addName(ctx, c, &a, names)
-		} else {
+		case out.Version == 1:
+			err = addName(ctx, c, &out, names)
+		default:
 			_, err = c.ExecContext(ctx, `UPDATE agents SET version = $1 WHERE tenant = $2 AND name = $3`,
-				a.Version, a.Tenant, a.Name)
+				out.Version, a.Tenant, a.Name)
 		}
 		if err != nil {
 			return err
 		}
-		out, made = a, true
 		_, err = c.ExecContext(ctx, `INSERT INTO agent_versions
 			(tenant, name, version, hash, content, maker, created_at) VALUES ($1, $2, $3, $4, $5, $6, $7)`,
-			a.Tenant, a.Name, a.Version, a.Hash, a.Content, a.Maker, nanos(a.Created))
+			a.Tenant, a.Name, out.Version, a.Hash, a.Content, a.Maker, nanos(a.Created))
 		return err
 	})
 	return out, made, within(err, "add agent %q", a.Name)
