@@ -117,10 +117,7 @@ func (c *Client) ApplyAgent(
 	if err := w.visit(req.GetAgent(), nil); err != nil {
 		return nil, false, err
 	}
-	if t := available[loopContinue]; t != nil && w.hasLoop {
-		w.used[loopContinue] = t
-	}
-	req.Tools = protosOf(w.used)
+	req.Tools = w.declared()
 	resp, err := unary(ctx, c, opts, c.sessions.ApplyAgent, req)
 	return registeredOf(resp.GetAgent()), resp.GetCreated(), err
 }

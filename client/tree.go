@@ -66,10 +66,7 @@ func (c *Client) prepare(
 			return nil, nil, err
 		}
 	} else {
-		if t := available[loopContinue]; t != nil && w.hasLoop {
-			w.used[loopContinue] = t
-		}
-		execute.Tools = protosOf(w.used)
+		execute.Tools = w.declared()
 	}
 	maps.Copy(available, w.used)
 	offered := w.used
@@ -181,6 +178,14 @@ func (w *treeWalk) visit(agent *agentdv1.Agent, parents []string) error {
 		}
 	}
 	return nil
+}
+
+// declared returns what the tools declare that a server may ask the tree's clients for.
+func (w *treeWalk) declared() []*agentdv1.Tool {
+	if t := w.available[loopContinue]; t != nil && w.hasLoop {
+		w.used[loopContinue] = t
+	}
+	return protosOf(w.used)
 }
 
 // attach adds the tools of one attachment to an agent of the run.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"iter"
 	"os"
+	"strings"
 
 	"github.com/apzuk3/agentd/client"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -54,33 +55,30 @@ func (c *agentsApplyCmd) Validate() error {
 
 // Run has the daemon keep agents.
 func (c *agentsApplyCmd) Run(p *process) error {
-	var defs []client.AgentDefinition
-	var ends []func()
+	var all []*definition
 	defer func() {
-		for _, end := range ends {
-			end()
+		for _, d := range all {
+			d.pack.close()
 		}
 	}()
 	for _, name := range c.Files {
-		def, done, err := definition(p, name)
+		d, err := readDefinition(p, name)
 		if err != nil {
 			return err
 		}
-		ends = append(ends, done)
+		all = append(all, d)
 		if c.Name != "" {
-			def.Name = c.Name
+			d.Name = c.Name
 		}
-		def.Read, def.Metadata, def.DryRun = c.Version, c.Metadata, c.DryRun
-		defs = append(defs, def)
+		d.Read, d.Metadata, d.DryRun = c.Version, c.Metadata, c.DryRun
 	}
-	return c.talk(p, func(t talk) error {
-		for i := range defs {
-			if err := t.apply(defs[i]); err != nil {
-				return err
-			}
+	for _, d := range all {
+		err := c.talk(p, func(t talk) error { return t.apply(d.AgentDefinition) }, d.pack.client()...)
+		if err != nil {
+			return err
 		}
-		return nil
-	})
+	}
+	return nil
 }
 
 // apply has the daemon keep an agent, and says what has become of it.
@@ -103,25 +101,30 @@ func (t talk) apply(def client.AgentDefinition) error {
 	return t.Done("%s is version %d now", a.Name, a.Version)
 }
 
-// definition reads a file with an agent and the tools that it names. done ends what serves the tools.
-func definition(p *process, name string) (def client.AgentDefinition, done func(), err error) {
+// definition is what a file says an agent is to be, and what serves the tools that it names.
+type definition struct {
+	client.AgentDefinition
+	pack *pack // nil for none
+}
+
+// readDefinition reads a file with an agent. Its caller closes the pack.
+func readDefinition(p *process, name string) (*definition, error) {
 	file, err := agentfile.Read(name)
 	if err != nil {
-		return def, nil, &codedError{code: exitUsage, err: err}
+		return nil, &codedError{code: exitUsage, err: err}
 	}
 	own, err := ownTools(file)
 	if err != nil {
-		return def, nil, err
+		return nil, err
 	}
 	flags := packFlags{NoMemory: true}
 	project, err := flags.project(p, file)
 	if err != nil {
-		return def, nil, err
+		return nil, err
 	}
-	def = client.AgentDefinition{
+	return &definition{client.AgentDefinition{
 		Name: file.Agent.GetName(), Agent: file.Agent, Tools: append(project.pack.sets(), own),
-	}
-	return def, project.pack.close, nil
+	}, project.pack}, nil
 }
 
 type agentsListCmd struct {
@@ -161,9 +164,9 @@ func (f *agentFlag) UnmarshalText(text []byte) error {
 }
 
 // agent reads an agent that the daemon keeps.
-func (t talk) agent(ref agentFlag) (*agentdv1.RegisteredAgent, error) {
+func (t talk) agent(ref client.AgentRef) (*agentdv1.RegisteredAgent, error) {
 	a, err := get(t, func(ctx context.Context) (*client.RegisteredAgent, error) {
-		return t.conn.RegisteredAgent(ctx, client.AgentRef(ref))
+		return t.conn.RegisteredAgent(ctx, ref)
 	})
 	if err != nil {
 		return nil, err
@@ -184,7 +187,7 @@ func (*agentsShowCmd) Help() string {
 // Run shows an agent.
 func (c *agentsShowCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
-		a, err := t.agent(c.Agent)
+		a, err := t.agent(client.AgentRef(c.Agent))
 		if err != nil {
 			return err
 		}
@@ -215,60 +218,71 @@ func (c *agentsDiffCmd) Run(p *process) error {
 	if err != nil {
 		return usage("%w", err)
 	}
-	var other agentFlag
-	var def *client.AgentDefinition
+	from, to := side{name: c.Agent, ref: ref}, side{name: c.Other}
 	switch stat, statErr := os.Stat(c.Other); {
 	case c.Other == "" && ref.Version < 2:
 		return usage("name what to compare with: a file, or another version")
 	case c.Other == "":
-		other = agentFlag{Name: ref.Name, Version: ref.Version - 1}
+		before := client.AgentRef{Name: ref.Name, Version: ref.Version - 1}
+		from, to = side{name: "the version before", ref: before}, from
 	case statErr == nil && !stat.IsDir():
-		d, done, err := definition(p, c.Other)
-		if err != nil {
+		if to.file, err = readDefinition(p, c.Other); err != nil {
 			return err
 		}
-		defer done()
-		d.Name, d.DryRun = ref.Name, true
-		def = &d
+		defer to.file.pack.close()
+		to.file.Name, _, _ = strings.Cut(ref.Name, "@")
+		to.file.DryRun = true
 	default:
-		if err := other.UnmarshalText([]byte(c.Other)); err != nil {
+		if to.ref, err = cli.ReadAgentRef(c.Other); err != nil {
 			return usage("%w, or the name of a file", err)
 		}
 	}
 	differs := false
 	err = c.talk(p, func(t talk) error {
-		a, err := t.agent(agentFlag(ref))
+		a, err := from.read(t)
 		if err != nil {
 			return err
 		}
-		b := new(agentdv1.RegisteredAgent)
-		if def == nil {
-			b, err = t.agent(other)
-		} else {
-			var made *client.RegisteredAgent
-			made, err = get(t, func(ctx context.Context) (a *client.RegisteredAgent, err error) {
-				a, _, err = t.conn.ApplyAgent(ctx, *def)
-				return a, err
-			})
-			if err == nil {
-				b = made.Proto()
-			}
-		}
+		b, err := to.read(t)
 		if err != nil {
 			return err
 		}
-		nameB := c.Other
-		if c.Other == "" { // the version before is the old one
-			a, b, nameB = b, a, c.Agent
-			c.Agent = "the version before"
-		}
-		differs, err = t.AgentDiff(a, b, c.Agent, nameB)
+		differs, err = t.AgentDiff(a, b, from.name, to.name)
 		return err
-	})
+	}, to.options()...)
 	if err == nil && differs {
 		return &codedError{code: exitError}
 	}
 	return err
+}
+
+// side is one of two things that are compared: an agent that the daemon keeps, or what it would keep of a file.
+type side struct {
+	name string
+	ref  client.AgentRef
+	file *definition
+}
+
+// options are those of the client that reads it.
+func (s *side) options() []client.Option {
+	if s.file == nil {
+		return nil
+	}
+	return s.file.pack.client()
+}
+
+func (s *side) read(t talk) (*agentdv1.RegisteredAgent, error) {
+	if s.file == nil {
+		return t.agent(s.ref)
+	}
+	a, err := get(t, func(ctx context.Context) (*client.RegisteredAgent, error) {
+		a, _, err := t.conn.ApplyAgent(ctx, s.file.AgentDefinition)
+		return a, err
+	})
+	if err != nil {
+		return nil, err
+	}
+	return a.Proto(), nil
 }
 
 type agentsArchiveCmd struct {

@@ -55,6 +55,7 @@ func TestAgentsCommands(t *testing.T) {
 	}
 	hash, _ := list[1]["contentHash"].(string)
 	contains(t, s.says(true, "agents", "show", "greeter@"+hash[:8]), "version        1", "hash           "+hash, `"instruction": "Greet people`)
+	contains(t, differs("greeter@"+hash[:8], warm), `+      "instruction": "Warmly greet`)
 	contains(t, s.says(true, "agents", "list"), "AGENT", "greeter", "local", "active")
 
 	for ref, says := range map[string]string{"greeter": "Warmly", "greeter@1": "Greet people", "greeter@" + hash[:12]: "Greet people"} {

@@ -106,8 +106,8 @@ type talk struct {
 }
 
 // talk has f talk to the daemon.
-func (d *daemonFlags) talk(p *process, f func(talk) error) error {
-	conn, err := cli.Dial(d.URL, d.options(p)...)
+func (d *daemonFlags) talk(p *process, f func(talk) error, opts ...client.Option) error {
+	conn, err := cli.Dial(d.URL, append(d.options(p), opts...)...)
 	if err != nil {
 		return usage("--url: %w", err)
 	}

@@ -218,6 +218,17 @@ func TestAttachedServers(t *testing.T) {
 		t.Fatalf("%v: %s", err, out)
 	}
 	contains(t, string(out), "Told: HELLO")
+
+	// The daemon keeps what the servers declare.
+	for _, step := range [][2]string{
+		{"apply coder.yaml", `"created":true`}, {"show coder", `"name":"words_shout"`}, {"diff coder coder.yaml", ""},
+	} {
+		out, err := c.command(append([]string{"agents"}, strings.Fields(step[0])...)...).CombinedOutput()
+		if err != nil {
+			t.Fatalf("%s: %v: %s", step[0], err, out)
+		}
+		contains(t, string(out), step[1])
+	}
 }
 
 // TestProjectSettings: max_steps bounds the model calls of a turn, unless the command line does, and plan_mode has models told.
