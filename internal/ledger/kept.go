@@ -46,8 +46,8 @@ type Agent struct {
 }
 
 // Next is what follows of an agent when its newest version, the zero Agent for none, is to be what a says: the version
-// to add, or the newest one itself and false if it is so already. read and the errors are those of Agents.AddAgent, which
-// has the bounds.
+// to add, or the newest one itself and false if it is so already. read and the errors are those of Agents.AddAgent,
+// which has the bounds.
 func (newest *Agent) Next(a Agent, read int64) (_ Agent, made bool, err error) {
 	switch {
 	case !newest.Archived.IsZero():
