@@ -31,6 +31,7 @@ type Manager struct {
 	lists  *index.Lists
 	store  *storage.Store
 	runner Runner
+	agent  keptAgent
 	log    *slog.Logger
 	turns  sync.WaitGroup // the goroutines that run turns
 	room   chan struct{}  // holds one signal: there is room for another turn
@@ -63,6 +64,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	cfg.Limits = cfg.Limits.WithDefaults()
 	m := &Manager{
 		runner:    cfg.Runner,
+		agent:     cfg.Agent,
 		log:       cfg.Logger,
 		probation: probation.New[*live.Session](cfg.Limits.QuarantineAfter),
 		sessions:  newTable(cfg.Limits),
@@ -239,11 +241,9 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	if _, err = s.NameTurn(ctx, req.TurnID); err != nil {
 		return nil, err // before the request changes anything
 	}
-	spec := &record.Spec{Agent: req.Agent, Tools: req.Tools}
-	if req.Agent == nil {
-		if spec, err = s.RepeatSpec(); err != nil {
-			return nil, err
-		}
+	spec, err := m.specOf(ctx, s, &req)
+	if err != nil {
+		return nil, err
 	}
 	agent, warnings := shared.PermittedTree(req.by, spec.Agent)
 	spec.Agent, req.warnings = agent, shared.AddWarnings(req.warnings, warnings...)
