@@ -68,6 +68,14 @@ func (f *face) failureOf(err error) *failure {
 	return &failure{status: statusOf(status, e), message: e.GetMessage(), retry: e.GetRetryAfter().AsDuration()}
 }
 
+// failureIf is failureOf, nil for no error.
+func (f *face) failureIf(err error) *failure {
+	if err == nil {
+		return nil
+	}
+	return f.failureOf(err)
+}
+
 // isCode reports whether an error of SessionService has a code.
 func (f *face) isCode(err error, code agentdv1.ErrorCode) bool {
 	if _, own := errors.AsType[*failure](err); own || err == nil {
