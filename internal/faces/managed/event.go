@@ -99,10 +99,8 @@ func seqOf(id string) (seq int64, ok bool) {
 // messageID names a message of an agent. retracted is the seq of the last retract of the turn before it, 0 for none:
 // what is said once more has another id.
 func messageID(id string, retracted int64) string {
-	if retracted > 0 {
-		return fmt.Sprintf("%sm%s.%x", idPrefix, id, retracted)
-	}
-	return idPrefix + "m" + id
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", id, retracted))
+	return idPrefix + "m" + hex.EncodeToString(sum[:12])
 }
 
 func promptID(turnID string) string { return idPrefix + "u" + turnID }

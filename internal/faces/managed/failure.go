@@ -55,6 +55,8 @@ func statusOf(status int, e *agentdv1.RunResponse_ErrorResponse) int {
 		return statusOverloaded
 	case e.GetCode() == agentdv1.ErrorCode_ERROR_CODE_LIMIT_EXCEEDED:
 		return http.StatusTooManyRequests
+	case e.GetCode() == agentdv1.ErrorCode_ERROR_CODE_SESSION_BUSY: // as many messages wait as may
+		return http.StatusTooManyRequests
 	}
 	return status
 }
