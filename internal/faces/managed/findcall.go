@@ -12,7 +12,7 @@ const maxSearched = 256
 // find returns the call of an event, as it is now; nil if the id is none of a call of the session.
 func (p *posting) find(ctx context.Context, eventID string) (*openCall, error) {
 	seq, ok := seqOf(eventID)
-	if !ok {
+	if !ok || seq > p.session.GetLastSeq() {
 		return nil, nil
 	}
 	if c := p.open[eventID]; c != nil {

@@ -103,7 +103,7 @@ func (q *sessionQuery) narrow() {
 	if q.after == nil {
 		return
 	}
-	at, next := timestamppb.New(q.after.Created), timestamppb.New(q.after.Created.Add(1))
+	at, next := timestamppb.New(q.after.Created), timestamppb.New(q.after.Created.Add(tick))
 	if q.rising && (q.req.GetCreatedSince() == nil || q.req.GetCreatedSince().AsTime().Before(at.AsTime())) {
 		q.req.CreatedSince = at
 	}

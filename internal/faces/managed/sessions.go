@@ -408,14 +408,17 @@ func (f *face) activeSeconds(ctx context.Context, s *agentdv1.Session) (sum floa
 	return sum, err
 }
 
-// sinceBefore is a span as lists of sessions take it: the end is behind the last time.
+// tick is more than the least part of a time that a store keeps.
+const tick = time.Microsecond
+
+// sinceBefore is a span as lists of sessions take it, or a little longer.
 func (s span) sinceBefore() (since, before *timestamppb.Timestamp) {
 	from, to := s.gte, s.lt
 	if !s.gt.IsZero() && !s.gt.Before(from) {
-		from = s.gt.Add(1)
+		from = s.gt
 	}
 	if !s.lte.IsZero() && (to.IsZero() || s.lte.Before(to)) {
-		to = s.lte.Add(1)
+		to = s.lte.Add(tick)
 	}
 	if !from.IsZero() {
 		since = timestamppb.New(from)
