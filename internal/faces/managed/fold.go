@@ -192,7 +192,16 @@ func (f *fold) agentStarted(s *agentdv1.AgentStarted) {
 	}
 	a := &agent{path: s.GetAgentPath(), works: true}
 	f.agents = append(f.agents, a)
+	f.wake() // beside agents that wait
 	f.spanStart(a)
+}
+
+// wake says that the session runs again, if it was idle.
+func (f *fold) wake() {
+	if f.idle {
+		f.idle = false
+		f.put(slotRunning, "session.status_running", nil)
+	}
 }
 
 func (f *fold) agentEnded(path []string) {

@@ -121,10 +121,7 @@ func (f *fold) settle(c *call) {
 		return
 	}
 	a.works = true
-	if f.idle {
-		f.idle = false
-		f.put(slotRunning, "session.status_running", nil)
-	}
+	f.wake()
 	f.spanStart(a)
 }
 
