@@ -7,6 +7,7 @@ import (
 	"io"
 	"log/slog"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -241,6 +242,16 @@ func kinds(events []object) (out []string) {
 	return out
 }
 
+// lastStatus is the last event that says what a session does.
+func lastStatus(events []object) object {
+	for _, e := range slices.Backward(events) {
+		if strings.HasPrefix(e.text("type"), "session.status_") {
+			return e
+		}
+	}
+	return nil
+}
+
 // untilIdle waits until a session is idle, with a stop reason of its last such event.
 func (d *desk) untilIdle(session, why string) (events []object) {
 	d.t.Helper()
@@ -254,7 +265,7 @@ func (d *desk) untilIdle(session, why string) (events []object) {
 		}
 		if now := d.must("GET", "/v1/sessions/"+session, nil); now.text("status") == "idle" {
 			all := d.events(session)
-			if last := all[len(all)-1]; last.text("id") == f.data.text("id") {
+			if lastStatus(all).text("id") == f.data.text("id") {
 				return all
 			}
 		}
