@@ -35,6 +35,7 @@ type sessionsCreateCmd struct {
 
 	ID       string       `noenv:"" placeholder:"ID" help:"${sessions_create_id}"`
 	Metadata metadataFlag `noenv:"" placeholder:"JSON" help:"${sessions_create_metadata}"`
+	Agent    agentFlag    `noenv:"" placeholder:"AGENT" help:"${sessions_create_agent}"`
 }
 
 // Help is shown below the flags.
@@ -51,7 +52,7 @@ func (c *sessionsCreateCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
 		info := client.NewSessionInfo{
 			Labels: c.Label, ClientRef: c.Ref, Budget: c.Budget.of(), DropToolPayloads: c.DropToolPayloads,
-			ID: c.ID, Metadata: c.Metadata,
+			ID: c.ID, Metadata: c.Metadata, Agent: client.AgentRef(c.Agent),
 		}
 		return t.session(func(ctx context.Context) (*client.SessionInfo, error) {
 			return t.conn.CreateSession(ctx, info)

@@ -108,7 +108,11 @@ func (r *Registry) Apply(
 	if req.Version != nil {
 		read = req.GetVersion()
 	}
-	a, made, err := r.cfg.Ledger.AddAgent(ctx, ledger.Agent{
+	add := r.cfg.Ledger.AddAgent
+	if req.GetDryRun() {
+		add = r.wouldAdd
+	}
+	a, made, err := add(ctx, ledger.Agent{
 		Tenant: by.Tenant, Name: req.GetName(), Hash: hex.EncodeToString(sum[:]), Content: text,
 		Maker: by.ID, Created: r.cfg.Now().UTC().Truncate(timesKept),
 	}, read, maxNames, maxVersions)
@@ -127,6 +131,29 @@ func (r *Registry) Apply(
 	}
 	out, err := told(&a)
 	return out, made, err
+}
+
+// wouldAdd is AddAgent of the ledger without a change.
+func (r *Registry) wouldAdd(
+	ctx context.Context, a ledger.Agent, read int64, _, _ int,
+) (_ ledger.Agent, made bool, err error) {
+	now, err := r.cfg.Ledger.Agent(ctx, a.Tenant, a.Name, 0, "")
+	isNew := errors.Is(err, ledger.ErrNoAgent)
+	switch {
+	case err != nil && !isNew:
+		return a, false, err
+	case !now.Archived.IsZero():
+		return a, false, ledger.ErrAgentArchived
+	case read != ledger.AnyVersion && read != now.Version:
+		return a, false, &ledger.ChangedError{Version: now.Version}
+	case !isNew && now.Hash == a.Hash:
+		return now, false, nil
+	}
+	a.Version, a.First = now.Version+1, now.First
+	if isNew {
+		a.First = a.Created
+	}
+	return a, true, nil
 }
 
 // Get returns a version of an agent.

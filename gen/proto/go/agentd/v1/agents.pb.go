@@ -26,8 +26,8 @@ const (
 	_ = protoimpl.EnforceVersion(protoimpl.MaxVersion - 20)
 )
 
-// RegisteredAgent is one version of an agent tree that the server keeps. A version
-// never changes.
+// RegisteredAgent is one version of an agent tree that the server keeps. What a version
+// says never changes.
 type RegisteredAgent struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// What it is called; unique in the tenant.
@@ -171,7 +171,9 @@ type ApplyAgentRequest struct {
 	// The version that the caller has read, 0 if there must be none of this name yet;
 	// another one is ERROR_CODE_CONFLICT, also if the content is what is asked for. Left
 	// out: any.
-	Version       *int64 `protobuf:"varint,5,opt,name=version,proto3,oneof" json:"version,omitempty"`
+	Version *int64 `protobuf:"varint,5,opt,name=version,proto3,oneof" json:"version,omitempty"`
+	// Only says what would become of the request: nothing is kept.
+	DryRun        bool `protobuf:"varint,6,opt,name=dry_run,json=dryRun,proto3" json:"dry_run,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -241,12 +243,19 @@ func (x *ApplyAgentRequest) GetVersion() int64 {
 	return 0
 }
 
+func (x *ApplyAgentRequest) GetDryRun() bool {
+	if x != nil {
+		return x.DryRun
+	}
+	return false
+}
+
 // ApplyAgentResponse holds what the agent is now.
 type ApplyAgentResponse struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
 	// Its newest version: what the request says.
 	Agent *RegisteredAgent `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
-	// Whether the request has made it. False: it was so before.
+	// Whether the request has made it, or would with dry_run. False: it was so before.
 	Created       bool `protobuf:"varint,2,opt,name=created,proto3" json:"created,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -711,14 +720,15 @@ const file_agentd_v1_agents_proto_rawDesc = "" +
 	"createTime\x12F\n" +
 	"\x11first_create_time\x18\t \x01(\v2\x1a.google.protobuf.TimestampR\x0ffirstCreateTime\x12=\n" +
 	"\farchive_time\x18\n" +
-	" \x01(\v2\x1a.google.protobuf.TimestampR\varchiveTime\"\xfe\x01\n" +
+	" \x01(\v2\x1a.google.protobuf.TimestampR\varchiveTime\"\x97\x02\n" +
 	"\x11ApplyAgentRequest\x12\x1e\n" +
 	"\x04name\x18\x01 \x01(\tB\n" +
 	"\xbaH\ar\x05\x10\x01\x18\x80\x01R\x04name\x12.\n" +
 	"\x05agent\x18\x02 \x01(\v2\x10.agentd.v1.AgentB\x06\xbaH\x03\xc8\x01\x01R\x05agent\x120\n" +
 	"\x05tools\x18\x03 \x03(\v2\x0f.agentd.v1.ToolB\t\xbaH\x06\x92\x01\x03\x10\x80\x04R\x05tools\x123\n" +
 	"\bmetadata\x18\x04 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x12&\n" +
-	"\aversion\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\aversion\x88\x01\x01B\n" +
+	"\aversion\x18\x05 \x01(\x03B\a\xbaH\x04\"\x02(\x00H\x00R\aversion\x88\x01\x01\x12\x17\n" +
+	"\adry_run\x18\x06 \x01(\bR\x06dryRunB\n" +
 	"\n" +
 	"\b_version\"`\n" +
 	"\x12ApplyAgentResponse\x120\n" +

@@ -16,11 +16,11 @@ import type { JsonObject, Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/agents.proto.
  */
 export const file_agentd_v1_agents: GenFile = /*@__PURE__*/
-  fileDesc("ChZhZ2VudGQvdjEvYWdlbnRzLnByb3RvEglhZ2VudGQudjEi4AIKD1JlZ2lzdGVyZWRBZ2VudBIMCgRuYW1lGAEgASgJEg8KB3ZlcnNpb24YAiABKAMSFAoMY29udGVudF9oYXNoGAMgASgJEh8KBWFnZW50GAQgASgLMhAuYWdlbnRkLnYxLkFnZW50Eh4KBXRvb2xzGAUgAygLMg8uYWdlbnRkLnYxLlRvb2wSKQoIbWV0YWRhdGEYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCmNyZWF0ZWRfYnkYByABKAkSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEWZpcnN0X2NyZWF0ZV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxhcmNoaXZlX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIq8BChFBcHBseUFnZW50UmVxdWVzdBIMCgRuYW1lGAEgASgJEh8KBWFnZW50GAIgASgLMhAuYWdlbnRkLnYxLkFnZW50Eh4KBXRvb2xzGAMgAygLMg8uYWdlbnRkLnYxLlRvb2wSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhQKB3ZlcnNpb24YBSABKANIAIgBAUIKCghfdmVyc2lvbiJQChJBcHBseUFnZW50UmVzcG9uc2USKQoFYWdlbnQYASABKAsyGi5hZ2VudGQudjEuUmVnaXN0ZXJlZEFnZW50Eg8KB2NyZWF0ZWQYAiABKAgiOQoPR2V0QWdlbnRSZXF1ZXN0EiYKCWFnZW50X3JlZhgBIAEoCzITLmFnZW50ZC52MS5BZ2VudFJlZiI9ChBHZXRBZ2VudFJlc3BvbnNlEikKBWFnZW50GAEgASgLMhouYWdlbnRkLnYxLlJlZ2lzdGVyZWRBZ2VudCJaChFMaXN0QWdlbnRzUmVxdWVzdBIRCglwYWdlX3NpemUYASABKAUSEgoKcGFnZV90b2tlbhgCIAEoCRIMCgRuYW1lGAMgASgJEhAKCGFyY2hpdmVkGAQgASgIIlkKEkxpc3RBZ2VudHNSZXNwb25zZRIqCgZhZ2VudHMYASADKAsyGi5hZ2VudGQudjEuUmVnaXN0ZXJlZEFnZW50EhcKD25leHRfcGFnZV90b2tlbhgCIAEoCSIjChNBcmNoaXZlQWdlbnRSZXF1ZXN0EgwKBG5hbWUYASABKAkiQQoUQXJjaGl2ZUFnZW50UmVzcG9uc2USKQoFYWdlbnQYASABKAsyGi5hZ2VudGQudjEuUmVnaXN0ZXJlZEFnZW50IiIKEkRlbGV0ZUFnZW50UmVxdWVzdBIMCgRuYW1lGAEgASgJIhUKE0RlbGV0ZUFnZW50UmVzcG9uc2VCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_agentd_v1_types, file_google_protobuf_struct, file_google_protobuf_timestamp]);
+  fileDesc("ChZhZ2VudGQvdjEvYWdlbnRzLnByb3RvEglhZ2VudGQudjEi4AIKD1JlZ2lzdGVyZWRBZ2VudBIMCgRuYW1lGAEgASgJEg8KB3ZlcnNpb24YAiABKAMSFAoMY29udGVudF9oYXNoGAMgASgJEh8KBWFnZW50GAQgASgLMhAuYWdlbnRkLnYxLkFnZW50Eh4KBXRvb2xzGAUgAygLMg8uYWdlbnRkLnYxLlRvb2wSKQoIbWV0YWRhdGEYBiABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhIKCmNyZWF0ZWRfYnkYByABKAkSLwoLY3JlYXRlX3RpbWUYCCABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wEjUKEWZpcnN0X2NyZWF0ZV90aW1lGAkgASgLMhouZ29vZ2xlLnByb3RvYnVmLlRpbWVzdGFtcBIwCgxhcmNoaXZlX3RpbWUYCiABKAsyGi5nb29nbGUucHJvdG9idWYuVGltZXN0YW1wIsABChFBcHBseUFnZW50UmVxdWVzdBIMCgRuYW1lGAEgASgJEh8KBWFnZW50GAIgASgLMhAuYWdlbnRkLnYxLkFnZW50Eh4KBXRvb2xzGAMgAygLMg8uYWdlbnRkLnYxLlRvb2wSKQoIbWV0YWRhdGEYBCABKAsyFy5nb29nbGUucHJvdG9idWYuU3RydWN0EhQKB3ZlcnNpb24YBSABKANIAIgBARIPCgdkcnlfcnVuGAYgASgIQgoKCF92ZXJzaW9uIlAKEkFwcGx5QWdlbnRSZXNwb25zZRIpCgVhZ2VudBgBIAEoCzIaLmFnZW50ZC52MS5SZWdpc3RlcmVkQWdlbnQSDwoHY3JlYXRlZBgCIAEoCCI5Cg9HZXRBZ2VudFJlcXVlc3QSJgoJYWdlbnRfcmVmGAEgASgLMhMuYWdlbnRkLnYxLkFnZW50UmVmIj0KEEdldEFnZW50UmVzcG9uc2USKQoFYWdlbnQYASABKAsyGi5hZ2VudGQudjEuUmVnaXN0ZXJlZEFnZW50IloKEUxpc3RBZ2VudHNSZXF1ZXN0EhEKCXBhZ2Vfc2l6ZRgBIAEoBRISCgpwYWdlX3Rva2VuGAIgASgJEgwKBG5hbWUYAyABKAkSEAoIYXJjaGl2ZWQYBCABKAgiWQoSTGlzdEFnZW50c1Jlc3BvbnNlEioKBmFnZW50cxgBIAMoCzIaLmFnZW50ZC52MS5SZWdpc3RlcmVkQWdlbnQSFwoPbmV4dF9wYWdlX3Rva2VuGAIgASgJIiMKE0FyY2hpdmVBZ2VudFJlcXVlc3QSDAoEbmFtZRgBIAEoCSJBChRBcmNoaXZlQWdlbnRSZXNwb25zZRIpCgVhZ2VudBgBIAEoCzIaLmFnZW50ZC52MS5SZWdpc3RlcmVkQWdlbnQiIgoSRGVsZXRlQWdlbnRSZXF1ZXN0EgwKBG5hbWUYASABKAkiFQoTRGVsZXRlQWdlbnRSZXNwb25zZUI6WjhnaXRodWIuY29tL2FwenVrMy9hZ2VudGQvZ2VuL3Byb3RvL2dvL2FnZW50ZC92MTthZ2VudGR2MWIGcHJvdG8z", [file_agentd_v1_types, file_google_protobuf_struct, file_google_protobuf_timestamp]);
 
 /**
- * RegisteredAgent is one version of an agent tree that the server keeps. A version
- * never changes.
+ * RegisteredAgent is one version of an agent tree that the server keeps. What a version
+ * says never changes.
  *
  * @generated from message agentd.v1.RegisteredAgent
  */
@@ -98,8 +98,8 @@ export type RegisteredAgent = Message<"agentd.v1.RegisteredAgent"> & {
 };
 
 /**
- * RegisteredAgent is one version of an agent tree that the server keeps. A version
- * never changes.
+ * RegisteredAgent is one version of an agent tree that the server keeps. What a version
+ * says never changes.
  *
  * @generated from message agentd.v1.RegisteredAgent
  */
@@ -227,6 +227,13 @@ export type ApplyAgentRequest = Message<"agentd.v1.ApplyAgentRequest"> & {
    * @generated from field: optional int64 version = 5;
    */
   version?: bigint | undefined;
+
+  /**
+   * Only says what would become of the request: nothing is kept.
+   *
+   * @generated from field: bool dry_run = 6;
+   */
+  dryRun: boolean;
 };
 
 /**
@@ -273,6 +280,13 @@ export type ApplyAgentRequestJson = {
    * @generated from field: optional int64 version = 5;
    */
   version?: string;
+
+  /**
+   * Only says what would become of the request: nothing is kept.
+   *
+   * @generated from field: bool dry_run = 6;
+   */
+  dryRun?: boolean;
 };
 
 /**
@@ -296,7 +310,7 @@ export type ApplyAgentResponse = Message<"agentd.v1.ApplyAgentResponse"> & {
   agent?: RegisteredAgent | undefined;
 
   /**
-   * Whether the request has made it. False: it was so before.
+   * Whether the request has made it, or would with dry_run. False: it was so before.
    *
    * @generated from field: bool created = 2;
    */
@@ -317,7 +331,7 @@ export type ApplyAgentResponseJson = {
   agent?: RegisteredAgentJson;
 
   /**
-   * Whether the request has made it. False: it was so before.
+   * Whether the request has made it, or would with dry_run. False: it was so before.
    *
    * @generated from field: bool created = 2;
    */
