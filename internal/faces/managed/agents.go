@@ -92,7 +92,7 @@ func (d *definition) read(in *input) {
 	if in.has("multiagent") {
 		d.roster = readRoster(in)
 	}
-	d.metadata = in.metadata("metadata", d.metadata)
+	d.metadata = in.metadata(d.metadata)
 	in.unsupported("mcp_servers", "skills")
 }
 
@@ -222,7 +222,8 @@ func (f *face) createAgent(r *http.Request) (any, error) {
 			return agentObjectOf(got), nil
 		}
 	}
-	return nil, badf("there are %d agents that were made of the same and have changed since: update one of them", maxTries)
+	return nil, badf("there are %d agents that were made of the same and have changed since: update one of them",
+		maxTries)
 }
 
 // agent returns a version of an agent, 0 for the newest.
@@ -238,7 +239,7 @@ func (f *face) agent(ctx context.Context, id string, version int64) (*agentdv1.R
 
 func (f *face) getAgent(r *http.Request) (any, error) {
 	q := queryOf(r)
-	version := q.number("version", 1, 1<<53, 0)
+	version := q.number("version", 1<<53, 0)
 	if err := q.done(); err != nil {
 		return nil, err
 	}
@@ -304,7 +305,7 @@ func (f *face) archiveAgent(r *http.Request) (any, error) {
 func (f *face) listAgents(r *http.Request) (any, error) {
 	q := queryOf(r)
 	req := &agentdv1.ListAgentsRequest{
-		PageSize: int32(q.number("limit", 1, maxAgentPage, agentPage)), PageToken: q.text("page"),
+		PageSize: int32(q.number("limit", maxAgentPage, agentPage)), PageToken: q.text("page"),
 		Archived: q.flag("include_archived"),
 	}
 	within := q.created("gte", "lte")
@@ -320,7 +321,7 @@ func (f *face) listAgents(r *http.Request) (any, error) {
 func (f *face) listVersions(r *http.Request) (any, error) {
 	q := queryOf(r)
 	req := &agentdv1.ListAgentsRequest{
-		PageSize: int32(q.number("limit", 1, maxAgentPage, agentPage)), PageToken: q.text("page"),
+		PageSize: int32(q.number("limit", maxAgentPage, agentPage)), PageToken: q.text("page"),
 		Archived: true, Name: r.PathValue("id"),
 	}
 	if err := q.done(); err != nil {

@@ -1,6 +1,7 @@
 package managed_test
 
 import (
+	"maps"
 	"net/http"
 	"strings"
 	"testing"
@@ -23,10 +24,7 @@ func TestBadInput(t *testing.T) {
 	post := func(events ...object) object { return object{"events": events} }
 	result := object{"type": "user.custom_tool_result", "custom_tool_use_id": use, "content": []object{{"type": "text", "text": "hi"}}}
 	with := func(o object, name string, v any) object {
-		out := object{}
-		for k, v := range o {
-			out[k] = v
-		}
+		out := maps.Clone(o)
 		out[name] = v
 		return out
 	}

@@ -54,7 +54,7 @@ func (e *storedEnvironment) read(in *input) {
 		in.object("config").one("type", "cloud")
 		e.Config = compact(raw)
 	}
-	e.Metadata = in.metadata("metadata", e.Metadata)
+	e.Metadata = in.metadata(e.Metadata)
 	in.unsupported("scope")
 }
 
@@ -170,7 +170,7 @@ func (f *face) deleteEnvironment(r *http.Request) (any, error) {
 
 func (f *face) listEnvironments(r *http.Request) (any, error) {
 	q := queryOf(r)
-	limit := int(q.number("limit", 1, maxEnvironmentPage, agentPage))
+	limit := int(q.number("limit", maxEnvironmentPage, agentPage))
 	after, archived := q.text("page"), q.flag("include_archived")
 	if err := q.done(); err != nil {
 		return nil, err

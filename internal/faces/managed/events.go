@@ -42,7 +42,7 @@ func (f *face) readEventQuery(r *http.Request) (*eventQuery, error) {
 	out := &eventQuery{
 		sessionID: r.PathValue("id"), thread: r.PathValue("thread"), within: q.created("gt", "gte", "lt", "lte"),
 		types:  q.all("types", func(s string) bool { return s != "" }, "the type of an event"),
-		limit:  int(q.number("limit", 1, maxEventPage, maxEventPage)),
+		limit:  int(q.number("limit", maxEventPage, maxEventPage)),
 		rising: q.one("order", "asc", "desc") == "asc",
 	}
 	page := q.text("page")

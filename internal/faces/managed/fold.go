@@ -80,7 +80,8 @@ func (f *fold) add(e *agentdv1.RunResponse) []*event {
 	case *agentdv1.RunResponse_Execute:
 		f.begin(e)
 	case *agentdv1.RunResponse_TurnQueued:
-		f.put(slotSelf, "user.message", nil, field{"content", contentOf(r.TurnQueued.GetUserPrompt(), r.TurnQueued.GetUserParts())})
+		f.put(slotSelf, "user.message", nil,
+			field{"content", contentOf(r.TurnQueued.GetUserPrompt(), r.TurnQueued.GetUserParts())})
 		f.last().id, f.last().queued = promptID(e.GetTurnId()), true
 	case *agentdv1.RunResponse_MessageInjected:
 		f.put(slotSelf, "user.message", nil,
@@ -132,9 +133,10 @@ func (f *fold) add(e *agentdv1.RunResponse) []*event {
 
 // endsTurn reports whether an event is one of those with which a turn ends.
 func endsTurn(e *agentdv1.RunResponse) bool {
+	in := e.GetInteractionResolved().GetInteraction()
 	return e.GetToolCallCanceled() != nil || e.GetAgentEnded() != nil || e.GetError() != nil || e.GetEnd() != nil ||
 		e.GetOutputChunk() != nil && e.GetOutputChunk().GetContent() == "" ||
-		e.GetInteractionResolved().GetInteraction().GetStatus() == agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED
+		in.GetStatus() == agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED
 }
 
 // put adds an event with an id made of the seq and a slot.
@@ -250,7 +252,8 @@ func (f *fold) retried(r *agentdv1.ModelCallRetried) {
 	if a := f.agent(r.GetAgentPath()); a != nil {
 		a.retrying = true
 	}
-	f.put(slotError, "session.error", r.GetAgentPath(), field{"error", turnErrorOf(r.GetCode(), r.GetMessage(), "retrying")})
+	f.put(slotError, "session.error", r.GetAgentPath(),
+		field{"error", turnErrorOf(r.GetCode(), r.GetMessage(), "retrying")})
 }
 
 func (f *fold) chunk(c *agentdv1.RunResponse_OutputChunk) {

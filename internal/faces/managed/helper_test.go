@@ -16,7 +16,6 @@ import (
 	"github.com/anthropics/anthropic-sdk-go"
 	"github.com/anthropics/anthropic-sdk-go/option"
 
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/faces/managed"
@@ -352,5 +351,3 @@ func call[Q, P any](t *testing.T, do func(context.Context, *connect.Request[Q]) 
 	}
 	return resp.Msg
 }
-
-var _ = agentdv1.File_agentd_v1_agents_proto

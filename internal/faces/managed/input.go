@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"slices"
 	"strings"
@@ -225,13 +226,12 @@ const (
 	maxMetadataValue = 512
 )
 
-// metadata applies a field of strings to what there was: null removes a key. Of one that is left out it returns what
-// there was; null removes all. The result is never nil.
-func (in *input) metadata(name string, before map[string]string) map[string]string {
+// metadata applies the field of that name to what there was: null removes a key. Of one that is left out it returns
+// what there was; null removes all. The result is never nil.
+func (in *input) metadata(before map[string]string) map[string]string {
+	const name = "metadata"
 	out := map[string]string{}
-	for k, v := range before {
-		out[k] = v
-	}
+	maps.Copy(out, before)
 	raw := in.raw(name)
 	switch {
 	case !in.has(name):

@@ -272,7 +272,7 @@ func (p *posting) result(ctx context.Context, e *incoming) (*event, error) {
 		return nil, err
 	}
 	for _, refused := range resp.Msg.GetRefused() {
-		return nil, e.refusef("was refused: %s", refused.GetError().GetMessage())
+		return nil, e.refusef("was refused: %s", strings.ReplaceAll(refused.GetError().GetMessage(), c.id, e.of))
 	}
 	now, err := p.find(ctx, e.of)
 	switch {

@@ -51,14 +51,15 @@ func (q *query) all(name string, known func(string) bool, want string) []string 
 	return all
 }
 
-func (q *query) number(name string, least, most, other int64) int64 {
+// number returns a whole number from 1 on, another one if the parameter is left out.
+func (q *query) number(name string, most, other int64) int64 {
 	text := q.text(name)
 	if text == "" {
 		return other
 	}
 	n, err := strconv.ParseInt(text, 10, 64)
-	if err != nil || n < least || n > most {
-		q.failf("the parameter %s is %.40q, want a whole number from %d to %d", name, text, least, most)
+	if err != nil || n < 1 || n > most {
+		q.failf("the parameter %s is %.40q, want a whole number from 1 to %d", name, text, most)
 	}
 	return n
 }

@@ -67,13 +67,13 @@ func readSessionQuery(r *http.Request) (*sessionQuery, error) {
 	out := &sessionQuery{
 		req: &agentdv1.ListSessionsRequest{Labels: map[string]string{}}, within: q.created("gt", "gte", "lt", "lte"),
 		statuses: q.all("statuses", isSessionStatus, alternatives(sessionStatuses)),
-		limit:    int(q.number("limit", 1, maxSessionPage, agentPage)),
+		limit:    int(q.number("limit", maxSessionPage, agentPage)),
 		rising:   q.one("order", "desc", "asc") == "asc",
 	}
 	if !q.flag("include_archived") {
 		out.req.States = []agentdv1.SessionState{agentdv1.SessionState_SESSION_STATE_ACTIVE}
 	}
-	agent, version := q.text("agent_id"), q.number("agent_version", 1, 1<<53, 0)
+	agent, version := q.text("agent_id"), q.number("agent_version", 1<<53, 0)
 	switch {
 	case agent != "":
 		out.req.Labels[labelAgent] = agent

@@ -129,7 +129,7 @@ func (f *face) createSession(r *http.Request) (any, error) {
 		return nil, err
 	}
 	ctx := r.Context()
-	note := sessionNote{Environment: in.must("environment_id", maxName), Metadata: in.metadata("metadata", nil)}
+	note := sessionNote{Environment: in.must("environment_id", maxName), Metadata: in.metadata(nil)}
 	if !in.absent("title") {
 		title := in.text("title", 1024)
 		note.Title = &title
@@ -143,7 +143,8 @@ func (f *face) createSession(r *http.Request) (any, error) {
 	}
 	for i := range initial {
 		if initial[i].kind != "user.message" {
-			return nil, badf("initial_events[%d].type is %q: a session begins with messages of its user", i, initial[i].kind)
+			return nil, badf("%s.type is %q: a session begins with messages of its user",
+				initial[i].at, initial[i].kind)
 		}
 	}
 	in.unsupported("resources", "vault_ids")
@@ -231,14 +232,15 @@ func (f *face) updateSession(r *http.Request) (any, error) {
 	if err != nil {
 		return nil, err
 	}
-	return f.changeSession(r.Context(), r.PathValue("id"), func(note *sessionNote, req *agentdv1.UpdateSessionRequest) error {
+	id := r.PathValue("id")
+	return f.changeSession(r.Context(), id, func(note *sessionNote, req *agentdv1.UpdateSessionRequest) error {
 		if in.has("title") {
 			title := in.text("title", 1024)
 			if note.Title = &title; in.isNull("title") {
 				note.Title = nil
 			}
 		}
-		note.Metadata = in.metadata("metadata", note.Metadata)
+		note.Metadata = in.metadata(note.Metadata)
 		if budget := in.budget("budget"); in.has("budget") {
 			req.Budget = budget.proto()
 		}
@@ -248,7 +250,8 @@ func (f *face) updateSession(r *http.Request) (any, error) {
 }
 
 func (f *face) archiveSession(r *http.Request) (any, error) {
-	return f.changeSession(r.Context(), r.PathValue("id"), func(note *sessionNote, req *agentdv1.UpdateSessionRequest) error {
+	id := r.PathValue("id")
+	return f.changeSession(r.Context(), id, func(note *sessionNote, req *agentdv1.UpdateSessionRequest) error {
 		if note.Archived == nil {
 			now := time.Now().UTC()
 			note.Archived = &now

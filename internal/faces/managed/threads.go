@@ -178,7 +178,7 @@ func (f *face) getThread(r *http.Request) (any, error) {
 // listThreads lists threads in the order in which they began, which more of them do not change.
 func (f *face) listThreads(r *http.Request) (any, error) {
 	q := queryOf(r)
-	limit := int(q.number("limit", 1, maxEventPage, maxSessionPage))
+	limit := int(q.number("limit", maxEventPage, maxSessionPage))
 	statuses := q.all("statuses", isSessionStatus, alternatives(sessionStatuses))
 	page := q.text("page")
 	if err := q.done(); err != nil {
