@@ -275,6 +275,9 @@ func (p *posting) result(ctx context.Context, e *incoming) (*event, error) {
 		return nil, e.refusef("was refused: %s", strings.ReplaceAll(refused.GetError().GetMessage(), c.id, e.of))
 	}
 	now, err := p.find(ctx, e.of)
+	if seq, _ := seqOf(e.of); err == nil && now != nil && now.settled == nil && !now.over {
+		now, err = p.awaitResult(ctx, c.turn, seq)
+	}
 	switch {
 	case err != nil:
 		return nil, err

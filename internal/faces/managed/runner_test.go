@@ -5,6 +5,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"net/http"
 	"slices"
@@ -433,25 +434,37 @@ func (d *desk) untilIdleAll(session string, turns int) {
 
 // Of many runners on one session each call is answered once: an equal answer is the first one, another one is refused.
 func TestManyRunners(t *testing.T) {
-	d := open(t, daemon.Config{Scripts: map[string]string{"twice": twice}})
-	id := d.session("scripted/twice")
+	for _, equal := range []bool{true, false} {
+		t.Run(fmt.Sprint("equal ", equal), func(t *testing.T) {
+			d := open(t, daemon.Config{Scripts: map[string]string{"twice": twice}})
+			for range 5 {
+				d.manyRunners(d.session("scripted/twice"), equal)
+			}
+		})
+	}
+}
+
+func (d *desk) manyRunners(id string, equal bool) {
+	d.t.Helper()
 	d.post(id, said("go"))
-	var runs atomic.Int64
+	d.untilIdle(id, "requires_action")
+	var runs, posted atomic.Int64
 	var wg sync.WaitGroup
-	var posted atomic.Int64
 	for n := range 4 {
 		wg.Go(func() {
 			greet := greeter(&runs)
-			if n == 3 {
+			if !equal {
 				greet.do = func(context.Context, string) (string, error) { return strconv.Itoa(n), nil }
 			}
 			calls, err := d.run(id, anthropic.SessionToolRunnerOptions{}, greet)
 			if !errors.Is(err, anthropic.ErrIdleTimeout) {
-				t.Errorf("runner %d: %v", n, err)
+				d.t.Errorf("runner %d: %v", n, err)
 			}
 			for _, c := range calls {
 				if c.Posted {
 					posted.Add(1)
+				} else if equal {
+					d.t.Errorf("an equal result was refused: %+v", c)
 				}
 			}
 		})
@@ -464,16 +477,16 @@ func TestManyRunners(t *testing.T) {
 			answered[e.text("custom_tool_use_id")]++
 		}
 	}
-	if len(answered) != 3 || posted.Load() < 3 {
-		t.Errorf("answered %v, %d posted", answered, posted.Load())
+	if len(answered) != 3 || posted.Load() < 3 || !equal && posted.Load() != 3 {
+		d.t.Errorf("answered %v, %d posted", answered, posted.Load())
 	}
 	for use, n := range answered {
 		if n != 1 {
-			t.Errorf("call %s has %d results", use, n)
+			d.t.Errorf("call %s has %d results", use, n)
 		}
 	}
 	if !strings.HasPrefix(lastText(events), "done: ") {
-		t.Errorf("the agent said %q", lastText(events))
+		d.t.Errorf("the agent said %q", lastText(events))
 	}
 }
 
