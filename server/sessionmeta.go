@@ -165,7 +165,7 @@ func sessionOf(s *index.Session) *agentdv1.Session {
 			out.Metadata = nil
 		}
 	}
-	if name, version, ok := index.ReadMadeWith(s.Agent); ok {
+	if name, version, ok := s.MadeWith(); ok {
 		out.AgentRef = &agentdv1.AgentRef{Name: name, Version: version}
 	}
 	if s.Archived {

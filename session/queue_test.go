@@ -386,6 +386,40 @@ func TestQueuedTurnIsNotHeldUpByOneThatWaits(t *testing.T) {
 	})
 }
 
+// A patient one does, also when it comes after the turn was suspended, and over a restart.
+func TestPatientTurnWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), limits.Limits{})
+		f.on(talk)
+		a := f.start(session.Request{Prompt: "ask a"})
+		wa := a.Watch()
+		await(t, wa, isCall)
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: patient})
+		wa.Close()
+		time.Sleep(time.Hour)
+		c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "c", OnBusy: patient})
+		time.Sleep(time.Hour)
+		for _, turn := range []*session.Turn{b, c} {
+			if got, err := f.manager.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || got.Status != index.Pending {
+				t.Errorf("turn %s is %v, %v", turn.ID(), got.Status, err)
+			}
+		}
+		back, err := f.manager.Attach(t.Context(), session.AttachRequest{SessionID: a.SessionID(), TurnID: a.ID()})
+		if err != nil {
+			t.Fatal(err)
+		}
+		wb := b.Watch()
+		wa = back.Watch()
+		answer(t, back, wa)
+		if msgs := follow(t, wa); !end(t, msgs).Completed {
+			t.Errorf("a ended with %v", msgs)
+		}
+		if msgs := follow(t, wb); !end(t, msgs).Completed {
+			t.Errorf("b came as %v", msgs)
+		}
+	})
+}
+
 // A client that has closed its side while its prompt waited cannot give results later.
 func TestQueuedClientThatCannotAnswer(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {

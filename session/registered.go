@@ -3,6 +3,7 @@ package session
 import (
 	"context"
 	"slices"
+	"strconv"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
@@ -38,12 +39,17 @@ func (m *Manager) specOf(ctx context.Context, s *live.Session, req *Request) (*r
 	case info.Agent == "":
 		return nil, err
 	}
-	name, version, ok := index.ReadMadeWith(info.Agent)
-	if !ok { // not reached: MadeWith has written it
+	name, version, ok := (&index.Session{Info: info}).MadeWith()
+	if !ok { // not reached: pinned has written it
 		return nil, fault.Errorf(fault.Internal, "session %q: its agent is %q", s.ID(), info.Agent)
 	}
 	spec, _, err = m.registered(ctx, &agentdv1.AgentRef{Name: name, Version: version}, true)
 	return spec, err
+}
+
+// pinned is store.NewSession.Agent for a version of an agent.
+func pinned(ref *agentdv1.AgentRef) string {
+	return ref.GetName() + "@" + strconv.FormatInt(ref.GetVersion(), 10)
 }
 
 // keptAgent is Config.Agent.

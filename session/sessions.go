@@ -121,7 +121,7 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 		if err != nil {
 			return index.Session{}, err
 		}
-		s.Agent = index.MadeWith(ref.GetName(), ref.GetVersion())
+		s.Agent = pinned(ref)
 	}
 	s.Budget = budget
 	err = m.create(ctx, s, o.names(scope, s.ID, ""), names.ID != "")

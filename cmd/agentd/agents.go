@@ -294,16 +294,20 @@ func (c *agentsArchiveCmd) Run(p *process) error {
 type agentsDeleteCmd struct {
 	daemonFlags `embed:""`
 	Name        string `arg:"" name:"NAME" help:"The agent."`
+	Yes         bool   `noenv:"" help:"Do not ask whether you are sure."`
 }
 
 // Help is shown below the flags.
 func (*agentsDeleteCmd) Help() string {
-	return "Sessions that have run it keep their trees.\n\nExamples:\n\n  agentd agents delete greeter"
+	return "Sessions that have run it keep their trees.\n\nExamples:\n\n  agentd agents delete --yes greeter"
 }
 
 // Run removes an agent.
 func (c *agentsDeleteCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
+		if err := t.confirm(p, c.Yes, "Delete agent %s and all its versions for good?", c.Name); err != nil {
+			return err
+		}
 		_, err := get(t, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, t.conn.DeleteAgent(ctx, c.Name)
 		})

@@ -48,7 +48,9 @@ func (p *Printer) Agents(agents []*agentdv1.RegisteredAgent) error {
 	})
 }
 
-func shortHash(a *agentdv1.RegisteredAgent) string { return a.GetContentHash()[:min(12, len(a.GetContentHash()))] }
+func shortHash(a *agentdv1.RegisteredAgent) string {
+	return a.GetContentHash()[:min(12, len(a.GetContentHash()))]
+}
 
 func agentState(a *agentdv1.RegisteredAgent) string {
 	if a.GetArchiveTime() != nil {

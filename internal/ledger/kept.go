@@ -98,6 +98,9 @@ type Objects interface {
 	Object(ctx context.Context, o Object) (Object, error)
 	// Objects returns objects of a kind by their ids, those after o.ID.
 	Objects(ctx context.Context, o Object, limit int) ([]Object, error)
+	// ObjectsOf returns objects of a tenant, or those that its user has made if that is not "", by face, kind and id,
+	// those after an object.
+	ObjectsOf(ctx context.Context, user string, after Object, limit int) ([]Object, error)
 	// RemoveObject removes an object, or returns ErrNoObject.
 	RemoveObject(ctx context.Context, o Object) error
 	// RemoveObjectsOf removes the objects of a tenant, or those that its user has made if that is not "".

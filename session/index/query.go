@@ -20,17 +20,14 @@ type Session struct {
 // LastPosition is the position of the last thing that has happened in the session, 0 before the first.
 func (s *Session) LastPosition() int64 { return position.LastOf(s.LastSeq) }
 
-// MadeWith is store.NewSession.Agent for a version of an agent.
-func MadeWith(name string, version int64) string { return name + "@" + strconv.FormatInt(version, 10) }
-
-// ReadMadeWith reads what MadeWith has written; ok is false for "", a session that was made without an agent.
-func ReadMadeWith(text string) (name string, version int64, ok bool) {
-	at := strings.LastIndexByte(text, '@')
+// MadeWith is the agent that the session was made with, which store.Info.Agent has as name@version; false for none.
+func (s *Session) MadeWith() (name string, version int64, ok bool) {
+	at := strings.LastIndexByte(s.Agent, '@')
 	if at < 0 {
 		return "", 0, false
 	}
-	version, err := strconv.ParseInt(text[at+1:], 10, 64)
-	return text[:at], version, err == nil
+	version, err := strconv.ParseInt(s.Agent[at+1:], 10, 64)
+	return s.Agent[:at], version, err == nil
 }
 
 // size is about how many bytes of a list it takes.

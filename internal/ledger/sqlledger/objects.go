@@ -68,12 +68,21 @@ func scanObject(row interface{ Scan(...any) error }) (o ledger.Object, err error
 }
 
 // Objects implements ledger.Ledger.
-func (s *store) Objects(ctx context.Context, o ledger.Object, limit int) (all []ledger.Object, err error) {
+func (s *store) Objects(ctx context.Context, o ledger.Object, limit int) ([]ledger.Object, error) {
+	return s.objects(ctx, `WHERE tenant = $1 AND face = $2 AND kind = $3 AND id > $4 ORDER BY id LIMIT $5`,
+		o.Tenant, o.Face, o.Kind, o.ID, limit)
+}
+
+// ObjectsOf implements ledger.Ledger.
+func (s *store) ObjectsOf(ctx context.Context, user string, o ledger.Object, limit int) ([]ledger.Object, error) {
+	return s.objects(ctx, `WHERE tenant = $1 AND ($2 = '' OR maker = $2) AND (face, kind, id) > ($3, $4, $5)
+		ORDER BY face, kind, id LIMIT $6`, o.Tenant, user, o.Face, o.Kind, o.ID, limit)
+}
+
+func (s *store) objects(ctx context.Context, where string, args ...any) (all []ledger.Object, err error) {
 	err = s.db.View(ctx, func(ctx context.Context, c *sql.Conn) (err error) {
 		all = nil
-		rows, err := c.QueryContext(ctx, `SELECT `+objectColumns+` FROM objects
-			WHERE tenant = $1 AND face = $2 AND kind = $3 AND id > $4 ORDER BY id LIMIT $5`,
-			o.Tenant, o.Face, o.Kind, o.ID, limit)
+		rows, err := c.QueryContext(ctx, `SELECT `+objectColumns+` FROM objects `+where, args...)
 		if err != nil {
 			return err
 		}
