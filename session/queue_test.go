@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -386,7 +387,7 @@ func TestQueuedTurnIsNotHeldUpByOneThatWaits(t *testing.T) {
 	})
 }
 
-// A patient one does, also when it comes after the turn was suspended, and over a restart.
+// A patient one waits, also one that comes later, until the result is there.
 func TestPatientTurnWaits(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := newFixture(t, memory(t), limits.Limits{})
@@ -400,22 +401,24 @@ func TestPatientTurnWaits(t *testing.T) {
 		c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "c", OnBusy: patient})
 		time.Sleep(time.Hour)
 		for _, turn := range []*session.Turn{b, c} {
-			if got, err := f.manager.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || got.Status != index.Pending {
+			if got, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || got.Status != index.Pending {
 				t.Errorf("turn %s is %v, %v", turn.ID(), got.Status, err)
 			}
 		}
-		back, err := f.manager.Attach(t.Context(), session.AttachRequest{SessionID: a.SessionID(), TurnID: a.ID()})
-		if err != nil {
-			t.Fatal(err)
+		output := "yes"
+		errs, err := f.m.SubmitResults(t.Context(), session.AttachRequest{SessionID: a.SessionID(), TurnID: a.ID()},
+			[]session.ClientResult{{CallID: "c-" + a.ID(), Output: &output}})
+		if err != nil || errs[0] != nil {
+			t.Fatal(errs, err)
 		}
-		wb := b.Watch()
-		wa = back.Watch()
-		answer(t, back, wa)
-		if msgs := follow(t, wa); !end(t, msgs).Completed {
-			t.Errorf("a ended with %v", msgs)
+		for _, w := range []*session.Watcher{b.Watch(), c.Watch()} {
+			if msgs := follow(t, w); !end(t, msgs).Completed {
+				t.Errorf("a turn that waited came as %v", msgs)
+			}
 		}
-		if msgs := follow(t, wb); !end(t, msgs).Completed {
-			t.Errorf("b came as %v", msgs)
+		got := kinds(t, f.store, a.SessionID(), map[string]string{a.ID(): "a", b.ID(): "b", c.ID(): "c"})
+		if strings.Index(got, "turn_ended(a)") < strings.Index(got, "tool_result(a)") || strings.Count(got, "turn_ended") != 3 {
+			t.Errorf("the log is %s", got)
 		}
 	})
 }
