@@ -24,7 +24,7 @@ func TestFailures(t *testing.T) {
 		if e.text("type") != "session.error" || e.text("error", "type") != want[0] || e.text("error", "retry_status", "type") != want[1] || e.text("error", "message") == "" {
 			t.Errorf("%s: %v of %q", model, e, kinds(events))
 		}
-		if end := events[len(events)-3]; end.text("type") != "span.model_request_end" || end["is_error"] != true {
+		if end := events[len(events)-3]; end.text("type") != "span.model_request_end" || fmt.Sprint(end["is_error"]) != "true" {
 			t.Errorf("%s: the model call ended with %v", model, end)
 		}
 		d.post(id, said("good"))
