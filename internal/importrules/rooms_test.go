@@ -268,8 +268,11 @@ var rooms = []room{
 			"go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/sdk/metric", "go.opentelemetry.io/otel/trace", "golang.org/x/net"},
 		knows: "spans, made of logs, and where they are exported to; neither requests nor the engine"},
 
-	{path: "internal/faces", floor: 3, may: []string{"server"},
+	{path: "internal/faces", floor: 3, may: []string{"server", "internal/faces/managed"},
 		knows: "which faces come with agentd; not what they speak"},
+	{path: "internal/faces/managed", floor: 2, may: []string{"server", gen, genConnect, connect, protobuf},
+		tests: []string{"internal/daemon"},
+		knows: "the protocol of Managed Agents, in terms of what a client of SessionService can do; neither sessions, nor stores, nor the daemon"},
 	{path: "internal/faces/...", floor: 2, later: true, may: []string{"server", gen, genConnect, connect, protobuf},
 		knows: "another protocol, in terms of what a client of SessionService can do; neither sessions, nor stores, nor the daemon"},
 

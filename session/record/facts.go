@@ -139,6 +139,8 @@ type TurnQueued struct {
 	Inject bool `json:"inject,omitempty"`
 	// Front puts it before those that wait already.
 	Front bool `json:"front,omitempty"`
+	// Patient keeps a turn that only waits for a client from giving way to it.
+	Patient bool `json:"patient,omitempty"`
 	// Into is the turn that ran.
 	Into string `json:"into"`
 	// Ahead is how many turns waited before it.
