@@ -287,6 +287,29 @@ type Receipt struct {
 	Took time.Duration `json:"took"`
 }
 
+// Add adds the tool calls of a response, as those with results say how they are.
+func (r *Receipt) Add(calls []ToolCall, results map[string]ToolResult) {
+	for _, call := range calls {
+		name := CallName{ID: call.ID, Name: call.Name}
+		if _, ok := results[call.ID]; ok {
+			r.Settled = append(r.Settled, name)
+		} else {
+			r.Cancelled = append(r.Cancelled, name)
+		}
+	}
+}
+
+// AddNew adds the tool calls of a later receipt that r does not name.
+func (r *Receipt) AddNew(now Receipt) {
+	named := map[string]bool{}
+	for _, call := range slices.Concat(r.Settled, r.Cancelled) {
+		named[call.ID] = true
+	}
+	isNamed := func(call CallName) bool { return named[call.ID] }
+	r.Settled = append(r.Settled, slices.DeleteFunc(now.Settled, isNamed)...)
+	r.Cancelled = append(r.Cancelled, slices.DeleteFunc(now.Cancelled, isNamed)...)
+}
+
 // AbortedCall is a model call that was under way.
 type AbortedCall struct {
 	ModelCall
