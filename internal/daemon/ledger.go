@@ -171,5 +171,15 @@ func (l *Ledger) Entries(ctx context.Context, q AuditQuery) iter.Seq2[AuditEntry
 	}
 }
 
+// Database is where the daemon keeps what is beside its sessions, for what others keep there; nil if its store has no
+// place for it. It is of use until Shutdown.
+func (d *Daemon) Database() sqlledger.DB {
+	db, ok := d.store.(sqlledger.DB)
+	if !ok {
+		return nil
+	}
+	return db
+}
+
 // Close closes the database.
 func (l *Ledger) Close() error { return l.store.Close() }
