@@ -98,6 +98,8 @@ type Store interface {
 	// its session, subject and key, or its id. It sets Queued. If most turns of the session are not over it returns
 	// ErrTooMany.
 	AddTurn(ctx context.Context, t *Turn, grant string, most int) (*Turn, error)
+	// SameTurn returns the turn that has the session, subject and key of t, or its id, or ErrNone.
+	SameTurn(ctx context.Context, t *Turn) (*Turn, error)
 	// Turn returns a turn, or ErrNone.
 	Turn(ctx context.Context, id string) (*Turn, error)
 	// Turns returns at most limit turns of a session after the first offset ones, the newest first.

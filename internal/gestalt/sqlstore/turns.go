@@ -25,12 +25,7 @@ func (s *store) AddTurn(
 	ctx context.Context, n *gestalt.Turn, grant string, most int,
 ) (known *gestalt.Turn, err error) {
 	err = s.db.Transact(ctx, func(ctx context.Context, c *sql.Conn) error {
-		known, err = scanTurn(c.QueryRowContext(ctx, `SELECT `+turnColumns+` FROM gestalt_turns
-			WHERE key <> '' AND session_id = $1 AND subject = $2 AND key = $3`, n.SessionID, n.Subject, n.Key))
-		if errors.Is(err, gestalt.ErrNone) {
-			known, err = turnOf(ctx, c, n.ID)
-		}
-		if !errors.Is(err, gestalt.ErrNone) {
+		if known, err = sameTurn(ctx, c, n); !errors.Is(err, gestalt.ErrNone) {
 			return err
 		}
 		known = nil
@@ -47,6 +42,24 @@ func (s *store) AddTurn(
 		return insertTurn(ctx, c, n, grant)
 	})
 	return known, within(err, "add turn %q", n.ID)
+}
+
+func sameTurn(ctx context.Context, c *sql.Conn, n *gestalt.Turn) (*gestalt.Turn, error) {
+	known, err := scanTurn(c.QueryRowContext(ctx, `SELECT `+turnColumns+` FROM gestalt_turns
+		WHERE key <> '' AND session_id = $1 AND subject = $2 AND key = $3`, n.SessionID, n.Subject, n.Key))
+	if errors.Is(err, gestalt.ErrNone) {
+		known, err = turnOf(ctx, c, n.ID)
+	}
+	return known, err
+}
+
+// SameTurn implements gestalt.Store.
+func (s *store) SameTurn(ctx context.Context, n *gestalt.Turn) (known *gestalt.Turn, err error) {
+	err = s.db.View(ctx, func(ctx context.Context, c *sql.Conn) (err error) {
+		known, err = sameTurn(ctx, c, n)
+		return err
+	})
+	return known, within(err, "look for turn %q", n.ID)
 }
 
 func insertTurn(ctx context.Context, c *sql.Conn, n *gestalt.Turn, grant string) error {
