@@ -77,6 +77,9 @@ func OpenLedger(ctx context.Context, dataDir string, allowNetworkFiles bool) (*L
 	return &Ledger{alone: !cfg.Beside, store: s, ledger: sqlledger.New(s)}, nil
 }
 
+// Principal is who asks.
+type Principal = principal.Principal
+
 // NewPrincipal returns a principal, whose names a server takes.
 func NewPrincipal(id, tenant, role string) (principal.Principal, error) {
 	p := principal.Principal{ID: id, Tenant: tenant}

@@ -26,8 +26,8 @@ func (p *Provider) admit(t *Turn) (begin func(bool), err error) {
 	if p.stopping {
 		return nil, connect.NewError(connect.CodeUnavailable, errStopping)
 	}
-	if p.driven >= maxTurns {
-		return nil, exhaustedf("%d turns are under way, the most that may be", maxTurns)
+	if p.driven >= MaxTurns {
+		return nil, exhaustedf("%d turns are under way, the most that may be", MaxTurns)
 	}
 	p.driven++
 	p.drivers.Add(1)

@@ -22,6 +22,7 @@ import (
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	gestaltv1 "github.com/apzuk3/agentd/gen/proto/go/gestalt/provider/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/gestalt/provider/v1/gestaltv1connect"
+	"github.com/apzuk3/agentd/internal/protorules"
 )
 
 // Config is what a Provider needs. All fields are required, but for DataDir.
@@ -36,9 +37,8 @@ type Config struct {
 	Logger *slog.Logger
 	// Open starts the daemon on a folder, once. It is called while the host configures the Provider.
 	Open func(ctx context.Context, dataDir string) (*Backend, error)
-	// Rules are those of trees, and Broken those of requests: they return what is wrong.
-	Rules  Rules
-	Broken func(proto.Message) []string
+	// Rules are those of trees.
+	Rules Rules
 }
 
 // Backend is the daemon, as far as a Provider has to do with it.
@@ -55,9 +55,11 @@ type Backend struct {
 
 // Provider serves the host. It is made by New. Its methods may be called from any goroutine.
 type Provider struct {
-	cfg  Config
-	log  *slog.Logger
-	host gestaltv1connect.AgentHostClient // nil without an address
+	cfg Config
+	log *slog.Logger
+	// broken are the rules of the protocol for requests.
+	broken *protorules.Rules
+	host   gestaltv1connect.AgentHostClient // nil without an address
 	// hostLink and daemonLink are the connections to both.
 	hostLink, daemonLink *http.Transport
 
@@ -91,6 +93,9 @@ type configured struct {
 func New(cfg Config) (*Provider, error) {
 	p := &Provider{cfg: cfg, log: cfg.Logger}
 	var err error
+	if p.broken, err = protorules.Protocol(); err != nil {
+		return nil, err
+	}
 	if p.host, p.hostLink, err = newHost(&cfg.Env); err != nil {
 		return nil, err
 	}

@@ -18,8 +18,8 @@ import (
 )
 
 const (
-	// maxTurns is how many turns may be under way at once, maxOfSession how many of one session.
-	maxTurns, maxOfSession = 1000, 16
+	// MaxTurns is how many turns may be under way at once, maxOfSession how many of one session.
+	MaxTurns, maxOfSession = 1000, 16
 	// maxRequest is the size of the largest request for a turn, in bytes; the daemon has the same.
 	maxRequest = 4 << 20
 	// cancelWait is how often a cancel looks whether the daemon knows the turn by now.
@@ -51,7 +51,7 @@ func (p *Provider) checkTurn(req *gestaltv1.CreateTurnRequest, model string) err
 	if size := proto.Size(ex); size > maxRequest {
 		return exhaustedf("the turn has %d bytes, want at most %d", size, maxRequest)
 	}
-	for _, broken := range p.cfg.Broken(&agentdv1.CreateTurnRequest{Execute: ex}) {
+	for _, broken := range p.broken.Broken(&agentdv1.CreateTurnRequest{Execute: ex}, 1) {
 		return invalidf("the turn cannot run: %s", broken)
 	}
 	return nil
