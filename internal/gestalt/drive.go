@@ -170,9 +170,8 @@ func (p *Provider) follow(ctx context.Context, t *Turn) (done bool, err error) {
 func (p *Provider) start(ctx context.Context, t *Turn, tools []hostTool) (refused bool, err error) {
 	said := &gestaltv1.CreateTurnRequest{}
 	p.decode(t.Request, said)
-	said.TurnId, said.SessionId = t.ID, t.SessionID
 	known := p.now().trees
-	ex, err := known.request(said, p.modelOf(ctx, t, said))
+	ex, err := known.request(said)
 	if err != nil { // the file of the agents is another one by now
 		return p.fail(ctx, t, Running, textOf(err))
 	}
@@ -206,16 +205,4 @@ func passes(err error) bool {
 	default:
 		return false
 	}
-}
-
-// modelOf is what the host has said that a turn, or its session, runs.
-func (p *Provider) modelOf(ctx context.Context, t *Turn, said *gestaltv1.CreateTurnRequest) string {
-	if said.GetModel() != "" {
-		return said.GetModel()
-	}
-	session := &gestaltv1.CreateSessionRequest{}
-	if row, err := p.store.Session(ctx, t.SessionID); err == nil {
-		p.decode(row.Request, session)
-	}
-	return session.GetModel()
 }

@@ -14,10 +14,8 @@ import (
 )
 
 // request is a turn as the daemon is to run it, but for the tools of the host.
-func (t *trees) request(
-	req *gestaltv1.CreateTurnRequest, model string,
-) (*agentdv1.RunRequest_ExecuteRequest, error) {
-	tree, err := t.tree(model)
+func (t *trees) request(req *gestaltv1.CreateTurnRequest) (*agentdv1.RunRequest_ExecuteRequest, error) {
+	tree, err := t.tree(req.GetModel())
 	if err != nil {
 		return nil, err
 	}

@@ -138,8 +138,7 @@ func (p *Provider) makeSession(
 			return nil, p.passed(ctx, err)
 		}
 	}
-	said := &gestaltv1.CreateSessionRequest{}
-	p.decode(row.Request, said)
+	said := p.saidOf(row)
 	reply, err := p.sessions.CreateSession(ctx, as(row.Subject, &agentdv1.CreateSessionRequest{
 		SessionId: row.ID, ClientRef: said.GetClientRef(), Metadata: said.GetMetadata(),
 	}))
@@ -188,17 +187,28 @@ func (p *Provider) daemonSession(ctx context.Context, row *Session) (*agentdv1.S
 
 // sessionOf puts together what the store and the daemon have of a session.
 func (p *Provider) sessionOf(row *Session, s *agentdv1.Session) *gestaltv1.AgentSession {
-	said := &gestaltv1.CreateSessionRequest{}
-	p.decode(row.Request, said)
+	said := p.saidOf(row)
 	state := gestaltv1.AgentSessionState_AGENT_SESSION_STATE_ACTIVE
 	if s.GetState() == agentdv1.SessionState_SESSION_STATE_ARCHIVED {
 		state = gestaltv1.AgentSessionState_AGENT_SESSION_STATE_ARCHIVED
 	}
 	return &gestaltv1.AgentSession{
-		Id: row.ID, ProviderName: p.name(), Model: cmp.Or(said.GetModel(), p.now().trees.chosen.GetName()),
+		Id: row.ID, ProviderName: p.name(), Model: p.modelOf(row),
 		ClientRef: s.GetClientRef(), State: state, Metadata: s.GetMetadata(), CreatedBy: said.GetCreatedBy(),
 		CreatedAt: stamp(row.Created), UpdatedAt: stamp(row.Updated), LastTurnAt: stamp(row.Turned),
 	}
+}
+
+// saidOf is the request that made a session.
+func (p *Provider) saidOf(row *Session) *gestaltv1.CreateSessionRequest {
+	said := &gestaltv1.CreateSessionRequest{}
+	p.decode(row.Request, said)
+	return said
+}
+
+// modelOf is the agent, or the model, of the turns of a session that name none.
+func (p *Provider) modelOf(row *Session) string {
+	return cmp.Or(p.saidOf(row).GetModel(), p.now().trees.chosen.GetName())
 }
 
 // stamp is a time as the host has it, nil for none.

@@ -27,7 +27,7 @@ const (
 )
 
 // checkTurn refuses a request for a turn that could not run.
-func (p *Provider) checkTurn(req *gestaltv1.CreateTurnRequest, model string) error {
+func (p *Provider) checkTurn(req *gestaltv1.CreateTurnRequest) error {
 	switch req.GetToolSource() {
 	case gestaltv1.AgentToolSourceMode_AGENT_TOOL_SOURCE_MODE_UNSPECIFIED,
 		gestaltv1.AgentToolSourceMode_AGENT_TOOL_SOURCE_MODE_MCP_CATALOG:
@@ -40,7 +40,7 @@ func (p *Provider) checkTurn(req *gestaltv1.CreateTurnRequest, model string) err
 		}
 	}
 	known := p.now().trees
-	ex, err := known.request(req, model)
+	ex, err := known.request(req)
 	if err != nil {
 		return err
 	}
@@ -82,6 +82,7 @@ func (p *Provider) CreateTurn(
 	if t.Content, err = contentOf(said); err != nil {
 		return nil, err
 	}
+	said.Model = cmp.Or(said.GetModel(), p.modelOf(session))
 	if t.Request, err = proto.Marshal(said); err != nil {
 		return nil, invalidf("the request cannot be encoded: %w", err)
 	}
@@ -91,7 +92,7 @@ func (p *Provider) CreateTurn(
 	case err == nil:
 		return p.sameTurn(ctx, t, known)
 	}
-	if err := p.mayTurn(ctx, session, req); err != nil {
+	if err := p.mayTurn(ctx, session, said); err != nil {
 		return nil, err
 	}
 	return p.addTurn(ctx, t, req.GetRunGrant())
@@ -108,9 +109,7 @@ func (p *Provider) mayTurn(ctx context.Context, session *Session, req *gestaltv1
 	case s.GetPurged():
 		return preconditionf("the log of session %q is no longer kept: make another session", session.ID)
 	}
-	said := &gestaltv1.CreateSessionRequest{}
-	p.decode(session.Request, said)
-	return p.checkTurn(req, cmp.Or(req.GetModel(), said.GetModel()))
+	return p.checkTurn(req)
 }
 
 // sameTurn is the turn that a request has made which the host repeats.
