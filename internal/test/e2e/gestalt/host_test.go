@@ -59,6 +59,8 @@ type host struct {
 	server *grpc.Server
 	// execute is what tools do; the default answers 200 and "ok".
 	execute func(context.Context, *gestaltv1.ExecuteToolRequest) (*gestaltv1.ExecuteToolResponse, error)
+	// hold keeps ListTools waiting until it is closed; nil does not.
+	hold chan struct{}
 	// refuse is what ListTools says in place of tools.
 	refuse error
 
@@ -68,6 +70,7 @@ type host struct {
 	grants   map[string]string // of turns; one that is not there is over
 	executed []*gestaltv1.ExecuteToolRequest
 	traces   []string // of executed
+	revoked  string   // a turn whose grant tools do not take
 	listed   []*gestaltv1.ListToolsRequest
 	seen     []gestaltv1.AgentExecutionStatus // how turns were when the host was called back
 	talk     *transcript                      // nil: nothing is written down
@@ -205,6 +208,13 @@ func (h *host) ListTools(ctx context.Context, req *gestaltv1.ListToolsRequest) (
 	if h.refuse != nil {
 		return nil, h.refuse
 	}
+	if h.hold != nil {
+		select {
+		case <-h.hold:
+		case <-ctx.Done():
+			return nil, ctx.Err()
+		}
+	}
 	from := 0
 	if req.GetPageToken() != "" {
 		if _, err := fmt.Sscanf(req.GetPageToken(), "from-%d", &from); err != nil {
@@ -224,6 +234,9 @@ func (h *host) ExecuteTool(ctx context.Context, req *gestaltv1.ExecuteToolReques
 	md, _ := metadata.FromIncomingContext(ctx)
 	h.mu.Lock()
 	h.executed = append(h.executed, req)
+	if req.GetTurnId() == h.revoked {
+		delete(h.grants, h.revoked)
+	}
 	h.traces = append(h.traces, fmt.Sprint(md.Get("traceparent")))
 	h.mu.Unlock()
 	if _, ok := ctx.Deadline(); !ok {
@@ -232,7 +245,10 @@ func (h *host) ExecuteTool(ctx context.Context, req *gestaltv1.ExecuteToolReques
 	if err := h.allowed(ctx, req.GetSessionId(), req.GetTurnId(), req.GetRunGrant()); err != nil {
 		return nil, err
 	}
-	out, err := h.execute(ctx, req)
+	h.mu.Lock()
+	execute := h.execute
+	h.mu.Unlock()
+	out, err := execute(ctx, req)
 	h.note("agentd -> AgentHost.ExecuteTool", req, out, err)
 	return out, err
 }
@@ -463,6 +479,13 @@ func (h *host) events(id string, after int64, limit int32) []*gestaltv1.AgentTur
 		h.t.Fatal(err)
 	}
 	return out.GetEvents()
+}
+
+// revoke has the host take the grant of a turn no more, once its tools are listed.
+func (h *host) revoke(turn string) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.revoked = turn
 }
 
 // calls returns what tools were executed, by the ids of the calls.
