@@ -18,7 +18,7 @@ import (
 )
 
 type gestaltCmd struct {
-	Package string `placeholder:"DIR" help:"${gestalt_package}"`
+	Package string `noenv:"" placeholder:"DIR" help:"${gestalt_package}"`
 
 	LogLevel  slog.Level `default:"info" help:"Least level to log: debug, info, warn or error."`
 	LogFormat string     `default:"text" enum:"text,json" help:"Form of the log: text or json."`
@@ -33,7 +33,11 @@ environment where to listen (GESTALT_PLUGIN_SOCKET), and then which agents there
 Keys of providers come from the env of the provider in the host's configuration.
 
 SIGTERM and SIGINT suspend the turns and end the process within 1.5 s; so does the end of the host. The next start
-goes on with them. docs/gestalt.md describes the rest.`
+goes on with them. docs/gestalt.md describes the rest.
+
+Examples:
+
+  agentd gestalt-provider --package=/opt/agentd-provider`
 }
 
 // Validate refuses limits that would mean a default or none.
