@@ -169,12 +169,36 @@ func setSchema(tree *agentdv1.Agent, schema *structpb.Struct) error {
 	if last == nil {
 		return invalidf("response_schema: several agents of %q speak at once, none of them has the last word", tree.GetName())
 	}
-	text, err := protojson.MarshalOptions{}.Marshal(schema)
+	text, err := jsonText(ofObject(schema))
 	if err != nil {
 		return invalidf("response_schema: %w", err)
 	}
-	last.OutputSchema = new(string(text))
+	last.OutputSchema = &text
 	return nil
+}
+
+// ofObject is a schema of objects, as the output of an agent has to be one: that of another value becomes that of the
+// key value. References lead to where they did.
+func ofObject(schema *structpb.Struct) *structpb.Struct {
+	fields := schema.GetFields()
+	kind, typed := fields["type"]
+	if typed && kind.GetStringValue() == "object" || !typed && fields["properties"] != nil {
+		return schema
+	}
+	inner := proto.CloneOf(schema)
+	out := &structpb.Struct{Fields: map[string]*structpb.Value{
+		"type":                 structpb.NewStringValue("object"),
+		"properties":           structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"value": structpb.NewStructValue(inner)}}),
+		"required":             structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewStringValue("value")}}),
+		"additionalProperties": structpb.NewBoolValue(false),
+	}}
+	for _, key := range []string{"$defs", "definitions", "$schema"} {
+		if v := inner.GetFields()[key]; v != nil {
+			out.Fields[key] = v
+			delete(inner.GetFields(), key)
+		}
+	}
+	return out
 }
 
 // setOptions changes the settings of all models of a tree.

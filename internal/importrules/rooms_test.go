@@ -276,7 +276,7 @@ var rooms = []room{
 		knows: "another protocol, in terms of what a client of SessionService can do; neither sessions, nor stores, nor the daemon"},
 
 	{path: "internal/gestalt", floor: 2,
-		may: []string{gen, genConnect, genGestalt, genGestaltConnect, connect, protobuf, "client", "internal/agentfile", "internal/protorules"},
+		may:   []string{gen, genConnect, genGestalt, genGestaltConnect, connect, protobuf, "client", "internal/agentfile", "internal/protorules"},
 		knows: "a Gestalt host, in terms of what a client of SessionService and Run can do; neither sessions, nor SQL, nor the daemon"},
 	{path: "internal/gestalt/sqlstore", floor: 3, may: []string{"internal/gestalt"}, tests: []string{"session/store/sqlite"},
 		knows: "what a Gestalt host says, in the tables of an SQL database; neither the host nor the daemon"},
