@@ -95,7 +95,7 @@ func (c *gestaltCmd) Run(p *process) error {
 func (c *gestaltCmd) open(ctx context.Context, p *process, dir string, log *slog.Logger) (*gestalt.Backend, error) {
 	pipe := gestalt.NewPipe()
 	cfg := daemon.Config{
-		Listener: pipe, DataDir: dir, Getenv: p.getenv, Logger: log, Version: thisRelease().version, NoReflection: true,
+		Listener: pipe, DataDir: dir, Getenv: p.getenv, Logger: slog.New(quietCalls{log.Handler()}), Version: thisRelease().version, NoReflection: true,
 		Authenticate: func(r *http.Request) (daemon.Principal, error) {
 			subject, err := gestalt.Subject(r.Header)
 			if err != nil {
@@ -131,6 +131,24 @@ func (c *gestaltCmd) open(ctx context.Context, p *process, dir string, log *slog
 		Dial: pipe.Dial, Store: sqlstore.New(db), Failed: d.Failed(), Shutdown: d.Shutdown,
 	}, nil
 }
+
+// quietCalls leaves out of the log that of each request which has succeeded, unless all is logged: the requests are the
+// program's own, and a host polls.
+type quietCalls struct{ slog.Handler }
+
+// Handle implements slog.Handler.
+func (q quietCalls) Handle(ctx context.Context, r slog.Record) error {
+	if r.Message == "call ended" && r.Level == slog.LevelInfo && !q.Enabled(ctx, slog.LevelDebug) {
+		return nil
+	}
+	return q.Handler.Handle(ctx, r)
+}
+
+// WithAttrs implements slog.Handler.
+func (q quietCalls) WithAttrs(attrs []slog.Attr) slog.Handler { return quietCalls{q.Handler.WithAttrs(attrs)} }
+
+// WithGroup implements slog.Handler.
+func (q quietCalls) WithGroup(name string) slog.Handler { return quietCalls{q.Handler.WithGroup(name)} }
 
 // pack writes a folder that a host takes as the source of a provider: this program, its manifest, and the schema of its
 // configuration.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"connectrpc.com/connect"
@@ -32,23 +33,69 @@ func (p *Provider) admit(t *Turn) (begin func(bool), err error) {
 	p.driven++
 	p.drivers.Add(1)
 	return func(driven bool) {
+		own := *t
 		if !driven {
-			p.leave()
+			p.leave(&own)
 			return
 		}
-		own := *t
 		go func() { // ends with the turn, or with p.driving
-			defer p.leave()
+			defer p.leave(&own)
 			p.drive(p.driving, &own)
 		}()
 	}, nil
 }
 
-func (p *Provider) leave() {
+func (p *Provider) leave(t *Turn) {
+	p.follows(t, false)
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.driven--
 	p.drivers.Done()
+}
+
+// follows notes whether the tool calls of a turn are taken, and wakes turns that wait for it.
+func (p *Provider) follows(t *Turn, does bool) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if does == p.following[t.ID] && does {
+		return
+	}
+	if delete(p.following, t.ID); does {
+		p.following[t.ID] = true
+	}
+	close(p.moved)
+	p.moved = make(chan struct{})
+}
+
+// behind waits until each turn of the session that was made before is over, or its tool calls are taken: turns begin in
+// the order of the host, and a turn that waits for its client gives way to the next one.
+func (p *Provider) behind(ctx context.Context, t *Turn) error {
+	for {
+		p.mu.Lock()
+		moved := p.moved
+		p.mu.Unlock()
+		open, err := p.store.OpenTurns(ctx, t.SessionID)
+		if err != nil {
+			return err
+		}
+		if p.next(t, open) {
+			return nil
+		}
+		select {
+		case <-moved:
+		case <-ctx.Done():
+			return ctx.Err()
+		}
+	}
+}
+
+// next reports whether all that a turn has to wait for among the open turns of its session is followed. One that is not
+// open any more waits for nothing.
+func (p *Provider) next(t *Turn, open []*Turn) bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	at := slices.IndexFunc(open, func(o *Turn) bool { return o.ID == t.ID })
+	return !slices.ContainsFunc(open[:max(at, 0)], func(o *Turn) bool { return !p.following[o.ID] })
 }
 
 // drive brings a turn to its end: it lists the tools of the host, has the daemon start the turn, and runs its tool
@@ -106,6 +153,9 @@ func (p *Provider) begin(ctx context.Context, t *Turn) (done bool, err error) {
 	if err != nil {
 		return p.fail(ctx, t, Waiting, err.Error())
 	}
+	if err := p.behind(ctx, t); err != nil {
+		return false, err
+	}
 	was, err := p.store.BeginTurn(ctx, t.ID, data)
 	if err != nil || !was { // it was canceled
 		return err == nil, err
@@ -133,6 +183,9 @@ func (p *Provider) follow(ctx context.Context, t *Turn) (done bool, err error) {
 	case err == nil && isOver(d.GetStatus()):
 		return true, p.over(ctx, t)
 	case missing(err):
+		if err := p.behind(ctx, t); err != nil {
+			return false, err
+		}
 		if refused, err := p.start(ctx, t, tools); err != nil || refused {
 			return refused, err
 		}
@@ -153,7 +206,11 @@ func (p *Provider) follow(ctx context.Context, t *Turn) (done bool, err error) {
 	}
 	for _, err = range p.client.Attach(ctx, t.SessionID, client.WithTurnID(t.ID), client.WithTools(set),
 		client.WithHeader(subjectHeader, encodeSubject(t.Subject))) {
+		if err == nil {
+			p.follows(t, true)
+		}
 	}
+	p.follows(t, false)
 	d, failed := p.daemonTurn(ctx, t)
 	switch {
 	case failed != nil:

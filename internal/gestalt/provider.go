@@ -78,7 +78,9 @@ type Provider struct {
 	configuring sync.Mutex // held while ConfigureProvider works; taken before mu
 	mu          sync.Mutex // protects the fields below
 	stopping    bool
-	driven      int // turns that are driven, or are about to be
+	driven      int             // turns that are driven, or are about to be
+	following   map[string]bool // turns whose tool calls are taken, by their ids
+	moved       chan struct{}   // closed when a turn is followed, or driven no more
 }
 
 // configured is what the host has configured. It is immutable.
@@ -91,7 +93,7 @@ type configured struct {
 
 // New returns a Provider that does not serve yet.
 func New(cfg Config) (*Provider, error) {
-	p := &Provider{cfg: cfg, log: cfg.Logger}
+	p := &Provider{cfg: cfg, log: cfg.Logger, following: map[string]bool{}, moved: make(chan struct{})}
 	var err error
 	if p.broken, err = protorules.Protocol(); err != nil {
 		return nil, err
@@ -273,7 +275,7 @@ func (p *Provider) open(ctx context.Context, next *configured) error {
 		return p.passed(ctx, err)
 	}
 	next.trees.providers = reply.Msg.GetProviders()
-	open, err := p.store.OpenTurns(ctx)
+	open, err := p.store.OpenTurns(ctx, "")
 	if err != nil {
 		return p.stored(ctx, err)
 	}

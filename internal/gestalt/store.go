@@ -104,8 +104,8 @@ type Store interface {
 	Turn(ctx context.Context, id string) (*Turn, error)
 	// Turns returns at most limit turns of a session after the first offset ones, the newest first.
 	Turns(ctx context.Context, sessionID string, offset, limit int) ([]*Turn, error)
-	// OpenTurns returns the turns that are Waiting or Running, the oldest first.
-	OpenTurns(ctx context.Context) ([]*Turn, error)
+	// OpenTurns returns the turns of a session, or of all if it is "", that are Waiting or Running, the oldest first.
+	OpenTurns(ctx context.Context, sessionID string) ([]*Turn, error)
 	// BeginTurn makes a turn Running that is Waiting, with its tools, and reports whether it was.
 	BeginTurn(ctx context.Context, id string, tools []byte) (bool, error)
 	// EndTurn ends a turn that is in the phase from, and removes its grant: it writes t's Phase, Message and Ended,

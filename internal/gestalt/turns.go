@@ -412,6 +412,7 @@ func (p *Provider) endBefore(ctx context.Context, t *Turn, phase, from Phase) (b
 	was, err := p.store.EndTurn(ctx, &done, from, n.events())
 	if was {
 		*t = done
+		p.follows(t, false)
 	}
 	return was, err
 }

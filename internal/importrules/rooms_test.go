@@ -278,7 +278,7 @@ var rooms = []room{
 	{path: "internal/gestalt", floor: 2,
 		may:   []string{gen, genConnect, genGestalt, genGestaltConnect, connect, protobuf, "client", "internal/agentfile", "internal/protorules"},
 		knows: "a Gestalt host, in terms of what a client of SessionService and Run can do; neither sessions, nor SQL, nor the daemon"},
-	{path: "internal/gestalt/sqlstore", floor: 3, may: []string{"internal/gestalt"}, tests: []string{"session/store/sqlite"},
+	{path: "internal/gestalt/sqlstore", floor: 3, may: []string{"internal/gestalt"}, tests: []string{"session/store", "session/store/sqlite"},
 		knows: "what a Gestalt host says, in the tables of an SQL database; neither the host nor the daemon"},
 
 	{path: "internal/payloads", floor: 2, may: []string{"session/index", "session/record", "session/store", lru},

@@ -13,6 +13,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/gestalt"
 	"github.com/apzuk3/agentd/internal/gestalt/sqlstore"
+	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
@@ -138,7 +139,10 @@ func TestTurns(t *testing.T) {
 		if was, err := s.BeginTurn(ctx, "a", []byte("others")); was || err != nil {
 			t.Errorf("begun twice: %v, %v", was, err)
 		}
-		open, err := s.OpenTurns(ctx)
+		if others, err := s.OpenTurns(ctx, "elsewhere"); err != nil || len(others) > 0 {
+			t.Errorf("open in another session: %v, %v", others, err)
+		}
+		open, err := s.OpenTurns(ctx, "")
 		if err != nil || len(open) != 2 || string(open[0].Tools) != "tools" || open[0].Phase != gestalt.Running {
 			t.Errorf("open: %+v, %v", open, err)
 		}
@@ -207,6 +211,45 @@ func TestEvents(t *testing.T) {
 			t.Errorf("position %+v, %v", got, err)
 		}
 	})
+}
+
+// What the host has said of a session goes with the session.
+func TestDeletedSession(t *testing.T) {
+	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"), sqlite.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s := sqlstore.New(db)
+	for _, id := range []string{"gone", "stays"} {
+		if err := db.Create(t.Context(), store.NewSession{ID: id, CreatedAt: start}, nil); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.AddSession(t.Context(), session(id, "ann", "")); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := s.AddTurn(t.Context(), turn("t-"+id, id, ""), "secret", 2); err != nil {
+			t.Fatal(err)
+		}
+		if err := s.AddEvents(t.Context(), "t-"+id, 0, 1, []gestalt.Event{{Seq: 1}}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := db.Delete(t.Context(), "gone", 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, id := range []string{"gone", "stays"} {
+		_, noSession := s.Session(t.Context(), id)
+		_, noTurn := s.Turn(t.Context(), "t-"+id)
+		grant, err := s.Grant(t.Context(), "t-"+id)
+		events, failed := s.Events(t.Context(), "t-"+id, 0, 10)
+		is := id == "stays"
+		if (noSession == nil) != is || (noTurn == nil) != is || (grant != "") != is || len(events) > 0 != is || err != nil || failed != nil {
+			t.Errorf("%s: %v, %v, %q, %v", id, noSession, noTurn, grant, events)
+		}
+	}
+	if err := db.Close(); err != nil {
+		t.Error(err)
+	}
 }
 
 // Of those who number the same events at once one does.

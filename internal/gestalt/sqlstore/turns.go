@@ -102,9 +102,9 @@ func (s *store) Turns(ctx context.Context, sessionID string, offset, limit int) 
 }
 
 // OpenTurns implements gestalt.Store.
-func (s *store) OpenTurns(ctx context.Context) ([]*gestalt.Turn, error) {
+func (s *store) OpenTurns(ctx context.Context, sessionID string) ([]*gestalt.Turn, error) {
 	list, err := listed(ctx, s.db, scanTurn, `SELECT `+turnColumns+` FROM gestalt_turns
-		WHERE phase IN ('waiting', 'running') ORDER BY created_at, id`)
+		WHERE phase IN ('waiting', 'running') AND ($1 = '' OR session_id = $1) ORDER BY created_at, id`, sessionID)
 	return list, within(err, "list open turns")
 }
 

@@ -245,3 +245,11 @@ CREATE TABLE gestalt_events (
     PRIMARY KEY (turn_id, seq)
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX gestalt_events_message ON gestalt_events (turn_id, message, seq) WHERE message <> '';
+
+-- What the host has said of a session goes with it.
+CREATE TRIGGER gestalt_deleted AFTER DELETE ON sessions BEGIN
+    DELETE FROM gestalt_events WHERE turn_id IN (SELECT id FROM gestalt_turns WHERE session_id = OLD.id);
+    DELETE FROM gestalt_grants WHERE turn_id IN (SELECT id FROM gestalt_turns WHERE session_id = OLD.id);
+    DELETE FROM gestalt_turns WHERE session_id = OLD.id;
+    DELETE FROM gestalt_sessions WHERE id = OLD.id;
+END;

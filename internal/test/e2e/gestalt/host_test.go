@@ -61,6 +61,8 @@ type host struct {
 	execute func(context.Context, *gestaltv1.ExecuteToolRequest) (*gestaltv1.ExecuteToolResponse, error)
 	// hold keeps ListTools waiting until it is closed; nil does not.
 	hold chan struct{}
+	// holdFirst keeps the turn t0 waiting.
+	holdFirst chan struct{}
 	// refuse is what ListTools says in place of tools.
 	refuse error
 
@@ -79,10 +81,28 @@ type host struct {
 // provider is a process of agentd.
 type provider struct {
 	cmd    *exec.Cmd
-	socket string
 	conn   *grpc.ClientConn
-	stderr *bytes.Buffer
-	ended  chan error
+	stderr *output
+	ended  chan struct{} // closed when the process has ended
+	err    error         // how; to be read then
+}
+
+// output is what a process writes. Its methods may be called from any goroutine.
+type output struct {
+	mu  sync.Mutex
+	buf bytes.Buffer
+}
+
+func (o *output) Write(p []byte) (int, error) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.Write(p)
+}
+
+func (o *output) String() string {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	return o.buf.String()
 }
 
 // newHost is a host whose provider has agents and scripts, by their names.
@@ -114,8 +134,9 @@ func newHost(t *testing.T, agents string, scripts map[string]string) *host {
 			h.kill()
 		}
 		h.server.Stop()
-		if t.Failed() {
-			t.Logf("the log of the last process:\n%s", h.current().stderr)
+		if p := h.current(); t.Failed() && p != nil {
+			text := p.stderr.String()
+			t.Logf("the log of the last process ends with:\n%s", text[max(0, len(text)-4000):])
 		}
 	})
 	return h
@@ -208,9 +229,13 @@ func (h *host) ListTools(ctx context.Context, req *gestaltv1.ListToolsRequest) (
 	if h.refuse != nil {
 		return nil, h.refuse
 	}
-	if h.hold != nil {
+	hold := h.hold
+	if h.holdFirst != nil && req.GetTurnId() == "t0" {
+		hold = h.holdFirst
+	}
+	if hold != nil {
 		select {
-		case <-h.hold:
+		case <-hold:
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
@@ -257,17 +282,18 @@ func (h *host) ExecuteTool(ctx context.Context, req *gestaltv1.ExecuteToolReques
 func (h *host) start() {
 	h.t.Helper()
 	h.launch()
+	h.reach()
 	h.handshake()
 }
 
-// launch starts the process and connects to it.
+// launch starts the process.
 func (h *host) launch() {
 	h.t.Helper()
 	bin, err := program()
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	p := &provider{cmd: exec.Command(bin, "gestalt-provider"), socket: h.env["GESTALT_PLUGIN_SOCKET"], stderr: &bytes.Buffer{}, ended: make(chan error, 1)}
+	p := &provider{cmd: exec.Command(bin, "gestalt-provider"), stderr: &output{}, ended: make(chan struct{})}
 	for name, value := range h.env {
 		p.cmd.Env = append(p.cmd.Env, name+"="+value)
 	}
@@ -275,18 +301,27 @@ func (h *host) launch() {
 	if err := p.cmd.Start(); err != nil {
 		h.t.Fatal(err)
 	}
-	go func() { p.ended <- p.cmd.Wait() }()
-	p.conn, err = grpc.NewClient("unix:"+p.socket, grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"))
+	go func() {
+		p.err = p.cmd.Wait()
+		close(p.ended)
+	}()
+	p.conn, err = grpc.NewClient("unix:"+h.env["GESTALT_PLUGIN_SOCKET"], grpc.WithTransportCredentials(insecure.NewCredentials()), grpc.WithAuthority("localhost"))
 	if err != nil {
 		h.t.Fatal(err)
 	}
 	h.mu.Lock()
 	h.provider = p
 	h.mu.Unlock()
+}
+
+// reach waits until the process serves.
+func (h *host) reach() {
+	h.t.Helper()
+	p := h.current()
 	h.await("the socket", func() bool {
 		select {
-		case err := <-p.ended:
-			h.t.Fatalf("the provider has ended: %v\n%s", err, p.stderr)
+		case <-p.ended:
+			h.t.Fatalf("the provider has ended: %v", p.err)
 		default:
 		}
 		return h.call(h.t.Context(), "ProviderLifecycle/GetProviderIdentity", &emptypb.Empty{}, &gestaltv1.ProviderIdentity{}) == nil
@@ -360,27 +395,32 @@ func (h *host) kill() {
 	p := h.current()
 	_ = p.cmd.Process.Signal(syscall.SIGKILL) // it may have ended
 	<-p.ended
-	p.ended <- nil
 	_ = p.conn.Close()
 }
 
-// stop ends the process as a host does. It has to end by itself.
+// stop ends the process as a host does. It has to end by itself; how long it may take is that of TestStopWithin.
 func (h *host) stop() {
 	h.t.Helper()
-	p := h.current()
-	if err := p.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+	if err := h.current().cmd.Process.Signal(syscall.SIGTERM); err != nil {
 		h.t.Fatal(err)
 	}
-	limit := time.NewTimer(2 * time.Second) // the host kills it then
-	defer limit.Stop()
-	select {
-	case err := <-p.ended:
-		p.ended <- err
-		if err != nil {
-			h.t.Errorf("the provider has ended with %v\n%s", err, p.stderr)
+	h.ends()
+}
+
+// ends waits until the process has ended by itself, and checks how.
+func (h *host) ends() {
+	h.t.Helper()
+	p := h.current()
+	h.await("the process ends", func() bool {
+		select {
+		case <-p.ended:
+			return true
+		default:
+			return false
 		}
-	case <-limit.C:
-		h.t.Errorf("the provider has not ended within 2 s\n%s", p.stderr)
+	})
+	if p.err != nil {
+		h.t.Errorf("the provider has ended with %v", p.err)
 	}
 	_ = p.conn.Close()
 }
@@ -390,7 +430,7 @@ func (h *host) await(what string, so func() bool) {
 	h.t.Helper()
 	for end := time.Now().Add(time.Minute); !so(); time.Sleep(10 * time.Millisecond) {
 		if time.Now().After(end) {
-			h.t.Fatalf("%s: not within a minute\n%s", what, h.current().stderr)
+			h.t.Fatalf("%s: not within a minute", what)
 		}
 	}
 }

@@ -197,6 +197,7 @@ func TestConfigure(t *testing.T) {
 	t.Parallel()
 	h := newHost(t, echo, nil)
 	h.launch()
+	h.reach()
 	for method, req := range map[string]proto.Message{
 		"CreateSession": &gestaltv1.CreateSessionRequest{}, "GetSession": &gestaltv1.GetSessionRequest{}, "ListSessions": &gestaltv1.ListSessionsRequest{},
 		"UpdateSession": &gestaltv1.UpdateSessionRequest{}, "CreateTurn": &gestaltv1.CreateTurnRequest{}, "GetTurn": &gestaltv1.GetTurnRequest{},

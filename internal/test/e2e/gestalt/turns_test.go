@@ -6,6 +6,7 @@ import (
 	"os"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -332,16 +333,117 @@ func TestHostGone(t *testing.T) {
 	h := newHost(t, caller, map[string]string{"calling": calling})
 	h.env["GESTALT_PLUGIN_PARENT_PID"] = "1"
 	h.launch()
-	p := h.current()
-	select {
-	case err := <-p.ended:
-		p.ended <- err
-		if err != nil {
-			t.Errorf("ended with %v\n%s", err, p.stderr)
+	h.ends()
+}
+
+// The turns of a session begin in the order of the host, whichever has its tools first, also after a restart; there are at
+// most 16 that are not over.
+func TestOrder(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, caller, map[string]string{"calling": `answers:
+  - {when: {after_tool: greet}, text: 'Turn {{last_user}}.'}
+  - {when: {}, calls: [{name: greet, args: {name: "{{last_user}}"}}]}
+`})
+	h.tools = deskTools()
+	first := make(chan struct{})
+	h.holdFirst = first
+	hang := make(chan struct{})
+	h.execute = func(ctx context.Context, _ *gestaltv1.ExecuteToolRequest) (*gestaltv1.ExecuteToolResponse, error) {
+		select {
+		case <-hang:
+			return &gestaltv1.ExecuteToolResponse{Status: 200, Body: "hi"}, nil
+		case <-ctx.Done():
+			return nil, ctx.Err()
 		}
-	case <-time.After(time.Minute):
-		t.Error("it goes on")
 	}
+	h.start()
+	h.session("s", ann, "")
+	const most = 16
+	for i := range most {
+		id := fmt.Sprintf("t%d", i)
+		got := h.prompt(&gestaltv1.CreateTurnRequest{TurnId: id, SessionId: "s", Messages: says(id)})
+		if (got.GetStatus() == running) != (i == 0) {
+			t.Errorf("turn %d is %v", i, got.GetStatus())
+		}
+	}
+	more := &gestaltv1.CreateTurnRequest{TurnId: "more", SessionId: "s"}
+	h.granted(more)
+	h.refused("AgentProvider/CreateTurn", more, codes.ResourceExhausted)
+	h.await("tools of all are listed", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.listed) >= most
+	})
+	if n := len(h.calls()); n > 0 {
+		t.Errorf("%d calls before the first turn has its tools", n)
+	}
+	close(first)
+	h.await("the first turn calls", func() bool { return len(h.calls()) == 1 })
+	// A turn that waits for its host does not give way to those behind it.
+	h.kill()
+	h.start()
+	h.await("it calls again", func() bool {
+		h.mu.Lock()
+		defer h.mu.Unlock()
+		return len(h.executed) == 2
+	})
+	close(hang)
+	for i := range most {
+		id := fmt.Sprintf("t%d", i)
+		if got := h.until(id, succeeded); got.GetOutputText() != "Turn "+id+"." || got.GetStartedAt() == nil {
+			t.Errorf("turn %d: %v", i, got)
+		}
+	}
+	h.mu.Lock()
+	var order []string
+	for _, e := range h.executed {
+		order = append(order, e.GetTurnId())
+	}
+	h.mu.Unlock()
+	want := []string{"t0"}
+	for i := range most {
+		want = append(want, fmt.Sprintf("t%d", i))
+	}
+	if diff := cmp.Diff(want, order); diff != "" {
+		t.Errorf("executed:\n%s", diff)
+	}
+	h.prompt(more)
+	h.until("more", succeeded)
+	h.stop()
+}
+
+// A tool that takes too long is an error that the model reads; the host's deadline is the tool's timeout.
+func TestToolTimeout(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, "agents: [{name: a, llm: {model: scripted/calling}}]\ntools: [{name: greet, description: d, timeout: 1s}]\n", map[string]string{"calling": `answers:
+  - {when: {after_tool: send}, text: '{{tool_result "greet"}}'}
+  - {when: {}, calls: [{name: greet, args: {}}, {name: send, args: {}}]}
+`})
+	h.tools = deskTools()
+	var mu sync.Mutex
+	left := map[string]time.Duration{}
+	h.execute = func(ctx context.Context, req *gestaltv1.ExecuteToolRequest) (*gestaltv1.ExecuteToolResponse, error) {
+		end, _ := ctx.Deadline()
+		mu.Lock()
+		left[req.GetToolId()] = time.Until(end)
+		mu.Unlock()
+		if req.GetToolId() == "t1" {
+			<-ctx.Done()
+		}
+		return &gestaltv1.ExecuteToolResponse{Status: 200, Body: "hi"}, nil
+	}
+	h.start()
+	h.session("s", ann, "")
+	h.prompt(&gestaltv1.CreateTurnRequest{TurnId: "t", SessionId: "s"})
+	if got := h.until("t", succeeded); !strings.Contains(got.GetOutputText(), "timed out") {
+		t.Errorf("the model reads %q", got.GetOutputText())
+	}
+	mu.Lock()
+	defer mu.Unlock()
+	if left["t1"] > time.Second || left["t2"] <= time.Second || left["t2"] > 10*time.Minute {
+		t.Errorf("the deadlines are %v", left)
+	}
+	h.stop()
 }
 
 // What the host answers becomes results and errors that the model reads; a host that cannot be reached is asked again
