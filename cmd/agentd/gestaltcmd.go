@@ -61,7 +61,8 @@ func (c *gestaltCmd) Run(p *process) error {
 		Level: c.LogLevel, JSON: c.LogFormat == "json", Secrets: secrets,
 	})
 	daemon.OwnProcess(log)
-	defer heap.Pace()()
+	unpace := heap.Pace()
+	defer unpace()
 	rules, err := daemon.TreeRules()
 	if err != nil {
 		return err
@@ -95,7 +96,8 @@ func (c *gestaltCmd) Run(p *process) error {
 func (c *gestaltCmd) open(ctx context.Context, p *process, dir string, log *slog.Logger) (*gestalt.Backend, error) {
 	pipe := gestalt.NewPipe()
 	cfg := daemon.Config{
-		Listener: pipe, DataDir: dir, Getenv: p.getenv, Logger: slog.New(quietCalls{log.Handler()}), Version: thisRelease().version, NoReflection: true,
+		Listener: pipe, DataDir: dir, Getenv: p.getenv, Logger: slog.New(quietCalls{log.Handler()}),
+		Version: thisRelease().version, NoReflection: true,
 		Authenticate: func(r *http.Request) (daemon.Principal, error) {
 			subject, err := gestalt.Subject(r.Header)
 			if err != nil {
@@ -145,7 +147,9 @@ func (q quietCalls) Handle(ctx context.Context, r slog.Record) error {
 }
 
 // WithAttrs implements slog.Handler.
-func (q quietCalls) WithAttrs(attrs []slog.Attr) slog.Handler { return quietCalls{q.Handler.WithAttrs(attrs)} }
+func (q quietCalls) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return quietCalls{q.Handler.WithAttrs(attrs)}
+}
 
 // WithGroup implements slog.Handler.
 func (q quietCalls) WithGroup(name string) slog.Handler { return quietCalls{q.Handler.WithGroup(name)} }

@@ -107,7 +107,7 @@ type commands struct {
 	Run          runCmd          `cmd:"" help:"Run an agent of a file, and its tools."`
 	Chat         chatCmd         `cmd:"" help:"Talk to an agent."`
 	MCP          mcpCmd          `cmd:"" name:"mcp" help:"Offer agents to MCP hosts."`
-	Gestalt      gestaltCmd      `cmd:"" name:"gestalt-provider" help:"Serve agents to the Gestalt host that starts this."`
+	Gestalt      gestaltCmd      `cmd:"" name:"gestalt-provider" help:"Serve a Gestalt host, which starts it."`
 	Doctor       doctorCmd       `cmd:"" help:"Look whether everything that run needs here works."`
 	Instruction  instructionCmd  `cmd:"" help:"Print what models of a file are told, layer by layer."`
 	Validate     validateCmd     `cmd:"" help:"Check files with agents and tools."`

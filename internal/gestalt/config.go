@@ -80,7 +80,8 @@ type Environment struct {
 	Parent int
 	// Name is how the host calls this provider.
 	Name string
-	// Host is where AgentHost is: a path, or tcp://host:port or tls://host:port of a relay, with its Token. "" is nowhere.
+	// Host is where AgentHost is: a path, or tcp://HOST:PORT or tls://HOST:PORT of a relay, with its Token. "" is
+	// nowhere.
 	Host, Token string
 	// CA are certificates, PEM, besides those of the system, for tls://.
 	CA string
@@ -99,7 +100,7 @@ func ReadEnvironment(
 		CA:     getenv(prefix + "HOST_SERVICE_TLS_CA_PEM"),
 	}
 	if e.Socket == "" {
-		return e, fmt.Errorf("%sPLUGIN_SOCKET is not set: a Gestalt host sets it for the providers that it starts", prefix)
+		return e, fmt.Errorf("%sPLUGIN_SOCKET is not set: a Gestalt host sets it for providers that it starts", prefix)
 	}
 	if text := getenv(prefix + "PLUGIN_PARENT_PID"); text != "" {
 		if e.Parent, err = strconv.Atoi(text); err != nil || e.Parent < 1 {

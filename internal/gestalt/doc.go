@@ -1,5 +1,5 @@
-// Package gestalt is a part of agentd, not an API: it serves agents to a Gestalt host, which starts agentd as a child and
-// speaks gRPC with it over a Unix socket. docs/gestalt.md describes it.
+// Package gestalt is a part of agentd, not an API: it serves agents to a Gestalt host, which starts agentd as a child
+// and speaks gRPC with it over a Unix socket. docs/gestalt.md describes it.
 //
 // A Provider does what a client of SessionService and Run can do, no more. The daemon runs in the same process, and the
 // Provider reaches it by a connection within. What SessionService does not keep (who made something as the host says

@@ -143,8 +143,8 @@ func (p *Provider) begin(ctx context.Context, t *Turn) (done bool, err error) {
 		return false, err
 	}
 	tools, err := p.listTools(ctx, t, said.GetTools())
-	if ctx.Err() != nil {
-		return false, nil
+	if left := ctx.Err(); left != nil {
+		return false, left
 	}
 	if err != nil {
 		return p.fail(ctx, t, Waiting, redact(err.Error(), grant))
@@ -200,7 +200,8 @@ func (p *Provider) follow(ctx context.Context, t *Turn) (done bool, err error) {
 			c.trace, c.state = client.CallFrom(ctx).Trace()
 			return p.execute(ctx, c, arguments)
 		}
-		if err := client.AddRawTool(set, tool.Name, tool.Description, run, client.ToolTimeout(tool.Timeout)); err != nil {
+		err := client.AddRawTool(set, tool.Name, tool.Description, run, client.ToolTimeout(tool.Timeout))
+		if err != nil {
 			return p.fail(ctx, t, Running, err.Error())
 		}
 	}

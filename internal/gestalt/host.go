@@ -39,12 +39,12 @@ const (
 	toolTimeout = 10 * time.Minute
 	// listTimeout bounds one request for a page of tools.
 	listTimeout = 30 * time.Second
-	// toolMargin is how much longer the daemon waits for the result of a tool, so that the model reads why there is none.
+	// toolMargin is how much longer the daemon waits for a result, so that the model reads why there is none.
 	toolMargin = 2 * time.Second
 	// maxReply is the size of the largest message of the host, in bytes.
 	maxReply = 4 << 20
 	// tokenHeader has the token of a relay.
-	tokenHeader = "x-gestalt-host-service-relay-token"
+	tokenHeader = "x-gestalt-host-service-relay-token" //nolint:gosec // it is the name of one
 )
 
 // hostTool is a tool of the host as a turn has it.
@@ -92,7 +92,8 @@ func newHost(e *Environment) (gestaltv1connect.AgentHostClient, *http.Transport,
 			return nil, nil, err
 		}
 	default:
-		return nil, nil, fmt.Errorf("GESTALT_AGENT_HOST_SOCKET is %q, want a path, tcp://host:port or tls://host:port", e.Host)
+		return nil, nil, fmt.Errorf("GESTALT_AGENT_HOST_SOCKET is %q, want a path, tcp://HOST:PORT or tls://HOST:PORT",
+			e.Host)
 	}
 	return gestaltv1connect.NewAgentHostClient(&http.Client{Transport: transport}, base,
 		connect.WithGRPC(), connect.WithReadMaxBytes(maxReply)), transport, nil

@@ -49,24 +49,36 @@ func (p *Provider) interaction(ctx context.Context, subject, id string) (*Turn, 
 
 // kinds are the types of interactions.
 var kinds = map[agentdv1.InteractionKind]gestaltv1.AgentInteractionType{
-	agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL:      gestaltv1.AgentInteractionType_AGENT_INTERACTION_TYPE_APPROVAL,
-	agentdv1.InteractionKind_INTERACTION_KIND_CLARIFICATION: gestaltv1.AgentInteractionType_AGENT_INTERACTION_TYPE_CLARIFICATION,
-	agentdv1.InteractionKind_INTERACTION_KIND_INPUT:         gestaltv1.AgentInteractionType_AGENT_INTERACTION_TYPE_INPUT,
+	agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL:      approval,
+	agentdv1.InteractionKind_INTERACTION_KIND_CLARIFICATION: clarification,
+	agentdv1.InteractionKind_INTERACTION_KIND_INPUT:         input,
 }
+
+const (
+	approval      = gestaltv1.AgentInteractionType_AGENT_INTERACTION_TYPE_APPROVAL
+	clarification = gestaltv1.AgentInteractionType_AGENT_INTERACTION_TYPE_CLARIFICATION
+	input         = gestaltv1.AgentInteractionType_AGENT_INTERACTION_TYPE_INPUT
+)
 
 // states are those of interactions.
 var states = map[agentdv1.InteractionStatus]gestaltv1.AgentInteractionState{
-	agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING:  gestaltv1.AgentInteractionState_AGENT_INTERACTION_STATE_PENDING,
-	agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED: gestaltv1.AgentInteractionState_AGENT_INTERACTION_STATE_RESOLVED,
-	agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED: gestaltv1.AgentInteractionState_AGENT_INTERACTION_STATE_CANCELED,
+	agentdv1.InteractionStatus_INTERACTION_STATUS_PENDING:  stillPending,
+	agentdv1.InteractionStatus_INTERACTION_STATUS_RESOLVED: resolved,
+	agentdv1.InteractionStatus_INTERACTION_STATUS_CANCELED: notAsked,
 }
+
+const (
+	stillPending = gestaltv1.AgentInteractionState_AGENT_INTERACTION_STATE_PENDING
+	resolved     = gestaltv1.AgentInteractionState_AGENT_INTERACTION_STATE_RESOLVED
+	notAsked     = gestaltv1.AgentInteractionState_AGENT_INTERACTION_STATE_CANCELED
+)
 
 // interactionOf is an interaction as the host has it.
 func interactionOf(in *agentdv1.Interaction) *gestaltv1.AgentInteraction {
 	out := &gestaltv1.AgentInteraction{
 		Id: interactionID(in), Type: kinds[in.GetKind()], State: states[in.GetStatus()],
-		CreatedAt: in.GetCreateTime(), ResolvedAt: in.GetEndTime(), TurnId: in.GetTurnId(), SessionId: in.GetSessionId(),
-		Resolution: resolutionOf(in),
+		CreatedAt: in.GetCreateTime(), ResolvedAt: in.GetEndTime(), Resolution: resolutionOf(in),
+		TurnId: in.GetTurnId(), SessionId: in.GetSessionId(),
 	}
 	if in.GetKind() == agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL {
 		out.Title = "Approve " + in.GetToolName()

@@ -51,7 +51,7 @@ artifacts:
 // WritePackage writes a folder with a program of this system, its manifest, and the schema of its configuration. The
 // folder is made if there is none; files of these names are replaced.
 func WritePackage(dir, program, version string) error {
-	if err := os.MkdirAll(dir, 0o755); err != nil {
+	if err := os.MkdirAll(dir, 0o750); err != nil {
 		return err
 	}
 	name := programFile

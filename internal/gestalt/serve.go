@@ -15,8 +15,8 @@ import (
 const (
 	// parentEvery is how often it is looked whether the host is still there.
 	parentEvery = 500 * time.Millisecond
-	// grace is how long model calls that are under way are waited for when the process stops: the host kills it 2 s after
-	// SIGTERM.
+	// grace is how long model calls that are under way are waited for when the process stops: the host kills it 2 s
+	// after SIGTERM.
 	grace = 600 * time.Millisecond
 	// stopWithin bounds the stop. The database needs no more time: the next start goes on from it as it is.
 	stopWithin = 1300 * time.Millisecond
@@ -41,7 +41,7 @@ func (p *Provider) Serve(ctx context.Context) error {
 	err = p.wait(ctx, served)
 	stopped := make(chan error, 1)
 	go func() { // ends with the stop; what takes longer than stopWithin ends with the process
-		soft, cancel := context.WithTimeout(context.Background(), grace)
+		soft, cancel := context.WithTimeout(context.WithoutCancel(ctx), grace)
 		defer cancel()
 		stopped <- p.stop(soft)
 	}()

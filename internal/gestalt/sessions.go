@@ -38,7 +38,8 @@ var goodID = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 
 func checkID(field, id string) error {
 	if !goodID.MatchString(id) {
-		return invalidf("%s is %.200q: want 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit first", field, id)
+		return invalidf("%s is %.200q: want 1 to 128 of A-Z, a-z, 0-9 and . _ : @ -, a letter or a digit first",
+			field, id)
 	}
 	return nil
 }
@@ -69,7 +70,8 @@ func most(limit int32) int {
 func subjectOf(s *gestaltv1.AgentSubjectContext) (string, error) {
 	id := s.GetSubjectId()
 	if id == "" || len(id) > maxSubject || strings.ContainsFunc(id, func(r rune) bool { return r < ' ' || r == 0x7f }) {
-		return "", invalidf("subject.subject_id is %.300q: want 1 to %d bytes without control characters", id, maxSubject)
+		return "", invalidf("subject.subject_id is %.300q: want 1 to %d bytes without control characters",
+			id, maxSubject)
 	}
 	return id, nil
 }

@@ -167,7 +167,8 @@ func setSchema(tree *agentdv1.Agent, schema *structpb.Struct) error {
 	}
 	last := speaker(tree)
 	if last == nil {
-		return invalidf("response_schema: several agents of %q speak at once, none of them has the last word", tree.GetName())
+		return invalidf("response_schema: several agents of %q speak at once, none of them has the last word",
+			tree.GetName())
 	}
 	text, err := jsonText(ofObject(schema))
 	if err != nil {
@@ -177,20 +178,25 @@ func setSchema(tree *agentdv1.Agent, schema *structpb.Struct) error {
 	return nil
 }
 
+// otherTypes are the types of values that are no objects.
+var otherTypes = map[string]bool{
+	"string": true, "number": true, "integer": true, "boolean": true, "array": true, "null": true,
+}
+
 // ofObject is a schema of objects, as the output of an agent has to be one: that of another value becomes that of the
 // key value. References lead to where they did.
 func ofObject(schema *structpb.Struct) *structpb.Struct {
 	fields := schema.GetFields()
 	kind, typed := fields["type"]
-	if typed && kind.GetStringValue() == "object" || !typed && fields["properties"] != nil {
+	if typed && !otherTypes[kind.GetStringValue()] || !typed && fields["properties"] != nil {
 		return schema
 	}
 	inner := proto.CloneOf(schema)
+	required := &structpb.ListValue{Values: []*structpb.Value{structpb.NewStringValue("value")}}
+	properties := &structpb.Struct{Fields: map[string]*structpb.Value{"value": structpb.NewStructValue(inner)}}
 	out := &structpb.Struct{Fields: map[string]*structpb.Value{
-		"type":                 structpb.NewStringValue("object"),
-		"properties":           structpb.NewStructValue(&structpb.Struct{Fields: map[string]*structpb.Value{"value": structpb.NewStructValue(inner)}}),
-		"required":             structpb.NewListValue(&structpb.ListValue{Values: []*structpb.Value{structpb.NewStringValue("value")}}),
-		"additionalProperties": structpb.NewBoolValue(false),
+		"type": structpb.NewStringValue("object"), "required": structpb.NewListValue(required),
+		"properties": structpb.NewStructValue(properties), "additionalProperties": structpb.NewBoolValue(false),
 	}}
 	for _, key := range []string{"$defs", "definitions", "$schema"} {
 		if v := inner.GetFields()[key]; v != nil {

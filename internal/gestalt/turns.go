@@ -159,19 +159,19 @@ func (p *Provider) turnOf(t *Turn) *gestaltv1.AgentTurn {
 	p.decode(t.Request, said)
 	out := &gestaltv1.AgentTurn{
 		Id: t.ID, SessionId: t.SessionID, ProviderName: p.name(), Model: said.GetModel(),
-		Status:   gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_RUNNING,
+		Status:   turnRunning,
 		Messages: said.GetMessages(), CreatedBy: said.GetCreatedBy(), CreatedAt: stamp(t.Created),
 		ExecutionRef: said.GetExecutionRef(),
 	}
 	switch {
 	case t.Phase == Failed || t.Phase == Canceled:
-		out.Status = gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_FAILED
+		out.Status = turnFailed
 		if t.Phase == Canceled {
-			out.Status = gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_CANCELED
+			out.Status = turnCanceled
 		}
 		out.StatusMessage, out.CompletedAt = t.Message, stamp(t.Ended)
 	case t.Queued:
-		out.Status = gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_PENDING
+		out.Status = turnPending
 	}
 	if !t.Queued {
 		out.StartedAt = stamp(t.Created)
@@ -181,14 +181,23 @@ func (p *Provider) turnOf(t *Turn) *gestaltv1.AgentTurn {
 
 // statuses are those of the daemon.
 var statuses = map[agentdv1.TurnStatus]gestaltv1.AgentExecutionStatus{
-	agentdv1.TurnStatus_TURN_STATUS_PENDING:            gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_PENDING,
-	agentdv1.TurnStatus_TURN_STATUS_RUNNING:            gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_RUNNING,
-	agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT: gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_RUNNING,
-	agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT:  gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_WAITING_FOR_INPUT,
-	agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED:          gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_SUCCEEDED,
-	agentdv1.TurnStatus_TURN_STATUS_FAILED:             gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_FAILED,
-	agentdv1.TurnStatus_TURN_STATUS_CANCELED:           gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_CANCELED,
+	agentdv1.TurnStatus_TURN_STATUS_PENDING:            turnPending,
+	agentdv1.TurnStatus_TURN_STATUS_RUNNING:            turnRunning,
+	agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_CLIENT: turnRunning,
+	agentdv1.TurnStatus_TURN_STATUS_WAITING_FOR_INPUT:  turnWaiting,
+	agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED:          turnSucceeded,
+	agentdv1.TurnStatus_TURN_STATUS_FAILED:             turnFailed,
+	agentdv1.TurnStatus_TURN_STATUS_CANCELED:           turnCanceled,
 }
+
+const (
+	turnPending   = gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_PENDING
+	turnRunning   = gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_RUNNING
+	turnWaiting   = gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_WAITING_FOR_INPUT
+	turnSucceeded = gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_SUCCEEDED
+	turnFailed    = gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_FAILED
+	turnCanceled  = gestaltv1.AgentExecutionStatus_AGENT_EXECUTION_STATUS_CANCELED
+)
 
 // isOver reports whether a turn of the daemon has ended.
 func isOver(s agentdv1.TurnStatus) bool {
@@ -406,7 +415,9 @@ func (p *Provider) endBefore(ctx context.Context, t *Turn, phase, from Phase) (b
 	}, "")
 	end := &gestaltv1.AgentTurnEvent{
 		Type: kind, Visibility: visiblePublic, CreatedAt: timestamppb.New(done.Ended), Data: texts(data),
-		Display: &gestaltv1.AgentTurnDisplay{Kind: "status", Phase: string(phase), Ref: "turn:" + t.ID, Text: t.Message},
+		Display: &gestaltv1.AgentTurnDisplay{
+			Kind: "status", Phase: string(phase), Label: "turn", Ref: "turn:" + t.ID, Text: t.Message,
+		},
 	}
 	n.add(end, "")
 	was, err := p.store.EndTurn(ctx, &done, from, n.events())

@@ -1,5 +1,5 @@
-// Package sqlstore is a part of agentd, not an API: it keeps what a Gestalt host says of sessions and turns in tables of
-// the database of the sessions.
+// Package sqlstore is a part of agentd, not an API: it keeps what a Gestalt host says of sessions and turns in tables
+// of the database of the sessions.
 //
 // It knows neither the host nor the daemon.
 package sqlstore

@@ -145,7 +145,7 @@ func TestListTurns(t *testing.T) {
 		"over":     {&gestaltv1.ListTurnsRequest{Status: succeeded, SummaryOnly: true}, []string{"t2", "t1", "t0"}},
 		"canceled": {&gestaltv1.ListTurnsRequest{Status: canceled}, nil},
 	} {
-		t.Run(name, func(t *testing.T) {
+		func() {
 			tc.req.SessionId, tc.req.Subject = "s", of(ann)
 			out := &gestaltv1.ListTurnsResponse{}
 			if err := h.call(t.Context(), "AgentProvider/ListTurns", tc.req, out); err != nil {
@@ -163,9 +163,9 @@ func TestListTurns(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(tc.want, ids); diff != "" {
-				t.Error(diff)
+				t.Errorf("%s:\n%s", name, diff)
 			}
-		})
+		}()
 	}
 	h.stop()
 }

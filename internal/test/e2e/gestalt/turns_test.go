@@ -273,7 +273,9 @@ func TestCancel(t *testing.T) {
 		}
 	}
 	for range 2 {
-		<-stopped
+		if err := <-stopped; err == nil {
+			t.Error("a tool call was not stopped")
+		}
 	}
 	h.stop()
 }
