@@ -49,9 +49,9 @@ CREATE INDEX gestalt_events_message ON gestalt_events (turn_id, message, seq) WH
 
 -- +goose StatementBegin
 CREATE TRIGGER gestalt_deleted AFTER DELETE ON sessions BEGIN
-    DELETE FROM gestalt_events WHERE turn_id IN (SELECT id FROM gestalt_turns WHERE session_id = OLD.id);
-    DELETE FROM gestalt_grants WHERE turn_id IN (SELECT id FROM gestalt_turns WHERE session_id = OLD.id);
-    DELETE FROM gestalt_turns WHERE session_id = OLD.id;
-    DELETE FROM gestalt_sessions WHERE id = OLD.id;
-END;
+    DELETE FROM gestalt_events WHERE turn_id IN (SELECT id FROM gestalt_turns WHERE session_id = OLD.id)
+    ; DELETE FROM gestalt_grants WHERE turn_id IN (SELECT id FROM gestalt_turns WHERE session_id = OLD.id)
+    ; DELETE FROM gestalt_turns WHERE session_id = OLD.id
+    ; DELETE FROM gestalt_sessions WHERE id = OLD.id
+    ; END;
 -- +goose StatementEnd
