@@ -14,6 +14,9 @@ const (
 	gen        = "gen/proto/go/agentd/v1"
 	genConnect = "gen/proto/go/agentd/v1/agentdv1connect"
 
+	genGestalt        = "gen/proto/go/gestalt/provider/v1"
+	genGestaltConnect = "gen/proto/go/gestalt/provider/v1/gestaltv1connect"
+
 	connect    = "connectrpc.com/connect"
 	genai      = "google.golang.org/genai"
 	lru        = "github.com/hashicorp/golang-lru/v2"
@@ -47,6 +50,9 @@ var rooms = []room{
 		knows: "messages, generated"},
 	{path: genConnect, floor: 0, may: []string{gen, connect},
 		knows: "handlers and clients of the protocol, generated"},
+	{path: genGestalt, floor: 0, may: []string{protobuf}, knows: "messages of a Gestalt host, generated"},
+	{path: genGestaltConnect, floor: 0, may: []string{genGestalt, connect, protobuf},
+		knows: "handlers and clients of a Gestalt host's protocol, generated"},
 
 	{path: "internal/protorules", floor: 0, may: []string{gen, protobuf, "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go"},
 		knows: "the rules in the protos, and what breaks them; nothing of what messages mean"},
@@ -276,6 +282,12 @@ var rooms = []room{
 	{path: "internal/faces/...", floor: 2, later: true, may: []string{"server", gen, genConnect, connect, protobuf},
 		knows: "another protocol, in terms of what a client of SessionService can do; neither sessions, nor stores, nor the daemon"},
 
+	{path: "internal/gestalt", floor: 2,
+		may:   []string{gen, genConnect, genGestalt, genGestaltConnect, connect, protobuf, "client", "internal/agentfile", "internal/protorules"},
+		knows: "a Gestalt host, in terms of what a client of SessionService and Run can do; neither sessions, nor SQL, nor the daemon"},
+	{path: "internal/gestalt/sqlstore", floor: 3, may: []string{"internal/gestalt"}, tests: []string{"session/store", "session/store/sqlite"},
+		knows: "what a Gestalt host says, in the tables of an SQL database; neither the host nor the daemon"},
+
 	{path: "internal/payloads", floor: 2, may: []string{"session/index", "session/record", "session/store", lru},
 		knows: "when payloads leave a log; neither the engine's form, nor databases, nor sessions in memory"},
 	{path: "internal/daemon", floor: 3,
@@ -302,7 +314,7 @@ var rooms = []room{
 			"charm.land/bubbletea/v2", "github.com/aymanbagabas/go-udiff", "github.com/charmbracelet/x/ansi"},
 		knows: "a conversation at a terminal: lines or a screen, commands, interrupts, what was used; not how a daemon is reached, nor flags"},
 	{path: "cmd/agentd", floor: 4,
-		may: []string{"internal/chat", "internal/faces", "internal/mcpserve", "internal/treetest", "internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/mcp", "client/memory", "client/permit", "client/skills", "client/tools", "client/terminal", gen, protobuf,
+		may: []string{"internal/chat", "internal/faces", "internal/gestalt", "internal/gestalt/sqlstore", "internal/mcpserve", "internal/treetest", "internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/mcp", "client/memory", "client/permit", "client/skills", "client/tools", "client/terminal", gen, protobuf,
 			"github.com/KimMachineGun/automemlimit", "github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model", "server", "session", "session/principal"}, tests: []string{"client", gen},
@@ -388,10 +400,10 @@ var bans = []ban{
 		because: "adkbridge is the only room that knows the engine, so that it can be replaced"},
 	{path: "github.com/goccy/go-yaml", but: []string{"internal/yamlfile"},
 		because: "one room reads YAML, with one set of rules and bounds"},
-	{path: "database/sql", but: []string{"session/store/sqlite", "internal/ledger/sqlledger", "internal/sealed"},
+	{path: "database/sql", but: []string{"session/store/sqlite", "internal/ledger/sqlledger", "internal/gestalt/sqlstore", "internal/sealed"},
 		because: "storage stands behind store.Store"},
-	{path: "net/http", but: []string{"server", "internal/faces", "internal/faces/...", "internal/auth", "internal/telemetry", "internal/otlp", "internal/test/issuer", "client", "client/mcp", "internal/mcpserve", "client/tools", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",
-		"internal/test/fakeprovider", "internal/test/harness", "internal/test/sessionfront", "cmd/agentd", "agentdtest", "internal/test/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect},
+	{path: "net/http", but: []string{"server", "internal/faces", "internal/faces/...", "internal/gestalt", "internal/auth", "internal/telemetry", "internal/otlp", "internal/test/issuer", "client", "client/mcp", "internal/mcpserve", "client/tools", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",
+		"internal/test/fakeprovider", "internal/test/harness", "internal/test/sessionfront", "cmd/agentd", "agentdtest", "internal/test/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect, genGestaltConnect},
 		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
 	{path: "os/exec", but: []string{"internal/toolcmd", "client/mcp", "internal/test/ttytest", "examples/supportdesk", "internal/sealed"},
 		because: "the server never runs a tool; tools and MCP servers run on the client. internal/sealed runs what the operator names, for keys"},
@@ -406,7 +418,7 @@ var bans = []ban{
 	{path: "log", because: "logging is log/slog, on a logger that was handed in"},
 	{path: "log/syslog", because: "logging is log/slog, on a logger that was handed in"},
 	{path: "math/rand", because: "use math/rand/v2, or crypto/rand where it guards something"},
-	{path: "unsafe", but: []string{gen}, because: "nothing here is worth it"},
+	{path: "unsafe", but: []string{gen, genGestalt}, because: "nothing here is worth it"},
 	{path: "testing", because: "only test kits take a testing.TB"},
 	{path: "C", because: "agentd builds with CGO_ENABLED=0"},
 }
