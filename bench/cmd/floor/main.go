@@ -30,9 +30,14 @@ func run(args []string) error {
 	// As many connections stay open as there are streams at a time.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = 100
-	return proc.Serve(&httputil.ReverseProxy{
+	proxy := &httputil.ReverseProxy{
 		Rewrite:       func(r *httputil.ProxyRequest) { r.SetURL(model) },
 		Transport:     transport,
 		FlushInterval: -1,
-	})
+	}
+	return proc.Serve(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		// Else the server closes the body of the request when the response begins, which the proxy may still read.
+		_ = http.NewResponseController(w).EnableFullDuplex() // HTTP/2 needs none
+		proxy.ServeHTTP(w, r)
+	}))
 }
