@@ -38,6 +38,9 @@ const (
 	maxMetadata = 16 << 10
 	// leastDigits is how many digits of a content hash a reference has at least.
 	leastDigits = 8
+	// readAtOnce is how many agents of a list are read at once, pageBytes about how large a page may be.
+	readAtOnce = 16
+	pageBytes  = 1 << 20
 	// timesKept is what a ledger keeps of a time.
 	timesKept = time.Microsecond
 )
@@ -213,27 +216,30 @@ func (r *Registry) List(
 	ctx context.Context, req *agentdv1.ListAgentsRequest, limit int,
 ) (all []*agentdv1.RegisteredAgent, next string, err error) {
 	q := ledger.AgentQuery{
-		Tenant: principal.Of(ctx).Tenant, Name: req.GetName(), Archived: req.GetArchived(), Limit: limit + 1,
+		Tenant: principal.Of(ctx).Tenant, Name: req.GetName(), Archived: req.GetArchived(), Limit: readAtOnce,
 	}
 	if q.After, err = after(req); err != nil {
 		return nil, "", err
 	}
-	found, err := r.cfg.Ledger.Agents(ctx, q)
-	if err != nil {
-		return nil, "", err
-	}
-	if len(found) > limit {
-		found = found[:limit]
-		next = token(req, &found[limit-1])
-	}
-	for i := range found {
-		a, err := told(&found[i])
+	for size := 0; ; {
+		found, err := r.cfg.Ledger.Agents(ctx, q)
 		if err != nil {
 			return nil, "", err
 		}
-		all = append(all, a)
+		for i := range found {
+			if size += len(found[i].Content); len(all) == limit || len(all) > 0 && size > pageBytes {
+				return all, token(req, q.After), nil
+			}
+			a, err := told(&found[i])
+			if err != nil {
+				return nil, "", err
+			}
+			all, q.After = append(all, a), &found[i]
+		}
+		if len(found) < readAtOnce {
+			return all, "", nil
+		}
 	}
-	return all, next, nil
 }
 
 // Archive archives an agent and returns its newest version.

@@ -1,6 +1,7 @@
 package daemon_test
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -286,4 +287,33 @@ func TestAgentsOfTenants(t *testing.T) {
 	ex.AgentRef = nil
 	turn := call(t, page.CreateTurn, &agentdv1.CreateTurnRequest{Execute: ex}).GetTurn()
 	until(t, page, turn, agentdv1.TurnStatus_TURN_STATUS_SUCCEEDED)
+}
+
+// A page of large agents ends early, and no agent is lost or repeated.
+func TestLargeAgents(t *testing.T) {
+	d := start(t, daemon.Config{})
+	c := agentdv1connect.NewSessionServiceClient(h2c(t), d.URL())
+	const n = 40
+	for i := range n {
+		tree := llm("root", "echo")
+		tree.GetLlm().Instruction = strings.Repeat("x", 60_000)
+		call(t, c.ApplyAgent, &agentdv1.ApplyAgentRequest{Name: fmt.Sprintf("a%02d", i), Agent: tree})
+	}
+	for size, pages := range map[int32]int{1000: 3, 3: 14, 20: 3} {
+		req, seen, got := &agentdv1.ListAgentsRequest{PageSize: size}, map[string]bool{}, 0
+		for more := true; more; more = req.GetPageToken() != "" {
+			page := call(t, c.ListAgents, req)
+			for _, a := range page.GetAgents() {
+				if seen[a.GetName()] {
+					t.Errorf("%d at a time: %s comes twice", size, a.GetName())
+				}
+				seen[a.GetName()] = true
+			}
+			got++
+			req.PageToken = page.GetNextPageToken()
+		}
+		if len(seen) != n || got != pages {
+			t.Errorf("%d at a time: %d agents on %d pages, want %d on %d", size, len(seen), got, n, pages)
+		}
+	}
 }
