@@ -305,7 +305,7 @@ func (w *world) followOn(turn *session.Turn, watcher *session.Watcher) *result {
 	w.t.Helper()
 	defer watcher.Close()
 	res := &result{text: map[string]string{}, last: map[string]int{}, state: map[string]any{}}
-	stuck := time.NewTimer(30 * time.Second)
+	stuck := time.NewTimer(2 * time.Minute)
 	defer stuck.Stop()
 	for {
 		select {
