@@ -153,8 +153,8 @@ func (c *Client) RegisteredAgents(
 	})
 }
 
-// ArchiveAgent keeps an agent from being used by new sessions and turns, and from being changed. Sessions that were made
-// with it go on. It cannot be taken back.
+// ArchiveAgent keeps an agent from being used by new sessions and turns, and from being changed. Sessions that were
+// made with it go on. It cannot be taken back.
 func (c *Client) ArchiveAgent(ctx context.Context, name string, opts ...RequestOption) (*RegisteredAgent, error) {
 	resp, err := unary(ctx, c, opts, c.sessions.ArchiveAgent, &agentdv1.ArchiveAgentRequest{Name: name})
 	return registeredOf(resp.GetAgent()), err

@@ -272,7 +272,11 @@ type agentsArchiveCmd struct {
 
 // Help is shown below the flags.
 func (*agentsArchiveCmd) Help() string {
-	return "Sessions that were made with it go on. It cannot be taken back.\n\nExamples:\n\n  agentd agents archive greeter"
+	return `Sessions that were made with it go on. It cannot be taken back.
+
+Examples:
+
+  agentd agents archive greeter`
 }
 
 // Run archives an agent.

@@ -199,12 +199,13 @@ var helps = map[string]string{
 
 	// sessions.
 	"sessions_create_drop_tool_payloads": "Keep what tools are given and return for the time of their turn alone.",
-	"agents_agent":                       "NAME, NAME@VERSION, or NAME@ and the first 8 or more digits of its content hash.",
-	"agents_apply_metadata":              "A JSON object of your own, which is a part of the agent.",
-	"agents_apply_name":                  "Call it by this name. Default: that of the agent of the file.",
-	"agents_apply_version":               "Change it only if it is at this version; 0 if there must be none.",
-	"agents_diff_other":                  "A file, or another version. Default: the version before.",
-	"sessions_create_id":                 "The id of the session; left out: the daemon makes one.",
+	"agents_agent": "NAME, NAME@VERSION, or NAME@ and the first 8 or more digits of its " +
+		"content hash.",
+	"agents_apply_metadata": "A JSON object of your own, which is a part of the agent.",
+	"agents_apply_name":     "Call it by this name. Default: that of the agent of the file.",
+	"agents_apply_version":  "Change it only if it is at this version; 0 if there must be none.",
+	"agents_diff_other":     "A file, or another version. Default: the version before.",
+	"sessions_create_id":    "The id of the session; left out: the daemon makes one.",
 	"sessions_create_agent": "The agent that runs in turns that bring none, until one has: one that the daemon " +
 		"keeps, in the version that it has now. See agentd agents.",
 	"sessions_create_metadata": "A JSON object of your own, which is kept with the session.",

@@ -59,7 +59,8 @@ type exportLine struct {
 type Exported map[string]int
 
 // Export writes what the database of a config has of a tenant, or of a user if that is not "", as one JSON object a
-// line: sessions with all their records, shared state, API keys without secrets, agents, objects of faces, and the audit trail. A daemon may
+// line: sessions with all their records, shared state, API keys without secrets, agents, objects of faces, and the audit
+// trail. A daemon may
 // run; what it writes meanwhile is not in the export.
 func Export(ctx context.Context, cfg Config, tenant, user string, to io.Writer) (Exported, error) {
 	out, counts := json.NewEncoder(to), Exported{}

@@ -50,8 +50,8 @@ func TreeRules(others ...model.Provider) (func(*agentdv1.Agent, []*agentdv1.Tool
 	}, nil
 }
 
-// byName finds a model's provider; nothing but the model's name counts. others: there may be providers that the registry
-// does not have.
+// byName finds a model's provider; nothing but the model's name counts. others: there may be providers that the
+// registry does not have.
 func byName(reg *models.Registry, others bool) resolver {
 	builtins := map[string][]string{}
 	for _, st := range reg.Providers() {

@@ -9,7 +9,8 @@ import (
 	"github.com/apzuk3/agentd/internal/ledger"
 )
 
-const agentColumns = `a.tenant, a.name, v.version, v.hash, v.content, v.maker, v.created_at, a.created_at, a.archived_at`
+const agentColumns = `a.tenant, a.name, v.version, v.hash, v.content, v.maker, v.created_at,
+	a.created_at, a.archived_at`
 
 const agentTables = ` FROM agents a JOIN agent_versions v ON v.tenant = a.tenant AND v.name = a.name `
 
