@@ -298,7 +298,7 @@ func (m *Manager) tryStart(
 			"session %q runs a turn that waits for a person (interaction %q); "+
 				"resolve it, cancel the turn, or say on_busy", s.ID(), asks).
 			OfTurn(s.OpenTurn())
-	case p.OnBusy == live.Inject, asks != "" && p.OnBusy == live.Enqueue:
+	case p.OnBusy == live.Inject, p.OnBusy == live.Wait, asks != "" && p.OnBusy == live.Enqueue:
 		if s.IsOpen() { // it may be suspended
 			if _, err := m.resumeLast(ctx, s.Key(), p.Keys); err != nil {
 				return nil, false, err

@@ -42,6 +42,9 @@ var helps = map[string]string{
 	// The commands.
 	"replay": "Run a session of a stopped daemon again on its own log, and tell where it differs.",
 
+	"gestalt_package": "Write a folder for the host, with this program, manifest.yaml and the schema of the " +
+		"configuration, and serve nothing.",
+
 	// serve, and commands that read its configuration.
 	"config_file": "The configuration of agentd serve: a YAML file, whose keys are the names of flags with _ for -.",
 

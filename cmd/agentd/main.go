@@ -5,6 +5,7 @@
 //	agentd run            run an agent of a file, and its tools
 //	agentd chat           talk to an agent
 //	agentd mcp serve      offer agents of files as tools of an MCP server
+//	agentd gestalt-provider  serve agents to the Gestalt host that starts it
 //	agentd doctor         look whether what run needs works
 //	agentd instruction    print what models of a file are told
 //	agentd validate       check files
@@ -106,6 +107,7 @@ type commands struct {
 	Run          runCmd          `cmd:"" help:"Run an agent of a file, and its tools."`
 	Chat         chatCmd         `cmd:"" help:"Talk to an agent."`
 	MCP          mcpCmd          `cmd:"" name:"mcp" help:"Offer agents to MCP hosts."`
+	Gestalt      gestaltCmd      `cmd:"" name:"gestalt-provider" help:"Serve a Gestalt host, which starts it."`
 	Doctor       doctorCmd       `cmd:"" help:"Look whether everything that run needs here works."`
 	Instruction  instructionCmd  `cmd:"" help:"Print what models of a file are told, layer by layer."`
 	Validate     validateCmd     `cmd:"" help:"Check files with agents and tools."`

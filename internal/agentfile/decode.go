@@ -32,6 +32,8 @@ type decoder struct {
 	problems Problems
 	path     []string // of the agent that is read
 	where    string   // of a tool that is read, in place of path
+	// noCommand allows tools without a command.
+	noCommand bool
 }
 
 // Parse reads a file's text. name is used in messages. Its errors are of type
@@ -123,7 +125,7 @@ func (d *decoder) tools(n *yamlfile.Node) {
 			"command":  func(n *yamlfile.Node) { t.Command = d.command(n) },
 			"pass_env": func(n *yamlfile.Node) { t.PassEnv = d.passEnv(n) },
 		})
-		if item.Kind == yamlfile.Mapping && item.Get("command") == nil {
+		if item.Kind == yamlfile.Mapping && item.Get("command") == nil && !d.noCommand {
 			d.problemf(item.Pos, "no command: "+
 				"name the program that runs the tool and its arguments, as in command: [./greet.sh, --json]")
 		}

@@ -77,6 +77,9 @@ func OpenLedger(ctx context.Context, dataDir string, allowNetworkFiles bool) (*L
 	return &Ledger{alone: !cfg.Beside, store: s, ledger: sqlledger.New(s)}, nil
 }
 
+// Principal is who asks.
+type Principal = principal.Principal
+
 // NewPrincipal returns a principal, whose names a server takes.
 func NewPrincipal(id, tenant, role string) (principal.Principal, error) {
 	p := principal.Principal{ID: id, Tenant: tenant}
@@ -169,6 +172,16 @@ func (l *Ledger) Entries(ctx context.Context, q AuditQuery) iter.Seq2[AuditEntry
 			}
 		}
 	}
+}
+
+// Database is where the daemon keeps what is beside its sessions, for what others keep there; nil if its store has no
+// place for it. It is of use until Shutdown.
+func (d *Daemon) Database() sqlledger.DB {
+	db, ok := d.store.(sqlledger.DB)
+	if !ok {
+		return nil
+	}
+	return db
 }
 
 // Close closes the database.

@@ -14,6 +14,9 @@ const (
 	gen        = "gen/proto/go/agentd/v1"
 	genConnect = "gen/proto/go/agentd/v1/agentdv1connect"
 
+	genGestalt        = "gen/proto/go/gestalt/provider/v1"
+	genGestaltConnect = "gen/proto/go/gestalt/provider/v1/gestaltv1connect"
+
 	connect    = "connectrpc.com/connect"
 	genai      = "google.golang.org/genai"
 	lru        = "github.com/hashicorp/golang-lru/v2"
@@ -47,6 +50,9 @@ var rooms = []room{
 		knows: "messages, generated"},
 	{path: genConnect, floor: 0, may: []string{gen, connect},
 		knows: "handlers and clients of the protocol, generated"},
+	{path: genGestalt, floor: 0, may: []string{protobuf}, knows: "messages of a Gestalt host, generated"},
+	{path: genGestaltConnect, floor: 0, may: []string{genGestalt, connect, protobuf},
+		knows: "handlers and clients of a Gestalt host's protocol, generated"},
 
 	{path: "internal/protorules", floor: 0, may: []string{gen, protobuf, "buf.build/gen/go/bufbuild/protovalidate/protocolbuffers/go"},
 		knows: "the rules in the protos, and what breaks them; nothing of what messages mean"},
@@ -82,7 +88,7 @@ var rooms = []room{
 		knows: "what can be looked up of sessions; neither how a turn runs, nor the wire"},
 	{path: "session/internal/render", floor: 0,
 		may: []string{gen, protobuf, "internal/tracecontext", "session/fault", "session/index", "session/record", "session/internal/logjson",
-			"session/internal/position"},
+			"session/internal/position", "session/internal/recent"},
 		knows: "messages of the protocol, made of a log; neither phases, nor locks, nor when something happens"},
 	{path: "session/internal/probation", floor: 0, may: []string{"session/record", "session/store"},
 		knows: "which turns may run again after deaths of the process; neither turns, nor how they are run"},
@@ -95,6 +101,8 @@ var rooms = []room{
 	{path: "session/internal/tally", floor: 0, knows: "counts of what sessions hold; no session"},
 	{path: "session/internal/tail", floor: 0, may: []string{"session/record"},
 		knows: "the end of a log; not what it says"},
+	{path: "session/internal/recent", floor: 0, may: []string{"session/record"},
+		knows: "what was read of logs a moment ago; neither sessions, nor what records say, nor where they are stored"},
 	{path: "session/internal/table", floor: 0, may: []string{"session/internal/lock"},
 		knows: "what is in memory and who uses it; not what it is"},
 	{path: "session/internal/shared", floor: 0,
@@ -110,21 +118,21 @@ var rooms = []room{
 		knows: "the keys of state of one session, and their bounds; no session"},
 	{path: "session/internal/storage", floor: 0,
 		may: []string{"session/limits", "session/record", "session/store", "session/internal/account", "session/internal/clock",
-			"session/internal/retry", "session/internal/shared", "session/internal/stalls"},
+			"session/internal/recent", "session/internal/retry", "session/internal/shared", "session/internal/stalls"},
 		knows: "a store as sessions use it; no session"},
 	{path: "session/internal/phase", floor: 0, knows: "which phase may follow which; neither turns nor calls"},
 	{path: "session/internal/live", floor: 0,
 		may: []string{gen, protobuf, "internal/tracecontext", "session/fault", "session/index", "session/limits", "session/principal", "session/record",
 			"session/store",
 			"session/internal/account", "session/internal/backlog", "session/internal/tally", "session/internal/alarm", "session/internal/clock", "session/internal/endlog", "session/internal/given", "session/internal/keys", "session/internal/lock", "session/internal/logjson",
-			"session/internal/ownkeys", "session/internal/past", "session/internal/phase", "session/internal/position", "session/internal/probation", "session/internal/refusal", "session/internal/render",
+			"session/internal/ownkeys", "session/internal/past", "session/internal/phase", "session/internal/position", "session/internal/probation", "session/internal/recent", "session/internal/refusal", "session/internal/render",
 			"session/internal/retry", "session/internal/shared", "session/internal/storage", "session/internal/tail", "session/internal/tenant"},
 		knows: "one session; neither the others, nor who has it in memory, nor engine, database or transport"},
 	{path: "session", floor: 1,
 		may: []string{gen, protobuf, "internal/newid", "internal/tracecontext", "session/fault", "session/index", "session/limits", "session/principal", "session/record",
 			"session/store",
 			"session/internal/clock", "session/internal/given", "session/internal/keys", "session/internal/live", "session/internal/lock", "session/internal/logjson",
-			"session/internal/page", "session/internal/position", "session/internal/probation", "session/internal/readers",
+			"session/internal/page", "session/internal/phase", "session/internal/position", "session/internal/probation", "session/internal/readers",
 			"session/internal/refusal", "session/internal/render", "session/internal/retry", "session/internal/shared",
 			"session/internal/storage", "session/internal/tally", "session/internal/table", "session/internal/tenant"},
 		tests: []string{"session/store/sqlite"},
@@ -266,10 +274,19 @@ var rooms = []room{
 			"go.opentelemetry.io/otel/metric", "go.opentelemetry.io/otel/sdk", "go.opentelemetry.io/otel/sdk/metric", "go.opentelemetry.io/otel/trace", "golang.org/x/net"},
 		knows: "spans, made of logs, and where they are exported to; neither requests nor the engine"},
 
-	{path: "internal/faces", floor: 3, may: []string{"server"},
+	{path: "internal/faces", floor: 3, may: []string{"server", "internal/faces/managed"},
 		knows: "which faces come with agentd; not what they speak"},
+	{path: "internal/faces/managed", floor: 2, may: []string{"server", gen, genConnect, connect, protobuf},
+		tests: []string{"internal/daemon"},
+		knows: "the protocol of Managed Agents, in terms of what a client of SessionService can do; neither sessions, nor stores, nor the daemon"},
 	{path: "internal/faces/...", floor: 2, later: true, may: []string{"server", gen, genConnect, connect, protobuf},
 		knows: "another protocol, in terms of what a client of SessionService can do; neither sessions, nor stores, nor the daemon"},
+
+	{path: "internal/gestalt", floor: 2,
+		may:   []string{gen, genConnect, genGestalt, genGestaltConnect, connect, protobuf, "client", "internal/agentfile", "internal/protorules"},
+		knows: "a Gestalt host, in terms of what a client of SessionService and Run can do; neither sessions, nor SQL, nor the daemon"},
+	{path: "internal/gestalt/sqlstore", floor: 3, may: []string{"internal/gestalt"}, tests: []string{"session/store", "session/store/sqlite"},
+		knows: "what a Gestalt host says, in the tables of an SQL database; neither the host nor the daemon"},
 
 	{path: "internal/payloads", floor: 2, may: []string{"session/index", "session/record", "session/store", lru},
 		knows: "when payloads leave a log; neither the engine's form, nor databases, nor sessions in memory"},
@@ -297,7 +314,7 @@ var rooms = []room{
 			"charm.land/bubbletea/v2", "github.com/aymanbagabas/go-udiff", "github.com/charmbracelet/x/ansi"},
 		knows: "a conversation at a terminal: lines or a screen, commands, interrupts, what was used; not how a daemon is reached, nor flags"},
 	{path: "cmd/agentd", floor: 4,
-		may: []string{"internal/chat", "internal/faces", "internal/mcpserve", "internal/treetest", "internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/mcp", "client/memory", "client/permit", "client/skills", "client/tools", "client/terminal", gen, protobuf,
+		may: []string{"internal/chat", "internal/faces", "internal/gestalt", "internal/gestalt/sqlstore", "internal/mcpserve", "internal/treetest", "internal/daemon", "internal/cli", "internal/heap", "internal/agentfile", "internal/configfile", "internal/toolcmd", "client", "client/conf", "client/mcp", "client/memory", "client/permit", "client/skills", "client/tools", "client/terminal", gen, protobuf,
 			"github.com/KimMachineGun/automemlimit", "github.com/alecthomas/kong", "github.com/mattn/go-isatty"},
 		knows: "flags, environment, signals, exit codes"},
 	{path: "agentdhost", floor: 4, may: []string{"internal/daemon", "model", "server", "session", "session/principal"}, tests: []string{"client", gen},
@@ -383,10 +400,10 @@ var bans = []ban{
 		because: "adkbridge is the only room that knows the engine, so that it can be replaced"},
 	{path: "github.com/goccy/go-yaml", but: []string{"internal/yamlfile"},
 		because: "one room reads YAML, with one set of rules and bounds"},
-	{path: "database/sql", but: []string{"session/store/sqlite", "internal/ledger/sqlledger", "internal/sealed"},
+	{path: "database/sql", but: []string{"session/store/sqlite", "internal/ledger/sqlledger", "internal/gestalt/sqlstore", "internal/sealed"},
 		because: "storage stands behind store.Store"},
-	{path: "net/http", but: []string{"server", "internal/faces", "internal/faces/...", "internal/auth", "internal/telemetry", "internal/otlp", "internal/test/issuer", "client", "client/mcp", "internal/mcpserve", "client/tools", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",
-		"internal/test/fakeprovider", "internal/test/harness", "internal/test/sessionfront", "cmd/agentd", "agentdtest", "internal/test/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect},
+	{path: "net/http", but: []string{"server", "internal/faces", "internal/faces/...", "internal/gestalt", "internal/auth", "internal/telemetry", "internal/otlp", "internal/test/issuer", "client", "client/mcp", "internal/mcpserve", "client/tools", "model/...", "model", "internal/modelcall", "internal/wiretap", "internal/daemon", "internal/test/providertest",
+		"internal/test/fakeprovider", "internal/test/harness", "internal/test/sessionfront", "cmd/agentd", "agentdtest", "internal/test/testdaemon", "agentdhost", "examples/...", "ts/test/guarded", genConnect, genGestaltConnect},
 		because: "a turn belongs to its session and not to a connection: the domain, the engine and the stores know no transport"},
 	{path: "os/exec", but: []string{"internal/toolcmd", "client/mcp", "internal/test/ttytest", "examples/supportdesk", "internal/sealed"},
 		because: "the server never runs a tool; tools and MCP servers run on the client. internal/sealed runs what the operator names, for keys"},
@@ -401,7 +418,7 @@ var bans = []ban{
 	{path: "log", because: "logging is log/slog, on a logger that was handed in"},
 	{path: "log/syslog", because: "logging is log/slog, on a logger that was handed in"},
 	{path: "math/rand", because: "use math/rand/v2, or crypto/rand where it guards something"},
-	{path: "unsafe", but: []string{gen}, because: "nothing here is worth it"},
+	{path: "unsafe", but: []string{gen, genGestalt}, because: "nothing here is worth it"},
 	{path: "testing", because: "only test kits take a testing.TB"},
 	{path: "C", because: "agentd builds with CGO_ENABLED=0"},
 }

@@ -261,6 +261,7 @@ export function callEndedOf(json: m.ModelCallEndedJson): ModelCallEnded {
     stopReason: wordOf("STOP_REASON_", json.stopReason),
     durationMs: msOf(json.duration) ?? 0,
     timeToFirstTextMs: msOf(json.timeToFirstText),
+    toolCalls: json.toolCalls ?? 0,
   };
 }
 

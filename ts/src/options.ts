@@ -177,7 +177,7 @@ export interface RunOptions extends WatchOptions {
    */
   state?: JsonObject | undefined;
   /** What happens when the session already runs a turn. Default: reject. */
-  onBusy?: "reject" | "enqueue" | "interrupt" | "inject" | undefined;
+  onBusy?: "reject" | "enqueue" | "interrupt" | "inject" | "wait" | undefined;
   /** What becomes of the turn when its last client is gone. Default: continue. */
   onDisconnect?: "continue" | "cancel" | undefined;
   /** How long onDisconnect cancel waits for a client to come back, in milliseconds, at most a day. */

@@ -20,6 +20,18 @@ func (s *Store) Transact(ctx context.Context, f func(context.Context, *sql.Conn)
 	return s.writeWith(ctx, func() (refusal, fault error) { return s.writer.savepoint(f) })
 }
 
+// Erase is Transact for an f that removes what must not be found in the files of the database either, soon after: see
+// tidy and scrub.
+func (s *Store) Erase(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
+	if s.beside != nil {
+		return s.beside.update(ctx, f)
+	}
+	return s.writeWith(ctx, func() (refusal, fault error) {
+		s.writer.tx.removed = true
+		return s.writer.savepoint(f)
+	})
+}
+
 // writeWith runs f on the writer goroutine. It does not return while f runs: f may write to variables of the caller,
 // who reads them afterwards, also when ctx has ended.
 func (s *Store) writeWith(ctx context.Context, f func() (refusal, fault error)) error {

@@ -9,7 +9,7 @@ CREATE TABLE goose_db_version (
     tstamp     TIMESTAMP DEFAULT (datetime('now'))
 );
 INSERT INTO goose_db_version (version_id, is_applied) VALUES
-    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1);
+    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (19, 1);
 
 CREATE TABLE sessions (
     id          TEXT    NOT NULL PRIMARY KEY,
@@ -228,3 +228,65 @@ CREATE TABLE objects (
     maker   TEXT    NOT NULL,
     PRIMARY KEY (tenant, face, kind, id)
 ) STRICT;
+
+-- What a Gestalt host calls sessions and turns, see package gestalt, as far as logs do not say it. Content is the SHA-256
+-- of the request, the request is a message of gestalt.provider.v1 without secrets. Times are nanoseconds since 1970, 0
+-- for none.
+CREATE TABLE gestalt_sessions (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    subject    TEXT    NOT NULL,
+    key        TEXT    NOT NULL,
+    content    TEXT    NOT NULL,
+    request    BLOB    NOT NULL,
+    created_at INTEGER NOT NULL,
+    updated_at INTEGER NOT NULL,
+    turned_at  INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX gestalt_sessions_key ON gestalt_sessions (subject, key) WHERE key <> '';
+CREATE INDEX gestalt_sessions_subject ON gestalt_sessions (subject);
+
+-- Phase is waiting (for the host's tools), running, over, or, of a turn that never ran, failed or canceled, with a
+-- message. Position is how far its events have numbers, as a seq of the session.
+CREATE TABLE gestalt_turns (
+    id         TEXT    NOT NULL PRIMARY KEY,
+    session_id TEXT    NOT NULL,
+    subject    TEXT    NOT NULL,
+    key        TEXT    NOT NULL,
+    content    TEXT    NOT NULL,
+    request    BLOB    NOT NULL,
+    trace      TEXT    NOT NULL,
+    tools      BLOB    NOT NULL,
+    phase      TEXT    NOT NULL,
+    message    TEXT    NOT NULL,
+    queued     INTEGER NOT NULL,
+    created_at INTEGER NOT NULL,
+    ended_at   INTEGER NOT NULL,
+    position   INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
+CREATE UNIQUE INDEX gestalt_turns_key ON gestalt_turns (session_id, subject, key) WHERE key <> '';
+CREATE INDEX gestalt_turns_session ON gestalt_turns (session_id, created_at);
+CREATE INDEX gestalt_turns_open ON gestalt_turns (session_id) WHERE phase IN ('waiting', 'running');
+
+-- With what the tools of a turn are called that is not over.
+CREATE TABLE gestalt_grants (
+    turn_id TEXT NOT NULL PRIMARY KEY,
+    secret  TEXT NOT NULL
+) STRICT, WITHOUT ROWID;
+
+-- The events of turns with their numbers; nothing of it is changed. Message is that of a piece of its text.
+CREATE TABLE gestalt_events (
+    turn_id TEXT    NOT NULL,
+    seq     INTEGER NOT NULL,
+    message TEXT    NOT NULL,
+    data    BLOB    NOT NULL,
+    PRIMARY KEY (turn_id, seq)
+) STRICT, WITHOUT ROWID;
+CREATE INDEX gestalt_events_message ON gestalt_events (turn_id, message, seq) WHERE message <> '';
+
+-- What the host has said of a session goes with it.
+CREATE TRIGGER gestalt_deleted AFTER DELETE ON sessions BEGIN
+    DELETE FROM gestalt_events WHERE turn_id IN (SELECT id FROM gestalt_turns WHERE session_id = OLD.id)
+    ; DELETE FROM gestalt_grants WHERE turn_id IN (SELECT id FROM gestalt_turns WHERE session_id = OLD.id)
+    ; DELETE FROM gestalt_turns WHERE session_id = OLD.id
+    ; DELETE FROM gestalt_sessions WHERE id = OLD.id
+    ; END;

@@ -1956,7 +1956,10 @@ type ModelCallEnded struct {
 	// From the first try to the first text, or thought; unset when there was none.
 	TimeToFirstText *durationpb.Duration `protobuf:"bytes,12,opt,name=time_to_first_text,json=timeToFirstText,proto3" json:"time_to_first_text,omitempty"`
 	// What has come of it.
-	Outcome       ModelCallEnded_Outcome `protobuf:"varint,13,opt,name=outcome,proto3,enum=agentd.v1.ModelCallEnded_Outcome" json:"outcome,omitempty"`
+	Outcome ModelCallEnded_Outcome `protobuf:"varint,13,opt,name=outcome,proto3,enum=agentd.v1.ModelCallEnded_Outcome" json:"outcome,omitempty"`
+	// How many calls for clients and questions to persons the response has. They follow,
+	// before anything else that the agent does.
+	ToolCalls     int32 `protobuf:"varint,14,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2066,6 +2069,13 @@ func (x *ModelCallEnded) GetOutcome() ModelCallEnded_Outcome {
 		return x.Outcome
 	}
 	return ModelCallEnded_OUTCOME_UNSPECIFIED
+}
+
+func (x *ModelCallEnded) GetToolCalls() int32 {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return 0
 }
 
 // ProviderToolsUsed lists what a model's own provider ran while it wrote a message
@@ -4992,7 +5002,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"next_model\x18\x05 \x01(\tR\tnextModel\x12(\n" +
 	"\x04code\x18\x06 \x01(\x0e2\x14.agentd.v1.ErrorCodeR\x04code\x12\x18\n" +
-	"\amessage\x18\a \x01(\tR\amessage\"\xe5\x04\n" +
+	"\amessage\x18\a \x01(\tR\amessage\"\x84\x05\n" +
 	"\x0eModelCallEnded\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -5009,7 +5019,9 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"stopReason\x125\n" +
 	"\bduration\x18\v \x01(\v2\x19.google.protobuf.DurationR\bduration\x12F\n" +
 	"\x12time_to_first_text\x18\f \x01(\v2\x19.google.protobuf.DurationR\x0ftimeToFirstText\x12;\n" +
-	"\aoutcome\x18\r \x01(\x0e2!.agentd.v1.ModelCallEnded.OutcomeR\aoutcome\"d\n" +
+	"\aoutcome\x18\r \x01(\x0e2!.agentd.v1.ModelCallEnded.OutcomeR\aoutcome\x12\x1d\n" +
+	"\n" +
+	"tool_calls\x18\x0e \x01(\x05R\ttoolCalls\"d\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10OUTCOME_ANSWERED\x10\x01\x12\x16\n" +

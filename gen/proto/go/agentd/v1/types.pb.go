@@ -242,6 +242,9 @@ const (
 	// calls see it. If that turn ends without another model call, the prompt has a
 	// turn of its own, as if enqueued.
 	OnBusy_ON_BUSY_INJECT OnBusy = 4
+	// As ON_BUSY_ENQUEUE, but a turn that only waits for a client does not give way: it
+	// waits for as long as the server keeps waiting turns, and this one behind it.
+	OnBusy_ON_BUSY_WAIT OnBusy = 5
 )
 
 // Enum value maps for OnBusy.
@@ -252,6 +255,7 @@ var (
 		2: "ON_BUSY_ENQUEUE",
 		3: "ON_BUSY_INTERRUPT",
 		4: "ON_BUSY_INJECT",
+		5: "ON_BUSY_WAIT",
 	}
 	OnBusy_value = map[string]int32{
 		"ON_BUSY_UNSPECIFIED": 0,
@@ -259,6 +263,7 @@ var (
 		"ON_BUSY_ENQUEUE":     2,
 		"ON_BUSY_INTERRUPT":   3,
 		"ON_BUSY_INJECT":      4,
+		"ON_BUSY_WAIT":        5,
 	}
 )
 
@@ -2954,13 +2959,14 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\fOnDisconnect\x12\x1d\n" +
 	"\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ON_DISCONNECT_CONTINUE\x10\x01\x12\x18\n" +
-	"\x14ON_DISCONNECT_CANCEL\x10\x02*u\n" +
+	"\x14ON_DISCONNECT_CANCEL\x10\x02*\x87\x01\n" +
 	"\x06OnBusy\x12\x17\n" +
 	"\x13ON_BUSY_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eON_BUSY_REJECT\x10\x01\x12\x13\n" +
 	"\x0fON_BUSY_ENQUEUE\x10\x02\x12\x15\n" +
 	"\x11ON_BUSY_INTERRUPT\x10\x03\x12\x12\n" +
-	"\x0eON_BUSY_INJECT\x10\x04*\x8c\x01\n" +
+	"\x0eON_BUSY_INJECT\x10\x04\x12\x10\n" +
+	"\fON_BUSY_WAIT\x10\x05*\x8c\x01\n" +
 	"\x0fInstructionMode\x12 \n" +
 	"\x1cINSTRUCTION_MODE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17INSTRUCTION_MODE_APPEND\x10\x01\x12\x1c\n" +
