@@ -40,10 +40,16 @@ func TestReleaseBuildsAsScriptsDo(t *testing.T) {
 		}
 	}
 	targets := read(t, "scripts/targets")
-	for _, list := range [][]string{build.Goos, build.Goarch} {
-		if want := " in " + strings.Join(list, " ") + "; do"; !strings.Contains(targets, want) {
-			t.Errorf("goreleaser builds for %q, scripts/targets does not", list)
+	_, vetted, _ := strings.Cut(targets, "|| set --")
+	vetted, _, _ = strings.Cut(vetted, "\n")
+	var built []string
+	for _, system := range build.Goos {
+		for _, machine := range build.Goarch {
+			built = append(built, system+"/"+machine)
 		}
+	}
+	if want := strings.Fields(vetted); !slices.Equal(want, built) {
+		t.Errorf("goreleaser builds for %q, scripts/targets without arguments vets for %q", built, want)
 	}
 	shipped := map[string]bool{}
 	for _, file := range config.Archives[0].Files {
