@@ -19,8 +19,6 @@ RunRequest.ExecuteRequest 29
 RunRequest.ExecuteRequest 31 agent_ref
 RunResponse 15 lineage
 RunResponse 34 goal
-RunResponse 40 remote_session
-Agent 20 remote
 Part 5 file_id
 WatchSessionRequest 5 tree
 WatchSessionRequest 6 tool_names

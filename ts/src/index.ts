@@ -9,7 +9,7 @@ export { Agentd } from "./agentd.js";
 export type { ReconnectPolicy } from "./backoff.js";
 export type { TokenSource } from "./credential.js";
 export { AgentdError, type ErrorCode, type ErrorDetails, type ExceededLimit, type Violation } from "./errors.js";
-export type { AgentKind, AgentOutcome, End, Event, EventBase, EventBody, ToolCall } from "./events.js";
+export type { AgentKind, AgentOutcome, End, Event, EventBase, EventBody, RemoteSession, ToolCall } from "./events.js";
 export type { InteractionFilter, Interactions, Question } from "./interactions.js";
 export type { JsonObject, JsonValue } from "./json.js";
 export {
@@ -59,6 +59,7 @@ export {
   llm,
   loop,
   parallel,
+  remote,
   sequential,
   type Agent,
   type AgentOptions,
@@ -67,6 +68,7 @@ export {
   type GroupOptions,
   type LlmOptions,
   type McpAttachment,
+  type RemoteOptions,
 } from "./tree.js";
 export type { EventsOptions, TurnFilter, Turns } from "./turns.js";
 export type {
