@@ -36,7 +36,7 @@ func FuzzDecode(f *testing.F) {
 			AgentPath: path, Backend: "desk", RemoteAgentId: "agent_1", RemoteSessionId: "sesn_1", SpecHash: "ab", Cursor: "sevt_7",
 			Terminal: agentdv1.RemoteSession_TERMINAL_TERMINATED, Reason: "gone",
 		},
-		record.KindClientsLeft:     &record.ClientsLeft{CancelAt: time.Unix(1_700_000_000, 1000).UTC()},
+		record.KindClientsLeft: &record.ClientsLeft{CancelAt: time.Unix(1_700_000_000, 1000).UTC()},
 		record.KindToolResult: &record.ToolResult{
 			CallID: "c", Outcome: record.Returned, Output: new("x"), State: map[string]any{"a": []any{nil, true}}, By: "p",
 			Warnings: []record.Warning{{Code: "c", Field: "f", Message: "m"}},
