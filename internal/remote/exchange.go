@@ -38,10 +38,9 @@ type Answer struct {
 	// Calls are those that it waits for, in the order asked.
 	Calls []Call
 	Uses  []Use
-	// Usage is the sum over the calls of models that the backend tells of, ModelCalls how many there were.
-	Usage      model.Usage
-	ModelCalls int
-	Served     string
+	// Usages are what the calls of models took of which the backend tells.
+	Usages []model.Usage
+	Served string
 	Terminal   Terminal
 	Reason     string
 	// Cursor is where the backend is now.
@@ -254,7 +253,7 @@ func (x *exchange) take(ev Event) error {
 	x.keepRaw(ev.Raw)
 	x.hear(ev.Heard)
 	if ev.Usage != nil && ev.Usage.Valid() {
-		x.addUsage(*ev.Usage)
+		x.answer.Usages = append(x.answer.Usages, *ev.Usage)
 	}
 	if ev.Served != "" {
 		x.answer.Served = ev.Served
@@ -333,17 +332,6 @@ func (x *exchange) addUse(ev Event) error {
 	}
 	x.uses = append(x.uses, *ev.Use)
 	return nil
-}
-
-func (x *exchange) addUsage(u model.Usage) {
-	sum := &x.answer.Usage
-	sum.Prompt += u.Prompt
-	sum.Completion += u.Completion
-	sum.Cached += u.Cached
-	sum.CacheWrite += u.CacheWrite
-	sum.Thoughts += u.Thoughts
-	sum.Total += u.Total
-	x.answer.ModelCalls++
 }
 
 func (x *exchange) keepRaw(raw []byte) {

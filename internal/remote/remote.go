@@ -97,6 +97,8 @@ type Session struct {
 	Cursor string
 	// Message counts the messages before the present one. The results of a message's calls belong to it.
 	Message int
+	// Over is true when the backend is done with the present message, and waits for nothing.
+	Over bool
 }
 
 // Input is what a backend is given: a message, results, or both: then the message comes after the results. It is never

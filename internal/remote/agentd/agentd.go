@@ -87,6 +87,9 @@ func turnID(s remote.Session) string { return fmt.Sprintf("m%d-%s", s.Message, s
 
 // Close implements remote.Driver.
 func (d *Driver) Close(ctx context.Context, s remote.Session) error {
+	if s.Over {
+		return nil
+	}
 	_, err := d.stub.CancelTurn(ctx, connect.NewRequest(&agentdv1.CancelTurnRequest{
 		SessionId: s.ID, TurnId: turnID(s), Reason: "the agent of another server is over",
 	}))

@@ -228,6 +228,13 @@ func sessionPath(s remote.Session) string { return "/v1/sessions/" + url.PathEsc
 // Close implements remote.Driver: it interrupts what runs, and archives the session.
 func (d *Driver) Close(ctx context.Context, s remote.Session) error {
 	path := sessionPath(s)
+	if s.Over {
+		err := d.call(ctx, http.MethodPost, path+"/archive", nil, struct{}{}, nil)
+		if e, ok := errors.AsType[*remote.Error](err); ok && e.Code == fault.NotFound {
+			return nil
+		}
+		return err
+	}
 	var now struct {
 		Status     string  `json:"status"`
 		ArchivedAt *string `json:"archived_at"`
