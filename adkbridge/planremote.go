@@ -14,6 +14,7 @@ import (
 // What an agent of a backend may do where its spec does not say.
 const (
 	defaultAnswers       = 50
+	maxAnswers           = 1000
 	defaultRemoteTimeout = 10 * time.Minute
 )
 
@@ -35,6 +36,9 @@ func (p *planner) remote(n *node, a *agentdv1.RemoteAgent) error {
 		spec: remote.Spec{Instruction: a.GetInstruction(), Model: a.GetModel(), TerminalTool: a.GetTerminalTool()},
 	}
 	n.remote = out
+	if out.answers > maxAnswers {
+		return n.errorf("max_turns is %d, at most %d are allowed", out.answers, maxAnswers)
+	}
 	if out.answers == 0 {
 		out.answers = defaultAnswers
 	}

@@ -2437,7 +2437,7 @@ type RemoteAgent struct {
 	// Tools of the request that the backend may call.
 	ToolNames []string `protobuf:"bytes,5,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
 	// How many answers the backend may give to one message, those with tool calls
-	// included; 0 is 50.
+	// included; 0 is 50, and at most 1,000.
 	MaxTurns uint32 `protobuf:"varint,6,opt,name=max_turns,json=maxTurns,proto3" json:"max_turns,omitempty"`
 	// How long the backend may take for one message, without the time that tools take; 0
 	// is ten minutes.
@@ -2980,7 +2980,7 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x06agents\x18\x01 \x03(\v2\x10.agentd.v1.AgentR\x06agents\"\\\n" +
 	"\tLoopAgent\x12(\n" +
 	"\x06agents\x18\x01 \x03(\v2\x10.agentd.v1.AgentR\x06agents\x12%\n" +
-	"\x0emax_iterations\x18\x02 \x01(\rR\rmaxIterations\"\xc3\x02\n" +
+	"\x0emax_iterations\x18\x02 \x01(\rR\rmaxIterations\"\xb9\x02\n" +
 	"\vRemoteAgent\x12#\n" +
 	"\abackend\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\abackend\x12 \n" +
 	"\vinstruction\x18\x02 \x01(\tR\vinstruction\x12\x1e\n" +
@@ -2988,8 +2988,8 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\n" +
 	"output_key\x18\x04 \x01(\tR\toutputKey\x12\x1d\n" +
 	"\n" +
-	"tool_names\x18\x05 \x03(\tR\ttoolNames\x12%\n" +
-	"\tmax_turns\x18\x06 \x01(\rB\b\xbaH\x05*\x03\x18\x90NR\bmaxTurns\x12C\n" +
+	"tool_names\x18\x05 \x03(\tR\ttoolNames\x12\x1b\n" +
+	"\tmax_turns\x18\x06 \x01(\rR\bmaxTurns\x12C\n" +
 	"\atimeout\x18\a \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x052\x00R\atimeout\x12#\n" +
 	"\rterminal_tool\x18\b \x01(\tR\fterminalTool\"\xed\x02\n" +
 	"\x05Usage\x12#\n" +

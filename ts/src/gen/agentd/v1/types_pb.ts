@@ -1929,7 +1929,7 @@ export type RemoteAgent = Message<"agentd.v1.RemoteAgent"> & {
 
   /**
    * How many answers the backend may give to one message, those with tool calls
-   * included; 0 is 50.
+   * included; 0 is 50, and at most 1,000.
    *
    * @generated from field: uint32 max_turns = 6;
    */
@@ -2003,7 +2003,7 @@ export type RemoteAgentJson = {
 
   /**
    * How many answers the backend may give to one message, those with tool calls
-   * included; 0 is 50.
+   * included; 0 is 50, and at most 1,000.
    *
    * @generated from field: uint32 max_turns = 6;
    */
