@@ -23,12 +23,12 @@ type harness struct {
 	at     map[string]int // steps that are done, by session
 	cuts   map[int]bool
 	last   map[string]int // the step at which a result was taken
-	bodies []string
+	bodies map[string]string
 	stop   chan struct{}
 }
 
 func newHarness(t *testing.T, steps []step) *harness {
-	h := &harness{seenBy: newSeen(), steps: steps, at: map[string]int{}, cuts: map[int]bool{}, last: map[string]int{}, stop: make(chan struct{})}
+	h := &harness{seenBy: newSeen(), steps: steps, at: map[string]int{}, cuts: map[int]bool{}, bodies: map[string]string{}, last: map[string]int{}, stop: make(chan struct{})}
 	h.http = httptest.NewServer(http.HandlerFunc(h.invoke))
 	t.Cleanup(func() {
 		close(h.stop)
@@ -74,7 +74,6 @@ func (h *harness) invoke(w http.ResponseWriter, r *http.Request) {
 	_ = json.Unmarshal(data, &body)
 	id := r.Header.Get("X-Amzn-Bedrock-AgentCore-Runtime-Session-Id")
 	h.mu.Lock()
-	h.bodies = append(h.bodies, string(data))
 	h.auth = append(h.auth, r.Header.Get("Authorization"))
 	if _, ok := h.at[id]; !ok {
 		h.at[id] = 0
@@ -82,21 +81,22 @@ func (h *harness) invoke(w http.ResponseWriter, r *http.Request) {
 		h.specs = append(h.specs, fmt.Sprint(body.SystemPrompt))
 	}
 	at := h.at[id]
-	if len(h.bodies) > 1 && at > 0 && h.bodies[len(h.bodies)-2] == string(data) { // the answer was lost: it is asked again
+	if at > 0 && h.bodies[id] == string(data) { // the answer was lost: it is asked again
 		at--
 		h.at[id]--
 	}
+	h.bodies[id] = string(data)
 	for _, m := range body.Messages {
 		for _, c := range m.Content {
-			if m.Role == "user" && c.Text != "" && h.last["message"] != at+1 {
+			if m.Role == "user" && c.Text != "" && h.last[id] != at+1 {
 				h.messages = append(h.messages, c.Text)
-				h.last["message"] = at + 1
+				h.last[id] = at + 1
 			}
-			if res := c.ToolResult; res != nil && h.last[res.ToolUseId] != at { // a cut answer is asked again
-				h.last[res.ToolUseId] = at
-				h.answers[res.ToolUseId]++
-				h.errors[res.ToolUseId] = res.Status == "error"
-				h.texts[res.ToolUseId] = res.Content[0].Text
+			if res := c.ToolResult; res != nil && h.last[id+res.ToolUseId] != at { // a cut answer is asked again
+				h.last[id+res.ToolUseId] = at
+				h.answers[id+res.ToolUseId]++
+				h.errors[id+res.ToolUseId] = res.Status == "error"
+				h.texts[id+res.ToolUseId] = res.Content[0].Text
 			}
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"fmt"
 	"os"
 	"path/filepath"
 	"slices"
@@ -87,7 +86,7 @@ func (w *world) start(b *backend, db store.Store, opts ...testdaemon.Option) {
 		w.t.Fatal(err)
 	}
 	opts = append([]testdaemon.Option{testdaemon.WithStore(kept{db}), func(c *testdaemon.Config) { c.Daemon.Backends = file }}, opts...)
-	d, err := agentdtest.New(agentdtest.Config{Getenv: func(name string) string {
+	d, err := agentdtest.New(agentdtest.Config{Scripts: scripts, Getenv: func(name string) string {
 		if name == "DESK_KEY" {
 			return deskKey
 		}
@@ -99,6 +98,19 @@ func (w *world) start(b *backend, db store.Store, opts ...testdaemon.Option) {
 	w.t.Cleanup(func() { _ = d.Close() })
 	w.d = d
 	w.stub = agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL)
+}
+
+// scripts are models of agents that run here.
+var scripts = map[string]string{
+	"writer": `answers: [{when: {system: "found"}, text: "I read that it was found."}, {when: {}, text: "ahem"}]`,
+	"boss":   `answers: [{when: {}, text: "over to you. ", calls: [{name: transfer_to_agent, args: {agent_name: far}}]}]`,
+}
+
+// local is an agent that runs here.
+func local(name, instruction string, subs ...*agentdv1.Agent) *agentdv1.Agent {
+	return &agentdv1.Agent{Name: name, Description: "an agent", AgentType: &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{
+		Model: "scripted/" + name, Instruction: instruction, SubAgents: subs,
+	}}}
 }
 
 // kept is a store that outlives its daemon.
@@ -490,5 +502,3 @@ func await(t *testing.T, ok func() bool) {
 	}
 	t.Fatal("it does not come")
 }
-
-var _ = fmt.Sprint
