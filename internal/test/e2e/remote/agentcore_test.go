@@ -85,7 +85,6 @@ func (h *harness) invoke(w http.ResponseWriter, r *http.Request) {
 		at--
 		h.at[id]--
 	}
-	h.bodies[id] = string(data)
 	for _, m := range body.Messages {
 		for _, c := range m.Content {
 			if m.Role == "user" && c.Text != "" && h.last[id] != at+1 {
@@ -108,6 +107,7 @@ func (h *harness) invoke(w http.ResponseWriter, r *http.Request) {
 	h.cuts[at] = true
 	if !cut {
 		h.at[id]++
+		h.bodies[id] = string(data)
 	}
 	h.mu.Unlock()
 	w.Header().Set("Content-Type", "application/vnd.amazon.eventstream")
