@@ -39,10 +39,10 @@ type Answer struct {
 	Calls []Call
 	Uses  []Use
 	// Usages are what the calls of models took of which the backend tells.
-	Usages []model.Usage
-	Served string
-	Terminal   Terminal
-	Reason     string
+	Usages   []model.Usage
+	Served   string
+	Terminal Terminal
+	Reason   string
 	// Cursor is where the backend is now.
 	Cursor string
 	// Raw are the events as they came, one a line, if they were asked for. Truncated is true if there were more.
