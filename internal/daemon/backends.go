@@ -9,8 +9,8 @@ import (
 
 	"github.com/apzuk3/agentd/internal/backendfile"
 	"github.com/apzuk3/agentd/internal/remote"
-	remoteagentd "github.com/apzuk3/agentd/internal/remote/agentd"
 	"github.com/apzuk3/agentd/internal/remote/agentcore"
+	remoteagentd "github.com/apzuk3/agentd/internal/remote/agentd"
 	"github.com/apzuk3/agentd/internal/remote/managed"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session/record"
