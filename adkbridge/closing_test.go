@@ -198,3 +198,47 @@ func (s *sizeStore) Append(ctx context.Context, b store.Batch) error {
 	}
 	return s.Store.Append(ctx, b)
 }
+
+// TestStoppedWhileRead stops a turn that resumes at each record that it reads: its calls get their results, and the next
+// turn goes on from a valid history.
+func TestStoppedWhileRead(t *testing.T) {
+	steps := map[string][]step{"root": {use("search", "fetch"), say("done")}}
+	whole := newFakeRun(t, llm("root", tools("search", "fetch")), "go")
+	if err := newWorld(t, steps).runner.runTurn(t.Context(), whole); err != nil {
+		t.Fatal(err)
+	}
+	log := len(whole.recs)
+	for log > 0 && whole.recs[log-1].Kind != record.KindToolResult {
+		log--
+	}
+	if log == 0 {
+		t.Fatal("the log has no results")
+	}
+	for at := range log + 1 {
+		run := whole.restarted(log)
+		ctx, cancel := context.WithCancelCause(t.Context())
+		enough := errors.New("enough")
+		run.reading = func(n int) {
+			if n == at {
+				cancel(enough)
+			}
+		}
+		w := newWorld(t, steps)
+		if err := w.runner.runTurn(ctx, run); !errors.Is(err, enough) {
+			t.Fatalf("stopped at record %d: %v", at, err)
+		}
+		given := 0
+		for _, rec := range run.recs[log:] {
+			if rec.Kind == record.KindEvent {
+				s, err := decode(rec.Data)
+				if err != nil {
+					t.Fatal(err)
+				}
+				given += len(responses(s.Content))
+			}
+		}
+		if given != 2 {
+			t.Errorf("stopped at record %d: %d results are given to the model, want 2", at, given)
+		}
+	}
+}

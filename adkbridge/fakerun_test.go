@@ -35,6 +35,8 @@ type fakeRun struct {
 	appending func(ev *record.Event)
 	// refuse says why an event is not stored.
 	refuse func(ev *record.Event) error
+	// reading sees how many records were read, before each.
+	reading func(n int)
 	// streaming sees each delta.
 	streaming func(record.Delta)
 	// injectAt has the user say something once so many results are there.
@@ -176,12 +178,15 @@ func (f *fakeRun) Records(ctx context.Context, after int64) iter.Seq2[record.Rec
 	recs := slices.Clone(f.recs[after:])
 	f.mu.Unlock()
 	return func(yield func(record.Record, error) bool) {
-		if ctx.Err() != nil {
-			yield(record.Record{}, ctx.Err())
-			return
-		}
-		for _, r := range recs {
-			if !yield(r, nil) {
+		for i := range len(recs) + 1 {
+			if f.reading != nil {
+				f.reading(i)
+			}
+			if ctx.Err() != nil {
+				yield(record.Record{}, ctx.Err())
+				return
+			}
+			if i == len(recs) || !yield(recs[i], nil) {
 				return
 			}
 		}

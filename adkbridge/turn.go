@@ -168,13 +168,17 @@ func (t *turn) observe(o observer) {
 func (r *Runner) runTurn(ctx context.Context, run handle) error {
 	key := cacheKey{run.Spec().Tenant, run.SessionID()}
 	hist := r.cache.take(key, run.StartSeq())
-	late, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.limits().CloseTimeout)
-	defer cancel()
-	load := ctx
-	if ctx.Err() != nil {
-		load = late // an interrupted turn: only its history is to be made valid
+	logged, err := hist.load(ctx, run)
+	if ctx.Err() != nil && err != nil && !errors.Is(context.Cause(ctx), session.ErrSuspended) {
+		// The turn was stopped before or while it was read: its history is still to be made valid.
+		hist = newHistory()
+		late, cancel := context.WithTimeout(context.WithoutCancel(ctx), r.limits().CloseTimeout)
+		defer cancel()
+		if logged, err = hist.load(late, run); err != nil {
+			r.log.WarnContext(ctx, "history of a stopped turn is incomplete",
+				"session", run.SessionID(), "turn", run.TurnID(), "error", err)
+		}
 	}
-	logged, err := hist.load(load, run)
 	if err != nil {
 		if ctx.Err() != nil {
 			return errors.Join(context.Cause(ctx), err)

@@ -79,6 +79,8 @@ type ModelCallEnded struct {
 	// TimeToFirstText is from the first try to the first text, or thought; 0 when there
 	// was none.
 	TimeToFirstText time.Duration
+	// ToolCalls is how many tool calls and questions the response has. They follow.
+	ToolCalls int
 }
 
 // ProviderToolsUsed tells what a model's own provider has run while it wrote a message
@@ -251,6 +253,7 @@ func callEndedOf(m *agentdv1.ModelCallEnded) *ModelCallEnded {
 		StopReason:      stopReasonOf(m.GetStopReason()),
 		Duration:        m.GetDuration().AsDuration(),
 		TimeToFirstText: m.GetTimeToFirstText().AsDuration(),
+		ToolCalls:       int(m.GetToolCalls()),
 	}
 }
 

@@ -26,6 +26,9 @@ const (
 	// budget, initial state and keys count. Without an agent the run may be asked
 	// for tools of the turn that no other client can be asked for.
 	OnBusyInject = OnBusy(agentdv1.OnBusy_ON_BUSY_INJECT)
+	// OnBusyWait is OnBusyEnqueue behind a turn that may also wait for a client which is not
+	// there: it does not give way.
+	OnBusyWait = OnBusy(agentdv1.OnBusy_ON_BUSY_WAIT)
 )
 
 // WithOnBusy says what happens when the session of [WithSessionID] already runs
@@ -35,11 +38,11 @@ const (
 func WithOnBusy(what OnBusy) TurnOption {
 	return option{useRun, func(c *runConfig) {
 		switch what {
-		case OnBusyReject, OnBusyEnqueue, OnBusyInterrupt, OnBusyInject:
+		case OnBusyReject, OnBusyEnqueue, OnBusyInterrupt, OnBusyInject, OnBusyWait:
 			c.onBusy = agentdv1.OnBusy(what)
 		default:
 			c.failf(errorf(ErrInvalidRequest, "client.WithOnBusy: "+
-				"want client.OnBusyReject, OnBusyEnqueue, OnBusyInterrupt or OnBusyInject, got %d", what))
+				"want client.OnBusyReject, OnBusyEnqueue, OnBusyInterrupt, OnBusyInject or OnBusyWait, got %d", what))
 		}
 	}}
 }

@@ -10,7 +10,8 @@ import (
 
 // runConfig is what the options of a run, or of a request, set.
 type runConfig struct {
-	agent       *Agent // of a session's turn; nil: that of the turn before
+	agent       *Agent             // of a session's turn; nil: that of the turn before
+	agentRef    *agentdv1.AgentRef // a tree that the server keeps; nil for none
 	sessionID   string
 	create      bool
 	state       string      // JSON text of an object, "" for none

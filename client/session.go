@@ -49,7 +49,7 @@ func (c *Client) SessionOrNew(id string, opts ...SendOption) *Session {
 
 // WithAgent sets the tree of a session's turns, or of one turn.
 func WithAgent(agent *Agent) SendOption {
-	return option{useRun, func(c *runConfig) { c.agent = agent }}
+	return option{useRun, func(c *runConfig) { c.agent, c.agentRef = agent, nil }}
 }
 
 // ID names the session.

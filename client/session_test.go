@@ -181,6 +181,7 @@ func TestSession(t *testing.T) {
 	if removed := must[[]string](t)(c.RemoveSharedState(ctx, []string{"app:none", "app:plan"})); len(removed) != 1 {
 		t.Errorf("removed %v", removed)
 	}
+	agents(t, c)
 	stored, watched := all(t, s.Events(ctx)), 0
 	for event, err := range s.Watch(ctx) {
 		if err != nil {
@@ -334,5 +335,69 @@ func TestCompactSession(t *testing.T) {
 	}
 	if _, err := s.Compact(ctx, strings.Repeat("x", 16<<10+1)); !errors.Is(err, client.ErrInvalidRequest) || !strings.Contains(err.Error(), "focus") {
 		t.Errorf("a long focus: %v", err)
+	}
+}
+
+// agents has the server keep an agent, runs it, and removes it.
+func agents(t *testing.T, c *client.Client) {
+	t.Helper()
+	ctx := t.Context()
+	tree := client.LLM("clerk", "scripted/clerk", client.Tools("count"))
+	def := client.AgentDefinition{Name: "clerk", Agent: tree, Metadata: map[string]any{"team": "a"}, Read: new(int64(0))}
+	kept, created, err := c.ApplyAgent(ctx, def)
+	if err != nil || !created || kept.Name != "clerk" || kept.Version != 1 || len(kept.ContentHash) != 64 || kept.Agent.GetName() != "clerk" ||
+		len(kept.Tools) != 1 || kept.Metadata["team"] != "a" || kept.CreatedBy != "local" || !kept.ArchiveTime.IsZero() || kept.Proto().GetName() != "clerk" {
+		t.Fatalf("kept %+v, %v, %v", kept, created, err)
+	}
+	if _, _, err := c.ApplyAgent(ctx, def); !errors.Is(err, client.ErrConflict) {
+		t.Errorf("made twice: %v", err)
+	}
+	def.Read, def.DryRun = nil, true
+	if again, created, err := c.ApplyAgent(ctx, def); err != nil || created || again.Version != 1 {
+		t.Errorf("would be %+v, %v, %v", again, created, err)
+	}
+	_, _, err = c.ApplyAgent(ctx, client.AgentDefinition{Name: "x", Agent: client.LLM("x", "echo", client.Tools("nobody"))})
+	if !errors.Is(err, client.ErrInvalidAgentTree) || !strings.Contains(err.Error(), "nobody") {
+		t.Errorf("a tool that there is not: %v", err)
+	}
+	byHash := must[*client.RegisteredAgent](t)(c.RegisteredAgent(ctx, client.AgentRef{Name: "clerk@" + kept.ContentHash[:8]}))
+	if byHash.AgentRef != kept.AgentRef {
+		t.Errorf("by its hash: %+v", byHash)
+	}
+	if list := all(t, c.RegisteredAgents(ctx, client.AgentFilter{PageSize: 1})); len(list) != 1 || list[0].Name != "clerk" {
+		t.Errorf("listed %+v", list)
+	}
+	result, err := c.Do(ctx, nil, "count", client.WithAgentRef(client.AgentRef{Name: "clerk"}))
+	if err != nil || result.Text != "heard count" {
+		t.Errorf("by name: %+v, %v", result, err)
+	}
+	for what, opts := range map[string][]client.RunOption{
+		"an agent too": {client.WithAgentRef(kept.AgentRef)}, "no name": {client.WithAgentRef(client.AgentRef{})},
+	} {
+		if _, err := c.Do(ctx, tree, "hi", opts...); !errors.Is(err, client.ErrInvalidRequest) {
+			t.Errorf("%s: %v", what, err)
+		}
+	}
+	made := must[*client.SessionInfo](t)(c.CreateSession(ctx, client.NewSessionInfo{Agent: client.AgentRef{Name: "clerk"}}))
+	if made.Agent != kept.AgentRef {
+		t.Errorf("made with %+v", made.Agent)
+	}
+	if result, err := c.Session(made.ID).Send(ctx, "count"); err != nil || result.Text != "heard count" {
+		t.Errorf("in a session that was made with it: %+v, %v", result, err)
+	}
+	if result, err := c.NewSession(nil, client.WithAgentRef(kept.AgentRef)).Send(ctx, "hi"); err != nil || result.Text != "heard hi" {
+		t.Errorf("in a session of its own: %+v, %v", result, err)
+	}
+	if gone := must[*client.RegisteredAgent](t)(c.ArchiveAgent(ctx, "clerk")); gone.ArchiveTime.IsZero() {
+		t.Errorf("archived %+v", gone)
+	}
+	if _, err := c.Do(ctx, nil, "hi", client.WithAgentRef(kept.AgentRef)); !errors.Is(err, client.ErrPrecondition) {
+		t.Errorf("an archived agent runs: %v", err)
+	}
+	if err := c.DeleteAgent(ctx, "clerk"); err != nil {
+		t.Error(err)
+	}
+	if _, err := c.RegisteredAgent(ctx, kept.AgentRef); !errors.Is(err, client.ErrNotFound) {
+		t.Errorf("a deleted agent: %v", err)
 	}
 }

@@ -69,6 +69,8 @@ type SessionInfo struct {
 	DropToolPayloads bool
 	// Metadata is the caller's own object, with numbers as float64; nil for none.
 	Metadata map[string]any
+	// Agent is the agent that it was made with; zero without one.
+	Agent AgentRef
 
 	message *agentdv1.Session
 }
@@ -88,7 +90,7 @@ func sessionOf(m *agentdv1.Session) *SessionInfo {
 		ForkedFrom: m.GetForkedFrom(), ForkedThroughSeq: m.GetForkedThroughSeq(),
 		LastTurnID: m.GetLastTurnId(), LastTurnStatus: TurnStatus(wordOf(m.GetLastTurnStatus(), "TURN_STATUS_")),
 		LastSeq: m.GetLastSeq(), Purged: m.GetPurged(), DropToolPayloads: m.GetDropToolPayloads(),
-		Metadata: metadataOf(m.GetMetadata()), message: m,
+		Metadata: metadataOf(m.GetMetadata()), Agent: agentRefOf(m.GetAgentRef()), message: m,
 	}
 }
 
@@ -137,6 +139,9 @@ type NewSessionInfo struct {
 	// Metadata is an object of the caller's own, which the server keeps and does not read: at most 16,384 bytes as
 	// JSON.
 	Metadata map[string]any
+	// Agent is the agent that the server keeps and that runs in turns of the session that bring none, until one has:
+	// the version that it has now. See [Client.ApplyAgent].
+	Agent AgentRef
 }
 
 // CreateSession makes a session without turns. A first turn
@@ -144,7 +149,7 @@ type NewSessionInfo struct {
 func (c *Client) CreateSession(ctx context.Context, info NewSessionInfo, opts ...RequestOption) (*SessionInfo, error) {
 	req := &agentdv1.CreateSessionRequest{
 		Labels: info.Labels, ClientRef: info.ClientRef, IdempotencyKey: info.IdempotencyKey,
-		DropToolPayloads: info.DropToolPayloads, SessionId: info.ID,
+		DropToolPayloads: info.DropToolPayloads, SessionId: info.ID, AgentRef: info.Agent.Proto(),
 	}
 	var err error
 	if req.Metadata, err = metadataMessage("client.NewSessionInfo.Metadata", info.Metadata); err != nil {

@@ -91,7 +91,7 @@ func TestWhereOptionsApply(t *testing.T) {
 			client.WithInstructionMode, client.WithAuthor, client.WithMetadata,
 		},
 		"Run Send Attach": {client.WithTools, client.WithControl, client.WithTurnID, client.WithOnLeave, client.WithBeforeCall},
-		"Run Send":        {client.WithParts, client.WithIdempotencyKey, client.WithInitialState, client.WithSessionBudget, client.WithLabels},
+		"Run Send":        {client.WithParts, client.WithIdempotencyKey, client.WithInitialState, client.WithSessionBudget, client.WithLabels, client.WithAgentRef},
 		"Send":            {client.WithAgent},
 		"Run":             {client.WithSessionID, client.WithSessionOrNew, client.WithFork, client.WithSeedMessages},
 		"Attach":          {client.WithAfterSeq, client.Observe},

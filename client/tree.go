@@ -31,16 +31,19 @@ func (c *Client) prepare(
 	if err != nil {
 		return nil, nil, err
 	}
-	if rc.agent != nil {
+	switch {
+	case rc.agent != nil:
 		agent = rc.agent
+	case rc.agentRef != nil && agent != nil:
+		return nil, nil, errorf(ErrInvalidRequest, "a run has an agent and client.WithAgentRef: give one of them")
 	}
 	available, err := toolsOf(slices.Concat([]*ToolSet{c.tools}, rc.tools))
 	if err != nil {
 		return nil, nil, err
 	}
-	if agent == nil && rc.sessionID == "" {
-		return nil, nil, errorf(ErrInvalidRequest,
-			"a run needs an agent, or the id of a session to continue (client.WithSessionID)")
+	if agent == nil && rc.agentRef == nil && rc.sessionID == "" {
+		return nil, nil, errorf(ErrInvalidRequest, "a run needs an agent, or one that the server keeps "+
+			"(client.WithAgentRef), or the id of a session to continue (client.WithSessionID)")
 	}
 	if rc.fork && rc.sessionID == "" {
 		return nil, nil, errorf(ErrInvalidRequest, "client.WithFork needs the session to fork (client.WithSessionID)")
@@ -57,7 +60,7 @@ func (c *Client) prepare(
 		return nil, nil, err
 	}
 	if agent == nil {
-		// The server uses the session's last tree and tools, and any of them
+		// The server uses a tree that it has, and the tools of that: any of them
 		// may be one of an attachment.
 		if err := w.attachAll(); err != nil {
 			return nil, nil, err
@@ -100,6 +103,7 @@ func (c *runConfig) request(prompt string) *agentdv1.RunRequest_ExecuteRequest {
 		TurnId:         c.turnID,
 		Instruction:    c.instruction,
 		IdempotencyKey: cmp.Or(c.idempotencyKey, rand.Text()),
+		AgentRef:       c.agentRef,
 	}
 	c.conversation.addTo(execute)
 	if c.grace > 0 {

@@ -122,6 +122,14 @@ func targetOf(msg any) (on target) {
 	if m, ok := msg.(interface{ GetTurn() *agentdv1.Turn }); ok {
 		on.session, on.turn = m.GetTurn().GetSessionId(), m.GetTurn().GetId()
 	}
+	switch m := msg.(type) {
+	case *agentdv1.ApplyAgentRequest:
+		on.subject = m.GetName()
+	case *agentdv1.ArchiveAgentRequest:
+		on.subject = m.GetName()
+	case *agentdv1.DeleteAgentRequest:
+		on.subject = m.GetName()
+	}
 	if m, ok := msg.(interface{ GetSessionId() string }); ok {
 		on.session = m.GetSessionId()
 	}

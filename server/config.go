@@ -118,6 +118,9 @@ type Config struct {
 	// CORSOrigins are the origins from which web pages may call SessionService,
 	// such as "https://app.example.com"; "*" is any. Default: none.
 	CORSOrigins []string
+	// Agents keeps agent trees of callers, and Objects what faces keep; nil: none are kept.
+	Agents  agents
+	Objects ledger.Objects
 	// Faces serve other protocols beside agentd's. Default: none.
 	Faces []Face
 	// NoReflection leaves out the gRPC reflection service.

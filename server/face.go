@@ -48,6 +48,10 @@ type FaceEnv struct {
 	// request that is served, or one below it; without it they act for nobody, and are refused where callers are
 	// authenticated. A request waits for the end of the streams that it has begun.
 	Sessions agentdv1connect.SessionServiceClient
+	// Objects keeps what the protocol of the face has and agentd has not: objects by kind and id, texts of 1 to 128
+	// bytes, of at most 65,536 bytes each. Each face has its own, for each tenant, at most 10,000. They are not
+	// encrypted. Its methods need the context of a request, as those of Sessions do; their errors are for Error.
+	Objects faceObjects
 
 	server *Server
 	face   Face
@@ -84,7 +88,9 @@ type mountedFace struct {
 func (s *Server) faces(sessions http.Handler) (http.Handler, error) {
 	var all []mountedFace
 	for _, f := range s.now().Faces {
-		env := FaceEnv{Sessions: newInner(s, sessions), server: s, face: f}
+		env := FaceEnv{
+			Sessions: newInner(s, sessions), Objects: faceObjects{s, f.Name()}, server: s, face: f,
+		}
 		mux := http.NewServeMux()
 		if err := f.Mount(mux, env); err != nil {
 			return nil, fmt.Errorf("server: face %s: %w", f.Name(), err)

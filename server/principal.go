@@ -142,6 +142,11 @@ var rights = map[string]principal.Role{
 	agentdv1connect.SessionServiceSetSharedStateProcedure:     principal.Operator,
 	agentdv1connect.SessionServiceRemoveSharedStateProcedure:  principal.Operator,
 	agentdv1connect.SessionServiceListModelsProcedure:         principal.Observer,
+	agentdv1connect.SessionServiceApplyAgentProcedure:         principal.Caller,
+	agentdv1connect.SessionServiceGetAgentProcedure:           principal.Observer,
+	agentdv1connect.SessionServiceListAgentsProcedure:         principal.Observer,
+	agentdv1connect.SessionServiceArchiveAgentProcedure:       principal.Caller,
+	agentdv1connect.SessionServiceDeleteAgentProcedure:        principal.Caller,
 	agentdv1connect.SessionServiceCreateSessionTokenProcedure: principal.Caller,
 }
 

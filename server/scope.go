@@ -52,9 +52,13 @@ func mayStart(p principal.Principal, ex *agentdv1.RunRequest_ExecuteRequest, req
 	switch {
 	case ex.GetSessionId() == "":
 		return beyond("execute.session_id", "the token is for session %q alone: name it", p.Session)
-	case ex.GetAgent() != nil && !p.Agents:
-		return beyond("execute.agent", "the token allows no agent tree: leave agent out, "+
-			"and the turn continues with the tree of the session; or make the token with agents")
+	case (ex.GetAgent() != nil || ex.GetAgentRef() != nil) && !p.Agents:
+		field := "agent"
+		if ex.GetAgent() == nil {
+			field = "agent_ref"
+		}
+		return beyond("execute."+field, "the token allows no agent tree: leave %s out, "+
+			"and the turn continues with the tree of the session; or make the token with agents", field)
 	}
 	if field := widens(ex, p.Agents); field != "" {
 		return beyond("execute."+field, "the token is for the turns of session %q as it is: leave %s out",

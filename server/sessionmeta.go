@@ -36,7 +36,7 @@ func (s *sessionService) CreateSession(
 	}
 	names := session.Names{
 		Labels: r.Msg.GetLabels(), ClientRef: r.Msg.GetClientRef(), DropToolPayloads: r.Msg.GetDropToolPayloads(),
-		ID: r.Msg.GetSessionId(), Metadata: metadata,
+		ID: r.Msg.GetSessionId(), Metadata: metadata, Agent: r.Msg.GetAgentRef(),
 	}
 	once := onceOf(r.Msg.GetIdempotencyKey(), r.Msg)
 	info, err := s.now().Sessions.CreateSession(ctx, names, budgetOf(r.Msg.GetBudget()), once)
@@ -164,6 +164,9 @@ func sessionOf(s *index.Session) *agentdv1.Session {
 		if json.Unmarshal([]byte(s.Metadata), out.GetMetadata()) != nil { // not reached: the server has written it
 			out.Metadata = nil
 		}
+	}
+	if name, version, ok := s.MadeWith(); ok {
+		out.AgentRef = &agentdv1.AgentRef{Name: name, Version: version}
 	}
 	if s.Archived {
 		out.State = agentdv1.SessionState_SESSION_STATE_ARCHIVED

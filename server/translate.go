@@ -35,7 +35,8 @@ const maxProviderName = 64
 // isEmpty reports whether a message names a session and holds nothing to start a turn
 // with.
 func isEmpty(ex *agentdv1.RunRequest_ExecuteRequest) bool {
-	return ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && len(ex.GetUserParts()) == 0 && ex.GetAgent() == nil
+	return ex.GetSessionId() != "" && ex.GetUserPrompt() == "" && len(ex.GetUserParts()) == 0 && ex.GetAgent() == nil &&
+		ex.GetAgentRef() == nil
 }
 
 // attachment is the common part of AttachRequest and WatchTurnRequest, without the
@@ -90,6 +91,7 @@ func requestOf(ex *agentdv1.RunRequest_ExecuteRequest, h http.Header) (session.R
 		TurnID:       ex.GetTurnId(),
 		Create:       ex.GetCreate(),
 		Agent:        ex.GetAgent(),
+		AgentRef:     ex.GetAgentRef(),
 		Tools:        ex.GetTools(),
 		Prompt:       ex.GetUserPrompt(),
 		Parts:        ex.GetUserParts(),

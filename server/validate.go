@@ -58,7 +58,7 @@ func checkResults(rules *protorules.Rules, r *agentdv1.SubmitToolResultsRequest)
 // violation returns which rule is broken, and by which value.
 func violation(first protorules.Violation) *fault.Error {
 	code := codeInvalid
-	if strings.HasPrefix(first.Path, "execute.agent") || strings.HasPrefix(first.Path, "execute.tools") {
+	if ofTree(strings.TrimPrefix(first.Path, "execute.")) {
 		code = codeInvalidTree
 	}
 	text := first.String()
@@ -71,6 +71,13 @@ func violation(first protorules.Violation) *fault.Error {
 			Received: int64(received)}
 	}
 	return e
+}
+
+// ofTree reports whether a path is that of a tree or of its tools.
+func ofTree(path string) bool {
+	field, _, _ := strings.Cut(path, ".")
+	field, _, _ = strings.Cut(field, "[")
+	return field == "agent" || field == "tools"
 }
 
 // sizeOf is how large a value is by a rule that bounds its size, and in what; "" for any

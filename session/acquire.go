@@ -26,6 +26,7 @@ func newTable(limits limits.Limits) *table.Table[*live.Session] {
 		MaxIdle: limits.MaxIdleSessions,
 		Broken:  (*live.Session).IsBroken,
 		Useless: (*live.Session).Useless,
+		Left:    (*live.Session).LeaveMemory,
 	})
 }
 

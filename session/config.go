@@ -1,10 +1,12 @@
 package session
 
 import (
+	"context"
 	"errors"
 	"log/slog"
 	"time"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -24,6 +26,10 @@ type Config struct {
 	Now func() time.Time
 	// Limits bound the manager.
 	Limits limits.Limits
+	// Agent returns the tree and the tools of an agent that the server keeps, in a Spec that the manager changes, and
+	// with its name and its version, for the principal of the context. made is true for a session that was made
+	// with it, which may run it also when it is archived. Several goroutines may call it at once. nil: none is kept.
+	Agent func(ctx context.Context, ref *agentdv1.AgentRef, made bool) (*record.Spec, *agentdv1.AgentRef, error)
 	// OnToolResult, if not nil, receives how each tool call was settled and how long that took from its request,
 	// or from the approval of a person. It must not block, nor call the manager.
 	OnToolResult func(outcome record.Outcome, took time.Duration)

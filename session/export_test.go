@@ -70,3 +70,6 @@ func (m *Manager) CheckTimers() []string {
 	m.sessions.Each(func(s *live.Session, _, _ int) { wrong = append(wrong, s.CheckTimers()...) })
 	return wrong
 }
+
+// Recent is about how many bytes are kept of the logs that were read last.
+func (m *Manager) Recent() int64 { return m.store.Recent.Weight() }

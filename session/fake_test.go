@@ -342,4 +342,5 @@ const (
 	enqueue   = agentdv1.OnBusy_ON_BUSY_ENQUEUE
 	interrupt = agentdv1.OnBusy_ON_BUSY_INTERRUPT
 	inject    = agentdv1.OnBusy_ON_BUSY_INJECT
+	patient   = agentdv1.OnBusy_ON_BUSY_WAIT
 )

@@ -79,7 +79,7 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 		Into: m.newSession(ctx, req.Names),
 	}
 	f.Into.Budget, f.Into.DropToolPayloads = parent.Budget, parent.DropToolPayloads
-	f.Into.Metadata = parent.Metadata
+	f.Into.Metadata, f.Into.Agent = parent.Metadata, parent.Agent
 	if req.At != nil {
 		if f.At = *req.At; f.At < 0 || position.Record(f.At) > parent.LastSeq {
 			return nil, fault.Errorf(fault.Invalid,

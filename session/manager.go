@@ -31,6 +31,7 @@ type Manager struct {
 	lists  *index.Lists
 	store  *storage.Store
 	runner Runner
+	agent  keptAgent
 	log    *slog.Logger
 	turns  sync.WaitGroup // the goroutines that run turns
 	room   chan struct{}  // holds one signal: there is room for another turn
@@ -63,6 +64,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	cfg.Limits = cfg.Limits.WithDefaults()
 	m := &Manager{
 		runner:    cfg.Runner,
+		agent:     cfg.Agent,
 		log:       cfg.Logger,
 		probation: probation.New[*live.Session](cfg.Limits.QuarantineAfter),
 		sessions:  newTable(cfg.Limits),
@@ -239,11 +241,9 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	if _, err = s.NameTurn(ctx, req.TurnID); err != nil {
 		return nil, err // before the request changes anything
 	}
-	spec := &record.Spec{Agent: req.Agent, Tools: req.Tools}
-	if req.Agent == nil {
-		if spec, err = s.RepeatSpec(); err != nil {
-			return nil, err
-		}
+	spec, err := m.specOf(ctx, s, &req)
+	if err != nil {
+		return nil, err
 	}
 	agent, warnings := shared.PermittedTree(req.by, spec.Agent)
 	spec.Agent, req.warnings = agent, shared.AddWarnings(req.warnings, warnings...)
@@ -298,7 +298,7 @@ func (m *Manager) tryStart(
 			"session %q runs a turn that waits for a person (interaction %q); "+
 				"resolve it, cancel the turn, or say on_busy", s.ID(), asks).
 			OfTurn(s.OpenTurn())
-	case p.OnBusy == live.Inject, asks != "" && p.OnBusy == live.Enqueue:
+	case p.OnBusy == live.Inject, p.OnBusy == live.Wait, asks != "" && p.OnBusy == live.Enqueue:
 		if s.IsOpen() { // it may be suspended
 			if _, err := m.resumeLast(ctx, s.Key(), p.Keys); err != nil {
 				return nil, false, err

@@ -13,6 +13,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -382,6 +383,42 @@ func TestQueuedTurnIsNotHeldUpByOneThatWaits(t *testing.T) {
 		}
 		if waited := time.Since(session.Started(a)); waited > 2*time.Minute {
 			t.Errorf("b waited %v", waited)
+		}
+	})
+}
+
+// A patient one waits, also one that comes later, until the result is there.
+func TestPatientTurnWaits(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := newFixture(t, memory(t), limits.Limits{})
+		f.on(talk)
+		a := f.start(session.Request{Prompt: "ask a"})
+		wa := a.Watch()
+		await(t, wa, isCall)
+		b := f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: patient})
+		wa.Close()
+		time.Sleep(time.Hour)
+		c := f.start(session.Request{SessionID: a.SessionID(), Prompt: "c", OnBusy: patient})
+		time.Sleep(time.Hour)
+		for _, turn := range []*session.Turn{b, c} {
+			if got, err := f.m.Turn(t.Context(), turn.SessionID(), turn.ID()); err != nil || got.Status != index.Pending {
+				t.Errorf("turn %s is %v, %v", turn.ID(), got.Status, err)
+			}
+		}
+		output := "yes"
+		errs, err := f.m.SubmitResults(t.Context(), session.AttachRequest{SessionID: a.SessionID(), TurnID: a.ID()},
+			[]session.ClientResult{{CallID: "c-" + a.ID(), Output: &output}})
+		if err != nil || errs[0] != nil {
+			t.Fatal(errs, err)
+		}
+		for _, w := range []*session.Watcher{b.Watch(), c.Watch()} {
+			if msgs := follow(t, w); !end(t, msgs).Completed {
+				t.Errorf("a turn that waited came as %v", msgs)
+			}
+		}
+		got := kinds(t, f.store, a.SessionID(), map[string]string{a.ID(): "a", b.ID(): "b", c.ID(): "c"})
+		if strings.Index(got, "turn_ended(a)") < strings.Index(got, "tool_result(a)") || strings.Count(got, "turn_ended") != 3 {
+			t.Errorf("the log is %s", got)
 		}
 	})
 }

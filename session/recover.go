@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/live"
+	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/store"
@@ -156,11 +157,11 @@ func (m *Manager) recoverTurn(ctx context.Context, r *recovery, head store.Head)
 	}
 	prospect := s.Prospect()
 	if m.probation.Quarantined(s.AttemptsNow()) {
-		prospect = live.Works
+		prospect = phase.Works
 	}
-	later := prospect == live.OnlyWaits || prospect == live.MayWork && r.pass == passWorking
+	later := prospect == phase.OnlyWaits || prospect == phase.MayWork && r.pass == passWorking
 	if !mine || s.RunningOrOver() != nil || later {
-		r.beside = r.beside || prospect == live.MayWork
+		r.beside = r.beside || prospect == phase.MayWork
 		m.release(ref)
 		return nil
 	}

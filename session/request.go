@@ -73,9 +73,11 @@ type Request struct {
 	TurnID string
 	// Create makes the session that SessionID names, if there is none.
 	Create bool
-	// Agent is the agent tree. Nil repeats the last tree and tools of an existing session.
-	Agent *agentdv1.Agent
-	// Tools are what the client offers.
+	// Agent is the agent tree, and AgentRef names one that the server keeps. Without both the last tree and tools
+	// of an existing session run again, or the agent that it was made with.
+	Agent    *agentdv1.Agent
+	AgentRef *agentdv1.AgentRef
+	// Tools are what the client offers. They take the place of those of AgentRef with the same names.
 	Tools []*agentdv1.Tool
 	// Prompt is the text of the user, and Parts are the rest of the prompt. One of
 	// them is not empty.
@@ -146,10 +148,13 @@ func (m *Manager) checkRequest(req Request) error {
 			len(req.Instruction), m.limits().MaxPromptBytes).
 			Breaking("instruction", fault.RuleRange).
 			Over("instruction_bytes", m.limits().MaxPromptBytes, len(req.Instruction))
-	case req.Agent == nil && req.SessionID == "":
+	case req.Agent != nil && req.AgentRef != nil:
+		return fault.Errorf(fault.Invalid, "agent together with agent_ref: send the tree, or name one that there is").
+			Breaking("agent", fault.RuleExcluded).Breaking("agent_ref", fault.RuleExcluded)
+	case !req.bringsAgent() && req.SessionID == "":
 		return fault.Errorf(fault.Invalid, "agent is missing: a new session needs an agent tree").
 			Breaking("agent", fault.RuleRequired)
-	case req.Agent == nil && len(req.Tools) > 0:
+	case !req.bringsAgent() && len(req.Tools) > 0:
 		return fault.Errorf(fault.Invalid,
 			"tools without agent: send the agent tree too, or neither to run the session's last ones again").
 			Breaking("agent", fault.RuleRequired)
@@ -178,6 +183,9 @@ func (m *Manager) checkRequest(req Request) error {
 	}
 	return nil
 }
+
+// bringsAgent reports whether the request says which tree runs.
+func (req *Request) bringsAgent() bool { return req.Agent != nil || req.AgentRef != nil }
 
 // prompt returns the request as a session takes it. Its spec has passed Runner.Check.
 func (req *Request) prompt(spec *record.Spec) (live.Prompt, error) {

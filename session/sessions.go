@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/live"
@@ -38,6 +39,8 @@ type Names struct {
 	ID string
 	// Metadata is the JSON text of an object of the caller's own; "" is none.
 	Metadata string
+	// Agent names the agent that runs in turns of a new session that bring none, until one does; nil is none.
+	Agent *agentdv1.AgentRef
 }
 
 func (n Names) check(labels map[string]string) error {
@@ -113,6 +116,13 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 		return index.Session{}, err
 	}
 	s := m.newSession(ctx, names)
+	if names.Agent != nil {
+		_, ref, err := m.registered(ctx, names.Agent, false)
+		if err != nil {
+			return index.Session{}, err
+		}
+		s.Agent = pinned(ref)
+	}
 	s.Budget = budget
 	err = m.create(ctx, s, o.names(scope, s.ID, ""), names.ID != "")
 	switch {

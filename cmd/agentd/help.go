@@ -168,8 +168,10 @@ var helps = map[string]string{
 	"run_data": "Folder of local sessions; one command at a time has it open. " +
 		"Default: agentd/local in the user's data folder.",
 	"run_session": "Continue this session; with --local it is made under this id if there is none.",
-	"run_attach":  "Follow the last turn of this session, and run its tools if FILE is given.",
-	"run_model":   "Ask this model, without a file: agentd run -m MODEL PROMPT.",
+	"run_agent": "Run an agent that the daemon keeps: NAME, NAME@VERSION, or NAME@ and the beginning of its content " +
+		"hash. FILE, which may be left out, has its tools. See agentd agents.",
+	"run_attach": "Follow the last turn of this session, and run its tools if FILE is given.",
+	"run_model":  "Ask this model, without a file: agentd run -m MODEL PROMPT.",
 	"run_output": "What standard output gets. text: the last response alone, when the turn has completed; " +
 		"json: the turn as one JSON object, at its end; events: each event as a line of JSON, as --json. " +
 		"Default: what happens, for people, on a terminal, else events.",
@@ -196,9 +198,16 @@ var helps = map[string]string{
 
 	// sessions.
 	"sessions_create_drop_tool_payloads": "Keep what tools are given and return for the time of their turn alone.",
+	"agents_agent":                       "NAME, NAME@VERSION, or NAME@ and the first 8 or more digits of its content hash.",
+	"agents_apply_metadata":              "A JSON object of your own, which is a part of the agent.",
+	"agents_apply_name":                  "Call it by this name. Default: that of the agent of the file.",
+	"agents_apply_version":               "Change it only if it is at this version; 0 if there must be none.",
+	"agents_diff_other":                  "A file, or another version. Default: the version before.",
 	"sessions_create_id":                 "The id of the session; left out: the daemon makes one.",
-	"sessions_create_metadata":           "A JSON object of your own, which is kept with the session.",
-	"sessions_create_label":              "Give it a label; may be given several times.",
+	"sessions_create_agent": "The agent that runs in turns that bring none, until one has: one that the daemon " +
+		"keeps, in the version that it has now. See agentd agents.",
+	"sessions_create_metadata": "A JSON object of your own, which is kept with the session.",
+	"sessions_create_label":    "Give it a label; may be given several times.",
 	"sessions_create_budget": "What it may spend, such as calls=100,tokens=2000000,cost=5,time=30m. " +
 		"Default: no bound but the server's.",
 	"sessions_list_label": "Only sessions with this label; may be given several times.",

@@ -38,6 +38,8 @@ type runCmd struct {
 	Session     string `noenv:"" placeholder:"ID" help:"${run_session}"`
 	Attach      string `noenv:"" placeholder:"SESSION" help:"${run_attach}"`
 
+	Agent agentFlag `noenv:"" placeholder:"AGENT" help:"${run_agent}"`
+
 	Model  string `short:"m" noenv:"" placeholder:"MODEL" help:"${run_model}"`
 	Output string `short:"o" noenv:"" enum:"${outputs}" default:"" placeholder:"text|json|events" help:"${run_output}"`
 
@@ -79,6 +81,8 @@ Examples:
 
   agentd run --session SESSION "And to Bob"
 
+  agentd run --agent greeter@2 examples/agents/greeter.yaml "Say hi to Carol"
+
   agentd run --local --session notes -m gemini-2.5-flash "What did I ask before?"
 
   agentd run agent.yaml --file photo.jpg "What is this?"
@@ -91,6 +95,10 @@ func (c *runCmd) Validate(ctx *kong.Context) error {
 	switch local := localFlag(ctx); {
 	case c.Attach != "" && c.Session != "":
 		return errors.New("--attach does not go with --session")
+	case c.kept() && (c.Attach != "" || c.Model != ""):
+		return errors.New("--agent does not go with --attach or --model: they say which agent runs, too")
+	case c.kept() && c.Local && c.Data == "":
+		return errors.New("--agent names an agent that a daemon keeps, and one of --local without --data keeps none")
 	case local != "" && !c.Local:
 		return fmt.Errorf("%s goes only with --local: it is for the daemon to say, see agentd serve --help", local)
 	case c.Output != "" && c.JSON:
@@ -109,6 +117,9 @@ func (c *runCmd) Validate(ctx *kong.Context) error {
 	}
 	return nil
 }
+
+// kept reports whether the daemon has the agent.
+func (c *runCmd) kept() bool { return c.Agent != (agentFlag{}) }
 
 // task is what the arguments ask for.
 type task struct {
@@ -223,11 +234,11 @@ func (c *runCmd) result(p *process, turn *cli.Turn) error {
 func (c *runCmd) task(p *process) (*task, error) {
 	t := &task{}
 	name, prompt := c.File, c.Prompt
-	if c.Model != "" || c.Session != "" && prompt == "" && !isFile(name) {
+	if c.Model != "" || (c.Session != "" || c.kept()) && prompt == "" && !isFile(name) {
 		name, prompt = "", c.File
 	}
 	switch {
-	case c.Attach == "" && c.Session == "" && c.Model == "" && name == "":
+	case c.Attach == "" && c.Session == "" && c.Model == "" && !c.kept() && name == "":
 		return nil, usage("the file and the prompt are missing: agentd run FILE PROMPT")
 	case c.Attach == "" && prompt == "" && len(c.Files) == 0:
 		return nil, usage("the prompt is missing: agentd run FILE PROMPT")
@@ -302,6 +313,8 @@ func (c *runCmd) prompt(file *agentfile.File, text string) (*cli.Prompt, error) 
 		},
 	}
 	switch {
+	case c.kept():
+		out.Kept = client.AgentRef(c.Agent) // of a file the tools count
 	case file != nil:
 		out.Agent = file.Agent
 	case c.Model != "":

@@ -35,6 +35,7 @@ type sessionsCreateCmd struct {
 
 	ID       string       `noenv:"" placeholder:"ID" help:"${sessions_create_id}"`
 	Metadata metadataFlag `noenv:"" placeholder:"JSON" help:"${sessions_create_metadata}"`
+	Agent    agentFlag    `noenv:"" placeholder:"AGENT" help:"${sessions_create_agent}"`
 }
 
 // Help is shown below the flags.
@@ -51,7 +52,7 @@ func (c *sessionsCreateCmd) Run(p *process) error {
 	return c.talk(p, func(t talk) error {
 		info := client.NewSessionInfo{
 			Labels: c.Label, ClientRef: c.Ref, Budget: c.Budget.of(), DropToolPayloads: c.DropToolPayloads,
-			ID: c.ID, Metadata: c.Metadata,
+			ID: c.ID, Metadata: c.Metadata, Agent: client.AgentRef(c.Agent),
 		}
 		return t.session(func(ctx context.Context) (*client.SessionInfo, error) {
 			return t.conn.CreateSession(ctx, info)
@@ -344,6 +345,21 @@ func (c *sessionsForkCmd) Run(p *process) error {
 	})
 }
 
+// confirm asks the person at the terminal whether a thing is to be deleted, unless yes says so.
+func (t talk) confirm(p *process, yes bool, question, id string) error {
+	if yes {
+		return nil
+	}
+	if !p.tty.stdin || !p.tty.stderr {
+		return usage("nobody can be asked whether you are sure: give --yes")
+	}
+	sure, err := terminal.New(p.stdin, p.stderr).Confirm(t.ctx, fmt.Sprintf(question, cli.Clean(id)))
+	if err == nil && !sure {
+		err = &codedError{code: exitError, err: errors.New("nothing was deleted")}
+	}
+	return err
+}
+
 type sessionsDeleteCmd struct {
 	daemonFlags `embed:""`
 	ID          string `arg:"" name:"SESSION" help:"The session."`
@@ -357,19 +373,9 @@ func (*sessionsDeleteCmd) Help() string {
 
 // Run deletes a session.
 func (c *sessionsDeleteCmd) Run(p *process) error {
-	if !c.Yes && !(p.tty.stdin && p.tty.stderr) {
-		return usage("nobody can be asked whether you are sure: give --yes")
-	}
 	return c.talk(p, func(t talk) error {
-		if !c.Yes {
-			question := fmt.Sprintf("Delete session %s and its log for good?", cli.Clean(c.ID))
-			sure, err := terminal.New(p.stdin, p.stderr).Confirm(t.ctx, question)
-			if err != nil {
-				return err
-			}
-			if !sure {
-				return &codedError{code: exitError, err: fmt.Errorf("nothing was deleted")}
-			}
+		if err := t.confirm(p, c.Yes, "Delete session %s and its log for good?", c.ID); err != nil {
+			return err
 		}
 		_, err := get(t, func(ctx context.Context) (struct{}, error) {
 			return struct{}{}, t.conn.Session(c.ID).Delete(ctx)

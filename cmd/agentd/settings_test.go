@@ -140,10 +140,11 @@ func TestLiveFlags(t *testing.T) {
 	}
 	before := of()
 	for _, f := range flags {
-		if f.Name == "face" { // this build has none that it could name: TestFaceFlag
-			continue
+		value := "managed-agents"
+		if f.Name != "face" { // which has to be one that there is
+			value = other(t, f)
 		}
-		next := of("--" + f.Name + "=" + other(t, f))
+		next := of("--" + f.Name + "=" + value)
 		if slices.Contains([]string{"log-level", "log-format", "shutdown-grace"}, f.Name) { // of the command itself
 			continue
 		}
@@ -167,7 +168,7 @@ func TestFaceFlag(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := cmd.config(p); err == nil || !strings.Contains(err.Error(), `--face: there is no face "agui"`) {
+	if _, err := cmd.config(p); err == nil || !strings.Contains(err.Error(), `--face: there is no face "agui": there are managed-agents`) {
 		t.Errorf("an unknown face: %v", err)
 	}
 }

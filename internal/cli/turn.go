@@ -68,8 +68,9 @@ func (t *Turn) begun() chan struct{} {
 
 // Prompt is what starts a turn.
 type Prompt struct {
-	// Agent is the tree; nil: that of the session's last turn.
+	// Agent is the tree, and Kept names one that the daemon keeps. Without both: that of the session's last turn.
 	Agent *client.Agent
+	Kept  client.AgentRef
 	// Session is continued; "" is a new one. With Create it is made if there is none.
 	Session string
 	Create  bool
@@ -95,6 +96,9 @@ type Prompt struct {
 // options are those of the turn's start.
 func (p *Prompt) options() []client.SendOption {
 	out := []client.SendOption{client.WithIdempotencyKey(rand.Text()), client.WithParts(p.Parts...)}
+	if p.Kept != (client.AgentRef{}) {
+		out = append(out, client.WithAgentRef(p.Kept))
+	}
 	if p.Raw {
 		out = append(out, client.WithRawPayloads())
 	}

@@ -142,6 +142,9 @@ func (p *Printer) Session(s *agentdv1.Session) error {
 			facts = append(facts, fact{"metadata", string(text)})
 		}
 	}
+	if s.GetAgentRef() != nil {
+		facts = append(facts, fact{"agent", refText(s.GetAgentRef().GetName(), s.GetAgentRef().GetVersion())})
+	}
 	if s.GetForkedFrom() != "" {
 		facts = append(facts, fact{"forked from", fmt.Sprintf("%s at %d", s.GetForkedFrom(), s.GetForkedThroughSeq())})
 	}

@@ -16,7 +16,6 @@ import (
 // when it is added.
 const reserved = `
 RunRequest.ExecuteRequest 29
-RunRequest.ExecuteRequest 31 agent_ref
 RunResponse 15 lineage
 RunResponse 34 goal
 Part 5 file_id

@@ -224,6 +224,8 @@ var needs = map[protoreflect.Name]principal.Role{
 	"ListModelCalls":   principal.Observer, "GetCapabilities": principal.Observer, "ListSharedState": principal.Operator,
 	"SetSharedState": principal.Operator, "RemoveSharedState": principal.Operator, "ListModels": principal.Observer,
 	"CreateSessionToken": principal.Caller,
+	"ApplyAgent":         principal.Caller, "GetAgent": principal.Observer, "ListAgents": principal.Observer,
+	"ArchiveAgent": principal.Caller, "DeleteAgent": principal.Caller,
 }
 
 func may(role, need principal.Role) bool {

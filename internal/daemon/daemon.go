@@ -16,6 +16,7 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/agents"
 	"github.com/apzuk3/agentd/internal/audit"
 	"github.com/apzuk3/agentd/internal/auth"
 	"github.com/apzuk3/agentd/internal/ledger"
@@ -51,6 +52,7 @@ type Daemon struct {
 	store   store.Store
 	manager *session.Manager
 	runner  *adkbridge.Runner
+	agents  *agents.Registry // nil without a ledger
 	server  *server.Server
 	http    *http.Server
 	metrics *telemetry.Metrics
@@ -149,13 +151,14 @@ func New(cfg Config) (_ *Daemon, err error) {
 
 		CompactAt: cfg.CompactAt,
 	})
+	d.openAgents()
 	if err := d.openExporter(); err != nil {
 		return nil, err
 	}
 	if d.manager, err = session.NewManager(session.Config{
 		Store: d.withoutPayloads(d.traced(d.metrics.Store(kept))), Runner: d.tracedRunner(),
 		Logger: cfg.Logger, Limits: now.turns,
-		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered,
+		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered, Agent: d.agentTree(),
 	}); err != nil {
 		return nil, err
 	}
@@ -169,7 +172,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 
 // serverConfig is the configuration of the server of a daemon with this one.
 func (d *Daemon) serverConfig(cfg *Config) server.Config {
-	return server.Config{
+	out := server.Config{
 		Sessions:   d.manager,
 		Ready:      d.manager.Ready,
 		ModelCalls: d.runner.ModelCalls,
@@ -206,6 +209,8 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 		WriteTimeout:        cfg.WriteTimeout,
 		LingerTimeout:       cfg.LingerTimeout,
 	}
+	d.keepers(&out)
+	return out
 }
 
 // ErrNetworkFiles is why New refuses a DataDir on a network file system.

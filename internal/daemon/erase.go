@@ -52,6 +52,10 @@ func (d *Daemon) erase(ctx context.Context, e *Erasure) error {
 	if err != nil {
 		return fmt.Errorf("erasure %d: %w", e.ID, err)
 	}
+	kept, objects, err := d.eraseKept(ctx, e)
+	if err != nil {
+		return fmt.Errorf("erasure %d: %w", e.ID, err)
+	}
 	entries := 0
 	for more := e.Trail; more; {
 		n, err := d.ledger.RemoveEntriesOf(ctx, e.Tenant, e.User, erasedEntries)
@@ -61,8 +65,8 @@ func (d *Daemon) erase(ctx context.Context, e *Erasure) error {
 		entries += n
 		more = n == erasedEntries
 	}
-	result := fmt.Sprintf("erased %d sessions, %d shared keys, %d API keys, %d entries of the audit trail",
-		sessions, shared, keys, entries)
+	result := fmt.Sprintf("erased %d sessions, %d shared keys, %d API keys, %d agents, %d objects, "+
+		"%d entries of the audit trail", sessions, shared, keys, kept, objects, entries)
 	d.log.Info("erasure is over", slog.Int64("erasure", e.ID), slog.String("result", result))
 	return d.ledger.EndErasure(ctx, e.ID, time.Now(), result)
 }

@@ -22,7 +22,7 @@ type sessionInfo = store.Info
 
 // exportLine is a line of an export. Kind says which fields it has.
 type exportLine struct {
-	// Kind is session, record, shared, api_key or audit.
+	// Kind is session, record, shared, api_key, agent, object or audit.
 	Kind string `json:"kind"`
 
 	Session   string            `json:"session,omitempty"`
@@ -48,6 +48,10 @@ type exportLine struct {
 	Outcome   string `json:"outcome,omitempty"`
 	Note      string `json:"note,omitempty"`
 
+	Name    string `json:"name,omitempty"`
+	Version int64  `json:"version,omitempty"`
+	Face    string `json:"face,omitempty"`
+
 	Time *time.Time `json:"time,omitempty"`
 }
 
@@ -55,7 +59,7 @@ type exportLine struct {
 type Exported map[string]int
 
 // Export writes what the database of a config has of a tenant, or of a user if that is not "", as one JSON object a
-// line: sessions with all their records, shared state, API keys without secrets, and the audit trail. A daemon may
+// line: sessions with all their records, shared state, API keys without secrets, agents, objects of faces, and the audit trail. A daemon may
 // run; what it writes meanwhile is not in the export.
 func Export(ctx context.Context, cfg Config, tenant, user string, to io.Writer) (Exported, error) {
 	out, counts := json.NewEncoder(to), Exported{}
@@ -161,7 +165,81 @@ func exportShared(ctx context.Context, db *source, p principal.Principal, write 
 	}
 }
 
+// exportAgents writes the agents of a tenant in all their versions, or those that a user has made.
+func exportAgents(ctx context.Context, l ledger.Ledger, p principal.Principal, write func(exportLine) error) error {
+	for q := (ledger.AgentQuery{Tenant: p.Tenant, Archived: true, Limit: exportPage}); ; {
+		names, err := l.Agents(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range names {
+			if err := exportVersions(ctx, l, p, names[i].Name, write); err != nil {
+				return err
+			}
+		}
+		if len(names) < exportPage {
+			return nil
+		}
+		q.After = &names[len(names)-1]
+	}
+}
+
+// exportObjects writes what faces keep of a tenant, or what a user has made of it.
+func exportObjects(ctx context.Context, l ledger.Ledger, p principal.Principal, write func(exportLine) error) error {
+	for after := (ledger.Object{Tenant: p.Tenant}); ; {
+		page, err := l.ObjectsOf(ctx, p.ID, after, exportPage)
+		if err != nil {
+			return err
+		}
+		for i := range page {
+			after = page[i]
+			text, err := json.Marshal(string(after.Data)) // which may be anything
+			if err != nil {
+				return err
+			}
+			if err := write(exportLine{
+				Kind: "object", Face: after.Face, Subject: after.Kind, Name: after.ID, Version: after.Version,
+				Principal: after.Maker, Value: text,
+			}); err != nil {
+				return err
+			}
+		}
+		if len(page) < exportPage {
+			return nil
+		}
+	}
+}
+
+func exportVersions(
+	ctx context.Context, l ledger.Ledger, p principal.Principal, name string, write func(exportLine) error,
+) error {
+	for q := (ledger.AgentQuery{Tenant: p.Tenant, Name: name, Limit: exportPage}); ; {
+		versions, err := l.Agents(ctx, q)
+		if err != nil {
+			return err
+		}
+		for i := range versions {
+			a := &versions[i]
+			if p.ID != "" && a.Maker != p.ID {
+				continue
+			}
+			if err := write(exportLine{
+				Kind: "agent", Name: a.Name, Version: a.Version, Principal: a.Maker, Data: a.Content, Time: &a.Created,
+			}); err != nil {
+				return err
+			}
+		}
+		if len(versions) < exportPage {
+			return nil
+		}
+		q.After = &versions[len(versions)-1]
+	}
+}
+
 func exportLedger(ctx context.Context, l ledger.Ledger, p principal.Principal, write func(exportLine) error) error {
+	if err := errors.Join(exportAgents(ctx, l, p, write), exportObjects(ctx, l, p, write)); err != nil {
+		return err
+	}
 	for q := (ledger.KeyQuery{Tenant: p.Tenant, Limit: exportPage}); ; {
 		page, err := l.Keys(ctx, q)
 		if err != nil {

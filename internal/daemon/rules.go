@@ -31,7 +31,7 @@ func TreeRules(others ...model.Provider) (func(*agentdv1.Agent, []*agentdv1.Tool
 	if err != nil {
 		return nil, fmt.Errorf("daemon: %w", err)
 	}
-	runner := adkbridge.New(adkbridge.Config{Resolve: byName(reg)})
+	runner := adkbridge.New(adkbridge.Config{Resolve: byName(reg, true)})
 	return func(agent *agentdv1.Agent, tools []*agentdv1.Tool) error {
 		if err := runner.Check(context.Background(), &record.Spec{Agent: agent, Tools: tools}, nil); err != nil {
 			return err
@@ -50,8 +50,9 @@ func TreeRules(others ...model.Provider) (func(*agentdv1.Agent, []*agentdv1.Tool
 	}, nil
 }
 
-// byName finds a model's provider; nothing but the model's name counts.
-func byName(reg *models.Registry) resolver {
+// byName finds a model's provider; nothing but the model's name counts. others: there may be providers that the registry
+// does not have.
+func byName(reg *models.Registry, others bool) resolver {
 	builtins := map[string][]string{}
 	for _, st := range reg.Providers() {
 		builtins[st.Provider] = st.Builtins
@@ -62,7 +63,7 @@ func byName(reg *models.Registry) resolver {
 	all := slices.Concat(slices.Collect(maps.Values(builtins))...)
 	return func(name string, _ map[string]string) (adkbridge.Model, error) {
 		provider, _, err := reg.Route(name)
-		if errors.Is(err, models.ErrNoProvider) {
+		if others && errors.Is(err, models.ErrNoProvider) {
 			return adkbridge.Model{Builtins: all}, nil
 		}
 		if err != nil {

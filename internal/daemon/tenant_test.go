@@ -47,6 +47,14 @@ func filled(m protoreflect.MethodDescriptor, session, turn string) (req proto.Me
 	case "RaiseInteraction":
 		asks := &agentdv1.Interaction{Kind: agentdv1.InteractionKind_INTERACTION_KIND_APPROVAL}
 		return &agentdv1.RaiseInteractionRequest{SessionId: session, ToolCallId: "c-none", N: 1, Interaction: asks}, true
+	case "ApplyAgent":
+		return &agentdv1.ApplyAgentRequest{Name: "mine", Agent: llm("root", "echo")}, false
+	case "GetAgent":
+		return &agentdv1.GetAgentRequest{AgentRef: &agentdv1.AgentRef{Name: "none"}}, false
+	case "ArchiveAgent":
+		return &agentdv1.ArchiveAgentRequest{Name: "none"}, false
+	case "DeleteAgent":
+		return &agentdv1.DeleteAgentRequest{Name: "none"}, false
 	case "CompactSession":
 		return &agentdv1.CompactSessionRequest{SessionId: session, Focus: "mine"}, true
 	case "UpdateSession":

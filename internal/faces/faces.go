@@ -7,11 +7,14 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/apzuk3/agentd/internal/faces/managed"
 	"github.com/apzuk3/agentd/server"
 )
 
 // known makes each face, by its name.
-var known = map[string]func() server.Face{}
+var known = map[string]func() server.Face{
+	"managed-agents": func() server.Face { return managed.Face{} },
+}
 
 // Named returns new faces of these names, each once, in their order. Its error names those that there are.
 func Named(names []string) ([]server.Face, error) { return named(known, names) }

@@ -1,5 +1,5 @@
 // Package ledger is a part of agentd, not an API: it is the seam for what a server keeps beside its sessions, its API
-// keys, its audit trail, and what it is to erase.
+// keys, its audit trail, what it is to erase, and the agents and objects of its callers.
 //
 // It knows neither requests nor SQL. Package sqlledger keeps it in the database of the sessions; package ledgertest is
 // what every ledger must do. What a tenant has spent and how many sessions it has are not here but in the store: they
@@ -117,6 +117,9 @@ type Erasure struct {
 // Ledger keeps what a server has beside its sessions. All methods may be called from any goroutine. What a method has
 // written is durable when it returns nil.
 type Ledger interface {
+	Agents
+	Objects
+
 	// CreateKey adds a key, or returns ErrKeyExists.
 	CreateKey(ctx context.Context, k APIKey) error
 	// Key returns a key, or ErrNoKey.

@@ -1,6 +1,8 @@
 package index
 
 import (
+	"strconv"
+	"strings"
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -17,6 +19,16 @@ type Session struct {
 
 // LastPosition is the position of the last thing that has happened in the session, 0 before the first.
 func (s *Session) LastPosition() int64 { return position.LastOf(s.LastSeq) }
+
+// MadeWith is the agent that the session was made with, which store.Info.Agent has as name@version; false for none.
+func (s *Session) MadeWith() (name string, version int64, ok bool) {
+	at := strings.LastIndexByte(s.Agent, '@')
+	if at < 0 {
+		return "", 0, false
+	}
+	version, err := strconv.ParseInt(s.Agent[at+1:], 10, 64)
+	return s.Agent[:at], version, err == nil
+}
 
 // size is about how many bytes of a list it takes.
 func (s *Session) size() int {

@@ -1,6 +1,8 @@
 package record
 
 import (
+	"math"
+
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -19,6 +21,7 @@ func (e *Event) CallEnded(sessionID string) *agentdv1.ModelCallEnded {
 	m := &agentdv1.ModelCallEnded{
 		SessionId: sessionID, AgentPath: e.Path, MessageId: e.MessageID, ServedModel: e.Model,
 		Usage: took.Proto(), StopReason: e.StopReason(), Outcome: e.callOutcome(),
+		ToolCalls: int32(min(len(e.Calls), math.MaxInt32)),
 	}
 	if c := e.Call; c != nil {
 		m.Model, m.Provider = c.Model, c.Provider

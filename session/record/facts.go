@@ -139,6 +139,8 @@ type TurnQueued struct {
 	Inject bool `json:"inject,omitempty"`
 	// Front puts it before those that wait already.
 	Front bool `json:"front,omitempty"`
+	// Patient keeps a turn that only waits for a client from giving way to it.
+	Patient bool `json:"patient,omitempty"`
 	// Into is the turn that ran.
 	Into string `json:"into"`
 	// Ahead is how many turns waited before it.
@@ -283,6 +285,29 @@ type Receipt struct {
 	Settled   []CallName `json:"answered,omitempty"`
 	// Took is from the request to stop to the end, in nanoseconds.
 	Took time.Duration `json:"took"`
+}
+
+// Add adds the tool calls of a response, as those with results say how they are.
+func (r *Receipt) Add(calls []ToolCall, results map[string]ToolResult) {
+	for _, call := range calls {
+		name := CallName{ID: call.ID, Name: call.Name}
+		if _, ok := results[call.ID]; ok {
+			r.Settled = append(r.Settled, name)
+		} else {
+			r.Cancelled = append(r.Cancelled, name)
+		}
+	}
+}
+
+// AddNew adds the tool calls of a later receipt that r does not name.
+func (r *Receipt) AddNew(now Receipt) {
+	named := map[string]bool{}
+	for _, call := range slices.Concat(r.Settled, r.Cancelled) {
+		named[call.ID] = true
+	}
+	isNamed := func(call CallName) bool { return named[call.ID] }
+	r.Settled = append(r.Settled, slices.DeleteFunc(now.Settled, isNamed)...)
+	r.Cancelled = append(r.Cancelled, slices.DeleteFunc(now.Cancelled, isNamed)...)
 }
 
 // AbortedCall is a model call that was under way.

@@ -103,6 +103,8 @@ type NewSession struct {
 	ClientRef string
 	// Metadata is the JSON text of the caller's own object, "" for none. A store does not read it.
 	Metadata string
+	// Agent names the agent that the session was made with, "" for none. A store does not read it.
+	Agent string
 	// Budget is what the session may spend; the zero value sets no bound.
 	Budget record.Budget
 	// DropToolPayloads says that what tools are given and return is not kept after its turn.
@@ -137,6 +139,8 @@ type Info struct {
 	ClientRef string
 	// Metadata is that of NewSession, or of the last Change that set it.
 	Metadata string
+	// Agent is that of NewSession.
+	Agent string
 	// Budget is that of NewSession, or of the last Change that set one.
 	Budget record.Budget
 	// DropToolPayloads is that of NewSession.

@@ -1,4 +1,5 @@
 // The client.
+import { Agents } from "./agents.js";
 import { amountOf, waitOf } from "./amounts.js";
 import { persist, policyOf, type ReconnectPolicy } from "./backoff.js";
 import { Credential } from "./credential.js";
@@ -55,6 +56,8 @@ export class Agentd {
   readonly interactions: Interactions;
   /** State that sessions share, for operators. */
   readonly sharedState: SharedState;
+  /** Agent trees that the server keeps. */
+  readonly agents: Agents;
 
   readonly #wire: Wire;
   readonly #prompter: Prompter | undefined;
@@ -93,6 +96,7 @@ export class Agentd {
     this.turns = new Turns(this.#unary);
     this.interactions = new Interactions(this.#unary);
     this.sharedState = new SharedState(this.#unary);
+    this.agents = new Agents(this.#unary, () => this.#tools.tools, this.#attachments);
   }
 
   /**

@@ -1,5 +1,6 @@
 // What the server says, as plain objects: the one place where the protocol's JSON is read, but for events. Servers
 // leave out what is empty, 0 or false; here it is there.
+import { refOf } from "./agents.js";
 import { AgentdError, codes, type ErrorCode, type ErrorDetails } from "./errors.js";
 import type { ToolCall } from "./events.js";
 import type * as i from "./gen/agentd/v1/interactions_pb.js";
@@ -98,6 +99,7 @@ export function sessionOf(json: s.SessionJson): plain.Session {
     purged: json.purged ?? false,
     dropToolPayloads: json.dropToolPayloads ?? false,
     metadata: json.metadata,
+    agentRef: refOf(json.agentRef),
   };
 }
 
@@ -259,6 +261,7 @@ export function callEndedOf(json: m.ModelCallEndedJson): ModelCallEnded {
     stopReason: wordOf("STOP_REASON_", json.stopReason),
     durationMs: msOf(json.duration) ?? 0,
     timeToFirstTextMs: msOf(json.timeToFirstText),
+    toolCalls: json.toolCalls ?? 0,
   };
 }
 

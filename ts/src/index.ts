@@ -6,6 +6,7 @@
  * @module
  */
 export { Agentd } from "./agentd.js";
+export type { AgentDefinition, AgentFilter, AgentRef, Agents, RegisteredAgent } from "./agents.js";
 export type { ReconnectPolicy } from "./backoff.js";
 export type { TokenSource } from "./credential.js";
 export { AgentdError, type ErrorCode, type ErrorDetails, type ExceededLimit, type Violation } from "./errors.js";

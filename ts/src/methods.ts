@@ -1,9 +1,15 @@
 // The methods of agentd.v1.SessionService that this package calls, as JSON has their messages.
+import type * as a from "./gen/agentd/v1/agents_pb.js";
 import type * as i from "./gen/agentd/v1/interactions_pb.js";
 import type * as s from "./gen/agentd/v1/sessions_pb.js";
 
 /** Methods is what each method takes and returns. */
 export interface Methods {
+  ApplyAgent: [a.ApplyAgentRequestJson, a.ApplyAgentResponseJson];
+  ArchiveAgent: [a.ArchiveAgentRequestJson, a.ArchiveAgentResponseJson];
+  DeleteAgent: [a.DeleteAgentRequestJson, a.DeleteAgentResponseJson];
+  GetAgent: [a.GetAgentRequestJson, a.GetAgentResponseJson];
+  ListAgents: [a.ListAgentsRequestJson, a.ListAgentsResponseJson];
   CancelToolCall: [s.CancelToolCallRequestJson, s.CancelToolCallResponseJson];
   CancelTurn: [s.CancelTurnRequestJson, s.CancelTurnResponseJson];
   CreateSession: [s.CreateSessionRequestJson, s.CreateSessionResponseJson];

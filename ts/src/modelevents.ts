@@ -47,6 +47,8 @@ export interface ModelCallEnded extends ModelCall {
   readonly durationMs: number;
   /** From the first try to the first text, or thought; undefined when there was none. */
   readonly timeToFirstTextMs: number | undefined;
+  /** How many tool calls and questions the response has. They follow. */
+  readonly toolCalls: number;
 }
 
 /** ProviderToolUse is one run of a tool by a model's own provider. What the provider does not say is empty. */

@@ -1,4 +1,5 @@
 // What callers may choose.
+import { refJson, type AgentRef } from "./agents.js";
 import { amountOf, dayMs, sumOf, timeOf } from "./amounts.js";
 import type { ReconnectPolicy } from "./backoff.js";
 import type { TokenSource } from "./credential.js";
@@ -142,6 +143,8 @@ export interface RunOptions extends WatchOptions {
   planMode?: boolean | undefined;
   /** The tree. May be left out on a session that has run before: its last tree and tools then run again. */
   agent?: Agent | undefined;
+  /** A tree that the server keeps, in place of agent. The client's tools run the calls of their names. */
+  agentRef?: AgentRef | undefined;
   /** The session to continue; left out: a new one. One that there is not is SESSION_NOT_FOUND, unless create is set. */
   sessionId?: string | undefined;
   /** Makes the session that sessionId names, under that id, if there is none. */
@@ -174,7 +177,7 @@ export interface RunOptions extends WatchOptions {
    */
   state?: JsonObject | undefined;
   /** What happens when the session already runs a turn. Default: reject. */
-  onBusy?: "reject" | "enqueue" | "interrupt" | "inject" | undefined;
+  onBusy?: "reject" | "enqueue" | "interrupt" | "inject" | "wait" | undefined;
   /** What becomes of the turn when its last client is gone. Default: continue. */
   onDisconnect?: "continue" | "cancel" | undefined;
   /** How long onDisconnect cancel waits for a client to come back, in milliseconds, at most a day. */
@@ -215,8 +218,11 @@ export function requestOf(
   if (o.fork === true && (o.sessionId ?? "") === "") {
     throw new AgentdError("INVALID_REQUEST", "fork runs on a fork of the session that sessionId names: there is no sessionId");
   }
-  if (agent === undefined && (o.sessionId ?? "") === "") {
-    throw new AgentdError("INVALID_REQUEST", "a run needs an agent, or the sessionId of a session to continue");
+  if (agent !== undefined && o.agentRef !== undefined) {
+    throw new AgentdError("INVALID_REQUEST", "a run has an agent and an agentRef: give one of them");
+  }
+  if (agent === undefined && o.agentRef === undefined && (o.sessionId ?? "") === "") {
+    throw new AgentdError("INVALID_REQUEST", "a run needs an agent, an agentRef, or the sessionId of a session to continue");
   }
   try {
     return JSON.parse(JSON.stringify(messageFor(o, agent, tools))) as RunRequest_ExecuteRequestJson;
@@ -253,6 +259,7 @@ function messageFor(o: RunOptions, agent: AgentJson | undefined, tools: ToolJson
       create: o.create,
       turnId: o.turnId,
       agent,
+      agentRef: o.agentRef === undefined ? undefined : refJson(o.agentRef),
       disconnectGrace: timeOf("disconnectGraceMs", o.disconnectGraceMs, { most: dayMs }),
       toolTimeout: timeOf("toolTimeoutMs", o.toolTimeoutMs, { least: 1, most: dayMs }),
     }),

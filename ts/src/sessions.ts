@@ -1,4 +1,5 @@
 // Sessions: conversations of many turns.
+import { refJson, type AgentRef } from "./agents.js";
 import { countOf, hourMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
 import { eventOf, ownEvent, type Event } from "./events.js";
@@ -48,6 +49,10 @@ export interface CreateSessionOptions extends SessionFields {
   id?: string | undefined;
   /** An object of the caller's own, which the server keeps and does not read: at most 16,384 bytes as JSON. */
   metadata?: Readonly<Record<string, unknown>> | undefined;
+  /**
+   * The agent that runs in turns that bring none, until one has: one that the server keeps, in the version that it has now.
+   */
+  agentRef?: AgentRef | undefined;
 }
 
 /** UpdateSessionOptions is what to change; what is left out stays. */
@@ -157,6 +162,7 @@ export class Sessions {
     const metadata = options.metadata as CreateSessionRequestJson["metadata"];
     const request = given<CreateSessionRequestJson>({
       labels, clientRef, idempotencyKey, budget: bounds, dropToolPayloads, sessionId, metadata,
+      agentRef: options.agentRef === undefined ? undefined : refJson(options.agentRef),
     });
     const { session } = await this.#unary("CreateSession", request);
     return sessionOf(required(session, "a session"));

@@ -1,5 +1,6 @@
 // What the server keeps, as plain objects. Each word of a union may have company from a newer server: such a word comes
 // as it is.
+import type { AgentRef } from "./agents.js";
 import type { ErrorCode } from "./errors.js";
 import type { ToolCall } from "./events.js";
 import type { JsonObject, JsonValue } from "./json.js";
@@ -59,6 +60,8 @@ export interface Session {
   readonly dropToolPayloads: boolean;
   /** The caller's own object; undefined for none. */
   readonly metadata: Readonly<Record<string, unknown>> | undefined;
+  /** The agent that it was made with; undefined without one. */
+  readonly agentRef: AgentRef | undefined;
 }
 
 /** Turn is what one prompt sets off. */

@@ -58,6 +58,24 @@ test("a call of the package leads to every method", async (t) => {
   assert.equal((await all(sessions.list())).length, 2);
   await sessions.delete(fork.id);
 
+  const { agents } = agentd;
+  const kept = await agents.apply({ name: "desk", agent, metadata: { team: "a" }, read: 0 });
+  assert.ok(kept.created && kept.agent.version === 1 && kept.agent.contentHash.length === 64);
+  assert.deepEqual([kept.agent.toolNames, kept.agent.metadata, kept.agent.createdBy], [["work"], { team: "a" }, "local"]);
+  assert.equal((await agents.apply({ name: "desk", agent, metadata: { team: "a" } })).created, false);
+  await assert.rejects(agents.apply({ name: "desk", agent, read: 3 }), { code: "CONFLICT" });
+  const byHash = await agents.get({ name: `desk@${kept.agent.contentHash.slice(0, 8)}` });
+  assert.deepEqual(byHash, kept.agent);
+  const pinned = await sessions.create({ agentRef: { name: "desk" } });
+  assert.deepEqual(pinned.agentRef, { name: "desk", version: 1 });
+  assert.equal((await agentd.run({ sessionId: pinned.id, prompt: "work" }).result()).text, "worked");
+  assert.equal((await agentd.run({ agentRef: { name: "desk", version: 1 }, prompt: "work" }).result()).text, "worked");
+  assert.ok((await agents.archive("desk")).archiveTime !== undefined);
+  assert.deepEqual((await all(agents.list())).length, 0);
+  assert.deepEqual((await all(agents.list({ archived: true }))).length, 1);
+  await agents.delete("desk");
+  await assert.rejects(agents.get({ name: "desk" }), { code: "NOT_FOUND" });
+
   const list = { listed: [1, 2] };
   await sharedState.set({ "app:plan": "sale", "app:list": list, "app:none": null, "app:unset": undefined });
   const entries = await all(sharedState.list({ prefix: "app:", pageSize: 1 }));

@@ -47,6 +47,7 @@ const responses: Response[] = [
       outcome: ModelCallEnded_Outcome.ANSWERED,
       duration: durationFromMs(3000),
       timeToFirstText: durationFromMs(1000),
+      toolCalls: 2,
     },
   },
   { case: "modelCallEnded", value: { agentPath, usage: { modelCalls: 1n, unpricedCalls: 1n }, stopReason: 4711 as StopReason, outcome: 4711 as ModelCallEnded_Outcome } },
@@ -118,6 +119,7 @@ test("what happens to model calls is told once, wherever the connection breaks",
       stopReason: "max_tokens",
       durationMs: 3000,
       timeToFirstTextMs: 1000,
+      toolCalls: 2,
     });
     assert.ok(failed?.type === "model_call_ended" && failed.usage?.costUsd === undefined && failed.timeToFirstTextMs === undefined && failed.stopReason === "unknown" && failed.outcome === "unknown");
     assert.ok(summarised?.type === "model_call_ended" && summarised.outcome === "summarized");

@@ -23,6 +23,8 @@ func Run(t *testing.T, open func(*testing.T) ledger.Ledger) {
 	t.Run("tokens", func(t *testing.T) { tokens(t, open(t)) })
 	t.Run("audit", func(t *testing.T) { audit(t, open(t)) })
 	t.Run("erasures", func(t *testing.T) { erasures(t, open(t)) })
+	t.Run("agents", func(t *testing.T) { agents(t, open(t)) })
+	t.Run("objects", func(t *testing.T) { objects(t, open(t)) })
 	t.Run("races", func(t *testing.T) { races(t, open(t)) })
 }
 

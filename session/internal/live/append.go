@@ -16,6 +16,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/internal/storage"
+	"github.com/apzuk3/agentd/session/internal/tail"
 	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -158,6 +159,12 @@ type flight struct {
 	unsure  bool      // an earlier try may have written it
 	since   time.Time // of the first try, or of the last one that is known to have written nothing
 	paused  *attempt  // whose deadline is stopped
+	taken   func()    // set from before the first try on if the append ends a turn, see recent.Log.Take
+}
+
+// endsTurn reports whether the append ends a turn: then a store may change what the log has of the turn.
+func (f *flight) endsTurn() bool {
+	return slices.ContainsFunc(f.entries, func(e *entry) bool { return e.kind == record.KindTurnEnded })
 }
 
 // flushLocked writes what waits and the queue, one append after the other. It gives up the lock while the store works;
@@ -205,11 +212,17 @@ func (s *Session) tryLocked(f *flight) error {
 		}
 	}
 	var err error
+	if f.endsTurn() && f.taken == nil {
+		f.taken, s.tail = s.recent.Take(), tail.Tail{} // the store may soon have other data
+	}
 	lock.Without(&s.mu, func() {
 		err = s.store.Accounts.Append(&f.batch, func() error { return s.store.Write(f.batch) })
 	})
 	if err != nil {
-		return err
+		return err // what may be taken out of the log is read again from the store alone
+	}
+	if f.taken != nil {
+		defer f.taken() // after the tail is without it too
 	}
 	s.unstallLocked(f, true)
 	s.create = nil
@@ -243,7 +256,10 @@ func (s *Session) numberLocked(f *flight) error {
 	f.batch = store.Batch{SessionID: s.key, Create: s.create, After: s.seq}
 	x := s.index.Clone()
 	for i, e := range f.entries {
-		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turnID(), Kind: e.kind, Time: now, Data: e.data}
+		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
+		if e.kind == record.KindCompactionAsked {
+			e.rec.TurnID = "" // it is of the session alone
+		}
 		f.batch.Records = append(f.batch.Records, e.rec)
 		if probation.IsStep(e.kind) {
 			f.batch.Attempts = 1
@@ -286,7 +302,12 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 	case !full:
 		f.unsure = true
 	case !f.unsure:
-		if f.entries = refuseAsked(f.entries, err); len(f.entries) == 0 {
+		f.entries = refuseAsked(f.entries, err)
+		if f.taken != nil && !f.endsTurn() {
+			f.taken() // nothing was written
+			f.taken = nil
+		}
+		if len(f.entries) == 0 {
 			return true
 		}
 	}

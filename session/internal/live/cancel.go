@@ -178,14 +178,7 @@ func (t *Turn) receiptLocked() record.Receipt {
 	}
 	slices.SortFunc(r.Aborted, func(a, b record.AbortedCall) int { return strings.Compare(a.MessageID, b.MessageID) })
 	for _, step := range t.steps {
-		for _, call := range step {
-			name := record.CallName{ID: call.ID, Name: call.Name}
-			if _, ok := t.results[call.ID]; ok {
-				r.Settled = append(r.Settled, name)
-			} else {
-				r.Cancelled = append(r.Cancelled, name)
-			}
-		}
+		r.Add(step, t.results)
 	}
 	return r
 }
@@ -195,14 +188,7 @@ func (t *Turn) receiptLocked() record.Receipt {
 func (t *Turn) addLate(r *record.Receipt) {
 	t.s.mu.Lock()
 	defer t.s.mu.Unlock()
-	now := t.receiptLocked()
-	named := map[string]bool{}
-	for _, call := range slices.Concat(r.Settled, r.Cancelled) {
-		named[call.ID] = true
-	}
-	isNamed := func(call record.CallName) bool { return named[call.ID] }
-	r.Settled = append(r.Settled, slices.DeleteFunc(now.Settled, isNamed)...)
-	r.Cancelled = append(r.Cancelled, slices.DeleteFunc(now.Cancelled, isNamed)...)
+	r.AddNew(t.receiptLocked())
 }
 
 // onlyWaitsLocked reports whether a running turn only waits for results that no connected client can give.

@@ -31,22 +31,9 @@ func (s *Session) AskCompaction(ctx context.Context, focus string) (pos int64, e
 	return position.Of(rec.Seq, 0) - 1, nil
 }
 
-// compactionAsked is the last request for summaries.
-type compactionAsked struct {
-	seq   int64 // of its record; 0 is none
-	focus string
-}
-
 // CompactionAsked returns the record that last asked for summaries, 0 for none, and what they are to keep.
 func (r *Run) CompactionAsked() (seq int64, focus string) {
-	asked := lock.Get(&r.s.mu, func() compactionAsked { return r.s.compact })
-	return asked.seq, asked.focus
-}
-
-// turnID is the turn of the record: "" for one that is of the session alone.
-func (e *entry) turnID() string {
-	if e.kind == record.KindCompactionAsked {
-		return ""
-	}
-	return e.turn.id
+	r.s.mu.Lock()
+	defer r.s.mu.Unlock()
+	return r.s.summarizes, r.s.focus
 }

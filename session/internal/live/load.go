@@ -98,6 +98,9 @@ func NewSession(env Env, key string) *Session {
 		index:    &index.Index{},
 		watchers: map[*Watcher]struct{}{},
 	}
+	if s.host != nil {
+		s.recent = env.Store.Recent.Log()
+	}
 	s.alarms = alarm.NewGroup(&s.mu, s.reconcileLocked)
 	return s
 }
@@ -107,34 +110,39 @@ func NewSession(env Env, key string) *Session {
 func (s *Session) records(ctx context.Context, after int64, pageLen int) iter.Seq2[record.Record, error] {
 	return func(yield func(record.Record, error) bool) {
 		for {
-			if kept, ok := s.kept(after); ok {
-				for _, rec := range kept {
-					if !yield(rec, nil) {
-						return
-					}
-				}
-				return
-			}
-			page, err := s.store.Read(ctx, s.key, after, pageLen)
-			if err != nil {
-				yield(record.Record{}, fmt.Errorf("session %s: read after %d: %w", s.id, after, err))
-				return
-			}
+			page, last, err := s.page(ctx, after, pageLen)
 			for _, rec := range page {
-				if rec.Seq != after+1 {
-					yield(record.Record{}, fmt.Errorf("session %s: record %d follows %d", s.id, rec.Seq, after))
-					return
-				}
 				after = rec.Seq
 				if !yield(rec, nil) {
 					return
 				}
 			}
-			if store.LastPage(page, pageLen) {
+			if err != nil {
+				yield(record.Record{}, err)
+			}
+			if err != nil || last {
 				return
 			}
 		}
 	}
+}
+
+// page returns the next records after a sequence number, all that the tail in memory has or at most pageLen from the
+// store, and whether there were no more. With an error it returns what comes before the gap that is the error.
+func (s *Session) page(ctx context.Context, after int64, pageLen int) (page []record.Record, last bool, err error) {
+	if kept, ok := s.kept(after); ok {
+		return kept, true, nil
+	}
+	page, err = s.store.Read(ctx, s.key, after, pageLen)
+	if err != nil {
+		return nil, false, fmt.Errorf("session %s: read after %d: %w", s.id, after, err)
+	}
+	for i, rec := range page {
+		if follows := after + int64(i); rec.Seq != follows+1 {
+			return page[:i], false, fmt.Errorf("session %s: record %d follows %d", s.id, rec.Seq, follows)
+		}
+	}
+	return page, store.LastPage(page, pageLen), nil
 }
 
 // kept returns the records after a sequence number if the tail in memory has them all.
@@ -152,6 +160,9 @@ func (s *Session) decode(rec record.Record) (any, error) {
 	}
 	return fact, nil
 }
+
+// LeaveMemory says that the session is no longer the one of its key: nothing of its log is kept any more.
+func (s *Session) LeaveMemory() { s.recent.Close() }
 
 // IsUnmade reports whether the session is not in the store yet.
 func (s *Session) IsUnmade() bool {

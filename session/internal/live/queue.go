@@ -23,12 +23,13 @@ import (
 // so that no crash can come between them.
 
 // The ways to deal with a prompt of a busy session. A turn that only waits for an absent client is
-// interrupted by any prompt but an injected one; a turn that waits for a person only by interrupt.
+// interrupted by any prompt but an injected or a patient one; a turn that waits for a person only by interrupt.
 const (
 	Reject    = agentdv1.OnBusy_ON_BUSY_REJECT    // SESSION_BUSY
 	Enqueue   = agentdv1.OnBusy_ON_BUSY_ENQUEUE   // the prompt waits for its turn
 	interrupt = agentdv1.OnBusy_ON_BUSY_INTERRUPT // the running turn is canceled
 	Inject    = agentdv1.OnBusy_ON_BUSY_INJECT    // it becomes a message before the next model call, if any
+	Wait      = agentdv1.OnBusy_ON_BUSY_WAIT      // as Enqueue; a turn that waits for an absent client stays
 )
 
 // ErrIdle reports that there is no turn to wait for.
@@ -110,7 +111,8 @@ func (s *Session) Enqueue(ctx context.Context, p Prompt) (*Turn, error) {
 			OfTurn(running.t.id).Over("queued_turns", s.limits().MaxQueued, ahead+1)
 	}
 	fact := &record.TurnQueued{
-		TurnStarted: *started, Inject: p.OnBusy == Inject, Front: p.OnBusy == interrupt, Into: running.t.id,
+		TurnStarted: *started, Inject: p.OnBusy == Inject, Front: p.OnBusy == interrupt,
+		Patient: p.OnBusy == Wait, Into: running.t.id,
 	}
 	if !fact.Front {
 		fact.Ahead = ahead

@@ -244,11 +244,11 @@ func (t *Turn) recordsResult() bool {
 }
 
 // suspendLocked suspends a turn that waits, unless a client has come or a part of the turn works. If a
-// prompt is queued behind it, the turn is interrupted instead.
+// prompt is queued behind it, the turn is interrupted instead, or, for a patient one, goes on waiting.
 func (s *Session) suspendLocked(t *Turn) {
 	switch {
 	case !s.suspendsIfIdleLocked(t):
-	case len(t.modelCalls) > 0, len(s.queued) > 0 && s.asksPersonLocked() != "":
+	case len(t.modelCalls) > 0, len(s.queued) > 0 && (s.asksPersonLocked() != "" || s.queued[0].waits.Patient):
 	case len(s.queueing) > 0, t.recordsResult(): // a prompt or a result is being recorded
 	case len(s.queued) > 0:
 		t.haltLocked(Interrupted)

@@ -12,6 +12,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/ownkeys"
 	"github.com/apzuk3/agentd/session/internal/phase"
+	"github.com/apzuk3/agentd/session/internal/recent"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/internal/storage"
@@ -31,6 +32,7 @@ type Session struct {
 	runner Runner
 	host   Host        // nil for a session that is only read from
 	alarms alarm.Group // of mu
+	recent *recent.Log // what watchers have read; nil for a session that is only read from
 
 	Resuming sync.Mutex    // held while an open turn is resumed; taken before mu
 	queueing chan struct{} // full while a turn is queued, dropped, or ends; filled before mu is taken
@@ -45,7 +47,8 @@ type Session struct {
 	create      *store.NewSession // to be made by its first append; nil once it is in the store
 	lastSpec    *record.TurnStarted
 	own         record.Budget // the session's own budget, by CreateSession or UpdateSession
-	compact     compactionAsked
+	summarizes  int64         // the last record that asks for summaries; 0 is none
+	focus       string        // what they are to keep
 	asked       record.Budget // the session budget of the last request with one; see sessionBudgetLocked
 	wall        time.Duration // the duration of all turns that have ended
 	turn        *Turn         // the last turn, running or over; nil before the first
@@ -156,7 +159,7 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 	case *record.ClientsLeft:
 		s.applyClientsLeftLocked(t, f)
 	case *record.CompactionAsked:
-		s.compact = compactionAsked{rec.Seq, f.Focus}
+		s.summarizes, s.focus = rec.Seq, f.Focus
 	case *record.TurnEnded:
 		t.ended = f
 		if s.lastSpec != nil {

@@ -10,6 +10,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/backlog"
 	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/recent"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/record"
@@ -151,8 +152,8 @@ const watchPage = 32
 type sessionLog struct{ s *Session }
 
 // Records returns the records after a seq.
-func (l sessionLog) Records(ctx context.Context, after int64) iter.Seq2[record.Record, error] {
-	return l.s.records(ctx, after, watchPage)
+func (l sessionLog) Records(ctx context.Context, after int64) iter.Seq2[*recent.Entry, error] {
+	return l.s.recent.Records(ctx, after, watchPage, l.s.page)
 }
 
 // Decode returns the fact that a record states.

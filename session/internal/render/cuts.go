@@ -48,15 +48,15 @@ func (r *Reader) size(ctx context.Context, upTo int64) (int, error) {
 	if r.sizes.upTo >= upTo || r.sizes.bytes > r.maxBytes {
 		return r.sizes.bytes, nil
 	}
-	for rec, err := range r.log.Records(ctx, r.sizes.upTo) {
+	for e, err := range r.log.Records(ctx, r.sizes.upTo) {
 		if err != nil {
 			return r.sizes.bytes, err
 		}
-		if rec.Seq > upTo || r.sizes.bytes > r.maxBytes {
+		if e.Record.Seq > upTo || r.sizes.bytes > r.maxBytes {
 			break
 		}
-		r.sizes.bytes += len(rec.Data)
-		r.sizes.upTo = rec.Seq
+		r.sizes.bytes += e.Size
+		r.sizes.upTo = e.Record.Seq
 	}
 	return r.sizes.bytes, nil
 }
@@ -71,16 +71,17 @@ type step struct {
 // steps reads the next records up to one, as many as it takes to find a place to cut.
 func (r *Reader) steps(ctx context.Context, upTo int64) (steps []step, err error) {
 	size := 0
-	for rec, err := range r.log.Records(ctx, r.rendered) {
+	for e, err := range r.log.Records(ctx, r.rendered) {
 		if err != nil {
 			return nil, err
 		}
+		rec := e.Record
 		if rec.Seq > upTo {
 			break
 		}
-		st := step{seq: rec.Seq, size: len(rec.Data), first: position.Of(rec.Seq, 0)}
+		st := step{seq: rec.Seq, size: e.Size, first: position.Of(rec.Seq, 0)}
 		if rec.Kind == record.KindEvent {
-			fact, err := r.log.Decode(rec)
+			fact, err := e.Fact(r.log.Decode)
 			if err != nil {
 				return nil, err
 			}

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/session/internal/recent"
 	"github.com/apzuk3/agentd/session/record"
 )
 
@@ -20,7 +21,7 @@ var ErrPurged = errors.New("the log has gone")
 type Log interface {
 	// Records returns the records after a seq, in order and without a gap. It may return
 	// records that the session has not applied yet.
-	Records(ctx context.Context, after int64) iter.Seq2[record.Record, error]
+	Records(ctx context.Context, after int64) iter.Seq2[*recent.Entry, error]
 	// Decode returns the fact that a record states.
 	Decode(rec record.Record) (any, error)
 }
@@ -141,15 +142,21 @@ func (r *Reader) CatchUp(ctx context.Context, live Live) (more bool, err error) 
 	if err != nil {
 		return false, err
 	}
-	items := slices.Concat(live.Partials, facts)
-	slices.SortStableFunc(items, func(a, b Item) int { return cmp.Compare(a.Pos, b.Pos) })
+	items := facts
+	if len(live.Partials) > 0 {
+		items = slices.Concat(live.Partials, facts)
+	}
+	byPosition := func(a, b Item) int { return cmp.Compare(a.Pos, b.Pos) }
+	if !slices.IsSortedFunc(items, byPosition) {
+		slices.SortStableFunc(items, byPosition)
+	}
 	var offered []string
 	for _, call := range live.Offered {
 		offered = append(offered, call.ID)
 	}
-	for _, it := range items {
-		it.Offered = offered
-		r.Render(it)
+	for i := range items {
+		items[i].Offered = offered
+		r.Render(items[i])
 	}
 	switch {
 	case r.over:
@@ -169,17 +176,18 @@ func (r *Reader) CatchUp(ctx context.Context, live Live) (more bool, err error) 
 // facts reads the records up to one, and the deltas of their messages.
 func (r *Reader) facts(ctx context.Context, upTo int64) ([]Item, error) {
 	var items []Item
-	for rec, err := range r.log.Records(ctx, r.rendered) {
+	for e, err := range r.log.Records(ctx, r.rendered) {
 		if err != nil {
 			return nil, err
 		}
-		if rec.Seq > upTo {
+		if e.Record.Seq > upTo {
 			break
 		}
-		fact, err := r.log.Decode(rec)
+		fact, err := e.Fact(r.log.Decode)
 		if err != nil {
 			return nil, err
 		}
+		rec := e.Record
 		if ev, ok := fact.(*record.Event); ok {
 			deltas, err := deltasOf(ev, r.view.at)
 			if err != nil {

@@ -11,6 +11,7 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/internal/position"
+	"github.com/apzuk3/agentd/session/internal/recent"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -32,10 +33,10 @@ func (l *memory) add(kind record.Kind, turn string, fact any) {
 	l.facts = append(l.facts, fact)
 }
 
-func (l *memory) Records(_ context.Context, after int64) iter.Seq2[record.Record, error] {
-	return func(yield func(record.Record, error) bool) {
+func (l *memory) Records(_ context.Context, after int64) iter.Seq2[*recent.Entry, error] {
+	return func(yield func(*recent.Entry, error) bool) {
 		for _, rec := range l.records[min(max(after, 0), int64(len(l.records))):] {
-			if !yield(rec, nil) {
+			if !yield(recent.Of(rec), nil) {
 				return
 			}
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/clock"
+	"github.com/apzuk3/agentd/session/internal/recent"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/internal/stalls"
@@ -29,6 +30,7 @@ type Store struct {
 	Log *slog.Logger
 
 	SharedKeys *shared.State
+	Recent     *recent.Memory      // what was read of logs a moment ago
 	Accounts   *account.Accounts   // of the tenants
 	Stalls     *stalls.Stalls[any] // the sessions that wait for the store
 	Flushers   stalls.Flushers     // the goroutines that write without a caller
@@ -59,6 +61,7 @@ func New(cfg Config) *Store {
 		Stalls: stalls.New[any](cfg.Logger),
 
 		OnToolResult: cfg.OnToolResult,
+		Recent:       recent.New(),
 	}
 	st.Store = retry.New(retry.Config{
 		Store:    cfg.Store,

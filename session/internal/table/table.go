@@ -26,6 +26,8 @@ type Policy[V any] struct {
 	Broken func(V) bool
 	// Useless reports whether a value without users leaves the table at once.
 	Useless func(V) bool
+	// Left, if not nil, is called with a value that leaves the table.
+	Left func(V)
 }
 
 // Table holds entries by id. Its methods may be called from any goroutine.
@@ -138,7 +140,7 @@ func (t *Table[V]) releaseLocked(e *Entry[V]) {
 		return
 	}
 	if e.err != nil || t.policy.Useless(e.Value) {
-		delete(t.entries, e.id)
+		t.removeLocked(e)
 		return
 	}
 	e.idle = t.idle.PushBack(e)
@@ -212,8 +214,12 @@ func (t *Table[V]) findLocked(id string) *Entry[V] {
 
 func (t *Table[V]) removeLocked(e *Entry[V]) {
 	t.wakeLocked(e)
-	if t.entries[e.id] == e {
-		delete(t.entries, e.id)
+	if t.entries[e.id] != e {
+		return
+	}
+	delete(t.entries, e.id)
+	if value, ok := e.Now(); ok && t.policy.Left != nil {
+		t.policy.Left(value)
 	}
 }
 

@@ -22,8 +22,12 @@ type Tail struct {
 	bytes   int             // of their data
 }
 
-// Add adds the next record, and drops the oldest ones beyond the bounds.
+// Add adds the next record, and drops the oldest ones beyond the bounds. With the end of a turn it drops all before it:
+// the store may have other data of the turn now.
 func (t *Tail) Add(rec record.Record) {
+	if rec.Kind == record.KindTurnEnded {
+		*t = Tail{}
+	}
 	t.records = append(t.records, rec)
 	t.bytes += len(rec.Data)
 	for len(t.records) > maxRecords || t.bytes > maxBytes {

@@ -9,7 +9,7 @@ CREATE TABLE goose_db_version (
     tstamp     TIMESTAMP DEFAULT (datetime('now'))
 );
 INSERT INTO goose_db_version (version_id, is_applied) VALUES
-    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1), (20, 1);
+    (0, 1), (1, 1), (2, 1), (3, 1), (4, 1), (5, 1), (6, 1), (7, 1), (8, 1), (9, 1), (10, 1), (11, 1), (12, 1), (13, 1), (14, 1), (15, 1), (16, 1), (17, 1), (18, 1), (20, 1);
 
 CREATE TABLE sessions (
     id          TEXT    NOT NULL PRIMARY KEY,
@@ -36,7 +36,8 @@ CREATE TABLE sessions (
     tenant      TEXT GENERATED ALWAYS AS
     (CASE instr(id, '/') WHEN 0 THEN '' ELSE substr(id, 1, instr(id, '/') - 1) END) VIRTUAL,
     drop_payloads INTEGER NOT NULL DEFAULT 0,
-    metadata TEXT NOT NULL DEFAULT ''
+    metadata TEXT NOT NULL DEFAULT '',
+    agent TEXT NOT NULL DEFAULT ''
 ) STRICT, WITHOUT ROWID;
 CREATE INDEX sessions_with_open_turn ON sessions (id) WHERE open_turn <> '';
 
@@ -190,4 +191,40 @@ CREATE TABLE sealings (
     asked_at INTEGER NOT NULL,
     ended_at INTEGER NOT NULL,
     result   TEXT    NOT NULL
+) STRICT;
+
+-- Agent trees that callers name, see package ledger: version is the newest one. Times are nanoseconds since 1970, 0 for
+-- none.
+CREATE TABLE agents (
+    tenant      TEXT    NOT NULL,
+    name        TEXT    NOT NULL,
+    version     INTEGER NOT NULL,
+    created_at  INTEGER NOT NULL,
+    archived_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name)
+) STRICT;
+CREATE INDEX agents_by_time ON agents (tenant, created_at, name);
+
+-- Their versions, which do not change.
+CREATE TABLE agent_versions (
+    tenant     TEXT    NOT NULL,
+    name       TEXT    NOT NULL,
+    version    INTEGER NOT NULL,
+    hash       TEXT    NOT NULL,
+    content    BLOB    NOT NULL,
+    maker      TEXT    NOT NULL,
+    created_at INTEGER NOT NULL,
+    PRIMARY KEY (tenant, name, version)
+) STRICT;
+
+-- What faces keep that no session has, see package ledger.
+CREATE TABLE objects (
+    tenant  TEXT    NOT NULL,
+    face    TEXT    NOT NULL,
+    kind    TEXT    NOT NULL,
+    id      TEXT    NOT NULL,
+    version INTEGER NOT NULL,
+    data    BLOB    NOT NULL,
+    maker   TEXT    NOT NULL,
+    PRIMARY KEY (tenant, face, kind, id)
 ) STRICT;

@@ -17,7 +17,7 @@ import (
 // infoColumns are the columns of store.Info; the query calls the session s.
 const infoColumns = `s.id, s.created_at, s.last_seq, s.open_turn, s.updated_at, s.purged, s.attempts, s.waits, s.epoch,
 	s.creator, (SELECT json_group_array(json_array(key, value)) FROM labels WHERE session_id = s.id),
-	s.client_ref, s.metadata, s.archived, s.budget, s.drop_payloads, s.version,
+	s.client_ref, s.metadata, s.agent, s.archived, s.budget, s.drop_payloads, s.version,
 	s.usage, s.last_turn, s.last_status, s.forked_from, s.forked_at, s.inherited`
 
 const infoQuery = `SELECT ` + infoColumns + ` FROM sessions s WHERE s.id = ?`
@@ -231,8 +231,8 @@ func scanInfo(rows *sql.Rows) (i store.Info, err error) {
 	var created, updated int64
 	var labels, budget, usage []byte
 	err = rows.Scan(&i.ID, &created, &i.LastSeq, &i.OpenTurn, &updated, &i.Purged, &i.Attempts, &i.Waits, &i.Epoch,
-		&i.Creator, &labels, &i.ClientRef, &i.Metadata, &i.Archived, &budget, &i.DropToolPayloads, &i.Version,
-		&usage, &i.LastTurn, &i.LastStatus, &i.ForkedFrom, &i.ForkedAt, &i.Inherited)
+		&i.Creator, &labels, &i.ClientRef, &i.Metadata, &i.Agent, &i.Archived, &budget, &i.DropToolPayloads,
+		&i.Version, &usage, &i.LastTurn, &i.LastStatus, &i.ForkedFrom, &i.ForkedAt, &i.Inherited)
 	if err != nil {
 		return i, err
 	}

@@ -25,7 +25,9 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 			counts, _, _ = bytes.Cut(counts, []byte("INSERT"))
 			_, drops, _ := bytes.Cut(known(t)["00014_drop_payloads.sql"].Data, []byte("-- +goose Up"))
 			_, says, _ := bytes.Cut(known(t)["00016_metadata.sql"].Data, []byte("-- +goose Up"))
-			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, spent, counts, drops, says)}
+			_, runs, _ := bytes.Cut(known(t)["00018_agents.sql"].Data, []byte("-- +goose Up"))
+			runs, _, _ = bytes.Cut(runs, []byte("CREATE"))
+			before[name] = &fstest.MapFile{Data: slices.Concat(before[name].Data, spent, counts, drops, says, runs)}
 		}
 	}
 	s := open(t, dir, withMigrations(before))
@@ -52,7 +54,7 @@ func TestTenantsOfOlderDatabases(t *testing.T) {
 	}
 	mustClose(t, s)
 	execSQL(t, dir, "DROP TABLE spent", "DROP TABLE session_counts", "ALTER TABLE sessions DROP COLUMN drop_payloads",
-		"ALTER TABLE sessions DROP COLUMN metadata")
+		"ALTER TABLE sessions DROP COLUMN metadata", "ALTER TABLE sessions DROP COLUMN agent")
 
 	s = open(t, dir)
 	defer mustClose(t, s)

@@ -42,7 +42,7 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.end:        `SELECT last_seq, open_turn, epoch FROM sessions WHERE id = ?`,
 		&t.known:      `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
 		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref, budget, drop_payloads,
-			metadata) VALUES (?, ?, ?, ?, ?, ?, ?, ?)`,
+			metadata, agent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
 		&t.insertRecord: `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum)
 			VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		&t.setState: `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ?, usage = ?,

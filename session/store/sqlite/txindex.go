@@ -38,7 +38,7 @@ func (t *tx) insert(n *store.NewSession) error {
 	budget, err := json.Marshal(n.Budget)
 	if err == nil {
 		err = write(t.insertSession, n.ID, at, at, n.Creator, n.ClientRef, string(budget),
-			n.DropToolPayloads, n.Metadata)
+			n.DropToolPayloads, n.Metadata, n.Agent)
 	}
 	if err == nil {
 		err = t.count(n.ID, 1)

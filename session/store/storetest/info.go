@@ -68,6 +68,7 @@ var infoTests = []test{
 				Wall:       time.Hour + 1,
 			},
 			DropToolPayloads: true,
+			Agent:            "desk é@3",
 			Metadata:         `{"k":[1,"é\u0000"]}`,
 		}
 		if err := s.Create(t.Context(), n, nil); err != nil {
@@ -76,7 +77,7 @@ var infoTests = []test{
 		wantInfo(t, s, store.Info{
 			Head:    store.Head{ID: "b", CreatedAt: epoch, UpdatedAt: epoch},
 			Creator: "ann", ClientRef: "ref", Labels: map[string]string{"k": "v"}, Budget: n.Budget, Version: 1,
-			DropToolPayloads: true, Metadata: n.Metadata,
+			DropToolPayloads: true, Metadata: n.Metadata, Agent: n.Agent,
 		})
 		_, err := s.Info(t.Context(), "c")
 		wantNamed(t, "Info of no session", err, store.ErrNoSession)

@@ -24,7 +24,7 @@ func newModelSession(n store.NewSession) *modelSession {
 	at := micro(n.CreatedAt)
 	s := &modelSession{updated: at, rows: map[rowName]store.Row{}}
 	s.info = store.Info{Creator: n.Creator, ClientRef: n.ClientRef, Budget: n.Budget, Version: 1,
-		DropToolPayloads: n.DropToolPayloads, Metadata: n.Metadata}
+		DropToolPayloads: n.DropToolPayloads, Metadata: n.Metadata, Agent: n.Agent}
 	s.info.ID, s.info.CreatedAt = n.ID, at
 	s.label(n.Labels)
 	return s

@@ -76,6 +76,7 @@ func (c *comparison) newSession(t *rapid.T, id string) store.NewSession {
 		Budget:    c.budget(t),
 
 		DropToolPayloads: rapid.Bool().Draw(t, "drop payloads"),
+		Agent:            rapid.SampledFrom([]string{"", "a@1", "b@2"}).Draw(t, "agent"),
 		Metadata:         c.metadata(t),
 	}
 }

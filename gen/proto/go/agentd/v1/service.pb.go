@@ -2030,7 +2030,10 @@ type ModelCallEnded struct {
 	// From the first try to the first text, or thought; unset when there was none.
 	TimeToFirstText *durationpb.Duration `protobuf:"bytes,12,opt,name=time_to_first_text,json=timeToFirstText,proto3" json:"time_to_first_text,omitempty"`
 	// What has come of it.
-	Outcome       ModelCallEnded_Outcome `protobuf:"varint,13,opt,name=outcome,proto3,enum=agentd.v1.ModelCallEnded_Outcome" json:"outcome,omitempty"`
+	Outcome ModelCallEnded_Outcome `protobuf:"varint,13,opt,name=outcome,proto3,enum=agentd.v1.ModelCallEnded_Outcome" json:"outcome,omitempty"`
+	// How many calls for clients and questions to persons the response has. They follow,
+	// before anything else that the agent does.
+	ToolCalls     int32 `protobuf:"varint,14,opt,name=tool_calls,json=toolCalls,proto3" json:"tool_calls,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -2140,6 +2143,13 @@ func (x *ModelCallEnded) GetOutcome() ModelCallEnded_Outcome {
 		return x.Outcome
 	}
 	return ModelCallEnded_OUTCOME_UNSPECIFIED
+}
+
+func (x *ModelCallEnded) GetToolCalls() int32 {
+	if x != nil {
+		return x.ToolCalls
+	}
+	return 0
 }
 
 // ProviderToolsUsed lists what a model's own provider ran while it wrote a message
@@ -3663,8 +3673,9 @@ func (x *Display) GetVisibility() Display_Visibility {
 // session_id.
 type RunRequest_ExecuteRequest struct {
 	state protoimpl.MessageState `protogen:"open.v1"`
-	// The agent tree. May be left out when session_id names a session that has
-	// run before: its last tree and its last tools then run again.
+	// The agent tree. May be left out for agent_ref, and when session_id names a session
+	// that has run before: its last tree and its last tools then run again. In a session
+	// that has not, and was made with an agent_ref, that one runs.
 	Agent *Agent `protobuf:"bytes,1,opt,name=agent,proto3" json:"agent,omitempty"`
 	// An existing session to continue. Unknown: ERROR_CODE_SESSION_NOT_FOUND,
 	// unless create is set or the server makes sessions by itself
@@ -3766,8 +3777,13 @@ type RunRequest_ExecuteRequest struct {
 	// must be Unicode (no half of a surrogate pair); anything else is
 	// ERROR_CODE_INVALID_REQUEST, or ERROR_CODE_LIMIT_EXCEEDED. Empty: no state.
 	InitialStateJson string `protobuf:"bytes,33,opt,name=initial_state_json,json=initialStateJson,proto3" json:"initial_state_json,omitempty"`
-	unknownFields    protoimpl.UnknownFields
-	sizeCache        protoimpl.SizeCache
+	// A tree that the server keeps, in place of agent. The turn has the tools of that
+	// tree and those of the request; of two with one name the request's. The log has the
+	// tree as it was: a later version changes no turn. Unknown: ERROR_CODE_NOT_FOUND;
+	// archived: ERROR_CODE_FAILED_PRECONDITION.
+	AgentRef      *AgentRef `protobuf:"bytes,31,opt,name=agent_ref,json=agentRef,proto3" json:"agent_ref,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
 }
 
 func (x *RunRequest_ExecuteRequest) Reset() {
@@ -3973,6 +3989,13 @@ func (x *RunRequest_ExecuteRequest) GetInitialStateJson() string {
 		return x.InitialStateJson
 	}
 	return ""
+}
+
+func (x *RunRequest_ExecuteRequest) GetAgentRef() *AgentRef {
+	if x != nil {
+		return x.AgentRef
+	}
+	return nil
 }
 
 // HeartbeatRequest keeps the stream alive; the server replies with a
@@ -4901,7 +4924,7 @@ var File_agentd_v1_service_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
-	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xd5\x15\n" +
+	"\x17agentd/v1/service.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xf6\x15\n" +
 	"\n" +
 	"RunRequest\x12@\n" +
 	"\aexecute\x18\x01 \x01(\v2$.agentd.v1.RunRequest.ExecuteRequestH\x00R\aexecute\x12F\n" +
@@ -4911,7 +4934,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x06cancel\x18\x05 \x01(\v2#.agentd.v1.RunRequest.CancelRequestH\x00R\x06cancel\x12S\n" +
 	"\x14interaction_response\x18\x14 \x01(\v2\x1e.agentd.v1.InteractionResponseH\x00R\x13interactionResponse\x12U\n" +
 	"\x13interaction_request\x18\x15 \x01(\v2\".agentd.v1.RaiseInteractionRequestH\x00R\x12interactionRequest\x122\n" +
-	"\x06attach\x18\x16 \x01(\v2\x18.agentd.v1.AttachRequestH\x00R\x06attach\x1a\xa7\f\n" +
+	"\x06attach\x18\x16 \x01(\v2\x18.agentd.v1.AttachRequestH\x00R\x06attach\x1a\xc8\f\n" +
 	"\x0eExecuteRequest\x12&\n" +
 	"\x05agent\x18\x01 \x01(\v2\x10.agentd.v1.AgentR\x05agent\x12,\n" +
 	"\n" +
@@ -4940,7 +4963,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x06author\x18\x1b \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x06author\x12g\n" +
 	"\bmetadata\x18\x1c \x03(\v22.agentd.v1.RunRequest.ExecuteRequest.MetadataEntryB\x17\xbaH\x14\x9a\x01\x11\x10@\"\x06r\x04\x10\x01(?*\x05r\x03(\x80\bR\bmetadata\x12\x16\n" +
 	"\x06create\x18\x1e \x01(\bR\x06create\x12,\n" +
-	"\x12initial_state_json\x18! \x01(\tR\x10initialStateJson\x1a9\n" +
+	"\x12initial_state_json\x18! \x01(\tR\x10initialStateJson\x120\n" +
+	"\tagent_ref\x18\x1f \x01(\v2\x13.agentd.v1.AgentRefR\bagentRef\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\x1a;\n" +
@@ -4948,7 +4972,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01B\r\n" +
 	"\v_session_idJ\x04\b\n" +
-	"\x10\vJ\x04\b \x10!J\x04\b\x1d\x10\x1eJ\x04\b\x1f\x10 R\tafter_seqR\aobserveR\tagent_ref\x1a1\n" +
+	"\x10\vJ\x04\b \x10!J\x04\b\x1d\x10\x1eR\tafter_seqR\aobserve\x1a1\n" +
 	"\x10HeartbeatRequest\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x1a\xcd\x02\n" +
@@ -5174,7 +5198,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\n" +
 	"next_model\x18\x05 \x01(\tR\tnextModel\x12(\n" +
 	"\x04code\x18\x06 \x01(\x0e2\x14.agentd.v1.ErrorCodeR\x04code\x12\x18\n" +
-	"\amessage\x18\a \x01(\tR\amessage\"\xe5\x04\n" +
+	"\amessage\x18\a \x01(\tR\amessage\"\x84\x05\n" +
 	"\x0eModelCallEnded\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
@@ -5191,7 +5215,9 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"stopReason\x125\n" +
 	"\bduration\x18\v \x01(\v2\x19.google.protobuf.DurationR\bduration\x12F\n" +
 	"\x12time_to_first_text\x18\f \x01(\v2\x19.google.protobuf.DurationR\x0ftimeToFirstText\x12;\n" +
-	"\aoutcome\x18\r \x01(\x0e2!.agentd.v1.ModelCallEnded.OutcomeR\aoutcome\"d\n" +
+	"\aoutcome\x18\r \x01(\x0e2!.agentd.v1.ModelCallEnded.OutcomeR\aoutcome\x12\x1d\n" +
+	"\n" +
+	"tool_calls\x18\x0e \x01(\x05R\ttoolCalls\"d\n" +
 	"\aOutcome\x12\x17\n" +
 	"\x13OUTCOME_UNSPECIFIED\x10\x00\x12\x14\n" +
 	"\x10OUTCOME_ANSWERED\x10\x01\x12\x16\n" +
@@ -5476,9 +5502,10 @@ var file_agentd_v1_service_proto_goTypes = []any{
 	(OnBusy)(0),                           // 68: agentd.v1.OnBusy
 	(*SeedMessage)(nil),                   // 69: agentd.v1.SeedMessage
 	(InstructionMode)(0),                  // 70: agentd.v1.InstructionMode
-	(*FieldViolation)(nil),                // 71: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),                 // 72: agentd.v1.ExceededLimit
-	(*UsageSummary)(nil),                  // 73: agentd.v1.UsageSummary
+	(*AgentRef)(nil),                      // 71: agentd.v1.AgentRef
+	(*FieldViolation)(nil),                // 72: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),                 // 73: agentd.v1.ExceededLimit
+	(*UsageSummary)(nil),                  // 74: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
 	37, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
@@ -5563,24 +5590,25 @@ var file_agentd_v1_service_proto_depIdxs = []int32{
 	70, // 79: agentd.v1.RunRequest.ExecuteRequest.instruction_mode:type_name -> agentd.v1.InstructionMode
 	42, // 80: agentd.v1.RunRequest.ExecuteRequest.labels:type_name -> agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
 	43, // 81: agentd.v1.RunRequest.ExecuteRequest.metadata:type_name -> agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
-	65, // 82: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	56, // 83: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	60, // 84: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
-	51, // 85: agentd.v1.RunResponse.ToolCallRequest.metadata:type_name -> agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
-	57, // 86: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	55, // 87: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
-	71, // 88: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
-	72, // 89: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
-	73, // 90: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	11, // 91: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	65, // 92: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	7,  // 93: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	9,  // 94: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	94, // [94:95] is the sub-list for method output_type
-	93, // [93:94] is the sub-list for method input_type
-	93, // [93:93] is the sub-list for extension type_name
-	93, // [93:93] is the sub-list for extension extendee
-	0,  // [0:93] is the sub-list for field type_name
+	71, // 82: agentd.v1.RunRequest.ExecuteRequest.agent_ref:type_name -> agentd.v1.AgentRef
+	65, // 83: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	56, // 84: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	60, // 85: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
+	51, // 86: agentd.v1.RunResponse.ToolCallRequest.metadata:type_name -> agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
+	57, // 87: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	55, // 88: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
+	72, // 89: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
+	73, // 90: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
+	74, // 91: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	11, // 92: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	65, // 93: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	7,  // 94: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	9,  // 95: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	95, // [95:96] is the sub-list for method output_type
+	94, // [94:95] is the sub-list for method input_type
+	94, // [94:94] is the sub-list for extension type_name
+	94, // [94:94] is the sub-list for extension extendee
+	0,  // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }

@@ -196,7 +196,10 @@ type Session struct {
 	DropToolPayloads bool `protobuf:"varint,18,opt,name=drop_tool_payloads,json=dropToolPayloads,proto3" json:"drop_tool_payloads,omitempty"`
 	// The caller's own object, as CreateSession or the last UpdateSession has said it;
 	// unset if it is empty. It stays when the log is purged, and goes with the session.
-	Metadata      *structpb.Struct `protobuf:"bytes,16,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	Metadata *structpb.Struct `protobuf:"bytes,16,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	// The agent of CreateSessionRequest.agent_ref, with the version that it had then;
+	// unset without one.
+	AgentRef      *AgentRef `protobuf:"bytes,19,opt,name=agent_ref,json=agentRef,proto3" json:"agent_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -353,6 +356,13 @@ func (x *Session) GetDropToolPayloads() bool {
 func (x *Session) GetMetadata() *structpb.Struct {
 	if x != nil {
 		return x.Metadata
+	}
+	return nil
+}
+
+func (x *Session) GetAgentRef() *AgentRef {
+	if x != nil {
+		return x.AgentRef
 	}
 	return nil
 }
@@ -635,7 +645,12 @@ type CreateSessionRequest struct {
 	// read: at most 16,384 bytes as JSON without white space, 32 levels. Lists do not
 	// search it, models and tools do not see it. A fork begins with a copy of it. It stays
 	// with drop_tool_payloads, and is not encrypted in the database: put no secrets there.
-	Metadata      *structpb.Struct `protobuf:"bytes,11,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	Metadata *structpb.Struct `protobuf:"bytes,11,opt,name=metadata,proto3" json:"metadata,omitempty"`
+	// The agent that runs in a turn that brings none, until one has: a tree that the
+	// server keeps, in the version that it has now, also when there is a newer one later.
+	// A fork has it too. Unknown: ERROR_CODE_NOT_FOUND; archived:
+	// ERROR_CODE_FAILED_PRECONDITION.
+	AgentRef      *AgentRef `protobuf:"bytes,12,opt,name=agent_ref,json=agentRef,proto3" json:"agent_ref,omitempty"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
 }
@@ -715,6 +730,13 @@ func (x *CreateSessionRequest) GetSessionId() string {
 func (x *CreateSessionRequest) GetMetadata() *structpb.Struct {
 	if x != nil {
 		return x.Metadata
+	}
+	return nil
+}
+
+func (x *CreateSessionRequest) GetAgentRef() *AgentRef {
+	if x != nil {
+		return x.AgentRef
 	}
 	return nil
 }
@@ -4782,7 +4804,7 @@ var File_agentd_v1_sessions_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
-	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xa8\x06\n" +
+	"\x18agentd/v1/sessions.proto\x12\tagentd.v1\x1a\x16agentd/v1/agents.proto\x1a\x1cagentd/v1/interactions.proto\x1a\x17agentd/v1/service.proto\x1a\x15agentd/v1/types.proto\x1a\x1bbuf/validate/validate.proto\x1a\x1egoogle/protobuf/duration.proto\x1a\x1cgoogle/protobuf/struct.proto\x1a\x1fgoogle/protobuf/timestamp.proto\"\xda\x06\n" +
 	"\aSession\x12\x0e\n" +
 	"\x02id\x18\x01 \x01(\tR\x02id\x12-\n" +
 	"\x05state\x18\x02 \x01(\x0e2\x17.agentd.v1.SessionStateR\x05state\x126\n" +
@@ -4808,7 +4830,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x06purged\x18\x0f \x01(\bR\x06purged\x12)\n" +
 	"\x06budget\x18\x11 \x01(\v2\x11.agentd.v1.BudgetR\x06budget\x12,\n" +
 	"\x12drop_tool_payloads\x18\x12 \x01(\bR\x10dropToolPayloads\x123\n" +
-	"\bmetadata\x18\x10 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x1a9\n" +
+	"\bmetadata\x18\x10 \x01(\v2\x17.google.protobuf.StructR\bmetadata\x120\n" +
+	"\tagent_ref\x18\x13 \x01(\v2\x13.agentd.v1.AgentRefR\bagentRef\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"\x89\b\n" +
@@ -4845,7 +4868,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"user_parts\x18\x15 \x03(\v2\x0f.agentd.v1.PartR\tuserParts\x12\x1d\n" +
 	"\n" +
 	"created_by\x18\x16 \x01(\tR\tcreatedBy\x12\x16\n" +
-	"\x06author\x18\x17 \x01(\tR\x06author\"\xc4\x03\n" +
+	"\x06author\x18\x17 \x01(\tR\x06author\"\xf6\x03\n" +
 	"\x14CreateSessionRequest\x12^\n" +
 	"\x06labels\x18\x01 \x03(\v2+.agentd.v1.CreateSessionRequest.LabelsEntryB\x19\xbaH\x16\x9a\x01\x13\x10@\"\x06r\x04\x10\x01(?*\ar\x05\x10\x01(\x80\bR\x06labels\x12'\n" +
 	"\n" +
@@ -4856,7 +4879,8 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\n" +
 	"session_id\x18\n" +
 	" \x01(\tB\b\xbaH\x05r\x03\x18\x80\x01R\tsessionId\x123\n" +
-	"\bmetadata\x18\v \x01(\v2\x17.google.protobuf.StructR\bmetadata\x1a9\n" +
+	"\bmetadata\x18\v \x01(\v2\x17.google.protobuf.StructR\bmetadata\x120\n" +
+	"\tagent_ref\x18\f \x01(\v2\x13.agentd.v1.AgentRefR\bagentRef\x1a9\n" +
 	"\vLabelsEntry\x12\x10\n" +
 	"\x03key\x18\x01 \x01(\tR\x03key\x12\x14\n" +
 	"\x05value\x18\x02 \x01(\tR\x05value:\x028\x01\"E\n" +
@@ -5225,7 +5249,7 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x1dTURN_STATUS_WAITING_FOR_INPUT\x10\x04\x12\x19\n" +
 	"\x15TURN_STATUS_SUCCEEDED\x10\x05\x12\x16\n" +
 	"\x12TURN_STATUS_FAILED\x10\x06\x12\x18\n" +
-	"\x14TURN_STATUS_CANCELED\x10\a2\x98\x13\n" +
+	"\x14TURN_STATUS_CANCELED\x10\a2\x9c\x16\n" +
 	"\x0eSessionService\x12R\n" +
 	"\rCreateSession\x12\x1f.agentd.v1.CreateSessionRequest\x1a .agentd.v1.CreateSessionResponse\x12N\n" +
 	"\n" +
@@ -5257,7 +5281,14 @@ const file_agentd_v1_sessions_proto_rawDesc = "" +
 	"\x0eSetSharedState\x12 .agentd.v1.SetSharedStateRequest\x1a!.agentd.v1.SetSharedStateResponse\x12^\n" +
 	"\x11RemoveSharedState\x12#.agentd.v1.RemoveSharedStateRequest\x1a$.agentd.v1.RemoveSharedStateResponse\x12N\n" +
 	"\n" +
-	"ListModels\x12\x1c.agentd.v1.ListModelsRequest\x1a\x1d.agentd.v1.ListModelsResponse\"\x03\x90\x02\x01\x12a\n" +
+	"ListModels\x12\x1c.agentd.v1.ListModelsRequest\x1a\x1d.agentd.v1.ListModelsResponse\"\x03\x90\x02\x01\x12I\n" +
+	"\n" +
+	"ApplyAgent\x12\x1c.agentd.v1.ApplyAgentRequest\x1a\x1d.agentd.v1.ApplyAgentResponse\x12H\n" +
+	"\bGetAgent\x12\x1a.agentd.v1.GetAgentRequest\x1a\x1b.agentd.v1.GetAgentResponse\"\x03\x90\x02\x01\x12N\n" +
+	"\n" +
+	"ListAgents\x12\x1c.agentd.v1.ListAgentsRequest\x1a\x1d.agentd.v1.ListAgentsResponse\"\x03\x90\x02\x01\x12O\n" +
+	"\fArchiveAgent\x12\x1e.agentd.v1.ArchiveAgentRequest\x1a\x1f.agentd.v1.ArchiveAgentResponse\x12L\n" +
+	"\vDeleteAgent\x12\x1d.agentd.v1.DeleteAgentRequest\x1a\x1e.agentd.v1.DeleteAgentResponse\x12a\n" +
 	"\x12CreateSessionToken\x12$.agentd.v1.CreateSessionTokenRequest\x1a%.agentd.v1.CreateSessionTokenResponseB:Z8github.com/apzuk3/agentd/gen/proto/go/agentd/v1;agentdv1b\x06proto3"
 
 var (
@@ -5353,25 +5384,36 @@ var file_agentd_v1_sessions_proto_goTypes = []any{
 	(*Usage)(nil),                       // 75: agentd.v1.Usage
 	(*Budget)(nil),                      // 76: agentd.v1.Budget
 	(*structpb.Struct)(nil),             // 77: google.protobuf.Struct
-	(ErrorCode)(0),                      // 78: agentd.v1.ErrorCode
-	(*durationpb.Duration)(nil),         // 79: google.protobuf.Duration
-	(*RunResponse_ToolCallRequest)(nil), // 80: agentd.v1.RunResponse.ToolCallRequest
-	(*CancelReceipt)(nil),               // 81: agentd.v1.CancelReceipt
-	(StopReason)(0),                     // 82: agentd.v1.StopReason
-	(*Interaction)(nil),                 // 83: agentd.v1.Interaction
-	(*Part)(nil),                        // 84: agentd.v1.Part
-	(*RunRequest_ExecuteRequest)(nil),   // 85: agentd.v1.RunRequest.ExecuteRequest
-	(*Warning)(nil),                     // 86: agentd.v1.Warning
-	(Display_Visibility)(0),             // 87: agentd.v1.Display.Visibility
-	(*RunResponse)(nil),                 // 88: agentd.v1.RunResponse
-	(*RunRequest_ToolCallResponse)(nil), // 89: agentd.v1.RunRequest.ToolCallResponse
-	(*RunResponse_ErrorResponse)(nil),   // 90: agentd.v1.RunResponse.ErrorResponse
-	(InteractionStatus)(0),              // 91: agentd.v1.InteractionStatus
-	(*Resolution)(nil),                  // 92: agentd.v1.Resolution
-	(*ModelCallEnded)(nil),              // 93: agentd.v1.ModelCallEnded
-	(*GenerationSettings)(nil),          // 94: agentd.v1.GenerationSettings
-	(*RaiseInteractionRequest)(nil),     // 95: agentd.v1.RaiseInteractionRequest
-	(*RaiseInteractionResponse)(nil),    // 96: agentd.v1.RaiseInteractionResponse
+	(*AgentRef)(nil),                    // 78: agentd.v1.AgentRef
+	(ErrorCode)(0),                      // 79: agentd.v1.ErrorCode
+	(*durationpb.Duration)(nil),         // 80: google.protobuf.Duration
+	(*RunResponse_ToolCallRequest)(nil), // 81: agentd.v1.RunResponse.ToolCallRequest
+	(*CancelReceipt)(nil),               // 82: agentd.v1.CancelReceipt
+	(StopReason)(0),                     // 83: agentd.v1.StopReason
+	(*Interaction)(nil),                 // 84: agentd.v1.Interaction
+	(*Part)(nil),                        // 85: agentd.v1.Part
+	(*RunRequest_ExecuteRequest)(nil),   // 86: agentd.v1.RunRequest.ExecuteRequest
+	(*Warning)(nil),                     // 87: agentd.v1.Warning
+	(Display_Visibility)(0),             // 88: agentd.v1.Display.Visibility
+	(*RunResponse)(nil),                 // 89: agentd.v1.RunResponse
+	(*RunRequest_ToolCallResponse)(nil), // 90: agentd.v1.RunRequest.ToolCallResponse
+	(*RunResponse_ErrorResponse)(nil),   // 91: agentd.v1.RunResponse.ErrorResponse
+	(InteractionStatus)(0),              // 92: agentd.v1.InteractionStatus
+	(*Resolution)(nil),                  // 93: agentd.v1.Resolution
+	(*ModelCallEnded)(nil),              // 94: agentd.v1.ModelCallEnded
+	(*GenerationSettings)(nil),          // 95: agentd.v1.GenerationSettings
+	(*RaiseInteractionRequest)(nil),     // 96: agentd.v1.RaiseInteractionRequest
+	(*ApplyAgentRequest)(nil),           // 97: agentd.v1.ApplyAgentRequest
+	(*GetAgentRequest)(nil),             // 98: agentd.v1.GetAgentRequest
+	(*ListAgentsRequest)(nil),           // 99: agentd.v1.ListAgentsRequest
+	(*ArchiveAgentRequest)(nil),         // 100: agentd.v1.ArchiveAgentRequest
+	(*DeleteAgentRequest)(nil),          // 101: agentd.v1.DeleteAgentRequest
+	(*RaiseInteractionResponse)(nil),    // 102: agentd.v1.RaiseInteractionResponse
+	(*ApplyAgentResponse)(nil),          // 103: agentd.v1.ApplyAgentResponse
+	(*GetAgentResponse)(nil),            // 104: agentd.v1.GetAgentResponse
+	(*ListAgentsResponse)(nil),          // 105: agentd.v1.ListAgentsResponse
+	(*ArchiveAgentResponse)(nil),        // 106: agentd.v1.ArchiveAgentResponse
+	(*DeleteAgentResponse)(nil),         // 107: agentd.v1.DeleteAgentResponse
 }
 var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	0,   // 0: agentd.v1.Session.state:type_name -> agentd.v1.SessionState
@@ -5382,142 +5424,154 @@ var file_agentd_v1_sessions_proto_depIdxs = []int32{
 	1,   // 5: agentd.v1.Session.last_turn_status:type_name -> agentd.v1.TurnStatus
 	76,  // 6: agentd.v1.Session.budget:type_name -> agentd.v1.Budget
 	77,  // 7: agentd.v1.Session.metadata:type_name -> google.protobuf.Struct
-	1,   // 8: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
-	78,  // 9: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
-	75,  // 10: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
-	74,  // 11: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
-	74,  // 12: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
-	74,  // 13: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
-	79,  // 14: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
-	80,  // 15: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	81,  // 16: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
-	82,  // 17: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
-	83,  // 18: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
-	84,  // 19: agentd.v1.Turn.user_parts:type_name -> agentd.v1.Part
-	70,  // 20: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
-	76,  // 21: agentd.v1.CreateSessionRequest.budget:type_name -> agentd.v1.Budget
-	77,  // 22: agentd.v1.CreateSessionRequest.metadata:type_name -> google.protobuf.Struct
-	2,   // 23: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
-	2,   // 24: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
-	0,   // 25: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
-	71,  // 26: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
-	1,   // 27: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
-	74,  // 28: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
-	74,  // 29: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
-	74,  // 30: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
-	74,  // 31: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
-	2,   // 32: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
-	72,  // 33: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
-	0,   // 34: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
-	76,  // 35: agentd.v1.UpdateSessionRequest.budget:type_name -> agentd.v1.Budget
-	77,  // 36: agentd.v1.UpdateSessionRequest.metadata:type_name -> google.protobuf.Struct
-	2,   // 37: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
-	73,  // 38: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
-	2,   // 39: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
-	85,  // 40: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	3,   // 41: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
-	86,  // 42: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
-	3,   // 43: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
-	1,   // 44: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
-	74,  // 45: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
-	74,  // 46: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
-	3,   // 47: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
-	3,   // 48: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
-	3,   // 49: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
-	87,  // 50: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	88,  // 51: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
-	87,  // 52: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	88,  // 53: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
-	87,  // 54: agentd.v1.ListSessionEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	88,  // 55: agentd.v1.SessionEvent.event:type_name -> agentd.v1.RunResponse
-	33,  // 56: agentd.v1.ListSessionEventsResponse.events:type_name -> agentd.v1.SessionEvent
-	87,  // 57: agentd.v1.WatchSessionRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	88,  // 58: agentd.v1.WatchSessionResponse.event:type_name -> agentd.v1.RunResponse
-	89,  // 59: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	39,  // 60: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
-	3,   // 61: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
-	90,  // 62: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	83,  // 63: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	91,  // 64: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
-	83,  // 65: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
-	92,  // 66: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
-	83,  // 67: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
-	48,  // 68: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
-	79,  // 69: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
-	51,  // 70: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
-	52,  // 71: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
-	55,  // 72: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
-	53,  // 73: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
-	54,  // 74: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
-	79,  // 75: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
-	58,  // 76: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
-	93,  // 77: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
-	94,  // 78: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
-	61,  // 79: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
-	63,  // 80: agentd.v1.SetSharedStateRequest.values:type_name -> agentd.v1.SharedStateValue
-	79,  // 81: agentd.v1.CreateSessionTokenRequest.lifetime:type_name -> google.protobuf.Duration
-	74,  // 82: agentd.v1.CreateSessionTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
-	4,   // 83: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
-	6,   // 84: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
-	8,   // 85: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
-	10,  // 86: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
-	14,  // 87: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
-	16,  // 88: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
-	12,  // 89: agentd.v1.SessionService.CompactSession:input_type -> agentd.v1.CompactSessionRequest
-	18,  // 90: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
-	20,  // 91: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
-	22,  // 92: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
-	24,  // 93: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
-	26,  // 94: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
-	28,  // 95: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
-	30,  // 96: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
-	32,  // 97: agentd.v1.SessionService.ListSessionEvents:input_type -> agentd.v1.ListSessionEventsRequest
-	35,  // 98: agentd.v1.SessionService.WatchSession:input_type -> agentd.v1.WatchSessionRequest
-	37,  // 99: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
-	40,  // 100: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
-	42,  // 101: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
-	44,  // 102: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
-	95,  // 103: agentd.v1.SessionService.RaiseInteraction:input_type -> agentd.v1.RaiseInteractionRequest
-	56,  // 104: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
-	46,  // 105: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
-	59,  // 106: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
-	62,  // 107: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
-	65,  // 108: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
-	49,  // 109: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
-	67,  // 110: agentd.v1.SessionService.CreateSessionToken:input_type -> agentd.v1.CreateSessionTokenRequest
-	5,   // 111: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
-	7,   // 112: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
-	9,   // 113: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
-	11,  // 114: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
-	15,  // 115: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
-	17,  // 116: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
-	13,  // 117: agentd.v1.SessionService.CompactSession:output_type -> agentd.v1.CompactSessionResponse
-	19,  // 118: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
-	21,  // 119: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
-	23,  // 120: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
-	25,  // 121: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
-	27,  // 122: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
-	29,  // 123: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
-	31,  // 124: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
-	34,  // 125: agentd.v1.SessionService.ListSessionEvents:output_type -> agentd.v1.ListSessionEventsResponse
-	36,  // 126: agentd.v1.SessionService.WatchSession:output_type -> agentd.v1.WatchSessionResponse
-	38,  // 127: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
-	41,  // 128: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
-	43,  // 129: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
-	45,  // 130: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
-	96,  // 131: agentd.v1.SessionService.RaiseInteraction:output_type -> agentd.v1.RaiseInteractionResponse
-	57,  // 132: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
-	47,  // 133: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
-	60,  // 134: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
-	64,  // 135: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
-	66,  // 136: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
-	50,  // 137: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
-	68,  // 138: agentd.v1.SessionService.CreateSessionToken:output_type -> agentd.v1.CreateSessionTokenResponse
-	111, // [111:139] is the sub-list for method output_type
-	83,  // [83:111] is the sub-list for method input_type
-	83,  // [83:83] is the sub-list for extension type_name
-	83,  // [83:83] is the sub-list for extension extendee
-	0,   // [0:83] is the sub-list for field type_name
+	78,  // 8: agentd.v1.Session.agent_ref:type_name -> agentd.v1.AgentRef
+	1,   // 9: agentd.v1.Turn.status:type_name -> agentd.v1.TurnStatus
+	79,  // 10: agentd.v1.Turn.error_code:type_name -> agentd.v1.ErrorCode
+	75,  // 11: agentd.v1.Turn.usage:type_name -> agentd.v1.Usage
+	74,  // 12: agentd.v1.Turn.create_time:type_name -> google.protobuf.Timestamp
+	74,  // 13: agentd.v1.Turn.start_time:type_name -> google.protobuf.Timestamp
+	74,  // 14: agentd.v1.Turn.end_time:type_name -> google.protobuf.Timestamp
+	80,  // 15: agentd.v1.Turn.duration:type_name -> google.protobuf.Duration
+	81,  // 16: agentd.v1.Turn.pending_tool_calls:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	82,  // 17: agentd.v1.Turn.receipt:type_name -> agentd.v1.CancelReceipt
+	83,  // 18: agentd.v1.Turn.stop_reason:type_name -> agentd.v1.StopReason
+	84,  // 19: agentd.v1.Turn.pending_interactions:type_name -> agentd.v1.Interaction
+	85,  // 20: agentd.v1.Turn.user_parts:type_name -> agentd.v1.Part
+	70,  // 21: agentd.v1.CreateSessionRequest.labels:type_name -> agentd.v1.CreateSessionRequest.LabelsEntry
+	76,  // 22: agentd.v1.CreateSessionRequest.budget:type_name -> agentd.v1.Budget
+	77,  // 23: agentd.v1.CreateSessionRequest.metadata:type_name -> google.protobuf.Struct
+	78,  // 24: agentd.v1.CreateSessionRequest.agent_ref:type_name -> agentd.v1.AgentRef
+	2,   // 25: agentd.v1.CreateSessionResponse.session:type_name -> agentd.v1.Session
+	2,   // 26: agentd.v1.GetSessionResponse.session:type_name -> agentd.v1.Session
+	0,   // 27: agentd.v1.ListSessionsRequest.states:type_name -> agentd.v1.SessionState
+	71,  // 28: agentd.v1.ListSessionsRequest.labels:type_name -> agentd.v1.ListSessionsRequest.LabelsEntry
+	1,   // 29: agentd.v1.ListSessionsRequest.turn_statuses:type_name -> agentd.v1.TurnStatus
+	74,  // 30: agentd.v1.ListSessionsRequest.created_since:type_name -> google.protobuf.Timestamp
+	74,  // 31: agentd.v1.ListSessionsRequest.created_before:type_name -> google.protobuf.Timestamp
+	74,  // 32: agentd.v1.ListSessionsRequest.updated_since:type_name -> google.protobuf.Timestamp
+	74,  // 33: agentd.v1.ListSessionsRequest.updated_before:type_name -> google.protobuf.Timestamp
+	2,   // 34: agentd.v1.ListSessionsResponse.sessions:type_name -> agentd.v1.Session
+	72,  // 35: agentd.v1.UpdateSessionRequest.labels:type_name -> agentd.v1.UpdateSessionRequest.LabelsEntry
+	0,   // 36: agentd.v1.UpdateSessionRequest.state:type_name -> agentd.v1.SessionState
+	76,  // 37: agentd.v1.UpdateSessionRequest.budget:type_name -> agentd.v1.Budget
+	77,  // 38: agentd.v1.UpdateSessionRequest.metadata:type_name -> google.protobuf.Struct
+	2,   // 39: agentd.v1.UpdateSessionResponse.session:type_name -> agentd.v1.Session
+	73,  // 40: agentd.v1.ForkSessionRequest.labels:type_name -> agentd.v1.ForkSessionRequest.LabelsEntry
+	2,   // 41: agentd.v1.ForkSessionResponse.session:type_name -> agentd.v1.Session
+	86,  // 42: agentd.v1.CreateTurnRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	3,   // 43: agentd.v1.CreateTurnResponse.turn:type_name -> agentd.v1.Turn
+	87,  // 44: agentd.v1.CreateTurnResponse.warnings:type_name -> agentd.v1.Warning
+	3,   // 45: agentd.v1.GetTurnResponse.turn:type_name -> agentd.v1.Turn
+	1,   // 46: agentd.v1.ListTurnsRequest.statuses:type_name -> agentd.v1.TurnStatus
+	74,  // 47: agentd.v1.ListTurnsRequest.created_since:type_name -> google.protobuf.Timestamp
+	74,  // 48: agentd.v1.ListTurnsRequest.created_before:type_name -> google.protobuf.Timestamp
+	3,   // 49: agentd.v1.ListTurnsResponse.turns:type_name -> agentd.v1.Turn
+	3,   // 50: agentd.v1.CancelTurnResponse.turn:type_name -> agentd.v1.Turn
+	3,   // 51: agentd.v1.CancelToolCallResponse.turn:type_name -> agentd.v1.Turn
+	88,  // 52: agentd.v1.ListTurnEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	89,  // 53: agentd.v1.ListTurnEventsResponse.events:type_name -> agentd.v1.RunResponse
+	88,  // 54: agentd.v1.WatchTurnRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	89,  // 55: agentd.v1.WatchTurnResponse.event:type_name -> agentd.v1.RunResponse
+	88,  // 56: agentd.v1.ListSessionEventsRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	89,  // 57: agentd.v1.SessionEvent.event:type_name -> agentd.v1.RunResponse
+	33,  // 58: agentd.v1.ListSessionEventsResponse.events:type_name -> agentd.v1.SessionEvent
+	88,  // 59: agentd.v1.WatchSessionRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	89,  // 60: agentd.v1.WatchSessionResponse.event:type_name -> agentd.v1.RunResponse
+	90,  // 61: agentd.v1.SubmitToolResultsRequest.results:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	39,  // 62: agentd.v1.SubmitToolResultsResponse.refused:type_name -> agentd.v1.RefusedToolResult
+	3,   // 63: agentd.v1.SubmitToolResultsResponse.turn:type_name -> agentd.v1.Turn
+	91,  // 64: agentd.v1.RefusedToolResult.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	84,  // 65: agentd.v1.GetInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	92,  // 66: agentd.v1.ListInteractionsRequest.statuses:type_name -> agentd.v1.InteractionStatus
+	84,  // 67: agentd.v1.ListInteractionsResponse.interactions:type_name -> agentd.v1.Interaction
+	93,  // 68: agentd.v1.ResolveInteractionRequest.resolution:type_name -> agentd.v1.Resolution
+	84,  // 69: agentd.v1.ResolveInteractionResponse.interaction:type_name -> agentd.v1.Interaction
+	48,  // 70: agentd.v1.GetCapabilitiesResponse.providers:type_name -> agentd.v1.Provider
+	80,  // 71: agentd.v1.GetCapabilitiesResponse.retention:type_name -> google.protobuf.Duration
+	51,  // 72: agentd.v1.ListModelsResponse.models:type_name -> agentd.v1.Model
+	52,  // 73: agentd.v1.Model.price:type_name -> agentd.v1.ModelPrice
+	55,  // 74: agentd.v1.Model.capabilities:type_name -> agentd.v1.ModelCapabilities
+	53,  // 75: agentd.v1.ModelPrice.tiers:type_name -> agentd.v1.PriceTier
+	54,  // 76: agentd.v1.PriceTier.cache_writes:type_name -> agentd.v1.CacheWritePrice
+	80,  // 77: agentd.v1.CacheWritePrice.ttl:type_name -> google.protobuf.Duration
+	58,  // 78: agentd.v1.ListModelCallsResponse.calls:type_name -> agentd.v1.ModelCallDetails
+	94,  // 79: agentd.v1.ModelCallDetails.call:type_name -> agentd.v1.ModelCallEnded
+	95,  // 80: agentd.v1.ModelCallDetails.generation:type_name -> agentd.v1.GenerationSettings
+	61,  // 81: agentd.v1.ListSharedStateResponse.entries:type_name -> agentd.v1.SharedStateEntry
+	63,  // 82: agentd.v1.SetSharedStateRequest.values:type_name -> agentd.v1.SharedStateValue
+	80,  // 83: agentd.v1.CreateSessionTokenRequest.lifetime:type_name -> google.protobuf.Duration
+	74,  // 84: agentd.v1.CreateSessionTokenResponse.expire_time:type_name -> google.protobuf.Timestamp
+	4,   // 85: agentd.v1.SessionService.CreateSession:input_type -> agentd.v1.CreateSessionRequest
+	6,   // 86: agentd.v1.SessionService.GetSession:input_type -> agentd.v1.GetSessionRequest
+	8,   // 87: agentd.v1.SessionService.ListSessions:input_type -> agentd.v1.ListSessionsRequest
+	10,  // 88: agentd.v1.SessionService.UpdateSession:input_type -> agentd.v1.UpdateSessionRequest
+	14,  // 89: agentd.v1.SessionService.DeleteSession:input_type -> agentd.v1.DeleteSessionRequest
+	16,  // 90: agentd.v1.SessionService.ForkSession:input_type -> agentd.v1.ForkSessionRequest
+	12,  // 91: agentd.v1.SessionService.CompactSession:input_type -> agentd.v1.CompactSessionRequest
+	18,  // 92: agentd.v1.SessionService.CreateTurn:input_type -> agentd.v1.CreateTurnRequest
+	20,  // 93: agentd.v1.SessionService.GetTurn:input_type -> agentd.v1.GetTurnRequest
+	22,  // 94: agentd.v1.SessionService.ListTurns:input_type -> agentd.v1.ListTurnsRequest
+	24,  // 95: agentd.v1.SessionService.CancelTurn:input_type -> agentd.v1.CancelTurnRequest
+	26,  // 96: agentd.v1.SessionService.CancelToolCall:input_type -> agentd.v1.CancelToolCallRequest
+	28,  // 97: agentd.v1.SessionService.ListTurnEvents:input_type -> agentd.v1.ListTurnEventsRequest
+	30,  // 98: agentd.v1.SessionService.WatchTurn:input_type -> agentd.v1.WatchTurnRequest
+	32,  // 99: agentd.v1.SessionService.ListSessionEvents:input_type -> agentd.v1.ListSessionEventsRequest
+	35,  // 100: agentd.v1.SessionService.WatchSession:input_type -> agentd.v1.WatchSessionRequest
+	37,  // 101: agentd.v1.SessionService.SubmitToolResults:input_type -> agentd.v1.SubmitToolResultsRequest
+	40,  // 102: agentd.v1.SessionService.GetInteraction:input_type -> agentd.v1.GetInteractionRequest
+	42,  // 103: agentd.v1.SessionService.ListInteractions:input_type -> agentd.v1.ListInteractionsRequest
+	44,  // 104: agentd.v1.SessionService.ResolveInteraction:input_type -> agentd.v1.ResolveInteractionRequest
+	96,  // 105: agentd.v1.SessionService.RaiseInteraction:input_type -> agentd.v1.RaiseInteractionRequest
+	56,  // 106: agentd.v1.SessionService.ListModelCalls:input_type -> agentd.v1.ListModelCallsRequest
+	46,  // 107: agentd.v1.SessionService.GetCapabilities:input_type -> agentd.v1.GetCapabilitiesRequest
+	59,  // 108: agentd.v1.SessionService.ListSharedState:input_type -> agentd.v1.ListSharedStateRequest
+	62,  // 109: agentd.v1.SessionService.SetSharedState:input_type -> agentd.v1.SetSharedStateRequest
+	65,  // 110: agentd.v1.SessionService.RemoveSharedState:input_type -> agentd.v1.RemoveSharedStateRequest
+	49,  // 111: agentd.v1.SessionService.ListModels:input_type -> agentd.v1.ListModelsRequest
+	97,  // 112: agentd.v1.SessionService.ApplyAgent:input_type -> agentd.v1.ApplyAgentRequest
+	98,  // 113: agentd.v1.SessionService.GetAgent:input_type -> agentd.v1.GetAgentRequest
+	99,  // 114: agentd.v1.SessionService.ListAgents:input_type -> agentd.v1.ListAgentsRequest
+	100, // 115: agentd.v1.SessionService.ArchiveAgent:input_type -> agentd.v1.ArchiveAgentRequest
+	101, // 116: agentd.v1.SessionService.DeleteAgent:input_type -> agentd.v1.DeleteAgentRequest
+	67,  // 117: agentd.v1.SessionService.CreateSessionToken:input_type -> agentd.v1.CreateSessionTokenRequest
+	5,   // 118: agentd.v1.SessionService.CreateSession:output_type -> agentd.v1.CreateSessionResponse
+	7,   // 119: agentd.v1.SessionService.GetSession:output_type -> agentd.v1.GetSessionResponse
+	9,   // 120: agentd.v1.SessionService.ListSessions:output_type -> agentd.v1.ListSessionsResponse
+	11,  // 121: agentd.v1.SessionService.UpdateSession:output_type -> agentd.v1.UpdateSessionResponse
+	15,  // 122: agentd.v1.SessionService.DeleteSession:output_type -> agentd.v1.DeleteSessionResponse
+	17,  // 123: agentd.v1.SessionService.ForkSession:output_type -> agentd.v1.ForkSessionResponse
+	13,  // 124: agentd.v1.SessionService.CompactSession:output_type -> agentd.v1.CompactSessionResponse
+	19,  // 125: agentd.v1.SessionService.CreateTurn:output_type -> agentd.v1.CreateTurnResponse
+	21,  // 126: agentd.v1.SessionService.GetTurn:output_type -> agentd.v1.GetTurnResponse
+	23,  // 127: agentd.v1.SessionService.ListTurns:output_type -> agentd.v1.ListTurnsResponse
+	25,  // 128: agentd.v1.SessionService.CancelTurn:output_type -> agentd.v1.CancelTurnResponse
+	27,  // 129: agentd.v1.SessionService.CancelToolCall:output_type -> agentd.v1.CancelToolCallResponse
+	29,  // 130: agentd.v1.SessionService.ListTurnEvents:output_type -> agentd.v1.ListTurnEventsResponse
+	31,  // 131: agentd.v1.SessionService.WatchTurn:output_type -> agentd.v1.WatchTurnResponse
+	34,  // 132: agentd.v1.SessionService.ListSessionEvents:output_type -> agentd.v1.ListSessionEventsResponse
+	36,  // 133: agentd.v1.SessionService.WatchSession:output_type -> agentd.v1.WatchSessionResponse
+	38,  // 134: agentd.v1.SessionService.SubmitToolResults:output_type -> agentd.v1.SubmitToolResultsResponse
+	41,  // 135: agentd.v1.SessionService.GetInteraction:output_type -> agentd.v1.GetInteractionResponse
+	43,  // 136: agentd.v1.SessionService.ListInteractions:output_type -> agentd.v1.ListInteractionsResponse
+	45,  // 137: agentd.v1.SessionService.ResolveInteraction:output_type -> agentd.v1.ResolveInteractionResponse
+	102, // 138: agentd.v1.SessionService.RaiseInteraction:output_type -> agentd.v1.RaiseInteractionResponse
+	57,  // 139: agentd.v1.SessionService.ListModelCalls:output_type -> agentd.v1.ListModelCallsResponse
+	47,  // 140: agentd.v1.SessionService.GetCapabilities:output_type -> agentd.v1.GetCapabilitiesResponse
+	60,  // 141: agentd.v1.SessionService.ListSharedState:output_type -> agentd.v1.ListSharedStateResponse
+	64,  // 142: agentd.v1.SessionService.SetSharedState:output_type -> agentd.v1.SetSharedStateResponse
+	66,  // 143: agentd.v1.SessionService.RemoveSharedState:output_type -> agentd.v1.RemoveSharedStateResponse
+	50,  // 144: agentd.v1.SessionService.ListModels:output_type -> agentd.v1.ListModelsResponse
+	103, // 145: agentd.v1.SessionService.ApplyAgent:output_type -> agentd.v1.ApplyAgentResponse
+	104, // 146: agentd.v1.SessionService.GetAgent:output_type -> agentd.v1.GetAgentResponse
+	105, // 147: agentd.v1.SessionService.ListAgents:output_type -> agentd.v1.ListAgentsResponse
+	106, // 148: agentd.v1.SessionService.ArchiveAgent:output_type -> agentd.v1.ArchiveAgentResponse
+	107, // 149: agentd.v1.SessionService.DeleteAgent:output_type -> agentd.v1.DeleteAgentResponse
+	68,  // 150: agentd.v1.SessionService.CreateSessionToken:output_type -> agentd.v1.CreateSessionTokenResponse
+	118, // [118:151] is the sub-list for method output_type
+	85,  // [85:118] is the sub-list for method input_type
+	85,  // [85:85] is the sub-list for extension type_name
+	85,  // [85:85] is the sub-list for extension extendee
+	0,   // [0:85] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_sessions_proto_init() }
@@ -5525,6 +5579,7 @@ func file_agentd_v1_sessions_proto_init() {
 	if File_agentd_v1_sessions_proto != nil {
 		return
 	}
+	file_agentd_v1_agents_proto_init()
 	file_agentd_v1_interactions_proto_init()
 	file_agentd_v1_service_proto_init()
 	file_agentd_v1_types_proto_init()

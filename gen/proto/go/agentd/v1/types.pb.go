@@ -242,6 +242,9 @@ const (
 	// calls see it. If that turn ends without another model call, the prompt has a
 	// turn of its own, as if enqueued.
 	OnBusy_ON_BUSY_INJECT OnBusy = 4
+	// As ON_BUSY_ENQUEUE, but a turn that only waits for a client does not give way: it
+	// waits for as long as the server keeps waiting turns, and this one behind it.
+	OnBusy_ON_BUSY_WAIT OnBusy = 5
 )
 
 // Enum value maps for OnBusy.
@@ -252,6 +255,7 @@ var (
 		2: "ON_BUSY_ENQUEUE",
 		3: "ON_BUSY_INTERRUPT",
 		4: "ON_BUSY_INJECT",
+		5: "ON_BUSY_WAIT",
 	}
 	OnBusy_value = map[string]int32{
 		"ON_BUSY_UNSPECIFIED": 0,
@@ -259,6 +263,7 @@ var (
 		"ON_BUSY_ENQUEUE":     2,
 		"ON_BUSY_INTERRUPT":   3,
 		"ON_BUSY_INJECT":      4,
+		"ON_BUSY_WAIT":        5,
 	}
 )
 
@@ -2830,6 +2835,62 @@ func (x *UsageSummary) GetUnpricedCalls() int32 {
 	return 0
 }
 
+// AgentRef names an agent tree that the server keeps, see SessionService.ApplyAgent.
+type AgentRef struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// What the agent is called, or that with `@` and the first 8 or more digits of the
+	// content_hash of one of its versions: `desk@1f2e3d4c`.
+	Name string `protobuf:"bytes,1,opt,name=name,proto3" json:"name,omitempty"`
+	// Which version; 0 is the newest one. Not together with a content_hash.
+	Version       int64 `protobuf:"varint,2,opt,name=version,proto3" json:"version,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *AgentRef) Reset() {
+	*x = AgentRef{}
+	mi := &file_agentd_v1_types_proto_msgTypes[25]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *AgentRef) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*AgentRef) ProtoMessage() {}
+
+func (x *AgentRef) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[25]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use AgentRef.ProtoReflect.Descriptor instead.
+func (*AgentRef) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{25}
+}
+
+func (x *AgentRef) GetName() string {
+	if x != nil {
+		return x.Name
+	}
+	return ""
+}
+
+func (x *AgentRef) GetVersion() int64 {
+	if x != nil {
+		return x.Version
+	}
+	return 0
+}
+
 var File_agentd_v1_types_proto protoreflect.FileDescriptor
 
 const file_agentd_v1_types_proto_rawDesc = "" +
@@ -3019,7 +3080,11 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\tllm_calls\x18\x02 \x01(\x05R\bllmCalls\x12%\n" +
 	"\x0eestimated_cost\x18\x03 \x01(\x01R\restimatedCost\x12%\n" +
 	"\x0eunpriced_calls\x18\n" +
-	" \x01(\x05R\runpricedCalls*\xa9\x05\n" +
+	" \x01(\x05R\runpricedCalls\"M\n" +
+	"\bAgentRef\x12\x1e\n" +
+	"\x04name\x18\x01 \x01(\tB\n" +
+	"\xbaH\ar\x05\x10\x01\x18\x80\x02R\x04name\x12!\n" +
+	"\aversion\x18\x02 \x01(\x03B\a\xbaH\x04\"\x02(\x00R\aversion*\xa9\x05\n" +
 	"\tErrorCode\x12\x1a\n" +
 	"\x16ERROR_CODE_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13ERROR_CODE_INTERNAL\x10\x01\x12!\n" +
@@ -3047,13 +3112,14 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\fOnDisconnect\x12\x1d\n" +
 	"\x19ON_DISCONNECT_UNSPECIFIED\x10\x00\x12\x1a\n" +
 	"\x16ON_DISCONNECT_CONTINUE\x10\x01\x12\x18\n" +
-	"\x14ON_DISCONNECT_CANCEL\x10\x02*u\n" +
+	"\x14ON_DISCONNECT_CANCEL\x10\x02*\x87\x01\n" +
 	"\x06OnBusy\x12\x17\n" +
 	"\x13ON_BUSY_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eON_BUSY_REJECT\x10\x01\x12\x13\n" +
 	"\x0fON_BUSY_ENQUEUE\x10\x02\x12\x15\n" +
 	"\x11ON_BUSY_INTERRUPT\x10\x03\x12\x12\n" +
-	"\x0eON_BUSY_INJECT\x10\x04*\x8c\x01\n" +
+	"\x0eON_BUSY_INJECT\x10\x04\x12\x10\n" +
+	"\fON_BUSY_WAIT\x10\x05*\x8c\x01\n" +
 	"\x0fInstructionMode\x12 \n" +
 	"\x1cINSTRUCTION_MODE_UNSPECIFIED\x10\x00\x12\x1b\n" +
 	"\x17INSTRUCTION_MODE_APPEND\x10\x01\x12\x1c\n" +
@@ -3091,7 +3157,7 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
 	(OnDisconnect)(0),           // 1: agentd.v1.OnDisconnect
@@ -3129,11 +3195,12 @@ var file_agentd_v1_types_proto_goTypes = []any{
 	(*Usage)(nil),               // 33: agentd.v1.Usage
 	(*TokenUsage)(nil),          // 34: agentd.v1.TokenUsage
 	(*UsageSummary)(nil),        // 35: agentd.v1.UsageSummary
-	(*durationpb.Duration)(nil), // 36: google.protobuf.Duration
+	(*AgentRef)(nil),            // 36: agentd.v1.AgentRef
+	(*durationpb.Duration)(nil), // 37: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	36, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
-	36, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	37, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	37, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
 	7,  // 2: agentd.v1.Tool.effect:type_name -> agentd.v1.Tool.Effect
 	19, // 3: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
 	20, // 4: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
@@ -3152,13 +3219,13 @@ var file_agentd_v1_types_proto_depIdxs = []int32{
 	28, // 17: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
 	26, // 18: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
 	8,  // 19: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
-	36, // 20: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
+	37, // 20: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
 	9,  // 21: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
 	10, // 22: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
 	21, // 23: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
 	21, // 24: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
 	21, // 25: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	36, // 26: agentd.v1.RemoteAgent.timeout:type_name -> google.protobuf.Duration
+	37, // 26: agentd.v1.RemoteAgent.timeout:type_name -> google.protobuf.Duration
 	34, // 27: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
 	28, // [28:28] is the sub-list for method output_type
 	28, // [28:28] is the sub-list for method input_type
@@ -3199,7 +3266,7 @@ func file_agentd_v1_types_proto_init() {
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

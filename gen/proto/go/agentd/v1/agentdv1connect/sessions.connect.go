@@ -116,6 +116,20 @@ const (
 	// SessionServiceListModelsProcedure is the fully-qualified name of the SessionService's ListModels
 	// RPC.
 	SessionServiceListModelsProcedure = "/agentd.v1.SessionService/ListModels"
+	// SessionServiceApplyAgentProcedure is the fully-qualified name of the SessionService's ApplyAgent
+	// RPC.
+	SessionServiceApplyAgentProcedure = "/agentd.v1.SessionService/ApplyAgent"
+	// SessionServiceGetAgentProcedure is the fully-qualified name of the SessionService's GetAgent RPC.
+	SessionServiceGetAgentProcedure = "/agentd.v1.SessionService/GetAgent"
+	// SessionServiceListAgentsProcedure is the fully-qualified name of the SessionService's ListAgents
+	// RPC.
+	SessionServiceListAgentsProcedure = "/agentd.v1.SessionService/ListAgents"
+	// SessionServiceArchiveAgentProcedure is the fully-qualified name of the SessionService's
+	// ArchiveAgent RPC.
+	SessionServiceArchiveAgentProcedure = "/agentd.v1.SessionService/ArchiveAgent"
+	// SessionServiceDeleteAgentProcedure is the fully-qualified name of the SessionService's
+	// DeleteAgent RPC.
+	SessionServiceDeleteAgentProcedure = "/agentd.v1.SessionService/DeleteAgent"
 	// SessionServiceCreateSessionTokenProcedure is the fully-qualified name of the SessionService's
 	// CreateSessionToken RPC.
 	SessionServiceCreateSessionTokenProcedure = "/agentd.v1.SessionService/CreateSessionToken"
@@ -218,6 +232,22 @@ type SessionServiceClient interface {
 	// ListModels lists the models that the server knows by name; providers serve
 	// others too.
 	ListModels(context.Context, *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error)
+	// ApplyAgent has the server keep an agent tree under a name, for agent_ref. What the
+	// name has already is not made again; another tree is a new version of it, and
+	// sessions and turns that name an older one keep it. An archived agent is
+	// ERROR_CODE_FAILED_PRECONDITION.
+	ApplyAgent(context.Context, *connect.Request[v1.ApplyAgentRequest]) (*connect.Response[v1.ApplyAgentResponse], error)
+	// GetAgent returns a version of an agent. Unknown: ERROR_CODE_NOT_FOUND.
+	GetAgent(context.Context, *connect.Request[v1.GetAgentRequest]) (*connect.Response[v1.GetAgentResponse], error)
+	// ListAgents lists agents, or the versions of one, newest first.
+	ListAgents(context.Context, *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error)
+	// ArchiveAgent keeps an agent from being used by new sessions and turns, and from
+	// being changed. Sessions that were made with it go on. One that is archived stays so.
+	ArchiveAgent(context.Context, *connect.Request[v1.ArchiveAgentRequest]) (*connect.Response[v1.ArchiveAgentResponse], error)
+	// DeleteAgent removes an agent with all its versions. Sessions that have run it keep
+	// their trees; one that was made with it and has not is ERROR_CODE_NOT_FOUND when it
+	// is to. Its name may be used again, and begins with version 1.
+	DeleteAgent(context.Context, *connect.Request[v1.DeleteAgentRequest]) (*connect.Response[v1.DeleteAgentResponse], error)
 	// CreateSessionToken makes a token for a web page: for some minutes, its holder may use
 	// one session, and run some tools in it. For it no other session exists. It may start
 	// turns, cancel them, and resolve interactions, but not see what models were sent, change
@@ -411,6 +441,38 @@ func NewSessionServiceClient(httpClient connect.HTTPClient, baseURL string, opts
 			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 			connect.WithClientOptions(opts...),
 		),
+		applyAgent: connect.NewClient[v1.ApplyAgentRequest, v1.ApplyAgentResponse](
+			httpClient,
+			baseURL+SessionServiceApplyAgentProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("ApplyAgent")),
+			connect.WithClientOptions(opts...),
+		),
+		getAgent: connect.NewClient[v1.GetAgentRequest, v1.GetAgentResponse](
+			httpClient,
+			baseURL+SessionServiceGetAgentProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("GetAgent")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		listAgents: connect.NewClient[v1.ListAgentsRequest, v1.ListAgentsResponse](
+			httpClient,
+			baseURL+SessionServiceListAgentsProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("ListAgents")),
+			connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+			connect.WithClientOptions(opts...),
+		),
+		archiveAgent: connect.NewClient[v1.ArchiveAgentRequest, v1.ArchiveAgentResponse](
+			httpClient,
+			baseURL+SessionServiceArchiveAgentProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("ArchiveAgent")),
+			connect.WithClientOptions(opts...),
+		),
+		deleteAgent: connect.NewClient[v1.DeleteAgentRequest, v1.DeleteAgentResponse](
+			httpClient,
+			baseURL+SessionServiceDeleteAgentProcedure,
+			connect.WithSchema(sessionServiceMethods.ByName("DeleteAgent")),
+			connect.WithClientOptions(opts...),
+		),
 		createSessionToken: connect.NewClient[v1.CreateSessionTokenRequest, v1.CreateSessionTokenResponse](
 			httpClient,
 			baseURL+SessionServiceCreateSessionTokenProcedure,
@@ -449,6 +511,11 @@ type sessionServiceClient struct {
 	setSharedState     *connect.Client[v1.SetSharedStateRequest, v1.SetSharedStateResponse]
 	removeSharedState  *connect.Client[v1.RemoveSharedStateRequest, v1.RemoveSharedStateResponse]
 	listModels         *connect.Client[v1.ListModelsRequest, v1.ListModelsResponse]
+	applyAgent         *connect.Client[v1.ApplyAgentRequest, v1.ApplyAgentResponse]
+	getAgent           *connect.Client[v1.GetAgentRequest, v1.GetAgentResponse]
+	listAgents         *connect.Client[v1.ListAgentsRequest, v1.ListAgentsResponse]
+	archiveAgent       *connect.Client[v1.ArchiveAgentRequest, v1.ArchiveAgentResponse]
+	deleteAgent        *connect.Client[v1.DeleteAgentRequest, v1.DeleteAgentResponse]
 	createSessionToken *connect.Client[v1.CreateSessionTokenRequest, v1.CreateSessionTokenResponse]
 }
 
@@ -587,6 +654,31 @@ func (c *sessionServiceClient) ListModels(ctx context.Context, req *connect.Requ
 	return c.listModels.CallUnary(ctx, req)
 }
 
+// ApplyAgent calls agentd.v1.SessionService.ApplyAgent.
+func (c *sessionServiceClient) ApplyAgent(ctx context.Context, req *connect.Request[v1.ApplyAgentRequest]) (*connect.Response[v1.ApplyAgentResponse], error) {
+	return c.applyAgent.CallUnary(ctx, req)
+}
+
+// GetAgent calls agentd.v1.SessionService.GetAgent.
+func (c *sessionServiceClient) GetAgent(ctx context.Context, req *connect.Request[v1.GetAgentRequest]) (*connect.Response[v1.GetAgentResponse], error) {
+	return c.getAgent.CallUnary(ctx, req)
+}
+
+// ListAgents calls agentd.v1.SessionService.ListAgents.
+func (c *sessionServiceClient) ListAgents(ctx context.Context, req *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error) {
+	return c.listAgents.CallUnary(ctx, req)
+}
+
+// ArchiveAgent calls agentd.v1.SessionService.ArchiveAgent.
+func (c *sessionServiceClient) ArchiveAgent(ctx context.Context, req *connect.Request[v1.ArchiveAgentRequest]) (*connect.Response[v1.ArchiveAgentResponse], error) {
+	return c.archiveAgent.CallUnary(ctx, req)
+}
+
+// DeleteAgent calls agentd.v1.SessionService.DeleteAgent.
+func (c *sessionServiceClient) DeleteAgent(ctx context.Context, req *connect.Request[v1.DeleteAgentRequest]) (*connect.Response[v1.DeleteAgentResponse], error) {
+	return c.deleteAgent.CallUnary(ctx, req)
+}
+
 // CreateSessionToken calls agentd.v1.SessionService.CreateSessionToken.
 func (c *sessionServiceClient) CreateSessionToken(ctx context.Context, req *connect.Request[v1.CreateSessionTokenRequest]) (*connect.Response[v1.CreateSessionTokenResponse], error) {
 	return c.createSessionToken.CallUnary(ctx, req)
@@ -689,6 +781,22 @@ type SessionServiceHandler interface {
 	// ListModels lists the models that the server knows by name; providers serve
 	// others too.
 	ListModels(context.Context, *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error)
+	// ApplyAgent has the server keep an agent tree under a name, for agent_ref. What the
+	// name has already is not made again; another tree is a new version of it, and
+	// sessions and turns that name an older one keep it. An archived agent is
+	// ERROR_CODE_FAILED_PRECONDITION.
+	ApplyAgent(context.Context, *connect.Request[v1.ApplyAgentRequest]) (*connect.Response[v1.ApplyAgentResponse], error)
+	// GetAgent returns a version of an agent. Unknown: ERROR_CODE_NOT_FOUND.
+	GetAgent(context.Context, *connect.Request[v1.GetAgentRequest]) (*connect.Response[v1.GetAgentResponse], error)
+	// ListAgents lists agents, or the versions of one, newest first.
+	ListAgents(context.Context, *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error)
+	// ArchiveAgent keeps an agent from being used by new sessions and turns, and from
+	// being changed. Sessions that were made with it go on. One that is archived stays so.
+	ArchiveAgent(context.Context, *connect.Request[v1.ArchiveAgentRequest]) (*connect.Response[v1.ArchiveAgentResponse], error)
+	// DeleteAgent removes an agent with all its versions. Sessions that have run it keep
+	// their trees; one that was made with it and has not is ERROR_CODE_NOT_FOUND when it
+	// is to. Its name may be used again, and begins with version 1.
+	DeleteAgent(context.Context, *connect.Request[v1.DeleteAgentRequest]) (*connect.Response[v1.DeleteAgentResponse], error)
 	// CreateSessionToken makes a token for a web page: for some minutes, its holder may use
 	// one session, and run some tools in it. For it no other session exists. It may start
 	// turns, cancel them, and resolve interactions, but not see what models were sent, change
@@ -878,6 +986,38 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
 		connect.WithHandlerOptions(opts...),
 	)
+	sessionServiceApplyAgentHandler := connect.NewUnaryHandler(
+		SessionServiceApplyAgentProcedure,
+		svc.ApplyAgent,
+		connect.WithSchema(sessionServiceMethods.ByName("ApplyAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceGetAgentHandler := connect.NewUnaryHandler(
+		SessionServiceGetAgentProcedure,
+		svc.GetAgent,
+		connect.WithSchema(sessionServiceMethods.ByName("GetAgent")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceListAgentsHandler := connect.NewUnaryHandler(
+		SessionServiceListAgentsProcedure,
+		svc.ListAgents,
+		connect.WithSchema(sessionServiceMethods.ByName("ListAgents")),
+		connect.WithIdempotency(connect.IdempotencyNoSideEffects),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceArchiveAgentHandler := connect.NewUnaryHandler(
+		SessionServiceArchiveAgentProcedure,
+		svc.ArchiveAgent,
+		connect.WithSchema(sessionServiceMethods.ByName("ArchiveAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
+	sessionServiceDeleteAgentHandler := connect.NewUnaryHandler(
+		SessionServiceDeleteAgentProcedure,
+		svc.DeleteAgent,
+		connect.WithSchema(sessionServiceMethods.ByName("DeleteAgent")),
+		connect.WithHandlerOptions(opts...),
+	)
 	sessionServiceCreateSessionTokenHandler := connect.NewUnaryHandler(
 		SessionServiceCreateSessionTokenProcedure,
 		svc.CreateSessionToken,
@@ -940,6 +1080,16 @@ func NewSessionServiceHandler(svc SessionServiceHandler, opts ...connect.Handler
 			sessionServiceRemoveSharedStateHandler.ServeHTTP(w, r)
 		case SessionServiceListModelsProcedure:
 			sessionServiceListModelsHandler.ServeHTTP(w, r)
+		case SessionServiceApplyAgentProcedure:
+			sessionServiceApplyAgentHandler.ServeHTTP(w, r)
+		case SessionServiceGetAgentProcedure:
+			sessionServiceGetAgentHandler.ServeHTTP(w, r)
+		case SessionServiceListAgentsProcedure:
+			sessionServiceListAgentsHandler.ServeHTTP(w, r)
+		case SessionServiceArchiveAgentProcedure:
+			sessionServiceArchiveAgentHandler.ServeHTTP(w, r)
+		case SessionServiceDeleteAgentProcedure:
+			sessionServiceDeleteAgentHandler.ServeHTTP(w, r)
 		case SessionServiceCreateSessionTokenProcedure:
 			sessionServiceCreateSessionTokenHandler.ServeHTTP(w, r)
 		default:
@@ -1057,6 +1207,26 @@ func (UnimplementedSessionServiceHandler) RemoveSharedState(context.Context, *co
 
 func (UnimplementedSessionServiceHandler) ListModels(context.Context, *connect.Request[v1.ListModelsRequest]) (*connect.Response[v1.ListModelsResponse], error) {
 	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ListModels is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) ApplyAgent(context.Context, *connect.Request[v1.ApplyAgentRequest]) (*connect.Response[v1.ApplyAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ApplyAgent is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) GetAgent(context.Context, *connect.Request[v1.GetAgentRequest]) (*connect.Response[v1.GetAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.GetAgent is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) ListAgents(context.Context, *connect.Request[v1.ListAgentsRequest]) (*connect.Response[v1.ListAgentsResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ListAgents is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) ArchiveAgent(context.Context, *connect.Request[v1.ArchiveAgentRequest]) (*connect.Response[v1.ArchiveAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.ArchiveAgent is not implemented"))
+}
+
+func (UnimplementedSessionServiceHandler) DeleteAgent(context.Context, *connect.Request[v1.DeleteAgentRequest]) (*connect.Response[v1.DeleteAgentResponse], error) {
+	return nil, connect.NewError(connect.CodeUnimplemented, errors.New("agentd.v1.SessionService.DeleteAgent is not implemented"))
 }
 
 func (UnimplementedSessionServiceHandler) CreateSessionToken(context.Context, *connect.Request[v1.CreateSessionTokenRequest]) (*connect.Response[v1.CreateSessionTokenResponse], error) {
