@@ -7,6 +7,7 @@ import (
 	"database/sql/driver"
 	"errors"
 	"fmt"
+	"maps"
 	"io/fs"
 	"log/slog"
 	"os"
@@ -306,7 +307,8 @@ func TestNewerSchemaIsRefused(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
 	newer := withMigrations(later(t))
-	want := fmt.Sprintf("schema version is 99999, this program knows versions up to %d", len(known(t)))
+	latest := slices.Max(slices.Collect(maps.Keys(known(t)))) // names begin with the version, in five digits
+	want := "schema version is 99999, this program knows versions up to " + strings.TrimLeft(latest[:5], "0")
 	s := open(t, dir, newer)
 	mustCreate(t, s, "a")
 	mustAppend(t, s, crashBatch("a", 0))
