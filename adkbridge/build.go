@@ -103,7 +103,9 @@ func (t *turn) buildNode(n *node, built map[string]agent.Agent) (agent.Agent, er
 	return a, nil
 }
 
-// buildLLM builds an LLM agent, or one that a backend runs: to ADK that is the agent's model. ADK's output key is not used: it stores the text
+// buildLLM builds an LLM agent, or one that a backend runs: to ADK that is the agent's model.
+//
+// ADK's output key is not used: it stores the text
 // of every event, that of tool calls and results included; see commit.
 func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 	var tools toolbox

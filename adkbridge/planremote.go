@@ -56,8 +56,8 @@ func (p *planner) remote(n *node, a *agentdv1.RemoteAgent) error {
 		return n.errorf("instruction: %w", err)
 	}
 	for _, key := range slices.Sorted(maps.Keys(template.uses)) {
-		return n.errorf("instruction: {%s}: a backend's agent is made once for its instruction, so no key of the state "+
-			"is filled in; what agents before it have said is part of its message", cut(key, maxName))
+		return n.errorf("instruction: {%s}: a backend's agent is made once for its instruction, so no key of the "+
+			"state is filled in; what agents before it have said is part of its message", cut(key, maxName))
 	}
 	if err := n.setOutputKey(a.GetOutputKey()); err != nil {
 		return err
@@ -76,8 +76,8 @@ func (p *planner) remote(n *node, a *agentdv1.RemoteAgent) error {
 	n.model.Provider = out.backend
 	if n.model.Cost == nil && p.priced {
 		return fault.Errorf(codeInvalid,
-			"%s: a budget in money needs the price of every model, and that of %q of backend %q is not known", n.at(),
-			cut(n.modelName, maxName), out.backend)
+			"%s: a budget in money needs the price of every model, and that of %q of backend %q is not known",
+			n.at(), cut(n.modelName, maxName), out.backend)
 	}
 	return nil
 }

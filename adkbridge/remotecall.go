@@ -96,7 +96,7 @@ func (m *agentModel) exchange(ctx context.Context, st *remoteState, key, branch 
 	defer cancel()
 	err = x.run(limited, input)
 	if ctx.Err() != nil {
-		owed = x.keepUsage(branch, ctx)
+		owed = x.keepUsage(ctx, branch)
 		return nil, context.Cause(ctx)
 	}
 	if failed := x.keepRaw(ctx); failed != nil {
@@ -106,7 +106,7 @@ func (m *agentModel) exchange(ctx context.Context, st *remoteState, key, branch 
 		err = x.refused()
 	}
 	if err != nil {
-		owed = x.keepUsage(branch, ctx)
+		owed = x.keepUsage(ctx, branch)
 		return nil, x.fail(ctx, err)
 	}
 	a := m.remoteResponse(key, branch)
@@ -152,8 +152,8 @@ func (x *remoteExchange) said(text string) {
 
 func (x *remoteExchange) retrying(err error, wait time.Duration) {
 	t := x.m.t
-	t.log.Info("a backend is asked again", slog.String("session", t.run.SessionID()), slog.String("turn", t.run.TurnID()),
-		slog.String("agent", x.m.n.at()), slog.String("backend", x.m.n.remote.backend), slog.Duration("wait", wait),
+	t.log.Info("a backend is asked again", slog.String("session", t.run.SessionID()),
+		slog.String("turn", t.run.TurnID()), slog.String("agent", x.m.n.at()), slog.String("backend", x.m.n.remote.backend), slog.Duration("wait", wait),
 		slog.Any("error", err))
 }
 
@@ -164,9 +164,9 @@ func (x *remoteExchange) refused() error {
 	case a.Terminal == remote.Terminated:
 		return &remote.Error{Code: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, Message: a.Reason}
 	case a.Terminal == remote.RequiresAction && !x.over() && x.st.answers+1 >= n.remote.answers:
-		return &remote.Error{Code: codeLimit, Message: fault.Errorf(codeLimit,
-			"it has given %d answers to one message and is not done, which is how many max_turns allows", n.remote.answers).
-			Message}
+		why := fault.Errorf(codeLimit, "it has given %d answers to one message and is not done, which is how many "+
+			"max_turns allows", n.remote.answers)
+		return &remote.Error{Code: codeLimit, Message: why.Message}
 	}
 	return nil
 }
@@ -189,7 +189,7 @@ func (x *remoteExchange) over() bool {
 // fail records that the agent has failed, and returns its error.
 func (x *remoteExchange) fail(ctx context.Context, err error) error {
 	n := x.m.n
-	code := agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE
+	var code agentdv1.ErrorCode
 	switch e, ok := errors.AsType[*remote.Error](err); {
 	case ok:
 		code = remoteCode(e.Code)
@@ -209,7 +209,7 @@ func (x *remoteExchange) fail(ctx context.Context, err error) error {
 
 // remoteCode is what the code of a backend's error is to a caller of ours, who has asked it nothing himself.
 func remoteCode(code agentdv1.ErrorCode) agentdv1.ErrorCode {
-	switch code { //nolint:exhaustive // the others are the backend's own affair
+	switch code {
 	case agentdv1.ErrorCode_ERROR_CODE_RATE_LIMITED, agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED,
 		agentdv1.ErrorCode_ERROR_CODE_CONTENT_BLOCKED, codeTimeout, codeLimit:
 		return code
@@ -221,7 +221,8 @@ func remoteCode(code agentdv1.ErrorCode) agentdv1.ErrorCode {
 // fact says where the backend has come to.
 func (x *remoteExchange) fact(terminal agentdv1.RemoteSession_Terminal, reason string) *agentdv1.RemoteSession {
 	out := &agentdv1.RemoteSession{
-		AgentPath: x.m.n.path, Backend: x.m.n.remote.backend, SpecHash: x.spec.Hash(), Terminal: terminal, Reason: reason,
+		AgentPath: x.m.n.path, Backend: x.m.n.remote.backend, SpecHash: x.spec.Hash(),
+		Terminal: terminal, Reason: reason,
 		RemoteAgentId: x.st.ids.GetRemoteAgentId(), RemoteSessionId: x.st.ids.GetRemoteSessionId(), Cursor: x.st.cursor,
 	}
 	if x.answer != nil {
@@ -232,7 +233,8 @@ func (x *remoteExchange) fact(terminal agentdv1.RemoteSession_Terminal, reason s
 
 // info describes the exchange as a call of a model.
 func (x *remoteExchange) info() *record.CallInfo {
-	return &record.CallInfo{Model: x.m.n.modelName, Provider: x.m.n.remote.backend, Took: time.Since(x.began), FirstText: x.first}
+	return &record.CallInfo{Model: x.m.n.modelName, Provider: x.m.n.remote.backend, Took: time.Since(x.began),
+		FirstText: x.first}
 }
 
 // fill makes the answer a response.
@@ -250,9 +252,8 @@ func (x *remoteExchange) fill(a *response) {
 	if last := x.terminalCall(); last != nil {
 		// What it has said before stays; its output is what stands behind this part, see outputText.
 		if text != "" {
-			a.content.Parts = append(a.content.Parts, &genai.Part{Text: text + "\n"}, &genai.Part{PartMetadata: map[string]any{
-				seam.MetaProvider: x.m.n.remote.backend, seam.MetaOpaque: "{}",
-			}})
+			border := map[string]any{seam.MetaProvider: x.m.n.remote.backend, seam.MetaOpaque: "{}"}
+			a.content.Parts = append(a.content.Parts, &genai.Part{Text: text + "\n"}, &genai.Part{PartMetadata: border})
 		}
 		a.content.Parts = append(a.content.Parts, &genai.Part{Text: string(last.Input)})
 		a.meta.Terminal, a.meta.Rest = true, ans.Calls
@@ -276,7 +277,7 @@ func providedBy(uses []remote.Use) *record.Provided {
 
 // keepUsage keeps what an exchange took that brought no response, and reports whether there is any. What a suspended
 // turn has read of an answer it reads again.
-func (x *remoteExchange) keepUsage(branch string, ctx context.Context) bool {
+func (x *remoteExchange) keepUsage(ctx context.Context, branch string) bool {
 	if x.answer == nil || len(x.answer.Usages) == 0 || errors.Is(context.Cause(ctx), session.ErrSuspended) {
 		return false
 	}

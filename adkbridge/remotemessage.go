@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"slices"
 	"strings"
 
 	"google.golang.org/genai"
@@ -65,8 +66,8 @@ func (h *history) told(key promptKey, start, after int64, most int) string {
 	text := cutFront(strings.Join(now, layerBreak), most)
 	room := most - len(text) - len(earlierText) - len(leftOutText) - 4*len(layerBreak)
 	var lines []string
-	for i := len(earlier) - 1; i >= 0; i-- {
-		line := earlier[i].line()
+	for _, it := range slices.Backward(earlier) {
+		line := it.line()
 		if line == "" {
 			continue
 		}
@@ -80,9 +81,7 @@ func (h *history) told(key promptKey, start, after int64, most int) string {
 		return text
 	}
 	lines = append(lines, earlierText)
-	for i, j := 0, len(lines)-1; i < j; i, j = i+1, j-1 {
-		lines[i], lines[j] = lines[j], lines[i]
-	}
+	slices.Reverse(lines)
 	return strings.Join(lines, "\n") + layerBreak + text
 }
 

@@ -151,8 +151,8 @@ type Config struct {
 	// conversation is summarized unless the agent sets its own; 0 is never. It is not part
 	// of a turn, since summaries are in the log.
 	CompactAt float64
-	// Backend returns the driver of the backend of that name; its error says which there are. It makes no network call.
-	// With nil a Runner takes any name, and runs no agent of a backend.
+	// Backend returns the driver of the backend of that name; its error says which there are. It makes no network
+	// call. With nil a Runner takes any name, and runs no agent of a backend.
 	Backend func(name string) (remote.Driver, error)
 	// Price returns what a call of a model of a backend costs a tenant, "" for none; nil where the price is not known. A
 	// nil Price knows none.

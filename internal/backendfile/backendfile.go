@@ -87,7 +87,8 @@ func Parse(name string, data []byte, getenv func(string) string) (map[string]Bac
 	default:
 		for _, pair := range root.Pairs {
 			if !nameRule.MatchString(pair.Key) {
-				p.problemf(pair.Pos, "name %.64q: must be 1 to 64 of A-Z, a-z, 0-9 and . _ -, a letter or a digit first", pair.Key)
+				p.problemf(pair.Pos, "name %.64q: must be 1 to 64 of A-Z, a-z, 0-9 and . _ -, a letter or a digit first",
+					pair.Key)
 			}
 			out[pair.Key] = p.backend(pair)
 		}
@@ -168,7 +169,8 @@ func (p *parser) url(n *yamlfile.Node) string {
 	case err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https":
 		p.problemf(n.Pos, "want an https URL, as in https://agents.example")
 	case u.User != nil || u.RawQuery != "" || u.Fragment != "":
-		p.problemf(n.Pos, "want a URL without a user, a query and a fragment: the key is in the variable that key_env names")
+		p.problemf(n.Pos,
+			"want a URL without a user, a query and a fragment: the key is in the variable that key_env names")
 	case u.Scheme == "http" && !isLoopback(u.Hostname()):
 		p.problemf(n.Pos, "want https, or http at a loopback address: the key and the conversation go there")
 	}
@@ -199,7 +201,7 @@ func (p *parser) key(n *yamlfile.Node) string {
 	case value == "":
 		p.problemf(n.Pos, "the environment variable is not set, or is empty")
 	case len(value) > 64<<10 || strings.ContainsFunc(value, func(r rune) bool { return r < ' ' || r > '~' }):
-		p.problemf(n.Pos, "the value of the environment variable is no key: want letters, digits and signs, on one line")
+		p.problemf(n.Pos, "the variable's value is no key: want letters, digits and signs, on one line")
 		return ""
 	}
 	return value

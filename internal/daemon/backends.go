@@ -76,11 +76,13 @@ func driverOf(cfg *Config, b backendfile.Backend) (remote.Driver, error) {
 		}
 	} else {
 		keys = agentcore.Keys{
-			ID: cfg.getenv("AWS_ACCESS_KEY_ID"), Secret: cfg.getenv("AWS_SECRET_ACCESS_KEY"), Token: cfg.getenv("AWS_SESSION_TOKEN"),
+			ID: cfg.getenv("AWS_ACCESS_KEY_ID"), Secret: cfg.getenv("AWS_SECRET_ACCESS_KEY"),
+			Token: cfg.getenv("AWS_SESSION_TOKEN"),
 		}
 	}
 	if keys.ID == "" || keys.Secret == "" {
-		return nil, errors.New("there is no key: name a variable with key_env, or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
+		return nil, errors.New("there is no key: name a variable with key_env, " +
+			"or set AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY")
 	}
 	return agentcore.New(b.ARN, b.URL, keys, nil)
 }

@@ -1,7 +1,7 @@
 package daemon
 
-// Secrets are the keys that the providers and backends of a daemon with this config hold, the server's and the tenants';
-// no log line may hold them. What is not right is New's to report.
+// Secrets are the keys that the providers and backends of a daemon with this config hold, the server's and the
+// tenants'; no log line may hold them. What is not right is New's to report.
 func Secrets(cfg Config) []string {
 	all, err := providers(&cfg)
 	if err != nil {

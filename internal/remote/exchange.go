@@ -204,7 +204,7 @@ func (x *exchange) pull(ctx context.Context, d Puller) error {
 		return err
 	}
 	if x.stop == nil {
-		return &Error{Code: fault.Unavailable, Message: "the answer ended before it said why it stopped", Temporary: true}
+		return &Error{Code: unavailable, Message: "the answer ended before it said why it stopped", Temporary: true}
 	}
 	if x.opts.Said != nil && len(x.texts) > 0 {
 		x.opts.Said(strings.Join(x.texts, "\n"))

@@ -114,7 +114,8 @@ func (h *HTTP) refused(req *http.Request, status int, body []byte) error {
 			text = words
 		}
 	}
-	e := &Error{Code: unavailable, Message: h.show(fmt.Sprintf("%s %s: status %d: %s", req.Method, req.URL.Path, status, Cut(text)))}
+	text = fmt.Sprintf("%s %s: status %d: %s", req.Method, req.URL.Path, status, Cut(text))
+	e := &Error{Code: unavailable, Message: h.show(text)}
 	switch {
 	case status == http.StatusUnauthorized, status == http.StatusForbidden:
 		e.Code = agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED

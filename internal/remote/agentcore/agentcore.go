@@ -44,7 +44,8 @@ type Keys struct{ ID, Secret, Token string }
 func ParseKeys(text string) (Keys, error) {
 	parts := strings.SplitN(strings.TrimSpace(text), ":", 3)
 	if len(parts) < 2 || parts[0] == "" || parts[1] == "" {
-		return Keys{}, errors.New("want the id and the secret of an access key, and a session token if there is one, as ID:SECRET or ID:SECRET:TOKEN")
+		return Keys{}, errors.New("want the id and the secret of an access key, and a session token if there is one, " +
+			"as ID:SECRET or ID:SECRET:TOKEN")
 	}
 	k := Keys{ID: parts[0], Secret: parts[1]}
 	if len(parts) > 2 {
@@ -57,7 +58,8 @@ func ParseKeys(text string) (Keys, error) {
 func Region(arn string) (string, error) {
 	parts := strings.Split(arn, ":")
 	if len(parts) < 6 || parts[0] != "arn" || parts[3] == "" || !strings.Contains(parts[5], "/") {
-		return "", errors.New("want the ARN of a harness, as in arn:aws:bedrock-agentcore:eu-central-1:123456789012:harness/desk")
+		return "", errors.New("want the ARN of a harness, as in " +
+			"arn:aws:bedrock-agentcore:eu-central-1:123456789012:harness/desk")
 	}
 	return parts[3], nil
 }
@@ -109,10 +111,11 @@ func (d *Driver) Poll(ctx context.Context, s remote.Session, in remote.Input, ta
 	req.Header.Set("Accept", "application/vnd.amazon.eventstream")
 	req.Header.Set("X-Amzn-Bedrock-AgentCore-Runtime-Session-Id", s.ID)
 	sum := sha256.Sum256(body)
-	if err := d.signer.SignHTTP(ctx, d.keys, req, hex.EncodeToString(sum[:]), service, d.region, time.Now()); err != nil {
+	err = d.signer.SignHTTP(ctx, d.keys, req, hex.EncodeToString(sum[:]), service, d.region, time.Now())
+	if err != nil {
 		return fmt.Errorf("sign: %w", err)
 	}
-	resp, err := d.http.Do(req)
+	resp, err := d.http.Do(req) //nolint:bodyclose // Watch closes it
 	if err != nil {
 		return err
 	}

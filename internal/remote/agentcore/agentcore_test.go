@@ -104,7 +104,6 @@ func sdk(url string) *bedrockagentcore.Client {
 // TestRequest has the SDK's own client make the same request: address, header and body are the same, and so is what is
 // signed.
 func TestRequest(t *testing.T) {
-	t.Parallel()
 	end := frames(t, [2]string{"messageStart", `{"role":"assistant"}`}, [2]string{"messageStop", `{"stopReason":"end_turn"}`})
 	url, got := serve(t, 200, end)
 	s := remote.Session{ID: strings.Repeat("s", 40), Spec: spec}

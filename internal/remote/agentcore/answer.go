@@ -17,7 +17,8 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 )
 
-// answer reads an answer of a harness: messages in blocks, of which those of the harness's own tools have their results.
+// answer reads an answer of a harness: messages in blocks, of which those of the harness's own tools have their
+// results.
 type answer struct {
 	ctx  context.Context
 	http *remote.HTTP
@@ -138,7 +139,8 @@ func (a *answer) event(m eventstream.Message) error {
 		u := e.Usage
 		prompt := u.Input + u.CacheRead + u.CacheWrite
 		return a.take(remote.Event{Usage: &model.Usage{
-			Prompt: prompt, Completion: u.Output, Cached: u.CacheRead, CacheWrite: u.CacheWrite, Total: prompt + u.Output,
+			Prompt: prompt, Completion: u.Output, Cached: u.CacheRead, CacheWrite: u.CacheWrite,
+			Total: prompt + u.Output,
 		}})
 	}
 	return nil // of a hook, or a newer one
@@ -160,7 +162,8 @@ func (a *answer) unreadable(err error) error {
 	if err == nil {
 		return nil
 	}
-	return &remote.Error{Code: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE, Message: "an event cannot be read: " + err.Error()}
+	return &remote.Error{Code: agentdv1.ErrorCode_ERROR_CODE_MODEL_UNAVAILABLE,
+		Message: "an event cannot be read: " + err.Error()}
 }
 
 // exception is the error of a message that is no event.

@@ -36,8 +36,7 @@ type Driver struct {
 
 var _ remote.Pusher = (*Driver)(nil)
 
-// New returns the driver of a backend at a URL. key is sent as a bearer token. A nil transport is http.DefaultTransport's
-// like.
+// New returns the driver of a backend at a URL. key is sent as a bearer token. A nil transport is one of its own.
 func New(base, key string, transport http.RoundTripper) *Driver {
 	if transport == nil {
 		transport = http.DefaultTransport.(*http.Transport).Clone() //nolint:forcetypeassert // it is one, see net/http
@@ -178,11 +177,12 @@ func failed(ctx context.Context, err error) error {
 	for _, detail := range ce.Details() {
 		if value, err := detail.Value(); err == nil {
 			if said, ok := value.(*agentdv1.RunResponse_ErrorResponse); ok {
-				return &remote.Error{Code: codeOf(said.GetCode()), Message: remote.Cut(said.GetMessage()), Temporary: said.GetRetryable()}
+				return &remote.Error{Code: codeOf(said.GetCode()), Message: remote.Cut(said.GetMessage()),
+					Temporary: said.GetRetryable()}
 			}
 		}
 	}
-	switch ce.Code() { //nolint:exhaustive // the others are not made again
+	switch ce.Code() {
 	case connect.CodeUnavailable, connect.CodeDeadlineExceeded, connect.CodeAborted, connect.CodeResourceExhausted,
 		connect.CodeUnknown, connect.CodeCanceled:
 		e.Temporary = true
@@ -198,7 +198,7 @@ func failed(ctx context.Context, err error) error {
 
 // codeOf is what a code of the backend is to our own callers: its refusal of our key is not one of theirs.
 func codeOf(code agentdv1.ErrorCode) agentdv1.ErrorCode {
-	switch code { //nolint:exhaustive // the others mean the same
+	switch code {
 	case agentdv1.ErrorCode_ERROR_CODE_UNAUTHENTICATED, agentdv1.ErrorCode_ERROR_CODE_PERMISSION_DENIED:
 		return agentdv1.ErrorCode_ERROR_CODE_AUTH_FAILED
 	default:

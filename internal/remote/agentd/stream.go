@@ -110,7 +110,8 @@ func (s *stream) read(m *agentdv1.RunResponse) ([]remote.Event, error) {
 		}
 		delete(s.texts, id)
 	case *agentdv1.RunResponse_ModelCallEnded:
-		out.ID, out.Usage, out.Served = "usage "+seq, usageOf(r.ModelCallEnded.GetUsage()), r.ModelCallEnded.GetServedModel()
+		out.ID, out.Usage = "usage "+seq, usageOf(r.ModelCallEnded.GetUsage())
+		out.Served = r.ModelCallEnded.GetServedModel()
 	case *agentdv1.RunResponse_ProviderToolsUsed:
 		return uses(r.ProviderToolsUsed, out), nil
 	case *agentdv1.RunResponse_ToolCall:
@@ -131,12 +132,15 @@ func (s *stream) read(m *agentdv1.RunResponse) ([]remote.Event, error) {
 // calls returns the calls that the turn waits for, and the boundary, when one of them comes: all calls of a response
 // are asked at once, and an agent that waits does nothing else. One that has its result meanwhile is none.
 func (s *stream) calls(id string, first remote.Event) ([]remote.Event, error) {
-	resp, err := s.d.stub.GetTurn(s.ctx, connect.NewRequest(&agentdv1.GetTurnRequest{SessionId: s.s.ID, TurnId: turnID(s.s)}))
+	resp, err := s.d.stub.GetTurn(s.ctx, connect.NewRequest(&agentdv1.GetTurnRequest{
+		SessionId: s.s.ID, TurnId: turnID(s.s),
+	}))
 	if err != nil {
 		return nil, failed(s.ctx, err)
 	}
 	pending := resp.Msg.GetTurn().GetPendingToolCalls()
-	if !slices.ContainsFunc(pending, func(c *agentdv1.RunResponse_ToolCallRequest) bool { return c.GetToolCallId() == id }) {
+	waits := func(c *agentdv1.RunResponse_ToolCallRequest) bool { return c.GetToolCallId() == id }
+	if !slices.ContainsFunc(pending, waits) {
 		return nil, nil
 	}
 	var out []remote.Event
@@ -157,9 +161,10 @@ func (s *stream) calls(id string, first remote.Event) ([]remote.Event, error) {
 func uses(p *agentdv1.ProviderToolsUsed, first remote.Event) []remote.Event {
 	var out []remote.Event
 	for i, u := range p.GetUses() {
-		out = append(out, remote.Event{ID: fmt.Sprintf("use %s %d", first.Cursor, i), Cursor: first.Cursor, Use: &remote.Use{
+		use := &remote.Use{
 			ID: u.GetId(), Name: u.GetToolName(), Input: u.GetInput(), Output: u.GetOutput(), Error: u.GetError(),
-		}})
+		}
+		out = append(out, remote.Event{ID: fmt.Sprintf("use %s %d", first.Cursor, i), Cursor: first.Cursor, Use: use})
 	}
 	if len(out) > 0 {
 		out[0].Raw = first.Raw

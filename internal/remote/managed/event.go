@@ -135,6 +135,7 @@ func (r reason) stop() *remote.Stop {
 	case "requires_action":
 		return &remote.Stop{Terminal: remote.RequiresAction, Reason: r.Type, Calls: append([]string{}, r.Events...)}
 	default:
-		return &remote.Stop{Terminal: remote.Terminated, Reason: "it stopped: " + remote.Cut(cmp.Or(r.Type, "no reason given"))}
+		why := remote.Cut(cmp.Or(r.Type, "no reason given"))
+		return &remote.Stop{Terminal: remote.Terminated, Reason: "it stopped: " + why}
 	}
 }

@@ -84,8 +84,16 @@ func (d *Driver) request(ctx context.Context, method, path string, query url.Val
 	return req, nil
 }
 
-func (d *Driver) call(ctx context.Context, method, path string, query url.Values, body, out any) error {
-	req, err := d.request(ctx, method, path, query, body)
+func (d *Driver) get(ctx context.Context, path string, query url.Values, out any) error {
+	req, err := d.request(ctx, http.MethodGet, path, query, nil)
+	if err != nil {
+		return err
+	}
+	return d.http.JSON(req, out)
+}
+
+func (d *Driver) send(ctx context.Context, path string, body, out any) error {
+	req, err := d.request(ctx, http.MethodPost, path, nil, body)
 	if err != nil {
 		return err
 	}
@@ -108,7 +116,7 @@ func (d *Driver) find(ctx context.Context, path string, query url.Values, is fun
 			Data     []object `json:"data"`
 			NextPage *string  `json:"next_page"`
 		}
-		if err := d.call(ctx, http.MethodGet, path, query, nil, &page); err != nil {
+		if err := d.get(ctx, path, query, &page); err != nil {
 			return "", err
 		}
 		for _, o := range page.Data {
@@ -132,7 +140,7 @@ func (d *Driver) make(
 		return id, err
 	}
 	var made object
-	err = d.call(ctx, http.MethodPost, path, nil, body, &made)
+	err = d.send(ctx, path, body, &made)
 	if e, ok := errors.AsType[*remote.Error](err); ok && e.Code == fault.Conflict {
 		if id, ferr := find(); id != "" || ferr != nil {
 			return id, ferr
@@ -214,7 +222,7 @@ func (d *Driver) Open(ctx context.Context, s remote.Session, again bool) (string
 		return "", err
 	}
 	var made object
-	err = d.call(ctx, http.MethodPost, "/v1/sessions", nil, map[string]any{
+	err = d.send(ctx, "/v1/sessions", map[string]any{
 		"agent": s.Agent, "environment_id": env, "metadata": map[string]string{sessionKey: key},
 	}, &made)
 	if err == nil && made.ID == "" {
@@ -229,7 +237,7 @@ func sessionPath(s remote.Session) string { return "/v1/sessions/" + url.PathEsc
 func (d *Driver) Close(ctx context.Context, s remote.Session) error {
 	path := sessionPath(s)
 	if s.Over {
-		err := d.call(ctx, http.MethodPost, path+"/archive", nil, struct{}{}, nil)
+		err := d.send(ctx, path+"/archive", struct{}{}, nil)
 		if e, ok := errors.AsType[*remote.Error](err); ok && e.Code == fault.NotFound {
 			return nil
 		}
@@ -239,18 +247,18 @@ func (d *Driver) Close(ctx context.Context, s remote.Session) error {
 		Status     string  `json:"status"`
 		ArchivedAt *string `json:"archived_at"`
 	}
-	err := d.call(ctx, http.MethodGet, path, nil, nil, &now)
-	if e, ok := errors.AsType[*remote.Error](err); ok && e.Code == fault.NotFound || err == nil && now.ArchivedAt != nil {
+	err := d.get(ctx, path, nil, &now)
+	switch e, ok := errors.AsType[*remote.Error](err); {
+	case ok && e.Code == fault.NotFound, err == nil && now.ArchivedAt != nil:
 		return nil
-	}
-	if err != nil {
+	case err != nil:
 		return err
 	}
 	// A session that waits for results is idle; it is interrupted too, so that it takes none any more.
 	if err := d.post(ctx, s, []any{map[string]string{"type": "user.interrupt"}}); err != nil {
 		return err
 	}
-	return d.call(ctx, http.MethodPost, path+"/archive", nil, struct{}{}, nil)
+	return d.send(ctx, path+"/archive", struct{}{}, nil)
 }
 
 // Send implements remote.Pusher.
@@ -264,7 +272,8 @@ func (d *Driver) Send(ctx context.Context, s remote.Session, in remote.Input) er
 	}
 	for _, r := range in.Results {
 		events = append(events, map[string]any{
-			"type": "user.custom_tool_result", "custom_tool_use_id": r.Call.ID, "is_error": r.Error, "content": texts(r.Text),
+			"type": "user.custom_tool_result", "custom_tool_use_id": r.Call.ID, "is_error": r.Error,
+			"content": texts(r.Text),
 		})
 	}
 	if in.Message != "" {
@@ -278,7 +287,7 @@ func texts(text string) []map[string]string {
 }
 
 func (d *Driver) post(ctx context.Context, s remote.Session, events []any) error {
-	return d.call(ctx, http.MethodPost, sessionPath(s)+"/events", nil, map[string]any{"events": events}, nil)
+	return d.send(ctx, sessionPath(s)+"/events", map[string]any{"events": events}, nil)
 }
 
 // List implements remote.Pusher.
@@ -290,7 +299,7 @@ func (d *Driver) List(ctx context.Context, s remote.Session, take func(remote.Ev
 			Data     []json.RawMessage `json:"data"`
 			NextPage *string           `json:"next_page"`
 		}
-		if err := d.call(ctx, http.MethodGet, sessionPath(s)+"/events", query, nil, &page); err != nil {
+		if err := d.get(ctx, sessionPath(s)+"/events", query, &page); err != nil {
 			return err
 		}
 		for _, data := range page.Data {
@@ -323,7 +332,7 @@ func (d *Driver) Connect(ctx context.Context, s remote.Session) (remote.Stream, 
 		return nil, err
 	}
 	req.Header.Set("Accept", "text/event-stream")
-	resp, err := d.http.Do(req)
+	resp, err := d.http.Do(req) //nolint:bodyclose // the stream closes it
 	if err != nil {
 		return nil, err
 	}
