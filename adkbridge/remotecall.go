@@ -153,7 +153,8 @@ func (x *remoteExchange) said(text string) {
 func (x *remoteExchange) retrying(err error, wait time.Duration) {
 	t := x.m.t
 	t.log.Info("a backend is asked again", slog.String("session", t.run.SessionID()),
-		slog.String("turn", t.run.TurnID()), slog.String("agent", x.m.n.at()), slog.String("backend", x.m.n.remote.backend), slog.Duration("wait", wait),
+		slog.String("turn", t.run.TurnID()), slog.String("agent", x.m.n.at()),
+		slog.String("backend", x.m.n.remote.backend), slog.Duration("wait", wait),
 		slog.Any("error", err))
 }
 

@@ -154,8 +154,8 @@ type Config struct {
 	// Backend returns the driver of the backend of that name; its error says which there are. It makes no network
 	// call. With nil a Runner takes any name, and runs no agent of a backend.
 	Backend func(name string) (remote.Driver, error)
-	// Price returns what a call of a model of a backend costs a tenant, "" for none; nil where the price is not known. A
-	// nil Price knows none.
+	// Price returns what a call of a model of a backend costs a tenant, "" for none; nil where the price is not
+	// known. A nil Price knows none.
 	Price func(tenant, model string) func(model.Usage) record.NanoUSD
 	// Logger defaults to none.
 	Logger *slog.Logger

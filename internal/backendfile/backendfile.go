@@ -87,7 +87,7 @@ func Parse(name string, data []byte, getenv func(string) string) (map[string]Bac
 	default:
 		for _, pair := range root.Pairs {
 			if !nameRule.MatchString(pair.Key) {
-				p.problemf(pair.Pos, "name %.64q: must be 1 to 64 of A-Z, a-z, 0-9 and . _ -, a letter or a digit first",
+				p.problemf(pair.Pos, "name %.64q: must be 1 to 64 of A-Z, a-z, 0-9, . _ and -, no sign first",
 					pair.Key)
 			}
 			out[pair.Key] = p.backend(pair)
