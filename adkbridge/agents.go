@@ -97,6 +97,7 @@ var agentKinds = map[kind]record.AgentKind{
 	sequentialKind: record.SequentialAgent,
 	parallelKind:   record.ParallelAgent,
 	loopKind:       record.LoopAgent,
+	remoteKind:     record.RemoteAgent,
 }
 
 // recordAgents records the changes that are not recorded yet.

@@ -86,7 +86,7 @@ func (t *turn) buildNode(n *node, built map[string]agent.Agent) (agent.Agent, er
 	var a agent.Agent
 	var err error
 	switch n.kind {
-	case llmKind:
+	case llmKind, remoteKind:
 		a, err = t.buildLLM(n, kids)
 	case sequentialKind:
 		a, err = sequentialagent.New(sequentialagent.Config{AgentConfig: cfg})
@@ -103,7 +103,9 @@ func (t *turn) buildNode(n *node, built map[string]agent.Agent) (agent.Agent, er
 	return a, nil
 }
 
-// buildLLM builds an LLM agent. ADK's output key is not used: it stores the text
+// buildLLM builds an LLM agent, or one that a backend runs: to ADK that is the agent's model.
+//
+// ADK's output key is not used: it stores the text
 // of every event, that of tool calls and results included; see commit.
 func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 	var tools toolbox
@@ -119,7 +121,7 @@ func (t *turn) buildLLM(n *node, kids []agent.Agent) (agent.Agent, error) {
 	if n.taskDone {
 		tools = append(tools, &doneTool{baseTool{t: t, name: taskDoneTool, decl: doneDecl}})
 	}
-	alone := n.parent == nil || n.parent.kind != llmKind
+	alone := n.kind == remoteKind || n.parent == nil || n.parent.kind != llmKind
 	cfg := llmagent.Config{
 		Name:        n.name,
 		Description: n.description,

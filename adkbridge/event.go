@@ -14,6 +14,8 @@ import (
 	adksession "google.golang.org/adk/v2/session"
 	"google.golang.org/genai"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/remote"
 	"github.com/apzuk3/agentd/model/adapter"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -60,6 +62,12 @@ type meta struct {
 	NoGain string `json:"vain,omitempty"`
 	// Span names the records that Compacted replaces.
 	Span *span `json:"span,omitempty"`
+	// Remote says where a backend's session has come to with the response.
+	Remote *agentdv1.RemoteSession `json:"remote,omitempty"`
+	// Rest are the calls of the backend that are still to be asked, or that the end of the agent has left open.
+	Rest []remote.Call `json:"rest,omitempty"`
+	// Terminal is true when the end of the response is the arguments of the terminal tool.
+	Terminal bool `json:"terminal,omitempty"`
 	// Context is the length of the prompt of the call's last try in tokens, cached ones
 	// included, as the provider counted; 0 is unknown. See stored.context.
 	Context int64 `json:"context,omitempty"`
@@ -248,6 +256,7 @@ func (s *stored) sessionEvent() *record.Event {
 		Call:      m.Call,
 		Provided:  m.Provided,
 		Compacted: m.Compacted,
+		Remote:    m.Remote,
 	}
 	if m.Injected != "" && s.Content != nil {
 		ev.Injected, ev.InjectedBy = m.Injected, m.InjectedBy

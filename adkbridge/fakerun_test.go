@@ -126,7 +126,7 @@ func (f *fakeRun) restarted(n int) *fakeRun {
 			for _, c := range s.sessionEvent().Calls {
 				g.calls[c.ID] = c
 			}
-		case record.KindModelFallback, record.KindModelRetry, record.KindAgentsChanged, record.KindCompactionAsked:
+		case record.KindModelFallback, record.KindModelRetry, record.KindAgentsChanged, record.KindCompactionAsked, record.KindRemoteSession:
 		default:
 			f.t.Fatal("a fake log holds neither ends nor resumptions")
 		}
@@ -272,6 +272,13 @@ func (f *fakeRun) storeFact(kind record.Kind, fact any) error {
 		_, err = f.store(kind, data)
 	}
 	return err
+}
+
+func (f *fakeRun) RemoteSession(ctx context.Context, s *agentdv1.RemoteSession) error {
+	if ctx.Err() != nil {
+		return context.Cause(ctx)
+	}
+	return f.storeFact(record.KindRemoteSession, s)
 }
 
 func (*fakeRun) Raw(context.Context, record.RawPayload) error { return nil }

@@ -18,7 +18,7 @@ const instructionMark = "{agentd instruction}"
 // instructed reports whether an agent has an instruction besides ADK's own.
 func (t *turn) instructed(n *node) bool {
 	spec := t.run.Spec()
-	return n.instruction.source != "" || spec.Before != "" || spec.After != ""
+	return n.kind != remoteKind && (n.instruction.source != "" || spec.Before != "" || spec.After != "")
 }
 
 // filling is an instruction with the values of its keys. Its size is known before the

@@ -160,6 +160,12 @@ func (h *history) load(ctx context.Context, run handle) (openTurn, error) {
 				}
 				open.changed(f.Changes...)
 			}
+		case record.KindRemoteSession:
+			if rec.Seq > startSeq {
+				if err := open.noteRemote(rec.Data); err != nil {
+					return open, fmt.Errorf("record %d: %w", rec.Seq, err)
+				}
+			}
 		case record.KindTurnResumed, record.KindToolCall, record.KindToolResult,
 			record.KindRawPayload, record.KindInteractionRaised, record.KindInteractionResolved,
 			record.KindTurnQueued, record.KindTurnDropped, record.KindClientsLeft, record.KindCompactionAsked:
@@ -205,6 +211,8 @@ type openTurn struct {
 	cut map[string]*cutCall
 	// agents counts the starts and the ends of agents.
 	agents map[changeKey]int
+	// remotes are the sessions on backends, by agent.
+	remotes map[string]*remoteState
 }
 
 // cutCall is a model call that was cut off.

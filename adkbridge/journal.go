@@ -306,7 +306,7 @@ func (t *turn) nodeOf(author string) *node {
 
 // finalText returns what an agent's output_key receives.
 func (n *node) finalText(c *genai.Content, m *meta) (string, bool) {
-	if n.output != nil {
+	if n.output != nil || n.kind == remoteKind && m.Terminal {
 		return outputText(c, m)
 	}
 	return finalText(c, m)

@@ -311,7 +311,7 @@ func (r *callRecorder) record(run *verifier, c *callStep) {
 	contents, summary := r.hist.promptBefore(at, m.since(), r.end(key))
 	req := &model.Request{Contents: contents, Config: &own, Deferred: m.n.deferred(), ToolSearch: m.n.toolSearch}
 	call := &agentdv1.ModelCallDetails{
-		Instruction: adapter.Text(req.Config.SystemInstruction),
+		Instruction: m.instructionOf(req.Config),
 		Generation:  m.n.spec.GetGeneration(),
 		Contents:    int32(min(len(contents), math.MaxInt32)),
 		Summary:     summary,
@@ -325,6 +325,14 @@ func (r *callRecorder) record(run *verifier, c *callStep) {
 		}
 	}
 	r.keep(run, key, call)
+}
+
+// instructionOf is the instruction of a call with this configuration.
+func (m *agentModel) instructionOf(cfg *genai.GenerateContentConfig) string {
+	if m.n.kind == remoteKind {
+		return m.remoteSpec().Instruction
+	}
+	return adapter.Text(cfg.SystemInstruction)
 }
 
 // wants reports whether a call is to be recorded.

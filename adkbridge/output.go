@@ -185,6 +185,9 @@ func outputText(c *genai.Content, m *meta) (string, bool) {
 // that there is a schema and that the response satisfies it. It depends only on the
 // response, the agent and the limits.
 func (m *agentModel) checkOutput(a *response) (ok bool, err error) {
+	if m.n.kind == remoteKind {
+		return a.meta.Terminal, nil
+	}
 	o := m.n.output
 	if o == nil || len(callsOf(a.content)) > 0 || onlyThoughts(a.content) {
 		return false, nil

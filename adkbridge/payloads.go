@@ -10,6 +10,7 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/remote"
 	"github.com/apzuk3/agentd/internal/seam"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -166,6 +167,9 @@ func (d *dropping) event(data []byte) ([]byte, error) {
 		d.part(p)
 	}
 	m := &s.CustomMetadata.Agentd
+	for i := range m.Rest {
+		m.Rest[i].Input = nil
+	}
 	if m.Dropped = true; m.Usage != nil {
 		m.UsageForm = usageForm // decode has converted it
 	}
@@ -177,7 +181,8 @@ func (d *dropping) eventHas(s *stored) bool {
 	if s.Content == nil || s.CustomMetadata.Agentd.Dropped {
 		return false
 	}
-	return slices.ContainsFunc(s.Content.Parts, func(p *genai.Part) bool {
+	rest := slices.ContainsFunc(s.CustomMetadata.Agentd.Rest, func(c remote.Call) bool { return len(c.Input) > 0 })
+	return rest || slices.ContainsFunc(s.Content.Parts, func(p *genai.Part) bool {
 		return p.FunctionCall != nil && d.calls[p.FunctionCall.ID] ||
 			p.FunctionResponse != nil && d.calls[p.FunctionResponse.ID]
 	})

@@ -10,6 +10,8 @@ import (
 	"google.golang.org/genai"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/remote"
+	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/record"
@@ -23,6 +25,7 @@ const (
 	sequentialKind
 	parallelKind
 	loopKind
+	remoteKind
 )
 
 // maxName bounds the names of agents and tools, in bytes.
@@ -71,6 +74,9 @@ type node struct {
 	toolSearch  bool          // the provider looks for deferred tools
 	compaction  *compaction   // nil for never
 
+	// Of an agent that a backend runs, which has a modelName, an outputKey, tools and the price of a model, too:
+	remote *remoteAgent
+
 	// Of a loop:
 	maxIterations int // at least 1
 }
@@ -81,6 +87,9 @@ func (n *node) at() string { return pathString(n.path) }
 // reaches yields the agents a model may transfer to, as ADK offers them.
 func (n *node) reaches() iter.Seq[*node] {
 	return func(yield func(*node) bool) {
+		if n.kind == remoteKind {
+			return
+		}
 		for _, kid := range n.kids {
 			if n.kind != llmKind || !yield(kid) {
 				return
@@ -153,8 +162,10 @@ type planner struct {
 	opened  map[string]Model        // models by name
 	schemas *schemas                // of the runner
 	priced  bool                    // the price of each must be known
-	share   float64                 // see Config.CompactAt
-	tree    *tree                   // being built
+	price   func(model string) func(model.Usage) record.NanoUSD
+	backend func(name string) (remote.Driver, error)
+	share   float64 // see Config.CompactAt
+	tree    *tree   // being built
 }
 
 // plan checks a spec and returns the tree it describes. Its errors are
@@ -170,10 +181,14 @@ func (r *Runner) plan(spec *record.Spec, keys session.Keys) (*tree, error) {
 		tools:   make(map[string]*declaration, len(spec.Tools)),
 		opened:  map[string]Model{},
 		schemas: &r.schemas,
+		backend: r.backend,
 		tree:    &tree{byName: map[string]*node{}},
 	}
 	if r.tenants != nil {
 		p.resolve = r.tenants(spec.Tenant)
+	}
+	if r.price != nil {
+		p.price = func(model string) func(model.Usage) record.NanoUSD { return r.price(spec.Tenant, model) }
 	}
 	for name, key := range keys {
 		p.keys[name] = string(key)
@@ -304,6 +319,9 @@ func (p *planner) shape(n *node, a *agentdv1.Agent) ([]*agentdv1.Agent, error) {
 	case *agentdv1.Agent_Llm:
 		n.kind = llmKind
 		return t.Llm.GetSubAgents(), p.llm(n, t.Llm)
+	case *agentdv1.Agent_Remote:
+		n.kind = remoteKind
+		return nil, p.remote(n, t.Remote)
 	case *agentdv1.Agent_Sequential:
 		n.kind, what, kids = sequentialKind, "sequential", t.Sequential.GetAgents()
 	case *agentdv1.Agent_Parallel:
@@ -318,7 +336,7 @@ func (p *planner) shape(n *node, a *agentdv1.Agent) ([]*agentdv1.Agent, error) {
 			return nil, n.errorf("max_iterations is %d, at most %d are allowed", n.maxIterations, p.limits.LoopMax)
 		}
 	default:
-		return nil, n.errorf("agent_type is missing: set one of llm, sequential, parallel and loop")
+		return nil, n.errorf("agent_type is missing: set one of llm, sequential, parallel, loop and remote")
 	}
 	if len(kids) == 0 {
 		return nil, n.errorf("the %s agent has no agents; it needs at least one", what)

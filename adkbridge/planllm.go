@@ -42,10 +42,8 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 	if n.instruction, err = parseInstruction(a.GetInstruction()); err != nil {
 		return n.errorf("instruction: %w", err)
 	}
-	n.outputKey = a.GetOutputKey()
-	if n.outputKey != "" && !stateKeyOK(n.outputKey) {
-		return n.errorf("output_key %q: must be a letter or _, then letters, digits, _, . and -, at most %d, "+
-			`perhaps after "app:", "user:" or "temp:"`, cut(n.outputKey, maxName), maxStateKey)
+	if err := n.setOutputKey(a.GetOutputKey()); err != nil {
+		return err
 	}
 	if n.output, err = readOutputSchema(a.GetOutputSchema()); err != nil {
 		return n.errorf("output_schema: %w", err)
@@ -67,6 +65,15 @@ func (p *planner) llm(n *node, a *agentdv1.LlmAgent) error {
 		return err
 	}
 	return p.generation(n, a.GetGeneration())
+}
+
+// setOutputKey sets the key of the state that receives what the agent ends with.
+func (n *node) setOutputKey(key string) error {
+	if n.outputKey = key; key != "" && !stateKeyOK(key) {
+		return n.errorf("output_key %q: must be a letter or _, then letters, digits, _, . and -, at most %d, "+
+			`perhaps after "app:", "user:" or "temp:"`, cut(key, maxName), maxStateKey)
+	}
+	return nil
 }
 
 // agentTools resolves the names of an agent's tools, and bounds the tools that its

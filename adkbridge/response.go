@@ -124,6 +124,9 @@ func (m *agentModel) fromLog(req *adkmodel.LLMRequest, branch string, logged *st
 // callLive makes a model call whose response the log does not hold.
 func (m *agentModel) callLive(ctx context.Context, req *adkmodel.LLMRequest, key, branch string) (*response, error) {
 	t := m.t
+	if m.n.kind == remoteKind {
+		return m.callRemote(ctx, req, key, branch)
+	}
 	if err := t.recordAgents(ctx); err != nil {
 		return nil, err
 	}

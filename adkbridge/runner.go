@@ -10,6 +10,10 @@ import (
 
 	"google.golang.org/adk/v2/runner"
 
+	lru "github.com/hashicorp/golang-lru/v2"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/remote"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
@@ -147,6 +151,12 @@ type Config struct {
 	// conversation is summarized unless the agent sets its own; 0 is never. It is not part
 	// of a turn, since summaries are in the log.
 	CompactAt float64
+	// Backend returns the driver of the backend of that name; its error says which there are. It makes no network
+	// call. With nil a Runner takes any name, and runs no agent of a backend.
+	Backend func(name string) (remote.Driver, error)
+	// Price returns what a call of a model of a backend costs a tenant, "" for none; nil where the price is not
+	// known. A nil Price knows none.
+	Price func(tenant, model string) func(model.Usage) record.NanoUSD
 	// Logger defaults to none.
 	Logger *slog.Logger
 }
@@ -155,9 +165,13 @@ type Config struct {
 type Runner struct {
 	resolve  func(name string, keys map[string]string) (Model, error)
 	tenants  func(tenant string) (resolve func(name string, keys map[string]string) (Model, error))
+	backend  func(name string) (remote.Driver, error)
+	price    func(tenant, model string) func(model.Usage) record.NanoUSD
 	settings atomic.Pointer[settings]
 	log      *slog.Logger
 	cache    *cache
+	// provisioned caches the ids of agents on backends.
+	provisioned *lru.Cache[provisioned, string]
 	// schemas caches the schemas of tools.
 	schemas schemas
 	// requests bounds what its turns send to models.
@@ -178,10 +192,13 @@ func New(cfg Config) *Runner {
 	r := &Runner{
 		resolve:  cfg.Resolve,
 		tenants:  cfg.ResolveFor,
+		backend:  cfg.Backend,
+		price:    cfg.Price,
 		log:      cfg.Logger,
 		cache:    newCache(limits.CacheSessions, limits.CacheBytes),
 		requests: newRequests(limits.AllRequestBytes),
 	}
+	r.provisioned, _ = lru.New[provisioned, string](maxProvisioned) // it fails for sizes below 1 alone
 	r.Set(limits, cfg.CompactAt)
 	return r
 }
@@ -269,6 +286,7 @@ type handle interface {
 	Retrying(ctx context.Context, retry record.ModelRetry) error
 	FellBack(ctx context.Context, f record.ModelFallback) error
 	Raw(ctx context.Context, p record.RawPayload) error
+	RemoteSession(ctx context.Context, f *agentdv1.RemoteSession) error
 	Injected() []session.Injected
 	Await(ctx context.Context, callID string) (record.ToolResult, error)
 	Ask(ctx context.Context, call record.ToolCall) (record.ToolResult, error)

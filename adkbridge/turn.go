@@ -15,6 +15,7 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/google/uuid"
+	lru "github.com/hashicorp/golang-lru/v2"
 	"golang.org/x/sync/semaphore"
 
 	"github.com/apzuk3/agentd/internal/tracecontext"
@@ -57,13 +58,15 @@ type turn struct {
 	visits        map[*node]int    // how often a loop was entered
 	exited        map[*node]bool   // loops whose iteration called exit_loop
 	refused       map[string]string
-	extras        map[string]*extras  // of results that are not appended yet, by call
-	unappended    []*response         // complete responses that are not appended yet
-	unreported    []*response         // ends of failed model calls, without content
-	open          []*openResponse     // appended responses whose calls have no results yet
-	noGain        map[summaryTry]bool // prompts whose summary brought nothing
-	cutShort      map[promptKey]bool  // prompts of which a summary was cut
-	cut           map[string]*cutCall // model calls that a crash has cut off, by agent
+	extras        map[string]*extras      // of results that are not appended yet, by call
+	unappended    []*response             // complete responses that are not appended yet
+	unreported    []*response             // ends of failed model calls, without content
+	open          []*openResponse         // appended responses whose calls have no results yet
+	noGain        map[summaryTry]bool     // prompts whose summary brought nothing
+	cutShort      map[promptKey]bool      // prompts of which a summary was cut
+	cut           map[string]*cutCall     // model calls that a crash has cut off, by agent
+	remotes       map[string]*remoteState // sessions on backends, by agent
+	provisioned   *lru.Cache[provisioned, string]
 	stopped       bool
 	cause         error // what stopped the turn, if it was no context
 
@@ -113,6 +116,8 @@ func newTurn(run handle, hist *history, r *Runner, logged openTurn) *turn {
 		noGain:        map[summaryTry]bool{},
 		cutShort:      map[promptKey]bool{},
 		cut:           logged.cut,
+		remotes:       logged.remotes,
+		provisioned:   r.provisioned,
 		agents:        newAgentTracker(logged.agents),
 	}
 	if t.state == nil {
@@ -188,6 +193,7 @@ func (r *Runner) runTurn(ctx context.Context, run handle) error {
 			"session", run.SessionID(), "turn", run.TurnID(), "error", cerr)
 		return err
 	}
+	r.closeRemotes(ctx, t, err)
 	if errors.Is(err, session.ErrSuspended) {
 		return err // the turn will be replayed, from a history without it
 	}
@@ -397,6 +403,7 @@ func (t *turn) apply(seq int64, s *stored, size int, temp map[string]any) {
 	if m.LLM != "" {
 		t.unappended = slices.DeleteFunc(t.unappended, func(a *response) bool { return a.meta.LLM == m.LLM })
 	}
+	t.noteRemoteLocked(seq, s)
 	if s.Content == nil {
 		return
 	}

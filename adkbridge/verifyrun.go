@@ -8,6 +8,7 @@ import (
 	"maps"
 	"slices"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/jsondiff"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/session"
@@ -51,6 +52,9 @@ func (*verifier) Marks(string) record.Marks                         { return nil
 func (*verifier) Retrying(context.Context, record.ModelRetry) error { return nil }
 func (*verifier) Injected() []session.Injected                      { return nil }
 func (*verifier) Raw(context.Context, record.RawPayload) error      { return nil }
+
+// RemoteSession implements handle: no backend is called.
+func (*verifier) RemoteSession(context.Context, *agentdv1.RemoteSession) error { return nil }
 
 // FellBack implements handle: the model of a verifier never fails.
 func (*verifier) FellBack(context.Context, record.ModelFallback) error { return nil }

@@ -16,6 +16,8 @@ const (
 	AgentParallel AgentKind = "parallel"
 	// AgentLoop runs others again and again.
 	AgentLoop AgentKind = "loop"
+	// AgentRemote runs on another server.
+	AgentRemote AgentKind = "remote"
 )
 
 // AgentOutcome is how an agent ended: one of the constants, or of a newer server another

@@ -59,7 +59,7 @@ type Event struct {
 //
 //   - about the turn: [TurnQueued], [TurnStarted], [MessageInjected], [StateUpdate], [Error], [End]
 //   - about what agents say: [OutputChunk], [MessageCompleted], [MessageRetracted]
-//   - about agents: [AgentStarted], [AgentEnded], [Transferred]
+//   - about agents: [AgentStarted], [AgentEnded], [Transferred], [RemoteSession]
 //   - about tools: [ToolCall], [ToolCallAnnounced], [ToolCallUnserved], [ToolCallAnswered], [ToolCallCanceled]
 //   - about people: [InteractionRequested], [InteractionResolved]
 //   - about model calls: [ModelCallRetried], [ModelCallFellBack], [ModelCallEnded], [ProviderToolsUsed],
@@ -224,6 +224,8 @@ func dataOf(m *agentdv1.RunResponse) EventData {
 		return agentEndedOf(r.AgentEnded)
 	case *agentdv1.RunResponse_Transferred:
 		return &Transferred{AgentPath: r.Transferred.GetAgentPath(), ToAgentPath: r.Transferred.GetToAgentPath()}
+	case *agentdv1.RunResponse_RemoteSession:
+		return remoteSessionOf(r.RemoteSession)
 	case *agentdv1.RunResponse_ToolCall:
 		return toolCallOf(r.ToolCall)
 	case *agentdv1.RunResponse_ToolCallCanceled:

@@ -46,6 +46,7 @@ var memberTypes = map[protoreflect.Name]client.EventData{
 	"agent_started":         (*client.AgentStarted)(nil),
 	"agent_ended":           (*client.AgentEnded)(nil),
 	"transferred":           (*client.Transferred)(nil),
+	"remote_session":        (*client.RemoteSession)(nil),
 }
 
 // filled is a message of which each field is set, down to some depth.

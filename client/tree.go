@@ -156,14 +156,8 @@ func (w *treeWalk) visit(agent *agentdv1.Agent, parents []string) error {
 		w.hasLoop = true
 	}
 	if llm := agent.GetLlm(); llm != nil {
-		for _, name := range llm.GetToolNames() {
-			t := w.available[name]
-			if t == nil {
-				return errorf(ErrInvalidAgentTree,
-					"agent %s names the tool %q, which is not registered with this client; registered are: %s",
-					strings.Join(path, "/"), name, nameList(w.available))
-			}
-			w.used[name] = t
+		if err := w.name(llm.GetToolNames(), path); err != nil {
+			return err
 		}
 		for _, attachment := range llm.GetMcpAttachments() {
 			if err := w.attach(llm, attachment); err != nil {
@@ -171,6 +165,9 @@ func (w *treeWalk) visit(agent *agentdv1.Agent, parents []string) error {
 			}
 		}
 		llm.McpAttachments = nil // tools stand for them now; without any, a server could not tell
+	}
+	if err := w.remote(agent.GetRemote(), path); err != nil {
+		return err
 	}
 	for _, child := range children(agent) {
 		if err := w.visit(child, path); err != nil {
@@ -186,6 +183,30 @@ func (w *treeWalk) declared() []*agentdv1.Tool {
 		w.used[loopContinue] = t
 	}
 	return protosOf(w.used)
+}
+
+// name takes tools that the agent at a path names.
+func (w *treeWalk) name(names, path []string) error {
+	for _, name := range names {
+		t := w.available[name]
+		if t == nil {
+			return errorf(ErrInvalidAgentTree,
+				"agent %s names the tool %q, which is not registered with this client; registered are: %s",
+				strings.Join(path, "/"), name, nameList(w.available))
+		}
+		w.used[name] = t
+	}
+	return nil
+}
+
+// remote takes the tools of a remote agent, nil for none.
+func (w *treeWalk) remote(remote *agentdv1.RemoteAgent, path []string) error {
+	if last := remote.GetTerminalTool(); last != "" {
+		if err := w.name([]string{last}, path); err != nil {
+			return err
+		}
+	}
+	return w.name(remote.GetToolNames(), path)
 }
 
 // attach adds the tools of one attachment to an agent of the run.

@@ -77,6 +77,8 @@ func displayOf(m *agentdv1.RunResponse) *agentdv1.Display {
 		return shown(kindStatus, phaseOfCall(r.ModelCallEnded), refOfCall(refModelCall, r.ModelCallEnded), private)
 	case *agentdv1.RunResponse_HistoryCompacted:
 		return shown(kindStatus, phaseProgress, refAgent+strings.Join(r.HistoryCompacted.GetAgentPath(), "/"), private)
+	case *agentdv1.RunResponse_RemoteSession:
+		return shown(kindStatus, phaseProgress, refAgent+strings.Join(r.RemoteSession.GetAgentPath(), "/"), private)
 	case *agentdv1.RunResponse_RawPayloadReceived:
 		return shown(kindStatus, phaseProgress, refModelCall+r.RawPayloadReceived.GetMessageId(), private)
 	case *agentdv1.RunResponse_ProviderToolsUsed:

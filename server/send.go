@@ -199,6 +199,10 @@ func clean(msg *agentdv1.RunResponse) {
 		r.ModelCallEnded.ServedModel = wireText(r.ModelCallEnded.GetServedModel())
 	case *agentdv1.RunResponse_HistoryCompacted:
 		r.HistoryCompacted.Summary = cleanText(r.HistoryCompacted.GetSummary())
+	case *agentdv1.RunResponse_RemoteSession:
+		s := r.RemoteSession
+		s.RemoteAgentId, s.RemoteSessionId = wireText(s.GetRemoteAgentId()), wireText(s.GetRemoteSessionId())
+		s.Cursor, s.Reason = wireText(s.GetCursor()), wireText(s.GetReason())
 	case *agentdv1.RunResponse_RawPayloadReceived:
 		r.RawPayloadReceived.ContentType = wireText(r.RawPayloadReceived.GetContentType())
 	case *agentdv1.RunResponse_Error:

@@ -93,6 +93,8 @@ var helps = map[string]string{
 		"Callers without a tenant have no bound of their own.",
 	"serve_tenants": "A file that says of tenants, by their names, what they may spend, which models they may use, " +
 		"at which prices, and with which keys and addresses of providers.",
+	"serve_backends": "A file that names the servers that may run agents of a tree, each with its kind, address and " +
+		"the environment variable of its key.",
 	"serve_create_sessions": "Make the session that a Run request names when there is none, " +
 		"for clients that cannot ask for it.",
 	"serve_on_disconnect": "What becomes of a turn that Run has started without on_disconnect " +

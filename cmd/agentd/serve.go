@@ -80,6 +80,7 @@ type serveCmd struct {
 	TenantDayBudget   budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_tenant_day_budget}"`
 	TenantMonthBudget budgetFlag `live:"" placeholder:"BUDGET" help:"${serve_tenant_month_budget}"`
 	Tenants           string     `live:"" placeholder:"FILE" help:"${serve_tenants}"`
+	Backends          string     `live:"" placeholder:"FILE" help:"${serve_backends}"`
 
 	MaxConns                int `default:"4096" help:"Connections at once."`
 	MaxStreams              int `live:"" default:"4096" help:"Run streams at once."`
@@ -199,7 +200,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	cfg.Turns.SessionBudget = daemon.Budget(c.SessionBudget)
 	cfg.Turns.TenantDay = everybody(c.TenantDayBudget)
 	cfg.Turns.TenantMonth = everybody(c.TenantMonthBudget)
-	cfg.Tenants = c.Tenants
+	cfg.Tenants, cfg.Backends = c.Tenants, c.Backends
 	if cfg.Turns.QuarantineAfter = c.QuarantineAfter; c.QuarantineAfter == 0 {
 		cfg.Turns.QuarantineAfter = -1
 	}

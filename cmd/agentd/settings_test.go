@@ -103,6 +103,8 @@ func other(t *testing.T, f *kong.Flag) string {
 		return "cancel"
 	case "log-format":
 		return "json"
+	case "backends":
+		return configOf(t, `desk: {kind: agentd, url: "http://127.0.0.1:8080"}`)
 	case "tenants":
 		return configOf(t, "tenants: {acme: {day_budget: {cost: 3}}}")
 	case "trusted-proxies":

@@ -119,7 +119,7 @@ func TestParseProblems(t *testing.T) {
 			`2:9: ?: name: want text, got the number 4; write it as "4"`, `4:26: ?: max_iterations: want a whole number from 0 to 4294967295, got the number -1`,
 			`4:38: ?: agents: want a list, got a mapping`,
 		}},
-		"two kinds": {"agent:\n  name: a\n  llm: {model: echo}\n  sequential: {agents: []}\n", []string{"4:3: a: llm and sequential: only one of llm, sequential, parallel, loop may be there"}},
+		"two kinds": {"agent:\n  name: a\n  llm: {model: echo}\n  sequential: {agents: []}\n", []string{"4:3: a: llm and sequential: only one of llm, sequential, parallel, loop, remote may be there"}},
 		"deep path": {"agent:\n  name: a\n  parallel:\n    agents:\n      - name: b\n        llm: {model: true}\n", []string{`6:22: a/b: model: want text, got true; write it as "true"`}},
 		"empty":     {"agent:\n  name:\n  llm: {model: echo}\n", []string{"2:8: ?: name: want text, got nothing"}},
 		"mcp":       {"agent: {name: a, llm: {model: echo, mcp_attachments: [{name: x}]}}\n", []string{`1:56: a: unknown field "name"`}},

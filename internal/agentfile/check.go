@@ -121,8 +121,10 @@ func (d *draft) build() *agentdv1.Agent {
 		llm := proto.CloneOf(d.fields.GetLlm())
 		llm.SubAgents = kids
 		out.AgentType = &agentdv1.Agent_Llm{Llm: llm}
+	case *agentdv1.Agent_Remote:
+		out.AgentType = &agentdv1.Agent_Remote{Remote: proto.CloneOf(d.fields.GetRemote())}
 	}
-	if !d.whole && len(kids) == 0 && d.agent.GetLlm() == nil {
+	if !d.whole && len(kids) == 0 && d.agent.GetLlm() == nil && d.agent.GetRemote() == nil {
 		out.AgentType = &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: blank}}
 	}
 	return out
@@ -175,6 +177,8 @@ func (c *checker) shell(a *agentdv1.Agent, parent *draft) *draft {
 		d.fields.AgentType = &agentdv1.Agent_Llm{Llm: &agentdv1.LlmAgent{Model: blank}}
 	case *agentdv1.Agent_Loop:
 		d.fields.AgentType = &agentdv1.Agent_Loop{Loop: &agentdv1.LoopAgent{}}
+	case *agentdv1.Agent_Remote:
+		d.fields.AgentType = &agentdv1.Agent_Remote{Remote: &agentdv1.RemoteAgent{Backend: blank}}
 	}
 	if !c.try(d, c.file.at(a, "name", -1)) {
 		// Under another name it may stay; else there is no room for it.
@@ -205,7 +209,11 @@ func (c *checker) fields(d *draft) {
 	}
 	if llm := a.GetLlm(); llm != nil {
 		c.set(d, llm, "model", func() { d.fields.GetLlm().Model = llm.GetModel() })
-		c.llm(d, llm.ProtoReflect())
+		c.own(d, llm.ProtoReflect(), func() protoreflect.Message { return d.fields.GetLlm().ProtoReflect() })
+	}
+	if remote := a.GetRemote(); remote != nil {
+		c.set(d, remote, "backend", func() { d.fields.GetRemote().Backend = remote.GetBackend() })
+		c.own(d, remote.ProtoReflect(), func() protoreflect.Message { return d.fields.GetRemote().ProtoReflect() })
 	}
 	for _, kid := range d.kids {
 		c.fields(kid)
@@ -221,18 +229,19 @@ func (c *checker) set(d *draft, message any, field string, apply func()) {
 	}
 }
 
-// llm adds the fields of an LLM agent but its model, lists element by element.
-func (c *checker) llm(d *draft, from protoreflect.Message) {
+// own adds the fields of an agent with a model or a backend, but these, lists element by element. to is the draft's
+// message, which each refusal replaces.
+func (c *checker) own(d *draft, from protoreflect.Message, to func() protoreflect.Message) {
 	desc := from.Descriptor().Fields()
 	var search []element
 	for i := range desc.Len() {
 		fd := desc.Get(i)
-		if !from.Has(fd) || fd.Message() != nil && fd.IsList() || fd.Name() == "model" {
+		if !from.Has(fd) || fd.Message() != nil && fd.IsList() || fd.Name() == "model" && d.agent.GetLlm() != nil || fd.Name() == "backend" {
 			continue
 		}
 		if !fd.IsList() {
 			c.set(d, from.Interface(), string(fd.Name()), func() {
-				d.fields.GetLlm().ProtoReflect().Set(fd, from.Get(fd))
+				to().Set(fd, from.Get(fd))
 			})
 			continue
 		}
@@ -246,7 +255,7 @@ func (c *checker) llm(d *draft, from protoreflect.Message) {
 				continue
 			}
 			before := proto.CloneOf(d.fields)
-			d.fields.GetLlm().ProtoReflect().Mutable(fd).List().Append(list.Get(j))
+			to().Mutable(fd).List().Append(list.Get(j))
 			if !c.try(d, c.file.at(from.Interface(), string(fd.Name()), j)) {
 				d.fields = before
 			}
@@ -257,7 +266,7 @@ func (c *checker) llm(d *draft, from protoreflect.Message) {
 	}
 	before, at := proto.CloneOf(d.fields), search[0]
 	for _, e := range search {
-		d.fields.GetLlm().ProtoReflect().Mutable(e.field).List().Append(from.Get(e.field).List().Get(e.index))
+		to().Mutable(e.field).List().Append(from.Get(e.field).List().Get(e.index))
 		if e.field.Name() == "builtin_tools" {
 			at = e
 		}

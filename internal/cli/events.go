@@ -61,6 +61,8 @@ func eventParts(event *agentdv1.RunResponse) (kind string, who []string, what st
 		return kind, r.AgentStarted.GetAgentPath(), agentOf(r.AgentStarted)
 	case *agentdv1.RunResponse_AgentEnded:
 		return kind, r.AgentEnded.GetAgentPath(), enumName(r.AgentEnded.GetOutcome().String(), "OUTCOME_")
+	case *agentdv1.RunResponse_RemoteSession:
+		return kind, r.RemoteSession.GetAgentPath(), remoteSession(r.RemoteSession)
 	case *agentdv1.RunResponse_Transferred:
 		return kind, r.Transferred.GetAgentPath(), "to " + strings.Join(r.Transferred.GetToAgentPath(), "/")
 	case *agentdv1.RunResponse_MessageInjected:

@@ -83,6 +83,24 @@ func payload(p *agentdv1.RawPayloadReceived) string {
 	return out
 }
 
+// remoteSession says what has become of a session on a backend.
+func remoteSession(s *agentdv1.RemoteSession) string {
+	words := []string{s.GetBackend()}
+	for _, id := range []string{s.GetRemoteAgentId(), s.GetRemoteSessionId()} {
+		if id != "" {
+			words = append(words, id)
+		}
+	}
+	if s.GetTerminal() != agentdv1.RemoteSession_TERMINAL_UNSPECIFIED {
+		words = append(words, enumName(s.GetTerminal().String(), "TERMINAL_"))
+	}
+	out := strings.Join(words, " ")
+	if s.GetReason() != "" {
+		out += ": " + s.GetReason()
+	}
+	return out
+}
+
 // files says what a message has besides text, such as "[image/png, text]".
 func files(parts []*agentdv1.Part) string {
 	if len(parts) == 0 {

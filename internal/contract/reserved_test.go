@@ -18,8 +18,6 @@ const reserved = `
 RunRequest.ExecuteRequest 29
 RunResponse 15 lineage
 RunResponse 34 goal
-RunResponse 40 remote_session
-Agent 20 remote
 Part 5 file_id
 WatchSessionRequest 5 tree
 WatchSessionRequest 6 tool_names

@@ -107,6 +107,9 @@ type Config struct {
 	// and prices, by their names; see docs/security.md. A budget in it overrides Turns.TenantDay or Turns.TenantMonth
 	// for its tenant. Default none.
 	Tenants string
+	// Backends is a file that names the servers that may run agents of a tree; see docs/remote.md. Default none: no
+	// tree has such an agent.
+	Backends string
 	// DropToolPayloads has no session keep what tools were given and returned after its turn; else each session says
 	// so for itself.
 	DropToolPayloads bool

@@ -145,6 +145,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		ResolveFor: func(tenant string) func(string, map[string]string) (adkbridge.Model, error) {
 			return d.live.Load().modelsOf(tenant).resolve
 		},
+		Backend: d.backend, Price: d.priceOf,
 		Limits: cfg.Trees,
 		Logger: cfg.Logger,
 

@@ -1,13 +1,22 @@
 package daemon
 
-// Secrets are the keys that the providers of a daemon with this config hold, the server's and the tenants'; no log line
-// may hold them. What is not right is New's to report.
+// Secrets are the keys that the providers and backends of a daemon with this config hold, the server's and the
+// tenants'; no log line may hold them. What is not right is New's to report.
 func Secrets(cfg Config) []string {
 	all, err := providers(&cfg)
 	if err != nil {
 		return nil
 	}
 	out := secrets(all)
+	found, err := parseBackends(&cfg)
+	if err != nil {
+		return out
+	}
+	for _, b := range found {
+		if b.Key != "" {
+			out = append(out, b.Key)
+		}
+	}
 	tenants, err := readTenants(&cfg, all)
 	if err != nil {
 		return out

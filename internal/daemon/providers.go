@@ -21,7 +21,7 @@ func providers(cfg *Config) ([]model.Provider, error) {
 	if err != nil {
 		return nil, err
 	}
-	ours := append(remote(cfg.getenv), echo.New(echo.Config{}), script)
+	ours := append(remoteProviders(cfg.getenv), echo.New(echo.Config{}), script)
 	given := map[string]bool{}
 	for i, p := range cfg.ExtraProviders {
 		if p == nil {
@@ -36,8 +36,8 @@ func providers(cfg *Config) ([]model.Provider, error) {
 	return models.Instead(ours, cfg.ExtraProviders), nil
 }
 
-// remote are the providers that every daemon has and that serve models over the network.
-func remote(getenv func(name string) string) []model.Provider {
+// remoteProviders are the providers that every daemon has and that serve models over the network.
+func remoteProviders(getenv func(name string) string) []model.Provider {
 	out := []model.Provider{
 		anthropic.New(anthropic.Config{Getenv: getenv}), gemini.New(gemini.Config{Getenv: getenv}),
 	}

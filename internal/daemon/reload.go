@@ -17,6 +17,7 @@ type live struct {
 	turns   limits.Limits // with what the file of tenants says
 	served                // to callers without a tenant
 	tenants map[string]served
+	backends
 	breaker *modelcall.Breaker
 	cert    *tls.Certificate // nil without TLS
 }
@@ -38,6 +39,9 @@ func (d *Daemon) newLive(cfg Config, before *live) (*live, error) {
 	}
 	tenants, err := readTenants(&cfg, all)
 	if err != nil {
+		return nil, err
+	}
+	if now.backends, err = readBackends(&cfg); err != nil {
 		return nil, err
 	}
 	now.turns = withTenants(cfg.Turns, tenants)
@@ -83,7 +87,7 @@ func (c Config) Reloaded(next Config) Config {
 	c.Turns.HibernateAfter = next.Turns.HibernateAfter
 	c.Turns.Budget, c.Turns.SessionBudget = next.Turns.Budget, next.Turns.SessionBudget
 	c.Turns.TenantDay, c.Turns.TenantMonth = next.Turns.TenantDay, next.Turns.TenantMonth
-	c.Tenants = next.Tenants
+	c.Tenants, c.Backends = next.Tenants, next.Backends
 	c.Turns.Instruction = next.Turns.Instruction
 	c.Turns.MaxOwnBytes, c.Turns.MaxOwnKeys = next.Turns.MaxOwnBytes, next.Turns.MaxOwnKeys
 	return c

@@ -118,7 +118,7 @@ func termsOf(t tenantfile.Tenant, replaced []model.Provider) models.Terms {
 	if len(addresses) == 0 {
 		return out
 	}
-	for _, p := range remote(func(name string) string { return addresses[name] }) {
+	for _, p := range remoteProviders(func(name string) string { return addresses[name] }) {
 		about := p.Describe()
 		family := cmp.Or(about.KeysOf, about.Name)
 		if addresses[addressOf[family]] != "" && !isOneOf(replaced, about.Name) {

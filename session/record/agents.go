@@ -27,6 +27,7 @@ const (
 	SequentialAgent AgentKind = "sequential"
 	ParallelAgent   AgentKind = "parallel"
 	LoopAgent       AgentKind = "loop"
+	RemoteAgent     AgentKind = "remote"
 )
 
 // AgentEnd is how an agent ended while its turn went on. Agents that have not ended by then end with the

@@ -374,6 +374,8 @@ type Event struct {
 	Call *CallInfo `json:",omitempty"`
 	// Provided is what the model's provider has run; nil for nothing.
 	Provided *Provided `json:",omitempty"`
+	// Remote says where the session of a backend has come to with the response; nil for a model's.
+	Remote *agentdv1.RemoteSession `json:",omitempty"`
 	// Compacted is set on an event that is a summary, not a response.
 	Compacted *Compacted `json:",omitempty"`
 	// Injected is the id of the queued turn whose prompt, in Text and Parts, has become a message of this

@@ -32,7 +32,11 @@ func FuzzDecode(f *testing.F) {
 		},
 		record.KindRawPayload:      &record.RawPayload{MessageID: "t/a|#0", Path: path, Attempt: 1, Provider: "p", Status: 200, Body: []byte{0, 255}, Truncated: true},
 		record.KindCompactionAsked: &record.CompactionAsked{Focus: "the plan", By: "ann"},
-		record.KindClientsLeft:     &record.ClientsLeft{CancelAt: time.Unix(1_700_000_000, 1000).UTC()},
+		record.KindRemoteSession: &agentdv1.RemoteSession{
+			AgentPath: path, Backend: "desk", RemoteAgentId: "agent_1", RemoteSessionId: "sesn_1", SpecHash: "ab", Cursor: "sevt_7",
+			Terminal: agentdv1.RemoteSession_TERMINAL_TERMINATED, Reason: "gone",
+		},
+		record.KindClientsLeft: &record.ClientsLeft{CancelAt: time.Unix(1_700_000_000, 1000).UTC()},
 		record.KindToolResult: &record.ToolResult{
 			CallID: "c", Outcome: record.Returned, Output: new("x"), State: map[string]any{"a": []any{nil, true}}, By: "p",
 			Warnings: []record.Warning{{Code: "c", Field: "f", Message: "m"}},

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 )
 
@@ -33,6 +34,9 @@ const (
 	KindAgentsChanged Kind = "agents_changed" // AgentsChanged
 
 	KindCompactionAsked Kind = "compaction_asked" // CompactionAsked; of no turn
+
+	// Of an agent that a backend runs; the protocol's message, without the session's id.
+	KindRemoteSession Kind = "remote_session" // agentdv1.RemoteSession
 )
 
 // kinds is the table of kinds, in an order in which one turn can have them: what Data of each is read into,
@@ -46,6 +50,7 @@ var kinds = []struct {
 	{KindTurnStarted, func() any { return &TurnStarted{} }},
 	{KindTurnResumed, func() any { return &TurnResumed{} }},
 	{KindAgentsChanged, func() any { return &AgentsChanged{} }},
+	{KindRemoteSession, func() any { return &agentdv1.RemoteSession{} }},
 	{KindModelRetry, func() any { return &ModelRetry{} }},
 	{KindModelFallback, func() any { return &ModelFallback{} }},
 	{KindRawPayload, func() any { return &RawPayload{} }},

@@ -30,13 +30,29 @@ import type { CancelReceipt, Display, Interaction, Open, Warning } from "./types
 import type { Usage } from "./usage.js";
 
 /** AgentKind is what an agent of a tree is. */
-export type AgentKind = Open<"unspecified" | "llm" | "sequential" | "parallel" | "loop">;
+export type AgentKind = Open<"unspecified" | "llm" | "sequential" | "parallel" | "loop" | "remote">;
 
 /**
  * AgentOutcome is how an agent ended: `transferred` when it has handed the conversation over, `failed` and `canceled`
  * with its turn.
  */
 export type AgentOutcome = Open<"unspecified" | "completed" | "transferred" | "failed" | "canceled">;
+
+/** RemoteSession tells how a remote agent runs on its backend. What the backend has not made yet is empty. */
+export interface RemoteSession {
+  readonly agentPath: readonly string[];
+  readonly backend: string;
+  readonly remoteAgentId: string;
+  readonly remoteSessionId: string;
+  /** The SHA-256, in hex, of what the backend's agent was made of. */
+  readonly specHash: string;
+  /** Where in the backend's session the agent has come to. */
+  readonly cursor: string;
+  /** Why the backend has stopped; `unspecified` where it has not. */
+  readonly terminal: Open<"unspecified" | "end_turn" | "requires_action" | "terminated">;
+  /** The same for people. */
+  readonly reason: string;
+}
 
 /** EventBase is what all events have. */
 export interface EventBase {
@@ -161,6 +177,8 @@ export type EventBody =
   | { readonly type: "agent_ended"; readonly agentPath: readonly string[]; readonly outcome: AgentOutcome }
   /** An agent has handed the conversation over to another one, which goes on with it. */
   | { readonly type: "transferred"; readonly agentPath: readonly string[]; readonly toAgentPath: readonly string[] }
+  /** An agent runs on a backend of the server: something was made there, or the backend has stopped. */
+  | ({ readonly type: "remote_session" } & RemoteSession)
   /** A user has said something to the running turn. */
   | {
       readonly type: "message_injected";
@@ -316,6 +334,11 @@ const readers: { [K in keyof Told]: (value: Told[K]) => EventBody | undefined } 
     return { type: "agent_ended", agentPath, outcome: wordOf("OUTCOME_", outcome) };
   },
   transferred: ({ agentPath = [], toAgentPath = [] }) => ({ type: "transferred", agentPath, toAgentPath }),
+  remoteSession: ({ sessionId: _, agentPath = [], terminal, ...of }) => {
+    const { backend = "", remoteAgentId = "", remoteSessionId = "", specHash = "", cursor = "", reason = "" } = of;
+    const ids = { remoteAgentId, remoteSessionId, specHash, cursor };
+    return { type: "remote_session", agentPath, backend, ...ids, terminal: wordOf("TERMINAL_", terminal), reason };
+  },
   messageInjected: ({ userPrompt = "", userParts, queuedTurnId = "", createdBy = "" }) => {
     return { type: "message_injected", userPrompt, userParts: partsOf(userParts), queuedTurnId, createdBy };
   },

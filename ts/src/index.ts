@@ -10,7 +10,7 @@ export type { AgentDefinition, AgentFilter, AgentRef, Agents, RegisteredAgent } 
 export type { ReconnectPolicy } from "./backoff.js";
 export type { TokenSource } from "./credential.js";
 export { AgentdError, type ErrorCode, type ErrorDetails, type ExceededLimit, type Violation } from "./errors.js";
-export type { AgentKind, AgentOutcome, End, Event, EventBase, EventBody, ToolCall } from "./events.js";
+export type { AgentKind, AgentOutcome, End, Event, EventBase, EventBody, RemoteSession, ToolCall } from "./events.js";
 export type { InteractionFilter, Interactions, Question } from "./interactions.js";
 export type { JsonObject, JsonValue } from "./json.js";
 export {
@@ -60,6 +60,7 @@ export {
   llm,
   loop,
   parallel,
+  remote,
   sequential,
   type Agent,
   type AgentOptions,
@@ -68,6 +69,7 @@ export {
   type GroupOptions,
   type LlmOptions,
   type McpAttachment,
+  type RemoteOptions,
 } from "./tree.js";
 export type { EventsOptions, TurnFilter, Turns } from "./turns.js";
 export type {

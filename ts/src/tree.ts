@@ -1,23 +1,24 @@
 // Trees of agents.
 import { countOf, dayMs, timeOf } from "./amounts.js";
 import { AgentdError } from "./errors.js";
-import type { AgentJson, CompactionJson, GenerationSettingsJson, LlmAgentJson } from "./gen/agentd/v1/types_pb.js";
+import type { AgentJson, CompactionJson, GenerationSettingsJson, LlmAgentJson, RemoteAgentJson } from "./gen/agentd/v1/types_pb.js";
 import { enumOf, given } from "./json.js";
 import { schemaText, type Schema } from "./schema.js";
 import type { Open } from "./types.js";
 
 /**
- * Agent is a node of a tree, as JSON has the protocol's Agent: what {@link llm}, {@link sequential}, {@link parallel}
- * and {@link loop} make.
+ * Agent is a node of a tree, as JSON has the protocol's Agent: what {@link llm}, {@link sequential}, {@link parallel},
+ * {@link loop} and {@link remote} make.
  */
 export interface Agent {
   readonly name: string;
   readonly description?: string;
-  /** Of the four one is set. */
+  /** Of the five one is set. */
   readonly llm?: { readonly model: string; readonly [field: string]: unknown };
   readonly sequential?: { readonly agents: readonly Agent[] };
   readonly parallel?: { readonly agents: readonly Agent[] };
   readonly loop?: { readonly agents: readonly Agent[]; readonly maxIterations?: number };
+  readonly remote?: { readonly backend: string; readonly [field: string]: unknown };
 }
 
 /** Generation is how a model is to write. What is left out is the provider's own. */
@@ -195,4 +196,34 @@ export function loop({
 }: GroupOptions & { maxIterations?: number | undefined }): Agent {
   const limit = given({ maxIterations: countOf("maxIterations", maxIterations) });
   return { name, description, loop: { agents: [...agents], ...limit } };
+}
+
+/** RemoteOptions describes an agent that a backend of the server runs. */
+export interface RemoteOptions extends AgentOptions {
+  /** A name in the server's file (agentd serve --backends). */
+  backend: string;
+  /** What the agent is to do. It is text: no key is replaced in it. */
+  instruction?: string | undefined;
+  /** The model, as the backend names it. */
+  model?: string | undefined;
+  /** Names of tools that were added to the client. */
+  tools?: readonly string[] | undefined;
+  /** A tool that ends the agent when it is called: its arguments are the output. It has to be added, too. */
+  terminalTool?: string | undefined;
+  /** State key that receives what the agent ends with. */
+  outputKey?: string | undefined;
+  /** How many answers the backend may give to one message; left out: 50. */
+  maxTurns?: number | undefined;
+  /** How long the backend may take for one message, without its tools; left out: ten minutes. */
+  timeoutMs?: number | undefined;
+}
+
+/** remote is an agent that a backend of the server runs, such as another agentd. Its tools run at this client. */
+export function remote(options: RemoteOptions): Agent {
+  const { name, description = "", backend, instruction, model, outputKey, terminalTool } = options;
+  const maxTurns = countOf("maxTurns", options.maxTurns);
+  const timeout = timeOf("timeoutMs", options.timeoutMs, { most: dayMs });
+  const toolNames = [...(options.tools ?? [])];
+  const rest = given<RemoteAgentJson>({ instruction, model, outputKey, terminalTool, maxTurns, timeout, toolNames });
+  return { name, description, remote: { ...rest, backend } };
 }

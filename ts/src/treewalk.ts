@@ -31,7 +31,13 @@ export function resolved(agent: AgentJson, offered: ReadonlyMap<string, Tool>, a
       throw new AgentdError("INVALID_AGENT_TREE", `the tree is more than ${maxDepth} agents deep, or holds itself`);
     }
     const all = (agents: AgentJson[] = []) => agents.map((child) => visit(child, path));
-    const { llm, sequential, parallel, loop } = node;
+    const { llm, sequential, parallel, loop, remote } = node;
+    if (remote !== undefined) {
+      const { toolNames = [], terminalTool } = remote;
+      const all = terminalTool === undefined ? toolNames : [...toolNames, terminalTool];
+      toolsOf({ toolNames: all }, path.join("/"), { offered, attachments, used });
+      return node;
+    }
     if (llm !== undefined) {
       const toolNames = toolsOf(llm, path.join("/"), { offered, attachments, used });
       const { mcpAttachments: _, ...rest } = llm;

@@ -103,6 +103,11 @@ func (o *Observer) See(m *agentdv1.RunResponse) {
 		if r.HistoryCompacted.GetSummary() == "" || len(r.HistoryCompacted.GetAgentPath()) == 0 {
 			o.faultf("a summary that does not say what it is: %v", r.HistoryCompacted)
 		}
+	case *agentdv1.RunResponse_RemoteSession:
+		o.inSession(r.RemoteSession.GetSessionId())
+		if r.RemoteSession.GetBackend() == "" || len(r.RemoteSession.GetAgentPath()) == 0 {
+			o.faultf("a remote session that does not say whose it is: %v", r.RemoteSession)
+		}
 	case *agentdv1.RunResponse_ModelCallEnded:
 		o.modelCall(r.ModelCallEnded)
 	case *agentdv1.RunResponse_ProviderToolsUsed:

@@ -9,12 +9,7 @@ import (
 
 // AgentsChanged records that agents have started and ended.
 func (r *Run) AgentsChanged(ctx context.Context, f record.AgentsChanged) error {
-	data, err := logjson.Marshal(f)
-	if err != nil {
-		return err
-	}
-	_, err = r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: record.KindAgentsChanged, data: data, fact: &f})
-	return err
+	return r.record(ctx, record.KindAgentsChanged, &f)
 }
 
 // AgentsChangedAtEnd is AgentsChanged in the append of the turn's end; see AppendAtEnd.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"slices"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -12,12 +13,7 @@ import (
 // model.
 func (r *Run) FellBack(ctx context.Context, f record.ModelFallback) error {
 	f.Message = logjson.Readable(f.Message)
-	data, err := logjson.Marshal(f)
-	if err != nil {
-		return err
-	}
-	e := &entry{turn: r.t, attempt: r.a, kind: record.KindModelFallback, data: data, fact: &f}
-	if _, err := r.s.commit(ctx, e); err != nil {
+	if err := r.record(ctx, record.KindModelFallback, &f); err != nil {
 		return err
 	}
 	r.s.mu.Lock()
@@ -32,10 +28,20 @@ func (r *Run) FellBack(ctx context.Context, f record.ModelFallback) error {
 
 // Raw records a provider's payload as it came, for a turn whose Spec asks for it.
 func (r *Run) Raw(ctx context.Context, p record.RawPayload) error {
-	data, err := logjson.Marshal(p)
+	return r.record(ctx, record.KindRawPayload, &p)
+}
+
+// RemoteSession records what a backend has made, or is about to make, for an agent of the tree. f must not be changed.
+func (r *Run) RemoteSession(ctx context.Context, f *agentdv1.RemoteSession) error {
+	return r.record(ctx, record.KindRemoteSession, f)
+}
+
+// record appends a fact, a pointer to what its kind names.
+func (r *Run) record(ctx context.Context, kind record.Kind, fact any) error {
+	data, err := logjson.Marshal(fact)
 	if err != nil {
 		return err
 	}
-	_, err = r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: record.KindRawPayload, data: data, fact: &p})
+	_, err = r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: kind, data: data, fact: fact})
 	return err
 }

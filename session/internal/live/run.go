@@ -187,12 +187,7 @@ func (r *Run) admit(ctx context.Context, call record.ModelCall, before *fault.Er
 // Retrying records that a model call is retried.
 func (r *Run) Retrying(ctx context.Context, retry record.ModelRetry) error {
 	retry.Message = logjson.Readable(retry.Message)
-	data, err := logjson.Marshal(retry)
-	if err != nil {
-		return err
-	}
-	_, err = r.s.commit(ctx, &entry{turn: r.t, attempt: r.a, kind: record.KindModelRetry, data: data, fact: &retry})
-	return err
+	return r.record(ctx, record.KindModelRetry, &retry)
 }
 
 // Await blocks until a call of an appended event is settled, and returns its result. When ctx ends first,

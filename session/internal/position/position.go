@@ -25,6 +25,7 @@ const (
 	Compacted  = 8
 	CallEnded  = 9
 	Transfer   = 10
+	Remote     = 11
 	Calls      = 16
 	// The end of a turn.
 	Close  = 1 << 15

@@ -13,6 +13,7 @@ var agentKinds = map[record.AgentKind]agentdv1.AgentKind{
 	record.SequentialAgent: agentdv1.AgentKind_AGENT_KIND_SEQUENTIAL,
 	record.ParallelAgent:   agentdv1.AgentKind_AGENT_KIND_PARALLEL,
 	record.LoopAgent:       agentdv1.AgentKind_AGENT_KIND_LOOP,
+	record.RemoteAgent:     agentdv1.AgentKind_AGENT_KIND_REMOTE,
 }
 
 var agentOutcomes = map[record.AgentEnd]agentdv1.AgentEnded_Outcome{

@@ -32,6 +32,7 @@ func (v *view) event(ev *record.Event, offered []string) {
 	v.completed(ev)
 	v.modelCall(ev)
 	v.transferred(ev)
+	v.remote(position.Remote, ev.Remote)
 	for i, call := range ev.Calls {
 		v.call(position.Calls+i, call, offered)
 	}

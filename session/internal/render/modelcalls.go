@@ -3,6 +3,7 @@ package render
 import (
 	"math"
 
+	"google.golang.org/protobuf/proto"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -88,4 +89,14 @@ func (v *view) retried(f *record.ModelRetry) {
 			Wait: durationpb.New(f.Wait), Code: f.Code, Message: f.Message,
 		},
 	}})
+}
+
+// remote renders what a record says of the session of a backend; nil says nothing.
+func (v *view) remote(slot int, f *agentdv1.RemoteSession) {
+	if f == nil {
+		return
+	}
+	m := proto.CloneOf(f)
+	m.SessionId = v.sessionID
+	v.emit(slot, &agentdv1.RunResponse{Response: &agentdv1.RunResponse_RemoteSession{RemoteSession: m}})
 }

@@ -199,6 +199,8 @@ func (v *view) fact(rec record.Record, fact any, replayed bool, offered []string
 		v.fellBack(f)
 	case *record.RawPayload:
 		v.raw(f)
+	case *agentdv1.RemoteSession:
+		v.remote(position.Start, f)
 	case *record.AgentsChanged:
 		v.agentsChanged(position.Start, f.Changes...)
 	case *record.Event:

@@ -65,13 +65,18 @@ func PermittedTree(p principal.Principal, agent *agentdv1.Agent) (*agentdv1.Agen
 			llm.OutputKey = ""
 			warnings = AddWarnings(warnings, ignored(at+".llm.output_key"))
 		}
+		if remote := a.GetRemote(); ScopeOf(remote.GetOutputKey()) == App {
+			remote.OutputKey = ""
+			warnings = AddWarnings(warnings, ignored(at+".remote.output_key"))
+		}
 	})
 	return agent, warnings
 }
 
 func writesApp(agent *agentdv1.Agent) (writes bool) {
 	walk(agent, "", func(_ string, a *agentdv1.Agent) {
-		writes = writes || strings.HasPrefix(a.GetLlm().GetOutputKey(), App)
+		writes = writes || strings.HasPrefix(a.GetLlm().GetOutputKey(), App) ||
+			strings.HasPrefix(a.GetRemote().GetOutputKey(), App)
 	})
 	return writes
 }

@@ -222,6 +222,63 @@ func (AgentEnded_Outcome) EnumDescriptor() ([]byte, []int) {
 	return file_agentd_v1_service_proto_rawDescGZIP(), []int{27, 0}
 }
 
+// Terminal is why the backend has stopped.
+type RemoteSession_Terminal int32
+
+const (
+	// It has not: the session is being made.
+	RemoteSession_TERMINAL_UNSPECIFIED RemoteSession_Terminal = 0
+	// It is done.
+	RemoteSession_TERMINAL_END_TURN RemoteSession_Terminal = 1
+	// It waits for the results of tool calls.
+	RemoteSession_TERMINAL_REQUIRES_ACTION RemoteSession_Terminal = 2
+	// It goes no further: the agent has failed, and reason says why.
+	RemoteSession_TERMINAL_TERMINATED RemoteSession_Terminal = 3
+)
+
+// Enum value maps for RemoteSession_Terminal.
+var (
+	RemoteSession_Terminal_name = map[int32]string{
+		0: "TERMINAL_UNSPECIFIED",
+		1: "TERMINAL_END_TURN",
+		2: "TERMINAL_REQUIRES_ACTION",
+		3: "TERMINAL_TERMINATED",
+	}
+	RemoteSession_Terminal_value = map[string]int32{
+		"TERMINAL_UNSPECIFIED":     0,
+		"TERMINAL_END_TURN":        1,
+		"TERMINAL_REQUIRES_ACTION": 2,
+		"TERMINAL_TERMINATED":      3,
+	}
+)
+
+func (x RemoteSession_Terminal) Enum() *RemoteSession_Terminal {
+	p := new(RemoteSession_Terminal)
+	*p = x
+	return p
+}
+
+func (x RemoteSession_Terminal) String() string {
+	return protoimpl.X.EnumStringOf(x.Descriptor(), protoreflect.EnumNumber(x))
+}
+
+func (RemoteSession_Terminal) Descriptor() protoreflect.EnumDescriptor {
+	return file_agentd_v1_service_proto_enumTypes[3].Descriptor()
+}
+
+func (RemoteSession_Terminal) Type() protoreflect.EnumType {
+	return &file_agentd_v1_service_proto_enumTypes[3]
+}
+
+func (x RemoteSession_Terminal) Number() protoreflect.EnumNumber {
+	return protoreflect.EnumNumber(x)
+}
+
+// Deprecated: Use RemoteSession_Terminal.Descriptor instead.
+func (RemoteSession_Terminal) EnumDescriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28, 0}
+}
+
 // Kind is what an event is about.
 type Display_Kind int32
 
@@ -275,11 +332,11 @@ func (x Display_Kind) String() string {
 }
 
 func (Display_Kind) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[3].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[4].Descriptor()
 }
 
 func (Display_Kind) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[3]
+	return &file_agentd_v1_service_proto_enumTypes[4]
 }
 
 func (x Display_Kind) Number() protoreflect.EnumNumber {
@@ -288,7 +345,7 @@ func (x Display_Kind) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Kind.Descriptor instead.
 func (Display_Kind) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28, 0}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{29, 0}
 }
 
 // Phase is what has become of it.
@@ -352,11 +409,11 @@ func (x Display_Phase) String() string {
 }
 
 func (Display_Phase) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[4].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[5].Descriptor()
 }
 
 func (Display_Phase) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[4]
+	return &file_agentd_v1_service_proto_enumTypes[5]
 }
 
 func (x Display_Phase) Number() protoreflect.EnumNumber {
@@ -365,7 +422,7 @@ func (x Display_Phase) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Phase.Descriptor instead.
 func (Display_Phase) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28, 1}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{29, 1}
 }
 
 // Visibility is for whom it is.
@@ -408,11 +465,11 @@ func (x Display_Visibility) String() string {
 }
 
 func (Display_Visibility) Descriptor() protoreflect.EnumDescriptor {
-	return file_agentd_v1_service_proto_enumTypes[5].Descriptor()
+	return file_agentd_v1_service_proto_enumTypes[6].Descriptor()
 }
 
 func (Display_Visibility) Type() protoreflect.EnumType {
-	return &file_agentd_v1_service_proto_enumTypes[5]
+	return &file_agentd_v1_service_proto_enumTypes[6]
 }
 
 func (x Display_Visibility) Number() protoreflect.EnumNumber {
@@ -421,7 +478,7 @@ func (x Display_Visibility) Number() protoreflect.EnumNumber {
 
 // Deprecated: Use Display_Visibility.Descriptor instead.
 func (Display_Visibility) EnumDescriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28, 2}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{29, 2}
 }
 
 // RunRequest is one message from the client.
@@ -764,6 +821,7 @@ type RunResponse struct {
 	//	*RunResponse_AgentStarted
 	//	*RunResponse_AgentEnded
 	//	*RunResponse_Transferred
+	//	*RunResponse_RemoteSession
 	Response isRunResponse_Response `protobuf_oneof:"response"`
 	// The message's place in the session: rises with every message about the
 	// session, is the same for every client that receives it, and is what
@@ -1055,6 +1113,15 @@ func (x *RunResponse) GetTransferred() *Transferred {
 	return nil
 }
 
+func (x *RunResponse) GetRemoteSession() *RemoteSession {
+	if x != nil {
+		if x, ok := x.Response.(*RunResponse_RemoteSession); ok {
+			return x.RemoteSession
+		}
+	}
+	return nil
+}
+
 func (x *RunResponse) GetSeq() int64 {
 	if x != nil {
 		return x.Seq
@@ -1224,6 +1291,11 @@ type RunResponse_Transferred struct {
 	Transferred *Transferred `protobuf:"bytes,39,opt,name=transferred,proto3,oneof"`
 }
 
+type RunResponse_RemoteSession struct {
+	// An agent runs on another server.
+	RemoteSession *RemoteSession `protobuf:"bytes,40,opt,name=remote_session,json=remoteSession,proto3,oneof"`
+}
+
 func (*RunResponse_Execute) isRunResponse_Response() {}
 
 func (*RunResponse_Heartbeat) isRunResponse_Response() {}
@@ -1275,6 +1347,8 @@ func (*RunResponse_AgentStarted) isRunResponse_Response() {}
 func (*RunResponse_AgentEnded) isRunResponse_Response() {}
 
 func (*RunResponse_Transferred) isRunResponse_Response() {}
+
+func (*RunResponse_RemoteSession) isRunResponse_Response() {}
 
 // InteractionResponse resolves an interaction. The first one stands: a second
 // one changes nothing, and the server responds with an ErrorResponse that does not
@@ -3394,6 +3468,127 @@ func (x *AgentEnded) GetOutcome() AgentEnded_Outcome {
 	return AgentEnded_OUTCOME_UNSPECIFIED
 }
 
+// RemoteSession says how a RemoteAgent runs on its backend: when something was made
+// there, and when the backend has stopped. It comes before what it names is used, so
+// that a server that starts again makes nothing twice.
+type RemoteSession struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The session.
+	SessionId string `protobuf:"bytes,1,opt,name=session_id,json=sessionId,proto3" json:"session_id,omitempty"`
+	// From the root to the agent.
+	AgentPath []string `protobuf:"bytes,2,rep,name=agent_path,json=agentPath,proto3" json:"agent_path,omitempty"`
+	// The backend, as the tree names it.
+	Backend string `protobuf:"bytes,3,opt,name=backend,proto3" json:"backend,omitempty"`
+	// The backend's id of the agent; empty before it has one.
+	RemoteAgentId string `protobuf:"bytes,4,opt,name=remote_agent_id,json=remoteAgentId,proto3" json:"remote_agent_id,omitempty"`
+	// The backend's id of the session; empty before it has one.
+	RemoteSessionId string `protobuf:"bytes,5,opt,name=remote_session_id,json=remoteSessionId,proto3" json:"remote_session_id,omitempty"`
+	// The SHA-256, in hex, of what the backend's agent was made of.
+	SpecHash string `protobuf:"bytes,6,opt,name=spec_hash,json=specHash,proto3" json:"spec_hash,omitempty"`
+	// Where in the backend's session the agent has come to, in the backend's own terms;
+	// empty at its beginning, and where the backend has no such places.
+	Cursor string `protobuf:"bytes,7,opt,name=cursor,proto3" json:"cursor,omitempty"`
+	// Why the backend has stopped.
+	Terminal RemoteSession_Terminal `protobuf:"varint,8,opt,name=terminal,proto3,enum=agentd.v1.RemoteSession_Terminal" json:"terminal,omitempty"`
+	// The same for people; the backend's own words, where it has some.
+	Reason        string `protobuf:"bytes,9,opt,name=reason,proto3" json:"reason,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteSession) Reset() {
+	*x = RemoteSession{}
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteSession) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteSession) ProtoMessage() {}
+
+func (x *RemoteSession) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_service_proto_msgTypes[28]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteSession.ProtoReflect.Descriptor instead.
+func (*RemoteSession) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28}
+}
+
+func (x *RemoteSession) GetSessionId() string {
+	if x != nil {
+		return x.SessionId
+	}
+	return ""
+}
+
+func (x *RemoteSession) GetAgentPath() []string {
+	if x != nil {
+		return x.AgentPath
+	}
+	return nil
+}
+
+func (x *RemoteSession) GetBackend() string {
+	if x != nil {
+		return x.Backend
+	}
+	return ""
+}
+
+func (x *RemoteSession) GetRemoteAgentId() string {
+	if x != nil {
+		return x.RemoteAgentId
+	}
+	return ""
+}
+
+func (x *RemoteSession) GetRemoteSessionId() string {
+	if x != nil {
+		return x.RemoteSessionId
+	}
+	return ""
+}
+
+func (x *RemoteSession) GetSpecHash() string {
+	if x != nil {
+		return x.SpecHash
+	}
+	return ""
+}
+
+func (x *RemoteSession) GetCursor() string {
+	if x != nil {
+		return x.Cursor
+	}
+	return ""
+}
+
+func (x *RemoteSession) GetTerminal() RemoteSession_Terminal {
+	if x != nil {
+		return x.Terminal
+	}
+	return RemoteSession_TERMINAL_UNSPECIFIED
+}
+
+func (x *RemoteSession) GetReason() string {
+	if x != nil {
+		return x.Reason
+	}
+	return ""
+}
+
 // Display is a projection of an event for user interfaces. It is computed from
 // the event alone.
 //
@@ -3418,7 +3613,7 @@ type Display struct {
 
 func (x *Display) Reset() {
 	*x = Display{}
-	mi := &file_agentd_v1_service_proto_msgTypes[28]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3430,7 +3625,7 @@ func (x *Display) String() string {
 func (*Display) ProtoMessage() {}
 
 func (x *Display) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[28]
+	mi := &file_agentd_v1_service_proto_msgTypes[29]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3443,7 +3638,7 @@ func (x *Display) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Display.ProtoReflect.Descriptor instead.
 func (*Display) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_service_proto_rawDescGZIP(), []int{28}
+	return file_agentd_v1_service_proto_rawDescGZIP(), []int{29}
 }
 
 func (x *Display) GetKind() Display_Kind {
@@ -3593,7 +3788,7 @@ type RunRequest_ExecuteRequest struct {
 
 func (x *RunRequest_ExecuteRequest) Reset() {
 	*x = RunRequest_ExecuteRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[29]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3605,7 +3800,7 @@ func (x *RunRequest_ExecuteRequest) String() string {
 func (*RunRequest_ExecuteRequest) ProtoMessage() {}
 
 func (x *RunRequest_ExecuteRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[29]
+	mi := &file_agentd_v1_service_proto_msgTypes[30]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3815,7 +4010,7 @@ type RunRequest_HeartbeatRequest struct {
 
 func (x *RunRequest_HeartbeatRequest) Reset() {
 	*x = RunRequest_HeartbeatRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[30]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3827,7 +4022,7 @@ func (x *RunRequest_HeartbeatRequest) String() string {
 func (*RunRequest_HeartbeatRequest) ProtoMessage() {}
 
 func (x *RunRequest_HeartbeatRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[30]
+	mi := &file_agentd_v1_service_proto_msgTypes[31]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -3895,7 +4090,7 @@ type RunRequest_ToolCallResponse struct {
 
 func (x *RunRequest_ToolCallResponse) Reset() {
 	*x = RunRequest_ToolCallResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -3907,7 +4102,7 @@ func (x *RunRequest_ToolCallResponse) String() string {
 func (*RunRequest_ToolCallResponse) ProtoMessage() {}
 
 func (x *RunRequest_ToolCallResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[31]
+	mi := &file_agentd_v1_service_proto_msgTypes[32]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4023,7 +4218,7 @@ type RunRequest_EndRequest struct {
 
 func (x *RunRequest_EndRequest) Reset() {
 	*x = RunRequest_EndRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4035,7 +4230,7 @@ func (x *RunRequest_EndRequest) String() string {
 func (*RunRequest_EndRequest) ProtoMessage() {}
 
 func (x *RunRequest_EndRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[32]
+	mi := &file_agentd_v1_service_proto_msgTypes[33]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4080,7 +4275,7 @@ type RunRequest_CancelRequest struct {
 
 func (x *RunRequest_CancelRequest) Reset() {
 	*x = RunRequest_CancelRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4092,7 +4287,7 @@ func (x *RunRequest_CancelRequest) String() string {
 func (*RunRequest_CancelRequest) ProtoMessage() {}
 
 func (x *RunRequest_CancelRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[33]
+	mi := &file_agentd_v1_service_proto_msgTypes[34]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4135,7 +4330,7 @@ type RunResponse_ExecuteResponse struct {
 
 func (x *RunResponse_ExecuteResponse) Reset() {
 	*x = RunResponse_ExecuteResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[36]
+	mi := &file_agentd_v1_service_proto_msgTypes[37]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4147,7 +4342,7 @@ func (x *RunResponse_ExecuteResponse) String() string {
 func (*RunResponse_ExecuteResponse) ProtoMessage() {}
 
 func (x *RunResponse_ExecuteResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[36]
+	mi := &file_agentd_v1_service_proto_msgTypes[37]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4188,7 +4383,7 @@ type RunResponse_HeartbeatResponse struct {
 
 func (x *RunResponse_HeartbeatResponse) Reset() {
 	*x = RunResponse_HeartbeatResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[37]
+	mi := &file_agentd_v1_service_proto_msgTypes[38]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4200,7 +4395,7 @@ func (x *RunResponse_HeartbeatResponse) String() string {
 func (*RunResponse_HeartbeatResponse) ProtoMessage() {}
 
 func (x *RunResponse_HeartbeatResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[37]
+	mi := &file_agentd_v1_service_proto_msgTypes[38]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4252,7 +4447,7 @@ type RunResponse_ToolCallRequest struct {
 
 func (x *RunResponse_ToolCallRequest) Reset() {
 	*x = RunResponse_ToolCallRequest{}
-	mi := &file_agentd_v1_service_proto_msgTypes[38]
+	mi := &file_agentd_v1_service_proto_msgTypes[39]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4264,7 +4459,7 @@ func (x *RunResponse_ToolCallRequest) String() string {
 func (*RunResponse_ToolCallRequest) ProtoMessage() {}
 
 func (x *RunResponse_ToolCallRequest) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[38]
+	mi := &file_agentd_v1_service_proto_msgTypes[39]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4359,7 +4554,7 @@ type RunResponse_OutputChunk struct {
 
 func (x *RunResponse_OutputChunk) Reset() {
 	*x = RunResponse_OutputChunk{}
-	mi := &file_agentd_v1_service_proto_msgTypes[39]
+	mi := &file_agentd_v1_service_proto_msgTypes[40]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4371,7 +4566,7 @@ func (x *RunResponse_OutputChunk) String() string {
 func (*RunResponse_OutputChunk) ProtoMessage() {}
 
 func (x *RunResponse_OutputChunk) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[39]
+	mi := &file_agentd_v1_service_proto_msgTypes[40]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4462,7 +4657,7 @@ type RunResponse_ErrorResponse struct {
 
 func (x *RunResponse_ErrorResponse) Reset() {
 	*x = RunResponse_ErrorResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[40]
+	mi := &file_agentd_v1_service_proto_msgTypes[41]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4474,7 +4669,7 @@ func (x *RunResponse_ErrorResponse) String() string {
 func (*RunResponse_ErrorResponse) ProtoMessage() {}
 
 func (x *RunResponse_ErrorResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[40]
+	mi := &file_agentd_v1_service_proto_msgTypes[41]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4579,7 +4774,7 @@ type RunResponse_EndResponse struct {
 
 func (x *RunResponse_EndResponse) Reset() {
 	*x = RunResponse_EndResponse{}
-	mi := &file_agentd_v1_service_proto_msgTypes[41]
+	mi := &file_agentd_v1_service_proto_msgTypes[42]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4591,7 +4786,7 @@ func (x *RunResponse_EndResponse) String() string {
 func (*RunResponse_EndResponse) ProtoMessage() {}
 
 func (x *RunResponse_EndResponse) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[41]
+	mi := &file_agentd_v1_service_proto_msgTypes[42]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4676,7 +4871,7 @@ type RunResponse_StateUpdate struct {
 
 func (x *RunResponse_StateUpdate) Reset() {
 	*x = RunResponse_StateUpdate{}
-	mi := &file_agentd_v1_service_proto_msgTypes[42]
+	mi := &file_agentd_v1_service_proto_msgTypes[43]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -4688,7 +4883,7 @@ func (x *RunResponse_StateUpdate) String() string {
 func (*RunResponse_StateUpdate) ProtoMessage() {}
 
 func (x *RunResponse_StateUpdate) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_service_proto_msgTypes[42]
+	mi := &file_agentd_v1_service_proto_msgTypes[43]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -4824,7 +5019,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"visibility\x18\a \x01(\x0e2\x1d.agentd.v1.Display.VisibilityB\b\xbaH\x05\x82\x01\x02\x10\x01R\n" +
 	"visibilityB\f\n" +
 	"\n" +
-	"_after_seq\"\xc2\x1c\n" +
+	"_after_seq\"\xef\x1c\n" +
 	"\vRunResponse\x12B\n" +
 	"\aexecute\x18\x01 \x01(\v2&.agentd.v1.RunResponse.ExecuteResponseH\x00R\aexecute\x12H\n" +
 	"\theartbeat\x18\x02 \x01(\v2(.agentd.v1.RunResponse.HeartbeatResponseH\x00R\theartbeat\x12E\n" +
@@ -4853,7 +5048,8 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\ragent_started\x18% \x01(\v2\x17.agentd.v1.AgentStartedH\x00R\fagentStarted\x128\n" +
 	"\vagent_ended\x18& \x01(\v2\x15.agentd.v1.AgentEndedH\x00R\n" +
 	"agentEnded\x12:\n" +
-	"\vtransferred\x18' \x01(\v2\x16.agentd.v1.TransferredH\x00R\vtransferred\x12\x10\n" +
+	"\vtransferred\x18' \x01(\v2\x16.agentd.v1.TransferredH\x00R\vtransferred\x12A\n" +
+	"\x0eremote_session\x18( \x01(\v2\x18.agentd.v1.RemoteSessionH\x00R\rremoteSession\x12\x10\n" +
 	"\x03seq\x18\n" +
 	" \x01(\x03R\x03seq\x12\x17\n" +
 	"\aturn_id\x18\v \x01(\tR\x06turnId\x12.\n" +
@@ -4933,7 +5129,7 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x10state_delta_json\x18\n" +
 	" \x01(\tR\x0estateDeltaJsonB\n" +
 	"\n" +
-	"\bresponseJ\x04\b\x0f\x10\x10J\x04\b\"\x10#J\x04\b(\x10)R\alineageR\x04goalR\x0eremote_session\"\xa6\x01\n" +
+	"\bresponseJ\x04\b\x0f\x10\x10J\x04\b\"\x10#R\alineageR\x04goal\"\xa6\x01\n" +
 	"\x13InteractionResponse\x12\x1d\n" +
 	"\n" +
 	"session_id\x18\x01 \x01(\tR\tsessionId\x121\n" +
@@ -5168,7 +5364,24 @@ const file_agentd_v1_service_proto_rawDesc = "" +
 	"\x11OUTCOME_COMPLETED\x10\x01\x12\x17\n" +
 	"\x13OUTCOME_TRANSFERRED\x10\x02\x12\x12\n" +
 	"\x0eOUTCOME_FAILED\x10\x03\x12\x14\n" +
-	"\x10OUTCOME_CANCELED\x10\x04\"\xd5\x04\n" +
+	"\x10OUTCOME_CANCELED\x10\x04\"\xbb\x03\n" +
+	"\rRemoteSession\x12\x1d\n" +
+	"\n" +
+	"session_id\x18\x01 \x01(\tR\tsessionId\x12\x1d\n" +
+	"\n" +
+	"agent_path\x18\x02 \x03(\tR\tagentPath\x12\x18\n" +
+	"\abackend\x18\x03 \x01(\tR\abackend\x12&\n" +
+	"\x0fremote_agent_id\x18\x04 \x01(\tR\rremoteAgentId\x12*\n" +
+	"\x11remote_session_id\x18\x05 \x01(\tR\x0fremoteSessionId\x12\x1b\n" +
+	"\tspec_hash\x18\x06 \x01(\tR\bspecHash\x12\x16\n" +
+	"\x06cursor\x18\a \x01(\tR\x06cursor\x12=\n" +
+	"\bterminal\x18\b \x01(\x0e2!.agentd.v1.RemoteSession.TerminalR\bterminal\x12\x16\n" +
+	"\x06reason\x18\t \x01(\tR\x06reason\"r\n" +
+	"\bTerminal\x12\x18\n" +
+	"\x14TERMINAL_UNSPECIFIED\x10\x00\x12\x15\n" +
+	"\x11TERMINAL_END_TURN\x10\x01\x12\x1c\n" +
+	"\x18TERMINAL_REQUIRES_ACTION\x10\x02\x12\x17\n" +
+	"\x13TERMINAL_TERMINATED\x10\x03\"\xd5\x04\n" +
 	"\aDisplay\x12+\n" +
 	"\x04kind\x18\x01 \x01(\x0e2\x17.agentd.v1.Display.KindR\x04kind\x12.\n" +
 	"\x05phase\x18\x02 \x01(\x0e2\x18.agentd.v1.Display.PhaseR\x05phase\x12\x10\n" +
@@ -5215,183 +5428,187 @@ func file_agentd_v1_service_proto_rawDescGZIP() []byte {
 	return file_agentd_v1_service_proto_rawDescData
 }
 
-var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 6)
-var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 44)
+var file_agentd_v1_service_proto_enumTypes = make([]protoimpl.EnumInfo, 7)
+var file_agentd_v1_service_proto_msgTypes = make([]protoimpl.MessageInfo, 45)
 var file_agentd_v1_service_proto_goTypes = []any{
 	(ModelCallEnded_Outcome)(0),           // 0: agentd.v1.ModelCallEnded.Outcome
 	(HistoryCompacted_Reason)(0),          // 1: agentd.v1.HistoryCompacted.Reason
 	(AgentEnded_Outcome)(0),               // 2: agentd.v1.AgentEnded.Outcome
-	(Display_Kind)(0),                     // 3: agentd.v1.Display.Kind
-	(Display_Phase)(0),                    // 4: agentd.v1.Display.Phase
-	(Display_Visibility)(0),               // 5: agentd.v1.Display.Visibility
-	(*RunRequest)(nil),                    // 6: agentd.v1.RunRequest
-	(*AttachRequest)(nil),                 // 7: agentd.v1.AttachRequest
-	(*RunResponse)(nil),                   // 8: agentd.v1.RunResponse
-	(*InteractionResponse)(nil),           // 9: agentd.v1.InteractionResponse
-	(*CancelReceipt)(nil),                 // 10: agentd.v1.CancelReceipt
-	(*AbortedModelCall)(nil),              // 11: agentd.v1.AbortedModelCall
-	(*ToolCallRef)(nil),                   // 12: agentd.v1.ToolCallRef
-	(*TurnQueued)(nil),                    // 13: agentd.v1.TurnQueued
-	(*MessageInjected)(nil),               // 14: agentd.v1.MessageInjected
-	(*ModelCallRetried)(nil),              // 15: agentd.v1.ModelCallRetried
-	(*ModelCallFellBack)(nil),             // 16: agentd.v1.ModelCallFellBack
-	(*ModelCallEnded)(nil),                // 17: agentd.v1.ModelCallEnded
-	(*ProviderToolsUsed)(nil),             // 18: agentd.v1.ProviderToolsUsed
-	(*ProviderToolUse)(nil),               // 19: agentd.v1.ProviderToolUse
-	(*Citation)(nil),                      // 20: agentd.v1.Citation
-	(*RawPayloadReceived)(nil),            // 21: agentd.v1.RawPayloadReceived
-	(*HistoryCompacted)(nil),              // 22: agentd.v1.HistoryCompacted
-	(*ToolCallCanceled)(nil),              // 23: agentd.v1.ToolCallCanceled
-	(*ToolCallAnnounced)(nil),             // 24: agentd.v1.ToolCallAnnounced
-	(*MessageRetracted)(nil),              // 25: agentd.v1.MessageRetracted
-	(*ToolCallAnswered)(nil),              // 26: agentd.v1.ToolCallAnswered
-	(*InteractionRequested)(nil),          // 27: agentd.v1.InteractionRequested
-	(*InteractionResolved)(nil),           // 28: agentd.v1.InteractionResolved
-	(*ToolCallUnserved)(nil),              // 29: agentd.v1.ToolCallUnserved
-	(*MessageCompleted)(nil),              // 30: agentd.v1.MessageCompleted
-	(*Transferred)(nil),                   // 31: agentd.v1.Transferred
-	(*AgentStarted)(nil),                  // 32: agentd.v1.AgentStarted
-	(*AgentEnded)(nil),                    // 33: agentd.v1.AgentEnded
-	(*Display)(nil),                       // 34: agentd.v1.Display
-	(*RunRequest_ExecuteRequest)(nil),     // 35: agentd.v1.RunRequest.ExecuteRequest
-	(*RunRequest_HeartbeatRequest)(nil),   // 36: agentd.v1.RunRequest.HeartbeatRequest
-	(*RunRequest_ToolCallResponse)(nil),   // 37: agentd.v1.RunRequest.ToolCallResponse
-	(*RunRequest_EndRequest)(nil),         // 38: agentd.v1.RunRequest.EndRequest
-	(*RunRequest_CancelRequest)(nil),      // 39: agentd.v1.RunRequest.CancelRequest
-	nil,                                   // 40: agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
-	nil,                                   // 41: agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
-	(*RunResponse_ExecuteResponse)(nil),   // 42: agentd.v1.RunResponse.ExecuteResponse
-	(*RunResponse_HeartbeatResponse)(nil), // 43: agentd.v1.RunResponse.HeartbeatResponse
-	(*RunResponse_ToolCallRequest)(nil),   // 44: agentd.v1.RunResponse.ToolCallRequest
-	(*RunResponse_OutputChunk)(nil),       // 45: agentd.v1.RunResponse.OutputChunk
-	(*RunResponse_ErrorResponse)(nil),     // 46: agentd.v1.RunResponse.ErrorResponse
-	(*RunResponse_EndResponse)(nil),       // 47: agentd.v1.RunResponse.EndResponse
-	(*RunResponse_StateUpdate)(nil),       // 48: agentd.v1.RunResponse.StateUpdate
-	nil,                                   // 49: agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
-	(*RaiseInteractionRequest)(nil),       // 50: agentd.v1.RaiseInteractionRequest
-	(*timestamppb.Timestamp)(nil),         // 51: google.protobuf.Timestamp
-	(*Resolution)(nil),                    // 52: agentd.v1.Resolution
-	(*durationpb.Duration)(nil),           // 53: google.protobuf.Duration
-	(*Part)(nil),                          // 54: agentd.v1.Part
-	(ErrorCode)(0),                        // 55: agentd.v1.ErrorCode
-	(*Usage)(nil),                         // 56: agentd.v1.Usage
-	(StopReason)(0),                       // 57: agentd.v1.StopReason
-	(*Warning)(nil),                       // 58: agentd.v1.Warning
-	(*Interaction)(nil),                   // 59: agentd.v1.Interaction
-	(AgentKind)(0),                        // 60: agentd.v1.AgentKind
-	(*Agent)(nil),                         // 61: agentd.v1.Agent
-	(*Tool)(nil),                          // 62: agentd.v1.Tool
-	(*structpb.Struct)(nil),               // 63: google.protobuf.Struct
-	(OnDisconnect)(0),                     // 64: agentd.v1.OnDisconnect
-	(*Budget)(nil),                        // 65: agentd.v1.Budget
-	(OnBusy)(0),                           // 66: agentd.v1.OnBusy
-	(*SeedMessage)(nil),                   // 67: agentd.v1.SeedMessage
-	(InstructionMode)(0),                  // 68: agentd.v1.InstructionMode
-	(*AgentRef)(nil),                      // 69: agentd.v1.AgentRef
-	(*FieldViolation)(nil),                // 70: agentd.v1.FieldViolation
-	(*ExceededLimit)(nil),                 // 71: agentd.v1.ExceededLimit
-	(*UsageSummary)(nil),                  // 72: agentd.v1.UsageSummary
+	(RemoteSession_Terminal)(0),           // 3: agentd.v1.RemoteSession.Terminal
+	(Display_Kind)(0),                     // 4: agentd.v1.Display.Kind
+	(Display_Phase)(0),                    // 5: agentd.v1.Display.Phase
+	(Display_Visibility)(0),               // 6: agentd.v1.Display.Visibility
+	(*RunRequest)(nil),                    // 7: agentd.v1.RunRequest
+	(*AttachRequest)(nil),                 // 8: agentd.v1.AttachRequest
+	(*RunResponse)(nil),                   // 9: agentd.v1.RunResponse
+	(*InteractionResponse)(nil),           // 10: agentd.v1.InteractionResponse
+	(*CancelReceipt)(nil),                 // 11: agentd.v1.CancelReceipt
+	(*AbortedModelCall)(nil),              // 12: agentd.v1.AbortedModelCall
+	(*ToolCallRef)(nil),                   // 13: agentd.v1.ToolCallRef
+	(*TurnQueued)(nil),                    // 14: agentd.v1.TurnQueued
+	(*MessageInjected)(nil),               // 15: agentd.v1.MessageInjected
+	(*ModelCallRetried)(nil),              // 16: agentd.v1.ModelCallRetried
+	(*ModelCallFellBack)(nil),             // 17: agentd.v1.ModelCallFellBack
+	(*ModelCallEnded)(nil),                // 18: agentd.v1.ModelCallEnded
+	(*ProviderToolsUsed)(nil),             // 19: agentd.v1.ProviderToolsUsed
+	(*ProviderToolUse)(nil),               // 20: agentd.v1.ProviderToolUse
+	(*Citation)(nil),                      // 21: agentd.v1.Citation
+	(*RawPayloadReceived)(nil),            // 22: agentd.v1.RawPayloadReceived
+	(*HistoryCompacted)(nil),              // 23: agentd.v1.HistoryCompacted
+	(*ToolCallCanceled)(nil),              // 24: agentd.v1.ToolCallCanceled
+	(*ToolCallAnnounced)(nil),             // 25: agentd.v1.ToolCallAnnounced
+	(*MessageRetracted)(nil),              // 26: agentd.v1.MessageRetracted
+	(*ToolCallAnswered)(nil),              // 27: agentd.v1.ToolCallAnswered
+	(*InteractionRequested)(nil),          // 28: agentd.v1.InteractionRequested
+	(*InteractionResolved)(nil),           // 29: agentd.v1.InteractionResolved
+	(*ToolCallUnserved)(nil),              // 30: agentd.v1.ToolCallUnserved
+	(*MessageCompleted)(nil),              // 31: agentd.v1.MessageCompleted
+	(*Transferred)(nil),                   // 32: agentd.v1.Transferred
+	(*AgentStarted)(nil),                  // 33: agentd.v1.AgentStarted
+	(*AgentEnded)(nil),                    // 34: agentd.v1.AgentEnded
+	(*RemoteSession)(nil),                 // 35: agentd.v1.RemoteSession
+	(*Display)(nil),                       // 36: agentd.v1.Display
+	(*RunRequest_ExecuteRequest)(nil),     // 37: agentd.v1.RunRequest.ExecuteRequest
+	(*RunRequest_HeartbeatRequest)(nil),   // 38: agentd.v1.RunRequest.HeartbeatRequest
+	(*RunRequest_ToolCallResponse)(nil),   // 39: agentd.v1.RunRequest.ToolCallResponse
+	(*RunRequest_EndRequest)(nil),         // 40: agentd.v1.RunRequest.EndRequest
+	(*RunRequest_CancelRequest)(nil),      // 41: agentd.v1.RunRequest.CancelRequest
+	nil,                                   // 42: agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
+	nil,                                   // 43: agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
+	(*RunResponse_ExecuteResponse)(nil),   // 44: agentd.v1.RunResponse.ExecuteResponse
+	(*RunResponse_HeartbeatResponse)(nil), // 45: agentd.v1.RunResponse.HeartbeatResponse
+	(*RunResponse_ToolCallRequest)(nil),   // 46: agentd.v1.RunResponse.ToolCallRequest
+	(*RunResponse_OutputChunk)(nil),       // 47: agentd.v1.RunResponse.OutputChunk
+	(*RunResponse_ErrorResponse)(nil),     // 48: agentd.v1.RunResponse.ErrorResponse
+	(*RunResponse_EndResponse)(nil),       // 49: agentd.v1.RunResponse.EndResponse
+	(*RunResponse_StateUpdate)(nil),       // 50: agentd.v1.RunResponse.StateUpdate
+	nil,                                   // 51: agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
+	(*RaiseInteractionRequest)(nil),       // 52: agentd.v1.RaiseInteractionRequest
+	(*timestamppb.Timestamp)(nil),         // 53: google.protobuf.Timestamp
+	(*Resolution)(nil),                    // 54: agentd.v1.Resolution
+	(*durationpb.Duration)(nil),           // 55: google.protobuf.Duration
+	(*Part)(nil),                          // 56: agentd.v1.Part
+	(ErrorCode)(0),                        // 57: agentd.v1.ErrorCode
+	(*Usage)(nil),                         // 58: agentd.v1.Usage
+	(StopReason)(0),                       // 59: agentd.v1.StopReason
+	(*Warning)(nil),                       // 60: agentd.v1.Warning
+	(*Interaction)(nil),                   // 61: agentd.v1.Interaction
+	(AgentKind)(0),                        // 62: agentd.v1.AgentKind
+	(*Agent)(nil),                         // 63: agentd.v1.Agent
+	(*Tool)(nil),                          // 64: agentd.v1.Tool
+	(*structpb.Struct)(nil),               // 65: google.protobuf.Struct
+	(OnDisconnect)(0),                     // 66: agentd.v1.OnDisconnect
+	(*Budget)(nil),                        // 67: agentd.v1.Budget
+	(OnBusy)(0),                           // 68: agentd.v1.OnBusy
+	(*SeedMessage)(nil),                   // 69: agentd.v1.SeedMessage
+	(InstructionMode)(0),                  // 70: agentd.v1.InstructionMode
+	(*AgentRef)(nil),                      // 71: agentd.v1.AgentRef
+	(*FieldViolation)(nil),                // 72: agentd.v1.FieldViolation
+	(*ExceededLimit)(nil),                 // 73: agentd.v1.ExceededLimit
+	(*UsageSummary)(nil),                  // 74: agentd.v1.UsageSummary
 }
 var file_agentd_v1_service_proto_depIdxs = []int32{
-	35, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
-	36, // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
-	37, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
-	38, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
-	39, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
-	9,  // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.InteractionResponse
-	50, // 6: agentd.v1.RunRequest.interaction_request:type_name -> agentd.v1.RaiseInteractionRequest
-	7,  // 7: agentd.v1.RunRequest.attach:type_name -> agentd.v1.AttachRequest
-	5,  // 8: agentd.v1.AttachRequest.visibility:type_name -> agentd.v1.Display.Visibility
-	42, // 9: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
-	43, // 10: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
-	44, // 11: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
-	46, // 12: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
-	47, // 13: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
-	45, // 14: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
-	48, // 15: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
-	23, // 16: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
-	24, // 17: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
-	25, // 18: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
-	13, // 19: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.TurnQueued
-	14, // 20: agentd.v1.RunResponse.message_injected:type_name -> agentd.v1.MessageInjected
-	15, // 21: agentd.v1.RunResponse.model_call_retried:type_name -> agentd.v1.ModelCallRetried
-	26, // 22: agentd.v1.RunResponse.tool_call_answered:type_name -> agentd.v1.ToolCallAnswered
-	27, // 23: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.InteractionRequested
-	28, // 24: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.InteractionResolved
-	17, // 25: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.ModelCallEnded
-	16, // 26: agentd.v1.RunResponse.model_call_fell_back:type_name -> agentd.v1.ModelCallFellBack
-	18, // 27: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
-	21, // 28: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
-	22, // 29: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
-	29, // 30: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
-	30, // 31: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
-	32, // 32: agentd.v1.RunResponse.agent_started:type_name -> agentd.v1.AgentStarted
-	33, // 33: agentd.v1.RunResponse.agent_ended:type_name -> agentd.v1.AgentEnded
-	31, // 34: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
-	51, // 35: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
-	34, // 36: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
-	52, // 37: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
-	11, // 38: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
-	12, // 39: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
-	12, // 40: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
-	53, // 41: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
-	53, // 42: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
-	54, // 43: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
-	54, // 44: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
-	53, // 45: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
-	55, // 46: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
-	55, // 47: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
-	56, // 48: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
-	57, // 49: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
-	53, // 50: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
-	53, // 51: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
-	0,  // 52: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
-	19, // 53: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
-	20, // 54: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
-	1,  // 55: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
-	54, // 56: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
-	58, // 57: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
-	59, // 58: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
-	59, // 59: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
-	51, // 60: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
-	60, // 61: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
-	2,  // 62: agentd.v1.AgentEnded.outcome:type_name -> agentd.v1.AgentEnded.Outcome
-	3,  // 63: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
-	4,  // 64: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
-	5,  // 65: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
-	61, // 66: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
-	62, // 67: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
-	63, // 68: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
-	64, // 69: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
-	53, // 70: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
-	65, // 71: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
-	65, // 72: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
-	66, // 73: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
-	53, // 74: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
-	54, // 75: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
-	67, // 76: agentd.v1.RunRequest.ExecuteRequest.seed_messages:type_name -> agentd.v1.SeedMessage
-	68, // 77: agentd.v1.RunRequest.ExecuteRequest.instruction_mode:type_name -> agentd.v1.InstructionMode
-	40, // 78: agentd.v1.RunRequest.ExecuteRequest.labels:type_name -> agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
-	41, // 79: agentd.v1.RunRequest.ExecuteRequest.metadata:type_name -> agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
-	69, // 80: agentd.v1.RunRequest.ExecuteRequest.agent_ref:type_name -> agentd.v1.AgentRef
-	63, // 81: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
-	54, // 82: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
-	58, // 83: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
-	49, // 84: agentd.v1.RunResponse.ToolCallRequest.metadata:type_name -> agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
-	55, // 85: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
-	53, // 86: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
-	70, // 87: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
-	71, // 88: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
-	72, // 89: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
-	10, // 90: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
-	63, // 91: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
-	6,  // 92: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
-	8,  // 93: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
-	93, // [93:94] is the sub-list for method output_type
-	92, // [92:93] is the sub-list for method input_type
-	92, // [92:92] is the sub-list for extension type_name
-	92, // [92:92] is the sub-list for extension extendee
-	0,  // [0:92] is the sub-list for field type_name
+	37, // 0: agentd.v1.RunRequest.execute:type_name -> agentd.v1.RunRequest.ExecuteRequest
+	38, // 1: agentd.v1.RunRequest.heartbeat:type_name -> agentd.v1.RunRequest.HeartbeatRequest
+	39, // 2: agentd.v1.RunRequest.tool_call_response:type_name -> agentd.v1.RunRequest.ToolCallResponse
+	40, // 3: agentd.v1.RunRequest.end:type_name -> agentd.v1.RunRequest.EndRequest
+	41, // 4: agentd.v1.RunRequest.cancel:type_name -> agentd.v1.RunRequest.CancelRequest
+	10, // 5: agentd.v1.RunRequest.interaction_response:type_name -> agentd.v1.InteractionResponse
+	52, // 6: agentd.v1.RunRequest.interaction_request:type_name -> agentd.v1.RaiseInteractionRequest
+	8,  // 7: agentd.v1.RunRequest.attach:type_name -> agentd.v1.AttachRequest
+	6,  // 8: agentd.v1.AttachRequest.visibility:type_name -> agentd.v1.Display.Visibility
+	44, // 9: agentd.v1.RunResponse.execute:type_name -> agentd.v1.RunResponse.ExecuteResponse
+	45, // 10: agentd.v1.RunResponse.heartbeat:type_name -> agentd.v1.RunResponse.HeartbeatResponse
+	46, // 11: agentd.v1.RunResponse.tool_call:type_name -> agentd.v1.RunResponse.ToolCallRequest
+	48, // 12: agentd.v1.RunResponse.error:type_name -> agentd.v1.RunResponse.ErrorResponse
+	49, // 13: agentd.v1.RunResponse.end:type_name -> agentd.v1.RunResponse.EndResponse
+	47, // 14: agentd.v1.RunResponse.output_chunk:type_name -> agentd.v1.RunResponse.OutputChunk
+	50, // 15: agentd.v1.RunResponse.state_update:type_name -> agentd.v1.RunResponse.StateUpdate
+	24, // 16: agentd.v1.RunResponse.tool_call_canceled:type_name -> agentd.v1.ToolCallCanceled
+	25, // 17: agentd.v1.RunResponse.tool_call_announced:type_name -> agentd.v1.ToolCallAnnounced
+	26, // 18: agentd.v1.RunResponse.message_retracted:type_name -> agentd.v1.MessageRetracted
+	14, // 19: agentd.v1.RunResponse.turn_queued:type_name -> agentd.v1.TurnQueued
+	15, // 20: agentd.v1.RunResponse.message_injected:type_name -> agentd.v1.MessageInjected
+	16, // 21: agentd.v1.RunResponse.model_call_retried:type_name -> agentd.v1.ModelCallRetried
+	27, // 22: agentd.v1.RunResponse.tool_call_answered:type_name -> agentd.v1.ToolCallAnswered
+	28, // 23: agentd.v1.RunResponse.interaction_requested:type_name -> agentd.v1.InteractionRequested
+	29, // 24: agentd.v1.RunResponse.interaction_resolved:type_name -> agentd.v1.InteractionResolved
+	18, // 25: agentd.v1.RunResponse.model_call_ended:type_name -> agentd.v1.ModelCallEnded
+	17, // 26: agentd.v1.RunResponse.model_call_fell_back:type_name -> agentd.v1.ModelCallFellBack
+	19, // 27: agentd.v1.RunResponse.provider_tools_used:type_name -> agentd.v1.ProviderToolsUsed
+	22, // 28: agentd.v1.RunResponse.raw_payload_received:type_name -> agentd.v1.RawPayloadReceived
+	23, // 29: agentd.v1.RunResponse.history_compacted:type_name -> agentd.v1.HistoryCompacted
+	30, // 30: agentd.v1.RunResponse.tool_call_unserved:type_name -> agentd.v1.ToolCallUnserved
+	31, // 31: agentd.v1.RunResponse.message_completed:type_name -> agentd.v1.MessageCompleted
+	33, // 32: agentd.v1.RunResponse.agent_started:type_name -> agentd.v1.AgentStarted
+	34, // 33: agentd.v1.RunResponse.agent_ended:type_name -> agentd.v1.AgentEnded
+	32, // 34: agentd.v1.RunResponse.transferred:type_name -> agentd.v1.Transferred
+	35, // 35: agentd.v1.RunResponse.remote_session:type_name -> agentd.v1.RemoteSession
+	53, // 36: agentd.v1.RunResponse.time:type_name -> google.protobuf.Timestamp
+	36, // 37: agentd.v1.RunResponse.display:type_name -> agentd.v1.Display
+	54, // 38: agentd.v1.InteractionResponse.resolution:type_name -> agentd.v1.Resolution
+	12, // 39: agentd.v1.CancelReceipt.aborted_model_calls:type_name -> agentd.v1.AbortedModelCall
+	13, // 40: agentd.v1.CancelReceipt.canceled_tool_calls:type_name -> agentd.v1.ToolCallRef
+	13, // 41: agentd.v1.CancelReceipt.answered_tool_calls:type_name -> agentd.v1.ToolCallRef
+	55, // 42: agentd.v1.CancelReceipt.took:type_name -> google.protobuf.Duration
+	55, // 43: agentd.v1.AbortedModelCall.ran:type_name -> google.protobuf.Duration
+	56, // 44: agentd.v1.TurnQueued.user_parts:type_name -> agentd.v1.Part
+	56, // 45: agentd.v1.MessageInjected.user_parts:type_name -> agentd.v1.Part
+	55, // 46: agentd.v1.ModelCallRetried.wait:type_name -> google.protobuf.Duration
+	57, // 47: agentd.v1.ModelCallRetried.code:type_name -> agentd.v1.ErrorCode
+	57, // 48: agentd.v1.ModelCallFellBack.code:type_name -> agentd.v1.ErrorCode
+	58, // 49: agentd.v1.ModelCallEnded.usage:type_name -> agentd.v1.Usage
+	59, // 50: agentd.v1.ModelCallEnded.stop_reason:type_name -> agentd.v1.StopReason
+	55, // 51: agentd.v1.ModelCallEnded.duration:type_name -> google.protobuf.Duration
+	55, // 52: agentd.v1.ModelCallEnded.time_to_first_text:type_name -> google.protobuf.Duration
+	0,  // 53: agentd.v1.ModelCallEnded.outcome:type_name -> agentd.v1.ModelCallEnded.Outcome
+	20, // 54: agentd.v1.ProviderToolsUsed.uses:type_name -> agentd.v1.ProviderToolUse
+	21, // 55: agentd.v1.ProviderToolsUsed.citations:type_name -> agentd.v1.Citation
+	1,  // 56: agentd.v1.HistoryCompacted.reason:type_name -> agentd.v1.HistoryCompacted.Reason
+	56, // 57: agentd.v1.ToolCallAnswered.parts:type_name -> agentd.v1.Part
+	60, // 58: agentd.v1.ToolCallAnswered.warnings:type_name -> agentd.v1.Warning
+	61, // 59: agentd.v1.InteractionRequested.interaction:type_name -> agentd.v1.Interaction
+	61, // 60: agentd.v1.InteractionResolved.interaction:type_name -> agentd.v1.Interaction
+	53, // 61: agentd.v1.ToolCallUnserved.expire_time:type_name -> google.protobuf.Timestamp
+	62, // 62: agentd.v1.AgentStarted.kind:type_name -> agentd.v1.AgentKind
+	2,  // 63: agentd.v1.AgentEnded.outcome:type_name -> agentd.v1.AgentEnded.Outcome
+	3,  // 64: agentd.v1.RemoteSession.terminal:type_name -> agentd.v1.RemoteSession.Terminal
+	4,  // 65: agentd.v1.Display.kind:type_name -> agentd.v1.Display.Kind
+	5,  // 66: agentd.v1.Display.phase:type_name -> agentd.v1.Display.Phase
+	6,  // 67: agentd.v1.Display.visibility:type_name -> agentd.v1.Display.Visibility
+	63, // 68: agentd.v1.RunRequest.ExecuteRequest.agent:type_name -> agentd.v1.Agent
+	64, // 69: agentd.v1.RunRequest.ExecuteRequest.tools:type_name -> agentd.v1.Tool
+	65, // 70: agentd.v1.RunRequest.ExecuteRequest.initial_state:type_name -> google.protobuf.Struct
+	66, // 71: agentd.v1.RunRequest.ExecuteRequest.on_disconnect:type_name -> agentd.v1.OnDisconnect
+	55, // 72: agentd.v1.RunRequest.ExecuteRequest.disconnect_grace:type_name -> google.protobuf.Duration
+	67, // 73: agentd.v1.RunRequest.ExecuteRequest.budget:type_name -> agentd.v1.Budget
+	67, // 74: agentd.v1.RunRequest.ExecuteRequest.session_budget:type_name -> agentd.v1.Budget
+	68, // 75: agentd.v1.RunRequest.ExecuteRequest.on_busy:type_name -> agentd.v1.OnBusy
+	55, // 76: agentd.v1.RunRequest.ExecuteRequest.tool_timeout:type_name -> google.protobuf.Duration
+	56, // 77: agentd.v1.RunRequest.ExecuteRequest.user_parts:type_name -> agentd.v1.Part
+	69, // 78: agentd.v1.RunRequest.ExecuteRequest.seed_messages:type_name -> agentd.v1.SeedMessage
+	70, // 79: agentd.v1.RunRequest.ExecuteRequest.instruction_mode:type_name -> agentd.v1.InstructionMode
+	42, // 80: agentd.v1.RunRequest.ExecuteRequest.labels:type_name -> agentd.v1.RunRequest.ExecuteRequest.LabelsEntry
+	43, // 81: agentd.v1.RunRequest.ExecuteRequest.metadata:type_name -> agentd.v1.RunRequest.ExecuteRequest.MetadataEntry
+	71, // 82: agentd.v1.RunRequest.ExecuteRequest.agent_ref:type_name -> agentd.v1.AgentRef
+	65, // 83: agentd.v1.RunRequest.ToolCallResponse.state_delta:type_name -> google.protobuf.Struct
+	56, // 84: agentd.v1.RunRequest.ToolCallResponse.parts:type_name -> agentd.v1.Part
+	60, // 85: agentd.v1.RunResponse.ExecuteResponse.warnings:type_name -> agentd.v1.Warning
+	51, // 86: agentd.v1.RunResponse.ToolCallRequest.metadata:type_name -> agentd.v1.RunResponse.ToolCallRequest.MetadataEntry
+	57, // 87: agentd.v1.RunResponse.ErrorResponse.code:type_name -> agentd.v1.ErrorCode
+	55, // 88: agentd.v1.RunResponse.ErrorResponse.retry_after:type_name -> google.protobuf.Duration
+	72, // 89: agentd.v1.RunResponse.ErrorResponse.violations:type_name -> agentd.v1.FieldViolation
+	73, // 90: agentd.v1.RunResponse.ErrorResponse.limit:type_name -> agentd.v1.ExceededLimit
+	74, // 91: agentd.v1.RunResponse.EndResponse.usage_summary:type_name -> agentd.v1.UsageSummary
+	11, // 92: agentd.v1.RunResponse.EndResponse.receipt:type_name -> agentd.v1.CancelReceipt
+	65, // 93: agentd.v1.RunResponse.StateUpdate.state_delta:type_name -> google.protobuf.Struct
+	7,  // 94: agentd.v1.Agentd.Run:input_type -> agentd.v1.RunRequest
+	9,  // 95: agentd.v1.Agentd.Run:output_type -> agentd.v1.RunResponse
+	95, // [95:96] is the sub-list for method output_type
+	94, // [94:95] is the sub-list for method input_type
+	94, // [94:94] is the sub-list for extension type_name
+	94, // [94:94] is the sub-list for extension extendee
+	0,  // [0:94] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_service_proto_init() }
@@ -5439,26 +5656,27 @@ func file_agentd_v1_service_proto_init() {
 		(*RunResponse_AgentStarted)(nil),
 		(*RunResponse_AgentEnded)(nil),
 		(*RunResponse_Transferred)(nil),
+		(*RunResponse_RemoteSession)(nil),
 	}
 	file_agentd_v1_service_proto_msgTypes[20].OneofWrappers = []any{
 		(*ToolCallAnswered_Output)(nil),
 		(*ToolCallAnswered_Error)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[29].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[31].OneofWrappers = []any{
+	file_agentd_v1_service_proto_msgTypes[30].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[32].OneofWrappers = []any{
 		(*RunRequest_ToolCallResponse_Output)(nil),
 		(*RunRequest_ToolCallResponse_Error)(nil),
 	}
-	file_agentd_v1_service_proto_msgTypes[32].OneofWrappers = []any{}
 	file_agentd_v1_service_proto_msgTypes[33].OneofWrappers = []any{}
-	file_agentd_v1_service_proto_msgTypes[41].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[34].OneofWrappers = []any{}
+	file_agentd_v1_service_proto_msgTypes[42].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_service_proto_rawDesc), len(file_agentd_v1_service_proto_rawDesc)),
-			NumEnums:      6,
-			NumMessages:   44,
+			NumEnums:      7,
+			NumMessages:   45,
 			NumExtensions: 0,
 			NumServices:   1,
 		},

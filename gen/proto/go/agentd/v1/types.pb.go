@@ -419,6 +419,8 @@ const (
 	AgentKind_AGENT_KIND_PARALLEL AgentKind = 3
 	// It runs others again and again: LoopAgent.
 	AgentKind_AGENT_KIND_LOOP AgentKind = 4
+	// It runs on another server: RemoteAgent.
+	AgentKind_AGENT_KIND_REMOTE AgentKind = 5
 )
 
 // Enum value maps for AgentKind.
@@ -429,6 +431,7 @@ var (
 		2: "AGENT_KIND_SEQUENTIAL",
 		3: "AGENT_KIND_PARALLEL",
 		4: "AGENT_KIND_LOOP",
+		5: "AGENT_KIND_REMOTE",
 	}
 	AgentKind_value = map[string]int32{
 		"AGENT_KIND_UNSPECIFIED": 0,
@@ -436,6 +439,7 @@ var (
 		"AGENT_KIND_SEQUENTIAL":  2,
 		"AGENT_KIND_PARALLEL":    3,
 		"AGENT_KIND_LOOP":        4,
+		"AGENT_KIND_REMOTE":      5,
 	}
 )
 
@@ -1495,6 +1499,7 @@ type Agent struct {
 	//	*Agent_Sequential
 	//	*Agent_Parallel
 	//	*Agent_Loop
+	//	*Agent_Remote
 	AgentType     isAgent_AgentType `protobuf_oneof:"agent_type"`
 	unknownFields protoimpl.UnknownFields
 	sizeCache     protoimpl.SizeCache
@@ -1587,6 +1592,15 @@ func (x *Agent) GetLoop() *LoopAgent {
 	return nil
 }
 
+func (x *Agent) GetRemote() *RemoteAgent {
+	if x != nil {
+		if x, ok := x.AgentType.(*Agent_Remote); ok {
+			return x.Remote
+		}
+	}
+	return nil
+}
+
 type isAgent_AgentType interface {
 	isAgent_AgentType()
 }
@@ -1611,6 +1625,11 @@ type Agent_Loop struct {
 	Loop *LoopAgent `protobuf:"bytes,6,opt,name=loop,proto3,oneof"`
 }
 
+type Agent_Remote struct {
+	// An agent that runs on another server.
+	Remote *RemoteAgent `protobuf:"bytes,20,opt,name=remote,proto3,oneof"`
+}
+
 func (*Agent_Llm) isAgent_AgentType() {}
 
 func (*Agent_Sequential) isAgent_AgentType() {}
@@ -1618,6 +1637,8 @@ func (*Agent_Sequential) isAgent_AgentType() {}
 func (*Agent_Parallel) isAgent_AgentType() {}
 
 func (*Agent_Loop) isAgent_AgentType() {}
+
+func (*Agent_Remote) isAgent_AgentType() {}
 
 // McpAttachment names tools of an MCP server that the client has attached. The
 // client resolves it to tools of its own, which it offers and adds to the agent's
@@ -2399,6 +2420,126 @@ func (x *LoopAgent) GetMaxIterations() uint32 {
 	return 0
 }
 
+// RemoteAgent is an agent that a backend runs: another server, such as one of Managed
+// Agents, Amazon Bedrock AgentCore, or agentd. The tools of tool_names run at the
+// clients of this turn, as those of any agent do. The backend starts anew with each
+// turn: the agent's first message has the conversation so far, as text, and what the
+// user and other agents have said in the turn. What the backend does is told by
+// RemoteSession, its text as that of a model, its own tools by ProviderToolsUsed, and
+// its usage by one ModelCallEnded for each of its answers.
+type RemoteAgent struct {
+	state protoimpl.MessageState `protogen:"open.v1"`
+	// The name of a backend in the server's file (`agentd serve --backends`). Any other
+	// name is ERROR_CODE_INVALID_AGENT_TREE. It is no URL.
+	Backend string `protobuf:"bytes,1,opt,name=backend,proto3" json:"backend,omitempty"`
+	// What the agent is to do. It is text, without keys of the state: what other agents
+	// have said is part of the agent's message.
+	Instruction string `protobuf:"bytes,2,opt,name=instruction,proto3" json:"instruction,omitempty"`
+	// The model, as the backend names it; empty where the backend has one of its own.
+	Model string `protobuf:"bytes,3,opt,name=model,proto3" json:"model,omitempty"`
+	// State key that receives the agent's final text, or the arguments of terminal_tool.
+	OutputKey string `protobuf:"bytes,4,opt,name=output_key,json=outputKey,proto3" json:"output_key,omitempty"`
+	// Tools of the request that the backend may call.
+	ToolNames []string `protobuf:"bytes,5,rep,name=tool_names,json=toolNames,proto3" json:"tool_names,omitempty"`
+	// How many answers the backend may give to one message, those with tool calls
+	// included; 0 is 50, and at most 1,000.
+	MaxTurns uint32 `protobuf:"varint,6,opt,name=max_turns,json=maxTurns,proto3" json:"max_turns,omitempty"`
+	// How long the backend may take for one message, without the time that tools take; 0
+	// is ten minutes.
+	Timeout *durationpb.Duration `protobuf:"bytes,7,opt,name=timeout,proto3" json:"timeout,omitempty"`
+	// A tool of the request that ends the agent when the backend calls it: its arguments
+	// are the agent's output, and no client runs it. Empty: the agent ends with a text.
+	TerminalTool  string `protobuf:"bytes,8,opt,name=terminal_tool,json=terminalTool,proto3" json:"terminal_tool,omitempty"`
+	unknownFields protoimpl.UnknownFields
+	sizeCache     protoimpl.SizeCache
+}
+
+func (x *RemoteAgent) Reset() {
+	*x = RemoteAgent{}
+	mi := &file_agentd_v1_types_proto_msgTypes[21]
+	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+	ms.StoreMessageInfo(mi)
+}
+
+func (x *RemoteAgent) String() string {
+	return protoimpl.X.MessageStringOf(x)
+}
+
+func (*RemoteAgent) ProtoMessage() {}
+
+func (x *RemoteAgent) ProtoReflect() protoreflect.Message {
+	mi := &file_agentd_v1_types_proto_msgTypes[21]
+	if x != nil {
+		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
+		if ms.LoadMessageInfo() == nil {
+			ms.StoreMessageInfo(mi)
+		}
+		return ms
+	}
+	return mi.MessageOf(x)
+}
+
+// Deprecated: Use RemoteAgent.ProtoReflect.Descriptor instead.
+func (*RemoteAgent) Descriptor() ([]byte, []int) {
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{21}
+}
+
+func (x *RemoteAgent) GetBackend() string {
+	if x != nil {
+		return x.Backend
+	}
+	return ""
+}
+
+func (x *RemoteAgent) GetInstruction() string {
+	if x != nil {
+		return x.Instruction
+	}
+	return ""
+}
+
+func (x *RemoteAgent) GetModel() string {
+	if x != nil {
+		return x.Model
+	}
+	return ""
+}
+
+func (x *RemoteAgent) GetOutputKey() string {
+	if x != nil {
+		return x.OutputKey
+	}
+	return ""
+}
+
+func (x *RemoteAgent) GetToolNames() []string {
+	if x != nil {
+		return x.ToolNames
+	}
+	return nil
+}
+
+func (x *RemoteAgent) GetMaxTurns() uint32 {
+	if x != nil {
+		return x.MaxTurns
+	}
+	return 0
+}
+
+func (x *RemoteAgent) GetTimeout() *durationpb.Duration {
+	if x != nil {
+		return x.Timeout
+	}
+	return nil
+}
+
+func (x *RemoteAgent) GetTerminalTool() string {
+	if x != nil {
+		return x.TerminalTool
+	}
+	return ""
+}
+
 // Usage is what model calls took. Its counts mean the same for every provider; a
 // provider's own numbers are in RawPayloadReceived. No count is more than
 // 9,223,372,036,854,775,807: what is beyond that comes as that.
@@ -2433,7 +2574,7 @@ type Usage struct {
 
 func (x *Usage) Reset() {
 	*x = Usage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[21]
+	mi := &file_agentd_v1_types_proto_msgTypes[22]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2445,7 +2586,7 @@ func (x *Usage) String() string {
 func (*Usage) ProtoMessage() {}
 
 func (x *Usage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[21]
+	mi := &file_agentd_v1_types_proto_msgTypes[22]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2458,7 +2599,7 @@ func (x *Usage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use Usage.ProtoReflect.Descriptor instead.
 func (*Usage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{21}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{22}
 }
 
 func (x *Usage) GetPromptTokens() int64 {
@@ -2549,7 +2690,7 @@ type TokenUsage struct {
 
 func (x *TokenUsage) Reset() {
 	*x = TokenUsage{}
-	mi := &file_agentd_v1_types_proto_msgTypes[22]
+	mi := &file_agentd_v1_types_proto_msgTypes[23]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2561,7 +2702,7 @@ func (x *TokenUsage) String() string {
 func (*TokenUsage) ProtoMessage() {}
 
 func (x *TokenUsage) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[22]
+	mi := &file_agentd_v1_types_proto_msgTypes[23]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2574,7 +2715,7 @@ func (x *TokenUsage) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use TokenUsage.ProtoReflect.Descriptor instead.
 func (*TokenUsage) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{22}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{23}
 }
 
 func (x *TokenUsage) GetPromptTokens() int32 {
@@ -2638,7 +2779,7 @@ type UsageSummary struct {
 
 func (x *UsageSummary) Reset() {
 	*x = UsageSummary{}
-	mi := &file_agentd_v1_types_proto_msgTypes[23]
+	mi := &file_agentd_v1_types_proto_msgTypes[24]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2650,7 +2791,7 @@ func (x *UsageSummary) String() string {
 func (*UsageSummary) ProtoMessage() {}
 
 func (x *UsageSummary) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[23]
+	mi := &file_agentd_v1_types_proto_msgTypes[24]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2663,7 +2804,7 @@ func (x *UsageSummary) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use UsageSummary.ProtoReflect.Descriptor instead.
 func (*UsageSummary) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{23}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{24}
 }
 
 func (x *UsageSummary) GetTotalUsage() *TokenUsage {
@@ -2708,7 +2849,7 @@ type AgentRef struct {
 
 func (x *AgentRef) Reset() {
 	*x = AgentRef{}
-	mi := &file_agentd_v1_types_proto_msgTypes[24]
+	mi := &file_agentd_v1_types_proto_msgTypes[25]
 	ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 	ms.StoreMessageInfo(mi)
 }
@@ -2720,7 +2861,7 @@ func (x *AgentRef) String() string {
 func (*AgentRef) ProtoMessage() {}
 
 func (x *AgentRef) ProtoReflect() protoreflect.Message {
-	mi := &file_agentd_v1_types_proto_msgTypes[24]
+	mi := &file_agentd_v1_types_proto_msgTypes[25]
 	if x != nil {
 		ms := protoimpl.X.MessageStateOf(protoimpl.Pointer(x))
 		if ms.LoadMessageInfo() == nil {
@@ -2733,7 +2874,7 @@ func (x *AgentRef) ProtoReflect() protoreflect.Message {
 
 // Deprecated: Use AgentRef.ProtoReflect.Descriptor instead.
 func (*AgentRef) Descriptor() ([]byte, []int) {
-	return file_agentd_v1_types_proto_rawDescGZIP(), []int{24}
+	return file_agentd_v1_types_proto_rawDescGZIP(), []int{25}
 }
 
 func (x *AgentRef) GetName() string {
@@ -2807,7 +2948,7 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\aFileUri\x12s\n" +
 	"\tmime_type\x18\x01 \x01(\tBV\xbaHSrQ2O^[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}/[A-Za-z0-9][A-Za-z0-9!#$&^_.+-]{0,126}$R\bmimeType\x12\x1c\n" +
 	"\x03uri\x18\x02 \x01(\tB\n" +
-	"\xbaH\ar\x05\x10\x01(\x80@R\x03uri\"\xa4\x02\n" +
+	"\xbaH\ar\x05\x10\x01(\x80@R\x03uri\"\xc8\x02\n" +
 	"\x05Agent\x12\x12\n" +
 	"\x04name\x18\x01 \x01(\tR\x04name\x12 \n" +
 	"\vdescription\x18\x02 \x01(\tR\vdescription\x12'\n" +
@@ -2816,9 +2957,10 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"sequential\x18\x04 \x01(\v2\x1a.agentd.v1.SequentialAgentH\x00R\n" +
 	"sequential\x126\n" +
 	"\bparallel\x18\x05 \x01(\v2\x18.agentd.v1.ParallelAgentH\x00R\bparallel\x12*\n" +
-	"\x04loop\x18\x06 \x01(\v2\x14.agentd.v1.LoopAgentH\x00R\x04loopB\f\n" +
+	"\x04loop\x18\x06 \x01(\v2\x14.agentd.v1.LoopAgentH\x00R\x04loop\x120\n" +
+	"\x06remote\x18\x14 \x01(\v2\x16.agentd.v1.RemoteAgentH\x00R\x06remoteB\f\n" +
 	"\n" +
-	"agent_typeJ\x04\b\x14\x10\x15R\x06remote\"a\n" +
+	"agent_type\"a\n" +
 	"\rMcpAttachment\x12\"\n" +
 	"\bmcp_name\x18\x01 \x01(\tB\a\xbaH\x04r\x02\x10\x01R\amcpName\x12,\n" +
 	"\x12include_tool_names\x18\x02 \x03(\tR\x10includeToolNames\"\xe0\x04\n" +
@@ -2899,7 +3041,18 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x06agents\x18\x01 \x03(\v2\x10.agentd.v1.AgentR\x06agents\"\\\n" +
 	"\tLoopAgent\x12(\n" +
 	"\x06agents\x18\x01 \x03(\v2\x10.agentd.v1.AgentR\x06agents\x12%\n" +
-	"\x0emax_iterations\x18\x02 \x01(\rR\rmaxIterations\"\xed\x02\n" +
+	"\x0emax_iterations\x18\x02 \x01(\rR\rmaxIterations\"\xb9\x02\n" +
+	"\vRemoteAgent\x12#\n" +
+	"\abackend\x18\x01 \x01(\tB\t\xbaH\x06r\x04\x10\x01\x18@R\abackend\x12 \n" +
+	"\vinstruction\x18\x02 \x01(\tR\vinstruction\x12\x1e\n" +
+	"\x05model\x18\x03 \x01(\tB\b\xbaH\x05r\x03(\x80\x02R\x05model\x12\x1d\n" +
+	"\n" +
+	"output_key\x18\x04 \x01(\tR\toutputKey\x12\x1d\n" +
+	"\n" +
+	"tool_names\x18\x05 \x03(\tR\ttoolNames\x12\x1b\n" +
+	"\tmax_turns\x18\x06 \x01(\rR\bmaxTurns\x12C\n" +
+	"\atimeout\x18\a \x01(\v2\x19.google.protobuf.DurationB\x0e\xbaH\v\xaa\x01\b\"\x04\b\x80\xa3\x052\x00R\atimeout\x12#\n" +
+	"\rterminal_tool\x18\b \x01(\tR\fterminalTool\"\xed\x02\n" +
 	"\x05Usage\x12#\n" +
 	"\rprompt_tokens\x18\x01 \x01(\x03R\fpromptTokens\x12+\n" +
 	"\x11completion_tokens\x18\x02 \x01(\x03R\x10completionTokens\x12#\n" +
@@ -2975,13 +3128,14 @@ const file_agentd_v1_types_proto_rawDesc = "" +
 	"\x0eIncludeHistory\x12\x1f\n" +
 	"\x1bINCLUDE_HISTORY_UNSPECIFIED\x10\x00\x12\x17\n" +
 	"\x13INCLUDE_HISTORY_ALL\x10\x01\x12\x18\n" +
-	"\x14INCLUDE_HISTORY_TURN\x10\x02*\x84\x01\n" +
+	"\x14INCLUDE_HISTORY_TURN\x10\x02*\x9b\x01\n" +
 	"\tAgentKind\x12\x1a\n" +
 	"\x16AGENT_KIND_UNSPECIFIED\x10\x00\x12\x12\n" +
 	"\x0eAGENT_KIND_LLM\x10\x01\x12\x19\n" +
 	"\x15AGENT_KIND_SEQUENTIAL\x10\x02\x12\x17\n" +
 	"\x13AGENT_KIND_PARALLEL\x10\x03\x12\x13\n" +
-	"\x0fAGENT_KIND_LOOP\x10\x04*\x93\x01\n" +
+	"\x0fAGENT_KIND_LOOP\x10\x04\x12\x15\n" +
+	"\x11AGENT_KIND_REMOTE\x10\x05*\x93\x01\n" +
 	"\n" +
 	"StopReason\x12\x1b\n" +
 	"\x17STOP_REASON_UNSPECIFIED\x10\x00\x12\x14\n" +
@@ -3003,7 +3157,7 @@ func file_agentd_v1_types_proto_rawDescGZIP() []byte {
 }
 
 var file_agentd_v1_types_proto_enumTypes = make([]protoimpl.EnumInfo, 11)
-var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 25)
+var file_agentd_v1_types_proto_msgTypes = make([]protoimpl.MessageInfo, 26)
 var file_agentd_v1_types_proto_goTypes = []any{
 	(ErrorCode)(0),              // 0: agentd.v1.ErrorCode
 	(OnDisconnect)(0),           // 1: agentd.v1.OnDisconnect
@@ -3037,15 +3191,16 @@ var file_agentd_v1_types_proto_goTypes = []any{
 	(*SequentialAgent)(nil),     // 29: agentd.v1.SequentialAgent
 	(*ParallelAgent)(nil),       // 30: agentd.v1.ParallelAgent
 	(*LoopAgent)(nil),           // 31: agentd.v1.LoopAgent
-	(*Usage)(nil),               // 32: agentd.v1.Usage
-	(*TokenUsage)(nil),          // 33: agentd.v1.TokenUsage
-	(*UsageSummary)(nil),        // 34: agentd.v1.UsageSummary
-	(*AgentRef)(nil),            // 35: agentd.v1.AgentRef
-	(*durationpb.Duration)(nil), // 36: google.protobuf.Duration
+	(*RemoteAgent)(nil),         // 32: agentd.v1.RemoteAgent
+	(*Usage)(nil),               // 33: agentd.v1.Usage
+	(*TokenUsage)(nil),          // 34: agentd.v1.TokenUsage
+	(*UsageSummary)(nil),        // 35: agentd.v1.UsageSummary
+	(*AgentRef)(nil),            // 36: agentd.v1.AgentRef
+	(*durationpb.Duration)(nil), // 37: google.protobuf.Duration
 }
 var file_agentd_v1_types_proto_depIdxs = []int32{
-	36, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
-	36, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
+	37, // 0: agentd.v1.Budget.wall_time:type_name -> google.protobuf.Duration
+	37, // 1: agentd.v1.Tool.timeout:type_name -> google.protobuf.Duration
 	7,  // 2: agentd.v1.Tool.effect:type_name -> agentd.v1.Tool.Effect
 	19, // 3: agentd.v1.Part.inline:type_name -> agentd.v1.InlineData
 	20, // 4: agentd.v1.Part.file:type_name -> agentd.v1.FileUri
@@ -3054,27 +3209,29 @@ var file_agentd_v1_types_proto_depIdxs = []int32{
 	29, // 7: agentd.v1.Agent.sequential:type_name -> agentd.v1.SequentialAgent
 	30, // 8: agentd.v1.Agent.parallel:type_name -> agentd.v1.ParallelAgent
 	31, // 9: agentd.v1.Agent.loop:type_name -> agentd.v1.LoopAgent
-	21, // 10: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
-	22, // 11: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
-	25, // 12: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
-	4,  // 13: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
-	24, // 14: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
-	27, // 15: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
-	28, // 16: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
-	26, // 17: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
-	8,  // 18: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
-	36, // 19: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
-	9,  // 20: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
-	10, // 21: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
-	21, // 22: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
-	21, // 23: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
-	21, // 24: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
-	33, // 25: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
-	26, // [26:26] is the sub-list for method output_type
-	26, // [26:26] is the sub-list for method input_type
-	26, // [26:26] is the sub-list for extension type_name
-	26, // [26:26] is the sub-list for extension extendee
-	0,  // [0:26] is the sub-list for field type_name
+	32, // 10: agentd.v1.Agent.remote:type_name -> agentd.v1.RemoteAgent
+	21, // 11: agentd.v1.LlmAgent.sub_agents:type_name -> agentd.v1.Agent
+	22, // 12: agentd.v1.LlmAgent.mcp_attachments:type_name -> agentd.v1.McpAttachment
+	25, // 13: agentd.v1.LlmAgent.generation:type_name -> agentd.v1.GenerationSettings
+	4,  // 14: agentd.v1.LlmAgent.include_history:type_name -> agentd.v1.IncludeHistory
+	24, // 15: agentd.v1.LlmAgent.compaction:type_name -> agentd.v1.Compaction
+	27, // 16: agentd.v1.GenerationSettings.thinking:type_name -> agentd.v1.Thinking
+	28, // 17: agentd.v1.GenerationSettings.tool_choice:type_name -> agentd.v1.ToolChoice
+	26, // 18: agentd.v1.GenerationSettings.cache:type_name -> agentd.v1.PromptCache
+	8,  // 19: agentd.v1.PromptCache.mode:type_name -> agentd.v1.PromptCache.Mode
+	37, // 20: agentd.v1.PromptCache.ttl:type_name -> google.protobuf.Duration
+	9,  // 21: agentd.v1.Thinking.effort:type_name -> agentd.v1.Thinking.Effort
+	10, // 22: agentd.v1.ToolChoice.mode:type_name -> agentd.v1.ToolChoice.Mode
+	21, // 23: agentd.v1.SequentialAgent.agents:type_name -> agentd.v1.Agent
+	21, // 24: agentd.v1.ParallelAgent.agents:type_name -> agentd.v1.Agent
+	21, // 25: agentd.v1.LoopAgent.agents:type_name -> agentd.v1.Agent
+	37, // 26: agentd.v1.RemoteAgent.timeout:type_name -> google.protobuf.Duration
+	34, // 27: agentd.v1.UsageSummary.total_usage:type_name -> agentd.v1.TokenUsage
+	28, // [28:28] is the sub-list for method output_type
+	28, // [28:28] is the sub-list for method input_type
+	28, // [28:28] is the sub-list for extension type_name
+	28, // [28:28] is the sub-list for extension extendee
+	0,  // [0:28] is the sub-list for field type_name
 }
 
 func init() { file_agentd_v1_types_proto_init() }
@@ -3094,6 +3251,7 @@ func file_agentd_v1_types_proto_init() {
 		(*Agent_Sequential)(nil),
 		(*Agent_Parallel)(nil),
 		(*Agent_Loop)(nil),
+		(*Agent_Remote)(nil),
 	}
 	file_agentd_v1_types_proto_msgTypes[12].OneofWrappers = []any{}
 	file_agentd_v1_types_proto_msgTypes[14].OneofWrappers = []any{}
@@ -3101,14 +3259,14 @@ func file_agentd_v1_types_proto_init() {
 		(*Thinking_Effort_)(nil),
 		(*Thinking_BudgetTokens)(nil),
 	}
-	file_agentd_v1_types_proto_msgTypes[21].OneofWrappers = []any{}
+	file_agentd_v1_types_proto_msgTypes[22].OneofWrappers = []any{}
 	type x struct{}
 	out := protoimpl.TypeBuilder{
 		File: protoimpl.DescBuilder{
 			GoPackagePath: reflect.TypeOf(x{}).PkgPath(),
 			RawDescriptor: unsafe.Slice(unsafe.StringData(file_agentd_v1_types_proto_rawDesc), len(file_agentd_v1_types_proto_rawDesc)),
 			NumEnums:      11,
-			NumMessages:   25,
+			NumMessages:   26,
 			NumExtensions: 0,
 			NumServices:   0,
 		},

@@ -14,7 +14,7 @@ import type { Message } from "@bufbuild/protobuf";
  * Describes the file agentd/v1/types.proto.
  */
 export const file_agentd_v1_types: GenFile = /*@__PURE__*/
-  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSItCg5GaWVsZFZpb2xhdGlvbhINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJIj4KDUV4Y2VlZGVkTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAxIQCghyZWNlaXZlZBgDIAEoAyI3CgdXYXJuaW5nEgwKBGNvZGUYASABKAkSDQoFZmllbGQYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSIsCgtTZWVkTWVzc2FnZRIMCgRyb2xlGAEgASgJEg8KB2NvbnRlbnQYAiABKAkibQoGQnVkZ2V0EhMKC21vZGVsX2NhbGxzGAEgASgDEg4KBnRva2VucxgCIAEoAxIQCghjb3N0X3VzZBgDIAEoARIsCgl3YWxsX3RpbWUYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24i1gIKBFRvb2wSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIZCgxpbnB1dF9zY2hlbWEYAyABKAlIAIgBARIqCgd0aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDm5lZWRzX2FwcHJvdmFsGAsgASgIEhAKCGRlZmVycmVkGAwgASgIEiYKBmVmZmVjdBgNIAEoDjIWLmFnZW50ZC52MS5Ub29sLkVmZmVjdCKAAQoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEg8KC0VGRkVDVF9SRUFEEAESEAoMRUZGRUNUX1dSSVRFEAISEgoORUZGRUNUX0VYRUNVVEUQAxISCg5FRkZFQ1RfTkVUV09SSxAEEhMKD0VGRkVDVF9JTlRFUk5BTBAFQg8KDV9pbnB1dF9zY2hlbWEipwEKBFBhcnQSDgoEdGV4dBgBIAEoCUgAEicKBmlubGluZRgCIAEoCzIVLmFnZW50ZC52MS5JbmxpbmVEYXRhSAASIgoEZmlsZRgDIAEoCzISLmFnZW50ZC52MS5GaWxlVXJpSAASKAoEdG9vbBgEIAEoCzIYLmFnZW50ZC52MS5Ub29sUmVmZXJlbmNlSABCCQoHY29udGVudEoECAUQBlIHZmlsZV9pZCIiCg1Ub29sUmVmZXJlbmNlEhEKCXRvb2xfbmFtZRgBIAEoCSItCgpJbmxpbmVEYXRhEhEKCW1pbWVfdHlwZRgBIAEoCRIMCgRkYXRhGAIgASgMIikKB0ZpbGVVcmkSEQoJbWltZV90eXBlGAEgASgJEgsKA3VyaRgCIAEoCSLwAQoFQWdlbnQSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIiCgNsbG0YAyABKAsyEy5hZ2VudGQudjEuTGxtQWdlbnRIABIwCgpzZXF1ZW50aWFsGAQgASgLMhouYWdlbnRkLnYxLlNlcXVlbnRpYWxBZ2VudEgAEiwKCHBhcmFsbGVsGAUgASgLMhguYWdlbnRkLnYxLlBhcmFsbGVsQWdlbnRIABIkCgRsb29wGAYgASgLMhQuYWdlbnRkLnYxLkxvb3BBZ2VudEgAQgwKCmFnZW50X3R5cGVKBAgUEBVSBnJlbW90ZSI9Cg1NY3BBdHRhY2htZW50EhAKCG1jcF9uYW1lGAEgASgJEhoKEmluY2x1ZGVfdG9vbF9uYW1lcxgCIAMoCSKfAwoITGxtQWdlbnQSDQoFbW9kZWwYASABKAkSEgoKdG9vbF9uYW1lcxgCIAMoCRIkCgpzdWJfYWdlbnRzGAMgAygLMhAuYWdlbnRkLnYxLkFnZW50EhMKC2luc3RydWN0aW9uGAQgASgJEhUKDWJ1aWx0aW5fdG9vbHMYBSADKAkSEgoKb3V0cHV0X2tleRgGIAEoCRIxCg9tY3BfYXR0YWNobWVudHMYByADKAsyGC5hZ2VudGQudjEuTWNwQXR0YWNobWVudBIaCg1vdXRwdXRfc2NoZW1hGAogASgJSACIAQESMQoKZ2VuZXJhdGlvbhgLIAEoCzIdLmFnZW50ZC52MS5HZW5lcmF0aW9uU2V0dGluZ3MSMgoPaW5jbHVkZV9oaXN0b3J5GAwgASgOMhkuYWdlbnRkLnYxLkluY2x1ZGVIaXN0b3J5EhcKD2ZhbGxiYWNrX21vZGVscxgNIAMoCRIpCgpjb21wYWN0aW9uGA4gASgLMhUuYWdlbnRkLnYxLkNvbXBhY3Rpb25CEAoOX291dHB1dF9zY2hlbWEiWgoKQ29tcGFjdGlvbhIQCghhdF9zaGFyZRgBIAEoARIWCg5jb250ZXh0X3Rva2VucxgCIAEoAxINCgVtb2RlbBgDIAEoCRITCgtpbnN0cnVjdGlvbhgEIAEoCSKlAgoSR2VuZXJhdGlvblNldHRpbmdzEhgKC3RlbXBlcmF0dXJlGAEgASgBSACIAQESEgoFdG9wX3AYAiABKAFIAYgBARIZChFtYXhfb3V0cHV0X3Rva2VucxgDIAEoBRIWCg5zdG9wX3NlcXVlbmNlcxgEIAMoCRIRCgRzZWVkGAUgASgFSAKIAQESJQoIdGhpbmtpbmcYBiABKAsyEy5hZ2VudGQudjEuVGhpbmtpbmcSKgoLdG9vbF9jaG9pY2UYByABKAsyFS5hZ2VudGQudjEuVG9vbENob2ljZRIlCgVjYWNoZRgIIAEoCzIWLmFnZW50ZC52MS5Qcm9tcHRDYWNoZUIOCgxfdGVtcGVyYXR1cmVCCAoGX3RvcF9wQgcKBV9zZWVkIpkBCgtQcm9tcHRDYWNoZRIpCgRtb2RlGAEgASgOMhsuYWdlbnRkLnYxLlByb21wdENhY2hlLk1vZGUSJgoDdHRsGAIgASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uIjcKBE1vZGUSFAoQTU9ERV9VTlNQRUNJRklFRBAAEgwKCE1PREVfT0ZGEAESCwoHTU9ERV9PThACIt8BCghUaGlua2luZxIsCgZlZmZvcnQYASABKA4yGi5hZ2VudGQudjEuVGhpbmtpbmcuRWZmb3J0SAASFwoNYnVkZ2V0X3Rva2VucxgCIAEoBUgAEhgKEGluY2x1ZGVfdGhvdWdodHMYAyABKAgiaAoGRWZmb3J0EhYKEkVGRk9SVF9VTlNQRUNJRklFRBAAEhIKDkVGRk9SVF9NSU5JTUFMEAESDgoKRUZGT1JUX0xPVxACEhEKDUVGRk9SVF9NRURJVU0QAxIPCgtFRkZPUlRfSElHSBAEQggKBmFtb3VudCKZAQoKVG9vbENob2ljZRIoCgRtb2RlGAEgASgOMhouYWdlbnRkLnYxLlRvb2xDaG9pY2UuTW9kZRISCgp0b29sX25hbWVzGAIgAygJIk0KBE1vZGUSFAoQTU9ERV9VTlNQRUNJRklFRBAAEg0KCU1PREVfQVVUTxABEg0KCU1PREVfTk9ORRACEhEKDU1PREVfUkVRVUlSRUQQAyIzCg9TZXF1ZW50aWFsQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50IjEKDVBhcmFsbGVsQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50IkUKCUxvb3BBZ2VudBIgCgZhZ2VudHMYASADKAsyEC5hZ2VudGQudjEuQWdlbnQSFgoObWF4X2l0ZXJhdGlvbnMYAiABKA0i7AEKBVVzYWdlEhUKDXByb21wdF90b2tlbnMYASABKAMSGQoRY29tcGxldGlvbl90b2tlbnMYAiABKAMSFQoNY2FjaGVkX3Rva2VucxgDIAEoAxIaChJjYWNoZV93cml0ZV90b2tlbnMYBCABKAMSFwoPdGhvdWdodHNfdG9rZW5zGAUgASgDEhQKDHRvdGFsX3Rva2VucxgGIAEoAxITCgttb2RlbF9jYWxscxgHIAEoAxIVCghjb3N0X3VzZBgIIAEoAUgAiAEBEhYKDnVucHJpY2VkX2NhbGxzGAkgASgDQgsKCV9jb3N0X3VzZCKgAQoKVG9rZW5Vc2FnZRIVCg1wcm9tcHRfdG9rZW5zGAEgASgFEhkKEWNvbXBsZXRpb25fdG9rZW5zGAIgASgFEhUKDWNhY2hlZF90b2tlbnMYAyABKAUSFwoPdGhvdWdodHNfdG9rZW5zGAQgASgFEhQKDHRvdGFsX3Rva2VucxgFIAEoBRIaChJjYWNoZV93cml0ZV90b2tlbnMYCiABKAUifQoMVXNhZ2VTdW1tYXJ5EioKC3RvdGFsX3VzYWdlGAEgASgLMhUuYWdlbnRkLnYxLlRva2VuVXNhZ2USEQoJbGxtX2NhbGxzGAIgASgFEhYKDmVzdGltYXRlZF9jb3N0GAMgASgBEhYKDnVucHJpY2VkX2NhbGxzGAogASgFIikKCEFnZW50UmVmEgwKBG5hbWUYASABKAkSDwoHdmVyc2lvbhgCIAEoAyqpBQoJRXJyb3JDb2RlEhoKFkVSUk9SX0NPREVfVU5TUEVDSUZJRUQQABIXChNFUlJPUl9DT0RFX0lOVEVSTkFMEAESIQodRVJST1JfQ09ERV9JTlZBTElEX0FHRU5UX1RSRUUQAhIbChdFUlJPUl9DT0RFX1JBVEVfTElNSVRFRBADEhoKFkVSUk9SX0NPREVfQVVUSF9GQUlMRUQQBBIgChxFUlJPUl9DT0RFX1NFU1NJT05fTk9UX0ZPVU5EEAUSIAocRVJST1JfQ09ERV9NT0RFTF9VTkFWQUlMQUJMRRAGEhYKEkVSUk9SX0NPREVfVElNRU9VVBAHEhsKF0VSUk9SX0NPREVfU0VTU0lPTl9CVVNZEAgSHgoaRVJST1JfQ09ERV9JTlZBTElEX1JFUVVFU1QQCRIfChtFUlJPUl9DT0RFX0JVREdFVF9FWEhBVVNURUQQChIdChlFUlJPUl9DT0RFX0xJTUlUX0VYQ0VFREVEEAsSIAocRVJST1JfQ09ERV9QRVJNSVNTSU9OX0RFTklFRBAMEh0KGUVSUk9SX0NPREVfSElTVE9SWV9QVVJHRUQQDRIeChpFUlJPUl9DT0RFX0NPTlRFTlRfQkxPQ0tFRBAOEh8KG0VSUk9SX0NPREVfQ09OVEVYVF9UT09fTE9ORxAPEhoKFkVSUk9SX0NPREVfVU5BVkFJTEFCTEUQEBIXChNFUlJPUl9DT0RFX0NPTkZMSUNUEBESIgoeRVJST1JfQ09ERV9GQUlMRURfUFJFQ09ORElUSU9OEBISHQoZRVJST1JfQ09ERV9PVVRQVVRfSU5WQUxJRBATEhgKFEVSUk9SX0NPREVfTk9UX0ZPVU5EEBQSHgoaRVJST1JfQ09ERV9VTkFVVEhFTlRJQ0FURUQQFSpjCgxPbkRpc2Nvbm5lY3QSHQoZT05fRElTQ09OTkVDVF9VTlNQRUNJRklFRBAAEhoKFk9OX0RJU0NPTk5FQ1RfQ09OVElOVUUQARIYChRPTl9ESVNDT05ORUNUX0NBTkNFTBACKocBCgZPbkJ1c3kSFwoTT05fQlVTWV9VTlNQRUNJRklFRBAAEhIKDk9OX0JVU1lfUkVKRUNUEAESEwoPT05fQlVTWV9FTlFVRVVFEAISFQoRT05fQlVTWV9JTlRFUlJVUFQQAxISCg5PTl9CVVNZX0lOSkVDVBAEEhAKDE9OX0JVU1lfV0FJVBAFKowBCg9JbnN0cnVjdGlvbk1vZGUSIAocSU5TVFJVQ1RJT05fTU9ERV9VTlNQRUNJRklFRBAAEhsKF0lOU1RSVUNUSU9OX01PREVfQVBQRU5EEAESHAoYSU5TVFJVQ1RJT05fTU9ERV9QUkVQRU5EEAISHAoYSU5TVFJVQ1RJT05fTU9ERV9SRVBMQUNFEAMqZAoOSW5jbHVkZUhpc3RvcnkSHwobSU5DTFVERV9ISVNUT1JZX1VOU1BFQ0lGSUVEEAASFwoTSU5DTFVERV9ISVNUT1JZX0FMTBABEhgKFElOQ0xVREVfSElTVE9SWV9UVVJOEAIqhAEKCUFnZW50S2luZBIaChZBR0VOVF9LSU5EX1VOU1BFQ0lGSUVEEAASEgoOQUdFTlRfS0lORF9MTE0QARIZChVBR0VOVF9LSU5EX1NFUVVFTlRJQUwQAhIXChNBR0VOVF9LSU5EX1BBUkFMTEVMEAMSEwoPQUdFTlRfS0lORF9MT09QEAQqkwEKClN0b3BSZWFzb24SGwoXU1RPUF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBTVE9QX1JFQVNPTl9TVE9QEAESGgoWU1RPUF9SRUFTT05fTUFYX1RPS0VOUxACEh8KG1NUT1BfUkVBU09OX0NPTlRFTlRfQkxPQ0tFRBADEhUKEVNUT1BfUkVBU09OX09USEVSEARCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_google_protobuf_duration]);
+  fileDesc("ChVhZ2VudGQvdjEvdHlwZXMucHJvdG8SCWFnZW50ZC52MSItCg5GaWVsZFZpb2xhdGlvbhINCgVmaWVsZBgBIAEoCRIMCgRydWxlGAIgASgJIj4KDUV4Y2VlZGVkTGltaXQSDAoEbmFtZRgBIAEoCRINCgV2YWx1ZRgCIAEoAxIQCghyZWNlaXZlZBgDIAEoAyI3CgdXYXJuaW5nEgwKBGNvZGUYASABKAkSDQoFZmllbGQYAiABKAkSDwoHbWVzc2FnZRgDIAEoCSIsCgtTZWVkTWVzc2FnZRIMCgRyb2xlGAEgASgJEg8KB2NvbnRlbnQYAiABKAkibQoGQnVkZ2V0EhMKC21vZGVsX2NhbGxzGAEgASgDEg4KBnRva2VucxgCIAEoAxIQCghjb3N0X3VzZBgDIAEoARIsCgl3YWxsX3RpbWUYBCABKAsyGS5nb29nbGUucHJvdG9idWYuRHVyYXRpb24i1gIKBFRvb2wSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIZCgxpbnB1dF9zY2hlbWEYAyABKAlIAIgBARIqCgd0aW1lb3V0GAogASgLMhkuZ29vZ2xlLnByb3RvYnVmLkR1cmF0aW9uEhYKDm5lZWRzX2FwcHJvdmFsGAsgASgIEhAKCGRlZmVycmVkGAwgASgIEiYKBmVmZmVjdBgNIAEoDjIWLmFnZW50ZC52MS5Ub29sLkVmZmVjdCKAAQoGRWZmZWN0EhYKEkVGRkVDVF9VTlNQRUNJRklFRBAAEg8KC0VGRkVDVF9SRUFEEAESEAoMRUZGRUNUX1dSSVRFEAISEgoORUZGRUNUX0VYRUNVVEUQAxISCg5FRkZFQ1RfTkVUV09SSxAEEhMKD0VGRkVDVF9JTlRFUk5BTBAFQg8KDV9pbnB1dF9zY2hlbWEipwEKBFBhcnQSDgoEdGV4dBgBIAEoCUgAEicKBmlubGluZRgCIAEoCzIVLmFnZW50ZC52MS5JbmxpbmVEYXRhSAASIgoEZmlsZRgDIAEoCzISLmFnZW50ZC52MS5GaWxlVXJpSAASKAoEdG9vbBgEIAEoCzIYLmFnZW50ZC52MS5Ub29sUmVmZXJlbmNlSABCCQoHY29udGVudEoECAUQBlIHZmlsZV9pZCIiCg1Ub29sUmVmZXJlbmNlEhEKCXRvb2xfbmFtZRgBIAEoCSItCgpJbmxpbmVEYXRhEhEKCW1pbWVfdHlwZRgBIAEoCRIMCgRkYXRhGAIgASgMIikKB0ZpbGVVcmkSEQoJbWltZV90eXBlGAEgASgJEgsKA3VyaRgCIAEoCSKMAgoFQWdlbnQSDAoEbmFtZRgBIAEoCRITCgtkZXNjcmlwdGlvbhgCIAEoCRIiCgNsbG0YAyABKAsyEy5hZ2VudGQudjEuTGxtQWdlbnRIABIwCgpzZXF1ZW50aWFsGAQgASgLMhouYWdlbnRkLnYxLlNlcXVlbnRpYWxBZ2VudEgAEiwKCHBhcmFsbGVsGAUgASgLMhguYWdlbnRkLnYxLlBhcmFsbGVsQWdlbnRIABIkCgRsb29wGAYgASgLMhQuYWdlbnRkLnYxLkxvb3BBZ2VudEgAEigKBnJlbW90ZRgUIAEoCzIWLmFnZW50ZC52MS5SZW1vdGVBZ2VudEgAQgwKCmFnZW50X3R5cGUiPQoNTWNwQXR0YWNobWVudBIQCghtY3BfbmFtZRgBIAEoCRIaChJpbmNsdWRlX3Rvb2xfbmFtZXMYAiADKAkinwMKCExsbUFnZW50Eg0KBW1vZGVsGAEgASgJEhIKCnRvb2xfbmFtZXMYAiADKAkSJAoKc3ViX2FnZW50cxgDIAMoCzIQLmFnZW50ZC52MS5BZ2VudBITCgtpbnN0cnVjdGlvbhgEIAEoCRIVCg1idWlsdGluX3Rvb2xzGAUgAygJEhIKCm91dHB1dF9rZXkYBiABKAkSMQoPbWNwX2F0dGFjaG1lbnRzGAcgAygLMhguYWdlbnRkLnYxLk1jcEF0dGFjaG1lbnQSGgoNb3V0cHV0X3NjaGVtYRgKIAEoCUgAiAEBEjEKCmdlbmVyYXRpb24YCyABKAsyHS5hZ2VudGQudjEuR2VuZXJhdGlvblNldHRpbmdzEjIKD2luY2x1ZGVfaGlzdG9yeRgMIAEoDjIZLmFnZW50ZC52MS5JbmNsdWRlSGlzdG9yeRIXCg9mYWxsYmFja19tb2RlbHMYDSADKAkSKQoKY29tcGFjdGlvbhgOIAEoCzIVLmFnZW50ZC52MS5Db21wYWN0aW9uQhAKDl9vdXRwdXRfc2NoZW1hIloKCkNvbXBhY3Rpb24SEAoIYXRfc2hhcmUYASABKAESFgoOY29udGV4dF90b2tlbnMYAiABKAMSDQoFbW9kZWwYAyABKAkSEwoLaW5zdHJ1Y3Rpb24YBCABKAkipQIKEkdlbmVyYXRpb25TZXR0aW5ncxIYCgt0ZW1wZXJhdHVyZRgBIAEoAUgAiAEBEhIKBXRvcF9wGAIgASgBSAGIAQESGQoRbWF4X291dHB1dF90b2tlbnMYAyABKAUSFgoOc3RvcF9zZXF1ZW5jZXMYBCADKAkSEQoEc2VlZBgFIAEoBUgCiAEBEiUKCHRoaW5raW5nGAYgASgLMhMuYWdlbnRkLnYxLlRoaW5raW5nEioKC3Rvb2xfY2hvaWNlGAcgASgLMhUuYWdlbnRkLnYxLlRvb2xDaG9pY2USJQoFY2FjaGUYCCABKAsyFi5hZ2VudGQudjEuUHJvbXB0Q2FjaGVCDgoMX3RlbXBlcmF0dXJlQggKBl90b3BfcEIHCgVfc2VlZCKZAQoLUHJvbXB0Q2FjaGUSKQoEbW9kZRgBIAEoDjIbLmFnZW50ZC52MS5Qcm9tcHRDYWNoZS5Nb2RlEiYKA3R0bBgCIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbiI3CgRNb2RlEhQKEE1PREVfVU5TUEVDSUZJRUQQABIMCghNT0RFX09GRhABEgsKB01PREVfT04QAiLfAQoIVGhpbmtpbmcSLAoGZWZmb3J0GAEgASgOMhouYWdlbnRkLnYxLlRoaW5raW5nLkVmZm9ydEgAEhcKDWJ1ZGdldF90b2tlbnMYAiABKAVIABIYChBpbmNsdWRlX3Rob3VnaHRzGAMgASgIImgKBkVmZm9ydBIWChJFRkZPUlRfVU5TUEVDSUZJRUQQABISCg5FRkZPUlRfTUlOSU1BTBABEg4KCkVGRk9SVF9MT1cQAhIRCg1FRkZPUlRfTUVESVVNEAMSDwoLRUZGT1JUX0hJR0gQBEIICgZhbW91bnQimQEKClRvb2xDaG9pY2USKAoEbW9kZRgBIAEoDjIaLmFnZW50ZC52MS5Ub29sQ2hvaWNlLk1vZGUSEgoKdG9vbF9uYW1lcxgCIAMoCSJNCgRNb2RlEhQKEE1PREVfVU5TUEVDSUZJRUQQABINCglNT0RFX0FVVE8QARINCglNT0RFX05PTkUQAhIRCg1NT0RFX1JFUVVJUkVEEAMiMwoPU2VxdWVudGlhbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCIxCg1QYXJhbGxlbEFnZW50EiAKBmFnZW50cxgBIAMoCzIQLmFnZW50ZC52MS5BZ2VudCJFCglMb29wQWdlbnQSIAoGYWdlbnRzGAEgAygLMhAuYWdlbnRkLnYxLkFnZW50EhYKDm1heF9pdGVyYXRpb25zGAIgASgNIsABCgtSZW1vdGVBZ2VudBIPCgdiYWNrZW5kGAEgASgJEhMKC2luc3RydWN0aW9uGAIgASgJEg0KBW1vZGVsGAMgASgJEhIKCm91dHB1dF9rZXkYBCABKAkSEgoKdG9vbF9uYW1lcxgFIAMoCRIRCgltYXhfdHVybnMYBiABKA0SKgoHdGltZW91dBgHIAEoCzIZLmdvb2dsZS5wcm90b2J1Zi5EdXJhdGlvbhIVCg10ZXJtaW5hbF90b29sGAggASgJIuwBCgVVc2FnZRIVCg1wcm9tcHRfdG9rZW5zGAEgASgDEhkKEWNvbXBsZXRpb25fdG9rZW5zGAIgASgDEhUKDWNhY2hlZF90b2tlbnMYAyABKAMSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAQgASgDEhcKD3Rob3VnaHRzX3Rva2VucxgFIAEoAxIUCgx0b3RhbF90b2tlbnMYBiABKAMSEwoLbW9kZWxfY2FsbHMYByABKAMSFQoIY29zdF91c2QYCCABKAFIAIgBARIWCg51bnByaWNlZF9jYWxscxgJIAEoA0ILCglfY29zdF91c2QioAEKClRva2VuVXNhZ2USFQoNcHJvbXB0X3Rva2VucxgBIAEoBRIZChFjb21wbGV0aW9uX3Rva2VucxgCIAEoBRIVCg1jYWNoZWRfdG9rZW5zGAMgASgFEhcKD3Rob3VnaHRzX3Rva2VucxgEIAEoBRIUCgx0b3RhbF90b2tlbnMYBSABKAUSGgoSY2FjaGVfd3JpdGVfdG9rZW5zGAogASgFIn0KDFVzYWdlU3VtbWFyeRIqCgt0b3RhbF91c2FnZRgBIAEoCzIVLmFnZW50ZC52MS5Ub2tlblVzYWdlEhEKCWxsbV9jYWxscxgCIAEoBRIWCg5lc3RpbWF0ZWRfY29zdBgDIAEoARIWCg51bnByaWNlZF9jYWxscxgKIAEoBSIpCghBZ2VudFJlZhIMCgRuYW1lGAEgASgJEg8KB3ZlcnNpb24YAiABKAMqqQUKCUVycm9yQ29kZRIaChZFUlJPUl9DT0RFX1VOU1BFQ0lGSUVEEAASFwoTRVJST1JfQ09ERV9JTlRFUk5BTBABEiEKHUVSUk9SX0NPREVfSU5WQUxJRF9BR0VOVF9UUkVFEAISGwoXRVJST1JfQ09ERV9SQVRFX0xJTUlURUQQAxIaChZFUlJPUl9DT0RFX0FVVEhfRkFJTEVEEAQSIAocRVJST1JfQ09ERV9TRVNTSU9OX05PVF9GT1VORBAFEiAKHEVSUk9SX0NPREVfTU9ERUxfVU5BVkFJTEFCTEUQBhIWChJFUlJPUl9DT0RFX1RJTUVPVVQQBxIbChdFUlJPUl9DT0RFX1NFU1NJT05fQlVTWRAIEh4KGkVSUk9SX0NPREVfSU5WQUxJRF9SRVFVRVNUEAkSHwobRVJST1JfQ09ERV9CVURHRVRfRVhIQVVTVEVEEAoSHQoZRVJST1JfQ09ERV9MSU1JVF9FWENFRURFRBALEiAKHEVSUk9SX0NPREVfUEVSTUlTU0lPTl9ERU5JRUQQDBIdChlFUlJPUl9DT0RFX0hJU1RPUllfUFVSR0VEEA0SHgoaRVJST1JfQ09ERV9DT05URU5UX0JMT0NLRUQQDhIfChtFUlJPUl9DT0RFX0NPTlRFWFRfVE9PX0xPTkcQDxIaChZFUlJPUl9DT0RFX1VOQVZBSUxBQkxFEBASFwoTRVJST1JfQ09ERV9DT05GTElDVBAREiIKHkVSUk9SX0NPREVfRkFJTEVEX1BSRUNPTkRJVElPThASEh0KGUVSUk9SX0NPREVfT1VUUFVUX0lOVkFMSUQQExIYChRFUlJPUl9DT0RFX05PVF9GT1VORBAUEh4KGkVSUk9SX0NPREVfVU5BVVRIRU5USUNBVEVEEBUqYwoMT25EaXNjb25uZWN0Eh0KGU9OX0RJU0NPTk5FQ1RfVU5TUEVDSUZJRUQQABIaChZPTl9ESVNDT05ORUNUX0NPTlRJTlVFEAESGAoUT05fRElTQ09OTkVDVF9DQU5DRUwQAiqHAQoGT25CdXN5EhcKE09OX0JVU1lfVU5TUEVDSUZJRUQQABISCg5PTl9CVVNZX1JFSkVDVBABEhMKD09OX0JVU1lfRU5RVUVVRRACEhUKEU9OX0JVU1lfSU5URVJSVVBUEAMSEgoOT05fQlVTWV9JTkpFQ1QQBBIQCgxPTl9CVVNZX1dBSVQQBSqMAQoPSW5zdHJ1Y3Rpb25Nb2RlEiAKHElOU1RSVUNUSU9OX01PREVfVU5TUEVDSUZJRUQQABIbChdJTlNUUlVDVElPTl9NT0RFX0FQUEVORBABEhwKGElOU1RSVUNUSU9OX01PREVfUFJFUEVORBACEhwKGElOU1RSVUNUSU9OX01PREVfUkVQTEFDRRADKmQKDkluY2x1ZGVIaXN0b3J5Eh8KG0lOQ0xVREVfSElTVE9SWV9VTlNQRUNJRklFRBAAEhcKE0lOQ0xVREVfSElTVE9SWV9BTEwQARIYChRJTkNMVURFX0hJU1RPUllfVFVSThACKpsBCglBZ2VudEtpbmQSGgoWQUdFTlRfS0lORF9VTlNQRUNJRklFRBAAEhIKDkFHRU5UX0tJTkRfTExNEAESGQoVQUdFTlRfS0lORF9TRVFVRU5USUFMEAISFwoTQUdFTlRfS0lORF9QQVJBTExFTBADEhMKD0FHRU5UX0tJTkRfTE9PUBAEEhUKEUFHRU5UX0tJTkRfUkVNT1RFEAUqkwEKClN0b3BSZWFzb24SGwoXU1RPUF9SRUFTT05fVU5TUEVDSUZJRUQQABIUChBTVE9QX1JFQVNPTl9TVE9QEAESGgoWU1RPUF9SRUFTT05fTUFYX1RPS0VOUxACEh8KG1NUT1BfUkVBU09OX0NPTlRFTlRfQkxPQ0tFRBADEhUKEVNUT1BfUkVBU09OX09USEVSEARCOlo4Z2l0aHViLmNvbS9hcHp1azMvYWdlbnRkL2dlbi9wcm90by9nby9hZ2VudGQvdjE7YWdlbnRkdjFiBnByb3RvMw", [file_google_protobuf_duration]);
 
 /**
  * FieldViolation says which field of a request breaks which rule.
@@ -829,6 +829,14 @@ export type Agent = Message<"agentd.v1.Agent"> & {
      */
     value: LoopAgent;
     case: "loop";
+  } | {
+    /**
+     * An agent that runs on another server.
+     *
+     * @generated from field: agentd.v1.RemoteAgent remote = 20;
+     */
+    value: RemoteAgent;
+    case: "remote";
   } | { case: undefined; value?: undefined };
 };
 
@@ -882,6 +890,13 @@ export type AgentJson = {
    * @generated from field: agentd.v1.LoopAgent loop = 6;
    */
   loop?: LoopAgentJson;
+
+  /**
+   * An agent that runs on another server.
+   *
+   * @generated from field: agentd.v1.RemoteAgent remote = 20;
+   */
+  remote?: RemoteAgentJson;
 };
 
 /**
@@ -1864,6 +1879,161 @@ export const LoopAgentSchema: GenMessage<LoopAgent, {jsonType: LoopAgentJson}> =
   messageDesc(file_agentd_v1_types, 20);
 
 /**
+ * RemoteAgent is an agent that a backend runs: another server, such as one of Managed
+ * Agents, Amazon Bedrock AgentCore, or agentd. The tools of tool_names run at the
+ * clients of this turn, as those of any agent do. The backend starts anew with each
+ * turn: the agent's first message has the conversation so far, as text, and what the
+ * user and other agents have said in the turn. What the backend does is told by
+ * RemoteSession, its text as that of a model, its own tools by ProviderToolsUsed, and
+ * its usage by one ModelCallEnded for each of its answers.
+ *
+ * @generated from message agentd.v1.RemoteAgent
+ */
+export type RemoteAgent = Message<"agentd.v1.RemoteAgent"> & {
+  /**
+   * The name of a backend in the server's file (`agentd serve --backends`). Any other
+   * name is ERROR_CODE_INVALID_AGENT_TREE. It is no URL.
+   *
+   * @generated from field: string backend = 1;
+   */
+  backend: string;
+
+  /**
+   * What the agent is to do. It is text, without keys of the state: what other agents
+   * have said is part of the agent's message.
+   *
+   * @generated from field: string instruction = 2;
+   */
+  instruction: string;
+
+  /**
+   * The model, as the backend names it; empty where the backend has one of its own.
+   *
+   * @generated from field: string model = 3;
+   */
+  model: string;
+
+  /**
+   * State key that receives the agent's final text, or the arguments of terminal_tool.
+   *
+   * @generated from field: string output_key = 4;
+   */
+  outputKey: string;
+
+  /**
+   * Tools of the request that the backend may call.
+   *
+   * @generated from field: repeated string tool_names = 5;
+   */
+  toolNames: string[];
+
+  /**
+   * How many answers the backend may give to one message, those with tool calls
+   * included; 0 is 50, and at most 1,000.
+   *
+   * @generated from field: uint32 max_turns = 6;
+   */
+  maxTurns: number;
+
+  /**
+   * How long the backend may take for one message, without the time that tools take; 0
+   * is ten minutes.
+   *
+   * @generated from field: google.protobuf.Duration timeout = 7;
+   */
+  timeout?: Duration | undefined;
+
+  /**
+   * A tool of the request that ends the agent when the backend calls it: its arguments
+   * are the agent's output, and no client runs it. Empty: the agent ends with a text.
+   *
+   * @generated from field: string terminal_tool = 8;
+   */
+  terminalTool: string;
+};
+
+/**
+ * RemoteAgent is an agent that a backend runs: another server, such as one of Managed
+ * Agents, Amazon Bedrock AgentCore, or agentd. The tools of tool_names run at the
+ * clients of this turn, as those of any agent do. The backend starts anew with each
+ * turn: the agent's first message has the conversation so far, as text, and what the
+ * user and other agents have said in the turn. What the backend does is told by
+ * RemoteSession, its text as that of a model, its own tools by ProviderToolsUsed, and
+ * its usage by one ModelCallEnded for each of its answers.
+ *
+ * @generated from message agentd.v1.RemoteAgent
+ */
+export type RemoteAgentJson = {
+  /**
+   * The name of a backend in the server's file (`agentd serve --backends`). Any other
+   * name is ERROR_CODE_INVALID_AGENT_TREE. It is no URL.
+   *
+   * @generated from field: string backend = 1;
+   */
+  backend?: string;
+
+  /**
+   * What the agent is to do. It is text, without keys of the state: what other agents
+   * have said is part of the agent's message.
+   *
+   * @generated from field: string instruction = 2;
+   */
+  instruction?: string;
+
+  /**
+   * The model, as the backend names it; empty where the backend has one of its own.
+   *
+   * @generated from field: string model = 3;
+   */
+  model?: string;
+
+  /**
+   * State key that receives the agent's final text, or the arguments of terminal_tool.
+   *
+   * @generated from field: string output_key = 4;
+   */
+  outputKey?: string;
+
+  /**
+   * Tools of the request that the backend may call.
+   *
+   * @generated from field: repeated string tool_names = 5;
+   */
+  toolNames?: string[];
+
+  /**
+   * How many answers the backend may give to one message, those with tool calls
+   * included; 0 is 50, and at most 1,000.
+   *
+   * @generated from field: uint32 max_turns = 6;
+   */
+  maxTurns?: number;
+
+  /**
+   * How long the backend may take for one message, without the time that tools take; 0
+   * is ten minutes.
+   *
+   * @generated from field: google.protobuf.Duration timeout = 7;
+   */
+  timeout?: DurationJson;
+
+  /**
+   * A tool of the request that ends the agent when the backend calls it: its arguments
+   * are the agent's output, and no client runs it. Empty: the agent ends with a text.
+   *
+   * @generated from field: string terminal_tool = 8;
+   */
+  terminalTool?: string;
+};
+
+/**
+ * Describes the message agentd.v1.RemoteAgent.
+ * Use `create(RemoteAgentSchema)` to create a new message.
+ */
+export const RemoteAgentSchema: GenMessage<RemoteAgent, {jsonType: RemoteAgentJson}> = /*@__PURE__*/
+  messageDesc(file_agentd_v1_types, 21);
+
+/**
  * Usage is what model calls took. Its counts mean the same for every provider; a
  * provider's own numbers are in RawPayloadReceived. No count is more than
  * 9,223,372,036,854,775,807: what is beyond that comes as that.
@@ -2022,7 +2192,7 @@ export type UsageJson = {
  * Use `create(UsageSchema)` to create a new message.
  */
 export const UsageSchema: GenMessage<Usage, {jsonType: UsageJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 21);
+  messageDesc(file_agentd_v1_types, 22);
 
 /**
  * TokenUsage counts tokens as Usage does. A count of more than 2,147,483,647 comes as
@@ -2135,7 +2305,7 @@ export type TokenUsageJson = {
  * Use `create(TokenUsageSchema)` to create a new message.
  */
 export const TokenUsageSchema: GenMessage<TokenUsage, {jsonType: TokenUsageJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 22);
+  messageDesc(file_agentd_v1_types, 23);
 
 /**
  * UsageSummary is what a turn used. Each model call counts once. A count of more than
@@ -2216,7 +2386,7 @@ export type UsageSummaryJson = {
  * Use `create(UsageSummarySchema)` to create a new message.
  */
 export const UsageSummarySchema: GenMessage<UsageSummary, {jsonType: UsageSummaryJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 23);
+  messageDesc(file_agentd_v1_types, 24);
 
 /**
  * AgentRef names an agent tree that the server keeps, see SessionService.ApplyAgent.
@@ -2267,7 +2437,7 @@ export type AgentRefJson = {
  * Use `create(AgentRefSchema)` to create a new message.
  */
 export const AgentRefSchema: GenMessage<AgentRef, {jsonType: AgentRefJson}> = /*@__PURE__*/
-  messageDesc(file_agentd_v1_types, 24);
+  messageDesc(file_agentd_v1_types, 25);
 
 /**
  * ErrorCode is the kind of an error. Codes up to 7 are fixed.
@@ -2701,6 +2871,13 @@ export enum AgentKind {
    * @generated from enum value: AGENT_KIND_LOOP = 4;
    */
   LOOP = 4,
+
+  /**
+   * It runs on another server: RemoteAgent.
+   *
+   * @generated from enum value: AGENT_KIND_REMOTE = 5;
+   */
+  REMOTE = 5,
 }
 
 /**
@@ -2708,7 +2885,7 @@ export enum AgentKind {
  *
  * @generated from enum agentd.v1.AgentKind
  */
-export type AgentKindJson = "AGENT_KIND_UNSPECIFIED" | "AGENT_KIND_LLM" | "AGENT_KIND_SEQUENTIAL" | "AGENT_KIND_PARALLEL" | "AGENT_KIND_LOOP";
+export type AgentKindJson = "AGENT_KIND_UNSPECIFIED" | "AGENT_KIND_LLM" | "AGENT_KIND_SEQUENTIAL" | "AGENT_KIND_PARALLEL" | "AGENT_KIND_LOOP" | "AGENT_KIND_REMOTE";
 
 /**
  * Describes the enum agentd.v1.AgentKind.
