@@ -2,7 +2,6 @@ package session
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -65,6 +64,17 @@ func (req *AttachRequest) wanted() live.Wanted {
 // resumeLast returns the session's last turn. It resumes a suspended turn, once for all callers at the same
 // time.
 func (m *Manager) resumeLast(ctx context.Context, key string, keys Keys) (*Turn, error) {
+	t, err := m.resumeOpen(ctx, key, keys)
+	if isBusy(err) {
+		return nil, fault.Errorf(fault.Unavailable,
+			"session %q is starting another turn: attach again", tenant.ID(key)).
+			After(refusal.Soon)
+	}
+	return t, err
+}
+
+// resumeOpen is resumeLast. Its error is fault.Busy while somebody else starts a turn of the session.
+func (m *Manager) resumeOpen(ctx context.Context, key string, keys Keys) (*Turn, error) {
 	ref, err := m.acquireKey(ctx, key)
 	if err != nil {
 		return nil, err
@@ -83,13 +93,7 @@ func (m *Manager) resumeLast(ctx context.Context, key string, keys Keys) (*Turn,
 		m.release(ref)
 		return t, nil
 	}
-	t, err := m.resume(ctx, ref, keys)
-	if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Busy {
-		return nil, fault.Errorf(fault.Unavailable,
-			"session %q is starting another turn: attach again", tenant.ID(key)).
-			After(refusal.Soon)
-	}
-	return t, err
+	return m.resume(ctx, ref, keys)
 }
 
 // resume runs the open turn of a session from its log. It releases ref; on success the turn's goroutine

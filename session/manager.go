@@ -300,8 +300,8 @@ func (m *Manager) tryStart(
 			OfTurn(s.OpenTurn())
 	case p.OnBusy == live.Inject, p.OnBusy == live.Wait, asks != "" && p.OnBusy == live.Enqueue:
 		if s.IsOpen() { // it may be suspended
-			if _, err := m.resumeLast(ctx, s.Key(), p.Keys); err != nil {
-				return nil, false, err
+			if _, err := m.resumeOpen(ctx, s.Key(), p.Keys); err != nil {
+				return nil, false, afterStart(ctx, s, err)
 			}
 		}
 	default:
@@ -319,10 +319,8 @@ func (m *Manager) tryStart(
 		}
 	}
 	if err := s.Reserve(); err != nil {
-		if e, ok := errors.AsType[*fault.Error](err); ok && e.Code == fault.Busy && p.OnBusy != live.Reject {
-			if err = s.AwaitStart(ctx); err == nil {
-				err = live.ErrIdle
-			}
+		if p.OnBusy != live.Reject {
+			err = afterStart(ctx, s, err)
 		}
 		return nil, false, err
 	}
@@ -347,4 +345,22 @@ func (m *Manager) tryStart(
 	}
 	m.launch(ctx, ref, d)
 	return d.Turn(), true, nil
+}
+
+// afterStart waits for the turn that somebody else is starting if that is what err is about, and returns live.ErrIdle:
+// tryStart is called again then.
+func afterStart(ctx context.Context, s *live.Session, err error) error {
+	if !isBusy(err) {
+		return err
+	}
+	if err := s.AwaitStart(ctx); err != nil {
+		return err
+	}
+	return live.ErrIdle
+}
+
+// isBusy reports whether a turn of the session runs, or is about to.
+func isBusy(err error) bool {
+	e, ok := errors.AsType[*fault.Error](err)
+	return ok && e.Code == fault.Busy
 }

@@ -3,6 +3,7 @@ package session_test
 import (
 	"context"
 	"log/slog"
+	"sync"
 	"testing"
 	"testing/synctest"
 
@@ -64,4 +65,48 @@ func TestReservationOfTheNextTurn(t *testing.T) {
 		}
 		close(log.at)
 	})
+}
+
+// A prompt that may wait does so also for a turn that somebody else is just starting.
+func TestPromptWhileATurnStarts(t *testing.T) {
+	for _, onBusy := range []agentdv1.OnBusy{patient, inject} {
+		synctest.Test(t, func(t *testing.T) {
+			f := newFixture(t, memory(t), limits.Limits{})
+			f.on(talk)
+			log := pausing{slog.NewTextHandler(t.Output(), nil), make(chan struct{}), make(chan struct{})}
+			m, err := session.NewManager(session.Config{Store: f.store, Runner: f.engine, Logger: slog.New(log)})
+			if err != nil {
+				t.Fatal(err)
+			}
+			f.m = m
+			a := f.start(session.Request{Prompt: "ask a"})
+			wa := a.Watch()
+			await(t, wa, isCall)
+			f.start(session.Request{SessionID: a.SessionID(), Prompt: "b", OnBusy: enqueue})
+			answer(t, a)
+			<-log.at // b has started in the log, and nothing runs it yet
+			var wg sync.WaitGroup
+			wg.Go(func() {
+				c, err := m.Start(t.Context(), session.Request{SessionID: a.SessionID(), Prompt: "c", OnBusy: onBusy})
+				if err != nil {
+					t.Errorf("%v: %v", onBusy, err)
+					return
+				}
+				if e := end(t, follow(t, c.Watch())); !e.Completed {
+					t.Errorf("%v: c ended with %v", onBusy, e)
+				}
+			})
+			synctest.Wait()
+			go func() {
+				close(log.resumeLast)
+				for range log.at {
+				}
+			}()
+			wg.Wait()
+			if err := m.Shutdown(t.Context()); err != nil {
+				t.Error(err)
+			}
+			close(log.at)
+		})
+	}
 }
