@@ -1,7 +1,9 @@
 package managed
 
 import (
+	"encoding/json"
 	"slices"
+	"strings"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
@@ -300,11 +302,20 @@ func (f *fold) providerTools(p *agentdv1.ProviderToolsUsed) {
 		f.put(slot, "agent.tool_use", p.GetAgentPath(), field{"name", u.GetToolName()},
 			field{"input", jsonObject(u.GetInput())}, field{"evaluated_permission", "allow"},
 			field{"session_thread_id", threadID(f.sessionID, p.GetAgentPath())})
-		id, text := f.last().id, u.GetOutput()
+		id, text := f.last().id, textOfJSON(u.GetOutput())
 		if u.GetError() != "" {
 			text = u.GetError()
 		}
 		f.put(slot+1, "agent.tool_result", p.GetAgentPath(), field{"tool_use_id", id},
 			field{"content", contentOf(text, nil)}, field{"is_error", u.GetError() != ""})
 	}
+}
+
+// textOfJSON returns the text that a JSON string has, and other JSON as it is.
+func textOfJSON(output string) string {
+	var text string
+	if json.Unmarshal([]byte(output), &text) == nil && strings.HasPrefix(output, `"`) {
+		return text
+	}
+	return output
 }

@@ -1,6 +1,7 @@
 package remote_test
 
 import (
+	"bytes"
 	"context"
 	"fmt"
 	"io"
@@ -14,9 +15,11 @@ import (
 	"google.golang.org/genai"
 
 	"github.com/apzuk3/agentd/agentdtest"
+	face "github.com/apzuk3/agentd/internal/faces/managed"
 	"github.com/apzuk3/agentd/internal/test/testdaemon"
 	"github.com/apzuk3/agentd/model"
 	"github.com/apzuk3/agentd/model/adapter"
+	"github.com/apzuk3/agentd/server"
 )
 
 // other is a second daemon, whose model does the steps.
@@ -25,11 +28,15 @@ type other struct {
 	steps []step
 	d     *agentdtest.Daemon
 	http  *httptest.Server // in front of it
+	kind  string           // how it is spoken to
 }
 
-func newOther(t *testing.T, steps []step) *other {
-	o := &other{seenBy: newSeen(), steps: steps}
-	o.d = agentdtest.Start(t, agentdtest.Config{Providers: []model.Provider{o}, Addr: "127.0.0.1:0"}, func(c *testdaemon.Config) {})
+// newOther starts a daemon that is spoken to as a backend of a kind.
+func newOther(t *testing.T, kind string, steps []step) *other {
+	o := &other{seenBy: newSeen(), steps: steps, kind: kind}
+	o.d = agentdtest.Start(t, agentdtest.Config{Providers: []model.Provider{o}, Addr: "127.0.0.1:0"}, func(c *testdaemon.Config) {
+		c.Daemon.Faces = []server.Face{face.Face{}}
+	})
 	to, err := url.Parse(o.d.URL)
 	if err != nil {
 		t.Fatal(err)
@@ -44,19 +51,26 @@ func newOther(t *testing.T, steps []step) *other {
 	proxy.ModifyResponse = func(resp *http.Response) error {
 		o.mu.Lock()
 		defer o.mu.Unlock()
-		if strings.HasSuffix(resp.Request.URL.Path, "/WatchTurn") && cut {
+		path := resp.Request.URL.Path
+		if cut && (strings.HasSuffix(path, "/WatchTurn") || strings.HasSuffix(path, "/events/stream")) {
 			cut = false
 			resp.Body = &shortBody{resp.Body, 600}
 		}
 		return nil
 	}
 	o.http = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		r.Body = io.NopCloser(bytes.NewReader(body))
 		o.mu.Lock()
-		o.auth = append(o.auth, r.Header.Get("Authorization"))
-		if strings.HasSuffix(r.URL.Path, "/CancelTurn") {
+		o.auth = append(o.auth, r.Header.Get("Authorization")+r.Header.Get("X-Api-Key"))
+		if strings.HasSuffix(r.URL.Path, "/CancelTurn") || bytes.Contains(body, []byte(`"user.interrupt"`)) {
 			o.closed += 100
 		}
 		o.mu.Unlock()
+		r.Header.Del("X-Api-Key") // the daemon asks for no key, and takes none
 		proxy.ServeHTTP(w, r)
 	}))
 	t.Cleanup(func() {
@@ -82,7 +96,7 @@ func (b *shortBody) Read(p []byte) (int, error) {
 }
 
 func (o *other) file() string {
-	return fmt.Sprintf("desk: {kind: agentd, url: %q, key_env: DESK_KEY}\n", o.http.URL)
+	return fmt.Sprintf("desk: {kind: %s, url: %q, key_env: DESK_KEY}\n", o.kind, o.http.URL)
 }
 
 // Describe implements model.Provider.

@@ -69,7 +69,7 @@ func (w *world) kindsOf(session string) []record.Kind {
 // goes on: nothing is made, answered or run twice, and the end is the same.
 func TestKills(t *testing.T) {
 	steps := []step{{say: "looking", calls: []string{"search", "fetch"}}, {say: "more", calls: []string{"search"}}, {say: "done"}}
-	for kind := range 3 {
+	for kind := range 4 {
 		whole := 0
 		one := func(t *testing.T, n int) {
 			at := 0

@@ -43,11 +43,15 @@ func backends(t *testing.T, steps []step, test func(t *testing.T, b *backend)) {
 		h := newHarness(t, steps)
 		test(t, &backend{"agentcore", h.seenBy, h.file(), nil, h})
 	})
-	t.Run("agentd", func(t *testing.T) {
-		o := newOther(t, steps)
-		closed := func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.closed > 0 }
-		test(t, &backend{"agentd", o.seenBy, o.file(), closed, o})
-	})
+	another := func(name, kind string) {
+		t.Run(name, func(t *testing.T) {
+			o := newOther(t, kind, steps)
+			closed := func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.closed > 0 }
+			test(t, &backend{name, o.seenBy, o.file(), closed, o})
+		})
+	}
+	another("agentd", "agentd")
+	another("face", "managed-agents") // which is agentd's own face for that protocol
 }
 
 // world is a daemon with a backend, and a client of it.
@@ -336,13 +340,13 @@ func TestScenarios(t *testing.T) {
 		}},
 		{name: "unknown tool", steps: []step{{calls: []string{"nonsense"}}, {say: "done"}}, want: outcome{
 			Text: "done", State: "done", Ended: true, Calls: 2, Tokens: 20, Terminal: []string{"REQUIRES_ACTION", "END_TURN"},
-		}, not: "agentd"},
+		}, not: "agentd face"},
 		{name: "own tool", steps: []step{{uses: "web_search", say: "found it"}}, want: outcome{
 			Text: "found it", State: "found it", Ended: true, Calls: 1, Tokens: 10, Uses: []string{`web_search {"x":1} "found"`}, Terminal: []string{"END_TURN"},
 		}},
 		{name: "own tool that asks", steps: []step{{say: "may I", asks: "bash"}, {say: "then not"}}, want: outcome{
 			Text: "may I\nthen not", State: "may I\nthen not", Ended: true, Calls: 1, Tokens: 20, Uses: []string{`bash {} `}, Terminal: []string{"END_TURN"},
-		}, not: "agentcore agentd", check: func(t *testing.T, b *backend, _ *world, _ *outcome) {
+		}, not: "agentcore agentd face", check: func(t *testing.T, b *backend, _ *world, _ *outcome) {
 			if !slices.Equal(b.seen.denied, []string{"deny"}) {
 				t.Errorf("denied %q", b.seen.denied)
 			}
@@ -359,7 +363,7 @@ func TestScenarios(t *testing.T) {
 		}, reason: "it is broken"},
 		{name: "unknown stop", steps: []step{{say: "hm", stop: "coffee_break"}}, want: outcome{
 			Text: "hm", Code: "MODEL_UNAVAILABLE", Calls: 1, Tokens: 10, Terminal: []string{"TERMINATED"},
-		}, not: "agentd", reason: "coffee_break"},
+		}, not: "agentd face", reason: "coffee_break"},
 		{name: "cut", steps: []step{{say: "hello there, this takes some time", cut: true}}, want: outcome{
 			Text: "hello there, this takes some time", State: "hello there, this takes some time", Ended: true, Calls: 1, Tokens: 10, Terminal: []string{"END_TURN"},
 		}},
@@ -414,7 +418,7 @@ func TestScenarios(t *testing.T) {
 					tc.check(t, b, w, out)
 				}
 				for _, auth := range b.seen.auth {
-					if !strings.Contains(auth, map[string]string{"managed": deskKey + " 2023-06-01 true", "agentcore": "Credential=AKID/", "agentd": "Bearer " + deskKey}[b.name]) {
+					if !strings.Contains(auth, map[string]string{"managed": deskKey + " 2023-06-01 true", "agentcore": "Credential=AKID/", "agentd": "Bearer " + deskKey, "face": deskKey}[b.name]) {
 						t.Fatalf("a request says %q", auth)
 					}
 				}
