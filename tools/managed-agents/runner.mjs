@@ -23,6 +23,8 @@ const scripts = {
     {when: {step: 2}, calls: [{name: greet, args: {name: Eve}}]}, {when: {step: 3}, text: 'done: {{tool_result "greet"}}'}]}`,
   slow: `{answers: [{when: {after_tool: greet}, delay: 1s, text: 'done: {{tool_result "greet"}}'},
     {when: {step: 1}, calls: [{name: greet, args: {name: Ada}}]}]}`,
+  long: `{answers: [{when: {after_tool: greet}, text: 'done: {{tool_result "greet"}}'},
+    {when: {user: ^go$}, calls: [{name: greet, args: {name: Ada}}]}, {when: {step: 1}, text: one}]}`,
 };
 for (const [name, text] of Object.entries(scripts)) writeFileSync(join(dir, 'scripts', `${name}.yaml`), text);
 
@@ -202,6 +204,56 @@ const scenarios = {
     await running;
     assert.equal(all.filter((e) => e.type === 'user.custom_tool_result').length, 1);
     assert.equal(lastText(all), 'done: hi Ada');
+  },
+
+  async 'a session with 3,000 events'() {
+    const id = await session(await agentOf('long'));
+    for (let turn = 0; turn < 500; turn++) { // with six events each
+      while (await sessions.events.send(id, { events: [said('hello')] }).then(() => false, (err) => {
+        assert.ok(err instanceof Anthropic.RateLimitError, err); // as many wait as may
+        return true;
+      })) await sleep(10);
+    }
+    const ended = (all) => all.filter((e) => e.stop_reason?.type === 'end_turn').length;
+    await until(id, (all) => ended(all) === 500);
+    await sessions.events.send(id, { events: [said('go')] });
+    assert.deepEqual((await run(id, greet)).map((c) => c.posted), [true]);
+    const all = await events(id);
+    assert.ok(all.length > 3000, `${all.length} events`);
+    assert.equal(new Set(all.map((e) => e.id)).size, all.length);
+    assert.equal(lastText(all), 'done: hi Ada');
+  },
+
+  async 'bad input'() {
+    const id = await session(await agentOf('twice'));
+    await sessions.events.send(id, { events: [said('go')] });
+    const use = await until(id, (all) => all.at(-1)?.stop_reason?.type === 'requires_action' &&
+      all.find((e) => e.type === 'agent.custom_tool_use').id);
+    const result = (of, text) => ({ type: 'user.custom_tool_result', custom_tool_use_id: of, content: [{ type: 'text', text }] });
+    const send = (...list) => sessions.events.send(id, { events: list });
+    const before = (await events(id)).length;
+    for (const [refused, error, says] of [
+      [() => agents.create({ name: 'x', model: 'echo', colour: 'red' }), Anthropic.BadRequestError, 'colour'],
+      [() => agents.create({ name: 'x' }), Anthropic.BadRequestError, 'model is missing'],
+      [() => sessions.retrieve('sesn_none'), Anthropic.NotFoundError, 'sesn_none'],
+      [() => send(result('sevt_none', 'x')), Anthropic.BadRequestError, 'no such call'],
+      [() => send(result(use, 'x'), said('and this'), result('sevt_none', 'x')), Anthropic.BadRequestError, 'no such call'],
+      [() => send({ type: 'user.tool_confirmation', tool_use_id: use, result: 'allow' }), Anthropic.BadRequestError, 'tool_use_id'],
+      [() => send({ type: 'user.shout' }), Anthropic.BadRequestError, 'user.shout'],
+      [() => send(said('x'.repeat(20 << 20))), Anthropic.APIError, 'bytes'],
+    ]) {
+      await assert.rejects(refused, (err) => {
+        assert.ok(err instanceof error && err.message.includes(says), `${err} does not say ${says}`);
+        assert.equal(err.error.type, 'error');
+        return true;
+      });
+    }
+    assert.equal((await events(id)).length, before);
+    const [first, again] = [await send(result(use, 'hi')), await send(result(use, 'hi'))];
+    assert.deepEqual(again.data, first.data);
+    await assert.rejects(send(result(use, 'other')), Anthropic.BadRequestError);
+    await run(id, greet);
+    assert.equal(lastText(await events(id)), 'done: hi Eve');
   },
 
   async 'many runners'() {
