@@ -5,11 +5,12 @@ SHELL := bash
 export FUZZTIME ?= 20000x
 BENCHTIME ?= 1s
 FAULTS ?= 300
+STRIDE ?= 1
 SEEDS ?= 500
 BASE ?= HEAD
 
 .PHONY: help build test race cover bench bench-table bench-compare fuzz examples mcp lint fmt generate generate-check breaking house vuln \
-	chaos damage attacks web image-smoke image deploy targets docker check ci clean
+	chaos kills damage attacks web image-smoke image deploy targets docker check ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -47,7 +48,11 @@ examples: ## run every example
 chaos: ## run a thousand turns, kill a daemon at each record, then break one FAULTS times; prints what was lost
 	@mkdir -p .cache
 	go test -count=1 -race -run 'TestStress$$' ./internal/test/e2e/turns -stress-turns=1000 -timeout 15m
-	go test -count=1 -run 'TestKillPoints$$' ./internal/test/chaos -chaos.stride=1 -timeout 15m
+	@$(MAKE) --no-print-directory kills
+
+kills: ## kill a daemon at each STRIDE-th record, then break one FAULTS times; prints what was lost
+	@mkdir -p .cache
+	go test -count=1 -run 'TestKillPoints$$' ./internal/test/chaos -chaos.stride=$(STRIDE) -timeout 15m
 	go test -count=1 -run 'TestChaos$$' -v ./internal/test/chaos -chaos.faults=$(FAULTS) -timeout 24h | tee .cache/chaos.log
 	@grep '^faults=' .cache/chaos.log
 
