@@ -232,7 +232,7 @@ const scenarios = {
     const result = (of, text) => ({ type: 'user.custom_tool_result', custom_tool_use_id: of, content: [{ type: 'text', text }] });
     const send = (...list) => sessions.events.send(id, { events: list });
     const before = (await events(id)).length;
-    for (const [refused, error, says] of [
+    for (const [refused, error, says, status] of [
       [() => agents.create({ name: 'x', model: 'echo', colour: 'red' }), Anthropic.BadRequestError, 'colour'],
       [() => agents.create({ name: 'x' }), Anthropic.BadRequestError, 'model is missing'],
       [() => sessions.retrieve('sesn_none'), Anthropic.NotFoundError, 'sesn_none'],
@@ -240,11 +240,12 @@ const scenarios = {
       [() => send(result(use, 'x'), said('and this'), result('sevt_none', 'x')), Anthropic.BadRequestError, 'no such call'],
       [() => send({ type: 'user.tool_confirmation', tool_use_id: use, result: 'allow' }), Anthropic.BadRequestError, 'tool_use_id'],
       [() => send({ type: 'user.shout' }), Anthropic.BadRequestError, 'user.shout'],
-      [() => send(said('x'.repeat(20 << 20))), Anthropic.APIError, 'bytes'],
+      [() => send(said('x'.repeat(20 << 20))), Anthropic.APIError, 'bytes', 413],
     ]) {
       await assert.rejects(refused, (err) => {
         assert.ok(err instanceof error && err.message.includes(says), `${err} does not say ${says}`);
         assert.equal(err.error.type, 'error');
+        if (status) assert.equal(err.status, status);
         return true;
       });
     }

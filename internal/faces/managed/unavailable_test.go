@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"net/http"
 	"path/filepath"
+	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -112,14 +113,19 @@ func TestStoreIsFull(t *testing.T) {
 	if err := db.SetMaxBytes(t.Context(), 16<<20); err != nil {
 		t.Fatal(err)
 	}
-	for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
-		if status, out, _ := d.send("POST", events, object{"events": []object{result}}); status == http.StatusOK {
-			break
-		} else if status != 529 || time.Now().After(deadline) {
-			t.Fatalf("with room again: %d %v", status, out)
+	for _, event := range []object{said("more"), result} {
+		for deadline := time.Now().Add(time.Minute); ; time.Sleep(20 * time.Millisecond) {
+			if status, out, _ := d.send("POST", events, object{"events": []object{event}}); status == http.StatusOK {
+				break
+			} else if status != 529 || time.Now().After(deadline) {
+				t.Fatalf("with room again: %d %v", status, out)
+			}
 		}
 	}
-	d.untilIdle(id, "end_turn")
+	after := d.untilIdle(id, "requires_action") // of the message that waited
+	if n := len(slices.DeleteFunc(kinds(after), func(kind string) bool { return kind != "user.message" })); n != 2 {
+		t.Errorf("%d messages were taken, want the first one and the one that was sent again: %q", n, kinds(after))
+	}
 }
 
 // fill takes all room that a store has.
