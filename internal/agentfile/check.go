@@ -236,7 +236,8 @@ func (c *checker) own(d *draft, from protoreflect.Message, to func() protoreflec
 	var search []element
 	for i := range desc.Len() {
 		fd := desc.Get(i)
-		if !from.Has(fd) || fd.Message() != nil && fd.IsList() || fd.Name() == "model" && d.agent.GetLlm() != nil || fd.Name() == "backend" {
+		if !from.Has(fd) || fd.Message() != nil && fd.IsList() ||
+			fd.Name() == "model" && d.agent.GetLlm() != nil || fd.Name() == "backend" {
 			continue
 		}
 		if !fd.IsList() {

@@ -63,7 +63,7 @@ func (h *harness) invoke(w http.ResponseWriter, r *http.Request) {
 			Content []struct {
 				Text       string
 				ToolResult *struct {
-					ToolUseId string
+					ToolUseID string
 					Content   []struct{ Text string }
 					Status    string
 				}
@@ -91,11 +91,11 @@ func (h *harness) invoke(w http.ResponseWriter, r *http.Request) {
 				h.messages = append(h.messages, c.Text)
 				h.last[id] = at + 1
 			}
-			if res := c.ToolResult; res != nil && h.last[id+res.ToolUseId] != at { // a cut answer is asked again
-				h.last[id+res.ToolUseId] = at
-				h.answers[id+res.ToolUseId]++
-				h.errors[id+res.ToolUseId] = res.Status == "error"
-				h.texts[id+res.ToolUseId] = res.Content[0].Text
+			if res := c.ToolResult; res != nil && h.last[id+res.ToolUseID] != at { // a cut answer is asked again
+				h.last[id+res.ToolUseID] = at
+				h.answers[id+res.ToolUseID]++
+				h.errors[id+res.ToolUseID] = res.Status == "error"
+				h.texts[id+res.ToolUseID] = res.Content[0].Text
 			}
 		}
 	}

@@ -347,7 +347,7 @@ func (m *managed) stream(w http.ResponseWriter, r *http.Request) {
 	}
 	at := len(s.events) // it starts now
 	w.Header().Set("Content-Type", "text/event-stream")
-	w.WriteHeader(200)
+	w.WriteHeader(http.StatusOK)
 	_ = http.NewResponseController(w).Flush()
 	stop := make(chan struct{})
 	defer close(stop)

@@ -411,6 +411,9 @@ func TestScenarios(t *testing.T) {
 				if !strings.Contains(out.message, tc.reason) {
 					t.Errorf("the error is %q", out.message)
 				}
+				if m, ok := b.any.(*managed); ok && tc.want.Ended {
+					await(t, m.archived) // the end of the turn closes it
+				}
 				b.seen.mu.Lock()
 				defer b.seen.mu.Unlock()
 				b.once(t)

@@ -43,7 +43,7 @@ func (w *world) replays(session, turn string) {
 
 // TestTrees has an agent of a backend at all places of a tree.
 func TestTrees(t *testing.T) {
-	far := func(change ...func(*agentdv1.RemoteAgent)) *agentdv1.Agent { return remoteAgent(change...) }
+	far := remoteAgent
 	calls := []step{{say: "looking", calls: []string{"search"}}, {say: "found"}}
 	for _, tc := range []struct {
 		name     string
