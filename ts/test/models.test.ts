@@ -139,7 +139,7 @@ test("text whose model call is over is not retracted with what is unfinished", (
     const transcript = new Transcript();
     const events: Event[] = [
       { ...base, type: "output_chunk", content: "one ", isThought: false, last: false, messageId: "1", agentPath },
-      ...(finished ? [{ ...base, type: "model_call_ended", messageId: "1", agentPath, outcome: "answered", model: "", servedModel: "", provider: "", usage: undefined, stopReason: "stop", durationMs: 1, timeToFirstTextMs: 1 } satisfies Event] : []),
+      ...(finished ? [{ ...base, type: "model_call_ended", messageId: "1", agentPath, outcome: "answered", model: "", servedModel: "", provider: "", usage: undefined, stopReason: "stop", durationMs: 1, timeToFirstTextMs: 1, toolCalls: 0 } satisfies Event] : []),
       { ...base, type: "message_retracted", messageId: "", agentPath },
       { ...base, type: "output_chunk", content: "two", isThought: false, last: false, messageId: "2", agentPath },
     ];
