@@ -1,6 +1,7 @@
 package adkbridge
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
@@ -301,7 +302,7 @@ func (x *remoteExchange) keepRaw(ctx context.Context) error {
 		n := len(rest)
 		if n > maxRawPiece {
 			n = maxRawPiece
-			if at := strings.LastIndexByte(string(rest[:n]), '\n'); at > 0 {
+			if at := bytes.LastIndexByte(rest[:n], '\n'); at > 0 {
 				n = at + 1
 			}
 		}

@@ -147,7 +147,7 @@ type provisioned struct {
 	name   string
 }
 
-// record appends what the backend has now, or is about to have, and takes it over.
+// recordRemote appends what the backend has now, or is about to have, and takes it over.
 func (t *turn) recordRemote(ctx context.Context, st *remoteState, f *agentdv1.RemoteSession) error {
 	if err := t.run.RemoteSession(ctx, f); err != nil {
 		return err

@@ -99,6 +99,12 @@ func (o *other) file() string {
 	return fmt.Sprintf("desk: {kind: %s, url: %q, key_env: DESK_KEY}\n", o.kind, o.http.URL)
 }
 
+// backend is o as a backend of a test.
+func (o *other) backend(name string) *backend {
+	canceled := func() bool { o.mu.Lock(); defer o.mu.Unlock(); return o.closed > 0 }
+	return &backend{name, o.seenBy, o.file(), canceled, o}
+}
+
 // Describe implements model.Provider.
 func (*other) Describe() model.Description {
 	return model.Description{Name: "steps", Keyless: true, Names: []string{"steps"}}

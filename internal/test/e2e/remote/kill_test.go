@@ -69,25 +69,14 @@ func (w *world) kindsOf(session string) []record.Kind {
 // goes on: nothing is made, answered or run twice, and the end is the same.
 func TestKills(t *testing.T) {
 	steps := []step{{say: "looking", calls: []string{"search", "fetch"}}, {say: "more", calls: []string{"search"}}, {say: "done"}}
-	for kind := range 4 {
+	for _, k := range kinds {
 		whole := 0
-		one := func(t *testing.T, n int) {
-			at := 0
-			backends(t, steps, func(t *testing.T, b *backend) {
-				if at++; at != kind+1 {
-					t.SkipNow()
-				}
-				if total := killAt(t, b, n); n == 0 {
-					whole = total
-				}
-			})
-		}
-		t.Run(fmt.Sprintf("%d whole", kind), func(t *testing.T) { one(t, 0) })
+		t.Run(k.name+" whole", func(t *testing.T) { whole = killAt(t, k.make(t, steps), 0) })
 		if whole < 10 {
 			t.Fatalf("%d records", whole)
 		}
 		for n := 1; n < whole; n++ {
-			t.Run(fmt.Sprintf("%d after %d", kind, n), func(t *testing.T) { one(t, n) })
+			t.Run(fmt.Sprintf("%s after %d", k.name, n), func(t *testing.T) { killAt(t, k.make(t, steps), n) })
 		}
 	}
 }
