@@ -340,6 +340,29 @@ func TestFailure(t *testing.T) {
 	h.stop()
 }
 
+// What the daemon refuses only once the host's tools are known ends the turn, which says why; the next one is served.
+func TestRefusedTools(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, caller, map[string]string{"calling": calling})
+	good, bad := deskTools(), deskTools()
+	bad[0].InputSchema = `{"type":"array"}`
+	h.tools = bad
+	h.start()
+	h.session("s", ann, "")
+	h.prompt(&gestaltv1.CreateTurnRequest{TurnId: "bad", SessionId: "s"})
+	got := h.until("bad", failed)
+	events := h.events("bad", 0, 0)
+	end := events[len(events)-1]
+	if !strings.Contains(got.GetStatusMessage(), "array") || got.GetCompletedAt() == nil ||
+		end.GetType() != "turn.failed" || end.GetData().GetFields()["error"].GetStringValue() != got.GetStatusMessage() {
+		t.Errorf("%v\n%v", got, end)
+	}
+	h.tools = good
+	h.prompt(&gestaltv1.CreateTurnRequest{TurnId: "good", SessionId: "s"})
+	h.until("good", succeeded)
+	h.stop()
+}
+
 // The host may be behind a relay, which asks for a token.
 func TestRelay(t *testing.T) {
 	t.Parallel()
