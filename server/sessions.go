@@ -50,6 +50,7 @@ func (s *Server) exchange(next http.Handler) http.Handler {
 		}
 		defer func() { e.room.close() }()
 		next.ServeHTTP(e.out, r.WithContext(context.WithValue(r.Context(), exchangeKey{}, e)))
+		e.out.release()
 	}), skipFactor*int64(s.now().MaxMessageBytes))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Cache-Control", "no-store") // the response to a GET could be kept

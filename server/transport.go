@@ -46,6 +46,7 @@ func withTransport(maxMessageBytes int, next http.Handler) http.Handler {
 		t, r := newTransport(w, r, maxMessageBytes)
 		defer t.close()
 		next.ServeHTTP(t.out, r)
+		t.out.release()
 	})
 }
 
@@ -127,51 +128,3 @@ func (b *meteredBody) Read(p []byte) (int, error) {
 	b.head = append(b.head, p[:min(n, headBytes-len(b.head))]...)
 	return n, err
 }
-
-// pieceBytes is how much of a message a client has to read within the write
-// timeout: one frame of HTTP/2.
-const pieceBytes = 16 << 10
-
-// pieceWriter reports each piece of the reply that the client has room for. The handler goroutine owns it.
-type pieceWriter struct {
-	http.ResponseWriter
-	err error // of the last write that failed
-	// progress is called after each piece of what takes more than one, if it is not
-	// nil. It gives the rest of the message the whole write timeout again.
-	progress func()
-	// more is set while another message, or the end, follows at once, which goes out
-	// together with this one: each flush costs a frame and a system call here, and a
-	// wake-up there.
-	more bool
-}
-
-func (w *pieceWriter) Write(p []byte) (int, error) {
-	written := 0
-	for {
-		n, err := w.ResponseWriter.Write(p[written:min(len(p), written+pieceBytes)])
-		written += n
-		if len(p) > pieceBytes && err == nil && w.progress != nil {
-			w.progress() // also after the last piece: a flush follows
-		}
-		if err != nil {
-			w.err = err
-			return written, err
-		}
-		if written == len(p) {
-			return written, nil
-		}
-	}
-}
-
-// Flush is what connect looks for, and calls after each message.
-func (w *pieceWriter) Flush() {
-	if w.more {
-		return
-	}
-	if f, ok := w.ResponseWriter.(http.Flusher); ok {
-		f.Flush()
-	}
-}
-
-// Unwrap is what http.ResponseController looks for.
-func (w *pieceWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
