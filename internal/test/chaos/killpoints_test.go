@@ -27,6 +27,9 @@ import (
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
+// killStride is the stride of TestKillPoints by itself; make chaos kills at each record.
+const killStride = 25
+
 var strideFlag = flag.Int("chaos.stride", killStride,
 	"TestKillPoints kills at each stride-th record, before or after it; 1 is at all, before and after")
 
@@ -39,8 +42,8 @@ const pointLimit = 60 * time.Second
 // the client make of it is what they would have come to without. Every other
 // client's turns are carried by SessionService; what came to its end over Run
 // undisturbed is what they are held against. By itself it kills at some thirty of
-// more than seven hundred places, and at some eighty with the race detector, others
-// in each run; make kills, which CI runs, at a third of them, and make chaos at all.
+// more than seven hundred places, others in each run; make kills, which CI runs, at a
+// third of them, and make chaos at all.
 func TestKillPoints(t *testing.T) { //nolint:tparallel // the group of its subtests ends before their sum is checked
 	t.Parallel()
 	p := newProvider(t, false)

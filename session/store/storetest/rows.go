@@ -43,22 +43,29 @@ func wantNoRow(t testing.TB, s store.Store, kind store.RowKind, sessionID, id st
 func wantRows(t testing.TB, s store.Store, q store.RowQuery, want ...store.Row) {
 	t.Helper()
 	for limit := range len(want) + 2 {
-		q.Limit, q.After = limit+1, nil
-		var got []store.Row
-		for {
-			page, err := s.Rows(t.Context(), q)
-			if err != nil || len(page) > q.Limit {
-				t.Fatalf("Rows(%+v) = %d rows, %v", q, len(page), err)
-			}
-			got = append(got, page...)
-			if q.IsLast(page) {
-				break
-			}
-			q.After = &page[len(page)-1]
+		q.Limit = limit + 1
+		wantRowsInPages(t, s, q, want)
+	}
+}
+
+// wantRowsInPages fails unless the pages of a query are these rows.
+func wantRowsInPages(t testing.TB, s store.Store, q store.RowQuery, want []store.Row) {
+	t.Helper()
+	q.After = nil
+	var got []store.Row
+	for {
+		page, err := s.Rows(t.Context(), q)
+		if err != nil || len(page) > q.Limit {
+			t.Fatalf("Rows(%+v) = %d rows, %v", q, len(page), err)
 		}
-		if !slices.EqualFunc(got, want, sameRow) {
-			t.Fatalf("Rows(%+v) in pages = %+v, want %+v", q, got, want)
+		got = append(got, page...)
+		if q.IsLast(page) {
+			break
 		}
+		q.After = &page[len(page)-1]
+	}
+	if !slices.EqualFunc(got, want, sameRow) {
+		t.Fatalf("Rows(%+v) in pages = %+v, want %+v", q, got, want)
 	}
 }
 
@@ -215,7 +222,9 @@ var rowTests = []test{
 			add(t, s, withRows("a", int64(i+1), all[i]))
 		}
 		slices.Reverse(all)
-		wantRows(t, s, store.RowQuery{Kind: turnRow}, all...)
+		for _, limit := range []int{1, 2, 9} { // of which the last does not fit into a page
+			wantRowsInPages(t, s, store.RowQuery{Kind: turnRow, Limit: limit}, all)
+		}
 	}},
 	{"Rows/Refused", func(t *testing.T, s store.Store) {
 		for what, q := range map[string]store.RowQuery{

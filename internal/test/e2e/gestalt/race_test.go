@@ -2,5 +2,5 @@
 
 package gestalt_test
 
-// raceFlags build the program as the tests are built.
-var raceFlags = []string{"-race"}
+// raceFlags build the program as make race builds the tests.
+var raceFlags = []string{"-race", "-gcflags=modernc.org/...=-race=false"}
