@@ -75,6 +75,24 @@ func bulkAppend(b *testing.B, s *Store) time.Duration {
 	return time.Since(start) / (times * records)
 }
 
+// BenchmarkAppendMany appends so many records of 1 KiB at once, to a database in memory.
+func BenchmarkAppendMany(b *testing.B) {
+	for _, n := range []int64{1, 2, 3, 4, 8, 16} {
+		b.Run(fmt.Sprintf("records=%d", n), func(b *testing.B) {
+			s, err := openAs(b.Context(), Memory)
+			if err != nil {
+				b.Fatal(err)
+			}
+			defer mustClose(b, s)
+			mustCreate(b, s, "a")
+			for seq := int64(0); b.Loop(); seq += n {
+				mustAppend(b, s, batchOf("a", seq, int(n), benchData))
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(int64(b.N)*n), "ns/record")
+		})
+	}
+}
+
 // BenchmarkAppendRow appends records of 1 KiB without a row, with one that is
 // written over the last one, and with a new one, turn and turn about. Beside the
 // time of the three it reports the ratios to the first.

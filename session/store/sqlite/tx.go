@@ -6,6 +6,7 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/apzuk3/agentd/session/record"
@@ -17,22 +18,24 @@ import (
 // waiting instead. Owned by the writer goroutine.
 type tx struct {
 	statements
-	begin, commit, getPage, setPage, countPages                                   *sql.Stmt
-	state, end, known, insertSession, insertRecord, setState, setShared, setProbe *sql.Stmt
-	deleteLog, deleteRows, setPurged, setAttempts, deleteShared                   *sql.Stmt
-	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession          *sql.Stmt
-	addSpent, getCount, addCount, deleteCount                                     *sql.Stmt
-	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys             *sql.Stmt
-	getLog, save, undo, release                                                   *sql.Stmt
-	rewrite, recodeRecord, recodeRow, recodeShared, recodeKey                     *sql.Stmt
+	begin, commit, getPage, setPage, countPages                          *sql.Stmt
+	state, end, known, insertSession, setState, setShared, setProbe      *sql.Stmt
+	insertRecords                                                        [len(atOnce)]*sql.Stmt // so many at once
+	deleteLog, deleteRows, setPurged, setAttempts, deleteShared          *sql.Stmt
+	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession *sql.Stmt
+	addSpent, getCount, addCount, deleteCount                            *sql.Stmt
+	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys    *sql.Stmt
+	getLog, save, undo, release                                          *sql.Stmt
+	rewrite, recodeRecord, recodeRow, recodeShared, recodeKey            *sql.Stmt
 
-	shared  bool // shared values were written in this transaction
-	removed bool // something was removed in this transaction
+	args    []any // of records, reused
+	shared  bool  // shared values were written in this transaction
+	removed bool  // something was removed in this transaction
 }
 
 func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 	t := new(tx)
-	err := t.prepare(ctx, p, map[**sql.Stmt]string{
+	queries := map[**sql.Stmt]string{
 		&t.begin:      `BEGIN IMMEDIATE`,
 		&t.commit:     `COMMIT`,
 		&t.getPage:    `SELECT data FROM sqlite_dbpage WHERE pgno = ?`,
@@ -43,8 +46,6 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.known:      `SELECT turn_id, kind, time, data FROM records WHERE session_id = ? AND seq = ?`,
 		&t.insertSession: `INSERT INTO sessions (id, created_at, updated_at, creator, client_ref, budget, drop_payloads,
 			metadata, agent) VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)`,
-		&t.insertRecord: `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum)
-			VALUES (?, ?, ?, ?, ?, ?, ?)`,
 		&t.setState: `UPDATE sessions SET last_seq = ?, open_turn = ?, updated_at = ?, usage = ?,
 			last_turn = ?, last_status = ?, attempts = coalesce(nullif(?, 0), attempts), waits = 0, epoch = ?
 			WHERE id = ?`,
@@ -101,8 +102,12 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.recodeRow:    `UPDATE entries SET data = ? WHERE session_id = ? AND kind = ? AND id = ? AND data = ?`,
 		&t.recodeShared: `UPDATE shared SET value = ? WHERE scope = ? AND key = ? AND value = ?`,
 		&t.recodeKey:    `UPDATE keys SET content = ? WHERE scope = ? AND name = ? AND content = ?`,
-	})
-	return t, err
+	}
+	for i, n := range atOnce {
+		queries[&t.insertRecords[i]] = `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum) VALUES ` +
+			strings.Repeat(`(?, ?, ?, ?, ?, ?, ?), `, n-1) + `(?, ?, ?, ?, ?, ?, ?)`
+	}
+	return t, t.prepare(ctx, p, queries)
 }
 
 // state is the part of a session that writes are checked against.
@@ -179,10 +184,8 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 			return nil, err
 		}
 	}
-	for i := range b.Records {
-		if err := t.record(b.SessionID, &b.Records[i]); err != nil {
-			return nil, err
-		}
+	if err := t.records(b.SessionID, b.Records); err != nil {
+		return nil, err
 	}
 	for i := range b.Rewrites {
 		t.removed = true
@@ -231,13 +234,27 @@ func (t *tx) knows(id string, seq int64) (*record.Record, error) {
 	return r, nil
 }
 
-// record writes a record of a session.
-func (t *tx) record(id string, r *record.Record) error {
-	err := write(t.insertRecord, id, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data), sumOf(id, r))
-	if err != nil {
-		err = fmt.Errorf("record %d: %w", r.Seq, err)
+// atOnce is how many records one statement inserts, the most first. A statement costs as much as two or three of the
+// records of a usual turn.
+var atOnce = [...]int{16, 4, 2, 1}
+
+// records writes records of a session.
+func (t *tx) records(id string, recs []record.Record) error {
+	for i, n := range atOnce {
+		for ; len(recs) >= n; recs = recs[n:] {
+			t.args = t.args[:0]
+			for j := range recs[:n] {
+				r := &recs[j]
+				t.args = append(t.args, id, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data), sumOf(id, r))
+			}
+			err := write(t.insertRecords[i], t.args...)
+			clear(t.args)
+			if err != nil {
+				return fmt.Errorf("%d records from %d on: %w", n, recs[0].Seq, err)
+			}
+		}
 	}
-	return err
+	return nil
 }
 
 // repeated decides on an append to a log that does not end at b.After. It is a repeat, and no refusal, if

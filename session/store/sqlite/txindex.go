@@ -237,6 +237,7 @@ func (t *tx) recode(f *store.Fork, after int64) (refusal, fault error) {
 	if err != nil {
 		return nil, fmt.Errorf("records after %d: %w", after, err)
 	}
+	copies := make([]record.Record, len(recs))
 	for i := range recs {
 		r := &recs[i].Record
 		if sum := recs[i].sum; sum.Valid && sum.Int64 != sumOf(f.From, r) {
@@ -245,11 +246,9 @@ func (t *tx) recode(f *store.Fork, after int64) (refusal, fault error) {
 		if err := f.Recode(r); err != nil {
 			return fmt.Errorf("record %d: %w", r.Seq, err), nil
 		}
-		if err := t.record(f.Into.ID, r); err != nil {
-			return nil, err
-		}
+		copies[i] = *r
 	}
-	return nil, nil
+	return nil, t.records(f.Into.ID, copies)
 }
 
 // forked writes what a fork has besides records.
