@@ -24,7 +24,7 @@ type tx struct {
 	addSpent, getCount, addCount, deleteCount                                     *sql.Stmt
 	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys             *sql.Stmt
 	getLog, save, undo, release                                                   *sql.Stmt
-	rewrite, recodeRecord, recodeRow, recodeShared, recodeKey                     *sql.Stmt
+	rewrite, recodeRecord, recodeRow, recodeShared, recodeKey, recodeInfo         *sql.Stmt
 
 	shared  bool // shared values were written in this transaction
 	removed bool // something was removed in this transaction
@@ -101,6 +101,7 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.recodeRow:    `UPDATE entries SET data = ? WHERE session_id = ? AND kind = ? AND id = ? AND data = ?`,
 		&t.recodeShared: `UPDATE shared SET value = ? WHERE scope = ? AND key = ? AND value = ?`,
 		&t.recodeKey:    `UPDATE keys SET content = ? WHERE scope = ? AND name = ? AND content = ?`,
+		&t.recodeInfo:   `UPDATE sessions SET metadata = ? WHERE id = ? AND metadata = ?`,
 	})
 	return t, err
 }
