@@ -90,9 +90,9 @@ func (env FaceEnv) after(ctx context.Context, r *http.Request, sessionID string)
 	return n, nil
 }
 
-// Cursor returns the cursor, for WatchSession and ListSessionEvents, of the last place of a session at which no turn runs
-// and that is not behind seq: what a face makes of a turn it can make of what follows. It costs a look at the log of that
-// turn. Its errors are those of Sessions.
+// Cursor returns the cursor, for WatchSession and ListSessionEvents, of the last place of a session at which no turn
+// runs and that is not behind seq: what a face makes of a turn it can make of what follows. It costs a look at the log
+// of that turn. Its errors are those of Sessions.
 func (env FaceEnv) Cursor(ctx context.Context, sessionID string, seq int64) (string, error) {
 	if env.server.now().Authenticate != nil && ctx.Value(requestKey{}) == nil {
 		return "", connectError(errNobody)

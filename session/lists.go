@@ -56,7 +56,8 @@ func reach(ctx context.Context) (tenantName, maker string) {
 	return p.Tenant, maker
 }
 
-// notFound refuses a session in memory that does not exist for a caller: another one has made it since keyOf has looked.
+// notFound refuses a session in memory that does not exist for a caller: another one has made it since keyOf has
+// looked.
 func notFound(s *live.Session, p principal.Principal) error {
 	if s.IsUnmade() || p.Finds(s.MadeBy()) {
 		return nil

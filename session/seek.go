@@ -15,9 +15,9 @@ import (
 // seekPage is how many records CursorAt reads at a time.
 const seekPage = 64
 
-// CursorAt returns the cursor of the last place of a session at which no turn runs and that is not behind seq: where the
-// turn that runs at seq has begun, or where the last one has ended. "" is the beginning. It reads the log backward from
-// seq, as far as that turn is long. An error that a client may see is of type *fault.Error.
+// CursorAt returns the cursor of the last place of a session at which no turn runs and that is not behind seq: where
+// the turn that runs at seq has begun, or where the last one has ended. "" is the beginning. It reads the log backward
+// from seq, as far as that turn is long. An error that a client may see is of type *fault.Error.
 func (m *Manager) CursorAt(ctx context.Context, id string, seq int64) (string, error) {
 	key, err := m.keyOf(ctx, id)
 	if err != nil {

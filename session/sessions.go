@@ -186,8 +186,9 @@ func refuseUsedID(id string) *fault.Error {
 func (m *Manager) newSession(ctx context.Context, n Names) store.NewSession {
 	by := principal.Of(ctx)
 	return store.NewSession{
-		ID: newSessionKey(ctx, n.ID), CreatedAt: m.store.Stamp(), Creator: by.Key(), Labels: n.Labels, ClientRef: n.ClientRef,
-		Metadata: n.Metadata, DropToolPayloads: n.DropToolPayloads, MaxOfTenant: m.limits().SessionsOf(by.Tenant),
+		ID: newSessionKey(ctx, n.ID), CreatedAt: m.store.Stamp(), Creator: by.Key(),
+		Labels: n.Labels, ClientRef: n.ClientRef, Metadata: n.Metadata, DropToolPayloads: n.DropToolPayloads,
+		MaxOfTenant: m.limits().SessionsOf(by.Tenant),
 	}
 }
 

@@ -72,8 +72,8 @@ func TestEncryptedCallers(t *testing.T) {
 			}
 			if encrypted {
 				for text, query := range map[string]string{
-					"beside: ": `UPDATE objects SET data = (SELECT content FROM agent_versions LIMIT 1)`,
-					"session":  `UPDATE sessions SET metadata = substr(metadata, 1, length(metadata) - 9) || 'AAAAAAAA='`,
+					"beside":  `UPDATE objects SET data = (SELECT content FROM agent_versions LIMIT 1)`,
+					"session": `UPDATE sessions SET metadata = substr(metadata, 1, length(metadata) - 9) || 'AAAAAAAA='`,
 				} {
 					change(t, backup, query)
 					if code, out, errs := command(t, env, "check", backup); code != exitError || !strings.Contains(out, text) {

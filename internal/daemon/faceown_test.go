@@ -42,11 +42,11 @@ func (mirror) Mount(mux *http.ServeMux, env server.FaceEnv) error {
 		}
 		req.Elem().FieldByName("Msg").Set(msg)
 		out := f.Call([]reflect.Value{reflect.ValueOf(r.Context()), req})
-		err, _ = out[1].Interface().(error)
+		err, _ = reflect.TypeAssert[error](out[1])
 		text := ""
 		if err == nil && out[0].MethodByName("Receive").IsValid() {
 			if !out[0].MethodByName("Receive").Call(nil)[0].Bool() {
-				err, _ = out[0].MethodByName("Err").Call(nil)[0].Interface().(error)
+				err, _ = reflect.TypeAssert[error](out[0].MethodByName("Err").Call(nil)[0])
 			} else {
 				text = textOf(out[0].MethodByName("Msg").Call(nil)[0])
 			}
@@ -63,10 +63,11 @@ func (mirror) Mount(mux *http.ServeMux, env server.FaceEnv) error {
 	})
 	mux.HandleFunc("GET /mirror/{session}", func(w http.ResponseWriter, r *http.Request) {
 		err := env.Stream(w, r, r.PathValue("session"), func(*agentdv1.RunResponse, func(name, data string) error) error { return nil })
-		if err != nil {
-			status, e := env.Error(err)
-			http.Error(w, e.GetCode().String()+" "+e.GetMessage(), status)
+		if err == nil {
+			return
 		}
+		status, e := env.Error(err)
+		http.Error(w, e.GetCode().String()+" "+e.GetMessage(), status)
 	})
 	return nil
 }

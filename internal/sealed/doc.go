@@ -1,9 +1,9 @@
 // Package sealed is a part of agentd, not an API: it encrypts what sessions say before a store writes it.
 //
 // [Store] is a store.Store over another one. It seals what is only carried: the data of records and rows, shared
-// values, the metadata of sessions, and the digests of idempotency keys. [Ledger] does the same for what agents say that
-// callers have the server keep, and for objects of faces. What lists, lookups and checks of a store compare stays clear: ids,
-// kinds, statuses, times, labels, references, keys of shared values, names of idempotency keys, numbers.
+// values, the metadata of sessions, and the digests of idempotency keys. [Ledger] does the same for what agents say
+// that callers have the server keep, and for objects of faces. What lists, lookups and checks of a store compare stays
+// clear: ids, kinds, statuses, times, labels, references, keys of shared values, names of idempotency keys, numbers.
 //
 // # Values
 //

@@ -1,6 +1,7 @@
 package sealed
 
 import (
+	"bytes"
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
@@ -80,11 +81,11 @@ func (c callers) has(t testing.TB, tenant, name string) {
 	t.Helper()
 	want, object, id := c.agent(tenant, name), c.object(tenant, name), tenant+"/"+name
 	a, err := c.ledger.Agent(t.Context(), tenant, name, 0, want.Hash[:8])
-	if err != nil || string(a.Content) != string(want.Content) || a.Hash != want.Hash {
+	if err != nil || !bytes.Equal(a.Content, want.Content) || a.Hash != want.Hash {
 		t.Errorf("agent %s: %s %s, %v", name, a.Hash, a.Content, err)
 	}
 	o, err := c.ledger.Object(t.Context(), object)
-	if err != nil || string(o.Data) != string(object.Data) {
+	if err != nil || !bytes.Equal(o.Data, object.Data) {
 		t.Errorf("object %s: %s, %v", name, o.Data, err)
 	}
 	i, err := c.store.Info(t.Context(), id)

@@ -92,8 +92,8 @@ func (s Sealings) set(ctx context.Context, query string, args ...any) error {
 }
 
 // Seal does a sealing: under a new data key it seals what is clear and what older ones have sealed, in the store and in
-// its ledger, and removes those. It may be interrupted and done again, and then leaves what it has sealed. Values that do
-// not open stay, and with them the old data keys.
+// its ledger, and removes those. It may be interrupted and done again, and then leaves what it has sealed. Values that
+// do not open stay, and with them the old data keys.
 func (r *Ring) Seal(ctx context.Context, db Recoder, beside LedgerRecoder, x Sealing) (result string, err error) {
 	list := Sealings{db}
 	if x.key == 0 {

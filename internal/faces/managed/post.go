@@ -188,7 +188,8 @@ func (p *posting) interrupt(ctx context.Context) (*event, error) {
 	err = p.eachOfTurn(ctx, p.session.GetId(), turn, &last, func(e *agentdv1.RunResponse) bool {
 		if e.GetEnd().GetReceipt() != nil {
 			found = &event{
-				id: eventID(p.session.GetId(), e.GetSeq(), slotInterrupt), kind: idle.kind, at: e.GetTime().AsTime(), fields: idle.fields,
+				id: eventID(p.session.GetId(), e.GetSeq(), slotInterrupt), kind: idle.kind,
+				at: e.GetTime().AsTime(), fields: idle.fields,
 			}
 		}
 		return true

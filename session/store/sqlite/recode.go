@@ -33,8 +33,9 @@ type recoder = interface {
 }
 
 // Recode gives each value that the database has to c, in no order: the data of records and rows, shared values, the
-// contents of keys and the metadata of sessions, also those that are written meanwhile. A value that somebody else changes at the same time stays as
-// that one wrote it. What was there before is removed as by Delete. It may be repeated.
+// contents of keys and the metadata of sessions, also those that are written meanwhile. A value that somebody else
+// changes at the same time stays as that one wrote it. What was there before is removed as by Delete. It may be
+// repeated.
 func (s *Store) Recode(ctx context.Context, c recoder) (changed int64, err error) {
 	r := &recoding{s: s, c: c, ctx: ctx}
 	for _, table := range []func() error{r.records, r.rows, r.shared, r.keys, r.infos} {
