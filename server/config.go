@@ -50,6 +50,7 @@ type sessions interface {
 		ctx context.Context, id, cursor string, limit int, keep func(*agentdv1.RunResponse) bool,
 	) ([]session.Placed, bool, error)
 	WatchSession(ctx context.Context, id, cursor string) (*session.SessionWatcher, error)
+	CursorAt(ctx context.Context, id string, seq int64) (cursor string, err error)
 	SubmitResults(ctx context.Context, req session.AttachRequest, results []session.ClientResult) ([]error, error)
 	CancelTurn(ctx context.Context, sessionID, turnID, reason string) error
 	CancelCall(ctx context.Context, req session.AttachRequest, callID string) error

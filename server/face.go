@@ -18,6 +18,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // Face serves another protocol beside those of agentd. It can do what a client of SessionService can, no more.
@@ -46,7 +47,8 @@ type Face interface {
 type FaceEnv struct {
 	// Sessions is SessionService as the caller of a request may use it. Its methods need the context of the
 	// request that is served, or one below it; without it they act for nobody, and are refused where callers are
-	// authenticated. A request waits for the end of the streams that it has begun.
+	// authenticated. A request waits for the end of the streams that it has begun. For a caller that is not an operator
+	// only the sessions exist that it has created.
 	Sessions agentdv1connect.SessionServiceClient
 	// Objects keeps what the protocol of the face has and agentd has not: objects by kind and id, texts of 1 to 128
 	// bytes, of at most 65,536 bytes each. Each face has its own, for each tenant, at most 10,000. They are not
@@ -95,7 +97,7 @@ func (s *Server) faces(sessions http.Handler) (http.Handler, error) {
 		if err := f.Mount(mux, env); err != nil {
 			return nil, fmt.Errorf("server: face %s: %w", f.Name(), err)
 		}
-		handler := s.authenticatedBy(env.refuse, s.faceBody(env, mux))
+		handler := s.authenticatedBy(env.refuse, ownSessions(s.faceBody(env, mux)))
 		handler = s.observedAs(func(*http.Request) string { return "face/" + f.Name() }, handler)
 		all = append(all, mountedFace{mux, s.crossOriginFace(handler)})
 	}
@@ -120,6 +122,19 @@ func (f *mountedFace) serves(r *http.Request) bool {
 	}
 	_, pattern := f.mux.Handler(r)
 	return pattern != ""
+}
+
+// ownSessions leaves callers that are not operators the sessions that they have created: for them, on the routes of a
+// face, no other session exists. A token for one session has that one, whoever has created it. That the session that a
+// request names is one of these is for package session, as it is for tokens.
+func ownSessions(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if p := principal.Of(r.Context()); p.Role != principal.Operator && p.Session == "" {
+			p.Own = true
+			r = r.WithContext(principal.With(r.Context(), p))
+		}
+		next.ServeHTTP(w, r)
+	})
 }
 
 // faceBody reads the body of each request, within bounds, and bounds each write.

@@ -29,6 +29,9 @@ func newInner(s *Server, sessions http.Handler) agentdv1connect.SessionServiceCl
 		connect.WithAcceptCompression("gzip", nil, nil)) // nothing is sent over a network
 }
 
+// errNobody refuses a call that is made for no caller.
+var errNobody = fault.Errorf(codeUnauthenticated, "the call has not the context of a request that is being served")
+
 // innerBody is the body of a reply. Its Close ends the call and waits for the end of its handler.
 type innerBody struct {
 	net.Conn
@@ -47,8 +50,7 @@ func (b *innerBody) Close() error {
 // call, or when the body of the reply is closed.
 func (i *inner) Do(r *http.Request) (*http.Response, error) {
 	if i.server.now().Authenticate != nil && r.Context().Value(requestKey{}) == nil {
-		return nil, connectError(fault.Errorf(codeUnauthenticated,
-			"the call has not the context of a request that is being served"))
+		return nil, connectError(errNobody)
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	outer := accessOf(ctx)

@@ -13,7 +13,9 @@ import (
 	"connectrpc.com/connect"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // frameName matches what a frame of server-sent events may be called.
@@ -40,7 +42,13 @@ func (env FaceEnv) Stream(
 	if err != nil {
 		return err
 	}
-	in, err := env.Sessions.WatchSession(ctx, connect.NewRequest(&agentdv1.WatchSessionRequest{SessionId: sessionID}))
+	cursor, err := env.Cursor(ctx, sessionID, after)
+	if err != nil {
+		return err
+	}
+	in, err := env.Sessions.WatchSession(ctx, connect.NewRequest(&agentdv1.WatchSessionRequest{
+		SessionId: sessionID, Cursor: cursor,
+	}))
 	if err != nil {
 		return err
 	}
@@ -80,6 +88,23 @@ func (env FaceEnv) after(ctx context.Context, r *http.Request, sessionID string)
 			Breaking("Last-Event-ID", fault.RuleFormat))
 	}
 	return n, nil
+}
+
+// Cursor returns the cursor, for WatchSession and ListSessionEvents, of the last place of a session at which no turn
+// runs and that is not behind seq: what a face makes of a turn it can make of what follows. It costs a look at the log
+// of that turn. Its errors are those of Sessions.
+func (env FaceEnv) Cursor(ctx context.Context, sessionID string, seq int64) (string, error) {
+	if env.server.now().Authenticate != nil && ctx.Value(requestKey{}) == nil {
+		return "", connectError(errNobody)
+	}
+	if e := mayCall(principal.Of(ctx), agentdv1connect.SessionServiceWatchSessionProcedure); e != nil {
+		return "", connectError(e)
+	}
+	cursor, err := env.server.now().Sessions.CursorAt(ctx, sessionID, seq)
+	if err != nil {
+		return "", checks{env.server}.clientError(ctx, "the place of "+logged(sessionID), nil, err)
+	}
+	return cursor, nil
 }
 
 // eventStream writes server-sent events. The handler goroutine owns it.

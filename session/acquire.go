@@ -36,7 +36,19 @@ var errKept = errors.New("session: not removed")
 // acquire returns a reference to the session that a caller names, which it loads if needed; "" makes a new
 // session.
 func (m *Manager) acquire(ctx context.Context, id string) (*sessionRef, error) {
-	return m.acquireKey(ctx, keyOf(ctx, id))
+	key, err := m.keyOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	ref, err := m.acquireKey(ctx, key)
+	if err != nil {
+		return nil, err
+	}
+	if err := notFound(ref.Value, principal.Of(ctx)); err != nil {
+		m.release(ref)
+		return nil, err
+	}
+	return ref, nil
 }
 
 // acquireKey is acquire for the key of a session.
@@ -60,8 +72,12 @@ func (m *Manager) acquireToStart(ctx context.Context, id string, create bool) (*
 		}
 		return ref, err
 	}
+	key, err := m.keyOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	for {
-		ref, err := m.tryAcquire(ctx, keyOf(ctx, id), true)
+		ref, err := m.tryAcquire(ctx, key, true)
 		if err == nil || !errors.Is(err, errKept) && fault.As(err).Code != fault.SessionNotFound {
 			return ref, err
 		}
@@ -77,7 +93,7 @@ var idPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:@-]{0,127}$`)
 func (m *Manager) tryAcquire(ctx context.Context, key string, create bool) (*sessionRef, error) {
 	fresh := key == ""
 	if fresh {
-		key = newSessionKey(ctx)
+		key = newSessionKey(ctx, "")
 	}
 	ref, found := m.sessions.Use(key)
 	if found {

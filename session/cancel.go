@@ -15,7 +15,11 @@ import (
 // "" is the session's last turn. A turn that has ended stays as it is; a turn that the session does not
 // have is a *fault.Error.
 func (m *Manager) CancelTurn(ctx context.Context, sessionID, turnID, reason string) error {
-	return m.cancelTurn(ctx, keyOf(ctx, sessionID), turnID, reason)
+	key, err := m.keyOf(ctx, sessionID)
+	if err != nil {
+		return err
+	}
+	return m.cancelTurn(ctx, key, turnID, reason)
 }
 
 // cancelTurn is CancelTurn for the key of a session.

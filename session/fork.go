@@ -42,7 +42,11 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (index.Sessi
 	req.scope = principal.Of(ctx).Key() + cmp.Or(req.scope, scopeFork)
 	done, err := m.once(ctx, req.scope, req.Once)
 	if before, ok := errors.AsType[*Repeated](err); ok {
-		return m.finishFork(ctx, keyOf(ctx, before.SessionID))
+		key, err := m.keyOf(ctx, before.SessionID)
+		if err != nil {
+			return index.Session{}, err
+		}
+		return m.finishFork(ctx, key)
 	}
 	if err != nil {
 		return index.Session{}, err
@@ -70,7 +74,11 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (index.Sessi
 
 // fork reads what the fork inherits.
 func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error) {
-	parent, err := m.lists.Known(ctx, keyOf(ctx, req.SessionID))
+	from, err := m.keyOf(ctx, req.SessionID)
+	if err != nil {
+		return nil, err
+	}
+	parent, err := m.lists.Known(ctx, from)
 	if err != nil {
 		return nil, err
 	}
@@ -88,8 +96,7 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 		}
 		f.Seq = position.Record(f.At)
 	}
-	from := m.reader(parent.ID)
-	x, rows, err := from.ReadIndex(ctx, 0, f.Seq, f.Into.ID)
+	x, rows, err := m.reader(parent.ID).ReadIndex(ctx, 0, f.Seq, f.Into.ID)
 	if err != nil {
 		return nil, err
 	}

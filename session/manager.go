@@ -286,6 +286,9 @@ func (m *Manager) tryStart(
 	ctx context.Context, ref *sessionRef, p live.Prompt,
 ) (_ *Turn, launched bool, err error) {
 	s := ref.Value
+	if err := notFound(s, p.By); err != nil {
+		return nil, false, err
+	}
 	if s.Inherits() { // a recovery may close it now
 		if err := lock.Get(&s.Resuming, func() error { return m.closeInherited(ctx, s) }); err != nil {
 			return nil, false, err
@@ -334,6 +337,9 @@ func (m *Manager) tryStart(
 		return nil, false, err
 	}
 	if err := checkSeed(s, len(p.Started.Seed)); err != nil { // nobody else makes the session from here on
+		return nil, false, err
+	}
+	if err := notFound(s, p.By); err != nil {
 		return nil, false, err
 	}
 	if err := m.setLabels(ctx, s, p.Labels); err != nil {

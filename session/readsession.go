@@ -12,6 +12,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/render"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // Placed is a message of a session with its place.
@@ -89,8 +90,12 @@ func (m *Manager) WatchSession(ctx context.Context, id, cursor string) (*Session
 	if err != nil {
 		return nil, err
 	}
+	key, err := m.keyOf(ctx, id)
+	if err != nil {
+		return nil, err
+	}
 	w := &SessionWatcher{
-		m: m, key: keyOf(ctx, id), ready: make(chan struct{}, 1), places: render.NewPlaces(id, at), replayed: -1,
+		m: m, key: key, ready: make(chan struct{}, 1), places: render.NewPlaces(id, at), replayed: -1,
 	}
 	if err := w.open(ctx); err != nil {
 		return nil, err
@@ -159,9 +164,9 @@ func (w *SessionWatcher) open(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if ref.Value.IsUnmade() {
+	if err = notFound(ref.Value, principal.Of(ctx)); ref.Value.IsUnmade() {
 		err = refusal.NoSession(w.key)
-	} else {
+	} else if err == nil {
 		err = ref.Value.CheckPlace(ctx, w.places.Last())
 	}
 	if err != nil {

@@ -185,13 +185,10 @@ func refuseUsedID(id string) *fault.Error {
 
 func (m *Manager) newSession(ctx context.Context, n Names) store.NewSession {
 	by := principal.Of(ctx)
-	key := newSessionKey(ctx)
-	if n.ID != "" {
-		key = keyOf(ctx, n.ID)
-	}
 	return store.NewSession{
-		ID: key, CreatedAt: m.store.Stamp(), Creator: by.Key(), Labels: n.Labels, ClientRef: n.ClientRef,
-		Metadata: n.Metadata, DropToolPayloads: n.DropToolPayloads, MaxOfTenant: m.limits().SessionsOf(by.Tenant),
+		ID: newSessionKey(ctx, n.ID), CreatedAt: m.store.Stamp(), Creator: by.Key(),
+		Labels: n.Labels, ClientRef: n.ClientRef, Metadata: n.Metadata, DropToolPayloads: n.DropToolPayloads,
+		MaxOfTenant: m.limits().SessionsOf(by.Tenant),
 	}
 }
 
@@ -218,7 +215,10 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 		return index.Session{}, err
 	}
 	// A turn that starts sees the session before or after the change.
-	key := keyOf(ctx, id)
+	key, err := m.keyOf(ctx, id)
+	if err != nil {
+		return index.Session{}, err
+	}
 	done, err := m.exclusive.Lock(ctx, work{scopeUpdate, key})
 	if err != nil {
 		return index.Session{}, err
@@ -279,8 +279,12 @@ func (m *Manager) DeleteSession(ctx context.Context, id string) error {
 	if err := m.store.Refuses(); err != nil && !errors.Is(err, store.ErrFull) {
 		return err
 	}
+	key, err := m.keyOf(ctx, id)
+	if err != nil {
+		return err
+	}
 	for range deleteTries {
-		done, err := m.tryDelete(ctx, keyOf(ctx, id))
+		done, err := m.tryDelete(ctx, key)
 		if done || err != nil {
 			return err
 		}

@@ -60,7 +60,10 @@ func (m *Manager) TurnLog(ctx context.Context, sessionID, turnID, at string) (Tu
 	if after != nil {
 		turnID = after.ID
 	}
-	key := keyOf(ctx, sessionID)
+	key, err := m.keyOf(ctx, sessionID)
+	if err != nil {
+		return TurnLog{}, err
+	}
 	if _, err := m.lists.Known(ctx, key); err != nil {
 		return TurnLog{}, err
 	}

@@ -69,6 +69,7 @@ const (
 	ruleIndex     = "index"            // nor the rows
 	ruleKey       = "key"              // an idempotency key without what it names
 	ruleShared    = "shared"           // a shared value that no session could have written
+	ruleBeside    = "beside"           // an agent or an object of a face is damaged
 	ruleInherited = "fork"             // what a fork has inherited is not its parent's
 	ruleMore      = "further_findings" // there are more than are reported
 )
@@ -100,7 +101,7 @@ type checker struct {
 // Run checks a store. The error is one that ended the check: what is wrong with the data is a finding.
 func Run(ctx context.Context, db store.Store, cfg Config) (Summary, error) {
 	c := &checker{Config: cfg, db: db}
-	for _, part := range []func(context.Context) error{c.file, c.orphans, c.sessions, c.shared} {
+	for _, part := range []func(context.Context) error{c.file, c.orphans, c.sessions, c.shared, c.beside} {
 		if err := part(ctx); err != nil {
 			return c.sum, err
 		}
@@ -155,6 +156,21 @@ func (c *checker) orphans(ctx context.Context) error {
 		return nil
 	}
 	return err
+}
+
+// beside checks what a server keeps beside its sessions.
+func (c *checker) beside(ctx context.Context) error {
+	db, ok := c.db.(beside)
+	if !ok {
+		return nil
+	}
+	return db.Beside(ctx, func(err error) error {
+		if !data(ctx, err) {
+			return err
+		}
+		c.report(Finding{Rule: ruleBeside, Found: err.Error()})
+		return nil
+	})
 }
 
 // sessions checks each session in a snapshot of its own.

@@ -42,6 +42,12 @@ type keys interface {
 	Keys(ctx context.Context, sessionID string, after store.Key, limit int) ([]store.Key, error)
 }
 
+// beside is a store of a server that keeps more than sessions.
+type beside interface {
+	// Beside has report receive what is damaged of it; what report returns ends it.
+	Beside(ctx context.Context, report func(error) error) error
+}
+
 // scopes is a store that lists the scopes of shared values.
 type scopes interface {
 	// Scopes returns at most limit scopes above after, in their order.

@@ -14,6 +14,7 @@ import (
 	"github.com/apzuk3/agentd/internal/auth"
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/ledger/sqlledger"
+	"github.com/apzuk3/agentd/internal/sealed"
 	"github.com/apzuk3/agentd/session/principal"
 )
 
@@ -54,6 +55,9 @@ func (a *Auth) verifyClients(cfg *tls.Config) error {
 func (d *Daemon) openAuth() (err error) {
 	if db, ok := d.store.(sqlledger.DB); ok {
 		d.ledger = sqlledger.New(db)
+	}
+	if d.ledger != nil && d.ring != nil {
+		d.ledger = sealed.NewLedger(d.ledger, d.ring)
 	}
 	a := d.cfg.Auth
 	d.auth, err = auth.New(auth.Config{

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/ledger"
-	"github.com/apzuk3/agentd/internal/ledger/sqlledger"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -74,7 +73,7 @@ func Export(ctx context.Context, cfg Config, tenant, user string, to io.Writer) 
 	err := eachSession(ctx, cfg, p, func(ctx context.Context, db *source, info *sessionInfo) error {
 		return exportSession(ctx, db, info, write)
 	}, func(ctx context.Context, db *source) error {
-		return errors.Join(exportShared(ctx, db, p, write), exportLedger(ctx, sqlledger.New(db), p, write))
+		return errors.Join(exportShared(ctx, db, p, write), exportLedger(ctx, db.beside, p, write))
 	})
 	return counts, err
 }

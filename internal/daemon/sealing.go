@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/internal/ledger"
+	"github.com/apzuk3/agentd/internal/ledger/sqlledger"
 	"github.com/apzuk3/agentd/internal/sealed"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
@@ -82,12 +83,24 @@ func (d *Daemon) seal(ctx context.Context, db sealed.Recoder) (more bool, err er
 	if err != nil || x.ID == 0 {
 		return false, err
 	}
-	result, err := d.ring.Seal(ctx, db, x)
+	result, err := d.ring.Seal(ctx, db, beside(db), x)
 	if err != nil {
 		return false, fmt.Errorf("sealing %d: %w", x.ID, err)
 	}
 	d.log.Info("all values were sealed again", slog.Int64("sealing", x.ID), slog.String("result", result))
 	return true, nil
+}
+
+// beside returns what gives the values of the ledger in a database to who changes them.
+func beside(db sqlledger.Eraser) sealed.LedgerRecoder {
+	return func(ctx context.Context, c interface {
+		Agent(ctx context.Context, a *ledger.Agent) error
+		Object(ctx context.Context, o *ledger.Object) error
+		Failed(err error) error
+	},
+	) (int64, error) {
+		return sqlledger.Recode(ctx, db, c)
+	}
 }
 
 // Reseal seals all values of a database under a new data key: those that are clear, and those of older data keys, which
@@ -186,10 +199,12 @@ func escapeGlob(path string) string {
 	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
 }
 
-// source is a database that is read, with the values that sessions have written.
+// source is a database that is read, with the values that sessions have written, and what a server keeps beside them.
 type source struct {
 	*sqlite.Store
 	values store.Store
+	beside ledger.Ledger
+	ring   *sealed.Ring // nil if nothing is sealed
 }
 
 // openSource opens a database for reading, with the keys that it is encrypted with.
@@ -208,12 +223,29 @@ func openSource(ctx context.Context, path string, keys Encryption) (*source, err
 func newSource(ctx context.Context, db *sqlite.Store, keys Encryption) (*source, error) {
 	ring, err := sealed.OpenReadOnly(ctx, db, keys)
 	if err != nil || ring == nil {
-		return &source{db, db}, err
+		return &source{db, db, sqlledger.New(db), nil}, err
 	}
-	return &source{db, sealed.New(db, ring)}, nil
+	return &source{db, sealed.New(db, ring), sealed.NewLedger(sqlledger.New(db), ring), ring}, nil
 }
 
-// Read, Row, Rows, Shared and Key open what is sealed.
+// Beside has report receive what is damaged of what a server keeps beside its sessions.
+func (s *source) Beside(ctx context.Context, report func(error) error) error {
+	if s.ring == nil {
+		return nil
+	}
+	_, err := sqlledger.Recode(ctx, s.Store, sealed.Opens{Ring: s.ring, Fail: report})
+	return err
+}
+
+// Info, Sessions, Read, Row, Rows, Shared and Key open what is sealed.
+func (s *source) Info(ctx context.Context, id string) (store.Info, error) {
+	return s.values.Info(ctx, id)
+}
+
+func (s *source) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, error) {
+	return s.values.Sessions(ctx, q)
+}
+
 func (s *source) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
 	return s.values.Read(ctx, id, after, limit)
 }

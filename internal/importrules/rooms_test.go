@@ -190,7 +190,7 @@ var rooms = []room{
 	{path: "internal/check", floor: 1, may: []string{"session/index", "session/record", "session/store"},
 		tests: []string{"adkbridge", "agentdtest", "internal/test/testdaemon", "client"},
 		knows: "what a store may hold; neither databases, nor the engine, nor sessions in memory"},
-	{path: "internal/sealed", floor: 1, may: []string{"session/record", "session/store"}, tests: []string{"session/store/sqlite"},
+	{path: "internal/sealed", floor: 1, may: []string{"internal/ledger", "session/record", "session/store"}, tests: []string{"internal/ledger/sqlledger", "session/store/sqlite"},
 		knows: "how values are encrypted before a store has them; neither what they say, nor which database it is"},
 	{path: "session/store/storetest", floor: 1, kit: true, may: []string{"session/store", "session/record", "session/internal/tenant"},
 		knows: "what every store.Store must do"},

@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"context"
+	"strings"
 	"time"
 
 	"go.opentelemetry.io/otel/attribute"
@@ -23,8 +24,10 @@ var serverFaults = map[string]bool{
 func (s *Spans) Call(ctx context.Context, method string) (context.Context, func(code string)) {
 	above := tracecontext.In(ctx)
 	_, span := s.tracer.Start(trace.ContextWithRemoteSpanContext(ctx, above.SpanContext()), callName(method),
-		trace.WithSpanKind(trace.SpanKindServer),
-		trace.WithAttributes(semconv.RPCSystemNameConnectrpc, semconv.RPCMethod(callName(method))))
+		trace.WithSpanKind(trace.SpanKindServer))
+	if !ofFace(method) {
+		span.SetAttributes(semconv.RPCSystemNameConnectrpc, semconv.RPCMethod(callName(method)))
+	}
 	if !span.SpanContext().IsSampled() {
 		return ctx, func(string) {}
 	}
@@ -40,13 +43,16 @@ func (s *Spans) Call(ctx context.Context, method string) (context.Context, func(
 	}
 }
 
-// callName is the method with its package; methods that there are not have one name.
+// callName is the method with its package; methods that there are not have one name, and so have the routes of a face.
 func callName(method string) string {
-	if method == "other" {
+	if method == "other" || ofFace(method) {
 		return method
 	}
 	return "agentd.v1." + method
 }
+
+// ofFace reports whether a method stands for the routes of a face, which are no procedures.
+func ofFace(method string) bool { return strings.HasPrefix(method, "face/") }
 
 // providers are the names of providers in the conventions, where they are not agentd's own.
 var providers = map[string]attribute.KeyValue{"gemini": semconv.GenAIProviderNameGCPGemini}

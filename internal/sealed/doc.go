@@ -1,8 +1,9 @@
 // Package sealed is a part of agentd, not an API: it encrypts what sessions say before a store writes it.
 //
 // [Store] is a store.Store over another one. It seals what is only carried: the data of records and rows, shared
-// values, and the digests of idempotency keys. What lists, lookups and checks of a store compare stays clear: ids,
-// kinds, statuses, times, labels, references, keys of shared values, names of idempotency keys, numbers.
+// values, the metadata of sessions, and the digests of idempotency keys. [Ledger] does the same for what agents say
+// that callers have the server keep, and for objects of faces. What lists, lookups and checks of a store compare stays
+// clear: ids, kinds, statuses, times, labels, references, keys of shared values, names of idempotency keys, numbers.
 //
 // # Values
 //
@@ -23,5 +24,5 @@
 // Whoever can write to the database can remove values, put back an older one in its own place, or put a clear one
 // in the place of a sealed one.
 //
-// It must not know what a value says, nor which database it is in. It imports packages store and record.
+// It must not know what a value says, nor which database it is in. It imports packages store, record and ledger.
 package sealed

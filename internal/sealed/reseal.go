@@ -15,11 +15,14 @@ import (
 // Recoder is a database whose values can be changed to another form that says the same; see sqlite.Store.Recode.
 type Recoder interface {
 	DB
+	// Erase is Transact for an f that removes what must not be found in the files of the database either.
+	Erase(ctx context.Context, f func(context.Context, *sql.Conn) error) error
 	Recode(ctx context.Context, c interface {
 		Record(ctx context.Context, sessionID string, r *record.Record) error
 		Row(ctx context.Context, r *store.Row) error
 		Shared(ctx context.Context, v *store.SharedValue) error
 		Key(ctx context.Context, k *store.Key) error
+		Info(ctx context.Context, i *store.Info) error
 		Failed(err error) error
 	}) (changed int64, err error)
 }
@@ -88,10 +91,10 @@ func (s Sealings) set(ctx context.Context, query string, args ...any) error {
 	return within(err, "note what was sealed")
 }
 
-// Seal does a sealing: under a new data key it seals what is clear and what older ones have sealed, and removes those.
-// It may be interrupted and done again, and then leaves what it has sealed. Values that do not open stay, and with them
-// the old data keys.
-func (r *Ring) Seal(ctx context.Context, db Recoder, x Sealing) (result string, err error) {
+// Seal does a sealing: under a new data key it seals what is clear and what older ones have sealed, in the store and in
+// its ledger, and removes those. It may be interrupted and done again, and then leaves what it has sealed. Values that
+// do not open stay, and with them the old data keys.
+func (r *Ring) Seal(ctx context.Context, db Recoder, beside LedgerRecoder, x Sealing) (result string, err error) {
 	list := Sealings{db}
 	if x.key == 0 {
 		if x.key, err = r.replace(ctx); err != nil {
@@ -106,6 +109,11 @@ func (r *Ring) Seal(ctx context.Context, db Recoder, x Sealing) (result string, 
 	if err != nil {
 		return "", err
 	}
+	n, err := beside(ctx, c)
+	if err != nil {
+		return "", err
+	}
+	changed += n
 	result = fmt.Sprintf("sealed %d values", changed)
 	if c.failed == 0 {
 		n, err := r.table.removeBefore(ctx, x.key)
@@ -194,6 +202,18 @@ func (c *resealing) Key(ctx context.Context, k *store.Key) error {
 		k.Content = key.sealText(at, string(data))
 	}
 	return within(err, "key %q of %q", k.Name, k.Scope)
+}
+
+func (c *resealing) Info(ctx context.Context, i *store.Info) error {
+	at, text := metadataPlace(i.ID), []byte(i.Metadata)
+	if sealed, ok := fromText(i.Metadata); ok {
+		text = sealed
+	}
+	data, key, err := c.again(ctx, at, text)
+	if key != nil {
+		i.Metadata = key.sealText(at, string(data))
+	}
+	return within(err, "metadata of session %q", i.ID)
 }
 
 func (c *resealing) Failed(err error) error {

@@ -113,7 +113,7 @@ func TestSeal(t *testing.T) {
 		if err != nil || x.ID != id {
 			t.Fatalf("sealing %+v, %v, want %d", x, err, id)
 		}
-		if result, err = s.ring.Seal(t.Context(), inner, x); err != nil {
+		if result, err = s.ring.Seal(t.Context(), inner, ledgerOf(inner), x); err != nil {
 			t.Fatal(err)
 		}
 		if x, err = list.Get(t.Context(), id); err != nil || x.Result != result || x.Ended.IsZero() {

@@ -30,29 +30,29 @@ type writing struct {
 }
 
 // write takes a key for n values.
-func (s *Store) write(ctx context.Context, n int) (writing, error) {
-	s.ring.using.RLock()
-	key, err := s.ring.take(ctx, int64(n))
+func (r *Ring) write(ctx context.Context, n int) (writing, error) {
+	r.using.RLock()
+	key, err := r.take(ctx, int64(n))
 	if err != nil {
-		s.ring.using.RUnlock()
+		r.using.RUnlock()
 		return writing{}, err
 	}
-	return writing{key, s.ring.using.RUnlock}, nil
+	return writing{key, r.using.RUnlock}, nil
 }
 
 // Create implements store.Store.
 func (s *Store) Create(ctx context.Context, n store.NewSession, key *store.Key) error {
-	w, err := s.write(ctx, 1)
+	w, err := s.ring.write(ctx, 2)
 	if err != nil {
 		return err
 	}
 	defer w.end()
-	return s.Store.Create(ctx, n, w.key(key))
+	return s.Store.Create(ctx, w.created(n), w.key(key))
 }
 
 // Append implements store.Store.
 func (s *Store) Append(ctx context.Context, b store.Batch) error {
-	w, err := s.write(ctx, values(&b))
+	w, err := s.ring.write(ctx, values(&b))
 	if err != nil {
 		return err
 	}
@@ -71,7 +71,7 @@ func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
 		n += values(&batches[i])
 	}
 	errs := make([]error, len(batches))
-	w, err := s.write(ctx, n)
+	w, err := s.ring.write(ctx, n)
 	if err != nil {
 		for i := range errs {
 			errs[i] = err
@@ -94,7 +94,7 @@ func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
 
 // values is how many values of a batch are sealed, at most.
 func values(b *store.Batch) int {
-	return len(b.Records) + len(b.Rewrites) + len(b.Rows) + len(b.Shared) + 1
+	return len(b.Records) + len(b.Rewrites) + len(b.Rows) + len(b.Shared) + 2
 }
 
 // repeats is how often an append is compared with a log whose values are sealed anew meanwhile.
@@ -219,7 +219,7 @@ func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMe
 
 // SetShared implements store.Store.
 func (s *Store) SetShared(ctx context.Context, values []store.SharedValue) error {
-	w, err := s.write(ctx, len(values))
+	w, err := s.ring.write(ctx, len(values))
 	if err != nil {
 		return err
 	}
@@ -237,12 +237,12 @@ func (s *Store) Fork(ctx context.Context, f store.Fork) error {
 	if err != nil && !errors.Is(err, store.ErrNoSession) {
 		return err
 	}
-	w, err := s.write(ctx, int(max(0, min(f.Seq, head.LastSeq)))+len(f.Rows)+1)
+	w, err := s.ring.write(ctx, int(max(0, min(f.Seq, head.LastSeq)))+len(f.Rows)+2)
 	if err != nil {
 		return err
 	}
 	defer w.end()
-	f.Rows, f.Key = w.rows(f.Rows), w.key(f.Key)
+	f.Rows, f.Key, f.Into = w.rows(f.Rows), w.key(f.Key), w.created(f.Into)
 	recode := f.Recode
 	f.Recode = func(r *record.Record) (err error) {
 		r.Data, err = s.ring.openKnown(recordPlace(f.From, r), r.Data)
@@ -307,7 +307,7 @@ func (s *Store) Key(ctx context.Context, scope, name string) (store.Key, error) 
 
 // Index implements store.Store.
 func (s *Store) Index(ctx context.Context, b store.Batch, lastSeq int64) error {
-	w, err := s.write(ctx, len(b.Rows))
+	w, err := s.ring.write(ctx, len(b.Rows))
 	if err != nil {
 		return err
 	}
@@ -349,6 +349,9 @@ func (k *dataKey) batch(b store.Batch) (_ store.Batch, err error) {
 		r.Data = k.seal(recordPlace(b.SessionID, r), r.Data)
 	}
 	b.Rows, b.Key = k.rows(b.Rows), k.key(b.Key)
+	if b.Create != nil {
+		b.Create = new(k.created(*b.Create))
+	}
 	b.Shared, err = k.shared(b.Shared)
 	return b, err
 }

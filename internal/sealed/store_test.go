@@ -118,7 +118,7 @@ const canary = "canary-3f1c"
 func filled(id string) store.Batch {
 	key := store.Key{Scope: "s", Name: "k-" + id, Content: canary, SessionID: id, ID: "t"}
 	return store.Batch{
-		SessionID: id, Create: &store.NewSession{ID: id, CreatedAt: at},
+		SessionID: id, Create: &store.NewSession{ID: id, CreatedAt: at, Metadata: `{"m":"` + canary + `"}`},
 		Records: []record.Record{
 			{Seq: 1, TurnID: "t", Kind: record.KindTurnStarted, Time: at, Data: []byte(`{"p":"` + canary + `"}`)},
 			{Seq: 2, TurnID: "t", Kind: record.KindTurnEnded, Time: at, Data: []byte(`{"o":"` + canary + `"}`)},
@@ -158,6 +158,10 @@ func wantFilled(t testing.TB, s store.Store, id string) {
 	key, err := s.Key(t.Context(), "s", "k-"+id)
 	if err != nil || key != *want.Key {
 		t.Fatalf("key is %+v, %v", key, err)
+	}
+	info, err := s.Info(t.Context(), id)
+	if err != nil || info.Metadata != want.Create.Metadata {
+		t.Fatalf("metadata is %s, %v", info.Metadata, err)
 	}
 }
 

@@ -126,4 +126,6 @@ func rowPlace(r *store.Row) []byte { return place("row\x00", r.SessionID, string
 
 func sharedPlace(scope, key string) []byte { return place("shared\x00", scope, key) }
 
+func metadataPlace(session string) []byte { return place("metadata\x00", session) }
+
 func keyPlace(k *store.Key) []byte { return place("key\x00", k.Scope, k.Name, k.SessionID, k.ID) }

@@ -86,15 +86,21 @@ func (l *Lists) ListInteractions(
 	if after != nil {
 		rq.After = &store.Row{CreatedAt: after.Time(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
 	}
-	bytes := 0
+	bytes, listed := 0, l.madeBy(q.Tenant, q.Maker)
+	var last *store.Row // of the list
 	for {
 		rows, err := l.Store.Rows(ctx, rq)
 		if err != nil {
 			return nil, "", fmt.Errorf("session: list interactions: %w", err)
 		}
 		for _, row := range rows {
+			rq.After = &row
+			if ok, err := listed(ctx, &row); err != nil {
+				return nil, "", err
+			} else if !ok {
+				continue
+			}
 			if page.Full(len(list), limit, bytes, len(row.Data)) {
-				last := rq.After
 				return list, page.Token{
 					Query:   hash,
 					Created: last.CreatedAt.UnixMicro(),
@@ -107,7 +113,7 @@ func (l *Lists) ListInteractions(
 			if err != nil {
 				return nil, "", err
 			}
-			list, rq.After = append(list, in), &row
+			list, last = append(list, in), &row
 			bytes += len(row.Data)
 		}
 		if rq.IsLast(rows) {

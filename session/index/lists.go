@@ -106,6 +106,9 @@ func (l *Lists) ListSessions(
 			return nil, "", fmt.Errorf("session: list sessions: %w", err)
 		}
 		for _, info := range infos {
+			if !isOf(&info, f.Tenant, f.Maker) {
+				continue
+			}
 			s, err := l.SessionNow(ctx, info)
 			if err != nil {
 				return nil, "", err
@@ -130,3 +133,34 @@ func (l *Lists) ListSessions(
 		q.After = &infos[len(infos)-1]
 	}
 }
+
+// isOf reports whether a principal of a tenant has created a session; "" is anybody.
+func isOf(info *store.Info, tenantName, maker string) bool {
+	owner := info.Owner()
+	return maker == "" || owner.ID == maker && owner.Tenant == tenantName
+}
+
+// madeBy returns isOf for rows of sessions. It looks at each session once.
+func (l *Lists) madeBy(tenantName, maker string) func(context.Context, *store.Row) (bool, error) {
+	known := map[string]bool{}
+	return func(ctx context.Context, row *store.Row) (bool, error) {
+		if maker == "" {
+			return true, nil
+		}
+		if is, ok := known[row.SessionID]; ok {
+			return is, nil
+		}
+		info, err := l.Store.Info(ctx, row.SessionID)
+		if err != nil && !errors.Is(err, store.ErrNoSession) {
+			return false, fmt.Errorf("session %s: whose it is: %w", row.SessionID, err)
+		}
+		if len(known) >= knownMakers {
+			clear(known)
+		}
+		known[row.SessionID] = err == nil && isOf(&info, tenantName, maker)
+		return known[row.SessionID], nil
+	}
+}
+
+// knownMakers is how many sessions of one list are remembered.
+const knownMakers = 10_000

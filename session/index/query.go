@@ -43,6 +43,8 @@ func (s *Session) size() int {
 type SessionQuery struct {
 	// Tenant is whom it has to belong to, "" is nobody.
 	Tenant string
+	// Maker is the id of the principal that has to have created it. Those of others cost a look each.
+	Maker string `json:",omitempty"` // a page of a query without it stays one
 	// Archived is whether the session has to be archived; nil is either.
 	Archived *bool
 	// Labels are those that it has to have, ClientRef its name.
@@ -59,6 +61,8 @@ type SessionQuery struct {
 type TurnQuery struct {
 	// Tenant is whom the session has to belong to, "" is nobody.
 	Tenant string
+	// Maker is the id of the principal that has to have created the session. Those of others cost a look each.
+	Maker string `json:",omitempty"`
 	// SessionID is the key of the session they belong to.
 	SessionID string
 	// Statuses are those of which a turn has to have one.
@@ -72,6 +76,8 @@ type TurnQuery struct {
 type InteractionQuery struct {
 	// Tenant is whom the session has to belong to, "" is nobody.
 	Tenant string
+	// Maker is the id of the principal that has to have created the session. Those of others cost a look each.
+	Maker string `json:",omitempty"`
 	// SessionID is the key of the session that asks, and TurnID the turn; a turn only together with its session.
 	SessionID, TurnID string
 	// Statuses are those of which an interaction has to have one.

@@ -158,13 +158,18 @@ func (l *Lists) ListTurns(
 	if after != nil {
 		rq.After = &store.Row{CreatedAt: after.Time(), SessionID: after.Session, Seq: after.Seq, ID: after.ID}
 	}
-	bytes := 0
+	bytes, listed := 0, l.madeBy(q.Tenant, q.Maker)
 	for {
 		rows, err := l.Store.Rows(ctx, rq)
 		if err != nil {
 			return nil, "", fmt.Errorf("session: list turns: %w", err)
 		}
 		for _, row := range rows {
+			if ok, err := listed(ctx, &row); err != nil {
+				return nil, "", err
+			} else if !ok {
+				continue
+			}
 			t, err := l.turnNow(ctx, row)
 			if _, known := errors.AsType[*fault.Error](err); err != nil && !known && !gone(err) && ctx.Err() == nil {
 				l.Logger.LogAttrs(ctx, slog.LevelWarn, "a turn is listed without what has happened in it",

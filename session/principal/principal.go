@@ -75,6 +75,15 @@ type Principal struct {
 	// Agents allows a principal with a Session to bring an agent tree; without, its turns continue with that of the
 	// session.
 	Agents bool
+
+	// Own leaves the principal the sessions that it has created: for it no other one exists. A server sets it on the
+	// routes of other protocols; no credential has it.
+	Own bool
+}
+
+// Finds reports whether a session that maker has created exists for the principal, as far as Own says.
+func (p *Principal) Finds(maker Principal) bool {
+	return !p.Own || p.ID == maker.ID && p.Tenant == maker.Tenant
 }
 
 // Runs reports whether the principal may run a tool.

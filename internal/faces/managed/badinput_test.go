@@ -3,10 +3,12 @@ package managed_test
 import (
 	"maps"
 	"net/http"
+	"slices"
 	"strings"
 	"testing"
 
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/session/principal"
 )
 
 // Each route refuses what is wrong in the protocol's own form, names it, changes nothing, and serves the next request.
@@ -160,5 +162,90 @@ func TestBadInput(t *testing.T) {
 	other := object{"type": "user.custom_tool_result", "custom_tool_use_id": use, "content": []object{{"type": "text", "text": "no"}}}
 	if status, refusal, _ := d.send("POST", session+"/events", post(other)); status != 400 {
 		t.Errorf("another result: %d %v", status, refusal)
+	}
+}
+
+// The id of an event is of one session alone: in another one, whose call has the same place, it names nothing, and nothing
+// of either is lost.
+func TestForeignEventID(t *testing.T) {
+	d := open(t, daemon.Config{Scripts: map[string]string{"greets": greets}})
+	ids := map[string]bool{}
+	uses := map[string]string{}
+	first, second := d.session("scripted/greets"), d.session("scripted/greets")
+	for _, id := range []string{first, second} {
+		d.post(id, said("go"))
+		events := d.untilIdle(id, "requires_action")
+		uses[id] = lastStatus(events).at("stop_reason", "event_ids", 0).(string)
+		for _, e := range events {
+			if ids[e.text("id")] {
+				t.Errorf("two sessions have an event %s", e.text("id"))
+			}
+			ids[e.text("id")] = true
+		}
+	}
+	result := func(use string) object {
+		return object{"events": []object{{"type": "user.custom_tool_result", "custom_tool_use_id": use, "content": []object{{"type": "text", "text": "hi"}}}}}
+	}
+	path := "/v1/sessions/" + first + "/events"
+	before := d.events(first)
+	for range 2 {
+		d.refused("POST", path, result(uses[second]), http.StatusBadRequest, "invalid_request_error")
+	}
+	if now := d.events(first); len(now) != len(before) || len(d.events(second)) != len(before) {
+		t.Errorf("%q, there were %q", kinds(now), kinds(before))
+	}
+	for _, id := range []string{first, second} {
+		d.must("POST", "/v1/sessions/"+id+"/events", result(uses[id]))
+		d.untilIdle(id, "end_turn")
+		d.refused("POST", "/v1/sessions/"+id+"/events", result(uses[map[bool]string{true: second, false: first}[id == first]]), http.StatusBadRequest, "invalid_request_error")
+	}
+}
+
+// What another principal of the tenant has made is not found by this protocol, by any route, and is not listed.
+func TestForeignPrincipal(t *testing.T) {
+	d := open(t, daemon.Config{Scripts: map[string]string{"greets": greets}, Authenticate: func(r *http.Request) (principal.Principal, error) {
+		name, role, _ := strings.Cut(r.Header.Get("X-Api-Key"), "/")
+		p := principal.Principal{ID: name, Tenant: "acme"}
+		return p, p.Role.UnmarshalText([]byte(role))
+	}})
+	as := func(key string) *desk { return dial(t, d.url, key) }
+	ann, bob, olga := as("ann/caller"), as("bob/caller"), as("olga/operator")
+	id := ann.session("scripted/greets")
+	own := bob.session("scripted/greets")
+	ann.post(id, said("go"))
+	events := ann.untilIdle(id, "requires_action")
+	use := lastStatus(events).at("stop_reason", "event_ids", 0)
+	thread := ann.list("/v1/sessions/" + id + "/threads")[0].text("id")
+	path := "/v1/sessions/" + id
+	for _, c := range []struct {
+		method, path string
+		body         any
+	}{
+		{"GET", path, nil}, {"POST", path, object{"title": "mine"}}, {"DELETE", path, nil}, {"POST", path + "/archive", nil},
+		{"GET", path + "/events", nil}, {"GET", path + "/events/stream", nil}, {"POST", path + "/events", object{"events": []object{said("hi")}}},
+		{"POST", path + "/events", object{"events": []object{{"type": "user.interrupt"}}}},
+		{"POST", path + "/events", object{"events": []object{{"type": "user.custom_tool_result", "custom_tool_use_id": use, "content": []object{}}}}},
+		{"GET", path + "/threads", nil}, {"GET", path + "/threads/" + thread, nil}, {"GET", path + "/threads/" + thread + "/events", nil},
+		{"GET", path + "/threads/" + thread + "/stream", nil},
+	} {
+		bob.refused(c.method, c.path, c.body, http.StatusNotFound, "not_found_error")
+	}
+	for _, c := range []struct {
+		d    *desk
+		want []string
+	}{{ann, []string{id}}, {bob, []string{own}}, {olga, []string{id, own}}, {as("eve/observer"), nil}} {
+		var got []string
+		for _, s := range c.d.list("/v1/sessions?order=asc&limit=1") {
+			got = append(got, s.text("id"))
+		}
+		if !slices.Equal(got, c.want) {
+			t.Errorf("listed %q, want %q", got, c.want)
+		}
+	}
+	if now := ann.events(id); len(now) != len(events) {
+		t.Errorf("%q, there were %q", kinds(now), kinds(events))
+	}
+	if n := len(olga.events(id)); n != len(events) {
+		t.Errorf("an operator finds %d events, want %d", n, len(events))
 	}
 }

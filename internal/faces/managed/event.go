@@ -21,9 +21,10 @@ type event struct {
 	// path is that of the agent that the event is of, nil for an event of the session.
 	path   []string
 	fields []field
-	// prompt is set on a user.message whose content is that of a turn and is still to be read.
-	prompt string
-	place  place
+	// prompt is set on a user.message whose content is that of a turn and is still to be read, turn on each that is a
+	// turn's.
+	prompt, turn string
+	place        place
 }
 
 // field is a field of an event besides id, type and processed_at.
@@ -84,26 +85,27 @@ const (
 
 const idPrefix = "sevt_"
 
-func eventID(seq int64, slot int) string { return fmt.Sprintf("%s%016x%02x", idPrefix, seq, slot) }
+// tagOf stands for a session in the ids of its events: an id of one session is none of another one.
+func tagOf(sessionID string) string {
+	sum := sha256.Sum256([]byte(sessionID))
+	return idPrefix + hex.EncodeToString(sum[:8])
+}
 
-// seqOf returns the seq of an id that was made of one and slotSelf.
-func seqOf(id string) (seq int64, ok bool) {
-	digits, ok := strings.CutPrefix(id, idPrefix)
+func eventID(sessionID string, seq int64, slot int) string {
+	return fmt.Sprintf("%s%016x%02x", tagOf(sessionID), seq, slot)
+}
+
+// seqOf returns the seq of an id that was made of one and slotSelf, in a session.
+func seqOf(sessionID, id string) (seq int64, ok bool) {
+	digits, ok := strings.CutPrefix(id, tagOf(sessionID))
 	if !ok || len(digits) != 18 || digits[16:] != "00" {
 		return 0, false
 	}
 	n, err := strconv.ParseInt(digits[:16], 16, 64)
-	return n, err == nil && n > 0 && eventID(n, slotSelf) == id
+	return n, err == nil && n > 0 && eventID(sessionID, n, slotSelf) == id
 }
 
-// messageID names a message of an agent. retracted is the seq of the last retract of the turn before it, 0 for none:
-// what is said once more has another id.
-func messageID(id string, retracted int64) string {
-	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", id, retracted))
-	return idPrefix + "m" + hex.EncodeToString(sum[:12])
-}
-
-func promptID(turnID string) string { return idPrefix + "u" + turnID }
+func promptID(sessionID, turnID string) string { return tagOf(sessionID) + "u" + turnID }
 
 // threadID names the thread of an agent; nil for the root.
 func threadID(sessionID string, path []string) *string {

@@ -177,7 +177,7 @@ func (f *face) complete(ctx context.Context, sessionID string, e *event) (listed
 	}
 	turn := e.prompt
 	if e.queued {
-		turn = e.id[len(promptID("")):]
+		turn = e.turn
 	}
 	resp, err := f.env.Sessions.GetTurn(ctx, connect.NewRequest(&agentdv1.GetTurnRequest{
 		SessionId: sessionID, TurnId: turn, UserParts: true,

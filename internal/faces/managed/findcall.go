@@ -2,6 +2,8 @@ package managed
 
 import (
 	"context"
+	"errors"
+	"net/http"
 	"time"
 
 	"connectrpc.com/connect"
@@ -14,7 +16,7 @@ const maxSearched = 256
 
 // find returns the call of an event, as it is now; nil if the id is none of a call of the session.
 func (p *posting) find(ctx context.Context, eventID string) (*openCall, error) {
-	seq, ok := seqOf(eventID)
+	seq, ok := seqOf(p.session.GetId(), eventID)
 	if !ok || seq > p.session.GetLastSeq() {
 		return nil, nil
 	}
@@ -71,7 +73,11 @@ func (p *posting) awaitResult(ctx context.Context, turn string, seq int64) (*ope
 			return s.call, nil
 		}
 	}
-	return nil, &failure{status: statusOverloaded, message: "the result is not written yet: send it again"}
+	late := &failure{status: statusOverloaded, message: "the result is not written yet: send it again"}
+	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		late.status = http.StatusGatewayTimeout
+	}
+	return nil, late
 }
 
 // resultWait is how long a request waits for a result that is being written.

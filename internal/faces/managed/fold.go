@@ -1,7 +1,10 @@
 package managed
 
 import (
+	"crypto/sha256"
+	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -21,6 +24,7 @@ const (
 // after a restart see the same events. One goroutine owns it.
 type fold struct {
 	sessionID string
+	tag       string   // of its ids, "" before the first
 	out       []*event // of the event that is being read
 	now       *agentdv1.RunResponse
 
@@ -84,11 +88,11 @@ func (f *fold) add(e *agentdv1.RunResponse) []*event {
 	case *agentdv1.RunResponse_TurnQueued:
 		f.put(slotSelf, "user.message", nil,
 			field{"content", contentOf(r.TurnQueued.GetUserPrompt(), r.TurnQueued.GetUserParts())})
-		f.last().id, f.last().queued = promptID(e.GetTurnId()), true
+		f.prompted(e.GetTurnId()).queued = true
 	case *agentdv1.RunResponse_MessageInjected:
 		f.put(slotSelf, "user.message", nil,
 			field{"content", contentOf(r.MessageInjected.GetUserPrompt(), r.MessageInjected.GetUserParts())})
-		f.last().id = promptID(r.MessageInjected.GetQueuedTurnId())
+		f.prompted(r.MessageInjected.GetQueuedTurnId())
 	case *agentdv1.RunResponse_AgentStarted:
 		f.agentStarted(r.AgentStarted)
 	case *agentdv1.RunResponse_AgentEnded:
@@ -149,13 +153,37 @@ func (f *fold) put(slot int, kind string, path []string, fields ...field) {
 // event makes an event that emit adds, now or later.
 func (f *fold) event(slot int, kind string, path []string, fields ...field) *event {
 	return &event{
-		id: eventID(f.now.GetSeq(), slot), kind: kind, at: f.now.GetTime().AsTime(), path: path, fields: fields,
+		id: f.idOf(slot), kind: kind, at: f.now.GetTime().AsTime(), path: path, fields: fields,
 	}
 }
 
 func (f *fold) emit(e *event) {
 	e.place = place{f.now.GetSeq(), len(f.out)}
 	f.out = append(f.out, e)
+}
+
+// id is an id of an event of the session.
+func (f *fold) id(rest string) string {
+	if f.tag == "" {
+		f.tag = tagOf(f.sessionID)
+	}
+	return f.tag + rest
+}
+
+// idOf is eventID for the event that is being read.
+func (f *fold) idOf(slot int) string { return f.id(fmt.Sprintf("%016x%02x", f.now.GetSeq(), slot)) }
+
+// messageID names a message of an agent: what is said once more, after a retract, has another id.
+func (f *fold) messageID(id string) string {
+	sum := sha256.Sum256(fmt.Appendf(nil, "%s %d", id, f.retract))
+	return f.id("m" + hex.EncodeToString(sum[:12]))
+}
+
+// prompted names the last event by the turn whose message it is.
+func (f *fold) prompted(turnID string) *event {
+	e := f.last()
+	e.id, e.turn = f.id("u"+turnID), turnID
+	return e
 }
 
 func (f *fold) last() *event { return f.out[len(f.out)-1] }
@@ -177,7 +205,7 @@ func (f *fold) status() string {
 func (f *fold) begin(e *agentdv1.RunResponse) {
 	f.running = running{turn: e.GetTurnId(), calls: map[string]*call{}}
 	f.put(slotSelf, "user.message", nil)
-	f.last().id, f.last().prompt = promptID(f.turn), f.turn
+	f.prompted(f.turn).prompt = f.turn
 	f.put(slotRunning, "session.status_running", nil)
 }
 
@@ -221,7 +249,7 @@ func (f *fold) agentEnded(path []string) {
 
 // spanStart says that an agent calls its model.
 func (f *fold) spanStart(a *agent) {
-	a.span = eventID(f.now.GetSeq(), slotSpanStart)
+	a.span = f.idOf(slotSpanStart)
 	f.put(slotSpanStart, "span.model_request_start", a.path)
 }
 
@@ -288,7 +316,7 @@ func (f *fold) messageCompleted(m *agentdv1.MessageCompleted) {
 	}
 	if m.GetTextBytes() > 0 && s != nil {
 		f.put(slotSelf, "agent.message", m.GetAgentPath(), field{"content", contentOf(string(s.text), nil)})
-		f.last().id = messageID(m.GetMessageId(), f.retract)
+		f.last().id = f.messageID(m.GetMessageId())
 	}
 }
 

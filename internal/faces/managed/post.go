@@ -160,7 +160,7 @@ func (p *posting) message(ctx context.Context, e *incoming, n int) (*event, erro
 	}
 	t := resp.Msg.GetTurn()
 	out := &event{
-		id: promptID(t.GetId()), kind: e.kind, at: t.GetStartTime().AsTime(), queued: t.GetStartTime() == nil,
+		id: promptID(id, t.GetId()), kind: e.kind, at: t.GetStartTime().AsTime(), queued: t.GetStartTime() == nil,
 		fields: []field{{"content", e.content()}},
 	}
 	return out, nil
@@ -188,7 +188,8 @@ func (p *posting) interrupt(ctx context.Context) (*event, error) {
 	err = p.eachOfTurn(ctx, p.session.GetId(), turn, &last, func(e *agentdv1.RunResponse) bool {
 		if e.GetEnd().GetReceipt() != nil {
 			found = &event{
-				id: eventID(e.GetSeq(), slotInterrupt), kind: idle.kind, at: e.GetTime().AsTime(), fields: idle.fields,
+				id: eventID(p.session.GetId(), e.GetSeq(), slotInterrupt), kind: idle.kind,
+				at: e.GetTime().AsTime(), fields: idle.fields,
 			}
 		}
 		return true
@@ -275,7 +276,7 @@ func (p *posting) result(ctx context.Context, e *incoming) (*event, error) {
 		return nil, e.refusef("was refused: %s", strings.ReplaceAll(refused.GetError().GetMessage(), c.id, e.of))
 	}
 	now, err := p.find(ctx, e.of)
-	if seq, _ := seqOf(e.of); err == nil && now != nil && now.settled == nil && !now.over {
+	if seq, _ := seqOf(p.session.GetId(), e.of); err == nil && now != nil && now.settled == nil && !now.over {
 		now, err = p.awaitResult(ctx, c.turn, seq)
 	}
 	switch {

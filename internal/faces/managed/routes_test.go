@@ -428,7 +428,8 @@ func TestTenants(t *testing.T) {
 	if status, refusal, _ := eye.send("POST", "/v1/agents", object{"name": "x", "model": "echo"}); status != 403 || refusal.text("error", "type") != "permission_error" {
 		t.Errorf("an observer: %d %v", status, refusal)
 	}
-	if n := len(eye.events(id)); n != 7 {
+	eye.refused("GET", "/v1/sessions/"+id+"/events", nil, http.StatusNotFound, "not_found_error") // which ann has created
+	if n := len(dial(t, d.url, "ann@acme/observer").events(id)); n != 7 {
 		t.Errorf("an observer lists %d events", n)
 	}
 	ann.must("POST", "/v1/sessions/"+id+"/events", result) // nobody has taken it

@@ -14,8 +14,9 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 )
 
-// What an event of the protocol says may depend on events before it, so a stream reads its session from the beginning,
-// and sends what its client lacks. That is why it is not server.FaceEnv.Stream, which shows a face the latter alone.
+// What an event of the protocol says may depend on events before it in its turn, so a stream reads its session from the
+// beginning of the turn that its client has last seen, and sends what that lacks. That is why it is not
+// server.FaceEnv.Stream, which shows a face the latter alone.
 
 const deltaKind = "agent.message"
 
@@ -64,8 +65,13 @@ func (f *face) follow(w http.ResponseWriter, r *http.Request) error {
 	if s.after, err = afterOf(r, of); err != nil {
 		return err
 	}
-	in, err := f.env.Sessions.WatchSession(ctx,
-		connect.NewRequest(&agentdv1.WatchSessionRequest{SessionId: s.state.sessionID}))
+	cursor, err := f.env.Cursor(ctx, s.state.sessionID, s.after)
+	if err != nil {
+		return err
+	}
+	in, err := f.env.Sessions.WatchSession(ctx, connect.NewRequest(&agentdv1.WatchSessionRequest{
+		SessionId: s.state.sessionID, Cursor: cursor,
+	}))
 	if err != nil {
 		return err
 	}
@@ -150,7 +156,7 @@ func (s *eventStream) frame(kind string, data any) {
 // last says why the stream ends.
 func (s *eventStream) last(e *agentdv1.RunResponse_ErrorResponse) {
 	if e.GetCode() == noSession {
-		s.frame("session.deleted", &event{id: idPrefix + "deleted", kind: "session.deleted", at: time.Now()})
+		s.frame("session.deleted", &event{id: s.state.id("deleted"), kind: "session.deleted", at: time.Now()})
 		return
 	}
 	failed := &failure{status: statusOf(http.StatusServiceUnavailable, e), message: e.GetMessage()}
@@ -184,7 +190,7 @@ func (s *eventStream) delta(c *agentdv1.RunResponse_OutputChunk) {
 		s.thread != "" && threadOf(s.state.sessionID, so.path) != s.thread {
 		return
 	}
-	id := messageID(c.GetMessageId(), s.state.retract)
+	id := s.state.messageID(c.GetMessageId())
 	if !s.started[id] {
 		s.started[id] = true
 		text = string(so.text)

@@ -2,9 +2,11 @@ package managed_test
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"path/filepath"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -146,4 +148,85 @@ func fill(t *testing.T, s *sqlite.Store) {
 			seq++
 		}
 	}
+}
+
+// stalling is a store that writes nothing while it is held.
+type stalling struct {
+	*sqlite.Store
+
+	mu   sync.Mutex // protects held
+	held chan struct{}
+}
+
+// wait returns when the store is not held.
+func (s *stalling) wait() {
+	s.mu.Lock()
+	held := s.held
+	s.mu.Unlock()
+	if held != nil {
+		<-held
+	}
+}
+
+// hold holds the store until release is called.
+func (s *stalling) hold() (release func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	held := make(chan struct{})
+	s.held = held
+	return func() {
+		s.mu.Lock()
+		defer s.mu.Unlock()
+		s.held = nil
+		close(held)
+	}
+}
+
+func (s *stalling) Append(ctx context.Context, b store.Batch) error {
+	s.wait()
+	return s.Store.Append(ctx, b)
+}
+
+func (s *stalling) AppendMany(ctx context.Context, batches []store.Batch) []error {
+	s.wait()
+	return s.Store.AppendMany(ctx, batches)
+}
+
+// A result that is taken and cannot be read back in time is a timeout in the protocol's form; posted again it is the
+// first one, and its call has one.
+func TestResultIsNotWritten(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		db, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		slow := &stalling{Store: db}
+		d := timeless(t, map[string]string{"greets": greets}, testdaemon.WithStore(slow))
+		id := d.session("scripted/greets")
+		d.post(id, said("go"))
+		use := lastStatus(d.untilIdle(id, "requires_action")).at("stop_reason", "event_ids", 0)
+		events := object{"events": []object{{"type": "user.custom_tool_result", "custom_tool_use_id": use, "content": []object{{"type": "text", "text": "hi"}}}}}
+		path := "/v1/sessions/" + id + "/events"
+		release := slow.hold()
+		first := make(chan object, 1)
+		go func() {
+			_, out, _ := d.send("POST", path, events)
+			first <- out
+		}()
+		time.Sleep(time.Second)
+		begun := time.Now()
+		d.refused("POST", path, events, http.StatusGatewayTimeout, "timeout_error")
+		if took := time.Since(begun); took != 10*time.Second {
+			t.Errorf("it was refused after %v", took)
+		}
+		release()
+		want := (<-first).objects("data")[0].text("id")
+		if got := d.must("POST", path, events).objects("data")[0].text("id"); got != want {
+			t.Errorf("posted again it is %s, the first one is %s", got, want)
+		}
+		all := d.untilIdle(id, "end_turn")
+		if n := len(slices.DeleteFunc(kinds(all), func(kind string) bool { return kind != "user.custom_tool_result" })); n != 1 {
+			t.Errorf("the call has %d results: %q", n, kinds(all))
+		}
+	})
 }

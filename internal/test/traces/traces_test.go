@@ -3,6 +3,8 @@ package traces
 import (
 	"bytes"
 	"context"
+	"encoding/json"
+	"errors"
 	"io"
 	"log/slog"
 	"net/http"
@@ -17,8 +19,10 @@ import (
 
 	"github.com/apzuk3/agentd/client"
 	"github.com/apzuk3/agentd/internal/daemon"
+	"github.com/apzuk3/agentd/internal/faces/managed"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/internal/test/heldaddr"
+	"github.com/apzuk3/agentd/server"
 )
 
 var scripts = map[string]string{
@@ -39,8 +43,8 @@ func up(t *testing.T, c *collector, addr, dir string, share float64, log ...io.W
 			Endpoint: c.URL + "/below", Headers: "x-team=a%20b,authorization=Bearer canary-header", TraceShare: share,
 			Client: &http.Client{Transport: below{}},
 		},
-		ModelRetry: modelcall.Retry{Base: time.Millisecond},
-		Logger:     slog.New(slog.NewTextHandler(io.MultiWriter(log...), nil)),
+		ModelRetry: modelcall.Retry{Base: time.Millisecond}, Faces: []server.Face{managed.Face{}},
+		Logger: slog.New(slog.NewTextHandler(io.MultiWriter(log...), nil)),
 	})
 	if err != nil {
 		t.Fatal(err)
@@ -261,5 +265,67 @@ func TestAnswered(t *testing.T) {
 	}
 	if bytes.Contains(c.raw.Bytes(), []byte("canary")) {
 		t.Error("what is said is exported")
+	}
+}
+
+// TestFace: a request on a route of a face is in the trace of its caller, and so is the turn that it starts.
+func TestFace(t *testing.T) {
+	ours.Reset()
+	c := newCollector(t)
+	addr := heldaddr.New(t)
+	d := up(t, c, addr, daemon.Memory, 0) // the caller has sampled it
+	ask := func(method, path, body, traceparent string) (out struct {
+		ID   string `json:"id"`
+		Data []struct {
+			Type string `json:"type"`
+		} `json:"data"`
+	},
+	) {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+addr+path, strings.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if traceparent != "" {
+			req.Header.Set("Traceparent", traceparent)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		text, err := io.ReadAll(resp.Body)
+		if err = errors.Join(err, json.Unmarshal(text, &out)); err != nil || resp.StatusCode != http.StatusOK {
+			t.Fatalf("%s %s: %d %s, %v", method, path, resp.StatusCode, text, err)
+		}
+		return out
+	}
+	agent := ask("POST", "/v1/agents", `{"name": "a", "model": {"id": "scripted/tells"}}`, "").ID
+	env := ask("POST", "/v1/environments", `{"name": "e"}`, "").ID
+	session := "/v1/sessions/" + ask("POST", "/v1/sessions", `{"agent": "`+agent+`", "environment_id": "`+env+`"}`, "").ID
+	const id, above = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
+	ask("POST", session+"/events", `{"events": [{"type": "user.message", "content": [{"type": "text", "text": "canary-prompt"}]}]}`,
+		"00-"+id+"-"+above+"-01")
+	for len(ask("GET", session+"/events?types[]=session.status_idle", "", "").Data) == 0 {
+		time.Sleep(time.Millisecond)
+	}
+	down(t, d)
+	spans := map[string]span{}
+	for _, s := range c.all() {
+		name, _, _ := strings.Cut(s.name, " ")
+		if _, twice := spans[name]; twice || s.trace != id {
+			t.Errorf("one more span: %+v", s)
+		}
+		spans[name] = s
+	}
+	for name, above := range map[string]string{
+		"face/managed-agents": above, "turn": spans["face/managed-agents"].id, "invoke_agent": spans["turn"].id, "chat": spans["invoke_agent"].id,
+	} {
+		if s := spans[name]; s.above != above || above == "" {
+			t.Errorf("%s is %+v, want it below %q", name, s, above)
+		}
+	}
+	if len(spans) != 4 || bytes.Contains(c.raw.Bytes(), []byte("canary")) {
+		t.Errorf("spans %+v", spans)
 	}
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// madeBy returns the owner, whose `user:` keys the session has.
-func (s *Session) madeBy() principal.Principal {
+// MadeBy returns the owner, whose `user:` keys the session has.
+func (s *Session) MadeBy() principal.Principal {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	return s.owner
@@ -34,13 +34,13 @@ func (s *Session) adopt(p principal.Principal, labels map[string]string) {
 
 // sharedValues returns the keys of state that sessions share.
 func (s *Session) sharedValues(state map[string]any) []store.SharedValue {
-	return shared.ValuesOf(s.madeBy(), state)
+	return shared.ValuesOf(s.MadeBy(), state)
 }
 
 // wholeState returns the session's own keys and the shared ones.
 func (s *Session) wholeState(ctx context.Context) (map[string]any, error) {
 	out := lock.Get(&s.mu, s.state.Copy)
-	for _, scope := range shared.ScopesOf(s.madeBy()) {
+	for _, scope := range shared.ScopesOf(s.MadeBy()) {
 		keys, err := s.store.SharedKeys.Now(ctx, scope)
 		if err != nil {
 			return nil, fmt.Errorf("session %s: %w", s.id, err)

@@ -105,6 +105,8 @@ func (s *Session) Enqueue(ctx context.Context, p Prompt) (*Turn, error) {
 	switch {
 	case running == nil:
 		return nil, ErrIdle
+	case !p.By.Finds(s.MadeBy()):
+		return nil, fault.Errorf(fault.SessionNotFound, "session %q does not exist", s.id)
 	case ahead >= s.limits().MaxQueued:
 		return nil, fault.Errorf(fault.Busy, "session %q runs a turn and %d more wait, the limit",
 			s.id, s.limits().MaxQueued).

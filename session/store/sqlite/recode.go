@@ -26,16 +26,19 @@ type recoder = interface {
 	Row(ctx context.Context, r *store.Row) error
 	Shared(ctx context.Context, v *store.SharedValue) error
 	Key(ctx context.Context, k *store.Key) error
+	// Info changes the metadata of a session, which has some; of i only that and ID are set.
+	Info(ctx context.Context, i *store.Info) error
 	// Failed is called with each error of the other methods; what it returns ends Recode.
 	Failed(err error) error
 }
 
-// Recode gives each value that the database has to c, in no order: the data of records and rows, shared values, and the
-// contents of keys, also those that are written meanwhile. A value that somebody else changes at the same time stays as
-// that one wrote it. What was there before is removed as by Delete. It may be repeated.
+// Recode gives each value that the database has to c, in no order: the data of records and rows, shared values, the
+// contents of keys and the metadata of sessions, also those that are written meanwhile. A value that somebody else
+// changes at the same time stays as that one wrote it. What was there before is removed as by Delete. It may be
+// repeated.
 func (s *Store) Recode(ctx context.Context, c recoder) (changed int64, err error) {
 	r := &recoding{s: s, c: c, ctx: ctx}
-	for _, table := range []func() error{r.records, r.rows, r.shared, r.keys} {
+	for _, table := range []func() error{r.records, r.rows, r.shared, r.keys, r.infos} {
 		if err := table(); err != nil {
 			return r.changed, fmt.Errorf("sqlite: recode: %w", err)
 		}
@@ -254,5 +257,31 @@ func (r *recoding) keys() error {
 			}
 		}
 		return updates, len(keys), err
+	})
+}
+
+func (r *recoding) infos() error {
+	last := ""
+	return r.pages(false, func() (updates []update, read int, err error) {
+		infos, err := some(r, func(rows *sql.Rows) (i store.Info, err error) {
+			return i, rows.Scan(&i.ID, &i.Metadata)
+		}, func(i *store.Info) int { return len(i.Metadata) },
+			`SELECT id, metadata FROM sessions WHERE metadata <> '' AND id > ? ORDER BY id`+atMost, last)
+		for i := range infos {
+			v := &infos[i]
+			last = v.ID
+			before := v.Metadata
+			if err := r.c.Info(r.ctx, v); err != nil {
+				if err := r.failed(err); err != nil {
+					return nil, 0, err
+				}
+				continue
+			}
+			if before != v.Metadata {
+				updates = append(updates, update{func(t *tx) *sql.Stmt { return t.recodeInfo },
+					[]any{v.Metadata, v.ID, before}})
+			}
+		}
+		return updates, len(infos), err
 	})
 }

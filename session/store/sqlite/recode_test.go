@@ -42,6 +42,11 @@ func (*upper) Key(_ context.Context, k *store.Key) error {
 	return nil
 }
 
+func (*upper) Info(_ context.Context, i *store.Info) error {
+	i.Metadata = strings.ToUpper(i.Metadata)
+	return nil
+}
+
 func (u *upper) Failed(err error) error {
 	u.failed = append(u.failed, err)
 	return nil
@@ -53,7 +58,7 @@ func TestRecode(t *testing.T) {
 	const sessions, records, canary = 20, 50, "canary in lower case"
 	write := func(s *Store, id, text string) {
 		t.Helper()
-		b := store.Batch{SessionID: id, Create: &store.NewSession{ID: id, CreatedAt: start}}
+		b := store.Batch{SessionID: id, Create: &store.NewSession{ID: id, CreatedAt: start, Metadata: `{"k":"` + text + `"}`}}
 		for seq := range int64(records) {
 			data := fmt.Appendf(nil, `"%s %d %s"`, text, seq+1, strings.Repeat("z", 2000*int(seq%4)))
 			b.Records = append(b.Records, record.Record{Seq: seq + 1, TurnID: "t", Kind: record.KindEvent, Time: start, Data: data})
@@ -80,7 +85,7 @@ func TestRecode(t *testing.T) {
 		t.Fatal(err)
 	}
 	u, loud := &upper{}, strings.ToUpper(canary)
-	const values = sessions*(records+3+3+1) - 1
+	const values = sessions*(records+3+3+1+1) - 1
 	if n, err := s.Recode(t.Context(), u); n != values || err != nil || len(u.failed) != 1 {
 		t.Fatalf("changed %d values, %v, %v, want %d and one failure", n, err, u.failed, values)
 	}
@@ -109,6 +114,10 @@ func TestRecode(t *testing.T) {
 		key, err := s.Key(t.Context(), "s", id)
 		if err != nil || key.Content != loud {
 			t.Errorf("key of %s: %+v, %v", id, key, err)
+		}
+		info, err := s.Info(t.Context(), id)
+		if err != nil || !strings.Contains(info.Metadata, loud) {
+			t.Errorf("metadata of %s: %s, %v", id, info.Metadata, err)
 		}
 	}
 	left := func() (n int) {

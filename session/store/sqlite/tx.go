@@ -18,15 +18,15 @@ import (
 // waiting instead. Owned by the writer goroutine.
 type tx struct {
 	statements
-	begin, commit, getPage, setPage, countPages                          *sql.Stmt
-	state, end, known, insertSession, setState, setShared, setProbe      *sql.Stmt
-	insertRecords                                                        [len(atOnce)]*sql.Stmt // so many at once
-	deleteLog, deleteRows, setPurged, setAttempts, deleteShared          *sql.Stmt
-	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession *sql.Stmt
-	addSpent, getCount, addCount, deleteCount                            *sql.Stmt
-	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys    *sql.Stmt
-	getLog, save, undo, release                                          *sql.Stmt
-	rewrite, recodeRecord, recodeRow, recodeShared, recodeKey            *sql.Stmt
+	begin, commit, getPage, setPage, countPages                           *sql.Stmt
+	state, end, known, insertSession, setState, setShared, setProbe       *sql.Stmt
+	insertRecords                                                         [len(atOnce)]*sql.Stmt // so many at once
+	deleteLog, deleteRows, setPurged, setAttempts, deleteShared           *sql.Stmt
+	getInfo, setInfo, setLabel, deleteLabel, deleteLabels, deleteSession  *sql.Stmt
+	addSpent, getCount, addCount, deleteCount                             *sql.Stmt
+	copyLog, setFork, setRow, setIndex, getKey, insertKey, deleteKeys     *sql.Stmt
+	getLog, save, undo, release                                           *sql.Stmt
+	rewrite, recodeRecord, recodeRow, recodeShared, recodeKey, recodeInfo *sql.Stmt
 
 	args    []any // of records, reused
 	shared  bool  // shared values were written in this transaction
@@ -102,6 +102,7 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		&t.recodeRow:    `UPDATE entries SET data = ? WHERE session_id = ? AND kind = ? AND id = ? AND data = ?`,
 		&t.recodeShared: `UPDATE shared SET value = ? WHERE scope = ? AND key = ? AND value = ?`,
 		&t.recodeKey:    `UPDATE keys SET content = ? WHERE scope = ? AND name = ? AND content = ?`,
+		&t.recodeInfo:   `UPDATE sessions SET metadata = ? WHERE id = ? AND metadata = ?`,
 	}
 	for i, n := range atOnce {
 		queries[&t.insertRecords[i]] = `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum) VALUES ` +
