@@ -31,11 +31,12 @@ func TestRealHost(t *testing.T) {
 	for _, tc := range []struct {
 		more map[string]any
 		want string
-		ok   bool
-	}{{nil, "config ok", true}, {map[string]any{"nonsense": "x"}, "nonsense", false}} {
-		out, err := h.command("validate", "--config", h.configure("config.yaml", tc.more), "--runtime").CombinedOutput()
-		if (err == nil) != tc.ok || !strings.Contains(string(out), tc.want) {
-			t.Errorf("gestaltd validate: %v, want %q\n%s", err, tc.want, out)
+		code int
+	}{{nil, "config ok", 0}, {map[string]any{"nonsense": "x"}, "nonsense", 1}} {
+		cmd := h.command("validate", "--config", h.configure("config.yaml", tc.more), "--runtime")
+		out, err := cmd.CombinedOutput()
+		if code := cmd.ProcessState.ExitCode(); code != tc.code || !strings.Contains(string(out), tc.want) {
+			t.Errorf("gestaltd validate exits %d (%v), want %d and %q\n%s", code, err, tc.code, tc.want, out)
 		}
 	}
 }
@@ -49,7 +50,7 @@ tools:
 `
 
 // clerk is their model: asked to "greet NAME" it does, for a "letter NAME" it sends something, too, and says what came of
-// it; asked to "wait" it says nothing.
+// it; asked to "count" it says an object, to "wait" nothing.
 func clerk(ctx context.Context, c *fakeprovider.Call) fakeprovider.Reply {
 	r, err := c.Request()
 	if err != nil {
@@ -78,6 +79,8 @@ func clerk(ctx context.Context, c *fakeprovider.Call) fakeprovider.Reply {
 	case what == "wait":
 		<-ctx.Done()
 		return fakeprovider.Reply{Drop: true}
+	case what == "count":
+		return fakeprovider.Reply{Text: []string{`{"count": 17}`}}
 	case len(results) == 0:
 		return call("post__greet__default", "name")
 	case len(results) == 1 && what == "letter":
@@ -113,6 +116,9 @@ func (p *postOffice) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	w.Header().Set("Content-Type", "application/json")
+	if said.Name == "Nobody" {
+		w.WriteHeader(http.StatusNotFound)
+	}
 	_, _ = io.WriteString(w, `"Hello `+said.Name+said.To+`"`)
 }
 
@@ -258,20 +264,53 @@ func TestRealHostServes(t *testing.T) {
 		t.Errorf("the stream and the list differ:\n%s", diff)
 	}
 
+	fails, counts := h.fails(), h.counts()
 	h.refuses(session.ID)
 	canceled := h.cancels()
 	h.archives(session.ID)
 
-	gone := h.all(session.ID, turn.ID, canceled)
+	gone := h.all(session.ID, turn.ID, fails, counts, canceled)
 	h.end(syscall.SIGTERM)
 	if h.err != nil {
 		t.Errorf("the host has ended with %v", h.err)
 	}
 	h.start()
-	if diff := cmp.Diff(gone, h.all(session.ID, turn.ID, canceled)); diff != "" {
+	if diff := cmp.Diff(gone, h.all(session.ID, turn.ID, fails, counts, canceled)); diff != "" {
 		t.Errorf("after a restart:\n%s", diff)
 	}
 	h.end(syscall.SIGTERM)
+}
+
+// fails has an operation fail, which the model reads, and returns the turn.
+func (h *realHost) fails() string {
+	h.t.Helper()
+	turn := h.prompt(h.session("r2").ID, "greet Nobody").ID
+	if got := h.over(turn, "succeeded"); !strings.Contains(got.OutputText, "404") || !strings.Contains(got.OutputText, "Hello Nobody") {
+		h.t.Errorf("the model reads %q", got.OutputText)
+	}
+	events := h.events(turn)
+	checkEvents(h.t, turn, events)
+	if diff := cmp.Diff(slices.Concat([]string{"turn.started", "tool.started", "tool.failed"}, answered[3:]), types(events)); diff != "" {
+		h.t.Errorf("the events of a turn whose tool fails (-want +got):\n%s", diff)
+	}
+	return turn
+}
+
+// counts has a turn end with an object, and returns it.
+func (h *realHost) counts() string {
+	h.t.Helper()
+	turn := h.do(http.MethodPost, "/sessions/"+h.session("r3").ID+"/turns", map[string]any{
+		"messages": []any{
+			map[string]any{"role": "system", "text": "Count."},
+			map[string]any{"role": "user", "parts": []any{map[string]any{"type": "text", "text": "count"}}},
+		},
+		"responseSchema": map[string]any{"type": "object", "properties": map[string]any{"count": map[string]any{"type": "integer"}}},
+		"modelOptions":   map[string]any{"temperature": 0.5},
+	}, http.StatusCreated).ID
+	if got := h.over(turn, "succeeded"); got.StructuredOutput["count"] != 17.0 || len(got.Messages) != 2 {
+		h.t.Errorf("the turn ends as %+v", got)
+	}
+	return turn
 }
 
 // refuses checks what is refused, and how.
@@ -294,7 +333,7 @@ func (h *realHost) refuses(session string) {
 // cancels cancels a turn whose model says nothing, and returns it.
 func (h *realHost) cancels() string {
 	h.t.Helper()
-	turn := h.prompt(h.session("r2").ID, "wait").ID
+	turn := h.prompt(h.session("r4").ID, "wait").ID
 	got := h.do(http.MethodPost, "/turns/"+turn+"/cancel", map[string]any{"reason": "enough"}, http.StatusOK)
 	if got.ID != turn || got.Status != "canceled" || got.StatusMessage != "enough" || got.CompletedAt == nil {
 		h.t.Errorf("canceled: %+v", got)

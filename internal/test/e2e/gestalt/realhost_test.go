@@ -267,7 +267,7 @@ func (h *realHost) await(what string, so func() bool) {
 type answer struct {
 	ID, SessionID, TurnID, Provider, Model, ClientRef, State, Status, StatusMessage, OutputText, Type, Title, Prompt string
 	ExecutionRef                                                                                                     string
-	Metadata, Request, Resolution                                                                                    map[string]any
+	Metadata, Request, Resolution, StructuredOutput                                                                  map[string]any
 	Messages                                                                                                         []map[string]any
 	CreatedBy                                                                                                        *struct{ SubjectID string }
 	CreatedAt, UpdatedAt, LastTurnAt, StartedAt, CompletedAt, ResolvedAt                                             *time.Time

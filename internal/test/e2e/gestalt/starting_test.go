@@ -62,7 +62,14 @@ func TestHostStops(t *testing.T) {
 	h.start()
 	h.session("s", ann, "")
 	h.prompt(&gestaltv1.CreateTurnRequest{TurnId: "t", SessionId: "s"})
-	h.await("the calls", func() bool { return len(h.calls()) == 2 })
+	h.await("the calls are made again", func() bool {
+		for _, calls := range h.calls() {
+			if len(calls) < 2 {
+				return false
+			}
+		}
+		return len(h.calls()) == 2
+	})
 	h.stop()
 	h.executes(func(context.Context, *gestaltv1.ExecuteToolRequest) (*gestaltv1.ExecuteToolResponse, error) {
 		return &gestaltv1.ExecuteToolResponse{Status: 200, Body: "hi"}, nil
