@@ -200,8 +200,8 @@ func (p *Provider) listPage(
 // hostTries is how often the host is asked that may answer later.
 const hostTries = 8
 
-// later reports whether the host may do later what it has refused. It cannot be reached, or gives up what it does because
-// it stops. One that starts refuses all until it has taken the provider in: it does not say when, but has before it calls.
+// later reports whether the host may do later what it has refused. It cannot be reached, or it stops, and gives up what
+// it does. One that starts refuses all until it has taken the provider in: it does not say when, but has once it calls.
 func later(err error, starts bool) bool {
 	switch connect.CodeOf(err) {
 	case connect.CodeUnavailable, connect.CodeCanceled:

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net"
 	"net/http"
 	"os"
@@ -186,9 +187,7 @@ func (h *realHost) configure(name string, more map[string]any) string {
 		h.t.Fatal(err)
 	}
 	config := map[string]any{"agents": h.path("agents.yaml"), "data": h.path("data")}
-	for key, value := range more {
-		config[key] = value
-	}
+	maps.Copy(config, more)
 	all := map[string]any{
 		"apiVersion": "gestaltd.config/v5",
 		"server": map[string]any{
