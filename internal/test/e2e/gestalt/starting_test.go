@@ -2,6 +2,8 @@ package gestalt_test
 
 import (
 	"context"
+	"strings"
+	"syscall"
 	"testing"
 
 	"google.golang.org/grpc/codes"
@@ -88,5 +90,36 @@ func TestHostStops(t *testing.T) {
 			t.Errorf("call %s was made %d times", id, len(calls))
 		}
 	}
+	h.stop()
+}
+
+// A host that starts again at once, because it was killed, finds the database of the process that it has left: the next
+// one waits until that has ended.
+func TestHostKilled(t *testing.T) {
+	t.Parallel()
+	h := newHost(t, caller, map[string]string{"calling": calling})
+	h.tools = deskTools()
+	h.start()
+	h.session("s", ann, "")
+	old := h.current()
+	t.Cleanup(func() { _ = old.cmd.Process.Kill() })
+	h.env["GESTALT_PLUGIN_SOCKET"] = h.path("p2.sock")
+	h.launch()
+	h.reach()
+	configured := make(chan error, 1)
+	go func() {
+		configured <- h.call(t.Context(), "ProviderLifecycle/ConfigureProvider", h.configuration(), &gestaltv1.ConfigureProviderResponse{})
+	}()
+	h.await("it waits", func() bool { return strings.Contains(h.current().stderr.String(), "another process has the database") })
+	if err := old.cmd.Process.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	<-old.ended
+	_ = old.conn.Close()
+	if err := <-configured; err != nil {
+		t.Fatal(err)
+	}
+	h.prompt(&gestaltv1.CreateTurnRequest{TurnId: "t", SessionId: "s"})
+	h.until("t", succeeded)
 	h.stop()
 }
