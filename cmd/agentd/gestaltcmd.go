@@ -10,6 +10,7 @@ import (
 	"path/filepath"
 	"runtime"
 	"syscall"
+	"time"
 
 	"github.com/apzuk3/agentd/internal/daemon"
 	"github.com/apzuk3/agentd/internal/gestalt"
@@ -92,8 +93,37 @@ func (c *gestaltCmd) Run(p *process) error {
 	return provider.Serve(ctx)
 }
 
-// open starts the daemon of a provider, which listens within the process alone.
+const (
+	// takeover bounds how long the database is waited for that another process has. A host that is killed and starts
+	// again leaves one that ends within 2 s; it allows 30 s in all.
+	takeover = 10 * time.Second
+	// takeoverEvery is how often it is tried.
+	takeoverEvery = 100 * time.Millisecond
+)
+
+// open starts the daemon of a provider, when the last process has left the database.
 func (c *gestaltCmd) open(ctx context.Context, p *process, dir string, log *slog.Logger) (*gestalt.Backend, error) {
+	limit, cancel := context.WithTimeout(ctx, takeover)
+	defer cancel()
+	for try := 0; ; try++ {
+		b, err := c.openNow(ctx, p, dir, log)
+		if !errors.Is(err, daemon.ErrInUse) {
+			return b, err
+		}
+		if try == 0 {
+			log.Info("another process has the database: waiting for its end", slog.String("data", dir),
+				slog.Duration("most", takeover))
+		}
+		select {
+		case <-time.After(takeoverEvery):
+		case <-limit.Done():
+			return nil, err
+		}
+	}
+}
+
+// openNow starts the daemon of a provider, which listens within the process alone.
+func (c *gestaltCmd) openNow(ctx context.Context, p *process, dir string, log *slog.Logger) (*gestalt.Backend, error) {
 	pipe := gestalt.NewPipe()
 	cfg := daemon.Config{
 		Listener: pipe, DataDir: dir, Getenv: p.getenv, Logger: slog.New(quietCalls{log.Handler()}),

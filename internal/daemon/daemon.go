@@ -216,6 +216,9 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 // ErrNetworkFiles is why New refuses a DataDir on a network file system.
 var ErrNetworkFiles = sqlite.ErrNetwork
 
+// ErrInUse is why New refuses a DataDir that another process has open.
+var ErrInUse = sqlite.ErrLocked
+
 func openStore(cfg *Config) (store.Store, error) {
 	path := sqlite.Memory
 	if cfg.DataDir != Memory {

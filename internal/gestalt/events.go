@@ -137,10 +137,14 @@ type numbering struct {
 	last     int64 // the number of the last event
 	out      []*gestaltv1.AgentTurnEvent
 	messages []string // of out: the message that each is a piece of the text of
+	// said is the text of the last one of out, if that is pieces of a text.
+	said strings.Builder
 }
 
 // add adds an event; message is the one that it is a piece of the text of, "" for another event.
 func (n *numbering) add(e *gestaltv1.AgentTurnEvent, message string) {
+	n.settle()
+	n.said.Reset()
 	n.last++
 	e.Id, e.TurnId, e.Seq, e.Source = fmt.Sprintf("%s:%d", n.t.ID, n.last), n.t.ID, n.last, source
 	if e.GetCreatedAt() == nil {
@@ -152,8 +156,17 @@ func (n *numbering) add(e *gestaltv1.AgentTurnEvent, message string) {
 	n.out, n.messages = append(n.out, e), append(n.messages, message)
 }
 
+// settle gives the last event the text of its pieces so far.
+func (n *numbering) settle() {
+	if n.said.Len() > 0 {
+		last := n.out[len(n.out)-1]
+		last.Data, last.Display.Text = texts(map[string]string{"text": n.said.String()}), n.said.String()
+	}
+}
+
 // events are the events as the store has them.
 func (n *numbering) events() []Event {
+	n.settle()
 	out := make([]Event, 0, len(n.out))
 	for i, e := range n.out {
 		data, err := proto.Marshal(e)
@@ -232,22 +245,16 @@ func (n *numbering) piece(e *gestaltv1.AgentTurnEvent, c *agentdv1.RunResponse_O
 			text = ""
 		}
 	}
-	if i := len(n.out) - 1; i >= 0 && n.out[i].GetType() == e.GetType() &&
-		n.out[i].GetDisplay().GetRef() == e.GetDisplay().GetRef() {
-		text = n.out[i].GetData().GetFields()["text"].GetStringValue() + text
-		if text != "" {
-			n.out[i].Data, n.out[i].Display.Text = texts(map[string]string{"text": text}), text
-		}
-		return
+	if i := len(n.out) - 1; i < 0 || n.out[i].GetType() != e.GetType() ||
+		n.out[i].GetDisplay().GetRef() != e.GetDisplay().GetRef() {
+		n.add(e, message)
 	}
-	if text != "" {
-		e.Data, e.Display.Text = texts(map[string]string{"text": text}), text
-	}
-	n.add(e, message)
+	n.said.WriteString(text)
 }
 
 // text is the text of a message that is complete. What was said before it was retracted comes first among its pieces.
 func (n *numbering) text(ctx context.Context, m *agentdv1.MessageCompleted) (string, error) {
+	n.settle()
 	var b strings.Builder
 	known, err := n.p.store.Pieces(ctx, n.t.ID, m.GetMessageId())
 	if err != nil {

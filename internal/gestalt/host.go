@@ -179,25 +179,39 @@ func (p *Provider) listTools(
 	}
 }
 
-// listPage asks for one page, a few times if the host cannot be reached.
+// listPage asks for one page, a few times if the host may answer later.
 func (p *Provider) listPage(
 	ctx context.Context, t *Turn, msg *gestaltv1.ListToolsRequest,
 ) (*gestaltv1.ListToolsResponse, error) {
 	for try := 0; ; try++ {
+		starts := !p.heard.Load()
 		within, cancel := context.WithTimeout(ctx, listTimeout)
 		reply, err := p.host.ListTools(within, toHost(p, msg, t.Trace, ""))
 		cancel()
 		if err == nil {
 			return reply.Msg, nil
 		}
-		if connect.CodeOf(err) != connect.CodeUnavailable || !p.pause(ctx, try) {
+		if ctx.Err() != nil || !later(err, starts) || !p.pause(ctx, try) {
 			return nil, err
 		}
 	}
 }
 
-// hostTries is how often the host is asked that cannot be reached.
+// hostTries is how often the host is asked that may answer later.
 const hostTries = 8
+
+// later reports whether the host may do later what it has refused. It cannot be reached, or it stops, and gives up what
+// it does. One that starts refuses all until it has taken the provider in: it does not say when, but has once it calls.
+func later(err error, starts bool) bool {
+	switch connect.CodeOf(err) {
+	case connect.CodeUnavailable, connect.CodeCanceled:
+		return true
+	case connect.CodePermissionDenied:
+		return starts
+	default:
+		return false
+	}
+}
 
 // pause waits before the next try, longer after each, and reports whether there is one.
 func (p *Provider) pause(ctx context.Context, try int) bool {
@@ -277,7 +291,7 @@ type call struct {
 }
 
 // execute has the host run a tool, whose time is that of ctx, and returns its output. An error is that of the tool. A
-// host that cannot be reached is asked again, under the same ids.
+// host that may do it later is asked again, under the same ids.
 func (p *Provider) execute(ctx context.Context, c *call, arguments json.RawMessage) (string, error) {
 	if p.host == nil {
 		return "", errors.New("the host has no address for tools (GESTALT_AGENT_HOST_SOCKET)")
@@ -297,15 +311,17 @@ func (p *Provider) execute(ctx context.Context, c *call, arguments json.RawMessa
 		IdempotencyKey: c.id, RunGrant: grant,
 	}
 	for try := 0; ; try++ {
+		starts := !p.heard.Load()
 		reply, err := p.host.ExecuteTool(ctx, toHost(p, msg, c.trace, c.state))
 		switch {
 		case err == nil && reply.Msg.GetStatus() >= http.StatusBadRequest:
 			return "", fmt.Errorf("status %d: %s", reply.Msg.GetStatus(), reply.Msg.GetBody())
 		case err == nil:
 			return reply.Msg.GetBody(), nil
+		case ctx.Err() == nil && later(err, starts) && p.pause(ctx, try):
 		case ctx.Err() != nil:
 			return "", context.Cause(ctx)
-		case connect.CodeOf(err) != connect.CodeUnavailable || !p.pause(ctx, try):
+		default:
 			return "", fmt.Errorf("the host does not run the tool: %s", redact(textOf(err), grant))
 		}
 	}

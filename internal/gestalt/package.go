@@ -7,6 +7,7 @@ import (
 	"io"
 	"os"
 	"path/filepath"
+	"regexp"
 	"runtime"
 	"strings"
 )
@@ -27,11 +28,27 @@ type Artifact struct {
 	SHA256 string
 }
 
-// Manifest is the text of a manifest for programs of a version.
+// semantic matches a semantic version, unbuilt what the build metadata of one must not have.
+var (
+	semantic = regexp.MustCompile(
+		`^\d+\.\d+\.\d+(-[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?(\+[0-9A-Za-z-]+(\.[0-9A-Za-z-]+)*)?$`)
+	unbuilt = regexp.MustCompile(`[^0-9A-Za-z-]+`)
+)
+
+// manifestVersion is a version as a host takes it: a semantic one. Others, such as a commit's, become metadata of one.
+func manifestVersion(version string) string {
+	version = strings.TrimPrefix(version, "v")
+	if semantic.MatchString(version) {
+		return version
+	}
+	return strings.TrimSuffix("0.0.0+"+unbuilt.ReplaceAllString(version, ""), "+")
+}
+
+// Manifest is the text of a manifest for programs of a version. A host takes sources of four segments or more.
 func Manifest(version string, artifacts ...Artifact) string {
 	var b strings.Builder
 	fmt.Fprintf(&b, `kind: agent
-source: github.com/apzuk3/agentd
+source: github.com/apzuk3/agentd/agent/agentd
 version: %q
 displayName: agentd
 description: Runs trees of agents; turns survive restarts.
@@ -41,7 +58,7 @@ entrypoint:
   artifactPath: %s
   args: [gestalt-provider]
 artifacts:
-`, strings.TrimPrefix(version, "v"), schemaFile, artifacts[0].Path)
+`, manifestVersion(version), schemaFile, artifacts[0].Path)
 	for _, a := range artifacts {
 		fmt.Fprintf(&b, "  - os: %s\n    arch: %s\n    path: %s\n    sha256: %s\n", a.OS, a.Arch, a.Path, a.SHA256)
 	}

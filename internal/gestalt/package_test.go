@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"fmt"
 	"maps"
 	"os"
 	"path/filepath"
@@ -54,6 +55,18 @@ func TestDeploy(t *testing.T) {
 	if diff := cmp.Diff(keys, slices.Sorted(maps.Keys(schema.Properties))); diff != "" ||
 		!slices.Equal(schema.Required, []string{"agents"}) || schema.AdditionalProperties == nil || *schema.AdditionalProperties {
 		t.Errorf("the schema allows:\n%s", diff)
+	}
+}
+
+// A host takes semantic versions, and no others.
+func TestManifestVersion(t *testing.T) {
+	for version, want := range map[string]string{
+		"v1.2.3": "1.2.3", "v0.1.0-5-gabc.1+dirty": "0.1.0-5-gabc.1+dirty", "(devel)": "0.0.0+devel", "0123456789ab": "0.0.0+0123456789ab",
+		"": "0.0.0", "v1.2": "0.0.0+12", "1.2.3-": "0.0.0+123-",
+	} {
+		if text := gestalt.Manifest(version, gestalt.Artifact{}); !strings.Contains(text, fmt.Sprintf("version: %q\n", want)) {
+			t.Errorf("version %q, want %q in\n%s", version, want, text)
+		}
 	}
 }
 

@@ -74,6 +74,8 @@ type Provider struct {
 	driving context.Context //nolint:containedctx // of goroutines that the Provider owns
 	cease   context.CancelFunc
 	drivers sync.WaitGroup
+	// heard says that the host has called a method of AgentProvider, but for GetCapabilities.
+	heard atomic.Bool
 
 	configuring sync.Mutex // held while ConfigureProvider works; taken before mu
 	mu          sync.Mutex // protects the fields below
@@ -159,12 +161,15 @@ func (p *Provider) ready() error {
 	return nil
 }
 
-// whenReady is ready for each method of AgentProvider.
+// whenReady is ready for each method of AgentProvider, and notes that the host calls.
 func (p *Provider) whenReady() connect.Interceptor {
 	return connect.UnaryInterceptorFunc(func(next connect.UnaryFunc) connect.UnaryFunc {
 		return func(ctx context.Context, req connect.AnyRequest) (connect.AnyResponse, error) {
 			if err := p.ready(); err != nil {
 				return nil, err
+			}
+			if req.Spec().Procedure != gestaltv1connect.AgentProviderGetCapabilitiesProcedure {
+				p.heard.Store(true)
 			}
 			return next(ctx, req)
 		}

@@ -30,7 +30,16 @@ import (
 	"github.com/apzuk3/agentd/internal/test/testmain"
 )
 
-func TestMain(m *testing.M) { testmain.Run(m) }
+func TestMain(m *testing.M) {
+	if did, err := standIn(os.Args[1:]); did {
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	testmain.Run(m)
+}
 
 // program is built once for all tests.
 var program = sync.OnceValues(func() (string, error) {
@@ -71,8 +80,10 @@ type host struct {
 	subjects map[string]string // of turns
 	grants   map[string]string // of turns; one that is not there is over
 	executed []*gestaltv1.ExecuteToolRequest
-	traces   []string // of executed
-	revoked  string   // a turn whose grant tools do not take
+	traces   []string       // of executed
+	starting bool           // callbacks are refused, and the provider is not asked
+	early    map[string]int // how many were, by their turns
+	revoked  string         // a turn whose grant tools do not take
 	listed   []*gestaltv1.ListToolsRequest
 	seen     []gestaltv1.AgentExecutionStatus // how turns were when the host was called back
 	talk     *transcript                      // nil: nothing is written down
@@ -110,7 +121,7 @@ func newHost(t *testing.T, agents string, scripts map[string]string) *host {
 	t.Helper()
 	h := &host{
 		t: t, dir: t.TempDir(), paged: 100,
-		subjects: map[string]string{}, grants: map[string]string{},
+		subjects: map[string]string{}, grants: map[string]string{}, early: map[string]int{},
 		execute: func(context.Context, *gestaltv1.ExecuteToolRequest) (*gestaltv1.ExecuteToolResponse, error) {
 			return &gestaltv1.ExecuteToolResponse{Status: 200, Body: "ok"}, nil
 		},
@@ -194,8 +205,14 @@ func unary[Req, Reply any, P interface {
 func (h *host) allowed(ctx context.Context, session, turn, grant string) error {
 	h.mu.Lock()
 	want, ok := h.grants[turn]
-	subject := h.subjects[turn]
+	subject, starting := h.subjects[turn], h.starting
+	if starting {
+		h.early[turn]++
+	}
 	h.mu.Unlock()
+	if starting {
+		return status.Error(codes.PermissionDenied, "the provider is not available for the grant")
+	}
 	if !ok || grant != want {
 		return status.Errorf(codes.PermissionDenied, "the grant %q is not valid", grant)
 	}
@@ -526,6 +543,20 @@ func (h *host) revoke(turn string) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	h.revoked = turn
+}
+
+// starts has the host refuse callbacks, as one does that has not taken the provider in yet, or serve them.
+func (h *host) starts(does bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.starting = does
+}
+
+// executes sets what tools do from now on.
+func (h *host) executes(f func(context.Context, *gestaltv1.ExecuteToolRequest) (*gestaltv1.ExecuteToolResponse, error)) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.execute = f
 }
 
 // calls returns what tools were executed, by the ids of the calls.
