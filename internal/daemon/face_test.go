@@ -522,6 +522,11 @@ func TestFaceCredentialEnds(t *testing.T) {
 		c := agentdv1connect.NewSessionServiceClient(d.HTTPClient(), d.URL)
 		speak(t, c, "s", "hi")
 		s := openStream(t, d.HTTPClient(), d.URL+"/test/s", "")
+		for range 10 { // while it holds: two minutes of comments
+			if f, ok := s.next(); !ok || !f.comment {
+				t.Fatalf("the stream of a credential that holds: %+v, %v", f, ok)
+			}
+		}
 		revoked.Store(true)
 		for range 5 { // a minute of comments at most
 			if _, ok := s.next(); !ok {
