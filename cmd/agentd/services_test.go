@@ -36,6 +36,9 @@ var runOnly = map[string]string{
 	"TestBackupOfALoadedDaemon": "about the file of the database, which is the same for both services",
 	"TestKilledBackup":          "as TestBackupOfALoadedDaemon",
 
+	"TestEncryptedCallers": "as TestExportAndErase",
+	"TestFaceDrains":       "about a face, which asks SessionService alone",
+
 	"TestEncryption":     "as TestExportAndErase",
 	"TestKilledReseal":   "as TestExportAndErase",
 	"TestExportAndErase": "about a database, which is the same for both services",

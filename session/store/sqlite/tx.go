@@ -108,7 +108,8 @@ func prepareTx(ctx context.Context, p preparer) (*tx, error) {
 		queries[&t.insertRecords[i]] = `INSERT INTO records (session_id, seq, turn_id, kind, time, data, sum) VALUES ` +
 			strings.Repeat(`(?, ?, ?, ?, ?, ?, ?), `, n-1) + `(?, ?, ?, ?, ?, ?, ?)`
 	}
-	return t, t.prepare(ctx, p, queries)
+	err := t.prepare(ctx, p, queries)
+	return t, err
 }
 
 // state is the part of a session that writes are checked against.
@@ -246,7 +247,8 @@ func (t *tx) records(id string, recs []record.Record) error {
 			t.args = t.args[:0]
 			for j := range recs[:n] {
 				r := &recs[j]
-				t.args = append(t.args, id, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data), sumOf(id, r))
+				t.args = append(t.args,
+					id, r.Seq, r.TurnID, string(r.Kind), r.Time.UnixMicro(), blob(r.Data), sumOf(id, r))
 			}
 			err := write(t.insertRecords[i], t.args...)
 			clear(t.args)
