@@ -58,14 +58,23 @@ func (p *posting) findIn(ctx context.Context, turn string, seq int64) (c *openCa
 // awaitResult waits until the result of a call that was given to the server is in the log: of two equal ones that come
 // at the same time the second one may be taken before the first one is written.
 func (p *posting) awaitResult(ctx context.Context, turn string, seq int64) (*openCall, error) {
-	ctx, cancel := context.WithTimeout(ctx, resultWait)
-	defer cancel()
+	// A deadline would be told to the watch, which could then end a moment before ctx does.
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	timer := time.AfterFunc(resultWait, func() { cancel(context.DeadlineExceeded) })
+	defer timer.Stop()
+	unwritten := func(err error) error {
+		if errors.Is(context.Cause(ctx), context.DeadlineExceeded) {
+			return &failure{status: http.StatusGatewayTimeout, message: notWritten}
+		}
+		return err
+	}
 	before := seq - 1
 	in, err := p.env.Sessions.WatchTurn(ctx, connect.NewRequest(&agentdv1.WatchTurnRequest{
 		SessionId: p.session.GetId(), TurnId: turn, AfterSeq: &before, Observe: true,
 	}))
 	if err != nil {
-		return nil, err
+		return nil, unwritten(err)
 	}
 	defer func() { _ = in.Close() }() // what is left of it is of no use
 	for s := p.search(turn, seq); in.Receive(); {
@@ -73,12 +82,10 @@ func (p *posting) awaitResult(ctx context.Context, turn string, seq int64) (*ope
 			return s.call, nil
 		}
 	}
-	late := &failure{status: statusOverloaded, message: "the result is not written yet: send it again"}
-	if errors.Is(ctx.Err(), context.DeadlineExceeded) {
-		late.status = http.StatusGatewayTimeout
-	}
-	return nil, late
+	return nil, unwritten(&failure{status: statusOverloaded, message: notWritten})
 }
+
+const notWritten = "the result is not written yet: send it again"
 
 // resultWait is how long a request waits for a result that is being written.
 const resultWait = 10 * time.Second
