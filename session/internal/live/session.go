@@ -245,10 +245,10 @@ func (s *Session) callToSettle(ctx context.Context, t *Turn, res *record.ToolRes
 	case settled:
 		return nil, nil, fault.Errorf(fault.Invalid,
 			"tool call %q: this result came too late, the call is already settled (%s)", res.CallID, first.Outcome)
+	case p == nil && t.ended != nil, p != nil && p.phase == phase.CallSealed:
+		return nil, nil, errTooLate(res.CallID)
 	case p == nil:
 		return nil, nil, fault.Errorf(fault.Invalid, "tool call %q: no such call is open in this turn", res.CallID)
-	case p.phase == phase.CallSealed:
-		return nil, nil, errTooLate(res.CallID)
 	case !who.Runs(p.call.Name):
 		return nil, nil, fault.Errorf(fault.Denied,
 			"tool call %q is one of the tool %q, which the token does not allow", res.CallID, p.call.Name)
