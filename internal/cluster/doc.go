@@ -21,9 +21,9 @@
 // # Trust in oneself
 //
 // A member that cannot reach the database must reckon with being dead to the others. It is in doubt when its last good
-// beat began 4/5 of the TTL ago, or 3/4 of the LockTTL if its connection broke since, with which the lock goes.
-// [Config.OnDoubt] is called then, and when the next beat is good. A member whose row is gone is dead for certain:
-// it owns nothing, and joins anew.
+// beat began 4/5 of the TTL ago, or 3/4 of the LockTTL if its connection broke since, with which the lock goes. Then it
+// lets all of its sessions go: [Config.OnLost] is called, and the next good beat gives them back. A member whose row is
+// gone is dead for certain: it owns nothing, and joins anew.
 //
 // # Ownership
 //
@@ -31,8 +31,9 @@
 // that nobody owns, or whose owner is dead, and raises its epoch; [Member.Release] gives it back. A claim is a write,
 // so what is read behind it holds all that was acknowledged before.
 //
-// Sessions whose turn has to go on without a caller are found by [Member.Sweep]: those of dead owners, and those that
-// nobody owns and that are due. A sweep claims at most a fair share of them, so that one member does not take all.
+// Sessions whose turn has to go on without a caller are found by [Member.Due]: those of dead owners, and those that
+// nobody owns and whose time has come. Each member gets a fair share, so that one does not take all.
 //
-// It knows sessions as ids. It must not know what a log says, who calls, or how a turn runs.
+// It implements session.Owners, and knows sessions by their keys. It must not know what a log says, who calls, or how a
+// turn runs.
 package cluster

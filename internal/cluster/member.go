@@ -49,11 +49,9 @@ type Config struct {
 	// Beat, TTL and LockTTL are the times of the package doc; 0 is the default of each. All members of a cluster have
 	// the same ones. LockTTL is at least twice the beat, the TTL at least three times the beat.
 	Beat, TTL, LockTTL time.Duration
-	// OnDoubt is called when the member must reckon with being dead to the others, and with false when it need not any
-	// more. OnLost is called when its row was gone: it owns none of what it had claimed, and has joined anew. OnWanted
-	// is called with sessions of this member that another one would like to have. All are called by one goroutine,
-	// which goes on when they return; nil is not called.
-	OnDoubt  func(doubt bool)
+	// OnLost is called when the member does not know any more what it owns: it is in doubt, or its row was gone. From
+	// then on it owns nothing but what it claims later. OnWanted is called with sessions of this member that another one
+	// would like to have. Neither may wait for the member. Nil is not called.
 	OnLost   func()
 	OnWanted func(sessions []string)
 	// Logger takes deaths, doubts and joins. Nil logs nothing.
@@ -98,7 +96,7 @@ type Member struct {
 	view     view
 	good     time.Time // when the last good beat began
 	broke    bool      // the connection broke since
-	doubt    bool
+	doubt    bool      // the member owns nothing: OnLost was called
 	draining bool
 	buried   map[int64]bool // whose death was logged
 }
@@ -144,14 +142,14 @@ func (m *Member) Replicas() (all []Replica, dead []int64) {
 	return m.view.all(), m.deadLocked()
 }
 
-// InDoubt reports whether the member must reckon with being dead to the others.
+// InDoubt reports whether the member must reckon with being dead to the others. It claims nothing then.
 func (m *Member) InDoubt() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return m.doubt || !time.Now().Before(m.doubtAtLocked())
 }
 
-// Drain says to the others that this member takes no more sessions. Claim and Sweep refuse from then on.
+// Drain says to the others that this member takes no more sessions. Due returns none from then on.
 func (m *Member) Drain(ctx context.Context) error {
 	m.mu.Lock()
 	m.draining = true
@@ -172,8 +170,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	id := m.ID()
-	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET owner = NULL, epoch = epoch + 1, wanted_by = NULL,
-		due_at = CASE WHEN open_turn = '' THEN due_at ELSE now() END WHERE owner = $1`, id)
+	_, err := m.cfg.DB.Exec(ctx, giveAll, id)
 	if err == nil {
 		_, err = m.cfg.DB.Exec(ctx, `DELETE FROM replicas WHERE id = $1`, id)
 	}
@@ -182,6 +179,11 @@ func (m *Member) Leave(ctx context.Context) error {
 	}
 	return nil
 }
+
+// giveAll gives back all that a member owns, under new epochs: it does not know what it owns. What has an open turn is
+// due.
+const giveAll = `UPDATE heads SET owner = NULL, epoch = epoch + 1, wanted_by = NULL,
+	due_at = CASE WHEN open_turn = '' THEN due_at ELSE now() END WHERE owner = $1`
 
 // live beats until its context ends.
 func (m *Member) live(ctx context.Context) {
@@ -208,6 +210,7 @@ var errGone = errors.New("the row of this replica is gone")
 // once beats, within the time in which nobody may think the member dead, or else a third of the TTL. It connects again
 // where there is no connection.
 func (m *Member) once(ctx context.Context) error {
+	m.judge()
 	err := m.tryBeat(ctx)
 	if errors.Is(err, errGone) {
 		m.cfg.Logger.LogAttrs(ctx, slog.LevelError, "the other replicas took this one for dead; it joins anew",
@@ -220,8 +223,8 @@ func (m *Member) once(ctx context.Context) error {
 		m.mu.Lock()
 		m.view.failed()
 		m.mu.Unlock()
+		m.judge()
 	}
-	m.judge()
 	return err
 }
 
@@ -275,23 +278,21 @@ func (m *Member) doubtAtLocked() time.Time {
 	return m.good.Add(m.cfg.TTL * 4 / 5)
 }
 
-// judge tells whether the member is in doubt, if that has changed.
+// judge says that the member is in doubt, once. A beat ends that.
 func (m *Member) judge() {
 	m.mu.Lock()
-	doubt := !time.Now().Before(m.doubtAtLocked())
-	changed := doubt != m.doubt
-	m.doubt = doubt
+	begins := !m.doubt && !time.Now().Before(m.doubtAtLocked())
+	m.doubt = m.doubt || begins
 	m.mu.Unlock()
-	if !changed {
-		return
+	if begins {
+		m.cfg.Logger.Error("this replica cannot reach the database and may be dead to the others: it lets its sessions go")
+		m.lost()
 	}
-	level, text := slog.LevelInfo, "this replica reaches the database again"
-	if doubt {
-		level, text = slog.LevelError, "this replica cannot reach the database and may be dead to the others"
-	}
-	m.cfg.Logger.Log(context.Background(), level, text)
-	if m.cfg.OnDoubt != nil {
-		m.cfg.OnDoubt(doubt)
+}
+
+func (m *Member) lost() {
+	if m.cfg.OnLost != nil {
+		m.cfg.OnLost()
 	}
 }
 
@@ -342,10 +343,13 @@ func (m *Member) enterAnew(ctx context.Context) error {
 	if err == nil {
 		err = m.enter(try)
 	}
-	if err == nil && m.cfg.OnLost != nil {
-		m.cfg.OnLost()
+	if err != nil {
+		return err
 	}
-	return err
+	if !m.InDoubt() {
+		m.lost()
+	}
+	return nil
 }
 
 // membersQuery lists all members, and whether the lock of each is held.
@@ -355,10 +359,16 @@ const membersQuery = `SELECT r.id, r.name, r.address, r.version, r.features, r.d
 		AND l.classid = $1 AND l.objid::bigint = r.id)
 	FROM replicas r ORDER BY r.id`
 
-// beat counts up, takes the lock unless it has it, and looks at all members, in one round trip.
+// beat counts up, takes the lock unless it has it, and looks at all members, in one round trip. Who is in doubt gives
+// back what it had first.
 func (m *Member) beat(ctx context.Context) error {
-	id, began := m.ID(), time.Now()
+	m.mu.Lock()
+	id, doubt, began := m.id, m.doubt, time.Now()
+	m.mu.Unlock()
 	var batch pgx.Batch
+	if doubt {
+		batch.Queue(giveAll, id).Exec(func(pgconn.CommandTag) error { return nil })
+	}
 	var beats int64
 	var all []Replica
 	var wanted []string
@@ -385,7 +395,7 @@ func (m *Member) beat(ctx context.Context) error {
 	if beats == 0 {
 		return errGone
 	}
-	m.seen(all, began)
+	m.seen(all, began, doubt)
 	if len(wanted) > 0 && m.cfg.OnWanted != nil {
 		m.cfg.OnWanted(wanted)
 	}
@@ -400,11 +410,15 @@ func scanReplica(row pgx.CollectableRow) (r Replica, err error) {
 	return r, err
 }
 
-// seen takes what a good beat has read, and logs deaths.
-func (m *Member) seen(all []Replica, began time.Time) {
+// seen takes what a good beat has read, and logs deaths. A doubt ends if the beat has given back what there was.
+func (m *Member) seen(all []Replica, began time.Time, gave bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.view.look(all, began, time.Now())
+	if m.doubt && gave {
+		m.doubt = false
+		m.cfg.Logger.Info("this replica reaches the database again")
+	}
 	m.good, m.broke = began, false
 	dead := map[int64]bool{}
 	for _, id := range m.deadLocked() {

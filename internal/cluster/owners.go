@@ -4,184 +4,146 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/store"
 )
 
-// ErrDraining is why a member that drains claims nothing.
-var ErrDraining = errors.New("cluster: this replica is draining")
+var _ session.Owners = (*Member)(nil)
 
 // ErrInDoubt is why a member claims nothing that may be dead to the others.
 var ErrInDoubt = errors.New("cluster: this replica cannot reach the database")
 
-// Claim is what a member has claimed, or who has it.
-type Claim struct {
-	// Epoch is the fencing token of what this member writes to the session.
-	Epoch int64
-	// LastSeq and Archived are those of the session, as of the claim.
-	LastSeq  int64
-	Archived bool
-	// Owner is the member that owns the session if this one does not: nothing was claimed then.
-	Owner *Replica
-}
-
-// claimQuery claims a session that this member owns already, or, unless it drains, that nobody owns, or a dead member.
-const claimQuery = `UPDATE heads SET owner = $2, epoch = epoch + CASE WHEN owner = $2 THEN 0 ELSE 1 END,
-	due_at = NULL, wanted_by = NULL
-	WHERE id = $1 AND (owner = $2 OR NOT $4 AND (owner IS NULL OR owner = ANY ($3)))
+// claimQuery claims a session that nobody owns, or a dead member, or this one already.
+const claimQuery = `UPDATE heads SET owner = $2, epoch = epoch + 1, wanted_by = NULL,
+	due_at = CASE WHEN owner = ANY ($3) THEN now() ELSE due_at END
+	WHERE id = $1 AND (owner IS NULL OR owner = $2 OR owner = ANY ($3))
 	RETURNING epoch, last_seq, (SELECT archived FROM sessions s WHERE s.id = heads.id)`
-
-// ownerQuery says who owns a session.
-const ownerQuery = `SELECT r.id, r.name, r.address, r.version, r.features, r.draining, 0::bigint, false
-	FROM heads h LEFT JOIN replicas r ON r.id = h.owner WHERE h.id = $1`
 
 // claimTries bounds how often a claim is tried that meets the change of an owner.
 const claimTries = 8
 
-// Claim makes this member the owner of a session, or says who owns it. A member may claim what it owns. It returns
-// store.ErrNoSession, ErrDraining for a session of nobody, and ErrInDoubt.
-func (m *Member) Claim(ctx context.Context, session string) (Claim, error) {
+// Claim implements session.Owners. It also returns ErrInDoubt.
+func (m *Member) Claim(ctx context.Context, key string) (c session.Claim, err error) {
 	for range claimTries {
-		c, err := m.claim(ctx, session)
-		if !errors.Is(err, errFree) {
+		me, dead, err := m.mayClaim()
+		if err != nil {
 			return c, err
 		}
+		err = m.cfg.DB.QueryRow(ctx, claimQuery, key, me, dead).Scan(&c.Epoch, &c.LastSeq, &c.Archived)
+		if err == nil || !errors.Is(err, pgx.ErrNoRows) {
+			return c, within(err, "claim session %q", key)
+		}
+		id, address, err := m.owner(ctx, key)
+		if err != nil {
+			return c, err
+		}
+		if id != 0 {
+			return c, &session.Elsewhere{Address: address}
+		}
 	}
-	return Claim{}, fmt.Errorf("cluster: claim session %q: its owner has changed %d times", session, claimTries)
+	return c, fmt.Errorf("cluster: claim session %q: its owner has changed %d times", key, claimTries)
 }
 
-// errFree is the error of a claim that has met an owner, who has left meanwhile.
-var errFree = errors.New("nobody owns it")
-
-func (m *Member) claim(ctx context.Context, session string) (Claim, error) {
-	id, dead, draining, err := m.mayClaim()
-	if err != nil {
-		return Claim{}, err
-	}
-	var c Claim
-	err = m.cfg.DB.QueryRow(ctx, claimQuery, session, id, dead, draining).Scan(&c.Epoch, &c.LastSeq, &c.Archived)
-	if err == nil || !errors.Is(err, pgx.ErrNoRows) {
-		return c, within(err, "claim session %q", session)
-	}
-	owner, err := m.Owner(ctx, session)
-	switch {
-	case err != nil:
-		return Claim{}, err
-	case owner == nil && draining:
-		return Claim{}, ErrDraining
-	case owner == nil:
-		return Claim{}, errFree
-	}
-	return Claim{Owner: owner}, nil
-}
-
-// mayClaim returns what a claim needs.
-func (m *Member) mayClaim() (id int64, dead []int64, draining bool, err error) {
+// mayClaim returns this member, and those that are dead to it.
+func (m *Member) mayClaim() (me int64, dead []int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if m.doubt || !time.Now().Before(m.doubtAtLocked()) {
-		return 0, nil, false, ErrInDoubt
+		return 0, nil, ErrInDoubt
 	}
-	return m.id, append([]int64{}, m.deadLocked()...), m.draining, nil
+	return m.id, append([]int64{}, m.deadLocked()...), nil
 }
 
-// Owner returns who owns a session, nil if nobody does. The owner may be dead.
-func (m *Member) Owner(ctx context.Context, session string) (*Replica, error) {
-	rows, err := m.cfg.DB.Query(ctx, ownerQuery, session)
-	if err != nil {
-		return nil, within(err, "look up the owner of session %q", session)
+// Owner implements session.Owners.
+func (m *Member) Owner(ctx context.Context, key string) (address string, err error) {
+	id, address, err := m.owner(ctx, key)
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if id == m.id || slices.Contains(m.deadLocked(), id) {
+		return "", err
 	}
-	found, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (*Replica, error) {
-		var id *int64
-		var name, address, version *string
-		var features []string
-		var draining, held *bool
-		var beat int64
-		err := row.Scan(&id, &name, &address, &version, &features, &draining, &beat, &held)
-		if err != nil || id == nil {
-			return nil, err
-		}
-		return &Replica{
-			ID: *id, Name: *name, Address: *address, Version: *version, Features: features, Draining: *draining,
-		}, nil
-	})
-	if err == nil && len(found) == 0 {
+	return address, err
+}
+
+// owner returns who owns a session, 0 for nobody.
+func (m *Member) owner(ctx context.Context, key string) (id int64, address string, err error) {
+	err = m.cfg.DB.QueryRow(ctx, `SELECT coalesce(r.id, 0), coalesce(r.address, '')
+		FROM heads h LEFT JOIN replicas r ON r.id = h.owner WHERE h.id = $1`, key).Scan(&id, &address)
+	if errors.Is(err, pgx.ErrNoRows) {
 		err = store.ErrNoSession
 	}
-	if err != nil {
-		return nil, within(err, "look up the owner of session %q", session)
-	}
-	return found[0], nil
+	return id, address, within(err, "look up the owner of session %q", key)
 }
 
-// Release gives a session back that this member owns under an epoch. With a due time, some member's sweep claims it
-// then, or later; the time is one of the database's clock, which nothing but the start of that work depends on. A
-// release of what the member does not own any more does nothing.
-func (m *Member) Release(ctx context.Context, session string, epoch int64, due time.Time) error {
-	var at *time.Time
-	if !due.IsZero() {
-		at = &due
+// Release implements session.Owners.
+func (m *Member) Release(ctx context.Context, key string, epoch int64, due time.Duration) error {
+	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET owner = NULL, wanted_by = NULL, due_at = CASE $4::bigint
+			WHEN $5 THEN NULL WHEN $6 THEN due_at ELSE now() + $4 * interval '1 microsecond' END
+		WHERE id = $1 AND owner = $2 AND epoch = $3`,
+		key, m.ID(), epoch, micros(due), micros(session.Never), micros(session.SameDue))
+	return within(err, "release session %q", key)
+}
+
+// micros is a time in whole microseconds, rounded away from zero, so that no two of Never, SameDue and 0 become the same.
+func micros(d time.Duration) int64 {
+	if d < 0 {
+		return -int64((-d + time.Microsecond - 1) / time.Microsecond)
 	}
-	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET owner = NULL, wanted_by = NULL, due_at = $4
-		WHERE id = $1 AND owner = $2 AND epoch = $3`, session, m.ID(), epoch, at)
-	return within(err, "release session %q", session)
+	return d.Microseconds()
 }
 
 // Want asks the owner of a session to give it back: see Config.OnWanted. It does nothing for a session of this member,
 // or of nobody.
-func (m *Member) Want(ctx context.Context, session string) error {
-	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET wanted_by = $2 WHERE id = $1 AND owner <> $2`, session, m.ID())
-	return within(err, "want session %q", session)
+func (m *Member) Want(ctx context.Context, key string) error {
+	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET wanted_by = $2 WHERE id = $1 AND owner <> $2`, key, m.ID())
+	return within(err, "want session %q", key)
 }
 
 // A session that must go on without a caller: its owner is dead while a turn is open, or it is due.
 const mustGoOn = `(owner = ANY ($1) AND open_turn <> '' OR owner IS NULL AND due_at <= now())`
 
-// mostCounted bounds how many sessions a sweep counts to find its share.
+// mostCounted bounds how many sessions Due counts to find its share.
 const mostCounted = 10_000
 
-// Sweep claims sessions that must go on without a caller: at most room of them, and at most a fair share of all there
-// are. It returns their ids. It also gives back what dead members own without a turn, and takes members off the list
-// that are dead and own nothing. It claims nothing while the member drains.
-func (m *Member) Sweep(ctx context.Context, room int) ([]string, error) {
-	id, dead, draining, err := m.mayClaim()
+// Due implements session.Owners: it returns at most a fair share of what there is, first of the part that is this
+// member's by a hash of the ids, so that members that look at the same time find different ones. It also gives back
+// what dead members own without a turn, and takes those off the list that own nothing. It returns none while the member
+// drains.
+func (m *Member) Due(ctx context.Context, most int) (keys []string, err error) {
+	_, dead, err := m.mayClaim()
 	if err != nil {
 		return nil, err
 	}
-	m.mu.Lock()
-	takers := m.view.takers(dead)
-	m.mu.Unlock()
 	if err := m.bury(ctx, dead); err != nil {
 		return nil, err
 	}
-	if draining || room <= 0 {
+	m.mu.Lock()
+	place, of := m.view.place(m.id, dead)
+	draining := m.draining
+	m.mu.Unlock()
+	if draining || most <= 0 {
 		return nil, nil
 	}
-	var n int
-	err = m.cfg.DB.QueryRow(ctx, `SELECT count(*) FROM (SELECT 1 FROM heads WHERE `+mustGoOn+` LIMIT $2) s`,
-		dead, mostCounted).Scan(&n)
-	if err != nil || n == 0 {
-		return nil, within(err, "count what must go on")
+	rows, err := m.cfg.DB.Query(ctx, `WITH found AS (SELECT id FROM heads WHERE `+mustGoOn+` LIMIT $2)
+		SELECT id FROM found ORDER BY (hashtextextended(id, 0) & 65535) % $3 <> $4, id
+		LIMIT (SELECT least($5, (count(*) + $3 - 1) / $3) FROM found)`,
+		dead, mostCounted, of, place, most)
+	if err == nil {
+		keys, err = pgx.CollectRows(rows, pgx.RowTo[string])
 	}
-	rows, err := m.cfg.DB.Query(ctx, `WITH found AS (SELECT id FROM heads WHERE `+mustGoOn+`
-			LIMIT $2 FOR UPDATE SKIP LOCKED)
-		UPDATE heads SET owner = $3, epoch = epoch + 1, due_at = NULL, wanted_by = NULL
-		FROM found WHERE heads.id = found.id RETURNING heads.id`, dead, min(room, (n+takers-1)/takers), id)
-	if err != nil {
-		return nil, within(err, "claim what must go on")
-	}
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[string])
-	return ids, within(err, "claim what must go on")
+	return keys, within(err, "look for what must go on")
 }
 
-// mostBuried bounds how many sessions without a turn a sweep gives back.
+// mostBuried bounds how many sessions without a turn are given back at once.
 const mostBuried = 1_000
 
 // bury gives back what dead members own without an open turn, under a new epoch: they may wake up and begin a turn,
-// which nobody would sweep. It removes those that own nothing.
+// which nobody would look for. It removes those that own nothing.
 func (m *Member) bury(ctx context.Context, dead []int64) error {
 	if len(dead) == 0 {
 		return nil

@@ -76,15 +76,19 @@ func (v *view) dead(now time.Time) (ids []int64) {
 	return ids
 }
 
-// takers returns how many members take sessions: those that are neither dead nor draining, at least one.
-func (v *view) takers(dead []int64) int {
-	n := 0
+// place returns the place of a member among those that take sessions, in the order of their ids, and how many these
+// are: those that are neither dead nor draining, and the member itself.
+func (v *view) place(me int64, dead []int64) (place, of int64) {
 	for id, s := range v.members {
-		if !s.Draining && !slices.Contains(dead, id) {
-			n++
+		if id != me && (s.Draining || slices.Contains(dead, id)) {
+			continue
+		}
+		of++
+		if id < me {
+			place++
 		}
 	}
-	return max(n, 1)
+	return place, max(of, 1)
 }
 
 // all returns all members in the order of their ids.

@@ -84,15 +84,26 @@ func TestViewIsSilentWithoutLooks(t *testing.T) {
 	}
 }
 
-// TestViewCountsTakers: dead and draining members take no sessions, and somebody does.
+// TestViewCountsTakers: dead and draining members take no sessions, and who asks does.
 func TestViewCountsTakers(t *testing.T) {
 	v := view{ttl: 15 * time.Second, lockTTL: 2 * time.Second}
 	now := time.Now()
 	v.look([]Replica{{ID: 1}, {ID: 2, Draining: true}, {ID: 3}, {ID: 4}}, now, now)
-	if got := v.takers([]int64{3}); got != 2 {
-		t.Errorf("%d take sessions, want 2", got)
-	}
-	if got := v.takers([]int64{1, 3, 4}); got != 1 {
-		t.Errorf("%d take sessions, want 1", got)
+	for _, tt := range []struct {
+		me        int64
+		dead      []int64
+		place, of int64
+	}{
+		{1, nil, 0, 3},
+		{3, nil, 1, 3},
+		{4, nil, 2, 3},
+		{4, []int64{3}, 1, 2},
+		{4, []int64{1, 3, 4}, 0, 1},
+		{2, nil, 1, 4},
+		{9, []int64{1, 3, 4}, 0, 1},
+	} {
+		if place, of := v.place(tt.me, tt.dead); place != tt.place || of != tt.of {
+			t.Errorf("%d has place %d of %d while %v are dead, want %d of %d", tt.me, place, of, tt.dead, tt.place, tt.of)
+		}
 	}
 }
