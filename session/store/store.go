@@ -49,6 +49,7 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"net/url"
 	"strings"
 	"time"
@@ -326,7 +327,7 @@ type Batch struct {
 	// Attempts becomes Head.Attempts; 0 leaves it as it is. Every append sets Head.Waits to false.
 	Attempts int64
 	// Epoch is the lease epoch of the owner that writes; 0 where one process owns the store. A store
-	// refuses an append, and a repeat of one, with ErrConflict if the epoch is lower than Head.Epoch.
+	// refuses an append, and a repeat of one, with ErrFenced if the epoch is lower than Head.Epoch.
 	// Otherwise the append sets Head.Epoch. A negative epoch is malformed.
 	Epoch int64
 }
@@ -367,6 +368,9 @@ var (
 	// caller expects, its version is another one, or an owner of a higher epoch has appended. Nothing was
 	// written.
 	ErrConflict = errors.New("store: the log has moved on")
+	// ErrFenced means that an owner of a higher epoch has written to the session, see Batch.Epoch. It is an ErrConflict;
+	// the caller owns the session no more. Nothing was written.
+	ErrFenced = fmt.Errorf("%w: another owner writes to it", ErrConflict)
 	// ErrMalformed means that the arguments are invalid: no store takes them, whatever it holds. An append
 	// that starts or ends a turn that it cannot is one too. Nothing was written.
 	ErrMalformed = errors.New("store: malformed")
@@ -427,7 +431,7 @@ type Store interface {
 	Head(ctx context.Context, id string) (Head, error)
 	// Append writes the batch durably before it returns.
 	//
-	// It returns ErrConflict if Batch.Epoch is lower than Head.Epoch, and if the log does not end at
+	// It returns ErrFenced if Batch.Epoch is lower than Head.Epoch, and ErrConflict if the log does not end at
 	// Batch.After. A repeat of an append that has happened succeeds and writes nothing: the log holds the
 	// same records under the same sequence numbers, and the key, if there is one, is the same. The rest of
 	// the batch is not compared, since later appends may have replaced it. A repeat of purged records is

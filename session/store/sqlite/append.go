@@ -2,13 +2,11 @@ package sqlite
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
-	"maps"
 	"slices"
 
-	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/internal/rules"
 )
 
 // Append writes the batch durably before it returns; see store.Store. It may wait for a place in the
@@ -35,7 +33,7 @@ func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
 	for i := range batches {
 		b := &batches[i]
 		if seen[b.SessionID] {
-			errs[i] = malformed("an earlier batch is of the same session")
+			errs[i] = rules.Malformedf("an earlier batch is of the same session")
 			continue
 		}
 		seen[b.SessionID] = true
@@ -53,10 +51,10 @@ func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
 // queueAppend checks and queues an append. It keeps b, and copies what b shares with the caller. The caller
 // holds mu until it has the result or stops waiting.
 func (s *Store) queueAppend(ctx context.Context, b *store.Batch) (*op, error) {
-	if err := check(b); err != nil {
+	if err := rules.CheckBatch(b); err != nil {
 		return nil, err
 	}
-	usage, err := usageText(b.Usage)
+	usage, err := rules.UsageText(b.Usage)
 	if err != nil {
 		return nil, err
 	}
@@ -66,8 +64,8 @@ func (s *Store) queueAppend(ctx context.Context, b *store.Batch) (*op, error) {
 	case s.writer == nil:
 		return nil, errReadOnly
 	}
-	own(b)
-	o := newOp(ctx, b.SessionID, size(b), func(tx *tx) (refusal, fault error) { return tx.append(b, usage) })
+	rules.Own(b)
+	o := newOp(ctx, b.SessionID, rules.Size(b), func(tx *tx) (refusal, fault error) { return tx.append(b, usage) })
 	return o, named(s.writer.enqueue(o))
 }
 
@@ -77,36 +75,4 @@ func appendError(b *store.Batch, err error) error {
 		err = fmt.Errorf("sqlite: append to session %q after %d: %w", b.SessionID, b.After, err)
 	}
 	return err
-}
-
-// own copies what the caller may change after it has stopped waiting.
-func own(b *store.Batch) {
-	b.Records, b.Shared, b.Rows = slices.Clone(b.Records), slices.Clone(b.Shared), slices.Clone(b.Rows)
-	b.Rewrites = slices.Clone(b.Rewrites)
-	b.Create, b.Key = ownNew(b.Create), ownKey(b.Key)
-}
-
-func ownNew(n *store.NewSession) *store.NewSession {
-	if n == nil {
-		return nil
-	}
-	own := *n
-	own.Labels = maps.Clone(n.Labels)
-	return &own
-}
-
-func ownKey(k *store.Key) *store.Key {
-	if k == nil {
-		return nil
-	}
-	return new(*k)
-}
-
-// usageText returns the form in which usage is stored.
-func usageText(u record.Usage) (string, error) {
-	data, err := json.Marshal(u)
-	if err != nil {
-		return "", malformed("usage: %v", err)
-	}
-	return string(data), nil
 }

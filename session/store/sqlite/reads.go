@@ -10,6 +10,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/internal/rules"
 )
 
 // reads has the queries. Its methods may be called from any goroutine if it was prepared on a pool.
@@ -71,8 +72,8 @@ func (r *reads) head(ctx context.Context, id string) (store.Head, error) {
 
 // log returns a page of a log. A missing record is an error; the page never has a gap.
 func (r *reads) log(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
-	if limit <= 0 {
-		return nil, malformed("limit is %d, want at least 1", limit)
+	if err := rules.CheckLimit(limit); err != nil {
+		return nil, err
 	}
 	for last := (store.Head{LastSeq: -1}); ; {
 		recs, err := r.page(ctx, id, after, limit)
@@ -135,15 +136,15 @@ func (r *reads) shared(ctx context.Context, scope string) (map[string]json.RawMe
 }
 
 func (r *reads) openTurns(ctx context.Context, after string, limit int) ([]store.Head, error) {
-	if limit <= 0 {
-		return nil, malformed("limit is %d, want at least 1", limit)
+	if err := rules.CheckLimit(limit); err != nil {
+		return nil, err
 	}
 	return query(ctx, r.getOpenTurns, scanHead, after, limit)
 }
 
 func (r *reads) idle(ctx context.Context, before time.Time, limit int) ([]store.Head, error) {
-	if limit <= 0 {
-		return nil, malformed("limit is %d, want at least 1", limit)
+	if err := rules.CheckLimit(limit); err != nil {
+		return nil, err
 	}
 	return query(ctx, r.getIdle, scanHead, before.UnixMicro(), limit)
 }

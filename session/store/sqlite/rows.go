@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/internal/rules"
 )
 
 const rowColumns = `kind, session_id, id, turn_id, seq, created_at, status, data`
@@ -34,13 +35,7 @@ func (s *Store) Row(ctx context.Context, kind store.RowKind, sessionID, id strin
 // condition selects the index that is read: the session if it is set, else the statuses, else the time. The
 // other conditions filter the rows that this index returns, so each row that they drop costs a look.
 func (s *Store) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error) {
-	var err error
-	switch {
-	case q.Limit <= 0:
-		err = malformed("limit is %d, want at least 1", q.Limit)
-	case !knownRow(q.Kind):
-		err = malformed("unknown kind %q", q.Kind)
-	}
+	err := rules.CheckRowQuery(&q)
 	var rows []store.Row
 	if err == nil {
 		text, args := rowsQuery(&q)
@@ -68,8 +63,8 @@ func (s *Store) Key(ctx context.Context, scope, name string) (store.Key, error) 
 // Unindexed returns the heads of at most limit sessions that have no index yet; see store.Store.
 func (s *Store) Unindexed(ctx context.Context, after string, limit int) ([]store.Head, error) {
 	heads, err := view(ctx, s, func(ctx context.Context, r *reads) ([]store.Head, error) {
-		if limit <= 0 {
-			return nil, malformed("limit is %d, want at least 1", limit)
+		if err := rules.CheckLimit(limit); err != nil {
+			return nil, err
 		}
 		return query(ctx, r.getUnindexed, scanHead, after, limit)
 	})
@@ -82,14 +77,14 @@ func (s *Store) Unindexed(ctx context.Context, after string, limit int) ([]store
 // Index writes the rows, the usage and the last turn of a session; see store.Store. It reads SessionID,
 // Rows, Usage, LastTurn and LastStatus of the batch.
 func (s *Store) Index(ctx context.Context, b store.Batch, lastSeq int64) error {
-	err := checkIndex(&b)
+	err := rules.CheckIndex(&b)
 	var usage string
 	if err == nil {
-		usage, err = usageText(b.Usage)
+		usage, err = rules.UsageText(b.Usage)
 	}
 	if err == nil {
-		own(&b)
-		err = s.write(ctx, size(&b), func(tx *tx) (error, error) { return tx.index(&b, usage, lastSeq) })
+		rules.Own(&b)
+		err = s.write(ctx, rules.Size(&b), func(tx *tx) (error, error) { return tx.index(&b, usage, lastSeq) })
 	}
 	if err != nil {
 		return fmt.Errorf("sqlite: index session %q: %w", b.SessionID, err)

@@ -12,6 +12,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/internal/rules"
 )
 
 // infoColumns are the columns of store.Info; the query calls the session s.
@@ -27,12 +28,12 @@ const unindexedQuery = `SELECT ` + headColumns + ` FROM sessions WHERE indexed =
 
 // Create creates a session with an empty log, and the key if it is not nil; see store.Store.
 func (s *Store) Create(ctx context.Context, n store.NewSession, key *store.Key) error {
-	err := checkNew(&n)
+	err := rules.CheckNew(&n)
 	if err == nil {
-		err = checkKey(n.ID, key)
+		err = rules.CheckKey(n.ID, key)
 	}
 	if err == nil {
-		n, key := ownNew(&n), ownKey(key)
+		n, key := rules.OwnNew(&n), rules.OwnKey(key)
 		err = s.write(ctx, 0, func(tx *tx) (error, error) { return tx.create(n, key) })
 	}
 	if err != nil {
@@ -57,8 +58,8 @@ func (s *Store) Info(ctx context.Context, id string) (store.Info, error) {
 // else the time of creation. The other conditions filter the sessions that this index returns, so each
 // session that they drop costs a look.
 func (s *Store) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, error) {
-	if q.Limit <= 0 {
-		return nil, fmt.Errorf("sqlite: sessions: %w", malformed("limit is %d, want at least 1", q.Limit))
+	if err := rules.CheckLimit(q.Limit); err != nil {
+		return nil, fmt.Errorf("sqlite: sessions: %w", err)
 	}
 	text, args := sessionsQuery(&q)
 	infos, err := view(ctx, s, func(ctx context.Context, r *reads) ([]store.Info, error) {
@@ -73,21 +74,9 @@ func (s *Store) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, 
 // Update changes a session and returns its info after the change; see store.Store.
 func (s *Store) Update(ctx context.Context, id string, c store.Change) (store.Info, error) {
 	var info store.Info
-	err := checkLabels(c.Labels)
+	err := rules.CheckLabels(c.Labels)
 	if err == nil {
-		c.Labels = maps.Clone(c.Labels)
-		if c.ClientRef != nil {
-			c.ClientRef = new(*c.ClientRef)
-		}
-		if c.Metadata != nil {
-			c.Metadata = new(*c.Metadata)
-		}
-		if c.Archived != nil {
-			c.Archived = new(*c.Archived)
-		}
-		if c.Budget != nil {
-			c.Budget = new(*c.Budget)
-		}
+		rules.OwnChange(&c)
 		err = s.write(ctx, 0, func(tx *tx) (refusal, fault error) {
 			info, refusal, fault = tx.update(id, &c)
 			return refusal, fault
@@ -112,10 +101,10 @@ func (s *Store) Delete(ctx context.Context, id string, lastSeq int64) error {
 // Fork creates a session with a copy of another session's log; see store.Store. Other writes wait while it
 // copies.
 func (s *Store) Fork(ctx context.Context, f store.Fork) error {
-	err := checkFork(&f)
+	err := rules.CheckFork(&f)
 	if err == nil {
-		f.Into, f.Key, f.Rows = *ownNew(&f.Into), ownKey(f.Key), slices.Clone(f.Rows)
-		n := size(&store.Batch{Rows: f.Rows})
+		f.Into, f.Key, f.Rows = *rules.OwnNew(&f.Into), rules.OwnKey(f.Key), slices.Clone(f.Rows)
+		n := rules.Size(&store.Batch{Rows: f.Rows})
 		err = s.write(ctx, n, func(tx *tx) (error, error) { return tx.fork(&f) })
 	}
 	if err != nil {

@@ -10,6 +10,7 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/internal/rules"
 )
 
 // How much of the shared values is kept in memory: so many scopes, and of each so many bytes of keys and
@@ -55,8 +56,8 @@ func (s *Store) readShared(ctx context.Context, scope string) (map[string]json.R
 
 // Scopes returns the names of scopes; see store.Store.
 func (s *Store) Scopes(ctx context.Context, after string, limit int) ([]string, error) {
-	if limit <= 0 {
-		return nil, malformed("limit is %d, want at least 1", limit)
+	if err := rules.CheckLimit(limit); err != nil {
+		return nil, err
 	}
 	names, err := view(ctx, s, func(ctx context.Context, r *reads) ([]string, error) {
 		return query(ctx, r.getScopes, func(rows *sql.Rows) (name string, err error) {
@@ -72,10 +73,10 @@ func (s *Store) Scopes(ctx context.Context, after string, limit int) ([]string, 
 
 // SetShared writes shared values outside an append; see store.Store.
 func (s *Store) SetShared(ctx context.Context, values []store.SharedValue) error {
-	err := checkShared(values)
+	err := rules.CheckShared(values)
 	if err == nil {
 		own := slices.Clone(values)
-		n := size(&store.Batch{Shared: own})
+		n := rules.Size(&store.Batch{Shared: own})
 		err = s.write(ctx, n, func(tx *tx) (error, error) { return nil, tx.share(own) })
 	}
 	if err != nil {

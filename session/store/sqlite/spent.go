@@ -6,18 +6,16 @@ import (
 
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/internal/rules"
 )
-
-// mostSpent bounds what is counted of a day, so that no sum overflows.
-const mostSpent = 1 << 53
 
 // pay adds to what a tenant has spent.
 func (t *tx) pay(b *store.Batch) error {
 	if b.Spent.Tokens == 0 && b.Spent.Cost == 0 {
 		return nil
 	}
-	tokens, cost := min(b.Spent.Tokens, mostSpent), int64(min(b.Spent.Cost, mostSpent))
-	if err := write(t.addSpent, b.Payer, b.PaidOn, tokens, cost, mostSpent); err != nil {
+	tokens, cost := min(b.Spent.Tokens, rules.MostSpent), int64(min(b.Spent.Cost, rules.MostSpent))
+	if err := write(t.addSpent, b.Payer, b.PaidOn, tokens, cost, rules.MostSpent); err != nil {
 		return fmt.Errorf("spending of tenant %q: %w", b.Payer, err)
 	}
 	return nil
@@ -35,12 +33,4 @@ func (s *Store) Spent(ctx context.Context, tenant string, from, to int64) (recor
 		return record.Spent{}, fmt.Errorf("sqlite: spending of tenant %q: %w", tenant, err)
 	}
 	return out, nil
-}
-
-// checkSpent refuses what is not an amount.
-func checkSpent(b *store.Batch) error {
-	if b.Spent.Tokens < 0 || b.Spent.Cost < 0 {
-		return malformed("spent are %d tokens and %v", b.Spent.Tokens, b.Spent.Cost)
-	}
-	return nil
 }

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/internal/rules"
 )
 
 // tx writes in a transaction. A method that refuses an operation returns the refusal before it writes
@@ -158,8 +159,7 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 	case s == nil:
 		s = new(state)
 	case b.Epoch < s.epoch:
-		return fmt.Errorf("%w: an owner of epoch %d writes to it, this one is of epoch %d",
-			store.ErrConflict, s.epoch, b.Epoch), nil
+		return rules.Fenced(b, s.epoch), nil
 	case b.Create != nil:
 		if refusal, fault = t.repeated(b, s.last); errors.Is(refusal, store.ErrConflict) {
 			refusal = fmt.Errorf("%w: its log is another", store.ErrSessionExists)
@@ -168,7 +168,7 @@ func (t *tx) append(b *store.Batch, usage string) (refusal, fault error) {
 	case s.last != b.After:
 		return t.repeated(b, s.last)
 	}
-	turn, err := turnAfter(s.turn, b.Records)
+	turn, err := rules.TurnAfter(s.turn, b.Records)
 	if err != nil {
 		return err, nil
 	}
@@ -214,9 +214,8 @@ func (t *tx) rewritable(b *store.Batch) (refusal, fault error) {
 		switch {
 		case err != nil:
 			return nil, err
-		case old == nil || old.TurnID != r.TurnID || old.Kind != r.Kind ||
-			old.Time.UnixMicro() != r.Time.UnixMicro():
-			return malformed("record %d to rewrite is another", r.Seq), nil
+		case old == nil || !rules.SameButData(old, r):
+			return rules.Malformedf("record %d to rewrite is another", r.Seq), nil
 		}
 	}
 	return nil, nil
@@ -275,8 +274,7 @@ func (t *tx) repeated(b *store.Batch, last int64) (refusal, fault error) {
 			return nil, err
 		case old == nil: // it was purged
 			return fmt.Errorf("%w: it ends at %d and its record %d is gone", store.ErrConflict, last, r.Seq), nil
-		case old.TurnID != r.TurnID || old.Kind != r.Kind || old.Time.UnixMicro() != r.Time.UnixMicro() ||
-			!bytes.Equal(old.Data, r.Data):
+		case !rules.SameButData(old, r) || !bytes.Equal(old.Data, r.Data):
 			return fmt.Errorf("%w: it ends at %d and its record %d is another", store.ErrConflict, last, r.Seq), nil
 		}
 	}

@@ -75,7 +75,7 @@ var durableTests = []struct {
 		wantEpoch(t, s, "a", 2)
 		wantEpoch(t, s, "b", 3)
 		older := owned(2, "b", events(1, 1)...)
-		wantNamed(t, "Append of an older owner", s.Append(t.Context(), older), store.ErrConflict)
+		wantNamed(t, "Append of an older owner", s.Append(t.Context(), older), store.ErrFenced)
 		wantRecords(t, all(t, s, "b"), events(0, 1))
 	}},
 	{"Reopen/KeepsTheIndex", func(t *testing.T, open func() store.Store) {

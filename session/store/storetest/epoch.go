@@ -18,8 +18,8 @@ var epochTests = []test{
 		wantEpoch(t, s, "a", 3)
 		for epoch := range int64(3) {
 			next, repeat := owned(epoch, "a", log[2]), owned(epoch, "a", log[0])
-			wantNamed(t, "Append of an older owner", s.Append(t.Context(), next), store.ErrConflict)
-			wantNamed(t, "repeat of an older owner", s.Append(t.Context(), repeat), store.ErrConflict)
+			wantNamed(t, "Append of an older owner", s.Append(t.Context(), next), store.ErrFenced)
+			wantNamed(t, "repeat of an older owner", s.Append(t.Context(), repeat), store.ErrFenced)
 		}
 		wantEpoch(t, s, "a", 3)
 		add(t, s, owned(3, "a", log[1])) // its own repeat
@@ -37,7 +37,7 @@ var epochTests = []test{
 		wantEpoch(t, s, "a", 2)
 		add(t, s, b)
 		b.Epoch = 1
-		wantNamed(t, "repeat of an older owner", s.Append(t.Context(), b), store.ErrConflict)
+		wantNamed(t, "repeat of an older owner", s.Append(t.Context(), b), store.ErrFenced)
 	}},
 	{"Epoch/OnlyAnAppendChangesIt", func(t *testing.T, s store.Store) {
 		create(t, s, "a")
@@ -66,7 +66,7 @@ var epochTests = []test{
 			t.Fatalf("Purge: %v", err)
 		}
 		wantEpoch(t, s, "a", 2)
-		wantNamed(t, "Append of an older owner", s.Append(t.Context(), owned(1, "a", log[1])), store.ErrConflict)
+		wantNamed(t, "Append of an older owner", s.Append(t.Context(), owned(1, "a", log[1])), store.ErrFenced)
 		wantRefused(t, "Append of a negative epoch", s.Append(t.Context(), owned(-1, "a", log[1])))
 	}},
 }

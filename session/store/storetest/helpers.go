@@ -161,7 +161,7 @@ func wantNamed(t testing.TB, what string, err, want error) {
 	t.Helper()
 	wantErr(t, what, err, want)
 	for _, other := range []error{
-		store.ErrConflict, store.ErrNoSession, store.ErrSessionExists, store.ErrMalformed,
+		store.ErrConflict, store.ErrFenced, store.ErrNoSession, store.ErrSessionExists, store.ErrMalformed,
 		store.ErrFull, store.ErrFailed, store.ErrKeyTaken, store.ErrNotFound,
 	} {
 		if errors.Is(err, other) && !errors.Is(want, other) {

@@ -51,7 +51,7 @@ var manyTests = []test{
 			{batch("b", events(3, 1)...), store.ErrConflict},
 			{batch("c", unknown...), store.ErrMalformed},
 			{batch("a", events(1, 1)...), store.ErrMalformed}, // the second of a session
-			{owned(1, "old", events(1, 1)...), store.ErrConflict},
+			{owned(1, "old", events(1, 1)...), store.ErrFenced},
 			{taken, store.ErrKeyTaken},
 			{batch("d", events(0, 2)...), nil},
 		}

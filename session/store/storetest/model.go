@@ -67,7 +67,7 @@ func (m *model) Append(ctx context.Context, b store.Batch) error {
 	case s == nil:
 		s = newModelSession(*b.Create)
 	case b.Epoch < s.epoch:
-		return store.ErrConflict
+		return store.ErrFenced
 	case b.Create != nil || b.After != int64(len(s.log)):
 		return m.repeated(s, b)
 	}

@@ -252,7 +252,7 @@ func (c *comparison) everything() {
 // agree compares errors: both none, both the same of those that have a name, or both without one.
 func (c *comparison) agree(what string, got, want error) {
 	for _, named := range []error{
-		store.ErrConflict, store.ErrNoSession, store.ErrSessionExists,
+		store.ErrConflict, store.ErrFenced, store.ErrNoSession, store.ErrSessionExists,
 		store.ErrMalformed, store.ErrKeyTaken, store.ErrNotFound,
 	} {
 		if errors.Is(got, named) != errors.Is(want, named) {

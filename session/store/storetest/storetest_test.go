@@ -211,6 +211,9 @@ var faults = map[string]faulty{
 		}
 		return errors.ErrUnsupported
 	}},
+	"a fence has the name of a conflict": {refused: func(err error) error {
+		return swap(err, store.ErrFenced, store.ErrConflict)
+	}},
 	"epochs are forgotten": {head: func(h store.Head) store.Head {
 		h.Epoch = 0
 		return h
