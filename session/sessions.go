@@ -125,7 +125,13 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 	}
 	s.Budget = budget
 	err = m.create(ctx, s, o.names(scope, s.ID, ""), names.ID != "")
+	if errors.Is(err, store.ErrKeyTaken) { // by another server
+		err = m.madeBefore(ctx, scope, o)
+	}
+	before, again := errors.AsType[*Repeated](err)
 	switch {
+	case again:
+		return m.Session(ctx, before.SessionID)
 	case errors.Is(err, store.ErrSessionExists) && names.ID != "":
 		return index.Session{}, refuseUsedID(names.ID)
 	case s.IsTooMany(err):
@@ -221,6 +227,10 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 	}
 	done, err := m.exclusive.Lock(ctx, work{scopeUpdate, key})
 	if err != nil {
+		return index.Session{}, err
+	}
+	defer done()
+	if done, err = m.hold(ctx, key); err != nil {
 		return index.Session{}, err
 	}
 	defer done()
