@@ -22,8 +22,9 @@
 //
 // A member that cannot reach the database must reckon with being dead to the others. It is in doubt when its last good
 // beat began 4/5 of the TTL ago, or 3/4 of the LockTTL if its connection broke since, with which the lock goes. Then it
-// lets all of its sessions go: [Config.OnLost] is called, and the next good beat gives them back. A member whose row is
-// gone is dead for certain: it owns nothing, and joins anew.
+// claims nothing, and [Config.OnDoubt] is called. It keeps what it owns: the database may be down for all, and then
+// nothing changes hands; what the others take meanwhile the store refuses it. A member whose row is gone is dead for
+// certain: it owns nothing, and joins anew.
 //
 // # Ownership
 //

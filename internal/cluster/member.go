@@ -49,10 +49,11 @@ type Config struct {
 	// Beat, TTL and LockTTL are the times of the package doc; 0 is the default of each. All members of a cluster have
 	// the same ones. LockTTL is at least twice the beat, the TTL at least three times the beat.
 	Beat, TTL, LockTTL time.Duration
-	// OnLost is called when the member does not know any more what it owns: it is in doubt, or its row was gone. From
-	// then on it owns nothing but what it claims later. OnWanted is called with sessions of this member that another one
-	// would like to have. Neither may wait for the member. Nil is not called.
+	// OnLost is called when the row of the member was gone: it owns nothing but what it claims from then on. OnDoubt is
+	// called when a doubt begins, and with false when it is over. OnWanted is called with sessions of this member that
+	// another one would like to have. None of them may wait for the member. Nil is not called.
 	OnLost   func()
+	OnDoubt  func(doubt bool)
 	OnWanted func(sessions []string)
 	// Logger takes deaths, doubts and joins. Nil logs nothing.
 	Logger *slog.Logger
@@ -170,7 +171,8 @@ func (m *Member) Leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	id := m.ID()
-	_, err := m.cfg.DB.Exec(ctx, giveAll, id)
+	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET owner = NULL, epoch = epoch + 1, wanted_by = NULL,
+		due_at = CASE WHEN open_turn = '' THEN due_at ELSE now() END WHERE owner = $1`, id)
 	if err == nil {
 		_, err = m.cfg.DB.Exec(ctx, `DELETE FROM replicas WHERE id = $1`, id)
 	}
@@ -179,11 +181,6 @@ func (m *Member) Leave(ctx context.Context) error {
 	}
 	return nil
 }
-
-// giveAll gives back all that a member owns, under new epochs: it does not know what it owns. What has an open turn is
-// due.
-const giveAll = `UPDATE heads SET owner = NULL, epoch = epoch + 1, wanted_by = NULL,
-	due_at = CASE WHEN open_turn = '' THEN due_at ELSE now() END WHERE owner = $1`
 
 // live beats until its context ends.
 func (m *Member) live(ctx context.Context) {
@@ -223,8 +220,8 @@ func (m *Member) once(ctx context.Context) error {
 		m.mu.Lock()
 		m.view.failed()
 		m.mu.Unlock()
-		m.judge()
 	}
+	m.judge()
 	return err
 }
 
@@ -278,21 +275,23 @@ func (m *Member) doubtAtLocked() time.Time {
 	return m.good.Add(m.cfg.TTL * 4 / 5)
 }
 
-// judge says that the member is in doubt, once. A beat ends that.
+// judge tells whether the member is in doubt, if that has changed.
 func (m *Member) judge() {
 	m.mu.Lock()
-	begins := !m.doubt && !time.Now().Before(m.doubtAtLocked())
-	m.doubt = m.doubt || begins
+	doubt := !time.Now().Before(m.doubtAtLocked())
+	changed := doubt != m.doubt
+	m.doubt = doubt
 	m.mu.Unlock()
-	if begins {
-		m.cfg.Logger.Error("this replica cannot reach the database and may be dead to the others: it lets its sessions go")
-		m.lost()
+	if !changed {
+		return
 	}
-}
-
-func (m *Member) lost() {
-	if m.cfg.OnLost != nil {
-		m.cfg.OnLost()
+	if doubt {
+		m.cfg.Logger.Error("this replica cannot reach the database, and may be dead to the others")
+	} else {
+		m.cfg.Logger.Info("this replica reaches the database again")
+	}
+	if m.cfg.OnDoubt != nil {
+		m.cfg.OnDoubt(doubt)
 	}
 }
 
@@ -343,13 +342,10 @@ func (m *Member) enterAnew(ctx context.Context) error {
 	if err == nil {
 		err = m.enter(try)
 	}
-	if err != nil {
-		return err
+	if err == nil && m.cfg.OnLost != nil {
+		m.cfg.OnLost()
 	}
-	if !m.InDoubt() {
-		m.lost()
-	}
-	return nil
+	return err
 }
 
 // membersQuery lists all members, and whether the lock of each is held.
@@ -359,16 +355,10 @@ const membersQuery = `SELECT r.id, r.name, r.address, r.version, r.features, r.d
 		AND l.classid = $1 AND l.objid::bigint = r.id)
 	FROM replicas r ORDER BY r.id`
 
-// beat counts up, takes the lock unless it has it, and looks at all members, in one round trip. Who is in doubt gives
-// back what it had first.
+// beat counts up, takes the lock unless it has it, and looks at all members, in one round trip.
 func (m *Member) beat(ctx context.Context) error {
-	m.mu.Lock()
-	id, doubt, began := m.id, m.doubt, time.Now()
-	m.mu.Unlock()
+	id, began := m.ID(), time.Now()
 	var batch pgx.Batch
-	if doubt {
-		batch.Queue(giveAll, id).Exec(func(pgconn.CommandTag) error { return nil })
-	}
 	var beats int64
 	var all []Replica
 	var wanted []string
@@ -395,7 +385,7 @@ func (m *Member) beat(ctx context.Context) error {
 	if beats == 0 {
 		return errGone
 	}
-	m.seen(all, began, doubt)
+	m.seen(all, began)
 	if len(wanted) > 0 && m.cfg.OnWanted != nil {
 		m.cfg.OnWanted(wanted)
 	}
@@ -410,15 +400,11 @@ func scanReplica(row pgx.CollectableRow) (r Replica, err error) {
 	return r, err
 }
 
-// seen takes what a good beat has read, and logs deaths. A doubt ends if the beat has given back what there was.
-func (m *Member) seen(all []Replica, began time.Time, gave bool) {
+// seen takes what a good beat has read, and logs deaths.
+func (m *Member) seen(all []Replica, began time.Time) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.view.look(all, began, time.Now())
-	if m.doubt && gave {
-		m.doubt = false
-		m.cfg.Logger.Info("this replica reaches the database again")
-	}
 	m.good, m.broke = began, false
 	dead := map[int64]bool{}
 	for _, id := range m.deadLocked() {

@@ -16,6 +16,7 @@ import (
 	"github.com/apzuk3/agentd/internal/test/link"
 	"github.com/apzuk3/agentd/internal/test/pgserver"
 	"github.com/apzuk3/agentd/internal/test/testmain"
+	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 	"github.com/apzuk3/agentd/session/store/postgres"
@@ -135,7 +136,7 @@ func (m *member) kill() {
 	<-m.over
 }
 
-// told reports what the member was told.
+// told returns what the member was told of its doubts, and how often that it owns nothing.
 func (m *member) told() (doubts []bool, lost int) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -143,22 +144,58 @@ func (m *member) told() (doubts []bool, lost int) {
 }
 
 // claims expects a claim to succeed, and returns its epoch.
-func (m *member) claims(session string) int64 {
+func (m *member) claims(key string) int64 {
 	m.t.Helper()
-	c, err := m.Claim(m.t.Context(), session)
-	if err != nil || c.Owner != nil {
-		m.t.Fatalf("claim of %q: %+v, %v", session, c.Owner, err)
+	c, err := m.Claim(m.t.Context(), key)
+	if err != nil {
+		m.t.Fatalf("claim of %q: %v", key, err)
 	}
 	return c.Epoch
 }
 
 // meets expects a claim to meet an owner.
-func (m *member) meets(session string, owner *member) {
+func (m *member) meets(key string, owner *member) {
 	m.t.Helper()
-	c, err := m.Claim(m.t.Context(), session)
-	if err != nil || c.Owner == nil || c.Owner.ID != owner.ID() || c.Owner.Address != owner.cfg.Address {
-		m.t.Fatalf("claim of %q: %+v, %v; want it to meet %q", session, c, err, owner.cfg.Name)
+	c, err := m.Claim(m.t.Context(), key)
+	if at, ok := errors.AsType[*session.Elsewhere](err); !ok || at.Address != owner.cfg.Address {
+		m.t.Fatalf("claim of %q: %+v, %v; want it to meet %q", key, c, err, owner.cfg.Name)
 	}
+}
+
+// owned expects an owner.
+func (m *member) owned(key, address string) {
+	m.t.Helper()
+	if got, err := m.Owner(m.t.Context(), key); err != nil || got != address {
+		m.t.Errorf("%q is owned by %q, %v; want %q", key, got, err, address)
+	}
+}
+
+// release releases a session, due after a time.
+func (m *member) release(key string, epoch int64, due time.Duration) {
+	m.t.Helper()
+	if err := m.Release(m.t.Context(), key, epoch, due); err != nil {
+		m.t.Fatal(err)
+	}
+}
+
+// due returns what the member finds due, and claims it.
+func (m *member) due(most int) (keys []string) {
+	m.t.Helper()
+	found, err := m.Due(m.t.Context(), most)
+	if err != nil {
+		m.t.Fatal(err)
+	}
+	for _, key := range found {
+		_, err := m.Claim(m.t.Context(), key)
+		if _, ok := errors.AsType[*session.Elsewhere](err); ok {
+			continue
+		}
+		if err != nil {
+			m.t.Fatal(err)
+		}
+		keys = append(keys, key)
+	}
+	return keys
 }
 
 // await waits until something holds.
@@ -172,20 +209,20 @@ func await(t *testing.T, what string, holds func() bool) {
 }
 
 // takes waits until a claim of another member's session succeeds, and returns how long that took.
-func (m *member) takes(session string) time.Duration {
+func (m *member) takes(key string) time.Duration {
 	m.t.Helper()
 	start := time.Now()
-	await(m.t, "claim of "+session, func() bool {
-		c, err := m.Claim(m.t.Context(), session)
-		if err != nil && !errors.Is(err, ErrInDoubt) {
+	await(m.t, "claim of "+key, func() bool {
+		_, err := m.Claim(m.t.Context(), key)
+		if _, ok := errors.AsType[*session.Elsewhere](err); err != nil && !ok && !errors.Is(err, ErrInDoubt) {
 			m.t.Fatal(err)
 		}
-		return err == nil && c.Owner == nil
+		return err == nil
 	})
 	return time.Since(start)
 }
 
-// TestClaim: one owner at a time, whose epochs rise.
+// TestClaim: one owner at a time, under epochs that rise.
 func TestClaim(t *testing.T) {
 	d := newDB(t, pgserver.URL(t))
 	a, b := d.join("a", ""), d.join("b", "")
@@ -193,28 +230,26 @@ func TestClaim(t *testing.T) {
 	if _, err := a.Claim(t.Context(), "none"); !errors.Is(err, store.ErrNoSession) {
 		t.Errorf("claim of no session: %v", err)
 	}
+	if _, err := a.Owner(t.Context(), "none"); !errors.Is(err, store.ErrNoSession) {
+		t.Errorf("owner of no session: %v", err)
+	}
+	a.owned(id, "")
 	first := a.claims(id)
-	if again := a.claims(id); again != first || first == 0 {
-		t.Errorf("claimed under epoch %d, and then %d", first, again)
-	}
+	a.owned(id, "")
+	b.owned(id, "http://a")
 	b.meets(id, a)
-	for _, wrong := range []func() error{
-		func() error { return b.Release(t.Context(), id, first, time.Time{}) },
-		func() error { return a.Release(t.Context(), id, first-1, time.Time{}) },
-	} {
-		if err := wrong(); err != nil {
-			t.Fatal(err)
-		}
-		b.meets(id, a)
+	again := a.claims(id)
+	if again <= first {
+		t.Errorf("claimed under epoch %d, and then under %d", first, again)
 	}
-	if err := a.Release(t.Context(), id, first, time.Time{}); err != nil {
-		t.Fatal(err)
-	}
-	if owner, err := b.Owner(t.Context(), id); owner != nil || err != nil {
-		t.Errorf("the owner of what was released is %+v, %v", owner, err)
-	}
-	if second := b.claims(id); second <= first {
-		t.Errorf("claimed under epoch %d, and by the next one under %d", first, second)
+	b.release(id, again, session.Never)
+	a.release(id, first, session.Never)
+	b.meets(id, a)
+	a.release(id, again, session.Never)
+	a.owned(id, "")
+	b.owned(id, "")
+	if second := b.claims(id); second != again+1 {
+		t.Errorf("claimed under epoch %d, and by the next one under %d", again, second)
 	}
 	a.meets(id, b)
 	c, err := b.Claim(t.Context(), id)
@@ -234,28 +269,23 @@ func TestOneOfManyClaims(t *testing.T) {
 	d := newDB(t, pgserver.URL(t))
 	members := []*member{d.join("a", ""), d.join("b", ""), d.join("c", ""), d.join("d", "")}
 	for _, id := range d.sessions(20, "s", false) {
-		got := make([]Claim, len(members))
+		met := make([]string, len(members)) // "" of who owns it
 		var all sync.WaitGroup
 		for i, m := range members {
 			all.Go(func() {
-				var err error
-				if got[i], err = m.Claim(t.Context(), id); err != nil {
+				_, err := m.Claim(t.Context(), id)
+				if at, ok := errors.AsType[*session.Elsewhere](err); ok {
+					met[i] = at.Address
+				} else if err != nil {
 					t.Error(err)
 				}
 			})
 		}
 		all.Wait()
-		var owner int64
-		for i, c := range got {
-			if c.Owner == nil && owner != 0 {
-				t.Fatalf("%q has two owners", id)
-			} else if c.Owner == nil {
-				owner = members[i].ID()
-			}
-		}
-		for _, c := range got {
-			if c.Owner != nil && c.Owner.ID != owner {
-				t.Errorf("%q is owned by %d, and one that claimed it met %d", id, owner, c.Owner.ID)
+		owner := slices.Index(met, "")
+		for i, at := range met {
+			if owner < 0 || i != owner && at != members[owner].cfg.Address {
+				t.Fatalf("those that claimed %q met %q", id, met)
 			}
 		}
 	}
@@ -286,7 +316,7 @@ func (m *member) sees(id int64, so func(*seen) bool) bool {
 	return s != nil && so(s)
 }
 
-// TestCut: a member behind a network that loses everything is in doubt before the others take what it owned, and joins
+// TestCut: a member behind a network that loses everything is in doubt before the others take what it owns, and joins
 // anew when the network is back.
 func TestCut(t *testing.T) {
 	server := pgserver.Start(t, pgserver.Options{})
@@ -297,25 +327,14 @@ func TestCut(t *testing.T) {
 	a.claims(id)
 	old := a.ID()
 	wire.Hold()
-	doubted := make(chan struct{})
-	go func() {
-		defer close(doubted)
-		await(t, "a is in doubt", a.InDoubt)
-	}()
-	b.takes(id)
-	select {
-	case <-doubted:
-	default:
-		t.Error("a does not doubt, and b has taken what it owned")
-	}
-	<-doubted
+	await(t, "a is told of its doubt", func() bool { doubts, _ := a.told(); return len(doubts) == 1 })
+	b.meets(id, a) // it is dead to nobody yet
 	if _, err := a.Claim(t.Context(), id); !errors.Is(err, ErrInDoubt) {
 		t.Errorf("claim of a member in doubt: %v", err)
 	}
+	b.takes(id)
 	await(t, "b removes a", func() bool {
-		if _, err := b.Sweep(t.Context(), 0); err != nil {
-			t.Fatal(err)
-		}
+		b.due(0)
 		all, _ := b.Replicas()
 		return len(all) == 1
 	})
@@ -325,10 +344,48 @@ func TestCut(t *testing.T) {
 		doubts, lost := a.told()
 		return lost == 1 && slices.Equal(doubts, []bool{true, false})
 	})
-	a.meets(id, b)
 	if doubts, lost := b.told(); doubts != nil || lost != 0 {
 		t.Errorf("b was told of %v and %d", doubts, lost)
 	}
+	a.meets(id, b)
+}
+
+// TestRowGone: a member that others have taken off the list without its noticing owns nothing, and joins anew.
+func TestRowGone(t *testing.T) {
+	d := newDB(t, pgserver.URL(t))
+	a := d.join("a", "")
+	old := a.ID()
+	if _, err := d.pool.Exec(t.Context(), `DELETE FROM replicas WHERE id = $1`, old); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "a joins anew", func() bool { _, lost := a.told(); return a.ID() != old && lost == 1 })
+	a.claims(d.sessions(1, "s", false)[0])
+}
+
+// TestShortCut: a member whose connection breaks, and that connects again, loses nothing.
+func TestShortCut(t *testing.T) {
+	server := pgserver.Start(t, pgserver.Options{})
+	d := newDB(t, server.URL(t))
+	wire := link.New(t, server.Addr())
+	a, b := d.join("a", wire.Addr()), d.join("b", "")
+	id := d.sessions(1, "s", false)[0]
+	a.claims(id)
+	for range 3 {
+		await(t, "b sees the lock of a", func() bool { return b.sees(a.ID(), func(s *seen) bool { return s.held }) })
+		wire.Break()
+		for last := a.beats() + 2; a.beats() < last; time.Sleep(testBeat) {
+		}
+		b.meets(id, a)
+	}
+	if _, lost := a.told(); lost != 0 {
+		t.Error("a has lost its row")
+	}
+}
+
+// beats returns the last beat of the member that it has seen.
+func (m *member) beats() (n int64) {
+	m.sees(m.ID(), func(s *seen) bool { n = s.beat; return true })
+	return n
 }
 
 // TestDatabaseStops: a database that freezes for longer than the TTL, or is killed and started again, makes no member
@@ -362,42 +419,45 @@ func TestDatabaseStops(t *testing.T) {
 	}
 }
 
-// TestSweep: what must go on is shared among the members, and what is due later, open without an owner, or without a
+// TestDue: what must go on is shared among the members, and what is due later, open without an owner, or without a
 // turn, is left.
-func TestSweep(t *testing.T) {
+func TestDue(t *testing.T) {
 	d := newDB(t, pgserver.URL(t))
 	dead := d.join("dead", "")
 	for _, id := range slices.Concat(d.sessions(60, "open", true), d.sessions(5, "idle", false)) {
 		dead.claims(id)
 	}
-	parked := d.sessions(3, "parked", true)
+	left := d.sessions(3, "parked", true)
 	members := []*member{d.join("a", ""), d.join("b", ""), d.join("c", "")}
+	first := members[0]
 	for _, id := range d.sessions(30, "due", true) {
-		epoch := members[0].claims(id)
-		if err := members[0].Release(t.Context(), id, epoch, time.Now().Add(-time.Minute)); err != nil {
-			t.Fatal(err)
-		}
+		first.release(id, first.claims(id), 0)
 	}
-	later := d.sessions(1, "later", true)[0]
-	epoch := members[0].claims(later)
-	if err := members[0].Release(t.Context(), later, epoch, time.Now().Add(time.Hour)); err != nil {
-		t.Fatal(err)
-	}
+	later := d.sessions(2, "later", true)
+	first.release(later[0], first.claims(later[0]), time.Hour)
+	first.release(later[1], first.claims(later[1]), 0)
+	first.release(later[1], first.claims(later[1]), session.Never)
+	left = append(left, later...)
 	for _, m := range members {
 		await(t, "all see the dead one's lock", func() bool { return m.sees(dead.ID(), func(s *seen) bool { return s.wasHeld }) })
 	}
-	if got, err := members[0].Sweep(t.Context(), 8); err != nil || len(got) != 8 {
-		t.Errorf("swept %v, %v; want 8", got, err)
+	kept := first.due(4)
+	if len(kept) != 4 {
+		t.Errorf("due are %q, want 4", kept)
 	}
+	first.release(kept[0], first.claims(kept[0]), session.SameDue) // it is due as before
 	dead.kill()
 	for _, m := range members {
 		await(t, "the dead one is dead to all", func() bool { _, ids := m.Replicas(); return slices.Contains(ids, dead.ID()) })
 	}
 	taken := map[string]bool{}
-	for i, want := range []int{28, 18, 12} { // a third of what there is left each time: 82, 54, 36
-		got, err := members[i].Sweep(t.Context(), 1000)
-		if err != nil || len(got) != want {
-			t.Errorf("swept %d, %v; want %d", len(got), err, want)
+	for _, id := range kept[1:] {
+		taken[id] = true
+	}
+	take := func(m *member, share int) {
+		got := m.due(1000)
+		if len(got) > share {
+			t.Errorf("took %d, want at most %d", len(got), share)
 		}
 		for _, id := range got {
 			if taken[id] {
@@ -406,27 +466,34 @@ func TestSweep(t *testing.T) {
 			taken[id] = true
 		}
 	}
+	// All look before one claims: each finds a share of 87, and they are different ones but for what the parts differ in size.
+	var found [][]string
+	for _, m := range members {
+		keys, err := m.Due(t.Context(), 1000)
+		if err != nil || len(keys) != 29 {
+			t.Fatalf("due are %d, %v; want 29", len(keys), err)
+		}
+		found = append(found, keys)
+	}
+	all := slices.Sorted(slices.Values(slices.Concat(found...)))
+	if distinct := len(slices.Compact(all)); distinct < 60 {
+		t.Errorf("three members found %d of 87 sessions", distinct)
+	}
 	for range 20 {
 		for _, m := range members {
-			got, err := m.Sweep(t.Context(), 1000)
-			if err != nil {
-				t.Fatal(err)
-			}
-			for _, id := range got {
-				taken[id] = true
-			}
+			take(m, 29)
 		}
 	}
-	if len(taken) != 82 {
-		t.Errorf("%d were taken, want 82", len(taken))
+	if len(taken) != 90 {
+		t.Errorf("%d were taken, want 90", len(taken))
 	}
-	for _, id := range append(parked, later) {
-		if owner, err := members[0].Owner(t.Context(), id); owner != nil || err != nil || taken[id] {
-			t.Errorf("%q is owned by %+v, %v", id, owner, err)
+	for _, id := range left {
+		if first.owned(id, ""); taken[id] {
+			t.Errorf("%q is taken", id)
 		}
 	}
 	await(t, "the dead one is off the list", func() bool {
-		all, _ := members[0].Replicas()
+		all, _ := first.Replicas()
 		return len(all) == 3
 	})
 }
@@ -441,9 +508,7 @@ func TestWokenUp(t *testing.T) {
 	epoch := a.claims(id)
 	wire.Hold()
 	await(t, "a is dead to b", func() bool { _, ids := b.Replicas(); return slices.Contains(ids, a.ID()) })
-	if _, err := b.Sweep(t.Context(), 1); err != nil {
-		t.Fatal(err)
-	}
+	b.due(0)
 	begins := store.Batch{SessionID: id, After: 2, Epoch: epoch, Records: []record.Record{
 		{Seq: 3, TurnID: "u", Kind: record.KindTurnStarted, Time: time.Now(), Data: []byte("{}")},
 	}}
@@ -452,26 +517,30 @@ func TestWokenUp(t *testing.T) {
 	}
 }
 
-// TestDrain: who drains claims nothing new, keeps what it has, and gives all back when it leaves: due, if a turn is open.
+// TestDrain: who drains finds nothing due, and gives all back when it leaves: due, if a turn is open.
 func TestDrain(t *testing.T) {
 	d := newDB(t, pgserver.URL(t))
 	a, b := d.join("a", ""), d.join("b", "")
-	open, idle, other := d.sessions(1, "open", true)[0], d.sessions(1, "idle", false)[0], d.sessions(1, "other", true)[0]
+	open, idle := d.sessions(1, "open", true)[0], d.sessions(1, "idle", false)[0]
+	other := d.sessions(1, "other", true)[0]
+	b.release(other, b.claims(other), 0)
 	a.claims(open)
 	a.claims(idle)
 	if err := a.Drain(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := a.Claim(t.Context(), other); !errors.Is(err, ErrDraining) {
-		t.Errorf("claim while draining: %v", err)
+	if got := a.due(10); got != nil {
+		t.Errorf("due are %q to one that drains", got)
 	}
-	a.claims(open)
 	await(t, "b sees that a drains", func() bool { return b.sees(a.ID(), func(s *seen) bool { return s.Draining }) })
+	if got := b.due(10); !slices.Equal(got, []string{other}) {
+		t.Errorf("due are %q, want %q", got, other)
+	}
 	if err := a.Leave(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if got, err := b.Sweep(t.Context(), 10); err != nil || !slices.Equal(got, []string{open}) {
-		t.Errorf("swept %v, %v; want %q", got, err, open)
+	if got := b.due(10); !slices.Equal(got, []string{open}) {
+		t.Errorf("due are %q, want %q", got, open)
 	}
 	b.claims(idle)
 }
@@ -486,19 +555,12 @@ func TestWant(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "a is told", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.wanted[id] })
-	if err := a.Release(t.Context(), id, epoch, time.Time{}); err != nil {
-		t.Fatal(err)
-	}
+	a.release(id, epoch, session.Never)
 	b.claims(id)
 	if err := b.Want(t.Context(), id); err != nil {
 		t.Fatal(err)
 	}
-	beat := func() (beat int64) {
-		b.Member.mu.Lock()
-		defer b.Member.mu.Unlock()
-		return b.view.members[b.id].beat
-	}
-	for last := beat() + 2; beat() < last; time.Sleep(testBeat) {
+	for last := b.beats() + 2; b.beats() < last; time.Sleep(testBeat) {
 	}
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -53,7 +53,7 @@ func (m *Member) Claim(ctx context.Context, key string) (c session.Claim, err er
 func (m *Member) mayClaim() (me int64, dead []int64, err error) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.doubt || !time.Now().Before(m.doubtAtLocked()) {
+	if !time.Now().Before(m.doubtAtLocked()) {
 		return 0, nil, ErrInDoubt
 	}
 	return m.id, append([]int64{}, m.deadLocked()...), nil
