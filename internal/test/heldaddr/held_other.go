@@ -3,6 +3,7 @@
 package heldaddr
 
 import (
+	"context"
 	"net"
 	"testing"
 )
@@ -10,10 +11,18 @@ import (
 // New finds a port of 127.0.0.1 that is free.
 func New(t testing.TB) string {
 	t.Helper()
-	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
+	addr, _, err := Hold()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer func() { _ = l.Close() }()
-	return l.Addr().String()
+	return addr
+}
+
+// Hold finds a port of 127.0.0.1 that is free, and cannot hold it.
+func Hold() (addr string, free func(), err error) {
+	l, err := new(net.ListenConfig).Listen(context.Background(), "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", nil, err
+	}
+	return l.Addr().String(), func() {}, l.Close()
 }

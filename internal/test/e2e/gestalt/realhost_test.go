@@ -3,6 +3,7 @@ package gestalt_test
 import (
 	"bufio"
 	"bytes"
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -284,7 +285,9 @@ func (h *realHost) call(method, path string, body any, want int) []byte {
 		}
 		sent = bytes.NewReader(text)
 	}
-	req, err := http.NewRequestWithContext(h.t.Context(), method, "http://"+h.address+"/api/v1/agent"+path, sent)
+	ctx, cancel := context.WithTimeout(h.t.Context(), time.Minute) // the host may have lost the end of a stream
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, method, "http://"+h.address+"/api/v1/agent"+path, sent)
 	if err != nil {
 		h.t.Fatal(err)
 	}
