@@ -82,19 +82,11 @@ func (m *Member) owner(ctx context.Context, key string) (id int64, address strin
 
 // Release implements session.Owners.
 func (m *Member) Release(ctx context.Context, key string, epoch int64, due time.Duration) error {
-	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET owner = NULL, wanted_by = NULL, due_at = CASE $4::bigint
-			WHEN $5 THEN NULL WHEN $6 THEN due_at ELSE now() + $4 * interval '1 microsecond' END
+	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET owner = NULL, wanted_by = NULL, due_at = CASE
+			WHEN $4 THEN NULL WHEN $5 THEN due_at ELSE now() + $6::bigint * interval '1 microsecond' END
 		WHERE id = $1 AND owner = $2 AND epoch = $3`,
-		key, m.ID(), epoch, micros(due), micros(session.Never), micros(session.SameDue))
+		key, m.ID(), epoch, due == session.Never, due == session.SameDue, due.Microseconds())
 	return within(err, "release session %q", key)
-}
-
-// micros is a time in whole microseconds, rounded away from zero, so that no two of Never, SameDue and 0 become the same.
-func micros(d time.Duration) int64 {
-	if d < 0 {
-		return -int64((-d + time.Microsecond - 1) / time.Microsecond)
-	}
-	return d.Microseconds()
 }
 
 // Want asks the owner of a session to give it back: see Config.OnWanted. It does nothing for a session of this member,
