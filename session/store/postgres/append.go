@@ -29,7 +29,8 @@ func (s *Store) Append(ctx context.Context, b store.Batch) error {
 	return appendError(&b, err)
 }
 
-// AppendMany queues all batches before it waits for the first one, so that few transactions write them; see store.Store.
+// AppendMany queues all batches before it waits for the first one, so that few transactions write them; see
+// store.Store.
 func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
@@ -189,7 +190,8 @@ func appendArgs(b *store.Batch, usage string, before, after *string) []any {
 		args = append(args, rowArgs(b.Rows)...)
 	}
 	if spends(b) {
-		args = append(args, b.Payer, b.PaidOn, min(b.Spent.Tokens, rules.MostSpent), int64(min(b.Spent.Cost, rules.MostSpent)))
+		tokens, cost := min(b.Spent.Tokens, rules.MostSpent), int64(min(b.Spent.Cost, rules.MostSpent))
+		args = append(args, b.Payer, b.PaidOn, tokens, cost)
 	}
 	return args
 }
@@ -205,7 +207,8 @@ func recordArgs(recs []record.Record) []any {
 	return []any{turn, kind, at, data}
 }
 
-// rowArgs are the columns of rows. Of two rows of a kind and an id one is written: a statement cannot write a row twice.
+// rowArgs are the columns of rows. Of two rows of a kind and an id one is written: a statement cannot write a row
+// twice.
 func rowArgs(rows []store.Row) []any {
 	type name struct {
 		kind store.RowKind
@@ -222,7 +225,8 @@ func rowArgs(rows []store.Row) []any {
 			continue
 		}
 		place[name{r.Kind, r.ID}] = len(id)
-		kind, id, turn, status = append(kind, string(r.Kind)), append(id, r.ID), append(turn, r.TurnID), append(status, r.Status)
+		kind, id = append(kind, string(r.Kind)), append(id, r.ID)
+		turn, status = append(turn, r.TurnID), append(status, r.Status)
 		seq, created, data = append(seq, r.Seq), append(created, r.CreatedAt.UnixMicro()), append(data, blob(r.Data))
 	}
 	return []any{kind, id, turn, seq, created, status, data}
@@ -276,7 +280,7 @@ func (t *tx) append(b *store.Batch, usage string) error {
 	case err != nil:
 		return err
 	case n != 1:
-		return fmt.Errorf("the row of the session changed while it was locked")
+		return errors.New("the row of the session changed while it was locked")
 	}
 	rest := &pgx.Batch{}
 	for i := range b.Rewrites {
@@ -327,7 +331,8 @@ func (t *tx) repeated(b *store.Batch, last int64) error {
 		}
 		for i := range olds {
 			if !rules.SameButData(&olds[i], &recs[i]) || !bytes.Equal(olds[i].Data, recs[i].Data) {
-				return fmt.Errorf("%w: it ends at %d and its record %d is another", store.ErrConflict, last, recs[i].Seq)
+				return fmt.Errorf("%w: it ends at %d and its record %d is another",
+					store.ErrConflict, last, recs[i].Seq)
 			}
 		}
 		recs = recs[len(olds):]

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strings"
 
 	"github.com/jackc/pgx/v5/pgconn"
 
@@ -18,21 +17,18 @@ const (
 	badTranslation   = "22P05"
 	tooLarge         = "54000" // an id that no index takes
 	tooLargeString   = "54001"
-	uniqueViolation  = "23505"
 	damagedData      = "XX001"
 	damagedIndex     = "XX002"
 	deadlock         = "40P01"
 	notSerializable  = "40001"
 	noSuchStatement  = "26000" // a pooler gave the transaction another connection
-	undefinedTable   = "42P01"
 	warningCode      = "01000"
 	noSuchStatements = "a pooler without prepared statements? see default_query_exec_mode in docs/postgres.md"
 )
 
 // codeOf returns the SQLSTATE of an error of the server, "" for another error.
 func codeOf(err error) string {
-	var e *pgconn.PgError
-	if errors.As(err, &e) {
+	if e, ok := errors.AsType[*pgconn.PgError](err); ok {
 		return e.Code
 	}
 	return ""
@@ -41,8 +37,8 @@ func codeOf(err error) string {
 // undone reports whether an error means that the transaction is undone. An error that ends the connection does not: it
 // may come behind the commit.
 func undone(err error) bool {
-	var e *pgconn.PgError
-	return errors.As(err, &e) && severity(e) == "ERROR"
+	e, ok := errors.AsType[*pgconn.PgError](err)
+	return ok && severity(e) == "ERROR"
 }
 
 func severity(e *pgconn.PgError) string {
@@ -81,10 +77,4 @@ func named(ctx context.Context, err error) error {
 	default:
 		return err
 	}
-}
-
-// isConnection reports whether an error is about the connection, or about a server that starts or stops.
-func isConnection(err error) bool {
-	code := codeOf(err)
-	return code == "" || strings.HasPrefix(code, "08") || strings.HasPrefix(code, "57P")
 }

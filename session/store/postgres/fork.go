@@ -90,6 +90,7 @@ func (t *tx) recode(f *store.Fork, from *state) error {
 func (t *tx) insertLog(id string, after int64, recs []record.Record) error {
 	return t.exec(`INSERT INTO records (session_id, seq, epoch, turn_id, kind, time, data)
 		SELECT $1::text, $2::bigint + u.n, 0, u.turn_id, u.kind, u.time, u.data
-		FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bytea[]) WITH ORDINALITY AS u(turn_id, kind, time, data, n)`,
+		FROM unnest($3::text[], $4::text[], $5::bigint[], $6::bytea[]) WITH ORDINALITY
+			AS u(turn_id, kind, time, data, n)`,
 		append([]any{id, after}, recordArgs(recs)...)...)
 }

@@ -43,7 +43,9 @@ func open(ctx context.Context, url string, cfg *Config) (*Store, error) {
 	if cc.ConnectTimeout == 0 {
 		cc.ConnectTimeout = connectTimeout
 	}
-	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3}}
+	dialer := &net.Dialer{KeepAliveConfig: net.KeepAliveConfig{
+		Enable: true, Idle: 10 * time.Second, Interval: 5 * time.Second, Count: 3,
+	}}
 	cc.DialFunc, cc.OnNotice = dialer.DialContext, heed
 	if _, isSet := plain.RuntimeParams["pool_max_conns"]; !isSet {
 		pool.MaxConns = readers
@@ -151,7 +153,8 @@ func schemaOf(ctx context.Context, db *sql.DB) (version int64, err error) {
 	var made bool
 	err = db.QueryRowContext(ctx, `SELECT to_regclass('goose_db_version') IS NOT NULL`).Scan(&made)
 	if err == nil && made {
-		err = db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version WHERE is_applied`).Scan(&version)
+		err = db.QueryRowContext(ctx, `SELECT coalesce(max(version_id), 0) FROM goose_db_version
+			WHERE is_applied`).Scan(&version)
 	}
 	if err != nil {
 		return 0, fmt.Errorf("read the schema version: %w", err)

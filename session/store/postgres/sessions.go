@@ -152,8 +152,8 @@ type state struct {
 // lock returns the state of a session, nil for none, and keeps others from changing it.
 func (t *tx) lock(id string) (*state, error) {
 	s := new(state)
-	err := t.QueryRow(t.ctx, `SELECT last_seq, purged, created_at, epoch, open_turn FROM heads WHERE id = $1 FOR UPDATE`, id).
-		Scan(&s.last, &s.purged, &s.created, &s.epoch, &s.turn)
+	err := t.QueryRow(t.ctx, `SELECT last_seq, purged, created_at, epoch, open_turn FROM heads
+		WHERE id = $1 FOR UPDATE`, id).Scan(&s.last, &s.purged, &s.created, &s.epoch, &s.turn)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil
 	}
@@ -295,8 +295,10 @@ func (t *tx) delete(id string, lastSeq int64) error {
 	for _, table := range []string{"records", "entries", "labels", "keys"} {
 		b.Queue(`DELETE FROM `+table+` WHERE session_id = $1`, id)
 	}
-	b.Queue(`UPDATE session_counts SET sessions = sessions - 1 WHERE tenant = (SELECT tenant FROM sessions WHERE id = $1)`, id)
-	b.Queue(`DELETE FROM session_counts WHERE sessions <= 0 AND tenant = (SELECT tenant FROM sessions WHERE id = $1)`, id)
+	b.Queue(`UPDATE session_counts SET sessions = sessions - 1
+		WHERE tenant = (SELECT tenant FROM sessions WHERE id = $1)`, id)
+	b.Queue(`DELETE FROM session_counts
+		WHERE sessions <= 0 AND tenant = (SELECT tenant FROM sessions WHERE id = $1)`, id)
 	b.Queue(`DELETE FROM sessions WHERE id = $1`, id)
 	b.Queue(`DELETE FROM heads WHERE id = $1`, id)
 	return t.all(b)

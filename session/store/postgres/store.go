@@ -49,10 +49,10 @@ type Config struct {
 	Timeout time.Duration
 }
 
-// Open opens the database of a URL, postgres://user:password@host:port/database?parameters, or of a text of keywords, as
-// libpq and pgx have them. The database must exist, in UTF8, of PostgreSQL 14 or later. It brings the schema up to date,
-// and refuses one that a newer program has made that this one must not use. ctx bounds Open only. No error shows the
-// password.
+// Open opens the database of a URL, postgres://user:password@host:port/database?parameters, or of a text of keywords,
+// as libpq and pgx have them. The database must exist, in UTF8, of PostgreSQL 14 or later. It brings the schema up to
+// date, and refuses one that a newer program has made that this one must not use. ctx bounds Open only. No error
+// shows the password.
 func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)

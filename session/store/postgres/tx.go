@@ -50,8 +50,7 @@ func attempt(ctx context.Context, conn *pgx.Conn, f func(*tx) error) (err error)
 	}
 	t := &tx{raw, ctx}
 	refusal := f(t)
-	var a answered
-	if errors.As(refusal, &a) {
+	if _, isAnswer := errors.AsType[answered](refusal); isAnswer {
 		if err := t.confirm(); err != nil {
 			return errors.Join(err, t.undo())
 		}

@@ -96,8 +96,8 @@ func (w *writer) run() {
 	}
 }
 
-// collect returns the appends of the next transaction: first, and those that wait behind it, up to one that goes alone or
-// is the second of its session.
+// collect returns the appends of the next transaction: first, and those that wait behind it, up to one that goes
+// alone or is the second of its session.
 func (w *writer) collect(first *op) []*op {
 	group := []*op{first}
 	sessions := map[string]bool{first.batch.SessionID: true}
@@ -154,7 +154,9 @@ func (w *writer) together(group []*op) error {
 	return w.with(func(ctx context.Context, conn *pgx.Conn) error {
 		forgetWarning(conn)
 		// Transactions lock the rows of what tenants have spent in one order.
-		order := slices.SortedStableFunc(slices.Values(group), func(a, b *op) int { return spendOrder(a.batch, b.batch) })
+		order := slices.SortedStableFunc(slices.Values(group), func(a, b *op) int {
+			return spendOrder(a.batch, b.batch)
+		})
 		batch := &pgx.Batch{}
 		for _, o := range order {
 			batch.Queue(o.plain, o.args...)

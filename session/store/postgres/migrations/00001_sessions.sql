@@ -1,8 +1,8 @@
 -- +goose Up
 
--- What is hot and what is cold of a session are two tables: an append changes heads alone, in place, since none of the
--- columns of its indexes changes with it. Texts are compared byte by byte. Times are microseconds since 1970, UTC. There
--- are no foreign keys: whoever writes to a session holds the lock of its row in heads.
+-- What is hot and what is cold of a session are two tables: an append changes heads alone, in place, since none of
+-- the columns of its indexes changes with it. Texts are compared byte by byte. Times are microseconds since 1970,
+-- UTC. There are no foreign keys: whoever writes to a session holds the lock of its row in heads.
 
 -- The oldest schema that a program must know to use this one. A migration that takes something from older programs
 -- raises it.
