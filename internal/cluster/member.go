@@ -74,7 +74,8 @@ func (c *Config) fill() error {
 	}
 	switch {
 	case c.Beat < 0 || c.LockTTL < 2*c.Beat:
-		return fmt.Errorf("cluster: a lock TTL of %v with a beat of %v: want at least twice the beat", c.LockTTL, c.Beat)
+		return fmt.Errorf("cluster: a lock TTL of %v with a beat of %v: want at least twice the beat",
+			c.LockTTL, c.Beat)
 	case c.TTL < 3*c.Beat || c.TTL < c.LockTTL:
 		return fmt.Errorf("cluster: a TTL of %v with a beat of %v and a lock TTL of %v: "+
 			"want at least three times the beat, and not less than the lock TTL", c.TTL, c.Beat, c.LockTTL)

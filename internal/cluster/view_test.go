@@ -23,7 +23,7 @@ func TestView(t *testing.T) {
 		}
 		return all
 	}
-	join := func(parts ...[]look) []look { return slices.Concat(parts...) }
+	join := slices.Concat[[]look]
 	for name, looks := range map[string][]look{
 		"a living one beats": {
 			{at: 0, beat: 1}, {at: 4 * s, beat: 2}, {at: 8 * s, beat: 3}, {at: 12 * s, beat: 4}, {at: 16 * s, beat: 5},
