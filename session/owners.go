@@ -178,25 +178,25 @@ func (m *Manager) load(ctx context.Context, key string, lapsed *live.Session) (*
 
 // hold keeps a session from being used by others, here or elsewhere, for a change that needs no log; but a user that
 // this server has already stays, and then the session is returned. done ends that. Without Owners it does nothing.
-func (m *Manager) hold(ctx context.Context, key string) (done func(), err error) {
+func (m *Manager) hold(ctx context.Context, key string) (s *live.Session, done func(), err error) {
 	for m.owners != nil {
 		ref, found := m.sessions.Use(key)
 		if found {
 			err := ref.Wait(ctx)
 			if err == nil {
-				return func() { m.release(ref) }, nil
+				return ref.Value, func() { m.release(ref) }, nil
 			}
 			if ctx.Err() == nil {
 				m.sessions.Remove(ref) // so that the next try does not find the same error
 			}
 			m.release(ref)
 			if ctx.Err() != nil || isElsewhere(err) {
-				return nil, err
+				return nil, nil, err
 			}
 			continue
 		}
-		if s, ok := ref.Lapsed(); ok {
-			s.LeaveMemory()
+		if old, ok := ref.Lapsed(); ok {
+			old.LeaveMemory()
 		}
 		c, err := m.claim(ctx, key)
 		end := func() {
@@ -206,14 +206,14 @@ func (m *Manager) hold(ctx context.Context, key string) (done func(), err error)
 		}
 		if err != nil && !errors.Is(err, store.ErrNoSession) {
 			end()
-			return nil, err
+			return nil, nil, err
 		}
-		return func() {
+		return nil, func() {
 			end()
 			m.letGo(key, unreleased{c.Epoch, SameDue})
 		}, nil
 	}
-	return func() {}, nil
+	return nil, func() {}, nil
 }
 
 // release ends a reference. A session without references stays in memory for a while, unless it is useless. With

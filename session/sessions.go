@@ -230,10 +230,11 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 		return index.Session{}, err
 	}
 	defer done()
-	if done, err = m.hold(ctx, key); err != nil {
+	held, letGo, err := m.hold(ctx, key)
+	if err != nil {
 		return index.Session{}, err
 	}
-	defer done()
+	defer letGo()
 	before, err := m.Session(ctx, id)
 	if err != nil {
 		return index.Session{}, err
@@ -255,7 +256,9 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 	case err != nil:
 		return index.Session{}, fmt.Errorf("session %s: update: %w", id, err)
 	}
-	if ref := m.sessions.Find(key); ref != nil {
+	if held != nil {
+		held.SetOwn(info)
+	} else if ref := m.sessions.Find(key); ref != nil && m.owners == nil {
 		err := ref.Wait(ctx)
 		if s, ok := ref.Now(); ok {
 			s.SetOwn(info)
