@@ -224,6 +224,7 @@ func (m *member) takes(key string) time.Duration {
 
 // TestClaim: one owner at a time, under epochs that rise.
 func TestClaim(t *testing.T) {
+	t.Parallel()
 	d := newDB(t, pgserver.URL(t))
 	a, b := d.join("a", ""), d.join("b", "")
 	id := d.sessions(1, "s", false)[0]
@@ -266,6 +267,7 @@ func TestClaim(t *testing.T) {
 
 // TestOneOfManyClaims: of members that claim a session at the same time one gets it, and the others meet that one.
 func TestOneOfManyClaims(t *testing.T) {
+	t.Parallel()
 	d := newDB(t, pgserver.URL(t))
 	members := []*member{d.join("a", ""), d.join("b", ""), d.join("c", ""), d.join("d", "")}
 	for _, id := range d.sessions(20, "s", false) {
@@ -293,6 +295,7 @@ func TestOneOfManyClaims(t *testing.T) {
 
 // TestKilled: what a killed member owned is claimed soon after its lock is free, and not before the lock TTL.
 func TestKilled(t *testing.T) {
+	t.Parallel()
 	d := newDB(t, pgserver.URL(t))
 	a, b := d.join("a", ""), d.join("b", "")
 	id := d.sessions(1, "s", false)[0]
@@ -319,6 +322,7 @@ func (m *member) sees(id int64, so func(*seen) bool) bool {
 // TestCut: a member behind a network that loses everything is in doubt before the others take what it owns, and joins
 // anew when the network is back.
 func TestCut(t *testing.T) {
+	t.Parallel()
 	server := pgserver.Start(t, pgserver.Options{})
 	d := newDB(t, server.URL(t))
 	wire := link.New(t, server.Addr())
@@ -352,6 +356,7 @@ func TestCut(t *testing.T) {
 
 // TestRowGone: a member that others have taken off the list without its noticing owns nothing, and joins anew.
 func TestRowGone(t *testing.T) {
+	t.Parallel()
 	d := newDB(t, pgserver.URL(t))
 	a := d.join("a", "")
 	old := a.ID()
@@ -364,6 +369,7 @@ func TestRowGone(t *testing.T) {
 
 // TestShortCut: a member whose connection breaks, and that connects again, loses nothing.
 func TestShortCut(t *testing.T) {
+	t.Parallel()
 	server := pgserver.Start(t, pgserver.Options{})
 	d := newDB(t, server.URL(t))
 	wire := link.New(t, server.Addr())
@@ -391,11 +397,13 @@ func (m *member) beats() (n int64) {
 // TestDatabaseStops: a database that freezes for longer than the TTL, or is killed and started again, makes no member
 // look dead.
 func TestDatabaseStops(t *testing.T) {
+	t.Parallel()
 	for name, stop := range map[string]func(s *pgserver.Server){
 		"frozen": func(s *pgserver.Server) { s.Freeze(); time.Sleep(testTTL + testLockTTL); s.Thaw() },
 		"killed": func(s *pgserver.Server) { s.Kill(); time.Sleep(testLockTTL); s.Restart() },
 	} {
 		t.Run(name, func(t *testing.T) {
+			t.Parallel()
 			server := pgserver.Start(t, pgserver.Options{})
 			d := newDB(t, server.URL(t))
 			a, b := d.join("a", ""), d.join("b", "")
@@ -422,6 +430,7 @@ func TestDatabaseStops(t *testing.T) {
 // TestDue: what must go on is shared among the members, and what is due later, open without an owner, or without a
 // turn, is left.
 func TestDue(t *testing.T) {
+	t.Parallel()
 	d := newDB(t, pgserver.URL(t))
 	dead := d.join("dead", "")
 	for _, id := range slices.Concat(d.sessions(60, "open", true), d.sessions(5, "idle", false)) {
@@ -500,6 +509,7 @@ func TestDue(t *testing.T) {
 
 // TestWokenUp: one that was dead to others and wakes up is fenced from what it owned without a turn.
 func TestWokenUp(t *testing.T) {
+	t.Parallel()
 	server := pgserver.Start(t, pgserver.Options{})
 	d := newDB(t, server.URL(t))
 	wire := link.New(t, server.Addr())
@@ -519,6 +529,7 @@ func TestWokenUp(t *testing.T) {
 
 // TestDrain: who drains finds nothing due, and gives all back when it leaves: due, if a turn is open.
 func TestDrain(t *testing.T) {
+	t.Parallel()
 	d := newDB(t, pgserver.URL(t))
 	a, b := d.join("a", ""), d.join("b", "")
 	open, idle := d.sessions(1, "open", true)[0], d.sessions(1, "idle", false)[0]
@@ -547,6 +558,7 @@ func TestDrain(t *testing.T) {
 
 // TestWant: an owner is told which of its sessions others would like to have, until it releases them.
 func TestWant(t *testing.T) {
+	t.Parallel()
 	d := newDB(t, pgserver.URL(t))
 	a, b := d.join("a", ""), d.join("b", "")
 	id := d.sessions(1, "s", true)[0]
