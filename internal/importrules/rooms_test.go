@@ -193,7 +193,7 @@ var rooms = []room{
 	{path: "session/store/internal/rules", floor: 0, may: []string{"session/record", "session/store"},
 		knows: "what no store takes; no database"},
 	{path: "session/store/sqlite", floor: 1,
-		may: []string{"session/store", "session/store/internal/rules", "session/record", "session/internal/tenant", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
+		may:   []string{"session/store", "session/store/internal/rules", "session/record", "session/internal/tenant", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
 		tests: []string{"internal/sealed"},
 		knows: "a store.Store in SQLite"},
 	{path: "internal/cluster", floor: 2, may: []string{"session", "session/store", "github.com/jackc/pgx/v5"},
