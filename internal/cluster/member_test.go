@@ -7,6 +7,7 @@ import (
 	"net"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -40,11 +41,13 @@ type db struct {
 	url   string
 	pool  *pgxpool.Pool
 	store store.Store
+	owner atomic.Int64 // of what the store creates under an epoch
 }
 
 func newDB(t *testing.T, url string) *db {
 	t.Helper()
-	s, err := postgres.Open(t.Context(), url, postgres.Config{})
+	d := &db{t: t, url: url}
+	s, err := postgres.Open(t.Context(), url, postgres.Config{Owner: d.owner.Load})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -58,7 +61,8 @@ func newDB(t *testing.T, url string) *db {
 			t.Error(err)
 		}
 	})
-	return &db{t: t, url: url, pool: pool, store: s}
+	d.pool, d.store = pool, s
+	return d
 }
 
 // sessions creates sessions of a name and a number, each with an open turn if told so.
@@ -262,6 +266,40 @@ func TestClaim(t *testing.T) {
 	}
 	if c, err = b.Claim(t.Context(), id); err != nil || !c.Archived {
 		t.Errorf("claimed an archived session: %+v, %v", c, err)
+	}
+}
+
+// TestMade: a session that an append makes under an epoch is owned by who makes it, and one without an epoch by nobody.
+// An append by a replica that is gone makes nothing.
+func TestMade(t *testing.T) {
+	t.Parallel()
+	d := newDB(t, pgserver.URL(t))
+	a, b := d.join("a", ""), d.join("b", "")
+	d.owner.Store(a.ID())
+	free := d.sessions(1, "free", true)[0]
+	b.claims(free)
+	made := func(id string) store.Batch {
+		return store.Batch{
+			SessionID: id, Create: &store.NewSession{ID: id, CreatedAt: time.Now(), Creator: "local"}, Epoch: 1,
+			Records: []record.Record{{Seq: 1, TurnID: "t", Kind: record.KindTurnStarted, Time: time.Now(), Data: []byte("{}")}},
+		}
+	}
+	batch := made("s")
+	for range 2 { // a repeat changes nothing
+		if err := d.store.Append(t.Context(), batch); err != nil {
+			t.Fatal(err)
+		}
+		b.meets("s", a)
+	}
+	if epoch := a.claims("s"); epoch != 2 {
+		t.Errorf("claimed under epoch %d, want 2", epoch)
+	}
+	d.owner.Store(1 << 40)
+	if err := d.store.Append(t.Context(), made("other")); err == nil {
+		t.Error("a replica that there is not has made a session")
+	}
+	if _, err := b.Claim(t.Context(), "other"); !errors.Is(err, store.ErrNoSession) {
+		t.Errorf("claim of what was not made: %v", err)
 	}
 }
 
