@@ -47,7 +47,7 @@ func (s *servers) add() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.made++
-	s.all = append(s.all, s.g.join(fmt.Sprintf("server-%d", s.made), slowly))
+	s.all = append(s.all, s.g.join(fmt.Sprintf("server-%d", s.made), inTime))
 }
 
 // at returns the server of an address, another one if it is gone or the address is "".
@@ -81,8 +81,8 @@ func (s *servers) replace() {
 	}
 }
 
-// slowly is sayAskSay with time between the steps.
-func slowly(ctx context.Context, r *session.Run) error {
+// inTime is sayAskSay with time between the steps.
+func inTime(ctx context.Context, r *session.Run) error {
 	select {
 	case <-time.After(time.Duration(200+len(r.TurnID())) * time.Millisecond):
 	case <-ctx.Done():
@@ -150,7 +150,10 @@ func disturb(s *servers, ids []string) {
 		time.Sleep(time.Duration(s.n(3000)) * time.Millisecond)
 		r.owns.Cut(nil)
 	case 4:
-		_, _ = r.m.SessionWatch(id)
+		if w, err := r.m.WatchSession(r.t.Context(), id, ""); err == nil {
+			time.Sleep(time.Duration(s.n(1000)) * time.Millisecond)
+			w.Close()
+		}
 	default:
 	}
 }
@@ -161,7 +164,7 @@ func startAnywhere(t *testing.T, s *servers, id, key string) (turn string) {
 	address := ""
 	for range 1000 {
 		started, err := s.at(address).m.Start(t.Context(), session.Request{
-			SessionID: id, Create: true, Prompt: key, Agent: tree(), Tools: toolsOf("tool"),
+			SessionID: id, Create: true, Prompt: key, Agent: tree(), Tools: tools(),
 			Once: session.Once{Key: key, Content: key},
 		})
 		before, again := errors.AsType[*session.Repeated](err)
@@ -184,7 +187,6 @@ func finishAnywhere(t *testing.T, s *servers, id, turn string) (answered bool) {
 	t.Helper()
 	address := ""
 	var after *int64
-	said := ""
 	for range 1000 {
 		now, w, err := s.at(address).m.Attach(t.Context(),
 			session.AttachRequest{SessionID: id, TurnID: turn, After: after, Tools: toolNames()})
@@ -198,14 +200,11 @@ func finishAnywhere(t *testing.T, s *servers, id, turn string) (answered bool) {
 			var failed error
 			msgs, next := w.Next(t.Context())
 			for _, m := range msgs {
-				if m.Seq != nil {
-					if after != nil && *m.Seq <= *after {
-						t.Fatalf("position %d after %d", *m.Seq, *after)
+				if seq := m.GetSeq(); seq > 0 {
+					if after != nil && seq <= *after {
+						t.Fatalf("position %d after %d", seq, *after)
 					}
-					after = m.Seq
-				}
-				if c := m.GetOutputChunk(); c != nil && m.Seq != nil {
-					said += c.GetContent()
+					after = &seq
 				}
 				if isCall(m) {
 					failed = now.SubmitResult(t.Context(), session.ClientResult{CallID: "c-" + turn, Output: new(`"ok"`)})
