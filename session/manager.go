@@ -24,7 +24,7 @@ import (
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
-"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // Manager holds the sessions of one server and is their only writer. Its methods may be called from any

@@ -14,7 +14,7 @@ import (
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/test/memowners"
 	"github.com/apzuk3/agentd/session"
-"github.com/apzuk3/agentd/session/index"
+	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"

@@ -243,7 +243,7 @@ func checkOwnedLog(t *testing.T, g *group, id string, prompts int, taken map[str
 		if open != "" && rec.TurnID != open || open == "" && rec.Kind != record.KindTurnStarted {
 			t.Errorf("%s: record %d is %s of %s while %q is open", id, rec.Seq, rec.Kind, rec.TurnID, open)
 		}
-		switch rec.Kind {
+		switch rec.Kind { //nolint:exhaustive // the others are not counted
 		case record.KindTurnStarted:
 			started[rec.TurnID]++
 			open = rec.TurnID
