@@ -189,7 +189,7 @@ var rooms = []room{
 		may: []string{"session/store", "session/store/internal/rules", "session/record", "session/internal/tenant", "modernc.org/sqlite", "github.com/pressly/goose/v3", "golang.org/x/sys"},
 		tests: []string{"internal/sealed"},
 		knows: "a store.Store in SQLite"},
-	{path: "session/store/postgres", floor: 1, later: true,
+	{path: "session/store/postgres", floor: 1,
 		may: []string{"session/store", "session/store/internal/rules", "session/record", "session/internal/tenant", "github.com/jackc/pgx/v5",
 			"github.com/pressly/goose/v3"},
 		tests: []string{"session/store/sqlite"},

@@ -368,8 +368,8 @@ var (
 	// caller expects, its version is another one, or an owner of a higher epoch has appended. Nothing was
 	// written.
 	ErrConflict = errors.New("store: the log has moved on")
-	// ErrFenced means that an owner of a higher epoch has written to the session, see Batch.Epoch. It is an ErrConflict;
-	// the caller owns the session no more. Nothing was written.
+	// ErrFenced means that an owner of a higher epoch has written to the session, see Batch.Epoch. It is an
+	// ErrConflict; the caller owns the session no more. Nothing was written.
 	ErrFenced = fmt.Errorf("%w: another owner writes to it", ErrConflict)
 	// ErrMalformed means that the arguments are invalid: no store takes them, whatever it holds. An append
 	// that starts or ends a turn that it cannot is one too. Nothing was written.

@@ -1,0 +1,220 @@
+package postgres
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"runtime"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/apzuk3/agentd/session/store"
+)
+
+const (
+	writers    = 2       // goroutines that write, each with a connection
+	queueLen   = 256     // appends that wait for a writer before callers do
+	groupLen   = 128     // appends in one transaction
+	groupBytes = 4 << 20 // of payload in one transaction, after which it is closed
+)
+
+// op is one append. The caller owns it until it is in the queue, the writer from then on.
+type op struct {
+	ctx   context.Context //nolint:containedctx // of the caller; an append whose context has ended is not begun
+	batch *store.Batch
+	usage string
+	size  int // bytes of payload
+	// plain is the statement that writes the batch in a group, "" for one that goes alone.
+	plain string
+	args  []any
+	// done has room for the one error, or nil, that the writer sends.
+	done chan error
+	// written is whether the statement has written the batch.
+	written bool
+}
+
+// writer writes the appends of some sessions.
+type writer struct {
+	pool    *pgxpool.Pool
+	timeout time.Duration // of a transaction
+	queue   chan *op      // closed by stop
+	next    *op           // taken from the queue for the next transaction; owned by the goroutine of run
+	done    chan struct{}
+}
+
+func newWriter(pool *pgxpool.Pool, timeout time.Duration) *writer {
+	return &writer{pool: pool, timeout: timeout, queue: make(chan *op, queueLen), done: make(chan struct{})}
+}
+
+// enqueue waits for a place in the queue. The caller makes sure that stop has not been called.
+func (w *writer) enqueue(o *op) error {
+	if err := o.ctx.Err(); err != nil {
+		return err
+	}
+	select {
+	case w.queue <- o:
+		return nil
+	case <-o.ctx.Done():
+		return o.ctx.Err()
+	}
+}
+
+// wait returns the result of an append that is queued, or the error of its context.
+func (o *op) wait() error {
+	select {
+	case err := <-o.done:
+		return err
+	case <-o.ctx.Done():
+		return o.ctx.Err()
+	}
+}
+
+// stop closes the queue and waits until run has finished what is queued.
+func (w *writer) stop() {
+	close(w.queue)
+	<-w.done
+}
+
+// run writes until stop.
+func (w *writer) run() {
+	defer close(w.done)
+	for {
+		first := w.next
+		w.next = nil
+		if first == nil {
+			var ok bool
+			if first, ok = <-w.queue; !ok {
+				return
+			}
+			runtime.Gosched() // who is about to append shares the transaction
+		}
+		w.write(w.collect(first))
+	}
+}
+
+// collect returns the appends of the next transaction: first, and those that wait behind it, up to one that goes
+// alone or is the second of its session.
+func (w *writer) collect(first *op) []*op {
+	group := []*op{first}
+	sessions := map[string]bool{first.batch.SessionID: true}
+	for bytes := first.size; first.plain != "" && len(group) < groupLen && bytes < groupBytes; {
+		select {
+		case o, ok := <-w.queue:
+			switch {
+			case !ok:
+				return group
+			case o.plain == "" || sessions[o.batch.SessionID]:
+				w.next = o
+				return group
+			}
+			group, bytes = append(group, o), bytes+o.size
+			sessions[o.batch.SessionID] = true
+		default:
+			return group
+		}
+	}
+	return group
+}
+
+// write writes a group and sends the result of every append.
+func (w *writer) write(group []*op) {
+	group = slices.DeleteFunc(group, func(o *op) bool {
+		err := o.ctx.Err()
+		if err != nil {
+			o.done <- err
+		}
+		return err != nil
+	})
+	if len(group) == 0 {
+		return
+	}
+	if group[0].plain == "" {
+		group[0].done <- w.alone(group[0])
+		return
+	}
+	err := w.together(group)
+	for _, o := range group {
+		switch {
+		case err == nil && o.written:
+			o.done <- nil
+		case err == nil || undone(err) && len(group) > 1 || passes(err):
+			o.done <- w.alone(o)
+		default:
+			o.done <- err
+		}
+	}
+}
+
+// together writes a group in one transaction and one round trip, and says of each append whether it was written.
+func (w *writer) together(group []*op) error {
+	return w.with(func(ctx context.Context, conn *pgx.Conn) error {
+		forgetWarning(conn)
+		// Transactions lock the rows of what tenants have spent in one order.
+		order := slices.SortedStableFunc(slices.Values(group), func(a, b *op) int {
+			return spendOrder(a.batch, b.batch)
+		})
+		batch := &pgx.Batch{}
+		for _, o := range order {
+			batch.Queue(o.plain, o.args...)
+		}
+		results := conn.SendBatch(ctx, batch)
+		var err error
+		for _, o := range order {
+			n := 0
+			if err = results.QueryRow().Scan(&n); err != nil {
+				break
+			}
+			o.written = n == 1
+		}
+		if err = cmp.Or(err, results.Close()); err == nil && warned(conn) { // Close reads whether it was committed
+			err = errUnreplicated
+		}
+		return err
+	})
+}
+
+// spendOrder puts batches that have spent nothing first, the others by the rows that they lock.
+func spendOrder(a, b *store.Batch) int {
+	if c := cmp.Compare(boolInt(spends(a)), boolInt(spends(b))); c != 0 || !spends(a) {
+		return c
+	}
+	return cmp.Or(cmp.Compare(a.Payer, b.Payer), cmp.Compare(a.PaidOn, b.PaidOn))
+}
+
+func boolInt(b bool) int {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+func spends(b *store.Batch) bool { return b.Spent.Tokens > 0 || b.Spent.Cost > 0 }
+
+// alone writes an append in a transaction of its own, step by step.
+func (w *writer) alone(o *op) error {
+	if err := o.ctx.Err(); err != nil {
+		return err
+	}
+	return w.with(func(ctx context.Context, conn *pgx.Conn) error {
+		return transact(ctx, conn, func(t *tx) error { return t.append(o.batch, o.usage) })
+	})
+}
+
+// with calls f with a connection and a context that ends after the timeout of a transaction.
+func (w *writer) with(f func(context.Context, *pgx.Conn) error) error {
+	ctx, cancel := context.WithTimeout(context.Background(), w.timeout)
+	defer cancel()
+	conn, err := w.pool.Acquire(ctx)
+	if err == nil {
+		err = f(ctx, conn.Conn())
+		conn.Release() // which closes what is not idle
+	}
+	if err != nil && errors.Is(ctx.Err(), context.DeadlineExceeded) {
+		return fmt.Errorf("the server has not answered within %v", w.timeout) // and no error of the caller's context
+	}
+	return named(ctx, err)
+}
