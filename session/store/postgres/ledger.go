@@ -26,38 +26,42 @@ const (
 	commitTimeout = time.Minute
 )
 
-// beside writes and reads what is beside the sessions, on connections of a pool.
+// beside writes and reads what is beside the sessions.
 type beside struct {
-	db *sql.DB
+	db *sql.DB // the connections of Store.pool
 	// turn is full while somebody writes, so that those who wait hold no connection.
 	turn chan struct{}
 }
 
-func newBeside(pool *pgxpool.Pool) *beside {
-	return &beside{db: stdlib.OpenDBFromPool(pool), turn: make(chan struct{}, 1)}
+func newBeside(pool *pgxpool.Pool) beside {
+	return beside{db: stdlib.OpenDBFromPool(pool), turn: make(chan struct{}, 1)}
 }
 
-// close does not close the pool.
-func (b *beside) close() error { return b.db.Close() }
-
-// view calls f with a connection.
-func (b *beside) view(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
-	conn, err := b.db.Conn(ctx)
-	if err != nil {
-		return err
+// View calls f with a connection that reads, which f may use until it returns.
+func (s *Store) View(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
+	s.mu.RLock()
+	defer s.mu.RUnlock()
+	if s.closed {
+		return errClosed
 	}
-	return errors.Join(f(ctx, conn), conn.Close())
+	conn, err := s.beside.db.Conn(ctx)
+	if err == nil {
+		err = errors.Join(f(ctx, conn), conn.Close())
+	}
+	return named(ctx, err)
 }
 
-// transact calls f in a transaction that nobody else writes in beside.
-func (b *beside) transact(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
+// Transact calls f with a connection, in a transaction that is committed when f returns nil. f may use the connection
+// until it returns, and must neither begin nor end transactions. There is one such transaction at a time, whichever
+// process asks for it.
+func (s *Store) Transact(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
 	select {
-	case b.turn <- struct{}{}:
+	case s.beside.turn <- struct{}{}:
 	case <-ctx.Done():
-		return context.Cause(ctx)
+		return ctx.Err()
 	}
-	defer func() { <-b.turn }()
-	return b.view(ctx, func(ctx context.Context, c *sql.Conn) error {
+	defer func() { <-s.beside.turn }()
+	return s.View(ctx, func(ctx context.Context, c *sql.Conn) error {
 		if _, err := c.ExecContext(ctx, "BEGIN"); err != nil {
 			return err
 		}
@@ -71,6 +75,12 @@ func (b *beside) transact(ctx context.Context, f func(context.Context, *sql.Conn
 	})
 }
 
+// Erase is Transact: what f removes is in the files of the database until PostgreSQL has overwritten it, see the package
+// doc.
+func (s *Store) Erase(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
+	return s.Transact(ctx, f)
+}
+
 // end commits a transaction, or undoes it; what it cannot undo ends with the connection.
 func end(ctx context.Context, c *sql.Conn, commit bool) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), commitTimeout)
@@ -81,10 +91,16 @@ func end(ctx context.Context, c *sql.Conn, commit bool) error {
 			_, _ = conn.Exec(ctx, "ROLLBACK")
 			return nil
 		}
+		forgetWarning(conn)
 		tag, err := conn.Exec(ctx, "COMMIT")
-		if err == nil && tag.String() != "COMMIT" { // f has not returned the error of a statement
-			err = pgx.ErrTxCommitRollback
+		switch {
+		case err != nil:
+			return err
+		case tag.String() != "COMMIT": // f has not returned the error of a statement
+			return pgx.ErrTxCommitRollback
+		case warned(conn):
+			return errUnreplicated
 		}
-		return err
+		return nil
 	})
 }

@@ -35,6 +35,7 @@ type Store struct {
 	appends *pgxpool.Pool // a connection a writer
 	writers [writers]*writer
 	seed    maphash.Seed // of writerOf
+	beside  beside       // what is not of sessions
 }
 
 var _ store.Store = (*Store)(nil)
@@ -100,8 +101,9 @@ func (s *Store) Close() error {
 		w.stop()
 	}
 	s.appends.Close()
+	err := s.beside.db.Close()
 	s.pool.Close()
-	return nil
+	return err
 }
 
 // write runs f in a transaction of its own; see transact.
