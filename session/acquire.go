@@ -21,9 +21,10 @@ import (
 type sessionRef = table.Entry[*live.Session]
 
 // newTable returns the table of the sessions in memory. A broken session leaves it even while it has users.
-func newTable(limits limits.Limits) *table.Table[*live.Session] {
+func newTable(limits limits.Limits, lapses bool) *table.Table[*live.Session] {
 	return table.New(table.Policy[*live.Session]{
 		MaxIdle: limits.MaxIdleSessions,
+		Lapses:  lapses,
 		Broken:  (*live.Session).IsBroken,
 		Useless: (*live.Session).Useless,
 		Left:    (*live.Session).LeaveMemory,
@@ -108,7 +109,8 @@ func (m *Manager) tryAcquire(ctx context.Context, key string, create bool) (*ses
 	if !fresh {
 		// Other callers may wait for this read, so it does not end with ctx.
 		readCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), loadTimeout)
-		s, err = live.Load(readCtx, m.env(), key)
+		lapsed, _ := ref.Lapsed()
+		s, err = m.load(readCtx, key, lapsed)
 		cancel()
 	}
 	var refused error // for this caller only
@@ -121,6 +123,9 @@ func (m *Manager) tryAcquire(ctx context.Context, key string, create bool) (*ses
 	}
 	if fresh {
 		s, err = live.MakeSession(m.env(), key, principal.Of(ctx)), nil
+		if m.owners != nil {
+			s.Lease.Hold(1) // of its first append
+		}
 	}
 	ref.Set(s, err)
 	if refused != nil {
@@ -144,9 +149,6 @@ func checkChosenID(id string) error {
 	return nil
 }
 
-// release ends a reference. A session without references stays in memory for a while, unless it is useless.
-func (m *Manager) release(ref *sessionRef) { m.sessions.Release(ref) }
-
 // sessionInMemory returns a session that is in memory and loaded, or nil.
 func (m *Manager) sessionInMemory(key string) *live.Session {
 	ref := m.sessions.Find(key)
@@ -164,7 +166,19 @@ func (m *Manager) whileUnused(key string, gone *fault.Error, f func() error) err
 	if ref == nil {
 		return store.ErrConflict
 	}
-	err := f()
+	var c Claim
+	var err error
+	if m.owners != nil {
+		if c, err = m.claim(context.Background(), key); errors.Is(err, store.ErrNoSession) {
+			err = nil // f finds that out
+		}
+	}
+	if err == nil {
+		err = f()
+	}
+	if m.owners != nil {
+		defer m.letGo(key, unreleased{c.Epoch, SameDue})
+	}
 	if err == nil {
 		ref.Set(nil, gone)
 	} else {

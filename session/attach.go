@@ -173,7 +173,7 @@ func (m *Manager) expireAll(ctx context.Context) {
 		}
 		for _, head := range heads {
 			after = head.ID
-			if err := m.expire(ctx, head); err != nil && ctx.Err() == nil {
+			if err := m.expire(ctx, head); err != nil && !isElsewhere(err) && ctx.Err() == nil {
 				m.log.LogAttrs(ctx, slog.LevelWarn, "a turn that has waited too long is left open",
 					slog.String("session", head.ID), slog.String("error", err.Error()))
 			}

@@ -24,6 +24,8 @@ type Config struct {
 	// times of records, and decides what outlasts a process: retention, and due times after a
 	// restart. No timer of this process depends on it. Default time.Now; tests set it.
 	Now func() time.Time
+	// Owners decide which of several servers over the store owns a session. nil: this server owns all.
+	Owners Owners
 	// Limits bound the manager.
 	Limits limits.Limits
 	// Agent returns the tree and the tools of an agent that the server keeps, in a Spec that the manager changes, and

@@ -11,7 +11,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session"
-	"github.com/apzuk3/agentd/session/internal/live"
+	"github.com/apzuk3/agentd/session/internal/prompt"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -103,7 +103,7 @@ func TestQueuedTurnOfAStop(t *testing.T) {
 			return say(ctx, r, r.TurnID(), root, "done")
 		})
 		turn := f.start(session.Request{})
-		if _, err := f.m.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "next", OnBusy: live.Enqueue}); err != nil {
+		if _, err := f.m.Start(t.Context(), session.Request{SessionID: turn.SessionID(), Prompt: "next", OnBusy: prompt.Enqueue}); err != nil {
 			t.Fatal(err)
 		}
 		synctest.Wait()

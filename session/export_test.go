@@ -73,3 +73,6 @@ func (m *Manager) CheckTimers() []string {
 
 // Recent is about how many bytes are kept of the logs that were read last.
 func (m *Manager) Recent() int64 { return m.store.Recent.Weight() }
+
+// Running returns how many turns run.
+func (m *Manager) Running() int { return len(m.runningNow()) }

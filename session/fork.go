@@ -41,15 +41,8 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (index.Sessi
 	}
 	req.scope = principal.Of(ctx).Key() + cmp.Or(req.scope, scopeFork)
 	done, err := m.once(ctx, req.scope, req.Once)
-	if before, ok := errors.AsType[*Repeated](err); ok {
-		key, err := m.keyOf(ctx, before.SessionID)
-		if err != nil {
-			return index.Session{}, err
-		}
-		return m.finishFork(ctx, key)
-	}
 	if err != nil {
-		return index.Session{}, err
+		return m.forkedBefore(ctx, err)
 	}
 	defer done()
 	if err := m.store.Refuses(); err != nil {
@@ -58,6 +51,9 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (index.Sessi
 	f, err := m.fork(ctx, req)
 	if err == nil {
 		err = m.store.Fork(ctx, *f)
+	}
+	if errors.Is(err, store.ErrKeyTaken) { // by another server
+		return m.forkedBefore(ctx, m.madeBefore(ctx, req.scope, req.Once))
 	}
 	switch {
 	case f != nil && f.Into.IsTooMany(err):
@@ -70,6 +66,19 @@ func (m *Manager) ForkSession(ctx context.Context, req ForkRequest) (index.Sessi
 		return index.Session{}, fmt.Errorf("session %s: fork: %w", req.SessionID, err)
 	}
 	return m.finishFork(ctx, f.Into.ID)
+}
+
+// forkedBefore returns the fork that err, if it is *Repeated, says was made before.
+func (m *Manager) forkedBefore(ctx context.Context, err error) (index.Session, error) {
+	before, ok := errors.AsType[*Repeated](err)
+	if !ok {
+		return index.Session{}, err
+	}
+	key, err := m.keyOf(ctx, before.SessionID)
+	if err != nil {
+		return index.Session{}, err
+	}
+	return m.finishFork(ctx, key)
 }
 
 // fork reads what the fork inherits.
@@ -109,6 +118,10 @@ func (m *Manager) fork(ctx context.Context, req ForkRequest) (*store.Fork, error
 // finishFork ends the open turns that a fork has inherited, and returns the fork.
 func (m *Manager) finishFork(ctx context.Context, key string) (index.Session, error) {
 	ref, err := m.acquireKey(ctx, key)
+	if isElsewhere(err) { // another server closes it, or has
+		s, err := m.lists.Session(ctx, key)
+		return seen(s), err
+	}
 	if err != nil {
 		return index.Session{}, err
 	}
@@ -167,7 +180,7 @@ func (m *Manager) closeForks(ctx context.Context) {
 				continue
 			}
 			last = row.SessionID
-			if err := m.closeFork(ctx, last); err != nil && !refusal.IsGone(err) && ctx.Err() == nil {
+			if err := m.closeFork(ctx, last); err != nil && !refusal.IsGone(err) && !isElsewhere(err) && ctx.Err() == nil {
 				m.log.LogAttrs(ctx, slog.LevelWarn, "a prompt that never runs is left waiting",
 					slog.String("session", last),
 					slog.String("error", err.Error()))

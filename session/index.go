@@ -2,11 +2,14 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/live"
+	"github.com/apzuk3/agentd/session/internal/phase"
+	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/store"
 )
 
@@ -53,6 +56,9 @@ func (l inMemory) InMemory(key string) bool {
 
 // TurnNow returns a turn that is not over; see index.Live.
 func (l inMemory) TurnNow(ctx context.Context, key, turnID string) (index.Turn, bool, error) {
+	if l.m.owners != nil && l.m.sessionInMemory(key) == nil {
+		return l.m.turnElsewhere(ctx, key, turnID)
+	}
 	ref, err := l.m.acquireKey(ctx, key)
 	if err != nil {
 		return index.Turn{}, false, err
@@ -69,4 +75,29 @@ func (l inMemory) LastNow(key, turnID string) (index.Status, bool) {
 		return 0, false
 	}
 	return s.LastIs(turnID), true
+}
+
+// turnElsewhere is TurnNow for a session that is not this server's, from the log. A turn whose server runs it counts as
+// running if it can work.
+func (m *Manager) turnElsewhere(ctx context.Context, key, turnID string) (index.Turn, bool, error) {
+	env := m.env()
+	env.Host = nil
+	s, err := live.Load(ctx, env, key)
+	if errors.Is(err, store.ErrNoSession) {
+		err = refusal.NoSession(key)
+	}
+	if err != nil {
+		return index.Turn{}, false, err
+	}
+	t, ok := s.TurnNow(turnID)
+	if ok && t.Status == index.WaitingForClient && s.Prospect() != phase.OnlyWaits {
+		address, err := m.ownerOf(ctx, key)
+		if err != nil {
+			return index.Turn{}, false, err
+		}
+		if address != "" {
+			t.Status = index.Running
+		}
+	}
+	return t, ok, nil
 }

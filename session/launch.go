@@ -6,6 +6,7 @@ import (
 	"log/slog"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/retry"
@@ -16,6 +17,7 @@ import (
 func (m *Manager) launch(ctx context.Context, ref *sessionRef, d *live.Driver) {
 	ctx, stop := context.WithCancelCause(context.WithoutCancel(ctx))
 	d.Begin(stop)
+	ref.Value.Lease.DueIn(Never)
 	payer := tenant.Of(ref.Value.Key())
 	lock.Do(&m.mu, func() {
 		m.running[d] = struct{}{}
@@ -74,12 +76,21 @@ func (m *Manager) launchNext(ctx context.Context, ref *sessionRef, next *live.Dr
 // finish records the end of a turn whose engine has returned err, or suspends it. It runs on the turn's own goroutine
 // and returns the turn to run next.
 func (m *Manager) finish(ctx context.Context, s *live.Session, d *live.Driver, err error) (next *live.Driver) {
+	if s.IsLost() {
+		m.cleared(s)
+		m.stopped(d, true)
+		d.StopRunning(halt.ErrMoved)
+		m.log.LogAttrs(ctx, slog.LevelInfo, "turn set aside: another server owns its session",
+			slog.String("session", s.ID()), slog.String("turn", d.Turn().ID()))
+		return nil
+	}
 	// A turn does not fail because the store does.
 	unread := errors.Is(err, retry.ErrUnavailable) && context.Cause(ctx) == nil
 	if err != nil && errors.Is(context.Cause(ctx), ErrSuspended) || unread {
 		m.resetAttempts(s, d.WaitsForClient())
 		m.stopped(d, true)
-		d.StopRunning(live.ErrResumedLater)
+		d.StopRunning(halt.ErrResumedLater)
+		s.Lease.DueIn(dueAfter(unread))
 		level, attrs := slog.LevelInfo, []slog.Attr{slog.String("session", s.ID()), slog.String("turn", d.Turn().ID())}
 		if unread {
 			m.clientsLost(s)
@@ -88,10 +99,14 @@ func (m *Manager) finish(ctx context.Context, s *live.Session, d *live.Driver, e
 		m.log.LogAttrs(ctx, level, "turn suspended", attrs...)
 		return nil
 	}
-	end, err := live.EndOf(ctx, err)
+	end, err := halt.EndOf(ctx, err)
 	next, unwritten := s.Finish(context.WithoutCancel(ctx), d, end)
+	if s.IsLost() {
+		return m.finish(ctx, s, d, err)
+	}
 	if unwritten != nil {
 		m.resetAttempts(s, false)
+		s.Lease.DueIn(recoverInterval)
 	}
 	m.cleared(s)
 	m.stopped(d, unwritten != nil)

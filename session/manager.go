@@ -15,6 +15,7 @@ import (
 	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/probation"
+	"github.com/apzuk3/agentd/session/internal/prompt"
 	"github.com/apzuk3/agentd/session/internal/readers"
 	"github.com/apzuk3/agentd/session/internal/refusal"
 	"github.com/apzuk3/agentd/session/internal/shared"
@@ -23,6 +24,7 @@ import (
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store"
 )
 
 // Manager holds the sessions of one server and is their only writer. Its methods may be called from any
@@ -39,6 +41,7 @@ type Manager struct {
 	probation *probation.Probation[*live.Session]
 	readers   readers.Readers[*SessionWatcher]
 	sessions  *table.Table[*live.Session]
+	owners    Owners // nil: all sessions are this server's
 	exclusive lock.Keyed[work]
 
 	mu        sync.Mutex // protects the fields below
@@ -49,7 +52,10 @@ type Manager struct {
 	draining  bool                   // no new turns
 	stopping  bool                   // turns are suspended
 	stops     stops
-	endSweep  context.CancelFunc
+	// With Owners: references to sessions that still write, and sessions that could not be let go.
+	lingering  []*sessionRef
+	unreleased map[string]unreleased
+	endSweep   context.CancelFunc
 }
 
 // NewManager returns a manager with no session in memory. A session is read from the store when a client
@@ -63,17 +69,19 @@ func NewManager(cfg Config) (*Manager, error) {
 	}
 	cfg.Limits = cfg.Limits.WithDefaults()
 	m := &Manager{
-		runner:    cfg.Runner,
-		agent:     cfg.Agent,
-		log:       cfg.Logger,
-		probation: probation.New[*live.Session](cfg.Limits.QuarantineAfter),
-		sessions:  newTable(cfg.Limits),
-		running:   map[*live.Driver]struct{}{},
-		runningOf: map[string]int{},
-		starting:  map[string]int{},
-		cancels:   map[string]*time.Timer{},
-		stops:     stops{cut: map[*live.Driver]string{}},
-		room:      make(chan struct{}, 1),
+		runner:     cfg.Runner,
+		agent:      cfg.Agent,
+		log:        cfg.Logger,
+		probation:  probation.New[*live.Session](cfg.Limits.QuarantineAfter),
+		sessions:   newTable(cfg.Limits, cfg.Owners != nil),
+		owners:     cfg.Owners,
+		unreleased: map[string]unreleased{},
+		running:    map[*live.Driver]struct{}{},
+		runningOf:  map[string]int{},
+		starting:   map[string]int{},
+		cancels:    map[string]*time.Timer{},
+		stops:      stops{cut: map[*live.Driver]string{}},
+		room:       make(chan struct{}, 1),
 	}
 	m.store = storage.New(storage.Config{
 		Store: cfg.Store, Logger: cfg.Logger, Now: cfg.Now, Limits: cfg.Limits, OnToolResult: cfg.OnToolResult,
@@ -123,7 +131,7 @@ func (m *Manager) Ready(ctx context.Context) error {
 func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	req.by, req.trace = principal.Of(ctx), tracecontext.In(ctx)
 	req.StateField = cmp.Or(req.StateField, "initial_state")
-	req.OnBusy = cmp.Or(req.OnBusy, live.Reject)
+	req.OnBusy = cmp.Or(req.OnBusy, prompt.Reject)
 	req.InitialState, req.warnings = shared.Permitted(req.by, req.StateField, req.InitialState)
 	if req.Raw && req.by.Role != principal.Operator && m.limits().Instruction != "" {
 		req.Raw = false
@@ -136,11 +144,26 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 	if err := m.checkRequest(req); err != nil {
 		return nil, err
 	}
-	done, err := m.once(ctx, req.by.Key()+scopeTurn, req.Once)
+	scope := req.by.Key() + scopeTurn
+	done, err := m.once(ctx, scope, req.Once)
 	if err != nil {
 		return nil, err
 	}
 	defer done()
+	for {
+		t, err := m.startAdmitted(ctx, req)
+		switch {
+		case errors.Is(err, store.ErrKeyTaken): // by another server
+			return nil, m.madeBefore(ctx, scope, req.Once)
+		case IsMoved(err) && !IsUnsure(err) && ctx.Err() == nil: // and nothing was written: the next try finds the owner
+		default:
+			return t, err
+		}
+	}
+}
+
+// startAdmitted starts a turn if there is room for it.
+func (m *Manager) startAdmitted(ctx context.Context, req Request) (*Turn, error) {
 	if err := m.admit(req.by.Tenant, true); err != nil {
 		return nil, err
 	}
@@ -233,7 +256,7 @@ func (m *Manager) start(ctx context.Context, req Request) (started *Turn, err er
 	}
 	s := ref.Value
 	if len(req.Seed) > 0 {
-		req.OnBusy = live.Reject // a new session is not busy
+		req.OnBusy = prompt.Reject // a new session is not busy
 	}
 	if err := checkSeed(s, len(req.Seed)); err != nil {
 		return nil, err
@@ -283,7 +306,7 @@ const startTries = 64
 // tryStart starts a turn or queues its prompt. launched reports whether a goroutine drives the turn: that
 // goroutine then owns ref and one count of m.turns.
 func (m *Manager) tryStart(
-	ctx context.Context, ref *sessionRef, p live.Prompt,
+	ctx context.Context, ref *sessionRef, p prompt.Prompt,
 ) (_ *Turn, launched bool, err error) {
 	s := ref.Value
 	if err := notFound(s, p.By); err != nil {
@@ -296,12 +319,12 @@ func (m *Manager) tryStart(
 	}
 	asks := s.AsksPerson()
 	switch {
-	case asks != "" && p.OnBusy == live.Reject:
+	case asks != "" && p.OnBusy == prompt.Reject:
 		return nil, false, fault.Errorf(fault.Busy,
 			"session %q runs a turn that waits for a person (interaction %q); "+
 				"resolve it, cancel the turn, or say on_busy", s.ID(), asks).
 			OfTurn(s.OpenTurn())
-	case p.OnBusy == live.Inject, p.OnBusy == live.Wait, asks != "" && p.OnBusy == live.Enqueue:
+	case p.OnBusy == prompt.Inject, p.OnBusy == prompt.Wait, asks != "" && p.OnBusy == prompt.Enqueue:
 		if s.IsOpen() { // it may be suspended
 			if _, err := m.resumeOpen(ctx, s.Key(), p.Keys); err != nil {
 				return nil, false, afterStart(ctx, s, err)
@@ -312,7 +335,7 @@ func (m *Manager) tryStart(
 			return nil, false, err
 		}
 	}
-	if p.OnBusy != live.Reject {
+	if p.OnBusy != prompt.Reject {
 		if err := m.setLabels(ctx, s, p.Labels); err != nil {
 			return nil, false, err
 		}
@@ -322,7 +345,7 @@ func (m *Manager) tryStart(
 		}
 	}
 	if err := s.Reserve(); err != nil {
-		if p.OnBusy != live.Reject {
+		if p.OnBusy != prompt.Reject {
 			err = afterStart(ctx, s, err)
 		}
 		return nil, false, err

@@ -5,6 +5,7 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/live"
 )
 
@@ -22,7 +23,7 @@ func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watch
 	if err != nil {
 		return nil, nil, err
 	}
-	t, w, err := ref.Value.Observe(ctx, req.wanted(), sync.OnceFunc(func() { m.sessions.ReleaseObserver(ref) }))
+	t, w, err := ref.Value.Observe(ctx, req.wanted(), sync.OnceFunc(func() { m.releaseObserver(ref) }))
 	if err != nil {
 		m.release(ref)
 		return nil, nil, err
@@ -35,7 +36,7 @@ func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watch
 func (m *Manager) endObserversOfSuspended() {
 	m.sessions.Each(func(s *live.Session, _, observers int) {
 		if observers > 0 && s.IsSuspended() {
-			s.EndObservers(live.ErrResumedLater)
+			s.EndObservers(halt.ErrResumedLater)
 		}
 	})
 }

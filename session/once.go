@@ -59,22 +59,30 @@ func (m *Manager) once(ctx context.Context, scope string, o Once) (done func(), 
 	if done, err = m.exclusive.Lock(ctx, work{scope, o.Key}); err != nil {
 		return nil, err
 	}
+	if err = m.madeBefore(ctx, scope, o); err == nil {
+		return done, nil
+	}
+	done()
+	return nil, err
+}
+
+// madeBefore returns *Repeated if something was made under the key, and why it cannot be made again otherwise; nil if
+// nothing was.
+func (m *Manager) madeBefore(ctx context.Context, scope string, o Once) error {
 	known, err := m.store.Key(ctx, scope, o.Key)
 	switch {
 	case errors.Is(err, store.ErrNotFound):
-		return done, nil
+		return nil
 	case err != nil:
-		err = fmt.Errorf("session: idempotency key: %w", err)
+		return fmt.Errorf("session: idempotency key: %w", err)
 	case known.Content != o.Content:
-		err = fault.Errorf(fault.Conflict,
+		return fault.Errorf(fault.Conflict,
 			"idempotency_key %q was used for another request, which has made session %q; use a new key",
 			o.Key, tenant.ID(known.SessionID)).
 			OfTurn(known.ID).Breaking("idempotency_key", fault.RuleConflict)
 	default:
-		err = &Repeated{SessionID: tenant.ID(known.SessionID), TurnID: known.ID}
+		return &Repeated{SessionID: tenant.ID(known.SessionID), TurnID: known.ID}
 	}
-	done()
-	return nil, err
 }
 
 // names returns the key as the store keeps it; nil without a key.

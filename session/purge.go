@@ -24,7 +24,7 @@ func (m *Manager) purgeAll(ctx context.Context) {
 				done++
 				m.log.LogAttrs(ctx, slog.LevelInfo, "session purged",
 					slog.String("session", head.ID), slog.Time("last_used", head.UpdatedAt))
-			case !errors.Is(err, store.ErrConflict) && ctx.Err() == nil:
+			case !errors.Is(err, store.ErrConflict) && !isElsewhere(err) && ctx.Err() == nil:
 				m.log.LogAttrs(ctx, slog.LevelWarn, "the log of a session that is not used is kept",
 					slog.String("session", head.ID), slog.String("error", err.Error()))
 			}

@@ -48,7 +48,8 @@ func (m *Manager) resetAttempts(s *live.Session, waits bool) { m.restoreAttempts
 func (m *Manager) restoreAttempts(s *live.Session, attempts int64, waits bool) {
 	ctx, cancel := context.WithTimeout(m.store.Writing(), attemptsTimeout)
 	defer cancel()
-	if err := m.setAttempts(ctx, s, attempts, waits); err != nil {
+	if s.IsLost() { // it is another server's now
+	} else if err := m.setAttempts(ctx, s, attempts, waits); err != nil {
 		m.log.LogAttrs(ctx, slog.LevelDebug, "a turn that does not run counts as running",
 			slog.String("session", s.ID()), slog.String("error", err.Error()))
 	}

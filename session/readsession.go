@@ -146,7 +146,7 @@ func (w *SessionWatcher) Next(ctx context.Context) (out []Placed, err error) {
 	case stops:
 		return out, errStops
 	}
-	if w.ref.Value.IsQuiet() {
+	if w.m.owners == nil && w.ref.Value.IsQuiet() { // else what another server does would not be noticed
 		w.leave()
 	}
 	return out, nil
@@ -185,7 +185,7 @@ func (w *SessionWatcher) leave() {
 		return
 	}
 	w.watcher.Close()
-	w.m.sessions.ReleaseObserver(w.ref)
+	w.m.releaseObserver(w.ref)
 	w.ref, w.watcher = nil, nil
 }
 

@@ -42,17 +42,27 @@ type recovery struct {
 // Limits.QuarantineAfter.
 //
 // Recover also starts the sweep, which from then on expires turns after Limits.Retention and drops
-// prompts that a fork has inherited. It is called once, before the first Start.
+// prompts that a fork has inherited. It is called once, before the first Start. With Owners it resumes only what they
+// offer, from then on until the manager stops.
 func (m *Manager) Recover(ctx context.Context) error {
 	if err := m.indexAll(ctx); err != nil {
 		return err
 	}
 	r := &recovery{}
+	if m.owners != nil { // which offer what is due
+		m.closeForks(ctx)
+		return m.startSweep(ctx, r, true)
+	}
 	done, err := m.recoverOn(ctx, r)
 	if err != nil {
 		return err
 	}
 	m.closeForks(ctx)
+	return m.startSweep(ctx, r, done)
+}
+
+// startSweep starts what goes on after Recover.
+func (m *Manager) startSweep(ctx context.Context, r *recovery, done bool) error {
 	sweepCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	m.mu.Lock()
 	defer m.mu.Unlock()
@@ -62,7 +72,10 @@ func (m *Manager) Recover(ctx context.Context) error {
 	}
 	m.endSweep = stop
 	m.turns.Go(func() { m.sweep(sweepCtx) })
-	if !done || r.failed {
+	switch {
+	case m.owners != nil:
+		m.turns.Go(func() { m.adopt(sweepCtx) })
+	case !done || r.failed:
 		m.turns.Go(func() { m.recoverRest(sweepCtx, r) })
 	}
 	return nil

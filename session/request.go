@@ -6,14 +6,13 @@ import (
 	"slices"
 	"time"
 
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-
 	"google.golang.org/protobuf/encoding/protojson"
 
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/internal/tracecontext"
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/live"
 	"github.com/apzuk3/agentd/session/internal/logjson"
+	"github.com/apzuk3/agentd/session/internal/prompt"
 	"github.com/apzuk3/agentd/session/internal/shared"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/record"
@@ -188,9 +187,9 @@ func (m *Manager) checkRequest(req Request) error {
 func (req *Request) bringsAgent() bool { return req.Agent != nil || req.AgentRef != nil }
 
 // prompt returns the request as a session takes it. Its spec has passed Runner.Check.
-func (req *Request) prompt(spec *record.Spec) (live.Prompt, error) {
+func (req *Request) prompt(spec *record.Spec) (prompt.Prompt, error) {
 	started, err := newTurnStarted(spec, *req)
-	return live.Prompt{
+	return prompt.Prompt{
 		ID: req.TurnID, By: req.by, Spec: spec, Started: started, Keys: req.Keys, OnBusy: req.OnBusy,
 		Labels: req.Labels, Key: req.Once.names(req.by.Key()+scopeTurn, "", ""),
 	}, err

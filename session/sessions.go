@@ -125,7 +125,13 @@ func (m *Manager) CreateSession(ctx context.Context, names Names, budget record.
 	}
 	s.Budget = budget
 	err = m.create(ctx, s, o.names(scope, s.ID, ""), names.ID != "")
+	if errors.Is(err, store.ErrKeyTaken) { // by another server
+		err = m.madeBefore(ctx, scope, o)
+	}
+	before, again := errors.AsType[*Repeated](err)
 	switch {
+	case again:
+		return m.Session(ctx, before.SessionID)
 	case errors.Is(err, store.ErrSessionExists) && names.ID != "":
 		return index.Session{}, refuseUsedID(names.ID)
 	case s.IsTooMany(err):
@@ -224,6 +230,11 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 		return index.Session{}, err
 	}
 	defer done()
+	held, letGo, err := m.hold(ctx, key)
+	if err != nil {
+		return index.Session{}, err
+	}
+	defer letGo()
 	before, err := m.Session(ctx, id)
 	if err != nil {
 		return index.Session{}, err
@@ -245,7 +256,9 @@ func (m *Manager) UpdateSession(ctx context.Context, id string, c store.Change) 
 	case err != nil:
 		return index.Session{}, fmt.Errorf("session %s: update: %w", id, err)
 	}
-	if ref := m.sessions.Find(key); ref != nil {
+	if held != nil {
+		held.SetOwn(info)
+	} else if ref := m.sessions.Find(key); ref != nil && m.owners == nil {
 		err := ref.Wait(ctx)
 		if s, ok := ref.Now(); ok {
 			s.SetOwn(info)

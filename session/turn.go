@@ -2,8 +2,10 @@ package session
 
 import (
 	"github.com/apzuk3/agentd/session/internal/given"
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/live"
+	"github.com/apzuk3/agentd/session/internal/prompt"
 )
 
 // A session in memory is of package live. What callers and engines have of it is named here; its methods
@@ -26,7 +28,7 @@ type (
 	// goroutine until Runner.Run returns.
 	Run = live.Run
 	// Injected is a prompt that is to become a message of the running turn; see [live.Run.Injected].
-	Injected = live.Injected
+	Injected = prompt.Injected
 
 	// Keys are a caller's own provider keys by provider name.
 	Keys = keys.Of
@@ -36,4 +38,4 @@ type (
 
 // ErrSuspended is the cause with which the context of a run ends when its turn is suspended. The runner
 // must leave the history as it is: the turn is resumed later, here or on another server.
-var ErrSuspended = live.ErrSuspended
+var ErrSuspended = halt.ErrSuspended

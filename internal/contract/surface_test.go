@@ -14,9 +14,10 @@ import (
 )
 
 // Bounds of what packages export, see TestSurface. Whoever removes names lowers them; the aim for
-// all public packages is 200.
+// all public packages is 200. What several servers over one store need are ten of them: the store in
+// PostgreSQL, and session.Owners with what it takes and returns.
 const (
-	maxExported = 203
+	maxExported = 210
 	maxModel    = 51
 	maxKit      = 4
 )

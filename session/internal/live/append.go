@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/account"
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/probation"
@@ -178,7 +179,7 @@ func (s *Session) flushLocked() {
 			if s.store.Flushers.Spawn(func() { s.retryFlight(f) }) {
 				return
 			}
-			s.breakLocked(f, ErrResumedLater)
+			s.breakLocked(f, halt.ErrResumedLater)
 		}
 	}
 	s.flushing = false
@@ -194,7 +195,7 @@ func (s *Session) retryFlight(f *flight) {
 		more := false
 		lock.Without(&s.mu, func() { more = s.store.Pause(context.Background(), &waits) })
 		if !more {
-			s.breakLocked(f, ErrResumedLater)
+			s.breakLocked(f, halt.ErrResumedLater)
 			break
 		}
 		if err := s.tryLocked(f); err == nil || s.overcomeLocked(f, err) {
@@ -253,7 +254,7 @@ func (s *Session) tryLocked(f *flight) error {
 // numberLocked makes the batch of a flight and gives its records their sequence numbers.
 func (s *Session) numberLocked(f *flight) error {
 	now := s.store.Stamp()
-	f.batch = store.Batch{SessionID: s.key, Create: s.create, After: s.seq}
+	f.batch = store.Batch{SessionID: s.key, Create: s.create, After: s.seq, Epoch: s.Lease.Epoch()}
 	x := s.index.Clone()
 	for i, e := range f.entries {
 		e.rec = record.Record{Seq: s.seq + int64(i) + 1, TurnID: e.turn.id, Kind: e.kind, Time: now, Data: e.data}
@@ -292,6 +293,12 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 	case f.batch.Create.IsTooMany(err):
 		s.breakLocked(f, refusal.TooManySessions(f.batch.Create.MaxOfTenant))
 		return true
+	case f.batch.Create != nil && errors.Is(err, store.ErrSessionExists), errors.Is(err, store.ErrFenced):
+		s.loseLocked(f)
+		return true
+	case errors.Is(err, store.ErrKeyTaken): // by another server
+		f.refuse(err, func(e *entry) bool { return e.key != nil })
+		return len(f.entries) == 0
 	case retry.Known(err), errors.Is(err, store.ErrFailed), !full && time.Since(f.since) >= s.store.Patience():
 		s.breakLocked(f, &fault.Error{
 			Code:    fault.Unavailable,
@@ -302,11 +309,7 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 	case !full:
 		f.unsure = true
 	case !f.unsure:
-		f.entries = refuseAsked(f.entries, err)
-		if f.taken != nil && !f.endsTurn() {
-			f.taken() // nothing was written
-			f.taken = nil
-		}
+		f.refuse(retry.Unavailable(retry.TakeWrites, err), func(e *entry) bool { return e.asked })
 		if len(f.entries) == 0 {
 			return true
 		}
@@ -315,7 +318,7 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 		f.since = time.Now()
 	}
 	s.stall = err
-	s.queue = refuseAsked(s.queue, err)
+	s.queue = refuse(s.queue, retry.Unavailable(retry.TakeWrites, err), func(e *entry) bool { return e.asked })
 	for _, entries := range [][]*entry{f.entries, s.queue} {
 		for _, e := range entries {
 			if e.later() {
@@ -333,12 +336,21 @@ func (s *Session) overcomeLocked(f *flight, err error) bool {
 	return false
 }
 
-// refuseAsked refuses the entries that a client waits for, and returns the others.
-func refuseAsked(entries []*entry, err error) []*entry {
+// refuse refuses entries of a flight of which nothing was written.
+func (f *flight) refuse(err error, which func(*entry) bool) {
+	f.unsure, f.entries = false, refuse(f.entries, err, which)
+	if f.taken != nil && !f.endsTurn() {
+		f.taken()
+		f.taken = nil
+	}
+}
+
+// refuse refuses some entries, and returns the others.
+func refuse(entries []*entry, err error, which func(*entry) bool) []*entry {
 	var rest []*entry
 	for _, e := range entries {
-		if e.asked {
-			e.overLocked(retry.Unavailable(retry.TakeWrites, err))
+		if which(e) {
+			e.overLocked(err)
 		} else {
 			rest = append(rest, e)
 		}

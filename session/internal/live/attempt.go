@@ -7,6 +7,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/render"
@@ -36,7 +37,7 @@ type attempt struct {
 	held, resting  int                             // waits before a model call, and between its tries; see Run.Wait
 	debts          account.Debts                   // for calls whose usage is recorded later
 	endTried       chan struct{}                   // of phase.TurnEnding: closed when the write has succeeded or failed
-	stop           *stopped                        // the turn is canceled
+	stop           *halt.Canceled                  // the turn is canceled
 	failed         *fault.Error                    // the error of the watchers when the run leaves no end in the log
 	recordingLeave bool                            // a goroutine is in recordLeave
 	asleep         hibernation

@@ -5,46 +5,13 @@ import (
 	"fmt"
 	"maps"
 
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/phase"
-	"github.com/apzuk3/agentd/session/principal"
+	"github.com/apzuk3/agentd/session/internal/prompt"
 	"github.com/apzuk3/agentd/session/record"
-	"github.com/apzuk3/agentd/session/store"
 )
-
-// Prompt asks a session for a turn.
-type Prompt struct {
-	// ID is the id that the turn gets; "" is a random one.
-	ID string
-	// By sends the prompt.
-	By principal.Principal
-	// Spec is what the turn runs, and Started how it begins. Spec has passed Runner.Check.
-	Spec    *record.Spec
-	Started *record.TurnStarted
-	// Keys are the caller's own provider keys.
-	Keys keys.Of
-	// OnBusy says what happens when the session already runs a turn.
-	OnBusy agentdv1.OnBusy
-	// Labels are those of a session that the turn makes.
-	Labels map[string]string
-	// Key is the idempotency key under which the turn is stored; nil for none.
-	Key *store.Key
-}
-
-// keyOf returns the key for a turn.
-func (p Prompt) keyOf(t *Turn) *store.Key {
-	if p.Key == nil {
-		return nil
-	}
-	key := *p.Key
-	key.SessionID, key.ID = t.s.key, t.id
-	return &key
-}
 
 // Reserve reserves the session for a turn that starts. It refuses while a turn starts or runs.
 func (s *Session) Reserve() error {
@@ -99,7 +66,7 @@ func (s *Session) RepeatSpec() (*record.Spec, error) {
 }
 
 // Begin records the turn's start. The caller has reserved the session.
-func (s *Session) Begin(ctx context.Context, p Prompt) (*Driver, error) {
+func (s *Session) Begin(ctx context.Context, p prompt.Prompt) (*Driver, error) {
 	s.adopt(p.By, p.Labels)
 	spec, started := p.Spec, p.Started
 	whole, err := s.wholeState(ctx)
@@ -123,7 +90,7 @@ func (s *Session) Begin(ctx context.Context, p Prompt) (*Driver, error) {
 	}
 	e := &entry{
 		turn: t, kind: record.KindTurnStarted, data: data, fact: started,
-		shared: s.sharedValues(started.State), key: p.keyOf(t), asked: true,
+		shared: s.sharedValues(started.State), key: p.KeyOf(s.key, t.id), asked: true,
 	}
 	if _, err := s.commit(ctx, e); err != nil {
 		return nil, err

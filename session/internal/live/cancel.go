@@ -11,9 +11,11 @@ import (
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/internal/clock"
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/phase"
+	"github.com/apzuk3/agentd/session/internal/prompt"
 	"github.com/apzuk3/agentd/session/internal/retry"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -52,22 +54,6 @@ import (
 // attempt.cancel gets the error. A turn that is suspended gets ErrSuspended.
 //
 // A tool call is canceled by a result: see cancelcall.go.
-
-// stopped is the cause with which the context of a canceled turn ends.
-type stopped struct {
-	reason  string
-	at      time.Time
-	receipt record.Receipt
-}
-
-func (e *stopped) Error() string { return e.reason }
-
-// End returns the end of the canceled turn, as of now.
-func (e *stopped) end() *record.TurnEnded {
-	receipt := e.receipt
-	receipt.Took = time.Since(e.at)
-	return &record.TurnEnded{Reason: e.reason, Receipt: &receipt}
-}
 
 // Requests of clients.
 
@@ -136,7 +122,7 @@ func (s *Session) End(t *Turn, reason string) <-chan error {
 			}
 		}
 		if !s.store.Flushers.Spawn(drop) {
-			failed <- ErrResumedLater
+			failed <- halt.ErrResumedLater
 		}
 		return failed
 	case now.runs() || s.host == nil:
@@ -164,7 +150,7 @@ func (a *attempt) halt(reason string) {
 // haltLocked cancels the turn's run. The first reason stands.
 func (t *Turn) haltLocked(reason string) {
 	if t.stop == nil {
-		t.stop = &stopped{reason: reason, at: time.Now(), receipt: t.receiptLocked()}
+		t.stop = &halt.Canceled{Reason: reason, At: time.Now(), Receipt: t.receiptLocked()}
 		t.cancel(t.stop)
 		t.s.reconcileLocked()
 	}
@@ -210,7 +196,7 @@ func (s *Session) HaltWaiting(t *Turn, reason string) {
 func (s *Session) InterruptWaiting(ctx context.Context, how agentdv1.OnBusy) error {
 	halted := lock.Get(&s.mu, func() *attempt {
 		t := s.turn
-		if t == nil || !s.onlyWaitsLocked(t) || how != interrupt && s.asksPersonLocked() != "" {
+		if t == nil || !s.onlyWaitsLocked(t) || how != prompt.Interrupt && s.asksPersonLocked() != "" {
 			return nil
 		}
 		t.haltLocked(Interrupted)
@@ -312,8 +298,8 @@ func (s *Session) CloseOpen(ctx context.Context, reason string) (next *Driver, e
 		return nil, nil
 	}
 	return s.CloseAs(ctx, func(r record.Receipt) (func() *record.TurnEnded, error) {
-		stop := &stopped{reason: reason, at: time.Now(), receipt: r}
-		return stop.end, stop
+		stop := &halt.Canceled{Reason: reason, At: time.Now(), Receipt: r}
+		return stop.End, stop
 	})
 }
 

@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/lock"
 )
 
@@ -21,11 +22,11 @@ func (d *Driver) Drain() {
 // drainLocked suspends the running turn of a server that stops, if it waits.
 func (s *Session) drainLocked() {
 	t := s.turn
-	if !s.store.Draining.Load() || s.flushing || t == nil || !t.runs() {
+	if !s.drainsLocked() || s.flushing || t == nil || !t.runs() {
 		return
 	}
 	if t.requests() == 0 && t.awaited+t.held+t.resting > 0 || t.asleep.begun {
-		t.cancel(ErrSuspended)
+		t.cancel(halt.ErrSuspended)
 	}
 }
 
@@ -52,7 +53,7 @@ func (s *Session) waitLocked(ctx context.Context, waits *int, wait func(context.
 	defer func() { *waits-- }()
 	s.reconcileLocked()
 	lock.Without(&s.mu, func() { err = wait(ctx) })
-	if s.store.Draining.Load() {
+	if s.drainsLocked() {
 		lock.Without(&s.mu, func() { <-ctx.Done() })
 		err = context.Cause(ctx)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/endlog"
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/record"
@@ -33,7 +34,7 @@ func (d *Driver) Key() string { return d.a.t.s.key }
 // models it cuts off.
 func (d *Driver) Suspend() (cut int) {
 	cut = lock.Get(&d.a.t.s.mu, d.a.requests)
-	d.a.cancel(ErrSuspended)
+	d.a.cancel(halt.ErrSuspended)
 	return cut
 }
 
@@ -67,7 +68,7 @@ func (d *Driver) Drive(ctx context.Context) (err error) {
 	ctx, let := context.WithCancelCause(ctx)
 	defer let(nil)
 	d.runsAgain(let)
-	if cause := context.Cause(ctx); errors.Is(cause, ErrSuspended) {
+	if cause := context.Cause(ctx); errors.Is(cause, halt.ErrSuspended) || halt.IsMoved(cause) {
 		return cause // the engine has nothing to do, and the log may be long
 	}
 	if err = d.a.t.s.runner.Run(ctx, d.run); err != nil { // else the end of the turn takes along what waits
@@ -81,22 +82,6 @@ func (d *Driver) Drive(ctx context.Context) (err error) {
 func (d *Driver) WaitsForClient() bool {
 	t := d.a.t
 	return lock.Get(&t.s.mu, func() bool { return t.phase == phase.TurnSuspending && !t.onDisconnect.Cancel })
-}
-
-// EndOf returns the end of a turn whose run has returned err, and what is to be logged of err: nothing of a
-// turn that was canceled.
-func EndOf(ctx context.Context, err error) (*record.TurnEnded, error) {
-	if err == nil {
-		return &record.TurnEnded{Completed: true}, nil
-	}
-	// The cause of the context says more than the runner's error.
-	if cause := context.Cause(ctx); cause != nil {
-		err = cause
-	}
-	if stop, ok := errors.AsType[*stopped](err); ok {
-		return stop.end(), nil
-	}
-	return new(record.TurnEnded).Fail(fault.As(err)), err
 }
 
 // StopRunning marks that nothing drives the turn any more. A turn that has not ended is suspended with open

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/phase"
 )
@@ -55,7 +56,7 @@ func (s *Session) hibernateLocked(t *Turn) {
 	}
 	s.tail.Shorten()
 	t.asleep.begun = true
-	t.asleep.let(ErrSuspended)
+	t.asleep.let(halt.ErrSuspended)
 }
 
 // wakeLocked has the engine of a turn that hibernates run again.

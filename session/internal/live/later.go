@@ -3,6 +3,7 @@ package live
 import (
 	"context"
 
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/record"
@@ -43,7 +44,7 @@ func (s *Session) writeLater(all bool) {
 		for _, last = range s.waiting {
 			all = all || record.UsageOf(last.fact) != nil
 		}
-		if all = all && last != nil; all {
+		if all = all && last != nil && !halt.IsMoved(s.broken); all {
 			s.flushing = true
 			s.flushLocked()
 		}

@@ -9,28 +9,19 @@ import (
 	"slices"
 	"strings"
 
-	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/clock"
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/phase"
+	"github.com/apzuk3/agentd/session/internal/prompt"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
 )
 
 // A queued prompt is a record (TurnQueued). One append holds the end of a turn and the start of the next,
 // so that no crash can come between them.
-
-// The ways to deal with a prompt of a busy session. A turn that only waits for an absent client is
-// interrupted by any prompt but an injected or a patient one; a turn that waits for a person only by interrupt.
-const (
-	Reject    = agentdv1.OnBusy_ON_BUSY_REJECT    // SESSION_BUSY
-	Enqueue   = agentdv1.OnBusy_ON_BUSY_ENQUEUE   // the prompt waits for its turn
-	interrupt = agentdv1.OnBusy_ON_BUSY_INTERRUPT // the running turn is canceled
-	Inject    = agentdv1.OnBusy_ON_BUSY_INJECT    // it becomes a message before the next model call, if any
-	Wait      = agentdv1.OnBusy_ON_BUSY_WAIT      // as Enqueue; a turn that waits for an absent client stays
-)
 
 // ErrIdle reports that there is no turn to wait for.
 var ErrIdle = errors.New("session: no turn runs")
@@ -90,7 +81,7 @@ func (s *Session) now(t *Turn) *Turn {
 }
 
 // Enqueue records a prompt that waits for the running turn. It returns ErrIdle if no turn runs.
-func (s *Session) Enqueue(ctx context.Context, p Prompt) (*Turn, error) {
+func (s *Session) Enqueue(ctx context.Context, p prompt.Prompt) (*Turn, error) {
 	started := p.Started
 	if err := s.stateFits(ctx, started.State); err != nil {
 		return nil, err
@@ -113,8 +104,8 @@ func (s *Session) Enqueue(ctx context.Context, p Prompt) (*Turn, error) {
 			OfTurn(running.t.id).Over("queued_turns", s.limits().MaxQueued, ahead+1)
 	}
 	fact := &record.TurnQueued{
-		TurnStarted: *started, Inject: p.OnBusy == Inject, Front: p.OnBusy == interrupt,
-		Patient: p.OnBusy == Wait, Into: running.t.id,
+		TurnStarted: *started, Inject: p.OnBusy == prompt.Inject, Front: p.OnBusy == prompt.Interrupt,
+		Patient: p.OnBusy == prompt.Wait, Into: running.t.id,
 	}
 	if !fact.Front {
 		fact.Ahead = ahead
@@ -138,11 +129,11 @@ func (s *Session) Enqueue(ctx context.Context, p Prompt) (*Turn, error) {
 	t.attempt = t.newAttempt()
 	p.Spec.Checked = nil // models and prices may change before it starts
 	t.spec, t.keys = p.Spec, p.Keys
-	e := &entry{turn: t, kind: record.KindTurnQueued, data: data, fact: fact, key: p.keyOf(t), asked: true}
+	e := &entry{turn: t, kind: record.KindTurnQueued, data: data, fact: fact, key: p.KeyOf(s.key, t.id), asked: true}
 	if _, err := s.commit(ctx, e); err != nil {
 		return nil, err
 	}
-	if p.OnBusy == interrupt {
+	if p.OnBusy == prompt.Interrupt {
 		running.halt(Interrupted)
 	}
 	return t, nil
@@ -188,27 +179,16 @@ func (s *Session) NameTurn(ctx context.Context, wanted string) (string, error) {
 
 func newTurnID() string { return "e-" + strings.ToLower(rand.Text()) }
 
-// Injected is a prompt that is to become a message of the running turn.
-type Injected struct {
-	// ID is the value of Event.Injected.
-	ID string
-	// Text is the text of the user, and Parts are the rest of the prompt.
-	Text  string
-	Parts record.Parts
-	// By is the value of Event.InjectedBy.
-	By string
-}
-
 // Injected claims the prompts that wait to be injected and returns them in order. The runner appends an
 // event for each before its next model call.
-func (r *Run) Injected() []Injected {
+func (r *Run) Injected() []prompt.Injected {
 	r.s.mu.Lock()
 	defer r.s.mu.Unlock()
-	var out []Injected
+	var out []prompt.Injected
 	for _, t := range r.s.queued {
 		if t.waits.Inject && t.phase == phase.TurnQueued && t.stop == nil && t.into == r.t.id {
 			t.enter(phase.TurnClaimed)
-			out = append(out, Injected{ID: t.id, Text: t.waits.Prompt, Parts: t.waits.Parts, By: t.waits.By})
+			out = append(out, prompt.Injected{ID: t.id, Text: t.waits.Prompt, Parts: t.waits.Parts, By: t.waits.By})
 		}
 	}
 	return out
@@ -334,7 +314,7 @@ func (d *Driver) LacksKey() bool {
 		return false
 	}
 	t.enter(phase.TurnSuspended)
-	s.failLocked(t, ErrResumedLater, false)
+	s.failLocked(t, halt.ErrResumedLater, false)
 	return true
 }
 

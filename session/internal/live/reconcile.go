@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/phase"
 	"github.com/apzuk3/agentd/session/internal/render"
 	"github.com/apzuk3/agentd/session/record"
@@ -77,7 +78,7 @@ func (s *Session) reconcileCallsLocked(t *Turn) {
 		}
 		return
 	}
-	if s.store.Draining.Load() { // the next server offers them
+	if s.drainsLocked() { // the next server offers them
 		return
 	}
 	var unasked []*pending // a call stays with the client that has the offer
@@ -254,6 +255,6 @@ func (s *Session) suspendLocked(t *Turn) {
 		t.haltLocked(Interrupted)
 	default:
 		t.enter(phase.TurnSuspending)
-		t.cancel(ErrSuspended)
+		t.cancel(halt.ErrSuspended)
 	}
 }

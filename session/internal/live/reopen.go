@@ -6,7 +6,6 @@ import (
 	"maps"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
-
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/keys"
 	"github.com/apzuk3/agentd/session/internal/logjson"

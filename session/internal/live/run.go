@@ -159,7 +159,7 @@ func (r *Run) admit(ctx context.Context, call record.ModelCall, before *fault.Er
 	if err := cmp.Or(err, refused); err != nil {
 		return nil, err
 	}
-	if s.store.Draining.Load() {
+	if s.drainsLocked() {
 		return nil, s.waitLocked(ctx, &a.held, func(context.Context) error { return nil })
 	}
 	a.begun++

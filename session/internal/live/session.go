@@ -8,6 +8,7 @@ import (
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/index"
 	"github.com/apzuk3/agentd/session/internal/alarm"
+	"github.com/apzuk3/agentd/session/internal/lease"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/internal/logjson"
 	"github.com/apzuk3/agentd/session/internal/ownkeys"
@@ -32,6 +33,7 @@ type Session struct {
 	runner Runner
 	host   Host        // nil for a session that is only read from
 	alarms alarm.Group // of mu
+	Lease  lease.Lease // of the owner of the session
 	recent *recent.Log // what watchers have read; nil for a session that is only read from
 
 	Resuming sync.Mutex    // held while an open turn is resumed; taken before mu
@@ -64,6 +66,7 @@ type Session struct {
 	deltas      int // since the last record
 	clientsSeen int
 	attempts    int64 // the value of Head.Attempts
+	yields      bool  // it is to be owned by another server, see Yield
 }
 
 // limits returns the limits as they are now.
@@ -134,7 +137,7 @@ func (s *Session) applyLocked(rec record.Record, fact any, t *Turn) {
 				q.enter(phase.TurnInjected)
 				close(q.done)
 				if q.stop != nil { // its client has canceled it meanwhile
-					t.haltLocked(q.stop.reason)
+					t.haltLocked(q.stop.Reason)
 				}
 			}
 			t.injected = append(t.injected, f.Injected)
@@ -349,7 +352,7 @@ func (s *Session) publishLocked(it render.Item) {
 // showsOfferLocked reports whether a watcher's messages mark a call as offered to its client.
 func (s *Session) showsOfferLocked(p *pending, w *Watcher) bool {
 	if p.owner == nil {
-		return p.open() && w.offered[p.call.Name] && !s.store.Draining.Load()
+		return p.open() && w.offered[p.call.Name] && !s.drainsLocked()
 	}
 	return p.open() && p.owner == w
 }

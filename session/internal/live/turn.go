@@ -85,10 +85,6 @@ func (t *Turn) over() *Turn {
 	return kept
 }
 
-// ErrSuspended is the cause with which the context of a run ends when its turn is suspended. The runner
-// must leave the history as it is: the turn is resumed later, here or on another server.
-var ErrSuspended = errors.New("session: the turn is suspended")
-
 // pending is a tool call without a result.
 type pending struct {
 	call  record.ToolCall
@@ -261,7 +257,3 @@ func (s *Session) unattendedLocked() string {
 	}
 	return why
 }
-
-// ErrResumedLater is the error that watchers of a suspended turn receive.
-var ErrResumedLater = fault.Errorf(fault.Unavailable,
-	"the turn goes on later: attach again with session_id and after_seq")

@@ -17,40 +17,40 @@ func (s *Store) Create(ctx context.Context, n store.NewSession, key *store.Key) 
 
 // Head reads the head of a session.
 func (s *Store) Head(ctx context.Context, id string) (store.Head, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) (store.Head, error) { return s.raw.Head(ctx, id) })
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) (store.Head, error) { return s.raw.Head(ctx, id) })
 }
 
 // Read reads records of a log.
 func (s *Store) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]record.Record, error) {
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) ([]record.Record, error) {
 		return s.raw.Read(ctx, id, after, limit)
 	})
 }
 
 // Shared reads the keys of a scope.
 func (s *Store) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) (map[string]json.RawMessage, error) {
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) (map[string]json.RawMessage, error) {
 		return s.raw.Shared(ctx, scope)
 	})
 }
 
 // Scopes reads the names of the scopes of shared values.
 func (s *Store) Scopes(ctx context.Context, after string, limit int) ([]string, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]string, error) {
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) ([]string, error) {
 		return s.raw.Scopes(ctx, after, limit)
 	})
 }
 
 // Spent reads what a tenant has spent.
 func (s *Store) Spent(ctx context.Context, tenant string, from, to int64) (record.Spent, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) (record.Spent, error) {
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) (record.Spent, error) {
 		return s.raw.Spent(ctx, tenant, from, to)
 	})
 }
 
 // Idle reads the heads of sessions that are not used.
 func (s *Store) Idle(ctx context.Context, before time.Time, limit int) ([]store.Head, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) ([]store.Head, error) {
 		return s.raw.Idle(ctx, before, limit)
 	})
 }
@@ -82,7 +82,7 @@ func (s *Store) SetAttempts(ctx context.Context, id string, attempts int64, wait
 
 // OpenTurns reads the heads of sessions with an open turn.
 func (s *Store) OpenTurns(ctx context.Context, after string, limit int) ([]store.Head, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) ([]store.Head, error) {
 		return s.raw.OpenTurns(ctx, after, limit)
 	})
 }
@@ -154,38 +154,44 @@ func (s *Store) Index(ctx context.Context, b store.Batch, lastSeq int64) error {
 
 // Info reads what a store has of a session.
 func (s *Store) Info(ctx context.Context, id string) (store.Info, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) (store.Info, error) { return s.raw.Info(ctx, id) })
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) (store.Info, error) { return s.raw.Info(ctx, id) })
 }
 
 // Sessions reads a list of sessions.
 func (s *Store) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]store.Info, error) {
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) ([]store.Info, error) {
 		return s.raw.Sessions(ctx, q)
 	})
 }
 
 // Row reads a row of the index.
 func (s *Store) Row(ctx context.Context, kind store.RowKind, sessionID, id string) (store.Row, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) (store.Row, error) {
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) (store.Row, error) {
 		return s.raw.Row(ctx, kind, sessionID, id)
 	})
 }
 
 // Rows reads rows of the index.
 func (s *Store) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]store.Row, error) { return s.raw.Rows(ctx, q) })
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) ([]store.Row, error) { return s.raw.Rows(ctx, q) })
 }
 
 // Key reads what was made under an idempotency key.
 func (s *Store) Key(ctx context.Context, scope, name string) (store.Key, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) (store.Key, error) {
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) (store.Key, error) {
 		return s.raw.Key(ctx, scope, name)
 	})
 }
 
 // Unindexed reads the heads of sessions that have no index.
 func (s *Store) Unindexed(ctx context.Context, after string, limit int) ([]store.Head, error) {
-	return withRetries(ctx, s, beRead, func(ctx context.Context) ([]store.Head, error) {
+	return withRetries(ctx, s, BeRead, func(ctx context.Context) ([]store.Head, error) {
 		return s.raw.Unindexed(ctx, after, limit)
 	})
+}
+
+// Try calls what is not the store's own, with the same retries. what says what cannot be done if it fails.
+func (s *Store) Try(ctx context.Context, what string, call func(context.Context) error) error {
+	_, err := withRetries(ctx, s, what, func(ctx context.Context) (struct{}, error) { return struct{}{}, call(ctx) })
+	return err
 }

@@ -32,7 +32,7 @@ const (
 // What the store cannot do, as clients read it.
 const (
 	TakeWrites = "take writes"
-	beRead     = "be read"
+	BeRead     = "be read"
 )
 
 // Config is what a Store needs. All of it is set.

@@ -21,6 +21,9 @@ import (
 type Policy[V any] struct {
 	// MaxIdle is how many entries stay that nobody uses.
 	MaxIdle int
+	// Lapses says that a value has to be looked at when it is used again after nobody has used it: Use makes a new
+	// entry then, which has it as Lapsed, and Find does not find it.
+	Lapses bool
 	// Broken reports whether a value takes no more users. Its entry leaves the table even while it has
 	// users.
 	Broken func(V) bool
@@ -48,6 +51,7 @@ type Entry[V any] struct {
 	err   error         // why there is no value
 	ready chan struct{} // closed when the value, or err, is set
 
+	lapsed    *V            // see Policy.Lapses; owned by whoever made the entry until Set
 	users     int           // protected by Table.mu
 	observers int           // those of users that only observe; protected by Table.mu
 	idle      *list.Element // the place in Table.idle while users is 0; protected by Table.mu
@@ -61,7 +65,7 @@ func New[V any](policy Policy[V]) *Table[V] {
 // Set makes the entry ready: it has a value, or an error says why it has none. Whoever made the entry
 // calls it, once.
 func (e *Entry[V]) Set(value V, err error) {
-	e.Value, e.err = value, err
+	e.Value, e.err, e.lapsed = value, err, nil
 	close(e.ready)
 }
 
@@ -72,6 +76,15 @@ func (e *Entry[V]) Wait(ctx context.Context) error {
 		return err
 	}
 	return e.err
+}
+
+// Lapsed returns the value that nobody used any more, to whoever made the entry: it sets the value again, or takes leave
+// of it as Policy.Left would.
+func (e *Entry[V]) Lapsed() (value V, ok bool) {
+	if e.lapsed == nil {
+		return value, false
+	}
+	return *e.lapsed, true
 }
 
 // Now returns the value of an entry that is ready and has one.
@@ -96,12 +109,19 @@ func (e *Entry[V]) isReady() bool {
 func (t *Table[V]) Use(id string) (e *Entry[V], found bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	if e := t.findLocked(id); e != nil {
-		e.users++
+	e = t.findLocked(id)
+	switch {
+	case e == nil:
+		return t.addLocked(id), false
+	case t.policy.Lapses && e.users == 0:
 		t.wakeLocked(e)
-		return e, true
+		next := t.addLocked(id)
+		next.lapsed = &e.Value
+		return next, false
 	}
-	return t.addLocked(id), false
+	e.users++
+	t.wakeLocked(e)
+	return e, true
 }
 
 // Keep counts one more user of an entry that the caller uses.
@@ -119,41 +139,46 @@ func (t *Table[V]) Observe(e *Entry[V]) {
 	e.observers++
 }
 
-// Release counts a user down. An entry without users stays as the policy says.
-func (t *Table[V]) Release(e *Entry[V]) {
+// Release counts a user down, and reports whether it was the last one. An entry without users stays as the policy says.
+func (t *Table[V]) Release(e *Entry[V]) (last bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.releaseLocked(e)
+	return t.releaseLocked(e)
 }
 
 // ReleaseObserver is Release for a user that observes.
-func (t *Table[V]) ReleaseObserver(e *Entry[V]) {
+func (t *Table[V]) ReleaseObserver(e *Entry[V]) (last bool) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
 	e.observers--
-	t.releaseLocked(e)
+	return t.releaseLocked(e)
 }
 
-func (t *Table[V]) releaseLocked(e *Entry[V]) {
+func (t *Table[V]) releaseLocked(e *Entry[V]) (last bool) {
 	e.users--
 	if e.users > 0 || t.entries[e.id] != e {
-		return
+		return e.users == 0
 	}
 	if e.err != nil || t.policy.Useless(e.Value) {
 		t.removeLocked(e)
-		return
+		return true
 	}
 	e.idle = t.idle.PushBack(e)
 	for t.idle.Len() > t.policy.MaxIdle {
 		t.removeLocked(t.idle.Front().Value.(*Entry[V]))
 	}
+	return true
 }
 
 // Find returns the entry of an id, ready or not, and counts no user; nil is none.
 func (t *Table[V]) Find(id string) *Entry[V] {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	return t.findLocked(id)
+	e := t.findLocked(id)
+	if e != nil && t.policy.Lapses && e.users == 0 {
+		return nil
+	}
+	return e
 }
 
 // Replace puts a new entry, which has one user and is not ready, in the place of what an id has. If that

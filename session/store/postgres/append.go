@@ -30,13 +30,21 @@ func (s *Store) Append(ctx context.Context, b store.Batch) error {
 }
 
 // AppendMany queues all batches before it waits for the first one, so that few transactions write them; see
-// store.Store.
+// store.Store. One that writes a key or shared values waits for an earlier one that does with another writer, so that
+// the first of two that write the same key has it, and the last of two values stands.
 func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	batches = slices.Clone(batches)
 	ops, errs := make([]*op, len(batches)), make([]error, len(batches))
 	seen := make(map[string]bool, len(batches))
+	wait := func(i int) {
+		if ops[i] != nil && errs[i] == nil {
+			errs[i] = ops[i].wait()
+		}
+		ops[i] = nil
+	}
+	common := -1 // the last batch that writes what is not its session's
 	for i := range batches {
 		b := &batches[i]
 		if seen[b.SessionID] {
@@ -44,12 +52,16 @@ func (s *Store) AppendMany(ctx context.Context, batches []store.Batch) []error {
 			continue
 		}
 		seen[b.SessionID] = true
+		if b.Key != nil || len(b.Shared) > 0 {
+			if common >= 0 && s.writerOf(batches[common].SessionID) != s.writerOf(b.SessionID) {
+				wait(common)
+			}
+			common = i
+		}
 		ops[i], errs[i] = s.queueAppend(ctx, b)
 	}
-	for i, o := range ops {
-		if errs[i] == nil {
-			errs[i] = o.wait()
-		}
+	for i := range batches {
+		wait(i)
 		errs[i] = appendError(&batches[i], errs[i])
 	}
 	return errs
@@ -70,6 +82,9 @@ func (s *Store) queueAppend(ctx context.Context, b *store.Batch) (*op, error) {
 	}
 	rules.Own(b)
 	o := &op{ctx: ctx, batch: b, usage: usage, size: rules.Size(b), done: make(chan error, 1)}
+	if b.Create != nil && b.Epoch > 0 {
+		o.owner = s.owner()
+	}
 	if b.Create == nil && b.Key == nil && len(b.Shared) == 0 && len(b.Rewrites) == 0 {
 		if before, after, err := turns(b.Records); err == nil { // else the log says which error it is
 			o.plain, o.args = appendText(b), appendArgs(b, usage, before, after)
@@ -270,6 +285,9 @@ func (t *tx) append(b *store.Batch, usage string) error {
 	}
 	if err == nil && b.Create != nil {
 		err = t.insert(b.Create)
+	}
+	if err == nil && b.Create != nil && t.owner != 0 {
+		err = t.exec(`UPDATE heads SET owner = $2 WHERE id = $1`, b.SessionID, t.owner)
 	}
 	if err != nil {
 		return err

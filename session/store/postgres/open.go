@@ -57,7 +57,7 @@ func open(ctx context.Context, url string, cfg *Config) (*Store, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{seed: maphash.MakeSeed()}
+	s := &Store{seed: maphash.MakeSeed(), owner: cfg.Owner}
 	if s.pool, err = pgxpool.NewWithConfig(ctx, pool); err != nil {
 		return nil, err
 	}

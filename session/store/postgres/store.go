@@ -35,6 +35,7 @@ type Store struct {
 	appends *pgxpool.Pool // a connection a writer
 	writers [writers]*writer
 	seed    maphash.Seed // of writerOf
+	owner   func() int64 // of Config
 	beside  beside       // what is not of sessions
 }
 
@@ -45,6 +46,9 @@ type Config struct {
 	// Logger takes what no caller waits for: what of the server's settings breaks a promise of this package. Nil logs
 	// nothing.
 	Logger *slog.Logger
+	// Owner returns the replica that owns what this store creates under an epoch, 0 for none; see package cluster. Nil
+	// returns 0. It is called by the goroutines of appends, and does not wait.
+	Owner func() int64
 	// Timeout is how long a transaction of appends may take, with its wait for synchronous standbys. After that its
 	// outcome is unknown and the connection is given up. Zero is 10 seconds.
 	Timeout time.Duration
@@ -57,6 +61,9 @@ type Config struct {
 func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Owner == nil {
+		cfg.Owner = func() int64 { return 0 }
 	}
 	if cfg.Timeout <= 0 {
 		cfg.Timeout = defaultTimeout

@@ -28,7 +28,8 @@ func (a answered) Unwrap() error { return a.error }
 // tx is a transaction. Its methods return a refusal, which package store has a name for, or a fault; either undoes it.
 type tx struct {
 	pgx.Tx
-	ctx context.Context //nolint:containedctx // of one transaction
+	ctx   context.Context //nolint:containedctx // of one transaction
+	owner int64           // of a session that it creates, 0 for nobody
 }
 
 // transact runs f in a transaction and commits it. It calls f again, in a new one, if the transaction lost a race.
@@ -48,7 +49,7 @@ func attempt(ctx context.Context, conn *pgx.Conn, f func(*tx) error) (err error)
 	if err != nil {
 		return err
 	}
-	t := &tx{raw, ctx}
+	t := &tx{Tx: raw, ctx: ctx}
 	refusal := f(t)
 	if _, isAnswer := errors.AsType[answered](refusal); isAnswer {
 		if err := t.confirm(); err != nil {

@@ -27,7 +27,8 @@ type op struct {
 	ctx   context.Context //nolint:containedctx // of the caller; an append whose context has ended is not begun
 	batch *store.Batch
 	usage string
-	size  int // bytes of payload
+	size  int   // bytes of payload
+	owner int64 // of the session, if the batch creates it; 0 for nobody
 	// plain is the statement that writes the batch in a group, "" for one that goes alone.
 	plain string
 	args  []any
@@ -200,7 +201,10 @@ func (w *writer) alone(o *op) error {
 		return err
 	}
 	return w.with(func(ctx context.Context, conn *pgx.Conn) error {
-		return transact(ctx, conn, func(t *tx) error { return t.append(o.batch, o.usage) })
+		return transact(ctx, conn, func(t *tx) error {
+			t.owner = o.owner
+			return t.append(o.batch, o.usage)
+		})
 	})
 }
 

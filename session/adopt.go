@@ -1,0 +1,122 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/phase"
+	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/retry"
+)
+
+const (
+	// adoptEvery is how often a server asks its Owners for sessions that are due.
+	adoptEvery = 500 * time.Millisecond
+	// adoptMost is how many it takes at a time.
+	adoptMost = 32
+)
+
+// adopt takes sessions that are due until ctx ends: those that a server has left when it stopped or died, and those
+// whose time has come. It also lets go of what could not be let go before.
+func (m *Manager) adopt(ctx context.Context) {
+	tick := time.NewTicker(adoptEvery)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			m.letGoRest()
+			return
+		case <-tick.C:
+		}
+		m.letGoRest()
+		m.adoptAll(ctx)
+	}
+}
+
+// letGoRest lets go of what could not be let go before.
+func (m *Manager) letGoRest() {
+	m.mu.Lock()
+	lingering, rest := m.lingering, maps.Clone(m.unreleased)
+	m.lingering = nil
+	clear(m.unreleased)
+	m.mu.Unlock() // release takes it
+	for _, ref := range lingering {
+		m.release(ref)
+	}
+	for key, u := range rest {
+		m.letGo(key, u)
+	}
+}
+
+// adoptAll takes sessions that are due, as many as there is room for turns. The next round retries what fails.
+func (m *Manager) adoptAll(ctx context.Context) {
+	room := lock.Get(&m.mu, func() int {
+		n, _ := m.countLocked("")
+		return min(m.limits().MaxTurns-n, adoptMost)
+	})
+	if room <= 0 {
+		return
+	}
+	keys, err := m.owners.Due(ctx, room)
+	if err != nil {
+		if ctx.Err() == nil {
+			m.log.LogAttrs(ctx, slog.LevelDebug, "sessions that are due cannot be read", slog.String("error", err.Error()))
+		}
+		return
+	}
+	for _, key := range slices.Compact(keys) {
+		if err := m.adoptOne(ctx, key); err != nil && !refusal.IsGone(err) && !isElsewhere(err) && ctx.Err() == nil {
+			m.log.LogAttrs(ctx, slog.LevelWarn, "a turn is left open", slog.String("session", key),
+				slog.String("error", err.Error()))
+		}
+	}
+}
+
+// adoptOne resumes the open turn of a session if it can work without a client. A turn that waits is no longer due.
+func (m *Manager) adoptOne(ctx context.Context, key string) error {
+	ref, err := m.acquireKey(ctx, key)
+	if err != nil {
+		return err
+	}
+	s := ref.Value
+	s.Resuming.Lock()
+	defer s.Resuming.Unlock()
+	s.Lease.DueIn(Never)
+	if s.Inherits() {
+		defer m.release(ref)
+		return m.closeInherited(ctx, s)
+	}
+	m.clientsLost(s)
+	prospect := s.Prospect()
+	if m.probation.Quarantined(s.AttemptsNow()) {
+		prospect = phase.Works
+	}
+	if !s.IsOpen() || s.RunningOrOver() != nil || prospect == phase.OnlyWaits {
+		m.release(ref)
+		return nil
+	}
+	m.sessions.Keep(ref) // resume releases one, and what follows needs the other
+	defer m.release(ref)
+	if _, err = m.resume(ctx, ref, nil); err == nil {
+		return nil
+	}
+	if wait := dueAfter(errors.Is(err, retry.ErrUnavailable)); errors.Is(err, errNoRoom) ||
+		errors.Is(err, errSuspectRuns) || errors.Is(err, retry.ErrUnavailable) {
+		s.Lease.DueIn(max(wait, refusal.Later))
+		return nil
+	}
+	return err
+}
+
+// dueAfter is when a suspended turn is due: at once, or later because the store could not be used.
+func dueAfter(failed bool) time.Duration {
+	if failed {
+		return refusal.Later
+	}
+	return 0
+}

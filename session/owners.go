@@ -1,0 +1,314 @@
+package session
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/apzuk3/agentd/session/fault"
+	"github.com/apzuk3/agentd/session/internal/halt"
+	"github.com/apzuk3/agentd/session/internal/lease"
+	"github.com/apzuk3/agentd/session/internal/live"
+	"github.com/apzuk3/agentd/session/internal/lock"
+	"github.com/apzuk3/agentd/session/internal/refusal"
+	"github.com/apzuk3/agentd/session/internal/retry"
+	"github.com/apzuk3/agentd/session/internal/tenant"
+	"github.com/apzuk3/agentd/session/store"
+)
+
+// Owners decide which of several servers over one store owns a session. The owner alone has the session in memory for
+// use, writes to its log and drives its turn. A Manager owns a session while somebody uses it: a call, a client, an
+// observer, a turn that runs. Then it lets go, and keeps what it has read for the case that nobody else has owned the
+// session when it claims it again.
+//
+// Sessions are named by their keys. All methods may be called from any goroutine. An error that is none of those below
+// may pass: the call is made again, or the session is offered again.
+//
+// The implementation tells the manager what happens to what it owns: [Manager.Lost], [Manager.LostAll] and
+// [Manager.Yield]. They may be called from any goroutine, and do not call back.
+//
+// A session that its first append makes needs no claim: the append has Batch.Create and the epoch 1, and the store
+// makes its writer the owner under that epoch in the same transaction. A session that is made in another way, by
+// Store.Create or Store.Fork, has no owner and the epoch 0.
+type Owners interface {
+	// Claim makes this server the owner of a session, under an epoch above all that the session had, also if it is the
+	// owner already. From then on the store refuses appends under lower epochs (store.ErrFenced). It returns *Elsewhere
+	// if another server that lives owns the session, and store.ErrNoSession for a session that there is not. A session
+	// whose owner has died becomes due by the claim; otherwise a claim leaves as it is when the session is due.
+	Claim(ctx context.Context, key string) (Claim, error)
+	// Release ends the ownership under an epoch. Under another epoch, and for a session that there is not, it changes
+	// nothing. due says when the session is offered by Due: after that time by the clock of the store, never (Never), or
+	// as it was to be (SameDue).
+	Release(ctx context.Context, key string, epoch int64, due time.Duration) error
+	// Owner returns the address of the server that owns a session; "" is nobody that lives, or this server.
+	Owner(ctx context.Context, key string) (address string, err error)
+	// Due returns at most that many sessions without an owner whose time has come, and sessions whose owner has died, a
+	// fair share of them if there are other servers. It claims none: the manager claims what it takes.
+	Due(ctx context.Context, most int) (keys []string, err error)
+}
+
+// What Owners.Release may get in place of a time.
+const (
+	Never   = lease.Never
+	SameDue = lease.Same
+)
+
+// Claim is what a server has claimed.
+type Claim struct {
+	// Epoch is that of the ownership. Every append has it as Batch.Epoch.
+	Epoch int64
+	// LastSeq and Archived are those of the session at the moment of the claim.
+	LastSeq  int64
+	Archived bool
+}
+
+// Elsewhere is the error of a claim of a session that another server owns. It is the cause of an error that clients see,
+// and is not shown to them.
+type Elsewhere struct {
+	// Address is where the owner serves other servers.
+	Address string
+}
+
+func (e *Elsewhere) Error() string {
+	return "session: the server at " + e.Address + " owns the session"
+}
+
+// IsMoved reports whether an error says that another server owns a session that this one had, or that this one lets go
+// of it: who asks again finds the owner. What was asked was not done, unless [IsUnsure].
+func IsMoved(err error) bool { return halt.IsMoved(err) }
+
+// IsUnsure reports whether an error of IsMoved leaves open whether what was asked was done.
+func IsUnsure(err error) bool { return halt.IsUnsure(err) }
+
+// errOwnerless is the error of a session that nobody owns, in a server that claims none any more.
+var errOwnerless = fault.Errorf(fault.Unavailable, "the server is stopping; try again").After(refusal.Soon)
+
+// IsOwnerless reports whether an error says that this server is stopping and that no other one owns the session yet.
+func IsOwnerless(err error) bool { return errors.Is(err, errOwnerless) }
+
+// isElsewhere reports whether another server owns a session, or is about to.
+func isElsewhere(err error) bool {
+	_, ok := errors.AsType[*Elsewhere](err)
+	return ok || IsMoved(err) || IsOwnerless(err)
+}
+
+// OwnerOf returns the address of the server that owns a session; "" is this one, or nobody.
+func (m *Manager) OwnerOf(ctx context.Context, id string) (address string, err error) {
+	if m.owners == nil || id == "" {
+		return "", nil
+	}
+	key, err := m.keyOf(ctx, id)
+	if err != nil || m.sessionInMemory(key) != nil {
+		return "", err
+	}
+	return m.ownerOf(ctx, key)
+}
+
+func (m *Manager) ownerOf(ctx context.Context, key string) (address string, err error) {
+	err = m.store.Try(ctx, retry.BeRead, func(ctx context.Context) (err error) {
+		address, err = m.owners.Owner(ctx, key)
+		return err
+	})
+	return address, err
+}
+
+// claim claims a session, unless the server stops. It returns store.ErrNoSession, a *fault.Error with *Elsewhere as its
+// cause, errOwnerless, or an error of the database.
+func (m *Manager) claim(ctx context.Context, key string) (c Claim, err error) {
+	var elsewhere *Elsewhere
+	if lock.Get(&m.mu, func() bool { return m.draining }) {
+		address, err := m.ownerOf(ctx, key)
+		switch {
+		case err != nil:
+			return Claim{}, err
+		case address == "":
+			return Claim{}, errOwnerless
+		}
+		elsewhere = &Elsewhere{Address: address}
+	} else {
+		err = m.store.Try(ctx, retry.BeRead, func(ctx context.Context) (err error) {
+			if c, err = m.owners.Claim(ctx, key); errors.As(err, &elsewhere) {
+				return nil
+			}
+			return err
+		})
+	}
+	if elsewhere != nil {
+		return Claim{}, &fault.Error{
+			Code: fault.Unavailable, RetryAfter: refusal.Soon, Err: elsewhere,
+			Message: fmt.Sprintf("another server runs session %q: try again", tenant.ID(key)),
+		}
+	}
+	if err == nil {
+		lock.Do(&m.mu, func() { delete(m.unreleased, key) })
+	}
+	return c, err
+}
+
+// load reads a session, whose owner this server becomes first. lapsed is what it has in memory from an earlier claim,
+// or nil.
+func (m *Manager) load(ctx context.Context, key string, lapsed *live.Session) (*live.Session, error) {
+	if m.owners == nil {
+		return live.Load(ctx, m.env(), key)
+	}
+	c, err := m.claim(ctx, key)
+	if err != nil {
+		if lapsed != nil {
+			lapsed.LeaveMemory()
+		}
+		return nil, err
+	}
+	if lapsed != nil {
+		if lapsed.Lease.Epoch()+1 == c.Epoch && lapsed.Has(c.LastSeq, c.Archived) {
+			lapsed.Lease.Hold(c.Epoch)
+			return lapsed, nil
+		}
+		lapsed.LeaveMemory()
+	}
+	s, err := live.Load(ctx, m.env(), key)
+	if err != nil {
+		m.letGo(key, unreleased{c.Epoch, SameDue})
+		return nil, err
+	}
+	s.Lease.Hold(c.Epoch)
+	return s, nil
+}
+
+// hold keeps a session from being used by others, here or elsewhere, for a change that needs no log; but a user that
+// this server has already stays, and then the session is returned. done ends that. Without Owners it does nothing.
+func (m *Manager) hold(ctx context.Context, key string) (s *live.Session, done func(), err error) {
+	for m.owners != nil {
+		ref, found := m.sessions.Use(key)
+		if found {
+			err := ref.Wait(ctx)
+			if err == nil {
+				return ref.Value, func() { m.release(ref) }, nil
+			}
+			if ctx.Err() == nil {
+				m.sessions.Remove(ref) // so that the next try does not find the same error
+			}
+			m.release(ref)
+			if ctx.Err() != nil || isElsewhere(err) {
+				return nil, nil, err
+			}
+			continue
+		}
+		if old, ok := ref.Lapsed(); ok {
+			old.LeaveMemory()
+		}
+		c, err := m.claim(ctx, key)
+		end := func() {
+			m.sessions.Remove(ref) // who waits for it looks again
+			ref.Set(nil, errKept)
+			m.release(ref)
+		}
+		if err != nil && !errors.Is(err, store.ErrNoSession) {
+			end()
+			return nil, nil, err
+		}
+		return nil, func() {
+			end()
+			m.letGo(key, unreleased{c.Epoch, SameDue})
+		}, nil
+	}
+	return nil, func() {}, nil
+}
+
+// release ends a reference. A session without references stays in memory for a while, unless it is useless. With
+// Owners, it is let go; one that still writes is let go by adoptAll.
+func (m *Manager) release(ref *sessionRef) {
+	if m.owners != nil && m.lingers(ref) {
+		return
+	}
+	m.released(ref, m.sessions.Release(ref))
+}
+
+// releaseObserver is release for a user that only observes.
+func (m *Manager) releaseObserver(ref *sessionRef) { m.released(ref, m.sessions.ReleaseObserver(ref)) }
+
+// released lets a session go whose last user has left.
+func (m *Manager) released(ref *sessionRef, last bool) {
+	s, ok := ref.Now()
+	if m.owners == nil || !last || !ok {
+		return
+	}
+	if epoch, due, held := s.Lease.LetGo(); held && !s.IsUnmade() {
+		if turnID, when := s.ClientsLost(); turnID != "" && due < 0 {
+			due = max(when.Left(), 0) + live.ReturnTime // this server's own timer comes first
+		}
+		m.letGo(s.Key(), unreleased{epoch, due})
+	}
+}
+
+// lingers keeps a reference for later if its session still writes: results that were taken while the store stalled.
+func (m *Manager) lingers(ref *sessionRef) bool {
+	s, ok := ref.Now()
+	if !ok || !s.IsWriting() || s.IsBroken() {
+		return false
+	}
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.endSweep == nil || m.draining {
+		return false
+	}
+	m.lingering = append(m.lingering, ref)
+	return true
+}
+
+// unreleased is a session that is to be let go.
+type unreleased struct {
+	epoch int64
+	due   time.Duration
+}
+
+// letGoTimeout bounds one try to let a session go.
+const letGoTimeout = 2 * time.Second
+
+// letGo lets a session go. What fails is done again by adoptAll.
+func (m *Manager) letGo(key string, u unreleased) {
+	if u.epoch == 0 { // there was no such session
+		return
+	}
+	ctx, cancel := context.WithTimeout(m.store.Writing(), letGoTimeout)
+	defer cancel()
+	if err := m.owners.Release(ctx, key, u.epoch, u.due); err != nil {
+		m.log.LogAttrs(ctx, slog.LevelDebug, "a session that is not used is not let go yet",
+			slog.String("session", key), slog.String("error", err.Error()))
+		lock.Do(&m.mu, func() { m.unreleased[key] = u })
+	}
+}
+
+// Lost says that another server owns sessions of this one, or is about to: they leave memory, nothing more is written
+// to them, and their turns are left to that server. Those that use them get an error of IsMoved.
+func (m *Manager) Lost(keys ...string) {
+	for _, key := range keys {
+		if s := m.sessionInMemory(key); s != nil {
+			s.Lose()
+		}
+	}
+}
+
+// LostAll is Lost for all sessions: this server cannot prove any more that it lives, and does not know what it owns.
+// What it claims afterwards it claims as another server, which finds what it had before like what others have left.
+func (m *Manager) LostAll() {
+	var all []*live.Session
+	m.sessions.Each(func(s *live.Session, users, _ int) {
+		if users > 0 {
+			all = append(all, s)
+		}
+	})
+	lock.Do(&m.mu, func() { clear(m.unreleased) })
+	for _, s := range all {
+		s.Lose()
+	}
+}
+
+// Yield asks this server to let go of a session that another one wants: a turn that runs is suspended between two
+// steps, unless a client takes part in it. The session is due at once.
+func (m *Manager) Yield(key string) {
+	if s := m.sessionInMemory(key); s != nil {
+		s.Yield()
+	}
+}
