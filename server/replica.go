@@ -32,6 +32,12 @@ const (
 	headerPrincipal = "Agentd-Replica-Principal"
 )
 
+// caller is a principal as headerPrincipal has it, in base64 of JSON.
+type caller struct {
+	principal.Principal
+	Role string
+}
+
 type forwardedKey struct{}
 
 // isForwarded reports whether another server has forwarded the request of a context.
@@ -51,11 +57,15 @@ func (s *Server) forwarder(r *http.Request) (p principal.Principal, is bool, err
 	if subtle.ConstantTimeCompare(want[:], got[:]) != 1 {
 		return p, is, errNoReplica
 	}
+	var who caller
 	data, err := base64.StdEncoding.DecodeString(r.Header.Get(headerPrincipal))
 	if err == nil {
-		err = json.Unmarshal(data, &p)
+		err = json.Unmarshal(data, &who)
 	}
-	return p, is, err
+	if err == nil {
+		err = who.Principal.Role.UnmarshalText([]byte(who.Role))
+	}
+	return who.Principal, is, err
 }
 
 // forwards reports whether a call of a context may be forwarded.
@@ -73,7 +83,8 @@ func ownerIn(err error) string {
 
 // carry sets the headers of a call that is forwarded.
 func (s *Server) carry(ctx context.Context, from, to http.Header) error {
-	data, err := json.Marshal(principal.Of(ctx))
+	p := principal.Of(ctx)
+	data, err := json.Marshal(caller{p, p.Role.String()})
 	if err != nil {
 		return err
 	}

@@ -364,3 +364,30 @@ func (s *Server) forwarded(
 	}
 	return resp, err
 }
+
+// owners knows which server owns a session.
+type owners interface {
+	OwnerOf(ctx context.Context, id string) (address string, err error)
+}
+
+// atOwner serves a call, unless it asks how a session or a turn is and another server owns the session, which knows
+// best: then the error names that server.
+func (s *Server) atOwner(
+	ctx context.Context, req connect.AnyRequest, serve func() (connect.AnyResponse, error),
+) (connect.AnyResponse, error) {
+	known, is := s.now().Sessions.(owners)
+	if !is || !s.forwards(ctx) {
+		return serve()
+	}
+	id := ""
+	switch r := req.Any().(type) {
+	case *agentdv1.GetSessionRequest:
+		id = r.GetSessionId()
+	case *agentdv1.GetTurnRequest:
+		id = r.GetSessionId()
+	}
+	if address, err := known.OwnerOf(ctx, id); err == nil && address != "" {
+		return nil, &session.Elsewhere{Address: address}
+	}
+	return serve()
+}

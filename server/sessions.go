@@ -175,7 +175,7 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 		serve := func() (connect.AnyResponse, error) {
 			return c.s.outbox.serve(ctx, e, req, next, c.s.now().WriteTimeout)
 		}
-		if resp, err = serve(); err != nil {
+		if resp, err = c.s.atOwner(ctx, req, serve); err != nil {
 			resp, err = c.s.forwarded(ctx, req, err, serve)
 		}
 		if err == nil {
