@@ -133,7 +133,9 @@ type reply struct {
 func (r reply) Any() any { return r.msg }
 
 // forwardUnary makes a call at the server that owns its session.
-func (s *Server) forwardUnary(ctx context.Context, req connect.AnyRequest, address string) (connect.AnyResponse, error) {
+func (s *Server) forwardUnary(
+	ctx context.Context, req connect.AnyRequest, address string,
+) (connect.AnyResponse, error) {
 	msg, isProto := req.Any().(proto.Message)
 	method, described := req.Spec().Schema.(protoreflect.MethodDescriptor)
 	if !isProto || !described {

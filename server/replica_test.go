@@ -115,7 +115,9 @@ func (w who) WrapStreamingClient(next connect.StreamingClientFunc) connect.Strea
 	}
 }
 
-func (who) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc { return next }
+func (who) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
 
 // askThenSay asks for a tool and speaks; it goes on where its log ends.
 func askThenSay(ctx context.Context, r *session.Run) error {
