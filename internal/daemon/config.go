@@ -51,6 +51,8 @@ type Config struct {
 	// StoreURL is a database of PostgreSQL that is used in place of one in DataDir: see postgres.Open. It may hold a
 	// password, which is neither logged nor shown. One daemon at a time may use it. Default none.
 	StoreURL session.Secret
+	// Cluster shares the database of StoreURL with other daemons.
+	Cluster Cluster
 	// AllowNetworkFiles takes a DataDir on a network file system, which is refused
 	// otherwise. The operator ensures that one daemon of one machine uses it at a time.
 	AllowNetworkFiles bool
