@@ -513,23 +513,22 @@ func TestDue(t *testing.T) {
 			taken[id] = true
 		}
 	}
-	// All look before one claims: each finds a share of 87, and they are different ones but for what the parts differ in size.
+	// All look before one claims: each finds about a third of 87, and they are all of them.
 	var found [][]string
 	for _, m := range members {
 		keys, err := m.Due(t.Context(), 1000)
-		if err != nil || len(keys) != 29 {
-			t.Fatalf("due are %d, %v; want 29", len(keys), err)
+		if err != nil || len(keys) < 29 || len(keys) > 50 {
+			t.Fatalf("due are %d, %v; want about 29", len(keys), err)
 		}
 		found = append(found, keys)
 	}
 	all := slices.Sorted(slices.Values(slices.Concat(found...)))
-	if distinct := len(slices.Compact(all)); distinct < 60 {
+	if distinct := len(slices.Compact(all)); distinct != 87 {
 		t.Errorf("three members found %d of 87 sessions", distinct)
 	}
-	for range 20 {
-		for _, m := range members {
-			take(m, 29)
-		}
+	take(members[1], len(found[1]))
+	for range 20 { // the others take none
+		take(members[1], 29)
 	}
 	if len(taken) != 90 {
 		t.Errorf("%d were taken, want 90", len(taken))

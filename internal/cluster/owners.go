@@ -102,8 +102,9 @@ const mustGoOn = `(owner = ANY ($1) AND open_turn <> '' OR owner IS NULL AND due
 // mostCounted bounds how many sessions Due counts to find its share.
 const mostCounted = 10_000
 
-// Due implements session.Owners: it returns at most a fair share of what there is, first of the part that is this
-// member's by a hash of the ids, so that members that look at the same time find different ones. It also gives back
+// Due implements session.Owners. Of what there is a member gets the part that is its own by a hash of the ids, so that
+// members that look at the same time find different ones; or, if that is less, a fair share, so that nothing waits for a
+// member that takes none. It also gives back
 // what dead members own without a turn, and takes those off the list that own nothing. It returns none while the member
 // drains.
 func (m *Member) Due(ctx context.Context, most int) (keys []string, err error) {
@@ -121,9 +122,10 @@ func (m *Member) Due(ctx context.Context, most int) (keys []string, err error) {
 	if draining || most <= 0 {
 		return nil, nil
 	}
-	rows, err := m.cfg.DB.Query(ctx, `WITH found AS (SELECT id FROM heads WHERE `+mustGoOn+` LIMIT $2)
-		SELECT id FROM found ORDER BY (hashtextextended(id, 0) & 65535) % $3 <> $4, id
-		LIMIT (SELECT least($5, (count(*) + $3 - 1) / $3) FROM found)`,
+	rows, err := m.cfg.DB.Query(ctx, `WITH found AS (
+			SELECT id, (hashtextextended(id, 0) & 65535) % $3 = $4 AS own FROM heads WHERE `+mustGoOn+` LIMIT $2)
+		SELECT id FROM found ORDER BY own DESC, id
+		LIMIT (SELECT least($5, greatest(count(*) FILTER (WHERE own), (count(*) + $3 - 1) / $3)) FROM found)`,
 		dead, mostCounted, of, place, most)
 	if err == nil {
 		keys, err = pgx.CollectRows(rows, pgx.RowTo[string])

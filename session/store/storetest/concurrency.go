@@ -12,7 +12,7 @@ import (
 )
 
 var concurrencyTests = []test{
-	{"Concurrency/OneSession", oneSession},
+	{"Concurrency/OneSession", func(t *testing.T, s store.Store) { oneSession(t, s) }},
 	{"Concurrency/ManySessions", manySessions},
 	{"Concurrency/OneCreateWins", func(t *testing.T, s store.Store) {
 		var won atomic.Int64
@@ -50,15 +50,16 @@ var concurrencyTests = []test{
 	}},
 }
 
-// oneSession makes many writers compete for one log. The log holds each append that succeeded, once, and no
-// other one.
-func oneSession(t *testing.T, s store.Store) {
+// oneSession makes many writers, of all stores, compete for one log. The log holds each append that succeeded, once,
+// and no other one.
+func oneSession(t *testing.T, stores ...store.Store) {
 	const writers, wins = 8, 15
-	create(t, s, "a")
+	create(t, stores[0], "a")
 	var mu sync.Mutex
 	acked := map[int64]record.Record{}
 	var wg sync.WaitGroup
 	for w := range writers {
+		s := stores[w%len(stores)]
 		wg.Go(func() {
 			for won := 0; won < wins; {
 				head, err := s.Head(t.Context(), "a")
@@ -95,7 +96,7 @@ func oneSession(t *testing.T, s store.Store) {
 	for i := range want {
 		want[i] = acked[int64(i)+1]
 	}
-	wantLog(t, s, "a", want)
+	wantLog(t, stores[0], "a", want)
 }
 
 // manySessions writes to many logs at once, and reads some of them meanwhile: a reader sees a beginning of

@@ -34,14 +34,17 @@ var manyTests = []test{
 		wantNoErrors(t, s.AppendMany(t.Context(), nil), 0)
 	}},
 	{"AppendMany/OneThatFailsTakesNoOtherAlong", func(t *testing.T, s store.Store) {
-		create(t, s, "a", "b", "c", "d", "e", "old")
+		create(t, s, "a", "b", "c", "d", "e", "keyed", "old")
+		keyed := batch("keyed", events(0, 1)...)
+		keyed.Key = &store.Key{Scope: "s", Name: "k", SessionID: "keyed"}
+		add(t, s, keyed)
 		add(t, s, owned(2, "old", events(0, 1)...))
 		unknown := events(0, 1)
 		unknown[0].Kind = "rumour"
 		taken := batch("e", events(0, 1)...)
 		taken.Key = &store.Key{Scope: "s", Name: "k", SessionID: "e"}
 		first := batch("a", events(0, 1)...)
-		first.Key = &store.Key{Scope: "s", Name: "k", SessionID: "a"}
+		first.Key = &store.Key{Scope: "s", Name: "l", SessionID: "a"}
 		wants := []struct {
 			b    store.Batch
 			want error

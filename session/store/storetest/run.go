@@ -26,11 +26,17 @@ type Harness struct {
 	// OpenFailing returns the store that lives at dir, as OpenAt does, and a function that has the next commit
 	// fail: with its records in the log, if persisted, or not.
 	OpenFailing func(t *testing.T, dir string) (s store.Store, failNext func(persisted bool))
+	// OpenLosing returns an empty store, and a function that has the reply to the next commit lost: of one that has
+	// happened, if persisted, or not. A store whose failures last, see OpenFailing, has none.
+	OpenLosing func(t *testing.T) (s store.Store, loseNext func(persisted bool))
+	// OpenTwo returns two stores on one database that is empty, as two processes have them.
+	OpenTwo func(t *testing.T) (a, b store.Store)
 }
 
 // Run checks every promise. Each is a subtest with a store of its own; none runs in parallel with another.
 func (h Harness) Run(t *testing.T) {
-	if h.Open == nil && h.OpenAt == nil && h.OpenFull == nil && h.OpenFailing == nil {
+	if h.Open == nil && h.OpenAt == nil && h.OpenFull == nil && h.OpenFailing == nil &&
+		h.OpenLosing == nil && h.OpenTwo == nil {
 		t.Fatal("storetest: the Harness opens no store")
 	}
 	if h.Open != nil {
@@ -44,6 +50,12 @@ func (h Harness) Run(t *testing.T) {
 	}
 	if h.OpenFailing != nil {
 		runFailing(t, h.OpenFailing)
+	}
+	if h.OpenLosing != nil {
+		runLosing(t, h.OpenLosing)
+	}
+	if h.OpenTwo != nil {
+		runShared(t, h.OpenTwo)
 	}
 }
 
