@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"sync"
 	"time"
 
 	"github.com/apzuk3/agentd/internal/cluster"
@@ -40,7 +41,7 @@ const leastSecret = 32
 // IsZero reports whether the daemon is alone.
 func (c *Cluster) IsZero() bool { return c.Advertise == "" }
 
-// Validate refuses what cannot work.
+// validateCluster refuses what cannot work.
 func (c *Config) validateCluster() error {
 	if c.Cluster.IsZero() {
 		if c.Cluster != (Cluster{}) {
@@ -64,6 +65,7 @@ func (c *Config) validateCluster() error {
 type replica struct {
 	member *cluster.Member
 	client *http.Client
+	leave  sync.Once
 }
 
 // join makes the daemon one of several. The manager is not there yet: what the member says before, nobody needs to know.
@@ -102,7 +104,7 @@ func (d *Daemon) join(db *postgres.Store) error {
 	if err != nil {
 		return err
 	}
-	d.replica = &replica{m, client}
+	d.replica = &replica{member: m, client: client}
 	d.owner.Store(m)
 	d.log.Info("one of several", slog.Int64("replica", m.ID()), slog.String("name", name), slog.String("address", at.Host))
 	return nil
@@ -147,7 +149,7 @@ func (d *Daemon) replicaClient() (*http.Client, error) {
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig: config, Protocols: protocols, ForceAttemptHTTP2: true,
-		HTTP2:       &http.HTTP2Config{SendPingTimeout: replicaPing, PingTimeout: replicaPing, WriteByteTimeout: replicaPing},
+		HTTP2:           &http.HTTP2Config{SendPingTimeout: replicaPing, PingTimeout: replicaPing, WriteByteTimeout: replicaPing},
 		IdleConnTimeout: time.Minute,
 	}}, nil
 }
@@ -181,8 +183,10 @@ func (d *Daemon) leave() {
 	if d.replica == nil {
 		return
 	}
-	if err := d.replica.member.Leave(context.Background()); err != nil {
-		d.log.Warn("the other replicas have to find this one dead", slog.String("error", err.Error()))
-	}
-	d.replica.client.CloseIdleConnections()
+	d.replica.leave.Do(func() {
+		if err := d.replica.member.Leave(context.Background()); err != nil {
+			d.log.Warn("the other replicas have to find this one dead", slog.String("error", err.Error()))
+		}
+		d.replica.client.CloseIdleConnections()
+	})
 }
