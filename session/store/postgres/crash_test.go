@@ -137,7 +137,7 @@ func TestRepeatWaitsForTheStandby(t *testing.T) {
 	local := url + "&synchronous_commit=local"
 	setup := openAt(t, local)
 	defer func() { _ = setup.Close() }()
-	made(t, setup, "a")
+	made(t, setup, "a", "b", "gone")
 	s, err := Open(t.Context(), url, Config{Timeout: time.Minute})
 	if err != nil {
 		t.Fatal(err)
@@ -160,19 +160,37 @@ func TestRepeatWaitsForTheStandby(t *testing.T) {
 			return n > 0
 		})
 	}
-	for _, how := range []string{"pg_terminate_backend", "pg_cancel_backend", "pg_cancel_backend"} {
+	appendTo := func(id string) func() error { return func() error { return s.Append(t.Context(), next(id, 0)) } }
+	remove := func() error { return s.Delete(t.Context(), "gone", 0) }
+	for _, step := range []struct {
+		how  string
+		call func() error
+	}{
+		{"pg_terminate_backend", appendTo("a")},
+		{"pg_cancel_backend", appendTo("a")}, // repeats
+		{"pg_cancel_backend", appendTo("a")},
+		{"pg_cancel_backend", appendTo("b")},
+		{"pg_cancel_backend", remove},
+		{"pg_terminate_backend", remove},
+	} {
 		done := make(chan error, 1)
-		go func() { done <- s.Append(t.Context(), next("a", 0)) }()
-		endWait(how)
-		if err := <-done; err == nil {
-			t.Fatalf("an append whose commit was not replicated succeeds (%s)", how)
-		}
-		if head, err := setup.Head(t.Context(), "a"); err != nil || head.LastSeq != 1 {
-			t.Fatalf("Head: %+v, %v; the commit can be read", head, err)
+		go func() { done <- step.call() }()
+		endWait(step.how)
+		err := <-done
+		if err == nil || errors.Is(err, store.ErrNoSession) {
+			t.Fatalf("a write whose commit was not replicated is confirmed (%s): %v", step.how, err)
 		}
 	}
-	if err := setup.Append(t.Context(), next("a", 0)); err != nil { // which does not wait
-		t.Fatalf("repeat: %v", err)
+	for _, id := range []string{"a", "b"} {
+		if head, err := setup.Head(t.Context(), id); err != nil || head.LastSeq != 1 {
+			t.Fatalf("Head: %+v, %v; the commit can be read", head, err)
+		}
+		if err := setup.Append(t.Context(), next(id, 0)); err != nil { // which does not wait
+			t.Fatalf("repeat: %v", err)
+		}
+	}
+	if err := setup.Delete(t.Context(), "gone", 0); !errors.Is(err, store.ErrNoSession) {
+		t.Fatalf("repeated Delete: %v", err)
 	}
 	if err := s.Close(); err != nil {
 		t.Error(err)
