@@ -10,6 +10,7 @@ import (
 	"regexp"
 	"time"
 
+	"connectrpc.com/connect"
 	"google.golang.org/protobuf/types/known/durationpb"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
@@ -97,6 +98,13 @@ type Config struct {
 	// Health checks are not authenticated. nil: every caller is the operator, and has
 	// no tenant.
 	Authenticate func(*http.Request) (principal.Principal, error)
+	// ReplicaClient calls other servers over the store, at the addresses of session.Elsewhere; it speaks HTTP/2.
+	// ReplicaSecret is what all of them share: who shows it is believed about who the caller is, so it must travel
+	// over TLS or a network of their own. Without a client, what another server owns is refused (UNAVAILABLE).
+	ReplicaClient connect.HTTPClient
+	ReplicaSecret string
+	// ReplicaAddress is where the other servers call this one.
+	ReplicaAddress string
 	// CreateToken makes a token for a principal and returns what its holder sends; maker is the principal that asks for
 	// it. Several goroutines may call it at once. nil: CreateSessionToken is refused.
 	CreateToken func(ctx context.Context, maker, token principal.Principal) (string, error)
@@ -238,6 +246,9 @@ func (c Config) Validate() error {
 				fmt.Errorf("server: CORSOrigins has %q, want a scheme and a host, "+
 					"such as https://app.example.com, and no path, or *", o))
 		}
+	}
+	if c.ReplicaClient != nil && c.ReplicaSecret == "" {
+		errs = append(errs, errors.New("server: ReplicaSecret is required with ReplicaClient"))
 	}
 	errs = append(errs, checkFaces(c.Faces))
 	switch c.OnDisconnect {

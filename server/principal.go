@@ -24,7 +24,7 @@ const (
 // does; from here on the principal is in the request's context. A refused request gets
 // an error in the form of its protocol before anything of it is read.
 func (s *Server) authenticated(next http.Handler) http.Handler {
-	if s.now().Authenticate == nil {
+	if s.now().Authenticate == nil && s.now().ReplicaSecret == "" {
 		return next
 	}
 	write := connect.NewErrorWriter()
@@ -44,7 +44,7 @@ type refuser func(w http.ResponseWriter, r *http.Request, e *fault.Error)
 // authenticatedBy is authenticated for a protocol with a form of its own for refusals.
 func (s *Server) authenticatedBy(refuse refuser, next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		if s.now().Authenticate != nil {
+		if s.now().Authenticate != nil || r.Header.Get(headerSecret) != "" && s.now().ReplicaSecret != "" {
 			r = s.authenticate(refuse, w, r)
 		}
 		if r != nil {
@@ -56,8 +56,11 @@ func (s *Server) authenticatedBy(refuse refuser, next http.Handler) http.Handler
 // authenticate returns the request with its principal, or nil after it has refused it. It is apart from the handler,
 // whose stack is there for as long as its stream is.
 func (s *Server) authenticate(refuse refuser, w http.ResponseWriter, r *http.Request) *http.Request {
-	p, err := s.now().Authenticate(r)
-	if err == nil {
+	p, forwarded, err := s.forwarder(r)
+	if !forwarded {
+		p, err = s.now().Authenticate(r)
+	}
+	if err == nil && !(forwarded && s.now().Authenticate == nil) {
 		err = p.Check()
 	}
 	if err != nil {
@@ -67,6 +70,9 @@ func (s *Server) authenticate(refuse refuser, w http.ResponseWriter, r *http.Req
 		return nil
 	}
 	accessOf(r.Context()).as(p)
+	if forwarded { // the first server has bounded the caller, and judges its credential again
+		return r.WithContext(principal.With(context.WithValue(r.Context(), forwardedKey{}, true), p))
+	}
 	if e := s.tenants.request(p.Tenant, s.now().TenantRequestsPerSecond); e != nil {
 		s.limited(e)
 		refuse(w, r, e)

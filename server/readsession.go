@@ -52,15 +52,15 @@ func (s *sessionService) WatchSession(
 	if refused != nil {
 		return refused
 	}
-	watch, err := s.now().Sessions.WatchSession(ctx, r.Msg.GetSessionId(), r.Msg.GetCursor())
+	feed, err := s.roamSession(ctx, r)
 	if err != nil {
 		return err
 	}
-	defer watch.Close()
+	defer feed.close()
 	out := &watchStream{
 		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(),
 		hint: "watch again behind the last cursor", greets: true,
-		feed: watch,
+		feed: feed,
 		view: view{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
 		put: func(e session.Placed) error {
 			if e.Message == nil {

@@ -172,7 +172,12 @@ func (c checks) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
 			}
 			defer leave()
 		}
-		resp, err = c.s.outbox.serve(ctx, e, req, next, c.s.now().WriteTimeout)
+		serve := func() (connect.AnyResponse, error) {
+			return c.s.outbox.serve(ctx, e, req, next, c.s.now().WriteTimeout)
+		}
+		if resp, err = c.s.atOwner(ctx, req, serve); err != nil {
+			resp, err = c.s.forwarded(ctx, req, err, serve)
+		}
 		if err == nil {
 			accessOf(ctx).about(resp.Any())
 		}
@@ -435,18 +440,18 @@ func (s *sessionService) WatchTurn(
 	if refused != nil {
 		return refused
 	}
-	turn, watch, err := s.attach(ctx, r)
+	feed, turn, err := s.roamTurn(ctx, r)
 	if !r.Msg.GetObserve() {
 		s.auditAttach(ctx, r.Msg, turn, err)
 	}
 	if err != nil {
 		return err
 	}
-	defer watch.Close()
+	defer feed.close()
 	out := &watchStream{
 		s: s.Server, exchange: exchange, sessionID: r.Msg.GetSessionId(), hint: resumeHint,
 		view: view{display: r.Msg.GetDisplay(), only: r.Msg.GetVisibility()},
-		feed: &turnFeed{Watcher: watch},
+		feed: feed,
 		put: func(e session.Placed) error {
 			if e.Message == nil {
 				return stream.Send(nil)

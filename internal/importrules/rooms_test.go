@@ -275,7 +275,7 @@ var rooms = []room{
 
 	{path: "internal/ledger", floor: 1, may: []string{"session/principal"},
 		knows: "what a server keeps beside its sessions; neither requests nor SQL"},
-	{path: "internal/ledger/sqlledger", floor: 2, may: []string{"internal/ledger", "session/principal"}, tests: []string{"session/store/sqlite"},
+	{path: "internal/ledger/sqlledger", floor: 2, may: []string{"internal/ledger", "session/principal"}, tests: []string{"session/store/postgres", "session/store/sqlite"},
 		knows: "a ledger in the tables of an SQL database"},
 	{path: "internal/ledger/ledgertest", floor: 2, kit: true, may: []string{"internal/ledger", "session/principal", "session/record", "session/store"},
 		knows: "what every ledger must do, and what it and a store make of tenants"},
@@ -313,7 +313,7 @@ var rooms = []room{
 	{path: "internal/gestalt", floor: 2,
 		may:   []string{gen, genConnect, genGestalt, genGestaltConnect, connect, protobuf, "client", "internal/agentfile", "internal/protorules"},
 		knows: "a Gestalt host, in terms of what a client of SessionService and Run can do; neither sessions, nor SQL, nor the daemon"},
-	{path: "internal/gestalt/sqlstore", floor: 3, may: []string{"internal/gestalt"}, tests: []string{"session/store", "session/store/sqlite"},
+	{path: "internal/gestalt/sqlstore", floor: 3, may: []string{"internal/gestalt"}, tests: []string{"session/store", "session/store/postgres", "session/store/sqlite"},
 		knows: "what a Gestalt host says, in the tables of an SQL database; neither the host nor the daemon"},
 
 	{path: "internal/payloads", floor: 2, may: []string{"session/index", "session/record", "session/store", lru},

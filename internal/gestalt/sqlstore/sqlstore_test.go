@@ -13,7 +13,9 @@ import (
 
 	"github.com/apzuk3/agentd/internal/gestalt"
 	"github.com/apzuk3/agentd/internal/gestalt/sqlstore"
+	"github.com/apzuk3/agentd/internal/test/pgserver"
 	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/postgres"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
@@ -33,10 +35,25 @@ func open(t *testing.T, path string) gestalt.Store {
 	return sqlstore.New(db)
 }
 
-// each runs a test on a database on disk and on one in memory.
+func openPostgres(t *testing.T) gestalt.Store {
+	t.Helper()
+	db, err := postgres.Open(t.Context(), pgserver.URL(t), postgres.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := db.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return sqlstore.New(db)
+}
+
+// each runs a test on a database on disk, on one in memory and on one of PostgreSQL.
 func each(t *testing.T, f func(*testing.T, gestalt.Store)) {
 	t.Run("file", func(t *testing.T) { f(t, open(t, filepath.Join(t.TempDir(), "a.db"))) })
 	t.Run("memory", func(t *testing.T) { f(t, open(t, sqlite.Memory)) })
+	t.Run("PostgreSQL", func(t *testing.T) { f(t, openPostgres(t)) })
 }
 
 func session(id, subject, key string) *gestalt.Session {
@@ -215,11 +232,24 @@ func TestEvents(t *testing.T) {
 
 // What the host has said of a session goes with the session.
 func TestDeletedSession(t *testing.T) {
-	db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"), sqlite.Config{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	s := sqlstore.New(db)
+	t.Run("SQLite", func(t *testing.T) {
+		db, err := sqlite.Open(t.Context(), filepath.Join(t.TempDir(), "a.db"), sqlite.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		deletedSession(t, db, sqlstore.New(db))
+	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		db, err := postgres.Open(t.Context(), pgserver.URL(t), postgres.Config{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		deletedSession(t, db, sqlstore.New(db))
+	})
+}
+
+func deletedSession(t *testing.T, db store.Store, s gestalt.Store) {
+	t.Helper()
 	for _, id := range []string{"gone", "stays"} {
 		if err := db.Create(t.Context(), store.NewSession{ID: id, CreatedAt: start}, nil); err != nil {
 			t.Fatal(err)

@@ -12,6 +12,8 @@ import (
 	"github.com/apzuk3/agentd/internal/ledger/ledgertest"
 	"github.com/apzuk3/agentd/internal/ledger/sqlledger"
 	"github.com/apzuk3/agentd/internal/test/memledger"
+	"github.com/apzuk3/agentd/internal/test/pgserver"
+	"github.com/apzuk3/agentd/session/store/postgres"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
@@ -38,12 +40,41 @@ func TestLedger(t *testing.T) {
 	t.Run("memory", func(t *testing.T) {
 		ledgertest.Run(t, func(t *testing.T) ledger.Ledger { return memledger.Open(t) })
 	})
+	t.Run("PostgreSQL", func(t *testing.T) {
+		ledgertest.Run(t, func(t *testing.T) ledger.Ledger { return sqlledger.New(openPostgres(t, pgserver.URL(t))) })
+	})
 	t.Run("database", func(t *testing.T) {
 		ledgertest.RunDatabase(t, func(t *testing.T) ledgertest.Database {
 			s := open(t, filepath.Join(t.TempDir(), "a.db"), sqlite.Config{})
 			return ledgertest.Database{Store: s, Ledger: sqlledger.New(s)}
 		})
 	})
+	t.Run("database of PostgreSQL", func(t *testing.T) {
+		ledgertest.RunDatabase(t, func(t *testing.T) ledgertest.Database {
+			s := openPostgres(t, pgserver.URL(t))
+			return ledgertest.Database{Store: s, Ledger: sqlledger.New(s)}
+		})
+	})
+	t.Run("shared", func(t *testing.T) {
+		ledgertest.RunShared(t, func(t *testing.T) [2]ledger.Ledger {
+			url := pgserver.URL(t)
+			return [2]ledger.Ledger{sqlledger.New(openPostgres(t, url)), sqlledger.New(openPostgres(t, url))}
+		})
+	})
+}
+
+func openPostgres(t *testing.T, url string) *postgres.Store {
+	t.Helper()
+	s, err := postgres.Open(t.Context(), url, postgres.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
 }
 
 // TestBeside writes to a database that a server has open, and the other way round.

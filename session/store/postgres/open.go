@@ -67,6 +67,7 @@ func open(ctx context.Context, url string, cfg *Config) (*Store, error) {
 		s.pool.Close()
 		return nil, err
 	}
+	s.beside = newBeside(s.pool)
 	for i := range s.writers {
 		s.writers[i] = newWriter(s.appends, cfg.Timeout)
 	}

@@ -36,6 +36,7 @@ type Store struct {
 	writers [writers]*writer
 	seed    maphash.Seed // of writerOf
 	owner   func() int64 // of Config
+	beside  beside       // what is not of sessions
 }
 
 var _ store.Store = (*Store)(nil)
@@ -107,8 +108,9 @@ func (s *Store) Close() error {
 		w.stop()
 	}
 	s.appends.Close()
+	err := s.beside.db.Close()
 	s.pool.Close()
-	return nil
+	return err
 }
 
 // write runs f in a transaction of its own; see transact.

@@ -1,0 +1,303 @@
+package server_test
+
+import (
+	"context"
+	"errors"
+	"net"
+	"net/http"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/internal/test/memowners"
+	"github.com/apzuk3/agentd/server"
+	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/principal"
+	"github.com/apzuk3/agentd/session/record"
+	"github.com/apzuk3/agentd/session/store/sqlite"
+)
+
+const replicaSecret = "a secret of servers"
+
+// peerServer is one of several servers over one store.
+type peerServer struct {
+	owns  *memowners.Replica
+	calls agentdv1connect.SessionServiceClient
+	runs  agentdv1connect.AgentdClient
+	m     *session.Manager
+	url   string
+	cut   func() // the server is gone: its connections are closed, and nothing is shut down
+}
+
+// peers starts servers over one store. Callers say who they are in the header Who.
+func peers(t *testing.T, e engine, n int) []*peerServer {
+	t.Helper()
+	db, err := sqlite.Open(t.Context(), sqlite.Memory, sqlite.Config{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = db.Close() })
+	g := memowners.New(db)
+	var out []*peerServer
+	for range n {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		p := &peerServer{owns: g.Join(l.Addr().String()), url: "http://" + l.Addr().String()}
+		if p.m, err = session.NewManager(session.Config{Store: p.owns, Owners: p.owns, Runner: e}); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.m.Recover(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		h2 := new(http.Protocols)
+		h2.SetUnencryptedHTTP2(true)
+		tr := &http.Transport{Protocols: h2}
+		srv, err := server.New(server.Config{
+			Sessions: p.m, ReplicaClient: &http.Client{Transport: tr}, ReplicaSecret: replicaSecret, ReplicaAddress: l.Addr().String(),
+			Authenticate: func(r *http.Request) (principal.Principal, error) {
+				if who := r.Header.Get("Who"); who != "" {
+					return principal.Principal{ID: who, Role: principal.Caller}, nil
+				}
+				return principal.Principal{}, errors.New("nobody")
+			},
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+		both := new(http.Protocols)
+		both.SetHTTP1(true)
+		both.SetUnencryptedHTTP2(true)
+		hs := &http.Server{Handler: srv.Handler(), Protocols: both, ReadHeaderTimeout: time.Minute}
+		served := make(chan struct{})
+		go func() {
+			defer close(served)
+			_ = hs.Serve(l)
+		}()
+		p.cut = sync.OnceFunc(func() { _ = hs.Close(); <-served })
+		p.calls = agentdv1connect.NewSessionServiceClient(&http.Client{Transport: tr}, p.url,
+			connect.WithInterceptors(who("ann")))
+		p.runs = agentdv1connect.NewAgentdClient(&http.Client{Transport: tr}, p.url, connect.WithInterceptors(who("ann")))
+		t.Cleanup(func() {
+			srv.Drain()
+			ctx, cancel := context.WithCancel(context.Background())
+			cancel()
+			if err := p.m.Shutdown(ctx); err != nil {
+				t.Error(err)
+			}
+			p.cut()
+			tr.CloseIdleConnections()
+		})
+		out = append(out, p)
+	}
+	return out
+}
+
+// who says who calls.
+type who string
+
+func (w who) WrapUnary(next connect.UnaryFunc) connect.UnaryFunc {
+	return func(ctx context.Context, r connect.AnyRequest) (connect.AnyResponse, error) {
+		r.Header().Set("Who", string(w))
+		return next(ctx, r)
+	}
+}
+
+func (w who) WrapStreamingClient(next connect.StreamingClientFunc) connect.StreamingClientFunc {
+	return func(ctx context.Context, spec connect.Spec) connect.StreamingClientConn {
+		c := next(ctx, spec)
+		c.RequestHeader().Set("Who", string(w))
+		return c
+	}
+}
+
+func (who) WrapStreamingHandler(next connect.StreamingHandlerFunc) connect.StreamingHandlerFunc {
+	return next
+}
+
+// askThenSay asks for a tool and speaks; it goes on where its log ends.
+func askThenSay(ctx context.Context, r *session.Run) error {
+	n := 0
+	for rec, err := range r.Records(ctx, r.StartSeq()) {
+		if err != nil {
+			return err
+		}
+		if rec.Kind == record.KindEvent {
+			n++
+		}
+	}
+	if n < 1 {
+		if err := say(ctx, r, "m1-"+r.TurnID(), "one ", "moment. "); err != nil {
+			return err
+		}
+	}
+	if n < 2 {
+		ev := &record.Event{Path: root, Calls: []record.ToolCall{{ID: "c-" + r.TurnID(), Name: "tool", Path: root, Input: []byte("{}")}}}
+		if err := emit(ctx, r, ev); err != nil {
+			return err
+		}
+	}
+	if _, err := r.Await(ctx, "c-"+r.TurnID()); err != nil || n > 2 {
+		return err
+	}
+	return say(ctx, r, "m2-"+r.TurnID(), "do", "ne")
+}
+
+// TestForward has a client at one server use a session that another one owns, also when that one is killed.
+func TestForward(t *testing.T) {
+	for name, killed := range map[string]bool{"the owner lives": false, "the owner is killed": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			all := peers(t, engine{run: askThenSay}, 2)
+			a, b := all[0], all[1]
+			made, err := a.calls.CreateTurn(ctx, connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, turn := made.Msg.GetTurn().GetSessionId(), made.Msg.GetTurn().GetId()
+			if made.Msg.GetTurn().GetCreatedBy() != "ann" {
+				t.Errorf("the turn is of %q", made.Msg.GetTurn().GetCreatedBy())
+			}
+			w, err := b.calls.WatchTurn(ctx, connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: id, ToolNames: []string{"tool"}}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = w.Close() }()
+			ws, err := b.calls.WatchSession(ctx, connect.NewRequest(&agentdv1.WatchSessionRequest{SessionId: id}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer func() { _ = ws.Close() }()
+			last, said, answered, ended := int64(0), "", false, false
+			for !ended && w.Receive() {
+				m := w.Msg().GetEvent()
+				if seq := m.GetSeq(); seq > 0 {
+					if seq <= last {
+						t.Errorf("position %d after %d", seq, last)
+					}
+					last = seq
+				}
+				switch {
+				case m.GetOutputChunk() != nil:
+					said += m.GetOutputChunk().GetContent()
+				case m.GetError() != nil:
+					t.Errorf("error %v", m.GetError())
+				case m.GetEnd() != nil:
+					ended = m.GetEnd().GetCompleted()
+				case m.GetToolCall() != nil && !answered:
+					answered = true
+					if killed {
+						a.owns.Die()
+						a.m.LostAll()
+						a.cut()
+					}
+					out := &agentdv1.RunRequest_ToolCallResponse{ToolCallId: "c-" + turn, SessionId: id,
+						Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: `"ok"`}}
+					_, err := b.calls.SubmitToolResults(ctx, connect.NewRequest(&agentdv1.SubmitToolResultsRequest{
+						SessionId: id, TurnId: turn, Results: []*agentdv1.RunRequest_ToolCallResponse{out},
+					}))
+					if err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if !ended || said != "one moment. done" {
+				t.Errorf("ended %v: %q, %v", ended, said, w.Err())
+			}
+			kinds := 0
+			for ws.Receive() {
+				kinds++
+				if ws.Msg().GetEvent().GetEnd() != nil {
+					break
+				}
+			}
+			if kinds < 4 || ws.Err() != nil {
+				t.Errorf("the session's stream had %d messages, %v", kinds, ws.Err())
+			}
+			got, err := b.calls.GetTurn(ctx, connect.NewRequest(&agentdv1.GetTurnRequest{SessionId: id, TurnId: turn}))
+			if err != nil || !strings.Contains(got.Msg.GetTurn().GetStatus().String(), "SUCCEEDED") {
+				t.Errorf("the turn is %v, %v", got, err)
+			}
+		})
+	}
+}
+
+// TestForwardedNeedsTheSecret claims to be another server, in vain.
+func TestForwardedNeedsTheSecret(t *testing.T) {
+	p := peers(t, engine{run: askThenSay}, 1)[0]
+	for _, secret := range []string{"", "another", replicaSecret[:3]} {
+		r := connect.NewRequest(&agentdv1.ListSessionsRequest{})
+		r.Header().Set("Agentd-Replica-Secret", secret)
+		r.Header().Set("Agentd-Replica-Principal", "eyJJRCI6InJvb3QifQ==")
+		plain := agentdv1connect.NewSessionServiceClient(http.DefaultClient, p.url)
+		_, err := plain.ListSessions(t.Context(), r)
+		if connect.CodeOf(err) != connect.CodeUnauthenticated || strings.Contains(err.Error(), "root") {
+			t.Errorf("with the secret %q: %v", secret, err)
+		}
+	}
+}
+
+// TestForwardRun has a client run a turn at one server in a session that another one owns, also when that one is killed.
+func TestForwardRun(t *testing.T) {
+	for name, killed := range map[string]bool{"the owner lives": false, "the owner is killed": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			all := peers(t, engine{run: askThenSay}, 2)
+			a, b := all[0], all[1]
+			made, err := a.calls.CreateTurn(ctx, connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, turn := made.Msg.GetTurn().GetSessionId(), made.Msg.GetTurn().GetId()
+			run := b.runs.Run(ctx)
+			if err := run.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{
+				Attach: &agentdv1.AttachRequest{SessionId: id, ToolNames: []string{"tool"}},
+			}}); err != nil {
+				t.Fatal(err)
+			}
+			last, said, ended := int64(0), "", false
+			for !ended {
+				m, err := run.Receive()
+				if err != nil {
+					t.Fatalf("%v after %q", err, said)
+				}
+				if seq := m.GetSeq(); seq > 0 {
+					if seq <= last {
+						t.Errorf("position %d after %d", seq, last)
+					}
+					last = seq
+				}
+				switch {
+				case m.GetOutputChunk() != nil:
+					said += m.GetOutputChunk().GetContent()
+				case m.GetError() != nil:
+					t.Errorf("error %v", m.GetError())
+				case m.GetEnd() != nil:
+					ended = true
+				case m.GetToolCall() != nil:
+					if killed {
+						a.owns.Die()
+						a.m.LostAll()
+						a.cut()
+					}
+					if err := run.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{
+						ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{ToolCallId: "c-" + turn, SessionId: id,
+							Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: `"ok"`}},
+					}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if said != "one moment. done" {
+				t.Errorf("it says %q", said)
+			}
+			_ = run.CloseRequest()
+		})
+	}
+}

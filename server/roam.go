@@ -1,0 +1,393 @@
+package server
+
+import (
+	"context"
+	"errors"
+	"io"
+	"time"
+
+	"connectrpc.com/connect"
+
+	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/gen/proto/go/agentd/v1/agentdv1connect"
+	"github.com/apzuk3/agentd/session"
+)
+
+const (
+	// roamEvery is the wait before the owner of a session is looked for again, and roamFor how long it is looked for.
+	roamEvery = 100 * time.Millisecond
+	roamFor   = time.Minute
+	// aheadOf is how many messages of another server wait for a client; what follows waits in flow control.
+	aheadOf = 16
+)
+
+// roamer is a feed that follows its session from server to server: when the owner is lost it is attached again, here or
+// by another server, behind the last event. Only the goroutine of the handler uses it.
+type roamer struct {
+	// attach returns a feed behind the last event, and what ends it.
+	attach func(ctx context.Context) (feed, func(), error)
+	// note remembers where an event stands.
+	note func(session.Placed)
+
+	now   feed   // nil while nobody is attached
+	leave func() // of now
+	since time.Time
+	again chan struct{} // receives when it is time for the next try
+	timer *time.Timer   // fills again
+}
+
+// newRoamer returns a feed that attach begins.
+func newRoamer(now feed, leave func(), note func(session.Placed)) *roamer {
+	return &roamer{now: now, leave: leave, note: note, again: make(chan struct{}, 1)}
+}
+
+// close ends the feed.
+func (r *roamer) close() {
+	if r.timer != nil {
+		r.timer.Stop()
+	}
+	if r.now != nil {
+		r.leave()
+		r.now = nil
+	}
+}
+
+// Ready implements feed.
+func (r *roamer) Ready() <-chan struct{} {
+	if r.now == nil {
+		return r.again
+	}
+	return r.now.Ready()
+}
+
+// Lags and Weight implement feed.
+func (r *roamer) Lags() bool { return r.now != nil && r.now.Lags() }
+
+// Weight is described at Lags.
+func (r *roamer) Weight(ctx context.Context) int64 {
+	if r.now == nil {
+		return 0
+	}
+	return r.now.Weight(ctx)
+}
+
+// Next implements feed.
+func (r *roamer) Next(ctx context.Context) ([]session.Placed, error) {
+	if r.now == nil {
+		var err error
+		if r.now, r.leave, err = r.attach(ctx); err != nil {
+			r.now = nil
+			return nil, r.later(err)
+		}
+	}
+	events, err := r.now.Next(ctx)
+	for _, e := range events {
+		r.note(e)
+	}
+	if len(events) > 0 {
+		r.since = time.Time{}
+	}
+	if err != nil && roams(err) && ctx.Err() == nil {
+		r.leave()
+		r.now = nil
+		err = r.later(err)
+	}
+	return events, err
+}
+
+// later has Next try again, unless that has gone on for too long.
+func (r *roamer) later(err error) error {
+	if !roams(err) {
+		return err
+	}
+	if r.since.IsZero() {
+		r.since = time.Now()
+	}
+	if time.Since(r.since) > roamFor {
+		return err
+	}
+	r.timer = time.AfterFunc(roamEvery, func() {
+		select {
+		case r.again <- struct{}{}:
+		default:
+		}
+	})
+	return nil
+}
+
+// roams reports whether an error says that the owner of a session is another one, or may be soon.
+func roams(err error) bool {
+	return session.IsMoved(err) || session.IsOwnerless(err) || ownerIn(err) != "" || errors.Is(err, errAway)
+}
+
+// errAway is why a stream of another server has ended before its end.
+var errAway = errors.New("server: the owner of the session is gone")
+
+// receiver is the client's side of a stream of events of another server.
+type receiver interface {
+	Receive() bool
+	Err() error
+	Close() error
+}
+
+// remote is a feed from another server. Its goroutine ends with the stream, which leave ends.
+type remote struct {
+	ready  chan struct{}
+	events chan session.Placed
+	err    error // set before events is closed
+	done   chan struct{}
+}
+
+// follow reads a stream of another server; read returns its last message.
+func follow(in receiver, read func() session.Placed, cancel context.CancelFunc) (feed, func()) {
+	r := &remote{ready: make(chan struct{}, 1), events: make(chan session.Placed, aheadOf), done: make(chan struct{})}
+	over := make(chan struct{})
+	go func() {
+		defer close(r.done)
+		defer r.rouse()
+		defer close(r.events)
+		r.err = r.receive(in, read, over)
+		_ = in.Close()
+	}()
+	r.rouse()
+	return r, func() {
+		close(over)
+		cancel()
+		<-r.done
+	}
+}
+
+// receive passes events on until the stream ends, and returns why it has.
+func (r *remote) receive(in receiver, read func() session.Placed, over chan struct{}) error {
+	ended := false
+	for in.Receive() {
+		e := read()
+		switch said := e.Message.GetResponse().(type) {
+		case nil, *agentdv1.RunResponse_Heartbeat:
+			continue
+		case *agentdv1.RunResponse_Error:
+			if e.Message.GetSeq() == 0 && said.Error.GetCode() == codeUnavailable {
+				return errAway
+			}
+			if e.Message.GetSeq() == 0 && e.Message.GetTime() == nil {
+				return faultSaid(said.Error)
+			}
+		case *agentdv1.RunResponse_End:
+			ended = true
+		}
+		select {
+		case r.events <- e:
+			r.rouse()
+		case <-over:
+			return errAway
+		}
+	}
+	err := in.Err()
+	switch {
+	case ended:
+		return io.EOF
+	case err == nil:
+		return errAway
+	}
+	if e := faultFrom(err); e.Code != codeUnavailable {
+		return e
+	}
+	return errAway
+}
+
+func (r *remote) rouse() {
+	select {
+	case r.ready <- struct{}{}:
+	default:
+	}
+}
+
+// Ready implements feed.
+func (r *remote) Ready() <-chan struct{} { return r.ready }
+
+// Lags implements feed.
+func (*remote) Lags() bool { return false }
+
+// Weight implements feed.
+func (*remote) Weight(context.Context) int64 { return aheadOf * 64 << 10 }
+
+// Next implements feed.
+func (r *remote) Next(context.Context) (out []session.Placed, err error) {
+	for len(out) < aheadOf {
+		select {
+		case e, more := <-r.events:
+			if !more {
+				return out, r.err
+			}
+			out = append(out, e)
+		default:
+			return out, nil
+		}
+	}
+	r.rouse()
+	return out, nil
+}
+
+// sessionsAt returns a client of another server.
+func (s *Server) sessionsAt(address string) agentdv1connect.SessionServiceClient {
+	return agentdv1connect.NewSessionServiceClient(s.now().ReplicaClient, replicaURL(address))
+}
+
+// watchTurn returns the events of a turn behind the position that the request names, wherever its session is.
+func (s *sessionService) watchTurn(
+	ctx context.Context, r *connect.Request[agentdv1.WatchTurnRequest],
+) (feed, func(), *session.Turn, error) {
+	turn, watch, err := s.attach(ctx, r)
+	if err == nil {
+		return &turnFeed{Watcher: watch}, watch.Close, turn, nil
+	}
+	address := ownerIn(err)
+	if address == "" || !s.forwards(ctx) {
+		return nil, nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	msg := &agentdv1.WatchTurnRequest{
+		SessionId: r.Msg.GetSessionId(), TurnId: r.Msg.GetTurnId(), AfterSeq: r.Msg.AfterSeq,
+		ToolNames: r.Msg.GetToolNames(), Observe: r.Msg.GetObserve(),
+	}
+	out := connect.NewRequest(msg)
+	if err := s.carry(ctx, r.Header(), out.Header()); err != nil {
+		cancel()
+		return nil, nil, nil, err
+	}
+	in, err := s.sessionsAt(address).WatchTurn(ctx, out)
+	if err != nil {
+		cancel()
+		return nil, nil, nil, errAway
+	}
+	read := func() session.Placed { return session.Placed{Message: in.Msg().GetEvent()} }
+	from, leave := follow(in, read, cancel)
+	return from, leave, nil, nil
+}
+
+// roamTurn returns a feed of a turn that follows its session.
+func (s *sessionService) roamTurn(
+	ctx context.Context, r *connect.Request[agentdv1.WatchTurnRequest],
+) (*roamer, *session.Turn, error) {
+	first, leave, turn, err := s.watchTurn(ctx, r)
+	if err != nil {
+		return nil, nil, err
+	}
+	out := newRoamer(first, leave, func(e session.Placed) {
+		if seq := e.Message.GetSeq(); seq > 0 {
+			r.Msg.AfterSeq = &seq
+		}
+		if r.Msg.GetTurnId() == "" {
+			r.Msg.TurnId = e.Message.GetTurnId()
+		}
+	})
+	out.attach = func(ctx context.Context) (feed, func(), error) {
+		next, leave, _, err := s.watchTurn(ctx, r)
+		return next, leave, err
+	}
+	return out, turn, nil
+}
+
+// watchSession returns the events of a session behind the cursor that the request names, wherever it is.
+func (s *sessionService) watchSession(
+	ctx context.Context, r *connect.Request[agentdv1.WatchSessionRequest],
+) (feed, func(), error) {
+	watch, err := s.now().Sessions.WatchSession(ctx, r.Msg.GetSessionId(), r.Msg.GetCursor())
+	if err == nil {
+		return watch, watch.Close, nil
+	}
+	address := ownerIn(err)
+	if address == "" || !s.forwards(ctx) {
+		return nil, nil, err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	msg := &agentdv1.WatchSessionRequest{SessionId: r.Msg.GetSessionId(), Cursor: r.Msg.GetCursor()}
+	out := connect.NewRequest(msg)
+	if err := s.carry(ctx, r.Header(), out.Header()); err != nil {
+		cancel()
+		return nil, nil, err
+	}
+	in, err := s.sessionsAt(address).WatchSession(ctx, out)
+	if err != nil {
+		cancel()
+		return nil, nil, errAway
+	}
+	read := func() session.Placed {
+		return session.Placed{Message: in.Msg().GetEvent(), Cursor: in.Msg().GetCursor()}
+	}
+	from, leave := follow(in, read, cancel)
+	return from, leave, nil
+}
+
+// roamSession returns a feed of a session that follows it.
+func (s *sessionService) roamSession(
+	ctx context.Context, r *connect.Request[agentdv1.WatchSessionRequest],
+) (*roamer, error) {
+	first, leave, err := s.watchSession(ctx, r)
+	if err != nil {
+		return nil, err
+	}
+	out := newRoamer(first, leave, func(e session.Placed) {
+		if e.Cursor != "" {
+			r.Msg.Cursor = e.Cursor
+		}
+	})
+	out.attach = func(ctx context.Context) (feed, func(), error) { return s.watchSession(ctx, r) }
+	return out, nil
+}
+
+// forwarded is a call that another server makes for a client, after the first try found that server.
+func (s *Server) forwarded(
+	ctx context.Context, req connect.AnyRequest, first error,
+	serve func() (connect.AnyResponse, error),
+) (resp connect.AnyResponse, err error) {
+	err = first
+	for begun := time.Now(); roams(err) && s.forwards(ctx) && time.Since(begun) < roamFor/4; {
+		address := ownerIn(err)
+		if address == "" && session.IsUnsure(err) {
+			return nil, err
+		}
+		if address != "" {
+			if resp, err = s.forwardUnary(ctx, req, address); err == nil || !errors.Is(err, errAway) {
+				return resp, err
+			}
+		}
+		select {
+		case <-time.After(roamEvery):
+		case <-ctx.Done():
+			return nil, context.Cause(ctx)
+		}
+		resp, err = serve()
+	}
+	if errors.Is(err, errAway) {
+		err = errUnreached
+	}
+	return resp, err
+}
+
+// owners knows which server owns a session.
+type owners interface {
+	OwnerOf(ctx context.Context, id string) (address string, err error)
+}
+
+// atOwner serves a call, unless it asks how a session or a turn is and another server owns the session, which knows
+// best: then the error names that server.
+func (s *Server) atOwner(
+	ctx context.Context, req connect.AnyRequest, serve func() (connect.AnyResponse, error),
+) (connect.AnyResponse, error) {
+	known, is := s.now().Sessions.(owners)
+	if !is || !s.forwards(ctx) {
+		return serve()
+	}
+	id := ""
+	switch r := req.Any().(type) {
+	case *agentdv1.GetSessionRequest:
+		id = r.GetSessionId()
+	case *agentdv1.GetTurnRequest:
+		id = r.GetSessionId()
+	}
+	if address, err := known.OwnerOf(ctx, id); err == nil && address != "" {
+		return nil, &session.Elsewhere{Address: address}
+	}
+	return serve()
+}
