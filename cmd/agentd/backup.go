@@ -85,7 +85,7 @@ Examples:
 
 // copying is what the command is about, with findings on the standard output and progress on a terminal.
 func (f *databaseFlags) copying(p *process) (c daemon.Copying, m *meter, err error) {
-	if c.DataDir, err = p.folder(f.Data); err != nil {
+	if c.DataDir, err = p.onlyFolder(f.Data, "pg_dump and pg_restore make and read backups"); err != nil {
 		return c, nil, err
 	}
 	c.Encryption = f.encryption()

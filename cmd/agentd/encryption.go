@@ -55,6 +55,7 @@ type resealCmd struct {
 	JSON bool   `name:"json" noenv:"" help:"Write JSON."`
 	encryptionFlags
 
+	storeFlag         `embed:""`
 	AllowNetworkFiles bool `help:"${serve_allow_network_files}"`
 }
 
@@ -73,13 +74,17 @@ Examples:
 
 // Run seals all values again.
 func (c *resealCmd) Run(p *process) error {
-	data, err := p.folder(c.Data)
-	if err != nil {
-		return err
+	cfg := daemon.Config{
+		StoreURL: daemon.Secret(c.Store), AllowNetworkFiles: c.AllowNetworkFiles, Encryption: c.encryption(),
+	}
+	if c.Store == "" {
+		var err error
+		if cfg.DataDir, err = p.folder(c.Data); err != nil {
+			return err
+		}
 	}
 	ctx, stop := p.context()
 	defer stop()
-	cfg := daemon.Config{DataDir: data, AllowNetworkFiles: c.AllowNetworkFiles, Encryption: c.encryption()}
 	result, left, err := daemon.Reseal(ctx, cfg)
 	if err != nil {
 		return err

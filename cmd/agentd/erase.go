@@ -48,7 +48,7 @@ Examples:
 
 // Run writes an export.
 func (c *exportCmd) Run(p *process) (err error) {
-	data, err := p.folder(c.Data)
+	data, err := p.onlyFolder(c.Data, "SessionService lists and reads the sessions of a tenant")
 	if err != nil {
 		return err
 	}
@@ -83,6 +83,7 @@ type eraseCmd struct {
 	Trail bool `noenv:"" help:"Erase the entries of the audit trail too."`
 	Yes   bool `noenv:"" help:"Erase. Without it the command only says how many sessions there are."`
 
+	storeFlag         `embed:""`
 	AllowNetworkFiles bool `help:"${serve_allow_network_files}"`
 }
 
@@ -104,13 +105,20 @@ Examples:
 
 // Run erases.
 func (c *eraseCmd) Run(p *process) error {
-	data, err := p.folder(c.Data)
+	cfg := daemon.Config{
+		StoreURL: daemon.Secret(c.Store), AllowNetworkFiles: c.AllowNetworkFiles, Encryption: c.encryption(),
+	}
+	var err error
+	if c.Store == "" {
+		cfg.DataDir, err = p.folder(c.Data)
+	} else if !c.Yes {
+		err = usage("over PostgreSQL the sessions are not counted before: --yes erases them")
+	}
 	if err != nil {
 		return err
 	}
 	ctx, stop := p.context()
 	defer stop()
-	cfg := daemon.Config{DataDir: data, AllowNetworkFiles: c.AllowNetworkFiles, Encryption: c.encryption()}
 	e := daemon.Erasure{Tenant: *c.Tenant, User: c.User, Trail: c.Trail}
 	if !c.Yes {
 		n, err := daemon.Erasable(ctx, cfg, e)

@@ -50,6 +50,8 @@ var helps = map[string]string{
 
 	// serve.
 	"serve_data": "Folder of the database, ':memory:' for none. Default: agentd in the user's data folder.",
+	"serve_store": "Database of PostgreSQL in place of --data, postgres://USER@HOST/DATABASE; see docs/postgres.md. " +
+		"Others on this machine see flags: a password belongs into the variable or the file.",
 	"serve_admin_addr": "Where metrics (/metrics), health (/healthz, /readyz) and profiles (/debug/pprof/) are, " +
 		"without authentication; 'off' for nowhere. The default address may be in use: the server starts without them.",
 	"serve_drop_tool_payloads": "Remove what tools were given and returned from the logs of all sessions " +

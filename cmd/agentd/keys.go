@@ -22,8 +22,9 @@ type keysCmd struct {
 type ledgerFlags struct {
 	configFlag
 	Data              string `placeholder:"DIR" help:"${keys_data}"`
-	AllowNetworkFiles bool   `help:"${serve_allow_network_files}"`
-	JSON              bool   `name:"json" noenv:"" help:"Write JSON, one object a line."`
+	storeFlag         `embed:""`
+	AllowNetworkFiles bool `help:"${serve_allow_network_files}"`
+	JSON              bool `name:"json" noenv:"" help:"Write JSON, one object a line."`
 }
 
 type keysCreateCmd struct {
@@ -109,13 +110,17 @@ func lineOf(k *daemon.APIKey, text string) keyLine {
 
 // with opens the ledger of the database for f.
 func (f *ledgerFlags) with(p *process, use func(context.Context, *daemon.Ledger) error) (err error) {
-	data, err := p.folder(f.Data)
-	if err != nil {
-		return err
-	}
 	ctx, stop := p.context()
 	defer stop()
-	l, err := daemon.OpenLedger(ctx, data, f.AllowNetworkFiles)
+	var l *daemon.Ledger
+	if f.Store != "" {
+		l, err = daemon.OpenStoreLedger(ctx, daemon.Secret(f.Store))
+	} else {
+		var data string
+		if data, err = p.folder(f.Data); err == nil {
+			l, err = daemon.OpenLedger(ctx, data, f.AllowNetworkFiles)
+		}
+	}
 	if err != nil {
 		return err
 	}

@@ -3,7 +3,6 @@ package main
 import (
 	"encoding/json"
 	"fmt"
-	"runtime"
 
 	"github.com/apzuk3/agentd/internal/cli"
 	"github.com/apzuk3/agentd/internal/daemon"
@@ -58,12 +57,9 @@ type divergence struct {
 
 // Run replays a session.
 func (c *replayCmd) Run(p *process) error {
-	data := c.Data
-	if data == "" {
-		var err error
-		if data, err = dataDir(runtime.GOOS, p.env); err != nil {
-			return err
-		}
+	data, err := p.onlyFolder(c.Data, "agentd replay does not read it")
+	if err != nil {
+		return err
 	}
 	ctx, stop := p.context()
 	defer stop()

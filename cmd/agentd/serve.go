@@ -27,6 +27,8 @@ type serveCmd struct {
 	Addr string `default:"127.0.0.1:8080" placeholder:"HOST:PORT" help:"Where to listen; no host means every address."`
 	Data string `placeholder:"DIR" help:"${serve_data}"`
 
+	storeFlag `embed:""`
+
 	AdminAddr string `default:"127.0.0.1:9090" placeholder:"HOST:PORT" help:"${serve_admin_addr}"`
 
 	TLSCert string `live:"" name:"tls-cert" placeholder:"FILE" help:"Certificate, PEM; serves TLS on the same port."`
@@ -120,7 +122,7 @@ func (c *serveCmd) instruction() (string, error) {
 func (c *serveCmd) config(p *process) (daemon.Config, error) {
 	data := c.Data
 	var err error
-	if data == "" {
+	if data == "" && c.Store == "" {
 		if data, err = dataDir(runtime.GOOS, p.env); err != nil {
 			return daemon.Config{}, err
 		}
@@ -144,6 +146,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		TLSCertFile:       c.TLSCert,
 		TLSKeyFile:        c.TLSKey,
 		DataDir:           data,
+		StoreURL:          daemon.Secret(c.Store),
 		AllowNetworkFiles: c.AllowNetworkFiles,
 		Encryption:        c.encryption(),
 		Getenv:            getenv,
@@ -324,6 +327,9 @@ func (c *serveCmd) Run(p *process, ctx *kong.Context) error {
 	if errors.Is(err, daemon.ErrNetworkFiles) {
 		return fmt.Errorf("%w (--data), or set --allow-network-files if one daemon of one machine alone uses it", err)
 	}
+	if errors.Is(err, daemon.ErrStoreInUse) {
+		return fmt.Errorf("%w (--store): one daemon at a time may use it", err)
+	}
 	if err != nil {
 		return err
 	}
@@ -385,6 +391,28 @@ func (p *process) folder(data string) (_ string, err error) {
 		err = usage("--data: a database in memory is not on disk")
 	}
 	return data, err
+}
+
+// storeFlag is the flag of commands that work on a database of PostgreSQL too.
+type storeFlag struct {
+	Store secretFlag `placeholder:"URL" help:"${serve_store}"`
+}
+
+// secretFlag is a value that is not shown.
+type secretFlag string
+
+// String hides the value.
+func (secretFlag) String() string { return hidden }
+
+// onlyFolder is folder for a command that does not work on a database of PostgreSQL, which the server may have; instead
+// says what does.
+func (p *process) onlyFolder(data, instead string) (string, error) {
+	fromFile := p.file != nil && p.file.Values["store"].Text != ""
+	if data == "" && (p.env[variable("store")] != "" || fromFile) {
+		return "", usage("the server keeps its data in PostgreSQL (AGENTD_STORE or the key store), where %s; "+
+			"this command works on a folder: --data names one", instead)
+	}
+	return p.folder(data)
 }
 
 // dataDir is agentd's folder in the place where programs keep a user's data.

@@ -201,6 +201,9 @@ func (p *process) settings(ctx *kong.Context) []setting {
 		case p.file != nil && p.file.Values[s.Key].Text != "":
 			s.Value, s.Source = p.file.Values[s.Key].Written, p.file.At(s.Key)
 		}
+		if _, secret := s.raw.(secretFlag); secret && s.Value != "" {
+			s.Value = hidden
+		}
 		out = append(out, s)
 	}
 	return out

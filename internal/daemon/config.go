@@ -48,6 +48,9 @@ type Config struct {
 	// DataDir is the folder of the database; it is made if there is none.
 	// Default Memory.
 	DataDir string
+	// StoreURL is a database of PostgreSQL that is used in place of one in DataDir: see postgres.Open. It may hold a
+	// password, which is neither logged nor shown. One daemon at a time may use it. Default none.
+	StoreURL session.Secret
 	// AllowNetworkFiles takes a DataDir on a network file system, which is refused
 	// otherwise. The operator ensures that one daemon of one machine uses it at a time.
 	AllowNetworkFiles bool
@@ -185,6 +188,9 @@ type Config struct {
 	Trees adkbridge.Limits
 }
 
+// Secret is a text that is neither logged nor shown.
+type Secret = session.Secret
+
 // Budget is what a turn or a session may spend; see Config.Turns.
 type Budget = record.Budget
 
@@ -207,7 +213,7 @@ type Providers struct {
 // other packages keep theirs: those packages know their defaults.
 func (c Config) WithDefaults() Config {
 	c.Addr = cmp.Or(c.Addr, "127.0.0.1:8080")
-	if c.Store == nil {
+	if c.Store == nil && c.StoreURL == "" {
 		c.DataDir = cmp.Or(c.DataDir, Memory)
 	}
 	if c.Logger == nil {

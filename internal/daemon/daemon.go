@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -28,6 +29,7 @@ import (
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
+	"github.com/apzuk3/agentd/session/store/postgres"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
@@ -41,6 +43,9 @@ const (
 	storeGrace = 10 * time.Second
 	// streamWindow is how many bytes of one stream may wait to be read.
 	streamWindow = 256 << 10
+	// aloneWait is how long a daemon waits for a database of PostgreSQL that another one has: PostgreSQL may not have
+	// noticed yet that it was killed.
+	aloneWait = 5 * time.Second
 	// databaseFile is the database within Config.DataDir.
 	databaseFile = "agentd.db"
 )
@@ -219,7 +224,15 @@ var ErrNetworkFiles = sqlite.ErrNetwork
 // ErrInUse is why New refuses a DataDir that another process has open.
 var ErrInUse = sqlite.ErrLocked
 
+// ErrStoreInUse is why New refuses a StoreURL that another daemon uses.
+var ErrStoreInUse = postgres.ErrInUse
+
 func openStore(cfg *Config) (store.Store, error) {
+	if url := string(cfg.StoreURL); url != "" {
+		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+		defer cancel()
+		return postgres.Open(ctx, url, postgres.Config{Logger: cfg.Logger, Alone: true, AloneWait: aloneWait})
+	}
 	path := sqlite.Memory
 	if cfg.DataDir != Memory {
 		path = filepath.Join(cfg.DataDir, databaseFile)
@@ -227,6 +240,18 @@ func openStore(cfg *Config) (store.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	return sqlite.Open(ctx, path, sqlite.Config{Logger: cfg.Logger, NetworkFiles: cfg.AllowNetworkFiles})
+}
+
+// place says where the database is, without a password.
+func (c *Config) place() string {
+	if c.StoreURL == "" {
+		return c.DataDir
+	}
+	u, err := url.Parse(string(c.StoreURL))
+	if err != nil || u.Host == "" {
+		return "PostgreSQL"
+	}
+	return "postgres://" + u.Host + u.Path
 }
 
 func newHTTPServer(cfg *Config, h http.Handler) *http.Server {
@@ -297,7 +322,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		}
 	}
 	if l == nil {
-		d.log.Info("ready", slog.String("data", d.cfg.DataDir), slog.String("version", d.cfg.Version))
+		d.log.Info("ready", slog.String("data", d.cfg.place()), slog.String("version", d.cfg.Version))
 		return nil
 	}
 	d.listener = l
@@ -310,7 +335,7 @@ func (d *Daemon) Start(ctx context.Context) error {
 		d.serve(s.tls)
 	}
 	d.log.Info("serving", slog.String("addr", d.listener.Addr().String()), slog.Bool("tls", d.tls != nil),
-		slog.String("data", d.cfg.DataDir), slog.String("version", d.cfg.Version))
+		slog.String("data", d.cfg.place()), slog.String("version", d.cfg.Version))
 	return nil
 }
 

@@ -74,7 +74,7 @@ func (d *Daemon) erase(ctx context.Context, e *Erasure) error {
 // Erase erases what a database has of a tenant, or of a user if e.User is not "", and returns what that was. A daemon
 // that runs does it; else this process does. ctx bounds the wait; the erasure goes on.
 func Erase(ctx context.Context, cfg Config, e Erasure) (result string, err error) {
-	l, err := OpenLedger(ctx, cfg.DataDir, cfg.AllowNetworkFiles)
+	l, err := openLedger(ctx, &cfg)
 	if err != nil {
 		return "", err
 	}

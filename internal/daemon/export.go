@@ -84,6 +84,9 @@ func eachSession(
 	ctx context.Context, cfg Config, p principal.Principal, each func(context.Context, *source, *sessionInfo) error,
 	rest ...func(context.Context, *source) error,
 ) (err error) {
+	if cfg.StoreURL != "" {
+		return errors.New("daemon: this is not done over PostgreSQL yet")
+	}
 	db, err := openSource(ctx, filepath.Join(cfg.DataDir, databaseFile), cfg.Encryption)
 	if err != nil {
 		return err

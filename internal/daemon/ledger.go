@@ -13,7 +13,9 @@ import (
 	"github.com/apzuk3/agentd/internal/auth"
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/ledger/sqlledger"
+	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/principal"
+	"github.com/apzuk3/agentd/session/store/postgres"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
@@ -58,8 +60,14 @@ var ErrNoKey = ledger.ErrNoKey
 // Close ends it. One goroutine at a time may use it.
 type Ledger struct {
 	alone  bool // no daemon has the database open
-	store  *sqlite.Store
+	store  besideStore
 	ledger ledger.Ledger
+}
+
+// besideStore is a database as Ledger uses it.
+type besideStore interface {
+	sqlledger.DB
+	Close() error
 }
 
 // OpenLedger opens the database of a folder, and makes it if there is none.
@@ -75,6 +83,28 @@ func OpenLedger(ctx context.Context, dataDir string, allowNetworkFiles bool) (*L
 		return nil, err
 	}
 	return &Ledger{alone: !cfg.Beside, store: s, ledger: sqlledger.New(s)}, nil
+}
+
+// OpenStoreLedger opens the database of a Config.StoreURL.
+func OpenStoreLedger(ctx context.Context, url session.Secret) (*Ledger, error) {
+	alone := true
+	s, err := postgres.Open(ctx, string(url), postgres.Config{Alone: true})
+	if errors.Is(err, postgres.ErrInUse) { // a daemon has it
+		alone = false
+		s, err = postgres.Open(ctx, string(url), postgres.Config{})
+	}
+	if err != nil {
+		return nil, err
+	}
+	return &Ledger{alone: alone, store: s, ledger: sqlledger.New(s)}, nil
+}
+
+// openLedger opens the database of a config.
+func openLedger(ctx context.Context, cfg *Config) (*Ledger, error) {
+	if cfg.StoreURL != "" {
+		return OpenStoreLedger(ctx, cfg.StoreURL)
+	}
+	return OpenLedger(ctx, cfg.DataDir, cfg.AllowNetworkFiles)
 }
 
 // Principal is who asks.

@@ -107,7 +107,7 @@ func beside(db sqlledger.Eraser) sealed.LedgerRecoder {
 // are removed. A daemon that runs does it; else this process does. ctx bounds the wait; it goes on. left are files
 // beside the database that may have clear values.
 func Reseal(ctx context.Context, cfg Config) (result string, left []string, err error) {
-	l, err := OpenLedger(ctx, cfg.DataDir, cfg.AllowNetworkFiles)
+	l, err := openLedger(ctx, &cfg)
 	if err != nil {
 		return "", nil, err
 	}
@@ -120,7 +120,7 @@ func Reseal(ctx context.Context, cfg Config) (result string, left []string, err 
 		result, err = l.reseal(ctx)
 		err = errors.Join(err, l.Close())
 	}
-	if err == nil {
+	if err == nil && cfg.StoreURL == "" {
 		left, err = copiesBeside(cfg.DataDir)
 	}
 	return result, left, err

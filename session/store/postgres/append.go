@@ -80,6 +80,9 @@ func (s *Store) queueAppend(ctx context.Context, b *store.Batch) (*op, error) {
 	if s.closed {
 		return nil, errClosed
 	}
+	if err := s.alone.check(); err != nil {
+		return nil, err
+	}
 	rules.Own(b)
 	o := &op{ctx: ctx, batch: b, usage: usage, size: rules.Size(b), done: make(chan error, 1)}
 	if b.Create != nil && b.Epoch > 0 {

@@ -71,6 +71,14 @@ func open(ctx context.Context, url string, cfg *Config) (*Store, error) {
 	for i := range s.writers {
 		s.writers[i] = newWriter(s.appends, cfg.Timeout)
 	}
+	if cfg.Alone {
+		if s.alone, err = holdAlone(ctx, cc, cfg.Logger, cfg.AloneWait); err != nil {
+			s.appends.Close()
+			err = errors.Join(err, s.beside.db.Close())
+			s.pool.Close()
+			return nil, err
+		}
+	}
 	return s, nil
 }
 

@@ -37,6 +37,7 @@ type Store struct {
 	seed    maphash.Seed // of writerOf
 	owner   func() int64 // of Config
 	beside  beside       // what is not of sessions
+	alone   *alone       // nil unless Config.Alone
 }
 
 var _ store.Store = (*Store)(nil)
@@ -52,6 +53,11 @@ type Config struct {
 	// Timeout is how long a transaction of appends may take, with its wait for synchronous standbys. After that its
 	// outcome is unknown and the connection is given up. Zero is 10 seconds.
 	Timeout time.Duration
+	// Alone refuses with ErrInUse a database that another store has open alone. If one takes it over while the server
+	// cannot be reached, appends fail with store.ErrFailed from then on.
+	Alone bool
+	// AloneWait is how long Open waits for that other store to end.
+	AloneWait time.Duration
 }
 
 // Open opens the database of a URL, postgres://user:password@host:port/database?parameters, or of a text of keywords,
@@ -109,6 +115,7 @@ func (s *Store) Close() error {
 	}
 	s.appends.Close()
 	err := s.beside.db.Close()
+	s.alone.close()
 	s.pool.Close()
 	return err
 }
