@@ -103,6 +103,8 @@ type Config struct {
 	// over TLS or a network of their own. Without a client, what another server owns is refused (UNAVAILABLE).
 	ReplicaClient connect.HTTPClient
 	ReplicaSecret string
+	// ReplicaAddress is where the other servers call this one.
+	ReplicaAddress string
 	// CreateToken makes a token for a principal and returns what its holder sends; maker is the principal that asks for
 	// it. Several goroutines may call it at once. nil: CreateSessionToken is refused.
 	CreateToken func(ctx context.Context, maker, token principal.Principal) (string, error)

@@ -52,6 +52,10 @@ func (e resetError) Error() string { return fmt.Sprintf("the stream was reset wi
 
 // detach ends the client's part in the turn.
 func (st *stream) detach() {
+	if st.far != nil {
+		st.far.feed.close()
+		return
+	}
 	if st.cancelsByReset() {
 		st.watch.CloseAndCancel(resetReason)
 		return

@@ -144,7 +144,9 @@ func (st *stream) halfClosed(err error) {
 	defer timer.Stop()
 	select {
 	case <-timer.C:
-		st.watch.Unattended(reason)
+		if st.far == nil {
+			st.watch.Unattended(reason)
+		}
 	case <-st.t.ctx.Done():
 	case <-st.over:
 	}
@@ -154,6 +156,9 @@ func (st *stream) halfClosed(err error) {
 func (st *stream) handle(msg *agentdv1.RunRequest, queued func()) *fault.Error {
 	if e := check(st.srv.rules, msg); e != nil {
 		return st.invalid(msg, e)
+	}
+	if st.far != nil {
+		return st.far.take(msg)
 	}
 	if id := sessionIDOf(msg); id != "" && id != st.turn.SessionID() {
 		return fault.Errorf(codeInvalid, "%s names session %s, this stream belongs to session %q", nameOf(msg),

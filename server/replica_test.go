@@ -28,6 +28,7 @@ const replicaSecret = "a secret of servers"
 type peerServer struct {
 	owns  *memowners.Replica
 	calls agentdv1connect.SessionServiceClient
+	runs  agentdv1connect.AgentdClient
 	m     *session.Manager
 	url   string
 	cut   func() // the server is gone: its connections are closed, and nothing is shut down
@@ -59,7 +60,7 @@ func peers(t *testing.T, e engine, n int) []*peerServer {
 		h2.SetUnencryptedHTTP2(true)
 		tr := &http.Transport{Protocols: h2}
 		srv, err := server.New(server.Config{
-			Sessions: p.m, ReplicaClient: &http.Client{Transport: tr}, ReplicaSecret: replicaSecret,
+			Sessions: p.m, ReplicaClient: &http.Client{Transport: tr}, ReplicaSecret: replicaSecret, ReplicaAddress: l.Addr().String(),
 			Authenticate: func(r *http.Request) (principal.Principal, error) {
 				if who := r.Header.Get("Who"); who != "" {
 					return principal.Principal{ID: who, Role: principal.Caller}, nil
@@ -82,6 +83,7 @@ func peers(t *testing.T, e engine, n int) []*peerServer {
 		p.cut = sync.OnceFunc(func() { _ = hs.Close(); <-served })
 		p.calls = agentdv1connect.NewSessionServiceClient(&http.Client{Transport: tr}, p.url,
 			connect.WithInterceptors(who("ann")))
+		p.runs = agentdv1connect.NewAgentdClient(&http.Client{Transport: tr}, p.url, connect.WithInterceptors(who("ann")))
 		t.Cleanup(func() {
 			srv.Drain()
 			ctx, cancel := context.WithCancel(context.Background())
@@ -238,5 +240,64 @@ func TestForwardedNeedsTheSecret(t *testing.T) {
 		if connect.CodeOf(err) != connect.CodeUnauthenticated || strings.Contains(err.Error(), "root") {
 			t.Errorf("with the secret %q: %v", secret, err)
 		}
+	}
+}
+
+// TestForwardRun has a client run a turn at one server in a session that another one owns, also when that one is killed.
+func TestForwardRun(t *testing.T) {
+	for name, killed := range map[string]bool{"the owner lives": false, "the owner is killed": true} {
+		t.Run(name, func(t *testing.T) {
+			ctx := t.Context()
+			all := peers(t, engine{run: askThenSay}, 2)
+			a, b := all[0], all[1]
+			made, err := a.calls.CreateTurn(ctx, connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))
+			if err != nil {
+				t.Fatal(err)
+			}
+			id, turn := made.Msg.GetTurn().GetSessionId(), made.Msg.GetTurn().GetId()
+			run := b.runs.Run(ctx)
+			if err := run.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{
+				Attach: &agentdv1.AttachRequest{SessionId: id, ToolNames: []string{"tool"}},
+			}}); err != nil {
+				t.Fatal(err)
+			}
+			last, said, ended := int64(0), "", false
+			for !ended {
+				m, err := run.Receive()
+				if err != nil {
+					t.Fatalf("%v after %q", err, said)
+				}
+				if seq := m.GetSeq(); seq > 0 {
+					if seq <= last {
+						t.Errorf("position %d after %d", seq, last)
+					}
+					last = seq
+				}
+				switch {
+				case m.GetOutputChunk() != nil:
+					said += m.GetOutputChunk().GetContent()
+				case m.GetError() != nil:
+					t.Errorf("error %v", m.GetError())
+				case m.GetEnd() != nil:
+					ended = true
+				case m.GetToolCall() != nil:
+					if killed {
+						a.owns.Die()
+						a.m.LostAll()
+						a.cut()
+					}
+					if err := run.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_ToolCallResponse_{
+						ToolCallResponse: &agentdv1.RunRequest_ToolCallResponse{ToolCallId: "c-" + turn, SessionId: id,
+							Result: &agentdv1.RunRequest_ToolCallResponse_Output{Output: `"ok"`}},
+					}}); err != nil {
+						t.Fatal(err)
+					}
+				}
+			}
+			if said != "one moment. done" {
+				t.Errorf("it says %q", said)
+			}
+			_ = run.CloseRequest()
+		})
 	}
 }

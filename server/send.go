@@ -34,6 +34,9 @@ func (st *stream) follow(ctx context.Context) {
 // newFollower returns what follows the turn.
 func (st *stream) newFollower() *follower {
 	st.idle = time.NewTimer(st.srv.now().IdleTimeout)
+	if st.far != nil {
+		return &follower{srv: st.srv, feed: st.far.feed, hint: resumeHint, peer: runPeer{st}, quiet: st.idle.C}
+	}
 	return &follower{
 		srv: st.srv, feed: &turnFeed{Watcher: st.watch}, view: st.view, hint: resumeHint,
 		peer: runPeer{st}, quiet: st.idle.C,
@@ -141,6 +144,9 @@ func (st *stream) endEarly(e *fault.Error) {
 // errorOf returns the wire form of an error of a stream that has its turn.
 func (st *stream) errorOf(e *fault.Error) *agentdv1.RunResponse {
 	st.srv.limited(e)
+	if st.far != nil {
+		return errorResponse(st.far.sessionID(), e)
+	}
 	if e.TurnID == "" {
 		e = e.OfTurn(st.turn.ID())
 	}

@@ -37,6 +37,7 @@ type stream struct {
 	attached     chan struct{}              // closed when turn and watch are set
 	turn         *session.Turn              // written before attached is closed
 	watch        *session.Watcher           // written before attached is closed
+	far          *farRun                    // another server has the turn; written before attached is closed
 	observes     bool                       // the client only watches; written before attached is closed
 	view         view                       // what the client sees of events; written before attached is closed
 	replies      chan *agentdv1.RunResponse // from the receiver to the sender
@@ -164,6 +165,9 @@ func (st *stream) open(ctx context.Context) *fault.Error {
 		return e
 	}
 	e := st.begin(ctx, first.msg)
+	if e != nil && ownerIn(e) != "" && st.srv.forwards(ctx) {
+		e = st.beginFar(ctx, first.msg, ownerIn(e))
+	}
 	st.auditOpening(ctx, first.msg, e)
 	return e
 }
@@ -180,7 +184,7 @@ func (st *stream) begin(ctx context.Context, msg *agentdv1.RunRequest) *fault.Er
 				quote(r.Execute.GetSessionId())).
 				Breaking("execute.user_prompt", fault.RuleRequired)
 		}
-		st.cancelsOnReset = st.srv.now().OnDisconnect == onDisconnectAuto && !hasNewFields(msg.ProtoReflect())
+		st.cancelsOnReset = !isForwarded(ctx) && st.srv.now().OnDisconnect == onDisconnectAuto && !hasNewFields(msg.ProtoReflect())
 		return st.start(ctx, r.Execute)
 	default:
 		return fault.Errorf(codeInvalid,
@@ -279,6 +283,9 @@ func (st *stream) linger() {
 // close ends what belongs to the stream: the watcher, the receiver, the timers. It also
 // runs when the handler panics, and then cancels the turn.
 func (st *stream) close() {
+	if st.far != nil {
+		st.far.feed.close()
+	}
 	if st.turn != nil {
 		if !st.finished {
 			st.turn.Cancel("internal error")

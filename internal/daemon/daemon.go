@@ -9,6 +9,7 @@ import (
 	"math"
 	"net"
 	"net/http"
+	"net/url"
 	"path/filepath"
 	"sync"
 	"sync/atomic"
@@ -266,10 +267,14 @@ func (d *Daemon) openStore() (store.Store, error) {
 
 // place says where the database is, without a password.
 func (c *Config) place() string {
-	if url := string(c.StoreURL); url != "" {
-		return postgres.Place(url)
+	if c.StoreURL == "" {
+		return c.DataDir
 	}
-	return c.DataDir
+	u, err := url.Parse(string(c.StoreURL))
+	if err != nil || u.Host == "" {
+		return "PostgreSQL"
+	}
+	return "postgres://" + u.Host + u.Path
 }
 
 func newHTTPServer(cfg *Config, h http.Handler) *http.Server {

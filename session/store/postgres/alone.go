@@ -5,8 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
-	"strconv"
 	"sync/atomic"
 	"time"
 
@@ -143,13 +141,4 @@ func pause(ctx context.Context, d time.Duration) error {
 	case <-ctx.Done():
 		return ctx.Err()
 	}
-}
-
-// Place says which database a URL means, without user and password; "PostgreSQL" if it is none.
-func Place(url string) string {
-	cfg, err := pgx.ParseConfig(url)
-	if err != nil {
-		return "PostgreSQL"
-	}
-	return fmt.Sprintf("postgres://%s/%s", net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))), cfg.Database)
 }
