@@ -19,8 +19,8 @@ var ErrInUse = errors.New("another agentd has the database open")
 const (
 	// aloneLock is the advisory lock of who has a database alone.
 	aloneLock = 0x6167656e7464_02
-	// aloneWait is how long a connection waits for the lock that another one of this process, which has broken, may hold
-	// until the server has noticed.
+	// aloneWait is how long a connection waits for the lock that another one of this process, which has broken, may
+	// hold until the server has noticed.
 	aloneWait = 5 * time.Second
 	// aloneRetry is how long a try to hold the lock again waits for the next one.
 	aloneRetry = 200 * time.Millisecond

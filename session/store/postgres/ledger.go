@@ -15,12 +15,12 @@ import (
 // What follows is for what a server keeps in the same database beside its sessions; see package ledger.
 
 const (
-	// ledgerLock is the advisory lock of whoever writes beside the sessions: among all replicas there is one at a time, as
-	// with SQLite. Without it two would pass the same check, and numbers would be committed out of their order, so that
-	// who reads on behind the last one misses some.
+	// ledgerLock is the advisory lock of whoever writes beside the sessions: among all replicas there is one at a
+	// time, as with SQLite. Without it two would pass the same check, and numbers would be committed out of their
+	// order, so that who reads on behind the last one misses some.
 	ledgerLock = 0x6167656e7464_01
-	// ledgerIdle is how long a transaction may be idle before the server ends it: a replica that stands still in the middle
-	// of one does not keep the others.
+	// ledgerIdle is how long a transaction may be idle before the server ends it: a replica that stands still in the
+	// middle of one does not keep the others.
 	ledgerIdle = 10 * time.Second
 	// commitTimeout bounds a commit and its wait for a standby. Behind it the outcome is unknown.
 	commitTimeout = time.Minute
@@ -75,8 +75,8 @@ func (s *Store) Transact(ctx context.Context, f func(context.Context, *sql.Conn)
 	})
 }
 
-// Erase is Transact: what f removes is in the files of the database until PostgreSQL has overwritten it, see the package
-// doc.
+// Erase is Transact: what f removes is in the files of the database until PostgreSQL has overwritten it, see the
+// package doc.
 func (s *Store) Erase(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
 	return s.Transact(ctx, f)
 }

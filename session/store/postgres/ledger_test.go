@@ -68,3 +68,10 @@ func TestTransactStandsStill(t *testing.T) {
 		t.Error("what stood still was committed")
 	}
 }
+
+func mustClose(t testing.TB, s *Store) {
+	t.Helper()
+	if err := s.Close(); err != nil {
+		t.Errorf("close: %v", err)
+	}
+}

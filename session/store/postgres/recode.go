@@ -215,9 +215,10 @@ func (r *recoding) keys(ctx context.Context) error {
 
 func (r *recoding) infos(ctx context.Context) error {
 	return r.pages(ctx, &recodedTable{
-		read:   `SELECT id, metadata FROM sessions WHERE metadata <> '' AND id > $1 ORDER BY id`,
-		update: `UPDATE sessions SET metadata = convert_from($1, 'UTF8') WHERE id = $2 AND metadata = convert_from($3, 'UTF8')`,
-		first:  []any{""},
+		read: `SELECT id, metadata FROM sessions WHERE metadata <> '' AND id > $1 ORDER BY id`,
+		update: `UPDATE sessions SET metadata = convert_from($1, 'UTF8')
+			WHERE id = $2 AND metadata = convert_from($3, 'UTF8')`,
+		first: []any{""},
 		scan: func(rows pgx.Rows) (recoded, error) {
 			i := store.Info{}
 			err := rows.Scan(&i.ID, &i.Metadata)
