@@ -47,20 +47,20 @@ func TestReplicas(t *testing.T) {
 	env["AGENTD_STORE"] = pgserver.URL(t)
 	pace(t, env, slow, slow)
 	owner := replica(t, env)
-	five := func(m *agentdv1.RunResponse) bool { return strings.Contains(m.GetOutputChunk().GetContent(), "five") }
-	f.open(owner, agent("scripted/work", "a", "b", "c", "d"))
-	f.until(five)
 	var alone bytes.Buffer
 	if code := run(nil, []string{"serve"}, env, io.Discard, &alone); code != exitError {
 		t.Errorf("a server alone: exit code %d: %s", code, alone.String())
 	}
+	f.open(owner, agent("scripted/work", "a", "b", "c", "d"))
+	f.until(func(m *agentdv1.RunResponse) bool { return strings.Contains(m.GetOutputChunk().GetContent(), "five") })
 	f.drop()
 	pace(t, env, fast, fast)
 	other := replica(t, env)
 	f.open(other, nil)
-	f.until(five)
+	call := f.until(func(m *agentdv1.RunResponse) bool { return m.GetToolCall() != nil }).GetToolCall()
 	owner.signal(syscall.SIGKILL)
 	owner.wait()
+	f.sendResult(call)
 	end := f.end()
 	if !end.GetCompleted() || end.GetUsageSummary().GetLlmCalls() != 3 {
 		t.Errorf("got %v, want a completed turn of 3 model calls", end)

@@ -63,9 +63,10 @@ func (c *Config) validateCluster() error {
 
 // replica is what a daemon has as one of several; nil for one that is alone.
 type replica struct {
-	member *cluster.Member
-	client *http.Client
-	leave  sync.Once
+	member  *cluster.Member
+	address string
+	client  *http.Client
+	leave   sync.Once
 }
 
 // join makes the daemon one of several. The manager is not there yet: what the member says before, nobody needs to know.
@@ -83,10 +84,11 @@ func (d *Daemon) join(db *postgres.Store) error {
 	if name == "" {
 		name = at.Host
 	}
+	address := at.Scheme + "://" + at.Host
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	m, err := cluster.Join(ctx, cluster.Config{
-		DB: db.Pool(), Connect: db.Connect, Name: name, Address: at.Scheme + "://" + at.Host, Version: d.cfg.Version,
+		DB: db.Pool(), Connect: db.Connect, Name: name, Address: address, Version: d.cfg.Version,
 		Beat: c.Beat, TTL: c.TTL, LockTTL: c.LockTTL, Logger: d.log,
 		OnLost: func() {
 			if m := d.managed.Load(); m != nil {
@@ -104,7 +106,7 @@ func (d *Daemon) join(db *postgres.Store) error {
 	if err != nil {
 		return err
 	}
-	d.replica = &replica{member: m, client: client}
+	d.replica = &replica{member: m, address: address, client: client}
 	d.owner.Store(m)
 	d.log.Info("one of several", slog.Int64("replica", m.ID()), slog.String("name", name), slog.String("address", at.Host))
 	return nil

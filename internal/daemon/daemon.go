@@ -222,6 +222,7 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 	}
 	if d.replica != nil {
 		out.ReplicaClient, out.ReplicaSecret = d.replica.client, string(cfg.Cluster.Secret)
+		out.ReplicaAddress = d.replica.address
 	}
 	d.keepers(&out)
 	return out

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -43,11 +44,9 @@ func holdAlone(ctx context.Context, cc *pgx.ConnConfig, cfg *Config) (*alone, er
 		a.try = `SELECT pg_try_advisory_lock_shared($1)`
 	}
 	// The server notices within half a minute that the machine of this process is gone.
-	for name, value := range map[string]string{
+	maps.Copy(a.cfg.RuntimeParams, map[string]string{
 		"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
-	} {
-		a.cfg.RuntimeParams[name] = value
-	}
+	})
 	conn, err := pgx.ConnectConfig(ctx, a.cfg)
 	if err != nil {
 		return nil, err
