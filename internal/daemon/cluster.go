@@ -55,6 +55,9 @@ func (c *Config) validateCluster() error {
 		return errors.New("daemon: Cluster.Advertise needs a StoreURL: replicas share a database of PostgreSQL")
 	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.Path != "" && at.Path != "/":
 		return fmt.Errorf("daemon: Cluster.Advertise is %q, want http://HOST:PORT or https://HOST:PORT", c.Cluster.Advertise)
+	case !c.Encryption.IsZero():
+		return errors.New("daemon: Encryption and Cluster do not go together yet: " +
+			"replicas do not tell each other which data key they seal with")
 	case len(c.Cluster.Secret) < leastSecret:
 		return fmt.Errorf("daemon: Cluster.Secret has %d characters, want at least %d", len(c.Cluster.Secret), leastSecret)
 	}
@@ -127,6 +130,9 @@ func (d *Daemon) owners() session.Owners {
 	}
 	return d.replica.member
 }
+
+// isFirst reports whether this daemon does what one of all replicas does: it is alone, or has lived for the longest time.
+func (d *Daemon) isFirst() bool { return d.replica == nil || d.replica.member.IsFirst() }
 
 // replicaClient calls the other replicas.
 func (d *Daemon) replicaClient() (*http.Client, error) {
