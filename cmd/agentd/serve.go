@@ -30,7 +30,7 @@ type serveCmd struct {
 	storeFlag `embed:""`
 
 	Advertise     string     `placeholder:"URL" help:"${serve_advertise}"`
-	ReplicaName   string     `placeholder:"NAME" help:"What operators call this replica. Default: host and port of --advertise."`
+	ReplicaName   string     `placeholder:"NAME" help:"${serve_replica_name}"`
 	ReplicaSecret secretFlag `placeholder:"TEXT" help:"${serve_replica_secret}"`
 	ReplicaCA     string     `name:"replica-ca" placeholder:"FILE" help:"${serve_replica_ca}"`
 

@@ -151,8 +151,8 @@ func (m *Member) InDoubt() bool {
 	return m.doubt || !time.Now().Before(m.doubtAtLocked())
 }
 
-// IsFirst reports whether no member with a lower id lives and takes sessions. It is for work that one member does and that
-// a second one may do as well: two members may disagree for a while.
+// IsFirst reports whether no member with a lower id lives and takes sessions. It is for work that one member does and
+// that a second one may do as well: two members may disagree for a while.
 func (m *Member) IsFirst() bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
