@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"net/url"
 	"os"
+	"strings"
 	"sync"
 	"time"
 
@@ -25,11 +26,11 @@ type Cluster struct {
 	Advertise string
 	// Name is what operators call this replica. Default the host and port of Advertise.
 	Name string
-	// Secret is shared by all replicas, at least 32 characters: who shows it is believed about who a caller is. Where others
-	// can listen, Advertise is https.
+	// Secret is shared by all replicas, at least 32 characters: who shows it is believed about who a caller is. Where
+	// others can listen, Advertise is https.
 	Secret session.Secret
-	// CAFile has the certificates, PEM, that the others' are proved by; "" uses those of the system. Where this daemon has a
-	// certificate of its own (Config.TLSCertFile), it shows that to the others.
+	// CAFile has the certificates, PEM, that the others' are proved by; "" uses those of the system. Where this daemon
+	// has a certificate of its own (Config.TLSCertFile), it shows that to the others.
 	CAFile string
 	// Beat, TTL and LockTTL are those of package cluster; 0 is the default of each.
 	Beat, TTL, LockTTL time.Duration
@@ -53,13 +54,15 @@ func (c *Config) validateCluster() error {
 	switch {
 	case c.StoreURL == "":
 		return errors.New("daemon: Cluster.Advertise needs a StoreURL: replicas share a database of PostgreSQL")
-	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || at.Path != "" && at.Path != "/":
-		return fmt.Errorf("daemon: Cluster.Advertise is %q, want http://HOST:PORT or https://HOST:PORT", c.Cluster.Advertise)
+	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || strings.Trim(at.Path, "/") != "":
+		return fmt.Errorf("daemon: Cluster.Advertise is %q, want http://HOST:PORT or https://HOST:PORT",
+			c.Cluster.Advertise)
 	case !c.Encryption.IsZero():
 		return errors.New("daemon: Encryption and Cluster do not go together yet: " +
 			"replicas do not tell each other which data key they seal with")
 	case len(c.Cluster.Secret) < leastSecret:
-		return fmt.Errorf("daemon: Cluster.Secret has %d characters, want at least %d", len(c.Cluster.Secret), leastSecret)
+		return fmt.Errorf("daemon: Cluster.Secret has %d characters, want at least %d",
+			len(c.Cluster.Secret), leastSecret)
 	}
 	return nil
 }
@@ -72,7 +75,7 @@ type replica struct {
 	leave   sync.Once
 }
 
-// join makes the daemon one of several. The manager is not there yet: what the member says before, nobody needs to know.
+// join makes the daemon one of several. The manager is not there yet: it owns nothing that the member could speak of.
 func (d *Daemon) join(db *postgres.Store) error {
 	c := &d.cfg.Cluster
 	at, err := url.Parse(c.Advertise)
@@ -111,7 +114,8 @@ func (d *Daemon) join(db *postgres.Store) error {
 	}
 	d.replica = &replica{member: m, address: address, client: client}
 	d.owner.Store(m)
-	d.log.Info("one of several", slog.Int64("replica", m.ID()), slog.String("name", name), slog.String("address", at.Host))
+	d.log.Info("one of several", slog.Int64("replica", m.ID()), slog.String("name", name),
+		slog.String("address", at.Host))
 	return nil
 }
 
@@ -131,7 +135,7 @@ func (d *Daemon) owners() session.Owners {
 	return d.replica.member
 }
 
-// isFirst reports whether this daemon does what one of all replicas does: it is alone, or has lived for the longest time.
+// isFirst reports whether this daemon does what one of all replicas does: it is alone, or has lived the longest.
 func (d *Daemon) isFirst() bool { return d.replica == nil || d.replica.member.IsFirst() }
 
 // replicaClient calls the other replicas.
@@ -157,13 +161,15 @@ func (d *Daemon) replicaClient() (*http.Client, error) {
 	protocols.SetUnencryptedHTTP2(true)
 	return &http.Client{Transport: &http.Transport{
 		TLSClientConfig: config, Protocols: protocols, ForceAttemptHTTP2: true,
-		HTTP2:           &http.HTTP2Config{SendPingTimeout: replicaPing, PingTimeout: replicaPing, WriteByteTimeout: replicaPing},
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: replicaPing, PingTimeout: replicaPing, WriteByteTimeout: replicaPing,
+		},
 		IdleConnTimeout: time.Minute,
 	}}, nil
 }
 
-// replicaPing is how long a connection to another replica may say nothing before it is asked, and then until it is given
-// up.
+// replicaPing is how long a connection to another replica may say nothing before it is asked, and then until it is
+// given up.
 const replicaPing = 2 * time.Second
 
 // ready reports whether turns can be started and recorded here.
