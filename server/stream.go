@@ -184,7 +184,8 @@ func (st *stream) begin(ctx context.Context, msg *agentdv1.RunRequest) *fault.Er
 				quote(r.Execute.GetSessionId())).
 				Breaking("execute.user_prompt", fault.RuleRequired)
 		}
-		st.cancelsOnReset = !isForwarded(ctx) && st.srv.now().OnDisconnect == onDisconnectAuto && !hasNewFields(msg.ProtoReflect())
+		st.cancelsOnReset = !isForwarded(ctx) && st.srv.now().OnDisconnect == onDisconnectAuto &&
+			!hasNewFields(msg.ProtoReflect())
 		return st.start(ctx, r.Execute)
 	default:
 		return fault.Errorf(codeInvalid,

@@ -65,7 +65,8 @@ func (m *Manager) adoptAll(ctx context.Context) {
 	keys, err := m.owners.Due(ctx, room)
 	if err != nil {
 		if ctx.Err() == nil {
-			m.log.LogAttrs(ctx, slog.LevelDebug, "sessions that are due cannot be read", slog.String("error", err.Error()))
+			m.log.LogAttrs(ctx, slog.LevelDebug, "sessions that are due cannot be read",
+				slog.String("error", err.Error()))
 		}
 		return
 	}

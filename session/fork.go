@@ -180,7 +180,8 @@ func (m *Manager) closeForks(ctx context.Context) {
 				continue
 			}
 			last = row.SessionID
-			if err := m.closeFork(ctx, last); err != nil && !refusal.IsGone(err) && !isElsewhere(err) && ctx.Err() == nil {
+			err := m.closeFork(ctx, last)
+			if err != nil && !refusal.IsGone(err) && !isElsewhere(err) && ctx.Err() == nil {
 				m.log.LogAttrs(ctx, slog.LevelWarn, "a prompt that never runs is left waiting",
 					slog.String("session", last),
 					slog.String("error", err.Error()))

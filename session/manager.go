@@ -155,7 +155,7 @@ func (m *Manager) Start(ctx context.Context, req Request) (*Turn, error) {
 		switch {
 		case errors.Is(err, store.ErrKeyTaken): // by another server
 			return nil, m.madeBefore(ctx, scope, req.Once)
-		case IsMoved(err) && !IsUnsure(err) && ctx.Err() == nil: // and nothing was written: the next try finds the owner
+		case IsMoved(err) && !IsUnsure(err) && ctx.Err() == nil: // nothing was written: the next try finds the owner
 		default:
 			return t, err
 		}

@@ -39,8 +39,8 @@ type Owners interface {
 	// whose owner has died becomes due by the claim; otherwise a claim leaves as it is when the session is due.
 	Claim(ctx context.Context, key string) (Claim, error)
 	// Release ends the ownership under an epoch. Under another epoch, and for a session that there is not, it changes
-	// nothing. due says when the session is offered by Due: after that time by the clock of the store, never (Never), or
-	// as it was to be (SameDue).
+	// nothing. due says when the session is offered by Due: after that time by the clock of the store, never (Never),
+	// or as it was to be (SameDue).
 	Release(ctx context.Context, key string, epoch int64, due time.Duration) error
 	// Owner returns the address of the server that owns a session; "" is nobody that lives, or this server.
 	Owner(ctx context.Context, key string) (address string, err error)
@@ -64,9 +64,9 @@ type Claim struct {
 	Archived bool
 }
 
-// Elsewhere is the error of a claim of a session that another server owns. It is the cause of an error that clients see,
-// and is not shown to them.
-type Elsewhere struct {
+// Elsewhere is the error of a claim of a session that another server owns. It is the cause of an error that clients
+// see, and is not shown to them.
+type Elsewhere struct { //nolint:errname // a place, to whoever asks
 	// Address is where the owner serves other servers.
 	Address string
 }

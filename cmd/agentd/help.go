@@ -52,6 +52,13 @@ var helps = map[string]string{
 	"serve_data": "Folder of the database, ':memory:' for none. Default: agentd in the user's data folder.",
 	"serve_store": "Database of PostgreSQL in place of --data, postgres://USER@HOST/DATABASE; see docs/postgres.md. " +
 		"Others on this machine see flags: a password belongs into the variable or the file.",
+	"serve_advertise": "URL at which other replicas over the database of --store reach this one, " +
+		"such as https://10.0.0.3:8080. Default: none, and this server has the database alone. See docs/cluster.md.",
+	"serve_replica_secret": "What replicas know each other by, the same for all, at least 32 characters. " +
+		"Others on this machine see flags: it belongs into the variable or the file.",
+	"serve_replica_ca": "Certificates, PEM, that those of the other replicas are proved by, with https. " +
+		"Default: the system's.",
+	"serve_replica_name": "What operators call this replica. Default: host and port of --advertise.",
 	"serve_admin_addr": "Where metrics (/metrics), health (/healthz, /readyz) and profiles (/debug/pprof/) are, " +
 		"without authentication; 'off' for nowhere. The default address may be in use: the server starts without them.",
 	"serve_drop_tool_payloads": "Remove what tools were given and returned from the logs of all sessions " +

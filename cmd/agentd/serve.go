@@ -29,6 +29,11 @@ type serveCmd struct {
 
 	storeFlag `embed:""`
 
+	Advertise     string     `placeholder:"URL" help:"${serve_advertise}"`
+	ReplicaName   string     `placeholder:"NAME" help:"${serve_replica_name}"`
+	ReplicaSecret secretFlag `placeholder:"TEXT" help:"${serve_replica_secret}"`
+	ReplicaCA     string     `name:"replica-ca" placeholder:"FILE" help:"${serve_replica_ca}"`
+
 	AdminAddr string `default:"127.0.0.1:9090" placeholder:"HOST:PORT" help:"${serve_admin_addr}"`
 
 	TLSCert string `live:"" name:"tls-cert" placeholder:"FILE" help:"Certificate, PEM; serves TLS on the same port."`
@@ -140,13 +145,16 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		return daemon.Config{}, err
 	}
 	cfg := daemon.Config{
-		Faces:             served,
-		Addr:              c.Addr,
-		AdminAddr:         c.AdminAddr,
-		TLSCertFile:       c.TLSCert,
-		TLSKeyFile:        c.TLSKey,
-		DataDir:           data,
-		StoreURL:          daemon.Secret(c.Store),
+		Faces:       served,
+		Addr:        c.Addr,
+		AdminAddr:   c.AdminAddr,
+		TLSCertFile: c.TLSCert,
+		TLSKeyFile:  c.TLSKey,
+		DataDir:     data,
+		StoreURL:    daemon.Secret(c.Store),
+		Cluster: daemon.Cluster{
+			Advertise: c.Advertise, Name: c.ReplicaName, Secret: daemon.Secret(c.ReplicaSecret), CAFile: c.ReplicaCA,
+		},
 		AllowNetworkFiles: c.AllowNetworkFiles,
 		Encryption:        c.encryption(),
 		Getenv:            getenv,
@@ -328,7 +336,7 @@ func (c *serveCmd) Run(p *process, ctx *kong.Context) error {
 		return fmt.Errorf("%w (--data), or set --allow-network-files if one daemon of one machine alone uses it", err)
 	}
 	if errors.Is(err, daemon.ErrStoreInUse) {
-		return fmt.Errorf("%w (--store): one daemon at a time may use it", err)
+		return fmt.Errorf("%w (--store): one daemon at a time may use it, or all that have --advertise", err)
 	}
 	if err != nil {
 		return err

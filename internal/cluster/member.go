@@ -151,6 +151,15 @@ func (m *Member) InDoubt() bool {
 	return m.doubt || !time.Now().Before(m.doubtAtLocked())
 }
 
+// IsFirst reports whether no member with a lower id lives and takes sessions. It is for work that one member does and
+// that a second one may do as well: two members may disagree for a while.
+func (m *Member) IsFirst() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	place, _ := m.view.place(m.id, m.deadLocked())
+	return place == 0 && time.Now().Before(m.doubtAtLocked())
+}
+
 // Drain says to the others that this member takes no more sessions. Due returns none from then on.
 func (m *Member) Drain(ctx context.Context) error {
 	m.mu.Lock()

@@ -593,6 +593,21 @@ func TestDrain(t *testing.T) {
 	b.claims(idle)
 }
 
+// TestIsFirst: the oldest member that lives is the first, and then the next one.
+func TestIsFirst(t *testing.T) {
+	t.Parallel()
+	d := newDB(t, pgserver.URL(t))
+	a := d.join("a", "")
+	b := d.join("b", "")
+	if !a.IsFirst() || b.IsFirst() {
+		t.Errorf("a is the first: %t, b: %t", a.IsFirst(), b.IsFirst())
+	}
+	if err := a.Drain(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	await(t, "b is the first", b.IsFirst)
+}
+
 // TestWant: an owner is told which of its sessions others would like to have, until it releases them.
 func TestWant(t *testing.T) {
 	t.Parallel()

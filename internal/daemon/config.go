@@ -49,8 +49,11 @@ type Config struct {
 	// Default Memory.
 	DataDir string
 	// StoreURL is a database of PostgreSQL that is used in place of one in DataDir: see postgres.Open. It may hold a
-	// password, which is neither logged nor shown. One daemon at a time may use it. Default none.
+	// password, which is neither logged nor shown. One daemon at a time may use it, unless Cluster says
+	// otherwise. Default none.
 	StoreURL session.Secret
+	// Cluster shares the database of StoreURL with other daemons.
+	Cluster Cluster
 	// AllowNetworkFiles takes a DataDir on a network file system, which is refused
 	// otherwise. The operator ensures that one daemon of one machine uses it at a time.
 	AllowNetworkFiles bool
@@ -249,6 +252,9 @@ func (c Config) Validate() error {
 			errs = append(errs,
 				fmt.Errorf("daemon: admin address %q: want host:port, such as 127.0.0.1:9090: %w", c.AdminAddr, err))
 		}
+	}
+	if err := c.validateCluster(); err != nil {
+		errs = append(errs, err)
 	}
 	if err := c.Collector.check(); err != nil {
 		errs = append(errs, fmt.Errorf("daemon: %w", err))

@@ -20,6 +20,7 @@ import (
 	"github.com/apzuk3/agentd/internal/agents"
 	"github.com/apzuk3/agentd/internal/audit"
 	"github.com/apzuk3/agentd/internal/auth"
+	"github.com/apzuk3/agentd/internal/cluster"
 	"github.com/apzuk3/agentd/internal/ledger"
 	"github.com/apzuk3/agentd/internal/models/record"
 	"github.com/apzuk3/agentd/internal/otlp"
@@ -71,6 +72,9 @@ type Daemon struct {
 	ledger   ledger.Ledger // nil if the store has no place for one
 	trail    *audit.Trail  // nil without a ledger
 	ring     *sealed.Ring  // nil unless the database is encrypted
+	replica  *replica      // nil for a daemon that is alone
+	owner    atomic.Pointer[cluster.Member]
+	managed  atomic.Pointer[session.Manager] // manager, for what the member says
 
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
@@ -119,7 +123,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		}
 	}
 	if d.store = cfg.Store; d.store == nil {
-		if d.store, err = openStore(&cfg); err != nil {
+		if d.store, err = d.openStore(); err != nil {
 			return nil, err
 		}
 	}
@@ -129,6 +133,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 			d.exporter.Close()
 		}
 		if err != nil && cfg.Store == nil {
+			d.leave()
 			err = errors.Join(err, d.closeStore())
 		}
 		if err != nil {
@@ -163,10 +168,11 @@ func New(cfg Config) (_ *Daemon, err error) {
 	if d.manager, err = session.NewManager(session.Config{
 		Store: d.withoutPayloads(d.traced(d.metrics.Store(kept))), Runner: d.tracedRunner(),
 		Logger: cfg.Logger, Limits: now.turns,
-		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered, Agent: d.agentTree(),
+		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered, Agent: d.agentTree(), Owners: d.owners(),
 	}); err != nil {
 		return nil, err
 	}
+	d.managed.Store(d.manager)
 	if d.server, err = server.New(d.serverConfig(&cfg)); err != nil {
 		return nil, err
 	}
@@ -179,7 +185,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 func (d *Daemon) serverConfig(cfg *Config) server.Config {
 	out := server.Config{
 		Sessions:   d.manager,
-		Ready:      d.manager.Ready,
+		Ready:      d.ready,
 		ModelCalls: d.runner.ModelCalls,
 		Capabilities: func(ctx context.Context) *agentdv1.GetCapabilitiesResponse {
 			now := d.live.Load()
@@ -214,6 +220,10 @@ func (d *Daemon) serverConfig(cfg *Config) server.Config {
 		WriteTimeout:        cfg.WriteTimeout,
 		LingerTimeout:       cfg.LingerTimeout,
 	}
+	if d.replica != nil {
+		out.ReplicaClient, out.ReplicaSecret = d.replica.client, string(cfg.Cluster.Secret)
+		out.ReplicaAddress = d.replica.address
+	}
 	d.keepers(&out)
 	return out
 }
@@ -227,11 +237,25 @@ var ErrInUse = sqlite.ErrLocked
 // ErrStoreInUse is why New refuses a StoreURL that another daemon uses.
 var ErrStoreInUse = postgres.ErrInUse
 
-func openStore(cfg *Config) (store.Store, error) {
+// openStore opens the database, and makes the daemon one of several if it is.
+func (d *Daemon) openStore() (store.Store, error) {
+	cfg := &d.cfg
 	if url := string(cfg.StoreURL); url != "" {
 		ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 		defer cancel()
-		return postgres.Open(ctx, url, postgres.Config{Logger: cfg.Logger, Alone: true, AloneWait: aloneWait})
+		db, err := postgres.Open(ctx, url, postgres.Config{
+			Logger: cfg.Logger, Alone: cfg.Cluster.IsZero(), Together: !cfg.Cluster.IsZero(), AloneWait: aloneWait,
+			Owner: d.replicaID,
+		})
+		if err == nil && !cfg.Cluster.IsZero() {
+			if err = d.join(db); err != nil {
+				err = errors.Join(err, db.Close())
+			}
+		}
+		if err != nil {
+			return nil, err
+		}
+		return db, nil
 	}
 	path := sqlite.Memory
 	if cfg.DataDir != Memory {
@@ -414,6 +438,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	d.mu.Unlock()
 	// The request that met the failure of the store may still wait for its reply.
 	replying := d.requests.inside() > 0 || d.broken.Load()
+	d.drainReplica()
 	d.server.Drain()
 	var errs []error
 	if started && d.listener != nil {
@@ -441,6 +466,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	d.closeTrail()
 	d.exporter.Close()
 	d.counting.stop()
+	d.leave()
 	errs = append(errs, d.closeStore(), d.closeRecorder(), admin.close())
 	err := errors.Join(errs...)
 	if err == nil {

@@ -27,7 +27,11 @@ func (d *Daemon) erasing(ctx context.Context) {
 	tick := time.NewTicker(erasureEvery)
 	defer tick.Stop()
 	for {
-		open, err := d.ledger.OpenErasures(ctx, 1)
+		var open []ledger.Erasure
+		var err error
+		if d.isFirst() {
+			open, err = d.ledger.OpenErasures(ctx, 1)
+		}
 		if err == nil && len(open) > 0 {
 			err = d.erase(ctx, &open[0])
 		}

@@ -26,8 +26,8 @@ type Setup struct {
 	Replicas int
 	// AtRest are sessions without a turn. They cost the database space, and nothing else: no work looks at them.
 	AtRest int
-	// Rate is how many turns begin in a second, at random moments and replicas. Each has Appends, the first one behind a
-	// claim at its beginning, the last one before a release when it has taken Turn.
+	// Rate is how many turns begin in a second, at random moments and replicas. Each has Appends, the first one behind
+	// a claim at its beginning, the last one before a release when it has taken Turn.
 	Rate    float64
 	Appends int
 	Turn    time.Duration
@@ -63,8 +63,8 @@ type Result struct {
 	Busy [kinds]float64
 	// AppendRate is how many appends were acknowledged in a second.
 	AppendRate float64
-	// Appends are the times from when an append was queued until it was acknowledged, TakenOver those from a death until
-	// a session that its owner left open goes on elsewhere: it is claimed and read, and has appended.
+	// Appends are the times from when an append was queued until it was acknowledged, TakenOver those from a death
+	// until a session that its owner left open goes on elsewhere: it is claimed and read, and has appended.
 	Appends, TakenOver times
 	// Open is how many turns were open at a third of the time.
 	Open int
@@ -379,7 +379,9 @@ func (s *sim) look(r *replica, again func()) {
 	s.ask(job{looks, s.Costs.Look + time.Duration(seen)*s.Costs.LookOf, false, func() {
 		takers := s.Replicas - s.Killed
 		place := slices.Index(s.replicas, r) - s.Killed
-		slices.SortStableFunc(found, func(a, b *turn) int { return others(a, place, takers) - others(b, place, takers) })
+		slices.SortStableFunc(found, func(a, b *turn) int {
+			return others(a, place, takers) - others(b, place, takers)
+		})
 		own := 0
 		for own < seen && others(found[own], place, takers) == 0 {
 			own++

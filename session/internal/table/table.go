@@ -78,8 +78,8 @@ func (e *Entry[V]) Wait(ctx context.Context) error {
 	return e.err
 }
 
-// Lapsed returns the value that nobody used any more, to whoever made the entry: it sets the value again, or takes leave
-// of it as Policy.Left would.
+// Lapsed returns the value that nobody used any more, to whoever made the entry: it sets the value again, or takes
+// leave of it as Policy.Left would.
 func (e *Entry[V]) Lapsed() (value V, ok bool) {
 	if e.lapsed == nil {
 		return value, false

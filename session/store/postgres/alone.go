@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
 	"sync/atomic"
 	"time"
 
@@ -26,8 +27,9 @@ const (
 	aloneRetry = 200 * time.Millisecond
 )
 
-// alone holds the lock of a database on a connection of its own.
+// alone holds the lock of a database on a connection of its own; together with others, or not.
 type alone struct {
+	try    string // takes the lock
 	cfg    *pgx.ConnConfig
 	log    *slog.Logger
 	cancel context.CancelFunc // ends keep
@@ -36,21 +38,22 @@ type alone struct {
 }
 
 // holdAlone takes the lock, or returns ErrInUse.
-func holdAlone(ctx context.Context, cfg *pgx.ConnConfig, log *slog.Logger, wait time.Duration) (*alone, error) {
-	a := &alone{cfg: cfg.Copy(), log: log, done: make(chan struct{})}
-	// The server notices within half a minute that the machine of this process is gone.
-	for name, value := range map[string]string{
-		"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
-	} {
-		a.cfg.RuntimeParams[name] = value
+func holdAlone(ctx context.Context, cc *pgx.ConnConfig, cfg *Config) (*alone, error) {
+	a := &alone{try: `SELECT pg_try_advisory_lock($1)`, cfg: cc.Copy(), log: cfg.Logger, done: make(chan struct{})}
+	if cfg.Together {
+		a.try = `SELECT pg_try_advisory_lock_shared($1)`
 	}
+	// The server notices within half a minute that the machine of this process is gone.
+	maps.Copy(a.cfg.RuntimeParams, map[string]string{
+		"tcp_keepalives_idle": "10", "tcp_keepalives_interval": "5", "tcp_keepalives_count": "3",
+	})
 	conn, err := pgx.ConnectConfig(ctx, a.cfg)
 	if err != nil {
 		return nil, err
 	}
-	for end := time.Now().Add(wait); ; {
+	for end := time.Now().Add(cfg.AloneWait); ; {
 		var mine bool
-		err := conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(aloneLock)).Scan(&mine)
+		err := conn.QueryRow(ctx, a.try, int64(aloneLock)).Scan(&mine)
 		if err == nil && mine {
 			break
 		}
@@ -86,7 +89,7 @@ func (a *alone) keep(ctx context.Context, conn *pgx.Conn) {
 			continue
 		}
 		var mine bool
-		err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(aloneLock)).Scan(&mine)
+		err = conn.QueryRow(ctx, a.try, int64(aloneLock)).Scan(&mine)
 		if err == nil && !mine {
 			mine, err = a.old(ctx, conn)
 		}
@@ -106,7 +109,7 @@ func (a *alone) keep(ctx context.Context, conn *pgx.Conn) {
 func (a *alone) old(ctx context.Context, conn *pgx.Conn) (mine bool, err error) {
 	for end := time.Now().Add(aloneWait); err == nil && !mine && time.Now().Before(end); {
 		if err = pause(ctx, aloneRetry); err == nil {
-			err = conn.QueryRow(ctx, `SELECT pg_try_advisory_lock($1)`, int64(aloneLock)).Scan(&mine)
+			err = conn.QueryRow(ctx, a.try, int64(aloneLock)).Scan(&mine)
 		}
 	}
 	return mine, err

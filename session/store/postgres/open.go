@@ -71,8 +71,8 @@ func open(ctx context.Context, url string, cfg *Config) (*Store, error) {
 	for i := range s.writers {
 		s.writers[i] = newWriter(s.appends, cfg.Timeout)
 	}
-	if cfg.Alone {
-		if s.alone, err = holdAlone(ctx, cc, cfg.Logger, cfg.AloneWait); err != nil {
+	if cfg.Alone || cfg.Together {
+		if s.alone, err = holdAlone(ctx, cc, cfg); err != nil {
 			s.appends.Close()
 			err = errors.Join(err, s.beside.db.Close())
 			s.pool.Close()

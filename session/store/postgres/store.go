@@ -37,7 +37,7 @@ type Store struct {
 	seed    maphash.Seed // of writerOf
 	owner   func() int64 // of Config
 	beside  beside       // what is not of sessions
-	alone   *alone       // nil unless Config.Alone
+	alone   *alone       // nil unless Config.Alone or Config.Together
 }
 
 var _ store.Store = (*Store)(nil)
@@ -56,6 +56,8 @@ type Config struct {
 	// Alone refuses with ErrInUse a database that another store has open alone. If one takes it over while the server
 	// cannot be reached, appends fail with store.ErrFailed from then on.
 	Alone bool
+	// Together refuses it in the same way if another store has it open alone, and not if others have it together.
+	Together bool
 	// AloneWait is how long Open waits for that other store to end.
 	AloneWait time.Duration
 }
@@ -87,6 +89,11 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 // Pool returns the connections that read, for what a server keeps in the same database beside its sessions. They are
 // closed with the store. A transaction on them must not write to a session.
 func (s *Store) Pool() *pgxpool.Pool { return s.pool }
+
+// Connect opens another connection to the database, which the caller closes.
+func (s *Store) Connect(ctx context.Context) (*pgx.Conn, error) {
+	return pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
+}
 
 // writerOf returns the writer of a session.
 func (s *Store) writerOf(id string) *writer {

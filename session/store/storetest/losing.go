@@ -36,8 +36,8 @@ func runLosing(t *testing.T, open func(t *testing.T) (s store.Store, loseNext fu
 				}
 				for _, known := range []error{
 					store.ErrNoSession, store.ErrSessionExists, store.ErrConflict, store.ErrMalformed,
-					store.ErrKeyTaken, store.ErrNotFound, store.ErrFull, store.ErrDamaged, store.ErrFailed, context.Canceled,
-					context.DeadlineExceeded,
+					store.ErrKeyTaken, store.ErrNotFound, store.ErrFull, store.ErrDamaged, store.ErrFailed,
+					context.Canceled, context.DeadlineExceeded,
 				} {
 					if errors.Is(err, known) {
 						t.Fatalf("the outcome is not known, and the error is %v", err)

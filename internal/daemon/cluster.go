@@ -1,0 +1,206 @@
+package daemon
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"net/url"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/apzuk3/agentd/internal/cluster"
+	"github.com/apzuk3/agentd/session"
+	"github.com/apzuk3/agentd/session/store/postgres"
+)
+
+// Cluster says how daemons find each other that share the database of Config.StoreURL. The zero value: this daemon is
+// alone, and no other one may use the database.
+type Cluster struct {
+	// Advertise is the URL at which the others reach this daemon, http or https; "" is alone.
+	Advertise string
+	// Name is what operators call this replica. Default the host and port of Advertise.
+	Name string
+	// Secret is shared by all replicas, at least 32 characters: who shows it is believed about who a caller is. Where
+	// others can listen, Advertise is https.
+	Secret session.Secret
+	// CAFile has the certificates, PEM, that the others' are proved by; "" uses those of the system. Where this daemon
+	// has a certificate of its own (Config.TLSCertFile), it shows that to the others.
+	CAFile string
+	// Beat, TTL and LockTTL are those of package cluster; 0 is the default of each.
+	Beat, TTL, LockTTL time.Duration
+}
+
+// leastSecret is how many characters the secret of replicas has at least.
+const leastSecret = 32
+
+// IsZero reports whether the daemon is alone.
+func (c *Cluster) IsZero() bool { return c.Advertise == "" }
+
+// validateCluster refuses what cannot work.
+func (c *Config) validateCluster() error {
+	if c.Cluster.IsZero() {
+		if c.Cluster != (Cluster{}) {
+			return errors.New("daemon: Cluster has settings and no Advertise")
+		}
+		return nil
+	}
+	at, err := url.Parse(c.Cluster.Advertise)
+	switch {
+	case c.StoreURL == "":
+		return errors.New("daemon: Cluster.Advertise needs a StoreURL: replicas share a database of PostgreSQL")
+	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || strings.Trim(at.Path, "/") != "":
+		return fmt.Errorf("daemon: Cluster.Advertise is %q, want http://HOST:PORT or https://HOST:PORT",
+			c.Cluster.Advertise)
+	case !c.Encryption.IsZero():
+		return errors.New("daemon: Encryption and Cluster do not go together yet: " +
+			"replicas do not tell each other which data key they seal with")
+	case len(c.Cluster.Secret) < leastSecret:
+		return fmt.Errorf("daemon: Cluster.Secret has %d characters, want at least %d",
+			len(c.Cluster.Secret), leastSecret)
+	}
+	return nil
+}
+
+// replica is what a daemon has as one of several; nil for one that is alone.
+type replica struct {
+	member  *cluster.Member
+	address string
+	client  *http.Client
+	leave   sync.Once
+}
+
+// join makes the daemon one of several. The manager is not there yet: it owns nothing that the member could speak of.
+func (d *Daemon) join(db *postgres.Store) error {
+	c := &d.cfg.Cluster
+	at, err := url.Parse(c.Advertise)
+	if err != nil {
+		return fmt.Errorf("daemon: Cluster.Advertise: %w", err)
+	}
+	client, err := d.replicaClient()
+	if err != nil {
+		return err
+	}
+	name := c.Name
+	if name == "" {
+		name = at.Host
+	}
+	address := at.Scheme + "://" + at.Host
+	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
+	defer cancel()
+	m, err := cluster.Join(ctx, cluster.Config{
+		DB: db.Pool(), Connect: db.Connect, Name: name, Address: address, Version: d.cfg.Version,
+		Beat: c.Beat, TTL: c.TTL, LockTTL: c.LockTTL, Logger: d.log,
+		OnLost: func() {
+			if m := d.managed.Load(); m != nil {
+				m.LostAll()
+			}
+		},
+		OnWanted: func(keys []string) {
+			if m := d.managed.Load(); m != nil {
+				for _, key := range keys {
+					m.Yield(key)
+				}
+			}
+		},
+	})
+	if err != nil {
+		return err
+	}
+	d.replica = &replica{member: m, address: address, client: client}
+	d.owner.Store(m)
+	d.log.Info("one of several", slog.Int64("replica", m.ID()), slog.String("name", name),
+		slog.String("address", at.Host))
+	return nil
+}
+
+// replicaID is that of the owner of what this daemon creates, 0 for one that is alone.
+func (d *Daemon) replicaID() int64 {
+	if m := d.owner.Load(); m != nil {
+		return m.ID()
+	}
+	return 0
+}
+
+// owners is what decides who owns a session, nil for a daemon that is alone.
+func (d *Daemon) owners() session.Owners {
+	if d.replica == nil {
+		return nil
+	}
+	return d.replica.member
+}
+
+// isFirst reports whether this daemon does what one of all replicas does: it is alone, or has lived the longest.
+func (d *Daemon) isFirst() bool { return d.replica == nil || d.replica.member.IsFirst() }
+
+// replicaClient calls the other replicas.
+func (d *Daemon) replicaClient() (*http.Client, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if file := d.cfg.Cluster.CAFile; file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("daemon: Cluster.CAFile: %w", err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("daemon: Cluster.CAFile: %s has no certificate", file)
+		}
+	}
+	if d.tls != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return d.live.Load().cert, nil
+		}
+	}
+	protocols := new(http.Protocols)
+	protocols.SetHTTP2(true)
+	protocols.SetUnencryptedHTTP2(true)
+	return &http.Client{Transport: &http.Transport{
+		TLSClientConfig: config, Protocols: protocols, ForceAttemptHTTP2: true,
+		HTTP2: &http.HTTP2Config{
+			SendPingTimeout: replicaPing, PingTimeout: replicaPing, WriteByteTimeout: replicaPing,
+		},
+		IdleConnTimeout: time.Minute,
+	}}, nil
+}
+
+// replicaPing is how long a connection to another replica may say nothing before it is asked, and then until it is
+// given up.
+const replicaPing = 2 * time.Second
+
+// ready reports whether turns can be started and recorded here.
+func (d *Daemon) ready(ctx context.Context) error {
+	if d.replica != nil && d.replica.member.InDoubt() {
+		return cluster.ErrInDoubt
+	}
+	return d.manager.Ready(ctx)
+}
+
+// drainReplica says to the others that this one takes no more sessions.
+func (d *Daemon) drainReplica() {
+	if d.replica == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), replicaPing)
+	defer cancel()
+	if err := d.replica.member.Drain(ctx); err != nil {
+		d.log.Warn("the other replicas do not know that this one stops", slog.String("error", err.Error()))
+	}
+}
+
+// leave takes the daemon off the list of replicas.
+func (d *Daemon) leave() {
+	if d.replica == nil {
+		return
+	}
+	d.replica.leave.Do(func() {
+		if err := d.replica.member.Leave(context.Background()); err != nil {
+			d.log.Warn("the other replicas have to find this one dead", slog.String("error", err.Error()))
+		}
+		d.replica.client.CloseIdleConnections()
+	})
+}
