@@ -341,8 +341,11 @@ func TestKilled(t *testing.T) {
 	await(t, "b sees the lock of a", func() bool { return b.sees(a.ID(), func(s *seen) bool { return s.wasHeld }) })
 	b.meets(id, a)
 	a.kill()
-	if took := b.takes(id); took < testLockTTL-2*testBeat || took >= testTTL {
-		t.Errorf("taken after %v, want about %v", took, testLockTTL)
+	if took := b.takes(id); took < testLockTTL-2*testBeat {
+		t.Errorf("taken after %v, want at least about %v", took, testLockTTL)
+	}
+	if !b.sees(a.ID(), func(s *seen) bool { return s.wasHeld && !s.held }) {
+		t.Error("the lock of a dead member is held")
 	}
 	if epoch := b.claims(id); epoch <= first {
 		t.Errorf("taken under epoch %d, after %d", epoch, first)
@@ -516,9 +519,16 @@ func TestDue(t *testing.T) {
 	// All look before one claims: each finds about a third of 87, and they are all of them.
 	var found [][]string
 	for _, m := range members {
-		keys, err := m.Due(t.Context(), 1000)
-		if err != nil || len(keys) < 29 || len(keys) > 50 {
-			t.Fatalf("due are %d, %v; want about 29", len(keys), err)
+		var keys []string
+		await(t, "about 29 are due", func() (ok bool) { // fewer are while the member has not looked for long
+			var err error
+			if keys, err = m.Due(t.Context(), 1000); err != nil && !errors.Is(err, ErrInDoubt) {
+				t.Fatal(err)
+			}
+			return len(keys) >= 29
+		})
+		if len(keys) > 50 {
+			t.Fatalf("due are %d, want about 29", len(keys))
 		}
 		found = append(found, keys)
 	}
