@@ -70,8 +70,8 @@ func (f *farRun) open(ctx context.Context, address string) (feed, func(), error)
 	return from, func() {
 		cancel() // also of a send that waits
 		f.mu.Lock()
-		defer f.mu.Unlock()
 		f.out = nil
+		f.mu.Unlock() // what is received meanwhile takes it, and leave waits for that
 		leave()
 	}, nil
 }
