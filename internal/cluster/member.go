@@ -50,11 +50,9 @@ type Config struct {
 	// the same ones. LockTTL is at least twice the beat, the TTL at least three times the beat.
 	Beat, TTL, LockTTL time.Duration
 	// OnLost is called when the row of the member was gone: it owns nothing but what it claims from then on. OnDoubt is
-	// called when a doubt begins, and with false when it is over. OnWanted is called with sessions of this member that
-	// another one would like to have. None of them may wait for the member. Nil is not called.
-	OnLost   func()
-	OnDoubt  func(doubt bool)
-	OnWanted func(sessions []string)
+	// called when a doubt begins, and with false when it is over. Neither may wait for the member. Nil is not called.
+	OnLost  func()
+	OnDoubt func(doubt bool)
 	// Logger takes deaths, doubts and joins. Nil logs nothing.
 	Logger *slog.Logger
 }
@@ -181,7 +179,7 @@ func (m *Member) Leave(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, leaveTimeout)
 	defer cancel()
 	id := m.ID()
-	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET owner = NULL, epoch = epoch + 1, wanted_by = NULL,
+	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET owner = NULL, epoch = epoch + 1,
 		due_at = CASE WHEN open_turn = '' THEN due_at ELSE now() END WHERE owner = $1`, id)
 	if err == nil {
 		_, err = m.cfg.DB.Exec(ctx, `DELETE FROM replicas WHERE id = $1`, id)
@@ -371,7 +369,6 @@ func (m *Member) beat(ctx context.Context) error {
 	var batch pgx.Batch
 	var beats int64
 	var all []Replica
-	var wanted []string
 	batch.Queue(`UPDATE replicas SET beat = beat + 1 WHERE id = $1`, id).Exec(func(t pgconn.CommandTag) error {
 		beats = t.RowsAffected()
 		return nil
@@ -384,11 +381,6 @@ func (m *Member) beat(ctx context.Context) error {
 		all, err = pgx.CollectRows(rows, scanReplica)
 		return err
 	})
-	batch.Queue(`SELECT id FROM heads WHERE owner = $1 AND wanted_by IS NOT NULL LIMIT $2`, id, mostWanted).
-		Query(func(rows pgx.Rows) (err error) {
-			wanted, err = pgx.CollectRows(rows, pgx.RowTo[string])
-			return err
-		})
 	if err := m.conn.SendBatch(ctx, &batch).Close(); err != nil {
 		return err
 	}
@@ -396,14 +388,8 @@ func (m *Member) beat(ctx context.Context) error {
 		return errGone
 	}
 	m.seen(all, began)
-	if len(wanted) > 0 && m.cfg.OnWanted != nil {
-		m.cfg.OnWanted(wanted)
-	}
 	return nil
 }
-
-// mostWanted bounds how many sessions of a member others may want at once, as a beat reads them.
-const mostWanted = 256
 
 func scanReplica(row pgx.CollectableRow) (r Replica, err error) {
 	err = row.Scan(&r.ID, &r.Name, &r.Address, &r.Version, &r.Features, &r.Draining, &r.beat, &r.held)

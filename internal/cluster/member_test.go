@@ -93,13 +93,12 @@ type member struct {
 	mu     sync.Mutex // protects the fields below
 	doubts []bool
 	lost   int
-	wanted map[string]bool
 }
 
 // join makes a member. Its connection goes to an address, if it is not empty; its statements go to the database itself.
 func (d *db) join(name, address string) *member {
 	d.t.Helper()
-	m := &member{t: d.t, wanted: map[string]bool{}}
+	m := &member{t: d.t}
 	cfg := Config{
 		DB: d.pool, Name: name, Address: "http://" + name, Version: "1", Features: []string{"f"},
 		Beat: testBeat, TTL: testTTL, LockTTL: testLockTTL,
@@ -118,13 +117,6 @@ func (d *db) join(name, address string) *member {
 		},
 		OnDoubt: func(doubt bool) { m.mu.Lock(); defer m.mu.Unlock(); m.doubts = append(m.doubts, doubt) },
 		OnLost:  func() { m.mu.Lock(); defer m.mu.Unlock(); m.lost++ },
-		OnWanted: func(ids []string) {
-			m.mu.Lock()
-			defer m.mu.Unlock()
-			for _, id := range ids {
-				m.wanted[id] = true
-			}
-		},
 	}
 	var err error
 	if m.Member, err = Join(d.t.Context(), cfg); err != nil {
@@ -616,29 +608,4 @@ func TestIsFirst(t *testing.T) {
 		t.Fatal(err)
 	}
 	await(t, "b is the first", b.IsFirst)
-}
-
-// TestWant: an owner is told which of its sessions others would like to have, until it releases them.
-func TestWant(t *testing.T) {
-	t.Parallel()
-	d := newDB(t, pgserver.URL(t))
-	a, b := d.join("a", ""), d.join("b", "")
-	id := d.sessions(1, "s", true)[0]
-	epoch := a.claims(id)
-	if err := errors.Join(a.Want(t.Context(), id), b.Want(t.Context(), id)); err != nil {
-		t.Fatal(err)
-	}
-	await(t, "a is told", func() bool { a.mu.Lock(); defer a.mu.Unlock(); return a.wanted[id] })
-	a.release(id, epoch, session.Never)
-	b.claims(id)
-	if err := b.Want(t.Context(), id); err != nil {
-		t.Fatal(err)
-	}
-	for last := b.beats() + 2; b.beats() < last; time.Sleep(testBeat) {
-	}
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	if b.wanted[id] {
-		t.Error("b wants what it has")
-	}
 }

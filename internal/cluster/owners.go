@@ -19,7 +19,7 @@ var _ session.Owners = (*Member)(nil)
 var ErrInDoubt = errors.New("cluster: this replica cannot reach the database")
 
 // claimQuery claims a session that nobody owns, or a dead member, or this one already.
-const claimQuery = `UPDATE heads SET owner = $2, epoch = epoch + 1, wanted_by = NULL,
+const claimQuery = `UPDATE heads SET owner = $2, epoch = epoch + 1,
 	due_at = CASE WHEN owner = ANY ($3) THEN now() ELSE due_at END
 	WHERE id = $1 AND (owner IS NULL OR owner = $2 OR owner = ANY ($3))
 	RETURNING epoch, last_seq, (SELECT archived FROM sessions s WHERE s.id = heads.id)`
@@ -82,18 +82,11 @@ func (m *Member) owner(ctx context.Context, key string) (id int64, address strin
 
 // Release implements session.Owners.
 func (m *Member) Release(ctx context.Context, key string, epoch int64, due time.Duration) error {
-	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET owner = NULL, wanted_by = NULL, due_at = CASE
+	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET owner = NULL, due_at = CASE
 			WHEN $4 THEN NULL WHEN $5 THEN due_at ELSE now() + $6::bigint * interval '1 microsecond' END
 		WHERE id = $1 AND owner = $2 AND epoch = $3`,
 		key, m.ID(), epoch, due == session.Never, due == session.SameDue, due.Microseconds())
 	return within(err, "release session %q", key)
-}
-
-// Want asks the owner of a session to give it back: see Config.OnWanted. It does nothing for a session of this member,
-// or of nobody.
-func (m *Member) Want(ctx context.Context, key string) error {
-	_, err := m.cfg.DB.Exec(ctx, `UPDATE heads SET wanted_by = $2 WHERE id = $1 AND owner <> $2`, key, m.ID())
-	return within(err, "want session %q", key)
 }
 
 // A session that must go on without a caller: its owner is dead while a turn is open, or it is due.
@@ -144,7 +137,7 @@ func (m *Member) bury(ctx context.Context, dead []int64) error {
 	}
 	_, err := m.cfg.DB.Exec(ctx, `WITH found AS (SELECT id FROM heads WHERE owner = ANY ($1) AND open_turn = ''
 			LIMIT $2 FOR UPDATE SKIP LOCKED)
-		UPDATE heads SET owner = NULL, epoch = epoch + 1, wanted_by = NULL FROM found WHERE heads.id = found.id`,
+		UPDATE heads SET owner = NULL, epoch = epoch + 1 FROM found WHERE heads.id = found.id`,
 		dead, mostBuried)
 	if err == nil {
 		_, err = m.cfg.DB.Exec(ctx, `DELETE FROM replicas r WHERE id = ANY ($1)

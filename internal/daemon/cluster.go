@@ -101,13 +101,6 @@ func (d *Daemon) join(db *postgres.Store) error {
 				m.LostAll()
 			}
 		},
-		OnWanted: func(keys []string) {
-			if m := d.managed.Load(); m != nil {
-				for _, key := range keys {
-					m.Yield(key)
-				}
-			}
-		},
 	})
 	if err != nil {
 		return err
