@@ -59,6 +59,8 @@ var helps = map[string]string{
 	"serve_replica_ca": "Certificates, PEM, that those of the other replicas are proved by, with https. " +
 		"Default: the system's.",
 	"serve_replica_name": "What operators call this replica. Default: host and port of --advertise.",
+	"serve_replica_ttl": "How long a replica may not reach the database before others take its sessions over, " +
+		"the same for all, at least 3s. Default: 15s; 2s for one whose connection to it is gone.",
 	"serve_admin_addr": "Where metrics (/metrics), health (/healthz, /readyz) and profiles (/debug/pprof/) are, " +
 		"without authentication; 'off' for nowhere. The default address may be in use: the server starts without them.",
 	"serve_drop_tool_payloads": "Remove what tools were given and returned from the logs of all sessions " +

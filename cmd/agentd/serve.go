@@ -34,6 +34,8 @@ type serveCmd struct {
 	ReplicaSecret secretFlag `placeholder:"TEXT" help:"${serve_replica_secret}"`
 	ReplicaCA     string     `name:"replica-ca" placeholder:"FILE" help:"${serve_replica_ca}"`
 
+	ReplicaTTL time.Duration `name:"replica-ttl" placeholder:"DURATION" help:"${serve_replica_ttl}"`
+
 	AdminAddr string `default:"127.0.0.1:9090" placeholder:"HOST:PORT" help:"${serve_admin_addr}"`
 
 	TLSCert string `live:"" name:"tls-cert" placeholder:"FILE" help:"Certificate, PEM; serves TLS on the same port."`
@@ -154,6 +156,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		StoreURL:    daemon.Secret(c.Store),
 		Cluster: daemon.Cluster{
 			Advertise: c.Advertise, Name: c.ReplicaName, Secret: daemon.Secret(c.ReplicaSecret), CAFile: c.ReplicaCA,
+			TTL: c.ReplicaTTL,
 		},
 		AllowNetworkFiles: c.AllowNetworkFiles,
 		Encryption:        c.encryption(),
