@@ -97,7 +97,7 @@ type storm struct {
 	caught                      []time.Duration
 	old                         []*talk // go on in the next round
 	sealed                      map[string]seal
-	audited                     int             // sessions of which the audit trail says who has started turns
+	audited                     int // sessions of which the audit trail says who has started turns
 }
 
 // seal is what a session's log began with.
@@ -281,6 +281,7 @@ func (s *storm) strike(ctx context.Context) {
 	switch n := s.rng.IntN(100); {
 	case n < 36 && s.fleet != nil:
 		s.fleet.strike(ctx, s.rng)
+	case s.fleet != nil && s.rng.IntN(4) > 0: // what follows leaves few turns whole
 	case n < 30:
 		s.kill(ctx)
 	case n < 36:

@@ -59,6 +59,7 @@ type process struct {
 	mu    sync.Mutex // protects the fields below
 	epoch int        // rises with each process
 	log   []string   // lines that are no daemon's business: faults
+	last  string     // line of the log
 
 	cmd  *exec.Cmd // nil: none runs
 	read sync.WaitGroup
@@ -121,11 +122,11 @@ func (d *process) listen(r io.Reader) {
 	raw := false
 	for {
 		line, err := lines.ReadString('\n')
-		if !strings.HasPrefix(line, "{") && strings.TrimSpace(line) != "" {
+		foreseen := slices.ContainsFunc(d.expected, func(text string) bool { return strings.Contains(line, text) })
+		if !strings.HasPrefix(line, "{") && strings.TrimSpace(line) != "" && !foreseen {
 			raw = true // the runtime speaks
 		}
-		wrong := strings.Contains(line, `"level":"ERROR"`) &&
-			!slices.ContainsFunc(d.expected, func(text string) bool { return strings.Contains(line, text) })
+		wrong := strings.Contains(line, `"level":"ERROR"`) && !foreseen
 		if raw || wrong || strings.Contains(line, "is incomplete") || strings.Contains(line, keyPrefix) {
 			d.mu.Lock()
 			if len(d.log) < 200 {
@@ -136,7 +137,18 @@ func (d *process) listen(r io.Reader) {
 		if err != nil {
 			return
 		}
+		d.mu.Lock()
+		if line != "" {
+			d.last = line
+		}
+		d.mu.Unlock()
 	}
+}
+
+func (d *process) lastLine() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last
 }
 
 // start starts a process and waits until it is ready, which takes what it

@@ -22,8 +22,8 @@ type world struct {
 	t        testing.TB
 	url      string
 	route    func() func() string // of a client's connections; nil: all lead to url
-	key      string   // of all clients; "" of an open daemon
-	fronts   []string // serve every other session's Run by SessionService, unless there are none
+	key      string               // of all clients; "" of an open daemon
+	fronts   []string             // serve every other session's Run by SessionService, unless there are none
 	lines    *lines
 	provider *provider
 	shared   *shared // the daemons, if there are several
