@@ -21,6 +21,7 @@ import (
 
 var (
 	clusterFaultsFlag = flag.Int("chaos.clusterfaults", 0, "how many faults TestCluster makes; 0: it does not run")
+	traceFlag         = flag.Bool("chaos.trace", false, "TestCluster says when it makes which fault")
 	ttlFlag           = flag.Duration("chaos.ttl", 3*time.Second, "after what time the replicas of TestCluster take one for dead")
 )
 
@@ -188,7 +189,8 @@ func (f *fleet) tend(now time.Time) {
 		switch {
 		case ended:
 			state := n.await()
-			if n.state == nodeEnding && !state.Success() {
+			if status, _ := state.Sys().(syscall.WaitStatus); n.state == nodeEnding && !state.Success() &&
+				status.Signal() != syscall.SIGTERM { // it had just begun
 				f.found = append(f.found, fmt.Sprintf("a replica that was asked to end did so with %v", state))
 			}
 			if n.state == nodeUp {
@@ -201,8 +203,11 @@ func (f *fleet) tend(now time.Time) {
 				n.back = now.Add(time.Second)
 			}
 			n.state = nodeDown
-		case n.state == nodeEnding && now.Sub(n.asked) > endLimit && !n.trouble && !f.pgTrouble:
+		case n.state == nodeEnding && (n.trouble || f.pgTrouble):
+			n.asked = now
+		case n.state == nodeEnding && now.Sub(n.asked) > endLimit:
 			f.found = append(f.found, fmt.Sprintf("a replica has not ended %v after it was asked to", endLimit))
+			_ = n.cmd.Process.Signal(syscall.SIGQUIT) // its goroutines are in the log then
 			n.asked = now
 		case n.state == nodeDown && !n.back.IsZero() && !n.back.After(now) && !f.pgTrouble:
 			n.back = time.Time{}
@@ -227,15 +232,19 @@ func (f *fleet) strike(ctx context.Context, rng *rand.Rand) {
 		return
 	}
 	what := ""
+	victim := f.nodes[rng.IntN(len(f.nodes))]
 	switch n := rng.IntN(100); {
 	case n < 30:
-		what = f.strikeNode(rng, f.nodes[rng.IntN(len(f.nodes))])
+		what = f.strikeNode(rng, victim)
 	case n < 86:
-		what = f.strikeLink(rng, f.nodes[rng.IntN(len(f.nodes))])
+		what = f.strikeLink(rng, victim)
 	default:
 		what = f.strikeDatabase(ctx, rng)
 	}
 	if what != "" {
+		if *traceFlag {
+			f.t.Logf("%s %s", time.Now().Format("15:04:05.000"), what)
+		}
 		f.counts[what]++
 		f.made.Add(1)
 	}
