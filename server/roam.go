@@ -135,7 +135,7 @@ func roams(err error) bool {
 // errAway is why a stream of another server has ended before its end.
 var errAway = errors.New("server: the owner of the session is gone")
 
-// receiver is the client's side of a stream of events of another server.
+// receiver is the client's side of a stream of events of another server. Err is nil if that server has ended it.
 type receiver interface {
 	Receive() bool
 	Err() error
@@ -195,11 +195,8 @@ func (r *remote) receive(in receiver, read func() session.Placed, over chan stru
 		}
 	}
 	err := in.Err()
-	switch {
-	case ended:
+	if ended || err == nil { // there may have been nothing behind the position
 		return io.EOF
-	case err == nil:
-		return errAway
 	}
 	if e := faultFrom(err); e.Code != codeUnavailable {
 		return e

@@ -106,7 +106,8 @@ const (
 
 // foreseen are errors in the log of a replica that are no faults of it. One that starts without a database ends.
 var foreseen = []string{
-	"cannot reach the database", "took this one for dead", "an entry of the audit trail is not written", "agentd: postgres: open: ",
+	"cannot reach the database", "took this one for dead", "an entry of the audit trail is not written", "an erasure has failed; it is tried again",
+	"agentd: postgres: open: ", "agentd: cluster: join: ",
 }
 
 func newFleet(t *testing.T, binary, provider string, ttl time.Duration) *fleet {
