@@ -416,6 +416,27 @@ type secretFlag string
 // String hides the value.
 func (secretFlag) String() string { return hidden }
 
+// database is where the database is that a command reads: a folder, or what --store says. Each has a variable and a
+// key; one that is named on the command line counts before the other.
+func (p *process) database(data string, store secretFlag) (dir string, url daemon.Secret, err error) {
+	named := p.names("data")
+	switch {
+	case named && p.names("store"):
+		return "", "", usage("--data and --store name two databases: want one")
+	case store != "" && !named:
+		return "", daemon.Secret(store), nil
+	}
+	dir, err = p.folder(data)
+	return dir, "", err
+}
+
+// names reports whether a flag is on the command line.
+func (p *process) names(flag string) bool {
+	return slices.ContainsFunc(p.args, func(arg string) bool {
+		return arg == "--"+flag || strings.HasPrefix(arg, "--"+flag+"=")
+	})
+}
+
 // onlyFolder is folder for a command that does not work on a database of PostgreSQL, which the server may have; instead
 // says what does.
 func (p *process) onlyFolder(data, instead string) (string, error) {
