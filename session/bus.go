@@ -7,8 +7,8 @@ import (
 	"time"
 )
 
-// hints is a bus between the servers over one store, which carries hints. It may lose all of them: what waits for a hint looks for itself
-// too, later. All methods may be called from any goroutine.
+// hints is a bus between the servers over one store, which carries hints. It may lose all of them: what waits for a hint
+// looks for itself too, later. All methods may be called from any goroutine.
 type hints interface {
 	// Publish sends a hint of at most 256 KiB to all servers, this one too. It does not block.
 	Publish(subject string, data []byte)
@@ -40,8 +40,8 @@ func (m *Manager) Wake() {
 	}
 }
 
-// WhenMoved has f called each time that a server becomes the owner of a session, if a bus says so. f must not block. end
-// ends that, but for a call that is under way.
+// WhenMoved has f called each time that a server becomes the owner of a session, if a bus says so. f must not block.
+// end ends that, but for a call that is under way.
 func (m *Manager) WhenMoved(ctx context.Context, id string, f func()) (end func()) {
 	if m.bus == nil {
 		return func() {}

@@ -19,7 +19,6 @@ type memBus struct {
 	down bool
 	subs map[int]memSub
 	next int
-	sent []string // subjects
 }
 
 type memSub struct {
@@ -40,7 +39,6 @@ func (b *memBus) Publish(subject string, data []byte) {
 	if b.down {
 		return
 	}
-	b.sent = append(b.sent, subject)
 	for _, s := range b.subs {
 		prefix, below := strings.CutSuffix(s.subject, ">")
 		if s.subject != subject && (!below || !strings.HasPrefix(subject, prefix)) {
@@ -86,18 +84,6 @@ func (b *memBus) set(down bool) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.down = down
-}
-
-// count returns how many hints of subjects that begin so were sent.
-func (b *memBus) count(prefix string) (n int) {
-	b.mu.Lock()
-	defer b.mu.Unlock()
-	for _, s := range b.sent {
-		if strings.HasPrefix(s, prefix) {
-			n++
-		}
-	}
-	return n
 }
 
 // A turn that a server lets go of is taken up at once where a bus says so, and soon where none does.

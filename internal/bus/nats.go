@@ -116,7 +116,7 @@ func Dial(cfg Config) (*NATS, error) {
 // retryAfter is the wait before a connection is tried again, after as many tries of all servers.
 func retryAfter(tries int) time.Duration {
 	wait := min(retryLeast<<min(max(tries-1, 0), 10), retryMost)
-	return wait/2 + rand.N(wait/2+1) //nolint:gosec // spreads what servers do at the same time
+	return wait/2 + rand.N(wait/2+1)
 }
 
 func (b *NATS) up(c *nats.Conn) {

@@ -31,8 +31,8 @@ type Database struct {
 	Logger *slog.Logger
 }
 
-// Notify is a bus over LISTEN and NOTIFY that carries Wake alone, without data, at most once in notifyEvery. Its methods
-// may be called from any goroutine.
+// Notify is a bus over LISTEN and NOTIFY that carries Wake alone, without data, at most once in notifyEvery. Its
+// methods may be called from any goroutine.
 type Notify struct {
 	counts
 	db     Database

@@ -33,10 +33,10 @@ type Cluster struct {
 	// CAFile has the certificates, PEM, that the others' are proved by; "" uses those of the system. Where this daemon
 	// has a certificate of its own (Config.TLSCertFile), it shows that to the others.
 	CAFile string
-	// BusURL names servers of NATS that carry hints between the replicas, as bus.Config.URLs; "" is none, and PostgreSQL
-	// carries those that there are few of. BusCredsFile proves this daemon to them, BusCAFile has the certificates, PEM,
-	// that theirs are proved by; "" uses those of the system. No call needs them: without them what waits for another
-	// replica is slower.
+	// BusURL names servers of NATS that carry hints between the replicas, as bus.Config.URLs; "" is none, and
+	// PostgreSQL carries those that there are few of. BusCredsFile proves this daemon to them, BusCAFile has the
+	// certificates, PEM, that theirs are proved by; "" uses those of the system. No call needs them: without them what
+	// waits for another replica is slower.
 	BusURL                  session.Secret
 	BusCredsFile, BusCAFile string
 	// Beat, TTL and LockTTL are those of package cluster; 0 is the default of each.
@@ -197,8 +197,8 @@ func (d *Daemon) replicaClient() (*http.Client, error) {
 	}}, nil
 }
 
-// peerTLS is how the daemon speaks TLS to servers whose certificates are proved by those of a file, or of the system. It
-// shows its own certificate, if it has one.
+// peerTLS is how the daemon speaks TLS to servers whose certificates are proved by those of a file, or of the system.
+// It shows its own certificate, if it has one.
 func (d *Daemon) peerTLS(field, file string) (*tls.Config, error) {
 	config := &tls.Config{MinVersion: tls.VersionTLS12}
 	if file != "" {
