@@ -30,6 +30,9 @@ type Config struct {
 	// Slices divide the budgets of tenants among those servers; required with Owners if tenants have budgets. nil: what
 	// this server reserves, the others do not know.
 	Slices share.Budgets
+	// Bus carries hints between those servers. nil: none, and what waits for other servers looks twice a second. The
+	// manager does not close it.
+	Bus hints
 	// Limits bound the manager.
 	Limits limits.Limits
 	// Agent returns the tree and the tools of an agent that the server keeps, in a Spec that the manager changes, and
