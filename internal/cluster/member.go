@@ -33,6 +33,7 @@ type DB interface {
 	Exec(ctx context.Context, query string, args ...any) (pgconn.CommandTag, error)
 	Query(ctx context.Context, query string, args ...any) (pgx.Rows, error)
 	QueryRow(ctx context.Context, query string, args ...any) pgx.Row
+	SendBatch(ctx context.Context, batch *pgx.Batch) pgx.BatchResults
 }
 
 // Config says what a member is.
@@ -47,8 +48,8 @@ type Config struct {
 	Version  string
 	Features []string
 	// Beat, TTL and LockTTL are the times of the package doc; 0 is the default of each, for the beat a sixth of the TTL
-	// if that is less. All members of a cluster have the same ones. LockTTL is at least twice the beat, the TTL at least
-	// five times: looks that are a beat apart, and come late, are no gap.
+	// if that is less. All members of a cluster have the same ones. LockTTL is at least twice the beat, the TTL five
+	// times: looks that are a beat apart, and come late, are no gap.
 	Beat, TTL, LockTTL time.Duration
 	// OnLost is called when the row of the member was gone: it owns nothing but what it claims from then on. OnDoubt is
 	// called when a doubt begins, and with false when it is over. Neither may wait for the member. Nil is not called.

@@ -232,7 +232,7 @@ func (f *fleet) strike(ctx context.Context, rng *rand.Rand) {
 	if len(f.pending) >= troubles {
 		return
 	}
-	what := ""
+	var what string
 	victim := f.nodes[rng.IntN(len(f.nodes))]
 	switch n := rng.IntN(100); {
 	case n < 30:
@@ -303,7 +303,7 @@ func (f *fleet) strikeLink(rng *rand.Rand, n *node) string {
 	if k == 0 {
 		ended = f.shared.began(n.epoch)
 	}
-	how := ""
+	var how string
 	switch rng.IntN(4) {
 	case 0:
 		l.Break()
