@@ -28,12 +28,15 @@ type roamer struct {
 	attach func(ctx context.Context) (feed, func(), error)
 	// note remembers where an event stands.
 	note func(session.Placed)
+	// moved, if not nil, has a function called when the session has a new owner, until end is called.
+	moved func(func()) (end func())
 
 	now   feed   // nil while nobody is attached
 	leave func() // of now
 	since time.Time
 	again chan struct{} // receives when it is time for the next try
 	timer *time.Timer   // fills again
+	still func()        // ends what moved has begun; nil while somebody is attached
 }
 
 // newRoamer returns a feed that attach begins.
@@ -43,6 +46,7 @@ func newRoamer(now feed, leave func(), note func(session.Placed)) *roamer {
 
 // close ends the feed.
 func (r *roamer) close() {
+	r.found()
 	if r.timer != nil {
 		r.timer.Stop()
 	}
@@ -79,6 +83,7 @@ func (r *roamer) Next(ctx context.Context) ([]session.Placed, error) {
 			r.now = nil
 			return nil, r.later(err)
 		}
+		r.found()
 	}
 	events, err := r.now.Next(ctx)
 	for _, e := range events {
@@ -106,13 +111,41 @@ func (r *roamer) later(err error) error {
 	if time.Since(r.since) > roamFor {
 		return err
 	}
-	r.timer = time.AfterFunc(roamEvery, func() {
-		select {
-		case r.again <- struct{}{}:
-		default:
-		}
-	})
+	if r.still == nil && r.moved != nil {
+		r.still = r.moved(r.next)
+	}
+	r.timer = time.AfterFunc(roamEvery, r.next)
 	return nil
+}
+
+// next has Next be called.
+func (r *roamer) next() {
+	select {
+	case r.again <- struct{}{}:
+	default:
+	}
+}
+
+// found says that somebody is attached.
+func (r *roamer) found() {
+	if r.still != nil {
+		r.still()
+		r.still = nil
+	}
+}
+
+// movers know when sessions move from server to server.
+type movers interface {
+	WhenMoved(ctx context.Context, id string, f func()) (end func())
+}
+
+// movedOf is what roamer.moved is for a session, nil if nobody would say so.
+func (s *Server) movedOf(ctx context.Context, id string) func(func()) (end func()) {
+	m, is := s.now().Sessions.(movers)
+	if !is {
+		return nil
+	}
+	return func(f func()) func() { return m.WhenMoved(ctx, id, f) }
 }
 
 // roams reports whether an error says that the owner of a session is another one, or may be soon.
@@ -285,6 +318,7 @@ func (s *sessionService) roamTurn(
 		next, leave, _, err := s.watchTurn(ctx, r)
 		return next, leave, err
 	}
+	out.moved = s.movedOf(ctx, r.Msg.GetSessionId())
 	return out, turn, nil
 }
 
@@ -333,6 +367,7 @@ func (s *sessionService) roamSession(
 		}
 	})
 	out.attach = func(ctx context.Context) (feed, func(), error) { return s.watchSession(ctx, r) }
+	out.moved = s.movedOf(ctx, r.Msg.GetSessionId())
 	return out, nil
 }
 

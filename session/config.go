@@ -26,6 +26,9 @@ type Config struct {
 	Now func() time.Time
 	// Owners decide which of several servers over the store owns a session. nil: this server owns all.
 	Owners Owners
+	// Bus carries hints between those servers. nil: none, and what waits for other servers looks twice a second. The
+	// manager does not close it.
+	Bus hints
 	// Limits bound the manager.
 	Limits limits.Limits
 	// Agent returns the tree and the tools of an agent that the server keeps, in a Spec that the manager changes, and

@@ -143,6 +143,7 @@ func (m *Manager) claim(ctx context.Context, key string) (c Claim, err error) {
 	}
 	if err == nil {
 		lock.Do(&m.mu, func() { delete(m.unreleased, key) })
+		m.moved(key)
 	}
 	return c, err
 }
@@ -277,6 +278,10 @@ func (m *Manager) letGo(key string, u unreleased) {
 		m.log.LogAttrs(ctx, slog.LevelDebug, "a session that is not used is not let go yet",
 			slog.String("session", key), slog.String("error", err.Error()))
 		lock.Do(&m.mu, func() { m.unreleased[key] = u })
+		return
+	}
+	if u.due == 0 {
+		m.Wake()
 	}
 }
 

@@ -33,6 +33,9 @@ type serveCmd struct {
 	ReplicaName   string     `placeholder:"NAME" help:"${serve_replica_name}"`
 	ReplicaSecret secretFlag `placeholder:"TEXT" help:"${serve_replica_secret}"`
 	ReplicaCA     string     `name:"replica-ca" placeholder:"FILE" help:"${serve_replica_ca}"`
+	Bus           secretFlag `placeholder:"URL" help:"${serve_bus}"`
+	BusCreds      string     `placeholder:"FILE" help:"${serve_bus_creds}"`
+	BusCA         string     `name:"bus-ca" placeholder:"FILE" help:"${serve_bus_ca}"`
 
 	AdminAddr string `default:"127.0.0.1:9090" placeholder:"HOST:PORT" help:"${serve_admin_addr}"`
 
@@ -154,6 +157,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		StoreURL:    daemon.Secret(c.Store),
 		Cluster: daemon.Cluster{
 			Advertise: c.Advertise, Name: c.ReplicaName, Secret: daemon.Secret(c.ReplicaSecret), CAFile: c.ReplicaCA,
+			BusURL: daemon.Secret(c.Bus), BusCredsFile: c.BusCreds, BusCAFile: c.BusCA,
 		},
 		AllowNetworkFiles: c.AllowNetworkFiles,
 		Encryption:        c.encryption(),

@@ -199,6 +199,8 @@ var rooms = []room{
 	{path: "internal/cluster", floor: 2, may: []string{"session", "session/store", "github.com/jackc/pgx/v5"},
 		tests: []string{"session/store/postgres"},
 		knows: "which server owns a session, and which are dead; neither logs, nor callers, nor turns"},
+	{path: "internal/bus", floor: 0, may: []string{"github.com/nats-io/nats.go", "github.com/jackc/pgx/v5", "golang.org/x/crypto"},
+		knows: "hints between servers; neither what they say, nor sessions"},
 	{path: "session/store/postgres", floor: 1,
 		may: []string{"session/store", "session/store/internal/rules", "session/record", "session/internal/tenant", "github.com/jackc/pgx/v5",
 			"github.com/pressly/goose/v3"},
@@ -291,7 +293,7 @@ var rooms = []room{
 		knows: "how a caller proves who it is; neither sessions nor the protocol"},
 
 	{path: "internal/telemetry", floor: 2,
-		may: []string{"internal/modelcall", "model", "session/record", "session/store", "github.com/prometheus/client_golang",
+		may: []string{"internal/bus", "internal/modelcall", "model", "session/record", "session/store", "github.com/prometheus/client_golang",
 			"go.opentelemetry.io/otel", "go.opentelemetry.io/otel/metric"},
 		knows: "what is counted and measured of a daemon; neither requests, nor sessions, nor who calls"},
 
@@ -321,7 +323,7 @@ var rooms = []room{
 	{path: "internal/payloads", floor: 2, may: []string{"session/index", "session/record", "session/store", lru},
 		knows: "when payloads leave a log; neither the engine's form, nor databases, nor sessions in memory"},
 	{path: "internal/daemon", floor: 3,
-		may: []string{"internal/agents", "internal/payloads", "internal/backendfile", "internal/remote", "internal/remote/managed", "internal/remote/agentcore", "internal/remote/agentd", "internal/otlp", "session", "session/limits", "session/principal", "session/store", "session/record", "session/store/postgres", "session/store/sqlite", "internal/cluster", "internal/check", "internal/migrate", "internal/configfile", "internal/tenantfile", "internal/audit", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "internal/keytext", "internal/sealed", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
+		may: []string{"internal/agents", "internal/payloads", "internal/backendfile", "internal/remote", "internal/remote/managed", "internal/remote/agentcore", "internal/remote/agentd", "internal/otlp", "session", "session/limits", "session/principal", "session/store", "session/record", "session/store/postgres", "session/store/sqlite", "internal/bus", "internal/cluster", "internal/check", "internal/migrate", "internal/configfile", "internal/tenantfile", "internal/audit", "internal/auth", "internal/ledger", "internal/ledger/sqlledger", "internal/keytext", "internal/sealed", "model", "internal/modelcall", "internal/models", "internal/models/catalog", "model/gemini", "model/anthropic",
 			"model/openai", "internal/models/scripted", "internal/models/echo", "internal/models/record", "internal/telemetry", "adkbridge", "server", gen, genConnect, connect,
 			"connectrpc.com/grpchealth", "connectrpc.com/grpcreflect", "golang.org/x/net", "internal/protorules",
 			"google.golang.org/protobuf/types/known/durationpb"},
@@ -408,6 +410,7 @@ var rooms = []room{
 	{path: "internal/test/heldaddr", floor: 0, kit: true,
 		knows: "addresses that servers come back to"},
 	{path: "internal/test/link", floor: 0, kit: true, knows: "connections of a test, and what networks do to them; no protocol"},
+	{path: "internal/test/natsserver", floor: 0, kit: true, knows: "a server of NATS; nothing of agentd"},
 	{path: "internal/test/pgserver", floor: 0, kit: true, may: []string{"github.com/jackc/pgx/v5", "internal/test/heldaddr"},
 		knows: "PostgreSQL servers; nothing of agentd"},
 	{path: "internal/test/memledger", floor: 2, kit: true, may: []string{"internal/ledger", "internal/ledger/sqlledger", "session/store/sqlite"},
@@ -470,6 +473,8 @@ var bansBelow = map[string][]string{
 // modules of all rooms.
 var testModules = []string{
 	"go.uber.org/goleak",
+	"github.com/nats-io/nats-server/v2",
+	"github.com/nats-io/nkeys",
 	"pgregory.net/rapid",
 	"github.com/google/go-cmp",
 	"github.com/prometheus/common",
