@@ -4,6 +4,7 @@ import (
 	"context"
 	"flag"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"syscall"
 	"testing"
@@ -42,16 +43,21 @@ func TestTakeover(t *testing.T) {
 func (f *fleet) takeover(p *provider, key, how string) time.Duration {
 	ctx, cancel := context.WithTimeout(f.t.Context(), 3*takeoverLimit)
 	defer cancel()
-	root := &plan{name: "root", kind: looped, most: 100_000, kids: []*plan{one("writer", 0)}}
+	root := &plan{name: "root", kind: looped, most: 1000, kids: []*plan{one("writer", 0)}}
 	number := p.serve(script{seed: 1, root: root})
-	phone := (&lines{open: map[*line]bool{}}).phone(f.route())
+	tree := root.agent(number)
+	tree.GetLoop().GetAgents()[0].GetLlm().ToolNames = nil
+	phone := (&lines{open: map[*line]bool{}}).phone(func() string { return f.nodes[rand.IntN(replicas)].clients.Addr() })
 	c := client.New("http://localhost:80", client.WithHTTPClient(phone.client()), client.WithAPIKey(key))
 	defer c.CloseIdleConnections()
 	running, stop := context.WithCancel(ctx)
 	over := make(chan struct{})
 	go func() {
 		defer close(over)
-		for range c.Run(running, root.agent(number), "go on", client.WithInitialState(map[string]int{"turn": tries})) { //nolint:revive // until it is stopped
+		for _, err := range c.Run(running, tree, "go on", client.WithInitialState(map[string]int{"turn": tries})) {
+			if err != nil && running.Err() == nil {
+				f.t.Error(err)
+			}
 		}
 	}()
 	defer func() { stop(); <-over }()
@@ -65,7 +71,7 @@ func (f *fleet) takeover(p *provider, key, how string) time.Duration {
 		slices.SortFunc(all, func(a, b made) int { return a.at.Compare(b.at) })
 		return all
 	}
-	for len(calls()) < 10 && rest(ctx, 10*time.Millisecond) {
+	for len(calls()) < 10 && !f.t.Failed() && rest(ctx, 10*time.Millisecond) {
 	}
 	begun := calls()
 	if len(begun) == 0 {
@@ -103,7 +109,7 @@ func (f *fleet) takeover(p *provider, key, how string) time.Duration {
 		f.t.Fatal(err)
 	}
 	awake := time.Now()
-	for len(calls()) < len(all)+200 && rest(ctx, 10*time.Millisecond) {
+	for len(calls()) < len(all)+50 && rest(ctx, 10*time.Millisecond) {
 	}
 	for _, m := range calls() {
 		if m.epoch == owner && m.at.After(awake) {
