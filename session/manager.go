@@ -44,6 +44,8 @@ type Manager struct {
 	owners    Owners // nil: all sessions are this server's
 	bus       hints  // nil: none
 	exclusive lock.Keyed[work]
+	follows   follows
+	endHints  func() // of serveHints
 
 	mu        sync.Mutex // protects the fields below
 	running   map[*live.Driver]struct{}
@@ -94,6 +96,7 @@ func NewManager(cfg Config) (*Manager, error) {
 			}
 		},
 	})
+	m.endHints = m.serveHints()
 	m.lists = &index.Lists{Store: m.store.Store, Live: inMemory{m}, Retention: cfg.Limits.Retention, Logger: cfg.Logger}
 	return m, nil
 }
