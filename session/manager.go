@@ -89,6 +89,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	}
 	m.store = storage.New(storage.Config{
 		Store: cfg.Store, Logger: cfg.Logger, Now: cfg.Now, Limits: cfg.Limits, OnToolResult: cfg.OnToolResult,
+		Slices: cfg.Slices,
 		OnFatal: func(err error) {
 			m.suspendAll()
 			if cfg.OnFatal != nil {

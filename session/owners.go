@@ -307,6 +307,7 @@ func (m *Manager) LostAll() {
 		}
 	})
 	lock.Do(&m.mu, func() { clear(m.unreleased) })
+	m.store.Accounts.LostAll()
 	for _, s := range all {
 		s.Lose()
 	}

@@ -16,6 +16,7 @@ import (
 
 	"github.com/apzuk3/agentd/internal/bus"
 	"github.com/apzuk3/agentd/internal/cluster"
+	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/store/postgres"
 )
@@ -170,6 +171,14 @@ func (d *Daemon) replicaID() int64 {
 
 // owners is what decides who owns a session, nil for a daemon that is alone.
 func (d *Daemon) owners() session.Owners {
+	if d.replica == nil {
+		return nil
+	}
+	return d.replica.member
+}
+
+// slices divide the budgets of tenants among replicas, nil for a daemon that is alone.
+func (d *Daemon) slices() share.Budgets {
 	if d.replica == nil {
 		return nil
 	}

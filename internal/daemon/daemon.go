@@ -169,6 +169,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 		Store: d.withoutPayloads(d.traced(d.metrics.Store(kept))), Runner: d.tracedRunner(),
 		Logger: cfg.Logger, Limits: now.turns,
 		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered, Agent: d.agentTree(), Owners: d.owners(),
+		Slices: d.slices(),
 	}
 	if d.replica != nil {
 		turns.Bus = d.replica.bus
