@@ -144,19 +144,60 @@ func (s *seen) same(t *testing.T, who string, want *seen) {
 // observer watches a turn at one server, as that server has it do: there, or at the owner.
 type observer struct {
 	seen
-	addr  string                // where it is
-	at    func(string) *replica // that serves clients of an address now
-	id    string
-	far   int // how often it was served at home while another server owned the session
-	asked int // how often it was served by the owner
+	addr   string                // where it is
+	at     func(string) *replica // that serves clients of an address now
+	id     string
+	whole  bool                 // it watches the session
+	slow   func() time.Duration // between two reads; nil: none
+	cursor string
+	far    int // how often it was served at home while another server owned the session
+	asked  int // how often it was served by the owner
 }
 
-func (o *observer) attach(ctx context.Context) (*session.Watcher, error) {
+// feed is what an observer reads.
+type feed interface {
+	Ready() <-chan struct{}
+	Close()
+}
+
+// next reads a feed.
+func (o *observer) next(ctx context.Context, w feed) (msgs []*agentdv1.RunResponse, err error) {
+	if w, is := w.(*session.Watcher); is {
+		return w.Next(ctx)
+	}
+	placed, err := w.(*session.SessionWatcher).Next(ctx)
+	for _, p := range placed {
+		msgs = append(msgs, p.Message)
+		if p.Cursor != "" {
+			o.cursor = p.Cursor
+		}
+		if p.Message.GetEnd() != nil {
+			err = io.EOF
+		}
+	}
+	return msgs, err
+}
+
+// attach returns what the observer reads; nil with an error.
+func (o *observer) attach(ctx context.Context) (feed, error) {
+	home := o.at(o.addr)
+	if o.whole {
+		w, err := home.m.WatchSession(ctx, o.id, o.cursor)
+		if addr := elsewhere(err); addr != "" {
+			o.asked++
+			w, err = o.at(addr).m.WatchSession(ctx, o.id, o.cursor)
+		} else if owner, _ := home.owns.Owner(ctx, o.id); err == nil && owner != "" {
+			o.far++
+		}
+		if err != nil {
+			return nil, err
+		}
+		return w, nil
+	}
 	req := session.AttachRequest{SessionID: o.id, Observe: true, Follow: true}
 	if o.last > 0 {
 		req.After = &o.last
 	}
-	home := o.at(o.addr)
 	_, w, err := home.m.Attach(ctx, req)
 	if err == nil {
 		if owner, _ := home.owns.Owner(ctx, o.id); owner != "" {
@@ -169,20 +210,27 @@ func (o *observer) attach(ctx context.Context) (*session.Watcher, error) {
 		req.Follow = false
 		_, w, err = o.at(addr).m.Attach(ctx, req)
 	}
-	return w, err
+	if err != nil {
+		return nil, err
+	}
+	return w, nil
 }
 
 // watch watches until the end of the turn.
 func (o *observer) watch(ctx context.Context) error {
 	for {
+		a := o.at("a")
 		w, err := o.attach(ctx)
 		for err == nil {
 			var msgs []*agentdv1.RunResponse
-			msgs, err = w.Next(ctx)
+			msgs, err = o.next(ctx, w)
 			for _, m := range msgs {
 				if err := o.take(m); err != nil {
 					return err
 				}
+			}
+			if err == nil && o.slow != nil {
+				time.Sleep(o.slow())
 			}
 			if err == nil && len(msgs) == 0 {
 				<-w.Ready()
@@ -194,6 +242,7 @@ func (o *observer) watch(ctx context.Context) error {
 		switch {
 		case errors.Is(err, io.EOF):
 			return nil
+		case a != o.at("a"): // it is gone: its clients connect elsewhere, and so do other servers
 		case session.IsMoved(err), session.IsOwnerless(err), elsewhere(err) != "":
 		default:
 			return err
@@ -229,8 +278,11 @@ func TestFollow(t *testing.T) {
 			id := turn.SessionID()
 			var watching sync.WaitGroup
 			var observers []*observer
-			for i := range 5 {
-				o := &observer{addr: names[i%3], at: at, id: id}
+			for i := range 10 {
+				o := &observer{addr: names[i%3], at: at, id: id, whole: i >= 5}
+				if draw(3) == 0 {
+					o.slow = func() time.Duration { return time.Duration(draw(300)) * time.Millisecond }
+				}
 				observers = append(observers, o)
 				late := time.Duration(draw(3)*draw(400)) * time.Millisecond
 				watching.Go(func() {
@@ -255,16 +307,20 @@ func TestFollow(t *testing.T) {
 				mu.Unlock()
 			}
 			watching.Wait()
-			replayed := &observer{addr: "c", at: at, id: id}
-			if err := replayed.watch(t.Context()); err != nil {
-				t.Fatal(err)
-			}
-			for _, o := range observers {
-				o.same(t, fmt.Sprintf("seed %d: an observer at %s", seed, o.addr), &replayed.seen)
-				far, asked = far+o.far, asked+o.asked
-			}
-			if len(replayed.texts) != 16 || t.Failed() {
-				t.Fatalf("seed %d: %d texts", seed, len(replayed.texts))
+			for _, whole := range []bool{false, true} {
+				replayed := &observer{addr: "c", at: at, id: id, whole: whole}
+				if err := replayed.watch(t.Context()); err != nil {
+					t.Fatal(err)
+				}
+				for _, o := range observers {
+					if o.whole == whole {
+						o.same(t, fmt.Sprintf("seed %d: an observer at %s, whole %v", seed, o.addr, whole), &replayed.seen)
+						far, asked = far+o.far, asked+o.asked
+					}
+				}
+				if len(replayed.texts) != 16 || t.Failed() {
+					t.Fatalf("seed %d: %d texts", seed, len(replayed.texts))
+				}
 			}
 		})
 		if t.Failed() {

@@ -58,6 +58,7 @@ type Manager struct {
 	// With Owners: references to sessions that still write, and sessions that could not be let go.
 	lingering  []*sessionRef
 	unreleased map[string]unreleased
+	observed   map[string]struct{} // sessions of this server whose turns an observer may keep from going on
 	endSweep   context.CancelFunc
 }
 
@@ -80,6 +81,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		owners:     cfg.Owners,
 		bus:        cfg.Bus,
 		unreleased: map[string]unreleased{},
+		observed:   map[string]struct{}{},
 		running:    map[*live.Driver]struct{}{},
 		runningOf:  map[string]int{},
 		starting:   map[string]int{},

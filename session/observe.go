@@ -33,6 +33,7 @@ func (m *Manager) observe(ctx context.Context, req AttachRequest) (*Turn, *Watch
 		return nil, nil, err
 	}
 	m.sessions.Observe(ref)
+	m.observes(ref.Value)
 	return t, w, nil
 }
 

@@ -202,6 +202,7 @@ func (w *SessionWatcher) acquire(ctx context.Context) (s *live.Session, done fun
 		return nil, nil, err
 	}
 	w.m.sessions.Observe(ref)
+	w.m.observes(ref.Value)
 	return ref.Value, func() { w.m.releaseObserver(ref) }, nil
 }
 
