@@ -101,8 +101,8 @@ func (m *Manager) observes(s *live.Session) {
 	}
 }
 
-// adoptObserved resumes turns of observed sessions, which Owners do not offer: they have an owner. The next round retries what
-// there was no room for.
+// adoptObserved resumes turns of observed sessions, which Owners do not offer: they have an owner. The next round
+// retries what there was no room for.
 func (m *Manager) adoptObserved(ctx context.Context) {
 	for _, key := range lock.Get(&m.mu, func() []string { return slices.Collect(maps.Keys(m.observed)) }) {
 		s := m.sessionInMemory(key)

@@ -90,8 +90,8 @@ type follower struct {
 // isHeard reports whether owners are heard on the bus.
 func (m *Manager) isHeard() bool { return m.owners != nil && m.bus != nil && m.bus.Carries() }
 
-// follow returns a session that another server owns, as far as it was written when follow was called. done ends that. It
-// returns errUnheard if the owner is not heard.
+// follow returns a session that another server owns, as far as it was written when follow was called. done ends that.
+// It returns errUnheard if the owner is not heard.
 func (m *Manager) follow(ctx context.Context, key string) (s *live.Session, done func(), err error) {
 	if !m.isHeard() {
 		return nil, nil, errUnheard
@@ -334,13 +334,11 @@ func (f *follower) look(ctx context.Context) error {
 // reach applies the records up to one, of a session that has nothing beside its log. Only an error that cannot pass is
 // returned.
 func (f *follower) reach(ctx context.Context, last int64) error {
-	s, err := f.s, error(nil)
-	if s == nil {
-		s, err = f.open(ctx, last)
-	} else {
-		err = s.FollowLog(ctx, last)
+	if f.s == nil {
+		s, err := f.open(ctx, last)
+		return f.reached(ctx, s, err)
 	}
-	return f.reached(ctx, s, err)
+	return f.reached(ctx, f.s, f.s.FollowLog(ctx, last))
 }
 
 func (f *follower) open(ctx context.Context, last int64) (*live.Session, error) {
@@ -413,9 +411,9 @@ func (f *follower) takeOne(ctx context.Context, h *hint) error {
 	case h.Epoch < f.epoch: // of an owner that was replaced
 		return nil
 	case h.Piece != nil:
-		img, err := f.album.add(h.Piece)
-		if err != nil || img == nil || f.synced && img.Epoch == f.epoch {
-			return nil // what cannot be read is asked for again
+		img := f.album.add(h.Piece)
+		if img == nil || f.synced && img.Epoch == f.epoch {
+			return nil
 		}
 		return f.takeImage(ctx, img)
 	case !f.synced:
@@ -444,7 +442,8 @@ func (f *follower) takeOne(ctx context.Context, h *hint) error {
 
 // takeImage begins a chain.
 func (f *follower) takeImage(ctx context.Context, img *live.Image) error {
-	s, err := f.s, error(nil)
+	s := f.s
+	var err error
 	if s == nil {
 		s, err = f.open(ctx, img.Applied)
 	}

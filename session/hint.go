@@ -23,8 +23,8 @@ type want struct {
 	Image bool   `json:"i,omitempty"`
 }
 
-// hint is what the owner of a session says to those who follow it: of a fact, which is in the log, of a delta, of a call
-// that no client can run, or a piece of an image.
+// hint is what the owner of a session says to those who follow it: of a fact, which is in the log, of a delta, of a
+// call that no client can run, or a piece of an image.
 type hint struct {
 	Epoch int64 `json:"e"`
 	Pos   int64 `json:"p,omitempty"`
@@ -110,24 +110,24 @@ type album struct {
 	data []byte
 }
 
-// add adds a piece, and returns the image whose last piece it is, else nil.
-func (a *album) add(p *imagePart) (*live.Image, error) {
+// add adds a piece, and returns the image whose last piece it is, else nil: also for one that cannot be read.
+func (a *album) add(p *imagePart) *live.Image {
 	if p.N == 0 {
 		*a = album{id: p.ID}
 	}
 	if p.ID != a.id || p.N != a.next || p.N >= p.Of || len(a.data)+len(p.Data) > maxImage {
 		*a = album{next: -1}
-		return nil, nil
+		return nil
 	}
 	a.data = append(a.data, p.Data...)
 	if a.next++; a.next < p.Of {
-		return nil, nil
+		return nil
 	}
 	var img image
 	err := json.Unmarshal(a.data, &img)
 	*a = album{next: -1}
 	if err != nil {
-		return nil, fmt.Errorf("session: image: %w", err)
+		return nil
 	}
 	out := &live.Image{Epoch: img.Epoch, Applied: img.Applied, Pos: img.Pos, Partials: img.Partials}
 	for _, u := range img.Unserved {
@@ -135,5 +135,5 @@ func (a *album) add(p *imagePart) (*live.Image, error) {
 			Call: record.ToolCall{ID: u.CallID}, Expires: u.Expires,
 		})
 	}
-	return out, nil
+	return out
 }

@@ -58,7 +58,7 @@ type Manager struct {
 	// With Owners: references to sessions that still write, and sessions that could not be let go.
 	lingering  []*sessionRef
 	unreleased map[string]unreleased
-	observed   map[string]struct{} // sessions of this server whose turns an observer may keep from going on
+	observed   map[string]struct{} // sessions of this server whose turns an observer may keep suspended
 	endSweep   context.CancelFunc
 }
 

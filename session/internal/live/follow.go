@@ -95,7 +95,8 @@ func (s *Session) followOne(ctx context.Context, rec record.Record, shows bool) 
 		}
 	}
 	if rec.Kind == record.KindTurnEnded {
-		defer s.recent.Take()() // the log may have other data of the turn now
+		taken := s.recent.Take() // the log may have other data of the turn now
+		defer taken()
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -103,10 +104,10 @@ func (s *Session) followOne(ctx context.Context, rec record.Record, shows bool) 
 	if err != nil {
 		return err
 	}
-	switch rec.Kind {
-	case record.KindTurnStarted:
+	if rec.Kind == record.KindTurnStarted {
 		s.shareLocked(t, whole)
-	case record.KindTurnResumed:
+	}
+	if rec.Kind == record.KindTurnResumed {
 		t.attempt = t.noAttempt() // the messages of the one before are void
 	}
 	if !shows {
@@ -189,8 +190,8 @@ func (s *Session) FollowImage(ctx context.Context, img Image) error {
 	return nil
 }
 
-// FollowLog applies the records up to one, the last of a session that has nothing beside its log. Watchers continue from
-// the log, which has the deltas that were not published.
+// FollowLog applies the records up to one, the last of a session that has nothing beside its log. Watchers continue
+// from the log, which has the deltas that were not published.
 func (s *Session) FollowLog(ctx context.Context, upTo int64) error {
 	if s.Applied() >= upTo {
 		return nil
