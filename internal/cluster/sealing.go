@@ -46,7 +46,8 @@ func (m *Member) Await(ctx context.Context, key uint32) error {
 	var now uint64
 	err := m.cfg.DB.QueryRow(ctx, `SELECT pg_snapshot_xmax(pg_current_snapshot())::text::bigint`).Scan(&now)
 	for over := false; err == nil && !over; {
-		err = m.cfg.DB.QueryRow(ctx, `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= $1`, now).Scan(&over)
+		err = m.cfg.DB.QueryRow(ctx, `SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint >= $1`, now).
+			Scan(&over)
 		if err == nil && !over && wait(ctx) != nil {
 			err = errors.New("a transaction that has begun before does not end")
 		}

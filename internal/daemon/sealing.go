@@ -76,11 +76,11 @@ func (d *Daemon) sealing(ctx context.Context, db sealed.Recoder) {
 	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		if err := d.ring.Follow(ctx); err != nil && ctx.Err() == nil {
-			d.log.Error("the newest data key cannot be used; it is tried again", slog.String("error", err.Error()))
-		} else if !d.isFirst() {
-			err = nil
-		} else if _, err := d.seal(ctx, db); err != nil && ctx.Err() == nil {
+		err := d.ring.Follow(ctx)
+		if err == nil && d.isFirst() {
+			_, err = d.seal(ctx, db)
+		}
+		if err != nil && ctx.Err() == nil {
 			d.log.Error("values could not be sealed again; it is tried again", slog.String("error", err.Error()))
 		}
 		select {
