@@ -75,6 +75,7 @@ type Daemon struct {
 	replica  *replica      // nil for a daemon that is alone
 	owner    atomic.Pointer[cluster.Member]
 	managed  atomic.Pointer[session.Manager] // manager, for what the member says
+	sealer   atomic.Pointer[sealed.Ring]     // ring, for the same
 
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
