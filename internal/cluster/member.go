@@ -103,6 +103,7 @@ type Member struct {
 	doubt    bool      // the member owns nothing: OnLost was called
 	draining bool
 	buried   map[int64]bool // whose death was logged
+	tookOver int64          // how many sessions of dead members it has claimed
 }
 
 // Join makes this process a member, and has it beat until Leave. It fails if the database cannot be reached.
@@ -373,10 +374,15 @@ const membersQuery = `SELECT r.id, r.name, r.address, r.version, r.features, r.d
 // beat counts up, takes the lock unless it has it, and looks at all members, in one round trip.
 func (m *Member) beat(ctx context.Context) error {
 	id, began := m.ID(), time.Now()
+	m.mu.Lock()
+	took := m.tookOver
+	m.mu.Unlock()
 	var batch pgx.Batch
 	var beats int64
 	var all []Replica
-	batch.Queue(`UPDATE replicas SET beat = beat + 1 WHERE id = $1`, id).Exec(func(t pgconn.CommandTag) error {
+	batch.Queue(`UPDATE replicas SET beat = beat + 1, takeovers = $2,
+		took_over_at = CASE WHEN takeovers < $2 THEN now() ELSE took_over_at END
+		WHERE id = $1`, id, took).Exec(func(t pgconn.CommandTag) error {
 		beats = t.RowsAffected()
 		return nil
 	})
