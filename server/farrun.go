@@ -2,6 +2,8 @@ package server
 
 import (
 	"context"
+	"errors"
+	"io"
 	"sync"
 	"time"
 
@@ -198,10 +200,10 @@ func (s *farStream) Receive() bool {
 
 // Err implements receiver.
 func (s *farStream) Err() error {
-	if connect.IsWireError(s.err) {
-		return s.err
+	if errors.Is(s.err, io.EOF) {
+		return nil
 	}
-	return nil
+	return s.err
 }
 
 // Close implements receiver.

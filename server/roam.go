@@ -31,17 +31,22 @@ type roamer struct {
 	// moved, if not nil, has a function called when the session has a new owner, until end is called.
 	moved func(func()) (end func())
 
-	now   feed   // nil while nobody is attached
-	leave func() // of now
-	since time.Time
+	now   feed          // nil while nobody is attached
+	leave func()        // of now
+	begun time.Time     // of now
+	since time.Time     // the owner is looked for; zero: it is found
 	again chan struct{} // receives when it is time for the next try
 	timer *time.Timer   // fills again
 	still func()        // ends what moved has begun; nil while somebody is attached
 }
 
-// newRoamer returns a feed that attach begins.
+// newRoamer returns a feed that attach begins; without now, its first Next does.
 func newRoamer(now feed, leave func(), note func(session.Placed)) *roamer {
-	return &roamer{now: now, leave: leave, note: note, again: make(chan struct{}, 1)}
+	r := &roamer{now: now, leave: leave, note: note, begun: time.Now(), again: make(chan struct{}, 1)}
+	if now == nil {
+		r.again <- struct{}{}
+	}
+	return r
 }
 
 // close ends the feed.
@@ -81,34 +86,41 @@ func (r *roamer) Next(ctx context.Context) ([]session.Placed, error) {
 		var err error
 		if r.now, r.leave, err = r.attach(ctx); err != nil {
 			r.now = nil
-			return nil, r.later(err)
+			return nil, r.later(ctx, err)
 		}
+		r.begun = time.Now()
 		r.found()
 	}
 	events, err := r.now.Next(ctx)
 	for _, e := range events {
 		r.note(e)
 	}
-	if len(events) > 0 {
+	if len(events) > 0 || time.Since(r.begun) > 10*roamEvery { // it had found the owner, which may have said nothing
 		r.since = time.Time{}
 	}
-	if err != nil && roams(err) && ctx.Err() == nil {
+	if err != nil && roams(err) {
 		r.leave()
 		r.now = nil
-		err = r.later(err)
+		err = r.later(ctx, err)
 	}
 	return events, err
 }
 
 // later has Next try again, unless that has gone on for too long.
-func (r *roamer) later(err error) error {
+func (r *roamer) later(ctx context.Context, err error) error {
 	if !roams(err) {
 		return err
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	if r.since.IsZero() {
 		r.since = time.Now()
 	}
 	if time.Since(r.since) > roamFor {
+		if errors.Is(err, errAway) {
+			err = errUnreached
+		}
 		return err
 	}
 	if r.still == nil && r.moved != nil {
@@ -156,7 +168,7 @@ func roams(err error) bool {
 // errAway is why a stream of another server has ended before its end.
 var errAway = errors.New("server: the owner of the session is gone")
 
-// receiver is the client's side of a stream of events of another server.
+// receiver is the client's side of a stream of events of another server. Err is nil if that server has ended it.
 type receiver interface {
 	Receive() bool
 	Err() error
@@ -216,11 +228,8 @@ func (r *remote) receive(in receiver, read func() session.Placed, over chan stru
 		}
 	}
 	err := in.Err()
-	switch {
-	case ended:
+	if ended || err == nil { // there may have been nothing behind the position
 		return io.EOF
-	case err == nil:
-		return errAway
 	}
 	if e := faultFrom(err); e.Code != codeUnavailable {
 		return e
@@ -303,7 +312,7 @@ func (s *sessionService) roamTurn(
 	ctx context.Context, r *connect.Request[agentdv1.WatchTurnRequest],
 ) (*roamer, *session.Turn, error) {
 	first, leave, turn, err := s.watchTurn(ctx, r)
-	if err != nil {
+	if err != nil && !errors.Is(err, errAway) {
 		return nil, nil, err
 	}
 	out := newRoamer(first, leave, func(e session.Placed) {
@@ -358,7 +367,7 @@ func (s *sessionService) roamSession(
 	ctx context.Context, r *connect.Request[agentdv1.WatchSessionRequest],
 ) (*roamer, error) {
 	first, leave, err := s.watchSession(ctx, r)
-	if err != nil {
+	if err != nil && !errors.Is(err, errAway) {
 		return nil, err
 	}
 	out := newRoamer(first, leave, func(e session.Placed) {

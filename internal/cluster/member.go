@@ -47,9 +47,12 @@ type Config struct {
 	// Version is that of the program, Features what it understands beyond the first release that had replicas.
 	Version  string
 	Features []string
-	// Beat, TTL and LockTTL are the times of the package doc; 0 is the default of each. All members of a cluster have
-	// the same ones. LockTTL is at least twice the beat, the TTL at least three times the beat.
+	// Beat, TTL and LockTTL are the times of the package doc; 0 is the default of each, for the beat a sixth of the TTL
+	// if that is less. All members of a cluster have the same ones. LockTTL is at least twice the beat, the TTL five
+	// times: looks that are a beat apart, and come late, are no gap.
 	Beat, TTL, LockTTL time.Duration
+	// OnGone is called when the row of the member is found gone, before it joins anew, on its goroutine. Nil is not called.
+	OnGone func()
 	// OnLost is called when the row of the member was gone: it owns nothing but what it claims from then on. OnDoubt is
 	// called when a doubt begins, and with false when it is over. Neither may wait for the member. Nil is not called.
 	OnLost  func()
@@ -59,11 +62,11 @@ type Config struct {
 }
 
 func (c *Config) fill() error {
-	if c.Beat == 0 {
-		c.Beat = DefaultBeat
-	}
 	if c.TTL == 0 {
 		c.TTL = DefaultTTL
+	}
+	if c.Beat == 0 {
+		c.Beat = min(DefaultBeat, c.TTL/6)
 	}
 	if c.LockTTL == 0 {
 		c.LockTTL = DefaultLockTTL
@@ -75,9 +78,9 @@ func (c *Config) fill() error {
 	case c.Beat < 0 || c.LockTTL < 2*c.Beat:
 		return fmt.Errorf("cluster: a lock TTL of %v with a beat of %v: want at least twice the beat",
 			c.LockTTL, c.Beat)
-	case c.TTL < 3*c.Beat || c.TTL < c.LockTTL:
+	case c.TTL < 5*c.Beat || c.TTL < c.LockTTL:
 		return fmt.Errorf("cluster: a TTL of %v with a beat of %v and a lock TTL of %v: "+
-			"want at least three times the beat, and not less than the lock TTL", c.TTL, c.Beat, c.LockTTL)
+			"want at least five times the beat, and not less than the lock TTL", c.TTL, c.Beat, c.LockTTL)
 	case c.Address == "":
 		return errors.New("cluster: the replica has no address at which others reach it")
 	}
@@ -100,6 +103,7 @@ type Member struct {
 	doubt    bool      // the member owns nothing: OnLost was called
 	draining bool
 	buried   map[int64]bool // whose death was logged
+	tookOver int64          // how many sessions of dead members it has claimed
 }
 
 // Join makes this process a member, and has it beat until Leave. It fails if the database cannot be reached.
@@ -221,6 +225,9 @@ func (m *Member) once(ctx context.Context) error {
 	if errors.Is(err, errGone) {
 		m.cfg.Logger.LogAttrs(ctx, slog.LevelError, "the other replicas took this one for dead; it joins anew",
 			slog.Int64("replica", m.ID()))
+		if m.cfg.OnGone != nil {
+			m.cfg.OnGone()
+		}
 		if err = m.enterAnew(ctx); err == nil {
 			err = m.tryBeat(ctx)
 		}
@@ -367,10 +374,15 @@ const membersQuery = `SELECT r.id, r.name, r.address, r.version, r.features, r.d
 // beat counts up, takes the lock unless it has it, and looks at all members, in one round trip.
 func (m *Member) beat(ctx context.Context) error {
 	id, began := m.ID(), time.Now()
+	m.mu.Lock()
+	took := m.tookOver
+	m.mu.Unlock()
 	var batch pgx.Batch
 	var beats int64
 	var all []Replica
-	batch.Queue(`UPDATE replicas SET beat = beat + 1 WHERE id = $1`, id).Exec(func(t pgconn.CommandTag) error {
+	batch.Queue(`UPDATE replicas SET beat = beat + 1, takeovers = $2,
+		took_over_at = CASE WHEN takeovers < $2 THEN now() ELSE took_over_at END
+		WHERE id = $1`, id, took).Exec(func(t pgconn.CommandTag) error {
 		beats = t.RowsAffected()
 		return nil
 	})
