@@ -223,3 +223,17 @@ func faultSaid(said *agentdv1.RunResponse_ErrorResponse) *fault.Error {
 	}
 	return e
 }
+
+// DeleteAt has the server at an address remove a session of the tenant of ctx's principal, for whoever erases what a
+// tenant has: no request of a client is forwarded.
+func (s *Server) DeleteAt(ctx context.Context, address, id string) error {
+	req := connect.NewRequest(&agentdv1.DeleteSessionRequest{SessionId: id})
+	err := s.carry(ctx, nil, req.Header())
+	if err == nil {
+		_, err = s.sessionsAt(address).DeleteSession(ctx, req)
+	}
+	if err != nil && connect.CodeOf(err) == connect.CodeNotFound {
+		return faultFrom(err)
+	}
+	return err
+}

@@ -34,6 +34,8 @@ type roamer struct {
 	note func(session.Placed)
 	// stays reports whether the client is to stay when its session goes. Otherwise it is told, and goes elsewhere.
 	stays func() bool
+	// moved, if not nil, has a function called when the session has a new owner, until end is called.
+	moved func(func()) (end func())
 
 	now   feed   // nil while nobody is attached
 	leave func() // of now
@@ -41,6 +43,7 @@ type roamer struct {
 	wait  time.Duration // before the next try
 	again chan struct{} // receives when it is time for the next try
 	timer *time.Timer   // fills again
+	still func()        // ends what moved has begun; nil while somebody is attached
 }
 
 // newRoamer returns a feed that attach begins.
@@ -50,6 +53,7 @@ func newRoamer(now feed, leave func(), note func(session.Placed)) *roamer {
 
 // close ends the feed.
 func (r *roamer) close() {
+	r.found()
 	if r.timer != nil {
 		r.timer.Stop()
 	}
@@ -86,6 +90,7 @@ func (r *roamer) Next(ctx context.Context) ([]session.Placed, error) {
 			r.now = nil
 			return nil, r.later(err)
 		}
+		r.found()
 	}
 	events, err := r.now.Next(ctx)
 	for _, e := range events {
@@ -119,14 +124,42 @@ func (r *roamer) later(err error) error {
 	if time.Since(r.since) > roamFor {
 		return err
 	}
+	if r.still == nil && r.moved != nil {
+		r.still = r.moved(r.next)
+	}
 	r.wait = min(max(2*r.wait, roamFirst), roamEvery)
-	r.timer = time.AfterFunc(r.wait, func() {
-		select {
-		case r.again <- struct{}{}:
-		default:
-		}
-	})
+	r.timer = time.AfterFunc(r.wait, r.next)
 	return nil
+}
+
+// next has Next be called.
+func (r *roamer) next() {
+	select {
+	case r.again <- struct{}{}:
+	default:
+	}
+}
+
+// found says that somebody is attached.
+func (r *roamer) found() {
+	if r.still != nil {
+		r.still()
+		r.still = nil
+	}
+}
+
+// movers know when sessions move from server to server.
+type movers interface {
+	WhenMoved(ctx context.Context, id string, f func()) (end func())
+}
+
+// movedOf is what roamer.moved is for a session, nil if nobody would say so.
+func (s *Server) movedOf(ctx context.Context, id string) func(func()) (end func()) {
+	m, is := s.now().Sessions.(movers)
+	if !is {
+		return nil
+	}
+	return func(f func()) func() { return m.WhenMoved(ctx, id, f) }
 }
 
 // roams reports whether an error says that the owner of a session is another one, or may be soon.
@@ -340,6 +373,7 @@ func (s *sessionService) roamTurn(
 		next, leave, _, err := s.watchTurn(ctx, r)
 		return next, leave, err
 	}
+	out.moved = s.movedOf(ctx, r.Msg.GetSessionId())
 	return out, turn, nil
 }
 
@@ -409,6 +443,7 @@ func (s *sessionService) roamSession(
 	})
 	out.stays = s.staysUntilDrain
 	out.attach = func(ctx context.Context) (feed, func(), error) { return s.watchSession(ctx, r) }
+	out.moved = s.movedOf(ctx, r.Msg.GetSessionId())
 	return out, nil
 }
 

@@ -22,19 +22,32 @@ const (
 )
 
 // adopt takes sessions that are due until ctx ends: those that a server has left when it stopped or died, and those
-// whose time has come. It also lets go of what could not be let go before.
+// whose time has come. It looks each adoptEvery, and when the bus says that there is one. It also lets go of what could
+// not be let go before.
 func (m *Manager) adopt(ctx context.Context) {
 	tick := time.NewTicker(adoptEvery)
 	defer tick.Stop()
+	rest := time.NewTimer(0) // fires when the next look may begin
+	defer rest.Stop()
+	wake, end := m.woken()
+	defer end()
 	for {
 		select {
 		case <-ctx.Done():
 			m.letGoRest()
 			return
+		case <-rest.C:
+		}
+		select {
+		case <-ctx.Done():
 		case <-tick.C:
+		case <-wake:
 		}
 		m.letGoRest()
-		m.adoptAll(ctx)
+		if ctx.Err() == nil {
+			m.adoptAll(ctx)
+		}
+		rest.Reset(adoptLeast)
 	}
 }
 

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/session/limits"
 	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
@@ -26,6 +27,12 @@ type Config struct {
 	Now func() time.Time
 	// Owners decide which of several servers over the store owns a session. nil: this server owns all.
 	Owners Owners
+	// Slices divide the budgets of tenants among those servers; required with Owners if tenants have budgets. nil: what
+	// this server reserves, the others do not know.
+	Slices share.Budgets
+	// Bus carries hints between those servers. nil: none, and what waits for other servers looks twice a second. The
+	// manager does not close it.
+	Bus hints
 	// Limits bound the manager.
 	Limits limits.Limits
 	// Agent returns the tree and the tools of an agent that the server keeps, in a Spec that the manager changes, and

@@ -2,8 +2,10 @@ package session
 
 import (
 	"context"
+	"errors"
 	"fmt"
 
+	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/tenant"
 	"github.com/apzuk3/agentd/session/principal"
 	"github.com/apzuk3/agentd/session/store"
@@ -13,9 +15,12 @@ import (
 const erasePage = 100
 
 // Erase removes the sessions of a tenant and what they share, or, if user is not "", those that this principal of the
-// tenant created, and its `user:` keys. It cancels their turns. It returns how many sessions and shared keys there
-// were, also after an error; it may be called again. What the principal did in sessions of others stays.
-func (m *Manager) Erase(ctx context.Context, whose, user string) (sessions, keys int, err error) {
+// tenant created, and its `user:` keys. It cancels their turns. A session that another server owns is for elsewhere,
+// which asks the server at the address to remove it. It returns how many sessions and shared keys there were, also
+// after an error; it may be called again. What the principal did in sessions of others stays.
+func (m *Manager) Erase(
+	ctx context.Context, whose, user string, elsewhere func(ctx context.Context, address, id string) error,
+) (sessions, keys int, err error) {
 	p := principal.Principal{ID: user, Tenant: whose, Role: principal.Operator}
 	ctx = principal.With(ctx, p)
 	q := store.InfoQuery{Tenant: &whose, Limit: erasePage}
@@ -28,10 +33,17 @@ func (m *Manager) Erase(ctx context.Context, whose, user string) (sessions, keys
 			if user != "" && page[i].Creator != p.Key() {
 				continue
 			}
-			if err := m.DeleteSession(ctx, tenant.ID(page[i].ID)); err != nil {
+			id := tenant.ID(page[i].ID)
+			err := m.DeleteSession(ctx, id)
+			if owner, ok := errors.AsType[*Elsewhere](err); ok {
+				err = elsewhere(ctx, owner.Address, id)
+			}
+			if err != nil && !isGone(err) {
 				return sessions, 0, err
 			}
-			sessions++
+			if err == nil {
+				sessions++
+			}
 		}
 		if len(page) < erasePage {
 			break
@@ -40,6 +52,12 @@ func (m *Manager) Erase(ctx context.Context, whose, user string) (sessions, keys
 	}
 	keys, err = m.eraseShared(ctx, p)
 	return sessions, keys, err
+}
+
+// isGone reports whether a session was removed before it could be.
+func isGone(err error) bool {
+	e, ok := errors.AsType[*fault.Error](err)
+	return ok && e.Code == fault.SessionNotFound
 }
 
 // eraseShared removes the shared keys of a tenant, or with an id those of one of its principals.

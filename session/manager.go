@@ -42,6 +42,7 @@ type Manager struct {
 	readers   readers.Readers[*SessionWatcher]
 	sessions  *table.Table[*live.Session]
 	owners    Owners // nil: all sessions are this server's
+	bus       hints  // nil: none
 	exclusive lock.Keyed[work]
 
 	mu        sync.Mutex // protects the fields below
@@ -75,6 +76,7 @@ func NewManager(cfg Config) (*Manager, error) {
 		probation:  probation.New[*live.Session](cfg.Limits.QuarantineAfter),
 		sessions:   newTable(cfg.Limits, cfg.Owners != nil),
 		owners:     cfg.Owners,
+		bus:        cfg.Bus,
 		unreleased: map[string]unreleased{},
 		running:    map[*live.Driver]struct{}{},
 		runningOf:  map[string]int{},
@@ -85,6 +87,7 @@ func NewManager(cfg Config) (*Manager, error) {
 	}
 	m.store = storage.New(storage.Config{
 		Store: cfg.Store, Logger: cfg.Logger, Now: cfg.Now, Limits: cfg.Limits, OnToolResult: cfg.OnToolResult,
+		Slices: cfg.Slices,
 		OnFatal: func(err error) {
 			m.suspendAll()
 			if cfg.OnFatal != nil {

@@ -155,6 +155,7 @@ func (m *Manager) claim(ctx context.Context, key string) (c Claim, err error) {
 	}
 	if err == nil {
 		lock.Do(&m.mu, func() { delete(m.unreleased, key) })
+		m.moved(key)
 	}
 	return c, err
 }
@@ -289,6 +290,10 @@ func (m *Manager) letGo(key string, u unreleased) {
 		m.log.LogAttrs(ctx, slog.LevelDebug, "a session that is not used is not let go yet",
 			slog.String("session", key), slog.String("error", err.Error()))
 		lock.Do(&m.mu, func() { m.unreleased[key] = u })
+		return
+	}
+	if u.due == 0 {
+		m.Wake()
 	}
 }
 
@@ -312,6 +317,7 @@ func (m *Manager) LostAll() {
 		}
 	})
 	lock.Do(&m.mu, func() { clear(m.unreleased) })
+	m.store.Accounts.LostAll()
 	for _, s := range all {
 		s.Lose()
 	}

@@ -33,6 +33,7 @@ type group struct {
 	t     *testing.T
 	store store.Store
 	lim   limits.Limits
+	bus   *memBus // nil: none
 }
 
 func newGroup(t *testing.T, lim limits.Limits) *group {
@@ -49,8 +50,12 @@ func (g *group) join(addr string, run func(context.Context, *session.Run) error)
 	if lim.StorePatience == 0 {
 		lim.StorePatience = time.Second
 	}
+	cfg := session.Config{Store: r.owns, Owners: r.owns, Runner: r.engine, Limits: lim}
+	if g.bus != nil {
+		cfg.Bus = g.bus
+	}
 	var err error
-	r.m, err = session.NewManager(session.Config{Store: r.owns, Owners: r.owns, Runner: r.engine, Limits: lim})
+	r.m, err = session.NewManager(cfg)
 	if err != nil {
 		g.t.Fatal(err)
 	}

@@ -75,6 +75,7 @@ func (m *Manager) startSweep(ctx context.Context, r *recovery, done bool) error 
 	switch {
 	case m.owners != nil:
 		m.turns.Go(func() { m.adopt(sweepCtx) })
+		m.turns.Go(func() { m.tend(sweepCtx) })
 	case !done || r.failed:
 		m.turns.Go(func() { m.recoverRest(sweepCtx, r) })
 	}

@@ -66,6 +66,7 @@ Examples:
 type checkCmd struct {
 	File string `arg:"" optional:"" help:"A backup to check in place of the database."`
 	databaseFlags
+	storeFlag `embed:""`
 }
 
 // Help is shown below the flags.
@@ -83,11 +84,18 @@ Examples:
   agentd check --json /backups/agentd-monday.db`
 }
 
-// copying is what the command is about, with findings on the standard output and progress on a terminal.
+// copying is what a command that works on a folder alone is about.
 func (f *databaseFlags) copying(p *process) (c daemon.Copying, m *meter, err error) {
-	if c.DataDir, err = p.onlyFolder(f.Data, "pg_dump and pg_restore make and read backups"); err != nil {
-		return c, nil, err
+	data, err := p.onlyFolder(f.Data, "pg_dump and pg_restore make and read backups (docs/postgres.md)")
+	if err == nil {
+		c, m = f.reporting(p)
+		c.DataDir = data
 	}
+	return c, m, err
+}
+
+// reporting writes findings to the standard output, and progress to a terminal.
+func (f *databaseFlags) reporting(p *process) (c daemon.Copying, m *meter) {
 	c.Encryption = f.encryption()
 	m = &meter{w: p.stderr, on: p.tty.stderr, now: time.Now}
 	c.Progress = m.show
@@ -99,7 +107,7 @@ func (f *databaseFlags) copying(p *process) (c daemon.Copying, m *meter, err err
 			fmt.Fprintln(p.stdout, cli.Clean(finding.String()))
 		}
 	}
-	return c, m, nil
+	return c, m
 }
 
 // line writes a value as a line of JSON.
@@ -139,11 +147,13 @@ func (m *meter) clear() {
 
 // Run checks a database.
 func (c *checkCmd) Run(p *process) error {
-	of, meter, err := c.copying(p)
-	if err != nil {
-		return err
+	of, meter := c.reporting(p)
+	var err error
+	if of.File = c.File; c.File == "" {
+		if of.DataDir, of.StoreURL, err = p.database(c.Data, c.Store); err != nil {
+			return err
+		}
 	}
-	of.File = c.File
 	ctx, stop := p.context()
 	defer stop()
 	sum, err := daemon.Check(ctx, of)

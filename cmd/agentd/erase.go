@@ -18,6 +18,15 @@ type whoseFlags struct {
 	Tenant *string `noenv:"" placeholder:"NAME" help:"The tenant; an empty name is that of callers without one."`
 	User   string  `noenv:"" placeholder:"ID" help:"One of its users, see created_by. Default: all of the tenant."`
 	encryptionFlags
+
+	storeFlag `embed:""`
+}
+
+// config is where the database is, and its keys.
+func (f *whoseFlags) config(p *process) (cfg daemon.Config, err error) {
+	cfg.Encryption = f.encryption()
+	cfg.DataDir, cfg.StoreURL, err = p.database(f.Data, f.Store)
+	return cfg, err
 }
 
 // Validate refuses a request that does not say whose data is meant.
@@ -48,7 +57,7 @@ Examples:
 
 // Run writes an export.
 func (c *exportCmd) Run(p *process) (err error) {
-	data, err := p.onlyFolder(c.Data, "SessionService lists and reads the sessions of a tenant")
+	cfg, err := c.config(p)
 	if err != nil {
 		return err
 	}
@@ -68,7 +77,7 @@ func (c *exportCmd) Run(p *process) (err error) {
 	ctx, stop := p.context()
 	defer stop()
 	out := bufio.NewWriter(to)
-	counts, err := daemon.Export(ctx, daemon.Config{DataDir: data, Encryption: c.encryption()}, *c.Tenant, c.User, out)
+	counts, err := daemon.Export(ctx, cfg, *c.Tenant, c.User, out)
 	if err := errors.Join(err, out.Flush()); err != nil {
 		return err
 	}
@@ -83,7 +92,6 @@ type eraseCmd struct {
 	Trail bool `noenv:"" help:"Erase the entries of the audit trail too."`
 	Yes   bool `noenv:"" help:"Erase. Without it the command only says how many sessions there are."`
 
-	storeFlag         `embed:""`
 	AllowNetworkFiles bool `help:"${serve_allow_network_files}"`
 }
 
@@ -105,18 +113,11 @@ Examples:
 
 // Run erases.
 func (c *eraseCmd) Run(p *process) error {
-	cfg := daemon.Config{
-		StoreURL: daemon.Secret(c.Store), AllowNetworkFiles: c.AllowNetworkFiles, Encryption: c.encryption(),
-	}
-	var err error
-	if c.Store == "" {
-		cfg.DataDir, err = p.folder(c.Data)
-	} else if !c.Yes {
-		err = usage("over PostgreSQL the sessions are not counted before: --yes erases them")
-	}
+	cfg, err := c.config(p)
 	if err != nil {
 		return err
 	}
+	cfg.AllowNetworkFiles = c.AllowNetworkFiles
 	ctx, stop := p.context()
 	defer stop()
 	e := daemon.Erasure{Tenant: *c.Tenant, User: c.User, Trail: c.Trail}

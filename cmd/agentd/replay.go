@@ -14,6 +14,7 @@ type replayCmd struct {
 	JSON bool   `name:"json" noenv:"" help:"Write JSON, one object."`
 
 	configFlag
+	storeFlag `embed:""`
 	encryptionFlags
 }
 
@@ -25,8 +26,8 @@ no model is called, no tool is run.
 It tells the first record that this version would write otherwise,
 and is meant for the time before an upgrade, on the new version.
 
-The daemon of the folder has to be stopped.
-The folder is only read: the work is done on a copy, in the folder for temporary files.
+The daemon of a folder has to be stopped. The folder is only read: the work is done on a copy, in the folder
+for temporary files. A database of PostgreSQL is only read too, also while daemons use it.
 
 The exit code is 0 when the log is equal, 1 when it is not or cannot be read.
 
@@ -34,7 +35,9 @@ Examples:
 
   agentd replay SESSION
 
-  agentd replay SESSION --data /var/lib/agentd`
+  agentd replay SESSION --data /var/lib/agentd
+
+  AGENTD_STORE=postgres://agentd@db/agentd agentd replay SESSION`
 }
 
 // replayed is the report as JSON.
@@ -57,13 +60,13 @@ type divergence struct {
 
 // Run replays a session.
 func (c *replayCmd) Run(p *process) error {
-	data, err := p.onlyFolder(c.Data, "agentd replay does not read it")
+	data, url, err := p.database(c.Data, c.Store)
 	if err != nil {
 		return err
 	}
 	ctx, stop := p.context()
 	defer stop()
-	rep, err := daemon.Replay(ctx, daemon.Config{DataDir: data, Encryption: c.encryption()}, c.ID)
+	rep, err := daemon.Replay(ctx, daemon.Config{DataDir: data, StoreURL: url, Encryption: c.encryption()}, c.ID)
 	if err != nil {
 		return err
 	}

@@ -33,6 +33,9 @@ type serveCmd struct {
 	ReplicaName   string     `placeholder:"NAME" help:"${serve_replica_name}"`
 	ReplicaSecret secretFlag `placeholder:"TEXT" help:"${serve_replica_secret}"`
 	ReplicaCA     string     `name:"replica-ca" placeholder:"FILE" help:"${serve_replica_ca}"`
+	Bus           secretFlag `placeholder:"URL" help:"${serve_bus}"`
+	BusCreds      string     `placeholder:"FILE" help:"${serve_bus_creds}"`
+	BusCA         string     `name:"bus-ca" placeholder:"FILE" help:"${serve_bus_ca}"`
 
 	AdminAddr string `default:"127.0.0.1:9090" placeholder:"HOST:PORT" help:"${serve_admin_addr}"`
 
@@ -154,6 +157,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		StoreURL:    daemon.Secret(c.Store),
 		Cluster: daemon.Cluster{
 			Advertise: c.Advertise, Name: c.ReplicaName, Secret: daemon.Secret(c.ReplicaSecret), CAFile: c.ReplicaCA,
+			BusURL: daemon.Secret(c.Bus), BusCredsFile: c.BusCreds, BusCAFile: c.BusCA,
 		},
 		AllowNetworkFiles: c.AllowNetworkFiles,
 		Encryption:        c.encryption(),
@@ -411,6 +415,27 @@ type secretFlag string
 
 // String hides the value.
 func (secretFlag) String() string { return hidden }
+
+// database is where the database is that a command reads: a folder, or what --store says. Each has a variable and a
+// key; one that is named on the command line counts before the other.
+func (p *process) database(data string, store secretFlag) (dir string, url daemon.Secret, err error) {
+	named := p.names("data")
+	switch {
+	case named && p.names("store"):
+		return "", "", usage("--data and --store name two databases: want one")
+	case store != "" && !named:
+		return "", daemon.Secret(store), nil
+	}
+	dir, err = p.folder(data)
+	return dir, "", err
+}
+
+// names reports whether a flag is on the command line.
+func (p *process) names(flag string) bool {
+	return slices.ContainsFunc(p.args, func(arg string) bool {
+		return arg == "--"+flag || strings.HasPrefix(arg, "--"+flag+"=")
+	})
+}
 
 // onlyFolder is folder for a command that does not work on a database of PostgreSQL, which the server may have; instead
 // says what does.

@@ -11,6 +11,7 @@ import (
 
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/internal/check"
+	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
@@ -34,6 +35,8 @@ var (
 type Copying struct {
 	// DataDir is the folder of the database.
 	DataDir string
+	// StoreURL has Check read a database of PostgreSQL, see Config.StoreURL; Backup and Restore work on folders alone.
+	StoreURL session.Secret
 	// File is the backup. Check reads it in place of the database unless it is empty.
 	File string
 	// Replace has Backup replace File, and Restore the database, if there is one.
@@ -62,11 +65,14 @@ type Copied struct {
 // Check compares what a database holds with the rules that it is written by; see package check. It only
 // reads, also beside a daemon that has the database open.
 func Check(ctx context.Context, c Copying) (CheckSummary, error) {
-	file := c.File
-	if file == "" {
-		file = filepath.Join(c.DataDir, databaseFile)
+	if c.File != "" {
+		return c.checkFile(ctx, c.File, c.Finding)
 	}
-	return c.check(ctx, file, c.Finding)
+	db, err := openSource(ctx, &Config{DataDir: c.DataDir, StoreURL: c.StoreURL, Encryption: c.Encryption})
+	if err != nil {
+		return CheckSummary{}, err
+	}
+	return c.check(ctx, db, c.Finding)
 }
 
 // Backup writes a copy of the database to a file, also while a daemon has the database open. The file gets
@@ -111,15 +117,6 @@ func Restore(ctx context.Context, c Copying) (out Copied, err error) {
 	return out, err
 }
 
-// open opens a database for reading.
-func open(ctx context.Context, path string) (*sqlite.Store, error) {
-	db, err := sqlite.Open(ctx, path, sqlite.Config{ReadOnly: true})
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("there is no database %s", path)
-	}
-	return db, err
-}
-
 // copy writes a copy of db and checks it. tolerates says which findings it may have.
 func (c *Copying) copy(
 	ctx context.Context, db *sqlite.Store, part string, tolerates func(CheckFinding) bool,
@@ -132,7 +129,7 @@ func (c *Copying) copy(
 		return out, err
 	}
 	refused := 0
-	out.CheckSummary, err = c.check(ctx, part, func(f CheckFinding) {
+	out.CheckSummary, err = c.checkFile(ctx, part, func(f CheckFinding) {
 		if !tolerates(f) {
 			refused++
 		}
@@ -151,11 +148,21 @@ func (c *Copying) copy(
 	return out, err
 }
 
-func (c *Copying) check(ctx context.Context, file string, finding func(CheckFinding)) (_ CheckSummary, err error) {
-	db, err := openSource(ctx, file, c.Encryption)
+// checkFile checks the database of a file.
+func (c *Copying) checkFile(ctx context.Context, file string, finding func(CheckFinding)) (CheckSummary, error) {
+	db, err := open(ctx, file)
 	if err != nil {
 		return CheckSummary{}, err
 	}
+	s, err := newSource(ctx, db, c.Encryption)
+	if err != nil {
+		return CheckSummary{}, errors.Join(fmt.Errorf("%s: %w", file, err), db.Close())
+	}
+	return c.check(ctx, s, finding)
+}
+
+// check checks a database, and closes it.
+func (c *Copying) check(ctx context.Context, db *source, finding func(CheckFinding)) (_ CheckSummary, err error) {
 	defer func() { err = errors.Join(err, db.Close()) }()
 	return check.Run(ctx, db, check.Config{
 		Decode:   adkbridge.New(adkbridge.Config{}).Decode,

@@ -14,7 +14,9 @@ import (
 	"sync"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/bus"
 	"github.com/apzuk3/agentd/internal/cluster"
+	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/session"
 	"github.com/apzuk3/agentd/session/store/postgres"
 )
@@ -32,6 +34,12 @@ type Cluster struct {
 	// CAFile has the certificates, PEM, that the others' are proved by; "" uses those of the system. Where this daemon
 	// has a certificate of its own (Config.TLSCertFile), it shows that to the others.
 	CAFile string
+	// BusURL names servers of NATS that carry hints between the replicas, as bus.Config.URLs; "" is none, and
+	// PostgreSQL carries those that there are few of. BusCredsFile proves this daemon to them, BusCAFile has the
+	// certificates, PEM, that theirs are proved by; "" uses those of the system. No call needs them: without them what
+	// waits for another replica is slower.
+	BusURL                  session.Secret
+	BusCredsFile, BusCAFile string
 	// Beat, TTL and LockTTL are those of package cluster; 0 is the default of each.
 	Beat, TTL, LockTTL time.Duration
 }
@@ -57,6 +65,8 @@ func (c *Config) validateCluster() error {
 	case err != nil || at.Scheme != "http" && at.Scheme != "https" || at.Host == "" || strings.Trim(at.Path, "/") != "":
 		return fmt.Errorf("daemon: Cluster.Advertise is %q, want http://HOST:PORT or https://HOST:PORT",
 			c.Cluster.Advertise)
+	case c.Cluster.BusURL == "" && (c.Cluster.BusCredsFile != "" || c.Cluster.BusCAFile != ""):
+		return errors.New("daemon: Cluster.BusCredsFile and BusCAFile need a BusURL")
 	case !c.Encryption.IsZero():
 		return errors.New("daemon: Encryption and Cluster do not go together yet: " +
 			"replicas do not tell each other which data key they seal with")
@@ -72,7 +82,17 @@ type replica struct {
 	member  *cluster.Member
 	address string
 	client  *http.Client
+	bus     replicaBus
 	leave   sync.Once
+}
+
+// replicaBus carries hints between the replicas.
+type replicaBus interface {
+	Publish(subject string, data []byte)
+	Subscribe(subject string, f func(subject string, data []byte)) (end func(), err error)
+	Carries() bool
+	State() bus.State
+	Close()
 }
 
 // join makes the daemon one of several. The manager is not there yet: it owns nothing that the member could speak of.
@@ -93,6 +113,10 @@ func (d *Daemon) join(db *postgres.Store) error {
 	address := at.Scheme + "://" + at.Host
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
+	hints, err := d.openBus(db, name)
+	if err != nil {
+		return err
+	}
 	m, err := cluster.Join(ctx, cluster.Config{
 		DB: db.Pool(), Connect: db.Connect, Name: name, Address: address, Version: d.cfg.Version,
 		Beat: c.Beat, TTL: c.TTL, LockTTL: c.LockTTL, Logger: d.log,
@@ -103,13 +127,38 @@ func (d *Daemon) join(db *postgres.Store) error {
 		},
 	})
 	if err != nil {
+		hints.Close()
 		return err
 	}
-	d.replica = &replica{member: m, address: address, client: client}
+	d.replica = &replica{member: m, address: address, client: client, bus: hints}
 	d.owner.Store(m)
 	d.log.Info("one of several", slog.Int64("replica", m.ID()), slog.String("name", name),
 		slog.String("address", at.Host))
 	return nil
+}
+
+// openBus connects to what carries hints, in the background.
+func (d *Daemon) openBus(db *postgres.Store, name string) (replicaBus, error) {
+	c := &d.cfg.Cluster
+	if c.BusURL == "" {
+		return bus.Listen(bus.Database{Exec: db.Pool().Exec, Connect: db.Connect, Logger: d.log}), nil
+	}
+	config, err := d.peerTLS("Cluster.BusCAFile", c.BusCAFile)
+	if err != nil {
+		return nil, err
+	}
+	return bus.Dial(bus.Config{
+		URLs: string(c.BusURL), CredsFile: c.BusCredsFile, TLS: config, Secret: string(c.Secret),
+		Name: "agentd " + name, Logger: d.log,
+	})
+}
+
+// busState is how the bus is; is is false for a daemon that is alone.
+func (d *Daemon) busState() (state bus.State, is bool) {
+	if d.replica == nil {
+		return state, false
+	}
+	return d.replica.bus.State(), true
 }
 
 // replicaID is that of the owner of what this daemon creates, 0 for one that is alone.
@@ -128,26 +177,22 @@ func (d *Daemon) owners() session.Owners {
 	return d.replica.member
 }
 
+// slices divide the budgets of tenants among replicas, nil for a daemon that is alone.
+func (d *Daemon) slices() share.Budgets {
+	if d.replica == nil {
+		return nil
+	}
+	return d.replica.member
+}
+
 // isFirst reports whether this daemon does what one of all replicas does: it is alone, or has lived the longest.
 func (d *Daemon) isFirst() bool { return d.replica == nil || d.replica.member.IsFirst() }
 
 // replicaClient calls the other replicas.
 func (d *Daemon) replicaClient() (*http.Client, error) {
-	config := &tls.Config{MinVersion: tls.VersionTLS12}
-	if file := d.cfg.Cluster.CAFile; file != "" {
-		pem, err := os.ReadFile(file)
-		if err != nil {
-			return nil, fmt.Errorf("daemon: Cluster.CAFile: %w", err)
-		}
-		config.RootCAs = x509.NewCertPool()
-		if !config.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("daemon: Cluster.CAFile: %s has no certificate", file)
-		}
-	}
-	if d.tls != nil {
-		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
-			return d.live.Load().cert, nil
-		}
+	config, err := d.peerTLS("Cluster.CAFile", d.cfg.Cluster.CAFile)
+	if err != nil {
+		return nil, err
 	}
 	protocols := new(http.Protocols)
 	protocols.SetHTTP2(true)
@@ -159,6 +204,28 @@ func (d *Daemon) replicaClient() (*http.Client, error) {
 		},
 		IdleConnTimeout: time.Minute,
 	}}, nil
+}
+
+// peerTLS is how the daemon speaks TLS to servers whose certificates are proved by those of a file, or of the system.
+// It shows its own certificate, if it has one.
+func (d *Daemon) peerTLS(field, file string) (*tls.Config, error) {
+	config := &tls.Config{MinVersion: tls.VersionTLS12}
+	if file != "" {
+		pem, err := os.ReadFile(file)
+		if err != nil {
+			return nil, fmt.Errorf("daemon: %s: %w", field, err)
+		}
+		config.RootCAs = x509.NewCertPool()
+		if !config.RootCAs.AppendCertsFromPEM(pem) {
+			return nil, fmt.Errorf("daemon: %s: %s has no certificate", field, file)
+		}
+	}
+	if d.tls != nil {
+		config.GetClientCertificate = func(*tls.CertificateRequestInfo) (*tls.Certificate, error) {
+			return d.live.Load().cert, nil
+		}
+	}
+	return config, nil
 }
 
 // replicaPing is how long a connection to another replica may say nothing before it is asked, and then until it is
@@ -230,5 +297,6 @@ func (d *Daemon) leave() {
 			d.log.Warn("the other replicas have to find this one dead", slog.String("error", err.Error()))
 		}
 		d.replica.client.CloseIdleConnections()
+		d.replica.bus.Close()
 	})
 }

@@ -105,7 +105,7 @@ func New(cfg Config) (_ *Daemon, err error) {
 	cfg = cfg.WithDefaults()
 	d := &Daemon{cfg: cfg, log: cfg.Logger, failed: make(chan error, 3)}
 	d.metrics = telemetry.New(telemetry.Config{
-		Version: cfg.Version, Counts: d.counts, Breakers: d.breakers, Logger: cfg.Logger,
+		Version: cfg.Version, Counts: d.counts, Breakers: d.breakers, Bus: d.busState, Logger: cfg.Logger,
 	})
 	now, err := d.newLive(cfg, nil)
 	if err != nil {
@@ -165,11 +165,16 @@ func New(cfg Config) (_ *Daemon, err error) {
 	if err := d.openExporter(); err != nil {
 		return nil, err
 	}
-	if d.manager, err = session.NewManager(session.Config{
+	turns := session.Config{
 		Store: d.withoutPayloads(d.traced(d.metrics.Store(kept))), Runner: d.tracedRunner(),
 		Logger: cfg.Logger, Limits: now.turns,
 		OnFatal: d.storeFailed, OnToolResult: d.metrics.ToolAnswered, Agent: d.agentTree(), Owners: d.owners(),
-	}); err != nil {
+		Slices: d.slices(),
+	}
+	if d.replica != nil {
+		turns.Bus = d.replica.bus
+	}
+	if d.manager, err = session.NewManager(turns); err != nil {
 		return nil, err
 	}
 	d.managed.Store(d.manager)

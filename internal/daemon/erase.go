@@ -48,7 +48,7 @@ func (d *Daemon) erasing(ctx context.Context) {
 
 // erase does one erasure.
 func (d *Daemon) erase(ctx context.Context, e *Erasure) error {
-	sessions, shared, err := d.manager.Erase(ctx, e.Tenant, e.User)
+	sessions, shared, err := d.manager.Erase(ctx, e.Tenant, e.User, d.eraseAt)
 	if err != nil {
 		return fmt.Errorf("erasure %d: %w", e.ID, err)
 	}
@@ -73,6 +73,17 @@ func (d *Daemon) erase(ctx context.Context, e *Erasure) error {
 		"%d entries of the audit trail", sessions, shared, keys, kept, objects, entries)
 	d.log.Info("erasure is over", slog.Int64("erasure", e.ID), slog.String("result", result))
 	return d.ledger.EndErasure(ctx, e.ID, time.Now(), result)
+}
+
+// eraseAt has the replica at an address remove a session that it owns.
+func (d *Daemon) eraseAt(ctx context.Context, address, id string) error {
+	p := principal.Of(ctx)
+	p.ID = osUser() // an erasure of a whole tenant is of no user
+	err := d.server.DeleteAt(principal.With(ctx, p), address, id)
+	if err != nil {
+		return fmt.Errorf("session %q, which the replica at %s owns: %w", id, address, err)
+	}
+	return nil
 }
 
 // Erase erases what a database has of a tenant, or of a user if e.User is not "", and returns what that was. A daemon

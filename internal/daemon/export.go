@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"errors"
 	"io"
-	"path/filepath"
 	"time"
 
 	"github.com/apzuk3/agentd/internal/ledger"
@@ -84,10 +83,7 @@ func eachSession(
 	ctx context.Context, cfg Config, p principal.Principal, each func(context.Context, *source, *sessionInfo) error,
 	rest ...func(context.Context, *source) error,
 ) (err error) {
-	if cfg.StoreURL != "" {
-		return errors.New("daemon: this is not done over PostgreSQL yet")
-	}
-	db, err := openSource(ctx, filepath.Join(cfg.DataDir, databaseFile), cfg.Encryption)
+	db, err := openSource(ctx, &cfg)
 	if err != nil {
 		return err
 	}

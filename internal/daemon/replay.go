@@ -19,10 +19,26 @@ import (
 // ReplayReport is what Replay has found.
 type ReplayReport = adkbridge.Report
 
-// Replay runs a session of a stopped daemon again on its own log; see
-// adkbridge.Verify. It works on a copy of the database, in the folder for
+// Replay runs a session again on its own log; see adkbridge.Verify. Of PostgreSQL it reads one state of the session,
+// also beside daemons. Of a folder, whose daemon has to be stopped, it reads a copy of the database, in the folder for
 // temporary files, and writes nothing to the folder of the config.
-func Replay(ctx context.Context, cfg Config, sessionID string) (_ ReplayReport, err error) {
+func Replay(ctx context.Context, cfg Config, sessionID string) (rep ReplayReport, err error) {
+	if cfg.StoreURL == "" {
+		return replayCopy(ctx, &cfg, sessionID)
+	}
+	db, err := openSource(ctx, &cfg)
+	if err != nil {
+		return ReplayReport{}, err
+	}
+	defer func() { err = errors.Join(err, db.Close()) }()
+	err = db.Snapshot(ctx, func(ctx context.Context) (err error) {
+		rep, err = replay(ctx, db, cfg.place(), sessionID)
+		return err
+	})
+	return rep, err
+}
+
+func replayCopy(ctx context.Context, cfg *Config, sessionID string) (_ ReplayReport, err error) {
 	dataDir := cfg.DataDir
 	scratch, err := os.MkdirTemp("", "agentd-replay-")
 	if err != nil {
@@ -46,10 +62,15 @@ func Replay(ctx context.Context, cfg Config, sessionID string) (_ ReplayReport, 
 	if err != nil {
 		return ReplayReport{}, err
 	}
+	return replay(ctx, db, dataDir, sessionID)
+}
+
+// replay runs a session of a database again, which is at a place.
+func replay(ctx context.Context, db *source, place, sessionID string) (ReplayReport, error) {
 	head, err := db.Info(ctx, sessionID)
 	switch {
 	case errors.Is(err, store.ErrNoSession):
-		return ReplayReport{}, fmt.Errorf("there is no session %q in %s", sessionID, dataDir)
+		return ReplayReport{}, fmt.Errorf("there is no session %q in %s", sessionID, place)
 	case err != nil:
 		return ReplayReport{}, err
 	case head.Purged > 0:

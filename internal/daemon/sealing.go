@@ -2,7 +2,6 @@ package daemon
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -15,9 +14,7 @@ import (
 	"github.com/apzuk3/agentd/internal/ledger/sqlledger"
 	"github.com/apzuk3/agentd/internal/sealed"
 	"github.com/apzuk3/agentd/session/principal"
-	"github.com/apzuk3/agentd/session/record"
 	"github.com/apzuk3/agentd/session/store"
-	"github.com/apzuk3/agentd/session/store/sqlite"
 )
 
 // Encryption says with which keys a database is encrypted. The zero value encrypts nothing.
@@ -197,71 +194,4 @@ func copiesBeside(dataDir string) ([]string, error) {
 // escapeGlob is a pattern that matches a path alone.
 func escapeGlob(path string) string {
 	return strings.NewReplacer(`*`, `[*]`, `?`, `[?]`, `[`, `[[]`).Replace(path)
-}
-
-// source is a database that is read, with the values that sessions have written, and what a server keeps beside them.
-type source struct {
-	*sqlite.Store
-	values store.Store
-	beside ledger.Ledger
-	ring   *sealed.Ring // nil if nothing is sealed
-}
-
-// openSource opens a database for reading, with the keys that it is encrypted with.
-func openSource(ctx context.Context, path string, keys Encryption) (*source, error) {
-	db, err := open(ctx, path)
-	if err != nil {
-		return nil, err
-	}
-	s, err := newSource(ctx, db, keys)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("%s: %w", path, err), db.Close())
-	}
-	return s, nil
-}
-
-func newSource(ctx context.Context, db *sqlite.Store, keys Encryption) (*source, error) {
-	ring, err := sealed.OpenReadOnly(ctx, db, keys)
-	if err != nil || ring == nil {
-		return &source{db, db, sqlledger.New(db), nil}, err
-	}
-	return &source{db, sealed.New(db, ring), sealed.NewLedger(sqlledger.New(db), ring), ring}, nil
-}
-
-// Beside has report receive what is damaged of what a server keeps beside its sessions.
-func (s *source) Beside(ctx context.Context, report func(error) error) error {
-	if s.ring == nil {
-		return nil
-	}
-	_, err := sqlledger.Recode(ctx, s.Store, sealed.Opens{Ring: s.ring, Fail: report})
-	return err
-}
-
-// Info, Sessions, Read, Row, Rows, Shared and Key open what is sealed.
-func (s *source) Info(ctx context.Context, id string) (store.Info, error) {
-	return s.values.Info(ctx, id)
-}
-
-func (s *source) Sessions(ctx context.Context, q store.InfoQuery) ([]store.Info, error) {
-	return s.values.Sessions(ctx, q)
-}
-
-func (s *source) Read(ctx context.Context, id string, after int64, limit int) ([]record.Record, error) {
-	return s.values.Read(ctx, id, after, limit)
-}
-
-func (s *source) Row(ctx context.Context, kind store.RowKind, sessionID, id string) (store.Row, error) {
-	return s.values.Row(ctx, kind, sessionID, id)
-}
-
-func (s *source) Rows(ctx context.Context, q store.RowQuery) ([]store.Row, error) {
-	return s.values.Rows(ctx, q)
-}
-
-func (s *source) Shared(ctx context.Context, scope string) (map[string]json.RawMessage, error) {
-	return s.values.Shared(ctx, scope)
-}
-
-func (s *source) Key(ctx context.Context, scope, name string) (store.Key, error) {
-	return s.values.Key(ctx, scope, name)
 }

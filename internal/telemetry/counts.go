@@ -42,6 +42,9 @@ var (
 	breakerDesc  = desc("agentd_model_breaker_state",
 		"What the breaker does with calls of a model: 0 closed, 1 half open, 2 open; the worst of all keys of callers.",
 		"model", "key")
+	busUpDesc    = desc("agentd_bus_connected", "1 while hints of other replicas arrive, else 0.")
+	busHintsDesc = desc("agentd_bus_hints_total",
+		"Hints between replicas: sent, received, or dropped here.", "what")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -52,6 +55,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (*counting) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		turnsDesc, sessionsDesc, streamsDesc, behindDesc, furthestDesc, laggingDesc, lagsDesc, breakerDesc,
+		busUpDesc, busHintsDesc,
 	} {
 		to <- d
 	}
@@ -78,8 +82,28 @@ func (c *counting) Collect(to chan<- prometheus.Metric) {
 		gauge(laggingDesc, n.Lagging)
 		to <- prometheus.MustNewConstMetric(lagsDesc, prometheus.CounterValue, float64(n.Lags))
 	}
+	c.bus(to)
 	for key, state := range c.breakers() {
 		gauge(breakerDesc, int(state), key.model, key.of)
+	}
+}
+
+// bus collects what there is of the bus.
+func (c *counting) bus(to chan<- prometheus.Metric) {
+	if c.m.cfg.Bus == nil {
+		return
+	}
+	state, is := c.m.cfg.Bus()
+	if !is {
+		return
+	}
+	up := 0.0
+	if state.Connected {
+		up = 1
+	}
+	to <- prometheus.MustNewConstMetric(busUpDesc, prometheus.GaugeValue, up)
+	for what, n := range map[string]int64{"sent": state.Sent, "received": state.Received, "dropped": state.Dropped} {
+		to <- prometheus.MustNewConstMetric(busHintsDesc, prometheus.CounterValue, float64(n), what)
 	}
 }
 

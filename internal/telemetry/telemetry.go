@@ -14,6 +14,7 @@ import (
 	"go.opentelemetry.io/otel/metric"
 	"go.opentelemetry.io/otel/semconv/v1.41.0/genaiconv"
 
+	"github.com/apzuk3/agentd/internal/bus"
 	"github.com/apzuk3/agentd/internal/modelcall"
 	"github.com/apzuk3/agentd/session/record"
 )
@@ -25,7 +26,7 @@ const (
 	scrapes, scrapeTimeout = 4, 10 * time.Second
 )
 
-// Config says what the metrics are of. All of it is set.
+// Config says what the metrics are of. All of it is set but Bus.
 type Config struct {
 	// Version is what the daemon calls itself.
 	Version string
@@ -33,6 +34,8 @@ type Config struct {
 	Counts func(context.Context) Counts
 	// Breakers calls f with each circuit of the models that is not closed.
 	Breakers func(f func(modelcall.Circuit, modelcall.State))
+	// Bus returns the state of what carries hints between replicas; is is false where there is none, as with nil.
+	Bus func() (state bus.State, is bool)
 	// Logger receives what goes wrong with a scrape.
 	Logger *slog.Logger
 }

@@ -4,6 +4,9 @@
 // The most that a call can cost is reserved before it begins, so that calls at the same time do not spend more than
 // there is, and what it did not cost is given back. What it costs beyond is charged as well.
 //
+// Where several servers share a store, a call is reserved within the slice of the budget that its server holds, see
+// package share.
+//
 // It knows neither sessions nor models.
 package account
 
@@ -14,6 +17,7 @@ import (
 	"time"
 
 	agentdv1 "github.com/apzuk3/agentd/gen/proto/go/agentd/v1"
+	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/session/fault"
 	"github.com/apzuk3/agentd/session/internal/lock"
 	"github.com/apzuk3/agentd/session/record"
@@ -43,6 +47,8 @@ type Config struct {
 	Budgets func(tenant string) (day, month record.Budget)
 	// Now is the clock.
 	Now func() time.Time
+	// Slices divide the budgets among several servers over one store. nil: this server is alone.
+	Slices share.Budgets
 }
 
 // Accounts are those of all tenants. Its methods may be called from any goroutine.
@@ -55,6 +61,7 @@ type Accounts struct {
 
 	mu       sync.Mutex // protects the fields below, and those of the accounts
 	byTenant map[string]*account
+	lost     int // calls of LostAll
 }
 
 // account is what a tenant has spent and may yet spend.
@@ -64,6 +71,7 @@ type account struct {
 	reserved   record.Spent
 	calls      int           // that have something reserved
 	freed      chan struct{} // closed when something is given back; nil if nobody waits
+	part       part          // with Slices, in the place of the sums
 }
 
 // New returns accounts.
@@ -120,6 +128,10 @@ func (a *Accounts) charge(tenant string, day int64, spent record.Spent) {
 	if acc == nil {
 		return
 	}
+	if a.cfg.Slices != nil {
+		acc.part.slice, acc.part.charged = minus(acc.part.slice, spent), plus(acc.part.charged, spent)
+		return
+	}
 	acc.turnTo(day)
 	if day == acc.day {
 		acc.today = plus(acc.today, spent)
@@ -143,6 +155,9 @@ func (a *Accounts) budgets(tenant string) (b budgets) {
 func (a *Accounts) Reserve(
 	ctx context.Context, tenant string, most func() record.Spent,
 ) (release func(), refused *fault.Error, err error) {
+	if a.cfg.Slices != nil {
+		return a.reserveSlice(ctx, tenant, most)
+	}
 	var need *record.Spent
 	for {
 		b := a.budgets(tenant)
@@ -239,9 +254,13 @@ func (a *Accounts) has(tenant string) bool {
 func (a *Accounts) release(acc *account, most record.Spent) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
-	acc.reserved.Tokens -= most.Tokens
-	acc.reserved.Cost -= most.Cost
+	a.releaseLocked(acc, most)
+}
+
+func (a *Accounts) releaseLocked(acc *account, most record.Spent) {
+	acc.reserved = minus(acc.reserved, most)
 	acc.calls--
+	acc.part.again = time.Time{}
 	if acc.freed != nil {
 		close(acc.freed)
 		acc.freed = nil
@@ -254,7 +273,7 @@ func (a *Accounts) shrinkLocked() {
 		return
 	}
 	for tenant, acc := range a.byTenant {
-		if acc.calls == 0 {
+		if acc.calls == 0 && !acc.part.set && acc.part.asking == nil {
 			delete(a.byTenant, tenant)
 		}
 	}

@@ -8,6 +8,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/apzuk3/agentd/internal/share"
 	"github.com/apzuk3/agentd/session/internal/account"
 	"github.com/apzuk3/agentd/session/internal/clock"
 	"github.com/apzuk3/agentd/session/internal/recent"
@@ -22,6 +23,9 @@ import (
 // StallAfter is how long writes fail before new turns are refused. A store without space refuses them at
 // once.
 const StallAfter = time.Second
+
+// TendEvery is how often Store.Accounts.Tend is to be called.
+const TendEvery = account.TendEvery
 
 // Store is the store of the sessions of one server. Its methods may be called from any goroutine.
 type Store struct {
@@ -49,6 +53,8 @@ type Config struct {
 	Limits limits.Limits    // with defaults
 	// OnToolResult, if not nil, receives each tool call that is settled. It is called under the session's lock.
 	OnToolResult func(outcome record.Outcome, took time.Duration)
+	// Slices divide the budgets of tenants among servers; nil for a server that is alone.
+	Slices share.Budgets
 	// OnFatal is called once if the store fails for good.
 	OnFatal func(error)
 }
@@ -76,9 +82,32 @@ func New(cfg Config) *Store {
 	st.Accounts = account.New(account.Config{
 		Spent: st.Spent, Now: st.Stamp,
 		Budgets: func(tenant string) (day, month record.Budget) { return st.Limits().TenantBudgets(tenant) },
+		Slices:  retriedSlices(st.Store, cfg.Slices),
 	})
 	st.SharedKeys = shared.New(st, shared.Use{Keys: cfg.Limits.MaxSharedKeys, Bytes: cfg.Limits.MaxSharedBytes})
 	return st
+}
+
+// slices are those whose calls are tried again like those of the store.
+type slices struct {
+	share.Budgets
+	store *retry.Store
+}
+
+func retriedSlices(s *retry.Store, of share.Budgets) share.Budgets {
+	if of == nil {
+		return nil
+	}
+	return slices{of, s}
+}
+
+// Slice implements share.Budgets.
+func (s slices) Slice(ctx context.Context, ask share.Ask) (got share.Slice, err error) {
+	err = s.store.Try(ctx, retry.BeRead, func(ctx context.Context) (err error) {
+		got, err = s.Budgets.Slice(ctx, ask)
+		return err
+	})
+	return got, err
 }
 
 // Limits returns the limits as they are now. They must not be changed.

@@ -80,6 +80,9 @@ func (s *Store) queueAppend(ctx context.Context, b *store.Batch) (*op, error) {
 	if s.closed {
 		return nil, errClosed
 	}
+	if s.only {
+		return nil, errReadOnly
+	}
 	if err := s.alone.check(); err != nil {
 		return nil, err
 	}

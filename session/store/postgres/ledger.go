@@ -39,6 +39,9 @@ func newBeside(pool *pgxpool.Pool) beside {
 
 // View calls f with a connection that reads, which f may use until it returns.
 func (s *Store) View(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
+	if c := s.snapshot(ctx); c != nil {
+		return named(ctx, f(ctx, c))
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
@@ -55,6 +58,9 @@ func (s *Store) View(ctx context.Context, f func(context.Context, *sql.Conn) err
 // until it returns, and must neither begin nor end transactions. There is one such transaction at a time, whichever
 // process asks for it.
 func (s *Store) Transact(ctx context.Context, f func(context.Context, *sql.Conn) error) error {
+	if s.only {
+		return errReadOnly
+	}
 	select {
 	case s.beside.turn <- struct{}{}:
 	case <-ctx.Done():

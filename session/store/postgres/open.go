@@ -52,22 +52,26 @@ func open(ctx context.Context, url string, cfg *Config) (*Store, error) {
 	}
 	src, err := fs.Sub(migrations, "migrations")
 	if err == nil {
-		err = prepare(ctx, cc, src, cfg.Logger)
+		err = prepare(ctx, cc, src, cfg)
 	}
 	if err != nil {
 		return nil, err
 	}
-	s := &Store{seed: maphash.MakeSeed(), owner: cfg.Owner}
+	s := &Store{seed: maphash.MakeSeed(), owner: cfg.Owner, only: cfg.ReadOnly}
 	if s.pool, err = pgxpool.NewWithConfig(ctx, pool); err != nil {
 		return nil, err
+	}
+	s.beside = newBeside(s.pool)
+	if s.only {
+		return s, nil
 	}
 	own := pool.Copy()
 	own.MaxConns, own.MinConns, own.MinIdleConns = writers, 0, 0
 	if s.appends, err = pgxpool.NewWithConfig(ctx, own); err != nil {
+		err = errors.Join(err, s.beside.db.Close())
 		s.pool.Close()
 		return nil, err
 	}
-	s.beside = newBeside(s.pool)
 	for i := range s.writers {
 		s.writers[i] = newWriter(s.appends, cfg.Timeout)
 	}
@@ -83,10 +87,10 @@ func open(ctx context.Context, url string, cfg *Config) (*Store, error) {
 }
 
 // prepare looks at the server and brings the schema up to date.
-func prepare(ctx context.Context, cc *pgx.ConnConfig, src fs.FS, log *slog.Logger) (err error) {
+func prepare(ctx context.Context, cc *pgx.ConnConfig, src fs.FS, cfg *Config) (err error) {
 	db := stdlib.OpenDB(*cc)
 	defer func() { err = errors.Join(err, db.Close()) }()
-	if err := inspect(ctx, db, log); err != nil {
+	if err := inspect(ctx, db, cfg.Logger); err != nil {
 		return err
 	}
 	want, err := newest(src)
@@ -101,6 +105,11 @@ func prepare(ctx context.Context, cc *pgx.ConnConfig, src fs.FS, log *slog.Logge
 		return nil
 	case have > want:
 		return newer(ctx, db, have, want)
+	case cfg.ReadOnly && have == 0:
+		return errors.New("it is no database of agentd: it has no tables of one")
+	case cfg.ReadOnly:
+		return fmt.Errorf("the schema of the database is of version %d, this program reads version %d: "+
+			"an older agentd has written it; start this version first, or use the older one", have, want)
 	}
 	locker, err := lock.NewPostgresSessionLocker(lock.WithLockTimeout(1, 300)) // seconds, times
 	if err != nil {
@@ -115,7 +124,7 @@ func prepare(ctx context.Context, cc *pgx.ConnConfig, src fs.FS, log *slog.Logge
 		return fmt.Errorf("bring the schema from version %d to %d: %w", have, want, named(ctx, err))
 	}
 	if have == 0 {
-		log.Info("new, empty database", slog.String("host", cc.Host), slog.String("database", cc.Database))
+		cfg.Logger.Info("new, empty database", slog.String("host", cc.Host), slog.String("database", cc.Database))
 	}
 	return nil
 }

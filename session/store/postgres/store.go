@@ -38,6 +38,7 @@ type Store struct {
 	owner   func() int64 // of Config
 	beside  beside       // what is not of sessions
 	alone   *alone       // nil unless Config.Alone or Config.Together
+	only    bool         // Config.ReadOnly: there are no writers
 }
 
 var _ store.Store = (*Store)(nil)
@@ -58,6 +59,9 @@ type Config struct {
 	Alone bool
 	// Together refuses it in the same way if another store has it open alone, and not if others have it together.
 	Together bool
+	// ReadOnly opens a database for reading, also one that others use. The schema stays as it is: one that this program
+	// would bring up to date is refused. Every method that writes fails.
+	ReadOnly bool
 	// AloneWait is how long Open waits for that other store to end.
 	AloneWait time.Duration
 }
@@ -81,7 +85,9 @@ func Open(ctx context.Context, url string, cfg Config) (*Store, error) {
 		return nil, fmt.Errorf("postgres: open: %w", err)
 	}
 	for _, w := range s.writers {
-		go w.run()
+		if w != nil {
+			go w.run()
+		}
 	}
 	return s, nil
 }
@@ -118,9 +124,13 @@ func (s *Store) Close() error {
 	}
 	s.closed = true
 	for _, w := range s.writers {
-		w.stop()
+		if w != nil {
+			w.stop()
+		}
 	}
-	s.appends.Close()
+	if s.appends != nil {
+		s.appends.Close()
+	}
 	err := s.beside.db.Close()
 	s.alone.close()
 	s.pool.Close()
@@ -129,14 +139,22 @@ func (s *Store) Close() error {
 
 // write runs f in a transaction of its own; see transact.
 func (s *Store) write(ctx context.Context, f func(*tx) error) error {
+	if s.only {
+		return errReadOnly
+	}
 	_, err := view(ctx, s, func(ctx context.Context, c *pgx.Conn) (struct{}, error) {
 		return struct{}{}, transact(ctx, c, f)
 	})
 	return err
 }
 
-// view calls f with a connection of the pool. An error of f has the name that package store has for it.
+// view calls f with a connection of the pool, or with that of the snapshot that ctx belongs to. An error of f has the
+// name that package store has for it.
 func view[T any](ctx context.Context, s *Store, f func(context.Context, *pgx.Conn) (T, error)) (out T, err error) {
+	if c := s.snapshot(ctx); c != nil {
+		out, err = within(ctx, c, f)
+		return out, named(ctx, err)
+	}
 	s.mu.RLock()
 	defer s.mu.RUnlock()
 	if s.closed {
