@@ -43,7 +43,7 @@ type farRun struct {
 
 // roam has the stream, whose turn is here, follow its session when that goes to another server. first is what the
 // client has begun the stream with.
-func (st *stream) roam(first *agentdv1.RunRequest) {
+func (st *stream) roam(ctx context.Context, first *agentdv1.RunRequest) {
 	far := &farRun{st: st, unanswered: map[string]*agentdv1.RunRequest{}}
 	at := &agentdv1.AttachRequest{SessionId: st.turn.SessionID(), TurnId: st.turn.ID(), Observe: st.observes}
 	if begun := first.GetAttach(); begun != nil {
@@ -54,6 +54,7 @@ func (st *stream) roam(first *agentdv1.RunRequest) {
 	far.first = attaching(at)
 	far.feed = newRoamer(&turnFeed{Watcher: st.watch}, st.watch.Close, far.note)
 	far.feed.attach, far.feed.stays = far.again, st.stays
+	far.feed.moved = st.srv.movedOf(ctx, st.turn.SessionID())
 	st.far = far
 }
 
@@ -66,11 +67,14 @@ func (st *stream) beginFar(ctx context.Context, first *agentdv1.RunRequest, addr
 		far.first.GetExecute().IdempotencyKey = "replica-" + rand.Text()
 	}
 	from, leave, err := far.open(ctx, address)
-	if err != nil {
+	if err != nil && !errors.Is(err, errAway) {
 		return errUnreached
 	}
 	far.feed = newRoamer(from, leave, far.note)
 	far.feed.attach, far.feed.stays = far.again, st.stays
+	if id := far.sessionID(); id != "" {
+		far.feed.moved = st.srv.movedOf(ctx, id)
+	}
 	st.far, st.observes = far, first.GetAttach().GetObserve()
 	return nil
 }

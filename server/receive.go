@@ -126,11 +126,14 @@ func (st *stream) handleReceived(msg *agentdv1.RunRequest, err error, queued fun
 	switch {
 	case err == nil:
 		st.touch()
+		passed := st.far.isAway()
 		e := st.handle(msg, queued)
 		if e != nil && st.far != nil && session.IsMoved(e) {
-			e = st.far.take(msg)
+			passed, e = true, st.far.take(msg)
 		}
-		st.auditMessage(msg, e)
+		if !passed { // else the owner notes it
+			st.auditMessage(msg, e)
+		}
 		return e
 	case errors.Is(err, io.EOF):
 		return nil

@@ -232,6 +232,45 @@ func TestForward(t *testing.T) {
 	}
 }
 
+// TestWatchWhileTheOwnerIsAway has clients begin to watch at one server while the owner of the session cannot be
+// reached: their streams begin, and have everything once somebody else owns the session.
+func TestWatchWhileTheOwnerIsAway(t *testing.T) {
+	ctx := t.Context()
+	all := peers(t, engine{run: askThenSay}, 2)
+	a, b := all[0], all[1]
+	made, err := a.calls.CreateTurn(ctx, connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := made.Msg.GetTurn().GetSessionId()
+	a.cut()
+	w, err := b.calls.WatchTurn(ctx, connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: id, Observe: true}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = w.Close() }()
+	ws, err := b.calls.WatchSession(ctx, connect.NewRequest(&agentdv1.WatchSessionRequest{SessionId: id}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ws.Close() }()
+	if !ws.Receive() { // a heartbeat: both are on their way
+		t.Fatal(ws.Err())
+	}
+	a.owns.Die()
+	a.m.LostAll()
+	for w.Receive() && w.Msg().GetEvent().GetToolCallAnnounced() == nil {
+	}
+	if w.Msg().GetEvent().GetToolCallAnnounced() == nil {
+		t.Errorf("the turn's stream ends with %v", w.Err())
+	}
+	for ws.Receive() && ws.Msg().GetEvent().GetToolCall() == nil && ws.Msg().GetEvent().GetToolCallAnnounced() == nil {
+	}
+	if ws.Err() != nil {
+		t.Errorf("the session's stream ends with %v", ws.Err())
+	}
+}
+
 // TestForwardedNeedsTheSecret claims to be another server, in vain.
 func TestForwardedNeedsTheSecret(t *testing.T) {
 	p := peers(t, engine{run: askThenSay}, 1)[0]

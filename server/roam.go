@@ -37,18 +37,23 @@ type roamer struct {
 	// moved, if not nil, has a function called when the session has a new owner, until end is called.
 	moved func(func()) (end func())
 
-	now   feed   // nil while nobody is attached
-	leave func() // of now
-	since time.Time
+	now   feed          // nil while nobody is attached
+	leave func()        // of now
+	begun time.Time     // of now
+	since time.Time     // the owner is looked for; zero: it is found
 	wait  time.Duration // before the next try
 	again chan struct{} // receives when it is time for the next try
 	timer *time.Timer   // fills again
 	still func()        // ends what moved has begun; nil while somebody is attached
 }
 
-// newRoamer returns a feed that attach begins.
+// newRoamer returns a feed that attach begins; without now, its first Next does.
 func newRoamer(now feed, leave func(), note func(session.Placed)) *roamer {
-	return &roamer{now: now, leave: leave, note: note, again: make(chan struct{}, 1)}
+	r := &roamer{now: now, leave: leave, note: note, begun: time.Now(), again: make(chan struct{}, 1)}
+	if now == nil {
+		r.again <- struct{}{}
+	}
+	return r
 }
 
 // close ends the feed.
@@ -88,35 +93,39 @@ func (r *roamer) Next(ctx context.Context) ([]session.Placed, error) {
 		var err error
 		if r.now, r.leave, err = r.attach(ctx); err != nil {
 			r.now = nil
-			return nil, r.later(err)
+			return nil, r.later(ctx, err)
 		}
 		r.found()
+		r.begun = time.Now()
 	}
 	events, err := r.now.Next(ctx)
 	for _, e := range events {
 		r.note(e)
 	}
-	if len(events) > 0 {
+	if len(events) > 0 || time.Since(r.begun) > 10*roamEvery { // it had found the owner, which may have said nothing
 		r.since, r.wait = time.Time{}, 0
 	}
-	if err != nil && roams(err) && ctx.Err() == nil {
+	if err != nil && roams(err) {
 		if !r.stays() {
 			return events, errElsewhere
 		}
 		r.leave()
 		r.now = nil
-		err = r.later(err)
+		err = r.later(ctx, err)
 	}
 	return events, err
 }
 
 // later has Next try again, unless that has gone on for too long.
-func (r *roamer) later(err error) error {
+func (r *roamer) later(ctx context.Context, err error) error {
 	switch {
 	case !roams(err):
 		return err
 	case !r.stays():
 		return errElsewhere
+	}
+	if ctx.Err() != nil {
+		return ctx.Err()
 	}
 	if r.since.IsZero() {
 		r.since = time.Now()
@@ -357,7 +366,7 @@ func (s *sessionService) roamTurn(
 	ctx context.Context, r *connect.Request[agentdv1.WatchTurnRequest],
 ) (*roamer, *session.Turn, error) {
 	first, leave, turn, err := s.watchTurn(ctx, r)
-	if err != nil {
+	if err != nil && !errors.Is(err, errAway) {
 		return nil, nil, err
 	}
 	out := newRoamer(first, leave, func(e session.Placed) {
@@ -433,7 +442,7 @@ func (s *sessionService) roamSession(
 	ctx context.Context, r *connect.Request[agentdv1.WatchSessionRequest],
 ) (*roamer, error) {
 	first, leave, err := s.watchSession(ctx, r)
-	if err != nil {
+	if err != nil && !errors.Is(err, errAway) {
 		return nil, err
 	}
 	out := newRoamer(first, leave, func(e session.Placed) {

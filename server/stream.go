@@ -183,7 +183,7 @@ func (st *stream) beginAnywhere(ctx context.Context, first *agentdv1.RunRequest,
 	address := ""
 	switch {
 	case e == nil:
-		st.roam(first)
+		st.roam(ctx, first)
 	case ownerIn(e) != "":
 		address = ownerIn(e)
 	case session.IsOwnerless(e) && st.plain:

@@ -64,6 +64,8 @@ var helps = map[string]string{
 	"serve_bus_creds":    "File with a JWT and a key, or a key alone, that prove this replica to NATS.",
 	"serve_bus_ca":       "Certificates, PEM, that those of NATS are proved by, with tls://. Default: the system's.",
 	"serve_replica_name": "What operators call this replica. Default: host and port of --advertise.",
+	"serve_replica_ttl": "How long a replica may not reach the database before others take its sessions over, " +
+		"the same for all, at least 3s. Default: 15s; 2s for one whose connection to it is gone.",
 	"serve_admin_addr": "Where metrics (/metrics), health (/healthz, /readyz) and profiles (/debug/pprof/) are, " +
 		"without authentication; 'off' for nowhere. The default address may be in use: the server starts without them.",
 	"serve_drop_tool_payloads": "Remove what tools were given and returned from the logs of all sessions " +

@@ -37,6 +37,8 @@ type serveCmd struct {
 	BusCreds      string     `placeholder:"FILE" help:"${serve_bus_creds}"`
 	BusCA         string     `name:"bus-ca" placeholder:"FILE" help:"${serve_bus_ca}"`
 
+	ReplicaTTL time.Duration `name:"replica-ttl" placeholder:"DURATION" help:"${serve_replica_ttl}"`
+
 	AdminAddr string `default:"127.0.0.1:9090" placeholder:"HOST:PORT" help:"${serve_admin_addr}"`
 
 	TLSCert string `live:"" name:"tls-cert" placeholder:"FILE" help:"Certificate, PEM; serves TLS on the same port."`
@@ -158,6 +160,7 @@ func (c *serveCmd) config(p *process) (daemon.Config, error) {
 		Cluster: daemon.Cluster{
 			Advertise: c.Advertise, Name: c.ReplicaName, Secret: daemon.Secret(c.ReplicaSecret), CAFile: c.ReplicaCA,
 			BusURL: daemon.Secret(c.Bus), BusCredsFile: c.BusCreds, BusCAFile: c.BusCA,
+			TTL: c.ReplicaTTL,
 		},
 		AllowNetworkFiles: c.AllowNetworkFiles,
 		Encryption:        c.encryption(),

@@ -19,8 +19,10 @@ const (
 	maxWaiting = 1024
 	// gathering is how long an entry waits for others to be written with.
 	gathering = 100 * time.Millisecond
-	// writeTimeout bounds one write.
+	// writeTimeout bounds one write with its repeats.
 	writeTimeout = 30 * time.Second
+	// retryEvery is the wait before a write that has failed is repeated.
+	retryEvery = 500 * time.Millisecond
 	// sweepEvery is how often old entries are removed, sweepSize how many at a time.
 	sweepEvery = time.Hour
 	sweepSize  = 1000
@@ -42,18 +44,22 @@ type Trail struct {
 	waiting chan ledger.Entry
 	ending  sync.RWMutex // held for writing while the trail ends, for reading while an entry is added
 	ended   bool
+	closing chan struct{} // closed by Close
 	done    chan struct{} // closed when everything is written
 }
 
 // New starts a trail. Its goroutine ends with Close.
 func New(cfg Config) *Trail {
-	t := &Trail{cfg: cfg, waiting: make(chan ledger.Entry, maxWaiting), done: make(chan struct{})}
+	t := &Trail{
+		cfg: cfg, waiting: make(chan ledger.Entry, maxWaiting), closing: make(chan struct{}), done: make(chan struct{}),
+	}
 	go t.run()
 	return t
 }
 
 // Add has an entry written, within about 100 ms. A process that dies before loses it. It waits while too many wait to
-// be written. What cannot be written, and what comes after Close, goes to the log.
+// be written. A ledger that is away is tried again for half a minute; an entry whose write was not confirmed may be
+// there twice then. What cannot be written, and what comes after Close, goes to the log.
 func (t *Trail) Add(e ledger.Entry) {
 	for _, text := range []*string{&e.Session, &e.Turn, &e.Subject} { // which callers may have named
 		*text = keytext.Hide(*text)
@@ -74,6 +80,7 @@ func (t *Trail) Close() {
 	t.ended = true
 	t.ending.Unlock()
 	if first {
+		close(t.closing)
 		close(t.waiting)
 	}
 	<-t.done
@@ -117,12 +124,34 @@ func (t *Trail) gather(first ledger.Entry) []ledger.Entry {
 	return batch
 }
 
+// write writes a batch. It repeats what fails, unless so much waits that callers would wait soon, or the trail ends.
 func (t *Trail) write(batch []ledger.Entry) {
 	ctx, cancel := context.WithTimeout(context.Background(), writeTimeout)
 	defer cancel()
-	if err := t.cfg.Ledger.AddEntries(ctx, batch); err != nil {
+	for {
+		err := t.cfg.Ledger.AddEntries(ctx, batch)
+		if err == nil {
+			return
+		}
+		if len(t.waiting) < maxWaiting/2 && t.rest(ctx) {
+			continue
+		}
 		t.log(batch, err.Error())
+		return
 	}
+}
+
+// rest waits until it is time for another try, and reports whether there is one.
+func (t *Trail) rest(ctx context.Context) bool {
+	timer := time.NewTimer(retryEvery)
+	defer timer.Stop()
+	select {
+	case <-timer.C:
+		return true
+	case <-ctx.Done():
+	case <-t.closing:
+	}
+	return false
 }
 
 // log writes entries to the log that are nowhere else.

@@ -23,12 +23,17 @@ type slow struct {
 	mu     sync.Mutex // held while it writes
 	writes int
 	err    error
+	away   int // writes that fail
 }
 
 func (l *slow) AddEntries(ctx context.Context, entries []ledger.Entry) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.writes++
+	if l.away > 0 {
+		l.away--
+		return errors.New("the ledger is away")
+	}
 	if l.err != nil {
 		return l.err
 	}
@@ -103,6 +108,27 @@ func TestUnwrittenEntries(t *testing.T) {
 		if !strings.Contains(log.String(), want) {
 			t.Errorf("the log has no %q: %s", want, log.String())
 		}
+	}
+}
+
+// A ledger that is away for a while gets all entries, once each, and none of them is in the log; for one that does not
+// come back nobody waits for ever.
+func TestLedgerAway(t *testing.T) {
+	for away, want := range map[int]int{20: 2, 1000: 0} {
+		synctest.Test(t, func(t *testing.T) {
+			l := open(t)
+			l.away = away
+			var log bytes.Buffer
+			trail := audit.New(audit.Config{Ledger: l, Logger: slog.New(slog.NewTextHandler(&log, nil))})
+			trail.Add(entry(1))
+			time.Sleep(time.Second)
+			trail.Add(entry(2))
+			time.Sleep(2 * time.Minute)
+			trail.Close()
+			if got := l.all(t); len(got) != want || (log.Len() == 0) != (want == 2) {
+				t.Errorf("away %d times: %v are written, the log is %s", away, got, log.String())
+			}
+		})
 	}
 }
 

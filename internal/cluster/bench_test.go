@@ -26,7 +26,7 @@ func benchmarked(b *testing.B, members, sessions int, due bool) (*Member, *pgxpo
 	}
 	b.Cleanup(func() { _ = s.Close() })
 	m, err := Join(b.Context(), Config{
-		DB: s.Pool(), Name: "bench", Address: "http://bench", Version: "1", Beat: time.Hour, TTL: 4 * time.Hour, LockTTL: 3 * time.Hour,
+		DB: s.Pool(), Name: "bench", Address: "http://bench", Version: "1", Beat: time.Hour, TTL: 5 * time.Hour, LockTTL: 3 * time.Hour,
 		Connect: func(ctx context.Context) (*pgx.Conn, error) { return pgx.Connect(ctx, url) },
 	})
 	if err != nil {

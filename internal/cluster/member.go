@@ -47,8 +47,9 @@ type Config struct {
 	// Version is that of the program, Features what it understands beyond the first release that had replicas.
 	Version  string
 	Features []string
-	// Beat, TTL and LockTTL are the times of the package doc; 0 is the default of each. All members of a cluster have
-	// the same ones. LockTTL is at least twice the beat, the TTL at least three times the beat.
+	// Beat, TTL and LockTTL are the times of the package doc; 0 is the default of each, for the beat a sixth of the TTL
+	// if that is less. All members of a cluster have the same ones. LockTTL is at least twice the beat, the TTL at least
+	// five times: looks that are a beat apart, and come late, are no gap.
 	Beat, TTL, LockTTL time.Duration
 	// OnLost is called when the row of the member was gone: it owns nothing but what it claims from then on. OnDoubt is
 	// called when a doubt begins, and with false when it is over. Neither may wait for the member. Nil is not called.
@@ -59,11 +60,11 @@ type Config struct {
 }
 
 func (c *Config) fill() error {
-	if c.Beat == 0 {
-		c.Beat = DefaultBeat
-	}
 	if c.TTL == 0 {
 		c.TTL = DefaultTTL
+	}
+	if c.Beat == 0 {
+		c.Beat = min(DefaultBeat, c.TTL/6)
 	}
 	if c.LockTTL == 0 {
 		c.LockTTL = DefaultLockTTL
@@ -75,9 +76,9 @@ func (c *Config) fill() error {
 	case c.Beat < 0 || c.LockTTL < 2*c.Beat:
 		return fmt.Errorf("cluster: a lock TTL of %v with a beat of %v: want at least twice the beat",
 			c.LockTTL, c.Beat)
-	case c.TTL < 3*c.Beat || c.TTL < c.LockTTL:
+	case c.TTL < 5*c.Beat || c.TTL < c.LockTTL:
 		return fmt.Errorf("cluster: a TTL of %v with a beat of %v and a lock TTL of %v: "+
-			"want at least three times the beat, and not less than the lock TTL", c.TTL, c.Beat, c.LockTTL)
+			"want at least five times the beat, and not less than the lock TTL", c.TTL, c.Beat, c.LockTTL)
 	case c.Address == "":
 		return errors.New("cluster: the replica has no address at which others reach it")
 	}

@@ -107,3 +107,36 @@ func TestViewCountsTakers(t *testing.T) {
 		}
 	}
 }
+
+// TestTimes: whatever TTL a configuration has that is accepted, looks that come late by half a beat each find a death
+// soon after the TTL, and not before.
+func TestTimes(t *testing.T) {
+	for _, c := range []Config{{}, {TTL: 3 * time.Second}, {TTL: time.Minute}, {TTL: 5 * time.Second, Beat: time.Second}} {
+		c.Address = "http://here"
+		if err := c.fill(); err != nil {
+			t.Fatal(err)
+		}
+		v := view{ttl: c.TTL, lockTTL: c.LockTTL}
+		start := time.Now()
+		for at := time.Duration(0); ; at += c.Beat * 3 / 2 {
+			now := start.Add(at)
+			v.look([]Replica{{ID: 7, beat: 1, held: true}}, now, now)
+			if len(v.dead(now)) > 0 {
+				if at < c.TTL {
+					t.Errorf("TTL %v, beat %v: dead after %v", c.TTL, c.Beat, at)
+				}
+				break
+			}
+			if at > c.TTL+2*c.Beat {
+				t.Errorf("TTL %v, beat %v: not dead after %v", c.TTL, c.Beat, at)
+				break
+			}
+		}
+	}
+	for _, c := range []Config{{TTL: 3 * time.Second, Beat: time.Second}, {TTL: time.Second}} {
+		c.Address = "http://here"
+		if err := c.fill(); err == nil {
+			t.Errorf("a TTL of %v with a beat of %v is accepted", c.TTL, c.Beat)
+		}
+	}
+}

@@ -54,24 +54,32 @@ func TestChaos(t *testing.T) {
 	seed := *seedFlag
 	t.Logf("-chaos.seed %d", seed)
 	s := newStorm(t, seed, build(t))
-	for s.total() < int64(*faultsFlag) {
-		s.round(min(int64(*faultsFlag), s.total()+roundFaults))
-		t.Logf("after %d faults: lost=%d repeated=%d rerun=%d, %d facts checked", s.total(), s.verdict.lost, s.verdict.repeated, s.verdict.rerun, s.verdict.facts)
-		if t.Failed() {
+	s.rage(int64(*faultsFlag))
+	s.report()
+}
+
+// rage has rounds until there have been enough faults.
+func (s *storm) rage(faults int64) {
+	s.most = faults
+	for s.total() < faults {
+		s.round(min(faults, s.total()+roundFaults))
+		s.t.Logf("after %d faults: lost=%d repeated=%d rerun=%d, %d facts checked", s.total(), s.verdict.lost, s.verdict.repeated, s.verdict.rerun, s.verdict.facts)
+		if s.t.Failed() {
 			break
 		}
 	}
 	s.epilogue()
-	s.report()
 }
 
 // storm is a run of TestChaos.
 type storm struct {
 	t      *testing.T
 	seed   uint64
+	most   int64 // faults that are to come
 	w      *world
+	fleet  *fleet // several daemons over one database; nil: there is one
 	daemon *process
-	told   *watched      // what the daemons tell of themselves
+	told   *watched      // what the daemon tells of itself; nil if there are several
 	keys   sealed.Config // what the database is encrypted with; zero for not
 	rng    *rand.Rand    // of the faults; owned by the goroutine that makes them
 
@@ -89,8 +97,7 @@ type storm struct {
 	caught                      []time.Duration
 	old                         []*talk // go on in the next round
 	sealed                      map[string]seal
-	orphans                     map[string]bool // sessions whose beginning was lost
-	audited                     int             // sessions of which the audit trail says who has started turns
+	audited                     int // sessions of which the audit trail says who has started turns
 }
 
 // seal is what a session's log began with.
@@ -101,7 +108,7 @@ type seal struct {
 
 func newStorm(t *testing.T, seed uint64, binary string) *storm {
 	p := newProvider(t, true)
-	s := &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), live: map[*talk]bool{}, sealed: map[string]seal{}, orphans: map[string]bool{}}
+	s := emptyStorm(t, seed)
 	// So large that nothing is refused: what is reserved and spent is counted all the same.
 	s.told = newWatched(t)
 	env := append(s.told.env(), "AGENTD_TENANT_DAY_BUDGET=tokens=1000000000000")
@@ -114,13 +121,21 @@ func newStorm(t *testing.T, seed uint64, binary string) *storm {
 	s.w = &world{t: t, url: s.daemon.url(), key: s.daemon.createKey(), lines: &lines{open: map[*line]bool{}}, provider: p, slow: true}
 	s.told.keys = func() []string { return []string{s.w.key, master} }
 	for range fronts {
-		s.w.fronts = append(s.w.fronts, inFront(t, s.w.url, s.w.lines))
+		s.w.fronts = append(s.w.fronts, inFront(t, s.w.url, s.w.lines, nil))
 	}
 	p.fault = s.providerFault
 	return s
 }
 
+func emptyStorm(t *testing.T, seed uint64) *storm {
+	return &storm{t: t, seed: seed, rng: rand.New(rand.NewPCG(seed, 0)), live: map[*talk]bool{}, sealed: map[string]seal{}}
+}
+
+// total counts the faults; where there are several daemons, those of them, their database and their links.
 func (s *storm) total() int64 {
+	if s.fleet != nil {
+		return s.fleet.made.Load()
+	}
 	return s.kills.Load() + s.stops.Load() + s.deaths.Load() + s.w.lines.cuts.Load() + s.truncated.Load() + s.refused.Load() + s.resets.Load()
 }
 
@@ -149,19 +164,20 @@ func (s *storm) providerFault() string {
 func (s *storm) round(until int64) {
 	ctx, cancel := context.WithTimeout(s.t.Context(), roundLimit)
 	defer cancel()
-	s.told.calm.Store(false)
-	s.daemon.start()
+	s.begin()
 	watching, watched := context.WithCancel(ctx)
 	defer watched()
 	var calm atomic.Bool
 	var workers, scraper sync.WaitGroup
-	scraper.Go(func() { s.told.scrape(watching) })
+	if s.told != nil {
+		scraper.Go(func() { s.told.scrape(watching) })
+	}
 	var mu sync.Mutex // protects done
 	var done []*talk
 	old := s.old
 	s.old = nil
 	sessions := atOnce
-	if *faultsFlag < short {
+	if s.most < short {
 		sessions = few
 	}
 	for i := range sessions {
@@ -187,7 +203,7 @@ func (s *storm) round(until int64) {
 	s.armed = nil
 	s.mu.Unlock()
 	calm.Store(true)
-	s.told.calm.Store(true)
+	s.heal(ctx)
 	workers.Wait()
 	for _, talk := range done {
 		workers.Go(func() { talk.newWatcher("auditor", false).watch(ctx) })
@@ -195,8 +211,36 @@ func (s *storm) round(until int64) {
 	workers.Wait()
 	watched()
 	scraper.Wait()
-	s.daemon.stop()
+	s.end()
 	s.examine(done)
+}
+
+// begin has the daemons run.
+func (s *storm) begin() {
+	if s.fleet != nil {
+		s.fleet.begin()
+		return
+	}
+	s.told.calm.Store(false)
+	s.daemon.start()
+}
+
+// heal ends what still goes on of faults.
+func (s *storm) heal(ctx context.Context) {
+	if s.fleet != nil {
+		s.fleet.heal(ctx)
+		return
+	}
+	s.told.calm.Store(true)
+}
+
+// end has the daemons end.
+func (s *storm) end() {
+	if s.fleet != nil {
+		s.fleet.end()
+		return
+	}
+	s.daemon.stop()
 }
 
 // newTalk is called by the workers.
@@ -235,6 +279,9 @@ func (s *storm) converse(ctx context.Context, talk *talk, calm func() bool) {
 func (s *storm) strike(ctx context.Context) {
 	rest(ctx, time.Duration(s.rng.IntN(120))*time.Millisecond)
 	switch n := s.rng.IntN(100); {
+	case n < 36 && s.fleet != nil:
+		s.fleet.strike(ctx, s.rng)
+	case s.fleet != nil && s.rng.IntN(4) > 0: // what follows leaves few turns whole
 	case n < 30:
 		s.kill(ctx)
 	case n < 36:
@@ -290,6 +337,10 @@ func (s *storm) examine(talks []*talk) {
 			s.t.Error(err)
 		}
 	}()
+	complaints := func() []string { return slices.Concat(s.fleet.complaints(), s.fleet.epochs(file)) }
+	if s.fleet == nil {
+		complaints = s.daemon.complaints
+	}
 	s.told.check(func(id string) []record.Record { return s.records(store, id) })
 	known := map[string]bool{}
 	for i, talk := range talks {
@@ -309,7 +360,7 @@ func (s *storm) examine(talks []*talk) {
 		s.w.provider.forget(talk.number)
 	}
 	s.open(store, known)
-	for _, text := range slices.Concat(s.w.takeProblems(), s.w.provider.takeProblems(), s.daemon.complaints(), s.told.takeProblems()) {
+	for _, text := range slices.Concat(s.w.takeProblems(), s.w.provider.takeProblems(), complaints(), s.told.takeProblems()) {
 		s.verdict.otherf("%s", text)
 	}
 	s.show()
@@ -410,11 +461,23 @@ func (s *storm) epilogue() {
 	if err := file.Close(); err != nil {
 		s.t.Error(err)
 	}
-	s.readable()
+	if s.fleet == nil {
+		s.readable()
+	}
+}
+
+// database is what is read of one that no daemon has open.
+type database interface {
+	store.Store
+	sqlledger.DB
 }
 
 // database opens the database of the daemon, which is down, and what decrypts it.
-func (s *storm) database() (*sqlite.Store, store.Store) {
+func (s *storm) database() (database, store.Store) {
+	if s.fleet != nil {
+		db := s.fleet.database()
+		return db, db
+	}
 	file, err := sqlite.Open(s.t.Context(), filepath.Join(s.daemon.dir, "agentd.db"), sqlite.Config{})
 	if err != nil {
 		s.t.Fatal(err)
@@ -455,7 +518,7 @@ func (s *storm) readable() {
 }
 
 // trail reads the audit trail: it says who has started turns, in the order of time, as far as no kill took its end.
-func (s *storm) trail(db *sqlite.Store) {
+func (s *storm) trail(db sqlledger.DB) {
 	started, last := map[string]bool{}, int64(0)
 	for {
 		page, err := sqlledger.New(db).Entries(s.t.Context(), ledger.EntryQuery{AllTenants: true, After: last, Limit: 500})
@@ -483,7 +546,7 @@ func (s *storm) trail(db *sqlite.Store) {
 }
 
 // accounts compares what was spent with the usage of all sessions.
-func (s *storm) accounts(db *sqlite.Store) {
+func (s *storm) accounts(db store.Store) {
 	var used int64
 	for q := (store.InfoQuery{Limit: 500}); ; {
 		page, err := db.Sessions(s.t.Context(), q)
@@ -525,13 +588,22 @@ func (s *storm) report() {
 	s.t.Logf("ready after a kill: p50 %v, p99 %v; caught up after a reconnect: p50 %v, p99 %v; %d facts checked, %d other faults found",
 		percentile(s.ready, 50), percentile(s.ready, 99), percentile(s.caught, 50), percentile(s.caught, 99), v.facts, v.other)
 	s.t.Logf("%v; encrypted: %v; the audit trail has turns of %d sessions", s.told, s.keys.KeysFile != "", s.audited)
-	for _, text := range s.told.whole(*faultsFlag >= short) {
-		s.t.Error(text)
+	if s.told != nil {
+		for _, text := range s.told.whole(*faultsFlag >= short) {
+			s.t.Error(text)
+		}
+	}
+	if s.fleet != nil {
+		s.t.Logf("%v", s.fleet)
 	}
 	if s.fronted == 0 || s.fronted == len(s.sealed) {
 		s.t.Errorf("%d of %d sessions were driven over SessionService, want some over either service", s.fronted, len(s.sealed))
 	}
-	fmt.Printf("faults=%d lost=%d repeated=%d rerun=%d\n", s.total(), v.lost, v.repeated, v.rerun)
+	kind := ""
+	if s.fleet != nil {
+		kind = "cluster "
+	}
+	fmt.Printf("%sfaults=%d lost=%d repeated=%d rerun=%d\n", kind, s.total(), v.lost, v.repeated, v.rerun)
 	if v.bad() {
 		s.t.Fail()
 	}

@@ -26,13 +26,15 @@ type evidence struct {
 	records  []record.Record
 	chains   []*chain
 	attempts map[step][]attempt
-	downs    map[step][]int
+	downs    map[step][]made
 	sums     []sum
 	bills    []bill
 	results  func(key string) (time.Time, bool) // when the provider was first told
 	runs     []execution
 	died     map[int]bool
 	outcome  []driven
+	// shared is set for a session that several processes may own.
+	shared *shared
 }
 
 // examine holds the sides against each other.
@@ -194,11 +196,11 @@ func (x *examine) answer(a *loggedAnswer) {
 		}
 		switch {
 		case other.number == this.number:
-		case other.epoch > this.epoch, other.epoch == this.epoch && other.number > this.number:
-			x.v.rerunf("step %s: attempt %d of process %d was made, the answer of attempt %d of process %d is in the log",
+		case x.afterwards(other.made, this.made, a.seq), x.undisturbed(other.made, this.made, a.turn) && other.number > this.number:
+			x.rerunf(other.made, "step %s: attempt %d of process %d was made, the answer of attempt %d of process %d is in the log",
 				a.step, other.number, other.epoch, this.number, this.epoch)
-		case other.epoch == this.epoch && other.fault == "":
-			x.v.rerunf("step %s: attempt %d went well, and process %d made attempt %d", a.step, other.number, this.epoch, this.number)
+		case x.undisturbed(other.made, this.made, a.turn) && other.fault == "":
+			x.rerunf(this.made, "step %s: attempt %d went well, and process %d made attempt %d", a.step, other.number, this.epoch, this.number)
 		}
 	}
 }
@@ -223,8 +225,8 @@ func (x *examine) unlogged() {
 			x.v.lostf("the provider was asked for step %s, which the log does not have", s)
 		}
 		for i, a := range as[1:] {
-			if before := as[i]; before.epoch == a.epoch && before.fault == "" {
-				x.v.rerunf("step %s: attempt %d went well, and the same process made another one", s, before.number)
+			if before := as[i]; x.undisturbed(before.made, a.made, t) && before.fault == "" {
+				x.rerunf(a.made, "step %s: attempt %d went well, and the same process made another one", s, before.number)
 			}
 		}
 	}

@@ -158,7 +158,7 @@ func TestChecker(t *testing.T) {
 
 		"a recorded call was made again": {rerun, func(_ *testing.T, e *evidence) {
 			for s, as := range e.attempts {
-				e.attempts[s] = append(as, attempt{number: 2, epoch: 2, digest: as[0].digest, prompt: as[0].prompt})
+				e.attempts[s] = append(as, attempt{number: 2, made: made{epoch: 2}, digest: as[0].digest, prompt: as[0].prompt})
 				return
 			}
 		}},
@@ -166,7 +166,7 @@ func TestChecker(t *testing.T) {
 			i := e.record(t, record.KindEvent)
 			e.records[i].Data = []byte(strings.NewReplacer(":1 ", ":2 ", `:1"`, `:2"`).Replace(string(e.records[i].Data)))
 			for s, as := range e.attempts {
-				e.attempts[s] = append(as, attempt{number: 2, epoch: as[0].epoch, digest: as[0].digest, prompt: as[0].prompt})
+				e.attempts[s] = append(as, attempt{number: 2, made: as[0].made, digest: as[0].digest, prompt: as[0].prompt})
 			}
 		}},
 		"a call was asked again after the model had its result": {rerun, func(t *testing.T, e *evidence) {

@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
@@ -50,9 +51,15 @@ type process struct {
 	dir  string // of its data
 	home string // what it may see as its home
 
+	// next numbers the processes, if those of several daemons have numbers together.
+	next func() int
+	// expected are texts of errors that are no faults.
+	expected []string
+
 	mu    sync.Mutex // protects the fields below
 	epoch int        // rises with each process
 	log   []string   // lines that are no daemon's business: faults
+	last  string     // line of the log
 
 	cmd  *exec.Cmd // nil: none runs
 	read sync.WaitGroup
@@ -89,7 +96,11 @@ func (d *process) url() string { return "http://" + d.addr }
 func (d *process) spawn(env ...string) {
 	d.t.Helper()
 	d.mu.Lock()
-	d.epoch++
+	if d.next != nil {
+		d.epoch = d.next()
+	} else {
+		d.epoch++
+	}
 	epoch := d.epoch
 	d.mu.Unlock()
 	cmd := exec.Command(d.path, d.args...)
@@ -111,10 +122,12 @@ func (d *process) listen(r io.Reader) {
 	raw := false
 	for {
 		line, err := lines.ReadString('\n')
-		if !strings.HasPrefix(line, "{") && strings.TrimSpace(line) != "" {
+		foreseen := slices.ContainsFunc(d.expected, func(text string) bool { return strings.Contains(line, text) })
+		if !strings.HasPrefix(line, "{") && strings.TrimSpace(line) != "" && !foreseen {
 			raw = true // the runtime speaks
 		}
-		if raw || strings.Contains(line, `"level":"ERROR"`) || strings.Contains(line, "is incomplete") || strings.Contains(line, keyPrefix) {
+		wrong := strings.Contains(line, `"level":"ERROR"`) && !foreseen
+		if raw || wrong || strings.Contains(line, "is incomplete") || strings.Contains(line, keyPrefix) {
 			d.mu.Lock()
 			if len(d.log) < 200 {
 				d.log = append(d.log, line)
@@ -124,7 +137,18 @@ func (d *process) listen(r io.Reader) {
 		if err != nil {
 			return
 		}
+		d.mu.Lock()
+		if line != "" {
+			d.last = line
+		}
+		d.mu.Unlock()
 	}
+}
+
+func (d *process) lastLine() string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	return d.last
 }
 
 // start starts a process and waits until it is ready, which takes what it

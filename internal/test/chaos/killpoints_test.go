@@ -118,9 +118,9 @@ type told struct {
 
 // inFront serves Run by means of the SessionService of a daemon, to which it has a
 // phone of its own, and returns its address.
-func inFront(t *testing.T, daemon string, l *lines) string {
+func inFront(t *testing.T, daemon string, l *lines, route func() string) string {
 	t.Helper()
-	phone := l.phone()
+	phone := l.phone(route)
 	phone.far = true
 	hc := phone.client()
 	f, err := sessionfront.New(hc, daemon)
@@ -153,7 +153,7 @@ func (p *point) run(t *testing.T) (out told) {
 	d := newDaemon(t, os.Args[0], p.p.url, asDaemon+"=1")
 	w := &world{t: t, url: d.url(), lines: &lines{open: map[*line]bool{}}, provider: p.p}
 	if p.sessions {
-		w.url = inFront(t, w.url, w.lines)
+		w.url = inFront(t, w.url, w.lines, nil)
 	}
 	d.start(crashAt + "=" + p.at)
 	journal := filepath.Join(t.TempDir(), "journal")

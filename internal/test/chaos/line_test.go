@@ -35,14 +35,17 @@ var errCut = errors.New("the test has cut the connection")
 // the client's process dies.
 type phone struct {
 	lines *lines
-	far   bool // a front's
+	far   bool          // a front's
+	route func() string // says where a connection leads; nil is where it is to lead
 
 	mu   sync.Mutex // protects the fields below
 	dead bool
 	mine map[*line]bool
 }
 
-func (l *lines) phone() *phone { return &phone{lines: l, mine: map[*line]bool{}} }
+func (l *lines) phone(route func() string) *phone {
+	return &phone{lines: l, route: route, mine: map[*line]bool{}}
+}
 
 // client is an HTTP client that speaks HTTP/2 over this phone.
 func (p *phone) client() *http.Client {
@@ -56,6 +59,9 @@ func (p *phone) dial(ctx context.Context, network, addr string) (net.Conn, error
 	defer p.mu.Unlock()
 	if p.dead {
 		return nil, errCut
+	}
+	if p.route != nil {
+		addr = p.route()
 	}
 	conn, err := (&net.Dialer{Timeout: 5 * time.Second}).DialContext(ctx, network, addr)
 	if err != nil {

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 
 	"github.com/apzuk3/agentd/adkbridge"
 	"github.com/apzuk3/agentd/client"
@@ -41,6 +42,7 @@ type loggedTurn struct {
 	told    record.Usage // of the calls that have ended, as clients are told
 	answers []*loggedAnswer
 	resumed int
+	resumes []time.Time
 }
 
 type loggedAnswer struct {
@@ -137,6 +139,7 @@ func (l *logged) take(t *loggedTurn, rec record.Record, author *string) error {
 		t.number = int(n)
 	case record.KindTurnResumed:
 		t.resumed++
+		t.resumes = append(t.resumes, rec.Time)
 	case record.KindEvent:
 		return l.event(t, rec, author)
 	case record.KindToolCall:

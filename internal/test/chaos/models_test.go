@@ -19,15 +19,15 @@ const downModel = "gpt-down"
 
 // bill is what downModel took for a step, or for a summary, whose step is zero.
 type bill struct {
+	made
 	step   step
-	epoch  int
 	prompt int64 // unique
 }
 
 // charge has downModel fail, at a price. The caller holds mu.
-func (p *provider) charge(session int, s step, epoch int) error {
+func (p *provider) charge(session int, s step, by made) error {
 	prompt := int64(1_000_000 + len(p.bills[session]))
-	p.bills[session] = append(p.bills[session], bill{s, epoch, prompt})
+	p.bills[session] = append(p.bills[session], bill{by, s, prompt})
 	return downError(prompt)
 }
 
@@ -113,7 +113,7 @@ func summaryOf(req *chatRequest) (session int, agent string, ok bool) {
 
 // summarise takes in a request for a summary. It says how far the agent has come:
 // the next step follows from that.
-func (p *provider) summarise(session int, agent string, epoch int, body []byte, req *chatRequest) (*attempt, answer, error) {
+func (p *provider) summarise(session int, agent string, by made, body []byte, req *chatRequest) (*attempt, answer, error) {
 	newest := step{}
 	for _, m := range req.Messages {
 		for _, m := range stepMark.FindAllStringSubmatch(m.Content.text, -1) {
@@ -125,11 +125,11 @@ func (p *provider) summarise(session int, agent string, epoch int, body []byte, 
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	if req.Model == downModel {
-		return nil, answer{}, p.charge(session, step{}, epoch)
+		return nil, answer{}, p.charge(session, step{}, by)
 	}
 	h := fnv.New64a()
 	_, _ = h.Write(body)
-	s := &sum{attempt: attempt{number: len(p.sums[session]) + 1, epoch: epoch, digest: h.Sum64(), prompt: int64(len(body) / 4)}}
+	s := &sum{attempt: attempt{made: by, number: len(p.sums[session]) + 1, digest: h.Sum64(), prompt: int64(len(body) / 4)}}
 	s.text = fmt.Sprintf("summary %03d %s", s.number, newest)
 	p.sums[session] = append(p.sums[session], s)
 	return &s.attempt, answer{text: s.text, prompt: s.prompt, completion: 9}, nil
@@ -151,13 +151,13 @@ func (p *provider) billsOf(session int) []bill {
 	return slices.Clone(p.bills[session])
 }
 
-func (p *provider) downsOf(session int) map[step][]int {
+func (p *provider) downsOf(session int) map[step][]made {
 	p.mu.Lock()
 	defer p.mu.Unlock()
-	out := map[step][]int{}
-	for s, epochs := range p.downs {
+	out := map[step][]made{}
+	for s, by := range p.downs {
 		if s.session == session {
-			out[s] = slices.Clone(epochs)
+			out[s] = slices.Clone(by)
 		}
 	}
 	return out
@@ -202,7 +202,7 @@ func (x *examine) models() {
 	x.billed()
 	x.payloads()
 	for _, s := range x.log.sums {
-		x.summary(s.seq, s.fact.Compacted.Summary, s.fact.Usage.Prompt)
+		x.summary(s, s.fact.Compacted.Summary, s.fact.Usage.Prompt)
 	}
 }
 
@@ -234,10 +234,10 @@ func (x *examine) fallbacks() {
 			x.v.lostf("record %d: the model of %s has changed %d times", a.seq, id, fell[id])
 		}
 		m := attemptMark.FindStringSubmatch(a.text)
-		for _, epoch := range x.downs[a.step] {
+		for _, by := range x.downs[a.step] {
 			i := slices.IndexFunc(x.attempts[a.step], func(t attempt) bool { return len(m) > 1 && strconv.Itoa(t.number) == m[1] })
-			if i >= 0 && epoch > x.attempts[a.step][i].epoch {
-				x.v.rerunf("step %s: process %d asked for it, its answer is of process %d", a.step, epoch, x.attempts[a.step][i].epoch)
+			if i >= 0 && x.afterwards(by, x.attempts[a.step][i].made, a.seq) {
+				x.rerunf(by, "step %s: process %d asked for it, its answer is of process %d", a.step, by.epoch, x.attempts[a.step][i].epoch)
 			}
 		}
 	}
@@ -266,7 +266,7 @@ func (x *examine) billed() {
 		m := attemptMark.FindStringSubmatch(a.text)
 		for _, b := range x.bills {
 			i := slices.IndexFunc(x.attempts[a.step], func(t attempt) bool { return len(m) > 1 && strconv.Itoa(t.number) == m[1] })
-			if b.step == a.step && i >= 0 && b.epoch == x.attempts[a.step][i].epoch && had[b.prompt] == 0 {
+			if b.step == a.step && i >= 0 && x.undisturbed(b.made, x.attempts[a.step][i].made, a.turn) && had[b.prompt] == 0 {
 				x.v.lostf("record %d: the model that has failed before took %d tokens, the log does not have them", a.seq, b.prompt)
 			}
 		}
@@ -305,7 +305,8 @@ func (x *examine) payloads() {
 
 // summary holds a recorded summary against what the provider has said, and finds
 // those that were made again.
-func (x *examine) summary(seq int64, text string, prompt int64) {
+func (x *examine) summary(f loggedFact[*record.Event], text string, prompt int64) {
+	seq := f.seq
 	i := slices.IndexFunc(x.sums, func(s sum) bool { return s.text == text })
 	if i < 0 {
 		x.v.lostf("record %d: the summary %q, for which the provider was not asked", seq, text)
@@ -319,8 +320,9 @@ func (x *examine) summary(seq int64, text string, prompt int64) {
 		if other.digest != this.digest || other.number == this.number {
 			continue
 		}
-		if other.epoch > this.epoch || other.epoch == this.epoch && (other.number > this.number || other.fault == "") {
-			x.v.rerunf("record %d: the summary %q of process %d was made again: %q of process %d", seq, text, this.epoch, other.text, other.epoch)
+		if x.afterwards(other.made, this.made, seq) ||
+			x.undisturbed(other.made, this.made, f.turn) && (other.number > this.number || other.fault == "") {
+			x.rerunf(other.made, "record %d: the summary %q of process %d was made again: %q of process %d", seq, text, this.epoch, other.text, other.epoch)
 		}
 	}
 }
@@ -357,9 +359,9 @@ func TestModelsChecker(t *testing.T) {
 		mutate func(*testing.T, *evidence)
 	}{
 		"a model that was replaced is asked again": {fallback, func(v verdict) int { return v.rerun }, func(_ *testing.T, e *evidence) {
-			e.downs = map[step][]int{}
+			e.downs = map[step][]made{}
 			for _, a := range readLog(e.records).answers {
-				e.downs[a.step] = []int{7}
+				e.downs[a.step] = []made{{epoch: 7}}
 			}
 		}},
 		"what a model took that failed is not there": {fallback, func(v verdict) int { return v.lost }, func(t *testing.T, e *evidence) { e.changes(t, func(f *record.ModelFallback) { f.Usage = nil }) }},

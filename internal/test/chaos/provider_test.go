@@ -21,10 +21,16 @@ import (
 	"github.com/apzuk3/agentd/internal/test/providertest"
 )
 
+// made says which daemon process made a request, see process.epoch, and when the provider got it.
+type made struct {
+	epoch int
+	at    time.Time
+}
+
 // attempt is one model call that the provider was asked for.
 type attempt struct {
+	made
 	number int    // of the calls of its step, from 1
-	epoch  int    // the daemon process that made it, see process.epoch
 	digest uint64 // of the request
 	prompt int64  // tokens
 	fault  string // what we did to it; "" is nothing
@@ -44,7 +50,7 @@ type provider struct {
 	sessions int            // how many have been numbered
 	scripts  map[int]script // by session
 	attempts map[step][]*attempt
-	downs    map[step][]int       // the epochs that asked the model which is never there
+	downs    map[step][]made      // who asked the model which is never there
 	sums     map[int][]*sum       // summaries that were asked for, by session
 	bills    map[int][]bill       // what failed, by session
 	results  map[string]time.Time // when a call's result was first sent back, by its key
@@ -64,7 +70,7 @@ func newProvider(t *testing.T, slow bool) *provider {
 		// All numbers are of one length: so are the requests.
 		sessions: 1000,
 		scripts:  map[int]script{}, attempts: map[step][]*attempt{}, results: map[string]time.Time{},
-		downs: map[step][]int{}, sums: map[int][]*sum{}, bills: map[int][]bill{},
+		downs: map[step][]made{}, sums: map[int][]*sum{}, bills: map[int][]bill{},
 	}
 	_, p.url = fakeprovider.Start(t, p.answer)
 	return p
@@ -86,7 +92,7 @@ func (p *provider) forget(session int) {
 	delete(p.scripts, session)
 	delete(p.sums, session)
 	delete(p.bills, session)
-	maps.DeleteFunc(p.downs, func(s step, _ []int) bool { return s.session == session })
+	maps.DeleteFunc(p.downs, func(s step, _ []made) bool { return s.session == session })
 	for s := range p.attempts {
 		if s.session == session {
 			delete(p.attempts, s)
@@ -291,8 +297,9 @@ func (p *provider) begin(c *fakeprovider.Call) (*attempt, answer, error) {
 	if err != nil {
 		return nil, answer{}, fmt.Errorf("key %q: %w", key, err)
 	}
+	by := made{epoch, time.Now()}
 	if who, agent, ok := summaryOf(&req); ok {
-		return p.summarise(who, agent, epoch, body, &req)
+		return p.summarise(who, agent, by, body, &req)
 	}
 	s, err := stepOfRequest(&req)
 	if err != nil {
@@ -312,18 +319,17 @@ func (p *provider) begin(c *fakeprovider.Call) (*attempt, answer, error) {
 		return nil, answer{}, fmt.Errorf("step %s: %w", s, err)
 	}
 	if req.Model == downModel {
-		p.downs[s] = append(p.downs[s], epoch)
-		return nil, answer{}, p.charge(s.session, s, epoch)
+		p.downs[s] = append(p.downs[s], by)
+		return nil, answer{}, p.charge(s.session, s, by)
 	}
-	now := time.Now()
 	for _, key := range answered {
 		if _, ok := p.results[key]; !ok {
-			p.results[key] = now
+			p.results[key] = by.at
 		}
 	}
 	h := fnv.New64a()
 	_, _ = h.Write(body)
-	a := &attempt{number: len(p.attempts[s]) + 1, epoch: epoch, digest: h.Sum64(), prompt: int64(len(body) / 4), told: promptOf(&req)}
+	a := &attempt{made: by, number: len(p.attempts[s]) + 1, digest: h.Sum64(), prompt: int64(len(body) / 4), told: promptOf(&req)}
 	p.attempts[s] = append(p.attempts[s], a)
 	return a, answerOf(script.seed, script.root.find(s.agent), s, a.number, a.prompt), nil
 }

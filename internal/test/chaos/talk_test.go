@@ -21,11 +21,13 @@ import (
 type world struct {
 	t        testing.TB
 	url      string
-	key      string   // of all clients; "" of an open daemon
-	fronts   []string // serve every other session's Run by SessionService, unless there are none
+	route    func() func() string // of a client's connections; nil: all lead to url
+	key      string               // of all clients; "" of an open daemon
+	fronts   []string             // serve every other session's Run by SessionService, unless there are none
 	lines    *lines
 	provider *provider
-	slow     bool // tools and watchers take their time
+	shared   *shared // the daemons, if there are several
+	slow     bool    // tools and watchers take their time
 
 	mu       sync.Mutex // protects problems
 	problems []string   // what should not have happened to a client
@@ -74,6 +76,7 @@ type talk struct {
 	w       *world
 	number  int
 	url     string // where its clients and watchers go
+	routes  bool   // each by a route of its own
 	seed    uint64 // of what its models say
 	shape   shape
 	journal string // folder of its clients' answers; "" without
@@ -115,7 +118,7 @@ func (w *world) newTalk(sh shape, seed uint64, journal string) *talk {
 		url = w.fronts[number/2%n]
 	}
 	t := &talk{
-		w: w, number: number, url: url, seed: seed, shape: sh, journal: journal,
+		w: w, number: number, url: url, routes: w.route != nil && url == w.url, seed: seed, shape: sh, journal: journal,
 		events: chains{who: "driver", events: true}, recorder: recorder{chains: chains{who: "driver's stream"}},
 		died: map[int]bool{},
 	}
@@ -123,9 +126,17 @@ func (w *world) newTalk(sh shape, seed uint64, journal string) *talk {
 	return t
 }
 
+// newPhone is for another client of the session.
+func (t *talk) newPhone() *phone {
+	if t.routes {
+		return t.w.lines.phone(t.w.route())
+	}
+	return t.w.lines.phone(nil)
+}
+
 // newClient replaces the client, as a new process would.
 func (t *talk) newClient() {
-	phone := t.w.lines.phone()
+	phone := t.newPhone()
 	opts := []client.Option{
 		client.WithHTTPClient(phone.client()),
 		client.WithReconnect(client.ReconnectPolicy{Base: 4 * time.Millisecond, Cap: 150 * time.Millisecond, MaxElapsed: time.Minute, Dial: true}),
@@ -388,7 +399,7 @@ func (t *talk) newWatcher(who string, restless bool) *watcher {
 
 // watch follows the session from its beginning until it is over.
 func (w *watcher) watch(ctx context.Context) {
-	c := client.New(w.t.url, append(w.t.w.credential(), client.WithHTTPClient(w.t.w.lines.phone().client()), recording(&w.recorder),
+	c := client.New(w.t.url, append(w.t.w.credential(), client.WithHTTPClient(w.t.newPhone().client()), recording(&w.recorder),
 		client.WithReconnect(client.ReconnectPolicy{Base: 4 * time.Millisecond, Cap: 150 * time.Millisecond, MaxElapsed: time.Minute}))...)
 	defer c.CloseIdleConnections()
 	last := int64(0)
@@ -447,7 +458,7 @@ func (t *talk) evidence(records []record.Record) evidence {
 		seed: t.seed, number: t.number, id: t.id, shape: t.shape, records: records,
 		attempts: t.w.provider.of(t.number), results: t.w.provider.resultSeen,
 		downs: t.w.provider.downsOf(t.number), sums: t.w.provider.sumsOf(t.number), bills: t.w.provider.billsOf(t.number),
-		runs: t.runs, died: t.died, outcome: t.outcome,
+		shared: t.w.shared, runs: t.runs, died: t.died, outcome: t.outcome,
 		chains: slices.Concat(t.events.all, t.recorder.all),
 	}
 	for _, w := range t.watchers {

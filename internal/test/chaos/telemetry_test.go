@@ -85,6 +85,9 @@ func (w *watched) faultf(format string, args ...any) {
 }
 
 func (w *watched) takeProblems() []string {
+	if w == nil {
+		return nil
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	out := w.problems
@@ -311,6 +314,9 @@ func spansOf(records []record.Record) (spans map[placed]*wanted, turns map[trace
 
 // check holds the spans that have come against the logs of their sessions, and forgets them. Nothing may run.
 func (w *watched) check(logOf func(session string) []record.Record) {
+	if w == nil {
+		return
+	}
 	w.mu.Lock()
 	spans := w.spans
 	w.spans = map[placed]*otlptrace.Span{}
@@ -402,6 +408,9 @@ func (w *watched) whole(long bool) (missing []string) {
 
 // String says what has come.
 func (w *watched) String() string {
+	if w == nil {
+		return "no spans"
+	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	away := 0
