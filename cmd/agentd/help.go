@@ -152,6 +152,12 @@ var helps = map[string]string{
 	"compact_at": "Share of a model's context window above which the beginning of a conversation is summarized, " +
 		"for agents that do not say themselves; 0 is never.",
 
+	// migrate.
+	"migrate_sqlite_to_postgres": "Copy all of a server's folder to an empty database of PostgreSQL, and compare.",
+	"migrate_to": "The database, postgres://USER@HOST/DATABASE. Default: AGENTD_STORE, or the key store; " +
+		"others on this machine see flags, so a password belongs there.",
+	"migrate_from": "Folder of the database, as agentd serve has it.",
+
 	// backup, restore and check.
 	"backup_data": "Folder of the database, as agentd serve has it. Default: agentd in the user's data folder.",
 	"restore_force": "Replace a database that holds something. " +

@@ -93,6 +93,9 @@ func prepare(ctx context.Context, cc *pgx.ConnConfig, src fs.FS, cfg *Config) (e
 	if err := inspect(ctx, db, cfg.Logger); err != nil {
 		return err
 	}
+	if err := finished(ctx, db, cfg); err != nil {
+		return err
+	}
 	want, err := newest(src)
 	if err != nil {
 		return err
@@ -151,6 +154,19 @@ func inspect(ctx context.Context, db *sql.DB, log *slog.Logger) error {
 			slog.String("fsync", fsync), slog.String("synchronous_commit", commit))
 	}
 	return nil
+}
+
+// finished refuses a database that is half of a copy.
+func finished(ctx context.Context, db *sql.DB, cfg *Config) error {
+	var made, over bool
+	err := db.QueryRowContext(ctx, `SELECT to_regclass('agentd_migration') IS NOT NULL`).Scan(&made)
+	if err == nil && made && !cfg.Migration {
+		err = db.QueryRowContext(ctx, `SELECT finished_at IS NOT NULL FROM agentd_migration`).Scan(&over)
+		if err == nil && !over {
+			err = errors.New("agentd migrate has not finished this database: run it again, until it says so")
+		}
+	}
+	return err
 }
 
 // newest returns the version of the schema that this program knows.

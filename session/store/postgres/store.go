@@ -62,6 +62,8 @@ type Config struct {
 	// ReadOnly opens a database for reading, also one that others use. The schema stays as it is: one that this program
 	// would bring up to date is refused. Every method that writes fails.
 	ReadOnly bool
+	// Migration opens a database that package migrate has not finished, which is refused otherwise.
+	Migration bool
 	// AloneWait is how long Open waits for that other store to end.
 	AloneWait time.Duration
 }

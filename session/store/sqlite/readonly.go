@@ -18,7 +18,7 @@ import (
 const applicationID = 0x61676474
 
 // readOnly is a database that is open for reading, on one connection, so that Snapshot can hold a
-// transaction. It locks nothing that keeps a daemon out.
+// transaction. It locks nothing that keeps a daemon out, unless Config.Alone says so.
 type readOnly struct {
 	path    string // without symlinks
 	version int64  // of the schema
@@ -45,6 +45,11 @@ func openReadOnly(ctx context.Context, path string, o *options) (_ *Store, err e
 			err = errors.Join(err, s.release())
 		}
 	}()
+	if o.alone {
+		if s.hold, err = take(path, false, o); err != nil {
+			return nil, err
+		}
+	}
 	if s.only.file, err = openReading(ctx, path); err != nil {
 		return nil, err
 	}
@@ -59,6 +64,9 @@ func openReadOnly(ctx context.Context, path string, o *options) (_ *Store, err e
 	switch {
 	case s.only.version > want:
 		return nil, newerSchema(s.only.version, want)
+	case s.only.version < want && o.alone:
+		return nil, fmt.Errorf("schema version is %d, want %d: an older agentd has written the database; "+
+			"start agentd serve of this version on it, and stop it when it is ready", s.only.version, want)
 	case s.only.version < want:
 		if err := s.only.upgrade(ctx, o); err != nil {
 			return nil, fmt.Errorf("upgrade a copy of schema version %d: %w", s.only.version, err)

@@ -69,6 +69,9 @@ type Config struct {
 	// that writes fails. A database of an older schema is read from an upgraded copy in the folder for
 	// temporary files, which Close removes. One goroutine at a time may use the store.
 	ReadOnly bool
+	// Alone keeps other processes out of a database that is opened with ReadOnly, and refuses one of an older schema
+	// in place of reading a copy. It returns ErrLocked if another process has it open.
+	Alone bool
 	// Beside opens an existing database, also one that another process has open, for Transact and View alone. One
 	// goroutine at a time may use the store.
 	Beside bool
@@ -81,6 +84,7 @@ type options struct {
 	maxBytes int64
 	readOnly bool
 	beside   bool
+	alone    bool
 	unsaved  bool // no copy is made before an upgrade
 	saved    bool // one was made; set by Open
 	log      *slog.Logger
@@ -130,6 +134,7 @@ func (s *Store) SetMaxBytes(ctx context.Context, n int64) error {
 func Open(ctx context.Context, path string, cfg Config) (*Store, error) {
 	return openAs(ctx, path, func(o *options) {
 		o.maxBytes, o.anyFiles, o.readOnly, o.beside = cfg.MaxBytes, cfg.NetworkFiles, cfg.ReadOnly, cfg.Beside
+		o.alone = cfg.Alone
 		if cfg.Logger != nil {
 			o.log = cfg.Logger
 		}
@@ -288,11 +293,11 @@ func (s *Store) release() error {
 		}
 		errs = append(errs, s.writer.close())
 	}
-	if s.hold != nil {
-		errs = append(errs, s.hold.release())
-	}
 	if s.only != nil {
 		errs = append(errs, s.only.close())
+	}
+	if s.hold != nil {
+		errs = append(errs, s.hold.release())
 	}
 	if s.beside != nil {
 		errs = append(errs, s.beside.close())
