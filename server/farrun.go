@@ -32,13 +32,17 @@ type farRun struct {
 	st   *stream
 	feed *roamer
 
-	mu         sync.Mutex                                                              // protects the fields below
-	first      *agentdv1.RunRequest                                                    // with which the stream is opened
-	away       bool                                                                    // the turn is not this server's
-	out        *connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse] // nil while there is no owner
-	unanswered map[string]*agentdv1.RunRequest                                         // results, by call
-	unsent     []*agentdv1.RunRequest                                                  // what waits for an owner
-	closed     bool                                                                    // the client sends nothing more
+	mu sync.Mutex // protects the fields below
+	// first is with what the stream is opened.
+	first *agentdv1.RunRequest
+	// away says that the turn is not this server's.
+	away bool
+	// out is nil while there is no owner.
+	out *connect.BidiStreamForClient[agentdv1.RunRequest, agentdv1.RunResponse]
+	// unanswered are results, by call, and unsent is what else waits for an owner.
+	unanswered map[string]*agentdv1.RunRequest
+	unsent     []*agentdv1.RunRequest
+	closed     bool // the client sends nothing more
 }
 
 // roam has the stream, whose turn is here, follow its session when that goes to another server. first is what the

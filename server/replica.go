@@ -89,7 +89,10 @@ func hasMoved(trailer http.Header) bool { return trailer.Get(headerMoved) != "" 
 
 // says reports whether an error of a call that was forwarded is to have headerMoved.
 func (s *Server) says(ctx context.Context, err error) bool {
-	return isForwarded(ctx) && err != nil && (roams(err) || errors.Is(err, errDraining) || errors.Is(err, errElsewhere)) && !session.IsUnsure(err)
+	if err == nil || !isForwarded(ctx) || session.IsUnsure(err) {
+		return false
+	}
+	return roams(err) || errors.Is(err, errDraining) || errors.Is(err, errElsewhere)
 }
 
 // carry sets the headers of a call that is forwarded.

@@ -190,8 +190,8 @@ var errAway = fault.Errorf(codeUnavailable, "the server that runs the session do
 	After(retryLater)
 
 // errElsewhere is what a client reads whose session another server has, when this one stops.
-var errElsewhere = fault.Errorf(codeUnavailable, "the server is stopping, and another one has the session; %s", resumeHint).
-	After(time.Millisecond)
+var errElsewhere = fault.Errorf(codeUnavailable,
+	"the server is stopping, and another one has the session; %s", resumeHint).After(time.Millisecond)
 
 // receiver is the client's side of a stream of events of another server.
 type receiver interface {
@@ -432,7 +432,7 @@ type receiving interface {
 
 // HasMoved implements receiver.
 func (w watched) HasMoved() bool {
-	for w.Receive() { //nolint:revive // to its end
+	for w.Receive() {
 	}
 	return w.Err() != nil || hasMoved(w.trailing.ResponseTrailer())
 }

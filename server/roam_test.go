@@ -117,11 +117,11 @@ func fence(a *peerServer, session string) {
 }
 
 // drain stops a. stopped is closed when nothing of it runs any more.
-func drain(t *testing.T, a *peerServer) (stopped chan struct{}) {
+func drain(t *testing.T, a *peerServer) <-chan struct{} {
 	t.Helper()
 	a.owns.Drain()
 	a.srv.Drain()
-	stopped = make(chan struct{})
+	stopped := make(chan struct{})
 	go func() {
 		defer close(stopped)
 		if err := a.m.Shutdown(context.WithoutCancel(t.Context())); err != nil {

@@ -56,8 +56,8 @@ func (m *Manager) stopped(d *live.Driver, suspended bool) {
 	}
 }
 
-// errSuspended is what the clients of a suspended turn read. A server that stops leaves its sessions to others, if there
-// are others.
+// errSuspended is what the clients of a suspended turn read. A server that stops leaves its sessions to others, if
+// there are any.
 func (m *Manager) errSuspended() *fault.Error {
 	m.mu.Lock()
 	defer m.mu.Unlock()

@@ -93,7 +93,7 @@ func (m *Member) Another() string {
 	if len(others) == 0 {
 		return ""
 	}
-	return others[rand.IntN(len(others))].Address //nolint:gosec // a choice, not a secret
+	return others[rand.IntN(len(others))].Address
 }
 
 // Release implements session.Owners.

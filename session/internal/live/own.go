@@ -2,7 +2,6 @@ package live
 
 import (
 	"github.com/apzuk3/agentd/session/internal/halt"
-	"github.com/apzuk3/agentd/session/internal/phase"
 )
 
 // Lose breaks a session that another server owns, or may own: nothing of it is written or shown any more. Its turn is
@@ -64,12 +63,6 @@ func (s *Session) Has(lastSeq int64, archived bool) bool {
 	return s.seq == lastSeq && s.archived == archived && s.broken == nil
 }
 
-// IsLeft reports whether another server drives the turn, or is to: the session is lost, or the turn is suspended in a
+// IsLeft reports whether another server drives the turn, or is to: the session is lost, or its turn is suspended in a
 // server that stops.
-func (t *Turn) IsLeft() bool {
-	s := t.s
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	now := s.nowLocked(t)
-	return halt.IsMoved(s.broken) || s.store.Draining.Load() && now.phase == phase.TurnSuspended && now.ended == nil
-}
+func (t *Turn) IsLeft() bool { return t.s.IsLost() || t.s.store.Draining.Load() && t.s.IsSuspended() }
