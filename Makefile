@@ -10,7 +10,7 @@ SEEDS ?= 500
 BASE ?= HEAD
 
 .PHONY: help build test race cover bench bench-table bench-compare fuzz examples mcp lint fmt generate generate-check breaking house vuln \
-	chaos kills damage attacks web image-smoke image deploy targets docker check ci clean
+	chaos kills chaos-cluster damage attacks web image-smoke image deploy targets docker check ci clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-16s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,11 @@ kills: ## kill a daemon at each STRIDE-th record, then break one FAULTS times; p
 	go test -count=1 -run 'TestKillPoints$$' ./internal/test/chaos -chaos.stride=$(STRIDE) -timeout 15m
 	go test -count=1 -run 'TestChaos$$' -v ./internal/test/chaos -chaos.faults=$(FAULTS) -timeout 24h | tee .cache/chaos.log
 	@grep '^faults=' .cache/chaos.log
+
+chaos-cluster: ## break replicas over one PostgreSQL, the database and the links between them FAULTS times; prints what was lost
+	@mkdir -p .cache
+	go test -count=1 -run 'TestCluster$$' -v ./internal/test/chaos -chaos.clusterfaults=$(FAULTS) -timeout 24h | tee .cache/chaos-cluster.log
+	@grep '^cluster faults=' .cache/chaos-cluster.log
 
 damage: ## flip bits in SEEDS databases that are down, and open them
 	go test -count=1 -run 'TestDamagedFiles$$' -v ./session/store/sqlite -sqlite.damageseeds=$(SEEDS) -timeout 1h

@@ -189,8 +189,11 @@ func (r *Runner) runTurn(ctx context.Context, run handle) error {
 	t.log = r.log
 	err = t.outcome(ctx, t.runTree(ctx, r))
 	if cerr := t.close(ctx, err); cerr != nil {
-		r.log.WarnContext(ctx, "history of a stopped turn is incomplete",
-			"session", run.SessionID(), "turn", run.TurnID(), "error", cerr)
+		// A turn that is suspended, or goes on elsewhere, is closed by whoever ends it.
+		if !session.IsMoved(cerr) && !errors.Is(context.Cause(ctx), session.ErrSuspended) {
+			r.log.WarnContext(ctx, "history of a stopped turn is incomplete",
+				"session", run.SessionID(), "turn", run.TurnID(), "error", cerr)
+		}
 		return err
 	}
 	r.closeRemotes(ctx, t, err)

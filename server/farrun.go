@@ -367,10 +367,10 @@ func (s *farStream) HasMoved() bool {
 
 // Err implements receiver.
 func (s *farStream) Err() error {
-	if connect.IsWireError(s.err) {
-		return s.err
+	if errors.Is(s.err, io.EOF) {
+		return nil
 	}
-	return nil
+	return s.err
 }
 
 // Close implements receiver.

@@ -3,6 +3,7 @@ package server_test
 import (
 	"context"
 	"errors"
+	"io"
 	"net"
 	"net/http"
 	"strings"
@@ -268,6 +269,56 @@ func TestWatchWhileTheOwnerIsAway(t *testing.T) {
 	}
 	if ws.Err() != nil {
 		t.Errorf("the session's stream ends with %v", ws.Err())
+	}
+}
+
+// TestWatchBehindTheEnd watches at one server what another one owns, behind its last event: there is nothing to see, and
+// the streams end as they do at the owner.
+func TestWatchBehindTheEnd(t *testing.T) {
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second) // for a minute it would look for another owner
+	defer cancel()
+	all := peers(t, engine{run: func(ctx context.Context, r *session.Run) error {
+		return say(ctx, r, "m1", "hello")
+	}}, 2)
+	a, b := all[0], all[1]
+	made, err := a.calls.CreateTurn(ctx, connect.NewRequest(&agentdv1.CreateTurnRequest{Execute: execute().GetExecute()}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	id := made.Msg.GetTurn().GetSessionId()
+	ws, err := a.calls.WatchSession(ctx, connect.NewRequest(&agentdv1.WatchSessionRequest{SessionId: id}))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = ws.Close() }() // until then the session has its owner
+	for ws.Receive() && ws.Msg().GetEvent().GetEnd() == nil {
+	}
+	last := ws.Msg().GetEvent().GetSeq()
+	for _, p := range all {
+		w, err := p.calls.WatchTurn(ctx, connect.NewRequest(&agentdv1.WatchTurnRequest{SessionId: id, Observe: true, AfterSeq: &last}))
+		if err != nil {
+			t.Fatal(err)
+		}
+		for w.Receive() {
+			if w.Msg().GetEvent().GetSeq() > 0 {
+				t.Errorf("got %v", w.Msg())
+			}
+		}
+		if w.Err() != nil {
+			t.Errorf("WatchTurn at %s ends with %v", p.url, w.Err())
+		}
+		run := p.runs.Run(ctx)
+		if err := run.Send(&agentdv1.RunRequest{Request: &agentdv1.RunRequest_Attach{
+			Attach: &agentdv1.AttachRequest{SessionId: id, Observe: true, AfterSeq: &last},
+		}}); err != nil {
+			t.Fatal(err)
+		}
+		if m, err := run.Receive(); !errors.Is(err, io.EOF) {
+			t.Errorf("Run at %s: %v, %v", p.url, m, err)
+		}
+	}
+	if address, err := b.m.OwnerOf(principal.With(ctx, principal.Principal{ID: "ann"}), id); address == "" {
+		t.Errorf("nobody owns the session: %v", err)
 	}
 }
 

@@ -193,7 +193,7 @@ var errAway = fault.Errorf(codeUnavailable, "the server that runs the session do
 var errElsewhere = fault.Errorf(codeUnavailable,
 	"the server is stopping, and another one has the session; %s", resumeHint).After(time.Millisecond)
 
-// receiver is the client's side of a stream of events of another server.
+// receiver is the client's side of a stream of events of another server. Err is nil if that server has ended it.
 type receiver interface {
 	Receive() bool
 	Err() error
@@ -256,11 +256,8 @@ func (r *remote) receive(in receiver, read func() session.Placed, over chan stru
 		}
 	}
 	err := in.Err()
-	switch {
-	case ended:
+	if ended || err == nil { // there may have been nothing behind the position
 		return io.EOF
-	case err == nil:
-		return errAway
 	}
 	if e := faultFrom(err); e.Code != codeUnavailable {
 		return e

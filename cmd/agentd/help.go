@@ -152,6 +152,9 @@ var helps = map[string]string{
 	"compact_at": "Share of a model's context window above which the beginning of a conversation is summarized, " +
 		"for agents that do not say themselves; 0 is never.",
 
+	// cluster.
+	"cluster_watch": "How long beats are watched for at most; replicas beat once a second.",
+
 	// migrate.
 	"migrate_sqlite_to_postgres": "Copy all of a server's folder to an empty database of PostgreSQL, and compare.",
 	"migrate_to": "The database, postgres://USER@HOST/DATABASE. Default: AGENTD_STORE, or the key store; " +

@@ -19,11 +19,12 @@ var _ session.Owners = (*Member)(nil)
 // ErrInDoubt is why a member claims nothing that may be dead to the others.
 var ErrInDoubt = errors.New("cluster: this replica cannot reach the database")
 
-// claimQuery claims a session that nobody owns, or a dead member, or this one already.
+// claimQuery claims a session that nobody owns, or a dead member, or this one already. It is due now, in the very
+// moment of the statement, if the owner was dead.
 const claimQuery = `UPDATE heads SET owner = $2, epoch = epoch + 1,
 	due_at = CASE WHEN owner = ANY ($3) THEN now() ELSE due_at END
 	WHERE id = $1 AND (owner IS NULL OR owner = $2 OR owner = ANY ($3))
-	RETURNING epoch, last_seq, (SELECT archived FROM sessions s WHERE s.id = heads.id)`
+	RETURNING epoch, last_seq, (SELECT archived FROM sessions s WHERE s.id = heads.id), coalesce(due_at = now(), false)`
 
 // claimTries bounds how often a claim is tried that meets the change of an owner.
 const claimTries = 8
@@ -35,7 +36,13 @@ func (m *Member) Claim(ctx context.Context, key string) (c session.Claim, err er
 		if err != nil {
 			return c, err
 		}
-		err = m.cfg.DB.QueryRow(ctx, claimQuery, key, me, dead).Scan(&c.Epoch, &c.LastSeq, &c.Archived)
+		var tookOver bool
+		err = m.cfg.DB.QueryRow(ctx, claimQuery, key, me, dead).Scan(&c.Epoch, &c.LastSeq, &c.Archived, &tookOver)
+		if err == nil && tookOver {
+			m.mu.Lock()
+			m.tookOver++
+			m.mu.Unlock()
+		}
 		if err == nil || !errors.Is(err, pgx.ErrNoRows) {
 			return c, within(err, "claim session %q", key)
 		}

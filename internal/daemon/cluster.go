@@ -67,9 +67,6 @@ func (c *Config) validateCluster() error {
 			c.Cluster.Advertise)
 	case c.Cluster.BusURL == "" && (c.Cluster.BusCredsFile != "" || c.Cluster.BusCAFile != ""):
 		return errors.New("daemon: Cluster.BusCredsFile and BusCAFile need a BusURL")
-	case !c.Encryption.IsZero():
-		return errors.New("daemon: Encryption and Cluster do not go together yet: " +
-			"replicas do not tell each other which data key they seal with")
 	case len(c.Cluster.Secret) < leastSecret:
 		return fmt.Errorf("daemon: Cluster.Secret has %d characters, want at least %d",
 			len(c.Cluster.Secret), leastSecret)
@@ -120,6 +117,11 @@ func (d *Daemon) join(db *postgres.Store) error {
 	m, err := cluster.Join(ctx, cluster.Config{
 		DB: db.Pool(), Connect: db.Connect, Name: name, Address: address, Version: d.cfg.Version,
 		Beat: c.Beat, TTL: c.TTL, LockTTL: c.LockTTL, Logger: d.log,
+		OnGone: func() {
+			if r := d.sealer.Load(); r != nil {
+				r.Lost()
+			}
+		},
 		OnLost: func() {
 			if m := d.managed.Load(); m != nil {
 				m.LostAll()

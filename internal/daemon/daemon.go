@@ -75,6 +75,7 @@ type Daemon struct {
 	replica  *replica      // nil for a daemon that is alone
 	owner    atomic.Pointer[cluster.Member]
 	managed  atomic.Pointer[session.Manager] // manager, for what the member says
+	sealer   atomic.Pointer[sealed.Ring]     // ring, for the same
 
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
@@ -105,7 +106,8 @@ func New(cfg Config) (_ *Daemon, err error) {
 	cfg = cfg.WithDefaults()
 	d := &Daemon{cfg: cfg, log: cfg.Logger, failed: make(chan error, 3)}
 	d.metrics = telemetry.New(telemetry.Config{
-		Version: cfg.Version, Counts: d.counts, Breakers: d.breakers, Bus: d.busState, Logger: cfg.Logger,
+		Replicas: d.seenReplicas,
+		Version:  cfg.Version, Counts: d.counts, Breakers: d.breakers, Bus: d.busState, Logger: cfg.Logger,
 	})
 	now, err := d.newLive(cfg, nil)
 	if err != nil {

@@ -106,7 +106,8 @@ const (
 
 // foreseen are errors in the log of a replica that are no faults of it. One that starts without a database ends.
 var foreseen = []string{
-	"cannot reach the database", "took this one for dead", "an entry of the audit trail is not written", "agentd: postgres: open: ",
+	"cannot reach the database", "took this one for dead", "an entry of the audit trail is not written", "an erasure has failed; it is tried again",
+	"agentd: postgres: open: ", "agentd: cluster: join: ",
 }
 
 func newFleet(t *testing.T, binary, provider string, ttl time.Duration) *fleet {
@@ -231,7 +232,7 @@ func (f *fleet) strike(ctx context.Context, rng *rand.Rand) {
 	if len(f.pending) >= troubles {
 		return
 	}
-	what := ""
+	var what string
 	victim := f.nodes[rng.IntN(len(f.nodes))]
 	switch n := rng.IntN(100); {
 	case n < 30:
@@ -302,7 +303,7 @@ func (f *fleet) strikeLink(rng *rand.Rand, n *node) string {
 	if k == 0 {
 		ended = f.shared.began(n.epoch)
 	}
-	how := ""
+	var how string
 	switch rng.IntN(4) {
 	case 0:
 		l.Break()
