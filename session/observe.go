@@ -6,7 +6,6 @@ import (
 	"sync"
 
 	"github.com/apzuk3/agentd/session/fault"
-	"github.com/apzuk3/agentd/session/internal/halt"
 	"github.com/apzuk3/agentd/session/internal/live"
 )
 
@@ -63,7 +62,7 @@ func (m *Manager) observeFar(ctx context.Context, req AttachRequest, owned error
 func (m *Manager) endObserversOfSuspended() {
 	m.sessions.Each(func(s *live.Session, _, observers int) {
 		if observers > 0 && s.IsSuspended() {
-			s.EndObservers(halt.ErrResumedLater)
+			s.EndObservers(m.errSuspended())
 		}
 	})
 }
