@@ -51,6 +51,8 @@ type Config struct {
 	// if that is less. All members of a cluster have the same ones. LockTTL is at least twice the beat, the TTL five
 	// times: looks that are a beat apart, and come late, are no gap.
 	Beat, TTL, LockTTL time.Duration
+	// OnGone is called when the row of the member is found gone, before it joins anew, on its goroutine. Nil is not called.
+	OnGone func()
 	// OnLost is called when the row of the member was gone: it owns nothing but what it claims from then on. OnDoubt is
 	// called when a doubt begins, and with false when it is over. Neither may wait for the member. Nil is not called.
 	OnLost  func()
@@ -223,6 +225,9 @@ func (m *Member) once(ctx context.Context) error {
 	if errors.Is(err, errGone) {
 		m.cfg.Logger.LogAttrs(ctx, slog.LevelError, "the other replicas took this one for dead; it joins anew",
 			slog.Int64("replica", m.ID()))
+		if m.cfg.OnGone != nil {
+			m.cfg.OnGone()
+		}
 		if err = m.enterAnew(ctx); err == nil {
 			err = m.tryBeat(ctx)
 		}
