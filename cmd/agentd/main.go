@@ -19,6 +19,7 @@
 //	agentd backup         copy the database, also of a running daemon
 //	agentd restore        put a backup in the place of the database
 //	agentd check          compare what the database holds with the rules it is written by
+//	agentd cluster        show the replicas that share a database of PostgreSQL
 //	agentd migrate        move all that a server has from SQLite to PostgreSQL
 //	agentd replay         run a session again on its own log
 //	agentd healthcheck    ask the server on this machine whether it is ready
@@ -127,6 +128,7 @@ type commands struct {
 	Backup       backupCmd       `cmd:"" help:"Copy the database to a file, also while a daemon runs."`
 	Restore      restoreCmd      `cmd:"" help:"Put a backup in the place of the database of a stopped daemon."`
 	Check        checkCmd        `cmd:"" help:"Check that what the database holds is consistent."`
+	Cluster      clusterCmd      `cmd:"" help:"Show the replicas over a database, what they own, and what waits."`
 	Migrate      migrateCmd      `cmd:"" help:"Move all that a server has to another database."`
 	Replay       replayCmd       `cmd:"" help:"${replay}"`
 	Healthcheck  healthcheckCmd  `cmd:"" help:"Ask the server on this machine whether it is ready."`

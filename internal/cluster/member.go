@@ -51,6 +51,8 @@ type Config struct {
 	// if that is less. All members of a cluster have the same ones. LockTTL is at least twice the beat, the TTL five
 	// times: looks that are a beat apart, and come late, are no gap.
 	Beat, TTL, LockTTL time.Duration
+	// OnGone is called when the row of the member is found gone, before it joins anew, on its goroutine. Nil is not called.
+	OnGone func()
 	// OnLost is called when the row of the member was gone: it owns nothing but what it claims from then on. OnDoubt is
 	// called when a doubt begins, and with false when it is over. Neither may wait for the member. Nil is not called.
 	OnLost  func()
@@ -101,6 +103,7 @@ type Member struct {
 	doubt    bool      // the member owns nothing: OnLost was called
 	draining bool
 	buried   map[int64]bool // whose death was logged
+	tookOver int64          // how many sessions of dead members it has claimed
 }
 
 // Join makes this process a member, and has it beat until Leave. It fails if the database cannot be reached.
@@ -222,6 +225,9 @@ func (m *Member) once(ctx context.Context) error {
 	if errors.Is(err, errGone) {
 		m.cfg.Logger.LogAttrs(ctx, slog.LevelError, "the other replicas took this one for dead; it joins anew",
 			slog.Int64("replica", m.ID()))
+		if m.cfg.OnGone != nil {
+			m.cfg.OnGone()
+		}
 		if err = m.enterAnew(ctx); err == nil {
 			err = m.tryBeat(ctx)
 		}
@@ -368,10 +374,15 @@ const membersQuery = `SELECT r.id, r.name, r.address, r.version, r.features, r.d
 // beat counts up, takes the lock unless it has it, and looks at all members, in one round trip.
 func (m *Member) beat(ctx context.Context) error {
 	id, began := m.ID(), time.Now()
+	m.mu.Lock()
+	took := m.tookOver
+	m.mu.Unlock()
 	var batch pgx.Batch
 	var beats int64
 	var all []Replica
-	batch.Queue(`UPDATE replicas SET beat = beat + 1 WHERE id = $1`, id).Exec(func(t pgconn.CommandTag) error {
+	batch.Queue(`UPDATE replicas SET beat = beat + 1, takeovers = $2,
+		took_over_at = CASE WHEN takeovers < $2 THEN now() ELSE took_over_at END
+		WHERE id = $1`, id, took).Exec(func(t pgconn.CommandTag) error {
 		beats = t.RowsAffected()
 		return nil
 	})

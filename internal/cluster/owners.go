@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -18,11 +19,12 @@ var _ session.Owners = (*Member)(nil)
 // ErrInDoubt is why a member claims nothing that may be dead to the others.
 var ErrInDoubt = errors.New("cluster: this replica cannot reach the database")
 
-// claimQuery claims a session that nobody owns, or a dead member, or this one already.
+// claimQuery claims a session that nobody owns, or a dead member, or this one already. It is due now, in the very
+// moment of the statement, if the owner was dead.
 const claimQuery = `UPDATE heads SET owner = $2, epoch = epoch + 1,
 	due_at = CASE WHEN owner = ANY ($3) THEN now() ELSE due_at END
 	WHERE id = $1 AND (owner IS NULL OR owner = $2 OR owner = ANY ($3))
-	RETURNING epoch, last_seq, (SELECT archived FROM sessions s WHERE s.id = heads.id)`
+	RETURNING epoch, last_seq, (SELECT archived FROM sessions s WHERE s.id = heads.id), coalesce(due_at = now(), false)`
 
 // claimTries bounds how often a claim is tried that meets the change of an owner.
 const claimTries = 8
@@ -34,7 +36,13 @@ func (m *Member) Claim(ctx context.Context, key string) (c session.Claim, err er
 		if err != nil {
 			return c, err
 		}
-		err = m.cfg.DB.QueryRow(ctx, claimQuery, key, me, dead).Scan(&c.Epoch, &c.LastSeq, &c.Archived)
+		var tookOver bool
+		err = m.cfg.DB.QueryRow(ctx, claimQuery, key, me, dead).Scan(&c.Epoch, &c.LastSeq, &c.Archived, &tookOver)
+		if err == nil && tookOver {
+			m.mu.Lock()
+			m.tookOver++
+			m.mu.Unlock()
+		}
 		if err == nil || !errors.Is(err, pgx.ErrNoRows) {
 			return c, within(err, "claim session %q", key)
 		}
@@ -70,6 +78,16 @@ func (m *Member) Owner(ctx context.Context, key string) (address string, err err
 	return address, err
 }
 
+// Standing implements session.Owners.
+func (m *Member) Standing(ctx context.Context, key string) (last int64, owned, purged bool, err error) {
+	err = m.cfg.DB.QueryRow(ctx, `SELECT last_seq, owner IS NOT NULL, purged > 0 AND purged = last_seq
+		FROM heads WHERE id = $1`, key).Scan(&last, &owned, &purged)
+	if errors.Is(err, pgx.ErrNoRows) {
+		err = store.ErrNoSession
+	}
+	return last, owned, purged, within(err, "look at session %q", key)
+}
+
 // owner returns who owns a session, 0 for nobody.
 func (m *Member) owner(ctx context.Context, key string) (id int64, address string, err error) {
 	err = m.cfg.DB.QueryRow(ctx, `SELECT coalesce(r.id, 0), coalesce(r.address, '')
@@ -78,6 +96,21 @@ func (m *Member) owner(ctx context.Context, key string) (id int64, address strin
 		err = store.ErrNoSession
 	}
 	return id, address, within(err, "look up the owner of session %q", key)
+}
+
+// Another implements session.Owners. Of several members it returns any, so that they share what a member that drains
+// does not begin.
+func (m *Member) Another() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	dead := m.deadLocked()
+	others := slices.DeleteFunc(m.view.all(), func(r Replica) bool {
+		return r.ID == m.id || r.Draining || slices.Contains(dead, r.ID)
+	})
+	if len(others) == 0 {
+		return ""
+	}
+	return others[rand.IntN(len(others))].Address
 }
 
 // Release implements session.Owners.

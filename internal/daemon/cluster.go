@@ -67,9 +67,6 @@ func (c *Config) validateCluster() error {
 			c.Cluster.Advertise)
 	case c.Cluster.BusURL == "" && (c.Cluster.BusCredsFile != "" || c.Cluster.BusCAFile != ""):
 		return errors.New("daemon: Cluster.BusCredsFile and BusCAFile need a BusURL")
-	case !c.Encryption.IsZero():
-		return errors.New("daemon: Encryption and Cluster do not go together yet: " +
-			"replicas do not tell each other which data key they seal with")
 	case len(c.Cluster.Secret) < leastSecret:
 		return fmt.Errorf("daemon: Cluster.Secret has %d characters, want at least %d",
 			len(c.Cluster.Secret), leastSecret)
@@ -120,6 +117,11 @@ func (d *Daemon) join(db *postgres.Store) error {
 	m, err := cluster.Join(ctx, cluster.Config{
 		DB: db.Pool(), Connect: db.Connect, Name: name, Address: address, Version: d.cfg.Version,
 		Beat: c.Beat, TTL: c.TTL, LockTTL: c.LockTTL, Logger: d.log,
+		OnGone: func() {
+			if r := d.sealer.Load(); r != nil {
+				r.Lost()
+			}
+		},
 		OnLost: func() {
 			if m := d.managed.Load(); m != nil {
 				m.LostAll()
@@ -249,6 +251,41 @@ func (d *Daemon) drainReplica() {
 	defer cancel()
 	if err := d.replica.member.Drain(ctx); err != nil {
 		d.log.Warn("the other replicas do not know that this one stops", slog.String("error", err.Error()))
+	}
+}
+
+// goAway has clients open new streams elsewhere, and closes connections that are not used any more. The caller calls
+// done, which ends that, after it has closed the server.
+func (d *Daemon) goAway(ctx context.Context) (done func()) {
+	if d.replica == nil {
+		return func() {}
+	}
+	ctx, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	var gone sync.WaitGroup
+	gone.Go(func() { _ = d.http.Shutdown(ctx) }) // it waits for the streams
+	return func() {
+		cancel()
+		gone.Wait()
+	}
+}
+
+// forwardedLook is how often a shutdown looks whether streams are left.
+const forwardedLook = 20 * time.Millisecond
+
+// awaitForwarded waits for streams whose sessions other replicas have by now, until ctx ends: their clients know
+// nothing of other servers.
+func (d *Daemon) awaitForwarded(ctx context.Context) {
+	if d.replica == nil {
+		return
+	}
+	look := time.NewTicker(forwardedLook)
+	defer look.Stop()
+	for d.server.Streams() > 0 {
+		select {
+		case <-ctx.Done():
+			return
+		case <-look.C:
+		}
 	}
 }
 

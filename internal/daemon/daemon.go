@@ -75,6 +75,7 @@ type Daemon struct {
 	replica  *replica      // nil for a daemon that is alone
 	owner    atomic.Pointer[cluster.Member]
 	managed  atomic.Pointer[session.Manager] // manager, for what the member says
+	sealer   atomic.Pointer[sealed.Ring]     // ring, for the same
 
 	reloading sync.Mutex // held while Reload works; taken before mu
 	live      atomic.Pointer[live]
@@ -105,7 +106,8 @@ func New(cfg Config) (_ *Daemon, err error) {
 	cfg = cfg.WithDefaults()
 	d := &Daemon{cfg: cfg, log: cfg.Logger, failed: make(chan error, 3)}
 	d.metrics = telemetry.New(telemetry.Config{
-		Version: cfg.Version, Counts: d.counts, Breakers: d.breakers, Bus: d.busState, Logger: cfg.Logger,
+		Replicas: d.seenReplicas,
+		Version:  cfg.Version, Counts: d.counts, Breakers: d.breakers, Bus: d.busState, Logger: cfg.Logger,
 	})
 	now, err := d.newLive(cfg, nil)
 	if err != nil {
@@ -453,7 +455,10 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	} else if !started && d.cfg.Listener != nil {
 		_ = d.cfg.Listener.Close()
 	}
+	goneAway := d.goAway(ctx)
 	errs = append(errs, d.manager.Shutdown(ctx))
+	d.awaitForwarded(ctx)
+	d.server.End()
 	if d.awaitStreams() && replying {
 		d.lastFrames()
 	}
@@ -464,6 +469,7 @@ func (d *Daemon) Shutdown(ctx context.Context) error {
 	if !d.awaitStreams() { // without a connection a stream has no reason to stay
 		errs = append(errs, fmt.Errorf("daemon: %d streams did not end within %v", d.server.Streams(), 2*streamsGrace))
 	}
+	goneAway()
 	d.served.Wait()
 	if n := d.requests.close(streamsGrace); n > 0 {
 		errs = append(errs, fmt.Errorf("daemon: %d requests did not end within %v", n, streamsGrace))

@@ -38,9 +38,15 @@ func (d *Daemon) sealedStore() (store.Store, error) {
 	ctx, cancel := context.WithTimeout(context.Background(), openTimeout)
 	defer cancel()
 	var err error
-	if d.ring, err = sealed.Open(ctx, db, d.cfg.Encryption, d.log); err != nil {
+	if d.replica != nil {
+		d.ring, err = sealed.OpenShared(ctx, db, d.cfg.Encryption, d.replica.member, d.log)
+	} else {
+		d.ring, err = sealed.Open(ctx, db, d.cfg.Encryption, d.log)
+	}
+	if err != nil {
 		return nil, fmt.Errorf("daemon: %w", err)
 	}
+	d.sealer.Store(d.ring)
 	if d.ring == nil {
 		return d.store, nil
 	}
@@ -57,13 +63,24 @@ func (d *Daemon) reloadKeys() error {
 	return d.ring.Reload(ctx, d.log)
 }
 
+// followEvery is how often one of several daemons looks for a new data key.
+const followEvery = time.Second
+
 // sealing seals all values again when it is asked to, until ctx ends. What a process does not finish, the next one
-// does.
+// does. Of several daemons one does it, and the others seal with the data key that it has made.
 func (d *Daemon) sealing(ctx context.Context, db sealed.Recoder) {
-	tick := time.NewTicker(erasureEvery)
+	every := erasureEvery
+	if d.replica != nil {
+		every = followEvery
+	}
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
-		if _, err := d.seal(ctx, db); err != nil && ctx.Err() == nil {
+		err := d.ring.Follow(ctx)
+		if err == nil && d.isFirst() {
+			_, err = d.seal(ctx, db)
+		}
+		if err != nil && ctx.Err() == nil {
 			d.log.Error("values could not be sealed again; it is tried again", slog.String("error", err.Error()))
 		}
 		select {

@@ -96,6 +96,9 @@ func (s Sealings) set(ctx context.Context, query string, args ...any) error {
 // do not open stay, and with them the old data keys.
 func (r *Ring) Seal(ctx context.Context, db Recoder, beside LedgerRecoder, x Sealing) (result string, err error) {
 	list := Sealings{db}
+	if err := r.Follow(ctx); err != nil {
+		return "", err
+	}
 	if x.key == 0 {
 		if x.key, err = r.replace(ctx); err != nil {
 			return "", err
@@ -103,6 +106,9 @@ func (r *Ring) Seal(ctx context.Context, db Recoder, beside LedgerRecoder, x Sea
 		if err := list.set(ctx, `UPDATE sealings SET data_key = $1 WHERE id = $2`, x.key, x.ID); err != nil {
 			return "", err
 		}
+	}
+	if err := r.await(ctx, x.key); err != nil {
+		return "", err
 	}
 	c := &resealing{ring: r, first: x.key}
 	changed, err := db.Recode(ctx, c)
@@ -116,6 +122,9 @@ func (r *Ring) Seal(ctx context.Context, db Recoder, beside LedgerRecoder, x Sea
 	changed += n
 	result = fmt.Sprintf("sealed %d values", changed)
 	if c.failed == 0 {
+		if err := r.await(ctx, x.key); err != nil {
+			return "", err
+		}
 		n, err := r.table.removeBefore(ctx, x.key)
 		if err != nil {
 			return "", err
@@ -127,6 +136,17 @@ func (r *Ring) Seal(ctx context.Context, db Recoder, beside LedgerRecoder, x Sea
 	}
 	return result, list.set(ctx, `UPDATE sealings SET ended_at = $1, result = $2 WHERE id = $3`,
 		time.Now().UnixNano(), result, x.ID)
+}
+
+// await waits until nobody seals with older keys.
+func (r *Ring) await(ctx context.Context, key uint32) error {
+	if r.peers == nil {
+		return nil
+	}
+	if err := r.say(ctx, key); err != nil {
+		return err
+	}
+	return r.peers.Await(ctx, key)
 }
 
 // replace makes a new current data key, and waits for what others seal meanwhile to be written.

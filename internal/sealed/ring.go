@@ -11,6 +11,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/apzuk3/agentd/session/store"
@@ -30,6 +31,7 @@ var ErrNoKeys = errors.New("the database is encrypted")
 type Ring struct {
 	table table
 	cfg   Config
+	peers Peers // nil for a process that is alone
 	most  int64 // values of one data key
 	block int64 // values that are counted at once
 
@@ -41,6 +43,9 @@ type Ring struct {
 	masters *masters
 	current *dataKey // seals; nil until one is needed
 	left    int64    // values that current may seal and that are counted
+	said    uint32   // to the peers; 0 for nothing
+
+	lost atomic.Bool // what was said is forgotten; the next one who takes a key says it again
 
 	keys sync.Map // of *dataKey by uint32, also of keys that the database does not have any more
 }
@@ -49,10 +54,15 @@ type Ring struct {
 // nothing is to be sealed or opened. It returns an error if a key cannot be unwrapped. It wraps anew, in one
 // transaction, what an older master key has wrapped.
 func Open(ctx context.Context, db DB, cfg Config, log *slog.Logger) (*Ring, error) {
+	return open(ctx, db, cfg, nil, log)
+}
+
+func open(ctx context.Context, db DB, cfg Config, peers Peers, log *slog.Logger) (*Ring, error) {
 	r, err := read(ctx, db, cfg)
 	if err != nil || r == nil {
 		return nil, err
 	}
+	r.peers = peers
 	if err := r.rewrap(ctx, r.masters, log); err != nil {
 		return nil, err
 	}
@@ -202,6 +212,9 @@ func (r *Ring) rewrap(ctx context.Context, m *masters, log *slog.Logger) error {
 func (r *Ring) take(ctx context.Context, n int64) (*dataKey, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	if r.lost.Swap(false) {
+		r.current, r.left, r.said = nil, 0, 0
+	}
 	if r.left < n {
 		if err := r.reserve(ctx, n); err != nil {
 			return nil, err
@@ -217,10 +230,32 @@ func (r *Ring) reserve(ctx context.Context, n int64) error {
 		return ErrNoKeys
 	}
 	n = max(n, r.block)
+	for {
+		if err := r.count(ctx, n); err != nil || r.peers == nil {
+			return err
+		}
+		newest, err := r.begin(ctx)
+		if err == nil && newest {
+			return nil
+		}
+		r.current, r.left = nil, 0
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// count is reserve for a process that is alone.
+func (r *Ring) count(ctx context.Context, n int64) error {
 	if r.current == nil {
 		last, err := r.table.last(ctx)
 		if err != nil {
 			return err
+		}
+		if last != 0 && r.known(last) == nil {
+			if err := r.againLocked(ctx); err != nil {
+				return err
+			}
 		}
 		r.current = r.known(last)
 	}
@@ -306,6 +341,10 @@ func (r *Ring) known(id uint32) *dataKey {
 func (r *Ring) again(ctx context.Context) error {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	return r.againLocked(ctx)
+}
+
+func (r *Ring) againLocked(ctx context.Context) error {
 	wrapped, err := r.table.all(ctx)
 	if err != nil {
 		return err

@@ -25,6 +25,19 @@ type Counts struct {
 	Streams int
 }
 
+// Replicas are the daemons that share a database, as one of them sees them.
+type Replicas struct {
+	// Alive, Draining and Dead count them.
+	Alive, Draining, Dead int
+	// Takeovers are the sessions that this one has taken over from dead ones.
+	Takeovers int64
+	// DueKnown is false while the database cannot be read. Due are the sessions that must go on and that nobody owns,
+	// OldestDue is how long one of them has waited at most.
+	DueKnown  bool
+	Due       int64
+	OldestDue time.Duration
+}
+
 // countsTimeout bounds the counting at a scrape.
 const countsTimeout = 5 * time.Second
 
@@ -45,6 +58,10 @@ var (
 	busUpDesc    = desc("agentd_bus_connected", "1 while hints of other replicas arrive, else 0.")
 	busHintsDesc = desc("agentd_bus_hints_total",
 		"Hints between replicas: sent, received, or dropped here.", "what")
+	replicasDesc  = desc("agentd_replicas", "Replicas as this one sees them, itself among them.", "state")
+	takeoversDesc = desc("agentd_takeovers_total", "Sessions that this replica has taken over from dead ones.")
+	dueDesc       = desc("agentd_due_sessions", "Sessions that must go on and that no replica owns.")
+	oldestDueDesc = desc("agentd_due_oldest_seconds", "How long the oldest of them has waited.")
 )
 
 func desc(name, help string, labels ...string) *prometheus.Desc {
@@ -55,7 +72,7 @@ func desc(name, help string, labels ...string) *prometheus.Desc {
 func (*counting) Describe(to chan<- *prometheus.Desc) {
 	for _, d := range []*prometheus.Desc{
 		turnsDesc, sessionsDesc, streamsDesc, behindDesc, furthestDesc, laggingDesc, lagsDesc, breakerDesc,
-		busUpDesc, busHintsDesc,
+		busUpDesc, busHintsDesc, replicasDesc, takeoversDesc, dueDesc, oldestDueDesc,
 	} {
 		to <- d
 	}
@@ -83,6 +100,7 @@ func (c *counting) Collect(to chan<- prometheus.Metric) {
 		to <- prometheus.MustNewConstMetric(lagsDesc, prometheus.CounterValue, float64(n.Lags))
 	}
 	c.bus(to)
+	c.replicas(ctx, to)
 	for key, state := range c.breakers() {
 		gauge(breakerDesc, int(state), key.model, key.of)
 	}
@@ -104,6 +122,25 @@ func (c *counting) bus(to chan<- prometheus.Metric) {
 	to <- prometheus.MustNewConstMetric(busUpDesc, prometheus.GaugeValue, up)
 	for what, n := range map[string]int64{"sent": state.Sent, "received": state.Received, "dropped": state.Dropped} {
 		to <- prometheus.MustNewConstMetric(busHintsDesc, prometheus.CounterValue, float64(n), what)
+	}
+}
+
+// replicas collects what there is of the other replicas.
+func (c *counting) replicas(ctx context.Context, to chan<- prometheus.Metric) {
+	if c.m.cfg.Replicas == nil {
+		return
+	}
+	now, is := c.m.cfg.Replicas(ctx)
+	if !is {
+		return
+	}
+	for state, n := range map[string]int{"alive": now.Alive, "draining": now.Draining, "dead": now.Dead} {
+		to <- prometheus.MustNewConstMetric(replicasDesc, prometheus.GaugeValue, float64(n), state)
+	}
+	to <- prometheus.MustNewConstMetric(takeoversDesc, prometheus.CounterValue, float64(now.Takeovers))
+	if now.DueKnown {
+		to <- prometheus.MustNewConstMetric(dueDesc, prometheus.GaugeValue, float64(now.Due))
+		to <- prometheus.MustNewConstMetric(oldestDueDesc, prometheus.GaugeValue, now.OldestDue.Seconds())
 	}
 }
 

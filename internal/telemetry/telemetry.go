@@ -26,7 +26,7 @@ const (
 	scrapes, scrapeTimeout = 4, 10 * time.Second
 )
 
-// Config says what the metrics are of. All of it is set but Bus.
+// Config says what the metrics are of. All of it is set but Bus and Replicas.
 type Config struct {
 	// Version is what the daemon calls itself.
 	Version string
@@ -36,6 +36,9 @@ type Config struct {
 	Breakers func(f func(modelcall.Circuit, modelcall.State))
 	// Bus returns the state of what carries hints between replicas; is is false where there is none, as with nil.
 	Bus func() (state bus.State, is bool)
+	// Replicas returns what this daemon sees of all that share its database; is is false for one that is alone, as with
+	// nil. Several goroutines may call it at once.
+	Replicas func(context.Context) (now Replicas, is bool)
 	// Logger receives what goes wrong with a scrape.
 	Logger *slog.Logger
 }

@@ -98,6 +98,38 @@ func TestCountsUnknown(t *testing.T) {
 	}
 }
 
+// TestReplicas: one that is alone tells nothing of replicas, and what cannot be counted is left out.
+func TestReplicas(t *testing.T) {
+	for what, tt := range map[string]struct {
+		now    Replicas
+		is     bool
+		want   []string
+		absent string
+	}{
+		"alone": {absent: "agentd_replicas"},
+		"several": {
+			Replicas{Alive: 2, Dead: 1, Takeovers: 5, DueKnown: true, Due: 7, OldestDue: 1500 * time.Millisecond}, true,
+			[]string{
+				`agentd_replicas{state="alive"} 2`, `agentd_replicas{state="dead"} 1`, `agentd_replicas{state="draining"} 0`,
+				"agentd_takeovers_total 5", "agentd_due_sessions 7", "agentd_due_oldest_seconds 1.5",
+			}, "agentd_bus",
+		},
+		"no database": {Replicas{Alive: 1}, true, []string{`agentd_replicas{state="alive"} 1`}, "agentd_due"},
+	} {
+		m := newMetrics(noBreakers)
+		m.cfg.Replicas = func(context.Context) (Replicas, bool) { return tt.now, tt.is }
+		text := scraped(m)
+		for _, want := range tt.want {
+			if !strings.Contains(text, want+"\n") {
+				t.Errorf("%s: no %s in\n%s", what, want, text)
+			}
+		}
+		if strings.Contains(text, tt.absent) {
+			t.Errorf("%s: %s in\n%s", what, tt.absent, text)
+		}
+	}
+}
+
 // BenchmarkHooks says what the hooks of a model call and of an RPC cost.
 func BenchmarkHooks(b *testing.B) {
 	m := newMetrics(noBreakers)
